@@ -1,0 +1,38 @@
+# Debian's gRPC and protobuf come with pkg-config and CMake files; everything is an imported target after this file.
+find_package(Threads REQUIRED)
+find_package(Protobuf REQUIRED)
+find_package(PkgConfig REQUIRED)
+find_package(ZLIB REQUIRED)
+find_package(SQLite3 REQUIRED)
+find_package(nlohmann_json 3 REQUIRED)
+find_package(CLI11 REQUIRED)
+find_package(prometheus-cpp REQUIRED)
+find_package(absl REQUIRED)
+find_package(gRPC REQUIRED)
+
+if(STAGEWRIGHT_BUILD_TESTS)
+  find_package(GTest REQUIRED)
+endif()
+
+# LibTorch comes from the project's virtual environment (scripts/setup.sh) unless CMAKE_PREFIX_PATH names another.
+# Its include directories hold a second copy of the protobuf headers, so they go behind the system's (-idirafter).
+if(STAGEWRIGHT_WITH_WORKER)
+  find_program(STAGEWRIGHT_PYTHON python3 HINTS ${CMAKE_SOURCE_DIR}/.venv/bin NO_DEFAULT_PATH)
+  if(NOT STAGEWRIGHT_PYTHON)
+    find_program(STAGEWRIGHT_PYTHON python3 REQUIRED)
+  endif()
+  execute_process(
+    COMMAND ${STAGEWRIGHT_PYTHON} -c "import torch, os; print(os.path.dirname(torch.__file__))"
+    OUTPUT_VARIABLE STAGEWRIGHT_TORCH_DIR OUTPUT_STRIP_TRAILING_WHITESPACE RESULT_VARIABLE result ERROR_QUIET)
+  if(NOT result EQUAL 0)
+    message(FATAL_ERROR "LibTorch not found: run scripts/setup.sh, or set STAGEWRIGHT_WITH_WORKER=OFF")
+  endif()
+  add_library(stagewright_torch INTERFACE)
+  target_compile_options(stagewright_torch INTERFACE
+    "SHELL:-idirafter ${STAGEWRIGHT_TORCH_DIR}/include"
+    "SHELL:-idirafter ${STAGEWRIGHT_TORCH_DIR}/include/torch/csrc/api/include")
+  target_link_directories(stagewright_torch INTERFACE ${STAGEWRIGHT_TORCH_DIR}/lib)
+  target_link_options(stagewright_torch INTERFACE -Wl,-rpath,${STAGEWRIGHT_TORCH_DIR}/lib)
+  target_link_libraries(stagewright_torch INTERFACE torch torch_cpu c10)
+  pkg_check_modules(UCX REQUIRED IMPORTED_TARGET ucx)
+endif()

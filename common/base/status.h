@@ -1,0 +1,32 @@
+// Short forms for absl::Status.
+#pragma once
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+
+#define STAGEWRIGHT_CONCAT_INNER(a, b) a##b
+#define STAGEWRIGHT_CONCAT(a, b) STAGEWRIGHT_CONCAT_INNER(a, b)
+
+#define RETURN_IF_ERROR(expression)                                         \
+  do {                                                                      \
+    if (absl::Status status_ = (expression); !status_.ok()) return status_; \
+  } while (false)
+
+// ASSIGN_OR_RETURN(auto x, F()); declares or assigns x.
+#define ASSIGN_OR_RETURN(lhs, expression) \
+  ASSIGN_OR_RETURN_IMPL(STAGEWRIGHT_CONCAT(status_or_, __LINE__), lhs, expression)
+#define ASSIGN_OR_RETURN_IMPL(temporary, lhs, expression) \
+  auto temporary = (expression);                          \
+  if (!temporary.ok()) return temporary.status();         \
+  lhs = std::move(temporary).value()
+
+namespace stagewright {
+
+// The same error with `context` and ": " in front of its message.
+inline absl::Status Annotate(const absl::Status& status, absl::string_view context) {
+  if (status.ok()) return status;
+  return absl::Status(status.code(), absl::StrCat(context, ": ", status.message()));
+}
+
+}  // namespace stagewright

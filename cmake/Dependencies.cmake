@@ -14,18 +14,24 @@ if(STAGEWRIGHT_BUILD_TESTS)
   find_package(GTest REQUIRED)
 endif()
 
-# LibTorch comes from the project's virtual environment (scripts/setup.sh) unless CMAKE_PREFIX_PATH names another.
+# LibTorch comes from the project's virtual environment (scripts/setup.sh); -DSTAGEWRIGHT_TORCH_DIR names another.
 # Its include directories hold a second copy of the protobuf headers, so they go behind the system's (-idirafter).
 if(STAGEWRIGHT_WITH_WORKER)
   find_program(STAGEWRIGHT_PYTHON python3 HINTS ${CMAKE_SOURCE_DIR}/.venv/bin NO_DEFAULT_PATH)
   if(NOT STAGEWRIGHT_PYTHON)
     find_program(STAGEWRIGHT_PYTHON python3 REQUIRED)
   endif()
-  execute_process(
-    COMMAND ${STAGEWRIGHT_PYTHON} -c "import torch, os; print(os.path.dirname(torch.__file__))"
-    OUTPUT_VARIABLE STAGEWRIGHT_TORCH_DIR OUTPUT_STRIP_TRAILING_WHITESPACE RESULT_VARIABLE result ERROR_QUIET)
-  if(NOT result EQUAL 0)
-    message(FATAL_ERROR "LibTorch not found: run scripts/setup.sh, or set STAGEWRIGHT_WITH_WORKER=OFF")
+  if(NOT STAGEWRIGHT_TORCH_DIR)
+    # find_spec finds the package without importing it, which would take seconds at every configure.
+    execute_process(
+      COMMAND ${STAGEWRIGHT_PYTHON} -c
+              "import importlib.util as u; print(u.find_spec('torch').submodule_search_locations[0])"
+      OUTPUT_VARIABLE torch_dir OUTPUT_STRIP_TRAILING_WHITESPACE RESULT_VARIABLE result ERROR_QUIET)
+    if(NOT result EQUAL 0)
+      message(FATAL_ERROR "LibTorch not found: run scripts/setup.sh, set STAGEWRIGHT_TORCH_DIR, "
+                          "or do without the worker (STAGEWRIGHT_WITH_WORKER=OFF)")
+    endif()
+    set(STAGEWRIGHT_TORCH_DIR ${torch_dir})
   endif()
   add_library(stagewright_torch INTERFACE)
   target_compile_options(stagewright_torch INTERFACE

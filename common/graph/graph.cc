@@ -1,0 +1,243 @@
+#include "common/graph/graph.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "absl/container/flat_hash_set.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+namespace stagewright {
+namespace {
+
+// Sizes must fit with room to spare, so that sums over a graph cannot overflow.
+constexpr int64_t kMostElements = int64_t{1} << 50;
+
+absl::Status CheckShape(const TensorMeta& meta, absl::string_view where) {
+  double elements = 1;
+  for (const SymInt& dim : meta.shape) {
+    if (dim.At(1) < 0 || dim.scale < 0) {
+      return absl::InvalidArgumentError(absl::StrCat(where, ".shape: dimension ", dim.scale,
+                                                     " * samples + ", dim.offset, " is negative"));
+    }
+    elements *= static_cast<double>(dim.At(1));
+  }
+  if (elements > static_cast<double>(kMostElements)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(where, ".shape: ", elements, " elements per sample overflow"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckCost(const ProfiledCost& cost, absl::string_view where) {
+  const std::pair<const char*, int64_t> fields[] = {{"forward_ns", cost.forward},
+                                                    {"backward_ns", cost.backward},
+                                                    {"activation_bytes", cost.activation_bytes},
+                                                    {"parameter_bytes", cost.parameter_bytes},
+                                                    {"profiled_samples", cost.samples - 1}};
+  for (const auto& [field, value] : fields) {
+    if (value < 0)
+      return absl::InvalidArgumentError(absl::StrCat(where, ".cost.", field, " is negative"));
+    if (value > kMostElements)
+      return absl::InvalidArgumentError(absl::StrCat(where, ".cost.", field, " overflows"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckParameters(const std::vector<Parameter>& parameters) {
+  absl::flat_hash_set<std::string> names;
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    const Parameter& parameter = parameters[i];
+    const std::string where = absl::StrCat("parameters[", i, "] \"", parameter.name, "\"");
+    if (parameter.name.empty())
+      return absl::InvalidArgumentError(absl::StrCat("parameters[", i, "].name is empty"));
+    if (!names.insert(parameter.name).second) {
+      return absl::InvalidArgumentError(absl::StrCat(where, ": the name is used twice"));
+    }
+    for (const std::string& alias : parameter.aliases) {
+      if (!names.insert(alias).second) {
+        return absl::InvalidArgumentError(
+            absl::StrCat(where, ".aliases: \"", alias, "\" is used twice"));
+      }
+    }
+    TensorMeta meta{parameter.dtype, {}};
+    for (int64_t dim : parameter.shape) meta.shape.push_back({0, dim});
+    RETURN_IF_ERROR(CheckShape(meta, where));
+    if (parameter.trainable && !IsFloating(parameter.dtype)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(where, " is trainable but not floating-point"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// Checks that a reference to a value stays inside the graph.
+absl::Status CheckValue(const GraphData& data, ValueRef value, absl::string_view where) {
+  if (!value.node.valid() || value.node.index() >= data.nodes.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(where, ": node ", value.node.value(), " does not exist"));
+  }
+  const auto outputs = static_cast<int32_t>(data.nodes[value.node.index()].outputs.size());
+  if (value.output < 0 || value.output >= outputs) {
+    return absl::InvalidArgumentError(absl::StrCat(where, ": output ", value.output, " of node \"",
+                                                   data.nodes[value.node.index()].name,
+                                                   "\" does not exist"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckNode(const GraphData& data, size_t index) {
+  const Node& node = data.nodes[index];
+  if (node.name.empty())
+    return absl::InvalidArgumentError(absl::StrCat("nodes[", index, "].name is empty"));
+  const std::string where = absl::StrCat("nodes[", index, "] \"", node.name, "\"");
+  if (node.cost.has_value()) {
+    RETURN_IF_ERROR(CheckCost(*node.cost, where));
+  } else {
+    if (node.target.empty())
+      return absl::InvalidArgumentError(absl::StrCat(where, ".target is empty"));
+    if (node.outputs.empty()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(where, ".outputs: the shape of its output is missing"));
+    }
+  }
+  for (size_t i = 0; i < node.outputs.size(); ++i) {
+    RETURN_IF_ERROR(CheckShape(node.outputs[i], absl::StrCat(where, ".outputs[", i, "]")));
+  }
+  for (NodeId before : node.after) {
+    if (!before.valid() || before.index() >= data.nodes.size()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(where, ".after: node ", before.value(), " does not exist"));
+    }
+  }
+  absl::Status status;
+  ForEachLeaf(node, [&](const Argument& leaf) {
+    if (!status.ok()) return;
+    if (const auto* value = std::get_if<ValueRef>(&leaf.value)) {
+      status = CheckValue(data, *value, absl::StrCat(where, ".args"));
+    } else if (const auto* parameter = std::get_if<ParameterId>(&leaf.value)) {
+      if (!parameter->valid() || parameter->index() >= data.parameters.size()) {
+        status = absl::InvalidArgumentError(
+            absl::StrCat(where, ".args: parameter ", parameter->value(), " does not exist"));
+      }
+    } else if (const auto* input = std::get_if<InputId>(&leaf.value)) {
+      if (!input->valid() || input->index() >= data.inputs.size()) {
+        status = absl::InvalidArgumentError(
+            absl::StrCat(where, ".args: input ", input->value(), " does not exist"));
+      }
+    }
+  });
+  return status;
+}
+
+absl::Status CheckLoss(const GraphData& data) {
+  if (data.prediction.has_value())
+    RETURN_IF_ERROR(CheckValue(data, *data.prediction, "prediction"));
+  if (!data.loss.has_value()) return absl::OkStatus();
+  RETURN_IF_ERROR(CheckValue(data, *data.loss, "loss"));
+  const TensorMeta& meta = data.nodes[data.loss->node.index()].outputs[data.loss->output];
+  if (!meta.shape.empty() || !IsFloating(meta.dtype)) {
+    return absl::InvalidArgumentError(absl::StrCat("loss: node \"",
+                                                   data.nodes[data.loss->node.index()].name,
+                                                   "\" is not a floating-point scalar"));
+  }
+  return absl::OkStatus();
+}
+
+template <typename T>
+void AddOnce(std::vector<T>& items, const T& item) {
+  if (std::find(items.begin(), items.end(), item) == items.end()) items.push_back(item);
+}
+
+absl::Status DescribeCycle(const GraphData& data, const std::vector<Dag::Edge>& edges) {
+  std::vector<std::string> names;
+  for (int32_t v : Dag::FindCycle(static_cast<int32_t>(data.nodes.size()), edges)) {
+    names.push_back(data.nodes[v].name);
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("nodes: cycle through ", absl::StrJoin(names, " -> ")));
+}
+
+}  // namespace
+
+int64_t Parameter::Elements() const {
+  int64_t product = 1;
+  for (int64_t dim : shape) product *= dim;
+  return product;
+}
+
+absl::StatusOr<Graph> Graph::Create(GraphData data) {
+  if (data.nodes.empty()) return absl::InvalidArgumentError("nodes: the graph is empty");
+  if (data.nodes.size() > static_cast<size_t>(std::numeric_limits<int32_t>::max() / 4)) {
+    return absl::InvalidArgumentError("nodes: too many");
+  }
+  RETURN_IF_ERROR(CheckParameters(data.parameters));
+  absl::flat_hash_set<std::string> input_names;
+  for (size_t i = 0; i < data.inputs.size(); ++i) {
+    const std::string where = absl::StrCat("inputs[", i, "] \"", data.inputs[i].name, "\"");
+    if (data.inputs[i].name.empty() || !input_names.insert(data.inputs[i].name).second) {
+      return absl::InvalidArgumentError(absl::StrCat(where, ": the name is empty or used twice"));
+    }
+    RETURN_IF_ERROR(CheckShape(data.inputs[i].meta, where));
+    if (!data.inputs[i].meta.IsBatched()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(where, ".meta: the first dimension must be the batch, and only it"));
+    }
+  }
+  absl::flat_hash_set<std::string> names;
+  for (size_t i = 0; i < data.nodes.size(); ++i) {
+    RETURN_IF_ERROR(CheckNode(data, i));
+    if (!names.insert(data.nodes[i].name).second) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("nodes[", i, "] \"", data.nodes[i].name, "\": the name is used twice"));
+    }
+  }
+  RETURN_IF_ERROR(CheckLoss(data));
+
+  Graph graph;
+  const size_t n = data.nodes.size();
+  graph.values_.resize(n);
+  graph.node_parameters_.resize(n);
+  graph.node_inputs_.resize(n);
+  std::vector<Dag::Edge> edges;
+  bool any_profiled = false;
+  for (size_t i = 0; i < n; ++i) {
+    ForEachLeaf(data.nodes[i], [&](const Argument& leaf) {
+      if (const auto* value = std::get_if<ValueRef>(&leaf.value)) AddOnce(graph.values_[i], *value);
+      if (const auto* parameter = std::get_if<ParameterId>(&leaf.value))
+        AddOnce(graph.node_parameters_[i], *parameter);
+      if (const auto* input = std::get_if<InputId>(&leaf.value))
+        AddOnce(graph.node_inputs_[i], *input);
+    });
+    for (const ValueRef& value : graph.values_[i])
+      edges.emplace_back(value.node.value(), static_cast<int32_t>(i));
+    for (NodeId before : data.nodes[i].after)
+      edges.emplace_back(before.value(), static_cast<int32_t>(i));
+    any_profiled = any_profiled || data.nodes[i].cost.has_value();
+  }
+  auto dag = Dag::Create(static_cast<int32_t>(n), edges);
+  if (!dag.ok()) return DescribeCycle(data, edges);
+  graph.dag_ = *std::move(dag);
+  graph.executable_ = !any_profiled && data.loss.has_value();
+
+  graph.needs_backward_.assign(n, false);
+  for (int32_t v : graph.dag_.order()) {
+    const auto& parameters = graph.node_parameters_[v];
+    const auto before = graph.dag_.Predecessors(v);
+    const auto& outputs = data.nodes[v].outputs;
+    const bool floating = std::any_of(outputs.begin(), outputs.end(), [](const TensorMeta& meta) {
+      return IsFloating(meta.dtype);
+    });
+    graph.needs_backward_[v] =
+        data.nodes[v].cost.has_value() ||
+        (floating &&
+         (std::any_of(parameters.begin(), parameters.end(),
+                      [&](ParameterId p) { return data.parameters[p.index()].trainable; }) ||
+          std::any_of(before.begin(), before.end(),
+                      [&](int32_t u) { return graph.needs_backward_[u]; })));
+  }
+  graph.data_ = std::move(data);
+  return graph;
+}
+
+}  // namespace stagewright

@@ -1,0 +1,136 @@
+// The operator graph: what is captured, planned and run (design: one graph).
+//
+// Nodes are ATen operators with their arguments, or, in graphs imported from published profiles,
+// operators that carry a measured cost and no arguments ("planning-only"). A Graph is immutable and
+// valid by construction.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "common/base/ids.h"
+#include "common/base/status.h"
+#include "common/base/units.h"
+#include "common/graph/dag.h"
+#include "common/graph/tensor.h"
+
+namespace stagewright {
+
+// Cost of a planning-only node per micro-batch of `samples` samples.
+struct ProfiledCost {
+  Nanos forward = 0;
+  Nanos backward = 0;
+  Bytes activation_bytes = 0;
+  Bytes parameter_bytes = 0;
+  int64_t samples = 1;
+};
+
+struct Node {
+  std::string name;    // Unique within the graph.
+  std::string target;  // "aten.linear.default"; empty for planning-only nodes.
+  std::vector<Argument> args;
+  std::vector<NamedArgument> kwargs;
+  std::vector<TensorMeta> outputs;  // At least one, unless planning-only.
+  std::string module;               // "branches.0.encoder"; for people.
+  std::vector<NodeId> after;  // Order without data read through `args` (planning-only graphs).
+  std::optional<ProfiledCost> cost;
+  bool batch_dependent = false;  // The result depends on which samples share a micro-batch.
+};
+
+struct Parameter {
+  std::string name;
+  DType dtype = DType::kFloat32;
+  std::vector<int64_t> shape;
+  bool trainable = true;
+  bool buffer = false;
+  std::vector<std::string> aliases;  // Other names of the same tensor (tied weights).
+
+  int64_t Elements() const;
+  Bytes SizeBytes() const { return Elements() * SizeOf(dtype); }
+};
+
+enum class InputRole { kFeature, kTarget };
+
+struct Input {
+  std::string name;  // Of the tensor in the data file.
+  TensorMeta meta;
+  InputRole role = InputRole::kFeature;
+};
+
+enum class LossReduction { kMean, kSum };
+
+// The contents of a graph before its invariants are checked.
+struct GraphData {
+  std::string name;
+  std::vector<Node> nodes;
+  std::vector<Parameter> parameters;
+  std::vector<Input> inputs;
+  std::optional<ValueRef> loss;
+  LossReduction loss_reduction = LossReduction::kMean;
+  std::optional<ValueRef> prediction;
+  std::string producer;
+};
+
+// Visits every leaf of `argument` (lists are entered), in order.
+template <typename F>
+void ForEachLeaf(const Argument& argument, F&& visit) {
+  if (const auto* list = std::get_if<Argument::List>(&argument.value)) {
+    for (const Argument& item : *list) ForEachLeaf(item, visit);
+  } else {
+    visit(argument);
+  }
+}
+
+template <typename F>
+void ForEachLeaf(const Node& node, F&& visit) {
+  for (const Argument& argument : node.args) ForEachLeaf(argument, visit);
+  for (const NamedArgument& argument : node.kwargs) ForEachLeaf(argument.value, visit);
+}
+
+class Graph {
+ public:
+  // INVALID_ARGUMENT, naming the node and field, unless: there is at least one node; names are
+  // unique and not empty; every index is in range; the graph is acyclic; every executable node has
+  // a target and outputs with non-negative shapes; costs are non-negative; sizes do not overflow;
+  // the loss is a floating scalar; parameter names are unique.
+  static absl::StatusOr<Graph> Create(GraphData data);
+
+  const std::string& name() const { return data_.name; }
+  std::span<const Node> nodes() const { return data_.nodes; }
+  std::span<const Parameter> parameters() const { return data_.parameters; }
+  std::span<const Input> inputs() const { return data_.inputs; }
+  const Node& node(NodeId id) const { return data_.nodes[id.index()]; }
+  const Parameter& parameter(ParameterId id) const { return data_.parameters[id.index()]; }
+  const Input& input(InputId id) const { return data_.inputs[id.index()]; }
+  const TensorMeta& meta(ValueRef value) const { return node(value.node).outputs[value.output]; }
+  const std::optional<ValueRef>& loss() const { return data_.loss; }
+  LossReduction loss_reduction() const { return data_.loss_reduction; }
+  const std::optional<ValueRef>& prediction() const { return data_.prediction; }
+  const GraphData& data() const { return data_; }
+
+  int32_t size() const { return dag_.size(); }
+  const Dag& dag() const { return dag_; }  // Vertex v is NodeId(v).
+
+  // What a node reads, each once, in first-use order.
+  std::span<const ValueRef> Values(NodeId id) const { return values_[id.index()]; }
+  std::span<const ParameterId> Parameters(NodeId id) const { return node_parameters_[id.index()]; }
+  std::span<const InputId> Inputs(NodeId id) const { return node_inputs_[id.index()]; }
+
+  // Nodes carry arguments, so the graph can be run; false for imported profiles.
+  bool executable() const { return executable_; }
+  // The node's value depends on a trainable parameter, so it has a backward pass.
+  bool needs_backward(NodeId id) const { return needs_backward_[id.index()]; }
+
+ private:
+  GraphData data_;
+  Dag dag_;
+  std::vector<std::vector<ValueRef>> values_;
+  std::vector<std::vector<ParameterId>> node_parameters_;
+  std::vector<std::vector<InputId>> node_inputs_;
+  std::vector<bool> needs_backward_;
+  bool executable_ = false;
+};
+
+}  // namespace stagewright

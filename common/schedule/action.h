@@ -1,0 +1,45 @@
+// One unit of a device's work. An action carries no time, no tensor and no rank arithmetic.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "common/base/ids.h"
+#include "common/base/sample_range.h"
+#include "common/base/status.h"
+
+namespace stagewright {
+
+enum class ActionKind : uint8_t {
+  kForward,            // F
+  kBackward,           // B
+  kBackwardInput,      // I: gradient of the stage's inputs
+  kBackwardWeight,     // W: gradient of its parameters
+  kRecompute,          // R
+  kSendActivation,     // SA
+  kReceiveActivation,  // RA
+  kSendGradient,       // SG
+  kReceiveGradient,    // RG
+  kAllReduce,          // AR: sum gradients over a reduction group
+  kOptimizerStep,      // OS
+};
+
+struct Action {
+  ActionKind kind = ActionKind::kForward;
+  StageId stage;
+  SampleRange samples;   // This device's share. Empty for kAllReduce and kOptimizerStep.
+  int32_t channel = -1;  // Transfers: index in Program::channels. kAllReduce: index in
+                         // Program::reductions. Else -1.
+  friend auto operator<=>(const Action&, const Action&) = default;
+};
+
+bool IsCompute(ActionKind kind);   // F, B, I, W, R, OS: occupies the device's compute lane.
+bool IsSend(ActionKind kind);      // SA, SG
+bool IsReceive(ActionKind kind);   // RA, RG
+bool IsTransfer(ActionKind kind);  // IsSend or IsReceive
+
+// "F2[0,8)", "SA2[0,4)@3" (channel 3), "AR1@0" (reduction 0), "OS1". ParseAction is the inverse.
+std::string ToString(const Action& action);
+absl::StatusOr<Action> ParseAction(const std::string& text);
+
+}  // namespace stagewright

@@ -1,0 +1,51 @@
+// The state machine of one section of a device's program. It alone knows issue order, dependencies
+// and memory; the simulator gives it a clock, the worker's engine gives it effects, tests give it
+// neither (design: Cursor).
+//
+// Not thread-safe. All operations are O(log n) amortised in the section's length.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "common/base/units.h"
+#include "common/schedule/program.h"
+
+namespace stagewright {
+
+class Cursor {
+ public:
+  // `section` must outlive the cursor.
+  explicit Cursor(const std::vector<ProgramAction>& section);
+
+  // Indices of the actions that may start now, ascending: each is the first unstarted one of its
+  // lane, its lane is idle and everything in its `after` has finished.
+  std::vector<int32_t> Ready() const;
+  // REQUIRES: `index` is ready.
+  void Start(int32_t index);
+  // REQUIRES: `index` was started and not finished. Returns the actions that became ready,
+  // ascending.
+  std::vector<int32_t> Finish(int32_t index);
+
+  bool done() const { return finished_ == static_cast<int32_t>(section_->size()); }
+  int32_t finished() const { return finished_; }
+  // Bytes acquired by started actions and not yet released, and their maximum so far. Without
+  // resident bytes.
+  Bytes memory() const { return memory_; }
+  Bytes peak_memory() const { return peak_memory_; }
+
+ private:
+  enum class State : uint8_t { kWaiting, kReady, kRunning, kFinished };
+  void Satisfy(int32_t index, std::vector<int32_t>& became_ready);
+
+  const std::vector<ProgramAction>* section_;
+  std::vector<int32_t> missing_;  // Unfinished predecessors, the lane's previous action included.
+  std::vector<std::vector<int32_t>> dependents_;
+  std::vector<State> state_;
+  std::vector<int32_t> ready_;  // Sorted.
+  int32_t finished_ = 0;
+  Bytes memory_ = 0;
+  Bytes peak_memory_ = 0;
+};
+
+}  // namespace stagewright

@@ -1,0 +1,33 @@
+// Proof that a program can run, before anything runs it.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "common/base/status.h"
+#include "common/schedule/program.h"
+
+namespace stagewright {
+
+// FAILED_PRECONDITION unless: every index is in range; every sample is forwarded, and where the
+// stage has a backward pass backwarded, exactly once per stage, forwards and backwards in sample
+// order and a forward before its backward (C4); sends and receives match in order per channel;
+// all-reduces match; memory is never negative and returns to zero; running all cursors with
+// instantaneous work ends (no deadlock); and each device's peak stays within `memory_budget[device
+// id]` (empty: no limit). The message names device, action and rule, with the grid of the program
+// around the offending cell. O(actions log actions).
+absl::Status Validate(const Program& program, const std::vector<Bytes>& memory_budget);
+
+// The peak memory of a device's program, resident bytes included, when compute and transfers take
+// no time.
+Bytes PeakMemory(const DeviceProgram& program);
+
+// One line per device, compute actions in order; the cell (device row, action index) is marked if
+// given.
+std::string Grid(const Program& program, int32_t marked_row = -1, int32_t marked_action = -1);
+
+// A text form of the whole program that round-trips; golden files, logs and bug reports use it.
+std::string ToText(const Program& program);
+absl::StatusOr<Program> ParseProgram(const std::string& text);
+
+}  // namespace stagewright

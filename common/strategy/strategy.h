@@ -1,0 +1,85 @@
+// What a planner decides: stages S_i = <G_i, b_i, D_i, Pi_i> and their graph, as in GraphPipe
+// section 3.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "common/base/ids.h"
+#include "common/base/sample_range.h"
+#include "common/base/status.h"
+#include "common/graph/graph.h"
+#include "common/topology/cluster.h"
+
+namespace stagewright {
+
+// Pi_i as parameters of a kFkB schedule: run forwards until `in_flight` samples are in flight, then
+// alternate k backward and k forward micro-batches.
+struct StageSchedule {
+  int64_t in_flight = 0;  // Samples whose forward may be done before the first backward; a multiple
+                          // of k * micro_batch.
+  int32_t k = 1;
+  friend bool operator==(const StageSchedule&, const StageSchedule&) = default;
+};
+
+struct Stage {
+  std::vector<NodeId> nodes;  // G_i: own nodes, topological order.
+  std::vector<NodeId>
+      replicated;  // Constant nodes recomputed here (see OperatorGraph), topological order.
+  int64_t micro_batch =
+      1;  // b_i: samples per micro-batch over all replicas; divides the mini-batch.
+  std::vector<DeviceId>
+      devices;             // D_i: replica r runs the r-th contiguous share of each micro-batch.
+  StageSchedule schedule;  // Pi_i
+  bool recompute =
+      false;  // Forward is run again before the backward pass instead of keeping its tensors.
+};
+
+enum class StrategyKind { kGraph, kSequential };  // GPP, SPP
+
+// An edge of the stage graph. Every data dependency between two stages is an edge (C2); a
+// sequential strategy also chains its stages, and a chain edge without data carries an empty
+// message.
+struct StageEdge {
+  StageId from;
+  StageId to;
+  friend auto operator<=>(const StageEdge&, const StageEdge&) = default;
+};
+
+struct Strategy {
+  StrategyKind kind = StrategyKind::kGraph;
+  int64_t mini_batch = 1;
+  std::vector<Stage> stages;     // Topological order of the stage graph.
+  std::vector<StageEdge> edges;  // Sorted, unique.
+};
+
+// The share of samples [0, micro_batch) of a micro-batch that replica r of n runs: as even as
+// possible, the first shares larger by one.
+SampleRange ReplicaShare(SampleRange micro_batch, int32_t replica, int32_t replicas);
+
+// The stage graph; INVALID_ARGUMENT if `edges` has a cycle (names the stages).
+absl::StatusOr<Dag> StageGraph(const Strategy& strategy);
+
+// The pairs of stages between which a tensor flows (sorted, unique), from the nodes' arguments.
+std::vector<StageEdge> DataEdges(const Graph& graph, const std::vector<Stage>& stages);
+
+// Tensors that the stages of one edge exchange, sorted. Values of replicated nodes never cross.
+std::vector<ValueRef> EdgeValues(const Graph& graph, const Strategy& strategy, StageEdge edge);
+
+// Conditions C1 to C4 (GraphPipe section 3) and sanity of every field. FAILED_PRECONDITION names
+// the condition, stage and node or device that breaks it. C3 is relaxed as documented in
+// docs/planners/graphpipe.md: device sets are disjoint unless stages deliberately share a device,
+// and a device may stay idle.
+absl::Status CheckStrategy(const Graph& graph, const Cluster& cluster, const Strategy& strategy);
+
+// GraphPipe appendix A.1: the least number of in-flight samples of a stage with schedule (k_x, b_x)
+// that keeps a successor with (k_y, b_y, i_y) busy. The ten rows of the table, in order.
+int64_t ComputeInFlight(int64_t k_x, int64_t b_x, int64_t k_y, int64_t b_y, int64_t i_y);
+
+// In-flight samples of every stage by backward traversal of the stage graph (algorithm 2): the
+// largest ComputeInFlight over the successors; a stage without successors keeps k * b. Capped at
+// the mini-batch.
+void AssignInFlight(Strategy& strategy);
+
+}  // namespace stagewright

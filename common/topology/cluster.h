@@ -1,0 +1,116 @@
+// Devices and links (GraphPipe section 3: device topology). Transfer time over a route is affine:
+// latency + bytes / bandwidth. Links are shared resources: transfers over the same link at the same
+// time share its bandwidth.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "common/base/ids.h"
+#include "common/base/status.h"
+#include "common/base/units.h"
+
+namespace stagewright {
+
+// Peak rates of one kind of device, for the analytic cost model.
+struct DeviceKind {
+  std::string name;             // "v100-16g"
+  double flops_per_second = 0;  // Dense floating-point peak at the precision models are trained in.
+  double memory_bytes_per_second = 0;
+  Nanos kernel_overhead = 0;  // Fixed cost of one operator launch.
+  // Samples-independent half-saturation point: work (flops) at which a kernel reaches half of its
+  // peak efficiency.
+  double half_efficiency_flops = 0;
+};
+
+struct Device {
+  std::string name;  // "node0/gpu1"
+  int32_t kind = 0;  // Index in Cluster::kinds().
+  int32_t node = 0;  // Devices of one node share its links to the outside.
+  Bytes memory = 0;  // Budget for one job.
+};
+
+// A shared resource that transfers pass through.
+struct Link {
+  std::string name;  // "node0/nvlink", "node0/uplink"
+  Nanos latency = 0;
+  double bytes_per_second = 0;
+};
+
+// The links a transfer between two devices occupies, all at once.
+struct Route {
+  std::vector<int32_t> links;   // Indices in Cluster::links().
+  Nanos latency = 0;            // Sum over the links.
+  double bytes_per_second = 0;  // Smallest over the links.
+
+  Nanos TransferTime(Bytes bytes) const;
+};
+
+// The contents of a cluster before its invariants are checked.
+struct ClusterData {
+  std::string name;
+  std::vector<DeviceKind> kinds;
+  std::vector<Device> devices;
+  std::vector<Link> links;
+  // Links of a transfer, by pair of devices; `routes[a * devices + b]`. Empty on the diagonal.
+  std::vector<std::vector<int32_t>> routes;
+};
+
+class Cluster {
+ public:
+  // INVALID_ARGUMENT, naming the field and device: no device, memory or rates not positive (or
+  // NaN), indices out of range, a pair of devices without a route, duplicate device names.
+  static absl::StatusOr<Cluster> Create(ClusterData data);
+
+  const std::string& name() const { return data_.name; }
+  std::span<const Device> devices() const { return data_.devices; }
+  std::span<const DeviceKind> kinds() const { return data_.kinds; }
+  std::span<const Link> links() const { return data_.links; }
+  const Device& device(DeviceId id) const { return data_.devices[id.index()]; }
+  const DeviceKind& kind_of(DeviceId id) const { return data_.kinds[device(id).kind]; }
+  int32_t size() const { return static_cast<int32_t>(data_.devices.size()); }
+  const Route& route(DeviceId from, DeviceId to) const {
+    return routes_[from.index() * data_.devices.size() + to.index()];
+  }
+  const ClusterData& data() const { return data_; }
+
+  // All devices are of one kind with one memory budget.
+  bool Homogeneous() const;
+
+ private:
+  ClusterData data_;
+  std::vector<Route> routes_;
+};
+
+// A regular cluster: `nodes` nodes of `devices_per_node` devices; one link resource inside each
+// node, one uplink per node to a full-bisection network.
+struct HierarchicalSpec {
+  std::string name;
+  int32_t nodes = 1;
+  int32_t devices_per_node = 1;
+  DeviceKind kind;
+  Bytes memory = 0;
+  Link inside;   // Per device: every device owns its port, e.g. NVLink.
+  Link outside;  // Per node: shared by the node's devices.
+};
+absl::StatusOr<Cluster> MakeHierarchical(const HierarchicalSpec& spec);
+
+// "summit:8", "dgx-a100:2", "dgx-h100:4", "cpu:4"; the number counts nodes. NOT_FOUND lists the
+// presets.
+absl::StatusOr<Cluster> ClusterPreset(const std::string& name);
+// Names and one-line descriptions of the presets, in order.
+std::vector<std::pair<std::string, std::string>> ClusterPresets();
+
+// A cluster file: JSON, documented in docs/clusters.md. Errors name the field.
+absl::StatusOr<Cluster> ParseCluster(const std::string& json, const std::string& file_name);
+std::string ClusterToJson(const Cluster& cluster);
+
+// A preset name, or else the path of a cluster file.
+absl::StatusOr<Cluster> LoadCluster(const std::string& preset_or_path);
+
+// The first `n` devices, with their links. n in [1, size].
+Cluster Subcluster(const Cluster& cluster, int32_t n);
+
+}  // namespace stagewright

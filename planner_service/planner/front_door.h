@@ -1,0 +1,66 @@
+// The one way in: the service, `stagewright plan --local`, tests and benchmarks all plan through
+// it. It checks the request, coarsens the graph, runs a planner, has the evaluator judge the
+// answer, and turns a wrong answer into an internal error.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/base/status.h"
+#include "common/plan/plan.h"
+#include "planner_service/evaluator/evaluator.h"
+#include "planner_service/planner/planner.h"
+
+namespace stagewright {
+
+struct PlanRequest {
+  const Graph* graph = nullptr;
+  const Cluster* cluster = nullptr;
+  std::string planner = "graphpipe";
+  int64_t mini_batch = 0;
+  Optimizer optimizer = Optimizer::kAdam;
+  PlanOptions options;
+  bool timeline = false;
+  bool compare_sequential = false;  // Also find the best sequential plan.
+};
+
+struct JudgedPlan {
+  Plan plan;
+  Evaluation evaluation;
+};
+
+struct PlanResponse {
+  Termination termination = Termination::kInfeasible;
+  std::string reason;  // Why there is no plan, and what would make one possible.
+  std::optional<JudgedPlan> best;
+  std::optional<JudgedPlan> sequential;  // The SPP answer, if asked for and found.
+  Nanos lower_bound = 0;                 // Proven bound on the iteration time of any strategy.
+  double search_seconds = 0;
+  int64_t states = 0;
+  int64_t candidates = 0;
+  int32_t operators = 0;              // Planner operators after coarsening.
+  std::vector<std::string> warnings;  // E.g. layers that depend on the micro-batch; idle devices.
+};
+
+// Called with every improving plan, judged.
+using ImprovementCallback = std::function<void(const JudgedPlan&)>;
+
+// INVALID_ARGUMENT names the field; NOT_FOUND an unknown planner, with the known ones; INTERNAL a
+// planner whose answer the evaluator rejects.
+absl::StatusOr<PlanResponse> SolvePlan(const PlanRequest& request, SearchContext& context,
+                                       const ImprovementCallback& on_improvement = {});
+
+// Judges a strategy made elsewhere (a file, a test, a hand).
+absl::StatusOr<JudgedPlan> JudgeStrategy(const PlanRequest& request, const Strategy& strategy,
+                                         const std::string& planner_name);
+
+struct PlannerInfo {
+  std::string name;
+  std::string description;
+};
+// Every registered planner, in order.
+std::vector<PlannerInfo> ListPlanners();
+
+}  // namespace stagewright

@@ -10,6 +10,12 @@ find_package(prometheus-cpp REQUIRED)
 find_package(absl REQUIRED)
 find_package(gRPC REQUIRED)
 
+# The virtual environment's Python, which has what tests and lints import; any other without it.
+find_program(STAGEWRIGHT_PYTHON python3 HINTS ${CMAKE_SOURCE_DIR}/.venv/bin NO_DEFAULT_PATH)
+if(NOT STAGEWRIGHT_PYTHON)
+  find_program(STAGEWRIGHT_PYTHON python3 REQUIRED)
+endif()
+
 if(STAGEWRIGHT_BUILD_TESTS)
   find_package(GTest REQUIRED)
 endif()
@@ -17,10 +23,6 @@ endif()
 # LibTorch comes from the project's virtual environment (scripts/setup.sh); -DSTAGEWRIGHT_TORCH_DIR names another.
 # Its include directories hold a second copy of the protobuf headers, so they go behind the system's (-idirafter).
 if(STAGEWRIGHT_WITH_WORKER)
-  find_program(STAGEWRIGHT_PYTHON python3 HINTS ${CMAKE_SOURCE_DIR}/.venv/bin NO_DEFAULT_PATH)
-  if(NOT STAGEWRIGHT_PYTHON)
-    find_program(STAGEWRIGHT_PYTHON python3 REQUIRED)
-  endif()
   if(NOT STAGEWRIGHT_TORCH_DIR)
     # find_spec finds the package without importing it, which would take seconds at every configure.
     execute_process(

@@ -1,0 +1,126 @@
+"""Who may include whom: the dependency rules of docs/architecture.md, read off the #include lines."""
+
+import re
+
+import tree
+
+# Each component and what it may include directly; what those may include is allowed, too.
+MAY_INCLUDE = {
+    "common/base": [],
+    "common/graph": ["common/base"],
+    "common/topology": ["common/base"],
+    "common/cost": ["common/graph", "common/topology"],
+    "common/strategy": ["common/cost"],
+    "common/schedule": ["common/strategy"],
+    "common/plan": ["common/schedule"],
+    "common/wire": ["common/plan"],
+    "planner_service/simulator": ["common/plan"],
+    "planner_service/evaluator": ["planner_service/simulator"],
+    "planner_service/planner": ["planner_service/evaluator"],
+    "planner_service/search": ["planner_service/planner"],
+    "planner_service/planners": ["planner_service/search"],
+    "planner_service/importers": ["common/plan"],
+    "planner_service/store": ["common/base"],
+    "planner_service/registry": ["common/wire", "planner_service/store"],
+    "planner_service/jobs": ["common/wire", "planner_service/planners", "planner_service/registry"],
+    "planner_service/service": ["planner_service/jobs", "planner_service/importers"],
+    "planner_service/main.cc": ["planner_service/service"],
+    "worker_daemon/transport": ["common/plan"],
+    "worker_daemon/data": ["common/plan"],
+    "worker_daemon/checkpoint": ["worker_daemon/data"],
+    "worker_daemon/engine": ["worker_daemon/transport", "worker_daemon/checkpoint"],
+    "worker_daemon/profiler": ["worker_daemon/engine"],
+    "worker_daemon/daemon": ["worker_daemon/profiler", "common/wire"],
+    "worker_daemon/main.cc": ["worker_daemon/daemon"],
+    "clients/cli": ["common/wire", "planner_service/planners", "planner_service/importers"],
+}
+
+# Libraries that only some components may see: what their headers look like, and where those may be included.
+RESTRICTED = {
+    "gRPC": (
+        r"grpc(pp)?/|.*\.grpc\.pb\.h$",
+        ["planner_service/service", "planner_service/main.cc", "worker_daemon/daemon", "worker_daemon/main.cc",
+         "clients/"],
+    ),
+    "protobuf": (
+        r".*\.pb\.h$|google/(protobuf|rpc)/",
+        ["common/wire", "planner_service/service", "planner_service/jobs", "planner_service/registry",
+         "planner_service/store", "planner_service/main.cc", "worker_daemon/daemon", "worker_daemon/main.cc",
+         "clients/"],
+    ),
+    "LibTorch": (r"(torch|ATen|c10|caffe2)/", ["worker_daemon/", "planner_service/planners/drl_pp"]),
+    "CUDA or NCCL": (r"(cuda|nccl|cublas|nvml)\w*\.h$", ["worker_daemon/"]),
+    "UCX": (r"uc[pst]/", ["worker_daemon/transport"]),
+    "SQLite": (r"sqlite3\.h$", ["planner_service/store"]),
+    "prometheus-cpp": (r"prometheus/", ["planner_service/service", "worker_daemon/daemon"]),
+}
+
+OURS = ("common/", "planner_service/", "worker_daemon/", "clients/", "tests/", "protos/")
+INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
+
+
+def component_of(path):
+  """The component a path belongs to, None outside all of them."""
+  for component in MAY_INCLUDE:
+    if path == component or path.startswith(component + "/"):
+      return component
+  return None
+
+
+def allowed_from(component):
+  """The component and everything it may include, directly or not."""
+  allowed, pending = set(), [component]
+  while pending:
+    current = pending.pop()
+    if current not in allowed:
+      allowed.add(current)
+      pending += MAY_INCLUDE[current]
+  return allowed
+
+
+def check_file(path, text, is_sibling=lambda path, header: "/" not in header):
+  findings = []
+  component = component_of(path)
+  allowed = allowed_from(component) if component else None
+  libraries = set()
+  for match in INCLUDE.finditer(text):
+    bracket, header = match.groups()
+    where = f"{path}:{text.count(chr(10), 0, match.start(2)) + 1}"
+    target = component_of(header)
+    if header.startswith(OURS) and bracket == "<":
+      findings.append(f"{where}: <{header}> is ours: include it with quotes")
+    if bracket == '"' and is_sibling(path, header):
+      findings.append(f'{where}: "{header}" is not relative to the root of the repository')
+    if header.startswith("tests/"):
+      findings.append(f"{where}: {header}: sources do not include tests")
+    elif target and allowed is not None and target not in allowed:
+      findings.append(f"{where}: {component} may not include {target} ({header})")
+    elif header.startswith(OURS) and target is None:
+      findings.append(f"{where}: {header} is in no known component")
+    for library, (pattern, places) in RESTRICTED.items():
+      if re.match(pattern, header):
+        libraries.add(library)
+        if not path.startswith(tuple(places)):
+          findings.append(f"{where}: {library} ({header}) is only for {', '.join(places)}")
+  if {"LibTorch", "protobuf"} <= libraries:
+    findings.append(f"{path}: includes LibTorch and *.pb.h; LibTorch ships other protobuf headers: keep them apart")
+  return findings
+
+
+def check(sources):
+  def is_sibling(path, header):
+    return "/" not in header or sources.exists(f"{path.rsplit('/', 1)[0]}/{header}")
+
+  findings = []
+  for path in sources.matching([".h", ".cc", ".cu"]):
+    if not path.startswith(("common/", "planner_service/", "worker_daemon/", "clients/")):
+      continue
+    if component_of(path) is None:
+      findings.append(f"{path}: is in no known component; name it in tests/lint/check_includes.py")
+    else:
+      findings += check_file(path, sources.text(path), is_sibling)
+  return findings
+
+
+if __name__ == "__main__":
+  tree.main(check)

@@ -1,0 +1,95 @@
+"""The shape of the tree: a README per folder, small files, tests that mirror sources, nothing of one machine."""
+
+import pathlib
+import re
+
+import tree
+
+MAIN_FOLDERS = ["clients", "common", "deploy", "examples", "planner_service", "protos", "scripts", "tests",
+                "worker_daemon"]
+COMPONENT_PARENTS = ["clients", "common", "planner_service", "worker_daemon"]
+MIRRORED = ["clients/cli", "common", "planner_service", "worker_daemon"]
+CODE = [".h", ".cc", ".cu", ".py", ".sh", ".proto", ".cmake", ".ts"]
+TEXT = CODE + [".md", ".txt", ".yaml", ".yml", ".json", ".toml", "Dockerfile"]
+MAX_LINES = 600
+# This folder names what it forbids.
+EXEMPT = "tests/lint/"
+
+MACHINE = re.compile(r"(?<![\w.$}~-])/(work|root|home/\w+|Users/\w+|tmp/sw)(?=[/\s\"'`:;,)]|$)", re.MULTILINE)
+HOSTS = re.compile(r"\b(files\.pythonhosted\.org|pypi\.org|registry\.npmjs\.org|deb\.debian\.org|"
+                   r"download\.pytorch\.org)\b")
+UNFINISHED = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")
+
+
+def check_readmes(sources):
+  folders = {f for f in MAIN_FOLDERS if any(p.startswith(f + "/") for p in sources.paths)}
+  for path in sources.matching([".h", ".cc", ".py"]):
+    parts = path.split("/")
+    if parts[0] in COMPONENT_PARENTS and len(parts) > 2:
+      folders.add("/".join(parts[:2]))
+  findings = []
+  for folder in sorted(folders):
+    readme = f"{folder}/README.md"
+    if readme not in sources.paths:
+      findings.append(f"{readme}: missing: ten lines that tell the folder's story")
+    elif len([line for line in sources.text(readme).splitlines() if line.strip()]) < 3:
+      findings.append(f"{readme}: says too little")
+  return findings
+
+
+def check_sizes(sources):
+  findings = []
+  for path in sources.matching(CODE):
+    lines = sources.text(path).count("\n")
+    if lines > MAX_LINES:
+      findings.append(f"{path}: {lines} lines, more than {MAX_LINES}: one concept per file")
+  return findings
+
+
+def mirrored_source(sources, test):
+  """Whether tests/DIR/NAME_test.cc has DIR/NAME.h or .cc, or DIR/N where N begins NAME (lower for lower_property)."""
+  path = pathlib.PurePosixPath(test)
+  folder = pathlib.PurePosixPath(*path.parts[1:-1])
+  words = path.name.removesuffix("_test.cc").split("_")
+  for count in range(len(words), 0, -1):
+    name = "_".join(words[:count])
+    if any(f"{folder}/{name}{suffix}" in sources.paths for suffix in (".h", ".cc")):
+      return True
+  return False
+
+
+def check_mirror(sources):
+  findings = []
+  for path in sources.matching(["_test.cc"]):
+    if not path.startswith("tests/"):
+      findings.append(f"{path}: tests live under tests/")
+    elif path.startswith(tuple(f"tests/{folder}/" for folder in MIRRORED)) and not mirrored_source(sources, path):
+      expected = path.removeprefix("tests/").removesuffix("_test.cc")
+      findings.append(f"{path}: mirrors no source: there is no {expected}.h or .cc")
+  return findings
+
+
+def check_text(sources):
+  findings = []
+  for path in sources.matching(TEXT):
+    if path.startswith(EXEMPT):
+      continue
+    text = sources.text(path)
+    for pattern, what in [(MACHINE, "a path of one machine"), (HOSTS, "a registry host"),
+                          (UNFINISHED, "unfinished work")]:
+      for match in pattern.finditer(text):
+        findings.append(f"{path}:{text.count(chr(10), 0, match.start()) + 1}: {what}: {match.group(0)}")
+    if text and not text.endswith("\n"):
+      findings.append(f"{path}: does not end with a newline")
+    for number, line in enumerate(text.split("\n"), 1):
+      if line != line.rstrip():
+        findings.append(f"{path}:{number}: trailing white space")
+  return findings
+
+
+def check(sources):
+  return check_readmes(sources) + check_sizes(sources) + check_mirror(sources) + check_text(sources)
+
+
+if __name__ == "__main__":
+  tree.main(check)

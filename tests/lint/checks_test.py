@@ -1,0 +1,153 @@
+"""Each lint finds the violation it is for, and is silent without it."""
+
+import pathlib
+import tempfile
+import unittest
+
+import check_format
+import check_includes
+import check_layout
+import check_protos
+import check_shell
+import tree
+
+
+class LintTest(unittest.TestCase):
+
+  def setUp(self):
+    folder = tempfile.TemporaryDirectory()
+    self.addCleanup(folder.cleanup)
+    self.root = pathlib.Path(folder.name)
+
+  def findings(self, check, files):
+    for path, text in files.items():
+      (self.root / path).parent.mkdir(parents=True, exist_ok=True)
+      (self.root / path).write_text(text, encoding="utf-8")
+    return check(tree.Tree(self.root))
+
+  def assert_one(self, findings, *words):
+    self.assertEqual(len(findings), 1, findings)
+    for word in words:
+      self.assertIn(word, findings[0])
+
+
+class IncludesTest(LintTest):
+
+  def check_one(self, path, header):
+    return self.findings(check_includes.check, {path: f'#include <vector>\n\n#include {header}\n'})
+
+  def test_downward_and_inside_is_fine(self):
+    for path, header in [
+        ("common/plan/plan.cc", '"common/base/units.h"'),
+        ("common/plan/plan.cc", '"common/plan/plan.h"'),
+        ("planner_service/planners/x/x.cc", '"planner_service/evaluator/evaluator.h"'),
+        ("planner_service/service/server.cc", "<grpcpp/grpcpp.h>"),
+        ("common/wire/wire.cc", '"stagewright/v1/graph.pb.h"'),
+        ("worker_daemon/engine/engine.cc", "<torch/torch.h>"),
+        ("clients/cli/plan.cc", '"planner_service/planners/planners.h"'),
+        ("common/base/status.h", '"absl/status/status.h"'),
+    ]:
+      with self.subTest(path=path, header=header):
+        self.assertEqual(self.check_one(path, header), [])
+        (self.root / path).unlink()
+
+  def test_upward_or_sideways_is_found(self):
+    for path, header in [
+        ("common/graph/graph.cc", '"common/cost/cost.h"'),
+        ("common/graph/graph.cc", '"common/topology/topology.h"'),
+        ("common/plan/plan.cc", '"planner_service/simulator/simulator.h"'),
+        ("common/plan/plan.cc", '"common/wire/wire.h"'),
+        ("planner_service/service/server.cc", '"worker_daemon/engine/engine.h"'),
+        ("worker_daemon/daemon/daemon.cc", '"planner_service/simulator/simulator.h"'),
+        ("worker_daemon/daemon/daemon.cc", '"clients/cli/table.h"'),
+        ("planner_service/evaluator/judge.cc", '"planner_service/planner/planner.h"'),
+        ("common/graph/graph.cc", '"tests/common/graph/random.h"'),
+    ]:
+      with self.subTest(path=path, header=header):
+        self.assert_one(self.check_one(path, header), f"{path}:3:", header.strip('"'))
+        (self.root / path).unlink()
+
+  def test_restricted_library_is_found(self):
+    for path, header, library in [
+        ("planner_service/planners/x/x.cc", "<grpcpp/grpcpp.h>", "gRPC"),
+        ("common/wire/wire.cc", '"stagewright/v1/planner.grpc.pb.h"', "gRPC"),
+        ("common/plan/plan.cc", '"stagewright/v1/plan.pb.h"', "protobuf"),
+        ("worker_daemon/engine/engine.cc", "<google/protobuf/message.h>", "protobuf"),
+        ("planner_service/simulator/s.cc", "<ATen/ATen.h>", "LibTorch"),
+        ("planner_service/simulator/s.cc", "<nccl.h>", "NCCL"),
+        ("worker_daemon/engine/engine.cc", "<ucp/api/ucp.h>", "UCX"),
+        ("planner_service/jobs/jobs.cc", "<sqlite3.h>", "SQLite"),
+        ("worker_daemon/engine/engine.cc", "<prometheus/counter.h>", "prometheus"),
+    ]:
+      with self.subTest(path=path, header=header):
+        self.assert_one(self.check_one(path, header), library)
+        (self.root / path).unlink()
+
+  def test_torch_beside_protobuf_is_found(self):
+    text = '#include <torch/torch.h>\n#include "stagewright/v1/plan.pb.h"\n'
+    self.assert_one(self.findings(check_includes.check, {"worker_daemon/daemon/d.cc": text}), "keep them apart")
+
+  def test_include_not_from_root_is_found(self):
+    self.assert_one(self.check_one("common/base/units.cc", '"units.h"'), "root")
+
+  def test_unknown_component_is_found(self):
+    self.assert_one(self.check_one("common/misc/misc.cc", "<string>"), "no known component")
+
+
+class LayoutTest(LintTest):
+
+  def test_readmes(self):
+    story = "# Base\n\nWhat it is.\nWhat it is not.\n"
+    files = {"common/README.md": story, "common/base/README.md": story, "common/base/a.h": "int a;\n"}
+    self.assertEqual(self.findings(check_layout.check, files), [])
+    self.assert_one(self.findings(check_layout.check, {"common/graph/b.h": "int b;\n"}), "common/graph/README.md")
+    self.assert_one(self.findings(check_layout.check, {"common/graph/README.md": "# Graph\n"}), "too little")
+
+  def test_long_file(self):
+    self.assertEqual(self.findings(check_layout.check_sizes, {"a.cc": "\n" * 600}), [])
+    self.assert_one(self.findings(check_layout.check_sizes, {"a.cc": "\n" * 601}), "601 lines")
+
+  def test_mirror(self):
+    files = {"common/graph/dag.h": "", "tests/common/graph/dag_test.cc": "",
+             "tests/common/graph/dag_property_test.cc": "", "tests/integration/train_test.cc": ""}
+    self.assertEqual(self.findings(check_layout.check_mirror, files), [])
+    self.assert_one(self.findings(check_layout.check_mirror, {"tests/common/graph/gone_test.cc": ""}), "gone")
+
+  def test_test_beside_source(self):
+    self.assert_one(self.findings(check_layout.check_mirror, {"common/graph/dag_test.cc": ""}), "under tests/")
+
+  def test_text(self):
+    clean = {"a.md": "See common/work/x, ${ROOT}/work and https://example.org/root/x.\n"}
+    self.assertEqual(self.findings(check_layout.check_text, clean), [])
+    for text, words in [("at /work/main\n", "machine"), ("cd /root\n", "machine"), ("a\n# TODO: b\n", ":2: unfinished"),
+                        ("from https://pypi.org/simple\n", "registry"), ("a \n", "white space"), ("a", "newline")]:
+      with self.subTest(text=text):
+        self.assert_one(self.findings(check_layout.check_text, {"a.md": text}), words)
+
+
+class ToolsTest(LintTest):
+
+  def test_format(self):
+    self.assertEqual(self.findings(check_format.check, {".clang-format": "BasedOnStyle: Google\n", "a.cc": "int a;\n"}),
+                     [])
+    self.assert_one(self.findings(check_format.check, {"a.cc": "int  a ;\n"}), "a.cc:1")
+
+  def test_protos(self):
+    head = '// Words.\nsyntax = "proto3";\n\npackage stagewright.v1;\n\n'
+    path = "protos/stagewright/v1/a.proto"
+    good = head + "// A thing.\nmessage Thing {\n  // Its size in bytes.\n  int64 size_bytes = 1;\n}\n"
+    self.assertEqual(self.findings(check_protos.check, {path: good}), [])
+    for bad, words in [(good.replace("  // Its size in bytes.\n", ""), "documentation"),
+                       (good.replace("size_bytes", "sizeBytes"), "size_bytes"),
+                       (good.replace("stagewright.v1", "stagewright.v2"), "v2"),
+                       (head + "// How.\nenum How {\n  HOW_GOOD = 0;\n}\n", "UNSPECIFIED")]:
+      with self.subTest(words=words):
+        self.assertIn(words, "\n".join(self.findings(check_protos.check, {path: bad})))
+
+  def test_shell(self):
+    self.assertEqual(self.findings(check_shell.check, {"a.sh": '#!/bin/bash\necho "$1"\n'}), [])
+    self.assert_one(self.findings(check_shell.check, {"run": "#!/usr/bin/env bash\ncd $1 || exit\n"}), "SC2086")
+
+
+if __name__ == "__main__":
+  unittest.main()

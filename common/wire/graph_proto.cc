@@ -1,0 +1,247 @@
+#include "common/wire/graph_proto.h"
+
+#include <cmath>
+#include <utility>
+
+#include "common/base/check.h"
+
+namespace stagewright {
+namespace {
+
+v1::Dtype ToProto(DType dtype) { return static_cast<v1::Dtype>(static_cast<int>(dtype) + 1); }
+
+absl::StatusOr<DType> FromProto(v1::Dtype dtype, const std::string& where) {
+  if (dtype <= v1::DTYPE_UNSPECIFIED || dtype > v1::DTYPE_BOOL) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(where, ": dtype ", static_cast<int>(dtype), " is not known"));
+  }
+  return static_cast<DType>(static_cast<int>(dtype) - 1);
+}
+
+v1::TensorMeta ToProto(const TensorMeta& meta) {
+  v1::TensorMeta proto;
+  proto.set_dtype(ToProto(meta.dtype));
+  for (const SymInt& dim : meta.shape) {
+    v1::SymInt* out = proto.add_shape();
+    out->set_scale(dim.scale);
+    out->set_offset(dim.offset);
+  }
+  return proto;
+}
+
+absl::StatusOr<TensorMeta> FromProto(const v1::TensorMeta& proto, const std::string& where) {
+  TensorMeta meta;
+  ASSIGN_OR_RETURN(meta.dtype, FromProto(proto.dtype(), where));
+  for (const v1::SymInt& dim : proto.shape()) meta.shape.push_back({dim.scale(), dim.offset()});
+  return meta;
+}
+
+v1::Argument ToProto(const Argument& argument);
+
+struct ArgumentWriter {
+  v1::Argument& out;
+  void operator()(ValueRef value) const { *out.mutable_value() = stagewright::ToProto(value); }
+  void operator()(ParameterId id) const { out.set_parameter(id.value()); }
+  void operator()(InputId id) const { out.set_input(id.value()); }
+  void operator()(SymInt value) const {
+    out.mutable_integer()->set_scale(value.scale);
+    out.mutable_integer()->set_offset(value.offset);
+  }
+  void operator()(double value) const { out.set_real(value); }
+  void operator()(bool value) const { out.set_boolean(value); }
+  void operator()(const std::string& value) const { out.set_text(value); }
+  void operator()(None) const { out.set_none(true); }
+  void operator()(const Argument::List& items) const {
+    out.mutable_list();
+    for (const Argument& item : items) *out.mutable_list()->add_items() = ToProto(item);
+  }
+  void operator()(DType dtype) const { out.set_dtype(ToProto(dtype)); }
+  void operator()(const MemoryFormat& format) const { out.set_memory_format(format.name); }
+};
+
+v1::Argument ToProto(const Argument& argument) {
+  v1::Argument proto;
+  std::visit(ArgumentWriter{proto}, argument.value);
+  return proto;
+}
+
+constexpr int kDeepestList = 16;  // Schemas nest two deep; more is a corrupt or hostile file.
+
+absl::StatusOr<Argument> FromProto(const v1::Argument& proto, const std::string& where,
+                                   int depth = 0) {
+  switch (proto.kind_case()) {
+    case v1::Argument::kValue:
+      return Argument{stagewright::FromProto(proto.value())};
+    case v1::Argument::kParameter:
+      return Argument{ParameterId(proto.parameter())};
+    case v1::Argument::kInput:
+      return Argument{InputId(proto.input())};
+    case v1::Argument::kInteger:
+      return Argument{SymInt{proto.integer().scale(), proto.integer().offset()}};
+    case v1::Argument::kReal:
+      return Argument{proto.real()};
+    case v1::Argument::kBoolean:
+      return Argument{proto.boolean()};
+    case v1::Argument::kText:
+      return Argument{proto.text()};
+    case v1::Argument::kNone:
+      return Argument{None{}};
+    case v1::Argument::kMemoryFormat:
+      return Argument{MemoryFormat{proto.memory_format()}};
+    case v1::Argument::kDtype: {
+      ASSIGN_OR_RETURN(DType dtype, FromProto(proto.dtype(), where));
+      return Argument{dtype};
+    }
+    case v1::Argument::kList: {
+      if (depth == kDeepestList)
+        return absl::InvalidArgumentError(absl::StrCat(where, ": lists nest too deep"));
+      Argument::List items;
+      for (const v1::Argument& item : proto.list().items()) {
+        ASSIGN_OR_RETURN(Argument value, FromProto(item, where, depth + 1));
+        items.push_back(std::move(value));
+      }
+      return Argument{std::move(items)};
+    }
+    case v1::Argument::KIND_NOT_SET:
+      break;
+  }
+  return absl::InvalidArgumentError(absl::StrCat(where, ": an argument has no value"));
+}
+
+v1::Node ToProto(const Node& node) {
+  v1::Node proto;
+  proto.set_name(node.name);
+  proto.set_target(node.target);
+  for (const Argument& argument : node.args) *proto.add_args() = ToProto(argument);
+  for (const NamedArgument& argument : node.kwargs) {
+    v1::NamedArgument* out = proto.add_kwargs();
+    out->set_name(argument.name);
+    *out->mutable_value() = ToProto(argument.value);
+  }
+  for (const TensorMeta& meta : node.outputs) *proto.add_outputs() = ToProto(meta);
+  proto.set_module(node.module);
+  for (NodeId before : node.after) proto.add_after(before.value());
+  proto.set_batch_dependent(node.batch_dependent);
+  if (node.cost.has_value()) {
+    v1::ProfiledCost* cost = proto.mutable_cost();
+    cost->set_forward_ns(node.cost->forward);
+    cost->set_backward_ns(node.cost->backward);
+    cost->set_activation_bytes(node.cost->activation_bytes);
+    cost->set_parameter_bytes(node.cost->parameter_bytes);
+    cost->set_profiled_samples(node.cost->samples);
+  }
+  return proto;
+}
+
+absl::StatusOr<Node> FromProto(const v1::Node& proto, const std::string& where) {
+  Node node;
+  node.name = proto.name();
+  node.target = proto.target();
+  for (int i = 0; i < proto.args_size(); ++i) {
+    ASSIGN_OR_RETURN(Argument argument,
+                     FromProto(proto.args(i), absl::StrCat(where, ".args[", i, "]")));
+    node.args.push_back(std::move(argument));
+  }
+  for (const v1::NamedArgument& named : proto.kwargs()) {
+    ASSIGN_OR_RETURN(Argument argument, FromProto(named.value(), absl::StrCat(where, ".kwargs \"",
+                                                                              named.name(), "\"")));
+    node.kwargs.push_back({named.name(), std::move(argument)});
+  }
+  for (int i = 0; i < proto.outputs_size(); ++i) {
+    ASSIGN_OR_RETURN(TensorMeta meta,
+                     FromProto(proto.outputs(i), absl::StrCat(where, ".outputs[", i, "]")));
+    node.outputs.push_back(std::move(meta));
+  }
+  node.module = proto.module();
+  for (int32_t before : proto.after()) node.after.push_back(NodeId(before));
+  node.batch_dependent = proto.batch_dependent();
+  if (proto.has_cost()) {
+    const v1::ProfiledCost& cost = proto.cost();
+    node.cost = ProfiledCost{cost.forward_ns(), cost.backward_ns(), cost.activation_bytes(),
+                             cost.parameter_bytes(), cost.profiled_samples()};
+  }
+  return node;
+}
+
+absl::StatusOr<Parameter> FromProto(const v1::Parameter& proto, const std::string& where) {
+  Parameter parameter;
+  parameter.name = proto.name();
+  ASSIGN_OR_RETURN(parameter.dtype, FromProto(proto.dtype(), where));
+  parameter.shape.assign(proto.shape().begin(), proto.shape().end());
+  parameter.trainable = proto.trainable();
+  parameter.buffer = proto.buffer();
+  parameter.aliases.assign(proto.aliases().begin(), proto.aliases().end());
+  return parameter;
+}
+
+}  // namespace
+
+v1::ValueRef ToProto(ValueRef value) {
+  v1::ValueRef proto;
+  proto.set_node(value.node.value());
+  proto.set_output(value.output);
+  return proto;
+}
+
+ValueRef FromProto(const v1::ValueRef& proto) { return {NodeId(proto.node()), proto.output()}; }
+
+v1::Graph ToProto(const Graph& graph) {
+  v1::Graph proto;
+  proto.set_name(graph.name());
+  for (const Node& node : graph.nodes()) *proto.add_nodes() = ToProto(node);
+  for (const Parameter& parameter : graph.parameters()) {
+    v1::Parameter* out = proto.add_parameters();
+    out->set_name(parameter.name);
+    out->set_dtype(ToProto(parameter.dtype));
+    for (int64_t dim : parameter.shape) out->add_shape(dim);
+    out->set_trainable(parameter.trainable);
+    out->set_buffer(parameter.buffer);
+    for (const std::string& alias : parameter.aliases) out->add_aliases(alias);
+  }
+  for (const Input& input : graph.inputs()) {
+    v1::Input* out = proto.add_inputs();
+    out->set_name(input.name);
+    *out->mutable_meta() = ToProto(input.meta);
+    out->set_role(input.role == InputRole::kTarget ? v1::Input::ROLE_TARGET
+                                                   : v1::Input::ROLE_FEATURE);
+  }
+  if (graph.loss().has_value()) *proto.mutable_loss() = ToProto(*graph.loss());
+  proto.set_loss_reduction(graph.loss_reduction() == LossReduction::kSum ? v1::LOSS_REDUCTION_SUM
+                                                                         : v1::LOSS_REDUCTION_MEAN);
+  if (graph.prediction().has_value()) *proto.mutable_prediction() = ToProto(*graph.prediction());
+  proto.set_producer(graph.data().producer);
+  return proto;
+}
+
+absl::StatusOr<Graph> FromProto(const v1::Graph& proto) {
+  GraphData data;
+  data.name = proto.name();
+  data.producer = proto.producer();
+  for (int i = 0; i < proto.nodes_size(); ++i) {
+    const std::string where = absl::StrCat("nodes[", i, "] \"", proto.nodes(i).name(), "\"");
+    ASSIGN_OR_RETURN(Node node, FromProto(proto.nodes(i), where));
+    data.nodes.push_back(std::move(node));
+  }
+  for (int i = 0; i < proto.parameters_size(); ++i) {
+    const std::string where =
+        absl::StrCat("parameters[", i, "] \"", proto.parameters(i).name(), "\"");
+    ASSIGN_OR_RETURN(Parameter parameter, FromProto(proto.parameters(i), where));
+    data.parameters.push_back(std::move(parameter));
+  }
+  for (int i = 0; i < proto.inputs_size(); ++i) {
+    const v1::Input& in = proto.inputs(i);
+    const std::string where = absl::StrCat("inputs[", i, "] \"", in.name(), "\".meta");
+    Input input{in.name(),
+                {},
+                in.role() == v1::Input::ROLE_TARGET ? InputRole::kTarget : InputRole::kFeature};
+    ASSIGN_OR_RETURN(input.meta, FromProto(in.meta(), where));
+    data.inputs.push_back(std::move(input));
+  }
+  if (proto.has_loss()) data.loss = FromProto(proto.loss());
+  if (proto.has_prediction()) data.prediction = FromProto(proto.prediction());
+  data.loss_reduction =
+      proto.loss_reduction() == v1::LOSS_REDUCTION_SUM ? LossReduction::kSum : LossReduction::kMean;
+  return Graph::Create(std::move(data));
+}
+
+}  // namespace stagewright

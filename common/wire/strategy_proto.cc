@@ -1,0 +1,221 @@
+#include "common/wire/strategy_proto.h"
+
+#include <utility>
+
+#include "common/wire/graph_proto.h"
+
+namespace stagewright {
+namespace {
+
+template <typename Id, typename Repeated>
+void AddIds(const std::vector<Id>& ids, Repeated* out) {
+  for (Id id : ids) out->Add(id.value());
+}
+
+template <typename Id, typename Repeated>
+std::vector<Id> Ids(const Repeated& values) {
+  std::vector<Id> ids;
+  ids.reserve(values.size());
+  for (int32_t value : values) ids.push_back(Id(value));
+  return ids;
+}
+
+v1::Action ToProto(const Action& action) {
+  v1::Action proto;
+  proto.set_kind(static_cast<v1::ActionKind>(static_cast<int>(action.kind) + 1));
+  proto.set_stage(action.stage.value());
+  proto.set_begin(action.samples.begin);
+  proto.set_end(action.samples.end);
+  proto.set_channel_plus_one(action.channel + 1);
+  return proto;
+}
+
+absl::StatusOr<Action> FromProto(const v1::Action& proto) {
+  if (proto.kind() <= v1::ACTION_KIND_UNSPECIFIED ||
+      proto.kind() > v1::ACTION_KIND_OPTIMIZER_STEP) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("action.kind ", static_cast<int>(proto.kind()), " is not known"));
+  }
+  return Action{static_cast<ActionKind>(static_cast<int>(proto.kind()) - 1),
+                StageId(proto.stage()),
+                {proto.begin(), proto.end()},
+                proto.channel_plus_one() - 1};
+}
+
+void AddSection(const std::vector<ProgramAction>& section,
+                google::protobuf::RepeatedPtrField<v1::ProgramAction>* out) {
+  for (const ProgramAction& item : section) {
+    v1::ProgramAction* proto = out->Add();
+    *proto->mutable_action() = ToProto(item.action);
+    for (int32_t index : item.after) proto->add_after(index);
+    proto->set_acquire_bytes(item.acquire);
+    proto->set_release_bytes(item.release);
+  }
+}
+
+absl::StatusOr<std::vector<ProgramAction>> Section(
+    const google::protobuf::RepeatedPtrField<v1::ProgramAction>& protos) {
+  std::vector<ProgramAction> section;
+  section.reserve(protos.size());
+  for (const v1::ProgramAction& proto : protos) {
+    ProgramAction item;
+    ASSIGN_OR_RETURN(item.action, FromProto(proto.action()));
+    item.after.assign(proto.after().begin(), proto.after().end());
+    item.acquire = proto.acquire_bytes();
+    item.release = proto.release_bytes();
+    section.push_back(std::move(item));
+  }
+  return section;
+}
+
+v1::Channel ToProto(const Channel& channel) {
+  v1::Channel proto;
+  proto.set_from_stage(channel.from.value());
+  proto.set_to_stage(channel.to.value());
+  proto.set_source_device(channel.source.value());
+  proto.set_target_device(channel.target.value());
+  for (ValueRef value : channel.values) *proto.add_values() = ToProto(value);
+  for (ValueRef value : channel.gradient_values) *proto.add_gradient_values() = ToProto(value);
+  proto.set_activation_bytes_per_sample(channel.activation_bytes_per_sample);
+  proto.set_gradient_bytes_per_sample(channel.gradient_bytes_per_sample);
+  proto.set_has_gradient(channel.has_gradient);
+  return proto;
+}
+
+Channel FromProto(const v1::Channel& proto) {
+  Channel channel;
+  channel.from = StageId(proto.from_stage());
+  channel.to = StageId(proto.to_stage());
+  channel.source = DeviceId(proto.source_device());
+  channel.target = DeviceId(proto.target_device());
+  for (const v1::ValueRef& value : proto.values()) channel.values.push_back(stagewright::FromProto(value));
+  for (const v1::ValueRef& value : proto.gradient_values())
+    channel.gradient_values.push_back(stagewright::FromProto(value));
+  channel.activation_bytes_per_sample = proto.activation_bytes_per_sample();
+  channel.gradient_bytes_per_sample = proto.gradient_bytes_per_sample();
+  channel.has_gradient = proto.has_gradient();
+  return channel;
+}
+
+}  // namespace
+
+v1::Strategy ToProto(const Strategy& strategy) {
+  v1::Strategy proto;
+  proto.set_kind(strategy.kind == StrategyKind::kSequential ? v1::STRATEGY_KIND_SEQUENTIAL
+                                                            : v1::STRATEGY_KIND_GRAPH);
+  proto.set_mini_batch(strategy.mini_batch);
+  for (const Stage& stage : strategy.stages) {
+    v1::Stage* out = proto.add_stages();
+    AddIds(stage.nodes, out->mutable_nodes());
+    AddIds(stage.replicated, out->mutable_replicated_nodes());
+    out->set_micro_batch(stage.micro_batch);
+    AddIds(stage.devices, out->mutable_devices());
+    out->set_in_flight(stage.schedule.in_flight);
+    out->set_k(stage.schedule.k);
+    out->set_recompute(stage.recompute);
+  }
+  for (const StageEdge& edge : strategy.edges) {
+    v1::StageEdge* out = proto.add_edges();
+    out->set_from(edge.from.value());
+    out->set_to(edge.to.value());
+  }
+  return proto;
+}
+
+Strategy FromProto(const v1::Strategy& proto) {
+  Strategy strategy;
+  strategy.kind = proto.kind() == v1::STRATEGY_KIND_SEQUENTIAL ? StrategyKind::kSequential
+                                                               : StrategyKind::kGraph;
+  strategy.mini_batch = proto.mini_batch();
+  for (const v1::Stage& stage : proto.stages()) {
+    strategy.stages.push_back({Ids<NodeId>(stage.nodes()),
+                               Ids<NodeId>(stage.replicated_nodes()),
+                               stage.micro_batch(),
+                               Ids<DeviceId>(stage.devices()),
+                               {stage.in_flight(), stage.k()},
+                               stage.recompute()});
+  }
+  for (const v1::StageEdge& edge : proto.edges()) {
+    strategy.edges.push_back({StageId(edge.from()), StageId(edge.to())});
+  }
+  return strategy;
+}
+
+v1::Program ToProto(const Program& program) {
+  v1::Program proto;
+  proto.set_mini_batch(program.mini_batch);
+  proto.set_training(program.training);
+  for (const ProgramStage& stage : program.stages) {
+    v1::ProgramStage* out = proto.add_stages();
+    AddIds(stage.nodes, out->mutable_nodes());
+    AddIds(stage.replicated, out->mutable_replicated_nodes());
+    AddIds(stage.devices, out->mutable_devices());
+    out->set_micro_batch(stage.micro_batch);
+    out->set_has_backward(stage.has_backward);
+  }
+  for (const Channel& channel : program.channels) *proto.add_channels() = ToProto(channel);
+  for (const Reduction& reduction : program.reductions) {
+    v1::Reduction* out = proto.add_reductions();
+    AddIds(reduction.parameters, out->mutable_parameters());
+    AddIds(reduction.devices, out->mutable_devices());
+    out->set_bytes(reduction.bytes);
+  }
+  for (const DeviceProgram& device : program.devices) {
+    v1::DeviceProgram* out = proto.add_devices();
+    out->set_device(device.device.value());
+    out->set_resident_bytes(device.resident);
+    AddSection(device.prologue, out->mutable_prologue());
+    AddSection(device.body, out->mutable_body());
+    AddSection(device.epilogue, out->mutable_epilogue());
+  }
+  return proto;
+}
+
+absl::StatusOr<Program> FromProto(const v1::Program& proto) {
+  Program program;
+  program.mini_batch = proto.mini_batch();
+  program.training = proto.training();
+  for (const v1::ProgramStage& stage : proto.stages()) {
+    program.stages.push_back({Ids<NodeId>(stage.nodes()), Ids<NodeId>(stage.replicated_nodes()),
+                              Ids<DeviceId>(stage.devices()), stage.micro_batch(),
+                              stage.has_backward()});
+  }
+  for (const v1::Channel& channel : proto.channels())
+    program.channels.push_back(FromProto(channel));
+  for (const v1::Reduction& reduction : proto.reductions()) {
+    program.reductions.push_back({Ids<ParameterId>(reduction.parameters()),
+                                  Ids<DeviceId>(reduction.devices()), reduction.bytes()});
+  }
+  for (const v1::DeviceProgram& device : proto.devices()) {
+    DeviceProgram out;
+    out.device = DeviceId(device.device());
+    out.resident = device.resident_bytes();
+    ASSIGN_OR_RETURN(out.prologue, Section(device.prologue()));
+    ASSIGN_OR_RETURN(out.body, Section(device.body()));
+    ASSIGN_OR_RETURN(out.epilogue, Section(device.epilogue()));
+    program.devices.push_back(std::move(out));
+  }
+  return program;
+}
+
+v1::TraceEvent ToProto(const TraceEvent& event) {
+  v1::TraceEvent proto;
+  proto.set_device(event.device.value());
+  *proto.mutable_action() = ToProto(event.action);
+  proto.set_step(event.step);
+  proto.set_start_ns(event.start);
+  proto.set_end_ns(event.end);
+  return proto;
+}
+
+absl::StatusOr<TraceEvent> FromProto(const v1::TraceEvent& proto) {
+  TraceEvent event;
+  event.device = DeviceId(proto.device());
+  ASSIGN_OR_RETURN(event.action, FromProto(proto.action()));
+  event.step = proto.step();
+  event.start = proto.start_ns();
+  event.end = proto.end_ns();
+  return event;
+}
+
+}  // namespace stagewright

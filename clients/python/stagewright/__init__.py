@@ -1,0 +1,28 @@
+"""Captures an unmodified ``torch.nn.Module`` for Stagewright.
+
+    stagewright.export(model, example_inputs, loss=nn.CrossEntropyLoss(), batch_dim=0)
+    stagewright.save_dataset("train.safetensors", x=images, target=labels)
+    stagewright.load_checkpoint(model, "checkpoint.safetensors")
+"""
+
+from .checkpoint import load_checkpoint
+from .dataset import save_dataset
+from .errors import CheckpointError, DatasetError, ExportError, GraphFileError, StagewrightError
+from .exporting import Exported, export
+from .graph_file import load_graph, save_graph
+from .version import __version__
+
+__all__ = [
+    "CheckpointError",
+    "DatasetError",
+    "ExportError",
+    "Exported",
+    "GraphFileError",
+    "StagewrightError",
+    "__version__",
+    "export",
+    "load_checkpoint",
+    "load_graph",
+    "save_dataset",
+    "save_graph",
+]

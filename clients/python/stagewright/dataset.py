@@ -1,0 +1,29 @@
+"""Data files: a `.safetensors` whose tensors are named as the graph's inputs, samples along the batch dimension."""
+
+import os
+
+import torch
+
+from .errors import DatasetError
+from .tensor_file import write_tensors
+
+
+def save_dataset(path: str | os.PathLike, /, *, batch_dim: int = 0, **arrays) -> None:
+    """Writes arrays (tensors, NumPy arrays or nested lists) as one data file.
+
+    The names are those of the graph's inputs: the model's forward arguments, and `target` for the loss.
+    """
+    if not arrays:
+        raise DatasetError(f"{path}: no arrays given")
+    tensors = {}
+    for name, array in arrays.items():
+        tensor = torch.as_tensor(array)
+        if tensor.dim() <= batch_dim:
+            raise DatasetError(f"{path}: '{name}' has shape {tuple(tensor.shape)}, without a dimension {batch_dim}")
+        tensors[name] = tensor
+    sizes = {name: tensor.shape[batch_dim] for name, tensor in tensors.items()}
+    if len(set(sizes.values())) > 1:
+        raise DatasetError(f"{path}: the arrays differ in their number of samples: {sizes}")
+    if next(iter(sizes.values())) == 0:
+        raise DatasetError(f"{path}: the arrays hold no sample")
+    write_tensors(path, tensors)

@@ -1,0 +1,104 @@
+"""The public `export`: capture, lower, detect the loss's reduction, write the files."""
+
+import dataclasses
+import os
+import pathlib
+import re
+from collections.abc import Callable
+
+import torch
+from torch import nn
+
+from .capture import capture, is_virtual
+from .errors import ExportError
+from .graph_file import save_graph
+from .losses import detect_reduction
+from .lowering import Lowering, wrapper_state
+from .proto import pb
+from .tensor_file import write_tensors
+from .version import __version__
+
+# Without weights, constants up to this size are still written: a graph that needs them is incomplete otherwise.
+_SMALL_BYTES = 1 << 20
+_REDUCTIONS = {"mean": pb.LOSS_REDUCTION_MEAN, "sum": pb.LOSS_REDUCTION_SUM}
+
+
+@dataclasses.dataclass(frozen=True)
+class Exported:
+    """What `export` made. `weights_path` is None when no weights file was written."""
+
+    graph: "pb.Graph"
+    path: pathlib.Path
+    weights_path: pathlib.Path | None
+
+
+def export(
+    model: nn.Module,
+    example_inputs: object,
+    *,
+    loss: Callable,
+    targets: object | None = None,
+    batch_dim: int = 0,
+    weights: bool = True,
+    path: str | os.PathLike | None = None,
+    name: str | None = None,
+    reduction: str | None = None,
+) -> Exported:
+    """Writes `model` and its loss as a graph file (`.swg`), and its weights as `.safetensors` beside it.
+
+    model: any nn.Module that torch.export can trace. It is captured in training mode and left unchanged.
+    example_inputs: a tensor, a tuple of positional arguments, or a dict of keyword arguments of `forward`. Only
+        shapes and dtypes matter. The graph's inputs are named as the arguments of `forward`.
+    loss: `loss(output, target)` giving a scalar, a mean or a sum over samples; a function or an nn.Module.
+    targets: an example target. Derived for PyTorch's usual losses.
+    batch_dim: the dimension of every input and target that counts samples.
+    weights: False to leave the weights out; the model may then be on the meta device and larger than memory.
+    path: the graph file; `<name>.swg` in the working directory unless given.
+    name: the graph's name; the file's stem, or the class's name in lower case, unless given.
+    reduction: "mean" or "sum", for a loss whose reduction cannot be found out by trying it.
+
+    Raises ExportError, before any file is written, naming what cannot be captured.
+    """
+    args, kwargs = _as_call(example_inputs)
+    name = name or (pathlib.Path(path).stem if path is not None else _default_name(model))
+    target_path = pathlib.Path(path) if path is not None else pathlib.Path(f"{name}.swg")
+    if target_path.suffix == ".safetensors":
+        raise ExportError(f"{target_path}: the graph file's name must not end in .safetensors, the weights file's does")
+    if reduction is not None and reduction not in _REDUCTIONS:
+        raise ExportError(f'reduction is "mean" or "sum", not {reduction!r}')
+    state = wrapper_state(model, loss)
+    if weights:
+        virtual = next((key for key, tensor in state.items() if is_virtual(tensor)), None)
+        if virtual is not None:
+            raise ExportError(f"'{virtual}' has no data (meta or fake tensor); pass weights=False")
+
+    captured = capture(model, args, kwargs, loss, targets, batch_dim)
+    lowering = Lowering(captured, model, state, name)
+    graph = lowering.run()
+    graph.loss_reduction = (
+        _REDUCTIONS[reduction]
+        if reduction is not None
+        else detect_reduction(loss, captured.output, captured.target, captured.batch)
+    )
+    graph.producer = f"stagewright {__version__}, torch {torch.__version__}"
+
+    tensors = dict(zip((parameter.name for parameter in graph.parameters), lowering.tensors))
+    if not weights:
+        tensors = {key: t for key, t in tensors.items() if key in lowering.constants and t.nbytes <= _SMALL_BYTES}
+    save_graph(graph, target_path)
+    weights_path = target_path.with_suffix(".safetensors") if tensors else None
+    if weights_path is not None:
+        write_tensors(weights_path, tensors)
+    return Exported(graph, target_path, weights_path)
+
+
+def _as_call(example_inputs: object) -> tuple[tuple, dict]:
+    if isinstance(example_inputs, dict):
+        return (), dict(example_inputs)
+    if isinstance(example_inputs, (tuple, list)):
+        return tuple(example_inputs), {}
+    return (example_inputs,), {}
+
+
+def _default_name(model: nn.Module) -> str:
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", type(model).__name__).lower()

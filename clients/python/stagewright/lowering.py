@@ -1,0 +1,325 @@
+"""From a pure FX graph to the wire form (protos/stagewright/v1/graph.proto)."""
+
+import operator
+import warnings
+
+import torch
+from torch import fx
+from torch.export.graph_signature import InputKind
+
+from .capture import Captured
+from .checkpoint import tied_names
+from .errors import ExportError
+from .proto import pb
+
+aten = torch.ops.aten
+
+DTYPES = {
+    torch.float64: pb.DTYPE_FLOAT64,
+    torch.float32: pb.DTYPE_FLOAT32,
+    torch.float16: pb.DTYPE_FLOAT16,
+    torch.bfloat16: pb.DTYPE_BFLOAT16,
+    torch.int64: pb.DTYPE_INT64,
+    torch.int32: pb.DTYPE_INT32,
+    torch.int16: pb.DTYPE_INT16,
+    torch.int8: pb.DTYPE_INT8,
+    torch.uint8: pb.DTYPE_UINT8,
+    torch.bool: pb.DTYPE_BOOL,
+}
+_MEMORY_FORMATS = {
+    torch.contiguous_format: "contiguous_format",
+    torch.preserve_format: "preserve_format",
+    torch.channels_last: "channels_last",
+    torch.channels_last_3d: "channels_last_3d",
+}
+_OMITTED_KEYWORDS = {"device", "layout", "pin_memory"}
+# Randomness the engine keys by sample, so that it does not depend on the plan.
+_KEYED_RANDOM = {
+    aten.dropout.default,
+    aten.feature_dropout.default,
+    aten.alpha_dropout.default,
+    aten.feature_alpha_dropout.default,
+}
+_BATCH_STATISTICS = {aten.batch_norm.default: 5, aten._native_batch_norm_legit.default: 5, aten.native_batch_norm.default: 5}
+
+
+def dtype_of(dtype: torch.dtype, where: str) -> int:
+    if dtype not in DTYPES:
+        raise ExportError(f"{where}: tensors of {dtype} are not supported")
+    return DTYPES[dtype]
+
+
+class Lowering:
+    """One conversion of a captured graph. `state` maps names to the parameters, buffers and constants it reads."""
+
+    def __init__(self, captured: Captured, model: torch.nn.Module, wrapper_state: dict[str, torch.Tensor], name: str):
+        self._captured = captured
+        self._batch = captured.batch
+        self.graph = pb.Graph(name=name)
+        self.tensors: list[torch.Tensor] = []
+        self.constants: set[str] = set()
+        self._arguments: dict[fx.Node, pb.Argument] = {}
+        self._add_state(wrapper_state)
+        self._bind_placeholders(wrapper_state)
+
+    # State and inputs.
+
+    def _add_state(self, state: dict[str, torch.Tensor]) -> None:
+        """One Parameter per tensor of the module, in the module's order; further names become aliases."""
+        self._index_of: dict[int, int] = {}
+        for name, tensor in state.items():
+            if id(tensor) in self._index_of:
+                self.graph.parameters[self._index_of[id(tensor)]].aliases.append(name)
+            else:
+                is_parameter = isinstance(tensor, torch.nn.Parameter)
+                self._add_parameter(name, tensor, is_parameter and tensor.requires_grad, not is_parameter)
+
+    def _add_parameter(self, name: str, tensor: torch.Tensor, trainable: bool, buffer: bool) -> None:
+        dtype = dtype_of(tensor.dtype, f"parameter '{name}'")
+        self._index_of[id(tensor)] = len(self.graph.parameters)
+        self.graph.parameters.add(
+            name=name, dtype=dtype, shape=list(tensor.shape), trainable=trainable, buffer=buffer
+        )
+        self.tensors.append(tensor)
+
+    def _add_constant(self, target: str) -> int:
+        name = target.removeprefix("model.")
+        if any(parameter.name == name for parameter in self.graph.parameters):
+            name = target
+        tensor = self._captured.program.constants[target]
+        if id(tensor) not in self._index_of:
+            self._add_parameter(name, tensor, trainable=False, buffer=True)
+            self.constants.add(name)
+        return self._index_of[id(tensor)]
+
+    def _bind_placeholders(self, state: dict[str, torch.Tensor]) -> None:
+        program = self._captured.program
+        live = _live_nodes(program.graph)
+        names = iter(self._captured.input_names)
+        for spec, node in zip(program.graph_signature.input_specs, program.graph.find_nodes(op="placeholder")):
+            if spec.kind in (InputKind.PARAMETER, InputKind.BUFFER):
+                self._arguments[node] = pb.Argument(parameter=self._index_of[id(state[public_name(spec.target)])])
+            elif spec.kind is InputKind.CONSTANT_TENSOR:
+                if node in live:
+                    self._arguments[node] = pb.Argument(parameter=self._add_constant(spec.target))
+            elif spec.kind is InputKind.USER_INPUT and isinstance(node.meta.get("val"), torch.Tensor):
+                name, is_target = next(names)
+                if node in live:
+                    self._arguments[node] = pb.Argument(input=len(self.graph.inputs))
+                    role = pb.Input.ROLE_TARGET if is_target else pb.Input.ROLE_FEATURE
+                    meta = self._meta(node.meta["val"], f"input '{name}'")
+                    self.graph.inputs.add(name=name, role=role, meta=meta)
+            elif spec.kind is not InputKind.USER_INPUT:
+                raise ExportError(f"input '{node.name}': {spec.kind.name.lower()} inputs cannot be captured")
+
+    # Nodes.
+
+    def run(self) -> "pb.Graph":
+        fx_graph = self._captured.program.graph
+        live = _live_nodes(fx_graph)
+        for node in fx_graph.nodes:
+            if node in live and node.op not in ("placeholder", "output"):
+                self._lower(node)
+        self._finish(fx_graph)
+        return self.graph
+
+    def _finish(self, fx_graph: fx.Graph) -> None:
+        loss, prediction = _roots(fx_graph)
+        self.graph.loss.CopyFrom(self._reference(loss, "the loss"))
+        if prediction is not None and self._arguments[prediction].HasField("value"):
+            self.graph.prediction.CopyFrom(self._arguments[prediction].value)
+        used: set[int] = set()
+        for node in self.graph.nodes:
+            for argument in [*node.args, *(entry.value for entry in node.kwargs)]:
+                _collect_parameters(argument, used)
+        for index, parameter in enumerate(self.graph.parameters):
+            parameter.trainable = parameter.trainable and index in used
+        statistics = sorted({node.module or node.name for node in self.graph.nodes if node.batch_dependent})
+        if statistics:
+            warnings.warn(
+                f"{', '.join(statistics)}: batch normalisation in training mode takes its statistics over a "
+                "micro-batch, so results depend on the micro-batch size; consider GroupNorm or LayerNorm",
+                stacklevel=4,
+            )
+
+    def _reference(self, node: fx.Node, what: str) -> "pb.ValueRef":
+        argument = self._arguments[node]
+        if not argument.HasField("value"):
+            raise ExportError(f"{what} is an input or a parameter, not the result of an operator")
+        return argument.value
+
+    def _lower(self, node: fx.Node) -> None:
+        value = node.meta.get("val")
+        where = f"node '{node.name}' ({node.target})"
+        if isinstance(value, (int, torch.SymInt)) and not isinstance(value, bool):
+            self._arguments[node] = pb.Argument(integer=self._batch.to_proto(value, where))
+            return
+        if node.target is operator.getitem:
+            self._lower_getitem(node)
+            return
+        if not isinstance(node.target, torch._ops.OpOverload) or node.target.namespace != "aten":
+            raise ExportError(f"{where}: not an ATen operator, so the engine could not run it")
+        if isinstance(value, (float, torch.SymFloat, bool, torch.SymBool)):
+            raise ExportError(f"{where}: a number computed from data or from the batch size cannot be captured")
+        same = self._same_as(node)
+        if same is not None:
+            self._arguments[node] = self._arguments[same]
+            return
+        self._check_random(node, where)
+        self._emit(node, where)
+
+    def _same_as(self, node: fx.Node) -> fx.Node | None:
+        """The argument that `node` merely passes on: dropout that drops nothing, copies of constants."""
+        source = node.args[0] if node.args and isinstance(node.args[0], fx.Node) else None
+        if node.target in _KEYED_RANDOM and (node.args[2] is False or node.args[1] == 0):
+            return source
+        if node.target in (aten.lift_fresh_copy.default, aten.lift_fresh.default, aten.detach.default):
+            argument = self._arguments.get(source)
+            if argument is not None and argument.HasField("parameter"):
+                return source if self.graph.parameters[argument.parameter].buffer else None
+        return None
+
+    def _check_random(self, node: fx.Node, where: str) -> None:
+        if node.target in _KEYED_RANDOM or torch.Tag.nondeterministic_seeded not in node.target.tags:
+            return
+        given = dict(zip((a.name for a in node.target._schema.arguments), node.args)) | node.kwargs
+        defaults = {a.name: a.default_value for a in node.target._schema.arguments if a.has_default_value()}
+        for name in ("dropout_p", "dropout"):
+            if name in defaults or name in given:
+                if given.get(name, defaults.get(name)) == 0 or given.get("train") is False:
+                    return
+                raise ExportError(
+                    f"{where}: dropout inside this operator depends on how the batch is cut; set its dropout to 0 "
+                    "and use nn.Dropout, which is keyed by sample"
+                )
+        if given.get("training", defaults.get("training")) is False:
+            return
+        raise ExportError(
+            f"{where}: random numbers drawn in forward depend on how the batch is cut; use nn.Dropout, or pass them "
+            "as an input of the model"
+        )
+
+    def _lower_getitem(self, node: fx.Node) -> None:
+        source, index = node.args
+        argument = self._arguments[source]
+        if not isinstance(index, int) or not argument.HasField("value"):
+            raise ExportError(f"node '{node.name}': an element of '{source.name}' is not a tensor output")
+        count = len(self.graph.nodes[argument.value.node].outputs)
+        self._arguments[node] = pb.Argument(
+            value=pb.ValueRef(node=argument.value.node, output=index % count)
+        )
+
+    def _emit(self, node: fx.Node, where: str) -> None:
+        value = node.meta.get("val")
+        outputs = [value] if isinstance(value, torch.Tensor) else value
+        if not isinstance(outputs, (list, tuple)) or not outputs or not all(isinstance(v, torch.Tensor) for v in outputs):
+            raise ExportError(f"{where}: its result is not a tensor or a list of tensors, so it cannot be captured")
+        target, args, kwargs = _without_device(node)
+        statistics = _BATCH_STATISTICS.get(target)
+        result = pb.Node(
+            name=node.name,
+            target=str(target),
+            args=[self._argument(arg, where) for arg in args],
+            outputs=[self._meta(v, where) for v in outputs],
+            module=module_path(node),
+            batch_dependent=statistics is not None and args[statistics] is True,
+        )
+        for name, arg in sorted(kwargs.items()):
+            result.kwargs.add(name=name, value=self._argument(arg, where))
+        self._arguments[node] = pb.Argument(value=pb.ValueRef(node=len(self.graph.nodes)))
+        self.graph.nodes.append(result)
+
+    def _meta(self, tensor: torch.Tensor, where: str) -> "pb.TensorMeta":
+        shape = [self._batch.to_proto(size, where) for size in tensor.shape]
+        return pb.TensorMeta(dtype=dtype_of(tensor.dtype, where), shape=shape)
+
+    def _argument(self, value: object, where: str) -> "pb.Argument":
+        if isinstance(value, fx.Node):
+            return self._arguments[value]
+        if value is None:
+            return pb.Argument(none=True)
+        if isinstance(value, bool):
+            return pb.Argument(boolean=value)
+        if isinstance(value, (int, torch.SymInt)):
+            return pb.Argument(integer=self._batch.to_proto(value, where))
+        if isinstance(value, float):
+            return pb.Argument(real=value)
+        if isinstance(value, str):
+            return pb.Argument(text=value)
+        if isinstance(value, torch.dtype):
+            return pb.Argument(dtype=dtype_of(value, where))
+        if isinstance(value, torch.memory_format):
+            return pb.Argument(memory_format=_MEMORY_FORMATS[value])
+        if isinstance(value, (list, tuple)):
+            return pb.Argument(list=pb.ArgumentList(items=[self._argument(item, where) for item in value]))
+        raise ExportError(f"{where}: an argument of type {type(value).__name__} cannot be written to a graph")
+
+
+def public_name(name: str) -> str:
+    """The model's own name of a tensor of ModelWithLoss; the loss's tensors keep the prefix `loss.`."""
+    return name.removeprefix("model.")
+
+
+def wrapper_state(model: torch.nn.Module, loss: object) -> dict[str, torch.Tensor]:
+    """Every parameter and buffer by public name; tied tensors appear under each of their names, the first one first."""
+    state: dict[str, torch.Tensor] = {}
+    modules = [("", model)] + ([("loss.", loss)] if isinstance(loss, torch.nn.Module) else [])
+    for prefix, module in modules:
+        tensors = dict(module.named_parameters(remove_duplicate=False)) | dict(
+            module.named_buffers(remove_duplicate=False)
+        )
+        for names in tied_names(module):
+            for name in names:
+                if prefix + name in state:
+                    raise ExportError(f"'{prefix + name}' names a tensor of the model and one of the loss")
+                state[prefix + name] = tensors[name]
+    return state
+
+
+def module_path(node: fx.Node) -> str:
+    """The nn.Module a node came from: the model's path, or `loss`."""
+    stack = node.meta.get("nn_module_stack") or {}
+    paths = [path for path, _ in stack.values() if path == "model" or path.startswith(("model.", "loss"))]
+    if not paths:
+        return "loss" if stack else ""
+    return "" if paths[-1] == "model" else public_name(paths[-1]).split("@")[0]
+
+
+def _roots(graph: fx.Graph) -> tuple[fx.Node, fx.Node | None]:
+    """The nodes of loss and prediction: the last two results, after those that functionalization may add."""
+    results = graph.output_node().args[0]
+    return results[-2], results[-1]
+
+
+def _live_nodes(graph: fx.Graph) -> set[fx.Node]:
+    live: set[fx.Node] = set()
+    frontier = [node for node in _roots(graph) if node is not None]
+    while frontier:
+        node = frontier.pop()
+        if node in live:
+            continue
+        live.add(node)
+        if not isinstance(node.meta.get("val"), (int, torch.SymInt)):
+            frontier.extend(node.all_input_nodes)
+    return live
+
+
+def _without_device(node: fx.Node) -> tuple[torch._ops.OpOverload, tuple, dict]:
+    """The call without device, layout and pinning; the default dtype of a factory operator is made explicit."""
+    target, args = node.target, node.args
+    kwargs = {name: value for name, value in node.kwargs.items() if name not in _OMITTED_KEYWORDS}
+    if target is aten.to.device:
+        target, args = aten.to.dtype, (args[0], *args[2:])
+    names = {argument.name for argument in target._schema.arguments}
+    reads_tensors = any(isinstance(n.meta.get("val"), torch.Tensor) for n in node.all_input_nodes)
+    if {"device", "dtype"} <= names and not reads_tensors and kwargs.get("dtype") is None:
+        kwargs["dtype"] = node.meta["val"].dtype
+    return target, args, kwargs
+
+
+def _collect_parameters(argument: "pb.Argument", found: set[int]) -> None:
+    if argument.HasField("parameter"):
+        found.add(argument.parameter)
+    elif argument.HasField("list"):
+        for item in argument.list.items:
+            _collect_parameters(item, found)

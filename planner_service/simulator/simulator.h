@@ -1,46 +1,25 @@
 // The event simulator: a virtual clock over the cursors of a program. All planners are timed by it.
+//
+// Rules, the same that a worker's engine follows:
+//   - An action starts as soon as its cursor says that it is ready.
+//   - A send and a receive start when they are posted; the transfer itself begins when both ends
+//     are posted (rendezvous), takes its latency and then its bytes at the rate its links give it,
+//     and ends both.
+//   - Transfers over a common link share it equally: a transfer moves at the smallest, over its
+//     links, of rate / active transfers (LinkShares).
+//   - An all-reduce begins when its last member starts it and ends for all at once.
 #pragma once
 
-#include <cstdint>
-#include <memory>
 #include <vector>
 
 #include "common/base/ids.h"
 #include "common/base/status.h"
 #include "common/base/units.h"
-#include "common/cost/cost_model.h"
 #include "common/schedule/program.h"
 #include "common/schedule/trace.h"
-#include "common/topology/cluster.h"
+#include "planner_service/simulator/durations.h"
 
 namespace stagewright {
-
-// How long actions take. Transfers are described by route and size, so that links can be shared.
-class Durations {
- public:
-  virtual ~Durations() = default;
-  // Compute actions and all-reduces.
-  virtual Nanos Of(DeviceId device, const Action& action) const = 0;
-  struct Transfer {
-    Nanos latency = 0;
-    Bytes bytes = 0;
-    std::vector<int32_t> links;  // Shared resources it occupies; empty: it takes `latency` alone.
-  };
-  virtual Transfer TransferOf(const Action& send) const = 0;
-  // Bytes per second of each link.
-  virtual std::vector<double> LinkRates() const = 0;
-};
-
-// Durations from a cost model and a cluster; computed once per (stage, device kind, samples).
-// References must outlive it.
-std::unique_ptr<Durations> MakeModelDurations(const Graph& graph, const Program& program,
-                                              const Cluster& cluster, const CostModel& costs,
-                                              Optimizer optimizer);
-
-// Durations measured in one step of a trace. A transfer lasts from the moment both ends were ready.
-// FAILED_PRECONDITION if an action of the body is missing.
-absl::StatusOr<std::unique_ptr<Durations>> MakeMeasuredDurations(
-    const Program& program, const std::vector<TraceEvent>& trace, int32_t step);
 
 struct DeviceUse {
   DeviceId device;
@@ -52,17 +31,19 @@ struct Simulation {
   Nanos step_time = 0;               // From the first start to the last finish of one body.
   std::vector<DeviceUse> devices;    // In Program::devices order.
   std::vector<TraceEvent> timeline;  // By (start, device, index) if requested, else empty.
-  std::vector<TraceEvent>
-      critical_path;  // Ditto: a longest chain of events, each starting when the one before ended.
+  // Ditto: a longest chain of events from time 0 to step_time. Each starts when the one before
+  // ended; of a transfer or an all-reduce it holds the event that started last.
+  std::vector<TraceEvent> critical_path;
 };
 
 struct SimulateOptions {
   bool timeline = false;
 };
 
-// FAILED_PRECONDITION with the grid if the program deadlocks. Transfers over a common link share
-// its rate equally. Deterministic: ties in time are broken by (device, action index). O(n log n)
-// without contention.
+// FAILED_PRECONDITION with the grid if the program deadlocks. REQUIRES: indices in range, as
+// Validate checks. Deterministic: ties in time are broken by (device, action index), and everything
+// that ends at one moment ends before anything starts at it. O(n log n) without contention; a
+// change on a link costs O(log n) per transfer on it.
 absl::StatusOr<Simulation> Simulate(const Program& program, const Durations& durations,
                                     const SimulateOptions& options);
 

@@ -1,0 +1,134 @@
+#include "planner_service/evaluator/evaluator.h"
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "common/graph/dag.h"
+#include "common/schedule/lower.h"
+#include "common/schedule/validate.h"
+#include "planner_service/evaluator/over_memory.h"
+
+namespace stagewright {
+namespace {
+
+absl::Status CheckMemory(const Graph& graph, const Cluster& cluster, Optimizer optimizer,
+                         Evaluation& evaluation) {
+  evaluation.devices = evaluation.simulation.devices;
+  for (size_t row = 0; row < evaluation.devices.size(); ++row) {
+    const DeviceProgram& device = evaluation.program.devices[row];
+    Bytes& peak = evaluation.devices[row].peak_memory;
+    peak = std::max(peak, PeakMemory(device));
+    if (peak > cluster.device(device.device).memory) {
+      return OverMemory(graph, cluster, evaluation.program, device, optimizer, peak);
+    }
+  }
+  return absl::OkStatus();
+}
+
+// What one device does for one stage.
+struct StageWork {
+  Nanos longest[static_cast<size_t>(ActionKind::kOptimizerStep) + 1] = {};  // By action kind.
+  Nanos all_reduce = 0;
+  int64_t in_flight = 0;
+  int64_t most_in_flight = 0;
+
+  Nanos ComputePerMicroBatch() const {
+    Nanos sum = 0;
+    for (ActionKind kind : {ActionKind::kForward, ActionKind::kRecompute, ActionKind::kBackward,
+                            ActionKind::kBackwardInput, ActionKind::kBackwardWeight}) {
+      sum += longest[static_cast<size_t>(kind)];
+    }
+    return sum;
+  }
+};
+
+std::vector<StageWork> WorkOf(const DeviceProgram& device, const Durations& durations,
+                              size_t num_stages) {
+  std::vector<StageWork> work(num_stages);
+  for (const ProgramAction& item : device.body) {
+    const Action& action = item.action;
+    if (IsTransfer(action.kind)) continue;
+    StageWork& stage = work[action.stage.index()];
+    const Nanos time = durations.Of(device.device, action);
+    Nanos& longest = stage.longest[static_cast<size_t>(action.kind)];
+    longest = std::max(longest, time);
+    if (action.kind == ActionKind::kAllReduce) stage.all_reduce += time;
+    if (action.kind == ActionKind::kForward) {
+      stage.in_flight += action.samples.size();
+      stage.most_in_flight = std::max(stage.most_in_flight, stage.in_flight);
+    }
+    if (action.kind == ActionKind::kBackward || action.kind == ActionKind::kBackwardInput) {
+      stage.in_flight -= action.samples.size();
+    }
+  }
+  return work;
+}
+
+std::vector<StageReport> ReportStages(const Evaluation& evaluation, const Durations& durations) {
+  const Program& program = evaluation.program;
+  std::vector<StageReport> reports(program.stages.size());
+  std::vector<Nanos> all_reduce(program.stages.size());
+  for (size_t row = 0; row < program.devices.size(); ++row) {
+    const DeviceProgram& device = program.devices[row];
+    const std::vector<StageWork> work = WorkOf(device, durations, reports.size());
+    for (size_t stage = 0; stage < reports.size(); ++stage) {
+      const auto& devices = program.stages[stage].devices;
+      if (std::find(devices.begin(), devices.end(), device.device) == devices.end()) continue;
+      StageReport& report = reports[stage];
+      report.compute_per_micro_batch =
+          std::max(report.compute_per_micro_batch, work[stage].ComputePerMicroBatch());
+      report.peak_memory = std::max(report.peak_memory, evaluation.devices[row].peak_memory);
+      if (program.stages[stage].has_backward) report.in_flight += work[stage].most_in_flight;
+      all_reduce[stage] = std::max(all_reduce[stage], work[stage].all_reduce);
+    }
+  }
+  for (size_t stage = 0; stage < reports.size(); ++stage) {
+    reports[stage].seconds_per_sample =
+        ToSeconds(reports[stage].compute_per_micro_batch) /
+            static_cast<double>(program.stages[stage].micro_batch) +
+        ToSeconds(all_reduce[stage]) / static_cast<double>(program.mini_batch);
+  }
+  return reports;
+}
+
+double BubbleRatio(const Evaluation& evaluation) {
+  if (evaluation.iteration_time == 0 || evaluation.devices.empty()) return 0;
+  double busy = 0;
+  for (const DeviceUse& device : evaluation.devices) busy += static_cast<double>(device.busy);
+  return 1 - busy / (static_cast<double>(evaluation.iteration_time) *
+                     static_cast<double>(evaluation.devices.size()));
+}
+
+}  // namespace
+
+absl::StatusOr<Evaluation> Evaluate(const Graph& graph, const Cluster& cluster,
+                                    const CostModel& costs, const Strategy& strategy,
+                                    const EvaluateOptions& options) {
+  RETURN_IF_ERROR(CheckStrategy(graph, cluster, strategy));
+  ASSIGN_OR_RETURN(const Dag stage_graph, StageGraph(strategy));
+  Evaluation evaluation;
+  LowerOptions lower;
+  lower.optimizer = options.optimizer;
+  ASSIGN_OR_RETURN(evaluation.program, Lower(graph, strategy, costs, lower));
+  RETURN_IF_ERROR(Validate(evaluation.program, {}));  // Memory: below, with advice.
+
+  const std::unique_ptr<Durations> durations =
+      MakeModelDurations(graph, evaluation.program, cluster, costs, options.optimizer);
+  SimulateOptions simulate;
+  simulate.timeline = options.timeline;
+  ASSIGN_OR_RETURN(evaluation.simulation, Simulate(evaluation.program, *durations, simulate));
+  RETURN_IF_ERROR(CheckMemory(graph, cluster, options.optimizer, evaluation));
+
+  evaluation.iteration_time = evaluation.simulation.step_time;
+  if (evaluation.iteration_time > 0) {
+    evaluation.samples_per_second =
+        static_cast<double>(strategy.mini_batch) / ToSeconds(evaluation.iteration_time);
+  }
+  evaluation.depth = Depth(stage_graph);
+  evaluation.bubble_ratio = BubbleRatio(evaluation);
+  evaluation.stages = ReportStages(evaluation, *durations);
+  return evaluation;
+}
+
+}  // namespace stagewright

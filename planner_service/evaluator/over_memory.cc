@@ -1,0 +1,83 @@
+#include "planner_service/evaluator/over_memory.h"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "planner_service/simulator/durations.h"
+
+namespace stagewright {
+namespace {
+
+std::vector<const ProgramStage*> StagesOn(const Program& program, DeviceId device) {
+  std::vector<const ProgramStage*> stages;
+  for (const ProgramStage& stage : program.stages) {
+    const auto& devices = stage.devices;
+    if (std::find(devices.begin(), devices.end(), device) != devices.end()) {
+      stages.push_back(&stage);
+    }
+  }
+  return stages;
+}
+
+std::string ActivationAdvice(const std::vector<const ProgramStage*>& stages) {
+  int64_t micro_batch = 1;
+  for (const ProgramStage* stage : stages) micro_batch = std::max(micro_batch, stage->micro_batch);
+  if (micro_batch == 1) return "fewer samples in flight, more devices or more memory per device";
+  return absl::StrCat("a micro-batch smaller than ", micro_batch,
+                      ", fewer samples in flight or more devices");
+}
+
+std::string OptimizerAdvice(Optimizer optimizer, Bytes state) {
+  if (optimizer == Optimizer::kAdam) {
+    return absl::StrCat("SGD instead of Adam (saves ", FormatBytes(state),
+                        "; with momentum half of that) or more devices");
+  }
+  return absl::StrCat("SGD without momentum (saves ", FormatBytes(state), ") or more devices");
+}
+
+}  // namespace
+
+MemoryParts PartsOf(const Graph& graph, const Program& program, const DeviceProgram& device,
+                    Optimizer optimizer, Bytes peak) {
+  std::vector<NodeId> nodes;
+  for (const ProgramStage* stage : StagesOn(program, device.device)) {
+    nodes.insert(nodes.end(), stage->nodes.begin(), stage->nodes.end());
+  }
+  MemoryParts parts;
+  parts.optimizer = TrainedBytes(graph, nodes, optimizer) -
+                    TrainedBytes(graph, nodes, Optimizer::kSgd);
+  parts.optimizer = std::min(parts.optimizer, device.resident);
+  parts.parameters = device.resident - parts.optimizer;
+  parts.activations = peak - device.resident;
+  return parts;
+}
+
+absl::Status OverMemory(const Graph& graph, const Cluster& cluster, const Program& program,
+                        const DeviceProgram& device, Optimizer optimizer, Bytes peak) {
+  const MemoryParts parts = PartsOf(graph, program, device, optimizer, peak);
+  const Bytes budget = cluster.device(device.device).memory;
+  const Bytes largest = std::max({parts.parameters, parts.optimizer, parts.activations});
+  std::string dominates;
+  std::string advice;
+  if (largest == parts.activations) {
+    dominates = "activations dominate";
+    advice = ActivationAdvice(StagesOn(program, device.device));
+  } else if (largest == parts.optimizer) {
+    dominates = "optimizer state dominates";
+    advice = OptimizerAdvice(optimizer, parts.optimizer);
+  } else {
+    dominates = "parameters and their gradients dominate";
+    advice = absl::StrCat("more devices, so that each holds fewer parameters, or devices with ",
+                          FormatBytes(peak));
+  }
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "device ", device.device.value(), " '", cluster.device(device.device).name, "' needs ",
+      FormatBytes(peak), " but has ", FormatBytes(budget), ": ", FormatBytes(peak - budget),
+      " too much; ", dominates, " (parameters and gradients ", FormatBytes(parts.parameters),
+      ", optimizer state ", FormatBytes(parts.optimizer), ", activations ",
+      FormatBytes(parts.activations), "); what would help: ", advice));
+}
+
+}  // namespace stagewright

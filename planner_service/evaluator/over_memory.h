@@ -1,0 +1,28 @@
+// Why a device's program does not fit its memory, and what would make it fit: for people.
+#pragma once
+
+#include "common/base/status.h"
+#include "common/base/units.h"
+#include "common/cost/cost_model.h"
+#include "common/graph/graph.h"
+#include "common/schedule/program.h"
+#include "common/topology/cluster.h"
+
+namespace stagewright {
+
+// What the memory of a device goes to.
+struct MemoryParts {
+  Bytes parameters = 0;  // And their gradients.
+  Bytes optimizer = 0;
+  Bytes activations = 0;  // And everything else that comes and goes within a step.
+};
+
+// `peak` is the device's peak memory, resident bytes included.
+MemoryParts PartsOf(const Graph& graph, const Program& program, const DeviceProgram& device,
+                    Optimizer optimizer, Bytes peak);
+
+// RESOURCE_EXHAUSTED: device, need, budget, overshoot, the dominating part and what would help.
+absl::Status OverMemory(const Graph& graph, const Cluster& cluster, const Program& program,
+                        const DeviceProgram& device, Optimizer optimizer, Bytes peak);
+
+}  // namespace stagewright

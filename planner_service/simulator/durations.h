@@ -1,0 +1,65 @@
+// How long the actions of a program take: the only thing the simulator asks of the outside. Times
+// come from a cost model and a cluster (a prediction) or from a trace (a measurement).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "common/base/ids.h"
+#include "common/base/status.h"
+#include "common/base/units.h"
+#include "common/cost/cost_model.h"
+#include "common/schedule/program.h"
+#include "common/schedule/trace.h"
+#include "common/topology/cluster.h"
+
+namespace stagewright {
+
+// Thread-safe. Transfers are described by route and size, so that links can be shared.
+class Durations {
+ public:
+  virtual ~Durations() = default;
+  // Compute actions and all-reduces of the program.
+  virtual Nanos Of(DeviceId device, const Action& action) const = 0;
+  struct Transfer {
+    Nanos latency = 0;               // Before the first byte moves.
+    Bytes bytes = 0;                 // 0: a control message, which costs its latency only.
+    std::span<const int32_t> links;  // Indices in LinkRates(), all occupied at once; valid as long
+                                     // as the Durations. Empty: the transfer takes `latency`.
+  };
+  // REQUIRES: `send` is a send action of the program.
+  virtual Transfer TransferOf(const Action& send) const = 0;
+  // Bytes per second of each link.
+  virtual std::vector<double> LinkRates() const = 0;
+};
+
+// Durations from a cost model and a cluster; computed once per (stage, device kind, samples).
+// References must outlive it.
+//
+// A compute action takes the sum of its nodes' times (own and replicated). An optimizer step reads
+// and writes what its stage holds for trainable parameters once. An all-reduce is a ring.
+std::unique_ptr<Durations> MakeModelDurations(const Graph& graph, const Program& program,
+                                              const Cluster& cluster, const CostModel& costs,
+                                              Optimizer optimizer);
+
+// Durations measured in one step of a trace. A transfer lasts from the moment both ends were ready
+// to the end of its receive; an all-reduce from its last start to its last end.
+// FAILED_PRECONDITION if an action of the body is missing; names device, step and action.
+absl::StatusOr<std::unique_ptr<Durations>> MakeMeasuredDurations(
+    const Program& program, const std::vector<TraceEvent>& trace, int32_t step);
+
+// A ring all-reduce of `bytes` over n devices in id order: 2 (n - 1) / n * bytes over the slowest
+// route of the ring, and 2 (n - 1) times its largest latency. 0 for one device.
+Nanos RingAllReduceTime(const Cluster& cluster, const std::vector<DeviceId>& devices, Bytes bytes);
+
+// Parameters, gradients and optimizer state held for what these nodes train; a planning-only node's
+// parameter_bytes count as trainable float32.
+Bytes TrainedBytes(const Graph& graph, const std::vector<NodeId>& nodes, Optimizer optimizer);
+
+// The optimizer step over `resident` bytes (parameters, gradients, optimizer state): memory-bound,
+// every byte is read and written once. 0 for 0 bytes.
+Nanos OptimizerStepTime(const DeviceKind& kind, Bytes resident);
+
+}  // namespace stagewright

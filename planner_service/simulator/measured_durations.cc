@@ -1,0 +1,139 @@
+#include <algorithm>
+#include <utility>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+#include "planner_service/simulator/durations.h"
+
+namespace stagewright {
+namespace {
+
+// An action on a device; for transfers and all-reduces it is found from either end.
+struct Key {
+  DeviceId device;
+  Action action;
+
+  friend bool operator==(const Key&, const Key&) = default;
+  template <typename H>
+  friend H AbslHashValue(H h, const Key& key) {
+    const Action& a = key.action;
+    return H::combine(std::move(h), key.device, static_cast<int>(a.kind), a.stage,
+                      a.samples.begin, a.samples.end, a.channel);
+  }
+};
+
+struct Span {
+  Nanos start = 0;
+  Nanos end = 0;
+};
+
+using Spans = absl::flat_hash_map<Key, Span>;
+
+class MeasuredDurations : public Durations {
+ public:
+  MeasuredDurations(absl::flat_hash_map<Key, Nanos> times, const Program& program)
+      : times_(std::move(times)) {
+    for (const Channel& channel : program.channels) {
+      senders_.push_back({channel.source, channel.target});
+    }
+  }
+
+  Nanos Of(DeviceId device, const Action& action) const override {
+    auto it = times_.find({device, action});
+    CHECK(it != times_.end());
+    return it->second;
+  }
+  Transfer TransferOf(const Action& send) const override {
+    const auto& [source, target] = senders_[send.channel];
+    return {Of(send.kind == ActionKind::kSendGradient ? target : source, send), 0, {}};
+  }
+  std::vector<double> LinkRates() const override { return {}; }
+
+ private:
+  absl::flat_hash_map<Key, Nanos> times_;
+  std::vector<std::pair<DeviceId, DeviceId>> senders_;  // By channel: of activations, gradients.
+};
+
+// The receive that matches a send, on the device at the other end.
+Key MatchingReceive(const Program& program, const Action& send, StageId receiving_stage) {
+  const Channel& channel = program.channels[send.channel];
+  Key key{channel.target, send};
+  key.action.kind = ActionKind::kReceiveActivation;
+  if (send.kind == ActionKind::kSendGradient) {
+    key = {channel.source, send};
+    key.action.kind = ActionKind::kReceiveGradient;
+  }
+  key.action.stage = receiving_stage;
+  return key;
+}
+
+absl::Status Missing(const Key& key, int32_t step) {
+  return absl::FailedPreconditionError(
+      absl::StrCat("the trace of step ", step, " has no event for ", ToString(key.action),
+                   " of device ", key.device.value()));
+}
+
+absl::StatusOr<Nanos> TransferTime(const Program& program, const Spans& spans, const Key& send,
+                                   int32_t step) {
+  const Channel& channel = program.channels[send.action.channel];
+  const StageId receiver =
+      send.action.kind == ActionKind::kSendGradient ? channel.from : channel.to;
+  const Key receive = MatchingReceive(program, send.action, receiver);
+  auto from = spans.find(send);
+  auto to = spans.find(receive);
+  if (to == spans.end()) return Missing(receive, step);
+  return std::max<Nanos>(0, to->second.end - std::max(from->second.start, to->second.start));
+}
+
+// From the last start to the last end over the members of each reduction.
+std::vector<Nanos> AllReduceTimes(const Program& program, const Spans& spans) {
+  std::vector<Span> last(program.reductions.size());
+  std::vector<bool> seen(program.reductions.size());
+  for (const DeviceProgram& device : program.devices) {
+    for (const ProgramAction& item : device.body) {
+      if (item.action.kind != ActionKind::kAllReduce) continue;
+      const auto it = spans.find({device.device, item.action});
+      if (it == spans.end()) continue;
+      const int32_t reduction = item.action.channel;
+      Span& span = last[reduction];
+      span.start = seen[reduction] ? std::max(span.start, it->second.start) : it->second.start;
+      span.end = seen[reduction] ? std::max(span.end, it->second.end) : it->second.end;
+      seen[reduction] = true;
+    }
+  }
+  std::vector<Nanos> times;
+  for (const Span& span : last) times.push_back(std::max<Nanos>(0, span.end - span.start));
+  return times;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Durations>> MakeMeasuredDurations(
+    const Program& program, const std::vector<TraceEvent>& trace, int32_t step) {
+  Spans spans;
+  for (const TraceEvent& event : trace) {
+    if (event.step != step) continue;
+    spans[{event.device, event.action}] = {event.start, event.end};
+  }
+  const std::vector<Nanos> all_reduce = AllReduceTimes(program, spans);
+  absl::flat_hash_map<Key, Nanos> times;
+  for (const DeviceProgram& device : program.devices) {
+    for (const ProgramAction& item : device.body) {
+      const Key key{device.device, item.action};
+      const auto it = spans.find(key);
+      if (it == spans.end()) return Missing(key, step);
+      if (IsReceive(item.action.kind)) continue;  // Measured with its send.
+      if (IsSend(item.action.kind)) {
+        ASSIGN_OR_RETURN(times[key], TransferTime(program, spans, key, step));
+      } else if (item.action.kind == ActionKind::kAllReduce) {
+        times[key] = all_reduce[item.action.channel];
+      } else {
+        times[key] = std::max<Nanos>(0, it->second.end - it->second.start);
+      }
+    }
+  }
+  return std::make_unique<MeasuredDurations>(std::move(times), program);
+}
+
+}  // namespace stagewright

@@ -1,0 +1,174 @@
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "common/base/check.h"
+#include "planner_service/simulator/durations.h"
+
+namespace stagewright {
+namespace {
+
+class ModelDurations : public Durations {
+ public:
+  ModelDurations(const Graph& graph, const Program& program, const Cluster& cluster,
+                 const CostModel& costs, Optimizer optimizer);
+
+  Nanos Of(DeviceId device, const Action& action) const override;
+  Transfer TransferOf(const Action& send) const override;
+  std::vector<double> LinkRates() const override { return link_rates_; }
+
+ private:
+  struct Entry {
+    int32_t kind;
+    int64_t samples;
+    OperatorTime time;
+  };
+  struct StageTimes {
+    std::vector<Entry> entries;        // Few: shares of one stage differ by at most one sample.
+    std::vector<Nanos> optimizer_step; // By device kind.
+  };
+  const OperatorTime* Find(const StageTimes& times, int32_t kind, int64_t samples) const;
+  void AddEntry(StageId stage, int32_t kind, int64_t samples);
+
+  const Graph& graph_;
+  const Program& program_;
+  const Cluster& cluster_;
+  const CostModel& costs_;
+  std::vector<StageTimes> stages_;
+  std::vector<Nanos> all_reduce_;  // By reduction.
+  std::vector<double> link_rates_;
+};
+
+ModelDurations::ModelDurations(const Graph& graph, const Program& program, const Cluster& cluster,
+                               const CostModel& costs, Optimizer optimizer)
+    : graph_(graph),
+      program_(program),
+      cluster_(cluster),
+      costs_(costs),
+      stages_(program.stages.size()) {
+  for (const Link& link : cluster.links()) link_rates_.push_back(link.bytes_per_second);
+  for (const Reduction& reduction : program.reductions) {
+    all_reduce_.push_back(RingAllReduceTime(cluster, reduction.devices, reduction.bytes));
+  }
+  for (size_t stage = 0; stage < stages_.size(); ++stage) {
+    const Bytes trained = TrainedBytes(graph, program.stages[stage].nodes, optimizer);
+    for (const DeviceKind& kind : cluster.kinds()) {
+      stages_[stage].optimizer_step.push_back(OptimizerStepTime(kind, trained));
+    }
+  }
+  for (const DeviceProgram& device : program.devices) {
+    const int32_t kind = cluster.device(device.device).kind;
+    for (const auto* section : {&device.prologue, &device.body, &device.epilogue}) {
+      for (const ProgramAction& item : *section) {
+        const Action& action = item.action;
+        if (!IsCompute(action.kind) || action.kind == ActionKind::kOptimizerStep) continue;
+        AddEntry(action.stage, kind, action.samples.size());
+      }
+    }
+  }
+}
+
+void ModelDurations::AddEntry(StageId stage, int32_t kind, int64_t samples) {
+  StageTimes& times = stages_[stage.index()];
+  if (Find(times, kind, samples) != nullptr) return;
+  OperatorTime sum;
+  const DeviceKind& device_kind = cluster_.kinds()[kind];
+  for (NodeId node : program_.stages[stage.index()].nodes) {
+    sum += costs_.Time(node, device_kind, samples);
+  }
+  for (NodeId node : program_.stages[stage.index()].replicated) {
+    sum.forward += costs_.Time(node, device_kind, samples).forward;
+  }
+  times.entries.push_back({kind, samples, sum});
+}
+
+const OperatorTime* ModelDurations::Find(const StageTimes& times, int32_t kind,
+                                         int64_t samples) const {
+  for (const Entry& entry : times.entries) {
+    if (entry.samples == samples && entry.kind == kind) return &entry.time;
+  }
+  return nullptr;
+}
+
+Nanos ModelDurations::Of(DeviceId device, const Action& action) const {
+  if (action.kind == ActionKind::kAllReduce) return all_reduce_[action.channel];
+  const StageTimes& times = stages_[action.stage.index()];
+  const int32_t kind = cluster_.device(device).kind;
+  if (action.kind == ActionKind::kOptimizerStep) return times.optimizer_step[kind];
+  const OperatorTime* time = Find(times, kind, action.samples.size());
+  CHECK(time != nullptr);
+  switch (action.kind) {
+    case ActionKind::kForward:
+    case ActionKind::kRecompute:
+      return time->forward;
+    case ActionKind::kBackward:
+      return time->backward;
+    case ActionKind::kBackwardInput:
+      return time->backward_input;
+    case ActionKind::kBackwardWeight:
+      return time->backward_weight;
+    default:
+      CHECK(false);  // Transfers have no time of their own: TransferOf.
+  }
+}
+
+Durations::Transfer ModelDurations::TransferOf(const Action& send) const {
+  const Channel& channel = program_.channels[send.channel];
+  const bool gradient = send.kind == ActionKind::kSendGradient;
+  const Bytes per_sample =
+      gradient ? channel.gradient_bytes_per_sample : channel.activation_bytes_per_sample;
+  const Route& route = gradient ? cluster_.route(channel.target, channel.source)
+                                : cluster_.route(channel.source, channel.target);
+  return {route.latency, per_sample * send.samples.size(), route.links};
+}
+
+}  // namespace
+
+std::unique_ptr<Durations> MakeModelDurations(const Graph& graph, const Program& program,
+                                              const Cluster& cluster, const CostModel& costs,
+                                              Optimizer optimizer) {
+  return std::make_unique<ModelDurations>(graph, program, cluster, costs, optimizer);
+}
+
+Bytes TrainedBytes(const Graph& graph, const std::vector<NodeId>& nodes, Optimizer optimizer) {
+  Bytes bytes = 0;
+  for (ParameterId id : ParametersOf(graph, nodes)) {
+    const Parameter& parameter = graph.parameter(id);
+    if (parameter.trainable) bytes += ResidentBytes(parameter, optimizer);
+  }
+  for (NodeId node : nodes) {
+    const auto& cost = graph.node(node).cost;
+    if (!cost || cost->parameter_bytes == 0) continue;
+    Parameter weights;
+    weights.shape = {(cost->parameter_bytes + SizeOf(weights.dtype) - 1) / SizeOf(weights.dtype)};
+    bytes += ResidentBytes(weights, optimizer);
+  }
+  return bytes;
+}
+
+Nanos RingAllReduceTime(const Cluster& cluster, const std::vector<DeviceId>& devices,
+                        Bytes bytes) {
+  const size_t n = devices.size();
+  if (n < 2) return 0;
+  std::vector<DeviceId> ring = devices;
+  std::sort(ring.begin(), ring.end());
+  Nanos latency = 0;
+  double rate = std::numeric_limits<double>::infinity();
+  for (size_t i = 0; i < n; ++i) {
+    const Route& route = cluster.route(ring[i], ring[(i + 1) % n]);
+    latency = std::max(latency, route.latency);
+    rate = std::min(rate, route.bytes_per_second);
+  }
+  const double hops = 2.0 * static_cast<double>(n - 1);
+  const double seconds = hops / static_cast<double>(n) * static_cast<double>(bytes) / rate;
+  return 2 * static_cast<Nanos>(n - 1) * latency + std::llround(seconds * kSecond);
+}
+
+Nanos OptimizerStepTime(const DeviceKind& kind, Bytes resident) {
+  if (resident == 0) return 0;
+  const double seconds = 2.0 * static_cast<double>(resident) / kind.memory_bytes_per_second;
+  return kind.kernel_overhead + std::llround(seconds * kSecond);
+}
+
+}  // namespace stagewright

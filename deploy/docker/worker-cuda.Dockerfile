@@ -1,0 +1,49 @@
+# The worker daemon for NVIDIA GPUs: CUDA 13 and NCCL. Build from the root of the repository:
+#   docker build -f deploy/docker/worker-cuda.Dockerfile -t stagewright-worker-cuda .
+# Run it with the NVIDIA container runtime, which brings the driver's libraries.
+FROM nvidia/cuda:13.0.1-devel-ubuntu22.04 AS cuda
+
+FROM debian:bookworm AS build
+WORKDIR /src
+COPY scripts/apt-packages.txt scripts/requirements.txt scripts/
+RUN apt-get update \
+    && grep -vE '^#|^clang-|^shellcheck|^git$' scripts/apt-packages.txt \
+       | xargs apt-get install -y --no-install-recommends python3-pip \
+    && rm -rf /var/lib/apt/lists/*
+# The toolkit has no Debian 12 image of its own; its files depend on no distribution.
+COPY --from=cuda /usr/local/cuda-13.0 /usr/local/cuda
+ENV PATH=/usr/local/cuda/bin:$PATH
+ARG PIP_INDEX_URL
+# The torch wheel and the CUDA libraries that it asks for (cuBLAS, cuDNN, NCCL), in their final place.
+RUN pip install --no-cache-dir --target /opt/libtorch "$(grep '^torch==' scripts/requirements.txt)"
+COPY CMakeLists.txt CMakePresets.json ./
+COPY cmake cmake
+COPY protos protos
+COPY common common
+COPY planner_service planner_service
+COPY worker_daemon worker_daemon
+COPY clients clients
+RUN cmake --preset release -DSTAGEWRIGHT_TORCH_DIR=/opt/libtorch/torch -DSTAGEWRIGHT_WITH_CUDA=ON \
+      -DSTAGEWRIGHT_BUILD_TESTS=OFF \
+    && cmake --build --preset release --target stagewright-worker \
+    && strip build/release/bin/stagewright-worker \
+    && rm -f /opt/libtorch/torch/lib/libtorch_python.so /opt/libtorch/torch/lib/*_test.so
+
+FROM debian:bookworm-slim
+RUN apt-get update \
+    && apt-get install -y --no-install-recommends \
+       libabsl20220623 libcivetweb1 libgrpc++1.51 libprometheus-cpp-core1.0 libprometheus-cpp-pull1.0 libprotobuf32 \
+       libucx0 zlib1g \
+    && rm -rf /var/lib/apt/lists/* \
+    && useradd --system --uid 10001 --home-dir /var/lib/stagewright --create-home stagewright
+COPY --from=build /opt/libtorch/torch/lib /opt/libtorch/torch/lib
+COPY --from=build /opt/libtorch/nvidia /opt/libtorch/nvidia
+COPY --from=build /src/build/release/bin/stagewright-worker /usr/local/bin/
+ENV NVIDIA_VISIBLE_DEVICES=all NVIDIA_DRIVER_CAPABILITIES=compute,utility
+USER 10001
+WORKDIR /var/lib/stagewright
+VOLUME /var/lib/stagewright
+EXPOSE 9071
+ENTRYPOINT ["stagewright-worker"]
+CMD ["--planner", "stagewright-planner:7070", "--devices", "cuda:all", "--metrics-listen", "0.0.0.0:9071", \
+     "--work-dir", "/var/lib/stagewright"]

@@ -1,0 +1,143 @@
+"""The kustomizations build, and what their objects name exists."""
+
+import re
+import shutil
+import subprocess
+import unittest
+
+import yaml
+
+import deployment
+
+BASE = deployment.DEPLOY / "kubernetes" / "base"
+
+
+def kustomize(folder):
+  """The objects that `kubectl kustomize` makes of a folder."""
+  result = subprocess.run(["kubectl", "kustomize", folder], capture_output=True, text=True, check=False, timeout=30)
+  if result.returncode != 0:
+    raise AssertionError(result.stderr)
+  return list(yaml.safe_load_all(result.stdout))
+
+
+def kubectl_version():
+  """(major, minor) of kubectl; (0, 0) where there is none."""
+  if not shutil.which("kubectl"):
+    return (0, 0)
+  result = subprocess.run(["kubectl", "version", "--client", "-o", "json"], capture_output=True, text=True, check=False)
+  match = re.search(r'"gitVersion": "v(\d+)\.(\d+)', result.stdout)
+  return tuple(int(part) for part in match.groups()) if match else (0, 0)
+
+
+class KustomizeTest(unittest.TestCase):
+
+  @unittest.skipUnless(kubectl_version() > (0, 0), "no kubectl")
+  def test_base_builds(self):
+    objects = kustomize(BASE)
+    kinds = sorted(o["kind"] for o in objects)
+    self.assertEqual(kinds, ["ConfigMap", "DaemonSet", "Deployment", "Namespace", "PersistentVolumeClaim",
+                             "PersistentVolumeClaim", "Service", "Service", "ServiceAccount"])
+    for o in objects:
+      if o["kind"] != "Namespace":
+        self.assertEqual(o["metadata"]["namespace"], "stagewright")
+
+  @unittest.skipUnless(kubectl_version() >= (1, 21), "kubectl is older than the overlay's form")
+  def test_cuda_overlay_replaces_the_worker_only(self):
+    base = {(o["kind"], o["metadata"]["name"]): o for o in kustomize(BASE)}
+    cuda = {(o["kind"], o["metadata"]["name"]): o for o in kustomize(deployment.DEPLOY / "kubernetes" / "cuda")}
+    self.assertEqual(base.keys(), cuda.keys())
+    changed = [key for key in base if base[key] != cuda[key]]
+    self.assertEqual(changed, [("DaemonSet", "stagewright-worker")])
+    container = cuda[changed[0]]["spec"]["template"]["spec"]["containers"][0]
+    self.assertIn({"name": "WORKER_DEVICES", "value": "cuda:all"}, container["env"])
+    self.assertTrue(container["image"].startswith("stagewright-worker-cuda:"))
+
+
+class ReferencesTest(unittest.TestCase):
+
+  def setUp(self):
+    self.objects = [d for _, d in deployment.documents("kubernetes/base")]
+    self.kustomization = next(o for o in self.objects if o["kind"] == "Kustomization")
+
+  def named(self, kind):
+    return {o["metadata"]["name"]: o for o in self.objects if o["kind"] == kind}
+
+  def test_kustomization_lists_every_file(self):
+    files = {p.name for p in BASE.glob("*.yaml")} - {"kustomization.yaml"}
+    self.assertEqual(set(self.kustomization["resources"]), files)
+
+  def test_volumes_and_claims(self):
+    claims = self.named("PersistentVolumeClaim")
+    for _, document, container in deployment.workloads():
+      pod = document["spec"]["template"]["spec"]
+      volumes = {v["name"]: v for v in pod["volumes"]}
+      self.assertEqual({m["name"] for m in container["volumeMounts"]}, set(volumes))
+      for volume in volumes.values():
+        if "persistentVolumeClaim" in volume:
+          self.assertIn(volume["persistentVolumeClaim"]["claimName"], claims)
+      self.assertIn("/data", [m["mountPath"] for m in container["volumeMounts"]])
+
+  def test_selectors_and_target_ports(self):
+    pods = [(d["spec"]["template"], c) for _, d, c in deployment.workloads()]
+    for name, service in self.named("Service").items():
+      with self.subTest(service=name):
+        chosen = [c for template, c in pods
+                  if service["spec"]["selector"].items() <= template["metadata"]["labels"].items()]
+        self.assertEqual(len(chosen), 1)
+        ports = {p["name"]: p["containerPort"] for p in chosen[0]["ports"]}
+        for port in service["spec"]["ports"]:
+          self.assertEqual(ports[port["targetPort"]], port["port"])
+    for _, document, _ in deployment.workloads():
+      labels = document["spec"]["template"]["metadata"]["labels"]
+      self.assertLessEqual(document["spec"]["selector"]["matchLabels"].items(), labels.items())
+
+  def test_variables_in_arguments_are_defined(self):
+    generated = {literal.split("=")[0] for g in self.kustomization["configMapGenerator"] for literal in g["literals"]}
+    maps = {g["name"] for g in self.kustomization["configMapGenerator"]}
+    used = set()
+    for _, _, container in deployment.workloads():
+      self.assertLessEqual({e["configMapRef"]["name"] for e in container["envFrom"]}, maps)
+      known = generated | {e["name"] for e in container.get("env", [])}
+      names = set(re.findall(r"\$\((\w+)\)", " ".join(container["args"])))
+      self.assertLessEqual(names, known)
+      used |= names
+    self.assertLessEqual(generated, used, "settings that no program reads")
+
+  def test_ports_are_those_the_program_listens_on(self):
+    for program, _, container in deployment.workloads():
+      flags = deployment.parse_flags(container["args"])
+      listening = {int(v.rsplit(":", 1)[1]) for k, v in flags.items() if k.endswith("listen")}
+      self.assertEqual({p["containerPort"] for p in container["ports"]}, listening, program)
+      names = {p["name"] for p in container["ports"]} | listening
+      for probe in ("startupProbe", "livenessProbe"):
+        asked = container[probe].get("grpc") or container[probe]["httpGet"]
+        self.assertIn(asked["port"], names)
+
+  def test_planner_is_probed_over_grpc(self):
+    container = next(c for program, _, c in deployment.workloads() if program == "stagewright-planner")
+    for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
+      self.assertEqual(container[probe]["grpc"], {"port": 7070})
+
+  def test_nothing_runs_as_root(self):
+    for _, document, container in deployment.workloads():
+      pod = document["spec"]["template"]["spec"]
+      self.assertTrue(pod["securityContext"]["runAsNonRoot"])
+      self.assertGreater(pod["securityContext"]["runAsUser"], 0)
+      self.assertEqual(container["securityContext"],
+                       {"allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True,
+                        "capabilities": {"drop": ["ALL"]}})
+      self.assertIn(pod["serviceAccountName"], self.named("ServiceAccount"))
+
+  def test_images_are_built_by_a_dockerfile(self):
+    built = set()
+    for path in deployment.dockerfiles():
+      built |= set(re.findall(r"docker build .* -t (\S+)", path.read_text()))
+    for program, _, _ in deployment.workloads():
+      self.assertIn(program, built)
+    for _, document in deployment.documents("kubernetes/cuda"):
+      for container in document.get("spec", {}).get("template", {}).get("spec", {}).get("containers", []):
+        self.assertIn(container["image"].split(":")[0], built)
+
+
+if __name__ == "__main__":
+  unittest.main()

@@ -6,6 +6,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/base/ids.h"
@@ -45,6 +46,7 @@ struct Route {
   Nanos latency = 0;            // Sum over the links.
   double bytes_per_second = 0;  // Smallest over the links.
 
+  // latency + bytes / bandwidth, rounded up; 0 where there are no links (same device).
   Nanos TransferTime(Bytes bytes) const;
 };
 
@@ -60,8 +62,11 @@ struct ClusterData {
 
 class Cluster {
  public:
-  // INVALID_ARGUMENT, naming the field and device: no device, memory or rates not positive (or
-  // NaN), indices out of range, a pair of devices without a route, duplicate device names.
+  static constexpr int32_t kMostDevices = 1024;
+
+  // INVALID_ARGUMENT, naming the field and device: no device or more than kMostDevices, memory or
+  // rates not positive (or NaN), indices out of range, a pair of devices without a route, duplicate
+  // device names.
   static absl::StatusOr<Cluster> Create(ClusterData data);
 
   const std::string& name() const { return data_.name; }
@@ -84,16 +89,19 @@ class Cluster {
   std::vector<Route> routes_;
 };
 
-// A regular cluster: `nodes` nodes of `devices_per_node` devices; one link resource inside each
-// node, one uplink per node to a full-bisection network.
+// A regular cluster: `nodes` nodes of `devices_per_node` devices on a full-bisection network. Links
+// are full duplex: each becomes two resources, "..out" and "..in". A transfer within a node
+// occupies the sender's port out and the receiver's port in; one between nodes an uplink of either
+// node.
 struct HierarchicalSpec {
   std::string name;
   int32_t nodes = 1;
   int32_t devices_per_node = 1;
   DeviceKind kind;
   Bytes memory = 0;
-  Link inside;   // Per device: every device owns its port, e.g. NVLink.
-  Link outside;  // Per node: shared by the node's devices.
+  Link inside;   // Per device and direction: every device owns its port, e.g. NVLink.
+  Link outside;  // Per uplink and direction.
+  int32_t uplinks_per_node = 1;  // Devices share them evenly; one transfer uses one.
 };
 absl::StatusOr<Cluster> MakeHierarchical(const HierarchicalSpec& spec);
 

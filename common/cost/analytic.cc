@@ -1,0 +1,219 @@
+// The analytic cost model: a roofline over the operator's floating-point operations and bytes.
+//
+//   forward  = overhead + max((w + half) / (peak * e), bytes / bandwidth)   products, convolutions
+//   forward  = overhead + max(w / (peak * e), bytes / bandwidth)            everything else
+//
+// which is the header's formula: w / (peak * e * w / (w + half)). The half-efficiency term only
+// makes sense where work is tiled over the device's units. Bytes are those of all operands and
+// results, once each. The backward pass of a product is one product per operand that needs a
+// gradient; of anything else, as long as its forward pass.
+#include <algorithm>
+#include <cmath>
+
+#include "absl/strings/str_format.h"
+#include "common/cost/cost_model.h"
+#include "common/cost/retention.h"
+#include "common/graph/aten.h"
+
+namespace stagewright {
+namespace {
+
+// Share of a device's peak that large kernels reach.
+constexpr double kPeakShare = 0.6;
+// Answers saturate here (about 36 years, 1 EiB), so that sums cannot overflow.
+constexpr double kLargest = 1.15e18;
+
+int64_t Saturate(double value) { return static_cast<int64_t>(std::min(value, kLargest)); }
+
+// A quantity that is at most quadratic in the samples (sizes are products of dimensions affine in
+// them), from its values at 1, 2 and 3.
+class Quadratic {
+ public:
+  Quadratic() = default;
+  template <typename F>
+  explicit Quadratic(F&& at) {
+    const double a = at(1), b = at(2), c = at(3);
+    first_ = a;
+    step_ = b - a;
+    bend_ = (c - b) - (b - a);
+  }
+  double At(double samples) const {
+    const double d = samples - 1;
+    return first_ + d * (step_ + (d - 1) / 2 * bend_);
+  }
+
+ private:
+  double first_ = 0, step_ = 0, bend_ = 0;
+};
+
+double OutputBytes(const Node& node, int64_t samples) {
+  double bytes = 0;
+  for (const TensorMeta& meta : node.outputs) {
+    bytes += static_cast<double>(meta.SizeBytes(samples));
+  }
+  return bytes;
+}
+
+double OperandBytes(const Graph& graph, NodeId id, int64_t samples) {
+  double bytes = 0;
+  for (const ValueRef& value : graph.Values(id)) {
+    bytes += static_cast<double>(graph.meta(value).SizeBytes(samples));
+  }
+  for (InputId input : graph.Inputs(id)) {
+    bytes += static_cast<double>(graph.input(input).meta.SizeBytes(samples));
+  }
+  return bytes;
+}
+
+double ParameterBytes(const Graph& graph, NodeId id) {
+  double bytes = 0;
+  for (ParameterId p : graph.Parameters(id)) {
+    bytes += static_cast<double>(graph.parameter(p).SizeBytes());
+  }
+  return bytes;
+}
+
+// What Time() and its kin need to know about one node.
+struct NodeCost {
+  AtenKind kind = AtenKind::kElementwise;
+  Quadratic flops;
+  Quadratic bytes;  // Read and written by the forward pass.
+  Quadratic saved;
+  Quadratic workspace;
+  double gradient_bytes = 0;  // Dense gradient of a gathered table, written whole.
+  bool input_gradient = false;
+  bool weight_gradient = false;
+  int input_products = 0;  // Products in the input half of a product's backward pass.
+  std::optional<ProfiledCost> profiled;
+};
+
+class AnalyticCostModel : public CostModel {
+ public:
+  explicit AnalyticCostModel(const Graph& graph) {
+    const auto kept = KeptOutputs(graph);
+    nodes_.reserve(graph.size());
+    for (int32_t v = 0; v < graph.size(); ++v) {
+      nodes_.push_back(Measure(graph, NodeId(v), kept[v]));
+    }
+  }
+
+  OperatorTime Time(NodeId id, const DeviceKind& kind, int64_t samples) const override {
+    const NodeCost& node = nodes_[id.index()];
+    OperatorTime time;
+    if (samples <= 0) return time;
+    const auto n = static_cast<double>(samples);
+    if (node.profiled) {
+      const double scale = n / static_cast<double>(node.profiled->samples);
+      time.forward = Saturate(std::round(static_cast<double>(node.profiled->forward) * scale));
+      time.backward = Saturate(std::round(static_cast<double>(node.profiled->backward) * scale));
+      time.backward_input = time.backward;
+      return time;
+    }
+    if (node.kind == AtenKind::kView) return time;
+    const bool tiled = IsMatmulLike(node.kind);
+    const double work = (node.flops.At(n) + (tiled ? kind.half_efficiency_flops : 0)) /
+                        (kind.flops_per_second * kPeakShare);
+    const double traffic = node.bytes.At(n) / kind.memory_bytes_per_second;
+    const Nanos once = kind.kernel_overhead + Saturate(std::ceil(std::max(work, traffic) * 1e9));
+    time.forward = once;
+    if (tiled) {
+      time.backward_input = node.input_products * once;
+      if (node.weight_gradient) time.backward_weight = once;
+    } else if (node.kind == AtenKind::kEmbedding) {
+      if (node.weight_gradient) {
+        time.backward_weight =
+            once + Saturate(node.gradient_bytes / kind.memory_bytes_per_second * 1e9);
+      }
+    } else if (node.input_gradient) {
+      time.backward_input = once;
+    } else if (node.weight_gradient) {
+      time.backward_weight = once;
+    }
+    time.backward = time.backward_input + time.backward_weight;
+    return time;
+  }
+
+  Bytes SavedBytes(NodeId node, int64_t samples) const override {
+    return At(nodes_[node.index()].saved, samples);
+  }
+
+  Bytes WorkspaceBytes(NodeId node, int64_t samples) const override {
+    return At(nodes_[node.index()].workspace, samples);
+  }
+
+  std::string Description() const override {
+    return absl::StrFormat("analytic roofline at %.0f %% of peak", kPeakShare * 100);
+  }
+
+ private:
+  static Bytes At(const Quadratic& bytes, int64_t samples) {
+    if (samples <= 0) return 0;
+    return Saturate(std::ceil(bytes.At(static_cast<double>(samples))));
+  }
+
+  static NodeCost Measure(const Graph& graph, NodeId id, const std::vector<bool>& kept) {
+    const Node& node = graph.node(id);
+    NodeCost cost;
+    cost.profiled = node.cost;
+    if (node.cost) {
+      const double per_sample = static_cast<double>(node.cost->activation_bytes) /
+                                static_cast<double>(node.cost->samples);
+      cost.saved = Quadratic([&](int64_t s) { return per_sample * static_cast<double>(s); });
+      return cost;
+    }
+    cost.kind = KindOfTarget(node.target);
+    cost.flops = Quadratic([&](int64_t s) { return ForwardFlops(graph, id, s); });
+    cost.saved = Quadratic([&](int64_t s) { return Saved(graph, id, kept, s); });
+    if (cost.kind == AtenKind::kView) return cost;
+    const bool gather = cost.kind == AtenKind::kEmbedding;
+    cost.bytes = Quadratic([&](int64_t s) {
+      return OperandBytes(graph, id, s) +
+             (gather ? 2 * OutputBytes(node, s) : ParameterBytes(graph, id) + OutputBytes(node, s));
+    });
+    // The gradient of the results and of the operands exist while the node runs backward.
+    cost.workspace =
+        Quadratic([&](int64_t s) { return OutputBytes(node, s) + OperandBytes(graph, id, s); });
+    Differentiate(graph, id, cost);
+    return cost;
+  }
+
+  static double Saved(const Graph& graph, NodeId id, const std::vector<bool>& kept, int64_t s) {
+    const Node& node = graph.node(id);
+    double bytes = 0;
+    for (size_t i = 0; i < kept.size(); ++i) {
+      if (kept[i]) bytes += static_cast<double>(node.outputs[i].SizeBytes(s));
+    }
+    if (!node.outputs.empty()) {
+      bytes += static_cast<double>(HiddenBytesPerElement(graph, id) * node.outputs[0].Elements(s));
+    }
+    return bytes;
+  }
+
+  static void Differentiate(const Graph& graph, NodeId id, NodeCost& cost) {
+    if (!graph.needs_backward(id)) return;
+    for (const ValueRef& value : graph.Values(id)) {
+      if (!graph.needs_backward(value.node) || !IsFloating(graph.meta(value).dtype)) continue;
+      cost.input_gradient = true;
+      ++cost.input_products;
+    }
+    // Two operands of a product; attention's three share twice its own two products.
+    cost.input_products = std::min(cost.input_products, 2);
+    for (ParameterId p : graph.Parameters(id)) {
+      if (!graph.parameter(p).trainable) continue;
+      cost.weight_gradient = true;
+      if (cost.kind == AtenKind::kEmbedding) {
+        cost.gradient_bytes += static_cast<double>(graph.parameter(p).SizeBytes());
+      }
+    }
+  }
+
+  std::vector<NodeCost> nodes_;
+};
+
+}  // namespace
+
+std::unique_ptr<CostModel> MakeAnalyticCostModel(const Graph& graph) {
+  return std::make_unique<AnalyticCostModel>(graph);
+}
+
+}  // namespace stagewright

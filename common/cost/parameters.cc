@@ -1,0 +1,43 @@
+#include <algorithm>
+
+#include "common/cost/cost_model.h"
+
+namespace stagewright {
+
+Bytes ResidentBytes(const Parameter& parameter, Optimizer optimizer) {
+  const Bytes size = parameter.SizeBytes();
+  if (!parameter.trainable) return size;
+  switch (optimizer) {
+    case Optimizer::kSgd:
+      return 2 * size;
+    case Optimizer::kSgdMomentum:
+      return 3 * size;
+    case Optimizer::kAdam:
+      return 4 * size;
+  }
+  return 4 * size;
+}
+
+std::vector<ParameterId> ParametersOf(const Graph& graph, const std::vector<NodeId>& nodes) {
+  std::vector<ParameterId> result;
+  for (NodeId id : nodes) {
+    const auto used = graph.Parameters(id);
+    result.insert(result.end(), used.begin(), used.end());
+  }
+  std::sort(result.begin(), result.end());
+  result.erase(std::unique(result.begin(), result.end()), result.end());
+  return result;
+}
+
+std::vector<double> NodeWeights(const Graph& graph, const CostModel& costs, const DeviceKind& kind,
+                                int64_t samples) {
+  std::vector<double> weights;
+  weights.reserve(graph.size());
+  for (int32_t v = 0; v < graph.size(); ++v) {
+    const OperatorTime time = costs.Time(NodeId(v), kind, samples);
+    weights.push_back(static_cast<double>(time.forward + time.backward));
+  }
+  return weights;
+}
+
+}  // namespace stagewright

@@ -1,0 +1,141 @@
+#include "common/cost/retention.h"
+
+#include <algorithm>
+#include <array>
+
+#include "common/graph/aten.h"
+
+namespace stagewright {
+namespace {
+
+struct Need {
+  bool inputs = true;
+  bool outputs = true;
+};
+
+template <size_t N>
+bool Contains(const std::array<std::string_view, N>& names, std::string_view name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+// Linear maps with constant coefficients.
+constexpr std::array<std::string_view, 30> kNeedNothing = {"add",
+                                                           "sub",
+                                                           "rsub",
+                                                           "neg",
+                                                           "sum",
+                                                           "mean",
+                                                           "cat",
+                                                           "stack",
+                                                           "clone",
+                                                           "roll",
+                                                           "copy",
+                                                           "contiguous",
+                                                           "flip",
+                                                           "_to_copy",
+                                                           "to",
+                                                           "repeat",
+                                                           "pad",
+                                                           "where",
+                                                           "tril",
+                                                           "triu",
+                                                           "cumsum",
+                                                           "constant_pad_nd",
+                                                           "concat",
+                                                           "dropout",
+                                                           "avg_pool2d",
+                                                           "_adaptive_avg_pool2d",
+                                                           "adaptive_avg_pool2d",
+                                                           "masked_fill",
+                                                           "feature_dropout",
+                                                           "native_dropout"};
+constexpr std::array<std::string_view, 12> kNeedOutputs = {
+    "relu", "softmax", "_softmax", "log_softmax", "_log_softmax", "sigmoid",
+    "tanh", "exp",     "sqrt",     "rsqrt",       "reciprocal",   "relu_"};
+constexpr std::array<std::string_view, 22> kNeedInputs = {"gelu",
+                                                          "silu",
+                                                          "layer_norm",
+                                                          "native_layer_norm",
+                                                          "batch_norm",
+                                                          "group_norm",
+                                                          "mul",
+                                                          "pow",
+                                                          "mse_loss",
+                                                          "leaky_relu",
+                                                          "elu",
+                                                          "hardtanh",
+                                                          "log",
+                                                          "sin",
+                                                          "cos",
+                                                          "softplus",
+                                                          "abs",
+                                                          "rms_norm",
+                                                          "max_pool2d",
+                                                          "clamp",
+                                                          "cross_entropy_loss",
+                                                          "native_group_norm"};
+
+Need NeedOf(const Graph& graph, NodeId id) {
+  const std::string& target = graph.node(id).target;
+  const auto parameters = graph.Parameters(id);
+  switch (KindOfTarget(target)) {
+    case AtenKind::kView:
+      return {false, false};
+    case AtenKind::kMatmul:
+    case AtenKind::kConvolution:
+      // An operand is kept for the gradient of the other one; a frozen weight has none.
+      return {graph.Values(id).size() > 1 ||
+                  std::any_of(parameters.begin(), parameters.end(),
+                              [&](ParameterId p) { return graph.parameter(p).trainable; }),
+              false};
+    case AtenKind::kEmbedding:
+      return {true, false};
+    case AtenKind::kAttention:
+      return {true, true};
+    case AtenKind::kElementwise:
+      break;
+  }
+  const std::string_view name = AtenName(target);
+  if (Contains(kNeedNothing, name)) return {false, false};
+  if (Contains(kNeedOutputs, name)) return {false, true};
+  if (Contains(kNeedInputs, name)) return {true, false};
+  return {true, true};
+}
+
+}  // namespace
+
+std::vector<std::vector<bool>> KeptOutputs(const Graph& graph) {
+  std::vector<std::vector<bool>> kept(graph.size());
+  for (int32_t v = 0; v < graph.size(); ++v) {
+    kept[v].assign(graph.node(NodeId(v)).outputs.size(), false);
+  }
+  // Readers first, so that a view knows whether its own readers need it.
+  const auto& order = graph.dag().order();
+  for (auto it = order.rbegin(); it != order.rend(); ++it) {
+    const NodeId id(*it);
+    const Node& node = graph.node(id);
+    const bool is_view = KindOfTarget(node.target) == AtenKind::kView;
+    const bool view_is_needed =
+        is_view && std::find(kept[*it].begin(), kept[*it].end(), true) != kept[*it].end();
+    const Need need = NeedOf(graph, id);
+    const bool backward = graph.needs_backward(id) && !node.cost;
+    if (view_is_needed || (backward && need.inputs)) {
+      for (const ValueRef& value : graph.Values(id)) kept[value.node.index()][value.output] = true;
+    }
+    if (is_view) {
+      kept[*it].assign(kept[*it].size(), false);
+    } else if (backward) {
+      for (size_t i = 0; i < kept[*it].size(); ++i) {
+        if (need.outputs || i > 0) kept[*it][i] = true;
+      }
+    }
+  }
+  return kept;
+}
+
+int64_t HiddenBytesPerElement(const Graph& graph, NodeId node) {
+  const std::string_view name = AtenName(graph.node(node).target);
+  return graph.needs_backward(node) && (name == "dropout" || name == "feature_dropout") ? 1 : 0;
+}
+
+}  // namespace stagewright

@@ -2,7 +2,8 @@
 // and memory; the simulator gives it a clock, the worker's engine gives it effects, tests give it
 // neither (design: Cursor).
 //
-// Not thread-safe. All operations are O(log n) amortised in the section's length.
+// Not thread-safe. An operation takes O(r + d log d): r ready actions (at most one per lane), d
+// dependents of the one that finished.
 #pragma once
 
 #include <cstdint>
@@ -15,12 +16,14 @@ namespace stagewright {
 
 class Cursor {
  public:
-  // `section` must outlive the cursor.
+  // `section` must outlive the cursor. REQUIRES: every index in `after` is in the section (CheckIds
+  // in validate.h). O(n).
   explicit Cursor(const std::vector<ProgramAction>& section);
 
   // Indices of the actions that may start now, ascending: each is the first unstarted one of its
-  // lane, its lane is idle and everything in its `after` has finished.
-  std::vector<int32_t> Ready() const;
+  // lane, its lane is idle and everything in its `after` has finished. The reference is valid until
+  // the next Start or Finish; copy it to start actions while walking it.
+  const std::vector<int32_t>& Ready() const { return ready_; }
   // REQUIRES: `index` is ready.
   void Start(int32_t index);
   // REQUIRES: `index` was started and not finished. Returns the actions that became ready,
@@ -36,11 +39,11 @@ class Cursor {
 
  private:
   enum class State : uint8_t { kWaiting, kReady, kRunning, kFinished };
-  void Satisfy(int32_t index, std::vector<int32_t>& became_ready);
 
   const std::vector<ProgramAction>* section_;
   std::vector<int32_t> missing_;  // Unfinished predecessors, the lane's previous action included.
-  std::vector<std::vector<int32_t>> dependents_;
+  std::vector<int32_t> dependents_begin_;  // By index, into dependents_.
+  std::vector<int32_t> dependents_;
   std::vector<State> state_;
   std::vector<int32_t> ready_;  // Sorted.
   int32_t finished_ = 0;

@@ -17,8 +17,9 @@ namespace stagewright {
 // Pi_i as parameters of a kFkB schedule: run forwards until `in_flight` samples are in flight, then
 // alternate k backward and k forward micro-batches.
 struct StageSchedule {
-  int64_t in_flight = 0;  // Samples whose forward may be done before the first backward; a multiple
-                          // of k * micro_batch.
+  int64_t in_flight = 0;  // Samples whose forward is done before the first backward, over all
+                          // replicas: a multiple of the micro-batch, at least k micro-batches
+                          // (fewer only if the mini-batch has fewer).
   int32_t k = 1;
   friend bool operator==(const StageSchedule&, const StageSchedule&) = default;
 };
@@ -58,13 +59,17 @@ struct Strategy {
 // possible, the first shares larger by one.
 SampleRange ReplicaShare(SampleRange micro_batch, int32_t replica, int32_t replicas);
 
+// The stage that owns each node; the invalid id where none does (replicated nodes). O(nodes).
+std::vector<StageId> StageOwners(const Graph& graph, const std::vector<Stage>& stages);
+
 // The stage graph; INVALID_ARGUMENT if `edges` has a cycle (names the stages).
 absl::StatusOr<Dag> StageGraph(const Strategy& strategy);
 
 // The pairs of stages between which a tensor flows (sorted, unique), from the nodes' arguments.
 std::vector<StageEdge> DataEdges(const Graph& graph, const std::vector<Stage>& stages);
 
-// Tensors that the stages of one edge exchange, sorted. Values of replicated nodes never cross.
+// Tensors that the stages of one edge exchange, sorted. Values of replicated nodes never cross. A
+// planning-only node has one value, output 0.
 std::vector<ValueRef> EdgeValues(const Graph& graph, const Strategy& strategy, StageEdge edge);
 
 // Conditions C1 to C4 (GraphPipe section 3) and sanity of every field. FAILED_PRECONDITION names
@@ -79,7 +84,7 @@ int64_t ComputeInFlight(int64_t k_x, int64_t b_x, int64_t k_y, int64_t b_y, int6
 
 // In-flight samples of every stage by backward traversal of the stage graph (algorithm 2): the
 // largest ComputeInFlight over the successors; a stage without successors keeps k * b. Capped at
-// the mini-batch.
+// the mini-batch. Stages are in topological order. O(stages + edges).
 void AssignInFlight(Strategy& strategy);
 
 }  // namespace stagewright

@@ -1,0 +1,332 @@
+#include "common/schedule/lower.h"
+
+#include <algorithm>
+
+#include "common/schedule/channels.h"
+#include "common/schedule/compute_order.h"
+#include "common/schedule/reductions.h"
+#include "common/schedule/stage_costs.h"
+
+namespace stagewright {
+namespace {
+
+// How many compute actions ahead of its consumer a receive may be posted.
+constexpr int32_t kReceiveAhead = 2;
+
+std::vector<ProgramStage> ProgramStages(const Graph& graph, const Strategy& strategy,
+                                        bool training) {
+  const std::vector<bool> backward =
+      training ? NodesWithBackward(graph) : std::vector<bool>(graph.size(), false);
+  std::vector<ProgramStage> stages;
+  for (const Stage& stage : strategy.stages) {
+    const bool has_backward = std::any_of(stage.nodes.begin(), stage.nodes.end(),
+                                          [&](NodeId n) { return backward[n.index()]; });
+    stages.push_back(
+        {stage.nodes, stage.replicated, stage.devices, stage.micro_batch, has_backward});
+  }
+  return stages;
+}
+
+// What all devices share.
+struct Context {
+  const Graph& graph;
+  const Strategy& strategy;
+  const LowerOptions& options;
+  Slots slots;
+  std::vector<ProgramStage> stages;
+  Channels channels;
+  std::vector<Reduction> reductions;
+  std::vector<std::vector<StageId>> reduction_stages;
+  StageBytes bytes;
+
+  const Channel& ChannelOf(const Piece& piece) const { return channels.channels[piece.channel]; }
+
+  // The outputs of a stage that saves nothing for a backward pass live until they are sent or, on
+  // the same device, used. Otherwise they are part of what is saved.
+  bool HoldsOutputs(StageId stage) const {
+    return !stages[stage.index()].has_backward || strategy.stages[stage.index()].recompute;
+  }
+};
+
+Bytes ActivationBytes(const Channel& channel, SampleRange samples) {
+  return channel.activation_bytes_per_sample * samples.size();
+}
+
+Bytes GradientBytes(const Channel& channel, SampleRange samples) {
+  return channel.gradient_bytes_per_sample * samples.size();
+}
+
+// Writes the body of one device.
+class DeviceLowering {
+ public:
+  DeviceLowering(Context& context, DeviceId device, const std::vector<Task>& tasks)
+      : context_(context), tasks_(tasks) {
+    program_.device = device;
+  }
+
+  // `forward_index` and `backward_index` map slots to indices of the body. Every device writes only
+  // the entries of its own slots, so all devices share them.
+  DeviceProgram Lower(std::vector<int32_t>& forward_index, std::vector<int32_t>& backward_index) {
+    forward_index_ = &forward_index;
+    backward_index_ = &backward_index;
+    CollectStages();
+    program_.resident = ResidentBytesOf(context_.graph, context_.stages, stages_,
+                                        context_.options.optimizer, context_.options.training);
+    const auto n = static_cast<int32_t>(tasks_.size());
+    program_.body.reserve(tasks_.size() * 4);
+    for (int32_t c = 0; c < std::min(n, kReceiveAhead); ++c) AddReceives(c);
+    for (int32_t c = 0; c < n; ++c) {
+      AddCompute(c);
+      AddSends(c);
+      if (c + kReceiveAhead < n) AddReceives(c + kReceiveAhead);
+    }
+    AddLocalDependencies();
+    if (context_.options.training) AddUpdates();
+    return std::move(program_);
+  }
+
+ private:
+  void CollectStages() {
+    for (size_t s = 0; s < context_.stages.size(); ++s) {
+      const auto& devices = context_.stages[s].devices;
+      if (std::find(devices.begin(), devices.end(), program_.device) != devices.end())
+        stages_.push_back(StageId(static_cast<int64_t>(s)));
+    }
+    last_backward_.assign(context_.stages.size(), -1);
+  }
+
+  int32_t Add(ProgramAction action) {
+    std::sort(action.after.begin(), action.after.end());
+    program_.body.push_back(std::move(action));
+    return static_cast<int32_t>(program_.body.size()) - 1;
+  }
+
+  // Receives of task `c`, posted once the task two before it is done.
+  void AddReceives(int32_t c) {
+    const Task& task = tasks_[c];
+    std::vector<int32_t> after;
+    if (c >= kReceiveAhead) after.push_back(compute_index_[c - kReceiveAhead]);
+    std::vector<int32_t>& posted = receives_[c % (kReceiveAhead + 1)];
+    posted.clear();
+    if (task.kind == ActionKind::kForward) {
+      for (int32_t p : context_.channels.Into(task.slot)) {
+        const Piece& piece = context_.channels.pieces[p];
+        const Channel& channel = context_.ChannelOf(piece);
+        if (channel.local()) continue;
+        posted.push_back(
+            Add({{ActionKind::kReceiveActivation, channel.to, piece.samples, piece.channel},
+                 after,
+                 ActivationBytes(channel, piece.samples),
+                 0}));
+      }
+    } else if (task.kind == ActionKind::kBackward) {
+      for (int32_t p : context_.channels.OutOf(task.slot)) {
+        const Piece& piece = context_.channels.pieces[p];
+        const Channel& channel = context_.ChannelOf(piece);
+        if (channel.local() || !channel.has_gradient) continue;
+        posted.push_back(
+            Add({{ActionKind::kReceiveGradient, channel.from, piece.samples, piece.channel},
+                 after,
+                 GradientBytes(channel, piece.samples),
+                 0}));
+      }
+    }
+  }
+
+  void AddCompute(int32_t c) {
+    const Task& task = tasks_[c];
+    const Slot& slot = context_.slots[task.slot];
+    ProgramAction action;
+    action.action = {task.kind, slot.stage, slot.samples, -1};
+    action.after = receives_[c % (kReceiveAhead + 1)];
+    const ShareBytes& own = context_.bytes.Of(slot.stage, slot.samples.size());
+    switch (task.kind) {
+      case ActionKind::kForward:
+        ForwardMemory(task.slot, own, action);
+        break;
+      case ActionKind::kRecompute:
+        action.acquire = own.saved + own.workspace;
+        action.release = own.workspace;
+        break;
+      default:
+        BackwardMemory(task.slot, own, action);
+    }
+    const int32_t index = Add(std::move(action));
+    compute_index_.push_back(index);
+    if (task.kind == ActionKind::kForward) (*forward_index_)[task.slot] = index;
+    if (task.kind == ActionKind::kBackward) {
+      (*backward_index_)[task.slot] = index;
+      last_backward_[slot.stage.index()] = index;
+    }
+  }
+
+  void ForwardMemory(int32_t slot, const ShareBytes& own, ProgramAction& action) {
+    const StageId stage = context_.slots[slot].stage;
+    const bool has_backward = context_.stages[stage.index()].has_backward;
+    const bool holds_outputs = context_.HoldsOutputs(stage);
+    action.acquire = own.saved + own.workspace;
+    action.release = own.workspace + (holds_outputs ? own.saved : 0);
+    for (int32_t p : context_.channels.OutOf(slot)) {
+      const Piece& piece = context_.channels.pieces[p];
+      if (holds_outputs)
+        action.acquire += ActivationBytes(context_.ChannelOf(piece), piece.samples);
+    }
+    for (int32_t p : context_.channels.Into(slot)) {
+      const Piece& piece = context_.channels.pieces[p];
+      if (!has_backward) action.release += InputBytes(piece);
+    }
+  }
+
+  void BackwardMemory(int32_t slot, const ShareBytes& own, ProgramAction& action) {
+    action.acquire = own.workspace;
+    action.release = own.workspace + own.saved;
+    for (int32_t p : context_.channels.Into(slot)) {
+      const Piece& piece = context_.channels.pieces[p];
+      const Channel& channel = context_.ChannelOf(piece);
+      if (channel.has_gradient) action.acquire += GradientBytes(channel, piece.samples);
+      action.release += InputBytes(piece);
+    }
+    for (int32_t p : context_.channels.OutOf(slot)) {
+      const Piece& piece = context_.channels.pieces[p];
+      const Channel& channel = context_.ChannelOf(piece);
+      if (!channel.has_gradient) continue;
+      action.release += GradientBytes(channel, piece.samples);
+    }
+  }
+
+  // What the consumer of a piece gives back: the message received, or the output that a producer on
+  // the same device held for it.
+  Bytes InputBytes(const Piece& piece) const {
+    const Channel& channel = context_.ChannelOf(piece);
+    if (channel.local() && !context_.HoldsOutputs(channel.from)) return 0;
+    return ActivationBytes(channel, piece.samples);
+  }
+
+  void AddSends(int32_t c) {
+    const Task& task = tasks_[c];
+    const std::vector<int32_t> after = {compute_index_[c]};
+    if (task.kind == ActionKind::kForward) {
+      for (int32_t p : context_.channels.OutOf(task.slot)) {
+        const Piece& piece = context_.channels.pieces[p];
+        const Channel& channel = context_.ChannelOf(piece);
+        if (channel.local()) continue;
+        const Bytes held =
+            context_.HoldsOutputs(channel.from) ? ActivationBytes(channel, piece.samples) : 0;
+        Add({{ActionKind::kSendActivation, channel.from, piece.samples, piece.channel},
+             after,
+             0,
+             held});
+      }
+    } else if (task.kind == ActionKind::kBackward) {
+      for (int32_t p : context_.channels.Into(task.slot)) {
+        const Piece& piece = context_.channels.pieces[p];
+        const Channel& channel = context_.ChannelOf(piece);
+        if (channel.local() || !channel.has_gradient) continue;
+        Add({{ActionKind::kSendGradient, channel.to, piece.samples, piece.channel},
+             after,
+             0,
+             GradientBytes(channel, piece.samples)});
+      }
+    }
+  }
+
+  // Hand-overs between stages of this device. At the end, because the order of a schedule that
+  // deadlocks may list a consumer before its producer.
+  void AddLocalDependencies() {
+    for (size_t c = 0; c < tasks_.size(); ++c) {
+      const Task& task = tasks_[c];
+      std::vector<int32_t>& after = program_.body[compute_index_[c]].after;
+      const size_t before = after.size();
+      if (task.kind == ActionKind::kForward) {
+        for (int32_t p : context_.channels.Into(task.slot)) {
+          const Piece& piece = context_.channels.pieces[p];
+          if (context_.ChannelOf(piece).local()) after.push_back((*forward_index_)[piece.producer]);
+        }
+      } else if (task.kind == ActionKind::kBackward) {
+        for (int32_t p : context_.channels.OutOf(task.slot)) {
+          const Piece& piece = context_.channels.pieces[p];
+          const Channel& channel = context_.ChannelOf(piece);
+          if (channel.local() && channel.has_gradient)
+            after.push_back((*backward_index_)[piece.consumer]);
+        }
+      }
+      if (after.size() > before) std::sort(after.begin(), after.end());
+    }
+  }
+
+  // All-reduces, in the common order, and then the optimizer steps; stages whose backward passes
+  // end first come first.
+  void AddUpdates() {
+    std::vector<std::vector<int32_t>> before_step(context_.stages.size());
+    for (size_t r = 0; r < context_.reductions.size(); ++r) {
+      std::vector<StageId> holders;
+      for (StageId s : context_.reduction_stages[r]) {
+        if (std::binary_search(stages_.begin(), stages_.end(), s)) holders.push_back(s);
+      }
+      if (holders.empty()) continue;
+      ProgramAction sum;
+      sum.action = {ActionKind::kAllReduce, holders.front(), {}, static_cast<int32_t>(r)};
+      for (StageId s : holders) {
+        if (last_backward_[s.index()] >= 0) sum.after.push_back(last_backward_[s.index()]);
+      }
+      const int32_t index = Add(std::move(sum));
+      for (StageId s : holders) before_step[s.index()].push_back(index);
+    }
+    for (auto s = stages_.rbegin(); s != stages_.rend(); ++s) {
+      std::vector<int32_t> after = std::move(before_step[s->index()]);
+      if (last_backward_[s->index()] >= 0) after.push_back(last_backward_[s->index()]);
+      if (after.empty()) continue;
+      Add({{ActionKind::kOptimizerStep, *s, {}, -1}, std::move(after), 0, 0});
+    }
+  }
+
+  Context& context_;
+  const std::vector<Task>& tasks_;
+  DeviceProgram program_;
+  std::vector<StageId> stages_;                       // On this device, ascending.
+  std::vector<int32_t> compute_index_;                // Task -> index of the body.
+  std::vector<int32_t> receives_[kReceiveAhead + 1];  // Of the next tasks, by task modulo size.
+  std::vector<int32_t> last_backward_;                // By stage; -1 if it has none here.
+  std::vector<int32_t>* forward_index_ = nullptr;
+  std::vector<int32_t>* backward_index_ = nullptr;
+};
+
+}  // namespace
+
+absl::StatusOr<Program> Lower(const Graph& graph, const Strategy& strategy, const CostModel& costs,
+                              const LowerOptions& options) {
+  std::vector<ProgramStage> stages = ProgramStages(graph, strategy, options.training);
+  Slots slots(strategy);
+  ASSIGN_OR_RETURN(Channels channels,
+                   MakeChannels(graph, strategy, stages, slots, options.training));
+  std::vector<std::vector<StageId>> reduction_stages;
+  std::vector<Reduction> reductions;
+  if (options.training) reductions = MakeReductions(graph, stages, reduction_stages);
+  const std::vector<std::vector<Task>> orders = DeviceOrders(strategy, stages, slots, channels);
+
+  Program program;
+  program.mini_batch = strategy.mini_batch;
+  program.training = options.training;
+  program.stages = stages;
+  Context context{graph,
+                  strategy,
+                  options,
+                  std::move(slots),
+                  std::move(stages),
+                  std::move(channels),
+                  std::move(reductions),
+                  std::move(reduction_stages),
+                  StageBytes(costs, program.stages)};
+  std::vector<int32_t> forward_index(context.slots.size(), -1);
+  std::vector<int32_t> backward_index(context.slots.size(), -1);
+  for (size_t d = 0; d < orders.size(); ++d) {
+    if (orders[d].empty()) continue;
+    program.devices.push_back(DeviceLowering(context, DeviceId(static_cast<int64_t>(d)), orders[d])
+                                  .Lower(forward_index, backward_index));
+  }
+  program.channels = std::move(context.channels.channels);
+  program.reductions = std::move(context.reductions);
+  return program;
+}
+
+}  // namespace stagewright

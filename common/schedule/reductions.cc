@@ -1,0 +1,82 @@
+#include "common/schedule/reductions.h"
+
+#include <algorithm>
+#include <map>
+
+namespace stagewright {
+namespace {
+
+struct Group {
+  Reduction reduction;
+  std::vector<StageId> stages;
+};
+
+template <typename T>
+void SortUnique(std::vector<T>& items) {
+  std::sort(items.begin(), items.end());
+  items.erase(std::unique(items.begin(), items.end()), items.end());
+}
+
+std::vector<DeviceId> DevicesOf(const std::vector<ProgramStage>& stages,
+                                const std::vector<StageId>& holders) {
+  std::vector<DeviceId> devices;
+  for (StageId s : holders) {
+    const auto& replicas = stages[s.index()].devices;
+    devices.insert(devices.end(), replicas.begin(), replicas.end());
+  }
+  SortUnique(devices);
+  return devices;
+}
+
+}  // namespace
+
+std::vector<Reduction> MakeReductions(const Graph& graph, const std::vector<ProgramStage>& stages,
+                                      std::vector<std::vector<StageId>>& stages_of) {
+  std::vector<std::vector<StageId>> holders(graph.parameters().size());
+  std::map<std::vector<DeviceId>, Group> groups;
+  const auto add = [&](const std::vector<StageId>& of, Bytes bytes) -> Group* {
+    std::vector<DeviceId> devices = DevicesOf(stages, of);
+    if (devices.size() < 2) return nullptr;
+    Group& group = groups[devices];
+    group.reduction.devices = std::move(devices);
+    group.reduction.bytes += bytes;
+    group.stages.insert(group.stages.end(), of.begin(), of.end());
+    return &group;
+  };
+  for (size_t s = 0; s < stages.size(); ++s) {
+    const StageId stage(static_cast<int64_t>(s));
+    Bytes profiled = 0;
+    for (NodeId node : stages[s].nodes) {
+      if (graph.node(node).cost.has_value()) profiled += graph.node(node).cost->parameter_bytes;
+      for (ParameterId p : graph.Parameters(node)) {
+        auto& of = holders[p.index()];
+        if (of.empty() || of.back() != stage) of.push_back(stage);
+      }
+    }
+    if (profiled > 0) add({stage}, profiled);
+  }
+  for (size_t p = 0; p < holders.size(); ++p) {
+    const Parameter& parameter = graph.parameters()[p];
+    if (!parameter.trainable || holders[p].empty()) continue;
+    Group* group = add(holders[p], parameter.SizeBytes());
+    if (group) group->reduction.parameters.push_back(ParameterId(static_cast<int64_t>(p)));
+  }
+
+  std::vector<Group> ordered;
+  for (auto& [devices, group] : groups) {
+    SortUnique(group.stages);
+    ordered.push_back(std::move(group));
+  }
+  std::stable_sort(ordered.begin(), ordered.end(), [](const Group& a, const Group& b) {
+    return a.stages.front() > b.stages.front();
+  });
+  std::vector<Reduction> reductions;
+  stages_of.clear();
+  for (Group& group : ordered) {
+    reductions.push_back(std::move(group.reduction));
+    stages_of.push_back(std::move(group.stages));
+  }
+  return reductions;
+}
+
+}  // namespace stagewright

@@ -1,0 +1,19 @@
+// Which gradients are summed across devices.
+#pragma once
+
+#include <vector>
+
+#include "common/graph/graph.h"
+#include "common/schedule/program.h"
+
+namespace stagewright {
+
+// Trainable parameters grouped by the exact set of devices that hold them (two or more). The order
+// is that in which groups become complete: those whose earliest stage is last come first, since
+// backward passes end there first; so every device meets its all-reduces in one common order.
+// Planning-only nodes of a replicated stage add their parameter bytes without naming parameters.
+// `stages_of[i]` gets the stages, ascending, that hold parameters of reduction i.
+std::vector<Reduction> MakeReductions(const Graph& graph, const std::vector<ProgramStage>& stages,
+                                      std::vector<std::vector<StageId>>& stages_of);
+
+}  // namespace stagewright

@@ -1,0 +1,37 @@
+// Bytes of a stage's work, from the cost model; asked once per (stage, samples).
+#pragma once
+
+#include <map>
+#include <utility>
+
+#include "common/base/units.h"
+#include "common/cost/cost_model.h"
+#include "common/graph/graph.h"
+#include "common/schedule/program.h"
+
+namespace stagewright {
+
+struct ShareBytes {
+  Bytes saved = 0;      // Kept from the forward to the backward pass.
+  Bytes workspace = 0;  // Largest over the nodes: they run one after the other.
+};
+
+class StageBytes {
+ public:
+  StageBytes(const CostModel& costs, const std::vector<ProgramStage>& stages)
+      : costs_(costs), stages_(stages) {}
+  // Of one replica that runs `samples` samples at once.
+  const ShareBytes& Of(StageId stage, int64_t samples);
+
+ private:
+  const CostModel& costs_;
+  const std::vector<ProgramStage>& stages_;
+  std::map<std::pair<StageId, int64_t>, ShareBytes> known_;
+};
+
+// Bytes that a device holds throughout: parameters and, in training, gradients and optimizer state,
+// each once however many of its stages use it.
+Bytes ResidentBytesOf(const Graph& graph, const std::vector<ProgramStage>& stages,
+                      const std::vector<StageId>& on_device, Optimizer optimizer, bool training);
+
+}  // namespace stagewright

@@ -1,0 +1,59 @@
+// Dropout whose mask is a function of (job seed, step, sample, node): it depends neither on the
+// partition, nor on micro-batches, replicas or the device, and recomputation repeats it exactly
+// (design section 4).
+//
+// The probability and the scaling are PyTorch's: with probability p an element, or with the
+// `feature_` operators a whole channel, is dropped and the others are multiplied by 1 / (1 - p);
+// the `alpha_` operators keep mean and variance (Klambauer et al., "Self-Normalizing Neural
+// Networks", 2017).
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "common/base/status.h"
+#include "common/graph/graph.h"
+
+namespace stagewright {
+
+// What a mask depends on beside the node.
+struct RandomKey {
+  uint64_t seed = 0;         // Of the job.
+  int64_t step = 0;          // Global training step.
+  int64_t first_sample = 0;  // In the mini-batch: of the first row.
+};
+
+class KeyedDropout {
+ public:
+  static bool IsDropout(const Node& node);
+
+  // REQUIRES: IsDropout(node). INVALID_ARGUMENT, naming the node, for arguments that are no
+  // dropout's. Without `training` the operator passes its input on.
+  static absl::StatusOr<KeyedDropout> Create(const Node& node, NodeId id, bool training);
+
+  const Argument& input() const { return *input_; }
+
+  // Appends the node's outputs for `input`, which holds `samples` samples.
+  absl::Status Run(const at::Tensor& input, int64_t samples, const RandomKey& key,
+                   std::vector<at::Tensor>& outputs) const;
+
+ private:
+  // 1 where an element is kept, 0 where it is dropped, in a shape that broadcasts to the input's.
+  at::Tensor Mask(const at::Tensor& input, int64_t samples, const RandomKey& key) const;
+
+  const Node* node_ = nullptr;
+  NodeId id_;
+  const Argument* input_ = nullptr;
+  double probability_ = 0;
+  bool active_ = true;
+  bool per_feature_ = false;
+  bool alpha_ = false;
+};
+
+// `count` numbers in [0, 1), a function of `key` alone; 53 random bits each.
+void KeyedUniforms(uint64_t key, int64_t count, double* out);
+
+}  // namespace stagewright

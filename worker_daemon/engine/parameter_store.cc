@@ -1,0 +1,53 @@
+#include "worker_daemon/engine/parameter_store.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "worker_daemon/data/safetensors.h"
+#include "worker_daemon/engine/tensor_types.h"
+
+namespace stagewright {
+namespace {
+
+const TensorView* FindAny(const SafetensorsFile& file, const Parameter& parameter) {
+  if (const TensorView* found = file.Find(parameter.name)) return found;
+  for (const std::string& alias : parameter.aliases) {
+    if (const TensorView* found = file.Find(alias)) return found;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+absl::StatusOr<ParameterStore> ParameterStore::Load(const Graph& graph,
+                                                    const std::vector<ParameterId>& parameters,
+                                                    const std::string& path, at::Device device) {
+  ParameterStore store;
+  store.ids_ = parameters;
+  std::sort(store.ids_.begin(), store.ids_.end());
+  store.ids_.erase(std::unique(store.ids_.begin(), store.ids_.end()), store.ids_.end());
+  store.tensors_.resize(graph.parameters().size());
+  ASSIGN_OR_RETURN(const SafetensorsFile file, SafetensorsFile::Open(path));
+  for (ParameterId id : store.ids_) {
+    const Parameter& parameter = graph.parameter(id);
+    const TensorView* stored = FindAny(file, parameter);
+    if (stored == nullptr) {
+      return absl::NotFoundError(
+          absl::StrCat(path, ": there is no tensor \"", parameter.name, "\""));
+    }
+    if (stored->dtype != parameter.dtype || stored->shape != parameter.shape) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          path, ": tensor \"", stored->name, "\" is ", Describe(stored->dtype, stored->shape),
+          ", the graph says ", Describe(parameter.dtype, parameter.shape)));
+    }
+    at::Tensor tensor = at::empty(parameter.shape, ToScalarType(parameter.dtype));
+    std::memcpy(tensor.data_ptr(), stored->data.data(), stored->data.size());
+    store.tensors_[id.index()] = tensor.to(device).requires_grad_(parameter.trainable);
+  }
+  return store;
+}
+
+}  // namespace stagewright

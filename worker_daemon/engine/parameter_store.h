@@ -1,0 +1,34 @@
+// The parameters and buffers that one device holds, once each, however many stages on it use them
+// (tied weights).
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/base/status.h"
+#include "common/graph/graph.h"
+
+namespace stagewright {
+
+class ParameterStore {
+ public:
+  // Loads `parameters` of the graph from a `.safetensors` file, under their name or one of their
+  // aliases. Trainable ones require a gradient. INVALID_ARGUMENT or NOT_FOUND names the file and
+  // the tensor that is missing or has another type or shape than the graph says.
+  static absl::StatusOr<ParameterStore> Load(const Graph& graph,
+                                             const std::vector<ParameterId>& parameters,
+                                             const std::string& path, at::Device device);
+
+  // The tensor; undefined if the store does not hold it.
+  const at::Tensor& operator[](ParameterId id) const { return tensors_[id.index()]; }
+  const std::vector<ParameterId>& ids() const { return ids_; }  // Ascending.
+
+ private:
+  std::vector<ParameterId> ids_;
+  std::vector<at::Tensor> tensors_;  // By ParameterId; undefined where not held.
+};
+
+}  // namespace stagewright

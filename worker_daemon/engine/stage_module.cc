@@ -1,0 +1,357 @@
+#include "worker_daemon/engine/stage_module.h"
+
+#include <ATen/ATen.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <algorithm>
+#include <set>
+
+#include "absl/strings/str_cat.h"
+#include "worker_daemon/data/safetensors.h"
+#include "worker_daemon/engine/tensor_types.h"
+
+namespace stagewright {
+namespace {
+
+// The nodes of a stage, own and replicated, in an order in which they can run.
+std::vector<NodeId> NodesInOrder(const Graph& graph, const ProgramStage& stage) {
+  std::vector<bool> member(graph.size(), false);
+  for (NodeId node : stage.nodes) member[node.index()] = true;
+  for (NodeId node : stage.replicated) member[node.index()] = true;
+  std::vector<NodeId> nodes;
+  for (int32_t v : graph.dag().order()) {
+    if (member[v]) nodes.emplace_back(v);
+  }
+  return nodes;
+}
+
+std::string RangeName(SampleRange range) {
+  return absl::StrCat("samples [", range.begin, ",", range.end, ")");
+}
+
+// Runs `function`, which calls into LibTorch, and turns what it throws into a status.
+template <typename Function>
+absl::Status Guarded(Function&& function) {
+  try {
+    function();
+  } catch (const c10::Error& error) {
+    return absl::InternalError(error.what_without_backtrace());
+  } catch (const std::exception& error) {
+    return absl::InternalError(error.what());
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<StageModule>> StageModule::Create(const Graph& graph,
+                                                                 const ProgramStage& stage,
+                                                                 std::vector<ValueRef> outputs,
+                                                                 const ParameterStore& parameters,
+                                                                 const StageOptions& options) {
+  std::unique_ptr<StageModule> module(new StageModule(graph, parameters, options));
+  module->outputs_ = std::move(outputs);
+  RETURN_IF_ERROR(module->AddNodes(stage));
+  RETURN_IF_ERROR(module->FindOutputs());
+  module->FindLastUses();
+  return module;
+}
+
+absl::Status StageModule::AddNodes(const ProgramStage& stage) {
+  const std::vector<NodeId> nodes = NodesInOrder(*graph_, stage);
+  std::set<NodeId> members(nodes.begin(), nodes.end());
+  std::set<ValueRef> received;
+  std::set<InputId> inputs;
+  for (NodeId id : nodes) {
+    for (ValueRef value : graph_->Values(id)) {
+      if (!members.contains(value.node)) received.insert(value);
+    }
+    inputs.insert(graph_->Inputs(id).begin(), graph_->Inputs(id).end());
+  }
+  received_.assign(received.begin(), received.end());
+  inputs_.assign(inputs.begin(), inputs.end());
+  for (ValueRef value : received_) {
+    place_[value] = num_places_++;
+    needs_gradient_.push_back(options_.training && stage.has_backward &&
+                              graph_->needs_backward(value.node) &&
+                              IsFloating(graph_->meta(value).dtype));
+  }
+  const TensorSource parameters = [this](const Argument& argument) -> const at::Tensor& {
+    return (*parameters_)[std::get<ParameterId>(argument.value)];
+  };
+  for (NodeId id : nodes) {
+    const Node& node = graph_->node(id);
+    for (ParameterId parameter : graph_->Parameters(id)) {
+      if (!(*parameters_)[parameter].defined()) {
+        return absl::InvalidArgumentError(absl::StrCat(
+            NameOf(node), ": parameter \"", graph_->parameter(parameter).name, "\" is not loaded"));
+      }
+    }
+    if (KeyedDropout::IsDropout(node)) {
+      ASSIGN_OR_RETURN(KeyedDropout call, KeyedDropout::Create(node, id, options_.training));
+      steps_.push_back({id, std::move(call), num_places_, {}});
+    } else {
+      ASSIGN_OR_RETURN(OperatorCall call,
+                       OperatorCall::Bind(node, options_.device, options_.training, parameters));
+      steps_.push_back({id, std::move(call), num_places_, {}});
+    }
+    if (node.batch_dependent && options_.training) batch_dependent_.push_back(id);
+    for (size_t i = 0; i < node.outputs.size(); ++i) {
+      place_[{id, static_cast<int32_t>(i)}] = num_places_++;
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status StageModule::FindOutputs() {
+  const auto first_own = static_cast<int32_t>(received_.size());
+  const auto own = [&](ValueRef value) -> std::optional<int32_t> {
+    const auto place = place_.find(value);
+    if (place == place_.end() || place->second < first_own) return std::nullopt;
+    return place->second;
+  };
+  for (ValueRef value : outputs_) {
+    const std::optional<int32_t> place = own(value);
+    if (!place.has_value()) {
+      return absl::InvalidArgumentError(absl::StrCat("the stage is to give output ", value.output,
+                                                     " of node ", value.node.value(),
+                                                     ", which is not in it"));
+    }
+    output_places_.push_back(*place);
+  }
+  if (graph_->loss().has_value()) loss_ = own(*graph_->loss());
+  if (graph_->prediction().has_value()) prediction_ = own(*graph_->prediction());
+  return absl::OkStatus();
+}
+
+void StageModule::FindLastUses() {
+  std::set<int32_t> kept(output_places_.begin(), output_places_.end());
+  if (loss_.has_value()) kept.insert(*loss_);
+  if (prediction_.has_value()) kept.insert(*prediction_);
+  std::set<int32_t> seen;
+  for (auto step = steps_.rbegin(); step != steps_.rend(); ++step) {
+    for (ValueRef value : graph_->Values(step->node)) {
+      const int32_t place = place_.at(value);
+      if (!kept.contains(place) && seen.insert(place).second) step->last_uses.push_back(place);
+    }
+    for (size_t i = 0; i < graph_->node(step->node).outputs.size(); ++i) {
+      const int32_t place = step->first_value + static_cast<int32_t>(i);
+      if (!kept.contains(place) && seen.insert(place).second) step->last_uses.push_back(place);
+    }
+  }
+}
+
+absl::Status StageModule::CheckTensors(SampleRange range, const Tensors& tensors) const {
+  if (tensors.received.size() != received_.size() || tensors.inputs.size() != inputs_.size()) {
+    return absl::InvalidArgumentError(absl::StrCat(RangeName(range), ": wrong number of tensors"));
+  }
+  const auto check = [&](const at::Tensor& tensor, const TensorMeta& meta,
+                         absl::string_view name) -> absl::Status {
+    if (Matches(tensor, meta, range.size())) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        absl::StrCat(RangeName(range), ": ", name, " is ", Describe(tensor), ", the graph says ",
+                     Describe(meta.dtype, ShapeAt(meta, range.size()))));
+  };
+  for (size_t i = 0; i < received_.size(); ++i) {
+    RETURN_IF_ERROR(check(tensors.received[i], graph_->meta(received_[i]),
+                          absl::StrCat("the value of ", NameOf(graph_->node(received_[i].node)))));
+  }
+  for (size_t i = 0; i < inputs_.size(); ++i) {
+    RETURN_IF_ERROR(check(tensors.inputs[i], graph_->input(inputs_[i]).meta,
+                          absl::StrCat("input \"", graph_->input(inputs_[i]).name, "\"")));
+  }
+  return absl::OkStatus();
+}
+
+void StageModule::MakeLeaves(Tensors& tensors) const {
+  for (size_t i = 0; i < received_.size(); ++i) {
+    tensors.received[i] = tensors.received[i].detach();
+    if (needs_gradient_[i]) tensors.received[i].requires_grad_(true);
+  }
+}
+
+absl::Status StageModule::Evaluate(int64_t step, SampleRange range, const Tensors& tensors,
+                                   std::vector<at::Tensor>& values) const {
+  values.assign(num_places_, at::Tensor());
+  std::copy(tensors.received.begin(), tensors.received.end(), values.begin());
+  const TensorSource source = [&](const Argument& argument) -> const at::Tensor& {
+    if (const auto* value = std::get_if<ValueRef>(&argument.value)) {
+      return values[place_.find(*value)->second];
+    }
+    if (const auto* parameter = std::get_if<ParameterId>(&argument.value)) {
+      return (*parameters_)[*parameter];
+    }
+    const InputId input = std::get<InputId>(argument.value);
+    return tensors
+        .inputs[std::lower_bound(inputs_.begin(), inputs_.end(), input) - inputs_.begin()];
+  };
+  const RandomKey key{options_.seed, step, range.begin};
+  std::vector<at::Tensor> outputs;
+  for (const Step& item : steps_) {
+    outputs.clear();
+    if (const auto* call = std::get_if<OperatorCall>(&item.call)) {
+      RETURN_IF_ERROR(call->Run(range.size(), source, outputs));
+    } else {
+      const KeyedDropout& dropout = std::get<KeyedDropout>(item.call);
+      absl::Status status;
+      RETURN_IF_ERROR(Annotate(Guarded([&] {
+                                 status = dropout.Run(source(dropout.input()), range.size(), key,
+                                                      outputs);
+                               }),
+                               NameOf(graph_->node(item.node))));
+      RETURN_IF_ERROR(status);
+    }
+    std::move(outputs.begin(), outputs.end(), values.begin() + item.first_value);
+    for (int32_t place : item.last_uses) values[place] = at::Tensor();
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<StageModule::Forwarded> StageModule::Forward(int64_t step, SampleRange range,
+                                                            Tensors tensors, Keep keep) {
+  RETURN_IF_ERROR(CheckTensors(range, tensors));
+  if (keep != Keep::kNothing && in_flight_.contains(range)) {
+    return absl::FailedPreconditionError(absl::StrCat(RangeName(range), " are in flight already"));
+  }
+  const at::AutoGradMode grad_mode(keep == Keep::kGraph);
+  if (keep != Keep::kNothing) MakeLeaves(tensors);
+  std::vector<at::Tensor> values;
+  RETURN_IF_ERROR(Evaluate(step, range, tensors, values));
+
+  Forwarded result;
+  InFlight micro_batch;
+  for (int32_t place : output_places_) {
+    result.outputs.push_back(values[place].detach());
+    if (keep == Keep::kGraph) micro_batch.outputs.push_back(values[place]);
+  }
+  if (loss_.has_value()) {
+    result.loss = values[*loss_].detach();
+    if (keep == Keep::kGraph) micro_batch.loss = values[*loss_];
+  }
+  if (prediction_.has_value()) result.prediction = values[*prediction_].detach();
+  if (keep != Keep::kNothing) {
+    micro_batch.tensors = std::move(tensors);
+    if (keep == Keep::kGraph) micro_batch.tensors.inputs.clear();
+    in_flight_.emplace(range, std::move(micro_batch));
+  }
+  return result;
+}
+
+absl::Status StageModule::Recompute(int64_t step, SampleRange range) {
+  ASSIGN_OR_RETURN(InFlight * micro_batch, Find(range));
+  const at::AutoGradMode grad_mode(true);
+  std::vector<at::Tensor> values;
+  RETURN_IF_ERROR(Evaluate(step, range, micro_batch->tensors, values));
+  micro_batch->outputs.clear();
+  for (int32_t place : output_places_) micro_batch->outputs.push_back(values[place]);
+  if (loss_.has_value()) micro_batch->loss = values[*loss_];
+  micro_batch->tensors.inputs.clear();
+  return absl::OkStatus();
+}
+
+absl::StatusOr<StageModule::InFlight*> StageModule::Find(SampleRange range) {
+  const auto found = in_flight_.find(range);
+  if (found == in_flight_.end()) {
+    return absl::FailedPreconditionError(absl::StrCat(RangeName(range), " are not in flight"));
+  }
+  return &found->second;
+}
+
+double StageModule::LossShare(SampleRange range) const {
+  const double share =
+      graph_->loss_reduction() == LossReduction::kMean
+          ? static_cast<double>(range.size()) / static_cast<double>(options_.mini_batch)
+          : 1.0;
+  return share * options_.loss_weight;
+}
+
+absl::StatusOr<StageModule::Roots> StageModule::RootsOf(
+    SampleRange range, const InFlight& micro_batch,
+    const std::vector<at::Tensor>& gradients) const {
+  if (gradients.size() != outputs_.size() || micro_batch.outputs.size() != outputs_.size()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(RangeName(range), ": a gradient per output is needed, after a forward pass"));
+  }
+  Roots roots;
+  for (size_t i = 0; i < outputs_.size(); ++i) {
+    // A gradient may come for what does not depend on a parameter after all (detached values).
+    if (!gradients[i].defined() || !micro_batch.outputs[i].requires_grad()) continue;
+    if (gradients[i].sizes() != micro_batch.outputs[i].sizes()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          RangeName(range), ": the gradient of ", NameOf(graph_->node(outputs_[i].node)), " is ",
+          Describe(gradients[i]), ", its value ", Describe(micro_batch.outputs[i])));
+    }
+    roots.tensors.push_back(micro_batch.outputs[i]);
+    roots.gradients.push_back(gradients[i]);
+  }
+  if (micro_batch.loss.defined() && micro_batch.loss.requires_grad()) {
+    roots.tensors.push_back(micro_batch.loss);
+    roots.gradients.push_back(
+        at::full({}, LossShare(range), micro_batch.loss.options().requires_grad(false)));
+  }
+  return roots;
+}
+
+absl::StatusOr<std::vector<at::Tensor>> StageModule::Backward(
+    SampleRange range, const std::vector<at::Tensor>& gradients) {
+  ASSIGN_OR_RETURN(InFlight * found, Find(range));
+  InFlight micro_batch = std::move(*found);
+  in_flight_.erase(range);
+  ASSIGN_OR_RETURN(Roots roots, RootsOf(range, micro_batch, gradients));
+  std::vector<at::Tensor> result(received_.size());
+  if (roots.tensors.empty()) return result;
+  RETURN_IF_ERROR(Annotate(
+      Guarded([&] { torch::autograd::backward(roots.tensors, roots.gradients); }), "backward"));
+  for (size_t i = 0; i < received_.size(); ++i) result[i] = micro_batch.tensors.received[i].grad();
+  return result;
+}
+
+absl::StatusOr<std::vector<at::Tensor>> StageModule::BackwardInput(
+    SampleRange range, const std::vector<at::Tensor>& gradients) {
+  ASSIGN_OR_RETURN(InFlight * micro_batch, Find(range));
+  ASSIGN_OR_RETURN(Roots roots, RootsOf(range, *micro_batch, gradients));
+  micro_batch->gradients = gradients;
+  std::vector<at::Tensor> result(received_.size());
+  std::vector<at::Tensor> leaves;
+  for (size_t i = 0; i < received_.size(); ++i) {
+    if (needs_gradient_[i]) leaves.push_back(micro_batch->tensors.received[i]);
+  }
+  if (roots.tensors.empty() || leaves.empty()) return result;
+  std::vector<at::Tensor> found;
+  RETURN_IF_ERROR(Annotate(Guarded([&] {
+                             found = torch::autograd::grad(roots.tensors, leaves, roots.gradients,
+                                                           /*retain_graph=*/true,
+                                                           /*create_graph=*/false,
+                                                           /*allow_unused=*/true);
+                           }),
+                           "backward of the inputs"));
+  size_t next = 0;
+  for (size_t i = 0; i < received_.size(); ++i) {
+    if (needs_gradient_[i]) result[i] = found[next++];
+  }
+  return result;
+}
+
+absl::Status StageModule::BackwardWeight(SampleRange range) {
+  ASSIGN_OR_RETURN(InFlight * found, Find(range));
+  InFlight micro_batch = std::move(*found);
+  in_flight_.erase(range);
+  ASSIGN_OR_RETURN(Roots roots, RootsOf(range, micro_batch, micro_batch.gradients));
+  std::set<ParameterId> used;
+  for (const Step& step : steps_) {
+    for (ParameterId id : graph_->Parameters(step.node)) {
+      if ((*parameters_)[id].requires_grad()) used.insert(id);
+    }
+  }
+  if (roots.tensors.empty() || used.empty()) return absl::OkStatus();
+  std::vector<at::Tensor> parameters;
+  for (ParameterId id : used) parameters.push_back((*parameters_)[id]);
+  return Annotate(Guarded([&] {
+                    torch::autograd::backward(roots.tensors, roots.gradients,
+                                              /*retain_graph=*/false, /*create_graph=*/false,
+                                              parameters);
+                  }),
+                  "backward of the weights");
+}
+
+}  // namespace stagewright

@@ -39,8 +39,7 @@ LeastCost LeastOf(const Graph& graph, NodeId node, const Cluster& cluster, const
     for (int64_t samples : sizes) {
       const OperatorTime time = costs.Time(node, kind, samples);
       const double forward = static_cast<double>(time.forward);
-      const double backward =
-          graph.needs_backward(node) ? static_cast<double>(time.backward) : 0.0;
+      const double backward = graph.needs_backward(node) ? static_cast<double>(time.backward) : 0.0;
       least.forward = std::min(least.forward, forward);
       least.backward = std::min(least.backward, backward);
       least.per_sample =
@@ -108,10 +107,10 @@ double NodeBound(const Graph& graph, NodeId node, double work, int32_t devices,
   for (int32_t r = 2; r <= devices; ++r) {
     const double hops = 2.0 * (r - 1);
     // An all-reduce's time is rounded to whole nanoseconds: at most one less.
-    const double sum = gradients == 0 ? 0.0
-                                      : hops * route.latency - 1 +
-                                            hops / r * static_cast<double>(gradients) /
-                                                route.bytes_per_nano;
+    const double sum = gradients == 0
+                           ? 0.0
+                           : hops * route.latency - 1 +
+                                 hops / r * static_cast<double>(gradients) / route.bytes_per_nano;
     bound = std::min(bound, work / r + std::max(0.0, sum));
   }
   return bound;

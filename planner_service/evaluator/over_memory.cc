@@ -46,8 +46,8 @@ MemoryParts PartsOf(const Graph& graph, const Program& program, const DeviceProg
     nodes.insert(nodes.end(), stage->nodes.begin(), stage->nodes.end());
   }
   MemoryParts parts;
-  parts.optimizer = TrainedBytes(graph, nodes, optimizer) -
-                    TrainedBytes(graph, nodes, Optimizer::kSgd);
+  parts.optimizer =
+      TrainedBytes(graph, nodes, optimizer) - TrainedBytes(graph, nodes, Optimizer::kSgd);
   parts.optimizer = std::min(parts.optimizer, device.resident);
   parts.parameters = device.resident - parts.optimizer;
   parts.activations = peak - device.resident;

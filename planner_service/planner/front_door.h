@@ -3,7 +3,8 @@
 // answer, and turns a wrong answer into an internal error.
 #pragma once
 
-#include <memory>
+#include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -18,6 +19,7 @@ namespace stagewright {
 struct PlanRequest {
   const Graph* graph = nullptr;
   const Cluster* cluster = nullptr;
+  const CostModel* costs = nullptr;  // Null: MakeAnalyticCostModel(*graph).
   std::string planner = "graphpipe";
   int64_t mini_batch = 0;
   Optimizer optimizer = Optimizer::kAdam;
@@ -37,22 +39,26 @@ struct PlanResponse {
   std::optional<JudgedPlan> best;
   std::optional<JudgedPlan> sequential;  // The SPP answer, if asked for and found.
   Nanos lower_bound = 0;                 // Proven bound on the iteration time of any strategy.
-  double search_seconds = 0;
+  double search_seconds = 0;             // Of the planner alone, without judging.
   int64_t states = 0;
   int64_t candidates = 0;
   int32_t operators = 0;              // Planner operators after coarsening.
   std::vector<std::string> warnings;  // E.g. layers that depend on the micro-batch; idle devices.
 };
 
-// Called with every improving plan, judged.
+// Called with every improving plan, judged, from the calling thread; each is faster than the one
+// before.
 using ImprovementCallback = std::function<void(const JudgedPlan&)>;
 
 // INVALID_ARGUMENT names the field; NOT_FOUND an unknown planner, with the known ones; INTERNAL a
-// planner whose answer the evaluator rejects.
+// planner whose answer the evaluator rejects or that does not do what the options ask. Infeasible
+// and limit reached are responses. `context.on_improvement` is used meanwhile if `on_improvement`
+// is given.
 absl::StatusOr<PlanResponse> SolvePlan(const PlanRequest& request, SearchContext& context,
                                        const ImprovementCallback& on_improvement = {});
 
-// Judges a strategy made elsewhere (a file, a test, a hand).
+// Judges a strategy made elsewhere (a file, a test, a hand). The options of the request do not
+// matter. Errors as SolvePlan's for the request and Evaluate's for the strategy.
 absl::StatusOr<JudgedPlan> JudgeStrategy(const PlanRequest& request, const Strategy& strategy,
                                          const std::string& planner_name);
 

@@ -18,8 +18,8 @@ struct Key {
   template <typename H>
   friend H AbslHashValue(H h, const Key& key) {
     const Action& a = key.action;
-    return H::combine(std::move(h), key.device, static_cast<int>(a.kind), a.stage,
-                      a.samples.begin, a.samples.end, a.channel);
+    return H::combine(std::move(h), key.device, static_cast<int>(a.kind), a.stage, a.samples.begin,
+                      a.samples.end, a.channel);
   }
 };
 
@@ -69,9 +69,9 @@ Key MatchingReceive(const Program& program, const Action& send, StageId receivin
 }
 
 absl::Status Missing(const Key& key, int32_t step) {
-  return absl::FailedPreconditionError(
-      absl::StrCat("the trace of step ", step, " has no event for ", ToString(key.action),
-                   " of device ", key.device.value()));
+  return absl::FailedPreconditionError(absl::StrCat("the trace of step ", step,
+                                                    " has no event for ", ToString(key.action),
+                                                    " of device ", key.device.value()));
 }
 
 absl::StatusOr<Nanos> TransferTime(const Program& program, const Spans& spans, const Key& send,

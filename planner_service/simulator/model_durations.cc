@@ -25,8 +25,8 @@ class ModelDurations : public Durations {
     OperatorTime time;
   };
   struct StageTimes {
-    std::vector<Entry> entries;        // Few: shares of one stage differ by at most one sample.
-    std::vector<Nanos> optimizer_step; // By device kind.
+    std::vector<Entry> entries;         // Few: shares of one stage differ by at most one sample.
+    std::vector<Nanos> optimizer_step;  // By device kind.
   };
   const OperatorTime* Find(const StageTimes& times, int32_t kind, int64_t samples) const;
   void AddEntry(StageId stage, int32_t kind, int64_t samples);
@@ -147,8 +147,7 @@ Bytes TrainedBytes(const Graph& graph, const std::vector<NodeId>& nodes, Optimiz
   return bytes;
 }
 
-Nanos RingAllReduceTime(const Cluster& cluster, const std::vector<DeviceId>& devices,
-                        Bytes bytes) {
+Nanos RingAllReduceTime(const Cluster& cluster, const std::vector<DeviceId>& devices, Bytes bytes) {
   const size_t n = devices.size();
   if (n < 2) return 0;
   std::vector<DeviceId> ring = devices;

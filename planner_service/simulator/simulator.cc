@@ -55,12 +55,10 @@ class EventLoop {
   absl::StatusOr<Simulation> Run();
 
  private:
-  const ProgramAction& At(Cell cell) const {
-    return program_.devices[cell.row].body[cell.index];
-  }
+  const ProgramAction& At(Cell cell) const { return program_.devices[cell.row].body[cell.index]; }
   int32_t SlotOf(const Action& action) const {
-    const bool gradient = action.kind == ActionKind::kSendGradient ||
-                          action.kind == ActionKind::kReceiveGradient;
+    const bool gradient =
+        action.kind == ActionKind::kSendGradient || action.kind == ActionKind::kReceiveGradient;
     return action.channel * 2 + (gradient ? 1 : 0);
   }
   Record& RecordOf(Cell cell) { return records_[cell.row][cell.index]; }
@@ -80,12 +78,12 @@ class EventLoop {
   const bool record_;
   LinkShares shares_;
   std::vector<Cursor> cursors_;
-  std::vector<Meeting> meetings_;                // By slot: channel and direction.
-  std::vector<std::vector<Cell>> members_;       // By reduction: those that started.
+  std::vector<Meeting> meetings_;           // By slot: channel and direction.
+  std::vector<std::vector<Cell>> members_;  // By reduction: those that started.
   std::vector<std::vector<Record>> records_;
   std::vector<std::vector<bool>> ended_flags_;
   std::priority_queue<Event, std::vector<Event>, std::greater<Event>> events_;
-  std::vector<std::pair<Cell, Cell>> ready_;     // (action, cause)
+  std::vector<std::pair<Cell, Cell>> ready_;  // (action, cause)
   std::vector<Cell> ended_;
   std::vector<Nanos> busy_;
   Nanos now_ = 0;
@@ -174,8 +172,8 @@ void EventLoop::BeginTransfer(int32_t slot, Cell late) {
   CHECK(transfer.latency >= 0 && transfer.bytes >= 0);
   const bool flows = transfer.bytes > 0 && !transfer.links.empty();
   if (!flows) {
-    events_.push({now_ + transfer.latency, meeting.send, EventKind::kTransferred,
-                  shares_.version(slot)});
+    events_.push(
+        {now_ + transfer.latency, meeting.send, EventKind::kTransferred, shares_.version(slot)});
   } else if (transfer.latency > 0) {
     events_.push({now_ + transfer.latency, meeting.send, EventKind::kLatencyOver});
   } else {
@@ -189,12 +187,11 @@ void EventLoop::StartAllReduce(Cell cell, const Action& action) {
   if (members.size() < program_.reductions[action.channel].devices.size()) return;
   Nanos time = 0;
   for (Cell member : members) {
-    time = std::max(
-        time, durations_.Of(program_.devices[member.row].device, At(member).action));
+    time = std::max(time, durations_.Of(program_.devices[member.row].device, At(member).action));
     if (record_) RecordOf(member).late = cell;
   }
-  events_.push({now_ + time, *std::min_element(members.begin(), members.end()),
-                EventKind::kReduced});
+  events_.push(
+      {now_ + time, *std::min_element(members.begin(), members.end()), EventKind::kReduced});
 }
 
 void EventLoop::Handle(const Event& event) {
@@ -240,8 +237,7 @@ void EventLoop::FinishEnded() {
 }
 
 absl::Status EventLoop::Deadlock() const {
-  std::string message =
-      absl::StrCat("the program deadlocks after ", FormatDuration(now_), ":");
+  std::string message = absl::StrCat("the program deadlocks after ", FormatDuration(now_), ":");
   Cell first;
   for (int32_t row = 0; row < static_cast<int32_t>(cursors_.size()); ++row) {
     if (cursors_[row].done()) continue;

@@ -1,0 +1,129 @@
+#include "planner_service/planner/check_request.h"
+
+#include <string>
+
+#include "absl/strings/str_cat.h"
+
+namespace stagewright {
+namespace {
+
+template <typename... Args>
+absl::Status Invalid(const Args&... args) {
+  return absl::InvalidArgumentError(absl::StrCat(args...));
+}
+
+const char* OptimizerName(Optimizer optimizer) {
+  switch (optimizer) {
+    case Optimizer::kSgd:
+      return "sgd";
+    case Optimizer::kSgdMomentum:
+      return "sgd-momentum";
+    case Optimizer::kAdam:
+      return "adam";
+  }
+  return "unknown";
+}
+
+std::string NumberOrAny(int64_t value) { return value == 0 ? "any" : absl::StrCat(value); }
+
+// What in the strategy breaks the request; empty if nothing does.
+std::string BrokenPromise(const PlanRequest& request, const Strategy& strategy) {
+  const PlanOptions& options = request.options;
+  const auto stages = static_cast<int64_t>(strategy.stages.size());
+  if (strategy.mini_batch != request.mini_batch) {
+    return absl::StrCat("a mini-batch of ", strategy.mini_batch, " instead of ",
+                        request.mini_batch);
+  }
+  if (options.num_stages > 0 && stages != options.num_stages) {
+    return absl::StrCat(stages, " stages instead of ", options.num_stages);
+  }
+  if (options.max_stages > 0 && stages > options.max_stages) {
+    return absl::StrCat(stages, " stages, more than ", options.max_stages);
+  }
+  for (int64_t s = 0; s < stages; ++s) {
+    const Stage& stage = strategy.stages[s];
+    if (options.micro_batch > 0 && stage.micro_batch != options.micro_batch) {
+      return absl::StrCat("micro-batch ", stage.micro_batch, " in stage ", s, " instead of ",
+                          options.micro_batch);
+    }
+    if (!options.per_stage_micro_batch && stage.micro_batch != strategy.stages[0].micro_batch) {
+      return absl::StrCat("different micro-batches in stages 0 and ", s);
+    }
+    if (!options.allow_replicas && stage.devices.size() > 1) {
+      return absl::StrCat("replicas in stage ", s);
+    }
+    if (stage.schedule.k > options.max_k) {
+      return absl::StrCat("k = ", stage.schedule.k, " in stage ", s, ", more than ", options.max_k);
+    }
+  }
+  return "";
+}
+
+}  // namespace
+
+absl::Status CheckProblem(const PlanRequest& request) {
+  if (request.graph == nullptr) return Invalid("graph: missing");
+  if (request.cluster == nullptr) return Invalid("cluster: missing");
+  if (request.mini_batch < 1) {
+    return Invalid("mini_batch: must be at least 1 sample, is ", request.mini_batch);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckOptions(const PlanRequest& request) {
+  const PlanOptions& options = request.options;
+  if (options.micro_batch < 0) {
+    return Invalid("options.micro_batch: must not be negative, is ", options.micro_batch);
+  }
+  if (options.micro_batch > 0 && request.mini_batch % options.micro_batch != 0) {
+    return Invalid("options.micro_batch: ", options.micro_batch, " does not divide mini_batch ",
+                   request.mini_batch);
+  }
+  if (options.num_stages < 0) {
+    return Invalid("options.num_stages: must not be negative, is ", options.num_stages);
+  }
+  if (options.max_stages < 0) {
+    return Invalid("options.max_stages: must not be negative, is ", options.max_stages);
+  }
+  if (options.max_stages > 0 && options.num_stages > options.max_stages) {
+    return Invalid("options.num_stages: ", options.num_stages, " is more than options.max_stages ",
+                   options.max_stages);
+  }
+  if (options.max_k < 1) {
+    return Invalid("options.max_k: must be at least 1, is ", options.max_k);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckOutcome(const PlanRequest& request, const Outcome& outcome) {
+  const char* termination = TerminationName(outcome.termination);
+  const bool claims_plan =
+      outcome.termination == Termination::kOptimal || outcome.termination == Termination::kFeasible;
+  if (claims_plan && !outcome.strategy) {
+    return absl::InternalError(absl::StrCat("planner '", request.planner, "' claims ", termination,
+                                            " without a strategy"));
+  }
+  if (!outcome.strategy) return absl::OkStatus();
+  if (outcome.termination == Termination::kInfeasible) {
+    return absl::InternalError(absl::StrCat("planner '", request.planner, "' claims ", termination,
+                                            " and gives a strategy"));
+  }
+  const std::string broken = BrokenPromise(request, *outcome.strategy);
+  if (broken.empty()) return absl::OkStatus();
+  return absl::InternalError(
+      absl::StrCat("planner '", request.planner, "' gave ", broken, ", against the request"));
+}
+
+std::string OptionsText(const PlanRequest& request) {
+  const PlanOptions& options = request.options;
+  return absl::StrCat("mini_batch=", request.mini_batch,
+                      " optimizer=", OptimizerName(request.optimizer),
+                      " micro_batch=", NumberOrAny(options.micro_batch),
+                      " max_stages=", NumberOrAny(options.max_stages),
+                      " num_stages=", NumberOrAny(options.num_stages),
+                      " replicas=", options.allow_replicas ? "yes" : "no",
+                      " per_stage_micro_batch=", options.per_stage_micro_batch ? "yes" : "no",
+                      " max_k=", options.max_k);
+}
+
+}  // namespace stagewright

@@ -1,0 +1,20 @@
+// What the front door holds against the two sides it stands between: a request before the search,
+// an answer after it.
+#pragma once
+
+#include "common/base/status.h"
+#include "planner_service/planner/front_door.h"
+
+namespace stagewright {
+
+// INVALID_ARGUMENT names the field, its value and what it must be.
+absl::Status CheckProblem(const PlanRequest& request);  // Graph, cluster, mini-batch.
+absl::Status CheckOptions(const PlanRequest& request);  // REQUIRES: CheckProblem is OK.
+
+// INTERNAL if the outcome contradicts itself or its strategy does not do what the request asks.
+absl::Status CheckOutcome(const PlanRequest& request, const Outcome& outcome);
+
+// "mini_batch=512 optimizer=adam micro_batch=any ...": equal options have equal texts.
+std::string OptionsText(const PlanRequest& request);
+
+}  // namespace stagewright

@@ -1,0 +1,97 @@
+#include "planner_service/planner/fit.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "planner_service/simulator/durations.h"
+
+namespace stagewright {
+namespace {
+
+// Bytes that hold these nodes' parameters throughout a job.
+Bytes Resident(const Graph& graph, const std::vector<NodeId>& nodes, Optimizer optimizer) {
+  Bytes bytes = TrainedBytes(graph, nodes, optimizer);
+  for (ParameterId id : ParametersOf(graph, nodes)) {
+    if (!graph.parameter(id).trainable) bytes += graph.parameter(id).SizeBytes();
+  }
+  return bytes;
+}
+
+struct Need {
+  Bytes resident = 0;
+  Bytes resident_sgd = 0;  // With plain SGD.
+  Bytes activations = 0;   // Of one sample.
+  Bytes Total() const { return resident + activations; }
+};
+
+Need NeedOf(const Problem& problem, const Operator& op) {
+  Need need;
+  need.resident = Resident(*problem.graph, op.nodes, problem.optimizer);
+  need.resident_sgd = Resident(*problem.graph, op.nodes, Optimizer::kSgd);
+  for (NodeId node : op.nodes) {
+    if (problem.graph->needs_backward(node)) {
+      need.activations += problem.costs->SavedBytes(node, 1);
+    }
+  }
+  return need;
+}
+
+std::optional<std::string> OperatorTooLarge(const Problem& problem) {
+  const auto devices = problem.cluster->devices();
+  const Device& largest =
+      *std::max_element(devices.begin(), devices.end(),
+                        [](const Device& a, const Device& b) { return a.memory < b.memory; });
+  const Operator* worst = nullptr;
+  Need need;
+  for (const Operator& op : problem.operators->operators()) {
+    const Need own = NeedOf(problem, op);
+    if (own.Total() <= largest.memory || own.Total() <= need.Total()) continue;
+    worst = &op;
+    need = own;
+  }
+  if (worst == nullptr) return std::nullopt;
+  std::string help = absl::StrCat("a device with at least ", FormatBytes(need.Total()));
+  if (need.resident_sgd + need.activations <= largest.memory) {
+    absl::StrAppend(&help, ", or plain SGD, with which it needs ",
+                    FormatBytes(need.resident_sgd + need.activations));
+  } else {
+    absl::StrAppend(&help, ", or a model in which it is split");
+  }
+  return absl::StrCat("operator '", worst->name, "' alone needs ", FormatBytes(need.Total()), " (",
+                      FormatBytes(need.resident), " for parameters, ",
+                      FormatBytes(need.activations), " for one sample), but the largest device '",
+                      largest.name, "' has ", FormatBytes(largest.memory), ": ",
+                      FormatBytes(need.Total() - largest.memory),
+                      " too much; what would make it fit: ", help);
+}
+
+std::optional<std::string> ModelTooLarge(const Problem& problem) {
+  std::vector<NodeId> nodes;
+  for (const Operator& op : problem.operators->operators()) {
+    nodes.insert(nodes.end(), op.nodes.begin(), op.nodes.end());
+  }
+  Bytes memory = 0;
+  for (const Device& device : problem.cluster->devices()) memory += device.memory;
+  const Bytes need = Resident(*problem.graph, nodes, problem.optimizer);
+  if (need <= memory) return std::nullopt;
+  const Bytes sgd = Resident(*problem.graph, nodes, Optimizer::kSgd);
+  const Bytes each = memory / problem.cluster->size();
+  std::string help =
+      absl::StrCat("at least ", (need + each - 1) / each, " devices of ", FormatBytes(each));
+  if (sgd <= memory)
+    absl::StrAppend(&help, ", or plain SGD, with which they need ", FormatBytes(sgd));
+  return absl::StrCat("the parameters with their gradients and optimizer state need ",
+                      FormatBytes(need), ", but the ", problem.cluster->size(), " devices have ",
+                      FormatBytes(memory), " together: ", FormatBytes(need - memory),
+                      " too much; what would make it fit: ", help);
+}
+
+}  // namespace
+
+std::optional<std::string> WhyNothingFits(const Problem& problem) {
+  if (auto reason = OperatorTooLarge(problem)) return reason;
+  return ModelTooLarge(problem);
+}
+
+}  // namespace stagewright

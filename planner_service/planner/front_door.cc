@@ -1,0 +1,205 @@
+#include "planner_service/planner/front_door.h"
+
+#include <algorithm>
+#include <chrono>
+#include <limits>
+#include <memory>
+#include <utility>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/str_cat.h"
+#include "common/graph/operator_graph.h"
+#include "planner_service/evaluator/lower_bound.h"
+#include "planner_service/planner/check_request.h"
+#include "planner_service/planner/fit.h"
+#include "planner_service/planner/plan_warnings.h"
+#include "planner_service/planners/registry.h"
+
+namespace stagewright {
+namespace {
+
+// A problem and what it refers to beyond the request.
+struct Prepared {
+  std::unique_ptr<CostModel> own_costs;
+  OperatorGraph operators;
+  Problem problem;
+};
+
+const CostModel* CostsOf(const PlanRequest& request, std::unique_ptr<CostModel>& own) {
+  if (request.costs != nullptr) return request.costs;
+  own = MakeAnalyticCostModel(*request.graph);
+  return own.get();
+}
+
+// Weights are taken at about the share that a device gets when a few micro-batches fill a pipeline.
+absl::StatusOr<OperatorGraph> PlannerOperators(const PlanRequest& request, const CostModel& costs) {
+  if (!request.graph->executable()) return OneOperatorPerNode(*request.graph);
+  int64_t samples = request.options.micro_batch;
+  if (samples == 0) {
+    samples = std::max<int64_t>(1, request.mini_batch / (2 * request.cluster->size()));
+  }
+  return Coarsen(*request.graph,
+                 NodeWeights(*request.graph, costs, request.cluster->kinds()[0], samples));
+}
+
+absl::Status Prepare(const PlanRequest& request, Prepared& prepared) {
+  const CostModel* costs = CostsOf(request, prepared.own_costs);
+  ASSIGN_OR_RETURN(prepared.operators, PlannerOperators(request, *costs));
+  const int32_t operators = prepared.operators.size();
+  if (request.options.num_stages > operators) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("options.num_stages: ", request.options.num_stages,
+                     " stages asked for, but the graph has only ", operators, " operators"));
+  }
+  prepared.problem = {request.graph, &prepared.operators, request.cluster,
+                      costs,         request.mini_batch,  request.optimizer};
+  return absl::OkStatus();
+}
+
+absl::StatusOr<JudgedPlan> Judge(const PlanRequest& request, const CostModel& costs,
+                                 const Strategy& strategy, const std::string& planner_name) {
+  EvaluateOptions options;
+  options.optimizer = request.optimizer;
+  options.timeline = request.timeline;
+  JudgedPlan judged;
+  ASSIGN_OR_RETURN(judged.evaluation,
+                   Evaluate(*request.graph, *request.cluster, costs, strategy, options));
+  Plan& plan = judged.plan;
+  plan.strategy = strategy;
+  plan.program = judged.evaluation.program;
+  plan.provenance.planner = planner_name;
+  plan.provenance.version = STAGEWRIGHT_VERSION;
+  plan.provenance.cost_model = costs.Description();
+  plan.provenance.options = OptionsText(request);
+  plan.provenance.cluster = request.cluster->name();
+  plan.provenance.graph_fingerprint = Fingerprint(*request.graph);
+  plan.fingerprint = Fingerprint(plan.program, plan.provenance.graph_fingerprint);
+  return judged;
+}
+
+// Judges a planner's answer: the planner is to blame if it is rejected.
+absl::StatusOr<JudgedPlan> JudgeAnswer(const PlanRequest& request, const Problem& problem,
+                                       const Strategy& strategy, const std::string& planner) {
+  absl::StatusOr<JudgedPlan> judged = Judge(request, *problem.costs, strategy, planner);
+  if (judged.ok()) return judged;
+  return absl::InternalError(
+      absl::StrCat("planner '", planner,
+                   "' gave an answer that the evaluator rejects: ", judged.status().message()));
+}
+
+struct Found {
+  Outcome outcome;
+  std::optional<JudgedPlan> judged;
+  double seconds = 0;
+};
+
+absl::StatusOr<Found> Search(const PlanRequest& request, const Problem& problem,
+                             const Planner& planner, SearchContext& context,
+                             const ImprovementCallback& on_improvement) {
+  using Seconds = std::chrono::duration<double>;
+  absl::Status rejected;
+  Nanos best = std::numeric_limits<Nanos>::max();
+  Seconds judging{0};
+  auto before = std::move(context.on_improvement);
+  const absl::Cleanup restore = [&] { context.on_improvement = std::move(before); };
+  context.on_improvement = nullptr;
+  if (on_improvement) {
+    context.on_improvement = [&](const Strategy& strategy) {
+      if (!rejected.ok()) return;
+      const auto start = SearchContext::Clock::now();
+      const auto judged = JudgeAnswer(request, problem, strategy, planner.name());
+      rejected = judged.status();
+      if (judged.ok() && judged->evaluation.iteration_time < best) {
+        best = judged->evaluation.iteration_time;
+        on_improvement(*judged);
+      }
+      judging += SearchContext::Clock::now() - start;
+    };
+  }
+  Found found;
+  const auto start = SearchContext::Clock::now();
+  ASSIGN_OR_RETURN(found.outcome, planner.Solve(problem, request.options, context));
+  found.seconds = (Seconds(SearchContext::Clock::now() - start) - judging).count();
+  RETURN_IF_ERROR(rejected);
+  RETURN_IF_ERROR(CheckOutcome(request, found.outcome));
+  if (found.outcome.strategy) {
+    ASSIGN_OR_RETURN(found.judged,
+                     JudgeAnswer(request, problem, *found.outcome.strategy, planner.name()));
+  }
+  return found;
+}
+
+absl::Status CompareSequential(const PlanRequest& request, const Problem& problem,
+                               SearchContext& context, PlanResponse& response) {
+  if (request.planner == kSequentialPlanner) {
+    response.sequential = response.best;
+    return absl::OkStatus();
+  }
+  PlanRequest sequential = request;
+  sequential.planner = kSequentialPlanner;
+  ASSIGN_OR_RETURN(const auto planner, MakePlanner(sequential.planner));
+  ASSIGN_OR_RETURN(Found found, Search(sequential, problem, *planner, context, {}));
+  response.sequential = std::move(found.judged);
+  if (!response.sequential) {
+    response.warnings.push_back(
+        absl::StrCat("no sequential plan to compare with: ", found.outcome.reason));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<PlanResponse> SolvePlan(const PlanRequest& request, SearchContext& context,
+                                       const ImprovementCallback& on_improvement) {
+  RETURN_IF_ERROR(CheckProblem(request));
+  RETURN_IF_ERROR(CheckOptions(request));
+  ASSIGN_OR_RETURN(const std::unique_ptr<Planner> planner, MakePlanner(request.planner));
+  Prepared prepared;
+  RETURN_IF_ERROR(Prepare(request, prepared));
+  const Problem& problem = prepared.problem;
+
+  PlanResponse response;
+  response.operators = prepared.operators.size();
+  response.lower_bound = LowerBound(*request.graph, prepared.operators, *request.cluster,
+                                    *problem.costs, request.mini_batch);
+  if (auto reason = WhyNothingFits(problem)) {
+    response.reason = *std::move(reason);
+    return response;
+  }
+  ASSIGN_OR_RETURN(Found found, Search(request, problem, *planner, context, on_improvement));
+  response.termination = found.outcome.termination;
+  response.reason = std::move(found.outcome.reason);
+  response.best = std::move(found.judged);
+  response.search_seconds = found.seconds;
+  response.states = found.outcome.states;
+  response.candidates = found.outcome.candidates;
+  if (response.best) {
+    response.warnings = PlanWarnings(*request.graph, prepared.operators, *request.cluster,
+                                     response.best->plan.strategy);
+  }
+  if (request.compare_sequential) {
+    RETURN_IF_ERROR(CompareSequential(request, problem, context, response));
+  }
+  return response;
+}
+
+absl::StatusOr<JudgedPlan> JudgeStrategy(const PlanRequest& request, const Strategy& strategy,
+                                         const std::string& planner_name) {
+  RETURN_IF_ERROR(CheckProblem(request));
+  if (strategy.mini_batch != request.mini_batch) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "mini_batch: is ", request.mini_batch, ", but the strategy is for ", strategy.mini_batch));
+  }
+  std::unique_ptr<CostModel> own_costs;
+  return Judge(request, *CostsOf(request, own_costs), strategy, planner_name);
+}
+
+std::vector<PlannerInfo> ListPlanners() {
+  std::vector<PlannerInfo> infos;
+  for (const RegisteredPlanner& entry : RegisteredPlanners()) {
+    infos.push_back({entry.name, entry.make()->description()});
+  }
+  return infos;
+}
+
+}  // namespace stagewright

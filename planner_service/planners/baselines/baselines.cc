@@ -1,0 +1,58 @@
+#include "planner_service/planners/baselines/baselines.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "planner_service/planners/baselines/one_stage.h"
+
+namespace stagewright {
+namespace {
+
+class SinglePlanner : public Planner {
+ public:
+  std::string name() const override { return "single"; }
+  std::string description() const override {
+    return "everything on one device, with the best micro-batch size";
+  }
+  absl::StatusOr<Outcome> Solve(const Problem& problem, const PlanOptions& options,
+                                SearchContext& context) const override {
+    std::set<std::pair<int32_t, Bytes>> seen;
+    std::vector<std::vector<DeviceId>> choices;
+    for (int32_t d = 0; d < problem.cluster->size(); ++d) {
+      const Device& device = problem.cluster->device(DeviceId(d));
+      if (seen.insert({device.kind, device.memory}).second) choices.push_back({DeviceId(d)});
+    }
+    return BestOneStage(problem, options, choices, name(), context);
+  }
+};
+
+class DataParallelPlanner : public Planner {
+ public:
+  std::string name() const override { return "data-parallel"; }
+  std::string description() const override {
+    return "the whole model on every device, each with its share of the samples";
+  }
+  absl::StatusOr<Outcome> Solve(const Problem& problem, const PlanOptions& options,
+                                SearchContext& context) const override {
+    const auto replicas = std::min<int64_t>(problem.cluster->size(), problem.mini_batch);
+    if (!options.allow_replicas && replicas > 1) {
+      Outcome outcome;
+      outcome.reason = "data parallelism needs replicas, which the options forbid";
+      return outcome;
+    }
+    std::vector<DeviceId> devices;
+    for (int64_t d = 0; d < replicas; ++d) devices.push_back(DeviceId(d));
+    return BestOneStage(problem, options, {devices}, name(), context);
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Planner> MakeSinglePlanner() { return std::make_unique<SinglePlanner>(); }
+
+std::unique_ptr<Planner> MakeDataParallelPlanner() {
+  return std::make_unique<DataParallelPlanner>();
+}
+
+}  // namespace stagewright

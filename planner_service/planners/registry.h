@@ -1,0 +1,28 @@
+// The planners there are: one explicit table, no registration behind anybody's back. To add a
+// planner, add its line here and the conformance suite runs it.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+
+#include "common/base/status.h"
+#include "planner_service/planner/planner.h"
+
+namespace stagewright {
+
+// The planner that other plans are compared with (PlanRequest::compare_sequential).
+inline constexpr char kSequentialPlanner[] = "sequential";
+
+struct RegisteredPlanner {
+  const char* name;  // As Planner::name().
+  std::unique_ptr<Planner> (*make)();
+};
+
+// Best first.
+std::span<const RegisteredPlanner> RegisteredPlanners();
+
+// NOT_FOUND lists the known names.
+absl::StatusOr<std::unique_ptr<Planner>> MakePlanner(const std::string& name);
+
+}  // namespace stagewright

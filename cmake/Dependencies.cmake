@@ -18,7 +18,6 @@ endif()
 
 if(STAGEWRIGHT_BUILD_TESTS)
   find_package(GTest REQUIRED)
-  find_package(benchmark REQUIRED)
 endif()
 
 # LibTorch comes from the project's virtual environment (scripts/setup.sh); -DSTAGEWRIGHT_TORCH_DIR names another.

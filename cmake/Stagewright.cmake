@@ -29,18 +29,6 @@ function(stagewright_test)
   set_tests_properties(${ARG_NAME} PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}")
 endfunction()
 
-# stagewright_benchmark(NAME n SOURCES ... [DEPS ...]): target bench_n, run by scripts/bench.sh n. No CTest entry:
-# a benchmark reports a figure and does not judge it.
-function(stagewright_benchmark)
-  cmake_parse_arguments(ARG "" "NAME" "SOURCES;DEPS" ${ARGN})
-  add_executable(bench_${ARG_NAME} ${ARG_SOURCES})
-  set_target_properties(bench_${ARG_NAME} PROPERTIES
-    OUTPUT_NAME ${ARG_NAME} RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bench)
-  target_include_directories(bench_${ARG_NAME} PRIVATE ${PROJECT_SOURCE_DIR})
-  target_link_libraries(bench_${ARG_NAME} PRIVATE ${ARG_DEPS} benchmark::benchmark)
-  target_compile_definitions(bench_${ARG_NAME} PRIVATE STAGEWRIGHT_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
-endfunction()
-
 # stagewright_add_subdirectories(a b c): each that has a CMakeLists.txt.
 function(stagewright_add_subdirectories)
   foreach(dir ${ARGN})

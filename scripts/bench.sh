@@ -5,11 +5,9 @@ set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 cd "$STAGEWRIGHT_ROOT"
 
-# The names given to stagewright_benchmark in the tree.
+# The programs NAME_bench of tests/bench.
 names() {
-  local lists
-  mapfile -t lists < <(find tests -name CMakeLists.txt)
-  grep -hoE '^ *stagewright_benchmark\(NAME [a-z0-9_]+' "${lists[@]}" | sed 's/.* //' | sort
+  grep -oE 'NAME [a-z0-9_]+_bench\b' tests/bench/CMakeLists.txt | sed 's/^NAME //; s/_bench$//' | sort
 }
 
 usage() {
@@ -36,9 +34,9 @@ else
 fi
 
 targets=()
-for name in "${chosen[@]}"; do targets+=("bench_$name"); done
+for name in "${chosen[@]}"; do targets+=("${name}_bench"); done
 scripts/build.sh release "${targets[@]}" >&2
 for name in "${chosen[@]}"; do
   say "benchmark $name, $(grep -m1 'model name' /proc/cpuinfo | cut -d: -f2 | xargs), $(nproc) cores"
-  "build/release/bench/$name" "$@"
+  "$(bin_dir release)/${name}_bench" "$@"
 done

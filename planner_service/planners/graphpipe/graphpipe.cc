@@ -1,0 +1,227 @@
+// Graph pipeline parallelism after GraphPipe (ASPLOS 2025), and its sequential counterpart.
+//
+// Problem: the strategy with the least iteration time for a model, a mini-batch and a cluster.
+// Partitions come from partition_search.h (notation, recurrence, complexity and the deviations 1 to
+// 5 stand there), the choice among micro-batch sizes and depths from candidates.h, and the last
+// word from the evaluator, which simulates the most promising candidates.
+//
+// Further deviations from the paper:
+//  6. The paper minimises the bottleneck's time per sample. Here that yields candidates; the
+//     simulated iteration time decides, then peak memory, then devices, then the partition's text.
+//  7. Besides the order that Linearize() gives, a second order puts the heaviest branch of every
+//     parallel vertex first and the lightest last, so that the stage that closes a join takes the
+//     lightest branch along.
+//  8. A candidate that the evaluator finds to need more memory than the search thought is passed
+//     over; if all are, the search is repeated with a smaller share of the memory.
+//
+// Reference: Jeon et al., "GraphPipe: Improving Performance and Scalability of DNN Training with
+// Graph Pipeline Parallelism", ASPLOS 2025.
+#include "planner_service/planners/graphpipe/graphpipe.h"
+
+#include <algorithm>
+#include <tuple>
+#include <utility>
+
+#include "common/graph/series_parallel.h"
+#include "planner_service/evaluator/evaluator.h"
+#include "planner_service/planners/graphpipe/candidates.h"
+#include "planner_service/planners/graphpipe/infeasible.h"
+
+namespace stagewright {
+namespace {
+
+// Candidates are simulated in order of their estimates until an estimate exceeds the best simulated
+// time by this factor, or this many are done.
+constexpr double kPromising = 1.05;
+constexpr int64_t kMostSimulations = 24;
+
+// Shares of the memory budget that the search may fill, tried until a candidate survives.
+constexpr double kMemoryShares[] = {1, 0.97, 0.93, 0.87, 0.8, 0.7, 0.55};
+
+std::vector<OperatorId> ToOperators(const std::vector<int32_t>& order) {
+  return std::vector<OperatorId>(order.begin(), order.end());
+}
+
+// The tree with the children of parallel vertices by falling work; equals keep their order.
+SpTree HeaviestFirst(SpTree tree, const Problem& problem, const DeviceKind& kind) {
+  std::vector<Nanos> work(tree.vertices.size(), 0);
+  for (size_t v = 0; v < tree.vertices.size(); ++v) {
+    SpTree::Vertex& vertex = tree.vertices[v];
+    if (vertex.kind == SpTree::Kind::kLeaf) {
+      for (NodeId node : problem.operators->op(OperatorId(vertex.leaf)).nodes) {
+        const OperatorTime time = problem.costs->Time(node, kind, 1);
+        work[v] += time.forward + time.backward;
+      }
+    }
+    for (int32_t child : vertex.children) work[v] += work[child];
+    if (vertex.kind == SpTree::Kind::kParallel) {
+      std::stable_sort(vertex.children.begin(), vertex.children.end(),
+                       [&](int32_t a, int32_t b) { return work[a] > work[b]; });
+    }
+  }
+  return tree;
+}
+
+Dag Chain(const std::vector<int32_t>& order) {
+  std::vector<Dag::Edge> edges;
+  for (size_t p = 1; p < order.size(); ++p) edges.emplace_back(order[p - 1], order[p]);
+  return *Dag::Create(static_cast<int32_t>(order.size()), std::move(edges));
+}
+
+// A space with what it refers to.
+struct OwnedSpace {
+  StageOracle oracle;
+  Frontier frontier;
+  StrategyKind kind;
+  SearchSpace view() const { return {kind, &oracle, &frontier}; }
+};
+
+std::vector<std::unique_ptr<OwnedSpace>> MakeSpaces(const Problem& problem, StrategyKind kind) {
+  const Dag& dag = problem.operators->dag();
+  const SpTree tree = Decompose(dag);
+  std::vector<std::vector<int32_t>> orders = {Linearize(tree)};
+  std::vector<std::unique_ptr<OwnedSpace>> spaces;
+  if (kind == StrategyKind::kSequential) {
+    spaces.push_back(
+        std::make_unique<OwnedSpace>(OwnedSpace{StageOracle(problem, ToOperators(orders[0])),
+                                                Frontier(Chain(orders[0]), orders[0]), kind}));
+    return spaces;
+  }
+  auto by_work = Linearize(HeaviestFirst(tree, problem, SlowestKind(problem, 1)));
+  if (by_work != orders[0]) orders.push_back(std::move(by_work));
+  const Dag reduced = TransitiveReduction(dag, Reachability(dag));
+  for (const auto& order : orders) {
+    spaces.push_back(std::make_unique<OwnedSpace>(
+        OwnedSpace{StageOracle(problem, ToOperators(order)), Frontier(reduced, order), kind}));
+  }
+  return spaces;
+}
+
+// The best strategy so far and how it was found.
+class Judge {
+ public:
+  Judge(const Problem& problem, SearchContext& context) : problem_(problem), context_(context) {}
+
+  // Simulates the promising ones of `candidates` (best estimate first). An error is a bug: a
+  // candidate may only fail for want of memory, or because a tensor without a batch dimension
+  // would have to be split.
+  absl::Status Consider(const std::vector<Candidate>& candidates) {
+    for (const Candidate& candidate : candidates) {
+      if (count_ >= kMostSimulations && best_ != nullptr) break;
+      if (best_ != nullptr && candidate.estimate > kPromising * static_cast<double>(best_time_)) {
+        break;
+      }
+      if (context_.Expired()) break;
+      RETURN_IF_ERROR(Simulate(candidate));
+    }
+    return absl::OkStatus();
+  }
+
+  const Strategy* best() const { return best_.get(); }
+  int64_t count() const { return count_; }
+  const std::string& rejection() const { return rejection_; }
+
+ private:
+  absl::Status Simulate(const Candidate& candidate) {
+    ++count_;
+    EvaluateOptions options;
+    options.optimizer = problem_.optimizer;
+    absl::StatusOr<Evaluation> evaluation =
+        Evaluate(*problem_.graph, *problem_.cluster, *problem_.costs, candidate.strategy, options);
+    if (absl::IsResourceExhausted(evaluation.status()) ||
+        absl::IsInvalidArgument(evaluation.status())) {
+      rejection_ = std::string(evaluation.status().message());
+      return absl::OkStatus();
+    }
+    if (!evaluation.ok()) {
+      return Annotate(evaluation.status(), absl::StrCat("candidate ", candidate.text));
+    }
+    Bytes peak = 0;
+    for (const DeviceUse& device : evaluation->devices) peak = std::max(peak, device.peak_memory);
+    const auto key = std::make_tuple(evaluation->iteration_time, peak, candidate.partition.devices,
+                                     candidate.text);
+    if (best_ != nullptr && key >= std::tie(best_time_, best_peak_, best_devices_, best_text_)) {
+      return absl::OkStatus();
+    }
+    std::tie(best_time_, best_peak_, best_devices_, best_text_) = key;
+    best_ = std::make_unique<Strategy>(candidate.strategy);
+    if (context_.on_improvement) context_.on_improvement(*best_);
+    return absl::OkStatus();
+  }
+
+  const Problem& problem_;
+  SearchContext& context_;
+  std::unique_ptr<Strategy> best_;
+  Nanos best_time_ = 0;
+  Bytes best_peak_ = 0;
+  int32_t best_devices_ = 0;
+  std::string best_text_;
+  int64_t count_ = 0;
+  std::string rejection_;
+};
+
+absl::StatusOr<Outcome> Search(const Problem& problem, const PlanOptions& options,
+                               StrategyKind kind, SearchContext& context) {
+  Outcome outcome;
+  outcome.reason = ImpossibleOptions(problem, options);
+  if (!outcome.reason.empty()) return outcome;
+  const auto spaces = MakeSpaces(problem, kind);
+  Judge judge(problem, context);
+  for (double share : kMemoryShares) {
+    std::vector<Candidate> candidates;
+    for (const auto& space : spaces) {
+      auto found = FindCandidates(space->view(), {options, share}, context, outcome.states);
+      std::move(found.begin(), found.end(), std::back_inserter(candidates));
+    }
+    std::stable_sort(
+        candidates.begin(), candidates.end(),
+        [](const Candidate& a, const Candidate& b) { return a.estimate < b.estimate; });
+    RETURN_IF_ERROR(judge.Consider(candidates));
+    if (candidates.empty() || judge.best() != nullptr || context.Expired()) break;
+  }
+  outcome.candidates = judge.count();
+  if (judge.best() != nullptr) outcome.strategy = *judge.best();
+  if (context.Expired()) {
+    outcome.termination = Termination::kLimit;
+    outcome.reason = "the search was stopped by its deadline or cancelled";
+  } else if (judge.best() != nullptr) {
+    outcome.termination = Termination::kFeasible;
+  } else {
+    outcome.reason = WhyInfeasible(spaces[0]->view(), options, context);
+    if (!judge.rejection().empty()) {
+      outcome.reason = absl::StrCat(outcome.reason, "; closest: ", judge.rejection());
+    }
+  }
+  return outcome;
+}
+
+class GraphPipePlanner : public Planner {
+ public:
+  std::string name() const override { return "graphpipe"; }
+  std::string description() const override {
+    return "graph pipelines: stages on the model's own DAG (GraphPipe, ASPLOS 2025)";
+  }
+  absl::StatusOr<Outcome> Solve(const Problem& problem, const PlanOptions& options,
+                                SearchContext& context) const override {
+    return Search(problem, options, StrategyKind::kGraph, context);
+  }
+};
+
+class SequentialPlanner : public Planner {
+ public:
+  std::string name() const override { return "sequential"; }
+  std::string description() const override {
+    return "sequential pipelines: the same search over the linearised model";
+  }
+  absl::StatusOr<Outcome> Solve(const Problem& problem, const PlanOptions& options,
+                                SearchContext& context) const override {
+    return Search(problem, options, StrategyKind::kSequential, context);
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Planner> MakeGraphPipePlanner() { return std::make_unique<GraphPipePlanner>(); }
+std::unique_ptr<Planner> MakeSequentialPlanner() { return std::make_unique<SequentialPlanner>(); }
+
+}  // namespace stagewright

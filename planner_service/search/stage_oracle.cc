@@ -1,0 +1,211 @@
+#include "planner_service/search/stage_oracle.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+#include "absl/container/flat_hash_map.h"
+#include "common/base/check.h"
+
+namespace stagewright {
+namespace {
+
+double BytesPerSample(const Graph& graph, ValueRef value) {
+  const Node& node = graph.node(value.node);
+  if (node.cost.has_value() && node.outputs.empty()) {
+    return static_cast<double>(node.cost->activation_bytes) /
+           static_cast<double>(node.cost->samples);
+  }
+  return static_cast<double>(graph.meta(value).SizeBytes(1));
+}
+
+// The values a node reads. A planning-only node orders itself after others and reads their output.
+std::vector<ValueRef> Reads(const Graph& graph, NodeId id) {
+  const auto values = graph.Values(id);
+  std::vector<ValueRef> reads(values.begin(), values.end());
+  for (NodeId before : graph.node(id).after) {
+    if (graph.node(before).cost.has_value()) reads.push_back({before, 0});
+  }
+  return reads;
+}
+
+}  // namespace
+
+const DeviceKind& SlowestKind(const Problem& problem, int64_t samples) {
+  const DeviceKind* slowest = nullptr;
+  Nanos most = -1;
+  for (const DeviceKind& kind : problem.cluster->kinds()) {
+    Nanos total = 0;
+    for (int32_t v = 0; v < problem.graph->size(); ++v) {
+      const OperatorTime time = problem.costs->Time(NodeId(v), kind, samples);
+      total += time.forward + time.backward;
+    }
+    if (total > most) {
+      most = total;
+      slowest = &kind;
+    }
+  }
+  return *slowest;
+}
+
+Bytes ShareCosts::Workspace(int32_t begin, int32_t end) const {
+  const int32_t level = std::bit_width(static_cast<uint32_t>(end - begin)) - 1;
+  return std::max(workspace_[level][begin], workspace_[level][end - (1 << level)]);
+}
+
+StageOracle::StageOracle(const Problem& problem, std::vector<OperatorId> order)
+    : problem_(&problem), order_(std::move(order)) {
+  CHECK(static_cast<int32_t>(order_.size()) == problem.operators->size());
+  const bool one_kind = problem.cluster->kinds().size() == 1;
+  kind_ = one_kind ? &problem.cluster->kinds()[0] : &SlowestKind(problem, 1);
+  budget_ = problem.cluster->devices()[0].memory;
+  for (const Device& device : problem.cluster->devices()) {
+    budget_ = std::min(budget_, device.memory);
+  }
+  nodes_.reserve(order_.size());
+  for (OperatorId id : order_) {
+    const std::vector<NodeId>& own = problem.operators->op(id).nodes;
+    std::vector<NodeId> all = ReplicatedInto(*problem.graph, *problem.operators, own);
+    all.insert(all.end(), own.begin(), own.end());
+    nodes_.push_back(std::move(all));
+  }
+  CollectValues();
+  CollectParameters();
+  rows_.resize(order_.size() + 1);
+  for (auto& row : rows_) row.push_back({});
+}
+
+void StageOracle::CollectValues() {
+  const Graph& graph = *problem_->graph;
+  std::vector<int32_t> position(size());
+  for (int32_t p = 0; p < size(); ++p) position[order_[p].index()] = p;
+  produced_.resize(size());
+  consumed_.resize(size());
+  absl::flat_hash_map<std::pair<int32_t, int32_t>, int32_t> index;
+  for (int32_t p = 0; p < size(); ++p) {
+    for (NodeId id : nodes_[p]) {
+      for (ValueRef value : Reads(graph, id)) {
+        const OperatorId owner = problem_->operators->owner(value.node);
+        if (!owner.valid() || position[owner.index()] == p) continue;
+        const auto [it, added] = index.try_emplace({value.node.value(), value.output},
+                                                   static_cast<int32_t>(values_.size()));
+        if (added) {
+          const int32_t producer = position[owner.index()];
+          values_.push_back({BytesPerSample(graph, value), producer, {}});
+          produced_[producer].push_back(it->second);
+        }
+        std::vector<int32_t>& consumers = values_[it->second].consumers;
+        if (consumers.empty() || consumers.back() != p) {
+          consumers.push_back(p);
+          consumed_[p].push_back(it->second);
+        }
+      }
+    }
+  }
+}
+
+void StageOracle::CollectParameters() {
+  const Graph& graph = *problem_->graph;
+  parameters_.resize(size());
+  std::vector<int32_t> next(graph.parameters().size(), size());
+  for (int32_t p = size() - 1; p >= 0; --p) {
+    for (ParameterId id : ParametersOf(graph, nodes_[p])) {
+      const Parameter& parameter = graph.parameter(id);
+      const Bytes gradient = parameter.trainable ? parameter.SizeBytes() : 0;
+      parameters_[p].push_back(
+          {ResidentBytes(parameter, problem_->optimizer), gradient, next[id.index()]});
+      next[id.index()] = p;
+    }
+    for (NodeId id : nodes_[p]) {
+      const Node& node = graph.node(id);
+      if (!node.cost.has_value() || node.cost->parameter_bytes == 0) continue;
+      const Bytes bytes = node.cost->parameter_bytes;
+      Parameter profiled;
+      profiled.shape = {(bytes + SizeOf(DType::kFloat32) - 1) / SizeOf(DType::kFloat32)};
+      parameters_[p].push_back({ResidentBytes(profiled, problem_->optimizer), bytes, size()});
+    }
+  }
+}
+
+void StageOracle::Extend(int32_t end) const {
+  std::vector<Extent>& row = rows_[end];
+  const int32_t p = end - static_cast<int32_t>(row.size());
+  Extent extent = row.back();
+  for (int32_t v : produced_[p]) {
+    const ValueUse& value = values_[v];
+    if (value.consumers.front() < end) extent.in_per_sample -= value.bytes_per_sample;
+    const auto beyond = std::lower_bound(value.consumers.begin(), value.consumers.end(), end);
+    if (beyond == value.consumers.end()) continue;
+    extent.out_per_sample += value.bytes_per_sample;
+    extent.returned_per_sample +=
+        value.bytes_per_sample * static_cast<double>(value.consumers.end() - beyond);
+  }
+  for (int32_t v : consumed_[p]) {
+    const ValueUse& value = values_[v];
+    const auto later = std::upper_bound(value.consumers.begin(), value.consumers.end(), p);
+    if (later == value.consumers.end() || *later >= end) {
+      extent.in_per_sample += value.bytes_per_sample;
+    }
+  }
+  for (const ParameterUse& use : parameters_[p]) {
+    if (use.next < end) continue;
+    extent.resident += use.resident;
+    extent.gradients += use.gradient;
+  }
+  row.push_back(extent);
+}
+
+const StageOracle::Extent& StageOracle::At(int32_t begin, int32_t end) const {
+  const size_t length = end - begin;
+  while (rows_[end].size() <= length) Extend(end);
+  return rows_[end][length];
+}
+
+const ShareCosts& StageOracle::Share(int64_t samples) const {
+  std::unique_ptr<ShareCosts>& slot = shares_[samples];
+  if (slot != nullptr) return *slot;
+  slot = std::make_unique<ShareCosts>();
+  slot->time_.assign(1, 0);
+  slot->saved_.assign(1, 0);
+  slot->workspace_.resize(1);
+  for (const std::vector<NodeId>& nodes : nodes_) {
+    double time = 0;
+    Bytes saved = 0;
+    Bytes workspace = 0;
+    for (NodeId id : nodes) {
+      const OperatorTime cost = problem_->costs->Time(id, *kind_, samples);
+      time += static_cast<double>(cost.forward + cost.backward);
+      saved += problem_->costs->SavedBytes(id, samples);
+      workspace = std::max(workspace, problem_->costs->WorkspaceBytes(id, samples));
+    }
+    slot->time_.push_back(slot->time_.back() + time);
+    slot->saved_.push_back(slot->saved_.back() + saved);
+    slot->workspace_[0].push_back(workspace);
+  }
+  for (int32_t width = 1; 2 * width <= size(); width *= 2) {
+    const std::vector<Bytes>& half = slot->workspace_.back();
+    std::vector<Bytes> whole(half.size() - width);
+    for (size_t p = 0; p < whole.size(); ++p) whole[p] = std::max(half[p], half[p + width]);
+    slot->workspace_.push_back(std::move(whole));
+  }
+  return *slot;
+}
+
+Bytes StageOracle::Memory(const Extent& extent, Bytes saved, Bytes workspace, const Flow& flow) {
+  // In steady state, while a backward pass runs: the inputs of all shares in flight and of the
+  // next forward pass, two gradients of them that wait to be sent (the stage before cannot fall
+  // back further), and the gradients of this and the next backward pass.
+  const double inputs = static_cast<double>(std::min(flow.in_flight + 1, flow.micro_batches) +
+                                            std::min<int64_t>(2, flow.micro_batches));
+  const double gradients = static_cast<double>(std::min<int64_t>(2, flow.micro_batches));
+  const double per_sample = extent.in_per_sample * inputs + extent.returned_per_sample * gradients;
+  return extent.resident + flow.in_flight * saved + workspace +
+         static_cast<Bytes>(std::ceil(per_sample * static_cast<double>(flow.samples)));
+}
+
+Bytes StageOracle::Memory(int32_t begin, int32_t end, const Flow& flow) const {
+  const ShareCosts& share = Share(flow.samples);
+  return Memory(At(begin, end), share.Saved(begin, end), share.Workspace(begin, end), flow);
+}
+
+}  // namespace stagewright

@@ -1,0 +1,111 @@
+// What a stage costs, in constant time per question.
+//
+// Planners that cut a linear order of the operators ask about the same ranges [begin, end) of it
+// thousands of times. The oracle answers from prefix sums (time and saved bytes, per number of
+// samples), a sparse table (workspace) and rows that are extended on demand (bytes that cross the
+// range's boundary, and resident bytes with each shared parameter counted once).
+//
+// Memory figures follow the rules of common/schedule/lower.h and never fall below what the
+// evaluator will find; constant nodes that a stage recomputes are charged to each operator that
+// reads them.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "common/base/ids.h"
+#include "common/base/units.h"
+#include "planner_service/planner/planner.h"
+
+namespace stagewright {
+
+// Costs of ranges for shares of one size.
+class ShareCosts {
+ public:
+  // Forward + backward of [begin, end) on one share, ns.
+  double Time(int32_t begin, int32_t end) const { return time_[end] - time_[begin]; }
+  // Kept from the forward to the backward pass of the share.
+  Bytes Saved(int32_t begin, int32_t end) const { return saved_[end] - saved_[begin]; }
+  // Largest workspace of one operator in the range, which is not empty.
+  Bytes Workspace(int32_t begin, int32_t end) const;
+
+ private:
+  friend class StageOracle;
+  std::vector<double> time_;
+  std::vector<Bytes> saved_;
+  std::vector<std::vector<Bytes>> workspace_;  // [k][p]: maximum over [p, p + 2^k).
+};
+
+class StageOracle {
+ public:
+  // What a range holds and exchanges whatever the number of samples.
+  struct Extent {
+    Bytes resident = 0;              // Parameters, gradients, optimizer state.
+    Bytes gradients = 0;             // Gradient bytes that replicas sum.
+    double in_per_sample = 0;        // Activation bytes received from earlier ranges;
+    double out_per_sample = 0;       // sent to later ones, each value once;
+    double returned_per_sample = 0;  // gradients of them, one per operator that reads a value.
+  };
+
+  // `order` is topological for the operators. The slowest kind of device of the cluster decides
+  // times, the smallest budget memory. The problem must outlive the oracle. O(nodes).
+  StageOracle(const Problem& problem, std::vector<OperatorId> order);
+
+  int32_t size() const { return static_cast<int32_t>(order_.size()); }
+  const std::vector<OperatorId>& order() const { return order_; }
+  const Problem& problem() const { return *problem_; }
+
+  // Amortised O(1) per entry of a row; the reference lasts until the next call.
+  const Extent& At(int32_t begin, int32_t end) const;
+  // Costs of shares of `samples` samples; computed at the first call (O(nodes)), then cached.
+  const ShareCosts& Share(int64_t samples) const;
+
+  // Peak memory of one replica of a stage whose replicas hold `in_flight` of `micro_batches` shares
+  // of `samples` samples at once.
+  struct Flow {
+    int64_t samples = 1;
+    int64_t in_flight = 1;
+    int64_t micro_batches = 1;
+  };
+  Bytes Memory(int32_t begin, int32_t end, const Flow& flow) const;
+  // The same, without asking again for what the caller already has.
+  static Bytes Memory(const Extent& extent, Bytes saved, Bytes workspace, const Flow& flow);
+
+  // Smallest memory budget of the cluster, and the device kind that times are for.
+  Bytes budget() const { return budget_; }
+  const DeviceKind& kind() const { return *kind_; }
+
+ private:
+  struct ValueUse {
+    double bytes_per_sample = 0;
+    int32_t producer = 0;            // Position.
+    std::vector<int32_t> consumers;  // Positions other than the producer's, ascending, unique.
+  };
+  struct ParameterUse {
+    Bytes resident = 0;
+    Bytes gradient = 0;
+    int32_t next = 0;  // Next position that uses the same parameter; size() if none.
+  };
+  void CollectValues();
+  void CollectParameters();
+  void Extend(int32_t end) const;  // Adds one operator in front of row `end`.
+
+  const Problem* problem_;
+  std::vector<OperatorId> order_;
+  std::vector<std::vector<NodeId>> nodes_;  // By position: own and replicated nodes.
+  const DeviceKind* kind_;
+  Bytes budget_;
+  std::vector<ValueUse> values_;
+  std::vector<std::vector<int32_t>> produced_;  // By position: values.
+  std::vector<std::vector<int32_t>> consumed_;  // By position: values of earlier positions.
+  std::vector<std::vector<ParameterUse>> parameters_;
+  mutable std::vector<std::vector<Extent>> rows_;  // rows_[end][end - begin].
+  mutable std::map<int64_t, std::unique_ptr<ShareCosts>> shares_;
+};
+
+// The kind on which the whole graph takes longest for `samples` samples; ties to the first.
+const DeviceKind& SlowestKind(const Problem& problem, int64_t samples);
+
+}  // namespace stagewright

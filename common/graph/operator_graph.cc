@@ -24,7 +24,7 @@ namespace {
 // A parametrised node lighter than this share of the mean joins a neighbour, and so does an
 // operator lighter than kSmallShare of the mean operator that has a neighbour in a chain.
 constexpr double kLightShare = 0.25;
-constexpr double kSmallShare = 0.5;
+constexpr double kSmallShare = 0.65;
 // Light parametrised work that one operator may collect, in mean weights: a long chain of small
 // layers becomes many operators, not one.
 constexpr double kCollected = 0.5;
@@ -322,8 +322,8 @@ class Coarsener {
     Apply(std::move(into));
   }
 
-  // Step 4: an operator lighter than half of the mean joins the lighter of its neighbours in a
-  // chain, if together they stay within two means.
+  // Step 4: an operator lighter than kSmallShare of the mean joins the lighter of its neighbours in
+  // a chain, if together they stay within two means.
   void UniteSmall() {
     const Dag dag = QuotientDag();
     const Dag reduced = TransitiveReduction(dag, Reachability(dag));

@@ -178,31 +178,69 @@ class Decomposer {
     return true;
   }
 
-  // Two halves at the level boundary that the fewest covers cross.
+  // Two halves at the best level boundary, as the header defines it.
   std::vector<Block> LevelCut(const Block& block) {
-    int32_t levels = 0;
+    std::vector<std::vector<int32_t>> levels;
     for (int32_t v : block) {
-      label_[v] = 0;
-      ForEachPredecessor(v, [&](int32_t u) { label_[v] = std::max(label_[v], label_[u] + 1); });
-      levels = std::max(levels, label_[v] + 1);
+      int32_t level = 0;
+      ForEachPredecessor(v, [&](int32_t u) { level = std::max(level, label_[u] + 1); });
+      label_[v] = level;
+      if (level == static_cast<int32_t>(levels.size())) levels.emplace_back();
+      levels[level].push_back(v);
     }
-    CHECK(levels >= 2);
-    std::vector<int64_t> change(levels + 1, 0);
+    const auto depth = static_cast<int32_t>(levels.size());
+    CHECK(depth >= 2);
+    const std::vector<bool> head_connected = ConnectedPrefixes(levels);
+    std::reverse(levels.begin(), levels.end());
+    const std::vector<bool> tail_connected = ConnectedPrefixes(levels);
+    std::vector<int64_t> change(depth, 0);
     for (int32_t v : block) {
       ForEachSuccessor(v, [&](int32_t w) {
         ++change[label_[v]];
         --change[label_[w]];
       });
     }
-    std::tuple<int64_t, int32_t, int32_t> best = {INT64_MAX, 0, 0};
+    std::tuple<int32_t, int32_t, int64_t, int32_t> best = {3, 0, 0, 0};
     int64_t crossing = 0;
-    for (int32_t level = 0; level + 1 < levels; ++level) {  // Boundary behind `level`.
+    for (int32_t level = 0; level + 1 < depth; ++level) {  // Boundary behind `level`.
       crossing += change[level];
-      best = std::min(best, {crossing, std::abs(2 * (level + 1) - levels), level});
+      const int32_t connected = head_connected[level] + tail_connected[depth - 2 - level];
+      best = std::min(best, {connected, std::abs(2 * (level + 1) - depth), crossing, level});
     }
     std::vector<Block> halves(2);
-    for (int32_t v : block) halves[label_[v] <= std::get<2>(best) ? 0 : 1].push_back(v);
+    for (int32_t v : block) halves[label_[v] <= std::get<3>(best) ? 0 : 1].push_back(v);
     return halves;
+  }
+
+  // For every l, whether levels 0 to l form one component of at least two vertices.
+  std::vector<bool> ConnectedPrefixes(const std::vector<std::vector<int32_t>>& levels) {
+    std::vector<bool> connected;
+    int64_t size = 0;
+    int64_t components = 0;
+    // Union-find over position_; a vertex that is not yet in the prefix has none.
+    for (const auto& level : levels) {
+      for (int32_t v : level) position_[v] = -1;
+    }
+    auto find = [&](int32_t v) {
+      while (position_[v] != v) v = position_[v] = position_[position_[v]];
+      return v;
+    };
+    for (const auto& level : levels) {
+      for (int32_t v : level) {
+        position_[v] = v;
+        ++size;
+        ++components;
+        auto unite = [&](int32_t w) {
+          if (position_[w] < 0 || find(v) == find(w)) return;
+          position_[find(w)] = find(v);
+          --components;
+        };
+        ForEachSuccessor(v, unite);
+        ForEachPredecessor(v, unite);
+      }
+      connected.push_back(components == 1 && size > 1);
+    }
+    return connected;
   }
 
   // Renumbers the drafts, children first, and merges series into series (a converted block within a
@@ -240,7 +278,7 @@ class Decomposer {
   const Dag reduced_;
   std::vector<SpTree::Vertex> drafts_;
   std::vector<int32_t> block_of_;  // The innermost block of each vertex.
-  std::vector<int32_t> position_;  // Scratch: index within the block.
+  std::vector<int32_t> position_;  // Scratch: index within the block, or union-find parent.
   std::vector<int32_t> label_;     // Scratch: component or level within the block.
   int32_t last_block_ = 0;
 };

@@ -3,10 +3,12 @@
 //
 // Series(A, B): every vertex of A precedes every vertex of B. Parallel(A, B): no vertex of A is
 // comparable with one of B. Edges implied by a longer path (residual connections) do not count: the
-// decomposition is that of the transitive reduction. A block that is neither is *converted*: the
-// level boundary crossed by the fewest edges (ties: nearest the middle, then the earlier) becomes a
-// series cut, which adds order between vertices and never removes any, so a stage graph found on
-// the tree is acyclic on the graph. `converted_blocks` counts these.
+// decomposition is that of the transitive reduction. A block that is neither is *converted*: a
+// boundary between two levels (longest path from the block's first vertices) becomes a series cut,
+// which adds order between vertices and never removes any, so a stage graph found on the tree is
+// acyclic on the graph. The boundary is the one that leaves the fewest halves in one piece, so that
+// a link between two branches is cut right there; ties: nearest the middle, then crossed by the
+// fewest edges, then the earlier. `converted_blocks` counts these cuts.
 #pragma once
 
 #include <cstdint>

@@ -3,6 +3,13 @@
 import contextlib
 import dataclasses
 import inspect
+import io
+import logging
+import pathlib
+import re
+import sys
+import traceback
+import warnings
 from collections.abc import Callable
 
 import torch
@@ -44,13 +51,31 @@ class ModelWithLoss(nn.Module):
         object.__setattr__(self, "_observe", observe)
 
     def forward(self, args, kwargs, target):
+        before = _held_tensors(self.model)
         output = self.model(*args, **kwargs)
+        after = _held_tensors(self.model)
+        changed = [name for name in sorted(before.keys() | after.keys()) if before.get(name) is not after.get(name)]
+        if changed:
+            raise ExportError(
+                f"forward assigns the tensor '{changed[0]}' to the module; state that a module carries from one step "
+                "to the next cannot be captured"
+            )
         loss = self._loss(output, target)
         if not isinstance(loss, torch.Tensor) or loss.dim() != 0:
             shape = tuple(loss.shape) if isinstance(loss, torch.Tensor) else type(loss).__name__
             raise ExportError(f"the loss must be a scalar tensor, but it is {shape}; reduce it with a mean or a sum")
         self._observe((output, target))
         return loss, first_tensor(output)
+
+
+def _held_tensors(model: nn.Module) -> dict[str, torch.Tensor]:
+    """Buffers and plain tensor attributes of a module and its children, by name."""
+    held = {}
+    for path, module in model.named_modules():
+        for name, value in [*vars(module).items(), *module._buffers.items()]:
+            if isinstance(value, torch.Tensor):
+                held[f"{path}.{name}" if path else name] = value
+    return held
 
 
 def first_tensor(output: object) -> torch.Tensor | None:
@@ -71,16 +96,15 @@ def capture(
     """Traces `model` and `loss` in training mode. The module is left as it was."""
     mode = FakeTensorMode(shape_env=ShapeEnv(), allow_non_fake_inputs=True)
     args, kwargs = _fresh(args, batch_dim), _fresh(kwargs, batch_dim)
-    with _training(model), _fake_state(model, mode):
+    _refuse_backward_hooks(model)
+    with _training(model), _fake_state(_modules(model, loss), mode), _no_custom_autograd():
+        names = _input_names(model, args, kwargs)
+        _check_batch(names, pytree.tree_leaves((args, kwargs)), batch_dim)
         if targets is None:
-            with mode, torch.no_grad(), _forked_rng():
-                fakes = pytree.tree_map_only(torch.Tensor, lambda t: _fake_like(t, mode), (args, kwargs))
-                output = _with_fake_state(model, mode, fakes)
-                targets = derive_target(loss, output)
-            targets = torch.zeros(targets.shape, dtype=targets.dtype)
+            targets = derive_target(loss, _example_output(model, mode, args, kwargs))
         else:
             targets = _fresh(targets, batch_dim)
-        names = _input_names(model, args, kwargs, targets)
+        names += _target_names(targets)
         _check_batch(names, pytree.tree_leaves((args, kwargs, targets)), batch_dim)
         seen: list[tuple] = []
         wrapper = ModelWithLoss(model, loss, seen.append)
@@ -92,25 +116,57 @@ def capture(
         if isinstance(leaf, torch.Tensor)
     ]
     batch = _batch_symbol(program, batch_dim)
-    return Captured(make_functional(program), batch, tensor_names, output, target)
+    return Captured(make_functional(program, batch.shape_env), batch, tensor_names, output, target)
 
 
 def _trace(wrapper: ModelWithLoss, example: tuple, batch_dim: int) -> ExportedProgram:
     dim = Dim("batch", min=1)
     shapes = pytree.tree_map(lambda x: {batch_dim: dim} if isinstance(x, torch.Tensor) else None, example)
     try:
-        return torch.export.export(wrapper, example, dynamic_shapes=shapes, strict=False)
+        with _quiet():
+            return torch.export.export(wrapper, example, dynamic_shapes=shapes, strict=False)
     except ExportError:
         raise
     except Exception as error:
         raise ExportError(f"torch.export cannot trace the model: {_explain(error)}") from error
 
 
+@contextlib.contextmanager
+def _quiet():
+    """Keeps the tracer from printing what the error or our own checks say better."""
+    logger = logging.getLogger("torch.fx.experimental.symbolic_shapes")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
+    said = io.StringIO()
+    try:
+        with warnings.catch_warnings(), contextlib.redirect_stderr(said):
+            warnings.filterwarnings("ignore", message="The tensor attribute", category=UserWarning)
+            yield
+    finally:
+        logger.setLevel(level)
+    sys.stderr.write(said.getvalue())
+
+
 def _explain(error: Exception) -> str:
+    """One sentence on what the tracer stumbled over, with the line of the user's code."""
     text = str(error).strip()
-    if "onstraint" in text and "batch" in text:
-        text = "the model fixes or restricts the batch size. " + text
-    return text.split("\n\nFrom user code")[0][:2000]
+    if "specialized it to be a constant" in text or "Constraints violated" in text:
+        cause = (
+            "the model fixes or restricts the batch size: it uses it as a Python number, cuts the batch in parts, "
+            "or compares samples with each other"
+        )
+    elif "data-dependent" in text:
+        cause = "the model's course, or a shape in it, depends on the values of a tensor"
+    else:
+        cause = re.sub(r"\bs\d+\b", "batch", text.split("\n\n")[0])
+    return cause + _user_line(error)
+
+
+def _user_line(error: BaseException) -> str:
+    """` (file:line)` of the innermost frame that is neither PyTorch's nor ours."""
+    ours = (str(pathlib.Path(torch.__file__).parent), str(pathlib.Path(__file__).parent))
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith(ours)]
+    return f" ({frames[-1].filename}:{frames[-1].lineno}: {frames[-1].line})" if frames else ""
 
 
 @contextlib.contextmanager
@@ -128,18 +184,41 @@ def _training(model: nn.Module):
             module.training = training
 
 
+def _modules(model: nn.Module, loss: Callable) -> list[nn.Module]:
+    return [*model.modules(), *(loss.modules() if isinstance(loss, nn.Module) else ())]
+
+
+def _refuse_backward_hooks(model: nn.Module) -> None:
+    """Hooks on gradients are Python that no graph records."""
+    hooked = [name for name, module in model.named_modules() if module._backward_hooks or module._backward_pre_hooks]
+    hooked += [name for name, parameter in model.named_parameters() if parameter._backward_hooks]
+    if hooked:
+        raise ExportError(f"'{hooked[0]}' has a backward hook, which a graph cannot hold; remove it before export")
+
+
 @contextlib.contextmanager
-def _forked_rng():
-    with torch.random.fork_rng(devices=[]):
+def _no_custom_autograd():
+    """Refuses user-written autograd functions: tracing sees their forward only and would change the gradients."""
+    original = torch.autograd.Function.__dict__["apply"]
+
+    def apply(cls, *args, **kwargs):
+        if not cls.__module__.startswith("torch."):
+            raise ExportError(f"the autograd function {cls.__name__} has its own backward, which cannot be captured")
+        return original.__get__(None, cls)(*args, **kwargs)
+
+    torch.autograd.Function.apply = classmethod(apply)
+    try:
         yield
+    finally:
+        torch.autograd.Function.apply = original
 
 
 @contextlib.contextmanager
-def _fake_state(model: nn.Module, mode: FakeTensorMode):
+def _fake_state(modules: list[nn.Module], mode: FakeTensorMode):
     """While open, parameters and buffers without data are fake CPU tensors, so that mixed devices do not matter."""
     replaced: list[tuple[dict, str, torch.Tensor]] = []
     fakes: dict[int, torch.Tensor] = {}
-    for module in model.modules():
+    for module in modules:
         for registry in (module._parameters, module._buffers):
             for name, tensor in registry.items():
                 if tensor is None or not is_virtual(tensor):
@@ -163,13 +242,19 @@ def _fake_like(tensor: torch.Tensor, mode: FakeTensorMode) -> torch.Tensor:
         return torch.empty(tuple(tensor.shape), dtype=tensor.dtype)
 
 
-def _with_fake_state(model: nn.Module, mode: FakeTensorMode, inputs: tuple) -> object:
-    """Runs the model on shapes only."""
-    args, kwargs = inputs
+def _example_output(model: nn.Module, mode: FakeTensorMode, args: tuple, kwargs: dict) -> object:
+    """What the model returns, as shapes."""
+    args, kwargs = pytree.tree_map_only(torch.Tensor, lambda t: _fake_like(t, mode), (args, kwargs))
     state = {}
     for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
         state[name] = tensor if isinstance(tensor, FakeTensor) else _fake_like(tensor, mode)
-    return torch.func.functional_call(model, state, args, kwargs)
+    try:
+        with mode, torch.no_grad(), torch.random.fork_rng(devices=[]):
+            return torch.func.functional_call(model, state, args, kwargs)
+    except ExportError:
+        raise
+    except Exception as error:
+        raise ExportError(f"{type(model).__name__} fails on the example inputs: {_explain(error)}") from error
 
 
 def _fresh(tree: object, batch_dim: int) -> object:
@@ -189,8 +274,8 @@ def _fresh(tree: object, batch_dim: int) -> object:
     return pytree.tree_map_only(torch.Tensor, copy, tree)
 
 
-def _input_names(model: nn.Module, args: tuple, kwargs: dict, targets: object) -> list[tuple[str, bool]]:
-    """(name, only for the loss) of every leaf of (args, kwargs, targets): forward argument names, and `target`."""
+def _input_names(model: nn.Module, args: tuple, kwargs: dict) -> list[tuple[str, bool]]:
+    """(name, False) of every leaf of (args, kwargs): the forward argument, and the path inside it."""
     try:
         bound = inspect.signature(model.forward).bind(*args, **kwargs)
     except TypeError as error:
@@ -202,13 +287,19 @@ def _input_names(model: nn.Module, args: tuple, kwargs: dict, targets: object) -
             positional += [f"{name}.{i}" for i in range(len(bound.arguments.get(name, ())))]
         else:
             positional.append(name)
-    for name, value in [*zip(positional, args), *kwargs.items(), ("target", targets)]:
-        for path, _ in pytree.tree_flatten_with_path(value)[0]:
-            names.append(".".join([name, *(_key_text(key) for key in path)]))
-    leaves = pytree.tree_leaves((args, kwargs))
-    if len(set(names)) != len(names):
-        raise ExportError(f"two inputs have the same name: {sorted(names)}")
-    return [(name, position >= len(leaves)) for position, name in enumerate(names)]
+    for name, value in [*zip(positional, args), *kwargs.items()]:
+        names += _leaf_names(name, value)
+    if "target" in names:
+        raise ExportError("'target' names the loss's input, so forward cannot have an argument of that name")
+    return [(name, False) for name in names]
+
+
+def _target_names(targets: object) -> list[tuple[str, bool]]:
+    return [(name, True) for name in _leaf_names("target", targets)]
+
+
+def _leaf_names(name: str, value: object) -> list[str]:
+    return [".".join([name, *map(_key_text, path)]) for path, _ in pytree.tree_flatten_with_path(value)[0]]
 
 
 def _key_text(key: object) -> str:

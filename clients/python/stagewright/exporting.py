@@ -80,7 +80,7 @@ def export(
         if reduction is not None
         else detect_reduction(loss, captured.output, captured.target, captured.batch)
     )
-    graph.producer = f"stagewright {__version__}, torch {torch.__version__}"
+    graph.producer = f"stagewright {__version__}, torch {torch.__version__.split('+')[0]}"
 
     tensors = dict(zip((parameter.name for parameter in graph.parameters), lowering.tensors))
     if not weights:

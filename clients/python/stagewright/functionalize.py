@@ -14,6 +14,7 @@ from torch import fx
 from torch.export import ExportedProgram
 
 from .errors import ExportError
+from .rewrites import expose_attention_dropout, fold_identities
 
 aten = torch.ops.aten
 
@@ -30,7 +31,7 @@ def is_mutating(node: fx.Node) -> bool:
     return isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable
 
 
-def make_functional(program: ExportedProgram) -> ExportedProgram:
+def make_functional(program: ExportedProgram, shape_env: object) -> ExportedProgram:
     """Returns a program whose graph has no in-place operator and no gradient-mode region."""
     graph = program.graph_module.graph
     _inline_grad_regions(program.graph_module)
@@ -42,6 +43,8 @@ def make_functional(program: ExportedProgram) -> ExportedProgram:
             program = program.run_decompositions({})
         _restore_composites(program.graph_module.graph)
     _replace_copies(program.graph_module.graph)
+    fold_identities(program.graph_module.graph, shape_env)
+    expose_attention_dropout(program.graph_module.graph)
     for node in program.graph_module.graph.nodes:
         if is_mutating(node):
             raise ExportError(f"node '{node.name}': the in-place operator {node.target} has no functional form here")
@@ -137,9 +140,7 @@ def _is_view(node: fx.Node) -> bool:
     name = node.target._schema.name
     if name.removeprefix("aten::") in _FRESH_RESULT:
         return False
-    return torch._C._dispatch_has_kernel_for_dispatch_key(
-        node.target.name(), "CompositeImplicitAutograd"
-    )
+    return torch._C._dispatch_has_kernel_for_dispatch_key(node.target.name(), "CompositeImplicitAutograd")
 
 
 def _may_alias(node: fx.Node) -> set[fx.Node]:

@@ -11,6 +11,7 @@ from .capture import Captured
 from .checkpoint import tied_names
 from .errors import ExportError
 from .proto import pb
+from .rewrites import with_scalar_overload
 
 aten = torch.ops.aten
 
@@ -118,7 +119,7 @@ class Lowering:
         fx_graph = self._captured.program.graph
         live = _live_nodes(fx_graph)
         for node in fx_graph.nodes:
-            if node in live and node.op not in ("placeholder", "output"):
+            if node in live and node.op == "call_function":
                 self._lower(node)
         self._finish(fx_graph)
         return self.graph
@@ -152,13 +153,13 @@ class Lowering:
         value = node.meta.get("val")
         where = f"node '{node.name}' ({node.target})"
         if isinstance(value, (int, torch.SymInt)) and not isinstance(value, bool):
-            self._arguments[node] = pb.Argument(integer=self._batch.to_proto(value, where))
-            return
+            return  # Written where it is used.
         if node.target is operator.getitem:
             self._lower_getitem(node)
             return
         if not isinstance(node.target, torch._ops.OpOverload) or node.target.namespace != "aten":
-            raise ExportError(f"{where}: not an ATen operator, so the engine could not run it")
+            advice = "; cast the model instead, as in model.to(torch.bfloat16)" if "autocast" in str(node.target) else ""
+            raise ExportError(f"{where}: not an ATen operator, so the engine could not run it{advice}")
         if isinstance(value, (float, torch.SymFloat, bool, torch.SymBool)):
             raise ExportError(f"{where}: a number computed from data or from the batch size cannot be captured")
         same = self._same_as(node)
@@ -234,6 +235,7 @@ class Lowering:
         return pb.TensorMeta(dtype=dtype_of(tensor.dtype, where), shape=shape)
 
     def _argument(self, value: object, where: str) -> "pb.Argument":
+        value = _number(value)
         if isinstance(value, fx.Node):
             return self._arguments[value]
         if value is None:
@@ -314,7 +316,13 @@ def _without_device(node: fx.Node) -> tuple[torch._ops.OpOverload, tuple, dict]:
     reads_tensors = any(isinstance(n.meta.get("val"), torch.Tensor) for n in node.all_input_nodes)
     if {"device", "dtype"} <= names and not reads_tensors and kwargs.get("dtype") is None:
         kwargs["dtype"] = node.meta["val"].dtype
-    return target, args, kwargs
+    return with_scalar_overload(target, tuple(map(_number, args))), args, kwargs
+
+
+def _number(value: object) -> object:
+    """An argument's number if it is one that the graph computes from the batch size, else the argument."""
+    traced = value.meta.get("val") if isinstance(value, fx.Node) else None
+    return traced if isinstance(traced, (int, torch.SymInt)) else value
 
 
 def _collect_parameters(argument: "pb.Argument", found: set[int]) -> None:

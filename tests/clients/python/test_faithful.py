@@ -3,9 +3,13 @@
 import pytest
 import torch
 import torch.nn.functional as F
+import torch.utils.checkpoint
 from torch import nn
 
+import stagewright
 from faithful import export_and_compare
+from graph_interpreter import Interpreter
+from stagewright.proto import pb
 
 
 def classification(make_input, classes):
@@ -294,22 +298,189 @@ def test_default_dtype_is_made_explicit(tmp_path):
         def forward(self, x):
             return self.body(x) + torch.ones(3)
 
+    def batch(n):
+        return {"x": torch.randn(n, 3, dtype=torch.float64)}, torch.randn(n, 3, dtype=torch.float64)
+
     torch.set_default_dtype(torch.float64)
     try:
-        exported_model = Factory()
-        batch = lambda n: ({"x": torch.randn(n, 3, dtype=torch.float64)}, torch.randn(n, 3, dtype=torch.float64))
         inputs, target = batch(4)
-        import stagewright
-
-        exported = stagewright.export(
-            exported_model, inputs, loss=nn.MSELoss(), targets=target, path=tmp_path / "model.swg"
-        )
+        exported = stagewright.export(Factory(), inputs, loss=nn.MSELoss(), targets=target, path=tmp_path / "model.swg")
     finally:
         torch.set_default_dtype(torch.float32)
-    from faithful import compare
-    from graph_interpreter import Interpreter
-
     samples = 3
     inputs, target = batch(samples)
     loss, _ = Interpreter.load(exported).run({**inputs, "target": target}, samples)
     assert loss.dtype == torch.float64
+
+
+class Attention(nn.Module):
+    def __init__(self, causal, masked):
+        super().__init__()
+        self.causal, self.masked = causal, masked
+        self.qkv, self.head = nn.Linear(8, 24), nn.Linear(8, 3)
+
+    def forward(self, x):
+        q, k, v = self.qkv(x).unflatten(-1, (3, 2, 4)).permute(2, 0, 3, 1, 4)
+        mask = None
+        if self.masked == "bool":
+            mask = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool).tril(1)
+        elif self.masked == "float":
+            mask = torch.linspace(0, 1, x.shape[1])
+        y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=0.3, is_causal=self.causal)
+        return self.head(y.transpose(1, 2).flatten(2).mean(1))
+
+
+@pytest.mark.parametrize("causal, masked", [(False, None), (True, None), (False, "bool"), (False, "float")])
+def test_dropout_inside_attention_is_written_out(causal, masked, tmp_path):
+    batch = classification(lambda n: {"x": torch.randn(n, 5, 8)}, 3)
+    exported = export_and_compare(Attention(causal, masked), batch, nn.CrossEntropyLoss(), tmp_path)
+    assert "aten.dropout.default" in targets_of(exported)
+    assert "aten.scaled_dot_product_attention.default" not in targets_of(exported)
+
+
+def test_encoder_layer_with_its_default_dropout(tmp_path):
+    class Encoder(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer, self.head = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), nn.Linear(8, 3)
+
+        def forward(self, x):
+            return self.head(self.layer(x).mean(dim=1))
+
+    batch = classification(lambda n: {"x": torch.randn(n, 5, 8)}, 3)
+    exported = export_and_compare(Encoder(), batch, nn.CrossEntropyLoss(), tmp_path)
+    assert targets_of(exported).count("aten.dropout.default") == 4
+
+
+def test_recurrent(tmp_path):
+    class Recurrent(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.lstm, self.gru = nn.LSTM(4, 6, 2, batch_first=True), nn.GRU(6, 5, batch_first=True)
+            self.head = nn.Linear(5, 3)
+
+        def forward(self, x):
+            return self.head(self.gru(self.lstm(x)[0])[0][:, -1])
+
+    batch = classification(lambda n: {"x": torch.randn(n, 7, 4)}, 3)
+    exported = export_and_compare(Recurrent(), batch, nn.CrossEntropyLoss(), tmp_path)
+    lstm = next(node for node in exported.graph.nodes if node.target == "aten.lstm.input")
+    assert len(lstm.outputs) == 3
+
+
+def test_embedding_bag_and_nested_inputs(tmp_path):
+    class Sparse(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.tables = nn.ModuleList(nn.EmbeddingBag(20, 4, mode="sum") for _ in range(2))
+            self.head = nn.Linear(8 + 3, 2)
+
+        def forward(self, dense, sparse, *, scale=1.0):
+            parts = [table(ids) for table, ids in zip(self.tables, sparse["ids"])]
+            return self.head(torch.cat([dense * scale, *parts], dim=1))
+
+    def ids(n):
+        return torch.randint(0, 20, (n, 5))
+
+    model = Sparse()
+    example = {"dense": torch.randn(4, 3), "sparse": {"ids": [ids(4), ids(4)]}}
+    exported = stagewright.export(model, example, loss=nn.CrossEntropyLoss(), path=tmp_path / "model.swg")
+    assert [entry.name for entry in exported.graph.inputs] == ["dense", "sparse.ids.0", "sparse.ids.1", "target"]
+    for samples in (1, 3, 8):
+        dense, first, second, target = torch.randn(samples, 3), ids(samples), ids(samples), torch.randint(0, 2, (samples,))
+        feeds = {"dense": dense, "sparse.ids.0": first, "sparse.ids.1": second, "target": target}
+        loss, _ = Interpreter.load(exported).run(feeds, samples)
+        torch.testing.assert_close(loss, F.cross_entropy(model(dense, {"ids": [first, second]}), target))
+
+
+def test_numbers_take_the_scalar_overload(tmp_path):
+    class Arithmetic(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body = nn.Linear(4, 4)
+
+        def forward(self, x):
+            y = 1 - self.body(x) / 2 + 3
+            y = 2 / (y**2 + 1) + 2**y
+            y[:, 0] = 0.5
+            return torch.where(y > 0.4, y, 0.0) / x.shape[0] * x.shape[0]
+
+    def batch(samples):
+        return {"x": torch.randn(samples, 4)}, torch.randn(samples, 4)
+
+    exported = export_and_compare(Arithmetic(), batch, nn.MSELoss(), tmp_path)
+    for node in exported.graph.nodes:
+        namespace, name, overload = node.target.split(".")
+        schema = getattr(getattr(torch.ops.aten, name), overload)._schema
+        for argument, declared in zip(node.args, schema.arguments):
+            if isinstance(declared.type, torch.TensorType):
+                assert argument.WhichOneof("kind") in ("value", "parameter", "input"), f"{node.name}: {declared.name}"
+
+
+def test_activation_checkpointing_is_transparent(tmp_path):
+    class Checkpointed(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body, self.head = nn.Sequential(nn.Linear(4, 6), nn.Tanh()), nn.Linear(6, 3)
+
+        def forward(self, x):
+            return self.head(torch.utils.checkpoint.checkpoint(self.body, x, use_reentrant=False))
+
+    batch = classification(lambda n: {"x": torch.randn(n, 4)}, 3)
+    export_and_compare(Checkpointed(), batch, nn.CrossEntropyLoss(), tmp_path)
+
+
+def test_loss_with_parameters_and_dictionary_output(tmp_path):
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body = nn.Linear(4, 3)
+
+        def forward(self, x):
+            return {"hidden": x, "logits": self.body(x)}
+
+    class ScaledLoss(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.scale = nn.Parameter(torch.tensor(2.0))
+
+        def forward(self, output, target):
+            return F.cross_entropy(output["logits"] * self.scale, target, reduction="sum")
+
+    model, loss = Model(), ScaledLoss()
+    exported = stagewright.export(
+        model, torch.randn(4, 4), loss=loss, targets=torch.zeros(4, dtype=torch.int64), path=tmp_path / "model.swg"
+    )
+    assert [p.name for p in exported.graph.parameters] == ["body.weight", "body.bias", "loss.scale"]
+    assert exported.graph.loss_reduction == pb.LOSS_REDUCTION_SUM
+    x, target = torch.randn(5, 4), torch.randint(0, 3, (5,))
+    actual, prediction = Interpreter.load(exported).run({"x": x, "target": target}, 5)
+    torch.testing.assert_close(prediction, model(x)["logits"])
+    torch.testing.assert_close(actual, loss(model(x), target))
+
+
+@pytest.mark.parametrize(
+    "loss, reduction",
+    [
+        (nn.MSELoss(), pb.LOSS_REDUCTION_MEAN),
+        (nn.MSELoss(reduction="sum"), pb.LOSS_REDUCTION_SUM),
+        (nn.L1Loss(), pb.LOSS_REDUCTION_MEAN),
+        (nn.BCELoss(), pb.LOSS_REDUCTION_MEAN),
+        (nn.BCEWithLogitsLoss(reduction="sum"), pb.LOSS_REDUCTION_SUM),
+        (nn.CrossEntropyLoss(label_smoothing=0.1), pb.LOSS_REDUCTION_MEAN),
+        (nn.CrossEntropyLoss(weight=torch.tensor([1.0, 2.0, 3.0]), reduction="sum"), pb.LOSS_REDUCTION_SUM),
+        (nn.NLLLoss(), pb.LOSS_REDUCTION_MEAN),
+        (nn.KLDivLoss(reduction="batchmean"), pb.LOSS_REDUCTION_MEAN),
+        (F.huber_loss, pb.LOSS_REDUCTION_MEAN),
+    ],
+)
+def test_loss_reduction_and_derived_target(loss, reduction, tmp_path):
+    model = nn.Sequential(nn.Linear(4, 3), nn.Sigmoid())
+    exported = stagewright.export(model, torch.randn(1, 4), loss=loss, path=tmp_path / "model.swg")
+    assert exported.graph.loss_reduction == reduction
+
+
+def test_evaluation_mode_is_exported_as_training_and_restored(tmp_path):
+    model = nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.5)).eval()
+    exported = stagewright.export(model, torch.randn(4, 4), loss=nn.MSELoss(), path=tmp_path / "model.swg")
+    assert "aten.dropout.default" in targets_of(exported) and not model[1].training

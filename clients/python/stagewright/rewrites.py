@@ -1,0 +1,111 @@
+"""Rewrites that make single operators fit the engine: dropout inside attention, numbers passed as tensors."""
+
+import math
+
+import torch
+from torch import fx
+
+from .errors import ExportError
+
+aten = torch.ops.aten
+
+
+_SHAPE_ONLY = {
+    aten.slice.Tensor, aten.expand.default, aten.expand_as.default, aten.view.default, aten.reshape.default,
+    aten.flatten.using_ints, aten.alias.default, aten.narrow.default,
+}  # fmt: skip
+
+
+def fold_identities(graph: fx.Graph, shape_env: object) -> None:
+    """Removes operators that change neither values nor shape, such as full slices and broadcasts of equal shapes."""
+
+    def same_shape(a: torch.Tensor, b: torch.Tensor) -> bool:
+        def text(size: int | torch.SymInt) -> str:
+            return str(size) if isinstance(size, int) else str(shape_env.simplify(size.node.expr))
+
+        return [text(size) for size in a.shape] == [text(size) for size in b.shape]
+
+    for node in list(graph.nodes):
+        if node.target in _SHAPE_ONLY:
+            step = node.args[4] if node.target is aten.slice.Tensor and len(node.args) > 4 else 1
+            if step == 1 and same_shape(node.meta["val"], node.args[0].meta["val"]):
+                node.replace_all_uses_with(node.args[0])
+                graph.erase_node(node)
+        elif node.target is aten.broadcast_tensors.default:
+            for user in list(node.users):
+                source = node.args[0][user.args[1]]
+                if same_shape(user.meta["val"], source.meta["val"]):
+                    user.replace_all_uses_with(source)
+                    graph.erase_node(user)
+
+
+def expose_attention_dropout(graph: fx.Graph) -> None:
+    """Writes attention with dropout out as matmul, softmax, dropout, matmul.
+
+    The engine keys dropout by sample, so that it does not depend on how the batch is cut; inside the fused operator it
+    could not.
+    """
+    for node in list(graph.nodes):
+        if node.target is aten.scaled_dot_product_attention.default:
+            call = _bind(node)
+            if call["dropout_p"] != 0:
+                with graph.inserting_before(node):
+                    node.replace_all_uses_with(_explicit_attention(graph, node, call))
+                graph.erase_node(node)
+
+
+def _bind(node: fx.Node) -> dict[str, object]:
+    """Every argument of the call by its name in the schema, defaults included."""
+    arguments = node.target._schema.arguments
+    bound = {argument.name: argument.default_value for argument in arguments if argument.has_default_value()}
+    bound.update(zip((argument.name for argument in arguments), node.args))
+    bound.update(node.kwargs)
+    return bound
+
+
+def _explicit_attention(graph: fx.Graph, node: fx.Node, call: dict[str, object]) -> fx.Node:
+    def emit(op: torch._ops.OpOverload, *args: object) -> fx.Node:
+        return _call(graph, node, op, args)
+
+    if call["enable_gqa"]:
+        raise ExportError(f"node '{node.name}': grouped-query attention with dropout cannot be captured; set it to 0")
+    query, key, mask = call["query"], call["key"], call["attn_mask"]
+    width = query.meta["val"].shape[-1]
+    scale = call["scale"] if call["scale"] is not None else 1.0 / math.sqrt(width)
+    scores = emit(aten.mul.Tensor, emit(aten.matmul.default, query, emit(aten.transpose.int, key, -2, -1)), scale)
+    if call["is_causal"]:
+        allowed = emit(aten.tril.default, emit(aten.ones_like.default, scores))
+        scores = emit(aten.masked_fill.Scalar, scores, emit(aten.eq.Scalar, allowed, 0), -math.inf)
+    elif mask is not None and mask.meta["val"].dtype is torch.bool:
+        scores = emit(aten.masked_fill.Scalar, scores, emit(aten.logical_not.default, mask), -math.inf)
+    elif mask is not None:
+        scores = emit(aten.add.Tensor, scores, mask)
+    weights = emit(aten.dropout.default, emit(aten.softmax.int, scores, -1), call["dropout_p"], True)
+    return emit(aten.matmul.default, weights, call["value"])
+
+
+def _call(graph: fx.Graph, like: fx.Node, op: torch._ops.OpOverload, args: tuple) -> fx.Node:
+    """A new node of the same module as `like`, its result worked out on shapes."""
+    result = graph.call_function(op, args)
+    result.meta = {key: like.meta[key] for key in ("nn_module_stack",) if key in like.meta}
+    with like.meta["val"].fake_mode, torch.no_grad():
+        result.meta["val"] = op(*fx.map_arg(args, lambda n: n.meta["val"]))
+    return result
+
+
+def with_scalar_overload(target: torch._ops.OpOverload, args: tuple) -> torch._ops.OpOverload:
+    """`aten.add.Scalar` for `aten.add.Tensor` called with a number, so that arguments are of the schema's kinds."""
+    mistyped = [
+        position
+        for position, (argument, value) in enumerate(zip(target._schema.arguments, args))
+        if isinstance(argument.type, torch.TensorType) and isinstance(value, (bool, int, float, torch.SymInt))
+    ]
+    if not mistyped:
+        return target
+    overload = getattr(target.overloadpacket, target._overloadname.replace("Tensor", "Scalar"), None)
+    if overload is None:
+        return target
+    arguments = overload._schema.arguments
+    if len(arguments) < len(args) or not all(isinstance(arguments[p].type, torch.NumberType) for p in mistyped):
+        return target
+    return overload

@@ -1,0 +1,158 @@
+// Jobs and their life: PENDING -> PLANNING -> WAITING_FOR_DEVICES -> STARTING -> RUNNING ->
+// SUCCEEDED | FAILED | CANCELLED (design section 5). Every transition is in the store before it is
+// acted on or seen.
+//
+// Starting is all-or-nothing: every worker prepares, then every worker connects, then all start;
+// one refusal aborts all. Messages carry the job's generation, and those of an older one are
+// ignored.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "common/base/status.h"
+#include "planner_service/jobs/planning_pool.h"
+#include "planner_service/planner/planner.h"
+#include "planner_service/registry/worker_registry.h"
+#include "planner_service/store/store.h"
+#include "stagewright/v1/job_service.pb.h"
+#include "stagewright/v1/worker_service.pb.h"
+
+namespace stagewright {
+
+struct JobManagerOptions {
+  absl::Duration worker_timeout = absl::Seconds(10);     // A worker silent for longer is lost.
+  absl::Duration starting_timeout = absl::Seconds(120);  // From Prepare to Start.
+  absl::Duration planning_timeout = absl::Seconds(60);
+  std::string default_planner = "graphpipe";
+  // Called after every change of a job, in order, without locks held by the caller that matter;
+  // must not call back.
+  std::function<void(const v1::Job&)> on_change;
+};
+
+bool IsTerminal(v1::JobState state);
+
+// Thread-safe. The store, registry and pool outlive it.
+class JobManager {
+ public:
+  using Watcher = std::function<void(std::shared_ptr<const v1::Job>)>;
+
+  JobManager(Store* store, WorkerRegistry* registry, PlanningPool* pool, JobManagerOptions options);
+  ~JobManager();
+
+  // Loads jobs from the store. Unstarted ones continue; running ones wait for their workers to come
+  // back.
+  absl::Status Recover();
+
+  // INVALID_ARGUMENT names the field. An equal request_id returns the job it made before.
+  absl::StatusOr<v1::Job> Submit(const v1::JobSpec& spec, const std::string& request_id);
+  absl::StatusOr<v1::Job> Get(const std::string& name) const;
+  // Newest first, without plans. INVALID_ARGUMENT for a page token that is not ours.
+  absl::StatusOr<v1::ListJobsResponse> List(int page_size, const std::string& page_token) const;
+  absl::StatusOr<v1::Job> Cancel(const std::string& name);
+  absl::StatusOr<v1::GetJobTraceResponse> Trace(const std::string& name) const;
+
+  // Calls `watcher` with the present job at once and after each change, until Unwatch. The watcher
+  // must not block or call back. After Unwatch has returned it is not called any more.
+  absl::StatusOr<int64_t> Watch(const std::string& name, Watcher watcher);
+  void Unwatch(int64_t id);
+
+  // What workers do.
+  void OnRegistered(const v1::Register& message);
+  void OnLost(const std::string& worker, const std::string& why);
+  void OnMessage(const std::string& worker, const v1::ConnectRequest& message);
+
+  // Time passes: starting jobs time out, lost workers are noticed. Called about once a second.
+  void Tick(absl::Time now);
+
+ private:
+  struct StepReport {
+    int32_t devices = 0;
+    double loss = 0;
+    int64_t step_ns = 0;
+  };
+  // A job and what is only in memory about its present run.
+  struct Record {
+    v1::Job job;  // `spec` with its graph.
+    v1::Cluster cluster;
+    v1::Program evaluation_program;
+    std::map<std::string, std::vector<int32_t>> worker_devices;  // Indices in `cluster`.
+    std::set<std::string> prepared, connected, finished, lost;
+    std::map<int32_t, std::string> addresses;
+    std::vector<std::string> shards;
+    int64_t total_steps = 0;
+    std::map<int64_t, StepReport> steps;  // Not yet reported by all devices.
+    std::vector<int64_t> step_times;
+    int64_t evaluated = 0, correct = 0;
+    double evaluation_loss = 0;
+    bool has_accuracy = false;
+    v1::GetJobTraceResponse trace;
+    absl::Time deadline = absl::InfiniteFuture();  // Of the present state.
+    std::shared_ptr<SearchContext> planning;       // Set while planning.
+  };
+  struct PlanResult;
+
+  Record* Find(const std::string& name) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  Record* FindRun(const std::string& name, int64_t generation)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Writes the job with its new state, then tells everybody. A store that fails makes the job fail
+  // in memory.
+  void Transition(Record& record, v1::JobState state, const std::string& message)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status Persist(Record& record) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Announce(Record& record) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  // Moves jobs on, in the order they came.
+  void Advance() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void StartPlanning(Record& record) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void OnPlanned(const std::string& name, int64_t generation, PlanResult result);
+  void TryStart(Record& record) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void SendPrepare(Record& record) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  void Handle(const std::string& worker, const v1::Prepared& message)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Handle(const std::string& worker, const v1::Connected& message)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Handle(const std::string& worker, const v1::Progress& message)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Handle(const std::string& worker, const v1::Finished& message)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Handle(const std::string& worker, const v1::Merged& message)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Handle(const std::string& worker, const v1::Failed& message)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void ReportStep(Record& record, int64_t step, const StepReport& report)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Ends a job: tells its workers, frees its devices, lets others go on.
+  void End(Record& record, v1::JobState state, const std::string& message)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void SendToAll(const Record& record, const v1::ConnectResponse& message)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  Store* const store_;
+  WorkerRegistry* const registry_;
+  PlanningPool* const pool_;
+  const JobManagerOptions options_;
+
+  mutable absl::Mutex mutex_;
+  std::map<int64_t, Record> jobs_ ABSL_GUARDED_BY(mutex_);               // By number.
+  std::map<std::string, std::string> requests_ ABSL_GUARDED_BY(mutex_);  // request_id -> job name.
+  struct Subscription {
+    std::string job;
+    Watcher watcher;
+  };
+  std::map<int64_t, Subscription> watches_ ABSL_GUARDED_BY(mutex_);
+  int64_t next_job_ ABSL_GUARDED_BY(mutex_) = 1;
+  int64_t next_watch_ ABSL_GUARDED_BY(mutex_) = 1;
+  int planning_ ABSL_GUARDED_BY(mutex_) = 0;  // Pool tasks that will call back.
+};
+
+}  // namespace stagewright

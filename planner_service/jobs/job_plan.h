@@ -1,0 +1,27 @@
+// Plans one job: a pure function of its spec and cluster.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "common/base/status.h"
+#include "common/topology/cluster.h"
+#include "planner_service/planner/planner.h"
+#include "stagewright/v1/job_service.pb.h"
+#include "stagewright/v1/planner_service.pb.h"
+#include "stagewright/v1/program.pb.h"
+
+namespace stagewright {
+
+struct JobPlan {
+  v1::Plan best;  // With its timeline.
+  std::optional<v1::Plan> sequential;
+  v1::Program evaluation_program;  // Forward passes of the same stages; empty if nothing is to be
+                                   // evaluated.
+};
+
+// FAILED_PRECONDITION carries the planner's reason where no plan exists.
+absl::StatusOr<JobPlan> PlanJob(const v1::JobSpec& spec, const Cluster& cluster,
+                                const std::string& default_planner, SearchContext& context);
+
+}  // namespace stagewright

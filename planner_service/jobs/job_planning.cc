@@ -1,0 +1,99 @@
+// From a submitted spec to a plan on chosen devices.
+#include <limits>
+#include <memory>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/schedule/lower.h"
+#include "common/wire/graph_proto.h"
+#include "common/wire/strategy_proto.h"
+#include "common/wire/topology_proto.h"
+#include "planner_service/jobs/job_cluster.h"
+#include "planner_service/jobs/job_manager.h"
+#include "planner_service/jobs/job_plan.h"
+
+namespace stagewright {
+
+struct JobManager::PlanResult {
+  absl::Status status;
+  JobPlan plan;
+};
+
+void JobManager::Advance() {
+  for (auto& [number, record] : jobs_) {
+    if (record.job.state() == v1::JOB_STATE_PENDING) StartPlanning(record);
+    if (record.job.state() == v1::JOB_STATE_WAITING_FOR_DEVICES) TryStart(record);
+  }
+}
+
+void JobManager::StartPlanning(Record& record) {
+  std::vector<RegisteredDevice> devices = registry_->Devices(/*free_only=*/true);
+  const auto wanted = static_cast<size_t>(record.job.spec().num_devices());
+  if (devices.empty() || devices.size() < wanted) {
+    const std::string message = wanted == 0
+                                    ? "waiting for a free device"
+                                    : absl::StrCat("waiting for ", wanted, " free devices, ",
+                                                   devices.size(), " are connected");
+    if (record.job.message() != message) Transition(record, v1::JOB_STATE_PENDING, message);
+    return;
+  }
+  if (wanted > 0) devices.resize(wanted);
+  auto cluster = JobCluster(devices);
+  if (!cluster.ok())
+    return End(record, v1::JOB_STATE_FAILED, std::string(cluster.status().message()));
+
+  record.cluster = ToProto(*cluster);
+  record.job.clear_devices();
+  record.worker_devices.clear();
+  for (size_t i = 0; i < devices.size(); ++i) {
+    record.job.add_devices(devices[i].QualifiedName());
+    record.worker_devices[devices[i].worker].push_back(static_cast<int32_t>(i));
+  }
+  Transition(record, v1::JOB_STATE_PLANNING,
+             absl::StrCat("planning for ", devices.size(), " devices"));
+  if (IsTerminal(record.job.state())) return;
+
+  record.planning = std::make_shared<SearchContext>(
+      SearchContext::Clock::now() + absl::ToChronoNanoseconds(options_.planning_timeout));
+  auto spec = std::make_shared<const v1::JobSpec>(record.job.spec());
+  auto shared_cluster = std::make_shared<const Cluster>(*std::move(cluster));
+  const absl::Status queued =
+      pool_->Submit([this, name = record.job.name(), generation = record.job.generation(), spec,
+                     shared_cluster, context = record.planning] {
+        PlanResult result;
+        auto plan = PlanJob(*spec, *shared_cluster, options_.default_planner, *context);
+        result.status = plan.status();
+        if (plan.ok()) result.plan = *std::move(plan);
+        OnPlanned(name, generation, std::move(result));
+      });
+  if (queued.ok()) {
+    ++planning_;
+  } else {
+    record.planning.reset();
+    Transition(record, v1::JOB_STATE_PENDING, std::string(queued.message()));
+  }
+}
+
+void JobManager::OnPlanned(const std::string& name, int64_t generation, PlanResult result) {
+  absl::MutexLock lock(&mutex_);
+  --planning_;
+  Record* record = FindRun(name, generation);
+  if (record == nullptr || record->job.state() != v1::JOB_STATE_PLANNING) return;
+  record->planning.reset();
+  if (!result.status.ok())
+    return End(*record, v1::JOB_STATE_FAILED, std::string(result.status.message()));
+
+  record->trace.mutable_predicted()->Swap(
+      result.plan.best.mutable_evaluation()->mutable_timeline());
+  *record->trace.mutable_devices() = record->job.devices();
+  record->evaluation_program = std::move(result.plan.evaluation_program);
+  *record->job.mutable_plan() = std::move(result.plan.best);
+  record->job.mutable_metrics()->set_predicted_step_ns(
+      record->job.plan().evaluation().iteration_ns());
+  if (result.plan.sequential.has_value())
+    *record->job.mutable_sequential_plan() = *std::move(result.plan.sequential);
+  Transition(*record, v1::JOB_STATE_WAITING_FOR_DEVICES, "");
+  Advance();
+}
+
+}  // namespace stagewright

@@ -1,0 +1,279 @@
+// From a plan to the end of its run: what workers are told and what they answer.
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "planner_service/jobs/job_manager.h"
+
+namespace stagewright {
+namespace {
+
+// Steps whose actions are reported. The first ones pay for allocations and page faults, so replays
+// use later ones.
+constexpr int64_t kTracedSteps = 10;
+
+int64_t Median(std::vector<int64_t> values) {
+  if (values.empty()) return 0;
+  auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+}  // namespace
+
+void JobManager::TryStart(Record& record) {
+  const std::vector<std::string> devices(record.job.devices().begin(), record.job.devices().end());
+  for (const auto& [worker, indices] : record.worker_devices) {
+    if (registry_->Connected(worker)) continue;
+    Transition(record, v1::JOB_STATE_PENDING,
+               absl::StrCat("worker ", worker, " is gone; planning again"));
+    return StartPlanning(record);
+  }
+  if (absl::Status status = registry_->Allocate(record.job.name(), devices); !status.ok()) {
+    if (record.job.message() != status.message()) {
+      Transition(record, v1::JOB_STATE_WAITING_FOR_DEVICES, std::string(status.message()));
+    }
+    return;
+  }
+  record.prepared.clear();
+  record.connected.clear();
+  record.finished.clear();
+  record.lost.clear();
+  record.addresses.clear();
+  record.shards.clear();
+  record.steps.clear();
+  record.step_times.clear();
+  record.job.set_generation(record.job.generation() + 1);
+  Transition(record, v1::JOB_STATE_STARTING, "preparing workers");
+  if (IsTerminal(record.job.state())) return registry_->Release(record.job.name());
+  record.deadline = absl::Now() + options_.starting_timeout;
+  SendPrepare(record);
+}
+
+void JobManager::SendPrepare(Record& record) {
+  v1::ConnectResponse message;
+  v1::Prepare* prepare = message.mutable_prepare();
+  prepare->set_job(record.job.name());
+  prepare->set_generation(record.job.generation());
+  *prepare->mutable_spec() = record.job.spec();
+  *prepare->mutable_cluster() = record.cluster;
+  *prepare->mutable_program() = record.job.plan().program();
+  if (record.evaluation_program.devices_size() > 0) {
+    *prepare->mutable_evaluation_program() = record.evaluation_program;
+  }
+  for (int64_t step = 0; step < kTracedSteps; ++step) prepare->add_traced_steps(step);
+  for (const auto& [worker, indices] : record.worker_devices) {
+    prepare->clear_devices();
+    prepare->clear_device_names();
+    for (int32_t index : indices) {
+      const std::string& qualified = record.job.devices(index);
+      prepare->add_devices(index);
+      prepare->add_device_names(qualified.substr(qualified.find('/') + 1));
+    }
+    registry_->Send(worker, message);
+  }
+}
+
+void JobManager::OnRegistered(const v1::Register& message) {
+  absl::MutexLock lock(&mutex_);
+  for (const v1::RunningJob& run : message.running()) {
+    Record* record = FindRun(run.job(), run.generation());
+    if (record != nullptr && record->job.state() == v1::JOB_STATE_RUNNING &&
+        record->lost.erase(message.worker()) > 0) {
+      std::vector<std::string> mine;
+      for (const std::string& device : record->job.devices()) {
+        if (device.substr(0, device.find('/')) == message.worker()) mine.push_back(device);
+      }
+      if (registry_->Allocate(record->job.name(), mine).ok()) {
+        if (record->lost.empty()) record->deadline = absl::InfiniteFuture();
+        continue;
+      }
+    }
+    v1::ConnectResponse abort;  // An old generation: stop and wipe.
+    abort.mutable_abort()->set_job(run.job());
+    abort.mutable_abort()->set_generation(run.generation());
+    abort.mutable_abort()->set_reason("this generation of the job is over");
+    registry_->Send(message.worker(), abort);
+  }
+  Advance();
+}
+
+void JobManager::OnLost(const std::string& worker, const std::string& why) {
+  absl::MutexLock lock(&mutex_);
+  for (auto& [number, record] : jobs_) {
+    const bool on_workers =
+        record.job.state() == v1::JOB_STATE_STARTING || record.job.state() == v1::JOB_STATE_RUNNING;
+    if (!on_workers || !record.worker_devices.contains(worker) || record.lost.contains(worker))
+      continue;
+    const bool running = record.job.state() == v1::JOB_STATE_RUNNING;
+    End(record, v1::JOB_STATE_FAILED,
+        absl::StrCat(
+            "worker ", worker, " was lost ",
+            running ? absl::StrCat("after step ", record.job.metrics().step()) : "while starting",
+            ": ", why));
+  }
+}
+
+void JobManager::OnMessage(const std::string& worker, const v1::ConnectRequest& message) {
+  absl::MutexLock lock(&mutex_);
+  switch (message.message_case()) {
+    case v1::ConnectRequest::kPrepared:
+      return Handle(worker, message.prepared());
+    case v1::ConnectRequest::kConnected:
+      return Handle(worker, message.connected());
+    case v1::ConnectRequest::kProgress:
+      return Handle(worker, message.progress());
+    case v1::ConnectRequest::kFinished:
+      return Handle(worker, message.finished());
+    case v1::ConnectRequest::kMerged:
+      return Handle(worker, message.merged());
+    case v1::ConnectRequest::kFailed:
+      return Handle(worker, message.failed());
+    case v1::ConnectRequest::kRegister:
+    case v1::ConnectRequest::kHeartbeat:
+    case v1::ConnectRequest::MESSAGE_NOT_SET:
+      return;  // The service's own affair.
+  }
+}
+
+void JobManager::Handle(const std::string& worker, const v1::Prepared& message) {
+  Record* record = FindRun(message.job(), message.generation());
+  if (record == nullptr || record->job.state() != v1::JOB_STATE_STARTING) return;
+  if (!record->prepared.empty() && message.total_steps() != record->total_steps) {
+    return End(*record, v1::JOB_STATE_FAILED,
+               absl::StrCat("workers disagree on the data: worker ", worker, " counts ",
+                            message.total_steps(), " steps, others ", record->total_steps));
+  }
+  record->total_steps = message.total_steps();
+  record->prepared.insert(worker);
+  for (const v1::DeviceAddress& address : message.addresses()) {
+    record->addresses[address.device()] = address.address();
+  }
+  if (record->prepared.size() < record->worker_devices.size()) return;
+
+  v1::ConnectResponse connect;
+  connect.mutable_connect_peers()->set_job(message.job());
+  connect.mutable_connect_peers()->set_generation(message.generation());
+  for (const auto& [device, address] : record->addresses) {
+    v1::DeviceAddress* out = connect.mutable_connect_peers()->add_addresses();
+    out->set_device(device);
+    out->set_address(address);
+  }
+  SendToAll(*record, connect);
+}
+
+void JobManager::Handle(const std::string& worker, const v1::Connected& message) {
+  Record* record = FindRun(message.job(), message.generation());
+  if (record == nullptr || record->job.state() != v1::JOB_STATE_STARTING) return;
+  record->connected.insert(worker);
+  if (record->connected.size() < record->worker_devices.size()) return;
+  record->job.mutable_metrics()->set_total_steps(record->total_steps);
+  Transition(*record, v1::JOB_STATE_RUNNING, "");
+  if (IsTerminal(record->job.state())) return registry_->Release(record->job.name());
+  v1::ConnectResponse start;
+  start.mutable_start()->set_job(message.job());
+  start.mutable_start()->set_generation(message.generation());
+  SendToAll(*record, start);
+}
+
+void JobManager::Handle(const std::string& /*worker*/, const v1::Progress& message) {
+  Record* record = FindRun(message.job(), message.generation());
+  if (record == nullptr || record->job.state() != v1::JOB_STATE_RUNNING) return;
+  record->trace.mutable_measured()->MergeFrom(message.trace());
+  StepReport& report = record->steps[message.step()];
+  for (const v1::DeviceProgress& device : message.devices()) {
+    ++report.devices;
+    report.loss += device.loss();
+    report.step_ns = std::max(report.step_ns, device.step_ns());
+  }
+  if (report.devices < record->job.plan().program().devices_size()) return;
+  ReportStep(*record, message.step(), report);
+  record->steps.erase(message.step());
+}
+
+void JobManager::ReportStep(Record& record, int64_t step, const StepReport& report) {
+  record.step_times.push_back(report.step_ns);
+  v1::JobMetrics* metrics = record.job.mutable_metrics();
+  metrics->set_step(step);
+  metrics->set_loss(report.loss);
+  metrics->set_step_ns(report.step_ns);
+  metrics->set_median_step_ns(Median(record.step_times));
+  if (report.step_ns > 0) {
+    metrics->set_samples_per_second(static_cast<double>(record.job.spec().mini_batch()) * 1e9 /
+                                    static_cast<double>(report.step_ns));
+  }
+  // Progress is no transition: it is seen by watchers and not worth a write to disk.
+  record.job.set_version(record.job.version() + 1);
+  Announce(record);
+}
+
+void JobManager::Handle(const std::string& worker, const v1::Finished& message) {
+  Record* record = FindRun(message.job(), message.generation());
+  if (record == nullptr || record->job.state() != v1::JOB_STATE_RUNNING) return;
+  if (!record->finished.insert(worker).second) return;
+  for (const std::string& shard : message.shards()) record->shards.push_back(shard);
+  record->evaluated += message.evaluated_samples();
+  record->correct += message.correct_samples();
+  record->evaluation_loss += message.evaluation_loss_sum();
+  record->has_accuracy = record->has_accuracy || message.has_accuracy();
+  if (record->finished.size() < record->worker_devices.size()) return;
+
+  if (record->evaluated > 0) {
+    const auto samples = static_cast<double>(record->evaluated);
+    record->job.mutable_metrics()->set_evaluation_loss(record->evaluation_loss / samples);
+    if (record->has_accuracy) {
+      record->job.mutable_metrics()->set_accuracy(static_cast<double>(record->correct) / samples);
+    }
+  }
+  std::sort(record->shards.begin(), record->shards.end());
+  v1::ConnectResponse merge;
+  merge.mutable_merge()->set_job(message.job());
+  merge.mutable_merge()->set_generation(message.generation());
+  for (const std::string& shard : record->shards) merge.mutable_merge()->add_shards(shard);
+  merge.mutable_merge()->set_checkpoint_path(record->job.spec().output_path() +
+                                             "/model.safetensors");
+  registry_->Send(record->worker_devices.begin()->first, merge);
+}
+
+void JobManager::Handle(const std::string& /*worker*/, const v1::Merged& message) {
+  Record* record = FindRun(message.job(), message.generation());
+  if (record == nullptr || record->job.state() != v1::JOB_STATE_RUNNING) return;
+  record->job.set_checkpoint_path(message.checkpoint_path());
+  End(*record, v1::JOB_STATE_SUCCEEDED, "");
+}
+
+void JobManager::Handle(const std::string& worker, const v1::Failed& message) {
+  Record* record = FindRun(message.job(), message.generation());
+  if (record == nullptr) return;
+  End(*record, v1::JOB_STATE_FAILED, absl::StrCat("worker ", worker, ": ", message.message()));
+}
+
+void JobManager::Tick(absl::Time now) {
+  for (const auto& [worker, session] : registry_->Silent(now - options_.worker_timeout)) {
+    if (registry_->Unregister(worker, session)) {
+      OnLost(worker,
+             absl::StrCat("no heartbeat for ", absl::FormatDuration(options_.worker_timeout)));
+    }
+  }
+  absl::MutexLock lock(&mutex_);
+  for (auto& [number, record] : jobs_) {
+    if (IsTerminal(record.job.state()) || now < record.deadline) continue;
+    if (record.job.state() == v1::JOB_STATE_STARTING) {
+      std::vector<std::string> waiting;
+      const auto& answered = record.connected.empty() ? record.prepared : record.connected;
+      for (const auto& [worker, devices] : record.worker_devices) {
+        if (!answered.contains(worker)) waiting.push_back(worker);
+      }
+      End(record, v1::JOB_STATE_FAILED,
+          absl::StrCat("not started in time: no answer from ", absl::StrJoin(waiting, ", ")));
+    } else {
+      End(record, v1::JOB_STATE_FAILED,
+          absl::StrCat("workers did not come back after a restart of the planner: ",
+                       absl::StrJoin(record.lost, ", ")));
+    }
+  }
+  Advance();
+}
+
+}  // namespace stagewright

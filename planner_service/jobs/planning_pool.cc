@@ -1,0 +1,61 @@
+#include "planner_service/jobs/planning_pool.h"
+
+#include <utility>
+
+namespace stagewright {
+
+PlanningPool::PlanningPool(int threads, int queue_limit) : queue_limit_(queue_limit) {
+  for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { Run(); });
+}
+
+PlanningPool::~PlanningPool() {
+  {
+    absl::MutexLock lock(&mutex_);
+    closing_ = true;
+  }
+  for (std::thread& thread : threads_) thread.join();
+}
+
+absl::Status PlanningPool::Submit(std::function<void()> work) {
+  absl::MutexLock lock(&mutex_);
+  // Idle threads take from the queue at once, so they count as room.
+  if (static_cast<int>(queue_.size()) >= queue_limit_ + idle_) {
+    ++rejected_;
+    return absl::ResourceExhaustedError(absl::StrCat("the planning queue is full (", queue_.size(),
+                                                     " waiting, limit ", queue_limit_,
+                                                     "); try again later"));
+  }
+  queue_.push_back(std::move(work));
+  return absl::OkStatus();
+}
+
+int PlanningPool::queued() const {
+  absl::MutexLock lock(&mutex_);
+  return static_cast<int>(queue_.size());
+}
+
+int64_t PlanningPool::rejected() const {
+  absl::MutexLock lock(&mutex_);
+  return rejected_;
+}
+
+void PlanningPool::Run() {
+  while (true) {
+    std::function<void()> work;
+    {
+      absl::MutexLock lock(&mutex_);
+      ++idle_;
+      mutex_.Await(absl::Condition(
+          +[](PlanningPool* pool)
+               ABSL_NO_THREAD_SAFETY_ANALYSIS { return pool->closing_ || !pool->queue_.empty(); },
+          this));
+      --idle_;
+      if (queue_.empty()) return;
+      work = std::move(queue_.front());
+      queue_.pop_front();
+    }
+    work();
+  }
+}
+
+}  // namespace stagewright

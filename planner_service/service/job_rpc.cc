@@ -1,0 +1,206 @@
+#include "planner_service/service/job_rpc.h"
+
+#include <utility>
+
+#include "planner_service/service/message_queue.h"
+
+namespace stagewright {
+namespace {
+
+class WatchCall : public grpc::ServerWriteReactor<v1::WatchJobResponse> {
+ public:
+  WatchCall(JobManager* jobs, OpenStreams* streams, const v1::WatchJobRequest& request)
+      : jobs_(jobs), streams_(streams), after_version_(request.after_version()), queue_(this) {
+    stream_ = streams_->Add([this] {
+      queue_.Abort(grpc::Status(grpc::StatusCode::UNAVAILABLE, "the planner is shutting down"));
+    });
+    auto watch =
+        jobs_->Watch(request.name(), [this](std::shared_ptr<const v1::Job> job) { Show(*job); });
+    if (watch.ok()) {
+      watch_ = *watch;
+    } else {
+      queue_.Close(ToGrpc(watch.status()));
+    }
+  }
+
+  void OnWriteDone(bool ok) override { queue_.OnWriteDone(ok); }
+  void OnCancel() override { queue_.Abort(grpc::Status::CANCELLED); }
+  void OnDone() override {
+    streams_->Remove(stream_);
+    jobs_->Unwatch(watch_);
+    delete this;
+  }
+
+ private:
+  void Show(const v1::Job& job) {
+    if (job.version() > after_version_) {
+      v1::WatchJobResponse message;
+      *message.mutable_job() = job;
+      // A slow reader sees the latest state, not every step.
+      queue_.Push(std::move(message), /*replace_waiting=*/true);
+    }
+    if (IsTerminal(job.state())) queue_.Close(grpc::Status::OK);
+  }
+
+  JobManager* const jobs_;
+  OpenStreams* const streams_;
+  const int64_t after_version_;
+  int64_t stream_ = 0;
+  int64_t watch_ = 0;
+  MessageQueue<WatchCall, v1::WatchJobResponse> queue_;
+};
+
+// One worker's stream. The first message registers; the end of the stream, however it comes, means
+// the worker is lost.
+class WorkerStream : public grpc::ServerBidiReactor<v1::ConnectRequest, v1::ConnectResponse> {
+ public:
+  WorkerStream(JobManager* jobs, WorkerRegistry* registry, OpenStreams* streams,
+               absl::Duration heartbeat_interval)
+      : jobs_(jobs),
+        registry_(registry),
+        streams_(streams),
+        heartbeat_interval_(heartbeat_interval),
+        queue_(std::make_shared<Queue>(this)) {
+    stream_ = streams_->Add([queue = queue_] {
+      queue->Abort(grpc::Status(grpc::StatusCode::UNAVAILABLE, "the planner is shutting down"));
+    });
+    StartRead(&incoming_);
+  }
+
+  void OnReadDone(bool ok) override {
+    if (!ok) {
+      Leave("its connection ended");
+      queue_->Abort(grpc::Status::OK);
+      return;
+    }
+    if (absl::Status status = Take(); !status.ok()) {
+      Leave(std::string(status.message()));
+      queue_->Close(ToGrpc(status));
+      return;
+    }
+    StartRead(&incoming_);
+  }
+
+  void OnWriteDone(bool ok) override { queue_->OnWriteDone(ok); }
+  void OnCancel() override { queue_->Abort(grpc::Status::CANCELLED); }
+  void OnDone() override {
+    Leave("its connection ended");
+    streams_->Remove(stream_);
+    delete this;
+  }
+
+ private:
+  using Queue = MessageQueue<WorkerStream, v1::ConnectResponse>;
+
+  absl::Status Take() {
+    if (incoming_.has_register_()) return Enter(incoming_.register_());
+    if (worker_.empty())
+      return absl::FailedPreconditionError("the first message of a worker must be `register`");
+    registry_->Heartbeat(worker_, session_, absl::Now());
+    jobs_->OnMessage(worker_, incoming_);
+    return absl::OkStatus();
+  }
+
+  absl::Status Enter(const v1::Register& message) {
+    if (!worker_.empty())
+      return absl::FailedPreconditionError("this stream has registered a worker already");
+    // The queue refuses messages once the stream is closed, so the registry may keep it longer than
+    // the stream lives.
+    auto session = registry_->Register(
+        message,
+        [queue = queue_](const v1::ConnectResponse& response) { return queue->Push(response); },
+        absl::Now());
+    if (!session.ok()) return session.status();
+    worker_ = message.worker();
+    session_ = *session;
+    v1::ConnectResponse welcome;
+    welcome.mutable_registered()->set_heartbeat_interval_ns(
+        absl::ToInt64Nanoseconds(heartbeat_interval_));
+    queue_->Push(std::move(welcome));
+    jobs_->OnRegistered(message);
+    return absl::OkStatus();
+  }
+
+  void Leave(const std::string& why) {
+    if (!worker_.empty() && registry_->Unregister(worker_, session_)) jobs_->OnLost(worker_, why);
+  }
+
+  JobManager* const jobs_;
+  WorkerRegistry* const registry_;
+  OpenStreams* const streams_;
+  const absl::Duration heartbeat_interval_;
+  v1::ConnectRequest incoming_;
+  std::string worker_;
+  int64_t session_ = 0;
+  int64_t stream_ = 0;
+  const std::shared_ptr<Queue> queue_;
+};
+
+}  // namespace
+
+grpc::ServerUnaryReactor* JobRpc::Done(grpc::CallbackServerContext* context, const char* method,
+                                       const absl::Status& status) {
+  if (metrics_ != nullptr) metrics_->CountRequest(method, absl::StatusCodeToString(status.code()));
+  auto* reactor = context->DefaultReactor();
+  reactor->Finish(ToGrpc(status));
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* JobRpc::SubmitJob(grpc::CallbackServerContext* context,
+                                            const v1::SubmitJobRequest* request,
+                                            v1::SubmitJobResponse* response) {
+  auto job = jobs_->Submit(request->spec(), request->request_id());
+  if (job.ok()) *response->mutable_job() = *std::move(job);
+  return Done(context, "SubmitJob", job.status());
+}
+
+grpc::ServerUnaryReactor* JobRpc::GetJob(grpc::CallbackServerContext* context,
+                                         const v1::GetJobRequest* request,
+                                         v1::GetJobResponse* response) {
+  auto job = jobs_->Get(request->name());
+  if (job.ok()) *response->mutable_job() = *std::move(job);
+  return Done(context, "GetJob", job.status());
+}
+
+grpc::ServerUnaryReactor* JobRpc::ListJobs(grpc::CallbackServerContext* context,
+                                           const v1::ListJobsRequest* request,
+                                           v1::ListJobsResponse* response) {
+  auto list = jobs_->List(request->page_size(), request->page_token());
+  if (list.ok()) *response = *std::move(list);
+  return Done(context, "ListJobs", list.status());
+}
+
+grpc::ServerWriteReactor<v1::WatchJobResponse>* JobRpc::WatchJob(
+    grpc::CallbackServerContext* /*context*/, const v1::WatchJobRequest* request) {
+  return new WatchCall(jobs_, streams_, *request);
+}
+
+grpc::ServerUnaryReactor* JobRpc::CancelJob(grpc::CallbackServerContext* context,
+                                            const v1::CancelJobRequest* request,
+                                            v1::CancelJobResponse* response) {
+  auto job = jobs_->Cancel(request->name());
+  if (job.ok()) *response->mutable_job() = *std::move(job);
+  return Done(context, "CancelJob", job.status());
+}
+
+grpc::ServerUnaryReactor* JobRpc::GetJobTrace(grpc::CallbackServerContext* context,
+                                              const v1::GetJobTraceRequest* request,
+                                              v1::GetJobTraceResponse* response) {
+  auto trace = jobs_->Trace(request->name());
+  if (trace.ok()) *response = *std::move(trace);
+  return Done(context, "GetJobTrace", trace.status());
+}
+
+grpc::ServerUnaryReactor* JobRpc::ListWorkers(grpc::CallbackServerContext* context,
+                                              const v1::ListWorkersRequest* /*request*/,
+                                              v1::ListWorkersResponse* response) {
+  for (v1::Worker& worker : registry_->List()) *response->add_workers() = std::move(worker);
+  return Done(context, "ListWorkers", absl::OkStatus());
+}
+
+grpc::ServerBidiReactor<v1::ConnectRequest, v1::ConnectResponse>* WorkerRpc::Connect(
+    grpc::CallbackServerContext* /*context*/) {
+  return new WorkerStream(jobs_, registry_, streams_, heartbeat_interval_);
+}
+
+}  // namespace stagewright

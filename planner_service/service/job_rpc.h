@@ -1,0 +1,67 @@
+// stagewright.v1.JobService and WorkerService over the job manager and the worker registry.
+#pragma once
+
+#include "planner_service/jobs/job_manager.h"
+#include "planner_service/service/metrics.h"
+#include "planner_service/service/rpc.h"
+#include "stagewright/v1/job_service.grpc.pb.h"
+#include "stagewright/v1/worker_service.grpc.pb.h"
+
+namespace stagewright {
+
+class JobRpc : public v1::JobService::CallbackService {
+ public:
+  JobRpc(JobManager* jobs, WorkerRegistry* registry, OpenStreams* streams, PlannerMetrics* metrics)
+      : jobs_(jobs), registry_(registry), streams_(streams), metrics_(metrics) {}
+
+  grpc::ServerUnaryReactor* SubmitJob(grpc::CallbackServerContext* context,
+                                      const v1::SubmitJobRequest* request,
+                                      v1::SubmitJobResponse* response) override;
+  grpc::ServerUnaryReactor* GetJob(grpc::CallbackServerContext* context,
+                                   const v1::GetJobRequest* request,
+                                   v1::GetJobResponse* response) override;
+  grpc::ServerUnaryReactor* ListJobs(grpc::CallbackServerContext* context,
+                                     const v1::ListJobsRequest* request,
+                                     v1::ListJobsResponse* response) override;
+  grpc::ServerWriteReactor<v1::WatchJobResponse>* WatchJob(
+      grpc::CallbackServerContext* context, const v1::WatchJobRequest* request) override;
+  grpc::ServerUnaryReactor* CancelJob(grpc::CallbackServerContext* context,
+                                      const v1::CancelJobRequest* request,
+                                      v1::CancelJobResponse* response) override;
+  grpc::ServerUnaryReactor* GetJobTrace(grpc::CallbackServerContext* context,
+                                        const v1::GetJobTraceRequest* request,
+                                        v1::GetJobTraceResponse* response) override;
+  grpc::ServerUnaryReactor* ListWorkers(grpc::CallbackServerContext* context,
+                                        const v1::ListWorkersRequest* request,
+                                        v1::ListWorkersResponse* response) override;
+
+ private:
+  grpc::ServerUnaryReactor* Done(grpc::CallbackServerContext* context, const char* method,
+                                 const absl::Status& status);
+
+  JobManager* const jobs_;
+  WorkerRegistry* const registry_;
+  OpenStreams* const streams_;
+  PlannerMetrics* const metrics_;
+};
+
+class WorkerRpc : public v1::WorkerService::CallbackService {
+ public:
+  WorkerRpc(JobManager* jobs, WorkerRegistry* registry, OpenStreams* streams,
+            absl::Duration heartbeat_interval)
+      : jobs_(jobs),
+        registry_(registry),
+        streams_(streams),
+        heartbeat_interval_(heartbeat_interval) {}
+
+  grpc::ServerBidiReactor<v1::ConnectRequest, v1::ConnectResponse>* Connect(
+      grpc::CallbackServerContext* context) override;
+
+ private:
+  JobManager* const jobs_;
+  WorkerRegistry* const registry_;
+  OpenStreams* const streams_;
+  const absl::Duration heartbeat_interval_;
+};
+
+}  // namespace stagewright

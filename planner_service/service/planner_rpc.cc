@@ -1,0 +1,197 @@
+#include "planner_service/service/planner_rpc.h"
+
+#include <chrono>
+#include <memory>
+#include <utility>
+
+#include "common/wire/strategy_proto.h"
+#include "planner_service/planner/front_door.h"
+#include "planner_service/service/message_queue.h"
+#include "planner_service/service/plan_proto.h"
+
+namespace stagewright {
+namespace {
+
+SearchContext::Clock::time_point DeadlineOf(const grpc::CallbackServerContext& context) {
+  const auto deadline = context.deadline();
+  if (deadline == std::chrono::system_clock::time_point::max())
+    return SearchContext::Clock::time_point::max();
+  const auto left = deadline - std::chrono::system_clock::now();
+  // Leave a little time to send the answer found so far.
+  return SearchContext::Clock::now() +
+         std::chrono::duration_cast<SearchContext::Clock::duration>(left) * 9 / 10;
+}
+
+// A unary call whose work runs in the pool and which stops when the client goes away.
+class PooledCall : public grpc::ServerUnaryReactor {
+ public:
+  using Work = std::function<absl::Status(SearchContext&)>;
+
+  static grpc::ServerUnaryReactor* Start(PlanningPool* pool, PlannerMetrics* metrics,
+                                         const char* method,
+                                         SearchContext::Clock::time_point deadline, Work work) {
+    auto* call = new PooledCall(metrics, method, deadline);
+    const absl::Status queued =
+        pool->Submit([call, work = std::move(work)] { call->Complete(work(*call->search_)); });
+    if (!queued.ok()) call->Complete(queued);
+    return call;
+  }
+
+  void OnCancel() override { search_->Cancel(); }
+  void OnDone() override { delete this; }
+
+ private:
+  PooledCall(PlannerMetrics* metrics, const char* method, SearchContext::Clock::time_point deadline)
+      : metrics_(metrics), method_(method), search_(std::make_unique<SearchContext>(deadline)) {}
+
+  void Complete(const absl::Status& status) {
+    if (metrics_ != nullptr)
+      metrics_->CountRequest(method_, absl::StatusCodeToString(status.code()));
+    Finish(ToGrpc(status));
+  }
+
+  PlannerMetrics* const metrics_;
+  const char* const method_;
+  const std::unique_ptr<SearchContext> search_;
+};
+
+absl::Status SolveInto(const v1::PlanRequest& proto, SearchContext& context,
+                       PlannerMetrics* metrics,
+                       const std::function<void(const JudgedPlan&, const Cluster&)>& on_improvement,
+                       v1::PlanResponse* out) {
+  ASSIGN_OR_RETURN(OwnedPlanRequest owned, FromProto(proto));
+  ImprovementCallback improved;
+  if (on_improvement)
+    improved = [&](const JudgedPlan& plan) { on_improvement(plan, *owned.cluster); };
+  auto response = SolvePlan(owned.request, context, improved);
+  if (metrics != nullptr) {
+    const std::string result = response.ok() ? TerminationName(response->termination)
+                                             : absl::StatusCodeToString(response.status().code());
+    // A name that does not exist must not make a series of its own.
+    const bool known = response.status().code() != absl::StatusCode::kNotFound;
+    metrics->CountPlan(known ? owned.request.planner : "unknown", result,
+                       response.ok() ? response->search_seconds : 0);
+  }
+  RETURN_IF_ERROR(response.status());
+  *out = ToProto(*response, *owned.cluster);
+  return absl::OkStatus();
+}
+
+// Streams improvements; the client's going away cancels the search.
+class PlanStreamCall : public grpc::ServerWriteReactor<v1::PlanStreamResponse> {
+ public:
+  PlanStreamCall(OpenStreams* streams, SearchContext::Clock::time_point deadline)
+      : streams_(streams), search_(deadline), queue_(this) {
+    id_ = streams_->Add([this] {
+      search_.Cancel();
+      queue_.Abort(grpc::Status(grpc::StatusCode::UNAVAILABLE, "the planner is shutting down"));
+    });
+  }
+
+  void Solve(const v1::PlanRequest& request, PlannerMetrics* metrics) {
+    v1::PlanStreamResponse last;
+    const absl::Status status = SolveInto(
+        request, search_, metrics,
+        [this](const JudgedPlan& plan, const Cluster& cluster) {
+          v1::PlanStreamResponse message;
+          *message.mutable_improvement() = ToProto(plan, cluster);
+          queue_.Push(std::move(message));
+        },
+        last.mutable_final());
+    if (status.ok()) queue_.Push(std::move(last));
+    Close(status, metrics);
+  }
+
+  void Close(const absl::Status& status, PlannerMetrics* metrics) {
+    if (metrics != nullptr)
+      metrics->CountRequest("PlanStream", absl::StatusCodeToString(status.code()));
+    queue_.Close(ToGrpc(status));
+    Unref();
+  }
+
+  void OnWriteDone(bool ok) override { queue_.OnWriteDone(ok); }
+  void OnCancel() override { search_.Cancel(); }
+  void OnDone() override {
+    streams_->Remove(id_);
+    Unref();
+  }
+
+ private:
+  // Alive until both the stream is done and the search has ended.
+  void Unref() {
+    if (references_.fetch_sub(1) == 1) delete this;
+  }
+
+  OpenStreams* const streams_;
+  int64_t id_ = 0;
+  SearchContext search_;
+  MessageQueue<PlanStreamCall, v1::PlanStreamResponse> queue_;
+  std::atomic<int> references_{2};
+};
+
+}  // namespace
+
+grpc::ServerUnaryReactor* PlannerRpc::Plan(grpc::CallbackServerContext* context,
+                                           const v1::PlanRequest* request,
+                                           v1::PlanResponse* response) {
+  return PooledCall::Start(pool_, metrics_, "Plan", DeadlineOf(*context),
+                           [=, this](SearchContext& search) {
+                             return SolveInto(*request, search, metrics_, {}, response);
+                           });
+}
+
+grpc::ServerWriteReactor<v1::PlanStreamResponse>* PlannerRpc::PlanStream(
+    grpc::CallbackServerContext* context, const v1::PlanStreamRequest* request) {
+  auto* call = new PlanStreamCall(streams_, DeadlineOf(*context));
+  // The request lives only as long as the stream, the search possibly longer.
+  const absl::Status queued = pool_->Submit(
+      [call, plan = request->plan(), metrics = metrics_] { call->Solve(plan, metrics); });
+  if (!queued.ok()) call->Close(queued, metrics_);
+  return call;
+}
+
+grpc::ServerUnaryReactor* PlannerRpc::Validate(grpc::CallbackServerContext* context,
+                                               const v1::ValidateRequest* request,
+                                               v1::ValidateResponse* response) {
+  return PooledCall::Start(
+      pool_, metrics_, "Validate", DeadlineOf(*context), [=](SearchContext&) -> absl::Status {
+        ASSIGN_OR_RETURN(OwnedPlanRequest owned, FromProto(request->problem()));
+        const auto judged = JudgeStrategy(owned.request, FromProto(request->strategy()), "given");
+        // What the strategy breaks is the answer; what the question breaks is an error.
+        if (judged.status().code() == absl::StatusCode::kInvalidArgument) return judged.status();
+        response->set_valid(judged.ok());
+        response->set_violation(std::string(judged.status().message()));
+        return absl::OkStatus();
+      });
+}
+
+grpc::ServerUnaryReactor* PlannerRpc::Simulate(grpc::CallbackServerContext* context,
+                                               const v1::SimulateRequest* request,
+                                               v1::SimulateResponse* response) {
+  return PooledCall::Start(
+      pool_, metrics_, "Simulate", DeadlineOf(*context), [=](SearchContext&) -> absl::Status {
+        ASSIGN_OR_RETURN(OwnedPlanRequest owned, FromProto(request->problem()));
+        owned.request.timeline = request->timeline();
+        ASSIGN_OR_RETURN(JudgedPlan judged,
+                         JudgeStrategy(owned.request, FromProto(request->strategy()), "given"));
+        *response->mutable_plan() = ToProto(judged, *owned.cluster);
+        return absl::OkStatus();
+      });
+}
+
+grpc::ServerUnaryReactor* PlannerRpc::ListPlanners(grpc::CallbackServerContext* context,
+                                                   const v1::ListPlannersRequest* /*request*/,
+                                                   v1::ListPlannersResponse* response) {
+  for (const PlannerInfo& info : stagewright::ListPlanners()) {
+    v1::PlannerInfo* out = response->add_planners();
+    out->set_name(info.name);
+    out->set_description(info.description);
+    out->set_is_default(info.name == PlanRequest().planner);
+  }
+  auto* reactor = context->DefaultReactor();
+  if (metrics_ != nullptr) metrics_->CountRequest("ListPlanners", "OK");
+  reactor->Finish(grpc::Status::OK);
+  return reactor;
+}
+
+}  // namespace stagewright

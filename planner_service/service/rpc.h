@@ -1,0 +1,36 @@
+// Small things every service here needs: statuses, and streams that end with the server.
+#pragma once
+
+#include <grpcpp/support/status.h>
+
+#include <functional>
+#include <map>
+
+#include "absl/synchronization/mutex.h"
+#include "common/base/status.h"
+
+namespace stagewright {
+
+// The codes of absl and gRPC agree.
+inline grpc::Status ToGrpc(const absl::Status& status) {
+  return grpc::Status(static_cast<grpc::StatusCode>(status.code()), std::string(status.message()));
+}
+
+// Streams that would outlive Server::Shutdown(), which waits for every reactor. Thread-safe.
+class OpenStreams {
+ public:
+  // `close` finishes the stream with a status; it may be called once, from any thread. Called at
+  // once if the server is shutting down.
+  int64_t Add(std::function<void()> close);
+  void Remove(int64_t id);
+  // Closes all streams, and those that come later.
+  void CloseAll();
+
+ private:
+  absl::Mutex mutex_;
+  std::map<int64_t, std::function<void()>> streams_ ABSL_GUARDED_BY(mutex_);
+  int64_t next_ ABSL_GUARDED_BY(mutex_) = 1;
+  bool closing_ ABSL_GUARDED_BY(mutex_) = false;
+};
+
+}  // namespace stagewright

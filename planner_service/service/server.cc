@@ -1,0 +1,132 @@
+#include "planner_service/service/server.h"
+
+#include <grpcpp/ext/proto_server_reflection_plugin.h>
+#include <grpcpp/health_check_service_interface.h>
+#include <grpcpp/server.h>
+#include <grpcpp/server_builder.h>
+
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "planner_service/jobs/job_manager.h"
+#include "planner_service/service/job_rpc.h"
+#include "planner_service/service/planner_rpc.h"
+
+namespace stagewright {
+namespace {
+
+class RunningServer : public PlannerServer {
+ public:
+  explicit RunningServer(const ServerOptions& options) : options_(options) {}
+
+  ~RunningServer() override { Shutdown(absl::Seconds(1)); }
+
+  absl::Status Init() {
+    ASSIGN_OR_RETURN(store_, OpenSqliteStore(options_.state));
+    if (!options_.metrics_listen.empty()) {
+      ASSIGN_OR_RETURN(metrics_, PlannerMetrics::Serve(options_.metrics_listen));
+    }
+    pool_ = std::make_unique<PlanningPool>(options_.planning_threads, options_.planning_queue);
+    JobManagerOptions job_options;
+    job_options.worker_timeout = options_.worker_timeout;
+    if (metrics_ != nullptr)
+      job_options.on_change = [this](const v1::Job& job) { metrics_->ObserveJob(job); };
+    jobs_ = std::make_unique<JobManager>(store_.get(), &registry_, pool_.get(), job_options);
+    RETURN_IF_ERROR(jobs_->Recover());
+    planner_rpc_ = std::make_unique<PlannerRpc>(pool_.get(), &streams_, metrics_.get());
+    job_rpc_ = std::make_unique<JobRpc>(jobs_.get(), &registry_, &streams_, metrics_.get());
+    worker_rpc_ = std::make_unique<WorkerRpc>(jobs_.get(), &registry_, &streams_,
+                                              options_.worker_timeout / 4);
+    RETURN_IF_ERROR(Listen());
+    ticker_ = std::thread([this] { Tick(); });
+    return absl::OkStatus();
+  }
+
+  void Shutdown(absl::Duration grace) override {
+    if (server_ != nullptr) {
+      streams_.CloseAll();
+      server_->Shutdown(absl::ToChronoTime(absl::Now() + grace));
+      server_->Wait();
+      server_.reset();
+    }
+    if (ticker_.joinable()) {
+      {
+        std::lock_guard<std::mutex> lock(mutex_);
+        stopping_ = true;
+      }
+      wake_.notify_all();
+      ticker_.join();
+    }
+  }
+
+  std::string address() const override { return address_; }
+  std::string metrics_address() const override {
+    return metrics_ == nullptr ? "" : metrics_->address();
+  }
+
+ private:
+  absl::Status Listen() {
+    static std::once_flag plugins;
+    std::call_once(plugins, [] {
+      grpc::EnableDefaultHealthCheckService(true);
+      grpc::reflection::InitProtoReflectionServerBuilderPlugin();
+    });
+    grpc::ServerBuilder builder;
+    int port = 0;
+    // Without this, a second planner would silently share the port.
+    builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+    builder.AddListeningPort(options_.listen, grpc::InsecureServerCredentials(), &port);
+    builder.SetMaxReceiveMessageSize(options_.max_message_mib << 20);
+    builder.SetMaxSendMessageSize(-1);
+    builder.RegisterService(planner_rpc_.get());
+    builder.RegisterService(job_rpc_.get());
+    builder.RegisterService(worker_rpc_.get());
+    server_ = builder.BuildAndStart();
+    if (server_ == nullptr || port == 0) {
+      server_.reset();
+      return absl::UnavailableError(
+          absl::StrCat("cannot listen on ", options_.listen, ": is the port in use?"));
+    }
+    server_->GetHealthCheckService()->SetServingStatus(true);
+    address_ = absl::StrCat(options_.listen.substr(0, options_.listen.rfind(':')), ":", port);
+    return absl::OkStatus();
+  }
+
+  void Tick() {
+    std::unique_lock<std::mutex> lock(mutex_);
+    while (!wake_.wait_for(lock, std::chrono::milliseconds(500), [this] { return stopping_; })) {
+      jobs_->Tick(absl::Now());
+      if (metrics_ != nullptr) metrics_->Sample(*pool_, registry_);
+    }
+  }
+
+  const ServerOptions options_;
+  std::unique_ptr<Store> store_;
+  std::unique_ptr<PlannerMetrics> metrics_;
+  WorkerRegistry registry_;
+  OpenStreams streams_;
+  std::unique_ptr<PlanningPool> pool_;
+  std::unique_ptr<JobManager> jobs_;
+  std::unique_ptr<PlannerRpc> planner_rpc_;
+  std::unique_ptr<JobRpc> job_rpc_;
+  std::unique_ptr<WorkerRpc> worker_rpc_;
+  std::unique_ptr<grpc::Server> server_;
+  std::string address_;
+
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  bool stopping_ = false;
+  std::thread ticker_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<PlannerServer>> PlannerServer::Start(const ServerOptions& options) {
+  auto server = std::make_unique<RunningServer>(options);
+  RETURN_IF_ERROR(server->Init());
+  return std::unique_ptr<PlannerServer>(std::move(server));
+}
+
+}  // namespace stagewright

@@ -1,0 +1,37 @@
+// The planning service as one object: state, pool, metrics and gRPC server. main.cc and tests run
+// it.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "absl/time/time.h"
+#include "common/base/status.h"
+
+namespace stagewright {
+
+struct ServerOptions {
+  std::string listen = "127.0.0.1:7070";          // HOST:PORT; port 0 picks one.
+  std::string metrics_listen = "127.0.0.1:9070";  // Empty: no metrics.
+  std::string state = "stagewright.db";           // SQLite file; ":memory:" keeps nothing.
+  int planning_threads = 2;
+  int planning_queue = 16;
+  absl::Duration worker_timeout = absl::Seconds(10);
+  int max_message_mib = 256;  // Largest graph accepted.
+};
+
+class PlannerServer {
+ public:
+  // UNAVAILABLE if an address cannot be listened on, FAILED_PRECONDITION if the state cannot be
+  // used.
+  static absl::StatusOr<std::unique_ptr<PlannerServer>> Start(const ServerOptions& options);
+  // Ends open streams, lets running calls finish for at most `grace`, then stops. Jobs on workers
+  // go on.
+  virtual void Shutdown(absl::Duration grace) = 0;
+  virtual ~PlannerServer() = default;
+
+  virtual std::string address() const = 0;          // HOST:PORT as bound.
+  virtual std::string metrics_address() const = 0;  // Empty without metrics.
+};
+
+}  // namespace stagewright

@@ -312,7 +312,7 @@ class Coarsener {
     std::vector<int32_t> into = Identity();
     for (int32_t v : dag.order()) {
       const auto before = dag.Predecessors(v);
-      if (!traits[v].product || before.size() < 2 || sources[before[0]].empty()) continue;
+      if (!traits[v].product || before.empty() || sources[before[0]].empty()) continue;
       const bool closed = std::all_of(before.begin(), before.end(), [&](int32_t u) {
         return dag.Successors(u).size() == 1 && sources[u] == sources[before[0]];
       });

@@ -1,0 +1,45 @@
+#include "worker_daemon/transport/completion.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace stagewright {
+
+Transport::Done Completion::Callback() const {
+  return [state = state_](absl::Status status) {
+    absl::MutexLock lock(&state->mutex);
+    state->done = true;
+    state->status = std::move(status);
+  };
+}
+
+absl::Status Completion::Wait(Transport& transport, absl::Time deadline) const {
+  {
+    absl::MutexLock lock(&state_->mutex);
+    if (state_->mutex.AwaitWithDeadline(absl::Condition(&state_->done), deadline)) {
+      return state_->status;
+    }
+  }
+  transport.Abort(absl::DeadlineExceededError(
+      absl::StrCat("device ", transport.device(), ": a transfer did not end in time")));
+  absl::MutexLock lock(&state_->mutex);
+  state_->mutex.Await(absl::Condition(&state_->done));
+  return state_->status;
+}
+
+absl::Status SendAndWait(Transport& transport, int peer, Tag tag, const void* data, size_t bytes,
+                         absl::Time deadline) {
+  Completion completion;
+  transport.Send(peer, tag, data, bytes, completion.Callback());
+  return completion.Wait(transport, deadline);
+}
+
+absl::Status ReceiveAndWait(Transport& transport, int peer, Tag tag, void* data, size_t bytes,
+                            absl::Time deadline) {
+  Completion completion;
+  transport.Receive(peer, tag, data, bytes, completion.Callback());
+  return completion.Wait(transport, deadline);
+}
+
+}  // namespace stagewright

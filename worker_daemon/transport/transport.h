@@ -1,0 +1,96 @@
+// How the devices of one job move raw memory to one another: tagged, asynchronous messages.
+//
+// A Transport belongs to one device taking part in one *generation* of a job. Its life:
+//   1. create it, and give Address() to the others (through the planner);
+//   2. Connect() to every device it will exchange messages with: this warms all edges;
+//   3. Send() and Receive() in any order, from any thread;
+//   4. Abort() when anything went wrong anywhere, then destroy it. A transport is never repaired:
+//      the next generation of the job uses new ones.
+//
+// Messages. A Receive matches the Send of that peer which has an equal tag; among equal tags, in
+// the order of posting. Both ends state the size, and a receiver that expected another size fails
+// with INVALID_ARGUMENT naming both sizes. Empty messages are legal. The memory must stay valid
+// (and, for Receive, untouched) until the operation is done. That a Send is done means its memory
+// may be reused, not that the peer has received it.
+//
+// Completion. `done` is called exactly once for each operation, from a thread of the transport,
+// never from within Send, Receive or Abort, and with no lock of the transport held. It may start
+// further operations or call Abort. It must not block, and must not destroy the transport.
+//
+// Failure. When a peer dies, every operation with it fails with UNAVAILABLE naming the device,
+// within a few seconds; other peers are not affected. After Abort(status) every operation, pending
+// or new, fails with that status, and every connected peer sees this device as gone. No operation
+// has a deadline of its own: who waits has one, and aborts the transport when it passes (see
+// Completion in completion.h), because memory may only be reused once the operation is done.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+
+namespace stagewright {
+
+// What a message is for. Keeps, for instance, the activations and gradients of a channel apart.
+enum class Traffic : uint8_t { kActivation = 0, kGradient = 1, kReduction = 2, kState = 3 };
+
+// Names one message between an ordered pair of devices.
+struct Tag {
+  static constexpr uint32_t kMaxChannel = (1u << 20) - 1;
+
+  uint32_t channel = 0;  // At most kMaxChannel.
+  Traffic traffic = Traffic::kActivation;
+  // Which message of the channel. Implementations may use the low 20 bits only, so that messages
+  // of one channel that are more than a million apart must not be outstanding together.
+  uint32_t sequence = 0;
+
+  friend auto operator<=>(const Tag&, const Tag&) = default;
+};
+
+// "channel 3 gradient 7", for messages.
+std::string ToString(const Tag& tag);
+
+// The error of a message whose ends disagree on its size.
+absl::Status SizeMismatch(int sender, int receiver, const Tag& tag, size_t sent, size_t expected);
+
+class Transport {
+ public:
+  static constexpr int kMaxDevice = (1 << 12) - 1;
+
+  using Done = std::function<void(absl::Status)>;
+
+  struct Peer {
+    int device = 0;
+    std::string address;  // The peer's Address().
+  };
+
+  virtual ~Transport() = default;
+
+  // The device this transport speaks for, in 0..kMaxDevice.
+  virtual int device() const = 0;
+
+  // Opaque bytes by which peers of the same job and generation reach this transport.
+  virtual std::string Address() const = 0;
+
+  // Connects to `peers` and waits until each edge has carried a message both ways, so all peers
+  // must connect to each other at about the same time. Call it once.
+  // Errors: INVALID_ARGUMENT for an address of another device, job or generation;
+  // DEADLINE_EXCEEDED naming the peers that did not answer; UNAVAILABLE naming a lost peer.
+  // After an error the transport is of no use other than to be destroyed.
+  virtual absl::Status Connect(const std::vector<Peer>& peers, absl::Time deadline) = 0;
+
+  // Start a transfer; see above. An operation with a device that is not connected fails with
+  // INVALID_ARGUMENT.
+  virtual void Send(int peer, Tag tag, const void* data, size_t bytes, Done done) = 0;
+  virtual void Receive(int peer, Tag tag, void* data, size_t bytes, Done done) = 0;
+
+  // Fails all operations with `status` (CANCELLED if it is OK). Returns at once; the operations
+  // are done shortly after. Only the first call has an effect. Safe from any thread.
+  virtual void Abort(absl::Status status) = 0;
+};
+
+}  // namespace stagewright

@@ -1,0 +1,169 @@
+// The single-threaded heart of the UCX transport: everything that touches a UCX worker. Its owner
+// (UcxTransport) calls it from one thread only.
+//
+// Tags, from the high bits: generation 8, sending device 12, traffic 4, channel 20, sequence 20.
+// Traffic 15 is for control messages, whose channel says which: hello, bye, and answers to them.
+//
+// Leaving. UCX over shared memory does not tell a peer that an endpoint closed, and what lies
+// unread in a ring is lost with its sender. So who leaves says "bye" to each peer, and closes once
+// all have answered (or died, or a second has passed). Who hears "bye" gives up on what the peer
+// has not sent, answers, and closes too. A peer that dies without it is noticed by UCX.
+//
+// An operation that UCX will not end (a receive cut off in the middle) is abandoned kDrain after
+// its endpoint was closed: its owner is told, and nothing writes to the memory any more.
+#pragma once
+
+#include <ucp/api/ucp.h>
+
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "worker_daemon/transport/identity.h"
+#include "worker_daemon/transport/transport.h"
+
+namespace stagewright {
+
+struct UcxOperation {
+  bool is_send = false;
+  int peer = 0;
+  Tag tag;
+  void* data = nullptr;  // Not written to by sends.
+  size_t bytes = 0;
+  Transport::Done done;
+};
+
+class UcxEngine {
+ public:
+  static constexpr uint32_t kControlTraffic = 15;
+  static constexpr size_t kControlBytes = 256;
+  static constexpr absl::Duration kAnswer = absl::Seconds(1);
+  static constexpr absl::Duration kDrain = absl::Milliseconds(200);
+
+  // Called once for each peer of Connect, when its edge is ready or has failed.
+  using EdgeReport = std::function<void(int device, absl::Status)>;
+
+  // `worker` must be destroyed before the engine.
+  UcxEngine(TransportIdentity identity, ucp_worker_h worker);
+  ~UcxEngine();
+
+  // `peers` maps devices to UCX worker addresses.
+  void Connect(const std::map<int, std::string>& peers, EdgeReport report);
+  void Post(UcxOperation operation);
+  void Abort(const absl::Status& status);
+
+  // Moves everything that can move, and calls the `done`s. Whether anything happened.
+  bool Progress();
+
+  // After Abort: whether all operations are done and all endpoints closed.
+  bool closed() const;
+
+  // When Progress must be called at the latest, even if UCX has no event.
+  absl::Time next_timer() const;
+
+  // Takes back what the engine lent to UCX. Call it when closed(), before the worker is destroyed.
+  void Shutdown();
+
+ private:
+  // What a control message is about; stands in the channel field of its tag.
+  enum class Control : uint32_t { kHello = 0, kHelloAnswer = 1, kBye = 2, kByeAnswer = 3 };
+
+  struct Pending {
+    UcxEngine* engine = nullptr;
+    UcxOperation operation;
+    absl::Status result;
+    void* request = nullptr;
+    std::list<Pending>* list = nullptr;  // Where it is: an edge's, finished_ or abandoned_.
+    std::list<Pending>::iterator position;
+  };
+  struct Edge {
+    UcxEngine* engine = nullptr;
+    int device = 0;
+    ucp_ep_h endpoint = nullptr;
+    bool greeted = false;   // Their hello is in,
+    bool answered = false;  // ours has reached them,
+    bool reported = false;  // and the owner knows.
+    bool left = false;      // The failure is a bye: what was sent before it can still be received.
+    absl::Status failure;
+    std::optional<ucs_status_t> error;   // What UCX told and we have not yet acted upon.
+    std::optional<absl::Time> close_at;  // When to close the endpoint.
+    std::optional<absl::Time> abandon_at;
+    std::list<Pending> pending;
+  };
+  struct ControlSend {
+    Edge* edge = nullptr;
+    Control type = Control::kHello;
+    std::string text;
+    std::list<ControlSend>::iterator position;
+  };
+  struct ControlReceive {
+    UcxEngine* engine = nullptr;
+    bool posted = false;
+    void* request = nullptr;
+    char bytes[kControlBytes];
+  };
+  struct ControlMessage {
+    int from = 0;
+    Control type = Control::kHello;
+    std::string text;
+  };
+
+  // ucx_engine.cc: operations.
+  uint64_t PackTag(int sender, uint32_t traffic, uint32_t channel, uint32_t sequence) const;
+  void StartTransfer(Edge& edge, Pending& pending);
+  void EndTransfer(Pending& pending, ucs_status_t status, size_t received);
+  void Finish(Pending& pending, absl::Status result);
+  bool RunDones();
+  static void OnSent(void* request, ucs_status_t status, void* user_data);
+  static void OnReceived(void* request, ucs_status_t status, const ucp_tag_recv_info_t* info,
+                         void* user_data);
+
+  // ucx_edges.cc: connecting, control messages, failing and leaving.
+  void OpenEdge(Edge& edge, const std::string& address);
+  void ReportIfReady(Edge& edge);
+  void SendControl(Edge& edge, Control type, absl::string_view text);
+  void EndControlSend(ControlSend& send);
+  void PostControlReceive(ControlReceive& receive);
+  void EndControlReceive(ControlReceive& receive, ucs_status_t status,
+                         const ucp_tag_recv_info_t& info);
+  void HandleControl(const ControlMessage& message);
+  void FailEdge(Edge& edge, const absl::Status& failure);
+  void HandleBye(Edge& edge, const std::string& reason);
+  void CancelReceives(Edge& edge);
+  void CloseEndpoint(Edge& edge);
+  bool Settle(Edge& edge, absl::Time now);
+  bool SettleAll();
+  static void OnControlSent(void* request, ucs_status_t status, void* user_data);
+  static void OnControlReceived(void* request, ucs_status_t status, const ucp_tag_recv_info_t* info,
+                                void* user_data);
+  static void OnEndpointError(void* user_data, ucp_ep_h endpoint, ucs_status_t status);
+
+  const TransportIdentity identity_;
+  ucp_worker_h const worker_;
+  EdgeReport report_;
+  absl::Status abort_status_;
+  absl::Time give_up_at_ = absl::InfiniteFuture();
+  std::map<int, Edge> edges_;
+  bool unsettled_ = false;  // Some edge has an error or a time set.
+
+  std::set<int> early_hellos_;  // From devices we are not connected to yet.
+  std::map<int, std::string> early_byes_;
+  std::list<ControlSend> control_sends_;
+  std::vector<std::unique_ptr<ControlReceive>> control_receives_;
+  std::vector<ControlReceive*> to_post_;
+  std::vector<ControlMessage> inbox_;
+
+  std::list<Pending> finished_;   // Wait for their `done` to be called.
+  std::list<Pending> abandoned_;  // UCX may still refer to them.
+  std::vector<void*> closing_;    // Requests of endpoints that close.
+};
+
+}  // namespace stagewright

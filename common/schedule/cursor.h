@@ -32,6 +32,7 @@ class Cursor {
 
   bool done() const { return finished_ == static_cast<int32_t>(section_->size()); }
   int32_t finished() const { return finished_; }
+  bool finished(int32_t index) const { return state_[index] == State::kFinished; }
   // Bytes acquired by started actions and not yet released, and their maximum so far. Without
   // resident bytes.
   Bytes memory() const { return memory_; }

@@ -40,17 +40,22 @@ class Captured:
 
 
 class ModelWithLoss(nn.Module):
-    """The module that is traced: the model, then the loss."""
+    """The module that is traced: the model, then the loss. Its inputs have the samples in the first dimension."""
 
-    def __init__(self, model: nn.Module, loss: Callable, observe: Callable):
+    def __init__(self, model: nn.Module, loss: Callable, batch_dim: int, observe: Callable):
         super().__init__()
         self.model = model
         # A plain callable is kept away from nn.Module's registry.
         self.loss = loss if isinstance(loss, nn.Module) else None
         object.__setattr__(self, "_loss", loss)
         object.__setattr__(self, "_observe", observe)
+        self.batch_dim = batch_dim
 
     def forward(self, args, kwargs, target):
+        if self.batch_dim != 0:
+            args, kwargs, target = pytree.tree_map_only(
+                torch.Tensor, lambda tensor: tensor.movedim(0, self.batch_dim), (args, kwargs, target)
+            )
         before = _held_tensors(self.model)
         output = self.model(*args, **kwargs)
         after = _held_tensors(self.model)
@@ -65,7 +70,10 @@ class ModelWithLoss(nn.Module):
             shape = tuple(loss.shape) if isinstance(loss, torch.Tensor) else type(loss).__name__
             raise ExportError(f"the loss must be a scalar tensor, but it is {shape}; reduce it with a mean or a sum")
         self._observe((output, target))
-        return loss, first_tensor(output)
+        prediction = first_tensor(output)
+        if self.batch_dim != 0 and prediction is not None and prediction.dim() > self.batch_dim:
+            prediction = prediction.movedim(self.batch_dim, 0)
+        return loss, prediction
 
 
 def _held_tensors(model: nn.Module) -> dict[str, torch.Tensor]:
@@ -95,33 +103,30 @@ def capture(
 ) -> Captured:
     """Traces `model` and `loss` in training mode. The module is left as it was."""
     mode = FakeTensorMode(shape_env=ShapeEnv(), allow_non_fake_inputs=True)
-    args, kwargs = _fresh(args, batch_dim), _fresh(kwargs, batch_dim)
     _refuse_backward_hooks(model)
-    with _training(model), _fake_state(_modules(model, loss), mode), _no_custom_autograd():
+    with in_mode(model, training=True), _fake_state(_modules(model, loss), mode), _no_custom_autograd():
         names = _input_names(model, args, kwargs)
         _check_batch(names, pytree.tree_leaves((args, kwargs)), batch_dim)
         if targets is None:
             targets = derive_target(loss, _example_output(model, mode, args, kwargs))
-        else:
-            targets = _fresh(targets, batch_dim)
         names += _target_names(targets)
         _check_batch(names, pytree.tree_leaves((args, kwargs, targets)), batch_dim)
+        example = _stored_form((args, kwargs, targets), batch_dim)
         seen: list[tuple] = []
-        wrapper = ModelWithLoss(model, loss, seen.append)
-        program = _trace(wrapper, (args, kwargs, targets), batch_dim)
+        program = _trace(ModelWithLoss(model, loss, batch_dim, seen.append), example)
     output, target = seen[-1]
     tensor_names = [
         (name, is_target)
-        for (name, is_target), leaf in zip(names, pytree.tree_leaves((args, kwargs, targets)))
+        for (name, is_target), leaf in zip(names, pytree.tree_leaves(example))
         if isinstance(leaf, torch.Tensor)
     ]
-    batch = _batch_symbol(program, batch_dim)
+    batch = _batch_symbol(program)
     return Captured(make_functional(program, batch.shape_env), batch, tensor_names, output, target)
 
 
-def _trace(wrapper: ModelWithLoss, example: tuple, batch_dim: int) -> ExportedProgram:
+def _trace(wrapper: ModelWithLoss, example: tuple) -> ExportedProgram:
     dim = Dim("batch", min=1)
-    shapes = pytree.tree_map(lambda x: {batch_dim: dim} if isinstance(x, torch.Tensor) else None, example)
+    shapes = pytree.tree_map(lambda x: {0: dim} if isinstance(x, torch.Tensor) else None, example)
     try:
         with _quiet():
             return torch.export.export(wrapper, example, dynamic_shapes=shapes, strict=False)
@@ -170,18 +175,17 @@ def _user_line(error: BaseException) -> str:
 
 
 @contextlib.contextmanager
-def _training(model: nn.Module):
-    """Traces a model that is in evaluation mode as training would run it; mixed modes stay as the user set them."""
-    if model.training:
-        yield
-        return
+def in_mode(model: nn.Module, training: bool):
+    """While open, the model is in training or evaluation mode; modes that children were set to on their own stay if
+    the model itself is in that mode already."""
     before = [(module, module.training) for module in model.modules()]
-    model.train()
+    if model.training != training:
+        model.train(training)
     try:
         yield
     finally:
-        for module, training in before:
-            module.training = training
+        for module, mode in before:
+            module.training = mode
 
 
 def _modules(model: nn.Module, loss: Callable) -> list[nn.Module]:
@@ -257,19 +261,18 @@ def _example_output(model: nn.Module, mode: FakeTensorMode, args: tuple, kwargs:
         raise ExportError(f"{type(model).__name__} fails on the example inputs: {_explain(error)}") from error
 
 
-def _fresh(tree: object, batch_dim: int) -> object:
-    """Copies of the example tensors: distinct objects (tracing merges equal ones), real, with two samples or more.
+def _stored_form(tree: object, batch_dim: int) -> object:
+    """Copies of the example tensors as a data file holds them: samples along the first dimension.
 
-    Tracing would take a size of 1 for a constant.
+    The copies are distinct objects, because tracing merges equal ones, real, and have two samples or more, because
+    tracing takes a size of 1 for a constant.
     """
 
     def copy(tensor: torch.Tensor) -> torch.Tensor:
         if is_virtual(tensor):
             tensor = torch.zeros(tuple(tensor.shape), dtype=tensor.dtype)
-        tensor = tensor.detach().cpu()
-        if tensor.dim() > batch_dim and tensor.shape[batch_dim] == 1:
-            return torch.cat([tensor, tensor], dim=batch_dim)
-        return tensor.clone()
+        tensor = tensor.detach().cpu().movedim(batch_dim, 0)
+        return torch.cat([tensor, tensor]) if tensor.shape[0] == 1 else tensor.clone()
 
     return pytree.tree_map_only(torch.Tensor, copy, tree)
 
@@ -325,11 +328,11 @@ def _check_batch(names: list[tuple[str, bool]], leaves: list, batch_dim: int) ->
         )
 
 
-def _batch_symbol(program: ExportedProgram, batch_dim: int) -> Batch:
+def _batch_symbol(program: ExportedProgram) -> Batch:
     for spec, node in zip(program.graph_signature.input_specs, program.graph.find_nodes(op="placeholder")):
         value = node.meta.get("val")
         if spec.kind is torch.export.graph_signature.InputKind.USER_INPUT and isinstance(value, torch.Tensor):
-            size = value.shape[batch_dim]
+            size = value.shape[0]
             if isinstance(size, torch.SymInt) and size.node.expr.is_Symbol:
                 return Batch(size.node.expr, size.node.shape_env)
     raise ExportError("the model fixes the batch size: no input has a symbolic batch dimension after tracing")

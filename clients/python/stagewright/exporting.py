@@ -12,6 +12,7 @@ from torch import nn
 from .capture import capture, is_virtual
 from .errors import ExportError
 from .graph_file import save_graph
+from .independence import warn_if_samples_mix
 from .losses import detect_reduction
 from .lowering import Lowering, wrapper_state
 from .proto import pb
@@ -51,7 +52,8 @@ def export(
         shapes and dtypes matter. The graph's inputs are named as the arguments of `forward`.
     loss: `loss(output, target)` giving a scalar, a mean or a sum over samples; a function or an nn.Module.
     targets: an example target. Derived for PyTorch's usual losses.
-    batch_dim: the dimension of every input and target that counts samples.
+    batch_dim: the dimension of every input and target that counts samples. In the graph, and in data files, it is the
+        first one.
     weights: False to leave the weights out; the model may then be on the meta device and larger than memory.
     path: the graph file; `<name>.swg` in the working directory unless given.
     name: the graph's name; the file's stem, or the class's name in lower case, unless given.
@@ -73,6 +75,8 @@ def export(
             raise ExportError(f"'{virtual}' has no data (meta or fake tensor); pass weights=False")
 
     captured = capture(model, args, kwargs, loss, targets, batch_dim)
+    if weights:
+        warn_if_samples_mix(model, args, kwargs, batch_dim)
     lowering = Lowering(captured, model, state, name)
     graph = lowering.run()
     graph.loss_reduction = (

@@ -4,6 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 import torch.utils.checkpoint
+from safetensors.torch import load_file
 from torch import nn
 
 import stagewright
@@ -283,10 +284,14 @@ def test_batch_in_another_dimension(tmp_path):
         def forward(self, x):
             return self.body(x)
 
-    exported = export_and_compare(
-        TimeFirst(), lambda n: ({"x": torch.randn(5, n, 4)}, torch.randn(5, n, 3)), nn.MSELoss(), tmp_path, batch_dim=1
-    )
-    assert [(s.scale, s.offset) for s in exported.graph.inputs[0].meta.shape] == [(0, 5), (1, 0), (0, 4)]
+    model, x, y = TimeFirst(), torch.randn(5, 4, 4), torch.randn(5, 4, 3)
+    exported = stagewright.export(model, x, loss=nn.MSELoss(), targets=y, batch_dim=1, path=tmp_path / "model.swg")
+    for entry, last in zip(exported.graph.inputs, (4, 3)):
+        assert [(s.scale, s.offset) for s in entry.meta.shape] == [(1, 0), (0, 5), (0, last)]
+    stagewright.save_dataset(tmp_path / "data.safetensors", batch_dim=1, x=x[:, :3], target=y[:, :3])
+    loss, prediction = Interpreter.load(exported).run(load_file(tmp_path / "data.safetensors"), 3)
+    torch.testing.assert_close(loss, F.mse_loss(model(x[:, :3]), y[:, :3]))
+    torch.testing.assert_close(prediction, model(x[:, :3]).movedim(1, 0))
 
 
 def test_default_dtype_is_made_explicit(tmp_path):
@@ -484,3 +489,21 @@ def test_evaluation_mode_is_exported_as_training_and_restored(tmp_path):
     model = nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.5)).eval()
     exported = stagewright.export(model, torch.randn(4, 4), loss=nn.MSELoss(), path=tmp_path / "model.swg")
     assert "aten.dropout.default" in targets_of(exported) and not model[1].training
+
+
+class Centred(nn.Module):
+    def __init__(self, dim):
+        super().__init__()
+        self.body, self.dim = nn.Linear(4, 4), dim
+
+    def forward(self, x):
+        y = self.body(x)
+        return y - y.mean(dim=self.dim, keepdim=True)
+
+
+def test_samples_that_mix_are_warned_about(tmp_path, recwarn):
+    arguments = {"loss": nn.MSELoss(), "path": tmp_path / "model.swg"}
+    stagewright.export(Centred(dim=1), torch.zeros(2, 4), **arguments)
+    assert not [w for w in recwarn if "micro-batch" in str(w.message)]
+    with pytest.warns(UserWarning, match="Centred: the output for a sample depends on the other samples"):
+        stagewright.export(Centred(dim=0), torch.zeros(2, 4), **arguments)

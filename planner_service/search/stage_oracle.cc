@@ -166,19 +166,23 @@ const ShareCosts& StageOracle::Share(int64_t samples) const {
   if (slot != nullptr) return *slot;
   slot = std::make_unique<ShareCosts>();
   slot->time_.assign(1, 0);
+  slot->forward_.assign(1, 0);
   slot->saved_.assign(1, 0);
   slot->workspace_.resize(1);
   for (const std::vector<NodeId>& nodes : nodes_) {
     double time = 0;
+    double forward = 0;
     Bytes saved = 0;
     Bytes workspace = 0;
     for (NodeId id : nodes) {
       const OperatorTime cost = problem_->costs->Time(id, *kind_, samples);
       time += static_cast<double>(cost.forward + cost.backward);
+      forward += static_cast<double>(cost.forward);
       saved += problem_->costs->SavedBytes(id, samples);
       workspace = std::max(workspace, problem_->costs->WorkspaceBytes(id, samples));
     }
     slot->time_.push_back(slot->time_.back() + time);
+    slot->forward_.push_back(slot->forward_.back() + forward);
     slot->saved_.push_back(slot->saved_.back() + saved);
     slot->workspace_[0].push_back(workspace);
   }

@@ -26,6 +26,8 @@ class ShareCosts {
  public:
   // Forward + backward of [begin, end) on one share, ns.
   double Time(int32_t begin, int32_t end) const { return time_[end] - time_[begin]; }
+  // Its forward part.
+  double Forward(int32_t begin, int32_t end) const { return forward_[end] - forward_[begin]; }
   // Kept from the forward to the backward pass of the share.
   Bytes Saved(int32_t begin, int32_t end) const { return saved_[end] - saved_[begin]; }
   // Largest workspace of one operator in the range, which is not empty.
@@ -34,6 +36,7 @@ class ShareCosts {
  private:
   friend class StageOracle;
   std::vector<double> time_;
+  std::vector<double> forward_;
   std::vector<Bytes> saved_;
   std::vector<std::vector<Bytes>> workspace_;  // [k][p]: maximum over [p, p + 2^k).
 };

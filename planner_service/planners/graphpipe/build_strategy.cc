@@ -62,38 +62,6 @@ Strategy BuildStrategy(const StageOracle& oracle, const Partition& partition, St
   return strategy;
 }
 
-double EstimateIteration(const StageOracle& oracle, const Partition& partition,
-                         const Strategy& strategy) {
-  const Cluster& cluster = *oracle.problem().cluster;
-  const size_t n = partition.stages.size();
-  // round_trip[s]: forward and backward of one micro-batch from stage s to the end and back.
-  std::vector<double> round_trip(n, 0);
-  std::vector<double> beyond(n, 0);
-  double period = partition.bottleneck;
-  double longest = 0;
-  auto edge = strategy.edges.rbegin();
-  for (size_t s = n; s-- > 0;) {
-    const StageChoice& from = partition.stages[s];
-    const double sent = oracle.At(from.begin, from.end).out_per_sample;
-    for (; edge != strategy.edges.rend() && edge->from.index() == s; ++edge) {
-      const StageChoice& to = partition.stages[edge->to.index()];
-      const double bytes = std::min(sent, oracle.At(to.begin, to.end).in_per_sample) *
-                           static_cast<double>(from.config.micro_batch) /
-                           std::max(from.replicas, to.replicas);
-      const Route& route = cluster.route(strategy.stages[s].devices.front(),
-                                         strategy.stages[edge->to.index()].devices.front());
-      const double message = static_cast<double>(route.TransferTime(static_cast<Bytes>(bytes)));
-      beyond[s] = std::max(beyond[s], 2 * message + round_trip[edge->to.index()]);
-    }
-    const int64_t b = from.config.micro_batch;
-    round_trip[s] = beyond[s] + oracle.Share(b / from.replicas).Time(from.begin, from.end);
-    period = std::max(period,
-                      round_trip[s] / static_cast<double>(strategy.stages[s].schedule.in_flight));
-    longest = std::max(longest, round_trip[s] - period * static_cast<double>(b));
-  }
-  return period * static_cast<double>(strategy.mini_batch) + longest;
-}
-
 std::string ToString(const Partition& partition) {
   std::string text;
   for (const StageChoice& choice : partition.stages) {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "planner_service/planners/graphpipe/build_strategy.h"
+#include "planner_service/planners/graphpipe/pace.h"
 
 namespace stagewright {
 namespace {
@@ -13,6 +14,9 @@ namespace {
 // Candidates whose optimistic estimate exceeds the best estimate by more are not looked for.
 constexpr double kHope = 1.15;
 constexpr size_t kMostMicroBatchSizes = 16;
+// How much of the messages' time may be in the way depends on the schedule, so several shares are
+// tried: messages for nothing, half and wholly exposed.
+constexpr double kExposedMessages[] = {0, 0.5, 1};
 
 class Collector {
  public:
@@ -48,11 +52,25 @@ class Collector {
   void Add(Partition partition) {
     std::string text = ToString(partition);
     if (!seen_.insert(text).second) return;
+    const StageOracle& oracle = *space_.oracle;
     Candidate candidate;
-    candidate.strategy = BuildStrategy(*space_.oracle, partition, space_.kind);
-    candidate.estimate = EstimateIteration(*space_.oracle, partition, candidate.strategy);
+    candidate.strategy = BuildStrategy(oracle, partition, space_.kind);
+    const Pace pace = EstimatePace(oracle, partition, candidate.strategy);
+    candidate.estimate = pace.iteration;
     candidate.partition = std::move(partition);
     candidate.text = std::move(text);
+    const auto memory =
+        static_cast<Bytes>(options_.memory_share * static_cast<double>(oracle.budget()));
+    Candidate ahead = candidate;
+    if (CoverMessages(oracle, ahead.partition, pace, memory, ahead.strategy)) {
+      ahead.estimate = EstimatePace(oracle, ahead.partition, ahead.strategy).iteration;
+      ahead.text += " ahead";
+      Keep(std::move(ahead));
+    }
+    Keep(std::move(candidate));
+  }
+
+  void Keep(Candidate candidate) {
     best_ = std::min(best_, candidate.estimate);
     found_.push_back(std::move(candidate));
   }
@@ -123,12 +141,16 @@ std::vector<Candidate> FindCandidates(const SearchSpace& space, const CandidateO
   for (const auto& configs : ConfigSets(sizes, options.plan, problem.mini_batch)) {
     int64_t least_round = std::numeric_limits<int64_t>::max();
     for (const StageConfig& c : configs) least_round = std::min(least_round, c.k * c.micro_batch);
-    PartitionSearch search(*space.oracle, *space.frontier, configs, OptionsOf(options), context);
-    for (int32_t devices = problem.cluster->size(); devices >= 1; devices /= 2) {
-      collector.Search(search, devices, least_round);
-      if (context.Expired()) break;
+    for (double exposed : kExposedMessages) {
+      PartitionOptions partition = OptionsOf(options);
+      partition.exposed_messages = exposed;
+      PartitionSearch search(*space.oracle, *space.frontier, configs, partition, context);
+      for (int32_t devices = problem.cluster->size(); devices >= 1; devices /= 2) {
+        collector.Search(search, devices, least_round);
+        if (context.Expired()) break;
+      }
+      states += search.states();
     }
-    states += search.states();
   }
   return collector.Take();
 }

@@ -28,7 +28,7 @@ struct Candidate {
   Partition partition;
   Strategy strategy;
   double estimate = 0;  // Iteration time, ns.
-  std::string text;     // Of the partition.
+  std::string text;     // Of the partition and its samples in flight.
 };
 
 struct CandidateOptions {

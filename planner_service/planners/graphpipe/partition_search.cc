@@ -36,11 +36,15 @@ PartitionSearch::PartitionSearch(const StageOracle& oracle, const Frontier& fron
       memory_(static_cast<Bytes>(options_.memory_share * static_cast<double>(oracle.budget()))) {
   const Cluster& cluster = *oracle.problem().cluster;
   for (int32_t a = 0; a < cluster.size(); ++a) {
+    int32_t neighbours = 0;
     for (int32_t b = 0; b < cluster.size(); ++b) {
+      neighbours += cluster.devices()[a].node == cluster.devices()[b].node ? 1 : 0;
       if (a == b) continue;
       const double rate = cluster.route(DeviceId(a), DeviceId(b)).bytes_per_second * 1e-9;
       fastest_link_ = std::max(fastest_link_, rate);
+      slowest_link_ = slowest_link_ == 0 ? rate : std::min(slowest_link_, rate);
     }
+    node_size_ = std::max(node_size_, neighbours);
   }
   for (size_t c = 0; c < configs_.size(); ++c) {
     const int64_t b = configs_[c].micro_batch;
@@ -82,8 +86,10 @@ double PartitionSearch::StageTps(int32_t begin, int32_t end, int32_t replicas,
                          static_cast<double>(config.micro_batch);
   const double sum = AllReduceTime(extent.gradients, replicas) / static_cast<double>(mini_batch_);
   const double message = std::max(extent.in_per_sample, extent.out_per_sample);
-  const double link = message == 0 ? 0 : message / (fastest_link_ * replicas);
-  return std::max(compute + sum, link);
+  if (message == 0 || slowest_link_ == 0) return compute + sum;
+  const int32_t nodes = (replicas + node_size_ - 1) / node_size_;
+  const double exposed = options_.exposed_messages * message / (slowest_link_ * nodes);
+  return std::max(compute + sum + exposed, message / (fastest_link_ * replicas));
 }
 
 bool PartitionSearch::TryStage(const Step& step, const Option& option, int32_t option_index,

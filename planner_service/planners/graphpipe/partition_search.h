@@ -89,6 +89,9 @@ struct PartitionOptions {
   int32_t max_stages = 0;     // 0: any number.
   bool exact_stages = false;  // Exactly max_stages.
   double memory_share = 1;    // Of the smallest memory budget.
+  // This share of the time of a stage's messages over the network counts as if nothing overlapped
+  // with it.
+  double exposed_messages = 0;
   // allowed[begin * (n + 1) + end]: the ranges that may be a stage; empty: all.
   std::vector<bool> allowed;
 };
@@ -165,6 +168,8 @@ class PartitionSearch {
   const SearchContext* context_;
   int64_t mini_batch_;
   Bytes memory_;
+  int32_t node_size_ = 1;    // Devices of the largest node.
+  double slowest_link_ = 0;  // Bytes per ns.
   double fastest_link_ = 0;  // Bytes per ns.
   std::vector<Option> choices_;
   std::vector<double> least_work_;  // Prefix sums: least device-ns per sample of each operator.

@@ -1,0 +1,82 @@
+#include "tests/worker_daemon/transport/worlds.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <thread>
+#include <utility>
+
+#include "absl/time/clock.h"
+#include "common/base/check.h"
+#include "worker_daemon/transport/local_transport.h"
+#include "worker_daemon/transport/routing_transport.h"
+#include "worker_daemon/transport/ucx_transport.h"
+
+namespace stagewright::testing {
+namespace {
+
+template <typename T, typename... Options>
+Implementation Make(std::string name, Options... options) {
+  return {std::move(name),
+          [=](TransportIdentity identity) -> absl::StatusOr<std::unique_ptr<Transport>> {
+            return T::Create(std::move(identity), options...);
+          }};
+}
+
+}  // namespace
+
+absl::Time Soon() { return absl::Now() + kSoon; }
+
+std::vector<Implementation> AllImplementations() {
+  return {Make<LocalTransport>("Local"), Make<UcxTransport>("UcxDefault", UcxOptions{}),
+          Make<UcxTransport>("UcxSharedMemory", UcxOptions{.tls = "posix,self"}),
+          Make<UcxTransport>("UcxTcp", UcxOptions{.tls = "tcp,self"}),
+          Make<RoutingTransport>("Routing", UcxOptions{})};
+}
+
+World CreateWorld(const Implementation& implementation, int size, uint64_t generation) {
+  World world;
+  for (int device = 0; device < size; ++device) {
+    auto transport = implementation.create({"test", generation, device});
+    if (!transport.ok()) std::fprintf(stderr, "%s\n", transport.status().ToString().c_str());
+    CHECK(transport.ok());
+    world.push_back(*std::move(transport));
+  }
+  return world;
+}
+
+absl::Status ConnectWorld(World& world) {
+  std::vector<absl::Status> results(world.size());
+  std::vector<std::thread> threads;
+  for (size_t self = 0; self < world.size(); ++self) {
+    std::vector<Transport::Peer> peers;
+    for (const std::unique_ptr<Transport>& other : world) {
+      if (other == world[self]) continue;
+      peers.push_back({other->device(), other->Address()});
+    }
+    threads.emplace_back([&, self, peers] { results[self] = world[self]->Connect(peers, Soon()); });
+  }
+  for (std::thread& thread : threads) thread.join();
+  absl::Status status;
+  for (const absl::Status& result : results) status.Update(result);
+  return status;
+}
+
+World ConnectedWorld(const Implementation& implementation, int size, uint64_t generation) {
+  World world = CreateWorld(implementation, size, generation);
+  const absl::Status status = ConnectWorld(world);
+  if (!status.ok()) std::fprintf(stderr, "%s\n", status.ToString().c_str());
+  CHECK(status.ok());
+  return world;
+}
+
+std::vector<char> Pattern(size_t bytes, uint32_t seed) {
+  std::vector<char> pattern(bytes);
+  uint32_t state = seed * 2654435761u + 1;
+  for (char& byte : pattern) {
+    state = state * 1664525u + 1013904223u;
+    byte = static_cast<char>(state >> 24);
+  }
+  return pattern;
+}
+
+}  // namespace stagewright::testing

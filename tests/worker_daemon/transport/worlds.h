@@ -1,0 +1,42 @@
+// Sets of connected transports for tests: the devices of a job, all in this process.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "worker_daemon/transport/identity.h"
+#include "worker_daemon/transport/transport.h"
+
+namespace stagewright::testing {
+
+// How long a test waits for what must happen soon.
+inline constexpr absl::Duration kSoon = absl::Seconds(20);
+absl::Time Soon();
+
+struct Implementation {
+  std::string name;  // Letters only.
+  std::function<absl::StatusOr<std::unique_ptr<Transport>>(TransportIdentity)> create;
+};
+
+// Every implementation that passes the conformance suite.
+std::vector<Implementation> AllImplementations();
+
+using World = std::vector<std::unique_ptr<Transport>>;
+
+// Devices 0..size-1, not connected.
+World CreateWorld(const Implementation& implementation, int size, uint64_t generation = 1);
+
+// Connects each device to all others.
+absl::Status ConnectWorld(World& world);
+
+// Both; a failure of either ends the test program.
+World ConnectedWorld(const Implementation& implementation, int size, uint64_t generation = 1);
+
+// Bytes that depend on the seed and on the place.
+std::vector<char> Pattern(size_t bytes, uint32_t seed);
+
+}  // namespace stagewright::testing

@@ -1,0 +1,26 @@
+// One function per family of commands: each adds its sub-commands to the app and sets `exit_code`
+// when one has run.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+
+namespace stagewright::cli {
+
+struct Globals {
+  std::string planner_address = "127.0.0.1:7070";
+  std::string output = "table";  // Or "json".
+  int exit_code = 0;
+
+  bool json() const { return output == "json"; }
+};
+
+void AddPlanCommands(CLI::App& app, Globals& globals);   // plan, plan show
+void AddGraphCommands(CLI::App& app, Globals& globals);  // graph show
+void AddJobCommands(CLI::App& app,
+                    Globals& globals);  // submit, jobs, watch, cancel, workers, trace
+
+// -o table|json for a command whose result has both forms.
+void AddOutputOption(CLI::App& command, Globals& globals);
+
+}  // namespace stagewright::cli

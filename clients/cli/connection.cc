@@ -1,0 +1,35 @@
+#include "clients/cli/connection.h"
+
+#include <grpcpp/create_channel.h>
+#include <grpcpp/security/credentials.h>
+
+#include <iostream>
+
+#include "clients/cli/exit_code.h"
+
+namespace stagewright::cli {
+
+int Report(const absl::Status& status) {
+  std::cerr << "stagewright: " << status.message() << std::endl;
+  return status.code() == absl::StatusCode::kUnavailable ? kUnreachable : kError;
+}
+
+Connection::Connection(const std::string& address) : address_(address) {
+  grpc::ChannelArguments arguments;
+  arguments.SetMaxReceiveMessageSize(-1);
+  arguments.SetMaxSendMessageSize(-1);
+  auto channel = grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
+  planner_ = v1::PlannerService::NewStub(channel);
+  jobs_ = v1::JobService::NewStub(channel);
+}
+
+absl::Status Connection::Translate(const grpc::Status& status) const {
+  if (status.ok()) return absl::OkStatus();
+  if (status.error_code() == grpc::StatusCode::UNAVAILABLE) {
+    return absl::UnavailableError(
+        absl::StrCat("no planner answers at ", address_, ": ", status.error_message()));
+  }
+  return absl::Status(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
+}
+
+}  // namespace stagewright::cli

@@ -1,0 +1,42 @@
+// The planner as the CLI sees it: one channel, blocking calls with deadlines, errors as
+// absl::Status.
+#pragma once
+
+#include <grpcpp/client_context.h>
+#include <grpcpp/support/status.h>
+
+#include <memory>
+#include <string>
+
+#include "absl/time/time.h"
+#include "common/base/status.h"
+#include "stagewright/v1/job_service.grpc.pb.h"
+#include "stagewright/v1/planner_service.grpc.pb.h"
+
+namespace stagewright::cli {
+
+class Connection {
+ public:
+  // HOST:PORT. Does not connect yet.
+  explicit Connection(const std::string& address);
+
+  v1::PlannerService::Stub& planner() { return *planner_; }
+  v1::JobService::Stub& jobs() { return *jobs_; }
+
+  // One unary call: Call(deadline, [&](grpc::ClientContext* c) { return stub.F(c, request,
+  // &response); }). An unreachable planner is UNAVAILABLE and names the address.
+  template <typename F>
+  absl::Status Call(absl::Duration deadline, F&& call) const {
+    grpc::ClientContext context;
+    context.set_deadline(absl::ToChronoTime(absl::Now() + deadline));
+    return Translate(call(&context));
+  }
+  absl::Status Translate(const grpc::Status& status) const;
+
+ private:
+  const std::string address_;
+  std::unique_ptr<v1::PlannerService::Stub> planner_;
+  std::unique_ptr<v1::JobService::Stub> jobs_;
+};
+
+}  // namespace stagewright::cli

@@ -1,0 +1,20 @@
+// What `stagewright` exits with. Documented in docs/cli.md and in `stagewright --help`.
+#pragma once
+
+#include "common/base/status.h"
+
+namespace stagewright::cli {
+
+enum ExitCode : int {
+  kSuccess = 0,
+  kError = 1,        // The request failed: bad file, bad field, refused.
+  kUsage = 2,        // The command line is wrong.
+  kNoPlan = 3,       // Planning ended without a plan (infeasible, or the limit was reached).
+  kUnreachable = 4,  // No planner answers at the address.
+  kJobNotWell = 5,   // The watched job failed or was cancelled.
+};
+
+// Prints "stagewright: message" to standard error and chooses the code.
+int Report(const absl::Status& status);
+
+}  // namespace stagewright::cli

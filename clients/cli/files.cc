@@ -1,0 +1,114 @@
+#include "clients/cli/files.h"
+
+#include <google/protobuf/util/json_util.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <utility>
+
+#include "common/schedule/trace.h"
+#include "common/wire/strategy_proto.h"
+
+namespace stagewright::cli {
+namespace {
+
+absl::StatusOr<std::string> ToJson(const google::protobuf::Message& message) {
+  std::string text;
+  const auto status = google::protobuf::util::MessageToJsonString(message, &text);
+  if (!status.ok()) return absl::InternalError(std::string(status.message()));
+  return text;
+}
+
+absl::Status FromJson(const std::string& text, google::protobuf::Message& message,
+                      const std::string& where) {
+  const auto status = google::protobuf::util::JsonStringToMessage(text, &message);
+  if (status.ok()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(where, ": ", std::string(status.message())));
+}
+
+absl::StatusOr<std::vector<TraceEvent>> Timeline(const v1::Plan& plan) {
+  std::vector<TraceEvent> events;
+  for (const v1::TraceEvent& proto : plan.evaluation().timeline()) {
+    ASSIGN_OR_RETURN(TraceEvent event, FromProto(proto));
+    events.push_back(event);
+  }
+  return events;
+}
+
+}  // namespace
+
+absl::Status WriteFile(const std::string& path, const std::string& contents) {
+  const std::string temporary = path + ".tmp";
+  std::ofstream out(temporary, std::ios::binary | std::ios::trunc);
+  out << contents;
+  out.close();
+  if (!out || std::rename(temporary.c_str(), path.c_str()) != 0) {
+    const absl::Status status =
+        absl::FailedPreconditionError(absl::StrCat(path, ": cannot write: ", std::strerror(errno)));
+    std::remove(temporary.c_str());
+    return status;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SavePlan(const v1::PlanResponse& response, const v1::Graph& graph,
+                      const std::string& path) {
+  v1::Graph names;
+  names.set_name(graph.name());
+  for (const v1::Node& node : graph.nodes()) {
+    v1::Node* out = names.add_nodes();
+    out->set_name(node.name());
+    out->set_module(node.module());
+  }
+  ASSIGN_OR_RETURN(std::string response_text, ToJson(response));
+  ASSIGN_OR_RETURN(std::string graph_text, ToJson(names));
+  return WriteFile(path,
+                   absl::StrCat("{\"response\":", response_text, ",\"graph\":", graph_text, "}\n"));
+}
+
+absl::StatusOr<SavedPlan> LoadPlan(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  if (!in) return absl::NotFoundError(absl::StrCat(path, ": ", std::strerror(errno)));
+  std::ostringstream buffer;
+  buffer << in.rdbuf();
+  const auto json =
+      nlohmann::json::parse(std::move(buffer).str(), nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object() || !json.contains("response") || !json.contains("graph")) {
+    return absl::InvalidArgumentError(absl::StrCat(path, ": not a saved plan (or truncated)"));
+  }
+  SavedPlan saved;
+  RETURN_IF_ERROR(FromJson(json["response"].dump(), saved.response, path));
+  RETURN_IF_ERROR(FromJson(json["graph"].dump(), saved.graph, path));
+  const v1::Plan& best = saved.response.best();
+  if (best.evaluation().stages_size() != best.strategy().stages_size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, ": response.best: a report per stage is missing"));
+  }
+  return saved;
+}
+
+absl::Status SaveTimelines(const v1::PlanResponse& response,
+                           const std::vector<std::string>& device_names, const std::string& path) {
+  std::vector<std::pair<std::string, std::vector<TraceEvent>>> traces;
+  ASSIGN_OR_RETURN(traces.emplace_back("plan", std::vector<TraceEvent>()).second,
+                   Timeline(response.best()));
+  if (traces[0].second.empty())
+    return absl::FailedPreconditionError("the plan carries no timeline");
+  if (response.sequential().evaluation().timeline_size() > 0) {
+    ASSIGN_OR_RETURN(traces.emplace_back("sequential", std::vector<TraceEvent>()).second,
+                     Timeline(response.sequential()));
+  }
+  return WriteFile(path, ChromeTrace(traces, device_names));
+}
+
+v1::Optimizer OptimizerByName(const std::string& name) {
+  if (name == "sgd") return v1::OPTIMIZER_SGD;
+  if (name == "momentum") return v1::OPTIMIZER_SGD_MOMENTUM;
+  return v1::OPTIMIZER_ADAM;
+}
+
+}  // namespace stagewright::cli

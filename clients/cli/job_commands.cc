@@ -1,0 +1,336 @@
+// `stagewright submit`, `jobs`, `watch`, `cancel`, `workers`, `trace`.
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <iostream>
+#include <limits>
+#include <memory>
+#include <random>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "clients/cli/commands.h"
+#include "clients/cli/connection.h"
+#include "clients/cli/exit_code.h"
+#include "clients/cli/files.h"
+#include "clients/cli/job_view.h"
+#include "common/schedule/trace.h"
+#include "common/wire/graph_file.h"
+#include "common/wire/strategy_proto.h"
+
+namespace stagewright::cli {
+namespace {
+
+constexpr absl::Duration kCallDeadline = absl::Seconds(30);
+
+struct SubmitFlags {
+  std::string graph;
+  std::string optimizer = "adam";
+  std::string request_id;
+  double step_timeout_seconds = 60;
+  v1::JobSpec spec;
+  bool watch = false;
+};
+
+// Shown by `watch`: a line that is rewritten on a terminal, a line per state elsewhere.
+class ProgressPrinter {
+ public:
+  void Show(const v1::Job& job) {
+    if (terminal_) {
+      std::cerr << "\r\033[K" << ProgressLine(job) << std::flush;
+    } else if (job.state() != last_state_ || job.message() != last_message_) {
+      std::cerr << job.name() << " " << StateText(job.state())
+                << (job.message().empty() ? "" : ": ") << job.message() << std::endl;
+    }
+    last_state_ = job.state();
+    last_message_ = job.message();
+  }
+  void End() {
+    if (terminal_) std::cerr << "\r\033[K" << std::flush;
+  }
+
+ private:
+  const bool terminal_ = isatty(STDERR_FILENO) != 0;
+  v1::JobState last_state_ = v1::JOB_STATE_UNSPECIFIED;
+  std::string last_message_;
+};
+
+int Watch(Connection& connection, const std::string& name, const Globals& globals) {
+  grpc::ClientContext context;
+  v1::WatchJobRequest request;
+  request.set_name(name);
+  auto stream = connection.jobs().WatchJob(&context, request);
+  ProgressPrinter printer;
+  v1::WatchJobResponse response;
+  v1::Job job;
+  while (stream->Read(&response)) {
+    job = response.job();
+    printer.Show(job);
+  }
+  printer.End();
+  if (absl::Status status = connection.Translate(stream->Finish()); !status.ok())
+    return Report(status);
+  if (globals.json()) {
+    std::cout << JobJson(job).dump(2) << std::endl;
+  } else {
+    std::cout << JobSummary(job);
+  }
+  return job.state() == v1::JOB_STATE_SUCCEEDED ? kSuccess : kJobNotWell;
+}
+
+// Workers may run in other directories, so paths travel absolute.
+std::string Absolute(const std::string& path) {
+  return path.empty() ? path : std::filesystem::absolute(path).string();
+}
+
+// Distinguishes this submission from any other; a retry by the user passes --request-id.
+std::string FreshRequestId() {
+  std::random_device random;
+  return absl::StrFormat("%08x%08x%08x", random(), random(), random());
+}
+
+int RunSubmit(SubmitFlags& flags, const Globals& globals) {
+  v1::JobSpec& spec = flags.spec;
+  auto graph = ReadGraphProto(flags.graph);
+  if (!graph.ok()) return Report(graph.status());
+  if (spec.display_name().empty()) spec.set_display_name(graph->name());
+  *spec.mutable_graph() = *std::move(graph);
+  spec.set_weights_path(Absolute(spec.weights_path()));
+  spec.set_data_path(Absolute(spec.data_path()));
+  spec.set_evaluation_data_path(Absolute(spec.evaluation_data_path()));
+  spec.set_output_path(Absolute(spec.output_path()));
+  spec.mutable_optimizer()->set_kind(OptimizerByName(flags.optimizer));
+  spec.set_step_timeout_ns(static_cast<int64_t>(flags.step_timeout_seconds * 1e9));
+
+  Connection connection(globals.planner_address);
+  v1::SubmitJobRequest request;
+  *request.mutable_spec() = spec;
+  request.set_request_id(flags.request_id.empty() ? FreshRequestId() : flags.request_id);
+  v1::SubmitJobResponse response;
+  absl::Status status = connection.Call(kCallDeadline, [&](grpc::ClientContext* context) {
+    return connection.jobs().SubmitJob(context, request, &response);
+  });
+  if (!status.ok()) return Report(status);
+  if (flags.watch) return Watch(connection, response.job().name(), globals);
+  if (globals.json()) {
+    std::cout << JobJson(response.job()).dump(2) << std::endl;
+  } else {
+    std::cout << response.job().name() << std::endl;
+  }
+  return kSuccess;
+}
+
+int RunJobs(const Globals& globals) {
+  Connection connection(globals.planner_address);
+  v1::ListJobsResponse all;
+  std::string token;
+  do {
+    v1::ListJobsRequest request;
+    request.set_page_size(200);
+    request.set_page_token(token);
+    v1::ListJobsResponse page;
+    absl::Status status = connection.Call(kCallDeadline, [&](grpc::ClientContext* context) {
+      return connection.jobs().ListJobs(context, request, &page);
+    });
+    if (!status.ok()) return Report(status);
+    token = page.next_page_token();
+    all.mutable_jobs()->MergeFrom(page.jobs());
+  } while (!token.empty());
+  if (globals.json()) {
+    nlohmann::json list = nlohmann::json::array();
+    for (const v1::Job& job : all.jobs()) list.push_back(JobJson(job));
+    std::cout << nlohmann::json({{"jobs", std::move(list)}}).dump(2) << std::endl;
+  } else {
+    std::cout << JobsText(all);
+  }
+  return kSuccess;
+}
+
+int RunCancel(const std::string& name, const Globals& globals) {
+  Connection connection(globals.planner_address);
+  v1::CancelJobRequest request;
+  request.set_name(name);
+  v1::CancelJobResponse response;
+  absl::Status status = connection.Call(kCallDeadline, [&](grpc::ClientContext* context) {
+    return connection.jobs().CancelJob(context, request, &response);
+  });
+  if (!status.ok()) return Report(status);
+  std::cout << response.job().name() << " " << StateText(response.job().state()) << std::endl;
+  return kSuccess;
+}
+
+int RunWorkers(const Globals& globals) {
+  Connection connection(globals.planner_address);
+  v1::ListWorkersResponse response;
+  absl::Status status = connection.Call(kCallDeadline, [&](grpc::ClientContext* context) {
+    return connection.jobs().ListWorkers(context, v1::ListWorkersRequest(), &response);
+  });
+  if (!status.ok()) return Report(status);
+  if (globals.json()) {
+    std::cout << WorkersJson(response).dump(2) << std::endl;
+  } else {
+    std::cout << WorkersText(response);
+  }
+  return kSuccess;
+}
+
+template <typename Events>
+absl::StatusOr<std::vector<TraceEvent>> Convert(const Events& protos) {
+  std::vector<TraceEvent> events;
+  for (const auto& proto : protos) {
+    ASSIGN_OR_RETURN(TraceEvent event, FromProto(proto));
+    events.push_back(event);
+  }
+  return events;
+}
+
+// One recorded step, its times counted from its first action.
+std::vector<TraceEvent> LastStep(const std::vector<TraceEvent>& events) {
+  int32_t last = 0;
+  for (const TraceEvent& event : events) last = std::max(last, event.step);
+  std::vector<TraceEvent> step;
+  Nanos origin = std::numeric_limits<Nanos>::max();
+  for (const TraceEvent& event : events) {
+    if (event.step != last) continue;
+    step.push_back(event);
+    origin = std::min(origin, event.start);
+  }
+  for (TraceEvent& event : step) {
+    event.start -= origin;
+    event.end -= origin;
+  }
+  return step;
+}
+
+int RunTrace(const std::string& name, const std::string& path, const Globals& globals) {
+  Connection connection(globals.planner_address);
+  v1::GetJobTraceRequest request;
+  request.set_name(name);
+  v1::GetJobTraceResponse response;
+  absl::Status status = connection.Call(kCallDeadline, [&](grpc::ClientContext* context) {
+    return connection.jobs().GetJobTrace(context, request, &response);
+  });
+  if (!status.ok()) return Report(status);
+  auto measured = Convert(response.measured());
+  auto predicted = Convert(response.predicted());
+  if (!measured.ok() || !predicted.ok())
+    return Report(measured.ok() ? predicted.status() : measured.status());
+  const std::vector<std::string> devices(response.devices().begin(), response.devices().end());
+  status = WriteFile(
+      path, ChromeTrace({{"predicted", *predicted}, {"measured", LastStep(*measured)}}, devices));
+  if (!status.ok()) return Report(status);
+  std::cout << path << std::endl;
+  return kSuccess;
+}
+
+void AddSubmit(CLI::App& app, Globals& globals) {
+  auto flags = std::make_shared<SubmitFlags>();
+  v1::JobSpec* spec = &flags->spec;
+  v1::OptimizerConfig* optimizer = spec->mutable_optimizer();
+  optimizer->set_beta1(0.9);
+  optimizer->set_beta2(0.999);
+  optimizer->set_epsilon(1e-8);
+  CLI::App* submit = app.add_subcommand("submit", "train a graph on the registered workers");
+  // Protobuf fields have setters, not addresses: each option is a function.
+  auto text = [&](const char* name, const char* help, auto set) {
+    return submit->add_option_function<std::string>(
+        name, [set](const std::string& value) { set(value); }, help);
+  };
+  auto integer = [&](const char* name, const char* help, auto set) {
+    return submit->add_option_function<int64_t>(
+        name, [set](int64_t value) { set(value); }, help);
+  };
+  auto real = [&](const char* name, const char* help, auto set) {
+    return submit->add_option_function<double>(
+        name, [set](double value) { set(value); }, help);
+  };
+  submit->add_option("graph", flags->graph, "graph file (.swg)")->required();
+  text("--weights", "initial weights (.safetensors)", [flags, spec](const std::string& v) {
+    spec->set_weights_path(v);
+  })->required();
+  text("--data", "training data (.safetensors)", [flags, spec](const std::string& v) {
+    spec->set_data_path(v);
+  })->required();
+  text("--eval-data", "data to evaluate on at the end",
+       [flags, spec](const std::string& v) { spec->set_evaluation_data_path(v); });
+  text("--out", "directory for checkpoints", [flags, spec](const std::string& v) {
+    spec->set_output_path(v);
+  })->required();
+  text("--name", "for people (default: the graph's)",
+       [flags, spec](const std::string& v) { spec->set_display_name(v); });
+  integer("--mini-batch", "samples per step", [flags, spec](int64_t v) {
+    spec->set_mini_batch(v);
+  })->required();
+  integer("--steps", "steps to train for", [flags, spec](int64_t v) { spec->set_steps(v); });
+  integer("--epochs", "passes over the data, instead of steps",
+          [flags, spec](int64_t v) { spec->set_epochs(v); });
+  submit->add_option("--optimizer", flags->optimizer, "sgd, momentum, adam")
+      ->check(CLI::IsMember({"sgd", "momentum", "adam"}))
+      ->capture_default_str();
+  real("--lr", "learning rate", [flags, optimizer](double v) {
+    optimizer->set_learning_rate(v);
+  })->required();
+  real("--momentum", "of SGD", [flags, optimizer](double v) { optimizer->set_momentum(v); });
+  real("--weight-decay", "L2 penalty",
+       [flags, optimizer](double v) { optimizer->set_weight_decay(v); });
+  integer("--seed", "of sample order and dropout",
+          [flags, spec](int64_t v) { spec->set_seed(static_cast<uint64_t>(v)); });
+  submit->add_flag_callback(
+      "--no-shuffle", [flags, spec] { spec->set_no_shuffle(true); }, "keep the data's order");
+  text("--planner", "which planner", [flags, spec](const std::string& v) { spec->set_planner(v); });
+  integer("--devices", "devices to use (default: all that are free)",
+          [flags, spec](int64_t v) { spec->set_num_devices(static_cast<int32_t>(v)); });
+  integer("--stages", "exactly this many stages", [flags, spec](int64_t v) {
+    spec->mutable_plan_options()->set_num_stages(static_cast<int32_t>(v));
+  });
+  integer("--micro-batch", "one micro-batch size for all stages",
+          [flags, spec](int64_t v) { spec->mutable_plan_options()->set_micro_batch(v); });
+  submit->add_flag_callback(
+      "--no-replicas", [flags, spec] { spec->mutable_plan_options()->set_forbid_replicas(true); },
+      "no data-parallel stages");
+  submit
+      ->add_option("--step-timeout", flags->step_timeout_seconds,
+                   "seconds after which a step has hung")
+      ->capture_default_str();
+  submit->add_option("--request-id", flags->request_id, "makes repeating the command harmless");
+  submit->add_flag("--watch", flags->watch, "stay and show progress");
+  AddOutputOption(*submit, globals);
+  submit->callback([flags, &globals] { globals.exit_code = RunSubmit(*flags, globals); });
+}
+
+}  // namespace
+
+void AddJobCommands(CLI::App& app, Globals& globals) {
+  AddSubmit(app, globals);
+
+  CLI::App* jobs = app.add_subcommand("jobs", "list jobs, newest first");
+  AddOutputOption(*jobs, globals);
+  jobs->callback([&globals] { globals.exit_code = RunJobs(globals); });
+
+  auto name = std::make_shared<std::string>();
+  CLI::App* watch = app.add_subcommand("watch", "follow a job to its end");
+  watch->add_option("job", *name, "jobs/7")->required();
+  AddOutputOption(*watch, globals);
+  watch->callback([name, &globals] {
+    Connection connection(globals.planner_address);
+    globals.exit_code = Watch(connection, *name, globals);
+  });
+
+  CLI::App* cancel = app.add_subcommand("cancel", "end a job");
+  cancel->add_option("job", *name, "jobs/7")->required();
+  cancel->callback([name, &globals] { globals.exit_code = RunCancel(*name, globals); });
+
+  CLI::App* workers = app.add_subcommand("workers", "list workers and their devices");
+  AddOutputOption(*workers, globals);
+  workers->callback([&globals] { globals.exit_code = RunWorkers(globals); });
+
+  auto path = std::make_shared<std::string>("trace.json");
+  CLI::App* trace = app.add_subcommand(
+      "trace", "write a job's predicted and measured timelines as one Chrome trace");
+  trace->add_option("job", *name, "jobs/7")->required();
+  trace->add_option("--file", *path, "where to write it")->capture_default_str();
+  trace->callback([name, path, &globals] { globals.exit_code = RunTrace(*name, *path, globals); });
+}
+
+}  // namespace stagewright::cli

@@ -1,0 +1,24 @@
+// Jobs and workers for people and for programs.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "stagewright/v1/job_service.pb.h"
+
+namespace stagewright::cli {
+
+std::string StateText(v1::JobState state);  // "running"
+bool Ended(v1::JobState state);
+
+std::string JobsText(const v1::ListJobsResponse& jobs);
+nlohmann::json JobJson(const v1::Job& job);
+std::string WorkersText(const v1::ListWorkersResponse& workers);
+nlohmann::json WorkersJson(const v1::ListWorkersResponse& workers);
+
+// "[=====>    ] step 120/660  loss 0.1234  12.1 ms/step"
+std::string ProgressLine(const v1::Job& job);
+// What a finished job came to, over several lines.
+std::string JobSummary(const v1::Job& job);
+
+}  // namespace stagewright::cli

@@ -1,0 +1,40 @@
+// stagewright: plan, submit and watch pipeline-parallel training.
+#include <CLI/CLI.hpp>
+#include <string>
+
+#include "clients/cli/commands.h"
+#include "clients/cli/exit_code.h"
+
+namespace stagewright::cli {
+
+void AddOutputOption(CLI::App& command, Globals& globals) {
+  command.add_option("-o,--output", globals.output, "table for people, json for programs")
+      ->check(CLI::IsMember({"table", "json"}))
+      ->capture_default_str();
+}
+
+}  // namespace stagewright::cli
+
+int main(int argc, char** argv) {
+  using namespace stagewright::cli;
+  Globals globals;
+  CLI::App app("stagewright: plans pipeline-parallel training and runs it on workers");
+  app.set_version_flag("--version", std::string("stagewright ") + STAGEWRIGHT_VERSION);
+  app.add_option("--planner-address", globals.planner_address, "HOST:PORT of the planning service")
+      ->envname("STAGEWRIGHT_PLANNER")
+      ->capture_default_str();
+  app.require_subcommand(1);
+  app.fallthrough();
+  app.footer(
+      "Exit codes: 0 success, 1 the request failed, 2 wrong usage, 3 no plan exists or was found,\n"
+      "4 no planner answers, 5 the watched job failed or was cancelled.");
+  AddPlanCommands(app, globals);
+  AddGraphCommands(app, globals);
+  AddJobCommands(app, globals);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? kSuccess : kUsage;
+  }
+  return globals.exit_code;
+}

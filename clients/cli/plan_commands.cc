@@ -1,0 +1,198 @@
+// `stagewright plan`, `stagewright plan show`.
+#include <google/protobuf/util/json_util.h>
+
+#include <fstream>
+#include <iostream>
+#include <memory>
+#include <sstream>
+
+#include "absl/strings/match.h"
+#include "clients/cli/commands.h"
+#include "clients/cli/connection.h"
+#include "clients/cli/exit_code.h"
+#include "clients/cli/files.h"
+#include "clients/cli/plan_view.h"
+#include "common/schedule/trace.h"
+#include "common/wire/graph_file.h"
+#include "common/wire/strategy_proto.h"
+#include "common/wire/topology_proto.h"
+#include "planner_service/planner/front_door.h"
+#include "planner_service/service/plan_proto.h"
+
+namespace stagewright::cli {
+namespace {
+
+struct PlanFlags {
+  std::string graph;
+  std::string cluster;
+  std::string planner;
+  std::string optimizer = "adam";
+  int64_t mini_batch = 0;
+  v1::PlanOptions options;
+  double time_limit_seconds = 60;
+  bool local = false;
+  bool no_sequential = false;
+  std::string save;
+  std::string trace;
+};
+
+// A finished answer with what its views need; what `--save` writes.
+struct Answer {
+  v1::PlanResponse response;
+  PlanContext context;
+};
+
+absl::StatusOr<v1::PlanRequest> MakeRequest(const PlanFlags& flags) {
+  v1::PlanRequest request;
+  ASSIGN_OR_RETURN(*request.mutable_problem()->mutable_graph(), ReadGraphProto(flags.graph));
+  ASSIGN_OR_RETURN(Cluster cluster, LoadCluster(flags.cluster));
+  *request.mutable_problem()->mutable_cluster() = ToProto(cluster);
+  request.mutable_problem()->set_mini_batch(flags.mini_batch);
+  request.mutable_problem()->set_optimizer(OptimizerByName(flags.optimizer));
+  request.set_planner(flags.planner);
+  *request.mutable_options() = flags.options;
+  request.set_compare_sequential(!flags.no_sequential);
+  request.set_timeline(!flags.trace.empty() || !flags.save.empty());
+  return request;
+}
+
+absl::StatusOr<v1::PlanResponse> SolveHere(const v1::PlanRequest& request,
+                                           double time_limit_seconds) {
+  auto owned = FromProto(request);
+  RETURN_IF_ERROR(owned.status());
+  SearchContext context(SearchContext::Clock::now() +
+                        std::chrono::duration_cast<SearchContext::Clock::duration>(
+                            std::chrono::duration<double>(time_limit_seconds)));
+  ASSIGN_OR_RETURN(PlanResponse response, SolvePlan(owned->request, context));
+  return ToProto(response, *owned->cluster);
+}
+
+absl::StatusOr<v1::PlanResponse> SolveThere(const v1::PlanRequest& request,
+                                            double time_limit_seconds, const std::string& address) {
+  Connection connection(address);
+  v1::PlanResponse response;
+  RETURN_IF_ERROR(
+      connection.Call(absl::Seconds(time_limit_seconds), [&](grpc::ClientContext* context) {
+        return connection.planner().Plan(context, request, &response);
+      }));
+  return response;
+}
+
+int Show(const Answer& answer, const Globals& globals) {
+  if (globals.json()) {
+    std::cout << PlanJson(answer.response, answer.context).dump(2) << std::endl;
+  } else {
+    std::cout << PlanText(answer.response, answer.context);
+  }
+  return answer.response.has_best() ? kSuccess : kNoPlan;
+}
+
+int RunPlan(const PlanFlags& flags, const Globals& globals) {
+  auto request = MakeRequest(flags);
+  if (!request.ok()) return Report(request.status());
+  auto response = flags.local
+                      ? SolveHere(*request, flags.time_limit_seconds)
+                      : SolveThere(*request, flags.time_limit_seconds, globals.planner_address);
+  if (!response.ok()) return Report(response.status());
+
+  const Answer answer{*response, ContextOf(request->problem().graph(), response->best())};
+  if (!flags.save.empty()) {
+    if (absl::Status status = SavePlan(*response, request->problem().graph(), flags.save);
+        !status.ok()) {
+      return Report(status);
+    }
+  }
+  if (!flags.trace.empty() && response->has_best()) {
+    if (absl::Status status = SaveTimelines(*response, answer.context.device_names, flags.trace);
+        !status.ok()) {
+      return Report(status);
+    }
+  }
+  return Show(answer, globals);
+}
+
+int RunPlanShow(const std::string& what, const std::string& trace, const Globals& globals) {
+  Answer answer;
+  if (absl::StartsWith(what, "jobs/")) {
+    Connection connection(globals.planner_address);
+    v1::GetJobRequest request;
+    request.set_name(what);
+    v1::GetJobResponse response;
+    absl::Status status = connection.Call(absl::Seconds(30), [&](grpc::ClientContext* context) {
+      return connection.jobs().GetJob(context, request, &response);
+    });
+    if (!status.ok()) return Report(status);
+    if (!response.job().has_plan())
+      return Report(absl::FailedPreconditionError(what + " has no plan yet"));
+    *answer.response.mutable_best() = response.job().plan();
+    answer.response.set_termination(v1::TERMINATION_FEASIBLE);
+    if (response.job().has_sequential_plan())
+      *answer.response.mutable_sequential() = response.job().sequential_plan();
+    answer.context = {what, {}, {response.job().devices().begin(), response.job().devices().end()}};
+  } else {
+    auto saved = LoadPlan(what);
+    if (!saved.ok()) return Report(saved.status());
+    answer.response = saved->response;
+    answer.context = ContextOf(saved->graph, saved->response.best());
+  }
+  if (!trace.empty()) {
+    if (absl::Status status = SaveTimelines(answer.response, answer.context.device_names, trace);
+        !status.ok()) {
+      return Report(status);
+    }
+  }
+  return Show(answer, globals);
+}
+
+}  // namespace
+
+void AddPlanCommands(CLI::App& app, Globals& globals) {
+  auto flags = std::make_shared<PlanFlags>();
+  CLI::App* plan = app.add_subcommand("plan", "find a strategy for a graph on a cluster");
+  plan->add_option("graph", flags->graph, "graph file (.swg)");
+  plan->add_option("--cluster", flags->cluster,
+                   "preset with its number of nodes (summit:8), or a cluster file");
+  plan->add_option("--mini-batch", flags->mini_batch, "samples per training step");
+  plan->add_option("--planner", flags->planner, "which planner (default: the service's)");
+  plan->add_option("--optimizer", flags->optimizer, "whose state is counted: sgd, momentum, adam")
+      ->check(CLI::IsMember({"sgd", "momentum", "adam"}))
+      ->capture_default_str();
+  plan->add_option_function<int64_t>(
+      "--micro-batch", [flags](int64_t n) { flags->options.set_micro_batch(n); },
+      "one micro-batch size for all stages");
+  plan->add_option_function<int32_t>(
+      "--stages", [flags](int32_t n) { flags->options.set_num_stages(n); },
+      "exactly this many stages");
+  plan->add_option_function<int32_t>(
+      "--max-stages", [flags](int32_t n) { flags->options.set_max_stages(n); },
+      "at most this many stages");
+  plan->add_flag_callback(
+      "--no-replicas", [flags] { flags->options.set_forbid_replicas(true); },
+      "no data-parallel stages");
+  plan->add_flag("--no-sequential", flags->no_sequential,
+                 "do not look for the best sequential plan to compare with");
+  plan->add_option("--time-limit", flags->time_limit_seconds, "seconds to search for")
+      ->capture_default_str();
+  plan->add_flag("--local", flags->local, "plan in this process, without a service");
+  plan->add_option("--save", flags->save, "write the plan to a file that `plan show` reads");
+  plan->add_option("--trace", flags->trace, "write the timeline as a Chrome trace");
+  AddOutputOption(*plan, globals);
+
+  auto what = std::make_shared<std::string>();
+  CLI::App* show = plan->add_subcommand("show", "show a saved plan, or a job's");
+  show->add_option("plan", *what, "file written by --save, or a job (jobs/7)")->required();
+  show->add_option("--trace", flags->trace, "write the timeline as a Chrome trace");
+  AddOutputOption(*show, globals);
+  show->callback(
+      [what, flags, &globals] { globals.exit_code = RunPlanShow(*what, flags->trace, globals); });
+
+  plan->callback([plan, flags, &globals] {
+    if (!plan->get_subcommands().empty()) return;
+    if (flags->graph.empty()) throw CLI::RequiredError("graph");
+    if (flags->cluster.empty()) throw CLI::RequiredError("--cluster");
+    if (plan->count("--mini-batch") == 0) throw CLI::RequiredError("--mini-batch");
+    globals.exit_code = RunPlan(*flags, globals);
+  });
+}
+
+}  // namespace stagewright::cli

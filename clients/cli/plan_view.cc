@@ -1,0 +1,255 @@
+#include "clients/cli/plan_view.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "clients/cli/table.h"
+#include "common/base/units.h"
+
+namespace stagewright::cli {
+namespace {
+
+std::string Percent(double ratio) { return absl::StrFormat("%.1f %%", ratio * 100); }
+
+std::string Device(const PlanContext& context, int32_t index) {
+  const auto known = static_cast<int32_t>(context.device_names.size());
+  return index < known ? context.device_names[index] : absl::StrCat("device ", index);
+}
+
+std::vector<std::string> Devices(const v1::Stage& stage, const PlanContext& context) {
+  std::vector<std::string> names;
+  for (int32_t device : stage.devices()) names.push_back(Device(context, device));
+  return names;
+}
+
+// The modules a stage holds, each once, in order; long lists are cut in the middle.
+std::vector<std::string> Modules(const v1::Stage& stage, const PlanContext& context) {
+  std::vector<std::string> modules;
+  std::set<std::string> seen;
+  for (int32_t node : stage.nodes()) {
+    if (node >= static_cast<int32_t>(context.node_modules.size())) continue;
+    const std::string& module = context.node_modules[node];
+    if (!module.empty() && seen.insert(module).second) modules.push_back(module);
+  }
+  return modules;
+}
+
+std::string ModuleText(const v1::Stage& stage, const PlanContext& context) {
+  const std::vector<std::string> modules = Modules(stage, context);
+  if (modules.empty()) return absl::StrCat(stage.nodes_size(), " operators");
+  if (modules.size() <= 2) return absl::StrJoin(modules, ", ");
+  return absl::StrCat(modules.front(), " .. ", modules.back());
+}
+
+std::vector<std::vector<int32_t>> Successors(const v1::Strategy& strategy) {
+  std::vector<std::vector<int32_t>> successors(strategy.stages_size());
+  for (const v1::StageEdge& edge : strategy.edges()) successors[edge.from()].push_back(edge.to());
+  return successors;
+}
+
+// The depth at which each stage starts: 1 + the longest path to it.
+std::vector<int32_t> Levels(const v1::Strategy& strategy) {
+  std::vector<int32_t> level(strategy.stages_size(), 1);
+  for (const v1::StageEdge& edge :
+       strategy.edges()) {  // Stages are in topological order and edges are sorted.
+    level[edge.to()] = std::max(level[edge.to()], level[edge.from()] + 1);
+  }
+  return level;
+}
+
+// "1 ─┬─ 2 ─┬─ 4" needs a layout; levels say the same: one line per level, its stages side by side.
+std::string DagText(const v1::Strategy& strategy) {
+  const std::vector<int32_t> levels = Levels(strategy);
+  const auto successors = Successors(strategy);
+  std::string out;
+  const int32_t depth = levels.empty() ? 0 : *std::max_element(levels.begin(), levels.end());
+  for (int32_t level = 1; level <= depth; ++level) {
+    std::vector<std::string> cells;
+    for (int32_t s = 0; s < strategy.stages_size(); ++s) {
+      if (levels[s] != level) continue;
+      std::string cell = absl::StrCat("[", s, "]");
+      if (!successors[s].empty()) absl::StrAppend(&cell, " -> ", absl::StrJoin(successors[s], ","));
+      cells.push_back(std::move(cell));
+    }
+    absl::StrAppend(&out, "  ",
+                    level == 1       ? "in  "
+                    : level == depth ? "out "
+                                     : "    ",
+                    absl::StrJoin(cells, "   "), "\n");
+  }
+  return out;
+}
+
+std::string StageTable(const v1::Plan& plan, const PlanContext& context) {
+  Table table(
+      {"stage", "modules", "devices", ">micro-batch", ">in flight", ">per sample", ">memory"});
+  for (int32_t s = 0; s < plan.strategy().stages_size(); ++s) {
+    const v1::Stage& stage = plan.strategy().stages(s);
+    const v1::StageReport& report = plan.evaluation().stages(s);
+    table.Add({absl::StrCat("[", s, "]"), ModuleText(stage, context),
+               absl::StrJoin(Devices(stage, context), " "), absl::StrCat(stage.micro_batch()),
+               absl::StrCat(report.in_flight()),
+               FormatDuration(static_cast<Nanos>(report.seconds_per_sample() * 1e9)),
+               FormatBytes(report.peak_memory_bytes())});
+  }
+  return table.ToString();
+}
+
+std::string MicroBatches(const v1::Strategy& strategy) {
+  std::set<int64_t> sizes;
+  for (const v1::Stage& stage : strategy.stages()) sizes.insert(stage.micro_batch());
+  return absl::StrJoin(sizes, "/");
+}
+
+int32_t DevicesUsed(const v1::Strategy& strategy) {
+  std::set<int32_t> devices;
+  for (const v1::Stage& stage : strategy.stages())
+    devices.insert(stage.devices().begin(), stage.devices().end());
+  return static_cast<int32_t>(devices.size());
+}
+
+Bytes PeakMemory(const v1::Plan& plan) {
+  Bytes peak = 0;
+  for (const v1::DeviceReport& device : plan.evaluation().devices())
+    peak = std::max(peak, device.peak_memory_bytes());
+  return peak;
+}
+
+void AddSummaryRow(const std::string& label, const v1::Plan& plan, Table& table) {
+  const v1::Evaluation& evaluation = plan.evaluation();
+  table.Add({label, absl::StrCat(plan.strategy().stages_size()), absl::StrCat(evaluation.depth()),
+             absl::StrCat(DevicesUsed(plan.strategy())), MicroBatches(plan.strategy()),
+             FormatDuration(evaluation.iteration_ns()),
+             absl::StrFormat("%.1f", evaluation.samples_per_second()),
+             Percent(evaluation.bubble_ratio()), FormatBytes(PeakMemory(plan))});
+}
+
+nlohmann::json StageJson(const v1::Plan& plan, int32_t s, const PlanContext& context) {
+  const v1::Stage& stage = plan.strategy().stages(s);
+  const v1::StageReport& report = plan.evaluation().stages(s);
+  nlohmann::json successors = nlohmann::json::array();
+  for (int32_t next : Successors(plan.strategy())[s]) successors.push_back(next);
+  return {{"stage", s},
+          {"operators", std::vector<int32_t>(stage.nodes().begin(), stage.nodes().end())},
+          {"modules", Modules(stage, context)},
+          {"devices", Devices(stage, context)},
+          {"successors", std::move(successors)},
+          {"micro_batch_size", stage.micro_batch()},
+          {"in_flight_samples", report.in_flight()},
+          {"memory_bytes", report.peak_memory_bytes()},
+          {"time_per_sample", report.seconds_per_sample()}};
+}
+
+nlohmann::json OnePlanJson(const v1::Plan& plan, const PlanContext& context) {
+  int64_t micro_batch = 0;
+  nlohmann::json stages = nlohmann::json::array();
+  for (int32_t s = 0; s < plan.strategy().stages_size(); ++s) {
+    micro_batch = std::max(micro_batch, plan.strategy().stages(s).micro_batch());
+    stages.push_back(StageJson(plan, s, context));
+  }
+  nlohmann::json devices = nlohmann::json::array();
+  for (const v1::DeviceReport& device : plan.evaluation().devices()) {
+    devices.push_back({{"device", device.name()},
+                       {"busy_seconds", ToSeconds(device.busy_ns())},
+                       {"peak_memory_bytes", device.peak_memory_bytes()},
+                       {"memory_budget_bytes", device.memory_budget_bytes()}});
+  }
+  return {{"kind", plan.strategy().kind() == v1::STRATEGY_KIND_SEQUENTIAL ? "sequential" : "graph"},
+          {"iteration_seconds", ToSeconds(plan.evaluation().iteration_ns())},
+          {"samples_per_second", plan.evaluation().samples_per_second()},
+          {"depth", plan.evaluation().depth()},
+          {"bubble_ratio", plan.evaluation().bubble_ratio()},
+          {"mini_batch_size", plan.strategy().mini_batch()},
+          {"micro_batch_size", micro_batch},
+          {"devices_used", DevicesUsed(plan.strategy())},
+          {"peak_memory_bytes", PeakMemory(plan)},
+          {"planner", plan.provenance().planner()},
+          {"cost_model", plan.provenance().cost_model()},
+          {"fingerprint", absl::StrFormat("%016x", plan.fingerprint())},
+          {"stages", std::move(stages)},
+          {"devices", std::move(devices)}};
+}
+
+}  // namespace
+
+PlanContext ContextOf(const v1::Graph& graph, const v1::Plan& plan) {
+  PlanContext context{graph.name(), {}, {}};
+  for (const v1::Node& node : graph.nodes())
+    context.node_modules.push_back(node.module().empty() ? node.name() : node.module());
+  for (const v1::DeviceReport& device : plan.evaluation().devices()) {
+    if (device.device() >= static_cast<int32_t>(context.device_names.size())) {
+      context.device_names.resize(device.device() + 1);
+    }
+    context.device_names[device.device()] = device.name();
+  }
+  return context;
+}
+
+std::string TerminationText(v1::Termination termination) {
+  return absl::AsciiStrToLower(
+      v1::Termination_Name(termination).substr(std::string("TERMINATION_").size()));
+}
+
+std::string PlanText(const v1::PlanResponse& response, const PlanContext& context) {
+  std::string out;
+  if (!response.has_best()) {
+    return absl::StrCat("no plan (", TerminationText(response.termination()),
+                        "): ", response.reason(), "\n");
+  }
+  const v1::Plan& best = response.best();
+  absl::StrAppend(&out, context.model, ": ", best.strategy().stages_size(), " stages, depth ",
+                  best.evaluation().depth());
+  if (response.has_sequential()) {
+    absl::StrAppend(&out, " (sequential: depth ", response.sequential().evaluation().depth(), ")");
+  }
+  absl::StrAppend(&out, "\n\n", DagText(best.strategy()), "\n", StageTable(best, context), "\n");
+
+  Table summary({"plan", ">stages", ">depth", ">devices", ">micro-batch", ">step time",
+                 ">samples/s", ">bubble", ">peak memory"});
+  AddSummaryRow(
+      best.strategy().kind() == v1::STRATEGY_KIND_SEQUENTIAL ? "sequential (SPP)" : "graph (GPP)",
+      best, summary);
+  if (response.has_sequential()) AddSummaryRow("sequential (SPP)", response.sequential(), summary);
+  absl::StrAppend(&out, summary.ToString());
+  if (response.has_sequential() && best.evaluation().iteration_ns() > 0) {
+    const double gain = static_cast<double>(response.sequential().evaluation().iteration_ns()) /
+                        static_cast<double>(best.evaluation().iteration_ns());
+    absl::StrAppend(&out, absl::StrFormat("\ngraph over sequential: %.2fx\n", gain));
+  }
+  if (response.lower_bound_ns() > 0) {
+    absl::StrAppend(&out, "no plan on these devices can take less than ",
+                    FormatDuration(response.lower_bound_ns()), "\n");
+  }
+  if (response.search_seconds() > 0) {
+    absl::StrAppend(&out, absl::StrFormat("searched for %.3f s by %s (%s)\n",
+                                          response.search_seconds(), best.provenance().planner(),
+                                          TerminationText(response.termination())));
+  }
+  for (const std::string& warning : response.warnings())
+    absl::StrAppend(&out, "warning: ", warning, "\n");
+  return out;
+}
+
+nlohmann::json PlanJson(const v1::PlanResponse& response, const PlanContext& context) {
+  nlohmann::json json =
+      response.has_best() ? OnePlanJson(response.best(), context) : nlohmann::json::object();
+  json["model"] = context.model;
+  json["termination"] = TerminationText(response.termination());
+  json["lower_bound_seconds"] = ToSeconds(response.lower_bound_ns());
+  json["search_seconds"] = response.search_seconds();
+  json["search_states"] = response.states();
+  json["candidates"] = response.candidates();
+  json["planner_operators"] = response.operators();
+  json["warnings"] =
+      std::vector<std::string>(response.warnings().begin(), response.warnings().end());
+  if (!response.reason().empty()) json["reason"] = response.reason();
+  if (response.has_sequential()) json["sequential"] = OnePlanJson(response.sequential(), context);
+  return json;
+}
+
+}  // namespace stagewright::cli

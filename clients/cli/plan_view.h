@@ -1,0 +1,35 @@
+// Plans for people and for programs.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "stagewright/v1/graph.pb.h"
+#include "stagewright/v1/planner_service.pb.h"
+
+namespace stagewright::cli {
+
+// What the views need beside the answer.
+struct PlanContext {
+  std::string model;  // Name of the graph.
+  std::vector<std::string>
+      node_modules;  // Module path per node; empty if the graph is not at hand.
+  std::vector<std::string> device_names;  // By device index.
+};
+
+PlanContext ContextOf(const v1::Graph& graph, const v1::Plan& plan);
+
+// The stage DAG with one line per stage, then devices, micro-batches, memory, and the plan beside
+// the sequential one.
+std::string PlanText(const v1::PlanResponse& response, const PlanContext& context);
+
+// Stable keys, seconds and bytes: iteration_seconds, lower_bound_seconds, search_seconds,
+// termination, depth, micro_batch_size, stages[] and more; `sequential` holds the same for the
+// sequential plan.
+nlohmann::json PlanJson(const v1::PlanResponse& response, const PlanContext& context);
+
+// "feasible"
+std::string TerminationText(v1::Termination termination);
+
+}  // namespace stagewright::cli

@@ -1,0 +1,204 @@
+#include "common/graph/graph.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "tests/common/graph/test_graphs.h"
+
+namespace stagewright {
+namespace {
+
+using testing::Batched;
+using ::testing::ElementsAre;
+using testing::Fixed;
+using testing::GraphBuilder;
+using ::testing::IsEmpty;
+using testing::NodeOf;
+using testing::RandomGraph;
+using testing::Rng;
+
+// x -> linear -> relu -> loss, with one spare parameter.
+GraphBuilder Small() {
+  GraphBuilder builder("small");
+  const Argument x = builder.Feature("x", {4});
+  const Argument h = builder.Linear(x, 4, 3);
+  const Argument y = builder.Add("aten.relu.default", {h}, {3});
+  builder.Loss(y, {3});
+  return builder;
+}
+
+TEST(Graph, ListsWhatNodesRead) {
+  GraphBuilder builder("reads");
+  const Argument x = builder.Feature("x", {4});
+  const Argument a = builder.Linear(x, 4, 4);
+  const Argument b = builder.Add("aten.add.Tensor", {a, a}, {4});
+  Argument::List list = {b, a, x, b};
+  const Argument c = builder.Add("aten.cat.default", {{std::move(list)}, {SymInt{0, 1}}}, {16});
+  const Graph graph = builder.Build();
+  EXPECT_THAT(graph.Values(NodeOf(a)), IsEmpty());
+  EXPECT_THAT(graph.Parameters(NodeOf(a)), ElementsAre(ParameterId(0), ParameterId(1)));
+  EXPECT_THAT(graph.Inputs(NodeOf(a)), ElementsAre(InputId(0)));
+  EXPECT_THAT(graph.Values(NodeOf(b)), ElementsAre(ValueRef{NodeOf(a), 0}));
+  EXPECT_THAT(graph.Values(NodeOf(c)), ElementsAre(ValueRef{NodeOf(b), 0}, ValueRef{NodeOf(a), 0}));
+  EXPECT_THAT(graph.dag().Predecessors(NodeOf(c).value()),
+              ElementsAre(NodeOf(a).value(), NodeOf(b).value()));
+  EXPECT_FALSE(graph.executable()) << "there is no loss to run";
+  EXPECT_TRUE(Small().Build().executable());
+}
+
+TEST(Graph, BackwardFollowsTrainableParameters) {
+  GraphBuilder builder("frozen");
+  const Argument x = builder.Feature("x", {4});
+  const Argument w = builder.Weight("w", {4, 4}, /*trainable=*/false);
+  const Argument a = builder.Add("aten.linear.default", {x, w}, {4});
+  const Argument b = builder.Linear(a, 4, 4);
+  const Argument c = builder.Add("aten.relu.default", {b}, {4});
+  const Argument d = builder.AddWith("aten.argmax.default", {c}, {Batched({}, DType::kInt64)});
+  const Graph graph = builder.Build();
+  EXPECT_FALSE(graph.needs_backward(NodeOf(a)));
+  EXPECT_TRUE(graph.needs_backward(NodeOf(b)));
+  EXPECT_TRUE(graph.needs_backward(NodeOf(c)));
+  EXPECT_FALSE(graph.needs_backward(NodeOf(d))) << "integers have no gradient";
+}
+
+TEST(Graph, PlanningOnlyNodesNeedNoArguments) {
+  GraphData data;
+  data.nodes.resize(2);
+  data.nodes[0].name = "a";
+  data.nodes[0].cost = ProfiledCost{10, 20, 30, 40, 1};
+  data.nodes[1].name = "b";
+  data.nodes[1].cost = ProfiledCost{10, 20, 30, 40, 1};
+  data.nodes[1].after = {NodeId(0)};
+  const auto graph = Graph::Create(data);
+  ASSERT_TRUE(graph.ok()) << graph.status();
+  EXPECT_THAT(graph->dag().Predecessors(1), ElementsAre(0));
+  EXPECT_FALSE(graph->executable());
+  EXPECT_TRUE(graph->needs_backward(NodeId(1)));
+}
+
+struct BadGraph {
+  const char* name;
+  std::function<void(GraphData&)> spoil;
+  const char* message;
+};
+
+class BadGraphTest : public ::testing::TestWithParam<BadGraph> {};
+
+TEST_P(BadGraphTest, IsRefusedWithItsReason) {
+  GraphData data = Small().data;
+  GetParam().spoil(data);
+  const auto graph = Graph::Create(data);
+  EXPECT_EQ(graph.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(graph.status().message(), GetParam().message);
+}
+
+ValueRef At(int64_t node, int32_t output = 0) { return {NodeId(node), output}; }
+
+const BadGraph kBadGraphs[] = {
+    {"Empty", [](GraphData& g) { g.nodes.clear(); }, "nodes: the graph is empty"},
+    {"Cyclic", [](GraphData& g) { g.nodes[0].args[0] = {At(1)}; },
+     "nodes: cycle through n0 -> n1 -> n0"},
+    {"SelfLoop", [](GraphData& g) { g.nodes[1].args[0] = {At(1)}; },
+     "nodes: cycle through n1 -> n1"},
+    {"AfterItself", [](GraphData& g) { g.nodes[0].after = {NodeId(2)}; },
+     "nodes: cycle through n0 -> n1 -> n2 -> n0"},
+    {"NoName", [](GraphData& g) { g.nodes[1].name = ""; }, "nodes[1].name is empty"},
+    {"SameName", [](GraphData& g) { g.nodes[2].name = "n0"; },
+     "nodes[2] \"n0\": the name is used twice"},
+    {"NoTarget", [](GraphData& g) { g.nodes[1].target = ""; }, "nodes[1] \"n1\".target is empty"},
+    {"NoShape", [](GraphData& g) { g.nodes[0].outputs.clear(); },
+     "nodes[0] \"n0\".outputs: the shape of its output is missing"},
+    {"NegativeShape",
+     [](GraphData& g) {
+       g.nodes[0].outputs[0].shape[1] = {0, -3};
+     },
+     "nodes[0] \"n0\".outputs[0].shape: dimension 0 * samples + -3 is negative"},
+    {"ShrinkingShape",
+     [](GraphData& g) {
+       g.nodes[0].outputs[0].shape[1] = {-1, 9};
+     },
+     "nodes[0] \"n0\".outputs[0].shape: dimension -1 * samples + 9 is negative"},
+    {"HugeShape",
+     [](GraphData& g) {
+       g.nodes[0].outputs[0].shape = {{1, 0}, {0, int64_t{1} << 40}, {0, int64_t{1} << 40}};
+     },
+     "nodes[0] \"n0\".outputs[0].shape: 1.20893e+24 elements per sample overflow"},
+    {"UnknownNode", [](GraphData& g) { g.nodes[1].args[0] = {At(9)}; },
+     "nodes[1] \"n1\".args: node 9 does not exist"},
+    {"InvalidNode", [](GraphData& g) { g.nodes[1].args[0] = {At(-1)}; },
+     "nodes[1] \"n1\".args: node -1 does not exist"},
+    {"UnknownOutput", [](GraphData& g) { g.nodes[1].args[0] = {At(0, 1)}; },
+     "nodes[1] \"n1\".args: output 1 of node \"n0\" does not exist"},
+    {"UnknownNodeInList",
+     [](GraphData& g) {
+       g.nodes[1].args[0] = {Argument::List{{At(0)}, {At(7)}}};
+     },
+     "nodes[1] \"n1\".args: node 7 does not exist"},
+    {"UnknownParameter", [](GraphData& g) { g.nodes[0].args[1] = {ParameterId(5)}; },
+     "nodes[0] \"n0\".args: parameter 5 does not exist"},
+    {"UnknownInput",
+     [](GraphData& g) {
+       g.nodes[0].kwargs = {{"x", {InputId(3)}}};
+     },
+     "nodes[0] \"n0\".args: input 3 does not exist"},
+    {"UnknownAfter", [](GraphData& g) { g.nodes[0].after = {NodeId(3)}; },
+     "nodes[0] \"n0\".after: node 3 does not exist"},
+    {"NegativeCost",
+     [](GraphData& g) {
+       g.nodes[0].cost = ProfiledCost{1, -2, 3, 4, 1};
+     },
+     "nodes[0] \"n0\".cost.backward_ns is negative"},
+    {"ZeroSamplesProfiled",
+     [](GraphData& g) {
+       g.nodes[0].cost = ProfiledCost{1, 2, 3, 4, 0};
+     },
+     "nodes[0] \"n0\".cost.profiled_samples is negative"},
+    {"HugeCost",
+     [](GraphData& g) {
+       g.nodes[0].cost = ProfiledCost{1, 2, int64_t{1} << 60, 4, 1};
+     },
+     "nodes[0] \"n0\".cost.activation_bytes overflows"},
+    {"ParameterWithoutName", [](GraphData& g) { g.parameters[0].name = ""; },
+     "parameters[0].name is empty"},
+    {"SameParameter", [](GraphData& g) { g.parameters[1].name = g.parameters[0].name; },
+     "parameters[1] \"linear0.weight\": the name is used twice"},
+    {"AliasOfAnother", [](GraphData& g) { g.parameters[1].aliases = {"linear0.weight"}; },
+     "parameters[1] \"linear0.bias\".aliases: \"linear0.weight\" is used twice"},
+    {"NegativeParameter", [](GraphData& g) { g.parameters[0].shape = {-1}; },
+     "parameters[0] \"linear0.weight\".shape: dimension 0 * samples + -1 is negative"},
+    {"IntegerParameterTrains", [](GraphData& g) { g.parameters[0].dtype = DType::kInt64; },
+     "parameters[0] \"linear0.weight\" is trainable but not floating-point"},
+    {"InputWithoutBatch", [](GraphData& g) { g.inputs[0].meta = Fixed({4}); },
+     "inputs[0] \"x\".meta: the first dimension must be the batch, and only it"},
+    {"SameInput", [](GraphData& g) { g.inputs[1].name = "x"; },
+     "inputs[1] \"x\": the name is empty or used twice"},
+    {"LossIsNoScalar", [](GraphData& g) { g.loss = At(1); },
+     "loss: node \"n1\" is not a floating-point scalar"},
+    {"LossIsInteger", [](GraphData& g) { g.nodes[2].outputs[0].dtype = DType::kInt32; },
+     "loss: node \"n2\" is not a floating-point scalar"},
+    {"UnknownLoss", [](GraphData& g) { g.loss = At(3); }, "loss: node 3 does not exist"},
+    {"UnknownPrediction", [](GraphData& g) { g.prediction = At(1, 4); },
+     "prediction: output 4 of node \"n1\" does not exist"},
+};
+
+INSTANTIATE_TEST_SUITE_P(Graph, BadGraphTest, ::testing::ValuesIn(kBadGraphs),
+                         [](const auto& test) { return test.param.name; });
+
+TEST(Graph, RandomGraphsAreConsistent) {
+  Rng rng(5);
+  for (int i = 0; i < 100; ++i) {
+    const Graph graph = RandomGraph(rng, 40);
+    ASSERT_TRUE(graph.executable());
+    for (int32_t v = 0; v < graph.size(); ++v) {
+      for (const ValueRef& value : graph.Values(NodeId(v))) {
+        const auto before = graph.dag().Predecessors(v);
+        ASSERT_TRUE(std::binary_search(before.begin(), before.end(), value.node.value()));
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace stagewright

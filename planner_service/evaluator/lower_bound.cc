@@ -6,6 +6,8 @@
 #include <set>
 #include <vector>
 
+#include "common/schedule/channels.h"
+
 namespace stagewright {
 namespace {
 
@@ -31,7 +33,7 @@ std::vector<int64_t> ShareSizes(int64_t mini_batch, int32_t devices) {
   return {sizes.begin(), sizes.end()};
 }
 
-LeastCost LeastOf(const Graph& graph, NodeId node, const Cluster& cluster, const CostModel& costs,
+LeastCost LeastOf(NodeId node, bool has_backward, const Cluster& cluster, const CostModel& costs,
                   const std::vector<int64_t>& sizes) {
   const double infinity = std::numeric_limits<double>::infinity();
   LeastCost least{infinity, infinity, infinity};
@@ -39,7 +41,7 @@ LeastCost LeastOf(const Graph& graph, NodeId node, const Cluster& cluster, const
     for (int64_t samples : sizes) {
       const OperatorTime time = costs.Time(node, kind, samples);
       const double forward = static_cast<double>(time.forward);
-      const double backward = graph.needs_backward(node) ? static_cast<double>(time.backward) : 0.0;
+      const double backward = has_backward ? static_cast<double>(time.backward) : 0.0;
       least.forward = std::min(least.forward, forward);
       least.backward = std::min(least.backward, backward);
       least.per_sample =
@@ -49,16 +51,18 @@ LeastCost LeastOf(const Graph& graph, NodeId node, const Cluster& cluster, const
   return least;
 }
 
-// Whether the backward pass of `node` waits for that of its reader `next`.
+// Whether a tensor with a gradient flows from a node to its reader, both with a backward pass: then
+// the backward pass of `node` waits for that of `next`, as in common/schedule/channels.cc.
 bool GradientReturns(const Graph& graph, NodeId node, NodeId next) {
-  if (!graph.needs_backward(node) || !graph.needs_backward(next)) return false;
+  if (graph.node(node).cost) return true;
   for (ValueRef value : graph.Values(next)) {
     if (value.node == node && IsFloating(graph.meta(value).dtype)) return true;
   }
   return false;
 }
 
-double PathBound(const Graph& graph, const std::vector<LeastCost>& least) {
+double PathBound(const Graph& graph, const std::vector<bool>& backward,
+                 const std::vector<LeastCost>& least) {
   std::vector<double> forward(graph.size());     // Longest path that ends at a node, forward only;
   std::vector<double> round_trip(graph.size());  // and with the way back from it.
   double bound = 0;
@@ -67,7 +71,7 @@ double PathBound(const Graph& graph, const std::vector<LeastCost>& least) {
     double and_back = 0;
     for (int32_t u : graph.dag().Predecessors(v)) {
       to_here = std::max(to_here, forward[u]);
-      if (GradientReturns(graph, NodeId(u), NodeId(v))) {
+      if (backward[u] && backward[v] && GradientReturns(graph, NodeId(u), NodeId(v))) {
         and_back = std::max(and_back, round_trip[u]);
       }
     }
@@ -97,12 +101,17 @@ BestRoute FastestRoute(const Cluster& cluster) {
   return best;
 }
 
-double NodeBound(const Graph& graph, NodeId node, double work, int32_t devices,
-                 const BestRoute& route) {
-  Bytes gradients = 0;
+// Bytes that replicas of the node's stage sum after their last backward pass.
+Bytes GradientBytes(const Graph& graph, NodeId node) {
+  const auto& cost = graph.node(node).cost;
+  Bytes bytes = cost ? cost->parameter_bytes : 0;
   for (ParameterId id : graph.Parameters(node)) {
-    if (graph.parameter(id).trainable) gradients += graph.parameter(id).SizeBytes();
+    if (graph.parameter(id).trainable) bytes += graph.parameter(id).SizeBytes();
   }
+  return bytes;
+}
+
+double NodeBound(double work, Bytes gradients, int32_t devices, const BestRoute& route) {
   double bound = work;
   for (int32_t r = 2; r <= devices; ++r) {
     const double hops = 2.0 * (r - 1);
@@ -122,17 +131,19 @@ Nanos LowerBound(const Graph& graph, const OperatorGraph& operators, const Clust
                  const CostModel& costs, int64_t mini_batch) {
   const std::vector<int64_t> sizes = ShareSizes(mini_batch, cluster.size());
   const BestRoute route = FastestRoute(cluster);
+  const std::vector<bool> backward = NodesWithBackward(graph);
   std::vector<LeastCost> least(graph.size());
   double total = 0;
   double bound = 0;
   for (int32_t v = 0; v < graph.size(); ++v) {
     if (!operators.owner(NodeId(v)).valid()) continue;  // Replicated: free.
-    least[v] = LeastOf(graph, NodeId(v), cluster, costs, sizes);
+    least[v] = LeastOf(NodeId(v), backward[v], cluster, costs, sizes);
     const double work = least[v].per_sample * static_cast<double>(mini_batch);
     total += work;
-    bound = std::max(bound, NodeBound(graph, NodeId(v), work, cluster.size(), route));
+    const Bytes gradients = backward[v] ? GradientBytes(graph, NodeId(v)) : 0;
+    bound = std::max(bound, NodeBound(work, gradients, cluster.size(), route));
   }
-  bound = std::max({bound, total / cluster.size(), PathBound(graph, least)});
+  bound = std::max({bound, total / cluster.size(), PathBound(graph, backward, least)});
   // One part in 10^12 for the rounding of floating-point sums.
   return static_cast<Nanos>(std::floor(bound * (1 - 1e-12)));
 }

@@ -5,25 +5,20 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "planner_service/simulator/durations.h"
+#include "common/schedule/stage_costs.h"
 
 namespace stagewright {
 namespace {
 
-std::vector<const ProgramStage*> StagesOn(const Program& program, DeviceId device) {
-  std::vector<const ProgramStage*> stages;
-  for (const ProgramStage& stage : program.stages) {
-    const auto& devices = stage.devices;
-    if (std::find(devices.begin(), devices.end(), device) != devices.end()) {
-      stages.push_back(&stage);
-    }
-  }
-  return stages;
+bool RunsOn(const ProgramStage& stage, DeviceId device) {
+  return std::find(stage.devices.begin(), stage.devices.end(), device) != stage.devices.end();
 }
 
-std::string ActivationAdvice(const std::vector<const ProgramStage*>& stages) {
+std::string ActivationAdvice(const Program& program, DeviceId device) {
   int64_t micro_batch = 1;
-  for (const ProgramStage* stage : stages) micro_batch = std::max(micro_batch, stage->micro_batch);
+  for (const ProgramStage& stage : program.stages) {
+    if (RunsOn(stage, device)) micro_batch = std::max(micro_batch, stage.micro_batch);
+  }
   if (micro_batch == 1) return "fewer samples in flight, more devices or more memory per device";
   return absl::StrCat("a micro-batch smaller than ", micro_batch,
                       ", fewer samples in flight or more devices");
@@ -41,14 +36,15 @@ std::string OptimizerAdvice(Optimizer optimizer, Bytes state) {
 
 MemoryParts PartsOf(const Graph& graph, const Program& program, const DeviceProgram& device,
                     Optimizer optimizer, Bytes peak) {
-  std::vector<NodeId> nodes;
-  for (const ProgramStage* stage : StagesOn(program, device.device)) {
-    nodes.insert(nodes.end(), stage->nodes.begin(), stage->nodes.end());
+  std::vector<StageId> stages;
+  for (size_t s = 0; s < program.stages.size(); ++s) {
+    if (RunsOn(program.stages[s], device.device))
+      stages.push_back(StageId(static_cast<int64_t>(s)));
   }
   MemoryParts parts;
   parts.optimizer =
-      TrainedBytes(graph, nodes, optimizer) - TrainedBytes(graph, nodes, Optimizer::kSgd);
-  parts.optimizer = std::min(parts.optimizer, device.resident);
+      ResidentBytesOf(graph, program.stages, stages, optimizer, program.training) -
+      ResidentBytesOf(graph, program.stages, stages, Optimizer::kSgd, program.training);
   parts.parameters = device.resident - parts.optimizer;
   parts.activations = peak - device.resident;
   return parts;
@@ -63,7 +59,7 @@ absl::Status OverMemory(const Graph& graph, const Cluster& cluster, const Progra
   std::string advice;
   if (largest == parts.activations) {
     dominates = "activations dominate";
-    advice = ActivationAdvice(StagesOn(program, device.device));
+    advice = ActivationAdvice(program, device.device);
   } else if (largest == parts.optimizer) {
     dominates = "optimizer state dominates";
     advice = OptimizerAdvice(optimizer, parts.optimizer);

@@ -4,18 +4,16 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "planner_service/simulator/durations.h"
+#include "common/schedule/stage_costs.h"
 
 namespace stagewright {
 namespace {
 
 // Bytes that hold these nodes' parameters throughout a job.
 Bytes Resident(const Graph& graph, const std::vector<NodeId>& nodes, Optimizer optimizer) {
-  Bytes bytes = TrainedBytes(graph, nodes, optimizer);
-  for (ParameterId id : ParametersOf(graph, nodes)) {
-    if (!graph.parameter(id).trainable) bytes += graph.parameter(id).SizeBytes();
-  }
-  return bytes;
+  ProgramStage stage;
+  stage.nodes = nodes;
+  return ResidentBytesOf(graph, {stage}, {StageId(0)}, optimizer, /*training=*/true);
 }
 
 struct Need {
@@ -30,9 +28,7 @@ Need NeedOf(const Problem& problem, const Operator& op) {
   need.resident = Resident(*problem.graph, op.nodes, problem.optimizer);
   need.resident_sgd = Resident(*problem.graph, op.nodes, Optimizer::kSgd);
   for (NodeId node : op.nodes) {
-    if (problem.graph->needs_backward(node)) {
-      need.activations += problem.costs->SavedBytes(node, 1);
-    }
+    need.activations += problem.costs->SavedBytes(node, 1);
   }
   return need;
 }

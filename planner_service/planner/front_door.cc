@@ -33,7 +33,10 @@ const CostModel* CostsOf(const PlanRequest& request, std::unique_ptr<CostModel>&
 
 // Weights are taken at about the share that a device gets when a few micro-batches fill a pipeline.
 absl::StatusOr<OperatorGraph> PlannerOperators(const PlanRequest& request, const CostModel& costs) {
-  if (!request.graph->executable()) return OneOperatorPerNode(*request.graph);
+  const auto nodes = request.graph->nodes();
+  const bool profiled = std::any_of(nodes.begin(), nodes.end(),
+                                    [](const Node& node) { return node.cost.has_value(); });
+  if (profiled) return OneOperatorPerNode(*request.graph);
   int64_t samples = request.options.micro_batch;
   if (samples == 0) {
     samples = std::max<int64_t>(1, request.mini_batch / (2 * request.cluster->size()));

@@ -54,10 +54,6 @@ absl::StatusOr<std::unique_ptr<Durations>> MakeMeasuredDurations(
 // route of the ring, and 2 (n - 1) times its largest latency. 0 for one device.
 Nanos RingAllReduceTime(const Cluster& cluster, const std::vector<DeviceId>& devices, Bytes bytes);
 
-// Parameters, gradients and optimizer state held for what these nodes train; a planning-only node's
-// parameter_bytes count as trainable float32.
-Bytes TrainedBytes(const Graph& graph, const std::vector<NodeId>& nodes, Optimizer optimizer);
-
 // The optimizer step over `resident` bytes (parameters, gradients, optimizer state): memory-bound,
 // every byte is read and written once. 0 for 0 bytes.
 Nanos OptimizerStepTime(const DeviceKind& kind, Bytes resident);

@@ -12,7 +12,7 @@ LinkShares::LinkShares(std::vector<double> rates, int32_t num_flows) : flows_(nu
   links_.resize(rates.size());
   for (size_t i = 0; i < rates.size(); ++i) {
     CHECK(rates[i] > 0);
-    links_[i].rate = rates[i] * 1e-9;
+    links_[i].rate = rates[i];
   }
 }
 
@@ -57,11 +57,12 @@ void LinkShares::Refresh(int32_t flow, Nanos now) {
   // An unchanged rate keeps its finish: no rounding creeps in, and the caller's queue stays small.
   if (rate == f.rate) return;
   if (f.rate > 0) {
-    f.remaining = std::max(0.0, f.remaining - f.rate * static_cast<double>(now - f.updated));
+    f.remaining = std::max(0.0, f.remaining - f.rate * static_cast<double>(now - f.updated) * 1e-9);
   }
   f.rate = rate;
   f.updated = now;
-  changes_.push_back({flow, ++f.version, now + std::llround(f.remaining / rate)});
+  changes_.push_back(
+      {flow, ++f.version, now + static_cast<Nanos>(std::ceil(f.remaining / rate * 1e9))});
 }
 
 std::span<const LinkShares::Change> LinkShares::Settle(Nanos now) {

@@ -41,13 +41,13 @@ class LinkShares {
   struct Flow {
     std::span<const int32_t> links;  // Empty: idle.
     double remaining = 0;            // Bytes at `updated`.
-    double rate = 0;                 // Bytes per nanosecond since `updated`; 0: not yet moving.
+    double rate = 0;                 // Bytes per second since `updated`; 0: not yet moving.
     Nanos updated = 0;
     uint32_t version = 0;
     bool marked = false;
   };
   struct Link {
-    double rate = 0;  // Bytes per nanosecond.
+    double rate = 0;  // Bytes per second.
     std::vector<int32_t> flows;
     bool dirty = false;
   };

@@ -4,10 +4,20 @@
 #include <utility>
 
 #include "common/base/check.h"
+#include "common/schedule/stage_costs.h"
 #include "planner_service/simulator/durations.h"
 
 namespace stagewright {
 namespace {
+
+// Bytes an optimizer step of a stage goes over: what is held for its trainable parameters.
+Bytes TrainedBytes(const Graph& graph, const Program& program, StageId stage, Optimizer optimizer) {
+  Bytes bytes = ResidentBytesOf(graph, program.stages, {stage}, optimizer, program.training);
+  for (ParameterId id : ParametersOf(graph, program.stages[stage.index()].nodes)) {
+    if (!graph.parameter(id).trainable) bytes -= graph.parameter(id).SizeBytes();
+  }
+  return bytes;
+}
 
 class ModelDurations : public Durations {
  public:
@@ -52,7 +62,8 @@ ModelDurations::ModelDurations(const Graph& graph, const Program& program, const
     all_reduce_.push_back(RingAllReduceTime(cluster, reduction.devices, reduction.bytes));
   }
   for (size_t stage = 0; stage < stages_.size(); ++stage) {
-    const Bytes trained = TrainedBytes(graph, program.stages[stage].nodes, optimizer);
+    const Bytes trained =
+        TrainedBytes(graph, program, StageId(static_cast<int64_t>(stage)), optimizer);
     for (const DeviceKind& kind : cluster.kinds()) {
       stages_[stage].optimizer_step.push_back(OptimizerStepTime(kind, trained));
     }
@@ -129,22 +140,6 @@ std::unique_ptr<Durations> MakeModelDurations(const Graph& graph, const Program&
                                               const Cluster& cluster, const CostModel& costs,
                                               Optimizer optimizer) {
   return std::make_unique<ModelDurations>(graph, program, cluster, costs, optimizer);
-}
-
-Bytes TrainedBytes(const Graph& graph, const std::vector<NodeId>& nodes, Optimizer optimizer) {
-  Bytes bytes = 0;
-  for (ParameterId id : ParametersOf(graph, nodes)) {
-    const Parameter& parameter = graph.parameter(id);
-    if (parameter.trainable) bytes += ResidentBytes(parameter, optimizer);
-  }
-  for (NodeId node : nodes) {
-    const auto& cost = graph.node(node).cost;
-    if (!cost || cost->parameter_bytes == 0) continue;
-    Parameter weights;
-    weights.shape = {(cost->parameter_bytes + SizeOf(weights.dtype) - 1) / SizeOf(weights.dtype)};
-    bytes += ResidentBytes(weights, optimizer);
-  }
-  return bytes;
 }
 
 Nanos RingAllReduceTime(const Cluster& cluster, const std::vector<DeviceId>& devices, Bytes bytes) {

@@ -63,6 +63,8 @@ class EventLoop {
   }
   Record& RecordOf(Cell cell) { return records_[cell.row][cell.index]; }
 
+  bool Void(const Event& event) const;
+  void DropVoidEvents();
   void StartReady();
   void StartTransferEnd(Cell cell, const Action& action);
   void BeginTransfer(int32_t slot, Cell late);
@@ -115,12 +117,13 @@ absl::StatusOr<Simulation> EventLoop::Run() {
       events_.push(
           {change.finish, meetings_[change.flow].send, EventKind::kTransferred, change.version});
     }
+    DropVoidEvents();
     if (events_.empty()) break;
     now_ = events_.top().time;
     while (!events_.empty() && events_.top().time == now_) {
       const Event event = events_.top();
       events_.pop();
-      Handle(event);
+      if (!Void(event)) Handle(event);
     }
     FinishEnded();
   }
@@ -128,6 +131,16 @@ absl::StatusOr<Simulation> EventLoop::Run() {
     if (!cursor.done()) return Deadlock();
   }
   return Result();
+}
+
+bool EventLoop::Void(const Event& event) const {
+  return event.kind == EventKind::kTransferred &&
+         event.version != shares_.version(SlotOf(At(event.cell).action));
+}
+
+// The clock must not move to an end that was put off or brought forward.
+void EventLoop::DropVoidEvents() {
+  while (!events_.empty() && Void(events_.top())) events_.pop();
 }
 
 void EventLoop::StartReady() {
@@ -207,7 +220,6 @@ void EventLoop::Handle(const Event& event) {
     }
     case EventKind::kTransferred: {
       const int32_t slot = SlotOf(action);
-      if (event.version != shares_.version(slot)) return;
       if (shares_.active(slot)) shares_.End(slot);
       Meeting& meeting = meetings_[slot];
       ended_.push_back(meeting.send);

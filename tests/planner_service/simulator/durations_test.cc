@@ -1,0 +1,116 @@
+#include "planner_service/simulator/durations.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "common/schedule/lower.h"
+#include "planner_service/simulator/simulator.h"
+#include "tests/support/planning_cases.h"
+
+namespace stagewright {
+namespace {
+
+using testing::FlatCluster;
+using ::testing::HasSubstr;
+using testing::MakeStrategy;
+using testing::ProfiledGraph;
+
+TEST(RingAllReduceTest, FollowsItsFormula) {
+  const Cluster cluster = FlatCluster(4, kGiB, 10, 1e9);
+  const std::vector<DeviceId> all = {DeviceId(0), DeviceId(1), DeviceId(2), DeviceId(3)};
+  // 2 * 3 / 4 * 1000 bytes at a byte per nanosecond, and 6 latencies.
+  EXPECT_EQ(RingAllReduceTime(cluster, all, 1000), 1500 + 6 * 10);
+  EXPECT_EQ(RingAllReduceTime(cluster, {DeviceId(2)}, 1000), 0);
+}
+
+TEST(RingAllReduceTest, TheSlowestRouteDecides) {
+  HierarchicalSpec spec;
+  spec.nodes = 2;
+  spec.devices_per_node = 2;
+  spec.kind = FlatCluster(1).kinds()[0];
+  spec.memory = kGiB;
+  spec.inside = {"port", 0, 1e9};
+  spec.outside = {"uplink", 100, 1e8};
+  const Cluster cluster = MakeHierarchical(spec).value();
+  EXPECT_EQ(RingAllReduceTime(cluster, {DeviceId(0), DeviceId(1)}, 1000), 1000);
+  EXPECT_GE(RingAllReduceTime(cluster, {DeviceId(1), DeviceId(2)}, 1000), 10000 + 2 * 100);
+}
+
+TEST(OptimizerStepTest, ReadsAndWritesEveryByte) {
+  DeviceKind kind;
+  kind.memory_bytes_per_second = 1e9;
+  kind.kernel_overhead = 7;
+  EXPECT_EQ(OptimizerStepTime(kind, 1000), 7 + 2000);
+  EXPECT_EQ(OptimizerStepTime(kind, 0), 0);
+}
+
+TEST(ModelDurationsTest, SumsNodesAndSizesTransfers) {
+  const Graph graph = ProfiledGraph({{3, 5, 100, 0, {}}, {4, 6, 100, 400, {0}}, {1, 2, 0, 0, {1}}});
+  const Cluster cluster = FlatCluster(2, kGiB, 11, 1e9);
+  const auto costs = MakeAnalyticCostModel(graph);
+  const Strategy strategy = MakeStrategy(graph, {{0, 1}, {2}}, {{0}, {1}}, 8, 4);
+  const Program program = Lower(graph, strategy, *costs, {}).value();
+  const auto durations = MakeModelDurations(graph, program, cluster, *costs, Optimizer::kAdam);
+  const auto of = [&](const char* action) {
+    return durations->Of(DeviceId(0), ParseAction(action).value());
+  };
+  EXPECT_EQ(of("F0[0,4)"), 4 * 7);
+  EXPECT_EQ(of("B0[4,8)"), 4 * 11);
+  // Parameter, gradient and two moments of 400 bytes, read and written at a byte per picosecond.
+  EXPECT_EQ(of("OS0"), OptimizerStepTime(cluster.kinds()[0], 1600));
+  const auto transfer = durations->TransferOf(ParseAction("SA0[0,4)@0").value());
+  EXPECT_EQ(transfer.latency, 11);
+  EXPECT_EQ(transfer.bytes, 400);
+  EXPECT_FALSE(transfer.links.empty());
+}
+
+class MeasuredDurationsTest : public ::testing::Test {
+ protected:
+  MeasuredDurationsTest()
+      : graph_(ProfiledGraph({{3, 5, 100, 64, {}}, {4, 6, 0, 64, {0}}})),
+        cluster_(FlatCluster(3, kGiB, 11, 1e9)),
+        costs_(MakeAnalyticCostModel(graph_)) {
+    const Strategy strategy = MakeStrategy(graph_, {{0}, {1}}, {{0}, {1, 2}}, 8, 4);
+    program_ = Lower(graph_, strategy, *costs_, {}).value();
+    const auto durations =
+        MakeModelDurations(graph_, program_, cluster_, *costs_, Optimizer::kAdam);
+    simulation_ = Simulate(program_, *durations, {.timeline = true}).value();
+  }
+  Graph graph_;
+  Cluster cluster_;
+  std::unique_ptr<CostModel> costs_;
+  Program program_;
+  Simulation simulation_;
+};
+
+TEST_F(MeasuredDurationsTest, UsesTheStepAskedFor) {
+  std::vector<TraceEvent> trace = simulation_.timeline;
+  for (TraceEvent event : simulation_.timeline) {
+    event.step = 1;
+    event.start = 1000 + 2 * event.start;  // Twice as slow, later.
+    event.end = 1000 + 2 * event.end;
+    trace.push_back(event);
+  }
+  const auto first = MakeMeasuredDurations(program_, trace, 0);
+  const auto second = MakeMeasuredDurations(program_, trace, 1);
+  ASSERT_TRUE(first.ok() && second.ok());
+  EXPECT_EQ(Simulate(program_, **first, {})->step_time, simulation_.step_time);
+  EXPECT_EQ(Simulate(program_, **second, {})->step_time, 2 * simulation_.step_time);
+}
+
+TEST_F(MeasuredDurationsTest, NamesWhatIsMissing) {
+  for (size_t gone = 0; gone < simulation_.timeline.size(); ++gone) {
+    std::vector<TraceEvent> trace = simulation_.timeline;
+    const TraceEvent event = trace[gone];
+    trace.erase(trace.begin() + static_cast<int64_t>(gone));
+    const absl::Status status = MakeMeasuredDurations(program_, trace, 0).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_THAT(std::string(status.message()),
+                AllOf(HasSubstr("step 0"), HasSubstr(ToString(event.action)),
+                      HasSubstr(absl::StrCat("device ", event.device.value()))));
+  }
+  EXPECT_FALSE(MakeMeasuredDurations(program_, simulation_.timeline, 3).ok());
+}
+
+}  // namespace
+}  // namespace stagewright

@@ -46,6 +46,15 @@ absl::Status CheckIds(const Graph& graph, const Cluster& cluster, const Strategy
   return absl::OkStatus();
 }
 
+// A constant that no stage recomputes, because none reads it (CheckStageOrder sees to that).
+bool IsUnusedConstant(const Graph& graph, const std::vector<StageId>& owner, NodeId node) {
+  const auto before = graph.dag().Predecessors(node.value());
+  return graph.Parameters(node).empty() && !graph.node(node).cost.has_value() &&
+         !(graph.loss().has_value() && graph.loss()->node == node) &&
+         !(graph.prediction().has_value() && graph.prediction()->node == node) &&
+         std::none_of(before.begin(), before.end(), [&](int32_t u) { return owner[u].valid(); });
+}
+
 // C1, first part: the own nodes of the stages partition the nodes that are not replicated.
 absl::Status CheckPartition(const Graph& graph, const Strategy& strategy) {
   std::vector<StageId> owner(graph.size());
@@ -73,7 +82,7 @@ absl::Status CheckPartition(const Graph& graph, const Strategy& strategy) {
     }
   }
   for (int32_t v = 0; v < graph.size(); ++v) {
-    if (!owner[v].valid() && !replicated[v])
+    if (!owner[v].valid() && !replicated[v] && !IsUnusedConstant(graph, owner, NodeId(v)))
       return Broken("C1: ", Quoted(graph, NodeId(v)), " is in no stage");
   }
   return absl::OkStatus();

@@ -1,0 +1,184 @@
+// Properties of lowered programs over random stage graphs.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "common/schedule/lower.h"
+#include "common/schedule/trace.h"
+#include "common/schedule/validate.h"
+#include "tests/common/schedule/fake_driver.h"
+#include "tests/common/schedule/schedule_cases.h"
+
+namespace stagewright {
+namespace {
+
+using testing::FakeRun;
+using testing::MakeRandomCase;
+using testing::RandomCase;
+using testing::Rng;
+using testing::RunWithRandomDelays;
+using testing::Uniform;
+
+constexpr int kCases = 1000;
+
+absl::StatusOr<Program> LowerCase(const RandomCase& random, bool training = true) {
+  const testing::FixedCosts costs(5, 3, random.graph);
+  return Lower(random.graph, random.strategy, costs, {Optimizer::kAdam, training});
+}
+
+TEST(LowerProperty, EveryProgramIsValidAndRunsUnderRandomDelays) {
+  Rng rng(20250401);
+  int shared = 0, with_reductions = 0, many_stages = 0;
+  for (int i = 0; i < kCases; ++i) {
+    const RandomCase random = MakeRandomCase(rng);
+    SCOPED_TRACE(i);
+    ASSERT_EQ(CheckStrategy(random.graph, random.cluster, random.strategy), absl::OkStatus());
+    auto program = LowerCase(random, Uniform(rng, 0, 7) > 0);
+    ASSERT_EQ(program.status(), absl::OkStatus());
+    ASSERT_EQ(Validate(*program, {}), absl::OkStatus()) << ToText(*program);
+    const FakeRun run = RunWithRandomDelays(*program, rng, 20);
+    ASSERT_TRUE(run.done);
+    EXPECT_THAT(run.memory_left, ::testing::Each(0));
+    ASSERT_EQ(CheckTrace(*program, run.trace), absl::OkStatus()) << ToText(*program);
+    for (size_t s = 0; s < random.strategy.stages.size(); ++s) {
+      if (!program->training || !program->stages[s].has_backward) continue;
+      // Replicas drift apart by what one may have forwarded before the others backwarded.
+      if (random.strategy.stages[s].devices.size() > 1) continue;
+      EXPECT_EQ(run.most_in_flight[s], random.strategy.stages[s].schedule.in_flight);
+    }
+    shared += random.shared_devices && random.strategy.stages.size() > 1;
+    with_reductions += !program->reductions.empty();
+    many_stages += random.strategy.stages.size() >= 4;
+  }
+  // The generator reaches what it is for.
+  EXPECT_GT(shared, kCases / 10);
+  EXPECT_GT(with_reductions, kCases / 10);
+  EXPECT_GT(many_stages, kCases / 10);
+}
+
+TEST(LowerProperty, LoweringIsDeterministicAndTheTextRoundTrips) {
+  Rng rng(7);
+  for (int i = 0; i < 100; ++i) {
+    const RandomCase random = MakeRandomCase(rng);
+    const std::string text = ToText(*LowerCase(random));
+    EXPECT_EQ(text, ToText(*LowerCase(random)));
+    auto parsed = ParseProgram(text);
+    ASSERT_EQ(parsed.status(), absl::OkStatus());
+    EXPECT_EQ(ToText(*parsed), text);
+  }
+}
+
+// Tests that a mutation of a good trace is rejected; `mutate` returns false if it does not apply.
+template <typename Mutate>
+void ExpectRejected(Mutate mutate) {
+  Rng rng(99);
+  int applied = 0;
+  for (int i = 0; i < 200; ++i) {
+    const RandomCase random = MakeRandomCase(rng);
+    const Program program = *LowerCase(random);
+    FakeRun run = RunWithRandomDelays(program, rng, 20);
+    if (!mutate(rng, program, run.trace)) continue;
+    ++applied;
+    const absl::Status status = CheckTrace(program, run.trace);
+    ASSERT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_THAT(std::string(status.message()), ::testing::HasSubstr("step 0"));
+  }
+  EXPECT_GT(applied, 100);
+}
+
+using Trace = std::vector<TraceEvent>;
+
+size_t Any(Rng& rng, const Trace& trace) {
+  return static_cast<size_t>(Uniform(rng, 0, static_cast<int64_t>(trace.size()) - 1));
+}
+
+// Another event of the same lane as `event`, trace.size() if there is none.
+size_t SameLane(const Trace& trace, size_t event) {
+  for (size_t i = 0; i < trace.size(); ++i) {
+    if (i != event && trace[i].device == trace[event].device &&
+        LaneOf(trace[i].action) == LaneOf(trace[event].action)) {
+      return i;
+    }
+  }
+  return trace.size();
+}
+
+TEST(CheckTraceProperty, RejectsSwappedActions) {
+  ExpectRejected([](Rng& rng, const Program&, Trace& trace) {
+    const size_t a = Any(rng, trace);
+    const size_t b = SameLane(trace, a);
+    if (b == trace.size()) return false;
+    std::swap(trace[a].action, trace[b].action);
+    return true;
+  });
+}
+
+TEST(CheckTraceProperty, RejectsADroppedEvent) {
+  ExpectRejected([](Rng& rng, const Program&, Trace& trace) {
+    if (trace.size() < 2) return false;  // An empty trace has no step that could miss it.
+    trace.erase(trace.begin() + static_cast<int64_t>(Any(rng, trace)));
+    return true;
+  });
+}
+
+TEST(CheckTraceProperty, RejectsADuplicatedEvent) {
+  ExpectRejected([](Rng& rng, const Program&, Trace& trace) {
+    trace.push_back(trace[Any(rng, trace)]);
+    return true;
+  });
+}
+
+TEST(CheckTraceProperty, RejectsOverlapInALane) {
+  ExpectRejected([](Rng& rng, const Program&, Trace& trace) {
+    const size_t a = Any(rng, trace);
+    const size_t b = SameLane(trace, a);
+    if (b == trace.size()) return false;
+    trace[a].start = trace[b].start;
+    trace[a].end = std::max(trace[a].end, trace[b].end);
+    return true;
+  });
+}
+
+TEST(CheckTraceProperty, RejectsReceivesThatEndBeforeTheirSendStarts) {
+  ExpectRejected([](Rng& rng, const Program& program, Trace& trace) {
+    if (program.channels.empty()) return false;
+    const size_t first = Any(rng, trace);
+    for (size_t i = 0; i < trace.size(); ++i) {
+      TraceEvent& event = trace[(first + i) % trace.size()];
+      if (!IsReceive(event.action.kind)) continue;
+      for (const TraceEvent& send : trace) {
+        if (IsSend(send.action.kind) && send.action.channel == event.action.channel &&
+            send.action.samples == event.action.samples &&
+            (send.action.kind == ActionKind::kSendActivation) ==
+                (event.action.kind == ActionKind::kReceiveActivation)) {
+          event.start = event.end = send.start - 1;
+          return true;
+        }
+      }
+    }
+    return false;
+  });
+}
+
+TEST(CheckTraceProperty, RejectsAnActionThatDoesNotWait) {
+  ExpectRejected([](Rng& rng, const Program& program, Trace& trace) {
+    for (size_t tries = 0; tries < trace.size(); ++tries) {
+      TraceEvent& event = trace[Any(rng, trace)];
+      const auto row = std::find_if(program.devices.begin(), program.devices.end(),
+                                    [&](const auto& d) { return d.device == event.device; });
+      const auto action = std::find_if(row->body.begin(), row->body.end(),
+                                       [&](const auto& a) { return a.action == event.action; });
+      if (action->after.empty()) continue;
+      const Action& before = row->body[action->after.front()].action;
+      for (const TraceEvent& other : trace) {
+        if (other.device == event.device && other.action == before) event.start = other.end - 1;
+      }
+      return true;
+    }
+    return false;
+  });
+}
+
+}  // namespace
+}  // namespace stagewright

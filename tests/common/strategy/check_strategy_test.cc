@@ -1,0 +1,134 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "common/strategy/strategy.h"
+#include "tests/common/schedule/schedule_cases.h"
+
+namespace stagewright {
+namespace {
+
+using ::testing::HasSubstr;
+using testing::LinearGraph;
+using testing::MakeStages;
+
+// 0 -> 1 -> 3 and 0 -> 2 -> 3, node 4 the loss.
+class CheckStrategyTest : public ::testing::Test {
+ protected:
+  Graph graph_ = LinearGraph({{}, {0}, {0}, {1, 2}});
+  Cluster cluster_ = testing::TestCluster(6);
+  Strategy strategy_ =
+      MakeStages(graph_, 8, {{{0}, {0, 4}, 2}, {{1}, {1}, 2}, {{2}, {2}, 2}, {{3, 4}, {3}, 2}});
+
+  void ExpectBroken(const std::string& message) {
+    const absl::Status status = CheckStrategy(graph_, cluster_, strategy_);
+    EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_THAT(std::string(status.message()), HasSubstr(message));
+  }
+};
+
+TEST_F(CheckStrategyTest, AcceptsADiamond) {
+  EXPECT_EQ(CheckStrategy(graph_, cluster_, strategy_), absl::OkStatus());
+}
+
+TEST_F(CheckStrategyTest, AcceptsStagesThatShareADevice) {
+  strategy_.stages[3].devices = {DeviceId(0)};
+  EXPECT_EQ(CheckStrategy(graph_, cluster_, strategy_), absl::OkStatus());
+}
+
+TEST_F(CheckStrategyTest, NamesIdsThatDoNotExist) {
+  strategy_.stages[1].nodes = {NodeId(9)};
+  ExpectBroken("stage 1: node 9 does not exist");
+  strategy_.stages[1].nodes = {NodeId(1)};
+  strategy_.stages[2].devices = {DeviceId(6)};
+  ExpectBroken("stage 2: device 6 does not exist");
+  strategy_.stages[2].devices = {DeviceId(2)};
+  strategy_.edges.push_back({StageId(3), StageId(4)});
+  ExpectBroken("edge 3 -> 4: the stage does not exist");
+  strategy_.stages.clear();
+  ExpectBroken("stages: there is none");
+}
+
+TEST_F(CheckStrategyTest, C1EveryNodeIsInExactlyOneStage) {
+  strategy_.stages[1].nodes = {NodeId(1), NodeId(2)};
+  ExpectBroken("C1: node \"n2\" is in stages 1 and 2");
+  strategy_.stages[1].nodes = {NodeId(1)};
+  strategy_.stages[3].nodes = {NodeId(3)};
+  ExpectBroken("C1: node \"n4\" is in no stage");
+  strategy_.stages[3].nodes.clear();
+  ExpectBroken("C1: stage 3 has no node");
+}
+
+TEST_F(CheckStrategyTest, C1ReplicatedNodesAreConstant) {
+  strategy_.stages[1].replicated = {NodeId(0)};
+  ExpectBroken("C1: node \"n0\" is replicated in stage 1 and owned by stage 0");
+  strategy_.stages[0].nodes = {NodeId(1)};
+  strategy_.stages[1].nodes = {NodeId(2)};
+  strategy_.stages[2].nodes = {NodeId(3)};
+  strategy_.stages[3].nodes = {NodeId(4)};
+  ExpectBroken("C1: node \"n0\" is replicated in stage 1 but reads a parameter");
+}
+
+TEST_F(CheckStrategyTest, C1NodesAreInTopologicalOrder) {
+  strategy_.stages[3].nodes = {NodeId(4), NodeId(3)};
+  ExpectBroken("C1: stage 3: node \"n4\" reads node \"n3\", which is listed after it");
+}
+
+TEST_F(CheckStrategyTest, C1StagesAreConvex) {
+  strategy_ = MakeStages(graph_, 8, {{{0, 3}, {0}, 2}, {{1}, {1}, 2}, {{2, 4}, {2}, 2}});
+  ExpectBroken("C1: stage 0 is not convex: a path leaves it through node \"n2\"");
+}
+
+TEST_F(CheckStrategyTest, C2EveryDependencyIsAnEdgeAndEveryEdgeOne) {
+  strategy_.edges.erase(strategy_.edges.begin());
+  ExpectBroken("C2: stage 1 reads from stage 0 but there is no edge between them");
+  strategy_.edges = DataEdges(graph_, strategy_.stages);
+  strategy_.edges.insert(strategy_.edges.begin() + 2, {StageId(0), StageId(3)});
+  ExpectBroken("C2: edge 0 -> 3 carries no data");
+  std::swap(strategy_.edges[0], strategy_.edges[1]);
+  ExpectBroken("C2: edges are not sorted and unique");
+}
+
+TEST_F(CheckStrategyTest, C2StagesAreListedInTopologicalOrder) {
+  std::swap(strategy_.stages[0], strategy_.stages[1]);
+  strategy_.edges = DataEdges(graph_, strategy_.stages);
+  ExpectBroken("C2: edge 1 -> 0: stages are not listed in topological order");
+}
+
+TEST_F(CheckStrategyTest, C2SequentialStrategiesAreChained) {
+  strategy_.kind = StrategyKind::kSequential;
+  ExpectBroken("C2: a sequential strategy has no edge 1 -> 2");
+  strategy_.edges.push_back({StageId(1), StageId(2)});
+  std::sort(strategy_.edges.begin(), strategy_.edges.end());
+  EXPECT_EQ(CheckStrategy(graph_, cluster_, strategy_), absl::OkStatus());
+}
+
+TEST_F(CheckStrategyTest, C3EveryStageHasDevicesEachOnce) {
+  strategy_.stages[0].devices = {DeviceId(0), DeviceId(4), DeviceId(0)};
+  ExpectBroken("C3: stage 0 lists device 0 \"d0\" twice");
+  strategy_.stages[0].devices = {DeviceId(0), DeviceId(4), DeviceId(5)};
+  ExpectBroken("C3: stage 0 has 3 devices for micro-batches of 2 samples");
+  strategy_.stages[0].devices.clear();
+  ExpectBroken("C3: stage 0 has no device");
+}
+
+TEST_F(CheckStrategyTest, C4BatchesAndSchedulesMakeSense) {
+  strategy_.stages[1].micro_batch = 3;
+  ExpectBroken("C4: stage 1: micro-batch 3 does not divide the mini-batch 8");
+  strategy_.stages[1].micro_batch = 2;
+  strategy_.stages[1].schedule.k = 0;
+  ExpectBroken("C4: stage 1: k is 0, not positive");
+  strategy_.stages[1].schedule.k = 3;
+  ExpectBroken(
+      "C4: stage 1: 4 samples in flight is not a multiple of the micro-batch 2 from 6 to 8");
+  strategy_.stages[1].schedule = {3, 1};
+  ExpectBroken("C4: stage 1: 3 samples in flight");
+  strategy_.stages[1].schedule = {10, 1};
+  ExpectBroken("C4: stage 1: 10 samples in flight");
+  strategy_.mini_batch = 0;
+  ExpectBroken("C4: mini_batch is 0");
+  strategy_.mini_batch = int64_t{1} << 40;
+  ExpectBroken("C4: mini_batch is 1099511627776");
+}
+
+}  // namespace
+}  // namespace stagewright

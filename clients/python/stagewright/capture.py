@@ -219,13 +219,14 @@ def _no_custom_autograd():
 
 @contextlib.contextmanager
 def _fake_state(modules: list[nn.Module], mode: FakeTensorMode):
-    """While open, parameters and buffers without data are fake CPU tensors, so that mixed devices do not matter."""
+    """While open, parameters and buffers without data, or on another device, are fake CPU tensors: tracing needs all
+    tensors on one device, and no data."""
     replaced: list[tuple[dict, str, torch.Tensor]] = []
     fakes: dict[int, torch.Tensor] = {}
     for module in modules:
         for registry in (module._parameters, module._buffers):
             for name, tensor in registry.items():
-                if tensor is None or not is_virtual(tensor):
+                if tensor is None or (tensor.device.type == "cpu" and not is_virtual(tensor)):
                     continue
                 if id(tensor) not in fakes:
                     fake = _fake_like(tensor, mode)

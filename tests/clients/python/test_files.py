@@ -1,5 +1,11 @@
 """Graph files, weights, data files and checkpoints."""
 
+import pathlib
+import resource
+import shutil
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 import torch
@@ -132,8 +138,6 @@ def test_default_names(tmp_path, monkeypatch):
 
 
 def test_model_far_larger_than_memory(tmp_path):
-    import resource
-
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with torch.device("meta"):
         model = nn.Sequential(*(nn.Linear(65536, 65536) for _ in range(8)), nn.Linear(65536, 10))
@@ -154,3 +158,15 @@ def test_without_weights_small_constants_are_kept(tmp_path):
     (name,) = load_file(out.weights_path)
     assert load_file(out.weights_path)[name].tolist() == [2.0]
     assert list(next(p for p in out.graph.parameters if p.name == "embedding.weight").aliases) == ["output.weight"]
+
+
+def test_missing_generated_code_is_explained(tmp_path):
+    """A checkout whose protobuf code was never generated says what to run."""
+    package = pathlib.Path(stagewright.__file__).parent
+    shutil.copytree(package, tmp_path / "stagewright", ignore=shutil.ignore_patterns("_proto", "__pycache__"))
+    # The editable install would find the missing part in the original checkout.
+    program = "import sys; sys.meta_path = [f for f in sys.meta_path if 'ditable' not in repr(f)]; import stagewright"
+    result = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert result.returncode != 0 and "run clients/python/generate_protos.py" in result.stderr

@@ -7,7 +7,7 @@
 #include "common/wire/strategy_proto.h"
 #include "planner_service/planner/front_door.h"
 #include "planner_service/service/message_queue.h"
-#include "planner_service/service/plan_proto.h"
+#include "planner_service/wire/plan_proto.h"
 
 namespace stagewright {
 namespace {

@@ -22,9 +22,10 @@ MAY_INCLUDE = {
     "planner_service/search": ["planner_service/planner"],
     "planner_service/planners": ["planner_service/search"],
     "planner_service/importers": ["common/plan"],
+    "planner_service/wire": ["common/wire", "planner_service/planner"],
     "planner_service/store": ["common/base"],
     "planner_service/registry": ["common/wire", "planner_service/store"],
-    "planner_service/jobs": ["common/wire", "planner_service/planners", "planner_service/registry"],
+    "planner_service/jobs": ["planner_service/wire", "planner_service/planners", "planner_service/registry"],
     "planner_service/service": ["planner_service/jobs", "planner_service/importers"],
     "planner_service/main.cc": ["planner_service/service"],
     "worker_daemon/transport": ["common/plan"],
@@ -34,7 +35,7 @@ MAY_INCLUDE = {
     "worker_daemon/profiler": ["worker_daemon/engine"],
     "worker_daemon/daemon": ["worker_daemon/profiler", "common/wire"],
     "worker_daemon/main.cc": ["worker_daemon/daemon"],
-    "clients/cli": ["common/wire", "planner_service/planners", "planner_service/importers"],
+    "clients/cli": ["planner_service/wire", "planner_service/planners", "planner_service/importers"],
 }
 
 # Libraries that only some components may see: what their headers look like, and where those may be included.
@@ -46,8 +47,8 @@ RESTRICTED = {
     ),
     "protobuf": (
         r".*\.pb\.h$|google/(protobuf|rpc)/",
-        ["common/wire", "planner_service/service", "planner_service/jobs", "planner_service/registry",
-         "planner_service/store", "planner_service/main.cc", "worker_daemon/daemon", "worker_daemon/main.cc",
+        ["common/wire", "planner_service/wire", "planner_service/service", "planner_service/jobs",
+         "planner_service/registry", "planner_service/store", "planner_service/main.cc", "worker_daemon/daemon", "worker_daemon/main.cc",
          "clients/"],
     ),
     "LibTorch": (r"(torch|ATen|c10|caffe2)/", ["worker_daemon/", "planner_service/planners/drl_pp"]),

@@ -1,4 +1,4 @@
-#include "planner_service/service/plan_proto.h"
+#include "planner_service/wire/plan_proto.h"
 
 #include <memory>
 #include <utility>

@@ -12,7 +12,11 @@ import yaml
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "deploy"
 # Each program and the source file that makes it.
-PROGRAMS = {"stagewright-planner": "planner_service/main.cc", "stagewright-worker": "worker_daemon/main.cc"}
+PROGRAMS = {
+    "stagewright": "clients/cli/main.cc",
+    "stagewright-planner": "planner_service/main.cc",
+    "stagewright-worker": "worker_daemon/main.cc",
+}
 
 
 def documents(folder="kubernetes"):
@@ -73,6 +77,11 @@ class Dockerfile:
     for keyword in ("ENTRYPOINT", "CMD"):
       words += json.loads([rest for word, rest in self.final() if word == keyword][-1])
     return words
+
+  def programs(self):
+    """The programs of ours that the final image holds."""
+    words = [w for keyword, rest in self.final() if keyword == "COPY" for w in rest.split()]
+    return [w.rsplit("/", 1)[1] for w in words if w.startswith("/src/build/")]
 
   def runtime_packages(self):
     """What the final stage installs with apt-get."""

@@ -95,23 +95,24 @@ absl::Status CheckOptions(const PlanRequest& request) {
   return absl::OkStatus();
 }
 
-absl::Status CheckOutcome(const PlanRequest& request, const Outcome& outcome) {
+absl::Status CheckOutcome(const PlanRequest& request, const std::string& planner,
+                          const Outcome& outcome) {
   const char* termination = TerminationName(outcome.termination);
   const bool claims_plan =
       outcome.termination == Termination::kOptimal || outcome.termination == Termination::kFeasible;
   if (claims_plan && !outcome.strategy) {
-    return absl::InternalError(absl::StrCat("planner '", request.planner, "' claims ", termination,
-                                            " without a strategy"));
+    return absl::InternalError(
+        absl::StrCat("planner '", planner, "' claims ", termination, " without a strategy"));
   }
   if (!outcome.strategy) return absl::OkStatus();
   if (outcome.termination == Termination::kInfeasible) {
-    return absl::InternalError(absl::StrCat("planner '", request.planner, "' claims ", termination,
-                                            " and gives a strategy"));
+    return absl::InternalError(
+        absl::StrCat("planner '", planner, "' claims ", termination, " and gives a strategy"));
   }
   const std::string broken = BrokenPromise(request, *outcome.strategy);
   if (broken.empty()) return absl::OkStatus();
   return absl::InternalError(
-      absl::StrCat("planner '", request.planner, "' gave ", broken, ", against the request"));
+      absl::StrCat("planner '", planner, "' gave ", broken, ", against the request"));
 }
 
 std::string OptionsText(const PlanRequest& request) {

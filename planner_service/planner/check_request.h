@@ -2,6 +2,8 @@
 // an answer after it.
 #pragma once
 
+#include <string>
+
 #include "common/base/status.h"
 #include "planner_service/planner/front_door.h"
 
@@ -12,7 +14,8 @@ absl::Status CheckProblem(const PlanRequest& request);  // Graph, cluster, mini-
 absl::Status CheckOptions(const PlanRequest& request);  // REQUIRES: CheckProblem is OK.
 
 // INTERNAL if the outcome contradicts itself or its strategy does not do what the request asks.
-absl::Status CheckOutcome(const PlanRequest& request, const Outcome& outcome);
+absl::Status CheckOutcome(const PlanRequest& request, const std::string& planner,
+                          const Outcome& outcome);
 
 // "mini_batch=512 optimizer=adam micro_batch=any ...": equal options have equal texts.
 std::string OptionsText(const PlanRequest& request);

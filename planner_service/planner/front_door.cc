@@ -124,7 +124,7 @@ absl::StatusOr<Found> Search(const PlanRequest& request, const Problem& problem,
   ASSIGN_OR_RETURN(found.outcome, planner.Solve(problem, request.options, context));
   found.seconds = (Seconds(SearchContext::Clock::now() - start) - judging).count();
   RETURN_IF_ERROR(rejected);
-  RETURN_IF_ERROR(CheckOutcome(request, found.outcome));
+  RETURN_IF_ERROR(CheckOutcome(request, planner.name(), found.outcome));
   if (found.outcome.strategy) {
     ASSIGN_OR_RETURN(found.judged,
                      JudgeAnswer(request, problem, *found.outcome.strategy, planner.name()));
@@ -134,14 +134,8 @@ absl::StatusOr<Found> Search(const PlanRequest& request, const Problem& problem,
 
 absl::Status CompareSequential(const PlanRequest& request, const Problem& problem,
                                SearchContext& context, PlanResponse& response) {
-  if (request.planner == kSequentialPlanner) {
-    response.sequential = response.best;
-    return absl::OkStatus();
-  }
-  PlanRequest sequential = request;
-  sequential.planner = kSequentialPlanner;
-  ASSIGN_OR_RETURN(const auto planner, MakePlanner(sequential.planner));
-  ASSIGN_OR_RETURN(Found found, Search(sequential, problem, *planner, context, {}));
+  ASSIGN_OR_RETURN(const auto planner, MakePlanner(kSequentialPlanner));
+  ASSIGN_OR_RETURN(Found found, Search(request, problem, *planner, context, {}));
   response.sequential = std::move(found.judged);
   if (!response.sequential) {
     response.warnings.push_back(
@@ -157,6 +151,14 @@ absl::StatusOr<PlanResponse> SolvePlan(const PlanRequest& request, SearchContext
   RETURN_IF_ERROR(CheckProblem(request));
   RETURN_IF_ERROR(CheckOptions(request));
   ASSIGN_OR_RETURN(const std::unique_ptr<Planner> planner, MakePlanner(request.planner));
+  return SolvePlanWith(*planner, request, context, on_improvement);
+}
+
+absl::StatusOr<PlanResponse> SolvePlanWith(const Planner& planner, const PlanRequest& request,
+                                           SearchContext& context,
+                                           const ImprovementCallback& on_improvement) {
+  RETURN_IF_ERROR(CheckProblem(request));
+  RETURN_IF_ERROR(CheckOptions(request));
   Prepared prepared;
   RETURN_IF_ERROR(Prepare(request, prepared));
   const Problem& problem = prepared.problem;
@@ -169,7 +171,7 @@ absl::StatusOr<PlanResponse> SolvePlan(const PlanRequest& request, SearchContext
     response.reason = *std::move(reason);
     return response;
   }
-  ASSIGN_OR_RETURN(Found found, Search(request, problem, *planner, context, on_improvement));
+  ASSIGN_OR_RETURN(Found found, Search(request, problem, planner, context, on_improvement));
   response.termination = found.outcome.termination;
   response.reason = std::move(found.outcome.reason);
   response.best = std::move(found.judged);
@@ -180,7 +182,9 @@ absl::StatusOr<PlanResponse> SolvePlan(const PlanRequest& request, SearchContext
     response.warnings = PlanWarnings(*request.graph, prepared.operators, *request.cluster,
                                      response.best->plan.strategy);
   }
-  if (request.compare_sequential) {
+  if (request.compare_sequential && planner.name() == kSequentialPlanner) {
+    response.sequential = response.best;
+  } else if (request.compare_sequential) {
     RETURN_IF_ERROR(CompareSequential(request, problem, context, response));
   }
   return response;

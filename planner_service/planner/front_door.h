@@ -57,6 +57,11 @@ using ImprovementCallback = std::function<void(const JudgedPlan&)>;
 absl::StatusOr<PlanResponse> SolvePlan(const PlanRequest& request, SearchContext& context,
                                        const ImprovementCallback& on_improvement = {});
 
+// The same with a planner that need not be registered; `request.planner` does not matter.
+absl::StatusOr<PlanResponse> SolvePlanWith(const Planner& planner, const PlanRequest& request,
+                                           SearchContext& context,
+                                           const ImprovementCallback& on_improvement = {});
+
 // Judges a strategy made elsewhere (a file, a test, a hand). The options of the request do not
 // matter. Errors as SolvePlan's for the request and Evaluate's for the strategy.
 absl::StatusOr<JudgedPlan> JudgeStrategy(const PlanRequest& request, const Strategy& strategy,

@@ -67,9 +67,10 @@ std::vector<std::string> PlanWarnings(const Graph& graph, const OperatorGraph& o
   const int32_t converted =
       strategy.stages.size() > 1 ? Decompose(operators.dag()).converted_blocks : 0;
   if (converted > 0) {
-    warnings.push_back(absl::StrCat(converted, converted == 1 ? " part" : " parts",
-                                    " of the graph not series-parallel: planned with order added "
-                                    "between branches, so a better plan may exist"));
+    warnings.push_back(absl::StrCat(
+        converted, converted == 1 ? " part of the graph is" : " parts of the graph are",
+        " not series-parallel: planned with order added "
+        "between branches, so a better plan may exist"));
   }
   return warnings;
 }

@@ -18,8 +18,6 @@
 namespace stagewright {
 namespace {
 
-// Share of a device's peak that large kernels reach.
-constexpr double kPeakShare = 0.6;
 // Answers saturate here (about 36 years, 1 EiB), so that sums cannot overflow.
 constexpr double kLargest = 1.15e18;
 

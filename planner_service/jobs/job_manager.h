@@ -91,9 +91,8 @@ class JobManager {
     int64_t total_steps = 0;
     std::map<int64_t, StepReport> steps;  // Not yet reported by all devices.
     std::vector<int64_t> step_times;
-    int64_t evaluated = 0, correct = 0;
+    int64_t evaluated = 0, predicted = 0, correct = 0;
     double evaluation_loss = 0;
-    bool has_accuracy = false;
     v1::GetJobTraceResponse trace;
     absl::Time deadline = absl::InfiniteFuture();  // Of the present state.
     std::shared_ptr<SearchContext> planning;       // Set while planning.

@@ -44,6 +44,8 @@ void JobManager::TryStart(Record& record) {
   record.shards.clear();
   record.steps.clear();
   record.step_times.clear();
+  record.evaluated = record.predicted = record.correct = 0;
+  record.evaluation_loss = 0;
   record.job.set_generation(record.job.generation() + 1);
   Transition(record, v1::JOB_STATE_STARTING, "preparing workers");
   if (IsTerminal(record.job.state())) return registry_->Release(record.job.name());
@@ -214,17 +216,16 @@ void JobManager::Handle(const std::string& worker, const v1::Finished& message) 
   if (!record->finished.insert(worker).second) return;
   for (const std::string& shard : message.shards()) record->shards.push_back(shard);
   record->evaluated += message.evaluated_samples();
+  record->predicted += message.predicted_samples();
   record->correct += message.correct_samples();
-  record->evaluation_loss += message.evaluation_loss_sum();
-  record->has_accuracy = record->has_accuracy || message.has_accuracy();
+  record->evaluation_loss += message.evaluation_loss();
   if (record->finished.size() < record->worker_devices.size()) return;
 
-  if (record->evaluated > 0) {
-    const auto samples = static_cast<double>(record->evaluated);
-    record->job.mutable_metrics()->set_evaluation_loss(record->evaluation_loss / samples);
-    if (record->has_accuracy) {
-      record->job.mutable_metrics()->set_accuracy(static_cast<double>(record->correct) / samples);
-    }
+  v1::JobMetrics* metrics = record->job.mutable_metrics();
+  if (record->evaluated > 0) metrics->set_evaluation_loss(record->evaluation_loss);
+  if (record->predicted > 0) {
+    metrics->set_accuracy(static_cast<double>(record->correct) /
+                          static_cast<double>(record->predicted));
   }
   std::sort(record->shards.begin(), record->shards.end());
   v1::ConnectResponse merge;

@@ -1,0 +1,170 @@
+#include "worker_daemon/daemon/daemon.h"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <iostream>
+#include <map>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "worker_daemon/daemon/devices.h"
+#include "worker_daemon/daemon/job_run.h"
+#include "worker_daemon/daemon/metrics.h"
+#include "worker_daemon/daemon/planner_link.h"
+#include "worker_daemon/engine/device_runner.h"
+
+namespace stagewright {
+namespace {
+
+std::string HostName() {
+  char name[256] = {};
+  return gethostname(name, sizeof(name) - 1) == 0 ? name : "worker";
+}
+
+class RunningDaemon : public Daemon {
+ public:
+  explicit RunningDaemon(DaemonOptions options) : options_(std::move(options)) {
+    if (options_.name.empty()) options_.name = HostName();
+  }
+
+  ~RunningDaemon() override {
+    link_.reset();  // No message comes after this.
+    absl::MutexLock lock(&mutex_);
+    runs_.clear();
+  }
+
+  absl::Status Init() {
+    if (!options_.work_dir.empty() && chdir(options_.work_dir.c_str()) != 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("work-dir ", options_.work_dir, ": ", std::strerror(errno)));
+    }
+    SetIntraOpThreads(options_.threads_per_device);
+    ASSIGN_OR_RETURN(offer_, OfferDevices(options_.devices, options_.memory_per_device));
+    if (!options_.metrics_listen.empty()) {
+      ASSIGN_OR_RETURN(metrics_, WorkerMetrics::Serve(options_.metrics_listen));
+    }
+    PlannerLink::Callbacks callbacks;
+    callbacks.registration = [this] { return Registration(); };
+    callbacks.on_message = [this](const v1::ConnectResponse& message) { OnMessage(message); };
+    callbacks.on_connected = [this](bool connected) { OnConnected(connected); };
+    link_ = std::make_unique<PlannerLink>(options_.planner, &outbox_, std::move(callbacks));
+    return absl::OkStatus();
+  }
+
+  std::string metrics_address() const override {
+    return metrics_ == nullptr ? "" : metrics_->address();
+  }
+
+ private:
+  v1::Register Registration() {
+    v1::Register message;
+    message.set_worker(options_.name);
+    message.set_version(STAGEWRIGHT_VERSION);
+    message.set_host_address(options_.host_address);
+    for (const v1::DeviceKind& kind : offer_.kinds) *message.add_kinds() = kind;
+    for (size_t i = 0; i < offer_.devices.size(); ++i) {
+      v1::Device* device = message.add_devices();
+      device->set_name(offer_.devices[i].name);
+      device->set_kind(offer_.kind_of[i]);
+      device->set_memory_bytes(offer_.devices[i].memory);
+    }
+    absl::MutexLock lock(&mutex_);
+    for (const auto& [job, run] : runs_) {
+      v1::RunningJob* running = message.add_running();
+      running->set_job(job);
+      running->set_generation(run->generation());
+    }
+    return message;
+  }
+
+  void OnConnected(bool connected) {
+    if (metrics_ != nullptr) metrics_->SetConnected(connected);
+    absl::MutexLock lock(&mutex_);
+    if (!connected) return;
+    for (const auto& [job, run] : runs_) run->RepeatLastReport();
+  }
+
+  std::string TorchDevice(const std::string& name) const {
+    for (const OfferedDevice& device : offer_.devices) {
+      if (device.name == name) return device.torch_device;
+    }
+    return name;  // LibTorch will refuse it, by this name.
+  }
+
+  // The run that a message of the planner is for, or null: it is over here.
+  JobRun* Find(const std::string& job, int64_t generation) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    auto it = runs_.find(job);
+    return it == runs_.end() || it->second->generation() != generation ? nullptr : it->second.get();
+  }
+
+  void OnMessage(const v1::ConnectResponse& message) {
+    std::unique_ptr<JobRun> over;  // Destroyed after the lock is gone: that waits for the run's threads.
+    absl::MutexLock lock(&mutex_);
+    switch (message.message_case()) {
+      case v1::ConnectResponse::kPrepare:
+        over = Remove(message.prepare().job(), message.prepare().generation() - 1);
+        runs_[message.prepare().job()] = std::make_unique<JobRun>(
+            message.prepare(), [this](const std::string& name) { return TorchDevice(name); },
+            [this](v1::ConnectRequest report) { outbox_.Push(std::move(report)); }, metrics_.get());
+        break;
+      case v1::ConnectResponse::kConnectPeers:
+        if (JobRun* run =
+                Find(message.connect_peers().job(), message.connect_peers().generation())) {
+          run->Connect(message.connect_peers());
+        }
+        break;
+      case v1::ConnectResponse::kStart:
+        if (JobRun* run = Find(message.start().job(), message.start().generation())) run->Start();
+        break;
+      case v1::ConnectResponse::kMerge:
+        if (JobRun* run = Find(message.merge().job(), message.merge().generation()))
+          run->Merge(message.merge());
+        break;
+      case v1::ConnectResponse::kAbort:
+        over = Remove(message.abort().job(), message.abort().generation());
+        if (over != nullptr) {
+          std::cerr << "stagewright-worker: " << over->job()
+                    << " ends: " << message.abort().reason() << std::endl;
+          over->Abort(message.abort().reason());
+        }
+        break;
+      case v1::ConnectResponse::kRelease:
+        over = Remove(message.release().job(), message.release().generation());
+        break;
+      case v1::ConnectResponse::kRegistered:
+      case v1::ConnectResponse::MESSAGE_NOT_SET:
+        break;
+    }
+  }
+
+  // Takes out the job's run if it is of this generation or older.
+  std::unique_ptr<JobRun> Remove(const std::string& job, int64_t generation)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    auto it = runs_.find(job);
+    if (it == runs_.end() || it->second->generation() > generation) return nullptr;
+    std::unique_ptr<JobRun> run = std::move(it->second);
+    runs_.erase(it);
+    return run;
+  }
+
+  DaemonOptions options_;
+  Offer offer_;
+  std::unique_ptr<WorkerMetrics> metrics_;
+  Outbox outbox_;
+  absl::Mutex mutex_;
+  std::map<std::string, std::unique_ptr<JobRun>> runs_ ABSL_GUARDED_BY(mutex_);
+  std::unique_ptr<PlannerLink> link_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Start(const DaemonOptions& options) {
+  auto daemon = std::make_unique<RunningDaemon>(options);
+  RETURN_IF_ERROR(daemon->Init());
+  return std::unique_ptr<Daemon>(std::move(daemon));
+}
+
+}  // namespace stagewright

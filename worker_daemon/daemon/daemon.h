@@ -1,0 +1,36 @@
+// The worker as one object: devices, the link to the planner, and the jobs it runs. main.cc and
+// tests run it.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "common/base/status.h"
+#include "common/base/units.h"
+
+namespace stagewright {
+
+struct DaemonOptions {
+  std::string planner = "127.0.0.1:7070";  // HOST:PORT
+  std::string name;                        // Empty: the host's name.
+  std::string devices = "cpu:1";           // "cpu:N", "cuda:all", "cuda:0,2"
+  int threads_per_device = 1;              // Of one operator on a CPU device.
+  Bytes memory_per_device =
+      0;  // 0: CPU devices share half of the machine's memory; GPUs have theirs.
+  std::string host_address = "127.0.0.1";  // Workers with equal addresses share a machine.
+  std::string metrics_listen;              // HOST:PORT; empty: no metrics.
+  std::string work_dir;                    // Becomes the current directory; empty: stays.
+};
+
+class Daemon {
+ public:
+  // INVALID_ARGUMENT for devices that do not exist (names them), UNAVAILABLE for a metrics port
+  // that is taken. A planner that does not answer is tried again until it does.
+  static absl::StatusOr<std::unique_ptr<Daemon>> Start(const DaemonOptions& options);
+  // Aborts its jobs and leaves.
+  virtual ~Daemon() = default;
+
+  virtual std::string metrics_address() const = 0;  // Empty without metrics.
+};
+
+}  // namespace stagewright

@@ -1,0 +1,87 @@
+#include "worker_daemon/daemon/devices.h"
+
+#include <unistd.h>
+
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "common/wire/topology_proto.h"
+#include "worker_daemon/engine/accelerators.h"
+#include "worker_daemon/engine/device_rates.h"
+
+namespace stagewright {
+namespace {
+
+constexpr int kMostCpuDevices = 256;
+
+absl::Status BadSpec(const std::string& spec) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("devices \"", spec, "\": expected cpu:N, cuda:all or a list like cuda:0,2"));
+}
+
+absl::StatusOr<Offer> OfferCpus(const std::string& spec, const std::string& count,
+                                Bytes memory_per_device) {
+  int n = 0;
+  if (!absl::SimpleAtoi(count, &n) || n < 1 || n > kMostCpuDevices) return BadSpec(spec);
+  if (memory_per_device == 0) {
+    memory_per_device =
+        static_cast<Bytes>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGE_SIZE) / 2 / n;
+  }
+  Offer offer;
+  offer.kinds.push_back(ToProto(MeasureDeviceRates("cpu", "cpu")));
+  for (int i = 0; i < n; ++i) {
+    offer.devices.push_back({absl::StrCat("cpu", i), "cpu", memory_per_device});
+    offer.kind_of.push_back(0);
+  }
+  return offer;
+}
+
+absl::StatusOr<Offer> OfferGpus(const std::string& spec, const std::string& list,
+                                Bytes memory_per_device) {
+  const std::vector<Accelerator> present = Accelerators();
+  std::vector<int> chosen;
+  if (list == "all") {
+    for (size_t i = 0; i < present.size(); ++i) chosen.push_back(static_cast<int>(i));
+    if (chosen.empty())
+      return absl::InvalidArgumentError(
+          absl::StrCat("devices \"", spec, "\": no GPU that this build can use"));
+  } else {
+    for (absl::string_view item : absl::StrSplit(list, ',')) {
+      int index = -1;
+      if (!absl::SimpleAtoi(item, &index) || index < 0) return BadSpec(spec);
+      if (index >= static_cast<int>(present.size())) {
+        return absl::InvalidArgumentError(absl::StrCat("devices \"", spec, "\": there is no GPU ",
+                                                       index, "; ", present.size(),
+                                                       " can be used"));
+      }
+      chosen.push_back(index);
+    }
+  }
+  Offer offer;
+  for (int index : chosen) {
+    const Accelerator& gpu = present[index];
+    const std::string torch_device = absl::StrCat("cuda:", index);
+    size_t kind = 0;
+    while (kind < offer.kinds.size() && offer.kinds[kind].name() != gpu.name) ++kind;
+    if (kind == offer.kinds.size())
+      offer.kinds.push_back(ToProto(MeasureDeviceRates(torch_device, gpu.name)));
+    offer.devices.push_back({absl::StrCat("cuda", index), torch_device,
+                             memory_per_device > 0 ? memory_per_device : gpu.memory});
+    offer.kind_of.push_back(static_cast<int32_t>(kind));
+  }
+  return offer;
+}
+
+}  // namespace
+
+absl::StatusOr<Offer> OfferDevices(const std::string& spec, Bytes memory_per_device) {
+  const std::vector<std::string> parts = absl::StrSplit(spec, absl::MaxSplits(':', 1));
+  if (parts.size() != 2) return BadSpec(spec);
+  if (parts[0] == "cpu") return OfferCpus(spec, parts[1], memory_per_device);
+  if (parts[0] == "cuda") return OfferGpus(spec, parts[1], memory_per_device);
+  return BadSpec(spec);
+}
+
+}  // namespace stagewright

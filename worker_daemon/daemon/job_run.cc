@@ -1,0 +1,348 @@
+#include "worker_daemon/daemon/job_run.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <iostream>
+#include <set>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/schedule/validate.h"
+#include "common/wire/graph_proto.h"
+#include "common/wire/strategy_proto.h"
+#include "worker_daemon/checkpoint/shards.h"
+#include "worker_daemon/data/dataset.h"
+#include "worker_daemon/transport/routing_transport.h"
+
+namespace stagewright {
+namespace {
+
+constexpr absl::Duration kConnectDeadline = absl::Seconds(60);
+
+OptimizerConfig FromProto(const v1::OptimizerConfig& proto) {
+  OptimizerConfig config;
+  config.kind = proto.kind() == v1::OPTIMIZER_ADAM ? OptimizerKind::kAdam : OptimizerKind::kSgd;
+  config.learning_rate = proto.learning_rate();
+  config.weight_decay = proto.weight_decay();
+  config.momentum = proto.momentum();
+  config.beta1 = proto.beta1();
+  config.beta2 = proto.beta2();
+  config.epsilon = proto.epsilon();
+  return config;
+}
+
+// Steps of the job: given, or as many as its epochs hold.
+absl::StatusOr<int64_t> TotalSteps(const Graph& graph, const v1::JobSpec& spec) {
+  if (spec.steps() > 0) return spec.steps();
+  std::vector<InputId> inputs;
+  for (size_t i = 0; i < graph.inputs().size(); ++i)
+    inputs.push_back(InputId(static_cast<int64_t>(i)));
+  ASSIGN_OR_RETURN(Dataset data, Dataset::Open(graph, inputs, spec.data_path()));
+  const int64_t steps = data.samples() / spec.mini_batch();
+  if (steps == 0) {
+    return absl::InvalidArgumentError(absl::StrCat("mini-batch of ", spec.mini_batch(),
+                                                   " samples, but ", spec.data_path(),
+                                                   " holds only ", data.samples()));
+  }
+  return steps * spec.epochs();
+}
+
+}  // namespace
+
+JobRun::JobRun(v1::Prepare prepare, std::function<std::string(const std::string&)> torch_device,
+               Reporter report, WorkerMetrics* metrics)
+    : prepare_(std::move(prepare)),
+      torch_device_(std::move(torch_device)),
+      report_(std::move(report)),
+      metrics_(metrics) {
+  Enqueue([this] { return DoPrepare(); });
+  thread_ = std::thread([this] { Loop(); });
+}
+
+JobRun::~JobRun() {
+  Abort("the job is over on this worker");
+  {
+    absl::MutexLock lock(&mutex_);
+    closing_ = true;
+  }
+  thread_.join();
+  if (metrics_ != nullptr) metrics_->Forget(job());
+}
+
+void JobRun::Connect(v1::ConnectPeers message) {
+  Enqueue([this, message = std::move(message)] { return DoConnect(message); });
+}
+void JobRun::Start() {
+  Enqueue([this] { return DoRun(); });
+}
+void JobRun::Merge(v1::Merge message) {
+  Enqueue([this, message = std::move(message)] { return DoMerge(message); });
+}
+
+void JobRun::Abort(const std::string& reason) {
+  absl::MutexLock lock(&mutex_);
+  if (!aborted_.ok()) return;
+  aborted_ = absl::CancelledError(reason);
+  commands_.clear();
+  for (const auto& device : devices_) {
+    if (device->runner != nullptr) device->runner->Abort(aborted_);
+    if (device->transport != nullptr) device->transport->Abort(aborted_);
+  }
+}
+
+void JobRun::RepeatLastReport() {
+  absl::MutexLock lock(&mutex_);
+  if (last_report_.has_value()) report_(*last_report_);
+}
+
+void JobRun::Enqueue(std::function<absl::Status()> command) {
+  absl::MutexLock lock(&mutex_);
+  if (aborted_.ok()) commands_.push_back(std::move(command));
+}
+
+void JobRun::Loop() {
+  while (true) {
+    std::function<absl::Status()> command;
+    {
+      absl::MutexLock lock(&mutex_);
+      mutex_.Await(absl::Condition(
+          +[](JobRun* run)
+               ABSL_NO_THREAD_SAFETY_ANALYSIS { return run->closing_ || !run->commands_.empty(); },
+          this));
+      if (commands_.empty()) return;
+      command = std::move(commands_.front());
+      commands_.pop_front();
+    }
+    if (absl::Status status = command(); !status.ok()) Fail(status);
+  }
+}
+
+absl::StatusOr<JobSpec> JobRun::MakeSpec() const {
+  const v1::JobSpec& proto = prepare_.spec();
+  JobSpec spec;
+  spec.graph = graph_;
+  spec.program = program_;
+  if (prepare_.has_evaluation_program()) {
+    ASSIGN_OR_RETURN(Program evaluation, stagewright::FromProto(prepare_.evaluation_program()));
+    spec.evaluation = std::make_shared<const Program>(std::move(evaluation));
+    spec.evaluation_path = proto.evaluation_data_path();
+  }
+  spec.weights_path = proto.weights_path();
+  spec.data_path = proto.data_path();
+  spec.optimizer = FromProto(proto.optimizer());
+  spec.steps = total_steps_;
+  spec.seed = proto.seed();
+  spec.order = proto.no_shuffle() ? SampleOrder::kSequential : SampleOrder::kShuffled;
+  if (proto.step_timeout_ns() > 0) spec.step_timeout = absl::Nanoseconds(proto.step_timeout_ns());
+  return spec;
+}
+
+absl::Status JobRun::DoPrepare() {
+  ASSIGN_OR_RETURN(Graph graph, stagewright::FromProto(prepare_.spec().graph()));
+  graph_ = std::make_shared<const Graph>(std::move(graph));
+  ASSIGN_OR_RETURN(Program program, stagewright::FromProto(prepare_.program()));
+  program_ = std::make_shared<const Program>(std::move(program));
+  ASSIGN_OR_RETURN(total_steps_, TotalSteps(*graph_, prepare_.spec()));
+  std::error_code error;
+  std::filesystem::create_directories(ShardDirectory(), error);
+  if (error) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("cannot make ", ShardDirectory(), ": ", error.message()));
+  }
+  ASSIGN_OR_RETURN(JobSpec base, MakeSpec());
+  if (prepare_.devices_size() != prepare_.device_names_size()) {
+    return absl::InvalidArgumentError("prepare.device_names: one per device is needed");
+  }
+  std::set<int32_t> with_work;
+  for (const DeviceProgram& device : program_->devices) with_work.insert(device.device.value());
+  v1::ConnectRequest message;
+  for (int i = 0; i < prepare_.devices_size(); ++i) {
+    // A device that the plan leaves idle has no program.
+    if (!with_work.contains(prepare_.devices(i))) continue;
+    RETURN_IF_ERROR(AddDevice(base, prepare_.devices(i), prepare_.device_names(i)));
+    absl::MutexLock lock(&mutex_);
+    if (!aborted_.ok()) return aborted_;
+    if (devices_.back()->transport == nullptr) continue;
+    v1::DeviceAddress* address = message.mutable_prepared()->add_addresses();
+    address->set_device(prepare_.devices(i));
+    address->set_address(devices_.back()->transport->Address());
+  }
+  message.mutable_prepared()->set_job(job());
+  message.mutable_prepared()->set_generation(generation());
+  message.mutable_prepared()->set_total_steps(total_steps_);
+  Report(std::move(message), /*remember=*/true);
+  return absl::OkStatus();
+}
+
+absl::Status JobRun::AddDevice(const JobSpec& base, int32_t index, const std::string& name) {
+  auto device = std::make_unique<Device>();
+  device->id = DeviceId(index);
+  device->name = name;
+  JobSpec spec = base;
+  spec.device = device->id;
+  spec.torch_device = torch_device_(name);
+  device->peers = PeersOf(spec);
+  if (!device->peers.empty()) {
+    ASSIGN_OR_RETURN(
+        device->transport,
+        RoutingTransport::Create({job(), static_cast<uint64_t>(generation()), device->id.value()}));
+  }
+  Device* raw = device.get();
+  spec.on_step = [this, raw](StepReport report) { OnStep(*raw, std::move(report)); };
+  spec.on_evaluation = [this](const EvaluationReport& report) { OnEvaluation(report); };
+  auto runner = DeviceRunner::Create(std::move(spec), device->transport.get());
+  if (!runner.ok()) return Annotate(runner.status(), absl::StrCat("device ", name));
+  device->runner = *std::move(runner);
+  for (const std::string& warning : device->runner->warnings()) {
+    std::cerr << "stagewright-worker: " << job() << ": " << warning << std::endl;
+  }
+  if (metrics_ != nullptr) {
+    for (const DeviceProgram& program : program_->devices) {
+      if (program.device == device->id) metrics_->SetPeakMemory(name, PeakMemory(program));
+    }
+  }
+  absl::MutexLock lock(&mutex_);
+  devices_.push_back(std::move(device));
+  return absl::OkStatus();
+}
+
+absl::Status JobRun::DoConnect(const v1::ConnectPeers& message) {
+  const absl::Time deadline = absl::Now() + kConnectDeadline;
+  std::vector<Device*> devices;
+  {
+    absl::MutexLock lock(&mutex_);
+    for (const auto& device : devices_) devices.push_back(device.get());
+  }
+  // All devices at the same time: each waits for the others, also for those of this worker.
+  std::vector<absl::Status> results(devices.size());
+  std::vector<std::thread> threads;
+  for (size_t i = 0; i < devices.size(); ++i) {
+    if (devices[i]->transport == nullptr) continue;
+    std::vector<Transport::Peer> peers;
+    for (const v1::DeviceAddress& address : message.addresses()) {
+      const auto& wanted = devices[i]->peers;
+      if (std::find(wanted.begin(), wanted.end(), address.device()) != wanted.end()) {
+        peers.push_back({address.device(), address.address()});
+      }
+    }
+    threads.emplace_back([&results, i, transport = devices[i]->transport.get(),
+                          peers = std::move(peers),
+                          deadline] { results[i] = transport->Connect(peers, deadline); });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (size_t i = 0; i < devices.size(); ++i) {
+    if (!results[i].ok()) return Annotate(results[i], absl::StrCat("device ", devices[i]->name));
+  }
+  v1::ConnectRequest connected;
+  connected.mutable_connected()->set_job(job());
+  connected.mutable_connected()->set_generation(generation());
+  Report(std::move(connected), /*remember=*/true);
+  return absl::OkStatus();
+}
+
+absl::Status JobRun::DoRun() {
+  std::vector<Device*> devices;
+  {
+    absl::MutexLock lock(&mutex_);
+    last_report_.reset();
+    for (const auto& device : devices_) devices.push_back(device.get());
+  }
+  std::vector<absl::Status> results(devices.size());
+  std::vector<std::thread> threads;
+  for (size_t i = 0; i < devices.size(); ++i) {
+    threads.emplace_back([this, &results, i, device = devices[i]] {
+      results[i] = device->runner->Run();
+      if (!results[i].ok()) Fail(Annotate(results[i], absl::StrCat("device ", device->name)));
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const absl::Status& result : results) RETURN_IF_ERROR(result);
+
+  v1::ConnectRequest message;
+  v1::Finished* finished = message.mutable_finished();
+  finished->set_job(job());
+  finished->set_generation(generation());
+  for (Device* device : devices) {
+    ASSIGN_OR_RETURN(std::string shard, device->runner->WriteShard(ShardDirectory()));
+    if (!shard.empty()) finished->add_shards(shard);
+  }
+  {
+    absl::MutexLock lock(&mutex_);
+    finished->set_evaluated_samples(evaluation_.loss_samples);
+    finished->set_evaluation_loss(evaluation_.loss);
+    finished->set_predicted_samples(evaluation_.predicted);
+    finished->set_correct_samples(evaluation_.correct);
+  }
+  Report(std::move(message), /*remember=*/true);
+  return absl::OkStatus();
+}
+
+absl::Status JobRun::DoMerge(const v1::Merge& message) {
+  const std::vector<std::string> shards(message.shards().begin(), message.shards().end());
+  RETURN_IF_ERROR(
+      MergeShards(*graph_, shards, prepare_.spec().weights_path(), message.checkpoint_path()));
+  std::error_code ignored;  // The checkpoint is whole; what is left over does no harm.
+  std::filesystem::remove_all(ShardDirectory(), ignored);
+  v1::ConnectRequest merged;
+  merged.mutable_merged()->set_job(job());
+  merged.mutable_merged()->set_generation(generation());
+  merged.mutable_merged()->set_checkpoint_path(message.checkpoint_path());
+  Report(std::move(merged), /*remember=*/true);
+  return absl::OkStatus();
+}
+
+std::string JobRun::ShardDirectory() const {
+  return absl::StrCat(prepare_.spec().output_path(), "/shards-", generation());
+}
+
+void JobRun::OnStep(const Device& device, StepReport report) {
+  if (metrics_ != nullptr) metrics_->ObserveStep(job(), *program_, report);
+  v1::ConnectRequest message;
+  v1::Progress* progress = message.mutable_progress();
+  progress->set_job(job());
+  progress->set_generation(generation());
+  progress->set_step(report.step + 1);
+  v1::DeviceProgress* own = progress->add_devices();
+  own->set_device(device.id.value());
+  own->set_loss(report.loss);
+  own->set_step_ns(report.end - report.start);
+  const auto& traced = prepare_.traced_steps();
+  if (std::find(traced.begin(), traced.end(), report.step) != traced.end()) {
+    for (const TraceEvent& event : report.events) *progress->add_trace() = ToProto(event);
+  }
+  Report(std::move(message), /*remember=*/false);
+}
+
+void JobRun::OnEvaluation(const EvaluationReport& report) {
+  absl::MutexLock lock(&mutex_);
+  evaluation_.loss += report.loss;
+  evaluation_.loss_samples += report.loss_samples;
+  evaluation_.correct += report.correct;
+  evaluation_.predicted += report.predicted;
+}
+
+void JobRun::Fail(const absl::Status& status) {
+  {
+    absl::MutexLock lock(&mutex_);
+    if (failed_ || !aborted_.ok())
+      return;  // The first failure is the cause; those after it are its echo.
+    failed_ = true;
+  }
+  v1::ConnectRequest message;
+  message.mutable_failed()->set_job(job());
+  message.mutable_failed()->set_generation(generation());
+  message.mutable_failed()->set_code(static_cast<int32_t>(status.code()));
+  message.mutable_failed()->set_message(std::string(status.message()));
+  std::cerr << "stagewright-worker: " << job() << " failed: " << status.message() << std::endl;
+  Report(std::move(message), /*remember=*/true);
+  Abort(std::string(status.message()));
+}
+
+void JobRun::Report(v1::ConnectRequest message, bool remember) {
+  absl::MutexLock lock(&mutex_);
+  if (remember) last_report_ = message;
+  report_(std::move(message));
+}
+
+}  // namespace stagewright

@@ -1,0 +1,95 @@
+// One generation of a job on this worker: its devices' transports, runners and threads.
+//
+// Commands come from the planner's stream and are carried out on the run's own thread, in order, so
+// that the stream is never held up. Abort is carried out at once, from any thread. What happens is
+// told through `report`.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/synchronization/mutex.h"
+#include "common/base/status.h"
+#include "stagewright/v1/worker_service.pb.h"
+#include "worker_daemon/daemon/metrics.h"
+#include "worker_daemon/engine/device_runner.h"
+#include "worker_daemon/engine/job_spec.h"
+#include "worker_daemon/transport/transport.h"
+
+namespace stagewright {
+
+class JobRun {
+ public:
+  using Reporter = std::function<void(v1::ConnectRequest)>;
+
+  // Begins to prepare. `torch_device` maps a device name of this worker to LibTorch's; `metrics`
+  // may be null.
+  JobRun(v1::Prepare prepare, std::function<std::string(const std::string&)> torch_device,
+         Reporter report, WorkerMetrics* metrics);
+  // Aborts if the run has not ended, and waits for its threads.
+  ~JobRun();
+
+  const std::string& job() const { return prepare_.job(); }
+  int64_t generation() const { return prepare_.generation(); }
+
+  void Connect(v1::ConnectPeers message);
+  void Start();
+  void Merge(v1::Merge message);
+  void Abort(const std::string& reason);
+
+  // The planner may have missed what was last told while the stream was down: tells it again.
+  void RepeatLastReport();
+
+ private:
+  struct Device {
+    DeviceId id;
+    std::string name;
+    std::unique_ptr<Transport> transport;  // Null if the device exchanges nothing.
+    std::vector<int> peers;
+    std::unique_ptr<DeviceRunner> runner;
+  };
+
+  void Enqueue(std::function<absl::Status()> command);
+  void Loop();
+  absl::Status DoPrepare();
+  absl::StatusOr<JobSpec> MakeSpec() const;
+  absl::Status AddDevice(const JobSpec& base, int32_t index, const std::string& name);
+  absl::Status DoConnect(const v1::ConnectPeers& message);
+  absl::Status DoRun();
+  absl::Status DoMerge(const v1::Merge& message);
+  std::string ShardDirectory() const;
+
+  void OnStep(const Device& device, StepReport report);
+  void OnEvaluation(const EvaluationReport& report);
+  void Fail(const absl::Status& status);
+  // Sends a message and, if `remember`, keeps it for RepeatLastReport.
+  void Report(v1::ConnectRequest message, bool remember);
+
+  const v1::Prepare prepare_;
+  const std::function<std::string(const std::string&)> torch_device_;
+  const Reporter report_;
+  WorkerMetrics* const metrics_;
+  std::shared_ptr<const Graph> graph_;
+  std::shared_ptr<const Program> program_;
+  int64_t total_steps_ = 0;
+
+  absl::Mutex mutex_;
+  std::deque<std::function<absl::Status()>> commands_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::unique_ptr<Device>> devices_
+      ABSL_GUARDED_BY(mutex_);  // Grows while preparing only.
+  absl::Status aborted_ ABSL_GUARDED_BY(mutex_);
+  bool failed_ ABSL_GUARDED_BY(mutex_) = false;
+  bool closing_ ABSL_GUARDED_BY(mutex_) = false;
+  EvaluationReport evaluation_ ABSL_GUARDED_BY(mutex_);
+  std::optional<v1::ConnectRequest> last_report_ ABSL_GUARDED_BY(mutex_);
+  std::thread thread_;
+};
+
+}  // namespace stagewright

@@ -1,0 +1,162 @@
+#include "worker_daemon/daemon/metrics.h"
+
+#include <prometheus/counter.h>
+#include <prometheus/exposer.h>
+#include <prometheus/gauge.h>
+#include <prometheus/histogram.h>
+#include <prometheus/registry.h>
+
+#include <exception>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+
+namespace stagewright {
+namespace {
+
+using prometheus::Counter;
+using prometheus::Family;
+using prometheus::Gauge;
+using prometheus::Histogram;
+
+const char* KindLabel(ActionKind kind) {
+  switch (kind) {
+    case ActionKind::kForward:
+      return "forward";
+    case ActionKind::kBackward:
+      return "backward";
+    case ActionKind::kBackwardInput:
+      return "backward_input";
+    case ActionKind::kBackwardWeight:
+      return "backward_weight";
+    case ActionKind::kRecompute:
+      return "recompute";
+    case ActionKind::kSendActivation:
+      return "send_activation";
+    case ActionKind::kReceiveActivation:
+      return "receive_activation";
+    case ActionKind::kSendGradient:
+      return "send_gradient";
+    case ActionKind::kReceiveGradient:
+      return "receive_gradient";
+    case ActionKind::kAllReduce:
+      return "all_reduce";
+    case ActionKind::kOptimizerStep:
+      return "optimizer_step";
+  }
+  return "";
+}
+
+Bytes TransferBytes(const Program& program, const Action& action) {
+  const Channel& channel = program.channels[action.channel];
+  const bool activation =
+      action.kind == ActionKind::kSendActivation || action.kind == ActionKind::kReceiveActivation;
+  return action.samples.size() *
+         (activation ? channel.activation_bytes_per_sample : channel.gradient_bytes_per_sample);
+}
+
+class ServedMetrics : public WorkerMetrics {
+ public:
+  explicit ServedMetrics(const std::string& listen) : exposer_(listen, 1) {
+    exposer_.RegisterCollectable(registry_);
+    address_ =
+        absl::StrCat(listen.substr(0, listen.rfind(':')), ":", exposer_.GetListeningPorts().at(0));
+  }
+
+  void SetConnected(bool connected) override { connected_.Set(connected ? 1 : 0); }
+
+  void ObserveStep(const std::string& job, const Program& program,
+                   const StepReport& report) override {
+    const prometheus::Labels labels = {{"job", job}};
+    absl::MutexLock lock(&mutex_);
+    jobs_.insert(job);
+    steps_.Add(labels).Increment();
+    step_seconds_
+        .Add(labels,
+             Histogram::BucketBoundaries{0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100})
+        .Observe(ToSeconds(report.end - report.start));
+    for (const TraceEvent& event : report.events) {
+      const ActionKind kind = event.action.kind;
+      kinds_.insert(KindLabel(kind));
+      action_seconds_.Add({{"job", job}, {"kind", KindLabel(kind)}})
+          .Increment(ToSeconds(event.end - event.start));
+      if (IsSend(kind))
+        sent_.Add(labels).Increment(static_cast<double>(TransferBytes(program, event.action)));
+      if (IsReceive(kind))
+        received_.Add(labels).Increment(static_cast<double>(TransferBytes(program, event.action)));
+    }
+  }
+
+  void SetPeakMemory(const std::string& device, Bytes bytes) override {
+    peak_.Add({{"device", device}}).Set(static_cast<double>(bytes));
+  }
+
+  void Forget(const std::string& job) override {
+    absl::MutexLock lock(&mutex_);
+    if (jobs_.erase(job) == 0) return;
+    const prometheus::Labels labels = {{"job", job}};
+    steps_.Remove(&steps_.Add(labels));
+    step_seconds_.Remove(&step_seconds_.Add(labels, Histogram::BucketBoundaries{1}));
+    sent_.Remove(&sent_.Add(labels));
+    received_.Remove(&received_.Add(labels));
+    for (const std::string& kind : kinds_) {
+      action_seconds_.Remove(&action_seconds_.Add({{"job", job}, {"kind", kind}}));
+    }
+  }
+
+  std::string address() const override { return address_; }
+
+ private:
+  const std::shared_ptr<prometheus::Registry> registry_ = std::make_shared<prometheus::Registry>();
+  Gauge& connected_ = prometheus::BuildGauge()
+                          .Name("stagewright_worker_connected")
+                          .Help("1 while the worker is registered with the planner.")
+                          .Register(*registry_)
+                          .Add({});
+  Family<Counter>& steps_ = prometheus::BuildCounter()
+                                .Name("stagewright_worker_steps_total")
+                                .Help("Training steps finished by a device of this worker.")
+                                .Register(*registry_);
+  Family<Histogram>& step_seconds_ = prometheus::BuildHistogram()
+                                         .Name("stagewright_worker_step_seconds")
+                                         .Help("Wall time of training steps.")
+                                         .Register(*registry_);
+  Family<Counter>& action_seconds_ =
+      prometheus::BuildCounter()
+          .Name("stagewright_worker_action_seconds_total")
+          .Help("Time in actions of the program, by kind; transfers include waiting.")
+          .Register(*registry_);
+  Family<Counter>& sent_ = prometheus::BuildCounter()
+                               .Name("stagewright_worker_bytes_sent_total")
+                               .Help("Activations and gradients sent to other devices.")
+                               .Register(*registry_);
+  Family<Counter>& received_ = prometheus::BuildCounter()
+                                   .Name("stagewright_worker_bytes_received_total")
+                                   .Help("Activations and gradients received from other devices.")
+                                   .Register(*registry_);
+  Family<Gauge>& peak_ =
+      prometheus::BuildGauge()
+          .Name("stagewright_worker_memory_peak_bytes")
+          .Help("Most memory a device's program holds at once, by its accounting.")
+          .Register(*registry_);
+  prometheus::Exposer exposer_;
+  std::string address_;
+  absl::Mutex mutex_;
+  std::set<std::string> jobs_ ABSL_GUARDED_BY(mutex_);
+  std::set<std::string> kinds_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<WorkerMetrics>> WorkerMetrics::Serve(const std::string& listen) {
+  try {  // The exposer's HTTP server reports a taken port by throwing.
+    return std::make_unique<ServedMetrics>(listen);
+  } catch (const std::exception& error) {
+    return absl::UnavailableError(
+        absl::StrCat("cannot serve metrics on ", listen, ": ", error.what()));
+  }
+}
+
+}  // namespace stagewright

@@ -1,0 +1,118 @@
+#include "worker_daemon/daemon/planner_link.h"
+
+#include <grpcpp/create_channel.h>
+#include <grpcpp/security/credentials.h>
+
+#include <algorithm>
+#include <iostream>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace stagewright {
+namespace {
+
+constexpr absl::Duration kFirstRetry = absl::Milliseconds(200);
+constexpr absl::Duration kLongestRetry = absl::Seconds(5);
+constexpr absl::Duration kDefaultHeartbeat = absl::Seconds(2);
+
+}  // namespace
+
+PlannerLink::PlannerLink(std::string address, Outbox* outbox, Callbacks callbacks)
+    : address_(std::move(address)),
+      outbox_(outbox),
+      callbacks_(std::move(callbacks)),
+      heartbeat_interval_ns_(absl::ToInt64Nanoseconds(kDefaultHeartbeat)) {
+  grpc::ChannelArguments arguments;
+  arguments.SetMaxReceiveMessageSize(-1);
+  arguments.SetMaxSendMessageSize(-1);
+  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS,
+                   static_cast<int>(absl::ToInt64Milliseconds(kLongestRetry)));
+  stub_ = v1::WorkerService::NewStub(
+      grpc::CreateCustomChannel(address_, grpc::InsecureChannelCredentials(), arguments));
+  thread_ = std::thread([this] { Run(); });
+}
+
+PlannerLink::~PlannerLink() {
+  {
+    absl::MutexLock lock(&mutex_);
+    stopping_ = true;
+    if (context_ != nullptr) context_->TryCancel();
+  }
+  thread_.join();
+}
+
+void PlannerLink::Run() {
+  absl::Duration retry = kFirstRetry;
+  while (true) {
+    const absl::Time start = absl::Now();
+    const grpc::Status status = RunStream();
+    if (absl::Now() - start > kLongestRetry) retry = kFirstRetry;  // It had worked for a while.
+    absl::MutexLock lock(&mutex_);
+    if (stopping_) return;
+    Log(absl::StrCat("planner at ", address_, ": ", status.error_message(), "; trying again"));
+    mutex_.AwaitWithTimeout(absl::Condition(&stopping_), retry);
+    if (stopping_) return;
+    retry = std::min(retry * 2, kLongestRetry);
+  }
+}
+
+grpc::Status PlannerLink::RunStream() {
+  grpc::ClientContext context;
+  {
+    absl::MutexLock lock(&mutex_);
+    if (stopping_) return grpc::Status::CANCELLED;
+    context_ = &context;
+  }
+  std::unique_ptr<Stream> stream = stub_->Connect(&context);
+  v1::ConnectRequest registration;
+  *registration.mutable_register_() = callbacks_.registration();
+  std::atomic<bool> ended{false};
+  std::thread writer;
+  if (stream->Write(registration)) {
+    v1::ConnectResponse message;
+    while (stream->Read(&message)) {
+      if (message.has_registered() && !writer.joinable()) {
+        heartbeat_interval_ns_ = message.registered().heartbeat_interval_ns();
+        Log(absl::StrCat("registered with the planner at ", address_));
+        callbacks_.on_connected(true);
+        writer = std::thread([this, &stream, &ended] { WriteLoop(stream.get(), &ended); });
+      }
+      callbacks_.on_message(message);
+    }
+  }
+  ended = true;
+  outbox_->Wake();
+  if (writer.joinable()) {
+    writer.join();
+    callbacks_.on_connected(false);
+  }
+  const grpc::Status status = stream->Finish();
+  absl::MutexLock lock(&mutex_);
+  context_ = nullptr;
+  return status.ok() ? grpc::Status(grpc::StatusCode::UNAVAILABLE, "it closed the stream") : status;
+}
+
+void PlannerLink::WriteLoop(Stream* stream, std::atomic<bool>* ended) {
+  while (!*ended) {
+    auto message = outbox_->Pop(absl::Nanoseconds(heartbeat_interval_ns_.load()));
+    if (*ended) {
+      if (message.has_value()) outbox_->PushFront(*std::move(message));
+      return;
+    }
+    v1::ConnectRequest heartbeat;
+    heartbeat.mutable_heartbeat();
+    if (!stream->Write(message.has_value() ? *message : heartbeat)) {
+      if (message.has_value()) outbox_->PushFront(*std::move(message));
+      return;
+    }
+  }
+}
+
+void PlannerLink::Log(const std::string& line) {
+  if (line == last_logged_) return;  // A planner that stays away is one line, not one per retry.
+  last_logged_ = line;
+  std::cerr << "stagewright-worker: " << line << std::endl;
+}
+
+}  // namespace stagewright

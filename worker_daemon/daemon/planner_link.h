@@ -1,0 +1,53 @@
+// The worker's stream to the planner: connects, registers, and connects again whenever the stream
+// ends.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "absl/time/time.h"
+#include "stagewright/v1/worker_service.grpc.pb.h"
+#include "worker_daemon/daemon/outbox.h"
+
+namespace stagewright {
+
+class PlannerLink {
+ public:
+  struct Callbacks {
+    // Makes the first message of a stream.
+    std::function<v1::Register()> registration;
+    // A message from the planner. Called on the link's thread; must not block for long.
+    std::function<void(const v1::ConnectResponse&)> on_message;
+    // The stream is up (true: registered) or down.
+    std::function<void(bool)> on_connected;
+  };
+
+  PlannerLink(std::string address, Outbox* outbox, Callbacks callbacks);
+  // Ends the stream.
+  ~PlannerLink();
+
+ private:
+  using Stream = grpc::ClientReaderWriter<v1::ConnectRequest, v1::ConnectResponse>;
+
+  void Run();
+  // One stream from beginning to end; returns why it ended.
+  grpc::Status RunStream();
+  void WriteLoop(Stream* stream, std::atomic<bool>* ended);
+  void Log(const std::string& line);
+
+  const std::string address_;
+  Outbox* const outbox_;
+  const Callbacks callbacks_;
+  std::unique_ptr<v1::WorkerService::Stub> stub_;
+  std::atomic<int64_t> heartbeat_interval_ns_;
+  absl::Mutex mutex_;
+  grpc::ClientContext* context_ ABSL_GUARDED_BY(mutex_) = nullptr;  // Of the present stream.
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  std::string last_logged_;
+  std::thread thread_;
+};
+
+}  // namespace stagewright

@@ -1,0 +1,52 @@
+// stagewright-worker: offers this machine's devices to a planner and trains on them.
+#include <signal.h>
+
+#include <CLI/CLI.hpp>
+#include <iostream>
+#include <string>
+
+#include "worker_daemon/daemon/daemon.h"
+
+int main(int argc, char** argv) {
+  stagewright::DaemonOptions options;
+  int64_t memory_mib = 0;
+  CLI::App app("stagewright-worker: trains stages that a planner assigns");
+  app.set_version_flag("--version", std::string("stagewright-worker ") + STAGEWRIGHT_VERSION);
+  app.option_defaults()->always_capture_default();
+  app.add_option("--planner", options.planner, "HOST:PORT of the planner");
+  app.add_option("--name", options.name, "unique name of this worker (default: the host's name)");
+  app.add_option("--devices", options.devices, "cpu:N, cuda:all, or a list like cuda:0,2");
+  app.add_option("--threads-per-device", options.threads_per_device,
+                 "threads of one operator on a CPU device")
+      ->check(CLI::Range(1, 1024));
+  app.add_option("--memory-mib", memory_mib, "memory of each device; 0: what the machine has")
+      ->check(CLI::Range(int64_t{0}, int64_t{1} << 30));
+  app.add_option("--host-address", options.host_address,
+                 "address of this machine; workers with equal ones share it");
+  app.add_option("--metrics-listen", options.metrics_listen,
+                 "address of /metrics, HOST:PORT (default: no metrics)");
+  app.add_option("--work-dir", options.work_dir,
+                 "directory to run in; relative paths of jobs start here");
+  CLI11_PARSE(app, argc, argv);
+  options.memory_per_device = memory_mib * stagewright::kMiB;
+
+  // Blocked before any thread starts, so that only sigwait below receives them.
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGINT);
+  sigaddset(&signals, SIGTERM);
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+
+  auto daemon = stagewright::Daemon::Start(options);
+  if (!daemon.ok()) {
+    std::cerr << "stagewright-worker: " << daemon.status().message() << std::endl;
+    return 1;
+  }
+  if (!(*daemon)->metrics_address().empty()) {
+    std::cerr << "stagewright-worker: metrics on " << (*daemon)->metrics_address() << std::endl;
+  }
+  int signal = 0;
+  sigwait(&signals, &signal);
+  std::cerr << "stagewright-worker: leaving" << std::endl;
+  return 0;
+}

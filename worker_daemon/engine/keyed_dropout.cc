@@ -1,6 +1,7 @@
 #include "worker_daemon/engine/keyed_dropout.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 
 #include <array>
 #include <cmath>

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "worker_daemon/data/safetensors.h"
 #include "worker_daemon/engine/tensor_types.h"
+#include "worker_daemon/engine/torch_guard.h"
 
 namespace stagewright {
 namespace {
@@ -27,19 +28,6 @@ std::vector<NodeId> NodesInOrder(const Graph& graph, const ProgramStage& stage) 
 
 std::string RangeName(SampleRange range) {
   return absl::StrCat("samples [", range.begin, ",", range.end, ")");
-}
-
-// Runs `function`, which calls into LibTorch, and turns what it throws into a status.
-template <typename Function>
-absl::Status Guarded(Function&& function) {
-  try {
-    function();
-  } catch (const c10::Error& error) {
-    return absl::InternalError(error.what_without_backtrace());
-  } catch (const std::exception& error) {
-    return absl::InternalError(error.what());
-  }
-  return absl::OkStatus();
 }
 
 }  // namespace

@@ -1,0 +1,161 @@
+#include "tests/worker_daemon/engine/local_training.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstring>
+#include <filesystem>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "common/cost/cost_model.h"
+#include "common/schedule/lower.h"
+#include "common/schedule/validate.h"
+#include "worker_daemon/checkpoint/shards.h"
+#include "worker_daemon/data/safetensors.h"
+#include "worker_daemon/engine/device_runner.h"
+#include "worker_daemon/engine/tensor_types.h"
+#include "worker_daemon/transport/local_transport.h"
+
+namespace stagewright::testing {
+namespace {
+
+// A device of the job and what it reported.
+struct Member {
+  DeviceId device;
+  std::unique_ptr<LocalTransport> transport;
+  std::unique_ptr<DeviceRunner> runner;
+  std::vector<StepReport> steps;
+  std::vector<EvaluationReport> evaluations;
+  absl::Status status;
+};
+
+absl::Status Prepare(const JobSpec& spec, const std::function<void(JobSpec&)>& adjust,
+                     std::vector<std::unique_ptr<Member>>& members) {
+  static std::atomic<uint64_t> generation = 0;
+  const uint64_t this_generation = ++generation;
+  for (const DeviceProgram& program : spec.program->devices) {
+    auto member = std::make_unique<Member>();
+    member->device = program.device;
+    ASSIGN_OR_RETURN(member->transport, LocalTransport::Create({"local-training", this_generation,
+                                                                program.device.value()}));
+    JobSpec own = spec;
+    own.device = program.device;
+    own.on_step = [m = member.get()](StepReport report) { m->steps.push_back(std::move(report)); };
+    own.on_evaluation = [m = member.get()](const EvaluationReport& report) {
+      m->evaluations.push_back(report);
+    };
+    if (adjust) adjust(own);
+    ASSIGN_OR_RETURN(member->runner, DeviceRunner::Create(own, member->transport.get()));
+    members.push_back(std::move(member));
+  }
+  for (const auto& member : members) {
+    JobSpec own = spec;
+    own.device = member->device;
+    std::vector<Transport::Peer> peers;
+    for (int peer : PeersOf(own)) {
+      for (const auto& other : members) {
+        if (other->device.value() == peer) peers.push_back({peer, other->transport->Address()});
+      }
+    }
+    RETURN_IF_ERROR(member->transport->Connect(peers, absl::Now() + absl::Seconds(10)));
+  }
+  return absl::OkStatus();
+}
+
+// Runs all members; the first failure ends the others.
+absl::Status RunAll(std::vector<std::unique_ptr<Member>>& members) {
+  absl::Mutex mutex;
+  absl::Status first;
+  std::vector<std::thread> threads;
+  for (const auto& member : members) {
+    threads.emplace_back([&, m = member.get()] {
+      const absl::Status status = m->runner->Run();
+      if (status.ok()) return;
+      {
+        absl::MutexLock lock(&mutex);
+        if (first.ok()) first = status;
+      }
+      for (const auto& other : members) {
+        if (other.get() != m) other->runner->Abort(absl::CancelledError("another device failed"));
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return first;
+}
+
+void AddUp(const std::vector<std::unique_ptr<Member>>& members, TrainingResult& result) {
+  const size_t steps = members[0]->steps.size();
+  result.losses.assign(steps, 0);
+  result.correct.assign(steps, 0);
+  result.predicted.assign(steps, 0);
+  result.evaluations.resize(members[0]->evaluations.size());
+  for (const auto& member : members) {
+    for (size_t i = 0; i < steps; ++i) {
+      result.losses[i] += member->steps[i].loss;
+      result.correct[i] += member->steps[i].correct;
+      result.predicted[i] += member->steps[i].predicted;
+      result.trace.insert(result.trace.end(), member->steps[i].events.begin(),
+                          member->steps[i].events.end());
+    }
+    for (size_t i = 0; i < result.evaluations.size(); ++i) {
+      result.evaluations[i].steps_done = member->evaluations[i].steps_done;
+      result.evaluations[i].loss += member->evaluations[i].loss;
+      result.evaluations[i].loss_samples += member->evaluations[i].loss_samples;
+      result.evaluations[i].correct += member->evaluations[i].correct;
+      result.evaluations[i].predicted += member->evaluations[i].predicted;
+    }
+    result.warnings.insert(result.warnings.end(), member->runner->warnings().begin(),
+                           member->runner->warnings().end());
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<Programs> LowerBoth(const Graph& graph, const Strategy& strategy) {
+  const std::unique_ptr<CostModel> costs = MakeAnalyticCostModel(graph);
+  ASSIGN_OR_RETURN(Program training, Lower(graph, strategy, *costs, {.training = true}));
+  RETURN_IF_ERROR(Annotate(Validate(training, {}), "training"));
+  ASSIGN_OR_RETURN(Program evaluation, Lower(graph, strategy, *costs, {.training = false}));
+  RETURN_IF_ERROR(Annotate(Validate(evaluation, {}), "evaluation"));
+  return Programs{std::make_shared<const Program>(std::move(training)),
+                  std::make_shared<const Program>(std::move(evaluation))};
+}
+
+absl::StatusOr<TrainingResult> TrainLocally(const JobSpec& spec,
+                                            const std::function<void(JobSpec&)>& adjust) {
+  std::vector<std::unique_ptr<Member>> members;
+  RETURN_IF_ERROR(Prepare(spec, adjust, members));
+  RETURN_IF_ERROR(RunAll(members));
+  TrainingResult result;
+  AddUp(members, result);
+  static std::atomic<int> run = 0;
+  const std::filesystem::path directory =
+      std::filesystem::path(::testing::TempDir()) / absl::StrCat("training-", getpid(), "-", ++run);
+  std::filesystem::create_directory(directory);
+  std::vector<std::string> shards;
+  for (const auto& member : members) {
+    ASSIGN_OR_RETURN(std::string path, member->runner->WriteShard(directory));
+    if (!path.empty()) shards.push_back(std::move(path));
+  }
+  const std::string merged = directory / "model.safetensors";
+  RETURN_IF_ERROR(MergeShards(*spec.graph, shards, spec.weights_path, merged));
+  ASSIGN_OR_RETURN(result.parameters, ReadTensors(merged));
+  std::filesystem::remove_all(directory);
+  return result;
+}
+
+absl::StatusOr<std::map<std::string, at::Tensor>> ReadTensors(const std::string& path) {
+  ASSIGN_OR_RETURN(const SafetensorsFile file, SafetensorsFile::Open(path));
+  std::map<std::string, at::Tensor> tensors;
+  for (const TensorView& view : file.tensors()) {
+    at::Tensor tensor = at::empty(view.shape, ToScalarType(view.dtype));
+    std::memcpy(tensor.data_ptr(), view.data.data(), view.data.size());
+    tensors[view.name] = std::move(tensor);
+  }
+  return tensors;
+}
+
+}  // namespace stagewright::testing

@@ -1,0 +1,43 @@
+// Runs a job in one process: every device a thread, the local transport between them.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/base/status.h"
+#include "common/strategy/strategy.h"
+#include "worker_daemon/engine/job_spec.h"
+
+namespace stagewright::testing {
+
+// A strategy lowered for training and for evaluation, and checked.
+struct Programs {
+  std::shared_ptr<const Program> training;
+  std::shared_ptr<const Program> evaluation;
+};
+absl::StatusOr<Programs> LowerBoth(const Graph& graph, const Strategy& strategy);
+
+struct TrainingResult {
+  std::map<std::string, at::Tensor> parameters;  // By name, aliases included.
+  std::vector<double> losses;                    // Per step, over all devices.
+  std::vector<EvaluationReport> evaluations;     // Added up over all devices.
+  std::vector<int64_t> correct, predicted;       // Per step.
+  std::vector<TraceEvent> trace;                 // Of all devices and steps.
+  std::vector<std::string> warnings;
+};
+
+// Trains `spec`, whose device is ignored, on all devices of its program, merges the checkpoint and
+// reads it. The error of the first device that failed. `adjust`, if given, may change the spec of
+// each device.
+absl::StatusOr<TrainingResult> TrainLocally(const JobSpec& spec,
+                                            const std::function<void(JobSpec&)>& adjust = {});
+
+// All tensors of a `.safetensors` file.
+absl::StatusOr<std::map<std::string, at::Tensor>> ReadTensors(const std::string& path);
+
+}  // namespace stagewright::testing

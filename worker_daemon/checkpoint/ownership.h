@@ -1,0 +1,18 @@
+// Who writes which parameter of a checkpoint: each parameter is written once, by the first replica
+// of the first stage that uses it.
+#pragma once
+
+#include <vector>
+
+#include "common/base/ids.h"
+#include "common/graph/graph.h"
+#include "common/schedule/program.h"
+
+namespace stagewright {
+
+// The parameters and buffers that the device writes, ascending. Over all devices of the program
+// these are exactly the parameters that any stage uses. O(nodes).
+std::vector<ParameterId> ParametersToWrite(const Graph& graph, const Program& program,
+                                           DeviceId device);
+
+}  // namespace stagewright

@@ -1,0 +1,89 @@
+#include "worker_daemon/checkpoint/shards.h"
+
+#include <filesystem>
+#include <map>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "worker_daemon/data/safetensors_writer.h"
+
+namespace stagewright {
+namespace {
+
+std::vector<std::string> NamesOf(const Parameter& parameter) {
+  std::vector<std::string> names = {parameter.name};
+  names.insert(names.end(), parameter.aliases.begin(), parameter.aliases.end());
+  return names;
+}
+
+absl::Status CheckComplete(const Graph& graph, const std::map<std::string, TensorView>& tensors,
+                           const std::string& path) {
+  for (const Parameter& parameter : graph.parameters()) {
+    bool found = false;
+    for (const std::string& name : NamesOf(parameter)) {
+      const auto tensor = tensors.find(name);
+      if (tensor == tensors.end()) continue;
+      found = true;
+      if (tensor->second.dtype != parameter.dtype || tensor->second.shape != parameter.shape) {
+        return absl::InvalidArgumentError(
+            absl::StrCat(path, ": tensor \"", name, "\" is ",
+                         Describe(tensor->second.dtype, tensor->second.shape), ", the graph says ",
+                         Describe(parameter.dtype, parameter.shape)));
+      }
+    }
+    if (!found) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(path, ": no shard has parameter \"", parameter.name, "\""));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+std::string ShardPath(const std::string& directory, DeviceId device) {
+  const std::string name = absl::StrFormat("shard-%05d.safetensors", device.value());
+  return (std::filesystem::path(directory) / name).string();
+}
+
+absl::Status WriteShard(const Graph& graph, const std::vector<ParameterBytes>& parameters,
+                        const std::string& path) {
+  std::vector<TensorView> tensors;
+  for (const ParameterBytes& bytes : parameters) {
+    const Parameter& parameter = graph.parameter(bytes.id);
+    for (const std::string& name : NamesOf(parameter)) {
+      tensors.push_back({name, parameter.dtype, parameter.shape, bytes.data});
+    }
+  }
+  return WriteSafetensors(path, std::move(tensors), {{"format", "pt"}});
+}
+
+absl::Status MergeShards(const Graph& graph, const std::vector<std::string>& shards,
+                         const std::string& original, const std::string& path) {
+  std::vector<SafetensorsFile> files;  // Keep the tensors' memory.
+  std::map<std::string, TensorView> tensors;
+  std::map<std::string, std::string> shard_of;
+  for (const std::string& shard : shards) {
+    ASSIGN_OR_RETURN(SafetensorsFile file, SafetensorsFile::Open(shard));
+    for (const TensorView& tensor : file.tensors()) {
+      const auto [other, inserted] = shard_of.emplace(tensor.name, shard);
+      if (!inserted) {
+        return absl::InvalidArgumentError(
+            absl::StrCat(shard, ": tensor \"", tensor.name, "\" is in ", other->second, ", too"));
+      }
+      tensors[tensor.name] = tensor;
+    }
+    files.push_back(std::move(file));
+  }
+  if (!original.empty()) {
+    ASSIGN_OR_RETURN(SafetensorsFile file, SafetensorsFile::Open(original));
+    for (const TensorView& tensor : file.tensors()) tensors.emplace(tensor.name, tensor);
+    files.push_back(std::move(file));
+  }
+  RETURN_IF_ERROR(CheckComplete(graph, tensors, path));
+  std::vector<TensorView> all;
+  for (auto& [name, tensor] : tensors) all.push_back(std::move(tensor));
+  return WriteSafetensors(path, std::move(all), {{"format", "pt"}});
+}
+
+}  // namespace stagewright

@@ -1,0 +1,235 @@
+#include "worker_daemon/engine/device_plan.h"
+
+#include <algorithm>
+#include <set>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+
+namespace stagewright {
+namespace {
+
+class Planning {
+ public:
+  Planning(const Graph& graph, const Program& program) : graph_(graph), program_(program) {}
+
+  absl::StatusOr<DevicePlan> Run(DeviceId device) {
+    for (const DeviceProgram& candidate : program_.devices) {
+      if (candidate.device == device) plan_.program = &candidate;
+    }
+    if (plan_.program == nullptr) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("the program has no work for device ", device.value()));
+    }
+    if (!plan_.program->prologue.empty() || !plan_.program->epilogue.empty()) {
+      return absl::UnimplementedError(absl::StrCat(
+          "device ", device.value(), ": programs with a prologue or epilogue cannot be run"));
+    }
+    RETURN_IF_ERROR(CheckIndices());
+    CollectStages(device);
+    CollectStateAndInputs();
+    plan_.actions.resize(plan_.program->body.size());
+    for (size_t i = 0; i < plan_.actions.size(); ++i) {
+      RETURN_IF_ERROR(PlanAction(static_cast<int32_t>(i)));
+    }
+    PlanUpdates();
+    return std::move(plan_);
+  }
+
+ private:
+  const Action& ActionAt(int32_t i) const { return plan_.program->body[i].action; }
+
+  absl::Status Bad(const Action& action, absl::string_view what) const {
+    return absl::InvalidArgumentError(
+        absl::StrCat("device ", plan_.program->device.value(), ", ", ToString(action), ": ", what));
+  }
+
+  absl::Status CheckIndices() const {
+    for (const ProgramStage& stage : program_.stages) {
+      for (const auto* nodes : {&stage.nodes, &stage.replicated}) {
+        for (NodeId node : *nodes) {
+          if (!node.valid() || node.value() >= graph_.size())
+            return absl::InvalidArgumentError(
+                absl::StrCat("the program names node ", node.value(), ", which does not exist"));
+        }
+      }
+    }
+    for (const ProgramAction& entry : plan_.program->body) {
+      const Action& action = entry.action;
+      if (!action.stage.valid() || action.stage.index() >= program_.stages.size())
+        return Bad(action, "there is no such stage");
+      const size_t channels = action.kind == ActionKind::kAllReduce ? program_.reductions.size()
+                              : IsTransfer(action.kind)             ? program_.channels.size()
+                                                                    : 0;
+      if (channels == 0) continue;
+      if (action.channel < 0 || static_cast<size_t>(action.channel) >= channels)
+        return Bad(action, "there is no such channel or reduction");
+    }
+    return absl::OkStatus();
+  }
+
+  void CollectStages(DeviceId device) {
+    for (size_t s = 0; s < program_.stages.size(); ++s) {
+      const std::vector<DeviceId>& devices = program_.stages[s].devices;
+      if (std::find(devices.begin(), devices.end(), device) == devices.end()) continue;
+      StagePlan stage;
+      stage.stage = StageId(s);
+      std::set<ValueRef> outputs;
+      for (size_t c = 0; c < program_.channels.size(); ++c) {
+        const Channel& channel = program_.channels[c];
+        if (channel.from == stage.stage && channel.source == device) {
+          stage.out.push_back(static_cast<int32_t>(c));
+          outputs.insert(channel.values.begin(), channel.values.end());
+        }
+        if (channel.to == stage.stage && channel.target == device)
+          stage.into.push_back(static_cast<int32_t>(c));
+      }
+      stage.outputs.assign(outputs.begin(), outputs.end());
+      plan_.stages.push_back(std::move(stage));
+    }
+  }
+
+  std::vector<NodeId> NodesOf(StageId stage) const {
+    std::vector<NodeId> nodes = program_.stages[stage.index()].nodes;
+    const auto& replicated = program_.stages[stage.index()].replicated;
+    nodes.insert(nodes.end(), replicated.begin(), replicated.end());
+    return nodes;
+  }
+
+  void CollectStateAndInputs() {
+    std::set<ParameterId> parameters;
+    std::set<InputId> inputs;
+    for (const StagePlan& stage : plan_.stages) {
+      for (NodeId node : NodesOf(stage.stage)) {
+        parameters.insert(graph_.Parameters(node).begin(), graph_.Parameters(node).end());
+        inputs.insert(graph_.Inputs(node).begin(), graph_.Inputs(node).end());
+        const std::optional<InputId> target = ClassTarget(graph_);
+        if (target.has_value() && graph_.prediction()->node == node) inputs.insert(*target);
+      }
+    }
+    plan_.parameters.assign(parameters.begin(), parameters.end());
+    plan_.inputs.assign(inputs.begin(), inputs.end());
+  }
+
+  // The action of that kind and stage whose samples contain `samples`; -1 if there is none.
+  int32_t Find(ActionKind kind, StageId stage, SampleRange samples) const {
+    for (size_t i = 0; i < plan_.program->body.size(); ++i) {
+      const Action& action = ActionAt(static_cast<int32_t>(i));
+      if (action.kind == kind && action.stage == stage && action.samples.Contains(samples))
+        return static_cast<int32_t>(i);
+    }
+    return -1;
+  }
+
+  absl::Status PlanAction(int32_t index) {
+    const Action& action = ActionAt(index);
+    ActionPlan& plan = plan_.actions[index];
+    switch (action.kind) {
+      case ActionKind::kForward:
+        plan.recomputed = Find(ActionKind::kRecompute, action.stage, action.samples) >= 0;
+        PlanLocal(action, /*forward=*/true, plan);
+        return absl::OkStatus();
+      case ActionKind::kBackward:
+      case ActionKind::kBackwardInput: {
+        const int32_t forward = Find(ActionKind::kForward, action.stage, action.samples);
+        if (forward < 0 || ActionAt(forward).samples != action.samples)
+          return Bad(action, "no forward pass of the same samples");
+        PlanLocal(action, /*forward=*/false, plan);
+        return absl::OkStatus();
+      }
+      case ActionKind::kSendActivation:
+        plan.producer = Find(ActionKind::kForward, action.stage, action.samples);
+        break;
+      case ActionKind::kSendGradient:
+        plan.producer = Find(ActionKind::kBackward, action.stage, action.samples);
+        if (plan.producer < 0)
+          plan.producer = Find(ActionKind::kBackwardInput, action.stage, action.samples);
+        break;
+      case ActionKind::kReceiveActivation:
+      case ActionKind::kReceiveGradient:
+      case ActionKind::kAllReduce:
+        plan_.communicates = true;
+        return absl::OkStatus();
+      default:
+        return absl::OkStatus();
+    }
+    plan_.communicates = true;
+    if (plan.producer < 0) return Bad(action, "nothing on this device makes what is sent");
+    const std::vector<int32_t>& after = plan_.program->body[index].after;
+    if (std::find(after.begin(), after.end(), plan.producer) == after.end())
+      return Bad(action, "is not after the action that makes what is sent");
+    plan_.actions[plan.producer].sends.push_back(index);
+    return absl::OkStatus();
+  }
+
+  // Cuts the result of a forward or backward into the micro-batches of the stages that read it.
+  void PlanLocal(const Action& action, bool forward, ActionPlan& plan) const {
+    const StagePlan& stage = plan_.OfStage(action.stage);
+    for (int32_t c : forward ? stage.out : stage.into) {
+      const Channel& channel = program_.channels[c];
+      const auto& values = forward ? channel.values : channel.gradient_values;
+      if (!channel.local() || values.empty() || (!forward && !channel.has_gradient)) continue;
+      const StageId reader = forward ? channel.to : channel.from;
+      for (const ProgramAction& entry : plan_.program->body) {
+        if (entry.action.kind != ActionKind::kForward || entry.action.stage != reader) continue;
+        const SampleRange piece = Intersect(entry.action.samples, action.samples);
+        if (!piece.empty()) plan.local.push_back({c, piece});
+      }
+    }
+  }
+
+  // A parameter that several stages of the device share is updated by the last of their steps.
+  void PlanUpdates() {
+    std::set<ParameterId> done;
+    for (size_t i = plan_.actions.size(); i-- > 0;) {
+      const Action& action = ActionAt(static_cast<int32_t>(i));
+      if (action.kind != ActionKind::kOptimizerStep) continue;
+      std::set<ParameterId> updates;
+      for (NodeId node : NodesOf(action.stage)) {
+        for (ParameterId id : graph_.Parameters(node)) {
+          if (graph_.parameter(id).trainable && !done.contains(id)) updates.insert(id);
+        }
+      }
+      done.insert(updates.begin(), updates.end());
+      plan_.actions[i].updates.assign(updates.begin(), updates.end());
+    }
+  }
+
+  const Graph& graph_;
+  const Program& program_;
+  DevicePlan plan_;
+};
+
+}  // namespace
+
+const StagePlan& DevicePlan::OfStage(StageId stage) const {
+  const auto found =
+      std::lower_bound(stages.begin(), stages.end(), stage,
+                       [](const StagePlan& plan, StageId id) { return plan.stage < id; });
+  CHECK(found != stages.end() && found->stage == stage);
+  return *found;
+}
+
+std::optional<InputId> ClassTarget(const Graph& graph) {
+  if (!graph.prediction().has_value()) return std::nullopt;
+  const TensorMeta& prediction = graph.meta(*graph.prediction());
+  if (prediction.shape.size() != 2 || !IsFloating(prediction.dtype)) return std::nullopt;
+  std::optional<InputId> target;
+  for (size_t i = 0; i < graph.inputs().size(); ++i) {
+    const Input& input = graph.inputs()[i];
+    if (input.role != InputRole::kTarget) continue;
+    if (target.has_value() || input.meta.dtype != DType::kInt64 || input.meta.shape.size() != 1 ||
+        input.meta.shape[0] != prediction.shape[0]) {
+      return std::nullopt;
+    }
+    target = InputId(i);
+  }
+  return target;
+}
+
+absl::StatusOr<DevicePlan> MakeDevicePlan(const Graph& graph, const Program& program,
+                                          DeviceId device) {
+  return Planning(graph, program).Run(device);
+}
+
+}  // namespace stagewright

@@ -1,0 +1,55 @@
+// What the engine derives once from a program for one device: which stages it runs, which action
+// feeds which, and how micro-batches are handed over between its own stages.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "common/base/status.h"
+#include "common/graph/graph.h"
+#include "common/schedule/program.h"
+
+namespace stagewright {
+
+// A hand-over between two stages of the device, or a message's place in a tensor.
+struct LocalPiece {
+  int32_t channel = -1;
+  SampleRange samples;
+};
+
+struct ActionPlan {
+  int32_t producer = -1;          // Sends: index of the forward or backward whose result is sent.
+  std::vector<int32_t> sends;     // Forwards and backwards: the sends of their result.
+  std::vector<LocalPiece> local;  // Forwards and backwards: pieces for other stages of the device.
+  bool recomputed = false;        // Forwards: a recompute of the same samples follows.
+  std::vector<ParameterId> updates;  // Optimizer steps: parameters to update, ascending.
+};
+
+struct StagePlan {
+  StageId stage;
+  std::vector<ValueRef> outputs;   // Values that other stages read, sorted.
+  std::vector<int32_t> into, out;  // Channels to and from the stage on this device, ascending.
+};
+
+struct DevicePlan {
+  const DeviceProgram* program = nullptr;
+  std::vector<StagePlan> stages;        // Ascending.
+  std::vector<ActionPlan> actions;      // Parallel to the body.
+  std::vector<ParameterId> parameters;  // That the stages use, ascending.
+  std::vector<InputId> inputs;          // Ditto; with ClassTarget() where the prediction is made.
+  bool communicates = false;            // With other devices.
+
+  const StagePlan& OfStage(StageId stage) const;
+};
+
+// The input that holds each sample's class, if the graph classifies: its prediction is [samples,
+// classes] and it has one target of type int64[samples].
+std::optional<InputId> ClassTarget(const Graph& graph);
+
+// INVALID_ARGUMENT, naming device and action, if the program does not fit the graph or has no work
+// for the device. `program` must outlive the plan.
+absl::StatusOr<DevicePlan> MakeDevicePlan(const Graph& graph, const Program& program,
+                                          DeviceId device);
+
+}  // namespace stagewright

@@ -1,0 +1,47 @@
+// The part of a job that runs on one device, from loading to the last step. What the daemon drives;
+// no LibTorch in this header.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/base/status.h"
+#include "worker_daemon/engine/job_spec.h"
+#include "worker_daemon/transport/transport.h"
+
+namespace stagewright {
+
+class DeviceRunner {
+ public:
+  // Loads parameters and data and builds the stages: all that can be refused is refused here,
+  // before any device starts. `transport` is that of the device and must outlive the runner; null
+  // if PeersOf(spec) is empty. It need not be connected yet.
+  static absl::StatusOr<std::unique_ptr<DeviceRunner>> Create(JobSpec spec, Transport* transport);
+  ~DeviceRunner();
+
+  // What the user should know: layers whose result depends on the micro-batch.
+  const std::vector<std::string>& warnings() const;
+
+  // Runs all steps and evaluations. Call it once, on a thread of its own, after the transport is
+  // connected. Errors of Executor::RunStep; then the transport is aborted.
+  absl::Status Run();
+
+  // Makes Run end with `status`, soon. Safe from any thread.
+  void Abort(const absl::Status& status);
+
+  // Writes the parameters that this device owns (see ownership.h) as a shard into `directory` and
+  // returns its path; "" if it owns none. Not while Run is under way.
+  absl::StatusOr<std::string> WriteShard(const std::string& directory) const;
+
+ private:
+  class Impl;
+  explicit DeviceRunner(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+// The number of threads that one operator may use; for the whole process. Set it once, at the
+// start.
+void SetIntraOpThreads(int threads);
+
+}  // namespace stagewright

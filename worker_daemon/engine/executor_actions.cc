@@ -1,0 +1,252 @@
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "worker_daemon/engine/executor.h"
+#include "worker_daemon/engine/tensor_types.h"
+
+namespace stagewright {
+namespace {
+
+size_t IndexOf(const std::vector<ValueRef>& sorted, ValueRef value) {
+  const auto found = std::lower_bound(sorted.begin(), sorted.end(), value);
+  TORCH_INTERNAL_ASSERT(found != sorted.end() && *found == value);
+  return static_cast<size_t>(found - sorted.begin());
+}
+
+bool Reads(const std::vector<ValueRef>& values, ValueRef value) {
+  return std::find(values.begin(), values.end(), value) != values.end();
+}
+
+}  // namespace
+
+const std::vector<ValueRef>& Executor::ValuesOf(int32_t channel, Direction direction) const {
+  const Channel& of = program_.channels[channel];
+  return direction == Direction::kActivation ? of.values : of.gradient_values;
+}
+
+absl::Status Executor::Compute(int32_t index) {
+  const Action& action = ActionAt(index);
+  switch (action.kind) {
+    case ActionKind::kForward:
+      return RunForward(index);
+    case ActionKind::kRecompute:
+      if (action.samples.empty()) return absl::OkStatus();
+      return ModuleOf(action.stage).Recompute(input_.step, action.samples);
+    case ActionKind::kBackward:
+    case ActionKind::kBackwardInput:
+      return RunBackward(index);
+    case ActionKind::kBackwardWeight:
+      if (action.samples.empty()) return absl::OkStatus();
+      return ModuleOf(action.stage).BackwardWeight(action.samples);
+    case ActionKind::kOptimizerStep:
+      optimizer_->Step(plan_.actions[index].updates);
+      return absl::OkStatus();
+    default:
+      return absl::InternalError("not a compute action");
+  }
+}
+
+absl::Status Executor::RunForward(int32_t index) {
+  const Action& action = ActionAt(index);
+  const SampleRange range = action.samples;
+  StageModule& module = ModuleOf(action.stage);
+  if (range.empty()) {
+    KeepResult(index, std::vector<at::Tensor>(module.outputs().size()));
+    return absl::OkStatus();
+  }
+  ASSIGN_OR_RETURN(StageModule::Tensors tensors, Collect(action.stage, range));
+  StageModule::Keep keep = StageModule::Keep::kNothing;
+  if (program_.training && program_.stages[action.stage.index()].has_backward) {
+    keep = plan_.actions[index].recomputed ? StageModule::Keep::kInputs : StageModule::Keep::kGraph;
+  }
+  const SampleRange valid = Intersect(range, {0, input_.valid});
+  StageModule::Forwarded result;
+  if (module.has_loss() && valid != range) {
+    RETURN_IF_ERROR(EvaluatePartly(module, tensors, range, valid));
+    if (module.outputs().empty()) {
+      KeepResult(index, {});
+      return absl::OkStatus();
+    }
+    ASSIGN_OR_RETURN(result, module.Forward(input_.step, range, std::move(tensors), keep));
+  } else {
+    ASSIGN_OR_RETURN(result, module.Forward(input_.step, range, std::move(tensors), keep));
+    RETURN_IF_ERROR(Account(result, range));
+  }
+  RETURN_IF_ERROR(HandOver(index, Direction::kActivation, result.outputs));
+  KeepResult(index, std::move(result.outputs));
+  return absl::OkStatus();
+}
+
+// The loss of a micro-batch that is filled up counts its valid samples only, so they run alone.
+absl::Status Executor::EvaluatePartly(StageModule& module, const StageModule::Tensors& tensors,
+                                      SampleRange range, SampleRange valid) {
+  if (valid.empty()) return absl::OkStatus();
+  StageModule::Tensors cut;
+  for (size_t i = 0; i < tensors.received.size(); ++i) {
+    const TensorMeta& meta = graph_.meta(module.received()[i]);
+    if (!meta.DependsOnBatch()) {
+      cut.received.push_back(tensors.received[i]);
+      continue;
+    }
+    ASSIGN_OR_RETURN(at::Tensor part, Cut(tensors.received[i], meta, range, valid));
+    cut.received.push_back(std::move(part));
+  }
+  for (size_t i = 0; i < tensors.inputs.size(); ++i) {
+    const TensorMeta& meta = graph_.input(module.inputs()[i]).meta;
+    ASSIGN_OR_RETURN(at::Tensor part, Cut(tensors.inputs[i], meta, range, valid));
+    cut.inputs.push_back(std::move(part));
+  }
+  ASSIGN_OR_RETURN(const StageModule::Forwarded result,
+                   module.Forward(input_.step, valid, std::move(cut), StageModule::Keep::kNothing));
+  return Account(result, valid);
+}
+
+absl::Status Executor::RunBackward(int32_t index) {
+  const Action& action = ActionAt(index);
+  StageModule& module = ModuleOf(action.stage);
+  if (action.samples.empty()) {
+    KeepResult(index, std::vector<at::Tensor>(module.received().size()));
+    return absl::OkStatus();
+  }
+  ASSIGN_OR_RETURN(const std::vector<at::Tensor> gradients,
+                   CollectGradients(action.stage, action.samples));
+  auto result = action.kind == ActionKind::kBackward
+                    ? module.Backward(action.samples, gradients)
+                    : module.BackwardInput(action.samples, gradients);
+  RETURN_IF_ERROR(result.status());
+  RETURN_IF_ERROR(HandOver(index, Direction::kGradient, *result));
+  KeepResult(index, *std::move(result));
+  return absl::OkStatus();
+}
+
+at::Tensor Executor::LoadInput(InputId input, SampleRange range) const {
+  const TensorMeta& meta = graph_.input(input).meta;
+  at::Tensor tensor = at::empty(ShapeAt(meta, range.size()), ToScalarType(meta.dtype));
+  data_.Gather(
+      input,
+      input_.samples.subspan(static_cast<size_t>(range.begin), static_cast<size_t>(range.size())),
+      static_cast<std::byte*>(tensor.data_ptr()));
+  return tensor.to(options_.device);
+}
+
+absl::StatusOr<StageModule::Tensors> Executor::Collect(StageId stage, SampleRange range) {
+  const StageModule& module = ModuleOf(stage);
+  std::vector<std::vector<Part>> parts(module.received().size());
+  for (int32_t c : plan_.OfStage(stage).into) {
+    for (Piece& piece : mailbox_.Take(c, Direction::kActivation, range)) {
+      const std::vector<ValueRef>& values = program_.channels[c].values;
+      for (size_t i = 0; i < piece.tensors.size(); ++i) {
+        parts[IndexOf(module.received(), values[i])].push_back(
+            {piece.samples, std::move(piece.tensors[i])});
+      }
+    }
+  }
+  StageModule::Tensors tensors;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const ValueRef value = module.received()[i];
+    auto joined = Join(std::move(parts[i]), graph_.meta(value), range);
+    if (!joined.ok()) return Annotate(joined.status(), NameOf(graph_.node(value.node)));
+    tensors.received.push_back(*std::move(joined));
+  }
+  for (InputId input : module.inputs()) tensors.inputs.push_back(LoadInput(input, range));
+  return tensors;
+}
+
+absl::StatusOr<std::vector<at::Tensor>> Executor::CollectGradients(StageId stage,
+                                                                   SampleRange range) {
+  const std::vector<ValueRef>& outputs = ModuleOf(stage).outputs();
+  std::vector<std::vector<Part>> parts(outputs.size());
+  for (int32_t c : plan_.OfStage(stage).out) {
+    const std::vector<ValueRef>& values = program_.channels[c].gradient_values;
+    for (Piece& piece : mailbox_.Take(c, Direction::kGradient, range)) {
+      for (size_t i = 0; i < piece.tensors.size(); ++i) {
+        if (!piece.tensors[i].defined()) continue;
+        parts[IndexOf(outputs, values[i])].push_back({piece.samples, std::move(piece.tensors[i])});
+      }
+    }
+  }
+  std::vector<at::Tensor> gradients;
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    auto sum = Sum(parts[i], graph_.meta(outputs[i]), range);
+    if (!sum.ok()) return Annotate(sum.status(), NameOf(graph_.node(outputs[i].node)));
+    gradients.push_back(*std::move(sum));
+  }
+  return gradients;
+}
+
+absl::StatusOr<std::vector<at::Tensor>> Executor::PiecesOf(
+    int32_t channel, Direction direction, SampleRange whole, SampleRange piece,
+    const std::vector<at::Tensor>& tensors) const {
+  const Channel& of = program_.channels[channel];
+  const StageModule& module = *modules_.at(direction == Direction::kActivation ? of.from : of.to);
+  const std::vector<ValueRef>& made =
+      direction == Direction::kActivation ? module.outputs() : module.received();
+  std::vector<at::Tensor> pieces;
+  for (ValueRef value : ValuesOf(channel, direction)) {
+    if (!Reads(made, value)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("channel ", channel, " carries ", NameOf(graph_.node(value.node)),
+                       ", which the stages it joins do not exchange"));
+    }
+    auto cut = Cut(tensors[IndexOf(made, value)], graph_.meta(value), whole, piece);
+    if (!cut.ok()) return Annotate(cut.status(), NameOf(graph_.node(value.node)));
+    pieces.push_back(*std::move(cut));
+  }
+  return pieces;
+}
+
+absl::StatusOr<Executor::Message> Executor::PackMessage(
+    const Action& action, Direction direction, SampleRange whole,
+    const std::vector<at::Tensor>& tensors) const {
+  const MessageLayout layout(graph_, ValuesOf(action.channel, direction), action.samples.size());
+  ASSIGN_OR_RETURN(const std::vector<at::Tensor> pieces,
+                   PiecesOf(action.channel, direction, whole, action.samples, tensors));
+  return Message{layout.Pack(pieces), layout.bytes()};
+}
+
+absl::Status Executor::HandOver(int32_t index, Direction direction,
+                                const std::vector<at::Tensor>& tensors) {
+  for (const LocalPiece& local : plan_.actions[index].local) {
+    ASSIGN_OR_RETURN(
+        std::vector<at::Tensor> pieces,
+        PiecesOf(local.channel, direction, ActionAt(index).samples, local.samples, tensors));
+    mailbox_.Put(local.channel, direction, {local.samples, std::move(pieces)});
+  }
+  return absl::OkStatus();
+}
+
+void Executor::KeepResult(int32_t index, std::vector<at::Tensor> tensors) {
+  const size_t sends = plan_.actions[index].sends.size();
+  if (sends == 0) return;
+  absl::MutexLock lock(&mutex_);
+  results_[index] = {std::move(tensors), sends};
+}
+
+absl::Status Executor::Account(const StageModule::Forwarded& result, SampleRange range) {
+  if (result.loss.defined()) {
+    const double loss = result.loss.item<double>();
+    if (!std::isfinite(loss)) {
+      return absl::FailedPreconditionError(absl::StrCat("the loss is ", loss));
+    }
+    const bool mean = graph_.loss_reduction() == LossReduction::kMean;
+    output_.loss +=
+        mean ? loss * static_cast<double>(range.size()) / static_cast<double>(input_.valid) : loss;
+    output_.loss_samples += range.size();
+  }
+  const std::optional<InputId> target = ClassTarget(graph_);
+  const SampleRange valid = Intersect(range, {0, input_.valid});
+  if (!result.prediction.defined() || !target.has_value() || valid.empty()) return absl::OkStatus();
+  const at::NoGradGuard no_grad;
+  const TensorMeta& meta = graph_.meta(*graph_.prediction());
+  ASSIGN_OR_RETURN(const at::Tensor prediction, Cut(result.prediction, meta, range, valid));
+  const at::Tensor classes = LoadInput(*target, valid);
+  output_.correct += prediction.argmax(1).eq(classes).sum().item<int64_t>();
+  output_.predicted += classes.numel();
+  return absl::OkStatus();
+}
+
+}  // namespace stagewright

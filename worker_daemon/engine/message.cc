@@ -1,0 +1,59 @@
+#include "worker_daemon/engine/message.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+
+#include "worker_daemon/engine/tensor_types.h"
+
+namespace stagewright {
+namespace {
+
+constexpr Bytes kAlignment = 16;
+
+}  // namespace
+
+MessageLayout::MessageLayout(const Graph& graph, const std::vector<ValueRef>& values,
+                             int64_t samples)
+    : graph_(&graph), values_(&values), samples_(samples) {
+  if (samples <= 0) return;  // An empty share: an empty message.
+  for (ValueRef value : values) {
+    bytes_ = (bytes_ + kAlignment - 1) / kAlignment * kAlignment;
+    offsets_.push_back(bytes_);
+    bytes_ += graph.meta(value).SizeBytes(samples);
+  }
+}
+
+at::Tensor MessageLayout::Allocate() const { return at::empty({bytes_}, at::kByte); }
+
+at::Tensor MessageLayout::View(const at::Tensor& buffer, size_t i) const {
+  const TensorMeta& meta = graph_->meta((*values_)[i]);
+  return buffer.narrow(0, offsets_[i], meta.SizeBytes(samples_))
+      .view(ToScalarType(meta.dtype))
+      .view(ShapeAt(meta, samples_));
+}
+
+at::Tensor MessageLayout::Pack(const std::vector<at::Tensor>& tensors) const {
+  const at::NoGradGuard no_grad;
+  if (offsets_.size() == 1 && tensors[0].defined() && tensors[0].is_contiguous() &&
+      tensors[0].device().is_cpu()) {
+    return tensors[0];
+  }
+  at::Tensor buffer = Allocate();
+  for (size_t i = 0; i < offsets_.size(); ++i) {
+    if (tensors[i].defined()) {
+      View(buffer, i).copy_(tensors[i]);
+    } else {
+      View(buffer, i).zero_();
+    }
+  }
+  return buffer;
+}
+
+std::vector<at::Tensor> MessageLayout::Unpack(const at::Tensor& buffer, at::Device device) const {
+  const at::NoGradGuard no_grad;
+  std::vector<at::Tensor> tensors;
+  for (size_t i = 0; i < offsets_.size(); ++i) tensors.push_back(View(buffer, i).to(device));
+  return tensors;
+}
+
+}  // namespace stagewright

@@ -85,9 +85,12 @@ absl::Status Bench(const Model& model, int32_t devices, const std::string& folde
   ASSIGN_OR_RETURN(const Graph graph, ReadGraphFile(absl::StrCat(folder, "/", model.name, ".swg")));
   ASSIGN_OR_RETURN(const Cluster cluster, ClusterPreset(absl::StrCat("summit:", devices / 4)));
   const auto costs = MakeAnalyticCostModel(graph);
+  const int64_t mini_batch = model.mini_batch_at_4 * devices / 4;
+  // As the front door coarsens: at the share of a device when a few micro-batches fill a pipeline.
   ASSIGN_OR_RETURN(const OperatorGraph operators,
-                   Coarsen(graph, NodeWeights(graph, *costs, cluster.kinds()[0], 1)));
-  Problem problem{&graph, &operators, &cluster, costs.get(), model.mini_batch_at_4 * devices / 4};
+                   Coarsen(graph, NodeWeights(graph, *costs, cluster.kinds()[0],
+                                              std::max<int64_t>(1, mini_batch / (2 * devices)))));
+  const Problem problem{&graph, &operators, &cluster, costs.get(), mini_batch};
   const auto planner = MakeGraphPipePlanner();
   const auto baseline = MakeSequentialPlanner();
   const absl::StatusOr<Run> sequential = Solve(*baseline, problem, repeat);

@@ -1,6 +1,6 @@
 """Loads a checkpoint into the plain PyTorch model and prints its accuracy on a data file.
 
-    python examples/digits/evaluate.py CHECKPOINT.safetensors test.safetensors
+python examples/digits/evaluate.py CHECKPOINT.safetensors test.safetensors
 """
 
 import argparse

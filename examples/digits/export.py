@@ -1,6 +1,6 @@
 """Writes the digits network as a graph with initial weights, and the data: everything a training job needs.
 
-    python examples/digits/export.py OUTPUT_DIRECTORY
+python examples/digits/export.py OUTPUT_DIRECTORY
 """
 
 import argparse
@@ -28,7 +28,9 @@ def main() -> None:
     )
     stagewright.save_dataset(options.output / "train.safetensors", image=train_images, target=train_labels)
     stagewright.save_dataset(options.output / "test.safetensors", image=test_images, target=test_labels)
-    print(f"{options.output}: digits.swg, digits.safetensors, {len(train_images)} training and {len(test_images)} test samples")
+    print(
+        f"{options.output}: digits.swg, digits.safetensors, {len(train_images)} training and {len(test_images)} test samples"
+    )
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """Captures the networks of the GraphPipe paper without weights.
 
-    python examples/models/export.py examples/graphs
-    python examples/models/export.py OUT --model mmt --branches 2 --layers 16     (writes mmt-b2-l16.swg)
-    python examples/models/export.py OUT --model candle-uno --branches 16         (writes candle-uno-b16.swg)
+python examples/models/export.py examples/graphs
+python examples/models/export.py OUT --model mmt --branches 2 --layers 16     (writes mmt-b2-l16.swg)
+python examples/models/export.py OUT --model candle-uno --branches 16         (writes candle-uno-b16.swg)
 """
 
 import argparse

@@ -43,7 +43,12 @@ class MultiModalTransformer(nn.Module):
     """
 
     def __init__(
-        self, branches: int = 4, layers: int = 8, hidden: int = HIDDEN, heads: int = HEADS, feed_forward: int = FEED_FORWARD
+        self,
+        branches: int = 4,
+        layers: int = 8,
+        hidden: int = HIDDEN,
+        heads: int = HEADS,
+        feed_forward: int = FEED_FORWARD,
     ):
         super().__init__()
         self.branches = nn.ModuleList(
@@ -85,7 +90,12 @@ class CaseStudy(nn.Module):
     """The two-branch model of figure 9: [samples, sequence, hidden] twice to [samples, sequence, 2 * hidden]."""
 
     def __init__(
-        self, branches: int = 2, layers: int = 4, hidden: int = HIDDEN, heads: int = HEADS, feed_forward: int = FEED_FORWARD
+        self,
+        branches: int = 2,
+        layers: int = 4,
+        hidden: int = HIDDEN,
+        heads: int = HEADS,
+        feed_forward: int = FEED_FORWARD,
     ):
         super().__init__()
         self.branches = nn.ModuleList(

@@ -18,7 +18,7 @@ import sys
 import stagewright
 import torch
 import torch.nn.functional as F
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from torch import nn
 
 SAMPLES, MINI_BATCH, STEPS = 96, 16, 5
@@ -175,6 +175,22 @@ class FrozenBranch(nn.Module):
         return self.head(torch.cat([self.frozen(left), self.live(right)], dim=1))
 
 
+class Buffers(nn.Module):
+    """State that does not train: a buffer, an index buffer outside the state dict, a literal in forward."""
+
+    def __init__(self):
+        super().__init__()
+        self.stem, self.left, self.right = nn.Linear(12, 12), branch(6, 16, 10), branch(6, 16, 10)
+        self.head = nn.Linear(20, 5)
+        self.register_buffer("scale", torch.linspace(0.5, 1.5, 12))
+        self.register_buffer("order", torch.randperm(12), persistent=False)
+
+    def forward(self, x):
+        x = self.stem(x * self.scale)[:, self.order]
+        parts = [self.left(x[:, :6]), self.right(x[:, 6:]) * torch.tensor([0.5, 2.0]).repeat(5).to(x.dtype)]
+        return self.head(torch.cat(parts, dim=1))
+
+
 def token_loss(output, target):
     return F.cross_entropy(output.flatten(0, 1), target.flatten())
 
@@ -212,6 +228,7 @@ def cases() -> dict[str, tuple]:
             token_loss,
             lambda: dict(ids=torch.randint(0, 19, (SAMPLES, 7)), target=torch.randint(0, 19, (SAMPLES, 7))),
         ),
+        "buffers": (Buffers, entropy, lambda: dict(x=torch.randn(SAMPLES, 12), target=classes())),
         "frozen": (
             FrozenBranch,
             entropy,
@@ -220,7 +237,7 @@ def cases() -> dict[str, tuple]:
     }
 
 
-def write_reference(model, loss, data, stem: pathlib.Path, names: list[str], optimizer: str) -> None:
+def write_reference(model, loss, data, stem: pathlib.Path, optimizer: str) -> None:
     model = copy.deepcopy(model)
     kind, rate = OPTIMIZERS[optimizer]
     update = kind([p for p in model.parameters() if p.requires_grad], lr=rate)
@@ -233,8 +250,10 @@ def write_reference(model, loss, data, stem: pathlib.Path, names: list[str], opt
         value.backward()
         update.step()
         losses.append(value.item())
-    state = model.state_dict()
-    save_file({name: state[name].contiguous().clone() for name in names}, f"{stem}.reference.{optimizer}.safetensors")
+    # Constants and buffers outside the state dict stay as they were.
+    state = load_file(f"{stem}.safetensors")
+    state.update({name: tensor for name, tensor in model.state_dict().items() if name in state})
+    save_file({name: t.contiguous().clone() for name, t in state.items()}, f"{stem}.reference.{optimizer}.safetensors")
     summary = {"losses": losses, "mini_batch": MINI_BATCH, "steps": STEPS, "lr": rate}
     pathlib.Path(f"{stem}.reference.{optimizer}.json").write_text(json.dumps(summary, indent=2) + "\n")
 
@@ -247,13 +266,12 @@ def write_model(directory: pathlib.Path, case: str, dtype: torch.dtype) -> None:
     stem = directory / f"{case}_{'f64' if dtype is torch.float64 else 'f32'}"
     example = {name: tensor[:4] for name, tensor in data.items()}
     target = example.pop("target")
-    exported = stagewright.export(model, example, loss=loss, targets=target, path=f"{stem}.swg", name=stem.name)
+    stagewright.export(model, example, loss=loss, targets=target, path=f"{stem}.swg", name=stem.name)
     stagewright.save_dataset(f"{stem}.data.safetensors", **data)
     if case == "dropout":
         return
-    names = [parameter.name for parameter in exported.graph.parameters]
     for optimizer in OPTIMIZERS:
-        write_reference(model, loss, data, stem, names, optimizer)
+        write_reference(model, loss, data, stem, optimizer)
 
 
 def main() -> None:

@@ -1,8 +1,8 @@
 """Captures an unmodified ``torch.nn.Module`` for Stagewright.
 
-    stagewright.export(model, example_inputs, loss=nn.CrossEntropyLoss(), batch_dim=0)
-    stagewright.save_dataset("train.safetensors", x=images, target=labels)
-    stagewright.load_checkpoint(model, "checkpoint.safetensors")
+stagewright.export(model, example_inputs, loss=nn.CrossEntropyLoss(), batch_dim=0)
+stagewright.save_dataset("train.safetensors", x=images, target=labels)
+stagewright.load_checkpoint(model, "checkpoint.safetensors")
 """
 
 from .checkpoint import load_checkpoint

@@ -318,7 +318,9 @@ def _check_batch(names: list[tuple[str, bool]], leaves: list, batch_dim: int) ->
     for (name, _), leaf in zip(names, leaves):
         if isinstance(leaf, torch.Tensor):
             if leaf.dim() <= batch_dim:
-                raise ExportError(f"input '{name}' has shape {tuple(leaf.shape)}, without a batch dimension {batch_dim}")
+                raise ExportError(
+                    f"input '{name}' has shape {tuple(leaf.shape)}, without a batch dimension {batch_dim}"
+                )
             sizes[name] = leaf.shape[batch_dim]
     if not sizes:
         raise ExportError("the example inputs contain no tensor")

@@ -69,10 +69,9 @@ def export(
     if reduction is not None and reduction not in _REDUCTIONS:
         raise ExportError(f'reduction is "mean" or "sum", not {reduction!r}')
     state = wrapper_state(model, loss)
-    if weights:
-        virtual = next((key for key, tensor in state.items() if is_virtual(tensor)), None)
-        if virtual is not None:
-            raise ExportError(f"'{virtual}' has no data (meta or fake tensor); pass weights=False")
+    virtual = next((key for key, tensor in state.items() if is_virtual(tensor)), None)
+    if weights and virtual is not None:
+        raise ExportError(f"'{virtual}' has no data (meta or fake tensor); pass weights=False")
 
     captured = capture(model, args, kwargs, loss, targets, batch_dim)
     if weights:
@@ -89,10 +88,10 @@ def export(
     tensors = dict(zip((parameter.name for parameter in graph.parameters), lowering.tensors))
     if not weights:
         tensors = {key: t for key, t in tensors.items() if key in lowering.constants and t.nbytes <= _SMALL_BYTES}
-    save_graph(graph, target_path)
     weights_path = target_path.with_suffix(".safetensors") if tensors else None
     if weights_path is not None:
         write_tensors(weights_path, tensors)
+    save_graph(graph, target_path)
     return Exported(graph, target_path, weights_path)
 
 

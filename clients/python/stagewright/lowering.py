@@ -41,7 +41,11 @@ _KEYED_RANDOM = {
     aten.alpha_dropout.default,
     aten.feature_alpha_dropout.default,
 }
-_BATCH_STATISTICS = {aten.batch_norm.default: 5, aten._native_batch_norm_legit.default: 5, aten.native_batch_norm.default: 5}
+_BATCH_STATISTICS = {
+    aten.batch_norm.default: 5,
+    aten._native_batch_norm_legit.default: 5,
+    aten.native_batch_norm.default: 5,
+}
 
 
 def dtype_of(dtype: torch.dtype, where: str) -> int:
@@ -78,9 +82,7 @@ class Lowering:
     def _add_parameter(self, name: str, tensor: torch.Tensor, trainable: bool, buffer: bool) -> None:
         dtype = dtype_of(tensor.dtype, f"parameter '{name}'")
         self._index_of[id(tensor)] = len(self.graph.parameters)
-        self.graph.parameters.add(
-            name=name, dtype=dtype, shape=list(tensor.shape), trainable=trainable, buffer=buffer
-        )
+        self.graph.parameters.add(name=name, dtype=dtype, shape=list(tensor.shape), trainable=trainable, buffer=buffer)
         self.tensors.append(tensor)
 
     def _add_constant(self, target: str) -> int:
@@ -158,7 +160,9 @@ class Lowering:
             self._lower_getitem(node)
             return
         if not isinstance(node.target, torch._ops.OpOverload) or node.target.namespace != "aten":
-            advice = "; cast the model instead, as in model.to(torch.bfloat16)" if "autocast" in str(node.target) else ""
+            advice = (
+                "; cast the model instead, as in model.to(torch.bfloat16)" if "autocast" in str(node.target) else ""
+            )
             raise ExportError(f"{where}: not an ATen operator, so the engine could not run it{advice}")
         if isinstance(value, (float, torch.SymFloat, bool, torch.SymBool)):
             raise ExportError(f"{where}: a number computed from data or from the batch size cannot be captured")
@@ -206,14 +210,16 @@ class Lowering:
         if not isinstance(index, int) or not argument.HasField("value"):
             raise ExportError(f"node '{node.name}': an element of '{source.name}' is not a tensor output")
         count = len(self.graph.nodes[argument.value.node].outputs)
-        self._arguments[node] = pb.Argument(
-            value=pb.ValueRef(node=argument.value.node, output=index % count)
-        )
+        self._arguments[node] = pb.Argument(value=pb.ValueRef(node=argument.value.node, output=index % count))
 
     def _emit(self, node: fx.Node, where: str) -> None:
         value = node.meta.get("val")
         outputs = [value] if isinstance(value, torch.Tensor) else value
-        if not isinstance(outputs, (list, tuple)) or not outputs or not all(isinstance(v, torch.Tensor) for v in outputs):
+        if (
+            not isinstance(outputs, (list, tuple))
+            or not outputs
+            or not all(isinstance(v, torch.Tensor) for v in outputs)
+        ):
             raise ExportError(f"{where}: its result is not a tensor or a list of tensors, so it cannot be captured")
         target, args, kwargs = _without_device(node)
         statistics = _BATCH_STATISTICS.get(target)

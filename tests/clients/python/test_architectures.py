@@ -152,7 +152,9 @@ def test_classifier(name, tmp_path):
 
 
 def test_u_net(tmp_path):
-    export_and_compare(UNet(), lambda n: ({"x": torch.randn(n, 1, 8, 8)}, torch.randn(n, 1, 8, 8)), nn.MSELoss(), tmp_path)
+    export_and_compare(
+        UNet(), lambda n: ({"x": torch.randn(n, 1, 8, 8)}, torch.randn(n, 1, 8, 8)), nn.MSELoss(), tmp_path
+    )
 
 
 def test_rotary_language_model(tmp_path):

@@ -14,7 +14,7 @@ from graph_interpreter import Interpreter
 from stagewright.proto import pb
 
 SCRIPT = pathlib.Path(__file__).parents[2] / "data" / "export_models.py"
-CASES = ["chain", "two_branches", "four_branches", "skip", "tied", "shared", "conv", "transformer", "frozen"]
+CASES = ["chain", "two_branches", "four_branches", "skip", "tied", "shared", "conv", "transformer", "buffers", "frozen"]
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +83,9 @@ def test_initial_weights_are_not_the_reference(models):
     """Training moves every trainable parameter, so that the comparison means something."""
     for case in CASES:
         graph = stagewright.load_graph(models / f"{case}_f64.swg")
-        before, after = load_file(models / f"{case}_f64.safetensors"), load_file(models / f"{case}_f64.reference.sgd.safetensors")
+        before, after = load_file(models / f"{case}_f64.safetensors"), load_file(
+            models / f"{case}_f64.reference.sgd.safetensors"
+        )
         for parameter in graph.parameters:
             moved = (before[parameter.name] - after[parameter.name]).abs().max().item()
             assert (moved > 1e-6) == parameter.trainable, f"{case}: {parameter.name} moved by {moved}"

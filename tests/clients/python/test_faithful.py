@@ -392,7 +392,12 @@ def test_embedding_bag_and_nested_inputs(tmp_path):
     exported = stagewright.export(model, example, loss=nn.CrossEntropyLoss(), path=tmp_path / "model.swg")
     assert [entry.name for entry in exported.graph.inputs] == ["dense", "sparse.ids.0", "sparse.ids.1", "target"]
     for samples in (1, 3, 8):
-        dense, first, second, target = torch.randn(samples, 3), ids(samples), ids(samples), torch.randint(0, 2, (samples,))
+        dense, first, second, target = (
+            torch.randn(samples, 3),
+            ids(samples),
+            ids(samples),
+            torch.randint(0, 2, (samples,)),
+        )
         feeds = {"dense": dense, "sparse.ids.0": first, "sparse.ids.1": second, "target": target}
         loss, _ = Interpreter.load(exported).run(feeds, samples)
         torch.testing.assert_close(loss, F.cross_entropy(model(dense, {"ids": [first, second]}), target))

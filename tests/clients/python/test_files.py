@@ -29,7 +29,9 @@ class Tied(nn.Module):
 
 @pytest.fixture
 def exported(tmp_path):
-    return stagewright.export(Tied(), torch.zeros(4, dtype=torch.int64), loss=nn.CrossEntropyLoss(), path=tmp_path / "t.swg")
+    return stagewright.export(
+        Tied(), torch.zeros(4, dtype=torch.int64), loss=nn.CrossEntropyLoss(), path=tmp_path / "t.swg"
+    )
 
 
 def test_graph_file_round_trip(exported, tmp_path):
@@ -44,7 +46,11 @@ def test_export_is_deterministic(tmp_path):
     for name in ("a", "b"):
         torch.manual_seed(1)
         out = stagewright.export(
-            Tied(), torch.zeros(4, dtype=torch.int64), loss=nn.CrossEntropyLoss(), path=tmp_path / f"{name}.swg", name="t"
+            Tied(),
+            torch.zeros(4, dtype=torch.int64),
+            loss=nn.CrossEntropyLoss(),
+            path=tmp_path / f"{name}.swg",
+            name="t",
         )
         files.append((out.path.read_bytes(), out.weights_path.read_bytes()))
     assert files[0] == files[1]

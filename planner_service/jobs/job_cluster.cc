@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <string>
+#include <tuple>
 #include <utility>
 
 #include "common/wire/topology_proto.h"
@@ -15,18 +17,34 @@ constexpr Nanos kMemoryLatency = 30 * kMicrosecond;
 constexpr double kUplinkBytesPerSecond = 1.25e9;
 constexpr Nanos kUplinkLatency = 50 * kMicrosecond;
 
-bool SameKind(const DeviceKind& a, const DeviceKind& b) {
-  return a.name == b.name && a.flops_per_second == b.flops_per_second &&
-         a.memory_bytes_per_second == b.memory_bytes_per_second &&
-         a.kernel_overhead == b.kernel_overhead &&
-         a.half_efficiency_flops == b.half_efficiency_flops;
-}
+// Measured rates scatter; devices of one name this close together count as equal.
+constexpr double kSameKindRatio = 1.5;
 
-int32_t AddKind(const DeviceKind& kind, std::vector<DeviceKind>& kinds) {
-  auto it = std::find_if(kinds.begin(), kinds.end(),
-                         [&](const DeviceKind& other) { return SameKind(kind, other); });
-  if (it == kinds.end()) it = kinds.insert(kinds.end(), kind);
-  return static_cast<int32_t>(it - kinds.begin());
+// Kinds of the devices, and each device's index among them: devices of one name whose speeds are
+// close share the rates of the middle one, others of that name become "name-2", "name-3", ...
+std::vector<int32_t> GroupKinds(const std::vector<RegisteredDevice>& devices,
+                                std::vector<DeviceKind>& kinds) {
+  std::vector<size_t> order(devices.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    const v1::DeviceKind &left = devices[a].kind, &right = devices[b].kind;
+    return std::tuple(left.name(), -left.flops_per_second(), a) <
+           std::tuple(right.name(), -right.flops_per_second(), b);
+  });
+  std::vector<int32_t> kind_of(devices.size());
+  std::map<std::string, int> groups;
+  for (size_t begin = 0, end = 0; begin < order.size(); begin = end) {
+    const v1::DeviceKind& fastest = devices[order[begin]].kind;
+    while (end < order.size() && devices[order[end]].kind.name() == fastest.name() &&
+           devices[order[end]].kind.flops_per_second() * kSameKindRatio >=
+               fastest.flops_per_second()) {
+      kind_of[order[end++]] = static_cast<int32_t>(kinds.size());
+    }
+    kinds.push_back(FromProto(devices[order[(begin + end) / 2]].kind));
+    const int group = ++groups[fastest.name()];
+    if (group > 1) absl::StrAppend(&kinds.back().name, "-", group);
+  }
+  return kind_of;
 }
 
 }  // namespace
@@ -37,13 +55,14 @@ absl::StatusOr<Cluster> JobCluster(const std::vector<RegisteredDevice>& devices)
   std::map<std::string, int32_t> hosts;
   std::vector<int32_t> port;          // Link of each device to its host's memory.
   std::map<int32_t, int32_t> uplink;  // Link of each host to the network.
-  for (const RegisteredDevice& registered : devices) {
+  const std::vector<int32_t> kind_of = GroupKinds(devices, data.kinds);
+  for (size_t i = 0; i < devices.size(); ++i) {
+    const RegisteredDevice& registered = devices[i];
     const int32_t host =
         hosts.try_emplace(registered.host_address, static_cast<int32_t>(hosts.size()))
             .first->second;
-    data.devices.push_back({registered.QualifiedName(),
-                            AddKind(FromProto(registered.kind), data.kinds), host,
-                            registered.device.memory_bytes()});
+    data.devices.push_back(
+        {registered.QualifiedName(), kind_of[i], host, registered.device.memory_bytes()});
     port.push_back(static_cast<int32_t>(data.links.size()));
     data.links.push_back(
         {registered.QualifiedName() + "/memory", kMemoryLatency, kMemoryBytesPerSecond});

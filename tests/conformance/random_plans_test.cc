@@ -1,0 +1,64 @@
+// A thousand random graphs on random clusters, planned with graphpipe: no answer breaks a
+// condition, deadlocks, needs more memory than there is, or is faster than is possible.
+#include <gtest/gtest.h>
+
+#include "common/schedule/validate.h"
+#include "planner_service/planner/front_door.h"
+#include "tests/support/planning_cases.h"
+
+namespace stagewright {
+namespace {
+
+using testing::Draw;
+using testing::Random;
+
+void ExpectSound(const Graph& graph, const Cluster& cluster, const PlanResponse& response) {
+  const JudgedPlan& best = *response.best;
+  const absl::Status conditions = CheckStrategy(graph, cluster, best.plan.strategy);
+  EXPECT_TRUE(conditions.ok()) << conditions;
+  std::vector<Bytes> budgets;
+  for (const Device& device : cluster.devices()) budgets.push_back(device.memory);
+  const absl::Status program = Validate(best.plan.program, budgets);
+  EXPECT_TRUE(program.ok()) << program;
+  for (const DeviceUse& device : best.evaluation.devices) {
+    EXPECT_LE(device.peak_memory, cluster.device(device.device).memory);
+  }
+  EXPECT_GE(best.evaluation.iteration_time, response.lower_bound);
+}
+
+TEST(RandomPlansTest, ThousandGraphs) {
+  Random random(1000);
+  int planned = 0;
+  int pipelines = 0;
+  for (int i = 0; i < 1000; ++i) {
+    SCOPED_TRACE(i);
+    const auto size = static_cast<int32_t>(Draw(random, 1, 40));
+    const Graph graph = Draw(random, 0, 1) == 0 ? testing::RandomProfile(random, size)
+                                                : testing::RandomNetwork(random, size);
+    const Cluster cluster = testing::RandomCluster(random, 8);
+    PlanRequest request;
+    request.graph = &graph;
+    request.cluster = &cluster;
+    request.mini_batch = Draw(random, 1, 32);
+    request.optimizer = static_cast<Optimizer>(Draw(random, 0, 2));
+    request.options.allow_replicas = Draw(random, 0, 3) > 0;
+    request.options.per_stage_micro_batch = Draw(random, 0, 3) == 0;
+    request.options.max_k = static_cast<int32_t>(Draw(random, 1, 2));
+    SearchContext context;
+    const auto response = SolvePlan(request, context);
+    ASSERT_TRUE(response.ok()) << response.status();
+    if (!response->best) {
+      EXPECT_EQ(response->termination, Termination::kInfeasible);
+      EXPECT_FALSE(response->reason.empty());
+      continue;
+    }
+    ++planned;
+    if (response->best->plan.strategy.stages.size() > 1) ++pipelines;
+    ExpectSound(graph, cluster, *response);
+  }
+  EXPECT_GT(planned, 700);
+  EXPECT_GT(pipelines, 200);
+}
+
+}  // namespace
+}  // namespace stagewright

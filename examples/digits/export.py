@@ -28,9 +28,8 @@ def main() -> None:
     )
     stagewright.save_dataset(options.output / "train.safetensors", image=train_images, target=train_labels)
     stagewright.save_dataset(options.output / "test.safetensors", image=test_images, target=test_labels)
-    print(
-        f"{options.output}: digits.swg, digits.safetensors, {len(train_images)} training and {len(test_images)} test samples"
-    )
+    counts = f"{len(train_images)} training and {len(test_images)} test samples"
+    print(f"{options.output}: digits.swg, digits.safetensors, {counts}")
 
 
 if __name__ == "__main__":

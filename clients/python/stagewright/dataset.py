@@ -1,6 +1,7 @@
 """Data files: a `.safetensors` whose tensors are named as the graph's inputs, samples along the first dimension."""
 
 import os
+import pathlib
 
 import torch
 
@@ -14,6 +15,8 @@ def save_dataset(path: str | os.PathLike, /, *, batch_dim: int = 0, **arrays: ob
     The names are those of the graph's inputs: the model's forward arguments, and `target` for the loss. The file has
     the samples in the first dimension, wherever `batch_dim` says the arrays have them.
     """
+    if not pathlib.Path(path).parent.is_dir():
+        raise DatasetError(f"{pathlib.Path(path).parent}: no such directory")
     if not arrays:
         raise DatasetError(f"{path}: no arrays given")
     tensors = {}

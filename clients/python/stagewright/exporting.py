@@ -61,11 +61,16 @@ def export(
 
     Raises ExportError, before any file is written, naming what cannot be captured.
     """
+    model = getattr(model, "_orig_mod", model)  # The module inside torch.compile's wrapper.
+    if not isinstance(model, nn.Module):
+        raise ExportError(f"the model is a {type(model).__name__}, not a torch.nn.Module")
     args, kwargs = _as_call(example_inputs)
     name = name or (pathlib.Path(path).stem if path is not None else _default_name(model))
     target_path = pathlib.Path(path) if path is not None else pathlib.Path(f"{name}.swg")
     if target_path.suffix == ".safetensors":
         raise ExportError(f"{target_path}: the graph file's name must not end in .safetensors, the weights file's does")
+    if not target_path.parent.is_dir():
+        raise ExportError(f"{target_path.parent}: no such directory")
     if reduction is not None and reduction not in _REDUCTIONS:
         raise ExportError(f'reduction is "mean" or "sum", not {reduction!r}')
     state = wrapper_state(model, loss)

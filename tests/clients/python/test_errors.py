@@ -139,3 +139,17 @@ def test_a_failed_export_leaves_the_model_as_it_was(tmp_path):
     assert not model.training and not model.linear.training
     assert type(torch.autograd.Function.__dict__["apply"]) is classmethod
     assert Reversed.apply(torch.ones(1)).item() == 1.0
+
+
+def test_arguments(tmp_path):
+    example = {"example_inputs": torch.randn(4, 4), "loss": nn.MSELoss()}
+    with pytest.raises(stagewright.ExportError, match="missing: no such directory"):
+        stagewright.export(nn.Linear(4, 4), **example, path=tmp_path / "missing" / "model.swg")
+    with pytest.raises(stagewright.ExportError, match="is a function, not a torch.nn.Module"):
+        stagewright.export(lambda x: x, **example, path=tmp_path / "model.swg")
+    with pytest.raises(stagewright.ExportError, match="must not end in .safetensors"):
+        stagewright.export(nn.Linear(4, 4), **example, path=tmp_path / "model.safetensors")
+    with pytest.raises(stagewright.ExportError, match='reduction is "mean" or "sum", not \'max\''):
+        stagewright.export(nn.Linear(4, 4), **example, reduction="max", path=tmp_path / "model.swg")
+    with pytest.raises(stagewright.DatasetError, match="missing: no such directory"):
+        stagewright.save_dataset(tmp_path / "missing" / "data.safetensors", x=torch.ones(1))

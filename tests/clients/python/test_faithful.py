@@ -512,3 +512,23 @@ def test_samples_that_mix_are_warned_about(tmp_path, recwarn):
     assert not [w for w in recwarn if "micro-batch" in str(w.message)]
     with pytest.warns(UserWarning, match="Centred: the output for a sample depends on the other samples"):
         stagewright.export(Centred(dim=0), torch.zeros(2, 4), **arguments)
+
+
+def test_compiled_models_optional_and_unused_inputs(tmp_path):
+    class Optional(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body, self.spare = nn.Linear(4, 4), nn.Linear(4, 4)
+
+        def forward(self, x, ignored, mask=None, scale=2):
+            y = self.body(x) * scale
+            return y if mask is None else y * mask
+
+    model = Optional()
+    example = {"x": torch.randn(3, 4), "ignored": torch.randn(3, 4), "mask": None, "scale": 3}
+    exported = stagewright.export(torch.compile(model), example, loss=nn.MSELoss(), path=tmp_path / "model.swg")
+    assert [entry.name for entry in exported.graph.inputs] == ["x", "target"]
+    assert [p.name for p in exported.graph.parameters if p.trainable] == ["body.weight", "body.bias"]
+    x, target = torch.randn(5, 4), torch.randn(5, 4)
+    loss, _ = Interpreter.load(exported).run({"x": x, "target": target}, 5)
+    torch.testing.assert_close(loss, F.mse_loss(model.body(x) * 3, target))

@@ -1,0 +1,96 @@
+#include <algorithm>
+#include <map>
+
+#include "absl/strings/str_cat.h"
+#include "common/schedule/validation.h"
+
+namespace stagewright {
+namespace {
+
+// Nothing of the same stage computes after its optimizer step.
+absl::Status CheckLast(const Validation& v, Cell step) {
+  const StageId stage = v.At(step).action.stage;
+  const auto& body = v.Body(step.row);
+  for (size_t i = step.action + 1; i < body.size(); ++i) {
+    if (body[i].action.stage == stage && IsCompute(body[i].action.kind))
+      return v.Broken(step, ToString(body[i].action), " comes after the optimizer step");
+  }
+  return absl::OkStatus();
+}
+
+bool WaitsFor(const Validation& v, Cell cell, int32_t action) {
+  const std::vector<int32_t>& after = v.At(cell).after;
+  return std::find(after.begin(), after.end(), action) != after.end();
+}
+
+// An all-reduce waits for the last gradient of the stage it is named after.
+absl::Status CheckSumWaits(const Validation& v, Cell sum) {
+  for (ActionKind kind : {ActionKind::kBackward, ActionKind::kBackwardWeight}) {
+    const auto& cells = v.Of(kind)[v.At(sum).action.stage.index()];
+    const auto last =
+        std::find_if(cells.rbegin(), cells.rend(), [&](Cell cell) { return cell.row == sum.row; });
+    if (last != cells.rend() && !WaitsFor(v, sum, last->action))
+      return v.Broken(sum, "it does not wait for ", ToString(v.At(*last).action));
+  }
+  return absl::OkStatus();
+}
+
+// An optimizer step waits for the all-reduces of its stage.
+absl::Status CheckStepWaits(const Validation& v, Cell step) {
+  for (Cell sum : v.Of(ActionKind::kAllReduce)[v.At(step).action.stage.index()]) {
+    if (sum.row == step.row && !WaitsFor(v, step, sum.action))
+      return v.Broken(step, "it does not wait for ", ToString(v.At(sum).action));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckSteps(const Validation& v) {
+  for (size_t s = 0; s < v.program().stages.size(); ++s) {
+    const auto& steps = v.Of(ActionKind::kOptimizerStep)[s];
+    for (size_t i = 0; i < steps.size(); ++i) {
+      if (i > 0 && steps[i].row == steps[i - 1].row)
+        return v.Broken(steps[i], "the stage steps twice");
+      RETURN_IF_ERROR(CheckLast(v, steps[i]));
+      RETURN_IF_ERROR(CheckStepWaits(v, steps[i]));
+    }
+    if (!v.program().training || !v.program().stages[s].has_backward) continue;
+    if (steps.size() != v.program().stages[s].devices.size()) {
+      return v.BrokenAnywhere("stage ", s, " has ", steps.size(), " optimizer steps for ",
+                              v.program().stages[s].devices.size(), " devices");
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+// All-reduces and optimizer steps: once per device that has them, after the backward passes.
+absl::Status CheckUpdates(const Validation& v) {
+  std::map<std::pair<int32_t, int32_t>, Cell> sums;  // (reduction, row)
+  for (const auto& cells : v.Of(ActionKind::kAllReduce)) {
+    for (Cell cell : cells) {
+      const int32_t r = v.At(cell).action.channel;
+      const auto& devices = v.program().reductions[r].devices;
+      if (std::find(devices.begin(), devices.end(), v.DeviceOf(cell)) == devices.end())
+        return v.Broken(cell, "the device is not in the reduction");
+      if (!sums.try_emplace({r, cell.row}, cell).second)
+        return v.Broken(cell, "the device sums these gradients twice");
+      RETURN_IF_ERROR(CheckSumWaits(v, cell));
+    }
+  }
+  for (size_t r = 0; v.program().training && r < v.program().reductions.size(); ++r) {
+    for (DeviceId device : v.program().reductions[r].devices) {
+      const auto row = std::find_if(v.program().devices.begin(), v.program().devices.end(),
+                                    [&](const DeviceProgram& d) { return d.device == device; });
+      if (row == v.program().devices.end() ||
+          !sums.contains(
+              {static_cast<int32_t>(r), static_cast<int32_t>(row - v.program().devices.begin())})) {
+        return v.BrokenAnywhere("device ", device.value(), ": the all-reduce of reduction ", r,
+                                " is missing");
+      }
+    }
+  }
+  return CheckSteps(v);
+}
+
+}  // namespace stagewright

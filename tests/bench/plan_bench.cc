@@ -1,12 +1,12 @@
 // How long planning takes and what it finds, for the models of GraphPipe's evaluation.
 //
-//   plan_bench [--models mmt,dlrm,...] [--devices 4,8,16,32] [--planner graphpipe] [--baseline
-//   sequential]
-//              [--repeat 3] [--graphs examples/graphs]
+//   plan_bench [--models mmt,dlrm,...] [--devices 4,8,16,32] [--repeat 3] [--no-replicas]
+//              [--micro-batch b] [--graphs examples/graphs]
 //
-// Clusters are summit:N (4 devices a node), mini-batches those of the paper's appendix A.2. One
-// line per model and number of devices: best search time, bottleneck, iteration time, depth,
-// micro-batch, and the baseline's iteration time over the planner's.
+// Clusters are summit:N (4 devices a node), mini-batches those of the paper's appendix A.2. Two lines
+// per model and number of devices, for "sequential" and "graphpipe": best search time, states,
+// simulations, the slowest stage's time per sample, iteration time, depth, stages, micro-batch, peak
+// memory, and the sequential iteration time over GraphPipe's.
 #include <algorithm>
 #include <cstdio>
 #include <string>
@@ -37,12 +37,13 @@ struct Run {
   Evaluation evaluation;
 };
 
-absl::StatusOr<Run> Solve(const Planner& planner, const Problem& problem, int repeat) {
+absl::StatusOr<Run> Solve(const Planner& planner, const Problem& problem, const PlanOptions& plan,
+                          int repeat) {
   Run run;
   for (int i = 0; i < repeat; ++i) {
     SearchContext context;
     const auto start = SearchContext::Clock::now();
-    ASSIGN_OR_RETURN(run.outcome, planner.Solve(problem, {}, context));
+    ASSIGN_OR_RETURN(run.outcome, planner.Solve(problem, plan, context));
     const double seconds =
         std::chrono::duration<double>(SearchContext::Clock::now() - start).count();
     if (i == 0 || seconds < run.seconds) run.seconds = seconds;
@@ -81,7 +82,8 @@ void PrintRow(const std::string& model, int32_t devices, const char* planner, co
               FormatBytes(peak).c_str());
 }
 
-absl::Status Bench(const Model& model, int32_t devices, const std::string& folder, int repeat) {
+absl::Status Bench(const Model& model, int32_t devices, const std::string& folder,
+                   const PlanOptions& plan, int repeat) {
   ASSIGN_OR_RETURN(const Graph graph, ReadGraphFile(absl::StrCat(folder, "/", model.name, ".swg")));
   ASSIGN_OR_RETURN(const Cluster cluster, ClusterPreset(absl::StrCat("summit:", devices / 4)));
   const auto costs = MakeAnalyticCostModel(graph);
@@ -93,7 +95,7 @@ absl::Status Bench(const Model& model, int32_t devices, const std::string& folde
   const Problem problem{&graph, &operators, &cluster, costs.get(), mini_batch};
   const auto planner = MakeGraphPipePlanner();
   const auto baseline = MakeSequentialPlanner();
-  const absl::StatusOr<Run> sequential = Solve(*baseline, problem, repeat);
+  const absl::StatusOr<Run> sequential = Solve(*baseline, problem, plan, repeat);
   if (sequential.ok()) {
     PrintRow(model.name, devices, "sequential", *sequential);
     std::printf("\n");
@@ -101,7 +103,7 @@ absl::Status Bench(const Model& model, int32_t devices, const std::string& folde
     std::printf("%-12s %7d sequential %s\n", model.name.c_str(), devices,
                 std::string(sequential.status().message()).c_str());
   }
-  ASSIGN_OR_RETURN(const Run graph_run, Solve(*planner, problem, repeat));
+  ASSIGN_OR_RETURN(const Run graph_run, Solve(*planner, problem, plan, repeat));
   PrintRow(model.name, devices, "graphpipe", graph_run);
   if (sequential.ok()) {
     std::printf(" %6.3f", static_cast<double>(sequential->evaluation.iteration_time) /
@@ -117,12 +119,17 @@ int Main(int argc, char** argv) {
   std::vector<int32_t> devices = {4, 8, 16, 32};
   std::string folder = "examples/graphs";
   int repeat = 3;
+  bool no_replicas = false;
+  PlanOptions plan;
   app.add_option("--models", names, "of mmt, dlrm, candle-uno, transformer; all by default")
       ->delimiter(',');
   app.add_option("--devices", devices, "numbers of devices, multiples of 4")->delimiter(',');
   app.add_option("--graphs", folder, "folder of the .swg files");
   app.add_option("--repeat", repeat, "searches per line; the fastest counts");
+  app.add_flag("--no-replicas", no_replicas, "one device per stage");
+  app.add_option("--micro-batch", plan.micro_batch, "one size for all stages");
   CLI11_PARSE(app, argc, argv);
+  plan.allow_replicas = !no_replicas;
   std::printf("%-12s %7s %-10s %8s %9s %4s %10s %10s %5s %6s %6s %9s %6s\n", "model", "devices",
               "planner", "search s", "states", "sim", "us/sample", "iter ms", "depth", "stages",
               "batch", "peak", "ratio");
@@ -132,7 +139,7 @@ int Main(int argc, char** argv) {
       continue;
     }
     for (int32_t count : devices) {
-      if (const absl::Status result = Bench(model, count, folder, repeat); !result.ok()) {
+      if (const absl::Status result = Bench(model, count, folder, plan, repeat); !result.ok()) {
         std::printf("%-12s %7d %s\n", model.name.c_str(), count,
                     std::string(result.message()).c_str());
         status = 1;

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <limits>
+#include <memory>
 #include <set>
+#include <tuple>
 #include <utility>
 
 #include "planner_service/planners/graphpipe/build_strategy.h"
@@ -15,7 +17,7 @@ namespace {
 constexpr double kHope = 1.15;
 constexpr size_t kMostMicroBatchSizes = 16;
 // How much of the messages' time may be in the way depends on the schedule, so several shares are
-// tried: messages for nothing, half and wholly exposed.
+// tried: nothing, half and all of it.
 constexpr double kExposedMessages[] = {0, 0.5, 1};
 
 class Collector {
@@ -83,6 +85,13 @@ class Collector {
   std::set<std::string> seen_;
 };
 
+// A search for partitions with one set of configs.
+struct Attempt {
+  std::unique_ptr<PartitionSearch> search;
+  int64_t round = std::numeric_limits<int64_t>::max();  // Least samples in flight of a stage.
+  double bound = 0;                                     // Iteration time that it can hope for, ns.
+};
+
 PartitionOptions OptionsOf(const CandidateOptions& options) {
   PartitionOptions partition;
   partition.replicas = options.plan.allow_replicas;
@@ -136,22 +145,36 @@ std::vector<int64_t> MicroBatchSizes(int64_t mini_batch, int64_t forced) {
 std::vector<Candidate> FindCandidates(const SearchSpace& space, const CandidateOptions& options,
                                       const SearchContext& context, int64_t& states) {
   const Problem& problem = space.oracle->problem();
-  Collector collector(space, options, context);
+  const int32_t devices = problem.cluster->size();
+  std::vector<Attempt> attempts;
   const auto sizes = MicroBatchSizes(problem.mini_batch, options.plan.micro_batch);
   for (const auto& configs : ConfigSets(sizes, options.plan, problem.mini_batch)) {
-    int64_t least_round = std::numeric_limits<int64_t>::max();
-    for (const StageConfig& c : configs) least_round = std::min(least_round, c.k * c.micro_batch);
+    if (context.Expired()) break;
     for (double exposed : kExposedMessages) {
       PartitionOptions partition = OptionsOf(options);
       partition.exposed_messages = exposed;
-      PartitionSearch search(*space.oracle, *space.frontier, configs, partition, context);
-      for (int32_t devices = problem.cluster->size(); devices >= 1; devices /= 2) {
-        collector.Search(search, devices, least_round);
-        if (context.Expired()) break;
+      Attempt attempt;
+      attempt.search = std::make_unique<PartitionSearch>(*space.oracle, *space.frontier, configs,
+                                                         partition, context);
+      for (const StageConfig& c : configs) {
+        attempt.round = std::min(attempt.round, c.k * c.micro_batch);
       }
-      states += search.states();
+      attempt.bound = attempt.search->LowerBound(devices) *
+                      static_cast<double>(problem.mini_batch + attempt.round);
+      attempts.push_back(std::move(attempt));
     }
   }
+  // Promising micro-batch sizes first: what they find shows others to be hopeless.
+  std::stable_sort(attempts.begin(), attempts.end(),
+                   [](const Attempt& a, const Attempt& b) { return a.bound < b.bound; });
+  Collector collector(space, options, context);
+  for (int32_t limit = devices; limit >= 1; limit /= 2) {
+    for (const Attempt& attempt : attempts) {
+      if (context.Expired()) break;
+      collector.Search(*attempt.search, limit, attempt.round);
+    }
+  }
+  for (const Attempt& attempt : attempts) states += attempt.search->states();
   return collector.Take();
 }
 

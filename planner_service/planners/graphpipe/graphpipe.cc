@@ -32,7 +32,7 @@ namespace {
 
 // Candidates are simulated in order of their estimates until an estimate exceeds the best simulated
 // time by this factor, or this many are done.
-constexpr double kPromising = 1.05;
+constexpr double kPromising = 1.12;
 constexpr int64_t kMostSimulations = 24;
 
 // Shares of the memory budget that the search may fill, tried until a candidate survives.

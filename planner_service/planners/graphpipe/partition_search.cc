@@ -1,6 +1,7 @@
 #include "planner_service/planners/graphpipe/partition_search.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 
@@ -35,17 +36,7 @@ PartitionSearch::PartitionSearch(const StageOracle& oracle, const Frontier& fron
       mini_batch_(oracle.problem().mini_batch),
       memory_(static_cast<Bytes>(options_.memory_share * static_cast<double>(oracle.budget()))) {
   const Cluster& cluster = *oracle.problem().cluster;
-  for (int32_t a = 0; a < cluster.size(); ++a) {
-    int32_t neighbours = 0;
-    for (int32_t b = 0; b < cluster.size(); ++b) {
-      neighbours += cluster.devices()[a].node == cluster.devices()[b].node ? 1 : 0;
-      if (a == b) continue;
-      const double rate = cluster.route(DeviceId(a), DeviceId(b)).bytes_per_second * 1e-9;
-      fastest_link_ = std::max(fastest_link_, rate);
-      slowest_link_ = slowest_link_ == 0 ? rate : std::min(slowest_link_, rate);
-    }
-    node_size_ = std::max(node_size_, neighbours);
-  }
+  DescribeNetwork(cluster);
   for (size_t c = 0; c < configs_.size(); ++c) {
     const int64_t b = configs_[c].micro_batch;
     for (int32_t d = 1; d <= cluster.size() && b % d == 0; d *= 2) {
@@ -68,28 +59,61 @@ PartitionSearch::PartitionSearch(const StageOracle& oracle, const Frontier& fron
   }
 }
 
+void PartitionSearch::DescribeNetwork(const Cluster& cluster) {
+  double fastest = 0;
+  double slowest = std::numeric_limits<double>::infinity();
+  int32_t node_size = 1;  // Devices of the largest node.
+  for (int32_t a = 0; a < cluster.size(); ++a) {
+    int32_t neighbours = 0;
+    for (int32_t b = 0; b < cluster.size(); ++b) {
+      neighbours += cluster.devices()[a].node == cluster.devices()[b].node ? 1 : 0;
+      if (a == b) continue;
+      const double rate = cluster.route(DeviceId(a), DeviceId(b)).bytes_per_second * 1e-9;
+      fastest = std::max(fastest, rate);
+      slowest = std::min(slowest, rate);
+    }
+    node_size = std::max(node_size, neighbours);
+  }
+  std::vector<DeviceId> devices;
+  for (int32_t replicas = 1; replicas <= cluster.size(); replicas *= 2) {
+    while (static_cast<int32_t>(devices.size()) < replicas) {
+      devices.push_back(DeviceId(static_cast<int64_t>(devices.size())));
+    }
+    Network network;
+    network.sum_latency = static_cast<double>(RingAllReduceTime(cluster, devices, 0));
+    const auto gigabyte = static_cast<double>(RingAllReduceTime(cluster, devices, 1'000'000'000));
+    network.sum_per_byte = (gigabyte - network.sum_latency) * 1e-9;
+    if (fastest > 0) {
+      const int32_t nodes = (replicas + node_size - 1) / node_size;
+      network.message_per_byte = 1 / (fastest * replicas);
+      network.exposed_per_byte = options_.exposed_messages / (slowest * nodes);
+    }
+    networks_.push_back(network);
+  }
+}
+
 double PartitionSearch::LowerBound(int32_t devices) const {
   return std::max(least_work_.back() / devices, largest_operator_);
 }
 
-double PartitionSearch::AllReduceTime(Bytes bytes, int32_t replicas) const {
-  if (replicas == 1 || bytes == 0) return 0;
-  std::vector<DeviceId> devices;
-  for (int32_t r = 0; r < replicas; ++r) devices.push_back(DeviceId(r));
-  return static_cast<double>(RingAllReduceTime(*oracle_->problem().cluster, devices, bytes));
+double PartitionSearch::Tps(const StageOracle::Extent& extent, double compute,
+                            int32_t replicas) const {
+  const Network& network = networks_[std::bit_width(static_cast<uint32_t>(replicas)) - 1];
+  double sum = 0;
+  if (replicas > 1 && extent.gradients > 0) {
+    sum = (network.sum_latency + network.sum_per_byte * static_cast<double>(extent.gradients)) /
+          static_cast<double>(mini_batch_);
+  }
+  const double message = std::max(extent.in_per_sample, extent.out_per_sample);
+  return std::max(compute + sum + message * network.exposed_per_byte,
+                  message * network.message_per_byte);
 }
 
 double PartitionSearch::StageTps(int32_t begin, int32_t end, int32_t replicas,
                                  const StageConfig& config) const {
-  const StageOracle::Extent extent = oracle_->At(begin, end);
   const double compute = oracle_->Share(config.micro_batch / replicas).Time(begin, end) /
                          static_cast<double>(config.micro_batch);
-  const double sum = AllReduceTime(extent.gradients, replicas) / static_cast<double>(mini_batch_);
-  const double message = std::max(extent.in_per_sample, extent.out_per_sample);
-  if (message == 0 || slowest_link_ == 0) return compute + sum;
-  const int32_t nodes = (replicas + node_size_ - 1) / node_size_;
-  const double exposed = options_.exposed_messages * message / (slowest_link_ * nodes);
-  return std::max(compute + sum + exposed, message / (fastest_link_ * replicas));
+  return Tps(oracle_->At(begin, end), compute, replicas);
 }
 
 bool PartitionSearch::TryStage(const Step& step, const Option& option, int32_t option_index,
@@ -98,7 +122,7 @@ bool PartitionSearch::TryStage(const Step& step, const Option& option, int32_t o
   const double compute =
       option.costs->Time(step.begin, step.end) / static_cast<double>(config.micro_batch);
   if (compute > t) return false;
-  if (StageTps(step.begin, step.end, option.replicas, config) > t) return true;
+  if (Tps(*step.extent, compute, option.replicas) > t) return true;
 
   const Bytes saved = option.costs->Saved(step.begin, step.end);
   const Bytes workspace = option.costs->Workspace(step.begin, step.end);

@@ -136,6 +136,13 @@ class PartitionSearch {
     int64_t share;
     const ShareCosts* costs;
   };
+  // What crosses the network for a stage with 2^index replicas.
+  struct Network {
+    double sum_latency = 0;       // Gradient sum: ns,
+    double sum_per_byte = 0;      // and ns per byte.
+    double message_per_byte = 0;  // Messages on the fastest links, ns per byte,
+    double exposed_per_byte = 0;  // and the share of their time on the slowest that is in the way.
+  };
   struct Point {
     int32_t devices = 0;
     int32_t stages = 0;
@@ -150,6 +157,7 @@ class PartitionSearch {
     std::vector<Point> points;
     std::vector<int64_t> needs;  // Row per point: [class][config].
   };
+  void DescribeNetwork(const Cluster& cluster);
   struct Step;  // The range [begin, end) while it grows towards the front.
 
   void ExtendFrom(int32_t end, double t, const PartitionLimits& limits);
@@ -159,7 +167,7 @@ class PartitionSearch {
   int Compare(const Point& a, const int64_t* a_needs, const Point& b, const int64_t* b_needs,
               size_t width) const;
   Partition Assemble(int32_t point) const;
-  double AllReduceTime(Bytes bytes, int32_t replicas) const;
+  double Tps(const StageOracle::Extent& extent, double compute, int32_t replicas) const;
 
   const StageOracle* oracle_;
   const Frontier* frontier_;
@@ -168,9 +176,7 @@ class PartitionSearch {
   const SearchContext* context_;
   int64_t mini_batch_;
   Bytes memory_;
-  int32_t node_size_ = 1;    // Devices of the largest node.
-  double slowest_link_ = 0;  // Bytes per ns.
-  double fastest_link_ = 0;  // Bytes per ns.
+  std::vector<Network> networks_;
   std::vector<Option> choices_;
   std::vector<double> least_work_;  // Prefix sums: least device-ns per sample of each operator.
   double largest_operator_ = 0;     // Least ns per sample of the slowest operator.

@@ -1,0 +1,249 @@
+#include "planner_service/planners/graphpipe/graphpipe.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <set>
+
+#include "planner_service/evaluator/evaluator.h"
+#include "tests/planner_service/planners/graphpipe/search_case.h"
+
+namespace stagewright {
+namespace {
+
+using testing::Draw;
+using ::testing::HasSubstr;
+using testing::Random;
+using testing::SearchCase;
+using testing::Work;
+
+Outcome Solve(const Planner& planner, const Problem& problem, const PlanOptions& options = {}) {
+  SearchContext context;
+  auto outcome = planner.Solve(problem, options, context);
+  EXPECT_TRUE(outcome.ok()) << outcome.status();
+  return outcome.ok() ? *std::move(outcome) : Outcome{};
+}
+
+absl::StatusOr<Evaluation> Judge(const Problem& problem, const Strategy& strategy) {
+  EvaluateOptions options;
+  options.optimizer = problem.optimizer;
+  return Evaluate(*problem.graph, *problem.cluster, *problem.costs, strategy, options);
+}
+
+// A strategy as text, to compare two.
+std::string Describe(const Strategy& strategy) {
+  std::string text = absl::StrCat(static_cast<int>(strategy.kind), ":", strategy.mini_batch);
+  for (const Stage& stage : strategy.stages) {
+    absl::StrAppend(&text, " |b", stage.micro_batch, "i", stage.schedule.in_flight, "k",
+                    stage.schedule.k, " d");
+    for (DeviceId device : stage.devices) absl::StrAppend(&text, device.value(), ",");
+    absl::StrAppend(&text, " n");
+    for (NodeId node : stage.nodes) absl::StrAppend(&text, node.value(), ",");
+  }
+  return text;
+}
+
+// Options drawn at random; anything may turn out to be infeasible.
+PlanOptions RandomOptions(Random& random, int64_t mini_batch) {
+  PlanOptions options;
+  options.allow_replicas = Draw(random, 0, 2) > 0;
+  if (Draw(random, 0, 3) == 0) options.num_stages = static_cast<int32_t>(Draw(random, 1, 6));
+  if (Draw(random, 0, 4) == 0) options.max_stages = static_cast<int32_t>(Draw(random, 1, 6));
+  if (Draw(random, 0, 3) == 0) {
+    options.micro_batch = int64_t{1} << Draw(random, 0, 3);
+    if (mini_batch % options.micro_batch != 0) options.micro_batch = 1;
+  }
+  options.per_stage_micro_batch = Draw(random, 0, 5) == 0;
+  if (Draw(random, 0, 5) == 0) options.max_k = 2;
+  return options;
+}
+
+void ExpectHonours(const Strategy& strategy, const PlanOptions& options) {
+  const auto stages = static_cast<int32_t>(strategy.stages.size());
+  if (options.num_stages > 0) {
+    EXPECT_EQ(stages, options.num_stages);
+  }
+  if (options.max_stages > 0) {
+    EXPECT_LE(stages, options.max_stages);
+  }
+  std::set<int64_t> sizes;
+  for (const Stage& stage : strategy.stages) {
+    sizes.insert(stage.micro_batch);
+    EXPECT_LE(stage.schedule.k, options.max_k);
+    if (options.micro_batch > 0) {
+      EXPECT_EQ(stage.micro_batch, options.micro_batch);
+    }
+    if (!options.allow_replicas) {
+      EXPECT_EQ(stage.devices.size(), 1u);
+    }
+  }
+  if (!options.per_stage_micro_batch) {
+    EXPECT_EQ(sizes.size(), 1u);
+  }
+}
+
+// Whatever the model and the cluster, what a planner returns passes the evaluator.
+void ExpectEveryPlanPasses(const Planner& planner, uint64_t seed, int rounds) {
+  Random random(seed);
+  int found = 0;
+  int infeasible = 0;
+  for (int round = 0; round < rounds; ++round) {
+    SCOPED_TRACE(absl::StrCat("round ", round));
+    const auto size = static_cast<int32_t>(Draw(random, 1, 12));
+    Graph graph = Draw(random, 0, 1) == 0 ? testing::RandomProfile(random, size)
+                                          : testing::RandomNetwork(random, size);
+    const int64_t mini_batch = Draw(random, 0, 3) == 0 ? Draw(random, 1, 12) : 16;
+    const SearchCase c(std::move(graph), testing::RandomCluster(random, 8), mini_batch,
+                       Optimizer::kAdam);
+    const PlanOptions options = RandomOptions(random, mini_batch);
+    const Outcome outcome = Solve(planner, c.problem, options);
+    if (!outcome.strategy.has_value()) {
+      EXPECT_EQ(outcome.termination, Termination::kInfeasible);
+      EXPECT_FALSE(outcome.reason.empty());
+      ++infeasible;
+      continue;
+    }
+    ++found;
+    const auto evaluation = Judge(c.problem, *outcome.strategy);
+    ASSERT_TRUE(evaluation.ok()) << evaluation.status();
+    ExpectHonours(*outcome.strategy, options);
+    if (round % 10 == 0) {
+      const Outcome again = Solve(planner, c.problem, options);
+      EXPECT_EQ(Describe(*outcome.strategy), Describe(*again.strategy));
+      EXPECT_EQ(outcome.states, again.states);
+    }
+  }
+  EXPECT_GT(found, rounds / 3);
+  EXPECT_GT(infeasible, 0);
+}
+
+TEST(GraphPipeTest, EveryPlanPassesTheEvaluator) {
+  ExpectEveryPlanPasses(*MakeGraphPipePlanner(), 31, 1000);
+}
+
+TEST(SequentialTest, EveryPlanPassesTheEvaluator) {
+  ExpectEveryPlanPasses(*MakeSequentialPlanner(), 32, 300);
+}
+
+TEST(SequentialTest, StagesFormAChain) {
+  Random random(33);
+  for (int round = 0; round < 50; ++round) {
+    const SearchCase c(testing::RandomProfile(random, 10), testing::FlatCluster(4), 8);
+    const Outcome outcome = Solve(*MakeSequentialPlanner(), c.problem);
+    ASSERT_TRUE(outcome.strategy.has_value()) << outcome.reason;
+    EXPECT_EQ(outcome.strategy->kind, StrategyKind::kSequential);
+    const auto evaluation = Judge(c.problem, *outcome.strategy);
+    ASSERT_TRUE(evaluation.ok()) << evaluation.status();
+    EXPECT_EQ(evaluation->depth, static_cast<int32_t>(outcome.strategy->stages.size()));
+  }
+}
+
+// Two branches of three operators and a join, close to what fits.
+SearchCase Branches() {
+  const Work work{10 * kMicrosecond, 20 * kMicrosecond, kMiB, kMiB};
+  std::vector<Work> nodes(7, work);
+  nodes[1].after = {0};
+  nodes[2].after = {1};
+  nodes[4].after = {3};
+  nodes[5].after = {4};
+  nodes[6].after = {2, 5};
+  return SearchCase(testing::ProfiledGraph(nodes), testing::FlatCluster(6, kGiB, 0, 1e12), 16);
+}
+
+TEST(GraphPipeTest, UsesExactlyTheStagesAskedFor) {
+  const SearchCase c = Branches();
+  for (const auto& planner : {MakeGraphPipePlanner(), MakeSequentialPlanner()}) {
+    for (int32_t stages = 1; stages <= 6; ++stages) {
+      PlanOptions options;
+      options.num_stages = stages;
+      const Outcome outcome = Solve(*planner, c.problem, options);
+      ASSERT_TRUE(outcome.strategy.has_value()) << outcome.reason;
+      EXPECT_EQ(static_cast<int32_t>(outcome.strategy->stages.size()), stages);
+    }
+  }
+}
+
+TEST(GraphPipeTest, ReportsEachImprovement) {
+  const SearchCase c = Branches();
+  SearchContext context;
+  std::vector<Nanos> times;
+  context.on_improvement = [&](const Strategy& strategy) {
+    times.push_back(Judge(c.problem, strategy)->iteration_time);
+  };
+  const auto outcome = MakeGraphPipePlanner()->Solve(c.problem, {}, context);
+  ASSERT_TRUE(outcome.ok());
+  ASSERT_FALSE(times.empty());
+  for (size_t i = 1; i < times.size(); ++i) EXPECT_LE(times[i], times[i - 1]);
+  EXPECT_EQ(times.back(), Judge(c.problem, *outcome->strategy)->iteration_time);
+  EXPECT_GT(outcome->states, 0);
+  EXPECT_GE(outcome->candidates, static_cast<int64_t>(times.size()));
+  EXPECT_EQ(outcome->termination, Termination::kFeasible);
+}
+
+TEST(GraphPipeTest, StopsWhenCancelledOrLate) {
+  const SearchCase c(testing::ProfiledChain(600, {kMicrosecond, kMicrosecond, kKiB, kKiB}),
+                     testing::FlatCluster(64), 1024);
+  SearchContext cancelled;
+  cancelled.Cancel();
+  const auto nothing = MakeGraphPipePlanner()->Solve(c.problem, {}, cancelled);
+  ASSERT_TRUE(nothing.ok());
+  EXPECT_EQ(nothing->termination, Termination::kLimit);
+  EXPECT_FALSE(nothing->reason.empty());
+
+  const auto start = SearchContext::Clock::now();
+  SearchContext late(start + std::chrono::milliseconds(100));
+  const auto outcome = MakeGraphPipePlanner()->Solve(c.problem, {}, late);
+  const auto overrun = SearchContext::Clock::now() - start - std::chrono::milliseconds(100);
+  ASSERT_TRUE(outcome.ok());
+  EXPECT_EQ(outcome->termination, Termination::kLimit);
+  EXPECT_LT(overrun, std::chrono::seconds(1));
+}
+
+TEST(GraphPipeTest, SaysWhichOperatorDoesNotFit) {
+  std::vector<Work> nodes(3, {kMicrosecond, kMicrosecond, kKiB, kKiB});
+  nodes[1].after = {0};
+  nodes[2].after = {1};
+  nodes[1].parameter_bytes = kGiB;
+  const SearchCase c(testing::ProfiledGraph(nodes), testing::FlatCluster(4, kGiB), 8,
+                     Optimizer::kAdam);
+  const Outcome outcome = Solve(*MakeGraphPipePlanner(), c.problem);
+  EXPECT_EQ(outcome.termination, Termination::kInfeasible);
+  EXPECT_THAT(outcome.reason, HasSubstr("operator \"n1\" alone needs 4 GiB"));
+  EXPECT_THAT(outcome.reason, HasSubstr("a device has 1 GiB"));
+  EXPECT_THAT(outcome.reason, HasSubstr("sgd"));
+}
+
+TEST(GraphPipeTest, SaysHowManyDevicesWouldDo) {
+  const SearchCase c(testing::ProfiledChain(8, {kMicrosecond, kMicrosecond, kKiB, 100 * kMiB}),
+                     testing::FlatCluster(3, kGiB), 8, Optimizer::kAdam);
+  const Outcome outcome = Solve(*MakeGraphPipePlanner(), c.problem);
+  EXPECT_EQ(outcome.termination, Termination::kInfeasible);
+  EXPECT_THAT(outcome.reason, HasSubstr("3.12 GiB, more than 3 devices of 1 GiB have together"));
+
+  // 2 operators a device: 4 devices would do.
+  const SearchCase tight(testing::ProfiledChain(8, {kMicrosecond, kMicrosecond, kKiB, 90 * kMiB}),
+                         testing::FlatCluster(3, kGiB), 8, Optimizer::kAdam);
+  const Outcome fewer = Solve(*MakeGraphPipePlanner(), tight.problem);
+  EXPECT_EQ(fewer.termination, Termination::kInfeasible);
+  EXPECT_THAT(fewer.reason, HasSubstr("the model needs 4 devices of 1 GiB"));
+  EXPECT_THAT(fewer.reason, HasSubstr("but there are 3"));
+}
+
+TEST(GraphPipeTest, SaysWhichOptionCannotBeMet) {
+  const SearchCase c = Branches();
+  PlanOptions options;
+  options.num_stages = 7;
+  EXPECT_THAT(Solve(*MakeGraphPipePlanner(), c.problem, options).reason,
+              HasSubstr("num_stages is 7 but the cluster has only 6 devices"));
+  options.num_stages = 8;
+  EXPECT_THAT(Solve(*MakeGraphPipePlanner(), c.problem, options).reason,
+              HasSubstr("only 7 operators"));
+  options = {};
+  options.micro_batch = 3;
+  EXPECT_THAT(Solve(*MakeGraphPipePlanner(), c.problem, options).reason,
+              HasSubstr("micro_batch 3 does not divide"));
+}
+
+}  // namespace
+}  // namespace stagewright

@@ -1,0 +1,81 @@
+#include "planner_service/planners/graphpipe/pace.h"
+
+#include <gtest/gtest.h>
+
+#include "planner_service/evaluator/evaluator.h"
+#include "planner_service/planners/graphpipe/build_strategy.h"
+#include "tests/planner_service/planners/graphpipe/search_case.h"
+
+namespace stagewright {
+namespace {
+
+using testing::SearchCase;
+using testing::Work;
+
+// One stage per operator on one device each.
+Partition OnePerStage(int32_t stages, int64_t micro_batch) {
+  Partition partition;
+  for (int32_t s = 0; s < stages; ++s) {
+    partition.stages.push_back({s, s + 1, 1, {micro_batch, 1}, 0});
+  }
+  partition.devices = stages;
+  return partition;
+}
+
+const Work kWork{100 * kMicrosecond, 200 * kMicrosecond, 100 * kKiB, kKiB};
+
+TEST(PaceTest, WithoutMessagesTheEstimateIsTheSimulatedTime) {
+  for (int32_t stages = 1; stages <= 5; ++stages) {
+    const SearchCase c(testing::ProfiledChain(stages, kWork),
+                       testing::FlatCluster(8, 16 * kGiB, 0, 1e18), 16);
+    Partition partition = OnePerStage(stages, 2);
+    partition.bottleneck = 300 * kMicrosecond;
+    Strategy strategy = BuildStrategy(c.oracle, partition, StrategyKind::kGraph);
+    const Pace pace = EstimatePace(c.oracle, partition, strategy);
+    const auto evaluation = Evaluate(c.graph, c.cluster, *c.costs, strategy, {Optimizer::kSgd});
+    ASSERT_TRUE(evaluation.ok()) << evaluation.status();
+    EXPECT_NEAR(pace.iteration, static_cast<double>(evaluation->iteration_time),
+                0.001 * pace.iteration);
+    EXPECT_FALSE(CoverMessages(c.oracle, partition, pace, kGiB, strategy));
+  }
+}
+
+TEST(PaceTest, MoreSamplesInFlightCoverMessages) {
+  // A message of a micro-batch of 2 takes 200 us, the stage 600 us.
+  const SearchCase c(testing::ProfiledChain(4, kWork),
+                     testing::FlatCluster(4, 16 * kGiB, 0, 1024e6), 64);
+  Partition partition = OnePerStage(4, 2);
+  partition.bottleneck = 300 * kMicrosecond;
+  const Strategy plain = BuildStrategy(c.oracle, partition, StrategyKind::kGraph);
+  const Pace pace = EstimatePace(c.oracle, partition, plain);
+  Strategy ahead = plain;
+  ASSERT_TRUE(CoverMessages(c.oracle, partition, pace, kGiB, ahead));
+  const auto slow = Evaluate(c.graph, c.cluster, *c.costs, plain, {Optimizer::kSgd});
+  const auto fast = Evaluate(c.graph, c.cluster, *c.costs, ahead, {Optimizer::kSgd});
+  ASSERT_TRUE(slow.ok()) << slow.status();
+  ASSERT_TRUE(fast.ok()) << fast.status();
+  EXPECT_LT(fast->iteration_time, slow->iteration_time);
+  EXPECT_NEAR(pace.iteration, static_cast<double>(slow->iteration_time), 0.05 * pace.iteration);
+}
+
+TEST(PaceTest, CoveringMessagesStaysWithinMemory) {
+  const SearchCase c(testing::ProfiledChain(4, kWork),
+                     testing::FlatCluster(4, 16 * kGiB, 0, 1024e6), 64);
+  Partition partition = OnePerStage(4, 2);
+  partition.bottleneck = 300 * kMicrosecond;
+  const Strategy plain = BuildStrategy(c.oracle, partition, StrategyKind::kGraph);
+  const Pace pace = EstimatePace(c.oracle, partition, plain);
+  for (Bytes memory = 1 * kMiB; memory < 8 * kMiB; memory += 100 * kKiB) {
+    Strategy ahead = plain;
+    if (!CoverMessages(c.oracle, partition, pace, memory, ahead)) continue;
+    const auto evaluation = Evaluate(c.graph, c.cluster, *c.costs, ahead, {Optimizer::kSgd});
+    ASSERT_TRUE(evaluation.ok()) << evaluation.status();
+    for (size_t s = 0; s < ahead.stages.size(); ++s) {
+      if (ahead.stages[s].schedule.in_flight == plain.stages[s].schedule.in_flight) continue;
+      EXPECT_LE(evaluation->stages[s].peak_memory, memory);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace stagewright

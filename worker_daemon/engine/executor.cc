@@ -94,10 +94,9 @@ absl::StatusOr<StepOutput> Executor::RunStep(const StepInput& input) {
   output_ = {};
   Begin();
   for (int32_t index = NextCompute(); index >= 0; index = NextCompute()) {
-    const Nanos start = Now();
     absl::Status status;
     const absl::Status thrown = Guarded([&] { status = Compute(index); });
-    End(index, start, thrown.ok() ? status : thrown);
+    End(index, thrown.ok() ? status : thrown);
   }
   RETURN_IF_ERROR(Finish());
   return std::move(output_);
@@ -110,6 +109,7 @@ void Executor::Begin() {
     if (!failure_.ok()) return;
     events_.clear();
     results_.assign(plan_.actions.size(), Result());
+    starts_.assign(plan_.actions.size(), 0);
     cursor_.emplace(plan_.program->body);
     const std::vector<int32_t> ready = cursor_->Ready();  // A copy: starting changes it.
     Launch(ready, transfers);
@@ -141,8 +141,10 @@ absl::Status Executor::DeadlineExceeded() const {
 }
 
 void Executor::Launch(const std::vector<int32_t>& ready, std::vector<int32_t>& transfers) {
+  const Nanos start = ready.empty() ? 0 : Now();
   for (int32_t index : ready) {
     cursor_->Start(index);
+    starts_[index] = start;
     const ActionKind kind = ActionAt(index).kind;
     if (IsCompute(kind)) {
       next_compute_ = index;  // The compute lane is idle, so there is no other.
@@ -157,7 +159,7 @@ void Executor::Launch(const std::vector<int32_t>& ready, std::vector<int32_t>& t
   }
 }
 
-void Executor::End(int32_t index, Nanos start, absl::Status status) {
+void Executor::End(int32_t index, absl::Status status) {
   const Nanos end = Now();
   std::vector<int32_t> transfers;
   {
@@ -168,8 +170,8 @@ void Executor::End(int32_t index, Nanos start, absl::Status status) {
                                          input_.step, ", ", ToString(ActionAt(index)))));
     }
     if (!failure_.ok()) return;
-    events_.push_back(
-        {plan_.program->device, ActionAt(index), static_cast<int32_t>(input_.step), start, end});
+    events_.push_back({plan_.program->device, ActionAt(index), static_cast<int32_t>(input_.step),
+                       starts_[index], end});
     Launch(cursor_->Finish(index), transfers);
   }
   for (int32_t next : transfers) StartTransfer(next);
@@ -217,14 +219,13 @@ void Executor::RunReductions() {
       index = reductions_.front();
       reductions_.pop_front();
     }
-    const Nanos start = Now();
     absl::Status status;
     const absl::Status thrown = Guarded([&] {
       // Without a deadline of its own: when the step's passes, RunStep aborts the transport.
       status = ReduceGradients(graph_, program_.reductions[ActionAt(index).channel], parameters_,
                                *transport_, TagOf(ActionAt(index)), absl::InfiniteFuture());
     });
-    End(index, start, thrown.ok() ? status : thrown);
+    End(index, thrown.ok() ? status : thrown);
   }
 }
 
@@ -236,7 +237,7 @@ void Executor::StartTransfer(int32_t index) {
       StartReceive(index);
     }
   });
-  if (!thrown.ok()) End(index, Now(), thrown);
+  if (!thrown.ok()) End(index, thrown);
 }
 
 Tag Executor::TagOf(const Action& action) {
@@ -252,7 +253,6 @@ Tag Executor::TagOf(const Action& action) {
 }
 
 void Executor::StartSend(int32_t index) {
-  const Nanos start = Now();
   const Action& action = ActionAt(index);
   const Channel& channel = program_.channels[action.channel];
   const Direction direction =
@@ -266,21 +266,20 @@ void Executor::StartSend(int32_t index) {
     if (--result.sends_left == 0) result.tensors.clear();
   }
   auto message = PackMessage(action, direction, ActionAt(producer).samples, tensors);
-  if (!message.ok()) return End(index, start, message.status());
+  if (!message.ok()) return End(index, message.status());
   const int peer =
       direction == Direction::kActivation ? channel.target.value() : channel.source.value();
   const at::Tensor& buffer = message->buffer;
   const void* data = buffer.data_ptr();
   transport_->Send(peer, TagOf(action), data, static_cast<size_t>(message->bytes),
                    // Keeps the buffer until it was sent.
-                   [this, index, start, kept = buffer](absl::Status status) mutable {
+                   [this, index, kept = buffer](absl::Status status) mutable {
                      kept = at::Tensor();
-                     End(index, start, std::move(status));
+                     End(index, std::move(status));
                    });
 }
 
 void Executor::StartReceive(int32_t index) {
-  const Nanos start = Now();
   const Action& action = ActionAt(index);
   const Channel& channel = program_.channels[action.channel];
   const Direction direction =
@@ -290,7 +289,7 @@ void Executor::StartReceive(int32_t index) {
   const int peer =
       direction == Direction::kActivation ? channel.source.value() : channel.target.value();
   transport_->Receive(peer, TagOf(action), buffer.data_ptr(), static_cast<size_t>(layout.bytes()),
-                      [this, index, start, direction, layout, buffer](absl::Status status) {
+                      [this, index, direction, layout, buffer](absl::Status status) {
                         if (status.ok()) {
                           status = Guarded([&] {
                             const Action& received = ActionAt(index);
@@ -299,7 +298,7 @@ void Executor::StartReceive(int32_t index) {
                                 {received.samples, layout.Unpack(buffer, options_.device)});
                           });
                         }
-                        End(index, start, std::move(status));
+                        End(index, std::move(status));
                       });
 }
 

@@ -3,6 +3,9 @@
 // The thread that calls RunStep runs the compute lane. Transfers are asynchronous: the thread that
 // learns that an action has ended, the caller's or one of the transport's, tells the cursor and
 // starts what became ready. All-reduces block and have a thread of their own.
+//
+// A trace event lasts from Cursor::Start to Cursor::Finish, so that the time a thread takes to wake
+// up belongs to the action it wakes up for, and a replay of the trace has no gaps.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -110,7 +113,7 @@ class Executor {
   int32_t NextCompute() ABSL_LOCKS_EXCLUDED(mutex_);  // -1: the step is done, or failed.
   void Launch(const std::vector<int32_t>& ready, std::vector<int32_t>& transfers)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void End(int32_t index, Nanos start, absl::Status status) ABSL_LOCKS_EXCLUDED(mutex_);
+  void End(int32_t index, absl::Status status) ABSL_LOCKS_EXCLUDED(mutex_);
   void Fail(absl::Status status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status Finish() ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status DeadlineExceeded() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -170,6 +173,7 @@ class Executor {
   int32_t next_compute_ ABSL_GUARDED_BY(mutex_) = -1;
   std::set<int32_t> running_ ABSL_GUARDED_BY(mutex_);  // Transfers and all-reduces under way.
   std::deque<int32_t> reductions_ ABSL_GUARDED_BY(mutex_);
+  std::vector<Nanos> starts_ ABSL_GUARDED_BY(mutex_);  // Of Cursor::Start, by action.
   std::vector<TraceEvent> events_ ABSL_GUARDED_BY(mutex_);
   absl::Status failure_ ABSL_GUARDED_BY(mutex_);
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;

@@ -85,7 +85,7 @@ std::vector<double> ReferenceLosses(const std::string& stem) {
   return nlohmann::json::parse(file)["losses"].get<std::vector<double>>();
 }
 
-class Equivalence : public ::testing::TestWithParam<std::string> {
+class Equivalence : public ::testing::Test {
  protected:
   static void SetUpTestSuite() { at::set_num_threads(1); }
 
@@ -120,7 +120,9 @@ class Equivalence : public ::testing::TestWithParam<std::string> {
   int compared_ = 0;
 };
 
-TEST_P(Equivalence, EveryPlanTrainsAsPyTorchDoes) {
+class EveryPlan : public Equivalence, public ::testing::WithParamInterface<std::string> {};
+
+TEST_P(EveryPlan, TrainsAsPyTorchDoes) {
   for (const char* dtype : {"f64", "f32"}) {
     const Model model = LoadModel(absl::StrCat(GetParam(), "_", dtype));
     for (const OptimizerKind optimizer : {OptimizerKind::kSgd, OptimizerKind::kAdam}) {
@@ -135,7 +137,51 @@ TEST_P(Equivalence, EveryPlanTrainsAsPyTorchDoes) {
   EXPECT_EQ(compared_, 4 * static_cast<int>(Shapes().size()));
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, Equivalence,
+TEST_F(Equivalence, DropoutIsThatOfOneDevice) {
+  for (const char* dtype : {"f64", "f32"}) {
+    const Model model = LoadModel(absl::StrCat("dropout_", dtype));
+    std::mt19937_64 random(1);
+    const auto whole =
+        LowerBoth(*model.graph, ForceStrategy(*model.graph, {.micro_batches = 1}, random));
+    ASSERT_TRUE(whole.ok()) << whole.status();
+    const JobSpec spec = SpecOf(model, *whole, OptimizerKind::kSgd);
+    const auto reference = TrainLocally(spec);
+    ASSERT_TRUE(reference.ok()) << reference.status();
+    CompareAll(model, OptimizerKind::kSgd, reference->parameters, reference->losses);
+    // The reference has dropout: other masks make other parameters.
+    const auto other = TrainLocally(spec, [](JobSpec& own) { own.seed = 43; });
+    ASSERT_TRUE(other.ok()) << other.status();
+    std::string where;
+    EXPECT_GT(LargestError(other->parameters, reference->parameters, where), 1e-3);
+  }
+}
+
+// What the comparison is worth: a loss that counts too much by a thousandth is noticed.
+TEST_F(Equivalence, AWrongLossScaleIsNoticed) {
+  for (const char* name : {"chain_f64", "chain_f32", "shared_f64"}) {
+    const Model model = LoadModel(name);
+    const auto expected = ReadTensors(ModelPath(model.name + ".reference.sgd.safetensors"));
+    ASSERT_TRUE(expected.ok());
+    std::mt19937_64 random(1);
+    const auto programs = LowerBoth(
+        *model.graph, ForceStrategy(*model.graph, {.stages = 3, .micro_batches = 4}, random));
+    ASSERT_TRUE(programs.ok());
+    for (const double weight : {1.0, 1.001}) {
+      const auto result = TrainLocally(SpecOf(model, *programs, OptimizerKind::kSgd),
+                                       [&](JobSpec& spec) { spec.loss_weight = weight; });
+      ASSERT_TRUE(result.ok()) << result.status();
+      std::string where;
+      const double error = LargestError(result->parameters, *expected, where);
+      if (weight == 1.0) {
+        EXPECT_LT(error, model.tolerance()) << where;
+      } else {
+        EXPECT_GT(error, 3 * model.tolerance());
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, EveryPlan,
                          ::testing::Values("chain", "two_branches", "four_branches", "skip", "tied",
                                            "shared", "conv", "transformer", "frozen"),
                          [](const auto& param_info) { return param_info.param; });

@@ -1,7 +1,6 @@
 #include "tests/worker_daemon/engine/local_training.h"
 
 #include <ATen/ATen.h>
-#include <gtest/gtest.h>
 
 #include <atomic>
 #include <cstring>
@@ -12,6 +11,7 @@
 #include "common/cost/cost_model.h"
 #include "common/schedule/lower.h"
 #include "common/schedule/validate.h"
+#include "tests/worker_daemon/engine/test_graphs.h"
 #include "worker_daemon/checkpoint/shards.h"
 #include "worker_daemon/data/safetensors.h"
 #include "worker_daemon/engine/device_runner.h"
@@ -132,8 +132,7 @@ absl::StatusOr<TrainingResult> TrainLocally(const JobSpec& spec,
   TrainingResult result;
   AddUp(members, result);
   static std::atomic<int> run = 0;
-  const std::filesystem::path directory =
-      std::filesystem::path(::testing::TempDir()) / absl::StrCat("training-", getpid(), "-", ++run);
+  const std::filesystem::path directory = TempPath(absl::StrCat("training-", ++run));
   std::filesystem::create_directory(directory);
   std::vector<std::string> shards;
   for (const auto& member : members) {

@@ -3,6 +3,10 @@
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
 
 #include "absl/strings/str_cat.h"
 #include "worker_daemon/data/safetensors_writer.h"
@@ -18,6 +22,24 @@ DType FromScalarType(at::ScalarType type) {
   ADD_FAILURE() << "unexpected type";
   return DType::kFloat32;
 }
+
+// Gone at the end of the process.
+class TempDirectory {
+ public:
+  TempDirectory()
+      : path_(std::filesystem::path(::testing::TempDir()) /
+              absl::StrCat("stagewright-engine-", getpid())) {
+    std::filesystem::create_directories(path_);
+  }
+  ~TempDirectory() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
 
 }  // namespace
 
@@ -67,7 +89,12 @@ Graph GraphMaker::Finish(int loss, int prediction, LossReduction reduction) {
   return *std::move(graph);
 }
 
-std::string TempPath(const std::string& name) { return ::testing::TempDir() + "/" + name; }
+std::string TempPath(const std::string& name) {
+  static const TempDirectory directory;
+  std::string file = name;  // Names of parametrised tests hold slashes.
+  std::replace(file.begin(), file.end(), '/', '_');
+  return directory.path() / file;
+}
 
 at::Tensor Random(std::vector<int64_t> shape, uint64_t seed, at::ScalarType dtype) {
   return at::randn(shape, at::make_generator<at::CPUGeneratorImpl>(seed), at::kDouble).to(dtype);

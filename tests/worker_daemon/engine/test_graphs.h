@@ -39,7 +39,7 @@ class GraphMaker {
   GraphData data;
 };
 
-// A path in the test's temporary directory.
+// A path in a temporary directory of the process, which is removed at its end.
 std::string TempPath(const std::string& name);
 
 // Writes reproducible parameters of the graph to a file; returns its path.

@@ -128,7 +128,7 @@ int RunPlanShow(const std::string& what, const std::string& trace, const Globals
     answer.response.set_termination(v1::TERMINATION_FEASIBLE);
     if (response.job().has_sequential_plan())
       *answer.response.mutable_sequential() = response.job().sequential_plan();
-    answer.context = {what, {}, {response.job().devices().begin(), response.job().devices().end()}};
+    answer.context = ContextOf(response.job().spec().graph(), response.job().plan());
   } else {
     auto saved = LoadPlan(what);
     if (!saved.ok()) return Report(saved.status());

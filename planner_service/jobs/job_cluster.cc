@@ -20,28 +20,45 @@ constexpr Nanos kUplinkLatency = 50 * kMicrosecond;
 // Measured rates scatter; devices of one name this close together count as equal.
 constexpr double kSameKindRatio = 1.5;
 
+// Devices whose threads outnumber the cores of their machine get a share of them each.
+std::vector<DeviceKind> SharedRates(const std::vector<RegisteredDevice>& devices) {
+  std::map<std::string, int32_t> threads;
+  for (const RegisteredDevice& device : devices) threads[device.host_address] += device.threads;
+  std::vector<DeviceKind> kinds;
+  for (const RegisteredDevice& device : devices) {
+    DeviceKind kind = FromProto(device.kind);
+    if (device.threads > 0 && device.host_cores > 0) {
+      const double share =
+          std::min(1.0, static_cast<double>(device.host_cores) / threads[device.host_address]);
+      kind.flops_per_second *= share;
+      kind.memory_bytes_per_second *= share;
+      kind.kernel_overhead = static_cast<Nanos>(static_cast<double>(kind.kernel_overhead) / share);
+    }
+    kinds.push_back(std::move(kind));
+  }
+  return kinds;
+}
+
 // Kinds of the devices, and each device's index among them: devices of one name whose speeds are
 // close share the rates of the middle one, others of that name become "name-2", "name-3", ...
-std::vector<int32_t> GroupKinds(const std::vector<RegisteredDevice>& devices,
+std::vector<int32_t> GroupKinds(const std::vector<DeviceKind>& devices,
                                 std::vector<DeviceKind>& kinds) {
   std::vector<size_t> order(devices.size());
   std::iota(order.begin(), order.end(), 0);
   std::sort(order.begin(), order.end(), [&](size_t a, size_t b) {
-    const v1::DeviceKind &left = devices[a].kind, &right = devices[b].kind;
-    return std::tuple(left.name(), -left.flops_per_second(), a) <
-           std::tuple(right.name(), -right.flops_per_second(), b);
+    return std::tuple(devices[a].name, -devices[a].flops_per_second, a) <
+           std::tuple(devices[b].name, -devices[b].flops_per_second, b);
   });
   std::vector<int32_t> kind_of(devices.size());
   std::map<std::string, int> groups;
   for (size_t begin = 0, end = 0; begin < order.size(); begin = end) {
-    const v1::DeviceKind& fastest = devices[order[begin]].kind;
-    while (end < order.size() && devices[order[end]].kind.name() == fastest.name() &&
-           devices[order[end]].kind.flops_per_second() * kSameKindRatio >=
-               fastest.flops_per_second()) {
+    const DeviceKind& fastest = devices[order[begin]];
+    while (end < order.size() && devices[order[end]].name == fastest.name &&
+           devices[order[end]].flops_per_second * kSameKindRatio >= fastest.flops_per_second) {
       kind_of[order[end++]] = static_cast<int32_t>(kinds.size());
     }
-    kinds.push_back(FromProto(devices[order[(begin + end) / 2]].kind));
-    const int group = ++groups[fastest.name()];
+    kinds.push_back(devices[order[(begin + end) / 2]]);
+    const int group = ++groups[fastest.name];
     if (group > 1) absl::StrAppend(&kinds.back().name, "-", group);
   }
   return kind_of;
@@ -55,7 +72,7 @@ absl::StatusOr<Cluster> JobCluster(const std::vector<RegisteredDevice>& devices)
   std::map<std::string, int32_t> hosts;
   std::vector<int32_t> port;          // Link of each device to its host's memory.
   std::map<int32_t, int32_t> uplink;  // Link of each host to the network.
-  const std::vector<int32_t> kind_of = GroupKinds(devices, data.kinds);
+  const std::vector<int32_t> kind_of = GroupKinds(SharedRates(devices), data.kinds);
   for (size_t i = 0; i < devices.size(); ++i) {
     const RegisteredDevice& registered = devices[i];
     const int32_t host =

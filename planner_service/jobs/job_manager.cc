@@ -36,6 +36,19 @@ v1::Job WithoutGraph(const v1::Job& job) {
   return copy;
 }
 
+// The same with the names of the graph's nodes, for views of the plan.
+v1::Job WithNames(const v1::Job& job) {
+  v1::Job copy = WithoutGraph(job);
+  v1::Graph* names = copy.mutable_spec()->mutable_graph();
+  names->set_name(job.spec().graph().name());
+  for (const v1::Node& node : job.spec().graph().nodes()) {
+    v1::Node* out = names->add_nodes();
+    out->set_name(node.name());
+    out->set_module(node.module());
+  }
+  return copy;
+}
+
 absl::Status NoSuchJob(const std::string& name) {
   return absl::NotFoundError(absl::StrCat("no job \"", name, "\""));
 }
@@ -124,7 +137,7 @@ absl::StatusOr<v1::Job> JobManager::Get(const std::string& name) const {
   absl::MutexLock lock(&mutex_);
   auto it = jobs_.find(JobNumber(name));
   if (it == jobs_.end()) return NoSuchJob(name);
-  return WithoutGraph(it->second.job);
+  return WithNames(it->second.job);
 }
 
 absl::StatusOr<v1::ListJobsResponse> JobManager::List(int page_size,

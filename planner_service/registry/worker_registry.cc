@@ -90,7 +90,8 @@ std::vector<RegisteredDevice> WorkerRegistry::Devices(bool free_only) const {
       if (free_only && !worker.holder[i].empty()) continue;
       const v1::Device& device = worker.registration.devices(i);
       devices.push_back({name, i, device, worker.registration.kinds(device.kind()),
-                         worker.registration.host_address(), worker.holder[i]});
+                         worker.registration.host_address(), worker.registration.host_cores(),
+                         worker.registration.threads_per_device(), worker.holder[i]});
     }
   }
   return devices;

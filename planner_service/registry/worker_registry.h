@@ -21,7 +21,9 @@ struct RegisteredDevice {
   v1::Device device;
   v1::DeviceKind kind;
   std::string host_address;
-  std::string job;  // That holds it; empty if free.
+  int32_t host_cores = 0;  // 0: not known.
+  int32_t threads = 0;     // It computes with; 0 for GPUs.
+  std::string job;         // That holds it; empty if free.
 
   std::string QualifiedName() const { return worker + "/" + device.name(); }
 };

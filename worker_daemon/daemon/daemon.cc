@@ -6,6 +6,7 @@
 #include <cstring>
 #include <iostream>
 #include <map>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -64,6 +65,9 @@ class RunningDaemon : public Daemon {
     message.set_worker(options_.name);
     message.set_version(STAGEWRIGHT_VERSION);
     message.set_host_address(options_.host_address);
+    message.set_host_cores(static_cast<int32_t>(std::thread::hardware_concurrency()));
+    const bool on_cpu = offer_.devices.front().torch_device == "cpu";
+    message.set_threads_per_device(on_cpu ? options_.threads_per_device : 0);
     for (const v1::DeviceKind& kind : offer_.kinds) *message.add_kinds() = kind;
     for (size_t i = 0; i < offer_.devices.size(); ++i) {
       v1::Device* device = message.add_devices();
@@ -101,7 +105,8 @@ class RunningDaemon : public Daemon {
   }
 
   void OnMessage(const v1::ConnectResponse& message) {
-    std::unique_ptr<JobRun> over;  // Destroyed after the lock is gone: that waits for the run's threads.
+    std::unique_ptr<JobRun>
+        over;  // Destroyed after the lock is gone: that waits for the run's threads.
     absl::MutexLock lock(&mutex_);
     switch (message.message_case()) {
       case v1::ConnectResponse::kPrepare:

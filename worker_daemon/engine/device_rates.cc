@@ -28,6 +28,23 @@ double Fastest(const at::Device& device, const std::function<at::Tensor()>& work
   return best;
 }
 
+// What one small operator costs in training, per pass: dispatch, autograd's bookkeeping,
+// allocation.
+double OperatorOverhead(const at::Device& device) {
+  constexpr int kOperators = 100;
+  const c10::AutoGradMode grad(true);
+  const auto options = at::TensorOptions().device(device).dtype(at::kFloat);
+  const at::Tensor input = at::ones({8, 8}, options);
+  at::Tensor weight = at::ones({8, 8}, options).set_requires_grad(true);
+  const double seconds = Fastest(device, [&] {
+    at::Tensor value = input;
+    for (int i = 0; i < kOperators / 2; ++i) value = at::linear(value, weight).tanh();
+    value.sum().backward();
+    return weight.grad();
+  });
+  return seconds / (2 * kOperators);  // Forward and backward pass.
+}
+
 }  // namespace
 
 DeviceKind MeasureDeviceRates(const std::string& torch_device, const std::string& name) {
@@ -41,17 +58,9 @@ DeviceKind MeasureDeviceRates(const std::string& torch_device, const std::string
   const int64_t small = 64;
   const at::Tensor a = at::ones({large, large}, options);
   const at::Tensor b = at::ones({small, small}, options);
-  const at::Tensor tiny = at::ones({1}, options);
   const at::Tensor wide = at::ones({int64_t{1} << 22}, options);
 
-  constexpr int kTinyOperators = 100;
-  const double overhead = Fastest(device,
-                                  [&] {
-                                    at::Tensor t = tiny;
-                                    for (int i = 0; i < kTinyOperators; ++i) t = t.add(tiny);
-                                    return t;
-                                  }) /
-                          kTinyOperators;
+  const double overhead = OperatorOverhead(device);
   kind.kernel_overhead = static_cast<Nanos>(overhead * 1e9);
 
   auto flops = [](int64_t n) {

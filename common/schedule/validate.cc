@@ -74,6 +74,17 @@ absl::Status CheckMemoryReturns(const Validation& v) {
   return absl::OkStatus();
 }
 
+// The device to point at: one that waits for its own later work is wrong by itself; the others may
+// only wait for it.
+const Stuck& Culprit(const Validation& v, const std::vector<Stuck>& stuck) {
+  for (const Stuck& one : stuck) {
+    for (int32_t before : one.waits_for) {
+      if (IsCompute(v.Body(one.row)[before].action.kind)) return one;
+    }
+  }
+  return stuck.front();
+}
+
 absl::Status CheckNoDeadlock(const Validation& v) {
   const std::vector<Stuck> stuck = DryRun(v.program());
   if (stuck.empty()) return absl::OkStatus();
@@ -87,9 +98,10 @@ absl::Status CheckNoDeadlock(const Validation& v) {
     }
     waits.push_back(std::move(text));
   }
+  const Stuck& culprit = Culprit(v, stuck);
   return absl::FailedPreconditionError(
       absl::StrCat("C4: deadlock: ", absl::StrJoin(waits, "; "), "\n",
-                   Grid(v.program(), stuck.front().row, stuck.front().action)));
+                   Grid(v.program(), culprit.row, culprit.action)));
 }
 
 absl::Status CheckPeaks(const Validation& v, const std::vector<Bytes>& budget) {

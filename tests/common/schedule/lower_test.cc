@@ -1,1 +1,312 @@
+// Small programs that a reader can check by hand; lower_property_test.cc has the rest.
+#include "common/schedule/lower.h"
+
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "common/schedule/validate.h"
+#include "tests/common/schedule/fake_driver.h"
+#include "tests/common/schedule/schedule_cases.h"
+
+namespace stagewright {
+namespace {
+
+using testing::ChainGraph;
+using testing::GraphBuilder;
+using ::testing::HasSubstr;
+using testing::LinearGraph;
+using testing::MakeStages;
+
+// 100 bytes saved and 7 of workspace per sample and layer.
+absl::StatusOr<Program> LowerStages(const Graph& graph, const Strategy& strategy,
+                                    bool training = true) {
+  const testing::FixedCosts costs(100, 7, graph);
+  auto program = Lower(graph, strategy, costs, {Optimizer::kAdam, training});
+  if (program.ok()) {
+    EXPECT_EQ(Validate(*program, {}), absl::OkStatus());
+  }
+  return program;
+}
+
+TEST(Lower, ChainOfTwoStages) {
+  const Graph graph = ChainGraph(2);
+  const Program program =
+      *LowerStages(graph, MakeStages(graph, 4, {{{0}, {0}, 2}, {{1, 2}, {1}, 2}}));
+  EXPECT_EQ(ToText(program), R"(program 1
+batch samples=4 training=1
+stage 0 nodes=0 replicated=- devices=0 micro_batch=2 backward=1
+stage 1 nodes=1-2 replicated=- devices=1 micro_batch=2 backward=1
+channel 0 stages=0>1 devices=0>1 values=0.0 gradients=0.0 bytes=4/4 backward=1
+device 0 resident=16
+body:
+0 F0[0,2) +214 -14
+1 SA0[0,2)@0 <0
+2 RG0[0,2)@0 <0 +8
+3 F0[2,4) +214 -14
+4 SA0[2,4)@0 <3
+5 RG0[2,4)@0 <3 +8
+6 B0[0,2) <2 +14 -222
+7 B0[2,4) <5 +14 -222
+8 OS0 <7
+device 1 resident=16
+body:
+0 RA1[0,2)@0 +8
+1 F1[0,2) <0 +214 -14
+2 RA1[2,4)@0 <1 +8
+3 B1[0,2) +22 -222
+4 SG1[0,2)@0 <3 -8
+5 F1[2,4) <2 +214 -14
+6 B1[2,4) +22 -222
+7 SG1[2,4)@0 <6 -8
+8 OS1 <6
+)");
+  // Two micro-batches saved, two gradients received ahead, one workspace.
+  EXPECT_EQ(PeakMemory(program.devices[0]), 16 + 2 * 200 + 2 * 8 + 14);
+}
+
+TEST(Lower, ReplicasAndMicroBatchesMeetInIntersections) {
+  const Graph graph = ChainGraph(2);
+  const Program program =
+      *LowerStages(graph, MakeStages(graph, 4, {{{0}, {0, 1}, 2}, {{1, 2}, {2}, 4}}));
+  EXPECT_EQ(ToText(program), R"(program 1
+batch samples=4 training=1
+stage 0 nodes=0 replicated=- devices=0-1 micro_batch=2 backward=1
+stage 1 nodes=1-2 replicated=- devices=2 micro_batch=4 backward=1
+channel 0 stages=0>1 devices=0>2 values=0.0 gradients=0.0 bytes=4/4 backward=1
+channel 1 stages=0>1 devices=1>2 values=0.0 gradients=0.0 bytes=4/4 backward=1
+reduction 0 devices=0-1 parameters=0 bytes=4
+device 0 resident=16
+body:
+0 F0[0,1) +107 -7
+1 SA0[0,1)@0 <0
+2 RG0[0,1)@0 <0 +4
+3 F0[2,3) +107 -7
+4 SA0[2,3)@0 <3
+5 RG0[2,3)@0 <3 +4
+6 B0[0,1) <2 +7 -111
+7 B0[2,3) <5 +7 -111
+8 AR0@0 <7
+9 OS0 <7,8
+device 1 resident=16
+body:
+0 F0[1,2) +107 -7
+1 SA0[1,2)@1 <0
+2 RG0[1,2)@1 <0 +4
+3 F0[3,4) +107 -7
+4 SA0[3,4)@1 <3
+5 RG0[3,4)@1 <3 +4
+6 B0[1,2) <2 +7 -111
+7 B0[3,4) <5 +7 -111
+8 AR0@0 <7
+9 OS0 <7,8
+device 2 resident=16
+body:
+0 RA1[0,1)@0 +4
+1 RA1[1,2)@1 +4
+2 RA1[2,3)@0 +4
+3 RA1[3,4)@1 +4
+4 F1[0,4) <0,1,2,3 +428 -28
+5 B1[0,4) +44 -444
+6 SG1[0,1)@0 <5 -4
+7 SG1[1,2)@1 <5 -4
+8 SG1[2,3)@0 <5 -4
+9 SG1[3,4)@1 <5 -4
+10 OS1 <5
+)");
+}
+
+TEST(Lower, StagesOfOneDeviceHandTensorsOver) {
+  const Graph graph = ChainGraph(2);
+  const Program program =
+      *LowerStages(graph, MakeStages(graph, 4, {{{0}, {0}, 2}, {{1, 2}, {0}, 2}}));
+  ASSERT_EQ(program.devices.size(), 1u);
+  EXPECT_TRUE(program.channels[0].local());
+  EXPECT_THAT(ToText(program), HasSubstr(R"(
+0 F0[0,2) +214 -14
+1 F1[0,2) <0 +214 -14
+2 B1[0,2) +22 -214
+3 F0[2,4) +214 -14
+4 B0[0,2) <2 +14 -222
+5 F1[2,4) <3 +214 -14
+6 B1[2,4) +22 -214
+7 B0[2,4) <6 +14 -222
+8 OS1 <6
+9 OS0 <7
+)"));
+}
+
+TEST(Lower, ForwardOnlyProgramsKeepOutputsUntilTheyAreSent) {
+  const Graph graph = ChainGraph(2);
+  const Program program =
+      *LowerStages(graph, MakeStages(graph, 4, {{{0}, {0}, 2}, {{1, 2}, {1}, 2}}), false);
+  EXPECT_THAT(ToText(program), HasSubstr(R"(
+device 0 resident=4
+body:
+0 F0[0,2) +222 -214
+1 SA0[0,2)@0 <0 -8
+2 F0[2,4) +222 -214
+3 SA0[2,4)@0 <2 -8
+device 1 resident=4
+body:
+0 RA1[0,2)@0 +8
+1 RA1[2,4)@0 +8
+2 F1[0,2) <0 +214 -222
+3 F1[2,4) <1 +214 -222
+)"));
+}
+
+TEST(Lower, RecomputationKeepsOnlyInputsAndOutgoingMessages) {
+  const Graph graph = ChainGraph(3);
+  Strategy strategy = MakeStages(graph, 4, {{{0}, {0}, 2}, {{1}, {1}, 2}, {{2, 3}, {2}, 2}});
+  strategy.stages[1].recompute = true;
+  const Program program = *LowerStages(graph, strategy);
+  EXPECT_THAT(ToText(program), HasSubstr(R"(
+device 1 resident=16
+body:
+0 RA1[0,2)@0 +8
+1 RA1[2,4)@0 +8
+2 F1[0,2) <0 +222 -214
+3 SA1[0,2)@1 <2 -8
+4 F1[2,4) <1 +222 -214
+5 SA1[2,4)@1 <4 -8
+6 RG1[0,2)@1 <4 +8
+7 R1[0,2) +214 -14
+8 B1[0,2) <6 +22 -230
+)"));
+}
+
+TEST(Lower, SequentialChainsWithoutDataExchangeEmptyMessages) {
+  const Graph graph = LinearGraph({{}, {}, {0, 1}});
+  const Program program = *LowerStages(
+      graph,
+      MakeStages(graph, 2, {{{0}, {0}}, {{1}, {1}}, {{2, 3}, {2}}}, StrategyKind::kSequential));
+  const Channel& chain = program.channels[0];
+  EXPECT_EQ(chain.from, StageId(0));
+  EXPECT_EQ(chain.to, StageId(1));
+  EXPECT_TRUE(chain.values.empty());
+  EXPECT_TRUE(chain.gradient_values.empty());
+  EXPECT_TRUE(chain.has_gradient);
+  EXPECT_EQ(chain.activation_bytes_per_sample, 0);
+  EXPECT_THAT(ToText(program), HasSubstr("RA1[0,1)@0"));
+}
+
+TEST(Lower, BranchesWithoutTrainingHaveNoBackwardAndNoGradients) {
+  GraphBuilder builder("frozen");
+  const Argument x = builder.Feature("x", {1});
+  const Argument frozen =
+      builder.Add("aten.linear.default", {x, builder.Weight("frozen", {1, 1}, false)}, {1});  // 0
+  const Argument trained = builder.Linear(x, 1, 1);                                           // 1
+  builder.Loss(builder.Linear(builder.Add("aten.add.Tensor", {frozen, trained}, {1}), 1, 1), {1});
+  const Graph graph = builder.Build();
+  const Program program =
+      *LowerStages(graph, MakeStages(graph, 2, {{{0}, {0}}, {{1}, {1}}, {{2, 3, 4}, {2}}}));
+  EXPECT_FALSE(program.stages[0].has_backward);
+  EXPECT_FALSE(program.channels[0].has_gradient);
+  EXPECT_TRUE(program.channels[1].has_gradient);
+  EXPECT_THAT(ToText(program), HasSubstr(R"(body:
+0 F0[0,1) +111 -107
+1 SA0[0,1)@0 <0 -4
+2 F0[1,2) +111 -107
+3 SA0[1,2)@0 <2 -4
+device 1)"));
+}
+
+TEST(Lower, WhatTheLossDoesNotReadHasNoBackward) {
+  GraphBuilder builder("prediction");
+  const Argument x = builder.Feature("x", {1});
+  const Argument shared = builder.Linear(x, 1, 1);                                 // 0
+  const Argument prediction = builder.Add("aten.sigmoid.default", {shared}, {1});  // 1
+  builder.Loss(shared, {1});                                                       // 2
+  builder.data.prediction = std::get<ValueRef>(prediction.value);
+  const Graph graph = builder.Build();
+  const Program program =
+      *LowerStages(graph, MakeStages(graph, 2, {{{0}, {0}}, {{1}, {1}}, {{2}, {2}}}));
+  EXPECT_FALSE(program.stages[1].has_backward);
+  EXPECT_FALSE(program.channels[0].has_gradient);
+  EXPECT_TRUE(program.channels[1].has_gradient);
+}
+
+TEST(Lower, TiedParametersAreSummedOverTheirStagesInOneOrder) {
+  GraphBuilder builder("tied");
+  const Argument tied = builder.Weight("tied", {1, 1});
+  const Argument x = builder.Feature("x", {1});
+  const Argument first = builder.Add("aten.linear.default", {x, tied}, {1});
+  const Argument second =
+      builder.Add("aten.linear.default", {first, builder.Weight("own", {1, 1})}, {1});
+  builder.Loss(builder.Add("aten.linear.default", {second, tied}, {1}), {1});
+  const Graph graph = builder.Build();
+  const Program program = *LowerStages(
+      graph, MakeStages(graph, 4, {{{0}, {0, 1}, 2}, {{1}, {2, 3}, 2}, {{2, 3}, {3}, 2}}));
+  ASSERT_EQ(program.reductions.size(), 2u);
+  // The later stage finishes its backward passes first.
+  EXPECT_THAT(program.reductions[0].devices, ::testing::ElementsAre(DeviceId(2), DeviceId(3)));
+  EXPECT_THAT(program.reductions[0].parameters, ::testing::ElementsAre(ParameterId(1)));
+  EXPECT_THAT(program.reductions[1].devices,
+              ::testing::ElementsAre(DeviceId(0), DeviceId(1), DeviceId(3)));
+  EXPECT_THAT(program.reductions[1].parameters, ::testing::ElementsAre(ParameterId(0)));
+  EXPECT_EQ(program.reductions[1].bytes, 4);
+}
+
+TEST(Lower, ProfiledNodesHaveSizesFromTheirProfile) {
+  GraphData data;
+  for (int i = 0; i < 2; ++i) {
+    Node node;
+    node.name = "n" + std::to_string(i);
+    node.cost = ProfiledCost{10, 20, 1000, 400, 8};
+    data.nodes.push_back(node);
+  }
+  data.nodes[1].after = {NodeId(0)};
+  const Graph graph = *Graph::Create(data);
+  const Program program =
+      *LowerStages(graph, MakeStages(graph, 4, {{{0}, {0, 1}, 2}, {{1}, {2}, 2}}));
+  EXPECT_EQ(program.channels[0].activation_bytes_per_sample, 125);
+  EXPECT_EQ(program.channels[0].gradient_bytes_per_sample, 125);
+  ASSERT_EQ(program.reductions.size(), 1u);
+  EXPECT_EQ(program.reductions[0].bytes, 400);
+  EXPECT_EQ(program.devices[0].resident, 1600);  // Parameter, gradient, two moments.
+}
+
+TEST(Lower, NamesTensorsThatCannotBeSplit) {
+  GraphBuilder builder("transposed");
+  const Argument x = builder.Feature("x", {1});
+  const Argument turned = builder.AddWith("aten.t.default", {builder.Linear(x, 1, 1)},
+                                          {TensorMeta{DType::kFloat32, {{0, 1}, {1, 0}}}});
+  builder.Loss(builder.Add("aten.t.default", {turned}, {1}), {1});
+  const Graph graph = builder.Build();
+  const auto lower = [&](int64_t first, int64_t second) {
+    return LowerStages(graph, MakeStages(graph, 4, {{{0, 1}, {0}, first}, {{2, 3}, {1}, second}}))
+        .status();
+  };
+  EXPECT_EQ(lower(2, 2), absl::OkStatus());
+  const absl::Status status = lower(2, 4);
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("output 0 of node \"n1\" has no batch dimension in front"));
+}
+
+// Figures 2 and 5 of GraphPipe, by what runs: the most samples between forward and backward.
+std::vector<int64_t> MostInFlight(const Graph& graph, const Strategy& strategy) {
+  testing::Rng rng(1);
+  return testing::RunWithRandomDelays(*LowerStages(graph, strategy), rng, 10).most_in_flight;
+}
+
+TEST(Lower, Figure2HoldsTwoMicroBatchesInsteadOfFour) {
+  const Graph graph = LinearGraph({{}, {}, {}, {0, 1, 2}});
+  const std::vector<testing::StageSpec> specs = {{{0}, {0}}, {{1}, {1}}, {{2}, {2}}, {{3, 4}, {3}}};
+  EXPECT_THAT(MostInFlight(graph, MakeStages(graph, 8, specs)), ::testing::ElementsAre(2, 2, 2, 1));
+  EXPECT_THAT(MostInFlight(graph, MakeStages(graph, 8, specs, StrategyKind::kSequential)),
+              ::testing::ElementsAre(4, 3, 2, 1));
+}
+
+TEST(Lower, Figure5HoldsTenSamplesInsteadOfTwelve) {
+  const Graph graph = ChainGraph(3);
+  EXPECT_THAT(
+      MostInFlight(graph, MakeStages(graph, 32, {{{0}, {0}, 4}, {{1}, {1}, 4}, {{2, 3}, {2}, 4}})),
+      ::testing::ElementsAre(12, 8, 4));
+  EXPECT_THAT(
+      MostInFlight(graph, MakeStages(graph, 32, {{{0}, {0}, 1}, {{1}, {1}, 2}, {{2, 3}, {2}, 4}})),
+      ::testing::ElementsAre(10, 8, 4));
+}
+
+}  // namespace
+}  // namespace stagewright

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -27,6 +28,29 @@ std::vector<std::string> Devices(const v1::Stage& stage, const PlanContext& cont
   return names;
 }
 
+// Runs of names that differ in their last number only are written once: "node0/gpu[0-3]
+// node1/gpu0".
+std::string Shorten(const std::vector<std::string>& names) {
+  const auto split = [](const std::string& name) {
+    const size_t digits = name.find_last_not_of("0123456789") + 1;
+    int64_t number = -1;
+    if (!absl::SimpleAtoi(name.substr(digits), &number)) number = -1;
+    return std::pair(name.substr(0, digits), number);
+  };
+  std::vector<std::string> parts;
+  for (size_t begin = 0, end = 0; begin < names.size(); begin = end) {
+    const auto [stem, first] = split(names[begin]);
+    int64_t last = first;
+    for (end = begin + 1;
+         end < names.size() && first >= 0 && split(names[end]) == std::pair(stem, last + 1);
+         ++end) {
+      ++last;
+    }
+    parts.push_back(last == first ? names[begin] : absl::StrCat(stem, "[", first, "-", last, "]"));
+  }
+  return absl::StrJoin(parts, " ");
+}
+
 // The modules a stage holds, each once, in order; long lists are cut in the middle.
 std::vector<std::string> Modules(const v1::Stage& stage, const PlanContext& context) {
   std::vector<std::string> modules;
@@ -41,7 +65,7 @@ std::vector<std::string> Modules(const v1::Stage& stage, const PlanContext& cont
 
 std::string ModuleText(const v1::Stage& stage, const PlanContext& context) {
   const std::vector<std::string> modules = Modules(stage, context);
-  if (modules.empty()) return absl::StrCat(stage.nodes_size(), " operators");
+  if (modules.empty()) return absl::StrCat(stage.nodes_size(), " nodes");
   if (modules.size() <= 2) return absl::StrJoin(modules, ", ");
   return absl::StrCat(modules.front(), " .. ", modules.back());
 }
@@ -92,7 +116,7 @@ std::string StageTable(const v1::Plan& plan, const PlanContext& context) {
     const v1::Stage& stage = plan.strategy().stages(s);
     const v1::StageReport& report = plan.evaluation().stages(s);
     table.Add({absl::StrCat("[", s, "]"), ModuleText(stage, context),
-               absl::StrJoin(Devices(stage, context), " "), absl::StrCat(stage.micro_batch()),
+               Shorten(Devices(stage, context)), absl::StrCat(stage.micro_batch()),
                absl::StrCat(report.in_flight()),
                FormatDuration(static_cast<Nanos>(report.seconds_per_sample() * 1e9)),
                FormatBytes(report.peak_memory_bytes())});
@@ -179,8 +203,7 @@ nlohmann::json OnePlanJson(const v1::Plan& plan, const PlanContext& context) {
 
 PlanContext ContextOf(const v1::Graph& graph, const v1::Plan& plan) {
   PlanContext context{graph.name(), {}, {}};
-  for (const v1::Node& node : graph.nodes())
-    context.node_modules.push_back(node.module().empty() ? node.name() : node.module());
+  for (const v1::Node& node : graph.nodes()) context.node_modules.push_back(node.module());
   for (const v1::DeviceReport& device : plan.evaluation().devices()) {
     if (device.device() >= static_cast<int32_t>(context.device_names.size())) {
       context.device_names.resize(device.device() + 1);

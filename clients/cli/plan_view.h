@@ -14,7 +14,7 @@ namespace stagewright::cli {
 struct PlanContext {
   std::string model;  // Name of the graph.
   std::vector<std::string>
-      node_modules;  // Module path per node; empty if the graph is not at hand.
+      node_modules;  // Module path per node; empty for nodes outside all modules.
   std::vector<std::string> device_names;  // By device index.
 };
 

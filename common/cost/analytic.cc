@@ -189,13 +189,16 @@ class AnalyticCostModel : public CostModel {
 
   static void Differentiate(const Graph& graph, NodeId id, NodeCost& cost) {
     if (!graph.needs_backward(id)) return;
-    for (const ValueRef& value : graph.Values(id)) {
-      if (!graph.needs_backward(value.node) || !IsFloating(graph.meta(value).dtype)) continue;
+    ForEachLeaf(graph.node(id), [&](const Argument& leaf) {
+      const auto* value = std::get_if<ValueRef>(&leaf.value);
+      if (value == nullptr || !graph.needs_backward(value->node)) return;
+      if (!IsFloating(graph.meta(*value).dtype)) return;
       cost.input_gradient = true;
       ++cost.input_products;
-    }
+    });
     // Two operands of a product; attention's three share twice its own two products.
-    cost.input_products = std::min(cost.input_products, 2);
+    const bool attention = cost.kind == AtenKind::kAttention && cost.input_gradient;
+    cost.input_products = attention ? 2 : std::min(cost.input_products, 2);
     for (ParameterId p : graph.Parameters(id)) {
       if (!graph.parameter(p).trainable) continue;
       cost.weight_gradient = true;

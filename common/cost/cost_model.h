@@ -29,7 +29,8 @@ struct OperatorTime {
   }
 };
 
-// Share of a device's peak that large kernels reach: what a measured rate is divided by to name a peak.
+// Share of a device's peak that large kernels reach: what a measured rate is divided by to name a
+// peak.
 inline constexpr double kPeakShare = 0.6;
 
 class CostModel {

@@ -1,0 +1,239 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "common/cost/cost_model.h"
+#include "tests/common/graph/test_graphs.h"
+
+namespace stagewright {
+namespace {
+
+using testing::Batched;
+using testing::GraphBuilder;
+using testing::NodeOf;
+using testing::Number;
+using testing::RandomGraph;
+using testing::Rng;
+using testing::Uniform;
+
+// 60 % of 1e12 operations a second, 1e11 bytes a second.
+const DeviceKind kKind{"k", 1e12, 1e11, 1000, 0};
+constexpr double kReached = 0.6e12;
+
+Nanos ComputeTime(double flops) {
+  return 1000 + static_cast<Nanos>(std::ceil(flops / kReached * 1e9));
+}
+
+TEST(Analytic, ComputeBoundProduct) {
+  GraphBuilder builder("linear");
+  const Argument x = builder.Feature("x", {512, 1024});
+  const Argument first =
+      builder.Add("aten.linear.default", {x, builder.Weight("a", {1024, 1024})}, {512, 1024});
+  const Argument second =
+      builder.Add("aten.linear.default", {first, builder.Weight("b", {1024, 1024})}, {512, 1024});
+  const Graph graph = builder.Build();
+  const auto costs = MakeAnalyticCostModel(graph);
+  const double flops = 2.0 * 3 * 512 * 1024 * 1024;
+  const OperatorTime time = costs->Time(NodeOf(second), kKind, 3);
+  EXPECT_EQ(time.forward, ComputeTime(flops));
+  EXPECT_EQ(time.backward_input, time.forward);
+  EXPECT_EQ(time.backward_weight, time.forward);
+  EXPECT_EQ(time.backward, 2 * time.forward);
+  const OperatorTime no_input_gradient = costs->Time(NodeOf(first), kKind, 3);
+  EXPECT_EQ(no_input_gradient.backward_input, 0);
+  EXPECT_EQ(no_input_gradient.backward, no_input_gradient.forward);
+}
+
+TEST(Analytic, FrozenWeightsHaveNoWeightGradient) {
+  GraphBuilder builder("frozen");
+  const Argument x = builder.Feature("x", {64});
+  const Argument a = builder.Linear(x, 64, 64);
+  const Argument frozen = builder.Weight("frozen", {64, 64}, false);
+  const Argument b = builder.Add("aten.linear.default", {a, frozen}, {64});
+  const Argument c = builder.Add("aten.linear.default", {x, frozen}, {64});
+  const Graph graph = builder.Build();
+  const auto costs = MakeAnalyticCostModel(graph);
+  const OperatorTime time = costs->Time(NodeOf(b), kKind, 2);
+  EXPECT_EQ(time.backward_weight, 0);
+  EXPECT_EQ(time.backward, time.forward);
+  EXPECT_EQ(costs->Time(NodeOf(c), kKind, 2).backward, 0);
+}
+
+TEST(Analytic, MemoryBoundProductAndElementwise) {
+  GraphBuilder builder("bytes");
+  const Argument x = builder.Feature("x", {4096});
+  const Argument a =
+      builder.Add("aten.linear.default", {x, builder.Weight("w", {4096, 4096})}, {4096});
+  const Argument b = builder.Add("aten.add.Tensor", {a, x}, {4096});
+  const Graph graph = builder.Build();
+  const auto costs = MakeAnalyticCostModel(graph);
+  const double product_bytes = 4.0 * (4096 + 4096 * 4096 + 4096);
+  EXPECT_EQ(costs->Time(NodeOf(a), kKind, 1).forward,
+            1000 + static_cast<Nanos>(std::ceil(product_bytes / 1e11 * 1e9)));
+  const double sum_bytes = 4.0 * 3 * 4096 * 10;
+  const OperatorTime sum = costs->Time(NodeOf(b), kKind, 10);
+  EXPECT_EQ(sum.forward, 1000 + static_cast<Nanos>(std::ceil(sum_bytes / 1e11 * 1e9)));
+  EXPECT_EQ(sum.backward, sum.forward);
+  EXPECT_EQ(sum.backward_weight, 0);
+}
+
+TEST(Analytic, HalfEfficiencyFavoursLargerMicroBatches) {
+  GraphBuilder builder("half");
+  const Argument x = builder.Feature("x", {256, 1024});
+  const Argument y =
+      builder.Add("aten.linear.default", {x, builder.Weight("w", {1024, 1024})}, {256, 1024});
+  const Graph graph = builder.Build();
+  const auto costs = MakeAnalyticCostModel(graph);
+  const double flops = 2.0 * 256 * 1024 * 1024;
+  DeviceKind kind = kKind;
+  kind.half_efficiency_flops = flops;  // One sample is the half-saturation point.
+  EXPECT_EQ(costs->Time(NodeOf(y), kind, 1).forward, ComputeTime(2 * flops));
+  EXPECT_EQ(costs->Time(NodeOf(y), kind, 3).forward, ComputeTime(4 * flops));
+}
+
+TEST(Analytic, ViewsAreFreeAndNoSamplesCostNothing) {
+  GraphBuilder builder("free");
+  const Argument x = builder.Feature("x", {8});
+  const Argument a = builder.Linear(x, 8, 8);
+  const Argument v = builder.Add("aten.view.default", {a, Number(-1)}, {2, 4});
+  const Graph graph = builder.Build();
+  const auto costs = MakeAnalyticCostModel(graph);
+  EXPECT_EQ(costs->Time(NodeOf(v), kKind, 100).forward, 0);
+  EXPECT_EQ(costs->Time(NodeOf(v), kKind, 100).backward, 0);
+  EXPECT_EQ(costs->WorkspaceBytes(NodeOf(v), 100), 0);
+  EXPECT_EQ(costs->Time(NodeOf(a), kKind, 0).forward, 0);
+  EXPECT_EQ(costs->SavedBytes(NodeOf(a), 0), 0);
+}
+
+TEST(Analytic, EmbeddingWritesItsWholeGradient) {
+  GraphBuilder builder("embedding");
+  const Argument ids = builder.Feature("ids", {4}, DType::kInt64);
+  const Argument table = builder.Weight("table", {1'000'000, 64});
+  const Argument e = builder.Add("aten.embedding.default", {table, ids}, {4, 64});
+  const Graph graph = builder.Build();
+  const auto costs = MakeAnalyticCostModel(graph);
+  const OperatorTime time = costs->Time(NodeOf(e), kKind, 1);
+  const double gather = 4 * 8 + 2 * 4.0 * 4 * 64;
+  EXPECT_EQ(time.forward, 1000 + static_cast<Nanos>(std::ceil(gather / 1e11 * 1e9)));
+  EXPECT_EQ(time.backward_weight, time.forward + 2'560'000);
+  EXPECT_EQ(time.backward_input, 0);
+}
+
+TEST(Analytic, AttentionBackwardIsTwiceItsForward) {
+  GraphBuilder builder("attention");
+  const Argument x = builder.Feature("x", {4, 128, 64});
+  const Argument w = builder.Weight("w", {64, 64});
+  const Argument q = builder.Add("aten.linear.default", {x, w}, {4, 128, 64});
+  const Argument a =
+      builder.Add("aten.scaled_dot_product_attention.default", {q, q, q}, {4, 128, 64});
+  const Argument k = builder.Add("aten.relu.default", {q}, {4, 128, 64});
+  const Argument b =
+      builder.Add("aten.scaled_dot_product_attention.default", {q, k, k}, {4, 128, 64});
+  const Graph graph = builder.Build();
+  const auto costs = MakeAnalyticCostModel(graph);
+  for (const Argument& node : {a, b}) {
+    const OperatorTime time = costs->Time(NodeOf(node), kKind, 8);
+    EXPECT_EQ(time.backward, 2 * time.forward);
+    EXPECT_EQ(time.backward_weight, 0);
+  }
+}
+
+TEST(Analytic, SavedBytesOfATransformerBlock) {
+  GraphBuilder builder("block");
+  const Argument x = builder.Feature("x", {16, 32});
+  auto linear = [&](const char* name, const Argument& in, int64_t from, int64_t to) {
+    return builder.Add("aten.linear.default", {in, builder.Weight(name, {to, from})}, {16, to});
+  };
+  const Argument h = linear("h", x, 32, 32);                            // Free: a sum's term.
+  const Argument s = builder.Add("aten.add.Tensor", {h, x}, {16, 32});  // Layer norm's input.
+  const Argument n = builder.Add("aten.layer_norm.default",
+                                 {s, Number(32), builder.Weight("g", {32})}, {16, 32});  // Kept.
+  const Argument u = linear("u", n, 32, 128);                           // Free: relu's input.
+  const Argument r = builder.Add("aten.relu.default", {u}, {16, 128});  // Kept.
+  const Argument d =
+      builder.Add("aten.dropout.default", {r, {0.1}, {true}}, {16, 128});  // Kept + mask.
+  linear("d", d, 128, 32);
+  const Graph graph = builder.Build();
+  const auto costs = MakeAnalyticCostModel(graph);
+  Bytes total = 0;
+  for (int32_t v = 0; v < graph.size(); ++v) total += costs->SavedBytes(NodeId(v), 5);
+  EXPECT_EQ(total, 5 * (4 * 16 * (32 + 32 + 128 + 128) + 16 * 128));
+  EXPECT_EQ(costs->SavedBytes(NodeOf(h), 5), 0);
+}
+
+TEST(Analytic, ProfiledNodesScaleWithTheSamples) {
+  GraphData data;
+  data.nodes.resize(1);
+  data.nodes[0].name = "a";
+  data.nodes[0].cost = ProfiledCost{1000, 2500, 640, 99, 4};
+  const auto graph = Graph::Create(data);
+  ASSERT_TRUE(graph.ok());
+  const auto costs = MakeAnalyticCostModel(*graph);
+  const OperatorTime time = costs->Time(NodeId(0), kKind, 6);
+  EXPECT_EQ(time.forward, 1500);
+  EXPECT_EQ(time.backward, 3750);
+  EXPECT_EQ(time.backward_input + time.backward_weight, time.backward);
+  EXPECT_EQ(costs->SavedBytes(NodeId(0), 6), 960);
+}
+
+// What the model precomputes agrees with the formula at any number of samples, also where sizes are
+// quadratic in them.
+TEST(Analytic, PrecomputedFiguresAreExact) {
+  GraphBuilder builder("quadratic");
+  const Argument x = builder.Feature("x", {8});
+  const Argument a = builder.Linear(x, 8, 8);
+  const TensorMeta turned{DType::kFloat32, {{0, 8}, {1, 0}}};
+  const Argument t = builder.AddWith("aten.t.default", {a}, {turned});
+  const TensorMeta square{DType::kFloat32, {{1, 0}, {1, 0}}};
+  const Argument s = builder.AddWith("aten.mm.default", {a, t}, {square});
+  const Argument r = builder.AddWith("aten.relu.default", {s}, {square});
+  const Graph graph = builder.Build();
+  const auto costs = MakeAnalyticCostModel(graph);
+  for (int64_t samples : {1, 2, 7, 100, 4096}) {
+    EXPECT_EQ(ForwardFlops(graph, NodeOf(s), samples), 2.0 * samples * samples * 8);
+    EXPECT_EQ(costs->SavedBytes(NodeOf(r), samples), 4 * samples * samples);
+    const double bytes = 4.0 * (8 * samples + 8 * samples + samples * samples);
+    const double flops = 2.0 * samples * samples * 8;
+    const double seconds = std::max(bytes / 1e11, flops / kReached);
+    EXPECT_EQ(costs->Time(NodeOf(s), kKind, samples).forward,
+              1000 + static_cast<Nanos>(std::ceil(seconds * 1e9)));
+  }
+}
+
+TEST(Analytic, HugeSizesSaturate) {
+  GraphBuilder builder("huge");
+  const Argument x = builder.Feature("x", {int64_t{1} << 48});
+  const Argument w = builder.Weight("w", {int64_t{1} << 48});
+  const Argument y = builder.Add("aten.unknown.default", {x, w}, {int64_t{1} << 48});
+  const Graph graph = builder.Build();
+  const auto costs = MakeAnalyticCostModel(graph);
+  const int64_t most = int64_t{1} << 40;
+  EXPECT_GT(costs->SavedBytes(NodeOf(y), most), int64_t{1} << 59);
+  EXPECT_GT(costs->Time(NodeOf(y), kKind, most).forward, int64_t{1} << 59);
+  EXPECT_GT(costs->Time(NodeOf(y), kKind, most).backward, 0);
+}
+
+TEST(Analytic, TimesOfRandomGraphsAreSane) {
+  Rng rng(9);
+  for (int i = 0; i < 50; ++i) {
+    const Graph graph = RandomGraph(rng, 30);
+    const auto costs = MakeAnalyticCostModel(graph);
+    for (int32_t v = 0; v < graph.size(); ++v) {
+      const NodeId id(v);
+      OperatorTime before;
+      for (int64_t samples = 0; samples <= 8; ++samples) {
+        const OperatorTime time = costs->Time(id, kKind, samples);
+        ASSERT_GE(time.forward, before.forward) << "more samples never take less";
+        ASSERT_GE(time.backward, before.backward);
+        ASSERT_EQ(time.backward, time.backward_input + time.backward_weight);
+        ASSERT_TRUE(graph.needs_backward(id) || time.backward == 0);
+        ASSERT_GE(costs->SavedBytes(id, samples), 0);
+        before = time;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace stagewright

@@ -1,0 +1,59 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "common/cost/cost_model.h"
+#include "tests/common/graph/test_graphs.h"
+
+namespace stagewright {
+namespace {
+
+using ::testing::ElementsAre;
+using testing::GraphBuilder;
+using ::testing::IsEmpty;
+using testing::NodeOf;
+
+TEST(Parameters, ResidentBytesByOptimizer) {
+  Parameter parameter;
+  parameter.name = "w";
+  parameter.shape = {10, 10};
+  EXPECT_EQ(ResidentBytes(parameter, Optimizer::kSgd), 800);
+  EXPECT_EQ(ResidentBytes(parameter, Optimizer::kSgdMomentum), 1200);
+  EXPECT_EQ(ResidentBytes(parameter, Optimizer::kAdam), 1600);
+  parameter.trainable = false;
+  EXPECT_EQ(ResidentBytes(parameter, Optimizer::kAdam), 400);
+}
+
+TEST(Parameters, SharedOnesCountOnce) {
+  GraphBuilder builder("tied");
+  const Argument x = builder.Feature("x", {8});
+  const Argument w = builder.Weight("w", {8, 8});
+  const Argument v = builder.Weight("v", {8, 8});
+  const Argument a = builder.Add("aten.linear.default", {x, v}, {8});
+  const Argument b = builder.Add("aten.linear.default", {a, w}, {8});
+  const Argument c = builder.Add("aten.linear.default", {b, w}, {8});
+  const Graph graph = builder.Build();
+  EXPECT_THAT(ParametersOf(graph, {NodeOf(c), NodeOf(b), NodeOf(a)}),
+              ElementsAre(ParameterId(0), ParameterId(1)));
+  EXPECT_THAT(ParametersOf(graph, {NodeOf(a)}), ElementsAre(ParameterId(1)));
+  EXPECT_THAT(ParametersOf(graph, {}), IsEmpty());
+}
+
+TEST(Parameters, WeightsAreForwardPlusBackward) {
+  GraphBuilder builder("weights");
+  const Argument x = builder.Feature("x", {8});
+  const Argument a = builder.Linear(x, 8, 8);
+  builder.Linear(a, 8, 8);
+  const Graph graph = builder.Build();
+  const auto costs = MakeAnalyticCostModel(graph);
+  const DeviceKind kind{"k", 1e12, 1e11, 1000, 0};
+  const auto weights = NodeWeights(graph, *costs, kind, 4);
+  ASSERT_EQ(weights.size(), 2u);
+  for (int32_t v = 0; v < 2; ++v) {
+    const OperatorTime time = costs->Time(NodeId(v), kind, 4);
+    EXPECT_EQ(weights[v], static_cast<double>(time.forward + time.backward));
+  }
+  EXPECT_GT(weights[1], weights[0]) << "the first needs no gradient of its input";
+}
+
+}  // namespace
+}  // namespace stagewright

@@ -1,0 +1,87 @@
+#include "common/cost/retention.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/common/graph/test_graphs.h"
+
+namespace stagewright {
+namespace {
+
+using testing::Batched;
+using ::testing::ElementsAre;
+using testing::GraphBuilder;
+using testing::NodeOf;
+using testing::Number;
+
+TEST(Retention, InputsOfProductsAndOutputsOfActivations) {
+  GraphBuilder builder("mlp");
+  const Argument x = builder.Feature("x", {8});
+  const Argument a = builder.Linear(x, 8, 8);
+  const Argument r = builder.Add("aten.relu.default", {a}, {8});
+  const Argument b = builder.Linear(r, 8, 8);
+  const Argument g = builder.Add("aten.gelu.default", {b}, {8});
+  const Argument s = builder.Add("aten.add.Tensor", {g, r}, {8});
+  const Argument c = builder.Linear(s, 8, 8);
+  const Argument d = builder.Add("aten.add.Tensor", {c, s}, {8});
+  const Graph graph = builder.Build();
+  const auto kept = KeptOutputs(graph);
+  auto is_kept = [&](const Argument& value) { return kept[NodeOf(value).index()][0]; };
+  EXPECT_FALSE(is_kept(a)) << "relu needs its result only";
+  EXPECT_TRUE(is_kept(r)) << "relu's result, and the next product's operand";
+  EXPECT_TRUE(is_kept(b)) << "gelu's operand";
+  EXPECT_FALSE(is_kept(g)) << "a sum needs nothing";
+  EXPECT_TRUE(is_kept(s)) << "the product's operand";
+  EXPECT_FALSE(is_kept(c));
+  EXPECT_FALSE(is_kept(d)) << "nobody needs the end";
+}
+
+TEST(Retention, ViewsPassTheNeedOnAndKeepNothing) {
+  GraphBuilder builder("views");
+  const Argument x = builder.Feature("x", {8});
+  const Argument a = builder.Linear(x, 8, 8);
+  const Argument v = builder.Add("aten.view.default", {a, Number(-1)}, {2, 4});
+  const Argument t = builder.Add("aten.transpose.int", {v, Number(1), Number(2)}, {4, 2});
+  const Argument w = builder.Weight("w", {2, 2});
+  builder.Add("aten.linear.default", {t, w}, {4, 2});
+  const Argument b = builder.Linear(x, 8, 8);
+  builder.Add("aten.view.default", {b, Number(-1)}, {2, 4});
+  const auto kept = KeptOutputs(builder.Build());
+  EXPECT_TRUE(kept[NodeOf(a).index()][0]);
+  EXPECT_FALSE(kept[NodeOf(v).index()][0]);
+  EXPECT_FALSE(kept[NodeOf(t).index()][0]);
+  EXPECT_FALSE(kept[NodeOf(b).index()][0]);
+}
+
+TEST(Retention, NothingUpstreamOfTrainingIsKeptButOperandsOfIt) {
+  GraphBuilder builder("frozen");
+  const Argument x = builder.Feature("x", {8});
+  const Argument w = builder.Weight("w", {8, 8}, /*trainable=*/false);
+  const Argument a = builder.Add("aten.linear.default", {x, w}, {8});
+  const Argument s = builder.Add("aten.softmax.int", {a, Number(-1)}, {8});
+  const Argument b = builder.Linear(s, 8, 8);
+  const Argument v = builder.Weight("v", {8, 8}, /*trainable=*/false);
+  builder.Add("aten.linear.default", {b, v}, {8});
+  const auto kept = KeptOutputs(builder.Build());
+  EXPECT_FALSE(kept[NodeOf(a).index()][0]) << "the frozen part has no backward pass";
+  EXPECT_TRUE(kept[NodeOf(s).index()][0]) << "needed for the gradient of b's weight";
+  EXPECT_FALSE(kept[NodeOf(b).index()][0]) << "a frozen weight has no gradient to compute";
+}
+
+TEST(Retention, SecondOutputsAndMasks) {
+  GraphBuilder builder("masks");
+  const Argument x = builder.Feature("x", {8});
+  const Argument a = builder.Linear(x, 8, 8);
+  const Argument n = builder.AddWith("aten.native_dropout.default", {a, {0.5}, {true}},
+                                     {Batched({8}), Batched({8}, DType::kBool)});
+  const Argument d = builder.Add("aten.dropout.default", {n, {0.5}, {true}}, {8});
+  const Graph graph = builder.Build();
+  const auto kept = KeptOutputs(graph);
+  EXPECT_THAT(kept[NodeOf(n).index()], ElementsAre(false, true));
+  EXPECT_THAT(kept[NodeOf(d).index()], ElementsAre(false));
+  EXPECT_EQ(HiddenBytesPerElement(graph, NodeOf(d)), 1);
+  EXPECT_EQ(HiddenBytesPerElement(graph, NodeOf(n)), 0) << "its mask is an output";
+}
+
+}  // namespace
+}  // namespace stagewright

@@ -1,0 +1,70 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "common/topology/cluster.h"
+
+namespace stagewright {
+namespace {
+
+TEST(Presets, EveryListedNameWorks) {
+  const auto presets = ClusterPresets();
+  ASSERT_EQ(presets.size(), 4u);
+  for (const auto& [name, description] : presets) {
+    EXPECT_FALSE(description.empty());
+    for (int nodes : {1, 2, 5}) {
+      const auto cluster = ClusterPreset(name + ":" + std::to_string(nodes));
+      ASSERT_TRUE(cluster.ok()) << cluster.status();
+      EXPECT_EQ(cluster->devices().back().node, nodes - 1);
+      EXPECT_TRUE(cluster->Homogeneous());
+      EXPECT_EQ(cluster->name(), name + ":" + std::to_string(nodes));
+    }
+  }
+}
+
+TEST(Presets, SummitIsThePapersCluster) {
+  const auto cluster = ClusterPreset("summit:8");
+  ASSERT_TRUE(cluster.ok());
+  ASSERT_EQ(cluster->size(), 32);
+  const DeviceId a(0), b(3), c(4);
+  EXPECT_LE(cluster->device(a).memory, 16 * kGiB);
+  EXPECT_GT(cluster->device(a).memory, 14 * kGiB);
+  // NVLink inside is several times as fast as 100 Gb/s between nodes.
+  const double inside = cluster->route(a, b).bytes_per_second;
+  const double between = cluster->route(a, c).bytes_per_second;
+  EXPECT_GT(inside, 3 * between);
+  EXPECT_LE(between, 12.5e9);
+  // All devices of a node share one way out.
+  EXPECT_EQ(cluster->route(a, c).links[0], cluster->route(b, c).links[0]);
+  // But the way back is another: links are full duplex.
+  EXPECT_NE(cluster->route(a, c).links[0], cluster->route(c, a).links[1]);
+}
+
+TEST(Presets, DgxHasAnUplinkPerDevice) {
+  const auto cluster = ClusterPreset("dgx-a100:2");
+  ASSERT_TRUE(cluster.ok());
+  ASSERT_EQ(cluster->size(), 16);
+  EXPECT_NE(cluster->route(DeviceId(0), DeviceId(8)).links[0],
+            cluster->route(DeviceId(1), DeviceId(8)).links[0]);
+}
+
+TEST(Presets, BadNames) {
+  const auto unknown = ClusterPreset("summmit:8");
+  EXPECT_EQ(unknown.status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(unknown.status().message(),
+            "there is no cluster preset \"summmit:8\"; presets are summit:N, dgx-a100:N, "
+            "dgx-h100:N, cpu:N with N nodes");
+  for (const char* name : {"summit", "summit:", "summit:0", "summit:-1", "summit:x", "summit:8x",
+                           "summit:99999999999"}) {
+    const auto bad = ClusterPreset(name);
+    EXPECT_EQ(bad.status().code(), absl::StatusCode::kInvalidArgument) << name;
+    EXPECT_EQ(bad.status().message(), std::string("cluster preset \"") + name +
+                                          "\": give the number of nodes, 1 or more, as in "
+                                          "\"summit:2\"");
+  }
+  EXPECT_EQ(ClusterPreset("summit:999999").status().message(),
+            "cluster preset \"summit:999999\": nodes: 3999996 devices are more than the 1024 "
+            "supported");
+}
+
+}  // namespace
+}  // namespace stagewright

@@ -16,14 +16,22 @@ namespace {
 // Candidates whose optimistic estimate exceeds the best estimate by more are not looked for.
 constexpr double kHope = 1.15;
 constexpr size_t kMostMicroBatchSizes = 16;
-// How much of the messages' time may be in the way depends on the schedule, so several shares are
-// tried: nothing, half and all of it.
-constexpr double kExposedMessages[] = {0, 0.5, 1};
+// How much of the messages' time is in the way depends on the schedule, and replicas that save a
+// stage may cost more in messages: partitions are looked for with none, half and all of the
+// messages' time exposed, and without replicas.
+struct Variant {
+  double exposed;
+  bool replicas;
+};
+constexpr Variant kVariants[] = {{0, true},  {0.5, true},  {1, true},
+                                 {0, false}, {0.5, false}, {1, false}};
 
 class Collector {
  public:
   Collector(const SearchSpace& space, const CandidateOptions& options, const SearchContext& context)
-      : space_(space), options_(options), context_(context) {}
+      : space_(space), options_(options), context_(context) {
+    if (options.to_beat > 0) best_ = options.to_beat / kHope;
+  }
 
   // Partitions with stages of the given configs over at most `devices` devices.
   void Search(PartitionSearch& search, int32_t devices, int64_t least_round) {
@@ -94,7 +102,6 @@ struct Attempt {
 
 PartitionOptions OptionsOf(const CandidateOptions& options) {
   PartitionOptions partition;
-  partition.replicas = options.plan.allow_replicas;
   partition.max_stages = options.plan.max_stages;
   if (options.plan.num_stages > 0) {
     partition.max_stages = options.plan.num_stages;
@@ -150,9 +157,11 @@ std::vector<Candidate> FindCandidates(const SearchSpace& space, const CandidateO
   const auto sizes = MicroBatchSizes(problem.mini_batch, options.plan.micro_batch);
   for (const auto& configs : ConfigSets(sizes, options.plan, problem.mini_batch)) {
     if (context.Expired()) break;
-    for (double exposed : kExposedMessages) {
+    for (const auto& [exposed, replicas] : kVariants) {
+      if (replicas && !options.plan.allow_replicas) continue;
       PartitionOptions partition = OptionsOf(options);
       partition.exposed_messages = exposed;
+      partition.replicas = replicas;
       Attempt attempt;
       attempt.search = std::make_unique<PartitionSearch>(*space.oracle, *space.frontier, configs,
                                                          partition, context);

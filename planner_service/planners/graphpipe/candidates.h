@@ -34,6 +34,7 @@ struct Candidate {
 struct CandidateOptions {
   PlanOptions plan;
   double memory_share = 1;
+  double to_beat = 0;  // Iteration time, ns: only candidates that may be faster; 0: any.
 };
 
 // Micro-batch sizes worth trying: `forced` if not 0, else the divisors of the mini-batch, of many

@@ -11,7 +11,10 @@
 //  7. Besides the order that Linearize() gives, a second order puts the heaviest branch of every
 //     parallel vertex first and the lightest last, so that the stage that closes a join takes the
 //     lightest branch along.
-//  8. A candidate that the evaluator finds to need more memory than the search thought is passed
+//  8. A sequential pipeline is a graph pipeline with more edges than the data asks for. Where
+//     branches that end together would meet on a slow link, the staggered sequential pipeline can
+//     be faster, so the linearised model is searched last, for what beats the best graph pipeline.
+//  9. A candidate that the evaluator finds to need more memory than the search thought is passed
 //     over; if all are, the search is repeated with a smaller share of the memory.
 //
 // Reference: Jeon et al., "GraphPipe: Improving Performance and Scalability of DNN Training with
@@ -76,25 +79,33 @@ struct OwnedSpace {
   SearchSpace view() const { return {kind, &oracle, &frontier}; }
 };
 
-std::vector<std::unique_ptr<OwnedSpace>> MakeSpaces(const Problem& problem, StrategyKind kind) {
+std::unique_ptr<OwnedSpace> MakeSpace(const Problem& problem, const std::vector<int32_t>& order,
+                                      const Dag& edges, StrategyKind kind) {
+  return std::make_unique<OwnedSpace>(
+      OwnedSpace{StageOracle(problem, ToOperators(order)), Frontier(edges, order), kind});
+}
+
+// The spaces to search, in rounds; a later round only looks for something better.
+std::vector<std::vector<std::unique_ptr<OwnedSpace>>> MakeSpaces(const Problem& problem,
+                                                                 StrategyKind kind) {
   const Dag& dag = problem.operators->dag();
   const SpTree tree = Decompose(dag);
-  std::vector<std::vector<int32_t>> orders = {Linearize(tree)};
-  std::vector<std::unique_ptr<OwnedSpace>> spaces;
+  const std::vector<int32_t> order = Linearize(tree);
+  const Dag chain = Chain(order);
+  std::vector<std::vector<std::unique_ptr<OwnedSpace>>> rounds(1);
   if (kind == StrategyKind::kSequential) {
-    spaces.push_back(
-        std::make_unique<OwnedSpace>(OwnedSpace{StageOracle(problem, ToOperators(orders[0])),
-                                                Frontier(Chain(orders[0]), orders[0]), kind}));
-    return spaces;
+    rounds[0].push_back(MakeSpace(problem, order, chain, kind));
+    return rounds;
   }
-  auto by_work = Linearize(HeaviestFirst(tree, problem, SlowestKind(problem, 1)));
-  if (by_work != orders[0]) orders.push_back(std::move(by_work));
   const Dag reduced = TransitiveReduction(dag, Reachability(dag));
-  for (const auto& order : orders) {
-    spaces.push_back(std::make_unique<OwnedSpace>(
-        OwnedSpace{StageOracle(problem, ToOperators(order)), Frontier(reduced, order), kind}));
+  rounds[0].push_back(MakeSpace(problem, order, reduced, kind));
+  const auto by_work = Linearize(HeaviestFirst(tree, problem, SlowestKind(problem, 1)));
+  if (by_work != order) rounds[0].push_back(MakeSpace(problem, by_work, reduced, kind));
+  if (reduced.Edges() != chain.Edges()) {
+    rounds.emplace_back();
+    rounds[1].push_back(MakeSpace(problem, order, chain, StrategyKind::kSequential));
   }
-  return spaces;
+  return rounds;
 }
 
 // The best strategy so far and how it was found.
@@ -106,8 +117,9 @@ class Judge {
   // candidate may only fail for want of memory, or because a tensor without a batch dimension
   // would have to be split.
   absl::Status Consider(const std::vector<Candidate>& candidates) {
+    const int64_t most = count_ + kMostSimulations;
     for (const Candidate& candidate : candidates) {
-      if (count_ >= kMostSimulations && best_ != nullptr) break;
+      if (count_ >= most && best_ != nullptr) break;
       if (best_ != nullptr && candidate.estimate > kPromising * static_cast<double>(best_time_)) {
         break;
       }
@@ -118,6 +130,7 @@ class Judge {
   }
 
   const Strategy* best() const { return best_.get(); }
+  Nanos best_time() const { return best_time_; }
   int64_t count() const { return count_; }
   const std::string& rejection() const { return rejection_; }
 
@@ -165,19 +178,23 @@ absl::StatusOr<Outcome> Search(const Problem& problem, const PlanOptions& option
   Outcome outcome;
   outcome.reason = ImpossibleOptions(problem, options);
   if (!outcome.reason.empty()) return outcome;
-  const auto spaces = MakeSpaces(problem, kind);
+  const auto rounds = MakeSpaces(problem, kind);
   Judge judge(problem, context);
-  for (double share : kMemoryShares) {
-    std::vector<Candidate> candidates;
-    for (const auto& space : spaces) {
-      auto found = FindCandidates(space->view(), {options, share}, context, outcome.states);
-      std::move(found.begin(), found.end(), std::back_inserter(candidates));
+  for (const auto& spaces : rounds) {
+    for (double share : kMemoryShares) {
+      CandidateOptions wanted{options, share, static_cast<double>(judge.best_time())};
+      const int64_t judged = judge.count();
+      std::vector<Candidate> candidates;
+      for (const auto& space : spaces) {
+        auto found = FindCandidates(space->view(), wanted, context, outcome.states);
+        std::move(found.begin(), found.end(), std::back_inserter(candidates));
+      }
+      std::stable_sort(
+          candidates.begin(), candidates.end(),
+          [](const Candidate& a, const Candidate& b) { return a.estimate < b.estimate; });
+      RETURN_IF_ERROR(judge.Consider(candidates));
+      if (judge.count() == judged || judge.best() != nullptr || context.Expired()) break;
     }
-    std::stable_sort(
-        candidates.begin(), candidates.end(),
-        [](const Candidate& a, const Candidate& b) { return a.estimate < b.estimate; });
-    RETURN_IF_ERROR(judge.Consider(candidates));
-    if (candidates.empty() || judge.best() != nullptr || context.Expired()) break;
   }
   outcome.candidates = judge.count();
   if (judge.best() != nullptr) outcome.strategy = *judge.best();
@@ -187,7 +204,7 @@ absl::StatusOr<Outcome> Search(const Problem& problem, const PlanOptions& option
   } else if (judge.best() != nullptr) {
     outcome.termination = Termination::kFeasible;
   } else {
-    outcome.reason = WhyInfeasible(spaces[0]->view(), options, context);
+    outcome.reason = WhyInfeasible(rounds[0][0]->view(), options, context);
     if (!judge.rejection().empty()) {
       outcome.reason = absl::StrCat(outcome.reason, "; closest: ", judge.rejection());
     }

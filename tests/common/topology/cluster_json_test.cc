@@ -171,6 +171,21 @@ TEST(ClusterJson, NoTruncationCrashesOrPasses) {
   }
 }
 
+// The examples of docs/clusters.md are what they say.
+TEST(ClusterJson, DocumentedExamplesWork) {
+  std::ifstream file(STAGEWRIGHT_SOURCE_DIR "/docs/clusters.md");
+  const std::string page((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  const std::string open = "```json\n";
+  int32_t examples = 0;
+  for (size_t at = page.find(open); at != std::string::npos; at = page.find(open, at)) {
+    at += open.size();
+    const auto cluster = ParseCluster(page.substr(at, page.find("```", at) - at), "clusters.md");
+    EXPECT_TRUE(cluster.ok()) << cluster.status();
+    ++examples;
+  }
+  EXPECT_EQ(examples, 2);
+}
+
 TEST(LoadCluster, PresetsAndFiles) {
   EXPECT_TRUE(LoadCluster("cpu:2").ok());
   EXPECT_EQ(LoadCluster("cpu:0").status().code(), absl::StatusCode::kInvalidArgument);

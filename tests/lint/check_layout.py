@@ -47,13 +47,14 @@ def check_sizes(sources):
 
 
 def mirrored_source(sources, test):
-  """Whether tests/DIR/NAME_test.cc has DIR/NAME.h or .cc, or DIR/N where N begins NAME (lower for lower_property)."""
+  """Whether tests/DIR/NAME_test.cc is about a source: DIR/N.h or .cc, where NAME is N or begins with it (lower_property
+  for lower), or about the whole folder (engine_replay in engine/)."""
   path = pathlib.PurePosixPath(test)
   folder = pathlib.PurePosixPath(*path.parts[1:-1])
   words = path.name.removesuffix("_test.cc").split("_")
   for count in range(len(words), 0, -1):
     name = "_".join(words[:count])
-    if any(f"{folder}/{name}{suffix}" in sources.paths for suffix in (".h", ".cc")):
+    if name == folder.name or any(f"{folder}/{name}{suffix}" in sources.paths for suffix in (".h", ".cc")):
       return True
   return False
 

@@ -109,7 +109,8 @@ class LayoutTest(LintTest):
 
   def test_mirror(self):
     files = {"common/graph/dag.h": "", "tests/common/graph/dag_test.cc": "",
-             "tests/common/graph/dag_property_test.cc": "", "tests/integration/train_test.cc": ""}
+             "tests/common/graph/dag_property_test.cc": "", "tests/common/graph/graph_round_trip_test.cc": "",
+             "tests/integration/train_test.cc": ""}
     self.assertEqual(self.findings(check_layout.check_mirror, files), [])
     self.assert_one(self.findings(check_layout.check_mirror, {"tests/common/graph/gone_test.cc": ""}), "gone")
 

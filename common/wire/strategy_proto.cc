@@ -88,7 +88,8 @@ Channel FromProto(const v1::Channel& proto) {
   channel.to = StageId(proto.to_stage());
   channel.source = DeviceId(proto.source_device());
   channel.target = DeviceId(proto.target_device());
-  for (const v1::ValueRef& value : proto.values()) channel.values.push_back(stagewright::FromProto(value));
+  for (const v1::ValueRef& value : proto.values())
+    channel.values.push_back(stagewright::FromProto(value));
   for (const v1::ValueRef& value : proto.gradient_values())
     channel.gradient_values.push_back(stagewright::FromProto(value));
   channel.activation_bytes_per_sample = proto.activation_bytes_per_sample();

@@ -3,10 +3,10 @@
 //   plan_bench [--models mmt,dlrm,...] [--devices 4,8,16,32] [--repeat 3] [--no-replicas]
 //              [--micro-batch b] [--graphs examples/graphs]
 //
-// Clusters are summit:N (4 devices a node), mini-batches those of the paper's appendix A.2. Two lines
-// per model and number of devices, for "sequential" and "graphpipe": best search time, states,
-// simulations, the slowest stage's time per sample, iteration time, depth, stages, micro-batch, peak
-// memory, and the sequential iteration time over GraphPipe's.
+// Clusters are summit:N (4 devices a node), mini-batches those of the paper's appendix A.2. Two
+// lines per model and number of devices, for "sequential" and "graphpipe": best search time,
+// states, simulations, the slowest stage's time per sample, iteration time, depth, stages,
+// micro-batch, peak memory, and the sequential iteration time over GraphPipe's.
 #include <algorithm>
 #include <cstdio>
 #include <string>

@@ -2,7 +2,14 @@
 
 #include <utility>
 
+#include "absl/time/clock.h"
+
 namespace stagewright {
+namespace {
+
+constexpr absl::Duration kPoll = absl::Microseconds(50);
+
+}  // namespace
 
 ProgressThread::ProgressThread() : thread_([this] { Loop(); }) {}
 
@@ -17,6 +24,13 @@ ProgressThread::~ProgressThread() {
 void ProgressThread::Run(std::function<void()> task) {
   absl::MutexLock lock(&mutex_);
   tasks_.push_back(std::move(task));
+  has_tasks_.store(true, std::memory_order_relaxed);
+}
+
+void ProgressThread::Poll() const {
+  const absl::Time end = absl::Now() + kPoll;
+  while (!has_tasks_.load(std::memory_order_relaxed) && absl::Now() < end) {
+  }
 }
 
 void ProgressThread::Loop() {
@@ -26,9 +40,12 @@ void ProgressThread::Loop() {
       absl::MutexLock lock(&mutex_);
       mutex_.Await(absl::Condition(this, &ProgressThread::HasWork));
       tasks.swap(tasks_);
+      has_tasks_.store(false, std::memory_order_relaxed);
       if (tasks.empty()) return;
     }
     for (std::function<void()>& task : tasks) task();
+    tasks.clear();
+    Poll();
   }
 }
 

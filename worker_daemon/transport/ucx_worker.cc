@@ -1,16 +1,22 @@
 #include "worker_daemon/transport/ucx_worker.h"
 
+#include <algorithm>
 #include <cstdlib>
+#include <initializer_list>
+#include <set>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "absl/types/span.h"
 #include "common/base/status.h"
 
 namespace stagewright {
 namespace {
 
 struct Setting {
-  const char* name;  // Without "UCX_".
+  const char* variable;  // Of the environment, which has the last word.
+  const char* key;       // For ucp_config_modify.
   const char* value;
 };
 
@@ -18,53 +24,62 @@ struct Setting {
 // faster than a copy through a shared ring. SysV segments outlive a killed process.
 constexpr char kTls[] = "^cma,sysv";
 
-// What we need different from UCX's own defaults; the environment has the last word.
+// What we need different from UCX's own defaults.
 constexpr Setting kDefaults[] = {
-    // Without it shared memory refuses endpoints that report a peer's death.
-    {"MM_ERROR_HANDLING", "y"},
     // How soon a dead peer is noticed where no connection breaks (shared memory).
-    {"KEEPALIVE_INTERVAL", "1s"},
-    // A process has few peers, and a daemon must see all of them.
-    {"KEEPALIVE_NUM_EPS", "4096"},
+    {"UCX_KEEPALIVE_INTERVAL", "KEEPALIVE_INTERVAL", "1s"},
+    // A process has few peers, and must notice the loss of any.
+    {"UCX_KEEPALIVE_NUM_EPS", "KEEPALIVE_NUM_EPS", "4096"},
 };
 
-// The same, but UCX warns of them where TCP is not in use.
+// UCX warns of settings of transports that are not in use, hence the groups. UCX 1.13 knows the
+// options of TCP by their names without prefix here.
+constexpr Setting kSharedMemoryDefaults[] = {
+    // Without it shared memory refuses endpoints that report a peer's death.
+    {"UCX_MM_ERROR_HANDLING", "MM_ERROR_HANDLING", "y"},
+};
 constexpr Setting kTcpDefaults[] = {
     // Else large messages inside a node go over a TCP "put", five times slower than the ring.
-    {"TCP_PUT_ENABLE", "n"},
+    {"UCX_TCP_PUT_ENABLE", "PUT_ENABLE", "n"},
     // How soon an idle connection notices that the other host is gone.
-    {"TCP_KEEPIDLE", "2s"},
-    {"TCP_KEEPINTVL", "1s"},
-    {"TCP_KEEPCNT", "3"},
+    {"UCX_TCP_KEEPIDLE", "KEEPIDLE", "2s"},
+    {"UCX_TCP_KEEPINTVL", "KEEPINTVL", "1s"},
+    {"UCX_TCP_KEEPCNT", "KEEPCNT", "3"},
 };
 
-bool IsSet(const Setting& setting) {
-  return std::getenv(absl::StrCat("UCX_", setting.name).c_str()) != nullptr;
+// Whether the list `tls`, as UCX_TLS has it, lets any of `names` be used.
+bool Uses(absl::string_view tls, std::initializer_list<absl::string_view> names) {
+  const bool negated = absl::ConsumePrefix(&tls, "^");
+  const std::set<absl::string_view> listed = absl::StrSplit(tls, ',');
+  if (!negated && listed.contains("all")) return true;
+  return std::any_of(names.begin(), names.end(),
+                     [&](absl::string_view name) { return listed.contains(name) != negated; });
 }
 
-bool UsesTcp(absl::string_view tls) {
-  const bool named = absl::StrContains(tls, "tcp");
-  return absl::StartsWith(tls, "^") ? !named : named || absl::StrContains(tls, "all");
-}
-
-absl::Status Modify(ucp_config_t* config, const Setting& setting) {
-  const ucs_status_t status = ucp_config_modify(config, setting.name, setting.value);
+absl::Status Modify(ucp_config_t* config, const char* key, const char* value) {
+  const ucs_status_t status = ucp_config_modify(config, key, value);
   if (status == UCS_OK) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("UCX setting ", setting.name, "=", setting.value,
-                                                 ": ", ucs_status_string(status)));
+  return absl::InvalidArgumentError(
+      absl::StrCat("UCX setting ", key, "=", value, ": ", ucs_status_string(status)));
+}
+
+absl::Status Apply(absl::Span<const Setting> settings, ucp_config_t* config) {
+  for (const Setting& setting : settings) {
+    if (std::getenv(setting.variable) != nullptr) continue;
+    RETURN_IF_ERROR(Modify(config, setting.key, setting.value));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status Configure(const UcxOptions& options, ucp_config_t* config) {
-  std::string tls = options.tls;
-  if (const char* set = std::getenv("UCX_TLS"); tls.empty()) tls = set ? set : kTls;
-  RETURN_IF_ERROR(Modify(config, {"TLS", tls.c_str()}));
-  for (const Setting& setting : kDefaults) {
-    if (!IsSet(setting)) RETURN_IF_ERROR(Modify(config, setting));
+  const char* set = std::getenv("UCX_TLS");
+  const std::string tls = !options.tls.empty() ? options.tls : set != nullptr ? set : kTls;
+  RETURN_IF_ERROR(Modify(config, "TLS", tls.c_str()));
+  RETURN_IF_ERROR(Apply(kDefaults, config));
+  if (Uses(tls, {"posix", "sm", "shm", "mm", "sysv", "xpmem"})) {
+    RETURN_IF_ERROR(Apply(kSharedMemoryDefaults, config));
   }
-  if (!UsesTcp(tls)) return absl::OkStatus();
-  for (const Setting& setting : kTcpDefaults) {
-    if (!IsSet(setting)) RETURN_IF_ERROR(Modify(config, setting));
-  }
+  if (Uses(tls, {"tcp"})) RETURN_IF_ERROR(Apply(kTcpDefaults, config));
   return absl::OkStatus();
 }
 

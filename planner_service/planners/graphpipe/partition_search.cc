@@ -122,6 +122,9 @@ bool PartitionSearch::TryStage(const Step& step, const Option& option, int32_t o
   const double compute =
       option.costs->Time(step.begin, step.end) / static_cast<double>(config.micro_batch);
   if (compute > t) return false;
+  const Front& rest = fronts_[step.end];
+  const int32_t before = static_cast<int32_t>(std::ceil(least_work_[step.begin] / t / kSlack));
+  if (rest.fewest_devices + option.replicas + before > limits.devices) return true;
   if (Tps(*step.extent, compute, option.replicas) > t) return true;
 
   const Bytes saved = option.costs->Saved(step.begin, step.end);
@@ -131,11 +134,9 @@ bool PartitionSearch::TryStage(const Step& step, const Option& option, int32_t o
       memory_) {
     return true;
   }
-  const int32_t before = static_cast<int32_t>(std::ceil(least_work_[step.begin] / t / kSlack));
   const size_t width = configs_.size();
   const auto& classes_after = frontier_->At(step.end);
   const auto& classes = frontier_->At(step.begin);
-  const Front& rest = fronts_[step.end];
   const int64_t round = config.k * config.micro_batch;
   for (size_t i = 0; i < rest.points.size(); ++i) {
     const Point& after = rest.points[i];
@@ -205,6 +206,7 @@ int PartitionSearch::Compare(const Point& a, const int64_t* a_needs, const Point
 
 void PartitionSearch::Insert(Front& front, const Point& point, const std::vector<int64_t>& needs) {
   const size_t width = needs.size();
+  front.fewest_devices = std::min(front.fewest_devices, point.devices);
   size_t kept = 0;
   for (size_t i = 0; i < front.points.size(); ++i) {
     const int order =
@@ -279,8 +281,10 @@ std::optional<Partition> PartitionSearch::Find(double t, const PartitionLimits& 
   for (Front& front : fronts_) {
     front.points.clear();
     front.needs.clear();
+    front.fewest_devices = std::numeric_limits<int32_t>::max() / 2;
   }
   fronts_[n].points.push_back({});
+  fronts_[n].fewest_devices = 0;
   for (int32_t end = n; end > 0; --end) {
     if (fronts_[end].points.empty()) continue;
     if (context_->Expired()) return std::nullopt;

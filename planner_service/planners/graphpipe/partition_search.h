@@ -154,6 +154,7 @@ class PartitionSearch {
     Bytes peak = 0;
   };
   struct Front {
+    int32_t fewest_devices = 0;  // Of any point.
     std::vector<Point> points;
     std::vector<int64_t> needs;  // Row per point: [class][config].
   };

@@ -254,6 +254,8 @@ void PartitionSearch::ExtendFrom(int32_t end, double t, const PartitionLimits& l
   std::vector<int32_t> parents(frontier_->At(end).size());
   for (size_t c = 0; c < parents.size(); ++c) parents[c] = static_cast<int32_t>(c);
   std::vector<int32_t> next;
+  // More work than this in front of a stage is more than the remaining devices can do.
+  const double most_work_before = t * kSlack * (limits.devices - fronts_[end].fewest_devices - 1);
   for (int32_t begin = end - 1; begin >= 0; --begin) {
     if (begin % 32 == 0 && context_->Expired()) return;
     const auto& classes = frontier_->At(begin);
@@ -262,6 +264,7 @@ void PartitionSearch::ExtendFrom(int32_t end, double t, const PartitionLimits& l
       next[c] = classes[c].parent < 0 ? -1 : parents[classes[c].parent];
     }
     parents.swap(next);
+    if (least_work_[begin] > most_work_before) continue;
     const StageOracle::Extent extent = oracle_->At(begin, end);
     if (extent.resident > memory_) break;
     if (!options_.allowed.empty() && !options_.allowed[begin * (n + 1) + end]) continue;

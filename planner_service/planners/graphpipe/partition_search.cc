@@ -116,6 +116,27 @@ double PartitionSearch::StageTps(int32_t begin, int32_t end, int32_t replicas,
   return Tps(oracle_->At(begin, end), compute, replicas);
 }
 
+// The needs at the front of the range, into scratch_: what its members' predecessors have to keep
+// in flight for it, or for what they see beyond it.
+void PartitionSearch::DeriveNeeds(const Step& step, const int64_t* needs_behind,
+                                  const StageConfig& config, int64_t in_flight) {
+  const auto& classes = frontier_->At(step.begin);
+  const size_t width = configs_.size();
+  scratch_.assign(classes.size() * width, 0);
+  for (size_t c = 0; c < classes.size(); ++c) {
+    const int32_t parent = (*step.parents)[c];
+    const bool reads = classes[c].first_successor < step.end;
+    for (size_t x = 0; x < width; ++x) {
+      int64_t need = parent < 0 ? 0 : needs_behind[parent * width + x];
+      if (reads) {
+        need = std::max(need, ComputeInFlight(configs_[x].k, configs_[x].micro_batch, config.k,
+                                              config.micro_batch, in_flight));
+      }
+      scratch_[c * width + x] = need;
+    }
+  }
+}
+
 bool PartitionSearch::TryStage(const Step& step, const Option& option, int32_t option_index,
                                double t, const PartitionLimits& limits) {
   const StageConfig& config = configs_[option.config];
@@ -136,7 +157,6 @@ bool PartitionSearch::TryStage(const Step& step, const Option& option, int32_t o
   }
   const size_t width = configs_.size();
   const auto& classes_after = frontier_->At(step.end);
-  const auto& classes = frontier_->At(step.begin);
   const int64_t round = config.k * config.micro_batch;
   for (size_t i = 0; i < rest.points.size(); ++i) {
     const Point& after = rest.points[i];
@@ -161,19 +181,7 @@ bool PartitionSearch::TryStage(const Step& step, const Option& option, int32_t o
                             {option.share, in_flight / config.micro_batch, micro_batches});
     if (peak > memory_) continue;
 
-    scratch_.assign(classes.size() * width, 0);
-    for (size_t c = 0; c < classes.size(); ++c) {
-      const int32_t parent = (*step.parents)[c];
-      const bool reads = classes[c].first_successor < step.end;
-      for (size_t x = 0; x < width; ++x) {
-        int64_t need = parent < 0 ? 0 : needs[parent * width + x];
-        if (reads) {
-          need = std::max(need, ComputeInFlight(configs_[x].k, configs_[x].micro_batch, config.k,
-                                                config.micro_batch, in_flight));
-        }
-        scratch_[c * width + x] = need;
-      }
-    }
+    DeriveNeeds(step, needs, config, in_flight);
     Insert(fronts_[step.begin],
            {after.devices + option.replicas, after.stages + 1, step.end, static_cast<int32_t>(i),
             option_index, in_flight, after.traffic + step.extent->in_per_sample,

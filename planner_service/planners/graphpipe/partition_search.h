@@ -164,6 +164,8 @@ class PartitionSearch {
   void ExtendFrom(int32_t end, double t, const PartitionLimits& limits);
   bool TryStage(const Step& step, const Option& option, int32_t option_index, double t,
                 const PartitionLimits& limits);
+  void DeriveNeeds(const Step& step, const int64_t* needs_behind, const StageConfig& config,
+                   int64_t in_flight);
   void Insert(Front& front, const Point& point, const std::vector<int64_t>& needs);
   int Compare(const Point& a, const int64_t* a_needs, const Point& b, const int64_t* b_needs,
               size_t width) const;

@@ -14,7 +14,7 @@ constexpr absl::Duration kGiveUp = absl::Seconds(3);
 
 }  // namespace
 
-void UcxEngine::Connect(const std::map<int, std::string>& peers, EdgeReport report) {
+void UcxEngine::Connect(const std::map<int, PeerAddress>& peers, EdgeReport report) {
   report_ = std::move(report);
   for (const auto& [device, address] : peers) {
     Edge& edge = edges_[device];
@@ -32,11 +32,11 @@ void UcxEngine::Connect(const std::map<int, std::string>& peers, EdgeReport repo
   }
 }
 
-void UcxEngine::OpenEdge(Edge& edge, const std::string& address) {
+void UcxEngine::OpenEdge(Edge& edge, const PeerAddress& address) {
   ucp_ep_params_t params = {};
   params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
                       UCP_EP_PARAM_FIELD_ERR_HANDLER;
-  params.address = reinterpret_cast<const ucp_address_t*>(address.data());
+  params.address = reinterpret_cast<const ucp_address_t*>(address.worker.data());
   params.err_mode = UCP_ERR_HANDLING_MODE_PEER;
   params.err_handler.cb = &OnEndpointError;
   params.err_handler.arg = &edge;
@@ -47,6 +47,7 @@ void UcxEngine::OpenEdge(Edge& edge, const std::string& address) {
         edge, absl::UnavailableError(absl::StrCat(
                   "device ", edge.device, " cannot be reached: ", ucs_status_string(status))));
   }
+  edge.process = ProcessWatch::Open(address.process);
   SendControl(edge, Control::kHello, "");
   if (edge.greeted) SendControl(edge, Control::kHelloAnswer, "");
 }
@@ -164,6 +165,29 @@ void UcxEngine::OnEndpointError(void* user_data, ucp_ep_h, ucs_status_t status) 
   Edge& edge = *static_cast<Edge*>(user_data);
   edge.error = status;
   edge.engine->unsettled_ = true;
+}
+
+std::vector<int> UcxEngine::watched_fds() const {
+  std::vector<int> fds;
+  for (const auto& [device, edge] : edges_) {
+    if (edge.process != nullptr && edge.process->fd() >= 0) fds.push_back(edge.process->fd());
+  }
+  return fds;
+}
+
+void UcxEngine::CheckProcesses() {
+  check_processes_at_ = absl::Now() + kWatch;
+  for (auto& [device, edge] : edges_) {
+    if (edge.process == nullptr || !edge.process->Ended()) continue;
+    edge.process.reset();
+    // No operation with it can end well any more, whatever UCX thinks of the endpoint.
+    if (edge.failure.ok()) {
+      FailEdge(edge, absl::UnavailableError(
+                         absl::StrCat("device ", device, " has gone: its process ended")));
+    }
+    edge.close_at = absl::InfinitePast();
+    unsettled_ = true;
+  }
 }
 
 void UcxEngine::FailEdge(Edge& edge, const absl::Status& failure) {

@@ -159,6 +159,8 @@ bool UcxEngine::Progress() {
     PostControlReceive(*receive);
     any = true;
   }
+  // Only once all that the peers had sent has been looked at.
+  if (!any && absl::Now() >= check_processes_at_) CheckProcesses();
   if (unsettled_) any |= SettleAll();
   std::erase_if(closing_, [](void* request) {
     if (ucp_request_check_status(request) == UCS_INPROGRESS) return false;

@@ -7,7 +7,8 @@
 // Leaving. UCX over shared memory does not tell a peer that an endpoint closed, and what lies
 // unread in a ring is lost with its sender. So who leaves says "bye" to each peer, and closes once
 // all have answered (or died, or a second has passed). Who hears "bye" gives up on what the peer
-// has not sent, answers, and closes too. A peer that dies without it is noticed by UCX.
+// has not sent, answers, and closes too. A peer that dies without it is noticed by
+// UCX when a connection breaks; inside a machine, by a ProcessWatch.
 //
 // An operation that UCX will not end (a receive cut off in the middle) is abandoned kDrain after
 // its endpoint was closed: its owner is told, and nothing writes to the memory any more.
@@ -28,6 +29,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "worker_daemon/transport/identity.h"
+#include "worker_daemon/transport/process_watch.h"
 #include "worker_daemon/transport/transport.h"
 
 namespace stagewright {
@@ -46,6 +48,7 @@ class UcxEngine {
   static constexpr uint32_t kControlTraffic = 15;
   static constexpr size_t kControlBytes = 256;
   static constexpr absl::Duration kAnswer = absl::Seconds(1);
+  static constexpr absl::Duration kWatch = absl::Milliseconds(50);
   static constexpr absl::Duration kDrain = absl::Milliseconds(200);
 
   // Called once for each peer of Connect, when its edge is ready or has failed.
@@ -55,8 +58,11 @@ class UcxEngine {
   UcxEngine(TransportIdentity identity, ucp_worker_h worker);
   ~UcxEngine();
 
-  // `peers` maps devices to UCX worker addresses.
-  void Connect(const std::map<int, std::string>& peers, EdgeReport report);
+  struct PeerAddress {
+    std::string worker;   // Of UCX.
+    std::string process;  // As in ProcessName().
+  };
+  void Connect(const std::map<int, PeerAddress>& peers, EdgeReport report);
   void Post(UcxOperation operation);
   void Abort(const absl::Status& status);
 
@@ -68,6 +74,10 @@ class UcxEngine {
 
   // When Progress must be called at the latest, even if UCX has no event.
   absl::Time next_timer() const;
+
+  // File descriptors that become readable when a peer's process ends; then call CheckProcesses.
+  std::vector<int> watched_fds() const;
+  void CheckProcesses();
 
   // Takes back what the engine lent to UCX. Call it when closed(), before the worker is destroyed.
   void Shutdown();
@@ -93,8 +103,9 @@ class UcxEngine {
     bool reported = false;  // and the owner knows.
     bool left = false;      // The failure is a bye: what was sent before it can still be received.
     absl::Status failure;
-    std::optional<ucs_status_t> error;   // What UCX told and we have not yet acted upon.
-    std::optional<absl::Time> close_at;  // When to close the endpoint.
+    std::unique_ptr<ProcessWatch> process;  // Null where we cannot watch it, and once it ended.
+    std::optional<ucs_status_t> error;      // What UCX told and we have not yet acted upon.
+    std::optional<absl::Time> close_at;     // When to close the endpoint.
     std::optional<absl::Time> abandon_at;
     std::list<Pending> pending;
   };
@@ -127,7 +138,7 @@ class UcxEngine {
                          void* user_data);
 
   // ucx_edges.cc: connecting, control messages, failing and leaving.
-  void OpenEdge(Edge& edge, const std::string& address);
+  void OpenEdge(Edge& edge, const PeerAddress& address);
   void ReportIfReady(Edge& edge);
   void SendControl(Edge& edge, Control type, absl::string_view text);
   void EndControlSend(ControlSend& send);
@@ -153,6 +164,7 @@ class UcxEngine {
   absl::Time give_up_at_ = absl::InfiniteFuture();
   std::map<int, Edge> edges_;
   bool unsettled_ = false;  // Some edge has an error or a time set.
+  absl::Time check_processes_at_ = absl::InfinitePast();
 
   std::set<int> early_hellos_;  // From devices we are not connected to yet.
   std::map<int, std::string> early_byes_;

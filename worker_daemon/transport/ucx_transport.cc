@@ -51,15 +51,24 @@ UcxTransport::~UcxTransport() {
 }
 
 std::string UcxTransport::Address() const {
-  return EncodeAddress({"ucx", identity_, worker_->address()});
+  TransportAddress address{"ucx", identity_, ""};
+  AppendString(worker_->address(), &address.payload);
+  AppendString(ProcessName(), &address.payload);
+  return EncodeAddress(address);
 }
 
 absl::Status UcxTransport::Connect(const std::vector<Peer>& peers, absl::Time deadline) {
-  std::map<int, std::string> addresses;
+  std::map<int, UcxEngine::PeerAddress> addresses;
   for (const Peer& peer : peers) {
-    ASSIGN_OR_RETURN(TransportAddress address,
+    ASSIGN_OR_RETURN(const TransportAddress address,
                      DecodePeerAddress("ucx", identity_, peer.device, peer.address));
-    addresses[peer.device] = std::move(address.payload);
+    absl::string_view payload = address.payload;
+    UcxEngine::PeerAddress& parts = addresses[peer.device];
+    if (!ConsumeString(&payload, &parts.worker) || !ConsumeString(&payload, &parts.process) ||
+        !payload.empty()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("address of device ", peer.device, ": malformed"));
+    }
   }
   {
     absl::MutexLock lock(&mutex_);
@@ -159,8 +168,10 @@ void UcxTransport::Sleep() {
   if (ucp_worker_arm(worker_->get()) == UCS_OK) {
     const absl::Duration until_timer = engine_.next_timer() - absl::Now();
     const absl::Duration longest = std::clamp(until_timer, absl::ZeroDuration(), kLongestSleep);
-    pollfd fds[] = {{worker_->event_fd(), POLLIN, 0}, {wake_fd_, POLLIN, 0}};
-    poll(fds, 2, static_cast<int>(absl::ToInt64Milliseconds(longest + absl::Microseconds(999))));
+    std::vector<pollfd> fds = {{worker_->event_fd(), POLLIN, 0}, {wake_fd_, POLLIN, 0}};
+    for (const int fd : engine_.watched_fds()) fds.push_back({fd, POLLIN, 0});
+    poll(fds.data(), fds.size(),
+         static_cast<int>(absl::ToInt64Milliseconds(longest + absl::Microseconds(999))));
     uint64_t count = 0;
     if ((fds[1].revents & POLLIN) != 0) {
       [[maybe_unused]] const ssize_t bytes = read(wake_fd_, &count, sizeof(count));

@@ -156,13 +156,12 @@ void AddSummaryRow(const std::string& label, const v1::Plan& plan, Table& table)
 nlohmann::json StageJson(const v1::Plan& plan, int32_t s, const PlanContext& context) {
   const v1::Stage& stage = plan.strategy().stages(s);
   const v1::StageReport& report = plan.evaluation().stages(s);
-  nlohmann::json successors = nlohmann::json::array();
-  for (int32_t next : Successors(plan.strategy())[s]) successors.push_back(next);
+  const std::vector<std::vector<int32_t>> successors = Successors(plan.strategy());
   return {{"stage", s},
           {"operators", std::vector<int32_t>(stage.nodes().begin(), stage.nodes().end())},
           {"modules", Modules(stage, context)},
           {"devices", Devices(stage, context)},
-          {"successors", std::move(successors)},
+          {"successors", successors[s]},
           {"micro_batch_size", stage.micro_batch()},
           {"in_flight_samples", report.in_flight()},
           {"memory_bytes", report.peak_memory_bytes()},

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <tuple>
 #include <utility>
 
 #include "absl/strings/numbers.h"
@@ -73,6 +74,11 @@ JobManager::~JobManager() {
       +[](int* planning) { return *planning == 0; }, &planning_));
 }
 
+void JobManager::Suspend() {
+  absl::MutexLock lock(&mutex_);
+  suspended_ = true;
+}
+
 absl::Status JobManager::Recover() {
   absl::MutexLock lock(&mutex_);
   ASSIGN_OR_RETURN(auto entries, store_->Scan("jobs/"));
@@ -86,6 +92,7 @@ absl::Status JobManager::Recover() {
     next_job_ = std::max(next_job_, number + 1);
     Record& record = jobs_[number];
     record.job = std::move(job);
+    if (options_.on_change) options_.on_change(record.job);
     if (IsTerminal(record.job.state())) continue;
     if (record.job.state() == v1::JOB_STATE_RUNNING) {
       // Workers run on without us; those that are back in time carry on under the same generation.
@@ -94,7 +101,7 @@ absl::Status JobManager::Recover() {
         record.lost.insert(worker);
         record.worker_devices[worker].push_back(i);
       }
-      record.deadline = absl::Now() + options_.worker_timeout;
+      record.deadline = absl::Now() + options_.recovery_timeout;
     } else {
       Transition(record, v1::JOB_STATE_PENDING, "the planner was restarted");
     }
@@ -182,11 +189,18 @@ absl::StatusOr<v1::GetJobTraceResponse> JobManager::Trace(const std::string& nam
   absl::MutexLock lock(&mutex_);
   auto it = jobs_.find(JobNumber(name));
   if (it == jobs_.end()) return NoSuchJob(name);
-  if (it->second.trace.measured_size() > 0) return it->second.trace;
-  auto stored = store_->Read(absl::StrCat("traces/", it->first));
-  v1::GetJobTraceResponse trace;
-  if (stored.ok() && trace.ParseFromString(*stored)) return trace;
-  return absl::FailedPreconditionError(absl::StrCat(name, " has no recorded steps yet"));
+  v1::GetJobTraceResponse trace = it->second.trace;
+  if (trace.measured().empty()) {
+    auto stored = store_->Read(absl::StrCat("traces/", it->first));
+    if (!stored.ok() || !trace.ParseFromString(*stored))
+      return absl::FailedPreconditionError(absl::StrCat(name, " has no recorded steps yet"));
+  }
+  std::stable_sort(trace.mutable_measured()->begin(), trace.mutable_measured()->end(),
+                   [](const v1::TraceEvent& a, const v1::TraceEvent& b) {
+                     return std::tuple(a.step(), a.start_ns(), a.device()) <
+                            std::tuple(b.step(), b.start_ns(), b.device());
+                   });
+  return trace;
 }
 
 absl::StatusOr<int64_t> JobManager::Watch(const std::string& name, Watcher watcher) {
@@ -208,10 +222,11 @@ JobManager::Record* JobManager::Find(const std::string& name) {
   return it == jobs_.end() ? nullptr : &it->second;
 }
 
-JobManager::Record* JobManager::FindRun(const std::string& name, int64_t generation) {
+JobManager::Record* JobManager::FindRun(const std::string& worker, const std::string& name,
+                                        int64_t generation) {
   Record* record = Find(name);
   if (record == nullptr || record->job.generation() != generation ||
-      IsTerminal(record->job.state()))
+      IsTerminal(record->job.state()) || !record->worker_devices.contains(worker))
     return nullptr;
   return record;
 }
@@ -257,19 +272,23 @@ void JobManager::End(Record& record, v1::JobState state, const std::string& mess
   }
   Transition(record, state, message);
   if (on_workers) {
-    v1::ConnectResponse goodbye;
+    v1::ConnectResponse goodbye = AbortOf(record.job);
     if (state == v1::JOB_STATE_SUCCEEDED) {
       goodbye.mutable_release()->set_job(record.job.name());
       goodbye.mutable_release()->set_generation(record.job.generation());
-    } else {
-      goodbye.mutable_abort()->set_job(record.job.name());
-      goodbye.mutable_abort()->set_generation(record.job.generation());
-      goodbye.mutable_abort()->set_reason(message);
     }
     SendToAll(record, goodbye);
   }
   registry_->Release(record.job.name());
   Advance();
+}
+
+v1::ConnectResponse JobManager::AbortOf(const v1::Job& job) {
+  v1::ConnectResponse message;
+  message.mutable_abort()->set_job(job.name());
+  message.mutable_abort()->set_generation(job.generation());
+  message.mutable_abort()->set_reason(job.message());
+  return message;
 }
 
 void JobManager::SendToAll(const Record& record, const v1::ConnectResponse& message) {

@@ -32,6 +32,9 @@ struct JobManagerOptions {
   absl::Duration worker_timeout = absl::Seconds(10);     // A worker silent for longer is lost.
   absl::Duration starting_timeout = absl::Seconds(120);  // From Prepare to Start.
   absl::Duration planning_timeout = absl::Seconds(60);
+  // After a restart, the workers of a running job have this long to come back. Longer than a worker
+  // waits between two attempts to connect.
+  absl::Duration recovery_timeout = absl::Seconds(30);
   std::string default_planner = "graphpipe";
   // Called after every change of a job, in order, without locks held by the caller that matter;
   // must not call back.
@@ -64,6 +67,10 @@ class JobManager {
   // must not block or call back. After Unwatch has returned it is not called any more.
   absl::StatusOr<int64_t> Watch(const std::string& name, Watcher watcher);
   void Unwatch(int64_t id);
+
+  // The planner is going away: from now on a lost worker does not fail its job, which runs on and
+  // is found running after a restart.
+  void Suspend();
 
   // What workers do.
   void OnRegistered(const v1::Register& message);
@@ -100,7 +107,8 @@ class JobManager {
   struct PlanResult;
 
   Record* Find(const std::string& name) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  Record* FindRun(const std::string& name, int64_t generation)
+  // The present run of a job that `worker` takes part in; null: what it says is of no concern.
+  Record* FindRun(const std::string& worker, const std::string& name, int64_t generation)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Writes the job with its new state, then tells everybody. A store that fails makes the job fail
   // in memory.
@@ -133,6 +141,8 @@ class JobManager {
   // Ends a job: tells its workers, frees its devices, lets others go on.
   void End(Record& record, v1::JobState state, const std::string& message)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Tells a worker to stop the job's present run, with the job's message as the reason.
+  static v1::ConnectResponse AbortOf(const v1::Job& job);
   void SendToAll(const Record& record, const v1::ConnectResponse& message)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
@@ -152,6 +162,7 @@ class JobManager {
   int64_t next_job_ ABSL_GUARDED_BY(mutex_) = 1;
   int64_t next_watch_ ABSL_GUARDED_BY(mutex_) = 1;
   int planning_ ABSL_GUARDED_BY(mutex_) = 0;  // Pool tasks that will call back.
+  bool suspended_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace stagewright

@@ -3,12 +3,37 @@
 #include <utility>
 
 #include "common/schedule/lower.h"
+#include "common/schedule/validate.h"
 #include "common/wire/graph_proto.h"
 #include "common/wire/strategy_proto.h"
 #include "planner_service/planner/front_door.h"
+#include "planner_service/planner/plan_warnings.h"
 #include "planner_service/wire/plan_proto.h"
 
 namespace stagewright {
+namespace {
+
+// Forward passes over the same stages, proven as the training program is. Gradients and optimizer
+// state stay where they are meanwhile, so they count.
+absl::StatusOr<Program> EvaluationProgram(const Graph& graph, const Strategy& strategy,
+                                          const Cluster& cluster, const Program& training,
+                                          Optimizer optimizer) {
+  const auto costs = MakeAnalyticCostModel(graph);
+  ASSIGN_OR_RETURN(Program program,
+                   Lower(graph, strategy, *costs, {.optimizer = optimizer, .training = false}));
+  for (DeviceProgram& device : program.devices) {
+    for (const DeviceProgram& trained : training.devices) {
+      if (trained.device == device.device) device.resident = trained.resident;
+    }
+  }
+  std::vector<Bytes> budgets;
+  for (const Device& device : cluster.devices()) budgets.push_back(device.memory);
+  if (absl::Status status = Validate(program, budgets); !status.ok())
+    return Annotate(status, "evaluation");
+  return program;
+}
+
+}  // namespace
 
 absl::StatusOr<JobPlan> PlanJob(const v1::JobSpec& spec, const Cluster& cluster,
                                 const std::string& default_planner, SearchContext& context) {
@@ -29,6 +54,7 @@ absl::StatusOr<JobPlan> PlanJob(const v1::JobSpec& spec, const Cluster& cluster,
     ASSIGN_OR_RETURN(JudgedPlan judged,
                      JudgeStrategy(request, FromProto(spec.strategy()), "given"));
     strategy = judged.plan.strategy;
+    plan.warnings = StrategyWarnings(graph, cluster, strategy);
     plan.best = ToProto(judged, cluster);
   } else {
     ASSIGN_OR_RETURN(PlanResponse response, SolvePlan(request, context));
@@ -36,6 +62,7 @@ absl::StatusOr<JobPlan> PlanJob(const v1::JobSpec& spec, const Cluster& cluster,
       return absl::FailedPreconditionError(absl::StrCat("no plan: ", response.reason));
     }
     strategy = response.best->plan.strategy;
+    plan.warnings = std::move(response.warnings);
     plan.best = ToProto(*response.best, cluster);
     if (response.sequential.has_value()) {
       plan.sequential = ToProto(*response.sequential, cluster);
@@ -43,10 +70,10 @@ absl::StatusOr<JobPlan> PlanJob(const v1::JobSpec& spec, const Cluster& cluster,
     }
   }
   if (!spec.evaluation_data_path().empty()) {
-    const auto costs = MakeAnalyticCostModel(graph);
-    ASSIGN_OR_RETURN(Program program, Lower(graph, strategy, *costs,
-                                            {.optimizer = request.optimizer, .training = false}));
-    plan.evaluation_program = ToProto(program);
+    ASSIGN_OR_RETURN(Program training, FromProto(plan.best.program()));
+    ASSIGN_OR_RETURN(Program evaluation,
+                     EvaluationProgram(graph, strategy, cluster, training, request.optimizer));
+    plan.evaluation_program = ToProto(evaluation);
   }
   return plan;
 }

@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "common/base/status.h"
 #include "common/topology/cluster.h"
@@ -16,6 +17,7 @@ namespace stagewright {
 struct JobPlan {
   v1::Plan best;  // With its timeline.
   std::optional<v1::Plan> sequential;
+  std::vector<std::string> warnings;  // What the user should know, a sentence each.
   v1::Program evaluation_program;  // Forward passes of the same stages; empty if nothing is to be
                                    // evaluated.
 };

@@ -20,6 +20,7 @@ struct JobManager::PlanResult {
 };
 
 void JobManager::Advance() {
+  if (suspended_) return;
   for (auto& [number, record] : jobs_) {
     if (record.job.state() == v1::JOB_STATE_PENDING) StartPlanning(record);
     if (record.job.state() == v1::JOB_STATE_WAITING_FOR_DEVICES) TryStart(record);
@@ -77,8 +78,11 @@ void JobManager::StartPlanning(Record& record) {
 void JobManager::OnPlanned(const std::string& name, int64_t generation, PlanResult result) {
   absl::MutexLock lock(&mutex_);
   --planning_;
-  Record* record = FindRun(name, generation);
-  if (record == nullptr || record->job.state() != v1::JOB_STATE_PLANNING) return;
+  if (suspended_) return;  // The service is ending, not the job: the next one plans it.
+  Record* record = Find(name);
+  if (record == nullptr || record->job.generation() != generation ||
+      record->job.state() != v1::JOB_STATE_PLANNING)
+    return;
   record->planning.reset();
   if (!result.status.ok())
     return End(*record, v1::JOB_STATE_FAILED, std::string(result.status.message()));
@@ -88,6 +92,8 @@ void JobManager::OnPlanned(const std::string& name, int64_t generation, PlanResu
   *record->trace.mutable_devices() = record->job.devices();
   record->evaluation_program = std::move(result.plan.evaluation_program);
   *record->job.mutable_plan() = std::move(result.plan.best);
+  record->job.clear_warnings();
+  for (std::string& warning : result.plan.warnings) record->job.add_warnings(std::move(warning));
   record->job.mutable_metrics()->set_predicted_step_ns(
       record->job.plan().evaluation().iteration_ns());
   if (result.plan.sequential.has_value())

@@ -24,11 +24,15 @@ int64_t Median(std::vector<int64_t> values) {
 
 void JobManager::TryStart(Record& record) {
   const std::vector<std::string> devices(record.job.devices().begin(), record.job.devices().end());
-  for (const auto& [worker, indices] : record.worker_devices) {
-    if (registry_->Connected(worker)) continue;
+  std::set<std::string> connected;
+  for (const RegisteredDevice& device : registry_->Devices(/*free_only=*/false))
+    connected.insert(device.QualifiedName());
+  for (const std::string& device : devices) {
+    if (connected.contains(device)) continue;
     Transition(record, v1::JOB_STATE_PENDING,
-               absl::StrCat("worker ", worker, " is gone; planning again"));
-    return StartPlanning(record);
+               absl::StrCat("device ", device, " is gone; planning again"));
+    if (!IsTerminal(record.job.state())) StartPlanning(record);
+    return;
   }
   if (absl::Status status = registry_->Allocate(record.job.name(), devices); !status.ok()) {
     if (record.job.message() != status.message()) {
@@ -80,14 +84,15 @@ void JobManager::SendPrepare(Record& record) {
 void JobManager::OnRegistered(const v1::Register& message) {
   absl::MutexLock lock(&mutex_);
   for (const v1::RunningJob& run : message.running()) {
-    Record* record = FindRun(run.job(), run.generation());
+    Record* record = FindRun(message.worker(), run.job(), run.generation());
     if (record != nullptr && record->job.state() == v1::JOB_STATE_RUNNING &&
-        record->lost.erase(message.worker()) > 0) {
+        record->lost.contains(message.worker())) {
       std::vector<std::string> mine;
       for (const std::string& device : record->job.devices()) {
         if (device.substr(0, device.find('/')) == message.worker()) mine.push_back(device);
       }
       if (registry_->Allocate(record->job.name(), mine).ok()) {
+        record->lost.erase(message.worker());
         if (record->lost.empty()) record->deadline = absl::InfiniteFuture();
         continue;
       }
@@ -103,6 +108,7 @@ void JobManager::OnRegistered(const v1::Register& message) {
 
 void JobManager::OnLost(const std::string& worker, const std::string& why) {
   absl::MutexLock lock(&mutex_);
+  if (suspended_) return;
   for (auto& [number, record] : jobs_) {
     const bool on_workers =
         record.job.state() == v1::JOB_STATE_STARTING || record.job.state() == v1::JOB_STATE_RUNNING;
@@ -140,7 +146,7 @@ void JobManager::OnMessage(const std::string& worker, const v1::ConnectRequest& 
 }
 
 void JobManager::Handle(const std::string& worker, const v1::Prepared& message) {
-  Record* record = FindRun(message.job(), message.generation());
+  Record* record = FindRun(worker, message.job(), message.generation());
   if (record == nullptr || record->job.state() != v1::JOB_STATE_STARTING) return;
   if (!record->prepared.empty() && message.total_steps() != record->total_steps) {
     return End(*record, v1::JOB_STATE_FAILED,
@@ -166,21 +172,25 @@ void JobManager::Handle(const std::string& worker, const v1::Prepared& message) 
 }
 
 void JobManager::Handle(const std::string& worker, const v1::Connected& message) {
-  Record* record = FindRun(message.job(), message.generation());
+  Record* record = FindRun(worker, message.job(), message.generation());
   if (record == nullptr || record->job.state() != v1::JOB_STATE_STARTING) return;
   record->connected.insert(worker);
   if (record->connected.size() < record->worker_devices.size()) return;
   record->job.mutable_metrics()->set_total_steps(record->total_steps);
   Transition(*record, v1::JOB_STATE_RUNNING, "");
-  if (IsTerminal(record->job.state())) return registry_->Release(record->job.name());
+  if (IsTerminal(record->job.state())) {
+    SendToAll(*record, AbortOf(record->job));
+    registry_->Release(record->job.name());
+    return Advance();
+  }
   v1::ConnectResponse start;
   start.mutable_start()->set_job(message.job());
   start.mutable_start()->set_generation(message.generation());
   SendToAll(*record, start);
 }
 
-void JobManager::Handle(const std::string& /*worker*/, const v1::Progress& message) {
-  Record* record = FindRun(message.job(), message.generation());
+void JobManager::Handle(const std::string& worker, const v1::Progress& message) {
+  Record* record = FindRun(worker, message.job(), message.generation());
   if (record == nullptr || record->job.state() != v1::JOB_STATE_RUNNING) return;
   record->trace.mutable_measured()->MergeFrom(message.trace());
   StepReport& report = record->steps[message.step()];
@@ -211,7 +221,7 @@ void JobManager::ReportStep(Record& record, int64_t step, const StepReport& repo
 }
 
 void JobManager::Handle(const std::string& worker, const v1::Finished& message) {
-  Record* record = FindRun(message.job(), message.generation());
+  Record* record = FindRun(worker, message.job(), message.generation());
   if (record == nullptr || record->job.state() != v1::JOB_STATE_RUNNING) return;
   if (!record->finished.insert(worker).second) return;
   for (const std::string& shard : message.shards()) record->shards.push_back(shard);
@@ -237,15 +247,15 @@ void JobManager::Handle(const std::string& worker, const v1::Finished& message) 
   registry_->Send(record->worker_devices.begin()->first, merge);
 }
 
-void JobManager::Handle(const std::string& /*worker*/, const v1::Merged& message) {
-  Record* record = FindRun(message.job(), message.generation());
+void JobManager::Handle(const std::string& worker, const v1::Merged& message) {
+  Record* record = FindRun(worker, message.job(), message.generation());
   if (record == nullptr || record->job.state() != v1::JOB_STATE_RUNNING) return;
   record->job.set_checkpoint_path(message.checkpoint_path());
   End(*record, v1::JOB_STATE_SUCCEEDED, "");
 }
 
 void JobManager::Handle(const std::string& worker, const v1::Failed& message) {
-  Record* record = FindRun(message.job(), message.generation());
+  Record* record = FindRun(worker, message.job(), message.generation());
   if (record == nullptr) return;
   End(*record, v1::JOB_STATE_FAILED, absl::StrCat("worker ", worker, ": ", message.message()));
 }

@@ -14,6 +14,10 @@ absl::Status CheckRegistration(const v1::Register& message) {
     return absl::InvalidArgumentError("register.worker: a name must not contain '/'");
   }
   const std::string where = absl::StrCat("worker \"", message.worker(), "\"");
+  if (message.host_cores() < 0 || message.threads_per_device() < 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(where, ": host_cores and threads_per_device must not be negative"));
+  }
   if (message.devices().empty())
     return absl::InvalidArgumentError(absl::StrCat(where, " has no devices"));
   std::set<std::string> names;
@@ -35,6 +39,12 @@ absl::Status CheckRegistration(const v1::Register& message) {
         !(kind.memory_bytes_per_second() > 0 && std::isfinite(kind.memory_bytes_per_second()))) {
       return absl::InvalidArgumentError(
           absl::StrCat(where, " kind \"", kind.name(), "\": rates must be positive"));
+    }
+    if (kind.kernel_overhead_ns() < 0 ||
+        !(kind.half_efficiency_flops() >= 0 && std::isfinite(kind.half_efficiency_flops()))) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(where, " kind \"", kind.name(),
+                       "\": kernel_overhead_ns and half_efficiency_flops must not be negative"));
     }
   }
   return absl::OkStatus();
@@ -67,10 +77,12 @@ bool WorkerRegistry::Unregister(const std::string& worker, int64_t session) {
   return true;
 }
 
-void WorkerRegistry::Heartbeat(const std::string& worker, int64_t session, absl::Time now) {
+bool WorkerRegistry::Heartbeat(const std::string& worker, int64_t session, absl::Time now) {
   absl::MutexLock lock(&mutex_);
   auto it = workers_.find(worker);
-  if (it != workers_.end() && it->second.session == session) it->second.last_heard = now;
+  if (it == workers_.end() || it->second.session != session) return false;
+  it->second.last_heard = now;
+  return true;
 }
 
 std::vector<std::pair<std::string, int64_t>> WorkerRegistry::Silent(absl::Time deadline) const {

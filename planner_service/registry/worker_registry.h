@@ -40,7 +40,9 @@ class WorkerRegistry {
   absl::StatusOr<int64_t> Register(const v1::Register& message, Sink sink, absl::Time now);
   // Forgets the worker if `session` is its present one. Devices held by jobs are gone with it.
   bool Unregister(const std::string& worker, int64_t session);
-  void Heartbeat(const std::string& worker, int64_t session, absl::Time now);
+  // The worker was heard. False if the session is over: its stream must end, so that it registers
+  // again.
+  bool Heartbeat(const std::string& worker, int64_t session, absl::Time now);
   // Workers not heard of since `deadline`.
   std::vector<std::pair<std::string, int64_t>> Silent(absl::Time deadline) const;
 

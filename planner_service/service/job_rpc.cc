@@ -96,7 +96,10 @@ class WorkerStream : public grpc::ServerBidiReactor<v1::ConnectRequest, v1::Conn
     if (incoming_.has_register_()) return Enter(incoming_.register_());
     if (worker_.empty())
       return absl::FailedPreconditionError("the first message of a worker must be `register`");
-    registry_->Heartbeat(worker_, session_, absl::Now());
+    if (!registry_->Heartbeat(worker_, session_, absl::Now())) {
+      return absl::UnavailableError(
+          absl::StrCat("worker ", worker_, " was silent for too long; it must register again"));
+    }
     jobs_->OnMessage(worker_, incoming_);
     return absl::OkStatus();
   }

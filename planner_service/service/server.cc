@@ -46,6 +46,7 @@ class RunningServer : public PlannerServer {
 
   void Shutdown(absl::Duration grace) override {
     if (server_ != nullptr) {
+      jobs_->Suspend();  // Streams that we close are no lost workers.
       streams_.CloseAll();
       server_->Shutdown(absl::ToChronoTime(absl::Now() + grace));
       server_->Wait();

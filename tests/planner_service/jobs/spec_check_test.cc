@@ -1,0 +1,75 @@
+#include "planner_service/jobs/spec_check.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "tests/planner_service/jobs/job_harness.h"
+
+namespace stagewright {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(SpecCheckTest, AcceptsAWholeSpec) {
+  v1::JobSpec spec = testing::SmallSpec();
+  EXPECT_TRUE(CheckSpec(spec).ok()) << CheckSpec(spec);
+  spec.set_planner("graphpipe");
+  spec.clear_steps();
+  spec.set_epochs(2);
+  EXPECT_TRUE(CheckSpec(spec).ok()) << CheckSpec(spec);
+}
+
+struct BadField {
+  const char* message;
+  std::function<void(v1::JobSpec&)> spoil;
+};
+
+TEST(SpecCheckTest, EveryBadFieldIsNamed) {
+  const double nan = std::nan("");
+  const double infinity = std::numeric_limits<double>::infinity();
+  const BadField cases[] = {
+      {"spec.graph is not set", [](auto& s) { s.clear_graph(); }},
+      {"spec.graph: ",
+       [](auto& s) { s.mutable_graph()->mutable_nodes(0)->mutable_args(0)->set_parameter(99); }},
+      {"spec.graph cannot be trained", [](auto& s) { s.mutable_graph()->clear_loss(); }},
+      {"spec.weights_path", [](auto& s) { s.clear_weights_path(); }},
+      {"spec.data_path", [](auto& s) { s.clear_data_path(); }},
+      {"spec.output_path", [](auto& s) { s.clear_output_path(); }},
+      {"spec.mini_batch", [](auto& s) { s.set_mini_batch(0); }},
+      {"spec.mini_batch", [](auto& s) { s.set_mini_batch(-8); }},
+      {"spec.steps", [](auto& s) { s.clear_steps(); }},
+      {"spec.steps", [](auto& s) { s.set_epochs(1); }},
+      {"spec.steps", [](auto& s) { s.set_steps(-1); }},
+      {"spec.steps", [](auto& s) { s.set_epochs(-1); }},
+      {"spec.num_devices", [](auto& s) { s.set_num_devices(-1); }},
+      {"spec.step_timeout_ns", [](auto& s) { s.set_step_timeout_ns(-1); }},
+      {"spec.optimizer.kind", [](auto& s) { s.clear_optimizer(); }},
+      {"spec.optimizer.learning_rate",
+       [](auto& s) { s.mutable_optimizer()->set_learning_rate(0); }},
+      {"spec.optimizer.learning_rate",
+       [=](auto& s) { s.mutable_optimizer()->set_learning_rate(nan); }},
+      {"spec.optimizer.learning_rate",
+       [=](auto& s) { s.mutable_optimizer()->set_learning_rate(infinity); }},
+      {"spec.optimizer.momentum", [](auto& s) { s.mutable_optimizer()->set_momentum(1); }},
+      {"spec.optimizer.beta1", [](auto& s) { s.mutable_optimizer()->set_beta1(-0.1); }},
+      {"spec.optimizer.beta2", [=](auto& s) { s.mutable_optimizer()->set_beta2(nan); }},
+      {"spec.optimizer.weight_decay",
+       [=](auto& s) { s.mutable_optimizer()->set_weight_decay(infinity); }},
+      {"spec.optimizer.epsilon",
+       [](auto& s) { s.mutable_optimizer()->set_kind(v1::OPTIMIZER_ADAM); }},
+      {"spec.planner \"nobody\"", [](auto& s) { s.set_planner("nobody"); }},
+  };
+  for (const BadField& bad : cases) {
+    v1::JobSpec spec = testing::SmallSpec();
+    bad.spoil(spec);
+    const absl::Status status = CheckSpec(spec);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << bad.message;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(bad.message));
+  }
+}
+
+}  // namespace
+}  // namespace stagewright

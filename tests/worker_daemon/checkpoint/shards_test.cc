@@ -1,0 +1,105 @@
+#include "worker_daemon/checkpoint/shards.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/worker_daemon/data/safetensors_files.h"
+
+namespace stagewright {
+namespace {
+
+using namespace testing;  // NOLINT
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// Parameters: "embedding" (alias "output.weight"), "bias", and "unused", which no node reads.
+Graph Tied() {
+  GraphData data;
+  data.name = "tied";
+  data.parameters = {
+      {"embedding", DType::kFloat32, {2}, true, false, {"output.weight"}},
+      {"bias", DType::kFloat32, {1}, true, false, {}},
+      {"unused", DType::kFloat32, {1}, false, true, {}},
+  };
+  Node node;
+  node.name = "n";
+  node.target = "aten.some.default";
+  node.args = {{ParameterId(0)}, {ParameterId(1)}};
+  node.outputs = {{DType::kFloat32, {}}};
+  data.nodes = {node};
+  return *Graph::Create(data);
+}
+
+std::span<const std::byte> BytesOf(const std::vector<float>& values) {
+  return std::as_bytes(std::span(values));
+}
+
+class ShardsTest : public ::testing::Test {
+ protected:
+  std::string Shard(int device, const std::vector<ParameterBytes>& parameters) {
+    const std::string path = ShardPath(directory_.File(""), DeviceId(device));
+    const absl::Status status = WriteShard(graph_, parameters, path);
+    EXPECT_TRUE(status.ok()) << status;
+    return path;
+  }
+  std::vector<float> Read(const std::string& path, const std::string& name) {
+    const auto file = SafetensorsFile::Open(path);
+    EXPECT_TRUE(file.ok()) << file.status();
+    const TensorView* tensor = file->Find(name);
+    return tensor == nullptr ? std::vector<float>() : Values<float>(*tensor);
+  }
+
+  const Graph graph_ = Tied();
+  const TempDirectory directory_;
+  const std::vector<float> embedding_ = {1, 2}, bias_ = {3}, old_ = {9}, count_ = {7};
+};
+
+TEST_F(ShardsTest, MergeUnderAllNamesAndKeepWhatNothingUses) {
+  const std::string original = directory_.File("original.safetensors");
+  ASSERT_TRUE(WriteSafetensors(original, {View("bias", DType::kFloat32, {1}, old_),
+                                          View("unused", DType::kFloat32, {1}, old_),
+                                          View("steps", DType::kFloat32, {1}, count_)})
+                  .ok());
+  const std::vector<std::string> shards = {Shard(0, {{ParameterId(0), BytesOf(embedding_)}}),
+                                           Shard(12, {{ParameterId(1), BytesOf(bias_)}})};
+  EXPECT_THAT(shards[1], HasSubstr("shard-00012.safetensors"));
+  const std::string merged = directory_.File("model.safetensors");
+  const absl::Status status = MergeShards(graph_, shards, original, merged);
+  ASSERT_TRUE(status.ok()) << status;
+  EXPECT_THAT(Read(merged, "embedding"), ElementsAre(1, 2));
+  EXPECT_THAT(Read(merged, "output.weight"), ElementsAre(1, 2));
+  EXPECT_THAT(Read(merged, "bias"), ElementsAre(3));
+  EXPECT_THAT(Read(merged, "unused"), ElementsAre(9));
+  EXPECT_THAT(Read(merged, "steps"), ElementsAre(7));
+}
+
+TEST_F(ShardsTest, MissingAndDoubleParametersAreNamed) {
+  const std::string merged = directory_.File("model.safetensors");
+  const std::string first = Shard(0, {{ParameterId(0), BytesOf(embedding_)}});
+  absl::Status status = MergeShards(graph_, {first}, "", merged);
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("no shard has parameter \"bias\""));
+  const std::string second =
+      Shard(1, {{ParameterId(0), BytesOf(embedding_)}, {ParameterId(1), BytesOf(bias_)}});
+  status = MergeShards(graph_, {first, second}, "", merged);
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr(second + ": tensor \"embedding\" is in " + first));
+  WriteBytes(second, "no tensors");
+  EXPECT_FALSE(MergeShards(graph_, {first, second}, "", merged).ok());
+  EXPECT_FALSE(std::filesystem::exists(merged));
+}
+
+TEST_F(ShardsTest, AnotherShapeIsNamed) {
+  const std::string shard = directory_.File("shard.safetensors");
+  ASSERT_TRUE(WriteSafetensors(shard, {View("embedding", DType::kFloat32, {1}, bias_),
+                                       View("bias", DType::kFloat32, {1}, bias_),
+                                       View("unused", DType::kFloat32, {1}, bias_)})
+                  .ok());
+  const absl::Status status =
+      MergeShards(graph_, {shard}, "", directory_.File("model.safetensors"));
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("\"embedding\" is float32[1], the graph says float32[2]"));
+}
+
+}  // namespace
+}  // namespace stagewright

@@ -1,0 +1,99 @@
+#include "worker_daemon/data/dataset.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/worker_daemon/data/safetensors_files.h"
+
+namespace stagewright {
+namespace {
+
+using namespace testing;  // NOLINT
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// x: float32[samples, 2]; target: int64[3 * samples].
+Graph TwoInputs() {
+  GraphData data;
+  data.name = "two";
+  data.inputs = {{"x", {DType::kFloat32, {{1, 0}, {0, 2}}}, InputRole::kFeature},
+                 {"target", {DType::kInt64, {{3, 0}}}, InputRole::kTarget}};
+  Node node;
+  node.name = "sum";
+  node.target = "aten.sum.default";
+  node.args = {{InputId(0)}};
+  node.outputs = {{DType::kFloat32, {}}};
+  data.nodes = {node};
+  data.loss = ValueRef{NodeId(0), 0};
+  return *Graph::Create(data);
+}
+
+const std::vector<float> kX = {0, 1, 10, 11, 20, 21, 30, 31};
+const std::vector<int64_t> kTarget = {0, 1, 2, 10, 11, 12, 20, 21, 22, 30, 31, 32};
+
+class DatasetTest : public ::testing::Test {
+ protected:
+  std::string Write(std::vector<TensorView> tensors) {
+    const std::string path = directory_.File("data.safetensors");
+    const absl::Status status = WriteSafetensors(path, std::move(tensors));
+    EXPECT_TRUE(status.ok()) << status;
+    return path;
+  }
+  std::string Error(std::vector<TensorView> tensors,
+                    std::vector<InputId> needed = {InputId(0), InputId(1)}) {
+    const std::string path = Write(std::move(tensors));
+    const auto data = Dataset::Open(graph_, needed, path);
+    EXPECT_FALSE(data.ok());
+    EXPECT_THAT(std::string(data.status().message()), HasSubstr(path));
+    return std::string(data.status().message());
+  }
+
+  const Graph graph_ = TwoInputs();
+  const TempDirectory directory_;
+  const TensorView x_ = View("x", DType::kFloat32, {4, 2}, kX);
+  const TensorView target_ = View("target", DType::kInt64, {12}, kTarget);
+};
+
+TEST_F(DatasetTest, GathersSamplesInAnyOrder) {
+  const auto data = Dataset::Open(graph_, {InputId(0), InputId(1)}, Write({x_, target_}));
+  ASSERT_TRUE(data.ok()) << data.status();
+  EXPECT_EQ(data->samples(), 4);
+  EXPECT_EQ(data->SampleBytes(InputId(0)), 8);
+  std::vector<float> x(4);
+  data->Gather(InputId(0), std::vector<int64_t>{3, 1}, reinterpret_cast<std::byte*>(x.data()));
+  EXPECT_THAT(x, ElementsAre(30, 31, 10, 11));
+  std::vector<int64_t> target(6);
+  data->Gather(InputId(1), std::vector<int64_t>{2, 2}, reinterpret_cast<std::byte*>(target.data()));
+  EXPECT_THAT(target, ElementsAre(20, 21, 22, 20, 21, 22));
+}
+
+TEST_F(DatasetTest, OnlyNeededInputsMustBeThere) {
+  EXPECT_TRUE(Dataset::Open(graph_, {InputId(0)}, Write({x_})).ok());
+  // A stage in the middle needs none, and still knows where an epoch ends.
+  const auto none = Dataset::Open(graph_, {}, Write({target_}));
+  ASSERT_TRUE(none.ok());
+  EXPECT_EQ(none->samples(), 4);
+}
+
+TEST_F(DatasetTest, WhatDoesNotFitTheGraphIsNamed) {
+  EXPECT_THAT(Error({x_}), HasSubstr("there is no tensor \"target\""));
+  EXPECT_THAT(Error({}, {}), HasSubstr("no tensor named as an input"));
+  const std::vector<double> doubles(8);
+  EXPECT_THAT(Error({View("x", DType::kFloat64, {4, 2}, doubles), target_}),
+              HasSubstr("\"x\" is float64[4, 2], the graph wants float32[samples, 2]"));
+  EXPECT_THAT(Error({View("x", DType::kFloat32, {2, 4}, kX), target_}),
+              HasSubstr("\"x\" is float32[2, 4]"));
+  EXPECT_THAT(Error({View("x", DType::kFloat32, {8}, kX), target_}),
+              HasSubstr("\"x\" is float32[8]"));
+  const std::vector<int64_t> eleven(11), nine(9);
+  EXPECT_THAT(Error({x_, View("target", DType::kInt64, {11}, eleven)}),
+              HasSubstr("\"target\" is int64[11], the graph wants int64[3 * samples]"));
+  EXPECT_THAT(Error({x_, View("target", DType::kInt64, {9}, nine)}),
+              HasSubstr("\"target\" has 3 samples, \"x\" has 4"));
+  const std::vector<float> empty;
+  EXPECT_THAT(Error({View("x", DType::kFloat32, {0, 2}, empty), target_}),
+              HasSubstr("\"x\" holds no sample"));
+}
+
+}  // namespace
+}  // namespace stagewright

@@ -63,6 +63,9 @@ nlohmann::json JobJson(const v1::Job& job) {
       {"devices", std::vector<std::string>(job.devices().begin(), job.devices().end())},
       {"create_time", TimeText(job.create_time())},
       {"end_time", TimeText(job.end_time())}};
+  if (job.warnings_size() > 0) {
+    json["warnings"] = std::vector<std::string>(job.warnings().begin(), job.warnings().end());
+  }
   if (metrics.accuracy() >= 0) {
     json["accuracy"] = metrics.accuracy();
   }
@@ -118,6 +121,8 @@ std::string JobSummary(const v1::Job& job) {
   std::string out =
       absl::StrCat(job.name(), " ", StateText(job.state()),
                    job.message().empty() ? "" : absl::StrCat(": ", job.message()), "\n");
+  for (const std::string& warning : job.warnings())
+    absl::StrAppend(&out, "  warning          ", warning, "\n");
   if (metrics.step() > 0) {
     absl::StrAppend(&out, absl::StrFormat("  steps            %d of %d, last loss %.4f\n",
                                           metrics.step(), metrics.total_steps(), metrics.loss()));

@@ -59,11 +59,17 @@ void IdleDevices(const Cluster& cluster, const Strategy& strategy,
 
 }  // namespace
 
-std::vector<std::string> PlanWarnings(const Graph& graph, const OperatorGraph& operators,
-                                      const Cluster& cluster, const Strategy& strategy) {
+std::vector<std::string> StrategyWarnings(const Graph& graph, const Cluster& cluster,
+                                          const Strategy& strategy) {
   std::vector<std::string> warnings;
   BatchDependence(graph, strategy, warnings);
   IdleDevices(cluster, strategy, warnings);
+  return warnings;
+}
+
+std::vector<std::string> PlanWarnings(const Graph& graph, const OperatorGraph& operators,
+                                      const Cluster& cluster, const Strategy& strategy) {
+  std::vector<std::string> warnings = StrategyWarnings(graph, cluster, strategy);
   const int32_t converted =
       strategy.stages.size() > 1 ? Decompose(operators.dag()).converted_blocks : 0;
   if (converted > 0) {

@@ -12,8 +12,11 @@
 namespace stagewright {
 
 // One sentence each: layers whose result depends on the micro-batch and that the plan runs on less
-// than the mini-batch at once; devices without work; parts of the graph that are not
-// series-parallel.
+// than the mini-batch at once; devices without work.
+std::vector<std::string> StrategyWarnings(const Graph& graph, const Cluster& cluster,
+                                          const Strategy& strategy);
+
+// These, and for a strategy that was searched: parts of the graph that are not series-parallel.
 std::vector<std::string> PlanWarnings(const Graph& graph, const OperatorGraph& operators,
                                       const Cluster& cluster, const Strategy& strategy);
 

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
+#include "common/schedule/validate.h"
 
 namespace stagewright {
 namespace {
@@ -25,8 +26,9 @@ class Planning {
       return absl::UnimplementedError(absl::StrCat(
           "device ", device.value(), ": programs with a prologue or epilogue cannot be run"));
     }
-    RETURN_IF_ERROR(CheckIndices());
+    RETURN_IF_ERROR(CheckIds(graph_, program_));
     CollectStages(device);
+    RETURN_IF_ERROR(CheckStages());
     CollectStateAndInputs();
     plan_.actions.resize(plan_.program->body.size());
     for (size_t i = 0; i < plan_.actions.size(); ++i) {
@@ -44,26 +46,11 @@ class Planning {
         absl::StrCat("device ", plan_.program->device.value(), ", ", ToString(action), ": ", what));
   }
 
-  absl::Status CheckIndices() const {
-    for (const ProgramStage& stage : program_.stages) {
-      for (const auto* nodes : {&stage.nodes, &stage.replicated}) {
-        for (NodeId node : *nodes) {
-          if (!node.valid() || node.value() >= graph_.size())
-            return absl::InvalidArgumentError(
-                absl::StrCat("the program names node ", node.value(), ", which does not exist"));
-        }
-      }
-    }
+  // Not all of Validate, which the daemon calls before: what would break the look-ups here.
+  absl::Status CheckStages() const {
     for (const ProgramAction& entry : plan_.program->body) {
-      const Action& action = entry.action;
-      if (!action.stage.valid() || action.stage.index() >= program_.stages.size())
-        return Bad(action, "there is no such stage");
-      const size_t channels = action.kind == ActionKind::kAllReduce ? program_.reductions.size()
-                              : IsTransfer(action.kind)             ? program_.channels.size()
-                                                                    : 0;
-      if (channels == 0) continue;
-      if (action.channel < 0 || static_cast<size_t>(action.channel) >= channels)
-        return Bad(action, "there is no such channel or reduction");
+      if (!plan_.Has(entry.action.stage))
+        return Bad(entry.action, "the stage is not on this device");
     }
     return absl::OkStatus();
   }
@@ -201,6 +188,11 @@ class Planning {
 };
 
 }  // namespace
+
+bool DevicePlan::Has(StageId stage) const {
+  return std::any_of(stages.begin(), stages.end(),
+                     [&](const StagePlan& plan) { return plan.stage == stage; });
+}
 
 const StagePlan& DevicePlan::OfStage(StageId stage) const {
   const auto found =

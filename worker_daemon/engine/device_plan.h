@@ -40,6 +40,8 @@ struct DevicePlan {
   std::vector<InputId> inputs;          // Ditto; with ClassTarget() where the prediction is made.
   bool communicates = false;            // With other devices.
 
+  bool Has(StageId stage) const;
+  // REQUIRES: Has(stage).
   const StagePlan& OfStage(StageId stage) const;
 };
 

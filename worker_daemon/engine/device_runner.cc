@@ -70,18 +70,35 @@ class DeviceRunner::Impl {
   }
 
   absl::Status Run() {
+    at::init_num_threads();  // OpenMP keeps SetIntraOpThreads per thread; new ones must be told.
     for (int64_t step = 0; step < spec_.steps; ++step) {
       const std::vector<int64_t> samples = sampler_->MiniBatch(step);
       ASSIGN_OR_RETURN(StepOutput output,
                        training_->RunStep({step, samples, spec_.program->mini_batch,
                                            absl::Now() + spec_.step_timeout}));
       Report(step, std::move(output));
-      const bool last = step + 1 == spec_.steps;
-      if (evaluation_ != nullptr &&
-          (last || (spec_.evaluate_every > 0 && (step + 1) % spec_.evaluate_every == 0))) {
-        RETURN_IF_ERROR(Evaluate(step + 1));
-      }
     }
+    return absl::OkStatus();
+  }
+
+  absl::Status Evaluate() {
+    if (evaluation_ == nullptr) return absl::OkStatus();
+    EvaluationReport report;
+    const int64_t samples = evaluation_data_->samples();
+    const int64_t mini_batch = spec_.evaluation->mini_batch;
+    const bool mean = spec_.graph->loss_reduction() == LossReduction::kMean;
+    for (int64_t i = 0; i < EvaluationBatches(samples, mini_batch); ++i) {
+      const EvaluationBatch batch = EvaluationBatchAt(samples, mini_batch, i);
+      auto output =
+          evaluation_->RunStep({i, batch.indices, batch.valid, absl::Now() + spec_.step_timeout});
+      if (!output.ok()) return Annotate(output.status(), "evaluation");
+      const double share = static_cast<double>(batch.valid) / static_cast<double>(samples);
+      report.loss += mean ? output->loss * share : output->loss;
+      report.loss_samples += output->loss_samples;
+      report.correct += output->correct;
+      report.predicted += output->predicted;
+    }
+    if (spec_.on_evaluation) spec_.on_evaluation(report);
     return absl::OkStatus();
   }
 
@@ -140,7 +157,11 @@ class DeviceRunner::Impl {
     ASSIGN_OR_RETURN(evaluation_,
                      Executor::Create(*spec_.graph, *spec_.evaluation, spec_.device, *parameters_,
                                       *evaluation_data_, nullptr, transport, options));
-    return absl::OkStatus();
+    if (evaluation_data_->samples() % spec_.evaluation->mini_batch == 0) return absl::OkStatus();
+    return Annotate(
+        evaluation_->CheckPartialBatches(),
+        absl::StrCat(spec_.evaluation_path, ": its ", evaluation_data_->samples(),
+                     " samples are no multiple of ", spec_.evaluation->mini_batch));
   }
 
   void Report(int64_t step, StepOutput output) const {
@@ -158,27 +179,6 @@ class DeviceRunner::Impl {
     }
     report.events = std::move(output.events);
     spec_.on_step(std::move(report));
-  }
-
-  absl::Status Evaluate(int64_t steps_done) {
-    EvaluationReport report;
-    report.steps_done = steps_done;
-    const int64_t samples = evaluation_data_->samples();
-    const int64_t mini_batch = spec_.evaluation->mini_batch;
-    const bool mean = spec_.graph->loss_reduction() == LossReduction::kMean;
-    for (int64_t i = 0; i < EvaluationBatches(samples, mini_batch); ++i) {
-      const EvaluationBatch batch = EvaluationBatchAt(samples, mini_batch, i);
-      auto output =
-          evaluation_->RunStep({i, batch.indices, batch.valid, absl::Now() + spec_.step_timeout});
-      if (!output.ok()) return Annotate(output.status(), "evaluation");
-      const double share = static_cast<double>(batch.valid) / static_cast<double>(samples);
-      report.loss += mean ? output->loss * share : output->loss;
-      report.loss_samples += output->loss_samples;
-      report.correct += output->correct;
-      report.predicted += output->predicted;
-    }
-    if (spec_.on_evaluation) spec_.on_evaluation(report);
-    return absl::OkStatus();
   }
 
   const JobSpec spec_;
@@ -202,6 +202,7 @@ absl::StatusOr<std::unique_ptr<DeviceRunner>> DeviceRunner::Create(JobSpec spec,
 
 const std::vector<std::string>& DeviceRunner::warnings() const { return impl_->warnings(); }
 absl::Status DeviceRunner::Run() { return impl_->Run(); }
+absl::Status DeviceRunner::Evaluate() { return impl_->Evaluate(); }
 void DeviceRunner::Abort(const absl::Status& status) { impl_->Abort(status); }
 absl::StatusOr<std::string> DeviceRunner::WriteShard(const std::string& directory) const {
   return impl_->WriteShard(directory);

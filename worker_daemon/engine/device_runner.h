@@ -23,15 +23,19 @@ class DeviceRunner {
   // What the user should know: layers whose result depends on the micro-batch.
   const std::vector<std::string>& warnings() const;
 
-  // Runs all steps and evaluations. Call it once, on a thread of its own, after the transport is
+  // Runs all training steps. Call it once, on a thread of its own, after the transport is
   // connected. Errors of Executor::RunStep; then the transport is aborted.
   absl::Status Run();
 
-  // Makes Run end with `status`, soon. Safe from any thread.
+  // One pass through the evaluation data, if there is any. Call it once, after Run. Apart from Run,
+  // so that the trained parameters can be written before anything else may fail. Errors as of Run.
+  absl::Status Evaluate();
+
+  // Makes Run or Evaluate end with `status`, soon. Safe from any thread.
   void Abort(const absl::Status& status);
 
   // Writes the parameters that this device owns (see ownership.h) as a shard into `directory` and
-  // returns its path; "" if it owns none. Not while Run is under way.
+  // returns its path; "" if it owns none. Not while Run or Evaluate is under way.
   absl::StatusOr<std::string> WriteShard(const std::string& directory) const;
 
  private:

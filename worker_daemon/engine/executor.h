@@ -86,6 +86,10 @@ class Executor {
   // Ends the step under way and all later ones with `status`. Safe from any thread.
   void Abort(const absl::Status& status);
 
+  // INVALID_ARGUMENT, naming the tensor, if the stages of this device cannot run a step whose
+  // samples are not all valid.
+  absl::Status CheckPartialBatches() const;
+
   // Nodes whose result depends on how the batch is cut, by name.
   std::vector<std::string> BatchDependentNodes() const;
 

@@ -34,13 +34,11 @@ absl::Status Executor::Compute(int32_t index) {
     case ActionKind::kForward:
       return RunForward(index);
     case ActionKind::kRecompute:
-      if (action.samples.empty()) return absl::OkStatus();
       return ModuleOf(action.stage).Recompute(input_.step, action.samples);
     case ActionKind::kBackward:
     case ActionKind::kBackwardInput:
       return RunBackward(index);
     case ActionKind::kBackwardWeight:
-      if (action.samples.empty()) return absl::OkStatus();
       return ModuleOf(action.stage).BackwardWeight(action.samples);
     case ActionKind::kOptimizerStep:
       optimizer_->Step(plan_.actions[index].updates);
@@ -54,10 +52,6 @@ absl::Status Executor::RunForward(int32_t index) {
   const Action& action = ActionAt(index);
   const SampleRange range = action.samples;
   StageModule& module = ModuleOf(action.stage);
-  if (range.empty()) {
-    KeepResult(index, std::vector<at::Tensor>(module.outputs().size()));
-    return absl::OkStatus();
-  }
   ASSIGN_OR_RETURN(StageModule::Tensors tensors, Collect(action.stage, range));
   StageModule::Keep keep = StageModule::Keep::kNothing;
   if (program_.training && program_.stages[action.stage.index()].has_backward) {
@@ -105,13 +99,29 @@ absl::Status Executor::EvaluatePartly(StageModule& module, const StageModule::Te
   return Account(result, valid);
 }
 
+absl::Status Executor::CheckPartialBatches() const {
+  const auto bad = [](const std::string& what) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        what, " does not have the samples along its first dimension, so it cannot be cut"));
+  };
+  for (const auto& [stage, module] : modules_) {
+    if (module->has_loss()) {
+      for (ValueRef value : module->received()) {
+        const TensorMeta& meta = graph_.meta(value);
+        if (meta.DependsOnBatch() && !meta.IsBatched()) return bad(NameOf(graph_.node(value.node)));
+      }
+      for (InputId input : module->inputs()) {
+        if (!graph_.input(input).meta.IsBatched())
+          return bad(absl::StrCat("input \"", graph_.input(input).name, "\""));
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::Status Executor::RunBackward(int32_t index) {
   const Action& action = ActionAt(index);
   StageModule& module = ModuleOf(action.stage);
-  if (action.samples.empty()) {
-    KeepResult(index, std::vector<at::Tensor>(module.received().size()));
-    return absl::OkStatus();
-  }
   ASSIGN_OR_RETURN(const std::vector<at::Tensor> gradients,
                    CollectGradients(action.stage, action.samples));
   auto result = action.kind == ActionKind::kBackward

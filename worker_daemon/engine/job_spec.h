@@ -34,7 +34,6 @@ struct StepReport {
 // The same over one pass through the evaluation data; losses of all devices add up to that of the
 // data set.
 struct EvaluationReport {
-  int64_t steps_done = 0;  // Training steps before it.
   double loss = 0;
   int64_t loss_samples = 0;
   int64_t correct = 0;
@@ -54,7 +53,6 @@ struct JobSpec {
 
   OptimizerConfig optimizer;
   int64_t steps = 1;
-  int64_t evaluate_every = 0;  // Steps between evaluations; 0: only after the last step.
   uint64_t seed = 0;           // Of the order of samples and of dropout.
   SampleOrder order = SampleOrder::kShuffled;
   absl::Duration step_timeout = absl::Seconds(60);  // A step that takes longer hangs.

@@ -13,22 +13,26 @@ absl::Status CheckOptimizer(const OptimizerConfig& config) {
   struct Field {
     const char* name;
     double value;
-    double end;  // Values are in [0, end).
+    bool zero;   // It may be 0.
+    double end;  // It is below.
   };
   const double infinity = std::numeric_limits<double>::infinity();
-  for (const Field& field :
-       {Field{"learning_rate", config.learning_rate, infinity},
-        Field{"weight_decay", config.weight_decay, infinity},
-        Field{"momentum", config.momentum, infinity},
-        Field{"dampening", config.dampening, infinity}, Field{"beta1", config.beta1, 1},
-        Field{"beta2", config.beta2, 1}, Field{"epsilon", config.epsilon, infinity}}) {
-    if (!(field.value >= 0 && field.value < field.end)) {
-      return absl::InvalidArgumentError(absl::StrCat("optimizer.", field.name, ": ", field.value,
-                                                     " is not in [0, ", field.end, ")"));
-    }
+  const bool adam = config.kind == OptimizerKind::kAdam;
+  std::vector<Field> fields = {{"learning_rate", config.learning_rate, false, infinity},
+                               {"weight_decay", config.weight_decay, true, infinity}};
+  if (adam) {
+    fields.push_back({"beta1", config.beta1, true, 1});
+    fields.push_back({"beta2", config.beta2, true, 1});
+    fields.push_back({"epsilon", config.epsilon, false, infinity});
+  } else {
+    fields.push_back({"momentum", config.momentum, true, 1});
   }
-  if (config.nesterov && (config.momentum == 0 || config.dampening != 0)) {
-    return absl::InvalidArgumentError("optimizer.nesterov: needs a momentum and no dampening");
+  for (const Field& field : fields) {
+    const bool in_range = (field.zero ? field.value >= 0 : field.value > 0);
+    if (in_range && field.value < field.end) continue;
+    return absl::InvalidArgumentError(absl::StrCat("optimizer.", field.name, ": ", field.value,
+                                                   " is not in ", field.zero ? "[" : "(", "0, ",
+                                                   field.end, ")"));
   }
   return absl::OkStatus();
 }
@@ -56,9 +60,9 @@ void ParameterOptimizer::StepSgd(at::Tensor& parameter, at::Tensor gradient, Sta
     if (!state.momentum.defined()) {
       state.momentum = gradient.clone();
     } else {
-      state.momentum.mul_(config_.momentum).add_(gradient, 1 - config_.dampening);
+      state.momentum.mul_(config_.momentum).add_(gradient);
     }
-    gradient = config_.nesterov ? gradient.add(state.momentum, config_.momentum) : state.momentum;
+    gradient = state.momentum;
   }
   parameter.add_(gradient, -config_.learning_rate);
 }

@@ -13,15 +13,15 @@ struct OptimizerConfig {
   double weight_decay = 0;  // L2: added to the gradient.
   // SGD (torch.optim.SGD).
   double momentum = 0;
-  double dampening = 0;
-  bool nesterov = false;
   // Adam (torch.optim.Adam).
   double beta1 = 0.9;
   double beta2 = 0.999;
   double epsilon = 1e-8;
 };
 
-// INVALID_ARGUMENT, naming the field, for values that PyTorch refuses or that are not finite.
+// INVALID_ARGUMENT, naming the field, for values outside the bounds that the planner sets for
+// jobs: the learning rate and Adam's epsilon positive, the weight decay not negative, all finite;
+// momentum and betas in [0, 1). Fields that the kind does not use are ignored.
 absl::Status CheckOptimizer(const OptimizerConfig& config);
 
 }  // namespace stagewright

@@ -1,0 +1,140 @@
+"""A planner and workers as real processes on loopback, and the command line that talks to them."""
+
+import json
+import os
+import pathlib
+import re
+import select
+import signal
+import subprocess
+import tempfile
+import time
+
+BIN = pathlib.Path(os.environ["STAGEWRIGHT_BIN"])
+MODELS = pathlib.Path(os.environ["STAGEWRIGHT_TEST_MODELS"])
+PATIENCE = 60.0
+
+
+class Processes:
+    """Starts what a test asks for; `close` ends all of it."""
+
+    def __init__(self, workers: int = 0, planner_flags: tuple = ()):
+        self.directory = tempfile.TemporaryDirectory(prefix="stagewright_")
+        self.path = pathlib.Path(self.directory.name)
+        self.planner_flags = planner_flags
+        self.planner = None
+        self.address = "127.0.0.1:0"
+        self.workers: dict[str, subprocess.Popen] = {}
+        self.start_planner()
+        for i in range(workers):
+            self.start_worker(f"w{i}")
+        self.await_workers(workers)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *unused):
+        self.close()
+
+    def start_planner(self) -> None:
+        """On the address of the planner before it, if there was one."""
+        command = [BIN / "stagewright-planner", "--listen", self.address, "--metrics-listen", ""]
+        command += ["--state", self.path / "state.db", *self.planner_flags]
+        self.planner = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        line = read_line(self.planner, 20)
+        found = re.search(r"listening on (\S+?),? ?$", line.strip())
+        assert found, line
+        self.address = found.group(1)
+
+    def start_worker(self, name: str, *flags: str) -> subprocess.Popen:
+        log = open(self.path / f"{name}.log", "a")  # noqa: SIM115
+        command = [BIN / "stagewright-worker", "--planner", self.address, "--name", name, *flags]
+        self.workers[name] = subprocess.Popen(command, stderr=log)
+        log.close()
+        return self.workers[name]
+
+    def log(self, name: str) -> str:
+        return (self.path / f"{name}.log").read_text()
+
+    def await_workers(self, count: int) -> None:
+        def connected():
+            return len(self.json("workers")["workers"])
+
+        wait_for(lambda: connected() == count, f"{count} workers")
+
+    def cli(self, *arguments, timeout: float = PATIENCE) -> subprocess.CompletedProcess:
+        command = [BIN / "stagewright", "--planner-address", self.address, *map(str, arguments)]
+        return subprocess.run(command, capture_output=True, text=True, timeout=timeout)
+
+    def json(self, *arguments):
+        result = self.cli(*arguments, "-o", "json")
+        assert result.returncode == 0, result.stderr
+        return json.loads(result.stdout)
+
+    def submit_flags(self, model: str, **changes) -> list:
+        """A job as the references were made: `steps=5` sets --steps 5, None leaves a flag out."""
+        stem = MODELS / model
+        flags = dict(
+            weights=f"{stem}.safetensors", data=f"{stem}.data.safetensors", out=self.path / f"out-{model}",
+            mini_batch=16, steps=5, optimizer="sgd", lr=0.1, no_shuffle=True,
+        )  # fmt: skip
+        flags.update(changes)
+        graph = flags.pop("graph", f"{stem}.swg")
+        arguments = ["submit", graph]
+        for name, value in flags.items():
+            if value is not None:
+                arguments += [f"--{name.replace('_', '-')}"] + ([] if value is True else [value])
+        return arguments
+
+    def train(self, model: str, **changes) -> dict:
+        """Submits and watches; the job at its end."""
+        result = self.cli(*self.submit_flags(model, **changes), "--watch", "-o", "json", timeout=120)
+        assert result.returncode in (0, 5), result.stderr
+        return json.loads(result.stdout)
+
+    def submit(self, model: str, **changes) -> str:
+        return self.json(*self.submit_flags(model, **changes))["name"]
+
+    def job(self, name: str) -> dict:
+        return next(job for job in self.json("jobs")["jobs"] if job["name"] == name)
+
+    def await_step(self, name: str, step: int) -> None:
+        def reached():
+            job = self.job(name)
+            assert job["state"] not in ("failed", "cancelled", "succeeded"), job
+            return job["step"] >= step
+
+        wait_for(reached, f"step {step} of {name}")
+
+    def await_end(self, name: str) -> dict:
+        wait_for(lambda: self.job(name)["state"] in ("failed", "cancelled", "succeeded"), f"the end of {name}")
+        return self.job(name)
+
+    def stop(self, process: subprocess.Popen, how: signal.Signals = signal.SIGTERM, patience: float = 10) -> int:
+        process.send_signal(how)
+        code = process.wait(patience)
+        if process.stderr is not None:
+            process.stderr.close()
+        return code
+
+    def close(self) -> None:
+        for process in [*self.workers.values(), self.planner]:
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+            if process.stderr is not None:
+                process.stderr.close()
+        self.directory.cleanup()
+
+
+def wait_for(condition, what: str, patience: float = PATIENCE) -> None:
+    deadline = time.monotonic() + patience
+    while not condition():
+        assert time.monotonic() < deadline, f"waited {patience} s for {what}"
+        time.sleep(0.1)
+
+
+def read_line(process: subprocess.Popen, patience: float) -> str:
+    ready, _, _ = select.select([process.stderr], [], [], patience)
+    assert ready, "the process says nothing"
+    return process.stderr.readline()

@@ -1,0 +1,204 @@
+"""What goes wrong ends one job with one message, and nothing else."""
+
+import json
+import os
+import re
+import signal
+import struct
+import time
+import zlib
+
+import pytest
+import torch
+from processes import MODELS, Processes, wait_for
+from safetensors.torch import save_file
+
+from stagewright._proto import graph_pb2
+
+LONG = 1_000_000  # Steps; such a job is ended by the test.
+
+
+@pytest.fixture(scope="module")
+def system():
+    with Processes(workers=3, planner_flags=("--worker-timeout", "5")) as running:
+        yield running
+
+
+@pytest.fixture(autouse=True)
+def workers_survive(request, system):
+    """After each test, all three workers are there and free, and train the next job."""
+    yield
+    for name, process in list(system.workers.items()):
+        if process.poll() is not None:
+            system.start_worker(name)
+    system.await_workers(3)
+    job = system.train("chain_f32", devices=3, stages=3, steps=2)
+    assert job["state"] == "succeeded", job["message"]
+
+
+def failed(system, **changes) -> str:
+    """The one message of a job that must fail."""
+    model = changes.pop("model", "chain_f32")
+    result = system.cli(*system.submit_flags(model, devices=2, **changes), "--watch", "-o", "json")
+    assert result.returncode in (1, 5), result.stdout
+    message = result.stderr if result.returncode == 1 else json.loads(result.stdout)["message"]
+    assert message and "\n" not in message.strip()
+    return message
+
+
+def test_a_killed_worker_fails_its_job_by_name(system):
+    job = system.submit("chain_f32", devices=3, stages=3, steps=LONG)
+    system.await_step(job, 20)
+    pids = {name: process.pid for name, process in system.workers.items()}
+    system.stop(system.workers["w1"], signal.SIGKILL)
+    ended = system.await_end(job)
+    assert ended["state"] == "failed"
+    assert re.search(r"\bw1\b.* lost", ended["message"]), ended["message"]
+    for survivor in ("w0", "w2"):
+        assert system.workers[survivor].poll() is None
+        assert system.workers[survivor].pid == pids[survivor]
+
+
+def test_a_stopped_worker_is_lost_and_comes_back(system):
+    job = system.submit("chain_f32", devices=3, stages=3, steps=LONG)
+    system.await_step(job, 5)
+    process = system.workers["w2"]
+    process.send_signal(signal.SIGSTOP)
+    try:
+        ended = system.await_end(job)
+    finally:
+        process.send_signal(signal.SIGCONT)
+    assert ended["state"] == "failed"
+    assert "w2" in ended["message"] or "timed out" in ended["message"], ended["message"]
+
+
+def test_cancel_mid_run(system):
+    job = system.submit("chain_f32", devices=3, stages=3, steps=LONG)
+    system.await_step(job, 5)
+    assert system.cli("cancel", job).returncode == 0
+    assert system.job(job)["state"] == "cancelled"
+    assert system.cli("watch", job).returncode == 5
+
+
+def test_a_missing_data_file_is_named(system):
+    assert "no-such-file.safetensors" in failed(system, data=system.path / "no-such-file.safetensors")
+
+
+def test_missing_weights_are_named(system):
+    assert "no-weights.safetensors" in failed(system, weights=system.path / "no-weights.safetensors")
+
+
+def test_a_wrong_data_shape_is_named(system):
+    path = system.path / "wrong.safetensors"
+    save_file({"x": torch.randn(96, 7), "target": torch.randint(0, 5, (96,))}, path)
+    message = failed(system, data=path)
+    assert "wrong.safetensors" in message
+    assert "x" in message and "7" in message, message
+
+
+def test_a_file_of_another_kind_is_named(system):
+    path = system.path / "text.safetensors"
+    path.write_text("not tensors at all")
+    assert "text.safetensors" in failed(system, data=path)
+    assert "text.safetensors" in failed(system, weights=path)
+
+
+def test_too_few_samples_are_counted(system):
+    message = failed(system, mini_batch=128, steps=None, epochs=1)
+    assert "128" in message and "96" in message, message
+
+
+def test_an_unknown_operator_is_named(system):
+    contents = (MODELS / "chain_f32.swg").read_bytes()
+    graph = graph_pb2.Graph.FromString(contents[20:])
+    node = next(node for node in graph.nodes if node.target == "aten.tanh.default")
+    node.target = "aten.nonsense.default"
+    payload = graph.SerializeToString()
+    path = system.path / "unknown.swg"
+    path.write_bytes(b"SWGRAPH1" + struct.pack("<QI", len(payload), zlib.crc32(payload)) + payload)
+    assert "aten.nonsense.default" in failed(system, graph=path)
+
+
+def test_an_output_that_cannot_be_written_is_named(system):
+    path = system.path / "occupied"
+    path.write_text("a file, not a directory")
+    assert "occupied" in failed(system, out=path)
+
+
+def test_a_killed_planner_comes_back_and_the_job_goes_on(system):
+    job = system.submit("chain_f32", devices=3, stages=3, steps=6000)
+    system.await_step(job, 20)
+    system.stop(system.planner, signal.SIGKILL)
+    time.sleep(1)
+    system.start_planner()
+    ended = system.await_end(job)
+    assert ended["state"] == "succeeded", ended["message"]
+    assert ended["total_steps"] == 6000
+    assert os.path.exists(ended["checkpoint"])
+    for name in system.workers:
+        assert "failed" not in system.log(name).split("registered")[-1]
+
+
+def test_a_planner_that_shuts_down_leaves_the_job_running(system):
+    job = system.submit("chain_f32", devices=3, stages=3, steps=6000)
+    system.await_step(job, 20)
+    assert system.stop(system.planner, signal.SIGTERM) == 0
+    system.start_planner()
+    ended = system.await_end(job)
+    assert ended["state"] == "succeeded", ended["message"]
+
+
+def test_a_worker_without_a_planner_keeps_trying(system):
+    system.stop(system.planner)
+    system.start_worker("late")
+    wait_for(lambda: "trying again" in system.log("late"), "the worker to say so")
+    assert system.cli("jobs").returncode == 4
+    system.start_planner()
+    wait_for(lambda: "registered" in system.log("late"), "the worker to register")
+    late = system.workers.pop("late")
+    assert system.stop(late) == 0
+    system.await_workers(3)
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+def test_signals_end_the_daemons_at_once(system, how):
+    job = system.submit("chain_f32", devices=3, stages=3, steps=LONG)
+    system.await_step(job, 5)
+    begin = time.monotonic()
+    assert system.stop(system.workers["w0"], how) == 0
+    assert time.monotonic() - begin < 5
+    assert "w0" in system.await_end(job)["message"]
+    begin = time.monotonic()
+    assert system.stop(system.planner, how) == 0
+    assert time.monotonic() - begin < 6
+    system.start_planner()
+
+
+def test_a_second_worker_of_a_name_is_told(system):
+    system.start_worker("twin")
+    system.await_workers(4)
+    first = system.workers["twin"]
+    second = system.start_worker("twin")
+    wait_for(lambda: "is connected already" in system.log("twin"), "the refusal")
+    assert second.poll() is None
+    assert system.stop(second) == 0
+    system.workers.pop("twin")
+    assert system.stop(first) == 0
+    system.await_workers(3)
+
+
+def test_a_second_planner_is_refused_the_address_and_the_state(system):
+    import subprocess
+
+    from processes import BIN
+
+    def start(listen, state):
+        command = [BIN / "stagewright-planner", "--listen", listen, "--metrics-listen", "", "--state", state]
+        return subprocess.run(command, capture_output=True, text=True, timeout=20)
+
+    taken = start(system.address, system.path / "other.db")
+    assert taken.returncode == 1
+    assert system.address in taken.stderr
+    held = start("127.0.0.1:0", system.path / "state.db")
+    assert held.returncode == 1
+    assert "state.db" in held.stderr

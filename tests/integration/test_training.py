@@ -1,0 +1,89 @@
+"""Jobs trained through the whole system: gRPC to the workers, UCX between them, LibTorch inside."""
+
+import os
+import subprocess
+
+import pytest
+import torch
+from processes import MODELS, Processes
+from safetensors.torch import load_file, save_file
+from torch import nn
+
+import stagewright
+
+
+@pytest.fixture(scope="module")
+def system():
+    with Processes(workers=4) as running:
+        yield running
+
+
+def assert_equal_to_reference(checkpoint: str, model: str, optimizer: str) -> None:
+    trained = load_file(checkpoint)
+    expected = load_file(MODELS / f"{model}.reference.{optimizer}.safetensors")
+    aliases = trained.keys() - expected.keys()  # Tied parameters, under each of their names.
+    assert expected.keys() <= trained.keys()
+    assert len(aliases) == (1 if model.startswith("tied") else 0)
+    for alias in aliases:
+        assert any(torch.equal(trained[alias], trained[name]) for name in expected)
+    rtol, atol = (1e-9, 1e-10) if model.endswith("f64") else (1e-5, 1e-6)
+    for name, tensor in expected.items():
+        torch.testing.assert_close(trained[name], tensor, rtol=rtol, atol=atol, msg=lambda m, n=name: f"{n}: {m}")
+
+
+@pytest.mark.parametrize("devices", [1, 2, 4])
+@pytest.mark.parametrize("model", ["four_branches_f64", "chain_f32"])
+def test_parameters_equal_those_of_pytorch(system, model, devices):
+    job = system.train(model, devices=devices, stages=devices, micro_batch=4, out=system.path / f"{model}-{devices}")
+    assert job["state"] == "succeeded", job["message"]
+    assert (job["step"], job["total_steps"], len(job["devices"])) == (5, 5, devices)
+    assert_equal_to_reference(job["checkpoint"], model, "sgd")
+
+
+def test_tied_weights_and_adam_on_two_workers(system):
+    job = system.train("tied_f64", devices=2, stages=2, optimizer="adam", lr=0.001)
+    assert job["state"] == "succeeded", job["message"]
+    assert_equal_to_reference(job["checkpoint"], "tied_f64", "adam")
+
+
+def test_epochs_and_evaluation(system):
+    data = MODELS / "chain_f32.data.safetensors"
+    job = system.train("chain_f32", devices=2, steps=None, epochs=2, eval_data=data, no_shuffle=None)
+    assert job["state"] == "succeeded", job["message"]
+    assert job["total_steps"] == 2 * (96 // 16)
+    assert 0 <= job["accuracy"] <= 1
+    assert job["evaluation_loss"] > 0
+
+
+class Wide(nn.Module):
+    """Heavy enough for the clock."""
+
+    def __init__(self, width=512):
+        super().__init__()
+        branch = lambda: nn.Sequential(*[layer for _ in range(3) for layer in (nn.Linear(width, width), nn.Tanh())])
+        self.left, self.right, self.head = branch(), branch(), nn.Linear(width, width)
+
+    def forward(self, x):
+        return self.head(self.left(x) + self.right(x))
+
+
+@pytest.mark.parametrize("devices", [1, 2])
+def test_the_trace_follows_the_program_and_its_replay_gives_the_step_time(system, devices):
+    """Within 10 %, the median over the recorded steps but the first two. Two devices at most: more would share cores."""
+    stem = system.path / "wide"
+    if not stem.with_suffix(".swg").exists():
+        torch.manual_seed(0)
+        x, target = torch.randn(64, 512), torch.randn(64, 512)
+        stagewright.export(Wide(), {"x": x[:4]}, loss=nn.MSELoss(), targets=target[:4], path=f"{stem}.swg")
+        save_file({"x": x, "target": target}, f"{stem}.data.safetensors")
+    job = system.train(
+        "wide", graph=f"{stem}.swg", weights=f"{stem}.safetensors", data=f"{stem}.data.safetensors",
+        mini_batch=64, steps=12, devices=devices, stages=devices, micro_batch=16,
+    )  # fmt: skip
+    assert job["state"] == "succeeded", job["message"]
+    command = [os.environ["STAGEWRIGHT_CHECK_JOB_TRACE"], system.address, job["name"]]
+    checked = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert checked.returncode == 0, checked.stderr
+    steps, ratio = int(checked.stdout.split()[1]), float(checked.stdout.split()[3])
+    assert steps == 10
+    assert 0.9 < ratio < 1.1, checked.stdout

@@ -1,0 +1,519 @@
+// The planning service over real gRPC on loopback.
+#include "planner_service/service/server.h"
+
+#include <arpa/inet.h>
+#include <gmock/gmock.h>
+#include <grpcpp/create_channel.h>
+#include <grpcpp/generic/generic_stub.h>
+#include <grpcpp/security/credentials.h>
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <future>
+#include <map>
+#include <sstream>
+#include <thread>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_split.h"
+#include "absl/synchronization/notification.h"
+#include "absl/time/clock.h"
+#include "common/wire/graph_file.h"
+#include "stagewright/v1/job_service.grpc.pb.h"
+#include "stagewright/v1/planner_service.grpc.pb.h"
+#include "stagewright/v1/worker_service.grpc.pb.h"
+#include "tests/planner_service/jobs/job_harness.h"
+
+namespace stagewright {
+namespace {
+
+using ::testing::AnyOf;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+ServerOptions TestOptions() {
+  ServerOptions options;
+  options.listen = "127.0.0.1:0";
+  options.metrics_listen = "127.0.0.1:0";
+  options.state = ":memory:";
+  return options;
+}
+
+v1::PlanRequest SmallRequest() {
+  v1::PlanRequest request;
+  *request.mutable_problem()->mutable_graph() = testing::SmallSpec().graph();
+  request.mutable_problem()->set_cluster_preset("cpu:2");
+  request.mutable_problem()->set_mini_batch(8);
+  request.mutable_problem()->set_optimizer(v1::OPTIMIZER_SGD);
+  return request;
+}
+
+// Minutes of search, unless it is stopped.
+v1::PlanRequest EndlessRequest() {
+  v1::PlanRequest request;
+  *request.mutable_problem()->mutable_graph() =
+      *ReadGraphProto(STAGEWRIGHT_SOURCE_DIR "/examples/graphs/mmt.swg");
+  request.mutable_problem()->set_cluster_preset("summit:256");
+  request.mutable_problem()->set_mini_batch(16384);
+  request.mutable_problem()->set_optimizer(v1::OPTIMIZER_ADAM);
+  return request;
+}
+
+class ServerTest : public ::testing::Test {
+ protected:
+  void Start(const ServerOptions& options = TestOptions()) {
+    auto server = PlannerServer::Start(options);
+    ASSERT_TRUE(server.ok()) << server.status();
+    server_ = *std::move(server);
+    grpc::ChannelArguments arguments;
+    arguments.SetMaxReceiveMessageSize(-1);
+    arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+    channel_ = grpc::CreateCustomChannel(server_->address(), grpc::InsecureChannelCredentials(),
+                                         arguments);
+    planner_ = v1::PlannerService::NewStub(channel_);
+    jobs_ = v1::JobService::NewStub(channel_);
+    workers_ = v1::WorkerService::NewStub(channel_);
+  }
+
+  grpc::Status Plan(const v1::PlanRequest& request, v1::PlanResponse* response = nullptr,
+                    absl::Duration deadline = absl::Seconds(60)) {
+    grpc::ClientContext context;
+    context.set_deadline(absl::ToChronoTime(absl::Now() + deadline));
+    v1::PlanResponse ignored;
+    return planner_->Plan(&context, request, response == nullptr ? &ignored : response);
+  }
+
+  void ExpectRefused(const v1::PlanRequest& request, grpc::StatusCode code,
+                     const std::string& message) {
+    const grpc::Status status = Plan(request);
+    EXPECT_EQ(status.error_code(), code) << status.error_message();
+    EXPECT_THAT(status.error_message(), HasSubstr(message));
+  }
+
+  // One request to a service that this program has no stub of.
+  std::string Raw(const std::string& method, const std::string& request) {
+    grpc::GenericStub stub(channel_);
+    grpc::ClientContext context;
+    context.set_deadline(absl::ToChronoTime(absl::Now() + absl::Seconds(10)));
+    grpc::Slice slice(request);
+    grpc::ByteBuffer in(&slice, 1), out;
+    absl::Notification done;
+    grpc::Status status;
+    stub.UnaryCall(&context, method, grpc::StubOptions(), &in, &out, [&](grpc::Status s) {
+      status = std::move(s);
+      done.Notify();
+    });
+    done.WaitForNotification();
+    EXPECT_TRUE(status.ok()) << status.error_message();
+    std::vector<grpc::Slice> slices;
+    EXPECT_TRUE(out.Dump(&slices).ok());
+    std::string bytes;
+    for (const grpc::Slice& s : slices)
+      bytes.append(reinterpret_cast<const char*>(s.begin()), s.size());
+    return bytes;
+  }
+
+  std::string Metrics() {
+    const std::pair<std::string, std::string> address =
+        absl::StrSplit(server_->metrics_address(), ':');
+    int port = 0;
+    EXPECT_TRUE(absl::SimpleAtoi(address.second, &port));
+    const int fd = socket(AF_INET, SOCK_STREAM, 0);
+    sockaddr_in to = {};
+    to.sin_family = AF_INET;
+    to.sin_port = htons(static_cast<uint16_t>(port));
+    inet_pton(AF_INET, "127.0.0.1", &to.sin_addr);
+    EXPECT_EQ(connect(fd, reinterpret_cast<sockaddr*>(&to), sizeof(to)), 0);
+    const std::string request = "GET /metrics HTTP/1.0\r\n\r\n";
+    EXPECT_EQ(write(fd, request.data(), request.size()), static_cast<ssize_t>(request.size()));
+    std::string text;
+    char buffer[4096];
+    for (ssize_t n; (n = read(fd, buffer, sizeof(buffer))) > 0;)
+      text.append(buffer, static_cast<size_t>(n));
+    close(fd);
+    return text;
+  }
+
+  // The value of a series as the text format writes it; -1 if it is not there.
+  double Metric(const std::string& series) {
+    for (absl::string_view line : absl::StrSplit(Metrics(), '\n')) {
+      const std::pair<absl::string_view, absl::string_view> parts =
+          absl::StrSplit(line, absl::MaxSplits(absl::ByChar(' '), 1));
+      double value = 0;
+      if (parts.first == series && absl::SimpleAtod(parts.second, &value)) return value;
+    }
+    return -1;
+  }
+
+  std::unique_ptr<PlannerServer> server_;
+  std::shared_ptr<grpc::Channel> channel_;
+  std::unique_ptr<v1::PlannerService::Stub> planner_;
+  std::unique_ptr<v1::JobService::Stub> jobs_;
+  std::unique_ptr<v1::WorkerService::Stub> workers_;
+};
+
+TEST_F(ServerTest, SaysThatItIsHealthyAndWhatItServes) {
+  Start();
+  EXPECT_EQ(Raw("/grpc.health.v1.Health/Check", ""), "\x08\x01");  // status: SERVING
+  const std::string services =                                     // list_services: ""
+      Raw("/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
+          std::string("\x3a\0", 2));
+  for (const char* service : {"stagewright.v1.PlannerService", "stagewright.v1.JobService",
+                              "stagewright.v1.WorkerService", "grpc.health.v1.Health"}) {
+    EXPECT_THAT(services, HasSubstr(service));
+  }
+}
+
+TEST_F(ServerTest, PlansAndJudgesItsOwnPlanAsValid) {
+  Start();
+  v1::PlanRequest request = SmallRequest();
+  request.set_compare_sequential(true);
+  request.set_timeline(true);
+  v1::PlanResponse response;
+  const grpc::Status status = Plan(request, &response);
+  ASSERT_TRUE(status.ok()) << status.error_message();
+  ASSERT_TRUE(response.has_best());
+  EXPECT_THAT(response.termination(), AnyOf(v1::TERMINATION_OPTIMAL, v1::TERMINATION_FEASIBLE));
+  EXPECT_GT(response.lower_bound_ns(), 0);
+  EXPECT_LE(response.lower_bound_ns(), response.best().evaluation().iteration_ns());
+  EXPECT_TRUE(response.has_sequential());
+
+  v1::ValidateRequest validate;
+  *validate.mutable_problem() = request.problem();
+  *validate.mutable_strategy() = response.best().strategy();
+  v1::ValidateResponse valid;
+  grpc::ClientContext first;
+  ASSERT_TRUE(planner_->Validate(&first, validate, &valid).ok());
+  EXPECT_TRUE(valid.valid()) << valid.violation();
+  EXPECT_THAT(valid.violation(), IsEmpty());
+
+  validate.mutable_strategy()->mutable_stages(0)->clear_nodes();
+  grpc::ClientContext second;
+  ASSERT_TRUE(planner_->Validate(&second, validate, &valid).ok());
+  EXPECT_FALSE(valid.valid());
+  EXPECT_THAT(valid.violation(), Not(IsEmpty()));
+
+  v1::SimulateRequest simulate;
+  *simulate.mutable_problem() = request.problem();
+  *simulate.mutable_strategy() = response.best().strategy();
+  simulate.set_timeline(true);
+  v1::SimulateResponse simulated;
+  grpc::ClientContext third;
+  ASSERT_TRUE(planner_->Simulate(&third, simulate, &simulated).ok());
+  EXPECT_EQ(simulated.plan().evaluation().iteration_ns(),
+            response.best().evaluation().iteration_ns());
+  EXPECT_GT(simulated.plan().evaluation().timeline_size(), 0);
+}
+
+TEST_F(ServerTest, AStreamEndsWithTheSameAnswer) {
+  Start();
+  v1::PlanResponse once;
+  ASSERT_TRUE(Plan(SmallRequest(), &once).ok());
+  grpc::ClientContext context;
+  v1::PlanStreamRequest request;
+  *request.mutable_plan() = SmallRequest();
+  auto stream = planner_->PlanStream(&context, request);
+  std::vector<v1::PlanStreamResponse> messages;
+  for (v1::PlanStreamResponse message; stream->Read(&message);) messages.push_back(message);
+  ASSERT_TRUE(stream->Finish().ok());
+  ASSERT_THAT(messages, Not(IsEmpty()));
+  EXPECT_EQ(messages.back().final().best().fingerprint(), once.best().fingerprint());
+  int64_t last = std::numeric_limits<int64_t>::max();
+  for (size_t i = 0; i + 1 < messages.size(); ++i) {
+    ASSERT_TRUE(messages[i].has_improvement());
+    EXPECT_LT(messages[i].improvement().evaluation().iteration_ns(), last);
+    last = messages[i].improvement().evaluation().iteration_ns();
+  }
+}
+
+TEST_F(ServerTest, ListsItsPlannersWithOneDefault) {
+  Start();
+  grpc::ClientContext context;
+  v1::ListPlannersResponse response;
+  ASSERT_TRUE(planner_->ListPlanners(&context, {}, &response).ok());
+  int defaults = 0;
+  for (const v1::PlannerInfo& planner : response.planners()) {
+    defaults += planner.is_default() ? 1 : 0;
+    EXPECT_THAT(planner.description(), Not(IsEmpty()));
+  }
+  EXPECT_EQ(defaults, 1);
+}
+
+TEST_F(ServerTest, BadQuestionsGetTheRightCodeAndNameTheField) {
+  Start();
+  v1::PlanRequest request = SmallRequest();
+  request.mutable_problem()->set_mini_batch(0);
+  ExpectRefused(request, grpc::StatusCode::INVALID_ARGUMENT, "mini");
+  request = SmallRequest();
+  request.mutable_problem()->set_cluster_preset("abacus:8");
+  ExpectRefused(request, grpc::StatusCode::INVALID_ARGUMENT, "abacus");
+  request = SmallRequest();
+  request.mutable_problem()->clear_cluster_source();
+  ExpectRefused(request, grpc::StatusCode::INVALID_ARGUMENT, "cluster");
+  request = SmallRequest();
+  request.mutable_problem()->mutable_cluster()->set_name("empty");
+  ExpectRefused(request, grpc::StatusCode::INVALID_ARGUMENT, "device");
+  request = SmallRequest();
+  request.set_planner("oracle");
+  ExpectRefused(request, grpc::StatusCode::NOT_FOUND, "oracle");
+  request = SmallRequest();
+  request.mutable_problem()->clear_graph();
+  ExpectRefused(request, grpc::StatusCode::INVALID_ARGUMENT, "graph");
+  request = SmallRequest();  // Node 0 after node 1, which uses node 0.
+  request.mutable_problem()->mutable_graph()->mutable_nodes(0)->add_after(1);
+  ExpectRefused(request, grpc::StatusCode::INVALID_ARGUMENT, "nodes[0]");
+  request = SmallRequest();
+  request.mutable_problem()->mutable_graph()->mutable_nodes(1)->clear_outputs();
+  ExpectRefused(request, grpc::StatusCode::INVALID_ARGUMENT, "nodes[");
+  EXPECT_TRUE(Plan(SmallRequest()).ok());
+}
+
+TEST_F(ServerTest, WhatIsInfeasibleIsAnAnswer) {
+  Start();
+  v1::PlanRequest request = SmallRequest();
+  request.mutable_options()->set_num_stages(2);
+  request.mutable_problem()->set_cluster_preset("cpu:1");
+  v1::PlanResponse response;
+  const grpc::Status status = Plan(request, &response);
+  if (status.ok()) {
+    EXPECT_EQ(response.termination(), v1::TERMINATION_INFEASIBLE);
+    EXPECT_THAT(response.reason(), Not(IsEmpty()));
+  } else {
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT) << status.error_message();
+  }
+}
+
+TEST_F(ServerTest, AGraphOverTheMessageLimitIsRefused) {
+  ServerOptions options = TestOptions();
+  options.max_message_mib = 1;
+  Start(options);
+  v1::PlanRequest request = SmallRequest();
+  request.mutable_problem()->mutable_graph()->set_producer(std::string(2 << 20, 'x'));
+  ExpectRefused(request, grpc::StatusCode::RESOURCE_EXHAUSTED, "max");
+  EXPECT_TRUE(Plan(SmallRequest()).ok());
+}
+
+TEST_F(ServerTest, AFullPoolRefusesAndCancelledSearchesMakeRoom) {
+  ServerOptions options = TestOptions();
+  options.planning_threads = 1;
+  options.planning_queue = 1;
+  Start(options);
+  grpc::ClientContext contexts[2];
+  std::vector<std::future<grpc::Status>> calls;
+  for (grpc::ClientContext& context : contexts) {
+    calls.push_back(std::async(std::launch::async, [&] {
+      v1::PlanResponse response;
+      return planner_->Plan(&context, EndlessRequest(), &response);
+    }));
+  }
+  grpc::Status refused;
+  for (int i = 0; i < 100; ++i) {  // Until both have arrived.
+    refused = Plan(SmallRequest(), nullptr, absl::Milliseconds(200));
+    if (refused.error_code() == grpc::StatusCode::RESOURCE_EXHAUSTED) break;
+  }
+  EXPECT_EQ(refused.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_THAT(refused.error_message(), HasSubstr("limit 1"));
+  for (grpc::ClientContext& context : contexts) context.TryCancel();
+  for (auto& call : calls) EXPECT_EQ(call.get().error_code(), grpc::StatusCode::CANCELLED);
+  // The only thread is free again long before the searches would have ended.
+  const absl::Time begin = absl::Now();
+  grpc::Status status;
+  do {
+    status = Plan(SmallRequest());
+  } while (!status.ok() && absl::Now() < begin + absl::Seconds(20));
+  EXPECT_TRUE(status.ok()) << status.error_message();
+}
+
+TEST_F(ServerTest, HonoursTheDeadline) {
+  Start();
+  const absl::Time begin = absl::Now();
+  v1::PlanResponse response;
+  const grpc::Status status = Plan(EndlessRequest(), &response, absl::Seconds(2));
+  EXPECT_LT(absl::Now() - begin, absl::Seconds(4));
+  if (status.ok()) {  // What was found in time, or that nothing was.
+    EXPECT_THAT(response.termination(), AnyOf(v1::TERMINATION_FEASIBLE, v1::TERMINATION_LIMIT));
+  } else {
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::DEADLINE_EXCEEDED);
+  }
+  EXPECT_TRUE(Plan(SmallRequest()).ok());
+}
+
+TEST_F(ServerTest, AnAddressInUseIsNamed) {
+  Start();
+  ServerOptions options = TestOptions();
+  options.listen = server_->address();
+  absl::Status status = PlannerServer::Start(options).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(status.message()), HasSubstr(server_->address()));
+  options = TestOptions();
+  options.metrics_listen = server_->metrics_address();
+  status = PlannerServer::Start(options).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(status.message()), HasSubstr(server_->metrics_address()));
+  options = TestOptions();
+  options.state = "/nonexistent/directory/state.db";
+  status = PlannerServer::Start(options).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("/nonexistent/directory/state.db"));
+}
+
+TEST_F(ServerTest, ShutdownEndsOpenStreamsAndSearches) {
+  Start();
+  v1::SubmitJobRequest submit;
+  *submit.mutable_spec() = testing::SmallSpec();
+  v1::SubmitJobResponse job;
+  grpc::ClientContext submitting;
+  ASSERT_TRUE(jobs_->SubmitJob(&submitting, submit, &job).ok());
+  grpc::ClientContext watching, connecting, planning;
+  v1::WatchJobRequest watch;
+  watch.set_name(job.job().name());
+  auto watched = jobs_->WatchJob(&watching, watch);
+  v1::WatchJobResponse seen;
+  ASSERT_TRUE(watched->Read(&seen));
+  auto worker = workers_->Connect(&connecting);
+  v1::PlanStreamRequest endless;
+  *endless.mutable_plan() = EndlessRequest();
+  auto plans = planner_->PlanStream(&planning, endless);
+
+  const absl::Time begin = absl::Now();
+  server_->Shutdown(absl::Seconds(1));
+  server_.reset();
+  EXPECT_LT(absl::Now() - begin, absl::Seconds(10));
+  while (watched->Read(&seen)) {
+  }
+  EXPECT_EQ(watched->Finish().error_code(), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_FALSE(worker->Finish().ok());
+  for (v1::PlanStreamResponse message; plans->Read(&message);) {
+  }
+  EXPECT_FALSE(plans->Finish().ok());
+}
+
+TEST_F(ServerTest, WatchShowsThePresentStateAndEveryLaterOne) {
+  Start();
+  v1::SubmitJobRequest submit;
+  *submit.mutable_spec() = testing::SmallSpec();
+  submit.set_request_id("one");
+  v1::SubmitJobResponse job;
+  grpc::ClientContext submitting, watching, cancelling;
+  ASSERT_TRUE(jobs_->SubmitJob(&submitting, submit, &job).ok());
+  v1::WatchJobRequest watch;
+  watch.set_name(job.job().name());
+  auto stream = jobs_->WatchJob(&watching, watch);
+  v1::WatchJobResponse seen;
+  ASSERT_TRUE(stream->Read(&seen));
+  EXPECT_EQ(seen.job().state(), v1::JOB_STATE_PENDING);
+  v1::CancelJobRequest cancel;
+  cancel.set_name(job.job().name());
+  v1::CancelJobResponse cancelled;
+  ASSERT_TRUE(jobs_->CancelJob(&cancelling, cancel, &cancelled).ok());
+  while (stream->Read(&seen)) {
+  }
+  EXPECT_EQ(seen.job().state(), v1::JOB_STATE_CANCELLED);
+  EXPECT_TRUE(stream->Finish().ok());
+
+  grpc::ClientContext resuming;  // Nothing is new after the last version.
+  watch.set_after_version(seen.job().version());
+  auto resumed = jobs_->WatchJob(&resuming, watch);
+  EXPECT_FALSE(resumed->Read(&seen));
+  EXPECT_TRUE(resumed->Finish().ok());
+
+  grpc::ClientContext nothing;
+  watch.set_name("jobs/404");
+  auto none = jobs_->WatchJob(&nothing, watch);
+  EXPECT_FALSE(none->Read(&seen));
+  EXPECT_EQ(none->Finish().error_code(), grpc::StatusCode::NOT_FOUND);
+}
+
+TEST_F(ServerTest, WorkersMustRegisterFirstAndOnce) {
+  Start();
+  v1::ConnectRequest heartbeat;
+  heartbeat.mutable_heartbeat();
+  v1::ConnectResponse answer;
+  grpc::ClientContext early;
+  auto stream = workers_->Connect(&early);
+  stream->Write(heartbeat);
+  EXPECT_FALSE(stream->Read(&answer));
+  grpc::Status status = stream->Finish();
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::FAILED_PRECONDITION);
+  EXPECT_THAT(status.error_message(), HasSubstr("register"));
+
+  v1::ConnectRequest registration;
+  registration.mutable_register_()->set_worker("nameless devices");
+  grpc::ClientContext bad;
+  stream = workers_->Connect(&bad);
+  stream->Write(registration);
+  EXPECT_FALSE(stream->Read(&answer));
+  EXPECT_EQ(stream->Finish().error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+}
+
+TEST_F(ServerTest, ASilentWorkerLosesItsStream) {
+  ServerOptions options = TestOptions();
+  options.worker_timeout = absl::Milliseconds(600);
+  Start(options);
+  v1::ConnectRequest registration;
+  v1::Register* worker = registration.mutable_register_();
+  worker->set_worker("sleepy");
+  v1::DeviceKind* kind = worker->add_kinds();
+  kind->set_flops_per_second(1);
+  kind->set_memory_bytes_per_second(1);
+  worker->add_devices()->set_name("cpu0");
+  worker->mutable_devices(0)->set_memory_bytes(1);
+  grpc::ClientContext context, listing;
+  auto stream = workers_->Connect(&context);
+  v1::ConnectResponse answer;
+  ASSERT_TRUE(stream->Write(registration));
+  ASSERT_TRUE(stream->Read(&answer));
+  EXPECT_EQ(answer.registered().heartbeat_interval_ns(), 150'000'000);
+  absl::SleepFor(absl::Seconds(2));
+  v1::ListWorkersResponse workers;
+  ASSERT_TRUE(jobs_->ListWorkers(&listing, {}, &workers).ok());
+  EXPECT_EQ(workers.workers_size(), 0);
+  v1::ConnectRequest heartbeat;
+  heartbeat.mutable_heartbeat();
+  stream->Write(heartbeat);
+  EXPECT_FALSE(stream->Read(&answer));
+  const grpc::Status status = stream->Finish();
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_THAT(status.error_message(), HasSubstr("silent"));
+}
+
+TEST_F(ServerTest, MetricsCountWhatHappened) {
+  Start();
+  ASSERT_TRUE(Plan(SmallRequest()).ok());
+  v1::PlanRequest unknown = SmallRequest();
+  unknown.set_planner("oracle");
+  EXPECT_FALSE(Plan(unknown).ok());
+  v1::SubmitJobRequest submit;
+  *submit.mutable_spec() = testing::SmallSpec();
+  v1::SubmitJobResponse job;
+  grpc::ClientContext context;
+  ASSERT_TRUE(jobs_->SubmitJob(&context, submit, &job).ok());
+  absl::SleepFor(absl::Milliseconds(1200));  // Gauges are sampled twice a second.
+  const std::string text = Metrics();
+  for (const char* name :
+       {"stagewright_planner_plans_total", "stagewright_planner_plan_seconds_bucket",
+        "stagewright_planner_pool_queue_length", "stagewright_planner_pool_rejected_total",
+        "stagewright_planner_jobs", "stagewright_planner_workers", "stagewright_planner_devices",
+        "stagewright_planner_job_step_seconds", "stagewright_planner_job_predicted_step_seconds",
+        "stagewright_planner_job_loss", "stagewright_planner_rpc_requests_total"}) {
+    const bool per_job = std::string(name).find("_job_") != std::string::npos;
+    // No job has run: families without series are not written.
+    EXPECT_THAT(text,
+                per_job ? Not(HasSubstr(name)) : ::testing::Matcher<std::string>(HasSubstr(name)));
+  }
+  EXPECT_EQ(Metric("stagewright_planner_rpc_requests_total{code=\"OK\",method=\"Plan\"}"), 1);
+  EXPECT_EQ(Metric("stagewright_planner_rpc_requests_total{code=\"NOT_FOUND\",method=\"Plan\"}"),
+            1);
+  EXPECT_EQ(Metric("stagewright_planner_rpc_requests_total{code=\"OK\",method=\"SubmitJob\"}"), 1);
+  EXPECT_EQ(Metric("stagewright_planner_plans_total{planner=\"unknown\",result=\"NOT_FOUND\"}"), 1);
+  EXPECT_EQ(Metric("stagewright_planner_jobs{state=\"pending\"}"), 1);
+  EXPECT_EQ(Metric("stagewright_planner_workers"), 0);
+  EXPECT_EQ(Metric("stagewright_planner_pool_queue_length"), 0);
+  EXPECT_EQ(Metric("stagewright_planner_devices{state=\"free\"}"), 0);
+}
+
+}  // namespace
+}  // namespace stagewright

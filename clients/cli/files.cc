@@ -30,6 +30,30 @@ absl::Status FromJson(const std::string& text, google::protobuf::Message& messag
   return absl::InvalidArgumentError(absl::StrCat(where, ": ", std::string(status.message())));
 }
 
+// Views follow indices, so those of a file must lie where they point.
+absl::Status CheckIndices(const v1::Plan& plan, const std::string& where) {
+  const int32_t stages = plan.strategy().stages_size();
+  if (plan.evaluation().stages_size() != stages)
+    return absl::InvalidArgumentError(absl::StrCat(where, ": a report per stage is missing"));
+  for (const v1::StageEdge& edge : plan.strategy().edges()) {
+    if (edge.from() < 0 || edge.from() >= edge.to() || edge.to() >= stages) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(where, ".strategy.edges: no edge ", edge.from(), " -> ", edge.to()));
+    }
+  }
+  for (const v1::Stage& stage : plan.strategy().stages()) {
+    for (int32_t index : stage.devices()) {
+      if (index < 0)
+        return absl::InvalidArgumentError(absl::StrCat(where, ".strategy: no device ", index));
+    }
+    for (int32_t index : stage.nodes()) {
+      if (index < 0)
+        return absl::InvalidArgumentError(absl::StrCat(where, ".strategy: no node ", index));
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<std::vector<TraceEvent>> Timeline(const v1::Plan& plan) {
   std::vector<TraceEvent> events;
   for (const v1::TraceEvent& proto : plan.evaluation().timeline()) {
@@ -83,11 +107,8 @@ absl::StatusOr<SavedPlan> LoadPlan(const std::string& path) {
   SavedPlan saved;
   RETURN_IF_ERROR(FromJson(json["response"].dump(), saved.response, path));
   RETURN_IF_ERROR(FromJson(json["graph"].dump(), saved.graph, path));
-  const v1::Plan& best = saved.response.best();
-  if (best.evaluation().stages_size() != best.strategy().stages_size()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(path, ": response.best: a report per stage is missing"));
-  }
+  RETURN_IF_ERROR(CheckIndices(saved.response.best(), path + ": response.best"));
+  RETURN_IF_ERROR(CheckIndices(saved.response.sequential(), path + ": response.sequential"));
   return saved;
 }
 

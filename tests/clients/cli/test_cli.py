@@ -1,0 +1,203 @@
+"""`stagewright` as users run it: output, files, exit codes, messages."""
+
+import json
+import os
+import pathlib
+import re
+import subprocess
+
+import pytest
+
+CLI = os.environ["STAGEWRIGHT_CLI"]
+GRAPHS = pathlib.Path(__file__).parents[3] / "examples" / "graphs"
+CASE_STUDY = GRAPHS / "case-study.swg"
+NOBODY = "127.0.0.1:1"  # No planner listens there.
+
+
+def run(*arguments, planner=NOBODY) -> subprocess.CompletedProcess:
+    environment = {**os.environ, "STAGEWRIGHT_PLANNER": planner}
+    return subprocess.run(
+        [CLI, *map(str, arguments)], capture_output=True, text=True, timeout=60, env=environment
+    )  # fmt: skip
+
+
+def local(graph, cluster="summit:2", mini_batch=64, *more) -> tuple:
+    return ("plan", "--local", graph, "--cluster", cluster, "--mini-batch", mini_batch, *more)
+
+
+def fails(code: int, *arguments, **options) -> str:
+    """The one message of a command that must exit with `code`."""
+    result = run(*arguments, **options)
+    assert result.returncode == code, result.stderr + result.stdout
+    if code != 2:
+        assert result.stderr.startswith("stagewright: ")
+        assert result.stderr.count("\n") == 1
+    return result.stderr
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory):
+    command = [os.environ["STAGEWRIGHT_PLANNER_PROGRAM"], "--listen", "127.0.0.1:0", "--metrics-listen", ""]
+    command += ["--state", tmp_path_factory.mktemp("planner") / "state.db"]
+    planner = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    try:
+        yield re.search(r"listening on (\S+)", planner.stderr.readline()).group(1)
+    finally:
+        planner.terminate()
+        assert planner.wait(10) == 0
+        planner.stderr.close()
+
+
+@pytest.mark.parametrize("graph", ["mmt", "dlrm", "candle-uno", "case-study"])
+def test_a_plan_as_json_has_what_programs_need(graph):
+    result = run(*local(GRAPHS / f"{graph}.swg", "summit:8", 512, "--planner", "graphpipe", "-o", "json"))
+    assert result.returncode == 0, result.stderr
+    plan = json.loads(result.stdout)
+    assert 0 < plan["lower_bound_seconds"] <= plan["iteration_seconds"]
+    assert plan["search_seconds"] > 0
+    assert plan["termination"] in ("optimal", "feasible")
+    assert 1 <= plan["depth"] <= len(plan["stages"])
+    assert plan["micro_batch_size"] >= 1
+    devices, operators = set(), set()
+    for stage in plan["stages"]:
+        assert stage["in_flight_samples"] >= stage["micro_batch_size"]
+        assert stage["memory_bytes"] > 0
+        assert stage["time_per_sample"] > 0
+        assert stage["operators"] and stage["devices"]
+        operators.update(stage["operators"])
+        devices.update(stage["devices"])
+    assert len(devices) <= 32
+    assert operators == set(range(max(operators) + 1))
+
+
+def test_tables_carry_no_terminal_codes():
+    for command in (local(CASE_STUDY), ("graph", "show", CASE_STUDY)):
+        result = run(*command)
+        assert result.returncode == 0, result.stderr
+        assert "\033" not in result.stdout + result.stderr
+        assert "\r" not in result.stdout + result.stderr
+        assert result.stdout.count("\n") > 5
+
+
+def test_a_saved_plan_shows_the_same_and_its_timeline_is_a_trace(tmp_path):
+    saved, trace, again = tmp_path / "plan.json", tmp_path / "a.trace", tmp_path / "b.trace"
+    shown = run(*local(CASE_STUDY, "summit:2", 64, "--save", saved, "--trace", trace, "-o", "json"))
+    assert shown.returncode == 0, shown.stderr
+    loaded = run("plan", "show", saved, "--trace", again, "-o", "json")
+    assert loaded.returncode == 0, loaded.stderr
+    assert json.loads(loaded.stdout) == json.loads(shown.stdout)
+    assert trace.read_text() == again.read_text()
+    events = json.loads(trace.read_text())
+    events = events["traceEvents"] if isinstance(events, dict) else events
+    assert any(event.get("ph") == "X" and event["dur"] >= 0 for event in events)
+    assert run("plan", "show", saved).stdout.count("\n") > 5
+
+
+def test_the_service_and_the_library_find_the_same_plan(service, tmp_path):
+    flags = ("--cluster", "summit:2", "--mini-batch", 64, "--save")
+    for where, extra in (("local", ["--local"]), ("service", [])):
+        result = run("plan", CASE_STUDY, *flags, tmp_path / where, *extra, planner=service)
+        assert result.returncode == 0, result.stderr
+    plans = [json.loads((tmp_path / where).read_text())["response"] for where in ("local", "service")]
+    assert plans[0]["best"]["fingerprint"] == plans[1]["best"]["fingerprint"]
+    assert plans[0]["best"] == plans[1]["best"]
+
+
+def test_graph_show(tmp_path):
+    graph = json.loads(run("graph", "show", GRAPHS / "mmt.swg", "-o", "json").stdout)
+    assert graph["operators"] and graph["trainable_bytes"] > 0 and graph["depth"] > 1
+    for operator in graph["operators"]:
+        assert all(0 <= s < len(graph["operators"]) for s in operator["successors"])
+    assert "no-such.swg" in fails(1, "graph", "show", tmp_path / "no-such.swg")
+
+
+def test_bad_files_are_named(tmp_path):
+    whole = CASE_STUDY.read_bytes()
+    corrupt = bytearray(whole)
+    corrupt[len(whole) // 2] ^= 0x40
+    bad = {"cut.swg": whole[: len(whole) // 2], "empty.swg": b"", "other.swg": b"PK\3\4", "bits.swg": bytes(corrupt)}
+    for name, contents in bad.items():
+        (tmp_path / name).write_bytes(contents)
+        assert name in fails(1, *local(tmp_path / name))
+        assert name in fails(1, "graph", "show", tmp_path / name)
+        assert name in fails(1, "plan", "show", tmp_path / name)
+    assert "absent.swg" in fails(1, *local(tmp_path / "absent.swg"))
+    (tmp_path / "cluster.json").write_text('{"devices": ')
+    assert "cluster.json" in fails(1, *local(CASE_STUDY, tmp_path / "cluster.json"))
+    assert "nowhere" in fails(1, *local(CASE_STUDY, "summit:2", 64, "--save", tmp_path / "nowhere" / "plan"))
+
+
+def test_a_damaged_plan_is_refused(tmp_path):
+    saved = tmp_path / "plan.json"
+    assert run(*local(CASE_STUDY, "summit:2", 64, "--save", saved)).returncode == 0
+    whole = json.loads(saved.read_text())
+    for field, value in (("edges", [{"from": 0, "to": 99}]), ("edges", [{"from": -1, "to": 0}])):
+        damaged = json.loads(saved.read_text())
+        damaged["response"]["best"]["strategy"][field] = value
+        (tmp_path / "damaged.json").write_text(json.dumps(damaged))
+        assert "damaged.json" in fails(1, "plan", "show", tmp_path / "damaged.json")
+    whole["response"]["best"]["strategy"]["stages"][0]["devices"] = [-5]
+    (tmp_path / "damaged.json").write_text(json.dumps(whole))
+    assert "damaged.json" in fails(1, "plan", "show", tmp_path / "damaged.json")
+
+
+def test_wrong_values_are_named():
+    assert "mini" in fails(1, *local(CASE_STUDY, "summit:2", 0))
+    assert "abacus" in fails(1, *local(CASE_STUDY, "abacus:2"))
+    assert "oracle" in fails(1, *local(CASE_STUDY, "summit:2", 64, "--planner", "oracle"))
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [(), ("fly",), ("plan",), ("plan", "x.swg"), ("plan", "x.swg", "--cluster", "cpu:1"), ("submit",), ("watch",),
+     ("plan", "x.swg", "--mini-batch", "many"), ("jobs", "-o", "xml"), ("graph",), ("cancel",)],
+)  # fmt: skip
+def test_wrong_usage(arguments):
+    assert fails(2, *arguments)
+
+
+def test_help_and_version_succeed():
+    assert "Exit codes" in run("--help").stdout
+    assert re.match(r"stagewright \d+\.\d+", run("--version").stdout)
+    assert run("plan", "--help").returncode == 0
+
+
+def test_no_plan_says_by_how_much_and_what_would_help():
+    result = run(*local(GRAPHS / "mmt.swg", "summit:1", 1 << 20, "--micro-batch", 1 << 20))
+    assert result.returncode == 3, result.stdout + result.stderr
+    text = result.stdout + result.stderr
+    assert re.search(r"GiB|MiB|GB|TiB", text), text
+    as_json = run(*local(GRAPHS / "mmt.swg", "summit:1", 1 << 20, "--micro-batch", 1 << 20, "-o", "json"))
+    assert as_json.returncode == 3
+    assert json.loads(as_json.stdout)["termination"] in ("infeasible", "limit")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("jobs",), ("workers",), ("watch", "jobs/1"), ("cancel", "jobs/1"), ("trace", "jobs/1"), ("plan", "show", "jobs/1"),
+     ("plan", CASE_STUDY, "--cluster", "summit:2", "--mini-batch", 64)],
+)  # fmt: skip
+def test_an_unreachable_planner_is_named(arguments):
+    assert NOBODY in fails(4, *arguments)
+
+
+def test_jobs_that_do_not_exist(service):
+    for command in (("watch", "jobs/9"), ("cancel", "jobs/9"), ("trace", "jobs/9"), ("plan", "show", "jobs/9")):
+        assert "jobs/9" in fails(1, *command, planner=service)
+    assert json.loads(run("jobs", "-o", "json", planner=service).stdout) == {"jobs": []}
+    assert json.loads(run("workers", "-o", "json", planner=service).stdout) == {"workers": []}
+
+
+def test_a_watched_job_that_is_cancelled_exits_with_5(service, tmp_path):
+    # No worker is there, so the job waits; a planning-only graph would be refused.
+    graph = GRAPHS / "candle-uno.swg"
+    flags = ("--weights", "w", "--data", "d", "--out", tmp_path, "--mini-batch", 8, "--steps", 1, "--lr", 0.1)
+    submitted = run("submit", graph, *flags, "--request-id", "once", planner=service)
+    assert submitted.returncode == 0, submitted.stderr
+    name = submitted.stdout.strip()
+    assert run("submit", graph, *flags, "--request-id", "once", planner=service).stdout.strip() == name
+    assert "spec.steps" in fails(1, "submit", graph, *flags, "--epochs", 1, planner=service)
+    assert run("cancel", name, planner=service).stdout.split() == [name, "cancelled"]
+    watched = run("watch", name, planner=service)
+    assert watched.returncode == 5
+    assert "\r" not in watched.stderr + watched.stdout

@@ -15,6 +15,7 @@ namespace {
 
 constexpr int kDefaultPageSize = 50;
 constexpr int kLargestPageSize = 1000;
+constexpr int64_t kVersionsPerRestart = int64_t{1} << 32;
 
 std::string JobKey(int64_t number) { return absl::StrFormat("jobs/%012d", number); }
 std::string JobName(int64_t number) { return absl::StrCat("jobs/", number); }
@@ -34,6 +35,14 @@ void SetNow(google::protobuf::Timestamp* out) {
 v1::Job WithoutGraph(const v1::Job& job) {
   v1::Job copy = job;
   copy.mutable_spec()->clear_graph();
+  return copy;
+}
+
+// The same for what changes often: the graph, which may be large, is set aside instead of copied.
+v1::Job Snapshot(v1::Job& job) {
+  v1::Graph* graph = job.mutable_spec()->release_graph();
+  v1::Job copy = job;
+  if (graph != nullptr) job.mutable_spec()->set_allocated_graph(graph);
   return copy;
 }
 
@@ -67,6 +76,7 @@ JobManager::JobManager(Store* store, WorkerRegistry* registry, PlanningPool* poo
 
 JobManager::~JobManager() {
   absl::MutexLock lock(&mutex_);
+  suspended_ = true;
   for (auto& [number, record] : jobs_) {
     if (record.planning != nullptr) record.planning->Cancel();
   }
@@ -94,17 +104,22 @@ absl::Status JobManager::Recover() {
     record.job = std::move(job);
     if (options_.on_change) options_.on_change(record.job);
     if (IsTerminal(record.job.state())) continue;
-    if (record.job.state() == v1::JOB_STATE_RUNNING) {
-      // Workers run on without us; those that are back in time carry on under the same generation.
-      for (int i = 0; i < record.job.devices_size(); ++i) {
-        const std::string worker = record.job.devices(i).substr(0, record.job.devices(i).find('/'));
-        record.lost.insert(worker);
-        record.worker_devices[worker].push_back(i);
-      }
-      record.deadline = absl::Now() + options_.recovery_timeout;
-    } else {
+    // Progress is not stored, so the version may have been further on.
+    record.job.set_version(record.job.version() + kVersionsPerRestart);
+    if (record.job.state() != v1::JOB_STATE_RUNNING &&
+        record.job.state() != v1::JOB_STATE_RECOVERING) {
       Transition(record, v1::JOB_STATE_PENDING, "the planner was restarted");
+      continue;
     }
+    // Workers run on without us; those that are back in time carry on under the same generation.
+    for (int i = 0; i < record.job.devices_size(); ++i) {
+      const std::string worker = record.job.devices(i).substr(0, record.job.devices(i).find('/'));
+      record.lost.insert(worker);
+      record.worker_devices[worker].push_back(i);
+    }
+    *record.trace.mutable_devices() = record.job.devices();
+    Transition(record, v1::JOB_STATE_RECOVERING, "the planner was restarted");
+    record.deadline = absl::Now() + options_.recovery_timeout;
   }
   ASSIGN_OR_RETURN(auto requests, store_->Scan("requests/"));
   for (const auto& [key, value] : requests)
@@ -255,14 +270,13 @@ void JobManager::Announce(Record& record) {
   std::shared_ptr<const v1::Job> snapshot;
   for (const auto& [id, watch] : watches_) {
     if (watch.job != record.job.name()) continue;
-    if (snapshot == nullptr) snapshot = std::make_shared<const v1::Job>(WithoutGraph(record.job));
+    if (snapshot == nullptr) snapshot = std::make_shared<const v1::Job>(Snapshot(record.job));
     watch.watcher(snapshot);
   }
 }
 
 void JobManager::End(Record& record, v1::JobState state, const std::string& message) {
-  const bool on_workers =
-      record.job.state() == v1::JOB_STATE_STARTING || record.job.state() == v1::JOB_STATE_RUNNING;
+  const bool on_workers = OnWorkers(record.job.state());
   if (record.planning != nullptr) record.planning->Cancel();
   if (record.trace.measured_size() > 0) {
     store_

@@ -42,6 +42,8 @@ struct JobManagerOptions {
 };
 
 bool IsTerminal(v1::JobState state);
+// Workers have devices, threads and memory for the job.
+bool OnWorkers(v1::JobState state);
 
 // Thread-safe. The store, registry and pool outlive it.
 class JobManager {
@@ -73,7 +75,9 @@ class JobManager {
   void Suspend();
 
   // What workers do.
-  void OnRegistered(const v1::Register& message);
+  // Adds a worker to the registry, welcomes it, lets it carry on with jobs it still runs and tells
+  // it to stop what is over. Errors and result of WorkerRegistry::Register.
+  absl::StatusOr<int64_t> Register(const v1::Register& message, const WorkerRegistry::Sink& sink);
   void OnLost(const std::string& worker, const std::string& why);
   void OnMessage(const std::string& worker, const v1::ConnectRequest& message);
 
@@ -121,6 +125,8 @@ class JobManager {
   void Advance() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void StartPlanning(Record& record) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void OnPlanned(const std::string& name, int64_t generation, PlanResult result);
+  // A lost worker is back with its part of the job. False if that is not possible.
+  bool Resume(Record& record, const std::string& worker) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void TryStart(Record& record) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void SendPrepare(Record& record) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 

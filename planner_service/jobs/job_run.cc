@@ -20,7 +20,14 @@ int64_t Median(std::vector<int64_t> values) {
   return *middle;
 }
 
+// The job's stages compute, whether or not all their workers are heard of at the moment.
+bool Runs(v1::JobState state) {
+  return state == v1::JOB_STATE_RUNNING || state == v1::JOB_STATE_RECOVERING;
+}
+
 }  // namespace
+
+bool OnWorkers(v1::JobState state) { return state == v1::JOB_STATE_STARTING || Runs(state); }
 
 void JobManager::TryStart(Record& record) {
   const std::vector<std::string> devices(record.job.devices().begin(), record.job.devices().end());
@@ -81,45 +88,71 @@ void JobManager::SendPrepare(Record& record) {
   }
 }
 
-void JobManager::OnRegistered(const v1::Register& message) {
+absl::StatusOr<int64_t> JobManager::Register(const v1::Register& message,
+                                             const WorkerRegistry::Sink& sink) {
+  // Under the lock, so that devices of a job that runs on cannot be given to another one first.
   absl::MutexLock lock(&mutex_);
+  ASSIGN_OR_RETURN(const int64_t session, registry_->Register(message, sink, absl::Now()));
+  v1::ConnectResponse welcome;
+  welcome.mutable_registered()->set_heartbeat_interval_ns(
+      absl::ToInt64Nanoseconds(options_.worker_timeout / 4));
+  sink(welcome);
+  std::set<std::string> resumed;
   for (const v1::RunningJob& run : message.running()) {
     Record* record = FindRun(message.worker(), run.job(), run.generation());
-    if (record != nullptr && record->job.state() == v1::JOB_STATE_RUNNING &&
-        record->lost.contains(message.worker())) {
-      std::vector<std::string> mine;
-      for (const std::string& device : record->job.devices()) {
-        if (device.substr(0, device.find('/')) == message.worker()) mine.push_back(device);
-      }
-      if (registry_->Allocate(record->job.name(), mine).ok()) {
-        record->lost.erase(message.worker());
-        if (record->lost.empty()) record->deadline = absl::InfiniteFuture();
-        continue;
-      }
+    if (record != nullptr && Resume(*record, message.worker())) {
+      resumed.insert(run.job());
+      continue;
     }
     v1::ConnectResponse abort;  // An old generation: stop and wipe.
     abort.mutable_abort()->set_job(run.job());
     abort.mutable_abort()->set_generation(run.generation());
     abort.mutable_abort()->set_reason("this generation of the job is over");
-    registry_->Send(message.worker(), abort);
+    sink(abort);
+  }
+  for (auto& [number, record] : jobs_) {
+    if (record.job.state() == v1::JOB_STATE_RECOVERING && record.lost.contains(message.worker()) &&
+        !resumed.contains(record.job.name())) {
+      End(record, v1::JOB_STATE_FAILED,
+          absl::StrCat(record.job.message(), "; worker ", message.worker(),
+                       " came back without the job"));
+    }
   }
   Advance();
+  return session;
+}
+
+bool JobManager::Resume(Record& record, const std::string& worker) {
+  if (!record.lost.contains(worker)) return false;
+  std::vector<std::string> devices;
+  for (const std::string& device : record.job.devices()) {
+    if (device.substr(0, device.find('/')) == worker) devices.push_back(device);
+  }
+  if (!registry_->Allocate(record.job.name(), devices).ok()) return false;
+  record.lost.erase(worker);
+  if (record.lost.empty()) Transition(record, v1::JOB_STATE_RUNNING, "");
+  return true;
 }
 
 void JobManager::OnLost(const std::string& worker, const std::string& why) {
   absl::MutexLock lock(&mutex_);
   if (suspended_) return;
   for (auto& [number, record] : jobs_) {
-    const bool on_workers =
-        record.job.state() == v1::JOB_STATE_STARTING || record.job.state() == v1::JOB_STATE_RUNNING;
-    if (!on_workers || !record.worker_devices.contains(worker) || record.lost.contains(worker))
+    if (!OnWorkers(record.job.state()) || !record.worker_devices.contains(worker) ||
+        record.lost.contains(worker))
       continue;
-    const bool running = record.job.state() == v1::JOB_STATE_RUNNING;
-    End(record, v1::JOB_STATE_FAILED,
-        absl::StrCat(
-            "worker ", worker, " was lost ",
-            running ? absl::StrCat("after step ", record.job.metrics().step()) : "while starting",
-            ": ", why));
+    if (record.job.state() == v1::JOB_STATE_STARTING) {
+      End(record, v1::JOB_STATE_FAILED,
+          absl::StrCat("worker ", worker, " was lost while starting: ", why));
+      continue;
+    }
+    // It may run on and come back. If it died, the devices it exchanged messages with say so before
+    // long.
+    record.lost.insert(worker);
+    Transition(record, v1::JOB_STATE_RECOVERING,
+               absl::StrCat("worker ", worker, " was lost after step ", record.job.metrics().step(),
+                            ": ", why));
+    record.deadline = absl::Now() + options_.worker_timeout;
   }
 }
 
@@ -191,7 +224,7 @@ void JobManager::Handle(const std::string& worker, const v1::Connected& message)
 
 void JobManager::Handle(const std::string& worker, const v1::Progress& message) {
   Record* record = FindRun(worker, message.job(), message.generation());
-  if (record == nullptr || record->job.state() != v1::JOB_STATE_RUNNING) return;
+  if (record == nullptr || !Runs(record->job.state())) return;
   record->trace.mutable_measured()->MergeFrom(message.trace());
   StepReport& report = record->steps[message.step()];
   for (const v1::DeviceProgress& device : message.devices()) {
@@ -222,7 +255,7 @@ void JobManager::ReportStep(Record& record, int64_t step, const StepReport& repo
 
 void JobManager::Handle(const std::string& worker, const v1::Finished& message) {
   Record* record = FindRun(worker, message.job(), message.generation());
-  if (record == nullptr || record->job.state() != v1::JOB_STATE_RUNNING) return;
+  if (record == nullptr || !Runs(record->job.state())) return;
   if (!record->finished.insert(worker).second) return;
   for (const std::string& shard : message.shards()) record->shards.push_back(shard);
   record->evaluated += message.evaluated_samples();
@@ -249,7 +282,7 @@ void JobManager::Handle(const std::string& worker, const v1::Finished& message) 
 
 void JobManager::Handle(const std::string& worker, const v1::Merged& message) {
   Record* record = FindRun(worker, message.job(), message.generation());
-  if (record == nullptr || record->job.state() != v1::JOB_STATE_RUNNING) return;
+  if (record == nullptr || !Runs(record->job.state())) return;
   record->job.set_checkpoint_path(message.checkpoint_path());
   End(*record, v1::JOB_STATE_SUCCEEDED, "");
 }
@@ -257,7 +290,12 @@ void JobManager::Handle(const std::string& worker, const v1::Merged& message) {
 void JobManager::Handle(const std::string& worker, const v1::Failed& message) {
   Record* record = FindRun(worker, message.job(), message.generation());
   if (record == nullptr) return;
-  End(*record, v1::JOB_STATE_FAILED, absl::StrCat("worker ", worker, ": ", message.message()));
+  // What the others say of a lost worker is an echo of its loss.
+  const std::string cause = record->job.state() == v1::JOB_STATE_RECOVERING
+                                ? absl::StrCat(record->job.message(), "; ")
+                                : std::string();
+  End(*record, v1::JOB_STATE_FAILED,
+      absl::StrCat(cause, "worker ", worker, ": ", message.message()));
 }
 
 void JobManager::Tick(absl::Time now) {
@@ -280,8 +318,8 @@ void JobManager::Tick(absl::Time now) {
           absl::StrCat("not started in time: no answer from ", absl::StrJoin(waiting, ", ")));
     } else {
       End(record, v1::JOB_STATE_FAILED,
-          absl::StrCat("workers did not come back after a restart of the planner: ",
-                       absl::StrJoin(record.lost, ", ")));
+          absl::StrCat(record.job.message(),
+                       "; did not come back: ", absl::StrJoin(record.lost, ", ")));
     }
   }
   Advance();

@@ -18,17 +18,22 @@ absl::Status CheckOptimizer(const v1::OptimizerConfig& optimizer) {
   if (!(optimizer.learning_rate() > 0) || !std::isfinite(optimizer.learning_rate())) {
     return Wrong("optimizer.learning_rate", "must be positive and finite");
   }
-  const std::pair<const char*, double> fractions[] = {{"optimizer.momentum", optimizer.momentum()},
-                                                      {"optimizer.beta1", optimizer.beta1()},
-                                                      {"optimizer.beta2", optimizer.beta2()}};
-  for (const auto& [field, value] : fractions) {
-    if (!(value >= 0 && value < 1)) return Wrong(field, "must lie in [0, 1)");
-  }
   if (!(optimizer.weight_decay() >= 0) || !std::isfinite(optimizer.weight_decay())) {
     return Wrong("optimizer.weight_decay", "must not be negative");
   }
-  if (optimizer.kind() == v1::OPTIMIZER_ADAM && !(optimizer.epsilon() > 0)) {
-    return Wrong("optimizer.epsilon", "must be positive");
+  // What the kind does not use is ignored.
+  if (optimizer.kind() == v1::OPTIMIZER_SGD_MOMENTUM &&
+      !(optimizer.momentum() > 0 && optimizer.momentum() < 1)) {
+    return Wrong("optimizer.momentum", "must lie in (0, 1)");
+  }
+  if (optimizer.kind() != v1::OPTIMIZER_ADAM) return absl::OkStatus();
+  const std::pair<const char*, double> decays[] = {{"optimizer.beta1", optimizer.beta1()},
+                                                   {"optimizer.beta2", optimizer.beta2()}};
+  for (const auto& [field, value] : decays) {
+    if (!(value >= 0 && value < 1)) return Wrong(field, "must lie in [0, 1)");
+  }
+  if (!(optimizer.epsilon() > 0) || !std::isfinite(optimizer.epsilon())) {
+    return Wrong("optimizer.epsilon", "must be positive and finite");
   }
   return absl::OkStatus();
 }

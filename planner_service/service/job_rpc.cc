@@ -54,13 +54,8 @@ class WatchCall : public grpc::ServerWriteReactor<v1::WatchJobResponse> {
 // the worker is lost.
 class WorkerStream : public grpc::ServerBidiReactor<v1::ConnectRequest, v1::ConnectResponse> {
  public:
-  WorkerStream(JobManager* jobs, WorkerRegistry* registry, OpenStreams* streams,
-               absl::Duration heartbeat_interval)
-      : jobs_(jobs),
-        registry_(registry),
-        streams_(streams),
-        heartbeat_interval_(heartbeat_interval),
-        queue_(std::make_shared<Queue>(this)) {
+  WorkerStream(JobManager* jobs, WorkerRegistry* registry, OpenStreams* streams)
+      : jobs_(jobs), registry_(registry), streams_(streams), queue_(std::make_shared<Queue>(this)) {
     stream_ = streams_->Add([queue = queue_] {
       queue->Abort(grpc::Status(grpc::StatusCode::UNAVAILABLE, "the planner is shutting down"));
     });
@@ -109,18 +104,12 @@ class WorkerStream : public grpc::ServerBidiReactor<v1::ConnectRequest, v1::Conn
       return absl::FailedPreconditionError("this stream has registered a worker already");
     // The queue refuses messages once the stream is closed, so the registry may keep it longer than
     // the stream lives.
-    auto session = registry_->Register(
-        message,
-        [queue = queue_](const v1::ConnectResponse& response) { return queue->Push(response); },
-        absl::Now());
+    auto session = jobs_->Register(message, [queue = queue_](const v1::ConnectResponse& response) {
+      return queue->Push(response);
+    });
     if (!session.ok()) return session.status();
     worker_ = message.worker();
     session_ = *session;
-    v1::ConnectResponse welcome;
-    welcome.mutable_registered()->set_heartbeat_interval_ns(
-        absl::ToInt64Nanoseconds(heartbeat_interval_));
-    queue_->Push(std::move(welcome));
-    jobs_->OnRegistered(message);
     return absl::OkStatus();
   }
 
@@ -131,7 +120,6 @@ class WorkerStream : public grpc::ServerBidiReactor<v1::ConnectRequest, v1::Conn
   JobManager* const jobs_;
   WorkerRegistry* const registry_;
   OpenStreams* const streams_;
-  const absl::Duration heartbeat_interval_;
   v1::ConnectRequest incoming_;
   std::string worker_;
   int64_t session_ = 0;
@@ -203,7 +191,7 @@ grpc::ServerUnaryReactor* JobRpc::ListWorkers(grpc::CallbackServerContext* conte
 
 grpc::ServerBidiReactor<v1::ConnectRequest, v1::ConnectResponse>* WorkerRpc::Connect(
     grpc::CallbackServerContext* /*context*/) {
-  return new WorkerStream(jobs_, registry_, streams_, heartbeat_interval_);
+  return new WorkerStream(jobs_, registry_, streams_);
 }
 
 }  // namespace stagewright

@@ -47,12 +47,8 @@ class JobRpc : public v1::JobService::CallbackService {
 
 class WorkerRpc : public v1::WorkerService::CallbackService {
  public:
-  WorkerRpc(JobManager* jobs, WorkerRegistry* registry, OpenStreams* streams,
-            absl::Duration heartbeat_interval)
-      : jobs_(jobs),
-        registry_(registry),
-        streams_(streams),
-        heartbeat_interval_(heartbeat_interval) {}
+  WorkerRpc(JobManager* jobs, WorkerRegistry* registry, OpenStreams* streams)
+      : jobs_(jobs), registry_(registry), streams_(streams) {}
 
   grpc::ServerBidiReactor<v1::ConnectRequest, v1::ConnectResponse>* Connect(
       grpc::CallbackServerContext* context) override;
@@ -61,7 +57,6 @@ class WorkerRpc : public v1::WorkerService::CallbackService {
   JobManager* const jobs_;
   WorkerRegistry* const registry_;
   OpenStreams* const streams_;
-  const absl::Duration heartbeat_interval_;
 };
 
 }  // namespace stagewright

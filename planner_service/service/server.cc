@@ -37,8 +37,7 @@ class RunningServer : public PlannerServer {
     RETURN_IF_ERROR(jobs_->Recover());
     planner_rpc_ = std::make_unique<PlannerRpc>(pool_.get(), &streams_, metrics_.get());
     job_rpc_ = std::make_unique<JobRpc>(jobs_.get(), &registry_, &streams_, metrics_.get());
-    worker_rpc_ = std::make_unique<WorkerRpc>(jobs_.get(), &registry_, &streams_,
-                                              options_.worker_timeout / 4);
+    worker_rpc_ = std::make_unique<WorkerRpc>(jobs_.get(), &registry_, &streams_);
     RETURN_IF_ERROR(Listen());
     ticker_ = std::thread([this] { Tick(); });
     return absl::OkStatus();
@@ -78,6 +77,9 @@ class RunningServer : public PlannerServer {
     int port = 0;
     // Without this, a second planner would silently share the port.
     builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+    // Workers ping every 5 s to notice a planner that is gone; gRPC's own limit is 5 minutes.
+    builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+    builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 2000);
     builder.AddListeningPort(options_.listen, grpc::InsecureServerCredentials(), &port);
     builder.SetMaxReceiveMessageSize(options_.max_message_mib << 20);
     builder.SetMaxSendMessageSize(-1);

@@ -101,19 +101,15 @@ void JobHarness::Connect(const std::string& name,
   if (worker == nullptr) worker = std::make_unique<FakeWorker>();
   worker->name = name;
   FakeWorker* raw = worker.get();
-  auto session = registry.Register(
-      message,
-      [this, raw](const v1::ConnectResponse& response) {
-        absl::MutexLock lock(&mutex_);
-        raw->inbox.push_back(response);
-        raw->heard.push_back(response);
-        return true;
-      },
-      absl::Now());
+  auto session = jobs->Register(message, [this, raw](const v1::ConnectResponse& response) {
+    absl::MutexLock lock(&mutex_);
+    raw->inbox.push_back(response);
+    raw->heard.push_back(response);
+    return true;
+  });
   CHECK(session.ok());
   raw->session = *session;
   raw->connected = true;
-  jobs->OnRegistered(message);
 }
 
 void JobHarness::Disconnect(const std::string& name) {

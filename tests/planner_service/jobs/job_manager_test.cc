@@ -181,6 +181,12 @@ TEST_F(JobManagerTest, ALostWorkerFailsItsJobAndNoOther) {
     harness_->Disconnect("bystander");
     EXPECT_EQ(harness_->Get(job).state(), state);
     harness_->Disconnect("b");
+    if (state == v1::JOB_STATE_RUNNING) {  // It may come back.
+      EXPECT_EQ(harness_->Get(job).state(), v1::JOB_STATE_RECOVERING);
+      harness_->registry.Heartbeat("a", harness_->Worker("a").session,
+                                   absl::Now() + absl::Seconds(11));
+      harness_->jobs->Tick(absl::Now() + absl::Seconds(11));
+    }
     const v1::Job failed = harness_->Get(job);
     EXPECT_EQ(failed.state(), v1::JOB_STATE_FAILED);
     EXPECT_THAT(failed.message(), HasSubstr("worker b was lost"));
@@ -199,6 +205,9 @@ TEST_F(JobManagerTest, AWorkerLostBeforeTheStartMeansPlanningAgain) {
   // Both devices are held: the second waits for them before it is planned.
   EXPECT_EQ(harness_->Get(second).state(), v1::JOB_STATE_PENDING);
   harness_->Disconnect("b");
+  harness_->registry.Heartbeat("a", harness_->Worker("a").session,
+                               absl::Now() + absl::Seconds(11));
+  harness_->jobs->Tick(absl::Now() + absl::Seconds(11));
   EXPECT_EQ(harness_->Get(first).state(), v1::JOB_STATE_FAILED);
   harness_->Worker("a").silent_on.clear();
   harness_->Connect("c");
@@ -282,9 +291,10 @@ TEST_F(JobManagerTest, ASilentWorkerIsLost) {
 TEST_F(JobManagerTest, ARunningJobOutlivesThePlannerIfItsWorkersComeBack) {
   const std::string job = JobIn(v1::JOB_STATE_RUNNING);
   Restart();
-  EXPECT_EQ(harness_->Get(job).state(), v1::JOB_STATE_RUNNING);
+  EXPECT_EQ(harness_->Get(job).state(), v1::JOB_STATE_RECOVERING);
   harness_->Connect("a", {{job, 1}});
   harness_->Connect("b", {{job, 1}});
+  EXPECT_EQ(harness_->Get(job).state(), v1::JOB_STATE_RUNNING);
   EXPECT_EQ(harness_->Heard("a", Message::kAbort), 0);
   EXPECT_EQ(harness_->registry.Devices(/*free_only=*/true).size(), 0u);
   for (const char* name : {"a", "b"}) {
@@ -302,6 +312,38 @@ TEST_F(JobManagerTest, ARunningJobOutlivesThePlannerIfItsWorkersComeBack) {
   }
   EXPECT_EQ(harness_->Heard("a", Message::kMerge), 1);
   EXPECT_EQ(harness_->Await(job, v1::JOB_STATE_SUCCEEDED).state(), v1::JOB_STATE_SUCCEEDED);
+}
+
+TEST_F(JobManagerTest, AWorkerThatComesBackCarriesOn) {
+  const std::string job = JobIn(v1::JOB_STATE_RUNNING);
+  harness_->Disconnect("b");
+  EXPECT_EQ(harness_->Get(job).state(), v1::JOB_STATE_RECOVERING);
+  harness_->Connect("b", {{job, 1}});
+  EXPECT_EQ(harness_->Get(job).state(), v1::JOB_STATE_RUNNING);
+  EXPECT_EQ(harness_->Heard("b", Message::kAbort), 0);
+  EXPECT_EQ(harness_->registry.Devices(/*free_only=*/true).size(), 0u);
+}
+
+TEST_F(JobManagerTest, AWorkerThatComesBackWithoutItsJobEndsIt) {
+  const std::string job = JobIn(v1::JOB_STATE_RUNNING);
+  harness_->Disconnect("b");
+  harness_->Connect("b");
+  EXPECT_EQ(harness_->Get(job).state(), v1::JOB_STATE_FAILED);
+  EXPECT_THAT(harness_->Get(job).message(), HasSubstr("came back without the job"));
+  EXPECT_EQ(harness_->Heard("a", Message::kAbort), 1);
+}
+
+TEST_F(JobManagerTest, WhatOthersSayOfALostWorkerNamesItsLoss) {
+  const std::string job = JobIn(v1::JOB_STATE_RUNNING);
+  harness_->Disconnect("b");
+  v1::ConnectRequest failed;
+  failed.mutable_failed()->set_job(job);
+  failed.mutable_failed()->set_generation(1);
+  failed.mutable_failed()->set_message("device 1 is gone");
+  harness_->jobs->OnMessage("a", failed);
+  EXPECT_EQ(harness_->Get(job).state(), v1::JOB_STATE_FAILED);
+  EXPECT_THAT(harness_->Get(job).message(), HasSubstr("worker b was lost"));
+  EXPECT_THAT(harness_->Get(job).message(), HasSubstr("worker a: device 1 is gone"));
 }
 
 TEST_F(JobManagerTest, ARunningJobFailsIfAWorkerDoesNotComeBack) {

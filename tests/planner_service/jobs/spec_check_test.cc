@@ -22,6 +22,17 @@ TEST(SpecCheckTest, AcceptsAWholeSpec) {
   EXPECT_TRUE(CheckSpec(spec).ok()) << CheckSpec(spec);
 }
 
+TEST(SpecCheckTest, WhatTheOptimizerDoesNotUseIsIgnored) {
+  v1::JobSpec spec = testing::SmallSpec();
+  spec.mutable_optimizer()->set_momentum(7);
+  spec.mutable_optimizer()->set_beta1(-1);
+  spec.mutable_optimizer()->set_epsilon(-1);
+  EXPECT_TRUE(CheckSpec(spec).ok()) << CheckSpec(spec);
+  spec.mutable_optimizer()->set_kind(v1::OPTIMIZER_SGD_MOMENTUM);
+  spec.mutable_optimizer()->set_momentum(0.9);
+  EXPECT_TRUE(CheckSpec(spec).ok()) << CheckSpec(spec);
+}
+
 struct BadField {
   const char* message;
   std::function<void(v1::JobSpec&)> spoil;
@@ -53,9 +64,23 @@ TEST(SpecCheckTest, EveryBadFieldIsNamed) {
        [=](auto& s) { s.mutable_optimizer()->set_learning_rate(nan); }},
       {"spec.optimizer.learning_rate",
        [=](auto& s) { s.mutable_optimizer()->set_learning_rate(infinity); }},
-      {"spec.optimizer.momentum", [](auto& s) { s.mutable_optimizer()->set_momentum(1); }},
-      {"spec.optimizer.beta1", [](auto& s) { s.mutable_optimizer()->set_beta1(-0.1); }},
-      {"spec.optimizer.beta2", [=](auto& s) { s.mutable_optimizer()->set_beta2(nan); }},
+      {"spec.optimizer.momentum",
+       [](auto& s) { s.mutable_optimizer()->set_kind(v1::OPTIMIZER_SGD_MOMENTUM); }},
+      {"spec.optimizer.momentum",
+       [](auto& s) {
+         s.mutable_optimizer()->set_kind(v1::OPTIMIZER_SGD_MOMENTUM);
+         s.mutable_optimizer()->set_momentum(1);
+       }},
+      {"spec.optimizer.beta1",
+       [](auto& s) {
+         s.mutable_optimizer()->set_kind(v1::OPTIMIZER_ADAM);
+         s.mutable_optimizer()->set_beta1(-0.1);
+       }},
+      {"spec.optimizer.beta2",
+       [=](auto& s) {
+         s.mutable_optimizer()->set_kind(v1::OPTIMIZER_ADAM);
+         s.mutable_optimizer()->set_beta2(nan);
+       }},
       {"spec.optimizer.weight_decay",
        [=](auto& s) { s.mutable_optimizer()->set_weight_decay(infinity); }},
       {"spec.optimizer.epsilon",

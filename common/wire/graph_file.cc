@@ -1,5 +1,6 @@
 #include "common/wire/graph_file.h"
 
+#include <google/protobuf/stubs/logging.h>
 #include <zlib.h>
 
 #include <cerrno>
@@ -56,6 +57,7 @@ absl::StatusOr<v1::Graph> ReadGraphProto(const std::string& path) {
     return absl::DataLossError(absl::StrCat(path, ": corrupt: the checksum does not match"));
   }
   v1::Graph proto;
+  const google::protobuf::LogSilencer silence;  // The one message is ours.
   if (!proto.ParseFromArray(bytes.data() + kHeaderSize, static_cast<int>(present))) {
     return absl::DataLossError(absl::StrCat(path, ": corrupt: the payload is not a graph"));
   }

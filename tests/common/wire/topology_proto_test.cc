@@ -1,0 +1,41 @@
+#include "common/wire/topology_proto.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace stagewright {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(TopologyProtoTest, ClustersRoundTrip) {
+  for (const char* preset : {"summit:2", "dgx-a100:2", "dgx-h100:1", "cpu:3"}) {
+    const auto cluster = ClusterPreset(preset);
+    ASSERT_TRUE(cluster.ok()) << cluster.status();
+    const v1::Cluster proto = ToProto(*cluster);
+    const auto again = FromProto(proto);
+    ASSERT_TRUE(again.ok()) << again.status();
+    EXPECT_EQ(ToProto(*again).SerializeAsString(), proto.SerializeAsString()) << preset;
+  }
+}
+
+TEST(TopologyProtoTest, HostileIndicesAreRefused) {
+  const v1::Cluster good = ToProto(*ClusterPreset("summit:2"));
+  for (int32_t index : {-1, 1 << 30}) {
+    v1::Cluster bad = good;
+    bad.mutable_devices(0)->set_kind(index);
+    EXPECT_EQ(FromProto(bad).status().code(), absl::StatusCode::kInvalidArgument);
+    bad = good;
+    bad.mutable_routes(0)->set_from(index);
+    EXPECT_EQ(FromProto(bad).status().code(), absl::StatusCode::kInvalidArgument);
+    bad = good;
+    bad.mutable_routes(0)->set_to(index);
+    EXPECT_EQ(FromProto(bad).status().code(), absl::StatusCode::kInvalidArgument);
+    bad = good;
+    bad.mutable_routes(0)->set_links(0, index);
+    EXPECT_EQ(FromProto(bad).status().code(), absl::StatusCode::kInvalidArgument);
+  }
+}
+
+}  // namespace
+}  // namespace stagewright

@@ -64,6 +64,9 @@ enum class Optimizer { kSgd, kSgdMomentum, kAdam };
 // state.
 Bytes ResidentBytes(const Parameter& parameter, Optimizer optimizer);
 
+// The parameters of a planning-only node: without a name, trained, float32.
+Parameter ProfiledParameter(const ProfiledCost& cost);
+
 // Parameters used by any of `nodes`, each once, by id.
 std::vector<ParameterId> ParametersOf(const Graph& graph, const std::vector<NodeId>& nodes);
 

@@ -18,6 +18,13 @@ Bytes ResidentBytes(const Parameter& parameter, Optimizer optimizer) {
   return 4 * size;
 }
 
+Parameter ProfiledParameter(const ProfiledCost& cost) {
+  Parameter parameter;
+  parameter.shape = {(cost.parameter_bytes + SizeOf(parameter.dtype) - 1) /
+                     SizeOf(parameter.dtype)};
+  return parameter;
+}
+
 std::vector<ParameterId> ParametersOf(const Graph& graph, const std::vector<NodeId>& nodes) {
   std::vector<ParameterId> result;
   for (NodeId id : nodes) {

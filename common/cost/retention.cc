@@ -133,6 +133,14 @@ std::vector<std::vector<bool>> KeptOutputs(const Graph& graph) {
   return kept;
 }
 
+ValueRef StorageOf(const Graph& graph, ValueRef value) {
+  while (KindOfTarget(graph.node(value.node).target) == AtenKind::kView &&
+         !graph.Values(value.node).empty()) {
+    value = graph.Values(value.node).front();
+  }
+  return value;
+}
+
 int64_t HiddenBytesPerElement(const Graph& graph, NodeId node) {
   const std::string_view name = AtenName(graph.node(node).target);
   return graph.needs_backward(node) && (name == "dropout" || name == "feature_dropout") ? 1 : 0;

@@ -14,6 +14,9 @@ namespace stagewright {
 // concatenations and other linear maps need neither inputs nor outputs. O(size of the graph).
 std::vector<std::vector<bool>> KeptOutputs(const Graph& graph);
 
+// The value whose memory a value lies in: itself, or where views started from.
+ValueRef StorageOf(const Graph& graph, ValueRef value);
+
 // Bytes per output element that the node keeps beside its inputs and outputs: 1 for a dropout mask.
 int64_t HiddenBytesPerElement(const Graph& graph, NodeId node);
 

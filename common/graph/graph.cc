@@ -220,24 +220,38 @@ absl::StatusOr<Graph> Graph::Create(GraphData data) {
   graph.dag_ = *std::move(dag);
   graph.executable_ = !any_profiled && data.loss.has_value();
 
-  graph.needs_backward_.assign(n, false);
-  for (int32_t v : graph.dag_.order()) {
-    const auto& parameters = graph.node_parameters_[v];
-    const auto before = graph.dag_.Predecessors(v);
-    const auto& outputs = data.nodes[v].outputs;
+  graph.data_ = std::move(data);
+  graph.FindBackward();
+  return graph;
+}
+
+void Graph::FindBackward() {
+  const std::vector<int32_t>& order = dag_.order();
+  needs_backward_.assign(size(), false);
+  for (int32_t v : order) {
+    const auto& parameters = node_parameters_[v];
+    const auto before = dag_.Predecessors(v);
+    const auto& outputs = data_.nodes[v].outputs;
     const bool floating = std::any_of(outputs.begin(), outputs.end(), [](const TensorMeta& meta) {
       return IsFloating(meta.dtype);
     });
-    graph.needs_backward_[v] =
-        data.nodes[v].cost.has_value() ||
+    needs_backward_[v] =
+        data_.nodes[v].cost.has_value() ||
         (floating &&
          (std::any_of(parameters.begin(), parameters.end(),
-                      [&](ParameterId p) { return data.parameters[p.index()].trainable; }) ||
+                      [&](ParameterId p) { return data_.parameters[p.index()].trainable; }) ||
           std::any_of(before.begin(), before.end(),
-                      [&](int32_t u) { return graph.needs_backward_[u]; })));
+                      [&](int32_t u) { return needs_backward_[u]; })));
   }
-  graph.data_ = std::move(data);
-  return graph;
+  if (!data_.loss.has_value()) return;
+  std::vector<bool> reaches_loss(size(), false);
+  reaches_loss[data_.loss->node.index()] = true;
+  for (auto v = order.rbegin(); v != order.rend(); ++v) {
+    for (int32_t w : dag_.Successors(*v)) {
+      if (reaches_loss[w]) reaches_loss[*v] = true;
+    }
+    if (!reaches_loss[*v] && !data_.nodes[*v].cost.has_value()) needs_backward_[*v] = false;
+  }
 }
 
 }  // namespace stagewright

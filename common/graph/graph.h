@@ -120,10 +120,13 @@ class Graph {
 
   // Nodes carry arguments, so the graph can be run; false for imported profiles.
   bool executable() const { return executable_; }
-  // The node's value depends on a trainable parameter, so it has a backward pass.
+  // The node's backward pass runs: its floating-point value depends on a trainable parameter and,
+  // where the graph has a loss, the loss depends on it. Every planning-only node has one.
   bool needs_backward(NodeId id) const { return needs_backward_[id.index()]; }
 
  private:
+  void FindBackward();
+
   GraphData data_;
   Dag dag_;
   std::vector<std::vector<ValueRef>> values_;
@@ -132,5 +135,15 @@ class Graph {
   std::vector<bool> needs_backward_;
   bool executable_ = false;
 };
+
+// Visits what a node reads from other nodes: each value, and output 0 of each planning-only node it
+// comes after (a planning-only node has one value).
+template <typename F>
+void ForEachRead(const Graph& graph, NodeId id, F&& visit) {
+  for (const ValueRef& value : graph.Values(id)) visit(value);
+  for (NodeId before : graph.node(id).after) {
+    if (graph.node(before).cost.has_value()) visit(ValueRef{before, 0});
+  }
+}
 
 }  // namespace stagewright

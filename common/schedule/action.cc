@@ -9,9 +9,24 @@
 namespace stagewright {
 namespace {
 
-// By ActionKind. No name is a prefix of another followed by a digit.
-constexpr std::array<std::string_view, 11> kNames = {"F",  "B",  "I",  "W",  "R", "SA",
-                                                     "RA", "SG", "RG", "AR", "OS"};
+struct KindNames {
+  std::string_view letters;  // No one is a prefix of another followed by a digit.
+  std::string_view name;
+};
+
+// By ActionKind.
+constexpr std::array<KindNames, 11> kNames = {{{"F", "forward"},
+                                               {"B", "backward"},
+                                               {"I", "backward_input"},
+                                               {"W", "backward_weight"},
+                                               {"R", "recompute"},
+                                               {"SA", "send_activation"},
+                                               {"RA", "receive_activation"},
+                                               {"SG", "send_gradient"},
+                                               {"RG", "receive_gradient"},
+                                               {"AR", "all_reduce"},
+                                               {"OS", "optimizer_step"}}};
+static_assert(kNames.size() == static_cast<size_t>(ActionKind::kOptimizerStep) + 1);
 
 bool HasSamples(ActionKind kind) {
   return kind != ActionKind::kAllReduce && kind != ActionKind::kOptimizerStep;
@@ -38,7 +53,7 @@ bool TakeKind(std::string_view& text, ActionKind& kind) {
   size_t letters = 0;
   while (letters < text.size() && text[letters] >= 'A' && text[letters] <= 'Z') ++letters;
   for (size_t i = 0; i < kNames.size(); ++i) {
-    if (text.substr(0, letters) != kNames[i]) continue;
+    if (text.substr(0, letters) != kNames[i].letters) continue;
     kind = static_cast<ActionKind>(i);
     text.remove_prefix(letters);
     return true;
@@ -75,8 +90,10 @@ bool IsReceive(ActionKind kind) {
 
 bool IsTransfer(ActionKind kind) { return IsSend(kind) || IsReceive(kind); }
 
+std::string_view ActionKindName(ActionKind kind) { return kNames[static_cast<size_t>(kind)].name; }
+
 std::string ToString(const Action& action) {
-  const std::string_view name = kNames[static_cast<size_t>(action.kind)];
+  const std::string_view name = kNames[static_cast<size_t>(action.kind)].letters;
   std::string text =
       absl::StrCat(absl::string_view(name.data(), name.size()), action.stage.value());
   if (HasSamples(action.kind))

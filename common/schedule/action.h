@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "common/base/ids.h"
 #include "common/base/sample_range.h"
@@ -37,6 +38,9 @@ bool IsCompute(ActionKind kind);   // F, B, I, W, R, OS: occupies the device's c
 bool IsSend(ActionKind kind);      // SA, SG
 bool IsReceive(ActionKind kind);   // RA, RG
 bool IsTransfer(ActionKind kind);  // IsSend or IsReceive
+
+// "forward", "backward_input", "send_activation", "all_reduce", ...: for metrics and traces.
+std::string_view ActionKindName(ActionKind kind);
 
 // "F2[0,8)", "SA2[0,4)@3" (channel 3), "AR1@0" (reduction 0), "OS1". ParseAction is the inverse.
 std::string ToString(const Action& action);

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "absl/strings/str_cat.h"
+#include "common/cost/value_bytes.h"
 
 namespace stagewright {
 namespace {
@@ -21,17 +22,6 @@ template <typename T>
 void SortUnique(std::vector<T>& items) {
   std::sort(items.begin(), items.end());
   items.erase(std::unique(items.begin(), items.end()), items.end());
-}
-
-Bytes CeilDivide(Bytes total, int64_t parts) { return (total + parts - 1) / parts; }
-
-// Bytes of one value per sample when a slot runs `samples` samples.
-Bytes BytesPerSample(const Graph& graph, ValueRef value, int64_t samples) {
-  const Node& node = graph.node(value.node);
-  if (node.cost.has_value()) return CeilDivide(node.cost->activation_bytes, node.cost->samples);
-  const TensorMeta& meta = graph.meta(value);
-  if (meta.IsBatched()) return meta.SizeBytes(1);
-  return CeilDivide(meta.SizeBytes(samples), samples);
 }
 
 // Slots of the two stages coincide, so that tensors cross whole.
@@ -55,7 +45,7 @@ absl::Status CheckSplit(const Graph& graph, const std::vector<ValueRef>& values,
 
 // Reads every node once and sorts what it reads by edge.
 std::map<StageEdge, EdgeContents> CollectContents(const Graph& graph, const Strategy& strategy,
-                                                  const std::vector<bool>& backward) {
+                                                  bool training) {
   const std::vector<StageId> owner = StageOwners(graph, strategy.stages);
   std::map<StageEdge, EdgeContents> contents;
   for (const StageEdge& edge : strategy.edges) contents[edge];
@@ -67,24 +57,21 @@ std::map<StageEdge, EdgeContents> CollectContents(const Graph& graph, const Stra
       const bool profiled = graph.node(value.node).cost.has_value();
       EdgeContents& edge = contents[{from, owner[v]}];
       edge.values.push_back(value);
-      if (backward[v] && backward[value.node.index()] &&
+      if (training && graph.needs_backward(NodeId(v)) && graph.needs_backward(value.node) &&
           (profiled || IsFloating(graph.meta(value).dtype))) {
         edge.gradient_values.push_back(value);
       }
     };
-    for (const ValueRef& value : graph.Values(NodeId(v))) add(value);
-    for (NodeId before : graph.node(NodeId(v)).after) {
-      if (graph.node(before).cost.has_value()) add({before, 0});
-    }
+    ForEachRead(graph, NodeId(v), add);
   }
   return contents;
 }
 
 void AddSizes(const Graph& graph, int64_t samples, EdgeContents& contents) {
   for (ValueRef value : contents.values)
-    contents.activation_bytes_per_sample += BytesPerSample(graph, value, samples);
+    contents.activation_bytes_per_sample += ValueBytesPerSample(graph, value, samples);
   for (ValueRef value : contents.gradient_values)
-    contents.gradient_bytes_per_sample += BytesPerSample(graph, value, samples);
+    contents.gradient_bytes_per_sample += ValueBytesPerSample(graph, value, samples);
 }
 
 // Walks the two tilings together and adds a piece for every overlap, a channel for every pair of
@@ -143,22 +130,6 @@ void GroupBySlot(int32_t num_slots, const std::vector<Piece>& pieces, int32_t Pi
 
 }  // namespace
 
-std::vector<bool> NodesWithBackward(const Graph& graph) {
-  std::vector<bool> backward(graph.size(), !graph.loss().has_value());
-  if (graph.loss().has_value()) {
-    backward[graph.loss()->node.index()] = true;
-    const std::vector<int32_t>& order = graph.dag().order();
-    for (auto v = order.rbegin(); v != order.rend(); ++v) {
-      for (int32_t w : graph.dag().Successors(*v)) backward[*v] = backward[*v] || backward[w];
-    }
-  }
-  for (int32_t v = 0; v < graph.size(); ++v) {
-    const bool profiled = graph.node(NodeId(v)).cost.has_value();
-    backward[v] = profiled || (backward[v] && graph.needs_backward(NodeId(v)));
-  }
-  return backward;
-}
-
 Slots::Slots(const Strategy& strategy) {
   for (size_t s = 0; s < strategy.stages.size(); ++s) {
     const Stage& stage = strategy.stages[s];
@@ -178,10 +149,8 @@ Slots::Slots(const Strategy& strategy) {
 absl::StatusOr<Channels> MakeChannels(const Graph& graph, const Strategy& strategy,
                                       const std::vector<ProgramStage>& stages, const Slots& slots,
                                       bool training) {
-  const std::vector<bool> backward =
-      training ? NodesWithBackward(graph) : std::vector<bool>(graph.size(), false);
   Channels result;
-  for (auto& [edge, contents] : CollectContents(graph, strategy, backward)) {
+  for (auto& [edge, contents] : CollectContents(graph, strategy, training)) {
     SortUnique(contents.values);
     SortUnique(contents.gradient_values);
     RETURN_IF_ERROR(CheckSplit(graph, contents.values, edge, stages));

@@ -18,10 +18,6 @@
 
 namespace stagewright {
 
-// Nodes whose backward pass runs: they depend on a trainable parameter and, where the graph has a
-// loss, the loss depends on them. Every planning-only node has one.
-std::vector<bool> NodesWithBackward(const Graph& graph);
-
 struct Slot {
   StageId stage;
   int32_t replica = 0;

@@ -62,6 +62,18 @@ absl::Status CheckAction(const Program& program, const std::vector<ProgramAction
   return absl::OkStatus();
 }
 
+absl::Status CheckValues(const Graph& graph, const std::vector<ValueRef>& values) {
+  for (ValueRef value : values) {
+    if (!In(value.node, graph.nodes().size()))
+      return Bad("node ", value.node.value(), " is not in the graph");
+    if (value.output < 0 ||
+        static_cast<size_t>(value.output) >= graph.node(value.node).outputs.size()) {
+      return Bad("output ", value.output, " of node ", value.node.value(), " is not in the graph");
+    }
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status CheckIds(const Program& program) {
@@ -73,6 +85,10 @@ absl::Status CheckIds(const Program& program) {
   for (size_t r = 0; r < program.reductions.size(); ++r) {
     for (DeviceId device : program.reductions[r].devices) {
       if (!device.valid()) return Bad("reductions[", r, "].devices: ", device.value());
+    }
+    for (StageId stage : program.reductions[r].stages) {
+      if (!stage.valid() || stage.index() >= program.stages.size())
+        return Bad("reductions[", r, "].stages: ", stage.value());
     }
   }
   DeviceId last;
@@ -90,6 +106,30 @@ absl::Status CheckIds(const Program& program) {
                                                " ", ToString((*section)[i].action)));
         }
       }
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckIds(const Graph& graph, const Program& program) {
+  RETURN_IF_ERROR(CheckIds(program));
+  for (size_t s = 0; s < program.stages.size(); ++s) {
+    for (const auto* nodes : {&program.stages[s].nodes, &program.stages[s].replicated}) {
+      for (NodeId node : *nodes) {
+        if (!In(node, graph.nodes().size()))
+          return Bad("stages[", s, "]: node ", node.value(), " is not in the graph");
+      }
+    }
+  }
+  for (size_t c = 0; c < program.channels.size(); ++c) {
+    for (const auto* values : {&program.channels[c].values, &program.channels[c].gradient_values}) {
+      RETURN_IF_ERROR(Annotate(CheckValues(graph, *values), absl::StrCat("channels[", c, "]")));
+    }
+  }
+  for (size_t r = 0; r < program.reductions.size(); ++r) {
+    for (ParameterId id : program.reductions[r].parameters) {
+      if (!In(id, graph.parameters().size()))
+        return Bad("reductions[", r, "]: parameter ", id.value(), " is not in the graph");
     }
   }
   return absl::OkStatus();

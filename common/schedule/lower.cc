@@ -15,12 +15,11 @@ constexpr int32_t kReceiveAhead = 2;
 
 std::vector<ProgramStage> ProgramStages(const Graph& graph, const Strategy& strategy,
                                         bool training) {
-  const std::vector<bool> backward =
-      training ? NodesWithBackward(graph) : std::vector<bool>(graph.size(), false);
   std::vector<ProgramStage> stages;
   for (const Stage& stage : strategy.stages) {
-    const bool has_backward = std::any_of(stage.nodes.begin(), stage.nodes.end(),
-                                          [&](NodeId n) { return backward[n.index()]; });
+    const bool has_backward =
+        training && std::any_of(stage.nodes.begin(), stage.nodes.end(),
+                                [&](NodeId n) { return graph.needs_backward(n); });
     stages.push_back(
         {stage.nodes, stage.replicated, stage.devices, stage.micro_batch, has_backward});
   }
@@ -36,13 +35,12 @@ struct Context {
   std::vector<ProgramStage> stages;
   Channels channels;
   std::vector<Reduction> reductions;
-  std::vector<std::vector<StageId>> reduction_stages;
   StageBytes bytes;
 
   const Channel& ChannelOf(const Piece& piece) const { return channels.channels[piece.channel]; }
 
   // The outputs of a stage that saves nothing for a backward pass live until they are sent or, on
-  // the same device, used. Otherwise they are part of what is saved.
+  // the same device, used. Otherwise they are part of what is saved, as roots if nothing else.
   bool HoldsOutputs(StageId stage) const {
     return !stages[stage.index()].has_backward || strategy.stages[stage.index()].recompute;
   }
@@ -145,7 +143,7 @@ class DeviceLowering {
         ForwardMemory(task.slot, own, action);
         break;
       case ActionKind::kRecompute:
-        action.acquire = own.saved + own.workspace;
+        action.acquire = own.saved + own.outputs + own.workspace;
         action.release = own.workspace;
         break;
       default:
@@ -164,7 +162,7 @@ class DeviceLowering {
     const StageId stage = context_.slots[slot].stage;
     const bool has_backward = context_.stages[stage.index()].has_backward;
     const bool holds_outputs = context_.HoldsOutputs(stage);
-    action.acquire = own.saved + own.workspace;
+    action.acquire = own.saved + own.workspace + (holds_outputs ? 0 : own.outputs);
     action.release = own.workspace + (holds_outputs ? own.saved : 0);
     for (int32_t p : context_.channels.OutOf(slot)) {
       const Piece& piece = context_.channels.pieces[p];
@@ -179,7 +177,7 @@ class DeviceLowering {
 
   void BackwardMemory(int32_t slot, const ShareBytes& own, ProgramAction& action) {
     action.acquire = own.workspace;
-    action.release = own.workspace + own.saved;
+    action.release = own.workspace + own.saved + own.outputs;
     for (int32_t p : context_.channels.Into(slot)) {
       const Piece& piece = context_.channels.pieces[p];
       const Channel& channel = context_.ChannelOf(piece);
@@ -260,7 +258,7 @@ class DeviceLowering {
     std::vector<std::vector<int32_t>> before_step(context_.stages.size());
     for (size_t r = 0; r < context_.reductions.size(); ++r) {
       std::vector<StageId> holders;
-      for (StageId s : context_.reduction_stages[r]) {
+      for (StageId s : context_.reductions[r].stages) {
         if (std::binary_search(stages_.begin(), stages_.end(), s)) holders.push_back(s);
       }
       if (holders.empty()) continue;
@@ -299,15 +297,15 @@ absl::StatusOr<Program> Lower(const Graph& graph, const Strategy& strategy, cons
   Slots slots(strategy);
   ASSIGN_OR_RETURN(Channels channels,
                    MakeChannels(graph, strategy, stages, slots, options.training));
-  std::vector<std::vector<StageId>> reduction_stages;
   std::vector<Reduction> reductions;
-  if (options.training) reductions = MakeReductions(graph, stages, reduction_stages);
+  if (options.training) reductions = MakeReductions(graph, stages);
   const std::vector<std::vector<Task>> orders = DeviceOrders(strategy, stages, slots, channels);
 
   Program program;
   program.mini_batch = strategy.mini_batch;
   program.training = options.training;
   program.stages = stages;
+  StageBytes bytes(graph, costs, program.stages, channels.channels);
   Context context{graph,
                   strategy,
                   options,
@@ -315,8 +313,7 @@ absl::StatusOr<Program> Lower(const Graph& graph, const Strategy& strategy, cons
                   std::move(stages),
                   std::move(channels),
                   std::move(reductions),
-                  std::move(reduction_stages),
-                  StageBytes(costs, program.stages)};
+                  std::move(bytes)};
   std::vector<int32_t> forward_index(context.slots.size(), -1);
   std::vector<int32_t> backward_index(context.slots.size(), -1);
   for (size_t d = 0; d < orders.size(); ++d) {

@@ -45,6 +45,7 @@ struct Reduction {
   std::vector<ParameterId> parameters;  // By id.
   std::vector<DeviceId> devices;        // By id, each once; at least two.
   Bytes bytes = 0;                      // Gradient bytes summed.
+  std::vector<StageId> stages;          // That hold any of the parameters; ascending.
 };
 
 struct ProgramAction {

@@ -6,11 +6,6 @@
 namespace stagewright {
 namespace {
 
-struct Group {
-  Reduction reduction;
-  std::vector<StageId> stages;
-};
-
 template <typename T>
 void SortUnique(std::vector<T>& items) {
   std::sort(items.begin(), items.end());
@@ -30,16 +25,15 @@ std::vector<DeviceId> DevicesOf(const std::vector<ProgramStage>& stages,
 
 }  // namespace
 
-std::vector<Reduction> MakeReductions(const Graph& graph, const std::vector<ProgramStage>& stages,
-                                      std::vector<std::vector<StageId>>& stages_of) {
+std::vector<Reduction> MakeReductions(const Graph& graph, const std::vector<ProgramStage>& stages) {
   std::vector<std::vector<StageId>> holders(graph.parameters().size());
-  std::map<std::vector<DeviceId>, Group> groups;
-  const auto add = [&](const std::vector<StageId>& of, Bytes bytes) -> Group* {
+  std::map<std::vector<DeviceId>, Reduction> groups;
+  const auto add = [&](const std::vector<StageId>& of, Bytes bytes) -> Reduction* {
     std::vector<DeviceId> devices = DevicesOf(stages, of);
     if (devices.size() < 2) return nullptr;
-    Group& group = groups[devices];
-    group.reduction.devices = std::move(devices);
-    group.reduction.bytes += bytes;
+    Reduction& group = groups[devices];
+    group.devices = std::move(devices);
+    group.bytes += bytes;
     group.stages.insert(group.stages.end(), of.begin(), of.end());
     return &group;
   };
@@ -58,24 +52,18 @@ std::vector<Reduction> MakeReductions(const Graph& graph, const std::vector<Prog
   for (size_t p = 0; p < holders.size(); ++p) {
     const Parameter& parameter = graph.parameters()[p];
     if (!parameter.trainable || holders[p].empty()) continue;
-    Group* group = add(holders[p], parameter.SizeBytes());
-    if (group) group->reduction.parameters.push_back(ParameterId(static_cast<int64_t>(p)));
+    Reduction* group = add(holders[p], parameter.SizeBytes());
+    if (group) group->parameters.push_back(ParameterId(static_cast<int64_t>(p)));
   }
 
-  std::vector<Group> ordered;
+  std::vector<Reduction> reductions;
   for (auto& [devices, group] : groups) {
     SortUnique(group.stages);
-    ordered.push_back(std::move(group));
+    reductions.push_back(std::move(group));
   }
-  std::stable_sort(ordered.begin(), ordered.end(), [](const Group& a, const Group& b) {
-    return a.stages.front() > b.stages.front();
-  });
-  std::vector<Reduction> reductions;
-  stages_of.clear();
-  for (Group& group : ordered) {
-    reductions.push_back(std::move(group.reduction));
-    stages_of.push_back(std::move(group.stages));
-  }
+  std::stable_sort(
+      reductions.begin(), reductions.end(),
+      [](const Reduction& a, const Reduction& b) { return a.stages.front() > b.stages.front(); });
   return reductions;
 }
 

@@ -12,8 +12,6 @@ namespace stagewright {
 // is that in which groups become complete: those whose earliest stage is last come first, since
 // backward passes end there first; so every device meets its all-reduces in one common order.
 // Planning-only nodes of a replicated stage add their parameter bytes without naming parameters.
-// `stages_of[i]` gets the stages, ascending, that hold parameters of reduction i.
-std::vector<Reduction> MakeReductions(const Graph& graph, const std::vector<ProgramStage>& stages,
-                                      std::vector<std::vector<StageId>>& stages_of);
+std::vector<Reduction> MakeReductions(const Graph& graph, const std::vector<ProgramStage>& stages);
 
 }  // namespace stagewright

@@ -2,18 +2,30 @@
 
 #include <algorithm>
 
+#include "common/cost/retention.h"
+
 namespace stagewright {
-namespace {
-
-// Profiled parameters have no name; they count as trained float32.
-Parameter ProfiledParameter(const ProfiledCost& cost) {
-  Parameter parameter;
-  parameter.shape = {(cost.parameter_bytes + SizeOf(parameter.dtype) - 1) /
-                     SizeOf(parameter.dtype)};
-  return parameter;
+StageBytes::StageBytes(const Graph& graph, const CostModel& costs,
+                       const std::vector<ProgramStage>& stages,
+                       const std::vector<Channel>& channels)
+    : graph_(graph), costs_(costs), stages_(stages), roots_(stages.size()) {
+  const auto kept = KeptOutputs(graph);
+  std::vector<StageId> owner(graph.size());
+  for (size_t s = 0; s < stages.size(); ++s) {
+    for (NodeId node : stages[s].nodes) owner[node.index()] = StageId(static_cast<int64_t>(s));
+  }
+  for (const Channel& channel : channels) {
+    if (!stages[channel.from.index()].has_backward) continue;
+    std::vector<ValueRef>& roots = roots_[channel.from.index()];
+    for (ValueRef value : channel.values) {
+      const ValueRef storage = StorageOf(graph, value);
+      const StageId home = owner[storage.node.index()];
+      if (home.valid() && home != channel.from) continue;  // A view of what was received.
+      if (graph.node(storage.node).cost || kept[storage.node.index()][storage.output]) continue;
+      if (std::find(roots.begin(), roots.end(), storage) == roots.end()) roots.push_back(storage);
+    }
+  }
 }
-
-}  // namespace
 
 const ShareBytes& StageBytes::Of(StageId stage, int64_t samples) {
   const auto [entry, is_new] = known_.try_emplace({stage, samples});
@@ -26,6 +38,7 @@ const ShareBytes& StageBytes::Of(StageId stage, int64_t samples) {
       bytes.workspace = std::max(bytes.workspace, costs_.WorkspaceBytes(node, samples));
     }
   }
+  for (ValueRef root : roots_[stage.index()]) bytes.outputs += graph_.meta(root).SizeBytes(samples);
   return bytes;
 }
 

@@ -13,19 +13,23 @@ namespace stagewright {
 
 struct ShareBytes {
   Bytes saved = 0;      // Kept from the forward to the backward pass.
+  Bytes outputs = 0;    // Kept likewise, as roots of the backward pass only.
   Bytes workspace = 0;  // Largest over the nodes: they run one after the other.
 };
 
 class StageBytes {
  public:
-  StageBytes(const CostModel& costs, const std::vector<ProgramStage>& stages)
-      : costs_(costs), stages_(stages) {}
+  StageBytes(const Graph& graph, const CostModel& costs, const std::vector<ProgramStage>& stages,
+             const std::vector<Channel>& channels);
   // Of one replica that runs `samples` samples at once.
   const ShareBytes& Of(StageId stage, int64_t samples);
 
  private:
+  const Graph& graph_;
   const CostModel& costs_;
   const std::vector<ProgramStage>& stages_;
+  std::vector<std::vector<ValueRef>>
+      roots_;  // By stage: storage of its outputs that no node saves.
   std::map<std::pair<StageId, int64_t>, ShareBytes> known_;
 };
 

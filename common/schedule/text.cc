@@ -216,6 +216,7 @@ class Parser {
   absl::Status ParseReduction(const Line& line) {
     RETURN_IF_ERROR(CheckNumber(line, program_.reductions.size()));
     Reduction& reduction = program_.reductions.emplace_back();
+    RETURN_IF_ERROR(line.IdList("stages", reduction.stages));
     RETURN_IF_ERROR(line.IdList("devices", reduction.devices));
     RETURN_IF_ERROR(line.IdList("parameters", reduction.parameters));
     return line.Number("bytes", reduction.bytes);
@@ -289,8 +290,9 @@ std::string ToText(const Program& program) {
   }
   for (size_t r = 0; r < program.reductions.size(); ++r) {
     const Reduction& reduction = program.reductions[r];
-    absl::StrAppend(&text, "reduction ", r, " devices=", Ids(reduction.devices),
-                    " parameters=", Ids(reduction.parameters), " bytes=", reduction.bytes, "\n");
+    absl::StrAppend(&text, "reduction ", r, " stages=", Ids(reduction.stages),
+                    " devices=", Ids(reduction.devices), " parameters=", Ids(reduction.parameters),
+                    " bytes=", reduction.bytes, "\n");
   }
   for (const DeviceProgram& device : program.devices) {
     absl::StrAppend(&text, "device ", device.device.value(), " resident=", device.resident, "\n");

@@ -143,21 +143,9 @@ absl::Status CheckMeetings(const Program& program, int32_t step,
   return absl::OkStatus();
 }
 
-absl::string_view KindName(ActionKind kind) {
-  switch (kind) {
-    case ActionKind::kSendActivation:
-      return "send activation";
-    case ActionKind::kReceiveActivation:
-      return "receive activation";
-    case ActionKind::kSendGradient:
-      return "send gradient";
-    case ActionKind::kReceiveGradient:
-      return "receive gradient";
-    case ActionKind::kAllReduce:
-      return "all-reduce";
-    default:
-      return "compute";
-  }
+// Compute actions share a thread and a category.
+std::string KindName(ActionKind kind) {
+  return IsCompute(kind) ? "compute" : std::string(ActionKindName(kind));
 }
 
 // Threads of a process: all compute actions share one.
@@ -214,11 +202,11 @@ std::string ChromeTrace(
                           {"name", "thread_name"},
                           {"pid", process},
                           {"tid", thread},
-                          {"args", {{"name", std::string(KindName(event.action.kind))}}}});
+                          {"args", {{"name", KindName(event.action.kind)}}}});
       }
       events.push_back({{"ph", "X"},
                         {"name", ToString(event.action)},
-                        {"cat", std::string(KindName(event.action.kind))},
+                        {"cat", KindName(event.action.kind)},
                         {"pid", process},
                         {"tid", thread},
                         {"ts", static_cast<double>(event.start) * 1e-3},

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "common/base/status.h"
+#include "common/graph/graph.h"
 #include "common/schedule/program.h"
 
 namespace stagewright {
@@ -13,6 +14,10 @@ namespace stagewright {
 // index of the program is in range: enough to index with them and to make a Cursor. For programs
 // that come from outside. O(actions).
 absl::Status CheckIds(const Program& program);
+
+// The same, and: every node, value and parameter that the program names is in the graph. Enough to
+// look them up there. O(actions + nodes).
+absl::Status CheckIds(const Graph& graph, const Program& program);
 
 // FAILED_PRECONDITION unless: every index is in range; every sample is forwarded, and where the
 // stage has a backward pass backwarded, exactly once per stage, forwards and backwards in sample

@@ -23,35 +23,66 @@ bool WaitsFor(const Validation& v, Cell cell, int32_t action) {
   return std::find(after.begin(), after.end(), action) != after.end();
 }
 
-// An all-reduce waits for the last gradient of the stage it is named after.
+bool Holds(const std::vector<DeviceId>& devices, DeviceId device) {
+  return std::find(devices.begin(), devices.end(), device) != devices.end();
+}
+
+// The stages of a reduction run on its devices, and on no others.
+absl::Status CheckHolders(const Validation& v, size_t r) {
+  const Reduction& reduction = v.program().reductions[r];
+  std::vector<DeviceId> devices;
+  for (StageId s : reduction.stages) {
+    const auto& replicas = v.program().stages[s.index()].devices;
+    devices.insert(devices.end(), replicas.begin(), replicas.end());
+  }
+  std::sort(devices.begin(), devices.end());
+  devices.erase(std::unique(devices.begin(), devices.end()), devices.end());
+  if (devices != reduction.devices)
+    return v.BrokenAnywhere("reduction ", r, ": its devices are not those of its stages");
+  return absl::OkStatus();
+}
+
+// An all-reduce waits for the last gradient here of every stage that holds its parameters.
 absl::Status CheckSumWaits(const Validation& v, Cell sum) {
-  for (ActionKind kind : {ActionKind::kBackward, ActionKind::kBackwardWeight}) {
-    const auto& cells = v.Of(kind)[v.At(sum).action.stage.index()];
-    const auto last =
-        std::find_if(cells.rbegin(), cells.rend(), [&](Cell cell) { return cell.row == sum.row; });
-    if (last != cells.rend() && !WaitsFor(v, sum, last->action))
-      return v.Broken(sum, "it does not wait for ", ToString(v.At(*last).action));
+  const Reduction& reduction = v.program().reductions[v.At(sum).action.channel];
+  const auto& holders = reduction.stages;
+  if (std::find(holders.begin(), holders.end(), v.At(sum).action.stage) == holders.end())
+    return v.Broken(sum, "the stage is not in the reduction");
+  for (StageId stage : holders) {
+    for (ActionKind kind : {ActionKind::kBackward, ActionKind::kBackwardWeight}) {
+      const auto& cells = v.Of(kind)[stage.index()];
+      const auto last = std::find_if(cells.rbegin(), cells.rend(),
+                                     [&](Cell cell) { return cell.row == sum.row; });
+      if (last != cells.rend() && !WaitsFor(v, sum, last->action))
+        return v.Broken(sum, "it does not wait for ", ToString(v.At(*last).action));
+    }
   }
   return absl::OkStatus();
 }
 
-// An optimizer step waits for the all-reduces of its stage.
-absl::Status CheckStepWaits(const Validation& v, Cell step) {
-  for (Cell sum : v.Of(ActionKind::kAllReduce)[v.At(step).action.stage.index()]) {
-    if (sum.row == step.row && !WaitsFor(v, step, sum.action))
+// All-reduces by row of their device.
+using Sums = std::vector<std::vector<Cell>>;
+
+// An optimizer step waits for the all-reduces here of what its stage holds.
+absl::Status CheckStepWaits(const Validation& v, const Sums& sums, Cell step) {
+  for (Cell sum : sums[step.row]) {
+    const auto& holders = v.program().reductions[v.At(sum).action.channel].stages;
+    const bool held =
+        std::find(holders.begin(), holders.end(), v.At(step).action.stage) != holders.end();
+    if (held && !WaitsFor(v, step, sum.action))
       return v.Broken(step, "it does not wait for ", ToString(v.At(sum).action));
   }
   return absl::OkStatus();
 }
 
-absl::Status CheckSteps(const Validation& v) {
+absl::Status CheckSteps(const Validation& v, const Sums& sums) {
   for (size_t s = 0; s < v.program().stages.size(); ++s) {
     const auto& steps = v.Of(ActionKind::kOptimizerStep)[s];
     for (size_t i = 0; i < steps.size(); ++i) {
       if (i > 0 && steps[i].row == steps[i - 1].row)
         return v.Broken(steps[i], "the stage steps twice");
       RETURN_IF_ERROR(CheckLast(v, steps[i]));
-      RETURN_IF_ERROR(CheckStepWaits(v, steps[i]));
+      RETURN_IF_ERROR(CheckStepWaits(v, sums, steps[i]));
     }
     if (!v.program().training || !v.program().stages[s].has_backward) continue;
     if (steps.size() != v.program().stages[s].devices.size()) {
@@ -66,12 +97,14 @@ absl::Status CheckSteps(const Validation& v) {
 
 // All-reduces and optimizer steps: once per device that has them, after the backward passes.
 absl::Status CheckUpdates(const Validation& v) {
+  for (size_t r = 0; r < v.program().reductions.size(); ++r) RETURN_IF_ERROR(CheckHolders(v, r));
+  Sums by_row(v.program().devices.size());
   std::map<std::pair<int32_t, int32_t>, Cell> sums;  // (reduction, row)
   for (const auto& cells : v.Of(ActionKind::kAllReduce)) {
     for (Cell cell : cells) {
       const int32_t r = v.At(cell).action.channel;
-      const auto& devices = v.program().reductions[r].devices;
-      if (std::find(devices.begin(), devices.end(), v.DeviceOf(cell)) == devices.end())
+      by_row[cell.row].push_back(cell);
+      if (!Holds(v.program().reductions[r].devices, v.DeviceOf(cell)))
         return v.Broken(cell, "the device is not in the reduction");
       if (!sums.try_emplace({r, cell.row}, cell).second)
         return v.Broken(cell, "the device sums these gradients twice");
@@ -90,7 +123,7 @@ absl::Status CheckUpdates(const Validation& v) {
       }
     }
   }
-  return CheckSteps(v);
+  return CheckSteps(v, by_row);
 }
 
 }  // namespace stagewright

@@ -229,11 +229,39 @@ absl::Status CheckSchedules(const Strategy& strategy) {
   return absl::OkStatus();
 }
 
+// The size of the program: shares of micro-batches, and at most as many transfers on an edge as
+// both its stages have shares. REQUIRES: CheckIds, CheckSchedules.
+absl::Status CheckSize(const Strategy& strategy) {
+  const auto pieces_of = [&](const Stage& stage) {
+    return strategy.mini_batch / stage.micro_batch * static_cast<int64_t>(stage.devices.size());
+  };
+  std::vector<int64_t> edges(strategy.stages.size(), 1);
+  for (const StageEdge& edge : strategy.edges) {
+    ++edges[edge.from.index()];
+    ++edges[edge.to.index()];
+  }
+  int64_t total = 0;
+  size_t largest = 0;
+  for (size_t s = 0; s < strategy.stages.size(); ++s) {
+    const int64_t pieces = pieces_of(strategy.stages[s]);
+    if (pieces > pieces_of(strategy.stages[largest])) largest = s;
+    total += std::min(pieces, kMostPieces + 1) * edges[s];
+    if (total > kMostPieces) break;
+  }
+  if (total <= kMostPieces) return absl::OkStatus();
+  const Stage& stage = strategy.stages[largest];
+  return Broken("C4: stage ", largest, ": ", strategy.mini_batch / stage.micro_batch,
+                " micro-batches of ", stage.micro_batch, " samples on ", stage.devices.size(),
+                " devices make the schedule too long: more than ", kMostPieces,
+                " pieces in all stages and edges; a larger micro-batch makes it shorter");
+}
+
 }  // namespace
 
 absl::Status CheckStrategy(const Graph& graph, const Cluster& cluster, const Strategy& strategy) {
   RETURN_IF_ERROR(CheckIds(graph, cluster, strategy));
   RETURN_IF_ERROR(CheckSchedules(strategy));
+  RETURN_IF_ERROR(CheckSize(strategy));
   RETURN_IF_ERROR(CheckDevices(cluster, strategy));
   RETURN_IF_ERROR(CheckPartition(graph, strategy));
   RETURN_IF_ERROR(CheckStageOrder(graph, strategy));

@@ -3,20 +3,6 @@
 #include <algorithm>
 
 namespace stagewright {
-namespace {
-
-// Visits what own node `id` reads from other nodes: each value, and the only value of each
-// planning-only node before it.
-template <typename F>
-void ForEachRead(const Graph& graph, NodeId id, F&& visit) {
-  for (const ValueRef& value : graph.Values(id)) visit(value);
-  for (NodeId before : graph.node(id).after) {
-    if (graph.node(before).cost.has_value()) visit(ValueRef{before, 0});
-  }
-}
-
-}  // namespace
-
 SampleRange ReplicaShare(SampleRange micro_batch, int32_t replica, int32_t replicas) {
   const int64_t least = micro_batch.size() / replicas;
   const int64_t larger = micro_batch.size() % replicas;

@@ -72,6 +72,10 @@ std::vector<StageEdge> DataEdges(const Graph& graph, const std::vector<Stage>& s
 // planning-only node has one value, output 0.
 std::vector<ValueRef> EdgeValues(const Graph& graph, const Strategy& strategy, StageEdge edge);
 
+// The most shares of micro-batches, and transfers of them along edges, that a strategy may have: a
+// program has a few actions for each of them.
+inline constexpr int64_t kMostPieces = int64_t{1} << 22;
+
 // Conditions C1 to C4 (GraphPipe section 3) and sanity of every field. FAILED_PRECONDITION names
 // the condition, stage and node or device that breaks it. C3 is relaxed as documented in
 // docs/planners/graphpipe.md: device sets are disjoint unless stages deliberately share a device,

@@ -20,6 +20,21 @@ std::vector<Id> Ids(const Repeated& values) {
   return ids;
 }
 
+// The wire's kinds are ours, one higher.
+static_assert(static_cast<int>(ActionKind::kForward) + 1 == v1::ACTION_KIND_FORWARD);
+static_assert(static_cast<int>(ActionKind::kBackward) + 1 == v1::ACTION_KIND_BACKWARD);
+static_assert(static_cast<int>(ActionKind::kBackwardInput) + 1 == v1::ACTION_KIND_BACKWARD_INPUT);
+static_assert(static_cast<int>(ActionKind::kBackwardWeight) + 1 == v1::ACTION_KIND_BACKWARD_WEIGHT);
+static_assert(static_cast<int>(ActionKind::kRecompute) + 1 == v1::ACTION_KIND_RECOMPUTE);
+static_assert(static_cast<int>(ActionKind::kSendActivation) + 1 == v1::ACTION_KIND_SEND_ACTIVATION);
+static_assert(static_cast<int>(ActionKind::kReceiveActivation) + 1 ==
+              v1::ACTION_KIND_RECEIVE_ACTIVATION);
+static_assert(static_cast<int>(ActionKind::kSendGradient) + 1 == v1::ACTION_KIND_SEND_GRADIENT);
+static_assert(static_cast<int>(ActionKind::kReceiveGradient) + 1 ==
+              v1::ACTION_KIND_RECEIVE_GRADIENT);
+static_assert(static_cast<int>(ActionKind::kAllReduce) + 1 == v1::ACTION_KIND_ALL_REDUCE);
+static_assert(static_cast<int>(ActionKind::kOptimizerStep) + 1 == v1::ACTION_KIND_OPTIMIZER_STEP);
+
 v1::Action ToProto(const Action& action) {
   v1::Action proto;
   proto.set_kind(static_cast<v1::ActionKind>(static_cast<int>(action.kind) + 1));
@@ -160,6 +175,7 @@ v1::Program ToProto(const Program& program) {
     AddIds(reduction.parameters, out->mutable_parameters());
     AddIds(reduction.devices, out->mutable_devices());
     out->set_bytes(reduction.bytes);
+    AddIds(reduction.stages, out->mutable_stages());
   }
   for (const DeviceProgram& device : program.devices) {
     v1::DeviceProgram* out = proto.add_devices();
@@ -185,7 +201,8 @@ absl::StatusOr<Program> FromProto(const v1::Program& proto) {
     program.channels.push_back(FromProto(channel));
   for (const v1::Reduction& reduction : proto.reductions()) {
     program.reductions.push_back({Ids<ParameterId>(reduction.parameters()),
-                                  Ids<DeviceId>(reduction.devices()), reduction.bytes()});
+                                  Ids<DeviceId>(reduction.devices()), reduction.bytes(),
+                                  Ids<StageId>(reduction.stages())});
   }
   for (const v1::DeviceProgram& device : proto.devices()) {
     DeviceProgram out;

@@ -110,7 +110,12 @@ absl::StatusOr<Evaluation> Evaluate(const Graph& graph, const Cluster& cluster,
   Evaluation evaluation;
   LowerOptions lower;
   lower.optimizer = options.optimizer;
-  ASSIGN_OR_RETURN(evaluation.program, Lower(graph, strategy, costs, lower));
+  absl::StatusOr<Program> program = Lower(graph, strategy, costs, lower);
+  // The strategy is at fault, not the question: it cuts what cannot be split.
+  if (absl::IsInvalidArgument(program.status()))
+    return absl::FailedPreconditionError(program.status().message());
+  RETURN_IF_ERROR(program.status());
+  evaluation.program = *std::move(program);
   RETURN_IF_ERROR(Validate(evaluation.program, {}));  // Memory: below, with advice.
 
   const std::unique_ptr<Durations> durations =

@@ -42,8 +42,8 @@ struct EvaluateOptions {
   bool timeline = false;
 };
 
-// FAILED_PRECONDITION names the broken condition (C1-C4), INVALID_ARGUMENT a tensor that the
-// strategy would have to split and cannot, RESOURCE_EXHAUSTED the device over its memory, by how
+// FAILED_PRECONDITION names the broken condition (C1-C4), or a tensor that the strategy would have
+// to split and cannot, RESOURCE_EXHAUSTED the device over its memory, by how
 // much, what dominates there and what would help. O(actions log actions).
 absl::StatusOr<Evaluation> Evaluate(const Graph& graph, const Cluster& cluster,
                                     const CostModel& costs, const Strategy& strategy,

@@ -6,8 +6,6 @@
 #include <set>
 #include <vector>
 
-#include "common/schedule/channels.h"
-
 namespace stagewright {
 namespace {
 
@@ -61,8 +59,7 @@ bool GradientReturns(const Graph& graph, NodeId node, NodeId next) {
   return false;
 }
 
-double PathBound(const Graph& graph, const std::vector<bool>& backward,
-                 const std::vector<LeastCost>& least) {
+double PathBound(const Graph& graph, const std::vector<LeastCost>& least) {
   std::vector<double> forward(graph.size());     // Longest path that ends at a node, forward only;
   std::vector<double> round_trip(graph.size());  // and with the way back from it.
   double bound = 0;
@@ -71,7 +68,8 @@ double PathBound(const Graph& graph, const std::vector<bool>& backward,
     double and_back = 0;
     for (int32_t u : graph.dag().Predecessors(v)) {
       to_here = std::max(to_here, forward[u]);
-      if (backward[u] && backward[v] && GradientReturns(graph, NodeId(u), NodeId(v))) {
+      if (graph.needs_backward(NodeId(u)) && graph.needs_backward(NodeId(v)) &&
+          GradientReturns(graph, NodeId(u), NodeId(v))) {
         and_back = std::max(and_back, round_trip[u]);
       }
     }
@@ -131,19 +129,18 @@ Nanos LowerBound(const Graph& graph, const OperatorGraph& operators, const Clust
                  const CostModel& costs, int64_t mini_batch) {
   const std::vector<int64_t> sizes = ShareSizes(mini_batch, cluster.size());
   const BestRoute route = FastestRoute(cluster);
-  const std::vector<bool> backward = NodesWithBackward(graph);
   std::vector<LeastCost> least(graph.size());
   double total = 0;
   double bound = 0;
   for (int32_t v = 0; v < graph.size(); ++v) {
     if (!operators.owner(NodeId(v)).valid()) continue;  // Replicated: free.
-    least[v] = LeastOf(NodeId(v), backward[v], cluster, costs, sizes);
+    least[v] = LeastOf(NodeId(v), graph.needs_backward(NodeId(v)), cluster, costs, sizes);
     const double work = least[v].per_sample * static_cast<double>(mini_batch);
     total += work;
-    const Bytes gradients = backward[v] ? GradientBytes(graph, NodeId(v)) : 0;
+    const Bytes gradients = graph.needs_backward(NodeId(v)) ? GradientBytes(graph, NodeId(v)) : 0;
     bound = std::max(bound, NodeBound(work, gradients, cluster.size(), route));
   }
-  bound = std::max({bound, total / cluster.size(), PathBound(graph, backward, least)});
+  bound = std::max({bound, total / cluster.size(), PathBound(graph, least)});
   // One part in 10^12 for the rounding of floating-point sums.
   return static_cast<Nanos>(std::floor(bound * (1 - 1e-12)));
 }

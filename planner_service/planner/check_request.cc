@@ -67,6 +67,10 @@ absl::Status CheckProblem(const PlanRequest& request) {
   if (request.mini_batch < 1) {
     return Invalid("mini_batch: must be at least 1 sample, is ", request.mini_batch);
   }
+  if (request.mini_batch > kMostMiniBatch) {
+    return Invalid("mini_batch: must be at most ", kMostMiniBatch, " samples, is ",
+                   request.mini_batch);
+  }
   return absl::OkStatus();
 }
 

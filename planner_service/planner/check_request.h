@@ -2,12 +2,16 @@
 // an answer after it.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "common/base/status.h"
 #include "planner_service/planner/front_door.h"
 
 namespace stagewright {
+
+// With more samples per step a schedule with small micro-batches is too long to be lowered.
+inline constexpr int64_t kMostMiniBatch = int64_t{1} << 20;
 
 // INVALID_ARGUMENT names the field, its value and what it must be.
 absl::Status CheckProblem(const PlanRequest& request);  // Graph, cluster, mini-batch.

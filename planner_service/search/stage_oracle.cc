@@ -6,31 +6,10 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "common/base/check.h"
+#include "common/cost/retention.h"
+#include "common/cost/value_bytes.h"
 
 namespace stagewright {
-namespace {
-
-double BytesPerSample(const Graph& graph, ValueRef value) {
-  const Node& node = graph.node(value.node);
-  if (node.cost.has_value() && node.outputs.empty()) {
-    return static_cast<double>(node.cost->activation_bytes) /
-           static_cast<double>(node.cost->samples);
-  }
-  return static_cast<double>(graph.meta(value).SizeBytes(1));
-}
-
-// The values a node reads. A planning-only node orders itself after others and reads their output.
-std::vector<ValueRef> Reads(const Graph& graph, NodeId id) {
-  const auto values = graph.Values(id);
-  std::vector<ValueRef> reads(values.begin(), values.end());
-  for (NodeId before : graph.node(id).after) {
-    if (graph.node(before).cost.has_value()) reads.push_back({before, 0});
-  }
-  return reads;
-}
-
-}  // namespace
-
 const DeviceKind& SlowestKind(const Problem& problem, int64_t samples) {
   const DeviceKind* slowest = nullptr;
   Nanos most = -1;
@@ -81,17 +60,25 @@ void StageOracle::CollectValues() {
   for (int32_t p = 0; p < size(); ++p) position[order_[p].index()] = p;
   produced_.resize(size());
   consumed_.resize(size());
+  const auto kept = KeptOutputs(graph);
+  const auto per_sample = [&](ValueRef value) {
+    return static_cast<double>(ValueBytesPerSample(graph, value, 1));
+  };
   absl::flat_hash_map<std::pair<int32_t, int32_t>, int32_t> index;
   for (int32_t p = 0; p < size(); ++p) {
     for (NodeId id : nodes_[p]) {
-      for (ValueRef value : Reads(graph, id)) {
+      ForEachRead(graph, id, [&](ValueRef value) {
         const OperatorId owner = problem_->operators->owner(value.node);
-        if (!owner.valid() || position[owner.index()] == p) continue;
+        if (!owner.valid() || position[owner.index()] == p) return;
         const auto [it, added] = index.try_emplace({value.node.value(), value.output},
                                                    static_cast<int32_t>(values_.size()));
         if (added) {
           const int32_t producer = position[owner.index()];
-          values_.push_back({BytesPerSample(graph, value), producer, {}});
+          // A value that the backward pass needs, or whose storage it needs, is saved anyway.
+          const ValueRef storage = StorageOf(graph, value);
+          const bool saved =
+              graph.node(storage.node).cost || kept[storage.node.index()][storage.output];
+          values_.push_back({per_sample(value), saved ? 0 : per_sample(storage), producer, {}});
           produced_[producer].push_back(it->second);
         }
         std::vector<int32_t>& consumers = values_[it->second].consumers;
@@ -99,7 +86,7 @@ void StageOracle::CollectValues() {
           consumers.push_back(p);
           consumed_[p].push_back(it->second);
         }
-      }
+      });
     }
   }
 }
@@ -119,10 +106,9 @@ void StageOracle::CollectParameters() {
     for (NodeId id : nodes_[p]) {
       const Node& node = graph.node(id);
       if (!node.cost.has_value() || node.cost->parameter_bytes == 0) continue;
-      const Bytes bytes = node.cost->parameter_bytes;
-      Parameter profiled;
-      profiled.shape = {(bytes + SizeOf(DType::kFloat32) - 1) / SizeOf(DType::kFloat32)};
-      parameters_[p].push_back({ResidentBytes(profiled, problem_->optimizer), bytes, size()});
+      const Parameter profiled = ProfiledParameter(*node.cost);
+      parameters_[p].push_back(
+          {ResidentBytes(profiled, problem_->optimizer), node.cost->parameter_bytes, size()});
     }
   }
 }
@@ -137,6 +123,7 @@ void StageOracle::Extend(int32_t end) const {
     const auto beyond = std::lower_bound(value.consumers.begin(), value.consumers.end(), end);
     if (beyond == value.consumers.end()) continue;
     extent.out_per_sample += value.bytes_per_sample;
+    extent.held_per_sample += value.held_per_sample;
     extent.returned_per_sample +=
         value.bytes_per_sample * static_cast<double>(value.consumers.end() - beyond);
   }
@@ -202,7 +189,8 @@ Bytes StageOracle::Memory(const Extent& extent, Bytes saved, Bytes workspace, co
   const double inputs = static_cast<double>(std::min(flow.in_flight + 1, flow.micro_batches) +
                                             std::min<int64_t>(2, flow.micro_batches));
   const double gradients = static_cast<double>(std::min<int64_t>(2, flow.micro_batches));
-  const double per_sample = extent.in_per_sample * inputs + extent.returned_per_sample * gradients;
+  const double per_sample = extent.in_per_sample * inputs + extent.returned_per_sample * gradients +
+                            extent.held_per_sample * static_cast<double>(flow.in_flight);
   return extent.resident + flow.in_flight * saved + workspace +
          static_cast<Bytes>(std::ceil(per_sample * static_cast<double>(flow.samples)));
 }

@@ -49,7 +49,8 @@ class StageOracle {
     Bytes gradients = 0;             // Gradient bytes that replicas sum.
     double in_per_sample = 0;        // Activation bytes received from earlier ranges;
     double out_per_sample = 0;       // sent to later ones, each value once;
-    double returned_per_sample = 0;  // gradients of them, one per operator that reads a value.
+    double returned_per_sample = 0;  // gradients of them, one per operator that reads a value;
+    double held_per_sample = 0;      // those kept for the backward pass only as its roots.
   };
 
   // `order` is topological for the operators. The slowest kind of device of the cluster decides
@@ -83,6 +84,7 @@ class StageOracle {
  private:
   struct ValueUse {
     double bytes_per_sample = 0;
+    double held_per_sample = 0;      // Beyond what the producer saves, if the value leaves a stage.
     int32_t producer = 0;            // Position.
     std::vector<int32_t> consumers;  // Positions other than the producer's, ascending, unique.
   };

@@ -10,6 +10,12 @@
 namespace stagewright {
 namespace {
 
+// The wire's values are ours, one higher.
+static_assert(static_cast<int>(Termination::kOptimal) + 1 == v1::TERMINATION_OPTIMAL);
+static_assert(static_cast<int>(Termination::kFeasible) + 1 == v1::TERMINATION_FEASIBLE);
+static_assert(static_cast<int>(Termination::kInfeasible) + 1 == v1::TERMINATION_INFEASIBLE);
+static_assert(static_cast<int>(Termination::kLimit) + 1 == v1::TERMINATION_LIMIT);
+
 v1::Termination ToProto(Termination termination) {
   return static_cast<v1::Termination>(static_cast<int>(termination) + 1);
 }

@@ -63,6 +63,21 @@ TEST(Graph, BackwardFollowsTrainableParameters) {
   EXPECT_FALSE(graph.needs_backward(NodeOf(d))) << "integers have no gradient";
 }
 
+TEST(Graph, BackwardComesFromTheLoss) {
+  GraphBuilder builder("two heads");
+  const Argument x = builder.Feature("x", {4});
+  const Argument trunk = builder.Linear(x, 4, 4);
+  const Argument head = builder.Linear(trunk, 4, 4);
+  const Argument aside = builder.Linear(trunk, 4, 4);
+  EXPECT_TRUE(builder.Build().needs_backward(NodeOf(aside))) << "without a loss, all could be it";
+  builder.Loss(head, {4});
+  const Graph graph = builder.Build();
+  EXPECT_TRUE(graph.needs_backward(NodeOf(trunk)));
+  EXPECT_TRUE(graph.needs_backward(NodeOf(head)));
+  EXPECT_TRUE(graph.needs_backward(graph.loss()->node));
+  EXPECT_FALSE(graph.needs_backward(NodeOf(aside))) << "no gradient comes back from it";
+}
+
 TEST(Graph, PlanningOnlyNodesNeedNoArguments) {
   GraphData data;
   data.nodes.resize(2);

@@ -74,7 +74,7 @@ stage 0 nodes=0 replicated=- devices=0-1 micro_batch=2 backward=1
 stage 1 nodes=1-2 replicated=- devices=2 micro_batch=4 backward=1
 channel 0 stages=0>1 devices=0>2 values=0.0 gradients=0.0 bytes=4/4 backward=1
 channel 1 stages=0>1 devices=1>2 values=0.0 gradients=0.0 bytes=4/4 backward=1
-reduction 0 devices=0-1 parameters=0 bytes=4
+reduction 0 stages=0 devices=0-1 parameters=0 bytes=4
 device 0 resident=16
 body:
 0 F0[0,1) +107 -7
@@ -173,6 +173,23 @@ body:
 7 R1[0,2) +214 -14
 8 B1[0,2) <6 +22 -230
 )"));
+}
+
+TEST(Lower, OutputsThatNoNodeSavesAreHeldAsRootsOfTheBackwardPass) {
+  GraphBuilder builder("sum");
+  const Argument x = builder.Feature("x", {4});
+  const Argument a = builder.Linear(x, 4, 4);                                         // 0
+  const Argument v = builder.Add("aten.view.default", {a, testing::Number(4)}, {4});  // 1: of 0
+  const Argument b = builder.Add("aten.add.Tensor", {a, v}, {4});                     // 2
+  builder.Loss(builder.Linear(b, 4, 4), {4});
+  const Graph graph = builder.Build();
+  Strategy strategy = MakeStages(graph, 2, {{{0, 1}, {0}, 2}, {{2, 3, 4}, {1}, 2}});
+  // The product's result is 32 bytes of which the view has none of its own; the sum needs neither.
+  const Program kept = *LowerStages(graph, strategy);
+  EXPECT_THAT(ToText(kept), HasSubstr("1 F0[0,2) +246 -14\n"));
+  EXPECT_THAT(ToText(kept), HasSubstr("B0[0,2) <0 +14 -310\n"));
+  strategy.stages[0].recompute = true;
+  EXPECT_THAT(ToText(*LowerStages(graph, strategy)), HasSubstr("R0[0,2) +246 -14\n"));
 }
 
 TEST(Lower, SequentialChainsWithoutDataExchangeEmptyMessages) {

@@ -16,7 +16,7 @@ stage 0 nodes=5,0-2,9 replicated=3 devices=0,4 micro_batch=4 backward=0
 stage 1 nodes=6 replicated=- devices=1 micro_batch=8 backward=1
 channel 0 stages=0>1 devices=0>1 values=2.0,9.1 gradients=9.1 bytes=12/8 backward=1
 channel 1 stages=0>1 devices=4>1 values=- gradients=- bytes=0/0 backward=0
-reduction 0 devices=0,4 parameters=1-3 bytes=4096
+reduction 0 stages=0 devices=0,4 parameters=1-3 bytes=4096
 device 0 resident=1048576
 prologue:
 0 F0[0,4) +1
@@ -40,6 +40,7 @@ TEST(ParseProgram, ReadsEveryField) {
   EXPECT_EQ(program->channels[0].gradient_bytes_per_sample, 8);
   EXPECT_TRUE(program->channels[0].has_gradient);
   EXPECT_EQ(program->reductions[0].parameters.size(), 3u);
+  EXPECT_THAT(program->reductions[0].stages, ::testing::ElementsAre(StageId(0)));
   EXPECT_EQ(program->devices[0].prologue.size(), 1u);
   EXPECT_EQ(program->devices[0].body[1].after, (std::vector<int32_t>{0, 2}));
   EXPECT_EQ(program->devices[0].body[1].acquire, 100);

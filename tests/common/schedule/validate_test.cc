@@ -85,6 +85,32 @@ TEST_F(ValidateTest, IndicesOutOfRange) {
   ExpectBroken("channels[0]: stages 0 -> 5 do not exist");
 }
 
+TEST_F(ValidateTest, IdsThatTheGraphDoesNotHave) {
+  ASSERT_EQ(CheckIds(graph_, program_), absl::OkStatus());
+  const Program good = program_;
+  const auto message = [&](auto spoil) {
+    program_ = good;
+    spoil(program_);
+    const absl::Status status = CheckIds(graph_, program_);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    return std::string(status.message());
+  };
+  EXPECT_THAT(message([&](Program& p) { p.stages[1].nodes.push_back(NodeId(graph_.size())); }),
+              HasSubstr("stages[1]: node 3 is not in the graph"));
+  EXPECT_THAT(message([](Program& p) { p.stages[0].replicated.push_back(NodeId()); }),
+              HasSubstr("stages[0]: node -1"));
+  EXPECT_THAT(message([](Program& p) { p.channels[0].values[0].node = NodeId(99); }),
+              HasSubstr("channels[0]: node 99"));
+  EXPECT_THAT(message([](Program& p) { p.channels[0].values[0].output = 1; }),
+              HasSubstr("channels[0]: output 1 of node 0"));
+  EXPECT_THAT(message([](Program& p) { p.channels[1].gradient_values[0].output = -1; }),
+              HasSubstr("channels[1]: output -1"));
+  EXPECT_THAT(message([](Program& p) { p.reductions[0].parameters[0] = ParameterId(99); }),
+              HasSubstr("reductions[0]: parameter 99"));
+  EXPECT_THAT(message([](Program& p) { p.devices[0].body[0].action.stage = StageId(9); }),
+              HasSubstr("the stage does not exist"));
+}
+
 TEST_F(ValidateTest, ActionsOnTheWrongDevice) {
   program_.stages[0].devices = {DeviceId(0), DeviceId(3)};
   ExpectBroken("device 1, F0[1,2): stage 0 is not on this device");
@@ -168,7 +194,40 @@ TEST_F(ValidateTest, AllReducesAndStepsOncePerDevice) {
   ExpectBroken("device 2, OS1: ");
   LowerAgain();
   program_.reductions[0].devices.pop_back();
-  ExpectBroken("device 1, AR0@0: the device is not in the reduction");
+  ExpectBroken("reduction 0: its devices are not those of its stages");
+  LowerAgain();
+  program_.reductions[0].stages = {StageId(2)};
+  ExpectBroken("reductions[0].stages: 2");
+}
+
+// Stages 0 and 2 on device 0, and stage 1 on device 1, all use one parameter.
+TEST_F(ValidateTest, TiedParametersWaitForEveryStageThatHoldsThem) {
+  testing::GraphBuilder builder("tied");
+  const Argument tied = builder.Weight("tied", {1, 1});
+  Argument x = builder.Feature("x", {1});
+  for (int layer = 0; layer < 3; ++layer) x = builder.Add("aten.linear.default", {x, tied}, {1});
+  builder.Loss(x, {1});
+  const Graph graph = builder.Build();
+  const Strategy strategy = MakeStages(graph, 2, {{{0}, {0}, 2}, {{1}, {1}, 2}, {{2, 3}, {0}, 2}});
+  const testing::FixedCosts costs(100, 7, graph);
+  const Program good = *Lower(graph, strategy, costs, {});
+  program_ = good;
+  ASSERT_EQ(Validate(program_, {}), absl::OkStatus());
+  EXPECT_THAT(program_.reductions[0].stages,
+              ::testing::ElementsAre(StageId(0), StageId(1), StageId(2)));
+  program_.reductions[0].stages.erase(program_.reductions[0].stages.begin());
+  ExpectBroken("device 0, AR0@0: the stage is not in the reduction");
+  program_ = good;
+  for (const char* pass : {"B0[0,2)", "B2[0,2)"}) {
+    std::erase(At(0, "AR0@0").after, Find(0, pass));
+    ExpectBroken(absl::StrCat("device 0, AR0@0: it does not wait for ", pass));
+    program_ = good;
+  }
+  for (const char* step : {"OS0", "OS2"}) {
+    std::erase(At(0, step).after, Find(0, "AR0@0"));
+    ExpectBroken(absl::StrCat("device 0, ", step, ": it does not wait for AR0@0"));
+    program_ = good;
+  }
 }
 
 TEST_F(ValidateTest, MemoryThatDoesNotReturn) {

@@ -130,5 +130,23 @@ TEST_F(CheckStrategyTest, C4BatchesAndSchedulesMakeSense) {
   ExpectBroken("C4: mini_batch is 1099511627776");
 }
 
+TEST_F(CheckStrategyTest, C4SchedulesThatAreTooLongAreRefused) {
+  strategy_.mini_batch = int64_t{1} << 30;
+  for (Stage& stage : strategy_.stages) stage.micro_batch = int64_t{1} << 20;
+  AssignInFlight(strategy_);
+  EXPECT_EQ(CheckStrategy(graph_, cluster_, strategy_), absl::OkStatus());
+  strategy_.stages[2].micro_batch = 1;
+  AssignInFlight(strategy_);
+  ExpectBroken(
+      "C4: stage 2: 1073741824 micro-batches of 1 samples on 1 devices make the schedule too "
+      "long: more than 4194304 pieces");
+  // Few enough shares, but not with their transfers over three edges.
+  strategy_.mini_batch = int64_t{1} << 21;
+  for (Stage& stage : strategy_.stages) stage.micro_batch = int64_t{1} << 20;
+  strategy_.stages[0].micro_batch = 2;
+  AssignInFlight(strategy_);
+  ExpectBroken("C4: stage 0: 1048576 micro-batches of 2 samples on 2 devices");
+}
+
 }  // namespace
 }  // namespace stagewright

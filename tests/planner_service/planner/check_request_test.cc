@@ -4,16 +4,37 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <string>
+
+#include "tests/support/planning_cases.h"
 
 namespace stagewright {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 PlanRequest Good() {
   PlanRequest request;
   request.mini_batch = 24;
   return request;
+}
+
+TEST(CheckRequestTest, MiniBatchesAreBounded) {
+  const Graph graph = testing::ProfiledChain(1, {1, 1, 0, 0, {}});
+  const Cluster cluster = testing::FlatCluster(1);
+  PlanRequest request = Good();
+  request.graph = &graph;
+  request.cluster = &cluster;
+  request.mini_batch = kMostMiniBatch;
+  EXPECT_EQ(CheckProblem(request), absl::OkStatus());
+  for (const int64_t wrong : {int64_t{0}, kMostMiniBatch + 1}) {
+    request.mini_batch = wrong;
+    const absl::Status status = CheckProblem(request);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(status.message()),
+                AllOf(HasSubstr("mini_batch: must be at "), HasSubstr(std::to_string(wrong))));
+  }
 }
 
 TEST(CheckRequestTest, OptionsThatAreWrongAreNamed) {

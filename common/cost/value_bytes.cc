@@ -1,0 +1,18 @@
+#include "common/cost/value_bytes.h"
+
+namespace stagewright {
+namespace {
+
+Bytes CeilDivide(Bytes total, int64_t parts) { return (total + parts - 1) / parts; }
+
+}  // namespace
+
+Bytes ValueBytesPerSample(const Graph& graph, ValueRef value, int64_t samples) {
+  const Node& node = graph.node(value.node);
+  if (node.cost.has_value()) return CeilDivide(node.cost->activation_bytes, node.cost->samples);
+  const TensorMeta& meta = graph.meta(value);
+  if (meta.IsBatched()) return meta.SizeBytes(1);
+  return CeilDivide(meta.SizeBytes(samples), samples);
+}
+
+}  // namespace stagewright

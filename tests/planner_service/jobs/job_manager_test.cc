@@ -205,8 +205,7 @@ TEST_F(JobManagerTest, AWorkerLostBeforeTheStartMeansPlanningAgain) {
   // Both devices are held: the second waits for them before it is planned.
   EXPECT_EQ(harness_->Get(second).state(), v1::JOB_STATE_PENDING);
   harness_->Disconnect("b");
-  harness_->registry.Heartbeat("a", harness_->Worker("a").session,
-                               absl::Now() + absl::Seconds(11));
+  harness_->registry.Heartbeat("a", harness_->Worker("a").session, absl::Now() + absl::Seconds(11));
   harness_->jobs->Tick(absl::Now() + absl::Seconds(11));
   EXPECT_EQ(harness_->Get(first).state(), v1::JOB_STATE_FAILED);
   harness_->Worker("a").silent_on.clear();

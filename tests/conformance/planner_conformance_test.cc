@@ -232,10 +232,7 @@ TEST_P(PlannerConformanceTest, TwoThousandNodesInATangle) {
     const auto response = SolvePlan(Request(graph, cluster, 64), context);
     ASSERT_TRUE(response.ok()) << response.status();
     EXPECT_LT(Clock::now() - deadline, kPatience);
-    if (!response->best) {
-      EXPECT_EQ(response->termination, Termination::kLimit);
-      EXPECT_FALSE(response->reason.empty());
-    }
+    EXPECT_TRUE(response->best) << response->reason;
   }
 }
 

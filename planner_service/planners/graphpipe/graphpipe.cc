@@ -16,6 +16,9 @@
 //     be faster, so the linearised model is searched last, for what beats the best graph pipeline.
 //  9. A candidate that the evaluator finds to need more memory than the search thought is passed
 //     over; if all are, the search is repeated with a smaller share of the memory.
+// 12. Before the search, the model in one stage, on one device and on all of them, is evaluated, so
+//     that a deadline finds an answer also where partitions are too many. It is only given if the
+//     search finds nothing faster.
 //
 // Reference: Jeon et al., "GraphPipe: Improving Performance and Scalability of DNN Training with
 // Graph Pipeline Parallelism", ASPLOS 2025.
@@ -27,6 +30,7 @@
 
 #include "common/graph/series_parallel.h"
 #include "planner_service/evaluator/evaluator.h"
+#include "planner_service/planners/graphpipe/build_strategy.h"
 #include "planner_service/planners/graphpipe/candidates.h"
 #include "planner_service/planners/graphpipe/infeasible.h"
 
@@ -108,6 +112,34 @@ std::vector<std::vector<std::unique_ptr<OwnedSpace>>> MakeSpaces(const Problem& 
   return rounds;
 }
 
+// The model in one stage, on one device and, where replicas are allowed, on all: each with the
+// largest micro-batch that fits its memory. Empty if more stages are asked for or nothing fits.
+std::vector<Candidate> OneStageCandidates(const Problem& problem, const PlanOptions& options,
+                                          StrategyKind kind) {
+  std::vector<Candidate> candidates;
+  if (options.num_stages > 1) return candidates;
+  const StageOracle oracle(problem, ToOperators(problem.operators->dag().order()));
+  std::vector<int64_t> sizes = MicroBatchSizes(problem.mini_batch, options.micro_batch);
+  std::reverse(sizes.begin(), sizes.end());
+  const int32_t all =
+      static_cast<int32_t>(std::min<int64_t>(problem.cluster->size(), problem.mini_batch));
+  for (int32_t replicas : {1, all}) {
+    if (replicas > 1 && !options.allow_replicas) continue;
+    if (!candidates.empty() && candidates.back().partition.devices == replicas) continue;
+    for (int64_t size : sizes) {
+      const StageOracle::Flow flow{(size + replicas - 1) / replicas, 1, problem.mini_batch / size};
+      if (size < replicas || oracle.Memory(0, oracle.size(), flow) > oracle.budget()) continue;
+      Candidate& candidate = candidates.emplace_back();
+      candidate.partition.stages = {{0, oracle.size(), replicas, {size, 1}, size}};
+      candidate.partition.devices = replicas;
+      candidate.strategy = BuildStrategy(oracle, candidate.partition, kind);
+      candidate.text = ToString(candidate.partition);
+      break;
+    }
+  }
+  return candidates;
+}
+
 // The best strategy so far and how it was found.
 class Judge {
  public:
@@ -129,6 +161,23 @@ class Judge {
     return absl::OkStatus();
   }
 
+  // Simulates what best() need not beat.
+  absl::Status ConsiderFirst(const std::vector<Candidate>& candidates) {
+    for (const Candidate& candidate : candidates) {
+      if (context_.Expired()) break;
+      RETURN_IF_ERROR(Simulate(candidate));
+    }
+    first_ = std::move(best_);
+    first_time_ = best_time_;
+    best_time_ = 0;
+    return absl::OkStatus();
+  }
+
+  // The fastest of all, whichever way it came.
+  const Strategy* fastest() const {
+    if (first_ == nullptr || (best_ != nullptr && best_time_ <= first_time_)) return best_.get();
+    return first_.get();
+  }
   const Strategy* best() const { return best_.get(); }
   Nanos best_time() const { return best_time_; }
   int64_t count() const { return count_; }
@@ -142,7 +191,7 @@ class Judge {
     absl::StatusOr<Evaluation> evaluation =
         Evaluate(*problem_.graph, *problem_.cluster, *problem_.costs, candidate.strategy, options);
     if (absl::IsResourceExhausted(evaluation.status()) ||
-        absl::IsInvalidArgument(evaluation.status())) {
+        absl::IsFailedPrecondition(evaluation.status())) {
       rejection_ = std::string(evaluation.status().message());
       return absl::OkStatus();
     }
@@ -158,12 +207,15 @@ class Judge {
     }
     std::tie(best_time_, best_peak_, best_devices_, best_text_) = key;
     best_ = std::make_unique<Strategy>(candidate.strategy);
-    if (context_.on_improvement) context_.on_improvement(*best_);
+    const bool improves = first_ == nullptr || best_time_ < first_time_;
+    if (context_.on_improvement && improves) context_.on_improvement(*best_);
     return absl::OkStatus();
   }
 
   const Problem& problem_;
   SearchContext& context_;
+  std::unique_ptr<Strategy> first_;
+  Nanos first_time_ = 0;
   std::unique_ptr<Strategy> best_;
   Nanos best_time_ = 0;
   Bytes best_peak_ = 0;
@@ -178,8 +230,9 @@ absl::StatusOr<Outcome> Search(const Problem& problem, const PlanOptions& option
   Outcome outcome;
   outcome.reason = ImpossibleOptions(problem, options);
   if (!outcome.reason.empty()) return outcome;
-  const auto rounds = MakeSpaces(problem, kind);
   Judge judge(problem, context);
+  RETURN_IF_ERROR(judge.ConsiderFirst(OneStageCandidates(problem, options, kind)));
+  const auto rounds = MakeSpaces(problem, kind);
   for (const auto& spaces : rounds) {
     for (double share : kMemoryShares) {
       CandidateOptions wanted{options, share, static_cast<double>(judge.best_time())};
@@ -197,11 +250,11 @@ absl::StatusOr<Outcome> Search(const Problem& problem, const PlanOptions& option
     }
   }
   outcome.candidates = judge.count();
-  if (judge.best() != nullptr) outcome.strategy = *judge.best();
+  if (judge.fastest() != nullptr) outcome.strategy = *judge.fastest();
   if (context.Expired()) {
     outcome.termination = Termination::kLimit;
     outcome.reason = "the search was stopped by its deadline or cancelled";
-  } else if (judge.best() != nullptr) {
+  } else if (outcome.strategy) {
     outcome.termination = Termination::kFeasible;
   } else {
     outcome.reason = WhyInfeasible(rounds[0][0]->view(), options, context);

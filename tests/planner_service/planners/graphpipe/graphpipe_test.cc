@@ -181,6 +181,25 @@ TEST(GraphPipeTest, ReportsEachImprovement) {
   EXPECT_EQ(outcome->termination, Termination::kFeasible);
 }
 
+TEST(GraphPipeTest, HasAnAnswerBeforeItSearches) {
+  for (const auto& planner : {MakeGraphPipePlanner(), MakeSequentialPlanner()}) {
+    const SearchCase c = Branches();
+    SearchContext context;
+    int improvements = 0;
+    context.on_improvement = [&](const Strategy& strategy) {
+      EXPECT_EQ(strategy.stages.size(), 1u);
+      ++improvements;
+      context.Cancel();
+    };
+    const auto outcome = planner->Solve(c.problem, {}, context);
+    ASSERT_TRUE(outcome.ok()) << outcome.status();
+    EXPECT_EQ(improvements, 1);
+    EXPECT_EQ(outcome->termination, Termination::kLimit);
+    ASSERT_TRUE(outcome->strategy);
+    EXPECT_TRUE(Judge(c.problem, *outcome->strategy).ok());
+  }
+}
+
 TEST(GraphPipeTest, StopsWhenCancelledOrLate) {
   const SearchCase c(testing::ProfiledChain(600, {kMicrosecond, kMicrosecond, kKiB, kKiB}),
                      testing::FlatCluster(64), 1024);

@@ -22,7 +22,8 @@ int main(int argc, char** argv) {
   app.add_option("--memory-mib", memory_mib, "memory of each device; 0: what the machine has")
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 30));
   app.add_option("--host-address", options.host_address,
-                 "address of this machine; workers with equal ones share it");
+                 "name or address of this machine; workers with equal ones are planned to share it "
+                 "(default: the host's name)");
   app.add_option("--metrics-listen", options.metrics_listen,
                  "address of /metrics, HOST:PORT (default: no metrics)");
   app.add_option("--work-dir", options.work_dir,

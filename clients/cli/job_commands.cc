@@ -27,6 +27,7 @@ constexpr absl::Duration kCallDeadline = absl::Seconds(30);
 struct SubmitFlags {
   std::string graph;
   std::string optimizer = "adam";
+  double momentum = 0.9;
   std::string request_id;
   double step_timeout_seconds = 60;
   v1::JobSpec spec;
@@ -101,6 +102,7 @@ int RunSubmit(SubmitFlags& flags, const Globals& globals) {
   spec.set_evaluation_data_path(Absolute(spec.evaluation_data_path()));
   spec.set_output_path(Absolute(spec.output_path()));
   spec.mutable_optimizer()->set_kind(OptimizerByName(flags.optimizer));
+  spec.mutable_optimizer()->set_momentum(flags.momentum);
   spec.set_step_timeout_ns(static_cast<int64_t>(flags.step_timeout_seconds * 1e9));
 
   Connection connection(globals.planner_address);
@@ -271,7 +273,8 @@ void AddSubmit(CLI::App& app, Globals& globals) {
   real("--lr", "learning rate", [flags, optimizer](double v) {
     optimizer->set_learning_rate(v);
   })->required();
-  real("--momentum", "of SGD", [flags, optimizer](double v) { optimizer->set_momentum(v); });
+  submit->add_option("--momentum", flags->momentum, "of --optimizer momentum")
+      ->capture_default_str();
   real("--weight-decay", "L2 penalty",
        [flags, optimizer](double v) { optimizer->set_weight_decay(v); });
   integer("--seed", "of sample order and dropout",

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <iostream>
 #include <map>
+#include <optional>
 #include <thread>
 #include <utility>
 
@@ -29,6 +30,7 @@ class RunningDaemon : public Daemon {
  public:
   explicit RunningDaemon(DaemonOptions options) : options_(std::move(options)) {
     if (options_.name.empty()) options_.name = HostName();
+    if (options_.host_address.empty()) options_.host_address = HostName();
   }
 
   ~RunningDaemon() override {
@@ -91,11 +93,11 @@ class RunningDaemon : public Daemon {
     for (const auto& [job, run] : runs_) run->RepeatLastReport();
   }
 
-  std::string TorchDevice(const std::string& name) const {
+  std::optional<OfferedDevice> FindDevice(const std::string& name) const {
     for (const OfferedDevice& device : offer_.devices) {
-      if (device.name == name) return device.torch_device;
+      if (device.name == name) return device;
     }
-    return name;  // LibTorch will refuse it, by this name.
+    return std::nullopt;
   }
 
   // The run that a message of the planner is for, or null: it is over here.
@@ -105,16 +107,46 @@ class RunningDaemon : public Daemon {
   }
 
   void OnMessage(const v1::ConnectResponse& message) {
-    std::unique_ptr<JobRun>
-        over;  // Destroyed after the lock is gone: that waits for the run's threads.
+    if (message.has_prepare()) return Prepare(message.prepare());
+    // Destroyed after the lock is gone: that waits for the run's threads.
+    std::unique_ptr<JobRun> over;
+    {
+      absl::MutexLock lock(&mutex_);
+      over = Command(message);
+    }
+    End(std::move(over));
+  }
+
+  // Ends the run that is older before the new one loads: both would not fit into memory. A Prepare
+  // that is not newer than the run comes late and is ignored.
+  void Prepare(const v1::Prepare& message) {
+    std::unique_ptr<JobRun> older;
+    {
+      absl::MutexLock lock(&mutex_);
+      auto it = runs_.find(message.job());
+      if (it != runs_.end() && it->second->generation() >= message.generation()) return;
+      older = Remove(message.job(), message.generation());
+    }
+    End(std::move(older));
     absl::MutexLock lock(&mutex_);
+    runs_[message.job()] = std::make_unique<JobRun>(
+        message, [this](const std::string& name) { return FindDevice(name); },
+        [this](v1::ConnectRequest report) { outbox_.Push(std::move(report)); }, metrics_.get());
+  }
+
+  void End(std::unique_ptr<JobRun> run) ABSL_LOCKS_EXCLUDED(mutex_) {
+    if (run == nullptr) return;
+    const std::string job = run->job();
+    const int64_t generation = run->generation();
+    run.reset();
+    outbox_.Forget(job, generation);
+  }
+
+  // Carries out a message to the run it is for, and returns the run if that ends it.
+  std::unique_ptr<JobRun> Command(const v1::ConnectResponse& message)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    std::unique_ptr<JobRun> over;
     switch (message.message_case()) {
-      case v1::ConnectResponse::kPrepare:
-        over = Remove(message.prepare().job(), message.prepare().generation() - 1);
-        runs_[message.prepare().job()] = std::make_unique<JobRun>(
-            message.prepare(), [this](const std::string& name) { return TorchDevice(name); },
-            [this](v1::ConnectRequest report) { outbox_.Push(std::move(report)); }, metrics_.get());
-        break;
       case v1::ConnectResponse::kConnectPeers:
         if (JobRun* run =
                 Find(message.connect_peers().job(), message.connect_peers().generation())) {
@@ -139,10 +171,12 @@ class RunningDaemon : public Daemon {
       case v1::ConnectResponse::kRelease:
         over = Remove(message.release().job(), message.release().generation());
         break;
+      case v1::ConnectResponse::kPrepare:
       case v1::ConnectResponse::kRegistered:
       case v1::ConnectResponse::MESSAGE_NOT_SET:
         break;
     }
+    return over;
   }
 
   // Takes out the job's run if it is of this generation or older.

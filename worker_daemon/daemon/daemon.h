@@ -17,9 +17,10 @@ struct DaemonOptions {
   int threads_per_device = 1;              // Of one operator on a CPU device.
   Bytes memory_per_device =
       0;  // 0: CPU devices share half of the machine's memory; GPUs have theirs.
-  std::string host_address = "127.0.0.1";  // Workers with equal addresses share a machine.
-  std::string metrics_listen;              // HOST:PORT; empty: no metrics.
-  std::string work_dir;                    // Becomes the current directory; empty: stays.
+  // Names the machine: planning takes workers with equal ones to share it. Empty: the host's name.
+  std::string host_address;
+  std::string metrics_listen;  // HOST:PORT; empty: no metrics.
+  std::string work_dir;        // Becomes the current directory; empty: stays.
 };
 
 class Daemon {

@@ -25,7 +25,7 @@ OptimizerConfig FromProto(const v1::OptimizerConfig& proto) {
   config.kind = proto.kind() == v1::OPTIMIZER_ADAM ? OptimizerKind::kAdam : OptimizerKind::kSgd;
   config.learning_rate = proto.learning_rate();
   config.weight_decay = proto.weight_decay();
-  config.momentum = proto.momentum();
+  if (proto.kind() == v1::OPTIMIZER_SGD_MOMENTUM) config.momentum = proto.momentum();
   config.beta1 = proto.beta1();
   config.beta2 = proto.beta2();
   config.epsilon = proto.epsilon();
@@ -50,10 +50,10 @@ absl::StatusOr<int64_t> TotalSteps(const Graph& graph, const v1::JobSpec& spec) 
 
 }  // namespace
 
-JobRun::JobRun(v1::Prepare prepare, std::function<std::string(const std::string&)> torch_device,
-               Reporter report, WorkerMetrics* metrics)
+JobRun::JobRun(v1::Prepare prepare, DeviceFinder find_device, Reporter report,
+               WorkerMetrics* metrics)
     : prepare_(std::move(prepare)),
-      torch_device_(std::move(torch_device)),
+      find_device_(std::move(find_device)),
       report_(std::move(report)),
       metrics_(metrics) {
   Enqueue([this] { return DoPrepare(); });
@@ -67,6 +67,7 @@ JobRun::~JobRun() {
     closing_ = true;
   }
   thread_.join();
+  RemoveShards();
   if (metrics_ != nullptr) metrics_->Forget(job());
 }
 
@@ -118,6 +119,22 @@ void JobRun::Loop() {
   }
 }
 
+// Programs come from the wire: nothing that they could break may see them before.
+absl::Status JobRun::CheckPrograms(const Program* evaluation) const {
+  for (const Program* program : {program_.get(), evaluation}) {
+    if (program == nullptr) continue;
+    const char* name = program == evaluation ? "prepare.evaluation_program" : "prepare.program";
+    RETURN_IF_ERROR(Annotate(CheckIds(*graph_, *program), name));
+    RETURN_IF_ERROR(Annotate(Validate(*program, {}), name));
+  }
+  if (program_->mini_batch != prepare_.spec().mini_batch()) {
+    return absl::InvalidArgumentError(absl::StrCat("prepare.program.mini_batch is ",
+                                                   program_->mini_batch, ", the spec's is ",
+                                                   prepare_.spec().mini_batch()));
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<JobSpec> JobRun::MakeSpec() const {
   const v1::JobSpec& proto = prepare_.spec();
   JobSpec spec;
@@ -131,7 +148,6 @@ absl::StatusOr<JobSpec> JobRun::MakeSpec() const {
   spec.weights_path = proto.weights_path();
   spec.data_path = proto.data_path();
   spec.optimizer = FromProto(proto.optimizer());
-  spec.steps = total_steps_;
   spec.seed = proto.seed();
   spec.order = proto.no_shuffle() ? SampleOrder::kSequential : SampleOrder::kShuffled;
   if (proto.step_timeout_ns() > 0) spec.step_timeout = absl::Nanoseconds(proto.step_timeout_ns());
@@ -143,14 +159,16 @@ absl::Status JobRun::DoPrepare() {
   graph_ = std::make_shared<const Graph>(std::move(graph));
   ASSIGN_OR_RETURN(Program program, stagewright::FromProto(prepare_.program()));
   program_ = std::make_shared<const Program>(std::move(program));
+  ASSIGN_OR_RETURN(JobSpec base, MakeSpec());
+  RETURN_IF_ERROR(CheckPrograms(base.evaluation.get()));
   ASSIGN_OR_RETURN(total_steps_, TotalSteps(*graph_, prepare_.spec()));
+  base.steps = total_steps_;
   std::error_code error;
   std::filesystem::create_directories(ShardDirectory(), error);
   if (error) {
     return absl::FailedPreconditionError(
         absl::StrCat("cannot make ", ShardDirectory(), ": ", error.message()));
   }
-  ASSIGN_OR_RETURN(JobSpec base, MakeSpec());
   if (prepare_.devices_size() != prepare_.device_names_size()) {
     return absl::InvalidArgumentError("prepare.device_names: one per device is needed");
   }
@@ -181,7 +199,21 @@ absl::Status JobRun::AddDevice(const JobSpec& base, int32_t index, const std::st
   device->name = name;
   JobSpec spec = base;
   spec.device = device->id;
-  spec.torch_device = torch_device_(name);
+  const std::optional<OfferedDevice> offered = find_device_(name);
+  if (!offered.has_value())
+    return absl::InvalidArgumentError(absl::StrCat("this worker has no device ", name));
+  spec.torch_device = offered->torch_device;
+  Bytes peak = 0;
+  for (const Program* program : {base.program.get(), base.evaluation.get()}) {
+    if (program == nullptr) continue;
+    for (const DeviceProgram& own : program->devices) {
+      if (own.device == device->id) peak = std::max(peak, PeakMemory(own));
+    }
+  }
+  if (peak > offered->memory) {
+    return absl::ResourceExhaustedError(absl::StrCat("device ", name, ": its program needs ", peak,
+                                                     " bytes of memory, it has ", offered->memory));
+  }
   device->peers = PeersOf(spec);
   if (!device->peers.empty()) {
     ASSIGN_OR_RETURN(
@@ -197,11 +229,7 @@ absl::Status JobRun::AddDevice(const JobSpec& base, int32_t index, const std::st
   for (const std::string& warning : device->runner->warnings()) {
     std::cerr << "stagewright-worker: " << job() << ": " << warning << std::endl;
   }
-  if (metrics_ != nullptr) {
-    for (const DeviceProgram& program : program_->devices) {
-      if (program.device == device->id) metrics_->SetPeakMemory(name, PeakMemory(program));
-    }
-  }
+  if (metrics_ != nullptr) metrics_->SetPeakMemory(job(), name, peak);
   absl::MutexLock lock(&mutex_);
   devices_.push_back(std::move(device));
   return absl::OkStatus();
@@ -241,6 +269,18 @@ absl::Status JobRun::DoConnect(const v1::ConnectPeers& message) {
   return absl::OkStatus();
 }
 
+absl::StatusOr<std::string> JobRun::RunDevice(Device& device) {
+  RETURN_IF_ERROR(device.runner->Run());
+  ASSIGN_OR_RETURN(std::string shard, device.runner->WriteShard(ShardDirectory()));
+  {
+    absl::MutexLock lock(&mutex_);
+    ++trained_;
+  }
+  RETURN_IF_ERROR(Annotate(device.runner->Evaluate(),
+                           absl::StrCat("training is done, its shards are in ", ShardDirectory())));
+  return shard;
+}
+
 absl::Status JobRun::DoRun() {
   std::vector<Device*> devices;
   {
@@ -248,24 +288,24 @@ absl::Status JobRun::DoRun() {
     last_report_.reset();
     for (const auto& device : devices_) devices.push_back(device.get());
   }
-  std::vector<absl::Status> results(devices.size());
+  std::vector<absl::StatusOr<std::string>> shards(devices.size());
   std::vector<std::thread> threads;
   for (size_t i = 0; i < devices.size(); ++i) {
-    threads.emplace_back([this, &results, i, device = devices[i]] {
-      results[i] = device->runner->Run();
-      if (!results[i].ok()) Fail(Annotate(results[i], absl::StrCat("device ", device->name)));
+    threads.emplace_back([this, &shards, i, device = devices[i]] {
+      shards[i] = RunDevice(*device);
+      if (!shards[i].ok())
+        Fail(Annotate(shards[i].status(), absl::StrCat("device ", device->name)));
     });
   }
   for (std::thread& thread : threads) thread.join();
-  for (const absl::Status& result : results) RETURN_IF_ERROR(result);
+  for (const auto& shard : shards) RETURN_IF_ERROR(shard.status());
 
   v1::ConnectRequest message;
   v1::Finished* finished = message.mutable_finished();
   finished->set_job(job());
   finished->set_generation(generation());
-  for (Device* device : devices) {
-    ASSIGN_OR_RETURN(std::string shard, device->runner->WriteShard(ShardDirectory()));
-    if (!shard.empty()) finished->add_shards(shard);
+  for (const auto& shard : shards) {
+    if (!shard->empty()) finished->add_shards(*shard);
   }
   {
     absl::MutexLock lock(&mutex_);
@@ -294,6 +334,17 @@ absl::Status JobRun::DoMerge(const v1::Merge& message) {
 
 std::string JobRun::ShardDirectory() const {
   return absl::StrCat(prepare_.spec().output_path(), "/shards-", generation());
+}
+
+void JobRun::RemoveShards() {
+  absl::MutexLock lock(&mutex_);
+  std::error_code ignored;  // What is left over does no harm.
+  if (trained_ < devices_.size()) {
+    for (const auto& device : devices_)
+      std::filesystem::remove(ShardPath(ShardDirectory(), device->id), ignored);
+  }
+  // Other workers may have shards in it; then this does nothing.
+  std::filesystem::remove(ShardDirectory(), ignored);
 }
 
 void JobRun::OnStep(const Device& device, StepReport report) {

@@ -18,6 +18,7 @@
 #include "absl/synchronization/mutex.h"
 #include "common/base/status.h"
 #include "stagewright/v1/worker_service.pb.h"
+#include "worker_daemon/daemon/devices.h"
 #include "worker_daemon/daemon/metrics.h"
 #include "worker_daemon/engine/device_runner.h"
 #include "worker_daemon/engine/job_spec.h"
@@ -29,11 +30,13 @@ class JobRun {
  public:
   using Reporter = std::function<void(v1::ConnectRequest)>;
 
-  // Begins to prepare. `torch_device` maps a device name of this worker to LibTorch's; `metrics`
-  // may be null.
-  JobRun(v1::Prepare prepare, std::function<std::string(const std::string&)> torch_device,
-         Reporter report, WorkerMetrics* metrics);
-  // Aborts if the run has not ended, and waits for its threads.
+  // A device of this worker by name; nothing if it has none of that name.
+  using DeviceFinder = std::function<std::optional<OfferedDevice>(const std::string&)>;
+
+  // Begins to prepare. `metrics` may be null.
+  JobRun(v1::Prepare prepare, DeviceFinder find_device, Reporter report, WorkerMetrics* metrics);
+  // Aborts if the run has not ended, waits for its threads, and removes the shards of its devices
+  // unless they are all trained: those that were not merged are the only copy of the result.
   ~JobRun();
 
   const std::string& job() const { return prepare_.job(); }
@@ -59,12 +62,16 @@ class JobRun {
   void Enqueue(std::function<absl::Status()> command);
   void Loop();
   absl::Status DoPrepare();
+  absl::Status CheckPrograms(const Program* evaluation) const;
   absl::StatusOr<JobSpec> MakeSpec() const;
   absl::Status AddDevice(const JobSpec& base, int32_t index, const std::string& name);
   absl::Status DoConnect(const v1::ConnectPeers& message);
   absl::Status DoRun();
+  // Trains, writes the shard and then evaluates, so that no evaluation can lose what was trained.
+  absl::StatusOr<std::string> RunDevice(Device& device);
   absl::Status DoMerge(const v1::Merge& message);
   std::string ShardDirectory() const;
+  void RemoveShards();
 
   void OnStep(const Device& device, StepReport report);
   void OnEvaluation(const EvaluationReport& report);
@@ -73,7 +80,7 @@ class JobRun {
   void Report(v1::ConnectRequest message, bool remember);
 
   const v1::Prepare prepare_;
-  const std::function<std::string(const std::string&)> torch_device_;
+  const DeviceFinder find_device_;
   const Reporter report_;
   WorkerMetrics* const metrics_;
   std::shared_ptr<const Graph> graph_;
@@ -87,6 +94,7 @@ class JobRun {
   absl::Status aborted_ ABSL_GUARDED_BY(mutex_);
   bool failed_ ABSL_GUARDED_BY(mutex_) = false;
   bool closing_ ABSL_GUARDED_BY(mutex_) = false;
+  size_t trained_ ABSL_GUARDED_BY(mutex_) = 0;  // Devices whose shard is written.
   EvaluationReport evaluation_ ABSL_GUARDED_BY(mutex_);
   std::optional<v1::ConnectRequest> last_report_ ABSL_GUARDED_BY(mutex_);
   std::thread thread_;

@@ -7,6 +7,7 @@
 #include <prometheus/registry.h>
 
 #include <exception>
+#include <map>
 #include <set>
 #include <utility>
 
@@ -65,10 +66,14 @@ class ServedMetrics : public WorkerMetrics {
         absl::StrCat(listen.substr(0, listen.rfind(':')), ":", exposer_.GetListeningPorts().at(0));
   }
 
+    devices_[job].insert(device);
   void SetConnected(bool connected) override { connected_.Set(connected ? 1 : 0); }
 
   void ObserveStep(const std::string& job, const Program& program,
                    const StepReport& report) override {
+    for (const std::string& device : std::exchange(devices_[job], {}))
+      peak_.Remove(&peak_.Add({{"device", device}}));
+    devices_.erase(job);
     const prometheus::Labels labels = {{"job", job}};
     absl::MutexLock lock(&mutex_);
     jobs_.insert(job);
@@ -89,7 +94,8 @@ class ServedMetrics : public WorkerMetrics {
     }
   }
 
-  void SetPeakMemory(const std::string& device, Bytes bytes) override {
+  void SetPeakMemory(const std::string& job, const std::string& device, Bytes bytes) override {
+    absl::MutexLock lock(&mutex_);
     peak_.Add({{"device", device}}).Set(static_cast<double>(bytes));
   }
 
@@ -118,6 +124,7 @@ class ServedMetrics : public WorkerMetrics {
   Family<Counter>& steps_ = prometheus::BuildCounter()
                                 .Name("stagewright_worker_steps_total")
                                 .Help("Training steps finished by a device of this worker.")
+  std::map<std::string, std::set<std::string>> devices_ ABSL_GUARDED_BY(mutex_);  // With a peak.
                                 .Register(*registry_);
   Family<Histogram>& step_seconds_ = prometheus::BuildHistogram()
                                          .Name("stagewright_worker_step_seconds")

@@ -1,8 +1,10 @@
-// Messages to the planner. They wait here while the planner is away.
+// Messages to the planner. They wait here while the planner is away, as many as it still needs: of
+// the progress that piles up, each device's latest and what was traced.
 #pragma once
 
 #include <deque>
 #include <optional>
+#include <string>
 
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
@@ -13,15 +15,22 @@ namespace stagewright {
 // Thread-safe.
 class Outbox {
  public:
+  // From so many waiting messages on, progress without a trace replaces the older one of the same
+  // job and device.
+  static constexpr size_t kBound = 256;
+
   void Push(v1::ConnectRequest message);
   // Puts a message that could not be sent back to the front.
   void PushFront(v1::ConnectRequest message);
   // The next message, or nothing after `wait`, or after Wake.
   std::optional<v1::ConnectRequest> Pop(absl::Duration wait);
   void Wake();
+  // Drops the progress of runs of the job that have ended: those of this generation and older.
+  void Forget(const std::string& job, int64_t generation);
+  size_t size() const;
 
  private:
-  absl::Mutex mutex_;
+  mutable absl::Mutex mutex_;
   std::deque<v1::ConnectRequest> messages_ ABSL_GUARDED_BY(mutex_);
   bool woken_ ABSL_GUARDED_BY(mutex_) = false;
 };

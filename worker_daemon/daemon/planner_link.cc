@@ -15,6 +15,8 @@ namespace {
 constexpr absl::Duration kFirstRetry = absl::Milliseconds(200);
 constexpr absl::Duration kLongestRetry = absl::Seconds(5);
 constexpr absl::Duration kDefaultHeartbeat = absl::Seconds(2);
+// A planner whose machine vanishes closes no connection: pings find out.
+constexpr int kKeepaliveMs = 5000;
 
 }  // namespace
 
@@ -28,6 +30,10 @@ PlannerLink::PlannerLink(std::string address, Outbox* outbox, Callbacks callback
   arguments.SetMaxSendMessageSize(-1);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS,
                    static_cast<int>(absl::ToInt64Milliseconds(kLongestRetry)));
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMs);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveMs);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+  arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
   stub_ = v1::WorkerService::NewStub(
       grpc::CreateCustomChannel(address_, grpc::InsecureChannelCredentials(), arguments));
   thread_ = std::thread([this] { Run(); });

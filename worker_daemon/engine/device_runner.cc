@@ -158,10 +158,9 @@ class DeviceRunner::Impl {
                      Executor::Create(*spec_.graph, *spec_.evaluation, spec_.device, *parameters_,
                                       *evaluation_data_, nullptr, transport, options));
     if (evaluation_data_->samples() % spec_.evaluation->mini_batch == 0) return absl::OkStatus();
-    return Annotate(
-        evaluation_->CheckPartialBatches(),
-        absl::StrCat(spec_.evaluation_path, ": its ", evaluation_data_->samples(),
-                     " samples are no multiple of ", spec_.evaluation->mini_batch));
+    return Annotate(evaluation_->CheckPartialBatches(),
+                    absl::StrCat(spec_.evaluation_path, ": its ", evaluation_data_->samples(),
+                                 " samples are no multiple of ", spec_.evaluation->mini_batch));
   }
 
   void Report(int64_t step, StepOutput output) const {

@@ -53,7 +53,7 @@ struct JobSpec {
 
   OptimizerConfig optimizer;
   int64_t steps = 1;
-  uint64_t seed = 0;           // Of the order of samples and of dropout.
+  uint64_t seed = 0;  // Of the order of samples and of dropout.
   SampleOrder order = SampleOrder::kShuffled;
   absl::Duration step_timeout = absl::Seconds(60);  // A step that takes longer hangs.
   double loss_weight = 1.0;  // Multiplies the gradient of the loss; 1 is PyTorch's.

@@ -89,13 +89,10 @@ class Evaluation : public ::testing::TestWithParam<std::tuple<LossReduction, Str
 TEST_P(Evaluation, CountsEverySampleOnceWithoutDropout) {
   const auto [reduction, shape] = GetParam();
   Job job(Classifier(reduction), shape);
-  job.spec.evaluate_every = 3;
   const auto result = TrainLocally(job.spec);
   ASSERT_TRUE(result.ok()) << result.status();
-  ASSERT_EQ(result->evaluations.size(), 2u);
-  EXPECT_EQ(result->evaluations[0].steps_done, 3);
-  const EvaluationReport& last = result->evaluations[1];
-  EXPECT_EQ(last.steps_done, 4);
+  ASSERT_EQ(result->evaluations.size(), 1u);
+  const EvaluationReport& last = result->evaluations[0];
   const auto [loss, correct] =
       Evaluate(result->parameters, reduction == LossReduction::kMean ? 1 : 2);
   EXPECT_NEAR(last.loss, loss, 1e-12 * std::abs(loss));

@@ -71,7 +71,8 @@ absl::Status RunAll(std::vector<std::unique_ptr<Member>>& members) {
   std::vector<std::thread> threads;
   for (const auto& member : members) {
     threads.emplace_back([&, m = member.get()] {
-      const absl::Status status = m->runner->Run();
+      absl::Status status = m->runner->Run();
+      if (status.ok()) status = m->runner->Evaluate();
       if (status.ok()) return;
       {
         absl::MutexLock lock(&mutex);
@@ -101,7 +102,6 @@ void AddUp(const std::vector<std::unique_ptr<Member>>& members, TrainingResult& 
                           member->steps[i].events.end());
     }
     for (size_t i = 0; i < result.evaluations.size(); ++i) {
-      result.evaluations[i].steps_done = member->evaluations[i].steps_done;
       result.evaluations[i].loss += member->evaluations[i].loss;
       result.evaluations[i].loss_samples += member->evaluations[i].loss_samples;
       result.evaluations[i].correct += member->evaluations[i].correct;

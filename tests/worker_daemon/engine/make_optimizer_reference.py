@@ -12,8 +12,6 @@ CASES = {
     "sgd": (torch.optim.SGD, {"lr": 0.1}),
     "sgd_decay": (torch.optim.SGD, {"lr": 0.05, "weight_decay": 0.01}),
     "sgd_momentum": (torch.optim.SGD, {"lr": 0.1, "momentum": 0.9}),
-    "sgd_dampening": (torch.optim.SGD, {"lr": 0.1, "momentum": 0.8, "dampening": 0.3, "weight_decay": 0.1}),
-    "sgd_nesterov": (torch.optim.SGD, {"lr": 0.1, "momentum": 0.9, "nesterov": True}),
     "adam": (torch.optim.Adam, {}),
     "adam_decay": (torch.optim.Adam, {"lr": 0.01, "weight_decay": 0.1}),
     "adam_betas": (torch.optim.Adam, {"lr": 0.01, "betas": (0.7, 0.9), "eps": 1e-4}),

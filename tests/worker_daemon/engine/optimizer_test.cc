@@ -27,8 +27,6 @@ OptimizerConfig ConfigOf(const json& test_case) {
   config.learning_rate = options.value("lr", config.learning_rate);
   config.weight_decay = options.value("weight_decay", config.weight_decay);
   config.momentum = options.value("momentum", config.momentum);
-  config.dampening = options.value("dampening", config.dampening);
-  config.nesterov = options.value("nesterov", config.nesterov);
   config.epsilon = options.value("eps", config.epsilon);
   if (options.contains("betas")) {
     config.beta1 = options["betas"][0];
@@ -100,10 +98,21 @@ TEST(CheckOptimizer, NamesTheField) {
               ::testing::HasSubstr("optimizer.learning_rate: -1"));
   EXPECT_THAT(message([](OptimizerConfig& c) { c.learning_rate = std::nan(""); }),
               ::testing::HasSubstr("optimizer.learning_rate: nan"));
-  EXPECT_THAT(message([](OptimizerConfig& c) { c.beta1 = 1; }),
+  EXPECT_THAT(message([](OptimizerConfig& c) { c.learning_rate = 0; }),
+              ::testing::HasSubstr("optimizer.learning_rate: 0 is not in (0, inf)"));
+  EXPECT_THAT(message([](OptimizerConfig& c) { c.momentum = 1; }),
+              ::testing::HasSubstr("optimizer.momentum: 1 is not in [0, 1)"));
+  EXPECT_EQ(message([](OptimizerConfig& c) { c.beta1 = 1; }), "");  // SGD has none.
+  EXPECT_THAT(message([](OptimizerConfig& c) {
+                c.kind = OptimizerKind::kAdam;
+                c.beta1 = 1;
+              }),
               ::testing::HasSubstr("optimizer.beta1: 1 is not in [0, 1)"));
-  EXPECT_THAT(message([](OptimizerConfig& c) { c.nesterov = true; }),
-              ::testing::HasSubstr("optimizer.nesterov"));
+  EXPECT_THAT(message([](OptimizerConfig& c) {
+                c.kind = OptimizerKind::kAdam;
+                c.epsilon = 0;
+              }),
+              ::testing::HasSubstr("optimizer.epsilon: 0"));
 }
 
 }  // namespace

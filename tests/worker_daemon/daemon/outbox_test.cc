@@ -1,0 +1,59 @@
+#include "worker_daemon/daemon/outbox.h"
+
+#include <gtest/gtest.h>
+
+namespace stagewright {
+namespace {
+
+v1::ConnectRequest ProgressOf(const std::string& job, int64_t generation, int device, int64_t step,
+                              bool traced = false) {
+  v1::ConnectRequest message;
+  v1::Progress* progress = message.mutable_progress();
+  progress->set_job(job);
+  progress->set_generation(generation);
+  progress->set_step(step);
+  progress->add_devices()->set_device(device);
+  if (traced) progress->add_trace();
+  return message;
+}
+
+TEST(Outbox, KeepsLittleWhileThePlannerIsAway) {
+  constexpr int kSteps = 20000;
+  Outbox outbox;
+  v1::ConnectRequest prepared;
+  prepared.mutable_prepared()->set_job("jobs/1");
+  outbox.Push(prepared);
+  for (int step = 1; step <= kSteps; ++step) {
+    for (int device : {0, 1}) outbox.Push(ProgressOf("jobs/1", 1, device, step, step == 9000));
+  }
+  EXPECT_LE(outbox.size(), Outbox::kBound + 4);
+  // What is left has the answer, both traces, and the last step of both devices, in order.
+  int64_t last[] = {0, 0};
+  int answers = 0, traces = 0;
+  while (auto message = outbox.Pop(absl::ZeroDuration())) {
+    if (message->has_prepared()) ++answers;
+    if (!message->has_progress()) continue;
+    traces += message->progress().trace_size();
+    int64_t& before = last[message->progress().devices(0).device()];
+    EXPECT_LT(before, message->progress().step());
+    before = message->progress().step();
+  }
+  EXPECT_EQ(answers, 1);
+  EXPECT_EQ(traces, 2);
+  EXPECT_EQ(last[0], kSteps);
+  EXPECT_EQ(last[1], kSteps);
+}
+
+TEST(Outbox, ForgetsRunsThatEnded) {
+  Outbox outbox;
+  outbox.Push(ProgressOf("jobs/1", 1, 0, 5));
+  outbox.Push(ProgressOf("jobs/1", 2, 0, 1));
+  outbox.Push(ProgressOf("jobs/2", 1, 0, 3));
+  outbox.Forget("jobs/1", 1);
+  EXPECT_EQ(outbox.Pop(absl::ZeroDuration())->progress().generation(), 2);
+  EXPECT_EQ(outbox.Pop(absl::ZeroDuration())->progress().job(), "jobs/2");
+  EXPECT_EQ(outbox.size(), 0u);
+}
+
+}  // namespace
+}  // namespace stagewright

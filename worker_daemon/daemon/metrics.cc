@@ -22,34 +22,6 @@ using prometheus::Family;
 using prometheus::Gauge;
 using prometheus::Histogram;
 
-const char* KindLabel(ActionKind kind) {
-  switch (kind) {
-    case ActionKind::kForward:
-      return "forward";
-    case ActionKind::kBackward:
-      return "backward";
-    case ActionKind::kBackwardInput:
-      return "backward_input";
-    case ActionKind::kBackwardWeight:
-      return "backward_weight";
-    case ActionKind::kRecompute:
-      return "recompute";
-    case ActionKind::kSendActivation:
-      return "send_activation";
-    case ActionKind::kReceiveActivation:
-      return "receive_activation";
-    case ActionKind::kSendGradient:
-      return "send_gradient";
-    case ActionKind::kReceiveGradient:
-      return "receive_gradient";
-    case ActionKind::kAllReduce:
-      return "all_reduce";
-    case ActionKind::kOptimizerStep:
-      return "optimizer_step";
-  }
-  return "";
-}
-
 Bytes TransferBytes(const Program& program, const Action& action) {
   const Channel& channel = program.channels[action.channel];
   const bool activation =
@@ -66,14 +38,10 @@ class ServedMetrics : public WorkerMetrics {
         absl::StrCat(listen.substr(0, listen.rfind(':')), ":", exposer_.GetListeningPorts().at(0));
   }
 
-    devices_[job].insert(device);
   void SetConnected(bool connected) override { connected_.Set(connected ? 1 : 0); }
 
   void ObserveStep(const std::string& job, const Program& program,
                    const StepReport& report) override {
-    for (const std::string& device : std::exchange(devices_[job], {}))
-      peak_.Remove(&peak_.Add({{"device", device}}));
-    devices_.erase(job);
     const prometheus::Labels labels = {{"job", job}};
     absl::MutexLock lock(&mutex_);
     jobs_.insert(job);
@@ -84,8 +52,9 @@ class ServedMetrics : public WorkerMetrics {
         .Observe(ToSeconds(report.end - report.start));
     for (const TraceEvent& event : report.events) {
       const ActionKind kind = event.action.kind;
-      kinds_.insert(KindLabel(kind));
-      action_seconds_.Add({{"job", job}, {"kind", KindLabel(kind)}})
+      const std::string label(ActionKindName(kind));
+      kinds_.insert(label);
+      action_seconds_.Add({{"job", job}, {"kind", label}})
           .Increment(ToSeconds(event.end - event.start));
       if (IsSend(kind))
         sent_.Add(labels).Increment(static_cast<double>(TransferBytes(program, event.action)));
@@ -97,10 +66,14 @@ class ServedMetrics : public WorkerMetrics {
   void SetPeakMemory(const std::string& job, const std::string& device, Bytes bytes) override {
     absl::MutexLock lock(&mutex_);
     peak_.Add({{"device", device}}).Set(static_cast<double>(bytes));
+    devices_[job].insert(device);
   }
 
   void Forget(const std::string& job) override {
     absl::MutexLock lock(&mutex_);
+    for (const std::string& device : std::exchange(devices_[job], {}))
+      peak_.Remove(&peak_.Add({{"device", device}}));
+    devices_.erase(job);
     if (jobs_.erase(job) == 0) return;
     const prometheus::Labels labels = {{"job", job}};
     steps_.Remove(&steps_.Add(labels));
@@ -124,7 +97,6 @@ class ServedMetrics : public WorkerMetrics {
   Family<Counter>& steps_ = prometheus::BuildCounter()
                                 .Name("stagewright_worker_steps_total")
                                 .Help("Training steps finished by a device of this worker.")
-  std::map<std::string, std::set<std::string>> devices_ ABSL_GUARDED_BY(mutex_);  // With a peak.
                                 .Register(*registry_);
   Family<Histogram>& step_seconds_ = prometheus::BuildHistogram()
                                          .Name("stagewright_worker_step_seconds")
@@ -152,6 +124,7 @@ class ServedMetrics : public WorkerMetrics {
   std::string address_;
   absl::Mutex mutex_;
   std::set<std::string> jobs_ ABSL_GUARDED_BY(mutex_);
+  std::map<std::string, std::set<std::string>> devices_ ABSL_GUARDED_BY(mutex_);  // With a peak.
   std::set<std::string> kinds_ ABSL_GUARDED_BY(mutex_);
 };
 

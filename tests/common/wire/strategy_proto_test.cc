@@ -1,0 +1,51 @@
+// Strategies, programs and traces survive the wire unchanged.
+#include "common/wire/strategy_proto.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "common/schedule/lower.h"
+#include "common/schedule/validate.h"
+#include "tests/common/schedule/schedule_cases.h"
+
+namespace stagewright {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(StrategyProtoTest, RandomStrategiesAndProgramsRoundTrip) {
+  testing::Rng rng(11);
+  for (int i = 0; i < 200; ++i) {
+    const testing::RandomCase random = testing::MakeRandomCase(rng);
+    const Strategy strategy = FromProto(ToProto(random.strategy));
+    EXPECT_EQ(ToProto(strategy).SerializeAsString(), ToProto(random.strategy).SerializeAsString());
+    const testing::FixedCosts costs(100, 10, random.graph);
+    // Lowering sees every field of a strategy, and the text form every field of a program.
+    const auto before = Lower(random.graph, random.strategy, costs, {});
+    const auto after = Lower(random.graph, strategy, costs, {});
+    ASSERT_TRUE(before.ok() && after.ok());
+    EXPECT_EQ(ToText(*before), ToText(*after));
+    const auto program = FromProto(ToProto(*before));
+    ASSERT_TRUE(program.ok());
+    EXPECT_EQ(ToText(*program), ToText(*before));
+  }
+}
+
+TEST(StrategyProtoTest, TraceEventsRoundTrip) {
+  const TraceEvent event{
+      DeviceId(2), {ActionKind::kSendGradient, StageId(3), {4, 8}, 5}, 6, 70, 80};
+  const auto back = FromProto(ToProto(event));
+  ASSERT_TRUE(back.ok());
+  EXPECT_EQ(*back, event);
+}
+
+TEST(StrategyProtoTest, AnUnknownKindOfActionIsRefused) {
+  v1::Program program;
+  program.add_devices()->add_body()->mutable_action()->set_kind(static_cast<v1::ActionKind>(99));
+  const auto status = FromProto(program).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("action.kind 99"));
+}
+
+}  // namespace
+}  // namespace stagewright

@@ -17,6 +17,7 @@
 #include "clients/cli/job_view.h"
 #include "common/schedule/trace.h"
 #include "common/wire/graph_file.h"
+#include "common/wire/job_state.h"
 #include "common/wire/strategy_proto.h"
 
 namespace stagewright::cli {
@@ -41,7 +42,7 @@ class ProgressPrinter {
     if (terminal_) {
       std::cerr << "\r\033[K" << ProgressLine(job) << std::flush;
     } else if (job.state() != last_state_ || job.message() != last_message_) {
-      std::cerr << job.name() << " " << StateText(job.state())
+      std::cerr << job.name() << " " << JobStateName(job.state())
                 << (job.message().empty() ? "" : ": ") << job.message() << std::endl;
     }
     last_state_ = job.state();
@@ -158,7 +159,7 @@ int RunCancel(const std::string& name, const Globals& globals) {
     return connection.jobs().CancelJob(context, request, &response);
   });
   if (!status.ok()) return Report(status);
-  std::cout << response.job().name() << " " << StateText(response.job().state()) << std::endl;
+  std::cout << response.job().name() << " " << JobStateName(response.job().state()) << std::endl;
   return kSuccess;
 }
 

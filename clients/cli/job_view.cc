@@ -8,6 +8,7 @@
 #include "absl/time/time.h"
 #include "clients/cli/table.h"
 #include "common/base/units.h"
+#include "common/wire/job_state.h"
 
 namespace stagewright::cli {
 namespace {
@@ -26,19 +27,10 @@ std::string StepText(const v1::JobMetrics& metrics) {
 
 }  // namespace
 
-std::string StateText(v1::JobState state) {
-  return absl::AsciiStrToLower(v1::JobState_Name(state).substr(std::string("JOB_STATE_").size()));
-}
-
-bool Ended(v1::JobState state) {
-  return state == v1::JOB_STATE_SUCCEEDED || state == v1::JOB_STATE_FAILED ||
-         state == v1::JOB_STATE_CANCELLED;
-}
-
 std::string JobsText(const v1::ListJobsResponse& jobs) {
   Table table({"job", "name", "state", ">step", ">loss", "created (UTC)", "message"});
   for (const v1::Job& job : jobs.jobs()) {
-    table.Add({job.name(), job.spec().display_name(), StateText(job.state()),
+    table.Add({job.name(), job.spec().display_name(), JobStateName(job.state()),
                StepText(job.metrics()),
                job.metrics().step() > 0 ? absl::StrFormat("%.4f", job.metrics().loss()) : "-",
                TimeText(job.create_time()), job.message()});
@@ -51,7 +43,7 @@ nlohmann::json JobJson(const v1::Job& job) {
   nlohmann::json json = {
       {"name", job.name()},
       {"display_name", job.spec().display_name()},
-      {"state", StateText(job.state())},
+      {"state", JobStateName(job.state())},
       {"message", job.message()},
       {"version", job.version()},
       {"step", metrics.step()},
@@ -107,7 +99,8 @@ nlohmann::json WorkersJson(const v1::ListWorkersResponse& workers) {
 std::string ProgressLine(const v1::Job& job) {
   const v1::JobMetrics& metrics = job.metrics();
   if (metrics.total_steps() == 0) {
-    return absl::StrCat(StateText(job.state()), job.message().empty() ? "" : ": ", job.message());
+    return absl::StrCat(JobStateName(job.state()), job.message().empty() ? "" : ": ",
+                        job.message());
   }
   const auto filled = static_cast<int>(
       kBarWidth * std::min<int64_t>(metrics.step(), metrics.total_steps()) / metrics.total_steps());
@@ -119,7 +112,7 @@ std::string ProgressLine(const v1::Job& job) {
 std::string JobSummary(const v1::Job& job) {
   const v1::JobMetrics& metrics = job.metrics();
   std::string out =
-      absl::StrCat(job.name(), " ", StateText(job.state()),
+      absl::StrCat(job.name(), " ", JobStateName(job.state()),
                    job.message().empty() ? "" : absl::StrCat(": ", job.message()), "\n");
   for (const std::string& warning : job.warnings())
     absl::StrAppend(&out, "  warning          ", warning, "\n");

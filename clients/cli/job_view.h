@@ -8,9 +8,6 @@
 
 namespace stagewright::cli {
 
-std::string StateText(v1::JobState state);  // "running"
-bool Ended(v1::JobState state);
-
 std::string JobsText(const v1::ListJobsResponse& jobs);
 nlohmann::json JobJson(const v1::Job& job);
 std::string WorkersText(const v1::ListWorkersResponse& workers);

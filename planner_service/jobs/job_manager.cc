@@ -65,11 +65,6 @@ absl::Status NoSuchJob(const std::string& name) {
 
 }  // namespace
 
-bool IsTerminal(v1::JobState state) {
-  return state == v1::JOB_STATE_SUCCEEDED || state == v1::JOB_STATE_FAILED ||
-         state == v1::JOB_STATE_CANCELLED;
-}
-
 JobManager::JobManager(Store* store, WorkerRegistry* registry, PlanningPool* pool,
                        JobManagerOptions options)
     : store_(store), registry_(registry), pool_(pool), options_(std::move(options)) {}

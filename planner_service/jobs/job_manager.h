@@ -19,6 +19,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "common/base/status.h"
+#include "common/wire/job_state.h"
 #include "planner_service/jobs/planning_pool.h"
 #include "planner_service/planner/planner.h"
 #include "planner_service/registry/worker_registry.h"
@@ -41,7 +42,6 @@ struct JobManagerOptions {
   std::function<void(const v1::Job&)> on_change;
 };
 
-bool IsTerminal(v1::JobState state);
 // Workers have devices, threads and memory for the job.
 bool OnWorkers(v1::JobState state);
 

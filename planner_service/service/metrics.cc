@@ -6,12 +6,12 @@
 #include <prometheus/histogram.h>
 #include <prometheus/registry.h>
 
-#include <cctype>
 #include <exception>
 #include <map>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/wire/job_state.h"
 
 namespace stagewright {
 namespace {
@@ -24,17 +24,6 @@ using prometheus::Histogram;
 template <typename Builder>
 auto& Make(Builder builder, prometheus::Registry& registry, const char* name, const char* help) {
   return builder.Name(name).Help(help).Register(registry);
-}
-
-std::string StateLabel(v1::JobState state) {
-  std::string name = v1::JobState_Name(state).substr(std::string("JOB_STATE_").size());
-  for (char& c : name) c = static_cast<char>(std::tolower(c));
-  return name;
-}
-
-bool Ended(v1::JobState state) {
-  return state == v1::JOB_STATE_SUCCEEDED || state == v1::JOB_STATE_FAILED ||
-         state == v1::JOB_STATE_CANCELLED;
 }
 
 class ServedMetrics : public PlannerMetrics {
@@ -57,12 +46,12 @@ class ServedMetrics : public PlannerMetrics {
   void ObserveJob(const v1::Job& job) override {
     absl::MutexLock lock(&mutex_);
     auto [it, added] = states_.try_emplace(job.name(), job.state());
-    if (!added) jobs_.Add({{"state", StateLabel(it->second)}}).Decrement();
+    if (!added) jobs_.Add({{"state", JobStateName(it->second)}}).Decrement();
     it->second = job.state();
-    jobs_.Add({{"state", StateLabel(job.state())}}).Increment();
+    jobs_.Add({{"state", JobStateName(job.state())}}).Increment();
 
     const prometheus::Labels labels = {{"job", job.name()}};
-    if (Ended(job.state())) {
+    if (IsTerminal(job.state())) {
       step_seconds_.Remove(&step_seconds_.Add(labels));
       predicted_seconds_.Remove(&predicted_seconds_.Add(labels));
       loss_.Remove(&loss_.Add(labels));

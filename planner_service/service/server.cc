@@ -10,12 +10,25 @@
 #include <thread>
 #include <utility>
 
+#include "absl/strings/numbers.h"
 #include "planner_service/jobs/job_manager.h"
 #include "planner_service/service/job_rpc.h"
 #include "planner_service/service/planner_rpc.h"
 
 namespace stagewright {
 namespace {
+
+// gRPC would take a port modulo 2^16.
+absl::Status CheckAddress(const std::string& flag, const std::string& address) {
+  const size_t colon = address.rfind(':');
+  int port = -1;
+  if (colon == std::string::npos || !absl::SimpleAtoi(address.substr(colon + 1), &port) ||
+      port < 0 || port > 65535) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(flag, " \"", address, "\": expected HOST:PORT with a port from 0 to 65535"));
+  }
+  return absl::OkStatus();
+}
 
 class RunningServer : public PlannerServer {
  public:
@@ -24,6 +37,10 @@ class RunningServer : public PlannerServer {
   ~RunningServer() override { Shutdown(absl::Seconds(1)); }
 
   absl::Status Init() {
+    RETURN_IF_ERROR(CheckAddress("listen", options_.listen));
+    if (!options_.metrics_listen.empty()) {
+      RETURN_IF_ERROR(CheckAddress("metrics-listen", options_.metrics_listen));
+    }
     ASSIGN_OR_RETURN(store_, OpenSqliteStore(options_.state));
     if (!options_.metrics_listen.empty()) {
       ASSIGN_OR_RETURN(metrics_, PlannerMetrics::Serve(options_.metrics_listen));

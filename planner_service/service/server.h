@@ -22,8 +22,8 @@ struct ServerOptions {
 
 class PlannerServer {
  public:
-  // UNAVAILABLE if an address cannot be listened on, FAILED_PRECONDITION if the state cannot be
-  // used.
+  // INVALID_ARGUMENT for an address that is none, UNAVAILABLE if it cannot be listened on,
+  // FAILED_PRECONDITION if the state cannot be used.
   static absl::StatusOr<std::unique_ptr<PlannerServer>> Start(const ServerOptions& options);
   // Ends open streams, lets running calls finish for at most `grace`, then stops. Jobs on workers
   // go on.

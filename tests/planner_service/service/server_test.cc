@@ -367,6 +367,16 @@ TEST_F(ServerTest, AnAddressInUseIsNamed) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("/nonexistent/directory/state.db"));
 }
 
+TEST_F(ServerTest, AnAddressThatIsNoneIsRefused) {
+  for (const char* address : {"127.0.0.1:99999", "127.0.0.1", "127.0.0.1:-1", "127.0.0.1:http"}) {
+    ServerOptions options = TestOptions();
+    options.listen = address;
+    const absl::Status status = PlannerServer::Start(options).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << address;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(address));
+  }
+}
+
 TEST_F(ServerTest, ShutdownEndsOpenStreamsAndSearches) {
   Start();
   v1::SubmitJobRequest submit;

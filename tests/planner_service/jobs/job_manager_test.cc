@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <thread>
+
+#include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "tests/planner_service/jobs/job_harness.h"
 
@@ -159,6 +162,25 @@ TEST_F(JobManagerTest, CancelWhilePlanningStopsTheSearch) {
   EXPECT_EQ(harness_->Heard("a", Message::kPrepare), 0);
   ExpectNextJobSucceeds();
   EXPECT_EQ(harness_->Get(job).state(), v1::JOB_STATE_CANCELLED);
+}
+
+TEST_F(JobManagerTest, AJobBeingPlannedWhenThePlannerEndsIsPlannedByTheNext) {
+  ConnectBoth();
+  absl::Notification ending;
+  // Holds the planner's only thread, so that the search ends when the manager is going away.
+  ASSERT_TRUE(harness_->pool.Submit([&ending] { ending.WaitForNotification(); }).ok());
+  const std::string job = harness_->Submit(SmallSpec());
+  ASSERT_EQ(harness_->Get(job).state(), v1::JOB_STATE_PLANNING);
+  std::thread release([&ending] {
+    absl::SleepFor(absl::Milliseconds(100));
+    ending.Notify();
+  });
+  harness_->jobs.reset();
+  release.join();
+  EXPECT_EQ(store_.State(job), v1::JOB_STATE_PLANNING);
+  harness_ = std::make_unique<JobHarness>(&store_);
+  ConnectBoth();
+  EXPECT_EQ(harness_->Await(job, v1::JOB_STATE_SUCCEEDED).state(), v1::JOB_STATE_SUCCEEDED);
 }
 
 TEST_F(JobManagerTest, CancelRefusesWhatIsNotThereOrOver) {

@@ -39,6 +39,29 @@ struct Stage {
 
 enum class StrategyKind { kGraph, kSequential };  // GPP, SPP
 
+// One unit of a device's compute order.
+enum class Pass : uint8_t {
+  kForward,
+  kRecompute,       // The forward pass again, for the backward pass that follows it.
+  kBackward,        // The whole backward pass, or its two halves:
+  kBackwardInput,   // gradients of the stage's inputs, which predecessors wait for;
+  kBackwardWeight,  // gradients of its parameters, which only the optimizer step waits for.
+};
+
+struct ComputeStep {
+  StageId stage;
+  Pass pass = Pass::kForward;
+  int64_t micro_batch = 0;  // Index among the stage's micro-batches; this device runs its share.
+  friend auto operator<=>(const ComputeStep&, const ComputeStep&) = default;
+};
+
+// What a device computes in one step, in order.
+struct DeviceOrder {
+  DeviceId device;
+  std::vector<ComputeStep> steps;
+  friend bool operator==(const DeviceOrder&, const DeviceOrder&) = default;
+};
+
 // An edge of the stage graph. Every data dependency between two stages is an edge (C2); a
 // sequential strategy also chains its stages, and a chain edge without data carries an empty
 // message.
@@ -53,6 +76,13 @@ struct Strategy {
   int64_t mini_batch = 1;
   std::vector<Stage> stages;     // Topological order of the stage graph.
   std::vector<StageEdge> edges;  // Sorted, unique.
+  // Explicit compute orders of all devices in use, by device id; they hold for every schedule that
+  // is not kFkB (common/schedule/policies.h). Empty: each stage follows its StageSchedule.
+  std::vector<DeviceOrder> orders;
+  // PipeDream's asynchronous 1F1B: the pipeline is never flushed, weights are updated after every
+  // micro-batch's backward pass, and a stage keeps one version of its weights for each of its
+  // in-flight micro-batches. No explicit orders.
+  bool asynchronous = false;
 };
 
 // The share of samples [0, micro_batch) of a micro-batch that replica r of n runs: as even as

@@ -29,7 +29,10 @@ struct Problem {
   Optimizer optimizer = Optimizer::kAdam;
 };
 
-// What the user asks of the search; 0 and "any" leave the choice to the planner.
+enum class RecomputePolicy { kAllowed, kNever, kAlways };
+
+// What the user asks of the search; 0 and "any" leave the choice to the planner. A planner that
+// knows nothing of an option that only permits something ignores it.
 struct PlanOptions {
   int64_t micro_batch = 0;     // Force one micro-batch size.
   int32_t max_stages = 0;      // At most this many stages.
@@ -37,6 +40,13 @@ struct PlanOptions {
   bool allow_replicas = true;  // Data-parallel stages.
   bool per_stage_micro_batch = false;
   int32_t max_k = 1;  // kFkB schedules up to this k.
+  RecomputePolicy recompute = RecomputePolicy::kAllowed;
+  int32_t max_loops = 0;       // Stages per device, at most; 1 forbids loops.
+  bool split_backward = true;  // Schedules may split the backward pass in two.
+  bool sequential = false;     // Only sequential strategies.
+  bool asynchronous = false;  // Asynchronous 1F1B with weight stashing, from planners that have it.
+  uint64_t seed = 1;          // Of planners that draw random numbers.
+  std::string manual;         // The plan that the planner "manual" reads (docs/planners/manual.md).
 };
 
 // Deadline, cancellation and progress of one search. Planners poll Expired() at least every 10 ms.

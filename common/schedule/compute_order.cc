@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "common/base/check.h"
+
 namespace stagewright {
 namespace {
 
@@ -125,6 +127,44 @@ class Merger {
   std::vector<int32_t> missing_forward_, missing_backward_;  // Unfinished inputs, by slot.
 };
 
+ActionKind KindOf(Pass pass) {
+  switch (pass) {
+    case Pass::kForward:
+      return ActionKind::kForward;
+    case Pass::kRecompute:
+      return ActionKind::kRecompute;
+    case Pass::kBackward:
+      return ActionKind::kBackward;
+    case Pass::kBackwardInput:
+      return ActionKind::kBackwardInput;
+    case Pass::kBackwardWeight:
+      return ActionKind::kBackwardWeight;
+  }
+  CHECK(false);
+}
+
+std::vector<std::vector<Task>> ExplicitOrders(const Strategy& strategy,
+                                              const std::vector<ProgramStage>& stages,
+                                              const Slots& slots) {
+  std::vector<std::vector<Task>> orders;
+  for (const DeviceOrder& order : strategy.orders) {
+    orders.resize(order.device.index() + 1);
+    std::vector<int32_t> replica(stages.size(), 0);
+    for (size_t s = 0; s < stages.size(); ++s) {
+      const auto& devices = stages[s].devices;
+      replica[s] = static_cast<int32_t>(std::find(devices.begin(), devices.end(), order.device) -
+                                        devices.begin());
+    }
+    for (const ComputeStep& step : order.steps) {
+      const size_t s = step.stage.index();
+      if (step.pass != Pass::kForward && !stages[s].has_backward) continue;
+      orders.back().push_back(
+          {KindOf(step.pass), slots.at(step.stage, step.micro_batch, replica[s])});
+    }
+  }
+  return orders;
+}
+
 }  // namespace
 
 std::vector<MicroBatchTask> StageOrder(int64_t micro_batches, int64_t micro_batch,
@@ -152,6 +192,7 @@ std::vector<MicroBatchTask> StageOrder(int64_t micro_batches, int64_t micro_batc
 std::vector<std::vector<Task>> DeviceOrders(const Strategy& strategy,
                                             const std::vector<ProgramStage>& stages,
                                             const Slots& slots, const Channels& channels) {
+  if (!strategy.orders.empty()) return ExplicitOrders(strategy, stages, slots);
   const std::vector<int32_t> distance = DistanceToSink(strategy);
   std::vector<std::vector<Thread>> threads;
   bool shared = false;

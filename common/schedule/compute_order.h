@@ -13,7 +13,7 @@ namespace stagewright {
 
 // One unit of the compute lane before it becomes an action.
 struct Task {
-  ActionKind kind = ActionKind::kForward;  // kForward, kRecompute, kBackward
+  ActionKind kind = ActionKind::kForward;  // Or recompute, backward or one of its halves.
   int32_t slot = 0;
   friend bool operator==(const Task&, const Task&) = default;
 };
@@ -30,12 +30,13 @@ struct MicroBatchTask {
 std::vector<MicroBatchTask> StageOrder(int64_t micro_batches, int64_t micro_batch,
                                        const StageSchedule& schedule, bool has_backward);
 
-// The compute lane of every device, indexed by device id (up to the largest one used). A device
-// with one stage keeps the order of its policy. A device with several follows a greedy list
-// schedule of the whole program in unit time: a backward first, else the forward nearest the sink,
-// of those whose inputs are there; each stage keeps its own order. Since the merged orders are
-// those of an execution, merging cannot deadlock. O(tasks + pieces), and for shared devices O(time
-// steps * stages) more.
+// The compute lane of every device, indexed by device id (up to the largest one used). Explicit
+// orders are taken as they are; where no stage has a backward pass (evaluation), only their
+// forwards. Otherwise a device with one stage keeps the order of its policy. A device with several
+// follows a greedy list schedule of the whole program in unit time: a backward first, else the
+// forward nearest the sink, of those whose inputs are there; each stage keeps its own order. Since
+// the merged orders are those of an execution, merging cannot deadlock. O(tasks + pieces), and for
+// shared devices O(time steps * stages) more.
 std::vector<std::vector<Task>> DeviceOrders(const Strategy& strategy,
                                             const std::vector<ProgramStage>& stages,
                                             const Slots& slots, const Channels& channels);

@@ -17,11 +17,8 @@ std::vector<ProgramStage> ProgramStages(const Graph& graph, const Strategy& stra
                                         bool training) {
   std::vector<ProgramStage> stages;
   for (const Stage& stage : strategy.stages) {
-    const bool has_backward =
-        training && std::any_of(stage.nodes.begin(), stage.nodes.end(),
-                                [&](NodeId n) { return graph.needs_backward(n); });
-    stages.push_back(
-        {stage.nodes, stage.replicated, stage.devices, stage.micro_batch, has_backward});
+    stages.push_back({stage.nodes, stage.replicated, stage.devices, stage.micro_batch,
+                      training && HasBackward(graph, stage)});
   }
   return stages;
 }
@@ -52,6 +49,16 @@ Bytes ActivationBytes(const Channel& channel, SampleRange samples) {
 
 Bytes GradientBytes(const Channel& channel, SampleRange samples) {
   return channel.gradient_bytes_per_sample * samples.size();
+}
+
+// The pass whose results flow to predecessors.
+bool MakesGradients(ActionKind kind) {
+  return kind == ActionKind::kBackward || kind == ActionKind::kBackwardInput;
+}
+
+// The pass after which nothing of the micro-batch is needed any more.
+bool EndsBackward(ActionKind kind) {
+  return kind == ActionKind::kBackward || kind == ActionKind::kBackwardWeight;
 }
 
 // Writes the body of one device.
@@ -117,7 +124,7 @@ class DeviceLowering {
                  ActivationBytes(channel, piece.samples),
                  0}));
       }
-    } else if (task.kind == ActionKind::kBackward) {
+    } else if (MakesGradients(task.kind)) {
       for (int32_t p : context_.channels.OutOf(task.slot)) {
         const Piece& piece = context_.channels.pieces[p];
         const Channel& channel = context_.ChannelOf(piece);
@@ -147,15 +154,13 @@ class DeviceLowering {
         action.release = own.workspace;
         break;
       default:
-        BackwardMemory(task.slot, own, action);
+        BackwardMemory(task, own, action);
     }
     const int32_t index = Add(std::move(action));
     compute_index_.push_back(index);
     if (task.kind == ActionKind::kForward) (*forward_index_)[task.slot] = index;
-    if (task.kind == ActionKind::kBackward) {
-      (*backward_index_)[task.slot] = index;
-      last_backward_[slot.stage.index()] = index;
-    }
+    if (MakesGradients(task.kind)) (*backward_index_)[task.slot] = index;
+    if (EndsBackward(task.kind)) last_backward_[slot.stage.index()] = index;
   }
 
   void ForwardMemory(int32_t slot, const ShareBytes& own, ProgramAction& action) {
@@ -175,20 +180,22 @@ class DeviceLowering {
     }
   }
 
-  void BackwardMemory(int32_t slot, const ShareBytes& own, ProgramAction& action) {
-    action.acquire = own.workspace;
-    action.release = own.workspace + own.saved + own.outputs;
-    for (int32_t p : context_.channels.Into(slot)) {
+  // The input half makes gradients to send; all that the pass read stays for the weight half.
+  void BackwardMemory(const Task& task, const ShareBytes& own, ProgramAction& action) {
+    action.acquire = action.release = own.workspace;
+    if (EndsBackward(task.kind)) action.release += own.saved + own.outputs;
+    for (int32_t p : context_.channels.Into(task.slot)) {
       const Piece& piece = context_.channels.pieces[p];
       const Channel& channel = context_.ChannelOf(piece);
-      if (channel.has_gradient) action.acquire += GradientBytes(channel, piece.samples);
-      action.release += InputBytes(piece);
+      if (MakesGradients(task.kind) && channel.has_gradient)
+        action.acquire += GradientBytes(channel, piece.samples);
+      if (EndsBackward(task.kind)) action.release += InputBytes(piece);
     }
-    for (int32_t p : context_.channels.OutOf(slot)) {
+    if (!EndsBackward(task.kind)) return;
+    for (int32_t p : context_.channels.OutOf(task.slot)) {
       const Piece& piece = context_.channels.pieces[p];
       const Channel& channel = context_.ChannelOf(piece);
-      if (!channel.has_gradient) continue;
-      action.release += GradientBytes(channel, piece.samples);
+      if (channel.has_gradient) action.release += GradientBytes(channel, piece.samples);
     }
   }
 
@@ -215,7 +222,7 @@ class DeviceLowering {
              0,
              held});
       }
-    } else if (task.kind == ActionKind::kBackward) {
+    } else if (MakesGradients(task.kind)) {
       for (int32_t p : context_.channels.Into(task.slot)) {
         const Piece& piece = context_.channels.pieces[p];
         const Channel& channel = context_.ChannelOf(piece);
@@ -240,7 +247,7 @@ class DeviceLowering {
           const Piece& piece = context_.channels.pieces[p];
           if (context_.ChannelOf(piece).local()) after.push_back((*forward_index_)[piece.producer]);
         }
-      } else if (task.kind == ActionKind::kBackward) {
+      } else if (MakesGradients(task.kind)) {
         for (int32_t p : context_.channels.OutOf(task.slot)) {
           const Piece& piece = context_.channels.pieces[p];
           const Channel& channel = context_.ChannelOf(piece);
@@ -270,11 +277,15 @@ class DeviceLowering {
       const int32_t index = Add(std::move(sum));
       for (StageId s : holders) before_step[s.index()].push_back(index);
     }
-    for (auto s = stages_.rbegin(); s != stages_.rend(); ++s) {
-      std::vector<int32_t> after = std::move(before_step[s->index()]);
-      if (last_backward_[s->index()] >= 0) after.push_back(last_backward_[s->index()]);
+    std::vector<StageId> by_end(stages_.rbegin(), stages_.rend());
+    std::stable_sort(by_end.begin(), by_end.end(), [&](StageId a, StageId b) {
+      return last_backward_[a.index()] < last_backward_[b.index()];
+    });
+    for (StageId s : by_end) {
+      std::vector<int32_t> after = std::move(before_step[s.index()]);
+      if (last_backward_[s.index()] >= 0) after.push_back(last_backward_[s.index()]);
       if (after.empty()) continue;
-      Add({{ActionKind::kOptimizerStep, *s, {}, -1}, std::move(after), 0, 0});
+      Add({{ActionKind::kOptimizerStep, s, {}, -1}, std::move(after), 0, 0});
     }
   }
 

@@ -1,15 +1,19 @@
 // Strategy -> Program. The only place where a schedule is made.
 //
-// Each stage runs forwards in sample order until `in_flight` samples are in flight, then alternates
+// A strategy's explicit orders (Strategy::orders) are the compute lanes. Without them each stage
+// runs forwards in sample order until `in_flight` samples are in flight, then alternates
 // k backwards and k forwards (GraphPipe section 6, SCHEDULETASK), then drains. Where neighbouring
 // stages differ in micro-batch size or replication, transfers are the intersections of their sample
 // ranges. The sender's place decides nothing: for each send the matching receive is placed in the
 // peer's program, in the order of the peer's compute lane, and may be posted at most two compute
-// actions ahead of its use, so that received bytes stay bounded.
+// actions ahead of its use, so that received bytes stay bounded. All-reduces and optimizer steps
+// follow the last backward pass, or its weight half.
 //
 // Memory: a forward acquires the tensors its backward will need; the backward releases them and the
 // received activations and gradients; a gradient acquired by a backward is released when it has
-// been sent.
+// been sent. Of a split backward pass the input half makes the gradients that are sent; whatever
+// the pass reads (saved tensors, received activations and gradients) stays until the weight half,
+// as the engine keeps a micro-batch's autograd graph until then.
 #pragma once
 
 #include "common/base/status.h"

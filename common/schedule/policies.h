@@ -1,9 +1,12 @@
 // Compute orders of schedules that a kFkB schedule per stage cannot express.
 //
 // Each function takes a strategy whose stages, devices and micro-batch sizes are decided and
-// returns the compute orders of its devices, for Strategy::orders. All work on graphs of stages;
-// stages without a backward pass (nothing in or above them trains) get none. Stages of one strategy
-// have equal micro-batches here; FAILED_PRECONDITION names the stage otherwise.
+// returns the compute orders of its devices, for SetOrders (common/strategy/strategy.h). All work
+// on graphs of stages, with replicas and with several stages on a device; stages without a backward
+// pass (nothing in or above them trains) get none. Stages of one strategy have equal micro-batches
+// here; FAILED_PRECONDITION names the stage otherwise. The orders are those of an execution, so
+// they never deadlock: where the rule of a policy would (it was made for chains), a device takes
+// the next of its steps that can run.
 //
 // What needs no orders: GPipe is in_flight = mini_batch, 1F1B is AssignInFlight with k = 1, kFkB
 // with k > 1, DAPPLE's early backward is PaInFlight / PbInFlight.
@@ -18,16 +21,15 @@
 
 namespace stagewright {
 
-// Pfeife's schedule space (section 4, appendix B.2), B being the number of micro-batches: a device
-// holds `loops` (N_l) stages, runs `loop_batch` (B_l) micro-batches through one before it turns to
-// the next, and at most `in_flight` (B_f) micro-batches are in flight per device before its first
-// backward pass. With `prefetch`, a device runs as many forwards ahead as the critical path of the
-// dependency graph leaves it idle for.
+// Pfeife's looped 1F1B (sections 3.4 and B.2). B is the number of micro-batches, N_l the number of
+// stages that a device has, i the number of stages on the longest path from the device's last stage
+// to a sink, itself included (on a chain: 1 on the last device, |D| on the first). A device runs
+// groups of B_l micro-batches forwards, each group through all of its stages before the next one,
+// and backwards in the same way with its stages reversed. It runs (N_l - 1) * B_l + i + B_f
+// forwards, then backwards and forwards in turn, then the remaining backwards.
 struct LoopedSchedule {
-  int32_t loops = 1;
-  int64_t loop_batch = 1;
-  int64_t in_flight = 1;
-  bool prefetch = false;
+  int64_t loop_batch = 1;         // B_l, at least 1; what exceeds B counts as B.
+  std::vector<int64_t> prefetch;  // B_f of each device in use, by device id. Empty: 0 everywhere.
 };
 absl::StatusOr<std::vector<DeviceOrder>> LoopedOrders(const Graph& graph, const Strategy& strategy,
                                                       const LoopedSchedule& schedule);

@@ -265,6 +265,7 @@ absl::Status CheckStrategy(const Graph& graph, const Cluster& cluster, const Str
   RETURN_IF_ERROR(CheckDevices(cluster, strategy));
   RETURN_IF_ERROR(CheckPartition(graph, strategy));
   RETURN_IF_ERROR(CheckStageOrder(graph, strategy));
+  RETURN_IF_ERROR(CheckOrders(graph, strategy));
   return CheckEdges(graph, strategy);
 }
 

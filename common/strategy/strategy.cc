@@ -10,6 +10,11 @@ SampleRange ReplicaShare(SampleRange micro_batch, int32_t replica, int32_t repli
   return {begin, begin + least + (replica < larger ? 1 : 0)};
 }
 
+bool HasBackward(const Graph& graph, const Stage& stage) {
+  return std::any_of(stage.nodes.begin(), stage.nodes.end(),
+                     [&](NodeId node) { return graph.needs_backward(node); });
+}
+
 std::vector<StageId> StageOwners(const Graph& graph, const std::vector<Stage>& stages) {
   std::vector<StageId> owners(graph.size());
   for (size_t s = 0; s < stages.size(); ++s) {

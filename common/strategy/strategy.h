@@ -54,6 +54,7 @@ struct ComputeStep {
   int64_t micro_batch = 0;  // Index among the stage's micro-batches; this device runs its share.
   friend auto operator<=>(const ComputeStep&, const ComputeStep&) = default;
 };
+inline constexpr Pass kLastPass = Pass::kBackwardWeight;
 
 // What a device computes in one step, in order.
 struct DeviceOrder {
@@ -120,5 +121,28 @@ int64_t ComputeInFlight(int64_t k_x, int64_t b_x, int64_t k_y, int64_t b_y, int6
 // largest ComputeInFlight over the successors; a stage without successors keeps k * b. Capped at
 // the mini-batch. Stages are in topological order. O(stages + edges).
 void AssignInFlight(Strategy& strategy);
+
+// Whether a stage has a backward pass in training: something in or above it trains.
+bool HasBackward(const Graph& graph, const Stage& stage);
+
+// Puts explicit orders into a strategy, and into every stage the in-flight samples that they reach
+// (with k = 1): the most micro-batches that one of its devices has between the forward pass and the
+// backward pass or its input half. A stage without a backward pass gets one micro-batch.
+// Complexity: O(steps log steps). Steps that name no stage are left to CheckStrategy.
+void SetOrders(const Graph& graph, std::vector<DeviceOrder> orders, Strategy& strategy);
+
+// The part of CheckStrategy about Strategy::orders. FAILED_PRECONDITION, naming device, step and
+// rule, unless there are none or: every device in use has one order, by device id; on each device
+// each of its stages runs every micro-batch forward once, again if it recomputes, then backward
+// (whole or, everywhere on the stage, in two halves) if it has a backward pass, each pass in order
+// of the micro-batches; and `in_flight` is what SetOrders would write. REQUIRES: ids of stages are
+// in range and micro-batches divide the mini-batch. O(steps).
+absl::Status CheckOrders(const Graph& graph, const Strategy& strategy);
+
+// Orders as text, a line per device: "device 0: F0.0 F0.1 B0.0 F1.2", a step being the pass (F, R,
+// B, I, W as in common/schedule/action.h), the stage, a dot and the micro-batch. ParseOrders is the
+// inverse; INVALID_ARGUMENT names the line.
+std::string OrdersToText(const std::vector<DeviceOrder>& orders);
+absl::StatusOr<std::vector<DeviceOrder>> ParseOrders(const std::string& text);
 
 }  // namespace stagewright

@@ -35,6 +35,39 @@ static_assert(static_cast<int>(ActionKind::kReceiveGradient) + 1 ==
 static_assert(static_cast<int>(ActionKind::kAllReduce) + 1 == v1::ACTION_KIND_ALL_REDUCE);
 static_assert(static_cast<int>(ActionKind::kOptimizerStep) + 1 == v1::ACTION_KIND_OPTIMIZER_STEP);
 
+static_assert(static_cast<int>(Pass::kForward) + 1 == v1::PASS_FORWARD);
+static_assert(static_cast<int>(Pass::kRecompute) + 1 == v1::PASS_RECOMPUTE);
+static_assert(static_cast<int>(Pass::kBackward) + 1 == v1::PASS_BACKWARD);
+static_assert(static_cast<int>(Pass::kBackwardInput) + 1 == v1::PASS_BACKWARD_INPUT);
+static_assert(static_cast<int>(Pass::kBackwardWeight) + 1 == v1::PASS_BACKWARD_WEIGHT);
+
+v1::DeviceOrder ToProto(const DeviceOrder& order) {
+  v1::DeviceOrder proto;
+  proto.set_device(order.device.value());
+  for (const ComputeStep& step : order.steps) {
+    v1::ComputeStep* out = proto.add_steps();
+    out->set_stage(step.stage.value());
+    out->set_pass(static_cast<v1::Pass>(static_cast<int>(step.pass) + 1));
+    out->set_micro_batch(step.micro_batch);
+  }
+  return proto;
+}
+
+// A pass that is not known becomes one that CheckStrategy refuses.
+Pass FromProto(v1::Pass pass) {
+  const int value = static_cast<int>(pass) - 1;
+  return static_cast<Pass>(value < 0 || value > 255 ? 255 : value);
+}
+
+DeviceOrder FromProto(const v1::DeviceOrder& proto) {
+  DeviceOrder order;
+  order.device = DeviceId(proto.device());
+  order.steps.reserve(proto.steps_size());
+  for (const v1::ComputeStep& step : proto.steps())
+    order.steps.push_back({StageId(step.stage()), FromProto(step.pass()), step.micro_batch()});
+  return order;
+}
+
 v1::Action ToProto(const Action& action) {
   v1::Action proto;
   proto.set_kind(static_cast<v1::ActionKind>(static_cast<int>(action.kind) + 1));
@@ -135,6 +168,8 @@ v1::Strategy ToProto(const Strategy& strategy) {
     out->set_from(edge.from.value());
     out->set_to(edge.to.value());
   }
+  for (const DeviceOrder& order : strategy.orders) *proto.add_orders() = ToProto(order);
+  proto.set_asynchronous(strategy.asynchronous);
   return proto;
 }
 
@@ -154,6 +189,8 @@ Strategy FromProto(const v1::Strategy& proto) {
   for (const v1::StageEdge& edge : proto.edges()) {
     strategy.edges.push_back({StageId(edge.from()), StageId(edge.to())});
   }
+  for (const v1::DeviceOrder& order : proto.orders()) strategy.orders.push_back(FromProto(order));
+  strategy.asynchronous = proto.asynchronous();
   return strategy;
 }
 

@@ -92,7 +92,7 @@ class Driver {
     const Action& action = ActionOf(event);
     run_.trace.push_back(
         {program_.devices[event.row].device, action, 0, started_[event.row][event.action], now_});
-    if (action.kind == ActionKind::kBackward)
+    if (action.kind == ActionKind::kBackward || action.kind == ActionKind::kBackwardInput)
       in_flight_[action.stage.index()] -= action.samples.size();
     for (int32_t next : cursors_[event.row].Finish(event.action)) Schedule(event.row, next);
   }

@@ -57,6 +57,61 @@ TEST(LowerProperty, EveryProgramIsValidAndRunsUnderRandomDelays) {
   EXPECT_GT(many_stages, kCases / 10);
 }
 
+// The compute lane of a program as orders.
+std::vector<DeviceOrder> OrdersOf(const Program& program) {
+  std::vector<DeviceOrder> orders;
+  for (const DeviceProgram& device : program.devices) {
+    DeviceOrder& order = orders.emplace_back();
+    order.device = device.device;
+    for (const ProgramAction& item : device.body) {
+      const Action& action = item.action;
+      if (!IsCompute(action.kind) || action.kind == ActionKind::kOptimizerStep) continue;
+      const Pass pass = action.kind == ActionKind::kForward         ? Pass::kForward
+                        : action.kind == ActionKind::kRecompute     ? Pass::kRecompute
+                        : action.kind == ActionKind::kBackward      ? Pass::kBackward
+                        : action.kind == ActionKind::kBackwardInput ? Pass::kBackwardInput
+                                                                    : Pass::kBackwardWeight;
+      const int64_t micro_batch = program.stages[action.stage.index()].micro_batch;
+      order.steps.push_back({action.stage, pass, action.samples.begin / micro_batch});
+    }
+  }
+  return orders;
+}
+
+TEST(LowerProperty, ExplicitOrdersAreTheComputeLanes) {
+  Rng rng(20250402);
+  int shared = 0, split = 0, recompute = 0;
+  for (int i = 0; i < kCases; ++i) {
+    SCOPED_TRACE(i);
+    RandomCase random = MakeRandomCase(rng);
+    testing::DrawOrders(rng, random.graph, random.strategy);
+    ASSERT_EQ(CheckStrategy(random.graph, random.cluster, random.strategy), absl::OkStatus());
+    auto program = LowerCase(random);
+    ASSERT_EQ(program.status(), absl::OkStatus());
+    ASSERT_EQ(Validate(*program, {}), absl::OkStatus()) << ToText(*program);
+    ASSERT_EQ(OrdersToText(OrdersOf(*program)), OrdersToText(random.strategy.orders));
+    const FakeRun run = RunWithRandomDelays(*program, rng, 20);
+    ASSERT_TRUE(run.done);
+    EXPECT_THAT(run.memory_left, ::testing::Each(0));
+    ASSERT_EQ(CheckTrace(*program, run.trace), absl::OkStatus());
+    for (size_t s = 0; s < random.strategy.stages.size(); ++s) {
+      const Stage& stage = random.strategy.stages[s];
+      if (!program->stages[s].has_backward || stage.devices.size() > 1) continue;
+      EXPECT_EQ(run.most_in_flight[s], stage.schedule.in_flight);
+      recompute += stage.recompute;
+    }
+    shared += random.shared_devices && random.strategy.stages.size() > 1;
+    split += ToText(*program).find(" W") != std::string::npos;
+    // Evaluation runs the forwards in the same order.
+    auto evaluation = LowerCase(random, false);
+    ASSERT_EQ(evaluation.status(), absl::OkStatus());
+    ASSERT_EQ(Validate(*evaluation, {}), absl::OkStatus()) << ToText(*evaluation);
+  }
+  EXPECT_GT(shared, kCases / 10);
+  EXPECT_GT(split, kCases / 10);
+  EXPECT_GT(recompute, kCases / 10);
+}
+
 TEST(LowerProperty, LoweringIsDeterministicAndTheTextRoundTrips) {
   Rng rng(7);
   for (int i = 0; i < 100; ++i) {

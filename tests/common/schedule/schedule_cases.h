@@ -62,4 +62,8 @@ struct RandomCase {
 // sometimes shared devices, recomputation or a sequential pipeline.
 RandomCase MakeRandomCase(Rng& rng);
 
+// Explicit orders of a random execution of the strategy, some stages with split backward passes,
+// put into it by SetOrders.
+void DrawOrders(Rng& rng, const Graph& graph, Strategy& strategy);
+
 }  // namespace stagewright::testing

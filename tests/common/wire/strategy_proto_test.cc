@@ -16,9 +16,14 @@ using ::testing::HasSubstr;
 TEST(StrategyProtoTest, RandomStrategiesAndProgramsRoundTrip) {
   testing::Rng rng(11);
   for (int i = 0; i < 200; ++i) {
-    const testing::RandomCase random = testing::MakeRandomCase(rng);
+    testing::RandomCase random = testing::MakeRandomCase(rng);
+    random.strategy.asynchronous = i % 5 == 0;
+    if (i % 3 == 0) testing::DrawOrders(rng, random.graph, random.strategy);
     const Strategy strategy = FromProto(ToProto(random.strategy));
     EXPECT_EQ(ToProto(strategy).SerializeAsString(), ToProto(random.strategy).SerializeAsString());
+    EXPECT_EQ(strategy.orders, random.strategy.orders);
+    EXPECT_EQ(strategy.asynchronous, random.strategy.asynchronous);
+    if (strategy.asynchronous) continue;
     const testing::FixedCosts costs(100, 10, random.graph);
     // Lowering sees every field of a strategy, and the text form every field of a program.
     const auto before = Lower(random.graph, random.strategy, costs, {});
@@ -37,6 +42,14 @@ TEST(StrategyProtoTest, TraceEventsRoundTrip) {
   const auto back = FromProto(ToProto(event));
   ASSERT_TRUE(back.ok());
   EXPECT_EQ(*back, event);
+}
+
+TEST(StrategyProtoTest, AnUnknownPassStaysUnknown) {
+  v1::Strategy strategy;
+  strategy.add_orders()->add_steps()->set_pass(static_cast<v1::Pass>(1000));
+  strategy.mutable_orders(0)->add_steps();
+  const Strategy back = FromProto(strategy);
+  for (const ComputeStep& step : back.orders[0].steps) EXPECT_GT(step.pass, kLastPass);
 }
 
 TEST(StrategyProtoTest, AnUnknownKindOfActionIsRefused) {

@@ -1,22 +1,36 @@
 #include "planner_service/evaluator/lower_bound.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <set>
 #include <vector>
 
 namespace stagewright {
 namespace {
 
-// The least a node can cost, each over all possible shares and kinds; ns.
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr Bytes kNoLimit = std::numeric_limits<Bytes>::max();
+
+// What an optimizer goes over, in ns on a kind of device; see OptimizerStepTime.
+double UpdateTime(const DeviceKind& kind, Bytes trained) {
+  // Rounded to whole nanoseconds there: at most one less.
+  return std::max(0.0, 2e9 * static_cast<double>(trained) / kind.memory_bytes_per_second - 1);
+}
+
+// The least a node can cost; ns, each minimum on its own.
 struct LeastCost {
-  double forward = 0;     // Of one action.
-  double backward = 0;    // Of one action.
-  double per_sample = 0;  // Forward + backward, per sample.
+  double forward = 0;  // Of one action on any kind.
+  double input = 0;    // Input half of its backward pass.
+  double weight = 0;
+  double update = 0;
+  std::vector<double> per_sample;       // By kind: forward + backward, a sample.
+  std::vector<double> to_predecessors;  // By kind: forward + input half, a sample.
 };
 
-// S: the numbers of samples that one action can have.
+// S: the numbers of samples that one action can have, ascending.
 std::vector<int64_t> ShareSizes(int64_t mini_batch, int32_t devices) {
   std::set<int64_t> sizes;
   for (int64_t low = 1; low <= mini_batch / low; ++low) {
@@ -31,58 +45,9 @@ std::vector<int64_t> ShareSizes(int64_t mini_batch, int32_t devices) {
   return {sizes.begin(), sizes.end()};
 }
 
-LeastCost LeastOf(NodeId node, bool has_backward, const Cluster& cluster, const CostModel& costs,
-                  const std::vector<int64_t>& sizes) {
-  const double infinity = std::numeric_limits<double>::infinity();
-  LeastCost least{infinity, infinity, infinity};
-  for (const DeviceKind& kind : cluster.kinds()) {
-    for (int64_t samples : sizes) {
-      const OperatorTime time = costs.Time(node, kind, samples);
-      const double forward = static_cast<double>(time.forward);
-      const double backward = has_backward ? static_cast<double>(time.backward) : 0.0;
-      least.forward = std::min(least.forward, forward);
-      least.backward = std::min(least.backward, backward);
-      least.per_sample =
-          std::min(least.per_sample, (forward + backward) / static_cast<double>(samples));
-    }
-  }
-  return least;
-}
-
-// Whether a tensor with a gradient flows from a node to its reader, both with a backward pass: then
-// the backward pass of `node` waits for that of `next`, as in common/schedule/channels.cc.
-bool GradientReturns(const Graph& graph, NodeId node, NodeId next) {
-  if (graph.node(node).cost) return true;
-  for (ValueRef value : graph.Values(next)) {
-    if (value.node == node && IsFloating(graph.meta(value).dtype)) return true;
-  }
-  return false;
-}
-
-double PathBound(const Graph& graph, const std::vector<LeastCost>& least) {
-  std::vector<double> forward(graph.size());     // Longest path that ends at a node, forward only;
-  std::vector<double> round_trip(graph.size());  // and with the way back from it.
-  double bound = 0;
-  for (int32_t v : graph.dag().order()) {
-    double to_here = 0;
-    double and_back = 0;
-    for (int32_t u : graph.dag().Predecessors(v)) {
-      to_here = std::max(to_here, forward[u]);
-      if (graph.needs_backward(NodeId(u)) && graph.needs_backward(NodeId(v)) &&
-          GradientReturns(graph, NodeId(u), NodeId(v))) {
-        and_back = std::max(and_back, round_trip[u]);
-      }
-    }
-    forward[v] = to_here + least[v].forward;
-    round_trip[v] = std::max(to_here, and_back) + least[v].forward + least[v].backward;
-    bound = std::max(bound, round_trip[v]);
-  }
-  return bound;
-}
-
 // The fastest that any two devices can exchange.
 struct BestRoute {
-  double latency = std::numeric_limits<double>::infinity();
+  double latency = kInfinity;
   double bytes_per_nano = 0;
 };
 
@@ -99,48 +64,309 @@ BestRoute FastestRoute(const Cluster& cluster) {
   return best;
 }
 
-// Bytes that replicas of the node's stage sum after their last backward pass.
-Bytes GradientBytes(const Graph& graph, NodeId node) {
-  const auto& cost = graph.node(node).cost;
-  Bytes bytes = cost ? cost->parameter_bytes : 0;
-  for (ParameterId id : graph.Parameters(node)) {
-    if (graph.parameter(id).trainable) bytes += graph.parameter(id).SizeBytes();
-  }
-  return bytes;
+double AllReduceTime(Bytes gradients, int32_t replicas, const BestRoute& route) {
+  if (gradients == 0 || replicas < 2) return 0;
+  const double hops = std::bit_width(static_cast<uint32_t>(replicas - 1));
+  const double bytes = 2.0 * (replicas - 1) / replicas * static_cast<double>(gradients);
+  // Rounded to whole nanoseconds: at most one less a phase.
+  return std::max(0.0, hops * route.latency + bytes / route.bytes_per_nano - 3);
 }
 
-double NodeBound(double work, Bytes gradients, int32_t devices, const BestRoute& route) {
-  double bound = work;
-  for (int32_t r = 2; r <= devices; ++r) {
-    const double hops = 2.0 * (r - 1);
-    // An all-reduce's time is rounded to whole nanoseconds: at most one less.
-    const double sum = gradients == 0
-                           ? 0.0
-                           : hops * route.latency - 1 +
-                                 hops / r * static_cast<double>(gradients) / route.bytes_per_nano;
-    bound = std::min(bound, work / r + std::max(0.0, sum));
+class Bound {
+ public:
+  Bound(const Graph& graph, const OperatorGraph& operators, const Cluster& cluster,
+        const CostModel& costs, int64_t mini_batch, const BoundOptions& options)
+      : graph_(graph),
+        operators_(operators),
+        cluster_(cluster),
+        costs_(costs),
+        batch_(static_cast<double>(mini_batch)),
+        options_(options),
+        sizes_(ShareSizes(mini_batch, cluster.size())),
+        route_(FastestRoute(cluster)),
+        devices_(cluster.kinds().size()),
+        memory_(cluster.kinds().size()) {
+    for (const Device& device : cluster.devices()) {
+      ++devices_[device.kind];
+      memory_[device.kind] = std::max(memory_[device.kind], device.memory);
+    }
+    least_.resize(graph.size());
+    for (int32_t v = 0; v < graph.size(); ++v) {
+      if (operators.owner(NodeId(v)).valid()) least_[v] = LeastOf(NodeId(v));
+    }
+    MeasurePaths();
   }
-  return bound;
-}
+
+  double Largest() const {
+    double bound = WorkBound();
+    const int32_t most = static_cast<int32_t>(std::min<double>(cluster_.size(), batch_));
+    for (int32_t v = 0; v < graph_.size(); ++v) {
+      if (!operators_.owner(NodeId(v)).valid()) continue;  // Replicated: free.
+      bound = std::max(bound, NodeBound(NodeId(v), most));
+      if (!options_.asynchronous) bound = std::max(bound, PathBound(v));
+    }
+    return bound;
+  }
+
+ private:
+  // Bytes held throughout for the node's parameters, those that are trained, and their gradients.
+  struct ParameterBytes {
+    Bytes resident = 0;
+    Bytes trained = 0;
+    Bytes gradients = 0;
+  };
+
+  ParameterBytes BytesOf(NodeId node) const {
+    ParameterBytes bytes;
+    if (const auto& cost = graph_.node(node).cost) {
+      bytes.resident = ResidentBytes(*cost, options_.optimizer);
+      bytes.trained = ProfiledUpdateBytes(*cost);
+      bytes.gradients = cost->parameter_bytes;
+    }
+    for (ParameterId id : graph_.Parameters(node)) {
+      const Parameter& parameter = graph_.parameter(id);
+      bytes.resident += ResidentBytes(parameter, options_.optimizer);
+      if (!parameter.trainable) continue;
+      bytes.trained += ResidentBytes(parameter, options_.optimizer);
+      bytes.gradients += parameter.SizeBytes();
+    }
+    if (!graph_.needs_backward(node)) bytes.trained = bytes.gradients = 0;
+    return bytes;
+  }
+
+  // What a profile says is held may be more or less than what an optimizer goes over.
+  Bytes ProfiledUpdateBytes(const ProfiledCost& cost) const {
+    return std::min(ResidentBytes(cost, options_.optimizer),
+                    ResidentBytes(ProfiledParameter(cost), options_.optimizer));
+  }
+
+  bool Fits(NodeId node, Bytes resident, int64_t samples, Bytes memory) const {
+    return resident + costs_.SavedBytes(node, samples) + costs_.WorkspaceBytes(node, samples) <=
+           memory;
+  }
+
+  LeastCost LeastOf(NodeId node) const {
+    LeastCost least{kInfinity, kInfinity, kInfinity, kInfinity, {}, {}};
+    const ParameterBytes bytes = BytesOf(node);
+    for (size_t k = 0; k < devices_.size(); ++k) {
+      // If the largest share fits, smaller ones do, or may be taken to.
+      const bool all_fit = Fits(node, bytes.resident, sizes_.back(), memory_[k]);
+      AddKind(node, k, all_fit ? kNoLimit : memory_[k], bytes, least);
+    }
+    // It fits nowhere: there is no strategy, and every bound holds.
+    if (least.forward == kInfinity) {
+      least.per_sample.clear();
+      least.to_predecessors.clear();
+      for (size_t k = 0; k < devices_.size(); ++k) {
+        AddKind(node, k, kNoLimit, bytes, least);
+      }
+    }
+    return least;
+  }
+
+  void AddKind(NodeId node, size_t k, Bytes memory, const ParameterBytes& bytes,
+               LeastCost& least) const {
+    const DeviceKind& kind = cluster_.kinds()[k];
+    const bool has_backward = graph_.needs_backward(node);
+    double per_sample = kInfinity;
+    double to_predecessors = kInfinity;
+    for (int64_t samples : sizes_) {
+      if (devices_[k] == 0) break;
+      if (memory != kNoLimit && !Fits(node, bytes.resident, samples, memory)) continue;
+      const OperatorTime time = costs_.Time(node, kind, samples);
+      const auto forward = static_cast<double>(time.forward);
+      const auto backward = has_backward ? static_cast<double>(time.backward) : 0.0;
+      // A backward pass whose halves are not known is not split.
+      const bool halves = time.backward_input + time.backward_weight == time.backward;
+      const double input =
+          halves && has_backward ? static_cast<double>(time.backward_input) : backward;
+      least.forward = std::min(least.forward, forward);
+      least.input = std::min(least.input, input);
+      least.weight = std::min(least.weight, backward - input);
+      least.update = std::min(least.update, UpdateTime(kind, bytes.trained));
+      const auto n = static_cast<double>(samples);
+      per_sample = std::min(per_sample, (forward + backward) / n);
+      to_predecessors = std::min(to_predecessors, (forward + input) / n);
+    }
+    least.per_sample.push_back(per_sample);
+    least.to_predecessors.push_back(to_predecessors);
+  }
+
+  // Whether a tensor with a gradient flows from a node to its reader, both with a backward pass:
+  // then the backward pass of `node` waits for that of `next`, as in common/schedule/channels.cc.
+  bool GradientReturns(NodeId node, NodeId next) const {
+    if (!graph_.needs_backward(node) || !graph_.needs_backward(next)) return false;
+    if (graph_.node(node).cost) return true;
+    for (ValueRef value : graph_.Values(next)) {
+      if (value.node == node && IsFloating(graph_.meta(value).dtype)) return true;
+    }
+    return false;
+  }
+
+  void MeasurePaths() {
+    head_.assign(graph_.size(), 0);
+    tail_.assign(graph_.size(), 0);
+    for (int32_t v : graph_.dag().order()) {
+      for (int32_t u : graph_.dag().Predecessors(v)) {
+        head_[v] = std::max(head_[v], head_[u] + least_[u].forward);
+        if (!GradientReturns(NodeId(u), NodeId(v))) continue;
+        tail_[v] = std::max(tail_[v], WayBack(u));
+      }
+    }
+  }
+
+  // From the start of a node's part of a backward pass to the end of the step.
+  double WayBack(int32_t v) const {
+    return least_[v].input + std::max(least_[v].weight + least_[v].update, tail_[v]);
+  }
+
+  double PathBound(int32_t v) const { return head_[v] + least_[v].forward + WayBack(v); }
+
+  double NodeBound(NodeId node, int32_t most_replicas) const {
+    const int32_t v = node.value();
+    const LeastCost& least = least_[v];
+    const Bytes gradients = BytesOf(node).gradients;
+    const std::vector<double> whole = RatesDown(least.per_sample);
+    const std::vector<double> returned = RatesDown(least.to_predecessors);
+    double best = kInfinity;
+    double rate = 0;
+    double returned_rate = 0;
+    for (int32_t r = 1; r <= most_replicas; ++r) {
+      rate += whole[r - 1];
+      returned_rate += returned[r - 1];
+      const double work = batch_ / rate;
+      const double sum = AllReduceTime(gradients, r, route_);
+      const double bound =
+          options_.asynchronous
+              ? std::max(work, sum)
+              : head_[v] + std::max(work + sum + least.update, batch_ / returned_rate + tail_[v]);
+      best = std::min(best, bound);
+      // More replicas only shorten the work.
+      if (sum + head_[v] >= best) break;
+    }
+    return best;
+  }
+
+  // Samples per ns of every device, fastest first; infinite where they cost nothing.
+  std::vector<double> RatesDown(const std::vector<double>& per_sample) const {
+    std::vector<double> rates;
+    rates.reserve(cluster_.size());
+    std::vector<size_t> kinds(per_sample.size());
+    std::iota(kinds.begin(), kinds.end(), size_t{0});
+    std::sort(kinds.begin(), kinds.end(),
+              [&](size_t a, size_t b) { return per_sample[a] < per_sample[b]; });
+    for (size_t k : kinds) rates.insert(rates.end(), devices_[k], 1 / per_sample[k]);
+    return rates;
+  }
+
+  // What some device has to do; the cost by kind.
+  struct Item {
+    std::vector<double> cost;
+  };
+
+  std::vector<Item> WorkItems() const {
+    std::vector<Item> items;
+    std::vector<bool> seen(graph_.parameters().size());
+    const auto update = [&](Bytes trained) {
+      Item item;
+      for (const DeviceKind& kind : cluster_.kinds())
+        item.cost.push_back(UpdateTime(kind, trained));
+      items.push_back(std::move(item));
+    };
+    for (int32_t v = 0; v < graph_.size(); ++v) {
+      const NodeId node(v);
+      if (!operators_.owner(node).valid()) continue;
+      Item item;
+      for (double cost : least_[v].per_sample) item.cost.push_back(batch_ * cost);
+      items.push_back(std::move(item));
+      if (!graph_.needs_backward(node)) continue;
+      if (graph_.node(node).cost) update(ProfiledUpdateBytes(*graph_.node(node).cost));
+      for (ParameterId id : graph_.Parameters(node)) {
+        const Parameter& parameter = graph_.parameter(id);
+        if (parameter.trainable && !seen[id.index()]) {
+          update(ResidentBytes(parameter, options_.optimizer));
+        }
+        seen[id.index()] = true;
+      }
+    }
+    return items;
+  }
+
+  // The sum over the items of their least weighted cost; `weight` sums to 1 over the devices.
+  double Weighted(const std::vector<Item>& items, const std::vector<double>& weight) const {
+    double sum = 0;
+    for (const Item& item : items) {
+      double least = kInfinity;
+      for (size_t k = 0; k < weight.size(); ++k) {
+        if (devices_[k] > 0 && item.cost[k] < kInfinity) {
+          least = std::min(least, weight[k] * item.cost[k]);
+        }
+      }
+      sum += least;
+    }
+    return sum;
+  }
+
+  // Weights found by moving weight between two kinds at a time: the sum is concave in them.
+  double WorkBound() const {
+    const std::vector<Item> items = WorkItems();
+    std::vector<double> weight(devices_.size(), 1.0 / cluster_.size());
+    double best = Weighted(items, weight);
+    for (int round = 0; round < 4; ++round) {
+      for (size_t a = 0; a < weight.size(); ++a) {
+        for (size_t b = a + 1; b < weight.size(); ++b) {
+          if (devices_[a] > 0 && devices_[b] > 0) best = Rebalance(items, a, b, weight, best);
+        }
+      }
+    }
+    return best;
+  }
+
+  double Rebalance(const std::vector<Item>& items, size_t a, size_t b, std::vector<double>& weight,
+                   double best) const {
+    const double share = weight[a] * devices_[a] + weight[b] * devices_[b];
+    std::vector<double> trial = weight;
+    const auto at = [&](double part) {
+      trial[a] = share * part / devices_[a];
+      trial[b] = share * (1 - part) / devices_[b];
+      return Weighted(items, trial);
+    };
+    double low = 0;
+    double high = 1;
+    for (int i = 0; i < 40; ++i) {
+      const double third = (high - low) / 3;
+      if (at(low + third) < at(high - third)) {
+        low += third;
+      } else {
+        high -= third;
+      }
+    }
+    const double found = at((low + high) / 2);
+    if (found <= best) return best;
+    weight = trial;
+    return found;
+  }
+
+  const Graph& graph_;
+  const OperatorGraph& operators_;
+  const Cluster& cluster_;
+  const CostModel& costs_;
+  const double batch_;
+  const BoundOptions options_;
+  const std::vector<int64_t> sizes_;
+  const BestRoute route_;
+  std::vector<int32_t> devices_;  // By kind: how many,
+  std::vector<Bytes> memory_;     // and the largest memory.
+  std::vector<LeastCost> least_;  // By node, as are:
+  std::vector<double> head_;
+  std::vector<double> tail_;
+};
 
 }  // namespace
 
 Nanos LowerBound(const Graph& graph, const OperatorGraph& operators, const Cluster& cluster,
-                 const CostModel& costs, int64_t mini_batch) {
-  const std::vector<int64_t> sizes = ShareSizes(mini_batch, cluster.size());
-  const BestRoute route = FastestRoute(cluster);
-  std::vector<LeastCost> least(graph.size());
-  double total = 0;
-  double bound = 0;
-  for (int32_t v = 0; v < graph.size(); ++v) {
-    if (!operators.owner(NodeId(v)).valid()) continue;  // Replicated: free.
-    least[v] = LeastOf(NodeId(v), graph.needs_backward(NodeId(v)), cluster, costs, sizes);
-    const double work = least[v].per_sample * static_cast<double>(mini_batch);
-    total += work;
-    const Bytes gradients = graph.needs_backward(NodeId(v)) ? GradientBytes(graph, NodeId(v)) : 0;
-    bound = std::max(bound, NodeBound(work, gradients, cluster.size(), route));
-  }
-  bound = std::max({bound, total / cluster.size(), PathBound(graph, least)});
+                 const CostModel& costs, int64_t mini_batch, const BoundOptions& options) {
+  const double bound = Bound(graph, operators, cluster, costs, mini_batch, options).Largest();
   // One part in 10^12 for the rounding of floating-point sums.
   return static_cast<Nanos>(std::floor(bound * (1 - 1e-12)));
 }

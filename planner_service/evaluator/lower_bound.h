@@ -12,31 +12,62 @@
 
 namespace stagewright {
 
-// No strategy that passes Evaluate for this graph, cluster, cost model and mini-batch is faster,
-// whatever its stages, replicas and micro-batch sizes. Replicated constant nodes are free here.
+struct BoundOptions {
+  // Plain SGD has the least state to hold and to update, so its bound holds for every optimizer.
+  Optimizer optimizer = Optimizer::kSgd;
+  // For asynchronous strategies: the time per mini-batch of a pipeline that is never flushed.
+  bool asynchronous = false;
+};
+
+// No strategy that passes Evaluate for this graph, cluster, cost model and mini-batch is faster.
+// Scope: all synchronous strategies - any convex stages, any devices for them (several stages on a
+// device, replicas, mixed kinds), any micro-batch sizes, any compute order (loops, kFkB, explicit
+// orders, backward passes whole or split in two) and recomputation, which only adds work. With
+// `asynchronous` the same for pipelines without a flush. Replicated constant nodes are free here.
 //
-// Notation: B mini-batch, n devices, f_v(s) and b_v(s) forward and backward time of node v for s
-// samples on its fastest kind of device, S the numbers of samples that one action can have: the
-// micro-batch size divides B (C4) and is shared by r <= n replicas, so S = {floor(d / r),
-// ceil(d / r) : d divides B, 1 <= r <= min(n, d)}.
+// Notation: B mini-batch, n devices, D(r) the r devices that are fastest for what is asked, f, i,
+// w the times of a node's forward pass and of the input and weight half of its backward pass (b =
+// i + w whole), u the optimizer's time for its parameters. S is the set of numbers of samples that
+// one action can have: the micro-batch size divides B (C4) and is shared by r <= n replicas, so S =
+// {floor(d / r), ceil(d / r) : d divides B, 1 <= r <= min(n, d)}. S_v,k leaves out what memory
+// forbids on devices of kind k: a forward pass of s samples needs the parameters of v and what v
+// saves and works in at once.
 //
-// The bound is the largest of three:
-//   Work. A strategy runs every sample through v once, in actions of s_1 + s_2 + ... = B samples,
-//     s_i in S. With c_v = min over S of (f_v(s) + b_v(s)) / s, these actions take at least B c_v,
-//     because a compute action takes the sum of its nodes' times. A device computes one action at
-//     a time, so the step lasts at least B / n * sum of c_v.
-//   Path. Take one sample and a path v_1 ... v_k. Its forward through v_i+1 is in the same action
-//     as through v_i or in one that waits for it, so the forward passes along the path take
-//     F >= sum of min f_v. If, over a suffix v_j ... v_k, each edge carries a tensor whose gradient
-//     comes back, the backward passes follow in reverse order, each after the forward of v_k:
-//     together at least F + sum over the suffix of min b_v.
-//   Node. If v's stage has r replicas, one of them works on v for at least B / r * c_v. If v has
-//     trainable parameters and r > 1, their gradients are then summed: a ring all-reduce over r
-//     or more devices, which takes no less than one over r devices joined by the fastest route of
-//     the cluster. The bound takes the best r.
+// Work. A strategy runs every sample through v once, in actions of s_1 + s_2 + ... = B samples. On
+//   a device of kind k these take at least c_v,k = min over S_v,k of (f + b)(s) / s a sample,
+//   because a compute action takes the sum of its nodes' times; split or recomputed, no less. Every
+//   trained parameter is updated on at least one device. A device computes one action at a time, so
+//   for any weights y_k >= 0 of its devices with sum over devices 1 the step lasts at least the sum
+//   over nodes of min_k y_k B c_v,k + sum over parameters of min_k y_k u_p,k (weak duality of the
+//   linear program that shares the work out). With one kind this is work over devices; with more,
+//   a search over y finds good weights, and any weights give a bound.
 //
-// In nanoseconds, rounded down. O(nodes * |S| * kinds + edges + n^2).
+// Fill. Take a node v and one of the devices that run it. Let head(v) be the longest path of
+// forward
+//   passes into v, without v. Its part of any action of that device starts after head(v): an
+//   ancestor of another stage has finished its action; one of the same stage takes its part of the
+//   same action, since stages are convex. Let tail(v) be the longest way back: along edges that
+//   return a gradient, the input halves of ancestors, and at the end the weight half and the update
+//   of the last. After v's part of the device's last backward pass (the input half, if split) all
+//   of it is still to come, for the same samples. So the device has at most T - head(v) - tail(v)
+//   for the forward and input parts of v, and T - head(v) - u for all of it.
+//
+// Node. v's stage has r replicas for some r <= min(n, B). Together they need B samples' worth of v,
+//   so with h = head(v) and rates 1 / c summed over the r fastest devices
+//     T >= h + max(B / rate_r(f + b) + allreduce(r) + u, B / rate_r(f + i) + tail(v)).
+//   The sum of gradients over r replicas waits for the last of them and moves 2 (r - 1) / r of
+//   their bytes over links no faster than the fastest route, in at least ceil(log2 r) hops: true of
+//   rings, trees and hierarchies of rings. The bound takes the best r.
+//
+// Path. One sample there and back: head(v) + f + i + max(w + u, tail(v)) with the least time of one
+//   action each.
+//
+// Asynchronous. Work holds per mini-batch: the pipeline cannot finish more than it works off. Node
+//   holds without head and tail, and with the maximum of work and sums, which overlap. Path does
+//   not hold.
+//
+// In nanoseconds, rounded down. O(nodes * (|S| * kinds + n) + edges + n^2).
 Nanos LowerBound(const Graph& graph, const OperatorGraph& operators, const Cluster& cluster,
-                 const CostModel& costs, int64_t mini_batch);
+                 const CostModel& costs, int64_t mini_batch, const BoundOptions& options = {});
 
 }  // namespace stagewright

@@ -166,7 +166,8 @@ absl::StatusOr<PlanResponse> SolvePlanWith(const Planner& planner, const PlanReq
   PlanResponse response;
   response.operators = prepared.operators.size();
   response.lower_bound = LowerBound(*request.graph, prepared.operators, *request.cluster,
-                                    *problem.costs, request.mini_batch);
+                                    *problem.costs, request.mini_batch,
+                                    {request.optimizer, request.options.asynchronous});
   if (auto reason = WhyNothingFits(problem)) {
     response.reason = *std::move(reason);
     return response;

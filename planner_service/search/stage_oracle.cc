@@ -105,10 +105,10 @@ void StageOracle::CollectParameters() {
     }
     for (NodeId id : nodes_[p]) {
       const Node& node = graph.node(id);
-      if (!node.cost.has_value() || node.cost->parameter_bytes == 0) continue;
-      const Parameter profiled = ProfiledParameter(*node.cost);
-      parameters_[p].push_back(
-          {ResidentBytes(profiled, problem_->optimizer), node.cost->parameter_bytes, size()});
+      if (!node.cost.has_value()) continue;
+      const Bytes resident = ResidentBytes(*node.cost, problem_->optimizer);
+      if (resident == 0 && node.cost->parameter_bytes == 0) continue;
+      parameters_[p].push_back({resident, node.cost->parameter_bytes, size()});
     }
   }
 }

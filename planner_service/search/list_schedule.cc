@@ -1,0 +1,420 @@
+#include "planner_service/search/list_schedule.h"
+
+#include <algorithm>
+#include <functional>
+#include <limits>
+
+namespace stagewright {
+namespace {
+
+constexpr Nanos kNever = std::numeric_limits<Nanos>::max();
+
+}  // namespace
+
+Nanos ListScheduler::ForwardTime(int32_t unit) const {
+  const TaskGraph::Unit& u = graph_->units[unit];
+  return direction_.reversed ? u.backward : u.forward;
+}
+
+Nanos ListScheduler::BackwardTime(int32_t unit) const {
+  const TaskGraph::Unit& u = graph_->units[unit];
+  if (direction_.reversed) return u.forward;
+  return Splits(unit) ? u.input : u.backward;
+}
+
+bool ListScheduler::Splits(int32_t unit) const {
+  const TaskGraph::Unit& u = graph_->units[unit];
+  return direction_.split && u.sends_gradients && u.input < u.backward;
+}
+
+void ListScheduler::Prepare(const TaskGraph& graph, Direction direction) {
+  graph_ = &graph;
+  direction_ = direction;
+  micro_batches_ = graph.micro_batches;
+  const size_t units = graph.units.size();
+  const size_t passes = units * micro_batches_;
+  ready_forward_.assign(passes, 0);
+  ready_backward_.assign(passes, 0);
+  missing_forward_.assign(passes, 0);
+  missing_backward_.assign(passes, 0);
+  started_backward_.assign(passes, 0);
+  for (auto* next : {&next_forward_, &next_backward_, &next_weight_, &released_}) {
+    next->assign(units, 0);
+  }
+  for (size_t u = 0; u < units; ++u) {
+    int32_t forward = 0;
+    int32_t backward = 0;
+    for (int32_t i = graph.units[u].in_begin; i < graph.in_end(static_cast<int32_t>(u)); ++i) {
+      if (!direction.reversed || graph.links[graph.links_in[i]].gradient) ++forward;
+    }
+    for (int32_t l = graph.units[u].out_begin; l < graph.out_end(static_cast<int32_t>(u)); ++l) {
+      if (direction.reversed || graph.links[l].gradient) ++backward;
+    }
+    const auto row = static_cast<std::ptrdiff_t>(u * micro_batches_);
+    std::fill_n(missing_forward_.begin() + row, micro_batches_, forward);
+    std::fill_n(missing_backward_.begin() + row, micro_batches_, backward);
+    if (direction.reversed) {
+      std::fill_n(ready_forward_.begin() + row, micro_batches_, graph.units[u].tail);
+    }
+  }
+  free_.assign(graph.devices, 0);
+  before_.assign(graph.devices, 0);
+  used_.assign(graph.devices, 0);
+  link_free_.assign(graph.cluster_links, 0);
+  events_.clear();
+  done_.clear();
+}
+
+// Bottom levels give the chains of work behind a pass.
+void ListScheduler::DueDates(double pace) {
+  const auto units = static_cast<int32_t>(graph_->units.size());
+  tail_forward_.assign(units, 0);
+  tail_backward_.assign(units, 0);
+  // Stages, and so units, are in topological order.
+  for (int32_t u = 0; u < units; ++u) {
+    const TaskGraph::Unit& unit = graph_->units[u];
+    if (!unit.has_backward) continue;
+    Nanos behind = unit.tail + (Splits(u) ? unit.backward - unit.input : 0);
+    for (int32_t i = unit.in_begin; i < graph_->in_end(u); ++i) {
+      const TaskGraph::Link& link = graph_->links[graph_->links_in[i]];
+      if (!link.gradient) continue;
+      behind = std::max(behind, link.back_latency + link.back_bytes + tail_backward_[link.from]);
+    }
+    tail_backward_[u] = behind + BackwardTime(u);
+  }
+  for (int32_t u = units - 1; u >= 0; --u) {
+    Nanos behind = tail_backward_[u];
+    for (int32_t l = graph_->units[u].out_begin; l < graph_->out_end(u); ++l) {
+      const TaskGraph::Link& link = graph_->links[l];
+      behind = std::max(behind, link.there_latency + link.there_bytes + tail_forward_[link.to]);
+    }
+    tail_forward_[u] = behind + graph_->units[u].forward;
+  }
+  Nanos busiest = 0;
+  for (const auto& on_device : graph_->device_units) {
+    Nanos work = 0;
+    for (int32_t u : on_device) {
+      work += graph_->units[u].forward +
+              (graph_->units[u].has_backward ? graph_->units[u].backward : 0);
+    }
+    busiest = std::max(busiest, work);
+  }
+  const auto period = static_cast<Nanos>(pace * static_cast<double>(busiest));
+  const size_t passes = static_cast<size_t>(units) * micro_batches_;
+  due_forward_.resize(passes);
+  due_backward_.resize(passes);
+  due_weight_.resize(passes);
+  for (int32_t u = 0; u < units; ++u) {
+    const TaskGraph::Unit& unit = graph_->units[u];
+    for (int32_t m = 0; m < micro_batches_; ++m) {
+      const size_t at = static_cast<size_t>(u) * micro_batches_ + m;
+      const Nanos later = period * (micro_batches_ - 1 - m);
+      due_forward_[at] = -tail_forward_[u] - later;
+      due_backward_[at] = -tail_backward_[u] - later;
+      due_weight_[at] = -unit.tail - (unit.backward - unit.input) * (micro_batches_ - m);
+    }
+  }
+}
+
+// A pass of the mirrored problem that ends at t' leaves its mirror image until end - t' to start.
+void ListScheduler::DueDatesFrom(const std::vector<Done>& reversed, Nanos end, bool split) {
+  for (const Done& done : reversed) {
+    if (done.phase == kWeight) continue;
+    const size_t at =
+        static_cast<size_t>(done.unit) * micro_batches_ + (micro_batches_ - 1 - done.micro_batch);
+    if (done.phase == kForward) {
+      due_backward_[at] = end - done.end;
+      if (split) {
+        const TaskGraph::Unit& unit = graph_->units[done.unit];
+        due_weight_[at] = end - done.start - (unit.backward - unit.input);
+      }
+    } else {
+      due_forward_[at] = end - done.end;
+    }
+  }
+}
+
+bool ListScheduler::MayStart(int32_t unit) const {
+  if (direction_.reversed) return true;
+  const TaskGraph::Unit& u = graph_->units[unit];
+  if (u.kept == 0) return true;
+  const std::vector<int32_t>& units = graph_->device_units[u.device];
+  int32_t oldest = micro_batches_;
+  for (int32_t v : units) {
+    if (graph_->units[v].has_backward) oldest = std::min(oldest, released_[v]);
+  }
+  if (next_forward_[unit] == oldest) return true;
+  Bytes needed = used_[u.device] + u.kept;
+  for (int32_t v : units) {
+    if (next_forward_[v] <= oldest) needed += graph_->units[v].kept;
+  }
+  return needed <= graph_->memory[u.device];
+}
+
+void ListScheduler::Decide(int32_t device, Nanos now) {
+  int32_t best = -1;
+  Phase best_phase = kForward;
+  int32_t best_micro_batch = 0;
+  Nanos best_due = kNever;
+  Nanos wake = kNever;
+  const auto consider = [&](int32_t u, Phase phase, int32_t m, Nanos ready, Nanos due) {
+    if (ready > now) {
+      wake = std::min(wake, ready);
+      return;
+    }
+    if (best >= 0 && (due > best_due || (due == best_due && m >= best_micro_batch))) return;
+    best = u;
+    best_phase = phase;
+    best_micro_batch = m;
+    best_due = due;
+  };
+  for (int32_t u : graph_->device_units[device]) {
+    const TaskGraph::Unit& unit = graph_->units[u];
+    const size_t row = static_cast<size_t>(u) * micro_batches_;
+    const Nanos posted = direction_.reversed ? 0 : before_[device];
+    int32_t m = next_backward_[u];
+    if (m < next_forward_[u] && (unit.has_backward || direction_.reversed) &&
+        missing_backward_[row + m] == 0) {
+      const Nanos ready = std::max(ready_backward_[row + m],
+                                   unit.longest_back > 0 ? posted + unit.longest_back : 0);
+      consider(u, kBackward, m, ready, due_backward_[row + m]);
+    }
+    m = next_forward_[u];
+    if (m < micro_batches_ && missing_forward_[row + m] == 0 && MayStart(u)) {
+      const Nanos ready =
+          std::max(ready_forward_[row + m], unit.longest_in > 0 ? posted + unit.longest_in : 0);
+      consider(u, kForward, m, ready, due_forward_[row + m]);
+    }
+    m = next_weight_[u];
+    if (Splits(u) && m < next_backward_[u]) consider(u, kWeight, m, now, due_weight_[row + m]);
+  }
+  if (best >= 0) {
+    Start(best, best_phase, now);
+  } else if (wake != kNever) {
+    events_.push_back({wake, device});
+    std::push_heap(events_.begin(), events_.end(), std::greater<>());
+  }
+}
+
+void ListScheduler::Start(int32_t unit, Phase phase, Nanos now) {
+  const TaskGraph::Unit& u = graph_->units[unit];
+  const bool splits = Splits(unit);
+  Nanos time = 0;
+  int32_t micro_batch = 0;
+  bool releases = false;
+  switch (phase) {
+    case kForward:
+      time = ForwardTime(unit);
+      micro_batch = next_forward_[unit]++;
+      used_[u.device] += u.kept;
+      break;
+    case kBackward:
+      time = BackwardTime(unit);
+      micro_batch = next_backward_[unit]++;
+      started_backward_[static_cast<size_t>(unit) * micro_batches_ + micro_batch] = now;
+      releases = !splits;
+      break;
+    case kWeight:
+      time = u.backward - u.input;
+      micro_batch = next_weight_[unit]++;
+      releases = true;
+      break;
+  }
+  // The next decision on this device comes after the pass, so that its memory can be given back
+  // now.
+  if (releases) {
+    used_[u.device] -= u.kept;
+    ++released_[unit];
+  }
+  done_.push_back({unit, phase, micro_batch, phase == kBackward && !splits, now, now + time});
+  before_[u.device] = free_[u.device];
+  free_[u.device] = now + time;
+  events_.push_back({now + time, u.device});
+  std::push_heap(events_.begin(), events_.end(), std::greater<>());
+  if (phase != kWeight) Deliver(unit, phase, now + time);
+}
+
+void ListScheduler::Deliver(int32_t unit, Phase phase, Nanos end) {
+  const int32_t m = (phase == kForward ? next_forward_ : next_backward_)[unit] - 1;
+  const bool there = (phase == kForward) != direction_.reversed;  // Which part of the link it uses.
+  const auto send = [&](const TaskGraph::Link& link, int32_t to, std::vector<Nanos>& ready,
+                        std::vector<int32_t>& missing) {
+    const size_t at = static_cast<size_t>(to) * micro_batches_ + m;
+    Nanos arrival = end;
+    if (!link.local) {
+      const Nanos bytes = there ? link.there_bytes : link.back_bytes;
+      Nanos start = end;
+      if (bytes > 0) {
+        const std::vector<int32_t>& route = there ? *link.there_route : *link.back_route;
+        for (int32_t l : route) start = std::max(start, link_free_[l]);
+        for (int32_t l : route) link_free_[l] = start + bytes;
+      }
+      arrival = start + bytes + (there ? link.there_latency : link.back_latency);
+    }
+    ready[at] = std::max(ready[at], arrival);
+    if (--missing[at] > 0) return;
+    events_.push_back({ready[at], graph_->units[to].device});
+    std::push_heap(events_.begin(), events_.end(), std::greater<>());
+  };
+  if (phase == kForward) {
+    for (int32_t l = graph_->units[unit].out_begin; l < graph_->out_end(unit); ++l) {
+      const TaskGraph::Link& link = graph_->links[l];
+      if (direction_.reversed && !link.gradient) continue;
+      send(link, link.to, ready_forward_, missing_forward_);
+    }
+    return;
+  }
+  for (int32_t i = graph_->units[unit].in_begin; i < graph_->in_end(unit); ++i) {
+    const TaskGraph::Link& link = graph_->links[graph_->links_in[i]];
+    if (!direction_.reversed && !link.gradient) continue;
+    send(link, link.from, ready_backward_, missing_backward_);
+  }
+}
+
+void ListScheduler::Sweep(Direction direction) {
+  Prepare(*graph_, direction);
+  for (int32_t d = 0; d < graph_->devices; ++d) {
+    if (graph_->device_units[d].empty()) continue;
+    events_.push_back({0, d});
+    if (!direction.reversed) continue;
+    for (int32_t u : graph_->device_units[d]) events_.push_back({graph_->units[u].tail, d});
+  }
+  std::make_heap(events_.begin(), events_.end(), std::greater<>());
+  while (!events_.empty()) {
+    const Event event = events_.front();
+    std::pop_heap(events_.begin(), events_.end(), std::greater<>());
+    events_.pop_back();
+    // A busy device decides when it is free: that is an event of its own.
+    if (event.time >= free_[event.device]) Decide(event.device, event.time);
+  }
+}
+
+Nanos ListScheduler::Finish() {
+  std::vector<Nanos> last(graph_->units.size(), 0);
+  for (const Done& done : done_) last[done.unit] = std::max(last[done.unit], done.end);
+  std::vector<Nanos> stage_end;
+  for (size_t u = 0; u < last.size(); ++u) {
+    const auto stage = static_cast<size_t>(graph_->units[u].stage);
+    if (stage_end.size() <= stage) stage_end.resize(stage + 1, 0);
+    stage_end[stage] = std::max(stage_end[stage], last[u]);
+  }
+  std::vector<Nanos> lane(graph_->devices, 0);
+  Nanos end = 0;
+  for (const TaskGraph::Sum& sum : graph_->sums) {
+    Nanos start = stage_end[sum.stage];
+    for (int32_t d : sum.devices) start = std::max(start, lane[d]);
+    for (int32_t d : sum.devices) lane[d] = start + sum.time;
+    stage_end[sum.stage] = start + sum.time;
+    end = std::max(end, start + sum.time);
+  }
+  for (int32_t d = 0; d < graph_->devices; ++d) {
+    Nanos now = free_[d];
+    for (const TaskGraph::Update& update : graph_->device_updates[d]) {
+      now = std::max(now, stage_end[update.stage]) + update.time;
+    }
+    end = std::max(end, now);
+  }
+  return end;
+}
+
+// Whether the two halves might as well be one: nobody starts earlier because the input half ends
+// first.
+bool ListScheduler::Mergeable(const Done& input, const Done& weight) const {
+  if (input.unit != weight.unit || input.micro_batch != weight.micro_batch) return false;
+  if (input.phase != kBackward || input.whole || weight.phase != kWeight) return false;
+  for (int32_t i = graph_->units[input.unit].in_begin; i < graph_->in_end(input.unit); ++i) {
+    const TaskGraph::Link& link = graph_->links[graph_->links_in[i]];
+    if (!link.gradient) continue;
+    const Nanos arrival = weight.end + (link.local ? 0 : link.back_latency + link.back_bytes);
+    const size_t at = static_cast<size_t>(link.from) * micro_batches_ + input.micro_batch;
+    if (started_backward_[at] < arrival) return false;
+  }
+  return true;
+}
+
+std::vector<DeviceOrder> ListScheduler::Orders() const {
+  std::vector<std::vector<const Done*>> by_device(graph_->devices);
+  for (const Done& done : done_) by_device[graph_->units[done.unit].device].push_back(&done);
+  // A stage's backward passes are all whole or all split: whole if that delays nobody.
+  std::vector<bool> split(graph_->units.empty() ? 0 : graph_->units.back().stage + 1, false);
+  for (const auto& passes : by_device) {
+    for (size_t i = 0; i < passes.size(); ++i) {
+      if (passes[i]->phase != kBackward || passes[i]->whole) continue;
+      const bool mergeable = i + 1 < passes.size() && Mergeable(*passes[i], *passes[i + 1]);
+      if (!mergeable) split[graph_->units[passes[i]->unit].stage] = true;
+    }
+  }
+  std::vector<DeviceOrder> orders;
+  for (int32_t d = 0; d < graph_->devices; ++d) {
+    if (by_device[d].empty()) continue;
+    DeviceOrder& order = orders.emplace_back();
+    order.device = DeviceId(d);
+    for (const Done* done : by_device[d]) {
+      const TaskGraph::Unit& unit = graph_->units[done->unit];
+      const auto add = [&](Pass pass) {
+        order.steps.push_back({StageId(unit.stage), pass, done->micro_batch});
+      };
+      if (done->phase == kForward) {
+        add(Pass::kForward);
+      } else if (done->phase == kBackward) {
+        if (unit.recompute) add(Pass::kRecompute);
+        add(split[unit.stage] ? Pass::kBackwardInput : Pass::kBackward);
+      } else if (split[unit.stage]) {
+        add(Pass::kBackwardWeight);
+      }
+    }
+  }
+  return orders;
+}
+
+ListResult ListScheduler::Run(const TaskGraph& graph, const ListRule& rule, bool orders) {
+  ListResult result;
+  graph_ = &graph;
+  result.fits = true;
+  for (int32_t d = 0; d < graph.devices; ++d) {
+    Bytes kept = 0;
+    for (int32_t u : graph.device_units[d]) kept += graph.units[u].kept;
+    if (!graph.device_units[d].empty() && kept > graph.memory[d]) result.fits = false;
+  }
+  const Direction forwards{false, rule.split};
+  const Direction backwards{true, false};
+  direction_ = forwards;
+  micro_batches_ = graph.micro_batches;
+  DueDates(rule.pace);
+  Sweep(forwards);
+  result.step_time = Finish();
+  std::vector<Done> best;
+  if (rule.rounds > 0) best = done_;
+  std::vector<Nanos> best_backward = started_backward_;
+  for (int32_t round = 0; round < rule.rounds; ++round) {
+    const std::vector<Done> there = done_;
+    DueDatesFrom(there, result.step_time, false);
+    Sweep(backwards);
+    Nanos end = 0;
+    for (const Done& done : done_) end = std::max(end, done.end);
+    const std::vector<Done> back = done_;
+    DueDatesFrom(back, end, rule.split);
+    Sweep(forwards);
+    const Nanos time = Finish();
+    if (time >= result.step_time) break;
+    result.step_time = time;
+    best = done_;
+    best_backward = started_backward_;
+  }
+  if (rule.rounds > 0) {
+    done_ = std::move(best);
+    started_backward_ = std::move(best_backward);
+  }
+  direction_ = forwards;
+  result.busy.assign(graph.devices, 0);
+  result.ends.assign(graph.devices, 0);
+  for (const Done& done : done_) {
+    const int32_t d = graph.units[done.unit].device;
+    result.busy[d] += done.end - done.start;
+    result.ends[d] = std::max(result.ends[d], done.end);
+  }
+  if (orders) result.orders = Orders();
+  return result;
+}
+
+}  // namespace stagewright

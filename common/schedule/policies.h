@@ -39,9 +39,12 @@ absl::StatusOr<std::vector<DeviceOrder>> LoopedOrders(const Graph& graph, const 
 absl::StatusOr<std::vector<DeviceOrder>> BreadthFirstOrders(const Graph& graph,
                                                             const Strategy& strategy);
 
-// Zero-bubble schedules (Qi et al. 2024): the backward pass is split and weight gradients fill what
-// would be bubbles. H1 keeps the in-flight micro-batches of 1F1B. V has two stages per device, the
-// second placed in reverse order.
+// Zero-bubble schedules (Qi et al. 2024): the backward pass is split, and weight halves fill what
+// would be bubbles. H1 keeps, per stage, the in-flight micro-batches of 1F1B, and holds no more
+// micro-batches until their weight halves than 1F1B's first stage. V is meant for two stages per
+// device, the second placed in reverse order; a device holds as many micro-batches, over its stages
+// together, as the longest path has stages. V, and H1 where devices have several stages, take all
+// passes as equally long and transfers as free. O(steps * stages per device).
 absl::StatusOr<std::vector<DeviceOrder>> ZeroBubbleH1Orders(const Graph& graph,
                                                             const Strategy& strategy);
 absl::StatusOr<std::vector<DeviceOrder>> ZeroBubbleVOrders(const Graph& graph,

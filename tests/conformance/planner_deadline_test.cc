@@ -1,0 +1,175 @@
+// Every planner stops when it is told to, on graphs large enough that it is in the middle of
+// something. Waiting is measured in processor time of this process, so that other work on the
+// machine does not count.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <ctime>
+#include <future>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "tests/conformance/planner_suite.h"
+
+namespace stagewright {
+namespace {
+
+using std::chrono::milliseconds;
+using testing::FlatCluster;
+using testing::ProfiledChain;
+using testing::ProfiledGraph;
+using testing::Random;
+using testing::Work;
+using Clock = SearchContext::Clock;
+
+constexpr milliseconds kPatience(100 * kSlowBuild);
+constexpr int32_t kLarge = 5000;
+
+milliseconds ProcessorTime() {
+  timespec now{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+  return milliseconds(now.tv_sec * 1000 + now.tv_nsec / 1'000'000);
+}
+
+// Reads both clocks at a moment that another thread waits for.
+class Stopwatch {
+ public:
+  void Start() {
+    wall_ = Clock::now();
+    processor_ = ProcessorTime();
+  }
+  // What has passed by the clock that shows less: several threads add up on one, other programs on
+  // the other.
+  milliseconds Elapsed() const {
+    return std::min(std::chrono::duration_cast<milliseconds>(Clock::now() - wall_),
+                    ProcessorTime() - processor_);
+  }
+
+ private:
+  Clock::time_point wall_ = Clock::now();
+  milliseconds processor_ = ProcessorTime();
+};
+
+// Four branches that join, and an end.
+Graph LongBranches(int32_t nodes_in_all) {
+  std::vector<Work> nodes;
+  Work join = {1000, 2000, kKiB, kKiB, {}};
+  const int32_t length = (nodes_in_all - 1) / 4;
+  for (int32_t v = 0; v < 4 * length; ++v) {
+    nodes.push_back({1000 * (1 + v % 7), 2000 * (1 + v % 5), kKiB, kKiB, {}});
+    if (v % length > 0) nodes.back().after = {v - 1};
+    if (v % length == length - 1) join.after.push_back(v);
+  }
+  nodes.push_back(join);
+  return ProfiledGraph(nodes);
+}
+
+struct NamedGraph {
+  const char* name;
+  Graph graph;
+};
+
+const std::vector<NamedGraph>& LargeGraphs() {
+  static const std::vector<NamedGraph>* graphs = [] {
+    Random random(45);
+    return new std::vector<NamedGraph>{
+        {"chain", ProfiledChain(kLarge, {1000, 2000, kKiB, kKiB, {}})},
+        {"branches", LongBranches(kLarge)},
+        {"tangle", testing::RandomProfile(random, kLarge)}};
+  }();
+  return *graphs;
+}
+
+class PlannerDeadlineTest : public PlannerSuite {
+ protected:
+  // Solves while another thread waits for `moment` and then starts the stopwatch, and cancels if
+  // asked to. The planner alone is measured: not what the front door does before and after.
+  void SolveUntil(const Graph& graph, const Cluster& cluster, milliseconds moment, bool cancel) {
+    SCOPED_TRACE(::testing::Message() << moment.count() << " ms, " << graph.size() << " nodes");
+    const auto operators = OneOperatorPerNode(graph).value();
+    const auto costs = MakeAnalyticCostModel(graph);
+    const Problem problem{&graph, &operators, &cluster, costs.get(), 256};
+    const auto deadline = Clock::now() + moment;
+    SearchContext context(cancel ? Clock::time_point::max() : deadline);
+    Stopwatch watch;
+    std::promise<void> solved;
+    std::thread waiter([&] {
+      if (solved.get_future().wait_until(deadline) == std::future_status::ready) return;
+      watch.Start();
+      if (cancel) context.Cancel();
+    });
+    const auto outcome = GetParam().make()->Solve(problem, {}, context);
+    const bool in_time = Clock::now() < deadline;
+    solved.set_value();
+    waiter.join();
+    ASSERT_TRUE(outcome.ok()) << outcome.status();
+    if (in_time) return;
+    EXPECT_LT(watch.Elapsed(), kPatience);
+    if (!outcome->strategy) {
+      EXPECT_TRUE(outcome->termination == Termination::kLimit ||
+                  outcome->termination == Termination::kInfeasible);
+      EXPECT_FALSE(outcome->reason.empty());
+    }
+  }
+};
+
+TEST_P(PlannerDeadlineTest, AnExpiredDeadlineEndsTheSearchAtOnce) {
+  for (const NamedGraph& large : LargeGraphs()) {
+    SCOPED_TRACE(large.name);
+    SolveUntil(large.graph, FlatCluster(16), milliseconds(-1000), false);
+  }
+  Random random(42);
+  const Graph graph = testing::RandomProfile(random, 300);
+  SearchContext context(Clock::now() - std::chrono::seconds(1));
+  const PlanResponse response = Solve(Request(graph, FlatCluster(16), 64), context);
+  EXPECT_EQ(response.termination, Termination::kLimit);
+  EXPECT_FALSE(response.reason.empty());
+}
+
+TEST_P(PlannerDeadlineTest, CancellationEndsTheSearchSoon) {
+  const Cluster cluster = FlatCluster(32);
+  for (const NamedGraph& large : LargeGraphs()) {
+    SCOPED_TRACE(large.name);
+    for (int ms : {0, 5, 30, 100, 400, 1000}) {
+      SolveUntil(large.graph, cluster, milliseconds(ms), true);
+    }
+  }
+}
+
+TEST_P(PlannerDeadlineTest, ADeadlineInsideTheSearchIsHonoured) {
+  const Cluster cluster = FlatCluster(32);
+  for (const NamedGraph& large : LargeGraphs()) {
+    SCOPED_TRACE(large.name);
+    for (int ms : {10, 70, 250, 700}) SolveUntil(large.graph, cluster, milliseconds(ms), false);
+  }
+  Random random(44);
+  const Graph wide = testing::RandomProfile(random, 300);
+  SolveUntil(wide, FlatCluster(300), milliseconds(150), false);
+}
+
+// A graph of a real size is planned, or refused for its size by those that enumerate.
+TEST_P(PlannerDeadlineTest, FiveThousandNodes) {
+  Random random(50);
+  const Graph network = testing::RandomNetwork(random, kLarge);
+  std::vector<const Graph*> graphs = {&network};
+  for (const NamedGraph& large : LargeGraphs()) graphs.push_back(&large.graph);
+  const Cluster cluster = FlatCluster(8, 1024 * kGiB, 0, 1e11);
+  for (const Graph* graph : graphs) {
+    SCOPED_TRACE(graph->size());
+    SearchContext context(Clock::now() + milliseconds(700 * kSlowBuild));
+    const PlanResponse response = Solve(Request(*graph, cluster, 64), context);
+    if (!response.best) {
+      EXPECT_TRUE(MayRefuseLargeGraphs()) << response.reason;
+      EXPECT_EQ(response.termination, Termination::kLimit);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, PlannerDeadlineTest, ::testing::ValuesIn(RegisteredPlanners()),
+                         SuiteName);
+
+}  // namespace
+}  // namespace stagewright

@@ -1,6 +1,8 @@
 option(STAGEWRIGHT_BUILD_TESTS "Build the test suites" ON)
 option(STAGEWRIGHT_WITH_WORKER "Build the worker daemon (needs LibTorch and UCX)" ON)
 option(STAGEWRIGHT_WERROR "Treat warnings as errors" ON)
+set(STAGEWRIGHT_PROFILES "${CMAKE_SOURCE_DIR}/../shared/graphs" CACHE PATH
+    "Published profiles that tests and benchmarks import; what needs them is skipped where they are absent")
 set(STAGEWRIGHT_SANITIZE "" CACHE STRING "Sanitizers, as for -fsanitize=")
 
 set(CMAKE_CXX_STANDARD 20)

@@ -104,7 +104,8 @@ class AnalyticCostModel : public CostModel {
       const double scale = n / static_cast<double>(node.profiled->samples);
       time.forward = Saturate(std::round(static_cast<double>(node.profiled->forward) * scale));
       time.backward = Saturate(std::round(static_cast<double>(node.profiled->backward) * scale));
-      time.backward_input = time.backward;
+      time.backward_weight = node.profiled->parameter_bytes > 0 ? time.backward / 2 : 0;
+      time.backward_input = time.backward - time.backward_weight;
       return time;
     }
     if (node.kind == AtenKind::kView) return time;
@@ -154,8 +155,9 @@ class AnalyticCostModel : public CostModel {
     NodeCost cost;
     cost.profiled = node.cost;
     if (node.cost) {
-      const double per_sample = static_cast<double>(node.cost->activation_bytes) /
-                                static_cast<double>(node.cost->samples);
+      const double per_sample =
+          static_cast<double>(node.cost->saved_bytes.value_or(node.cost->activation_bytes)) /
+          static_cast<double>(node.cost->samples);
       cost.saved = Quadratic([&](int64_t s) { return per_sample * static_cast<double>(s); });
       return cost;
     }

@@ -49,8 +49,9 @@ class CostModel {
 };
 
 // Roofline: time = overhead + max(flops / (peak * efficiency(flops)), bytes / bandwidth),
-// efficiency(w) = e * w / (w + half). Analytic figures for planning-only nodes scale their profiled
-// cost linearly with the samples. The graph must outlive the model.
+// efficiency(w) = e * w / (w + half). Figures for planning-only nodes scale their profiled cost
+// linearly with the samples, whatever the kind of device; their backward pass splits as
+// ProfiledCost says. The graph must outlive the model.
 std::unique_ptr<CostModel> MakeAnalyticCostModel(const Graph& graph);
 
 // Floating-point operations of the forward pass of one node; exact for matrix products,
@@ -63,6 +64,9 @@ enum class Optimizer { kSgd, kSgdMomentum, kAdam };
 // Bytes that a stage holds for its parameters throughout a job: parameter, gradient and optimizer
 // state.
 Bytes ResidentBytes(const Parameter& parameter, Optimizer optimizer);
+
+// The same of a planning-only node; what its profile says whatever the optimizer, if it does.
+Bytes ResidentBytes(const ProfiledCost& cost, Optimizer optimizer);
 
 // The parameters of a planning-only node: without a name, trained, float32.
 Parameter ProfiledParameter(const ProfiledCost& cost);

@@ -18,6 +18,11 @@ Bytes ResidentBytes(const Parameter& parameter, Optimizer optimizer) {
   return 4 * size;
 }
 
+Bytes ResidentBytes(const ProfiledCost& cost, Optimizer optimizer) {
+  if (cost.resident_bytes.has_value()) return *cost.resident_bytes;
+  return ResidentBytes(ProfiledParameter(cost), optimizer);
+}
+
 Parameter ProfiledParameter(const ProfiledCost& cost) {
   Parameter parameter;
   parameter.shape = {(cost.parameter_bytes + SizeOf(parameter.dtype) - 1) /

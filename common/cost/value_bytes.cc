@@ -15,4 +15,13 @@ Bytes ValueBytesPerSample(const Graph& graph, ValueRef value, int64_t samples) {
   return CeilDivide(meta.SizeBytes(samples), samples);
 }
 
+Bytes ProfiledEdgeBytes(const Graph& graph, NodeId from, NodeId to) {
+  const ProfiledCost& cost = *graph.node(from).cost;
+  if (cost.edge_bytes.empty()) return cost.activation_bytes;
+  for (const NeighborBytes& edge : cost.edge_bytes) {
+    if (edge.node == to) return edge.bytes;
+  }
+  return 0;
+}
+
 }  // namespace stagewright

@@ -29,17 +29,79 @@ absl::Status CheckShape(const TensorMeta& meta, absl::string_view where) {
   return absl::OkStatus();
 }
 
-absl::Status CheckCost(const ProfiledCost& cost, absl::string_view where) {
-  const std::pair<const char*, int64_t> fields[] = {{"forward_ns", cost.forward},
-                                                    {"backward_ns", cost.backward},
-                                                    {"activation_bytes", cost.activation_bytes},
-                                                    {"parameter_bytes", cost.parameter_bytes},
-                                                    {"profiled_samples", cost.samples - 1}};
+struct CostField {
+  const char* name;
+  int64_t value;
+};
+
+absl::Status CheckFields(std::initializer_list<CostField> fields, absl::string_view where) {
   for (const auto& [field, value] : fields) {
     if (value < 0)
-      return absl::InvalidArgumentError(absl::StrCat(where, ".cost.", field, " is negative"));
+      return absl::InvalidArgumentError(absl::StrCat(where, ".", field, " is negative"));
     if (value > kMostElements)
-      return absl::InvalidArgumentError(absl::StrCat(where, ".cost.", field, " overflows"));
+      return absl::InvalidArgumentError(absl::StrCat(where, ".", field, " overflows"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckCost(const ProfiledCost& cost, const std::string& where) {
+  RETURN_IF_ERROR(CheckFields({{"forward_ns", cost.forward},
+                               {"backward_ns", cost.backward},
+                               {"activation_bytes", cost.activation_bytes},
+                               {"parameter_bytes", cost.parameter_bytes},
+                               {"profiled_samples", cost.samples - 1},
+                               {"saved_bytes", cost.saved_bytes.value_or(0)},
+                               {"resident_bytes", cost.resident_bytes.value_or(0)}},
+                              where));
+  for (size_t i = 0; i < cost.configurations.size(); ++i) {
+    const ProfiledConfiguration& way = cost.configurations[i];
+    const std::string at = absl::StrCat(where, ".configurations[", i, "]");
+    RETURN_IF_ERROR(CheckFields({{"tensor_parallel", way.tensor_parallel - 1},
+                                 {"time_ns", way.time},
+                                 {"parameter_bytes", way.parameter_bytes},
+                                 {"saved_bytes", way.saved_bytes},
+                                 {"resident_bytes", way.resident_bytes}},
+                                at));
+    if (i == 0) continue;
+    const ProfiledConfiguration& before = cost.configurations[i - 1];
+    if (std::pair(before.tensor_parallel, before.recompute) >=
+        std::pair(way.tensor_parallel, way.recompute)) {
+      return absl::InvalidArgumentError(absl::StrCat(at, " is out of order or given twice"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// Every entry names another of `neighbors`, in ascending order.
+absl::Status CheckNeighbors(const std::vector<NeighborBytes>& entries,
+                            std::span<const int32_t> neighbors, const std::string& where) {
+  for (size_t i = 0; i < entries.size(); ++i) {
+    const std::string at = absl::StrCat(where, "[", i, "]");
+    RETURN_IF_ERROR(CheckFields({{"bytes", entries[i].bytes}}, at));
+    if (!std::binary_search(neighbors.begin(), neighbors.end(), entries[i].node.value())) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(at, ": no edge joins it to node ", entries[i].node.value()));
+    }
+    if (i > 0 && entries[i].node <= entries[i - 1].node)
+      return absl::InvalidArgumentError(absl::StrCat(at, " is out of order or given twice"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckCostEdges(const GraphData& data, const Dag& dag) {
+  for (size_t v = 0; v < data.nodes.size(); ++v) {
+    if (!data.nodes[v].cost.has_value()) continue;
+    const ProfiledCost& cost = *data.nodes[v].cost;
+    const auto id = static_cast<int32_t>(v);
+    const std::string where = absl::StrCat("nodes[", v, "] \"", data.nodes[v].name, "\".cost");
+    RETURN_IF_ERROR(
+        CheckNeighbors(cost.edge_bytes, dag.Successors(id), absl::StrCat(where, ".edge_bytes")));
+    for (size_t i = 0; i < cost.configurations.size(); ++i) {
+      const ProfiledConfiguration& way = cost.configurations[i];
+      const std::string at = absl::StrCat(where, ".configurations[", i, "]");
+      RETURN_IF_ERROR(CheckNeighbors(way.sync_from, dag.Predecessors(id), at + ".sync_from"));
+      RETURN_IF_ERROR(CheckNeighbors(way.sync_to, dag.Successors(id), at + ".sync_to"));
+    }
   }
   return absl::OkStatus();
 }
@@ -92,7 +154,7 @@ absl::Status CheckNode(const GraphData& data, size_t index) {
     return absl::InvalidArgumentError(absl::StrCat("nodes[", index, "].name is empty"));
   const std::string where = absl::StrCat("nodes[", index, "] \"", node.name, "\"");
   if (node.cost.has_value()) {
-    RETURN_IF_ERROR(CheckCost(*node.cost, where));
+    RETURN_IF_ERROR(CheckCost(*node.cost, where + ".cost"));
   } else {
     if (node.target.empty())
       return absl::InvalidArgumentError(absl::StrCat(where, ".target is empty"));
@@ -218,6 +280,7 @@ absl::StatusOr<Graph> Graph::Create(GraphData data) {
   auto dag = Dag::Create(static_cast<int32_t>(n), edges);
   if (!dag.ok()) return DescribeCycle(data, edges);
   graph.dag_ = *std::move(dag);
+  RETURN_IF_ERROR(CheckCostEdges(data, graph.dag_));
   graph.executable_ = !any_profiled && data.loss.has_value();
 
   graph.data_ = std::move(data);

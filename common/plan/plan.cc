@@ -85,6 +85,32 @@ void Add(Hasher& hasher, const Argument& argument) {
       argument.value);
 }
 
+void Add(Hasher& hasher, const std::vector<NeighborBytes>& entries) {
+  hasher.Number(entries.size());
+  for (const NeighborBytes& entry : entries) {
+    hasher.Signed(entry.node.value());
+    hasher.Signed(entry.bytes);
+  }
+}
+
+void Add(Hasher& hasher, const ProfiledCost& cost) {
+  for (int64_t figure :
+       {cost.forward, cost.backward, cost.activation_bytes, cost.parameter_bytes, cost.samples,
+        cost.saved_bytes.value_or(-1), cost.resident_bytes.value_or(-1)}) {
+    hasher.Signed(figure);
+  }
+  Add(hasher, cost.edge_bytes);
+  hasher.Number(cost.configurations.size());
+  for (const ProfiledConfiguration& way : cost.configurations) {
+    for (int64_t figure : {int64_t{way.tensor_parallel}, int64_t{way.recompute}, way.time,
+                           way.parameter_bytes, way.saved_bytes, way.resident_bytes}) {
+      hasher.Signed(figure);
+    }
+    Add(hasher, way.sync_from);
+    Add(hasher, way.sync_to);
+  }
+}
+
 void Add(Hasher& hasher, const Node& node) {
   hasher.Text(node.name);
   hasher.Text(node.target);
@@ -101,12 +127,7 @@ void Add(Hasher& hasher, const Node& node) {
   hasher.Number(node.after.size());
   for (NodeId before : node.after) hasher.Signed(before.value());
   hasher.Byte(node.cost.has_value() ? 1 : 0);
-  if (node.cost.has_value()) {
-    for (int64_t figure : {node.cost->forward, node.cost->backward, node.cost->activation_bytes,
-                           node.cost->parameter_bytes, node.cost->samples}) {
-      hasher.Signed(figure);
-    }
-  }
+  if (node.cost.has_value()) Add(hasher, *node.cost);
   hasher.Byte(node.batch_dependent ? 1 : 0);
 }
 

@@ -54,8 +54,9 @@ Bytes ResidentBytesOf(const Graph& graph, const std::vector<ProgramStage>& stage
   Bytes resident = 0;
   for (ParameterId p : ParametersOf(graph, nodes)) resident += bytes_of(graph.parameter(p));
   for (NodeId node : nodes) {
-    if (graph.node(node).cost.has_value())
-      resident += bytes_of(ProfiledParameter(*graph.node(node).cost));
+    if (!graph.node(node).cost.has_value()) continue;
+    const ProfiledCost& cost = *graph.node(node).cost;
+    resident += training ? ResidentBytes(cost, optimizer) : cost.parameter_bytes;
   }
   return resident;
 }

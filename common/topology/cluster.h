@@ -105,8 +105,8 @@ struct HierarchicalSpec {
 };
 absl::StatusOr<Cluster> MakeHierarchical(const HierarchicalSpec& spec);
 
-// "summit:8", "dgx-a100:2", "dgx-h100:4", "cpu:4"; the number counts nodes. NOT_FOUND lists the
-// presets.
+// "summit:8", "dgx-a100:2", "dgx-h100:4", "cpu:4"; the number counts nodes. "uniform:..." as in
+// uniform.h. NOT_FOUND lists the presets.
 absl::StatusOr<Cluster> ClusterPreset(const std::string& name);
 // Names and one-line descriptions of the presets, in order.
 std::vector<std::pair<std::string, std::string>> ClusterPresets();

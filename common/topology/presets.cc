@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_join.h"
 #include "common/topology/cluster.h"
+#include "common/topology/uniform.h"
 
 namespace stagewright {
 namespace {
@@ -82,7 +83,7 @@ const std::array<Preset, 4>& Presets() {
 }
 
 absl::Status UnknownPreset(const std::string& name) {
-  std::vector<std::string> known;
+  std::vector<std::string> known = {"uniform:N"};
   for (const Preset& preset : Presets()) known.push_back(absl::StrCat(preset.name, ":N"));
   return absl::NotFoundError(absl::StrCat("there is no cluster preset \"", name, "\"; presets are ",
                                           absl::StrJoin(known, ", "), " with N nodes"));
@@ -93,6 +94,7 @@ absl::Status UnknownPreset(const std::string& name) {
 absl::StatusOr<Cluster> ClusterPreset(const std::string& name) {
   const size_t colon = name.find(':');
   const std::string base = name.substr(0, colon);
+  if (base == "uniform") return UniformPreset(name);
   for (const Preset& preset : Presets()) {
     if (base != preset.name) continue;
     HierarchicalSpec spec = preset.spec;
@@ -117,6 +119,8 @@ absl::StatusOr<Cluster> ClusterPreset(const std::string& name) {
 std::vector<std::pair<std::string, std::string>> ClusterPresets() {
   std::vector<std::pair<std::string, std::string>> result;
   for (const Preset& preset : Presets()) result.emplace_back(preset.name, preset.description);
+  result.emplace_back("uniform",
+                      "N equal devices for imported profiles, a link of 12.5 GB/s for each pair");
   return result;
 }
 

@@ -108,6 +108,63 @@ absl::StatusOr<Argument> FromProto(const v1::Argument& proto, const std::string&
   return absl::InvalidArgumentError(absl::StrCat(where, ": an argument has no value"));
 }
 
+template <typename Field>
+void ToProto(const std::vector<NeighborBytes>& entries, Field* field) {
+  for (const NeighborBytes& entry : entries) {
+    v1::NeighborBytes* out = field->Add();
+    out->set_node(entry.node.value());
+    out->set_bytes(entry.bytes);
+  }
+}
+
+template <typename Field>
+std::vector<NeighborBytes> NeighborsFromProto(const Field& field) {
+  std::vector<NeighborBytes> entries;
+  for (const v1::NeighborBytes& entry : field) {
+    entries.push_back({NodeId(entry.node()), entry.bytes()});
+  }
+  return entries;
+}
+
+v1::ProfiledCost ToProto(const ProfiledCost& cost) {
+  v1::ProfiledCost proto;
+  proto.set_forward_ns(cost.forward);
+  proto.set_backward_ns(cost.backward);
+  proto.set_activation_bytes(cost.activation_bytes);
+  proto.set_parameter_bytes(cost.parameter_bytes);
+  proto.set_profiled_samples(cost.samples);
+  if (cost.saved_bytes.has_value()) proto.set_saved_bytes(*cost.saved_bytes);
+  if (cost.resident_bytes.has_value()) proto.set_resident_bytes(*cost.resident_bytes);
+  ToProto(cost.edge_bytes, proto.mutable_edge_bytes());
+  for (const ProfiledConfiguration& way : cost.configurations) {
+    v1::ProfiledConfiguration* out = proto.add_configurations();
+    out->set_tensor_parallel(way.tensor_parallel);
+    out->set_recompute(way.recompute);
+    out->set_time_ns(way.time);
+    out->set_parameter_bytes(way.parameter_bytes);
+    out->set_saved_bytes(way.saved_bytes);
+    out->set_resident_bytes(way.resident_bytes);
+    ToProto(way.sync_from, out->mutable_sync_from());
+    ToProto(way.sync_to, out->mutable_sync_to());
+  }
+  return proto;
+}
+
+ProfiledCost FromProto(const v1::ProfiledCost& proto) {
+  ProfiledCost cost{proto.forward_ns(), proto.backward_ns(), proto.activation_bytes(),
+                    proto.parameter_bytes(), proto.profiled_samples()};
+  if (proto.has_saved_bytes()) cost.saved_bytes = proto.saved_bytes();
+  if (proto.has_resident_bytes()) cost.resident_bytes = proto.resident_bytes();
+  cost.edge_bytes = NeighborsFromProto(proto.edge_bytes());
+  for (const v1::ProfiledConfiguration& way : proto.configurations()) {
+    cost.configurations.push_back({way.tensor_parallel(), way.recompute(), way.time_ns(),
+                                   way.parameter_bytes(), way.saved_bytes(), way.resident_bytes(),
+                                   NeighborsFromProto(way.sync_from()),
+                                   NeighborsFromProto(way.sync_to())});
+  }
+  return cost;
+}
+
 v1::Node ToProto(const Node& node) {
   v1::Node proto;
   proto.set_name(node.name);
@@ -123,12 +180,7 @@ v1::Node ToProto(const Node& node) {
   for (NodeId before : node.after) proto.add_after(before.value());
   proto.set_batch_dependent(node.batch_dependent);
   if (node.cost.has_value()) {
-    v1::ProfiledCost* cost = proto.mutable_cost();
-    cost->set_forward_ns(node.cost->forward);
-    cost->set_backward_ns(node.cost->backward);
-    cost->set_activation_bytes(node.cost->activation_bytes);
-    cost->set_parameter_bytes(node.cost->parameter_bytes);
-    cost->set_profiled_samples(node.cost->samples);
+    *proto.mutable_cost() = ToProto(*node.cost);
   }
   return proto;
 }
@@ -156,9 +208,7 @@ absl::StatusOr<Node> FromProto(const v1::Node& proto, const std::string& where) 
   for (int32_t before : proto.after()) node.after.push_back(NodeId(before));
   node.batch_dependent = proto.batch_dependent();
   if (proto.has_cost()) {
-    const v1::ProfiledCost& cost = proto.cost();
-    node.cost = ProfiledCost{cost.forward_ns(), cost.backward_ns(), cost.activation_bytes(),
-                             cost.parameter_bytes(), cost.profiled_samples()};
+    node.cost = FromProto(proto.cost());
   }
   return node;
 }

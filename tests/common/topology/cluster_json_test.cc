@@ -150,7 +150,7 @@ TEST(ClusterJson, WhatIsNoCluster) {
     const auto cluster = ParseCluster(text, "bad.json");
     EXPECT_EQ(cluster.status().code(), absl::StatusCode::kInvalidArgument) << text;
     EXPECT_THAT(std::string(cluster.status().message()),
-                StartsWith("cluster file bad.json is not JSON: "));
+                StartsWith("cluster file bad.json"));
   }
   for (const char* text : {"[]", "7", "null"}) {
     EXPECT_EQ(ParseCluster(text, "bad.json").status().message(),

@@ -165,4 +165,16 @@ RandomCase MakeRandomCase(Rng& rng) {
   return {std::move(graph), std::move(strategy), TestCluster(fresh), shared};
 }
 
+RandomCase MakeUniformCase(Rng& rng) {
+  RandomCase random = MakeRandomCase(rng);
+  const int64_t micro_batch = Uniform(rng, 3, 6);  // As many samples as there may be replicas.
+  random.strategy.mini_batch = micro_batch * Uniform(rng, 1, 8);
+  for (Stage& stage : random.strategy.stages) {
+    stage.micro_batch = micro_batch;
+    stage.schedule.k = 1;
+  }
+  AssignInFlight(random.strategy);
+  return random;
+}
+
 }  // namespace stagewright::testing

@@ -1,8 +1,11 @@
 // The part of UcxEngine that connects, loses and leaves peers.
 #include <algorithm>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "worker_daemon/transport/ucx_engine.h"
 
@@ -10,7 +13,20 @@ namespace stagewright {
 namespace {
 
 constexpr absl::Duration kAnswerOut = absl::Milliseconds(100);
-constexpr absl::Duration kGiveUp = absl::Seconds(3);
+
+// Whether UCX reaches the peer over TCP. UCX 1.13 tells it only in the endpoint's description,
+// which has a line "lane[0]: 2:tcp/eth0.0 ..." for each way.
+bool IsOverTcp(ucp_ep_h endpoint) {
+  char* text = nullptr;
+  size_t length = 0;
+  FILE* stream = open_memstream(&text, &length);
+  if (stream == nullptr) return true;  // The careful answer.
+  ucp_ep_print_info(endpoint, stream);
+  std::fclose(stream);
+  const bool over_tcp = absl::StrContains(absl::string_view(text, length), ":tcp/");
+  std::free(text);
+  return over_tcp;
+}
 
 }  // namespace
 
@@ -40,7 +56,7 @@ void UcxEngine::OpenEdge(Edge& edge, const PeerAddress& address) {
   params.err_mode = UCP_ERR_HANDLING_MODE_PEER;
   params.err_handler.cb = &OnEndpointError;
   params.err_handler.arg = &edge;
-  const ucs_status_t status = ucp_ep_create(worker_, &params, &edge.endpoint);
+  const ucs_status_t status = ucp_ep_create(worker_->get(), &params, &edge.endpoint);
   if (status != UCS_OK) {
     edge.endpoint = nullptr;
     return FailEdge(
@@ -98,7 +114,7 @@ void UcxEngine::PostControlReceive(ControlReceive& receive) {
   const uint64_t mask = uint64_t{0xff} << 56 | uint64_t{0xf} << 40;
   receive.posted = true;
   ucs_status_ptr_t request =
-      ucp_tag_recv_nbx(worker_, receive.bytes, kControlBytes, tag, mask, &param);
+      ucp_tag_recv_nbx(worker_->get(), receive.bytes, kControlBytes, tag, mask, &param);
   if (!UCS_PTR_IS_PTR(request)) receive.posted = false;
   receive.request = receive.posted ? request : nullptr;
 }
@@ -115,7 +131,7 @@ void UcxEngine::EndControlReceive(ControlReceive& receive, ucs_status_t status,
                                   const ucp_tag_recv_info_t& info) {
   receive.request = nullptr;
   receive.posted = false;
-  if (status == UCS_ERR_CANCELED) return;  // Shutdown.
+  if (status == UCS_ERR_CANCELED) return;  // End.
   if (status == UCS_OK) {
     inbox_.push_back({static_cast<int>(info.sender_tag >> 44 & 0xfff),
                       static_cast<Control>(info.sender_tag >> 20 & 0xfffff),
@@ -167,14 +183,6 @@ void UcxEngine::OnEndpointError(void* user_data, ucp_ep_h, ucs_status_t status) 
   edge.engine->unsettled_ = true;
 }
 
-std::vector<int> UcxEngine::watched_fds() const {
-  std::vector<int> fds;
-  for (const auto& [device, edge] : edges_) {
-    if (edge.process != nullptr && edge.process->fd() >= 0) fds.push_back(edge.process->fd());
-  }
-  return fds;
-}
-
 void UcxEngine::CheckProcesses() {
   check_processes_at_ = absl::Now() + kWatch;
   for (auto& [device, edge] : edges_) {
@@ -204,18 +212,17 @@ void UcxEngine::CancelReceives(Edge& edge) {
   for (const Pending& pending : edge.pending) {
     if (!pending.operation.is_send) requests.push_back(pending.request);
   }
-  for (void* request : requests) ucp_request_cancel(worker_, request);
+  for (void* request : requests) ucp_request_cancel(worker_->get(), request);
 }
 
 void UcxEngine::Abort(const absl::Status& status) {
   if (!abort_status_.ok()) return;
   abort_status_ = status;
-  give_up_at_ = absl::Now() + kGiveUp;
+  end_by_ = absl::Now() + kAnswer;
   unsettled_ = true;
   for (auto& [device, edge] : edges_) {
     if (edge.endpoint == nullptr || edge.left) continue;
     CancelReceives(edge);
-    edge.close_at = absl::Now() + kAnswer;
     if (!edge.error.has_value()) SendControl(edge, Control::kBye, status.message());
     if (edge.reported) continue;
     edge.reported = true;
@@ -227,11 +234,10 @@ void UcxEngine::CloseEndpoint(Edge& edge) {
   ucp_request_param_t param = {};
   param.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
   param.flags = UCP_EP_CLOSE_FLAG_FORCE;
-  ucs_status_ptr_t request = ucp_ep_close_nbx(edge.endpoint, &param);
+  ucp_ep_close_nbx(edge.endpoint, &param);  // Forced, it needs no request.
   edge.endpoint = nullptr;
   edge.close_at.reset();
   edge.abandon_at = absl::Now() + kDrain;
-  if (UCS_PTR_IS_PTR(request)) closing_.push_back(request);
 }
 
 bool UcxEngine::Settle(Edge& edge, absl::Time now) {
@@ -243,10 +249,12 @@ bool UcxEngine::Settle(Edge& edge, absl::Time now) {
       FailEdge(edge, absl::UnavailableError(absl::StrCat(
                          "device ", edge.device, ": connection lost: ", ucs_status_string(error))));
     }
-    edge.close_at = absl::InfinitePast();
+    if (edge.endpoint != nullptr) CloseEndpoint(edge);
   }
   if (edge.endpoint != nullptr && edge.close_at.has_value() && *edge.close_at <= now) {
-    CloseEndpoint(edge);
+    edge.close_at.reset();
+    edge.parted = true;
+    if (!IsOverTcp(edge.endpoint)) CloseEndpoint(edge);
     any = true;
   }
   if (edge.abandon_at.has_value() && (edge.pending.empty() || *edge.abandon_at <= now)) {
@@ -277,7 +285,7 @@ bool UcxEngine::SettleAll() {
 }
 
 absl::Time UcxEngine::next_timer() const {
-  absl::Time next = give_up_at_;
+  absl::Time next = end_by_;
   if (!unsettled_) return next;
   for (const auto& [device, edge] : edges_) {
     if (edge.error.has_value()) return absl::InfinitePast();
@@ -289,9 +297,48 @@ absl::Time UcxEngine::next_timer() const {
   return next;
 }
 
-void UcxEngine::Shutdown() {
+// Closing an endpoint takes progress, so ends early only when nothing moves.
+bool UcxEngine::MayEnd(bool progressed) const {
+  if (abort_status_.ok()) return false;
+  const bool alone = std::all_of(edges_.begin(), edges_.end(), [](const auto& edge) {
+    return edge.second.endpoint == nullptr || edge.second.parted;
+  });
+  return (alone && !progressed) || absl::Now() >= end_by_;
+}
+
+// Closes everything and, without any progress in between, destroys the worker.
+void UcxEngine::End() {
+  for (auto& [device, edge] : edges_) {
+    if (edge.endpoint != nullptr) CloseEndpoint(edge);
+  }
   for (const std::unique_ptr<ControlReceive>& receive : control_receives_) {
-    if (receive->request != nullptr) ucp_request_cancel(worker_, receive->request);
+    if (receive->request != nullptr) ucp_request_cancel(worker_->get(), receive->request);
+  }
+  DropUnmatched();
+  worker_.reset();
+
+  for (auto& [device, edge] : edges_) {
+    edge.error.reset();
+    edge.close_at.reset();
+    edge.abandon_at.reset();
+    edge.process.reset();
+    while (!edge.pending.empty()) Finish(edge.pending.front(), abort_status_);
+  }
+  abandoned_.clear();
+  control_sends_.clear();
+  inbox_.clear();
+  to_post_.clear();
+  unsettled_ = false;
+  end_by_ = absl::InfiniteFuture();
+}
+
+// Takes the messages that nobody asked for: UCX warns of each that it is left with.
+void UcxEngine::DropUnmatched() {
+  ucp_tag_recv_info_t info;
+  while (ucp_tag_message_h message = ucp_tag_probe_nb(worker_->get(), 0, 0, 1, &info)) {
+    const ucp_request_param_t param = {};
+    ucs_status_ptr_t request = ucp_tag_msg_recv_nbx(worker_->get(), nullptr, 0, message, &param);
+    if (UCS_PTR_IS_PTR(request)) ucp_request_free(request);
   }
 }
 

@@ -14,8 +14,8 @@ constexpr int kProgressBurst = 64;  // Then look at the rest.
 
 }  // namespace
 
-UcxEngine::UcxEngine(TransportIdentity identity, ucp_worker_h worker)
-    : identity_(std::move(identity)), worker_(worker) {
+UcxEngine::UcxEngine(TransportIdentity identity, std::unique_ptr<UcxWorker> worker)
+    : identity_(std::move(identity)), worker_(std::move(worker)) {
   for (int i = 0; i < kControlReceives; ++i) {
     control_receives_.push_back(std::make_unique<ControlReceive>());
     control_receives_.back()->engine = this;
@@ -59,7 +59,7 @@ void UcxEngine::Post(UcxOperation operation) {
   StartTransfer(edge->second, pending);
   // What the peer sent before it left is here already; anything else will not come.
   if (lost && pending.list == &edge->second.pending) {
-    ucp_request_cancel(worker_, pending.request);
+    ucp_request_cancel(worker_->get(), pending.request);
   }
 }
 
@@ -80,7 +80,8 @@ void UcxEngine::StartTransfer(Edge& edge, Pending& pending) {
     request = ucp_tag_send_nbx(edge.endpoint, operation.data, operation.bytes, tag, &param);
   } else {
     param.cb.recv = &OnReceived;
-    request = ucp_tag_recv_nbx(worker_, operation.data, operation.bytes, tag, ~uint64_t{0}, &param);
+    request = ucp_tag_recv_nbx(worker_->get(), operation.data, operation.bytes, tag, ~uint64_t{0},
+                               &param);
   }
   if (!UCS_PTR_IS_PTR(request)) {
     EndTransfer(pending, UCS_PTR_STATUS(request), operation.bytes);
@@ -145,8 +146,9 @@ bool UcxEngine::RunDones() {
 }
 
 bool UcxEngine::Progress() {
+  if (worker_ == nullptr) return RunDones();
   bool any = false;
-  for (int i = 0; i < kProgressBurst && ucp_worker_progress(worker_) != 0; ++i) any = true;
+  for (int i = 0; i < kProgressBurst && ucp_worker_progress(worker_->get()) != 0; ++i) any = true;
   while (!inbox_.empty()) {
     std::vector<ControlMessage> messages;
     messages.swap(inbox_);
@@ -162,21 +164,26 @@ bool UcxEngine::Progress() {
   // Only once all that the peers had sent has been looked at.
   if (!any && absl::Now() >= check_processes_at_) CheckProcesses();
   if (unsettled_) any |= SettleAll();
-  std::erase_if(closing_, [](void* request) {
-    if (ucp_request_check_status(request) == UCS_INPROGRESS) return false;
-    ucp_request_free(request);
-    return true;
-  });
+  if (MayEnd(any)) {
+    End();
+    any = true;
+  }
   any |= RunDones();
   return any;
 }
 
-bool UcxEngine::closed() const {
-  if (abort_status_.ok() || !finished_.empty()) return false;
+bool UcxEngine::Arm() {
+  // UCS_ERR_BUSY: something arrived meanwhile.
+  return worker_ == nullptr || ucp_worker_arm(worker_->get()) == UCS_OK;
+}
+
+std::vector<int> UcxEngine::wake_fds() const {
+  std::vector<int> fds;
+  if (worker_ != nullptr) fds.push_back(worker_->event_fd());
   for (const auto& [device, edge] : edges_) {
-    if (edge.endpoint != nullptr || !edge.pending.empty()) return false;
+    if (edge.process != nullptr && edge.process->fd() >= 0) fds.push_back(edge.process->fd());
   }
-  return closing_.empty() || absl::Now() > give_up_at_;
+  return fds;
 }
 
 }  // namespace stagewright

@@ -5,10 +5,18 @@
 // Traffic 15 is for control messages, whose channel says which: hello, bye, and answers to them.
 //
 // Leaving. UCX over shared memory does not tell a peer that an endpoint closed, and what lies
-// unread in a ring is lost with its sender. So who leaves says "bye" to each peer, and closes once
-// all have answered (or died, or a second has passed). Who hears "bye" gives up on what the peer
-// has not sent, answers, and closes too. A peer that dies without it is noticed by
-// UCX when a connection breaks; inside a machine, by a ProcessWatch.
+// unread in a ring is lost with its sender. So who leaves says "bye" to each peer, and once all
+// have answered (or died, or a second has passed) ends its whole UCX worker. Who hears "bye" gives
+// up on what the peer has not sent, answers, and closes too. A peer that dies without it is noticed
+// by UCX when a connection breaks; inside a machine, by a ProcessWatch.
+//
+// Endpoints over TCP are closed only after UCX reported an error on them, or together with the
+// worker. UCX 1.13 keeps the connection of an endpoint that is closed with data unsent, to receive
+// from it and to send the rest. If the peer closes its end too, one pass over the socket's events
+// frees that connection for the arrived end and then, for the writable socket, calls through the
+// freed memory (uct_tcp_iface_handle_events). So what is pending with a peer that left over TCP
+// waits until the connection breaks, which the peer brings about by ending its worker; and after
+// the endpoints of a worker were closed for its end, it makes no progress any more.
 //
 // An operation that UCX will not end (a receive cut off in the middle) is abandoned kDrain after
 // its endpoint was closed: its owner is told, and nothing writes to the memory any more.
@@ -31,6 +39,7 @@
 #include "worker_daemon/transport/identity.h"
 #include "worker_daemon/transport/process_watch.h"
 #include "worker_daemon/transport/transport.h"
+#include "worker_daemon/transport/ucx_worker.h"
 
 namespace stagewright {
 
@@ -54,8 +63,7 @@ class UcxEngine {
   // Called once for each peer of Connect, when its edge is ready or has failed.
   using EdgeReport = std::function<void(int device, absl::Status)>;
 
-  // `worker` must be destroyed before the engine.
-  UcxEngine(TransportIdentity identity, ucp_worker_h worker);
+  UcxEngine(TransportIdentity identity, std::unique_ptr<UcxWorker> worker);
   ~UcxEngine();
 
   struct PeerAddress {
@@ -69,18 +77,17 @@ class UcxEngine {
   // Moves everything that can move, and calls the `done`s. Whether anything happened.
   bool Progress();
 
-  // After Abort: whether all operations are done and all endpoints closed.
-  bool closed() const;
+  // After Abort: whether all operations are done and the worker is gone.
+  bool closed() const { return worker_ == nullptr && finished_.empty(); }
+
+  // Before a sleep: makes wake_fds() tell of whatever comes from now on. False if something came
+  // already, so that Progress is due.
+  bool Arm();
+  // File descriptors that become readable when Progress is due.
+  std::vector<int> wake_fds() const;
 
   // When Progress must be called at the latest, even if UCX has no event.
   absl::Time next_timer() const;
-
-  // File descriptors that become readable when a peer's process ends; then call CheckProcesses.
-  std::vector<int> watched_fds() const;
-  void CheckProcesses();
-
-  // Takes back what the engine lent to UCX. Call it when closed(), before the worker is destroyed.
-  void Shutdown();
 
  private:
   // What a control message is about; stands in the channel field of its tag.
@@ -102,10 +109,11 @@ class UcxEngine {
     bool answered = false;  // ours has reached them,
     bool reported = false;  // and the owner knows.
     bool left = false;      // The failure is a bye: what was sent before it can still be received.
+    bool parted = false;    // Neither end waits for a word of the other any more.
     absl::Status failure;
     std::unique_ptr<ProcessWatch> process;  // Null where we cannot watch it, and once it ended.
     std::optional<ucs_status_t> error;      // What UCX told and we have not yet acted upon.
-    std::optional<absl::Time> close_at;     // When to close the endpoint.
+    std::optional<absl::Time> close_at;     // When to part, and close the endpoint if we may.
     std::optional<absl::Time> abandon_at;
     std::list<Pending> pending;
   };
@@ -150,6 +158,10 @@ class UcxEngine {
   void HandleBye(Edge& edge, const std::string& reason);
   void CancelReceives(Edge& edge);
   void CloseEndpoint(Edge& edge);
+  void CheckProcesses();
+  bool MayEnd(bool progressed) const;
+  void End();
+  void DropUnmatched();
   bool Settle(Edge& edge, absl::Time now);
   bool SettleAll();
   static void OnControlSent(void* request, ucs_status_t status, void* user_data);
@@ -158,10 +170,10 @@ class UcxEngine {
   static void OnEndpointError(void* user_data, ucp_ep_h endpoint, ucs_status_t status);
 
   const TransportIdentity identity_;
-  ucp_worker_h const worker_;
+  std::unique_ptr<UcxWorker> worker_;  // Null after End.
   EdgeReport report_;
   absl::Status abort_status_;
-  absl::Time give_up_at_ = absl::InfiniteFuture();
+  absl::Time end_by_ = absl::InfiniteFuture();
   std::map<int, Edge> edges_;
   bool unsettled_ = false;  // Some edge has an error or a time set.
   absl::Time check_processes_at_ = absl::InfinitePast();
@@ -175,7 +187,6 @@ class UcxEngine {
 
   std::list<Pending> finished_;   // Wait for their `done` to be called.
   std::list<Pending> abandoned_;  // UCX may still refer to them.
-  std::vector<void*> closing_;    // Requests of endpoints that close.
 };
 
 }  // namespace stagewright

@@ -36,9 +36,9 @@ UcxTransport::UcxTransport(TransportIdentity identity, absl::Duration spin,
                            std::unique_ptr<UcxWorker> worker, int wake_fd)
     : identity_(std::move(identity)),
       spin_(spin),
-      worker_(std::move(worker)),
+      worker_address_(worker->address()),
       wake_fd_(wake_fd),
-      engine_(identity_, worker_->get()),
+      engine_(identity_, std::move(worker)),
       thread_([this] { Loop(); }) {}
 
 UcxTransport::~UcxTransport() {
@@ -46,13 +46,12 @@ UcxTransport::~UcxTransport() {
   stopping_ = true;
   Enqueue([](UcxEngine&) {});
   thread_.join();
-  worker_.reset();
   close(wake_fd_);
 }
 
 std::string UcxTransport::Address() const {
   TransportAddress address{"ucx", identity_, ""};
-  AppendString(worker_->address(), &address.payload);
+  AppendString(worker_address_, &address.payload);
   AppendString(ProcessName(), &address.payload);
   return EncodeAddress(address);
 }
@@ -155,7 +154,6 @@ void UcxTransport::Loop() {
       Sleep();
     }
   }
-  engine_.Shutdown();
 }
 
 void UcxTransport::Sleep() {
@@ -164,16 +162,15 @@ void UcxTransport::Sleep() {
     if (!commands_.empty()) return;
     sleeping_ = true;
   }
-  // UCS_ERR_BUSY: something arrived meanwhile.
-  if (ucp_worker_arm(worker_->get()) == UCS_OK) {
+  if (engine_.Arm()) {
     const absl::Duration until_timer = engine_.next_timer() - absl::Now();
     const absl::Duration longest = std::clamp(until_timer, absl::ZeroDuration(), kLongestSleep);
-    std::vector<pollfd> fds = {{worker_->event_fd(), POLLIN, 0}, {wake_fd_, POLLIN, 0}};
-    for (const int fd : engine_.watched_fds()) fds.push_back({fd, POLLIN, 0});
+    std::vector<pollfd> fds = {{wake_fd_, POLLIN, 0}};
+    for (const int fd : engine_.wake_fds()) fds.push_back({fd, POLLIN, 0});
     poll(fds.data(), fds.size(),
          static_cast<int>(absl::ToInt64Milliseconds(longest + absl::Microseconds(999))));
     uint64_t count = 0;
-    if ((fds[1].revents & POLLIN) != 0) {
+    if ((fds[0].revents & POLLIN) != 0) {
       [[maybe_unused]] const ssize_t bytes = read(wake_fd_, &count, sizeof(count));
     }
   }

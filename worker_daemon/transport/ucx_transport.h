@@ -24,7 +24,7 @@ class UcxTransport : public Transport {
  public:
   static absl::StatusOr<std::unique_ptr<UcxTransport>> Create(TransportIdentity identity,
                                                               const UcxOptions& options = {});
-  // Pending operations fail with CANCELLED. Takes up to two seconds if a peer does not answer.
+  // Pending operations fail with CANCELLED. Takes up to a second if a peer does not answer.
   ~UcxTransport() override;
 
   int device() const override { return identity_.device; }
@@ -48,7 +48,7 @@ class UcxTransport : public Transport {
 
   const TransportIdentity identity_;
   const absl::Duration spin_;
-  std::unique_ptr<UcxWorker> worker_;
+  const std::string worker_address_;
   const int wake_fd_;
   UcxEngine engine_;  // Only the thread uses it.
 

@@ -111,8 +111,10 @@ absl::Status UcxWorker::Initialize(const UcxOptions& options) {
   RETURN_IF_ERROR(configured);
 
   ucp_worker_params_t params = {};
-  params.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE | UCP_WORKER_PARAM_FIELD_EVENTS;
+  params.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE | UCP_WORKER_PARAM_FIELD_EVENTS |
+                      UCP_WORKER_PARAM_FIELD_FLAGS;
   params.thread_mode = UCS_THREAD_MODE_SERIALIZED;
+  params.flags = UCP_WORKER_FLAG_IGNORE_REQUEST_LEAK;  // Aborting leaves requests behind.
   params.events = UCP_WAKEUP_TAG_SEND | UCP_WAKEUP_TAG_RECV | UCP_WAKEUP_TX | UCP_WAKEUP_RX;
   status = ucp_worker_create(context_, &params, &worker_);
   if (status != UCS_OK) return UcxError("creating a UCX worker", status);

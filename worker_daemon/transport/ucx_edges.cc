@@ -169,7 +169,8 @@ void UcxEngine::HandleBye(Edge& edge, const std::string& reason) {
   if (edge.endpoint == nullptr || edge.left) return;
   edge.left = true;
   unsettled_ = true;
-  edge.close_at = absl::Now() + kAnswerOut;
+  // If both leave, the peer still waits for the bye that is queued here.
+  edge.close_at = abort_status_.ok() ? absl::Now() + kAnswerOut : end_at_latest_;
   if (edge.failure.ok()) {
     FailEdge(edge,
              absl::UnavailableError(absl::StrCat("device ", edge.device, " has gone: ", reason)));
@@ -219,6 +220,7 @@ void UcxEngine::Abort(const absl::Status& status) {
   if (!abort_status_.ok()) return;
   abort_status_ = status;
   end_by_ = absl::Now() + kAnswer;
+  end_at_latest_ = absl::Now() + kLongestGoodbye;
   unsettled_ = true;
   for (auto& [device, edge] : edges_) {
     if (edge.endpoint == nullptr || edge.left) continue;
@@ -297,13 +299,13 @@ absl::Time UcxEngine::next_timer() const {
   return next;
 }
 
-// Closing an endpoint takes progress, so ends early only when nothing moves.
-bool UcxEngine::MayEnd(bool progressed) const {
+// Closing an endpoint takes progress, hence the second look.
+bool UcxEngine::MayEnd() {
   if (abort_status_.ok()) return false;
   const bool alone = std::all_of(edges_.begin(), edges_.end(), [](const auto& edge) {
     return edge.second.endpoint == nullptr || edge.second.parted;
   });
-  return (alone && !progressed) || absl::Now() >= end_by_;
+  return (std::exchange(alone_, alone) && alone) || absl::Now() >= end_by_;
 }
 
 // Closes everything and, without any progress in between, destroys the worker.

@@ -164,7 +164,9 @@ bool UcxEngine::Progress() {
   // Only once all that the peers had sent has been looked at.
   if (!any && absl::Now() >= check_processes_at_) CheckProcesses();
   if (unsettled_) any |= SettleAll();
-  if (MayEnd(any)) {
+  // The bye waits behind what was sent before it.
+  if (any && !abort_status_.ok()) end_by_ = std::min(absl::Now() + kAnswer, end_at_latest_);
+  if (MayEnd()) {
     End();
     any = true;
   }

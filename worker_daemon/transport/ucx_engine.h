@@ -6,9 +6,9 @@
 //
 // Leaving. UCX over shared memory does not tell a peer that an endpoint closed, and what lies
 // unread in a ring is lost with its sender. So who leaves says "bye" to each peer, and once all
-// have answered (or died, or a second has passed) ends its whole UCX worker. Who hears "bye" gives
-// up on what the peer has not sent, answers, and closes too. A peer that dies without it is noticed
-// by UCX when a connection breaks; inside a machine, by a ProcessWatch.
+// have answered (or died, or nothing has moved for a second) ends its whole UCX worker. Who hears
+// "bye" gives up on what the peer has not sent, answers, and closes too. A peer that dies without
+// it is noticed by UCX when a connection breaks; inside a machine, by a ProcessWatch.
 //
 // Endpoints over TCP are closed only after UCX reported an error on them, or together with the
 // worker. UCX 1.13 keeps the connection of an endpoint that is closed with data unsent, to receive
@@ -57,6 +57,7 @@ class UcxEngine {
   static constexpr uint32_t kControlTraffic = 15;
   static constexpr size_t kControlBytes = 256;
   static constexpr absl::Duration kAnswer = absl::Seconds(1);
+  static constexpr absl::Duration kLongestGoodbye = absl::Seconds(3);
   static constexpr absl::Duration kWatch = absl::Milliseconds(50);
   static constexpr absl::Duration kDrain = absl::Milliseconds(200);
 
@@ -159,7 +160,7 @@ class UcxEngine {
   void CancelReceives(Edge& edge);
   void CloseEndpoint(Edge& edge);
   void CheckProcesses();
-  bool MayEnd(bool progressed) const;
+  bool MayEnd();
   void End();
   void DropUnmatched();
   bool Settle(Edge& edge, absl::Time now);
@@ -174,6 +175,8 @@ class UcxEngine {
   EdgeReport report_;
   absl::Status abort_status_;
   absl::Time end_by_ = absl::InfiniteFuture();
+  absl::Time end_at_latest_ = absl::InfiniteFuture();
+  bool alone_ = false;  // All peers had parted when Progress was last called.
   std::map<int, Edge> edges_;
   bool unsettled_ = false;  // Some edge has an error or a time set.
   absl::Time check_processes_at_ = absl::InfinitePast();

@@ -24,7 +24,8 @@ class UcxTransport : public Transport {
  public:
   static absl::StatusOr<std::unique_ptr<UcxTransport>> Create(TransportIdentity identity,
                                                               const UcxOptions& options = {});
-  // Pending operations fail with CANCELLED. Takes up to a second if a peer does not answer.
+  // Pending operations fail with CANCELLED. Takes a second, or up to three while much is
+  // still under way, if a peer does not answer.
   ~UcxTransport() override;
 
   int device() const override { return identity_.device; }

@@ -1,0 +1,272 @@
+// Piper's planner: from a problem to a strategy.
+//
+// Problem: convex stages with replicas and recomputation, so that the slowest stage of a full
+// pipeline is as fast as can be within memory. The objective and its notation are in objective.h,
+// the recurrence, its complexity and deviations 1 to 3 in solve.cc.
+//
+// Further deviations from the original:
+//  4. The bottleneck proposes, the simulated iteration time decides: pipelines fill and drain.
+//  Every
+//     promising size of shares has a least bottleneck, each partition is tried with the micro-batch
+//     sizes that give every replica a sample, and the evaluator picks.
+//  5. Replicas share each micro-batch instead of taking turns. With micro-batches per stage
+//  allowed,
+//     a stage of d replicas also gets micro-batches d times as large, which comes to the same.
+//  6. A stage recomputes as a whole, since strategies say so per stage; objective.h and solve.h
+//     choose per operator where a profile is planned as the original does.
+//  7. Strategies have no tensor-parallel stages yet, so of profiles that have such configurations
+//     those of one device are used, and the outcome says so. solve.h plans with all of them.
+//  8. Memory by the rules of the evaluator; what it refuses nevertheless is searched again with
+//     less memory.
+//  9. One stage on one device and on all are evaluated first, so that a deadline leaves an answer.
+#include "planner_service/planners/piper/piper.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "planner_service/planners/baselines/one_stage.h"
+#include "planner_service/planners/graphpipe/candidates.h"
+#include "planner_service/planners/graphpipe/infeasible.h"
+#include "planner_service/planners/pipedream/judge.h"
+#include "planner_service/planners/piper/from_problem.h"
+#include "planner_service/planners/piper/solve.h"
+#include "planner_service/search/draft.h"
+#include "planner_service/search/placement.h"
+#include "planner_service/search/stage_oracle.h"
+
+namespace stagewright {
+namespace {
+
+constexpr size_t kMostSizes = 5;
+constexpr int64_t kMostSimulations = 16;
+constexpr double kPromising = 1.2;
+// Micro-batches times devices that a program may have without need.
+constexpr int64_t kLongProgram = 1 << 14;
+// Shares of the memory that the search may fill, tried until a candidate survives.
+constexpr double kMemoryShares[] = {1, 0.9, 0.75, 0.55};
+
+std::vector<OperatorId> ToOperators(const std::vector<int32_t>& order) {
+  return std::vector<OperatorId>(order.begin(), order.end());
+}
+
+class Search {
+ public:
+  Search(const Problem& problem, const PlanOptions& options, SearchContext& context)
+      : problem_(problem),
+        options_(options),
+        context_(context),
+        oracle_(problem, ToOperators(problem.operators->dag().order())),
+        costs_(problem),
+        judge_(problem, context) {}
+
+  absl::StatusOr<Outcome> Run() {
+    RETURN_IF_ERROR(judge_.Consider(OneStageProposals(), kMostSimulations, 1e9));
+    for (double share : kMemoryShares) {
+      const int64_t before = judge_.count();
+      const std::string rejected_before = judge_.rejection();
+      RETURN_IF_ERROR(judge_.Consider(Proposals(share), kMostSimulations, kPromising));
+      if (context_.Expired() || judge_.count() == before) break;
+      if (judge_.best() != nullptr && judge_.rejection() == rejected_before) break;
+    }
+    return Conclude();
+  }
+
+ private:
+  std::vector<Proposal> OneStageProposals() {
+    std::vector<Proposal> proposals;
+    if (options_.num_stages > 1 || options_.recompute == RecomputePolicy::kAlways) {
+      return proposals;
+    }
+    const auto all =
+        static_cast<int32_t>(std::min<int64_t>(problem_.cluster->size(), problem_.mini_batch));
+    for (int32_t replicas : std::set<int32_t>{1, options_.allow_replicas ? all : 1}) {
+      std::vector<DeviceId> devices;
+      for (int32_t d = 0; d < replicas; ++d) devices.push_back(DeviceId(d));
+      std::vector<int64_t> sizes = MicroBatchSizes(problem_.mini_batch, options_.micro_batch);
+      std::reverse(sizes.begin(), sizes.end());
+      for (int64_t size : sizes) {
+        const StageOracle::Flow flow{(size + replicas - 1) / replicas, 1,
+                                     problem_.mini_batch / size};
+        if (size < replicas || oracle_.Memory(0, oracle_.size(), flow) > oracle_.budget()) continue;
+        proposals.push_back({OneStage(problem_, devices, size), 0,
+                             absl::StrCat("one stage x", replicas, " b", size)});
+        break;
+      }
+    }
+    return proposals;
+  }
+
+  // Sizes of shares by what they promise: work, and a pipeline that fills fast.
+  std::vector<int64_t> Sizes() const {
+    std::vector<std::pair<double, int64_t>> ranked;
+    const auto devices = static_cast<double>(problem_.cluster->size());
+    for (int64_t size : MicroBatchSizes(problem_.mini_batch, options_.micro_batch)) {
+      if (context_.Expired()) break;
+      const auto count = static_cast<double>(problem_.mini_batch / size);
+      const double stages = std::min(devices, 4.0);
+      const double one = oracle_.Share(size).Time(0, oracle_.size());
+      ranked.emplace_back(one * (count + stages - 1), size);
+    }
+    std::sort(ranked.begin(), ranked.end());
+    if (ranked.size() > kMostSizes) ranked.resize(kMostSizes);
+    std::vector<int64_t> sizes;
+    for (const auto& [time, size] : ranked) sizes.push_back(size);
+    return sizes;
+  }
+
+  PiperLimits LimitsFor(int64_t size, bool lattice) const {
+    PiperLimits limits;
+    if (!lattice) limits.downsets = 0;
+    limits.min_stages = options_.num_stages;
+    limits.max_stages = options_.num_stages > 0 ? options_.num_stages : options_.max_stages;
+    limits.most_replicas = 1;
+    if (options_.allow_replicas) {
+      const int64_t most = options_.micro_batch > 0 ? size : problem_.mini_batch;
+      limits.most_replicas =
+          static_cast<int32_t>(std::min<int64_t>(most, problem_.cluster->size()));
+    }
+    return limits;
+  }
+
+  // The best partition of every size: of the most promising one over all downsets, of the others
+  // over topological orders.
+  std::vector<Proposal> Proposals(double memory_share) {
+    std::vector<Proposal> proposals;
+    bool lattice = true;
+    for (int64_t size : Sizes()) {
+      if (context_.Expired()) break;
+      const PiperProblem piper = PiperProblemOf(costs_, size, memory_share, options_.recompute);
+      const PiperAnswer answer = SolvePiper(piper, LimitsFor(size, lattice), context_);
+      states_ += answer.states;
+      if (lattice && !answer.lattice && !answer.expired) over_limit_ = true;
+      if (!answer.partition) continue;
+      lattice = false;
+      Propose(*answer.partition, size, answer.objective, proposals);
+    }
+    return proposals;
+  }
+
+  void Propose(const PiperPartition& partition, int64_t size, double objective,
+               std::vector<Proposal>& proposals) {
+    Draft draft;
+    draft.kind = options_.sequential ? StrategyKind::kSequential : StrategyKind::kGraph;
+    std::vector<int32_t> replicas;
+    for (const PiperStage& stage : partition) replicas.push_back(stage.replicas);
+    const auto devices = PlaceStages(*problem_.cluster, replicas);
+    for (size_t s = 0; s < partition.size(); ++s) {
+      DraftStage& stage = draft.stages.emplace_back();
+      stage.operators = partition[s].operators;
+      for (DeviceId device : devices[s]) stage.devices.push_back(device.value());
+      std::sort(stage.devices.begin(), stage.devices.end());
+      stage.recompute = Recomputes(partition[s]);
+    }
+    const double per_sample = objective * 1e-9 / static_cast<double>(size);
+    const int32_t most = *std::max_element(replicas.begin(), replicas.end());
+    const auto batch = static_cast<double>(problem_.mini_batch);
+    const auto fill = static_cast<double>(partition.size() - 1);
+    for (int64_t micro_batch : MicroBatchSizes(problem_.mini_batch, options_.micro_batch)) {
+      if (micro_batch < most) continue;
+      const int64_t count = problem_.mini_batch / micro_batch;
+      if (count * problem_.cluster->size() > kLongProgram && micro_batch < problem_.mini_batch &&
+          options_.micro_batch == 0 && micro_batch < size * most) {
+        continue;
+      }
+      draft.micro_batch = micro_batch;
+      Proposal& proposal = proposals.emplace_back();
+      proposal.strategy = ToStrategy(problem_, draft);
+      proposal.estimate = per_sample * (batch + fill * static_cast<double>(micro_batch));
+      proposal.text = ToString(draft);
+    }
+    if (options_.per_stage_micro_batch && options_.micro_batch == 0 && most > 1) {
+      Proposal& proposal = proposals.emplace_back();
+      proposal.strategy = ToStrategy(problem_, draft);
+      for (size_t s = 0; s < partition.size(); ++s) {
+        Stage& stage = proposal.strategy.stages[s];
+        stage.micro_batch = size * static_cast<int64_t>(stage.devices.size());
+      }
+      AssignInFlight(proposal.strategy);
+      proposal.estimate = per_sample * (batch + fill * static_cast<double>(size));
+      proposal.text = absl::StrCat(ToString(draft), " shares of ", size);
+    }
+  }
+
+  bool Recomputes(const PiperStage& stage) const {
+    return options_.recompute == RecomputePolicy::kAlways ||
+           std::find(stage.recompute.begin(), stage.recompute.end(), true) != stage.recompute.end();
+  }
+
+  bool HasTensorParallelConfigurations() const {
+    for (const Node& node : problem_.graph->nodes()) {
+      if (node.cost && !node.cost->configurations.empty() &&
+          node.cost->configurations.back().tensor_parallel > 1) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  Outcome Conclude() {
+    Outcome outcome;
+    outcome.states = states_;
+    outcome.candidates = judge_.count();
+    if (judge_.best() != nullptr) outcome.strategy = *judge_.best();
+    if (context_.Expired()) {
+      outcome.termination = Termination::kLimit;
+      outcome.reason = "the search was stopped by its deadline or cancelled";
+    } else if (outcome.strategy && over_limit_) {
+      outcome.termination = Termination::kLimit;
+      outcome.reason = absl::StrCat("the graph has more than ", PiperLimits().downsets,
+                                    " downsets: only cuts of topological orders were searched");
+    } else if (outcome.strategy) {
+      outcome.termination = Termination::kFeasible;
+    } else {
+      const Dag& dag = problem_.operators->dag();
+      const Frontier frontier(dag, dag.order());
+      outcome.reason =
+          WhyInfeasible({StrategyKind::kGraph, &oracle_, &frontier}, options_, context_);
+      if (!judge_.rejection().empty()) {
+        outcome.reason = absl::StrCat(outcome.reason, "; closest: ", judge_.rejection());
+      }
+    }
+    if (outcome.strategy && HasTensorParallelConfigurations()) {
+      absl::StrAppend(&outcome.reason, outcome.reason.empty() ? "" : "; ",
+                      "tensor-parallel configurations of the profile were not used, since a stage "
+                      "cannot have them");
+    }
+    return outcome;
+  }
+
+  const Problem& problem_;
+  const PlanOptions& options_;
+  SearchContext& context_;
+  StageOracle oracle_;
+  OperatorCosts costs_;
+  Judge judge_;
+  bool over_limit_ = false;
+  int64_t states_ = 0;
+};
+
+class PiperPlanner : public Planner {
+ public:
+  std::string name() const override { return "piper"; }
+  std::string description() const override {
+    return "stages between downsets with replicas and recomputation per stage (Piper, NeurIPS "
+           "2021)";
+  }
+  absl::StatusOr<Outcome> Solve(const Problem& problem, const PlanOptions& options,
+                                SearchContext& context) const override {
+    Outcome outcome;
+    outcome.reason = ImpossibleOptions(problem, options);
+    if (!outcome.reason.empty()) return outcome;
+    return Search(problem, options, context).Run();
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Planner> MakePiperPlanner() { return std::make_unique<PiperPlanner>(); }
+
+}  // namespace stagewright

@@ -27,14 +27,15 @@ std::vector<DeviceId> DevicesOf(const std::vector<ProgramStage>& stages,
 
 std::vector<Reduction> MakeReductions(const Graph& graph, const std::vector<ProgramStage>& stages) {
   std::vector<std::vector<StageId>> holders(graph.parameters().size());
-  std::map<std::vector<DeviceId>, Reduction> groups;
+  // One per set of stages, so that a stage's gradients are summed while others still compute.
+  std::map<std::vector<StageId>, Reduction> groups;
   const auto add = [&](const std::vector<StageId>& of, Bytes bytes) -> Reduction* {
     std::vector<DeviceId> devices = DevicesOf(stages, of);
     if (devices.size() < 2) return nullptr;
-    Reduction& group = groups[devices];
+    Reduction& group = groups[of];
     group.devices = std::move(devices);
     group.bytes += bytes;
-    group.stages.insert(group.stages.end(), of.begin(), of.end());
+    group.stages = of;
     return &group;
   };
   for (size_t s = 0; s < stages.size(); ++s) {
@@ -57,10 +58,7 @@ std::vector<Reduction> MakeReductions(const Graph& graph, const std::vector<Prog
   }
 
   std::vector<Reduction> reductions;
-  for (auto& [devices, group] : groups) {
-    SortUnique(group.stages);
-    reductions.push_back(std::move(group));
-  }
+  for (auto& [of, group] : groups) reductions.push_back(std::move(group));
   std::stable_sort(
       reductions.begin(), reductions.end(),
       [](const Reduction& a, const Reduction& b) { return a.stages.front() > b.stages.front(); });

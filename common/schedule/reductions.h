@@ -8,9 +8,10 @@
 
 namespace stagewright {
 
-// Trainable parameters grouped by the exact set of devices that hold them (two or more). The order
-// is that in which groups become complete: those whose earliest stage is last come first, since
-// backward passes end there first; so every device meets its all-reduces in one common order.
+// Trainable parameters grouped by the exact set of stages that hold them, where these run on two or
+// more devices: a stage's gradients are summed while other stages of its devices still compute. The
+// order is that in which groups become complete: those whose earliest stage is last come first,
+// since backward passes end there first; so every device meets its all-reduces in one common order.
 // Planning-only nodes of a replicated stage add their parameter bytes without naming parameters.
 std::vector<Reduction> MakeReductions(const Graph& graph, const std::vector<ProgramStage>& stages);
 

@@ -165,9 +165,9 @@ absl::StatusOr<PlanResponse> SolvePlanWith(const Planner& planner, const PlanReq
 
   PlanResponse response;
   response.operators = prepared.operators.size();
-  response.lower_bound = LowerBound(*request.graph, prepared.operators, *request.cluster,
-                                    *problem.costs, request.mini_batch,
-                                    {request.optimizer, request.options.asynchronous});
+  response.lower_bound =
+      LowerBound(*request.graph, prepared.operators, *request.cluster, *problem.costs,
+                 request.mini_batch, {request.optimizer, request.options.asynchronous});
   if (auto reason = WhyNothingFits(problem)) {
     response.reason = *std::move(reason);
     return response;
@@ -185,8 +185,16 @@ absl::StatusOr<PlanResponse> SolvePlanWith(const Planner& planner, const PlanReq
   }
   if (request.compare_sequential && planner.name() == kSequentialPlanner) {
     response.sequential = response.best;
+  } else if (request.compare_sequential && found.outcome.sequential) {
+    ASSIGN_OR_RETURN(
+        response.sequential,
+        JudgeAnswer(request, problem, *found.outcome.sequential, planner.name()));
   } else if (request.compare_sequential) {
     RETURN_IF_ERROR(CompareSequential(request, problem, context, response));
+  }
+  if (request.explain && response.best) {
+    ASSIGN_OR_RETURN(response.explanation,
+                     ExplainStrategy(request, response.best->plan.strategy, context));
   }
   return response;
 }
@@ -202,11 +210,24 @@ absl::StatusOr<JudgedPlan> JudgeStrategy(const PlanRequest& request, const Strat
   return Judge(request, *CostsOf(request, own_costs), strategy, planner_name);
 }
 
+absl::StatusOr<Explanation> ExplainStrategy(const PlanRequest& request, const Strategy& strategy,
+                                            const SearchContext& context) {
+  RETURN_IF_ERROR(CheckProblem(request));
+  Prepared prepared;
+  RETURN_IF_ERROR(Prepare(request, prepared));
+  ExplainOptions options;
+  options.optimizer = request.optimizer;
+  options.expired = [&context] { return context.Expired(); };
+  return Explain(*request.graph, prepared.operators, *request.cluster, *prepared.problem.costs,
+                 strategy, options);
+}
+
 std::vector<PlannerInfo> ListPlanners() {
   std::vector<PlannerInfo> infos;
   for (const RegisteredPlanner& entry : RegisteredPlanners()) {
     infos.push_back({entry.name, entry.make()->description()});
   }
+  infos.push_back({ManualPlanner().name, ManualPlanner().make()->description()});
   return infos;
 }
 

@@ -31,6 +31,9 @@ struct Problem {
 
 enum class RecomputePolicy { kAllowed, kNever, kAlways };
 
+// The planner that reads its plan from PlanOptions::manual. No other option holds for it.
+inline constexpr char kManualPlanner[] = "manual";
+
 // What the user asks of the search; 0 and "any" leave the choice to the planner. A planner that
 // knows nothing of an option that only permits something ignores it.
 struct PlanOptions {
@@ -55,15 +58,20 @@ class SearchContext {
   using Clock = std::chrono::steady_clock;
   explicit SearchContext(Clock::time_point deadline = Clock::time_point::max())
       : deadline_(deadline) {}
+  // A part of another search: it expires with it, or before. `outer` outlives the context.
+  SearchContext(const SearchContext& outer, Clock::time_point deadline)
+      : outer_(&outer), deadline_(deadline) {}
   void Cancel() { cancelled_.store(true, std::memory_order_relaxed); }
   bool Expired() const {
-    return cancelled_.load(std::memory_order_relaxed) || Clock::now() >= deadline_;
+    return cancelled_.load(std::memory_order_relaxed) || Clock::now() >= deadline_ ||
+           (outer_ != nullptr && outer_->Expired());
   }
 
   // Called with each strategy better than all before it, from the searching thread.
   std::function<void(const Strategy&)> on_improvement;
 
  private:
+  const SearchContext* outer_ = nullptr;
   std::atomic<bool> cancelled_{false};
   Clock::time_point deadline_;
 };
@@ -76,6 +84,8 @@ const char* TerminationName(
 struct Outcome {
   Termination termination = Termination::kInfeasible;
   std::optional<Strategy> strategy;
+  // The best sequential strategy, from planners that look for one beside their answer.
+  std::optional<Strategy> sequential;
   std::string reason;      // For infeasible and limit: what binds, by how much, what would help.
   int64_t states = 0;      // Search states visited.
   int64_t candidates = 0;  // Strategies judged by simulation.

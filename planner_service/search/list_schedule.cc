@@ -11,14 +11,10 @@ constexpr Nanos kNever = std::numeric_limits<Nanos>::max();
 
 }  // namespace
 
-Nanos ListScheduler::ForwardTime(int32_t unit) const {
+Nanos ListScheduler::TimeOf(int32_t unit, Phase phase) const {
   const TaskGraph::Unit& u = graph_->units[unit];
-  return direction_.reversed ? u.backward : u.forward;
-}
-
-Nanos ListScheduler::BackwardTime(int32_t unit) const {
-  const TaskGraph::Unit& u = graph_->units[unit];
-  if (direction_.reversed) return u.forward;
+  if (phase == kWeight) return u.backward - u.input;
+  if ((phase == kForward) != direction_.reversed) return u.forward;
   return Splits(unit) ? u.input : u.backward;
 }
 
@@ -65,12 +61,33 @@ void ListScheduler::Prepare(const TaskGraph& graph, Direction direction) {
   done_.clear();
 }
 
-// Bottom levels give the chains of work behind a pass.
-void ListScheduler::DueDates(double pace) {
+void ListScheduler::DueDates(const ListRule& rule) {
+  Nanos busiest = 0;
+  for (const auto& on_device : graph_->device_units) {
+    Nanos work = 0;
+    for (int32_t u : on_device) {
+      const TaskGraph::Unit& unit = graph_->units[u];
+      work += unit.forward + (unit.has_backward ? unit.backward : 0);
+    }
+    busiest = std::max(busiest, work);
+  }
+  const auto period = static_cast<Nanos>(rule.pace * static_cast<double>(busiest));
+  const size_t passes = graph_->units.size() * micro_batches_;
+  due_forward_.resize(passes);
+  due_backward_.resize(passes);
+  due_weight_.resize(passes);
+  tail_forward_.assign(graph_->units.size(), 0);
+  tail_backward_.assign(graph_->units.size(), 0);
+  if (rule.due == ListRule::Due::kTail) {
+    TailDueDates(period);
+  } else {
+    TurnDueDates(period, rule.backward);
+  }
+}
+
+// Bottom levels. Stages, and so units, are in topological order.
+void ListScheduler::TailDueDates(Nanos period) {
   const auto units = static_cast<int32_t>(graph_->units.size());
-  tail_forward_.assign(units, 0);
-  tail_backward_.assign(units, 0);
-  // Stages, and so units, are in topological order.
   for (int32_t u = 0; u < units; ++u) {
     const TaskGraph::Unit& unit = graph_->units[u];
     if (!unit.has_backward) continue;
@@ -80,7 +97,7 @@ void ListScheduler::DueDates(double pace) {
       if (!link.gradient) continue;
       behind = std::max(behind, link.back_latency + link.back_bytes + tail_backward_[link.from]);
     }
-    tail_backward_[u] = behind + BackwardTime(u);
+    tail_backward_[u] = behind + TimeOf(u, kBackward);
   }
   for (int32_t u = units - 1; u >= 0; --u) {
     Nanos behind = tail_backward_[u];
@@ -90,20 +107,6 @@ void ListScheduler::DueDates(double pace) {
     }
     tail_forward_[u] = behind + graph_->units[u].forward;
   }
-  Nanos busiest = 0;
-  for (const auto& on_device : graph_->device_units) {
-    Nanos work = 0;
-    for (int32_t u : on_device) {
-      work += graph_->units[u].forward +
-              (graph_->units[u].has_backward ? graph_->units[u].backward : 0);
-    }
-    busiest = std::max(busiest, work);
-  }
-  const auto period = static_cast<Nanos>(pace * static_cast<double>(busiest));
-  const size_t passes = static_cast<size_t>(units) * micro_batches_;
-  due_forward_.resize(passes);
-  due_backward_.resize(passes);
-  due_weight_.resize(passes);
   for (int32_t u = 0; u < units; ++u) {
     const TaskGraph::Unit& unit = graph_->units[u];
     for (int32_t m = 0; m < micro_batches_; ++m) {
@@ -112,6 +115,34 @@ void ListScheduler::DueDates(double pace) {
       due_forward_[at] = -tail_forward_[u] - later;
       due_backward_[at] = -tail_backward_[u] - later;
       due_weight_[at] = -unit.tail - (unit.backward - unit.input) * (micro_batches_ - m);
+    }
+  }
+}
+
+void ListScheduler::TurnDueDates(Nanos period, double backward) {
+  const auto units = static_cast<int32_t>(graph_->units.size());
+  Nanos longest = 0;
+  for (int32_t u = units - 1; u >= 0; --u) {
+    Nanos ahead = 0;
+    Nanos behind = 0;
+    for (int32_t l = graph_->units[u].out_begin; l < graph_->out_end(u); ++l) {
+      const TaskGraph::Link& link = graph_->links[l];
+      ahead = std::max(ahead, link.there_latency + link.there_bytes + tail_forward_[link.to]);
+      behind = std::max(behind, link.back_latency + link.back_bytes + tail_backward_[link.to]);
+    }
+    tail_forward_[u] = ahead + graph_->units[u].forward;
+    tail_backward_[u] = behind + TimeOf(u, kBackward);
+    longest = std::max({longest, tail_forward_[u], tail_backward_[u]});
+  }
+  // Weight halves come last, those with the longest way to the end first.
+  const Nanos last = longest + period * micro_batches_;
+  for (int32_t u = 0; u < units; ++u) {
+    const auto turned = static_cast<Nanos>(backward * static_cast<double>(tail_backward_[u]));
+    for (int32_t m = 0; m < micro_batches_; ++m) {
+      const size_t at = static_cast<size_t>(u) * micro_batches_ + m;
+      due_forward_[at] = tail_forward_[u] + period * m;
+      due_backward_[at] = turned + period * m;
+      due_weight_[at] = 2 * last - graph_->units[u].tail;
     }
   }
 }
@@ -152,44 +183,49 @@ bool ListScheduler::MayStart(int32_t unit) const {
 }
 
 void ListScheduler::Decide(int32_t device, Nanos now) {
-  int32_t best = -1;
-  Phase best_phase = kForward;
-  int32_t best_micro_batch = 0;
-  Nanos best_due = kNever;
+  struct Choice {
+    int32_t unit = -1;
+    Phase phase = kForward;
+    int32_t micro_batch = 0;
+    Nanos due = kNever;
+    Nanos ready = kNever;
+  };
+  Choice best;    // Of those that are ready, the most urgent;
+  Choice coming;  // of those on their way, too.
   Nanos wake = kNever;
   const auto consider = [&](int32_t u, Phase phase, int32_t m, Nanos ready, Nanos due) {
-    if (ready > now) {
-      wake = std::min(wake, ready);
-      return;
-    }
-    if (best >= 0 && (due > best_due || (due == best_due && m >= best_micro_batch))) return;
-    best = u;
-    best_phase = phase;
-    best_micro_batch = m;
-    best_due = due;
+    if (ready > now) wake = std::min(wake, ready);
+    Choice& choice = ready > now ? coming : best;
+    if (due > choice.due || (due == choice.due && m >= choice.micro_batch)) return;
+    choice = {u, phase, m, due, ready};
   };
+  const Nanos posted = direction_.reversed ? 0 : before_[device];
   for (int32_t u : graph_->device_units[device]) {
     const TaskGraph::Unit& unit = graph_->units[u];
     const size_t row = static_cast<size_t>(u) * micro_batches_;
-    const Nanos posted = direction_.reversed ? 0 : before_[device];
     int32_t m = next_backward_[u];
     if (m < next_forward_[u] && (unit.has_backward || direction_.reversed) &&
         missing_backward_[row + m] == 0) {
-      const Nanos ready = std::max(ready_backward_[row + m],
-                                   unit.longest_back > 0 ? posted + unit.longest_back : 0);
-      consider(u, kBackward, m, ready, due_backward_[row + m]);
+      const Nanos message = unit.longest_back > 0 ? posted + unit.longest_back : 0;
+      consider(u, kBackward, m, std::max(ready_backward_[row + m], message),
+               due_backward_[row + m]);
     }
     m = next_forward_[u];
     if (m < micro_batches_ && missing_forward_[row + m] == 0 && MayStart(u)) {
-      const Nanos ready =
-          std::max(ready_forward_[row + m], unit.longest_in > 0 ? posted + unit.longest_in : 0);
-      consider(u, kForward, m, ready, due_forward_[row + m]);
+      const Nanos message = unit.longest_in > 0 ? posted + unit.longest_in : 0;
+      consider(u, kForward, m, std::max(ready_forward_[row + m], message), due_forward_[row + m]);
     }
     m = next_weight_[u];
     if (Splits(u) && m < next_backward_[u]) consider(u, kWeight, m, now, due_weight_[row + m]);
   }
-  if (best >= 0) {
-    Start(best, best_phase, now);
+  bool wait = best.unit < 0;
+  if (!wait && coming.unit >= 0 && coming.due < best.due) {
+    const Nanos time = TimeOf(best.unit, best.phase);
+    wait = static_cast<double>(coming.ready - now) <= patience_ * static_cast<double>(time);
+    if (wait) wake = coming.ready;
+  }
+  if (!wait) {
+    Start(best.unit, best.phase, now);
   } else if (wake != kNever) {
     events_.push_back({wake, device});
     std::push_heap(events_.begin(), events_.end(), std::greater<>());
@@ -199,23 +235,20 @@ void ListScheduler::Decide(int32_t device, Nanos now) {
 void ListScheduler::Start(int32_t unit, Phase phase, Nanos now) {
   const TaskGraph::Unit& u = graph_->units[unit];
   const bool splits = Splits(unit);
-  Nanos time = 0;
+  const Nanos time = TimeOf(unit, phase);
   int32_t micro_batch = 0;
   bool releases = false;
   switch (phase) {
     case kForward:
-      time = ForwardTime(unit);
       micro_batch = next_forward_[unit]++;
       used_[u.device] += u.kept;
       break;
     case kBackward:
-      time = BackwardTime(unit);
       micro_batch = next_backward_[unit]++;
       started_backward_[static_cast<size_t>(unit) * micro_batches_ + micro_batch] = now;
       releases = !splits;
       break;
     case kWeight:
-      time = u.backward - u.input;
       micro_batch = next_weight_[unit]++;
       releases = true;
       break;
@@ -379,8 +412,9 @@ ListResult ListScheduler::Run(const TaskGraph& graph, const ListRule& rule, bool
   const Direction forwards{false, rule.split};
   const Direction backwards{true, false};
   direction_ = forwards;
+  patience_ = rule.patience;
   micro_batches_ = graph.micro_batches;
-  DueDates(rule.pace);
+  DueDates(rule);
   Sweep(forwards);
   result.step_time = Finish();
   std::vector<Done> best;

@@ -7,14 +7,20 @@
 // input half is what others wait for, its weight half fills idle time.
 //
 // Method. A clock goes over the moments at which a device is free and work is there. Of the passes
-// that are ready, the one with the earliest due date starts. The due date of a pass is the end of
-// the step less the longest chain of work and messages behind it; of the m-th of M micro-batches,
-// less (M - 1 - m) periods of `pace` times the busiest device's work per micro-batch: at 0, forward
-// passes run as far ahead as memory allows (GPipe), at large values a micro-batch is finished
-// before the next one advances (depth first), and in between lies 1F1B. A schedule can then be
-// improved: the same problem read backwards in time (forward and backward passes change places)
-// gives the latest time at which each pass can start, which is a better due date than any formula;
-// this is the forward-backward improvement of project scheduling (Li and Willis 1992).
+// that are ready, the one with the earliest due date starts. Due dates come from one of two rules:
+//   Tail. The end of the step less the longest chain of work and messages behind the pass; of the
+//     m-th of M micro-batches, less (M - 1 - m) periods of `pace` times the busiest device's work
+//     per micro-batch: at 0, forward passes run as far ahead as memory allows (GPipe), at large
+//     values a micro-batch is finished before the next one advances (depth first), and in between
+//     lies 1F1B.
+//   Turn. What is nearest the point where a micro-batch turns from forward to backward comes first:
+//     the longest chain of forward work from a forward pass to the sinks, or of backward work from
+//     there to the end of a backward pass (times `backward`), plus m periods of `pace`. Right where
+//     a short stage that others wait for shares a device with long ones.
+// A schedule can then be improved: the same problem read backwards in time (forward and backward
+// passes change places) gives the latest time at which each pass can start, which is a better due
+// date than any formula; this is the forward-backward improvement of project scheduling (Li and
+// Willis 1992).
 //
 // Memory. A device starts a forward pass only if, after it, its oldest unfinished micro-batch can
 // still pass through all units of the device. So the oldest micro-batch of the step can always
@@ -32,8 +38,14 @@
 namespace stagewright {
 
 struct ListRule {
+  enum class Due { kTail, kTurn };
+  Due due = Due::kTail;
   double pace = 1;
-  bool split = false;  // Split backward passes where others wait for their input half.
+  double backward = 1;  // kTurn only.
+  bool split = false;   // Split backward passes where others wait for their input half.
+  // A device waits for a more urgent pass that is on its way if that takes at most this share of
+  // the time of the pass that it could start.
+  double patience = 0;
   int32_t rounds = 0;  // Of forward-backward improvement.
   friend bool operator==(const ListRule&, const ListRule&) = default;
 };
@@ -76,7 +88,9 @@ class ListScheduler {
   };
 
   void Prepare(const TaskGraph& graph, Direction direction);
-  void DueDates(double pace);
+  void DueDates(const ListRule& rule);
+  void TailDueDates(Nanos period);
+  void TurnDueDates(Nanos period, double backward);
   void DueDatesFrom(const std::vector<Done>& reversed, Nanos end, bool split);
   void Sweep(Direction direction);
   void Decide(int32_t device, Nanos now);
@@ -87,12 +101,12 @@ class ListScheduler {
   std::vector<DeviceOrder> Orders() const;
   bool Mergeable(const Done& input, const Done& weight) const;
 
-  Nanos ForwardTime(int32_t unit) const;
-  Nanos BackwardTime(int32_t unit) const;
+  Nanos TimeOf(int32_t unit, Phase phase) const;
   bool Splits(int32_t unit) const;
 
   const TaskGraph* graph_ = nullptr;
   Direction direction_;
+  double patience_ = 0;
   int32_t micro_batches_ = 0;
   // By unit and micro-batch.
   std::vector<Nanos> due_forward_, due_backward_, due_weight_;

@@ -1,0 +1,39 @@
+// The best strategies so far, as the evaluator judges them.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "planner_service/planner/planner.h"
+
+namespace stagewright {
+
+class Champions {
+ public:
+  // Arguments outlive the champions. Improvements of the best are passed on to
+  // `context.on_improvement`.
+  Champions(const Problem& problem, const PlanOptions& options, SearchContext& context);
+
+  // Judges a strategy. False if the evaluator rejects it; an error is a bug in who made it.
+  absl::StatusOr<bool> Offer(const Strategy& strategy);
+
+  // Of all, and of the sequential ones.
+  const std::optional<Strategy>& best() const { return best_; }
+  const std::optional<Strategy>& sequential() const { return sequential_; }
+  Nanos best_time() const { return best_time_; }
+  Nanos sequential_time() const { return sequential_time_; }
+  int64_t judged() const { return judged_; }
+  const std::string& rejection() const { return rejection_; }  // The last one; empty if none.
+
+ private:
+  const Problem& problem_;
+  const PlanOptions& options_;
+  SearchContext& context_;
+  std::optional<Strategy> best_, sequential_;
+  Nanos best_time_ = 0, sequential_time_ = 0;
+  int64_t judged_ = 0;
+  std::string rejection_;
+};
+
+}  // namespace stagewright

@@ -1,0 +1,295 @@
+#include "planner_service/search/moves.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/graph/series_parallel.h"
+#include "planner_service/search/starts.h"
+
+namespace stagewright {
+namespace {
+
+// Every pair of devices exchanges at one rate, and all devices are alike.
+bool IsUniform(const Cluster& cluster) {
+  if (!cluster.Homogeneous()) return false;
+  for (int32_t a = 0; a < cluster.size(); ++a) {
+    for (int32_t b = 0; b < cluster.size(); ++b) {
+      if (a == b) continue;
+      const Route& first = cluster.route(DeviceId(0), DeviceId(1));
+      const Route& route = cluster.route(DeviceId(a), DeviceId(b));
+      if (route.latency != first.latency || route.bytes_per_second != first.bytes_per_second ||
+          route.links.size() > 1) {
+        return false;
+      }
+    }
+  }
+  return true;
+}
+
+void Insert(std::vector<int32_t>& sorted, int32_t item) {
+  sorted.insert(std::lower_bound(sorted.begin(), sorted.end(), item), item);
+}
+
+void Erase(std::vector<int32_t>& sorted, int32_t item) {
+  sorted.erase(std::lower_bound(sorted.begin(), sorted.end(), item));
+}
+
+bool Contains(const std::vector<int32_t>& items, int32_t item) {
+  return std::find(items.begin(), items.end(), item) != items.end();
+}
+
+}  // namespace
+
+Moves::Moves(const OperatorCosts& costs, const PlanOptions& options)
+    : costs_(costs), options_(options) {
+  const Problem& problem = costs.problem();
+  edges_ = problem.operators->dag().Edges();
+  const std::vector<int32_t> order = Linearize(Decompose(problem.operators->dag()));
+  rank_.resize(order.size());
+  for (size_t i = 0; i < order.size(); ++i) rank_[order[i]] = static_cast<int32_t>(i);
+  micro_batches_ = MicroBatchChoices(problem.mini_batch, options.micro_batch);
+  uniform_ = IsUniform(*problem.cluster);
+}
+
+bool Moves::Allowed(const Draft& draft) const {
+  const auto stages = static_cast<int32_t>(draft.stages.size());
+  if (options_.num_stages > 0 && stages != options_.num_stages) return false;
+  if (options_.max_stages > 0 && stages > options_.max_stages) return false;
+  if (options_.micro_batch > 0 && draft.micro_batch != options_.micro_batch) return false;
+  if (options_.sequential && draft.kind != StrategyKind::kSequential) return false;
+  std::vector<int32_t> loops(costs_.problem().cluster->size(), 0);
+  for (const DraftStage& stage : draft.stages) {
+    if (static_cast<int64_t>(stage.devices.size()) > draft.micro_batch) return false;
+    if (!options_.allow_replicas && stage.devices.size() > 1) return false;
+    if (stage.recompute && options_.recompute == RecomputePolicy::kNever) return false;
+    if (!stage.recompute && options_.recompute == RecomputePolicy::kAlways) return false;
+    for (int32_t d : stage.devices) ++loops[d];
+  }
+  return options_.max_loops == 0 || std::all_of(loops.begin(), loops.end(),
+                                                [&](int32_t n) { return n <= options_.max_loops; });
+}
+
+int32_t Moves::StageOf(const Draft& draft, int32_t op) const {
+  for (size_t s = 0; s < draft.stages.size(); ++s) {
+    const std::vector<int32_t>& own = draft.stages[s].operators;
+    if (std::binary_search(own.begin(), own.end(), op)) return static_cast<int32_t>(s);
+  }
+  return -1;
+}
+
+std::vector<int32_t> Moves::ByRank(std::vector<int32_t> operators) const {
+  std::sort(operators.begin(), operators.end(),
+            [&](int32_t a, int32_t b) { return rank_[a] < rank_[b]; });
+  return operators;
+}
+
+// Of three draws, the stage with the busiest device.
+int32_t Moves::BusyStage(const ListResult& last, Dice& dice, const Draft& draft) const {
+  const auto busy = [&](int32_t s) {
+    Nanos most = 0;
+    for (int32_t d : draft.stages[s].devices) most = std::max(most, last.busy[d]);
+    return most;
+  };
+  int32_t best = dice.Below(draft.stages.size());
+  for (int32_t i = 0; i < 2; ++i) {
+    const int32_t other = dice.Below(draft.stages.size());
+    if (busy(other) > busy(best)) best = other;
+  }
+  return best;
+}
+
+// Of two draws, the device with less to do.
+int32_t Moves::IdleDevice(const ListResult& last, Dice& dice) const {
+  const int32_t a = dice.Below(last.busy.size());
+  const int32_t b = dice.Below(last.busy.size());
+  return last.busy[b] < last.busy[a] ? b : a;
+}
+
+// Operators over an edge between two stages, from one end to the other.
+bool Moves::Shift(Dice& dice, Draft& draft) const {
+  if (edges_.empty()) return false;
+  const auto [from, to] = edges_[dice.Below(edges_.size())];
+  const int32_t a = StageOf(draft, from);
+  const int32_t b = StageOf(draft, to);
+  if (a == b) return false;
+  const bool forwards = dice.OneIn(2);
+  DraftStage& giver = draft.stages[forwards ? a : b];
+  DraftStage& taker = draft.stages[forwards ? b : a];
+  std::vector<int32_t> own = ByRank(giver.operators);
+  if (!forwards) std::reverse(own.begin(), own.end());  // The end that is moved comes last.
+  // A run that ends at the edge's operator.
+  const auto at = std::find(own.begin(), own.end(), forwards ? from : to) - own.begin();
+  const auto run = 1 + (dice.OneIn(3) ? dice.Below(static_cast<size_t>(at) + 1) : 0);
+  for (auto i = at - run + 1; i <= at; ++i) {
+    Erase(giver.operators, own[i]);
+    Insert(taker.operators, own[i]);
+  }
+  if (giver.operators.empty()) draft.stages.erase(draft.stages.begin() + (forwards ? a : b));
+  return true;
+}
+
+bool Moves::Reassign(const ListResult& last, Dice& dice, Draft& draft) const {
+  DraftStage& stage = draft.stages[BusyStage(last, dice, draft)];
+  const int32_t device = IdleDevice(last, dice);
+  if (Contains(stage.devices, device)) return false;
+  stage.devices[dice.Below(stage.devices.size())] = device;
+  return true;
+}
+
+bool Moves::Exchange(Dice& dice, Draft& draft) const {
+  DraftStage& a = draft.stages[dice.Below(draft.stages.size())];
+  DraftStage& b = draft.stages[dice.Below(draft.stages.size())];
+  if (a.devices == b.devices) return false;
+  std::swap(a.devices, b.devices);
+  return true;
+}
+
+// One operator or a run of them at the end of a stage becomes a stage elsewhere.
+bool Moves::Split(const ListResult& last, Dice& dice, Draft& draft) const {
+  const int32_t s = BusyStage(last, dice, draft);
+  const std::vector<int32_t> own = ByRank(draft.stages[s].operators);
+  if (own.size() < 2) return false;
+  const auto cut = 1 + dice.Below(own.size() - 1);
+  DraftStage rest = draft.stages[s];
+  draft.stages[s].operators.assign(own.begin(), own.begin() + cut);
+  rest.operators.assign(own.begin() + cut, own.end());
+  std::sort(draft.stages[s].operators.begin(), draft.stages[s].operators.end());
+  std::sort(rest.operators.begin(), rest.operators.end());
+  if (!dice.OneIn(3)) {
+    DraftStage& moved = dice.OneIn(2) ? rest : draft.stages[s];
+    const int32_t device = IdleDevice(last, dice);
+    if (moved.devices.size() == 1) moved.devices[0] = device;
+  }
+  draft.stages.insert(draft.stages.begin() + s + 1, std::move(rest));
+  return true;
+}
+
+bool Moves::Extract(const ListResult& last, Dice& dice, Draft& draft) const {
+  const int32_t s = BusyStage(last, dice, draft);
+  DraftStage& stage = draft.stages[s];
+  if (stage.operators.size() < 2) return false;
+  DraftStage one = stage;
+  const int32_t op = stage.operators[dice.Below(stage.operators.size())];
+  one.operators = {op};
+  Erase(stage.operators, op);
+  const int32_t device = IdleDevice(last, dice);
+  // Into a stage that is there already, or a stage of its own.
+  if (dice.OneIn(2)) {
+    for (size_t t = 0; t < draft.stages.size(); ++t) {
+      if (static_cast<int32_t>(t) == s || !Contains(draft.stages[t].devices, device)) continue;
+      Insert(draft.stages[t].operators, op);
+      return true;
+    }
+  }
+  one.devices = {device};
+  const bool first = rank_[op] < rank_[stage.operators.front()];
+  draft.stages.insert(draft.stages.begin() + s + (first ? 0 : 1), std::move(one));
+  return true;
+}
+
+bool Moves::Merge(Dice& dice, Draft& draft) const {
+  if (draft.stages.size() < 2 || edges_.empty()) return false;
+  int32_t a = dice.Below(draft.stages.size());
+  int32_t b = a;
+  if (dice.OneIn(2)) {
+    const auto [from, to] = edges_[dice.Below(edges_.size())];
+    a = StageOf(draft, from);
+    b = StageOf(draft, to);
+  } else {
+    b = dice.Below(draft.stages.size());
+    if (draft.stages[a].devices != draft.stages[b].devices) return false;
+  }
+  if (a == b) return false;
+  if (dice.OneIn(2)) std::swap(a, b);
+  for (int32_t op : draft.stages[b].operators) Insert(draft.stages[a].operators, op);
+  draft.stages.erase(draft.stages.begin() + b);
+  return true;
+}
+
+bool Moves::Replicate(const ListResult& last, Dice& dice, Draft& draft) const {
+  if (!options_.allow_replicas) return false;
+  DraftStage& stage = draft.stages[BusyStage(last, dice, draft)];
+  const int32_t device = IdleDevice(last, dice);
+  switch (dice.Below(4)) {
+    case 0:
+    case 1:  // One more.
+      if (Contains(stage.devices, device)) return false;
+      stage.devices.push_back(device);
+      break;
+    case 2:  // One less.
+      if (stage.devices.size() < 2) return false;
+      stage.devices.erase(stage.devices.begin() + dice.Below(stage.devices.size()));
+      break;
+    default: {  // Those of another stage, or both stages' together.
+      const DraftStage& other = draft.stages[dice.Below(draft.stages.size())];
+      if (dice.OneIn(2)) {
+        stage.devices = other.devices;
+      } else {
+        for (int32_t d : other.devices) {
+          if (!Contains(stage.devices, d)) stage.devices.push_back(d);
+        }
+      }
+    }
+  }
+  return true;
+}
+
+// Two devices change places in all stages.
+bool Moves::Permute(Dice& dice, Draft& draft) const {
+  const auto devices = static_cast<size_t>(costs_.problem().cluster->size());
+  const int32_t a = dice.Below(devices);
+  const int32_t b = dice.Below(devices);
+  if (a == b) return false;
+  for (DraftStage& stage : draft.stages) {
+    for (int32_t& d : stage.devices) {
+      if (d == a || d == b) d = a + b - d;
+    }
+  }
+  return true;
+}
+
+bool Moves::Recompute(Dice& dice, Draft& draft) const {
+  if (options_.recompute != RecomputePolicy::kAllowed) return false;
+  bool& recompute = draft.stages[dice.Below(draft.stages.size())].recompute;
+  recompute = !recompute;
+  return true;
+}
+
+bool Moves::ChangeMicroBatch(Dice& dice, Draft& draft) const {
+  const int64_t size = micro_batches_[dice.Below(micro_batches_.size())];
+  if (size == draft.micro_batch) return false;
+  draft.micro_batch = size;
+  for (DraftStage& stage : draft.stages) {
+    if (static_cast<int64_t>(stage.devices.size()) > size) stage.devices.resize(size);
+  }
+  return true;
+}
+
+bool Moves::Change(const ListResult& last, Dice& dice, Draft& draft) const {
+  bool done = false;
+  const int32_t draw = dice.Below(100);
+  if (draw < 26) {
+    done = Shift(dice, draft);
+  } else if (draw < 42) {
+    done = Reassign(last, dice, draft);
+  } else if (draw < 54) {
+    done = Exchange(dice, draft);
+  } else if (draw < 64) {
+    done = Split(last, dice, draft);
+  } else if (draw < 72) {
+    done = Extract(last, dice, draft);
+  } else if (draw < 80) {
+    done = Merge(dice, draft);
+  } else if (draw < 92) {
+    done = Replicate(last, dice, draft);
+  } else if (draw < 95) {
+    done = ChangeMicroBatch(dice, draft);
+  } else if (draw < 97 || uniform_) {
+    done = Recompute(dice, draft);
+  } else {
+    done = Permute(dice, draft);
+  }
+  return done && Allowed(draft) && SortStages(costs_.problem().operators->dag(), draft);
+}
+
+}  // namespace stagewright

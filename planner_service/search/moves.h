@@ -1,0 +1,66 @@
+// Small changes of a draft, drawn at random: the neighbourhood of the local search.
+#pragma once
+
+#include <cstdint>
+#include <random>
+#include <vector>
+
+#include "planner_service/search/draft.h"
+#include "planner_service/search/list_schedule.h"
+#include "planner_service/search/operator_costs.h"
+
+namespace stagewright {
+
+// Uniform and the same on every platform, unlike the standard distributions.
+class Dice {
+ public:
+  explicit Dice(uint64_t seed) : engine_(seed) {}
+  // In [0, n); n > 0.
+  int32_t Below(size_t n) { return static_cast<int32_t>(engine_() % n); }
+  bool OneIn(size_t n) { return Below(n) == 0; }
+
+ private:
+  std::mt19937_64 engine_;
+};
+
+class Moves {
+ public:
+  // `options` say what a draft may be. Arguments outlive the object. O(operators).
+  Moves(const OperatorCosts& costs, const PlanOptions& options);
+
+  // Whether the draft keeps to the options and to what a strategy may be, apart from cycles and
+  // memory.
+  bool Allowed(const Draft& draft) const;
+
+  // Changes the draft into a neighbour: moves operators between neighbouring stages, gives a stage
+  // or an operator to another device, splits or merges stages, changes replicas, the micro-batch
+  // size or recomputation, or exchanges two devices. `last` is the schedule of the draft as it is:
+  // busy devices give, idle ones take more often. False, with the draft in any state, if the draw
+  // makes no valid draft. Stages are sorted (SortStages).
+  bool Change(const ListResult& last, Dice& dice, Draft& draft) const;
+
+ private:
+  bool Shift(Dice& dice, Draft& draft) const;
+  bool Reassign(const ListResult& last, Dice& dice, Draft& draft) const;
+  bool Exchange(Dice& dice, Draft& draft) const;
+  bool Extract(const ListResult& last, Dice& dice, Draft& draft) const;
+  bool Split(const ListResult& last, Dice& dice, Draft& draft) const;
+  bool Merge(Dice& dice, Draft& draft) const;
+  bool Replicate(const ListResult& last, Dice& dice, Draft& draft) const;
+  bool Permute(Dice& dice, Draft& draft) const;
+  bool Recompute(Dice& dice, Draft& draft) const;
+  bool ChangeMicroBatch(Dice& dice, Draft& draft) const;
+  int32_t BusyStage(const ListResult& last, Dice& dice, const Draft& draft) const;
+  int32_t IdleDevice(const ListResult& last, Dice& dice) const;
+  int32_t StageOf(const Draft& draft, int32_t op) const;
+  std::vector<int32_t> ByRank(std::vector<int32_t> operators) const;
+
+  const OperatorCosts& costs_;
+  const PlanOptions& options_;
+  std::vector<Dag::Edge> edges_;        // Of the operators.
+  std::vector<int32_t> rank_;           // In an order that keeps branches together.
+  std::vector<int64_t> micro_batches_;  // Sizes to choose from.
+  bool uniform_ = false;                // All devices and routes are alike.
+};
+
+}  // namespace stagewright

@@ -1,0 +1,137 @@
+#include "planner_service/search/polish.h"
+
+#include <span>
+#include <utility>
+
+namespace stagewright {
+namespace {
+
+// The first threshold, over the current estimate.
+constexpr double kFirstThreshold = 0.012;
+// Neighbours without an improvement of the best draft until the search goes back to it.
+constexpr int32_t kPatience = 400;
+
+}  // namespace
+
+std::vector<ListRule> ListRules(bool split_backward) {
+  std::vector<ListRule> rules;
+  for (bool split : {false, true}) {
+    if (split && !split_backward) break;
+    for (double patience : {0.0, 0.15}) {
+      for (double pace : {0.0, 0.5, 1.0}) {
+        rules.push_back({ListRule::Due::kTail, pace, 1, split, patience, 0});
+      }
+      rules.push_back({ListRule::Due::kTurn, 0, 1, split, patience, 0});
+      rules.push_back({ListRule::Due::kTurn, 0, 0.4, split, patience, 0});
+      rules.push_back({ListRule::Due::kTurn, 0.2, 0.4, split, patience, 0});
+    }
+  }
+  return rules;
+}
+
+Polisher::Polisher(const OperatorCosts& costs, const PlanOptions& options,
+                   const SearchContext& context)
+    : costs_(costs),
+      options_(options),
+      context_(context),
+      moves_(costs, options),
+      rules_(ListRules(options.split_backward)) {}
+
+ListResult Polisher::Schedule(const TaskGraph& graph, const ListRule& rule, bool orders) {
+  ++states_;
+  passes_ += static_cast<int64_t>(graph.units.size()) * graph.micro_batches *
+             (2 + 4 * rule.rounds + (rule.split ? 1 : 0));
+  return scheduler_.Run(graph, rule, orders);
+}
+
+std::optional<RatedDraft> Polisher::Rate(Draft draft, bool quick) {
+  if (!SortStages(costs_.problem().operators->dag(), draft) || !moves_.Allowed(draft)) {
+    return std::nullopt;
+  }
+  const TaskGraph graph = MakeTaskGraph(costs_, draft, memory_share_);
+  std::optional<RatedDraft> best;
+  const auto consider = [&](const ListRule& rule) {
+    const ListResult result = Schedule(graph, rule);
+    if (!result.fits) return false;
+    if (!best.has_value() || result.step_time < best->estimate) {
+      best = RatedDraft{draft, rule, result.step_time};
+    }
+    return true;
+  };
+  const bool split = options_.split_backward;
+  const ListRule few[] = {{ListRule::Due::kTail, 0.5, 1, split, 0, 0},
+                          {ListRule::Due::kTurn, 0, 0.4, split, 0, 0}};
+  for (const ListRule& rule : quick ? std::span<const ListRule>(few) : rules_) {
+    if (!consider(rule) || context_.Expired()) break;
+  }
+  if (quick || !best.has_value() || context_.Expired()) return best;
+  ListRule improved = best->rule;
+  improved.rounds = 3;
+  consider(improved);
+  return best;
+}
+
+RatedDraft Polisher::Improve(RatedDraft start, int64_t budget, Dice& dice) {
+  const int64_t first = passes_;
+  RatedDraft best = start;
+  RatedDraft current = std::move(start);
+  ListResult last = Schedule(MakeTaskGraph(costs_, current.draft, memory_share_), current.rule);
+  int32_t idle = 0;
+  int32_t wasted = 0;
+  while (passes_ - first < budget && wasted < 1000 && !context_.Expired()) {
+    const double left = 1 - static_cast<double>(passes_ - first) / static_cast<double>(budget);
+    Draft neighbour = current.draft;
+    bool changed = moves_.Change(last, dice, neighbour);
+    if (changed && dice.OneIn(4)) changed = moves_.Change(last, dice, neighbour);
+    if (!changed) {
+      ++wasted;
+      continue;
+    }
+    wasted = 0;
+    const TaskGraph graph = MakeTaskGraph(costs_, neighbour, memory_share_);
+    ListRule rule = current.rule;
+    if (dice.OneIn(8)) {
+      const int32_t rounds = rule.rounds;
+      rule = rules_[dice.Below(rules_.size())];
+      rule.rounds = rounds;
+    }
+    ListResult result = Schedule(graph, rule);
+    const double threshold =
+        static_cast<double>(current.estimate) * (1 + kFirstThreshold * left * left);
+    if (!result.fits || static_cast<double>(result.step_time) > threshold) {
+      ++idle;
+    } else {
+      current = {std::move(neighbour), rule, result.step_time};
+      last = std::move(result);
+      if (current.estimate < best.estimate) {
+        best = current;
+        idle = 0;
+      } else {
+        ++idle;
+      }
+    }
+    if (idle < kPatience) continue;
+    idle = 0;
+    if (std::optional<RatedDraft> again = Rate(best.draft, /*quick=*/false);
+        again.has_value() && again->estimate < best.estimate) {
+      best = *std::move(again);
+    }
+    current = best;
+    last = Schedule(MakeTaskGraph(costs_, current.draft, memory_share_), current.rule);
+  }
+  if (std::optional<RatedDraft> again = Rate(best.draft, /*quick=*/false);
+      again.has_value() && again->estimate < best.estimate) {
+    best = *std::move(again);
+  }
+  return best;
+}
+
+Strategy Polisher::ToStrategy(const RatedDraft& rated) {
+  Strategy strategy = stagewright::ToStrategy(costs_.problem(), rated.draft);
+  ListResult result =
+      Schedule(MakeTaskGraph(costs_, rated.draft, memory_share_), rated.rule, /*orders=*/true);
+  SetOrders(*costs_.problem().graph, std::move(result.orders), strategy);
+  return strategy;
+}
+
+}  // namespace stagewright

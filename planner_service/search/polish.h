@@ -1,0 +1,65 @@
+// Local search over drafts, timed by the list schedule.
+//
+// From a draft, random neighbours (moves.h) are scheduled one after the other; a neighbour becomes
+// the current draft if it is no slower than a threshold that falls from a per cent above to none
+// (threshold accepting, Dueck and Scheuer 1990). The best one is kept. Each evaluation costs
+// microseconds to a millisecond, so that thousands fit into a second; the simulator only judges
+// what comes out.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "planner_service/search/draft.h"
+#include "planner_service/search/list_schedule.h"
+#include "planner_service/search/moves.h"
+#include "planner_service/search/operator_costs.h"
+
+namespace stagewright {
+
+struct RatedDraft {
+  Draft draft;
+  ListRule rule;
+  Nanos estimate = 0;
+};
+
+// The rules that Rate tries; with split backward passes only if the options permit.
+std::vector<ListRule> ListRules(bool split_backward);
+
+class Polisher {
+ public:
+  // Arguments outlive the polisher.
+  Polisher(const OperatorCosts& costs, const PlanOptions& options, const SearchContext& context);
+
+  // With the best of all rules, or of a few; nullopt if the draft is not allowed, has a cycle or
+  // does not fit into memory.
+  std::optional<RatedDraft> Rate(Draft draft, bool quick);
+
+  // The best draft found from `start` with about `budget` scheduled passes. Stops when the context
+  // expires.
+  RatedDraft Improve(RatedDraft start, int64_t budget, Dice& dice);
+
+  // The strategy of a draft with the orders of its schedule.
+  Strategy ToStrategy(const RatedDraft& rated);
+
+  // As in MakeTaskGraph.
+  void set_memory_share(double share) { memory_share_ = share; }
+  int64_t states() const { return states_; }  // Schedules made.
+  int64_t passes() const { return passes_; }  // Passes scheduled.
+
+ private:
+  ListResult Schedule(const TaskGraph& graph, const ListRule& rule, bool orders = false);
+
+  const OperatorCosts& costs_;
+  const PlanOptions& options_;
+  const SearchContext& context_;
+  Moves moves_;
+  std::vector<ListRule> rules_;
+  ListScheduler scheduler_;
+  double memory_share_ = 1;
+  int64_t states_ = 0;
+  int64_t passes_ = 0;
+};
+
+}  // namespace stagewright

@@ -1,0 +1,336 @@
+#include "planner_service/search/starts.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "common/graph/series_parallel.h"
+
+namespace stagewright {
+namespace {
+
+constexpr size_t kMostMicroBatchChoices = 16;
+// A run of operators with less than this share of what a group has to do is not cut.
+constexpr double kWorthCutting = 0.5;
+
+enum class Deal { kInTurn, kThereAndBack };
+
+struct Shape {
+  int32_t replicas = 1;  // Devices per group.
+  int64_t micro_batch = 1;
+  int32_t loops = 1;
+  Deal deal = Deal::kInTurn;
+};
+
+// Lays the operators out for one shape.
+class Layout {
+ public:
+  Layout(const OperatorCosts& costs, const SpTree& tree, const Shape& shape)
+      : costs_(costs), tree_(tree), shape_(shape) {
+    const Cluster& cluster = *costs.problem().cluster;
+    for (int32_t d = 0; d + shape.replicas <= cluster.size(); d += shape.replicas) {
+      std::vector<int32_t>& group = groups_.emplace_back(shape.replicas);
+      std::iota(group.begin(), group.end(), d);
+    }
+    MeasureWork();
+    loads_.assign(groups_.size(), 0);
+  }
+
+  // Along the tree; or, with `stages` > 0 or a single chain asked for, as one run.
+  Draft Make(StrategyKind kind, bool one_run, int32_t stages) {
+    draft_.micro_batch = shape_.micro_batch;
+    const std::vector<int32_t> all = AllGroups();
+    if (one_run) {
+      PlaceRun(Linearize(tree_), all, stages);
+    } else {
+      Place(tree_.root(), all);
+    }
+    draft_.kind = StrategyKind::kGraph;
+    if (!SortStages(costs_.problem().operators->dag(), draft_)) draft_.stages.clear();
+    draft_.kind = kind;
+    return std::move(draft_);
+  }
+
+ private:
+  using Groups = std::vector<int32_t>;
+
+  Groups AllGroups() const {
+    Groups all(groups_.size());
+    std::iota(all.begin(), all.end(), 0);
+    return all;
+  }
+
+  // Work of an operator is its time on the first kind of device; the speed of a group is relative
+  // to that.
+  void MeasureWork() {
+    const Cluster& cluster = *costs_.problem().cluster;
+    const int64_t share = std::max<int64_t>(1, shape_.micro_batch / shape_.replicas);
+    const ShareTable& table = costs_.Share(share);
+    std::vector<double> totals;
+    for (const auto& times : table.time) {
+      double total = 0;
+      for (const OperatorTime& time : times) {
+        total += static_cast<double>(time.forward) + static_cast<double>(time.backward);
+      }
+      totals.push_back(total);
+    }
+    for (const OperatorTime& time : table.time[0]) {
+      work_.push_back(static_cast<double>(time.forward) + static_cast<double>(time.backward));
+      total_ += work_.back();
+    }
+    double speeds = 0;
+    for (const auto& group : groups_) {
+      // Replicas wait for the slowest of them.
+      double slowest = 0;
+      for (int32_t d : group) {
+        slowest = std::max(slowest, totals[cluster.device(DeviceId(d)).kind]);
+      }
+      speeds_.push_back(slowest > 0 ? totals[0] / slowest : 1);
+      speeds += speeds_.back();
+    }
+    for (double speed : speeds_) targets_.push_back(total_ * speed / speeds);
+  }
+
+  double WorkOf(const std::vector<int32_t>& operators) const {
+    double work = 0;
+    for (int32_t op : operators) work += work_[op];
+    return work;
+  }
+
+  std::vector<int32_t> Operators(int32_t vertex) const {
+    const SpTree::Vertex& v = tree_.vertices[vertex];
+    if (v.kind == SpTree::Kind::kLeaf) return {v.leaf};
+    std::vector<int32_t> operators;
+    for (int32_t child : v.children) {
+      const std::vector<int32_t> own = Operators(child);
+      operators.insert(operators.end(), own.begin(), own.end());
+    }
+    return operators;
+  }
+
+  void AddStage(std::vector<int32_t> operators, int32_t group) {
+    if (operators.empty()) return;
+    loads_[group] += WorkOf(operators);
+    std::sort(operators.begin(), operators.end());
+    draft_.stages.push_back({std::move(operators), groups_[group], false});
+  }
+
+  // The group that has most left to do.
+  int32_t Emptiest(const Groups& groups) const {
+    int32_t best = groups.front();
+    for (int32_t g : groups) {
+      if (targets_[g] - loads_[g] > targets_[best] - loads_[best]) best = g;
+    }
+    return best;
+  }
+
+  double Target(const Groups& groups) const {
+    double sum = 0;
+    for (int32_t g : groups) sum += targets_[g];
+    return sum;
+  }
+
+  // `stages` > 0: exactly so many slices.
+  void PlaceRun(const std::vector<int32_t>& run, const Groups& groups, int32_t stages = 0) {
+    const double work = WorkOf(run);
+    const double each = Target(groups) / static_cast<double>(groups.size());
+    const auto n = static_cast<int32_t>(run.size());
+    if (stages == 0 && (n == 1 || work < kWorthCutting * each)) {
+      AddStage(run, Emptiest(groups));
+      return;
+    }
+    const auto g = static_cast<int32_t>(groups.size());
+    const int32_t slices = std::min(stages > 0 ? stages : g * shape_.loops, n);
+    std::vector<int32_t> owner;
+    double speed = 0;
+    for (int32_t i = 0; i < slices; ++i) {
+      const bool back = shape_.deal == Deal::kThereAndBack && (i / g) % 2 == 1;
+      owner.push_back(groups[back ? g - 1 - i % g : i % g]);
+      speed += speeds_[owner.back()];
+    }
+    int32_t begin = 0;
+    double done = 0;
+    double due = 0;
+    for (int32_t i = 0; i < slices; ++i) {
+      due += work * speeds_[owner[i]] / speed;
+      std::vector<int32_t> slice;
+      const int32_t last = n - (slices - 1 - i);  // Leave one for each slice behind.
+      while (begin < last) {
+        const double next = work_[run[begin]];
+        if (!slice.empty() && i + 1 < slices && done + next / 2 > due) break;
+        done += next;
+        slice.push_back(run[begin++]);
+      }
+      AddStage(std::move(slice), owner[i]);
+    }
+  }
+
+  void Place(int32_t vertex, const Groups& groups) {
+    const SpTree::Vertex& v = tree_.vertices[vertex];
+    if (v.kind == SpTree::Kind::kLeaf) {
+      PlaceRun({v.leaf}, groups);
+    } else if (v.kind == SpTree::Kind::kParallel) {
+      PlaceParallel(v.children, groups);
+    } else {
+      PlaceSeries(v.children, groups);
+    }
+  }
+
+  // Runs of single operators first: branches fill up what they leave.
+  void PlaceSeries(const std::vector<int32_t>& children, const Groups& groups) {
+    std::vector<int32_t> run;
+    const auto flush = [&] {
+      if (!run.empty()) PlaceRun(run, groups);
+      run.clear();
+    };
+    for (int32_t child : children) {
+      if (tree_.vertices[child].kind == SpTree::Kind::kLeaf) {
+        run.push_back(tree_.vertices[child].leaf);
+      } else {
+        flush();
+      }
+    }
+    flush();
+    for (int32_t child : children) {
+      if (tree_.vertices[child].kind != SpTree::Kind::kLeaf) Place(child, groups);
+    }
+  }
+
+  void PlaceParallel(const std::vector<int32_t>& children, const Groups& groups) {
+    const double each = Target(groups) / static_cast<double>(groups.size());
+    std::vector<int32_t> heavy;
+    std::vector<int32_t> light;
+    double work = 0;
+    for (int32_t child : children) {
+      const double own = WorkOf(Operators(child));
+      (own < kWorthCutting * each ? light : heavy).push_back(child);
+      if (own >= kWorthCutting * each) work += own;
+    }
+    if (!heavy.empty() && heavy.size() <= groups.size()) {
+      PlaceBranches(heavy, work, groups);
+    } else {
+      light.insert(light.begin(), heavy.begin(), heavy.end());
+      FillUp(light, groups);
+      return;
+    }
+    FillUp(light, groups);
+  }
+
+  // Groups of its own for each branch, by largest remainder.
+  void PlaceBranches(const std::vector<int32_t>& branches, double work, const Groups& groups) {
+    std::vector<int32_t> count(branches.size(), 1);
+    auto spare = static_cast<int32_t>(groups.size() - branches.size());
+    while (spare-- > 0) {
+      size_t neediest = 0;
+      double most = -1;
+      for (size_t i = 0; i < branches.size(); ++i) {
+        const double per_group = WorkOf(Operators(branches[i])) / (work * count[i]);
+        if (per_group > most * (1 + 1e-9)) {
+          most = per_group;
+          neediest = i;
+        }
+      }
+      ++count[neediest];
+    }
+    auto next = groups.begin();
+    for (size_t i = 0; i < branches.size(); ++i) {
+      Place(branches[i], Groups(next, next + count[i]));
+      next += count[i];
+    }
+  }
+
+  // Branches in a row over groups up to their targets.
+  void FillUp(const std::vector<int32_t>& branches, const Groups& groups) {
+    for (int32_t branch : branches) {
+      std::vector<int32_t> piece;
+      int32_t group = Emptiest(groups);
+      double load = loads_[group];
+      for (int32_t op : Operators(branch)) {
+        if (!piece.empty() && load + work_[op] / 2 > targets_[group]) {
+          AddStage(std::exchange(piece, {}), group);
+          group = Emptiest(groups);
+          load = loads_[group];
+        }
+        piece.push_back(op);
+        load += work_[op];
+      }
+      AddStage(std::move(piece), group);
+    }
+  }
+
+  const OperatorCosts& costs_;
+  const SpTree& tree_;
+  Shape shape_;
+  std::vector<std::vector<int32_t>> groups_;
+  std::vector<double> work_;
+  double total_ = 0;
+  std::vector<double> speeds_, targets_, loads_;  // By group.
+  Draft draft_;
+};
+
+std::vector<Shape> Shapes(const Problem& problem, const PlanOptions& options) {
+  std::vector<Shape> shapes;
+  const int32_t devices = problem.cluster->size();
+  for (int32_t replicas = 1; replicas <= devices; replicas *= 2) {
+    if (replicas > 1 && !options.allow_replicas) break;
+    for (int64_t size : MicroBatchChoices(problem.mini_batch, options.micro_batch)) {
+      if (size < replicas) continue;
+      for (int32_t loops : {1, 2, 4}) {
+        if (options.max_loops > 0 && loops > options.max_loops) continue;
+        shapes.push_back({replicas, size, loops, Deal::kInTurn});
+        if (loops == 2) shapes.push_back({replicas, size, loops, Deal::kThereAndBack});
+      }
+    }
+  }
+  return shapes;
+}
+
+}  // namespace
+
+std::vector<int64_t> MicroBatchChoices(int64_t mini_batch, int64_t forced) {
+  if (forced > 0) return {forced};
+  std::vector<int64_t> divisors;
+  for (int64_t low = 1; low <= mini_batch / low; ++low) {
+    if (mini_batch % low != 0) continue;
+    divisors.push_back(low);
+    if (low != mini_batch / low) divisors.push_back(mini_batch / low);
+  }
+  std::sort(divisors.begin(), divisors.end());
+  if (divisors.size() <= kMostMicroBatchChoices) return divisors;
+  std::set<int64_t> chosen;
+  for (int64_t power = 1; power <= 2 * mini_batch; power *= 2) {
+    const auto above = std::lower_bound(divisors.begin(), divisors.end(), power);
+    if (above == divisors.end()) break;
+    chosen.insert(*above);
+  }
+  return {chosen.begin(), chosen.end()};
+}
+
+std::vector<Draft> StartDrafts(const OperatorCosts& costs, const PlanOptions& options,
+                               StrategyKind kind) {
+  const Problem& problem = costs.problem();
+  const SpTree tree = Decompose(problem.operators->dag());
+  const bool branches = std::any_of(tree.vertices.begin(), tree.vertices.end(), [](const auto& v) {
+    return v.kind == SpTree::Kind::kParallel;
+  });
+  std::vector<Draft> drafts;
+  std::set<std::string> known;
+  for (const Shape& shape : Shapes(problem, options)) {
+    for (bool one_run : {false, true}) {
+      if (!one_run && (options.num_stages > 0 || !branches)) continue;
+      Draft draft = Layout(costs, tree, shape).Make(kind, one_run, options.num_stages);
+      if (options.recompute == RecomputePolicy::kAlways) {
+        for (DraftStage& stage : draft.stages) stage.recompute = true;
+      }
+      if (!draft.stages.empty() && known.insert(ToString(draft)).second) {
+        drafts.push_back(std::move(draft));
+      }
+    }
+  }
+  return drafts;
+}
+
+}  // namespace stagewright

@@ -1,0 +1,31 @@
+// Drafts that a local search starts from: loops on DAG stages.
+//
+// The series-parallel tree of the operators is laid out over groups of devices (each group runs its
+// stages with one replica per device):
+//   - A chain is cut into slices of about equal time, a few per group (loops), dealt to the groups
+//     in turn, or there and back (V).
+//   - Branches that run at the same time get groups of their own, as many as their share of the
+//     work, where there are at least as many groups as branches. Where there are fewer, the
+//     branches in a row are cut where a group has its share, so that a group runs a few branches
+//     and pieces of at most two.
+//   - Single heavy operators are placed first and the rest fills the groups up to equal load.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "planner_service/search/draft.h"
+#include "planner_service/search/operator_costs.h"
+
+namespace stagewright {
+
+// Micro-batch sizes worth trying: `forced` if not 0, else the divisors of the mini-batch, of many
+// only those next to powers of two. Ascending.
+std::vector<int64_t> MicroBatchChoices(int64_t mini_batch, int64_t forced);
+
+// Drafts for the kind, in a fixed order, equal ones once; some may be too large for the memory.
+// Stages are sorted. O(operators * drafts).
+std::vector<Draft> StartDrafts(const OperatorCosts& costs, const PlanOptions& options,
+                               StrategyKind kind);
+
+}  // namespace stagewright

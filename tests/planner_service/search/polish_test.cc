@@ -1,0 +1,112 @@
+#include "planner_service/search/polish.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "common/topology/uniform.h"
+#include "planner_service/evaluator/evaluator.h"
+#include "planner_service/search/starts.h"
+#include "tests/planner_service/search/search_case.h"
+#include "tests/support/planning_cases.h"
+
+namespace stagewright {
+namespace {
+
+using testing::SearchCase;
+
+using testing::Random;
+using testing::Work;
+
+}
+Graph graph;
+Cluster cluster;
+OperatorGraph operators;
+std::unique_ptr<CostModel> costs;
+Problem problem;
+};
+
+TEST(PolishTest, ABadCutIsMendedUpToTheBound) {
+  // Twelve equal operators over two devices, cut after the first.
+  const SearchCase c(testing::ProfiledChain(12, {1000, 2000, 0, 0, {}}),
+                     *UniformPreset("uniform:2"), 64);
+  const OperatorCosts costs(c.problem);
+  const PlanOptions options;
+  const SearchContext context;
+  Polisher polisher(costs, options, context);
+  Draft draft;
+  draft.stages = {{{0}, {0}, false}, {{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}, {1}, false}};
+  const std::optional<RatedDraft> start = polisher.Rate(draft, false);
+  ASSERT_TRUE(start.has_value());
+  Dice dice(1);
+  const RatedDraft best = polisher.Improve(*start, 500'000, dice);
+  const Nanos bound = 64 * 12 * 3000 / 2;
+  EXPECT_GT(start->estimate, 1.8 * bound);
+  EXPECT_LT(best.estimate, 1.05 * bound);
+}
+
+TEST(PolishTest, EveryResultKeepsTheOptionsAndIsAccepted) {
+  Random random(5);
+  for (int i = 0; i < 12; ++i) {
+    SCOPED_TRACE(i);
+    const SearchCase c(testing::RandomProfile(random, 12), testing::RandomCluster(random, 6), 8);
+    const OperatorCosts costs(c.problem);
+    PlanOptions options;
+    options.allow_replicas = i % 2 == 0;
+    options.max_loops = i % 3;
+    options.split_backward = i % 4 < 2;
+    options.num_stages = i % 5 == 4 ? 3 : 0;
+    if (options.num_stages > 0) options.max_loops = 0;
+    const SearchContext context;
+    Polisher polisher(costs, options, context);
+    Dice dice(i);
+    for (StrategyKind kind : {StrategyKind::kGraph, StrategyKind::kSequential}) {
+      for (const Draft& draft : StartDrafts(costs, options, kind)) {
+        const std::optional<RatedDraft> start = polisher.Rate(draft, true);
+        if (!start.has_value()) continue;
+        const RatedDraft best = polisher.Improve(*start, 5'000, dice);
+        EXPECT_LE(best.estimate, start->estimate);
+        const Strategy strategy = polisher.ToStrategy(best);
+        EXPECT_EQ(strategy.kind, kind);
+        if (options.num_stages > 0) {
+          EXPECT_EQ(strategy.stages.size(), 3u);
+        }
+        std::vector<int32_t> loops(c.cluster.size(), 0);
+        for (const Stage& stage : strategy.stages) {
+          for (DeviceId d : stage.devices) ++loops[d.index()];
+          if (!options.allow_replicas) {
+            EXPECT_EQ(stage.devices.size(), 1u);
+          }
+        }
+        if (options.max_loops > 0) {
+          EXPECT_LE(*std::max_element(loops.begin(), loops.end()), options.max_loops);
+        }
+        const auto evaluation =
+            Evaluate(c.graph, c.cluster, *c.costs, strategy, {c.problem.optimizer, false});
+        EXPECT_TRUE(evaluation.ok() || absl::IsResourceExhausted(evaluation.status()))
+            << evaluation.status();
+      }
+    }
+  }
+}
+
+TEST(PolishTest, EqualSeedsGiveEqualDrafts) {
+  Random random(6);
+  const SearchCase c(testing::RandomProfile(random, 20), testing::RandomCluster(random, 6), 8);
+  const OperatorCosts costs(c.problem);
+  const PlanOptions options;
+  const SearchContext context;
+  std::vector<Draft> results;
+  for (int i = 0; i < 2; ++i) {
+    Polisher polisher(costs, options, context);
+    Dice dice(9);
+    const std::vector<Draft> starts = StartDrafts(costs, options, StrategyKind::kGraph);
+    const std::optional<RatedDraft> start = polisher.Rate(starts.front(), false);
+    ASSERT_TRUE(start.has_value());
+    results.push_back(polisher.Improve(*start, 50'000, dice).draft);
+  }
+  EXPECT_EQ(results[0], results[1]);
+}
+
+}  // namespace
+}  // namespace stagewright

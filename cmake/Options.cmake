@@ -1,6 +1,7 @@
 option(STAGEWRIGHT_BUILD_TESTS "Build the test suites" ON)
 option(STAGEWRIGHT_WITH_WORKER "Build the worker daemon (needs LibTorch and UCX)" ON)
 option(STAGEWRIGHT_WERROR "Treat warnings as errors" ON)
+option(STAGEWRIGHT_FUZZ "Build the fuzz targets with Clang's libFuzzer and sanitizers (scripts/fuzz.sh)" OFF)
 set(STAGEWRIGHT_PROFILES "${CMAKE_SOURCE_DIR}/../shared/graphs" CACHE PATH
     "Published profiles that tests and benchmarks import; what needs them is skipped where they are absent")
 set(STAGEWRIGHT_SANITIZE "" CACHE STRING "Sanitizers, as for -fsanitize=")
@@ -32,4 +33,8 @@ if(STAGEWRIGHT_SANITIZE)
   # GCC's flow analysis does not see through the checks that sanitizers insert.
   add_compile_options(-fsanitize=${STAGEWRIGHT_SANITIZE} -fno-omit-frame-pointer -Wno-maybe-uninitialized)
   add_link_options(-fsanitize=${STAGEWRIGHT_SANITIZE})
+endif()
+if(STAGEWRIGHT_FUZZ)
+  add_compile_options(-fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer)
+  add_link_options(-fsanitize=address,undefined)
 endif()

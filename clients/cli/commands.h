@@ -15,8 +15,9 @@ struct Globals {
   bool json() const { return output == "json"; }
 };
 
-void AddPlanCommands(CLI::App& app, Globals& globals);   // plan, plan show
-void AddGraphCommands(CLI::App& app, Globals& globals);  // graph show
+void AddPlanCommands(CLI::App& app, Globals& globals);    // plan, plan show
+void AddGraphCommands(CLI::App& app, Globals& globals);   // graph show, graph import
+void AddExplainCommand(CLI::App& app, Globals& globals);  // explain
 void AddJobCommands(CLI::App& app,
                     Globals& globals);  // submit, jobs, watch, cancel, workers, trace
 

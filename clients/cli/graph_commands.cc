@@ -1,4 +1,4 @@
-// `stagewright graph show`.
+// `stagewright graph show`, `stagewright graph import`.
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -7,6 +7,7 @@
 #include "absl/strings/str_join.h"
 #include "clients/cli/commands.h"
 #include "clients/cli/exit_code.h"
+#include "clients/cli/graph_source.h"
 #include "clients/cli/table.h"
 #include "common/cost/cost_model.h"
 #include "common/graph/operator_graph.h"
@@ -45,7 +46,28 @@ Bytes TrainableBytes(const Graph& graph) {
   Bytes bytes = 0;
   for (const Parameter& parameter : graph.parameters())
     bytes += parameter.trainable ? parameter.SizeBytes() : 0;
+  for (const Node& node : graph.nodes()) {
+    if (node.cost.has_value()) bytes += node.cost->parameter_bytes;
+  }
   return bytes;
+}
+
+// Operators of an imported profile, per profiled micro-batch.
+std::string ProfileText(const Graph& graph, const OperatorGraph& operators) {
+  Table table(
+      {">operator", "name", "what", ">forward", ">backward", ">output", ">parameters", "before"});
+  for (int32_t i = 0; i < operators.size(); ++i) {
+    const Node& node = graph.node(operators.op(OperatorId(i)).nodes.front());
+    const ProfiledCost cost = node.cost.value_or(ProfiledCost{});
+    std::vector<std::string> next;
+    for (int32_t w : operators.dag().Successors(i)) next.push_back(absl::StrCat(w));
+    const size_t kWidest = 40;
+    table.Add({absl::StrCat(i), node.name, node.module.substr(0, kWidest),
+               FormatDuration(cost.forward), FormatDuration(cost.backward),
+               FormatBytes(cost.activation_bytes), FormatBytes(cost.parameter_bytes),
+               absl::StrJoin(next, ",")});
+  }
+  return table.ToString();
 }
 
 std::string GraphText(const Graph& graph, const OperatorGraph& operators, const SpTree& tree) {
@@ -64,6 +86,8 @@ std::string GraphText(const Graph& graph, const OperatorGraph& operators, const 
                       ? "series-parallel"
                       : absl::StrCat(tree.converted_blocks, " blocks made series-parallel"),
                   "\n\n");
+  if (!graph.nodes().empty() && graph.nodes().front().cost.has_value())
+    return out + ProfileText(graph, operators);
   Table table({">operator", "name", ">nodes", "output", "before"});
   for (int32_t i = 0; i < operators.size(); ++i) {
     const Operator& op = operators.op(OperatorId(i));
@@ -97,30 +121,54 @@ nlohmann::json GraphJson(const Graph& graph, const OperatorGraph& operators, con
           {"operators", std::move(list)}};
 }
 
-int RunGraphShow(const std::string& path, const Globals& globals) {
-  auto graph = ReadGraphFile(path);
+int RunGraphShow(const GraphSource& source, const Globals& globals) {
+  std::vector<std::string> warnings;
+  auto graph = LoadGraph(source, warnings);
   if (!graph.ok()) return Report(graph.status());
   auto operators = Operators(*graph);
   if (!operators.ok()) return Report(operators.status());
   const SpTree tree = Decompose(operators->dag());
   if (globals.json()) {
-    std::cout << GraphJson(*graph, *operators, tree).dump(2) << std::endl;
+    nlohmann::json json = GraphJson(*graph, *operators, tree);
+    json["warnings"] = warnings;
+    std::cout << json.dump(2) << std::endl;
   } else {
     std::cout << GraphText(*graph, *operators, tree);
+    for (const std::string& warning : warnings) std::cout << "warning: " << warning << "\n";
   }
+  return kSuccess;
+}
+
+int RunGraphImport(const GraphSource& source, const std::string& out) {
+  std::vector<std::string> warnings;
+  auto graph = LoadGraph(source, warnings);
+  if (!graph.ok()) return Report(graph.status());
+  if (absl::Status status = WriteGraphFile(*graph, out); !status.ok()) return Report(status);
+  for (const std::string& warning : warnings) std::cerr << "warning: " << warning << "\n";
   return kSuccess;
 }
 
 }  // namespace
 
 void AddGraphCommands(CLI::App& app, Globals& globals) {
-  CLI::App* graph = app.add_subcommand("graph", "look at graph files");
+  CLI::App* graph = app.add_subcommand("graph", "look at graphs; import profiles");
   graph->require_subcommand(1);
-  auto path = std::make_shared<std::string>();
-  CLI::App* show = graph->add_subcommand("show", "operators, shapes and structure of a graph file");
-  show->add_option("graph", *path, "graph file (.swg)")->required();
+  auto shown = std::make_shared<GraphSource>();
+  CLI::App* show = graph->add_subcommand("show", "operators, shapes and structure of a graph");
+  AddGraphSource(*show, *shown);
+  show->get_option("graph")->required();
   AddOutputOption(*show, globals);
-  show->callback([path, &globals] { globals.exit_code = RunGraphShow(*path, globals); });
-}
+  show->callback([shown, &globals] { globals.exit_code = RunGraphShow(*shown, globals); });
+
+  auto imported = std::make_shared<GraphSource>();
+  auto out = std::make_shared<std::string>();
+  CLI::App* import = graph->add_subcommand("import", "turn a published profile into a graph file");
+  AddGraphSource(*import, *imported);
+  import->get_option("graph")->required();
+  import->get_option("--from")->required();
+  import->add_option("--out", *out, "graph file to write (.swg)")->required();
+  import->callback([imported, out, &globals] { globals.exit_code = RunGraphImport(*imported, *out);
+});
+}  // namespace stagewright::cli
 
 }  // namespace stagewright::cli

@@ -29,6 +29,7 @@ int main(int argc, char** argv) {
       "Exit codes: 0 success, 1 the request failed, 2 wrong usage, 3 no plan exists or was found,\n"
       "4 no planner answers, 5 the watched job failed or was cancelled.");
   AddPlanCommands(app, globals);
+  AddExplainCommand(app, globals);
   AddGraphCommands(app, globals);
   AddJobCommands(app, globals);
   try {

@@ -1,21 +1,15 @@
 // `stagewright plan`, `stagewright plan show`.
-#include <google/protobuf/util/json_util.h>
-
-#include <fstream>
 #include <iostream>
 #include <memory>
-#include <sstream>
 
 #include "absl/strings/match.h"
 #include "clients/cli/commands.h"
 #include "clients/cli/connection.h"
 #include "clients/cli/exit_code.h"
 #include "clients/cli/files.h"
+#include "clients/cli/plan_flags.h"
 #include "clients/cli/plan_view.h"
-#include "common/schedule/trace.h"
-#include "common/wire/graph_file.h"
-#include "common/wire/strategy_proto.h"
-#include "common/wire/topology_proto.h"
+#include "common/base/text_file.h"
 #include "planner_service/planner/front_door.h"
 #include "planner_service/wire/plan_proto.h"
 
@@ -23,15 +17,14 @@ namespace stagewright::cli {
 namespace {
 
 struct PlanFlags {
-  std::string graph;
-  std::string cluster;
+  ProblemFlags problem;
   std::string planner;
-  std::string optimizer = "adam";
-  int64_t mini_batch = 0;
-  v1::PlanOptions options;
+  std::string plan_file;
+  std::shared_ptr<v1::PlanOptions> options = std::make_shared<v1::PlanOptions>();
   double time_limit_seconds = 60;
   bool local = false;
   bool no_sequential = false;
+  bool explain = false;
   std::string save;
   std::string trace;
 };
@@ -42,16 +35,18 @@ struct Answer {
   PlanContext context;
 };
 
-absl::StatusOr<v1::PlanRequest> MakeRequest(const PlanFlags& flags) {
+absl::StatusOr<v1::PlanRequest> MakeRequest(const PlanFlags& flags,
+                                            std::vector<std::string>& warnings) {
   v1::PlanRequest request;
-  ASSIGN_OR_RETURN(*request.mutable_problem()->mutable_graph(), ReadGraphProto(flags.graph));
-  ASSIGN_OR_RETURN(Cluster cluster, LoadCluster(flags.cluster));
-  *request.mutable_problem()->mutable_cluster() = ToProto(cluster);
-  request.mutable_problem()->set_mini_batch(flags.mini_batch);
-  request.mutable_problem()->set_optimizer(OptimizerByName(flags.optimizer));
+  ASSIGN_OR_RETURN(*request.mutable_problem(), MakeProblem(flags.problem, warnings));
   request.set_planner(flags.planner);
-  *request.mutable_options() = flags.options;
+  *request.mutable_options() = *flags.options;
+  if (!flags.plan_file.empty()) {
+    ASSIGN_OR_RETURN(*request.mutable_options()->mutable_manual(), ReadTextFile(flags.plan_file));
+    if (flags.planner.empty()) request.set_planner("manual");
+  }
   request.set_compare_sequential(!flags.no_sequential);
+  request.set_explain(flags.explain);
   request.set_timeline(!flags.trace.empty() || !flags.save.empty());
   return request;
 }
@@ -88,12 +83,14 @@ int Show(const Answer& answer, const Globals& globals) {
 }
 
 int RunPlan(const PlanFlags& flags, const Globals& globals) {
-  auto request = MakeRequest(flags);
+  std::vector<std::string> warnings;
+  auto request = MakeRequest(flags, warnings);
   if (!request.ok()) return Report(request.status());
   auto response = flags.local
                       ? SolveHere(*request, flags.time_limit_seconds)
                       : SolveThere(*request, flags.time_limit_seconds, globals.planner_address);
   if (!response.ok()) return Report(response.status());
+  for (const std::string& warning : warnings) response->add_warnings(warning);
 
   const Answer answer{*response, ContextOf(request->problem().graph(), response->best())};
   if (!flags.save.empty()) {
@@ -149,28 +146,14 @@ int RunPlanShow(const std::string& what, const std::string& trace, const Globals
 void AddPlanCommands(CLI::App& app, Globals& globals) {
   auto flags = std::make_shared<PlanFlags>();
   CLI::App* plan = app.add_subcommand("plan", "find a strategy for a graph on a cluster");
-  plan->add_option("graph", flags->graph, "graph file (.swg)");
-  plan->add_option("--cluster", flags->cluster,
-                   "preset with its number of nodes (summit:8), or a cluster file");
-  plan->add_option("--mini-batch", flags->mini_batch, "samples per training step");
+  AddProblemFlags(*plan, flags->problem);
   plan->add_option("--planner", flags->planner, "which planner (default: the service's)");
-  plan->add_option("--optimizer", flags->optimizer, "whose state is counted: sgd, momentum, adam")
-      ->check(CLI::IsMember({"sgd", "momentum", "adam"}))
-      ->capture_default_str();
-  plan->add_option_function<int64_t>(
-      "--micro-batch", [flags](int64_t n) { flags->options.set_micro_batch(n); },
-      "one micro-batch size for all stages");
-  plan->add_option_function<int32_t>(
-      "--stages", [flags](int32_t n) { flags->options.set_num_stages(n); },
-      "exactly this many stages");
-  plan->add_option_function<int32_t>(
-      "--max-stages", [flags](int32_t n) { flags->options.set_max_stages(n); },
-      "at most this many stages");
-  plan->add_flag_callback(
-      "--no-replicas", [flags] { flags->options.set_forbid_replicas(true); },
-      "no data-parallel stages");
+  plan->add_option("--plan-file", flags->plan_file,
+                   "a hand-written plan (docs/planners/manual.md), for the planner \"manual\"");
+  AddSearchFlags(*plan, flags->options);
   plan->add_flag("--no-sequential", flags->no_sequential,
                  "do not look for the best sequential plan to compare with");
+  plan->add_flag("--explain", flags->explain, "say what binds, and what would help");
   plan->add_option("--time-limit", flags->time_limit_seconds, "seconds to search for")
       ->capture_default_str();
   plan->add_flag("--local", flags->local, "plan in this process, without a service");
@@ -188,9 +171,6 @@ void AddPlanCommands(CLI::App& app, Globals& globals) {
 
   plan->callback([plan, flags, &globals] {
     if (!plan->get_subcommands().empty()) return;
-    if (flags->graph.empty()) throw CLI::RequiredError("graph");
-    if (flags->cluster.empty()) throw CLI::RequiredError("--cluster");
-    if (plan->count("--mini-batch") == 0) throw CLI::RequiredError("--mini-batch");
     globals.exit_code = RunPlan(*flags, globals);
   });
 }

@@ -11,6 +11,8 @@
 #include "absl/strings/str_join.h"
 #include "clients/cli/table.h"
 #include "common/base/units.h"
+#include "planner_service/evaluator/explain.h"
+#include "planner_service/wire/plan_proto.h"
 
 namespace stagewright::cli {
 namespace {
@@ -109,15 +111,24 @@ std::string DagText(const v1::Strategy& strategy) {
   return out;
 }
 
+bool IsSplit(const v1::Strategy& strategy, int32_t stage) {
+  for (const v1::DeviceOrder& order : strategy.orders()) {
+    for (const v1::ComputeStep& step : order.steps()) {
+      if (step.stage() == stage && step.pass() == v1::PASS_BACKWARD_INPUT) return true;
+    }
+  }
+  return false;
+}
+
 std::string StageTable(const v1::Plan& plan, const PlanContext& context) {
-  Table table(
-      {"stage", "modules", "devices", ">micro-batch", ">in flight", ">per sample", ">memory"});
+  Table table({"stage", "modules", "devices", "schedule", ">micro-batch", ">in flight",
+               ">per sample", ">memory"});
   for (int32_t s = 0; s < plan.strategy().stages_size(); ++s) {
     const v1::Stage& stage = plan.strategy().stages(s);
     const v1::StageReport& report = plan.evaluation().stages(s);
     table.Add({absl::StrCat("[", s, "]"), ModuleText(stage, context),
-               Shorten(Devices(stage, context)), absl::StrCat(stage.micro_batch()),
-               absl::StrCat(report.in_flight()),
+               Shorten(Devices(stage, context)), ScheduleText(plan.strategy(), s),
+               absl::StrCat(stage.micro_batch()), absl::StrCat(report.in_flight()),
                FormatDuration(static_cast<Nanos>(report.seconds_per_sample() * 1e9)),
                FormatBytes(report.peak_memory_bytes())});
   }
@@ -163,6 +174,8 @@ nlohmann::json StageJson(const v1::Plan& plan, int32_t s, const PlanContext& con
           {"devices", Devices(stage, context)},
           {"successors", successors[s]},
           {"micro_batch_size", stage.micro_batch()},
+          {"schedule", ScheduleText(plan.strategy(), s)},
+          {"recompute", stage.recompute()},
           {"in_flight_samples", report.in_flight()},
           {"memory_bytes", report.peak_memory_bytes()},
           {"time_per_sample", report.seconds_per_sample()}};
@@ -212,6 +225,69 @@ PlanContext ContextOf(const v1::Graph& graph, const v1::Plan& plan) {
   return context;
 }
 
+std::string ScheduleText(const v1::Strategy& strategy, int32_t stage_index) {
+  const v1::Stage& stage = strategy.stages(stage_index);
+  if (strategy.asynchronous()) return "async 1F1B";
+  std::vector<std::string> parts;
+  int32_t loops = 0;
+  for (const v1::Stage& other : strategy.stages()) {
+    loops += std::find(other.devices().begin(), other.devices().end(),
+                       stage.devices_size() > 0 ? stage.devices(0) : -1) != other.devices().end();
+  }
+  if (loops > 1) parts.push_back(absl::StrCat("looped x", loops));
+  if (IsSplit(strategy, stage_index)) parts.push_back("split backward");
+  if (strategy.orders_size() > 0) {
+    if (parts.empty()) parts.push_back("ordered");
+  } else if (stage.in_flight() >= strategy.mini_batch() &&
+             strategy.mini_batch() > stage.micro_batch() * std::max(1, stage.k())) {
+    parts.push_back("GPipe");
+  } else {
+    const int32_t k = std::max(1, stage.k());
+    parts.push_back(absl::StrCat(k, "F", k, "B"));
+  }
+  if (stage.recompute()) parts.push_back("recompute");
+  return absl::StrJoin(parts, ", ");
+}
+
+nlohmann::json ExplanationJson(const v1::Explanation& proto) {
+  const Explanation explanation = FromProto(proto);
+  const auto what_if = [](const WhatIf& what) {
+    nlohmann::json json = {{"change", what.change}};
+    if (what.step_time) {
+      json["iteration_seconds"] = ToSeconds(*what.step_time);
+    } else {
+      json["reason"] = what.reason;
+    }
+    return json;
+  };
+  nlohmann::json cuts = nlohmann::json::array();
+  for (const CutReport& cut : explanation.cuts) {
+    cuts.push_back({{"from", cut.from.value()},
+                    {"to", cut.to.value()},
+                    {"smaller", what_if(cut.smaller)},
+                    {"larger", what_if(cut.larger)}});
+  }
+  nlohmann::json levers = nlohmann::json::array();
+  for (const WhatIf& lever : explanation.levers) {
+    levers.push_back(what_if(lever));
+    if (lever.step_time && *lever.step_time > 0) {
+      levers.back()["speedup"] =
+          static_cast<double>(explanation.step_time) / static_cast<double>(*lever.step_time);
+    }
+  }
+  return {{"iteration_seconds", ToSeconds(explanation.step_time)},
+          {"compute_seconds", ToSeconds(explanation.compute)},
+          {"links_seconds", ToSeconds(explanation.links)},
+          {"memory_seconds", ToSeconds(explanation.memory)},
+          {"bubble_seconds", ToSeconds(explanation.bubble)},
+          {"binds", BindingName(explanation.binding)},
+          {"bottleneck_stage", explanation.bottleneck.value()},
+          {"bottleneck_device", explanation.bottleneck_device},
+          {"cuts", std::move(cuts)},
+          {"cuts_left_out", explanation.cuts_left_out},
+          {"levers", std::move(levers)}};
+}
+
 std::string TerminationText(v1::Termination termination) {
   return absl::AsciiStrToLower(
       v1::Termination_Name(termination).substr(std::string("TERMINATION_").size()));
@@ -252,6 +328,8 @@ std::string PlanText(const v1::PlanResponse& response, const PlanContext& contex
                                           response.search_seconds(), best.provenance().planner(),
                                           TerminationText(response.termination())));
   }
+  if (response.has_explanation())
+    absl::StrAppend(&out, "\n", ToText(FromProto(response.explanation())));
   for (const std::string& warning : response.warnings())
     absl::StrAppend(&out, "warning: ", warning, "\n");
   return out;
@@ -270,6 +348,7 @@ nlohmann::json PlanJson(const v1::PlanResponse& response, const PlanContext& con
   json["warnings"] =
       std::vector<std::string>(response.warnings().begin(), response.warnings().end());
   if (!response.reason().empty()) json["reason"] = response.reason();
+  if (response.has_explanation()) json["explanation"] = ExplanationJson(response.explanation());
   if (response.has_sequential()) json["sequential"] = OnePlanJson(response.sequential(), context);
   return json;
 }

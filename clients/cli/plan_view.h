@@ -29,6 +29,12 @@ std::string PlanText(const v1::PlanResponse& response, const PlanContext& contex
 // sequential plan.
 nlohmann::json PlanJson(const v1::PlanResponse& response, const PlanContext& context);
 
+// "1F1B", "4F4B", "GPipe", "looped x2", "split backward", "async 1F1B" or several of them.
+std::string ScheduleText(const v1::Strategy& strategy, int32_t stage);
+
+// What explains a plan, in seconds: binding, parts of the step, cuts[], levers[].
+nlohmann::json ExplanationJson(const v1::Explanation& explanation);
+
 // "feasible"
 std::string TerminationText(v1::Termination termination);
 

@@ -6,13 +6,13 @@
 #include <vector>
 
 #include "absl/strings/str_join.h"
+#include "common/base/text_file.h"
 
 namespace stagewright {
 namespace {
 
 using Json = nlohmann::json;
 
-constexpr size_t kLargestText = size_t{64} << 20;
 constexpr int kDeepest = 64;
 constexpr int64_t kMostValues = 8'000'000;
 
@@ -80,7 +80,7 @@ size_t FindInvalidUtf8(std::string_view text) {
 }
 
 absl::StatusOr<Json> ParseJson(std::string_view text, const std::string& where) {
-  if (text.size() > kLargestText) {
+  if (text.size() > kLargestTextFile) {
     return absl::InvalidArgumentError(absl::StrCat(where, " is larger than 64 MiB"));
   }
   const size_t bad = FindInvalidUtf8(text);

@@ -1,11 +1,10 @@
 // Cluster files. docs/clusters.md describes both forms; unknown fields are errors, so that a typing
 // mistake never silently becomes a default.
-#include <fstream>
 #include <map>
-#include <sstream>
 
 #include "absl/strings/str_join.h"
 #include "common/base/json_object.h"
+#include "common/base/text_file.h"
 #include "common/topology/cluster.h"
 
 namespace stagewright {
@@ -190,18 +189,13 @@ std::string ClusterToJson(const Cluster& cluster) {
 absl::StatusOr<Cluster> LoadCluster(const std::string& preset_or_path) {
   auto preset = ClusterPreset(preset_or_path);
   if (!absl::IsNotFound(preset.status())) return preset;
-  std::ifstream file(preset_or_path, std::ios::binary);
-  if (!file) {
+  const auto text = ReadTextFile(preset_or_path);
+  if (absl::IsNotFound(text.status())) {
     return absl::NotFoundError(
         absl::StrCat(preset.status().message(), "; and no file of that name can be read"));
   }
-  std::ostringstream text;
-  text << file.rdbuf();
-  if (file.bad() || text.fail()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("cluster file ", preset_or_path, " cannot be read, or is empty"));
-  }
-  return ParseCluster(text.str(), preset_or_path);
+  if (!text.ok()) return Annotate(text.status(), "cluster file");
+  return ParseCluster(*text, preset_or_path);
 }
 
 }  // namespace stagewright

@@ -83,10 +83,11 @@ const std::array<Preset, 4>& Presets() {
 }
 
 absl::Status UnknownPreset(const std::string& name) {
-  std::vector<std::string> known = {"uniform:N"};
+  std::vector<std::string> known;
   for (const Preset& preset : Presets()) known.push_back(absl::StrCat(preset.name, ":N"));
   return absl::NotFoundError(absl::StrCat("there is no cluster preset \"", name, "\"; presets are ",
-                                          absl::StrJoin(known, ", "), " with N nodes"));
+                                          absl::StrJoin(known, ", "),
+                                          " with N nodes and uniform:N with N devices"));
 }
 
 }  // namespace

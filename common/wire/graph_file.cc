@@ -39,7 +39,10 @@ absl::StatusOr<v1::Graph> ReadGraphProto(const std::string& path) {
   if (!in) return absl::NotFoundError(absl::StrCat(path, ": ", std::strerror(errno)));
   std::ostringstream buffer;
   buffer << in.rdbuf();
-  const std::string bytes = std::move(buffer).str();
+  return ParseGraphFile(std::move(buffer).str(), path);
+}
+
+absl::StatusOr<v1::Graph> ParseGraphFile(const std::string& bytes, const std::string& path) {
   if (bytes.size() < kMagicSize || bytes.compare(0, kMagicSize, kMagic) != 0) {
     return absl::InvalidArgumentError(absl::StrCat(path, ": not a Stagewright graph file"));
   }

@@ -15,6 +15,8 @@ namespace stagewright {
 absl::StatusOr<Graph> ReadGraphFile(const std::string& path);
 // The same without building the graph: what a client sends.
 absl::StatusOr<v1::Graph> ReadGraphProto(const std::string& path);
+// The same from the bytes of a file; `path` is for messages.
+absl::StatusOr<v1::Graph> ParseGraphFile(const std::string& bytes, const std::string& path);
 
 // Written under a temporary name and renamed.
 absl::Status WriteGraphFile(const Graph& graph, const std::string& path);

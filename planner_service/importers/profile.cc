@@ -1,9 +1,6 @@
 #include "planner_service/importers/profile.h"
 
-#include <cerrno>
-#include <cstring>
-#include <fstream>
-#include <sstream>
+#include "common/base/text_file.h"
 
 namespace stagewright {
 
@@ -44,14 +41,8 @@ absl::StatusOr<ImportedProfile> ImportProfile(ProfileFormat format, std::string_
 
 absl::StatusOr<ImportedProfile> ImportProfileFile(ProfileFormat format, const std::string& path,
                                                   const ImportOptions& options) {
-  std::ifstream in(path, std::ios::binary);
-  if (!in) return absl::NotFoundError(absl::StrCat(path, ": ", std::strerror(errno)));
-  std::ostringstream text;
-  text << in.rdbuf();
-  if (in.bad() || (text.fail() && !text.str().empty())) {
-    return absl::NotFoundError(absl::StrCat(path, ": cannot be read"));
-  }
-  return ImportProfile(format, text.str(), path, options);
+  ASSIGN_OR_RETURN(const std::string text, ReadTextFile(path));
+  return ImportProfile(format, text, path, options);
 }
 
 }  // namespace stagewright

@@ -6,11 +6,11 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "common/base/json_object.h"
+#include "common/base/text_file.h"
 
 namespace stagewright {
 namespace {
 
-constexpr size_t kLargestText = size_t{64} << 20;
 constexpr double kLargestFigure = static_cast<double>(int64_t{1} << 50);  // ns or bytes.
 constexpr std::string_view kSeparator = " -- ";
 constexpr std::string_view kWhite = " \t\r";
@@ -44,7 +44,7 @@ class Reader {
   Reader(std::string_view text, const std::string& file) : text_(text), file_(file) {}
 
   absl::StatusOr<ProfileText> Read() {
-    if (text_.size() > kLargestText) return Fail(file_, "is larger than 64 MiB");
+    if (text_.size() > kLargestTextFile) return Fail(file_, "is larger than 64 MiB");
     const size_t bad = FindInvalidUtf8(text_);
     if (bad != std::string_view::npos) {
       line_ = LineOfByte(text_, bad);

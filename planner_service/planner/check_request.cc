@@ -1,5 +1,6 @@
 #include "planner_service/planner/check_request.h"
 
+#include <map>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -24,16 +25,57 @@ const char* OptimizerName(Optimizer optimizer) {
   return "unknown";
 }
 
+const char* PolicyName(RecomputePolicy policy) {
+  switch (policy) {
+    case RecomputePolicy::kAllowed:
+      return "allowed";
+    case RecomputePolicy::kNever:
+      return "never";
+    case RecomputePolicy::kAlways:
+      return "always";
+  }
+  return "unknown";
+}
+
 std::string NumberOrAny(int64_t value) { return value == 0 ? "any" : absl::StrCat(value); }
 
+// What in the schedule breaks the options; empty if nothing does.
+std::string BrokenSchedule(const PlanOptions& options, const Strategy& strategy) {
+  if (strategy.asynchronous && !options.asynchronous) return "an asynchronous schedule";
+  if (options.sequential && strategy.kind != StrategyKind::kSequential &&
+      strategy.stages.size() > 1) {
+    return "a graph of stages instead of a chain";
+  }
+  if (!options.split_backward) {
+    for (const DeviceOrder& order : strategy.orders) {
+      for (const ComputeStep& step : order.steps) {
+        if (step.pass == Pass::kBackwardInput || step.pass == Pass::kBackwardWeight)
+          return "a split backward pass";
+      }
+    }
+  }
+  std::map<DeviceId, int32_t> loops;
+  for (size_t s = 0; s < strategy.stages.size(); ++s) {
+    if (strategy.stages[s].recompute && options.recompute == RecomputePolicy::kNever)
+      return absl::StrCat("recomputation in stage ", s);
+    for (DeviceId device : strategy.stages[s].devices) {
+      if (options.max_loops > 0 && ++loops[device] > options.max_loops)
+        return absl::StrCat("more than ", options.max_loops, " stages on device ", device.value());
+    }
+  }
+  return "";
+}
+
 // What in the strategy breaks the request; empty if nothing does.
-std::string BrokenPromise(const PlanRequest& request, const Strategy& strategy) {
+std::string BrokenPromise(const PlanRequest& request, const std::string& planner,
+                          const Strategy& strategy) {
   const PlanOptions& options = request.options;
   const auto stages = static_cast<int64_t>(strategy.stages.size());
   if (strategy.mini_batch != request.mini_batch) {
     return absl::StrCat("a mini-batch of ", strategy.mini_batch, " instead of ",
                         request.mini_batch);
   }
+  if (planner == kManualPlanner) return "";
   if (options.num_stages > 0 && stages != options.num_stages) {
     return absl::StrCat(stages, " stages instead of ", options.num_stages);
   }
@@ -56,7 +98,7 @@ std::string BrokenPromise(const PlanRequest& request, const Strategy& strategy) 
       return absl::StrCat("k = ", stage.schedule.k, " in stage ", s, ", more than ", options.max_k);
     }
   }
-  return "";
+  return BrokenSchedule(options, strategy);
 }
 
 }  // namespace
@@ -96,6 +138,9 @@ absl::Status CheckOptions(const PlanRequest& request) {
   if (options.max_k < 1) {
     return Invalid("options.max_k: must be at least 1, is ", options.max_k);
   }
+  if (options.max_loops < 0) {
+    return Invalid("options.max_loops: must not be negative, is ", options.max_loops);
+  }
   return absl::OkStatus();
 }
 
@@ -113,7 +158,7 @@ absl::Status CheckOutcome(const PlanRequest& request, const std::string& planner
     return absl::InternalError(
         absl::StrCat("planner '", planner, "' claims ", termination, " and gives a strategy"));
   }
-  const std::string broken = BrokenPromise(request, *outcome.strategy);
+  const std::string broken = BrokenPromise(request, planner, *outcome.strategy);
   if (broken.empty()) return absl::OkStatus();
   return absl::InternalError(
       absl::StrCat("planner '", planner, "' gave ", broken, ", against the request"));
@@ -121,14 +166,19 @@ absl::Status CheckOutcome(const PlanRequest& request, const std::string& planner
 
 std::string OptionsText(const PlanRequest& request) {
   const PlanOptions& options = request.options;
-  return absl::StrCat("mini_batch=", request.mini_batch,
-                      " optimizer=", OptimizerName(request.optimizer),
-                      " micro_batch=", NumberOrAny(options.micro_batch),
-                      " max_stages=", NumberOrAny(options.max_stages),
-                      " num_stages=", NumberOrAny(options.num_stages),
-                      " replicas=", options.allow_replicas ? "yes" : "no",
-                      " per_stage_micro_batch=", options.per_stage_micro_batch ? "yes" : "no",
-                      " max_k=", options.max_k);
+  return absl::StrCat(
+      "mini_batch=", request.mini_batch, " optimizer=", OptimizerName(request.optimizer),
+      " micro_batch=", NumberOrAny(options.micro_batch),
+      " max_stages=", NumberOrAny(options.max_stages),
+      " num_stages=", NumberOrAny(options.num_stages),
+      " replicas=", options.allow_replicas ? "yes" : "no",
+      " per_stage_micro_batch=", options.per_stage_micro_batch ? "yes" : "no",
+      " max_k=", options.max_k, " recompute=", PolicyName(options.recompute),
+      " max_loops=", NumberOrAny(options.max_loops),
+      " split_backward=", options.split_backward ? "yes" : "no",
+      " sequential=", options.sequential ? "yes" : "no",
+      " asynchronous=", options.asynchronous ? "yes" : "no", " seed=", options.seed,
+      options.manual.empty() ? "" : absl::StrCat(" manual=", options.manual.size(), "_bytes"));
 }
 
 }  // namespace stagewright

@@ -12,6 +12,7 @@
 #include "common/base/status.h"
 #include "common/plan/plan.h"
 #include "planner_service/evaluator/evaluator.h"
+#include "planner_service/evaluator/explain.h"
 #include "planner_service/planner/planner.h"
 
 namespace stagewright {
@@ -26,6 +27,7 @@ struct PlanRequest {
   PlanOptions options;
   bool timeline = false;
   bool compare_sequential = false;  // Also find the best sequential plan.
+  bool explain = false;             // Also explain the plan.
 };
 
 struct JudgedPlan {
@@ -42,7 +44,8 @@ struct PlanResponse {
   double search_seconds = 0;             // Of the planner alone, without judging.
   int64_t states = 0;
   int64_t candidates = 0;
-  int32_t operators = 0;              // Planner operators after coarsening.
+  int32_t operators = 0;                   // Planner operators after coarsening.
+  std::optional<Explanation> explanation;  // Of `best`, if asked for.
   std::vector<std::string> warnings;  // E.g. layers that depend on the micro-batch; idle devices.
 };
 
@@ -66,6 +69,11 @@ absl::StatusOr<PlanResponse> SolvePlanWith(const Planner& planner, const PlanReq
 // matter. Errors as SolvePlan's for the request and Evaluate's for the strategy.
 absl::StatusOr<JudgedPlan> JudgeStrategy(const PlanRequest& request, const Strategy& strategy,
                                          const std::string& planner_name);
+
+// Why a strategy takes as long as it does. Ends early, with less judged, when the context expires.
+// Errors as JudgeStrategy's.
+absl::StatusOr<Explanation> ExplainStrategy(const PlanRequest& request, const Strategy& strategy,
+                                            const SearchContext& context);
 
 struct PlannerInfo {
   std::string name;

@@ -19,8 +19,11 @@ struct RegisteredPlanner {
   std::unique_ptr<Planner> (*make)();
 };
 
-// Best first.
+// The planners that search, best first.
 std::span<const RegisteredPlanner> RegisteredPlanners();
+
+// The one that reads a plan from its options instead. MakePlanner knows it, too.
+const RegisteredPlanner& ManualPlanner();
 
 // NOT_FOUND lists the known names.
 absl::StatusOr<std::unique_ptr<Planner>> MakePlanner(const std::string& name);

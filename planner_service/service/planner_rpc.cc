@@ -179,6 +179,19 @@ grpc::ServerUnaryReactor* PlannerRpc::Simulate(grpc::CallbackServerContext* cont
       });
 }
 
+grpc::ServerUnaryReactor* PlannerRpc::Explain(grpc::CallbackServerContext* context,
+                                              const v1::ExplainRequest* request,
+                                              v1::ExplainResponse* response) {
+  return PooledCall::Start(
+      pool_, metrics_, "Explain", DeadlineOf(*context), [=](SearchContext& search) -> absl::Status {
+        ASSIGN_OR_RETURN(OwnedPlanRequest owned, FromProto(request->problem()));
+        ASSIGN_OR_RETURN(const Explanation explanation,
+                         ExplainStrategy(owned.request, FromProto(request->strategy()), search));
+        *response->mutable_explanation() = ToProto(explanation);
+        return absl::OkStatus();
+      });
+}
+
 grpc::ServerUnaryReactor* PlannerRpc::ListPlanners(grpc::CallbackServerContext* context,
                                                    const v1::ListPlannersRequest* /*request*/,
                                                    v1::ListPlannersResponse* response) {

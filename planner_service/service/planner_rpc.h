@@ -26,6 +26,9 @@ class PlannerRpc : public v1::PlannerService::CallbackService {
   grpc::ServerUnaryReactor* Simulate(grpc::CallbackServerContext* context,
                                      const v1::SimulateRequest* request,
                                      v1::SimulateResponse* response) override;
+  grpc::ServerUnaryReactor* Explain(grpc::CallbackServerContext* context,
+                                    const v1::ExplainRequest* request,
+                                    v1::ExplainResponse* response) override;
   grpc::ServerUnaryReactor* ListPlanners(grpc::CallbackServerContext* context,
                                          const v1::ListPlannersRequest* request,
                                          v1::ListPlannersResponse* response) override;

@@ -20,6 +20,36 @@ v1::Termination ToProto(Termination termination) {
   return static_cast<v1::Termination>(static_cast<int>(termination) + 1);
 }
 
+static_assert(static_cast<int>(Binding::kCompute) + 1 == v1::BINDING_COMPUTE);
+static_assert(static_cast<int>(Binding::kLinks) + 1 == v1::BINDING_LINKS);
+static_assert(static_cast<int>(Binding::kMemory) + 1 == v1::BINDING_MEMORY);
+static_assert(static_cast<int>(Binding::kBubble) + 1 == v1::BINDING_BUBBLE);
+
+v1::WhatIf ToProto(const WhatIf& what) {
+  v1::WhatIf proto;
+  proto.set_change(what.change);
+  if (what.step_time) proto.set_step_ns(*what.step_time);
+  proto.set_reason(what.reason);
+  return proto;
+}
+
+WhatIf WhatIfOf(const v1::WhatIf& proto) {
+  WhatIf what{proto.change(), std::nullopt, proto.reason()};
+  if (proto.has_step_ns()) what.step_time = proto.step_ns();
+  return what;
+}
+
+RecomputePolicy PolicyOf(v1::RecomputePolicy policy) {
+  switch (policy) {
+    case v1::RECOMPUTE_POLICY_NEVER:
+      return RecomputePolicy::kNever;
+    case v1::RECOMPUTE_POLICY_ALWAYS:
+      return RecomputePolicy::kAlways;
+    default:
+      return RecomputePolicy::kAllowed;
+  }
+}
+
 absl::StatusOr<Cluster> ClusterOf(const v1::PlanningProblem& proto) {
   switch (proto.cluster_source_case()) {
     case v1::PlanningProblem::kCluster:
@@ -91,6 +121,13 @@ PlanOptions FromProto(const v1::PlanOptions& proto) {
   options.allow_replicas = !proto.forbid_replicas();
   options.per_stage_micro_batch = proto.per_stage_micro_batch();
   options.max_k = proto.max_k() == 0 ? 1 : proto.max_k();
+  options.recompute = PolicyOf(proto.recompute());
+  options.max_loops = proto.max_loops();
+  options.split_backward = !proto.forbid_split_backward();
+  options.sequential = proto.sequential();
+  options.asynchronous = proto.asynchronous();
+  options.seed = proto.seed() == 0 ? 1 : proto.seed();
+  options.manual = proto.manual();
   return options;
 }
 
@@ -116,7 +153,50 @@ absl::StatusOr<OwnedPlanRequest> FromProto(const v1::PlanRequest& proto) {
   owned.request.options = FromProto(proto.options());
   owned.request.timeline = proto.timeline();
   owned.request.compare_sequential = proto.compare_sequential();
+  owned.request.explain = proto.explain();
   return owned;
+}
+
+v1::Explanation ToProto(const Explanation& explanation) {
+  v1::Explanation proto;
+  proto.set_step_ns(explanation.step_time);
+  proto.set_compute_ns(explanation.compute);
+  proto.set_links_ns(explanation.links);
+  proto.set_memory_ns(explanation.memory);
+  proto.set_bubble_ns(explanation.bubble);
+  proto.set_binding(static_cast<v1::Binding>(static_cast<int>(explanation.binding) + 1));
+  proto.set_bottleneck_stage(explanation.bottleneck.value());
+  proto.set_bottleneck_device(explanation.bottleneck_device);
+  for (const CutReport& cut : explanation.cuts) {
+    v1::CutReport* out = proto.add_cuts();
+    out->set_from(cut.from.value());
+    out->set_to(cut.to.value());
+    *out->mutable_smaller() = ToProto(cut.smaller);
+    *out->mutable_larger() = ToProto(cut.larger);
+  }
+  proto.set_cuts_left_out(explanation.cuts_left_out);
+  for (const WhatIf& lever : explanation.levers) *proto.add_levers() = ToProto(lever);
+  return proto;
+}
+
+Explanation FromProto(const v1::Explanation& proto) {
+  Explanation explanation;
+  explanation.step_time = proto.step_ns();
+  explanation.compute = proto.compute_ns();
+  explanation.links = proto.links_ns();
+  explanation.memory = proto.memory_ns();
+  explanation.bubble = proto.bubble_ns();
+  if (proto.binding() > v1::BINDING_UNSPECIFIED && proto.binding() <= v1::BINDING_BUBBLE)
+    explanation.binding = static_cast<Binding>(static_cast<int>(proto.binding()) - 1);
+  explanation.bottleneck = StageId(proto.bottleneck_stage());
+  explanation.bottleneck_device = proto.bottleneck_device();
+  for (const v1::CutReport& cut : proto.cuts()) {
+    explanation.cuts.push_back(
+        {StageId(cut.from()), StageId(cut.to()), WhatIfOf(cut.smaller()), WhatIfOf(cut.larger())});
+  }
+  explanation.cuts_left_out = proto.cuts_left_out();
+  for (const v1::WhatIf& lever : proto.levers()) explanation.levers.push_back(WhatIfOf(lever));
+  return explanation;
 }
 
 v1::Plan ToProto(const JudgedPlan& plan, const Cluster& cluster) {
@@ -148,6 +228,7 @@ v1::PlanResponse ToProto(const PlanResponse& response, const Cluster& cluster) {
   proto.set_candidates(response.candidates);
   proto.set_operators(response.operators);
   for (const std::string& warning : response.warnings) proto.add_warnings(warning);
+  if (response.explanation) *proto.mutable_explanation() = ToProto(*response.explanation);
   return proto;
 }
 

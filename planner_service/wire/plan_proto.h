@@ -27,6 +27,9 @@ Optimizer FromProto(v1::Optimizer optimizer);  // Unspecified is Adam: the most 
 v1::Optimizer ToProto(Optimizer optimizer);
 PlanOptions FromProto(const v1::PlanOptions& proto);
 
+v1::Explanation ToProto(const Explanation& explanation);
+Explanation FromProto(const v1::Explanation& proto);
+
 v1::Plan ToProto(const JudgedPlan& plan, const Cluster& cluster);
 v1::PlanResponse ToProto(const PlanResponse& response, const Cluster& cluster);
 

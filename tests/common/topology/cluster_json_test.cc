@@ -149,8 +149,7 @@ TEST(ClusterJson, WhatIsNoCluster) {
   for (const char* text : {"", "{", "nodes: 2", "{\"nodes\": NaN}", "{\"nodes\": 1e999}"}) {
     const auto cluster = ParseCluster(text, "bad.json");
     EXPECT_EQ(cluster.status().code(), absl::StatusCode::kInvalidArgument) << text;
-    EXPECT_THAT(std::string(cluster.status().message()),
-                StartsWith("cluster file bad.json"));
+    EXPECT_THAT(std::string(cluster.status().message()), StartsWith("cluster file bad.json"));
   }
   for (const char* text : {"[]", "7", "null"}) {
     EXPECT_EQ(ParseCluster(text, "bad.json").status().message(),

@@ -8,13 +8,13 @@ namespace {
 
 TEST(Presets, EveryListedNameWorks) {
   const auto presets = ClusterPresets();
-  ASSERT_EQ(presets.size(), 4u);
+  ASSERT_EQ(presets.size(), 5u);
   for (const auto& [name, description] : presets) {
     EXPECT_FALSE(description.empty());
     for (int nodes : {1, 2, 5}) {
       const auto cluster = ClusterPreset(name + ":" + std::to_string(nodes));
       ASSERT_TRUE(cluster.ok()) << cluster.status();
-      EXPECT_EQ(cluster->devices().back().node, nodes - 1);
+      EXPECT_EQ(cluster->devices().back().node, name == "uniform" ? 0 : nodes - 1);
       EXPECT_TRUE(cluster->Homogeneous());
       EXPECT_EQ(cluster->name(), name + ":" + std::to_string(nodes));
     }
@@ -52,7 +52,7 @@ TEST(Presets, BadNames) {
   EXPECT_EQ(unknown.status().code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(unknown.status().message(),
             "there is no cluster preset \"summmit:8\"; presets are summit:N, dgx-a100:N, "
-            "dgx-h100:N, cpu:N with N nodes");
+            "dgx-h100:N, cpu:N with N nodes and uniform:N with N devices");
   for (const char* name : {"summit", "summit:", "summit:0", "summit:-1", "summit:x", "summit:8x",
                            "summit:99999999999"}) {
     const auto bad = ClusterPreset(name);

@@ -47,6 +47,7 @@ TEST(CheckRequestTest, OptionsThatAreWrongAreNamed) {
       {[](PlanOptions& o) { o.max_stages = -2; }, "options.max_stages: must not be negative"},
       {[](PlanOptions& o) { o.num_stages = 4, o.max_stages = 3; }, "4 is more than options.max_"},
       {[](PlanOptions& o) { o.max_k = 0; }, "options.max_k: must be at least 1"},
+      {[](PlanOptions& o) { o.max_loops = -1; }, "options.max_loops: must not be negative"},
   };
   for (const auto& [spoil, message] : cases) {
     PlanRequest request = Good();
@@ -82,6 +83,23 @@ TEST(CheckRequestTest, AnswersThatBreakTheRequestAreThePlannersFault) {
       {[](PlanRequest& r, Outcome&) { r.options.allow_replicas = false; }, "replicas in stage 0"},
       {[](PlanRequest&, Outcome& o) { o.strategy->stages[1].schedule.k = 2; }, "k = 2 in stage 1"},
       {[](PlanRequest&, Outcome& o) { o.strategy->stages[1].micro_batch = 8; }, "stages 0 and 1"},
+      {[](PlanRequest& r, Outcome&) { r.options.sequential = true; }, "instead of a chain"},
+      {[](PlanRequest&, Outcome& o) { o.strategy->asynchronous = true; }, "an asynchronous"},
+      {[](PlanRequest& r, Outcome& o) {
+         r.options.recompute = RecomputePolicy::kNever;
+         o.strategy->stages[1].recompute = true;
+       },
+       "recomputation in stage 1"},
+      {[](PlanRequest& r, Outcome& o) {
+         r.options.max_loops = 1;
+         o.strategy->stages[1].devices = {DeviceId(1)};
+       },
+       "more than 1 stages on device 1"},
+      {[](PlanRequest& r, Outcome& o) {
+         r.options.split_backward = false;
+         o.strategy->orders = {{DeviceId(0), {{StageId(0), Pass::kBackwardInput, 0}}}};
+       },
+       "a split backward pass"},
       {[](PlanRequest&, Outcome& o) { o.strategy.reset(); }, "claims feasible without a strategy"},
       {[](PlanRequest&, Outcome& o) { o.termination = Termination::kInfeasible; },
        "claims infeasible and gives a strategy"},
@@ -103,7 +121,8 @@ TEST(CheckRequestTest, OptionsTextTellsAllOptionsApart) {
   const std::string text = OptionsText(Good());
   EXPECT_EQ(text,
             "mini_batch=24 optimizer=adam micro_batch=any max_stages=any num_stages=any "
-            "replicas=yes per_stage_micro_batch=no max_k=1");
+            "replicas=yes per_stage_micro_batch=no max_k=1 recompute=allowed max_loops=any "
+            "split_backward=yes sequential=no asynchronous=no seed=1");
   PlanRequest other = Good();
   other.options.per_stage_micro_batch = true;
   EXPECT_NE(OptionsText(other), text);

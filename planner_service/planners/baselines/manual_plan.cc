@@ -1,0 +1,246 @@
+#include "planner_service/planners/baselines/manual_plan.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/base/json_object.h"
+
+namespace stagewright {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr char kWhere[] = "options.manual";
+constexpr std::string_view kModule = "module:";
+constexpr std::string_view kRange = "..";
+
+class ManualReader {
+ public:
+  ManualReader(const Problem& problem, const Json& root)
+      : problem_(problem),
+        root_(root, "", error_, {"kind", "micro_batch", "asynchronous", "stages", "orders"}),
+        owner_(problem.graph->size(), -1) {
+    for (int32_t v = 0; v < problem.graph->size(); ++v) {
+      nodes_.emplace(problem.graph->node(NodeId(v)).name, v);
+    }
+    for (int32_t d = 0; d < problem.cluster->size(); ++d) {
+      devices_.emplace(problem.cluster->device(DeviceId(d)).name, d);
+    }
+    const std::vector<int32_t>& order = problem.graph->dag().order();
+    rank_.resize(order.size());
+    for (size_t i = 0; i < order.size(); ++i) rank_[order[i]] = static_cast<int32_t>(i);
+  }
+
+  absl::StatusOr<Strategy> Read() {
+    strategy_.mini_batch = problem_.mini_batch;
+    const std::string graph = "graph";
+    const std::string kind = root_.Text("kind", &graph);
+    if (kind != "graph" && kind != "sequential")
+      root_.Fail("kind", R"(is neither "graph" nor "sequential")");
+    strategy_.kind = kind == "graph" ? StrategyKind::kGraph : StrategyKind::kSequential;
+    strategy_.asynchronous = root_.Flag("asynchronous", false);
+    const Json& stages = root_.Array("stages");
+    if (stages.empty()) root_.Fail("stages", "is empty");
+    for (size_t s = 0; s < stages.size() && error_.ok(); ++s) ReadStage(stages[s], s);
+    if (error_.ok()) PlaceRest();
+    RETURN_IF_ERROR(error_);
+    Finish();
+    ReadOrders();
+    RETURN_IF_ERROR(error_);
+    return std::move(strategy_);
+  }
+
+ private:
+  void ReadStage(const Json& json, size_t index) {
+    JsonObject object(json, absl::StrCat("stages[", index, "]"), error_,
+                      {"nodes", "devices", "micro_batch", "k", "in_flight", "recompute"});
+    Stage stage;
+    const int64_t all = root_.Has("micro_batch") ? root_.Integer("micro_batch") : 0;
+    stage.micro_batch = object.Integer("micro_batch", all > 0 ? &all : nullptr);
+    if (stage.micro_batch < 1 || problem_.mini_batch % stage.micro_batch != 0) {
+      object.Fail("micro_batch", absl::StrCat("is ", stage.micro_batch, ", which does not divide ",
+                                              problem_.mini_batch, " samples"));
+    }
+    const int64_t one = 1;
+    stage.schedule.k = object.Count("k", &one);
+    if (stage.schedule.k < 1) object.Fail("k", "is less than 1");
+    stage.recompute = object.Flag("recompute", false);
+    in_flight_.push_back(object.Has("in_flight") ? std::optional(object.Integer("in_flight"))
+                                                 : std::nullopt);
+    if (in_flight_.back().value_or(1) < 1) object.Fail("in_flight", "is less than 1");
+    const Json& devices = object.Array("devices");
+    if (devices.empty()) object.Fail("devices", "is empty");
+    for (size_t i = 0; i < devices.size() && error_.ok(); ++i) {
+      stage.devices.push_back(ReadDevice(devices[i], absl::StrCat("devices[", i, "]"), object));
+    }
+    const Json& nodes = object.Array("nodes");
+    if (nodes.empty()) object.Fail("nodes", "is empty");
+    for (size_t i = 0; i < nodes.size() && error_.ok(); ++i) {
+      ReadSelector(nodes[i], absl::StrCat("nodes[", i, "]"), static_cast<int32_t>(index), object);
+    }
+    strategy_.stages.push_back(std::move(stage));
+  }
+
+  DeviceId ReadDevice(const Json& json, const std::string& key, JsonObject& object) {
+    if (json.is_number_integer()) {
+      const int64_t number = json.get<int64_t>();
+      if (number >= 0 && number < problem_.cluster->size()) return DeviceId(number);
+      object.Fail(key, absl::StrCat("is ", number, "; the cluster has devices 0 to ",
+                                    problem_.cluster->size() - 1));
+      return DeviceId(0);
+    }
+    if (json.is_string()) {
+      const auto known = devices_.find(json.get<std::string>());
+      if (known != devices_.end()) return DeviceId(known->second);
+      object.Fail(key, absl::StrCat("names the unknown device \"", json.get<std::string>(), "\""));
+      return DeviceId(0);
+    }
+    object.Fail(key, "is neither a number nor a name of a device");
+    return DeviceId(0);
+  }
+
+  // A name, "first..last" in topological order, "module:path" or "*".
+  void ReadSelector(const Json& json, const std::string& key, int32_t stage, JsonObject& object) {
+    if (!json.is_string()) {
+      object.Fail(key, "is not a text");
+      return;
+    }
+    const std::string text = json.get<std::string>();
+    const size_t range = text.find(kRange);
+    if (text == "*") {
+      if (rest_ >= 0) object.Fail(key, "is the second \"*\"");
+      rest_ = stage;
+    } else if (const auto node = nodes_.find(text); node != nodes_.end()) {
+      Take(node->second, stage, key, object);
+    } else if (text.substr(0, kModule.size()) == kModule) {
+      TakeModule(text.substr(kModule.size()), stage, key, object);
+    } else if (range != std::string::npos) {
+      const auto first = nodes_.find(text.substr(0, range));
+      const auto last = nodes_.find(text.substr(range + kRange.size()));
+      if (first == nodes_.end() || last == nodes_.end()) {
+        object.Fail(key, absl::StrCat("\"", text, "\": there is no such node as its ",
+                                      first == nodes_.end() ? "first" : "last"));
+        return;
+      }
+      if (rank_[first->second] > rank_[last->second])
+        object.Fail(key, absl::StrCat("\"", text, "\" ends before it begins"));
+      const std::vector<int32_t>& order = problem_.graph->dag().order();
+      for (int32_t i = rank_[first->second]; i <= rank_[last->second] && error_.ok(); ++i) {
+        Take(order[i], stage, key, object);
+      }
+    } else {
+      object.Fail(key, absl::StrCat("names the unknown node \"", text, "\""));
+    }
+  }
+
+  void TakeModule(const std::string& module, int32_t stage, const std::string& key,
+                  JsonObject& object) {
+    const std::string inside = module + ".";
+    bool found = false;
+    for (int32_t v = 0; v < problem_.graph->size() && error_.ok(); ++v) {
+      const std::string& path = problem_.graph->node(NodeId(v)).module;
+      if (path != module && path.compare(0, inside.size(), inside) != 0) continue;
+      found = true;
+      Take(v, stage, key, object);
+    }
+    if (!found) object.Fail(key, absl::StrCat("names the unknown module \"", module, "\""));
+  }
+
+  // Constants that every reader recomputes belong to no stage, whoever names them.
+  void Take(int32_t node, int32_t stage, const std::string& key, JsonObject& object) {
+    if (!problem_.operators->owner(NodeId(node)).valid()) return;
+    int32_t& mine = owner_[node];
+    if (mine >= 0 && mine != stage) {
+      object.Fail(key, absl::StrCat("names node \"", problem_.graph->node(NodeId(node)).name,
+                                    "\", which stages[", mine, "] has already"));
+    }
+    mine = stage;
+  }
+
+  void PlaceRest() {
+    for (int32_t v = 0; v < problem_.graph->size(); ++v) {
+      if (owner_[v] >= 0 || !problem_.operators->owner(NodeId(v)).valid()) continue;
+      owner_[v] = rest_;
+      if (rest_ < 0) {
+        root_.Fail("stages",
+                   absl::StrCat("leaves out node \"", problem_.graph->node(NodeId(v)).name, "\""));
+        return;
+      }
+    }
+  }
+
+  void Finish() {
+    const Graph& graph = *problem_.graph;
+    for (int32_t v : graph.dag().order()) {
+      if (owner_[v] >= 0) strategy_.stages[owner_[v]].nodes.push_back(NodeId(v));
+    }
+    for (Stage& stage : strategy_.stages) {
+      stage.replicated = ReplicatedInto(graph, *problem_.operators, stage.nodes);
+    }
+    strategy_.edges = DataEdges(graph, strategy_.stages);
+    if (strategy_.kind == StrategyKind::kSequential) {
+      for (size_t s = 1; s < strategy_.stages.size(); ++s) {
+        const auto here = static_cast<int64_t>(s);
+        strategy_.edges.push_back({StageId(here - 1), StageId(here)});
+      }
+      std::sort(strategy_.edges.begin(), strategy_.edges.end());
+      strategy_.edges.erase(std::unique(strategy_.edges.begin(), strategy_.edges.end()),
+                            strategy_.edges.end());
+    }
+    for (const StageEdge& edge : strategy_.edges) {
+      if (edge.to < edge.from) {
+        root_.Fail("stages", absl::StrCat("is not in order: stages[", edge.to.value(),
+                                          "] reads from stages[", edge.from.value(), "]"));
+        return;
+      }
+    }
+    AssignInFlight(strategy_);
+    for (size_t s = 0; s < in_flight_.size(); ++s) {
+      if (in_flight_[s]) strategy_.stages[s].schedule.in_flight = *in_flight_[s];
+    }
+  }
+
+  void ReadOrders() {
+    if (!error_.ok() || !root_.Has("orders")) return;
+    std::string text;
+    for (const Json& line : root_.Array("orders")) {
+      if (!line.is_string() || line.get<std::string>().find('\n') != std::string::npos) {
+        root_.Fail("orders", "is not a list of lines");
+        return;
+      }
+      absl::StrAppend(&text, line.get<std::string>(), "\n");
+    }
+    auto orders = ParseOrders(text);
+    if (!orders.ok()) {
+      root_.Fail("orders", absl::StrCat(": ", std::string(orders.status().message())));
+      return;
+    }
+    SetOrders(*problem_.graph, *std::move(orders), strategy_);
+  }
+
+  const Problem& problem_;
+  absl::Status error_;
+  JsonObject root_;
+  Strategy strategy_;
+  std::map<std::string, int32_t> nodes_, devices_;
+  std::vector<int32_t> rank_;   // Position of each node in the topological order.
+  std::vector<int32_t> owner_;  // The stage that names each node, -1 where none does.
+  std::vector<std::optional<int64_t>> in_flight_;
+  int32_t rest_ = -1;  // The stage that takes all other nodes.
+};
+
+}  // namespace
+
+absl::StatusOr<Strategy> ParseManualPlan(const Problem& problem, const std::string& text) {
+  ASSIGN_OR_RETURN(const Json root, ParseJson(text, kWhere));
+  auto strategy = ManualReader(problem, root).Read();
+  if (!strategy.ok()) return Annotate(strategy.status(), kWhere);
+  return strategy;
+}
+
+}  // namespace stagewright

@@ -1,0 +1,47 @@
+#!/usr/bin/env bash
+# Builds the fuzz targets of tests/fuzz with Clang and libFuzzer and runs them one after the other.
+set -euo pipefail
+# shellcheck source=scripts/lib.sh
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+cd "$STAGEWRIGHT_ROOT"
+
+usage() {
+  cat <<'USAGE'
+usage: scripts/fuzz.sh [SECONDS] [TARGET...]
+
+  SECONDS  how long each target runs (default 20)
+  TARGET   cluster, graph_file, import_dapple, import_pipedream, import_piper, manual, plan, strategy (default: all)
+
+Needs Clang with its sanitizer runtimes (Debian: clang-14, libclang-rt-14-dev); CLANG names another clang++. What a
+target finds is left in build/fuzz/findings, what it learned in build/fuzz/corpus.
+USAGE
+}
+
+seconds=20
+if [[ ${1:-} == -h || ${1:-} == --help ]]; then usage && exit 0; fi
+if [[ ${1:-} =~ ^[0-9]+$ ]]; then seconds=$1 && shift; fi
+targets=("$@")
+((${#targets[@]})) || targets=(import_pipedream import_dapple import_piper cluster graph_file manual strategy plan)
+
+clang=${CLANG:-$(command -v clang++-14 || command -v clang++ || true)}
+[[ -n $clang ]] || die "no clang++ found: install it, or name it in CLANG"
+build=build/fuzz
+say "building with $clang"
+if [[ ! -f $build/build.ninja ]]; then
+  cmake -S . -B "$build" -G Ninja -DCMAKE_CXX_COMPILER="$clang" -DSTAGEWRIGHT_FUZZ=ON -DSTAGEWRIGHT_WITH_WORKER=OFF \
+    -DSTAGEWRIGHT_WERROR=OFF -DCMAKE_BUILD_TYPE=Debug -DCMAKE_CXX_FLAGS_DEBUG="-O1 -g1" >"$build.log" 2>&1 ||
+    die "cmake failed: see $build.log"
+fi
+ninja -C "$build" -j "$(jobs_wanted)" "${targets[@]/%/_fuzz}"
+
+mkdir -p "$build/findings"
+failed=0
+for target in "${targets[@]}"; do
+  say "$target for $seconds s"
+  mkdir -p "$build/corpus/$target"
+  "$build/bin/${target}_fuzz" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 -max_len=4096 -print_final_stats=1 \
+    -artifact_prefix="$build/findings/$target-" "$build/corpus/$target" "tests/fuzz/corpus/$target" \
+    >"$build/$target.log" 2>&1 || failed=1
+  grep -E "SUMMARY|finding:|stat::number_of_executed_units" "$build/$target.log" || true
+done
+((failed == 0)) || die "findings: see $build/findings and the logs beside it"

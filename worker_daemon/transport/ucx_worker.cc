@@ -41,6 +41,10 @@ constexpr Setting kSharedMemoryDefaults[] = {
 constexpr Setting kTcpDefaults[] = {
     // Else large messages inside a node go over a TCP "put", five times slower than the ring.
     {"UCX_TCP_PUT_ENABLE", "PUT_ENABLE", "n"},
+    // Sends copy their data, in large pieces. UCX 1.13 completes a send from the user's memory
+    // twice, and stops the process for it, when the connection breaks in its middle.
+    {"UCX_ZCOPY_THRESH", "ZCOPY_THRESH", "inf"},
+    {"UCX_TCP_TX_SEG_SIZE", "TX_SEG_SIZE", "64k"},
     // How soon an idle connection notices that the other host is gone.
     {"UCX_TCP_KEEPIDLE", "KEEPIDLE", "2s"},
     {"UCX_TCP_KEEPINTVL", "KEEPINTVL", "1s"},

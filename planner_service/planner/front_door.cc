@@ -186,9 +186,8 @@ absl::StatusOr<PlanResponse> SolvePlanWith(const Planner& planner, const PlanReq
   if (request.compare_sequential && planner.name() == kSequentialPlanner) {
     response.sequential = response.best;
   } else if (request.compare_sequential && found.outcome.sequential) {
-    ASSIGN_OR_RETURN(
-        response.sequential,
-        JudgeAnswer(request, problem, *found.outcome.sequential, planner.name()));
+    ASSIGN_OR_RETURN(response.sequential,
+                     JudgeAnswer(request, problem, *found.outcome.sequential, planner.name()));
   } else if (request.compare_sequential) {
     RETURN_IF_ERROR(CompareSequential(request, problem, context, response));
   }

@@ -201,3 +201,123 @@ def test_a_watched_job_that_is_cancelled_exits_with_5(service, tmp_path):
     watched = run("watch", name, planner=service)
     assert watched.returncode == 5
     assert "\r" not in watched.stderr + watched.stdout
+
+
+PROFILE = """\
+node1 -- Input0 -- forward_compute_time=0, backward_compute_time=0, activation_size=0, parameter_size=0
+node2 -- embed -- forward_compute_time=1.0, backward_compute_time=2.0, activation_size=1000, parameter_size=4000
+node3 -- left -- forward_compute_time=1.0, backward_compute_time=2.0, activation_size=1000, parameter_size=4000
+node4 -- right -- forward_compute_time=1.0, backward_compute_time=2.0, activation_size=1000, parameter_size=4000
+node5 -- head -- forward_compute_time=1.0, backward_compute_time=2.0, activation_size=1000, parameter_size=4000
+\tnode1 -- node2
+\tnode2 -- node3
+\tnode2 -- node4
+\tnode3 -- node5
+\tnode4 -- node5
+"""
+PIPER = {
+    "maxDevices": 2, "maxMemoryPerDevice": 1e9, "bandwidth": 1e9, "mbsInBatch": 4,
+    "nodes": [
+        {"id": i, "name": f"n{i}", "TMPCs": {"1": [{
+            "id": "vanilla", "timePerSample": 0.003, "parameterSize": 40, "memoryUsageA": 10, "memoryUsageB": 100,
+            "syncTimeFw": {}, "syncTimeBw": {}}]}}
+        for i in range(3)
+    ],
+    "edges": [{"sourceId": i, "destId": i + 1, "communicationCost": 1000} for i in range(2)],
+}  # fmt: skip
+
+
+@pytest.fixture
+def profile(tmp_path):
+    path = tmp_path / "small.graph.txt"
+    path.write_text(PROFILE)
+    return path
+
+
+def test_profiles_are_planned_shown_and_imported(profile, tmp_path):
+    flags = ("--cluster", "uniform:2", "--mini-batch", 8)
+    plan = run("plan", "--local", "--from", "pipedream", profile, *flags, "-o", "json")
+    assert plan.returncode == 0, plan.stderr
+    direct = json.loads(plan.stdout)
+    assert direct["model"] == "small"
+    assert direct["planner_operators"] == 4  # Without its input.
+
+    shown = run("graph", "show", "--from", "pipedream", profile)
+    assert "node5" in shown.stdout and "head" in shown.stdout and "2 ms" in shown.stdout
+    out = tmp_path / "small.swg"
+    assert run("graph", "import", "--from", "pipedream", profile, "--out", out).returncode == 0
+    again = run("plan", "--local", out, *flags, "-o", "json")
+    assert json.loads(again.stdout)["fingerprint"] == direct["fingerprint"]
+
+
+def test_a_piper_profile_brings_cluster_and_mini_batch(tmp_path):
+    path = tmp_path / "small.json"
+    path.write_text(json.dumps(PIPER))
+    plan = json.loads(run("plan", "--local", "--from", "piper", path, "-o", "json").stdout)
+    assert plan["mini_batch_size"] == 4
+    assert plan["devices"][0]["memory_budget_bytes"] == 10**9
+    millis = run("plan", "--local", "--from", "piper", path, "--time-unit", "ms", "--profile-batch", 2, "-o", "json")
+    assert json.loads(millis.stdout)["mini_batch_size"] == 8
+
+
+def test_bad_profiles_name_the_line(profile, tmp_path):
+    profile.write_text(PROFILE.replace("backward_compute_time=2.0", "backward_compute_time=-2", 1))
+    command = ("plan", "--local", "--from", "pipedream", profile, "--cluster", "uniform:2", "--mini-batch", 8)
+    assert 'small.graph.txt, line 2: backward_compute_time: "-2" is negative' in fails(1, *command)
+    assert "No such file" in fails(1, "graph", "show", "--from", "dapple", tmp_path / "none")
+    fails(2, "graph", "show", "--from", "onnx", profile)
+    fails(2, "graph", "import", profile, "--out", tmp_path / "x.swg")
+    assert "cluster" in fails(2, "plan", "--local", "--from", "pipedream", profile, "--mini-batch", 8)
+
+
+def test_a_plan_by_hand(profile, tmp_path):
+    by_hand = tmp_path / "plan.json"
+    by_hand.write_text(json.dumps({
+        "micro_batch": 2,
+        "stages": [{"nodes": ["node2", "module:left"], "devices": [0]},
+                   {"nodes": ["*"], "devices": [1], "recompute": True}]}))  # fmt: skip
+    command = ("plan", "--local", "--from", "pipedream", profile, "--cluster", "uniform:2", "--mini-batch", 8)
+    result = run(*command, "--plan-file", by_hand, "-o", "json")
+    assert result.returncode == 0, result.stderr
+    plan = json.loads(result.stdout)
+    assert plan["planner"] == "manual"
+    assert [stage["recompute"] for stage in plan["stages"]] == [False, True]
+    assert plan["stages"][1]["schedule"] == "1F1B, recompute"
+    by_hand.write_text('{"stages": [{"nodes": ["node9"], "devices": [0], "micro_batch": 2}]}')
+    assert 'stages[0].nodes[0] names the unknown node "node9"' in fails(1, *command, "--plan-file", by_hand)
+    assert "needs a plan" in fails(1, *command, "--planner", "manual")
+
+
+def test_the_schedule_of_a_plan_is_shown(profile):
+    command = ("plan", "--local", "--from", "pipedream", profile, "--cluster", "uniform:2", "--mini-batch", 8)
+    result = run(*command, "--planner", "gpipe", "--stages", 2, "--micro-batch", 1)
+    assert result.returncode == 0, result.stderr
+    assert "GPipe" in result.stdout
+
+
+def test_plans_are_explained(profile, tmp_path):
+    command = ("plan", "--local", "--from", "pipedream", profile, "--cluster", "uniform:2", "--mini-batch", 8)
+    saved = tmp_path / "plan.json"
+    result = run(*command, "--stages", 2, "--explain", "--save", saved)
+    assert result.returncode == 0, result.stderr
+    assert " binds; the bottleneck is stage " in result.stdout
+    kept = json.loads(run("explain", saved, "-o", "json").stdout)
+    parts = sum(kept[f"{part}_seconds"] for part in ("compute", "links", "memory", "bubble"))
+    assert parts == pytest.approx(kept["iteration_seconds"])
+    problem = ("--from", "pipedream", profile, "--cluster", "uniform:2", "--local")
+    assert json.loads(run("explain", saved, *problem, "-o", "json").stdout) == kept
+
+    assert run(*command, "--save", saved).returncode == 0
+    assert "holds no explanation" in fails(1, "explain", saved)
+
+
+def test_the_service_explains_too(service, profile, tmp_path):
+    saved = tmp_path / "plan.json"
+    problem = ("--from", "pipedream", profile, "--cluster", "uniform:2")
+    command = ("plan", *problem, "--mini-batch", 8, "--explain", "--save", saved)
+    assert run(*command, planner=service).returncode == 0
+    kept = json.loads(run("explain", saved, "-o", "json").stdout)
+    again = run("explain", saved, *problem, "-o", "json", planner=service)
+    assert again.returncode == 0, again.stderr
+    assert json.loads(again.stdout) == kept
+    assert kept["levers"][0]["change"]

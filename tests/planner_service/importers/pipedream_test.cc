@@ -82,7 +82,7 @@ TEST(PipeDreamTest, ACycleIsNamed) {
 // Published profiles, with the operators the original's planner sees.
 TEST(PipeDreamTest, PublishedProfiles) {
   const std::pair<const char*, int32_t> files[] = {
-      {"pipedream/alexnet.graph.txt", 22},      {"pipedream/gnmt.graph.txt", 37},
+      {"pipedream/alexnet.graph.txt", 22},       {"pipedream/gnmt.graph.txt", 37},
       {"pipedream/inception_v3.graph.txt", 325}, {"pipedream/resnet50.graph.txt", 176},
       {"pipedream/resnext50.graph.txt", 176},    {"pipedream/vgg16.graph.txt", 40},
       {"synthetic/mmt4_op.graph.txt", 103}};

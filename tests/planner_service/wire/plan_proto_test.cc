@@ -1,0 +1,70 @@
+#include "planner_service/wire/plan_proto.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "planner_service/planner/check_request.h"
+
+namespace stagewright {
+namespace {
+
+std::string Text(const PlanOptions& options) {
+  PlanRequest request;
+  request.mini_batch = 8;
+  request.options = options;
+  return OptionsText(request);
+}
+
+TEST(PlanProtoTest, AnEmptyMessageIsTheDefaultOptions) {
+  EXPECT_EQ(Text(FromProto(v1::PlanOptions())), Text(PlanOptions()));
+}
+
+TEST(PlanProtoTest, EveryOptionArrives) {
+  v1::PlanOptions proto;
+  proto.set_micro_batch(2);
+  proto.set_max_stages(7);
+  proto.set_num_stages(5);
+  proto.set_forbid_replicas(true);
+  proto.set_per_stage_micro_batch(true);
+  proto.set_max_k(3);
+  proto.set_recompute(v1::RECOMPUTE_POLICY_NEVER);
+  proto.set_max_loops(4);
+  proto.set_forbid_split_backward(true);
+  proto.set_sequential(true);
+  proto.set_asynchronous(true);
+  proto.set_seed(11);
+  proto.set_manual("{}");
+  EXPECT_EQ(Text(FromProto(proto)),
+            "mini_batch=8 optimizer=adam micro_batch=2 max_stages=7 num_stages=5 replicas=no "
+            "per_stage_micro_batch=yes max_k=3 recompute=never max_loops=4 split_backward=no "
+            "sequential=yes asynchronous=yes seed=11 manual=2_bytes");
+  EXPECT_EQ(FromProto(proto).manual, "{}");
+  proto.set_recompute(v1::RECOMPUTE_POLICY_ALWAYS);
+  EXPECT_EQ(FromProto(proto).recompute, RecomputePolicy::kAlways);
+}
+
+TEST(PlanProtoTest, ExplanationsRoundTrip) {
+  Explanation explanation;
+  explanation.step_time = 10;
+  explanation.compute = 4;
+  explanation.links = 3;
+  explanation.memory = 2;
+  explanation.bubble = 1;
+  explanation.binding = Binding::kMemory;
+  explanation.bottleneck = StageId(3);
+  explanation.bottleneck_device = "node0/device1";
+  explanation.cuts = {
+      {StageId(0), StageId(1), {"a to stage 1", 12, ""}, {"", std::nullopt, "why"}}};
+  explanation.cuts_left_out = 6;
+  explanation.levers = {{"links twice as fast", 9, ""}};
+  const v1::Explanation proto = ToProto(explanation);
+  const Explanation again = FromProto(proto);
+  EXPECT_EQ(ToProto(again).SerializeAsString(), proto.SerializeAsString());
+  EXPECT_EQ(ToText(again), ToText(explanation));
+  EXPECT_EQ(again.binding, Binding::kMemory);
+  EXPECT_EQ(again.cuts.at(0).smaller.step_time, 12);
+  EXPECT_FALSE(again.cuts.at(0).larger.step_time.has_value());
+}
+
+}  // namespace
+}  // namespace stagewright

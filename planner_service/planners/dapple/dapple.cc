@@ -1,0 +1,222 @@
+// DAPPLE's planner: from a problem to a strategy.
+//
+// Problem: stages, replicas and device sets for a model on a cluster, so that one synchronous
+// mini-batch takes as little time as can be. The objective, with its pivot stage, is in
+// objective.h, the recurrence with notation and complexity in search.h, the placement policies in
+// placement.h.
+//
+// Complexity: for each of at most kMostSizes micro-batch sizes one search (search.h) over at most
+// kMostCuts cuts and a few simulations.
+//
+// Deviations from the paper and the published program (1 to 3: search.h):
+//  4. L models no bubbles inside the pivot stage and no messages that meet on a link: the best few
+//     plans by L of each micro-batch size become candidates, each with the in-flight micro-batches
+//     of policies PA and PB, and the simulated iteration time decides.
+//  5. The program minimises the bottleneck and ranks only its winners and all two-stage plans by a
+//     formula; here all plans of the recurrence are rated by L, that of one stage (plain data
+//     parallelism) included.
+//  6. Times are those of the replicas' shares of a micro-batch, not a quotient; messages and
+//     all-reduces are those of the cluster's links.
+//  7. Memory is a constraint: a stage must fit with one micro-batch in flight; D, the most that
+//  fit,
+//     bounds PA and PB, and no stage has more in flight than the one before it. The program never
+//     checks memory.
+//
+// Reference: Fan et al., "DAPPLE: A Pipelined Data Parallel Approach for Training Large Models",
+// PPoPP 2021.
+#include "planner_service/planners/dapple/dapple.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/graph/dag.h"
+#include "common/graph/series_parallel.h"
+#include "common/schedule/policies.h"
+#include "planner_service/planners/dapple/chain.h"
+#include "planner_service/planners/dapple/network.h"
+#include "planner_service/planners/dapple/search.h"
+#include "planner_service/planners/graphpipe/infeasible.h"
+#include "planner_service/planners/pipedream/proposals.h"
+
+namespace stagewright {
+namespace {
+
+using namespace dapple;  // NOLINT: the planner's own parts.
+
+constexpr int32_t kMostCuts = 160;
+constexpr int32_t kMostDecomposed = 1500;  // Operators; beyond, the graph's own order is the chain.
+constexpr size_t kMostSizes = 5;
+constexpr int64_t kMostSimulations = 16;
+constexpr double kPromising = 1.3;
+
+std::vector<OperatorId> OrderOf(const Problem& problem) {
+  const Dag& dag = problem.operators->dag();
+  const std::vector<int32_t> order =
+      dag.size() <= kMostDecomposed ? Linearize(Decompose(dag)) : dag.order();
+  return std::vector<OperatorId>(order.begin(), order.end());
+}
+
+class PlanSearch {
+ public:
+  PlanSearch(const Problem& problem, const PlanOptions& options, SearchContext& context)
+      : problem_(problem),
+        options_(options),
+        context_(context),
+        oracle_(problem, context.Expired() ? OwnOrder(problem) : OrderOf(problem)),
+        network_(*problem.cluster),
+        placements_(*problem.cluster),
+        judge_(problem, context) {}
+
+  absl::StatusOr<Outcome> Run() {
+    RETURN_IF_ERROR(judge_.Consider(OneStageProposals(oracle_, options_), kMostSimulations, 1e9));
+    const Chain chain(oracle_, kMostCuts);
+    std::vector<Proposal> proposals;
+    for (int64_t size : PromisingSizes(oracle_, options_, kMostSizes, context_)) {
+      if (context_.Expired()) break;
+      Propose(chain, size, proposals);
+    }
+    RETURN_IF_ERROR(judge_.Consider(std::move(proposals), kMostSimulations, kPromising));
+    Outcome outcome = Conclude(oracle_, options_, judge_, context_);
+    outcome.states = visited_;
+    return outcome;
+  }
+
+ private:
+  static std::vector<OperatorId> OwnOrder(const Problem& problem) {
+    const std::vector<int32_t>& order = problem.operators->dag().order();
+    return std::vector<OperatorId>(order.begin(), order.end());
+  }
+
+  void Propose(const Chain& chain, int64_t size, std::vector<Proposal>& proposals) {
+    const ChainCosts costs = chain.CostsOf(size, problem_.cluster->size());
+    SearchOptions search;
+    search.micro_batches = problem_.mini_batch / size;
+    search.most_replicas =
+        options_.allow_replicas ? static_cast<int32_t>(std::min<int64_t>(size, 1 << 20)) : 1;
+    search.most_stages = options_.num_stages > 0 ? options_.num_stages : options_.max_stages;
+    search.exact_stages = options_.num_stages > 0;
+    const StageOracle::Flow alone{size, 1, search.micro_batches};
+    if (oracle_.Memory(0, oracle_.size(), alone) > oracle_.budget()) {
+      search.fits = [&](int32_t begin, int32_t end, int32_t replicas) {
+        return MostInFlight(chain.Position(begin), chain.Position(end), replicas, size) > 0;
+      };
+    }
+    const SearchResult found = SearchChain(costs, network_, placements_, search, context_);
+    visited_ += found.visited;
+    for (const ChainPlan& plan : found.plans) {
+      for (bool deep : {false, true}) {
+        if (deep && plan.stages.size() == 1) continue;
+        Proposal proposal;
+        proposal.strategy = Build(chain, plan, size, deep);
+        proposal.estimate = plan.latency;
+        proposal.text = Text(plan, size, deep);
+        proposals.push_back(std::move(proposal));
+      }
+    }
+  }
+
+  // D: micro-batches of `size` samples that may be in flight on each of `replicas`; 0 if none.
+  int64_t MostInFlight(int32_t begin, int32_t end, int32_t replicas, int64_t size) const {
+    const int64_t count = problem_.mini_batch / size;
+    const auto fits = [&](int64_t in_flight) {
+      const StageOracle::Flow flow{(size + replicas - 1) / replicas, in_flight, count};
+      return oracle_.Memory(begin, end, flow) <= oracle_.budget();
+    };
+    int64_t low = 0;
+    int64_t high = count;
+    while (low < high) {
+      const int64_t middle = (low + high + 1) / 2;
+      if (fits(middle)) {
+        low = middle;
+      } else {
+        high = middle - 1;
+      }
+    }
+    return low;
+  }
+
+  Strategy Build(const Chain& chain, const ChainPlan& plan, int64_t size, bool deep) const {
+    const Graph& graph = *problem_.graph;
+    std::vector<int32_t> rank(graph.size());
+    const std::vector<int32_t>& order = graph.dag().order();
+    for (size_t i = 0; i < order.size(); ++i) rank[order[i]] = static_cast<int32_t>(i);
+    Strategy strategy;
+    strategy.kind = StrategyKind::kSequential;
+    strategy.mini_batch = problem_.mini_batch;
+    int64_t before = problem_.mini_batch / size;
+    for (size_t s = 0; s < plan.stages.size(); ++s) {
+      const ChainStage& own = plan.stages[s];
+      const int32_t begin = chain.Position(own.begin);
+      const int32_t end = chain.Position(own.end);
+      Stage stage;
+      for (int32_t p = begin; p < end; ++p) {
+        const auto& nodes = problem_.operators->op(oracle_.order()[p]).nodes;
+        stage.nodes.insert(stage.nodes.end(), nodes.begin(), nodes.end());
+      }
+      std::sort(stage.nodes.begin(), stage.nodes.end(),
+                [&](NodeId a, NodeId b) { return rank[a.index()] < rank[b.index()]; });
+      stage.replicated = ReplicatedInto(graph, *problem_.operators, stage.nodes);
+      stage.micro_batch = size;
+      stage.devices = placements_.Devices(own.devices);
+      const auto depth = static_cast<int32_t>(plan.stages.size() - s);
+      const auto replicas = static_cast<int32_t>(stage.devices.size());
+      const int64_t most = std::max<int64_t>(1, MostInFlight(begin, end, replicas, size));
+      const int64_t limit = std::min(most, before);
+      before = deep ? PbInFlight(depth, limit) : PaInFlight(depth, limit);
+      stage.schedule = {before * size, 1};
+      strategy.stages.push_back(std::move(stage));
+    }
+    strategy.edges = DataEdges(graph, strategy.stages);
+    for (size_t s = 1; s < strategy.stages.size(); ++s) {
+      const auto to = static_cast<int64_t>(s);
+      strategy.edges.push_back({StageId(to - 1), StageId(to)});
+    }
+    std::sort(strategy.edges.begin(), strategy.edges.end());
+    strategy.edges.erase(std::unique(strategy.edges.begin(), strategy.edges.end()),
+                         strategy.edges.end());
+    return strategy;
+  }
+
+  static std::string Text(const ChainPlan& plan, int64_t size, bool deep) {
+    std::string text = absl::StrCat("b", size, deep ? " PB" : " PA");
+    for (const ChainStage& stage : plan.stages) {
+      absl::StrAppend(&text, " [", stage.begin, ",", stage.end, ")@", stage.devices);
+    }
+    return text;
+  }
+
+  const Problem& problem_;
+  const PlanOptions& options_;
+  SearchContext& context_;
+  StageOracle oracle_;
+  ClusterNetwork network_;
+  Placements placements_;
+  Judge judge_;
+  int64_t visited_ = 0;
+};
+
+class DapplePlanner : public Planner {
+ public:
+  std::string name() const override { return "dapple"; }
+  std::string description() const override {
+    return "sequential pipelines placed by node for the least latency (DAPPLE, PPoPP 2021)";
+  }
+  absl::StatusOr<Outcome> Solve(const Problem& problem, const PlanOptions& options,
+                                SearchContext& context) const override {
+    Outcome outcome;
+    outcome.reason = ImpossibleOptions(problem, options);
+    if (outcome.reason.empty() && options.asynchronous) {
+      outcome.reason = "planner 'dapple' makes synchronous pipelines only; 'pipedream' has others";
+    }
+    if (!outcome.reason.empty()) return outcome;
+    return PlanSearch(problem, options, context).Run();
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Planner> MakeDapplePlanner() { return std::make_unique<DapplePlanner>(); }
+
+}  // namespace stagewright

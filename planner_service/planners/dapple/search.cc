@@ -1,0 +1,266 @@
+#include "planner_service/planners/dapple/search.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <tuple>
+#include <utility>
+
+#include "absl/container/flat_hash_map.h"
+
+namespace stagewright::dapple {
+namespace {
+
+constexpr double kNever = std::numeric_limits<double>::infinity();
+constexpr int64_t kMostPlansPerCut = 1 << 14;
+constexpr size_t kMostLabelsPerCut = 512;
+
+struct Label {
+  ChainStage stage;  // The last planned one.
+  int32_t occupancy = Placements::kEmpty;
+  int32_t parent = -1;
+  int32_t stages = 0;
+  StageTimes times;
+  double latency = kNever;  // T_PL
+};
+
+class Search {
+ public:
+  Search(const ChainCosts& costs, const Network& network, Placements& placements,
+         const SearchOptions& options, const SearchContext& context)
+      : costs_(costs),
+        network_(network),
+        placements_(placements),
+        options_(options),
+        context_(context),
+        most_replicas_(std::min(options.most_replicas, placements.size())) {
+    most_replicas_ -= most_replicas_ % options_.copies;
+  }
+
+  SearchResult Run() {
+    if (most_replicas_ < options_.copies) return std::move(result_);
+    const int32_t layers = costs_.size();
+    at_.resize(layers + 1);
+    labels_.push_back({{0, 0, -1}, Placements::kEmpty, -1, 0, {}, kNever});
+    Complete(0, 0);
+    at_[0][Placements::kEmpty] = {0};
+    for (int32_t p = 0; p < layers && !context_.Expired(); ++p) {
+      std::vector<int32_t> here;
+      for (const auto& [occupancy, labels] : at_[p]) {
+        here.insert(here.end(), labels.begin(), labels.end());
+      }
+      std::stable_sort(here.begin(), here.end(), [&](int32_t a, int32_t b) {
+        return labels_[a].latency < labels_[b].latency;
+      });
+      if (here.size() > kMostLabelsPerCut) here.resize(kMostLabelsPerCut);
+      left_ = kMostPlansPerCut;
+      for (int32_t label : here) {
+        if (left_ <= 0 || context_.Expired()) break;
+        Extend(label, p);
+      }
+    }
+    return std::move(result_);
+  }
+
+  double Latency(const std::vector<ChainStage>& stages) {
+    path_.clear();
+    int32_t before = -1;
+    for (const ChainStage& stage : stages) {
+      path_.push_back(TimesOf(stage, before));
+      before = stage.devices;
+    }
+    return Rate();
+  }
+
+ private:
+  Affine Transfer(int32_t from, int32_t to) {
+    const auto [it, added] = transfers_.try_emplace({from, to});
+    if (added) {
+      it->second = network_.Transfer(placements_.Devices(from), placements_.Devices(to));
+    }
+    return it->second;
+  }
+
+  Affine AllReduce(int32_t set) {
+    const auto [it, added] = reductions_.try_emplace(set);
+    if (added) it->second = network_.AllReduce(placements_.Devices(set));
+    return it->second;
+  }
+
+  StageTimes TimesOf(const ChainStage& stage, int32_t before) {
+    const auto replicas = static_cast<int32_t>(placements_.Devices(stage.devices).size());
+    const size_t table = costs_.forward.size() == 1 ? 0 : replicas - 1;
+    const double each = static_cast<double>(options_.copies) / replicas;
+    StageTimes times;
+    const auto& forward = costs_.forward[table];
+    const auto& backward = costs_.backward[table];
+    times.forward = (forward[stage.end] - forward[stage.begin]) * each;
+    times.backward = (backward[stage.end] - backward[stage.begin]) * each;
+    // The published program counts the parameters of a stage through the first layer of the next.
+    const bool one_more = options_.ranking == Ranking::kCoded;
+    const int32_t last = one_more ? std::min(stage.end + 1, costs_.size()) : stage.end;
+    times.all_reduce =
+        AllReduce(stage.devices).Seconds(costs_.parameters[last] - costs_.parameters[stage.begin]);
+    if (before >= 0) {
+      times.transfer = Transfer(before, stage.devices).Seconds(costs_.boundary[stage.begin]);
+    }
+    return times;
+  }
+
+  // Of path_.
+  double Rate() {
+    ++result_.visited;
+    --left_;
+    if (options_.ranking == Ranking::kPaper) {
+      return LatencyAsInPaper(path_, options_.micro_batches).Latency();
+    }
+    CodedPlan plan;
+    plan.stages = path_;
+    plan.one_device = costs_.forward[0].back() + costs_.backward[0].back();
+    plan.micro_batches = options_.micro_batches;
+    const bool pair = path_.size() == 2 && options_.copies == 1;
+    plan.steady_transfers = pair ? 1 : 2 * options_.copies;
+    return LatencyAsCoded(plan);
+  }
+
+  // The least replicas with which a stage of [begin, end) keeps within the best latency.
+  double Needed(int32_t begin, int32_t end) const {
+    if (best_ == kNever || options_.micro_batches < 2) return 1;
+    const double limit = best_ / static_cast<double>(options_.micro_batches - 1);
+    const double work = (costs_.least[end] - costs_.least[begin]) * options_.copies;
+    return limit > 0 ? std::max(1.0, std::ceil(work / limit - 1e-9)) : 1;
+  }
+
+  bool Fits(int32_t begin, int32_t end, int32_t replicas) const {
+    return !options_.fits || options_.fits(begin, end, replicas);
+  }
+
+  // Puts [p, end) on what is left after `label`, and on as many as one micro-batch can use.
+  double Complete(int32_t label, int32_t p) {
+    const int32_t layers = costs_.size();
+    const int32_t stages = labels_[label].stages + 1;
+    if (options_.exact_stages ? stages != options_.most_stages
+                              : options_.most_stages > 0 && stages > options_.most_stages) {
+      return kNever;
+    }
+    const int32_t left = placements_.size() - placements_.Used(labels_[label].occupancy);
+    int32_t count = std::min(left, most_replicas_);
+    count -= count % options_.copies;
+    if (count < 1 || !Fits(p, layers, count)) return kNever;
+    double best = kNever;
+    for (const Placements::Choice choice : placements_.Next(labels_[label].occupancy, count)) {
+      LoadPath(label);
+      const ChainStage last{p, layers, choice.devices};
+      path_.push_back(TimesOf(last, labels_[label].stage.devices));
+      const double latency = Rate();
+      best = std::min(best, latency);
+      Keep(label, last, latency);
+    }
+    return best;
+  }
+
+  void LoadPath(int32_t label) {
+    path_.clear();
+    for (int32_t l = label; labels_[l].parent >= 0; l = labels_[l].parent) {
+      path_.push_back(labels_[l].times);
+    }
+    std::reverse(path_.begin(), path_.end());
+  }
+
+  void Keep(int32_t label, const ChainStage& last, double latency) {
+    best_ = std::min(best_, latency);
+    auto& plans = result_.plans;
+    if (plans.size() == options_.keep && latency >= plans.back().latency) return;
+    ChainPlan plan;
+    plan.latency = latency;
+    plan.stages = {last};
+    for (int32_t l = label; labels_[l].parent >= 0; l = labels_[l].parent) {
+      plan.stages.push_back(labels_[l].stage);
+    }
+    std::reverse(plan.stages.begin(), plan.stages.end());
+    const auto place = std::upper_bound(
+        plans.begin(), plans.end(), latency,
+        [](double value, const ChainPlan& other) { return value < other.latency; });
+    plans.insert(place, std::move(plan));
+    if (plans.size() > options_.keep) plans.pop_back();
+  }
+
+  void Extend(int32_t from, int32_t p) {
+    const int32_t layers = costs_.size();
+    const int32_t copies = options_.copies;
+    const int32_t left = placements_.size() - placements_.Used(labels_[from].occupancy);
+    if (options_.most_stages > 0 && labels_[from].stages + 2 > options_.most_stages) return;
+    for (int32_t q = p + 1; q < layers && left_ > 0; ++q) {
+      const double needed = Needed(p, q);
+      const double later = Needed(q, layers);
+      const int32_t most = std::min(left - copies, most_replicas_);
+      if (needed > most) break;
+      if ((q & 15) == 0 && context_.Expired()) return;
+      if (needed + later > left) continue;
+      int32_t count = static_cast<int32_t>(needed);
+      count = (count + copies - 1) / copies * copies;
+      for (; count <= most && count + later <= left; count += copies) {
+        if (!Fits(p, q, count)) continue;
+        // A copy: Complete may make more choices.
+        const std::vector<Placements::Choice> choices =
+            placements_.Next(labels_[from].occupancy, count);
+        for (const Placements::Choice& choice : choices)
+          Add(from, {p, q, choice.devices}, choice.occupancy);
+      }
+    }
+  }
+
+  void Add(int32_t from, const ChainStage& stage, int32_t occupancy) {
+    Label label;
+    label.stage = stage;
+    label.occupancy = occupancy;
+    label.parent = from;
+    label.stages = labels_[from].stages + 1;
+    label.times = TimesOf(stage, labels_[from].stage.devices);
+    const double most =
+        best_ / static_cast<double>(std::max<int64_t>(1, options_.micro_batches - 1));
+    if (options_.micro_batches > 1 && label.times.forward + label.times.backward > most) return;
+    const auto id = static_cast<int32_t>(labels_.size());
+    labels_.push_back(label);
+    labels_[id].latency = Complete(id, stage.end);
+    std::vector<int32_t>& own = at_[stage.end][occupancy];
+    const auto worse = [&](int32_t a, int32_t b) {
+      return labels_[a].latency < labels_[b].latency;
+    };
+    own.insert(std::upper_bound(own.begin(), own.end(), id, worse), id);
+    if (own.size() <= options_.width) return;
+    if (own.back() == id) labels_.pop_back();  // Nothing refers to it.
+    own.pop_back();
+  }
+
+  const ChainCosts& costs_;
+  const Network& network_;
+  Placements& placements_;
+  const SearchOptions& options_;
+  const SearchContext& context_;
+  int32_t most_replicas_;
+  int64_t left_ = kMostPlansPerCut;
+  double best_ = kNever;
+  std::vector<Label> labels_;
+  std::vector<std::map<int32_t, std::vector<int32_t>>> at_;  // By position and occupancy.
+  std::vector<StageTimes> path_;
+  absl::flat_hash_map<std::pair<int32_t, int32_t>, Affine> transfers_;
+  absl::flat_hash_map<int32_t, Affine> reductions_;
+  SearchResult result_;
+};
+
+}  // namespace
+
+SearchResult SearchChain(const ChainCosts& costs, const Network& network, Placements& placements,
+                         const SearchOptions& options, const SearchContext& context) {
+  return Search(costs, network, placements, options, context).Run();
+}
+
+double LatencyOf(const ChainCosts& costs, const Network& network, const Placements& placements,
+                 const SearchOptions& options, const std::vector<ChainStage>& stages) {
+  Placements copy = placements;
+  const SearchContext context;
+  return Search(costs, network, copy, options, context).Latency(stages);
+}
+
+}  // namespace stagewright::dapple

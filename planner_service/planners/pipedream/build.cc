@@ -1,0 +1,137 @@
+#include "planner_service/planners/pipedream/build.h"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "planner_service/search/placement.h"
+
+namespace stagewright::pipedream {
+namespace {
+
+struct Placed {
+  const PlannedStage* stage;
+  std::vector<DeviceId> devices;
+};
+
+std::vector<Placed> Place(const Cluster& cluster, const std::vector<PlannedStage>& stages) {
+  std::vector<Placed> placed;
+  if (stages.front().inner.empty()) {
+    std::vector<int32_t> replicas;
+    for (const PlannedStage& stage : stages) replicas.push_back(stage.replicas);
+    auto devices = PlaceStages(cluster, replicas);
+    for (size_t s = 0; s < stages.size(); ++s) {
+      placed.push_back({&stages[s], std::move(devices[s])});
+    }
+    return placed;
+  }
+  std::map<int32_t, std::vector<DeviceId>> by_node;
+  for (int32_t d = 0; d < cluster.size(); ++d) {
+    by_node[cluster.devices()[d].node].push_back(DeviceId(d));
+  }
+  auto node = by_node.begin();
+  for (const PlannedStage& outer : stages) {
+    const auto end = std::next(node, outer.replicas);
+    int32_t offset = 0;
+    for (const PlannedStage& inner : outer.inner) {
+      Placed& own = placed.emplace_back(Placed{&inner, {}});
+      for (auto n = node; n != end; ++n) {
+        const auto first = n->second.begin() + offset;
+        own.devices.insert(own.devices.end(), first, first + inner.replicas);
+      }
+      offset += inner.replicas;
+    }
+    node = end;
+  }
+  return placed;
+}
+
+std::vector<NodeId> NodesOf(const StageOracle& oracle, const PlannedStage& stage,
+                            const std::vector<int32_t>& rank) {
+  std::vector<NodeId> nodes;
+  for (int32_t layer : stage.layers) {
+    const auto& own = oracle.problem().operators->op(oracle.order()[layer]).nodes;
+    nodes.insert(nodes.end(), own.begin(), own.end());
+  }
+  std::sort(nodes.begin(), nodes.end(),
+            [&](NodeId a, NodeId b) { return rank[a.index()] < rank[b.index()]; });
+  return nodes;
+}
+
+void AddChain(Strategy& strategy) {
+  for (size_t s = 1; s < strategy.stages.size(); ++s) {
+    const auto to = static_cast<int64_t>(s);
+    strategy.edges.push_back({StageId(to - 1), StageId(to)});
+  }
+  std::sort(strategy.edges.begin(), strategy.edges.end());
+  strategy.edges.erase(std::unique(strategy.edges.begin(), strategy.edges.end()),
+                       strategy.edges.end());
+}
+
+}  // namespace
+
+std::vector<int64_t> AsynchronousInFlight(const std::vector<int32_t>& replicas) {
+  int32_t left = std::accumulate(replicas.begin(), replicas.end(), 0);
+  std::vector<int64_t> in_flight;
+  for (size_t s = 0; s < replicas.size(); ++s) {
+    const auto depth = static_cast<int64_t>(replicas.size() - s);
+    const int64_t own = std::max(depth, Noam(left, replicas[s]));
+    in_flight.push_back(s == 0 ? own : std::min(own, in_flight.back()));
+    left -= replicas[s];
+  }
+  return in_flight;
+}
+
+Strategy BuildStrategy(const StageOracle& oracle, const std::vector<PlannedStage>& stages,
+                       int64_t micro_batch, bool asynchronous) {
+  const Problem& problem = oracle.problem();
+  const Graph& graph = *problem.graph;
+  std::vector<int32_t> rank(graph.size());
+  const std::vector<int32_t>& order = graph.dag().order();
+  for (size_t i = 0; i < order.size(); ++i) rank[order[i]] = static_cast<int32_t>(i);
+  Strategy strategy;
+  strategy.kind = StrategyKind::kSequential;
+  strategy.mini_batch = problem.mini_batch;
+  strategy.asynchronous = asynchronous;
+  std::vector<int32_t> replicas;
+  for (Placed& placed : Place(*problem.cluster, stages)) {
+    Stage stage;
+    stage.nodes = NodesOf(oracle, *placed.stage, rank);
+    stage.replicated = ReplicatedInto(graph, *problem.operators, stage.nodes);
+    stage.micro_batch = micro_batch;
+    replicas.push_back(static_cast<int32_t>(placed.devices.size()));
+    stage.devices = std::move(placed.devices);
+    strategy.stages.push_back(std::move(stage));
+  }
+  strategy.edges = DataEdges(graph, strategy.stages);
+  AddChain(strategy);
+  AssignInFlight(strategy);
+  if (!asynchronous) return strategy;
+  const std::vector<int64_t> in_flight = AsynchronousInFlight(replicas);
+  for (size_t s = 0; s < strategy.stages.size(); ++s) {
+    strategy.stages[s].schedule.in_flight =
+        std::min(in_flight[s] * micro_batch, problem.mini_batch);
+  }
+  return strategy;
+}
+
+std::string ToString(const std::vector<PlannedStage>& stages) {
+  std::string text;
+  for (const PlannedStage& stage : stages) {
+    absl::StrAppend(&text, text.empty() ? "" : " ", "[", stage.layers.front());
+    // Stages may interleave layers of several branches: all of them tell plans apart.
+    for (size_t l = 1; l < stage.layers.size(); ++l) {
+      const bool run = stage.layers[l] == stage.layers[l - 1] + 1;
+      const bool ends = l + 1 == stage.layers.size() || stage.layers[l + 1] != stage.layers[l] + 1;
+      if (!run) absl::StrAppend(&text, ",", stage.layers[l]);
+      if (run && ends) absl::StrAppend(&text, "-", stage.layers[l]);
+    }
+    absl::StrAppend(&text, "]x", stage.replicas);
+    if (!stage.inner.empty()) absl::StrAppend(&text, "(", ToString(stage.inner), ")");
+  }
+  return text;
+}
+
+}  // namespace stagewright::pipedream

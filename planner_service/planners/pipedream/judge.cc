@@ -1,0 +1,52 @@
+#include "planner_service/planners/pipedream/judge.h"
+
+#include <algorithm>
+#include <tuple>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "planner_service/evaluator/evaluator.h"
+
+namespace stagewright {
+
+absl::Status Judge::Consider(std::vector<Proposal> proposals, int64_t most, double hope) {
+  std::stable_sort(proposals.begin(), proposals.end(), [](const Proposal& a, const Proposal& b) {
+    return std::tie(a.estimate, a.text) < std::tie(b.estimate, b.text);
+  });
+  const int64_t last = count_ + most;
+  for (Proposal& proposal : proposals) {
+    if (context_.Expired() || count_ >= last) break;
+    if (best_ != nullptr && proposal.estimate > hope * best_seconds_) break;
+    if (!seen_.insert(proposal.text).second) continue;
+    RETURN_IF_ERROR(Evaluate(proposal));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Judge::Evaluate(Proposal& proposal) {
+  ++count_;
+  EvaluateOptions options;
+  options.optimizer = problem_.optimizer;
+  const absl::StatusOr<Evaluation> evaluation = stagewright::Evaluate(
+      *problem_.graph, *problem_.cluster, *problem_.costs, proposal.strategy, options);
+  if (absl::IsResourceExhausted(evaluation.status()) ||
+      absl::IsFailedPrecondition(evaluation.status())) {
+    rejection_ = std::string(evaluation.status().message());
+    return absl::OkStatus();
+  }
+  if (!evaluation.ok()) {
+    return Annotate(evaluation.status(), absl::StrCat("candidate ", proposal.text));
+  }
+  Bytes peak = 0;
+  for (const DeviceUse& device : evaluation->devices) peak = std::max(peak, device.peak_memory);
+  const auto key = std::make_tuple(ToSeconds(evaluation->iteration_time), peak, proposal.text);
+  if (best_ != nullptr && key >= std::tie(best_seconds_, best_peak_, best_text_)) {
+    return absl::OkStatus();
+  }
+  std::tie(best_seconds_, best_peak_, best_text_) = key;
+  best_ = std::make_unique<Strategy>(std::move(proposal.strategy));
+  if (context_.on_improvement) context_.on_improvement(*best_);
+  return absl::OkStatus();
+}
+
+}  // namespace stagewright

@@ -1,0 +1,200 @@
+// PipeDream's planner: from a problem to a strategy.
+//
+// Problem: stages with replicas for a model on a cluster, so that a full pipeline is as fast as can
+// be. Notation, recurrence and complexity: recurrence.h; the objective as the paper and as the
+// published program have it: objective.h; cuts of branching models: states.h.
+//
+// Complexity: for each of at most kMostSizes micro-batch sizes, one flat run of the recurrence and
+// one over the nodes of the cluster: O(S^2 M^2) and O(S^3 m^2) for S states, M devices, m in a
+// node.
+//
+// Deviations from the paper and the published program:
+//  1. The program's objective (compute and synchronisation in turn, transfers shared by replicas)
+//     is used, with gradients summed once per mini-batch instead of once per micro-batch in
+//     synchronous pipelines.
+//  2. The bottleneck proposes, the simulated iteration time decides: for several micro-batch sizes,
+//     flat and hierarchical, the least bottleneck and a few per cent more, each with the fewest
+//     stages that reach it, become candidates. A flush costs in proportion to the stages.
+//  3. Replicas share each micro-batch instead of taking turns (minibatch_id mod replicas), so that
+//  a
+//     stage has as many micro-batches in flight as there are stages from it to the end, or NOAM if
+//     that is more (AsynchronousInFlight). Times are those of the shares, not a quotient.
+//  4. Models with several sources are cut like all others; the program starts from one of them.
+//  5. Beyond kMostStates downsets, the prefixes of up to seven topological orders are the states:
+//     a stage may run from a prefix of one to a larger prefix of another. Hierarchical runs have
+//     fewer states, since they solve a flat problem from each.
+//  6. Memory is a constraint on stages (activations of all micro-batches in flight, versions of the
+//     weights), not an option; what the evaluator refuses nevertheless is searched again with less.
+//  7. Where the micro-batch or the model is too small for all devices, as many as are useful are
+//     used. One stage on one device and on all are evaluated first.
+//  8. With a limit on stages only the flat network is searched.
+//
+// Reference: Narayanan et al., "PipeDream: Generalized Pipeline Parallelism for DNN Training", SOSP
+// 2019; Harlap et al., "PipeDream: Fast and Efficient Pipeline Parallel DNN Training", 2018.
+#include "planner_service/planners/pipedream/pipedream.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/graph/dag.h"
+#include "planner_service/planners/graphpipe/infeasible.h"
+#include "planner_service/planners/pipedream/build.h"
+#include "planner_service/planners/pipedream/layers.h"
+#include "planner_service/planners/pipedream/partition.h"
+#include "planner_service/planners/pipedream/proposals.h"
+
+namespace stagewright {
+namespace {
+
+using namespace pipedream;  // NOLINT: the planner's own parts.
+
+constexpr int32_t kMostStates = 1024;
+constexpr int32_t kMostHierarchicalStates = 192;
+// Tables have an entry per state, machine and stage.
+constexpr int64_t kMostEntries = 1 << 23;
+constexpr size_t kMostSizes = 6;
+constexpr double kSlacks[] = {1, 1.08, 1.25};
+constexpr int64_t kMostSimulations = 12;
+constexpr double kPromising = 1.3;
+// Shares of the memory that the search may fill, tried until a candidate survives.
+constexpr double kMemoryShares[] = {1, 0.9, 0.75, 0.55};
+
+class Search {
+ public:
+  Search(const Problem& problem, const PlanOptions& options, SearchContext& context)
+      : problem_(problem),
+        options_(options),
+        context_(context),
+        oracle_(problem, ToOperators(problem.operators->dag().order())),
+        layers_(oracle_),
+        judge_(problem, context) {}
+
+  absl::StatusOr<Outcome> Run() {
+    RETURN_IF_ERROR(judge_.Consider(OneStageProposals(oracle_, options_), kMostSimulations, 1e9));
+    const bool one_stage = judge_.best() != nullptr;
+    for (double share : kMemoryShares) {
+      const int64_t before = judge_.count();
+      RETURN_IF_ERROR(judge_.Consider(Proposals(share), kMostSimulations, kPromising));
+      if (judge_.count() == before || judge_.best() != nullptr || one_stage) break;
+    }
+    Outcome outcome = Conclude(oracle_, options_, judge_, context_);
+    outcome.states = visited_;
+    return outcome;
+  }
+
+ private:
+  static std::vector<OperatorId> ToOperators(const std::vector<int32_t>& order) {
+    return std::vector<OperatorId>(order.begin(), order.end());
+  }
+
+  const States& StatesOf(int32_t most) {
+    auto it = states_.find(most);
+    if (it == states_.end()) {
+      std::vector<double> weight(oracle_.size());
+      const ShareCosts& one = oracle_.Share(1);
+      for (int32_t p = 0; p < oracle_.size(); ++p) weight[p] = one.Time(p, p + 1);
+      it =
+          states_
+              .try_emplace(most, layers_.dag(), weight, layers_.output_per_sample(), most, context_)
+              .first;
+    }
+    return it->second;
+  }
+
+  std::vector<Proposal> Proposals(double memory_share) {
+    std::vector<Proposal> proposals;
+    const std::vector<Level> flat = FlatLevels(*problem_.cluster);
+    const std::vector<Level> nodes = HierarchicalLevels(*problem_.cluster);
+    const bool limited = options_.num_stages > 0 || options_.max_stages > 0;
+    for (int64_t size : PromisingSizes(oracle_, options_, kMostSizes, context_)) {
+      if (context_.Expired()) break;
+      Propose(flat, size, memory_share, proposals);
+      if (!nodes.empty() && !limited && options_.allow_replicas && size >= nodes[0].machines) {
+        Propose(nodes, size, memory_share, proposals);
+      }
+    }
+    return proposals;
+  }
+
+  Limits LimitsOf(const States& states, int64_t size, double memory_share) const {
+    Limits limits;
+    limits.most_replicas =
+        options_.allow_replicas ? static_cast<int32_t>(std::min<int64_t>(size, 1 << 20)) : 1;
+    limits.most_stages = options_.num_stages > 0 ? options_.num_stages : options_.max_stages;
+    limits.exact_stages = options_.num_stages > 0;
+    limits.memory = layers_.MemoryOf(states, size, options_.asynchronous, memory_share);
+    return limits;
+  }
+
+  // Adds the pipelines of one micro-batch size on one network.
+  void Propose(std::vector<Level> levels, int64_t size, double memory_share,
+               std::vector<Proposal>& proposals) {
+    const int32_t stages = std::min(oracle_.size(), options_.num_stages > 0   ? options_.num_stages
+                                                    : options_.max_stages > 0 ? options_.max_stages
+                                                                              : oracle_.size());
+    if (levels.size() == 1) {
+      const int64_t replicas = options_.allow_replicas ? size : 1;
+      levels[0].machines =
+          static_cast<int32_t>(std::min<int64_t>(levels[0].machines, stages * replicas));
+    }
+    const int64_t tables = stages < oracle_.size() ? stages : 1;
+    const int64_t room = std::max<int64_t>(64, kMostEntries / tables / (levels[0].machines + 1));
+    const int32_t most = levels.size() > 1 ? kMostHierarchicalStates : kMostStates;
+    const States& states = StatesOf(static_cast<int32_t>(std::min<int64_t>(most, room)));
+    const Limits limits = LimitsOf(states, size, memory_share);
+    Rules rules = RulesAsCoded();
+    if (!options_.asynchronous) {
+      rules.syncs = static_cast<double>(size) / static_cast<double>(problem_.mini_batch);
+    }
+    Partitioner partitioner(states, layers_.CostsOf(states, size, levels[0].machines), rules,
+                            levels, limits, context_);
+    partitioner.Run();
+    visited_ += partitioner.visited();
+    for (double slack : kSlacks) {
+      const std::vector<PlannedStage> stages_found = partitioner.Stages(slack);
+      if (stages_found.empty()) continue;
+      Proposal proposal;
+      proposal.strategy = BuildStrategy(oracle_, stages_found, size, options_.asynchronous);
+      const double count = static_cast<double>(problem_.mini_batch / size);
+      const double fill =
+          options_.asynchronous ? 0 : static_cast<double>(proposal.strategy.stages.size() - 1);
+      proposal.estimate = partitioner.bottleneck() * slack * (count + fill);
+      proposal.text = absl::StrCat("b", size, " ", pipedream::ToString(stages_found));
+      proposals.push_back(std::move(proposal));
+      if (limits.most_stages > 0) break;
+    }
+  }
+
+  const Problem& problem_;
+  const PlanOptions& options_;
+  SearchContext& context_;
+  StageOracle oracle_;
+  Layers layers_;
+  Judge judge_;
+  std::map<int32_t, States> states_;
+  int64_t visited_ = 0;
+};
+
+class PipeDreamPlanner : public Planner {
+ public:
+  std::string name() const override { return "pipedream"; }
+  std::string description() const override {
+    return "sequential pipelines with replicated stages, flat or by node (PipeDream, SOSP 2019)";
+  }
+  absl::StatusOr<Outcome> Solve(const Problem& problem, const PlanOptions& options,
+                                SearchContext& context) const override {
+    Outcome outcome;
+    outcome.reason = ImpossibleOptions(problem, options);
+    if (!outcome.reason.empty()) return outcome;
+    return Search(problem, options, context).Run();
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Planner> MakePipeDreamPlanner() { return std::make_unique<PipeDreamPlanner>(); }
+
+}  // namespace stagewright

@@ -1,0 +1,80 @@
+#include "planner_service/planners/pipedream/proposals.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "planner_service/planners/baselines/one_stage.h"
+#include "planner_service/planners/graphpipe/candidates.h"
+#include "planner_service/planners/graphpipe/infeasible.h"
+
+namespace stagewright {
+
+std::vector<int64_t> PromisingSizes(const StageOracle& oracle, const PlanOptions& options,
+                                    size_t most, const SearchContext& context) {
+  const Problem& problem = oracle.problem();
+  const double fill = std::min<double>(problem.cluster->size(), 3);
+  std::vector<std::pair<double, int64_t>> ranked;
+  for (int64_t size : MicroBatchSizes(problem.mini_batch, options.micro_batch)) {
+    if (context.Expired()) break;
+    const double one = oracle.Share(size).Time(0, oracle.size());
+    const auto count = static_cast<double>(problem.mini_batch / size);
+    ranked.emplace_back(one * (count + fill), size);
+  }
+  std::sort(ranked.begin(), ranked.end());
+  if (ranked.size() > most) ranked.resize(most);
+  std::vector<int64_t> sizes;
+  for (const auto& [time, size] : ranked) sizes.push_back(size);
+  return sizes;
+}
+
+std::vector<Proposal> OneStageProposals(const StageOracle& oracle, const PlanOptions& options) {
+  const Problem& problem = oracle.problem();
+  std::vector<Proposal> proposals;
+  if (options.num_stages > 1) return proposals;
+  std::vector<int64_t> sizes = MicroBatchSizes(problem.mini_batch, options.micro_batch);
+  std::reverse(sizes.begin(), sizes.end());
+  const auto all =
+      static_cast<int32_t>(std::min<int64_t>(problem.cluster->size(), problem.mini_batch));
+  for (int32_t replicas = 1; replicas <= all; replicas = replicas < all ? all : all + 1) {
+    if (replicas > 1 && !options.allow_replicas) break;
+    std::vector<DeviceId> devices;
+    for (int32_t d = 0; d < replicas; ++d) devices.push_back(DeviceId(d));
+    for (int64_t size : sizes) {
+      const StageOracle::Flow flow{(size + replicas - 1) / replicas, 1, problem.mini_batch / size};
+      if (size < replicas || oracle.Memory(0, oracle.size(), flow) > oracle.budget()) continue;
+      Proposal proposal;
+      proposal.strategy = OneStage(problem, devices, size);
+      proposal.strategy.asynchronous = options.asynchronous;
+      proposal.text = absl::StrCat("b", size, " one stage x", replicas);
+      proposals.push_back(std::move(proposal));
+      break;
+    }
+  }
+  return proposals;
+}
+
+Outcome Conclude(const StageOracle& oracle, const PlanOptions& options, const Judge& judge,
+                 const SearchContext& context) {
+  Outcome outcome;
+  outcome.candidates = judge.count();
+  if (judge.best() != nullptr) outcome.strategy = *judge.best();
+  if (context.Expired()) {
+    outcome.termination = Termination::kLimit;
+    outcome.reason = "the search was stopped by its deadline or cancelled";
+  } else if (outcome.strategy) {
+    outcome.termination = Termination::kFeasible;
+  } else {
+    std::vector<int32_t> order;
+    for (OperatorId op : oracle.order()) order.push_back(op.value());
+    const Frontier frontier(oracle.problem().operators->dag(), order);
+    outcome.reason =
+        WhyInfeasible({StrategyKind::kSequential, &oracle, &frontier}, options, context);
+    if (!judge.rejection().empty()) {
+      outcome.reason = absl::StrCat(outcome.reason, "; closest: ", judge.rejection());
+    }
+  }
+  return outcome;
+}
+
+}  // namespace stagewright

@@ -1,0 +1,232 @@
+#include "planner_service/planners/pfeife/chain_model.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "planner_service/search/stage_oracle.h"
+
+namespace stagewright::pfeife {
+namespace {
+
+template <typename T>
+void PushSum(std::vector<T>& sums, T item) {
+  sums.push_back(sums.back() + item);
+}
+
+int32_t SliceOf(const std::vector<int32_t>& cuts, int32_t position) {
+  return static_cast<int32_t>(std::upper_bound(cuts.begin(), cuts.end(), position) - cuts.begin()) -
+         1;
+}
+
+}  // namespace
+
+ChainModel::ChainModel(const OperatorCosts& costs, std::vector<int32_t> order, int64_t samples,
+                       ModelRules rules)
+    : costs_(&costs), order_(std::move(order)), samples_(samples), rules_(rules) {
+  const ShareTable& share = costs.Share(samples);
+  for (const std::vector<OperatorTime>& times : share.time) {
+    std::vector<double>& forward = forward_.emplace_back(1, 0.0);
+    std::vector<double>& backward = backward_.emplace_back(1, 0.0);
+    for (int32_t op : order_) {
+      PushSum(forward, static_cast<double>(times[op].forward));
+      PushSum(backward, static_cast<double>(times[op].backward));
+    }
+    if (rules.one_ratio && forward.back() > 0) {
+      const double ratio = backward.back() / forward.back();
+      for (size_t p = 0; p < backward.size(); ++p) backward[p] = forward[p] * ratio;
+    }
+    if (rules.recompute) {
+      for (size_t p = 0; p < backward.size(); ++p) backward[p] += forward[p];
+    }
+  }
+  saved_.assign(1, 0);
+  resident_.assign(1, 0);
+  for (int32_t op : order_) {
+    PushSum(saved_, share.saved[op]);
+    PushSum(resident_, costs.resident(op));
+    workspace_.push_back(share.workspace[op]);
+  }
+  std::vector<int32_t> position(order_.size());
+  for (size_t p = 0; p < order_.size(); ++p) position[order_[p]] = static_cast<int32_t>(p);
+  const auto scale = static_cast<double>(samples);
+  for (const OperatorCosts::Value& value : costs.values()) {
+    Value& own = values_.emplace_back();
+    own.producer = position[value.producer];
+    own.bytes = static_cast<double>(value.bytes_per_sample) * scale;
+    own.held = static_cast<double>(value.held_per_sample) * scale;
+    for (const OperatorCosts::Use& use : value.uses) {
+      own.readers.push_back(position[use.consumer]);
+      if (use.gradient) own.gradient.push_back(position[use.consumer]);
+    }
+    std::sort(own.readers.begin(), own.readers.end());
+    std::sort(own.gradient.begin(), own.gradient.end());
+  }
+  crossing_.resize(order_.size() + 1);
+  collected_.resize(order_.size() + 1);
+}
+
+const std::vector<int32_t>& ChainModel::Crossing(int32_t cut) {
+  std::vector<int32_t>& crossing = crossing_[cut];
+  if (collected_[cut]) return crossing;
+  collected_[cut] = true;
+  for (size_t v = 0; v < values_.size(); ++v) {
+    if (values_[v].producer < cut && values_[v].readers.back() >= cut) {
+      crossing.push_back(static_cast<int32_t>(v));
+    }
+  }
+  std::stable_sort(crossing.begin(), crossing.end(),
+                   [&](int32_t a, int32_t b) { return values_[a].producer > values_[b].producer; });
+  return crossing;
+}
+
+void ChainModel::Slices(const std::vector<int32_t>& cuts, const std::vector<int32_t>& devices,
+                        SliceCosts& slices) {
+  const Cluster& cluster = *costs_->problem().cluster;
+  const auto count = static_cast<int32_t>(cuts.size()) - 1;
+  const auto on = [&](int32_t slice) { return devices[slice % devices.size()]; };
+  slices.forward.resize(count);
+  slices.backward.resize(count);
+  slices.messages.clear();
+  row_.assign(count, {});
+  for (int32_t s = 0; s < count; ++s) {
+    const int32_t kind = KindOf(on(s));
+    slices.forward[s] = forward_[kind][cuts[s + 1]] - forward_[kind][cuts[s]];
+    slices.backward[s] = backward_[kind][cuts[s + 1]] - backward_[kind][cuts[s]];
+    int32_t last = s;
+    for (int32_t v : Crossing(cuts[s + 1])) {
+      const Value& value = values_[v];
+      if (value.producer < cuts[s]) break;
+      // `to` advances with the readers, which ascend.
+      const auto add = [&](const std::vector<int32_t>& readers, bool gradient) {
+        int32_t to = s + 1;
+        int32_t counted = -1;
+        for (int32_t reader : readers) {
+          if (reader < cuts[s + 1]) continue;
+          while (cuts[to + 1] <= reader) ++to;
+          if (counted == to && !rules_.per_reader) continue;
+          counted = to;
+          last = std::max(last, to);
+          Traffic& traffic = row_[to];
+          traffic.used = true;
+          (gradient ? traffic.back : traffic.there) += value.bytes;
+          traffic.gradient |= gradient;
+        }
+      };
+      add(value.readers, false);
+      add(value.gradient, true);
+    }
+    for (int32_t to = s + 1; to <= last; ++to) {
+      Traffic& traffic = row_[to];
+      if (traffic.used && on(s) != on(to)) {
+        const Route& there = cluster.route(DeviceId(on(s)), DeviceId(on(to)));
+        const Route& back = cluster.route(DeviceId(on(to)), DeviceId(on(s)));
+        const auto time = [](const Route& route, double bytes) {
+          return static_cast<double>(route.latency) + bytes / route.bytes_per_second * 1e9;
+        };
+        slices.messages.push_back(
+            {s, to, time(there, traffic.there), traffic.gradient ? time(back, traffic.back) : -1});
+      }
+      traffic = {};
+    }
+  }
+}
+
+std::vector<Bytes> ChainModel::Memory(const std::vector<int32_t>& cuts,
+                                      const std::vector<int32_t>& devices,
+                                      const LoopedShape& shape) {
+  const int32_t count = shape.slices();
+  std::vector<StageOracle::Extent> extents(count);
+  for (int32_t s = 0; s + 1 < count; ++s) {
+    for (int32_t v : Crossing(cuts[s + 1])) {
+      const Value& value = values_[v];
+      if (value.producer < cuts[s]) break;
+      const double scale = 1.0 / static_cast<double>(samples_);
+      extents[s].out_per_sample += value.bytes * scale;
+      extents[s].held_per_sample += value.held * scale;
+      int32_t counted = -1;
+      for (int32_t reader : value.readers) {
+        const int32_t to = SliceOf(cuts, reader);
+        if (to <= s) continue;
+        if (to != counted) extents[to].in_per_sample += value.bytes * scale;
+        counted = to;
+      }
+      for (int32_t reader : value.gradient) {
+        const int32_t to = SliceOf(cuts, reader);
+        if (to > s) extents[to].returned_per_sample += value.bytes * scale;
+      }
+    }
+  }
+  std::vector<Bytes> each(count);  // Per micro-batch in flight.
+  std::vector<Bytes> peak(devices.size(), 0);
+  for (int32_t s = 0; s < count; ++s) {
+    extents[s].resident = resident_[cuts[s + 1]] - resident_[cuts[s]];
+    const Bytes saved = saved_[cuts[s + 1]] - saved_[cuts[s]];
+    const Bytes workspace =
+        *std::max_element(workspace_.begin() + cuts[s], workspace_.begin() + cuts[s + 1]);
+    // With recomputation, one micro-batch has what its backward pass needs, all have their inputs.
+    const auto memory = [&](int64_t in_flight) {
+      return StageOracle::Memory(extents[s], recompute() ? 0 : saved,
+                                 workspace + (recompute() ? saved : 0),
+                                 {samples_, in_flight, int64_t{1} << 40});
+    };
+    each[s] = memory(1) - memory(0);
+    peak[shape.device_of(s)] += memory(0);
+  }
+  const auto passes = DevicePasses(shape);
+  for (int32_t r = 0; r < shape.devices; ++r) {
+    Bytes now = 0;
+    Bytes most = 0;
+    for (const SlicePass& pass : passes[r]) {
+      now += pass.backward ? -each[pass.slice] : each[pass.slice];
+      most = std::max(most, now);
+    }
+    peak[r] += most;
+  }
+  return peak;
+}
+
+double ChainModel::LeastTime(const std::vector<int32_t>& devices) const {
+  double rate = 0;  // Models per ns, all devices together, if each had the whole model at once.
+  for (int32_t device : devices) {
+    const int32_t kind = KindOf(device);
+    const double whole = forward_[kind].back() + backward_[kind].back();
+    if (whole <= 0) return 0;
+    rate += 1 / whole;
+  }
+  return 1 / rate;
+}
+
+std::vector<int32_t> ChainModel::Even(const std::vector<double>& weight, int32_t slices) const {
+  std::vector<double> sums(1, 0.0);
+  for (double w : weight) PushSum(sums, w);
+  std::vector<int32_t> cuts = {0};
+  for (int32_t s = 1; s < slices; ++s) {
+    const double target = sums.back() * s / slices;
+    const auto nearest = std::lower_bound(sums.begin(), sums.end(), target);
+    auto cut = static_cast<int32_t>(nearest - sums.begin());
+    if (cut > 0 && target - sums[cut - 1] < sums[cut] - target) --cut;
+    cuts.push_back(std::clamp(cut, cuts.back() + 1, size() - (slices - s)));
+  }
+  cuts.push_back(size());
+  return cuts;
+}
+
+std::vector<int32_t> ChainModel::EvenTime(int32_t slices) const {
+  std::vector<double> weight;
+  for (int32_t p = 0; p < size(); ++p) {
+    weight.push_back(forward_[0][p + 1] - forward_[0][p] + backward_[0][p + 1] - backward_[0][p]);
+  }
+  return Even(weight, slices);
+}
+
+std::vector<int32_t> ChainModel::EvenMemory(int32_t slices) const {
+  std::vector<double> weight;
+  for (int32_t p = 0; p < size(); ++p) {
+    weight.push_back(
+        static_cast<double>(resident_[p + 1] - resident_[p] + saved_[p + 1] - saved_[p]));
+  }
+  return Even(weight, slices);
+}
+
+}  // namespace stagewright::pfeife

@@ -1,0 +1,90 @@
+// The operation dependency graph of a looped schedule and its longest path: Pfeife's estimate of
+// the time of a step (section 3.3).
+//
+// Vertices are passes (slice, micro-batch, direction). A pass follows the one before it on its
+// device, and after a message the passes that produce what it reads: forward passes of earlier
+// slices, backward passes of later ones. Links carry any number of messages at once, and a message
+// leaves when its pass ends. Weights: the time of a pass on its vertex, of a message on its edge.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "planner_service/planners/pfeife/looped_shape.h"
+
+namespace stagewright::pfeife {
+
+// What slices cost and exchange for one micro-batch. Times in ns.
+struct SliceCosts {
+  struct Message {
+    int32_t from = 0;  // Earlier slice,
+    int32_t to = 0;    // later slice, on another device.
+    double there = 0;  // Time of the activation,
+    double back = 0;   // and of its gradient; negative: none comes back.
+    friend bool operator==(const Message&, const Message&) = default;
+  };
+  std::vector<double> forward;
+  std::vector<double> backward;
+  std::vector<Message> messages;  // By (from, to), unique.
+};
+
+// How often a path runs through what: its length is linear in the costs, so that it bounds from
+// below the longest path of any other slices for which the same path exists.
+struct PathCounts {
+  std::vector<int32_t> forward;   // By slice.
+  std::vector<int32_t> backward;  // Ditto.
+  struct Hop {
+    int32_t from = 0;
+    int32_t to = 0;
+    int32_t there = 0;
+    int32_t back = 0;
+  };
+  std::vector<Hop> hops;  // By (from, to), unique.
+};
+
+// The length of this path for other slices; -1 if one of its messages does not exist there.
+// O(slices + messages).
+double PathLength(const PathCounts& path, const SliceCosts& costs);
+
+class DependencyGraph {
+ public:
+  // nullopt if the shape deadlocks. O(passes).
+  static std::optional<DependencyGraph> Create(const LoopedShape& shape);
+
+  const LoopedShape& shape() const { return shape_; }
+  // Vertices: what one evaluation has to visit.
+  int64_t size() const { return static_cast<int64_t>(passes_.size()); }
+
+  // The longest path, ns. O(passes + messages * micro-batches). Keeps when passes end.
+  double LongestPath(const SliceCosts& costs);
+
+  // Of the last LongestPath: when a pass starts;
+  double Start(const SlicePass& pass, const SliceCosts& costs) const;
+  // the passes on one of the longest paths, first to last, and its counts. O(path * messages).
+  std::vector<SlicePass> CriticalPasses(const SliceCosts& costs) const;
+  PathCounts CriticalPath(const SliceCosts& costs) const;
+
+ private:
+  struct Vertex {
+    int32_t slice;
+    int32_t micro_batch;
+    bool backward;
+    int32_t self;      // Index in end_.
+    int32_t previous;  // Ditto, of the pass before it on its device; -1: none.
+  };
+  int32_t IndexOf(int32_t slice, int32_t micro_batch, bool backward) const {
+    return ((backward ? shape_.slices() : 0) + slice) * shape_.micro_batches + micro_batch;
+  }
+  void Link(const SliceCosts& costs);
+
+  LoopedShape shape_;
+  std::vector<Vertex> passes_;        // Topological order.
+  std::vector<int32_t> vertex_;       // By index in end_: position in passes_.
+  std::vector<double> end_;           // By IndexOf.
+  std::vector<int32_t> incoming_;     // Messages by receiving slice: indices,
+  std::vector<int32_t> incoming_at_;  // and where each slice's begin; messages by sender have
+  std::vector<int32_t> outgoing_at_;  // their own order.
+};
+
+}  // namespace stagewright::pfeife

@@ -1,0 +1,352 @@
+// Looped pipelines with prefetch after Pfeife (ICML 2025).
+//
+// Problem: cut the operators, in a linear order, into N_l slices for each of D devices and choose
+// the order of their passes, so that the step is as short as possible and fits into memory.
+//
+//   paper        here                          meaning
+//   |D|          LoopedShape::devices          devices
+//   B            LoopedShape::micro_batches    micro-batches per step (the paper: mini-batches)
+//   N_l          LoopedShape::loops            slices per device
+//   B_l          LoopedShape::loop_batch       micro-batches per loop
+//   B_f          LoopedShape::warm_up          prefetched forward passes, by device
+//   p, K, L_K    Cuts, SplitSearch, width      split points, beam, its size
+//   v, e         SlicePass, SliceCosts::Message   passes and messages: the dependency graph
+//   calc_time_mem  DependencyGraph, ChainModel::Memory
+//
+// Recurrence: the end of a pass is its time and the latest of the end of the pass before it on its
+// device and the ends, with the time of the message, of the passes that it reads from; the step is
+// the latest end.
+//
+// Complexity: one estimate O(passes + messages * B), passes = 2 N_l D B; a neighbour that a known
+// path rules out O(N_l D). Neighbours of cuts: O(N_l D log n) for n operators.
+//
+// Deviations from the paper:
+//  1. Slices wait for the slices they read from, not for their neighbours in the order (the paper
+//     linearises the graph; its code keeps these edges, too). The strategy is a graph of stages.
+//  2. Besides the traced order, one that interleaves parallel branches is cut (linear_orders.h).
+//  3. Neighbours that the critical path of earlier cuts rules out are not evaluated; the answer is
+//     that of a full evaluation.
+//  4. Strides beyond 10 operators grow geometrically, so that long chains need few steps.
+//  5. Beam searches begin with cuts of equal time and of equal memory, and with the best cuts of
+//     other shapes with as many slices; cuts over the memory may enter the beam, behind all that
+//     fit.
+//  6. The warm-up of each device of the best is searched, too: the paper's code has one prefetch
+//  for
+//     all.
+//  7. The micro-batch size and the number of devices are searched, and operators take the time of
+//     the kind of device that they are on. If nothing fits, slices recompute their forward passes.
+//  8. The simulator, which knows contention, updates and what messages wait for, has the last word
+//     among the best of each shape.
+//  9. Long steps are searched with fewer micro-batches and extended by the work of the busiest
+//     device (Shortened in settings.h).
+//
+// Reference: Jhoo, Hur, Lopes, "Pfeife: Automatic Pipeline Parallelism for PyTorch", ICML 2025.
+#include "planner_service/planners/pfeife/pfeife.h"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <optional>
+#include <tuple>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "planner_service/evaluator/evaluator.h"
+#include "planner_service/planners/pfeife/build_strategy.h"
+#include "planner_service/planners/pfeife/chain_model.h"
+#include "planner_service/planners/pfeife/infeasible.h"
+#include "planner_service/planners/pfeife/linear_orders.h"
+#include "planner_service/planners/pfeife/settings.h"
+#include "planner_service/planners/pfeife/split_search.h"
+
+namespace stagewright {
+namespace pfeife {
+namespace {
+
+// Vertices of dependency graphs that a search may visit: about two seconds of a core.
+constexpr int64_t kMostPasses = 250'000'000;
+// Of the best cuts of each shape, this many are simulated.
+constexpr size_t kMostSimulations = 12;
+// Beams: of every shape, and of this many of the best shapes once more.
+constexpr int32_t kNarrow = 6;
+constexpr int32_t kWide = 64;
+constexpr size_t kDeepened = 4;
+// Beam entries of one shape that the next one begins with.
+constexpr size_t kHandedOn = 2;
+
+// What the search found for one shape.
+struct Finalist {
+  ChainModel* model = nullptr;
+  std::vector<int32_t> devices;
+  LoopedShape shape;  // With all micro-batches of the step.
+  Cuts cuts;          // Its time is that of the whole step.
+};
+
+bool Better(const Finalist& a, const Finalist& b) {
+  return std::tie(a.cuts.excess, a.cuts.time) < std::tie(b.cuts.excess, b.cuts.time);
+}
+
+class Search {
+ public:
+  Search(const Problem& problem, const PlanOptions& options, SearchContext& context)
+      : problem_(problem), options_(options), context_(context), costs_(problem) {
+    effort_.most_passes = kMostPasses;
+  }
+
+  absl::StatusOr<Outcome> Run() {
+    Outcome outcome;
+    outcome.reason = ImpossibleOptions(problem_, options_);
+    if (!outcome.reason.empty()) return outcome;
+    const bool always = options_.recompute == RecomputePolicy::kAlways;
+    RETURN_IF_ERROR(Round(always, {}));
+    if (!best_ && !always && options_.recompute == RecomputePolicy::kAllowed) {
+      RETURN_IF_ERROR(Round(true, {}));
+    }
+    if (!best_ && options_.micro_batch == 0) {
+      RETURN_IF_ERROR(Round(options_.recompute != RecomputePolicy::kNever, 1));
+    }
+    outcome.states = effort_.evaluated + effort_.bounded;
+    outcome.candidates = simulated_;
+    outcome.strategy = std::move(best_);
+    if (context_.Expired()) {
+      outcome.termination = Termination::kLimit;
+      outcome.reason = "the search was stopped by its deadline or cancelled";
+    } else if (outcome.strategy) {
+      outcome.termination = Termination::kFeasible;
+    } else {
+      outcome.reason = WhyInfeasible(costs_, options_, least_excess_, rejection_);
+    }
+    return outcome;
+  }
+
+ private:
+  // All settings, with micro-batches of `samples` if given.
+  absl::Status Round(bool recompute, std::optional<int64_t> samples) {
+    PlanOptions options = options_;
+    if (samples) options.micro_batch = *samples;
+    finalists_.clear();
+    known_.clear();
+    for (const Setting& setting : Settings(problem_, options)) {
+      if (context_.Expired()) break;
+      RETURN_IF_ERROR(Explore(setting, recompute));
+    }
+    Deepen();
+    if (!finalists_.empty() && finalists_.front().cuts.excess == 0) Polish(finalists_.front());
+    return Simulate();
+  }
+
+  // Searches the cuts of the best shapes with a wider beam.
+  void Deepen() {
+    const std::vector<Finalist> best(
+        finalists_.begin(),
+        finalists_.begin() + static_cast<int64_t>(std::min(kDeepened, finalists_.size())));
+    for (const Finalist& finalist : best) {
+      if (context_.Expired()) return;
+      ChainModel& model = *finalist.model;
+      const LoopedShape shape = Short(finalist.shape);
+      const std::vector<Cuts> found =
+          Beam(model, finalist.devices, kWide)
+              .Run(shape, {finalist.cuts.points, model.EvenTime(shape.slices()),
+                           model.EvenMemory(shape.slices())});
+      if (!found.empty()) Add(model, finalist.devices, shape, found.front());
+    }
+  }
+
+  SplitSearch Beam(ChainModel& model, const std::vector<int32_t>& devices, int32_t width) {
+    BeamOptions options;
+    options.width = width;
+    return SplitSearch(model, devices, options, context_, effort_);
+  }
+
+  // As it is searched; Lengthened is the other way.
+  static LoopedShape Short(LoopedShape shape) {
+    shape.micro_batches = static_cast<int32_t>(Shortened(shape.micro_batches, shape.devices));
+    shape.loop_batch = std::min(shape.loop_batch, shape.micro_batches);
+    return shape;
+  }
+
+  ChainModel& ModelFor(const std::vector<int32_t>& order, int64_t samples, bool recompute) {
+    std::unique_ptr<ChainModel>& model = models_[std::make_tuple(order, samples, recompute)];
+    if (model == nullptr) {
+      ModelRules rules;
+      rules.recompute = recompute;
+      model = std::make_unique<ChainModel>(costs_, order, samples, rules);
+    }
+    return *model;
+  }
+
+  absl::Status Explore(const Setting& setting, bool recompute) {
+    const auto slices = static_cast<int32_t>(setting.devices.size()) * setting.loops;
+    const auto orders = LinearOrders(costs_, setting.samples, slices);
+    for (size_t i = 0; i < orders.size(); ++i) {
+      ChainModel& model = ModelFor(orders[i], setting.samples, recompute);
+      RETURN_IF_ERROR(ExploreOrder(setting, model, i));
+    }
+    return absl::OkStatus();
+  }
+
+  // The best cuts of all shapes of a setting, in one linear order.
+  absl::Status ExploreOrder(const Setting& setting, ChainModel& model, size_t order) {
+    const auto count = static_cast<int32_t>(setting.devices.size());
+    const int64_t all = problem_.mini_batch / setting.samples;
+    if (all * count * setting.loops > kMostPieces) return absl::OkStatus();
+    if (!finalists_.empty() && finalists_.front().cuts.excess == 0 &&
+        model.LeastTime(setting.devices) * static_cast<double>(all) >
+            finalists_.front().cuts.time) {
+      return absl::OkStatus();
+    }
+    const auto few = static_cast<int32_t>(Shortened(all, count));
+    SplitSearch search = Beam(model, setting.devices, kNarrow);
+    std::vector<std::vector<int32_t>>& known = known_[std::make_tuple(order, count, setting.loops)];
+    for (const LoopedShape& shape : Shapes(count, setting.loops, few)) {
+      std::vector<std::vector<int32_t>> starts = known;
+      starts.push_back(model.EvenTime(shape.slices()));
+      starts.push_back(model.EvenMemory(shape.slices()));
+      if (finalists_.empty()) RETURN_IF_ERROR(First(model, setting, shape, starts.front()));
+      const std::vector<Cuts> found = search.Run(shape, starts);
+      if (found.empty()) continue;
+      known.clear();
+      for (size_t i = 0; i < std::min(kHandedOn, found.size()); ++i) {
+        known.push_back(found[i].points);
+      }
+      Add(model, setting.devices, shape, found.front());
+    }
+    return absl::OkStatus();
+  }
+
+  // An answer for a deadline that comes soon.
+  absl::Status First(ChainModel& model, const Setting& setting, const LoopedShape& shape,
+                     const std::vector<int32_t>& points) {
+    return Judge(Lengthened({&model, setting.devices, shape, {points, 0, 0}}));
+  }
+
+  // The finalist with all micro-batches of the step.
+  Finalist Lengthened(Finalist finalist) {
+    const int64_t all = problem_.mini_batch / finalist.model->samples();
+    const int64_t more = all - finalist.shape.micro_batches;
+    if (more == 0) return finalist;
+    SliceCosts slices;
+    finalist.model->Slices(finalist.cuts.points, finalist.devices, slices);
+    std::vector<double> work(finalist.devices.size(), 0);
+    for (size_t s = 0; s < slices.forward.size(); ++s) {
+      work[s % work.size()] += slices.forward[s] + slices.backward[s];
+    }
+    finalist.cuts.time += static_cast<double>(more) * *std::max_element(work.begin(), work.end());
+    LoopedShape& shape = finalist.shape;
+    if (shape.loop_batch == shape.micro_batches && shape.loops == 1) {
+      shape.loop_batch = static_cast<int32_t>(all);
+    }
+    shape.micro_batches = static_cast<int32_t>(all);
+    return finalist;
+  }
+
+  void Add(ChainModel& model, const std::vector<int32_t>& devices, const LoopedShape& shape,
+           const Cuts& cuts) {
+    Finalist finalist = Lengthened({&model, devices, shape, cuts});
+    least_excess_ = std::min(least_excess_, cuts.excess);
+    const auto place = std::upper_bound(finalists_.begin(), finalists_.end(), finalist, Better);
+    finalists_.insert(place, std::move(finalist));
+  }
+
+  // Searches the warm-ups of the best, one device after the other, and its cuts again (deviation
+  // 6), until neither helps.
+  void Polish(const Finalist& best) {
+    Finalist polished = best;
+    ChainModel& model = *polished.model;
+    SplitSearch search = Beam(model, polished.devices, kNarrow);
+    LoopedShape shape = Short(polished.shape);
+    std::vector<Cuts> found = search.Run(shape, {polished.cuts.points});
+    bool improved = false;
+    for (bool again = true; again && !found.empty() && !context_.Expired();) {
+      again = false;
+      for (int32_t r = 0; r < shape.devices; ++r) {
+        for (int32_t more : {1, 2, 4, -1, -2}) {
+          LoopedShape other = shape;
+          other.warm_up[r] =
+              std::clamp(shape.warm_up[r] + more, 1, shape.loops * shape.micro_batches);
+          if (other == shape || context_.Expired()) continue;
+          const double time = search.TimeOf(other, found.front().points);
+          if (time < 0 || time >= found.front().time) continue;
+          std::vector<Cuts> next = search.Run(other, {found.front().points});
+          if (next.empty() || next.front().excess > 0) continue;
+          if (next.front().time >= found.front().time) continue;
+          found = std::move(next);
+          shape = std::move(other);
+          again = improved = true;
+        }
+      }
+    }
+    if (improved) Add(model, polished.devices, shape, found.front());
+  }
+
+  // The last word among the finalists that fit, best first.
+  absl::Status Simulate() {
+    size_t count = 0;
+    for (const Finalist& finalist : finalists_) {
+      if (finalist.cuts.excess > 0 && best_) break;
+      if (count++ == kMostSimulations || context_.Expired()) break;
+      RETURN_IF_ERROR(Judge(finalist));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Judge(const Finalist& finalist) {
+    const StrategyKind kind =
+        options_.sequential ? StrategyKind::kSequential : StrategyKind::kGraph;
+    ASSIGN_OR_RETURN(Strategy strategy, BuildStrategy(*finalist.model, finalist.cuts.points,
+                                                      finalist.devices, finalist.shape, kind));
+    ++simulated_;
+    EvaluateOptions options;
+    options.optimizer = problem_.optimizer;
+    const auto evaluation =
+        Evaluate(*problem_.graph, *problem_.cluster, *problem_.costs, strategy, options);
+    // Too much memory, or a tensor that cannot be cut; anything else is a bug.
+    if (absl::IsResourceExhausted(evaluation.status()) ||
+        absl::IsFailedPrecondition(evaluation.status())) {
+      rejection_ = std::string(evaluation.status().message());
+      return absl::OkStatus();
+    }
+    if (!evaluation.ok()) {
+      return Annotate(evaluation.status(), absl::StrCat("shape ", ToString(finalist.shape)));
+    }
+    if (best_ && evaluation->iteration_time >= best_time_) return absl::OkStatus();
+    best_time_ = evaluation->iteration_time;
+    best_ = std::move(strategy);
+    if (context_.on_improvement) context_.on_improvement(*best_);
+    return absl::OkStatus();
+  }
+
+  const Problem& problem_;
+  const PlanOptions& options_;
+  SearchContext& context_;
+  OperatorCosts costs_;
+  Effort effort_;
+  std::map<std::tuple<std::vector<int32_t>, int64_t, bool>, std::unique_ptr<ChainModel>> models_;
+  std::map<std::tuple<size_t, int32_t, int32_t>, std::vector<std::vector<int32_t>>> known_;
+  std::vector<Finalist> finalists_;  // Best first.
+  double least_excess_ = std::numeric_limits<double>::max();
+  std::optional<Strategy> best_;
+  Nanos best_time_ = 0;
+  int64_t simulated_ = 0;
+  std::string rejection_;
+};
+
+class PfeifePlanner : public Planner {
+ public:
+  std::string name() const override { return "pfeife"; }
+  std::string description() const override {
+    return "looped pipelines with prefetch, cut by beam search on the critical path (Pfeife, "
+           "ICML 2025)";
+  }
+  absl::StatusOr<Outcome> Solve(const Problem& problem, const PlanOptions& options,
+                                SearchContext& context) const override {
+    return Search(problem, options, context).Run();
+  }
+};
+
+}  // namespace
+}  // namespace pfeife
+
+std::unique_ptr<Planner> MakePfeifePlanner() { return std::make_unique<pfeife::PfeifePlanner>(); }
+
+}  // namespace stagewright

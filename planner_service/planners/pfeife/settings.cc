@@ -1,0 +1,131 @@
+#include "planner_service/planners/pfeife/settings.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "absl/strings/str_cat.h"
+
+namespace stagewright::pfeife {
+namespace {
+
+constexpr int64_t kSteps[] = {1, 2, 4, 8};
+
+// Device ids, the fastest first; equals keep their order.
+std::vector<int32_t> BySpeed(const Cluster& cluster) {
+  std::vector<int32_t> devices(cluster.size());
+  std::iota(devices.begin(), devices.end(), 0);
+  std::stable_sort(devices.begin(), devices.end(), [&](int32_t a, int32_t b) {
+    return cluster.kind_of(DeviceId(a)).flops_per_second >
+           cluster.kind_of(DeviceId(b)).flops_per_second;
+  });
+  return devices;
+}
+
+std::vector<std::vector<int32_t>> DeviceLists(const Problem& problem) {
+  const Cluster& cluster = *problem.cluster;
+  const int32_t most = std::min(cluster.size(), problem.operators->size());
+  std::vector<int32_t> listed(cluster.size());
+  std::iota(listed.begin(), listed.end(), 0);
+  const std::vector<int32_t> falling = BySpeed(cluster);
+  std::vector<std::vector<int32_t>> lists;
+  const auto add = [&](const std::vector<int32_t>& devices, int32_t count) {
+    std::vector<int32_t> first(devices.begin(), devices.begin() + count);
+    if (std::find(lists.begin(), lists.end(), first) == lists.end()) lists.push_back(first);
+    return lists.back();
+  };
+  add(listed, most);
+  if (!cluster.Homogeneous()) {
+    std::vector<int32_t> rising(falling.begin(), falling.begin() + most);
+    add(falling, most);
+    std::reverse(rising.begin(), rising.end());
+    add(rising, most);
+  }
+  for (int32_t count = most / 2; count >= 1; count /= 2) {
+    add(listed, count);
+    if (!cluster.Homogeneous()) add(falling, count);
+  }
+  return lists;
+}
+
+}  // namespace
+
+std::string ImpossibleOptions(const Problem& problem, const PlanOptions& options) {
+  if (options.asynchronous) return "pfeife plans synchronous schedules only";
+  const int64_t loops = options.max_loops > 0 ? options.max_loops : options.num_stages;
+  if (options.num_stages > problem.cluster->size() * std::max<int64_t>(1, loops)) {
+    return absl::StrCat(options.num_stages, " stages need more than ", problem.cluster->size(),
+                        " devices with ", options.max_loops, " stages each");
+  }
+  return "";
+}
+
+std::vector<int64_t> MicroBatchSizes(int64_t mini_batch, int32_t devices,
+                                     const PlanOptions& options) {
+  if (options.micro_batch > 0) return {options.micro_batch};
+  std::vector<int64_t> sizes;
+  for (int64_t step : kSteps) {
+    // The largest size with at least this many micro-batches.
+    int64_t size = std::max<int64_t>(1, mini_batch / (step * devices));
+    while (mini_batch % size != 0) --size;
+    if (sizes.empty() || sizes.back() != size) sizes.push_back(size);
+  }
+  return sizes;
+}
+
+std::vector<Setting> Settings(const Problem& problem, const PlanOptions& options) {
+  const int32_t operators = problem.operators->size();
+  int32_t most_stages = operators;
+  if (options.max_stages > 0) most_stages = std::min(most_stages, options.max_stages);
+  int32_t most_loops = options.max_loops > 0 ? options.max_loops : kMostLoops;
+  if (options.num_stages > 0 && options.max_loops == 0) most_loops = options.num_stages;
+  std::vector<Setting> settings;
+  for (const std::vector<int32_t>& all : DeviceLists(problem)) {
+    const auto count = static_cast<int32_t>(all.size());
+    for (int32_t loops = 1; loops <= most_loops; ++loops) {
+      std::vector<int32_t> devices = all;
+      if (options.num_stages > 0) {
+        // The most devices of the list that make up this number of stages.
+        if (options.num_stages % loops != 0 || options.num_stages / loops > count) continue;
+        devices.resize(options.num_stages / loops);
+      } else if (loops * count > most_stages) {
+        if (loops > 1) break;
+        devices.resize(most_stages);
+      } else if (loops > 1 && count == 1) {
+        break;
+      }
+      const auto used = static_cast<int32_t>(devices.size());
+      for (int64_t samples : MicroBatchSizes(problem.mini_batch, used, options)) {
+        settings.push_back({devices, loops, samples});
+      }
+    }
+  }
+  return settings;
+}
+
+std::vector<LoopedShape> Shapes(int32_t devices, int32_t loops, int32_t micro_batches) {
+  std::vector<int32_t> batches = {micro_batches};
+  if (loops > 1) {
+    for (int32_t batch : {devices, 2 * devices}) {
+      if (batch < micro_batches && micro_batches % batch == 0) batches.push_back(batch);
+    }
+  }
+  std::sort(batches.begin(), batches.end());
+  std::vector<LoopedShape> shapes;
+  for (int32_t batch : batches) {
+    for (int32_t prefetch = 0, next = 1; prefetch < devices;) {
+      LoopedShape shape = MakeShape(devices, loops, micro_batches, batch, prefetch);
+      if (shapes.empty() || shapes.back() != shape) shapes.push_back(std::move(shape));
+      const int32_t sum = prefetch + next;
+      prefetch = next;
+      next = std::max(sum, next + 1);
+    }
+  }
+  return shapes;
+}
+
+int64_t Shortened(int64_t micro_batches, int32_t devices) {
+  const int64_t most = std::max<int64_t>(8 * int64_t{devices}, 64) / devices * devices;
+  return std::min(micro_batches, most);
+}
+
+}  // namespace stagewright::pfeife

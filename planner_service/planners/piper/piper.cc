@@ -41,7 +41,7 @@ namespace stagewright {
 namespace {
 
 constexpr size_t kMostSizes = 5;
-constexpr int64_t kMostSimulations = 16;
+constexpr size_t kMostSimulations = 16;
 constexpr double kPromising = 1.2;
 // Micro-batches times devices that a program may have without need.
 constexpr int64_t kLongProgram = 1 << 14;
@@ -131,10 +131,18 @@ class Search {
     return limits;
   }
 
+  // A proposal before it is a strategy, which takes time to build.
+  struct Idea {
+    Draft draft;
+    int64_t share =
+        0;  // Each stage its own micro-batch, of this many samples a replica; 0: all one.
+    double estimate = 0;
+  };
+
   // The best partition of every size: of the most promising one over all downsets, of the others
   // over topological orders.
   std::vector<Proposal> Proposals(double memory_share) {
-    std::vector<Proposal> proposals;
+    std::vector<Idea> ideas;
     bool lattice = true;
     for (int64_t size : Sizes()) {
       if (context_.Expired()) break;
@@ -144,20 +152,30 @@ class Search {
       if (lattice && !answer.lattice && !answer.expired) over_limit_ = true;
       if (!answer.partition) continue;
       lattice = false;
-      Propose(*answer.partition, size, answer.objective, proposals);
+      AddIdeas(*answer.partition, size, answer.objective, ideas);
+    }
+    std::stable_sort(ideas.begin(), ideas.end(),
+                     [](const Idea& a, const Idea& b) { return a.estimate < b.estimate; });
+    std::vector<Proposal> proposals;
+    for (const Idea& idea : ideas) {
+      if (context_.Expired() || proposals.size() >= kMostSimulations ||
+          idea.estimate > kPromising * ideas.front().estimate) {
+        break;
+      }
+      proposals.push_back(Build(idea));
     }
     return proposals;
   }
 
-  void Propose(const PiperPartition& partition, int64_t size, double objective,
-               std::vector<Proposal>& proposals) {
-    Draft draft;
-    draft.kind = options_.sequential ? StrategyKind::kSequential : StrategyKind::kGraph;
+  void AddIdeas(const PiperPartition& partition, int64_t size, double objective,
+                std::vector<Idea>& ideas) const {
+    Idea idea;
+    idea.draft.kind = options_.sequential ? StrategyKind::kSequential : StrategyKind::kGraph;
     std::vector<int32_t> replicas;
     for (const PiperStage& stage : partition) replicas.push_back(stage.replicas);
     const auto devices = PlaceStages(*problem_.cluster, replicas);
     for (size_t s = 0; s < partition.size(); ++s) {
-      DraftStage& stage = draft.stages.emplace_back();
+      DraftStage& stage = idea.draft.stages.emplace_back();
       stage.operators = partition[s].operators;
       for (DeviceId device : devices[s]) stage.devices.push_back(device.value());
       std::sort(stage.devices.begin(), stage.devices.end());
@@ -170,27 +188,33 @@ class Search {
     for (int64_t micro_batch : MicroBatchSizes(problem_.mini_batch, options_.micro_batch)) {
       if (micro_batch < most) continue;
       const int64_t count = problem_.mini_batch / micro_batch;
-      if (count * problem_.cluster->size() > kLongProgram && micro_batch < problem_.mini_batch &&
-          options_.micro_batch == 0 && micro_batch < size * most) {
+      const bool forced = options_.micro_batch > 0 || micro_batch == problem_.mini_batch;
+      if (!forced && count * problem_.cluster->size() > kLongProgram && micro_batch < size * most) {
         continue;
       }
-      draft.micro_batch = micro_batch;
-      Proposal& proposal = proposals.emplace_back();
-      proposal.strategy = ToStrategy(problem_, draft);
-      proposal.estimate = per_sample * (batch + fill * static_cast<double>(micro_batch));
-      proposal.text = ToString(draft);
+      idea.draft.micro_batch = micro_batch;
+      idea.estimate = per_sample * (batch + fill * static_cast<double>(micro_batch));
+      ideas.push_back(idea);
     }
     if (options_.per_stage_micro_batch && options_.micro_batch == 0 && most > 1) {
-      Proposal& proposal = proposals.emplace_back();
-      proposal.strategy = ToStrategy(problem_, draft);
-      for (size_t s = 0; s < partition.size(); ++s) {
-        Stage& stage = proposal.strategy.stages[s];
-        stage.micro_batch = size * static_cast<int64_t>(stage.devices.size());
-      }
-      AssignInFlight(proposal.strategy);
-      proposal.estimate = per_sample * (batch + fill * static_cast<double>(size));
-      proposal.text = absl::StrCat(ToString(draft), " shares of ", size);
+      idea.share = size;
+      idea.estimate = per_sample * (batch + fill * static_cast<double>(size));
+      ideas.push_back(std::move(idea));
     }
+  }
+
+  Proposal Build(const Idea& idea) const {
+    Proposal proposal;
+    proposal.strategy = ToStrategy(problem_, idea.draft);
+    proposal.estimate = idea.estimate;
+    proposal.text = ToString(idea.draft);
+    if (idea.share == 0) return proposal;
+    for (Stage& stage : proposal.strategy.stages) {
+      stage.micro_batch = idea.share * static_cast<int64_t>(stage.devices.size());
+    }
+    AssignInFlight(proposal.strategy);
+    absl::StrAppend(&proposal.text, " shares of ", idea.share);
+    return proposal;
   }
 
   bool Recomputes(const PiperStage& stage) const {

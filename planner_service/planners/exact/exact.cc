@@ -1,0 +1,120 @@
+// The exact planner.
+//
+// Problem: of all strategies in scope, one with the least iteration time by the evaluator within
+// the devices' memory.
+//
+// Scope, up to symmetry of the cluster (layouts.h):
+//   - every partition of at most kMostExactOperators operators into convex stages whose graph has
+//   no
+//     cycle, as many stages as there are devices at most;
+//   - disjoint sets of devices for them, of any size: replicas, mixed kinds, idle devices;
+//   - one micro-batch size for all stages, of MicroBatchSizes() in graphpipe/candidates.h;
+//   - kFkB schedules with k up to max_k and the samples in flight of AssignInFlight plus 0, 1, 2 or
+//     all micro-batches at every stage;
+//   - recomputation on any set of stages where the evaluator refuses a smaller set for its memory.
+// Several stages on a device, split backward passes and explicit orders are out of scope.
+//
+// | symbol | here                                                                        |
+// |--------|-----------------------------------------------------------------------------|
+// | n, K   | operators, devices                                                          |
+// | L      | layouts: sequences of sets of devices, up to symmetry                       |
+// | M      | micro-batches                                                               |
+// | T*     | ExactSearch::best_time(), the best simulated time so far                    |
+//
+// Method. Branch and bound: for every layout and micro-batch size, the tree of partitions
+// (partition_tree.h: recurrence of its bound); a partition that survives gets the longest path
+// through its passes and messages for every schedule (relaxed_pipeline.h); what is still below T*
+// is evaluated. Layouts come in order of their work over devices, and the search starts from what
+// graphpipe finds. It ends early when T* meets the proven bound on all strategies.
+//
+// Complexity: O(L n^K) nodes of at most O(n + K^2) without the bounds; in practice a few million.
+//
+// There is no paper: branch and bound with lower bounds by work and by path is textbook material.
+#include "planner_service/planners/exact/exact.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "planner_service/evaluator/lower_bound.h"
+#include "planner_service/planners/exact/exact_search.h"
+#include "planner_service/planners/graphpipe/graphpipe.h"
+#include "planner_service/planners/graphpipe/infeasible.h"
+
+namespace stagewright {
+namespace {
+
+// Empty if the problem is small enough.
+std::string TooLarge(const Problem& problem) {
+  if (problem.operators->size() <= kMostExactOperators &&
+      problem.cluster->size() <= kMostExactDevices) {
+    return "";
+  }
+  return absl::StrCat("exhaustive search is limited to ", kMostExactOperators, " operators and ",
+                      kMostExactDevices, " devices; this problem has ", problem.operators->size(),
+                      " operators and ", problem.cluster->size(), " devices");
+}
+
+class ExactPlanner : public Planner {
+ public:
+  std::string name() const override { return "exact"; }
+  std::string description() const override {
+    return absl::StrCat("the optimum of problems with at most ", kMostExactOperators,
+                        " operators and ", kMostExactDevices,
+                        " devices, by exhaustive search with bounds");
+  }
+
+  absl::StatusOr<Outcome> Solve(const Problem& problem, const PlanOptions& options,
+                                SearchContext& context) const override {
+    Outcome outcome;
+    outcome.reason = ImpossibleOptions(problem, options);
+    if (!outcome.reason.empty()) return outcome;
+    const auto seeder = options.sequential ? MakeSequentialPlanner() : MakeGraphPipePlanner();
+    ASSIGN_OR_RETURN(outcome, seeder->Solve(problem, options, context));
+    const std::string too_large = TooLarge(problem);
+    if (!too_large.empty()) {
+      if (outcome.termination == Termination::kInfeasible) return outcome;
+      outcome.termination = Termination::kLimit;
+      outcome.reason =
+          absl::StrCat(too_large, outcome.strategy ? "; this is the plan it would start from" : "");
+      return outcome;
+    }
+    return Search(problem, options, context, std::move(outcome));
+  }
+
+ private:
+  static absl::StatusOr<Outcome> Search(const Problem& problem, const PlanOptions& options,
+                                        SearchContext& context, Outcome seed) {
+    const Nanos bound = LowerBound(*problem.graph, *problem.operators, *problem.cluster,
+                                   *problem.costs, problem.mini_batch, {problem.optimizer});
+    ExactSearch search(problem, options, context, bound);
+    const bool seeded = seed.strategy && options.recompute != RecomputePolicy::kAlways;
+    if (seeded) RETURN_IF_ERROR(search.Seed(*seed.strategy));
+    ASSIGN_OR_RETURN(const bool complete, search.Run());
+    Outcome outcome;
+    outcome.states = search.nodes();
+    outcome.candidates = seed.candidates + search.evaluations();
+    outcome.strategy = search.best();
+    if (!complete) {
+      outcome.termination = Termination::kLimit;
+      outcome.reason = absl::StrCat(
+          search.used_up() ? absl::StrCat("stopped by its limit of ", kMostExactSteps, " steps")
+                           : "stopped by its deadline or cancelled",
+          " after ", search.nodes(), " partial partitions and ", search.evaluations(),
+          " simulations");
+    } else if (outcome.strategy) {
+      outcome.termination = Termination::kOptimal;
+    } else {
+      outcome.reason = seed.reason;
+      if (outcome.reason.empty()) outcome.reason = "no strategy in scope fits the devices' memory";
+      if (!search.rejection().empty())
+        absl::StrAppend(&outcome.reason, "; closest: ", search.rejection());
+    }
+    return outcome;
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Planner> MakeExactPlanner() { return std::make_unique<ExactPlanner>(); }
+
+}  // namespace stagewright

@@ -1,0 +1,295 @@
+#include "planner_service/planners/exact/exact_search.h"
+
+#include <algorithm>
+#include <bit>
+#include <map>
+#include <tuple>
+#include <utility>
+
+#include "common/base/check.h"
+#include "planner_service/evaluator/evaluator.h"
+#include "planner_service/planners/graphpipe/candidates.h"
+
+namespace stagewright {
+namespace {
+
+constexpr uint32_t Bit(int32_t stage) { return uint32_t{1} << stage; }
+
+bool HasBackward(const Problem& problem, int32_t op) {
+  const auto& nodes = problem.operators->op(OperatorId(op)).nodes;
+  return std::any_of(nodes.begin(), nodes.end(),
+                     [&](NodeId node) { return problem.graph->needs_backward(node); });
+}
+
+}  // namespace
+
+ExactSearch::ExactSearch(const Problem& problem, const PlanOptions& options, SearchContext& context,
+                         Nanos bound)
+    : problem_(problem),
+      options_(options),
+      context_(context),
+      bound_(bound),
+      costs_(problem),
+      relaxed_(*problem.cluster) {
+  int32_t most_stages =
+      std::min({problem.cluster->size(), problem.operators->size(), kMostExactStages});
+  if (options.max_stages > 0) most_stages = std::min(most_stages, options.max_stages);
+  const int64_t most_replicas = options.allow_replicas ? problem.mini_batch : 1;
+  for (Layout& layout : Layouts(*problem.cluster, most_stages, most_replicas)) {
+    if (options.num_stages > 0 && static_cast<int32_t>(layout.size()) != options.num_stages) {
+      continue;
+    }
+    layouts_.push_back(std::move(layout));
+  }
+}
+
+absl::Status ExactSearch::Seed(const Strategy& strategy) { return Judge(strategy); }
+
+std::vector<ExactSearch::Job> ExactSearch::Jobs() {
+  std::vector<Job> jobs;
+  for (int64_t micro_batch : MicroBatchSizes(problem_.mini_batch, options_.micro_batch)) {
+    for (size_t i = 0; i < layouts_.size(); ++i) {
+      if (context_.Expired()) return jobs;
+      const bool fits = std::all_of(layouts_[i].begin(), layouts_[i].end(), [&](const auto& set) {
+        return static_cast<int64_t>(set.size()) <= micro_batch;
+      });
+      if (!fits) continue;
+      const StageTimes times = MakeStageTimes(problem_, costs_, layouts_[i], micro_batch);
+      jobs.push_back({i, micro_batch, PartitionTree(problem_, costs_, times, context_).Least()});
+    }
+  }
+  // Promising ones first: what they find shows others to be hopeless.
+  std::stable_sort(jobs.begin(), jobs.end(),
+                   [](const Job& a, const Job& b) { return a.least < b.least; });
+  return jobs;
+}
+
+absl::StatusOr<bool> ExactSearch::Run() {
+  const double no_limit = std::numeric_limits<double>::infinity();
+  for (const Job& job : Jobs()) {
+    if (context_.Expired()) return false;
+    if (prune_ && (job.least >= best_time_ || best_time_ <= static_cast<double>(bound_))) break;
+    const StageTimes times =
+        MakeStageTimes(problem_, costs_, layouts_[job.layout], job.micro_batch);
+    PartitionTree tree(problem_, costs_, times, context_);
+    const double& to_beat = prune_ ? static_cast<const double&>(best_time_) : no_limit;
+    const bool done =
+        tree.Walk(to_beat, kMostExactSteps, steps_,
+                  [&](const std::vector<int32_t>& stage_of) { return Consider(times, stage_of); });
+    nodes_ += tree.nodes();
+    RETURN_IF_ERROR(error_);
+    if (!done && (context_.Expired() || used_up())) return false;
+    if (!done) break;  // The bound is reached.
+  }
+  return !context_.Expired();
+}
+
+// One partition with all its schedules. False ends the search.
+bool ExactSearch::Consider(const StageTimes& times, const std::vector<int32_t>& stage_of) {
+  FillCase(times, stage_of);
+  for (int32_t k = 1; k <= std::max(options_.max_k, 1); ++k) {
+    if (times.micro_batches % k != 0) continue;
+    std::vector<int64_t> before;
+    for (int64_t extra :
+         {kExtraInFlight[0], kExtraInFlight[1], kExtraInFlight[2], times.micro_batches}) {
+      std::vector<int64_t> in_flight = InFlight(times.micro_batch, k);
+      for (int64_t& count : in_flight) count = std::min(count + extra, times.micro_batches);
+      if (in_flight == before) break;
+      for (size_t s = 0; s < in_flight.size(); ++s) case_.stages[s].in_flight = in_flight[s];
+      before = std::move(in_flight);
+      case_.k = k;
+      TryInFlight(times, {k, extra, 0});
+      if (!error_.ok() || context_.Expired()) return false;
+      if (prune_ && best_time_ <= static_cast<double>(bound_)) return false;
+    }
+  }
+  return true;
+}
+
+// The samples in flight are given; which stages recompute is tried, fewest first.
+void ExactSearch::TryInFlight(const StageTimes& times, Choice choice) {
+  const std::optional<uint32_t> must = MustRecompute(times);
+  if (!must) return;
+  const auto all = Bit(times.stages()) - 1;
+  std::vector<uint32_t> masks;
+  for (uint32_t mask = 0; mask <= all; ++mask) {
+    if ((mask & *must) == *must) masks.push_back(mask);
+  }
+  std::stable_sort(masks.begin(), masks.end(),
+                   [](uint32_t a, uint32_t b) { return std::popcount(a) < std::popcount(b); });
+  for (uint32_t mask : masks) {
+    choice.recompute = mask;
+    const std::string rejected = std::exchange(rejection_, "");
+    Try(times, choice);
+    const bool too_large = !rejection_.empty();
+    if (!too_large) rejection_ = rejected;
+    // Recomputing more only helps where memory asked for it.
+    if (!too_large || options_.recompute != RecomputePolicy::kAllowed || !error_.ok()) return;
+  }
+}
+
+void ExactSearch::Try(const StageTimes& times, const Choice& choice) {
+  for (int32_t s = 0; s < times.stages(); ++s) {
+    case_.stages[s].recompute = (choice.recompute & Bit(s)) != 0;
+  }
+  steps_ += kStepsPerSchedule;
+  if (prune_ && relaxed_.Run(times, case_, best_time_) >= best_time_) return;
+  error_ = Judge(ToStrategy(times, choice));
+}
+
+void ExactSearch::FillCase(const StageTimes& times, const std::vector<int32_t>& stage_of) {
+  const int32_t stages = times.stages();
+  case_.stages.assign(stages, {});
+  fixed_.assign(stages, 0);
+  saved_.assign(stages, 0);
+  entering_.assign(stages, 0);
+  draft_ = Draft();
+  draft_.micro_batch = times.micro_batch;
+  draft_.stages.resize(stages);
+  for (int32_t s = 0; s < stages; ++s) FillStage(times, stage_of, s);
+  FillLinks(times, stage_of);
+  // In topological order; the numbers in the layout stay with the devices.
+  CHECK(SortStages(problem_.operators->dag(), draft_));
+  layout_stage_.clear();
+  for (const DraftStage& stage : draft_.stages) {
+    layout_stage_.push_back(stage_of[stage.operators.front()]);
+  }
+  if (options_.sequential) draft_.kind = StrategyKind::kSequential;
+}
+
+void ExactSearch::FillStage(const StageTimes& times, const std::vector<int32_t>& stage_of,
+                            int32_t s) {
+  PipelineCase::StageCase& stage = case_.stages[s];
+  stage.has_backward = false;
+  stage.forward.assign(times.replicas[s].size(), 0);
+  stage.backward.assign(times.replicas[s].size(), 0);
+  Bytes workspace = 0;
+  Bytes gradients = 0;
+  std::vector<DeviceId> devices;
+  for (const StageTimes::Replica& replica : times.replicas[s]) {
+    devices.push_back(replica.device);
+    draft_.stages[s].devices.push_back(replica.device.value());
+  }
+  for (int32_t op = 0; op < costs_.size(); ++op) {
+    if (stage_of[op] != s) continue;
+    draft_.stages[s].operators.push_back(op);
+    for (size_t r = 0; r < devices.size(); ++r) {
+      const StageTimes::Replica& replica = times.replicas[s][r];
+      const OperatorTime& time = costs_.Of(replica.samples).time[replica.kind][op];
+      stage.forward[r] += static_cast<double>(time.forward);
+      stage.backward[r] += static_cast<double>(time.backward);
+    }
+    stage.has_backward = stage.has_backward || HasBackward(problem_, op);
+    stage.update += times.rows[s].update[op];
+    fixed_[s] += costs_.resident(op);
+    saved_[s] += times.rows[s].saved[op];
+    workspace = std::max(workspace, times.rows[s].workspace[op]);
+    gradients += costs_.gradients(op);
+  }
+  fixed_[s] += workspace;
+  stage.update += LeastAllReduce(*problem_.cluster, devices, gradients);
+}
+
+void ExactSearch::FillLinks(const StageTimes& times, const std::vector<int32_t>& stage_of) {
+  std::map<std::pair<int32_t, int32_t>, PipelineCase::Link> links;
+  for (const LeastCosts::Value& value : costs_.values()) {
+    const int32_t from = stage_of[value.producer];
+    uint32_t sent = 0;
+    uint32_t returned = 0;
+    for (const LeastCosts::Use& use : value.uses) {
+      const int32_t to = stage_of[use.consumer];
+      if (to == from) continue;
+      PipelineCase::Link& link = links[{from, to}];
+      if ((sent & Bit(to)) == 0) {
+        link.bytes_per_sample += value.bytes_per_sample;
+        entering_[to] += value.bytes_per_sample * times.least_samples[to];
+      }
+      sent |= Bit(to);
+      if (!use.gradient) continue;
+      link.gradient = true;
+      if ((returned & Bit(to)) == 0) link.gradient_bytes_per_sample += value.bytes_per_sample;
+      returned |= Bit(to);
+    }
+  }
+  case_.links.clear();
+  for (auto& [ends, link] : links) {
+    std::tie(link.from, link.to) = ends;
+    case_.links.push_back(link);
+  }
+}
+
+// Micro-batches in flight of every stage of the layout, as AssignInFlight has them.
+std::vector<int64_t> ExactSearch::InFlight(int64_t micro_batch, int32_t k) const {
+  std::vector<int64_t> samples(case_.stages.size(), 0);
+  for (size_t i = layout_stage_.size(); i-- > 0;) {
+    const int32_t s = layout_stage_[i];
+    int64_t least = k * micro_batch;
+    const auto follow = [&](int32_t next) {
+      least = std::max(least, ComputeInFlight(k, micro_batch, k, micro_batch, samples[next]));
+    };
+    for (const PipelineCase::Link& link : case_.links) {
+      if (link.from == s) follow(link.to);
+    }
+    if (options_.sequential && i + 1 < layout_stage_.size()) follow(layout_stage_[i + 1]);
+    samples[s] = std::min(least, problem_.mini_batch);
+  }
+  for (int64_t& count : samples) count /= micro_batch;
+  return samples;
+}
+
+// The stages that need recomputation to fit, by the least that they hold; nullopt if one does not
+// fit even so, or may not recompute.
+std::optional<uint32_t> ExactSearch::MustRecompute(const StageTimes& times) const {
+  uint32_t must = 0;
+  for (int32_t s = 0; s < times.stages(); ++s) {
+    const PipelineCase::StageCase& stage = case_.stages[s];
+    const bool always = options_.recompute == RecomputePolicy::kAlways;
+    if (always) must |= Bit(s);
+    if (!stage.has_backward) continue;
+    const Bytes inputs = fixed_[s] + stage.in_flight * entering_[s];
+    if (inputs + saved_[s] > times.memory[s]) return std::nullopt;
+    if (inputs + stage.in_flight * saved_[s] <= times.memory[s] || always) continue;
+    if (options_.recompute == RecomputePolicy::kNever) return std::nullopt;
+    must |= Bit(s);
+  }
+  return must;
+}
+
+Strategy ExactSearch::ToStrategy(const StageTimes& times, const Choice& choice) const {
+  Draft draft = draft_;
+  for (size_t i = 0; i < draft.stages.size(); ++i) {
+    draft.stages[i].recompute = (choice.recompute & Bit(layout_stage_[i])) != 0;
+  }
+  Strategy strategy = stagewright::ToStrategy(problem_, draft);
+  for (Stage& stage : strategy.stages) stage.schedule.k = choice.k;
+  AssignInFlight(strategy);
+  for (Stage& stage : strategy.stages) {
+    stage.schedule.in_flight =
+        std::min(stage.schedule.in_flight + choice.extra * times.micro_batch, problem_.mini_batch);
+  }
+  return strategy;
+}
+
+absl::Status ExactSearch::Judge(Strategy strategy) {
+  ++evaluations_;
+  steps_ += kStepsPerSimulation;
+  EvaluateOptions options;
+  options.optimizer = problem_.optimizer;
+  const auto evaluation =
+      Evaluate(*problem_.graph, *problem_.cluster, *problem_.costs, strategy, options);
+  if (absl::IsResourceExhausted(evaluation.status())) {
+    rejection_ = std::string(evaluation.status().message());
+    return absl::OkStatus();
+  }
+  // A tensor without a batch dimension would have to be split.
+  if (absl::IsFailedPrecondition(evaluation.status())) return absl::OkStatus();
+  RETURN_IF_ERROR(evaluation.status());
+  const auto time = static_cast<double>(evaluation->iteration_time);
+  if (time >= best_time_) return absl::OkStatus();
+  best_time_ = time;
+  best_ = std::move(strategy);
+  if (context_.on_improvement) context_.on_improvement(*best_);
+  return absl::OkStatus();
+}
+
+}  // namespace stagewright

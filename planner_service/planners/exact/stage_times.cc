@@ -1,0 +1,131 @@
+#include "planner_service/planners/exact/stage_times.h"
+
+#include <algorithm>
+#include <bit>
+#include <limits>
+
+#include "planner_service/simulator/durations.h"
+
+namespace stagewright {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+StageTimes::Row MakeRow(const Problem& problem, LeastCosts& costs,
+                        const std::vector<StageTimes::Replica>& replicas) {
+  const auto n = static_cast<size_t>(costs.size());
+  StageTimes::Row row;
+  row.least_forward.assign(n, kInfinity);
+  row.least_back.assign(n, kInfinity);
+  row.device_time.assign(n, 0);
+  row.update.assign(n, kInfinity);
+  Bytes smallest = std::numeric_limits<Bytes>::max();
+  double slowest = -1;
+  for (const StageTimes::Replica& replica : replicas) {
+    const LeastCosts::Share& share = costs.Of(replica.samples);
+    std::vector<double> forward, backward;
+    double sum = 0;
+    for (size_t op = 0; op < n; ++op) {
+      const OperatorTime& time = share.time[replica.kind][op];
+      forward.push_back(static_cast<double>(time.forward));
+      backward.push_back(static_cast<double>(time.backward));
+      sum += forward[op] + backward[op];
+      row.least_forward[op] = std::min(row.least_forward[op], forward[op]);
+      row.least_back[op] = std::min(row.least_back[op], backward[op]);
+      row.device_time[op] += forward[op] + backward[op];
+      // Each step is rounded on its own: at most one more than its share of the sum.
+      const Bytes trained = costs.trained(static_cast<int32_t>(op));
+      const double update = static_cast<double>(
+          trained == 0 ? 0 : OptimizerStepTime(problem.cluster->kinds()[replica.kind], trained));
+      const double overhead =
+          trained == 0
+              ? 0
+              : static_cast<double>(problem.cluster->kinds()[replica.kind].kernel_overhead);
+      row.update[op] = std::min(row.update[op], std::max(0.0, update - overhead - 1));
+    }
+    const Bytes memory = problem.cluster->device(replica.device).memory;
+    if (memory < smallest) {
+      smallest = memory;
+      row.saved = share.saved;
+      row.workspace = share.workspace;
+    }
+    if (sum > slowest) {
+      slowest = sum;
+      row.forward = std::move(forward);
+      row.backward = std::move(backward);
+    }
+  }
+  return row;
+}
+
+StageTimes::Wire MakeWire(const Cluster& cluster, const std::vector<StageTimes::Replica>& from,
+                          const std::vector<StageTimes::Replica>& to) {
+  StageTimes::Wire wire = {kInfinity, kInfinity, std::numeric_limits<int64_t>::max()};
+  for (const StageTimes::Replica& a : from) {
+    for (const StageTimes::Replica& b : to) {
+      const int64_t samples =
+          std::min(a.first + a.samples, b.first + b.samples) - std::max(a.first, b.first);
+      if (samples <= 0) continue;
+      for (const Route* route :
+           {&cluster.route(a.device, b.device), &cluster.route(b.device, a.device)}) {
+        wire.latency = std::min(wire.latency, static_cast<double>(route->latency));
+        wire.nanos_per_byte = std::min(wire.nanos_per_byte, 1e9 / route->bytes_per_second);
+      }
+      wire.samples = std::min(wire.samples, samples);
+    }
+  }
+  return wire;
+}
+
+}  // namespace
+
+StageTimes MakeStageTimes(const Problem& problem, LeastCosts& costs, const Layout& layout,
+                          int64_t micro_batch) {
+  const Cluster& cluster = *problem.cluster;
+  StageTimes times;
+  times.micro_batch = micro_batch;
+  times.micro_batches = problem.mini_batch / micro_batch;
+  for (const std::vector<DeviceId>& devices : layout) {
+    std::vector<StageTimes::Replica>& replicas = times.replicas.emplace_back();
+    Bytes memory = std::numeric_limits<Bytes>::max();
+    int64_t samples = 0;
+    for (size_t r = 0; r < devices.size(); ++r) {
+      const SampleRange share = ReplicaShare({0, micro_batch}, static_cast<int32_t>(r),
+                                             static_cast<int32_t>(devices.size()));
+      replicas.push_back({devices[r], cluster.device(devices[r]).kind, share.begin, share.size()});
+      if (cluster.device(devices[r]).memory < memory) {
+        memory = cluster.device(devices[r]).memory;
+        samples = share.size();
+      }
+    }
+    times.memory.push_back(memory);
+    times.least_samples.push_back(samples);
+    times.rows.push_back(MakeRow(problem, costs, replicas));
+  }
+  times.wires.resize(layout.size());
+  for (size_t a = 0; a < layout.size(); ++a) {
+    for (size_t b = 0; b < layout.size(); ++b) {
+      times.wires[a].push_back(a == b ? StageTimes::Wire{}
+                                      : MakeWire(cluster, times.replicas[a], times.replicas[b]));
+    }
+  }
+  return times;
+}
+
+double LeastAllReduce(const Cluster& cluster, const std::vector<DeviceId>& devices, Bytes bytes) {
+  if (bytes == 0 || devices.size() < 2) return 0;
+  double latency = kInfinity;
+  double rate = 0;
+  for (DeviceId a : devices) {
+    for (DeviceId b : devices) {
+      if (a == b) continue;
+      latency = std::min(latency, static_cast<double>(cluster.route(a, b).latency));
+      rate = std::max(rate, cluster.route(a, b).bytes_per_second * 1e-9);
+    }
+  }
+  const auto n = static_cast<double>(devices.size());
+  const double hops = std::bit_width(devices.size() - 1);
+  return std::max(0.0, hops * latency + 2 * (n - 1) / n * static_cast<double>(bytes) / rate - 3);
+}
+
+}  // namespace stagewright

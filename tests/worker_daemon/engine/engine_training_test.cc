@@ -138,21 +138,21 @@ TEST(Training, StopsBeforeALossThatIsNotANumberChangesParameters) {
 TEST(Training, AHangIsDetectedAndNamed) {
   Job job(Classifier());
   ASSERT_GT(job.spec.program->devices.size(), 1u);
-  job.spec.step_timeout = absl::Milliseconds(300);
+  job.spec.step_timeout = absl::Seconds(2);  // Other steps take that long on no machine.
   const DeviceId slow = job.spec.program->devices.front().device;
   const absl::Time begin = absl::Now();
   const auto result = TrainLocally(job.spec, [&](JobSpec& own) {
     if (own.device != slow) return;
     // The first device dozes after its second step.
     own.on_step = [](const StepReport& report) {
-      if (report.step == 1) absl::SleepFor(absl::Seconds(2));
+      if (report.step == 1) absl::SleepFor(absl::Seconds(5));
     };
   });
   EXPECT_EQ(result.status().code(), absl::StatusCode::kDeadlineExceeded) << result.status();
   EXPECT_THAT(std::string(result.status().message()),
               AllOf(HasSubstr("step 2 did not finish in time"), HasSubstr("waiting for RA"),
                     HasSubstr("device ")));
-  EXPECT_LT(absl::Now() - begin, absl::Seconds(10));
+  EXPECT_LT(absl::Now() - begin, absl::Seconds(20));
 }
 
 TEST(Training, AbortFromOutsideEndsAStepThatWaits) {
@@ -169,7 +169,7 @@ TEST(Training, AbortFromOutsideEndsAStepThatWaits) {
     peers.push_back({peer, (*other)->Address()});
     others.push_back(*std::move(other));
   }
-  ASSERT_TRUE((*transport)->Connect(peers, absl::Now() + absl::Seconds(5)).ok());
+  ASSERT_TRUE((*transport)->Connect(peers, absl::Now() + absl::Seconds(30)).ok());
   const auto runner = DeviceRunner::Create(job.spec, transport->get());
   ASSERT_TRUE(runner.ok()) << runner.status();
   absl::Status status;
@@ -191,7 +191,7 @@ TEST(Training, APeerThatDiesIsNamed) {
     others.push_back(*LocalTransport::Create({"death", 1, peer}));
     peers.push_back({peer, others.back()->Address()});
   }
-  ASSERT_TRUE((*transport)->Connect(peers, absl::Now() + absl::Seconds(5)).ok());
+  ASSERT_TRUE((*transport)->Connect(peers, absl::Now() + absl::Seconds(30)).ok());
   const auto runner = DeviceRunner::Create(job.spec, transport->get());
   ASSERT_TRUE(runner.ok());
   std::thread thread([&] {

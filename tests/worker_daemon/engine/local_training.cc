@@ -59,7 +59,7 @@ absl::Status Prepare(const JobSpec& spec, const std::function<void(JobSpec&)>& a
         if (other->device.value() == peer) peers.push_back({peer, other->transport->Address()});
       }
     }
-    RETURN_IF_ERROR(member->transport->Connect(peers, absl::Now() + absl::Seconds(10)));
+    RETURN_IF_ERROR(member->transport->Connect(peers, absl::Now() + absl::Seconds(30)));
   }
   return absl::OkStatus();
 }

@@ -14,7 +14,7 @@
 namespace stagewright::testing {
 
 // How long a test waits for what must happen soon.
-inline constexpr absl::Duration kSoon = absl::Seconds(20);
+inline constexpr absl::Duration kSoon = absl::Seconds(60);
 absl::Time Soon();
 
 struct Implementation {

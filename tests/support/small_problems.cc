@@ -101,8 +101,8 @@ OperatorTime RatedProfileCosts::Time(NodeId node, const DeviceKind& kind, int64_
   OperatorTime time = profile_->Time(node, kind, samples);
   if (samples <= 0) return time;
   const double rate = kProfiledRate / kind.flops_per_second;
-  const auto scaled = [&](Nanos nanos) {
-    if (nanos == 0) return Nanos{0};
+  const auto scaled = [&](Nanos nanos) -> Nanos {
+    if (nanos == 0) return 0;
     return kind.kernel_overhead + std::llround(static_cast<double>(nanos) * rate);
   };
   time.forward = scaled(time.forward);

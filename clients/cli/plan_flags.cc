@@ -102,7 +102,7 @@ absl::StatusOr<v1::PlanningProblem> MakeProblem(const ProblemFlags& flags,
   *problem.mutable_graph() = std::move(source.graph);
   *problem.mutable_cluster() = ToProto(cluster);
   problem.set_optimizer(OptimizerByName(flags.optimizer));
-  const int64_t samples = std::max<int64_t>(flags.source.import.profile_batch, 1);
+  const int64_t samples = std::clamp<int64_t>(flags.source.import.profile_batch, 1, 1 << 30);
   problem.set_mini_batch(flags.mini_batch ? *flags.mini_batch
                                           : source.piper->micro_batches * samples);
   warnings = std::move(source.warnings);

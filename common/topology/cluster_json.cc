@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_join.h"
 #include "common/base/json_object.h"
+#include "common/base/one_line.h"
 #include "common/base/text_file.h"
 #include "common/topology/cluster.h"
 
@@ -142,7 +143,7 @@ absl::StatusOr<Cluster> ParseCluster(const std::string& json, const std::string&
   ASSIGN_OR_RETURN(const Json root, ParseJson(json, where));
   const bool hierarchical = root.is_object() && !root.contains("devices");
   auto cluster = hierarchical ? ReadHierarchical(root, file_name) : ReadExplicit(root, file_name);
-  if (!cluster.ok()) return Annotate(cluster.status(), where);
+  if (!cluster.ok()) return OneLine(Annotate(cluster.status(), where));
   return cluster;
 }
 

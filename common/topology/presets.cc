@@ -4,6 +4,7 @@
 #include <charconv>
 
 #include "absl/strings/str_join.h"
+#include "common/base/one_line.h"
 #include "common/topology/cluster.h"
 #include "common/topology/uniform.h"
 
@@ -104,9 +105,9 @@ absl::StatusOr<Cluster> ClusterPreset(const std::string& name) {
     const char* end = count.data() + count.size();
     const auto parsed = std::from_chars(count.data(), end, spec.nodes);
     if (parsed.ec != std::errc() || parsed.ptr != end || spec.nodes < 1) {
-      return absl::InvalidArgumentError(
+      return OneLine(absl::InvalidArgumentError(
           absl::StrCat("cluster preset \"", name,
-                       "\": give the number of nodes, 1 or more, as in \"", preset.name, ":2\""));
+                       "\": give the number of nodes, 1 or more, as in \"", preset.name, ":2\"")));
     }
     auto cluster = MakeHierarchical(spec);
     if (!cluster.ok()) {
@@ -114,7 +115,7 @@ absl::StatusOr<Cluster> ClusterPreset(const std::string& name) {
     }
     return cluster;
   }
-  return UnknownPreset(name);
+  return OneLine(UnknownPreset(name));
 }
 
 std::vector<std::pair<std::string, std::string>> ClusterPresets() {

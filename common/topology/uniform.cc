@@ -5,6 +5,8 @@
 #include <initializer_list>
 #include <string_view>
 
+#include "common/base/one_line.h"
+
 namespace stagewright {
 namespace {
 
@@ -141,7 +143,7 @@ absl::StatusOr<Cluster> MakeUniform(const UniformSpec& spec) {
 
 absl::StatusOr<Cluster> UniformPreset(const std::string& text) {
   const auto fail = [&](const absl::Status& status) {
-    return Annotate(status, absl::StrCat("cluster preset \"", text, "\""));
+    return OneLine(Annotate(status, absl::StrCat("cluster preset \"", text, "\"")));
   };
   const auto spec = ReadSpec(text);
   if (!spec.ok()) return fail(spec.status());

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "common/base/check.h"
+#include "common/base/one_line.h"
 
 namespace stagewright {
 namespace {
@@ -263,7 +264,9 @@ v1::Graph ToProto(const Graph& graph) {
   return proto;
 }
 
-absl::StatusOr<Graph> FromProto(const v1::Graph& proto) {
+namespace {
+
+absl::StatusOr<Graph> GraphOf(const v1::Graph& proto) {
   GraphData data;
   data.name = proto.name();
   data.producer = proto.producer();
@@ -287,11 +290,19 @@ absl::StatusOr<Graph> FromProto(const v1::Graph& proto) {
     ASSIGN_OR_RETURN(input.meta, FromProto(in.meta(), where));
     data.inputs.push_back(std::move(input));
   }
-  if (proto.has_loss()) data.loss = FromProto(proto.loss());
-  if (proto.has_prediction()) data.prediction = FromProto(proto.prediction());
+  if (proto.has_loss()) data.loss = stagewright::FromProto(proto.loss());
+  if (proto.has_prediction()) data.prediction = stagewright::FromProto(proto.prediction());
   data.loss_reduction =
       proto.loss_reduction() == v1::LOSS_REDUCTION_SUM ? LossReduction::kSum : LossReduction::kMean;
   return Graph::Create(std::move(data));
+}
+
+}  // namespace
+
+absl::StatusOr<Graph> FromProto(const v1::Graph& proto) {
+  auto graph = GraphOf(proto);
+  if (!graph.ok()) return OneLine(graph.status());
+  return graph;
 }
 
 }  // namespace stagewright

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "common/base/one_line.h"
+
 namespace stagewright {
 
 v1::DeviceKind ToProto(const DeviceKind& kind) {
@@ -69,6 +71,10 @@ absl::StatusOr<Cluster> FromProto(const v1::Cluster& proto) {
     data.links.push_back({link.name(), link.latency_ns(), link.bytes_per_second()});
   }
   const auto n = static_cast<size_t>(proto.devices_size());
+  if (proto.devices_size() > Cluster::kMostDevices) {
+    return absl::InvalidArgumentError(absl::StrCat("cluster.devices: ", n, " are more than the ",
+                                                   Cluster::kMostDevices, " supported"));
+  }
   data.routes.resize(n * n);
   for (int i = 0; i < proto.routes_size(); ++i) {
     const v1::Route& route = proto.routes(i);
@@ -80,7 +86,9 @@ absl::StatusOr<Cluster> FromProto(const v1::Cluster& proto) {
     data.routes[static_cast<size_t>(route.from()) * n + static_cast<size_t>(route.to())].assign(
         route.links().begin(), route.links().end());
   }
-  return Cluster::Create(std::move(data));
+  auto cluster = Cluster::Create(std::move(data));
+  if (!cluster.ok()) return OneLine(cluster.status());
+  return cluster;
 }
 
 }  // namespace stagewright

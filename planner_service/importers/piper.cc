@@ -31,6 +31,7 @@
 #include <set>
 
 #include "common/base/json_object.h"
+#include "common/base/one_line.h"
 #include "planner_service/importers/profile.h"
 #include "planner_service/importers/profile_text.h"
 
@@ -53,22 +54,24 @@ class PiperReader {
 
   absl::StatusOr<ImportedProfile> Read(const std::string& file) {
     PiperSettings settings;
-    settings.max_devices = static_cast<int32_t>(Figure(top_, "maxDevices", 1, 1 << 30));
+    settings.max_devices = top_.Count("maxDevices");
+    if (settings.max_devices < 1) top_.Fail("maxDevices", "is less than 1");
     settings.memory_per_device = Figure(top_, "maxMemoryPerDevice", 1, kLargestFigure);
     settings.bytes_per_second = top_.Real("bandwidth");
     if (!(settings.bytes_per_second > 0) || !std::isfinite(settings.bytes_per_second))
       top_.Fail("bandwidth", "is not a positive number");
-    settings.micro_batches = Figure(top_, "mbsInBatch", 1, 1 << 30);
+    settings.micro_batches = top_.Count("mbsInBatch");
+    if (settings.micro_batches < 1) top_.Fail("mbsInBatch", "is less than 1");
     ReadIds();
     if (status_.ok()) ReadEdges();
     if (status_.ok()) ReadNodes();
-    if (!status_.ok()) return Annotate(status_, file);
+    if (!status_.ok()) return OneLine(Annotate(status_, file));
 
     GraphData data;
     data.name = GraphNameOfFile(file);
     data.nodes = std::move(nodes_);
     auto graph = Graph::Create(std::move(data));
-    if (!graph.ok()) return Annotate(graph.status(), file);
+    if (!graph.ok()) return OneLine(Annotate(graph.status(), file));
     ImportedProfile result{*std::move(graph), settings, {}};
     for (const std::string& warning : Warnings()) {
       result.warnings.push_back(absl::StrCat(file, ": ", warning));

@@ -6,12 +6,14 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "common/base/json_object.h"
+#include "common/base/one_line.h"
 #include "common/base/text_file.h"
 
 namespace stagewright {
 namespace {
 
 constexpr double kLargestFigure = static_cast<double>(int64_t{1} << 50);  // ns or bytes.
+constexpr size_t kLongestLine = size_t{1} << 20;
 constexpr std::string_view kSeparator = " -- ";
 constexpr std::string_view kWhite = " \t\r";
 
@@ -55,6 +57,7 @@ class Reader {
       const size_t end = text_.find('\n');
       const std::string_view line = text_.substr(0, end);
       text_.remove_prefix(end == std::string_view::npos ? text_.size() : end + 1);
+      if (line.size() > kLongestLine) return Fail(Where(), "longer than 1 MiB");
       if (Strip(line).empty()) continue;
       RETURN_IF_ERROR(line[0] == '\t' || line[0] == ' ' ? ReadEdge(Strip(line))
                                                         : ReadNode(Strip(line)));
@@ -159,7 +162,7 @@ class Reader {
 
   std::string Where() const { return absl::StrCat(file_, ", line ", line_); }
   static absl::Status Fail(const std::string& where, const std::string& what) {
-    return absl::InvalidArgumentError(absl::StrCat(where, ": ", what));
+    return OneLine(absl::InvalidArgumentError(absl::StrCat(where, ": ", what)));
   }
 
   std::string_view text_;
@@ -205,7 +208,7 @@ absl::StatusOr<Graph> MakeProfileGraph(const ProfileText& profile, const std::st
   }
   for (const auto& [from, to] : profile.edges) data.nodes[to].after.push_back(NodeId(from));
   auto graph = Graph::Create(std::move(data));
-  if (!graph.ok()) return Annotate(graph.status(), file);
+  if (!graph.ok()) return OneLine(Annotate(graph.status(), file));
   return graph;
 }
 

@@ -11,7 +11,8 @@
 //
 // Deviations from the paper:
 //   1. The paper leaves the number of micro-batches to the user; here every divisor of the
-//      mini-batch up to kMostMicroBatches is tried and judged by simulation.
+//      mini-batch up to kMostMicroBatches (and kMostCells over the stages) is tried and judged by
+//      simulation.
 //   2. The paper always recomputes; here stages recompute only where the memory asks for it, or the
 //      options do.
 //   3. The balance is by modelled time on the slowest kind of device, not by a measurement.
@@ -32,6 +33,7 @@ namespace stagewright {
 namespace {
 
 constexpr int64_t kMostMicroBatches = 1024;
+constexpr int64_t kMostCells = 1 << 14;  // Micro-batches times stages: one evaluation's size.
 
 // The ends of the ranges [0, e_1), [e_1, e_2), ... when each reaches as far as `limit` allows;
 // empty if more than `stages` would be needed.
@@ -120,6 +122,8 @@ class GPipePlanner : public Planner {
       if (problem.mini_batch % parts != 0) continue;
       const int64_t micro_batch = problem.mini_batch / parts;
       if (options.micro_batch > 0 && micro_batch != options.micro_batch) continue;
+      // One evaluation must not outlast a deadline by much.
+      if (options.micro_batch == 0 && parts > 1 && parts * stages > kMostCells) break;
       RETURN_IF_ERROR(TryMicroBatch(oracle, options, stages, micro_batch, context, best, outcome));
       if (context.Expired()) break;
     }

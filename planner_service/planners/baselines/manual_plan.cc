@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/base/json_object.h"
+#include "common/base/one_line.h"
 
 namespace stagewright {
 namespace {
@@ -239,7 +240,7 @@ class ManualReader {
 absl::StatusOr<Strategy> ParseManualPlan(const Problem& problem, const std::string& text) {
   ASSIGN_OR_RETURN(const Json root, ParseJson(text, kWhere));
   auto strategy = ManualReader(problem, root).Read();
-  if (!strategy.ok()) return Annotate(strategy.status(), kWhere);
+  if (!strategy.ok()) return OneLine(Annotate(strategy.status(), kWhere));
   return strategy;
 }
 

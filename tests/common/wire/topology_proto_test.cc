@@ -35,6 +35,11 @@ TEST(TopologyProtoTest, HostileIndicesAreRefused) {
     bad.mutable_routes(0)->set_links(0, index);
     EXPECT_EQ(FromProto(bad).status().code(), absl::StatusCode::kInvalidArgument);
   }
+  // A million devices are refused before a route is made for each pair.
+  v1::Cluster many;
+  for (int i = 0; i < 1'000'000; ++i) many.add_devices();
+  EXPECT_THAT(std::string(FromProto(many).status().message()),
+              HasSubstr("1000000 are more than the 1024 supported"));
 }
 
 }  // namespace

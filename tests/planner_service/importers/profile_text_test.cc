@@ -67,6 +67,8 @@ INSTANTIATE_TEST_SUITE_P(
             "p.txt, line 1: parameter_size is given twice"},
         Bad{"TooManyParts", "a -- b -- c -- d -- e",
             "p.txt, line 1: a node has 3 or 4 parts between \" -- \", this line has 5"},
+        Bad{"LongLine", NodeLine("a") + std::string((size_t{1} << 20) + 1, 'x'),
+            "p.txt, line 2: longer than 1 MiB"},
         Bad{"NotUtf8", NodeLine("a") + "b\xff", "p.txt, line 2: not UTF-8"}),
     [](const auto& test) { return test.param.name; });
 

@@ -1,0 +1,18 @@
+#include "common/base/one_line.h"
+
+#include <gtest/gtest.h>
+
+namespace stagewright {
+namespace {
+
+TEST(OneLineTest, KeepsWhatIsReadable) {
+  EXPECT_TRUE(OneLine(absl::OkStatus()).ok());
+  const absl::Status status = OneLine(absl::NotFoundError("a\n\tb \x7f \xc3\xa9"));
+  EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(std::string(status.message()), "a??b ? \xc3\xa9");
+  const std::string many(999, 'x');
+  EXPECT_EQ(std::string(OneLine(absl::NotFoundError(many + "\xc3\xa9y")).message()), many + "...");
+}
+
+}  // namespace
+}  // namespace stagewright

@@ -181,6 +181,8 @@ TEST_P(PlannerConformanceTest, HugeActivationsAreInfeasibleWithAReason) {
 TEST_P(PlannerConformanceTest, MemoryIsRespected) {
   const Graph graph = ProfiledChain(8, {kMillisecond, 2 * kMillisecond, 64 * kMiB, kMiB, {}});
   for (Bytes memory : {kGiB, 2 * kGiB, 16 * kGiB}) {
+    // The whole mini-batch in flight is what GPipe is; 32 inputs of a stage alone are 2 GiB.
+    if (memory <= 2 * kGiB && std::string(GetParam().name) == "gpipe") continue;
     SCOPED_TRACE(memory);
     MustPlan(graph, FlatCluster(4, memory, 0, 1e11), 32);
   }

@@ -1,6 +1,7 @@
 #include <array>
 
 #include "absl/strings/str_cat.h"
+#include "common/schedule/unroll.h"
 #include "common/schedule/validate.h"
 
 namespace stagewright {
@@ -50,9 +51,10 @@ absl::Status CheckAction(const Program& program, const std::vector<ProgramAction
   if ((transfer || sum) ? !In(ChannelId(action.channel), channels) : action.channel != -1)
     return Bad(sum ? "reduction " : "channel ", action.channel, " does not exist");
   const bool has_samples = !sum && action.kind != ActionKind::kOptimizerStep;
-  if (has_samples && (action.samples.empty() || action.samples.begin < 0 ||
-                      action.samples.end > program.mini_batch)) {
-    return Bad("its samples are not within the mini-batch [0,", program.mini_batch, ")");
+  const int64_t end = program.mini_batch * (HasSections(program) ? 2 : 1);
+  if (has_samples &&
+      (action.samples.empty() || action.samples.begin < 0 || action.samples.end > end)) {
+    return Bad("its samples are not within the mini-batch [0,", end, ")");
   }
   for (int32_t before : after) {
     if (before < 0 || before >= static_cast<int32_t>(section.size()))

@@ -15,6 +15,7 @@ namespace stagewright {
 struct Task {
   ActionKind kind = ActionKind::kForward;  // Or recompute, backward or one of its halves.
   int32_t slot = 0;
+  bool next_step = false;  // The slot's samples of the next step (asynchronous schedules).
   friend bool operator==(const Task&, const Task&) = default;
 };
 
@@ -40,5 +41,15 @@ std::vector<MicroBatchTask> StageOrder(int64_t micro_batches, int64_t micro_batc
 std::vector<std::vector<Task>> DeviceOrders(const Strategy& strategy,
                                             const std::vector<ProgramStage>& stages,
                                             const Slots& slots, const Channels& channels);
+
+// What a device of an asynchronous strategy computes (lower.h), without its updates.
+struct TaskSections {
+  std::vector<Task> prologue, body, epilogue;
+};
+
+// By device id, up to the largest one used. REQUIRES: one stage per device. O(tasks).
+std::vector<TaskSections> AsynchronousOrders(const Strategy& strategy,
+                                             const std::vector<ProgramStage>& stages,
+                                             const Slots& slots);
 
 }  // namespace stagewright

@@ -10,8 +10,8 @@
 namespace stagewright {
 namespace {
 
-// How many compute actions ahead of its consumer a receive may be posted.
-constexpr int32_t kReceiveAhead = 2;
+// How many compute actions ahead of its consumer a receive may be posted at most.
+constexpr int32_t kReceiveAhead = 4;
 
 std::vector<ProgramStage> ProgramStages(const Graph& graph, const Strategy& strategy,
                                         bool training) {
@@ -61,32 +61,37 @@ bool EndsBackward(ActionKind kind) {
   return kind == ActionKind::kBackward || kind == ActionKind::kBackwardWeight;
 }
 
-// Writes the body of one device.
+// Writes the program of one device.
 class DeviceLowering {
  public:
-  DeviceLowering(Context& context, DeviceId device, const std::vector<Task>& tasks)
-      : context_(context), tasks_(tasks) {
-    program_.device = device;
-  }
-
   // `forward_index` and `backward_index` map slots to indices of the body. Every device writes only
   // the entries of its own slots, so all devices share them.
-  DeviceProgram Lower(std::vector<int32_t>& forward_index, std::vector<int32_t>& backward_index) {
-    forward_index_ = &forward_index;
-    backward_index_ = &backward_index;
+  DeviceLowering(Context& context, DeviceId device, std::vector<int32_t>& forward_index,
+                 std::vector<int32_t>& backward_index)
+      : context_(context), forward_index_(forward_index), backward_index_(backward_index) {
+    program_.device = device;
     CollectStages();
     program_.resident = ResidentBytesOf(context_.graph, context_.stages, stages_,
                                         context_.options.optimizer, context_.options.training);
-    const auto n = static_cast<int32_t>(tasks_.size());
-    program_.body.reserve(tasks_.size() * 4);
-    for (int32_t c = 0; c < std::min(n, kReceiveAhead); ++c) AddReceives(c);
-    for (int32_t c = 0; c < n; ++c) {
-      AddCompute(c);
-      AddSends(c);
-      if (c + kReceiveAhead < n) AddReceives(c + kReceiveAhead);
-    }
+  }
+
+  DeviceProgram Lower(const std::vector<Task>& tasks) {
+    WriteSection(tasks, program_.body);
     AddLocalDependencies();
-    if (context_.options.training) AddUpdates();
+    if (context_.options.training) AddUpdates(stages_);
+    return std::move(program_);
+  }
+
+  // REQUIRES: the device has one stage.
+  DeviceProgram Lower(const TaskSections& sections) {
+    updates_follow_ = true;
+    WriteSection(sections.prologue, program_.prologue);
+    WriteSection(sections.body, program_.body);
+    WriteSection(sections.epilogue, program_.epilogue);
+    const Stage& stage = context_.strategy.stages[stages_.front().index()];
+    const int64_t versions = stage.schedule.in_flight / stage.micro_batch;
+    program_.resident +=
+        (versions - 1) * WeightBytesOf(context_.graph, context_.stages[stages_.front().index()]);
     return std::move(program_);
   }
 
@@ -100,17 +105,61 @@ class DeviceLowering {
     last_backward_.assign(context_.stages.size(), -1);
   }
 
-  int32_t Add(ProgramAction action) {
-    std::sort(action.after.begin(), action.after.end());
-    program_.body.push_back(std::move(action));
-    return static_cast<int32_t>(program_.body.size()) - 1;
+  void WriteSection(const std::vector<Task>& tasks, std::vector<ProgramAction>& section) {
+    tasks_ = &tasks;
+    section_ = &section;
+    compute_index_.clear();
+    std::fill(last_backward_.begin(), last_backward_.end(), -1);
+    const auto n = static_cast<int32_t>(tasks.size());
+    section.reserve(tasks.size() * 4);
+    AddReceivesAfter(-1);
+    for (int32_t c = 0; c < n; ++c) {
+      AddCompute(c);
+      AddSends(c);
+      if (updates_follow_ && EndsBackward(tasks[c].kind)) AddUpdates(stages_);
+      AddReceivesAfter(c);
+    }
   }
 
-  // Receives of task `c`, posted once the task two before it is done.
-  void AddReceives(int32_t c) {
-    const Task& task = tasks_[c];
+  // The task after which the receives of task `c` are posted; -1: at once. That is when the pass
+  // before it of the same direction starts, so that a slow link is busy with the next message while
+  // a pass runs and nothing but that message is held ahead; and for a gradient not before the
+  // forward pass that it answers.
+  int32_t PostAfter(int32_t c) const {
+    const Task& task = (*tasks_)[c];
+    for (int32_t before = c - 1; before >= 0 && before > c - kReceiveAhead; --before) {
+      const Task& other = (*tasks_)[before];
+      const bool gradients = MakesGradients(task.kind);
+      if (gradients ? MakesGradients(other.kind) : other.kind == ActionKind::kForward)
+        return before - 1;
+      if (gradients && other.kind == ActionKind::kForward && other.slot == task.slot) return before;
+    }
+    return std::max(c - kReceiveAhead, -1);
+  }
+
+  void AddReceivesAfter(int32_t done) {
+    const auto n = static_cast<int32_t>(tasks_->size());
+    for (int32_t c = done + 1; c < n && c <= done + kReceiveAhead; ++c) {
+      if (PostAfter(c) == done) AddReceives(c, done);
+    }
+  }
+
+  int32_t Add(ProgramAction action) {
+    std::sort(action.after.begin(), action.after.end());
+    section_->push_back(std::move(action));
+    return static_cast<int32_t>(section_->size()) - 1;
+  }
+
+  SampleRange Shifted(const Task& task, SampleRange samples) const {
+    const int64_t by = task.next_step ? context_.strategy.mini_batch : 0;
+    return {samples.begin + by, samples.end + by};
+  }
+
+  // Receives of task `c`, posted once task `done` is.
+  void AddReceives(int32_t c, int32_t done) {
+    const Task& task = (*tasks_)[c];
     std::vector<int32_t> after;
-    if (c >= kReceiveAhead) after.push_back(compute_index_[c - kReceiveAhead]);
+    if (done >= 0) after.push_back(compute_index_[done]);
     std::vector<int32_t>& posted = receives_[c % (kReceiveAhead + 1)];
     posted.clear();
     if (task.kind == ActionKind::kForward) {
@@ -118,31 +167,31 @@ class DeviceLowering {
         const Piece& piece = context_.channels.pieces[p];
         const Channel& channel = context_.ChannelOf(piece);
         if (channel.local()) continue;
-        posted.push_back(
-            Add({{ActionKind::kReceiveActivation, channel.to, piece.samples, piece.channel},
-                 after,
-                 ActivationBytes(channel, piece.samples),
-                 0}));
+        posted.push_back(Add({{ActionKind::kReceiveActivation, channel.to,
+                               Shifted(task, piece.samples), piece.channel},
+                              after,
+                              ActivationBytes(channel, piece.samples),
+                              0}));
       }
     } else if (MakesGradients(task.kind)) {
       for (int32_t p : context_.channels.OutOf(task.slot)) {
         const Piece& piece = context_.channels.pieces[p];
         const Channel& channel = context_.ChannelOf(piece);
         if (channel.local() || !channel.has_gradient) continue;
-        posted.push_back(
-            Add({{ActionKind::kReceiveGradient, channel.from, piece.samples, piece.channel},
-                 after,
-                 GradientBytes(channel, piece.samples),
-                 0}));
+        posted.push_back(Add({{ActionKind::kReceiveGradient, channel.from,
+                               Shifted(task, piece.samples), piece.channel},
+                              after,
+                              GradientBytes(channel, piece.samples),
+                              0}));
       }
     }
   }
 
   void AddCompute(int32_t c) {
-    const Task& task = tasks_[c];
+    const Task& task = (*tasks_)[c];
     const Slot& slot = context_.slots[task.slot];
     ProgramAction action;
-    action.action = {task.kind, slot.stage, slot.samples, -1};
+    action.action = {task.kind, slot.stage, Shifted(task, slot.samples), -1};
     action.after = receives_[c % (kReceiveAhead + 1)];
     const ShareBytes& own = context_.bytes.Of(slot.stage, slot.samples.size());
     switch (task.kind) {
@@ -158,8 +207,8 @@ class DeviceLowering {
     }
     const int32_t index = Add(std::move(action));
     compute_index_.push_back(index);
-    if (task.kind == ActionKind::kForward) (*forward_index_)[task.slot] = index;
-    if (MakesGradients(task.kind)) (*backward_index_)[task.slot] = index;
+    if (task.kind == ActionKind::kForward) forward_index_[task.slot] = index;
+    if (MakesGradients(task.kind)) backward_index_[task.slot] = index;
     if (EndsBackward(task.kind)) last_backward_[slot.stage.index()] = index;
   }
 
@@ -208,7 +257,7 @@ class DeviceLowering {
   }
 
   void AddSends(int32_t c) {
-    const Task& task = tasks_[c];
+    const Task& task = (*tasks_)[c];
     const std::vector<int32_t> after = {compute_index_[c]};
     if (task.kind == ActionKind::kForward) {
       for (int32_t p : context_.channels.OutOf(task.slot)) {
@@ -217,7 +266,8 @@ class DeviceLowering {
         if (channel.local()) continue;
         const Bytes held =
             context_.HoldsOutputs(channel.from) ? ActivationBytes(channel, piece.samples) : 0;
-        Add({{ActionKind::kSendActivation, channel.from, piece.samples, piece.channel},
+        Add({{ActionKind::kSendActivation, channel.from, Shifted(task, piece.samples),
+              piece.channel},
              after,
              0,
              held});
@@ -227,7 +277,7 @@ class DeviceLowering {
         const Piece& piece = context_.channels.pieces[p];
         const Channel& channel = context_.ChannelOf(piece);
         if (channel.local() || !channel.has_gradient) continue;
-        Add({{ActionKind::kSendGradient, channel.to, piece.samples, piece.channel},
+        Add({{ActionKind::kSendGradient, channel.to, Shifted(task, piece.samples), piece.channel},
              after,
              0,
              GradientBytes(channel, piece.samples)});
@@ -238,35 +288,35 @@ class DeviceLowering {
   // Hand-overs between stages of this device. At the end, because the order of a schedule that
   // deadlocks may list a consumer before its producer.
   void AddLocalDependencies() {
-    for (size_t c = 0; c < tasks_.size(); ++c) {
-      const Task& task = tasks_[c];
+    for (size_t c = 0; c < tasks_->size(); ++c) {
+      const Task& task = (*tasks_)[c];
       std::vector<int32_t>& after = program_.body[compute_index_[c]].after;
       const size_t before = after.size();
       if (task.kind == ActionKind::kForward) {
         for (int32_t p : context_.channels.Into(task.slot)) {
           const Piece& piece = context_.channels.pieces[p];
-          if (context_.ChannelOf(piece).local()) after.push_back((*forward_index_)[piece.producer]);
+          if (context_.ChannelOf(piece).local()) after.push_back(forward_index_[piece.producer]);
         }
       } else if (MakesGradients(task.kind)) {
         for (int32_t p : context_.channels.OutOf(task.slot)) {
           const Piece& piece = context_.channels.pieces[p];
           const Channel& channel = context_.ChannelOf(piece);
           if (channel.local() && channel.has_gradient)
-            after.push_back((*backward_index_)[piece.consumer]);
+            after.push_back(backward_index_[piece.consumer]);
         }
       }
       if (after.size() > before) std::sort(after.begin(), after.end());
     }
   }
 
-  // All-reduces, in the common order, and then the optimizer steps; stages whose backward passes
-  // end first come first.
-  void AddUpdates() {
+  // All-reduces, in the common order, and then the optimizer steps, after the last backward passes;
+  // stages whose backward passes end first come first.
+  void AddUpdates(const std::vector<StageId>& stages) {
     std::vector<std::vector<int32_t>> before_step(context_.stages.size());
     for (size_t r = 0; r < context_.reductions.size(); ++r) {
       std::vector<StageId> holders;
       for (StageId s : context_.reductions[r].stages) {
-        if (std::binary_search(stages_.begin(), stages_.end(), s)) holders.push_back(s);
+        if (std::binary_search(stages.begin(), stages.end(), s)) holders.push_back(s);
       }
       if (holders.empty()) continue;
       ProgramAction sum;
@@ -277,7 +327,7 @@ class DeviceLowering {
       const int32_t index = Add(std::move(sum));
       for (StageId s : holders) before_step[s.index()].push_back(index);
     }
-    std::vector<StageId> by_end(stages_.rbegin(), stages_.rend());
+    std::vector<StageId> by_end(stages.rbegin(), stages.rend());
     std::stable_sort(by_end.begin(), by_end.end(), [&](StageId a, StageId b) {
       return last_backward_[a.index()] < last_backward_[b.index()];
     });
@@ -290,14 +340,16 @@ class DeviceLowering {
   }
 
   Context& context_;
-  const std::vector<Task>& tasks_;
+  std::vector<int32_t>& forward_index_;
+  std::vector<int32_t>& backward_index_;
+  const std::vector<Task>* tasks_ = nullptr;       // Of the section,
+  std::vector<ProgramAction>* section_ = nullptr;  // which is written.
+  bool updates_follow_ = false;                    // Every backward pass.
   DeviceProgram program_;
   std::vector<StageId> stages_;                       // On this device, ascending.
-  std::vector<int32_t> compute_index_;                // Task -> index of the body.
+  std::vector<int32_t> compute_index_;                // Task -> index of the section.
   std::vector<int32_t> receives_[kReceiveAhead + 1];  // Of the next tasks, by task modulo size.
   std::vector<int32_t> last_backward_;                // By stage; -1 if it has none here.
-  std::vector<int32_t>* forward_index_ = nullptr;
-  std::vector<int32_t>* backward_index_ = nullptr;
 };
 
 }  // namespace
@@ -310,11 +362,10 @@ absl::StatusOr<Program> Lower(const Graph& graph, const Strategy& strategy, cons
                    MakeChannels(graph, strategy, stages, slots, options.training));
   std::vector<Reduction> reductions;
   if (options.training) reductions = MakeReductions(graph, stages);
-  const std::vector<std::vector<Task>> orders = DeviceOrders(strategy, stages, slots, channels);
-
   Program program;
   program.mini_batch = strategy.mini_batch;
   program.training = options.training;
+  program.asynchronous = strategy.asynchronous && options.training;
   program.stages = stages;
   StageBytes bytes(graph, costs, program.stages, channels.channels);
   Context context{graph,
@@ -327,10 +378,23 @@ absl::StatusOr<Program> Lower(const Graph& graph, const Strategy& strategy, cons
                   std::move(bytes)};
   std::vector<int32_t> forward_index(context.slots.size(), -1);
   std::vector<int32_t> backward_index(context.slots.size(), -1);
-  for (size_t d = 0; d < orders.size(); ++d) {
-    if (orders[d].empty()) continue;
-    program.devices.push_back(DeviceLowering(context, DeviceId(static_cast<int64_t>(d)), orders[d])
-                                  .Lower(forward_index, backward_index));
+  const auto lowering = [&](size_t d) {
+    return DeviceLowering(context, DeviceId(static_cast<int64_t>(d)), forward_index,
+                          backward_index);
+  };
+  if (program.asynchronous) {
+    std::vector<TaskSections> sections =
+        AsynchronousOrders(strategy, context.stages, context.slots);
+    for (size_t d = 0; d < sections.size(); ++d) {
+      if (sections[d].prologue.empty()) continue;
+      program.devices.push_back(lowering(d).Lower(sections[d]));
+    }
+  } else {
+    const std::vector<std::vector<Task>> orders =
+        DeviceOrders(strategy, context.stages, context.slots, context.channels);
+    for (size_t d = 0; d < orders.size(); ++d) {
+      if (!orders[d].empty()) program.devices.push_back(lowering(d).Lower(orders[d]));
+    }
   }
   program.channels = std::move(context.channels.channels);
   program.reductions = std::move(context.reductions);

@@ -5,9 +5,19 @@
 // k backwards and k forwards (GraphPipe section 6, SCHEDULETASK), then drains. Where neighbouring
 // stages differ in micro-batch size or replication, transfers are the intersections of their sample
 // ranges. The sender's place decides nothing: for each send the matching receive is placed in the
-// peer's program, in the order of the peer's compute lane, and may be posted at most two compute
-// actions ahead of its use, so that received bytes stay bounded. All-reduces and optimizer steps
-// follow the last backward pass, or its weight half.
+// peer's program, in the order of the peer's compute lane. It may be posted when the pass before
+// its consumer in the same direction (forward or backward) starts, at most four compute actions
+// ahead, and for a gradient after the forward pass that it answers: links stay busy, received bytes
+// bounded. All-reduces and optimizer steps follow the last backward pass, or its weight half.
+//
+// Asynchronous strategies (PipeDream, Narayanan et al. 2019, section 3) are never flushed: a stage
+// with w micro-batches in flight runs w forwards in the prologue, then per micro-batch a backward,
+// its update (all-reduces over the replicas and the optimizer step) and the next forward, which in
+// the last w rounds of the body belongs to the next step: its samples are counted on from
+// mini_batch. The epilogue is the body of the last step, without those forwards. Micro-batch m thus
+// runs forward after max(0, m - w + 1) updates of its stage and backward with the same weights
+// (weight stashing), of which a stage holds w versions; those beyond the first are resident.
+// Versions of different stages may differ for one micro-batch: there is no vertical sync.
 //
 // Memory: a forward acquires the tensors its backward will need; the backward releases them and the
 // received activations and gradients; a gradient acquired by a backward is released when it has

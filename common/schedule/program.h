@@ -60,17 +60,25 @@ struct ProgramAction {
 // The work of one device. Actions of one lane run in list order, one at a time: compute actions
 // form one lane; transfers form a lane per (channel, kind); all-reduces form one lane. Lanes are
 // only tied by `after`.
+//
+// Synchronous programs are all body, run once per step. Asynchronous ones run the prologue, the
+// body for every step but the last, and the epilogue for the last. Their sections follow each other
+// in every lane without a barrier, as Unroll (unroll.h) writes it out, and the samples of a section
+// from mini_batch on are those of the next step.
 struct DeviceProgram {
   DeviceId device;
-  Bytes resident = 0;                   // Parameters, gradients and optimizer state.
-  std::vector<ProgramAction> prologue;  // Once, before step 1 (asynchronous schedules).
-  std::vector<ProgramAction> body;      // Every step.
-  std::vector<ProgramAction> epilogue;  // Once, after the last step.
+  Bytes resident = 0;  // Parameters, gradients, optimizer state, stashed versions of parameters.
+  std::vector<ProgramAction> prologue;
+  std::vector<ProgramAction> body;
+  std::vector<ProgramAction> epilogue;
 };
 
 struct Program {
   int64_t mini_batch = 1;
   bool training = true;  // False: forward passes only (evaluation).
+  // Updates follow every backward pass, and a micro-batch's backward pass uses the weights of its
+  // forward pass (lower.h).
+  bool asynchronous = false;
   std::vector<ProgramStage> stages;
   std::vector<Channel> channels;
   std::vector<Reduction> reductions;

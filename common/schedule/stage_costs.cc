@@ -61,4 +61,16 @@ Bytes ResidentBytesOf(const Graph& graph, const std::vector<ProgramStage>& stage
   return resident;
 }
 
+Bytes WeightBytesOf(const Graph& graph, const ProgramStage& stage) {
+  if (!stage.has_backward) return 0;
+  Bytes bytes = 0;
+  for (ParameterId p : ParametersOf(graph, stage.nodes)) {
+    if (graph.parameter(p).trainable) bytes += graph.parameter(p).SizeBytes();
+  }
+  for (NodeId node : stage.nodes) {
+    if (graph.node(node).cost.has_value()) bytes += graph.node(node).cost->parameter_bytes;
+  }
+  return bytes;
+}
+
 }  // namespace stagewright

@@ -38,4 +38,8 @@ class StageBytes {
 Bytes ResidentBytesOf(const Graph& graph, const std::vector<ProgramStage>& stages,
                       const std::vector<StageId>& on_device, Optimizer optimizer, bool training);
 
+// Bytes of one version of what a stage trains: its parameters, without gradients and optimizer
+// state.
+Bytes WeightBytesOf(const Graph& graph, const ProgramStage& stage);
+
 }  // namespace stagewright

@@ -158,6 +158,8 @@ class Parser {
     const absl::string_view first = line.word(0);
     if (first == "batch") {
       RETURN_IF_ERROR(line.Number("samples", program_.mini_batch));
+      if (!line.Field("asynchronous").empty())
+        RETURN_IF_ERROR(line.Flag("asynchronous", program_.asynchronous));
       return line.Flag("training", program_.training);
     }
     if (first == "stage") return ParseStage(line);
@@ -269,7 +271,8 @@ class Parser {
 
 std::string ToText(const Program& program) {
   std::string text = absl::StrCat(kHeader, "\nbatch samples=", program.mini_batch,
-                                  " training=", program.training ? 1 : 0, "\n");
+                                  " training=", program.training ? 1 : 0,
+                                  program.asynchronous ? " asynchronous=1" : "", "\n");
   for (size_t s = 0; s < program.stages.size(); ++s) {
     const ProgramStage& stage = program.stages[s];
     absl::StrAppend(&text, "stage ", s, " nodes=", Ids(stage.nodes),

@@ -7,6 +7,7 @@
 #include "absl/strings/str_join.h"
 #include "common/schedule/cursor.h"
 #include "common/schedule/dry_run.h"
+#include "common/schedule/unroll.h"
 #include "common/schedule/validation.h"
 
 namespace stagewright {
@@ -30,6 +31,10 @@ absl::Status CheckPlaces(const Validation& v) {
   }
   return absl::OkStatus();
 }
+
+// Steps of an asynchronous program after which nothing new happens: each section follows each that
+// it can.
+constexpr int64_t kUnrolledSteps = 3;
 
 struct MemoryExtremes {
   Bytes peak = 0;  // Resident bytes included.
@@ -139,16 +144,26 @@ Validation::Validation(const Program& program) : program_(program) {
 absl::Status Validate(const Program& program, const std::vector<Bytes>& memory_budget) {
   if (absl::Status status = CheckIds(program); !status.ok())
     return absl::FailedPreconditionError(status.message());
+  if (HasSections(program)) {
+    for (int64_t steps = 1; steps <= kUnrolledSteps; ++steps) {
+      const absl::Status status = Validate(Unroll(program, steps), memory_budget);
+      if (!status.ok()) return Annotate(status, absl::StrCat("unrolled for ", steps, " steps"));
+    }
+    return absl::OkStatus();
+  }
   const Validation v(program);
   RETURN_IF_ERROR(CheckPlaces(v));
   RETURN_IF_ERROR(CheckSamples(v));
   RETURN_IF_ERROR(CheckTransfers(v));
-  RETURN_IF_ERROR(CheckUpdates(v));
+  RETURN_IF_ERROR(program.asynchronous ? CheckAsynchronousUpdates(v) : CheckUpdates(v));
   RETURN_IF_ERROR(CheckMemoryReturns(v));
   RETURN_IF_ERROR(CheckNoDeadlock(v));
   return CheckPeaks(v, memory_budget);
 }
 
-Bytes PeakMemory(const DeviceProgram& device) { return Extremes(device).peak; }
+Bytes PeakMemory(const DeviceProgram& device) {
+  if (device.prologue.empty()) return Extremes(device).peak;
+  return Extremes(Unroll(device, /*mini_batch=*/0, kUnrolledSteps)).peak;
+}
 
 }  // namespace stagewright

@@ -26,8 +26,9 @@ absl::Status CheckIds(const Graph& graph, const Program& program);
 // and optimizer steps come once and after the gradients they use; memory is never negative and
 // returns to zero; running all cursors with instantaneous work ends (no deadlock); and each
 // device's peak stays within `memory_budget[device id]` (empty: no limit). The message names
-// device, action and rule, with the grid of the program around the offending cell. O(actions log
-// actions).
+// device, action and rule, with the grid of the program around the offending cell. Of an
+// asynchronous program all this is asked of its unrolled forms of one to three steps, with an
+// update after every backward pass. O(actions log actions).
 absl::Status Validate(const Program& program, const std::vector<Bytes>& memory_budget);
 
 // The peak memory of a device's program, resident bytes included, when compute and transfers take

@@ -61,4 +61,8 @@ absl::Status CheckTransfers(const Validation& v);
 // All-reduces and optimizer steps come once per device that has them, after the gradients they use.
 absl::Status CheckUpdates(const Validation& v);
 
+// The same for an unrolled asynchronous program: once after every backward pass, before the stage
+// computes anything else.
+absl::Status CheckAsynchronousUpdates(const Validation& v);
+
 }  // namespace stagewright

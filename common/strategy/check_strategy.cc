@@ -1,5 +1,6 @@
 // The conditions of GraphPipe section 3 on a strategy.
 #include <algorithm>
+#include <map>
 
 #include "absl/strings/str_cat.h"
 #include "common/strategy/strategy.h"
@@ -229,6 +230,31 @@ absl::Status CheckSchedules(const Strategy& strategy) {
   return absl::OkStatus();
 }
 
+// What an asynchronous strategy may be: updates follow every micro-batch, so stages agree on what
+// one is, and a device has the weight versions of one stage.
+absl::Status CheckAsynchronous(const Strategy& strategy) {
+  if (!strategy.asynchronous) return absl::OkStatus();
+  std::map<DeviceId, size_t> stage_of;
+  for (size_t s = 0; s < strategy.stages.size(); ++s) {
+    const Stage& stage = strategy.stages[s];
+    if (stage.micro_batch != strategy.stages[0].micro_batch) {
+      return Broken("C4: an asynchronous strategy has equal micro-batches, and stage ", s, " has ",
+                    stage.micro_batch, " samples where stage 0 has ",
+                    strategy.stages[0].micro_batch);
+    }
+    if (stage.schedule.k != 1)
+      return Broken("C4: an asynchronous strategy has k = 1, and stage ", s, " ", stage.schedule.k);
+    for (DeviceId device : stage.devices) {
+      const auto [other, first] = stage_of.try_emplace(device, s);
+      if (!first) {
+        return Broken("C3: device ", device.value(), " has stages ", other->second, " and ", s,
+                      "; of an asynchronous strategy it has one");
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
 // The size of the program: shares of micro-batches, and at most as many transfers on an edge as
 // both its stages have shares. REQUIRES: CheckIds, CheckSchedules.
 absl::Status CheckSize(const Strategy& strategy) {
@@ -263,6 +289,7 @@ absl::Status CheckStrategy(const Graph& graph, const Cluster& cluster, const Str
   RETURN_IF_ERROR(CheckSchedules(strategy));
   RETURN_IF_ERROR(CheckSize(strategy));
   RETURN_IF_ERROR(CheckDevices(cluster, strategy));
+  RETURN_IF_ERROR(CheckAsynchronous(strategy));
   RETURN_IF_ERROR(CheckPartition(graph, strategy));
   RETURN_IF_ERROR(CheckStageOrder(graph, strategy));
   RETURN_IF_ERROR(CheckOrders(graph, strategy));

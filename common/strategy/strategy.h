@@ -82,7 +82,7 @@ struct Strategy {
   std::vector<DeviceOrder> orders;
   // PipeDream's asynchronous 1F1B: the pipeline is never flushed, weights are updated after every
   // micro-batch's backward pass, and a stage keeps one version of its weights for each of its
-  // in-flight micro-batches. No explicit orders.
+  // in-flight micro-batches. One micro-batch size, k = 1, one stage per device, no explicit orders.
   bool asynchronous = false;
 };
 

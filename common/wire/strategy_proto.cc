@@ -198,6 +198,7 @@ v1::Program ToProto(const Program& program) {
   v1::Program proto;
   proto.set_mini_batch(program.mini_batch);
   proto.set_training(program.training);
+  proto.set_asynchronous(program.asynchronous);
   for (const ProgramStage& stage : program.stages) {
     v1::ProgramStage* out = proto.add_stages();
     AddIds(stage.nodes, out->mutable_nodes());
@@ -229,6 +230,7 @@ absl::StatusOr<Program> FromProto(const v1::Program& proto) {
   Program program;
   program.mini_batch = proto.mini_batch();
   program.training = proto.training();
+  program.asynchronous = proto.asynchronous();
   for (const v1::ProgramStage& stage : proto.stages()) {
     program.stages.push_back({Ids<NodeId>(stage.nodes()), Ids<NodeId>(stage.replicated_nodes()),
                               Ids<DeviceId>(stage.devices()), stage.micro_batch(),

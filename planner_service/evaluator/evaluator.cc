@@ -46,20 +46,23 @@ struct StageWork {
 std::vector<StageWork> WorkOf(const DeviceProgram& device, const Durations& durations,
                               size_t num_stages) {
   std::vector<StageWork> work(num_stages);
-  for (const ProgramAction& item : device.body) {
-    const Action& action = item.action;
-    if (IsTransfer(action.kind)) continue;
-    StageWork& stage = work[action.stage.index()];
-    const Nanos time = durations.Of(device.device, action);
-    Nanos& longest = stage.longest[static_cast<size_t>(action.kind)];
-    longest = std::max(longest, time);
-    if (action.kind == ActionKind::kAllReduce) stage.all_reduce += time;
-    if (action.kind == ActionKind::kForward) {
-      stage.in_flight += action.samples.size();
-      stage.most_in_flight = std::max(stage.most_in_flight, stage.in_flight);
-    }
-    if (action.kind == ActionKind::kBackward || action.kind == ActionKind::kBackwardInput) {
-      stage.in_flight -= action.samples.size();
+  // One step; what an asynchronous program has in flight starts in its prologue.
+  for (const auto* section : {&device.prologue, &device.body}) {
+    for (const ProgramAction& item : *section) {
+      const Action& action = item.action;
+      if (IsTransfer(action.kind)) continue;
+      StageWork& stage = work[action.stage.index()];
+      const Nanos time = durations.Of(device.device, action);
+      Nanos& longest = stage.longest[static_cast<size_t>(action.kind)];
+      longest = std::max(longest, time);
+      if (action.kind == ActionKind::kAllReduce) stage.all_reduce += time;
+      if (action.kind == ActionKind::kForward) {
+        stage.in_flight += action.samples.size();
+        stage.most_in_flight = std::max(stage.most_in_flight, stage.in_flight);
+      }
+      if (action.kind == ActionKind::kBackward || action.kind == ActionKind::kBackwardInput) {
+        stage.in_flight -= action.samples.size();
+      }
     }
   }
   return work;

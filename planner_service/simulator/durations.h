@@ -39,20 +39,34 @@ class Durations {
 // References must outlive it.
 //
 // A compute action takes the sum of its nodes' times (own and replicated). An optimizer step reads
-// and writes what its stage holds for trainable parameters once. An all-reduce is a ring.
+// and writes what its stage holds for trainable parameters once. Links are its own while an
+// all-reduce runs (AllReduceTime). Splitting and joining tensors between stages of different
+// micro-batches or replicas happens on the way into and out of messages and takes no time of its
+// own.
 std::unique_ptr<Durations> MakeModelDurations(const Graph& graph, const Program& program,
                                               const Cluster& cluster, const CostModel& costs,
                                               Optimizer optimizer);
 
 // Durations measured in one step of a trace. A transfer lasts from the moment both ends were ready
 // to the end of its receive; an all-reduce from its last start to its last end.
-// FAILED_PRECONDITION if an action of the body is missing; names device, step and action.
+// FAILED_PRECONDITION if an action of the body is missing (names device, step and action), or if
+// the program is asynchronous and not unrolled.
 absl::StatusOr<std::unique_ptr<Durations>> MakeMeasuredDurations(
     const Program& program, const std::vector<TraceEvent>& trace, int32_t step);
 
-// A ring all-reduce of `bytes` over n devices in id order: 2 (n - 1) / n * bytes over the slowest
-// route of the ring, and 2 (n - 1) times its largest latency. 0 for one device.
+// A ring all-reduce of `bytes` over n devices, by node and id: 2 (n - 1) steps, in each of which
+// every device sends bytes / n to the next one. A step lasts as long as its slowest hop; hops that
+// use a link at the same time share it. 0 for one device. O(n).
 Nanos RingAllReduceTime(const Cluster& cluster, const std::vector<DeviceId>& devices, Bytes bytes);
+
+// In three parts: reduce-scatter rings inside the nodes; of g devices in the node with the fewest,
+// g rings across the nodes, each of which sums its g-th of the bytes; all-gather rings inside the
+// nodes. The rings of a part run at the same time and share links. A ring if there is one node.
+Nanos HierarchicalAllReduceTime(const Cluster& cluster, const std::vector<DeviceId>& devices,
+                                Bytes bytes);
+
+// What the simulator takes: the faster of the two.
+Nanos AllReduceTime(const Cluster& cluster, const std::vector<DeviceId>& devices, Bytes bytes);
 
 // The optimizer step over `resident` bytes (parameters, gradients, optimizer state): memory-bound,
 // every byte is read and written once. 0 for 0 bytes.

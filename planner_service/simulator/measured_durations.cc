@@ -4,6 +4,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
+#include "common/schedule/unroll.h"
 #include "planner_service/simulator/durations.h"
 
 namespace stagewright {
@@ -111,6 +112,10 @@ std::vector<Nanos> AllReduceTimes(const Program& program, const Spans& spans) {
 
 absl::StatusOr<std::unique_ptr<Durations>> MakeMeasuredDurations(
     const Program& program, const std::vector<TraceEvent>& trace, int32_t step) {
+  if (HasSections(program)) {
+    return absl::FailedPreconditionError(
+        "a step of an asynchronous program cannot be replayed by itself: unroll the program");
+  }
   Spans spans;
   for (const TraceEvent& event : trace) {
     if (event.step != step) continue;

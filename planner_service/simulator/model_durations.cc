@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <utility>
 
 #include "common/base/check.h"
@@ -59,7 +58,7 @@ ModelDurations::ModelDurations(const Graph& graph, const Program& program, const
       stages_(program.stages.size()) {
   for (const Link& link : cluster.links()) link_rates_.push_back(link.bytes_per_second);
   for (const Reduction& reduction : program.reductions) {
-    all_reduce_.push_back(RingAllReduceTime(cluster, reduction.devices, reduction.bytes));
+    all_reduce_.push_back(AllReduceTime(cluster, reduction.devices, reduction.bytes));
   }
   for (size_t stage = 0; stage < stages_.size(); ++stage) {
     const Bytes trained =
@@ -140,23 +139,6 @@ std::unique_ptr<Durations> MakeModelDurations(const Graph& graph, const Program&
                                               const Cluster& cluster, const CostModel& costs,
                                               Optimizer optimizer) {
   return std::make_unique<ModelDurations>(graph, program, cluster, costs, optimizer);
-}
-
-Nanos RingAllReduceTime(const Cluster& cluster, const std::vector<DeviceId>& devices, Bytes bytes) {
-  const size_t n = devices.size();
-  if (n < 2) return 0;
-  std::vector<DeviceId> ring = devices;
-  std::sort(ring.begin(), ring.end());
-  Nanos latency = 0;
-  double rate = std::numeric_limits<double>::infinity();
-  for (size_t i = 0; i < n; ++i) {
-    const Route& route = cluster.route(ring[i], ring[(i + 1) % n]);
-    latency = std::max(latency, route.latency);
-    rate = std::min(rate, route.bytes_per_second);
-  }
-  const double hops = 2.0 * static_cast<double>(n - 1);
-  const double seconds = hops / static_cast<double>(n) * static_cast<double>(bytes) / rate;
-  return 2 * static_cast<Nanos>(n - 1) * latency + std::llround(seconds * kSecond);
 }
 
 Nanos OptimizerStepTime(const DeviceKind& kind, Bytes resident) {

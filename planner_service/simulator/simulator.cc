@@ -8,11 +8,16 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/schedule/cursor.h"
+#include "common/schedule/unroll.h"
 #include "common/schedule/validate.h"
 #include "planner_service/simulator/link_shares.h"
 
 namespace stagewright {
 namespace {
+
+// Of an asynchronous program: steps until the pipeline runs evenly, and steps that are measured.
+constexpr int64_t kStartSteps = 3;
+constexpr int64_t kSteadySteps = 4;
 
 // One action: the row of its device in Program::devices and its index in the body.
 struct Cell {
@@ -311,7 +316,20 @@ void EventLoop::FillTimeline(Simulation& simulation) {
 
 absl::StatusOr<Simulation> Simulate(const Program& program, const Durations& durations,
                                     const SimulateOptions& options) {
-  return EventLoop(program, durations, options.timeline).Run();
+  if (!HasSections(program)) return EventLoop(program, durations, options.timeline).Run();
+  const Program start = Unroll(program, kStartSteps);
+  ASSIGN_OR_RETURN(const Simulation before, EventLoop(start, durations, false).Run());
+  const Program whole = Unroll(program, kStartSteps + kSteadySteps);
+  ASSIGN_OR_RETURN(Simulation simulation, EventLoop(whole, durations, options.timeline).Run());
+  const auto per_step = [](Nanos longer, Nanos shorter) {
+    return (longer - shorter + kSteadySteps / 2) / kSteadySteps;
+  };
+  simulation.step_time = per_step(simulation.step_time, before.step_time);
+  for (size_t d = 0; d < simulation.devices.size(); ++d) {
+    Nanos& busy = simulation.devices[d].busy;
+    busy = per_step(busy, before.devices[d].busy);
+  }
+  return simulation;
 }
 
 }  // namespace stagewright

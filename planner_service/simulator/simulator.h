@@ -8,6 +8,10 @@
 //   - Transfers over a common link share it equally: a transfer moves at the smallest, over its
 //     links, of rate / active transfers (LinkShares).
 //   - An all-reduce begins when its last member starts it and ends for all at once.
+//
+// An asynchronous program is simulated unrolled, twice: the steps that the longer run has more are
+// steady state. Their share of its length is the step time, their share of busy time that of a
+// step; peak memory, timeline and critical path are those of the longer run, with its samples.
 #pragma once
 
 #include <vector>
@@ -28,7 +32,7 @@ struct DeviceUse {
 };
 
 struct Simulation {
-  Nanos step_time = 0;               // From the first start to the last finish of one body.
+  Nanos step_time = 0;  // From the first start to the last finish of one body; steady state.
   std::vector<DeviceUse> devices;    // In Program::devices order.
   std::vector<TraceEvent> timeline;  // By (start, device, index) if requested, else empty.
   // Ditto: a longest chain of events from time 0 to step_time. Each starts when the one before

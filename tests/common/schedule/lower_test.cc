@@ -51,11 +51,11 @@ body:
 device 1 resident=16
 body:
 0 RA1[0,2)@0 +8
-1 F1[0,2) <0 +214 -14
-2 RA1[2,4)@0 <1 +8
+1 RA1[2,4)@0 +8
+2 F1[0,2) <0 +214 -14
 3 B1[0,2) +22 -222
 4 SG1[0,2)@0 <3 -8
-5 F1[2,4) <2 +214 -14
+5 F1[2,4) <1 +214 -14
 6 B1[2,4) +22 -222
 7 SG1[2,4)@0 <6 -8
 8 OS1 <6
@@ -167,11 +167,12 @@ body:
 1 RA1[2,4)@0 +8
 2 F1[0,2) <0 +222 -214
 3 SA1[0,2)@1 <2 -8
-4 F1[2,4) <1 +222 -214
-5 SA1[2,4)@1 <4 -8
-6 RG1[0,2)@1 <4 +8
+4 RG1[0,2)@1 <2 +8
+5 F1[2,4) <1 +222 -214
+6 SA1[2,4)@1 <5 -8
 7 R1[0,2) +214 -14
-8 B1[0,2) <6 +22 -230
+8 RG1[2,4)@1 <7 +8
+9 B1[0,2) <4 +22 -230
 )"));
 }
 
@@ -186,8 +187,8 @@ TEST(Lower, OutputsThatNoNodeSavesAreHeldAsRootsOfTheBackwardPass) {
   Strategy strategy = MakeStages(graph, 2, {{{0, 1}, {0}, 2}, {{2, 3, 4}, {1}, 2}});
   // The product's result is 32 bytes of which the view has none of its own; the sum needs neither.
   const Program kept = *LowerStages(graph, strategy);
-  EXPECT_THAT(ToText(kept), HasSubstr("1 F0[0,2) +246 -14\n"));
-  EXPECT_THAT(ToText(kept), HasSubstr("B0[0,2) <0 +14 -310\n"));
+  EXPECT_THAT(ToText(kept), HasSubstr("0 F0[0,2) +246 -14\n"));
+  EXPECT_THAT(ToText(kept), HasSubstr("B0[0,2) <2 +14 -310\n"));
   strategy.stages[0].recompute = true;
   EXPECT_THAT(ToText(*LowerStages(graph, strategy)), HasSubstr("R0[0,2) +246 -14\n"));
 }

@@ -332,8 +332,8 @@ device 1 | F1[0,4) B1[0,4) F1[4,8) B1[4,8)  F1[8,12) B1[8,12) OS1
     return ToString(action.action) == "RA1[8,12)@0";
   });
   EXPECT_EQ(Grid(program, 1, static_cast<int32_t>(receive - body.begin())),
-            R"(device 0 | F0[0,4) F0[4,8) B0[0,4) F0[8,12)      B0[4,8) B0[8,12) OS0
-device 1 | F1[0,4) B1[0,4) F1[4,8) >RA1[8,12)@0< B1[4,8) F1[8,12) B1[8,12) OS1
+            R"(device 0 | F0[0,4) F0[4,8) B0[0,4)       F0[8,12) B0[4,8) B0[8,12) OS0
+device 1 | F1[0,4) B1[0,4) >RA1[8,12)@0< F1[4,8)  B1[4,8) F1[8,12) B1[8,12) ...
 )");
 }
 

@@ -130,6 +130,20 @@ TEST_F(CheckStrategyTest, C4BatchesAndSchedulesMakeSense) {
   ExpectBroken("C4: mini_batch is 1099511627776");
 }
 
+TEST_F(CheckStrategyTest, AsynchronousStrategiesAreOneStagePerDeviceWithEqualMicroBatches) {
+  strategy_.asynchronous = true;
+  EXPECT_EQ(CheckStrategy(graph_, cluster_, strategy_), absl::OkStatus());
+  strategy_.stages[2].schedule = {4, 2};
+  ExpectBroken("C4: an asynchronous strategy has k = 1, and stage 2 2");
+  strategy_.stages[2] = strategy_.stages[1];
+  strategy_.stages[2].nodes = {NodeId(2)};
+  ExpectBroken("C3: device 1 has stages 1 and 2; of an asynchronous strategy it has one");
+  strategy_.stages[2].devices = {DeviceId(2)};
+  strategy_.stages[2].micro_batch = 4;
+  strategy_.stages[2].schedule = {4, 1};
+  ExpectBroken("C4: an asynchronous strategy has equal micro-batches, and stage 2 has 4 samples");
+}
+
 TEST_F(CheckStrategyTest, C4SchedulesThatAreTooLongAreRefused) {
   strategy_.mini_batch = int64_t{1} << 30;
   for (Stage& stage : strategy_.stages) stage.micro_batch = int64_t{1} << 20;

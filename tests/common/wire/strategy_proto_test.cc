@@ -36,6 +36,21 @@ TEST(StrategyProtoTest, RandomStrategiesAndProgramsRoundTrip) {
   }
 }
 
+TEST(StrategyProtoTest, AsynchronousProgramsRoundTrip) {
+  testing::Rng rng(12);
+  for (int i = 0; i < 50; ++i) {
+    testing::RandomCase random = testing::MakeUniformCase(rng);
+    if (random.shared_devices) continue;
+    random.strategy.asynchronous = true;
+    const auto lowered =
+        Lower(random.graph, random.strategy, testing::FixedCosts(100, 10, random.graph), {});
+    ASSERT_TRUE(lowered.ok());
+    const auto program = FromProto(ToProto(*lowered));
+    ASSERT_TRUE(program.ok());
+    EXPECT_EQ(ToText(*program), ToText(*lowered));
+  }
+}
+
 TEST(StrategyProtoTest, TraceEventsRoundTrip) {
   const TraceEvent event{
       DeviceId(2), {ActionKind::kSendGradient, StageId(3), {4, 8}, 5}, 6, 70, 80};

@@ -15,27 +15,6 @@ using ::testing::HasSubstr;
 using testing::MakeStrategy;
 using testing::ProfiledGraph;
 
-TEST(RingAllReduceTest, FollowsItsFormula) {
-  const Cluster cluster = FlatCluster(4, kGiB, 10, 1e9);
-  const std::vector<DeviceId> all = {DeviceId(0), DeviceId(1), DeviceId(2), DeviceId(3)};
-  // 2 * 3 / 4 * 1000 bytes at a byte per nanosecond, and 6 latencies.
-  EXPECT_EQ(RingAllReduceTime(cluster, all, 1000), 1500 + 6 * 10);
-  EXPECT_EQ(RingAllReduceTime(cluster, {DeviceId(2)}, 1000), 0);
-}
-
-TEST(RingAllReduceTest, TheSlowestRouteDecides) {
-  HierarchicalSpec spec;
-  spec.nodes = 2;
-  spec.devices_per_node = 2;
-  spec.kind = FlatCluster(1).kinds()[0];
-  spec.memory = kGiB;
-  spec.inside = {"port", 0, 1e9};
-  spec.outside = {"uplink", 100, 1e8};
-  const Cluster cluster = MakeHierarchical(spec).value();
-  EXPECT_EQ(RingAllReduceTime(cluster, {DeviceId(0), DeviceId(1)}, 1000), 1000);
-  EXPECT_GE(RingAllReduceTime(cluster, {DeviceId(1), DeviceId(2)}, 1000), 10000 + 2 * 100);
-}
-
 TEST(OptimizerStepTest, ReadsAndWritesEveryByte) {
   DeviceKind kind;
   kind.memory_bytes_per_second = 1e9;

@@ -6,6 +6,7 @@
 
 #include "common/schedule/lower.h"
 #include "common/schedule/policies.h"
+#include "common/schedule/unroll.h"
 #include "common/schedule/validate.h"
 #include "planner_service/simulator/simulator.h"
 #include "tests/common/schedule/schedule_cases.h"
@@ -167,6 +168,66 @@ TEST(Schedules, ZeroBubbleVIdlesLeast) {
     EXPECT_LE(Bubble(half, Schedule::kV), Bubble(whole, Schedule::kH1));
     EXPECT_LT(Bubble(half, Schedule::kV), Bubble(half, Schedule::kMegatron));
   }
+}
+
+// PipeDream: the pipeline is never flushed, so a step takes the work of the slowest stage.
+TEST(Schedules, AsynchronousStepsHaveNoBubble) {
+  for (int32_t devices : {1, 3, 5}) {
+    const Graph graph = ProfiledChain(devices, {10 * kUs, 20 * kUs, 8, 0});
+    const Cluster cluster = FlatCluster(devices, kGiB, 0, kFast);
+    std::vector<std::vector<int32_t>> one;
+    for (int32_t s = 0; s < devices; ++s) one.push_back({s});
+    Strategy strategy = testing::MakeStrategy(graph, one, one, 6, 1);
+    const auto costs = MakeAnalyticCostModel(graph);
+    const auto step_time = [&] {
+      EXPECT_EQ(CheckStrategy(graph, cluster, strategy), absl::OkStatus());
+      const Program program = Lower(graph, strategy, *costs, {Optimizer::kSgd, true}).value();
+      const auto durations = MakeModelDurations(graph, program, cluster, *costs, Optimizer::kSgd);
+      const Simulation simulation = Simulate(program, *durations, {}).value();
+      for (const DeviceUse& use : simulation.devices) EXPECT_EQ(use.busy, 6 * 30 * kUs);
+      return (simulation.step_time + kUs / 2) / kUs;
+    };
+    EXPECT_EQ(step_time(), (6 + devices - 1) * 30);
+    strategy.asynchronous = true;
+    EXPECT_EQ(step_time(), 6 * 30);
+  }
+}
+
+// The steady state that is reported is that of long runs.
+TEST(Schedules, AsynchronousStepTimesAreThoseOfLongRuns) {
+  testing::Rng rng(13);
+  for (int i = 0; i < 60; ++i) {
+    SCOPED_TRACE(i);
+    testing::RandomCase random = testing::MakeUniformCase(rng);
+    if (random.shared_devices) continue;
+    random.strategy.asynchronous = true;
+    const auto costs = MakeAnalyticCostModel(random.graph);
+    const Program program = Lower(random.graph, random.strategy, *costs, {}).value();
+    const auto durations =
+        MakeModelDurations(random.graph, program, random.cluster, *costs, Optimizer::kAdam);
+    const auto length = [&](int64_t steps) {
+      return static_cast<double>(Simulate(Unroll(program, steps), *durations, {})->step_time);
+    };
+    const double steady = (length(30) - length(10)) / 20;
+    EXPECT_NEAR(static_cast<double>(Simulate(program, *durations, {})->step_time), steady,
+                0.01 * steady);
+  }
+}
+
+// A slow link between two stages stays busy: receives are posted early enough.
+TEST(Schedules, ASlowLinkIsNeverIdleInSteadyState) {
+  const int64_t micro_batches = 40;
+  // A message takes 30 us each way, a micro-batch 20 us on either device.
+  const Graph graph = ProfiledChain(2, {10 * kUs, 10 * kUs, 30'000, 0});
+  const Cluster cluster = FlatCluster(2, kGiB, 0, 1e9);
+  Strategy strategy = testing::MakeStrategy(graph, {{0}, {1}}, {{0}, {1}}, micro_batches, 1);
+  strategy.stages[0].schedule.in_flight = 8;
+  const auto costs = MakeAnalyticCostModel(graph);
+  const Program program = Lower(graph, strategy, *costs, {Optimizer::kSgd, true}).value();
+  const auto durations = MakeModelDurations(graph, program, cluster, *costs, Optimizer::kSgd);
+  const Simulation simulation = Simulate(program, *durations, {}).value();
+  const Nanos fill = 10 * kUs + 20 * kUs + 30 * kUs + 10 * kUs;
+  EXPECT_LE(simulation.step_time, micro_batches * 30 * kUs + fill);
 }
 
 // Any policy on any graph of stages runs to its end, and no slower than one action at a time.

@@ -1,0 +1,102 @@
+// Time of an all-reduce over devices of one or more nodes.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <vector>
+
+#include "planner_service/simulator/durations.h"
+
+namespace stagewright {
+namespace {
+
+// Rings that run at the same time, each over its devices in order.
+using Rings = std::vector<std::vector<DeviceId>>;
+
+// What one step of all rings together takes, apart from the bytes.
+struct Step {
+  Nanos latency = 0;
+  double rate = std::numeric_limits<double>::infinity();  // Bytes per second of the slowest hop.
+};
+
+// Every device of a ring sends to the next one; hops over a common link share it.
+Step StepOf(const Cluster& cluster, const Rings& rings) {
+  std::map<int32_t, int32_t> users;  // Of each link.
+  const auto for_each_hop = [&](auto&& visit) {
+    for (const std::vector<DeviceId>& ring : rings) {
+      for (size_t i = 0; ring.size() > 1 && i < ring.size(); ++i)
+        visit(cluster.route(ring[i], ring[(i + 1) % ring.size()]));
+    }
+  };
+  for_each_hop([&](const Route& route) {
+    for (int32_t link : route.links) ++users[link];
+  });
+  Step step;
+  for_each_hop([&](const Route& route) {
+    step.latency = std::max(step.latency, route.latency);
+    for (int32_t link : route.links)
+      step.rate = std::min(step.rate, cluster.links()[link].bytes_per_second / users[link]);
+  });
+  return step;
+}
+
+// n - 1 steps of a ring of n devices move (n - 1) / n of the bytes: a reduce-scatter or an
+// all-gather.
+Nanos HalfRing(const Step& step, size_t devices, double bytes) {
+  if (devices < 2) return 0;
+  const auto hops = static_cast<double>(devices - 1);
+  const double seconds = hops / static_cast<double>(devices) * bytes / step.rate;
+  return static_cast<Nanos>(devices - 1) * step.latency + std::llround(seconds * kSecond);
+}
+
+// The devices of each node, by id.
+Rings ByNode(const Cluster& cluster, const std::vector<DeviceId>& devices) {
+  std::map<int32_t, std::vector<DeviceId>> nodes;
+  for (DeviceId device : devices) nodes[cluster.device(device).node].push_back(device);
+  Rings rings;
+  for (auto& [node, members] : nodes) {
+    std::sort(members.begin(), members.end());
+    rings.push_back(std::move(members));
+  }
+  return rings;
+}
+
+}  // namespace
+
+Nanos RingAllReduceTime(const Cluster& cluster, const std::vector<DeviceId>& devices, Bytes bytes) {
+  if (devices.size() < 2) return 0;
+  std::vector<DeviceId> ring;
+  for (const std::vector<DeviceId>& node : ByNode(cluster, devices))
+    ring.insert(ring.end(), node.begin(), node.end());
+  const Step step = StepOf(cluster, {ring});
+  const auto steps = static_cast<double>(2 * (devices.size() - 1));
+  const double seconds =
+      steps / static_cast<double>(devices.size()) * static_cast<double>(bytes) / step.rate;
+  return 2 * static_cast<Nanos>(devices.size() - 1) * step.latency +
+         std::llround(seconds * kSecond);
+}
+
+Nanos HierarchicalAllReduceTime(const Cluster& cluster, const std::vector<DeviceId>& devices,
+                                Bytes bytes) {
+  const Rings nodes = ByNode(cluster, devices);
+  if (nodes.size() < 2) return RingAllReduceTime(cluster, devices, bytes);
+  const auto by_size = [](const auto& a, const auto& b) { return a.size() < b.size(); };
+  const size_t largest = std::max_element(nodes.begin(), nodes.end(), by_size)->size();
+  const size_t smallest = std::min_element(nodes.begin(), nodes.end(), by_size)->size();
+  const auto all = static_cast<double>(bytes);
+  Rings across(smallest);
+  for (size_t i = 0; i < smallest; ++i) {
+    for (const std::vector<DeviceId>& node : nodes) across[i].push_back(node[i]);
+  }
+  const Nanos inside = HalfRing(StepOf(cluster, nodes), largest, all);
+  const Nanos between =
+      HalfRing(StepOf(cluster, across), nodes.size(), all / static_cast<double>(smallest));
+  return 2 * inside + 2 * between;
+}
+
+Nanos AllReduceTime(const Cluster& cluster, const std::vector<DeviceId>& devices, Bytes bytes) {
+  return std::min(RingAllReduceTime(cluster, devices, bytes),
+                  HierarchicalAllReduceTime(cluster, devices, bytes));
+}
+
+}  // namespace stagewright

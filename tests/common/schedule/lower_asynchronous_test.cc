@@ -1,0 +1,180 @@
+// Asynchronous 1F1B with weight stashing (PipeDream, section 3).
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/schedule/lower.h"
+#include "common/schedule/unroll.h"
+#include "common/schedule/validate.h"
+#include "tests/common/schedule/fake_driver.h"
+#include "tests/common/schedule/schedule_cases.h"
+
+namespace stagewright {
+namespace {
+
+using ::testing::HasSubstr;
+
+// A chain of stages of one layer of one parameter, one sample per micro-batch.
+Strategy Chain(const Graph& graph, int32_t stages, int64_t micro_batches) {
+  std::vector<testing::StageSpec> specs;
+  for (int32_t s = 0; s < stages; ++s) specs.push_back({{s}, {s}});
+  specs.back().nodes.push_back(stages);
+  Strategy strategy = testing::MakeStages(graph, micro_batches, specs);
+  strategy.asynchronous = true;
+  return strategy;
+}
+
+Program LowerAsynchronous(const Graph& graph, const Strategy& strategy) {
+  auto program = Lower(graph, strategy, testing::FixedCosts(100, 7, graph), {Optimizer::kSgd});
+  EXPECT_EQ(program.status(), absl::OkStatus());
+  EXPECT_EQ(Validate(*program, {}), absl::OkStatus()) << ToText(*program);
+  return *std::move(program);
+}
+
+std::string Compute(const std::vector<ProgramAction>& section) {
+  std::vector<std::string> actions;
+  for (const ProgramAction& item : section) {
+    if (!IsTransfer(item.action.kind)) actions.push_back(ToString(item.action));
+  }
+  return absl::StrJoin(actions, " ");
+}
+
+TEST(LowerAsynchronous, UpdatesFollowEveryBackwardPass) {
+  const Graph graph = testing::ChainGraph(2);
+  const Program program = LowerAsynchronous(graph, Chain(graph, 2, 3));
+  const DeviceProgram& first = program.devices[0];
+  EXPECT_EQ(Compute(first.prologue), "F0[0,1) F0[1,2)");
+  EXPECT_EQ(Compute(first.body), "B0[0,1) OS0 F0[2,3) B0[1,2) OS0 F0[3,4) B0[2,3) OS0 F0[4,5)");
+  EXPECT_EQ(Compute(first.epilogue), "B0[0,1) OS0 F0[2,3) B0[1,2) OS0 B0[2,3) OS0");
+  EXPECT_EQ(Compute(program.devices[1].body),
+            "B1[0,1) OS1 F1[1,2) B1[1,2) OS1 F1[2,3) B1[2,3) OS1 F1[3,4)");
+}
+
+TEST(LowerAsynchronous, ReplicasSumGradientsBeforeEveryUpdate) {
+  const Graph graph = testing::ChainGraph(2);
+  Strategy strategy = testing::MakeStages(graph, 4, {{{0}, {0, 1}, 2}, {{1, 2}, {2}, 2}});
+  strategy.asynchronous = true;
+  const Program program = LowerAsynchronous(graph, strategy);
+  EXPECT_EQ(Compute(program.devices[1].epilogue), "B0[1,2) AR0@0 OS0 B0[3,4) AR0@0 OS0");
+}
+
+// Replays one device: updates of the weights before the forward pass of each micro-batch, and
+// checks the weights that its backward pass would find stashed.
+std::vector<int64_t> VersionsOf(const DeviceProgram& unrolled, size_t& most_versions) {
+  std::vector<int64_t> versions;
+  std::map<int64_t, int64_t> stash;  // Micro-batch -> version.
+  int64_t version = 0;
+  most_versions = 0;
+  for (const ProgramAction& item : unrolled.body) {
+    const int64_t micro_batch = item.action.samples.begin;
+    if (item.action.kind == ActionKind::kForward) {
+      stash[micro_batch] = version;
+      versions.push_back(version);
+    } else if (item.action.kind == ActionKind::kBackward) {
+      EXPECT_EQ(stash.at(micro_batch), versions[static_cast<size_t>(micro_batch)]);
+      stash.erase(micro_batch);
+    } else if (item.action.kind == ActionKind::kOptimizerStep) {
+      ++version;
+    }
+    std::set<int64_t> alive = {version};
+    for (const auto& [m, of] : stash) alive.insert(of);
+    most_versions = std::max(most_versions, alive.size());
+  }
+  EXPECT_TRUE(stash.empty());
+  return versions;
+}
+
+// Section 3.4: the t-th gradient of n stages is that of (w_1^(t-n+1), w_2^(t-n+2), ..., w_n^t).
+TEST(LowerAsynchronous, WeightVersionsFollowPipeDreamsEquations) {
+  for (int32_t n = 1; n <= 5; ++n) {
+    for (int64_t micro_batches : {5, 7, 12}) {
+      const Graph graph = testing::ChainGraph(n);
+      const Program program = LowerAsynchronous(graph, Chain(graph, n, micro_batches));
+      const Program unrolled = Unroll(program, 4);
+      for (int32_t s = 1; s <= n; ++s) {
+        size_t most = 0;
+        const std::vector<int64_t> versions = VersionsOf(unrolled.devices[s - 1], most);
+        ASSERT_EQ(versions.size(), static_cast<size_t>(4 * micro_batches));
+        for (int64_t t = 0; t < 4 * micro_batches; ++t)
+          EXPECT_EQ(versions[static_cast<size_t>(t)], std::max<int64_t>(0, t - n + s));
+        // As many versions as micro-batches in flight; a parameter has 4 bytes, and a gradient.
+        EXPECT_EQ(most, static_cast<size_t>(n - s + 1));
+        EXPECT_EQ(program.devices[s - 1].resident, 4 + 4 + 4 * (n - s));
+      }
+    }
+  }
+}
+
+TEST(LowerAsynchronous, RandomGraphsRunUnrolled) {
+  testing::Rng rng(31);
+  int graphs = 0;
+  for (int i = 0; graphs < 300; ++i) {
+    testing::RandomCase random = testing::MakeUniformCase(rng);
+    if (random.shared_devices) continue;
+    ++graphs;
+    SCOPED_TRACE(i);
+    random.strategy.asynchronous = true;
+    ASSERT_EQ(CheckStrategy(random.graph, random.cluster, random.strategy), absl::OkStatus());
+    const Program program = LowerAsynchronous(random.graph, random.strategy);
+    const testing::FakeRun run = testing::RunWithRandomDelays(Unroll(program, 4), rng, 20);
+    ASSERT_TRUE(run.done);
+    EXPECT_THAT(run.memory_left, ::testing::Each(0));
+    const auto parsed = ParseProgram(ToText(program));
+    ASSERT_EQ(parsed.status(), absl::OkStatus());
+    EXPECT_EQ(ToText(*parsed), ToText(program));
+    EXPECT_TRUE(parsed->asynchronous);
+    // Evaluation is the same as ever.
+    const auto evaluation = Lower(random.graph, random.strategy,
+                                  testing::FixedCosts(5, 3, random.graph), {.training = false});
+    ASSERT_EQ(evaluation.status(), absl::OkStatus());
+    EXPECT_EQ(Validate(*evaluation, {}), absl::OkStatus());
+  }
+}
+
+TEST(LowerAsynchronous, ValidateNamesABrokenUpdate) {
+  const Graph graph = testing::ChainGraph(2);
+  Strategy strategy = testing::MakeStages(graph, 4, {{{0}, {0, 1}, 2}, {{1, 2}, {2}, 2}});
+  strategy.asynchronous = true;
+  const Program good = LowerAsynchronous(graph, strategy);
+  const auto expect = [&](auto&& change, const std::string& message) {
+    Program program = good;
+    change(program.devices[0].body);
+    const absl::Status status = Validate(program, {});
+    EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_THAT(std::string(status.message()), HasSubstr(message));
+  };
+  const auto find = [](std::vector<ProgramAction>& body, ActionKind kind) {
+    return std::find_if(body.begin(), body.end(),
+                        [&](const ProgramAction& item) { return item.action.kind == kind; });
+  };
+  using Body = std::vector<ProgramAction>;
+  expect([&](Body& body) { find(body, ActionKind::kAllReduce)->after.clear(); },
+         "device 0, AR0@0: it does not wait for B0[0,1)");
+  expect([&](Body& body) { find(body, ActionKind::kOptimizerStep)->after.clear(); },
+         "device 0, OS0: it does not wait for AR0@0");
+  // The forward pass comes before the update.
+  expect(
+      [&](Body& body) {
+        const auto step = find(body, ActionKind::kOptimizerStep) - body.begin();
+        auto forward = step + 1;
+        while (body[forward].action.kind != ActionKind::kForward) ++forward;
+        std::swap(body[step], body[forward]);
+        for (ProgramAction& item : body) {
+          for (int32_t& before : item.after) {
+            before = before == step      ? static_cast<int32_t>(forward)
+                     : before == forward ? static_cast<int32_t>(step)
+                                         : before;
+          }
+          std::sort(item.after.begin(), item.after.end());
+        }
+      },
+      "it comes before the update of B0[0,1)");
+}
+
+}  // namespace
+}  // namespace stagewright

@@ -18,6 +18,7 @@ endif()
 
 if(STAGEWRIGHT_BUILD_TESTS)
   find_package(GTest REQUIRED)
+  find_package(benchmark QUIET)  # plan_bench is built if it is there.
 endif()
 
 # LibTorch comes from the project's virtual environment (scripts/setup.sh); -DSTAGEWRIGHT_TORCH_DIR names another.

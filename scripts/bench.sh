@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Builds a benchmark program of tests/bench in the release preset and runs it.
+# Builds benchmark programs of tests/bench in the release preset, runs them on one core and reports on stdout.
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 cd "$STAGEWRIGHT_ROOT"
 
 # The programs NAME_bench of tests/bench.
-names() {
+programs() {
   grep -oE 'NAME [a-z0-9_]+_bench\b' tests/bench/CMakeLists.txt | sed 's/^NAME //; s/_bench$//' | sort
 }
 
@@ -15,8 +15,65 @@ usage() {
 usage: scripts/bench.sh NAME [ARGUMENT...]
        scripts/bench.sh all
 
-Arguments go to the program (--help tells them). Benchmarks: $(names | tr '\n' ' ')
+  plan      search times of every planner, as one Markdown table
+  growth    how search time grows with the model: fitted exponents, and docs/results/search-growth.svg
+  figures   the counterparts of the papers' figures and tables, under docs/results
+
+Any other name runs that program as it is; arguments go to the program (--help tells them).
+Programs: $(programs | tr '\n' ' ')
 USAGE
+}
+
+# run PROGRAM ARGUMENT...: the program, on one core where taskset can hold it there.
+run() {
+  local program=$1
+  shift
+  if command -v taskset >/dev/null; then
+    taskset -c 0 "$(bin_dir release)/$program" "$@"
+  else
+    "$(bin_dir release)/$program" "$@"
+  fi
+}
+
+# measure_plan FILTER ARGUMENT...: the JSON output of plan_bench in the file MEASURED.
+measure_plan() {
+  local filter=$1
+  shift
+  MEASURED=$(mktemp)
+  trap 'rm -f "$MEASURED"' EXIT
+  run plan_bench "--benchmark_filter=$filter" "--benchmark_out=$MEASURED" --benchmark_out_format=json "$@" >&2
+}
+
+report_plan() {
+  scripts/build.sh release plan_bench >&2
+  measure_plan '^Plan/' "$@"
+  python3 tests/bench/plan_report.py table "$MEASURED"
+}
+
+report_growth() {
+  scripts/build.sh release plan_bench >&2
+  measure_plan '^Growth/' "$@"
+  mkdir -p docs/results
+  python3 tests/bench/plan_report.py growth "$MEASURED" docs/results/search-growth.svg
+}
+
+# Every program figures_NAME_bench writes its own.
+report_figures() {
+  local name names
+  mapfile -t names < <(programs | grep '^figures_')
+  scripts/build.sh release "${names[@]/%/_bench}" >&2
+  mkdir -p docs/results
+  for name in "${names[@]}"; do
+    say "$name"
+    run "${name}_bench" --out docs/results "$@"
+  done
+}
+
+report_program() {
+  local name=$1
+  shift
+  scripts/build.sh release "${name}_bench" >&2
+  "$(bin_dir release)/${name}_bench" "$@"
 }
 
 case ${1:-} in
@@ -24,19 +81,20 @@ case ${1:-} in
 esac
 name=$1
 shift
-if [[ $name == all ]]; then
-  mapfile -t chosen < <(names)
-elif names | grep -qx -- "$name"; then
-  chosen=("$name")
-else
-  usage >&2
-  die "no benchmark '$name'"
-fi
-
-targets=()
-for name in "${chosen[@]}"; do targets+=("${name}_bench"); done
-scripts/build.sh release "${targets[@]}" >&2
-for name in "${chosen[@]}"; do
+machine() {
   say "benchmark $name, $(grep -m1 'model name' /proc/cpuinfo | cut -d: -f2 | xargs), $(nproc) cores"
-  "$(bin_dir release)/${name}_bench" "$@"
-done
+}
+case $name in
+  plan | growth | figures) machine && "report_$name" "$@" ;;
+  all)
+    machine
+    for each in $(programs); do report_program "$each" "$@"; done
+    ;;
+  *)
+    if ! programs | grep -qx -- "$name"; then
+      usage >&2
+      die "no benchmark '$name'"
+    fi
+    machine && report_program "$name" "$@"
+    ;;
+esac

@@ -118,24 +118,23 @@ void ChainModel::Slices(const std::vector<int32_t>& cuts, const std::vector<int3
     }
     for (int32_t to = s + 1; to <= last; ++to) {
       Traffic& traffic = row_[to];
-      if (traffic.used && on(s) != on(to)) {
-        const Route& there = cluster.route(DeviceId(on(s)), DeviceId(on(to)));
-        const Route& back = cluster.route(DeviceId(on(to)), DeviceId(on(s)));
-        const auto time = [](const Route& route, double bytes) {
+      if (traffic.used) {
+        const auto time = [&](int32_t from, int32_t receiver, double bytes) {
+          if (on(from) == on(receiver)) return 0.0;
+          const Route& route = cluster.route(DeviceId(on(from)), DeviceId(on(receiver)));
           return static_cast<double>(route.latency) + bytes / route.bytes_per_second * 1e9;
         };
-        slices.messages.push_back(
-            {s, to, time(there, traffic.there), traffic.gradient ? time(back, traffic.back) : -1});
+        slices.messages.push_back({s, to, time(s, to, traffic.there),
+                                   traffic.gradient ? time(to, s, traffic.back) : -1,
+                                   static_cast<Bytes>(traffic.back)});
       }
       traffic = {};
     }
   }
 }
 
-std::vector<Bytes> ChainModel::Memory(const std::vector<int32_t>& cuts,
-                                      const std::vector<int32_t>& devices,
-                                      const LoopedShape& shape) {
-  const int32_t count = shape.slices();
+SliceMemory ChainModel::Memory(const std::vector<int32_t>& cuts) {
+  const auto count = static_cast<int32_t>(cuts.size()) - 1;
   std::vector<StageOracle::Extent> extents(count);
   for (int32_t s = 0; s + 1 < count; ++s) {
     for (int32_t v : Crossing(cuts[s + 1])) {
@@ -157,8 +156,7 @@ std::vector<Bytes> ChainModel::Memory(const std::vector<int32_t>& cuts,
       }
     }
   }
-  std::vector<Bytes> each(count);  // Per micro-batch in flight.
-  std::vector<Bytes> peak(devices.size(), 0);
+  SliceMemory slices;
   for (int32_t s = 0; s < count; ++s) {
     extents[s].resident = resident_[cuts[s + 1]] - resident_[cuts[s]];
     const Bytes saved = saved_[cuts[s + 1]] - saved_[cuts[s]];
@@ -170,20 +168,10 @@ std::vector<Bytes> ChainModel::Memory(const std::vector<int32_t>& cuts,
                                  workspace + (recompute() ? saved : 0),
                                  {samples_, in_flight, int64_t{1} << 40});
     };
-    each[s] = memory(1) - memory(0);
-    peak[shape.device_of(s)] += memory(0);
+    slices.fixed.push_back(memory(0));
+    slices.each.push_back(memory(1) - memory(0));
   }
-  const auto passes = DevicePasses(shape);
-  for (int32_t r = 0; r < shape.devices; ++r) {
-    Bytes now = 0;
-    Bytes most = 0;
-    for (const SlicePass& pass : passes[r]) {
-      now += pass.backward ? -each[pass.slice] : each[pass.slice];
-      most = std::max(most, now);
-    }
-    peak[r] += most;
-  }
-  return peak;
+  return slices;
 }
 
 double ChainModel::LeastTime(const std::vector<int32_t>& devices) const {

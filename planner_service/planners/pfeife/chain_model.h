@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "planner_service/planners/pfeife/dependency_graph.h"
-#include "planner_service/planners/pfeife/looped_shape.h"
+#include "planner_service/planners/pfeife/peak_memory.h"
 #include "planner_service/search/operator_costs.h"
 
 namespace stagewright::pfeife {
@@ -39,10 +39,9 @@ class ChainModel {
   void Slices(const std::vector<int32_t>& cuts, const std::vector<int32_t>& devices,
               SliceCosts& slices);
 
-  // Peak memory by position in `devices`, by the rules of common/schedule/lower.h and never below
-  // what the evaluator finds for the shape's orders. O(passes + slices + values over the cuts).
-  std::vector<Bytes> Memory(const std::vector<int32_t>& cuts, const std::vector<int32_t>& devices,
-                            const LoopedShape& shape);
+  // What the slices hold, by the rules of common/schedule/lower.h. O(slices + values over the
+  // cuts).
+  SliceMemory Memory(const std::vector<int32_t>& cuts);
 
   // Per micro-batch, the work shared out among these devices by their speeds, ns: no cuts are
   // faster where kinds of device differ by a factor. O(devices).

@@ -11,6 +11,7 @@
 #include <optional>
 #include <vector>
 
+#include "common/base/units.h"
 #include "planner_service/planners/pfeife/looped_shape.h"
 
 namespace stagewright::pfeife {
@@ -19,9 +20,10 @@ namespace stagewright::pfeife {
 struct SliceCosts {
   struct Message {
     int32_t from = 0;  // Earlier slice,
-    int32_t to = 0;    // later slice, on another device.
+    int32_t to = 0;    // later slice. On the same device, a message takes no time.
     double there = 0;  // Time of the activation,
     double back = 0;   // and of its gradient; negative: none comes back.
+    Bytes back_bytes = 0;
     friend bool operator==(const Message&, const Message&) = default;
   };
   std::vector<double> forward;

@@ -11,7 +11,7 @@
 //   B_f          LoopedShape::warm_up          prefetched forward passes, by device
 //   p, K, L_K    Cuts, SplitSearch, width      split points, beam, its size
 //   v, e         SlicePass, SliceCosts::Message   passes and messages: the dependency graph
-//   calc_time_mem  DependencyGraph, ChainModel::Memory
+//   calc_time_mem  DependencyGraph, PeakMemory
 //
 // Recurrence: the end of a pass is its time and the latest of the end of the pass before it on its
 // device and the ends, with the time of the message, of the passes that it reads from; the step is
@@ -65,12 +65,22 @@ namespace {
 
 // Vertices of dependency graphs that a search may visit: about two seconds of a core.
 constexpr int64_t kMostPasses = 250'000'000;
+// Settings with more pairs of slice and micro-batch are left to those who ask for them: judging one
+// takes about a tenth of a second.
+constexpr int64_t kMostJudged = 40'000;
 // Of the best cuts of each shape, this many are simulated.
 constexpr size_t kMostSimulations = 12;
 // Beams: of every shape, and of this many of the best shapes once more.
 constexpr int32_t kNarrow = 6;
 constexpr int32_t kWide = 64;
 constexpr size_t kDeepened = 4;
+// Settings whose even cuts exceed the memory by this share come last, and only if nothing else
+// fits.
+constexpr double kHopeless = 0.5;
+// An estimate shorter than this share of the one before is worth a simulation at once.
+constexpr double kClearly = 0.97;
+// Shares of the memory that searches may use, one after the other.
+constexpr double kMemoryShares[] = {1, 0.85, 0.7, 0.5};
 // Beam entries of one shape that the next one begins with.
 constexpr size_t kHandedOn = 2;
 
@@ -98,12 +108,12 @@ class Search {
     outcome.reason = ImpossibleOptions(problem_, options_);
     if (!outcome.reason.empty()) return outcome;
     const bool always = options_.recompute == RecomputePolicy::kAlways;
-    RETURN_IF_ERROR(Round(always, {}));
-    if (!best_ && !always && options_.recompute == RecomputePolicy::kAllowed) {
-      RETURN_IF_ERROR(Round(true, {}));
+    RETURN_IF_ERROR(Rounds(always, {}));
+    if (!best_ && options_.recompute == RecomputePolicy::kAllowed) {
+      RETURN_IF_ERROR(Rounds(true, {}));
     }
     if (!best_ && options_.micro_batch == 0) {
-      RETURN_IF_ERROR(Round(options_.recompute != RecomputePolicy::kNever, 1));
+      RETURN_IF_ERROR(Rounds(options_.recompute != RecomputePolicy::kNever, 1));
     }
     outcome.states = effort_.evaluated + effort_.bounded;
     outcome.candidates = simulated_;
@@ -120,19 +130,54 @@ class Search {
   }
 
  private:
+  // Where the evaluator finds more memory than estimated, again with less of it.
+  absl::Status Rounds(bool recompute, std::optional<int64_t> samples) {
+    for (double share : kMemoryShares) {
+      memory_ = share;
+      RETURN_IF_ERROR(Round(recompute, samples));
+      if (best_ || !Fits() || context_.Expired()) break;
+    }
+    return absl::OkStatus();
+  }
+
   // All settings, with micro-batches of `samples` if given.
   absl::Status Round(bool recompute, std::optional<int64_t> samples) {
     PlanOptions options = options_;
     if (samples) options.micro_batch = *samples;
     finalists_.clear();
     known_.clear();
+    std::vector<Setting> likely, unlikely;
     for (const Setting& setting : Settings(problem_, options)) {
-      if (context_.Expired()) break;
-      RETURN_IF_ERROR(Explore(setting, recompute));
+      if (context_.Expired()) return absl::OkStatus();
+      if (!Judgeable(setting)) continue;
+      double excess = 0;
+      RETURN_IF_ERROR(Start(setting, recompute, excess));
+      (excess <= kHopeless ? likely : unlikely).push_back(setting);
+    }
+    for (const auto& settings : {likely, unlikely}) {
+      for (const Setting& setting : settings) {
+        if (context_.Expired()) break;
+        RETURN_IF_ERROR(Explore(setting, recompute));
+        RETURN_IF_ERROR(Report());
+      }
+      if (Fits()) break;
     }
     Deepen();
-    if (!finalists_.empty() && finalists_.front().cuts.excess == 0) Polish(finalists_.front());
+    if (Fits()) Polish(finalists_.front());
     return Simulate();
+  }
+
+  // Some cuts are within the memory by estimate.
+  bool Fits() const { return !finalists_.empty() && finalists_.front().cuts.excess == 0; }
+
+  // Judges the best so far if it is clearly better than what was reported before: a deadline may
+  // come before all is done.
+  absl::Status Report() {
+    if (!Fits() || context_.Expired()) return absl::OkStatus();
+    const double time = finalists_.front().cuts.time;
+    if (best_ && time > kClearly * reported_) return absl::OkStatus();
+    reported_ = time;
+    return Judge(finalists_.front());
   }
 
   // Searches the cuts of the best shapes with a wider beam.
@@ -155,6 +200,7 @@ class Search {
   SplitSearch Beam(ChainModel& model, const std::vector<int32_t>& devices, int32_t width) {
     BeamOptions options;
     options.width = width;
+    options.memory = memory_;
     return SplitSearch(model, devices, options, context_, effort_);
   }
 
@@ -175,6 +221,32 @@ class Search {
     return *model;
   }
 
+  // Small enough to be simulated.
+  bool Judgeable(const Setting& setting) const {
+    const int64_t batches = problem_.mini_batch / setting.samples;
+    const int64_t stages = static_cast<int64_t>(setting.devices.size()) * setting.loops;
+    const bool forced = options_.num_stages > 0 || options_.micro_batch > 0;
+    return batches * stages <= (forced ? kMostPieces : kMostJudged);
+  }
+
+  // Rates even cuts, by how much they exceed the memory at least. The first that fit are judged, so
+  // that a deadline that comes soon finds an answer.
+  absl::Status Start(const Setting& setting, bool recompute, double& excess) {
+    ChainModel& model = ModelFor(problem_.operators->dag().order(), setting.samples, recompute);
+    const auto count = static_cast<int32_t>(setting.devices.size());
+    const auto few = static_cast<int32_t>(Shortened(problem_.mini_batch / setting.samples, count));
+    const LoopedShape shape = MakeShape(count, setting.loops, few, few, 0);
+    excess = std::numeric_limits<double>::max();
+    for (const auto& points : {model.EvenTime(shape.slices()), model.EvenMemory(shape.slices())}) {
+      const std::optional<Cuts> cuts = Beam(model, setting.devices, 1).Rate(shape, points);
+      if (!cuts) continue;
+      excess = std::min(excess, cuts->excess);
+      if (cuts->excess > 0 || best_ || context_.Expired()) continue;
+      RETURN_IF_ERROR(Judge(Lengthened({&model, setting.devices, shape, *cuts})));
+    }
+    return absl::OkStatus();
+  }
+
   absl::Status Explore(const Setting& setting, bool recompute) {
     const auto slices = static_cast<int32_t>(setting.devices.size()) * setting.loops;
     const auto orders = LinearOrders(costs_, setting.samples, slices);
@@ -189,10 +261,8 @@ class Search {
   absl::Status ExploreOrder(const Setting& setting, ChainModel& model, size_t order) {
     const auto count = static_cast<int32_t>(setting.devices.size());
     const int64_t all = problem_.mini_batch / setting.samples;
-    if (all * count * setting.loops > kMostPieces) return absl::OkStatus();
-    if (!finalists_.empty() && finalists_.front().cuts.excess == 0 &&
-        model.LeastTime(setting.devices) * static_cast<double>(all) >
-            finalists_.front().cuts.time) {
+    if (Fits() && model.LeastTime(setting.devices) * static_cast<double>(all) >
+                      finalists_.front().cuts.time) {
       return absl::OkStatus();
     }
     const auto few = static_cast<int32_t>(Shortened(all, count));
@@ -202,7 +272,6 @@ class Search {
       std::vector<std::vector<int32_t>> starts = known;
       starts.push_back(model.EvenTime(shape.slices()));
       starts.push_back(model.EvenMemory(shape.slices()));
-      if (finalists_.empty()) RETURN_IF_ERROR(First(model, setting, shape, starts.front()));
       const std::vector<Cuts> found = search.Run(shape, starts);
       if (found.empty()) continue;
       known.clear();
@@ -212,12 +281,6 @@ class Search {
       Add(model, setting.devices, shape, found.front());
     }
     return absl::OkStatus();
-  }
-
-  // An answer for a deadline that comes soon.
-  absl::Status First(ChainModel& model, const Setting& setting, const LoopedShape& shape,
-                     const std::vector<int32_t>& points) {
-    return Judge(Lengthened({&model, setting.devices, shape, {points, 0, 0}}));
   }
 
   // The finalist with all micro-batches of the step.
@@ -321,6 +384,8 @@ class Search {
   SearchContext& context_;
   OperatorCosts costs_;
   Effort effort_;
+  double memory_ = 1;
+  double reported_ = std::numeric_limits<double>::max();  // Estimate of what Report judged last.
   std::map<std::tuple<std::vector<int32_t>, int64_t, bool>, std::unique_ptr<ChainModel>> models_;
   std::map<std::tuple<size_t, int32_t, int32_t>, std::vector<std::vector<int32_t>>> known_;
   std::vector<Finalist> finalists_;  // Best first.

@@ -60,10 +60,21 @@ double SplitSearch::TimeOf(const LoopedShape& shape, const std::vector<int32_t>&
   return graph->LongestPath(slices_);
 }
 
+std::optional<Cuts> SplitSearch::Rate(const LoopedShape& shape,
+                                      const std::vector<int32_t>& points) {
+  graph_ = DependencyGraph::Create(shape);
+  if (!graph_) return std::nullopt;
+  model_.Slices(points, devices_, slices_);
+  effort_.passes += 2 * graph_->size();
+  ++effort_.evaluated;
+  const double time = graph_->LongestPath(slices_);
+  return Cuts{points, time, Excess(points)};
+}
+
 void SplitSearch::Expand(const std::vector<int32_t>& points) {
   for (size_t which = 1; which + 1 < points.size(); ++which) {
-    if (Ended()) return;
     for (int32_t stride : strides_) {
+      if (Ended()) return;
       for (int32_t to : {points[which] - stride, points[which] + stride}) {
         if (to > points[which - 1] && to < points[which + 1]) {
           std::vector<int32_t> single = points;
@@ -146,12 +157,13 @@ void SplitSearch::Remember(PathCounts path) {
 }
 
 double SplitSearch::Excess(const std::vector<int32_t>& points) {
-  const std::vector<Bytes> peaks = model_.Memory(points, devices_, graph_->shape());
+  const std::vector<Bytes> peaks = PeakMemory(model_.Memory(points), *graph_, slices_);
   const Cluster& cluster = *model_.costs().problem().cluster;
   double excess = 0;
   for (size_t r = 0; r < devices_.size(); ++r) {
-    const Bytes budget = cluster.device(DeviceId(devices_[r])).memory;
-    excess = std::max(excess, static_cast<double>(peaks[r]) / static_cast<double>(budget) - 1);
+    const double budget =
+        options_.memory * static_cast<double>(cluster.device(DeviceId(devices_[r])).memory);
+    excess = std::max(excess, static_cast<double>(peaks[r]) / budget - 1);
   }
   return excess;
 }

@@ -29,6 +29,7 @@ struct Cuts {
 struct BeamOptions {
   int32_t width = 32;  // L_K.
   int32_t reach = 10;  // A move goes up to this many operators, and by longer strides beyond.
+  double memory = 1;   // Share of the devices' memory that may be used.
   bool bounds = true;  // False: evaluate every neighbour, for comparison.
 };
 
@@ -52,6 +53,8 @@ class SplitSearch {
 
   // The estimate for one shape and its cuts, ns; -1 if the shape deadlocks.
   double TimeOf(const LoopedShape& shape, const std::vector<int32_t>& points);
+  // The same with the memory; nullopt if the shape deadlocks.
+  std::optional<Cuts> Rate(const LoopedShape& shape, const std::vector<int32_t>& points);
 
  private:
   bool Ended() const { return effort_.passes >= effort_.most_passes || context_.Expired(); }

@@ -7,14 +7,11 @@
 #include <numeric>
 #include <utility>
 
-#include "planner_service/evaluator/evaluator.h"
-#include "planner_service/planners/pfeife/build_strategy.h"
 #include "tests/planner_service/planners/pfeife/pfeife_cases.h"
 
 namespace stagewright::pfeife {
 namespace {
 
-using testing::Draw;
 using testing::FlatCluster;
 using testing::Random;
 
@@ -54,7 +51,7 @@ TEST(ChainModelTest, SlicesExchangeWhatTheGraphSays) {
       std::sort(readers.begin(), readers.end());
       readers.erase(std::unique(readers.begin(), readers.end()), readers.end());
       for (int32_t to : readers) {
-        if (to % 4 != slice[v] % 4) bytes[{slice[v], to}] += 2 * cost.activation_bytes;
+        if (to != slice[v]) bytes[{slice[v], to}] += 2 * cost.activation_bytes;
       }
     }
     EXPECT_EQ(slices.forward, forward);
@@ -64,8 +61,10 @@ TEST(ChainModelTest, SlicesExchangeWhatTheGraphSays) {
     for (const auto& [pair, size] : bytes) {
       const SliceCosts::Message& message = slices.messages[at++];
       EXPECT_EQ(std::make_pair(message.from, message.to), pair);
-      EXPECT_NEAR(message.there, 1000 + static_cast<double>(size), 1);
-      EXPECT_NEAR(message.back, 1000 + static_cast<double>(size), 1);
+      const bool sent = pair.first % 4 != pair.second % 4;
+      EXPECT_NEAR(message.there, sent ? 1000 + static_cast<double>(size) : 0, 1);
+      EXPECT_NEAR(message.back, sent ? 1000 + static_cast<double>(size) : 0, 1);
+      EXPECT_EQ(message.back_bytes, size);
     }
   }
 }
@@ -84,35 +83,6 @@ TEST(ChainModelTest, RulesOfThePublishedPlanner) {
   EXPECT_EQ(b.messages[0].there, 2000);
   EXPECT_EQ(a.backward, (std::vector<double>{200, 700}));
   EXPECT_EQ(b.backward, (std::vector<double>{300, 600}));
-}
-
-// What the evaluator finds is never above the model's memory.
-TEST(ChainModelTest, MemoryIsNeverUnderestimated) {
-  Random random(6);
-  for (int i = 0; i < 40; ++i) {
-    const bool executable = i % 2 == 0;
-    const Case c(
-        executable ? testing::RandomNetwork(random, 14) : testing::RandomProfile(random, 16),
-        FlatCluster(3, 1024 * kGiB), 12);
-    const auto shapes = PossibleShapes(3, 1 + i % 3, 6);
-    const LoopedShape& shape = shapes[Draw(random, 0, static_cast<int64_t>(shapes.size()) - 1)];
-    SCOPED_TRACE(ToString(shape));
-    ModelRules rules;
-    rules.recompute = i % 5 == 0;
-    ChainModel model(c.table, c.operators.dag().order(), 2, rules);
-    const auto cuts = RandomCuts(random, model.size(), shape.slices());
-    const std::vector<Bytes> memory = model.Memory(cuts, Devices(3), shape);
-    const auto strategy = BuildStrategy(model, cuts, Devices(3), shape, StrategyKind::kGraph);
-    ASSERT_TRUE(strategy.ok()) << strategy.status();
-    const auto judged = Evaluate(c.graph, c.cluster, *c.costs, *strategy, {});
-    if (absl::IsInvalidArgument(judged.status()) || absl::IsFailedPrecondition(judged.status())) {
-      continue;  // A tensor that cannot be cut.
-    }
-    ASSERT_TRUE(judged.ok()) << judged.status();
-    for (const DeviceUse& use : judged->devices) {
-      EXPECT_LE(use.peak_memory, memory[use.device.index()]) << use.device.value();
-    }
-  }
 }
 
 TEST(ChainModelTest, EvenCuts) {

@@ -43,6 +43,9 @@
 namespace stagewright {
 namespace {
 
+// Beyond this, not even a plan to start from is looked for.
+constexpr int32_t kMostSeededOperators = 500;
+
 // Empty if the problem is small enough.
 std::string TooLarge(const Problem& problem) {
   if (problem.operators->size() <= kMostExactOperators &&
@@ -68,6 +71,11 @@ class ExactPlanner : public Planner {
     Outcome outcome;
     outcome.reason = ImpossibleOptions(problem, options);
     if (!outcome.reason.empty()) return outcome;
+    if (problem.operators->size() > kMostSeededOperators) {
+      outcome.termination = Termination::kLimit;
+      outcome.reason = TooLarge(problem);
+      return outcome;
+    }
     const auto seeder = options.sequential ? MakeSequentialPlanner() : MakeGraphPipePlanner();
     ASSIGN_OR_RETURN(outcome, seeder->Solve(problem, options, context));
     const std::string too_large = TooLarge(problem);

@@ -43,8 +43,8 @@ namespace {
 constexpr size_t kMostSizes = 5;
 constexpr size_t kMostSimulations = 16;
 constexpr double kPromising = 1.2;
-// Micro-batches times devices that a program may have without need.
-constexpr int64_t kLongProgram = 1 << 14;
+// Micro-batches times devices that a program may have unless memory asks for more.
+constexpr int64_t kLongProgram = 1 << 12;
 // Shares of the memory that the search may fill, tried until a candidate survives.
 constexpr double kMemoryShares[] = {1, 0.9, 0.75, 0.55};
 
@@ -68,8 +68,11 @@ class Search {
       const int64_t before = judge_.count();
       const std::string rejected_before = judge_.rejection();
       RETURN_IF_ERROR(judge_.Consider(Proposals(share), kMostSimulations, kPromising));
-      if (context_.Expired() || judge_.count() == before) break;
+      if (context_.Expired()) break;
       if (judge_.best() != nullptr && judge_.rejection() == rejected_before) break;
+      // Nothing fits: small micro-batches may, less memory will not.
+      if (judge_.count() == before && (long_programs_ || judge_.best() != nullptr)) break;
+      long_programs_ = judge_.best() == nullptr;
     }
     return Conclude();
   }
@@ -105,6 +108,9 @@ class Search {
     const auto devices = static_cast<double>(problem_.cluster->size());
     for (int64_t size : MicroBatchSizes(problem_.mini_batch, options_.micro_batch)) {
       if (context_.Expired()) break;
+      if (!long_programs_ && IsLong(problem_.mini_batch / size) && size < problem_.mini_batch) {
+        continue;
+      }
       const auto count = static_cast<double>(problem_.mini_batch / size);
       const double stages = std::min(devices, 4.0);
       const double one = oracle_.Share(size).Time(0, oracle_.size());
@@ -115,6 +121,10 @@ class Search {
     std::vector<int64_t> sizes;
     for (const auto& [time, size] : ranked) sizes.push_back(size);
     return sizes;
+  }
+
+  bool IsLong(int64_t micro_batches) const {
+    return options_.micro_batch == 0 && micro_batches * problem_.cluster->size() > kLongProgram;
   }
 
   PiperLimits LimitsFor(int64_t size, bool lattice) const {
@@ -188,10 +198,7 @@ class Search {
     for (int64_t micro_batch : MicroBatchSizes(problem_.mini_batch, options_.micro_batch)) {
       if (micro_batch < most) continue;
       const int64_t count = problem_.mini_batch / micro_batch;
-      const bool forced = options_.micro_batch > 0 || micro_batch == problem_.mini_batch;
-      if (!forced && count * problem_.cluster->size() > kLongProgram && micro_batch < size * most) {
-        continue;
-      }
+      if (!long_programs_ && IsLong(count) && micro_batch < problem_.mini_batch) continue;
       idea.draft.micro_batch = micro_batch;
       idea.estimate = per_sample * (batch + fill * static_cast<double>(micro_batch));
       ideas.push_back(idea);
@@ -269,6 +276,7 @@ class Search {
   StageOracle oracle_;
   OperatorCosts costs_;
   Judge judge_;
+  bool long_programs_ = false;
   bool over_limit_ = false;
   int64_t states_ = 0;
 };

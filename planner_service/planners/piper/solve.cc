@@ -154,9 +154,13 @@ class FamilySearch {
         expired_ = true;
         return std::nullopt;
       }
+      // What is behind the cut and before it cannot share a device.
+      const double time = costs_.DeviceTime(set);
+      const int32_t before = set == empty_ ? 0 : std::max(1, DevicesFor(time, limit));
+      const int32_t behind = DevicesFor(costs_.DeviceTime(full_) - time, limit);
+      if (before + behind > problem_.devices) continue;
       Extend(set, limit);
       if (set == empty_) continue;
-      const int32_t before = std::max(1, DevicesFor(costs_.DeviceTime(set), limit));
       for (size_t i = 0; i < states_[set].size(); ++i) {
         const int32_t devices = states_[set][i].devices;
         if (devices + before <= problem_.devices) {

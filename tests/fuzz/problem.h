@@ -1,19 +1,27 @@
 // The small problem that plans from strangers are judged on: two branches and a join, four devices.
 #pragma once
 
+#include <memory>
+#include <utility>
+#include <vector>
+
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
+#include "common/cost/cost_model.h"
 #include "common/graph/graph.h"
+#include "common/graph/operator_graph.h"
 #include "common/topology/cluster.h"
-#include "planner_service/planner/front_door.h"
 
 namespace stagewright::fuzz {
 
 struct SmallProblem {
   Graph graph;
   Cluster cluster;
-  PlanRequest request;
+  OperatorGraph operators;
+  std::unique_ptr<CostModel> costs;
 };
+
+inline constexpr int64_t kMiniBatch = 24;
 
 inline const SmallProblem& Small() {
   static const SmallProblem* const problem = [] {
@@ -31,10 +39,11 @@ inline const SmallProblem& Small() {
     auto graph = Graph::Create(std::move(data));
     auto cluster = ClusterPreset("uniform:4,memory=1MiB");
     CHECK(graph.ok() && cluster.ok());
-    auto* result = new SmallProblem{*std::move(graph), *std::move(cluster), {}};
-    result->request.graph = &result->graph;
-    result->request.cluster = &result->cluster;
-    result->request.mini_batch = 24;
+    auto* result = new SmallProblem{*std::move(graph), *std::move(cluster), {}, nullptr};
+    auto operators = OneOperatorPerNode(result->graph);
+    CHECK(operators.ok());
+    result->operators = *std::move(operators);
+    result->costs = MakeAnalyticCostModel(result->graph);
     return result;
   }();
   return *problem;

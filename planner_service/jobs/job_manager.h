@@ -22,6 +22,7 @@
 #include "common/wire/job_state.h"
 #include "planner_service/jobs/planning_pool.h"
 #include "planner_service/planner/planner.h"
+#include "planner_service/planners/registry.h"
 #include "planner_service/registry/worker_registry.h"
 #include "planner_service/store/store.h"
 #include "stagewright/v1/job_service.pb.h"
@@ -36,7 +37,7 @@ struct JobManagerOptions {
   // After a restart, the workers of a running job have this long to come back. Longer than a worker
   // waits between two attempts to connect.
   absl::Duration recovery_timeout = absl::Seconds(30);
-  std::string default_planner = "graphpipe";
+  std::string default_planner = kDefaultPlanner;
   // Called after every change of a job, in order, without locks held by the caller that matter;
   // must not call back.
   std::function<void(const v1::Job&)> on_change;

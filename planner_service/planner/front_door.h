@@ -21,7 +21,7 @@ struct PlanRequest {
   const Graph* graph = nullptr;
   const Cluster* cluster = nullptr;
   const CostModel* costs = nullptr;  // Null: MakeAnalyticCostModel(*graph).
-  std::string planner = "graphpipe";
+  std::string planner = "auto";
   int64_t mini_batch = 0;
   Optimizer optimizer = Optimizer::kAdam;
   PlanOptions options;

@@ -2,8 +2,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "planner_service/planners/auto/auto.h"
 #include "planner_service/planners/baselines/baselines.h"
+#include "planner_service/planners/dapple/dapple.h"
+#include "planner_service/planners/exact/exact.h"
 #include "planner_service/planners/graphpipe/graphpipe.h"
+#include "planner_service/planners/pfeife/pfeife.h"
 #include "planner_service/planners/pipedream/pipedream.h"
 #include "planner_service/planners/piper/piper.h"
 
@@ -11,9 +15,16 @@ namespace stagewright {
 namespace {
 
 constexpr RegisteredPlanner kPlanners[] = {
-    {"graphpipe", MakeGraphPipePlanner}, {kSequentialPlanner, MakeSequentialPlanner},
-    {"pipedream", MakePipeDreamPlanner}, {"piper", MakePiperPlanner},
-    {"gpipe", MakeGPipePlanner},         {"data-parallel", MakeDataParallelPlanner},
+    {kDefaultPlanner, MakeAutoPlanner},
+    {"graphpipe", MakeGraphPipePlanner},
+    {kSequentialPlanner, MakeSequentialPlanner},
+    {"pipedream", MakePipeDreamPlanner},
+    {"piper", MakePiperPlanner},
+    {"exact", MakeExactPlanner},
+    {"dapple", MakeDapplePlanner},
+    {"pfeife", MakePfeifePlanner},
+    {"gpipe", MakeGPipePlanner},
+    {"data-parallel", MakeDataParallelPlanner},
     {"single", MakeSinglePlanner},
 };
 

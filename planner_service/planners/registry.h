@@ -11,6 +11,9 @@
 
 namespace stagewright {
 
+// The planner of those who name none.
+inline constexpr char kDefaultPlanner[] = "auto";
+
 // The planner that other plans are compared with (PlanRequest::compare_sequential).
 inline constexpr char kSequentialPlanner[] = "sequential";
 

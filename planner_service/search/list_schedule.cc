@@ -54,7 +54,8 @@ void ListScheduler::Prepare(const TaskGraph& graph, Direction direction) {
     }
   }
   free_.assign(graph.devices, 0);
-  before_.assign(graph.devices, 0);
+  past_.resize(graph.devices);
+  for (auto& past : past_) past.clear();
   used_.assign(graph.devices, 0);
   link_free_.assign(graph.cluster_links, 0);
   events_.clear();
@@ -182,6 +183,35 @@ bool ListScheduler::MayStart(int32_t unit) const {
   return needed <= graph_->memory[u.device];
 }
 
+// When the receives of a pass that would come next are posted, as common/schedule/lower.h has it:
+// when the pass before it of the same direction starts, at most four passes ahead, and for a
+// gradient not before the forward pass that it answers.
+Nanos ListScheduler::Posted(int32_t unit, Phase phase, int32_t micro_batch) const {
+  if (direction_.reversed) return 0;
+  constexpr size_t kAhead = 4;
+  const TaskGraph::Unit& u = graph_->units[unit];
+  const std::vector<Past>& past = past_[u.device];
+  // The recomputation that would come before it counts as a pass.
+  const size_t first = phase == kBackward && u.recompute ? 2 : 1;
+  const auto end_of = [&](size_t back) {
+    const size_t i = back - first + 1;
+    return i > past.size() ? 0 : past[past.size() - i].end;
+  };
+  for (size_t back = first; back < kAhead; ++back) {
+    const size_t i = back - first + 1;
+    if (i > past.size()) return 0;
+    const Past& before = past[past.size() - i];
+    const bool forward = before.kind == Past::Kind::kForward;
+    if (phase == kForward ? forward : before.kind == Past::Kind::kGradients) {
+      return end_of(back + 1);
+    }
+    if (phase == kBackward && forward && before.unit == unit && before.micro_batch == micro_batch) {
+      return before.end;
+    }
+  }
+  return end_of(kAhead);
+}
+
 void ListScheduler::Decide(int32_t device, Nanos now) {
   struct Choice {
     int32_t unit = -1;
@@ -199,21 +229,24 @@ void ListScheduler::Decide(int32_t device, Nanos now) {
     if (due > choice.due || (due == choice.due && m >= choice.micro_batch)) return;
     choice = {u, phase, m, due, ready};
   };
-  const Nanos posted = direction_.reversed ? 0 : before_[device];
   for (int32_t u : graph_->device_units[device]) {
     const TaskGraph::Unit& unit = graph_->units[u];
     const size_t row = static_cast<size_t>(u) * micro_batches_;
     int32_t m = next_backward_[u];
     if (m < next_forward_[u] && (unit.has_backward || direction_.reversed) &&
         missing_backward_[row + m] == 0) {
-      const Nanos message = unit.longest_back > 0 ? posted + unit.longest_back : 0;
-      consider(u, kBackward, m, std::max(ready_backward_[row + m], message),
-               due_backward_[row + m]);
+      Nanos ready = ready_backward_[row + m];
+      if (unit.longest_back > 0)
+        ready = std::max(ready, Posted(u, kBackward, m) + unit.longest_back);
+      // What is recomputed comes first, and needs no gradient yet.
+      if (unit.recompute && !direction_.reversed) ready -= unit.forward;
+      consider(u, kBackward, m, ready, due_backward_[row + m]);
     }
     m = next_forward_[u];
     if (m < micro_batches_ && missing_forward_[row + m] == 0 && MayStart(u)) {
-      const Nanos message = unit.longest_in > 0 ? posted + unit.longest_in : 0;
-      consider(u, kForward, m, std::max(ready_forward_[row + m], message), due_forward_[row + m]);
+      Nanos ready = ready_forward_[row + m];
+      if (unit.longest_in > 0) ready = std::max(ready, Posted(u, kForward, m) + unit.longest_in);
+      consider(u, kForward, m, ready, due_forward_[row + m]);
     }
     m = next_weight_[u];
     if (Splits(u) && m < next_backward_[u]) consider(u, kWeight, m, now, due_weight_[row + m]);
@@ -260,7 +293,13 @@ void ListScheduler::Start(int32_t unit, Phase phase, Nanos now) {
     ++released_[unit];
   }
   done_.push_back({unit, phase, micro_batch, phase == kBackward && !splits, now, now + time});
-  before_[u.device] = free_[u.device];
+  if (phase == kBackward && u.recompute && !direction_.reversed) {
+    past_[u.device].push_back({Past::Kind::kOther, unit, micro_batch, now + u.forward});
+  }
+  const Past::Kind kind = phase == kForward    ? Past::Kind::kForward
+                          : phase == kBackward ? Past::Kind::kGradients
+                                               : Past::Kind::kOther;
+  past_[u.device].push_back({kind, unit, micro_batch, now + time});
   free_[u.device] = now + time;
   events_.push_back({now + time, u.device});
   std::push_heap(events_.begin(), events_.end(), std::greater<>());

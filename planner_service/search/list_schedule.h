@@ -81,6 +81,14 @@ class ListScheduler {
     Nanos start;
     Nanos end;
   };
+  // What a device computed, recomputation apart, as far as it decides when a receive is posted.
+  struct Past {
+    enum class Kind : uint8_t { kForward, kGradients, kOther };
+    Kind kind;
+    int32_t unit;
+    int32_t micro_batch;
+    Nanos end;
+  };
   // The graph read forwards or backwards in time.
   struct Direction {
     bool reversed = false;
@@ -97,6 +105,7 @@ class ListScheduler {
   void Start(int32_t unit, Phase phase, Nanos now);
   void Deliver(int32_t unit, Phase phase, Nanos end);
   bool MayStart(int32_t unit) const;
+  Nanos Posted(int32_t unit, Phase phase, int32_t micro_batch) const;
   Nanos Finish();
   std::vector<DeviceOrder> Orders() const;
   bool Mergeable(const Done& input, const Done& weight) const;
@@ -117,7 +126,8 @@ class ListScheduler {
   std::vector<int32_t> next_forward_, next_backward_, next_weight_, released_;
   std::vector<Nanos> tail_forward_, tail_backward_;
   // By device.
-  std::vector<Nanos> free_, before_;  // End of the last pass, and of the one before it.
+  std::vector<Nanos> free_;  // End of the last pass.
+  std::vector<std::vector<Past>> past_;
   std::vector<Bytes> used_;
   std::vector<Nanos> link_free_;
   std::vector<Event> events_;  // Heap.

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "common/graph/series_parallel.h"
 #include "planner_service/search/starts.h"
 
 namespace stagewright {
@@ -44,7 +43,7 @@ Moves::Moves(const OperatorCosts& costs, const PlanOptions& options)
     : costs_(costs), options_(options) {
   const Problem& problem = costs.problem();
   edges_ = problem.operators->dag().Edges();
-  const std::vector<int32_t> order = Linearize(Decompose(problem.operators->dag()));
+  const std::vector<int32_t> order = Linearize(costs.tree());
   rank_.resize(order.size());
   for (size_t i = 0; i < order.size(); ++i) rank_[order[i]] = static_cast<int32_t>(i);
   micro_batches_ = MicroBatchChoices(problem.mini_batch, options.micro_batch);

@@ -7,7 +7,8 @@
 
 namespace stagewright {
 
-OperatorCosts::OperatorCosts(const Problem& problem) : problem_(&problem) {
+OperatorCosts::OperatorCosts(const Problem& problem)
+    : problem_(&problem), tree_(Decompose(problem.operators->dag())) {
   for (const Operator& op : problem.operators->operators()) {
     replicated_.push_back(ReplicatedInto(*problem.graph, *problem.operators, op.nodes));
     has_backward_.push_back(std::any_of(op.nodes.begin(), op.nodes.end(), [&](NodeId node) {

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "common/base/units.h"
+#include "common/graph/series_parallel.h"
 #include "planner_service/planner/planner.h"
 
 namespace stagewright {
@@ -38,10 +39,11 @@ class OperatorCosts {
     std::vector<Use> uses;      // Each other operator that reads it once, ascending.
   };
 
-  // The problem must outlive the costs. O(nodes + reads).
+  // The problem must outlive the costs. O(nodes + reads), and what Decompose() takes.
   explicit OperatorCosts(const Problem& problem);
 
   const Problem& problem() const { return *problem_; }
+  const SpTree& tree() const { return tree_; }  // Of the operators.
   int32_t size() const { return static_cast<int32_t>(resident_.size()); }
   // Computed at the first call for a number of samples (O(nodes * kinds)), then kept.
   const ShareTable& Share(int64_t samples) const;
@@ -57,6 +59,7 @@ class OperatorCosts {
   void CollectParameters();
 
   const Problem* problem_;
+  SpTree tree_;
   std::vector<std::vector<NodeId>> replicated_;  // Constant nodes that each operator reads.
   std::vector<Value> values_;
   std::vector<Bytes> resident_, gradients_, trained_;

@@ -39,8 +39,10 @@ Polisher::Polisher(const OperatorCosts& costs, const PlanOptions& options,
 
 ListResult Polisher::Schedule(const TaskGraph& graph, const ListRule& rule, bool orders) {
   ++states_;
+  // Making the graph and the draft counts as well: about as much as a pass for two operators.
   passes_ += static_cast<int64_t>(graph.units.size()) * graph.micro_batches *
-             (2 + 4 * rule.rounds + (rule.split ? 1 : 0));
+                 (2 + 4 * rule.rounds + (rule.split ? 1 : 0)) +
+             costs_.size() / 2;
   return scheduler_.Run(graph, rule, orders);
 }
 

@@ -310,15 +310,16 @@ std::vector<int64_t> MicroBatchChoices(int64_t mini_batch, int64_t forced) {
 }
 
 std::vector<Draft> StartDrafts(const OperatorCosts& costs, const PlanOptions& options,
-                               StrategyKind kind) {
+                               StrategyKind kind, const SearchContext& context) {
   const Problem& problem = costs.problem();
-  const SpTree tree = Decompose(problem.operators->dag());
+  const SpTree& tree = costs.tree();
   const bool branches = std::any_of(tree.vertices.begin(), tree.vertices.end(), [](const auto& v) {
     return v.kind == SpTree::Kind::kParallel;
   });
   std::vector<Draft> drafts;
   std::set<std::string> known;
   for (const Shape& shape : Shapes(problem, options)) {
+    if (context.Expired()) break;
     for (bool one_run : {false, true}) {
       if (!one_run && (options.num_stages > 0 || !branches)) continue;
       Draft draft = Layout(costs, tree, shape).Make(kind, one_run, options.num_stages);

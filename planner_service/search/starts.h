@@ -24,8 +24,8 @@ namespace stagewright {
 std::vector<int64_t> MicroBatchChoices(int64_t mini_batch, int64_t forced);
 
 // Drafts for the kind, in a fixed order, equal ones once; some may be too large for the memory.
-// Stages are sorted. O(operators * drafts).
+// Stages are sorted. Those found before the context expires. O(operators * drafts).
 std::vector<Draft> StartDrafts(const OperatorCosts& costs, const PlanOptions& options,
-                               StrategyKind kind);
+                               StrategyKind kind, const SearchContext& context);
 
 }  // namespace stagewright

@@ -211,7 +211,7 @@ class Builder {
       Nanos sum = 0;
       if (stage.devices.size() > 1 && sums_[s].gradients > 0) {
         const std::vector<DeviceId> devices(stage.devices.begin(), stage.devices.end());
-        sum = RingAllReduceTime(cluster, devices, sums_[s].gradients);
+        sum = AllReduceTime(cluster, devices, sums_[s].gradients);
         graph_.sums.push_back({s, stage.devices, sum});
       }
       for (int32_t u : sums_[s].units) {

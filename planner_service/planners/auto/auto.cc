@@ -10,9 +10,10 @@
 //  2. Starts. Drafts with loops on DAG stages (search/starts.h), and the members' answers as
 //  drafts,
 //     are rated by the list schedule (search/list_schedule.h).
-//  3. Local search. The best starts are improved (search/polish.h), then the best of those with the
-//     rest of the budget; once for graph pipelines, once for sequential ones. A sequential pipeline
-//     without its chain edges is a graph pipeline that is no slower, so it is a start as well.
+//  3. Local search. The best starts of different kinds are improved (search/polish.h) by successive
+//     halving of their number; once for graph pipelines, once for sequential ones. A sequential
+//     pipeline without its chain edges is a graph pipeline that is no slower, so it is a start as
+//     well.
 //  4. Judgement. What comes out goes to the evaluator. Where that finds more memory in use than the
 //     list schedule thought, the draft is scheduled again with less.
 //
@@ -23,7 +24,7 @@
 #include "planner_service/planners/auto/auto.h"
 
 #include <algorithm>
-#include <set>
+#include <map>
 #include <utility>
 
 #include "planner_service/evaluator/lower_bound.h"
@@ -37,18 +38,20 @@ namespace {
 
 using Clock = SearchContext::Clock;
 
-constexpr std::chrono::milliseconds kTimeLimit(3500);
+constexpr std::chrono::milliseconds kTimeLimit(4000);
 constexpr double kMembersShare = 0.5;  // Of the time, all members together.
 
 // Scheduled passes of one search over graph pipelines, and for the rating of its starts; sequential
 // ones have a third.
-constexpr int64_t kBudget = 8'000'000;
+constexpr int64_t kBudget = 6'000'000;
 constexpr int64_t kStartsBudget = 2'000'000;
 // Schedules of one search: small problems are done earlier.
-constexpr int64_t kMostSchedules = 9'000;
+constexpr int64_t kMostSchedules = 4'000;
 // Drafts with more passes are not looked at: one schedule would take too long.
-constexpr int64_t kMostPasses = 150'000;
-constexpr size_t kKeptStarts = 4;
+constexpr int64_t kMostPasses = 60'000;
+constexpr size_t kKeptStarts = 8;
+// Of these, at most so many with one micro-batch size and number of replicas.
+constexpr int32_t kAlike = 2;
 // Shares of the memory for drafts that need more than the list schedule thought.
 constexpr double kMemoryShares[] = {1, 0.95, 0.88, 0.78, 0.6};
 
@@ -115,19 +118,36 @@ class Search {
   std::vector<RatedDraft> Improved(const OperatorCosts& costs, Polisher& polisher,
                                    StrategyKind kind, const std::vector<RatedDraft>& more,
                                    int64_t budget, Dice& dice) {
-    std::vector<RatedDraft> starts = RatedStarts(costs, polisher, kind, more);
-    if (starts.size() > kKeptStarts) starts.resize(kKeptStarts);
-    budget = std::min(budget, kMostSchedules * PassesOf(starts));
-    const auto each = budget / 2 / static_cast<int64_t>(std::max<size_t>(starts.size(), 1));
-    for (RatedDraft& start : starts) {
-      if (context_.Expired()) break;
-      start = polisher.Improve(std::move(start), each, dice);
+    std::vector<RatedDraft> drafts = Varied(RatedStarts(costs, polisher, kind, more));
+    budget = std::min(budget, kMostSchedules * PassesOf(drafts));
+    // Half of the drafts go on to the next round, which has as much time for all of them.
+    int32_t rounds = 1;
+    while ((size_t{1} << (rounds - 1)) < drafts.size()) ++rounds;
+    for (size_t going = drafts.size(); going > 0; going /= 2) {
+      for (size_t i = 0; i < going && !context_.Expired(); ++i) {
+        drafts[i] = polisher.Improve(std::move(drafts[i]),
+                                     budget / rounds / static_cast<int64_t>(going), dice);
+      }
+      Sort(drafts);
+      if (going == 1) break;
     }
-    Sort(starts);
-    if (!starts.empty() && !context_.Expired()) {
-      starts[0] = polisher.Improve(std::move(starts[0]), budget / 2, dice);
+    return drafts;
+  }
+
+  // The best of each kind.
+  static std::vector<RatedDraft> Varied(std::vector<RatedDraft> drafts) {
+    std::map<std::pair<int64_t, size_t>, int32_t> alike;
+    std::vector<RatedDraft> kept;
+    for (RatedDraft& rated : drafts) {
+      size_t replicas = 0;
+      for (const DraftStage& stage : rated.draft.stages) {
+        replicas = std::max(replicas, stage.devices.size());
+      }
+      if (kept.size() == kKeptStarts) break;
+      if (++alike[{rated.draft.micro_batch, replicas}] > kAlike) continue;
+      kept.push_back(std::move(rated));
     }
-    return starts;
+    return kept;
   }
 
   // Starts, best first. All of them are rated by a few rules, the most promising by all.
@@ -156,12 +176,12 @@ class Search {
       if (quick.has_value()) rated.push_back(*std::move(quick));
     };
     for (Draft& draft : drafts) rate(std::move(draft));
-    for (Draft& draft : StartDrafts(costs, options_, kind)) {
+    for (Draft& draft : StartDrafts(costs, options_, kind, context_)) {
       if (polisher.passes() - first > kStartsBudget) break;
       rate(std::move(draft));
     }
     Sort(rated);
-    if (rated.size() > 3 * kKeptStarts) rated.resize(3 * kKeptStarts);
+    if (rated.size() > 4 * kKeptStarts) rated.resize(4 * kKeptStarts);
     for (RatedDraft& draft : rated) {
       if (context_.Expired()) break;
       if (auto full = polisher.Rate(draft.draft, /*quick=*/false)) draft = *std::move(full);

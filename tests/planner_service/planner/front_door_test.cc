@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "planner_service/planners/registry.h"
 #include "tests/support/planning_cases.h"
 
 namespace stagewright {
@@ -47,7 +48,7 @@ TEST_F(FrontDoorTest, PlansAndSaysWhereThePlanIsFrom) {
   EXPECT_GT(response->candidates, 0);
   EXPECT_FALSE(response->sequential);
   const Plan& plan = response->best->plan;
-  EXPECT_EQ(plan.provenance.planner, "graphpipe");
+  EXPECT_EQ(plan.provenance.planner, kDefaultPlanner);
   EXPECT_FALSE(plan.provenance.version.empty());
   EXPECT_EQ(plan.provenance.cluster, "flat");
   EXPECT_THAT(plan.provenance.options, HasSubstr("mini_batch=16"));
@@ -92,6 +93,7 @@ TEST_F(FrontDoorTest, AModelThatFitsNowhereIsInfeasibleWithAReason) {
 }
 
 TEST_F(FrontDoorTest, ComparesWithTheBestSequentialPlan) {
+  request_.planner = "graphpipe";
   request_.compare_sequential = true;
   request_.options.allow_replicas = false;
   const auto response = Solve();
@@ -143,7 +145,7 @@ TEST_F(FrontDoorTest, JudgesStrategiesMadeElsewhere) {
 TEST_F(FrontDoorTest, ListsPlannersWithDescriptions) {
   const std::vector<PlannerInfo> infos = ListPlanners();
   ASSERT_GE(infos.size(), 4u);
-  EXPECT_EQ(infos[0].name, "graphpipe");
+  EXPECT_EQ(infos[0].name, kDefaultPlanner);
   for (const PlannerInfo& info : infos) EXPECT_FALSE(info.description.empty()) << info.name;
 }
 

@@ -8,17 +8,8 @@
 namespace stagewright {
 namespace {
 
-using testing::SearchCase;
-
 using testing::Random;
-
-}
-Graph graph;
-Cluster cluster;
-OperatorGraph operators;
-std::unique_ptr<CostModel> costs;
-Problem problem;
-};
+using testing::SearchCase;
 
 TEST(DraftTest, StrategiesOfOneMicroBatchSizeRoundTrip) {
   Random random(3);

@@ -13,19 +13,10 @@
 namespace stagewright {
 namespace {
 
-using testing::SearchCase;
-
 using testing::ProfiledChain;
 using testing::Random;
+using testing::SearchCase;
 using testing::Work;
-
-}
-Graph graph;
-Cluster cluster;
-OperatorGraph operators;
-std::unique_ptr<CostModel> costs;
-Problem problem;
-};
 
 Cluster Uniform(const std::string& text) { return *UniformPreset("uniform:" + text); }
 
@@ -93,7 +84,7 @@ TEST(ListScheduleTest, AShortStageThatAllWaitForGoesFirst) {
 }
 
 TEST(ListScheduleTest, MemoryLimitsWhatIsInFlight) {
-  SearchCase c(ProfiledChain(4, {1000, 2000, kMiB, 0, {}}), Uniform("4,memory=6MiB,latency=0"), 16);
+  SearchCase c(ProfiledChain(4, {1000, 2000, kMiB, 0, {}}), Uniform("4,memory=9MiB,latency=0"), 16);
   const OperatorCosts costs(c.problem);
   const Draft draft = OnePerStage(c.problem);
   ListScheduler scheduler;

@@ -13,18 +13,8 @@
 namespace stagewright {
 namespace {
 
-using testing::SearchCase;
-
 using testing::Random;
-using testing::Work;
-
-}
-Graph graph;
-Cluster cluster;
-OperatorGraph operators;
-std::unique_ptr<CostModel> costs;
-Problem problem;
-};
+using testing::SearchCase;
 
 TEST(PolishTest, ABadCutIsMendedUpToTheBound) {
   // Twelve equal operators over two devices, cut after the first.
@@ -61,7 +51,7 @@ TEST(PolishTest, EveryResultKeepsTheOptionsAndIsAccepted) {
     Polisher polisher(costs, options, context);
     Dice dice(i);
     for (StrategyKind kind : {StrategyKind::kGraph, StrategyKind::kSequential}) {
-      for (const Draft& draft : StartDrafts(costs, options, kind)) {
+      for (const Draft& draft : StartDrafts(costs, options, kind, SearchContext())) {
         const std::optional<RatedDraft> start = polisher.Rate(draft, true);
         if (!start.has_value()) continue;
         const RatedDraft best = polisher.Improve(*start, 5'000, dice);
@@ -100,7 +90,8 @@ TEST(PolishTest, EqualSeedsGiveEqualDrafts) {
   for (int i = 0; i < 2; ++i) {
     Polisher polisher(costs, options, context);
     Dice dice(9);
-    const std::vector<Draft> starts = StartDrafts(costs, options, StrategyKind::kGraph);
+    const std::vector<Draft> starts =
+        StartDrafts(costs, options, StrategyKind::kGraph, SearchContext());
     const std::optional<RatedDraft> start = polisher.Rate(starts.front(), false);
     ASSERT_TRUE(start.has_value());
     results.push_back(polisher.Improve(*start, 50'000, dice).draft);

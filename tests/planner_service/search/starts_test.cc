@@ -10,23 +10,14 @@
 namespace stagewright {
 namespace {
 
-using testing::SearchCase;
-
 using ::testing::Contains;
 using ::testing::ElementsAre;
+using testing::SearchCase;
 using testing::Work;
-
-}
-Graph graph;
-Cluster cluster;
-OperatorGraph operators;
-std::unique_ptr<CostModel> costs;
-Problem problem;
-};
 
 std::vector<std::string> Texts(const SearchCase& c, const PlanOptions& options, StrategyKind kind) {
   std::vector<std::string> texts;
-  for (const Draft& draft : StartDrafts(OperatorCosts(c.problem), options, kind)) {
+  for (const Draft& draft : StartDrafts(OperatorCosts(c.problem), options, kind, SearchContext())) {
     texts.push_back(ToString(draft));
   }
   return texts;
@@ -58,8 +49,8 @@ TEST(StartsTest, FewerDevicesThanBranchesShareThem) {
   std::vector<Work> nodes(7, {1000, 2000, 0, 0, {}});
   nodes[6] = {1, 2, 0, 0, {0, 1, 2, 3, 4, 5}};
   const SearchCase c(testing::ProfiledGraph(nodes), *UniformPreset("uniform:3"), 1);
-  for (const Draft& draft :
-       StartDrafts(OperatorCosts(c.problem), PlanOptions(), StrategyKind::kGraph)) {
+  for (const Draft& draft : StartDrafts(OperatorCosts(c.problem), PlanOptions(),
+                                        StrategyKind::kGraph, SearchContext())) {
     std::vector<int> count(3, 0);
     for (const DraftStage& stage : draft.stages) {
       if (stage.operators.front() < 6) {
@@ -79,7 +70,8 @@ TEST(StartsTest, AChainIsCutIntoLoops) {
   EXPECT_THAT(texts, Contains("s b1 | 0-1@0 | 2-3@1 | 4-5@1 | 6-7@0"));
   PlanOptions three;
   three.num_stages = 3;
-  for (const Draft& draft : StartDrafts(OperatorCosts(c.problem), three, StrategyKind::kGraph)) {
+  for (const Draft& draft :
+       StartDrafts(OperatorCosts(c.problem), three, StrategyKind::kGraph, SearchContext())) {
     EXPECT_EQ(draft.stages.size(), 3u);
   }
 }

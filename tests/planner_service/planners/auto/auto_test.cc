@@ -1,0 +1,196 @@
+#include "planner_service/planners/auto/auto.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+
+#include "common/topology/uniform.h"
+#include "planner_service/planner/front_door.h"
+#include "planner_service/planners/registry.h"
+#include "tests/support/planning_cases.h"
+#include "tests/support/small_problems.h"
+
+namespace stagewright {
+namespace {
+
+using testing::ProfiledChain;
+using testing::ProfiledGraph;
+using testing::Random;
+using testing::RatedProfileCosts;
+using testing::Work;
+
+PlanRequest RequestFor(const Graph& graph, const Cluster& cluster, int64_t mini_batch) {
+  PlanRequest request;
+  request.graph = &graph;
+  request.cluster = &cluster;
+  request.mini_batch = mini_batch;
+  request.optimizer = Optimizer::kSgd;
+  return request;
+}
+
+PlanResponse Solve(const PlanRequest& request) {
+  SearchContext context;
+  auto response = SolvePlan(request, context);
+  EXPECT_TRUE(response.ok()) << response.status();
+  return response.ok() ? *std::move(response) : PlanResponse();
+}
+
+TEST(AutoTest, IsTheDefault) {
+  EXPECT_EQ(PlanRequest().planner, kDefaultPlanner);
+  EXPECT_STREQ(RegisteredPlanners().front().name, kDefaultPlanner);
+}
+
+TEST(AutoTest, IsNeverSlowerThanAnyOtherPlanner) {
+  Random random(51);
+  for (int i = 0; i < 8; ++i) {
+    SCOPED_TRACE(i);
+    const Graph graph =
+        i % 2 == 0 ? testing::RandomNetwork(random, 14) : testing::RandomProfile(random, 14);
+    const Cluster cluster = testing::RandomCluster(random, 6);
+    PlanRequest request = RequestFor(graph, cluster, 12);
+    const PlanResponse best = Solve(request);
+    for (const RegisteredPlanner& entry : RegisteredPlanners()) {
+      if (std::string(entry.name) == kDefaultPlanner || std::string(entry.name) == "exact")
+        continue;
+      request.planner = entry.name;
+      const PlanResponse other = Solve(request);
+      if (!other.best) continue;
+      ASSERT_TRUE(best.best) << best.reason;
+      EXPECT_LE(best.best->evaluation.iteration_time, other.best->evaluation.iteration_time)
+          << entry.name;
+    }
+  }
+}
+
+// Four branches of six operators, a source and a join.
+Graph Branches() {
+  std::vector<Work> nodes(1, {0, 0, kKiB, 0, {}});
+  std::vector<int32_t> ends;
+  for (int32_t b = 0; b < 4; ++b) {
+    for (int32_t l = 0; l < 6; ++l) {
+      const auto v = static_cast<int32_t>(nodes.size());
+      nodes.push_back({kMillisecond, 2 * kMillisecond, kMiB, kMiB, {l == 0 ? 0 : v - 1}});
+    }
+    ends.push_back(static_cast<int32_t>(nodes.size()) - 1);
+  }
+  nodes.push_back({kMillisecond / 2, kMillisecond, kMiB, kMiB, ends});
+  return ProfiledGraph(nodes);
+}
+
+TEST(AutoTest, ReturnsTheBestSequentialPipelineBesideTheBest) {
+  const Graph graph = Branches();
+  const Cluster cluster = *UniformPreset("uniform:4");
+  PlanRequest request = RequestFor(graph, cluster, 4);
+  request.compare_sequential = true;
+  const PlanResponse response = Solve(request);
+  ASSERT_TRUE(response.best && response.sequential);
+  EXPECT_EQ(response.sequential->plan.strategy.kind, StrategyKind::kSequential);
+  EXPECT_LE(response.best->evaluation.iteration_time,
+            response.sequential->evaluation.iteration_time);
+  request.planner = kSequentialPlanner;
+  EXPECT_LE(response.sequential->evaluation.iteration_time,
+            Solve(request).best->evaluation.iteration_time);
+  // A branch per device leaves only the join to share out: 4 * 6 * 3 ms and a fourth of it.
+  EXPECT_LT(ToSeconds(response.best->evaluation.iteration_time), 1.04 * (72 + 1.5) * 1e-3);
+}
+
+TEST(AutoTest, KeepsToSequentialPipelinesAndWholeBackwardPassesIfAsked) {
+  const Graph graph = Branches();
+  const Cluster cluster = *UniformPreset("uniform:4");
+  PlanRequest request = RequestFor(graph, cluster, 8);
+  request.options.sequential = true;
+  const PlanResponse sequential = Solve(request);
+  ASSERT_TRUE(sequential.best);
+  EXPECT_EQ(sequential.best->plan.strategy.kind, StrategyKind::kSequential);
+  request.options = PlanOptions();
+  request.options.split_backward = false;
+  request.options.max_loops = 1;
+  request.options.micro_batch = 1;
+  const PlanResponse plain = Solve(request);
+  ASSERT_TRUE(plain.best);
+  std::vector<int> loops(4, 0);
+  for (const Stage& stage : plain.best->plan.strategy.stages) {
+    EXPECT_EQ(stage.micro_batch, 1);
+    for (DeviceId d : stage.devices) EXPECT_EQ(++loops[d.index()], 1);
+  }
+  for (const DeviceOrder& order : plain.best->plan.strategy.orders) {
+    for (const ComputeStep& step : order.steps) {
+      EXPECT_NE(step.pass, Pass::kBackwardInput);
+      EXPECT_NE(step.pass, Pass::kBackwardWeight);
+    }
+  }
+}
+
+TEST(AutoTest, StreamsImprovementsEachFasterThanTheOneBefore) {
+  const Graph graph = Branches();
+  const Cluster cluster = *UniformPreset("uniform:4");
+  SearchContext context;
+  std::vector<Nanos> times;
+  const auto response = SolvePlan(
+      RequestFor(graph, cluster, 4), context,
+      [&](const JudgedPlan& judged) { times.push_back(judged.evaluation.iteration_time); });
+  ASSERT_TRUE(response.ok()) << response.status();
+  ASSERT_GE(times.size(), 3u);
+  for (size_t i = 1; i < times.size(); ++i) EXPECT_LT(times[i], times[i - 1]);
+  EXPECT_EQ(times.back(), response->best->evaluation.iteration_time);
+}
+
+TEST(AutoTest, ADeadlineStillLeavesTheMembersAnswer) {
+  const Graph graph = Branches();
+  const Cluster cluster = *UniformPreset("uniform:4");
+  SearchContext context(SearchContext::Clock::now() + std::chrono::milliseconds(150));
+  const auto response = SolvePlan(RequestFor(graph, cluster, 64), context);
+  ASSERT_TRUE(response.ok()) << response.status();
+  EXPECT_TRUE(response->best);
+}
+
+// The plan for a cluster, and what the plan made for `told` takes on it.
+void ExpectBetterThanTold(const Graph& graph, const Cluster& cluster, const Cluster& told,
+                          const CostModel& costs) {
+  PlanRequest request = RequestFor(graph, cluster, 8);
+  request.costs = &costs;
+  const PlanResponse aware = Solve(request);
+  request.cluster = &told;
+  const PlanResponse blind = Solve(request);
+  ASSERT_TRUE(aware.best && blind.best);
+  request.cluster = &cluster;
+  const auto judged = JudgeStrategy(request, blind.best->plan.strategy, "told");
+  ASSERT_TRUE(judged.ok()) << judged.status();
+  EXPECT_LT(1.05 * static_cast<double>(aware.best->evaluation.iteration_time),
+            static_cast<double>(judged->evaluation.iteration_time));
+}
+
+TEST(AutoTest, TwoKindsOfDeviceGetTheirShares) {
+  ClusterData data = UniformPreset("uniform:4")->data();
+  data.kinds[0].flops_per_second = 1e12;
+  data.kinds.push_back(data.kinds[0]);
+  data.kinds[1].name = "slow";
+  data.kinds[1].flops_per_second = 0.4e12;
+  const Cluster equal = *Cluster::Create(data);
+  data.devices[1].kind = data.devices[2].kind = 1;
+  const Cluster mixed = *Cluster::Create(data);
+  for (const Graph& graph :
+       {Branches(), ProfiledChain(16, {kMillisecond, 2 * kMillisecond, kMiB, kMiB, {}})}) {
+    const RatedProfileCosts costs(graph);
+    ExpectBetterThanTold(graph, mixed, equal, costs);
+  }
+}
+
+TEST(AutoTest, ASlowLinkIsCrossedRarely) {
+  // Devices 0 and 2 are near each other, and so are 1 and 3; messages between the pairs are slow.
+  ClusterData data = UniformPreset("uniform:4")->data();
+  const Cluster equal = *Cluster::Create(data);
+  for (int32_t a = 0; a < 4; ++a) {
+    for (int32_t b = 0; b < 4; ++b) {
+      if (a % 2 == b % 2) continue;
+      for (int32_t link : data.routes[a * 4 + b]) data.links[link].bytes_per_second = 4e8;
+    }
+  }
+  const Cluster split = *Cluster::Create(data);
+  const Graph graph = ProfiledChain(16, {kMillisecond, 2 * kMillisecond, kMiB, kMiB, {}});
+  ExpectBetterThanTold(graph, split, equal, *MakeAnalyticCostModel(graph));
+}
+
+}  // namespace
+}  // namespace stagewright

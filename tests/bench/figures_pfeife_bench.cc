@@ -22,7 +22,7 @@ namespace {
 
 constexpr int32_t kOperators = 15;
 constexpr int32_t kDevices = 3;
-constexpr int32_t kMicroBatches = 4;
+constexpr int32_t kMicroBatches = 3;
 constexpr double kScale = 9;  // Pixels per ms.
 constexpr double kRow = 18;
 

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cctype>
+#include <ostream>
 #include <string>
 
 #include "planner_service/planner/front_door.h"
@@ -12,6 +13,8 @@
 #include "tests/support/planning_cases.h"
 
 namespace stagewright {
+
+inline void PrintTo(const RegisteredPlanner& planner, std::ostream* out) { *out << planner.name; }
 
 // How many times as long a build without optimisation, or with a sanitizer, takes.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)

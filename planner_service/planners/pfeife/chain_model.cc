@@ -142,7 +142,8 @@ SliceMemory ChainModel::Memory(const std::vector<int32_t>& cuts) {
       if (value.producer < cuts[s]) break;
       const double scale = 1.0 / static_cast<double>(samples_);
       extents[s].out_per_sample += value.bytes * scale;
-      extents[s].held_per_sample += value.held * scale;
+      // With recomputation, nothing else keeps what waits to be sent.
+      extents[s].held_per_sample += (recompute() ? value.bytes : value.held) * scale;
       int32_t counted = -1;
       for (int32_t reader : value.readers) {
         const int32_t to = SliceOf(cuts, reader);
@@ -168,7 +169,9 @@ SliceMemory ChainModel::Memory(const std::vector<int32_t>& cuts) {
                                  workspace + (recompute() ? saved : 0),
                                  {samples_, in_flight, int64_t{1} << 40});
     };
-    slices.fixed.push_back(memory(0));
+    const auto sending = static_cast<Bytes>(
+        recompute() ? extents[s].out_per_sample * static_cast<double>(samples_) : 0);
+    slices.fixed.push_back(memory(0) + sending);
     slices.each.push_back(memory(1) - memory(0));
   }
   return slices;

@@ -10,10 +10,8 @@ namespace {
 using Change = std::pair<double, Bytes>;
 
 Bytes Peak(std::vector<Change>& changes) {
-  // What comes counts before what goes at the same moment.
-  std::sort(changes.begin(), changes.end(), [](const Change& a, const Change& b) {
-    return a.first != b.first ? a.first < b.first : a.second > b.second;
-  });
+  // What goes makes room for what comes at the same moment: a device runs one pass at a time.
+  std::sort(changes.begin(), changes.end());
   Bytes now = 0;
   Bytes most = 0;
   for (const Change& change : changes) most = std::max(most, now += change.second);

@@ -5,15 +5,17 @@
 namespace stagewright::dapple {
 
 Pivot LatencyAsInPaper(const std::vector<StageTimes>& stages, int64_t micro_batches) {
-  // F, B and AR by the paper's stages.
-  std::vector<StageTimes> all;
-  for (size_t s = 0; s < stages.size(); ++s) {
-    if (s > 0) all.push_back({stages[s].transfer, stages[s].transfer, 0, 0});
-    all.push_back(stages[s]);
-  }
-  const auto count = static_cast<int32_t>(all.size());
+  // The paper's stages: every second one is a network stage.
+  const auto count = static_cast<int32_t>(2 * stages.size()) - 1;
+  const auto forward = [&](int32_t s) {
+    return s % 2 == 0 ? stages[s / 2].forward : stages[s / 2 + 1].transfer;
+  };
+  const auto backward = [&](int32_t s) {
+    return s % 2 == 0 ? stages[s / 2].backward : stages[s / 2 + 1].transfer;
+  };
+  const auto all_reduce = [&](int32_t s) { return s % 2 == 0 ? stages[s / 2].all_reduce : 0; };
   const auto steady = [&](int32_t s) {
-    return static_cast<double>(micro_batches - 1) * (all[s].forward + all[s].backward);
+    return static_cast<double>(micro_batches - 1) * (forward(s) + backward(s));
   };
   int32_t q = count - 1;
   double between = 0;  // Forward and backward of the stages strictly between s and Q.
@@ -22,23 +24,23 @@ Pivot LatencyAsInPaper(const std::vector<StageTimes>& stages, int64_t micro_batc
       q = s;
       between = 0;
     } else {
-      between += all[s].forward + all[s].backward;
+      between += forward(s) + backward(s);
     }
   }
   Pivot pivot;
   pivot.stage = q;
-  for (int32_t s = 0; s <= q; ++s) pivot.warm_up += all[s].forward;
+  for (int32_t s = 0; s <= q; ++s) pivot.warm_up += forward(s);
   pivot.steady = steady(q);
   // sum of B_a from s to Q before the pivot, minus that from Q to s behind it.
-  double backward = 0;
+  double passes = 0;
   for (int32_t s = q; s >= 0; --s) {
-    backward += all[s].backward;
-    pivot.ending = std::max(pivot.ending, all[s].all_reduce + backward);
+    passes += backward(s);
+    pivot.ending = std::max(pivot.ending, all_reduce(s) + passes);
   }
-  backward = all[q].backward;
+  passes = backward(q);
   for (int32_t s = q + 1; s < count; ++s) {
-    backward += all[s].backward;
-    pivot.ending = std::max(pivot.ending, all[s].all_reduce - backward);
+    passes += backward(s);
+    pivot.ending = std::max(pivot.ending, all_reduce(s) - passes);
   }
   return pivot;
 }

@@ -12,8 +12,10 @@ namespace stagewright::dapple {
 namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
-constexpr int64_t kMostPlansPerCut = 1 << 14;
+constexpr int64_t kMostPlansPerCut = 1 << 13;
 constexpr size_t kMostLabelsPerCut = 512;
+// Beyond so many devices, stages grow by several at a time and fewer plans are tried.
+constexpr int32_t kManyDevices = 64;
 
 struct Label {
   ChainStage stage;  // The last planned one.
@@ -33,7 +35,8 @@ class Search {
         placements_(placements),
         options_(options),
         context_(context),
-        most_replicas_(std::min(options.most_replicas, placements.size())) {
+        most_replicas_(std::min(options.most_replicas, placements.size())),
+        one_device_(costs.forward[0].back() + costs.backward[0].back()) {
     most_replicas_ -= most_replicas_ % options_.copies;
   }
 
@@ -53,7 +56,7 @@ class Search {
         return labels_[a].latency < labels_[b].latency;
       });
       if (here.size() > kMostLabelsPerCut) here.resize(kMostLabelsPerCut);
-      left_ = kMostPlansPerCut;
+      left_ = kMostPlansPerCut / std::max(1, placements_.size() / kManyDevices);
       for (int32_t label : here) {
         if (left_ <= 0 || context_.Expired()) break;
         Extend(label, p);
@@ -114,21 +117,28 @@ class Search {
     if (options_.ranking == Ranking::kPaper) {
       return LatencyAsInPaper(path_, options_.micro_batches).Latency();
     }
-    CodedPlan plan;
-    plan.stages = path_;
-    plan.one_device = costs_.forward[0].back() + costs_.backward[0].back();
-    plan.micro_batches = options_.micro_batches;
+    coded_.stages = path_;
+    coded_.one_device = one_device_;
+    coded_.micro_batches = options_.micro_batches;
     const bool pair = path_.size() == 2 && options_.copies == 1;
-    plan.steady_transfers = pair ? 1 : 2 * options_.copies;
-    return LatencyAsCoded(plan);
+    coded_.steady_transfers = pair ? 1 : 2 * options_.copies;
+    return LatencyAsCoded(coded_);
   }
 
-  // The least replicas with which a stage of [begin, end) keeps within the best latency.
+  // What a stage's forward and backward pass may take in a plan better than the best: L is no less
+  // than M times that of any stage (formulas 1 to 3), and in the program's formula no less than
+  // M - 1 times that and a micro-batch on one device.
+  double StageLimit() const {
+    const auto count = static_cast<double>(options_.micro_batches);
+    if (options_.ranking == Ranking::kPaper) return best_ / count;
+    return count > 1 ? (best_ - one_device_) / (count - 1) : kNever;
+  }
+
+  // The least replicas with which a stage of [begin, end) keeps to that.
   double Needed(int32_t begin, int32_t end) const {
-    if (best_ == kNever || options_.micro_batches < 2) return 1;
-    const double limit = best_ / static_cast<double>(options_.micro_batches - 1);
+    const double limit = StageLimit();
     const double work = (costs_.least[end] - costs_.least[begin]) * options_.copies;
-    return limit > 0 ? std::max(1.0, std::ceil(work / limit - 1e-9)) : 1;
+    return limit > 0 && limit != kNever ? std::max(1.0, std::ceil(work / limit - 1e-9)) : 1;
   }
 
   bool Fits(int32_t begin, int32_t end, int32_t replicas) const {
@@ -188,6 +198,7 @@ class Search {
   void Extend(int32_t from, int32_t p) {
     const int32_t layers = costs_.size();
     const int32_t copies = options_.copies;
+    const int32_t step = copies * std::max(1, placements_.size() / kManyDevices);
     const int32_t left = placements_.size() - placements_.Used(labels_[from].occupancy);
     if (options_.most_stages > 0 && labels_[from].stages + 2 > options_.most_stages) return;
     for (int32_t q = p + 1; q < layers && left_ > 0; ++q) {
@@ -195,11 +206,11 @@ class Search {
       const double later = Needed(q, layers);
       const int32_t most = std::min(left - copies, most_replicas_);
       if (needed > most) break;
-      if ((q & 15) == 0 && context_.Expired()) return;
+      if (context_.Expired()) return;
       if (needed + later > left) continue;
       int32_t count = static_cast<int32_t>(needed);
       count = (count + copies - 1) / copies * copies;
-      for (; count <= most && count + later <= left; count += copies) {
+      for (; count <= most && count + later <= left; count += step) {
         if (!Fits(p, q, count)) continue;
         // A copy: Complete may make more choices.
         const std::vector<Placements::Choice> choices =
@@ -217,9 +228,7 @@ class Search {
     label.parent = from;
     label.stages = labels_[from].stages + 1;
     label.times = TimesOf(stage, labels_[from].stage.devices);
-    const double most =
-        best_ / static_cast<double>(std::max<int64_t>(1, options_.micro_batches - 1));
-    if (options_.micro_batches > 1 && label.times.forward + label.times.backward > most) return;
+    if (label.times.forward + label.times.backward > StageLimit() * (1 + 1e-9)) return;
     const auto id = static_cast<int32_t>(labels_.size());
     labels_.push_back(label);
     labels_[id].latency = Complete(id, stage.end);
@@ -239,11 +248,13 @@ class Search {
   const SearchOptions& options_;
   const SearchContext& context_;
   int32_t most_replicas_;
+  double one_device_;  // A micro-batch on one device.
   int64_t left_ = kMostPlansPerCut;
   double best_ = kNever;
   std::vector<Label> labels_;
   std::vector<std::map<int32_t, std::vector<int32_t>>> at_;  // By position and occupancy.
-  std::vector<StageTimes> path_;
+  std::vector<StageTimes> path_;                             // Of the plan that is rated.
+  CodedPlan coded_;
   absl::flat_hash_map<std::pair<int32_t, int32_t>, Affine> transfers_;
   absl::flat_hash_map<int32_t, Affine> reductions_;
   SearchResult result_;

@@ -14,14 +14,15 @@
 // parallelism, which the published program leaves out.
 //
 // Complexity: O(N^2 G O W) plans for O occupancies and W labels each; every plan takes O(S) for S
-// stages. A stage may not take longer than the best latency over M - 1, nor leave the rest with so
+// stages. A stage may not take longer than the best latency over M, nor leave the rest with so
 // few devices that it must; that leaves a few m' for each j'.
 //
 // Deviations from the paper:
 //  1. A state is the number of devices used of each node; T_PL keeps the W best labels of a state,
 //     not one, because L is not a sum of what precedes and what follows.
 //  2. Layers beyond kMostCuts are joined with a neighbour, and at each j no more than a fixed
-//     number of plans is tried, best labels first.
+//     number of plans is tried, best labels first. Beyond 64 devices the replicas of a stage grow
+//     by G / 64 at a time.
 //  3. Micro-batches too small for all remaining devices leave some idle.
 #pragma once
 

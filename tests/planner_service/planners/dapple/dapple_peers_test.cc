@@ -3,39 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
-#include <cstdio>
 #include <set>
 #include <string>
 
-#include "planner_service/importers/profile.h"
-#include "planner_service/planners/dapple/chain.h"
-#include "planner_service/planners/dapple/network.h"
-#include "planner_service/planners/dapple/search.h"
-#include "tests/support/shared_graphs.h"
+#include "tests/planner_service/planners/dapple/profiles.h"
 
 namespace stagewright::dapple {
 namespace {
-
-// As the program does before it plans: without sources that are called Input.
-Graph WithoutInputs(const Graph& graph) {
-  GraphData data;
-  data.name = graph.name();
-  std::vector<NodeId> renamed(graph.size());
-  for (int32_t v = 0; v < graph.size(); ++v) {
-    const Node& node = graph.node(NodeId(v));
-    if (graph.dag().Predecessors(v).empty() && node.module.rfind("Input", 0) == 0) continue;
-    renamed[v] = NodeId(static_cast<int64_t>(data.nodes.size()));
-    data.nodes.push_back(node);
-  }
-  for (Node& node : data.nodes) {
-    std::vector<NodeId> after;
-    for (NodeId before : node.after) {
-      if (renamed[before.index()].valid()) after.push_back(renamed[before.index()]);
-    }
-    node.after = after;
-  }
-  return *Graph::Create(std::move(data));
-}
 
 struct Reference {
   const char* file;
@@ -87,15 +61,13 @@ class DapplePeersTest : public ::testing::TestWithParam<Reference> {};
 
 TEST_P(DapplePeersTest, ReachesTheOriginalsSpeedUp) {
   STAGEWRIGHT_SHARED_GRAPH_OR_SKIP(path, GetParam().file);
-  const auto imported = ImportProfileFile(ProfileFormat::kDapple, path);
-  ASSERT_TRUE(imported.ok()) << imported.status();
-  const Graph graph = WithoutInputs(imported->graph);
+  const Graph graph = LoadProfile(path);
   const auto start = SearchContext::Clock::now();
   const Found found = Solve(GetParam(), graph);
   const double seconds = std::chrono::duration<double>(SearchContext::Clock::now() - start).count();
-  std::printf("%s on %zu nodes of %d: %.4f (original %.4f) in %.4f s: %s\n", GetParam().file,
-              GetParam().nodes.size(), GetParam().nodes[0], found.speed_up, GetParam().speed_up,
-              seconds, found.plan.c_str());
+  RecordProperty("speed_up", std::to_string(found.speed_up));
+  RecordProperty("search_seconds", std::to_string(seconds));
+  RecordProperty("plan", found.plan);
   EXPECT_GE(found.speed_up, GetParam().speed_up * 0.999);
 }
 
@@ -109,7 +81,8 @@ const Reference kReferences[] = {
     {"dapple/bert-48-pbs-2.txt", 128, 2, {8}, 7.421},
     {"dapple/bert-48-pbs-2.txt", 128, 2, {8, 8}, 13.930},
     {"dapple/bert-48-pbs-2.txt", 128, 2, std::vector<int32_t>(16, 1), 12.089},
-    {"dapple/bert-48-pbs-2.txt", 128, 2, {8, 8, 8, 8}, 0},
+    // Took the program 173 s; what it found is not known. At least two servers' worth.
+    {"dapple/bert-48-pbs-2.txt", 128, 2, {8, 8, 8, 8}, 13.930},
     {"dapple/gnmt-16-pbs-64.txt", 1024, 64, {8}, 6.197},
 };
 INSTANTIATE_TEST_SUITE_P(All, DapplePeersTest, ::testing::ValuesIn(kReferences));

@@ -31,14 +31,14 @@ TEST(PipeDreamPaperTest, InceptionIsDataParallelOnlyOnTheFastCluster) {
   EXPECT_EQ(PlanOf(profile, kSlow), (Replicas{7, 1}));
 }
 
-// The example of the paper's first stages: the later a stage, the more weights and the less work.
-// With S2VT's shape (a wide encoder, two narrower layers) four machines are split 2-1-1.
+// A chain of S2VT's shape, half of the work in the first layer and most weights behind it, is split
+// 2-1-1 over four machines.
 TEST(PipeDreamPaperTest, AHeavyInputStageIsReplicated) {
   LayerProfile profile;
   profile.dag = *Dag::Create(3, {{0, 1}, {1, 2}});
   profile.seconds = {2, 1, 1};
   profile.output = {1e6, 1e6, 0};
-  profile.parameters = {1e7, 4e8, 4e8};
+  profile.parameters = {1e7, 4e9, 4e9};
   EXPECT_EQ(Solve(profile, RulesOfThePaper(), {{4, kFast}}).Replicas(), (Replicas{2, 1, 1}));
   EXPECT_EQ(Noam(4, 2), 2);
 }

@@ -53,9 +53,8 @@ TEST(PipeDreamTest, WeightsStayOnOneDevice) {
   ASSERT_TRUE(outcome.strategy) << outcome.reason;
   EXPECT_EQ(outcome.termination, Termination::kFeasible);
   const auto& stages = outcome.strategy->stages;
-  ASSERT_EQ(stages.size(), 2u);
-  EXPECT_EQ(stages[0].devices.size(), 7u);
-  EXPECT_EQ(stages[1].devices.size(), 1u);
+  EXPECT_GE(stages.size(), 2u);
+  EXPECT_EQ(stages.back().devices.size(), 1u);
   EXPECT_FALSE(outcome.strategy->asynchronous);
   // Far better than data parallelism, which sums 256 MiB of gradients.
   EXPECT_LT(heavy.TimeOf(*outcome.strategy), 300 * kMillisecond);

@@ -104,7 +104,7 @@ std::vector<StageEdge> DataEdges(const Graph& graph, const std::vector<Stage>& s
 std::vector<ValueRef> EdgeValues(const Graph& graph, const Strategy& strategy, StageEdge edge);
 
 // The most shares of micro-batches, and transfers of them along edges, that a strategy may have: a
-// program has a few actions for each of them.
+// program has a few actions for each of them. An eighth of that for asynchronous strategies.
 inline constexpr int64_t kMostPieces = int64_t{1} << 22;
 
 // Conditions C1 to C4 (GraphPipe section 3) and sanity of every field. FAILED_PRECONDITION names

@@ -154,6 +154,14 @@ TEST_F(CheckStrategyTest, C4SchedulesThatAreTooLongAreRefused) {
   ExpectBroken(
       "C4: stage 2: 1073741824 micro-batches of 1 samples on 1 devices make the schedule too "
       "long: more than 4194304 pieces");
+  // Too many for a program that is looked at over several steps.
+  strategy_.mini_batch = 1 << 18;
+  for (Stage& stage : strategy_.stages) stage.micro_batch = 2;
+  AssignInFlight(strategy_);
+  EXPECT_EQ(CheckStrategy(graph_, cluster_, strategy_), absl::OkStatus());
+  strategy_.asynchronous = true;
+  ExpectBroken("more than 524288 pieces");
+  strategy_.asynchronous = false;
   // Few enough shares, but not with their transfers over three edges.
   strategy_.mini_batch = int64_t{1} << 21;
   for (Stage& stage : strategy_.stages) stage.micro_batch = int64_t{1} << 20;

@@ -92,6 +92,13 @@ class Layout {
       speeds += speeds_.back();
     }
     for (double speed : speeds_) targets_.push_back(total_ * speed / speeds);
+    // Children come before their parents.
+    vertex_work_.assign(tree_.vertices.size(), 0);
+    for (size_t v = 0; v < tree_.vertices.size(); ++v) {
+      const SpTree::Vertex& vertex = tree_.vertices[v];
+      if (vertex.kind == SpTree::Kind::kLeaf) vertex_work_[v] = work_[vertex.leaf];
+      for (int32_t child : vertex.children) vertex_work_[v] += vertex_work_[child];
+    }
   }
 
   double WorkOf(const std::vector<int32_t>& operators) const {
@@ -205,7 +212,7 @@ class Layout {
     std::vector<int32_t> light;
     double work = 0;
     for (int32_t child : children) {
-      const double own = WorkOf(Operators(child));
+      const double own = vertex_work_[child];
       (own < kWorthCutting * each ? light : heavy).push_back(child);
       if (own >= kWorthCutting * each) work += own;
     }
@@ -227,7 +234,7 @@ class Layout {
       size_t neediest = 0;
       double most = -1;
       for (size_t i = 0; i < branches.size(); ++i) {
-        const double per_group = WorkOf(Operators(branches[i])) / (work * count[i]);
+        const double per_group = vertex_work_[branches[i]] / (work * count[i]);
         if (per_group > most * (1 + 1e-9)) {
           most = per_group;
           neediest = i;
@@ -265,7 +272,8 @@ class Layout {
   const SpTree& tree_;
   Shape shape_;
   std::vector<std::vector<int32_t>> groups_;
-  std::vector<double> work_;
+  std::vector<double> work_;         // By operator,
+  std::vector<double> vertex_work_;  // and by vertex of the tree.
   double total_ = 0;
   std::vector<double> speeds_, targets_, loads_;  // By group.
   Draft draft_;

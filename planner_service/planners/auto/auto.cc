@@ -27,6 +27,7 @@
 #include <map>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "planner_service/evaluator/lower_bound.h"
 #include "planner_service/planners/auto/champions.h"
 #include "planner_service/planners/auto/members.h"
@@ -66,9 +67,11 @@ class Search {
         champions_(problem, options, context) {}
 
   absl::StatusOr<Outcome> Solve() {
-    bound_ = LowerBound(*problem_.graph, *problem_.operators, *problem_.cluster, *problem_.costs,
-                        problem_.mini_batch, {problem_.optimizer, options_.asynchronous});
     RETURN_IF_ERROR(RunMembers());
+    if (!context_.Expired()) {
+      bound_ = LowerBound(*problem_.graph, *problem_.operators, *problem_.cluster, *problem_.costs,
+                          problem_.mini_batch, {problem_.optimizer, options_.asynchronous});
+    }
     if (!options_.asynchronous && !Done()) RETURN_IF_ERROR(SearchDrafts());
     return Conclude();
   }
@@ -85,7 +88,10 @@ class Search {
       const auto share = std::chrono::duration_cast<Clock::duration>(kTimeLimit * member.share);
       SearchContext context(context_, std::min(limit, Clock::now() + share));
       absl::StatusOr<Outcome> outcome = member.planner->Solve(problem_, options_, context);
-      if (!outcome.ok()) return Annotate(outcome.status(), member.planner->name());
+      if (!outcome.ok()) {  // Its conformance suite says so, too; the others go on.
+        reason_ = absl::StrCat(member.planner->name(), ": ", outcome.status().message());
+        continue;
+      }
       outcome_.states += outcome->states;
       outcome_.candidates += outcome->candidates;
       if (!outcome->strategy.has_value()) {
@@ -252,7 +258,7 @@ class Search {
   const Clock::time_point start_;
   SearchContext context_;
   Champions champions_;
-  Nanos bound_ = 0;
+  Nanos bound_ = 0;           // Known once the members have run.
   std::vector<Draft> found_;  // Members' answers.
   std::string reason_;        // Why members found nothing.
   Outcome outcome_;

@@ -90,7 +90,9 @@ class Enumerator {
       std::sort(devices.begin(), devices.end(), [&](DeviceId a, DeviceId b) {
         const Device& x = cluster_.device(a);
         const Device& y = cluster_.device(b);
-        return std::tie(x.kind, x.memory, a) < std::tie(y.kind, y.memory, b);
+        const double x_rate = cluster_.kinds()[x.kind].flops_per_second;
+        const double y_rate = cluster_.kinds()[y.kind].flops_per_second;
+        return std::tie(y_rate, x.kind, x.memory, a) < std::tie(x_rate, y.kind, y.memory, b);
       });
     }
     return layout;

@@ -18,8 +18,9 @@ std::vector<std::vector<int32_t>> Automorphisms(const Cluster& cluster);
 using Layout = std::vector<std::vector<DeviceId>>;
 
 // Every sequence of at most `most_stages` disjoint sets of at most `most_replicas` devices each,
-// one of those that the automorphisms turn into each other. Devices of a set are listed by kind,
-// then memory, then id. Deterministic. At most e n! sequences of n devices before symmetry.
+// one of those that the automorphisms turn into each other. Devices of a set are listed by
+// falling rate (the first ones get the larger shares), then kind, memory, id. Deterministic. At
+// most e n! sequences of n devices before symmetry.
 std::vector<Layout> Layouts(const Cluster& cluster, int32_t most_stages, int64_t most_replicas);
 
 }  // namespace stagewright

@@ -34,7 +34,7 @@ TEST(ExactSearchTest, EqualsEnumerationWithoutBounds) {
   int64_t all = 0;
   int64_t left = 0;
   int found = 0;
-  for (int i = 0; i < 40; ++i) {
+  for (int i = 0; i < 150; ++i) {
     SCOPED_TRACE(i);
     const auto n = static_cast<int32_t>(Draw(random, 1, 5));
     const Graph graph = Draw(random, 0, 1) == 0 ? testing::RandomProfile(random, n)
@@ -60,21 +60,21 @@ TEST(ExactSearchTest, EqualsEnumerationWithoutBounds) {
     all += plain.evaluations;
     left += pruned.evaluations;
   }
-  EXPECT_GT(found, 20);
+  EXPECT_GT(found, 80);
   EXPECT_LT(left * 5, all);
 }
 
 // The same where symmetry, mixed devices and launches play a part.
 TEST(ExactSearchTest, EqualsEnumerationOnSmallProblems) {
   int checked = 0;
-  for (int32_t i = 0; i < testing::kSmallProblems && checked < 3; ++i) {
+  for (int32_t i = 0; i < testing::kSmallProblems && checked < 12; ++i) {
     const auto small = MakeSmallProblem(i);
     if (small->operators.size() > 5 || small->cluster.size() > 3) continue;
     SCOPED_TRACE(small->name);
     ++checked;
     EXPECT_EQ(Search(small->problem(), {}, false).time, Search(small->problem(), {}, true).time);
   }
-  EXPECT_EQ(checked, 3);
+  EXPECT_GE(checked, 8);
 }
 
 // Strategies of other planners that are in scope.

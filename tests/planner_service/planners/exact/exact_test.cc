@@ -47,6 +47,39 @@ TEST(ExactTest, LargerProblemsAreAnsweredByTheirLimit) {
   EXPECT_THAT(devices.reason, AllOf(HasSubstr("6 devices"), HasSubstr("7 devices")));
 }
 
+TEST(ExactTest, SolvesAllSmallProblems) {
+  int feasible = 0;
+  for (int32_t i = 0; i < testing::kSmallProblems; ++i) {
+    const auto small = testing::MakeSmallProblem(i);
+    SCOPED_TRACE(small->name);
+    SearchContext context;
+    const Outcome outcome = MakeExactPlanner()->Solve(small->problem(), {}, context).value();
+    EXPECT_NE(outcome.termination, Termination::kLimit) << outcome.reason;
+    feasible += outcome.strategy ? 1 : 0;
+  }
+  EXPECT_GT(feasible, testing::kSmallProblems * 9 / 10);
+}
+
+// Four branches of three operators, a join and an end: many partitions of nearly equal time.
+TEST(ExactTest, FourteenOperatorsOnFourDevices) {
+  std::vector<testing::Work> nodes;
+  testing::Work join = {kMillisecond, 2 * kMillisecond, kMiB, 4 * kMiB, {}};
+  for (int32_t v = 0; v < 12; ++v) {
+    nodes.push_back({(2 + v % 5) * kMillisecond, (4 + v % 7) * kMillisecond, kMiB, 16 * kMiB, {}});
+    if (v % 3 > 0) nodes.back().after = {v - 1};
+    if (v % 3 == 2) join.after.push_back(v);
+  }
+  nodes.push_back(join);
+  join.after = {12};
+  nodes.push_back(join);
+  SearchContext context;
+  const PlanResponse response =
+      Plan(testing::ProfiledGraph(nodes), FlatCluster(4, 16 * kGiB, 20'000, 12.5e9), context);
+  EXPECT_EQ(response.termination, Termination::kOptimal) << response.reason;
+  RecordProperty("states", static_cast<int>(response.states));
+  RecordProperty("candidates", static_cast<int>(response.candidates));
+}
+
 TEST(ExactTest, ADeadlineLeavesTheBestSoFar) {
   testing::Random random(5);
   const Graph graph = testing::RandomProfile(random, 16);

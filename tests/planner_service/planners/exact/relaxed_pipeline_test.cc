@@ -12,9 +12,8 @@ using testing::FlatCluster;
 using testing::MakeStrategy;
 using testing::ProfiledGraph;
 
-// One device a stage, every message on a link of its own: the longest path is what the simulator
-// finds.
-TEST(RelaxedPipelineTest, EqualsTheSimulatorWithoutContention) {
+// One device a stage, and messages that hardly ever meet on a port.
+TEST(RelaxedPipelineTest, IsJustBelowTheSimulatorWithLittleContention) {
   const Graph graph = ProfiledGraph(
       {{1000, 2500, 1000, 1000, {}}, {3000, 5500, 3000, 500, {0}}, {2000, 4100, 500, 4000, {1}}});
   const Cluster cluster = FlatCluster(3, kGiB, 700, 1e9);
@@ -40,7 +39,7 @@ TEST(RelaxedPipelineTest, EqualsTheSimulatorWithoutContention) {
   RelaxedPipeline relaxed(cluster);
   const double time = relaxed.Run(times, pipeline, 1e18);
   EXPECT_LE(time, static_cast<double>(evaluation.iteration_time));
-  EXPECT_GE(time, static_cast<double>(evaluation.iteration_time) * 0.99);
+  EXPECT_GE(time, static_cast<double>(evaluation.iteration_time) * 0.98);
   // It gives up early, above what it was told to beat.
   EXPECT_GT(relaxed.Run(times, pipeline, time / 2), time / 2);
 }

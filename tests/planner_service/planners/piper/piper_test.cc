@@ -56,10 +56,11 @@ TEST(PiperTest, BalancesAChain) {
 }
 
 TEST(PiperTest, RecomputesWhereMemoryAsksForIt) {
-  // Four operators save 800 MiB a sample; two samples in flight do not fit beside 512 MiB.
+  // Four operators save 800 MiB a sample; two samples in flight do not fit beside 512 MiB,
+  // and neither do five operators with one.
   GraphData data = ProfiledChain(8, {kMillisecond, 2 * kMillisecond, kKiB, 64 * kMiB, {}}).data();
   for (Node& node : data.nodes) node.cost->saved_bytes = 200 * kMiB;
-  const Case c(Graph::Create(data).value(), FlatCluster(2, 2 * kGiB, 0, 1e12), 8);
+  const Case c(Graph::Create(data).value(), FlatCluster(2, 1536 * kMiB, 0, 1e12), 8);
   const Outcome outcome = c.Solve({.micro_batch = 1, .num_stages = 2});
   ASSERT_TRUE(outcome.strategy) << outcome.reason;
   EXPECT_TRUE(outcome.strategy->stages[0].recompute || outcome.strategy->stages[1].recompute);

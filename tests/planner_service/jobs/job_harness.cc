@@ -237,6 +237,7 @@ v1::JobSpec SmallSpec() {
   spec.set_steps(3);
   spec.set_num_devices(2);
   spec.mutable_plan_options()->set_num_stages(2);
+  spec.mutable_plan_options()->set_max_loops(1);
   spec.mutable_optimizer()->set_kind(v1::OPTIMIZER_SGD);
   spec.mutable_optimizer()->set_learning_rate(0.1);
   return spec;

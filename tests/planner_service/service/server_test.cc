@@ -281,6 +281,7 @@ TEST_F(ServerTest, WhatIsInfeasibleIsAnAnswer) {
   Start();
   v1::PlanRequest request = SmallRequest();
   request.mutable_options()->set_num_stages(2);
+  request.mutable_options()->set_max_loops(1);
   request.mutable_problem()->set_cluster_preset("cpu:1");
   v1::PlanResponse response;
   const grpc::Status status = Plan(request, &response);

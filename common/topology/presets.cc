@@ -17,11 +17,17 @@ struct Preset {
   HierarchicalSpec spec;
 };
 
-// NVIDIA's V100 data sheet (SXM2): 15.7 TFLOP/s fp32, 900 GB/s HBM2; the STREAM-like rate that
-// micro-benchmarks report is about 790 GB/s. Half-efficiency: fp32 GEMM kernels tile the output
-// 128 x 64 over 80 SMs, so one wave at an inner dimension of about 800 is 1.0 GFLOP; a product
-// loses half a wave on average.
-DeviceKind V100() { return {"v100-16g", 15.7e12, 790e9, 5 * kMicrosecond, 0.5e9}; }
+// NVIDIA's V100 data sheet (SXM2): 15.7 TFLOP/s fp32, 125 TFLOP/s on tensor cores, 900 GB/s HBM2;
+// the STREAM-like rate that micro-benchmarks report is about 790 GB/s. The programs measured on
+// Summit keep fp32 tensors and ask cuBLAS for tensor-core products (FlexFlow's linear and attention
+// kernels pass CUBLAS_GEMM_DEFAULT_TENSOR_OP), which convert their operands. GraphPipe's appendix
+// A.3 says what that reaches: its sequential Transformer does 645 GFLOP a sample, and 114 samples/s
+// on four devices are 18 TFLOP/s each, bubbles and memory-bound operators included - more than the
+// fp32 units have. 40 TFLOP/s, of which large products reach 60 %, gives 114 there; and 178, 332
+// and 654 on 8, 16 and 32 devices, where the paper measured 190, 288 and 609.
+// Half-efficiency: tensor-core kernels tile the output 256 x 128 over 80 SMs, so one wave at an
+// inner dimension of about 800 is 4 GFLOP; a product loses half a wave on average.
+DeviceKind V100() { return {"v100-16g", 40e12, 790e9, 5 * kMicrosecond, 2e9}; }
 
 // A100 data sheet (SXM4 80 GB): 156 TFLOP/s TF32, PyTorch's choice for fp32 convolutions and,
 // when allowed, products; 2,039 GB/s HBM2e, about 85 % reachable. Tiles of 256 x 128 over 108 SMs.

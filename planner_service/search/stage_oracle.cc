@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <tuple>
 
 #include "absl/container/flat_hash_map.h"
 #include "common/base/check.h"
@@ -113,10 +114,8 @@ void StageOracle::CollectParameters() {
   }
 }
 
-void StageOracle::Extend(int32_t end) const {
-  std::vector<Extent>& row = rows_[end];
-  const int32_t p = end - static_cast<int32_t>(row.size());
-  Extent extent = row.back();
+StageOracle::Extent StageOracle::Grow(const Extent& shorter, int32_t p, int32_t end) const {
+  Extent extent = shorter;
   for (int32_t v : produced_[p]) {
     const ValueUse& value = values_[v];
     if (value.consumers.front() < end) extent.in_per_sample -= value.bytes_per_sample;
@@ -139,13 +138,63 @@ void StageOracle::Extend(int32_t end) const {
     extent.resident += use.resident;
     extent.gradients += use.gradient;
   }
-  row.push_back(extent);
+  return extent;
+}
+
+void StageOracle::LeastParameters(std::vector<Bytes>& resident,
+                                  std::vector<Bytes>& gradients) const {
+  resident.assign(1, 0);
+  gradients.assign(1, 0);
+  for (const std::vector<ParameterUse>& uses : parameters_) {
+    resident.push_back(resident.back());
+    gradients.push_back(gradients.back());
+    for (const ParameterUse& use : uses) {
+      if (use.next < size()) continue;
+      resident.back() += use.resident;
+      gradients.back() += use.gradient;
+    }
+  }
+}
+
+std::vector<StageOracle::Crossing> StageOracle::Crossings(
+    const std::vector<int32_t>& begins) const {
+  std::vector<int32_t> range(size());
+  for (size_t r = 0; r < begins.size(); ++r) {
+    const int32_t end = r + 1 < begins.size() ? begins[r + 1] : size();
+    std::fill(range.begin() + begins[r], range.begin() + end, static_cast<int32_t>(r));
+  }
+  std::vector<Crossing> crossings;
+  for (const ValueUse& value : values_) {
+    int32_t last = range[value.producer];
+    for (int32_t consumer : value.consumers) {
+      if (range[consumer] == last) continue;
+      last = range[consumer];
+      crossings.push_back({range[value.producer], last, value.bytes_per_sample});
+    }
+  }
+  std::sort(crossings.begin(), crossings.end(), [](const Crossing& a, const Crossing& b) {
+    return std::tie(a.from, a.to) < std::tie(b.from, b.to);
+  });
+  size_t kept = 0;
+  for (const Crossing& crossing : crossings) {
+    if (kept > 0 && crossings[kept - 1].from == crossing.from &&
+        crossings[kept - 1].to == crossing.to) {
+      crossings[kept - 1].bytes_per_sample += crossing.bytes_per_sample;
+    } else {
+      crossings[kept++] = crossing;
+    }
+  }
+  crossings.resize(kept);
+  return crossings;
 }
 
 const StageOracle::Extent& StageOracle::At(int32_t begin, int32_t end) const {
   const size_t length = end - begin;
-  while (rows_[end].size() <= length) Extend(end);
-  return rows_[end][length];
+  std::vector<Extent>& row = rows_[end];
+  while (row.size() <= length) {
+    row.push_back(Grow(row.back(), end - static_cast<int32_t>(row.size()), end));
+  }
+  return row[length];
 }
 
 const ShareCosts& StageOracle::Share(int64_t samples) const {
@@ -188,10 +237,15 @@ Bytes StageOracle::Memory(const Extent& extent, Bytes saved, Bytes workspace, co
   // back further), and the gradients of this and the next backward pass.
   const double inputs = static_cast<double>(std::min(flow.in_flight + 1, flow.micro_batches) +
                                             std::min<int64_t>(2, flow.micro_batches));
-  const double gradients = static_cast<double>(std::min<int64_t>(2, flow.micro_batches));
-  const double per_sample = extent.in_per_sample * inputs + extent.returned_per_sample * gradients +
-                            extent.held_per_sample * static_cast<double>(flow.in_flight);
-  return extent.resident + flow.in_flight * saved + workspace +
+  const auto two = static_cast<double>(std::min<int64_t>(2, flow.micro_batches));
+  double per_sample = extent.in_per_sample * inputs + extent.returned_per_sample * two;
+  // A stage that recomputes saves the tensors of one share at a time, and holds what it sends.
+  if (flow.recompute) {
+    per_sample += extent.held_per_sample + extent.returned_per_sample * two;
+  } else {
+    per_sample += extent.held_per_sample * static_cast<double>(flow.in_flight);
+  }
+  return extent.resident + (flow.recompute ? 1 : flow.in_flight) * saved + workspace +
          static_cast<Bytes>(std::ceil(per_sample * static_cast<double>(flow.samples)));
 }
 

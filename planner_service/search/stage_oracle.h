@@ -63,6 +63,22 @@ class StageOracle {
 
   // Amortised O(1) per entry of a row; the reference lasts until the next call.
   const Extent& At(int32_t begin, int32_t end) const;
+  // The extent of [begin, end) from that of [begin + 1, end), for callers that keep their own rows.
+  Extent Grow(const Extent& extent, int32_t begin, int32_t end) const;
+
+  // Resident and gradient bytes that [0, p) cannot do without, for p in [0, size()]: every
+  // parameter counts at its last use. Differences never exceed what a range holds.
+  void LeastParameters(std::vector<Bytes>& resident, std::vector<Bytes>& gradients) const;
+
+  // What the ranges that start at `begins` (ascending, from 0, the last one ends at size())
+  // exchange: pairs of ranges with a value that flows between them, sorted. O(operators + reads).
+  struct Crossing {
+    int32_t from = 0;
+    int32_t to = 0;
+    double bytes_per_sample = 0;
+  };
+  std::vector<Crossing> Crossings(const std::vector<int32_t>& begins) const;
+
   // Costs of shares of `samples` samples; computed at the first call (O(nodes)), then cached.
   const ShareCosts& Share(int64_t samples) const;
 
@@ -72,6 +88,7 @@ class StageOracle {
     int64_t samples = 1;
     int64_t in_flight = 1;
     int64_t micro_batches = 1;
+    bool recompute = false;  // The forward pass is run again before each backward pass.
   };
   Bytes Memory(int32_t begin, int32_t end, const Flow& flow) const;
   // The same, without asking again for what the caller already has.
@@ -95,7 +112,6 @@ class StageOracle {
   };
   void CollectValues();
   void CollectParameters();
-  void Extend(int32_t end) const;  // Adds one operator in front of row `end`.
 
   const Problem* problem_;
   std::vector<OperatorId> order_;

@@ -9,48 +9,75 @@
 
 #include "planner_service/planners/graphpipe/build_strategy.h"
 #include "planner_service/planners/graphpipe/pace.h"
+#include "planner_service/planners/graphpipe/stage_timeline.h"
 
 namespace stagewright {
 namespace {
 
-// Candidates whose optimistic estimate exceeds the best estimate by more are not looked for.
-constexpr double kHope = 1.15;
 constexpr size_t kMostMicroBatchSizes = 16;
+// Of the bottleneck's time, where it only proposes.
+constexpr double kPrecision = 1e-2;
+// Each pipeline looked for is at least this much shallower than the last.
+constexpr double kShallower = 0.85;
+// Messages whose time exceeds the closed estimate without them by this share matter.
+constexpr double kMatters = 1.02;
+// Timelines are run for at least so many drafts, and on until so many tasks are done.
+constexpr int kLeastTimelines = 4;
+constexpr int64_t kMostTimelineTasks = 200'000;
+
 // How much of the messages' time is in the way depends on the schedule, and replicas that save a
-// stage may cost more in messages: partitions are looked for with none, half and all of the
-// messages' time exposed, and without replicas.
+// stage may cost more in messages.
 struct Variant {
-  double exposed;
+  Messages messages;
   bool replicas;
 };
-constexpr Variant kVariants[] = {{0, true},  {0.5, true},  {1, true},
-                                 {0, false}, {0.5, false}, {1, false}};
+constexpr Variant kVariants[] = {{Messages::kInside, true},
+                                 {Messages::kNetwork, true},
+                                 {Messages::kExposed, true},
+                                 {Messages::kInside, false},
+                                 {Messages::kExposed, false}};
 
 class Collector {
  public:
   Collector(const SearchSpace& space, const CandidateOptions& options, const SearchContext& context)
       : space_(space), options_(options), context_(context) {
-    if (options.to_beat > 0) best_ = options.to_beat / kHope;
+    if (options.to_beat > 0) best_ = options.to_beat;
   }
 
   // Partitions with stages of the given configs over at most `devices` devices.
   void Search(PartitionSearch& search, int32_t devices, int64_t least_round) {
-    const int64_t mini_batch = space_.oracle->problem().mini_batch;
-    PartitionLimits limits{devices, mini_batch};
+    const auto mini_batch = static_cast<double>(space_.oracle->problem().mini_batch);
+    PartitionLimits limits{devices, space_.oracle->problem().mini_batch};
     double least = search.LowerBound(devices);
+    bool first = true;
     while (!context_.Expired()) {
-      // A pass through a pipeline of one stage is the least to come on top of steady state.
-      const double most = kHope * best_ / static_cast<double>(mini_batch);
-      std::optional<Partition> found = search.Minimize(least, most, limits);
+      // A shallower pipeline mostly keeps about as much in flight as it may, and takes half of that
+      // to fill and half to drain.
+      const double fill = first ? 0 : static_cast<double>(limits.in_flight) / 2;
+      std::optional<Partition> found =
+          search.Minimize(least, best_ / (mini_batch + fill), limits, kPrecision);
       if (!found.has_value()) return;
-      least = found->bottleneck / (1 + PartitionSearch::kPrecision);
-      limits.in_flight = found->deepest - 1;
-      Add(*std::move(found));
+      least = found->bottleneck / (1 + kPrecision);
+      limits.in_flight =
+          std::min(found->deepest - 1,
+                   static_cast<int64_t>(kShallower * static_cast<double>(found->deepest)));
+      Draft(*std::move(found), first);
+      first = false;
       if (limits.in_flight < least_round) return;
     }
   }
 
   std::vector<Candidate> Take() {
+    std::stable_sort(drafts_.begin(), drafts_.end(), [](const Drafted& a, const Drafted& b) {
+      return std::tie(a.pace.hope, a.candidate.partition.devices, a.candidate.text) <
+             std::tie(b.pace.hope, b.candidate.partition.devices, b.candidate.text);
+    });
+    for (Drafted& draft : drafts_) {
+      if (draft.pace.hope > best_ || context_.Expired()) break;
+      if (late_ >= kLeastTimelines && tasks_ > kMostTimelineTasks) break;
+      if (!draft.timed) ++late_;
+      Time(draft);
+    }
     std::stable_sort(found_.begin(), found_.end(), [](const Candidate& a, const Candidate& b) {
       return std::tie(a.estimate, a.partition.devices, a.text) <
              std::tie(b.estimate, b.partition.devices, b.text);
@@ -59,25 +86,55 @@ class Collector {
   }
 
  private:
-  void Add(Partition partition) {
+  struct Drafted {
+    Candidate candidate;
+    Pace pace;
+    bool timed = false;
+  };
+
+  void Draft(Partition partition, bool time) {
+    const StageOracle& oracle = *space_.oracle;
     std::string text = ToString(partition);
     if (!seen_.insert(text).second) return;
-    const StageOracle& oracle = *space_.oracle;
-    Candidate candidate;
-    candidate.strategy = BuildStrategy(oracle, partition, space_.kind);
-    const Pace pace = EstimatePace(oracle, partition, candidate.strategy);
-    candidate.estimate = pace.iteration;
-    candidate.partition = std::move(partition);
-    candidate.text = std::move(text);
-    const auto memory =
-        static_cast<Bytes>(options_.memory_share * static_cast<double>(oracle.budget()));
-    Candidate ahead = candidate;
-    if (CoverMessages(oracle, ahead.partition, pace, memory, ahead.strategy)) {
-      ahead.estimate = EstimatePace(oracle, ahead.partition, ahead.strategy).iteration;
-      ahead.text += " ahead";
-      Keep(std::move(ahead));
+    const std::vector<bool> spread = StagesToSpread(oracle, partition, partition.bottleneck);
+    if (!spread.empty()) {
+      AddDraft({space_.kind, &oracle, partition, MakeLayout(oracle, partition, space_.kind, spread),
+                0, text + " spread"},
+               time);
     }
-    Keep(std::move(candidate));
+    Layout layout = MakeLayout(oracle, partition, space_.kind, {});
+    AddDraft({space_.kind, &oracle, std::move(partition), std::move(layout), 0, std::move(text)},
+             time);
+  }
+
+  void AddDraft(Candidate candidate, bool time) {
+    Drafted draft;
+    draft.pace = EstimatePace(*space_.oracle, candidate.partition, candidate.layout);
+    draft.candidate = std::move(candidate);
+    if (draft.pace.hope > best_) return;
+    if (time && tasks_ < kMostTimelineTasks) Time(draft);
+    drafts_.push_back(std::move(draft));
+  }
+
+  void Time(Drafted& draft) {
+    if (draft.timed) return;
+    draft.timed = true;
+    Candidate& candidate = draft.candidate;
+    const StageOracle& oracle = *space_.oracle;
+    tasks_ += TimelineTasks(oracle, candidate.partition, candidate.layout);
+    candidate.estimate = StageTimeline(oracle, candidate.partition, candidate.layout);
+    if (candidate.estimate > kMatters * draft.pace.hope) {
+      const auto memory =
+          static_cast<Bytes>(options_.memory_share * static_cast<double>(oracle.budget()));
+      Candidate ahead = candidate;
+      if (CoverMessages(oracle, ahead.partition, draft.pace, memory, ahead.layout)) {
+        tasks_ += TimelineTasks(oracle, ahead.partition, ahead.layout);
+        ahead.estimate = StageTimeline(oracle, ahead.partition, ahead.layout);
+        ahead.text += " ahead";
+        Keep(std::move(ahead));
+      }
+    }
+    Keep(candidate);
   }
 
   void Keep(Candidate candidate) {
@@ -89,8 +146,11 @@ class Collector {
   const CandidateOptions& options_;
   const SearchContext& context_;
   double best_ = 1e30;
+  std::vector<Drafted> drafts_;
   std::vector<Candidate> found_;
   std::set<std::string> seen_;
+  int64_t tasks_ = 0;  // Of all timelines so far.
+  int late_ = 0;       // Timelines after all drafts were there.
 };
 
 // A search for partitions with one set of configs.
@@ -108,6 +168,7 @@ PartitionOptions OptionsOf(const CandidateOptions& options) {
     partition.exact_stages = true;
   }
   partition.memory_share = options.memory_share;
+  partition.recompute = options.plan.recompute;
   return partition;
 }
 
@@ -157,14 +218,14 @@ std::vector<Candidate> FindCandidates(const SearchSpace& space, const CandidateO
   const auto sizes = MicroBatchSizes(problem.mini_batch, options.plan.micro_batch);
   for (const auto& configs : ConfigSets(sizes, options.plan, problem.mini_batch)) {
     if (context.Expired()) break;
-    for (const auto& [exposed, replicas] : kVariants) {
+    for (const auto& [messages, replicas] : kVariants) {
       if (replicas && !options.plan.allow_replicas) continue;
       PartitionOptions partition = OptionsOf(options);
-      partition.exposed_messages = exposed;
+      partition.messages = messages;
       partition.replicas = replicas;
       Attempt attempt;
-      attempt.search = std::make_unique<PartitionSearch>(*space.oracle, *space.frontier, configs,
-                                                         partition, context);
+      attempt.search =
+          std::make_unique<PartitionSearch>(*space.ranges, configs, partition, context);
       for (const StageConfig& c : configs) {
         attempt.round = std::min(attempt.round, c.k * c.micro_batch);
       }

@@ -3,8 +3,9 @@
 // Algorithm 1 minimises the bottleneck's time per sample t. The iteration time also depends on the
 // depth of the pipeline, about t * (mini-batch + samples in flight at the deepest stage), and on
 // messages. So for each micro-batch size and a few device limits, the partition of least t is
-// followed by the partitions of least t with fewer samples in flight, as long as their estimate can
-// still win. Candidates are estimated, and the promising ones are judged by the evaluator.
+// followed by the partitions of least t with fewer samples in flight, as long as the work alone can
+// still win. What they find gets a layout; those whose closed estimate can win are timed by
+// StageTimeline, with more samples in flight and replicas on other nodes where messages ask for it.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +14,7 @@
 #include <vector>
 
 #include "planner_service/evaluator/evaluator.h"
-#include "planner_service/planners/graphpipe/partition_search.h"
+#include "planner_service/planners/graphpipe/layout.h"
 
 namespace stagewright {
 
@@ -22,13 +23,16 @@ struct SearchSpace {
   StrategyKind kind = StrategyKind::kGraph;
   const StageOracle* oracle = nullptr;
   const Frontier* frontier = nullptr;
+  StageRanges* ranges = nullptr;  // Of both; needed to find candidates.
 };
 
 struct Candidate {
+  StrategyKind kind = StrategyKind::kGraph;
+  const StageOracle* oracle = nullptr;
   Partition partition;
-  Strategy strategy;
+  Layout layout;
   double estimate = 0;  // Iteration time, ns.
-  std::string text;     // Of the partition and its samples in flight.
+  std::string text;     // Of the partition and how it is laid out.
 };
 
 struct CandidateOptions {

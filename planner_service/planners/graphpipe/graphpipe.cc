@@ -13,10 +13,11 @@
 //     lightest branch along.
 //  8. A sequential pipeline is a graph pipeline with more edges than the data asks for. Where
 //     branches that end together would meet on a slow link, the staggered sequential pipeline can
-//     be faster, so the linearised model is searched last, for what beats the best graph pipeline.
+//     be faster, so the linearised model is searched last, for what beats the best graph pipeline,
+//     if that one is busy with messages.
 //  9. A candidate that the evaluator finds to need more memory than the search thought is passed
 //     over; if all are, the search is repeated with a smaller share of the memory.
-// 12. Before the search, the model in one stage, on one device and on all of them, is evaluated, so
+// 13. Before the search, the model in one stage, on one device and on all of them, is evaluated, so
 //     that a deadline finds an answer also where partitions are too many. It is only given if the
 //     search finds nothing faster.
 //
@@ -39,8 +40,14 @@ namespace {
 
 // Candidates are simulated in order of their estimates until an estimate exceeds the best simulated
 // time by this factor, or this many are done.
-constexpr double kPromising = 1.12;
-constexpr int64_t kMostSimulations = 24;
+constexpr double kPromising = 1.05;
+constexpr int64_t kMostSimulations = 4;
+// Programs of more actions are only simulated if nothing else is there.
+constexpr int64_t kMostActions = 600'000;
+
+// The linearised model is only searched if the best graph pipeline keeps a link busy for more than
+// this share of the iteration: where messages hide, edges that the data do not ask for cannot help.
+constexpr double kBusyLink = 0.4;
 
 // Shares of the memory budget that the search may fill, tried until a candidate survives.
 constexpr double kMemoryShares[] = {1, 0.97, 0.93, 0.87, 0.8, 0.7, 0.55};
@@ -77,17 +84,20 @@ Dag Chain(const std::vector<int32_t>& order) {
 
 // A space with what it refers to.
 struct OwnedSpace {
+  OwnedSpace(const Problem& problem, const std::vector<int32_t>& order, const Dag& edges,
+             StrategyKind the_kind)
+      : oracle(problem, ToOperators(order)),
+        frontier(edges, order),
+        ranges(oracle, frontier),
+        kind(the_kind) {}
+  OwnedSpace(const OwnedSpace&) = delete;
+  SearchSpace view() { return {kind, &oracle, &frontier, &ranges}; }
+
   StageOracle oracle;
   Frontier frontier;
+  StageRanges ranges;
   StrategyKind kind;
-  SearchSpace view() const { return {kind, &oracle, &frontier}; }
 };
-
-std::unique_ptr<OwnedSpace> MakeSpace(const Problem& problem, const std::vector<int32_t>& order,
-                                      const Dag& edges, StrategyKind kind) {
-  return std::make_unique<OwnedSpace>(
-      OwnedSpace{StageOracle(problem, ToOperators(order)), Frontier(edges, order), kind});
-}
 
 // The spaces to search, in rounds; a later round only looks for something better.
 std::vector<std::vector<std::unique_ptr<OwnedSpace>>> MakeSpaces(const Problem& problem,
@@ -98,46 +108,80 @@ std::vector<std::vector<std::unique_ptr<OwnedSpace>>> MakeSpaces(const Problem& 
   const Dag chain = Chain(order);
   std::vector<std::vector<std::unique_ptr<OwnedSpace>>> rounds(1);
   if (kind == StrategyKind::kSequential) {
-    rounds[0].push_back(MakeSpace(problem, order, chain, kind));
+    rounds[0].push_back(std::make_unique<OwnedSpace>(problem, order, chain, kind));
     return rounds;
   }
   const Dag reduced = TransitiveReduction(dag, Reachability(dag));
-  rounds[0].push_back(MakeSpace(problem, order, reduced, kind));
+  rounds[0].push_back(std::make_unique<OwnedSpace>(problem, order, reduced, kind));
   const auto by_work = Linearize(HeaviestFirst(tree, problem, SlowestKind(problem, 1)));
-  if (by_work != order) rounds[0].push_back(MakeSpace(problem, by_work, reduced, kind));
+  if (by_work != order)
+    rounds[0].push_back(std::make_unique<OwnedSpace>(problem, by_work, reduced, kind));
   if (reduced.Edges() != chain.Edges()) {
     rounds.emplace_back();
-    rounds[1].push_back(MakeSpace(problem, order, chain, StrategyKind::kSequential));
+    rounds[1].push_back(
+        std::make_unique<OwnedSpace>(problem, order, chain, StrategyKind::kSequential));
   }
   return rounds;
 }
 
-// The model in one stage, on one device and, where replicas are allowed, on all: each with the
-// largest micro-batch that fits its memory. Empty if more stages are asked for or nothing fits.
-std::vector<Candidate> OneStageCandidates(const Problem& problem, const PlanOptions& options,
+// The model in one stage on `replicas` devices, with the largest micro-batch that fits its memory.
+std::optional<Candidate> OneStage(const StageOracle& oracle, const PlanOptions& options,
+                                  StrategyKind kind, int32_t replicas) {
+  const int64_t mini_batch = oracle.problem().mini_batch;
+  std::vector<int64_t> sizes = MicroBatchSizes(mini_batch, options.micro_batch);
+  std::reverse(sizes.begin(), sizes.end());
+  for (bool recompute : {false, true}) {
+    if (options.recompute == (recompute ? RecomputePolicy::kNever : RecomputePolicy::kAlways)) {
+      continue;
+    }
+    for (int64_t size : sizes) {
+      const StageOracle::Flow flow{(size + replicas - 1) / replicas, 1, mini_batch / size,
+                                   recompute};
+      if (size < replicas || oracle.Memory(0, oracle.size(), flow) > oracle.budget()) continue;
+      Candidate candidate;
+      candidate.kind = kind;
+      candidate.oracle = &oracle;
+      candidate.partition.stages = {{0, oracle.size(), replicas, {size, 1}, size, recompute}};
+      candidate.partition.devices = replicas;
+      candidate.layout = MakeLayout(oracle, candidate.partition, kind, {});
+      candidate.text = ToString(candidate.partition);
+      return candidate;
+    }
+  }
+  return std::nullopt;
+}
+
+// On one device and, where replicas are allowed, on all. Empty if more stages are asked for or
+// nothing fits.
+std::vector<Candidate> OneStageCandidates(const StageOracle& oracle, const PlanOptions& options,
                                           StrategyKind kind) {
   std::vector<Candidate> candidates;
   if (options.num_stages > 1) return candidates;
-  const StageOracle oracle(problem, ToOperators(problem.operators->dag().order()));
-  std::vector<int64_t> sizes = MicroBatchSizes(problem.mini_batch, options.micro_batch);
-  std::reverse(sizes.begin(), sizes.end());
-  const int32_t all =
+  const Problem& problem = oracle.problem();
+  const auto all =
       static_cast<int32_t>(std::min<int64_t>(problem.cluster->size(), problem.mini_batch));
   for (int32_t replicas : {1, all}) {
     if (replicas > 1 && !options.allow_replicas) continue;
     if (!candidates.empty() && candidates.back().partition.devices == replicas) continue;
-    for (int64_t size : sizes) {
-      const StageOracle::Flow flow{(size + replicas - 1) / replicas, 1, problem.mini_batch / size};
-      if (size < replicas || oracle.Memory(0, oracle.size(), flow) > oracle.budget()) continue;
-      Candidate& candidate = candidates.emplace_back();
-      candidate.partition.stages = {{0, oracle.size(), replicas, {size, 1}, size}};
-      candidate.partition.devices = replicas;
-      candidate.strategy = BuildStrategy(oracle, candidate.partition, kind);
-      candidate.text = ToString(candidate.partition);
-      break;
-    }
+    std::optional<Candidate> candidate = OneStage(oracle, options, kind, replicas);
+    if (candidate.has_value()) candidates.push_back(*std::move(candidate));
   }
   return candidates;
+}
+
+// About the actions of a candidate's program: passes, and both ends of every message.
+int64_t Actions(const Candidate& candidate) {
+  const int64_t mini_batch = candidate.oracle->problem().mini_batch;
+  const auto& stages = candidate.partition.stages;
+  const auto passes = [&](int32_t s) {
+    return mini_batch / stages[s].config.micro_batch * stages[s].replicas;
+  };
+  int64_t actions = 0;
+  for (size_t s = 0; s < stages.size(); ++s) actions += 2 * passes(static_cast<int32_t>(s));
+  for (const Layout::Edge& edge : candidate.layout.edges) {
+    actions += 4 * std::max(passes(edge.from), passes(edge.to));
+  }
+  return actions;
 }
 
 // The best strategy so far and how it was found.
@@ -150,7 +194,17 @@ class Judge {
   // would have to be split.
   absl::Status Consider(const std::vector<Candidate>& candidates) {
     const int64_t most = count_ + kMostSimulations;
+    const Candidate* small = nullptr;  // The program of fewest actions.
+    int64_t fewest = 0;
     for (const Candidate& candidate : candidates) {
+      const int64_t actions = Actions(candidate);
+      if (small == nullptr || actions < fewest) {
+        small = &candidate;
+        fewest = actions;
+      }
+    }
+    for (const Candidate& candidate : candidates) {
+      if (&candidate != small && Actions(candidate) > kMostActions) continue;
       if (count_ >= most && best_ != nullptr) break;
       if (best_ != nullptr && candidate.estimate > kPromising * static_cast<double>(best_time_)) {
         break;
@@ -180,6 +234,8 @@ class Judge {
   }
   const Strategy* best() const { return best_.get(); }
   Nanos best_time() const { return best_time_; }
+  // The share of the best iteration in which its busiest link is busy.
+  double busy_link() const { return busy_link_; }
   int64_t count() const { return count_; }
   const std::string& rejection() const { return rejection_; }
 
@@ -188,8 +244,10 @@ class Judge {
     ++count_;
     EvaluateOptions options;
     options.optimizer = problem_.optimizer;
+    Strategy strategy =
+        BuildStrategy(*candidate.oracle, candidate.partition, candidate.layout, candidate.kind);
     absl::StatusOr<Evaluation> evaluation =
-        Evaluate(*problem_.graph, *problem_.cluster, *problem_.costs, candidate.strategy, options);
+        Evaluate(*problem_.graph, *problem_.cluster, *problem_.costs, strategy, options);
     if (absl::IsResourceExhausted(evaluation.status()) ||
         absl::IsFailedPrecondition(evaluation.status())) {
       rejection_ = std::string(evaluation.status().message());
@@ -206,7 +264,9 @@ class Judge {
       return absl::OkStatus();
     }
     std::tie(best_time_, best_peak_, best_devices_, best_text_) = key;
-    best_ = std::make_unique<Strategy>(candidate.strategy);
+    best_ = std::make_unique<Strategy>(std::move(strategy));
+    busy_link_ = candidate.layout.Busiest(*problem_.cluster) *
+                 static_cast<double>(problem_.mini_batch) / static_cast<double>(best_time_);
     const bool improves = first_ == nullptr || best_time_ < first_time_;
     if (context_.on_improvement && improves) context_.on_improvement(*best_);
     return absl::OkStatus();
@@ -221,6 +281,7 @@ class Judge {
   Bytes best_peak_ = 0;
   int32_t best_devices_ = 0;
   std::string best_text_;
+  double busy_link_ = 0;
   int64_t count_ = 0;
   std::string rejection_;
 };
@@ -231,11 +292,14 @@ absl::StatusOr<Outcome> Search(const Problem& problem, const PlanOptions& option
   outcome.reason = ImpossibleOptions(problem, options);
   if (!outcome.reason.empty()) return outcome;
   Judge judge(problem, context);
-  RETURN_IF_ERROR(judge.ConsiderFirst(OneStageCandidates(problem, options, kind)));
+  const StageOracle whole(problem, ToOperators(problem.operators->dag().order()));
+  RETURN_IF_ERROR(judge.ConsiderFirst(OneStageCandidates(whole, options, kind)));
   const auto rounds = MakeSpaces(problem, kind);
   for (const auto& spaces : rounds) {
+    const bool again = &spaces != &rounds.front();
+    if (again && judge.best() != nullptr && judge.busy_link() < kBusyLink) break;
     for (double share : kMemoryShares) {
-      CandidateOptions wanted{options, share, static_cast<double>(judge.best_time())};
+      CandidateOptions wanted{options, share, kPromising * static_cast<double>(judge.best_time())};
       const int64_t judged = judge.count();
       std::vector<Candidate> candidates;
       for (const auto& space : spaces) {

@@ -22,8 +22,11 @@ std::string Advice(const PlanOptions& options, Optimizer optimizer, bool split_h
 }
 
 // The least memory one replica of a stage of only the operator at `p` needs.
-Bytes LeastMemory(const StageOracle& oracle, int32_t p, int64_t samples) {
-  return oracle.Memory(p, p + 1, {samples, 1, 1});
+Bytes LeastMemory(const StageOracle& oracle, int32_t p, int64_t samples, RecomputePolicy policy) {
+  const Bytes kept = oracle.Memory(p, p + 1, {samples, 1, 1});
+  const Bytes recomputed = oracle.Memory(p, p + 1, {samples, 1, 1, true});
+  if (policy == RecomputePolicy::kNever) return kept;
+  return policy == RecomputePolicy::kAlways ? recomputed : std::min(kept, recomputed);
 }
 
 }  // namespace
@@ -59,11 +62,12 @@ std::string WhyInfeasible(const SearchSpace& space, const PlanOptions& options,
     share /= 2;
   }
 
+  const auto least_of = [&](int32_t p) { return LeastMemory(oracle, p, share, options.recompute); };
   int32_t worst = 0;
   for (int32_t p = 1; p < oracle.size(); ++p) {
-    if (LeastMemory(oracle, p, share) > LeastMemory(oracle, worst, share)) worst = p;
+    if (least_of(p) > least_of(worst)) worst = p;
   }
-  const Bytes least = LeastMemory(oracle, worst, share);
+  const Bytes least = least_of(worst);
   if (least > oracle.budget()) {
     return absl::StrCat(
         "operator \"", problem.operators->op(oracle.order()[worst]).name, "\" alone needs ",
@@ -84,7 +88,9 @@ std::string WhyInfeasible(const SearchSpace& space, const PlanOptions& options,
   // How many devices would do, with as many as there are operators?
   PartitionOptions any;
   any.replicas = false;
-  PartitionSearch search(oracle, *space.frontier, {{micro_batch, 1}}, any, context);
+  any.recompute = options.recompute;
+  StageRanges ranges(oracle, *space.frontier);
+  PartitionSearch search(ranges, {{micro_batch, 1}}, any, context);
   const auto enough =
       search.Find(std::numeric_limits<double>::max(), {oracle.size(), problem.mini_batch});
   if (enough.has_value() && enough->devices > problem.cluster->size()) {

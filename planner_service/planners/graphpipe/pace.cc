@@ -10,77 +10,30 @@ namespace {
 // worth its memory.
 constexpr double kTolerance = 0.05;
 
-// Bytes per sample that one edge puts on each link, and the time before the first byte moves.
-struct EdgeLoad {
-  std::vector<std::pair<int32_t, double>> links;
-  Nanos latency = 0;
-};
-
-// Replicas exchange the intersections of their shares of each micro-batch.
-EdgeLoad LoadOf(const Cluster& cluster, const Stage& from, const Stage& to, double bytes) {
-  EdgeLoad load;
-  const auto senders = static_cast<double>(from.devices.size());
-  const auto receivers = static_cast<double>(to.devices.size());
-  for (size_t s = 0; s < from.devices.size(); ++s) {
-    for (size_t r = 0; r < to.devices.size(); ++r) {
-      const double begin = std::max(s / senders, r / receivers);
-      const double end = std::min((s + 1) / senders, (r + 1) / receivers);
-      if (end <= begin || from.devices[s] == to.devices[r]) continue;
-      const Route& route = cluster.route(from.devices[s], to.devices[r]);
-      load.latency = std::max(load.latency, route.latency);
-      for (int32_t link : route.links) load.links.emplace_back(link, bytes * (end - begin));
+// Per edge, ns for one micro-batch of the sender.
+std::vector<double> TimeMessages(const Cluster& cluster, const Partition& partition,
+                                 const Layout& layout) {
+  std::vector<double> time(layout.edges.size(), 0);
+  std::vector<double> meeting(cluster.links().size(), 0);
+  std::vector<std::vector<size_t>> into(partition.stages.size());
+  for (size_t e = 0; e < layout.edges.size(); ++e) into[layout.edges[e].to].push_back(e);
+  for (const std::vector<size_t>& edges : into) {
+    for (size_t e : edges) {
+      for (const auto& [link, amount] : layout.edges[e].there.links) meeting[link] += amount;
     }
-  }
-  return load;
-}
-
-struct Messages {
-  std::vector<double> time;  // Per edge, ns for one micro-batch of the sender.
-  double busiest = 0;        // ns per sample of the busiest link.
-};
-
-Messages TimeMessages(const StageOracle& oracle, const Partition& partition,
-                      const Strategy& strategy) {
-  const Cluster& cluster = *oracle.problem().cluster;
-  std::vector<EdgeLoad> loads;
-  std::vector<double> all(cluster.links().size(), 0);
-  for (const StageEdge& edge : strategy.edges) {
-    const StageChoice& from = partition.stages[edge.from.index()];
-    const StageChoice& to = partition.stages[edge.to.index()];
-    const double bytes = std::min(oracle.At(from.begin, from.end).out_per_sample,
-                                  oracle.At(to.begin, to.end).in_per_sample);
-    loads.push_back(LoadOf(cluster, strategy.stages[edge.from.index()],
-                           strategy.stages[edge.to.index()], bytes));
-    for (const auto& [link, amount] : loads.back().links) all[link] += amount;
-  }
-  Messages messages;
-  messages.time.assign(strategy.edges.size(), 0);
-  for (size_t link = 0; link < all.size(); ++link) {
-    messages.busiest =
-        std::max(messages.busiest, all[link] * 1e9 / cluster.links()[link].bytes_per_second);
-  }
-  std::vector<double> meeting(all.size(), 0);
-  for (size_t stage = 0; stage < strategy.stages.size(); ++stage) {
-    std::fill(meeting.begin(), meeting.end(), 0);
-    const auto each_edge_into = [&](auto&& visit) {
-      for (size_t e = 0; e < strategy.edges.size(); ++e) {
-        if (strategy.edges[e].to.index() == stage) visit(e);
-      }
-    };
-    each_edge_into([&](size_t e) {
-      for (const auto& [link, amount] : loads[e].links) meeting[link] += amount;
-    });
-    each_edge_into([&](size_t e) {
+    for (size_t e : edges) {
       double slowest = 0;
-      for (const auto& [link, amount] : loads[e].links) {
+      for (const auto& [link, amount] : layout.edges[e].there.links) {
         slowest = std::max(slowest, meeting[link] / cluster.links()[link].bytes_per_second);
       }
-      const auto b =
-          static_cast<double>(partition.stages[strategy.edges[e].from.index()].config.micro_batch);
-      messages.time[e] = static_cast<double>(loads[e].latency) + slowest * 1e9 * b;
-    });
+      const auto b = static_cast<double>(partition.stages[layout.edges[e].from].config.micro_batch);
+      time[e] = static_cast<double>(layout.edges[e].there.latency) + slowest * 1e9 * b;
+    }
+    for (size_t e : edges) {
+      for (const auto& [link, amount] : layout.edges[e].there.links) meeting[link] = 0;
+    }
   }
-  return messages;
+  return time;
 }
 
 // Most samples in flight that fit into `memory`, in whole micro-batches.
@@ -91,7 +44,8 @@ int64_t FittingInFlight(const StageOracle& oracle, const StageChoice& choice, By
   int64_t too_many = micro_batches + 1;
   while (fits + 1 < too_many) {
     const int64_t middle = (fits + too_many) / 2;
-    const Bytes need = oracle.Memory(choice.begin, choice.end, {share, middle, micro_batches});
+    const Bytes need =
+        oracle.Memory(choice.begin, choice.end, {share, middle, micro_batches, choice.recompute});
     (need <= memory ? fits : too_many) = middle;
   }
   return fits * choice.config.micro_batch;
@@ -99,83 +53,102 @@ int64_t FittingInFlight(const StageOracle& oracle, const StageChoice& choice, By
 
 }  // namespace
 
-Pace EstimatePace(const StageOracle& oracle, const Partition& partition, const Strategy& strategy) {
-  const Messages messages = TimeMessages(oracle, partition, strategy);
+Pace EstimatePace(const StageOracle& oracle, const Partition& partition, const Layout& layout) {
+  const Cluster& cluster = *oracle.problem().cluster;
+  const std::vector<double> time = TimeMessages(cluster, partition, layout);
   const size_t n = partition.stages.size();
   // The longest message into and out of each stage.
   std::vector<double> into(n, 0);
   std::vector<double> out_of(n, 0);
-  for (size_t e = 0; e < strategy.edges.size(); ++e) {
-    double& to = into[strategy.edges[e].to.index()];
-    double& from = out_of[strategy.edges[e].from.index()];
-    to = std::max(to, messages.time[e]);
-    from = std::max(from, messages.time[e]);
+  for (size_t e = 0; e < layout.edges.size(); ++e) {
+    double& to = into[layout.edges[e].to];
+    double& from = out_of[layout.edges[e].from];
+    to = std::max(to, time[e]);
+    from = std::max(from, time[e]);
   }
+  const int64_t mini_batch = oracle.problem().mini_batch;
   Pace pace;
-  pace.bound = std::max(partition.bottleneck, messages.busiest);
+  double slowest = 0;  // Compute alone.
   pace.round_trip.assign(n, 0);
+  std::vector<double> silent(n, 0);  // Round trips without messages.
   double fill = 0;
+  double silent_fill = 0;
   double waiting = 0;  // Largest time per sample of a stage that waits for messages.
-  size_t e = strategy.edges.size();
+  pace.bound = layout.Busiest(cluster);
+  for (const StageChoice& choice : partition.stages) {
+    const ShareCosts& share = oracle.Share(choice.config.micro_batch / choice.replicas);
+    const double forward = share.Forward(choice.begin, choice.end);
+    const double own = share.Time(choice.begin, choice.end) + (choice.recompute ? forward : 0);
+    slowest = std::max(slowest, own / static_cast<double>(choice.config.micro_batch));
+  }
+  pace.bound = std::max(pace.bound, slowest);
+  size_t e = layout.edges.size();
   for (size_t s = n; s-- > 0;) {
     const StageChoice& choice = partition.stages[s];
     const auto b = static_cast<double>(choice.config.micro_batch);
     double beyond = 0;
-    for (; e > 0 && strategy.edges[e - 1].from.index() == s; --e) {
-      beyond = std::max(
-          beyond, 2 * messages.time[e - 1] + pace.round_trip[strategy.edges[e - 1].to.index()]);
+    double silent_beyond = 0;
+    for (; e > 0 && layout.edges[e - 1].from == static_cast<int32_t>(s); --e) {
+      const int32_t next = layout.edges[e - 1].to;
+      beyond = std::max(beyond, 2 * time[e - 1] + pace.round_trip[next]);
+      silent_beyond = std::max(silent_beyond, silent[next]);
     }
     const ShareCosts& share = oracle.Share(choice.config.micro_batch / choice.replicas);
     const double forward = share.Forward(choice.begin, choice.end);
-    const double own = share.Time(choice.begin, choice.end);
+    const double own = share.Time(choice.begin, choice.end) + (choice.recompute ? forward : 0);
     // A receive is posted two compute actions ahead (lower.h): while a backward pass runs, the
     // inputs of the next forward pass arrive, and the other way round.
     const double late =
         std::max(0.0, into[s] - (own - forward)) + std::max(0.0, out_of[s] - forward);
     waiting = std::max(waiting, (own + late) / b);
     pace.round_trip[s] = beyond + own;
+    silent[s] = silent_beyond + own;
     // With everything in flight nothing has to come back in time.
-    const int64_t in_flight = strategy.stages[s].schedule.in_flight;
-    if (in_flight < strategy.mini_batch) {
+    const int64_t in_flight = layout.in_flight[s];
+    if (in_flight < mini_batch) {
       pace.period = std::max(pace.period, pace.round_trip[s] / static_cast<double>(in_flight));
     }
     fill = std::max(fill, pace.round_trip[s] - pace.bound * b);
+    silent_fill = std::max(silent_fill, silent[s] - pace.bound * b);
   }
   pace.period = std::max({pace.period, pace.bound, waiting});
-  pace.iteration = pace.period * static_cast<double>(strategy.mini_batch) + std::max(fill, 0.0);
+  pace.iteration = pace.period * static_cast<double>(mini_batch) + fill;
+  pace.hope = pace.bound * static_cast<double>(mini_batch) + silent_fill;
   return pace;
 }
 
 bool CoverMessages(const StageOracle& oracle, const Partition& partition, const Pace& pace,
-                   Bytes memory, Strategy& strategy) {
-  std::vector<Stage>& stages = strategy.stages;
+                   Bytes memory, Layout& layout) {
+  const int64_t mini_batch = oracle.problem().mini_batch;
   for (double share : {1.0, 0.5, 0.25}) {
-    std::vector<int64_t> in_flight(stages.size());
+    std::vector<int64_t> in_flight(layout.in_flight.size());
     bool changed = false;
     bool fits = true;
-    size_t e = strategy.edges.size();
-    for (size_t s = stages.size(); s-- > 0 && fits;) {
-      const StageSchedule& schedule = stages[s].schedule;
-      const int64_t b = stages[s].micro_batch;
-      int64_t least = schedule.in_flight;
-      for (; e > 0 && strategy.edges[e - 1].from.index() == s; --e) {
-        const size_t next = strategy.edges[e - 1].to.index();
-        least = std::max(least, ComputeInFlight(schedule.k, b, stages[next].schedule.k,
-                                                stages[next].micro_batch, in_flight[next]));
+    size_t e = layout.edges.size();
+    for (size_t s = in_flight.size(); s-- > 0 && fits;) {
+      const StageConfig& config = partition.stages[s].config;
+      const int64_t b = config.micro_batch;
+      const int64_t before = layout.in_flight[s];
+      int64_t least = before;
+      for (; e > 0 && layout.edges[e - 1].from == static_cast<int32_t>(s); --e) {
+        const int32_t next = layout.edges[e - 1].to;
+        const StageConfig& reader = partition.stages[next].config;
+        least = std::max(
+            least, ComputeInFlight(config.k, b, reader.k, reader.micro_batch, in_flight[next]));
       }
-      least = std::min((least + b - 1) / b * b, strategy.mini_batch);
+      least = std::min((least + b - 1) / b * b, mini_batch);
       const double wanted = pace.round_trip[s] / (pace.bound * static_cast<double>(b));
       const auto micro_batches = static_cast<int64_t>(std::ceil(wanted - kTolerance));
       const int64_t extra =
           static_cast<int64_t>(share * static_cast<double>(micro_batches - least / b)) * b;
       const int64_t most = FittingInFlight(oracle, partition.stages[s], memory);
-      fits = least <= most || least == schedule.in_flight;
-      in_flight[s] = std::min(
-          {least + std::max<int64_t>(extra, 0), std::max(most, least), strategy.mini_batch});
-      changed = changed || in_flight[s] != schedule.in_flight;
+      fits = least <= most || least == before;
+      in_flight[s] =
+          std::min({least + std::max<int64_t>(extra, 0), std::max(most, least), mini_batch});
+      changed = changed || in_flight[s] != before;
     }
     if (!fits) continue;
-    for (size_t s = 0; s < stages.size(); ++s) stages[s].schedule.in_flight = in_flight[s];
+    layout.in_flight = std::move(in_flight);
     return changed;
   }
   return false;

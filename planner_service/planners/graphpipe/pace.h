@@ -1,11 +1,11 @@
-// How fast a strategy runs, from closed formulas: the messages between its stages, the round trip
-// of a micro-batch from each stage to the end of the pipeline and back, and the period that both
-// allow. Used to order candidates before any is simulated, and to keep enough samples in flight.
+// How fast a layout runs, from closed formulas: the messages between its stages, the round trip of
+// a micro-batch from each stage to the end of the pipeline and back, and the period that both
+// allow. Used to rule candidates out before any is simulated, and to keep enough samples in flight.
 #pragma once
 
 #include <vector>
 
-#include "planner_service/planners/graphpipe/partition_search.h"
+#include "planner_service/planners/graphpipe/layout.h"
 
 namespace stagewright {
 
@@ -13,17 +13,18 @@ struct Pace {
   double bound = 0;                // ns per sample that compute and the busiest link allow;
   double period = 0;               // with the round trips that the samples in flight have to cover.
   std::vector<double> round_trip;  // Of one micro-batch, by stage, ns, its own compute included.
-  double iteration = 0;            // Estimated iteration time, ns.
+  double iteration = 0;            // Estimated iteration time, ns;
+  double hope = 0;                 // and if all messages overlapped with compute.
 };
 
-// Messages that meet at one stage share links; others do not meet. O(edges * replicas^2).
-Pace EstimatePace(const StageOracle& oracle, const Partition& partition, const Strategy& strategy);
+// Messages that meet at one stage share links; others do not meet. O(edges * replicas).
+Pace EstimatePace(const StageOracle& oracle, const Partition& partition, const Layout& layout);
 
 // ComputeInFlight covers the compute time of the stages behind, not the messages on the way. Raises
 // the samples in flight, where memory permits, to what a round trip needs at the pace of `bound`.
 // Returns false if nothing changed. Keeps every stage at what its successors' samples in flight
 // ask for, so that the schedule cannot deadlock.
 bool CoverMessages(const StageOracle& oracle, const Partition& partition, const Pace& pace,
-                   Bytes memory, Strategy& strategy);
+                   Bytes memory, Layout& layout);
 
 }  // namespace stagewright

@@ -6,7 +6,6 @@
 #include <limits>
 
 #include "common/base/check.h"
-#include "planner_service/simulator/durations.h"
 
 namespace stagewright {
 namespace {
@@ -14,79 +13,71 @@ namespace {
 // Rounding of sums of nanoseconds must not decide.
 constexpr double kSlack = 1 + 1e-9;
 
+// Between two looks at the clock.
+constexpr int64_t kPollEvery = 4096;
+
 }  // namespace
 
-// The range [begin, end) while begin moves towards the front of the order.
 struct PartitionSearch::Step {
-  int32_t begin;
   int32_t end;
-  // Class at `end` of each class at `begin`: what its members see beyond `end`; -1: nothing.
-  const std::vector<int32_t>* parents;
-  const StageOracle::Extent* extent;
+  const StageRanges::Range* range;
+  const int32_t* parents;  // StageRanges::Parents
 };
 
-PartitionSearch::PartitionSearch(const StageOracle& oracle, const Frontier& frontier,
-                                 std::vector<StageConfig> configs, PartitionOptions options,
-                                 const SearchContext& context)
-    : oracle_(&oracle),
-      frontier_(&frontier),
+PartitionSearch::PartitionSearch(StageRanges& ranges, std::vector<StageConfig> configs,
+                                 PartitionOptions options, const SearchContext& context)
+    : ranges_(&ranges),
+      oracle_(&ranges.oracle()),
+      frontier_(&ranges.frontier()),
       configs_(std::move(configs)),
       options_(std::move(options)),
       context_(&context),
-      mini_batch_(oracle.problem().mini_batch),
-      memory_(static_cast<Bytes>(options_.memory_share * static_cast<double>(oracle.budget()))) {
-  const Cluster& cluster = *oracle.problem().cluster;
-  DescribeNetwork(cluster);
+      mini_batch_(oracle_->problem().mini_batch),
+      memory_(static_cast<Bytes>(options_.memory_share * static_cast<double>(oracle_->budget()))) {
+  const Cluster& cluster = *oracle_->problem().cluster;
+  DescribeNetwork(ranges.network());
   for (size_t c = 0; c < configs_.size(); ++c) {
     const int64_t b = configs_[c].micro_batch;
     for (int32_t d = 1; d <= cluster.size() && b % d == 0; d *= 2) {
-      choices_.push_back({static_cast<int32_t>(c), d, b / d, &oracle.Share(b / d)});
+      Option option{static_cast<int32_t>(c), d, false, b / d, static_cast<double>(b),
+                    &oracle_->Share(b / d)};
+      if (options_.recompute != RecomputePolicy::kAlways) choices_.push_back(option);
+      option.recompute = true;
+      if (options_.recompute != RecomputePolicy::kNever) choices_.push_back(option);
       if (!options_.replicas) break;
     }
+    choice_end_.push_back(static_cast<int32_t>(choices_.size()));
   }
-  const int32_t n = oracle.size();
+  const int32_t n = oracle_->size();
   least_work_.assign(n + 1, 0);
   for (int32_t p = 0; p < n; ++p) {
     double work = std::numeric_limits<double>::infinity();
     double fastest = work;
     for (const Option& option : choices_) {
-      const double time = option.costs->Time(p, p + 1);
-      work = std::min(work, time / static_cast<double>(option.share));
-      fastest = std::min(fastest, time / static_cast<double>(configs_[option.config].micro_batch));
+      const double compute = option.Compute(p, p + 1);
+      work = std::min(work, compute * option.replicas);
+      fastest = std::min(fastest, compute);
     }
     least_work_[p + 1] = least_work_[p] + work;
     largest_operator_ = std::max(largest_operator_, fastest);
   }
 }
 
-void PartitionSearch::DescribeNetwork(const Cluster& cluster) {
-  double fastest = 0;
-  double slowest = std::numeric_limits<double>::infinity();
-  int32_t node_size = 1;  // Devices of the largest node.
-  for (int32_t a = 0; a < cluster.size(); ++a) {
-    int32_t neighbours = 0;
-    for (int32_t b = 0; b < cluster.size(); ++b) {
-      neighbours += cluster.devices()[a].node == cluster.devices()[b].node ? 1 : 0;
-      if (a == b) continue;
-      const double rate = cluster.route(DeviceId(a), DeviceId(b)).bytes_per_second * 1e-9;
-      fastest = std::max(fastest, rate);
-      slowest = std::min(slowest, rate);
-    }
-    node_size = std::max(node_size, neighbours);
-  }
-  std::vector<DeviceId> devices;
-  for (int32_t replicas = 1; replicas <= cluster.size(); replicas *= 2) {
-    while (static_cast<int32_t>(devices.size()) < replicas) {
-      devices.push_back(DeviceId(static_cast<int64_t>(devices.size())));
-    }
+void PartitionSearch::DescribeNetwork(const NetworkFacts& facts) {
+  for (size_t i = 0; i < facts.sums.size(); ++i) {
+    const int32_t replicas = 1 << i;
     Network network;
-    network.sum_latency = static_cast<double>(RingAllReduceTime(cluster, devices, 0));
-    const auto gigabyte = static_cast<double>(RingAllReduceTime(cluster, devices, 1'000'000'000));
-    network.sum_per_byte = (gigabyte - network.sum_latency) * 1e-9;
-    if (fastest > 0) {
-      const int32_t nodes = (replicas + node_size - 1) / node_size;
-      network.message_per_byte = 1 / (fastest * replicas);
-      network.exposed_per_byte = options_.exposed_messages / (slowest * nodes);
+    network.sum_latency = facts.sums[i].latency;
+    network.sum_per_byte = facts.sums[i].per_byte;
+    if (facts.fastest > 0) {
+      const int32_t packed = (replicas + facts.node_size - 1) / facts.node_size;
+      const int32_t ports = std::min(replicas, facts.nodes);
+      network.message_per_byte = options_.messages == Messages::kInside
+                                     ? 1 / (facts.fastest * replicas)
+                                     : 1 / (facts.slowest * std::max(ports, packed));
+      if (options_.messages == Messages::kExposed) {
+        network.exposed_per_byte = 1 / (facts.slowest * packed);
+      }
     }
     networks_.push_back(network);
   }
@@ -110,21 +101,87 @@ double PartitionSearch::Tps(const StageOracle::Extent& extent, double compute,
 }
 
 double PartitionSearch::StageTps(int32_t begin, int32_t end, int32_t replicas,
-                                 const StageConfig& config) const {
-  const double compute = oracle_->Share(config.micro_batch / replicas).Time(begin, end) /
-                         static_cast<double>(config.micro_batch);
-  return Tps(oracle_->At(begin, end), compute, replicas);
+                                 const StageConfig& config, bool recompute) const {
+  const ShareCosts& share = oracle_->Share(config.micro_batch / replicas);
+  const double time = share.Time(begin, end) + (recompute ? share.Forward(begin, end) : 0);
+  return Tps(oracle_->At(begin, end), time / static_cast<double>(config.micro_batch), replicas);
+}
+
+Bytes PartitionSearch::Memory(const Option& option, const StageRanges::Range& range, int32_t end,
+                              int64_t in_flight) const {
+  const StageOracle::Flow flow{option.share, in_flight,
+                               mini_batch_ / configs_[option.config].micro_batch, option.recompute};
+  return StageOracle::Memory(range.extent, option.costs->Saved(range.begin, end),
+                             option.costs->Workspace(range.begin, end), flow);
+}
+
+// Whether [begin, end) may meet t with this option: false stays false for longer ranges.
+bool PartitionSearch::MayMeet(const Option& option, int32_t begin, int32_t end, double t) const {
+  const double compute = option.Compute(begin, end);
+  if (compute > t) return false;
+  if (option.replicas > 1) {
+    const Network& network = networks_[std::bit_width(static_cast<uint32_t>(option.replicas)) - 1];
+    const auto gradients = static_cast<double>(ranges_->LeastGradients(begin, end));
+    const double sum = gradients > 0 ? network.sum_latency + network.sum_per_byte * gradients : 0;
+    if (compute + sum / static_cast<double>(mini_batch_) > t) return false;
+  }
+  const int64_t shares = option.recompute ? 1 : configs_[option.config].k;
+  return ranges_->LeastResident(begin, end) + shares * option.costs->Saved(begin, end) +
+             option.costs->Workspace(begin, end) <=
+         memory_;
+}
+
+// The first pass: fewest devices for the whole order.
+int32_t PartitionSearch::Least(double t) {
+  constexpr int32_t kNone = std::numeric_limits<int32_t>::max() / 4;
+  const int32_t n = oracle_->size();
+  if (prepared_ == t) return least_before_[n];
+  least_before_.assign(n + 1, 0);
+  reach_.assign(n + 1, 0);
+  pointers_.assign(choices_.size(), 0);
+  for (int32_t end = 1; end <= n; ++end) {
+    least_before_[end] = kNone;
+    reach_[end] = end;
+    for (size_t o = 0; o < choices_.size(); ++o) {
+      int32_t& begin = pointers_[o];
+      while (begin < end && !MayMeet(choices_[o], begin, end, t)) ++begin;
+      if (begin == end) continue;
+      reach_[end] = std::min(reach_[end], begin);
+      least_before_[end] =
+          std::min(least_before_[end], least_before_[begin] + choices_[o].replicas);
+    }
+  }
+  states_ += n;
+  prepared_ = t;
+  return least_before_[n];
+}
+
+// The first option of a config, of those with at most so many replicas, that meets the prepared t
+// and may fit into memory; -1: none. `fastest` is the first whose compute alone may meet t, and
+// only moves on while the range grows.
+int32_t PartitionSearch::FirstOption(const StageRanges::Range& range, int32_t end, int32_t config,
+                                     int32_t most_replicas, int32_t& fastest) const {
+  const int32_t last = choice_end_[config];
+  while (fastest < last && choices_[fastest].Compute(range.begin, end) > prepared_) ++fastest;
+  for (int32_t o = fastest; o < last; ++o) {
+    const Option& option = choices_[o];
+    if (option.replicas > most_replicas) return -1;
+    const double compute = option.Compute(range.begin, end);
+    if (compute > prepared_ || Tps(range.extent, compute, option.replicas) > prepared_) continue;
+    if (Memory(option, range, end, configs_[config].k) <= memory_) return o;
+  }
+  return -1;
 }
 
 // The needs at the front of the range, into scratch_: what its members' predecessors have to keep
 // in flight for it, or for what they see beyond it.
 void PartitionSearch::DeriveNeeds(const Step& step, const int64_t* needs_behind,
                                   const StageConfig& config, int64_t in_flight) {
-  const auto& classes = frontier_->At(step.begin);
+  const auto& classes = frontier_->At(step.range->begin);
   const size_t width = configs_.size();
   scratch_.assign(classes.size() * width, 0);
   for (size_t c = 0; c < classes.size(); ++c) {
-    const int32_t parent = (*step.parents)[c];
+    const int32_t parent = step.parents[c];
     const bool reads = classes[c].first_successor < step.end;
     for (size_t x = 0; x < width; ++x) {
       int64_t need = parent < 0 ? 0 : needs_behind[parent * width + x];
@@ -137,58 +194,55 @@ void PartitionSearch::DeriveNeeds(const Step& step, const int64_t* needs_behind,
   }
 }
 
-bool PartitionSearch::TryStage(const Step& step, const Option& option, int32_t option_index,
-                               double t, const PartitionLimits& limits) {
-  const StageConfig& config = configs_[option.config];
-  const double compute =
-      option.costs->Time(step.begin, step.end) / static_cast<double>(config.micro_batch);
-  if (compute > t) return false;
+// Puts the stage of `step` before all partitions behind it, with the options from `first` on.
+void PartitionSearch::Extend(const Step& step, int32_t first, const PartitionLimits& limits) {
+  const StageRanges::Range& range = *step.range;
+  const int32_t c = choices_[first].config;
+  const StageConfig& config = configs_[c];
   const Front& rest = fronts_[step.end];
-  const int32_t before = static_cast<int32_t>(std::ceil(least_work_[step.begin] / t / kSlack));
-  if (rest.fewest_devices + option.replicas + before > limits.devices) return true;
-  if (Tps(*step.extent, compute, option.replicas) > t) return true;
-
-  const Bytes saved = option.costs->Saved(step.begin, step.end);
-  const Bytes workspace = option.costs->Workspace(step.begin, step.end);
-  const int64_t micro_batches = mini_batch_ / config.micro_batch;
-  if (StageOracle::Memory(*step.extent, saved, workspace, {option.share, config.k, micro_batches}) >
-      memory_) {
-    return true;
-  }
   const size_t width = configs_.size();
   const auto& classes_after = frontier_->At(step.end);
-  const int64_t round = config.k * config.micro_batch;
+  const int32_t most = limits.devices - least_before_[range.begin];
+  states_ += static_cast<int64_t>(rest.points.size());
   for (size_t i = 0; i < rest.points.size(); ++i) {
     const Point& after = rest.points[i];
-    ++states_;
-    if (after.devices + option.replicas + before > limits.devices) continue;
+    if (after.devices + choices_[first].replicas > most) continue;
     if (options_.max_stages > 0 &&
-        after.stages + 1 + (step.begin > 0 ? 1 : 0) > options_.max_stages) {
+        after.stages + 1 + (range.begin > 0 ? 1 : 0) > options_.max_stages) {
       continue;
     }
     const int64_t* needs = rest.needs.data() + i * classes_after.size() * width;
-    int64_t in_flight = round;
-    for (size_t c = 0; c < classes_after.size(); ++c) {
-      if (classes_after[c].last_member >= step.begin) {
-        in_flight = std::max(in_flight, needs[c * width + option.config]);
+    int64_t in_flight = config.k * config.micro_batch;
+    for (size_t k = 0; k < classes_after.size(); ++k) {
+      if (classes_after[k].last_member >= range.begin) {
+        in_flight = std::max(in_flight, needs[k * width + c]);
       }
     }
     const int64_t shares = (in_flight + config.micro_batch - 1) / config.micro_batch;
     in_flight = std::min(shares * config.micro_batch, mini_batch_);
     if (in_flight > limits.in_flight) continue;
-    const Bytes peak =
-        StageOracle::Memory(*step.extent, saved, workspace,
-                            {option.share, in_flight / config.micro_batch, micro_batches});
-    if (peak > memory_) continue;
+    Bytes peak = after.peak;
+    int32_t o = first;
+    for (; o < choice_end_[c]; ++o) {
+      const Option& option = choices_[o];
+      if (after.devices + option.replicas > most) o = choice_end_[c];
+      if (o == choice_end_[c]) break;
+      const Bytes memory = Memory(option, range, step.end, in_flight / config.micro_batch);
+      if (memory > memory_) continue;
+      peak = std::max(after.peak, memory);
+      if (o == first) break;
+      const double compute = option.Compute(range.begin, step.end);
+      if (compute <= prepared_ && Tps(range.extent, compute, option.replicas) <= prepared_) break;
+    }
+    if (o >= choice_end_[c]) continue;
 
     DeriveNeeds(step, needs, config, in_flight);
-    Insert(fronts_[step.begin],
-           {after.devices + option.replicas, after.stages + 1, step.end, static_cast<int32_t>(i),
-            option_index, in_flight, after.traffic + step.extent->in_per_sample,
-            std::max(after.peak, peak)},
-           scratch_);
+    Insert(
+        fronts_[range.begin],
+        {after.devices + choices_[o].replicas, after.stages + 1, step.end, static_cast<int32_t>(i),
+         o, in_flight, after.traffic + range.extent.in_per_sample, peak},
+        scratch_);
   }
-  return true;
 }
 
 // -1: a dominates b; 1: b dominates a (equals go to less traffic, then less memory); 0: neither.
@@ -257,37 +311,37 @@ void PartitionSearch::Insert(Front& front, const Point& point, const std::vector
   front.needs.insert(front.needs.end(), needs.begin(), needs.end());
 }
 
-void PartitionSearch::ExtendFrom(int32_t end, double t, const PartitionLimits& limits) {
+// False if the context expired.
+bool PartitionSearch::ExtendFrom(int32_t end, const PartitionLimits& limits) {
   const int32_t n = oracle_->size();
-  std::vector<int32_t> parents(frontier_->At(end).size());
-  for (size_t c = 0; c < parents.size(); ++c) parents[c] = static_cast<int32_t>(c);
-  std::vector<int32_t> next;
-  // More work than this in front of a stage is more than the remaining devices can do.
-  const double most_work_before = t * kSlack * (limits.devices - fronts_[end].fewest_devices - 1);
-  for (int32_t begin = end - 1; begin >= 0; --begin) {
-    if (begin % 32 == 0 && context_->Expired()) return;
-    const auto& classes = frontier_->At(begin);
-    next.resize(classes.size());
-    for (size_t c = 0; c < classes.size(); ++c) {
-      next[c] = classes[c].parent < 0 ? -1 : parents[classes[c].parent];
+  const auto width = static_cast<int32_t>(configs_.size());
+  const int32_t left = limits.devices - fronts_[end].fewest_devices;
+  std::vector<int32_t> fastest(width, 0);
+  for (int32_t c = 1; c < width; ++c) fastest[c] = choice_end_[c - 1];
+  for (size_t r = 0;; ++r) {
+    const StageRanges::Range* range = ranges_->At(end, r);
+    if (range == nullptr || range->begin < reach_[end]) break;
+    if (++states_ > next_poll_) {
+      if (context_->Expired()) return false;
+      next_poll_ = states_ + kPollEvery;
     }
-    parents.swap(next);
-    if (least_work_[begin] > most_work_before) continue;
-    const StageOracle::Extent extent = oracle_->At(begin, end);
-    if (extent.resident > memory_) break;
-    if (!options_.allowed.empty() && !options_.allowed[begin * (n + 1) + end]) continue;
-    const Step step{begin, end, &parents, &extent};
-    bool fast_enough = false;
-    for (size_t o = 0; o < choices_.size(); ++o) {
-      fast_enough = TryStage(step, choices_[o], static_cast<int32_t>(o), t, limits) || fast_enough;
+    const int32_t most_replicas = left - least_before_[range->begin];
+    if (most_replicas < 1) continue;
+    if (!options_.allowed.empty() && !options_.allowed[range->begin * (n + 1) + end]) continue;
+    const Step step{end, range, ranges_->Parents(end, r)};
+    for (int32_t c = 0; c < width; ++c) {
+      const int32_t option = FirstOption(*range, end, c, most_replicas, fastest[c]);
+      if (option >= 0) Extend(step, option, limits);
     }
-    if (!fast_enough) break;  // Time only grows with the range.
   }
+  return true;
 }
 
 std::optional<Partition> PartitionSearch::Find(double t, const PartitionLimits& limits) {
   const int32_t n = oracle_->size();
   t *= kSlack;
+  if (context_->Expired()) return std::nullopt;
+  if (Least(t) > limits.devices) return std::nullopt;
   fronts_.resize(n + 1);
   for (Front& front : fronts_) {
     front.points.clear();
@@ -298,8 +352,7 @@ std::optional<Partition> PartitionSearch::Find(double t, const PartitionLimits& 
   fronts_[n].fewest_devices = 0;
   for (int32_t end = n; end > 0; --end) {
     if (fronts_[end].points.empty()) continue;
-    if (context_->Expired()) return std::nullopt;
-    ExtendFrom(end, t, limits);
+    if (!ExtendFrom(end, limits)) return std::nullopt;
   }
   int32_t best = -1;
   const Front& whole = fronts_[0];
@@ -320,9 +373,10 @@ Partition PartitionSearch::Assemble(int32_t point) const {
     const Point& at = fronts_[begin].points[point];
     const Option& option = choices_[at.option];
     partition.stages.push_back(
-        {begin, at.end, option.replicas, configs_[option.config], at.in_flight});
+        {begin, at.end, option.replicas, configs_[option.config], at.in_flight, option.recompute});
     partition.bottleneck = std::max(
-        partition.bottleneck, StageTps(begin, at.end, option.replicas, configs_[option.config]));
+        partition.bottleneck,
+        StageTps(begin, at.end, option.replicas, configs_[option.config], option.recompute));
     partition.deepest = std::max(partition.deepest, at.in_flight);
     begin = at.end;
     point = at.rest;
@@ -330,12 +384,34 @@ Partition PartitionSearch::Assemble(int32_t point) const {
   return partition;
 }
 
+// The least t, up to kPrecision, that the first pass does not rule out; infinity beyond `most`.
+// The optimum mostly lies close above the bound: gallop upwards first.
+double PartitionSearch::LeastTime(int32_t devices, double most) {
+  const auto known = least_time_.find(devices);
+  if (known != least_time_.end()) return known->second;
+  double low = LowerBound(devices);
+  double high = low;
+  double step = 0.02;
+  while (Least(high * kSlack) > devices) {
+    if (high >= most || context_->Expired()) return std::numeric_limits<double>::infinity();
+    low = high;
+    high = std::min(low * (1 + step), most);
+    step *= 3;
+  }
+  while (high > low * (1 + kPrecision) && !context_->Expired()) {
+    const double probe = (low + high) / 2;
+    (Least(probe * kSlack) > devices ? low : high) = probe;
+  }
+  least_time_[devices] = high;
+  return high;
+}
+
 std::optional<Partition> PartitionSearch::Minimize(double least, double most,
-                                                   const PartitionLimits& limits) {
-  double low = std::max(least, LowerBound(limits.devices));
+                                                   const PartitionLimits& limits,
+                                                   double precision) {
+  if (std::max(least, LowerBound(limits.devices)) > most * kSlack) return std::nullopt;
+  double low = std::max(least, LeastTime(limits.devices, most));
   if (low > most * kSlack) return std::nullopt;
-  // The optimum mostly lies close above the bound, and a small t is answered faster than a large
-  // one: gallop upwards first.
   std::optional<Partition> best;
   double step = 0.02;
   for (double probe = low; !best.has_value(); probe = low * (1 + step), step *= 3) {
@@ -345,7 +421,7 @@ std::optional<Partition> PartitionSearch::Minimize(double least, double most,
     if (!best.has_value()) low = probe;
   }
   double high = best->bottleneck;
-  while (high > low * (1 + kPrecision) && !context_->Expired()) {
+  while (high > low * (1 + precision) && !context_->Expired()) {
     const double probe = (low + high) / 2;
     std::optional<Partition> found = Find(probe, limits);
     if (found.has_value()) {

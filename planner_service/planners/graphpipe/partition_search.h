@@ -26,9 +26,21 @@
 // largest of need(parent of k', c') and, if k' has a successor in [q, p),
 // ComputeInFlight(c', c, in_flight).
 //
-// Complexity. With n operators, L the most operators of a stage that meets t, F the largest front
-// and K the most frontier classes: O(n L |C| log(D) F (F + K |C|)) time. On a chain K = 1, on b
-// parallel chains K = 2.
+// Each time, only the fewest replicas d, without recomputation before with, that meet t and fit
+// into memory are tried: more devices for the same range and needs are dominated.
+//
+// Bounds. A first pass answers a relaxed question: the fewest devices Least(p) for [0, p), without
+// messages and with every stage keeping only k b samples. What it asks of a range only grows with
+// the range, so for each replication the longest stage that ends at p follows by a moving pointer,
+// and Least(p) = min over d of Least(begin of that stage) + d. If Least(n) exceeds the devices
+// there is no answer, and partitions of [p, n) with more devices than Least(p) leaves are not
+// extended. `Minimize` searches with the first pass alone, and then with both passes from the t
+// that it found; mostly that t itself is the answer.
+//
+// Complexity. With n operators, R <= n log n the ranges that meet t (StageRanges), F the largest
+// front and K the most frontier classes: O(n |C| log D) time for the first pass and
+// O(R |C| F (F + K |C|)) for the second, where the bounds leave few ranges and small F. On a chain
+// K = 1, on b parallel chains K = 2.
 //
 // Deviations from the paper.
 //  1. One pass over a linear order that keeps branches together (depth first over the
@@ -47,18 +59,20 @@
 //  4. A front keeps at most kMaxFront points (the smallest by devices, then needs). Fronts of
 //     chains and of parallel chains stay far below it.
 //  5. Devices may stay idle: t is reached with the fewest devices.
+//  6. A stage may run its forward pass again instead of keeping its tensors, which the paper does
+//     not consider: a choice per stage, joint with t and memory.
 //
 // Reference: Jeon et al., "GraphPipe: Improving Performance and Scalability of DNN Training with
 // Graph Pipeline Parallelism", ASPLOS 2025, sections 5, 6 and appendix A.1.
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <vector>
 
 #include "planner_service/planner/planner.h"
-#include "planner_service/search/frontier.h"
-#include "planner_service/search/stage_oracle.h"
+#include "planner_service/planners/graphpipe/stage_ranges.h"
 
 namespace stagewright {
 
@@ -75,6 +89,7 @@ struct StageChoice {
   int32_t replicas = 1;
   StageConfig config;
   int64_t in_flight = 0;  // Samples.
+  bool recompute = false;
 };
 
 struct Partition {
@@ -84,14 +99,20 @@ struct Partition {
   int64_t deepest = 0;    // Most samples in flight in any stage.
 };
 
+// What a stage's messages cost.
+enum class Messages {
+  kInside,   // They overlap with compute and take the fastest links.
+  kNetwork,  // They overlap, but pass the network, with a port per replica as far as nodes go.
+  kExposed,  // They pass the network, and nothing overlaps with them.
+};
+
 struct PartitionOptions {
   bool replicas = true;
+  RecomputePolicy recompute = RecomputePolicy::kNever;
   int32_t max_stages = 0;     // 0: any number.
   bool exact_stages = false;  // Exactly max_stages.
   double memory_share = 1;    // Of the smallest memory budget.
-  // This share of the time of a stage's messages over the network counts as if nothing overlapped
-  // with it.
-  double exposed_messages = 0;
+  Messages messages = Messages::kInside;
   // allowed[begin * (n + 1) + end]: the ranges that may be a stage; empty: all.
   std::vector<bool> allowed;
 };
@@ -106,24 +127,24 @@ class PartitionSearch {
  public:
   static constexpr int32_t kMaxFront = 96;
 
-  // `frontier` belongs to the oracle's order, with the edges the stage graph will have. Arguments
-  // outlive the search.
-  PartitionSearch(const StageOracle& oracle, const Frontier& frontier,
-                  std::vector<StageConfig> configs, PartitionOptions options,
+  // Arguments outlive the search; `ranges` has the edges that the stage graph will have.
+  PartitionSearch(StageRanges& ranges, std::vector<StageConfig> configs, PartitionOptions options,
                   const SearchContext& context);
 
   // A partition with the fewest devices whose stages need at most `t` ns per sample; none if there
   // is none within the limits, or if the context expired.
   std::optional<Partition> Find(double t, const PartitionLimits& limits);
 
-  // The partition with the least bottleneck up to a relative error of kPrecision, among those with
+  // The partition with the least bottleneck up to a relative error of `precision`, among those with
   // bottleneck in [least, most].
-  std::optional<Partition> Minimize(double least, double most, const PartitionLimits& limits);
   static constexpr double kPrecision = 1e-3;
+  std::optional<Partition> Minimize(double least, double most, const PartitionLimits& limits,
+                                    double precision = kPrecision);
 
   // ns per sample of [begin, end) with `replicas` replicas: compute, its share of the gradient sum,
   // and no less than its messages take on the fastest link.
-  double StageTps(int32_t begin, int32_t end, int32_t replicas, const StageConfig& config) const;
+  double StageTps(int32_t begin, int32_t end, int32_t replicas, const StageConfig& config,
+                  bool recompute = false) const;
 
   // No partition over `devices` devices is faster, ns per sample.
   double LowerBound(int32_t devices) const;
@@ -131,17 +152,23 @@ class PartitionSearch {
 
  private:
   struct Option {
-    int32_t config;
-    int32_t replicas;
-    int64_t share;
-    const ShareCosts* costs;
+    int32_t config = 0;
+    int32_t replicas = 1;
+    bool recompute = false;
+    int64_t share = 1;
+    double samples = 1;  // config.micro_batch
+    const ShareCosts* costs = nullptr;
+    double Compute(int32_t begin, int32_t end) const {
+      const double time = costs->Time(begin, end);
+      return (recompute ? time + costs->Forward(begin, end) : time) / samples;
+    }
   };
   // What crosses the network for a stage with 2^index replicas.
   struct Network {
     double sum_latency = 0;       // Gradient sum: ns,
     double sum_per_byte = 0;      // and ns per byte.
-    double message_per_byte = 0;  // Messages on the fastest links, ns per byte,
-    double exposed_per_byte = 0;  // and the share of their time on the slowest that is in the way.
+    double message_per_byte = 0;  // Messages, ns per byte: what overlaps with compute,
+    double exposed_per_byte = 0;  // and what does not.
   };
   struct Point {
     int32_t devices = 0;
@@ -158,12 +185,17 @@ class PartitionSearch {
     std::vector<Point> points;
     std::vector<int64_t> needs;  // Row per point: [class][config].
   };
-  void DescribeNetwork(const Cluster& cluster);
-  struct Step;  // The range [begin, end) while it grows towards the front.
+  void DescribeNetwork(const NetworkFacts& facts);
+  struct Step;  // A range with what it costs.
 
-  void ExtendFrom(int32_t end, double t, const PartitionLimits& limits);
-  bool TryStage(const Step& step, const Option& option, int32_t option_index, double t,
-                const PartitionLimits& limits);
+  int32_t Least(double t);
+  bool MayMeet(const Option& option, int32_t begin, int32_t end, double t) const;
+  int32_t FirstOption(const StageRanges::Range& range, int32_t end, int32_t config,
+                      int32_t most_replicas, int32_t& fastest) const;
+  Bytes Memory(const Option& option, const StageRanges::Range& range, int32_t end,
+               int64_t micro_batches_in_flight) const;
+  bool ExtendFrom(int32_t end, const PartitionLimits& limits);
+  void Extend(const Step& step, int32_t first, const PartitionLimits& limits);
   void DeriveNeeds(const Step& step, const int64_t* needs_behind, const StageConfig& config,
                    int64_t in_flight);
   void Insert(Front& front, const Point& point, const std::vector<int64_t>& needs);
@@ -171,7 +203,9 @@ class PartitionSearch {
               size_t width) const;
   Partition Assemble(int32_t point) const;
   double Tps(const StageOracle::Extent& extent, double compute, int32_t replicas) const;
+  double LeastTime(int32_t devices, double most);
 
+  StageRanges* ranges_;
   const StageOracle* oracle_;
   const Frontier* frontier_;
   std::vector<StageConfig> configs_;
@@ -180,12 +214,20 @@ class PartitionSearch {
   int64_t mini_batch_;
   Bytes memory_;
   std::vector<Network> networks_;
-  std::vector<Option> choices_;
-  std::vector<double> least_work_;  // Prefix sums: least device-ns per sample of each operator.
-  double largest_operator_ = 0;     // Least ns per sample of the slowest operator.
+  std::vector<Option> choices_;      // By config, replicas, recomputation.
+  std::vector<int32_t> choice_end_;  // By config.
+  std::vector<double> least_work_;   // Prefix sums: least device-ns per sample of each operator.
+  double largest_operator_ = 0;      // Least ns per sample of the slowest operator.
+  // Of the last first pass: its t, Least(p), and the least begin of a stage that ends at p.
+  double prepared_ = -1;
+  std::vector<int32_t> least_before_;
+  std::vector<int32_t> reach_;
+  std::vector<int32_t> pointers_;
+  std::map<int32_t, double> least_time_;  // By devices: no partition needs less, ns per sample.
   std::vector<Front> fronts_;
   std::vector<int64_t> scratch_;
   int64_t states_ = 0;
+  int64_t next_poll_ = 0;
 };
 
 }  // namespace stagewright

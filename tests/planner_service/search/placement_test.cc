@@ -40,6 +40,18 @@ TEST(PlacementTest, WideStagesSpillOver) {
             (std::vector<std::vector<int32_t>>{{0, 1}, {2, 3, 4, 5, 6, 7}}));
 }
 
+TEST(PlacementTest, SpreadReplicasShareNoNodeUntilTheyMust) {
+  const Cluster cluster = *ClusterPreset("summit:4");
+  EXPECT_EQ(PlaceStages(cluster, {4, 4, 4, 4}, {false, false, false, true})[3],
+            (std::vector<DeviceId>{DeviceId(3), DeviceId(7), DeviceId(11), DeviceId(15)}));
+  EXPECT_EQ(PlaceStages(cluster, {1, 2}, {false, true})[1],
+            (std::vector<DeviceId>{DeviceId(3), DeviceId(11)}));
+  const auto wide = PlaceStages(cluster, {6, 10}, {true, false});
+  std::vector<int> on_node(4, 0);
+  for (DeviceId d : wide[0]) ++on_node[cluster.device(d).node];
+  for (int count : on_node) EXPECT_TRUE(count == 1 || count == 2) << count;
+}
+
 TEST(PlacementTest, DeviceSetsAreDisjointAndOfTheSizeAskedFor) {
   Random random(3);
   for (int round = 0; round < 300; ++round) {
@@ -50,7 +62,9 @@ TEST(PlacementTest, DeviceSetsAreDisjointAndOfTheSizeAskedFor) {
       left -= replicas.back();
       if (Draw(random, 0, 4) == 0) break;
     }
-    const auto placed = PlaceStages(cluster, replicas);
+    std::vector<bool> spread;
+    for (size_t s = 0; s < replicas.size(); ++s) spread.push_back(Draw(random, 0, 3) == 0);
+    const auto placed = PlaceStages(cluster, replicas, spread);
     std::set<DeviceId> used;
     for (size_t s = 0; s < replicas.size(); ++s) {
       EXPECT_EQ(static_cast<int32_t>(placed[s].size()), replicas[s]);

@@ -162,5 +162,53 @@ TEST(StageOracleTest, ASharedParameterCountsOncePerRange) {
   EXPECT_EQ(oracle.At(1, 3).gradients, 64 * 64 * 4);
 }
 
+TEST(StageOracleTest, GrowingARangeGivesWhatAskingForItGives) {
+  Random random(14);
+  for (int round = 0; round < 50; ++round) {
+    const Case c(random);
+    const StageOracle oracle(c.problem, c.order);
+    for (int32_t end = 1; end <= oracle.size(); ++end) {
+      StageOracle::Extent extent;
+      for (int32_t begin = end - 1; begin >= 0; --begin) {
+        extent = oracle.Grow(extent, begin, end);
+        const StageOracle::Extent& asked = oracle.At(begin, end);
+        EXPECT_EQ(extent.resident, asked.resident);
+        EXPECT_EQ(extent.in_per_sample, asked.in_per_sample);
+        EXPECT_EQ(extent.out_per_sample, asked.out_per_sample);
+      }
+    }
+  }
+}
+
+TEST(StageOracleTest, CrossingsAreTheDataEdgesAndAddUpToWhatRangesExchange) {
+  Random random(15);
+  for (int round = 0; round < 100; ++round) {
+    const Case c(random);
+    const StageOracle oracle(c.problem, c.order);
+    std::vector<int32_t> begins = {0};
+    for (int32_t p = 1; p < oracle.size(); ++p) {
+      if (Draw(random, 0, 2) == 0) begins.push_back(p);
+    }
+    std::vector<Stage> stages(begins.size());
+    for (size_t s = 0; s < begins.size(); ++s) {
+      const int32_t end = s + 1 < begins.size() ? begins[s + 1] : oracle.size();
+      stages[s].nodes = c.Nodes(begins[s], end);
+    }
+    const auto crossings = oracle.Crossings(begins);
+    const auto edges = DataEdges(c.graph, stages);
+    ASSERT_EQ(crossings.size(), edges.size());
+    std::vector<double> into(begins.size(), 0);
+    for (size_t e = 0; e < edges.size(); ++e) {
+      EXPECT_EQ(crossings[e].from, edges[e].from.value());
+      EXPECT_EQ(crossings[e].to, edges[e].to.value());
+      into[crossings[e].to] += crossings[e].bytes_per_sample;
+    }
+    for (size_t s = 0; s < begins.size(); ++s) {
+      const int32_t end = s + 1 < begins.size() ? begins[s + 1] : oracle.size();
+      EXPECT_DOUBLE_EQ(into[s], oracle.At(begins[s], end).in_per_sample);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace stagewright

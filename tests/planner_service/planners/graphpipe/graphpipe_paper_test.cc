@@ -98,15 +98,18 @@ TEST(GraphPipePaper, Figure2ThreeStagesFeedAFourth) {
   EXPECT_NEAR(ToSeconds(both.sequential.evaluation.iteration_time), 11 * 30e-6, 1e-7);
 }
 
-// Figures 9 and 10. With the memory so tight that no two of the eight stages fit on one device,
-// both planners cut one attention and two linear layers per stage. The paper counts depth 4: the
-// four stages of one branch. The stage that holds the concatenation reads from the last stage of
-// the other branch, so the longest path has five stages, four edges, against eight stages in the
-// chain. The gain from the larger micro-batch is the paper's 10 %; a pipeline of half as many,
-// twice as large micro-batches needs as long to fill, so the two gains do not add up to 20 %.
+// Figures 9 and 10: eight stages on eight devices, the memory so tight that no two of them fit on
+// one, and no recomputation, which the paper has not. Both planners cut one attention and two
+// linear layers per stage, SPP takes micro-batches of 2 and GPP of 4, and GPP gains about 20 %, as
+// printed. The paper counts depth 4: the four stages of one branch. The stage that holds the
+// concatenation reads from the last stage of the other branch, so the longest path has five stages,
+// four edges, against eight stages in the chain.
 TEST(GraphPipePaper, Figure10CaseStudy) {
-  const Model model("case-study.swg", SummitWithMemory(8, 490 * kMiB), 256);
-  const Compared both = Compare(model.problem);
+  const Model model("case-study.swg", SummitWithMemory(8, 490 * kMiB), 64);
+  PlanOptions options;
+  options.num_stages = 8;
+  options.recompute = RecomputePolicy::kNever;
+  const Compared both = Compare(model.problem, options);
   ASSERT_EQ(both.graph.strategy.stages.size(), 8u);
   ASSERT_EQ(both.sequential.strategy.stages.size(), 8u);
   for (size_t s = 0; s < 8; ++s) {
@@ -119,22 +122,13 @@ TEST(GraphPipePaper, Figure10CaseStudy) {
   EXPECT_EQ(both.graph.evaluation.depth, 5);
   EXPECT_EQ(both.sequential.strategy.stages[0].micro_batch, 2);
   EXPECT_EQ(both.graph.strategy.stages[0].micro_batch, 4);
-  EXPECT_GT(both.gain, 1.07);
+  EXPECT_GT(both.gain, 1.15);
 
   // The two sources of the gain, each alone.
-  PlanOptions options;
   options.micro_batch = 2;
   const Compared same_size = Compare(model.problem, options);
-  EXPECT_GT(same_size.gain, 1.01);              // A shorter pipeline,
-  EXPECT_GT(both.gain / same_size.gain, 1.03);  // and larger micro-batches.
-}
-
-TEST(GraphPipePaper, Figure10WarmUpPaysMoreWithFewerMicroBatches) {
-  const Model model("case-study.swg", SummitWithMemory(8, 490 * kMiB), 64);
-  PlanOptions options;
-  options.micro_batch = 2;
-  options.num_stages = 8;
-  EXPECT_GT(Compare(model.problem, options).gain, 1.07);
+  EXPECT_GT(same_size.gain, 1.05);              // A shorter pipeline,
+  EXPECT_GT(both.gain / same_size.gain, 1.05);  // and larger micro-batches.
 }
 
 TEST(GraphPipePaper, Figure7TheGainGrowsWithTheBranches) {
@@ -183,11 +177,11 @@ TEST(GraphPipePaper, Figure8ParallelStagesPayAt32Devices) {
   PlanOptions one_device_per_stage;
   one_device_per_stage.allow_replicas = false;
   const Model mmt("mmt.swg", Summit(32), 512);
-  EXPECT_GT(Compare(mmt.problem, one_device_per_stage).gain, 1.12);
-  EXPECT_GT(Compare(mmt.problem).gain, 1.05);
+  EXPECT_GT(Compare(mmt.problem, one_device_per_stage).gain, 1.2);
+  EXPECT_GT(Compare(mmt.problem).gain, 1.15);
   const Model dlrm("dlrm.swg", Summit(32), 2048);
   EXPECT_GT(Compare(dlrm.problem, one_device_per_stage).gain, 1.25);
-  EXPECT_GT(Compare(dlrm.problem).gain, 1.12);
+  EXPECT_GT(Compare(dlrm.problem).gain, 1.25);
 }
 
 }  // namespace

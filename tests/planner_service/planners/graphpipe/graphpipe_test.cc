@@ -8,6 +8,7 @@
 
 #include "planner_service/evaluator/evaluator.h"
 #include "tests/planner_service/planners/graphpipe/search_case.h"
+#include "tests/support/model_graphs.h"
 
 namespace stagewright {
 namespace {
@@ -56,6 +57,7 @@ PlanOptions RandomOptions(Random& random, int64_t mini_batch) {
   }
   options.per_stage_micro_batch = Draw(random, 0, 5) == 0;
   if (Draw(random, 0, 5) == 0) options.max_k = 2;
+  options.recompute = static_cast<RecomputePolicy>(Draw(random, 0, 2));
   return options;
 }
 
@@ -71,6 +73,12 @@ void ExpectHonours(const Strategy& strategy, const PlanOptions& options) {
   for (const Stage& stage : strategy.stages) {
     sizes.insert(stage.micro_batch);
     EXPECT_LE(stage.schedule.k, options.max_k);
+    if (options.recompute == RecomputePolicy::kNever) {
+      EXPECT_FALSE(stage.recompute);
+    }
+    if (options.recompute == RecomputePolicy::kAlways) {
+      EXPECT_TRUE(stage.recompute);
+    }
     if (options.micro_batch > 0) {
       EXPECT_EQ(stage.micro_batch, options.micro_batch);
     }
@@ -262,6 +270,69 @@ TEST(GraphPipeTest, SaysWhichOptionCannotBeMet) {
   options.micro_batch = 3;
   EXPECT_THAT(Solve(*MakeGraphPipePlanner(), c.problem, options).reason,
               HasSubstr("micro_batch 3 does not divide"));
+}
+
+// Four stages whose first would have to hold four micro-batches of 300 MiB, which do not fit.
+TEST(GraphPipeTest, RecomputesOnlyWhereMemoryBinds) {
+  std::vector<Work> nodes;
+  for (int32_t v = 0; v < 8; ++v) {
+    const Bytes kept = v % 2 == 0 ? 300 * kMiB : kMiB;
+    nodes.push_back({100 * kMicrosecond, 200 * kMicrosecond, kept, kMiB});
+    if (v > 0) nodes[v].after = {v - 1};
+  }
+  PlanOptions options;
+  options.micro_batch = 1;
+  options.num_stages = 4;
+  const auto solve = [&](Bytes memory) {
+    const SearchCase c(testing::ProfiledGraph(nodes), testing::FlatCluster(4, memory, 0, 1e15), 16);
+    const Outcome outcome = Solve(*MakeGraphPipePlanner(), c.problem, options);
+    if (outcome.strategy.has_value()) {
+      EXPECT_TRUE(Judge(c.problem, *outcome.strategy).ok());
+    }
+    return outcome;
+  };
+  const Outcome kept = solve(64 * kGiB);
+  ASSERT_TRUE(kept.strategy.has_value()) << kept.reason;
+  for (const Stage& stage : kept.strategy->stages) EXPECT_FALSE(stage.recompute);
+
+  const Outcome tight = solve(1000 * kMiB);
+  ASSERT_TRUE(tight.strategy.has_value()) << tight.reason;
+  EXPECT_TRUE(tight.strategy->stages[0].recompute);
+  EXPECT_FALSE(tight.strategy->stages[3].recompute);
+
+  options.recompute = RecomputePolicy::kNever;
+  EXPECT_FALSE(solve(1000 * kMiB).strategy.has_value());
+}
+
+// Branches whose operators are efficient at different sizes: only per-stage sizes suit both.
+TEST(GraphPipeTest, PerStageMicroBatchesAreNeverBehindOneSize) {
+  Random random(61);
+  for (int round = 0; round < 20; ++round) {
+    const SearchCase c(testing::RandomNetwork(random, 10), testing::FlatCluster(4), 16);
+    PlanOptions options;
+    const Outcome one = Solve(*MakeGraphPipePlanner(), c.problem, options);
+    options.per_stage_micro_batch = true;
+    options.max_k = 2;
+    const Outcome several = Solve(*MakeGraphPipePlanner(), c.problem, options);
+    ASSERT_TRUE(one.strategy.has_value() && several.strategy.has_value());
+    const auto before = Judge(c.problem, *one.strategy);
+    const auto after = Judge(c.problem, *several.strategy);
+    ASSERT_TRUE(before.ok() && after.ok());
+    EXPECT_LE(ToSeconds(after->iteration_time), 1.02 * ToSeconds(before->iteration_time));
+  }
+}
+
+// A deadline is honoured within 100 ms however large the model is.
+TEST(GraphPipeTest, ALargeModelStopsOnTime) {
+  const SearchCase c(testing::MmtGraph(8, 64), *ClusterPreset("summit:32"), 2048);
+  for (int ms : {1, 20, 100, 300}) {
+    const auto start = SearchContext::Clock::now();
+    SearchContext context(start + std::chrono::milliseconds(ms));
+    const auto outcome = MakeGraphPipePlanner()->Solve(c.problem, {}, context);
+    ASSERT_TRUE(outcome.ok()) << outcome.status();
+    const std::chrono::duration<double> took = SearchContext::Clock::now() - start;
+    EXPECT_LT(took.count(), ms * 1e-3 + 0.5);  // 0.1 s, and more for machines under load.
+  }
 }
 
 }  // namespace

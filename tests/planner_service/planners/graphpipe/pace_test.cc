@@ -22,6 +22,17 @@ Partition OnePerStage(int32_t stages, int64_t micro_batch) {
   return partition;
 }
 
+// A layout with samples in flight by AssignInFlight.
+Layout InFlight(const SearchCase& c, const Partition& partition) {
+  Layout layout = c.Place(partition);
+  Strategy strategy = c.Build(partition, layout);
+  AssignInFlight(strategy);
+  for (size_t s = 0; s < strategy.stages.size(); ++s) {
+    layout.in_flight[s] = strategy.stages[s].schedule.in_flight;
+  }
+  return layout;
+}
+
 const Work kWork{100 * kMicrosecond, 200 * kMicrosecond, 100 * kKiB, kKiB};
 
 TEST(PaceTest, WithoutMessagesTheEstimateIsTheSimulatedTime) {
@@ -30,13 +41,14 @@ TEST(PaceTest, WithoutMessagesTheEstimateIsTheSimulatedTime) {
                        testing::FlatCluster(8, 16 * kGiB, 0, 1e18), 16);
     Partition partition = OnePerStage(stages, 2);
     partition.bottleneck = 300 * kMicrosecond;
-    Strategy strategy = BuildStrategy(c.oracle, partition, StrategyKind::kGraph);
-    const Pace pace = EstimatePace(c.oracle, partition, strategy);
+    Layout layout = InFlight(c, partition);
+    const Strategy strategy = c.Build(partition, layout);
+    const Pace pace = EstimatePace(c.oracle, partition, layout);
     const auto evaluation = Evaluate(c.graph, c.cluster, *c.costs, strategy, {Optimizer::kSgd});
     ASSERT_TRUE(evaluation.ok()) << evaluation.status();
     EXPECT_NEAR(pace.iteration, static_cast<double>(evaluation->iteration_time),
                 0.001 * pace.iteration);
-    EXPECT_FALSE(CoverMessages(c.oracle, partition, pace, kGiB, strategy));
+    EXPECT_FALSE(CoverMessages(c.oracle, partition, pace, kGiB, layout));
   }
 }
 
@@ -46,10 +58,12 @@ TEST(PaceTest, MoreSamplesInFlightCoverMessages) {
                      testing::FlatCluster(4, 16 * kGiB, 0, 1024e6), 64);
   Partition partition = OnePerStage(4, 2);
   partition.bottleneck = 300 * kMicrosecond;
-  const Strategy plain = BuildStrategy(c.oracle, partition, StrategyKind::kGraph);
-  const Pace pace = EstimatePace(c.oracle, partition, plain);
-  Strategy ahead = plain;
-  ASSERT_TRUE(CoverMessages(c.oracle, partition, pace, kGiB, ahead));
+  const Layout layout = InFlight(c, partition);
+  const Strategy plain = c.Build(partition, layout);
+  const Pace pace = EstimatePace(c.oracle, partition, layout);
+  Layout covered = layout;
+  ASSERT_TRUE(CoverMessages(c.oracle, partition, pace, kGiB, covered));
+  const Strategy ahead = c.Build(partition, covered);
   const auto slow = Evaluate(c.graph, c.cluster, *c.costs, plain, {Optimizer::kSgd});
   const auto fast = Evaluate(c.graph, c.cluster, *c.costs, ahead, {Optimizer::kSgd});
   ASSERT_TRUE(slow.ok()) << slow.status();
@@ -63,11 +77,13 @@ TEST(PaceTest, CoveringMessagesStaysWithinMemory) {
                      testing::FlatCluster(4, 16 * kGiB, 0, 1024e6), 64);
   Partition partition = OnePerStage(4, 2);
   partition.bottleneck = 300 * kMicrosecond;
-  const Strategy plain = BuildStrategy(c.oracle, partition, StrategyKind::kGraph);
-  const Pace pace = EstimatePace(c.oracle, partition, plain);
+  const Layout layout = InFlight(c, partition);
+  const Strategy plain = c.Build(partition, layout);
+  const Pace pace = EstimatePace(c.oracle, partition, layout);
   for (Bytes memory = 1 * kMiB; memory < 8 * kMiB; memory += 100 * kKiB) {
-    Strategy ahead = plain;
-    if (!CoverMessages(c.oracle, partition, pace, memory, ahead)) continue;
+    Layout covered = layout;
+    if (!CoverMessages(c.oracle, partition, pace, memory, covered)) continue;
+    const Strategy ahead = c.Build(partition, covered);
     const auto evaluation = Evaluate(c.graph, c.cluster, *c.costs, ahead, {Optimizer::kSgd});
     ASSERT_TRUE(evaluation.ok()) << evaluation.status();
     for (size_t s = 0; s < ahead.stages.size(); ++s) {

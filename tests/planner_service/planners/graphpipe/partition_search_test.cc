@@ -171,7 +171,8 @@ class EveryPartition {
   }
 
   bool Fits() const {
-    const Strategy strategy = BuildStrategy(c_.oracle, partition_, StrategyKind::kGraph);
+    Strategy strategy = c_.Build(partition_, c_.Place(partition_));
+    AssignInFlight(strategy);
     for (size_t s = 0; s < strategy.stages.size(); ++s) {
       const StageChoice& stage = partition_.stages[s];
       const int64_t b = stage.config.micro_batch;
@@ -243,7 +244,8 @@ TEST(PartitionSearchTest, SamplesInFlightAreThoseOfAlgorithm2) {
     PartitionSearch search = c.Search({{2, 1}}, {});
     const auto partition = search.Minimize(0, 1e18, {6, 16});
     ASSERT_TRUE(partition.has_value());
-    const Strategy strategy = BuildStrategy(c.oracle, *partition, StrategyKind::kGraph);
+    Strategy strategy = c.Build(*partition, c.Place(*partition));
+    AssignInFlight(strategy);
     for (size_t s = 0; s < strategy.stages.size(); ++s) {
       EXPECT_EQ(strategy.stages[s].schedule.in_flight, partition->stages[s].in_flight);
     }
@@ -291,7 +293,7 @@ TEST(PartitionSearchTest, ACancelledSearchStops) {
                      FastCluster(8), 16);
   SearchContext cancelled;
   cancelled.Cancel();
-  PartitionSearch search(c.oracle, c.frontier, {{1, 1}}, {}, cancelled);
+  PartitionSearch search(c.ranges, {{1, 1}}, {}, cancelled);
   EXPECT_FALSE(search.Minimize(0, 1e18, {8, 16}).has_value());
 }
 

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "common/graph/series_parallel.h"
+#include "planner_service/planners/graphpipe/build_strategy.h"
 #include "planner_service/planners/graphpipe/partition_search.h"
 #include "tests/support/planning_cases.h"
 
@@ -21,11 +22,19 @@ struct SearchCase {
         tree(Decompose(operators.dag())),
         order(Linearize(tree)),
         oracle(problem, std::vector<OperatorId>(order.begin(), order.end())),
-        frontier(TransitiveReduction(operators.dag(), Reachability(operators.dag())), order) {}
+        frontier(TransitiveReduction(operators.dag(), Reachability(operators.dag())), order),
+        ranges(oracle, frontier) {}
   SearchCase(const SearchCase&) = delete;
 
   PartitionSearch Search(std::vector<StageConfig> configs, PartitionOptions options) const {
-    return PartitionSearch(oracle, frontier, std::move(configs), std::move(options), context);
+    return PartitionSearch(ranges, std::move(configs), std::move(options), context);
+  }
+
+  Layout Place(const Partition& partition, StrategyKind kind = StrategyKind::kGraph) const {
+    return MakeLayout(oracle, partition, kind, {});
+  }
+  Strategy Build(const Partition& partition, const Layout& layout) const {
+    return BuildStrategy(oracle, partition, layout, StrategyKind::kGraph);
   }
 
   Graph graph;
@@ -37,6 +46,7 @@ struct SearchCase {
   std::vector<int32_t> order;
   StageOracle oracle;
   Frontier frontier;
+  mutable StageRanges ranges;
   SearchContext context;
 };
 

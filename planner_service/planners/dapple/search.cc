@@ -23,7 +23,7 @@ struct Label {
   int32_t parent = -1;
   int32_t stages = 0;
   StageTimes times;
-  double latency = kNever;  // T_PL
+  double hope = kNever;  // L if the rest could be spread evenly over all other devices for free.
 };
 
 class Search {
@@ -44,7 +44,7 @@ class Search {
     if (most_replicas_ < options_.copies) return std::move(result_);
     const int32_t layers = costs_.size();
     at_.resize(layers + 1);
-    labels_.push_back({{0, 0, -1}, Placements::kEmpty, -1, 0, {}, kNever});
+    labels_.push_back({{0, 0, -1}, Placements::kEmpty, -1, 0, {}, 0});
     Complete(0, 0);
     at_[0][Placements::kEmpty] = {0};
     for (int32_t p = 0; p < layers && !context_.Expired(); ++p) {
@@ -52,9 +52,8 @@ class Search {
       for (const auto& [occupancy, labels] : at_[p]) {
         here.insert(here.end(), labels.begin(), labels.end());
       }
-      std::stable_sort(here.begin(), here.end(), [&](int32_t a, int32_t b) {
-        return labels_[a].latency < labels_[b].latency;
-      });
+      std::stable_sort(here.begin(), here.end(),
+                       [&](int32_t a, int32_t b) { return labels_[a].hope < labels_[b].hope; });
       if (here.size() > kMostLabelsPerCut) here.resize(kMostLabelsPerCut);
       left_ = kMostPlansPerCut / std::max(1, placements_.size() / kManyDevices);
       for (int32_t label : here) {
@@ -145,28 +144,34 @@ class Search {
     return !options_.fits || options_.fits(begin, end, replicas);
   }
 
+  double Hope(int32_t label) {
+    const ChainStage& last = labels_[label].stage;
+    const int32_t left = placements_.size() - placements_.Used(labels_[label].occupancy);
+    const double rest = (costs_.least.back() - costs_.least[last.end]) * options_.copies / left;
+    LoadPath(label);
+    path_.push_back({rest / 2, rest / 2, 0, 0});
+    return Rate();
+  }
+
   // Puts [p, end) on what is left after `label`, and on as many as one micro-batch can use.
-  double Complete(int32_t label, int32_t p) {
+  void Complete(int32_t label, int32_t p) {
     const int32_t layers = costs_.size();
     const int32_t stages = labels_[label].stages + 1;
     if (options_.exact_stages ? stages != options_.most_stages
                               : options_.most_stages > 0 && stages > options_.most_stages) {
-      return kNever;
+      return;
     }
     const int32_t left = placements_.size() - placements_.Used(labels_[label].occupancy);
     int32_t count = std::min(left, most_replicas_);
     count -= count % options_.copies;
-    if (count < 1 || !Fits(p, layers, count)) return kNever;
-    double best = kNever;
+    if (count < 1 || !Fits(p, layers, count)) return;
     for (const Placements::Choice choice : placements_.Next(labels_[label].occupancy, count)) {
       LoadPath(label);
       const ChainStage last{p, layers, choice.devices};
       path_.push_back(TimesOf(last, labels_[label].stage.devices));
       const double latency = Rate();
-      best = std::min(best, latency);
       Keep(label, last, latency);
     }
-    return best;
   }
 
   void LoadPath(int32_t label) {
@@ -231,11 +236,16 @@ class Search {
     if (label.times.forward + label.times.backward > StageLimit() * (1 + 1e-9)) return;
     const auto id = static_cast<int32_t>(labels_.size());
     labels_.push_back(label);
-    labels_[id].latency = Complete(id, stage.end);
+    labels_[id].hope = Hope(id);
+    // No plan that begins like this is among the best.
+    const auto& plans = result_.plans;
+    if (plans.size() == options_.keep && labels_[id].hope > plans.back().latency * (1 + 1e-9)) {
+      labels_.pop_back();
+      return;
+    }
+    Complete(id, stage.end);
     std::vector<int32_t>& own = at_[stage.end][occupancy];
-    const auto worse = [&](int32_t a, int32_t b) {
-      return labels_[a].latency < labels_[b].latency;
-    };
+    const auto worse = [&](int32_t a, int32_t b) { return labels_[a].hope < labels_[b].hope; };
     own.insert(std::upper_bound(own.begin(), own.end(), id, worse), id);
     if (own.size() <= options_.width) return;
     if (own.back() == id) labels_.pop_back();  // Nothing refers to it.

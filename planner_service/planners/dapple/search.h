@@ -2,7 +2,7 @@
 //
 //   paper               here                        meaning
 //   N, G                chain.size(), devices()     layers, devices
-//   T_PL(j, m, g)       Label::latency              the first j layers are planned on the m devices
+//   T_PL(j, m, g)       Complete                    the first j layers are planned on the m devices
 //                                                   of g; the rest is one stage on all others
 //   D(G, m)             Placements::Next            device sets of the three policies
 //   L, Q, F_s, B_s, AR  objective.h
@@ -18,8 +18,11 @@
 // few devices that it must; that leaves a few m' for each j'.
 //
 // Deviations from the paper:
-//  1. A state is the number of devices used of each node; T_PL keeps the W best labels of a state,
-//     not one, because L is not a sum of what precedes and what follows.
+//  1. A state is the number of devices used of each node, and keeps W labels, because L is not a
+//     sum of what precedes and what follows. Labels are compared not by T_PL but by the L that they
+//     had if the rest were spread evenly over all other devices for free: one replicated stage says
+//     little about a rest that will be a straight pipeline, because of its all-reduce. A label that
+//     is worse than the plans to keep even then is dropped.
 //  2. Layers beyond kMostCuts are joined with a neighbour, and at each j no more than a fixed
 //     number of plans is tried, best labels first. Beyond 64 devices the replicas of a stage grow
 //     by G / 64 at a time.

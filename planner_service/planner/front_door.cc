@@ -226,7 +226,9 @@ std::vector<PlannerInfo> ListPlanners() {
   for (const RegisteredPlanner& entry : RegisteredPlanners()) {
     infos.push_back({entry.name, entry.make()->description()});
   }
-  infos.push_back({ManualPlanner().name, ManualPlanner().make()->description()});
+  for (const RegisteredPlanner& entry : PlannersOnRequest()) {
+    infos.push_back({entry.name, entry.make()->description()});
+  }
   return infos;
 }
 

@@ -1,10 +1,13 @@
 #include "planner_service/planners/registry.h"
 
+#include <vector>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "planner_service/planners/auto/auto.h"
 #include "planner_service/planners/baselines/baselines.h"
 #include "planner_service/planners/dapple/dapple.h"
+#include "planner_service/planners/drl_pp/on_demand.h"
 #include "planner_service/planners/exact/exact.h"
 #include "planner_service/planners/graphpipe/graphpipe.h"
 #include "planner_service/planners/pfeife/pfeife.h"
@@ -28,25 +31,27 @@ constexpr RegisteredPlanner kPlanners[] = {
     {"single", MakeSinglePlanner},
 };
 
-// Not a search: it needs a plan to begin with.
-constexpr RegisteredPlanner kManual = {kManualPlanner, MakeManualPlanner};
+constexpr RegisteredPlanner kOnRequest[] = {
+    {"drl_pp", MakeDrlPpPlannerOnDemand},
+    {kManualPlanner, MakeManualPlanner},
+};
 
 }  // namespace
 
 std::span<const RegisteredPlanner> RegisteredPlanners() { return kPlanners; }
 
-const RegisteredPlanner& ManualPlanner() { return kManual; }
+std::span<const RegisteredPlanner> PlannersOnRequest() { return kOnRequest; }
 
 absl::StatusOr<std::unique_ptr<Planner>> MakePlanner(const std::string& name) {
-  for (const RegisteredPlanner& entry : kPlanners) {
-    if (entry.name == name) return entry.make();
+  std::vector<const char*> known;
+  for (const auto& planners : {RegisteredPlanners(), PlannersOnRequest()}) {
+    for (const RegisteredPlanner& entry : planners) {
+      if (entry.name == name) return entry.make();
+      known.push_back(entry.name);
+    }
   }
-  if (kManual.name == name) return kManual.make();
-  const std::string known = absl::StrJoin(
-      kPlanners, ", ",
-      [](std::string* out, const RegisteredPlanner& entry) { out->append(entry.name); });
   return absl::NotFoundError(
-      absl::StrCat("planner: there is no '", name, "'; there are ", known, ", ", kManual.name));
+      absl::StrCat("planner: there is no '", name, "'; there are ", absl::StrJoin(known, ", ")));
 }
 
 }  // namespace stagewright

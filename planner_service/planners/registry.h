@@ -25,8 +25,9 @@ struct RegisteredPlanner {
 // The planners that search, best first.
 std::span<const RegisteredPlanner> RegisteredPlanners();
 
-// The one that reads a plan from its options instead. MakePlanner knows it, too.
-const RegisteredPlanner& ManualPlanner();
+// Those that run only when they are named, and that MakePlanner knows, too: drl_pp learns for
+// minutes and needs LibTorch; manual reads a plan instead of searching for one.
+std::span<const RegisteredPlanner> PlannersOnRequest();
 
 // NOT_FOUND lists the known names.
 absl::StatusOr<std::unique_ptr<Planner>> MakePlanner(const std::string& name);

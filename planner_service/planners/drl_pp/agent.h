@@ -1,0 +1,84 @@
+// The policy network of DRL-PP: graph encoder, recurrent partitioner, device scheduler.
+//
+// This header includes LibTorch and stays within the folder.
+#pragma once
+
+#include <torch/torch.h>
+
+#include <cstdint>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "common/base/status.h"
+#include "planner_service/planners/drl_pp/features.h"
+#include "planner_service/planners/drl_pp/grouping.h"
+
+namespace stagewright {
+
+using RandomEngine = std::mt19937_64;
+
+inline constexpr int32_t kCut = -1;
+
+// A partition scheme (algorithm 1) and the decisions that led to it, in order: groups chosen from
+// the candidates of that moment, or kCut.
+struct Scheme {
+  std::vector<int32_t> decisions;
+  std::vector<double> log_probabilities;         // Of the decisions when they were drawn.
+  std::vector<std::vector<int32_t>> partitions;  // Groups; each closed under predecessors together
+                                                 // with those before it.
+};
+
+// The partition on each accelerator.
+struct Placement {
+  std::vector<int32_t> partition_of;
+  std::vector<double> log_probabilities;  // By accelerator.
+  bool Covers(size_t partitions) const;   // No partition is without an accelerator.
+};
+
+struct Judged {
+  torch::Tensor log_probabilities;  // [decisions]
+  torch::Tensor entropy;            // Mean over the decisions.
+};
+
+class Agent : public torch::nn::Module {
+ public:
+  static constexpr int kWidth = 128;       // Of all hidden layers.
+  static constexpr int kMostDevices = 64;  // Accelerators with an embedding of their own.
+
+  explicit Agent(uint64_t seed);
+
+  // [groups, kWidth]
+  torch::Tensor Encode(const torch::Tensor& features, const torch::Tensor& adjacency);
+
+  // Algorithm 1: at most `most_partitions`. Without gradients.
+  Scheme SampleScheme(const torch::Tensor& nodes, const Dag& dag, int32_t most_partitions,
+                      RandomEngine& random);
+  // The same decisions under the present weights, with gradients.
+  Judged JudgeScheme(const torch::Tensor& nodes, const Dag& dag, int32_t most_partitions,
+                     const Scheme& scheme);
+
+  Placement SamplePlacement(const torch::Tensor& nodes, const Scheme& scheme, int32_t devices,
+                            RandomEngine& random);
+  Judged JudgePlacement(const torch::Tensor& nodes, const Scheme& scheme,
+                        const Placement& placement);
+
+  // FAILED_PRECONDITION, DATA_LOSS or NOT_FOUND name the file.
+  absl::Status SaveTo(const std::string& path);
+  absl::Status LoadFrom(const std::string& path);
+
+ private:
+  struct State {
+    torch::Tensor h, c;  // [1, kWidth]
+  };
+  class Walk;
+
+  torch::Tensor PlacementLogits(const torch::Tensor& nodes, const Scheme& scheme, int32_t devices);
+
+  std::vector<torch::nn::Linear> own_, neighbours_;  // Theta and Theta' of the three layers.
+  torch::nn::LSTMCell cutter_{nullptr}, selector_{nullptr};
+  torch::nn::Sequential cut_score_{nullptr}, candidate_score_{nullptr}, pair_score_{nullptr};
+  torch::Tensor accelerators_;  // [kMostDevices, kWidth]
+};
+
+}  // namespace stagewright

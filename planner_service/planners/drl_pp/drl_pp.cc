@@ -1,0 +1,299 @@
+// Pipeline planning by deep reinforcement learning.
+//
+// Problem: cut the operator graph into at most as many partitions as there are devices, and place a
+// partition on every device (several devices with one partition are its replicas), so that the time
+// of a mini-batch is short. The time is only known by trying: by simulation, or on workers.
+//
+//   paper              here
+//   H_v                Agent::Encode, a row per group of operators
+//   G_k, V_c, T        Walk: partitions_, candidates_, temperature_
+//   S_cut, S_v         Walk::Options
+//   r_ij               Rewards: seconds of placement j of scheme i
+//   R_ij = -ln r_ij    Trial::reward
+//
+// Method: per step, kSchemes partition schemes are drawn from the policy by algorithm 1 and
+// kPlacements placements of each. A placement's advantage is its reward less a moving average; a
+// scheme's is the mean of its placements'. The policy follows them by PPO (Schulman et al. 2017):
+// kEpochs ascents of min(q A, clip(q, 1 - e, 1 + e) A) plus a bonus on entropy that fades, q being
+// the ratio of new to old probability of each decision.
+//
+// Complexity: a step takes O(groups * candidates * width^2) for the network and at most kSchemes *
+// kPlacements * 12 simulations.
+//
+// Deviations from the paper:
+//  1. Operators are joined to at most kMostGroups groups first (grouping.h), which bounds the walk;
+//     the time of a group is a feature, too.
+//  2. The cut score is that of the partition as it stands, and the encoded summary of a partition
+//     replaces the one before it when it is cut; a partition is never cut while it is empty.
+//  3. Summaries are divided by the number of groups, so that scores do not grow with the graph.
+//  4. T is ln(groups / partitions), so that an untrained policy cuts evenly over a chain.
+//  5. Micro-batch size and recomputation are not learnt: the best of a few is taken per placement.
+//  6. A placement that leaves a partition without a device is drawn again, kRedraws times at most;
+//     each such draw is paid kPenalty less than the worst placement so far.
+//  7. One device and all devices with one partition are measured first, so that a deadline always
+//     leaves an answer.
+//
+// Reference: Pipeline Parallelism Optimization with Deep Reinforcement Learning, sections 3
+// and 4.2.
+#include "planner_service/planners/drl_pp/drl_pp.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <utility>
+
+#include "planner_service/planner/fit.h"
+#include "planner_service/planners/drl_pp/agent.h"
+
+namespace stagewright {
+namespace {
+
+constexpr int32_t kMostGroups = 24;
+constexpr int kSchemes = 4;
+constexpr int kPlacements = 3;
+constexpr int kRedraws = 8;
+constexpr int kEpochs = 2;
+constexpr double kClip = 0.2;
+constexpr double kLearningRate = 1e-3;
+constexpr double kEntropyBonus = 0.03;
+constexpr double kBaselineDecay = 0.9;
+constexpr double kPenalty = 1.0;
+
+struct Trial {
+  size_t scheme;
+  Placement placement;
+  double reward;
+};
+
+class Search {
+ public:
+  Search(const Problem& problem, const PlanOptions& options, const DrlPpConfig& config,
+         SearchContext& context)
+      : problem_(problem),
+        options_(options),
+        config_(config),
+        context_(context),
+        grouping_(GroupOperators(problem.operators->dag(), OperatorTimes(problem), kMostGroups)),
+        rewards_(problem, options,
+                 config.reward ? config.reward(problem) : SimulatedSeconds(problem)),
+        random_(options.seed),
+        agent_(options.seed) {
+    const int32_t most = options.num_stages > 0 ? options.num_stages : options.max_stages;
+    most_partitions_ =
+        std::min(problem.cluster->size(), static_cast<int32_t>(grouping_.dag.size()));
+    if (most > 0) most_partitions_ = std::min(most_partitions_, most);
+  }
+
+  absl::StatusOr<Outcome> Solve() {
+    // The network is small: threads would wait for each other longer than they compute, and sums
+    // depend on their number.
+    at::set_num_threads(1);
+    if (!config_.load_policy.empty()) RETURN_IF_ERROR(agent_.LoadFrom(config_.load_policy));
+    MeasureOnePartition();
+    Train();
+    if (!config_.save_policy.empty()) RETURN_IF_ERROR(agent_.SaveTo(config_.save_policy));
+    return Conclude();
+  }
+
+ private:
+  void MeasureOnePartition() {
+    std::vector<int32_t> all(problem_.operators->size());
+    for (size_t v = 0; v < all.size(); ++v) all[v] = static_cast<int32_t>(v);
+    Draft draft;
+    draft.stages.push_back({all, {0}, false});
+    Note(std::move(draft));
+    if (options_.allow_replicas && problem_.cluster->size() > 1 && !context_.Expired()) {
+      Draft replicated;
+      replicated.stages.push_back({std::move(all), {}, false});
+      for (int32_t d = 0; d < problem_.cluster->size(); ++d) {
+        replicated.stages[0].devices.push_back(d);
+      }
+      Note(std::move(replicated));
+    }
+  }
+
+  void Train() {
+    if (problem_.cluster->size() == 1) return;
+    const GroupFeatures made = MakeGroupFeatures(problem_, grouping_);
+    const int64_t n = grouping_.dag.size();
+    features_ = torch::tensor(made.features).view({n, kNodeFeatures});
+    adjacency_ = torch::tensor(made.adjacency).view({n, n});
+    torch::optim::Adam optimizer(agent_.parameters(), torch::optim::AdamOptions(kLearningRate));
+    for (int32_t step = 0; step < config_.steps && !context_.Expired(); ++step) {
+      if (step - last_improvement_ > config_.patience) break;
+      step_ = step;
+      std::vector<Scheme> schemes;
+      std::vector<Trial> trials;
+      Sample(schemes, trials);
+      if (context_.Expired()) break;
+      Learn(optimizer, schemes, trials,
+            kEntropyBonus * (1 - static_cast<double>(step) / config_.steps));
+    }
+  }
+
+  void Sample(std::vector<Scheme>& schemes, std::vector<Trial>& trials) {
+    torch::NoGradGuard no_grad;
+    const torch::Tensor nodes = agent_.Encode(features_, adjacency_);
+    for (int i = 0; i < kSchemes && !context_.Expired(); ++i) {
+      schemes.push_back(agent_.SampleScheme(nodes, grouping_.dag, most_partitions_, random_));
+      ++states_;
+      for (int j = 0; j < kPlacements && !context_.Expired(); ++j) {
+        for (int draw = 0; draw <= kRedraws; ++draw) {
+          Placement placement =
+              agent_.SamplePlacement(nodes, schemes.back(), problem_.cluster->size(), random_);
+          const bool covers = placement.Covers(schemes.back().partitions.size());
+          const double reward = covers ? RewardOf(schemes.back(), placement) : Worst() - kPenalty;
+          trials.push_back({schemes.size() - 1, std::move(placement), reward});
+          if (covers) break;
+        }
+      }
+    }
+  }
+
+  double Worst() const { return worst_.value_or(0); }
+
+  double RewardOf(const Scheme& scheme, const Placement& placement) {
+    Draft draft;
+    draft.kind = options_.sequential ? StrategyKind::kSequential : StrategyKind::kGraph;
+    for (size_t p = 0; p < scheme.partitions.size(); ++p) {
+      DraftStage stage;
+      for (int32_t group : scheme.partitions[p]) {
+        const std::vector<int32_t>& operators = grouping_.groups[group];
+        stage.operators.insert(stage.operators.end(), operators.begin(), operators.end());
+      }
+      std::sort(stage.operators.begin(), stage.operators.end());
+      for (size_t d = 0; d < placement.partition_of.size(); ++d) {
+        if (placement.partition_of[d] == static_cast<int32_t>(p)) {
+          stage.devices.push_back(static_cast<int32_t>(d));
+        }
+      }
+      if (!options_.allow_replicas) stage.devices.resize(1);
+      draft.stages.push_back(std::move(stage));
+    }
+    const Measured* measured = Note(std::move(draft));
+    if (measured == nullptr) return Worst() - kPenalty;
+    const double reward = -std::log(std::max(measured->seconds, 1e-12));
+    worst_ = std::min(worst_.value_or(reward), reward);
+    return reward;
+  }
+
+  // Measures a draft and keeps it if it is the best that the options allow.
+  const Measured* Note(Draft draft) {
+    const auto stages = static_cast<int32_t>(draft.stages.size());
+    if (options_.num_stages > 0 && stages != options_.num_stages) return nullptr;
+    if (draft.kind == StrategyKind::kGraph && !SortStages(problem_.operators->dag(), draft)) {
+      return nullptr;
+    }
+    const Measured* measured = rewards_.Of(std::move(draft));
+    if (measured != nullptr && (!best_.has_value() || measured->seconds < best_->seconds)) {
+      best_ = *measured;
+      last_improvement_ = step_;
+      if (context_.on_improvement) context_.on_improvement(best_->strategy);
+    }
+    return measured;
+  }
+
+  void Learn(torch::optim::Adam& optimizer, const std::vector<Scheme>& schemes,
+             const std::vector<Trial>& trials, double entropy_bonus) {
+    double mean = 0;
+    for (const Trial& trial : trials) mean += trial.reward / static_cast<double>(trials.size());
+    baseline_ =
+        baseline_.has_value() ? kBaselineDecay * *baseline_ + (1 - kBaselineDecay) * mean : mean;
+    std::vector<double> advantage(schemes.size(), 0), count(schemes.size(), 0);
+    for (const Trial& trial : trials) {
+      if (!trial.placement.Covers(schemes[trial.scheme].partitions.size())) continue;
+      advantage[trial.scheme] += trial.reward - *baseline_;
+      count[trial.scheme] += 1;
+    }
+    for (int epoch = 0; epoch < kEpochs && !context_.Expired(); ++epoch) {
+      const torch::Tensor nodes = agent_.Encode(features_, adjacency_);
+      torch::Tensor loss = torch::zeros({});
+      const auto add = [&](const Judged& now, const std::vector<double>& before, double gain,
+                           double weight) {
+        if (now.log_probabilities.numel() == 0) return;
+        const torch::Tensor old = torch::tensor(before, torch::kFloat32);
+        const torch::Tensor ratio = (now.log_probabilities - old).exp();
+        const torch::Tensor clipped = ratio.clamp(1 - kClip, 1 + kClip);
+        loss = loss - weight * torch::min(ratio * gain, clipped * gain).sum() -
+               weight * entropy_bonus * now.entropy;
+      };
+      for (size_t i = 0; i < schemes.size(); ++i) {
+        if (count[i] == 0) continue;
+        add(agent_.JudgeScheme(nodes, grouping_.dag, most_partitions_, schemes[i]),
+            schemes[i].log_probabilities, advantage[i] / count[i],
+            1.0 / static_cast<double>(schemes.size()));
+      }
+      for (const Trial& trial : trials) {
+        add(agent_.JudgePlacement(nodes, schemes[trial.scheme], trial.placement),
+            trial.placement.log_probabilities, trial.reward - *baseline_,
+            1.0 / static_cast<double>(trials.size()));
+      }
+      optimizer.zero_grad();
+      if (!loss.requires_grad()) return;
+      loss.backward();
+      torch::nn::utils::clip_grad_norm_(agent_.parameters(), 1.0);
+      optimizer.step();
+    }
+  }
+
+  absl::StatusOr<Outcome> Conclude() {
+    Outcome outcome;
+    outcome.states = states_;
+    outcome.candidates = rewards_.measured();
+    if (best_.has_value()) {
+      outcome.termination = Termination::kFeasible;
+      outcome.strategy = std::move(best_->strategy);
+      return outcome;
+    }
+    outcome.termination = Termination::kLimit;
+    outcome.reason = "no placement that was tried can run";
+    if (!rewards_.last_error().ok()) {
+      outcome.reason += ", the last because: " + std::string(rewards_.last_error().message());
+    }
+    return outcome;
+  }
+
+  const Problem& problem_;
+  const PlanOptions& options_;
+  const DrlPpConfig& config_;
+  SearchContext& context_;
+  Grouping grouping_;
+  Rewards rewards_;
+  RandomEngine random_;
+  Agent agent_;
+  int32_t most_partitions_ = 1;
+  torch::Tensor features_, adjacency_;
+  std::optional<Measured> best_;
+  std::optional<double> baseline_, worst_;  // Rewards.
+  int32_t step_ = 0, last_improvement_ = 0;
+  int64_t states_ = 0;
+};
+
+class DrlPpPlanner : public Planner {
+ public:
+  explicit DrlPpPlanner(DrlPpConfig config) : config_(std::move(config)) {}
+  std::string name() const override { return "drl_pp"; }
+  std::string description() const override {
+    return "DRL-PP: a policy network learns cuts and placement by trial";
+  }
+  absl::StatusOr<Outcome> Solve(const Problem& problem, const PlanOptions& options,
+                                SearchContext& context) const override {
+    if (const std::optional<std::string> reason = WhyNothingFits(problem)) {
+      Outcome outcome;
+      outcome.reason = *reason;
+      return outcome;
+    }
+    return Search(problem, options, config_, context).Solve();
+  }
+
+ private:
+  DrlPpConfig config_;
+};
+
+}  // namespace
+
+std::unique_ptr<Planner> MakeDrlPpPlanner(DrlPpConfig config) {
+  return std::make_unique<DrlPpPlanner>(std::move(config));
+}
+
+}  // namespace stagewright

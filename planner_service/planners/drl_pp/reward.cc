@@ -1,0 +1,74 @@
+#include "planner_service/planners/drl_pp/reward.h"
+
+#include <algorithm>
+
+#include "planner_service/evaluator/evaluator.h"
+
+namespace stagewright {
+namespace {
+
+constexpr int64_t kMostMicroBatches = 64;  // More only lengthen the simulation.
+constexpr size_t kMostSizes = 6;
+
+}  // namespace
+
+MeasureStrategy SimulatedSeconds(const Problem& problem) {
+  return [&problem](const Strategy& strategy) -> absl::StatusOr<double> {
+    ASSIGN_OR_RETURN(const Evaluation evaluation,
+                     Evaluate(*problem.graph, *problem.cluster, *problem.costs, strategy,
+                              {.optimizer = problem.optimizer}));
+    return static_cast<double>(evaluation.iteration_time) * 1e-9;
+  };
+}
+
+Rewards::Rewards(const Problem& problem, const PlanOptions& options, MeasureStrategy measure)
+    : problem_(problem), options_(options), measure_(std::move(measure)) {}
+
+// Divisors of the mini-batch that give every replica a sample, at most kMostSizes, evenly spread.
+std::vector<int64_t> Rewards::MicroBatches(const Draft& draft) const {
+  if (options_.micro_batch > 0) return {options_.micro_batch};
+  size_t replicas = 1;
+  for (const DraftStage& stage : draft.stages) replicas = std::max(replicas, stage.devices.size());
+  std::vector<int64_t> sizes;
+  for (int64_t count = 1; count <= std::min(problem_.mini_batch, kMostMicroBatches); ++count) {
+    const int64_t size = problem_.mini_batch / count;
+    if (problem_.mini_batch % count == 0 && size >= static_cast<int64_t>(replicas)) {
+      sizes.push_back(size);
+    }
+  }
+  if (sizes.empty()) return {problem_.mini_batch};
+  if (sizes.size() <= kMostSizes) return sizes;
+  std::vector<int64_t> spread;
+  for (size_t i = 0; i < kMostSizes; ++i) {
+    spread.push_back(sizes[i * (sizes.size() - 1) / (kMostSizes - 1)]);
+  }
+  return spread;
+}
+
+const Measured* Rewards::Of(Draft draft) {
+  draft.micro_batch = problem_.mini_batch;
+  const auto [entry, is_new] = known_.try_emplace(ToString(draft));
+  std::optional<Measured>& best = entry->second;
+  if (!is_new) return best.has_value() ? &*best : nullptr;
+  for (int64_t micro_batch : MicroBatches(draft)) {
+    draft.micro_batch = micro_batch;
+    for (const bool recompute : {false, true}) {
+      if (recompute && options_.recompute == RecomputePolicy::kNever) continue;
+      if (!recompute && options_.recompute == RecomputePolicy::kAlways) continue;
+      for (DraftStage& stage : draft.stages) stage.recompute = recompute;
+      Strategy strategy = ToStrategy(problem_, draft);
+      strategy.asynchronous = options_.asynchronous;
+      const absl::StatusOr<double> seconds = measure_(strategy);
+      ++measured_;
+      if (!seconds.ok()) last_error_ = seconds.status();
+      if (seconds.ok() && (!best.has_value() || *seconds < best->seconds)) {
+        best = Measured{std::move(strategy), *seconds};
+      }
+      // Running again what fits as it is does not pay.
+      if (seconds.ok()) break;
+    }
+  }
+  return best.has_value() ? &*best : nullptr;
+}
+
+}  // namespace stagewright

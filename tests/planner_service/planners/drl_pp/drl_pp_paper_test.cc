@@ -1,0 +1,73 @@
+// Section 4.3: the placements that DRL-PP ends at on four devices, on the published profiles.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "planner_service/importers/profile.h"
+#include "planner_service/planner/front_door.h"
+#include "planner_service/planners/drl_pp/drl_pp.h"
+#include "tests/support/shared_graphs.h"
+
+namespace stagewright {
+namespace {
+
+struct Case {
+  const char* profile;
+  std::vector<size_t> replicas;  // By stage.
+};
+
+void PrintTo(const Case& c, std::ostream* out) { *out << c.profile; }
+
+// A worker of the paper computes one mini-batch of the profile at a time and updates its weights
+// after it.
+MeasureStrategy OneProfiledBatchAtATime(const Problem& problem) {
+  return
+      [simulated = SimulatedSeconds(problem)](const Strategy& strategy) -> absl::StatusOr<double> {
+        size_t replicas = 1;
+        for (const Stage& stage : strategy.stages)
+          replicas = std::max(replicas, stage.devices.size());
+        if (strategy.stages[0].micro_batch > static_cast<int64_t>(replicas)) {
+          return absl::OutOfRangeError("more than one profiled mini-batch at a time");
+        }
+        return simulated(strategy);
+      };
+}
+
+class DrlPpPaperTest : public ::testing::TestWithParam<Case> {};
+
+TEST_P(DrlPpPaperTest, EndsAtThePaperSPlacement) {
+  STAGEWRIGHT_SHARED_GRAPH_OR_SKIP(path,
+                                   "pipedream/" + std::string(GetParam().profile) + ".graph.txt");
+  const auto imported = ImportProfileFile(ProfileFormat::kPipeDream, path);
+  ASSERT_TRUE(imported.ok()) << imported.status();
+  const auto cluster = LoadCluster("uniform:4,bandwidth=1e9");
+  ASSERT_TRUE(cluster.ok()) << cluster.status();
+  PlanRequest request;
+  request.graph = &imported->graph;
+  request.cluster = &*cluster;
+  request.mini_batch = 12;
+  request.options.asynchronous = true;
+  if (const char* seed = std::getenv("STAGEWRIGHT_SEED"))
+    request.options.seed = std::strtoull(seed, nullptr, 10);
+  SearchContext context;
+  const auto response = SolvePlanWith(
+      *MakeDrlPpPlanner({.steps = 250, .reward = OneProfiledBatchAtATime}), request, context);
+  ASSERT_TRUE(response.ok()) << response.status();
+  ASSERT_TRUE(response->best.has_value()) << response->reason;
+  std::vector<size_t> replicas;
+  for (const Stage& stage : response->best->plan.strategy.stages) {
+    replicas.push_back(stage.devices.size());
+  }
+  std::printf("%s: %.4f s, %ld candidates, %.1f s\n", GetParam().profile,
+              static_cast<double>(response->best->evaluation.iteration_time) * 1e-9,
+              static_cast<long>(response->candidates), response->search_seconds);
+  EXPECT_EQ(replicas, GetParam().replicas);
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, DrlPpPaperTest,
+                         ::testing::Values(Case{"vgg16", {3, 1}}, Case{"alexnet", {3, 1}},
+                                           Case{"resnet50", {4}}, Case{"gnmt", {1, 1, 1, 1}}),
+                         [](const auto& test) { return std::string(test.param.profile); });
+
+}  // namespace
+}  // namespace stagewright

@@ -64,6 +64,7 @@ void UcxEngine::OpenEdge(Edge& edge, const PeerAddress& address) {
                   "device ", edge.device, " cannot be reached: ", ucs_status_string(status))));
   }
   edge.process = ProcessWatch::Open(address.process);
+  edge.life = LifeWatch::Open(address.life);
   SendControl(edge, Control::kHello, "");
   if (edge.greeted) SendControl(edge, Control::kHelloAnswer, "");
 }
@@ -170,7 +171,7 @@ void UcxEngine::HandleBye(Edge& edge, const std::string& reason) {
   edge.left = true;
   unsettled_ = true;
   // If both leave, the peer still waits for the bye that is queued here.
-  edge.close_at = abort_status_.ok() ? absl::Now() + kAnswerOut : end_at_latest_;
+  edge.close_at = abort_status_.ok() ? absl::Now() + kAnswerOut : end_by_;
   if (edge.failure.ok()) {
     FailEdge(edge,
              absl::UnavailableError(absl::StrCat("device ", edge.device, " has gone: ", reason)));
@@ -184,19 +185,28 @@ void UcxEngine::OnEndpointError(void* user_data, ucp_ep_h, ucs_status_t status) 
   edge.engine->unsettled_ = true;
 }
 
-void UcxEngine::CheckProcesses() {
-  check_processes_at_ = absl::Now() + kWatch;
+void UcxEngine::CheckLives() {
+  check_lives_at_ = absl::Now() + kWatch;
   for (auto& [device, edge] : edges_) {
-    if (edge.process == nullptr || !edge.process->Ended()) continue;
-    edge.process.reset();
-    // No operation with it can end well any more, whatever UCX thinks of the endpoint.
-    if (edge.failure.ok()) {
-      FailEdge(edge, absl::UnavailableError(
-                         absl::StrCat("device ", device, " has gone: its process ended")));
+    if (edge.process != nullptr && edge.process->Ended()) {
+      edge.process.reset();
+      HandleEnd(edge, "its process ended");
     }
-    edge.close_at = absl::InfinitePast();
-    unsettled_ = true;
+    if (edge.life != nullptr && edge.life->Ended()) {
+      edge.life.reset();
+      HandleEnd(edge, "its transport ended");
+    }
   }
+}
+
+// No operation with the peer can end well any more, whatever UCX thinks of the endpoint.
+void UcxEngine::HandleEnd(Edge& edge, absl::string_view what) {
+  if (edge.failure.ok()) {
+    FailEdge(edge,
+             absl::UnavailableError(absl::StrCat("device ", edge.device, " has gone: ", what)));
+  }
+  edge.close_at = absl::InfinitePast();
+  unsettled_ = true;
 }
 
 void UcxEngine::FailEdge(Edge& edge, const absl::Status& failure) {
@@ -220,7 +230,6 @@ void UcxEngine::Abort(const absl::Status& status) {
   if (!abort_status_.ok()) return;
   abort_status_ = status;
   end_by_ = absl::Now() + kAnswer;
-  end_at_latest_ = absl::Now() + kLongestGoodbye;
   unsettled_ = true;
   for (auto& [device, edge] : edges_) {
     if (edge.endpoint == nullptr || edge.left) continue;
@@ -318,12 +327,14 @@ void UcxEngine::End() {
   }
   DropUnmatched();
   worker_.reset();
+  life_.reset();
 
   for (auto& [device, edge] : edges_) {
     edge.error.reset();
     edge.close_at.reset();
     edge.abandon_at.reset();
     edge.process.reset();
+    edge.life.reset();
     while (!edge.pending.empty()) Finish(edge.pending.front(), abort_status_);
   }
   abandoned_.clear();

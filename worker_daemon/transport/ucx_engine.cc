@@ -14,8 +14,9 @@ constexpr int kProgressBurst = 64;  // Then look at the rest.
 
 }  // namespace
 
-UcxEngine::UcxEngine(TransportIdentity identity, std::unique_ptr<UcxWorker> worker)
-    : identity_(std::move(identity)), worker_(std::move(worker)) {
+UcxEngine::UcxEngine(TransportIdentity identity, std::unique_ptr<UcxWorker> worker,
+                     std::unique_ptr<LifeLine> life)
+    : identity_(std::move(identity)), worker_(std::move(worker)), life_(std::move(life)) {
   for (int i = 0; i < kControlReceives; ++i) {
     control_receives_.push_back(std::make_unique<ControlReceive>());
     control_receives_.back()->engine = this;
@@ -161,11 +162,10 @@ bool UcxEngine::Progress() {
     PostControlReceive(*receive);
     any = true;
   }
-  // Only once all that the peers had sent has been looked at.
-  if (!any && absl::Now() >= check_processes_at_) CheckProcesses();
+  // Only once all that the peers had sent has been looked at, as far as that ever ends.
+  const absl::Time now = absl::Now();
+  if (now >= check_lives_at_ && (!any || now >= check_lives_at_ + kAnswer)) CheckLives();
   if (unsettled_) any |= SettleAll();
-  // The bye waits behind what was sent before it.
-  if (any && !abort_status_.ok()) end_by_ = std::min(absl::Now() + kAnswer, end_at_latest_);
   if (MayEnd()) {
     End();
     any = true;
@@ -184,6 +184,7 @@ std::vector<int> UcxEngine::wake_fds() const {
   if (worker_ != nullptr) fds.push_back(worker_->event_fd());
   for (const auto& [device, edge] : edges_) {
     if (edge.process != nullptr && edge.process->fd() >= 0) fds.push_back(edge.process->fd());
+    if (edge.life != nullptr && edge.life->fd() >= 0) fds.push_back(edge.life->fd());
   }
   return fds;
 }

@@ -6,9 +6,10 @@
 //
 // Leaving. UCX over shared memory does not tell a peer that an endpoint closed, and what lies
 // unread in a ring is lost with its sender. So who leaves says "bye" to each peer, and once all
-// have answered (or died, or nothing has moved for a second) ends its whole UCX worker. Who hears
-// "bye" gives up on what the peer has not sent, answers, and closes too. A peer that dies without
-// it is noticed by UCX when a connection breaks; inside a machine, by a ProcessWatch.
+// have answered (or died, or a second has passed) ends its whole UCX worker. Who hears "bye" gives
+// up on what the peer has not sent, answers, and closes too. A peer that goes without a word, or
+// whose bye was stuck behind other data, is noticed by UCX when a connection breaks; inside a
+// machine, by a LifeWatch and a ProcessWatch.
 //
 // Endpoints over TCP are closed only after UCX reported an error on them, or together with the
 // worker. UCX 1.13 keeps the connection of an endpoint that is closed with data unsent, to receive
@@ -37,6 +38,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "worker_daemon/transport/identity.h"
+#include "worker_daemon/transport/life_line.h"
 #include "worker_daemon/transport/process_watch.h"
 #include "worker_daemon/transport/transport.h"
 #include "worker_daemon/transport/ucx_worker.h"
@@ -57,19 +59,21 @@ class UcxEngine {
   static constexpr uint32_t kControlTraffic = 15;
   static constexpr size_t kControlBytes = 256;
   static constexpr absl::Duration kAnswer = absl::Seconds(1);
-  static constexpr absl::Duration kLongestGoodbye = absl::Seconds(3);
   static constexpr absl::Duration kWatch = absl::Milliseconds(50);
   static constexpr absl::Duration kDrain = absl::Milliseconds(200);
 
   // Called once for each peer of Connect, when its edge is ready or has failed.
   using EdgeReport = std::function<void(int device, absl::Status)>;
 
-  UcxEngine(TransportIdentity identity, std::unique_ptr<UcxWorker> worker);
+  // `life`, which may be null, ends with the worker.
+  UcxEngine(TransportIdentity identity, std::unique_ptr<UcxWorker> worker,
+            std::unique_ptr<LifeLine> life);
   ~UcxEngine();
 
   struct PeerAddress {
     std::string worker;   // Of UCX.
     std::string process;  // As in ProcessName().
+    std::string life;     // LifeLine::name(), or empty.
   };
   void Connect(const std::map<int, PeerAddress>& peers, EdgeReport report);
   void Post(UcxOperation operation);
@@ -113,6 +117,7 @@ class UcxEngine {
     bool parted = false;    // Neither end waits for a word of the other any more.
     absl::Status failure;
     std::unique_ptr<ProcessWatch> process;  // Null where we cannot watch it, and once it ended.
+    std::unique_ptr<LifeWatch> life;        // Likewise.
     std::optional<ucs_status_t> error;      // What UCX told and we have not yet acted upon.
     std::optional<absl::Time> close_at;     // When to part, and close the endpoint if we may.
     std::optional<absl::Time> abandon_at;
@@ -159,7 +164,8 @@ class UcxEngine {
   void HandleBye(Edge& edge, const std::string& reason);
   void CancelReceives(Edge& edge);
   void CloseEndpoint(Edge& edge);
-  void CheckProcesses();
+  void CheckLives();
+  void HandleEnd(Edge& edge, absl::string_view what);
   bool MayEnd();
   void End();
   void DropUnmatched();
@@ -172,14 +178,14 @@ class UcxEngine {
 
   const TransportIdentity identity_;
   std::unique_ptr<UcxWorker> worker_;  // Null after End.
+  std::unique_ptr<LifeLine> life_;
   EdgeReport report_;
   absl::Status abort_status_;
   absl::Time end_by_ = absl::InfiniteFuture();
-  absl::Time end_at_latest_ = absl::InfiniteFuture();
   bool alone_ = false;  // All peers had parted when Progress was last called.
   std::map<int, Edge> edges_;
   bool unsettled_ = false;  // Some edge has an error or a time set.
-  absl::Time check_processes_at_ = absl::InfinitePast();
+  absl::Time check_lives_at_ = absl::InfinitePast();
 
   std::set<int> early_hellos_;  // From devices we are not connected to yet.
   std::map<int, std::string> early_byes_;

@@ -28,17 +28,19 @@ absl::StatusOr<std::unique_ptr<UcxTransport>> UcxTransport::Create(TransportIden
   ASSIGN_OR_RETURN(std::unique_ptr<UcxWorker> worker, UcxWorker::Create(options));
   const int wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
   if (wake_fd < 0) return absl::InternalError(absl::StrCat("eventfd: ", std::strerror(errno)));
-  return std::unique_ptr<UcxTransport>(
-      new UcxTransport(std::move(identity), options.spin, std::move(worker), wake_fd));
+  return std::unique_ptr<UcxTransport>(new UcxTransport(
+      std::move(identity), options.spin, std::move(worker), LifeLine::Create(), wake_fd));
 }
 
 UcxTransport::UcxTransport(TransportIdentity identity, absl::Duration spin,
-                           std::unique_ptr<UcxWorker> worker, int wake_fd)
+                           std::unique_ptr<UcxWorker> worker, std::unique_ptr<LifeLine> life,
+                           int wake_fd)
     : identity_(std::move(identity)),
       spin_(spin),
       worker_address_(worker->address()),
+      life_name_(life == nullptr ? "" : life->name()),
       wake_fd_(wake_fd),
-      engine_(identity_, std::move(worker)),
+      engine_(identity_, std::move(worker), std::move(life)),
       thread_([this] { Loop(); }) {}
 
 UcxTransport::~UcxTransport() {
@@ -53,6 +55,7 @@ std::string UcxTransport::Address() const {
   TransportAddress address{"ucx", identity_, ""};
   AppendString(worker_address_, &address.payload);
   AppendString(ProcessName(), &address.payload);
+  AppendString(life_name_, &address.payload);
   return EncodeAddress(address);
 }
 
@@ -64,7 +67,7 @@ absl::Status UcxTransport::Connect(const std::vector<Peer>& peers, absl::Time de
     absl::string_view payload = address.payload;
     UcxEngine::PeerAddress& parts = addresses[peer.device];
     if (!ConsumeString(&payload, &parts.worker) || !ConsumeString(&payload, &parts.process) ||
-        !payload.empty()) {
+        !ConsumeString(&payload, &parts.life) || !payload.empty()) {
       return absl::InvalidArgumentError(
           absl::StrCat("address of device ", peer.device, ": malformed"));
     }

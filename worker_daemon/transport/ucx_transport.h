@@ -14,6 +14,7 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "worker_daemon/transport/identity.h"
+#include "worker_daemon/transport/life_line.h"
 #include "worker_daemon/transport/transport.h"
 #include "worker_daemon/transport/ucx_engine.h"
 #include "worker_daemon/transport/ucx_worker.h"
@@ -24,8 +25,7 @@ class UcxTransport : public Transport {
  public:
   static absl::StatusOr<std::unique_ptr<UcxTransport>> Create(TransportIdentity identity,
                                                               const UcxOptions& options = {});
-  // Pending operations fail with CANCELLED. Takes a second, or up to three while much is
-  // still under way, if a peer does not answer.
+  // Pending operations fail with CANCELLED. Takes up to a second if a peer does not answer.
   ~UcxTransport() override;
 
   int device() const override { return identity_.device; }
@@ -37,7 +37,7 @@ class UcxTransport : public Transport {
 
  private:
   UcxTransport(TransportIdentity identity, absl::Duration spin, std::unique_ptr<UcxWorker> worker,
-               int wake_fd);
+               std::unique_ptr<LifeLine> life, int wake_fd);
   bool EdgesSettled() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return connecting_.empty() || !connect_failure_.ok();
   }
@@ -50,6 +50,7 @@ class UcxTransport : public Transport {
   const TransportIdentity identity_;
   const absl::Duration spin_;
   const std::string worker_address_;
+  const std::string life_name_;
   const int wake_fd_;
   UcxEngine engine_;  // Only the thread uses it.
 

@@ -35,7 +35,7 @@ ExactSearch::ExactSearch(const Problem& problem, const PlanOptions& options, Sea
       std::min({problem.cluster->size(), problem.operators->size(), kMostExactStages});
   if (options.max_stages > 0) most_stages = std::min(most_stages, options.max_stages);
   const int64_t most_replicas = options.allow_replicas ? problem.mini_batch : 1;
-  for (Layout& layout : Layouts(*problem.cluster, most_stages, most_replicas)) {
+  for (DeviceLayout& layout : Layouts(*problem.cluster, most_stages, most_replicas)) {
     if (options.num_stages > 0 && static_cast<int32_t>(layout.size()) != options.num_stages) {
       continue;
     }

@@ -82,7 +82,7 @@ class ExactSearch {
   const Nanos bound_;
   bool prune_ = true;
   LeastCosts costs_;
-  std::vector<Layout> layouts_;
+  std::vector<DeviceLayout> layouts_;
   RelaxedPipeline relaxed_;
 
   // Of the assignment at hand.

@@ -51,7 +51,7 @@ class Enumerator {
         most_replicas_(most_replicas),
         symmetries_(Automorphisms(cluster)) {}
 
-  std::vector<Layout> Run() {
+  std::vector<DeviceLayout> Run() {
     Extend(0);
     return std::move(layouts_);
   }
@@ -80,8 +80,8 @@ class Enumerator {
     });
   }
 
-  Layout ToLayout() const {
-    Layout layout;
+  DeviceLayout ToLayout() const {
+    DeviceLayout layout;
     for (uint32_t set : sets_) {
       std::vector<DeviceId>& devices = layout.emplace_back();
       for (int32_t d = 0; d < cluster_.size(); ++d) {
@@ -103,7 +103,7 @@ class Enumerator {
   const int64_t most_replicas_;
   const std::vector<std::vector<int32_t>> symmetries_;
   std::vector<uint32_t> sets_;
-  std::vector<Layout> layouts_;
+  std::vector<DeviceLayout> layouts_;
 };
 
 }  // namespace
@@ -124,7 +124,8 @@ std::vector<std::vector<int32_t>> Automorphisms(const Cluster& cluster) {
   return result;
 }
 
-std::vector<Layout> Layouts(const Cluster& cluster, int32_t most_stages, int64_t most_replicas) {
+std::vector<DeviceLayout> Layouts(const Cluster& cluster, int32_t most_stages,
+                                  int64_t most_replicas) {
   return Enumerator(cluster, most_stages, most_replicas).Run();
 }
 

@@ -15,12 +15,13 @@ namespace stagewright {
 std::vector<std::vector<int32_t>> Automorphisms(const Cluster& cluster);
 
 // Disjoint sets of devices for the first, second, ... stage.
-using Layout = std::vector<std::vector<DeviceId>>;
+using DeviceLayout = std::vector<std::vector<DeviceId>>;
 
 // Every sequence of at most `most_stages` disjoint sets of at most `most_replicas` devices each,
 // one of those that the automorphisms turn into each other. Devices of a set are listed by
 // falling rate (the first ones get the larger shares), then kind, memory, id. Deterministic. At
 // most e n! sequences of n devices before symmetry.
-std::vector<Layout> Layouts(const Cluster& cluster, int32_t most_stages, int64_t most_replicas);
+std::vector<DeviceLayout> Layouts(const Cluster& cluster, int32_t most_stages,
+                                  int64_t most_replicas);
 
 }  // namespace stagewright

@@ -79,7 +79,7 @@ StageTimes::Wire MakeWire(const Cluster& cluster, const std::vector<StageTimes::
 
 }  // namespace
 
-StageTimes MakeStageTimes(const Problem& problem, LeastCosts& costs, const Layout& layout,
+StageTimes MakeStageTimes(const Problem& problem, LeastCosts& costs, const DeviceLayout& layout,
                           int64_t micro_batch) {
   const Cluster& cluster = *problem.cluster;
   StageTimes times;

@@ -45,7 +45,7 @@ struct StageTimes {
 };
 
 // REQUIRES: no stage has more devices than the micro-batch has samples.
-StageTimes MakeStageTimes(const Problem& problem, LeastCosts& costs, const Layout& layout,
+StageTimes MakeStageTimes(const Problem& problem, LeastCosts& costs, const DeviceLayout& layout,
                           int64_t micro_batch);
 
 // A sum of `bytes` of gradients over devices takes at least this, ns.

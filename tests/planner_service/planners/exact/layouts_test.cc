@@ -54,7 +54,7 @@ TEST(LayoutsTest, EverySequenceOfSetsIsThereUpToSymmetry) {
   const Cluster cluster = TwoNodes(2);
   const auto symmetries = Automorphisms(cluster);
   std::set<std::vector<std::set<int32_t>>> covered;
-  for (const Layout& layout : Layouts(cluster, 4, 4)) {
+  for (const DeviceLayout& layout : Layouts(cluster, 4, 4)) {
     for (const auto& to : symmetries) {
       std::vector<std::set<int32_t>> image;
       for (const auto& devices : layout) {

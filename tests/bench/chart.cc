@@ -28,6 +28,10 @@ std::string Text(double x, double y, const std::string& text, const char* more) 
   return absl::StrFormat("<text x=\"%.1f\" y=\"%.1f\" %s>%s</text>\n", x, y, more, text);
 }
 
+std::string Number(double value) {
+  return value >= 10000 ? absl::StrFormat("%.4gk", value / 1000) : absl::StrFormat("%.4g", value);
+}
+
 class Drawing {
  public:
   Drawing(const Panel& panel, double left) : panel_(panel), left_(left + kLeft) {
@@ -61,7 +65,7 @@ class Drawing {
                             "<line x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\" "
                             "stroke=\"#ddd\"/>\n",
                             left_, Y(value), left_ + kWidth, Y(value));
-      svg += Text(left_ - 6, Y(value) + 4, absl::StrFormat("%.4g", value), "text-anchor=\"end\"");
+      svg += Text(left_ - 6, Y(value) + 4, Number(value), "text-anchor=\"end\"");
     }
     if (panel_.line > 0) {
       absl::StrAppendFormat(&svg,

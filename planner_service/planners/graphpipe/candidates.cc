@@ -172,7 +172,7 @@ PartitionOptions OptionsOf(const CandidateOptions& options) {
   return partition;
 }
 
-// The sets of configs to search with: one each, or all at once for per-stage sizes.
+// The sets of configs to search with: one each, and all at once for per-stage sizes.
 std::vector<std::vector<StageConfig>> ConfigSets(const std::vector<int64_t>& sizes,
                                                  const PlanOptions& plan, int64_t mini_batch) {
   std::vector<std::vector<StageConfig>> sets;
@@ -185,7 +185,7 @@ std::vector<std::vector<StageConfig>> ConfigSets(const std::vector<int64_t>& siz
     all.insert(all.end(), some.begin(), some.end());
     sets.push_back(std::move(some));
   }
-  if (plan.per_stage_micro_batch) sets = {std::move(all)};
+  if (plan.per_stage_micro_batch) sets.push_back(std::move(all));
   return sets;
 }
 

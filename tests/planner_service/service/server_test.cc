@@ -514,9 +514,11 @@ TEST_F(ServerTest, MetricsCountWhatHappened) {
   grpc::ClientContext context;
   ASSERT_TRUE(jobs_->SubmitJob(&context, submit, &job).ok());
   // Gauges are sampled twice a second.
-  for (int i = 0; i < 100 && Metric("stagewright_planner_jobs{state=\"pending\"}") < 1; ++i) {
-    absl::SleepFor(absl::Milliseconds(300));
-  }
+  const auto sampled = [this] {
+    return Metric("stagewright_planner_jobs{state=\"pending\"}") == 1 &&
+           Metric("stagewright_planner_devices{state=\"free\"}") == 0;
+  };
+  for (int i = 0; i < 100 && !sampled(); ++i) absl::SleepFor(absl::Milliseconds(300));
   const std::string text = Metrics();
   for (const char* name :
        {"stagewright_planner_plans_total", "stagewright_planner_plan_seconds_bucket",

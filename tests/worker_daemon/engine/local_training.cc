@@ -76,7 +76,10 @@ absl::Status RunAll(std::vector<std::unique_ptr<Member>>& members) {
       if (status.ok()) return;
       {
         absl::MutexLock lock(&mutex);
-        if (first.ok()) first = status;
+        // A device that lost its peer may return before the peer that failed.
+        if (first.ok() || (absl::IsUnavailable(first) && !absl::IsCancelled(status))) {
+          first = status;
+        }
       }
       for (const auto& other : members) {
         if (other.get() != m) other->runner->Abort(absl::CancelledError("another device failed"));

@@ -23,8 +23,8 @@ struct Preset {
 // kernels pass CUBLAS_GEMM_DEFAULT_TENSOR_OP), which convert their operands. GraphPipe's appendix
 // A.3 says what that reaches: its sequential Transformer does 645 GFLOP a sample, and 114 samples/s
 // on four devices are 18 TFLOP/s each, bubbles and memory-bound operators included - more than the
-// fp32 units have. 40 TFLOP/s, of which large products reach 60 %, gives 114 there; and 178, 332
-// and 654 on 8, 16 and 32 devices, where the paper measured 190, 288 and 609.
+// fp32 units have. 40 TFLOP/s, of which large products reach 60 %, gives 113 there; and 181, 330
+// and 652 on 8, 16 and 32 devices, where the paper measured 190, 288 and 609.
 // Half-efficiency: tensor-core kernels tile the output 256 x 128 over 80 SMs, so one wave at an
 // inner dimension of about 800 is 4 GFLOP; a product loses half a wave on average.
 DeviceKind V100() { return {"v100-16g", 40e12, 790e9, 5 * kMicrosecond, 2e9}; }

@@ -200,7 +200,8 @@ class Figures {
         &text_,
         "\n## Figure 7\n\n![Gain by branches](graphpipe-figure-7-branches.svg)\n\n![Throughput by "
         "micro-batch]"
-        "(graphpipe-figure-7-micro-batches.svg)\n\nOne device a stage, micro-batches of 512.\n\n| branches | 4 devices | "
+        "(graphpipe-figure-7-micro-batches.svg)\n\nOne device a stage, micro-batches of 512.\n\n| "
+        "branches | 4 devices | "
         "8 devices | 16 "
         "devices |\n|---|---|---|---|\n");
     for (int32_t b : branches) {

@@ -1,9 +1,11 @@
-// A thousand random graphs on random clusters, planned with graphpipe: no answer breaks a
-// condition, deadlocks, needs more memory than there is, or is faster than is possible.
+// A thousand random graphs on random clusters, planned with graphpipe and now and then with the
+// default planner: no answer breaks a condition, deadlocks, needs more memory than there is, or is
+// faster than is possible.
 #include <gtest/gtest.h>
 
 #include "common/schedule/validate.h"
 #include "planner_service/planner/front_door.h"
+#include "planner_service/planners/registry.h"
 #include "tests/support/planning_cases.h"
 
 namespace stagewright {
@@ -37,6 +39,7 @@ TEST(RandomPlansTest, ThousandGraphs) {
                                                 : testing::RandomNetwork(random, size);
     const Cluster cluster = testing::RandomCluster(random, 8);
     PlanRequest request;
+    request.planner = i % 25 == 0 ? kDefaultPlanner : "graphpipe";  // The first takes a second.
     request.graph = &graph;
     request.cluster = &cluster;
     request.mini_batch = Draw(random, 1, 32);

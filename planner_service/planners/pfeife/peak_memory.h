@@ -15,10 +15,9 @@ struct SliceMemory {
 };
 
 // Peak memory by position in the pipeline. A gradient waits at its sender until the earlier slice
-// takes it. An estimate, because passes of the simulator run at other times: on chains of operators
-// no less than the evaluator finds, up to a tenth less with recomputation or values that skip
-// slices. O(p log p) for p passes and messages. REQUIRES: graph.LongestPath(costs) was the last
-// call of its kind.
+// takes it. An estimate, because passes of the simulator run at other times and its receives are
+// posted earlier: on chains of operators at least nine tenths of what the evaluator finds. O(p log
+// p) for p passes and messages. REQUIRES: graph.LongestPath(costs) was the last call of its kind.
 std::vector<Bytes> PeakMemory(const SliceMemory& memory, const DependencyGraph& graph,
                               const SliceCosts& costs);
 

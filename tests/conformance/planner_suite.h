@@ -16,12 +16,11 @@ namespace stagewright {
 
 inline void PrintTo(const RegisteredPlanner& planner, std::ostream* out) { *out << planner.name; }
 
-// How many times as long a build with little optimisation, or with a sanitizer, takes at most,
-// while another test runs on the core beside it.
+// How many times as long a build without optimisation, or with a sanitizer, takes.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-inline constexpr int kSlowBuild = 20;
+inline constexpr int kSlowBuild = 12;
 #elif !defined(NDEBUG)
-inline constexpr int kSlowBuild = 8;
+inline constexpr int kSlowBuild = 3;
 #else
 inline constexpr int kSlowBuild = 1;
 #endif

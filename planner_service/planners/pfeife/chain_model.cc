@@ -4,19 +4,12 @@
 #include <cmath>
 #include <utility>
 
-#include "planner_service/search/stage_oracle.h"
-
 namespace stagewright::pfeife {
 namespace {
 
 template <typename T>
 void PushSum(std::vector<T>& sums, T item) {
   sums.push_back(sums.back() + item);
-}
-
-int32_t SliceOf(const std::vector<int32_t>& cuts, int32_t position) {
-  return static_cast<int32_t>(std::upper_bound(cuts.begin(), cuts.end(), position) - cuts.begin()) -
-         1;
 }
 
 }  // namespace
@@ -124,9 +117,9 @@ void ChainModel::Slices(const std::vector<int32_t>& cuts, const std::vector<int3
           const Route& route = cluster.route(DeviceId(on(from)), DeviceId(on(receiver)));
           return static_cast<double>(route.latency) + bytes / route.bytes_per_second * 1e9;
         };
-        slices.messages.push_back({s, to, time(s, to, traffic.there),
-                                   traffic.gradient ? time(to, s, traffic.back) : -1,
-                                   static_cast<Bytes>(traffic.back)});
+        slices.messages.push_back(
+            {s, to, time(s, to, traffic.there), traffic.gradient ? time(to, s, traffic.back) : -1,
+             static_cast<Bytes>(traffic.back), static_cast<Bytes>(traffic.there)});
       }
       traffic = {};
     }
@@ -135,44 +128,18 @@ void ChainModel::Slices(const std::vector<int32_t>& cuts, const std::vector<int3
 
 SliceMemory ChainModel::Memory(const std::vector<int32_t>& cuts) {
   const auto count = static_cast<int32_t>(cuts.size()) - 1;
-  std::vector<StageOracle::Extent> extents(count);
-  for (int32_t s = 0; s + 1 < count; ++s) {
-    for (int32_t v : Crossing(cuts[s + 1])) {
-      const Value& value = values_[v];
-      if (value.producer < cuts[s]) break;
-      const double scale = 1.0 / static_cast<double>(samples_);
-      extents[s].out_per_sample += value.bytes * scale;
-      // With recomputation, nothing else keeps what waits to be sent.
-      extents[s].held_per_sample += (recompute() ? value.bytes : value.held) * scale;
-      int32_t counted = -1;
-      for (int32_t reader : value.readers) {
-        const int32_t to = SliceOf(cuts, reader);
-        if (to <= s) continue;
-        if (to != counted) extents[to].in_per_sample += value.bytes * scale;
-        counted = to;
-      }
-      for (int32_t reader : value.gradient) {
-        const int32_t to = SliceOf(cuts, reader);
-        if (to > s) extents[to].returned_per_sample += value.bytes * scale;
-      }
-    }
-  }
   SliceMemory slices;
   for (int32_t s = 0; s < count; ++s) {
-    extents[s].resident = resident_[cuts[s + 1]] - resident_[cuts[s]];
-    const Bytes saved = saved_[cuts[s + 1]] - saved_[cuts[s]];
-    const Bytes workspace =
-        *std::max_element(workspace_.begin() + cuts[s], workspace_.begin() + cuts[s + 1]);
-    // With recomputation, one micro-batch has what its backward pass needs, all have their inputs.
-    const auto memory = [&](int64_t in_flight) {
-      return StageOracle::Memory(extents[s], recompute() ? 0 : saved,
-                                 workspace + (recompute() ? saved : 0),
-                                 {samples_, in_flight, int64_t{1} << 40});
-    };
-    const auto sending = static_cast<Bytes>(
-        recompute() ? extents[s].out_per_sample * static_cast<double>(samples_) : 0);
-    slices.fixed.push_back(memory(0) + sending);
-    slices.each.push_back(memory(1) - memory(0));
+    double outputs = 0;
+    for (int32_t v : Crossing(cuts[s + 1])) {
+      if (values_[v].producer < cuts[s]) break;
+      outputs += values_[v].held;
+    }
+    slices.resident.push_back(resident_[cuts[s + 1]] - resident_[cuts[s]]);
+    slices.saved.push_back(saved_[cuts[s + 1]] - saved_[cuts[s]]);
+    slices.outputs.push_back(static_cast<Bytes>(outputs));
+    slices.workspace.push_back(
+        *std::max_element(workspace_.begin() + cuts[s], workspace_.begin() + cuts[s + 1]));
   }
   return slices;
 }

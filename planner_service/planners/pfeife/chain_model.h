@@ -39,8 +39,7 @@ class ChainModel {
   void Slices(const std::vector<int32_t>& cuts, const std::vector<int32_t>& devices,
               SliceCosts& slices);
 
-  // What the slices hold, by the rules of common/schedule/lower.h. O(slices + values over the
-  // cuts).
+  // What the slices hold. O(operators + values over the cuts).
   SliceMemory Memory(const std::vector<int32_t>& cuts);
 
   // Per micro-batch, the work shared out among these devices by their speeds, ns: no cuts are

@@ -24,6 +24,7 @@ struct SliceCosts {
     double there = 0;  // Time of the activation,
     double back = 0;   // and of its gradient; negative: none comes back.
     Bytes back_bytes = 0;
+    Bytes there_bytes = 0;
     friend bool operator==(const Message&, const Message&) = default;
   };
   std::vector<double> forward;

@@ -1,6 +1,13 @@
-// What the devices hold at most, given when passes run.
+// What the devices hold at most.
+//
+// The rules are those of common/schedule/lower.h: a forward pass takes what its backward pass
+// needs; a receive takes its buffer when it is posted, ahead of the pass that reads it; a message
+// is under way once it is sent and its receive is posted, one after the other between two slices;
+// a gradient stays at its sender until then. An estimate only in how messages share links.
 #pragma once
 
+#include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "common/base/units.h"
@@ -8,17 +15,74 @@
 
 namespace stagewright::pfeife {
 
-// Bytes by slice.
+// Bytes by slice, of one micro-batch but for `resident`. What slices exchange: SliceCosts.
 struct SliceMemory {
-  std::vector<Bytes> fixed;  // Parameters and the like, workspace, messages under way.
-  std::vector<Bytes> each;   // For each micro-batch from its forward to its backward pass.
+  std::vector<Bytes> resident;   // Parameters, gradients, optimizer state.
+  std::vector<Bytes> saved;      // From the forward to the backward pass.
+  std::vector<Bytes> outputs;    // Kept likewise, only as roots of the backward pass.
+  std::vector<Bytes> workspace;  // While a pass runs.
 };
 
-// Peak memory by position in the pipeline. A gradient waits at its sender until the earlier slice
-// takes it. An estimate, because passes of the simulator run at other times and its receives are
-// posted earlier: on chains of operators at least nine tenths of what the evaluator finds. O(p log
-// p) for p passes and messages. REQUIRES: graph.LongestPath(costs) was the last call of its kind.
-std::vector<Bytes> PeakMemory(const SliceMemory& memory, const DependencyGraph& graph,
-                              const SliceCosts& costs);
+class PeakMemory {
+ public:
+  // With `recompute`, a pass that runs the forward pass again comes before every backward pass,
+  // whose time includes it. O(passes). REQUIRES: the shape does not deadlock.
+  PeakMemory(const LoopedShape& shape, bool recompute);
+
+  // Peak memory by position in the pipeline: on chains, of what the evaluator finds, at most 3 %
+  // less and 10 % more; where messages are a large part of it (tangled graphs, recomputation), up
+  // to a message more. O(p log p) for p passes and messages.
+  std::vector<Bytes> Estimate(const SliceMemory& memory, const SliceCosts& costs);
+
+  // At least as much, whenever passes run. O(slices + messages).
+  std::vector<Bytes> AtMost(const SliceMemory& memory, const SliceCosts& costs) const;
+
+ private:
+  enum class Kind : uint8_t { kForward, kRecompute, kBackward };
+  struct Task {
+    int32_t slice = 0;
+    int32_t micro_batch = 0;
+    Kind kind = Kind::kForward;
+    int32_t post_after = -1;  // The task after which its receives are posted; -1: at once.
+    double start = 0;         // Of the last Time.
+    double end = 0;
+  };
+  // Of one slice and micro-batch.
+  struct Flow {
+    Bytes received = 0;      // Activations from other devices,
+    Bytes read = 0;          // and what the backward pass gives back of them.
+    Bytes sent = 0;          // Activations, where nothing else keeps them.
+    Bytes made = 0;          // Gradients for earlier slices,
+    Bytes returned = 0;      // from later slices on other devices,
+    Bytes all_returned = 0;  // and from all.
+  };
+  using Messages = std::vector<std::vector<int32_t>>;
+  // When and how much is given back.
+  using Release = std::pair<double, Bytes>;
+
+  static void FindPosts(std::vector<Task>& tasks);
+  void CountFlows(const SliceCosts& costs);
+  void Time(const SliceCosts& costs);
+  void Arrive(const SliceCosts& costs, int32_t message, double posted, Task& task);
+  Bytes Walk(int32_t device, const SliceMemory& memory);
+  double& End(int32_t slice, int32_t micro_batch, bool backward) {
+    return ends_[((backward ? shape_.slices() : 0) + slice) * shape_.micro_batches + micro_batch];
+  }
+  bool Local(const SliceCosts::Message& message) const {
+    return shape_.device_of(message.from) == shape_.device_of(message.to);
+  }
+
+  LoopedShape shape_;
+  bool recompute_;
+  std::vector<std::vector<Task>> tasks_;           // By device.
+  std::vector<std::pair<int32_t, int32_t>> runs_;  // Device and task, in topological order.
+  std::vector<int32_t> most_in_flight_;            // By slice: micro-batches held at once.
+  // Of the last estimate:
+  std::vector<Flow> flows_;                     // by slice;
+  Messages incoming_, outgoing_;                // by slice;
+  std::vector<double> ends_;                    // see End;
+  std::vector<double> lanes_;                   // by message and direction: until when it is busy;
+  std::vector<std::vector<Release>> releases_;  // by device: of messages that it sent.
+};
 
 }  // namespace stagewright::pfeife

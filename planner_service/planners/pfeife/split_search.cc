@@ -36,6 +36,7 @@ std::vector<Cuts> SplitSearch::Run(const LoopedShape& shape,
   paths_.clear();
   seen_.clear();
   graph_ = DependencyGraph::Create(shape);
+  peak_memory_.reset();
   effort_.passes += 2 * int64_t{shape.slices()} * shape.micro_batches;
   if (!graph_) return {};
   for (const std::vector<int32_t>& start : starts) Consider(start);
@@ -63,6 +64,7 @@ double SplitSearch::TimeOf(const LoopedShape& shape, const std::vector<int32_t>&
 std::optional<Cuts> SplitSearch::Rate(const LoopedShape& shape,
                                       const std::vector<int32_t>& points) {
   graph_ = DependencyGraph::Create(shape);
+  peak_memory_.reset();
   if (!graph_) return std::nullopt;
   model_.Slices(points, devices_, slices_);
   effort_.passes += 2 * graph_->size();
@@ -157,15 +159,21 @@ void SplitSearch::Remember(PathCounts path) {
 }
 
 double SplitSearch::Excess(const std::vector<int32_t>& points) {
-  const std::vector<Bytes> peaks = PeakMemory(model_.Memory(points), *graph_, slices_);
+  const SliceMemory memory = model_.Memory(points);
   const Cluster& cluster = *model_.costs().problem().cluster;
-  double excess = 0;
-  for (size_t r = 0; r < devices_.size(); ++r) {
-    const double budget =
-        options_.memory * static_cast<double>(cluster.device(DeviceId(devices_[r])).memory);
-    excess = std::max(excess, static_cast<double>(peaks[r]) / budget - 1);
-  }
-  return excess;
+  const auto excess = [&](const std::vector<Bytes>& peaks) {
+    double most = 0;
+    for (size_t r = 0; r < devices_.size(); ++r) {
+      const double budget =
+          options_.memory * static_cast<double>(cluster.device(DeviceId(devices_[r])).memory);
+      most = std::max(most, static_cast<double>(peaks[r]) / budget - 1);
+    }
+    return most;
+  };
+  // Mostly there is plenty, whenever passes run.
+  if (!peak_memory_) peak_memory_.emplace(graph_->shape(), model_.recompute());
+  if (excess(peak_memory_->AtMost(memory, slices_)) <= 0) return 0;
+  return excess(peak_memory_->Estimate(memory, slices_));
 }
 
 }  // namespace stagewright::pfeife

@@ -77,6 +77,7 @@ class SplitSearch {
     bool expanded = false;
   };
   std::optional<DependencyGraph> graph_;
+  std::optional<PeakMemory> peak_memory_;
   SliceCosts slices_;
   std::vector<double> work_;       // By device.
   std::vector<PathCounts> paths_;  // Most useful first.

@@ -17,57 +17,102 @@ using testing::Draw;
 using testing::FlatCluster;
 using testing::Random;
 
-TEST(PeakMemoryTest, MicroBatchesInFlightAndGradientsThatWait) {
-  // 1F1B on two devices: the first holds two micro-batches, the second one.
-  const LoopedShape shape = MakeShape(2, 1, 4, 4, 0);
-  DependencyGraph graph = DependencyGraph::Create(shape).value();
-  SliceCosts costs{{10, 10}, {20, 20}, {{0, 1, 1, 1, 0}}};
-  graph.LongestPath(costs);
-  EXPECT_EQ(PeakMemory({{1000, 2000}, {10, 7}}, graph, costs), (std::vector<Bytes>{1020, 2007}));
-  // Nothing waits at the first device, one gradient of 3 bytes at the second.
-  costs.messages[0].back_bytes = 3;
-  EXPECT_EQ(PeakMemory({{1000, 2000}, {10, 7}}, graph, costs), (std::vector<Bytes>{1020, 2010}));
+std::vector<Bytes> Estimated(const LoopedShape& shape, bool recompute, const SliceMemory& memory,
+                             const SliceCosts& costs) {
+  PeakMemory peaks(shape, recompute);
+  const std::vector<Bytes> estimate = peaks.Estimate(memory, costs);
+  const std::vector<Bytes> most = peaks.AtMost(memory, costs);
+  for (size_t r = 0; r < estimate.size(); ++r) EXPECT_LE(estimate[r], most[r]);
+  return estimate;
 }
 
-// Estimate over what the evaluator finds, of the device where it is least.
-double LeastRatio(const Case& c, const LoopedShape& shape, const std::vector<int32_t>& cuts,
-                  ModelRules rules) {
+// 1F1B on two devices: the first holds two micro-batches, the second one.
+TEST(PeakMemoryTest, MicroBatchesInFlight) {
+  const LoopedShape shape = MakeShape(2, 1, 4, 4, 0);
+  const SliceCosts costs{{10, 10}, {20, 20}, {{0, 1, 1, 1, 0, 0}}};
+  EXPECT_EQ(Estimated(shape, false, {{1000, 2000}, {9, 5}, {1, 2}, {100, 200}}, costs),
+            (std::vector<Bytes>{1120, 2207}));
+  // Of a recomputing device one micro-batch has what its backward pass needs.
+  EXPECT_EQ(Estimated(shape, true, {{1000, 2000}, {9, 5}, {1, 2}, {100, 200}}, costs),
+            (std::vector<Bytes>{1110, 2207}));
+}
+
+// The reader holds the activation that it works on and the next one, which it is ready to receive;
+// and a gradient from when its backward pass begins until it is sent. The other device is ready for
+// a gradient when it has run the forward pass, and takes another while it works on one.
+TEST(PeakMemoryTest, MessagesOnTheirWay) {
+  const LoopedShape shape = MakeShape(2, 1, 4, 4, 0);
+  const SliceMemory nothing{{0, 0}, {0, 0}, {0, 0}, {0, 0}};
+  EXPECT_EQ(Estimated(shape, false, nothing, {{10, 10}, {20, 20}, {{0, 1, 1, 1, 0, 7}}}),
+            (std::vector<Bytes>{0, 14}));
+  EXPECT_EQ(Estimated(shape, false, nothing, {{10, 10}, {20, 20}, {{0, 1, 1, 1, 3, 0}}}),
+            (std::vector<Bytes>{6, 3}));
+  // It may take so long to send that the next one is there before.
+  EXPECT_EQ(Estimated(shape, false, nothing, {{10, 10}, {20, 20}, {{0, 1, 1, 15, 3, 0}}}),
+            (std::vector<Bytes>{6, 6}));
+}
+
+struct Ratios {
+  double least = 1e9;
+  double most = 0;
+};
+
+// Estimate over what the evaluator finds, by device.
+Ratios RatiosOf(const Case& c, const LoopedShape& shape, const std::vector<int32_t>& cuts,
+                ModelRules rules) {
   ChainModel model(c.table, c.operators.dag().order(), 2, rules);
-  DependencyGraph graph = DependencyGraph::Create(shape).value();
   SliceCosts costs;
   model.Slices(cuts, Devices(shape.devices), costs);
-  graph.LongestPath(costs);
-  const std::vector<Bytes> peaks = PeakMemory(model.Memory(cuts), graph, costs);
+  const std::vector<Bytes> peaks = Estimated(shape, rules.recompute, model.Memory(cuts), costs);
   const auto strategy =
       BuildStrategy(model, cuts, Devices(shape.devices), shape, StrategyKind::kGraph);
   EXPECT_TRUE(strategy.ok()) << strategy.status();
   const auto judged = Evaluate(c.graph, c.cluster, *c.costs, *strategy, {});
   EXPECT_TRUE(judged.ok()) << judged.status();
-  double least = 1e9;
+  Ratios ratios;
   for (const DeviceUse& use : judged->devices) {
-    least = std::min(least, static_cast<double>(peaks[use.device.index()]) /
-                                static_cast<double>(std::max<Bytes>(1, use.peak_memory)));
+    const double ratio = static_cast<double>(peaks[use.device.index()]) /
+                         static_cast<double>(std::max<Bytes>(1, use.peak_memory));
+    ratios.least = std::min(ratios.least, ratio);
+    ratios.most = std::max(ratios.most, ratio);
   }
-  return least;
+  return ratios;
 }
 
-TEST(PeakMemoryTest, IsNearWhatTheEvaluatorFindsOnChains) {
-  const Case c(testing::UnevenChain(24), FlatCluster(3, 1024 * kGiB), 12);
+// The paper's accuracy (its table 5): at most 10 % over, never more than 3 % under.
+constexpr double kUnder = 0.97;
+constexpr double kOver = 1.10;
+
+void ExpectNearOnChain(const Graph& graph, int32_t devices, bool recompute, double over) {
+  const Case c(Graph(graph), FlatCluster(devices, 1024 * kGiB), 4 * devices);
   for (int32_t loops : {1, 2, 3}) {
-    for (const LoopedShape& shape : PossibleShapes(3, loops, 6)) {
-      for (bool recompute : {false, true}) {
-        SCOPED_TRACE(ToString(shape));
-        ChainModel model(c.table, c.operators.dag().order(), 2);
-        const double ratio =
-            LeastRatio(c, shape, model.EvenTime(shape.slices()), {.recompute = recompute});
-        EXPECT_GE(ratio, 0.9);  // Messages of the simulator may wait longer.
-        EXPECT_LE(ratio, 3);
-      }
+    for (const LoopedShape& shape : PossibleShapes(devices, loops, 2 * devices)) {
+      SCOPED_TRACE(ToString(shape));
+      ChainModel model(c.table, c.operators.dag().order(), 2);
+      const Ratios ratios =
+          RatiosOf(c, shape, model.EvenTime(shape.slices()), {.recompute = recompute});
+      EXPECT_GE(ratios.least, kUnder);
+      EXPECT_LE(ratios.most, over);
     }
   }
 }
 
-// Where values skip slices, messages wait longer than estimated; not by much, mostly.
+TEST(PeakMemoryTest, IsWhatTheEvaluatorFindsOnChains) {
+  ExpectNearOnChain(testing::UnevenChain(24), 3, false, kOver);
+  ExpectNearOnChain(testing::UnevenChain(48), 8, false, kOver);
+  ExpectNearOnChain(
+      testing::ProfiledChain(30, {kMillisecond, 2 * kMillisecond, 4 * kMiB, kMiB, {}}), 4, false,
+      kOver);
+}
+
+// Devices that recompute hold little but messages, of which one is 5 to 8 % here; the estimate may
+// have one or two more under way than share their links in the end.
+TEST(PeakMemoryTest, IsNearOnChainsThatRecompute) {
+  ExpectNearOnChain(testing::UnevenChain(24), 3, true, 1.20);
+  ExpectNearOnChain(testing::UnevenChain(48), 8, true, 1.20);
+}
+
+// Random graphs exchange more than they hold: a message is up to a fifth of the peak.
 TEST(PeakMemoryTest, IsNearOnTangledGraphs) {
   Random random(6);
   double sum = 0;
@@ -75,12 +120,15 @@ TEST(PeakMemoryTest, IsNearOnTangledGraphs) {
     const Case c(testing::RandomProfile(random, 16), FlatCluster(3, 1024 * kGiB), 12);
     const auto shapes = PossibleShapes(3, 1 + i % 3, 6);
     const LoopedShape& shape = shapes[Draw(random, 0, static_cast<int64_t>(shapes.size()) - 1)];
+    SCOPED_TRACE(ToString(shape));
     ChainModel model(c.table, c.operators.dag().order(), 2);
-    const double ratio = LeastRatio(c, shape, model.EvenTime(shape.slices()), {});
-    EXPECT_GE(ratio, 0.6) << ToString(shape);
-    sum += std::min(ratio, 1.0);
+    const Ratios ratios =
+        RatiosOf(c, shape, model.EvenTime(shape.slices()), {.recompute = i % 4 == 3});
+    EXPECT_GE(ratios.least, kUnder);
+    EXPECT_LE(ratios.most, 1.25);
+    sum += ratios.most;
   }
-  EXPECT_GE(sum / 40, 0.9);
+  EXPECT_LE(sum / 40, kOver);
 }
 
 }  // namespace

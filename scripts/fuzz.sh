@@ -13,7 +13,8 @@ usage: scripts/fuzz.sh [SECONDS] [TARGET...]
   TARGET   cluster, graph_file, import_dapple, import_pipedream, import_piper, manual, plan, strategy (default: all)
 
 Needs Clang with its sanitizer runtimes (Debian: clang-14, libclang-rt-14-dev); CLANG names another clang++. What a
-target finds is left in build/fuzz/findings, what it learned in build/fuzz/corpus.
+target finds is left in build/fuzz/findings, what it learned in build/fuzz/corpus. With STAGEWRIGHT_FUZZ_PLANNERS=NAME,...
+the target plan keeps to these planners.
 USAGE
 }
 
@@ -23,6 +24,8 @@ if [[ ${1:-} =~ ^[0-9]+$ ]]; then seconds=$1 && shift; fi
 targets=("$@")
 ((${#targets[@]})) || targets=(import_pipedream import_dapple import_piper cluster graph_file manual strategy plan)
 
+# Paths relative to the tree let checkouts share one ccache.
+export CCACHE_BASEDIR=$STAGEWRIGHT_ROOT
 clang=${CLANG:-$(command -v clang++-14 || command -v clang++ || true)}
 [[ -n $clang ]] || die "no clang++ found: install it, or name it in CLANG"
 build=build/fuzz

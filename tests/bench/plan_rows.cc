@@ -61,9 +61,9 @@ absl::StatusOr<Search> SearchOf(const std::string& planner_name, std::shared_ptr
   return Search([planner, task, options]() -> absl::StatusOr<Finding> {
     SearchContext context;
     Finding finding;
-    const auto start = SearchContext::Clock::now();
+    const Stopwatch watch;
     ASSIGN_OR_RETURN(const Outcome outcome, planner->Solve(task->problem(), options, context));
-    finding.seconds = std::chrono::duration<double>(SearchContext::Clock::now() - start).count();
+    finding.seconds = watch.Seconds();
     ASSIGN_OR_RETURN(finding.text, Found(*task, outcome));
     return finding;
   });
@@ -190,8 +190,12 @@ std::vector<Row> PlannerRows(const std::string& graphs) {
   for (const char* profile : {"mmt4_layer", "mmt4_op", "candle7", "dlrm7x7"}) {
     rows.push_back(ProfileRow("auto", profile, 8, 5, 1, ""));
   }
-  rows.push_back(
-      BuiltRow("exact/14-operators/4", "exact, 14 operators, 4 devices", Fourteen, 4, 8, {}));
+  // With larger micro-batches, one stage on all devices meets the lower bound at once.
+  PlanOptions single;
+  single.micro_batch = 1;
+  rows.push_back(BuiltRow("exact/14-operators/4",
+                          "exact, 14 operators, 4 devices, micro-batches of one sample", Fourteen,
+                          4, 8, single));
   rows.back().must = 60;
   rows.back().aim = 5;
   return rows;

@@ -25,7 +25,8 @@ using testing::Random;
 using testing::Work;
 using Clock = SearchContext::Clock;
 
-// A slow build's share of the work beyond the last look at the clock varies with what runs beside.
+// The promise is 100 ms, and a release build is held to exactly that. What a slow build does after
+// its last look at the clock takes longer, and varies with what runs beside.
 constexpr milliseconds kPatience(kSlowBuild == 1 ? 100 : 270 * kSlowBuild);
 constexpr int32_t kLarge = 5000;
 
@@ -169,7 +170,7 @@ TEST_P(PlannerDeadlineTest, FiveThousandNodes) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, PlannerDeadlineTest, ::testing::ValuesIn(RegisteredPlanners()),
+INSTANTIATE_TEST_SUITE_P(All, PlannerDeadlineTest, ::testing::ValuesIn(PlannersUnderTest()),
                          SuiteName);
 
 }  // namespace

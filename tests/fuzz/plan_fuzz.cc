@@ -1,11 +1,27 @@
 // A whole plan of an imported profile, with a deadline. Four bytes choose planner, devices,
 // mini-batch and options; the rest is the profile, of the format that the fifth byte tells: "{" is
-// Piper's.
+// Piper's. STAGEWRIGHT_FUZZ_PLANNERS=NAME,... keeps it to these planners.
 #include <chrono>
+#include <cstdlib>
+#include <string>
+#include <vector>
 
+#include "absl/strings/str_split.h"
 #include "planner_service/importers/profile.h"
 #include "planner_service/planner/front_door.h"
 #include "tests/fuzz/fuzz_target.h"
+
+namespace {
+
+std::vector<std::string> Planners() {
+  const char* const chosen = std::getenv("STAGEWRIGHT_FUZZ_PLANNERS");
+  if (chosen != nullptr) return absl::StrSplit(chosen, ',');
+  std::vector<std::string> names;
+  for (const auto& planner : stagewright::ListPlanners()) names.push_back(planner.name);
+  return names;
+}
+
+}  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace stagewright;
@@ -17,7 +33,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   fuzz::CheckRefusal(profile.status());
   if (!profile.ok() || profile->graph.size() > 60) return 0;
 
-  static const std::vector<PlannerInfo> planners = ListPlanners();
+  static const std::vector<std::string> planners = Planners();
   const char* const clusters[] = {"uniform:1", "uniform:3", "uniform:2x2,memory=1MiB",
                                   "uniform:4,bandwidth=1e6,memory=8MiB"};
   const auto cluster = ClusterPreset(clusters[data[1] % 4]);
@@ -25,7 +41,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   PlanRequest request;
   request.graph = &profile->graph;
   request.cluster = &*cluster;
-  request.planner = planners[data[0] % planners.size()].name;
+  request.planner = planners[data[0] % planners.size()];
   request.mini_batch = 1 + data[2] % 32;
   request.options.allow_replicas = (data[3] & 1) != 0;
   request.options.sequential = (data[3] & 2) != 0;

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
+#include "common/strategy/stage_edges.h"
 
 namespace stagewright {
 namespace {
@@ -183,15 +184,7 @@ absl::StatusOr<Strategy> MoveOperator(const Graph& graph, const OperatorGraph& o
       return absl::InvalidArgumentError(absl::StrCat("stage ", s, " would be empty"));
     stage.replicated = ReplicatedInto(graph, operators, stage.nodes);
   }
-  moved.edges = DataEdges(graph, moved.stages);
-  if (moved.kind == StrategyKind::kSequential) {
-    for (size_t s = 1; s < moved.stages.size(); ++s) {
-      const auto here = static_cast<int64_t>(s);
-      moved.edges.push_back({StageId(here - 1), StageId(here)});
-    }
-    std::sort(moved.edges.begin(), moved.edges.end());
-    moved.edges.erase(std::unique(moved.edges.begin(), moved.edges.end()), moved.edges.end());
-  }
+  moved.edges = StageEdges(graph, moved.kind, moved.stages);
   for (const StageEdge& edge : moved.edges) {
     if (edge.to < edge.from) {
       return absl::InvalidArgumentError(

@@ -5,7 +5,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/base/check.h"
+#include "common/strategy/stage_edges.h"
+#include "planner_service/search/stage_maker.h"
 
 namespace stagewright {
 namespace {
@@ -100,37 +101,19 @@ bool SortStages(const Dag& operators, Draft& draft) {
 }
 
 Strategy ToStrategy(const Problem& problem, const Draft& draft) {
-  const Graph& graph = *problem.graph;
-  std::vector<int32_t> rank(graph.size());
-  const std::vector<int32_t>& order = graph.dag().order();
-  for (size_t i = 0; i < order.size(); ++i) rank[order[i]] = static_cast<int32_t>(i);
+  const StageMaker maker(problem);
   Strategy strategy;
   strategy.kind = draft.kind;
   strategy.mini_batch = problem.mini_batch;
   for (const DraftStage& planned : draft.stages) {
-    Stage stage;
-    for (int32_t op : planned.operators) {
-      const std::vector<NodeId>& nodes = problem.operators->op(OperatorId(op)).nodes;
-      stage.nodes.insert(stage.nodes.end(), nodes.begin(), nodes.end());
-    }
-    std::sort(stage.nodes.begin(), stage.nodes.end(),
-              [&](NodeId a, NodeId b) { return rank[a.index()] < rank[b.index()]; });
-    stage.replicated = ReplicatedInto(graph, *problem.operators, stage.nodes);
+    Stage stage =
+        maker.Make(std::vector<OperatorId>(planned.operators.begin(), planned.operators.end()));
     stage.micro_batch = draft.micro_batch;
     for (int32_t d : planned.devices) stage.devices.push_back(DeviceId(d));
     stage.recompute = planned.recompute;
     strategy.stages.push_back(std::move(stage));
   }
-  strategy.edges = DataEdges(graph, strategy.stages);
-  if (draft.kind == StrategyKind::kSequential) {
-    for (size_t s = 1; s < strategy.stages.size(); ++s) {
-      const StageId here(static_cast<int64_t>(s));
-      strategy.edges.push_back({StageId(here.value() - 1), here});
-    }
-    std::sort(strategy.edges.begin(), strategy.edges.end());
-    strategy.edges.erase(std::unique(strategy.edges.begin(), strategy.edges.end()),
-                         strategy.edges.end());
-  }
+  strategy.edges = StageEdges(*problem.graph, strategy.kind, strategy.stages);
   AssignInFlight(strategy);
   return strategy;
 }

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
+#include "common/strategy/stage_edges.h"
 
 namespace stagewright::testing {
 namespace {
@@ -73,19 +74,6 @@ std::vector<NodeId> NodesOf(const OperatorGraph& operators, const Graph& graph,
     if (member[v]) nodes.push_back(NodeId(v));
   }
   return nodes;
-}
-
-void AddEdges(const Graph& graph, Strategy& strategy) {
-  strategy.edges = DataEdges(graph, strategy.stages);
-  if (strategy.kind == StrategyKind::kSequential) {
-    for (size_t s = 1; s < strategy.stages.size(); ++s) {
-      strategy.edges.push_back(
-          {StageId(static_cast<int64_t>(s) - 1), StageId(static_cast<int64_t>(s))});
-    }
-  }
-  std::sort(strategy.edges.begin(), strategy.edges.end());
-  strategy.edges.erase(std::unique(strategy.edges.begin(), strategy.edges.end()),
-                       strategy.edges.end());
 }
 
 DeviceKind TestKind(const std::string& name, double flops) {
@@ -255,7 +243,7 @@ Strategy RandomStrategy(Random& random, const Graph& graph, const OperatorGraph&
     strategy.stages.push_back(std::move(stage));
     begin = end;
   }
-  AddEdges(graph, strategy);
+  strategy.edges = StageEdges(graph, strategy.kind, strategy.stages);
   AssignInFlight(strategy);
   return strategy;
 }
@@ -273,7 +261,7 @@ Strategy MakeStrategy(const Graph& graph, const std::vector<std::vector<int32_t>
     stage.micro_batch = micro_batch;
     strategy.stages.push_back(std::move(stage));
   }
-  AddEdges(graph, strategy);
+  strategy.edges = StageEdges(graph, strategy.kind, strategy.stages);
   AssignInFlight(strategy);
   return strategy;
 }

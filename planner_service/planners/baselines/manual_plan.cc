@@ -1,6 +1,5 @@
 #include "planner_service/planners/baselines/manual_plan.h"
 
-#include <algorithm>
 #include <map>
 #include <optional>
 #include <string_view>
@@ -10,6 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "common/base/json_object.h"
 #include "common/base/one_line.h"
+#include "common/strategy/stage_edges.h"
 
 namespace stagewright {
 namespace {
@@ -183,16 +183,7 @@ class ManualReader {
     for (Stage& stage : strategy_.stages) {
       stage.replicated = ReplicatedInto(graph, *problem_.operators, stage.nodes);
     }
-    strategy_.edges = DataEdges(graph, strategy_.stages);
-    if (strategy_.kind == StrategyKind::kSequential) {
-      for (size_t s = 1; s < strategy_.stages.size(); ++s) {
-        const auto here = static_cast<int64_t>(s);
-        strategy_.edges.push_back({StageId(here - 1), StageId(here)});
-      }
-      std::sort(strategy_.edges.begin(), strategy_.edges.end());
-      strategy_.edges.erase(std::unique(strategy_.edges.begin(), strategy_.edges.end()),
-                            strategy_.edges.end());
-    }
+    strategy_.edges = StageEdges(graph, strategy_.kind, strategy_.stages);
     for (const StageEdge& edge : strategy_.edges) {
       if (edge.to < edge.from) {
         root_.Fail("stages", absl::StrCat("is not in order: stages[", edge.to.value(),

@@ -27,6 +27,7 @@
 #include "planner_service/planners/dapple/dapple.h"
 
 #include <algorithm>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -34,11 +35,12 @@
 #include "common/graph/dag.h"
 #include "common/graph/series_parallel.h"
 #include "common/schedule/policies.h"
+#include "common/strategy/stage_edges.h"
 #include "planner_service/planners/dapple/chain.h"
 #include "planner_service/planners/dapple/network.h"
 #include "planner_service/planners/dapple/search.h"
-#include "planner_service/planners/graphpipe/infeasible.h"
 #include "planner_service/planners/pipedream/proposals.h"
+#include "planner_service/search/stage_maker.h"
 
 namespace stagewright {
 namespace {
@@ -70,6 +72,11 @@ class PlanSearch {
         judge_(problem, context) {}
 
   absl::StatusOr<Outcome> Run() {
+    if (options_.asynchronous) {
+      Outcome outcome;
+      outcome.reason = "planner 'dapple' makes synchronous pipelines only; 'pipedream' has others";
+      return outcome;
+    }
     RETURN_IF_ERROR(judge_.Consider(OneStageProposals(oracle_, options_), kMostSimulations, 1e9));
     const Chain chain(oracle_, kMostCuts);
     std::vector<Proposal> proposals;
@@ -78,7 +85,7 @@ class PlanSearch {
       Propose(chain, size, proposals);
     }
     RETURN_IF_ERROR(judge_.Consider(std::move(proposals), kMostSimulations, kPromising));
-    Outcome outcome = Conclude(oracle_, options_, judge_, context_);
+    Outcome outcome = Conclude(StrategyKind::kSequential, oracle_, options_, judge_, context_);
     outcome.states = visited_;
     return outcome;
   }
@@ -138,10 +145,8 @@ class PlanSearch {
   }
 
   Strategy Build(const Chain& chain, const ChainPlan& plan, int64_t size, bool deep) const {
-    const Graph& graph = *problem_.graph;
-    std::vector<int32_t> rank(graph.size());
-    const std::vector<int32_t>& order = graph.dag().order();
-    for (size_t i = 0; i < order.size(); ++i) rank[order[i]] = static_cast<int32_t>(i);
+    const StageMaker maker(problem_);
+    const std::span<const OperatorId> order = oracle_.order();
     Strategy strategy;
     strategy.kind = StrategyKind::kSequential;
     strategy.mini_batch = problem_.mini_batch;
@@ -150,14 +155,7 @@ class PlanSearch {
       const ChainStage& own = plan.stages[s];
       const int32_t begin = chain.Position(own.begin);
       const int32_t end = chain.Position(own.end);
-      Stage stage;
-      for (int32_t p = begin; p < end; ++p) {
-        const auto& nodes = problem_.operators->op(oracle_.order()[p]).nodes;
-        stage.nodes.insert(stage.nodes.end(), nodes.begin(), nodes.end());
-      }
-      std::sort(stage.nodes.begin(), stage.nodes.end(),
-                [&](NodeId a, NodeId b) { return rank[a.index()] < rank[b.index()]; });
-      stage.replicated = ReplicatedInto(graph, *problem_.operators, stage.nodes);
+      Stage stage = maker.Make(order.subspan(begin, end - begin));
       stage.micro_batch = size;
       stage.devices = placements_.Devices(own.devices);
       const auto depth = static_cast<int32_t>(plan.stages.size() - s);
@@ -168,14 +166,7 @@ class PlanSearch {
       stage.schedule = {before * size, 1};
       strategy.stages.push_back(std::move(stage));
     }
-    strategy.edges = DataEdges(graph, strategy.stages);
-    for (size_t s = 1; s < strategy.stages.size(); ++s) {
-      const auto to = static_cast<int64_t>(s);
-      strategy.edges.push_back({StageId(to - 1), StageId(to)});
-    }
-    std::sort(strategy.edges.begin(), strategy.edges.end());
-    strategy.edges.erase(std::unique(strategy.edges.begin(), strategy.edges.end()),
-                         strategy.edges.end());
+    strategy.edges = StageEdges(*problem_.graph, strategy.kind, strategy.stages);
     return strategy;
   }
 
@@ -205,13 +196,7 @@ class DapplePlanner : public Planner {
   }
   absl::StatusOr<Outcome> Solve(const Problem& problem, const PlanOptions& options,
                                 SearchContext& context) const override {
-    Outcome outcome;
-    outcome.reason = ImpossibleOptions(problem, options);
-    if (outcome.reason.empty() && options.asynchronous) {
-      outcome.reason = "planner 'dapple' makes synchronous pipelines only; 'pipedream' has others";
-    }
-    if (!outcome.reason.empty()) return outcome;
-    return PlanSearch(problem, options, context).Run();
+    return RunIfPossible<PlanSearch>(problem, options, context);
   }
 };
 

@@ -6,7 +6,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/strategy/stage_edges.h"
 #include "planner_service/search/placement.h"
+#include "planner_service/search/stage_maker.h"
 
 namespace stagewright::pipedream {
 namespace {
@@ -48,28 +50,6 @@ std::vector<Placed> Place(const Cluster& cluster, const std::vector<PlannedStage
   return placed;
 }
 
-std::vector<NodeId> NodesOf(const StageOracle& oracle, const PlannedStage& stage,
-                            const std::vector<int32_t>& rank) {
-  std::vector<NodeId> nodes;
-  for (int32_t layer : stage.layers) {
-    const auto& own = oracle.problem().operators->op(oracle.order()[layer]).nodes;
-    nodes.insert(nodes.end(), own.begin(), own.end());
-  }
-  std::sort(nodes.begin(), nodes.end(),
-            [&](NodeId a, NodeId b) { return rank[a.index()] < rank[b.index()]; });
-  return nodes;
-}
-
-void AddChain(Strategy& strategy) {
-  for (size_t s = 1; s < strategy.stages.size(); ++s) {
-    const auto to = static_cast<int64_t>(s);
-    strategy.edges.push_back({StageId(to - 1), StageId(to)});
-  }
-  std::sort(strategy.edges.begin(), strategy.edges.end());
-  strategy.edges.erase(std::unique(strategy.edges.begin(), strategy.edges.end()),
-                       strategy.edges.end());
-}
-
 }  // namespace
 
 std::vector<int64_t> AsynchronousInFlight(const std::vector<int32_t>& replicas) {
@@ -87,26 +67,22 @@ std::vector<int64_t> AsynchronousInFlight(const std::vector<int32_t>& replicas) 
 Strategy BuildStrategy(const StageOracle& oracle, const std::vector<PlannedStage>& stages,
                        int64_t micro_batch, bool asynchronous) {
   const Problem& problem = oracle.problem();
-  const Graph& graph = *problem.graph;
-  std::vector<int32_t> rank(graph.size());
-  const std::vector<int32_t>& order = graph.dag().order();
-  for (size_t i = 0; i < order.size(); ++i) rank[order[i]] = static_cast<int32_t>(i);
+  const StageMaker maker(problem);
   Strategy strategy;
   strategy.kind = StrategyKind::kSequential;
   strategy.mini_batch = problem.mini_batch;
   strategy.asynchronous = asynchronous;
   std::vector<int32_t> replicas;
   for (Placed& placed : Place(*problem.cluster, stages)) {
-    Stage stage;
-    stage.nodes = NodesOf(oracle, *placed.stage, rank);
-    stage.replicated = ReplicatedInto(graph, *problem.operators, stage.nodes);
+    std::vector<OperatorId> operators;
+    for (int32_t layer : placed.stage->layers) operators.push_back(oracle.order()[layer]);
+    Stage stage = maker.Make(operators);
     stage.micro_batch = micro_batch;
     replicas.push_back(static_cast<int32_t>(placed.devices.size()));
     stage.devices = std::move(placed.devices);
     strategy.stages.push_back(std::move(stage));
   }
-  strategy.edges = DataEdges(graph, strategy.stages);
-  AddChain(strategy);
+  strategy.edges = StageEdges(*problem.graph, strategy.kind, strategy.stages);
   AssignInFlight(strategy);
   if (!asynchronous) return strategy;
   const std::vector<int64_t> in_flight = AsynchronousInFlight(replicas);

@@ -40,7 +40,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/graph/dag.h"
-#include "planner_service/planners/graphpipe/infeasible.h"
 #include "planner_service/planners/pipedream/build.h"
 #include "planner_service/planners/pipedream/layers.h"
 #include "planner_service/planners/pipedream/partition.h"
@@ -80,7 +79,7 @@ class Search {
       RETURN_IF_ERROR(judge_.Consider(Proposals(share), kMostSimulations, kPromising));
       if (judge_.count() == before || judge_.best() != nullptr || one_stage) break;
     }
-    Outcome outcome = Conclude(oracle_, options_, judge_, context_);
+    Outcome outcome = Conclude(StrategyKind::kSequential, oracle_, options_, judge_, context_);
     outcome.states = visited_;
     return outcome;
   }
@@ -186,10 +185,7 @@ class PipeDreamPlanner : public Planner {
   }
   absl::StatusOr<Outcome> Solve(const Problem& problem, const PlanOptions& options,
                                 SearchContext& context) const override {
-    Outcome outcome;
-    outcome.reason = ImpossibleOptions(problem, options);
-    if (!outcome.reason.empty()) return outcome;
-    return Search(problem, options, context).Run();
+    return RunIfPossible<Search>(problem, options, context);
   }
 };
 

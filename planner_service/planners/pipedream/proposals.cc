@@ -6,7 +6,6 @@
 #include "absl/strings/str_cat.h"
 #include "planner_service/planners/baselines/one_stage.h"
 #include "planner_service/planners/graphpipe/candidates.h"
-#include "planner_service/planners/graphpipe/infeasible.h"
 
 namespace stagewright {
 
@@ -54,8 +53,8 @@ std::vector<Proposal> OneStageProposals(const StageOracle& oracle, const PlanOpt
   return proposals;
 }
 
-Outcome Conclude(const StageOracle& oracle, const PlanOptions& options, const Judge& judge,
-                 const SearchContext& context) {
+Outcome Conclude(StrategyKind kind, const StageOracle& oracle, const PlanOptions& options,
+                 const Judge& judge, const SearchContext& context) {
   Outcome outcome;
   outcome.candidates = judge.count();
   if (judge.best() != nullptr) outcome.strategy = *judge.best();
@@ -68,8 +67,7 @@ Outcome Conclude(const StageOracle& oracle, const PlanOptions& options, const Ju
     std::vector<int32_t> order;
     for (OperatorId op : oracle.order()) order.push_back(op.value());
     const Frontier frontier(oracle.problem().operators->dag(), order);
-    outcome.reason =
-        WhyInfeasible({StrategyKind::kSequential, &oracle, &frontier}, options, context);
+    outcome.reason = WhyInfeasible({kind, &oracle, &frontier}, options, context);
     if (!judge.rejection().empty()) {
       outcome.reason = absl::StrCat(outcome.reason, "; closest: ", judge.rejection());
     }

@@ -22,20 +22,16 @@
 #include "planner_service/planners/piper/piper.h"
 
 #include <algorithm>
-#include <set>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "planner_service/planners/baselines/one_stage.h"
 #include "planner_service/planners/graphpipe/candidates.h"
-#include "planner_service/planners/graphpipe/infeasible.h"
-#include "planner_service/planners/pipedream/judge.h"
+#include "planner_service/planners/pipedream/proposals.h"
 #include "planner_service/planners/piper/from_problem.h"
 #include "planner_service/planners/piper/solve.h"
 #include "planner_service/search/draft.h"
 #include "planner_service/search/placement.h"
-#include "planner_service/search/stage_oracle.h"
 
 namespace stagewright {
 namespace {
@@ -63,7 +59,7 @@ class Search {
         judge_(problem, context) {}
 
   absl::StatusOr<Outcome> Run() {
-    RETURN_IF_ERROR(judge_.Consider(OneStageProposals(), kMostSimulations, 1e9));
+    RETURN_IF_ERROR(judge_.Consider(OneStage(), kMostSimulations, 1e9));
     for (double share : kMemoryShares) {
       const int64_t before = judge_.count();
       const std::string rejected_before = judge_.rejection();
@@ -74,32 +70,16 @@ class Search {
       if (judge_.count() == before && (long_programs_ || judge_.best() != nullptr)) break;
       long_programs_ = judge_.best() == nullptr;
     }
-    return Conclude();
+    return Answer();
   }
 
  private:
-  std::vector<Proposal> OneStageProposals() {
-    std::vector<Proposal> proposals;
-    if (options_.num_stages > 1 || options_.recompute == RecomputePolicy::kAlways) {
-      return proposals;
-    }
-    const auto all =
-        static_cast<int32_t>(std::min<int64_t>(problem_.cluster->size(), problem_.mini_batch));
-    for (int32_t replicas : std::set<int32_t>{1, options_.allow_replicas ? all : 1}) {
-      std::vector<DeviceId> devices;
-      for (int32_t d = 0; d < replicas; ++d) devices.push_back(DeviceId(d));
-      std::vector<int64_t> sizes = MicroBatchSizes(problem_.mini_batch, options_.micro_batch);
-      std::reverse(sizes.begin(), sizes.end());
-      for (int64_t size : sizes) {
-        const StageOracle::Flow flow{(size + replicas - 1) / replicas, 1,
-                                     problem_.mini_batch / size};
-        if (size < replicas || oracle_.Memory(0, oracle_.size(), flow) > oracle_.budget()) continue;
-        proposals.push_back({OneStage(problem_, devices, size), 0,
-                             absl::StrCat("one stage x", replicas, " b", size)});
-        break;
-      }
-    }
-    return proposals;
+  // One stage neither recomputes nor is asynchronous.
+  std::vector<Proposal> OneStage() const {
+    if (options_.recompute == RecomputePolicy::kAlways) return {};
+    PlanOptions options = options_;
+    options.asynchronous = false;
+    return OneStageProposals(oracle_, options);
   }
 
   // Sizes of shares by what they promise: work, and a pipeline that fills fast.
@@ -239,28 +219,13 @@ class Search {
     return false;
   }
 
-  Outcome Conclude() {
-    Outcome outcome;
+  Outcome Answer() {
+    Outcome outcome = Conclude(StrategyKind::kGraph, oracle_, options_, judge_, context_);
     outcome.states = states_;
-    outcome.candidates = judge_.count();
-    if (judge_.best() != nullptr) outcome.strategy = *judge_.best();
-    if (context_.Expired()) {
-      outcome.termination = Termination::kLimit;
-      outcome.reason = "the search was stopped by its deadline or cancelled";
-    } else if (outcome.strategy && over_limit_) {
+    if (outcome.termination == Termination::kFeasible && over_limit_) {
       outcome.termination = Termination::kLimit;
       outcome.reason = absl::StrCat("the graph has more than ", PiperLimits().downsets,
                                     " downsets: only cuts of topological orders were searched");
-    } else if (outcome.strategy) {
-      outcome.termination = Termination::kFeasible;
-    } else {
-      const Dag& dag = problem_.operators->dag();
-      const Frontier frontier(dag, dag.order());
-      outcome.reason =
-          WhyInfeasible({StrategyKind::kGraph, &oracle_, &frontier}, options_, context_);
-      if (!judge_.rejection().empty()) {
-        outcome.reason = absl::StrCat(outcome.reason, "; closest: ", judge_.rejection());
-      }
     }
     if (outcome.strategy && HasTensorParallelConfigurations()) {
       absl::StrAppend(&outcome.reason, outcome.reason.empty() ? "" : "; ",
@@ -290,10 +255,7 @@ class PiperPlanner : public Planner {
   }
   absl::StatusOr<Outcome> Solve(const Problem& problem, const PlanOptions& options,
                                 SearchContext& context) const override {
-    Outcome outcome;
-    outcome.reason = ImpossibleOptions(problem, options);
-    if (!outcome.reason.empty()) return outcome;
-    return Search(problem, options, context).Run();
+    return RunIfPossible<Search>(problem, options, context);
   }
 };
 

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/graph/operator_graph.h"
+#include "common/strategy/stage_edges.h"
 
 namespace stagewright::testing {
 namespace {
@@ -30,16 +31,7 @@ std::vector<int32_t> RandomOrder(Rng& rng, const Dag& dag) {
 }
 
 void Connect(const Graph& graph, Strategy& strategy) {
-  strategy.edges = DataEdges(graph, strategy.stages);
-  if (strategy.kind == StrategyKind::kSequential) {
-    for (size_t s = 1; s < strategy.stages.size(); ++s) {
-      strategy.edges.push_back(
-          {StageId(static_cast<int64_t>(s) - 1), StageId(static_cast<int64_t>(s))});
-    }
-    std::sort(strategy.edges.begin(), strategy.edges.end());
-    strategy.edges.erase(std::unique(strategy.edges.begin(), strategy.edges.end()),
-                         strategy.edges.end());
-  }
+  strategy.edges = StageEdges(graph, strategy.kind, strategy.stages);
   AssignInFlight(strategy);
 }
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <set>
 
+#include "common/strategy/stage_edges.h"
+
 namespace stagewright::testing {
 namespace {
 
@@ -127,12 +129,7 @@ Strategy ForceStrategy(const Graph& graph, const StrategyShape& shape, std::mt19
     begin = end;
   }
   AssignWork(shape, random, strategy);
-  std::set<StageEdge> edges;
-  for (StageEdge edge : DataEdges(graph, strategy.stages)) edges.insert(edge);
-  for (size_t s = 1; shape.kind == StrategyKind::kSequential && s < strategy.stages.size(); ++s) {
-    edges.insert({StageId(s - 1), StageId(s)});
-  }
-  strategy.edges.assign(edges.begin(), edges.end());
+  strategy.edges = StageEdges(graph, shape.kind, strategy.stages);
   AssignInFlight(strategy);
   return strategy;
 }

@@ -24,14 +24,17 @@ class Judge {
   Judge(const Problem& problem, SearchContext& context) : problem_(problem), context_(context) {}
 
   // Evaluates proposals, best estimate first, until there were `most`, an estimate exceeds the best
-  // time by `hope`, or the context expires. What the evaluator refuses (memory, tensors that cannot
-  // be split) is passed over; any other error is a bug of the planner and returned. Equal texts are
-  // evaluated once. The context's on_improvement hears of each better strategy.
+  // time by the factor `hope`, or the context expires. What the evaluator refuses (memory:
+  // RESOURCE_EXHAUSTED; tensors that cannot be split: FAILED_PRECONDITION) is passed over; any
+  // other error is a bug of the planner and returned with the proposal's text. Equal texts are
+  // evaluated once. The context's on_improvement hears of each better strategy. An evaluation takes
+  // what Evaluate() does.
   absl::Status Consider(std::vector<Proposal> proposals, int64_t most, double hope);
 
+  // The strategy with the least time, of these the one with the least peak memory, then by text;
+  // null if none was accepted yet.
   const Strategy* best() const { return best_.get(); }
-  double best_seconds() const { return best_seconds_; }
-  const std::string& best_text() const { return best_text_; }
+  double best_seconds() const { return best_seconds_; }        // Iteration time; 0 without one.
   int64_t count() const { return count_; }                     // Evaluations.
   const std::string& rejection() const { return rejection_; }  // The last one's message.
 

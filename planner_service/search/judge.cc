@@ -1,4 +1,4 @@
-#include "planner_service/planners/pipedream/judge.h"
+#include "planner_service/search/judge.h"
 
 #include <algorithm>
 #include <tuple>

@@ -1,0 +1,106 @@
+#include "planner_service/search/judge.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "planner_service/evaluator/evaluator.h"
+#include "tests/planner_service/search/search_case.h"
+#include "tests/support/planning_cases.h"
+
+namespace stagewright {
+namespace {
+
+using ::testing::HasSubstr;
+using testing::SearchCase;
+
+constexpr double kAnyHope = 1e9;
+
+// Two equal nodes in a row on up to two devices, a mini-batch of eight samples.
+class JudgeTest : public ::testing::Test {
+ protected:
+  Proposal OneStage(int64_t micro_batch, double estimate) const {
+    return {testing::MakeStrategy(case_.graph, {{0, 1}}, {{0}}, 8, micro_batch), estimate,
+            "one b" + std::to_string(micro_batch)};
+  }
+  Proposal TwoStages(int64_t micro_batch, double estimate) const {
+    return {testing::MakeStrategy(case_.graph, {{0}, {1}}, {{0}, {1}}, 8, micro_batch), estimate,
+            "two b" + std::to_string(micro_batch)};
+  }
+  double Seconds(const Strategy& strategy) const {
+    return ToSeconds(
+        Evaluate(case_.graph, case_.cluster, *case_.costs, strategy, {})->iteration_time);
+  }
+
+  const SearchCase case_{testing::ProfiledChain(2, {kMillisecond, 2 * kMillisecond, 0, 0, {}}),
+                         testing::FlatCluster(2), 8};
+  SearchContext context_;
+  Judge judge_{case_.problem, context_};
+};
+
+TEST_F(JudgeTest, TheSimulationDecidesAndNotTheEstimate) {
+  std::vector<double> improvements;
+  context_.on_improvement = [&](const Strategy& better) {
+    improvements.push_back(Seconds(better));
+  };
+  ASSERT_TRUE(
+      judge_.Consider({TwoStages(2, 3), OneStage(8, 1), TwoStages(1, 2)}, 9, kAnyHope).ok());
+  ASSERT_NE(judge_.best(), nullptr);
+  EXPECT_EQ(judge_.best()->stages.size(), 2u);
+  EXPECT_EQ(judge_.best()->stages[0].micro_batch, 1);
+  EXPECT_EQ(judge_.best_seconds(), Seconds(*judge_.best()));
+  EXPECT_EQ(judge_.count(), 3);
+  // One stage first, which has the best estimate; two stages of micro-batches of 2 are no better
+  // than those of 1.
+  ASSERT_EQ(improvements.size(), 2u);
+  EXPECT_LT(improvements[1], improvements[0]);
+}
+
+TEST_F(JudgeTest, StopsAtTheNumberAskedForAndWhereThereIsNoHope) {
+  ASSERT_TRUE(judge_.Consider({TwoStages(1, 0), OneStage(8, 1)}, 1, kAnyHope).ok());
+  EXPECT_EQ(judge_.count(), 1);
+  const double best = judge_.best_seconds();
+  ASSERT_TRUE(judge_.Consider({OneStage(4, best * 1.4), OneStage(2, best * 1.6)}, 9, 1.5).ok());
+  EXPECT_EQ(judge_.count(), 2);
+}
+
+TEST_F(JudgeTest, EqualTextsAreEvaluatedOnce) {
+  ASSERT_TRUE(judge_.Consider({OneStage(8, 0), OneStage(8, 0)}, 9, kAnyHope).ok());
+  ASSERT_TRUE(judge_.Consider({OneStage(8, 0)}, 9, kAnyHope).ok());
+  EXPECT_EQ(judge_.count(), 1);
+}
+
+TEST_F(JudgeTest, AnExpiredContextStopsIt) {
+  context_.Cancel();
+  ASSERT_TRUE(judge_.Consider({OneStage(8, 0)}, 9, kAnyHope).ok());
+  EXPECT_EQ(judge_.count(), 0);
+  EXPECT_EQ(judge_.best(), nullptr);
+}
+
+TEST_F(JudgeTest, WhatIsInvalidIsTheFirstRejectionAndWhatFitsTheAnswer) {
+  Proposal invalid = OneStage(8, 0);
+  invalid.strategy.stages[0].nodes.pop_back();  // A node without a stage.
+  invalid.text = "invalid";
+  ASSERT_TRUE(judge_.Consider({invalid, OneStage(4, 1)}, 9, kAnyHope).ok());
+  EXPECT_EQ(judge_.count(), 2);
+  EXPECT_THAT(judge_.rejection(), HasSubstr("C1"));
+  ASSERT_NE(judge_.best(), nullptr);
+  EXPECT_EQ(judge_.best()->stages[0].micro_batch, 4);
+}
+
+TEST(JudgeMemoryTest, WhatDoesNotFitIsPassedOver) {
+  const SearchCase small(testing::ProfiledChain(2, {10, 20, 0, kMiB, {}}),
+                         testing::FlatCluster(2, 3 * kMiB), 8);
+  SearchContext context;
+  Judge judge(small.problem, context);
+  const Strategy one = testing::MakeStrategy(small.graph, {{0, 1}}, {{0}}, 8, 8);
+  const Strategy two = testing::MakeStrategy(small.graph, {{0}, {1}}, {{0}, {1}}, 8, 8);
+  ASSERT_TRUE(judge.Consider({{one, 0, "one"}}, 9, kAnyHope).ok());
+  EXPECT_EQ(judge.best(), nullptr);
+  EXPECT_THAT(judge.rejection(), HasSubstr("needs 4 MiB but has 3 MiB"));
+  ASSERT_TRUE(judge.Consider({{two, 0, "two"}}, 9, kAnyHope).ok());
+  ASSERT_NE(judge.best(), nullptr);
+  EXPECT_EQ(judge.best()->stages.size(), 2u);
+}
+
+}  // namespace
+}  // namespace stagewright

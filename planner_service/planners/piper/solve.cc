@@ -84,8 +84,8 @@ class FamilySearch {
     std::stable_sort(shapes_.begin(), shapes_.end(),
                      [&](const auto& a, const auto& b) { return Devices(a) < Devices(b); });
     for (int32_t s = 0; s < sets.size(); ++s) {
-      if (sets.parent(s) >= 0) continue;
-      empty_ = s;
+      if (sets.parent(s) < 0) empty_ = s;
+      if (sets.parent(s) != s - 1) nested_ = false;
     }
     order_.resize(sets.size());
     std::iota(order_.begin(), order_.end(), 0);
@@ -181,19 +181,20 @@ class FamilySearch {
     const double time = costs_.DeviceTime(set);
     const int32_t before = set == empty_ ? 0 : std::max(1, DevicesFor(time, limit));
     int32_t most = problem_.devices - before;  // Devices behind the cut.
-    for (int32_t behind = 0; behind < most; ++behind) {
+    const int32_t least = DevicesFor(costs_.DeviceTime(full_) - time, limit);
+    for (int32_t behind = 0; behind < most && least <= most; ++behind) {
       const std::vector<Open>& open = open_[behind];
       const double reach = time + limit * (most - behind) * (1 + 1e-12);
       const auto first = std::partition_point(open.begin(), open.end(), [&](const Open& o) {
         return costs_.DeviceTime(o.set) > reach;
       });
       for (auto it = first; it != open.end(); ++it) {
-        if (!sets_.Contains(it->set, set)) continue;
+        if (!nested_ && !sets_.Contains(it->set, set)) continue;
         ++priced_;
         const int32_t fewest = Price(set, *it, limit, most - behind);
         // With one front only fewer devices than found are of interest.
         if (one_front_ && fewest > 0) most = std::min(most, behind + fewest - 1);
-        if (behind >= most) break;
+        if (behind >= most || least > most) break;
       }
     }
   }
@@ -261,6 +262,7 @@ class FamilySearch {
   std::vector<PiperStageCosts::Shape> shapes_;  // By devices; in_flight is filled in later.
   int32_t empty_ = 0;
   int32_t full_ = 0;
+  bool nested_ = true;  // Each set holds all before it: the prefixes of an order.
   bool one_front_ = true;
   bool expired_ = false;
   std::vector<int32_t> order_;

@@ -73,19 +73,26 @@ const std::vector<int32_t>& ChainModel::Crossing(int32_t cut) {
   return crossing;
 }
 
-void ChainModel::Slices(const std::vector<int32_t>& cuts, const std::vector<int32_t>& devices,
-                        SliceCosts& slices) {
+void ChainModel::Times(const std::vector<int32_t>& cuts, const std::vector<int32_t>& devices,
+                       SliceCosts& slices) const {
+  const size_t count = cuts.size() - 1;
+  slices.forward.resize(count);
+  slices.backward.resize(count);
+  for (size_t s = 0; s < count; ++s) {
+    const int32_t kind = KindOf(devices[s % devices.size()]);
+    slices.forward[s] = forward_[kind][cuts[s + 1]] - forward_[kind][cuts[s]];
+    slices.backward[s] = backward_[kind][cuts[s + 1]] - backward_[kind][cuts[s]];
+  }
+}
+
+void ChainModel::Messages(const std::vector<int32_t>& cuts, const std::vector<int32_t>& devices,
+                          SliceCosts& slices) {
   const Cluster& cluster = *costs_->problem().cluster;
   const auto count = static_cast<int32_t>(cuts.size()) - 1;
   const auto on = [&](int32_t slice) { return devices[slice % devices.size()]; };
-  slices.forward.resize(count);
-  slices.backward.resize(count);
   slices.messages.clear();
   row_.assign(count, {});
   for (int32_t s = 0; s < count; ++s) {
-    const int32_t kind = KindOf(on(s));
-    slices.forward[s] = forward_[kind][cuts[s + 1]] - forward_[kind][cuts[s]];
-    slices.backward[s] = backward_[kind][cuts[s + 1]] - backward_[kind][cuts[s]];
     int32_t last = s;
     for (int32_t v : Crossing(cuts[s + 1])) {
       const Value& value = values_[v];

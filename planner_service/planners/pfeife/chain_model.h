@@ -37,7 +37,15 @@ class ChainModel {
   // Slice s is [cuts[s], cuts[s + 1]), the first starts at 0, the last ends at size();
   // slice s runs on devices[s % devices.size()]. O(slices + values over the cuts).
   void Slices(const std::vector<int32_t>& cuts, const std::vector<int32_t>& devices,
-              SliceCosts& slices);
+              SliceCosts& slices) {
+    Times(cuts, devices, slices);
+    Messages(cuts, devices, slices);
+  }
+  // The parts of it: how long slices take, in O(slices), and what they exchange.
+  void Times(const std::vector<int32_t>& cuts, const std::vector<int32_t>& devices,
+             SliceCosts& slices) const;
+  void Messages(const std::vector<int32_t>& cuts, const std::vector<int32_t>& devices,
+                SliceCosts& slices);
 
   // What the slices hold. O(operators + values over the cuts).
   SliceMemory Memory(const std::vector<int32_t>& cuts);

@@ -25,7 +25,9 @@
 //     linearises the graph; its code keeps these edges, too). The strategy is a graph of stages.
 //  2. Besides the traced order, one that interleaves parallel branches is cut (linear_orders.h).
 //  3. Neighbours that the critical path of earlier cuts rules out are not evaluated; the answer is
-//     that of a full evaluation.
+//     that of a full evaluation. Not all shapes are searched: even cuts say which look good, a
+//     budget goes to these first, and a shape in which the best cuts of its neighbours take longer
+//     is left out.
 //  4. Strides beyond 10 operators grow geometrically, so that long chains need few steps.
 //  5. Beam searches begin with cuts of equal time and of equal memory, and with the best cuts of
 //     other shapes with as many slices; cuts over the memory may enter the beam, behind all that
@@ -63,17 +65,29 @@ namespace stagewright {
 namespace pfeife {
 namespace {
 
-// Vertices of dependency graphs that a search may visit: about two seconds of a core.
-constexpr int64_t kMostPasses = 250'000'000;
+// Vertices of dependency graphs that the parts of a search may visit, or as much work of other
+// kinds: about 10 ns each. Rating all shapes, exploring those that look good, deepening the best,
+// and the warm-ups of the best one.
+constexpr int64_t kRating = 20'000'000;
+constexpr int64_t kExploring = 40'000'000;
+constexpr int64_t kDeepening = 20'000'000;
+constexpr int64_t kPolishing = 10'000'000;
 // Settings with more pairs of slice and micro-batch are left to those who ask for them: judging one
 // takes about a tenth of a second.
 constexpr int64_t kMostJudged = 40'000;
 // Of the best cuts of each shape, this many are simulated.
 constexpr size_t kMostSimulations = 12;
-// Beams: of every shape, and of this many of the best shapes once more.
+// Beams: of the shapes that are explored, with fewer moves, and of this many of the best once more.
 constexpr int32_t kNarrow = 6;
-constexpr int32_t kWide = 64;
+constexpr int32_t kNarrowReach = 4;
+constexpr int32_t kWide = 32;
 constexpr size_t kDeepened = 4;
+// A line may use this part of what is left for exploring.
+constexpr int64_t kLineShare = 6;
+// A line whose first search ends this many times behind the best is left; a shape of a line is
+// searched if the cuts of the best shape are within this factor there.
+constexpr double kFar = 1.1;
+constexpr double kNear = 1.02;
 // Settings whose even cuts exceed the memory by this share come last, and only if nothing else
 // fits.
 constexpr double kHopeless = 0.5;
@@ -96,12 +110,18 @@ bool Better(const Finalist& a, const Finalist& b) {
   return std::tie(a.cuts.excess, a.cuts.time) < std::tie(b.cuts.excess, b.cuts.time);
 }
 
+// A setting and a linear order, with what even cuts take in its shapes, best first.
+struct Line {
+  const Setting* setting = nullptr;
+  size_t order = 0;
+  ChainModel* model = nullptr;
+  std::vector<Finalist> shapes;  // With the micro-batches that are searched with.
+};
+
 class Search {
  public:
   Search(const Problem& problem, const PlanOptions& options, SearchContext& context)
-      : problem_(problem), options_(options), context_(context), costs_(problem) {
-    effort_.most_passes = kMostPasses;
-  }
+      : problem_(problem), options_(options), context_(context), costs_(problem) {}
 
   absl::StatusOr<Outcome> Run() {
     Outcome outcome;
@@ -155,14 +175,12 @@ class Search {
       (excess <= kHopeless ? likely : unlikely).push_back(setting);
     }
     for (const auto& settings : {likely, unlikely}) {
-      for (const Setting& setting : settings) {
-        if (context_.Expired()) break;
-        RETURN_IF_ERROR(Explore(setting, recompute));
-        RETURN_IF_ERROR(Report());
-      }
+      RETURN_IF_ERROR(Explore(settings, recompute));
       if (Fits()) break;
     }
+    Allow(kDeepening);
     Deepen();
+    Allow(kPolishing);
     if (Fits()) Polish(finalists_.front());
     return Simulate();
   }
@@ -201,6 +219,7 @@ class Search {
     BeamOptions options;
     options.width = width;
     options.memory = memory_;
+    if (width <= kNarrow) options.reach = kNarrowReach;
     return SplitSearch(model, devices, options, context_, effort_);
   }
 
@@ -247,40 +266,96 @@ class Search {
     return absl::OkStatus();
   }
 
-  absl::Status Explore(const Setting& setting, bool recompute) {
-    const auto slices = static_cast<int32_t>(setting.devices.size()) * setting.loops;
-    const auto orders = LinearOrders(costs_, setting.samples, slices);
-    for (size_t i = 0; i < orders.size(); ++i) {
-      ChainModel& model = ModelFor(orders[i], setting.samples, recompute);
-      RETURN_IF_ERROR(ExploreOrder(setting, model, i));
+  void Allow(int64_t passes) { effort_.most_passes = effort_.passes + passes; }
+  bool Ended() const { return effort_.passes >= effort_.most_passes || context_.Expired(); }
+
+  // Searches lines, the most promising first. None may use all that is left.
+  absl::Status Explore(const std::vector<Setting>& settings, bool recompute) {
+    const std::vector<Line> lines = Lines(settings, recompute);
+    const int64_t end = effort_.passes + kExploring;
+    for (const Line& line : lines) {
+      Allow((end - effort_.passes) / kLineShare);
+      if (Ended()) break;
+      ExploreLine(line);
+      RETURN_IF_ERROR(Report());
     }
     return absl::OkStatus();
   }
 
-  // The best cuts of all shapes of a setting, in one linear order.
-  absl::Status ExploreOrder(const Setting& setting, ChainModel& model, size_t order) {
-    const auto count = static_cast<int32_t>(setting.devices.size());
+  // The lines of as many settings as there is effort for, best first.
+  std::vector<Line> Lines(const std::vector<Setting>& settings, bool recompute) {
+    std::vector<Line> lines;
+    Allow(kRating);
+    for (const Setting& setting : settings) {
+      if (Ended()) break;
+      const auto slices = static_cast<int32_t>(setting.devices.size()) * setting.loops;
+      const auto orders = LinearOrders(costs_, setting.samples, slices);
+      for (size_t i = 0; i < orders.size(); ++i) {
+        Line line{&setting, i, &ModelFor(orders[i], setting.samples, recompute), {}};
+        RateShapes(line);
+        if (!line.shapes.empty()) lines.push_back(std::move(line));
+      }
+    }
+    std::stable_sort(lines.begin(), lines.end(), [](const Line& a, const Line& b) {
+      return Better(a.shapes.front(), b.shapes.front());
+    });
+    return lines;
+  }
+
+  void RateShapes(Line& line) {
+    const std::vector<int32_t>& devices = line.setting->devices;
+    const auto count = static_cast<int32_t>(devices.size());
+    const auto few =
+        static_cast<int32_t>(Shortened(problem_.mini_batch / line.setting->samples, count));
+    SplitSearch search = Beam(*line.model, devices, kNarrow);
+    for (const LoopedShape& shape : Shapes(count, line.setting->loops, few)) {
+      if (context_.Expired()) break;
+      const std::optional<Cuts> cuts = search.Rate(shape, line.model->EvenTime(shape.slices()));
+      if (!cuts) continue;
+      line.shapes.push_back({line.model, devices, shape, *cuts});
+      line.shapes.back().cuts.time = Lengthened(line.shapes.back()).cuts.time;
+    }
+    std::stable_sort(line.shapes.begin(), line.shapes.end(), Better);
+  }
+
+  // The best cuts of the shapes of a line, except of those that are not worth it: known cuts take
+  // longer in them, or the line is far behind others.
+  void ExploreLine(const Line& line) {
+    ChainModel& model = *line.model;
+    const Setting& setting = *line.setting;
     const int64_t all = problem_.mini_batch / setting.samples;
     if (Fits() && model.LeastTime(setting.devices) * static_cast<double>(all) >
                       finalists_.front().cuts.time) {
-      return absl::OkStatus();
+      return;
     }
-    const auto few = static_cast<int32_t>(Shortened(all, count));
+    const auto count = static_cast<int32_t>(setting.devices.size());
     SplitSearch search = Beam(model, setting.devices, kNarrow);
-    std::vector<std::vector<int32_t>>& known = known_[std::make_tuple(order, count, setting.loops)];
-    for (const LoopedShape& shape : Shapes(count, setting.loops, few)) {
+    std::vector<std::vector<int32_t>>& known =
+        known_[std::make_tuple(line.order, count, setting.loops)];
+    std::optional<Cuts> best;  // Of the line.
+    for (const Finalist& rated : line.shapes) {
+      if (Ended()) return;
+      const LoopedShape& shape = rated.shape;
+      if (best && best->excess == 0 && search.TimeOf(shape, best->points) > kNear * best->time) {
+        continue;
+      }
       std::vector<std::vector<int32_t>> starts = known;
       starts.push_back(model.EvenTime(shape.slices()));
       starts.push_back(model.EvenMemory(shape.slices()));
       const std::vector<Cuts> found = search.Run(shape, starts);
       if (found.empty()) continue;
+      const double time = Add(model, setting.devices, shape, found.front());
+      if (found.front().excess == 0 && time > kFar * finalists_.front().cuts.time) return;
+      if (best && std::tie(best->excess, best->time) <=
+                      std::tie(found.front().excess, found.front().time)) {
+        continue;
+      }
+      best = found.front();
       known.clear();
       for (size_t i = 0; i < std::min(kHandedOn, found.size()); ++i) {
         known.push_back(found[i].points);
       }
-      Add(model, setting.devices, shape, found.front());
     }
-    return absl::OkStatus();
   }
 
   // The finalist with all micro-batches of the step.
@@ -303,12 +378,13 @@ class Search {
     return finalist;
   }
 
-  void Add(ChainModel& model, const std::vector<int32_t>& devices, const LoopedShape& shape,
-           const Cuts& cuts) {
+  // Returns the time of the whole step.
+  double Add(ChainModel& model, const std::vector<int32_t>& devices, const LoopedShape& shape,
+             const Cuts& cuts) {
     Finalist finalist = Lengthened({&model, devices, shape, cuts});
     least_excess_ = std::min(least_excess_, cuts.excess);
     const auto place = std::upper_bound(finalists_.begin(), finalists_.end(), finalist, Better);
-    finalists_.insert(place, std::move(finalist));
+    return finalists_.insert(place, std::move(finalist))->cuts.time;
   }
 
   // Searches the warm-ups of the best, one device after the other, and its cuts again (deviation

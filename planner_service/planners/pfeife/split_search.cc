@@ -9,6 +9,8 @@ namespace stagewright::pfeife {
 namespace {
 
 constexpr size_t kMostPaths = 16;
+// What ruling a candidate out takes, in visits of a vertex, per slice.
+constexpr int64_t kBoundedCost = 4;
 // A bound within rounding of the worst time in the beam rules nothing out.
 constexpr double kRounding = 1 + 1e-12;
 
@@ -25,7 +27,7 @@ SplitSearch::SplitSearch(ChainModel& model, std::vector<int32_t> devices,
       options_(options),
       context_(context),
       effort_(effort) {
-  for (int32_t k = 1; k < model.size(); k = k < options.reach ? k + 1 : k + k / 2) {
+  for (int32_t k = 1; k < model.size(); k = k < options.reach ? k + 1 : k + (k + 1) / 2) {
     strides_.push_back(k);
   }
 }
@@ -112,12 +114,20 @@ std::vector<int32_t> SplitSearch::Moved(const std::vector<int32_t>& points, size
 void SplitSearch::Consider(std::vector<int32_t> points) {
   if (!seen_.insert(points).second) return;
   const bool full = static_cast<int32_t>(beam_.size()) >= options_.width;
-  model_.Slices(points, devices_, slices_);
   // Nothing is known of the memory of what is too slow, so time alone rules out only where the
   // whole beam fits.
   const bool fits = full && beam_.back().cuts.excess == 0;
-  if (fits && options_.bounds && RuledOut(beam_.back().cuts.time)) {
+  const bool bound = fits && options_.bounds;
+  const double most = fits ? beam_.back().cuts.time * kRounding : 0;
+  model_.Times(points, devices_, slices_);
+  bool ruled_out = bound && TooBusy(most);
+  if (!ruled_out) {
+    model_.Messages(points, devices_, slices_);
+    ruled_out = bound && TooLong(most);
+  }
+  if (ruled_out) {
     ++effort_.bounded;
+    effort_.passes += kBoundedCost * graph_->shape().slices();
     return;
   }
   Cuts cuts{std::move(points), graph_->LongestPath(slices_), 0};
@@ -134,16 +144,19 @@ void SplitSearch::Consider(std::vector<int32_t> points) {
   if (full) beam_.pop_back();
 }
 
-// Whether some path, or the work of a device, is longer than `most`.
-bool SplitSearch::RuledOut(double most) {
-  most *= kRounding;
+// Whether the work of a device is longer than `most`.
+bool SplitSearch::TooBusy(double most) {
   const size_t devices = devices_.size();
   work_.assign(devices, 0);
   for (size_t s = 0; s < slices_.forward.size(); ++s) {
     work_[s % devices] += slices_.forward[s] + slices_.backward[s];
   }
   const double busiest = *std::max_element(work_.begin(), work_.end());
-  if (busiest * graph_->shape().micro_batches > most) return true;
+  return busiest * graph_->shape().micro_batches > most;
+}
+
+// Whether some path that was critical before is.
+bool SplitSearch::TooLong(double most) {
   for (size_t i = 0; i < paths_.size(); ++i) {
     if (PathLength(paths_[i], slices_) <= most) continue;
     std::rotate(paths_.begin(), paths_.begin() + static_cast<int64_t>(i),

@@ -35,7 +35,7 @@ struct BeamOptions {
 
 // Effort of a search, over all its schedules.
 struct Effort {
-  int64_t passes = 0;       // Vertices visited,
+  int64_t passes = 0;       // Vertices visited, or as much other work,
   int64_t most_passes = 0;  // which end the search when they are this many.
   int64_t evaluated = 0;    // Cuts whose longest path was computed,
   int64_t bounded = 0;      // and those that a bound ruled out.
@@ -59,7 +59,8 @@ class SplitSearch {
  private:
   bool Ended() const { return effort_.passes >= effort_.most_passes || context_.Expired(); }
   void Consider(std::vector<int32_t> points);
-  bool RuledOut(double most);
+  bool TooBusy(double most);
+  bool TooLong(double most);
   void Remember(PathCounts path);
   double Excess(const std::vector<int32_t>& points);
   void Expand(const std::vector<int32_t>& points);

@@ -17,19 +17,6 @@
 namespace stagewright::dapple {
 namespace {
 
-// Table III: servers of eight V100 with NVLink and 25 Gb/s, of one with 25 Gb/s, of one with 10.
-Cluster Configuration(char name) {
-  HierarchicalSpec spec;
-  spec.name = std::string("configuration ") + name;
-  spec.nodes = name == 'A' ? 2 : 16;
-  spec.devices_per_node = 16 / spec.nodes;
-  spec.kind = {"v100", 15e12, 900e9, 0, 0};
-  spec.memory = 16 * kGiB;
-  spec.inside = {"nvlink", 0, 130e9};
-  spec.outside = {"ethernet", 0, name == 'C' ? 10e9 / 8 : 25e9 / 8};
-  return *MakeHierarchical(spec);
-}
-
 // "8 : 8 split at 30", "data parallel", "straight".
 std::string Describe(const ChainPlan& plan, const Placements& placements) {
   std::vector<std::string> replicas;

@@ -1,18 +1,15 @@
 // The published planners' problems as their own tests set them: same input, same objective.
 #include <memory>
-#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "planner_service/importers/profile.h"
-#include "planner_service/planners/dapple/chain.h"
-#include "planner_service/planners/dapple/network.h"
-#include "planner_service/planners/dapple/search.h"
 #include "planner_service/planners/pipedream/recurrence.h"
 #include "planner_service/planners/piper/from_problem.h"
 #include "planner_service/planners/piper/solve.h"
 #include "tests/bench/plan_rows.h"
+#include "tests/planner_service/planners/dapple/profiles.h"
 #include "tests/support/shared_graphs.h"
 
 namespace stagewright::bench {
@@ -103,30 +100,11 @@ Row PiperRow(const PiperCase& c, double must, double aim, const std::string& ori
 // As the published program: without sources that are called Input, over the numbers of copies.
 std::string Dapple(const Graph& graph, const std::vector<int32_t>& nodes, int64_t global_batch,
                    int64_t micro_batch) {
-  using namespace dapple;
-  const CodedNetwork network(nodes);
-  Placements placements(nodes);
-  const ChainCosts costs =
-      ProfiledChain(graph, graph.dag().order(), static_cast<double>(micro_batch));
-  const double one_device = costs.least.back() * static_cast<double>(global_batch / micro_batch);
-  double best = 0;
-  size_t stages = 0;
-  std::set<int32_t> tried;
-  for (int32_t groups = 2; groups <= placements.size(); ++groups) {
-    SearchOptions options;
-    options.ranking = Ranking::kCoded;
-    options.copies = placements.size() / groups;
-    if (placements.size() % options.copies != 0 || !tried.insert(options.copies).second) continue;
-    options.micro_batches = global_batch / options.copies / micro_batch;
-    if (options.micro_batches < 1) continue;
-    for (const ChainPlan& plan :
-         SearchChain(costs, network, placements, options, SearchContext()).plans) {
-      if (one_device / plan.latency <= best) continue;
-      best = one_device / plan.latency;
-      stages = plan.stages.size();
-    }
-  }
-  return absl::StrFormat("speed-up %.3f, %d stages", best, static_cast<int>(stages));
+  const std::vector<dapple::ProgramPlan> plans =
+      dapple::ProgramPlans(graph, nodes, global_batch, micro_batch);
+  const dapple::ProgramPlan& best = dapple::Best(plans);
+  return absl::StrFormat("speed-up %.3f, %d stages", best.speed_up,
+                         static_cast<int>(best.plan.stages.size()));
 }
 
 Row DappleRow() {

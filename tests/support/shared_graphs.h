@@ -2,9 +2,14 @@
 // environment variable STAGEWRIGHT_PROFILES names, or else the CMake cache variable of that name.
 #pragma once
 
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <string>
+#include <utility>
+
+#include "common/base/check.h"
+#include "planner_service/importers/profile.h"
 
 namespace stagewright {
 
@@ -15,6 +20,14 @@ inline std::string SharedGraph(const std::string& name) {
       std::string(folder != nullptr ? folder : STAGEWRIGHT_PROFILES_FOLDER) + "/" + name;
   std::error_code error;
   return std::filesystem::is_regular_file(path, error) ? path : "";
+}
+
+// The graph of a profile that is there; a bug if it cannot be read.
+inline Graph ImportedGraph(ProfileFormat format, const std::string& path) {
+  absl::StatusOr<ImportedProfile> profile = ImportProfileFile(format, path);
+  if (!profile.ok()) std::fprintf(stderr, "%s\n", profile.status().ToString().c_str());
+  CHECK(profile.ok());
+  return std::move(profile->graph);
 }
 
 }  // namespace stagewright

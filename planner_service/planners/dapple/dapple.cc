@@ -53,10 +53,10 @@ constexpr size_t kMostSizes = 5;
 constexpr int64_t kMostSimulations = 16;
 constexpr double kPromising = 1.3;
 
-std::vector<OperatorId> OrderOf(const Problem& problem) {
+std::vector<OperatorId> ChainOrder(const Problem& problem) {
   const Dag& dag = problem.operators->dag();
-  const std::vector<int32_t> order =
-      dag.size() <= kMostDecomposed ? Linearize(Decompose(dag)) : dag.order();
+  if (dag.size() > kMostDecomposed) return ModelOrder(problem);
+  const std::vector<int32_t> order = Linearize(Decompose(dag));
   return std::vector<OperatorId>(order.begin(), order.end());
 }
 
@@ -66,7 +66,7 @@ class PlanSearch {
       : problem_(problem),
         options_(options),
         context_(context),
-        oracle_(problem, context.Expired() ? OwnOrder(problem) : OrderOf(problem)),
+        oracle_(problem, context.Expired() ? ModelOrder(problem) : ChainOrder(problem)),
         network_(*problem.cluster),
         placements_(*problem.cluster),
         judge_(problem, context) {}
@@ -91,11 +91,6 @@ class PlanSearch {
   }
 
  private:
-  static std::vector<OperatorId> OwnOrder(const Problem& problem) {
-    const std::vector<int32_t>& order = problem.operators->dag().order();
-    return std::vector<OperatorId>(order.begin(), order.end());
-  }
-
   void Propose(const Chain& chain, int64_t size, std::vector<Proposal>& proposals) {
     const ChainCosts costs = chain.CostsOf(size, problem_.cluster->size());
     SearchOptions search;

@@ -38,8 +38,8 @@ Affine ClusterNetwork::Transfer(const std::vector<DeviceId>& from,
 Affine ClusterNetwork::AllReduce(const std::vector<DeviceId>& devices) const {
   if (devices.size() < 2) return {};
   constexpr Bytes kMany = Bytes{1} << 40;
-  const double latency = ToSeconds(RingAllReduceTime(cluster_, devices, 0));
-  const double many = ToSeconds(RingAllReduceTime(cluster_, devices, kMany));
+  const double latency = ToSeconds(AllReduceTime(cluster_, devices, 0));
+  const double many = ToSeconds(AllReduceTime(cluster_, devices, kMany));
   return {latency, (many - latency) / static_cast<double>(kMany)};
 }
 

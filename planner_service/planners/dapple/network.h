@@ -9,7 +9,8 @@
 namespace stagewright::dapple {
 
 // A cluster's links: a message is split among senders and receivers, its parts share the links they
-// meet on, and the busiest link decides; gradients go around a ring.
+// meet on, and the busiest link decides; gradients are summed as the simulator has it
+// (AllReduceTime), by its times of none and of very many bytes.
 class ClusterNetwork : public Network {
  public:
   explicit ClusterNetwork(const Cluster& cluster) : cluster_(cluster) {}  // Outlives it.

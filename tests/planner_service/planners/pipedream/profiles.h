@@ -6,8 +6,6 @@
 #include <utility>
 #include <vector>
 
-#include "common/base/check.h"
-#include "planner_service/importers/profile.h"
 #include "planner_service/planners/pipedream/layers.h"
 #include "planner_service/planners/pipedream/partition.h"
 #include "tests/support/shared_graphs.h"
@@ -15,9 +13,7 @@
 namespace stagewright::pipedream {
 
 inline LayerProfile LoadProfile(const std::string& path) {
-  const auto imported = ImportProfileFile(ProfileFormat::kPipeDream, path);
-  CHECK(imported.ok());
-  return ProfileOf(imported->graph);
+  return ProfileOf(ImportedGraph(ProfileFormat::kPipeDream, path));
 }
 
 // Each layer reads only the one before it, in the order of the file.

@@ -19,18 +19,14 @@ PeakMemory::PeakMemory(const LoopedShape& shape, bool recompute)
     : shape_(shape),
       recompute_(recompute),
       tasks_(shape.devices),
-      most_in_flight_(shape.slices(), 0),
+      most_held_(shape.slices()),
       incoming_(shape.slices()),
       outgoing_(shape.slices()),
       ends_(size_t{2} * shape.slices() * shape.micro_batches),
       releases_(shape.devices) {
   const auto passes = TopologicalPasses(shape);
   CHECK(passes.has_value());
-  std::vector<int32_t> in_flight(shape.slices(), 0);
   for (const SlicePass& pass : *passes) {
-    int32_t& held = in_flight[pass.slice];
-    held += pass.backward ? -1 : 1;
-    most_in_flight_[pass.slice] = std::max(most_in_flight_[pass.slice], held);
     const int32_t device = shape.device_of(pass.slice);
     std::vector<Task>& tasks = tasks_[device];
     const auto add = [&](Kind kind) {
@@ -40,7 +36,32 @@ PeakMemory::PeakMemory(const LoopedShape& shape, bool recompute)
     if (pass.backward && recompute) add(Kind::kRecompute);
     add(pass.backward ? Kind::kBackward : Kind::kForward);
   }
-  for (std::vector<Task>& tasks : tasks_) FindPosts(tasks);
+  for (std::vector<Task>& tasks : tasks_) {
+    FindPosts(tasks);
+    CountHeld(tasks);
+  }
+}
+
+// Whenever tasks run, what they hold depends on their order alone.
+void PeakMemory::CountHeld(const std::vector<Task>& tasks) {
+  std::vector<Held> now(shape_.slices());
+  const auto count = [&](int32_t slice, int32_t Held::*what, int32_t change) {
+    now[slice].*what += change;
+    most_held_[slice].*what = std::max(most_held_[slice].*what, now[slice].*what);
+  };
+  const auto size = static_cast<int32_t>(tasks.size());
+  for (int32_t done = -1; done < size; ++done) {
+    if (done >= 0 && tasks[done].kind == Kind::kForward) count(tasks[done].slice, &Held::kept, 1);
+    if (done >= 0 && tasks[done].kind == Kind::kBackward) {
+      for (int32_t Held::*what : {&Held::kept, &Held::received, &Held::returned}) {
+        count(tasks[done].slice, what, -1);
+      }
+    }
+    for (int32_t c = done + 1; c < std::min(done + 1 + kReceiveAhead, size); ++c) {
+      if (tasks[c].post_after != done || tasks[c].kind == Kind::kRecompute) continue;
+      count(tasks[c].slice, tasks[c].kind == Kind::kForward ? &Held::received : &Held::returned, 1);
+    }
+  }
 }
 
 void PeakMemory::FindPosts(std::vector<Task>& tasks) {
@@ -181,16 +202,18 @@ std::vector<Bytes> PeakMemory::AtMost(const SliceMemory& memory, const SliceCost
   for (int32_t s = 0; s < shape_.slices(); ++s) {
     const int32_t r = shape_.device_of(s);
     const Bytes kept = memory.saved[s] + memory.outputs[s];
-    peaks[r] += memory.resident[s] + kept * (recompute_ ? 0 : most_in_flight_[s]);
+    peaks[r] += memory.resident[s] + kept * (recompute_ ? 0 : most_held_[s].kept);
     running[r] = std::max(running[r], memory.workspace[s] + (recompute_ ? kept : 0));
   }
-  // Held by the reader, and by the writer while a gradient waits or where nothing else keeps what
-  // it sends.
   for (const SliceCosts::Message& message : costs.messages) {
-    const Bytes gradient = message.back < 0 ? 0 : message.back_bytes;
-    peaks[shape_.device_of(message.to)] += shape_.micro_batches * (message.there_bytes + gradient);
-    peaks[shape_.device_of(message.from)] +=
-        shape_.micro_batches * ((recompute_ ? message.there_bytes : 0) + gradient);
+    Bytes& reader = peaks[shape_.device_of(message.to)];
+    Bytes& writer = peaks[shape_.device_of(message.from)];
+    reader += most_held_[message.to].received * message.there_bytes;
+    if (recompute_) writer += shape_.micro_batches * message.there_bytes;
+    if (message.back < 0) continue;
+    // Nothing but the times says how many gradients wait.
+    reader += shape_.micro_batches * message.back_bytes;
+    writer += most_held_[message.from].returned * message.back_bytes;
   }
   for (int32_t r = 0; r < shape_.devices; ++r) peaks[r] += running[r];
   return peaks;

@@ -56,11 +56,19 @@ class PeakMemory {
     Bytes returned = 0;      // from later slices on other devices,
     Bytes all_returned = 0;  // and from all.
   };
+  // Micro-batches of a slice at once: between forward and backward pass, and with the activations
+  // or gradients for it received or about to be.
+  struct Held {
+    int32_t kept = 0;
+    int32_t received = 0;
+    int32_t returned = 0;
+  };
   using Messages = std::vector<std::vector<int32_t>>;
   // When and how much is given back.
   using Release = std::pair<double, Bytes>;
 
   static void FindPosts(std::vector<Task>& tasks);
+  void CountHeld(const std::vector<Task>& tasks);
   void CountFlows(const SliceCosts& costs);
   void Time(const SliceCosts& costs);
   void Arrive(const SliceCosts& costs, int32_t message, double posted, Task& task);
@@ -76,7 +84,7 @@ class PeakMemory {
   bool recompute_;
   std::vector<std::vector<Task>> tasks_;           // By device.
   std::vector<std::pair<int32_t, int32_t>> runs_;  // Device and task, in topological order.
-  std::vector<int32_t> most_in_flight_;            // By slice: micro-batches held at once.
+  std::vector<Held> most_held_;                    // By slice.
   // Of the last estimate:
   std::vector<Flow> flows_;                     // by slice;
   Messages incoming_, outgoing_;                // by slice;

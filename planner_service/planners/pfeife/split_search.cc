@@ -186,6 +186,7 @@ double SplitSearch::Excess(const std::vector<int32_t>& points) {
   // Mostly there is plenty, whenever passes run.
   if (!peak_memory_) peak_memory_.emplace(graph_->shape(), model_.recompute());
   if (excess(peak_memory_->AtMost(memory, slices_)) <= 0) return 0;
+  effort_.passes += graph_->size();
   return excess(peak_memory_->Estimate(memory, slices_));
 }
 

@@ -6,9 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <string>
-#include <utility>
 
-#include "planner_service/importers/profile.h"
 #include "tests/planner_service/planners/pfeife/pfeife_cases.h"
 #include "tests/support/shared_graphs.h"
 
@@ -23,9 +21,7 @@ struct Peer {
 
 class PfeifePeersTest : public ::testing::TestWithParam<Peer> {};
 
-Graph Read(const std::string& path) {
-  return std::move(ImportProfileFile(ProfileFormat::kPipeDream, path).value().graph);
-}
+Graph Read(const std::string& path) { return ImportedGraph(ProfileFormat::kPipeDream, path); }
 
 Cluster Links(int32_t devices) {
   return testing::FlatCluster(devices, 1024 * kGiB, 20 * kMicrosecond, 12.5e9);

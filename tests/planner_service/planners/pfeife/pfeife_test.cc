@@ -165,6 +165,15 @@ TEST(PfeifeTest, RecomputesWhereNothingElseFits) {
   EXPECT_FALSE(without.best && without.best->plan.strategy.stages[0].recompute);
 }
 
+// Of about a thousand shapes on 16 devices few are worth a search; all of them take half a million
+// states.
+TEST(PfeifeTest, EffortGoesToWhatLooksGood) {
+  const PlanResponse response = Solve(testing::MmtGraph(4, 4), Fast(16), 64);
+  ASSERT_TRUE(response.best) << response.reason;
+  EXPECT_LT(response.states, 150'000);
+  EXPECT_LT(response.best->evaluation.iteration_time, 152 * kMillisecond);
+}
+
 TEST(PfeifeTest, LongStepsAreExtended) {
   const Graph graph = testing::UnevenChain(24);
   PlanOptions options;

@@ -13,6 +13,7 @@ namespace stagewright {
 // order is that in which groups become complete: those whose earliest stage is last come first,
 // since backward passes end there first; so every device meets its all-reduces in one common order.
 // Planning-only nodes of a replicated stage add their parameter bytes without naming parameters.
+// O(nodes), and for each parameter O(d log d) for the d devices of the stages that hold it.
 std::vector<Reduction> MakeReductions(const Graph& graph, const std::vector<ProgramStage>& stages);
 
 }  // namespace stagewright

@@ -21,7 +21,8 @@ class StageBytes {
  public:
   StageBytes(const Graph& graph, const CostModel& costs, const std::vector<ProgramStage>& stages,
              const std::vector<Channel>& channels);
-  // Of one replica that runs `samples` samples at once.
+  // Of one replica that runs `samples` samples at once. O(nodes of the stage) at the first call for
+  // a number of samples; the reference lasts as long as the object.
   const ShareBytes& Of(StageId stage, int64_t samples);
 
  private:

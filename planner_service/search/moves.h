@@ -29,14 +29,14 @@ class Moves {
   Moves(const OperatorCosts& costs, const PlanOptions& options);
 
   // Whether the draft keeps to the options and to what a strategy may be, apart from cycles and
-  // memory.
+  // memory. O(devices of the cluster and of all stages).
   bool Allowed(const Draft& draft) const;
 
   // Changes the draft into a neighbour: moves operators between neighbouring stages, gives a stage
   // or an operator to another device, splits or merges stages, changes replicas, the micro-batch
   // size or recomputation, or exchanges two devices. `last` is the schedule of the draft as it is:
   // busy devices give, idle ones take more often. False, with the draft in any state, if the draw
-  // makes no valid draft. Stages are sorted (SortStages).
+  // makes no valid draft. Stages are sorted (SortStages). O(operators and their edges).
   bool Change(const ListResult& last, Dice& dice, Draft& draft) const;
 
  private:

@@ -20,8 +20,8 @@ namespace stagewright {
 
 struct RatedDraft {
   Draft draft;
-  ListRule rule;
-  Nanos estimate = 0;
+  ListRule rule;       // The one whose schedule is the shortest.
+  Nanos estimate = 0;  // Its step time.
 };
 
 // The rules that Rate tries; with split backward passes only if the options permit.
@@ -33,14 +33,14 @@ class Polisher {
   Polisher(const OperatorCosts& costs, const PlanOptions& options, const SearchContext& context);
 
   // With the best of all rules, or of a few; nullopt if the draft is not allowed, has a cycle or
-  // does not fit into memory.
+  // does not fit into memory. A ListScheduler::Run per rule.
   std::optional<RatedDraft> Rate(Draft draft, bool quick);
 
   // The best draft found from `start` with about `budget` scheduled passes. Stops when the context
-  // expires.
+  // expires. The same for equal dice unless the context cuts in.
   RatedDraft Improve(RatedDraft start, int64_t budget, Dice& dice);
 
-  // The strategy of a draft with the orders of its schedule.
+  // The strategy of a draft with the orders of its schedule, which is made again.
   Strategy ToStrategy(const RatedDraft& rated);
 
   // As in MakeTaskGraph.

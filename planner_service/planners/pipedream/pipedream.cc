@@ -67,7 +67,7 @@ class Search {
       : problem_(problem),
         options_(options),
         context_(context),
-        oracle_(problem, ToOperators(problem.operators->dag().order())),
+        oracle_(problem, ModelOrder(problem)),
         layers_(oracle_),
         judge_(problem, context) {}
 
@@ -85,10 +85,6 @@ class Search {
   }
 
  private:
-  static std::vector<OperatorId> ToOperators(const std::vector<int32_t>& order) {
-    return std::vector<OperatorId>(order.begin(), order.end());
-  }
-
   const States& StatesOf(int32_t most) {
     auto it = states_.find(most);
     if (it == states_.end()) {

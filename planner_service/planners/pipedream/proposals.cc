@@ -9,6 +9,11 @@
 
 namespace stagewright {
 
+std::vector<OperatorId> ModelOrder(const Problem& problem) {
+  const std::vector<int32_t>& order = problem.operators->dag().order();
+  return std::vector<OperatorId>(order.begin(), order.end());
+}
+
 std::vector<int64_t> PromisingSizes(const StageOracle& oracle, const PlanOptions& options,
                                     size_t most, const SearchContext& context) {
   const Problem& problem = oracle.problem();

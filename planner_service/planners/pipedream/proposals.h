@@ -11,6 +11,9 @@
 
 namespace stagewright {
 
+// All operators in the topological order of the model. O(operators).
+std::vector<OperatorId> ModelOrder(const Problem& problem);
+
 // At most `most` of the sizes that the options allow, the most promising first: those with the
 // least time for all micro-batches and a short fill of the pipeline. Those rated before the context
 // expires. O(operators) per size.

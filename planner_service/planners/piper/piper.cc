@@ -44,17 +44,13 @@ constexpr int64_t kLongProgram = 1 << 12;
 // Shares of the memory that the search may fill, tried until a candidate survives.
 constexpr double kMemoryShares[] = {1, 0.9, 0.75, 0.55};
 
-std::vector<OperatorId> ToOperators(const std::vector<int32_t>& order) {
-  return std::vector<OperatorId>(order.begin(), order.end());
-}
-
 class Search {
  public:
   Search(const Problem& problem, const PlanOptions& options, SearchContext& context)
       : problem_(problem),
         options_(options),
         context_(context),
-        oracle_(problem, ToOperators(problem.operators->dag().order())),
+        oracle_(problem, ModelOrder(problem)),
         costs_(problem),
         judge_(problem, context) {}
 

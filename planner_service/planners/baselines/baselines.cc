@@ -15,6 +15,9 @@ class SinglePlanner : public Planner {
   std::string description() const override {
     return "everything on one device, with the best micro-batch size";
   }
+  PlannerAbilities abilities() const override {
+    return {.asynchronous = true, .several_stages = false};
+  }
   absl::StatusOr<Outcome> Solve(const Problem& problem, const PlanOptions& options,
                                 SearchContext& context) const override {
     std::set<std::pair<int32_t, Bytes>> seen;
@@ -23,7 +26,7 @@ class SinglePlanner : public Planner {
       const Device& device = problem.cluster->device(DeviceId(d));
       if (seen.insert({device.kind, device.memory}).second) choices.push_back({DeviceId(d)});
     }
-    return BestOneStage(problem, options, choices, name(), context);
+    return BestOneStage(problem, options, choices, context);
   }
 };
 
@@ -33,17 +36,15 @@ class DataParallelPlanner : public Planner {
   std::string description() const override {
     return "the whole model on every device, each with its share of the samples";
   }
+  PlannerAbilities abilities() const override {
+    return {.asynchronous = true, .several_stages = false, .without_replicas = false};
+  }
   absl::StatusOr<Outcome> Solve(const Problem& problem, const PlanOptions& options,
                                 SearchContext& context) const override {
     const auto replicas = std::min<int64_t>(problem.cluster->size(), problem.mini_batch);
-    if (!options.allow_replicas && replicas > 1) {
-      Outcome outcome;
-      outcome.reason = "data parallelism needs replicas, which the options forbid";
-      return outcome;
-    }
     std::vector<DeviceId> devices;
     for (int64_t d = 0; d < replicas; ++d) devices.push_back(DeviceId(d));
-    return BestOneStage(problem, options, {devices}, name(), context);
+    return BestOneStage(problem, options, {devices}, context);
   }
 };
 

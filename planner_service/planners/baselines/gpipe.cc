@@ -24,8 +24,8 @@
 #include <limits>
 
 #include "absl/strings/str_cat.h"
-#include "planner_service/evaluator/evaluator.h"
 #include "planner_service/planners/baselines/baselines.h"
+#include "planner_service/planners/baselines/one_stage.h"
 #include "planner_service/search/draft.h"
 #include "planner_service/search/stage_oracle.h"
 
@@ -168,30 +168,15 @@ class GPipePlanner : public Planner {
                                     Nanos& best, Outcome& outcome) {
     const Problem& problem = oracle.problem();
     const std::vector<int32_t> ends = Balance(oracle.Share(micro_batch), oracle.size(), stages);
-    EvaluateOptions evaluate;
-    evaluate.optimizer = problem.optimizer;
     for (const bool recompute : {false, true}) {
       if (context.Expired()) return absl::OkStatus();
       if (recompute ? options.recompute == RecomputePolicy::kNever
                     : options.recompute == RecomputePolicy::kAlways) {
         continue;
       }
-      Strategy strategy = Build(oracle, ends, micro_batch, recompute);
-      const auto evaluation =
-          Evaluate(*problem.graph, *problem.cluster, *problem.costs, strategy, evaluate);
-      ++outcome.states;
-      ++outcome.candidates;
-      if (absl::IsResourceExhausted(evaluation.status())) {
-        outcome.reason = std::string(evaluation.status().message());
-        continue;
-      }
-      RETURN_IF_ERROR(evaluation.status());
-      if (evaluation->iteration_time < best) {
-        best = evaluation->iteration_time;
-        outcome.strategy = std::move(strategy);
-        if (context.on_improvement) context.on_improvement(*outcome.strategy);
-      }
-      return absl::OkStatus();
+      ASSIGN_OR_RETURN(const bool fits, Offer(problem, Build(oracle, ends, micro_batch, recompute),
+                                              context, best, outcome));
+      if (fits) return absl::OkStatus();
     }
     return absl::OkStatus();
   }

@@ -43,13 +43,29 @@ Strategy OneStage(const Problem& problem, const std::vector<DeviceId>& devices,
   return strategy;
 }
 
+absl::StatusOr<bool> Offer(const Problem& problem, Strategy strategy, SearchContext& context,
+                           Nanos& best, Outcome& outcome) {
+  EvaluateOptions options;
+  options.optimizer = problem.optimizer;
+  const auto evaluation =
+      Evaluate(*problem.graph, *problem.cluster, *problem.costs, strategy, options);
+  ++outcome.states;
+  ++outcome.candidates;
+  if (absl::IsResourceExhausted(evaluation.status())) {
+    outcome.reason = std::string(evaluation.status().message());
+    return false;
+  }
+  RETURN_IF_ERROR(evaluation.status());
+  if (evaluation->iteration_time >= best) return true;
+  best = evaluation->iteration_time;
+  outcome.strategy = std::move(strategy);
+  if (context.on_improvement) context.on_improvement(*outcome.strategy);
+  return true;
+}
+
 absl::StatusOr<Outcome> BestOneStage(const Problem& problem, const PlanOptions& options,
                                      const std::vector<std::vector<DeviceId>>& choices,
-                                     const std::string& planner, SearchContext& context) {
-  if (options.num_stages > 1) {
-    return Infeasible(absl::StrCat("planner '", planner, "' makes one stage, but ",
-                                   options.num_stages, " are asked for"));
-  }
+                                     SearchContext& context) {
   const auto replicas = static_cast<int64_t>(choices.front().size());
   const auto sizes = MicroBatches(problem.mini_batch, options.micro_batch, replicas);
   if (sizes.empty()) {
@@ -57,8 +73,6 @@ absl::StatusOr<Outcome> BestOneStage(const Problem& problem, const PlanOptions& 
                                    " samples gives not each of ", replicas,
                                    " replicas one; a larger one would"));
   }
-  EvaluateOptions evaluate;
-  evaluate.optimizer = problem.optimizer;
   Outcome outcome;
   Nanos best = std::numeric_limits<Nanos>::max();
   for (const std::vector<DeviceId>& devices : choices) {
@@ -68,20 +82,11 @@ absl::StatusOr<Outcome> BestOneStage(const Problem& problem, const PlanOptions& 
         outcome.reason = absl::StrCat("stopped after ", outcome.candidates, " candidates");
         return outcome;
       }
+      // With one micro-batch in flight it saves no memory: only where the options ask for it.
       Strategy strategy = OneStage(problem, devices, micro_batch);
-      const auto evaluation =
-          Evaluate(*problem.graph, *problem.cluster, *problem.costs, strategy, evaluate);
-      ++outcome.states;
-      ++outcome.candidates;
-      if (absl::IsResourceExhausted(evaluation.status())) {
-        outcome.reason = std::string(evaluation.status().message());
-        continue;
-      }
-      RETURN_IF_ERROR(evaluation.status());
-      if (evaluation->iteration_time >= best) continue;
-      best = evaluation->iteration_time;
-      outcome.strategy = std::move(strategy);
-      if (context.on_improvement) context.on_improvement(*outcome.strategy);
+      strategy.stages[0].recompute = options.recompute == RecomputePolicy::kAlways;
+      strategy.asynchronous = options.asynchronous;
+      RETURN_IF_ERROR(Offer(problem, std::move(strategy), context, best, outcome).status());
     }
   }
   if (outcome.strategy) {

@@ -1,4 +1,5 @@
-// A strategy of one stage, and the search over its micro-batch sizes: what the baselines share.
+// What the baselines share: a strategy of one stage, the search over its micro-batch sizes, and the
+// fastest of a few strategies.
 #pragma once
 
 #include <string>
@@ -12,12 +13,19 @@ namespace stagewright {
 Strategy OneStage(const Problem& problem, const std::vector<DeviceId>& devices,
                   int64_t micro_batch);
 
+// Evaluates a strategy and counts it. The first that is faster than `best` becomes it, and the
+// outcome's strategy, and the context's on_improvement hears of it. False if it does not fit into
+// memory, which becomes the outcome's reason; any other error is a bug of the planner. Takes what
+// Evaluate() does.
+absl::StatusOr<bool> Offer(const Problem& problem, Strategy strategy, SearchContext& context,
+                           Nanos& best, Outcome& outcome);
+
 // Evaluates OneStage for every choice of devices (they have the same number of devices) and every
 // micro-batch size that the options allow and that gives each replica a sample, largest first.
 // Keeps the fastest; ties to the first. Infeasible with the last evaluation's reason if none fits;
-// limit if the context expires first. `planner` is for messages.
+// limit if the context expires first. The stage recomputes if the options ask for it.
 absl::StatusOr<Outcome> BestOneStage(const Problem& problem, const PlanOptions& options,
                                      const std::vector<std::vector<DeviceId>>& choices,
-                                     const std::string& planner, SearchContext& context);
+                                     SearchContext& context);
 
 }  // namespace stagewright

@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include "common/topology/uniform.h"
-#include "planner_service/importers/profile.h"
 #include "planner_service/planner/front_door.h"
 #include "planner_service/planners/registry.h"
 #include "tests/support/shared_graphs.h"
@@ -27,11 +26,10 @@ TEST_P(AutoQualityTest, MeetsItsTarget) {
   const Target& target = GetParam();
   const std::string name = std::string("synthetic/") + target.graph + ".graph.txt";
   STAGEWRIGHT_SHARED_GRAPH_OR_SKIP(path, name);
-  const auto profile = ImportProfileFile(ProfileFormat::kPipeDream, path);
-  ASSERT_TRUE(profile.ok()) << profile.status();
+  const Graph graph = ImportedGraph(ProfileFormat::kPipeDream, path);
   const Cluster cluster = *UniformPreset("uniform:" + std::to_string(target.devices));
   PlanRequest request;
-  request.graph = &profile->graph;
+  request.graph = &graph;
   request.cluster = &cluster;
   request.mini_batch = target.micro_batches;
   request.optimizer = Optimizer::kSgd;

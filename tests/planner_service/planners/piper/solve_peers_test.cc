@@ -4,7 +4,6 @@
 #include <string>
 #include <vector>
 
-#include "planner_service/importers/profile.h"
 #include "planner_service/planners/piper/from_problem.h"
 #include "planner_service/planners/piper/solve.h"
 #include "tests/support/shared_graphs.h"
@@ -32,8 +31,7 @@ constexpr double kSynthetic = 12.5e9;
 
 void Check(const Case& c) {
   STAGEWRIGHT_SHARED_GRAPH_OR_SKIP(path, c.file);
-  const auto profile = ImportProfileFile(ProfileFormat::kPiper, path);
-  ASSERT_TRUE(profile.ok()) << profile.status();
+  const Graph graph = ImportedGraph(ProfileFormat::kPiper, path);
   for (const Reference& reference : c.references) {
     SCOPED_TRACE(reference.devices);
     PiperMachine machine;
@@ -41,7 +39,7 @@ void Check(const Case& c) {
     machine.memory = static_cast<Bytes>(c.memory_gib * kGiB);
     machine.bytes_per_second = c.bytes_per_second;
     machine.micro_batches = c.micro_batches > 0 ? c.micro_batches : 4 * reference.devices;
-    const PiperProblem problem = PiperProblemOfProfile(profile->graph, machine);
+    const PiperProblem problem = PiperProblemOfProfile(graph, machine);
     const PiperAnswer answer = SolvePiper(problem, {}, SearchContext());
     ASSERT_TRUE(answer.partition);
     EXPECT_EQ(answer.lattice, c.lattice);

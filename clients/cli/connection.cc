@@ -4,7 +4,9 @@
 #include <grpcpp/security/credentials.h>
 
 #include <iostream>
+#include <random>
 
+#include "absl/strings/str_format.h"
 #include "clients/cli/exit_code.h"
 
 namespace stagewright::cli {
@@ -21,6 +23,11 @@ Connection::Connection(const std::string& address) : address_(address) {
   auto channel = grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
   planner_ = v1::PlannerService::NewStub(channel);
   jobs_ = v1::JobService::NewStub(channel);
+}
+
+std::string FreshId() {
+  std::random_device random;
+  return absl::StrFormat("%08x%08x%08x", random(), random(), random());
 }
 
 absl::Status Connection::Translate(const grpc::Status& status) const {

@@ -39,4 +39,7 @@ class Connection {
   std::unique_ptr<v1::JobService::Stub> jobs_;
 };
 
+// Distinguishes a submission from any other, wherever it is made.
+std::string FreshId();
+
 }  // namespace stagewright::cli

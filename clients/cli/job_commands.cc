@@ -6,7 +6,6 @@
 #include <iostream>
 #include <limits>
 #include <memory>
-#include <random>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -86,12 +85,6 @@ std::string Absolute(const std::string& path) {
   return path.empty() ? path : std::filesystem::absolute(path).string();
 }
 
-// Distinguishes this submission from any other; a retry by the user passes --request-id.
-std::string FreshRequestId() {
-  std::random_device random;
-  return absl::StrFormat("%08x%08x%08x", random(), random(), random());
-}
-
 int RunSubmit(SubmitFlags& flags, const Globals& globals) {
   v1::JobSpec& spec = flags.spec;
   auto graph = ReadGraphProto(flags.graph);
@@ -109,7 +102,7 @@ int RunSubmit(SubmitFlags& flags, const Globals& globals) {
   Connection connection(globals.planner_address);
   v1::SubmitJobRequest request;
   *request.mutable_spec() = spec;
-  request.set_request_id(flags.request_id.empty() ? FreshRequestId() : flags.request_id);
+  request.set_request_id(flags.request_id.empty() ? FreshId() : flags.request_id);
   v1::SubmitJobResponse response;
   absl::Status status = connection.Call(kCallDeadline, [&](grpc::ClientContext* context) {
     return connection.jobs().SubmitJob(context, request, &response);

@@ -1,16 +1,24 @@
 // `stagewright plan`, `stagewright plan show`.
 #include <iostream>
 #include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "clients/cli/commands.h"
 #include "clients/cli/connection.h"
 #include "clients/cli/exit_code.h"
 #include "clients/cli/files.h"
+#include "clients/cli/measure.h"
 #include "clients/cli/plan_flags.h"
 #include "clients/cli/plan_view.h"
 #include "common/base/text_file.h"
+#include "common/base/units.h"
 #include "planner_service/planner/front_door.h"
+#include "planner_service/planners/drl_pp/on_demand.h"
 #include "planner_service/wire/plan_proto.h"
 
 namespace stagewright::cli {
@@ -18,6 +26,7 @@ namespace {
 
 struct PlanFlags {
   ProblemFlags problem;
+  MeasureFlags measure;
   std::string planner;
   std::string plan_file;
   std::shared_ptr<v1::PlanOptions> options = std::make_shared<v1::PlanOptions>();
@@ -33,6 +42,7 @@ struct PlanFlags {
 struct Answer {
   v1::PlanResponse response;
   PlanContext context;
+  std::optional<Measurement> measured;  // With --measure-steps.
 };
 
 absl::StatusOr<v1::PlanRequest> MakeRequest(const PlanFlags& flags,
@@ -51,15 +61,43 @@ absl::StatusOr<v1::PlanRequest> MakeRequest(const PlanFlags& flags,
   return request;
 }
 
+SearchContext::Clock::time_point After(double seconds) {
+  return SearchContext::Clock::now() + std::chrono::duration_cast<SearchContext::Clock::duration>(
+                                           std::chrono::duration<double>(seconds));
+}
+
 absl::StatusOr<v1::PlanResponse> SolveHere(const v1::PlanRequest& request,
                                            double time_limit_seconds) {
   auto owned = FromProto(request);
   RETURN_IF_ERROR(owned.status());
-  SearchContext context(SearchContext::Clock::now() +
-                        std::chrono::duration_cast<SearchContext::Clock::duration>(
-                            std::chrono::duration<double>(time_limit_seconds)));
+  SearchContext context(After(time_limit_seconds));
   ASSIGN_OR_RETURN(PlanResponse response, SolvePlan(owned->request, context));
   return ToProto(response, *owned->cluster);
+}
+
+// Here, too, but each strategy is tried on the workers of the service at `address`.
+absl::StatusOr<v1::PlanResponse> SolveByMeasuring(const v1::PlanRequest& request,
+                                                  const PlanFlags& flags,
+                                                  const std::string& address,
+                                                  std::optional<Measurement>& measured) {
+  auto owned = FromProto(request);
+  RETURN_IF_ERROR(owned.status());
+  SearchContext context(After(flags.time_limit_seconds));
+  StepMeasurer measurer(request.problem(), flags.measure, address,
+                        absl::Now() + absl::Seconds(flags.time_limit_seconds), context);
+  RETURN_IF_ERROR(measurer.CheckDevices());
+  DrlPpConfig config;
+  config.reward = [&measurer](const Problem& problem) { return measurer.RewardOf(problem); };
+  ASSIGN_OR_RETURN(
+      PlanResponse response,
+      SolvePlanWith(*MakeDrlPpPlannerOnDemand(std::move(config)), owned->request, context));
+  v1::PlanResponse answer = ToProto(response, *owned->cluster);
+  if (answer.has_best()) measured = measurer.MeasurementOf(answer.best().strategy());
+  if (measurer.status().ok()) return answer;
+  if (!answer.has_best()) return measurer.status();
+  answer.add_warnings(
+      absl::StrCat("measuring ended early: ", std::string(measurer.status().message())));
+  return answer;
 }
 
 absl::StatusOr<v1::PlanResponse> SolveThere(const v1::PlanRequest& request,
@@ -75,24 +113,49 @@ absl::StatusOr<v1::PlanResponse> SolveThere(const v1::PlanRequest& request,
 
 int Show(const Answer& answer, const Globals& globals) {
   if (globals.json()) {
-    std::cout << PlanJson(answer.response, answer.context).dump(2) << std::endl;
+    nlohmann::json json = PlanJson(answer.response, answer.context);
+    if (answer.measured.has_value()) {
+      json["measured"] = {{"step_seconds", answer.measured->step_seconds},
+                          {"jobs", answer.measured->jobs},
+                          {"failed", answer.measured->failed}};
+    }
+    std::cout << json.dump(2) << std::endl;
   } else {
     std::cout << PlanText(answer.response, answer.context);
+    if (answer.measured.has_value()) {
+      std::cout << absl::StrFormat(
+          "measured on workers: %s a step, the fastest of %d jobs (%d failed)\n",
+          FormatDuration(static_cast<Nanos>(answer.measured->step_seconds * 1e9)),
+          answer.measured->jobs, answer.measured->failed);
+    }
   }
   return answer.response.has_best() ? kSuccess : kNoPlan;
 }
 
+// Throws CLI::ParseError for flags that do not go together.
+void CheckMeasureFlags(const PlanFlags& flags) {
+  if (flags.measure.steps == 0) return;
+  if (flags.planner != "drl_pp") {
+    throw CLI::ValidationError("--measure-steps", "only --planner drl_pp learns from real steps");
+  }
+  if (flags.measure.weights.empty()) throw CLI::RequiredError("--weights");
+  if (flags.measure.data.empty()) throw CLI::RequiredError("--data");
+}
+
 int RunPlan(const PlanFlags& flags, const Globals& globals) {
+  CheckMeasureFlags(flags);
   std::vector<std::string> warnings;
   auto request = MakeRequest(flags, warnings);
   if (!request.ok()) return Report(request.status());
-  auto response = flags.local
-                      ? SolveHere(*request, flags.time_limit_seconds)
-                      : SolveThere(*request, flags.time_limit_seconds, globals.planner_address);
+  std::optional<Measurement> measured;
+  auto response =
+      flags.measure.steps > 0 ? SolveByMeasuring(*request, flags, globals.planner_address, measured)
+      : flags.local           ? SolveHere(*request, flags.time_limit_seconds)
+                    : SolveThere(*request, flags.time_limit_seconds, globals.planner_address);
   if (!response.ok()) return Report(response.status());
   for (const std::string& warning : warnings) response->add_warnings(warning);
 
-  const Answer answer{*response, ContextOf(request->problem().graph(), response->best())};
+  const Answer answer{*response, ContextOf(request->problem().graph(), response->best()), measured};
   if (!flags.save.empty()) {
     if (absl::Status status = SavePlan(*response, request->problem().graph(), flags.save);
         !status.ok()) {
@@ -151,6 +214,7 @@ void AddPlanCommands(CLI::App& app, Globals& globals) {
   plan->add_option("--plan-file", flags->plan_file,
                    "a hand-written plan (docs/planners/manual.md), for the planner \"manual\"");
   AddSearchFlags(*plan, flags->options);
+  AddMeasureFlags(*plan, flags->measure);
   plan->add_flag("--no-sequential", flags->no_sequential,
                  "do not look for the best sequential plan to compare with");
   plan->add_flag("--explain", flags->explain, "say what binds, and what would help");

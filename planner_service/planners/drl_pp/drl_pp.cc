@@ -42,7 +42,6 @@
 #include <optional>
 #include <utility>
 
-#include "planner_service/planner/fit.h"
 #include "planner_service/planners/drl_pp/agent.h"
 
 namespace stagewright {
@@ -74,7 +73,7 @@ class Search {
         config_(config),
         context_(context),
         grouping_(GroupOperators(problem.operators->dag(), OperatorTimes(problem), kMostGroups)),
-        rewards_(problem, options,
+        rewards_(problem, options, context,
                  config.reward ? config.reward(problem) : SimulatedSeconds(problem)),
         random_(options.seed),
         agent_(options.seed) {
@@ -218,6 +217,7 @@ class Search {
                weight * entropy_bonus * now.entropy;
       };
       for (size_t i = 0; i < schemes.size(); ++i) {
+        if (context_.Expired()) return;
         if (count[i] == 0) continue;
         add(agent_.JudgeScheme(nodes, grouping_.dag, most_partitions_, schemes[i]),
             schemes[i].log_probabilities, advantage[i] / count[i],
@@ -228,6 +228,7 @@ class Search {
             trial.placement.log_probabilities, trial.reward - *baseline_,
             1.0 / static_cast<double>(trials.size()));
       }
+      if (context_.Expired()) return;
       optimizer.zero_grad();
       if (!loss.requires_grad()) return;
       loss.backward();
@@ -278,11 +279,6 @@ class DrlPpPlanner : public Planner {
   }
   absl::StatusOr<Outcome> Solve(const Problem& problem, const PlanOptions& options,
                                 SearchContext& context) const override {
-    if (const std::optional<std::string> reason = WhyNothingFits(problem)) {
-      Outcome outcome;
-      outcome.reason = *reason;
-      return outcome;
-    }
     return Search(problem, options, config_, context).Solve();
   }
 

@@ -2,12 +2,14 @@
 
 #include <dlfcn.h>
 
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 
 namespace stagewright {
 namespace {
 
-using MakePlannerFunction = Planner*();
+using MakePlannerFunction = Planner*(const DrlPpConfig&);
 
 // The module stays loaded: LibTorch keeps threads.
 absl::StatusOr<MakePlannerFunction*> LoadModule() {
@@ -25,19 +27,33 @@ absl::StatusOr<MakePlannerFunction*> LoadModule() {
 
 class OnDemandPlanner : public Planner {
  public:
+  explicit OnDemandPlanner(DrlPpConfig config) : config_(std::move(config)) {}
   std::string name() const override { return "drl_pp"; }
   std::string description() const override {
     return "DRL-PP: a policy network learns cuts and placement by trial";
   }
   absl::StatusOr<Outcome> Solve(const Problem& problem, const PlanOptions& options,
                                 SearchContext& context) const override {
+    if (context.Expired()) {
+      Outcome outcome;
+      outcome.termination = Termination::kLimit;
+      outcome.reason = "the search was stopped by its deadline or cancelled";
+      return outcome;
+    }
     ASSIGN_OR_RETURN(MakePlannerFunction* const make, LoadModule());
-    return std::unique_ptr<Planner>(make())->Solve(problem, options, context);
+    return std::unique_ptr<Planner>(make(config_))->Solve(problem, options, context);
   }
+
+ private:
+  const DrlPpConfig config_;
 };
 
 }  // namespace
 
-std::unique_ptr<Planner> MakeDrlPpPlannerOnDemand() { return std::make_unique<OnDemandPlanner>(); }
+std::unique_ptr<Planner> MakeDrlPpPlannerOnDemand(DrlPpConfig config) {
+  return std::make_unique<OnDemandPlanner>(std::move(config));
+}
+
+std::unique_ptr<Planner> MakeDrlPpPlannerOnDemand() { return MakeDrlPpPlannerOnDemand({}); }
 
 }  // namespace stagewright

@@ -6,10 +6,13 @@
 #include <memory>
 
 #include "planner_service/planner/planner.h"
+#include "planner_service/planners/drl_pp/drl_pp.h"
 
 namespace stagewright {
 
-// Solve answers FAILED_PRECONDITION if the module cannot be loaded.
+// Solve answers FAILED_PRECONDITION if the module cannot be loaded. Where `config` names no policy
+// file, STAGEWRIGHT_DRL_PP_LOAD and STAGEWRIGHT_DRL_PP_SAVE do.
+std::unique_ptr<Planner> MakeDrlPpPlannerOnDemand(DrlPpConfig config);
 std::unique_ptr<Planner> MakeDrlPpPlannerOnDemand();
 
 }  // namespace stagewright

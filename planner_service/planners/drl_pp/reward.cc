@@ -21,8 +21,9 @@ MeasureStrategy SimulatedSeconds(const Problem& problem) {
   };
 }
 
-Rewards::Rewards(const Problem& problem, const PlanOptions& options, MeasureStrategy measure)
-    : problem_(problem), options_(options), measure_(std::move(measure)) {}
+Rewards::Rewards(const Problem& problem, const PlanOptions& options, const SearchContext& context,
+                 MeasureStrategy measure)
+    : problem_(problem), options_(options), context_(context), measure_(std::move(measure)) {}
 
 // Divisors of the mini-batch that give every replica a sample, at most kMostSizes, evenly spread.
 std::vector<int64_t> Rewards::MicroBatches(const Draft& draft) const {
@@ -53,6 +54,7 @@ const Measured* Rewards::Of(Draft draft) {
   for (int64_t micro_batch : MicroBatches(draft)) {
     draft.micro_batch = micro_batch;
     for (const bool recompute : {false, true}) {
+      if (measured_ > 0 && context_.Expired()) return best.has_value() ? &*best : nullptr;
       if (recompute && options_.recompute == RecomputePolicy::kNever) continue;
       if (!recompute && options_.recompute == RecomputePolicy::kAlways) continue;
       for (DraftStage& stage : draft.stages) stage.recompute = recompute;
@@ -60,7 +62,10 @@ const Measured* Rewards::Of(Draft draft) {
       strategy.asynchronous = options_.asynchronous;
       const absl::StatusOr<double> seconds = measure_(strategy);
       ++measured_;
-      if (!seconds.ok()) last_error_ = seconds.status();
+      // That time is up says less than why a strategy cannot run.
+      if (!seconds.ok() && (last_error_.ok() || !absl::IsDeadlineExceeded(seconds.status()))) {
+        last_error_ = seconds.status();
+      }
       if (seconds.ok() && (!best.has_value() || *seconds < best->seconds)) {
         best = Measured{std::move(strategy), *seconds};
       }

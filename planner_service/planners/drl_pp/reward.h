@@ -29,9 +29,11 @@ struct Measured {
 // partitions and devices only.
 class Rewards {
  public:
-  Rewards(const Problem& problem, const PlanOptions& options, MeasureStrategy measure);
+  Rewards(const Problem& problem, const PlanOptions& options, const SearchContext& context,
+          MeasureStrategy measure);
 
-  // Nullptr where no micro-batch size runs. `draft.micro_batch` does not matter.
+  // Nullptr where no micro-batch size runs. `draft.micro_batch` does not matter. Once the context
+  // has expired, only the very first draft is measured, with one size.
   const Measured* Of(Draft draft);
 
   int64_t measured() const { return measured_; }
@@ -43,6 +45,7 @@ class Rewards {
 
   const Problem& problem_;
   const PlanOptions& options_;
+  const SearchContext& context_;
   MeasureStrategy measure_;
   std::map<std::string, std::optional<Measured>> known_;
   absl::Status last_error_;

@@ -1,0 +1,59 @@
+"""A planner that learns from real steps: every strategy it tries is a job on the workers."""
+
+import json
+
+import pytest
+from processes import BIN, MODELS, Processes
+
+pytestmark = pytest.mark.skipif(
+    not (BIN.parent / "lib" / "libstagewright_drl_pp.so").exists(), reason="built without drl_pp"
+)
+STEM = MODELS / "chain_f32"
+
+
+def measure(system, time_limit, cluster="cpu:2", data=f"{STEM}.data.safetensors"):
+    return system.cli(
+        "plan", f"{STEM}.swg", "--cluster", cluster, "--mini-batch", 8, "--micro-batch", 4, "--optimizer", "sgd",
+        "--planner", "drl_pp", "--weights", f"{STEM}.safetensors", "--data", data, "--measure-steps", 3,
+        "--no-sequential", "--time-limit", time_limit, "-o", "json",
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def system():
+    with Processes(workers=2) as running:
+        yield running
+
+
+def test_the_plan_is_the_strategy_whose_job_had_the_shortest_steps(system):
+    result = measure(system, 25)
+    assert result.returncode == 0, result.stderr
+    plan = json.loads(result.stdout)
+    jobs = system.json("jobs")["jobs"]
+    measured = plan["measured"]
+    assert measured["jobs"] == len(jobs) >= 4
+    assert plan["search_states"] >= 8  # Two steps of the policy at least.
+
+    done = [job for job in jobs if job["state"] == "succeeded"]
+    assert measured["failed"] == len(jobs) - len(done) <= 1  # The time limit may end one.
+    assert all((job["display_name"], job["step"]) == ("measure chain_f32", 3) for job in done)
+    best = min(done, key=lambda job: job["median_step_seconds"])
+    assert measured["step_seconds"] == pytest.approx(best["median_step_seconds"], rel=1e-9)
+    # Strategies differ from job to job, and the fastest one is the answer.
+    plans = {job["name"]: system.json("plan", "show", job["name"]) for job in done}
+    assert len({chosen["fingerprint"] for chosen in plans.values()}) == len(done)
+    assert [stage["operators"] for stage in plans[best["name"]]["stages"]] == [s["operators"] for s in plan["stages"]]
+
+
+def test_what_no_job_can_run_without_is_named(system):
+    too_few = measure(system, 4, cluster="cpu:3")
+    assert too_few.returncode == 1
+    assert too_few.stderr == (
+        "stagewright: --measure-steps: the cluster has 3 devices, the connected workers 2\n"
+    )
+    missing = measure(system, 4, data="/nowhere.safetensors")
+    assert missing.returncode == 3, missing.stderr
+    assert "/nowhere.safetensors" in json.loads(missing.stdout)["reason"]
+    other = system.cli("plan", f"{STEM}.swg", "--cluster", "cpu:2", "--mini-batch", 8, "--measure-steps", 3)
+    assert other.returncode == 2
+    assert "drl_pp" in other.stderr

@@ -7,8 +7,10 @@
 #include <cctype>
 #include <ostream>
 #include <string>
+#include <vector>
 
 #include "planner_service/planner/front_door.h"
+#include "planner_service/planners/drl_pp/on_demand.h"
 #include "planner_service/planners/registry.h"
 #include "tests/support/planning_cases.h"
 
@@ -36,10 +38,16 @@ class PlannerSuite : public ::testing::TestWithParam<RegisteredPlanner> {
     return request;
   }
 
+  // Asks the planner as this suite makes it: one that learns has a small budget.
+  static absl::StatusOr<PlanResponse> Ask(const PlanRequest& request, SearchContext& context,
+                                          const ImprovementCallback& on_improvement = {}) {
+    return SolvePlanWith(*GetParam().make(), request, context, on_improvement);
+  }
+
   // The front door turns whatever the evaluator rejects into an error; what it accepts is judged
   // again here.
   static PlanResponse Solve(const PlanRequest& request, SearchContext& context) {
-    auto response = SolvePlan(request, context);
+    auto response = Ask(request, context);
     EXPECT_TRUE(response.ok()) << response.status();
     if (!response.ok()) return {};
     CheckResponse(request, *response);
@@ -75,6 +83,9 @@ class PlannerSuite : public ::testing::TestWithParam<RegisteredPlanner> {
     return name == "exact" || name == "piper";
   }
 
+  // One that samples cannot tell what does not fit from what it has not found.
+  static bool MayMissWhatFits() { return std::string(GetParam().name) == "drl_pp"; }
+
   // A plan is expected: there is memory enough for any.
   PlanResponse MustPlan(const Graph& graph, const Cluster& cluster, int64_t mini_batch) const {
     PlanResponse response = Solve(Request(graph, cluster, mini_batch));
@@ -82,6 +93,15 @@ class PlannerSuite : public ::testing::TestWithParam<RegisteredPlanner> {
     return response;
   }
 };
+
+// Those that search and, where its module is built, DRL-PP with a budget for tests.
+inline std::vector<RegisteredPlanner> PlannersUnderTest() {
+  std::vector<RegisteredPlanner> planners(RegisteredPlanners().begin(), RegisteredPlanners().end());
+#ifdef STAGEWRIGHT_HAS_DRL_PP
+  planners.push_back({"drl_pp", [] { return MakeDrlPpPlannerOnDemand({.steps = 2}); }});
+#endif
+  return planners;
+}
 
 inline std::string SuiteName(const ::testing::TestParamInfo<RegisteredPlanner>& entry) {
   std::string name = entry.param.name;

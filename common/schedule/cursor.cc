@@ -14,9 +14,11 @@ LaneKey LaneOf(const Action& action) {
   return {-1, 0};
 }
 
-Cursor::Cursor(const std::vector<ProgramAction>& section) : section_(&section) {
+Cursor::Cursor(const std::vector<ProgramAction>& section, const std::vector<int32_t>& held)
+    : section_(&section) {
   const auto n = static_cast<int32_t>(section.size());
   missing_.assign(n, 0);
+  for (int32_t index : held) ++missing_[index];
   state_.assign(n, State::kWaiting);
   std::vector<int32_t> lane_before(n, -1);
   absl::flat_hash_map<int64_t, int32_t> last_of_lane;
@@ -58,6 +60,18 @@ void Cursor::Start(int32_t index) {
   peak_memory_ = std::max(peak_memory_, memory_);
 }
 
+bool Cursor::Arrive(int32_t index) {
+  if (--missing_[index] > 0) return false;
+  state_[index] = State::kReady;
+  ready_.insert(std::lower_bound(ready_.begin(), ready_.end(), index), index);
+  return true;
+}
+
+bool Cursor::Release(int32_t index) {
+  CHECK(missing_[index] > 0);
+  return Arrive(index);
+}
+
 std::vector<int32_t> Cursor::Finish(int32_t index) {
   CHECK(index >= 0 && index < static_cast<int32_t>(state_.size()));
   CHECK(state_[index] == State::kRunning);
@@ -66,11 +80,7 @@ std::vector<int32_t> Cursor::Finish(int32_t index) {
   memory_ -= (*section_)[index].release;
   std::vector<int32_t> became_ready;
   for (int32_t d = dependents_begin_[index]; d < dependents_begin_[index + 1]; ++d) {
-    const int32_t dependent = dependents_[d];
-    if (--missing_[dependent] > 0) continue;
-    state_[dependent] = State::kReady;
-    became_ready.push_back(dependent);
-    ready_.insert(std::lower_bound(ready_.begin(), ready_.end(), dependent), dependent);
+    if (Arrive(dependents_[d])) became_ready.push_back(dependents_[d]);
   }
   std::sort(became_ready.begin(), became_ready.end());
   return became_ready;

@@ -18,7 +18,8 @@ class Cursor {
  public:
   // `section` must outlive the cursor. REQUIRES: every index in `after` is in the section (CheckIds
   // in validate.h). O(n).
-  explicit Cursor(const std::vector<ProgramAction>& section);
+  // Actions in `held`, each named once, wait for Release besides.
+  explicit Cursor(const std::vector<ProgramAction>& section, const std::vector<int32_t>& held = {});
 
   // Indices of the actions that may start now, ascending: each is the first unstarted one of its
   // lane, its lane is idle and everything in its `after` has finished. The reference is valid until
@@ -30,6 +31,10 @@ class Cursor {
   // ascending.
   std::vector<int32_t> Finish(int32_t index);
 
+  // What a held action waited for outside the section has happened. Returns whether the action
+  // became ready. REQUIRES: `index` is held.
+  bool Release(int32_t index);
+
   bool done() const { return finished_ == static_cast<int32_t>(section_->size()); }
   int32_t finished() const { return finished_; }
   bool finished(int32_t index) const { return state_[index] == State::kFinished; }
@@ -40,6 +45,8 @@ class Cursor {
 
  private:
   enum class State : uint8_t { kWaiting, kReady, kRunning, kFinished };
+
+  bool Arrive(int32_t index);  // One of those it waits for is there.
 
   const std::vector<ProgramAction>* section_;
   std::vector<int32_t> missing_;  // Unfinished predecessors, the lane's previous action included.

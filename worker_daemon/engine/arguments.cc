@@ -128,14 +128,22 @@ absl::StatusOr<c10::IValue> Conversion::Convert(const Argument& argument,
 }  // namespace
 
 bool IsConstant(const Argument& argument) {
-  bool constant = true;
+  bool constant = IsKnown(argument);
+  ForEachLeaf(argument, [&](const Argument& leaf) {
+    if (std::holds_alternative<ParameterId>(leaf.value)) constant = false;
+  });
+  return constant;
+}
+
+bool IsKnown(const Argument& argument) {
+  bool known = true;
   ForEachLeaf(argument, [&](const Argument& leaf) {
     const auto* integer = std::get_if<SymInt>(&leaf.value);
     if (std::holds_alternative<ValueRef>(leaf.value) ||
         std::holds_alternative<InputId>(leaf.value) || (integer != nullptr && integer->scale != 0))
-      constant = false;
+      known = false;
   });
-  return constant;
+  return known;
 }
 
 absl::StatusOr<c10::IValue> ToIValue(const Argument& argument, const c10::Argument& schema,

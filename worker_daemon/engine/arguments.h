@@ -20,9 +20,12 @@ namespace stagewright {
 // InputId.
 using TensorSource = std::function<const at::Tensor&(const Argument& argument)>;
 
-// Whether the argument is the same in every call: it names no value or input, and no size in it
-// depends on the number of samples. (Parameters are handles that never change.)
+// Whether the argument is the same in every call: it names no tensor, and no size in it depends on
+// the number of samples. (Parameters have versions, see ParameterStore::Renew.)
 bool IsConstant(const Argument& argument);
+
+// Whether its only tensors are parameters, so that it can be converted before anything runs.
+bool IsKnown(const Argument& argument);
 
 // The argument as a value of the schema's type. INVALID_ARGUMENT if it is of another kind; the
 // message names the schema's argument.

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
+#include "common/schedule/unroll.h"
 #include "common/schedule/validate.h"
 
 namespace stagewright {
@@ -22,24 +23,36 @@ class Planning {
       return absl::InvalidArgumentError(
           absl::StrCat("the program has no work for device ", device.value()));
     }
-    if (!plan_.program->prologue.empty() || !plan_.program->epilogue.empty()) {
-      return absl::UnimplementedError(absl::StrCat(
-          "device ", device.value(), ": programs with a prologue or epilogue cannot be run"));
-    }
     RETURN_IF_ERROR(CheckIds(graph_, program_));
     CollectStages(device);
     RETURN_IF_ERROR(CheckStages());
     CollectStateAndInputs();
-    plan_.actions.resize(plan_.program->body.size());
-    for (size_t i = 0; i < plan_.actions.size(); ++i) {
-      RETURN_IF_ERROR(PlanAction(static_cast<int32_t>(i)));
+    plan_.has_sections = HasSections(program_);
+    plan_.prologue.program = &plan_.program->prologue;
+    plan_.body.program = &plan_.program->body;
+    plan_.epilogue.program = &plan_.program->epilogue;
+    CollectActions();
+    for (SectionPlan* section : Sections()) {
+      section->actions.resize(section->program->size());
+      for (size_t i = 0; i < section->actions.size(); ++i)
+        RETURN_IF_ERROR(PlanAction(*section, static_cast<int32_t>(i)));
+      if (program_.asynchronous) {
+        PlanEveryUpdate(*section);
+      } else {
+        PlanUpdates(*section);
+      }
     }
-    PlanUpdates();
     return std::move(plan_);
   }
 
  private:
-  const Action& ActionAt(int32_t i) const { return plan_.program->body[i].action; }
+  std::vector<SectionPlan*> Sections() { return {&plan_.prologue, &plan_.body, &plan_.epilogue}; }
+
+  // Samples of the next step become those of a step.
+  SampleRange InStep(SampleRange samples) const {
+    const int64_t before = samples.begin / program_.mini_batch * program_.mini_batch;
+    return {samples.begin - before, samples.end - before};
+  }
 
   absl::Status Bad(const Action& action, absl::string_view what) const {
     return absl::InvalidArgumentError(
@@ -48,9 +61,12 @@ class Planning {
 
   // Not all of Validate, which the daemon calls before: what would break the look-ups here.
   absl::Status CheckStages() const {
-    for (const ProgramAction& entry : plan_.program->body) {
-      if (!plan_.Has(entry.action.stage))
-        return Bad(entry.action, "the stage is not on this device");
+    for (const auto* section :
+         {&plan_.program->prologue, &plan_.program->body, &plan_.program->epilogue}) {
+      for (const ProgramAction& entry : *section) {
+        if (!plan_.Has(entry.action.stage))
+          return Bad(entry.action, "the stage is not on this device");
+      }
     }
     return absl::OkStatus();
   }
@@ -98,43 +114,59 @@ class Planning {
     plan_.inputs.assign(inputs.begin(), inputs.end());
   }
 
+  // What kinds of passes there are, whichever section they are in.
+  void CollectActions() {
+    for (SectionPlan* section : Sections()) {
+      for (const ProgramAction& entry : *section->program) {
+        const Action& action = entry.action;
+        if (IsCompute(action.kind)) ++section->computes;
+        if (action.kind == ActionKind::kForward)
+          forwards_.insert({action.stage, InStep(action.samples)});
+        if (action.kind == ActionKind::kRecompute)
+          recomputed_.insert({action.stage, InStep(action.samples)});
+        if (action.kind != ActionKind::kBackwardInput) continue;
+        for (StagePlan& stage : plan_.stages)
+          stage.split_backward = stage.split_backward || stage.stage == action.stage;
+      }
+    }
+  }
+
   // The action of that kind and stage whose samples contain `samples`; -1 if there is none.
-  int32_t Find(ActionKind kind, StageId stage, SampleRange samples) const {
-    for (size_t i = 0; i < plan_.program->body.size(); ++i) {
-      const Action& action = ActionAt(static_cast<int32_t>(i));
+  static int32_t Find(const SectionPlan& section, ActionKind kind, StageId stage,
+                      SampleRange samples) {
+    for (size_t i = 0; i < section.program->size(); ++i) {
+      const Action& action = (*section.program)[i].action;
       if (action.kind == kind && action.stage == stage && action.samples.Contains(samples))
         return static_cast<int32_t>(i);
     }
     return -1;
   }
 
-  absl::Status PlanAction(int32_t index) {
-    const Action& action = ActionAt(index);
-    ActionPlan& plan = plan_.actions[index];
+  absl::Status PlanAction(SectionPlan& section, int32_t index) {
+    const Action& action = (*section.program)[index].action;
+    ActionPlan& plan = section.actions[index];
     switch (action.kind) {
       case ActionKind::kForward:
-        plan.recomputed = Find(ActionKind::kRecompute, action.stage, action.samples) >= 0;
-        PlanLocal(action, /*forward=*/true, plan);
-        return absl::OkStatus();
+        plan.recomputed = recomputed_.contains({action.stage, InStep(action.samples)});
+        return PlanLocal(action, /*forward=*/true, plan);
       case ActionKind::kBackward:
-      case ActionKind::kBackwardInput: {
-        const int32_t forward = Find(ActionKind::kForward, action.stage, action.samples);
-        if (forward < 0 || ActionAt(forward).samples != action.samples)
+      case ActionKind::kBackwardInput:
+        if (!forwards_.contains({action.stage, InStep(action.samples)}))
           return Bad(action, "no forward pass of the same samples");
-        PlanLocal(action, /*forward=*/false, plan);
-        return absl::OkStatus();
-      }
+        return PlanLocal(action, /*forward=*/false, plan);
       case ActionKind::kSendActivation:
-        plan.producer = Find(ActionKind::kForward, action.stage, action.samples);
+        plan.producer = Find(section, ActionKind::kForward, action.stage, action.samples);
         break;
       case ActionKind::kSendGradient:
-        plan.producer = Find(ActionKind::kBackward, action.stage, action.samples);
+        plan.producer = Find(section, ActionKind::kBackward, action.stage, action.samples);
         if (plan.producer < 0)
-          plan.producer = Find(ActionKind::kBackwardInput, action.stage, action.samples);
+          plan.producer = Find(section, ActionKind::kBackwardInput, action.stage, action.samples);
         break;
+      case ActionKind::kAllReduce:
+        plan_.reduces = true;
+        [[fallthrough]];
       case ActionKind::kReceiveActivation:
       case ActionKind::kReceiveGradient:
-      case ActionKind::kAllReduce:
         plan_.communicates = true;
         return absl::OkStatus();
       default:
@@ -142,49 +174,69 @@ class Planning {
     }
     plan_.communicates = true;
     if (plan.producer < 0) return Bad(action, "nothing on this device makes what is sent");
-    const std::vector<int32_t>& after = plan_.program->body[index].after;
+    const std::vector<int32_t>& after = (*section.program)[index].after;
     if (std::find(after.begin(), after.end(), plan.producer) == after.end())
       return Bad(action, "is not after the action that makes what is sent");
-    plan_.actions[plan.producer].sends.push_back(index);
+    section.actions[plan.producer].sends.push_back(index);
     return absl::OkStatus();
   }
 
   // Cuts the result of a forward or backward into the micro-batches of the stages that read it.
-  void PlanLocal(const Action& action, bool forward, ActionPlan& plan) const {
+  absl::Status PlanLocal(const Action& action, bool forward, ActionPlan& plan) const {
     const StagePlan& stage = plan_.OfStage(action.stage);
     for (int32_t c : forward ? stage.out : stage.into) {
       const Channel& channel = program_.channels[c];
       const auto& values = forward ? channel.values : channel.gradient_values;
       if (!channel.local() || values.empty() || (!forward && !channel.has_gradient)) continue;
+      if (plan_.has_sections)
+        return Bad(action, "an asynchronous program has one stage per device");
       const StageId reader = forward ? channel.to : channel.from;
-      for (const ProgramAction& entry : plan_.program->body) {
-        if (entry.action.kind != ActionKind::kForward || entry.action.stage != reader) continue;
-        const SampleRange piece = Intersect(entry.action.samples, action.samples);
+      for (const auto& [of, samples] : forwards_) {
+        if (of != reader) continue;
+        const SampleRange piece = Intersect(samples, action.samples);
         if (!piece.empty()) plan.local.push_back({c, piece});
       }
     }
+    return absl::OkStatus();
+  }
+
+  // What training the stage changes and is not in `but`.
+  std::set<ParameterId> TrainedBy(StageId stage, const std::set<ParameterId>& but) const {
+    std::set<ParameterId> trained;
+    for (NodeId node : NodesOf(stage)) {
+      for (ParameterId id : graph_.Parameters(node)) {
+        if (graph_.parameter(id).trainable && !but.contains(id)) trained.insert(id);
+      }
+    }
+    return trained;
   }
 
   // A parameter that several stages of the device share is updated by the last of their steps.
-  void PlanUpdates() {
+  void PlanUpdates(SectionPlan& section) {
     std::set<ParameterId> done;
-    for (size_t i = plan_.actions.size(); i-- > 0;) {
-      const Action& action = ActionAt(static_cast<int32_t>(i));
+    for (size_t i = section.actions.size(); i-- > 0;) {
+      const Action& action = (*section.program)[i].action;
       if (action.kind != ActionKind::kOptimizerStep) continue;
-      std::set<ParameterId> updates;
-      for (NodeId node : NodesOf(action.stage)) {
-        for (ParameterId id : graph_.Parameters(node)) {
-          if (graph_.parameter(id).trainable && !done.contains(id)) updates.insert(id);
-        }
-      }
+      const std::set<ParameterId> updates = TrainedBy(action.stage, done);
       done.insert(updates.begin(), updates.end());
-      plan_.actions[i].updates.assign(updates.begin(), updates.end());
+      section.actions[i].updates.assign(updates.begin(), updates.end());
+    }
+  }
+
+  // Updates follow every backward pass.
+  void PlanEveryUpdate(SectionPlan& section) {
+    for (size_t i = 0; i < section.actions.size(); ++i) {
+      const Action& action = (*section.program)[i].action;
+      if (action.kind != ActionKind::kOptimizerStep) continue;
+      const std::set<ParameterId> updates = TrainedBy(action.stage, {});
+      section.actions[i].updates.assign(updates.begin(), updates.end());
     }
   }
 
   const Graph& graph_;
   const Program& program_;
   DevicePlan plan_;
+  std::set<std::pair<StageId, SampleRange>> forwards_, recomputed_;  // Of any step.
 };
 
 }  // namespace

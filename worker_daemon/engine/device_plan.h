@@ -19,8 +19,9 @@ struct LocalPiece {
 };
 
 struct ActionPlan {
-  int32_t producer = -1;          // Sends: index of the forward or backward whose result is sent.
-  std::vector<int32_t> sends;     // Forwards and backwards: the sends of their result.
+  int32_t producer = -1;       // Sends: index, in their section, of the forward or backward whose
+                               // result is sent.
+  std::vector<int32_t> sends;  // Forwards and backwards: the sends of their result.
   std::vector<LocalPiece> local;  // Forwards and backwards: pieces for other stages of the device.
   bool recomputed = false;        // Forwards: a recompute of the same samples follows.
   std::vector<ParameterId> updates;  // Optimizer steps: parameters to update, ascending.
@@ -30,15 +31,25 @@ struct StagePlan {
   StageId stage;
   std::vector<ValueRef> outputs;   // Values that other stages read, sorted.
   std::vector<int32_t> into, out;  // Channels to and from the stage on this device, ascending.
+  bool split_backward = false;     // Its backward passes come in two halves.
+};
+
+// One of the lists of actions of a device's program.
+struct SectionPlan {
+  const std::vector<ProgramAction>* program = nullptr;
+  std::vector<ActionPlan> actions;  // Parallel to it.
+  int32_t computes = 0;             // Actions of the compute lane.
 };
 
 struct DevicePlan {
   const DeviceProgram* program = nullptr;
-  std::vector<StagePlan> stages;        // Ascending.
-  std::vector<ActionPlan> actions;      // Parallel to the body.
+  std::vector<StagePlan> stages;  // Ascending.
+  SectionPlan prologue, body, epilogue;
+  bool has_sections = false;            // Prologue and epilogue: see program.h.
   std::vector<ParameterId> parameters;  // That the stages use, ascending.
   std::vector<InputId> inputs;          // Ditto; with ClassTarget() where the prediction is made.
   bool communicates = false;            // With other devices.
+  bool reduces = false;                 // Takes part in all-reduces.
 
   bool Has(StageId stage) const;
   // REQUIRES: Has(stage).

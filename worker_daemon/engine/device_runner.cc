@@ -71,12 +71,15 @@ class DeviceRunner::Impl {
 
   absl::Status Run() {
     at::init_num_threads();  // OpenMP keeps SetIntraOpThreads per thread; new ones must be told.
+    std::vector<int64_t> samples = sampler_->MiniBatch(0);
     for (int64_t step = 0; step < spec_.steps; ++step) {
-      const std::vector<int64_t> samples = sampler_->MiniBatch(step);
+      const int64_t left = spec_.steps - 1 - step;
+      std::vector<int64_t> next = left > 0 ? sampler_->MiniBatch(step + 1) : std::vector<int64_t>();
       ASSIGN_OR_RETURN(StepOutput output,
                        training_->RunStep({step, samples, spec_.program->mini_batch,
-                                           absl::Now() + spec_.step_timeout}));
+                                           absl::Now() + spec_.step_timeout, left, next}));
       Report(step, std::move(output));
+      samples = std::move(next);
     }
     return absl::OkStatus();
   }

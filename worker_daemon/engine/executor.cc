@@ -24,7 +24,7 @@ Nanos Now() {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Executor>> Executor::Create(
-    const Graph& graph, const Program& program, DeviceId device, const ParameterStore& parameters,
+    const Graph& graph, const Program& program, DeviceId device, ParameterStore& parameters,
     const Dataset& data, ParameterOptimizer* optimizer, Transport* transport,
     const ExecutorOptions& options) {
   std::unique_ptr<Executor> executor(
@@ -39,17 +39,17 @@ absl::StatusOr<std::unique_ptr<Executor>> Executor::Create(
   }
   RETURN_IF_ERROR(executor->BuildStages());
   executor->sequences_.resize(std::max(program.channels.size(), program.reductions.size()));
-  for (const ProgramAction& entry : executor->plan_.program->body) {
-    if (entry.action.kind != ActionKind::kAllReduce) continue;
+  if (executor->plan_.reduces)
     executor->reduction_thread_ = std::thread([e = executor.get()] { e->RunReductions(); });
-    break;
-  }
   return executor;
 }
 
 Executor::~Executor() {
   {
     absl::MutexLock lock(&mutex_);
+    if (cursor_.has_value()) Fail(absl::CancelledError("the run was left in its middle"));
+    const auto idle = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return running_.empty(); };
+    mutex_.Await(absl::Condition(&idle));
     stopping_ = true;
   }
   if (reduction_thread_.joinable()) reduction_thread_.join();
@@ -63,8 +63,10 @@ absl::Status Executor::BuildStages() {
   options.mini_batch = program_.mini_batch;
   options.loss_weight = options_.loss_weight;
   for (const StagePlan& stage : plan_.stages) {
-    auto module = StageModule::Create(graph_, program_.stages[stage.stage.index()], stage.outputs,
-                                      parameters_, options);
+    const ProgramStage& of_program = program_.stages[stage.stage.index()];
+    options.update_batch = program_.asynchronous ? of_program.micro_batch : program_.mini_batch;
+    options.split_backward = stage.split_backward;
+    auto module = StageModule::Create(graph_, of_program, stage.outputs, parameters_, options);
     if (!module.ok()) {
       return Annotate(module.status(), absl::StrCat("device ", plan_.program->device.value(),
                                                     ", stage ", stage.stage.value()));
@@ -72,6 +74,17 @@ absl::Status Executor::BuildStages() {
     modules_[stage.stage] = *std::move(module);
   }
   return absl::OkStatus();
+}
+
+SampleRange Executor::SamplesOf(RunAction action) const {
+  const SampleRange samples = ActionAt(action).samples;
+  const int64_t before = StepOf(action.section) * program_.mini_batch;
+  return {samples.begin + before, samples.end + before};
+}
+
+SampleRange Executor::InStep(SampleRange range) const {
+  const int64_t before = StepOf(range) * program_.mini_batch;
+  return {range.begin - before, range.end - before};
 }
 
 std::vector<std::string> Executor::BatchDependentNodes() const {
@@ -82,106 +95,163 @@ std::vector<std::string> Executor::BatchDependentNodes() const {
   return names;
 }
 
-absl::StatusOr<StepOutput> Executor::RunStep(const StepInput& input) {
-  if (static_cast<int64_t>(input.samples.size()) != program_.mini_batch || input.valid < 1 ||
-      input.valid > program_.mini_batch ||
+absl::Status Executor::CheckInput(const StepInput& input) const {
+  const auto bad = [&](const auto&... what) {
+    return absl::InvalidArgumentError(absl::StrCat("step ", input.step, ": ", what...));
+  };
+  const auto size = static_cast<int64_t>(input.samples.size());
+  if (size != program_.mini_batch || input.valid < 1 || input.valid > program_.mini_batch ||
       (program_.training && input.valid != program_.mini_batch)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("step ", input.step, ": ", input.samples.size(), " samples, ", input.valid,
-                     " of them valid, for a mini-batch of ", program_.mini_batch));
+    return bad(size, " samples, ", input.valid, " of them valid, for a mini-batch of ",
+               program_.mini_batch);
   }
-  input_ = input;
-  output_ = {};
+  if (!plan_.has_sections) return absl::OkStatus();
+  if (input.steps_left < 0 ||
+      (input.steps_left > 0) != (input.next_samples.size() == input.samples.size()))
+    return bad("the samples of the step after it are missing, or there is none");
+  absl::MutexLock lock(&mutex_);
+  if (cursor_.has_value() &&
+      (input.step != first_step_ + step_ + 1 || input.steps_left + 1 != steps_left_))
+    return bad("it does not go on with the run under way");
+  return absl::OkStatus();
+}
+
+absl::StatusOr<StepOutput> Executor::RunStep(const StepInput& input) {
+  RETURN_IF_ERROR(CheckInput(input));
+  {
+    absl::MutexLock lock(&mutex_);
+    const bool goes_on = cursor_.has_value();
+    step_ = goes_on ? step_ + 1 : 0;
+    if (!goes_on) first_step_ = input.step;
+    steps_left_ = plan_.has_sections ? input.steps_left : 0;
+    deadline_ = input.deadline;
+  }
+  batches_[0].samples = input.samples;
+  batches_[0].valid = input.valid;
+  batches_[1].samples = input.next_samples;
+  batches_[1].valid = input.valid;
   Begin();
-  for (int32_t index = NextCompute(); index >= 0; index = NextCompute()) {
+  for (auto action = NextCompute(); action.has_value(); action = NextCompute()) {
     absl::Status status;
-    const absl::Status thrown = Guarded([&] { status = Compute(index); });
-    End(index, thrown.ok() ? status : thrown);
+    const absl::Status thrown = Guarded([&] { status = Compute(*action); });
+    End(*action, thrown.ok() ? status : thrown);
   }
   RETURN_IF_ERROR(Finish());
-  return std::move(output_);
+  return std::exchange(batches_[0].output, std::exchange(batches_[1].output, {}));
 }
 
 void Executor::Begin() {
-  std::vector<int32_t> transfers;
+  std::vector<RunAction> transfers;
   {
     absl::MutexLock lock(&mutex_);
     if (!failure_.ok()) return;
-    events_.clear();
-    results_.assign(plan_.actions.size(), Result());
-    starts_.assign(plan_.actions.size(), 0);
-    cursor_.emplace(plan_.program->body);
-    const std::vector<int32_t> ready = cursor_->Ready();  // A copy: starting changes it.
-    Launch(ready, transfers);
+    std::vector<RunAction> ready;
+    if (!cursor_.has_value()) {
+      cursor_.emplace();
+      computes_left_ = 0;
+      section_ = last_section_ = -1;
+      if (plan_.has_sections) {
+        ready = cursor_->Append(*plan_.prologue.program);
+        computes_left_ += plan_.prologue.computes;
+        section_ = 0;
+      }
+    }
+    ++section_;
+    AppendSections(ready);
+    computes_left_ += SectionOf(section_).computes;
+    Launch(std::move(ready), transfers);
   }
-  for (int32_t index : transfers) StartTransfer(index);
+  for (RunAction action : transfers) StartTransfer(action);
+}
+
+const SectionPlan& Executor::SectionOf(int64_t section) const {
+  if (!plan_.has_sections) return plan_.body;
+  if (section == 0) return plan_.prologue;
+  return section == last_section_ ? plan_.epilogue : plan_.body;
+}
+
+// Up to the section of the step after the one under way: its transfers may start early.
+void Executor::AppendSections(std::vector<RunAction>& ready) {
+  if (plan_.has_sections && steps_left_ <= 1) last_section_ = section_ + steps_left_;
+  const int64_t last = section_ + std::min<int64_t>(steps_left_, 1);
+  while (cursor_->sections() <= last) {
+    for (RunAction action : cursor_->Append(*SectionOf(cursor_->sections()).program))
+      ready.push_back(action);
+  }
+}
+
+bool Executor::StepIsDone() const {
+  return steps_left_ > 0 ? computes_left_ == 0 : cursor_->done();
 }
 
 bool Executor::ComputeMayGoOn() const {
-  return !failure_.ok() || next_compute_ >= 0 || cursor_->done();
+  return !failure_.ok() || next_compute_.has_value() || StepIsDone();
 }
 
-int32_t Executor::NextCompute() {
+std::optional<RunAction> Executor::NextCompute() {
   absl::MutexLock lock(&mutex_);
-  if (!mutex_.AwaitWithDeadline(absl::Condition(this, &Executor::ComputeMayGoOn),
-                                input_.deadline)) {
+  if (!mutex_.AwaitWithDeadline(absl::Condition(this, &Executor::ComputeMayGoOn), deadline_)) {
     Fail(DeadlineExceeded());
   }
-  if (!failure_.ok()) return -1;
-  return std::exchange(next_compute_, -1);
+  if (!failure_.ok() || StepIsDone()) return std::nullopt;
+  return std::exchange(next_compute_, std::nullopt);
 }
 
 absl::Status Executor::DeadlineExceeded() const {
   std::vector<std::string> waiting;
-  for (int32_t index : running_) waiting.push_back(ToString(ActionAt(index)));
+  for (RunAction action : running_) waiting.push_back(ToString(ActionAt(action)));
   return absl::DeadlineExceededError(
-      absl::StrCat("device ", plan_.program->device.value(), ": step ", input_.step,
+      absl::StrCat("device ", plan_.program->device.value(), ": step ", first_step_ + step_,
                    " did not finish in time; waiting for ",
                    waiting.empty() ? "nothing" : absl::StrJoin(waiting, ", ")));
 }
 
-void Executor::Launch(const std::vector<int32_t>& ready, std::vector<int32_t>& transfers) {
+void Executor::Launch(std::vector<RunAction> ready, std::vector<RunAction>& transfers) {
   const Nanos start = ready.empty() ? 0 : Now();
-  for (int32_t index : ready) {
-    cursor_->Start(index);
-    starts_[index] = start;
-    const ActionKind kind = ActionAt(index).kind;
+  for (RunAction action : ready) {
+    cursor_->Start(action);
+    starts_[action] = start;
+    const ActionKind kind = ActionAt(action).kind;
     if (IsCompute(kind)) {
-      next_compute_ = index;  // The compute lane is idle, so there is no other.
+      next_compute_ = action;  // The compute lane is idle, so there is no other.
       continue;
     }
-    running_.insert(index);
+    running_.insert(action);
     if (kind == ActionKind::kAllReduce) {
-      reductions_.push_back(index);
+      reductions_.push_back(action);
     } else {
-      transfers.push_back(index);
+      transfers.push_back(action);
     }
   }
 }
 
-void Executor::End(int32_t index, absl::Status status) {
+void Executor::End(RunAction action, absl::Status status) {
   const Nanos end = Now();
-  std::vector<int32_t> transfers;
+  std::vector<RunAction> transfers;
   {
     absl::MutexLock lock(&mutex_);
-    running_.erase(index);
+    running_.erase(action);
+    const int64_t step = first_step_ + StepOf(action.section);
     if (!status.ok()) {
-      Fail(Annotate(status, absl::StrCat("device ", plan_.program->device.value(), ", step ",
-                                         input_.step, ", ", ToString(ActionAt(index)))));
+      Fail(Annotate(status, absl::StrCat("device ", plan_.program->device.value(), ", step ", step,
+                                         ", ", ToString(ActionAt(action)))));
     }
     if (!failure_.ok()) return;
-    events_.push_back({plan_.program->device, ActionAt(index), static_cast<int32_t>(input_.step),
-                       starts_[index], end});
-    Launch(cursor_->Finish(index), transfers);
+    const auto start = starts_.find(action);
+    events_.push_back(
+        {plan_.program->device, ActionAt(action), static_cast<int32_t>(step), start->second, end});
+    starts_.erase(start);
+    if (IsCompute(ActionAt(action).kind)) --computes_left_;
+    Launch(cursor_->Finish(action), transfers);
   }
-  for (int32_t next : transfers) StartTransfer(next);
+  for (RunAction next : transfers) StartTransfer(next);
 }
 
 void Executor::Fail(absl::Status status) {
   if (!failure_.ok()) return;
   failure_ = std::move(status);
   // All-reduces that have not begun never will.
-  for (int32_t index : reductions_) running_.erase(index);
+  for (RunAction action : reductions_) running_.erase(action);
   reductions_.clear();
   if (transport_ != nullptr) transport_->Abort(failure_);
 }
@@ -193,15 +263,19 @@ void Executor::Abort(const absl::Status& status) {
 
 absl::Status Executor::Finish() {
   absl::MutexLock lock(&mutex_);
-  const auto idle = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return running_.empty(); };
-  mutex_.Await(absl::Condition(&idle));
-  results_.clear();
-  mailbox_.Clear();
-  next_compute_ = -1;
-  if (failure_.ok()) {
-    output_.events = std::move(events_);
+  if (failure_.ok() && steps_left_ > 0) {
+    batches_[0].output.events = std::exchange(events_, {});
     return absl::OkStatus();
   }
+  const auto idle = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return running_.empty(); };
+  mutex_.Await(absl::Condition(&idle));
+  cursor_.reset();
+  results_.clear();
+  starts_.clear();
+  mailbox_.Clear();
+  next_compute_.reset();
+  batches_[0].output.events = std::exchange(events_, {});
+  if (failure_.ok()) return absl::OkStatus();
   for (const auto& [stage, module] : modules_) module->Reset();
   return failure_;
 }
@@ -211,33 +285,33 @@ void Executor::RunReductions() {
     return stopping_ || !reductions_.empty();
   };
   for (;;) {
-    int32_t index;
+    RunAction action;
     {
       absl::MutexLock lock(&mutex_);
       mutex_.Await(absl::Condition(&woken));
       if (reductions_.empty()) return;
-      index = reductions_.front();
+      action = reductions_.front();
       reductions_.pop_front();
     }
     absl::Status status;
     const absl::Status thrown = Guarded([&] {
       // Without a deadline of its own: when the step's passes, RunStep aborts the transport.
-      status = ReduceGradients(graph_, program_.reductions[ActionAt(index).channel], parameters_,
-                               *transport_, TagOf(ActionAt(index)), absl::InfiniteFuture());
+      status = ReduceGradients(graph_, program_.reductions[ActionAt(action).channel], parameters_,
+                               *transport_, TagOf(ActionAt(action)), absl::InfiniteFuture());
     });
-    End(index, thrown.ok() ? status : thrown);
+    End(action, thrown.ok() ? status : thrown);
   }
 }
 
-void Executor::StartTransfer(int32_t index) {
+void Executor::StartTransfer(RunAction action) {
   const absl::Status thrown = Guarded([&] {
-    if (IsSend(ActionAt(index).kind)) {
-      StartSend(index);
+    if (IsSend(ActionAt(action).kind)) {
+      StartSend(action);
     } else {
-      StartReceive(index);
+      StartReceive(action);
     }
   });
-  if (!thrown.ok()) End(index, thrown);
+  if (!thrown.ok()) End(action, thrown);
 }
 
 Tag Executor::TagOf(const Action& action) {
@@ -252,53 +326,53 @@ Tag Executor::TagOf(const Action& action) {
           sequence % (1u << 20)};
 }
 
-void Executor::StartSend(int32_t index) {
-  const Action& action = ActionAt(index);
-  const Channel& channel = program_.channels[action.channel];
+void Executor::StartSend(RunAction action) {
+  const Action& send = ActionAt(action);
+  const Channel& channel = program_.channels[send.channel];
   const Direction direction =
-      action.kind == ActionKind::kSendActivation ? Direction::kActivation : Direction::kGradient;
-  const int32_t producer = plan_.actions[index].producer;
+      send.kind == ActionKind::kSendActivation ? Direction::kActivation : Direction::kGradient;
+  const RunAction producer = {action.section, PlanAt(action).producer};
   std::vector<at::Tensor> tensors;
   {
     absl::MutexLock lock(&mutex_);
-    Result& result = results_[producer];
-    tensors = result.tensors;
-    if (--result.sends_left == 0) result.tensors.clear();
+    const auto result = results_.find(producer);
+    tensors = result->second.tensors;
+    if (--result->second.sends_left == 0) results_.erase(result);
   }
   auto message = PackMessage(action, direction, ActionAt(producer).samples, tensors);
-  if (!message.ok()) return End(index, message.status());
+  if (!message.ok()) return End(action, message.status());
   const int peer =
       direction == Direction::kActivation ? channel.target.value() : channel.source.value();
   const at::Tensor& buffer = message->buffer;
   const void* data = buffer.data_ptr();
-  transport_->Send(peer, TagOf(action), data, static_cast<size_t>(message->bytes),
+  transport_->Send(peer, TagOf(send), data, static_cast<size_t>(message->bytes),
                    // Keeps the buffer until it was sent.
-                   [this, index, kept = buffer](absl::Status status) mutable {
+                   [this, action, kept = buffer](absl::Status status) mutable {
                      kept = at::Tensor();
-                     End(index, std::move(status));
+                     End(action, std::move(status));
                    });
 }
 
-void Executor::StartReceive(int32_t index) {
-  const Action& action = ActionAt(index);
-  const Channel& channel = program_.channels[action.channel];
-  const Direction direction =
-      action.kind == ActionKind::kReceiveActivation ? Direction::kActivation : Direction::kGradient;
-  const MessageLayout layout(graph_, ValuesOf(action.channel, direction), action.samples.size());
+void Executor::StartReceive(RunAction action) {
+  const Action& receive = ActionAt(action);
+  const Channel& channel = program_.channels[receive.channel];
+  const Direction direction = receive.kind == ActionKind::kReceiveActivation
+                                  ? Direction::kActivation
+                                  : Direction::kGradient;
+  const MessageLayout layout(graph_, ValuesOf(receive.channel, direction), receive.samples.size());
   const at::Tensor buffer = layout.Allocate();
   const int peer =
       direction == Direction::kActivation ? channel.source.value() : channel.target.value();
-  transport_->Receive(peer, TagOf(action), buffer.data_ptr(), static_cast<size_t>(layout.bytes()),
-                      [this, index, direction, layout, buffer](absl::Status status) {
+  transport_->Receive(peer, TagOf(receive), buffer.data_ptr(), static_cast<size_t>(layout.bytes()),
+                      [this, action, direction, layout, buffer](absl::Status status) {
                         if (status.ok()) {
                           status = Guarded([&] {
-                            const Action& received = ActionAt(index);
                             mailbox_.Put(
-                                received.channel, direction,
-                                {received.samples, layout.Unpack(buffer, options_.device)});
+                                ActionAt(action).channel, direction,
+                                {SamplesOf(action), layout.Unpack(buffer, options_.device)});
                           });
                         }
-                        End(index, std::move(status));
+                        End(action, std::move(status));
                       });
 }
 

@@ -4,6 +4,13 @@
 // learns that an action has ended, the caller's or one of the transport's, tells the cursor and
 // starts what became ready. All-reduces block and have a thread of their own.
 //
+// A synchronous program's body runs once per step. The sections of an asynchronous program follow
+// each other without a barrier (program.h): while RunStep runs the section of one step, transfers
+// of the next may start, and its forward passes run micro-batches of the next step, whose samples
+// are counted on. An optimizer step puts a new version of the parameters in the place of one that a
+// micro-batch in flight still needs, so that as many versions exist as there are micro-batches in
+// flight.
+//
 // A trace event lasts from Cursor::Start to Cursor::Finish, so that the time a thread takes to wake
 // up belongs to the action it wakes up for, and a replay of the trace has no gaps.
 #pragma once
@@ -11,6 +18,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <array>
+#include <atomic>
 #include <deque>
 #include <map>
 #include <memory>
@@ -23,8 +31,8 @@
 
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
-#include "common/schedule/cursor.h"
 #include "common/schedule/program.h"
+#include "common/schedule/run_cursor.h"
 #include "common/schedule/trace.h"
 #include "worker_daemon/data/dataset.h"
 #include "worker_daemon/engine/device_plan.h"
@@ -51,16 +59,22 @@ struct StepInput {
   std::span<const int64_t> samples;  // Indices into the data set: mini_batch of them.
   int64_t valid = 0;  // Samples [0, valid) count; the others fill up. All of them in training.
   absl::Time deadline = absl::InfiniteFuture();
+  // Of asynchronous programs: how many steps follow without a flush, each run with the step number
+  // after the one before it, and the samples of the next one.
+  int64_t steps_left = 0;
+  std::span<const int64_t> next_samples;
 };
 
 // What one device saw of a step. Loss, samples and correct predictions of all devices add up to
 // those of the mini-batch.
 struct StepOutput {
-  double loss = 0;                 // Of the valid samples: a mean is weighted by samples / valid.
-  int64_t loss_samples = 0;        // That `loss` covers.
-  int64_t correct = 0;             // Predictions whose largest entry is the target's class.
-  int64_t predicted = 0;           // Predictions looked at; 0 if the graph does not classify.
-  std::vector<TraceEvent> events;  // In order of their end.
+  double loss = 0;           // Of the valid samples: a mean is weighted by samples / valid.
+  int64_t loss_samples = 0;  // That `loss` covers.
+  int64_t correct = 0;       // Predictions whose largest entry is the target's class.
+  int64_t predicted = 0;     // Predictions looked at; 0 if the graph does not classify.
+  // In order of their end. Asynchronous programs: those that ended since the step before; actions
+  // as in the program, `step` that of their section (the prologue belongs to the first).
+  std::vector<TraceEvent> events;
 };
 
 class Executor {
@@ -69,14 +83,15 @@ class Executor {
   // train, `transport` for devices that talk to no other; otherwise it is connected to all of them.
   // Errors of MakeDevicePlan and StageModule::Create.
   static absl::StatusOr<std::unique_ptr<Executor>> Create(
-      const Graph& graph, const Program& program, DeviceId device, const ParameterStore& parameters,
+      const Graph& graph, const Program& program, DeviceId device, ParameterStore& parameters,
       const Dataset& data, ParameterOptimizer* optimizer, Transport* transport,
       const ExecutorOptions& options);
 
-  // Waits for every transfer to end. REQUIRES: no call is under way.
+  // Waits for every transfer to end, aborting the transport if a run of several steps was left in
+  // its middle. REQUIRES: no call is under way.
   ~Executor();
 
-  // Runs the body once. Not thread-safe.
+  // Runs one step. Not thread-safe.
   // DEADLINE_EXCEEDED, naming device, step and the actions that were waited for;
   // FAILED_PRECONDITION if the loss is not finite, before the parameters change; what Abort was
   // called with; errors of the transport. After an error the transport is aborted, and further
@@ -99,7 +114,14 @@ class Executor {
     std::vector<at::Tensor> tensors;  // Parallel to outputs() or received() of the stage.
     size_t sends_left = 0;
   };
-  Executor(const Graph& graph, const Program& program, const ParameterStore& parameters,
+  // The mini-batch of one step of the run, from 0.
+  struct Batch {
+    std::span<const int64_t> samples;
+    int64_t valid = 0;
+    StepOutput output;
+  };
+
+  Executor(const Graph& graph, const Program& program, ParameterStore& parameters,
            const Dataset& data, ParameterOptimizer* optimizer, Transport* transport,
            const ExecutorOptions& options)
       : graph_(graph),
@@ -113,26 +135,31 @@ class Executor {
   absl::Status BuildStages();
 
   // The machine: which action runs when.
+  absl::Status CheckInput(const StepInput& input) const;
   void Begin() ABSL_LOCKS_EXCLUDED(mutex_);
-  int32_t NextCompute() ABSL_LOCKS_EXCLUDED(mutex_);  // -1: the step is done, or failed.
-  void Launch(const std::vector<int32_t>& ready, std::vector<int32_t>& transfers)
+  void AppendSections(std::vector<RunAction>& ready) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Nothing: the step is done, or failed.
+  std::optional<RunAction> NextCompute() ABSL_LOCKS_EXCLUDED(mutex_);
+  void Launch(std::vector<RunAction> ready, std::vector<RunAction>& transfers)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void End(int32_t index, absl::Status status) ABSL_LOCKS_EXCLUDED(mutex_);
+  void End(RunAction action, absl::Status status) ABSL_LOCKS_EXCLUDED(mutex_);
   void Fail(absl::Status status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status Finish() ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status DeadlineExceeded() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool ComputeMayGoOn() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool StepIsDone() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   // The effects.
-  absl::Status Compute(int32_t index);
-  absl::Status RunForward(int32_t index);
-  absl::Status RunBackward(int32_t index);
-  void StartTransfer(int32_t index);
-  void StartSend(int32_t index);
-  void StartReceive(int32_t index);
+  absl::Status Compute(RunAction action);
+  absl::Status RunForward(RunAction action);
+  absl::Status RunBackward(RunAction action);
+  void StartTransfer(RunAction action);
+  void StartSend(RunAction action);
+  void StartReceive(RunAction action);
   void RunReductions();
-  void KeepResult(int32_t index, std::vector<at::Tensor> tensors);
-  absl::Status HandOver(int32_t index, Direction direction, const std::vector<at::Tensor>& tensors);
+  void KeepResult(RunAction action, std::vector<at::Tensor> tensors);
+  absl::Status HandOver(RunAction action, Direction direction,
+                        const std::vector<at::Tensor>& tensors);
   absl::StatusOr<std::vector<at::Tensor>> PiecesOf(int32_t channel, Direction direction,
                                                    SampleRange whole, SampleRange piece,
                                                    const std::vector<at::Tensor>& tensors) const;
@@ -141,23 +168,42 @@ class Executor {
     at::Tensor buffer;
     Bytes bytes = 0;
   };
-  absl::StatusOr<Message> PackMessage(const Action& action, Direction direction, SampleRange whole,
+  absl::StatusOr<Message> PackMessage(RunAction action, Direction direction, SampleRange whole,
                                       const std::vector<at::Tensor>& tensors) const;
   absl::StatusOr<StageModule::Tensors> Collect(StageId stage, SampleRange range);
   absl::StatusOr<std::vector<at::Tensor>> CollectGradients(StageId stage, SampleRange range);
   at::Tensor LoadInput(InputId input, SampleRange range) const;
+  void Update(const std::vector<ParameterId>& parameters);
   absl::Status Account(const StageModule::Forwarded& result, SampleRange range);
   absl::Status EvaluatePartly(StageModule& module, const StageModule::Tensors& tensors,
                               SampleRange range, SampleRange valid);
   Tag TagOf(const Action& action);
 
-  const Action& ActionAt(int32_t index) const { return plan_.program->body[index].action; }
+  const SectionPlan& SectionOf(int64_t section) const;
+  const Action& ActionAt(RunAction action) const {
+    return (*SectionOf(action.section).program)[action.index].action;
+  }
+  const ActionPlan& PlanAt(RunAction action) const {
+    return SectionOf(action.section).actions[action.index];
+  }
+  // The step, counted in the run, that a section belongs to.
+  int64_t StepOf(int64_t section) const {
+    return plan_.has_sections ? std::max<int64_t>(section - 1, 0) : 0;
+  }
+  // Samples of an action counted through the steps of the run.
+  SampleRange SamplesOf(RunAction action) const;
+  // The mini-batch that such samples belong to, and its number and place in the run.
+  int64_t StepOf(SampleRange range) const { return range.begin / program_.mini_batch; }
+  SampleRange InStep(SampleRange range) const;
+  SampleRange ValidOf(SampleRange range) const;  // The part that counts.
+  Batch& BatchOf(SampleRange range) { return batches_[StepOf(range) - step_]; }
+  const Batch& BatchOf(SampleRange range) const { return batches_[StepOf(range) - step_]; }
   const std::vector<ValueRef>& ValuesOf(int32_t channel, Direction direction) const;
   StageModule& ModuleOf(StageId stage) { return *modules_.at(stage); }
 
   const Graph& graph_;
   const Program& program_;
-  const ParameterStore& parameters_;
+  ParameterStore& parameters_;
   const Dataset& data_;
   ParameterOptimizer* const optimizer_;
   Transport* const transport_;
@@ -167,17 +213,25 @@ class Executor {
   std::vector<std::array<uint32_t, 3>> sequences_;  // Messages so far, by channel and Traffic.
   Mailbox mailbox_;
 
-  // Of the step under way; written by RunStep before anything starts.
-  StepInput input_;
-  StepOutput output_;                                    // Only touched by the compute lane.
-  std::vector<Result> results_ ABSL_GUARDED_BY(mutex_);  // By action.
+  // Of the run under way; changed while nothing of it runs.
+  int64_t first_step_ = 0;  // Of the job.
+  // Of the step under way; only touched by the compute lane.
+  int64_t step_ = 0;              // Of the run.
+  std::array<Batch, 2> batches_;  // Of the step, and of the one after it.
 
   mutable absl::Mutex mutex_;
-  std::optional<Cursor> cursor_ ABSL_GUARDED_BY(mutex_);
-  int32_t next_compute_ ABSL_GUARDED_BY(mutex_) = -1;
-  std::set<int32_t> running_ ABSL_GUARDED_BY(mutex_);  // Transfers and all-reduces under way.
-  std::deque<int32_t> reductions_ ABSL_GUARDED_BY(mutex_);
-  std::vector<Nanos> starts_ ABSL_GUARDED_BY(mutex_);  // Of Cursor::Start, by action.
+  std::optional<RunCursor> cursor_ ABSL_GUARDED_BY(mutex_);  // Nothing: no run is under way.
+  int64_t steps_left_ ABSL_GUARDED_BY(mutex_) = 0;           // After the step under way.
+  // The epilogue's number, once it is known; written before it is appended.
+  std::atomic<int64_t> last_section_ = -1;
+  int64_t section_ ABSL_GUARDED_BY(mutex_) = 0;  // Of the step under way, its last to compute.
+  int32_t computes_left_ ABSL_GUARDED_BY(mutex_) = 0;  // Up to the end of that section.
+  absl::Time deadline_ ABSL_GUARDED_BY(mutex_);
+  std::optional<RunAction> next_compute_ ABSL_GUARDED_BY(mutex_);
+  std::set<RunAction> running_ ABSL_GUARDED_BY(mutex_);  // Transfers and all-reduces under way.
+  std::deque<RunAction> reductions_ ABSL_GUARDED_BY(mutex_);
+  std::map<RunAction, Result> results_ ABSL_GUARDED_BY(mutex_);
+  std::map<RunAction, Nanos> starts_ ABSL_GUARDED_BY(mutex_);  // Of actions under way.
   std::vector<TraceEvent> events_ ABSL_GUARDED_BY(mutex_);
   absl::Status failure_ ABSL_GUARDED_BY(mutex_);
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;

@@ -28,51 +28,69 @@ const std::vector<ValueRef>& Executor::ValuesOf(int32_t channel, Direction direc
   return direction == Direction::kActivation ? of.values : of.gradient_values;
 }
 
-absl::Status Executor::Compute(int32_t index) {
-  const Action& action = ActionAt(index);
-  switch (action.kind) {
+absl::Status Executor::Compute(RunAction action) {
+  const StageId stage = ActionAt(action).stage;
+  const SampleRange range = SamplesOf(action);
+  switch (ActionAt(action).kind) {
     case ActionKind::kForward:
-      return RunForward(index);
+      return RunForward(action);
     case ActionKind::kRecompute:
-      return ModuleOf(action.stage).Recompute(input_.step, action.samples);
+      return ModuleOf(stage).Recompute(first_step_ + StepOf(range), range);
     case ActionKind::kBackward:
     case ActionKind::kBackwardInput:
-      return RunBackward(index);
+      return RunBackward(action);
     case ActionKind::kBackwardWeight:
-      return ModuleOf(action.stage).BackwardWeight(action.samples);
+      return ModuleOf(stage).BackwardWeight(range);
     case ActionKind::kOptimizerStep:
-      optimizer_->Step(plan_.actions[index].updates);
+      Update(PlanAt(action).updates);
       return absl::OkStatus();
     default:
       return absl::InternalError("not a compute action");
   }
 }
 
-absl::Status Executor::RunForward(int32_t index) {
-  const Action& action = ActionAt(index);
-  const SampleRange range = action.samples;
-  StageModule& module = ModuleOf(action.stage);
-  ASSIGN_OR_RETURN(StageModule::Tensors tensors, Collect(action.stage, range));
-  StageModule::Keep keep = StageModule::Keep::kNothing;
-  if (program_.training && program_.stages[action.stage.index()].has_backward) {
-    keep = plan_.actions[index].recomputed ? StageModule::Keep::kInputs : StageModule::Keep::kGraph;
+void Executor::Update(const std::vector<ParameterId>& parameters) {
+  std::vector<ParameterId> used;
+  for (ParameterId id : parameters) {
+    if (std::any_of(modules_.begin(), modules_.end(),
+                    [&](const auto& entry) { return entry.second->Uses(id); }))
+      used.push_back(id);
   }
-  const SampleRange valid = Intersect(range, {0, input_.valid});
+  parameters_.Renew(used);
+  optimizer_->Step(parameters);
+}
+
+absl::Status Executor::RunForward(RunAction action) {
+  const StageId stage = ActionAt(action).stage;
+  const SampleRange range = SamplesOf(action);
+  const int64_t step = first_step_ + StepOf(range);
+  StageModule& module = ModuleOf(stage);
+  ASSIGN_OR_RETURN(StageModule::Tensors tensors, Collect(stage, range));
+  StageModule::Keep keep = StageModule::Keep::kNothing;
+  if (program_.training && program_.stages[stage.index()].has_backward) {
+    keep = PlanAt(action).recomputed ? StageModule::Keep::kInputs : StageModule::Keep::kGraph;
+  }
+  const SampleRange valid = ValidOf(range);
   StageModule::Forwarded result;
   if (module.has_loss() && valid != range) {
     RETURN_IF_ERROR(EvaluatePartly(module, tensors, range, valid));
     if (module.outputs().empty()) {
-      KeepResult(index, {});
+      KeepResult(action, {});
       return absl::OkStatus();
     }
-    ASSIGN_OR_RETURN(result, module.Forward(input_.step, range, std::move(tensors), keep));
+    ASSIGN_OR_RETURN(result, module.Forward(step, range, std::move(tensors), keep));
   } else {
-    ASSIGN_OR_RETURN(result, module.Forward(input_.step, range, std::move(tensors), keep));
+    ASSIGN_OR_RETURN(result, module.Forward(step, range, std::move(tensors), keep));
     RETURN_IF_ERROR(Account(result, range));
   }
-  RETURN_IF_ERROR(HandOver(index, Direction::kActivation, result.outputs));
-  KeepResult(index, std::move(result.outputs));
+  RETURN_IF_ERROR(HandOver(action, Direction::kActivation, result.outputs));
+  KeepResult(action, std::move(result.outputs));
   return absl::OkStatus();
+}
+
+SampleRange Executor::ValidOf(SampleRange range) const {
+  const int64_t begin = StepOf(range) * program_.mini_batch;
+  return Intersect(range, {begin, begin + BatchOf(range).valid});
 }
 
 // The loss of a micro-batch that is filled up counts its valid samples only, so they run alone.
@@ -95,7 +113,8 @@ absl::Status Executor::EvaluatePartly(StageModule& module, const StageModule::Te
     cut.inputs.push_back(std::move(part));
   }
   ASSIGN_OR_RETURN(const StageModule::Forwarded result,
-                   module.Forward(input_.step, valid, std::move(cut), StageModule::Keep::kNothing));
+                   module.Forward(first_step_ + StepOf(valid), valid, std::move(cut),
+                                  StageModule::Keep::kNothing));
   return Account(result, valid);
 }
 
@@ -119,27 +138,28 @@ absl::Status Executor::CheckPartialBatches() const {
   return absl::OkStatus();
 }
 
-absl::Status Executor::RunBackward(int32_t index) {
-  const Action& action = ActionAt(index);
-  StageModule& module = ModuleOf(action.stage);
-  ASSIGN_OR_RETURN(const std::vector<at::Tensor> gradients,
-                   CollectGradients(action.stage, action.samples));
-  auto result = action.kind == ActionKind::kBackward
-                    ? module.Backward(action.samples, gradients)
-                    : module.BackwardInput(action.samples, gradients);
+absl::Status Executor::RunBackward(RunAction action) {
+  const StageId stage = ActionAt(action).stage;
+  const SampleRange range = SamplesOf(action);
+  StageModule& module = ModuleOf(stage);
+  ASSIGN_OR_RETURN(const std::vector<at::Tensor> gradients, CollectGradients(stage, range));
+  auto result = ActionAt(action).kind == ActionKind::kBackward
+                    ? module.Backward(range, gradients)
+                    : module.BackwardInput(range, gradients);
   RETURN_IF_ERROR(result.status());
-  RETURN_IF_ERROR(HandOver(index, Direction::kGradient, *result));
-  KeepResult(index, *std::move(result));
+  RETURN_IF_ERROR(HandOver(action, Direction::kGradient, *result));
+  KeepResult(action, *std::move(result));
   return absl::OkStatus();
 }
 
 at::Tensor Executor::LoadInput(InputId input, SampleRange range) const {
   const TensorMeta& meta = graph_.input(input).meta;
+  const SampleRange in_step = InStep(range);
   at::Tensor tensor = at::empty(ShapeAt(meta, range.size()), ToScalarType(meta.dtype));
-  data_.Gather(
-      input,
-      input_.samples.subspan(static_cast<size_t>(range.begin), static_cast<size_t>(range.size())),
-      static_cast<std::byte*>(tensor.data_ptr()));
+  data_.Gather(input,
+               BatchOf(range).samples.subspan(static_cast<size_t>(in_step.begin),
+                                              static_cast<size_t>(in_step.size())),
+               static_cast<std::byte*>(tensor.data_ptr()));
   return tensor.to(options_.device);
 }
 
@@ -210,52 +230,54 @@ absl::StatusOr<std::vector<at::Tensor>> Executor::PiecesOf(
 }
 
 absl::StatusOr<Executor::Message> Executor::PackMessage(
-    const Action& action, Direction direction, SampleRange whole,
+    RunAction action, Direction direction, SampleRange whole,
     const std::vector<at::Tensor>& tensors) const {
-  const MessageLayout layout(graph_, ValuesOf(action.channel, direction), action.samples.size());
+  const Action& send = ActionAt(action);
+  const MessageLayout layout(graph_, ValuesOf(send.channel, direction), send.samples.size());
   ASSIGN_OR_RETURN(const std::vector<at::Tensor> pieces,
-                   PiecesOf(action.channel, direction, whole, action.samples, tensors));
+                   PiecesOf(send.channel, direction, whole, send.samples, tensors));
   return Message{layout.Pack(pieces), layout.bytes()};
 }
 
-absl::Status Executor::HandOver(int32_t index, Direction direction,
+absl::Status Executor::HandOver(RunAction action, Direction direction,
                                 const std::vector<at::Tensor>& tensors) {
-  for (const LocalPiece& local : plan_.actions[index].local) {
+  for (const LocalPiece& local : PlanAt(action).local) {
     ASSIGN_OR_RETURN(
         std::vector<at::Tensor> pieces,
-        PiecesOf(local.channel, direction, ActionAt(index).samples, local.samples, tensors));
+        PiecesOf(local.channel, direction, ActionAt(action).samples, local.samples, tensors));
     mailbox_.Put(local.channel, direction, {local.samples, std::move(pieces)});
   }
   return absl::OkStatus();
 }
 
-void Executor::KeepResult(int32_t index, std::vector<at::Tensor> tensors) {
-  const size_t sends = plan_.actions[index].sends.size();
+void Executor::KeepResult(RunAction action, std::vector<at::Tensor> tensors) {
+  const size_t sends = PlanAt(action).sends.size();
   if (sends == 0) return;
   absl::MutexLock lock(&mutex_);
-  results_[index] = {std::move(tensors), sends};
+  results_[action] = {std::move(tensors), sends};
 }
 
 absl::Status Executor::Account(const StageModule::Forwarded& result, SampleRange range) {
+  Batch& batch = BatchOf(range);
   if (result.loss.defined()) {
     const double loss = result.loss.item<double>();
     if (!std::isfinite(loss)) {
       return absl::FailedPreconditionError(absl::StrCat("the loss is ", loss));
     }
     const bool mean = graph_.loss_reduction() == LossReduction::kMean;
-    output_.loss +=
-        mean ? loss * static_cast<double>(range.size()) / static_cast<double>(input_.valid) : loss;
-    output_.loss_samples += range.size();
+    batch.output.loss +=
+        mean ? loss * static_cast<double>(range.size()) / static_cast<double>(batch.valid) : loss;
+    batch.output.loss_samples += range.size();
   }
   const std::optional<InputId> target = ClassTarget(graph_);
-  const SampleRange valid = Intersect(range, {0, input_.valid});
+  const SampleRange valid = ValidOf(range);
   if (!result.prediction.defined() || !target.has_value() || valid.empty()) return absl::OkStatus();
   const at::NoGradGuard no_grad;
   const TensorMeta& meta = graph_.meta(*graph_.prediction());
   ASSIGN_OR_RETURN(const at::Tensor prediction, Cut(result.prediction, meta, range, valid));
   const at::Tensor classes = LoadInput(*target, valid);
-  output_.correct += prediction.argmax(1).eq(classes).sum().item<int64_t>();
-  output_.predicted += classes.numel();
+  batch.output.correct += prediction.argmax(1).eq(classes).sum().item<int64_t>();
+  batch.output.predicted += classes.numel();
   return absl::OkStatus();
 }
 

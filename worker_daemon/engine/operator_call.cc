@@ -84,9 +84,9 @@ absl::Status OperatorCall::BindArguments(at::Device device, const TensorSource& 
             absl::StrCat("argument \"", schema[i].name(), "\" is missing"));
       }
       slot.constant = *schema[i].default_value();
-    } else if (IsConstant(*slot.argument)) {
-      ASSIGN_OR_RETURN(slot.constant, ToIValue(*slot.argument, schema[i], 1, parameters));
-      slot.argument = nullptr;
+    } else if (IsKnown(*slot.argument)) {
+      ASSIGN_OR_RETURN(c10::IValue value, ToIValue(*slot.argument, schema[i], 1, parameters));
+      if (IsConstant(*slot.argument)) slot = {std::move(value), nullptr};
     }
     slots_.push_back(std::move(slot));
   }

@@ -50,4 +50,14 @@ absl::StatusOr<ParameterStore> ParameterStore::Load(const Graph& graph,
   return store;
 }
 
+void ParameterStore::Renew(const std::vector<ParameterId>& ids) {
+  for (ParameterId id : ids) {
+    at::Tensor& current = tensors_[id.index()];
+    at::Tensor next = current.detach().clone().requires_grad_(current.requires_grad());
+    next.mutable_grad() = current.grad();
+    current.mutable_grad() = at::Tensor();
+    current = std::move(next);
+  }
+}
+
 }  // namespace stagewright

@@ -26,6 +26,10 @@ class ParameterStore {
   const at::Tensor& operator[](ParameterId id) const { return tensors_[id.index()]; }
   const std::vector<ParameterId>& ids() const { return ids_; }  // Ascending.
 
+  // Begins a new version of `ids`: puts a copy in the place of each tensor and moves its gradient
+  // there. Who holds the old tensor keeps that version, which changes no more.
+  void Renew(const std::vector<ParameterId>& ids);
+
  private:
   std::vector<ParameterId> ids_;
   std::vector<at::Tensor> tensors_;  // By ParameterId; undefined where not held.

@@ -42,11 +42,13 @@ absl::StatusOr<std::unique_ptr<StageModule>> StageModule::Create(const Graph& gr
   RETURN_IF_ERROR(module->AddNodes(stage));
   RETURN_IF_ERROR(module->FindOutputs());
   module->FindLastUses();
+  if (options.split_backward) module->PlanSplit();
   return module;
 }
 
 absl::Status StageModule::AddNodes(const ProgramStage& stage) {
   const std::vector<NodeId> nodes = NodesInOrder(*graph_, stage);
+  std::set<ParameterId> trained;
   std::set<NodeId> members(nodes.begin(), nodes.end());
   std::set<ValueRef> received;
   std::set<InputId> inputs;
@@ -74,6 +76,7 @@ absl::Status StageModule::AddNodes(const ProgramStage& stage) {
         return absl::InvalidArgumentError(absl::StrCat(
             NameOf(node), ": parameter \"", graph_->parameter(parameter).name, "\" is not loaded"));
       }
+      if ((*parameters_)[parameter].requires_grad()) trained.insert(parameter);
     }
     if (KeyedDropout::IsDropout(node)) {
       ASSIGN_OR_RETURN(KeyedDropout call, KeyedDropout::Create(node, id, options_.training));
@@ -88,6 +91,10 @@ absl::Status StageModule::AddNodes(const ProgramStage& stage) {
       place_[{id, static_cast<int32_t>(i)}] = num_places_++;
     }
   }
+  trained_.assign(trained.begin(), trained.end());
+  trained_place_.assign(graph_->parameters().size(), -1);
+  for (size_t i = 0; i < trained_.size(); ++i)
+    trained_place_[trained_[i].index()] = static_cast<int32_t>(i);
   return absl::OkStatus();
 }
 
@@ -129,6 +136,22 @@ void StageModule::FindLastUses() {
   }
 }
 
+void StageModule::PlanSplit() {
+  std::vector<SegmentNode> nodes;
+  for (const Step& step : steps_) {
+    SegmentNode& node = nodes.emplace_back();
+    for (ValueRef value : graph_->Values(step.node)) node.reads.push_back(place_.at(value));
+    for (size_t i = 0; i < graph_->node(step.node).outputs.size(); ++i)
+      node.makes.push_back(step.first_value + static_cast<int32_t>(i));
+    for (ParameterId id : graph_->Parameters(step.node))
+      node.takes_parameter = node.takes_parameter || trained_place_[id.index()] >= 0;
+    node.takes_input = !graph_->Inputs(step.node).empty();
+  }
+  std::vector<int32_t> given = output_places_;
+  if (loss_.has_value()) given.push_back(*loss_);
+  segments_ = PlanSegments(nodes, num_places_, static_cast<int32_t>(received_.size()), given);
+}
+
 absl::Status StageModule::CheckTensors(SampleRange range, const Tensors& tensors) const {
   if (tensors.received.size() != received_.size() || tensors.inputs.size() != inputs_.size()) {
     return absl::InvalidArgumentError(absl::StrCat(RangeName(range), ": wrong number of tensors"));
@@ -154,28 +177,49 @@ absl::Status StageModule::CheckTensors(SampleRange range, const Tensors& tensors
 void StageModule::MakeLeaves(Tensors& tensors) const {
   for (size_t i = 0; i < received_.size(); ++i) {
     tensors.received[i] = tensors.received[i].detach();
-    if (needs_gradient_[i]) tensors.received[i].requires_grad_(true);
+    if (needs_gradient_[i] && !options_.split_backward) tensors.received[i].requires_grad_(true);
   }
 }
 
+std::vector<at::Tensor> StageModule::CurrentWeights() const {
+  std::vector<at::Tensor> weights;
+  weights.reserve(trained_.size());
+  for (ParameterId id : trained_) weights.push_back((*parameters_)[id]);
+  return weights;
+}
+
 absl::Status StageModule::Evaluate(int64_t step, SampleRange range, const Tensors& tensors,
+                                   const std::vector<at::Tensor>& weights, SegmentedGraph* segments,
                                    std::vector<at::Tensor>& values) const {
   values.assign(num_places_, at::Tensor());
   std::copy(tensors.received.begin(), tensors.received.end(), values.begin());
+  std::vector<at::Tensor> cut;  // With segments: values as other segments than their own see them.
+  if (segments != nullptr) {
+    cut.resize(num_places_);
+    for (size_t i = 0; i < received_.size(); ++i) {
+      if (needs_gradient_[i]) cut[i] = segments->CutOffReceived(static_cast<int32_t>(i), values[i]);
+    }
+  }
+  int32_t segment = -1;
   const TensorSource source = [&](const Argument& argument) -> const at::Tensor& {
     if (const auto* value = std::get_if<ValueRef>(&argument.value)) {
-      return values[place_.find(*value)->second];
+      const int32_t place = place_.find(*value)->second;
+      const bool across = segments != nullptr && segments_.of_place[place] != segment;
+      return across && cut[place].defined() ? cut[place] : values[place];
     }
     if (const auto* parameter = std::get_if<ParameterId>(&argument.value)) {
-      return (*parameters_)[*parameter];
+      const int32_t trained = trained_place_[parameter->index()];
+      return trained >= 0 ? weights[trained] : (*parameters_)[*parameter];
     }
     const InputId input = std::get<InputId>(argument.value);
     return tensors
         .inputs[std::lower_bound(inputs_.begin(), inputs_.end(), input) - inputs_.begin()];
   };
-  const RandomKey key{options_.seed, step, range.begin};
+  const RandomKey key{options_.seed, step, range.begin % options_.mini_batch};
   std::vector<at::Tensor> outputs;
-  for (const Step& item : steps_) {
+  for (size_t n = 0; n < steps_.size(); ++n) {
+    const Step& item = steps_[n];
+    if (segments != nullptr) segment = segments_.of_node[n];
     outputs.clear();
     if (const auto* call = std::get_if<OperatorCall>(&item.call)) {
       RETURN_IF_ERROR(call->Run(range.size(), source, outputs));
@@ -189,10 +233,27 @@ absl::Status StageModule::Evaluate(int64_t step, SampleRange range, const Tensor
                                NameOf(graph_->node(item.node))));
       RETURN_IF_ERROR(status);
     }
-    std::move(outputs.begin(), outputs.end(), values.begin() + item.first_value);
-    for (int32_t place : item.last_uses) values[place] = at::Tensor();
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      const int32_t place = item.first_value + static_cast<int32_t>(i);
+      if (segments != nullptr) cut[place] = segments->CutOff(place, outputs[i]);
+      values[place] = std::move(outputs[i]);
+    }
+    for (int32_t place : item.last_uses) {
+      values[place] = at::Tensor();
+      if (segments != nullptr) cut[place] = at::Tensor();
+    }
   }
   return absl::OkStatus();
+}
+
+void StageModule::KeepRoots(const std::vector<at::Tensor>& values, InFlight& micro_batch) const {
+  micro_batch.tensors.inputs.clear();
+  if (micro_batch.segments.has_value()) {
+    micro_batch.tensors.received.clear();
+    return;
+  }
+  for (int32_t place : output_places_) micro_batch.outputs.push_back(values[place]);
+  if (loss_.has_value()) micro_batch.loss = values[*loss_];
 }
 
 absl::StatusOr<StageModule::Forwarded> StageModule::Forward(int64_t step, SampleRange range,
@@ -203,23 +264,20 @@ absl::StatusOr<StageModule::Forwarded> StageModule::Forward(int64_t step, Sample
   }
   const at::AutoGradMode grad_mode(keep == Keep::kGraph);
   if (keep != Keep::kNothing) MakeLeaves(tensors);
-  std::vector<at::Tensor> values;
-  RETURN_IF_ERROR(Evaluate(step, range, tensors, values));
-
-  Forwarded result;
   InFlight micro_batch;
-  for (int32_t place : output_places_) {
-    result.outputs.push_back(values[place].detach());
-    if (keep == Keep::kGraph) micro_batch.outputs.push_back(values[place]);
-  }
-  if (loss_.has_value()) {
-    result.loss = values[*loss_].detach();
-    if (keep == Keep::kGraph) micro_batch.loss = values[*loss_];
-  }
+  micro_batch.weights = CurrentWeights();
+  if (keep == Keep::kGraph && options_.split_backward) micro_batch.segments.emplace(segments_);
+  std::vector<at::Tensor> values;
+  RETURN_IF_ERROR(Evaluate(step, range, tensors, micro_batch.weights,
+                           micro_batch.segments.has_value() ? &*micro_batch.segments : nullptr,
+                           values));
+  Forwarded result;
+  for (int32_t place : output_places_) result.outputs.push_back(values[place].detach());
+  if (loss_.has_value()) result.loss = values[*loss_].detach();
   if (prediction_.has_value()) result.prediction = values[*prediction_].detach();
   if (keep != Keep::kNothing) {
     micro_batch.tensors = std::move(tensors);
-    if (keep == Keep::kGraph) micro_batch.tensors.inputs.clear();
+    if (keep == Keep::kGraph) KeepRoots(values, micro_batch);
     in_flight_.emplace(range, std::move(micro_batch));
   }
   return result;
@@ -228,12 +286,14 @@ absl::StatusOr<StageModule::Forwarded> StageModule::Forward(int64_t step, Sample
 absl::Status StageModule::Recompute(int64_t step, SampleRange range) {
   ASSIGN_OR_RETURN(InFlight * micro_batch, Find(range));
   const at::AutoGradMode grad_mode(true);
-  std::vector<at::Tensor> values;
-  RETURN_IF_ERROR(Evaluate(step, range, micro_batch->tensors, values));
   micro_batch->outputs.clear();
-  for (int32_t place : output_places_) micro_batch->outputs.push_back(values[place]);
-  if (loss_.has_value()) micro_batch->loss = values[*loss_];
-  micro_batch->tensors.inputs.clear();
+  micro_batch->segments.reset();
+  if (options_.split_backward) micro_batch->segments.emplace(segments_);
+  std::vector<at::Tensor> values;
+  RETURN_IF_ERROR(Evaluate(step, range, micro_batch->tensors, micro_batch->weights,
+                           micro_batch->segments.has_value() ? &*micro_batch->segments : nullptr,
+                           values));
+  KeepRoots(values, *micro_batch);
   return absl::OkStatus();
 }
 
@@ -246,100 +306,151 @@ absl::StatusOr<StageModule::InFlight*> StageModule::Find(SampleRange range) {
 }
 
 double StageModule::LossShare(SampleRange range) const {
-  const double share =
-      graph_->loss_reduction() == LossReduction::kMean
-          ? static_cast<double>(range.size()) / static_cast<double>(options_.mini_batch)
-          : 1.0;
+  const int64_t batch = options_.update_batch > 0 ? options_.update_batch : options_.mini_batch;
+  const double share = graph_->loss_reduction() == LossReduction::kMean
+                           ? static_cast<double>(range.size()) / static_cast<double>(batch)
+                           : 1.0;
   return share * options_.loss_weight;
+}
+
+at::Tensor StageModule::LossGradient(SampleRange range) const {
+  return at::full({}, LossShare(range),
+                  at::TensorOptions()
+                      .dtype(ToScalarType(graph_->meta(*graph_->loss()).dtype))
+                      .device(options_.device));
+}
+
+absl::Status StageModule::CheckGradients(SampleRange range,
+                                         const std::vector<at::Tensor>& gradients) const {
+  if (gradients.size() != outputs_.size()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(RangeName(range), ": a gradient per output is needed"));
+  }
+  for (size_t i = 0; i < outputs_.size(); ++i) {
+    const TensorMeta& meta = graph_->meta(outputs_[i]);
+    const std::vector<int64_t> shape = ShapeAt(meta, range.size());
+    if (!gradients[i].defined() || gradients[i].sizes() == shape) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat(RangeName(range), ": the gradient of ", NameOf(graph_->node(outputs_[i].node)),
+                     " is ", Describe(gradients[i]), ", its value ", Describe(meta.dtype, shape)));
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<StageModule::Roots> StageModule::RootsOf(
     SampleRange range, const InFlight& micro_batch,
     const std::vector<at::Tensor>& gradients) const {
-  if (gradients.size() != outputs_.size() || micro_batch.outputs.size() != outputs_.size()) {
+  if (micro_batch.outputs.size() != outputs_.size()) {
     return absl::FailedPreconditionError(
-        absl::StrCat(RangeName(range), ": a gradient per output is needed, after a forward pass"));
+        absl::StrCat(RangeName(range), ": the forward pass kept nothing for a backward pass"));
   }
   Roots roots;
   for (size_t i = 0; i < outputs_.size(); ++i) {
     // A gradient may come for what does not depend on a parameter after all (detached values).
     if (!gradients[i].defined() || !micro_batch.outputs[i].requires_grad()) continue;
-    if (gradients[i].sizes() != micro_batch.outputs[i].sizes()) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          RangeName(range), ": the gradient of ", NameOf(graph_->node(outputs_[i].node)), " is ",
-          Describe(gradients[i]), ", its value ", Describe(micro_batch.outputs[i])));
-    }
     roots.tensors.push_back(micro_batch.outputs[i]);
     roots.gradients.push_back(gradients[i]);
   }
   if (micro_batch.loss.defined() && micro_batch.loss.requires_grad()) {
     roots.tensors.push_back(micro_batch.loss);
-    roots.gradients.push_back(
-        at::full({}, LossShare(range), micro_batch.loss.options().requires_grad(false)));
+    roots.gradients.push_back(LossGradient(range));
   }
   return roots;
+}
+
+// Gradients that were added up in older versions of the parameters belong to the newest.
+void StageModule::MoveGradients(const InFlight& micro_batch) const {
+  const at::NoGradGuard no_grad;
+  for (size_t i = 0; i < trained_.size(); ++i) {
+    const at::Tensor& used = micro_batch.weights[i];
+    const at::Tensor& newest = (*parameters_)[trained_[i]];
+    if (used.is_same(newest) || !used.grad().defined()) continue;
+    if (newest.grad().defined()) {
+      newest.mutable_grad() = newest.grad() + used.grad();
+    } else {
+      newest.mutable_grad() = used.grad();
+    }
+    used.mutable_grad() = at::Tensor();
+  }
+}
+
+bool StageModule::Uses(ParameterId id) const {
+  const int32_t trained = trained_place_[id.index()];
+  return trained >= 0 && std::any_of(in_flight_.begin(), in_flight_.end(), [&](const auto& entry) {
+           return entry.second.weights[trained].is_same((*parameters_)[id]);
+         });
 }
 
 absl::StatusOr<std::vector<at::Tensor>> StageModule::Backward(
     SampleRange range, const std::vector<at::Tensor>& gradients) {
   ASSIGN_OR_RETURN(InFlight * found, Find(range));
+  RETURN_IF_ERROR(CheckGradients(range, gradients));
   InFlight micro_batch = std::move(*found);
   in_flight_.erase(range);
-  ASSIGN_OR_RETURN(Roots roots, RootsOf(range, micro_batch, gradients));
   std::vector<at::Tensor> result(received_.size());
+  if (options_.split_backward) {
+    RETURN_IF_ERROR(RunInputHalf(range, gradients, micro_batch, result));
+    RETURN_IF_ERROR(RunWeightHalf(micro_batch));
+    return result;
+  }
+  ASSIGN_OR_RETURN(Roots roots, RootsOf(range, micro_batch, gradients));
   if (roots.tensors.empty()) return result;
   RETURN_IF_ERROR(Annotate(
       Guarded([&] { torch::autograd::backward(roots.tensors, roots.gradients); }), "backward"));
+  MoveGradients(micro_batch);
   for (size_t i = 0; i < received_.size(); ++i) result[i] = micro_batch.tensors.received[i].grad();
   return result;
+}
+
+absl::Status StageModule::RunInputHalf(SampleRange range, const std::vector<at::Tensor>& gradients,
+                                       InFlight& micro_batch,
+                                       std::vector<at::Tensor>& result) const {
+  if (!micro_batch.segments.has_value() || micro_batch.input_done) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(RangeName(range), ": nothing is kept for the input half of a backward pass"));
+  }
+  micro_batch.input_done = true;
+  return Annotate(Guarded([&] {
+                    SegmentedGraph& segments = *micro_batch.segments;
+                    for (size_t i = 0; i < outputs_.size(); ++i) {
+                      if (gradients[i].defined() && segments.Flows(output_places_[i]))
+                        segments.AddGradient(output_places_[i], gradients[i]);
+                    }
+                    if (loss_.has_value() && segments.Flows(*loss_))
+                      segments.AddGradient(*loss_, LossGradient(range));
+                    segments.BackwardInput();
+                    for (size_t i = 0; i < received_.size(); ++i)
+                      result[i] = segments.TakeGradient(static_cast<int32_t>(i));
+                  }),
+                  "backward of the inputs");
+}
+
+absl::Status StageModule::RunWeightHalf(InFlight& micro_batch) const {
+  RETURN_IF_ERROR(
+      Annotate(Guarded([&] { micro_batch.segments->BackwardWeight(micro_batch.weights); }),
+               "backward of the weights"));
+  MoveGradients(micro_batch);
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::vector<at::Tensor>> StageModule::BackwardInput(
     SampleRange range, const std::vector<at::Tensor>& gradients) {
   ASSIGN_OR_RETURN(InFlight * micro_batch, Find(range));
-  ASSIGN_OR_RETURN(Roots roots, RootsOf(range, *micro_batch, gradients));
-  micro_batch->gradients = gradients;
+  RETURN_IF_ERROR(CheckGradients(range, gradients));
   std::vector<at::Tensor> result(received_.size());
-  std::vector<at::Tensor> leaves;
-  for (size_t i = 0; i < received_.size(); ++i) {
-    if (needs_gradient_[i]) leaves.push_back(micro_batch->tensors.received[i]);
-  }
-  if (roots.tensors.empty() || leaves.empty()) return result;
-  std::vector<at::Tensor> found;
-  RETURN_IF_ERROR(Annotate(Guarded([&] {
-                             found = torch::autograd::grad(roots.tensors, leaves, roots.gradients,
-                                                           /*retain_graph=*/true,
-                                                           /*create_graph=*/false,
-                                                           /*allow_unused=*/true);
-                           }),
-                           "backward of the inputs"));
-  size_t next = 0;
-  for (size_t i = 0; i < received_.size(); ++i) {
-    if (needs_gradient_[i]) result[i] = found[next++];
-  }
+  RETURN_IF_ERROR(RunInputHalf(range, gradients, *micro_batch, result));
   return result;
 }
 
 absl::Status StageModule::BackwardWeight(SampleRange range) {
   ASSIGN_OR_RETURN(InFlight * found, Find(range));
+  if (!found->input_done) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(RangeName(range), ": the input half of the backward pass has not run"));
+  }
   InFlight micro_batch = std::move(*found);
   in_flight_.erase(range);
-  ASSIGN_OR_RETURN(Roots roots, RootsOf(range, micro_batch, micro_batch.gradients));
-  std::set<ParameterId> used;
-  for (const Step& step : steps_) {
-    for (ParameterId id : graph_->Parameters(step.node)) {
-      if ((*parameters_)[id].requires_grad()) used.insert(id);
-    }
-  }
-  if (roots.tensors.empty() || used.empty()) return absl::OkStatus();
-  std::vector<at::Tensor> parameters;
-  for (ParameterId id : used) parameters.push_back((*parameters_)[id]);
-  return Annotate(Guarded([&] {
-                    torch::autograd::backward(roots.tensors, roots.gradients,
-                                              /*retain_graph=*/false, /*create_graph=*/false,
-                                              parameters);
-                  }),
-                  "backward of the weights");
+  return RunWeightHalf(micro_batch);
 }
 
 }  // namespace stagewright

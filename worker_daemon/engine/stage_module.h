@@ -5,7 +5,11 @@
 // gradients. Gradients of parameters add up in the tensors of the ParameterStore. The gradient of
 // the loss is seeded with the micro-batch's share of the mini-batch (mean) or with 1 (sum), so that
 // the sum over micro-batches and replicas is the gradient of the whole mini-batch's loss (design
-// section 4).
+// section 4). In an asynchronous program every micro-batch has an update of its own: its gradient
+// is that of the micro-batch's loss, so the share is the replica's of the micro-batch.
+//
+// A micro-batch's backward pass uses the parameters of its forward pass, even if the store holds
+// newer versions by then (ParameterStore::Renew); the gradients go to the newest.
 //
 // Not thread-safe; all calls on one thread.
 #pragma once
@@ -25,15 +29,18 @@
 #include "worker_daemon/engine/keyed_dropout.h"
 #include "worker_daemon/engine/operator_call.h"
 #include "worker_daemon/engine/parameter_store.h"
+#include "worker_daemon/engine/segments.h"
 
 namespace stagewright {
 
 struct StageOptions {
   at::Device device = at::kCPU;
-  bool training = true;  // False: dropout and batch statistics off, no backward pass.
-  uint64_t seed = 0;     // Of the job; keys dropout.
-  int64_t mini_batch = 1;
-  double loss_weight = 1.0;  // Multiplies the gradient of the loss.
+  bool training = true;         // False: dropout and batch statistics off, no backward pass.
+  uint64_t seed = 0;            // Of the job; keys dropout.
+  int64_t mini_batch = 1;       // Samples of a step.
+  int64_t update_batch = 0;     // Samples that an optimizer step is made from; 0: the mini-batch.
+  double loss_weight = 1.0;     // Multiplies the gradient of the loss.
+  bool split_backward = false;  // Backward passes come in two halves (segments.h).
 };
 
 class StageModule {
@@ -75,7 +82,8 @@ class StageModule {
   };
 
   // Runs the samples `range` of the mini-batch of `step`. With Keep::kGraph or kInputs the range
-  // stays in flight until its backward pass.
+  // stays in flight until its backward pass. Ranges may be counted on from step to step, so that
+  // those of two steps can be in flight together: of [mini_batch * n + i, ...) only i matters.
   absl::StatusOr<Forwarded> Forward(int64_t step, SampleRange range, Tensors tensors, Keep keep);
 
   // Runs the forward pass again, from the inputs that Forward kept with Keep::kInputs.
@@ -87,10 +95,14 @@ class StageModule {
   absl::StatusOr<std::vector<at::Tensor>> Backward(SampleRange range,
                                                    const std::vector<at::Tensor>& gradients);
 
-  // The two halves of Backward: the first keeps the range in flight for the second.
+  // The two halves of Backward: the first keeps the range in flight for the second, with what that
+  // needs. REQUIRES: StageOptions::split_backward; FAILED_PRECONDITION otherwise.
   absl::StatusOr<std::vector<at::Tensor>> BackwardInput(SampleRange range,
                                                         const std::vector<at::Tensor>& gradients);
   absl::Status BackwardWeight(SampleRange range);
+
+  // Whether a micro-batch in flight was run forward with the store's present tensor of `id`.
+  bool Uses(ParameterId id) const;
 
   // Forgets every range in flight, after a step that failed.
   void Reset() { in_flight_.clear(); }
@@ -98,10 +110,12 @@ class StageModule {
  private:
   // A micro-batch between its forward and its backward pass.
   struct InFlight {
-    Tensors tensors;                    // Received ones are leaves.
-    std::vector<at::Tensor> outputs;    // With their autograd graph.
-    at::Tensor loss;                    // Ditto.
-    std::vector<at::Tensor> gradients;  // Of the outputs, between the halves of Backward.
+    Tensors tensors;                         // Received ones are leaves.
+    std::vector<at::Tensor> weights;         // Parallel to trained_.
+    std::vector<at::Tensor> outputs;         // With their autograd graph.
+    at::Tensor loss;                         // Ditto.
+    std::optional<SegmentedGraph> segments;  // Instead of outputs and loss: a split backward pass.
+    bool input_done = false;                 // Of a split backward pass.
   };
   // A node of the stage, ready to run, and the values that are dead after it.
   struct Step {
@@ -122,8 +136,18 @@ class StageModule {
   absl::Status FindOutputs();
   void FindLastUses();
   absl::Status CheckTensors(SampleRange range, const Tensors& tensors) const;
+  void PlanSplit();
   absl::Status Evaluate(int64_t step, SampleRange range, const Tensors& tensors,
+                        const std::vector<at::Tensor>& weights, SegmentedGraph* segments,
                         std::vector<at::Tensor>& values) const;
+  std::vector<at::Tensor> CurrentWeights() const;
+  void KeepRoots(const std::vector<at::Tensor>& values, InFlight& micro_batch) const;
+  at::Tensor LossGradient(SampleRange range) const;
+  absl::Status CheckGradients(SampleRange range, const std::vector<at::Tensor>& gradients) const;
+  absl::Status RunInputHalf(SampleRange range, const std::vector<at::Tensor>& gradients,
+                            InFlight& micro_batch, std::vector<at::Tensor>& result) const;
+  absl::Status RunWeightHalf(InFlight& micro_batch) const;
+  void MoveGradients(const InFlight& micro_batch) const;
   void MakeLeaves(Tensors& tensors) const;
   absl::StatusOr<InFlight*> Find(SampleRange range);
   absl::StatusOr<Roots> RootsOf(SampleRange range, const InFlight& micro_batch,
@@ -142,6 +166,9 @@ class StageModule {
   std::vector<int32_t> output_places_;
   std::optional<int32_t> loss_, prediction_;  // Places.
   std::vector<NodeId> batch_dependent_;
+  std::vector<ParameterId> trained_;    // By the stage, ascending.
+  std::vector<int32_t> trained_place_;  // Index in trained_ by ParameterId; -1: not trained here.
+  SegmentPlan segments_;                // With split_backward.
   std::map<SampleRange, InFlight> in_flight_;
 };
 

@@ -110,8 +110,9 @@ TEST_P(TwoStages, GiveTheGradientsOfOne) {
   ProgramStage first = WholeGraph(graph), second = first;
   first.nodes = {NodeId(0), NodeId(1)};
   second.nodes = {NodeId(2), NodeId(3)};
-  const auto a = Build(graph, first, {cut}, store, {.mini_batch = 6});
-  const auto b = Build(graph, second, {}, store, {.mini_batch = 6});
+  const StageOptions options{.mini_batch = 6, .split_backward = GetParam() == Mode::kHalves};
+  const auto a = Build(graph, first, {cut}, store, options);
+  const auto b = Build(graph, second, {}, store, options);
   ASSERT_THAT(b->received(), ::testing::ElementsAre(cut));
   EXPECT_TRUE(b->needs_gradient(0));
   const at::Tensor x = Random({6, 4}, 11), target = Random({6, 3}, 12);

@@ -19,14 +19,16 @@ constexpr size_t kMostMicroBatchSizes = 16;
 constexpr double kPrecision = 1e-2;
 // Each pipeline looked for is at least this much shallower than the last.
 constexpr double kShallower = 0.85;
-// Messages whose time exceeds the closed estimate without them by this share matter.
+// Messages whose time exceeds the closed estimate without them by this share
+// matter.
 constexpr double kMatters = 1.02;
-// Timelines are run for at least so many drafts, and on until so many tasks are done.
+// Timelines are run for at least so many drafts, and on until so many tasks are
+// done.
 constexpr int kLeastTimelines = 4;
 constexpr int64_t kMostTimelineTasks = 200'000;
 
-// How much of the messages' time is in the way depends on the schedule, and replicas that save a
-// stage may cost more in messages.
+// How much of the messages' time is in the way depends on the schedule, and
+// replicas that save a stage may cost more in messages.
 struct Variant {
   Messages messages;
   bool replicas;
@@ -39,46 +41,52 @@ constexpr Variant kVariants[] = {{Messages::kInside, true},
 
 class Collector {
  public:
-  Collector(const SearchSpace& space, const CandidateOptions& options, const SearchContext& context)
+  Collector(const SearchSpace &space, const CandidateOptions &options, const SearchContext &context)
       : space_(space), options_(options), context_(context) {
     if (options.to_beat > 0) best_ = options.to_beat;
   }
 
   // Partitions with stages of the given configs over at most `devices` devices.
-  void Search(PartitionSearch& search, int32_t devices, int64_t least_round) {
+  // `persist`: a depth at which nothing can win does not end the search for
+  // shallower ones.
+  void Search(PartitionSearch &search, int32_t devices, int64_t least_round, bool persist) {
     const auto mini_batch = static_cast<double>(space_.oracle->problem().mini_batch);
     PartitionLimits limits{devices, space_.oracle->problem().mini_batch};
     double least = search.LowerBound(devices);
     bool first = true;
     while (!context_.Expired()) {
-      // A shallower pipeline mostly keeps about as much in flight as it may, and takes half of that
-      // to fill and half to drain.
+      // A shallower pipeline mostly keeps about as much in flight as it may,
+      // and takes half of that to fill and half to drain.
       const double fill = first ? 0 : static_cast<double>(limits.in_flight) / 2;
-      std::optional<Partition> found =
-          search.Minimize(least, best_ / (mini_batch + fill), limits, kPrecision);
-      if (!found.has_value()) return;
-      least = found->bottleneck / (1 + kPrecision);
+      const double most = best_ / (mini_batch + fill);
+      std::optional<Partition> found = search.Minimize(least, most, limits, kPrecision);
+      if (!found.has_value() && (first || !persist)) return;
+      const int64_t deepest = found.has_value() ? found->deepest : limits.in_flight;
       limits.in_flight =
-          std::min(found->deepest - 1,
-                   static_cast<int64_t>(kShallower * static_cast<double>(found->deepest)));
-      Draft(*std::move(found), first);
+          std::min(deepest - 1, static_cast<int64_t>(kShallower * static_cast<double>(deepest)));
+      if (found.has_value()) {
+        least = found->bottleneck / (1 + kPrecision);
+        Draft(*std::move(found), first);
+      } else {
+        least = std::max(least, most);
+      }
       first = false;
       if (limits.in_flight < least_round) return;
     }
   }
 
   std::vector<Candidate> Take() {
-    std::stable_sort(drafts_.begin(), drafts_.end(), [](const Drafted& a, const Drafted& b) {
+    std::stable_sort(drafts_.begin(), drafts_.end(), [](const Drafted &a, const Drafted &b) {
       return std::tie(a.pace.hope, a.candidate.partition.devices, a.candidate.text) <
              std::tie(b.pace.hope, b.candidate.partition.devices, b.candidate.text);
     });
-    for (Drafted& draft : drafts_) {
+    for (Drafted &draft : drafts_) {
       if (draft.pace.hope > best_ || context_.Expired()) break;
       if (late_ >= kLeastTimelines && tasks_ > kMostTimelineTasks) break;
       if (!draft.timed) ++late_;
       Time(draft);
     }
-    std::stable_sort(found_.begin(), found_.end(), [](const Candidate& a, const Candidate& b) {
+    std::stable_sort(found_.begin(), found_.end(), [](const Candidate &a, const Candidate &b) {
       return std::tie(a.estimate, a.partition.devices, a.text) <
              std::tie(b.estimate, b.partition.devices, b.text);
     });
@@ -93,7 +101,7 @@ class Collector {
   };
 
   void Draft(Partition partition, bool time) {
-    const StageOracle& oracle = *space_.oracle;
+    const StageOracle &oracle = *space_.oracle;
     std::string text = ToString(partition);
     if (!seen_.insert(text).second) return;
     const std::vector<bool> spread = StagesToSpread(oracle, partition, partition.bottleneck);
@@ -116,11 +124,11 @@ class Collector {
     drafts_.push_back(std::move(draft));
   }
 
-  void Time(Drafted& draft) {
+  void Time(Drafted &draft) {
     if (draft.timed) return;
     draft.timed = true;
-    Candidate& candidate = draft.candidate;
-    const StageOracle& oracle = *space_.oracle;
+    Candidate &candidate = draft.candidate;
+    const StageOracle &oracle = *space_.oracle;
     tasks_ += TimelineTasks(oracle, candidate.partition, candidate.layout);
     candidate.estimate = StageTimeline(oracle, candidate.partition, candidate.layout);
     if (candidate.estimate > kMatters * draft.pace.hope) {
@@ -142,9 +150,9 @@ class Collector {
     found_.push_back(std::move(candidate));
   }
 
-  const SearchSpace& space_;
-  const CandidateOptions& options_;
-  const SearchContext& context_;
+  const SearchSpace &space_;
+  const CandidateOptions &options_;
+  const SearchContext &context_;
   double best_ = 1e30;
   std::vector<Drafted> drafts_;
   std::vector<Candidate> found_;
@@ -156,11 +164,14 @@ class Collector {
 // A search for partitions with one set of configs.
 struct Attempt {
   std::unique_ptr<PartitionSearch> search;
-  int64_t round = std::numeric_limits<int64_t>::max();  // Least samples in flight of a stage.
+  PartitionOptions options;
+  bool mixed = false;                                   // Stages may have different sizes.
+  int64_t round = std::numeric_limits<int64_t>::max();  // Least samples in
+                                                        // flight of a stage.
   double bound = 0;                                     // Iteration time that it can hope for, ns.
 };
 
-PartitionOptions OptionsOf(const CandidateOptions& options) {
+PartitionOptions OptionsOf(const CandidateOptions &options) {
   PartitionOptions partition;
   partition.max_stages = options.plan.max_stages;
   if (options.plan.num_stages > 0) {
@@ -172,9 +183,10 @@ PartitionOptions OptionsOf(const CandidateOptions& options) {
   return partition;
 }
 
-// The sets of configs to search with: one each, and all at once for per-stage sizes.
-std::vector<std::vector<StageConfig>> ConfigSets(const std::vector<int64_t>& sizes,
-                                                 const PlanOptions& plan, int64_t mini_batch) {
+// The sets of configs to search with: one each, and all at once for per-stage
+// sizes.
+std::vector<std::vector<StageConfig>> ConfigSets(const std::vector<int64_t> &sizes,
+                                                 const PlanOptions &plan, int64_t mini_batch) {
   std::vector<std::vector<StageConfig>> sets;
   std::vector<StageConfig> all;
   for (int64_t size : sizes) {
@@ -210,23 +222,32 @@ std::vector<int64_t> MicroBatchSizes(int64_t mini_batch, int64_t forced) {
   return sizes;
 }
 
-std::vector<Candidate> FindCandidates(const SearchSpace& space, const CandidateOptions& options,
-                                      const SearchContext& context, int64_t& states) {
-  const Problem& problem = space.oracle->problem();
+std::vector<Candidate> FindCandidates(const SearchSpace &space, const CandidateOptions &options,
+                                      const SearchContext &context, int64_t &states) {
+  const Problem &problem = space.oracle->problem();
   const int32_t devices = problem.cluster->size();
   std::vector<Attempt> attempts;
   const auto sizes = MicroBatchSizes(problem.mini_batch, options.plan.micro_batch);
-  for (const auto& configs : ConfigSets(sizes, options.plan, problem.mini_batch)) {
+  for (const auto &configs : ConfigSets(sizes, options.plan, problem.mini_batch)) {
     if (context.Expired()) break;
-    for (const auto& [messages, replicas] : kVariants) {
+    const size_t first = attempts.size();
+    for (const auto &[messages, replicas] : kVariants) {
       if (replicas && !options.plan.allow_replicas) continue;
       PartitionOptions partition = OptionsOf(options);
       partition.messages = messages;
       partition.replicas = replicas;
       Attempt attempt;
+      attempt.mixed = configs.front().micro_batch != configs.back().micro_batch;
       attempt.search =
           std::make_unique<PartitionSearch>(*space.ranges, configs, partition, context);
-      for (const StageConfig& c : configs) {
+      for (size_t a = first; a < attempts.size(); ++a) {
+        const PartitionOptions &other = attempts[a].options;
+        if (other.messages <= messages && other.replicas >= replicas) {
+          attempt.search->LearnFrom(*attempts[a].search);
+        }
+      }
+      attempt.options = std::move(partition);
+      for (const StageConfig &c : configs) {
         attempt.round = std::min(attempt.round, c.k * c.micro_batch);
       }
       attempt.bound = attempt.search->LowerBound(devices) *
@@ -234,17 +255,21 @@ std::vector<Candidate> FindCandidates(const SearchSpace& space, const CandidateO
       attempts.push_back(std::move(attempt));
     }
   }
-  // Promising micro-batch sizes first: what they find shows others to be hopeless.
-  std::stable_sort(attempts.begin(), attempts.end(),
-                   [](const Attempt& a, const Attempt& b) { return a.bound < b.bound; });
+  // Promising micro-batch sizes first: what they find shows others to be
+  // hopeless. Sizes per stage have the least bound and by far the most to
+  // search, so they only look for what beats the rest.
+  std::stable_sort(attempts.begin(), attempts.end(), [](const Attempt &a, const Attempt &b) {
+    return std::tie(a.mixed, a.bound) < std::tie(b.mixed, b.bound);
+  });
   Collector collector(space, options, context);
   for (int32_t limit = devices; limit >= 1; limit /= 2) {
-    for (const Attempt& attempt : attempts) {
+    for (const Attempt &attempt : attempts) {
       if (context.Expired()) break;
-      collector.Search(*attempt.search, limit, attempt.round);
+      collector.Search(*attempt.search, limit, attempt.round, attempt.mixed);
+      attempt.search->Forget();
     }
   }
-  for (const Attempt& attempt : attempts) states += attempt.search->states();
+  for (const Attempt &attempt : attempts) states += attempt.search->states();
   return collector.Take();
 }
 

@@ -16,16 +16,19 @@ constexpr double kSlack = 1 + 1e-9;
 // Between two looks at the clock.
 constexpr int64_t kPollEvery = 4096;
 
+// More devices than there are.
+constexpr int32_t kNone = std::numeric_limits<int32_t>::max() / 4;
+
 }  // namespace
 
 struct PartitionSearch::Step {
   int32_t end;
-  const StageRanges::Range* range;
-  const int32_t* parents;  // StageRanges::Parents
+  const StageRanges::Range *range;
+  const int32_t *parents;  // StageRanges::Parents
 };
 
-PartitionSearch::PartitionSearch(StageRanges& ranges, std::vector<StageConfig> configs,
-                                 PartitionOptions options, const SearchContext& context)
+PartitionSearch::PartitionSearch(StageRanges &ranges, std::vector<StageConfig> configs,
+                                 PartitionOptions options, const SearchContext &context)
     : ranges_(&ranges),
       oracle_(&ranges.oracle()),
       frontier_(&ranges.frontier()),
@@ -33,8 +36,9 @@ PartitionSearch::PartitionSearch(StageRanges& ranges, std::vector<StageConfig> c
       options_(std::move(options)),
       context_(&context),
       mini_batch_(oracle_->problem().mini_batch),
-      memory_(static_cast<Bytes>(options_.memory_share * static_cast<double>(oracle_->budget()))) {
-  const Cluster& cluster = *oracle_->problem().cluster;
+      memory_(static_cast<Bytes>(options_.memory_share * static_cast<double>(oracle_->budget()))),
+      rows_(configs_, mini_batch_) {
+  const Cluster &cluster = *oracle_->problem().cluster;
   DescribeNetwork(ranges.network());
   for (size_t c = 0; c < configs_.size(); ++c) {
     const int64_t b = configs_[c].micro_batch;
@@ -53,7 +57,7 @@ PartitionSearch::PartitionSearch(StageRanges& ranges, std::vector<StageConfig> c
   for (int32_t p = 0; p < n; ++p) {
     double work = std::numeric_limits<double>::infinity();
     double fastest = work;
-    for (const Option& option : choices_) {
+    for (const Option &option : choices_) {
       const double compute = option.Compute(p, p + 1);
       work = std::min(work, compute * option.replicas);
       fastest = std::min(fastest, compute);
@@ -63,7 +67,7 @@ PartitionSearch::PartitionSearch(StageRanges& ranges, std::vector<StageConfig> c
   }
 }
 
-void PartitionSearch::DescribeNetwork(const NetworkFacts& facts) {
+void PartitionSearch::DescribeNetwork(const NetworkFacts &facts) {
   for (size_t i = 0; i < facts.sums.size(); ++i) {
     const int32_t replicas = 1 << i;
     Network network;
@@ -72,9 +76,10 @@ void PartitionSearch::DescribeNetwork(const NetworkFacts& facts) {
     if (facts.fastest > 0) {
       const int32_t packed = (replicas + facts.node_size - 1) / facts.node_size;
       const int32_t ports = std::min(replicas, facts.nodes);
+      network.network_per_byte = 1 / (facts.slowest * std::max(ports, packed));
       network.message_per_byte = options_.messages == Messages::kInside
                                      ? 1 / (facts.fastest * replicas)
-                                     : 1 / (facts.slowest * std::max(ports, packed));
+                                     : network.network_per_byte;
       if (options_.messages == Messages::kExposed) {
         network.exposed_per_byte = 1 / (facts.slowest * packed);
       }
@@ -87,9 +92,9 @@ double PartitionSearch::LowerBound(int32_t devices) const {
   return std::max(least_work_.back() / devices, largest_operator_);
 }
 
-double PartitionSearch::Tps(const StageOracle::Extent& extent, double compute,
+double PartitionSearch::Tps(const StageOracle::Extent &extent, double compute,
                             int32_t replicas) const {
-  const Network& network = networks_[std::bit_width(static_cast<uint32_t>(replicas)) - 1];
+  const Network &network = networks_[std::bit_width(static_cast<uint32_t>(replicas)) - 1];
   double sum = 0;
   if (replicas > 1 && extent.gradients > 0) {
     sum = (network.sum_latency + network.sum_per_byte * static_cast<double>(extent.gradients)) /
@@ -101,13 +106,13 @@ double PartitionSearch::Tps(const StageOracle::Extent& extent, double compute,
 }
 
 double PartitionSearch::StageTps(int32_t begin, int32_t end, int32_t replicas,
-                                 const StageConfig& config, bool recompute) const {
-  const ShareCosts& share = oracle_->Share(config.micro_batch / replicas);
+                                 const StageConfig &config, bool recompute) const {
+  const ShareCosts &share = oracle_->Share(config.micro_batch / replicas);
   const double time = share.Time(begin, end) + (recompute ? share.Forward(begin, end) : 0);
   return Tps(oracle_->At(begin, end), time / static_cast<double>(config.micro_batch), replicas);
 }
 
-Bytes PartitionSearch::Memory(const Option& option, const StageRanges::Range& range, int32_t end,
+Bytes PartitionSearch::Memory(const Option &option, const StageRanges::Range &range, int32_t end,
                               int64_t in_flight) const {
   const StageOracle::Flow flow{option.share, in_flight,
                                mini_batch_ / configs_[option.config].micro_batch, option.recompute};
@@ -115,12 +120,13 @@ Bytes PartitionSearch::Memory(const Option& option, const StageRanges::Range& ra
                              option.costs->Workspace(range.begin, end), flow);
 }
 
-// Whether [begin, end) may meet t with this option: false stays false for longer ranges.
-bool PartitionSearch::MayMeet(const Option& option, int32_t begin, int32_t end, double t) const {
+// Whether [begin, end) may meet t with this option: false stays false for
+// longer ranges.
+bool PartitionSearch::MayMeet(const Option &option, int32_t begin, int32_t end, double t) const {
   const double compute = option.Compute(begin, end);
   if (compute > t) return false;
   if (option.replicas > 1) {
-    const Network& network = networks_[std::bit_width(static_cast<uint32_t>(option.replicas)) - 1];
+    const Network &network = networks_[std::bit_width(static_cast<uint32_t>(option.replicas)) - 1];
     const auto gradients = static_cast<double>(ranges_->LeastGradients(begin, end));
     const double sum = gradients > 0 ? network.sum_latency + network.sum_per_byte * gradients : 0;
     if (compute + sum / static_cast<double>(mini_batch_) > t) return false;
@@ -133,7 +139,6 @@ bool PartitionSearch::MayMeet(const Option& option, int32_t begin, int32_t end, 
 
 // The first pass: fewest devices for the whole order.
 int32_t PartitionSearch::Least(double t) {
-  constexpr int32_t kNone = std::numeric_limits<int32_t>::max() / 4;
   const int32_t n = oracle_->size();
   if (prepared_ == t) return least_before_[n];
   least_before_.assign(n + 1, 0);
@@ -143,7 +148,7 @@ int32_t PartitionSearch::Least(double t) {
     least_before_[end] = kNone;
     reach_[end] = end;
     for (size_t o = 0; o < choices_.size(); ++o) {
-      int32_t& begin = pointers_[o];
+      int32_t &begin = pointers_[o];
       while (begin < end && !MayMeet(choices_[o], begin, end, t)) ++begin;
       if (begin == end) continue;
       reach_[end] = std::min(reach_[end], begin);
@@ -156,66 +161,144 @@ int32_t PartitionSearch::Least(double t) {
   return least_before_[n];
 }
 
-// The first option of a config, of those with at most so many replicas, that meets the prepared t
-// and may fit into memory; -1: none. `fastest` is the first whose compute alone may meet t, and
-// only moves on while the range grows.
-int32_t PartitionSearch::FirstOption(const StageRanges::Range& range, int32_t end, int32_t config,
-                                     int32_t most_replicas, int32_t& fastest) const {
+// The first pass from the other side: fewest devices for each suffix at the
+// prepared t.
+void PartitionSearch::LeastAfter() {
+  const int32_t n = oracle_->size();
+  least_after_.assign(n + 1, kNone);
+  least_after_[n] = 0;
+  pointers_.assign(choices_.size(), n);
+  for (int32_t begin = n - 1; begin >= 0; --begin) {
+    for (size_t o = 0; o < choices_.size(); ++o) {
+      int32_t &end = pointers_[o];
+      while (end > begin && !MayMeet(choices_[o], begin, end, prepared_)) --end;
+      if (end == begin) continue;
+      least_after_[begin] = std::min(least_after_[begin], least_after_[end] + choices_[o].replicas);
+    }
+  }
+}
+
+// The second pass, at the prepared t. False if the context expired.
+bool PartitionSearch::Bound(int32_t devices) {
+  if (configs_.size() == 1) {
+    before_ = least_before_;
+    messages_matter_in_bound_ = false;
+    return true;
+  }
+  if (bounded_ == prepared_ && devices <= bounded_devices_) return true;
+  bounded_devices_ = 0;
+  messages_matter_ = false;
+  LeastAfter();
+  const int32_t n = oracle_->size();
+  const auto width = static_cast<int32_t>(configs_.size());
+  before_.assign(n + 1, kNone);
+  before_[0] = 0;
+  row_begin_.assign(n + 1, 0);
+  first_options_.clear();
+  std::vector<int32_t> fastest(width);
+  for (int32_t end = 1; end <= n; ++end) {
+    row_begin_[end] = first_options_.size();
+    // No answer is cut here.
+    if (least_before_[end] + least_after_[end] > devices) continue;
+    fastest[0] = 0;
+    for (int32_t c = 1; c < width; ++c) fastest[c] = choice_end_[c - 1];
+    for (size_t r = 0;; ++r) {
+      const StageRanges::Range *range = ranges_->At(end, r);
+      if (range == nullptr || range->begin < reach_[end]) break;
+      if (!Poll()) return false;
+      const size_t at = first_options_.size();
+      first_options_.resize(at + width, -1);
+      const int32_t before = before_[range->begin];
+      const int32_t most_replicas = devices - before - least_after_[end];
+      if (most_replicas < 1) continue;
+      if (!Allowed(range->begin, end)) continue;
+      for (int32_t c = 0; c < width; ++c) {
+        const int32_t o = FirstOption(*range, end, c, most_replicas, fastest[c]);
+        if (o < 0) continue;
+        first_options_[at + c] = static_cast<int16_t>(o);
+        before_[end] = std::min(before_[end], before + choices_[o].replicas);
+      }
+    }
+  }
+  bounded_ = prepared_;
+  bounded_devices_ = devices;
+  messages_matter_in_bound_ = messages_matter_;
+  return true;
+}
+
+// Counts a state; false if the context expired.
+bool PartitionSearch::Poll() {
+  if (++states_ <= next_poll_) return true;
+  next_poll_ = states_ + kPollEvery;
+  return !context_->Expired();
+}
+
+// Whether a range meets the prepared t with this option.
+bool PartitionSearch::Meets(const Option &option, const StageRanges::Range &range, int32_t end) {
+  const double compute = option.Compute(range.begin, end);
+  if (compute > prepared_) return false;
+  if (Tps(range.extent, compute, option.replicas) > prepared_) return false;
+  const Network &network = networks_[std::bit_width(static_cast<uint32_t>(option.replicas)) - 1];
+  const double message = std::max(range.extent.in_per_sample, range.extent.out_per_sample);
+  if (message * network.network_per_byte > prepared_) messages_matter_ = true;
+  return true;
+}
+
+// The first option of a config, of those with at most so many replicas, that
+// meets the prepared t and may fit into memory; -1: none. `fastest` is the
+// first whose compute alone may meet t, and only moves on while the range
+// grows.
+int32_t PartitionSearch::FirstOption(const StageRanges::Range &range, int32_t end, int32_t config,
+                                     int32_t most_replicas, int32_t &fastest) {
   const int32_t last = choice_end_[config];
   while (fastest < last && choices_[fastest].Compute(range.begin, end) > prepared_) ++fastest;
   for (int32_t o = fastest; o < last; ++o) {
-    const Option& option = choices_[o];
+    const Option &option = choices_[o];
     if (option.replicas > most_replicas) return -1;
-    const double compute = option.Compute(range.begin, end);
-    if (compute > prepared_ || Tps(range.extent, compute, option.replicas) > prepared_) continue;
+    if (!Meets(option, range, end)) continue;
     if (Memory(option, range, end, configs_[config].k) <= memory_) return o;
   }
   return -1;
 }
 
-// The needs at the front of the range, into scratch_: what its members' predecessors have to keep
-// in flight for it, or for what they see beyond it.
-void PartitionSearch::DeriveNeeds(const Step& step, const int64_t* needs_behind,
-                                  const StageConfig& config, int64_t in_flight) {
-  const auto& classes = frontier_->At(step.range->begin);
-  const size_t width = configs_.size();
-  scratch_.assign(classes.size() * width, 0);
+// The needs at the front of the range, into scratch_: what its members'
+// predecessors have to keep in flight for it, or for what they see beyond it.
+void PartitionSearch::DeriveNeeds(const Step &step, const NeedRows::Row *needs_behind,
+                                  int32_t config, int64_t in_flight) {
+  const auto &classes = frontier_->At(step.range->begin);
+  scratch_.resize(classes.size());
+  if (classes.empty()) return;
+  const NeedRows::Row asked = rows_.Of(config, in_flight);
   for (size_t c = 0; c < classes.size(); ++c) {
     const int32_t parent = step.parents[c];
     const bool reads = classes[c].first_successor < step.end;
-    for (size_t x = 0; x < width; ++x) {
-      int64_t need = parent < 0 ? 0 : needs_behind[parent * width + x];
-      if (reads) {
-        need = std::max(need, ComputeInFlight(configs_[x].k, configs_[x].micro_batch, config.k,
-                                              config.micro_batch, in_flight));
-      }
-      scratch_[c * width + x] = need;
-    }
+    const NeedRows::Row behind = parent < 0 ? NeedRows::kNothing : needs_behind[parent];
+    scratch_[c] = reads ? rows_.Larger(behind, asked) : behind;
   }
 }
 
-// Puts the stage of `step` before all partitions behind it, with the options from `first` on.
-void PartitionSearch::Extend(const Step& step, int32_t first, const PartitionLimits& limits) {
-  const StageRanges::Range& range = *step.range;
+// Puts the stage of `step` before all partitions behind it, with the options
+// from `first` on.
+void PartitionSearch::Extend(const Step &step, int32_t first, const PartitionLimits &limits) {
+  const StageRanges::Range &range = *step.range;
   const int32_t c = choices_[first].config;
-  const StageConfig& config = configs_[c];
-  const Front& rest = fronts_[step.end];
-  const size_t width = configs_.size();
-  const auto& classes_after = frontier_->At(step.end);
-  const int32_t most = limits.devices - least_before_[range.begin];
+  const StageConfig &config = configs_[c];
+  const Front &rest = fronts_[step.end];
+  const auto &classes_after = frontier_->At(step.end);
+  const int32_t most = limits.devices - before_[range.begin];
   states_ += static_cast<int64_t>(rest.points.size());
   for (size_t i = 0; i < rest.points.size(); ++i) {
-    const Point& after = rest.points[i];
+    const Point &after = rest.points[i];
     if (after.devices + choices_[first].replicas > most) continue;
     if (options_.max_stages > 0 &&
         after.stages + 1 + (range.begin > 0 ? 1 : 0) > options_.max_stages) {
       continue;
     }
-    const int64_t* needs = rest.needs.data() + i * classes_after.size() * width;
+    const NeedRows::Row *needs = rest.needs.data() + i * classes_after.size();
     int64_t in_flight = config.k * config.micro_batch;
     for (size_t k = 0; k < classes_after.size(); ++k) {
       if (classes_after[k].last_member >= range.begin) {
-        in_flight = std::max(in_flight, needs[k * width + c]);
+        in_flight = std::max(in_flight, rows_.At(needs[k], c));
       }
     }
     const int64_t shares = (in_flight + config.micro_batch - 1) / config.micro_batch;
@@ -224,19 +307,18 @@ void PartitionSearch::Extend(const Step& step, int32_t first, const PartitionLim
     Bytes peak = after.peak;
     int32_t o = first;
     for (; o < choice_end_[c]; ++o) {
-      const Option& option = choices_[o];
+      const Option &option = choices_[o];
       if (after.devices + option.replicas > most) o = choice_end_[c];
       if (o == choice_end_[c]) break;
       const Bytes memory = Memory(option, range, step.end, in_flight / config.micro_batch);
       if (memory > memory_) continue;
       peak = std::max(after.peak, memory);
       if (o == first) break;
-      const double compute = option.Compute(range.begin, step.end);
-      if (compute <= prepared_ && Tps(range.extent, compute, option.replicas) <= prepared_) break;
+      if (Meets(option, range, step.end)) break;
     }
     if (o >= choice_end_[c]) continue;
 
-    DeriveNeeds(step, needs, config, in_flight);
+    DeriveNeeds(step, needs, c, in_flight);
     Insert(
         fronts_[range.begin],
         {after.devices + choices_[o].replicas, after.stages + 1, step.end, static_cast<int32_t>(i),
@@ -245,9 +327,10 @@ void PartitionSearch::Extend(const Step& step, int32_t first, const PartitionLim
   }
 }
 
-// -1: a dominates b; 1: b dominates a (equals go to less traffic, then less memory); 0: neither.
-int PartitionSearch::Compare(const Point& a, const int64_t* a_needs, const Point& b,
-                             const int64_t* b_needs, size_t width) const {
+// -1: a dominates b; 1: b dominates a (equals go to less traffic, then less
+// memory); 0: neither.
+int PartitionSearch::Compare(const Point &a, const NeedRows::Row *a_needs, const Point &b,
+                             const NeedRows::Row *b_needs, size_t width) const {
   bool a_wins = a.devices <= b.devices;
   bool b_wins = b.devices <= a.devices;
   if (options_.exact_stages && a.stages != b.stages) return 0;
@@ -256,8 +339,8 @@ int PartitionSearch::Compare(const Point& a, const int64_t* a_needs, const Point
     b_wins = b_wins && b.stages <= a.stages;
   }
   for (size_t x = 0; x < width && (a_wins || b_wins); ++x) {
-    a_wins = a_wins && a_needs[x] <= b_needs[x];
-    b_wins = b_wins && b_needs[x] <= a_needs[x];
+    a_wins = a_wins && rows_.AtMost(a_needs[x], b_needs[x]);
+    b_wins = b_wins && rows_.AtMost(b_needs[x], a_needs[x]);
   }
   if (a_wins && b_wins) {
     if (a.traffic != b.traffic) return a.traffic < b.traffic ? -1 : 1;
@@ -266,7 +349,8 @@ int PartitionSearch::Compare(const Point& a, const int64_t* a_needs, const Point
   return a_wins ? -1 : b_wins ? 1 : 0;
 }
 
-void PartitionSearch::Insert(Front& front, const Point& point, const std::vector<int64_t>& needs) {
+void PartitionSearch::Insert(Front &front, const Point &point,
+                             const std::vector<NeedRows::Row> &needs) {
   const size_t width = needs.size();
   front.fewest_devices = std::min(front.fewest_devices, point.devices);
   size_t kept = 0;
@@ -274,7 +358,8 @@ void PartitionSearch::Insert(Front& front, const Point& point, const std::vector
     const int order =
         Compare(front.points[i], front.needs.data() + i * width, point, needs.data(), width);
     if (order < 0) {
-      CHECK(kept == i);  // Whoever dominates the new point dominates what the new point dominates.
+      CHECK(kept == i);  // Whoever dominates the new point dominates what the
+                         // new point dominates.
       return;
     }
     if (order > 0) continue;
@@ -287,10 +372,12 @@ void PartitionSearch::Insert(Front& front, const Point& point, const std::vector
   front.points.resize(kept);
   front.needs.resize(kept * width);
   if (kept == kMaxFront) {
-    // Beyond the limit the least promising point goes: most devices, then the greatest needs.
-    const auto key = [&](const Point& p, const int64_t* row) {
+    // Beyond the limit the least promising point goes: most devices, then the
+    // greatest needs.
+    truncated_ = true;
+    const auto key = [&](const Point &p, const NeedRows::Row *rows) {
       int64_t sum = 0;
-      for (size_t x = 0; x < width; ++x) sum += row[x];
+      for (size_t x = 0; x < width; ++x) sum += rows_.Sum(rows[x]);
       return std::pair<int64_t, int64_t>(p.devices, sum);
     };
     size_t worst = 0;
@@ -312,38 +399,91 @@ void PartitionSearch::Insert(Front& front, const Point& point, const std::vector
 }
 
 // False if the context expired.
-bool PartitionSearch::ExtendFrom(int32_t end, const PartitionLimits& limits) {
-  const int32_t n = oracle_->size();
-  const auto width = static_cast<int32_t>(configs_.size());
+bool PartitionSearch::ExtendFrom(int32_t end, const PartitionLimits &limits) {
+  const size_t width = configs_.size();
   const int32_t left = limits.devices - fronts_[end].fewest_devices;
-  std::vector<int32_t> fastest(width, 0);
-  for (int32_t c = 1; c < width; ++c) fastest[c] = choice_end_[c - 1];
+  int32_t fastest = 0;
   for (size_t r = 0;; ++r) {
-    const StageRanges::Range* range = ranges_->At(end, r);
+    const StageRanges::Range *range = ranges_->At(end, r);
     if (range == nullptr || range->begin < reach_[end]) break;
-    if (++states_ > next_poll_) {
-      if (context_->Expired()) return false;
-      next_poll_ = states_ + kPollEvery;
-    }
-    const int32_t most_replicas = left - least_before_[range->begin];
+    if (!Poll()) return false;
+    const int32_t most_replicas = left - before_[range->begin];
     if (most_replicas < 1) continue;
-    if (!options_.allowed.empty() && !options_.allowed[range->begin * (n + 1) + end]) continue;
     const Step step{end, range, ranges_->Parents(end, r)};
-    for (int32_t c = 0; c < width; ++c) {
-      const int32_t option = FirstOption(*range, end, c, most_replicas, fastest[c]);
+    if (width == 1) {
+      const int32_t option =
+          Allowed(range->begin, end) ? FirstOption(*range, end, 0, most_replicas, fastest) : -1;
       if (option >= 0) Extend(step, option, limits);
+      continue;
+    }
+    const int16_t *options = first_options_.data() + row_begin_[end] + r * width;
+    for (size_t c = 0; c < width; ++c) {
+      if (options[c] < 0 || choices_[options[c]].replicas > most_replicas) continue;
+      if (configs_[c].k * configs_[c].micro_batch > limits.in_flight) continue;
+      Extend(step, options[c], limits);
     }
   }
   return true;
 }
 
-std::optional<Partition> PartitionSearch::Find(double t, const PartitionLimits& limits) {
+bool PartitionSearch::IsRefuted(double t, const PartitionLimits &limits) const {
+  for (const Refuted &refuted : refuted_) {
+    if (t <= refuted.t && limits.devices <= refuted.limits.devices &&
+        limits.in_flight <= refuted.limits.in_flight) {
+      return true;
+    }
+  }
+  return std::any_of(easier_.begin(), easier_.end(),
+                     [&](const PartitionSearch *easier) { return easier->IsRefuted(t, limits); });
+}
+
+// The answer of a search that differs only in messages, where they did not
+// matter.
+std::optional<Partition> PartitionSearch::Learnt(double t, const PartitionLimits &limits) const {
+  if (options_.messages != Messages::kNetwork) return std::nullopt;
+  for (const PartitionSearch *easier : easier_) {
+    if (easier->options_.messages != Messages::kInside ||
+        easier->options_.replicas != options_.replicas) {
+      continue;
+    }
+    for (const Found &found : easier->found_) {
+      if (found.t != t || found.limits.devices != limits.devices ||
+          found.limits.in_flight != limits.in_flight) {
+        continue;
+      }
+      Partition partition = found.partition;
+      partition.bottleneck = 0;
+      for (const StageChoice &stage : partition.stages) {
+        partition.bottleneck = std::max(
+            partition.bottleneck,
+            StageTps(stage.begin, stage.end, stage.replicas, stage.config, stage.recompute));
+      }
+      return partition;
+    }
+  }
+  return std::nullopt;
+}
+
+void PartitionSearch::Forget() {
+  fronts_ = {};
+  first_options_ = {};
+  bounded_devices_ = 0;
+}
+
+std::optional<Partition> PartitionSearch::Find(double t, const PartitionLimits &limits) {
   const int32_t n = oracle_->size();
-  t *= kSlack;
-  if (context_->Expired()) return std::nullopt;
-  if (Least(t) > limits.devices) return std::nullopt;
+  if (context_->Expired() || IsRefuted(t, limits)) return std::nullopt;
+  if (std::optional<Partition> learnt = Learnt(t, limits)) return learnt;
+  if (Least(t * kSlack) > limits.devices || !Bound(limits.devices)) return std::nullopt;
+  if (before_[n] > limits.devices) {
+    refuted_.push_back({t, limits});
+    return std::nullopt;
+  }
+  messages_matter_ = messages_matter_in_bound_;
+  truncated_ = false;
+  rows_.Reset(limits.in_flight);
   fronts_.resize(n + 1);
-  for (Front& front : fronts_) {
+  for (Front &front : fronts_) {
     front.points.clear();
     front.needs.clear();
     front.fewest_devices = std::numeric_limits<int32_t>::max() / 2;
@@ -351,18 +491,25 @@ std::optional<Partition> PartitionSearch::Find(double t, const PartitionLimits& 
   fronts_[n].points.push_back({});
   fronts_[n].fewest_devices = 0;
   for (int32_t end = n; end > 0; --end) {
-    if (fronts_[end].points.empty()) continue;
+    if (fronts_[end].points.empty()) continue;  // As where Bound() saw no answer.
     if (!ExtendFrom(end, limits)) return std::nullopt;
   }
   int32_t best = -1;
-  const Front& whole = fronts_[0];
+  const Front &whole = fronts_[0];
   for (size_t i = 0; i < whole.points.size(); ++i) {
-    const Point& point = whole.points[i];
+    const Point &point = whole.points[i];
     if (options_.exact_stages && point.stages != options_.max_stages) continue;
     if (best < 0 || point.devices < whole.points[best].devices) best = static_cast<int32_t>(i);
   }
-  if (best < 0) return std::nullopt;
-  return Assemble(best);
+  if (best < 0) {
+    if (!truncated_) refuted_.push_back({t, limits});
+    return std::nullopt;
+  }
+  Partition partition = Assemble(best);
+  if (options_.messages == Messages::kInside && !messages_matter_) {
+    found_.push_back({t, limits, partition});
+  }
+  return partition;
 }
 
 Partition PartitionSearch::Assemble(int32_t point) const {
@@ -370,8 +517,8 @@ Partition PartitionSearch::Assemble(int32_t point) const {
   partition.devices = fronts_[0].points[point].devices;
   const int32_t n = oracle_->size();
   for (int32_t begin = 0; begin < n;) {
-    const Point& at = fronts_[begin].points[point];
-    const Option& option = choices_[at.option];
+    const Point &at = fronts_[begin].points[point];
+    const Option &option = choices_[at.option];
     partition.stages.push_back(
         {begin, at.end, option.replicas, configs_[option.config], at.in_flight, option.recompute});
     partition.bottleneck = std::max(
@@ -384,8 +531,9 @@ Partition PartitionSearch::Assemble(int32_t point) const {
   return partition;
 }
 
-// The least t, up to kPrecision, that the first pass does not rule out; infinity beyond `most`.
-// The optimum mostly lies close above the bound: gallop upwards first.
+// The least t, up to kPrecision, that the first pass does not rule out;
+// infinity beyond `most`. The optimum mostly lies close above the bound: gallop
+// upwards first.
 double PartitionSearch::LeastTime(int32_t devices, double most) {
   const auto known = least_time_.find(devices);
   if (known != least_time_.end()) return known->second;
@@ -407,7 +555,7 @@ double PartitionSearch::LeastTime(int32_t devices, double most) {
 }
 
 std::optional<Partition> PartitionSearch::Minimize(double least, double most,
-                                                   const PartitionLimits& limits,
+                                                   const PartitionLimits &limits,
                                                    double precision) {
   if (std::max(least, LowerBound(limits.devices)) > most * kSlack) return std::nullopt;
   double low = std::max(least, LeastTime(limits.devices, most));

@@ -5,7 +5,10 @@
 #include <algorithm>
 #include <functional>
 #include <limits>
+#include <memory>
+#include <string>
 
+#include "absl/strings/str_cat.h"
 #include "planner_service/planners/graphpipe/build_strategy.h"
 #include "tests/planner_service/planners/graphpipe/reference.h"
 #include "tests/planner_service/planners/graphpipe/search_case.h"
@@ -266,6 +269,61 @@ TEST(PartitionSearchTest, MinimizeStopsWithinItsPrecision) {
     EXPECT_GE(partition->bottleneck, least);
     EXPECT_GE(least * (1 + 1e-9), search.LowerBound(4));
   }
+}
+
+std::string Text(const std::optional<Partition>& partition) {
+  return partition.has_value() ? absl::StrCat(ToString(*partition), " ", partition->bottleneck)
+                               : "none";
+}
+
+// Searches that learn from each other answer as searches that start afresh, whatever was asked
+// before.
+void ExpectLearningChangesNothing(Random& random, const std::vector<StageConfig>& configs) {
+  int found = 0;
+  int missing = 0;
+  for (int round = 0; round < 60; ++round) {
+    const auto size = static_cast<int32_t>(Draw(random, 2, 14));
+    const SearchCase c(RandomSeriesParallel(random, size),
+                       MakeCluster(random, 6, Draw(random, 10, 80) * kUnit), 16);
+    std::vector<PartitionOptions> options;
+    for (Messages messages : {Messages::kInside, Messages::kNetwork, Messages::kExposed}) {
+      options.push_back({});
+      options.back().messages = messages;
+    }
+    options.push_back({});
+    options.back().replicas = false;
+    std::vector<std::unique_ptr<PartitionSearch>> searches;
+    for (const PartitionOptions& each : options) {
+      auto search = std::make_unique<PartitionSearch>(c.ranges, configs, each, c.context);
+      for (size_t s = 0; s < searches.size(); ++s) {
+        if (each.replicas || s == 0) search->LearnFrom(*searches[s]);
+      }
+      searches.push_back(std::move(search));
+    }
+    const auto times = PossibleTimes(c, *searches[0], configs, true);
+    for (int question = 0; question < 12; ++question) {
+      const double t = times[Draw(random, 0, static_cast<int64_t>(times.size()) - 1)];
+      const PartitionLimits limits{static_cast<int32_t>(Draw(random, 1, 6)), Draw(random, 1, 16)};
+      for (size_t s = 0; s < searches.size(); ++s) {
+        if (Draw(random, 0, 7) == 0) searches[s]->Forget();
+        const std::string expected = Text(c.Search(configs, options[s]).Find(t, limits));
+        ASSERT_EQ(Text(searches[s]->Find(t, limits)), expected) << "round " << round;
+        ++(expected == "none" ? missing : found);
+      }
+    }
+  }
+  EXPECT_GT(found, 200);
+  EXPECT_GT(missing, 200);
+}
+
+TEST(PartitionSearchTest, LearningFromOtherSearchesChangesNothing) {
+  Random random(27);
+  ExpectLearningChangesNothing(random, {{2, 1}});
+}
+
+TEST(PartitionSearchTest, LearningChangesNothingWithSeveralConfigs) {
+  Random random(28);
+  ExpectLearningChangesNothing(random, {{1, 1}, {2, 1}, {2, 2}, {4, 1}});
 }
 
 TEST(PartitionSearchTest, NumberOfStagesAndSamplesInFlightAreLimits) {

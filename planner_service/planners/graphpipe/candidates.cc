@@ -41,7 +41,7 @@ constexpr Variant kVariants[] = {{Messages::kInside, true},
 
 class Collector {
  public:
-  Collector(const SearchSpace &space, const CandidateOptions &options, const SearchContext &context)
+  Collector(const SearchSpace& space, const CandidateOptions& options, const SearchContext& context)
       : space_(space), options_(options), context_(context) {
     if (options.to_beat > 0) best_ = options.to_beat;
   }
@@ -49,7 +49,7 @@ class Collector {
   // Partitions with stages of the given configs over at most `devices` devices.
   // `persist`: a depth at which nothing can win does not end the search for
   // shallower ones.
-  void Search(PartitionSearch &search, int32_t devices, int64_t least_round, bool persist) {
+  void Search(PartitionSearch& search, int32_t devices, int64_t least_round, bool persist) {
     const auto mini_batch = static_cast<double>(space_.oracle->problem().mini_batch);
     PartitionLimits limits{devices, space_.oracle->problem().mini_batch};
     double least = search.LowerBound(devices);
@@ -76,17 +76,17 @@ class Collector {
   }
 
   std::vector<Candidate> Take() {
-    std::stable_sort(drafts_.begin(), drafts_.end(), [](const Drafted &a, const Drafted &b) {
+    std::stable_sort(drafts_.begin(), drafts_.end(), [](const Drafted& a, const Drafted& b) {
       return std::tie(a.pace.hope, a.candidate.partition.devices, a.candidate.text) <
              std::tie(b.pace.hope, b.candidate.partition.devices, b.candidate.text);
     });
-    for (Drafted &draft : drafts_) {
+    for (Drafted& draft : drafts_) {
       if (draft.pace.hope > best_ || context_.Expired()) break;
       if (late_ >= kLeastTimelines && tasks_ > kMostTimelineTasks) break;
       if (!draft.timed) ++late_;
       Time(draft);
     }
-    std::stable_sort(found_.begin(), found_.end(), [](const Candidate &a, const Candidate &b) {
+    std::stable_sort(found_.begin(), found_.end(), [](const Candidate& a, const Candidate& b) {
       return std::tie(a.estimate, a.partition.devices, a.text) <
              std::tie(b.estimate, b.partition.devices, b.text);
     });
@@ -101,7 +101,7 @@ class Collector {
   };
 
   void Draft(Partition partition, bool time) {
-    const StageOracle &oracle = *space_.oracle;
+    const StageOracle& oracle = *space_.oracle;
     std::string text = ToString(partition);
     if (!seen_.insert(text).second) return;
     const std::vector<bool> spread = StagesToSpread(oracle, partition, partition.bottleneck);
@@ -124,11 +124,11 @@ class Collector {
     drafts_.push_back(std::move(draft));
   }
 
-  void Time(Drafted &draft) {
+  void Time(Drafted& draft) {
     if (draft.timed) return;
     draft.timed = true;
-    Candidate &candidate = draft.candidate;
-    const StageOracle &oracle = *space_.oracle;
+    Candidate& candidate = draft.candidate;
+    const StageOracle& oracle = *space_.oracle;
     tasks_ += TimelineTasks(oracle, candidate.partition, candidate.layout);
     candidate.estimate = StageTimeline(oracle, candidate.partition, candidate.layout);
     if (candidate.estimate > kMatters * draft.pace.hope) {
@@ -150,9 +150,9 @@ class Collector {
     found_.push_back(std::move(candidate));
   }
 
-  const SearchSpace &space_;
-  const CandidateOptions &options_;
-  const SearchContext &context_;
+  const SearchSpace& space_;
+  const CandidateOptions& options_;
+  const SearchContext& context_;
   double best_ = 1e30;
   std::vector<Drafted> drafts_;
   std::vector<Candidate> found_;
@@ -171,7 +171,7 @@ struct Attempt {
   double bound = 0;                                     // Iteration time that it can hope for, ns.
 };
 
-PartitionOptions OptionsOf(const CandidateOptions &options) {
+PartitionOptions OptionsOf(const CandidateOptions& options) {
   PartitionOptions partition;
   partition.max_stages = options.plan.max_stages;
   if (options.plan.num_stages > 0) {
@@ -185,8 +185,8 @@ PartitionOptions OptionsOf(const CandidateOptions &options) {
 
 // The sets of configs to search with: one each, and all at once for per-stage
 // sizes.
-std::vector<std::vector<StageConfig>> ConfigSets(const std::vector<int64_t> &sizes,
-                                                 const PlanOptions &plan, int64_t mini_batch) {
+std::vector<std::vector<StageConfig>> ConfigSets(const std::vector<int64_t>& sizes,
+                                                 const PlanOptions& plan, int64_t mini_batch) {
   std::vector<std::vector<StageConfig>> sets;
   std::vector<StageConfig> all;
   for (int64_t size : sizes) {
@@ -222,16 +222,16 @@ std::vector<int64_t> MicroBatchSizes(int64_t mini_batch, int64_t forced) {
   return sizes;
 }
 
-std::vector<Candidate> FindCandidates(const SearchSpace &space, const CandidateOptions &options,
-                                      const SearchContext &context, int64_t &states) {
-  const Problem &problem = space.oracle->problem();
+std::vector<Candidate> FindCandidates(const SearchSpace& space, const CandidateOptions& options,
+                                      const SearchContext& context, int64_t& states) {
+  const Problem& problem = space.oracle->problem();
   const int32_t devices = problem.cluster->size();
   std::vector<Attempt> attempts;
   const auto sizes = MicroBatchSizes(problem.mini_batch, options.plan.micro_batch);
-  for (const auto &configs : ConfigSets(sizes, options.plan, problem.mini_batch)) {
+  for (const auto& configs : ConfigSets(sizes, options.plan, problem.mini_batch)) {
     if (context.Expired()) break;
     const size_t first = attempts.size();
-    for (const auto &[messages, replicas] : kVariants) {
+    for (const auto& [messages, replicas] : kVariants) {
       if (replicas && !options.plan.allow_replicas) continue;
       PartitionOptions partition = OptionsOf(options);
       partition.messages = messages;
@@ -241,13 +241,13 @@ std::vector<Candidate> FindCandidates(const SearchSpace &space, const CandidateO
       attempt.search =
           std::make_unique<PartitionSearch>(*space.ranges, configs, partition, context);
       for (size_t a = first; a < attempts.size(); ++a) {
-        const PartitionOptions &other = attempts[a].options;
+        const PartitionOptions& other = attempts[a].options;
         if (other.messages <= messages && other.replicas >= replicas) {
           attempt.search->LearnFrom(*attempts[a].search);
         }
       }
       attempt.options = std::move(partition);
-      for (const StageConfig &c : configs) {
+      for (const StageConfig& c : configs) {
         attempt.round = std::min(attempt.round, c.k * c.micro_batch);
       }
       attempt.bound = attempt.search->LowerBound(devices) *
@@ -258,18 +258,18 @@ std::vector<Candidate> FindCandidates(const SearchSpace &space, const CandidateO
   // Promising micro-batch sizes first: what they find shows others to be
   // hopeless. Sizes per stage have the least bound and by far the most to
   // search, so they only look for what beats the rest.
-  std::stable_sort(attempts.begin(), attempts.end(), [](const Attempt &a, const Attempt &b) {
+  std::stable_sort(attempts.begin(), attempts.end(), [](const Attempt& a, const Attempt& b) {
     return std::tie(a.mixed, a.bound) < std::tie(b.mixed, b.bound);
   });
   Collector collector(space, options, context);
   for (int32_t limit = devices; limit >= 1; limit /= 2) {
-    for (const Attempt &attempt : attempts) {
+    for (const Attempt& attempt : attempts) {
       if (context.Expired()) break;
       collector.Search(*attempt.search, limit, attempt.round, attempt.mixed);
       attempt.search->Forget();
     }
   }
-  for (const Attempt &attempt : attempts) states += attempt.search->states();
+  for (const Attempt& attempt : attempts) states += attempt.search->states();
   return collector.Take();
 }
 

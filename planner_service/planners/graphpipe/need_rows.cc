@@ -28,7 +28,7 @@ void NeedRows::Reset(int64_t most) {
   names_.clear();
   known_.assign(kKnownPairs, {});
   of_.assign(configs_.size(), {});
-  for (const StageConfig &config : configs_) values_.push_back(Round(config, 0));
+  for (const StageConfig& config : configs_) values_.push_back(Round(config, 0));
   Name();
 }
 
@@ -39,11 +39,11 @@ size_t NeedRows::Hash::operator()(Row row) const {
 
 bool NeedRows::Equal::operator()(Row a, Row b) const {
   const size_t width = rows->configs_.size();
-  const int64_t *values = rows->values_.data();
+  const int64_t* values = rows->values_.data();
   return std::equal(values + a * width, values + (a + 1) * width, values + b * width);
 }
 
-int64_t NeedRows::Round(const StageConfig &config, int64_t need) const {
+int64_t NeedRows::Round(const StageConfig& config, int64_t need) const {
   const int64_t b = config.micro_batch;
   const int64_t micro_batches = std::max<int64_t>(config.k, (need + b - 1) / b);
   const int64_t in_flight = std::min(micro_batches * b, mini_batch_);
@@ -65,15 +65,15 @@ NeedRows::Row NeedRows::Name() {
 }
 
 NeedRows::Row NeedRows::Of(size_t config, int64_t in_flight) {
-  const StageConfig &asks = configs_[config];
+  const StageConfig& asks = configs_[config];
   if (single_) {
     return ComputeInFlight(asks.k, asks.micro_batch, asks.k, asks.micro_batch, in_flight);
   }
-  std::vector<Row> &of = of_[config];
+  std::vector<Row>& of = of_[config];
   const auto index = static_cast<size_t>(in_flight / asks.micro_batch);
   if (index >= of.size()) of.resize(index + 1, -1);
   if (of[index] < 0) {
-    for (const StageConfig &x : configs_) {
+    for (const StageConfig& x : configs_) {
       values_.push_back(
           Round(x, ComputeInFlight(x.k, x.micro_batch, asks.k, asks.micro_batch, in_flight)));
     }
@@ -85,7 +85,7 @@ NeedRows::Row NeedRows::Of(size_t config, int64_t in_flight) {
 NeedRows::Row NeedRows::LargerOf(Row a, Row b) {
   if (a > b) std::swap(a, b);
   const auto mixed = static_cast<uint64_t>(a) * 0x9E3779B97F4A7C15u + static_cast<uint64_t>(b);
-  Known &known = known_[(mixed * 0xBF58476D1CE4E5B9u) >> 52];
+  Known& known = known_[(mixed * 0xBF58476D1CE4E5B9u) >> 52];
   if (known.a == a && known.b == b) return known.larger;
   const size_t width = configs_.size();
   for (size_t x = 0; x < width; ++x) {
@@ -97,8 +97,8 @@ NeedRows::Row NeedRows::LargerOf(Row a, Row b) {
 
 bool NeedRows::AtMostOf(Row a, Row b) const {
   const size_t width = configs_.size();
-  const int64_t *left = values_.data() + a * width;
-  const int64_t *right = values_.data() + b * width;
+  const int64_t* left = values_.data() + a * width;
+  const int64_t* right = values_.data() + b * width;
   for (size_t x = 0; x < width; ++x) {
     if (left[x] > right[x]) return false;
   }

@@ -18,7 +18,7 @@ namespace stagewright {
 struct StageConfig {
   int64_t micro_batch = 1;
   int32_t k = 1;
-  friend auto operator<=>(const StageConfig &, const StageConfig &) = default;
+  friend auto operator<=>(const StageConfig&, const StageConfig&) = default;
 };
 
 class NeedRows {
@@ -27,7 +27,7 @@ class NeedRows {
   static constexpr Row kNothing = 0;  // No stage asks for anything.
 
   NeedRows(std::vector<StageConfig> configs, int64_t mini_batch);
-  NeedRows(const NeedRows &) = delete;  // The set of rows refers to the object itself.
+  NeedRows(const NeedRows&) = delete;  // The set of rows refers to the object itself.
 
   // Forgets all rows. What exceeds `most` samples in flight is out of the
   // question from now on, and all such needs are the same.
@@ -63,11 +63,11 @@ class NeedRows {
     Row larger = 0;
   };
   struct Hash {
-    const NeedRows *rows;
+    const NeedRows* rows;
     size_t operator()(Row row) const;
   };
   struct Equal {
-    const NeedRows *rows;
+    const NeedRows* rows;
     bool operator()(Row a, Row b) const;
   };
   Row LargerOf(Row a, Row b);
@@ -75,7 +75,7 @@ class NeedRows {
   // The name of the row that was appended to values_ last.
   Row Name();
   // What stages with the config can keep in flight for this need.
-  int64_t Round(const StageConfig &config, int64_t need) const;
+  int64_t Round(const StageConfig& config, int64_t need) const;
 
   std::vector<StageConfig> configs_;
   int64_t mini_batch_;

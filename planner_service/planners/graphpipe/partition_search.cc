@@ -23,12 +23,12 @@ constexpr int32_t kNone = std::numeric_limits<int32_t>::max() / 4;
 
 struct PartitionSearch::Step {
   int32_t end;
-  const StageRanges::Range *range;
-  const int32_t *parents;  // StageRanges::Parents
+  const StageRanges::Range* range;
+  const int32_t* parents;  // StageRanges::Parents
 };
 
-PartitionSearch::PartitionSearch(StageRanges &ranges, std::vector<StageConfig> configs,
-                                 PartitionOptions options, const SearchContext &context)
+PartitionSearch::PartitionSearch(StageRanges& ranges, std::vector<StageConfig> configs,
+                                 PartitionOptions options, const SearchContext& context)
     : ranges_(&ranges),
       oracle_(&ranges.oracle()),
       frontier_(&ranges.frontier()),
@@ -38,7 +38,7 @@ PartitionSearch::PartitionSearch(StageRanges &ranges, std::vector<StageConfig> c
       mini_batch_(oracle_->problem().mini_batch),
       memory_(static_cast<Bytes>(options_.memory_share * static_cast<double>(oracle_->budget()))),
       rows_(configs_, mini_batch_) {
-  const Cluster &cluster = *oracle_->problem().cluster;
+  const Cluster& cluster = *oracle_->problem().cluster;
   DescribeNetwork(ranges.network());
   for (size_t c = 0; c < configs_.size(); ++c) {
     const int64_t b = configs_[c].micro_batch;
@@ -57,7 +57,7 @@ PartitionSearch::PartitionSearch(StageRanges &ranges, std::vector<StageConfig> c
   for (int32_t p = 0; p < n; ++p) {
     double work = std::numeric_limits<double>::infinity();
     double fastest = work;
-    for (const Option &option : choices_) {
+    for (const Option& option : choices_) {
       const double compute = option.Compute(p, p + 1);
       work = std::min(work, compute * option.replicas);
       fastest = std::min(fastest, compute);
@@ -67,7 +67,7 @@ PartitionSearch::PartitionSearch(StageRanges &ranges, std::vector<StageConfig> c
   }
 }
 
-void PartitionSearch::DescribeNetwork(const NetworkFacts &facts) {
+void PartitionSearch::DescribeNetwork(const NetworkFacts& facts) {
   for (size_t i = 0; i < facts.sums.size(); ++i) {
     const int32_t replicas = 1 << i;
     Network network;
@@ -92,9 +92,9 @@ double PartitionSearch::LowerBound(int32_t devices) const {
   return std::max(least_work_.back() / devices, largest_operator_);
 }
 
-double PartitionSearch::Tps(const StageOracle::Extent &extent, double compute,
+double PartitionSearch::Tps(const StageOracle::Extent& extent, double compute,
                             int32_t replicas) const {
-  const Network &network = networks_[std::bit_width(static_cast<uint32_t>(replicas)) - 1];
+  const Network& network = networks_[std::bit_width(static_cast<uint32_t>(replicas)) - 1];
   double sum = 0;
   if (replicas > 1 && extent.gradients > 0) {
     sum = (network.sum_latency + network.sum_per_byte * static_cast<double>(extent.gradients)) /
@@ -106,13 +106,13 @@ double PartitionSearch::Tps(const StageOracle::Extent &extent, double compute,
 }
 
 double PartitionSearch::StageTps(int32_t begin, int32_t end, int32_t replicas,
-                                 const StageConfig &config, bool recompute) const {
-  const ShareCosts &share = oracle_->Share(config.micro_batch / replicas);
+                                 const StageConfig& config, bool recompute) const {
+  const ShareCosts& share = oracle_->Share(config.micro_batch / replicas);
   const double time = share.Time(begin, end) + (recompute ? share.Forward(begin, end) : 0);
   return Tps(oracle_->At(begin, end), time / static_cast<double>(config.micro_batch), replicas);
 }
 
-Bytes PartitionSearch::Memory(const Option &option, const StageRanges::Range &range, int32_t end,
+Bytes PartitionSearch::Memory(const Option& option, const StageRanges::Range& range, int32_t end,
                               int64_t in_flight) const {
   const StageOracle::Flow flow{option.share, in_flight,
                                mini_batch_ / configs_[option.config].micro_batch, option.recompute};
@@ -122,11 +122,11 @@ Bytes PartitionSearch::Memory(const Option &option, const StageRanges::Range &ra
 
 // Whether [begin, end) may meet t with this option: false stays false for
 // longer ranges.
-bool PartitionSearch::MayMeet(const Option &option, int32_t begin, int32_t end, double t) const {
+bool PartitionSearch::MayMeet(const Option& option, int32_t begin, int32_t end, double t) const {
   const double compute = option.Compute(begin, end);
   if (compute > t) return false;
   if (option.replicas > 1) {
-    const Network &network = networks_[std::bit_width(static_cast<uint32_t>(option.replicas)) - 1];
+    const Network& network = networks_[std::bit_width(static_cast<uint32_t>(option.replicas)) - 1];
     const auto gradients = static_cast<double>(ranges_->LeastGradients(begin, end));
     const double sum = gradients > 0 ? network.sum_latency + network.sum_per_byte * gradients : 0;
     if (compute + sum / static_cast<double>(mini_batch_) > t) return false;
@@ -148,7 +148,7 @@ int32_t PartitionSearch::Least(double t) {
     least_before_[end] = kNone;
     reach_[end] = end;
     for (size_t o = 0; o < choices_.size(); ++o) {
-      int32_t &begin = pointers_[o];
+      int32_t& begin = pointers_[o];
       while (begin < end && !MayMeet(choices_[o], begin, end, t)) ++begin;
       if (begin == end) continue;
       reach_[end] = std::min(reach_[end], begin);
@@ -170,7 +170,7 @@ void PartitionSearch::LeastAfter() {
   pointers_.assign(choices_.size(), n);
   for (int32_t begin = n - 1; begin >= 0; --begin) {
     for (size_t o = 0; o < choices_.size(); ++o) {
-      int32_t &end = pointers_[o];
+      int32_t& end = pointers_[o];
       while (end > begin && !MayMeet(choices_[o], begin, end, prepared_)) --end;
       if (end == begin) continue;
       least_after_[begin] = std::min(least_after_[begin], least_after_[end] + choices_[o].replicas);
@@ -203,7 +203,7 @@ bool PartitionSearch::Bound(int32_t devices) {
     fastest[0] = 0;
     for (int32_t c = 1; c < width; ++c) fastest[c] = choice_end_[c - 1];
     for (size_t r = 0;; ++r) {
-      const StageRanges::Range *range = ranges_->At(end, r);
+      const StageRanges::Range* range = ranges_->At(end, r);
       if (range == nullptr || range->begin < reach_[end]) break;
       if (!Poll()) return false;
       const size_t at = first_options_.size();
@@ -234,11 +234,11 @@ bool PartitionSearch::Poll() {
 }
 
 // Whether a range meets the prepared t with this option.
-bool PartitionSearch::Meets(const Option &option, const StageRanges::Range &range, int32_t end) {
+bool PartitionSearch::Meets(const Option& option, const StageRanges::Range& range, int32_t end) {
   const double compute = option.Compute(range.begin, end);
   if (compute > prepared_) return false;
   if (Tps(range.extent, compute, option.replicas) > prepared_) return false;
-  const Network &network = networks_[std::bit_width(static_cast<uint32_t>(option.replicas)) - 1];
+  const Network& network = networks_[std::bit_width(static_cast<uint32_t>(option.replicas)) - 1];
   const double message = std::max(range.extent.in_per_sample, range.extent.out_per_sample);
   if (message * network.network_per_byte > prepared_) messages_matter_ = true;
   return true;
@@ -248,12 +248,12 @@ bool PartitionSearch::Meets(const Option &option, const StageRanges::Range &rang
 // meets the prepared t and may fit into memory; -1: none. `fastest` is the
 // first whose compute alone may meet t, and only moves on while the range
 // grows.
-int32_t PartitionSearch::FirstOption(const StageRanges::Range &range, int32_t end, int32_t config,
-                                     int32_t most_replicas, int32_t &fastest) {
+int32_t PartitionSearch::FirstOption(const StageRanges::Range& range, int32_t end, int32_t config,
+                                     int32_t most_replicas, int32_t& fastest) {
   const int32_t last = choice_end_[config];
   while (fastest < last && choices_[fastest].Compute(range.begin, end) > prepared_) ++fastest;
   for (int32_t o = fastest; o < last; ++o) {
-    const Option &option = choices_[o];
+    const Option& option = choices_[o];
     if (option.replicas > most_replicas) return -1;
     if (!Meets(option, range, end)) continue;
     if (Memory(option, range, end, configs_[config].k) <= memory_) return o;
@@ -263,9 +263,9 @@ int32_t PartitionSearch::FirstOption(const StageRanges::Range &range, int32_t en
 
 // The needs at the front of the range, into scratch_: what its members'
 // predecessors have to keep in flight for it, or for what they see beyond it.
-void PartitionSearch::DeriveNeeds(const Step &step, const NeedRows::Row *needs_behind,
+void PartitionSearch::DeriveNeeds(const Step& step, const NeedRows::Row* needs_behind,
                                   int32_t config, int64_t in_flight) {
-  const auto &classes = frontier_->At(step.range->begin);
+  const auto& classes = frontier_->At(step.range->begin);
   scratch_.resize(classes.size());
   if (classes.empty()) return;
   const NeedRows::Row asked = rows_.Of(config, in_flight);
@@ -279,22 +279,22 @@ void PartitionSearch::DeriveNeeds(const Step &step, const NeedRows::Row *needs_b
 
 // Puts the stage of `step` before all partitions behind it, with the options
 // from `first` on.
-void PartitionSearch::Extend(const Step &step, int32_t first, const PartitionLimits &limits) {
-  const StageRanges::Range &range = *step.range;
+void PartitionSearch::Extend(const Step& step, int32_t first, const PartitionLimits& limits) {
+  const StageRanges::Range& range = *step.range;
   const int32_t c = choices_[first].config;
-  const StageConfig &config = configs_[c];
-  const Front &rest = fronts_[step.end];
-  const auto &classes_after = frontier_->At(step.end);
+  const StageConfig& config = configs_[c];
+  const Front& rest = fronts_[step.end];
+  const auto& classes_after = frontier_->At(step.end);
   const int32_t most = limits.devices - before_[range.begin];
   states_ += static_cast<int64_t>(rest.points.size());
   for (size_t i = 0; i < rest.points.size(); ++i) {
-    const Point &after = rest.points[i];
+    const Point& after = rest.points[i];
     if (after.devices + choices_[first].replicas > most) continue;
     if (options_.max_stages > 0 &&
         after.stages + 1 + (range.begin > 0 ? 1 : 0) > options_.max_stages) {
       continue;
     }
-    const NeedRows::Row *needs = rest.needs.data() + i * classes_after.size();
+    const NeedRows::Row* needs = rest.needs.data() + i * classes_after.size();
     int64_t in_flight = config.k * config.micro_batch;
     for (size_t k = 0; k < classes_after.size(); ++k) {
       if (classes_after[k].last_member >= range.begin) {
@@ -307,7 +307,7 @@ void PartitionSearch::Extend(const Step &step, int32_t first, const PartitionLim
     Bytes peak = after.peak;
     int32_t o = first;
     for (; o < choice_end_[c]; ++o) {
-      const Option &option = choices_[o];
+      const Option& option = choices_[o];
       if (after.devices + option.replicas > most) o = choice_end_[c];
       if (o == choice_end_[c]) break;
       const Bytes memory = Memory(option, range, step.end, in_flight / config.micro_batch);
@@ -329,8 +329,8 @@ void PartitionSearch::Extend(const Step &step, int32_t first, const PartitionLim
 
 // -1: a dominates b; 1: b dominates a (equals go to less traffic, then less
 // memory); 0: neither.
-int PartitionSearch::Compare(const Point &a, const NeedRows::Row *a_needs, const Point &b,
-                             const NeedRows::Row *b_needs, size_t width) const {
+int PartitionSearch::Compare(const Point& a, const NeedRows::Row* a_needs, const Point& b,
+                             const NeedRows::Row* b_needs, size_t width) const {
   bool a_wins = a.devices <= b.devices;
   bool b_wins = b.devices <= a.devices;
   if (options_.exact_stages && a.stages != b.stages) return 0;
@@ -349,8 +349,8 @@ int PartitionSearch::Compare(const Point &a, const NeedRows::Row *a_needs, const
   return a_wins ? -1 : b_wins ? 1 : 0;
 }
 
-void PartitionSearch::Insert(Front &front, const Point &point,
-                             const std::vector<NeedRows::Row> &needs) {
+void PartitionSearch::Insert(Front& front, const Point& point,
+                             const std::vector<NeedRows::Row>& needs) {
   const size_t width = needs.size();
   front.fewest_devices = std::min(front.fewest_devices, point.devices);
   size_t kept = 0;
@@ -375,7 +375,7 @@ void PartitionSearch::Insert(Front &front, const Point &point,
     // Beyond the limit the least promising point goes: most devices, then the
     // greatest needs.
     truncated_ = true;
-    const auto key = [&](const Point &p, const NeedRows::Row *rows) {
+    const auto key = [&](const Point& p, const NeedRows::Row* rows) {
       int64_t sum = 0;
       for (size_t x = 0; x < width; ++x) sum += rows_.Sum(rows[x]);
       return std::pair<int64_t, int64_t>(p.devices, sum);
@@ -399,12 +399,12 @@ void PartitionSearch::Insert(Front &front, const Point &point,
 }
 
 // False if the context expired.
-bool PartitionSearch::ExtendFrom(int32_t end, const PartitionLimits &limits) {
+bool PartitionSearch::ExtendFrom(int32_t end, const PartitionLimits& limits) {
   const size_t width = configs_.size();
   const int32_t left = limits.devices - fronts_[end].fewest_devices;
   int32_t fastest = 0;
   for (size_t r = 0;; ++r) {
-    const StageRanges::Range *range = ranges_->At(end, r);
+    const StageRanges::Range* range = ranges_->At(end, r);
     if (range == nullptr || range->begin < reach_[end]) break;
     if (!Poll()) return false;
     const int32_t most_replicas = left - before_[range->begin];
@@ -416,7 +416,7 @@ bool PartitionSearch::ExtendFrom(int32_t end, const PartitionLimits &limits) {
       if (option >= 0) Extend(step, option, limits);
       continue;
     }
-    const int16_t *options = first_options_.data() + row_begin_[end] + r * width;
+    const int16_t* options = first_options_.data() + row_begin_[end] + r * width;
     for (size_t c = 0; c < width; ++c) {
       if (options[c] < 0 || choices_[options[c]].replicas > most_replicas) continue;
       if (configs_[c].k * configs_[c].micro_batch > limits.in_flight) continue;
@@ -426,34 +426,34 @@ bool PartitionSearch::ExtendFrom(int32_t end, const PartitionLimits &limits) {
   return true;
 }
 
-bool PartitionSearch::IsRefuted(double t, const PartitionLimits &limits) const {
-  for (const Refuted &refuted : refuted_) {
+bool PartitionSearch::IsRefuted(double t, const PartitionLimits& limits) const {
+  for (const Refuted& refuted : refuted_) {
     if (t <= refuted.t && limits.devices <= refuted.limits.devices &&
         limits.in_flight <= refuted.limits.in_flight) {
       return true;
     }
   }
   return std::any_of(easier_.begin(), easier_.end(),
-                     [&](const PartitionSearch *easier) { return easier->IsRefuted(t, limits); });
+                     [&](const PartitionSearch* easier) { return easier->IsRefuted(t, limits); });
 }
 
 // The answer of a search that differs only in messages, where they did not
 // matter.
-std::optional<Partition> PartitionSearch::Learnt(double t, const PartitionLimits &limits) const {
+std::optional<Partition> PartitionSearch::Learnt(double t, const PartitionLimits& limits) const {
   if (options_.messages != Messages::kNetwork) return std::nullopt;
-  for (const PartitionSearch *easier : easier_) {
+  for (const PartitionSearch* easier : easier_) {
     if (easier->options_.messages != Messages::kInside ||
         easier->options_.replicas != options_.replicas) {
       continue;
     }
-    for (const Found &found : easier->found_) {
+    for (const Found& found : easier->found_) {
       if (found.t != t || found.limits.devices != limits.devices ||
           found.limits.in_flight != limits.in_flight) {
         continue;
       }
       Partition partition = found.partition;
       partition.bottleneck = 0;
-      for (const StageChoice &stage : partition.stages) {
+      for (const StageChoice& stage : partition.stages) {
         partition.bottleneck = std::max(
             partition.bottleneck,
             StageTps(stage.begin, stage.end, stage.replicas, stage.config, stage.recompute));
@@ -470,7 +470,7 @@ void PartitionSearch::Forget() {
   bounded_devices_ = 0;
 }
 
-std::optional<Partition> PartitionSearch::Find(double t, const PartitionLimits &limits) {
+std::optional<Partition> PartitionSearch::Find(double t, const PartitionLimits& limits) {
   const int32_t n = oracle_->size();
   if (context_->Expired() || IsRefuted(t, limits)) return std::nullopt;
   if (std::optional<Partition> learnt = Learnt(t, limits)) return learnt;
@@ -483,7 +483,7 @@ std::optional<Partition> PartitionSearch::Find(double t, const PartitionLimits &
   truncated_ = false;
   rows_.Reset(limits.in_flight);
   fronts_.resize(n + 1);
-  for (Front &front : fronts_) {
+  for (Front& front : fronts_) {
     front.points.clear();
     front.needs.clear();
     front.fewest_devices = std::numeric_limits<int32_t>::max() / 2;
@@ -495,9 +495,9 @@ std::optional<Partition> PartitionSearch::Find(double t, const PartitionLimits &
     if (!ExtendFrom(end, limits)) return std::nullopt;
   }
   int32_t best = -1;
-  const Front &whole = fronts_[0];
+  const Front& whole = fronts_[0];
   for (size_t i = 0; i < whole.points.size(); ++i) {
-    const Point &point = whole.points[i];
+    const Point& point = whole.points[i];
     if (options_.exact_stages && point.stages != options_.max_stages) continue;
     if (best < 0 || point.devices < whole.points[best].devices) best = static_cast<int32_t>(i);
   }
@@ -517,8 +517,8 @@ Partition PartitionSearch::Assemble(int32_t point) const {
   partition.devices = fronts_[0].points[point].devices;
   const int32_t n = oracle_->size();
   for (int32_t begin = 0; begin < n;) {
-    const Point &at = fronts_[begin].points[point];
-    const Option &option = choices_[at.option];
+    const Point& at = fronts_[begin].points[point];
+    const Option& option = choices_[at.option];
     partition.stages.push_back(
         {begin, at.end, option.replicas, configs_[option.config], at.in_flight, option.recompute});
     partition.bottleneck = std::max(
@@ -555,7 +555,7 @@ double PartitionSearch::LeastTime(int32_t devices, double most) {
 }
 
 std::optional<Partition> PartitionSearch::Minimize(double least, double most,
-                                                   const PartitionLimits &limits,
+                                                   const PartitionLimits& limits,
                                                    double precision) {
   if (std::max(least, LowerBound(limits.devices)) > most * kSlack) return std::nullopt;
   double low = std::max(least, LeastTime(limits.devices, most));

@@ -152,31 +152,31 @@ class PartitionSearch {
 
   // Arguments outlive the search; `ranges` has the edges that the stage graph
   // will have.
-  PartitionSearch(StageRanges &ranges, std::vector<StageConfig> configs, PartitionOptions options,
-                  const SearchContext &context);
+  PartitionSearch(StageRanges& ranges, std::vector<StageConfig> configs, PartitionOptions options,
+                  const SearchContext& context);
 
   // Nothing that `easier` fails to find exists for this search: it has the same
   // ranges and configs, and no stage of it takes longer or is allowed less.
   // Outlives this search.
-  void LearnFrom(const PartitionSearch &easier) { easier_.push_back(&easier); }
+  void LearnFrom(const PartitionSearch& easier) { easier_.push_back(&easier); }
 
   // Frees what the last Find left for the next one.
   void Forget();
 
   // A partition with the fewest devices whose stages need at most `t` ns per
   // sample; none if there is none within the limits, or if the context expired.
-  std::optional<Partition> Find(double t, const PartitionLimits &limits);
+  std::optional<Partition> Find(double t, const PartitionLimits& limits);
 
   // The partition with the least bottleneck up to a relative error of
   // `precision`, among those with bottleneck in [least, most].
   static constexpr double kPrecision = 1e-3;
-  std::optional<Partition> Minimize(double least, double most, const PartitionLimits &limits,
+  std::optional<Partition> Minimize(double least, double most, const PartitionLimits& limits,
                                     double precision = kPrecision);
 
   // ns per sample of [begin, end) with `replicas` replicas: compute, its share
   // of the gradient sum, and no less than its messages take on the fastest
   // link.
-  double StageTps(int32_t begin, int32_t end, int32_t replicas, const StageConfig &config,
+  double StageTps(int32_t begin, int32_t end, int32_t replicas, const StageConfig& config,
                   bool recompute = false) const;
 
   // No partition over `devices` devices is faster, ns per sample.
@@ -190,7 +190,7 @@ class PartitionSearch {
     bool recompute = false;
     int64_t share = 1;
     double samples = 1;  // config.micro_batch
-    const ShareCosts *costs = nullptr;
+    const ShareCosts* costs = nullptr;
     double Compute(int32_t begin, int32_t end) const {
       const double time = costs->Time(begin, end);
       return (recompute ? time + costs->Forward(begin, end) : time) / samples;
@@ -219,7 +219,7 @@ class PartitionSearch {
     std::vector<Point> points;
     std::vector<NeedRows::Row> needs;  // Of each point: by class.
   };
-  void DescribeNetwork(const NetworkFacts &facts);
+  void DescribeNetwork(const NetworkFacts& facts);
   struct Step;  // A range with what it costs.
   // A question without an answer.
   struct Refuted {
@@ -234,38 +234,38 @@ class PartitionSearch {
     Partition partition;
   };
 
-  std::optional<Partition> Learnt(double t, const PartitionLimits &limits) const;
-  bool Meets(const Option &option, const StageRanges::Range &range, int32_t end);
-  bool IsRefuted(double t, const PartitionLimits &limits) const;
+  std::optional<Partition> Learnt(double t, const PartitionLimits& limits) const;
+  bool Meets(const Option& option, const StageRanges::Range& range, int32_t end);
+  bool IsRefuted(double t, const PartitionLimits& limits) const;
   int32_t Least(double t);
   void LeastAfter();
   bool Bound(int32_t devices);
   bool Allowed(int32_t begin, int32_t end) const {
     return options_.allowed.empty() || options_.allowed[begin * (oracle_->size() + 1) + end];
   }
-  bool MayMeet(const Option &option, int32_t begin, int32_t end, double t) const;
-  int32_t FirstOption(const StageRanges::Range &range, int32_t end, int32_t config,
-                      int32_t most_replicas, int32_t &fastest);
-  Bytes Memory(const Option &option, const StageRanges::Range &range, int32_t end,
+  bool MayMeet(const Option& option, int32_t begin, int32_t end, double t) const;
+  int32_t FirstOption(const StageRanges::Range& range, int32_t end, int32_t config,
+                      int32_t most_replicas, int32_t& fastest);
+  Bytes Memory(const Option& option, const StageRanges::Range& range, int32_t end,
                int64_t micro_batches_in_flight) const;
   bool Poll();
-  bool ExtendFrom(int32_t end, const PartitionLimits &limits);
-  void Extend(const Step &step, int32_t first, const PartitionLimits &limits);
-  void DeriveNeeds(const Step &step, const NeedRows::Row *needs_behind, int32_t config,
+  bool ExtendFrom(int32_t end, const PartitionLimits& limits);
+  void Extend(const Step& step, int32_t first, const PartitionLimits& limits);
+  void DeriveNeeds(const Step& step, const NeedRows::Row* needs_behind, int32_t config,
                    int64_t in_flight);
-  void Insert(Front &front, const Point &point, const std::vector<NeedRows::Row> &needs);
-  int Compare(const Point &a, const NeedRows::Row *a_needs, const Point &b,
-              const NeedRows::Row *b_needs, size_t width) const;
+  void Insert(Front& front, const Point& point, const std::vector<NeedRows::Row>& needs);
+  int Compare(const Point& a, const NeedRows::Row* a_needs, const Point& b,
+              const NeedRows::Row* b_needs, size_t width) const;
   Partition Assemble(int32_t point) const;
-  double Tps(const StageOracle::Extent &extent, double compute, int32_t replicas) const;
+  double Tps(const StageOracle::Extent& extent, double compute, int32_t replicas) const;
   double LeastTime(int32_t devices, double most);
 
-  StageRanges *ranges_;
-  const StageOracle *oracle_;
-  const Frontier *frontier_;
+  StageRanges* ranges_;
+  const StageOracle* oracle_;
+  const Frontier* frontier_;
   std::vector<StageConfig> configs_;
   PartitionOptions options_;
-  const SearchContext *context_;
+  const SearchContext* context_;
   int64_t mini_batch_;
   Bytes memory_;
   std::vector<Network> networks_;
@@ -295,7 +295,7 @@ class PartitionSearch {
   bool truncated_ = false;  // A front lost a point beyond kMaxFront.
   std::vector<Refuted> refuted_;
   std::vector<Found> found_;
-  std::vector<const PartitionSearch *> easier_;
+  std::vector<const PartitionSearch*> easier_;
   // Whether a stage of the last Find, or of the last second pass, met t with
   // Messages::kInside that would not with kNetwork.
   bool messages_matter_ = false;

@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "absl/strings/str_cat.h"
+#include "common/schedule/unroll.h"
 
 namespace stagewright {
 namespace {
@@ -107,20 +108,25 @@ absl::Status MatchDevice(const DeviceProgram& device, int32_t step,
 absl::Status CheckMeetings(const Program& program, int32_t step,
                            const std::vector<StepEvents>& matched) {
   std::map<LaneKey, std::vector<const TraceEvent*>> sends;
-  std::map<int32_t, const TraceEvent*> last_start;  // By reduction.
+  // By reduction and how many of it came before.
+  std::map<std::pair<int32_t, size_t>, const TraceEvent*> last_start;
   for (const StepEvents& events : matched) {
+    std::map<int32_t, size_t> sums;
     for (const TraceEvent* event : events) {
       if (IsSend(event->action.kind)) sends[LaneOf(event->action)].push_back(event);
       if (event->action.kind != ActionKind::kAllReduce) continue;
-      const TraceEvent*& last = last_start[event->action.channel];
+      const int32_t reduction = event->action.channel;
+      const TraceEvent*& last = last_start[{reduction, sums[reduction]++}];
       if (last == nullptr || last->start < event->start) last = event;
     }
   }
   for (size_t d = 0; d < matched.size(); ++d) {
     std::map<LaneKey, size_t> received;
+    std::map<int32_t, size_t> sums;
     for (const TraceEvent* event : matched[d]) {
       if (event->action.kind == ActionKind::kAllReduce) {
-        const TraceEvent& last = *last_start[event->action.channel];
+        const int32_t reduction = event->action.channel;
+        const TraceEvent& last = *last_start[{reduction, sums[reduction]++}];
         if (event->end < last.start) {
           return Broken(event->device, step, Span(*event), " ended before ", Span(last),
                         " started on device ", last.device.value());
@@ -143,6 +149,22 @@ absl::Status CheckMeetings(const Program& program, int32_t step,
   return absl::OkStatus();
 }
 
+// Of an asynchronous program: the run written out, and its events with samples counted through.
+absl::Status CheckRun(const Program& program, std::vector<TraceEvent> events) {
+  if (events.empty()) return absl::OkStatus();
+  const auto by_step = [](const TraceEvent& a, const TraceEvent& b) { return a.step < b.step; };
+  const auto [first, last] = std::minmax_element(events.begin(), events.end(), by_step);
+  const int32_t start = first->step;
+  const int64_t steps = int64_t{last->step} - start + 1;
+  for (TraceEvent& event : events) {
+    SampleRange& samples = event.action.samples;
+    const int64_t before = (event.step - start) * program.mini_batch;
+    if (!samples.empty()) samples = {samples.begin + before, samples.end + before};
+    event.step = start;
+  }
+  return CheckTrace(Unroll(program, steps), events);
+}
+
 // Compute actions share a thread and a category.
 std::string KindName(ActionKind kind) {
   return IsCompute(kind) ? "compute" : std::string(ActionKindName(kind));
@@ -154,6 +176,7 @@ int ThreadOf(ActionKind kind) { return IsCompute(kind) ? 0 : static_cast<int>(ki
 }  // namespace
 
 absl::Status CheckTrace(const Program& program, const std::vector<TraceEvent>& trace) {
+  if (HasSections(program)) return CheckRun(program, trace);
   std::map<DeviceId, size_t> rows;
   for (size_t d = 0; d < program.devices.size(); ++d) rows[program.devices[d].device] = d;
   std::map<int32_t, std::vector<std::vector<const TraceEvent*>>> steps;

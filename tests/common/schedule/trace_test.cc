@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "common/schedule/lower.h"
+#include "common/schedule/unroll.h"
 #include "tests/common/schedule/fake_driver.h"
 #include "tests/common/schedule/schedule_cases.h"
 
@@ -113,6 +114,28 @@ TEST_F(CheckTraceTest, AcceptsWorkThatTakesNoTime) {
   for (TraceEvent& event : trace_) event.start = event.end = 42;
   std::reverse(trace_.begin(), trace_.end());
   EXPECT_EQ(CheckTrace(program_, trace_), absl::OkStatus());
+}
+
+TEST(CheckTraceOfARun, SectionsFollowEachOther) {
+  const Graph graph = testing::ChainGraph(3);
+  Strategy strategy = testing::MakeStages(graph, 6, {{{0}, {0}}, {{1}, {1}}, {{2, 3}, {2}}});
+  strategy.asynchronous = true;
+  const auto program = Lower(graph, strategy, testing::FixedCosts(100, 7, graph), {});
+  ASSERT_EQ(program.status(), absl::OkStatus());
+  testing::Rng rng(3);
+  constexpr int64_t kSteps = 3;
+  std::vector<TraceEvent> trace =
+      testing::RunWithRandomDelays(Unroll(*program, kSteps), rng, 20).trace;
+  // In the steps whose samples they have: as good as in the sections that they come from.
+  for (TraceEvent& event : trace) {
+    SampleRange& samples = event.action.samples;
+    event.step = static_cast<int32_t>(5 + samples.begin / program->mini_batch);
+    const int64_t before = samples.begin / program->mini_batch * program->mini_batch;
+    if (!samples.empty()) samples = {samples.begin - before, samples.end - before};
+  }
+  EXPECT_EQ(CheckTrace(*program, trace), absl::OkStatus());
+  trace.erase(trace.begin() + static_cast<std::ptrdiff_t>(trace.size() / 2));
+  EXPECT_EQ(CheckTrace(*program, trace).code(), absl::StatusCode::kFailedPrecondition);
 }
 
 TEST(ChromeTrace, HasAProcessPerLabelAndDeviceAndAThreadPerKindOfLane) {

@@ -170,7 +170,7 @@ TEST_P(PlannerDeadlineTest, FiveThousandNodes) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, PlannerDeadlineTest, ::testing::ValuesIn(PlannersUnderTest()),
+INSTANTIATE_TEST_SUITE_P(All, PlannerDeadlineTest, ::testing::ValuesIn(RegisteredPlanners()),
                          SuiteName);
 
 }  // namespace

@@ -92,6 +92,18 @@ class Cut : public torch::autograd::Node {
   at::Tensor gradient_;
 };
 
+// LibTorch counted references to nodes by std::shared_ptr, and does by c10::intrusive_ptr
+// since 2.13.
+template <typename T>
+auto MakeNode() {
+  using Pointer = decltype(torch::autograd::Edge::function);
+  if constexpr (std::is_same_v<Pointer, std::shared_ptr<torch::autograd::Node>>) {
+    return std::make_shared<T>();
+  } else {
+    return c10::make_intrusive<T>();
+  }
+}
+
 // Where a backward pass starts.
 struct Roots {
   edge_list edges;
@@ -120,12 +132,12 @@ class SegmentedGraph::Impl {
 
   at::Tensor WithoutHistory(int32_t place, const at::Tensor& value) {
     at::Tensor cut = value.detach();
-    cuts_[place] = c10::make_intrusive<Cut>();
+    cuts_[place] = MakeNode<Cut>();
     torch::autograd::create_gradient_edge(cut, cuts_[place]);
     return cut;
   }
 
-  bool Flows(int32_t place) const { return cuts_[place].defined(); }
+  bool Flows(int32_t place) const { return static_cast<bool>(cuts_[place]); }
   void AddGradient(int32_t place, const at::Tensor& gradient) { cuts_[place]->Add(gradient); }
   at::Tensor TakeGradient(int32_t place) {
     return Flows(place) ? cuts_[place]->Take() : at::Tensor();
@@ -177,9 +189,9 @@ class SegmentedGraph::Impl {
   }
 
   const SegmentPlan& plan_;
-  std::vector<c10::intrusive_ptr<Cut>> cuts_;  // By place.
-  edge_list edges_;                            // By place: the history of a value that crosses.
-  Roots weights_;                              // Of parameter nodes, between the halves.
+  std::vector<decltype(MakeNode<Cut>())> cuts_;  // By place.
+  edge_list edges_;                              // By place: the history of a value that crosses.
+  Roots weights_;                                // Of parameter nodes, between the halves.
 };
 
 SegmentedGraph::SegmentedGraph(const SegmentPlan& plan) : impl_(std::make_unique<Impl>(plan)) {}

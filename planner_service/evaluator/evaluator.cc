@@ -103,6 +103,11 @@ double BubbleRatio(const Evaluation& evaluation) {
                      static_cast<double>(evaluation.devices.size()));
 }
 
+absl::Status Poll(const EvaluateOptions& options) {
+  if (options.stop && options.stop()) return absl::CancelledError("the evaluation was stopped");
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<Evaluation> Evaluate(const Graph& graph, const Cluster& cluster,
@@ -110,6 +115,7 @@ absl::StatusOr<Evaluation> Evaluate(const Graph& graph, const Cluster& cluster,
                                     const EvaluateOptions& options) {
   RETURN_IF_ERROR(CheckStrategy(graph, cluster, strategy));
   ASSIGN_OR_RETURN(const Dag stage_graph, StageGraph(strategy));
+  RETURN_IF_ERROR(Poll(options));
   Evaluation evaluation;
   LowerOptions lower;
   lower.optimizer = options.optimizer;
@@ -119,12 +125,15 @@ absl::StatusOr<Evaluation> Evaluate(const Graph& graph, const Cluster& cluster,
     return absl::FailedPreconditionError(program.status().message());
   RETURN_IF_ERROR(program.status());
   evaluation.program = *std::move(program);
+  RETURN_IF_ERROR(Poll(options));
   RETURN_IF_ERROR(Validate(evaluation.program, {}));  // Memory: below, with advice.
+  RETURN_IF_ERROR(Poll(options));
 
   const std::unique_ptr<Durations> durations =
       MakeModelDurations(graph, evaluation.program, cluster, costs, options.optimizer);
   SimulateOptions simulate;
   simulate.timeline = options.timeline;
+  simulate.stop = options.stop;
   ASSIGN_OR_RETURN(evaluation.simulation, Simulate(evaluation.program, *durations, simulate));
   RETURN_IF_ERROR(CheckMemory(graph, cluster, options.optimizer, evaluation));
 

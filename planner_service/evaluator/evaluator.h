@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "common/base/status.h"
@@ -40,11 +41,13 @@ struct Evaluation {
 struct EvaluateOptions {
   Optimizer optimizer = Optimizer::kAdam;
   bool timeline = false;
+  // Asked now and then, in a long evaluation every few hundredths of a second: true ends it.
+  std::function<bool()> stop;
 };
 
-// FAILED_PRECONDITION names the broken condition (C1-C4), or a tensor that the strategy would have
-// to split and cannot, RESOURCE_EXHAUSTED the device over its memory, by how
-// much, what dominates there and what would help. O(actions log actions).
+// CANCELLED if `stop` says so. FAILED_PRECONDITION names the broken condition (C1-C4), or a tensor
+// that the strategy would have to split and cannot, RESOURCE_EXHAUSTED the device over its memory,
+// by how much, what dominates there and what would help. O(actions log actions).
 absl::StatusOr<Evaluation> Evaluate(const Graph& graph, const Cluster& cluster,
                                     const CostModel& costs, const Strategy& strategy,
                                     const EvaluateOptions& options);

@@ -27,8 +27,11 @@ absl::Status Judge::Evaluate(Proposal& proposal) {
   ++count_;
   EvaluateOptions options;
   options.optimizer = problem_.optimizer;
+  // What is there already is the answer when the time is over.
+  if (best_ != nullptr) options.stop = [this] { return context_.Expired(); };
   const absl::StatusOr<Evaluation> evaluation = stagewright::Evaluate(
       *problem_.graph, *problem_.cluster, *problem_.costs, proposal.strategy, options);
+  if (absl::IsCancelled(evaluation.status())) return absl::OkStatus();
   if (absl::IsResourceExhausted(evaluation.status()) ||
       absl::IsFailedPrecondition(evaluation.status())) {
     rejection_ = std::string(evaluation.status().message());

@@ -16,6 +16,8 @@ namespace stagewright {
 namespace {
 
 // Of an asynchronous program: steps until the pipeline runs evenly, and steps that are measured.
+// Moments between two questions whether to stop.
+constexpr int64_t kRoundsBetweenPolls = 1024;
 constexpr int64_t kStartSteps = 3;
 constexpr int64_t kSteadySteps = 4;
 
@@ -56,7 +58,8 @@ struct Record {
 
 class EventLoop {
  public:
-  EventLoop(const Program& program, const Durations& durations, bool record);
+  EventLoop(const Program& program, const Durations& durations, bool record,
+            const std::function<bool()>& stop);
   absl::StatusOr<Simulation> Run();
 
  private:
@@ -83,6 +86,7 @@ class EventLoop {
   const Program& program_;
   const Durations& durations_;
   const bool record_;
+  const std::function<bool()>& stop_;
   LinkShares shares_;
   std::vector<Cursor> cursors_;
   std::vector<Meeting> meetings_;           // By slot: channel and direction.
@@ -96,10 +100,12 @@ class EventLoop {
   Nanos now_ = 0;
 };
 
-EventLoop::EventLoop(const Program& program, const Durations& durations, bool record)
+EventLoop::EventLoop(const Program& program, const Durations& durations, bool record,
+                     const std::function<bool()>& stop)
     : program_(program),
       durations_(durations),
       record_(record),
+      stop_(stop),
       shares_(durations.LinkRates(), static_cast<int32_t>(program.channels.size()) * 2),
       meetings_(program.channels.size() * 2),
       members_(program.reductions.size()),
@@ -116,7 +122,10 @@ absl::StatusOr<Simulation> EventLoop::Run() {
   for (int32_t row = 0; row < static_cast<int32_t>(cursors_.size()); ++row) {
     for (int32_t index : cursors_[row].Ready()) ready_.push_back({{row, index}, {}});
   }
-  while (true) {
+  for (int64_t round = 0;; ++round) {
+    if (stop_ && round % kRoundsBetweenPolls == 0 && stop_()) {
+      return absl::CancelledError("the simulation was stopped");
+    }
     StartReady();
     for (const LinkShares::Change& change : shares_.Settle(now_)) {
       events_.push(
@@ -316,11 +325,14 @@ void EventLoop::FillTimeline(Simulation& simulation) {
 
 absl::StatusOr<Simulation> Simulate(const Program& program, const Durations& durations,
                                     const SimulateOptions& options) {
-  if (!HasSections(program)) return EventLoop(program, durations, options.timeline).Run();
+  if (!HasSections(program)) {
+    return EventLoop(program, durations, options.timeline, options.stop).Run();
+  }
   const Program start = Unroll(program, kStartSteps);
-  ASSIGN_OR_RETURN(const Simulation before, EventLoop(start, durations, false).Run());
+  ASSIGN_OR_RETURN(const Simulation before, EventLoop(start, durations, false, options.stop).Run());
   const Program whole = Unroll(program, kStartSteps + kSteadySteps);
-  ASSIGN_OR_RETURN(Simulation simulation, EventLoop(whole, durations, options.timeline).Run());
+  ASSIGN_OR_RETURN(Simulation simulation,
+                   EventLoop(whole, durations, options.timeline, options.stop).Run());
   const auto per_step = [](Nanos longer, Nanos shorter) {
     return (longer - shorter + kSteadySteps / 2) / kSteadySteps;
   };

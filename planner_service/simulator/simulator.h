@@ -14,6 +14,7 @@
 // step; peak memory, timeline and critical path are those of the longer run, with its samples.
 #pragma once
 
+#include <functional>
 #include <vector>
 
 #include "common/base/ids.h"
@@ -42,12 +43,13 @@ struct Simulation {
 
 struct SimulateOptions {
   bool timeline = false;
+  std::function<bool()> stop;  // Asked now and then: true ends the simulation.
 };
 
-// FAILED_PRECONDITION with the grid if the program deadlocks. REQUIRES: indices in range, as
-// Validate checks. Deterministic: ties in time are broken by (device, action index), and everything
-// that ends at one moment ends before anything starts at it. O(n log n) without contention; a
-// change on a link costs O(log n) per transfer on it.
+// CANCELLED if `stop` says so. FAILED_PRECONDITION with the grid if the program deadlocks.
+// REQUIRES: indices in range, as Validate checks. Deterministic: ties in time are broken by
+// (device, action index), and everything that ends at one moment ends before anything starts at it.
+// O(n log n) without contention; a change on a link costs O(log n) per transfer on it.
 absl::StatusOr<Simulation> Simulate(const Program& program, const Durations& durations,
                                     const SimulateOptions& options);
 

@@ -275,8 +275,11 @@ absl::Status ExactSearch::Judge(Strategy strategy) {
   steps_ += kStepsPerSimulation;
   EvaluateOptions options;
   options.optimizer = problem_.optimizer;
+  // What is there already is the answer when the time is over.
+  if (best_) options.stop = [this] { return context_.Expired(); };
   const auto evaluation =
       Evaluate(*problem_.graph, *problem_.cluster, *problem_.costs, strategy, options);
+  if (absl::IsCancelled(evaluation.status())) return absl::OkStatus();
   if (absl::IsResourceExhausted(evaluation.status())) {
     rejection_ = std::string(evaluation.status().message());
     return absl::OkStatus();

@@ -49,6 +49,24 @@ TEST(EvaluatorTest, ReportsEveryStage) {
   EXPECT_FALSE(Judge(graph, cluster, strategy, {.timeline = true})->simulation.timeline.empty());
 }
 
+TEST(EvaluatorTest, StopsWhenAskedTo) {
+  const Graph graph = ProfiledChain(2, {1000, 2000, kKiB, 1000, {}});
+  const Strategy strategy = MakeStrategy(graph, {{0}, {1}}, {{0}, {1}}, 4096, 1);
+  const auto evaluate = [&](int until, int* asked) {
+    EvaluateOptions options;
+    options.stop = [=] { return ++*asked > until; };
+    return Judge(graph, FlatCluster(2), strategy, options).status();
+  };
+  int most = 0;
+  ASSERT_TRUE(evaluate(1000, &most).ok());
+  EXPECT_GE(most, 8);  // Between the steps of an evaluation, and within the simulation.
+  for (int until = 0; until < most; ++until) {
+    int asked = 0;
+    EXPECT_TRUE(absl::IsCancelled(evaluate(until, &asked)));
+    EXPECT_EQ(asked, until + 1);
+  }
+}
+
 TEST(EvaluatorTest, TheOptimizerDecidesResidentMemory) {
   const Graph graph = ProfiledChain(1, {1000, 2000, 0, 1000, {}});
   const Cluster cluster = FlatCluster(1, kGiB);

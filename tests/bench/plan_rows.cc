@@ -50,8 +50,9 @@ absl::StatusOr<std::string> Found(const Task& task, const Outcome& outcome) {
     return absl::StrCat(TerminationName(outcome.termination), ": ", outcome.reason);
   ASSIGN_OR_RETURN(const Evaluation evaluation,
                    Evaluate(task.graph, task.cluster, *task.costs, *outcome.strategy, {}));
-  return absl::StrFormat("%.4g ms, %d stages", ToSeconds(evaluation.iteration_time) * 1e3,
-                         static_cast<int>(outcome.strategy->stages.size()));
+  return absl::StrFormat("%.4g ms, %d stages%s", ToSeconds(evaluation.iteration_time) * 1e3,
+                         static_cast<int>(outcome.strategy->stages.size()),
+                         outcome.termination == Termination::kOptimal ? ", optimal" : "");
 }
 
 absl::StatusOr<Search> SearchOf(const std::string& planner_name, std::shared_ptr<Task> task,

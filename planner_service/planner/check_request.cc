@@ -41,7 +41,9 @@ std::string NumberOrAny(int64_t value) { return value == 0 ? "any" : absl::StrCa
 
 // What in the schedule breaks the options; empty if nothing does.
 std::string BrokenSchedule(const PlanOptions& options, const Strategy& strategy) {
-  if (strategy.asynchronous && !options.asynchronous) return "an asynchronous schedule";
+  if (strategy.asynchronous != options.asynchronous) {
+    return strategy.asynchronous ? "an asynchronous schedule" : "a synchronous schedule";
+  }
   if (options.sequential && strategy.kind != StrategyKind::kSequential &&
       strategy.stages.size() > 1) {
     return "a graph of stages instead of a chain";
@@ -58,6 +60,8 @@ std::string BrokenSchedule(const PlanOptions& options, const Strategy& strategy)
   for (size_t s = 0; s < strategy.stages.size(); ++s) {
     if (strategy.stages[s].recompute && options.recompute == RecomputePolicy::kNever)
       return absl::StrCat("recomputation in stage ", s);
+    if (!strategy.stages[s].recompute && options.recompute == RecomputePolicy::kAlways)
+      return absl::StrCat("no recomputation in stage ", s);
     for (DeviceId device : strategy.stages[s].devices) {
       if (options.max_loops > 0 && ++loops[device] > options.max_loops)
         return absl::StrCat("more than ", options.max_loops, " stages on device ", device.value());

@@ -135,6 +135,12 @@ absl::StatusOr<Found> Search(const PlanRequest& request, const Problem& problem,
 absl::Status CompareSequential(const PlanRequest& request, const Problem& problem,
                                SearchContext& context, PlanResponse& response) {
   ASSIGN_OR_RETURN(const auto planner, MakePlanner(kSequentialPlanner));
+  if (auto able = CheckAbilities(request.options, planner->name(), planner->abilities());
+      !able.ok()) {
+    response.warnings.push_back(
+        absl::StrCat("no sequential plan to compare with: ", std::string(able.message())));
+    return absl::OkStatus();
+  }
   ASSIGN_OR_RETURN(Found found, Search(request, problem, *planner, context, {}));
   response.sequential = std::move(found.judged);
   if (!response.sequential) {
@@ -159,6 +165,7 @@ absl::StatusOr<PlanResponse> SolvePlanWith(const Planner& planner, const PlanReq
                                            const ImprovementCallback& on_improvement) {
   RETURN_IF_ERROR(CheckProblem(request));
   RETURN_IF_ERROR(CheckOptions(request));
+  RETURN_IF_ERROR(CheckAbilities(request.options, planner.name(), planner.abilities()));
   Prepared prepared;
   RETURN_IF_ERROR(Prepare(request, prepared));
   const Problem& problem = prepared.problem;
@@ -182,6 +189,13 @@ absl::StatusOr<PlanResponse> SolvePlanWith(const Planner& planner, const PlanReq
   if (response.best) {
     response.warnings = PlanWarnings(*request.graph, prepared.operators, *request.cluster,
                                      response.best->plan.strategy);
+    if (response.termination == Termination::kLimit) {
+      response.warnings.push_back(absl::StrCat(
+          "the search ended early, so that a better plan may exist: ", response.reason));
+    }
+    for (std::string& warning : found.outcome.warnings) {
+      response.warnings.push_back(std::move(warning));
+    }
   }
   if (request.compare_sequential && planner.name() == kSequentialPlanner) {
     response.sequential = response.best;

@@ -53,10 +53,10 @@ struct PlanResponse {
 // before.
 using ImprovementCallback = std::function<void(const JudgedPlan&)>;
 
-// INVALID_ARGUMENT names the field; NOT_FOUND an unknown planner, with the known ones; INTERNAL a
-// planner whose answer the evaluator rejects or that does not do what the options ask. Infeasible
-// and limit reached are responses. `context.on_improvement` is used meanwhile if `on_improvement`
-// is given.
+// INVALID_ARGUMENT names the field, and the planner if it cannot keep to an option; NOT_FOUND an
+// unknown planner, with the known ones; INTERNAL a planner whose answer the evaluator rejects or
+// that does not do what the options ask. Infeasible and limit reached are responses.
+// `context.on_improvement` is used meanwhile if `on_improvement` is given.
 absl::StatusOr<PlanResponse> SolvePlan(const PlanRequest& request, SearchContext& context,
                                        const ImprovementCallback& on_improvement = {});
 

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <chrono>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -35,7 +36,9 @@ enum class RecomputePolicy { kAllowed, kNever, kAlways };
 inline constexpr char kManualPlanner[] = "manual";
 
 // What the user asks of the search; 0 and "any" leave the choice to the planner. A planner that
-// knows nothing of an option that only permits something ignores it.
+// knows nothing of an option that only permits something (max_k, per_stage_micro_batch, seed)
+// ignores it. One that asks for something is kept, or the front door refuses the request by
+// PlannerAbilities.
 struct PlanOptions {
   int64_t micro_batch = 0;     // Force one micro-batch size.
   int32_t max_stages = 0;      // At most this many stages.
@@ -47,25 +50,56 @@ struct PlanOptions {
   int32_t max_loops = 0;       // Stages per device, at most; 1 forbids loops.
   bool split_backward = true;  // Schedules may split the backward pass in two.
   bool sequential = false;     // Only sequential strategies.
-  bool asynchronous = false;  // Asynchronous 1F1B with weight stashing, from planners that have it.
-  uint64_t seed = 1;          // Of planners that draw random numbers.
-  std::string manual;         // The plan that the planner "manual" reads (docs/planners/manual.md).
+  bool asynchronous = false;   // Only asynchronous strategies: 1F1B with weight stashing.
+  uint64_t seed = 1;           // Of planners that draw random numbers.
+  std::string manual;  // The plan that the planner "manual" reads (docs/planners/manual.md).
 };
 
-// Deadline, cancellation and progress of one search. Planners poll Expired() at least every 10 ms.
+// Which options that ask for something a planner can keep to at all, whatever the problem.
+struct PlannerAbilities {
+  bool asynchronous = false;     // PlanOptions::asynchronous.
+  bool recompute_always = true;  // RecomputePolicy::kAlways.
+  bool several_stages = true;    // num_stages of more than one.
+  bool without_replicas = true;  // allow_replicas == false.
+};
+
+// INVALID_ARGUMENT names the first option that the planner cannot keep to, and the planner. The
+// planner "manual" may have any.
+absl::Status CheckAbilities(const PlanOptions& options, const std::string& planner,
+                            const PlannerAbilities& abilities);
+
+// Deadline, cancellation, effort and progress of one search. Planners poll Expired() at least every
+// 10 ms.
 class SearchContext {
  public:
   using Clock = std::chrono::steady_clock;
+  static constexpr int64_t kAnyEffort = std::numeric_limits<int64_t>::max();
+
   explicit SearchContext(Clock::time_point deadline = Clock::time_point::max())
       : deadline_(deadline) {}
-  // A part of another search: it expires with it, or before. `outer` outlives the context.
-  SearchContext(const SearchContext& outer, Clock::time_point deadline)
-      : outer_(&outer), deadline_(deadline) {}
+  // A part of another search: it expires with it, or after so much effort, which no clock
+  // measures: one unit for each poll, and what is charged. `outer` outlives the context.
+  SearchContext(const SearchContext& outer, int64_t most_effort)
+      : outer_(&outer), most_effort_(most_effort) {}
+
   void Cancel() { cancelled_.store(true, std::memory_order_relaxed); }
   bool Expired() const {
-    return cancelled_.load(std::memory_order_relaxed) || Clock::now() >= deadline_ ||
-           (outer_ != nullptr && outer_->Expired());
+    Charge(1);
+    if (effort() > most_effort_) return true;
+    if (!cancelled_.load(std::memory_order_relaxed) && Clock::now() < deadline_ &&
+        (outer_ == nullptr || !outer_->Expired())) {
+      return false;
+    }
+    stopped_.store(true, std::memory_order_relaxed);
+    return true;
   }
+  // Whether a poll has said so for another reason than this context's own effort: what was found
+  // until then depends on the clock.
+  bool Stopped() const { return stopped_.load(std::memory_order_relaxed); }
+
+  // Work between two polls that takes about as long as so many polls of a tight loop.
+  void Charge(int64_t effort) const { effort_.fetch_add(effort, std::memory_order_relaxed); }
+  int64_t effort() const { return effort_.load(std::memory_order_relaxed); }
 
   // Called with each strategy better than all before it, from the searching thread.
   std::function<void(const Strategy&)> on_improvement;
@@ -73,8 +107,14 @@ class SearchContext {
  private:
   const SearchContext* outer_ = nullptr;
   std::atomic<bool> cancelled_{false};
-  Clock::time_point deadline_;
+  mutable std::atomic<bool> stopped_{false};
+  mutable std::atomic<int64_t> effort_{0};
+  int64_t most_effort_ = kAnyEffort;
+  Clock::time_point deadline_ = Clock::time_point::max();
 };
+
+// What a planner charges for having a strategy evaluated. O(stages).
+int64_t EffortOfJudging(const Strategy& strategy);
 
 enum class Termination { kOptimal, kFeasible, kInfeasible, kLimit };
 const char* TerminationName(
@@ -89,6 +129,7 @@ struct Outcome {
   std::string reason;      // For infeasible and limit: what binds, by how much, what would help.
   int64_t states = 0;      // Search states visited.
   int64_t candidates = 0;  // Strategies judged by simulation.
+  std::vector<std::string> warnings;  // What else the user should know, one sentence each.
 };
 
 class Planner {
@@ -96,6 +137,7 @@ class Planner {
   virtual ~Planner() = default;
   virtual std::string name() const = 0;         // "graphpipe"
   virtual std::string description() const = 0;  // One line for people.
+  virtual PlannerAbilities abilities() const { return {}; }
   // Deterministic for equal arguments unless the deadline cuts in.
   virtual absl::StatusOr<Outcome> Solve(const Problem& problem, const PlanOptions& options,
                                         SearchContext& context) const = 0;

@@ -1,13 +1,38 @@
 #include "planner_service/planners/auto/champions.h"
 
+#include <algorithm>
+#include <utility>
+
 #include "planner_service/evaluator/evaluator.h"
 
 namespace stagewright {
 namespace {
 
+// Of judging what recomputes less (EffortOfJudging).
+constexpr int64_t kRecomputationEffort = 600'000;
+
 // A strategy of one stage is a pipeline of either kind.
 bool IsSequential(const Strategy& strategy) {
   return strategy.kind == StrategyKind::kSequential || strategy.stages.size() == 1;
+}
+
+// Without recomputation in the stages [first, last).
+Strategy WithoutRecomputation(const Graph& graph, Strategy strategy, size_t first, size_t last) {
+  for (size_t s = first; s < last; ++s) strategy.stages[s].recompute = false;
+  if (strategy.orders.empty()) return strategy;
+  std::vector<DeviceOrder> orders = std::move(strategy.orders);
+  for (DeviceOrder& order : orders) {
+    std::erase_if(order.steps, [&](const ComputeStep& step) {
+      return step.pass == Pass::kRecompute && !strategy.stages[step.stage.index()].recompute;
+    });
+  }
+  SetOrders(graph, std::move(orders), strategy);
+  return strategy;
+}
+
+int64_t Recomputing(const Strategy& strategy) {
+  return std::count_if(strategy.stages.begin(), strategy.stages.end(),
+                       [](const Stage& stage) { return stage.recompute; });
 }
 
 }  // namespace
@@ -15,7 +40,7 @@ bool IsSequential(const Strategy& strategy) {
 Champions::Champions(const Problem& problem, const PlanOptions& options, SearchContext& context)
     : problem_(problem), options_(options), context_(context) {}
 
-absl::StatusOr<bool> Champions::Offer(const Strategy& strategy) {
+absl::StatusOr<std::optional<Nanos>> Champions::TimeOf(const Strategy& strategy) {
   ++judged_;
   EvaluateOptions evaluate;
   evaluate.optimizer = problem_.optimizer;
@@ -24,22 +49,59 @@ absl::StatusOr<bool> Champions::Offer(const Strategy& strategy) {
   if (absl::IsResourceExhausted(evaluation.status()) ||
       absl::IsFailedPrecondition(evaluation.status())) {
     rejection_ = std::string(evaluation.status().message());
-    return false;
+    return std::nullopt;
   }
   RETURN_IF_ERROR(evaluation.status());
-  const Nanos time = evaluation->iteration_time;
+  return evaluation->iteration_time;
+}
+
+absl::StatusOr<bool> Champions::Offer(const Strategy& strategy) {
+  ASSIGN_OR_RETURN(const std::optional<Nanos> time, TimeOf(strategy));
+  if (!time.has_value()) return false;
+  accepted_.push_back(strategy);
   const bool sequential = IsSequential(strategy);
-  if (sequential && (!sequential_.has_value() || time < sequential_time_)) {
+  if (sequential && (!sequential_.has_value() || *time < sequential_time_)) {
     sequential_ = strategy;
     sequential_->kind = StrategyKind::kSequential;
-    sequential_time_ = time;
+    sequential_time_ = *time;
   }
   if (options_.sequential && !sequential) return true;
-  if (best_.has_value() && time >= best_time_) return true;
+  if (best_.has_value() && *time >= best_time_) return true;
   best_ = options_.sequential ? *sequential_ : strategy;
-  best_time_ = time;
+  best_time_ = *time;
   if (context_.on_improvement) context_.on_improvement(*best_);
   return true;
+}
+
+absl::Status Champions::DropIdleRecomputation() {
+  if (options_.recompute == RecomputePolicy::kAlways) return absl::OkStatus();
+  const SearchContext effort(context_, kRecomputationEffort);
+  const auto drop = [&](std::optional<Strategy>& champion, Nanos& time, size_t first,
+                        size_t last) -> absl::Status {
+    const Strategy less = WithoutRecomputation(*problem_.graph, *champion, first, last);
+    effort.Charge(EffortOfJudging(less));
+    ASSIGN_OR_RETURN(const std::optional<Nanos> now, TimeOf(less));
+    if (!now.has_value() || *now > time) return absl::OkStatus();
+    const bool faster = *now < time;
+    champion = less;
+    time = *now;
+    if (faster && &champion == &best_ && context_.on_improvement) context_.on_improvement(*best_);
+    return absl::OkStatus();
+  };
+  for (const bool of_all : {true, false}) {
+    std::optional<Strategy>& champion = of_all ? best_ : sequential_;
+    Nanos& time = of_all ? best_time_ : sequential_time_;
+    if (!champion.has_value()) continue;
+    const size_t stages = champion->stages.size();
+    if (Recomputing(*champion) > 1 && !effort.Expired()) {
+      RETURN_IF_ERROR(drop(champion, time, 0, stages));
+    }
+    for (size_t s = 0; s < stages; ++s) {
+      if (!champion->stages[s].recompute || effort.Expired()) continue;
+      RETURN_IF_ERROR(drop(champion, time, s, s + 1));
+    }
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace stagewright

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "planner_service/planner/planner.h"
 
@@ -18,20 +19,30 @@ class Champions {
   // Judges a strategy. False if the evaluator rejects it; an error is a bug in who made it.
   absl::StatusOr<bool> Offer(const Strategy& strategy);
 
+  // Switches recomputation off in every stage of the champions where it makes nothing slower and
+  // fits into memory, unless the options always want it. Judges a strategy per stage that
+  // recomputes, within a counted effort.
+  absl::Status DropIdleRecomputation();
+
   // Of all, and of the sequential ones.
   const std::optional<Strategy>& best() const { return best_; }
   const std::optional<Strategy>& sequential() const { return sequential_; }
   Nanos best_time() const { return best_time_; }
   Nanos sequential_time() const { return sequential_time_; }
+  const std::vector<Strategy>& accepted() const { return accepted_; }
   int64_t judged() const { return judged_; }
   const std::string& rejection() const { return rejection_; }  // The last one; empty if none.
 
  private:
+  // The time; nullopt if the evaluator rejects it.
+  absl::StatusOr<std::optional<Nanos>> TimeOf(const Strategy& strategy);
+
   const Problem& problem_;
   const PlanOptions& options_;
   SearchContext& context_;
   std::optional<Strategy> best_, sequential_;
   Nanos best_time_ = 0, sequential_time_ = 0;
+  std::vector<Strategy> accepted_;
   int64_t judged_ = 0;
   std::string rejection_;
 };

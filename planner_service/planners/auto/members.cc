@@ -11,26 +11,29 @@
 
 namespace stagewright {
 
+namespace {
+
+constexpr int64_t kEffort = 500'000;
+
+}  // namespace
+
 std::vector<AutoMember> AutoMembers(const Problem& problem, const PlanOptions& options) {
   std::vector<AutoMember> members;
-  const auto add = [&](std::unique_ptr<Planner> planner, bool sequential, double share) {
+  const auto add = [&](std::unique_ptr<Planner> planner, bool sequential, int64_t effort) {
     if (options.sequential && !sequential) return;
-    members.push_back({std::move(planner), sequential, share});
+    if (!CheckAbilities(options, planner->name(), planner->abilities()).ok()) return;
+    members.push_back({std::move(planner), sequential, effort});
   };
-  if (options.asynchronous) {
-    add(MakePipeDreamPlanner(), true, 0.5);
-    return members;
-  }
-  add(MakeSinglePlanner(), true, 0.25);
-  if (options.allow_replicas) add(MakeDataParallelPlanner(), true, 0.25);
+  add(MakeSinglePlanner(), true, kEffort);
+  add(MakeDataParallelPlanner(), true, kEffort);
   if (problem.cluster->size() == 1) return members;
-  add(MakeGPipePlanner(), true, 0.25);
-  add(MakeSequentialPlanner(), true, 0.25);
-  add(MakeGraphPipePlanner(), false, 0.25);
-  add(MakePipeDreamPlanner(), true, 0.25);
-  add(MakeDapplePlanner(), true, 0.25);
-  add(MakePfeifePlanner(), true, 0.25);
-  add(MakePiperPlanner(), false, 0.25);
+  add(MakeGPipePlanner(), true, kEffort);
+  add(MakeSequentialPlanner(), true, kEffort);
+  add(MakeGraphPipePlanner(), false, kEffort);
+  add(MakePipeDreamPlanner(), true, kEffort);
+  add(MakeDapplePlanner(), true, kEffort);
+  add(MakePfeifePlanner(), true, kEffort);
+  add(MakePiperPlanner(), false, kEffort);
   return members;
 }
 

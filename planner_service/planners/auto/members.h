@@ -1,6 +1,7 @@
 // The planners that "auto" runs before it searches on its own.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <vector>
 
@@ -11,11 +12,11 @@ namespace stagewright {
 struct AutoMember {
   std::unique_ptr<Planner> planner;
   bool sequential = false;  // Makes sequential strategies (or single stages).
-  double share = 0.25;      // Of the time that auto has, at most.
+  int64_t most_effort = 0;  // Of its context (SearchContext).
 };
 
-// Those that fit the problem and the options, in the order in which they run: cheap ones first, so
-// that a deadline finds an answer.
+// Those that fit the problem and can keep to the options, in the order in which they run: cheap
+// ones first, so that a deadline finds an answer.
 std::vector<AutoMember> AutoMembers(const Problem& problem, const PlanOptions& options);
 
 }  // namespace stagewright

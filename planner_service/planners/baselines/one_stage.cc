@@ -45,6 +45,7 @@ Strategy OneStage(const Problem& problem, const std::vector<DeviceId>& devices,
 
 absl::StatusOr<bool> Offer(const Problem& problem, Strategy strategy, SearchContext& context,
                            Nanos& best, Outcome& outcome) {
+  context.Charge(EffortOfJudging(strategy));
   EvaluateOptions options;
   options.optimizer = problem.optimizer;
   const auto evaluation =

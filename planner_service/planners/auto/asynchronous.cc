@@ -1,0 +1,116 @@
+#include "planner_service/planners/auto/asynchronous.h"
+
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "planner_service/evaluator/evaluator.h"
+#include "planner_service/evaluator/lower_bound.h"
+#include "planner_service/planners/auto/champions.h"
+#include "planner_service/planners/auto/portfolio.h"
+#include "planner_service/search/starts.h"
+
+namespace stagewright {
+namespace {
+
+// Of judging synchronous planners' stages with all micro-batch sizes (EffortOfJudging). An
+// asynchronous program is simulated for several steps.
+constexpr int64_t kConversionEffort = 1'200'000;
+constexpr int64_t kSimulatedSteps = 8;
+
+std::string Milliseconds(Nanos time) { return absl::StrFormat("%.4g ms", ToSeconds(time) * 1e3); }
+
+absl::Status OfferConversions(const Problem& problem, const PlanOptions& options,
+                              const std::vector<Strategy>& found, const SearchContext& context,
+                              Champions& champions) {
+  const SearchContext effort(context, kConversionEffort);
+  for (const Strategy& strategy : found) {
+    std::set<int64_t> sizes;
+    for (int64_t size : MicroBatchChoices(problem.mini_batch, options.micro_batch)) {
+      sizes.insert(size);
+    }
+    sizes.insert(strategy.stages.front().micro_batch);
+    for (int64_t size : sizes) {
+      const std::optional<Strategy> converted = Asynchronous(strategy, size);
+      if (!converted.has_value()) continue;
+      effort.Charge(kSimulatedSteps * EffortOfJudging(*converted));
+      if (effort.Expired()) return absl::OkStatus();
+      RETURN_IF_ERROR(champions.Offer(*converted).status());
+    }
+  }
+  return absl::OkStatus();
+}
+
+// What a faster synchronous strategy would take; empty if there is none.
+absl::StatusOr<std::string> FasterSynchronous(const Problem& problem, const Outcome& synchronous,
+                                              Nanos asynchronous) {
+  if (!synchronous.strategy.has_value()) return std::string();
+  EvaluateOptions evaluate;
+  evaluate.optimizer = problem.optimizer;
+  ASSIGN_OR_RETURN(
+      const Evaluation evaluation,
+      Evaluate(*problem.graph, *problem.cluster, *problem.costs, *synchronous.strategy, evaluate));
+  if (evaluation.iteration_time >= asynchronous) return std::string();
+  return absl::StrCat("a synchronous plan is faster: ", Milliseconds(evaluation.iteration_time),
+                      " instead of ", Milliseconds(asynchronous), " per mini-batch");
+}
+
+}  // namespace
+
+std::optional<Strategy> Asynchronous(const Strategy& strategy, int64_t micro_batch) {
+  Strategy converted = strategy;
+  converted.asynchronous = true;
+  converted.orders.clear();
+  std::set<DeviceId> used;
+  for (Stage& stage : converted.stages) {
+    if (static_cast<int64_t>(stage.devices.size()) > micro_batch) return std::nullopt;
+    for (DeviceId device : stage.devices) {
+      if (!used.insert(device).second) return std::nullopt;
+    }
+    stage.micro_batch = micro_batch;
+    stage.schedule = {micro_batch, 1};
+  }
+  AssignInFlight(converted);
+  return converted;
+}
+
+absl::StatusOr<Outcome> SolveAsynchronous(const Problem& problem, const PlanOptions& options,
+                                          SearchContext& context) {
+  Outcome outcome;
+  Champions champions(problem, options, context);
+  std::string why_none;
+  RETURN_IF_ERROR(RunMembers(problem, options, context, champions, why_none, outcome).status());
+  PlanOptions flushed = options;
+  flushed.asynchronous = false;
+  SearchContext silent(context, SearchContext::kAnyEffort);
+  std::vector<Strategy> found;
+  ASSIGN_OR_RETURN(const Outcome synchronous, SolveSynchronous(problem, flushed, silent, &found));
+  RETURN_IF_ERROR(OfferConversions(problem, options, found, context, champions));
+  RETURN_IF_ERROR(champions.DropIdleRecomputation());
+  outcome.states += synchronous.states;
+  outcome.candidates += synchronous.candidates + champions.judged();
+  outcome.strategy = champions.best();
+  outcome.sequential = champions.sequential();
+  if (outcome.strategy.has_value()) {
+    ASSIGN_OR_RETURN(std::string warning,
+                     FasterSynchronous(problem, synchronous, champions.best_time()));
+    if (!warning.empty()) outcome.warnings.push_back(std::move(warning));
+    outcome.termination = Termination::kFeasible;
+  }
+  if (context.Stopped()) {
+    outcome.termination = Termination::kLimit;
+    outcome.reason = "the search was stopped by its deadline or cancelled";
+  } else if (!outcome.strategy.has_value()) {
+    outcome.reason = why_none.empty() ? champions.rejection() : why_none;
+  } else if (champions.best_time() <=
+             LowerBound(*problem.graph, *problem.operators, *problem.cluster, *problem.costs,
+                        problem.mini_batch, {problem.optimizer, /*asynchronous=*/true})) {
+    outcome.termination = Termination::kOptimal;
+  }
+  return outcome;
+}
+
+}  // namespace stagewright

@@ -1,0 +1,47 @@
+// Starts and local search over drafts: what "auto" does on its own.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "planner_service/planner/planner.h"
+#include "planner_service/planners/auto/champions.h"
+#include "planner_service/search/operator_costs.h"
+#include "planner_service/search/polish.h"
+
+namespace stagewright {
+
+// Budgets count scheduled passes and judged strategies, so that equal problems have equal answers
+// on machines of any speed; only the context cuts in by the clock.
+class DraftSearch {
+ public:
+  // `found`: drafts of other planners to start from as well. All outlive the search.
+  DraftSearch(const Problem& problem, const PlanOptions& options, const SearchContext& context,
+              const std::vector<Draft>& found, Champions& champions);
+
+  // Offers the champions the best drafts of sequential pipelines, then of graphs unless the options
+  // forbid them. Ends early once the best champion takes no longer than `bound`.
+  absl::Status Run(Nanos bound);
+
+  int64_t states() const { return polisher_.states(); }  // Schedules made.
+
+ private:
+  std::vector<RatedDraft> Improved(StrategyKind kind, const std::vector<RatedDraft>& more,
+                                   int64_t budget);
+  std::vector<RatedDraft> RatedStarts(StrategyKind kind, const std::vector<RatedDraft>& more);
+  void RateQuickly(Draft draft, std::vector<RatedDraft>& rated);
+  absl::Status Judge(const std::vector<RatedDraft>& drafts);
+  int64_t Passes(const Draft& draft) const;
+  int64_t PassesOf(const std::vector<RatedDraft>& drafts) const;
+
+  const Problem& problem_;
+  const PlanOptions& options_;
+  const SearchContext& context_;
+  const std::vector<Draft>& found_;
+  Champions& champions_;
+  const OperatorCosts costs_;
+  Polisher polisher_;
+  Dice dice_;
+};
+
+}  // namespace stagewright

@@ -1,0 +1,78 @@
+#include "planner_service/planners/auto/portfolio.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "planner_service/evaluator/lower_bound.h"
+#include "planner_service/planners/auto/draft_search.h"
+#include "planner_service/planners/auto/members.h"
+
+namespace stagewright {
+
+absl::StatusOr<std::vector<Strategy>> RunMembers(const Problem& problem, const PlanOptions& options,
+                                                 const SearchContext& context, Champions& champions,
+                                                 std::string& why_none, Outcome& outcome) {
+  std::vector<Strategy> found;
+  for (const AutoMember& member : AutoMembers(problem, options)) {
+    if (context.Expired()) break;
+    SearchContext own(context, member.most_effort);
+    absl::StatusOr<Outcome> answer = member.planner->Solve(problem, options, own);
+    if (!answer.ok()) {  // Its conformance suite says so, too; the others go on.
+      why_none = absl::StrCat(member.planner->name(), ": ", answer.status().message());
+      continue;
+    }
+    outcome.states += answer->states;
+    outcome.candidates += answer->candidates;
+    if (!answer->strategy.has_value()) {
+      if (answer->termination == Termination::kInfeasible) why_none = answer->reason;
+      continue;
+    }
+    RETURN_IF_ERROR(champions.Offer(*answer->strategy).status());
+    found.push_back(*std::move(answer->strategy));
+  }
+  return found;
+}
+
+absl::StatusOr<Outcome> SolveSynchronous(const Problem& problem, const PlanOptions& options,
+                                         SearchContext& context, std::vector<Strategy>* found) {
+  Outcome outcome;
+  Champions champions(problem, options, context);
+  std::string why_none;
+  ASSIGN_OR_RETURN(const std::vector<Strategy> members,
+                   RunMembers(problem, options, context, champions, why_none, outcome));
+  Nanos bound = 0;
+  const auto optimal = [&] {
+    return champions.best().has_value() && champions.best_time() <= bound;
+  };
+  if (!context.Expired()) {
+    bound = LowerBound(*problem.graph, *problem.operators, *problem.cluster, *problem.costs,
+                       problem.mini_batch, {problem.optimizer, /*asynchronous=*/false});
+  }
+  if (!optimal() && !context.Expired()) {
+    std::vector<Draft> drafts;
+    for (const Strategy& strategy : members) {
+      if (auto draft = ToDraft(problem, strategy)) drafts.push_back(*std::move(draft));
+    }
+    DraftSearch search(problem, options, context, drafts, champions);
+    RETURN_IF_ERROR(search.Run(bound));
+    outcome.states += search.states();
+  }
+  if (!context.Expired()) RETURN_IF_ERROR(champions.DropIdleRecomputation());
+  outcome.candidates += champions.judged();
+  outcome.strategy = champions.best();
+  outcome.sequential = champions.sequential();
+  if (found != nullptr) *found = champions.accepted();
+  if (optimal()) {
+    outcome.termination = Termination::kOptimal;
+  } else if (context.Stopped()) {
+    outcome.termination = Termination::kLimit;
+    outcome.reason = "the search was stopped by its deadline or cancelled";
+  } else if (outcome.strategy.has_value()) {
+    outcome.termination = Termination::kFeasible;
+  } else {
+    outcome.reason = why_none.empty() ? champions.rejection() : why_none;
+  }
+  return outcome;
+}
+
+}  // namespace stagewright

@@ -1,0 +1,25 @@
+// The synchronous portfolio: members, then a search of auto's own.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "planner_service/planner/planner.h"
+#include "planner_service/planners/auto/champions.h"
+#include "planner_service/search/draft.h"
+
+namespace stagewright {
+
+// Runs the planners that can do what the options ask, each within its effort, and offers their
+// answers to the champions. `why_none` gets why one of them found nothing; the counts of `outcome`
+// grow. The strategies found.
+absl::StatusOr<std::vector<Strategy>> RunMembers(const Problem& problem, const PlanOptions& options,
+                                                 const SearchContext& context, Champions& champions,
+                                                 std::string& why_none, Outcome& outcome);
+
+// The best synchronous strategy. `found` gets every strategy that was offered to the evaluator and
+// accepted. REQUIRES: options.asynchronous is false.
+absl::StatusOr<Outcome> SolveSynchronous(const Problem& problem, const PlanOptions& options,
+                                         SearchContext& context, std::vector<Strategy>* found);
+
+}  // namespace stagewright

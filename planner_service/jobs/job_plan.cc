@@ -45,7 +45,6 @@ absl::StatusOr<JobPlan> PlanJob(const v1::JobSpec& spec, const Cluster& cluster,
   request.mini_batch = spec.mini_batch();
   request.optimizer = FromProto(spec.optimizer().kind());
   request.options = FromProto(spec.plan_options());
-  request.options.split_backward = false;  // Workers run whole backward passes.
   request.timeline = true;
   request.compare_sequential = true;
 

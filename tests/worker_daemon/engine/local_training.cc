@@ -24,22 +24,45 @@ namespace {
 // A device of the job and what it reported.
 struct Member {
   DeviceId device;
-  std::unique_ptr<LocalTransport> transport;
+  std::unique_ptr<Transport> transport;
   std::unique_ptr<DeviceRunner> runner;
   std::vector<StepReport> steps;
   std::vector<EvaluationReport> evaluations;
   absl::Status status;
 };
 
+// Each device a thread: transports may wait for each other.
+absl::Status ConnectAll(const JobSpec& spec, std::vector<std::unique_ptr<Member>>& members) {
+  std::vector<absl::Status> connected(members.size());
+  std::vector<std::thread> threads;
+  for (size_t i = 0; i < members.size(); ++i) {
+    threads.emplace_back([&, i] {
+      JobSpec own = spec;
+      own.device = members[i]->device;
+      std::vector<Transport::Peer> peers;
+      for (int peer : PeersOf(own)) {
+        for (const auto& other : members) {
+          if (other->device.value() == peer) peers.push_back({peer, other->transport->Address()});
+        }
+      }
+      connected[i] = members[i]->transport->Connect(peers, absl::Now() + absl::Seconds(30));
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const absl::Status& status : connected) RETURN_IF_ERROR(status);
+  return absl::OkStatus();
+}
+
 absl::Status Prepare(const JobSpec& spec, const std::function<void(JobSpec&)>& adjust,
+                     const TransportFactory& create,
                      std::vector<std::unique_ptr<Member>>& members) {
   static std::atomic<uint64_t> generation = 0;
   const uint64_t this_generation = ++generation;
   for (const DeviceProgram& program : spec.program->devices) {
     auto member = std::make_unique<Member>();
     member->device = program.device;
-    ASSIGN_OR_RETURN(member->transport, LocalTransport::Create({"local-training", this_generation,
-                                                                program.device.value()}));
+    const TransportIdentity identity{"local-training", this_generation, program.device.value()};
+    ASSIGN_OR_RETURN(member->transport, create(identity));
     JobSpec own = spec;
     own.device = program.device;
     own.on_step = [m = member.get()](StepReport report) { m->steps.push_back(std::move(report)); };
@@ -50,18 +73,7 @@ absl::Status Prepare(const JobSpec& spec, const std::function<void(JobSpec&)>& a
     ASSIGN_OR_RETURN(member->runner, DeviceRunner::Create(own, member->transport.get()));
     members.push_back(std::move(member));
   }
-  for (const auto& member : members) {
-    JobSpec own = spec;
-    own.device = member->device;
-    std::vector<Transport::Peer> peers;
-    for (int peer : PeersOf(own)) {
-      for (const auto& other : members) {
-        if (other->device.value() == peer) peers.push_back({peer, other->transport->Address()});
-      }
-    }
-    RETURN_IF_ERROR(member->transport->Connect(peers, absl::Now() + absl::Seconds(30)));
-  }
-  return absl::OkStatus();
+  return ConnectAll(spec, members);
 }
 
 // Runs all members; the first failure ends the others.
@@ -127,10 +139,15 @@ absl::StatusOr<Programs> LowerBoth(const Graph& graph, const Strategy& strategy)
                   std::make_shared<const Program>(std::move(evaluation))};
 }
 
+absl::StatusOr<std::unique_ptr<Transport>> MakeLocalTransport(const TransportIdentity& identity) {
+  return LocalTransport::Create(identity);
+}
+
 absl::StatusOr<TrainingResult> TrainLocally(const JobSpec& spec,
-                                            const std::function<void(JobSpec&)>& adjust) {
+                                            const std::function<void(JobSpec&)>& adjust,
+                                            const TransportFactory& transports) {
   std::vector<std::unique_ptr<Member>> members;
-  RETURN_IF_ERROR(Prepare(spec, adjust, members));
+  RETURN_IF_ERROR(Prepare(spec, adjust, transports, members));
   RETURN_IF_ERROR(RunAll(members));
   TrainingResult result;
   AddUp(members, result);

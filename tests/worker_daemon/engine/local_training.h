@@ -1,4 +1,4 @@
-// Runs a job in one process: every device a thread, the local transport between them.
+// Runs a job in one process: every device a thread, any transport between them.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -11,6 +11,7 @@
 
 #include "common/base/status.h"
 #include "common/strategy/strategy.h"
+#include "tests/worker_daemon/engine/pair_transport.h"
 #include "worker_daemon/engine/job_spec.h"
 
 namespace stagewright::testing {
@@ -31,11 +32,14 @@ struct TrainingResult {
   std::vector<std::string> warnings;
 };
 
+absl::StatusOr<std::unique_ptr<Transport>> MakeLocalTransport(const TransportIdentity& identity);
+
 // Trains `spec`, whose device is ignored, on all devices of its program, merges the checkpoint and
 // reads it. The error of the first device that failed. `adjust`, if given, may change the spec of
 // each device.
-absl::StatusOr<TrainingResult> TrainLocally(const JobSpec& spec,
-                                            const std::function<void(JobSpec&)>& adjust = {});
+absl::StatusOr<TrainingResult> TrainLocally(
+    const JobSpec& spec, const std::function<void(JobSpec&)>& adjust = {},
+    const TransportFactory& transports = MakeLocalTransport);
 
 // All tensors of a `.safetensors` file.
 absl::StatusOr<std::map<std::string, at::Tensor>> ReadTensors(const std::string& path);

@@ -1,14 +1,19 @@
-# Debian's gRPC and protobuf come with pkg-config and CMake files; everything is an imported target after this file.
+# Every package is an imported target after this file. What trains needs the first group only; the services, from the
+# wire to the clients, the second as well (STAGEWRIGHT_SERVICES). Debian's gRPC and protobuf come with CMake files.
 find_package(Threads REQUIRED)
-find_package(Protobuf REQUIRED)
-find_package(PkgConfig REQUIRED)
-find_package(ZLIB REQUIRED)
-find_package(SQLite3 REQUIRED)
-find_package(nlohmann_json 3 REQUIRED)
-find_package(CLI11 REQUIRED)
-find_package(prometheus-cpp REQUIRED)
+find_package(PkgConfig QUIET)
 find_package(absl REQUIRED)
-find_package(gRPC REQUIRED)
+find_package(nlohmann_json 3 REQUIRED)
+if(STAGEWRIGHT_SERVICES)
+  find_package(Protobuf REQUIRED)
+  find_package(gRPC REQUIRED)
+  find_package(ZLIB REQUIRED)
+  find_package(SQLite3 REQUIRED)
+  find_package(CLI11 REQUIRED)
+  find_package(prometheus-cpp REQUIRED)
+else()
+  find_package(CLI11 QUIET)  # transport_bench is built if it is there.
+endif()
 
 # The virtual environment's Python, which has what tests and lints import; any other without it.
 find_program(STAGEWRIGHT_PYTHON python3 HINTS ${CMAKE_SOURCE_DIR}/.venv/bin NO_DEFAULT_PATH)
@@ -43,5 +48,25 @@ if(STAGEWRIGHT_WITH_WORKER)
   target_link_directories(stagewright_torch INTERFACE ${STAGEWRIGHT_TORCH_DIR}/lib)
   target_link_options(stagewright_torch INTERFACE -Wl,-rpath,${STAGEWRIGHT_TORCH_DIR}/lib)
   target_link_libraries(stagewright_torch INTERFACE torch torch_cpu c10)
-  pkg_check_modules(UCX REQUIRED IMPORTED_TARGET ucx)
+endif()
+
+# UCX carries messages between processes; without it, devices of one process still reach each other. After this,
+# stagewright_ucx is an interface target to link always; it defines STAGEWRIGHT_HAVE_UCX as 1 or 0.
+if(STAGEWRIGHT_WITH_WORKER)
+  set(STAGEWRIGHT_UCX OFF)
+  if(STAGEWRIGHT_WITH_UCX AND PkgConfig_FOUND)
+    pkg_check_modules(UCX QUIET IMPORTED_TARGET ucx)
+    set(STAGEWRIGHT_UCX ${UCX_FOUND})
+  endif()
+  add_library(stagewright_ucx INTERFACE)
+  if(STAGEWRIGHT_UCX)
+    target_compile_definitions(stagewright_ucx INTERFACE STAGEWRIGHT_HAVE_UCX=1)
+    target_link_libraries(stagewright_ucx INTERFACE PkgConfig::UCX)
+  elseif(STAGEWRIGHT_WITH_UCX STREQUAL "ON" OR (STAGEWRIGHT_SERVICES AND STAGEWRIGHT_WITH_UCX STREQUAL "AUTO"))
+    message(FATAL_ERROR "UCX not found (pkg-config ucx): install it, or build without messages between processes "
+                        "(STAGEWRIGHT_WITH_UCX=OFF)")
+  else()
+    message(STATUS "Stagewright: no UCX; devices of different processes cannot exchange messages")
+    target_compile_definitions(stagewright_ucx INTERFACE STAGEWRIGHT_HAVE_UCX=0)
+  endif()
 endif()

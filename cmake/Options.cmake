@@ -1,5 +1,9 @@
 option(STAGEWRIGHT_BUILD_TESTS "Build the test suites" ON)
-option(STAGEWRIGHT_WITH_WORKER "Build the worker daemon (needs LibTorch and UCX)" ON)
+option(STAGEWRIGHT_WITH_WORKER "Build the worker (needs LibTorch)" ON)
+option(STAGEWRIGHT_SERVICES "Build what speaks gRPC and protobuf: planner, worker daemon, clients; without it, what trains and its tests" ON)
+set(STAGEWRIGHT_WITH_UCX AUTO CACHE STRING
+    "Transport between processes: AUTO (when found; with STAGEWRIGHT_SERVICES it must be), ON (fail when not found) or OFF")
+set_property(CACHE STAGEWRIGHT_WITH_UCX PROPERTY STRINGS AUTO ON OFF)
 option(STAGEWRIGHT_WERROR "Treat warnings as errors" ON)
 option(STAGEWRIGHT_FUZZ "Build the fuzz targets with Clang's libFuzzer and sanitizers (scripts/fuzz.sh)" OFF)
 set(STAGEWRIGHT_PROFILES "${CMAKE_SOURCE_DIR}/../shared/graphs" CACHE PATH

@@ -1,6 +1,6 @@
 # CUDA and NCCL: found when present, and only then switched on. After this file
 #   STAGEWRIGHT_CUDA    whether the worker drives GPUs: LibTorch is a CUDA build and the CUDA toolkit is there
-#   STAGEWRIGHT_NCCL    whether the NCCL transport is built: CUDA, and NCCL's header and library are there
+#   STAGEWRIGHT_NCCL    whether the NCCL transport is built: the CUDA toolkit and NCCL are there, whatever LibTorch is
 #   stagewright_cuda, stagewright_nccl   interface targets to link always; they define STAGEWRIGHT_HAVE_CUDA and
 #                                        STAGEWRIGHT_HAVE_NCCL as 1 or 0
 set(STAGEWRIGHT_WITH_CUDA AUTO CACHE STRING "Drive GPUs: AUTO (when found), ON (fail when not found) or OFF")
@@ -9,7 +9,7 @@ set_property(CACHE STAGEWRIGHT_WITH_CUDA PROPERTY STRINGS AUTO ON OFF)
 set(STAGEWRIGHT_CUDA OFF)
 set(STAGEWRIGHT_NCCL OFF)
 set(cuda_reason "switched off")
-set(nccl_reason "needs CUDA")
+set(nccl_reason "")
 
 if(STAGEWRIGHT_WITH_WORKER AND STAGEWRIGHT_WITH_CUDA)
   find_package(CUDAToolkit QUIET)
@@ -25,19 +25,17 @@ if(STAGEWRIGHT_WITH_WORKER AND STAGEWRIGHT_WITH_CUDA)
   endif()
 endif()
 
-# The system's NCCL, the toolkit's, or the one of the nvidia-nccl wheel beside the torch wheel. The wheel's is the one
-# that LibTorch itself loads, so it goes first: one process must not hold two.
-if(STAGEWRIGHT_CUDA)
-  get_filename_component(site_packages ${STAGEWRIGHT_TORCH_DIR} DIRECTORY)
-  find_path(STAGEWRIGHT_NCCL_INCLUDE nccl.h
-    HINTS ${site_packages}/nvidia/nccl/include ${CUDAToolkit_INCLUDE_DIRS} $ENV{NCCL_HOME}/include)
-  find_library(STAGEWRIGHT_NCCL_LIBRARY NAMES nccl libnccl.so.2
-    HINTS ${site_packages}/nvidia/nccl/lib ${CUDAToolkit_LIBRARY_DIR} $ENV{NCCL_HOME}/lib)
-  if(STAGEWRIGHT_NCCL_INCLUDE AND STAGEWRIGHT_NCCL_LIBRARY)
-    set(STAGEWRIGHT_NCCL ON)
-  else()
+if(STAGEWRIGHT_WITH_WORKER AND STAGEWRIGHT_WITH_CUDA)
+  find_package(NCCL QUIET)
+  if(NOT CUDAToolkit_FOUND)
+    set(nccl_reason "no CUDA toolkit")
+  elseif(NOT NCCL_FOUND)
     set(nccl_reason "nccl.h or libnccl not found")
+  else()
+    set(STAGEWRIGHT_NCCL ON)
   endif()
+else()
+  set(nccl_reason "switched off")
 endif()
 
 add_library(stagewright_cuda INTERFACE)
@@ -51,11 +49,8 @@ else()
 endif()
 if(STAGEWRIGHT_NCCL)
   target_compile_definitions(stagewright_nccl INTERFACE STAGEWRIGHT_HAVE_NCCL=1)
-  target_include_directories(stagewright_nccl SYSTEM INTERFACE ${STAGEWRIGHT_NCCL_INCLUDE})
-  target_link_libraries(stagewright_nccl INTERFACE stagewright_cuda ${STAGEWRIGHT_NCCL_LIBRARY})
-  get_filename_component(nccl_dir ${STAGEWRIGHT_NCCL_LIBRARY} DIRECTORY)
-  target_link_options(stagewright_nccl INTERFACE -Wl,-rpath,${nccl_dir})
-  set(nccl_reason ${STAGEWRIGHT_NCCL_LIBRARY})
+  target_link_libraries(stagewright_nccl INTERFACE NCCL::nccl CUDA::cudart)
+  set(nccl_reason "${NCCL_VERSION}, ${NCCL_LIBRARY}")
 else()
   target_compile_definitions(stagewright_nccl INTERFACE STAGEWRIGHT_HAVE_NCCL=0)
 endif()

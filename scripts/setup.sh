@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what building, testing and running Stagewright needs on Debian 12: the packages of apt-packages.txt that are
-# missing, the virtual environment .venv of requirements.txt, and the Python client in it. Quick when there is nothing
-# to do. Safe to run twice, and at the same time as itself.
+# missing, the virtual environment .venv of requirements.txt, NCCL where the CUDA toolkit is, and the Python client.
+# Quick when there is nothing to do. Safe to run twice, and at the same time as itself.
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
@@ -75,6 +75,17 @@ install_python_packages() {
   echo "$want" >"$VENV/.requirements-stamp"
 }
 
+# Where the CUDA toolkit is, NCCL for it: the transport between GPUs is compiled and linked with it, also on a machine
+# without a GPU (cmake/FindNCCL.cmake). A CUDA build of the torch wheel has brought it already.
+install_nccl() {
+  local toolkit=${CUDA_HOME:-/usr/local/cuda}
+  [[ -f $toolkit/include/cuda_runtime_api.h ]] || return 0
+  compgen -G "$VENV/lib/python3*/site-packages/nvidia/nccl/include/nccl.h" >/dev/null && return
+  say "NCCL: installing scripts/requirements-cuda.txt (a wheel of 300 MB)"
+  "$VENV/bin/python" -m pip install --quiet --disable-pip-version-check -r scripts/requirements-cuda.txt ||
+    say "NCCL: not installed; the transport between GPUs will not be built"
+}
+
 # The client in editable mode, and its protobuf code, made again when a .proto file changes.
 install_python_client() {
   local client=clients/python want
@@ -110,6 +121,7 @@ exec 9>"${TMPDIR:-/tmp}/stagewright-setup-$(id -u).lock"
 flock 9
 install_packages
 install_python_packages
+install_nccl
 install_python_client
 say_accelerator
 say "set-up done in $SECONDS s"

@@ -171,19 +171,6 @@ class Ring {
 
 }  // namespace
 
-size_t ElementSize(Element element) {
-  switch (element) {
-    case Element::kFloat64:
-      return 8;
-    case Element::kFloat32:
-      return 4;
-    case Element::kFloat16:
-    case Element::kBFloat16:
-      return 2;
-  }
-  return 0;
-}
-
 absl::Status AllReduceSum(Transport& transport, const std::vector<int>& devices, Tag tag,
                           void* data, size_t count, Element element, absl::Time deadline) {
   const auto self = std::find(devices.begin(), devices.end(), transport.device());
@@ -195,6 +182,13 @@ absl::Status AllReduceSum(Transport& transport, const std::vector<int>& devices,
     return absl::InvalidArgumentError("all-reduce: a device is twice in the list");
   }
   if (devices.size() == 1 || count == 0) return absl::OkStatus();
+  if (transport.reduces()) {
+    Completion completion;
+    transport.AllReduce(devices, tag, data, count, element, completion.Callback());
+    const absl::Status status = completion.Wait(transport, deadline);
+    if (!status.ok()) transport.Abort(status);
+    return status;
+  }
   return Ring(transport, devices, static_cast<int>(self - devices.begin()), tag,
               static_cast<char*>(data), count, element, deadline)
       .Run();

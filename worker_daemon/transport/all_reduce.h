@@ -10,10 +10,6 @@
 
 namespace stagewright {
 
-enum class Element { kFloat64, kFloat32, kFloat16, kBFloat16 };
-
-size_t ElementSize(Element element);
-
 // Replaces the `count` elements at `data` by the sums of the elements at the same places on all
 // `devices`, which include this one. Blocks. Every device of the list calls it with the same list,
 // count, element and tag, and is connected to the others.
@@ -22,6 +18,9 @@ size_t ElementSize(Element element);
 // then all-gather; Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for clusters of
 // workstations", 2009). Additions overlap with transfers, segment by segment. Needs scratch memory
 // of 2/n of the data.
+//
+// A transport that reduces() does all of this itself, in its own way and memory: NCCL, on the
+// accelerator. What follows holds for it as well, but for how 16-bit elements are rounded.
 //
 // The result is the same to the bit on all devices and in every run: each element is added up in
 // one order that depends on its place and the list only. 16-bit elements are added as float and

@@ -51,8 +51,8 @@ void LocalHub::Post(MemberId self, MemberId peer, LocalOperation operation) {
   const absl::Status& gone = members_.at(peer).peer_failure;
   if (!gone.ok()) return Finish(self, std::move(operation), gone);
 
-  const Key key =
-      operation.is_send ? Key(self, peer, operation.tag) : Key(peer, self, operation.tag);
+  const Key key(operation.is_send ? self : peer, operation.is_send ? peer : self, operation.tag,
+                operation.by_reference);
   Waiting& waiting = waiting_[key];
   std::deque<LocalOperation>& counterparts = operation.is_send ? waiting.receives : waiting.sends;
   if (counterparts.empty()) {
@@ -85,7 +85,7 @@ void LocalHub::Leave(MemberId self, const absl::Status& status) {
   member.peer_failure = absl::UnavailableError(
       absl::StrCat("device ", member.device, " has gone: ", status.message()));
   for (auto entry = waiting_.begin(); entry != waiting_.end();) {
-    const auto& [sender, receiver, tag] = entry->first;
+    const auto& [sender, receiver, tag, by_reference] = entry->first;
     if (sender != self && receiver != self) {
       ++entry;
       continue;
@@ -113,16 +113,22 @@ void LocalHub::EndOne(MemberId self) {
 }
 
 void LocalHub::Finish(MemberId self, LocalOperation operation, absl::Status status) {
-  members_.at(self).thread->Run(
-      [this, self, done = std::move(operation.done), status = std::move(status)] {
-        done(status);
-        EndOne(self);
-      });
+  members_.at(self).thread->Run([this, self, done = std::move(operation.done),
+                                 received = std::move(operation.received),
+                                 status = std::move(status)] {
+    if (received != nullptr) {
+      received(status);
+    } else {
+      done(status);
+    }
+    EndOne(self);
+  });
 }
 
 // Both transports stay until their operations are done (AwaitIdle), and so do their threads.
 void LocalHub::Transfer(const Key& key, LocalOperation send, LocalOperation receive) {
-  const auto& [sender, receiver, tag] = key;
+  const MemberId sender = std::get<0>(key);
+  const MemberId receiver = std::get<1>(key);
   const int from = members_.at(sender).device;
   const int to = members_.at(receiver).device;
   members_.at(receiver).thread->Run(
@@ -133,11 +139,16 @@ void LocalHub::Transfer(const Key& key, LocalOperation send, LocalOperation rece
         } else if (send.bytes > 0) {
           std::memcpy(receive.target, send.source, send.bytes);
         }
+        ReferenceTransport::Object object = std::move(send.object);
         {
           absl::MutexLock lock(&mutex_);
           Finish(std::get<0>(key), std::move(send), status);
         }
-        receive.done(status);
+        if (receive.received != nullptr) {
+          receive.received(std::move(object));
+        } else {
+          receive.done(status);
+        }
         EndOne(std::get<1>(key));
       });
 }

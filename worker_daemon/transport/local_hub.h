@@ -23,6 +23,10 @@ struct LocalOperation {
   void* target = nullptr;        // Of a receive.
   size_t bytes = 0;
   Transport::Done done;
+  // By reference: no bytes, but the object of a send; `received` instead of `done` for a receive.
+  bool by_reference = false;
+  ReferenceTransport::Object object;
+  ReferenceTransport::Received received;
 };
 
 // Thread-safe. A member is one transport; a device that leaves and joins again is a new member, so
@@ -68,7 +72,7 @@ class LocalHub {
     std::deque<LocalOperation> sends;
     std::deque<LocalOperation> receives;
   };
-  using Key = std::tuple<MemberId, MemberId, Tag>;  // Sender, receiver, tag.
+  using Key = std::tuple<MemberId, MemberId, Tag, bool>;  // Sender, receiver, tag, by reference.
 
   void Finish(MemberId self, LocalOperation operation, absl::Status status)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -87,11 +87,30 @@ absl::Status LocalTransport::Connect(const std::vector<Peer>& peers, absl::Time)
 }
 
 void LocalTransport::Send(int peer, Tag tag, const void* data, size_t bytes, Done done) {
-  Post(peer, {true, tag, data, nullptr, bytes, std::move(done)});
+  Post(peer, {true, tag, data, nullptr, bytes, std::move(done), false, nullptr, nullptr});
 }
 
 void LocalTransport::Receive(int peer, Tag tag, void* data, size_t bytes, Done done) {
-  Post(peer, {false, tag, nullptr, data, bytes, std::move(done)});
+  Post(peer, {false, tag, nullptr, data, bytes, std::move(done), false, nullptr, nullptr});
+}
+
+ReferenceTransport* LocalTransport::ByReference(int peer) {
+  absl::MutexLock lock(&mutex_);
+  return peers_.contains(peer) ? this : nullptr;
+}
+
+void LocalTransport::SendObject(int peer, Tag tag, Object object, Done done) {
+  LocalOperation operation{.is_send = true, .tag = tag, .done = std::move(done)};
+  operation.by_reference = true;
+  operation.object = std::move(object);
+  Post(peer, std::move(operation));
+}
+
+void LocalTransport::ReceiveObject(int peer, Tag tag, Received done) {
+  LocalOperation operation{.tag = tag};
+  operation.by_reference = true;
+  operation.received = std::move(done);
+  Post(peer, std::move(operation));
 }
 
 void LocalTransport::Abort(absl::Status status) {

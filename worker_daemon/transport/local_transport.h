@@ -1,5 +1,5 @@
 // The transport between devices of one process: one copy, from the sender's memory to the
-// receiver's, on the receiver's progress thread.
+// receiver's, on the receiver's progress thread; or none, by reference.
 #pragma once
 
 #include <map>
@@ -17,7 +17,7 @@ namespace stagewright {
 
 // A send is done when the receiver has its bytes. Peers need not connect to each other at the same
 // time: Connect never waits.
-class LocalTransport : public Transport {
+class LocalTransport : public Transport, public ReferenceTransport {
  public:
   static absl::StatusOr<std::unique_ptr<LocalTransport>> Create(TransportIdentity identity);
   ~LocalTransport() override;  // Pending operations fail with CANCELLED.
@@ -28,6 +28,10 @@ class LocalTransport : public Transport {
   void Send(int peer, Tag tag, const void* data, size_t bytes, Done done) override;
   void Receive(int peer, Tag tag, void* data, size_t bytes, Done done) override;
   void Abort(absl::Status status) override;
+  ReferenceTransport* ByReference(int peer) override;
+
+  void SendObject(int peer, Tag tag, Object object, Done done) override;
+  void ReceiveObject(int peer, Tag tag, Received done) override;
 
   // Whether `address`, of scheme "local", names a transport of this process.
   static bool IsInThisProcess(absl::string_view address);

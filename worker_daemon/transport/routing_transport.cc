@@ -1,29 +1,47 @@
 #include "worker_daemon/transport/routing_transport.h"
 
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
+#include "worker_daemon/transport/arranged_transport.h"
+#if STAGEWRIGHT_HAVE_UCX
+#include "worker_daemon/transport/ucx_transport.h"
+#endif
 
 namespace stagewright {
 
 absl::StatusOr<std::unique_ptr<RoutingTransport>> RoutingTransport::Create(
-    const TransportIdentity& identity, const UcxOptions& options) {
+    const TransportIdentity& identity, RoutingOptions options) {
   ASSIGN_OR_RETURN(std::unique_ptr<LocalTransport> local, LocalTransport::Create(identity));
-  ASSIGN_OR_RETURN(std::unique_ptr<UcxTransport> ucx, UcxTransport::Create(identity, options));
+  std::unique_ptr<Transport> ucx;
+#if STAGEWRIGHT_HAVE_UCX
+  ASSIGN_OR_RETURN(ucx, UcxTransport::Create(identity, options.ucx));
+#endif
   return std::unique_ptr<RoutingTransport>(
-      new RoutingTransport(identity, std::move(local), std::move(ucx)));
+      new RoutingTransport(identity, std::move(options), std::move(local), std::move(ucx)));
 }
 
-RoutingTransport::RoutingTransport(TransportIdentity identity,
+RoutingTransport::RoutingTransport(TransportIdentity identity, RoutingOptions options,
                                    std::unique_ptr<LocalTransport> local,
-                                   std::unique_ptr<UcxTransport> ucx)
-    : identity_(std::move(identity)), local_(std::move(local)), ucx_(std::move(ucx)) {}
+                                   std::unique_ptr<Transport> ucx)
+    : identity_(std::move(identity)),
+      accelerator_(options.mover == nullptr ? "" : options.accelerator),
+      local_(std::move(local)),
+      ucx_(std::move(ucx)) {
+  if (!accelerator_.empty()) {
+    device_ = std::make_unique<ArrangedTransport>(identity_, this, std::move(options.mover));
+  }
+}
+
+RoutingTransport::~RoutingTransport() { Abort(absl::CancelledError("the transport was closed")); }
 
 std::string RoutingTransport::Address() const {
   TransportAddress address{"routing", identity_, ""};
   AppendString(local_->Address(), &address.payload);
-  AppendString(ucx_->Address(), &address.payload);
+  AppendString(ucx_ == nullptr ? "" : ucx_->Address(), &address.payload);
+  AppendString(accelerator_, &address.payload);
   return EncodeAddress(address);
 }
 
@@ -31,22 +49,34 @@ absl::Status RoutingTransport::Connect(const std::vector<Peer>& peers, absl::Tim
   std::map<int, Transport*> routes;
   std::vector<Peer> here;
   std::vector<Peer> elsewhere;
+  std::vector<Peer> accelerated;
+  std::set<std::string> accelerators = {accelerator_};
   for (const Peer& peer : peers) {
     ASSIGN_OR_RETURN(const TransportAddress address,
                      DecodePeerAddress("routing", identity_, peer.device, peer.address));
     absl::string_view payload = address.payload;
     std::string local;
     std::string ucx;
-    if (!ConsumeString(&payload, &local) || !ConsumeString(&payload, &ucx) || !payload.empty()) {
+    std::string accelerator;
+    if (!ConsumeString(&payload, &local) || !ConsumeString(&payload, &ucx) ||
+        !ConsumeString(&payload, &accelerator) || !payload.empty()) {
       return absl::InvalidArgumentError(
           absl::StrCat("address of device ", peer.device, ": malformed"));
     }
     if (LocalTransport::IsInThisProcess(local)) {
       here.push_back({peer.device, std::move(local)});
       routes[peer.device] = local_.get();
+    } else if (ucx_ == nullptr || ucx.empty()) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          "device ", peer.device, " is in another process, and ",
+          ucx_ == nullptr ? "this worker" : "its worker", " was built without UCX to reach it"));
     } else {
       elsewhere.push_back({peer.device, std::move(ucx)});
       routes[peer.device] = ucx_.get();
+    }
+    if (!accelerator.empty()) {
+      accelerated.push_back({peer.device, ""});
+      accelerators.insert(std::move(accelerator));
     }
   }
   {
@@ -54,7 +84,10 @@ absl::Status RoutingTransport::Connect(const std::vector<Peer>& peers, absl::Tim
     routes_ = std::move(routes);
   }
   RETURN_IF_ERROR(local_->Connect(here, deadline));
-  return ucx_->Connect(elsewhere, deadline);
+  if (ucx_ != nullptr) RETURN_IF_ERROR(ucx_->Connect(elsewhere, deadline));
+  const bool distinct = accelerators.size() == accelerated.size() + 1;
+  if (device_ == nullptr || accelerated.empty() || !distinct) return absl::OkStatus();
+  return device_->Connect(accelerated, deadline);
 }
 
 // A device without a route gets the error of a transport that does not know it either.
@@ -74,7 +107,18 @@ void RoutingTransport::Receive(int peer, Tag tag, void* data, size_t bytes, Done
 
 void RoutingTransport::Abort(absl::Status status) {
   local_->Abort(status);
-  ucx_->Abort(std::move(status));
+  if (ucx_ != nullptr) ucx_->Abort(status);
+  if (device_ != nullptr) device_->Abort(std::move(status));
 }
+
+Transport* RoutingTransport::ForDeviceMemory(const std::vector<int>& devices) {
+  if (device_ == nullptr) return nullptr;
+  for (const int device : devices) {
+    if (!device_->connected_to(device)) return nullptr;
+  }
+  return device_.get();
+}
+
+ReferenceTransport* RoutingTransport::ByReference(int peer) { return local_->ByReference(peer); }
 
 }  // namespace stagewright

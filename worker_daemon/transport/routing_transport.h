@@ -1,4 +1,4 @@
-// The transport a daemon uses: for each peer the best of the others.
+// The transport a daemon uses: for each peer and kind of memory the best of the others.
 #pragma once
 
 #include <map>
@@ -8,35 +8,58 @@
 
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
+#include "worker_daemon/transport/device_mover.h"
 #include "worker_daemon/transport/local_transport.h"
 #include "worker_daemon/transport/transport.h"
-#include "worker_daemon/transport/ucx_transport.h"
+#include "worker_daemon/transport/ucx_options.h"
 
 namespace stagewright {
 
-// Peers in the same process are reached through a LocalTransport, all others through UCX.
+class ArrangedTransport;
+
+struct RoutingOptions {
+  UcxOptions ucx;
+  // For a device with an accelerator: what moves its memory, and the accelerator's name, different
+  // from those of all other accelerators of the job (nccl_mover.h makes both).
+  std::unique_ptr<DeviceMover> mover;
+  std::string accelerator;
+};
+
+// Host memory: peers in the same process are reached through a LocalTransport, all others through
+// UCX (in a build without it, not at all). By reference: peers in the same process.
+//
+// Device memory: if this device has a mover, all others of the job that have one, in this process
+// or not, are one group (arranged_transport.h), and Connect must name them all. There is no such
+// group when two devices have the same accelerator, which NCCL refuses; ForDeviceMemory() is null
+// then, at all of them.
 class RoutingTransport : public Transport {
  public:
   static absl::StatusOr<std::unique_ptr<RoutingTransport>> Create(const TransportIdentity& identity,
-                                                                  const UcxOptions& options = {});
+                                                                  RoutingOptions options = {});
+  ~RoutingTransport() override;  // Pending operations fail with CANCELLED.
 
   int device() const override { return identity_.device; }
   std::string Address() const override;
+  // Errors also: FAILED_PRECONDITION for a device of another process in a build without UCX.
   absl::Status Connect(const std::vector<Peer>& peers, absl::Time deadline) override;
   void Send(int peer, Tag tag, const void* data, size_t bytes, Done done) override;
   void Receive(int peer, Tag tag, void* data, size_t bytes, Done done) override;
   void Abort(absl::Status status) override;
+  Transport* ForDeviceMemory(const std::vector<int>& devices) override;
+  ReferenceTransport* ByReference(int peer) override;
 
  private:
-  RoutingTransport(TransportIdentity identity, std::unique_ptr<LocalTransport> local,
-                   std::unique_ptr<UcxTransport> ucx);
+  RoutingTransport(TransportIdentity identity, RoutingOptions options,
+                   std::unique_ptr<LocalTransport> local, std::unique_ptr<Transport> ucx);
   Transport& Route(int peer);
 
   const TransportIdentity identity_;
+  const std::string accelerator_;
   const std::unique_ptr<LocalTransport> local_;
-  const std::unique_ptr<UcxTransport> ucx_;
+  const std::unique_ptr<Transport> ucx_;  // Null in a build without it.
   absl::Mutex mutex_;
   std::map<int, Transport*> routes_ ABSL_GUARDED_BY(mutex_);
+  std::unique_ptr<ArrangedTransport> device_;  // Null without a mover. Talks through this.
 };
 
 }  // namespace stagewright

@@ -22,21 +22,37 @@
 // or new, fails with that status, and every connected peer sees this device as gone. No operation
 // has a deadline of its own: who waits has one, and aborts the transport when it passes (see
 // Completion in completion.h), because memory may only be reused once the operation is done.
+//
+// Memory. Send and Receive of a Transport take host memory. Two other kinds have a way of their
+// own, which a transport may or may not offer, for some peers or all: ForDeviceMemory() is a
+// transport for the memory of accelerators, ByReference() hands objects over without a copy. Both
+// ends of an edge get the same answer, and messages of one way never meet those of another, so a
+// program that asks at both ends cannot mix them up.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/time/time.h"
 
 namespace stagewright {
 
 // What a message is for. Keeps, for instance, the activations and gradients of a channel apart.
-enum class Traffic : uint8_t { kActivation = 0, kGradient = 1, kReduction = 2, kState = 3 };
+// kArrangement belongs to transports that arrange their messages over another one
+// (arranged_transport.h).
+enum class Traffic : uint8_t {
+  kActivation = 0,
+  kGradient = 1,
+  kReduction = 2,
+  kState = 3,
+  kArrangement = 4,
+};
 
 // Names one message between an ordered pair of devices.
 struct Tag {
@@ -54,8 +70,15 @@ struct Tag {
 // "channel 3 gradient 7", for messages.
 std::string ToString(const Tag& tag);
 
+// What reductions add.
+enum class Element : uint8_t { kFloat64, kFloat32, kFloat16, kBFloat16 };
+
+size_t ElementSize(Element element);
+
 // The error of a message whose ends disagree on its size.
 absl::Status SizeMismatch(int sender, int receiver, const Tag& tag, size_t sent, size_t expected);
+
+class ReferenceTransport;
 
 class Transport {
  public:
@@ -91,6 +114,40 @@ class Transport {
   // Fails all operations with `status` (CANCELLED if it is OK). Returns at once; the operations
   // are done shortly after. Only the first call has an effect. Safe from any thread.
   virtual void Abort(absl::Status status) = 0;
+
+  // The transport whose Send and Receive take memory of the accelerators at both ends, if there is
+  // one for all of `devices` (this one may be among them); null otherwise, and then the ends stage
+  // through host memory. Owned by this transport and aborted with it, as this is with it. After
+  // Connect.
+  virtual Transport* ForDeviceMemory(const std::vector<int>& devices) { return nullptr; }
+
+  // The way to hand objects to `peer` by reference; null if it is in another process. Owned by this
+  // transport. After Connect.
+  virtual ReferenceTransport* ByReference(int peer) { return nullptr; }
+
+  // Whether AllReduce works; AllReduceSum (all_reduce.h) uses it then.
+  virtual bool reduces() const { return false; }
+
+  // Replaces the elements at `data` by their sums over `devices`; all of them call it with equal
+  // arguments. CHECK-fails unless reduces().
+  virtual void AllReduce(const std::vector<int>& devices, Tag tag, void* data, size_t count,
+                         Element element, Done done);
+};
+
+// Messages between devices of one process that carry an object of the sender itself instead of a
+// copy of some bytes. Life, matching, completion and failure are those of the Transport that it
+// belongs to. The object may be used by both ends from then on: who hands over a tensor does not
+// write to it any more.
+class ReferenceTransport {
+ public:
+  using Object = std::shared_ptr<const void>;
+  using Received = std::function<void(absl::StatusOr<Object>)>;
+
+  virtual ~ReferenceTransport() = default;
+
+  // The receiver knows what type to cast the object to: it is the one its program says.
+  virtual void SendObject(int peer, Tag tag, Object object, Transport::Done done) = 0;
+  virtual void ReceiveObject(int peer, Tag tag, Received done) = 0;
 };
 
 }  // namespace stagewright

@@ -8,18 +8,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/time/time.h"
+#include "worker_daemon/transport/ucx_options.h"
 
 namespace stagewright {
-
-struct UcxOptions {
-  // UCX's transports, as for the environment variable UCX_TLS: "posix,self", "tcp". Empty: what
-  // UCX_TLS says, and if it is not set, everything but those that fail in containers.
-  std::string tls;
-  // How long a progress thread with nothing to do polls before it sleeps. Waking it costs tens of
-  // microseconds; polling takes a core.
-  absl::Duration spin = absl::Microseconds(50);
-};
 
 class UcxWorker {
  public:

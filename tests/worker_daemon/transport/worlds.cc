@@ -7,30 +7,12 @@
 
 #include "absl/time/clock.h"
 #include "common/base/check.h"
-#include "worker_daemon/transport/local_transport.h"
-#include "worker_daemon/transport/routing_transport.h"
-#include "worker_daemon/transport/ucx_transport.h"
 
 namespace stagewright::testing {
-namespace {
-
-template <typename T, typename... Options>
-Implementation Make(std::string name, Options... options) {
-  return {std::move(name),
-          [=](TransportIdentity identity) -> absl::StatusOr<std::unique_ptr<Transport>> {
-            return T::Create(std::move(identity), options...);
-          }};
-}
-
-}  // namespace
-
 absl::Time Soon() { return absl::Now() + kSoon; }
 
-std::vector<Implementation> AllImplementations() {
-  return {Make<LocalTransport>("Local"), Make<UcxTransport>("UcxDefault", UcxOptions{}),
-          Make<UcxTransport>("UcxSharedMemory", UcxOptions{.tls = "posix,self"}),
-          Make<UcxTransport>("UcxTcp", UcxOptions{.tls = "tcp,self"}),
-          Make<RoutingTransport>("Routing", UcxOptions{})};
+World ImplementationTest::Connected(int size, uint64_t generation) {
+  return ConnectedWorld(GetParam(), size, generation);
 }
 
 World CreateWorld(const Implementation& implementation, int size, uint64_t generation) {

@@ -8,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "gtest/gtest.h"
 #include "worker_daemon/transport/identity.h"
 #include "worker_daemon/transport/transport.h"
 
@@ -17,15 +18,31 @@ namespace stagewright::testing {
 inline constexpr absl::Duration kSoon = absl::Seconds(60);
 absl::Time Soon();
 
+using World = std::vector<std::unique_ptr<Transport>>;
+
 struct Implementation {
   std::string name;  // Letters only.
   std::function<absl::StatusOr<std::unique_ptr<Transport>>(TransportIdentity)> create;
+  // Whether the loss of a device leaves transfers between others alone.
+  bool isolates_losses = true;
+  // Whether its devices may be in different processes.
+  bool crosses_processes = false;
+  // Why it cannot run on this machine; "" if it can. Tests are skipped then.
+  std::string absent;
 };
 
-// Every implementation that passes the conformance suite.
+// Every implementation that must pass the conformance suite; in programs for machines with GPUs,
+// those for GPUs (implementations_nccl.cc).
 std::vector<Implementation> AllImplementations();
 
-using World = std::vector<std::unique_ptr<Transport>>;
+// A suite over them: Connected() and the like are for its tests.
+class ImplementationTest : public ::testing::TestWithParam<Implementation> {
+ protected:
+  void SetUp() override {
+    if (!GetParam().absent.empty()) GTEST_SKIP() << GetParam().absent;
+  }
+  World Connected(int size, uint64_t generation = 1);
+};
 
 // Devices 0..size-1, not connected.
 World CreateWorld(const Implementation& implementation, int size, uint64_t generation = 1);

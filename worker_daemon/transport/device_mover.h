@@ -1,0 +1,65 @@
+// What moves data between the memories of accelerators, in an order that somebody else has chosen:
+// NCCL (nccl_mover.h); in tests, a copy.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "worker_daemon/transport/transport.h"
+
+namespace stagewright {
+
+// What one device does in a round (arranger.h).
+struct MoverPart {
+  enum class Kind { kSend, kReceive, kReduce };
+
+  Kind kind = Kind::kSend;
+  int peer = 0;          // Of a send or receive.
+  void* data = nullptr;  // Not written to by sends.
+  size_t bytes = 0;
+  std::shared_ptr<void> after;  // From Mark(): not before this.
+  // Of a reduction, in place:
+  std::vector<int> devices;
+  Element element = Element::kFloat32;
+  std::string note;  // From MakeNote() of the first of `devices`, equal for equal lists.
+};
+
+// One thread calls Connect, Start, Ended and Stop; any thread the others.
+class DeviceMover {
+ public:
+  virtual ~DeviceMover() = default;
+
+  // Bytes, at most kMaxNote, by which the devices of a group find each other. One of them makes the
+  // note and hands it to the others.
+  static constexpr size_t kMaxNote = 128;
+  virtual absl::StatusOr<std::string> MakeNote() = 0;
+
+  // Meets the other devices: all of them call it, with equal arguments. `self` is one of `devices`.
+  // Returns once data has gone over every edge.
+  virtual absl::Status Connect(int self, const std::vector<int>& devices, const std::string& note,
+                               absl::Time deadline) = 0;
+
+  // Stands for what the caller has queued on the accelerator so far: a part with this mark waits
+  // for that.
+  virtual std::shared_ptr<void> Mark() = 0;
+
+  // Starts the parts of a round, all at the same time, after those of all earlier rounds, and
+  // returns a number for it. At most one send and one receive, or one reduction; none is empty.
+  virtual absl::StatusOr<uint64_t> Start(const std::vector<MoverPart>& parts) = 0;
+
+  // The rounds that have ended since the last call. An error means that nothing will end any more.
+  virtual absl::StatusOr<std::vector<uint64_t>> Ended() = 0;
+
+  // Makes a Connect or Start that is under way return soon, with an error.
+  virtual void Interrupt() = 0;
+
+  // Gives up on all that has not ended: on return nothing touches the memory of any part.
+  virtual void Stop() = 0;
+};
+
+}  // namespace stagewright

@@ -1,0 +1,19 @@
+// Settings of the UCX transport; no header of UCX.
+#pragma once
+
+#include <string>
+
+#include "absl/time/time.h"
+
+namespace stagewright {
+
+struct UcxOptions {
+  // UCX's transports, as for the environment variable UCX_TLS: "posix,self", "tcp". Empty: what
+  // UCX_TLS says, and if it is not set, everything but those that fail in containers.
+  std::string tls;
+  // How long a progress thread with nothing to do polls before it sleeps. Waking it costs tens of
+  // microseconds; polling takes a core.
+  absl::Duration spin = absl::Microseconds(50);
+};
+
+}  // namespace stagewright

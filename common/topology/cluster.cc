@@ -42,6 +42,11 @@ absl::Status CheckKind(const DeviceKind& kind, absl::string_view where) {
   return absl::OkStatus();
 }
 
+absl::Status CheckLink(const Link& link, absl::string_view where) {
+  RETURN_IF_ERROR(CheckLatency(link.latency, where, "latency_ns"));
+  return CheckRate(link.bytes_per_second, where, "bytes_per_second");
+}
+
 absl::Status CheckDevice(const ClusterData& data, size_t index) {
   const Device& device = data.devices[index];
   const std::string where = Where("devices", index, device.name);
@@ -57,22 +62,24 @@ absl::Status CheckDevice(const ClusterData& data, size_t index) {
 }
 
 absl::StatusOr<Route> MakeRoute(const ClusterData& data, size_t from, size_t to) {
-  const std::string where =
-      absl::StrCat("routes: ", data.devices[from].name, " -> ", data.devices[to].name);
+  const auto wrong = [&](absl::string_view what) {
+    return Invalid(absl::StrCat("routes: ", data.devices[from].name, " -> ", data.devices[to].name),
+                   what);
+  };
   Route route;
   route.links = data.routes[from * data.devices.size() + to];
   if (from == to) {
-    if (!route.links.empty()) return Invalid(where, ": a device needs no route to itself");
+    if (!route.links.empty()) return wrong(": a device needs no route to itself");
     return route;
   }
-  if (route.links.empty()) return Invalid(where, ": there is no route");
+  if (route.links.empty()) return wrong(": there is no route");
   route.bytes_per_second = std::numeric_limits<double>::infinity();
   for (int32_t link : route.links) {
     if (link < 0 || link >= static_cast<int32_t>(data.links.size())) {
-      return Invalid(where, absl::StrCat(": link ", link, " does not exist"));
+      return wrong(absl::StrCat(": link ", link, " does not exist"));
     }
     if (std::count(route.links.begin(), route.links.end(), link) > 1) {
-      return Invalid(where, absl::StrCat(": link \"", data.links[link].name, "\" occurs twice"));
+      return wrong(absl::StrCat(": link \"", data.links[link].name, "\" occurs twice"));
     }
     route.latency += data.links[link].latency;
     route.bytes_per_second = std::min(route.bytes_per_second, data.links[link].bytes_per_second);
@@ -82,7 +89,8 @@ absl::StatusOr<Route> MakeRoute(const ClusterData& data, size_t from, size_t to)
 
 template <typename T>
 absl::Status CheckUniqueNames(const std::vector<T>& items, absl::string_view list) {
-  absl::flat_hash_set<std::string> names;
+  absl::flat_hash_set<absl::string_view> names;
+  names.reserve(items.size());
   for (size_t i = 0; i < items.size(); ++i) {
     if (!names.insert(items[i].name).second) {
       return Invalid(Where(list, i, items[i].name), ".name is used twice");
@@ -112,9 +120,8 @@ absl::StatusOr<Cluster> Cluster::Create(ClusterData data) {
   for (size_t i = 0; i < n; ++i) RETURN_IF_ERROR(CheckDevice(data, i));
   for (size_t i = 0; i < data.links.size(); ++i) {
     const Link& link = data.links[i];
-    const std::string where = Where("links", i, link.name);
-    RETURN_IF_ERROR(CheckLatency(link.latency, where, "latency_ns"));
-    RETURN_IF_ERROR(CheckRate(link.bytes_per_second, where, "bytes_per_second"));
+    // There may be a million: only what is wrong needs a name.
+    if (!CheckLink(link, "").ok()) return CheckLink(link, Where("links", i, link.name));
   }
   RETURN_IF_ERROR(CheckUniqueNames(data.kinds, "kinds"));
   RETURN_IF_ERROR(CheckUniqueNames(data.devices, "devices"));

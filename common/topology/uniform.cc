@@ -13,17 +13,21 @@ namespace {
 // No profile is fast enough to notice.
 constexpr double kUnlimited = 1e24;
 
+enum class Least { kZero, kAboveZero };
+
 struct Unit {
   std::string_view suffix;
   double scale;
 };
 
 // A number and a unit; without one, the number counts the first unit of the list.
-absl::StatusOr<double> Quantity(std::string_view text, std::initializer_list<Unit> units) {
+absl::StatusOr<double> Quantity(std::string_view text, Least least,
+                                std::initializer_list<Unit> units) {
   double value = 0;
   const auto parsed = std::from_chars(text.data(), text.data() + text.size(), value);
   const std::string_view suffix = text.substr(parsed.ptr - text.data());
-  if (parsed.ec == std::errc() && std::isfinite(value) && value >= 0) {
+  const bool in_range = least == Least::kZero ? value >= 0 : value > 0;
+  if (parsed.ec == std::errc() && std::isfinite(value) && in_range) {
     if (suffix.empty()) return value * units.begin()->scale;
     for (const Unit& unit : units) {
       if (suffix == unit.suffix) return value * unit.scale;
@@ -32,8 +36,9 @@ absl::StatusOr<double> Quantity(std::string_view text, std::initializer_list<Uni
   std::string known;
   for (const Unit& unit : units)
     absl::StrAppend(&known, known.empty() ? "" : ", ", std::string(unit.suffix));
-  return absl::InvalidArgumentError(
-      absl::StrCat("\"", std::string(text), "\" is not a number, 0 or more, in ", known));
+  return absl::InvalidArgumentError(absl::StrCat("\"", std::string(text), "\" is not a number, ",
+                                                 least == Least::kZero ? "0 or more" : "above 0",
+                                                 ", in ", known));
 }
 
 absl::StatusOr<int32_t> Count(std::string_view text) {
@@ -50,29 +55,31 @@ absl::StatusOr<int32_t> Count(std::string_view text) {
 absl::Status ReadOption(std::string_view key, std::string_view value, UniformSpec& spec,
                         bool& outside_bandwidth, bool& outside_latency) {
   if (key == "bandwidth" || key == "outside-bandwidth") {
-    ASSIGN_OR_RETURN(
-        const double rate,
-        Quantity(value, {{"B/s", 1}, {"MB/s", 1e6}, {"GB/s", 1e9}, {"GiB/s", 0x1p30}}));
+    ASSIGN_OR_RETURN(const double rate,
+                     Quantity(value, Least::kAboveZero,
+                              {{"B/s", 1}, {"MB/s", 1e6}, {"GB/s", 1e9}, {"GiB/s", 0x1p30}}));
     outside_bandwidth = outside_bandwidth || key != "bandwidth";
     (key == "bandwidth" ? spec.inside : spec.outside).bytes_per_second = rate;
     return absl::OkStatus();
   }
   if (key == "latency" || key == "outside-latency") {
-    ASSIGN_OR_RETURN(const double seconds,
-                     Quantity(value, {{"s", 1}, {"ms", 1e-3}, {"us", 1e-6}, {"ns", 1e-9}}));
+    ASSIGN_OR_RETURN(
+        const double seconds,
+        Quantity(value, Least::kZero, {{"s", 1}, {"ms", 1e-3}, {"us", 1e-6}, {"ns", 1e-9}}));
     if (seconds > 3600) return absl::InvalidArgumentError("is over an hour");
     outside_latency = outside_latency || key != "latency";
     (key == "latency" ? spec.inside : spec.outside).latency = std::llround(seconds * 1e9);
     return absl::OkStatus();
   }
   if (key == "memory") {
-    ASSIGN_OR_RETURN(const double bytes, Quantity(value, {{"B", 1},
-                                                          {"MB", 1e6},
-                                                          {"GB", 1e9},
-                                                          {"TB", 1e12},
-                                                          {"MiB", 0x1p20},
-                                                          {"GiB", 0x1p30},
-                                                          {"TiB", 0x1p40}}));
+    ASSIGN_OR_RETURN(const double bytes, Quantity(value, Least::kAboveZero,
+                                                  {{"B", 1},
+                                                   {"MB", 1e6},
+                                                   {"GB", 1e9},
+                                                   {"TB", 1e12},
+                                                   {"MiB", 0x1p20},
+                                                   {"GiB", 0x1p30},
+                                                   {"TiB", 0x1p40}}));
     if (bytes > 0x1p60) return absl::InvalidArgumentError("is over 1 EiB");
     spec.memory = std::llround(bytes);
     return absl::OkStatus();
@@ -129,6 +136,7 @@ absl::StatusOr<Cluster> MakeUniform(const UniformSpec& spec) {
         {absl::StrCat("node", node, "/device", d % spec.devices_per_node), 0, node, spec.memory});
   }
   data.routes.resize(n * n);
+  data.links.reserve(n * (n - 1));
   for (int64_t a = 0; a < n; ++a) {
     for (int64_t b = 0; b < n; ++b) {
       if (a == b) continue;
@@ -139,6 +147,10 @@ absl::StatusOr<Cluster> MakeUniform(const UniformSpec& spec) {
     }
   }
   return Cluster::Create(std::move(data));
+}
+
+bool OnlyForMeasuredTimes(const DeviceKind& kind) {
+  return kind.flops_per_second >= kUnlimited && kind.memory_bytes_per_second >= kUnlimited;
 }
 
 absl::StatusOr<Cluster> UniformPreset(const std::string& text) {

@@ -22,6 +22,9 @@ struct UniformSpec {
 };
 absl::StatusOr<Cluster> MakeUniform(const UniformSpec& spec);
 
+// A kind like that of these clusters: whatever takes its time from rates takes none.
+bool OnlyForMeasuredTimes(const DeviceKind& kind);
+
 // "uniform:8", "uniform:4x8" (4 nodes of 8), and after a comma each, "bandwidth=1e9",
 // "latency=0", "memory=16GiB", "outside-bandwidth=1e9", "outside-latency=50us": docs/clusters.md.
 // The links between nodes are like those inside unless given. INVALID_ARGUMENT names the part.

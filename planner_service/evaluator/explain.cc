@@ -40,6 +40,7 @@ class Explainer {
 
  private:
   bool Expired() const { return options_.expired && options_.expired(); }
+  bool OutOfTrials() const { return trials_ >= options_.most_trials || Expired(); }
 
   absl::StatusOr<Nanos> Time(const Cluster& cluster, const CostModel& costs,
                              const Strategy& strategy) const {
@@ -56,7 +57,9 @@ class Explainer {
     if (time.ok()) {
       what.step_time = *time;
     } else {
-      what.reason = std::string(time.status().message());
+      // Without the grid of waiting devices that a deadlock comes with.
+      const std::string reason(time.status().message());
+      what.reason = reason.substr(0, reason.find('\n'));
     }
     return what;
   }
@@ -119,10 +122,12 @@ class Explainer {
     return stage;
   }
 
-  // Operators of `from` that border on `to` and on nothing else of `from` on that side.
+  // Operators of `from` that border on `to` and on nothing else of `from` on that side; none if
+  // `from` would be left without any.
   std::vector<OperatorId> Movable(const std::vector<int32_t>& stage, int32_t from, int32_t to,
                                   bool forward) const {
     std::vector<OperatorId> result;
+    if (std::count(stage.begin(), stage.end(), from) == 1) return result;
     for (int32_t o = 0; o < operators_.size(); ++o) {
       if (stage[o] != from) continue;
       bool borders = false, inside = false;
@@ -145,12 +150,13 @@ class Explainer {
     return absl::StrCat(moved.name, " (", node.module, ")");
   }
 
-  // Moves each operator that can be moved, on its own, and keeps the best.
-  WhatIf TryCut(const std::vector<int32_t>& stage, int32_t from, int32_t to, bool forward) {
+  // Moves each of the operators on its own and keeps the best.
+  WhatIf TryMoves(const std::vector<OperatorId>& movable, int32_t from, int32_t to) {
     WhatIf best;
-    best.reason = absl::StrCat("no operator of stage ", from, " borders on stage ", to, " alone");
-    for (OperatorId op : Movable(stage, from, to, forward)) {
-      if (trials_ >= options_.most_trials || Expired()) {
+    if (movable.empty())
+      best.reason = absl::StrCat("no operator of stage ", from, " can move to stage ", to);
+    for (OperatorId op : movable) {
+      if (OutOfTrials()) {
         if (!best.step_time) best.reason = "there was no time to judge it";
         break;
       }
@@ -168,13 +174,17 @@ class Explainer {
   void TryCuts() {
     const std::vector<int32_t> stage = StageOfOperators();
     for (const StageEdge& edge : DataEdges(graph_, strategy_.stages)) {
-      if (trials_ >= options_.most_trials || Expired()) {
+      const int32_t from = edge.from.value(), to = edge.to.value();
+      const std::vector<OperatorId> given = Movable(stage, from, to, /*forward=*/true);
+      const std::vector<OperatorId> taken = Movable(stage, to, from, /*forward=*/false);
+      if (given.empty() && taken.empty()) continue;
+      if (OutOfTrials()) {
         ++result_.cuts_left_out;
         continue;
       }
       CutReport report{edge.from, edge.to, {}, {}};
-      report.smaller = TryCut(stage, edge.from.value(), edge.to.value(), /*forward=*/true);
-      report.larger = TryCut(stage, edge.to.value(), edge.from.value(), /*forward=*/false);
+      report.smaller = TryMoves(given, from, to);
+      report.larger = TryMoves(taken, to, from);
       result_.cuts.push_back(std::move(report));
     }
   }
@@ -222,9 +232,7 @@ std::string Percent(Nanos part, Nanos whole) {
 }
 
 std::string CutText(const WhatIf& what, Nanos now) {
-  if (!what.step_time) {
-    return absl::StrCat(what.change, what.change.empty() ? "" : ": not valid, ", what.reason);
-  }
+  if (!what.step_time) return absl::StrCat(what.change, ": not valid, ", what.reason);
   const double change =
       now > 0 ? 100.0 * static_cast<double>(*what.step_time - now) / static_cast<double>(now) : 0;
   return absl::StrCat(what.change, ": ", FormatDuration(*what.step_time),
@@ -266,10 +274,12 @@ std::string ToText(const Explanation& explanation) {
                   explanation.bottleneck.value(), " on ", explanation.bottleneck_device,
                   "\n\ncuts, one operator moved\n");
   for (const CutReport& cut : explanation.cuts) {
-    absl::StrAppend(&out, "  [", cut.from.value(), "] -> [", cut.to.value(), "]\n    ",
-                    CutText(cut.smaller, total), "\n    ", CutText(cut.larger, total), "\n");
+    absl::StrAppend(&out, "  [", cut.from.value(), "] -> [", cut.to.value(), "]\n");
+    for (const WhatIf* what : {&cut.smaller, &cut.larger}) {
+      if (!what->change.empty()) absl::StrAppend(&out, "    ", CutText(*what, total), "\n");
+    }
   }
-  if (explanation.cuts.empty()) absl::StrAppend(&out, "  there are none\n");
+  if (explanation.cuts.empty()) absl::StrAppend(&out, "  none can move\n");
   if (explanation.cuts_left_out > 0)
     absl::StrAppend(&out, "  and ", explanation.cuts_left_out, " not judged\n");
   absl::StrAppend(&out, "\nwhat would help\n");

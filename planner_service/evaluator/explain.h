@@ -30,11 +30,11 @@ const char* BindingName(Binding binding);  // "compute", "links", "memory", "bub
 struct WhatIf {
   std::string change;              // "b0_layer3 to stage 1", "links twice as fast"
   std::optional<Nanos> step_time;  // Absent where the changed plan is not valid.
-  std::string reason;              // Then: why.
+  std::string reason;              // Then: why, in a line.
 };
 
 // The border between two stages, moved by one operator either way; of several operators that can
-// be moved, the one with which the plan is fastest.
+// be moved, the one with which the plan is fastest. A side with none has a reason and no change.
 struct CutReport {
   StageId from;
   StageId to;
@@ -52,8 +52,9 @@ struct Explanation {
   Binding binding = Binding::kCompute;
   StageId bottleneck;             // The stage with most compute on the busiest device.
   std::string bottleneck_device;  // The busiest device, by name; the first of several.
-  std::vector<CutReport> cuts;    // By edge of the strategy that carries data.
-  int32_t cuts_left_out = 0;      // Not judged: the limit was reached.
+  // By edge of the strategy that carries data, those at which an operator can be moved.
+  std::vector<CutReport> cuts;
+  int32_t cuts_left_out = 0;  // Not judged: the limit was reached.
   // What would help, most first: links, latency, devices (faster, more), memory, micro-batches.
   std::vector<WhatIf> levers;
 };

@@ -37,6 +37,14 @@ TEST(UniformTest, TheDeviceAddsNothingToProfiledTimes) {
   EXPECT_LE(1e15 / kind.memory_bytes_per_second * 1e9, 1);  // A petabyte in a nanosecond.
 }
 
+TEST(UniformTest, OnlyItsDevicesTakeNoTime) {
+  for (const auto& [preset, description] : ClusterPresets()) {
+    const auto cluster = ClusterPreset(preset + ":2");
+    ASSERT_TRUE(cluster.ok());
+    EXPECT_EQ(OnlyForMeasuredTimes(cluster->kinds()[0]), preset == "uniform") << description;
+  }
+}
+
 TEST(UniformTest, OptionsAndUnits) {
   const auto cluster = ClusterPreset("uniform:8,bandwidth=1e9,latency=0,memory=16GiB");
   ASSERT_TRUE(cluster.ok()) << cluster.status();
@@ -74,12 +82,12 @@ TEST(UniformTest, WhatIsWrongIsNamed) {
       {"uniform:2,speed=3", "speed: is not known; there are bandwidth"},
       {"uniform:2,", ": is not known"},
       {"uniform:2,bandwidth", "bandwidth: \"\" is not a number"},
-      {"uniform:2,bandwidth=nan", "bandwidth: \"nan\" is not a number"},
-      {"uniform:2,bandwidth=0", "bytes_per_second: 0 is not a positive number"},
-      {"uniform:2,bandwidth=3GiB", "bandwidth: \"3GiB\" is not a number, 0 or more, in B/s"},
-      {"uniform:2,latency=-1", "latency: \"-1\" is not a number"},
+      {"uniform:2,bandwidth=nan", "bandwidth: \"nan\" is not a number, above 0, in B/s"},
+      {"uniform:2,bandwidth=0", "bandwidth: \"0\" is not a number, above 0, in B/s"},
+      {"uniform:2,bandwidth=3GiB", "bandwidth: \"3GiB\" is not a number, above 0, in B/s"},
+      {"uniform:2,latency=-1", "latency: \"-1\" is not a number, 0 or more, in s"},
       {"uniform:2,latency=1e9", "latency: is over an hour"},
-      {"uniform:2,memory=0", "memory_bytes: 0 is not positive"},
+      {"uniform:2,memory=0", "memory: \"0\" is not a number, above 0, in B"},
       {"uniform:2,memory=1e300", "memory: is over 1 EiB"},
   };
   for (const auto& [name, message] : cases) {

@@ -11,6 +11,7 @@ namespace {
 using testing::FlatCluster;
 using ::testing::HasSubstr;
 using testing::MakeStrategy;
+using ::testing::Not;
 using testing::ProfiledChain;
 using testing::ProfiledGraph;
 
@@ -111,8 +112,9 @@ TEST(ExplainTest, RecomputationIsMemory) {
 }
 
 TEST(ExplainTest, StopsWhenAskedTo) {
-  const Graph graph = ProfiledChain(4, {1000, 2000, 0, 0, {}});
-  const Strategy strategy = MakeStrategy(graph, {{0}, {1}, {2}, {3}}, {{0}, {1}, {2}, {3}}, 8, 1);
+  const Graph graph = ProfiledChain(8, {1000, 2000, 0, 0, {}});
+  const Strategy strategy =
+      MakeStrategy(graph, {{0, 1}, {2, 3}, {4, 5}, {6, 7}}, {{0}, {1}, {2}, {3}}, 8, 1);
   ExplainOptions options;
   options.expired = [] { return true; };
   const Explanation explanation = Explained(graph, FlatCluster(4), strategy, options);
@@ -129,9 +131,29 @@ TEST(ExplainTest, WhatCannotBeChangedSaysWhy) {
   const Graph graph = ProfiledChain(2, {1000, 2000, 0, 0, {}});
   const Explanation explanation =
       Explained(graph, FlatCluster(2), MakeStrategy(graph, {{0}, {1}}, {{0}, {1}}, 3, 1));
-  EXPECT_THAT(explanation.cuts[0].smaller.reason, HasSubstr("stage 0 would be empty"));
   EXPECT_EQ(Lever(explanation, "twice as many devices"), std::nullopt);
   EXPECT_THAT(ToText(explanation), HasSubstr("has no sample for each of 2 replicas"));
+}
+
+// A stage of one operator gives none away: such a side is no line, such a cut is left out.
+TEST(ExplainTest, StagesOfOneOperatorGiveNoneAway) {
+  const Graph graph = ProfiledChain(4, {1000, 2000, 0, 0, {}});
+  const Explanation explanation = Explained(
+      graph, FlatCluster(3), MakeStrategy(graph, {{0}, {1}, {2, 3}}, {{0}, {1}, {2}}, 8, 1));
+  ASSERT_EQ(explanation.cuts.size(), 1u);
+  EXPECT_EQ(explanation.cuts_left_out, 0);
+  const CutReport& cut = explanation.cuts[0];
+  EXPECT_EQ(cut.from, StageId(1));
+  EXPECT_EQ(cut.smaller.change, "");
+  EXPECT_EQ(cut.smaller.reason, "no operator of stage 1 can move to stage 2");
+  EXPECT_EQ(cut.larger.change, "n2 to stage 1");
+  EXPECT_THAT(ToText(explanation), Not(HasSubstr("not valid")));
+  EXPECT_THAT(ToText(explanation), Not(HasSubstr("no operator of")));
+
+  const Explanation none = Explained(
+      graph, FlatCluster(4), MakeStrategy(graph, {{0}, {1}, {2}, {3}}, {{0}, {1}, {2}, {3}}, 8, 1));
+  EXPECT_TRUE(none.cuts.empty());
+  EXPECT_THAT(ToText(none), HasSubstr("none can move"));
 }
 
 // Any valid strategy can be explained, and the parts always add up.
@@ -154,6 +176,8 @@ TEST(ExplainTest, RandomStrategies) {
     for (const CutReport& cut : explanation->cuts) {
       EXPECT_TRUE(cut.smaller.step_time || !cut.smaller.reason.empty());
       EXPECT_TRUE(cut.larger.step_time || !cut.larger.reason.empty());
+      EXPECT_FALSE(cut.smaller.change.empty() && cut.larger.change.empty());
+      EXPECT_THAT(cut.smaller.reason + cut.larger.reason, Not(HasSubstr("\n")));
     }
   }
 }

@@ -1,8 +1,12 @@
 #include "planner_service/wire/plan_proto.h"
 
+#include <algorithm>
 #include <memory>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+#include "common/base/one_line.h"
+#include "common/topology/uniform.h"
 #include "common/wire/graph_proto.h"
 #include "common/wire/strategy_proto.h"
 #include "common/wire/topology_proto.h"
@@ -60,6 +64,22 @@ absl::StatusOr<Cluster> ClusterOf(const v1::PlanningProblem& proto) {
       break;
   }
   return absl::InvalidArgumentError("problem: neither cluster nor cluster_preset is set");
+}
+
+// Without measured times, every plan for devices that add none to them would be as good.
+absl::Status CheckRates(const Graph& graph, const Cluster& cluster) {
+  const auto nodes = graph.nodes();
+  if (std::any_of(nodes.begin(), nodes.end(), [](const Node& node) { return node.cost; }))
+    return absl::OkStatus();
+  for (const DeviceKind& kind : cluster.kinds()) {
+    if (!OnlyForMeasuredTimes(kind)) continue;
+    return OneLine(absl::InvalidArgumentError(absl::StrCat(
+        "device kind \"", kind.name, "\" is for graphs with measured times only, and \"",
+        graph.name(),
+        "\" has none: use a preset with rates (summit:N, dgx-a100:N, dgx-h100:N, cpu:N) or a "
+        "cluster file with those of the devices")));
+  }
+  return absl::OkStatus();
 }
 
 v1::Evaluation ToProto(const Evaluation& evaluation, const Cluster& cluster) {
@@ -138,6 +158,7 @@ absl::StatusOr<OwnedPlanRequest> FromProto(const v1::PlanningProblem& proto) {
   if (!graph.ok()) return Annotate(graph.status(), "problem.graph");
   auto cluster = ClusterOf(proto);
   if (!cluster.ok()) return Annotate(cluster.status(), "problem.cluster");
+  RETURN_IF_ERROR(Annotate(CheckRates(*graph, *cluster), "problem.cluster"));
   owned.graph = std::make_unique<Graph>(*std::move(graph));
   owned.cluster = std::make_unique<Cluster>(*std::move(cluster));
   owned.request.graph = owned.graph.get();

@@ -3,10 +3,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "common/wire/graph_proto.h"
 #include "planner_service/planner/check_request.h"
+#include "tests/support/planning_cases.h"
 
 namespace stagewright {
 namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 
 std::string Text(const PlanOptions& options) {
   PlanRequest request;
@@ -41,6 +46,25 @@ TEST(PlanProtoTest, EveryOptionArrives) {
   EXPECT_EQ(FromProto(proto).manual, "{}");
   proto.set_recompute(v1::RECOMPUTE_POLICY_ALWAYS);
   EXPECT_EQ(FromProto(proto).recompute, RecomputePolicy::kAlways);
+}
+
+TEST(PlanProtoTest, DevicesWithoutRatesNeedMeasuredTimes) {
+  testing::Random random(3);
+  v1::PlanningProblem problem;
+  *problem.mutable_graph() = ToProto(testing::RandomNetwork(random, 6));
+  problem.mutable_graph()->set_name("captured");
+  problem.set_cluster_preset("uniform:2");
+  problem.set_mini_batch(4);
+  const absl::Status refused = FromProto(problem).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(refused.message()),
+              AllOf(HasSubstr("problem.cluster: device kind \"profiled\""),
+                    HasSubstr("\"captured\" has none: use a preset with rates (summit:N")));
+  problem.set_cluster_preset("summit:1");
+  EXPECT_TRUE(FromProto(problem).ok()) << FromProto(problem).status();
+  problem.set_cluster_preset("uniform:2");
+  *problem.mutable_graph() = ToProto(testing::ProfiledChain(3, {1000, 2000, 0, 0, {}}));
+  EXPECT_TRUE(FromProto(problem).ok()) << FromProto(problem).status();
 }
 
 TEST(PlanProtoTest, ExplanationsRoundTrip) {

@@ -6,6 +6,7 @@
 #include "clients/cli/connection.h"
 #include "clients/cli/exit_code.h"
 #include "clients/cli/files.h"
+#include "clients/cli/number_checks.h"
 #include "clients/cli/plan_flags.h"
 #include "clients/cli/plan_view.h"
 #include "common/wire/strategy_proto.h"
@@ -83,7 +84,8 @@ void AddExplainCommand(CLI::App& app, Globals& globals) {
       app.add_subcommand("explain", "what binds a saved plan, what its cuts cost, what would help");
   explain->add_option("plan", flags->plan, "file written by `plan --save`")->required();
   AddProblemFlags(*explain, flags->problem);
-  explain->add_option("--time-limit", flags->time_limit_seconds, "seconds to simulate for")
+  explain->add_option("--time-limit", flags->time_limit_seconds, "to simulate for")
+      ->check(Seconds())
       ->capture_default_str();
   explain->add_flag("--local", flags->local, "simulate in this process, without a service");
   AddOutputOption(*explain, globals);

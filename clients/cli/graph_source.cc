@@ -1,7 +1,6 @@
 #include "clients/cli/graph_source.h"
 
-#include <map>
-
+#include "clients/cli/number_checks.h"
 #include "common/wire/graph_file.h"
 #include "common/wire/graph_proto.h"
 
@@ -14,13 +13,16 @@ void AddGraphSource(CLI::App& command, GraphSource& source) {
   command
       .add_option("--profile-batch", source.import.profile_batch,
                   "samples in the profiled micro-batch (default: 1; dapple: from the file's name)")
-      ->check(CLI::PositiveNumber);
-  const std::map<std::string, ProfileTimeUnit> units = {{"s", ProfileTimeUnit::kSeconds},
-                                                        {"ms", ProfileTimeUnit::kMilliseconds}};
+      ->check(Positive());
   command
-      .add_option("--time-unit", source.import.piper_time_unit,
-                  "unit of the times in a piper file: s (as Piper reads it, the default) or ms")
-      ->transform(CLI::CheckedTransformer(units, CLI::ignore_case));
+      .add_option_function<std::string>(
+          "--time-unit",
+          [&source](const std::string& unit) {
+            source.import.piper_time_unit =
+                unit == "ms" ? ProfileTimeUnit::kMilliseconds : ProfileTimeUnit::kSeconds;
+          },
+          "unit of the times in a piper file: s (as Piper reads it, the default) or ms")
+      ->check(CLI::IsMember({"s", "ms"}));
 }
 
 absl::StatusOr<SourceGraph> LoadSource(const GraphSource& source) {

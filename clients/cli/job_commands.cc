@@ -14,6 +14,7 @@
 #include "clients/cli/exit_code.h"
 #include "clients/cli/files.h"
 #include "clients/cli/job_view.h"
+#include "clients/cli/number_checks.h"
 #include "common/schedule/trace.h"
 #include "common/wire/graph_file.h"
 #include "common/wire/job_state.h"
@@ -237,6 +238,12 @@ void AddSubmit(CLI::App& app, Globals& globals) {
     return submit->add_option_function<int64_t>(
         name, [set](int64_t value) { set(value); }, help);
   };
+  auto count = [&](const char* name, const char* help, auto set) {
+    submit
+        ->add_option_function<int32_t>(
+            name, [set](int32_t value) { set(value); }, help)
+        ->check(Positive());
+  };
   auto real = [&](const char* name, const char* help, auto set) {
     return submit->add_option_function<double>(
         name, [set](double value) { set(value); }, help);
@@ -258,9 +265,12 @@ void AddSubmit(CLI::App& app, Globals& globals) {
   integer("--mini-batch", "samples per step", [flags, spec](int64_t v) {
     spec->set_mini_batch(v);
   })->required();
-  integer("--steps", "steps to train for", [flags, spec](int64_t v) { spec->set_steps(v); });
-  integer("--epochs", "passes over the data, instead of steps",
-          [flags, spec](int64_t v) { spec->set_epochs(v); });
+  integer("--steps", "steps to train for", [flags, spec](int64_t v) {
+    spec->set_steps(v);
+  })->check(Positive());
+  integer("--epochs", "passes over the data, instead of steps", [flags, spec](int64_t v) {
+    spec->set_epochs(v);
+  })->check(Positive());
   submit->add_option("--optimizer", flags->optimizer, "sgd, momentum, adam")
       ->check(CLI::IsMember({"sgd", "momentum", "adam"}))
       ->capture_default_str();
@@ -276,19 +286,18 @@ void AddSubmit(CLI::App& app, Globals& globals) {
   submit->add_flag_callback(
       "--no-shuffle", [flags, spec] { spec->set_no_shuffle(true); }, "keep the data's order");
   text("--planner", "which planner", [flags, spec](const std::string& v) { spec->set_planner(v); });
-  integer("--devices", "devices to use (default: all that are free)",
-          [flags, spec](int64_t v) { spec->set_num_devices(static_cast<int32_t>(v)); });
-  integer("--stages", "exactly this many stages", [flags, spec](int64_t v) {
-    spec->mutable_plan_options()->set_num_stages(static_cast<int32_t>(v));
-  });
-  integer("--micro-batch", "one micro-batch size for all stages",
-          [flags, spec](int64_t v) { spec->mutable_plan_options()->set_micro_batch(v); });
+  count("--devices", "devices to use (default: all that are free)",
+        [flags, spec](int32_t v) { spec->set_num_devices(v); });
+  count("--stages", "exactly this many stages",
+        [flags, spec](int32_t v) { spec->mutable_plan_options()->set_num_stages(v); });
+  integer("--micro-batch", "one micro-batch size for all stages", [flags, spec](int64_t v) {
+    spec->mutable_plan_options()->set_micro_batch(v);
+  })->check(Positive());
   submit->add_flag_callback(
       "--no-replicas", [flags, spec] { spec->mutable_plan_options()->set_forbid_replicas(true); },
       "no data-parallel stages");
-  submit
-      ->add_option("--step-timeout", flags->step_timeout_seconds,
-                   "seconds after which a step has hung")
+  submit->add_option("--step-timeout", flags->step_timeout_seconds, "after which a step has hung")
+      ->check(Seconds())
       ->capture_default_str();
   submit->add_option("--request-id", flags->request_id, "makes repeating the command harmless");
   submit->add_flag("--watch", flags->watch, "stay and show progress");

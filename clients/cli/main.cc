@@ -1,5 +1,6 @@
 // stagewright: plan, submit and watch pipeline-parallel training.
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <string>
 
 #include "clients/cli/commands.h"
@@ -13,6 +14,21 @@ void AddOutputOption(CLI::App& command, Globals& globals) {
       ->capture_default_str();
 }
 
+namespace {
+
+// One line that says what is wrong and where help is.
+std::string UsageError(const CLI::App* app, const CLI::Error& error) {
+  std::string message = error.what();
+  std::replace(message.begin(), message.end(), '\n', ' ');
+  std::string command = "stagewright";
+  while (!app->get_subcommands().empty()) {
+    app = app->get_subcommands().front();
+    command += " " + app->get_name();
+  }
+  return "stagewright: " + message + " (" + command + " --help)\n";
+}
+
+}  // namespace
 }  // namespace stagewright::cli
 
 int main(int argc, char** argv) {
@@ -23,6 +39,7 @@ int main(int argc, char** argv) {
   app.add_option("--planner-address", globals.planner_address, "HOST:PORT of the planning service")
       ->envname("STAGEWRIGHT_PLANNER")
       ->capture_default_str();
+  app.failure_message(UsageError);
   app.require_subcommand(1);
   app.fallthrough();
   app.footer(

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "clients/cli/files.h"
+#include "clients/cli/number_checks.h"
 #include "common/base/units.h"
 #include "common/wire/job_state.h"
 #include "common/wire/strategy_proto.h"
@@ -30,7 +31,6 @@ v1::JobSpec SpecOf(const v1::PlanningProblem& problem, const MeasureFlags& flags
   spec.set_output_path(output);
   spec.set_mini_batch(problem.mini_batch());
   spec.set_steps(flags.steps);
-  spec.set_num_devices(problem.cluster().devices_size());
   v1::OptimizerConfig* optimizer = spec.mutable_optimizer();
   optimizer->set_kind(problem.optimizer());
   optimizer->set_learning_rate(kLearningRate);
@@ -50,21 +50,20 @@ void AddMeasureFlags(CLI::App& command, MeasureFlags& flags) {
               "--measure-steps", flags.steps,
               "drl_pp learns from this many real steps of each strategy, run as jobs on the "
               "workers of --planner-address; plans in this process")
-          ->check(CLI::PositiveNumber);
+          ->check(Positive());
   command.add_option("--weights", flags.weights, "of the measured jobs (.safetensors)")
       ->needs(steps);
   command.add_option("--data", flags.data, "of the measured jobs (.safetensors)")->needs(steps);
 }
 
-StepMeasurer::StepMeasurer(const v1::PlanningProblem& problem, const MeasureFlags& flags,
-                           const std::string& address, absl::Time deadline, SearchContext& context)
-    : connection_(address),
-      deadline_(deadline),
-      context_(context),
-      devices_(problem.cluster().devices_size()) {
+StepMeasurer::StepMeasurer(const v1::PlanningProblem& problem, int32_t devices,
+                           const MeasureFlags& flags, const std::string& address,
+                           absl::Time deadline, SearchContext& context)
+    : connection_(address), deadline_(deadline), context_(context), devices_(devices) {
   const std::filesystem::path output =
       std::filesystem::temp_directory_path() / absl::StrCat("stagewright-measure-", FreshId());
   *request_.mutable_spec() = SpecOf(problem, flags, output.string());
+  request_.mutable_spec()->set_num_devices(devices);
 }
 
 StepMeasurer::~StepMeasurer() {

@@ -36,10 +36,10 @@ struct Measurement {
 // Runs one job at a time on the workers of a planning service. Not thread-safe.
 class StepMeasurer {
  public:
-  // Jobs train the problem's graph on as many devices as its cluster has. When no further job can
-  // run at all, `context` is cancelled. What jobs write is removed with the measurer, as far as it
-  // is seen from here.
-  StepMeasurer(const v1::PlanningProblem& problem, const MeasureFlags& flags,
+  // Jobs train the problem's graph on `devices` devices, those of its cluster. When no further job
+  // can run at all, `context` is cancelled. What jobs write is removed with the measurer, as far as
+  // it is seen from here.
+  StepMeasurer(const v1::PlanningProblem& problem, int32_t devices, const MeasureFlags& flags,
                const std::string& address, absl::Time deadline, SearchContext& context);
   ~StepMeasurer();
   StepMeasurer(const StepMeasurer&) = delete;

@@ -13,9 +13,10 @@
 #include "clients/cli/exit_code.h"
 #include "clients/cli/files.h"
 #include "clients/cli/measure.h"
+#include "clients/cli/number_checks.h"
+#include "clients/cli/plan_file.h"
 #include "clients/cli/plan_flags.h"
 #include "clients/cli/plan_view.h"
-#include "common/base/text_file.h"
 #include "common/base/units.h"
 #include "planner_service/planner/front_door.h"
 #include "planner_service/planners/drl_pp/on_demand.h"
@@ -52,7 +53,7 @@ absl::StatusOr<v1::PlanRequest> MakeRequest(const PlanFlags& flags,
   request.set_planner(flags.planner);
   *request.mutable_options() = *flags.options;
   if (!flags.plan_file.empty()) {
-    ASSIGN_OR_RETURN(*request.mutable_options()->mutable_manual(), ReadTextFile(flags.plan_file));
+    ASSIGN_OR_RETURN(*request.mutable_options()->mutable_manual(), ReadPlanFile(flags.plan_file));
     if (flags.planner.empty()) request.set_planner("manual");
   }
   request.set_compare_sequential(!flags.no_sequential);
@@ -83,7 +84,7 @@ absl::StatusOr<v1::PlanResponse> SolveByMeasuring(const v1::PlanRequest& request
   auto owned = FromProto(request);
   RETURN_IF_ERROR(owned.status());
   SearchContext context(After(flags.time_limit_seconds));
-  StepMeasurer measurer(request.problem(), flags.measure, address,
+  StepMeasurer measurer(request.problem(), owned->cluster->size(), flags.measure, address,
                         absl::Now() + absl::Seconds(flags.time_limit_seconds), context);
   RETURN_IF_ERROR(measurer.CheckDevices());
   DrlPpConfig config;
@@ -212,13 +213,14 @@ void AddPlanCommands(CLI::App& app, Globals& globals) {
   AddProblemFlags(*plan, flags->problem);
   plan->add_option("--planner", flags->planner, "which planner (default: the service's)");
   plan->add_option("--plan-file", flags->plan_file,
-                   "a hand-written plan (docs/planners/manual.md), for the planner \"manual\"");
+                   "a plan to judge: by hand (docs/planners/manual.md), from -o json or --save");
   AddSearchFlags(*plan, flags->options);
   AddMeasureFlags(*plan, flags->measure);
   plan->add_flag("--no-sequential", flags->no_sequential,
                  "do not look for the best sequential plan to compare with");
   plan->add_flag("--explain", flags->explain, "say what binds, and what would help");
-  plan->add_option("--time-limit", flags->time_limit_seconds, "seconds to search for")
+  plan->add_option("--time-limit", flags->time_limit_seconds, "to search for")
+      ->check(Seconds())
       ->capture_default_str();
   plan->add_flag("--local", flags->local, "plan in this process, without a service");
   plan->add_option("--save", flags->save, "write the plan to a file that `plan show` reads");

@@ -5,11 +5,20 @@
 
 #include "absl/strings/str_cat.h"
 #include "clients/cli/files.h"
+#include "clients/cli/number_checks.h"
 #include "common/topology/uniform.h"
 #include "common/wire/topology_proto.h"
 
 namespace stagewright::cli {
 namespace {
+
+// Presets travel by name: spelt out, a link for each pair of a thousand devices takes a gigabyte.
+bool IsPreset(const std::string& cluster) {
+  const std::string base = cluster.substr(0, cluster.find(':'));
+  const auto presets = ClusterPresets();
+  return std::any_of(presets.begin(), presets.end(),
+                     [&](const auto& preset) { return preset.first == base; });
+}
 
 absl::StatusOr<Cluster> ClusterOf(const ProblemFlags& flags, const SourceGraph& source) {
   if (!flags.cluster.empty()) return LoadCluster(flags.cluster);
@@ -38,10 +47,10 @@ void AddProblemFlags(CLI::App& command, ProblemFlags& flags) {
 
 void AddSearchFlags(CLI::App& command, std::shared_ptr<v1::PlanOptions> options) {
   const auto number = [&command](const char* name, auto set, const char* help) {
-    command.add_option_function<int64_t>(name, set, help);
+    command.add_option_function<int64_t>(name, set, help)->check(Positive());
   };
   const auto count = [&command](const char* name, auto set, const char* help) {
-    command.add_option_function<int32_t>(name, set, help);
+    command.add_option_function<int32_t>(name, set, help)->check(Positive());
   };
   const auto flag = [&command](const char* name, auto set, const char* help) {
     command.add_flag_callback(name, set, help);
@@ -97,10 +106,14 @@ absl::StatusOr<v1::PlanningProblem> MakeProblem(const ProblemFlags& flags,
   if (flags.cluster.empty() && flags.source.from != "piper") throw CLI::RequiredError("--cluster");
   if (!flags.mini_batch && flags.source.from != "piper") throw CLI::RequiredError("--mini-batch");
   ASSIGN_OR_RETURN(SourceGraph source, LoadSource(flags.source));
-  ASSIGN_OR_RETURN(const Cluster cluster, ClusterOf(flags, source));
   v1::PlanningProblem problem;
+  if (IsPreset(flags.cluster)) {
+    problem.set_cluster_preset(flags.cluster);
+  } else {
+    ASSIGN_OR_RETURN(const Cluster cluster, ClusterOf(flags, source));
+    *problem.mutable_cluster() = ToProto(cluster);
+  }
   *problem.mutable_graph() = std::move(source.graph);
-  *problem.mutable_cluster() = ToProto(cluster);
   problem.set_optimizer(OptimizerByName(flags.optimizer));
   const int64_t samples = std::clamp<int64_t>(flags.source.import.profile_batch, 1, 1 << 30);
   problem.set_mini_batch(flags.mini_batch ? *flags.mini_batch

@@ -1,6 +1,8 @@
 #include "clients/cli/plan_view.h"
 
 #include <algorithm>
+#include <map>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -9,8 +11,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "clients/cli/table.h"
 #include "common/base/units.h"
+#include "common/strategy/strategy.h"
+#include "common/wire/strategy_proto.h"
 #include "planner_service/evaluator/explain.h"
 #include "planner_service/wire/plan_proto.h"
 
@@ -53,7 +58,7 @@ std::string Shorten(const std::vector<std::string>& names) {
   return absl::StrJoin(parts, " ");
 }
 
-// The modules a stage holds, each once, in order; long lists are cut in the middle.
+// The modules a stage holds, each once, in order.
 std::vector<std::string> Modules(const v1::Stage& stage, const PlanContext& context) {
   std::vector<std::string> modules;
   std::set<std::string> seen;
@@ -65,11 +70,46 @@ std::vector<std::string> Modules(const v1::Stage& stage, const PlanContext& cont
   return modules;
 }
 
-std::string ModuleText(const v1::Stage& stage, const PlanContext& context) {
-  const std::vector<std::string> modules = Modules(stage, context);
+// The position of each module that has a stage, in the order in which the graph begins them.
+std::map<std::string, int32_t> ModuleRanks(const v1::Strategy& strategy,
+                                           const PlanContext& context) {
+  std::vector<bool> placed(context.node_modules.size());
+  for (const v1::Stage& stage : strategy.stages()) {
+    for (int32_t node : stage.nodes()) {
+      if (node < static_cast<int32_t>(placed.size())) placed[node] = true;
+    }
+  }
+  std::map<std::string, int32_t> ranks;
+  for (size_t v = 0; v < placed.size(); ++v) {
+    const auto next = static_cast<int32_t>(ranks.size());
+    if (placed[v] && !context.node_modules[v].empty()) ranks.emplace(context.node_modules[v], next);
+  }
+  return ranks;
+}
+
+// "a .. e" where the stage holds all modules between the two; what is beyond a few such runs is
+// counted: "a .. e, g (+4)".
+std::string ModuleText(const v1::Stage& stage, const PlanContext& context,
+                       const std::map<std::string, int32_t>& ranks) {
+  constexpr size_t kMostParts = 3;
+  constexpr size_t kWidth = 48;
+  std::vector<std::string> modules = Modules(stage, context);
   if (modules.empty()) return absl::StrCat(stage.nodes_size(), " nodes");
-  if (modules.size() <= 2) return absl::StrJoin(modules, ", ");
-  return absl::StrCat(modules.front(), " .. ", modules.back());
+  const auto rank = [&](size_t i) { return ranks.at(modules[i]); };
+  std::sort(modules.begin(), modules.end(),
+            [&](const std::string& a, const std::string& b) { return ranks.at(a) < ranks.at(b); });
+  std::string text;
+  for (size_t begin = 0, end = 0, parts = 0; begin < modules.size(); begin = end, ++parts) {
+    for (end = begin + 1; end < modules.size() && rank(end) == rank(end - 1) + 1; ++end) {
+    }
+    if (end - begin == 2) --end;  // Two have nothing between them.
+    const std::string part =
+        end - begin == 1 ? modules[begin] : absl::StrCat(modules[begin], " .. ", modules[end - 1]);
+    if (parts == kMostParts || (parts > 0 && text.size() + part.size() > kWidth))
+      return absl::StrCat(text, " (+", modules.size() - begin, ")");
+    absl::StrAppend(&text, parts > 0 ? ", " : "", part);
+  }
+  return text;
 }
 
 std::vector<std::vector<int32_t>> Successors(const v1::Strategy& strategy) {
@@ -121,12 +161,13 @@ bool IsSplit(const v1::Strategy& strategy, int32_t stage) {
 }
 
 std::string StageTable(const v1::Plan& plan, const PlanContext& context) {
+  const std::map<std::string, int32_t> ranks = ModuleRanks(plan.strategy(), context);
   Table table({"stage", "modules", "devices", "schedule", ">micro-batch", ">in flight",
                ">per sample", ">memory"});
   for (int32_t s = 0; s < plan.strategy().stages_size(); ++s) {
     const v1::Stage& stage = plan.strategy().stages(s);
     const v1::StageReport& report = plan.evaluation().stages(s);
-    table.Add({absl::StrCat("[", s, "]"), ModuleText(stage, context),
+    table.Add({absl::StrCat("[", s, "]"), ModuleText(stage, context, ranks),
                Shorten(Devices(stage, context)), ScheduleText(plan.strategy(), s),
                absl::StrCat(stage.micro_batch()), absl::StrCat(report.in_flight()),
                FormatDuration(static_cast<Nanos>(report.seconds_per_sample() * 1e9)),
@@ -155,13 +196,38 @@ Bytes PeakMemory(const v1::Plan& plan) {
   return peak;
 }
 
-void AddSummaryRow(const std::string& label, const v1::Plan& plan, Table& table) {
+// Stages beside each other, whatever the planner calls it.
+bool HasBranches(const v1::Strategy& strategy) {
+  const std::vector<int32_t> levels = Levels(strategy);
+  const auto deepest = std::max_element(levels.begin(), levels.end());
+  return deepest != levels.end() && *deepest < strategy.stages_size();
+}
+
+void AddSummaryRow(const v1::Plan& plan, Table& table) {
   const v1::Evaluation& evaluation = plan.evaluation();
-  table.Add({label, absl::StrCat(plan.strategy().stages_size()), absl::StrCat(evaluation.depth()),
-             absl::StrCat(DevicesUsed(plan.strategy())), MicroBatches(plan.strategy()),
-             FormatDuration(evaluation.iteration_ns()),
+  table.Add({HasBranches(plan.strategy()) ? "graph (GPP)" : "sequential (SPP)",
+             plan.provenance().planner(), absl::StrCat(plan.strategy().stages_size()),
+             absl::StrCat(evaluation.depth()), absl::StrCat(DevicesUsed(plan.strategy())),
+             MicroBatches(plan.strategy()), FormatDuration(evaluation.iteration_ns()),
              absl::StrFormat("%.1f", evaluation.samples_per_second()),
              Percent(evaluation.bubble_ratio()), FormatBytes(PeakMemory(plan))});
+}
+
+std::vector<std::string> Names(const v1::Stage& stage, const PlanContext& context) {
+  std::vector<std::string> names;
+  for (int32_t node : stage.nodes()) {
+    if (node < static_cast<int32_t>(context.node_names.size()))
+      names.push_back(context.node_names[node]);
+  }
+  return names;
+}
+
+// By how much the plan takes longer than the bound; nothing without a bound.
+std::optional<double> GapRatio(const v1::PlanResponse& response) {
+  if (!response.has_best() || response.lower_bound_ns() <= 0) return std::nullopt;
+  return static_cast<double>(response.best().evaluation().iteration_ns()) /
+             static_cast<double>(response.lower_bound_ns()) -
+         1;
 }
 
 nlohmann::json StageJson(const v1::Plan& plan, int32_t s, const PlanContext& context) {
@@ -170,15 +236,23 @@ nlohmann::json StageJson(const v1::Plan& plan, int32_t s, const PlanContext& con
   const std::vector<std::vector<int32_t>> successors = Successors(plan.strategy());
   return {{"stage", s},
           {"operators", std::vector<int32_t>(stage.nodes().begin(), stage.nodes().end())},
+          {"nodes", Names(stage, context)},
           {"modules", Modules(stage, context)},
           {"devices", Devices(stage, context)},
           {"successors", successors[s]},
           {"micro_batch_size", stage.micro_batch()},
           {"schedule", ScheduleText(plan.strategy(), s)},
+          {"k", stage.k()},
+          {"in_flight", stage.in_flight()},
           {"recompute", stage.recompute()},
           {"in_flight_samples", report.in_flight()},
           {"memory_bytes", report.peak_memory_bytes()},
           {"time_per_sample", report.seconds_per_sample()}};
+}
+
+// As a plan by hand has them.
+std::vector<std::string> Orders(const v1::Strategy& strategy) {
+  return absl::StrSplit(OrdersToText(FromProto(strategy).orders), '\n', absl::SkipEmpty());
 }
 
 nlohmann::json OnePlanJson(const v1::Plan& plan, const PlanContext& context) {
@@ -195,27 +269,34 @@ nlohmann::json OnePlanJson(const v1::Plan& plan, const PlanContext& context) {
                        {"peak_memory_bytes", device.peak_memory_bytes()},
                        {"memory_budget_bytes", device.memory_budget_bytes()}});
   }
-  return {{"kind", plan.strategy().kind() == v1::STRATEGY_KIND_SEQUENTIAL ? "sequential" : "graph"},
-          {"iteration_seconds", ToSeconds(plan.evaluation().iteration_ns())},
-          {"samples_per_second", plan.evaluation().samples_per_second()},
-          {"depth", plan.evaluation().depth()},
-          {"bubble_ratio", plan.evaluation().bubble_ratio()},
-          {"mini_batch_size", plan.strategy().mini_batch()},
-          {"micro_batch_size", micro_batch},
-          {"devices_used", DevicesUsed(plan.strategy())},
-          {"peak_memory_bytes", PeakMemory(plan)},
-          {"planner", plan.provenance().planner()},
-          {"cost_model", plan.provenance().cost_model()},
-          {"fingerprint", absl::StrFormat("%016x", plan.fingerprint())},
-          {"stages", std::move(stages)},
-          {"devices", std::move(devices)}};
+  nlohmann::json json = {
+      {"kind", plan.strategy().kind() == v1::STRATEGY_KIND_SEQUENTIAL ? "sequential" : "graph"},
+      {"iteration_seconds", ToSeconds(plan.evaluation().iteration_ns())},
+      {"samples_per_second", plan.evaluation().samples_per_second()},
+      {"depth", plan.evaluation().depth()},
+      {"bubble_ratio", plan.evaluation().bubble_ratio()},
+      {"asynchronous", plan.strategy().asynchronous()},
+      {"mini_batch_size", plan.strategy().mini_batch()},
+      {"micro_batch_size", micro_batch},
+      {"devices_used", DevicesUsed(plan.strategy())},
+      {"peak_memory_bytes", PeakMemory(plan)},
+      {"planner", plan.provenance().planner()},
+      {"cost_model", plan.provenance().cost_model()},
+      {"fingerprint", absl::StrFormat("%016x", plan.fingerprint())},
+      {"stages", std::move(stages)},
+      {"devices", std::move(devices)}};
+  if (plan.strategy().orders_size() > 0) json["orders"] = Orders(plan.strategy());
+  return json;
 }
 
 }  // namespace
 
 PlanContext ContextOf(const v1::Graph& graph, const v1::Plan& plan) {
-  PlanContext context{graph.name(), {}, {}};
-  for (const v1::Node& node : graph.nodes()) context.node_modules.push_back(node.module());
+  PlanContext context{graph.name(), {}, {}, {}};
+  for (const v1::Node& node : graph.nodes()) {
+    context.node_names.push_back(node.name());
+    context.node_modules.push_back(node.module());
+  }
   for (const v1::DeviceReport& device : plan.evaluation().devices()) {
     if (device.device() >= static_cast<int32_t>(context.device_names.size())) {
       context.device_names.resize(device.device() + 1);
@@ -300,28 +381,31 @@ std::string PlanText(const v1::PlanResponse& response, const PlanContext& contex
                         "): ", response.reason(), "\n");
   }
   const v1::Plan& best = response.best();
-  absl::StrAppend(&out, context.model, ": ", best.strategy().stages_size(), " stages, depth ",
+  const bool graph = HasBranches(best.strategy());
+  const bool same =
+      response.has_sequential() && response.sequential().fingerprint() == best.fingerprint();
+  const int32_t stages = best.strategy().stages_size();
+  absl::StrAppend(&out, context.model, ": ", stages, stages == 1 ? " stage" : " stages", ", depth ",
                   best.evaluation().depth());
-  if (response.has_sequential()) {
+  if (graph && response.has_sequential()) {
     absl::StrAppend(&out, " (sequential: depth ", response.sequential().evaluation().depth(), ")");
   }
   absl::StrAppend(&out, "\n\n", DagText(best.strategy()), "\n", StageTable(best, context), "\n");
 
-  Table summary({"plan", ">stages", ">depth", ">devices", ">micro-batch", ">step time",
+  Table summary({"plan", "planner", ">stages", ">depth", ">devices", ">micro-batch", ">step time",
                  ">samples/s", ">bubble", ">peak memory"});
-  AddSummaryRow(
-      best.strategy().kind() == v1::STRATEGY_KIND_SEQUENTIAL ? "sequential (SPP)" : "graph (GPP)",
-      best, summary);
-  if (response.has_sequential()) AddSummaryRow("sequential (SPP)", response.sequential(), summary);
-  absl::StrAppend(&out, summary.ToString());
-  if (response.has_sequential() && best.evaluation().iteration_ns() > 0) {
+  AddSummaryRow(best, summary);
+  if (response.has_sequential() && !same) AddSummaryRow(response.sequential(), summary);
+  absl::StrAppend(&out, summary.ToString(), "\n");
+  if (graph && response.has_sequential() && best.evaluation().iteration_ns() > 0) {
     const double gain = static_cast<double>(response.sequential().evaluation().iteration_ns()) /
                         static_cast<double>(best.evaluation().iteration_ns());
-    absl::StrAppend(&out, absl::StrFormat("\ngraph over sequential: %.2fx\n", gain));
+    absl::StrAppend(&out, absl::StrFormat("graph over sequential: %.2fx\n", gain));
   }
-  if (response.lower_bound_ns() > 0) {
+  if (const auto gap = GapRatio(response)) {
     absl::StrAppend(&out, "no plan on these devices can take less than ",
-                    FormatDuration(response.lower_bound_ns()), "\n");
+                    FormatDuration(response.lower_bound_ns()), "; this one takes ", Percent(*gap),
+                    " more\n");
   }
   if (response.search_seconds() > 0) {
     absl::StrAppend(&out, absl::StrFormat("searched for %.3f s by %s (%s)\n",
@@ -341,6 +425,7 @@ nlohmann::json PlanJson(const v1::PlanResponse& response, const PlanContext& con
   json["model"] = context.model;
   json["termination"] = TerminationText(response.termination());
   json["lower_bound_seconds"] = ToSeconds(response.lower_bound_ns());
+  if (const auto gap = GapRatio(response)) json["gap_ratio"] = *gap;
   json["search_seconds"] = response.search_seconds();
   json["search_states"] = response.states();
   json["candidates"] = response.candidates();

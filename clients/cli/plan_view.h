@@ -13,6 +13,7 @@ namespace stagewright::cli {
 // What the views need beside the answer.
 struct PlanContext {
   std::string model;  // Name of the graph.
+  std::vector<std::string> node_names;
   std::vector<std::string>
       node_modules;  // Module path per node; empty for nodes outside all modules.
   std::vector<std::string> device_names;  // By device index.
@@ -24,9 +25,9 @@ PlanContext ContextOf(const v1::Graph& graph, const v1::Plan& plan);
 // the sequential one.
 std::string PlanText(const v1::PlanResponse& response, const PlanContext& context);
 
-// Stable keys, seconds and bytes: iteration_seconds, lower_bound_seconds, search_seconds,
-// termination, depth, micro_batch_size, stages[] and more; `sequential` holds the same for the
-// sequential plan.
+// Stable keys, seconds and bytes: iteration_seconds, lower_bound_seconds, gap_ratio,
+// search_seconds, termination, depth, micro_batch_size, stages[] and more; `sequential` holds the
+// same for the sequential plan.
 nlohmann::json PlanJson(const v1::PlanResponse& response, const PlanContext& context);
 
 // "1F1B", "4F4B", "GPipe", "looped x2", "split backward", "async 1F1B" or several of them.

@@ -29,9 +29,8 @@ def fails(code: int, *arguments, **options) -> str:
     """The one message of a command that must exit with `code`."""
     result = run(*arguments, **options)
     assert result.returncode == code, result.stderr + result.stdout
-    if code != 2:
-        assert result.stderr.startswith("stagewright: ")
-        assert result.stderr.count("\n") == 1
+    assert result.stderr.startswith("stagewright: ")
+    assert result.stderr.count("\n") == 1
     return result.stderr
 
 
@@ -54,6 +53,7 @@ def test_a_plan_as_json_has_what_programs_need(graph):
     assert result.returncode == 0, result.stderr
     plan = json.loads(result.stdout)
     assert 0 < plan["lower_bound_seconds"] <= plan["iteration_seconds"]
+    assert plan["gap_ratio"] == pytest.approx(plan["iteration_seconds"] / plan["lower_bound_seconds"] - 1)
     assert plan["search_seconds"] > 0
     assert plan["termination"] in ("optimal", "feasible")
     assert 1 <= plan["depth"] <= len(plan["stages"])
@@ -153,13 +153,35 @@ def test_wrong_values_are_named():
      ("plan", "x.swg", "--mini-batch", "many"), ("jobs", "-o", "xml"), ("graph",), ("cancel",)],
 )  # fmt: skip
 def test_wrong_usage(arguments):
-    assert fails(2, *arguments)
+    assert "--help)" in fails(2, *arguments)
+
+
+@pytest.mark.parametrize(
+    "option, value, must",
+    [("--time-limit", "-1", "above 0"), ("--time-limit", "nan", "above 0"), ("--time-limit", "1e300", "ten years"),
+     ("--micro-batch", "0", "1 or more"), ("--stages", "0", "1 or more"), ("--max-stages", "-1", "1 or more"),
+     ("--max-k", "0", "1 or more"), ("--max-loops", "0", "1 or more"), ("--profile-batch", "0", "1 or more"),
+     ("--micro-batch", "two", "1 or more"), ("--time-unit", "us", "{s,ms}")],
+)  # fmt: skip
+def test_options_out_of_range(option, value, must):
+    message = fails(2, *local(CASE_STUDY, "summit:2", 64, option, value))
+    assert option in message and value in message and must in message
+    assert len(message) < 150
+    assert "stagewright plan --help" in message
+
+
+@pytest.mark.parametrize("option", ["--devices", "--stages", "--micro-batch", "--steps", "--step-timeout"])
+def test_jobs_take_no_zeros(option):
+    flags = ("--weights", "w", "--data", "d", "--out", "o", "--mini-batch", 8, "--lr", 0.1, option, 0)
+    assert option in fails(2, "submit", CASE_STUDY, *flags)
 
 
 def test_help_and_version_succeed():
     assert "Exit codes" in run("--help").stdout
     assert re.match(r"stagewright \d+\.\d+", run("--version").stdout)
-    assert run("plan", "--help").returncode == 0
+    usage = run("plan", "--help")
+    assert usage.returncode == 0
+    assert "{s,ms}" in usage.stdout and "ENUM" not in usage.stdout
 
 
 def test_no_plan_says_by_how_much_and_what_would_help():
@@ -286,6 +308,83 @@ def test_a_plan_by_hand(profile, tmp_path):
     by_hand.write_text('{"stages": [{"nodes": ["node9"], "devices": [0], "micro_batch": 2}]}')
     assert 'stages[0].nodes[0] names the unknown node "node9"' in fails(1, *command, "--plan-file", by_hand)
     assert "needs a plan" in fails(1, *command, "--planner", "manual")
+
+
+def test_a_plan_that_was_found_is_a_plan_by_hand(profile, tmp_path):
+    command = ("plan", "--local", "--from", "pipedream", profile, "--cluster", "uniform:3", "--mini-batch", 8)
+    saved, printed = tmp_path / "saved.json", tmp_path / "printed.json"
+    options = [("--planner", "auto", "--stages", 3), ("--planner", "graphpipe"), ("--planner", "pfeife"),
+               ("--planner", "gpipe", "--stages", 2, "--micro-batch", 2), ("--planner", "pipedream", "--asynchronous"),
+               ("--planner", "sequential", "--recompute", "always")]  # fmt: skip
+    for option in options:
+        found = run(*command, *option, "--save", saved, "-o", "json")
+        assert found.returncode == 0, found.stderr
+        printed.write_text(found.stdout)
+        found = json.loads(found.stdout)
+        for file in (printed, saved):
+            again = run(*command, "--plan-file", file, "-o", "json")
+            assert again.returncode == 0, (option, again.stderr)
+            again = json.loads(again.stdout)
+            assert again["planner"] == "manual"
+            assert again["iteration_seconds"] == found["iteration_seconds"], option
+            assert again["fingerprint"] == found["fingerprint"], option
+            assert again["stages"] == found["stages"], option
+    printed.write_text(json.dumps({"termination": "infeasible"}))
+    assert "printed.json: holds no plan" in fails(1, *command, "--plan-file", printed)
+    del found["stages"][0]["nodes"]
+    printed.write_text(json.dumps(found))
+    assert "stages[0]" in fails(1, *command, "--plan-file", printed)
+
+
+def test_modules_are_a_range_only_where_none_is_left_out(tmp_path):
+    names = ["a0", "a1", "a2", "b0", "b1", "b2", "c0", "c1", "c2", "head"]
+    lines = ["node1 -- Input0 -- forward_compute_time=0, backward_compute_time=0, activation_size=0, parameter_size=0"]
+    cost = "forward_compute_time=1, backward_compute_time=2, activation_size=10, parameter_size=10"
+    lines += [f"node{i} -- {name} -- {cost}" for i, name in enumerate(names, 2)]
+    for first in (2, 5, 8):
+        lines += [f"\tnode1 -- node{first}"] + [f"\tnode{i} -- node{i + 1}" for i in (first, first + 1)]
+        lines += [f"\tnode{first + 2} -- node11"]
+    path, by_hand = tmp_path / "branches.graph.txt", tmp_path / "plan.json"
+    path.write_text("\n".join(lines) + "\n")
+    command = ("plan", "--local", "--from", "pipedream", path, "--cluster", "uniform:2", "--mini-batch", 4)
+
+    def shown(nodes):
+        stages = [{"nodes": nodes, "devices": [0]}, {"nodes": ["*"], "devices": [1]}]
+        by_hand.write_text(json.dumps({"micro_batch": 1, "stages": stages}))
+        result = run(*command, "--plan-file", by_hand, "--no-sequential")
+        assert result.returncode == 0, result.stderr
+        return re.findall(r"^\[\d\] +(.*?)  +node0/device", result.stdout, re.MULTILINE)
+
+    assert shown(["module:a0", "module:a1", "module:a2", "module:b0"]) == ["a0 .. b0", "b1 .. head"]
+    assert shown(["module:a0", "module:a1", "module:c0", "module:c1"]) == ["a0, a1, c0 (+1)", "a2 .. b2, c2, head"]
+    assert shown(["module:a0", "module:b0", "module:c0"])[0] == "a0, b0, c0"
+
+
+def test_plans_are_compared_where_there_is_something_to_compare(profile, tmp_path):
+    command = ("plan", "--local", "--from", "pipedream", profile, "--cluster", "uniform:4", "--mini-batch", 8)
+
+    def rows(text):
+        return re.findall(r"^(graph|sequential) \((?:GPP|SPP)\) +(\S+)", text, re.MULTILINE)
+
+    chain = run(*command, "--planner", "dapple").stdout
+    assert "graph over sequential" not in chain
+    assert rows(chain)[0] == ("sequential", "dapple")
+    same = run(*command, "--planner", "sequential").stdout
+    assert rows(same) == [("sequential", "sequential")]
+    graph = run(*command, "--planner", "graphpipe", "--stages", 4, "--no-replicas").stdout
+    assert rows(graph)[0] == ("graph", "graphpipe") and len(rows(graph)) == 2
+    assert "graph over sequential: " in graph
+    gap = re.search(r"no plan on these devices can take less than .*; this one takes (\d+\.\d) % more", graph)
+    as_json = json.loads(run(*command, "--planner", "graphpipe", "--stages", 4, "--no-replicas", "-o", "json").stdout)
+    assert float(gap.group(1)) == pytest.approx(100 * as_json["gap_ratio"], abs=0.05)
+
+
+def test_captured_models_need_devices_with_rates(service):
+    for planner in ("--local", "--no-replicas"):
+        command = ("plan", CASE_STUDY, "--cluster", "uniform:4", "--mini-batch", 16, planner)
+        message = fails(1, *command, planner=service)
+        assert 'device kind "profiled" is for graphs with measured times only' in message
+        assert "summit:N" in message
 
 
 def test_the_schedule_of_a_plan_is_shown(profile):

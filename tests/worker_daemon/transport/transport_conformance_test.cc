@@ -341,6 +341,7 @@ TEST_P(TransportConformanceTest, DoneMayStartTheNextOperation) {
   constexpr uint32_t kRounds = 500;
   World world = Connected(2);
   absl::Notification end;
+  absl::BlockingCounter sent(kRounds);
   uint32_t out = 0;
   uint32_t in = 0;
   std::function<void(uint32_t)> round = [&](uint32_t i) {
@@ -351,11 +352,14 @@ TEST_P(TransportConformanceTest, DoneMayStartTheNextOperation) {
       round(i + 1);
     });
     out = i;
-    world[0]->Send(1, Message(0, i), &out, sizeof(out),
-                   [](absl::Status status) { EXPECT_EQ(status, absl::OkStatus()); });
+    world[0]->Send(1, Message(0, i), &out, sizeof(out), [&](absl::Status status) {
+      EXPECT_EQ(status, absl::OkStatus());
+      sent.DecrementCount();
+    });
   };
   round(0);
   EXPECT_TRUE(end.WaitForNotificationWithTimeout(kSoon));
+  sent.Wait();
 }
 
 TEST_P(TransportConformanceTest, WaitsForASlowPeer) {

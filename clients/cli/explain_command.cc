@@ -84,7 +84,7 @@ void AddExplainCommand(CLI::App& app, Globals& globals) {
       app.add_subcommand("explain", "what binds a saved plan, what its cuts cost, what would help");
   explain->add_option("plan", flags->plan, "file written by `plan --save`")->required();
   AddProblemFlags(*explain, flags->problem);
-  explain->add_option("--time-limit", flags->time_limit_seconds, "to simulate for")
+  explain->add_option("--time-limit", flags->time_limit_seconds, "for the simulations")
       ->check(Seconds())
       ->capture_default_str();
   explain->add_flag("--local", flags->local, "simulate in this process, without a service");

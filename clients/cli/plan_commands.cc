@@ -219,7 +219,7 @@ void AddPlanCommands(CLI::App& app, Globals& globals) {
   plan->add_flag("--no-sequential", flags->no_sequential,
                  "do not look for the best sequential plan to compare with");
   plan->add_flag("--explain", flags->explain, "say what binds, and what would help");
-  plan->add_option("--time-limit", flags->time_limit_seconds, "to search for")
+  plan->add_option("--time-limit", flags->time_limit_seconds, "for the search")
       ->check(Seconds())
       ->capture_default_str();
   plan->add_flag("--local", flags->local, "plan in this process, without a service");

@@ -1,7 +1,7 @@
 #include "clients/cli/plan_view.h"
 
 #include <algorithm>
-#include <map>
+#include <numeric>
 #include <optional>
 #include <set>
 #include <utility>
@@ -70,44 +70,68 @@ std::vector<std::string> Modules(const v1::Stage& stage, const PlanContext& cont
   return modules;
 }
 
-// The position of each module that has a stage, in the order in which the graph begins them.
-std::map<std::string, int32_t> ModuleRanks(const v1::Strategy& strategy,
-                                           const PlanContext& context) {
-  std::vector<bool> placed(context.node_modules.size());
+// The position of each node among those that have a stage, in the graph's order; -1 of others.
+std::vector<int32_t> NodeRanks(const v1::Strategy& strategy, const PlanContext& context) {
+  std::vector<int32_t> ranks(context.node_modules.size(), -1);
   for (const v1::Stage& stage : strategy.stages()) {
     for (int32_t node : stage.nodes()) {
-      if (node < static_cast<int32_t>(placed.size())) placed[node] = true;
+      if (node < static_cast<int32_t>(ranks.size())) ranks[node] = 0;
     }
   }
-  std::map<std::string, int32_t> ranks;
-  for (size_t v = 0; v < placed.size(); ++v) {
-    const auto next = static_cast<int32_t>(ranks.size());
-    if (placed[v] && !context.node_modules[v].empty()) ranks.emplace(context.node_modules[v], next);
+  int32_t next = 0;
+  for (int32_t& rank : ranks) {
+    if (rank == 0) rank = next++;
   }
   return ranks;
 }
 
-// "a .. e" where the stage holds all modules between the two; what is beyond a few such runs is
-// counted: "a .. e, g (+4)".
+// The modules of the stage's nodes, each once, split where another stage has the next node.
+std::vector<std::vector<std::string>> ModuleRuns(const v1::Stage& stage, const PlanContext& context,
+                                                 const std::vector<int32_t>& ranks) {
+  std::vector<int32_t> nodes;
+  for (int32_t node : stage.nodes()) {
+    if (node < static_cast<int32_t>(ranks.size())) nodes.push_back(node);
+  }
+  std::sort(nodes.begin(), nodes.end());
+  std::vector<std::vector<std::string>> runs;
+  std::set<std::string> seen;
+  bool open = false;
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    open = open && ranks[nodes[i]] == ranks[nodes[i - 1]] + 1;
+    const std::string& module = context.node_modules[nodes[i]];
+    if (module.empty() || !seen.insert(module).second) continue;
+    if (!open) runs.emplace_back();
+    open = true;
+    runs.back().push_back(module);
+  }
+  return runs;
+}
+
+// "a .. e" where the stage holds all between the two; what is beyond a few such runs is counted:
+// "a .. e, g (+4)".
 std::string ModuleText(const v1::Stage& stage, const PlanContext& context,
-                       const std::map<std::string, int32_t>& ranks) {
-  constexpr size_t kMostParts = 3;
+                       const std::vector<int32_t>& ranks) {
   constexpr size_t kWidth = 48;
-  std::vector<std::string> modules = Modules(stage, context);
-  if (modules.empty()) return absl::StrCat(stage.nodes_size(), " nodes");
-  const auto rank = [&](size_t i) { return ranks.at(modules[i]); };
-  std::sort(modules.begin(), modules.end(),
-            [&](const std::string& a, const std::string& b) { return ranks.at(a) < ranks.at(b); });
-  std::string text;
-  for (size_t begin = 0, end = 0, parts = 0; begin < modules.size(); begin = end, ++parts) {
-    for (end = begin + 1; end < modules.size() && rank(end) == rank(end - 1) + 1; ++end) {
+  std::vector<std::string> parts;
+  std::vector<size_t> held;  // Modules in each part.
+  for (const std::vector<std::string>& run : ModuleRuns(stage, context, ranks)) {
+    if (run.size() > 2) {
+      parts.push_back(absl::StrCat(run.front(), " .. ", run.back()));
+      held.push_back(run.size());
+    } else {
+      parts.insert(parts.end(), run.begin(), run.end());
+      held.resize(parts.size(), 1);
     }
-    if (end - begin == 2) --end;  // Two have nothing between them.
-    const std::string part =
-        end - begin == 1 ? modules[begin] : absl::StrCat(modules[begin], " .. ", modules[end - 1]);
-    if (parts == kMostParts || (parts > 0 && text.size() + part.size() > kWidth))
-      return absl::StrCat(text, " (+", modules.size() - begin, ")");
-    absl::StrAppend(&text, parts > 0 ? ", " : "", part);
+  }
+  if (parts.empty()) return absl::StrCat(stage.nodes_size(), " nodes");
+  std::string text = parts[0];
+  for (size_t i = 1; i < parts.size(); ++i) {
+    if (i == 3 || text.size() + parts[i].size() > kWidth) {
+      const size_t left =
+          std::accumulate(held.begin() + static_cast<ptrdiff_t>(i), held.end(), size_t{0});
+      return absl::StrCat(text, " (+", left, ")");
+    }
+    absl::StrAppend(&text, ", ", parts[i]);
   }
   return text;
 }
@@ -161,7 +185,7 @@ bool IsSplit(const v1::Strategy& strategy, int32_t stage) {
 }
 
 std::string StageTable(const v1::Plan& plan, const PlanContext& context) {
-  const std::map<std::string, int32_t> ranks = ModuleRanks(plan.strategy(), context);
+  const std::vector<int32_t> ranks = NodeRanks(plan.strategy(), context);
   Table table({"stage", "modules", "devices", "schedule", ">micro-batch", ">in flight",
                ">per sample", ">memory"});
   for (int32_t s = 0; s < plan.strategy().stages_size(); ++s) {

@@ -25,6 +25,9 @@ absl::Status Judge::Consider(std::vector<Proposal> proposals, int64_t most, doub
 
 absl::Status Judge::Evaluate(Proposal& proposal) {
   ++count_;
+  if (whole_ != nullptr) ++whole_->count_;
+  if (view_ != nullptr) proposal.strategy = OnDevicesOf(*view_, std::move(proposal.strategy));
+  context_.Charge(EffortOfJudging(proposal.strategy));
   EvaluateOptions options;
   options.optimizer = problem_.optimizer;
   // What is there already is the answer when the time is over.
@@ -35,21 +38,30 @@ absl::Status Judge::Evaluate(Proposal& proposal) {
   if (absl::IsResourceExhausted(evaluation.status()) ||
       absl::IsFailedPrecondition(evaluation.status())) {
     rejection_ = std::string(evaluation.status().message());
+    if (whole_ != nullptr) whole_->rejection_ = rejection_;
     return absl::OkStatus();
   }
   if (!evaluation.ok()) {
     return Annotate(evaluation.status(), absl::StrCat("candidate ", proposal.text));
   }
+  ++accepted_;
   Bytes peak = 0;
   for (const DeviceUse& device : evaluation->devices) peak = std::max(peak, device.peak_memory);
-  const auto key = std::make_tuple(ToSeconds(evaluation->iteration_time), peak, proposal.text);
-  if (best_ != nullptr && key >= std::tie(best_seconds_, best_peak_, best_text_)) {
-    return absl::OkStatus();
-  }
-  std::tie(best_seconds_, best_peak_, best_text_) = key;
-  best_ = std::make_unique<Strategy>(std::move(proposal.strategy));
-  if (context_.on_improvement) context_.on_improvement(*best_);
+  Keep(proposal.strategy, ToSeconds(evaluation->iteration_time), peak, proposal.text);
   return absl::OkStatus();
+}
+
+void Judge::Keep(const Strategy& strategy, double seconds, Bytes peak, const std::string& text) {
+  const auto key = std::tie(seconds, peak, text);
+  if (best_ != nullptr && key >= std::tie(best_seconds_, best_peak_, best_text_)) return;
+  std::tie(best_seconds_, best_peak_, best_text_) = key;
+  best_ = std::make_unique<Strategy>(strategy);
+  if (whole_ != nullptr) {
+    whole_->Keep(strategy, seconds, peak,
+                 view_ == nullptr ? text : absl::StrCat(view_->name, ": ", text));
+  } else if (context_.on_improvement) {
+    context_.on_improvement(strategy);
+  }
 }
 
 }  // namespace stagewright

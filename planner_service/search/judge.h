@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "planner_service/planner/planner.h"
+#include "planner_service/search/placement_views.h"
 
 namespace stagewright {
 
@@ -22,6 +23,11 @@ class Judge {
  public:
   // Both outlive it.
   Judge(const Problem& problem, SearchContext& context) : problem_(problem), context_(context) {}
+  // Of proposals for a view of the whole's cluster (null: for the cluster itself): each is
+  // evaluated, and kept, on the devices that it stands for. What is best here is offered to
+  // `whole`, whose count goes on; all else is this judge's own. Both outlive it.
+  Judge(Judge& whole, const PlacementView* view)
+      : problem_(whole.problem_), context_(whole.context_), whole_(&whole), view_(view) {}
 
   // Evaluates proposals, best estimate first, until there were `most`, an estimate exceeds the best
   // time by the factor `hope`, or the context expires. What the evaluator refuses (memory:
@@ -32,23 +38,32 @@ class Judge {
   absl::Status Consider(std::vector<Proposal> proposals, int64_t most, double hope);
 
   // The strategy with the least time, of these the one with the least peak memory, then by text;
-  // null if none was accepted yet.
+  // null if none was accepted yet. On the problem's devices.
   const Strategy* best() const { return best_.get(); }
-  double best_seconds() const { return best_seconds_; }        // Iteration time; 0 without one.
-  int64_t count() const { return count_; }                     // Evaluations.
+  double best_seconds() const { return best_seconds_; }  // Iteration time; 0 without one.
+  int64_t count() const { return count_; }               // Evaluations.
+  int64_t accepted() const { return accepted_; }         // Those that a plan fitted.
+  // The best of all views, as best_seconds().
+  double seconds_to_beat() const {
+    return whole_ == nullptr ? best_seconds_ : whole_->best_seconds_;
+  }
   const std::string& rejection() const { return rejection_; }  // The last one's message.
 
  private:
   absl::Status Evaluate(Proposal& proposal);
+  void Keep(const Strategy& strategy, double seconds, Bytes peak, const std::string& text);
 
   const Problem& problem_;
   SearchContext& context_;
+  Judge* whole_ = nullptr;
+  const PlacementView* view_ = nullptr;
   std::unique_ptr<Strategy> best_;
   double best_seconds_ = 0;
   Bytes best_peak_ = 0;
   std::string best_text_;
   std::set<std::string> seen_;
   int64_t count_ = 0;
+  int64_t accepted_ = 0;
   std::string rejection_;
 };
 

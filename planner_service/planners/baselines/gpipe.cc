@@ -15,18 +15,25 @@
 //      simulation.
 //   2. The paper always recomputes; here stages recompute only where the memory asks for it, or the
 //      options do.
-//   3. The balance is by modelled time on the slowest kind of device, not by a measurement.
+//   3. The balance is by modelled time on the kind of device that a stage runs on, not by a
+//      measurement.
+//   4. Where devices, memories or links differ, several views of the cluster are tried
+//      (search/placement_views.h).
 //
 // Reference: Huang et al., "GPipe: Efficient Training of Giant Neural Networks using Pipeline
 // Parallelism", NeurIPS 2019; balance by time as in torchgpipe, Kim et al. 2020.
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "planner_service/planners/baselines/baselines.h"
 #include "planner_service/planners/baselines/one_stage.h"
 #include "planner_service/search/draft.h"
+#include "planner_service/search/none_found.h"
+#include "planner_service/search/placement_views.h"
 #include "planner_service/search/stage_oracle.h"
 
 namespace stagewright {
@@ -35,17 +42,22 @@ namespace {
 constexpr int64_t kMostMicroBatches = 1024;
 constexpr int64_t kMostCells = 1 << 14;  // Micro-batches times stages: one evaluation's size.
 
+// A stage's time relative to that on the slowest kind of device, by stage.
+using Rates = std::vector<double>;
+
 // The ends of the ranges [0, e_1), [e_1, e_2), ... when each reaches as far as `limit` allows;
-// empty if more than `stages` would be needed.
-std::vector<int32_t> Reach(const ShareCosts& costs, int32_t operators, int32_t stages,
+// empty if there would have to be more than there are rates.
+std::vector<int32_t> Reach(const ShareCosts& costs, int32_t operators, const Rates& rates,
                            double limit) {
   std::vector<int32_t> ends;
   for (int32_t begin = 0; begin < operators;) {
-    if (static_cast<int32_t>(ends.size()) == stages) return {};
-    int32_t low = begin + 1, high = operators;  // The first operator always fits.
+    if (ends.size() == rates.size()) return {};
+    const double rate = rates[ends.size()];
+    if (costs.Time(begin, begin + 1) * rate > limit) return {};
+    int32_t low = begin + 1, high = operators;
     while (low < high) {
       const int32_t middle = low + (high - low + 1) / 2;
-      if (costs.Time(begin, middle) <= limit) {
+      if (costs.Time(begin, middle) * rate <= limit) {
         low = middle;
       } else {
         high = middle - 1;
@@ -57,12 +69,14 @@ std::vector<int32_t> Reach(const ShareCosts& costs, int32_t operators, int32_t s
   return ends;
 }
 
-// Ends of exactly `stages` ranges whose slowest is as fast as can be.
-std::vector<int32_t> Balance(const ShareCosts& costs, int32_t operators, int32_t stages) {
+// Ends of as many ranges as there are rates whose slowest is as fast as can be.
+std::vector<int32_t> Balance(const ShareCosts& costs, int32_t operators, const Rates& rates) {
+  const auto stages = static_cast<int32_t>(rates.size());
   double low = 0, high = costs.Time(0, operators);
   for (int32_t v = 0; v < operators; ++v) low = std::max(low, costs.Time(v, v + 1));
-  std::vector<int32_t> best = Reach(costs, operators, stages, high);
-  std::vector<int32_t> tight = Reach(costs, operators, stages, low);
+  low *= *std::min_element(rates.begin(), rates.end());
+  std::vector<int32_t> best = Reach(costs, operators, rates, high);
+  std::vector<int32_t> tight = Reach(costs, operators, rates, low);
   if (!tight.empty()) {
     best = std::move(tight);
     high = low;
@@ -70,7 +84,7 @@ std::vector<int32_t> Balance(const ShareCosts& costs, int32_t operators, int32_t
   while (high > std::nextafter(low, high)) {
     const double middle = low + (high - low) / 2;
     if (middle <= low || middle >= high) break;
-    std::vector<int32_t> ends = Reach(costs, operators, stages, middle);
+    std::vector<int32_t> ends = Reach(costs, operators, rates, middle);
     if (ends.empty()) {
       low = middle;
     } else {
@@ -104,45 +118,84 @@ class GPipePlanner : public Planner {
   absl::StatusOr<Outcome> Solve(const Problem& problem, const PlanOptions& options,
                                 SearchContext& context) const override {
     Outcome outcome;
-    const int32_t operators = problem.operators->size();
-    const int32_t devices = problem.cluster->size();
-    int32_t stages = std::min(operators, devices);
-    if (options.max_stages > 0) stages = std::min(stages, options.max_stages);
-    if (options.num_stages > 0) stages = options.num_stages;
-    if (stages > devices) {
-      outcome.reason = absl::StrCat("planner 'gpipe' needs a device for each of ", stages,
-                                    " stages, and there are ", devices);
+    if (options.num_stages > problem.cluster->size()) {
+      outcome.reason =
+          absl::StrCat("planner 'gpipe' needs a device for each of ", options.num_stages,
+                       " stages, and there are ", problem.cluster->size());
       return outcome;
     }
-    std::vector<OperatorId> order;
-    for (int32_t v : problem.operators->dag().order()) order.push_back(OperatorId(v));
-    const StageOracle oracle(problem, std::move(order));
     Nanos best = std::numeric_limits<Nanos>::max();
-    for (int64_t parts = 1; parts <= std::min(problem.mini_batch, kMostMicroBatches); ++parts) {
-      if (problem.mini_batch % parts != 0) continue;
-      const int64_t micro_batch = problem.mini_batch / parts;
-      if (options.micro_batch > 0 && micro_batch != options.micro_batch) continue;
-      // One evaluation must not outlast a deadline by much.
-      if (options.micro_batch == 0 && parts > 1 && parts * stages > kMostCells) break;
-      RETURN_IF_ERROR(TryMicroBatch(oracle, options, stages, micro_batch, context, best, outcome));
+    RETURN_IF_ERROR(SearchOne(problem, nullptr, options, context, best, outcome));
+    for (const PlacementView& view : PlacementViews(problem)) {
       if (context.Expired()) break;
+      if (options.num_stages > view.cluster.size()) continue;
+      RETURN_IF_ERROR(SearchOne(problem, &view, options, context, best, outcome));
     }
     if (outcome.candidates == 0 && options.micro_batch > 0) {
       outcome.reason = absl::StrCat("a micro-batch of ", options.micro_batch, " makes more than ",
                                     kMostMicroBatches, " micro-batches");
       return outcome;
     }
-    outcome.termination = outcome.strategy ? Termination::kFeasible : Termination::kInfeasible;
     if (context.Expired()) {
       outcome.termination = Termination::kLimit;
       outcome.reason = absl::StrCat("stopped after ", outcome.candidates, " candidates");
     } else if (outcome.strategy) {
+      outcome.termination = Termination::kFeasible;
       outcome.reason.clear();
+    } else {
+      Outcome none = NoneFound(name(), problem, "balanced chains", outcome.reason);
+      outcome.termination = none.termination;
+      outcome.reason = std::move(none.reason);
     }
     return outcome;
   }
 
  private:
+  // Every number of micro-batches on the cluster, or on a view of it.
+  static absl::Status SearchOne(const Problem& problem, const PlacementView* view,
+                                const PlanOptions& options, SearchContext& context, Nanos& best,
+                                Outcome& outcome) {
+    Problem seen = problem;
+    if (view != nullptr) seen.cluster = &view->cluster;
+    int32_t stages = std::min(seen.operators->size(), seen.cluster->size());
+    if (options.max_stages > 0) stages = std::min(stages, options.max_stages);
+    if (options.num_stages > 0) stages = options.num_stages;
+    std::vector<OperatorId> order;
+    for (int32_t v : seen.operators->dag().order()) order.push_back(OperatorId(v));
+    const StageOracle oracle(seen, std::move(order));
+    for (int64_t parts = 1; parts <= std::min(seen.mini_batch, kMostMicroBatches); ++parts) {
+      if (seen.mini_batch % parts != 0) continue;
+      const int64_t micro_batch = seen.mini_batch / parts;
+      if (options.micro_batch > 0 && micro_batch != options.micro_batch) continue;
+      // One evaluation must not outlast a deadline by much.
+      if (options.micro_batch == 0 && parts > 1 && parts * stages > kMostCells) break;
+      const std::vector<int32_t> ends =
+          Balance(oracle.Share(micro_batch), oracle.size(), RatesOf(oracle, stages, micro_batch));
+      RETURN_IF_ERROR(
+          TryCuts(oracle, ends, problem, view, options, micro_batch, context, best, outcome));
+      if (context.Expired()) break;
+    }
+    return absl::OkStatus();
+  }
+
+  static Rates RatesOf(const StageOracle& oracle, int32_t stages, int64_t micro_batch) {
+    const Problem& problem = oracle.problem();
+    std::vector<double> total;  // By kind.
+    for (const DeviceKind& kind : problem.cluster->kinds()) {
+      double& own = total.emplace_back(1);
+      for (int32_t v = 0; v < problem.graph->size(); ++v) {
+        const OperatorTime time = problem.costs->Time(NodeId(v), kind, micro_batch);
+        own += static_cast<double>(time.forward + time.backward);
+      }
+    }
+    const double slowest = *std::max_element(total.begin(), total.end());
+    Rates rates;
+    for (int32_t s = 0; s < stages; ++s) {
+      rates.push_back(total[problem.cluster->devices()[s].kind] / slowest);
+    }
+    return rates;
+  }
+
   static Strategy Build(const StageOracle& oracle, const std::vector<int32_t>& ends,
                         int64_t micro_batch, bool recompute) {
     Draft draft;
@@ -163,19 +216,20 @@ class GPipePlanner : public Planner {
   }
 
   // Judges the balanced pipeline of one micro-batch size, with recomputation only if it must be.
-  static absl::Status TryMicroBatch(const StageOracle& oracle, const PlanOptions& options,
-                                    int32_t stages, int64_t micro_batch, SearchContext& context,
-                                    Nanos& best, Outcome& outcome) {
-    const Problem& problem = oracle.problem();
-    const std::vector<int32_t> ends = Balance(oracle.Share(micro_batch), oracle.size(), stages);
+  static absl::Status TryCuts(const StageOracle& oracle, const std::vector<int32_t>& ends,
+                              const Problem& problem, const PlacementView* view,
+                              const PlanOptions& options, int64_t micro_batch,
+                              SearchContext& context, Nanos& best, Outcome& outcome) {
     for (const bool recompute : {false, true}) {
       if (context.Expired()) return absl::OkStatus();
       if (recompute ? options.recompute == RecomputePolicy::kNever
                     : options.recompute == RecomputePolicy::kAlways) {
         continue;
       }
-      ASSIGN_OR_RETURN(const bool fits, Offer(problem, Build(oracle, ends, micro_batch, recompute),
-                                              context, best, outcome));
+      Strategy strategy = Build(oracle, ends, micro_batch, recompute);
+      if (view != nullptr) strategy = OnDevicesOf(*view, std::move(strategy));
+      ASSIGN_OR_RETURN(const bool fits,
+                       Offer(problem, std::move(strategy), context, best, outcome));
       if (fits) return absl::OkStatus();
     }
     return absl::OkStatus();

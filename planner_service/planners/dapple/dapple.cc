@@ -18,9 +18,12 @@
 //  6. Times are those of the replicas' shares of a micro-batch, not a quotient; messages and
 //     all-reduces are those of the cluster's links.
 //  7. Memory is a constraint: a stage must fit with one micro-batch in flight; D, the most that
-//  fit,
-//     bounds PA and PB, and no stage has more in flight than the one before it. The program never
-//     checks memory.
+//     fit, bounds PA and PB, and no stage has more in flight than the one before it. The program
+//     never checks memory.
+//  8. On several nodes a few plans for gradients that are summed in one ring are judged, too: what
+//     L leaves out can make them better than those for the sums as they are simulated.
+//  9. Where devices, memories or links differ, several views of the cluster are searched
+//     (search/placement_views.h).
 //
 // Reference: Fan et al., "DAPPLE: A Pipelined Data Parallel Approach for Training Large Models",
 // PPoPP 2021.
@@ -51,6 +54,8 @@ constexpr int32_t kMostCuts = 160;
 constexpr int32_t kMostDecomposed = 1500;  // Operators; beyond, the graph's own order is the chain.
 constexpr size_t kMostSizes = 5;
 constexpr int64_t kMostSimulations = 16;
+constexpr size_t kMostRingSizes = 2;
+constexpr int64_t kMostRingSimulations = 6;
 constexpr double kPromising = 1.3;
 
 std::vector<OperatorId> ChainOrder(const Problem& problem) {
@@ -62,36 +67,49 @@ std::vector<OperatorId> ChainOrder(const Problem& problem) {
 
 class PlanSearch {
  public:
-  PlanSearch(const Problem& problem, const PlanOptions& options, SearchContext& context)
+  PlanSearch(const Problem& problem, const PlanOptions& options, const SearchContext& context,
+             Judge& judge)
       : problem_(problem),
         options_(options),
         context_(context),
         oracle_(problem, context.Expired() ? ModelOrder(problem) : ChainOrder(problem)),
         network_(*problem.cluster),
+        rings_(*problem.cluster, ClusterNetwork::Sums::kRing),
         placements_(*problem.cluster),
-        judge_(problem, context) {}
+        judge_(judge) {}
 
-  absl::StatusOr<Outcome> Run() {
-    if (options_.asynchronous) {
-      Outcome outcome;
-      outcome.reason = "planner 'dapple' makes synchronous pipelines only; 'pipedream' has others";
-      return outcome;
-    }
+  absl::Status Run(Outcome& found) {
     RETURN_IF_ERROR(judge_.Consider(OneStageProposals(oracle_, options_), kMostSimulations, 1e9));
     const Chain chain(oracle_, kMostCuts);
+    const std::vector<int64_t> sizes = PromisingSizes(oracle_, options_, kMostSizes, context_);
     std::vector<Proposal> proposals;
-    for (int64_t size : PromisingSizes(oracle_, options_, kMostSizes, context_)) {
+    for (int64_t size : sizes) {
       if (context_.Expired()) break;
-      Propose(chain, size, proposals);
+      Propose(chain, network_, size, proposals);
     }
     RETURN_IF_ERROR(judge_.Consider(std::move(proposals), kMostSimulations, kPromising));
-    Outcome outcome = Conclude(StrategyKind::kSequential, oracle_, options_, judge_, context_);
-    outcome.states = visited_;
-    return outcome;
+    RETURN_IF_ERROR(JudgeRings(chain, sizes));
+    found.states += visited_;
+    return absl::OkStatus();
   }
 
  private:
-  void Propose(const Chain& chain, int64_t size, std::vector<Proposal>& proposals) {
+  // Plans for sums in one ring, of the sizes that promise most: fewer, wider stages between nodes.
+  absl::Status JudgeRings(const Chain& chain, const std::vector<int64_t>& sizes) {
+    const auto devices = problem_.cluster->devices();
+    const bool one_node = std::all_of(devices.begin(), devices.end(), [&](const Device& device) {
+      return device.node == devices[0].node;
+    });
+    std::vector<Proposal> proposals;
+    for (size_t i = 0; i < std::min(sizes.size(), kMostRingSizes) && !one_node; ++i) {
+      if (context_.Expired()) break;
+      Propose(chain, rings_, sizes[i], proposals);
+    }
+    return judge_.Consider(std::move(proposals), kMostRingSimulations, kPromising);
+  }
+
+  void Propose(const Chain& chain, const Network& network, int64_t size,
+               std::vector<Proposal>& proposals) {
     const ChainCosts costs = chain.CostsOf(size, problem_.cluster->size());
     SearchOptions search;
     search.micro_batches = problem_.mini_batch / size;
@@ -105,7 +123,7 @@ class PlanSearch {
         return MostInFlight(chain.Position(begin), chain.Position(end), replicas, size) > 0;
       };
     }
-    const SearchResult found = SearchChain(costs, network_, placements_, search, context_);
+    const SearchResult found = SearchChain(costs, network, placements_, search, context_);
     visited_ += found.visited;
     for (const ChainPlan& plan : found.plans) {
       for (bool deep : {false, true}) {
@@ -175,11 +193,12 @@ class PlanSearch {
 
   const Problem& problem_;
   const PlanOptions& options_;
-  SearchContext& context_;
+  const SearchContext& context_;
   StageOracle oracle_;
   ClusterNetwork network_;
+  ClusterNetwork rings_;
   Placements placements_;
-  Judge judge_;
+  Judge& judge_;
   int64_t visited_ = 0;
 };
 
@@ -189,9 +208,13 @@ class DapplePlanner : public Planner {
   std::string description() const override {
     return "sequential pipelines placed by node for the least latency (DAPPLE, PPoPP 2021)";
   }
+  PlannerAbilities abilities() const override { return {.recompute_always = false}; }
   absl::StatusOr<Outcome> Solve(const Problem& problem, const PlanOptions& options,
                                 SearchContext& context) const override {
-    return RunIfPossible<PlanSearch>(problem, options, context);
+    return SearchViews(name(), problem, options, context,
+                       [&](const Problem& seen, Judge& judge, Outcome& found) {
+                         return PlanSearch(seen, options, context, judge).Run(found);
+                       });
   }
 };
 

@@ -38,8 +38,9 @@ Affine ClusterNetwork::Transfer(const std::vector<DeviceId>& from,
 Affine ClusterNetwork::AllReduce(const std::vector<DeviceId>& devices) const {
   if (devices.size() < 2) return {};
   constexpr Bytes kMany = Bytes{1} << 40;
-  const double latency = ToSeconds(AllReduceTime(cluster_, devices, 0));
-  const double many = ToSeconds(AllReduceTime(cluster_, devices, kMany));
+  const auto time = sums_ == Sums::kRing ? RingAllReduceTime : AllReduceTime;
+  const double latency = ToSeconds(time(cluster_, devices, 0));
+  const double many = ToSeconds(time(cluster_, devices, kMany));
   return {latency, (many - latency) / static_cast<double>(kMany)};
 }
 

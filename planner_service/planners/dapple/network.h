@@ -10,16 +10,19 @@ namespace stagewright::dapple {
 
 // A cluster's links: a message is split among senders and receivers, its parts share the links they
 // meet on, and the busiest link decides; gradients are summed as the simulator has it
-// (AllReduceTime), by its times of none and of very many bytes.
+// (AllReduceTime), or in one ring (RingAllReduceTime), by the times of none and of very many bytes.
 class ClusterNetwork : public Network {
  public:
-  explicit ClusterNetwork(const Cluster& cluster) : cluster_(cluster) {}  // Outlives it.
+  enum class Sums { kAsSimulated, kRing };
+  explicit ClusterNetwork(const Cluster& cluster, Sums sums = Sums::kAsSimulated)
+      : cluster_(cluster), sums_(sums) {}  // The cluster outlives it.
   Affine Transfer(const std::vector<DeviceId>& from,
                   const std::vector<DeviceId>& to) const override;
   Affine AllReduce(const std::vector<DeviceId>& devices) const override;
 
  private:
   const Cluster& cluster_;
+  const Sums sums_;
 };
 
 // The published program's: three bandwidths, bytes per second, and nodes that count by the first

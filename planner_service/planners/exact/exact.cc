@@ -36,9 +36,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "planner_service/evaluator/lower_bound.h"
+#include "planner_service/planners/baselines/baselines.h"
 #include "planner_service/planners/exact/exact_search.h"
 #include "planner_service/planners/graphpipe/graphpipe.h"
 #include "planner_service/planners/graphpipe/infeasible.h"
+#include "planner_service/search/none_found.h"
 
 namespace stagewright {
 namespace {
@@ -80,8 +82,8 @@ class ExactPlanner : public Planner {
     ASSIGN_OR_RETURN(outcome, seeder->Solve(problem, options, context));
     const std::string too_large = TooLarge(problem);
     if (!too_large.empty()) {
-      if (outcome.termination == Termination::kInfeasible) return outcome;
       outcome.termination = Termination::kLimit;
+      if (!outcome.strategy) RETURN_IF_ERROR(TryOneDevice(problem, options, context, outcome));
       outcome.reason =
           absl::StrCat(too_large, outcome.strategy ? "; this is the plan it would start from" : "");
       return outcome;
@@ -90,6 +92,19 @@ class ExactPlanner : public Planner {
   }
 
  private:
+  // The fastest device that the model fits on, if the options allow one stage.
+  static absl::Status TryOneDevice(const Problem& problem, const PlanOptions& options,
+                                   SearchContext& context, Outcome& outcome) {
+    const std::unique_ptr<Planner> single = MakeSinglePlanner();
+    if (!CheckAbilities(options, single->name(), single->abilities()).ok()) {
+      return absl::OkStatus();
+    }
+    ASSIGN_OR_RETURN(Outcome one, single->Solve(problem, options, context));
+    outcome.candidates += one.candidates;
+    outcome.strategy = std::move(one.strategy);
+    return absl::OkStatus();
+  }
+
   static absl::StatusOr<Outcome> Search(const Problem& problem, const PlanOptions& options,
                                         SearchContext& context, Outcome seed) {
     const Nanos bound = LowerBound(*problem.graph, *problem.operators, *problem.cluster,
@@ -112,10 +127,11 @@ class ExactPlanner : public Planner {
     } else if (outcome.strategy) {
       outcome.termination = Termination::kOptimal;
     } else {
-      outcome.reason = seed.reason;
-      if (outcome.reason.empty()) outcome.reason = "no strategy in scope fits the devices' memory";
-      if (!search.rejection().empty())
-        absl::StrAppend(&outcome.reason, "; closest: ", search.rejection());
+      Outcome none =
+          NoneFound("exact", problem, "strategies of one stage per device and one micro-batch size",
+                    search.rejection());
+      outcome.termination = none.termination;
+      outcome.reason = std::move(none.reason);
     }
     return outcome;
   }

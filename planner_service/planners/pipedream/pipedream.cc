@@ -28,6 +28,8 @@
 //  7. Where the micro-batch or the model is too small for all devices, as many as are useful are
 //     used. One stage on one device and on all are evaluated first.
 //  8. With a limit on stages only the flat network is searched.
+//  9. Where devices, memories or links differ, the recurrence, which knows one kind of device and
+//     one bandwidth a level, runs on several views of the cluster (search/placement_views.h).
 //
 // Reference: Narayanan et al., "PipeDream: Generalized Pipeline Parallelism for DNN Training", SOSP
 // 2019; Harlap et al., "PipeDream: Fast and Efficient Pipeline Parallel DNN Training", 2018.
@@ -63,15 +65,16 @@ constexpr double kMemoryShares[] = {1, 0.9, 0.75, 0.55};
 
 class Search {
  public:
-  Search(const Problem& problem, const PlanOptions& options, SearchContext& context)
+  Search(const Problem& problem, const PlanOptions& options, const SearchContext& context,
+         Judge& judge)
       : problem_(problem),
         options_(options),
         context_(context),
         oracle_(problem, ModelOrder(problem)),
         layers_(oracle_),
-        judge_(problem, context) {}
+        judge_(judge) {}
 
-  absl::StatusOr<Outcome> Run() {
+  absl::Status Run(Outcome& found) {
     RETURN_IF_ERROR(judge_.Consider(OneStageProposals(oracle_, options_), kMostSimulations, 1e9));
     const bool one_stage = judge_.best() != nullptr;
     for (double share : kMemoryShares) {
@@ -79,9 +82,8 @@ class Search {
       RETURN_IF_ERROR(judge_.Consider(Proposals(share), kMostSimulations, kPromising));
       if (judge_.count() == before || judge_.best() != nullptr || one_stage) break;
     }
-    Outcome outcome = Conclude(StrategyKind::kSequential, oracle_, options_, judge_, context_);
-    outcome.states = visited_;
-    return outcome;
+    found.states += visited_;
+    return absl::OkStatus();
   }
 
  private:
@@ -165,10 +167,10 @@ class Search {
 
   const Problem& problem_;
   const PlanOptions& options_;
-  SearchContext& context_;
+  const SearchContext& context_;
   StageOracle oracle_;
   Layers layers_;
-  Judge judge_;
+  Judge& judge_;
   std::map<int32_t, States> states_;
   int64_t visited_ = 0;
 };
@@ -179,9 +181,15 @@ class PipeDreamPlanner : public Planner {
   std::string description() const override {
     return "sequential pipelines with replicated stages, flat or by node (PipeDream, SOSP 2019)";
   }
+  PlannerAbilities abilities() const override {
+    return {.asynchronous = true, .recompute_always = false};
+  }
   absl::StatusOr<Outcome> Solve(const Problem& problem, const PlanOptions& options,
                                 SearchContext& context) const override {
-    return RunIfPossible<Search>(problem, options, context);
+    return SearchViews(name(), problem, options, context,
+                       [&](const Problem& seen, Judge& judge, Outcome& found) {
+                         return Search(seen, options, context, judge).Run(found);
+                       });
   }
 };
 

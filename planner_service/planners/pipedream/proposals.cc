@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "planner_service/planners/baselines/one_stage.h"
 #include "planner_service/planners/graphpipe/candidates.h"
+#include "planner_service/planners/graphpipe/infeasible.h"
 
 namespace stagewright {
 
@@ -58,26 +59,10 @@ std::vector<Proposal> OneStageProposals(const StageOracle& oracle, const PlanOpt
   return proposals;
 }
 
-Outcome Conclude(StrategyKind kind, const StageOracle& oracle, const PlanOptions& options,
-                 const Judge& judge, const SearchContext& context) {
-  Outcome outcome;
-  outcome.candidates = judge.count();
-  if (judge.best() != nullptr) outcome.strategy = *judge.best();
-  if (context.Expired()) {
-    outcome.termination = Termination::kLimit;
-    outcome.reason = "the search was stopped by its deadline or cancelled";
-  } else if (outcome.strategy) {
-    outcome.termination = Termination::kFeasible;
-  } else {
-    std::vector<int32_t> order;
-    for (OperatorId op : oracle.order()) order.push_back(op.value());
-    const Frontier frontier(oracle.problem().operators->dag(), order);
-    outcome.reason = WhyInfeasible({kind, &oracle, &frontier}, options, context);
-    if (!judge.rejection().empty()) {
-      outcome.reason = absl::StrCat(outcome.reason, "; closest: ", judge.rejection());
-    }
-  }
-  return outcome;
+absl::StatusOr<Outcome> SearchViews(const std::string& planner, const Problem& problem,
+                                    const PlanOptions& options, SearchContext& context,
+                                    const ViewSearch& search) {
+  return SearchViews(planner, problem, options, context, ImpossibleOptions, search);
 }
 
 }  // namespace stagewright

@@ -3,10 +3,10 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
-#include "planner_service/planners/graphpipe/infeasible.h"
-#include "planner_service/search/judge.h"
+#include "planner_service/search/search_views.h"
 #include "planner_service/search/stage_oracle.h"
 
 namespace stagewright {
@@ -25,19 +25,9 @@ std::vector<int64_t> PromisingSizes(const StageOracle& oracle, const PlanOptions
 // fits. O(operators) per micro-batch size.
 std::vector<Proposal> OneStageProposals(const StageOracle& oracle, const PlanOptions& options);
 
-// The outcome of a search for strategies of a kind that ended: limit if the context expired, else
-// feasible or infeasible.
-Outcome Conclude(StrategyKind kind, const StageOracle& oracle, const PlanOptions& options,
-                 const Judge& judge, const SearchContext& context);
-
-// What `Search(problem, options, context).Run()` finds, unless the options rule out any answer.
-template <typename Search>
-absl::StatusOr<Outcome> RunIfPossible(const Problem& problem, const PlanOptions& options,
-                                      SearchContext& context) {
-  Outcome outcome;
-  outcome.reason = ImpossibleOptions(problem, options);
-  if (!outcome.reason.empty()) return outcome;
-  return Search(problem, options, context).Run();
-}
+// SearchViews of planners whose strategies have one stage per device or fewer.
+absl::StatusOr<Outcome> SearchViews(const std::string& planner, const Problem& problem,
+                                    const PlanOptions& options, SearchContext& context,
+                                    const ViewSearch& search);
 
 }  // namespace stagewright

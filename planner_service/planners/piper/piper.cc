@@ -19,6 +19,8 @@
 //  8. Memory by the rules of the evaluator; what it refuses nevertheless is searched again with
 //     less memory.
 //  9. One stage on one device and on all are evaluated first, so that a deadline leaves an answer.
+// 10. Where devices, memories or links differ, several views of the cluster are searched
+//     (search/placement_views.h).
 #include "planner_service/planners/piper/piper.h"
 
 #include <algorithm>
@@ -46,15 +48,16 @@ constexpr double kMemoryShares[] = {1, 0.9, 0.75, 0.55};
 
 class Search {
  public:
-  Search(const Problem& problem, const PlanOptions& options, SearchContext& context)
+  Search(const Problem& problem, const PlanOptions& options, const SearchContext& context,
+         Judge& judge)
       : problem_(problem),
         options_(options),
         context_(context),
         oracle_(problem, ModelOrder(problem)),
         costs_(problem),
-        judge_(problem, context) {}
+        judge_(judge) {}
 
-  absl::StatusOr<Outcome> Run() {
+  absl::Status Run(Outcome& found) {
     RETURN_IF_ERROR(judge_.Consider(OneStage(), kMostSimulations, 1e9));
     for (double share : kMemoryShares) {
       const int64_t before = judge_.count();
@@ -66,7 +69,13 @@ class Search {
       if (judge_.count() == before && (long_programs_ || judge_.best() != nullptr)) break;
       long_programs_ = judge_.best() == nullptr;
     }
-    return Answer();
+    found.states += states_;
+    if (over_limit_) {
+      found.termination = Termination::kLimit;
+      found.reason = absl::StrCat("the graph has more than ", PiperLimits().downsets,
+                                  " downsets: only cuts of topological orders were searched");
+    }
+    return absl::OkStatus();
   }
 
  private:
@@ -205,42 +214,26 @@ class Search {
            std::find(stage.recompute.begin(), stage.recompute.end(), true) != stage.recompute.end();
   }
 
-  bool HasTensorParallelConfigurations() const {
-    for (const Node& node : problem_.graph->nodes()) {
-      if (node.cost && !node.cost->configurations.empty() &&
-          node.cost->configurations.back().tensor_parallel > 1) {
-        return true;
-      }
-    }
-    return false;
-  }
-
-  Outcome Answer() {
-    Outcome outcome = Conclude(StrategyKind::kGraph, oracle_, options_, judge_, context_);
-    outcome.states = states_;
-    if (outcome.termination == Termination::kFeasible && over_limit_) {
-      outcome.termination = Termination::kLimit;
-      outcome.reason = absl::StrCat("the graph has more than ", PiperLimits().downsets,
-                                    " downsets: only cuts of topological orders were searched");
-    }
-    if (outcome.strategy && HasTensorParallelConfigurations()) {
-      absl::StrAppend(&outcome.reason, outcome.reason.empty() ? "" : "; ",
-                      "tensor-parallel configurations of the profile were not used, since a stage "
-                      "cannot have them");
-    }
-    return outcome;
-  }
-
   const Problem& problem_;
   const PlanOptions& options_;
-  SearchContext& context_;
+  const SearchContext& context_;
   StageOracle oracle_;
   OperatorCosts costs_;
-  Judge judge_;
+  Judge& judge_;
   bool long_programs_ = false;
   bool over_limit_ = false;
   int64_t states_ = 0;
 };
+
+bool HasTensorParallelConfigurations(const Graph& graph) {
+  for (const Node& node : graph.nodes()) {
+    if (node.cost && !node.cost->configurations.empty() &&
+        node.cost->configurations.back().tensor_parallel > 1) {
+      return true;
+    }
+  }
+  return false;
+}
 
 class PiperPlanner : public Planner {
  public:
@@ -251,7 +244,17 @@ class PiperPlanner : public Planner {
   }
   absl::StatusOr<Outcome> Solve(const Problem& problem, const PlanOptions& options,
                                 SearchContext& context) const override {
-    return RunIfPossible<Search>(problem, options, context);
+    ASSIGN_OR_RETURN(Outcome outcome,
+                     SearchViews(name(), problem, options, context,
+                                 [&](const Problem& seen, Judge& judge, Outcome& found) {
+                                   return Search(seen, options, context, judge).Run(found);
+                                 }));
+    if (outcome.strategy && HasTensorParallelConfigurations(*problem.graph)) {
+      absl::StrAppend(&outcome.reason, outcome.reason.empty() ? "" : "; ",
+                      "tensor-parallel configurations of the profile were not used, since a stage "
+                      "cannot have them");
+    }
+    return outcome;
   }
 };
 

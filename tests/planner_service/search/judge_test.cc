@@ -102,5 +102,28 @@ TEST(JudgeMemoryTest, WhatDoesNotFitIsPassedOver) {
   EXPECT_EQ(judge.best()->stages.size(), 2u);
 }
 
+TEST_F(JudgeTest, ProposalsForAViewAreJudgedOnItsDevices) {
+  ClusterData data = case_.cluster.data();
+  std::swap(data.devices[0], data.devices[1]);
+  const PlacementView view{"a view", *Cluster::Create(data), {DeviceId(1), DeviceId(0)}};
+  std::vector<Strategy> improvements;
+  context_.on_improvement = [&](const Strategy& better) { improvements.push_back(better); };
+  Judge own(judge_, &view);
+  ASSERT_TRUE(own.Consider({OneStage(8, 0)}, 9, kAnyHope).ok());
+  ASSERT_NE(judge_.best(), nullptr);
+  EXPECT_EQ(judge_.best()->stages[0].devices, std::vector<DeviceId>{DeviceId(1)});
+  EXPECT_EQ(judge_.best_seconds(), own.best_seconds());
+  EXPECT_EQ(judge_.count(), 1);
+  ASSERT_EQ(improvements.size(), 1u);
+
+  // Another view starts from nothing, but only what is better than all before is an improvement.
+  Judge other(judge_, nullptr);
+  EXPECT_EQ(other.best(), nullptr);
+  ASSERT_TRUE(other.Consider({OneStage(8, 0), TwoStages(1, 1)}, 9, kAnyHope).ok());
+  EXPECT_EQ(judge_.count(), 3);
+  EXPECT_EQ(judge_.best()->stages.size(), 2u);
+  EXPECT_EQ(improvements.size(), 2u);
+}
+
 }  // namespace
 }  // namespace stagewright

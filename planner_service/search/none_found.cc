@@ -1,0 +1,36 @@
+#include "planner_service/search/none_found.h"
+
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "planner_service/planner/fit.h"
+#include "planner_service/search/stage_oracle.h"
+
+namespace stagewright {
+
+Outcome NoneFound(const std::string& planner, const Problem& problem, const std::string& scope,
+                  const std::string& closest) {
+  Outcome outcome;
+  if (auto reason = WhyNothingFits(problem)) {
+    outcome.reason = *std::move(reason);
+    return outcome;
+  }
+  outcome.termination = Termination::kLimit;
+  Bytes memory = 0;
+  for (const Device& device : problem.cluster->devices()) memory += device.memory;
+  const std::vector<int32_t>& order = problem.operators->dag().order();
+  const StageOracle oracle(problem, std::vector<OperatorId>(order.begin(), order.end()));
+  const int32_t devices = problem.cluster->size();
+  outcome.reason = absl::StrCat(
+      "planner '", planner, "' found no plan that fits", scope.empty() ? "" : " among ", scope,
+      ", which does not prove that there is none: parameters, gradients and optimizer state need ",
+      FormatBytes(oracle.At(0, oracle.size()).resident), ", samples in flight come on top, and ",
+      devices == 1 ? std::string("the device has ")
+                   : absl::StrCat("the ", devices, " devices together have "),
+      FormatBytes(memory), "; more devices or memory or planner 'auto' may help");
+  if (!closest.empty()) absl::StrAppend(&outcome.reason, "; closest: ", closest);
+  return outcome;
+}
+
+}  // namespace stagewright

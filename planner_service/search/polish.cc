@@ -78,6 +78,9 @@ RatedDraft Polisher::Improve(RatedDraft start, int64_t budget, Dice& dice) {
   RatedDraft best = start;
   RatedDraft current = std::move(start);
   ListResult last = Schedule(MakeTaskGraph(costs_, current.draft, memory_share_), current.rule);
+  // Trying all rules costs about as many schedules; where that is much of the budget, moves are
+  // better.
+  const bool retry = (passes_ - first) * static_cast<int64_t>(rules_.size()) <= budget / 4;
   int32_t idle = 0;
   int32_t wasted = 0;
   while (passes_ - first < budget && wasted < 1000 && !context_.Expired()) {
@@ -114,18 +117,16 @@ RatedDraft Polisher::Improve(RatedDraft start, int64_t budget, Dice& dice) {
     }
     if (idle < kPatience) continue;
     idle = 0;
-    if (std::optional<RatedDraft> again = Rate(best.draft, /*quick=*/false);
-        again.has_value() && again->estimate < best.estimate) {
-      best = *std::move(again);
-    }
+    if (retry) best = AllRules(std::move(best));
     current = best;
     last = Schedule(MakeTaskGraph(costs_, current.draft, memory_share_), current.rule);
   }
-  if (std::optional<RatedDraft> again = Rate(best.draft, /*quick=*/false);
-      again.has_value() && again->estimate < best.estimate) {
-    best = *std::move(again);
-  }
-  return best;
+  return retry ? AllRules(std::move(best)) : best;
+}
+
+RatedDraft Polisher::AllRules(RatedDraft rated) {
+  std::optional<RatedDraft> again = Rate(rated.draft, /*quick=*/false);
+  return again.has_value() && again->estimate < rated.estimate ? *std::move(again) : rated;
 }
 
 Strategy Polisher::ToStrategy(const RatedDraft& rated) {

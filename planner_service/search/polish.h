@@ -49,6 +49,7 @@ class Polisher {
   int64_t passes() const { return passes_; }  // Passes scheduled.
 
  private:
+  RatedDraft AllRules(RatedDraft rated);  // With another rule if one is faster.
   ListResult Schedule(const TaskGraph& graph, const ListRule& rule, bool orders = false);
 
   const OperatorCosts& costs_;

@@ -4,9 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <set>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "tests/conformance/planner_suite.h"
@@ -185,49 +183,6 @@ TEST_P(PlannerConformanceTest, MemoryIsRespected) {
     if (memory <= 2 * kGiB && std::string(GetParam().name) == "gpipe") continue;
     SCOPED_TRACE(memory);
     MustPlan(graph, FlatCluster(4, memory, 0, 1e11), 32);
-  }
-}
-
-TEST_P(PlannerConformanceTest, OptionsAreKeptOrInfeasible) {
-  const Graph graph = Chains(2, 3, true);
-  const Cluster cluster = FlatCluster(4);
-  std::vector<std::pair<const char*, PlanOptions>> cases(10);
-  cases[0] = {"micro-batch", {.micro_batch = 2}};
-  cases[1] = {"exact stages", {.num_stages = 3}};
-  cases[2] = {"most stages", {.max_stages = 2}};
-  cases[3] = {"replicas", {.allow_replicas = false}};
-  cases[4] = {"k", {.max_k = 2}};
-  cases[5] = {"micro-batches", {.per_stage_micro_batch = true}};
-  cases[6] = {"recompute", {.recompute = RecomputePolicy::kNever}};
-  cases[7] = {"loops", {.max_loops = 1}};
-  cases[8] = {"split", {.split_backward = false}};
-  cases[9] = {"sequential", {.sequential = true}};
-  for (const auto& [what, options] : cases) {
-    SCOPED_TRACE(what);
-    PlanRequest request = Request(graph, cluster, 12);
-    request.options = options;
-    const PlanResponse response = Solve(request);  // The front door holds the answer to some.
-    if (!response.best) continue;
-    const Strategy& strategy = response.best->plan.strategy;
-    EXPECT_FALSE(strategy.asynchronous);
-    if (options.sequential && strategy.stages.size() > 1) {
-      EXPECT_EQ(strategy.kind, StrategyKind::kSequential);
-    }
-    std::set<DeviceId> used;
-    for (const Stage& stage : strategy.stages) {
-      EXPECT_FALSE(stage.recompute && options.recompute == RecomputePolicy::kNever);
-      for (DeviceId device : stage.devices) {
-        const bool first = used.insert(device).second;
-        EXPECT_TRUE(first || options.max_loops != 1) << "two stages on a device";
-      }
-    }
-    for (const DeviceOrder& order : strategy.orders) {
-      for (const ComputeStep& step : order.steps) {
-        if (options.split_backward) break;
-        EXPECT_NE(step.pass, Pass::kBackwardInput);
-        EXPECT_NE(step.pass, Pass::kBackwardWeight);
-      }
-    }
   }
 }
 

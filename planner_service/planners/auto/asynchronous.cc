@@ -94,22 +94,23 @@ absl::StatusOr<Outcome> SolveAsynchronous(const Problem& problem, const PlanOpti
   outcome.candidates += synchronous.candidates + champions.judged();
   outcome.strategy = champions.best();
   outcome.sequential = champions.sequential();
-  if (outcome.strategy.has_value()) {
-    ASSIGN_OR_RETURN(std::string warning,
-                     FasterSynchronous(problem, synchronous, champions.best_time()));
-    if (!warning.empty()) outcome.warnings.push_back(std::move(warning));
-    outcome.termination = Termination::kFeasible;
-  }
+  if (outcome.strategy.has_value()) outcome.termination = Termination::kFeasible;
   if (context.Stopped()) {
     outcome.termination = Termination::kLimit;
     outcome.reason = "the search was stopped by its deadline or cancelled";
-  } else if (!outcome.strategy.has_value()) {
-    outcome.reason = why_none.empty() ? champions.rejection() : why_none;
-  } else if (champions.best_time() <=
-             LowerBound(*problem.graph, *problem.operators, *problem.cluster, *problem.costs,
-                        problem.mini_batch, {problem.optimizer, /*asynchronous=*/true})) {
-    outcome.termination = Termination::kOptimal;
+    return outcome;
   }
+  if (!outcome.strategy.has_value()) {
+    outcome.reason = why_none.empty() ? champions.rejection() : why_none;
+    return outcome;
+  }
+  ASSIGN_OR_RETURN(std::string warning,
+                   FasterSynchronous(problem, synchronous, champions.best_time()));
+  if (!warning.empty()) outcome.warnings.push_back(std::move(warning));
+  const Nanos bound =
+      LowerBound(*problem.graph, *problem.operators, *problem.cluster, *problem.costs,
+                 problem.mini_batch, {problem.optimizer, /*asynchronous=*/true});
+  if (champions.best_time() <= bound) outcome.termination = Termination::kOptimal;
   return outcome;
 }
 

@@ -91,6 +91,12 @@ TEST(CheckRequestTest, AnswersThatBreakTheRequestAreThePlannersFault) {
        },
        "recomputation in stage 1"},
       {[](PlanRequest& r, Outcome& o) {
+         r.options.recompute = RecomputePolicy::kAlways;
+         o.strategy->stages[0].recompute = true;
+       },
+       "no recomputation in stage 1"},
+      {[](PlanRequest& r, Outcome&) { r.options.asynchronous = true; }, "a synchronous"},
+      {[](PlanRequest& r, Outcome& o) {
          r.options.max_loops = 1;
          o.strategy->stages[1].devices = {DeviceId(1)};
        },

@@ -3,17 +3,27 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <atomic>
 #include <chrono>
+#include <string>
+#include <thread>
+#include <vector>
 
+#include "common/schedule/validate.h"
 #include "common/topology/uniform.h"
 #include "planner_service/planner/front_door.h"
 #include "planner_service/planners/registry.h"
+#include "tests/support/model_graphs.h"
 #include "tests/support/planning_cases.h"
 #include "tests/support/small_problems.h"
 
 namespace stagewright {
 namespace {
 
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::Not;
 using testing::ProfiledChain;
 using testing::ProfiledGraph;
 using testing::Random;
@@ -143,6 +153,93 @@ TEST(AutoTest, ADeadlineStillLeavesTheMembersAnswer) {
   const auto response = SolvePlan(RequestFor(graph, cluster, 64), context);
   ASSERT_TRUE(response.ok()) << response.status();
   EXPECT_TRUE(response->best);
+}
+
+// What is found follows from the problem, however slow the machine is: with processors that others
+// keep busy, and with one that stands still whenever something was found.
+TEST(AutoTest, SlownessChangesNothing) {
+  const Graph graph = testing::MmtGraph(4, 4);
+  const Cluster cluster = *UniformPreset("uniform:8,bandwidth=12e9");
+  const PlanRequest request = RequestFor(graph, cluster, 64);
+  const PlanResponse quick = Solve(request);
+  ASSERT_TRUE(quick.best) << quick.reason;
+
+  std::atomic<bool> done{false};
+  std::vector<std::thread> busy;
+  for (unsigned i = 0; i < 2 * std::thread::hardware_concurrency(); ++i) {
+    busy.emplace_back([&] {
+      while (!done.load(std::memory_order_relaxed)) {
+      }
+    });
+  }
+  SearchContext context;
+  const auto slow = SolvePlan(request, context, [](const JudgedPlan&) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(150));
+  });
+  done = true;
+  for (std::thread& thread : busy) thread.join();
+
+  ASSERT_TRUE(slow.ok() && slow->best) << slow.status();
+  EXPECT_EQ(ToText(slow->best->plan.program), ToText(quick.best->plan.program));
+  EXPECT_EQ(slow->best->plan.fingerprint, quick.best->plan.fingerprint);
+  EXPECT_EQ(slow->termination, quick.termination);
+  EXPECT_EQ(slow->states, quick.states);
+  EXPECT_EQ(slow->candidates, quick.candidates);
+}
+
+TEST(AutoTest, ADeadlineThatCutsInIsALimitAndAWarning) {
+  const Graph graph = Branches();
+  const Cluster cluster = *UniformPreset("uniform:4");
+  SearchContext context(SearchContext::Clock::now() + std::chrono::milliseconds(60));
+  const auto cut = SolvePlan(RequestFor(graph, cluster, 64), context);
+  ASSERT_TRUE(cut.ok() && cut->best) << cut.status();
+  EXPECT_EQ(cut->termination, Termination::kLimit);
+  EXPECT_THAT(cut->warnings, Contains(HasSubstr("ended early")));
+  const PlanResponse whole = Solve(RequestFor(graph, cluster, 8));
+  EXPECT_NE(whole.termination, Termination::kLimit);
+  EXPECT_THAT(whole.warnings, Not(Contains(HasSubstr("ended early"))));
+}
+
+TEST(AutoTest, AsynchronousPipelinesAreNoSlowerThanThoseOfMembers) {
+  Random random(52);
+  for (int i = 0; i < 4; ++i) {
+    SCOPED_TRACE(i);
+    const Graph graph = testing::RandomProfile(random, 12);
+    const Cluster cluster = testing::RandomCluster(random, 4);
+    PlanRequest request = RequestFor(graph, cluster, 12);
+    const PlanResponse synchronous = Solve(request);
+    request.options.asynchronous = true;
+    const PlanResponse best = Solve(request);
+    for (const char* member : {"single", "data-parallel", "pipedream"}) {
+      request.planner = member;
+      const PlanResponse other = Solve(request);
+      if (!other.best) continue;
+      ASSERT_TRUE(best.best) << best.reason;
+      EXPECT_TRUE(best.best->plan.strategy.asynchronous);
+      EXPECT_LE(best.best->evaluation.iteration_time, other.best->evaluation.iteration_time)
+          << member;
+    }
+    if (!best.best || !synchronous.best) continue;
+    const bool faster =
+        synchronous.best->evaluation.iteration_time < best.best->evaluation.iteration_time;
+    EXPECT_EQ(faster, std::any_of(best.warnings.begin(), best.warnings.end(), [](const auto& text) {
+                return text.find("a synchronous plan is faster") != std::string::npos;
+              }));
+  }
+}
+
+TEST(AutoTest, EveryStageRecomputesIfAsked) {
+  Random random(53);
+  for (int i = 0; i < 2; ++i) {
+    SCOPED_TRACE(i);
+    const Graph graph = testing::RandomProfile(random, 14);
+    const Cluster cluster = testing::FlatCluster(4, kGiB * kMiB);
+    PlanRequest request = RequestFor(graph, cluster, 4);
+    request.options.recompute = RecomputePolicy::kAlways;
+    const PlanResponse always = Solve(request);
+    ASSERT_TRUE(always.best) << always.reason;
+    for (const Stage& stage : always.best->plan.strategy.stages) EXPECT_TRUE(stage.recompute);
+  }
 }
 
 // The plan for a cluster, and what the plan made for `told` takes on it.

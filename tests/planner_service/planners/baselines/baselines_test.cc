@@ -76,21 +76,38 @@ TEST_F(BaselinesTest, DataParallelUsesEveryDeviceThatGetsASample) {
 }
 
 TEST_F(BaselinesTest, OptionsTheyCannotMeetAreInfeasibleWithAReason) {
-  const Graph graph = ProfiledChain(3, {1000, 2000, 0, 0, {}});
-  const Cluster cluster = FlatCluster(4);
-  const auto reason = [&](const Planner& planner) {
-    const Outcome outcome = Solve(planner, graph, cluster, 12);
-    EXPECT_EQ(outcome.termination, Termination::kInfeasible);
-    return outcome.reason;
-  };
-  options_.num_stages = 2;
-  EXPECT_THAT(reason(*single_), HasSubstr("one stage, but 2 are asked for"));
-  options_ = {};
   options_.micro_batch = 2;
-  EXPECT_THAT(reason(*parallel_), HasSubstr("micro-batch of 2"));
+  const Outcome outcome =
+      Solve(*parallel_, ProfiledChain(3, {1000, 2000, 0, 0, {}}), FlatCluster(4), 12);
+  EXPECT_EQ(outcome.termination, Termination::kInfeasible);
+  EXPECT_THAT(outcome.reason, HasSubstr("micro-batch of 2"));
+}
+
+TEST_F(BaselinesTest, TheyRecomputeAndAreAsynchronousIfAsked) {
+  const Graph graph = ProfiledChain(3, {1000, 2000, 0, 0, {}});
+  for (const Planner* planner : {single_.get(), parallel_.get()}) {
+    options_ = {};
+    options_.micro_batch = 6;
+    const Outcome plain = Solve(*planner, graph, FlatCluster(2), 12);
+    ASSERT_TRUE(plain.strategy);
+    EXPECT_FALSE(plain.strategy->stages[0].recompute || plain.strategy->asynchronous);
+    options_.recompute = RecomputePolicy::kAlways;
+    options_.asynchronous = true;
+    const Outcome asked = Solve(*planner, graph, FlatCluster(2), 12);
+    ASSERT_TRUE(asked.strategy) << asked.reason;
+    EXPECT_TRUE(asked.strategy->stages[0].recompute && asked.strategy->asynchronous);
+  }
+}
+
+TEST_F(BaselinesTest, TheyMakeOneStageAndNoOtherNumber) {
+  options_.num_stages = 2;
+  for (const Planner* planner : {single_.get(), parallel_.get()}) {
+    EXPECT_FALSE(CheckAbilities(options_, planner->name(), planner->abilities()).ok());
+  }
   options_ = {};
   options_.allow_replicas = false;
-  EXPECT_THAT(reason(*parallel_), HasSubstr("replicas"));
+  EXPECT_TRUE(CheckAbilities(options_, single_->name(), single_->abilities()).ok());
+  EXPECT_FALSE(CheckAbilities(options_, parallel_->name(), parallel_->abilities()).ok());
 }
 
 }  // namespace

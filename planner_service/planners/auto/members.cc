@@ -1,5 +1,6 @@
 #include "planner_service/planners/auto/members.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "planner_service/planners/baselines/baselines.h"
@@ -15,26 +16,30 @@ namespace {
 
 // Far more than members with budgets of their own take on published problems; it bounds the rest.
 constexpr int64_t kEffort = 2'000'000;
+// Operators times devices from which on a unit of effort takes longer.
+constexpr int64_t kLarge = 20'000;
 
 }  // namespace
 
 std::vector<AutoMember> AutoMembers(const Problem& problem, const PlanOptions& options) {
   std::vector<AutoMember> members;
+  const int64_t size = int64_t{problem.operators->size()} * problem.cluster->size();
+  const int64_t fewer = kEffort * kLarge / std::max(kLarge, size);
   const auto add = [&](std::unique_ptr<Planner> planner, bool sequential, int64_t effort) {
     if (options.sequential && !sequential) return;
     if (!CheckAbilities(options, planner->name(), planner->abilities()).ok()) return;
     members.push_back({std::move(planner), sequential, effort});
   };
-  add(MakeSinglePlanner(), true, kEffort);
-  add(MakeDataParallelPlanner(), true, kEffort);
+  add(MakeSinglePlanner(), true, fewer);
+  add(MakeDataParallelPlanner(), true, fewer);
   if (problem.cluster->size() == 1) return members;
-  add(MakeGPipePlanner(), true, kEffort);
+  add(MakeGPipePlanner(), true, fewer);
   add(MakeSequentialPlanner(), true, kEffort);
   add(MakeGraphPipePlanner(), false, kEffort);
-  add(MakePipeDreamPlanner(), true, kEffort);
-  add(MakeDapplePlanner(), true, kEffort);
-  add(MakePfeifePlanner(), true, kEffort);
-  add(MakePiperPlanner(), false, kEffort);
+  add(MakePipeDreamPlanner(), true, fewer);
+  add(MakeDapplePlanner(), true, fewer);
+  add(MakePfeifePlanner(), true, fewer);
+  add(MakePiperPlanner(), false, fewer);
   return members;
 }
 

@@ -8,6 +8,13 @@
 #include "planner_service/planners/auto/members.h"
 
 namespace stagewright {
+namespace {
+
+// Operators times devices beyond which the drafts' search is left out: laying out and rating its
+// starts alone would take many seconds.
+constexpr int64_t kTooLargeForDrafts = 200'000;
+
+}  // namespace
 
 absl::StatusOr<std::vector<Strategy>> RunMembers(const Problem& problem, const PlanOptions& options,
                                                  const SearchContext& context, Champions& champions,
@@ -48,7 +55,8 @@ absl::StatusOr<Outcome> SolveSynchronous(const Problem& problem, const PlanOptio
     bound = LowerBound(*problem.graph, *problem.operators, *problem.cluster, *problem.costs,
                        problem.mini_batch, {problem.optimizer, /*asynchronous=*/false});
   }
-  if (!optimal() && !context.Expired()) {
+  const int64_t size = int64_t{problem.operators->size()} * problem.cluster->size();
+  if (!optimal() && size <= kTooLargeForDrafts && !context.Expired()) {
     std::vector<Draft> drafts;
     for (const Strategy& strategy : members) {
       if (auto draft = ToDraft(problem, strategy)) drafts.push_back(*std::move(draft));

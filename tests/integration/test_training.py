@@ -46,6 +46,29 @@ def test_tied_weights_and_adam_on_two_workers(system):
     assert_equal_to_reference(job["checkpoint"], "tied_f64", "adam")
 
 
+@pytest.mark.parametrize("micro_batch", [2, 4])
+def test_asynchronous_plans_train(system, micro_batch):
+    """What the weights must be, engine_asynchronous_test says; here, that such a job goes its way from end to end."""
+    out = system.path / f"asynchronous-{micro_batch}"
+    job = system.train(
+        "chain_f64",
+        planner="pipedream",
+        asynchronous=None,
+        devices=3,
+        stages=3,
+        micro_batch=micro_batch,
+        lr=0.02,
+        steps=12,
+        out=out,
+    )
+    assert job["state"] == "succeeded", job["message"]
+    assert (job["step"], job["total_steps"]) == (12, 12)
+    start, end = load_file(MODELS / "chain_f64.safetensors"), load_file(job["checkpoint"])
+    for name, tensor in start.items():
+        assert torch.isfinite(end[name]).all()
+        assert not torch.equal(end[name], tensor), name
+
+
 def test_epochs_and_evaluation(system):
     data = MODELS / "chain_f32.data.safetensors"
     job = system.train("chain_f32", devices=2, steps=None, epochs=2, eval_data=data, no_shuffle=None)

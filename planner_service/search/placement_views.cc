@@ -243,6 +243,9 @@ Strategy OnDevicesOf(const PlacementView& view, Strategy strategy) {
   for (Stage& stage : strategy.stages) {
     for (DeviceId& device : stage.devices) device = view.devices[device.index()];
   }
+  for (DeviceOrder& order : strategy.orders) order.device = view.devices[order.device.index()];
+  std::sort(strategy.orders.begin(), strategy.orders.end(),
+            [](const DeviceOrder& a, const DeviceOrder& b) { return a.device < b.device; });
   return strategy;
 }
 

@@ -20,20 +20,24 @@
 // 13. Before the search, the model in one stage, on one device and on all of them, is evaluated, so
 //     that a deadline finds an answer also where partitions are too many. It is only given if the
 //     search finds nothing faster.
+// 14. The paper's devices, memories and links are alike. Where they differ, the search runs on
+//     several views of the cluster, each of devices taken for as slow and as small as its slowest
+//     and smallest, or all for as fast as the fastest (search/placement_views.h).
 //
 // Reference: Jeon et al., "GraphPipe: Improving Performance and Scalability of DNN Training with
 // Graph Pipeline Parallelism", ASPLOS 2025.
 #include "planner_service/planners/graphpipe/graphpipe.h"
 
 #include <algorithm>
-#include <tuple>
+#include <optional>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "common/graph/series_parallel.h"
-#include "planner_service/evaluator/evaluator.h"
 #include "planner_service/planners/graphpipe/build_strategy.h"
 #include "planner_service/planners/graphpipe/candidates.h"
 #include "planner_service/planners/graphpipe/infeasible.h"
+#include "planner_service/search/search_views.h"
 
 namespace stagewright {
 namespace {
@@ -45,8 +49,9 @@ constexpr int64_t kMostSimulations = 4;
 // Programs of more actions are only simulated if nothing else is there.
 constexpr int64_t kMostActions = 600'000;
 
-// The linearised model is only searched if the best graph pipeline keeps a link busy for more than
-// this share of the iteration: where messages hide, edges that the data do not ask for cannot help.
+// The linearised model is only searched if a promising graph pipeline keeps a link busy for more
+// than this share of the iteration: where messages hide, edges that the data do not ask for cannot
+// help.
 constexpr double kBusyLink = 0.4;
 
 // Shares of the memory budget that the search may fill, tried until a candidate survives.
@@ -99,30 +104,56 @@ struct OwnedSpace {
   StrategyKind kind;
 };
 
-// The spaces to search, in rounds; a later round only looks for something better.
-std::vector<std::vector<std::unique_ptr<OwnedSpace>>> MakeSpaces(const Problem& problem,
-                                                                 StrategyKind kind) {
-  const Dag& dag = problem.operators->dag();
-  const SpTree tree = Decompose(dag);
-  const std::vector<int32_t> order = Linearize(tree);
-  const Dag chain = Chain(order);
-  std::vector<std::vector<std::unique_ptr<OwnedSpace>>> rounds(1);
-  if (kind == StrategyKind::kSequential) {
-    rounds[0].push_back(std::make_unique<OwnedSpace>(problem, order, chain, kind));
-    return rounds;
+using Spaces = std::vector<std::unique_ptr<OwnedSpace>>;
+
+// What is to be searched, in two rounds; the second one only looks for something better.
+class Rounds {
+ public:
+  Rounds(const Problem& problem, StrategyKind kind)
+      : problem_(problem),
+        kind_(kind),
+        tree_(Decompose(problem.operators->dag())),
+        order_(Linearize(tree_)),
+        chain_(Chain(order_)) {}
+
+  // Empty if the context expires before one is ready.
+  Spaces First(const SearchContext& context) {
+    Spaces spaces;
+    if (kind_ == StrategyKind::kSequential) {
+      Add(order_, chain_, kind_, context, spaces);
+      return spaces;
+    }
+    const Dag& dag = problem_.operators->dag();
+    if (context.Expired()) return spaces;
+    const Dag reduced = TransitiveReduction(dag, Reachability(dag));
+    branches_ = reduced.Edges() != chain_.Edges();
+    Add(order_, reduced, kind_, context, spaces);
+    const auto by_work = Linearize(HeaviestFirst(tree_, problem_, SlowestKind(problem_, 1)));
+    if (by_work != order_) Add(by_work, reduced, kind_, context, spaces);
+    return spaces;
   }
-  const Dag reduced = TransitiveReduction(dag, Reachability(dag));
-  rounds[0].push_back(std::make_unique<OwnedSpace>(problem, order, reduced, kind));
-  const auto by_work = Linearize(HeaviestFirst(tree, problem, SlowestKind(problem, 1)));
-  if (by_work != order)
-    rounds[0].push_back(std::make_unique<OwnedSpace>(problem, by_work, reduced, kind));
-  if (reduced.Edges() != chain.Edges()) {
-    rounds.emplace_back();
-    rounds[1].push_back(
-        std::make_unique<OwnedSpace>(problem, order, chain, StrategyKind::kSequential));
+
+  // Empty, too, if it would be the first one again.
+  Spaces Second(const SearchContext& context) {
+    Spaces spaces;
+    if (branches_) Add(order_, chain_, StrategyKind::kSequential, context, spaces);
+    return spaces;
   }
-  return rounds;
-}
+
+ private:
+  void Add(const std::vector<int32_t>& order, const Dag& edges, StrategyKind kind,
+           const SearchContext& context, Spaces& spaces) {
+    if (context.Expired()) return;
+    spaces.push_back(std::make_unique<OwnedSpace>(problem_, order, edges, kind));
+  }
+
+  const Problem& problem_;
+  StrategyKind kind_;
+  SpTree tree_;
+  std::vector<int32_t> order_;
+  Dag chain_;
+  bool branches_ = false;
+};
 
 // The model in one stage on `replicas` devices, with the largest micro-batch that fits its memory.
 std::optional<Candidate> OneStage(const StageOracle& oracle, const PlanOptions& options,
@@ -184,149 +215,110 @@ int64_t Actions(const Candidate& candidate) {
   return actions;
 }
 
-// The best strategy so far and how it was found.
-class Judge {
+// One search on one view of the cluster.
+class Search {
  public:
-  Judge(const Problem& problem, SearchContext& context) : problem_(problem), context_(context) {}
+  Search(const Problem& problem, const PlanOptions& options, StrategyKind kind,
+         const SearchContext& context, Judge& judge)
+      : problem_(problem), options_(options), kind_(kind), context_(context), judge_(judge) {}
 
-  // Simulates the promising ones of `candidates` (best estimate first). An error is a bug: a
-  // candidate may only fail for want of memory, or because a tensor without a batch dimension
-  // would have to be split.
-  absl::Status Consider(const std::vector<Candidate>& candidates) {
-    const int64_t most = count_ + kMostSimulations;
-    const Candidate* small = nullptr;  // The program of fewest actions.
-    int64_t fewest = 0;
-    for (const Candidate& candidate : candidates) {
-      const int64_t actions = Actions(candidate);
-      if (small == nullptr || actions < fewest) {
-        small = &candidate;
-        fewest = actions;
-      }
+  // `explain`: says in found.reason why nothing was found.
+  absl::Status Run(bool explain, Outcome& found) {
+    const StageOracle whole(problem_, ToOperators(problem_.operators->dag().order()));
+    RETURN_IF_ERROR(Consider(OneStageCandidates(whole, options_, kind_), "one"));
+    if (context_.Expired()) return absl::OkStatus();
+    Rounds rounds(problem_, kind_);
+    const Spaces first = rounds.First(context_);
+    RETURN_IF_ERROR(Round(first, "first", found));
+    if (judge_.best() == nullptr || busy_link_ >= kBusyLink) {
+      RETURN_IF_ERROR(Round(rounds.Second(context_), "second", found));
     }
-    for (const Candidate& candidate : candidates) {
-      if (&candidate != small && Actions(candidate) > kMostActions) continue;
-      if (count_ >= most && best_ != nullptr) break;
-      if (best_ != nullptr && candidate.estimate > kPromising * static_cast<double>(best_time_)) {
-        break;
-      }
-      if (context_.Expired()) break;
-      RETURN_IF_ERROR(Simulate(candidate));
+    if (!explain || first.empty() || judge_.seconds_to_beat() > 0 || context_.Expired()) {
+      return absl::OkStatus();
+    }
+    found.reason = WhyInfeasible(first.front()->view(), options_, context_);
+    if (!judge_.rejection().empty()) {
+      absl::StrAppend(&found.reason, "; closest: ", judge_.rejection());
     }
     return absl::OkStatus();
   }
-
-  // Simulates what best() need not beat.
-  absl::Status ConsiderFirst(const std::vector<Candidate>& candidates) {
-    for (const Candidate& candidate : candidates) {
-      if (context_.Expired()) break;
-      RETURN_IF_ERROR(Simulate(candidate));
-    }
-    first_ = std::move(best_);
-    first_time_ = best_time_;
-    best_time_ = 0;
-    return absl::OkStatus();
-  }
-
-  // The fastest of all, whichever way it came.
-  const Strategy* fastest() const {
-    if (first_ == nullptr || (best_ != nullptr && best_time_ <= first_time_)) return best_.get();
-    return first_.get();
-  }
-  const Strategy* best() const { return best_.get(); }
-  Nanos best_time() const { return best_time_; }
-  // The share of the best iteration in which its busiest link is busy.
-  double busy_link() const { return busy_link_; }
-  int64_t count() const { return count_; }
-  const std::string& rejection() const { return rejection_; }
 
  private:
-  absl::Status Simulate(const Candidate& candidate) {
-    ++count_;
-    EvaluateOptions options;
-    options.optimizer = problem_.optimizer;
-    Strategy strategy =
-        BuildStrategy(*candidate.oracle, candidate.partition, candidate.layout, candidate.kind);
-    absl::StatusOr<Evaluation> evaluation =
-        Evaluate(*problem_.graph, *problem_.cluster, *problem_.costs, strategy, options);
-    if (absl::IsResourceExhausted(evaluation.status()) ||
-        absl::IsFailedPrecondition(evaluation.status())) {
-      rejection_ = std::string(evaluation.status().message());
-      return absl::OkStatus();
+  absl::Status Round(const Spaces& spaces, const char* round, Outcome& found) {
+    for (double share : kMemoryShares) {
+      const int64_t accepted = judge_.accepted();
+      const std::vector<Candidate> candidates = Find(spaces, share, found.states);
+      RETURN_IF_ERROR(Consider(candidates, round));
+      if (candidates.empty() || judge_.accepted() > accepted || context_.Expired()) break;
     }
-    if (!evaluation.ok()) {
-      return Annotate(evaluation.status(), absl::StrCat("candidate ", candidate.text));
+    return absl::OkStatus();
+  }
+
+  // Of all spaces, best estimate first; only what may beat the best of all views.
+  std::vector<Candidate> Find(const Spaces& spaces, double share, int64_t& states) {
+    CandidateOptions wanted{options_, share, kPromising * 1e9 * judge_.seconds_to_beat()};
+    std::vector<Candidate> candidates;
+    for (size_t s = 0; s < spaces.size(); ++s) {
+      auto found = FindCandidates(spaces[s]->view(), wanted, context_, states);
+      for (Candidate& candidate : found) {
+        absl::StrAppend(&candidate.text, " order ", s);
+        candidates.push_back(std::move(candidate));
+      }
     }
-    Bytes peak = 0;
-    for (const DeviceUse& device : evaluation->devices) peak = std::max(peak, device.peak_memory);
-    const auto key = std::make_tuple(evaluation->iteration_time, peak, candidate.partition.devices,
-                                     candidate.text);
-    if (best_ != nullptr && key >= std::tie(best_time_, best_peak_, best_devices_, best_text_)) {
-      return absl::OkStatus();
+    std::stable_sort(
+        candidates.begin(), candidates.end(),
+        [](const Candidate& a, const Candidate& b) { return a.estimate < b.estimate; });
+    return candidates;
+  }
+
+  // Has the promising ones of `candidates` (best estimate first) judged: some, and more until one
+  // is accepted.
+  absl::Status Consider(const std::vector<Candidate>& candidates, const char* round) {
+    const auto small = std::min_element(
+        candidates.begin(), candidates.end(),
+        [](const Candidate& a, const Candidate& b) { return Actions(a) < Actions(b); });
+    const int64_t most = judge_.count() + kMostSimulations;
+    const int64_t accepted = judge_.accepted();
+    for (const Candidate& candidate : candidates) {
+      if (&candidate != &*small && Actions(candidate) > kMostActions) continue;
+      if (judge_.count() >= most && judge_.accepted() > accepted) break;
+      const double seconds = candidate.estimate * 1e-9;
+      if (judge_.best() != nullptr && seconds > kPromising * judge_.best_seconds()) break;
+      if (context_.Expired()) break;
+      // Of equal plans the one with the fewest devices is kept.
+      Proposal proposal;
+      proposal.text = absl::StrCat(absl::Dec(candidate.partition.devices, absl::kZeroPad6), " ",
+                                   round, " ", candidate.text);
+      proposal.estimate = seconds;
+      proposal.strategy =
+          BuildStrategy(*candidate.oracle, candidate.partition, candidate.layout, candidate.kind);
+      const int64_t before = judge_.accepted();
+      RETURN_IF_ERROR(judge_.Consider({std::move(proposal)}, 1, kPromising));
+      if (judge_.accepted() == before || candidate.estimate <= 0) continue;
+      busy_link_ =
+          std::max(busy_link_, candidate.layout.Busiest(*problem_.cluster) *
+                                   static_cast<double>(problem_.mini_batch) / candidate.estimate);
     }
-    std::tie(best_time_, best_peak_, best_devices_, best_text_) = key;
-    best_ = std::make_unique<Strategy>(std::move(strategy));
-    busy_link_ = candidate.layout.Busiest(*problem_.cluster) *
-                 static_cast<double>(problem_.mini_batch) / static_cast<double>(best_time_);
-    const bool improves = first_ == nullptr || best_time_ < first_time_;
-    if (context_.on_improvement && improves) context_.on_improvement(*best_);
     return absl::OkStatus();
   }
 
   const Problem& problem_;
-  SearchContext& context_;
-  std::unique_ptr<Strategy> first_;
-  Nanos first_time_ = 0;
-  std::unique_ptr<Strategy> best_;
-  Nanos best_time_ = 0;
-  Bytes best_peak_ = 0;
-  int32_t best_devices_ = 0;
-  std::string best_text_;
+  const PlanOptions& options_;
+  StrategyKind kind_;
+  const SearchContext& context_;
+  Judge& judge_;
+  // The share of an iteration in which the busiest link is busy, by estimate; the most of all.
   double busy_link_ = 0;
-  int64_t count_ = 0;
-  std::string rejection_;
 };
 
-absl::StatusOr<Outcome> Search(const Problem& problem, const PlanOptions& options,
-                               StrategyKind kind, SearchContext& context) {
-  Outcome outcome;
-  outcome.reason = ImpossibleOptions(problem, options);
-  if (!outcome.reason.empty()) return outcome;
-  Judge judge(problem, context);
-  const StageOracle whole(problem, ToOperators(problem.operators->dag().order()));
-  RETURN_IF_ERROR(judge.ConsiderFirst(OneStageCandidates(whole, options, kind)));
-  const auto rounds = MakeSpaces(problem, kind);
-  for (const auto& spaces : rounds) {
-    const bool again = &spaces != &rounds.front();
-    if (again && judge.best() != nullptr && judge.busy_link() < kBusyLink) break;
-    for (double share : kMemoryShares) {
-      CandidateOptions wanted{options, share, kPromising * static_cast<double>(judge.best_time())};
-      const int64_t judged = judge.count();
-      std::vector<Candidate> candidates;
-      for (const auto& space : spaces) {
-        auto found = FindCandidates(space->view(), wanted, context, outcome.states);
-        std::move(found.begin(), found.end(), std::back_inserter(candidates));
-      }
-      std::stable_sort(
-          candidates.begin(), candidates.end(),
-          [](const Candidate& a, const Candidate& b) { return a.estimate < b.estimate; });
-      RETURN_IF_ERROR(judge.Consider(candidates));
-      if (judge.count() == judged || judge.best() != nullptr || context.Expired()) break;
-    }
-  }
-  outcome.candidates = judge.count();
-  if (judge.fastest() != nullptr) outcome.strategy = *judge.fastest();
-  if (context.Expired()) {
-    outcome.termination = Termination::kLimit;
-    outcome.reason = "the search was stopped by its deadline or cancelled";
-  } else if (outcome.strategy) {
-    outcome.termination = Termination::kFeasible;
-  } else {
-    outcome.reason = WhyInfeasible(rounds[0][0]->view(), options, context);
-    if (!judge.rejection().empty()) {
-      outcome.reason = absl::StrCat(outcome.reason, "; closest: ", judge.rejection());
-    }
-  }
-  return outcome;
+absl::StatusOr<Outcome> Solve(const std::string& planner, StrategyKind kind, const Problem& problem,
+                              const PlanOptions& options, SearchContext& context) {
+  if (options.sequential) kind = StrategyKind::kSequential;
+  return SearchViews(planner, problem, options, context, ImpossibleOptions,
+                     [&](const Problem& seen, Judge& judge, Outcome& found) {
+                       return Search(seen, options, kind, context, judge)
+                           .Run(/*explain=*/&seen == &problem, found);
+                     });
 }
 
 class GraphPipePlanner : public Planner {
@@ -337,7 +329,7 @@ class GraphPipePlanner : public Planner {
   }
   absl::StatusOr<Outcome> Solve(const Problem& problem, const PlanOptions& options,
                                 SearchContext& context) const override {
-    return Search(problem, options, StrategyKind::kGraph, context);
+    return stagewright::Solve(name(), StrategyKind::kGraph, problem, options, context);
   }
 };
 
@@ -349,7 +341,7 @@ class SequentialPlanner : public Planner {
   }
   absl::StatusOr<Outcome> Solve(const Problem& problem, const PlanOptions& options,
                                 SearchContext& context) const override {
-    return Search(problem, options, StrategyKind::kSequential, context);
+    return stagewright::Solve(name(), StrategyKind::kSequential, problem, options, context);
   }
 };
 

@@ -16,6 +16,9 @@ constexpr int32_t kReceiveAhead = 4;
 // Rounds of micro-batches after the pipeline is full from which its pace is taken.
 constexpr int64_t kRounds = 8;
 
+// Tasks, pieces or events between two looks at the deadline.
+constexpr int64_t kStepsPerPoll = 1000;
+
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
 // A part of a micro-batch that one task sends to another.
@@ -61,7 +64,7 @@ int32_t PostAfter(const std::vector<MicroBatchTask>& order, int64_t task) {
 class Timeline {
  public:
   Timeline(const StageOracle& oracle, const Partition& partition, const Layout& layout,
-           int64_t samples);
+           int64_t samples, const SearchContext& context);
   double Run();
 
  private:
@@ -79,7 +82,16 @@ class Timeline {
   void Finish(int32_t task, double now);
   void Transfer(const Piece& piece, double now);
 
+  // Whether the time is over; looks at the clock once in a thousand calls.
+  bool Poll() {
+    if (!expired_ && ++steps_ % kStepsPerPoll == 0) expired_ = context_.Expired();
+    return expired_;
+  }
+
   const Cluster& cluster_;
+  const SearchContext& context_;
+  int64_t steps_ = 0;
+  bool expired_ = false;
   int64_t samples_;
   std::vector<StageState> stages_;
   std::vector<Task> tasks_;       // By stage and order.
@@ -91,13 +103,17 @@ class Timeline {
 };
 
 Timeline::Timeline(const StageOracle& oracle, const Partition& partition, const Layout& layout,
-                   int64_t samples)
+                   int64_t samples, const SearchContext& context)
     : cluster_(*oracle.problem().cluster),
+      context_(context),
       samples_(samples),
       stages_(partition.stages.size()),
       link_free_(cluster_.links().size(), 0) {
   AddTasks(oracle, partition, layout);
-  for (const Layout::Edge& edge : layout.edges) Connect(partition, edge);
+  for (const Layout::Edge& edge : layout.edges) {
+    if (expired_) return;
+    Connect(partition, edge);
+  }
   SortPieces();
 }
 
@@ -123,6 +139,7 @@ void Timeline::AddTasks(const StageOracle& oracle, const Partition& partition,
     forward_.resize(stage.end / 2);
     backward_.resize(stage.end / 2);
     for (size_t t = 0; t < order.size(); ++t) {
+      if (Poll()) return;
       (order[t].backward ? backward_ : forward_)[stage.begin / 2 + order[t].micro_batch] =
           static_cast<int32_t>(tasks_.size());
       Task& task = tasks_.emplace_back();
@@ -146,6 +163,7 @@ void Timeline::Connect(const Partition& partition, const Layout::Edge& edge) {
     const int64_t end = std::min((begin / from + 1) * from, (begin / to + 1) * to);
     const auto size = static_cast<double>(end - begin);
     connect(forward_[sender + begin / from], forward_[receiver + begin / to], edge.there, size);
+    if (Poll()) return;
     connect(backward_[receiver + begin / to], backward_[sender + begin / from], edge.back, size);
     begin = end;
   }
@@ -210,11 +228,13 @@ void Timeline::Finish(int32_t index, double now) {
 }
 
 double Timeline::Run() {
+  if (expired_) return kNever;
   for (StageState& stage : stages_) TryStart(stage, 0);
   double last = 0;
   while (!events_.empty()) {
     const Event event = events_.top();
     events_.pop();
+    if (Poll()) return kNever;
     if (event.task < 0) {
       Task& task = tasks_[-1 - event.task];
       --task.missing;
@@ -254,11 +274,12 @@ Lengths LengthsOf(const StageOracle& oracle, const Partition& partition, const L
 
 }  // namespace
 
-double StageTimeline(const StageOracle& oracle, const Partition& partition, const Layout& layout) {
+double StageTimeline(const StageOracle& oracle, const Partition& partition, const Layout& layout,
+                     const SearchContext& context) {
   const Lengths lengths = LengthsOf(oracle, partition, layout);
-  const double first = Timeline(oracle, partition, layout, lengths.full).Run();
+  const double first = Timeline(oracle, partition, layout, lengths.full, context).Run();
   if (lengths.full == lengths.longer || first == kNever) return first;
-  const double second = Timeline(oracle, partition, layout, lengths.longer).Run();
+  const double second = Timeline(oracle, partition, layout, lengths.longer, context).Run();
   if (second == kNever) return kNever;
   const int64_t rest = oracle.problem().mini_batch - lengths.longer;
   return second + (second - first) * static_cast<double>(rest) /

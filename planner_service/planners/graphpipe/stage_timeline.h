@@ -9,8 +9,10 @@
 
 namespace stagewright {
 
-// ns; infinity if the samples in flight deadlock. O(t log t) for t tasks and messages.
-double StageTimeline(const StageOracle& oracle, const Partition& partition, const Layout& layout);
+// ns; infinity if the samples in flight deadlock, or if the context expired first. O(t log t) for t
+// tasks and messages.
+double StageTimeline(const StageOracle& oracle, const Partition& partition, const Layout& layout,
+                     const SearchContext& context);
 
 // How many tasks that takes. O(stages).
 int64_t TimelineTasks(const StageOracle& oracle, const Partition& partition, const Layout& layout);

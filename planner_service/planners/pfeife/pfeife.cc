@@ -33,14 +33,16 @@
 //     other shapes with as many slices; cuts over the memory may enter the beam, behind all that
 //     fit.
 //  6. The warm-up of each device of the best is searched, too: the paper's code has one prefetch
-//  for
-//     all.
+//     for all.
 //  7. The micro-batch size and the number of devices are searched, and operators take the time of
 //     the kind of device that they are on. If nothing fits, slices recompute their forward passes.
 //  8. The simulator, which knows contention, updates and what messages wait for, has the last word
 //     among the best of each shape.
 //  9. Long steps are searched with fewer micro-batches and extended by the work of the busiest
 //     device (Shortened in settings.h).
+// 10. Where devices, memories or links differ, the search runs on several views of the cluster
+//     (search/placement_views.h): it knows the speed of devices, but not which of them to leave out
+//     or to place next to each other.
 //
 // Reference: Jhoo, Hur, Lopes, "Pfeife: Automatic Pipeline Parallelism for PyTorch", ICML 2025.
 #include "planner_service/planners/pfeife/pfeife.h"
@@ -53,13 +55,14 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "planner_service/evaluator/evaluator.h"
 #include "planner_service/planners/pfeife/build_strategy.h"
 #include "planner_service/planners/pfeife/chain_model.h"
+#include "planner_service/planners/pfeife/finalist.h"
 #include "planner_service/planners/pfeife/infeasible.h"
 #include "planner_service/planners/pfeife/linear_orders.h"
 #include "planner_service/planners/pfeife/settings.h"
 #include "planner_service/planners/pfeife/split_search.h"
+#include "planner_service/search/search_views.h"
 
 namespace stagewright {
 namespace pfeife {
@@ -98,18 +101,6 @@ constexpr double kMemoryShares[] = {1, 0.85, 0.7, 0.5};
 // Beam entries of one shape that the next one begins with.
 constexpr size_t kHandedOn = 2;
 
-// What the search found for one shape.
-struct Finalist {
-  ChainModel* model = nullptr;
-  std::vector<int32_t> devices;
-  LoopedShape shape;  // With all micro-batches of the step.
-  Cuts cuts;          // Its time is that of the whole step.
-};
-
-bool Better(const Finalist& a, const Finalist& b) {
-  return std::tie(a.cuts.excess, a.cuts.time) < std::tie(b.cuts.excess, b.cuts.time);
-}
-
 // A setting and a linear order, with what even cuts take in its shapes, best first.
 struct Line {
   const Setting* setting = nullptr;
@@ -120,89 +111,82 @@ struct Line {
 
 class Search {
  public:
-  Search(const Problem& problem, const PlanOptions& options, SearchContext& context)
-      : problem_(problem), options_(options), context_(context), costs_(problem) {}
+  Search(const Problem& problem, const PlanOptions& options, SearchContext& context, Judge& judge)
+      : problem_(problem), options_(options), context_(context), judge_(judge), costs_(problem) {}
 
-  absl::StatusOr<Outcome> Run() {
-    Outcome outcome;
-    outcome.reason = ImpossibleOptions(problem_, options_);
-    if (!outcome.reason.empty()) return outcome;
+  // `explain`: says in found.reason why nothing was found.
+  absl::Status Run(bool explain, Outcome& found) {
     const bool always = options_.recompute == RecomputePolicy::kAlways;
     RETURN_IF_ERROR(Rounds(always, {}));
-    if (!best_ && options_.recompute == RecomputePolicy::kAllowed) {
+    if (!answered() && options_.recompute == RecomputePolicy::kAllowed) {
       RETURN_IF_ERROR(Rounds(true, {}));
     }
-    if (!best_ && options_.micro_batch == 0) {
+    if (!answered() && options_.micro_batch == 0) {
       RETURN_IF_ERROR(Rounds(options_.recompute != RecomputePolicy::kNever, 1));
     }
-    outcome.states = effort_.evaluated + effort_.bounded;
-    outcome.candidates = simulated_;
-    outcome.strategy = std::move(best_);
-    if (context_.Expired()) {
-      outcome.termination = Termination::kLimit;
-      outcome.reason = "the search was stopped by its deadline or cancelled";
-    } else if (outcome.strategy) {
-      outcome.termination = Termination::kFeasible;
-    } else {
-      outcome.reason = WhyInfeasible(costs_, options_, least_excess_, rejection_);
+    found.states += effort_.evaluated + effort_.bounded;
+    if (explain && judge_.seconds_to_beat() == 0 && !context_.Expired()) {
+      found.reason = WhyInfeasible(costs_, options_, finalists_.least_excess(), judge_.rejection());
     }
-    return outcome;
+    return absl::OkStatus();
   }
 
  private:
+  bool answered() const { return judge_.best() != nullptr; }
+
   // Where the evaluator finds more memory than estimated, again with less of it.
   absl::Status Rounds(bool recompute, std::optional<int64_t> samples) {
     for (double share : kMemoryShares) {
       memory_ = share;
       RETURN_IF_ERROR(Round(recompute, samples));
-      if (best_ || !Fits() || context_.Expired()) break;
+      if (answered() || !finalists_.fit() || context_.Expired()) break;
     }
     return absl::OkStatus();
   }
 
   // All settings, with micro-batches of `samples` if given.
   absl::Status Round(bool recompute, std::optional<int64_t> samples) {
-    PlanOptions options = options_;
-    if (samples) options.micro_batch = *samples;
     finalists_.clear();
     known_.clear();
+    rated_first_ = false;
+    const std::vector<Setting> settings = Judgeable(samples);
+    const auto cheapest =
+        std::min_element(settings.begin(), settings.end(),
+                         [&](const Setting& a, const Setting& b) { return Pieces(a) < Pieces(b); });
+    double excess = 0;
+    if (cheapest != settings.end()) RETURN_IF_ERROR(Start(*cheapest, recompute, excess));
+    rated_first_ = false;
     std::vector<Setting> likely, unlikely;
-    for (const Setting& setting : Settings(problem_, options)) {
+    for (const Setting& setting : settings) {
       if (context_.Expired()) return absl::OkStatus();
-      if (!Judgeable(setting)) continue;
-      double excess = 0;
       RETURN_IF_ERROR(Start(setting, recompute, excess));
       (excess <= kHopeless ? likely : unlikely).push_back(setting);
     }
-    for (const auto& settings : {likely, unlikely}) {
-      RETURN_IF_ERROR(Explore(settings, recompute));
-      if (Fits()) break;
+    for (const auto& some : {likely, unlikely}) {
+      RETURN_IF_ERROR(Explore(some, recompute));
+      if (finalists_.fit()) break;
     }
     Allow(kDeepening);
     Deepen();
     Allow(kPolishing);
-    if (Fits()) Polish(finalists_.front());
+    if (finalists_.fit()) Polish(finalists_.best());
     return Simulate();
   }
-
-  // Some cuts are within the memory by estimate.
-  bool Fits() const { return !finalists_.empty() && finalists_.front().cuts.excess == 0; }
 
   // Judges the best so far if it is clearly better than what was reported before: a deadline may
   // come before all is done.
   absl::Status Report() {
-    if (!Fits() || context_.Expired()) return absl::OkStatus();
-    const double time = finalists_.front().cuts.time;
-    if (best_ && time > kClearly * reported_) return absl::OkStatus();
+    if (!finalists_.fit() || context_.Expired()) return absl::OkStatus();
+    const double time = finalists_.best().cuts.time;
+    if (answered() && time > kClearly * reported_) return absl::OkStatus();
     reported_ = time;
-    return Judge(finalists_.front());
+    return Propose(finalists_.best());
   }
 
   // Searches the cuts of the best shapes with a wider beam.
   void Deepen() {
-    const std::vector<Finalist> best(
-        finalists_.begin(),
-        finalists_.begin() + static_cast<int64_t>(std::min(kDeepened, finalists_.size())));
+    std::vector<Finalist> best = finalists_.all();
+    if (best.size() > kDeepened) best.resize(kDeepened);
     for (const Finalist& finalist : best) {
       if (context_.Expired()) return;
       ChainModel& model = *finalist.model;
@@ -223,13 +207,6 @@ class Search {
     return SplitSearch(model, devices, options, context_, effort_);
   }
 
-  // As it is searched; Lengthened is the other way.
-  static LoopedShape Short(LoopedShape shape) {
-    shape.micro_batches = static_cast<int32_t>(Shortened(shape.micro_batches, shape.devices));
-    shape.loop_batch = std::min(shape.loop_batch, shape.micro_batches);
-    return shape;
-  }
-
   ChainModel& ModelFor(const std::vector<int32_t>& order, int64_t samples, bool recompute) {
     std::unique_ptr<ChainModel>& model = models_[std::make_tuple(order, samples, recompute)];
     if (model == nullptr) {
@@ -240,16 +217,27 @@ class Search {
     return *model;
   }
 
-  // Small enough to be simulated.
-  bool Judgeable(const Setting& setting) const {
-    const int64_t batches = problem_.mini_batch / setting.samples;
-    const int64_t stages = static_cast<int64_t>(setting.devices.size()) * setting.loops;
-    const bool forced = options_.num_stages > 0 || options_.micro_batch > 0;
-    return batches * stages <= (forced ? kMostPieces : kMostJudged);
+  // Pairs of slice and micro-batch.
+  int64_t Pieces(const Setting& setting) const {
+    return problem_.mini_batch / setting.samples * static_cast<int64_t>(setting.devices.size()) *
+           setting.loops;
   }
 
-  // Rates even cuts, by how much they exceed the memory at least. The first that fit are judged, so
-  // that a deadline that comes soon finds an answer.
+  // The settings that are small enough to be simulated, with micro-batches of `samples` if given.
+  std::vector<Setting> Judgeable(std::optional<int64_t> samples) const {
+    PlanOptions options = options_;
+    if (samples) options.micro_batch = *samples;
+    const bool forced = options_.num_stages > 0 || options_.micro_batch > 0;
+    std::vector<Setting> settings = Settings(problem_, options);
+    std::erase_if(settings, [&](const Setting& setting) {
+      return Pieces(setting) > (forced ? kMostPieces : kMostJudged);
+    });
+    return settings;
+  }
+
+  // Rates even cuts, by how much they exceed the memory at least. The first that fit, of the
+  // cheapest setting and of the most promising one, are judged, so that a deadline that comes soon
+  // finds an answer.
   absl::Status Start(const Setting& setting, bool recompute, double& excess) {
     ChainModel& model = ModelFor(problem_.operators->dag().order(), setting.samples, recompute);
     const auto count = static_cast<int32_t>(setting.devices.size());
@@ -260,8 +248,11 @@ class Search {
       const std::optional<Cuts> cuts = Beam(model, setting.devices, 1).Rate(shape, points);
       if (!cuts) continue;
       excess = std::min(excess, cuts->excess);
-      if (cuts->excess > 0 || best_ || context_.Expired()) continue;
-      RETURN_IF_ERROR(Judge(Lengthened({&model, setting.devices, shape, *cuts})));
+      if (cuts->excess > 0 || rated_first_ || context_.Expired()) continue;
+      const int64_t accepted = judge_.accepted();
+      RETURN_IF_ERROR(
+          Propose(Lengthened({&model, setting.devices, shape, *cuts}, problem_.mini_batch)));
+      rated_first_ = judge_.accepted() > accepted;
     }
     return absl::OkStatus();
   }
@@ -313,7 +304,7 @@ class Search {
       const std::optional<Cuts> cuts = search.Rate(shape, line.model->EvenTime(shape.slices()));
       if (!cuts) continue;
       line.shapes.push_back({line.model, devices, shape, *cuts});
-      line.shapes.back().cuts.time = Lengthened(line.shapes.back()).cuts.time;
+      line.shapes.back().cuts.time = Lengthened(line.shapes.back(), problem_.mini_batch).cuts.time;
     }
     std::stable_sort(line.shapes.begin(), line.shapes.end(), Better);
   }
@@ -324,8 +315,8 @@ class Search {
     ChainModel& model = *line.model;
     const Setting& setting = *line.setting;
     const int64_t all = problem_.mini_batch / setting.samples;
-    if (Fits() && model.LeastTime(setting.devices) * static_cast<double>(all) >
-                      finalists_.front().cuts.time) {
+    if (finalists_.fit() &&
+        model.LeastTime(setting.devices) * static_cast<double>(all) > finalists_.best().cuts.time) {
       return;
     }
     const auto count = static_cast<int32_t>(setting.devices.size());
@@ -345,7 +336,7 @@ class Search {
       const std::vector<Cuts> found = search.Run(shape, starts);
       if (found.empty()) continue;
       const double time = Add(model, setting.devices, shape, found.front());
-      if (found.front().excess == 0 && time > kFar * finalists_.front().cuts.time) return;
+      if (found.front().excess == 0 && time > kFar * finalists_.best().cuts.time) return;
       if (best && std::tie(best->excess, best->time) <=
                       std::tie(found.front().excess, found.front().time)) {
         continue;
@@ -358,33 +349,13 @@ class Search {
     }
   }
 
-  // The finalist with all micro-batches of the step.
-  Finalist Lengthened(Finalist finalist) {
-    const int64_t all = problem_.mini_batch / finalist.model->samples();
-    const int64_t more = all - finalist.shape.micro_batches;
-    if (more == 0) return finalist;
-    SliceCosts slices;
-    finalist.model->Slices(finalist.cuts.points, finalist.devices, slices);
-    std::vector<double> work(finalist.devices.size(), 0);
-    for (size_t s = 0; s < slices.forward.size(); ++s) {
-      work[s % work.size()] += slices.forward[s] + slices.backward[s];
-    }
-    finalist.cuts.time += static_cast<double>(more) * *std::max_element(work.begin(), work.end());
-    LoopedShape& shape = finalist.shape;
-    if (shape.loop_batch == shape.micro_batches && shape.loops == 1) {
-      shape.loop_batch = static_cast<int32_t>(all);
-    }
-    shape.micro_batches = static_cast<int32_t>(all);
-    return finalist;
-  }
-
   // Returns the time of the whole step.
   double Add(ChainModel& model, const std::vector<int32_t>& devices, const LoopedShape& shape,
              const Cuts& cuts) {
-    Finalist finalist = Lengthened({&model, devices, shape, cuts});
-    least_excess_ = std::min(least_excess_, cuts.excess);
-    const auto place = std::upper_bound(finalists_.begin(), finalists_.end(), finalist, Better);
-    return finalists_.insert(place, std::move(finalist))->cuts.time;
+    Finalist finalist = Lengthened({&model, devices, shape, cuts}, problem_.mini_batch);
+    const double time = finalist.cuts.time;
+    finalists_.Add(std::move(finalist));
+    return time;
   }
 
   // Searches the warm-ups of the best, one device after the other, and its cuts again (deviation
@@ -421,55 +392,39 @@ class Search {
   // The last word among the finalists that fit, best first.
   absl::Status Simulate() {
     size_t count = 0;
-    for (const Finalist& finalist : finalists_) {
-      if (finalist.cuts.excess > 0 && best_) break;
+    for (const Finalist& finalist : finalists_.all()) {
+      if (finalist.cuts.excess > 0 && answered()) break;
       if (count++ == kMostSimulations || context_.Expired()) break;
-      RETURN_IF_ERROR(Judge(finalist));
+      RETURN_IF_ERROR(Propose(finalist));
     }
     return absl::OkStatus();
   }
 
-  absl::Status Judge(const Finalist& finalist) {
+  absl::Status Propose(const Finalist& finalist) {
     const StrategyKind kind =
         options_.sequential ? StrategyKind::kSequential : StrategyKind::kGraph;
     ASSIGN_OR_RETURN(Strategy strategy, BuildStrategy(*finalist.model, finalist.cuts.points,
                                                       finalist.devices, finalist.shape, kind));
-    ++simulated_;
-    EvaluateOptions options;
-    options.optimizer = problem_.optimizer;
-    const auto evaluation =
-        Evaluate(*problem_.graph, *problem_.cluster, *problem_.costs, strategy, options);
-    // Too much memory, or a tensor that cannot be cut; anything else is a bug.
-    if (absl::IsResourceExhausted(evaluation.status()) ||
-        absl::IsFailedPrecondition(evaluation.status())) {
-      rejection_ = std::string(evaluation.status().message());
-      return absl::OkStatus();
-    }
-    if (!evaluation.ok()) {
-      return Annotate(evaluation.status(), absl::StrCat("shape ", ToString(finalist.shape)));
-    }
-    if (best_ && evaluation->iteration_time >= best_time_) return absl::OkStatus();
-    best_time_ = evaluation->iteration_time;
-    best_ = std::move(strategy);
-    if (context_.on_improvement) context_.on_improvement(*best_);
-    return absl::OkStatus();
+    Proposal proposal{std::move(strategy), finalist.cuts.time * 1e-9, ""};
+    // Of equal plans the first is kept.
+    proposal.text =
+        absl::StrCat(absl::Dec(++proposed_, absl::kZeroPad8), " ", ToString(finalist.shape));
+    return judge_.Consider({std::move(proposal)}, 1, std::numeric_limits<double>::max());
   }
 
   const Problem& problem_;
   const PlanOptions& options_;
   SearchContext& context_;
+  Judge& judge_;
   OperatorCosts costs_;
   Effort effort_;
   double memory_ = 1;
   double reported_ = std::numeric_limits<double>::max();  // Estimate of what Report judged last.
   std::map<std::tuple<std::vector<int32_t>, int64_t, bool>, std::unique_ptr<ChainModel>> models_;
   std::map<std::tuple<size_t, int32_t, int32_t>, std::vector<std::vector<int32_t>>> known_;
-  std::vector<Finalist> finalists_;  // Best first.
-  double least_excess_ = std::numeric_limits<double>::max();
-  std::optional<Strategy> best_;
-  Nanos best_time_ = 0;
-  int64_t simulated_ = 0;
-  std::string rejection_;
+  Finalists finalists_;
+  bool rated_first_ = false;  // Start has judged one.
+  int64_t proposed_ = 0;
 };
 
 class PfeifePlanner : public Planner {
@@ -481,7 +436,11 @@ class PfeifePlanner : public Planner {
   }
   absl::StatusOr<Outcome> Solve(const Problem& problem, const PlanOptions& options,
                                 SearchContext& context) const override {
-    return Search(problem, options, context).Run();
+    return SearchViews(
+        name(), problem, options, context, ImpossibleOptions,
+        [&](const Problem& seen, Judge& judge, Outcome& found) {
+          return Search(seen, options, context, judge).Run(/*explain=*/&seen == &problem, found);
+        });
   }
 };
 

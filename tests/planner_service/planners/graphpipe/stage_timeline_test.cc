@@ -53,7 +53,8 @@ TEST(StageTimelineTest, WithoutMessagesItIsTheEvaluatorsTime) {
     const Partition partition = RandomPartition(c, random, 2);
     const Layout layout = c.Place(partition);
     const double judged = Judge(c, c.Build(partition, layout));
-    EXPECT_NEAR(StageTimeline(c.oracle, partition, layout), judged, 0.01 * judged + 1000);
+    EXPECT_NEAR(StageTimeline(c.oracle, partition, layout, SearchContext()), judged,
+                0.01 * judged + 1000);
   }
 }
 
@@ -76,7 +77,8 @@ TEST(StageTimelineTest, WithMessagesItIsCloseToTheEvaluatorsTime) {
     const Partition partition = RandomPartition(c, random, 2);
     const Layout layout = c.Place(partition);
     const double judged = Judge(c, c.Build(partition, layout));
-    const double error = std::abs(StageTimeline(c.oracle, partition, layout) - judged) / judged;
+    const double error =
+        std::abs(StageTimeline(c.oracle, partition, layout, SearchContext()) - judged) / judged;
     worst = std::max(worst, error);
     sum += error;
   }
@@ -92,7 +94,8 @@ TEST(StageTimelineTest, LongIterationsAreContinuedAtThePaceOfTheFirstMicroBatche
     for (int32_t s = 0; s < 4; ++s) partition.stages.push_back({s, s + 1, 1, {2, 1}, 2 * (4 - s)});
     const Layout layout = c.Place(partition);
     const double judged = Judge(c, c.Build(partition, layout));
-    EXPECT_NEAR(StageTimeline(c.oracle, partition, layout), judged, 0.005 * judged);
+    EXPECT_NEAR(StageTimeline(c.oracle, partition, layout, SearchContext()), judged,
+                0.005 * judged);
   }
 }
 
@@ -103,7 +106,7 @@ TEST(StageTimelineTest, PerStageMicroBatchesExchangeTheirIntersections) {
   partition.stages = {{0, 1, 1, {1, 1}, 10}, {1, 2, 1, {2, 1}, 6}, {2, 3, 1, {4, 1}, 4}};
   const Layout layout = c.Place(partition);
   const double judged = Judge(c, c.Build(partition, layout));
-  EXPECT_NEAR(StageTimeline(c.oracle, partition, layout), judged, 0.01 * judged);
+  EXPECT_NEAR(StageTimeline(c.oracle, partition, layout, SearchContext()), judged, 0.01 * judged);
 }
 
 TEST(StageTimelineTest, RecomputingStagesRunTheirForwardPassTwice) {
@@ -114,7 +117,7 @@ TEST(StageTimelineTest, RecomputingStagesRunTheirForwardPassTwice) {
   const Layout layout = c.Place(partition);
   const double judged = Judge(c, c.Build(partition, layout));
   // The program may recompute while a gradient is on its way.
-  EXPECT_NEAR(StageTimeline(c.oracle, partition, layout), judged, 0.02 * judged);
+  EXPECT_NEAR(StageTimeline(c.oracle, partition, layout, SearchContext()), judged, 0.02 * judged);
   EXPECT_GT(judged, 16 * 400e3);
 }
 
@@ -123,7 +126,19 @@ TEST(StageTimelineTest, TooFewSamplesInFlightNeverEnd) {
   const SearchCase c(testing::ProfiledChain(2, work), testing::FlatCluster(2), 16);
   Partition partition;
   partition.stages = {{0, 1, 1, {1, 1}, 1}, {1, 2, 1, {4, 1}, 4}};
-  EXPECT_TRUE(std::isinf(StageTimeline(c.oracle, partition, c.Place(partition))));
+  EXPECT_TRUE(std::isinf(StageTimeline(c.oracle, partition, c.Place(partition), SearchContext())));
+}
+
+TEST(StageTimelineTest, StopsWithTheContext) {
+  const Work work{100 * kMicrosecond, 200 * kMicrosecond, kKiB, kKiB};
+  const SearchCase c(testing::ProfiledChain(64, work), testing::FlatCluster(64), 4096);
+  Partition partition;
+  for (int32_t s = 0; s < 64; ++s) partition.stages.push_back({s, s + 1, 1, {1, 1}, 64 - s});
+  const Layout layout = c.Place(partition);
+  EXPECT_FALSE(std::isinf(StageTimeline(c.oracle, partition, layout, SearchContext())));
+  SearchContext cancelled;
+  cancelled.Cancel();
+  EXPECT_TRUE(std::isinf(StageTimeline(c.oracle, partition, layout, cancelled)));
 }
 
 }  // namespace

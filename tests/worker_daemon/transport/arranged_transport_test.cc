@@ -74,7 +74,7 @@ std::vector<absl::Status> Connect(std::vector<std::unique_ptr<RoutingTransport>>
 TEST(ArrangedTransportTest, AllMustBeConnectedToAll) {
   std::vector<std::unique_ptr<RoutingTransport>> world;
   for (int i = 0; i < 3; ++i) world.push_back(Create(i, absl::StrCat("a", i), MakeCopyMover()));
-  const auto results = Connect(world, {{1, 2}, {0}, {0, 1}}, absl::Seconds(1));
+  const auto results = Connect(world, {{1, 2}, {0}, {0, 1}}, absl::Seconds(3));
   EXPECT_EQ(results[1].code(), absl::StatusCode::kFailedPrecondition) << results[1];
   EXPECT_THAT(std::string(results[1].message()),
               HasSubstr("device 1 was connected to devices 0, 1"));

@@ -1,24 +1,15 @@
 #include "worker_daemon/data/safetensors_writer.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
-#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
+#include "worker_daemon/data/atomic_file.h"
 
 namespace stagewright {
 namespace {
 
 constexpr size_t kAlignment = 8;
-
-absl::Status SystemError(const std::string& path, const char* what) {
-  return absl::UnavailableError(absl::StrCat(path, ": ", what, ": ", std::strerror(errno)));
-}
 
 absl::Status CheckTensors(const std::string& path, const std::vector<TensorView>& tensors) {
   for (size_t i = 0; i < tensors.size(); ++i) {
@@ -59,47 +50,6 @@ std::string Header(const std::vector<TensorView>& tensors,
   return header + text;
 }
 
-bool WriteAll(int file, const void* data, size_t bytes) {
-  const auto* at = static_cast<const char*>(data);
-  while (bytes > 0) {
-    const ssize_t written = write(file, at, std::min<size_t>(bytes, size_t{1} << 30));
-    if (written < 0) {
-      if (errno == EINTR) continue;
-      return false;
-    }
-    at += written;
-    bytes -= static_cast<size_t>(written);
-  }
-  return true;
-}
-
-absl::Status WriteFile(const std::string& path, const std::vector<TensorView>& tensors,
-                       const std::string& header) {
-  const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  if (file < 0) return SystemError(path, "open");
-  bool written = WriteAll(file, header.data(), header.size());
-  for (const TensorView& tensor : tensors) {
-    written = written && WriteAll(file, tensor.data.data(), tensor.data.size());
-  }
-  absl::Status status;
-  if (!written) {
-    status = SystemError(path, "write");
-  } else if (fsync(file) != 0) {
-    status = SystemError(path, "fsync");
-  }
-  if (close(file) != 0 && status.ok()) status = SystemError(path, "close");
-  return status;
-}
-
-// The rename itself is durable once the directory is.
-absl::Status SyncDirectory(const std::string& directory) {
-  const int file = open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (file < 0) return SystemError(directory, "open");
-  const absl::Status status = fsync(file) == 0 ? absl::OkStatus() : SystemError(directory, "fsync");
-  close(file);
-  return status;
-}
-
 }  // namespace
 
 absl::Status WriteSafetensors(const std::string& path, std::vector<TensorView> tensors,
@@ -107,17 +57,10 @@ absl::Status WriteSafetensors(const std::string& path, std::vector<TensorView> t
   std::sort(tensors.begin(), tensors.end(),
             [](const TensorView& a, const TensorView& b) { return a.name < b.name; });
   RETURN_IF_ERROR(CheckTensors(path, tensors));
-  const std::string temporary = absl::StrCat(path, ".", getpid(), ".tmp");
-  absl::Status status = WriteFile(temporary, tensors, Header(tensors, metadata));
-  if (status.ok() && rename(temporary.c_str(), path.c_str()) != 0) {
-    status = SystemError(path, "rename");
-  }
-  if (!status.ok()) {
-    unlink(temporary.c_str());
-    return status;
-  }
-  const std::string directory = std::filesystem::path(path).parent_path().string();
-  return SyncDirectory(directory.empty() ? "." : directory);
+  const std::string header = Header(tensors, metadata);
+  std::vector<std::span<const std::byte>> pieces = {std::as_bytes(std::span(header))};
+  for (const TensorView& tensor : tensors) pieces.push_back(tensor.data);
+  return WriteAtomically(path, pieces);
 }
 
 }  // namespace stagewright

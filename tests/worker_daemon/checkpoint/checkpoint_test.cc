@@ -1,0 +1,188 @@
+#include "worker_daemon/checkpoint/checkpoint.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <csignal>
+#include <filesystem>
+
+#include "tests/worker_daemon/data/safetensors_files.h"
+
+namespace stagewright {
+namespace {
+
+using namespace testing;  // NOLINT
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+// Parameters "embedding" (alias "output.weight") and "bias".
+Graph Tied() {
+  GraphData data;
+  data.name = "tied";
+  data.parameters = {
+      {"embedding", DType::kFloat32, {2}, true, false, {"output.weight"}},
+      {"bias", DType::kFloat32, {1}, true, false, {}},
+  };
+  Node node;
+  node.name = "n";
+  node.target = "aten.some.default";
+  node.args = {{ParameterId(0)}, {ParameterId(1)}};
+  node.outputs = {{DType::kFloat32, {}}};
+  data.nodes = {node};
+  return *Graph::Create(data);
+}
+
+class CheckpointTest : public ::testing::Test {
+ protected:
+  std::string Directory(int64_t step) const { return CheckpointDirectory(root_, step); }
+
+  // Two devices; values tell the step.
+  absl::StatusOr<std::vector<CheckpointFile>> WriteShares(int64_t step) const {
+    const std::vector<float> embedding = {static_cast<float>(step), 2}, bias = {3};
+    const std::vector<float> average = {4, 5};
+    ASSIGN_OR_RETURN(
+        auto files,
+        WriteDeviceFiles(Directory(step), DeviceId(0),
+                         {View("embedding", DType::kFloat32, {2}, embedding)},
+                         {View("embedding.exp_avg", DType::kFloat32, {2}, average),
+                          View("embedding.inner.exp_avg", DType::kFloat32, {2}, average)}));
+    ASSIGN_OR_RETURN(auto others, WriteDeviceFiles(Directory(step), DeviceId(3),
+                                                   {View("bias", DType::kFloat32, {1}, bias)}, {}));
+    files.insert(files.end(), others.begin(), others.end());
+    return files;
+  }
+  void Write(int64_t step) const {
+    auto files = WriteShares(step);
+    ASSERT_TRUE(files.ok()) << files.status();
+    Manifest manifest;
+    manifest.step = step;
+    manifest.files = *files;
+    const absl::Status status = CompleteCheckpoint(Directory(step), graph_, manifest);
+    ASSERT_TRUE(status.ok()) << status;
+  }
+  int64_t Newest() {
+    skipped_.clear();
+    const auto found = Checkpoint::Find(output_, &skipped_);
+    return found.ok() ? found->manifest().step : -1;
+  }
+
+  const Graph graph_ = Tied();
+  const TempDirectory directory_;
+  const std::string output_ = directory_.File("out");
+  const std::string root_ = CheckpointRoot(output_);
+  std::vector<std::string> skipped_;
+};
+
+TEST_F(CheckpointTest, TensorsAreFoundByName) {
+  Write(100);
+  EXPECT_EQ(Directory(100), root_ + "/step-0000000100");
+  const auto checkpoint = Checkpoint::Open(Directory(100));
+  ASSERT_TRUE(checkpoint.ok()) << checkpoint.status();
+  EXPECT_THAT(Values<float>(*checkpoint->Weight("embedding")), ElementsAre(100, 2));
+  EXPECT_THAT(Values<float>(*checkpoint->Weight("bias")), ElementsAre(3));
+  EXPECT_EQ(checkpoint->Weight("nobody"), nullptr);
+  const auto state = checkpoint->OptimizerState("embedding");
+  ASSERT_EQ(state.size(), 1u);
+  EXPECT_THAT(Values<float>(state.at("exp_avg")), ElementsAre(4, 5));
+  EXPECT_EQ(checkpoint->OptimizerState("embedding.inner").size(), 1u);
+  EXPECT_THAT(checkpoint->OptimizerState("bias"), IsEmpty());
+  EXPECT_EQ(checkpoint->manifest().aliases.at("output.weight"), "embedding");
+  EXPECT_EQ(checkpoint->manifest().weight_map.at("bias"), "model-00003.safetensors");
+}
+
+TEST_F(CheckpointTest, TheNewestWholeOneIsFoundAndOthersAreSkippedByName) {
+  EXPECT_EQ(Newest(), -1);
+  EXPECT_FALSE(HasCheckpoints(output_));
+  Write(10);
+  Write(20);
+  Write(30);
+  EXPECT_TRUE(HasCheckpoints(output_));
+  EXPECT_EQ(Newest(), 30);
+  EXPECT_THAT(skipped_, IsEmpty());
+
+  // One bit.
+  const std::string model = Directory(30) + "/model-00000.safetensors";
+  std::string bytes = ReadBytes(model);
+  bytes.back() ^= 1;
+  WriteBytes(model, bytes);
+  EXPECT_EQ(Newest(), 20);
+  EXPECT_THAT(skipped_, ElementsAre(HasSubstr(model + ": its checksum is")));
+
+  // Cut short.
+  const std::string other = Directory(20) + "/model-00003.safetensors";
+  std::filesystem::resize_file(other, std::filesystem::file_size(other) - 1);
+  EXPECT_EQ(Newest(), 10);
+  ASSERT_EQ(skipped_.size(), 2u);
+  EXPECT_THAT(skipped_[1], HasSubstr(other + ": it has"));
+
+  // One that is asked for is not skipped.
+  EXPECT_THAT(std::string(Checkpoint::Find(Directory(20), &skipped_).status().message()),
+              HasSubstr(other));
+  EXPECT_TRUE(Checkpoint::Find(Directory(10), &skipped_).ok());
+  EXPECT_TRUE(Checkpoint::Find(root_, &skipped_).ok());
+
+  std::filesystem::remove(Directory(10) + "/optimizer-00000.safetensors");
+  const absl::Status none = Checkpoint::Find(output_, &skipped_).status();
+  EXPECT_EQ(none.code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(std::string(none.message()), HasSubstr("optimizer-00000.safetensors"));
+}
+
+TEST_F(CheckpointTest, WithoutAManifestItIsNoCheckpoint) {
+  Write(10);
+  ASSERT_TRUE(WriteShares(20).ok());
+  EXPECT_EQ(Newest(), 10);
+  // Writing over an old one takes its promise back first.
+  Write(30);
+  ASSERT_TRUE(WriteShares(30).ok());
+  EXPECT_EQ(Newest(), 10);
+}
+
+TEST_F(CheckpointTest, PruningKeepsTheNewestAndWhatIsToCome) {
+  for (int64_t step : {10, 20, 30, 40, 60}) Write(step);
+  ASSERT_TRUE(WriteShares(35).ok());
+  ASSERT_TRUE(WriteShares(50).ok());
+  WriteBytes(root_ + "/notes.txt", "of the user");
+  EXPECT_THAT(PruneCheckpoints(root_, 40, 2), IsEmpty());
+  std::vector<std::string> left;
+  for (const auto& entry : std::filesystem::directory_iterator(root_))
+    left.push_back(entry.path().filename());
+  EXPECT_THAT(
+      left, ::testing::UnorderedElementsAre("step-0000000030", "step-0000000040", "step-0000000050",
+                                            "step-0000000060", "notes.txt"));
+}
+
+TEST_F(CheckpointTest, AFullDiskLeavesTheLastOneGood) {
+  Write(10);
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  auto* handler = std::signal(SIGXFSZ, SIG_IGN);
+  const rlimit tight{16, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &tight), 0);
+  const absl::Status status = WriteShares(20).status();
+  setrlimit(RLIMIT_FSIZE, &before);
+  std::signal(SIGXFSZ, handler);
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(status.message()), HasSubstr(Directory(20)));
+  EXPECT_EQ(Newest(), 10);
+  Write(30);
+  EXPECT_EQ(Newest(), 30);
+}
+
+TEST_F(CheckpointTest, ATensorInTwoFilesIsRefused) {
+  auto files = WriteShares(10);
+  ASSERT_TRUE(files.ok());
+  const std::vector<float> bias = {3};
+  auto again =
+      WriteDeviceFiles(Directory(10), DeviceId(4), {View("bias", DType::kFloat32, {1}, bias)}, {});
+  ASSERT_TRUE(again.ok());
+  Manifest manifest;
+  manifest.files = *files;
+  manifest.files.push_back(again->at(0));
+  EXPECT_THAT(std::string(CompleteCheckpoint(Directory(10), graph_, manifest).message()),
+              HasSubstr("\"bias\" is in model-00003.safetensors, too"));
+}
+
+}  // namespace
+}  // namespace stagewright

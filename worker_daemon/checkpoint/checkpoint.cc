@@ -1,0 +1,195 @@
+#include "worker_daemon/checkpoint/checkpoint.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <system_error>
+#include <tuple>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
+#include "worker_daemon/data/safetensors_writer.h"
+
+namespace stagewright {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr char kModelPrefix[] = "model-";
+constexpr char kOptimizerPrefix[] = "optimizer-";
+
+// The checkpoints' directories under `root`, with their steps, ascending. Other entries are none of
+// our business.
+std::vector<std::pair<int64_t, std::string>> StepDirectories(const std::string& root) {
+  std::vector<std::pair<int64_t, std::string>> found;
+  std::error_code error;
+  for (fs::directory_iterator it(root, error), end; !error && it != end; it.increment(error)) {
+    const std::string name = it->path().filename().string();
+    absl::string_view digits = name;
+    int64_t step = 0;
+    if (absl::ConsumePrefix(&digits, "step-") && absl::SimpleAtoi(digits, &step))
+      found.emplace_back(step, it->path().string());
+  }
+  std::sort(found.begin(), found.end());
+  return found;
+}
+
+bool HasManifest(const std::string& directory) {
+  std::error_code error;
+  return fs::exists(fs::path(directory) / kManifestName, error);
+}
+
+absl::Status CheckFile(const std::string& directory, const CheckpointFile& wanted) {
+  const std::string path = (fs::path(directory) / wanted.name).string();
+  ASSIGN_OR_RETURN(const CheckpointFile found, SumFile(path));
+  if (found.bytes != wanted.bytes) {
+    return absl::DataLossError(
+        absl::StrCat(path, ": it has ", found.bytes, " bytes, the manifest says ", wanted.bytes));
+  }
+  if (found.crc32 != wanted.crc32) {
+    return absl::DataLossError(absl::StrCat(path, ": its checksum is ", absl::Hex(found.crc32),
+                                            ", the manifest says ", absl::Hex(wanted.crc32)));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+std::string CheckpointRoot(const std::string& output_path) {
+  return (fs::path(output_path) / "checkpoints").string();
+}
+
+std::string CheckpointDirectory(const std::string& root, int64_t step) {
+  return (fs::path(root) / absl::StrFormat("step-%010d", step)).string();
+}
+
+absl::StatusOr<std::vector<CheckpointFile>> WriteDeviceFiles(const std::string& directory,
+                                                             DeviceId device,
+                                                             std::vector<TensorView> model,
+                                                             std::vector<TensorView> optimizer) {
+  std::error_code error;
+  fs::create_directories(directory, error);
+  if (!error) fs::remove(fs::path(directory) / kManifestName, error);
+  if (error) return absl::UnavailableError(absl::StrCat(directory, ": ", error.message()));
+  std::vector<CheckpointFile> files;
+  for (auto& [prefix, tensors] :
+       {std::pair(kModelPrefix, &model), {kOptimizerPrefix, &optimizer}}) {
+    if (tensors->empty()) continue;
+    const std::string name = absl::StrFormat("%s%05d.safetensors", prefix, device.value());
+    const std::string path = (fs::path(directory) / name).string();
+    RETURN_IF_ERROR(WriteSafetensors(path, std::move(*tensors), {{"format", "pt"}}));
+    ASSIGN_OR_RETURN(CheckpointFile file, SumFile(path));
+    files.push_back(std::move(file));
+  }
+  return files;
+}
+
+absl::Status CompleteCheckpoint(const std::string& directory, const Graph& graph,
+                                Manifest manifest) {
+  std::sort(manifest.files.begin(), manifest.files.end(),
+            [](const CheckpointFile& a, const CheckpointFile& b) { return a.name < b.name; });
+  for (const CheckpointFile& file : manifest.files) {
+    ASSIGN_OR_RETURN(const SafetensorsFile shard,
+                     SafetensorsFile::Open((fs::path(directory) / file.name).string()));
+    const bool model = absl::string_view(file.name).substr(0, 6) == kModelPrefix;
+    auto& map = model ? manifest.weight_map : manifest.optimizer_map;
+    for (const TensorView& tensor : shard.tensors()) {
+      const auto [other, inserted] = map.emplace(tensor.name, file.name);
+      if (!inserted) {
+        return absl::InvalidArgumentError(absl::StrCat(shard.path(), ": tensor \"", tensor.name,
+                                                       "\" is in ", other->second, ", too"));
+      }
+    }
+  }
+  for (const Parameter& parameter : graph.parameters()) {
+    for (const std::string& alias : parameter.aliases) manifest.aliases[alias] = parameter.name;
+  }
+  return WriteManifest(directory, manifest);
+}
+
+std::vector<std::string> PruneCheckpoints(const std::string& root, int64_t step, int keep) {
+  std::vector<std::string> left;
+  auto directories = StepDirectories(root);
+  std::reverse(directories.begin(), directories.end());
+  int kept = 0;
+  for (const auto& [taken, directory] : directories) {
+    if (taken > step || (HasManifest(directory) && kept++ < keep)) continue;
+    // The manifest goes first, so that what a crash leaves is no checkpoint.
+    std::error_code error;
+    fs::remove(fs::path(directory) / kManifestName, error);
+    if (!error) fs::remove_all(directory, error);
+    if (error) left.push_back(absl::StrCat(directory, ": ", error.message()));
+  }
+  return left;
+}
+
+absl::StatusOr<Checkpoint> Checkpoint::Open(const std::string& directory) {
+  Checkpoint checkpoint;
+  checkpoint.directory_ = directory;
+  ASSIGN_OR_RETURN(checkpoint.manifest_, ReadManifest(directory));
+  for (const CheckpointFile& file : checkpoint.manifest_.files) {
+    RETURN_IF_ERROR(CheckFile(directory, file));
+    ASSIGN_OR_RETURN(SafetensorsFile opened,
+                     SafetensorsFile::Open((fs::path(directory) / file.name).string()));
+    checkpoint.files_.emplace(file.name, std::move(opened));
+  }
+  return checkpoint;
+}
+
+absl::StatusOr<Checkpoint> Checkpoint::Find(const std::string& path,
+                                            std::vector<std::string>* skipped) {
+  if (HasManifest(path)) return Open(path);
+  auto directories = StepDirectories(CheckpointRoot(path));
+  if (directories.empty()) directories = StepDirectories(path);
+  std::reverse(directories.begin(), directories.end());
+  std::vector<std::string> reasons;
+  for (const auto& [step, directory] : directories) {
+    auto checkpoint = Open(directory);
+    if (checkpoint.ok()) {
+      skipped->insert(skipped->end(), reasons.begin(), reasons.end());
+      return checkpoint;
+    }
+    reasons.push_back(absl::StrCat("checkpoint skipped: ", checkpoint.status().message()));
+  }
+  return absl::NotFoundError(absl::StrCat(path, ": there is no whole checkpoint",
+                                          reasons.empty() ? "" : "; ",
+                                          absl::StrJoin(reasons, "; ")));
+}
+
+const TensorView* Checkpoint::FindIn(const std::map<std::string, std::string>& map,
+                                     const std::string& name) const {
+  const auto file = map.find(name);
+  if (file == map.end()) return nullptr;
+  const auto opened = files_.find(file->second);
+  return opened == files_.end() ? nullptr : opened->second.Find(name);
+}
+
+const TensorView* Checkpoint::Weight(const std::string& name) const {
+  return FindIn(manifest_.weight_map, name);
+}
+
+std::map<std::string, TensorView> Checkpoint::OptimizerState(const std::string& parameter) const {
+  std::map<std::string, TensorView> state;
+  const std::string prefix = parameter + ".";
+  for (auto it = manifest_.optimizer_map.lower_bound(prefix); it != manifest_.optimizer_map.end();
+       ++it) {
+    absl::string_view name = it->first;
+    if (!absl::ConsumePrefix(&name, prefix)) break;
+    // "a.b.exp_avg" is of parameter "a.b", not of "a".
+    if (name.find('.') != absl::string_view::npos) continue;
+    if (const TensorView* tensor = FindIn(manifest_.optimizer_map, it->first))
+      state[std::string(name)] = *tensor;
+  }
+  return state;
+}
+
+bool HasCheckpoints(const std::string& output_path) {
+  const auto directories = StepDirectories(CheckpointRoot(output_path));
+  return std::any_of(directories.begin(), directories.end(),
+                     [](const auto& entry) { return HasManifest(entry.second); });
+}
+
+}  // namespace stagewright

@@ -1,0 +1,75 @@
+// Checkpoints of a job that is under way: directories OUTPUT/checkpoints/step-0000000100/ with
+// model-00003.safetensors and optimizer-00003.safetensors of every device, and a manifest, written
+// last. Tensors are addressed by the name of their parameter, so that a job under any other plan
+// can go on from them. Random numbers need no state: the order of samples and dropout are pure
+// functions of the job's seed and the step. No LibTorch here.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "common/base/ids.h"
+#include "common/base/status.h"
+#include "common/graph/graph.h"
+#include "worker_daemon/checkpoint/manifest.h"
+#include "worker_daemon/data/safetensors.h"
+
+namespace stagewright {
+
+// Where the checkpoints of a job lie, and the one after `step` steps.
+std::string CheckpointRoot(const std::string& output_path);
+std::string CheckpointDirectory(const std::string& root, int64_t step);
+
+// Writes what `device` owns into `directory`, which is made if absent, and tells names, sizes and
+// checksums. An older manifest there is removed first: what it promised holds no more. Errors of
+// WriteSafetensors, or UNAVAILABLE naming the directory.
+absl::StatusOr<std::vector<CheckpointFile>> WriteDeviceFiles(const std::string& directory,
+                                                             DeviceId device,
+                                                             std::vector<TensorView> model,
+                                                             std::vector<TensorView> optimizer);
+
+// Makes a checkpoint of the files that all devices have written: fills in the maps of `manifest`
+// from its files and the graph, and writes it. INVALID_ARGUMENT names a parameter that is in two
+// files; errors of SafetensorsFile::Open and WriteManifest.
+absl::Status CompleteCheckpoint(const std::string& directory, const Graph& graph,
+                                Manifest manifest);
+
+// Removes all but the newest `keep` checkpoints among those of at most `step` steps, and what is
+// unfinished of before `step`. Returns what could not be removed, a message each.
+std::vector<std::string> PruneCheckpoints(const std::string& root, int64_t step, int keep);
+
+// A checkpoint that can be read.
+class Checkpoint {
+ public:
+  // Reads the manifest and compares sizes and checksums: DATA_LOSS, NOT_FOUND or UNAVAILABLE names
+  // the file that is damaged or missing. O(bytes).
+  static absl::StatusOr<Checkpoint> Open(const std::string& directory);
+
+  // `path` is a checkpoint, or a job's output directory, of which it finds the newest checkpoint
+  // that is whole; damaged ones are skipped, and `skipped` says why, a message each. NOT_FOUND,
+  // naming the path, if there is none.
+  static absl::StatusOr<Checkpoint> Find(const std::string& path,
+                                         std::vector<std::string>* skipped);
+
+  const std::string& directory() const { return directory_; }
+  const Manifest& manifest() const { return manifest_; }
+
+  // Null if there is none of that name. Views live as long as the checkpoint.
+  const TensorView* Weight(const std::string& name) const;
+  // The state of the parameter's optimizer, under the names of torch.optim; may be empty.
+  std::map<std::string, TensorView> OptimizerState(const std::string& parameter) const;
+
+ private:
+  const TensorView* FindIn(const std::map<std::string, std::string>& map,
+                           const std::string& name) const;
+
+  std::string directory_;
+  Manifest manifest_;
+  std::map<std::string, SafetensorsFile> files_;
+};
+
+// Whether the output directory has a checkpoint with a manifest.
+bool HasCheckpoints(const std::string& output_path);
+
+}  // namespace stagewright

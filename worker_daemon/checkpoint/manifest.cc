@@ -1,0 +1,126 @@
+#include "worker_daemon/checkpoint/manifest.h"
+
+#include <zlib.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "worker_daemon/data/atomic_file.h"
+
+namespace stagewright {
+namespace {
+
+constexpr char kFormat[] = "stagewright-checkpoint";
+constexpr int kVersion = 1;
+constexpr size_t kChunk = size_t{1} << 20;
+
+std::string PathIn(const std::string& directory) {
+  return (std::filesystem::path(directory) / kManifestName).string();
+}
+
+std::string Hex(uint64_t value) { return absl::StrCat(absl::Hex(value)); }
+
+uint64_t FromHex(const nlohmann::json& json) {
+  uint64_t value = 0;
+  if (!absl::SimpleHexAtoi(json.get<std::string>(), &value))
+    throw std::invalid_argument("not a hexadecimal number");
+  return value;
+}
+
+// A file may not lie outside of the checkpoint.
+std::string PlainName(std::string name) {
+  if (name.empty() || name.find('/') != std::string::npos || name == "." || name == "..")
+    throw std::invalid_argument("\"" + name + "\" is no name of a file");
+  return name;
+}
+
+Manifest Parse(const nlohmann::json& json) {
+  if (json.at("format") != kFormat) throw std::invalid_argument("it is of another format");
+  if (json.at("version") != kVersion) {
+    throw std::invalid_argument("its version is " + json.at("version").dump() +
+                                ", this program reads 1");
+  }
+  Manifest manifest;
+  manifest.step = json.at("step");
+  manifest.samples = json.at("samples");
+  manifest.seed = json.at("seed");
+  manifest.shuffled = json.at("shuffled");
+  manifest.optimizer = json.at("optimizer");
+  manifest.graph = json.at("graph");
+  manifest.graph_fingerprint = FromHex(json.at("graph_fingerprint"));
+  for (const nlohmann::json& file : json.at("files")) {
+    manifest.files.push_back({PlainName(file.at("name")), file.at("bytes"),
+                              static_cast<uint32_t>(FromHex(file.at("crc32")))});
+  }
+  manifest.weight_map = json.at("weight_map").get<std::map<std::string, std::string>>();
+  manifest.optimizer_map = json.at("optimizer_map").get<std::map<std::string, std::string>>();
+  manifest.aliases = json.at("aliases").get<std::map<std::string, std::string>>();
+  if (manifest.step < 0 || manifest.samples < 0)
+    throw std::invalid_argument("its step is negative");
+  return manifest;
+}
+
+}  // namespace
+
+absl::Status WriteManifest(const std::string& directory, const Manifest& manifest) {
+  nlohmann::ordered_json json;
+  json["format"] = kFormat;
+  json["version"] = kVersion;
+  json["step"] = manifest.step;
+  json["samples"] = manifest.samples;
+  json["seed"] = manifest.seed;
+  json["shuffled"] = manifest.shuffled;
+  json["optimizer"] = manifest.optimizer;
+  json["graph"] = manifest.graph;
+  json["graph_fingerprint"] = Hex(manifest.graph_fingerprint);
+  json["files"] = nlohmann::ordered_json::array();
+  for (const CheckpointFile& file : manifest.files) {
+    json["files"].push_back(
+        {{"name", file.name}, {"bytes", file.bytes}, {"crc32", Hex(file.crc32)}});
+  }
+  json["weight_map"] = manifest.weight_map;
+  json["optimizer_map"] = manifest.optimizer_map;
+  json["aliases"] = manifest.aliases;
+  const std::string text =
+      json.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+  return WriteAtomically(PathIn(directory), {std::as_bytes(std::span(text))});
+}
+
+absl::StatusOr<Manifest> ReadManifest(const std::string& directory) {
+  const std::string path = PathIn(directory);
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return absl::NotFoundError(absl::StrCat(path, ": ", std::strerror(errno)));
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  if (file.bad()) return absl::DataLossError(absl::StrCat(path, ": it cannot be read"));
+  try {
+    return Parse(nlohmann::json::parse(text));
+  } catch (const std::exception& error) {
+    return absl::DataLossError(absl::StrCat(path, ": ", error.what()));
+  }
+}
+
+absl::StatusOr<CheckpointFile> SumFile(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return absl::NotFoundError(absl::StrCat(path, ": ", std::strerror(errno)));
+  CheckpointFile sum;
+  sum.name = std::filesystem::path(path).filename().string();
+  uLong crc = ::crc32(0, nullptr, 0);
+  std::vector<char> chunk(kChunk);
+  while (file) {
+    file.read(chunk.data(), static_cast<std::streamsize>(chunk.size()));
+    crc = ::crc32(crc, reinterpret_cast<const Bytef*>(chunk.data()),
+                  static_cast<uInt>(file.gcount()));
+    sum.bytes += file.gcount();
+  }
+  if (file.bad()) return absl::UnavailableError(absl::StrCat(path, ": it cannot be read"));
+  sum.crc32 = static_cast<uint32_t>(crc);
+  return sum;
+}
+
+}  // namespace stagewright

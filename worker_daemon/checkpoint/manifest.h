@@ -1,0 +1,48 @@
+// manifest.json of a checkpoint: what was saved, in which files, and their checksums. It is written
+// last, so a directory that has one is a whole checkpoint unless a file was damaged since.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "common/base/status.h"
+
+namespace stagewright {
+
+// A file of a checkpoint, by its name in the directory.
+struct CheckpointFile {
+  std::string name;
+  int64_t bytes = 0;
+  uint32_t crc32 = 0;  // zlib's.
+};
+
+struct Manifest {
+  int64_t step = 0;     // Steps done.
+  int64_t samples = 0;  // Samples consumed: steps times the mini-batch.
+  uint64_t seed = 0;    // Of the job.
+  bool shuffled = true;
+  std::string optimizer;  // "sgd", "adam".
+  std::string graph;      // Its name.
+  uint64_t graph_fingerprint = 0;
+  std::vector<CheckpointFile> files;
+  // Which file has the parameter or buffer, and which the state "<parameter>.<name in
+  // torch.optim>".
+  std::map<std::string, std::string> weight_map, optimizer_map;
+  std::map<std::string, std::string> aliases;  // Other names of tied parameters, and theirs.
+};
+
+inline constexpr char kManifestName[] = "manifest.json";
+
+// Atomically. Errors of WriteAtomically.
+absl::Status WriteManifest(const std::string& directory, const Manifest& manifest);
+
+// NOT_FOUND if there is none; DATA_LOSS, naming the file, if it is damaged or of a later version.
+absl::StatusOr<Manifest> ReadManifest(const std::string& directory);
+
+// Size and checksum of the file; its name is the last part of `path`. NOT_FOUND or UNAVAILABLE
+// names a file that cannot be read. O(bytes).
+absl::StatusOr<CheckpointFile> SumFile(const std::string& path);
+
+}  // namespace stagewright

@@ -1,0 +1,19 @@
+// Writing files so that after a crash the old one or the new one is there, whole.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "common/base/status.h"
+
+namespace stagewright {
+
+// Writes the pieces, one after the other, under a temporary name beside `path`, syncs, renames and
+// syncs the directory. UNAVAILABLE with file and system's message if the disk does not take it; the
+// temporary file is gone then.
+absl::Status WriteAtomically(const std::string& path,
+                             const std::vector<std::span<const std::byte>>& pieces);
+
+}  // namespace stagewright

@@ -7,8 +7,11 @@
 #include <limits>
 #include <memory>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "clients/cli/commands.h"
 #include "clients/cli/connection.h"
 #include "clients/cli/exit_code.h"
@@ -29,8 +32,11 @@ struct SubmitFlags {
   std::string graph;
   std::string optimizer = "adam";
   double momentum = 0.9;
+  std::string schedule = "constant";
+  std::vector<std::string> groups;
   std::string request_id;
   double step_timeout_seconds = 60;
+  double checkpoint_minutes = 0;
   v1::JobSpec spec;
   bool watch = false;
 };
@@ -86,6 +92,53 @@ std::string Absolute(const std::string& path) {
   return path.empty() ? path : std::filesystem::absolute(path).string();
 }
 
+// Every place of "input=place,..." (worker_daemon/data/data_files.h says what data paths are), or
+// the path itself.
+std::string AbsoluteData(const std::string& path) {
+  if (path.find('=') == std::string::npos || std::filesystem::exists(path)) return Absolute(path);
+  std::vector<std::string> parts = absl::StrSplit(path, ',');
+  for (std::string& part : parts) {
+    const size_t at = part.find('=');
+    if (at == std::string::npos || part.find('/') < at) return Absolute(path);
+    part = part.substr(0, at + 1) + Absolute(part.substr(at + 1));
+  }
+  return absl::StrJoin(parts, ",");
+}
+
+// "GLOB=DECAY" or "GLOB=DECAY,SCALE".
+absl::Status AddGroup(const std::string& text, v1::OptimizerConfig* optimizer) {
+  const size_t at = text.rfind('=');
+  const std::vector<std::string> numbers =
+      absl::StrSplit(at == std::string::npos ? "" : text.substr(at + 1), ',');
+  double decay = 0;
+  double scale = 1;
+  if (at == 0 || at == std::string::npos || numbers.size() > 2 ||
+      !absl::SimpleAtod(numbers[0], &decay) ||
+      (numbers.size() == 2 && !absl::SimpleAtod(numbers[1], &scale))) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--group \"", text, "\" is not GLOB=WEIGHT_DECAY or GLOB=WEIGHT_DECAY,SCALE"));
+  }
+  v1::ParameterGroup* group = optimizer->add_groups();
+  group->set_pattern(text.substr(0, at));
+  group->set_weight_decay(decay);
+  group->set_learning_rate_scale(scale);
+  return absl::OkStatus();
+}
+
+absl::Status FinishOptimizer(const SubmitFlags& flags, v1::OptimizerConfig* optimizer) {
+  const bool adamw = flags.optimizer == "adamw";
+  optimizer->set_kind(OptimizerByName(adamw ? "adam" : flags.optimizer));
+  optimizer->set_decoupled_weight_decay(adamw);
+  optimizer->set_momentum(flags.momentum);
+  optimizer->mutable_schedule()->set_decay(
+      flags.schedule == "linear"   ? v1::LEARNING_RATE_DECAY_LINEAR
+      : flags.schedule == "cosine" ? v1::LEARNING_RATE_DECAY_COSINE
+      : flags.schedule == "step"   ? v1::LEARNING_RATE_DECAY_STEP
+                                   : v1::LEARNING_RATE_DECAY_CONSTANT);
+  for (const std::string& group : flags.groups) RETURN_IF_ERROR(AddGroup(group, optimizer));
+  return absl::OkStatus();
+}
+
 int RunSubmit(SubmitFlags& flags, const Globals& globals) {
   v1::JobSpec& spec = flags.spec;
   auto graph = ReadGraphProto(flags.graph);
@@ -93,11 +146,15 @@ int RunSubmit(SubmitFlags& flags, const Globals& globals) {
   if (spec.display_name().empty()) spec.set_display_name(graph->name());
   *spec.mutable_graph() = *std::move(graph);
   spec.set_weights_path(Absolute(spec.weights_path()));
-  spec.set_data_path(Absolute(spec.data_path()));
-  spec.set_evaluation_data_path(Absolute(spec.evaluation_data_path()));
+  spec.set_data_path(AbsoluteData(spec.data_path()));
+  spec.set_evaluation_data_path(AbsoluteData(spec.evaluation_data_path()));
+  spec.set_resume_path(Absolute(spec.resume_path()));
+  if (flags.checkpoint_minutes > 0) {
+    spec.mutable_checkpoints()->set_every_ns(static_cast<int64_t>(flags.checkpoint_minutes * 60e9));
+  }
   spec.set_output_path(Absolute(spec.output_path()));
-  spec.mutable_optimizer()->set_kind(OptimizerByName(flags.optimizer));
-  spec.mutable_optimizer()->set_momentum(flags.momentum);
+  if (absl::Status status = FinishOptimizer(flags, spec.mutable_optimizer()); !status.ok())
+    return Report(status);
   spec.set_step_timeout_ns(static_cast<int64_t>(flags.step_timeout_seconds * 1e9));
 
   Connection connection(globals.planner_address);
@@ -221,6 +278,85 @@ int RunTrace(const std::string& name, const std::string& path, const Globals& gl
   return kSuccess;
 }
 
+// How the optimizer steps, beyond its constants, and when evaluations happen.
+void AddTrainingOptions(CLI::App& submit, const std::shared_ptr<SubmitFlags>& flags) {
+  v1::JobSpec* spec = &flags->spec;
+  v1::OptimizerConfig* optimizer = spec->mutable_optimizer();
+  v1::LearningRateSchedule* schedule = optimizer->mutable_schedule();
+  schedule->set_every(1);
+  schedule->set_gamma(0.1);
+  const auto integer = [&](const char* name, const char* help, auto set) {
+    submit.add_option_function<int64_t>(
+        name, [flags, set](int64_t value) { set(value); }, help);
+  };
+  const auto real = [&](const char* name, const char* help, auto set) {
+    submit.add_option_function<double>(
+        name, [flags, set](double value) { set(value); }, help);
+  };
+  submit.add_flag_callback(
+      "--nesterov", [flags, optimizer] { optimizer->set_nesterov(true); },
+      "with --optimizer momentum");
+  submit.add_option(
+      "--group", flags->groups,
+      "GLOB=WEIGHT_DECAY or GLOB=WEIGHT_DECAY,RATE_SCALE for parameters of that name; "
+      "repeat it, the first match holds");
+  real("--clip-norm", "scale gradients down to this norm over all parameters",
+       [optimizer](double v) { optimizer->set_max_gradient_norm(v); });
+  submit
+      .add_option("--schedule", flags->schedule,
+                  "of the learning rate: constant, linear, cosine, step")
+      ->check(CLI::IsMember({"constant", "linear", "cosine", "step"}))
+      ->capture_default_str();
+  integer("--warmup", "steps over which the learning rate rises",
+          [schedule](int64_t v) { schedule->set_warmup_steps(v); });
+  integer("--decay-steps",
+          "linear, cosine: step at which the rate is at its end (default: the last)",
+          [schedule](int64_t v) { schedule->set_decay_steps(v); });
+  real("--end-factor", "linear, cosine: part of the rate that is left at the end (default 0)",
+       [schedule](double v) { schedule->set_end_factor(v); });
+  integer("--decay-every", "step: after every so many steps (default 1)",
+          [schedule](int64_t v) { schedule->set_every(v); });
+  real("--gamma", "step: the rate is multiplied by this (default 0.1)",
+       [schedule](double v) { schedule->set_gamma(v); });
+  integer("--eval-every", "evaluate after every so many steps, too",
+          [spec](int64_t v) { spec->set_evaluate_every(v); });
+  integer("--patience", "stop after so many evaluations without a better loss",
+          [spec](int64_t v) { spec->set_patience(v); });
+  real("--min-delta", "by how much a better loss must be less",
+       [spec](double v) { spec->set_min_delta(v); });
+}
+
+// When state is saved, and where training goes on from.
+void AddCheckpointOptions(CLI::App& submit, const std::shared_ptr<SubmitFlags>& flags) {
+  v1::JobSpec* spec = &flags->spec;
+  submit
+      .add_option_function<int64_t>(
+          "--checkpoint-every",
+          [flags, spec](int64_t v) { spec->mutable_checkpoints()->set_every_steps(v); },
+          "save the state after every so many steps")
+      ->check(Positive());
+  submit
+      .add_option("--checkpoint-minutes", flags->checkpoint_minutes,
+                  "save the state after so many minutes")
+      ->check(CLI::PositiveNumber);
+  submit
+      .add_option_function<int32_t>(
+          "--keep", [flags, spec](int32_t v) { spec->mutable_checkpoints()->set_keep(v); },
+          "checkpoints that are kept (default 2)")
+      ->check(Positive());
+  submit.add_flag_callback(
+      "--checkpoint-or-fail", [flags, spec] { spec->mutable_checkpoints()->set_fail_job(true); },
+      "a checkpoint that cannot be written fails the job");
+  submit.add_option_function<std::string>(
+      "--resume", [flags, spec](const std::string& v) { spec->set_resume_path(v); },
+      "go on from a checkpoint, or from the newest whole one of a job's output directory");
+  submit
+      .add_option_function<int32_t>(
+          "--max-restarts", [flags, spec](int32_t v) { spec->set_max_restarts(v); },
+          "times to start again from the last checkpoint when a worker is lost")
+      ->check(CLI::NonNegativeNumber);
+}
+
 void AddSubmit(CLI::App& app, Globals& globals) {
   auto flags = std::make_shared<SubmitFlags>();
   v1::JobSpec* spec = &flags->spec;
@@ -252,7 +388,7 @@ void AddSubmit(CLI::App& app, Globals& globals) {
   text("--weights", "initial weights (.safetensors)", [flags, spec](const std::string& v) {
     spec->set_weights_path(v);
   })->required();
-  text("--data", "training data (.safetensors)", [flags, spec](const std::string& v) {
+  text("--data", "training data (.safetensors, .npy, shards)", [flags, spec](const std::string& v) {
     spec->set_data_path(v);
   })->required();
   text("--eval-data", "data to evaluate on at the end",
@@ -271,16 +407,18 @@ void AddSubmit(CLI::App& app, Globals& globals) {
   integer("--epochs", "passes over the data, instead of steps", [flags, spec](int64_t v) {
     spec->set_epochs(v);
   })->check(Positive());
-  submit->add_option("--optimizer", flags->optimizer, "sgd, momentum, adam")
-      ->check(CLI::IsMember({"sgd", "momentum", "adam"}))
+  submit->add_option("--optimizer", flags->optimizer, "sgd, momentum, adam, adamw")
+      ->check(CLI::IsMember({"sgd", "momentum", "adam", "adamw"}))
       ->capture_default_str();
   real("--lr", "learning rate", [flags, optimizer](double v) {
     optimizer->set_learning_rate(v);
   })->required();
   submit->add_option("--momentum", flags->momentum, "of --optimizer momentum")
       ->capture_default_str();
-  real("--weight-decay", "L2 penalty",
+  real("--weight-decay", "L2 penalty; adamw: decoupled",
        [flags, optimizer](double v) { optimizer->set_weight_decay(v); });
+  AddTrainingOptions(*submit, flags);
+  AddCheckpointOptions(*submit, flags);
   integer("--seed", "of sample order and dropout",
           [flags, spec](int64_t v) { spec->set_seed(static_cast<uint64_t>(v)); });
   submit->add_flag_callback(

@@ -313,6 +313,7 @@ class DeviceLowering {
   // stages whose backward passes end first come first.
   void AddUpdates(const std::vector<StageId>& stages) {
     std::vector<std::vector<int32_t>> before_step(context_.stages.size());
+    std::vector<int32_t> sums;
     for (size_t r = 0; r < context_.reductions.size(); ++r) {
       std::vector<StageId> holders;
       for (StageId s : context_.reductions[r].stages) {
@@ -324,7 +325,12 @@ class DeviceLowering {
       for (StageId s : holders) {
         if (last_backward_[s.index()] >= 0) sum.after.push_back(last_backward_[s.index()]);
       }
+      // The norm is that of summed gradients.
+      if (context_.reductions[r].gradient_norm) {
+        sum.after.insert(sum.after.end(), sums.begin(), sums.end());
+      }
       const int32_t index = Add(std::move(sum));
+      sums.push_back(index);
       for (StageId s : holders) before_step[s.index()].push_back(index);
     }
     std::vector<StageId> by_end(stages.rbegin(), stages.rend());
@@ -362,6 +368,14 @@ absl::StatusOr<Program> Lower(const Graph& graph, const Strategy& strategy, cons
                    MakeChannels(graph, strategy, stages, slots, options.training));
   std::vector<Reduction> reductions;
   if (options.training) reductions = MakeReductions(graph, stages);
+  if (options.training && options.gradient_norm) {
+    if (strategy.asynchronous) {
+      return absl::InvalidArgumentError(
+          "gradients of an asynchronous strategy are never all there, so their norm cannot be "
+          "clipped");
+    }
+    reductions.push_back(MakeNormReduction(stages));
+  }
   Program program;
   program.mini_batch = strategy.mini_batch;
   program.training = options.training;

@@ -37,10 +37,14 @@ namespace stagewright {
 struct LowerOptions {
   Optimizer optimizer = Optimizer::kAdam;
   bool training = true;  // False: forward only.
+  // A sum of the squared norm of all gradients over all devices precedes the optimizer steps, for
+  // clipping. Not for asynchronous strategies, which have no such moment.
+  bool gradient_norm = false;
 };
 
 // `strategy` satisfies CheckStrategy. INVALID_ARGUMENT if a tensor that has no batch dimension
-// would have to be split (names it). O(actions).
+// would have to be split (names it), or for a gradient norm of an asynchronous strategy.
+// O(actions).
 absl::StatusOr<Program> Lower(const Graph& graph, const Strategy& strategy, const CostModel& costs,
                               const LowerOptions& options);
 

@@ -65,4 +65,14 @@ std::vector<Reduction> MakeReductions(const Graph& graph, const std::vector<Prog
   return reductions;
 }
 
+Reduction MakeNormReduction(const std::vector<ProgramStage>& stages) {
+  Reduction norm;
+  for (size_t s = 0; s < stages.size(); ++s)
+    norm.stages.push_back(StageId(static_cast<int64_t>(s)));
+  norm.devices = DevicesOf(stages, norm.stages);
+  norm.bytes = sizeof(double);
+  norm.gradient_norm = true;
+  return norm;
+}
+
 }  // namespace stagewright

@@ -16,4 +16,7 @@ namespace stagewright {
 // O(nodes), and for each parameter O(d log d) for the d devices of the stages that hold it.
 std::vector<Reduction> MakeReductions(const Graph& graph, const std::vector<ProgramStage>& stages);
 
+// The sum of the gradients' squared norm: one double over all devices of the stages.
+Reduction MakeNormReduction(const std::vector<ProgramStage>& stages);
+
 }  // namespace stagewright

@@ -69,6 +69,10 @@ absl::Status CheckRow(const Validation& v, int32_t row) {
 }  // namespace
 
 absl::Status CheckAsynchronousUpdates(const Validation& v) {
+  for (const Reduction& reduction : v.program().reductions) {
+    if (reduction.gradient_norm)
+      return v.BrokenAnywhere("an asynchronous program has no norm of all gradients");
+  }
   for (size_t d = 0; d < v.program().devices.size(); ++d)
     RETURN_IF_ERROR(CheckRow(v, static_cast<int32_t>(d)));
   return absl::OkStatus();

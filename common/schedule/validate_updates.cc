@@ -63,6 +63,34 @@ absl::Status CheckSumWaits(const Validation& v, Cell sum) {
 // All-reduces by row of their device.
 using Sums = std::vector<std::vector<Cell>>;
 
+// The norm is that of summed gradients: it waits for all other all-reduces of its device.
+absl::Status CheckNormWaits(const Validation& v, const Sums& sums) {
+  for (const std::vector<Cell>& row : sums) {
+    for (Cell norm : row) {
+      if (!v.program().reductions[v.At(norm).action.channel].gradient_norm) continue;
+      for (Cell sum : row) {
+        if (sum.action != norm.action && !WaitsFor(v, norm, sum.action))
+          return v.Broken(norm, "it does not wait for ", ToString(v.At(sum).action));
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+// Every stage takes part in the norm, so that each of its optimizer steps waits for it.
+absl::Status CheckNorm(const Validation& v) {
+  const auto& reductions = v.program().reductions;
+  for (size_t r = 0; r < reductions.size(); ++r) {
+    if (!reductions[r].gradient_norm) continue;
+    if (r + 1 != reductions.size() || !reductions[r].parameters.empty() ||
+        reductions[r].stages.size() != v.program().stages.size()) {
+      return v.BrokenAnywhere("reduction ", r,
+                              ": a norm is the last one, names no parameters and has all stages");
+    }
+  }
+  return absl::OkStatus();
+}
+
 // An optimizer step waits for the all-reduces here of what its stage holds.
 absl::Status CheckStepWaits(const Validation& v, const Sums& sums, Cell step) {
   for (Cell sum : sums[step.row]) {
@@ -98,6 +126,7 @@ absl::Status CheckSteps(const Validation& v, const Sums& sums) {
 // All-reduces and optimizer steps: once per device that has them, after the backward passes.
 absl::Status CheckUpdates(const Validation& v) {
   for (size_t r = 0; r < v.program().reductions.size(); ++r) RETURN_IF_ERROR(CheckHolders(v, r));
+  RETURN_IF_ERROR(CheckNorm(v));
   Sums by_row(v.program().devices.size());
   std::map<std::pair<int32_t, int32_t>, Cell> sums;  // (reduction, row)
   for (const auto& cells : v.Of(ActionKind::kAllReduce)) {
@@ -123,6 +152,7 @@ absl::Status CheckUpdates(const Validation& v) {
       }
     }
   }
+  RETURN_IF_ERROR(CheckNormWaits(v, by_row));
   return CheckSteps(v, by_row);
 }
 

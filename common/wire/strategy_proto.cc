@@ -214,6 +214,7 @@ v1::Program ToProto(const Program& program) {
     AddIds(reduction.devices, out->mutable_devices());
     out->set_bytes(reduction.bytes);
     AddIds(reduction.stages, out->mutable_stages());
+    out->set_gradient_norm(reduction.gradient_norm);
   }
   for (const DeviceProgram& device : program.devices) {
     v1::DeviceProgram* out = proto.add_devices();
@@ -241,7 +242,7 @@ absl::StatusOr<Program> FromProto(const v1::Program& proto) {
   for (const v1::Reduction& reduction : proto.reductions()) {
     program.reductions.push_back({Ids<ParameterId>(reduction.parameters()),
                                   Ids<DeviceId>(reduction.devices()), reduction.bytes(),
-                                  Ids<StageId>(reduction.stages())});
+                                  Ids<StageId>(reduction.stages()), reduction.gradient_norm()});
   }
   for (const v1::DeviceProgram& device : proto.devices()) {
     DeviceProgram out;

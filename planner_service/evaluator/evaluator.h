@@ -41,6 +41,7 @@ struct Evaluation {
 struct EvaluateOptions {
   Optimizer optimizer = Optimizer::kAdam;
   bool timeline = false;
+  bool gradient_norm = false;  // See LowerOptions.
   // Asked now and then, in a long evaluation every few hundredths of a second: true ends it.
   std::function<bool()> stop;
 };

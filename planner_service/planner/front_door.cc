@@ -64,6 +64,7 @@ absl::StatusOr<JudgedPlan> Judge(const PlanRequest& request, const CostModel& co
   EvaluateOptions options;
   options.optimizer = request.optimizer;
   options.timeline = request.timeline;
+  options.gradient_norm = request.gradient_norm;
   JudgedPlan judged;
   ASSIGN_OR_RETURN(judged.evaluation,
                    Evaluate(*request.graph, *request.cluster, costs, strategy, options));

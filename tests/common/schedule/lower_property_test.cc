@@ -57,6 +57,50 @@ TEST(LowerProperty, EveryProgramIsValidAndRunsUnderRandomDelays) {
   EXPECT_GT(many_stages, kCases / 10);
 }
 
+// With a norm of all gradients: the sum of one number over all devices, once each, after all other
+// sums and before all optimizer steps; valid, free of deadlocks, and the only difference.
+TEST(LowerProperty, AGradientNormPrecedesEveryOptimizerStep) {
+  Rng rng(7);
+  int with_other_sums = 0;
+  for (int i = 0; i < kCases / 4; ++i) {
+    const RandomCase random = MakeRandomCase(rng);
+    SCOPED_TRACE(i);
+    const testing::FixedCosts costs(5, 3, random.graph);
+    const LowerOptions options{Optimizer::kAdam, true, /*gradient_norm=*/true};
+    const auto program = Lower(random.graph, random.strategy, costs, options);
+    const auto without = LowerCase(random);
+    ASSERT_EQ(program.status(), absl::OkStatus());
+    ASSERT_EQ(Validate(*program, {}), absl::OkStatus()) << ToText(*program);
+    ASSERT_EQ(program->reductions.size(), without->reductions.size() + 1);
+    const Reduction& norm = program->reductions.back();
+    EXPECT_TRUE(norm.gradient_norm);
+    EXPECT_EQ(norm.devices.size(), program->devices.size());
+    EXPECT_EQ(norm.bytes, 8);
+    for (size_t d = 0; d < program->devices.size(); ++d) {
+      const auto& body = program->devices[d].body;
+      ASSERT_EQ(body.size(), without->devices[d].body.size() + 1);
+      const auto sum = std::find_if(body.begin(), body.end(), [&](const ProgramAction& item) {
+        return item.action.kind == ActionKind::kAllReduce &&
+               item.action.channel == static_cast<int32_t>(without->reductions.size());
+      });
+      ASSERT_NE(sum, body.end());
+      const auto index = static_cast<int32_t>(sum - body.begin());
+      for (const ProgramAction& item : body) {
+        if (item.action.kind != ActionKind::kOptimizerStep) continue;
+        EXPECT_THAT(item.after, ::testing::Contains(index));
+      }
+    }
+    const FakeRun run = RunWithRandomDelays(*program, rng, 20);
+    ASSERT_TRUE(run.done);
+    ASSERT_EQ(CheckTrace(*program, run.trace), absl::OkStatus());
+    const auto read = ParseProgram(ToText(*program));
+    ASSERT_TRUE(read.ok()) << read.status();
+    EXPECT_EQ(ToText(*read), ToText(*program));
+    with_other_sums += !without->reductions.empty();
+  }
+  EXPECT_GT(with_other_sums, kCases / 40);
+}
+
 // The compute lane of a program as orders.
 std::vector<DeviceOrder> OrdersOf(const Program& program) {
   std::vector<DeviceOrder> orders;

@@ -5,7 +5,7 @@ stagewright.save_dataset("train.safetensors", x=images, target=labels)
 stagewright.load_checkpoint(model, "checkpoint.safetensors")
 """
 
-from .checkpoint import load_checkpoint
+from .checkpoint import TrainingCheckpoint, import_state_dict, load_checkpoint, load_optimizer, read_checkpoint
 from .dataset import save_dataset
 from .errors import CheckpointError, DatasetError, ExportError, GraphFileError, StagewrightError
 from .exporting import Exported, export
@@ -19,10 +19,14 @@ __all__ = [
     "Exported",
     "GraphFileError",
     "StagewrightError",
+    "TrainingCheckpoint",
     "__version__",
     "export",
+    "import_state_dict",
     "load_checkpoint",
     "load_graph",
+    "load_optimizer",
+    "read_checkpoint",
     "save_dataset",
     "save_graph",
 ]

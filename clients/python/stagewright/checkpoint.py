@@ -1,6 +1,11 @@
-"""Loading a checkpoint of trained weights back into the module it came from."""
+"""Checkpoints in plain PyTorch: trained weights, the state of a job under way, and weights from elsewhere."""
 
+import dataclasses
+import json
 import os
+import pathlib
+import pickle
+import zlib
 
 import torch
 from safetensors import SafetensorError
@@ -8,6 +13,9 @@ from safetensors.torch import load_file
 from torch import nn
 
 from .errors import CheckpointError
+from .tensor_file import write_tensors
+
+MANIFEST = "manifest.json"
 
 
 def tied_names(model: nn.Module) -> list[list[str]]:
@@ -21,15 +29,12 @@ def tied_names(model: nn.Module) -> list[list[str]]:
 
 
 def load_checkpoint(model: nn.Module, path: str | os.PathLike) -> None:
-    """Copies the tensors of a `.safetensors` checkpoint into `model`, in place.
+    """Copies the tensors of a checkpoint into `model`, in place.
 
-    Tied tensors stand in the file once, under any of their names; all of them get the value. Raises CheckpointError,
+    `path` is a `.safetensors` file, or the directory of a checkpoint of a job under way. Tied tensors stand in the file once, under any of their names; all of them get the value. Raises CheckpointError,
     and leaves the model as it was, if a name is missing or unknown or a shape differs.
     """
-    try:
-        stored = load_file(os.fspath(path))
-    except (OSError, SafetensorError) as error:
-        raise CheckpointError(f"{path}: {error}") from error
+    stored = read_checkpoint(path).weights if os.path.isdir(path) else _load(path)
     here = dict(model.named_parameters(remove_duplicate=False)) | dict(model.named_buffers(remove_duplicate=False))
     persistent = set(model.state_dict(keep_vars=True))
     copies: list[tuple[torch.Tensor, torch.Tensor]] = []
@@ -60,3 +65,104 @@ def _is_constant(model: nn.Module, name: str) -> bool:
     for part in path:
         module = getattr(module, part, None)
     return isinstance(getattr(module, leaf, None), torch.Tensor) or leaf.startswith("lifted_tensor_")
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainingCheckpoint:
+    """The state of a job after `step` steps."""
+
+    step: int
+    samples: int
+    seed: int
+    optimizer: str  # "sgd" or "adam".
+    weights: dict[str, torch.Tensor]  # Parameters and buffers, tied ones under each name.
+    optimizer_state: dict[str, dict[str, torch.Tensor]]  # By parameter, as in `torch.optim`'s `state`.
+
+
+def read_checkpoint(directory: str | os.PathLike) -> TrainingCheckpoint:
+    """Reads OUT/checkpoints/step-0000000100. Raises CheckpointError, naming the file, if one is missing or damaged."""
+    path = pathlib.Path(directory)
+    try:
+        manifest = json.loads((path / MANIFEST).read_text())
+        version = (manifest["format"], manifest["version"])
+        if version != ("stagewright-checkpoint", 1):
+            raise CheckpointError(f"{path / MANIFEST}: format {version} is not known")
+        files = {}
+        for file in manifest["files"]:
+            _check(path / file["name"], file["bytes"], int(file["crc32"], 16))
+            files[file["name"]] = _load(path / file["name"])
+        weights = {name: files[file][name] for name, file in manifest["weight_map"].items()}
+        state: dict[str, dict[str, torch.Tensor]] = {}
+        for name, file in manifest["optimizer_map"].items():
+            parameter, _, key = name.rpartition(".")
+            state.setdefault(parameter, {})[key] = files[file][name]
+        for alias, name in manifest["aliases"].items():
+            if name in weights:
+                weights[alias] = weights[name]
+        return TrainingCheckpoint(
+            manifest["step"], manifest["samples"], manifest["seed"], manifest["optimizer"], weights, state
+        )
+    except OSError as error:
+        raise CheckpointError(str(error)) from error
+    except (KeyError, TypeError, ValueError) as error:
+        raise CheckpointError(f"{path / MANIFEST}: {error!r}") from error
+
+
+def load_optimizer(optimizer: torch.optim.Optimizer, model: nn.Module, directory: str | os.PathLike) -> None:
+    """Puts the optimizer state of a checkpoint into `optimizer`, which updates parameters of `model`.
+
+    Raises CheckpointError for state of a parameter that the model lacks, or of another shape.
+    """
+    checkpoint = read_checkpoint(directory)
+    parameters = dict(model.named_parameters(remove_duplicate=False))
+    for name, state in checkpoint.optimizer_state.items():
+        if name not in parameters:
+            raise CheckpointError(f"{directory}: the model has no parameter '{name}'")
+        parameter = parameters[name]
+        for key, tensor in state.items():
+            if key != "step" and tensor.shape != parameter.shape:
+                raise CheckpointError(
+                    f"{directory}: '{name}.{key}' has shape {tuple(tensor.shape)}, not {tuple(parameter.shape)}"
+                )
+        optimizer.state[parameter] = {
+            key: tensor.clone() if key == "step" else tensor.to(parameter.device).clone()
+            for key, tensor in state.items()
+        }
+
+
+def import_state_dict(source: str | os.PathLike, path: str | os.PathLike) -> list[str]:
+    """Writes a PyTorch `state_dict` file (`.pt`, `.pth`) as the `.safetensors` file that `submit --weights` takes.
+
+    The dictionary may stand under "state_dict", "model_state_dict" or "model", as training scripts often save it.
+    Only tensors are read: no code in the file runs. Returns the names; raises CheckpointError for any other file.
+    """
+    try:
+        stored = torch.load(source, map_location="cpu", weights_only=True)
+    except (OSError, RuntimeError, EOFError, pickle.UnpicklingError) as error:
+        raise CheckpointError(f"{source}: {(str(error) or repr(error)).splitlines()[0]}") from error
+    for key in ("state_dict", "model_state_dict", "model"):
+        if isinstance(stored, dict) and isinstance(stored.get(key), dict):
+            stored = stored[key]
+    if not isinstance(stored, dict) or not stored:
+        raise CheckpointError(f"{source}: it holds no state_dict")
+    for name, tensor in stored.items():
+        if not isinstance(name, str) or not isinstance(tensor, torch.Tensor):
+            raise CheckpointError(f"{source}: entry {name!r} is no tensor")
+    write_tensors(path, stored)
+    return sorted(stored)
+
+
+def _load(path: str | os.PathLike) -> dict[str, torch.Tensor]:
+    try:
+        return load_file(os.fspath(path))
+    except (OSError, SafetensorError) as error:
+        raise CheckpointError(f"{path}: {error}") from error
+
+
+def _check(path: pathlib.Path, size: int, checksum: int) -> None:
+    crc, count = 0, 0
+    with path.open("rb") as file:
+        while chunk := file.read(1 << 20):
+            crc, count = zlib.crc32(chunk, crc), count + len(chunk)
+    if (count, crc) != (size, checksum):
+        raise CheckpointError(f"{path}: {count} bytes, checksum {crc:x}; the manifest says {size}, {checksum:x}")

@@ -1,0 +1,126 @@
+"""Checkpoints of jobs under way in plain PyTorch, and weights from PyTorch."""
+
+import json
+import zlib
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from torch import nn
+
+import stagewright
+
+
+class Tied(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embedding, self.output = nn.Embedding(5, 3), nn.Linear(3, 5)
+        self.output.weight = self.embedding.weight
+
+    def forward(self, ids):
+        return self.output(self.embedding(ids))
+
+
+def step(model, optimizer, seed):
+    ids = torch.randint(0, 5, (8,), generator=torch.Generator().manual_seed(seed))
+    optimizer.zero_grad()
+    nn.functional.cross_entropy(model(ids), ids).backward()
+    optimizer.step()
+
+
+def write(directory, model, optimizer):
+    """A checkpoint as two devices write it: tied parameters once, state under the names of torch.optim."""
+    directory.mkdir()
+    names = dict(model.named_parameters())
+    files = {"model-00000.safetensors": {}, "model-00001.safetensors": {}, "optimizer-00000.safetensors": {}}
+    for i, (name, parameter) in enumerate(names.items()):
+        files[f"model-0000{i % 2}.safetensors"][name] = parameter.detach().clone()
+        for key, value in optimizer.state[parameter].items():
+            files["optimizer-00000.safetensors"][f"{name}.{key}"] = value.clone()
+    entries = []
+    for name, tensors in files.items():
+        save_file(tensors, directory / name)
+        data = (directory / name).read_bytes()
+        entries.append({"name": name, "bytes": len(data), "crc32": f"{zlib.crc32(data):x}"})
+    maps = [
+        {name: file for file, tensors in files.items() if file.startswith(kind) for name in tensors}
+        for kind in ("model", "optimizer")
+    ]
+    manifest = dict(
+        format="stagewright-checkpoint", version=1, step=3, samples=24, seed=0, shuffled=True, optimizer="adam",
+        graph="tied", graph_fingerprint="0", files=entries, weight_map=maps[0], optimizer_map=maps[1],
+        aliases={"output.weight": "embedding.weight"},
+    )  # fmt: skip
+    (directory / "manifest.json").write_text(json.dumps(manifest))
+
+
+@pytest.fixture
+def trained(tmp_path):
+    model = Tied()
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
+    for seed in range(3):
+        step(model, optimizer, seed)
+    write(tmp_path / "step", model, optimizer)
+    return model, optimizer, tmp_path / "step"
+
+
+def test_pytorch_goes_on_from_a_checkpoint(trained):
+    model, optimizer, path = trained
+    checkpoint = stagewright.read_checkpoint(path)
+    assert (checkpoint.step, checkpoint.samples, checkpoint.optimizer) == (3, 24, "adam")
+    assert set(checkpoint.weights) == set(model.state_dict())
+    other = Tied()
+    stagewright.load_checkpoint(other, path)
+    again = torch.optim.Adam(other.parameters(), lr=0.1)
+    stagewright.load_optimizer(again, other, path)
+    for seed in range(3, 6):
+        step(model, optimizer, seed)
+        step(other, again, seed)
+    for name, tensor in model.state_dict().items():
+        assert torch.equal(tensor, other.state_dict()[name]), name
+
+
+def test_damage_is_named(trained):
+    _, _, path = trained
+    file = path / "optimizer-00000.safetensors"
+    data = bytearray(file.read_bytes())
+    data[-1] ^= 1
+    file.write_bytes(data)
+    with pytest.raises(stagewright.CheckpointError, match="optimizer-00000.safetensors"):
+        stagewright.read_checkpoint(path)
+    file.unlink()
+    with pytest.raises(stagewright.CheckpointError, match="optimizer-00000.safetensors"):
+        stagewright.read_checkpoint(path)
+    (path / "manifest.json").write_text("{")
+    with pytest.raises(stagewright.CheckpointError, match="manifest.json"):
+        stagewright.read_checkpoint(path)
+
+
+def test_state_of_another_model_is_refused(trained):
+    _, _, path = trained
+    other = nn.Linear(3, 5)
+    with pytest.raises(stagewright.CheckpointError, match="no parameter"):
+        stagewright.load_optimizer(torch.optim.Adam(other.parameters()), other, path)
+
+
+@pytest.mark.parametrize("wrap", [None, "state_dict", "model_state_dict", "model"])
+def test_a_state_dict_becomes_weights(tmp_path, wrap):
+    model = Tied()
+    saved = model.state_dict()
+    torch.save(saved if wrap is None else {wrap: saved, "epoch": 7}, tmp_path / "m.pt")
+    names = stagewright.import_state_dict(tmp_path / "m.pt", tmp_path / "m.safetensors")
+    assert names == sorted(saved)
+    stored = load_file(tmp_path / "m.safetensors")
+    assert all(torch.equal(stored[name], tensor) for name, tensor in saved.items())
+
+
+@pytest.mark.parametrize("content", [b"", b"not a file of PyTorch", [1, 2], {"a": 3}, {}])
+def test_other_files_are_refused(tmp_path, content):
+    path = tmp_path / "bad.pt"
+    if isinstance(content, bytes):
+        path.write_bytes(content)
+    else:
+        torch.save(content, path)
+    with pytest.raises(stagewright.CheckpointError, match="bad.pt"):
+        stagewright.import_state_dict(path, tmp_path / "out.safetensors")
+    assert not (tmp_path / "out.safetensors").exists()

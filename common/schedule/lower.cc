@@ -331,7 +331,12 @@ class DeviceLowering {
       }
       const int32_t index = Add(std::move(sum));
       sums.push_back(index);
-      for (StageId s : holders) before_step[s.index()].push_back(index);
+      for (StageId s : holders) {
+        std::vector<int32_t>& before = before_step[s.index()];
+        // A stage without gradients has nothing to step after the norm of those of others.
+        const bool trains = !before.empty() || last_backward_[s.index()] >= 0;
+        if (trains || !context_.reductions[r].gradient_norm) before.push_back(index);
+      }
     }
     std::vector<StageId> by_end(stages.rbegin(), stages.rend());
     std::stable_sort(by_end.begin(), by_end.end(), [&](StageId a, StageId b) {

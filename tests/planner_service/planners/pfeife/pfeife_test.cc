@@ -185,11 +185,24 @@ TEST(PfeifeTest, LongStepsAreExtended) {
 }
 
 TEST(PfeifeTest, SaysWhatItCannotDo) {
+  const Graph graph = testing::UnevenChain(10);
+  const Cluster cluster = Fast(2);
+  PlanRequest request;
+  request.graph = &graph;
+  request.cluster = &cluster;
+  request.mini_batch = 8;
+  request.options.asynchronous = true;
+  SearchContext context;
+  const auto refused = SolvePlanWith(*MakePfeifePlanner(), request, context);
+  EXPECT_EQ(refused.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(refused.status().message()), HasSubstr("synchronous"));
+
   PlanOptions options;
-  options.asynchronous = true;
-  const PlanResponse response = Solve(testing::UnevenChain(10), Fast(2), 8, options);
+  options.num_stages = 9;
+  options.max_loops = 3;
+  const PlanResponse response = Solve(graph, cluster, 8, options);
   EXPECT_EQ(response.termination, Termination::kInfeasible);
-  EXPECT_THAT(response.reason, HasSubstr("synchronous"));
+  EXPECT_THAT(response.reason, HasSubstr("9 stages need more than 2 devices"));
 }
 
 }  // namespace

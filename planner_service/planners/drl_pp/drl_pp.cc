@@ -277,6 +277,7 @@ class DrlPpPlanner : public Planner {
   std::string description() const override {
     return "DRL-PP: a policy network learns cuts and placement by trial";
   }
+  PlannerAbilities abilities() const override { return {.asynchronous = true}; }
   absl::StatusOr<Outcome> Solve(const Problem& problem, const PlanOptions& options,
                                 SearchContext& context) const override {
     return Search(problem, options, config_, context).Solve();

@@ -32,6 +32,7 @@ class OnDemandPlanner : public Planner {
   std::string description() const override {
     return "DRL-PP: a policy network learns cuts and placement by trial";
   }
+  PlannerAbilities abilities() const override { return {.asynchronous = true}; }
   absl::StatusOr<Outcome> Solve(const Problem& problem, const PlanOptions& options,
                                 SearchContext& context) const override {
     if (context.Expired()) {

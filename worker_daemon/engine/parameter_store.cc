@@ -6,16 +6,15 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
-#include "worker_daemon/data/safetensors.h"
 #include "worker_daemon/engine/tensor_types.h"
 
 namespace stagewright {
 namespace {
 
-const TensorView* FindAny(const SafetensorsFile& file, const Parameter& parameter) {
-  if (const TensorView* found = file.Find(parameter.name)) return found;
+const TensorView* FindAny(const ParameterStore::Source& source, const Parameter& parameter) {
+  if (const TensorView* found = source(parameter.name)) return found;
   for (const std::string& alias : parameter.aliases) {
-    if (const TensorView* found = file.Find(alias)) return found;
+    if (const TensorView* found = source(alias)) return found;
   }
   return nullptr;
 }
@@ -25,22 +24,30 @@ const TensorView* FindAny(const SafetensorsFile& file, const Parameter& paramete
 absl::StatusOr<ParameterStore> ParameterStore::Load(const Graph& graph,
                                                     const std::vector<ParameterId>& parameters,
                                                     const std::string& path, at::Device device) {
+  ASSIGN_OR_RETURN(const SafetensorsFile file, SafetensorsFile::Open(path));
+  return Load(
+      graph, parameters, [&](const std::string& name) { return file.Find(name); }, path, device);
+}
+
+absl::StatusOr<ParameterStore> ParameterStore::Load(const Graph& graph,
+                                                    const std::vector<ParameterId>& parameters,
+                                                    const Source& source, const std::string& where,
+                                                    at::Device device) {
   ParameterStore store;
   store.ids_ = parameters;
   std::sort(store.ids_.begin(), store.ids_.end());
   store.ids_.erase(std::unique(store.ids_.begin(), store.ids_.end()), store.ids_.end());
   store.tensors_.resize(graph.parameters().size());
-  ASSIGN_OR_RETURN(const SafetensorsFile file, SafetensorsFile::Open(path));
   for (ParameterId id : store.ids_) {
     const Parameter& parameter = graph.parameter(id);
-    const TensorView* stored = FindAny(file, parameter);
+    const TensorView* stored = FindAny(source, parameter);
     if (stored == nullptr) {
       return absl::NotFoundError(
-          absl::StrCat(path, ": there is no tensor \"", parameter.name, "\""));
+          absl::StrCat(where, ": there is no tensor \"", parameter.name, "\""));
     }
     if (stored->dtype != parameter.dtype || stored->shape != parameter.shape) {
       return absl::InvalidArgumentError(absl::StrCat(
-          path, ": tensor \"", stored->name, "\" is ", Describe(stored->dtype, stored->shape),
+          where, ": tensor \"", stored->name, "\" is ", Describe(stored->dtype, stored->shape),
           ", the graph says ", Describe(parameter.dtype, parameter.shape)));
     }
     at::Tensor tensor = at::empty(parameter.shape, ToScalarType(parameter.dtype));

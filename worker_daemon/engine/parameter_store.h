@@ -4,12 +4,14 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "common/base/status.h"
 #include "common/graph/graph.h"
+#include "worker_daemon/data/safetensors.h"
 
 namespace stagewright {
 
@@ -21,6 +23,13 @@ class ParameterStore {
   static absl::StatusOr<ParameterStore> Load(const Graph& graph,
                                              const std::vector<ParameterId>& parameters,
                                              const std::string& path, at::Device device);
+
+  // The same from any source, which gives a tensor by name or null; `where` names it in messages.
+  using Source = std::function<const TensorView*(const std::string& name)>;
+  static absl::StatusOr<ParameterStore> Load(const Graph& graph,
+                                             const std::vector<ParameterId>& parameters,
+                                             const Source& source, const std::string& where,
+                                             at::Device device);
 
   // The tensor; undefined if the store does not hold it.
   const at::Tensor& operator[](ParameterId id) const { return tensors_[id.index()]; }

@@ -1,0 +1,192 @@
+#include "worker_daemon/engine/device_checkpoint.h"
+
+#include <ATen/ATen.h>
+
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "worker_daemon/checkpoint/ownership.h"
+#include "worker_daemon/engine/tensor_types.h"
+#include "worker_daemon/engine/torch_guard.h"
+
+namespace stagewright {
+namespace {
+
+at::Tensor ToTensor(const TensorView& view) {
+  at::Tensor tensor = at::empty(view.shape, ToScalarType(view.dtype));
+  std::memcpy(tensor.data_ptr(), view.data.data(), view.data.size());
+  return tensor;
+}
+
+// A copy in host memory.
+at::Tensor Copied(const at::Tensor& tensor) {
+  return tensor.detach()
+      .to(at::kCPU, tensor.scalar_type(), /*non_blocking=*/false, /*copy=*/true)
+      .contiguous();
+}
+
+}  // namespace
+
+std::string NameOf(OptimizerKind kind) { return kind == OptimizerKind::kAdam ? "adam" : "sgd"; }
+
+int64_t FirstStep(const JobSpec& spec) {
+  return spec.resume == nullptr ? 0 : spec.resume->manifest().step;
+}
+
+absl::Status CheckResume(const JobSpec& spec) {
+  if (spec.resume == nullptr) return absl::OkStatus();
+  const Manifest& manifest = spec.resume->manifest();
+  const auto wrong = [&](const auto&... what) {
+    return absl::InvalidArgumentError(absl::StrCat(spec.resume->directory(), ": ", what...));
+  };
+  if (manifest.seed != spec.seed)
+    return wrong("it was taken with seed ", manifest.seed, ", the job has seed ", spec.seed);
+  if (manifest.shuffled != (spec.order == SampleOrder::kShuffled)) {
+    return wrong("it was taken ", manifest.shuffled ? "with" : "without",
+                 " shuffling, the job trains ", manifest.shuffled ? "without" : "with");
+  }
+  if (manifest.samples != manifest.step * spec.program->mini_batch) {
+    return wrong("its ", manifest.step, " steps consumed ", manifest.samples,
+                 " samples, which is no mini-batch of ", spec.program->mini_batch, " each");
+  }
+  if (manifest.optimizer != NameOf(spec.optimizer.kind)) {
+    return wrong("it is of optimizer ", manifest.optimizer, ", the job has ",
+                 NameOf(spec.optimizer.kind));
+  }
+  if (manifest.step >= spec.steps) {
+    return wrong("it was taken after step ", manifest.step, ", and the job has only ", spec.steps,
+                 " steps: nothing is left to do");
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<ParameterStore> LoadParameters(const JobSpec& spec,
+                                              const std::vector<ParameterId>& ids,
+                                              at::Device device) {
+  if (spec.resume == nullptr)
+    return ParameterStore::Load(*spec.graph, ids, spec.weights_path, device);
+  return ParameterStore::Load(
+      *spec.graph, ids, [&](const std::string& name) { return spec.resume->Weight(name); },
+      spec.resume->directory(), device);
+}
+
+absl::Status RestoreOptimizer(const JobSpec& spec, const std::vector<ParameterId>& ids,
+                              ParameterOptimizer& optimizer) {
+  if (spec.resume == nullptr) return absl::OkStatus();
+  for (ParameterId id : ids) {
+    const Parameter& parameter = spec.graph->parameter(id);
+    if (!parameter.trainable) continue;
+    std::map<std::string, TensorView> views = spec.resume->OptimizerState(parameter.name);
+    for (const std::string& alias : parameter.aliases) {
+      if (views.empty()) views = spec.resume->OptimizerState(alias);
+    }
+    std::map<std::string, at::Tensor> state;
+    for (const auto& [name, view] : views) state[name] = ToTensor(view);
+    RETURN_IF_ERROR(
+        Annotate(optimizer.Restore(id, state),
+                 absl::StrCat(spec.resume->directory(), ": parameter \"", parameter.name, "\"")));
+  }
+  return absl::OkStatus();
+}
+
+DeviceCheckpoint::~DeviceCheckpoint() {
+  if (thread_.joinable()) thread_.join();
+}
+
+void DeviceCheckpoint::Collect() {
+  model_.clear();
+  state_.clear();
+  for (ParameterId id : ParametersToWrite(*spec_->graph, *spec_->program, spec_->device)) {
+    const Parameter& parameter = spec_->graph->parameter(id);
+    const at::Tensor tensor = (*parameters_)[id].detach();
+    const bool at_once = !parameter.trainable || !tensor.is_cpu();
+    model_.push_back({parameter.name, parameter.dtype, at_once ? Copied(tensor) : tensor, at_once});
+    for (const auto& [name, state] : optimizer_->StateOf(id)) {
+      const bool step = state.dim() == 0 && name == "step";  // A float32 of its own.
+      const bool here = state.is_cpu() && !step;
+      state_.push_back({absl::StrCat(parameter.name, ".", name),
+                        step ? DType::kFloat32 : parameter.dtype, here ? state : Copied(state),
+                        !here});
+    }
+  }
+}
+
+void DeviceCheckpoint::Begin(int64_t steps) {
+  const absl::Time begin = absl::Now();
+  {
+    absl::MutexLock lock(&mutex_);
+    if (writing_) {
+      CheckpointReport report;
+      report.step = steps;
+      report.skipped = true;
+      report.status = absl::UnavailableError("the one before is still being written; skipped");
+      spec_->on_checkpoint(std::move(report));
+      return;
+    }
+    writing_ = copying_ = true;
+  }
+  if (thread_.joinable()) thread_.join();
+  Collect();
+  {
+    absl::MutexLock lock(&mutex_);
+    stall_ = absl::Now() - begin;
+  }
+  thread_ = std::thread([this, steps] { Write(steps); });
+}
+
+void DeviceCheckpoint::Write(int64_t steps) {
+  CheckpointReport report;
+  report.step = steps;
+  report.status = Guarded([&] {
+    for (std::vector<Item>* items : {&model_, &state_}) {
+      for (Item& item : *items) {
+        if (!item.copied) item.tensor = Copied(item.tensor);
+      }
+    }
+  });
+  {
+    absl::MutexLock lock(&mutex_);
+    copying_ = false;
+  }
+  if (report.status.ok()) {
+    std::vector<TensorView> views[2];
+    for (size_t i = 0; i < 2; ++i) {
+      for (const Item& item : i == 0 ? model_ : state_) {
+        const at::Tensor& tensor = item.tensor;
+        views[i].push_back({item.name,
+                            item.dtype,
+                            tensor.sizes().vec(),
+                            {static_cast<const std::byte*>(tensor.data_ptr()), tensor.nbytes()}});
+      }
+    }
+    auto files = WriteDeviceFiles(CheckpointDirectory(spec_->checkpoint_root, steps), spec_->device,
+                                  std::move(views[0]), std::move(views[1]));
+    report.status = files.status();
+    if (files.ok()) report.files = *std::move(files);
+  }
+  model_.clear();
+  state_.clear();
+  {
+    absl::MutexLock lock(&mutex_);
+    report.stall = stall_;
+    writing_ = false;
+  }
+  spec_->on_checkpoint(std::move(report));
+}
+
+void DeviceCheckpoint::AwaitCopied() {
+  absl::MutexLock lock(&mutex_);
+  if (!copying_) return;
+  const absl::Time begin = absl::Now();
+  mutex_.Await(absl::Condition(
+      +[](bool* copying) { return !*copying; }, &copying_));
+  stall_ += absl::Now() - begin;
+}
+
+void DeviceCheckpoint::AwaitWritten() {
+  if (thread_.joinable()) thread_.join();
+}
+
+}  // namespace stagewright

@@ -1,0 +1,81 @@
+// The share of one device in checkpoints: taken while the next step runs, written in the
+// background, read back when a job resumes.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <map>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/synchronization/mutex.h"
+#include "common/base/status.h"
+#include "worker_daemon/engine/job_spec.h"
+#include "worker_daemon/engine/optimizer.h"
+#include "worker_daemon/engine/parameter_store.h"
+
+namespace stagewright {
+
+// INVALID_ARGUMENT, naming the checkpoint, unless the job continues the run that it is of: with the
+// same seed, order of samples, samples per step and kind of optimizer, and steps left to do.
+absl::Status CheckResume(const JobSpec& spec);
+
+// The job's first step: as many as the checkpoint has done.
+int64_t FirstStep(const JobSpec& spec);
+
+// Parameters from the checkpoint if the job has one, otherwise from its weights. Errors of
+// ParameterStore::Load.
+absl::StatusOr<ParameterStore> LoadParameters(const JobSpec& spec,
+                                              const std::vector<ParameterId>& ids,
+                                              at::Device device);
+
+// The optimizer's state of those parameters. INVALID_ARGUMENT names checkpoint and parameter.
+absl::Status RestoreOptimizer(const JobSpec& spec, const std::vector<ParameterId>& ids,
+                              ParameterOptimizer& optimizer);
+
+// "sgd" or "adam", as manifests have it.
+std::string NameOf(OptimizerKind kind);
+
+// Saves the share of a device. Parameters and optimizer state in host memory change in optimizer
+// steps only, so they are copied on another thread while the next forward passes run; buffers, and
+// what lies on an accelerator, are copied at once.
+class DeviceCheckpoint {
+ public:
+  // All outlive it.
+  DeviceCheckpoint(const JobSpec& spec, const ParameterStore& parameters,
+                   const ParameterOptimizer& optimizer)
+      : spec_(&spec), parameters_(&parameters), optimizer_(&optimizer) {}
+  ~DeviceCheckpoint();
+
+  // Begins to save the state after `steps` steps, unless the last one is still being written: then
+  // this one is skipped. Both are reported through the spec's on_checkpoint.
+  void Begin(int64_t steps);
+  // Returns when nothing reads parameters and state any more: before an optimizer step.
+  void AwaitCopied();
+  // Returns when the last one is reported.
+  void AwaitWritten();
+
+ private:
+  // A tensor to be saved, with its name in the file.
+  struct Item {
+    std::string name;
+    DType dtype = DType::kFloat32;
+    at::Tensor tensor;
+    bool copied = false;  // Nobody else changes it.
+  };
+  void Collect();
+  void Write(int64_t steps);
+
+  const JobSpec* const spec_;
+  const ParameterStore* const parameters_;
+  const ParameterOptimizer* const optimizer_;
+  std::vector<Item> model_, state_;  // The thread's while it runs.
+  std::thread thread_;
+  absl::Mutex mutex_;
+  bool copying_ ABSL_GUARDED_BY(mutex_) = false;
+  bool writing_ ABSL_GUARDED_BY(mutex_) = false;
+  absl::Duration stall_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace stagewright

@@ -90,6 +90,19 @@ class JobManager {
     int32_t devices = 0;
     double loss = 0;
     int64_t step_ns = 0;
+    std::optional<v1::EvaluationResult> evaluation;  // That followed the step.
+  };
+  // What devices have written of one checkpoint.
+  struct CheckpointShares {
+    std::set<int32_t> devices;
+    std::vector<v1::CheckpointFile> files;
+    std::string error;  // The first one's.
+  };
+  struct CheckpointProgress {
+    std::map<int64_t, CheckpointShares> shares;  // By step.
+    absl::Time last = absl::InfinitePast();      // When the last one was written or the run began.
+    int64_t announced = 0;                       // Step; 0: none.
+    int doublings = 0;  // Of how far ahead announcements are, because some came too late.
   };
   // A job and what is only in memory about its present run.
   struct Record {
@@ -101,10 +114,14 @@ class JobManager {
     std::map<int32_t, std::string> addresses;
     std::vector<std::string> shards;
     int64_t total_steps = 0;
+    int64_t first_step = 0;               // Steps done before the present run.
     std::map<int64_t, StepReport> steps;  // Not yet reported by all devices.
     std::vector<int64_t> step_times;
     int64_t evaluated = 0, predicted = 0, correct = 0;
     double evaluation_loss = 0;
+    int64_t stopped_after = 0;  // Steps; 0: it did not stop early.
+    CheckpointProgress checkpoints;
+    bool given_up = false;  // Recovering, and a worker has already given the run up.
     v1::GetJobTraceResponse trace;
     absl::Time deadline = absl::InfiniteFuture();  // Of the present state.
     std::shared_ptr<SearchContext> planning;       // Set while planning.
@@ -142,6 +159,21 @@ class JobManager {
   void Handle(const std::string& worker, const v1::Merged& message)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Handle(const std::string& worker, const v1::Failed& message)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Handle(const std::string& worker, const v1::ShardWritten& message)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Handle(const std::string& worker, const v1::CheckpointWritten& message)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Tells all workers of the step after which to save, if it is time.
+  void AnnounceCheckpoint(Record& record, absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void WarnOfCheckpoint(Record& record, int64_t step, const std::string& error)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool MayRestart(const Record& record) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Ends a run that lost a worker: the job starts again, or fails with the message.
+  void FailOrRestart(Record& record, const std::string& message)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Whether a failure may be the echo of a loss that is not known yet; then the job waits for it.
+  bool AwaitLoss(Record& record, const v1::Failed& failure, const std::string& message)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void ReportStep(Record& record, int64_t step, const StepReport& report)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

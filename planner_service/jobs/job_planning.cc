@@ -1,4 +1,5 @@
 // From a submitted spec to a plan on chosen devices.
+#include <algorithm>
 #include <limits>
 #include <memory>
 #include <utility>
@@ -29,7 +30,9 @@ void JobManager::Advance() {
 
 void JobManager::StartPlanning(Record& record) {
   std::vector<RegisteredDevice> devices = registry_->Devices(/*free_only=*/true);
-  const auto wanted = static_cast<size_t>(record.job.spec().num_devices());
+  auto wanted = static_cast<size_t>(record.job.spec().num_devices());
+  // After a loss the job goes on with what is left.
+  if (record.job.restarts() > 0) wanted = std::min(wanted, devices.size());
   if (devices.empty() || devices.size() < wanted) {
     const std::string message = wanted == 0
                                     ? "waiting for a free device"

@@ -57,6 +57,9 @@ void JobManager::TryStart(Record& record) {
   record.step_times.clear();
   record.evaluated = record.predicted = record.correct = 0;
   record.evaluation_loss = 0;
+  record.stopped_after = 0;
+  record.checkpoints = {};
+  record.given_up = false;
   record.job.set_generation(record.job.generation() + 1);
   Transition(record, v1::JOB_STATE_STARTING, "preparing workers");
   if (IsTerminal(record.job.state())) return registry_->Release(record.job.name());
@@ -75,6 +78,7 @@ void JobManager::SendPrepare(Record& record) {
   if (record.evaluation_program.devices_size() > 0) {
     *prepare->mutable_evaluation_program() = record.evaluation_program;
   }
+  prepare->set_restart(record.job.restarts() > 0);
   for (int64_t step = 0; step < kTracedSteps; ++step) prepare->add_traced_steps(step);
   for (const auto& [worker, indices] : record.worker_devices) {
     prepare->clear_devices();
@@ -142,8 +146,12 @@ void JobManager::OnLost(const std::string& worker, const std::string& why) {
         record.lost.contains(worker))
       continue;
     if (record.job.state() == v1::JOB_STATE_STARTING) {
-      End(record, v1::JOB_STATE_FAILED,
-          absl::StrCat("worker ", worker, " was lost while starting: ", why));
+      FailOrRestart(record, absl::StrCat("worker ", worker, " was lost while starting: ", why));
+      continue;
+    }
+    if (record.given_up) {
+      FailOrRestart(record, absl::StrCat("worker ", worker, " was lost after step ",
+                                         record.job.metrics().step(), ": ", why));
       continue;
     }
     // It may run on and come back. If it died, the devices it exchanged messages with say so before
@@ -171,6 +179,10 @@ void JobManager::OnMessage(const std::string& worker, const v1::ConnectRequest& 
       return Handle(worker, message.merged());
     case v1::ConnectRequest::kFailed:
       return Handle(worker, message.failed());
+    case v1::ConnectRequest::kShardWritten:
+      return Handle(worker, message.shard_written());
+    case v1::ConnectRequest::kCheckpointWritten:
+      return Handle(worker, message.checkpoint_written());
     case v1::ConnectRequest::kRegister:
     case v1::ConnectRequest::kHeartbeat:
     case v1::ConnectRequest::MESSAGE_NOT_SET:
@@ -185,6 +197,18 @@ void JobManager::Handle(const std::string& worker, const v1::Prepared& message) 
     return End(*record, v1::JOB_STATE_FAILED,
                absl::StrCat("workers disagree on the data: worker ", worker, " counts ",
                             message.total_steps(), " steps, others ", record->total_steps));
+  }
+  if (!record->prepared.empty() && message.first_step() != record->first_step) {
+    return End(*record, v1::JOB_STATE_FAILED,
+               absl::StrCat("workers disagree on where to resume: worker ", worker, " after step ",
+                            message.first_step(), " (", message.resumed_from(), "), worker ",
+                            *record->prepared.begin(), " after step ", record->first_step));
+  }
+  record->first_step = message.first_step();
+  for (const std::string& warning : message.warnings()) {
+    const auto& known = record->job.warnings();
+    if (std::find(known.begin(), known.end(), warning) == known.end())
+      record->job.add_warnings(warning);
   }
   record->total_steps = message.total_steps();
   record->prepared.insert(worker);
@@ -210,6 +234,7 @@ void JobManager::Handle(const std::string& worker, const v1::Connected& message)
   record->connected.insert(worker);
   if (record->connected.size() < record->worker_devices.size()) return;
   record->job.mutable_metrics()->set_total_steps(record->total_steps);
+  record->checkpoints.last = absl::Now();
   Transition(*record, v1::JOB_STATE_RUNNING, "");
   if (IsTerminal(record->job.state())) {
     SendToAll(*record, AbortOf(record->job));
@@ -231,6 +256,7 @@ void JobManager::Handle(const std::string& worker, const v1::Progress& message) 
     ++report.devices;
     report.loss += device.loss();
     report.step_ns = std::max(report.step_ns, device.step_ns());
+    if (device.has_evaluation()) report.evaluation = device.evaluation();
   }
   if (report.devices < record->job.plan().program().devices_size()) return;
   ReportStep(*record, message.step(), report);
@@ -244,10 +270,18 @@ void JobManager::ReportStep(Record& record, int64_t step, const StepReport& repo
   metrics->set_loss(report.loss);
   metrics->set_step_ns(report.step_ns);
   metrics->set_median_step_ns(Median(record.step_times));
+  if (report.evaluation.has_value()) {
+    metrics->set_evaluation_loss(report.evaluation->loss());
+    if (report.evaluation->predicted_samples() > 0) {
+      metrics->set_accuracy(static_cast<double>(report.evaluation->correct_samples()) /
+                            static_cast<double>(report.evaluation->predicted_samples()));
+    }
+  }
   if (report.step_ns > 0) {
     metrics->set_samples_per_second(static_cast<double>(record.job.spec().mini_batch()) * 1e9 /
                                     static_cast<double>(report.step_ns));
   }
+  AnnounceCheckpoint(record, absl::Now());
   // Progress is no transition: it is seen by watchers and not worth a write to disk.
   record.job.set_version(record.job.version() + 1);
   Announce(record);
@@ -258,6 +292,7 @@ void JobManager::Handle(const std::string& worker, const v1::Finished& message) 
   if (record == nullptr || !Runs(record->job.state())) return;
   if (!record->finished.insert(worker).second) return;
   for (const std::string& shard : message.shards()) record->shards.push_back(shard);
+  if (message.stopped_after_step() > 0) record->stopped_after = message.stopped_after_step();
   record->evaluated += message.evaluated_samples();
   record->predicted += message.predicted_samples();
   record->correct += message.correct_samples();
@@ -284,18 +319,23 @@ void JobManager::Handle(const std::string& worker, const v1::Merged& message) {
   Record* record = FindRun(worker, message.job(), message.generation());
   if (record == nullptr || !Runs(record->job.state())) return;
   record->job.set_checkpoint_path(message.checkpoint_path());
-  End(*record, v1::JOB_STATE_SUCCEEDED, "");
+  End(*record, v1::JOB_STATE_SUCCEEDED,
+      record->stopped_after == 0 ? std::string()
+                                 : absl::StrCat("stopped early after step ", record->stopped_after,
+                                                ": the evaluation loss got no better"));
 }
 
 void JobManager::Handle(const std::string& worker, const v1::Failed& message) {
   Record* record = FindRun(worker, message.job(), message.generation());
   if (record == nullptr) return;
   // What the others say of a lost worker is an echo of its loss.
-  const std::string cause = record->job.state() == v1::JOB_STATE_RECOVERING
-                                ? absl::StrCat(record->job.message(), "; ")
-                                : std::string();
-  End(*record, v1::JOB_STATE_FAILED,
-      absl::StrCat(cause, "worker ", worker, ": ", message.message()));
+  const bool echo = record->job.state() == v1::JOB_STATE_RECOVERING;
+  const std::string text = absl::StrCat(echo ? absl::StrCat(record->job.message(), "; ") : "",
+                                        "worker ", worker, ": ", message.message());
+  if (echo && record->given_up) return;  // Another echo, while the loss is waited for.
+  if (AwaitLoss(*record, message, text)) return;
+  if (echo && !record->lost.empty()) return FailOrRestart(*record, text);
+  End(*record, v1::JOB_STATE_FAILED, text);
 }
 
 void JobManager::Tick(absl::Time now) {
@@ -316,10 +356,11 @@ void JobManager::Tick(absl::Time now) {
       }
       End(record, v1::JOB_STATE_FAILED,
           absl::StrCat("not started in time: no answer from ", absl::StrJoin(waiting, ", ")));
+    } else if (record.given_up) {
+      End(record, v1::JOB_STATE_FAILED, record.job.message());  // No worker was lost after all.
     } else {
-      End(record, v1::JOB_STATE_FAILED,
-          absl::StrCat(record.job.message(),
-                       "; did not come back: ", absl::StrJoin(record.lost, ", ")));
+      FailOrRestart(record, absl::StrCat(record.job.message(), "; did not come back: ",
+                                         absl::StrJoin(record.lost, ", ")));
     }
   }
   Advance();

@@ -160,6 +160,18 @@ class RunningDaemon : public Daemon {
         if (JobRun* run = Find(message.merge().job(), message.merge().generation()))
           run->Merge(message.merge());
         break;
+      case v1::ConnectResponse::kCheckpointAfter:
+        if (JobRun* run =
+                Find(message.checkpoint_after().job(), message.checkpoint_after().generation())) {
+          run->CheckpointAfter(message.checkpoint_after().step());
+        }
+        break;
+      case v1::ConnectResponse::kWriteManifest:
+        if (JobRun* run =
+                Find(message.write_manifest().job(), message.write_manifest().generation())) {
+          run->WriteManifest(message.write_manifest());
+        }
+        break;
       case v1::ConnectResponse::kAbort:
         over = Remove(message.abort().job(), message.abort().generation());
         if (over != nullptr) {

@@ -20,6 +20,20 @@ namespace {
 
 constexpr absl::Duration kConnectDeadline = absl::Seconds(60);
 
+LearningRateSchedule FromProto(const v1::LearningRateSchedule& proto) {
+  LearningRateSchedule schedule;
+  // The planner knows no others, so unknown ones are constant.
+  if (proto.decay() == v1::LEARNING_RATE_DECAY_LINEAR) schedule.decay = Decay::kLinear;
+  if (proto.decay() == v1::LEARNING_RATE_DECAY_COSINE) schedule.decay = Decay::kCosine;
+  if (proto.decay() == v1::LEARNING_RATE_DECAY_STEP) schedule.decay = Decay::kStep;
+  schedule.warmup_steps = proto.warmup_steps();
+  schedule.decay_steps = proto.decay_steps();
+  schedule.end_factor = proto.end_factor();
+  schedule.every = proto.every();
+  schedule.gamma = proto.gamma();
+  return schedule;
+}
+
 OptimizerConfig FromProto(const v1::OptimizerConfig& proto) {
   OptimizerConfig config;
   config.kind = proto.kind() == v1::OPTIMIZER_ADAM ? OptimizerKind::kAdam : OptimizerKind::kSgd;
@@ -29,23 +43,30 @@ OptimizerConfig FromProto(const v1::OptimizerConfig& proto) {
   config.beta1 = proto.beta1();
   config.beta2 = proto.beta2();
   config.epsilon = proto.epsilon();
+  config.nesterov = proto.kind() == v1::OPTIMIZER_SGD_MOMENTUM && proto.nesterov();
+  config.decoupled_weight_decay = proto.decoupled_weight_decay();
+  config.max_gradient_norm = proto.max_gradient_norm();
+  for (const v1::ParameterGroup& group : proto.groups())
+    config.groups.push_back({group.pattern(), group.weight_decay(), group.learning_rate_scale()});
+  config.schedule = FromProto(proto.schedule());
   return config;
 }
 
-// Steps of the job: given, or as many as its epochs hold.
+// Steps of the job: given, or as many mini-batches as its epochs hold.
 absl::StatusOr<int64_t> TotalSteps(const Graph& graph, const v1::JobSpec& spec) {
   if (spec.steps() > 0) return spec.steps();
-  std::vector<InputId> inputs;
-  for (size_t i = 0; i < graph.inputs().size(); ++i)
-    inputs.push_back(InputId(static_cast<int64_t>(i)));
-  ASSIGN_OR_RETURN(Dataset data, Dataset::Open(graph, inputs, spec.data_path()));
-  const int64_t steps = data.samples() / spec.mini_batch();
-  if (steps == 0) {
+  ASSIGN_OR_RETURN(const int64_t samples, Dataset::CountSamples(graph, spec.data_path()));
+  int64_t all = 0;
+  if (__builtin_mul_overflow(samples, spec.epochs(), &all)) {
+    return absl::InvalidArgumentError(absl::StrCat("spec.epochs: ", spec.epochs(), " epochs of ",
+                                                   samples, " samples cannot be counted"));
+  }
+  if (samples < spec.mini_batch()) {
     return absl::InvalidArgumentError(absl::StrCat("mini-batch of ", spec.mini_batch(),
                                                    " samples, but ", spec.data_path(),
-                                                   " holds only ", data.samples()));
+                                                   " holds only ", samples));
   }
-  return steps * spec.epochs();
+  return all / spec.mini_batch();
 }
 
 }  // namespace
@@ -55,7 +76,10 @@ JobRun::JobRun(v1::Prepare prepare, DeviceFinder find_device, Reporter report,
     : prepare_(std::move(prepare)),
       find_device_(std::move(find_device)),
       report_(std::move(report)),
-      metrics_(metrics) {
+      metrics_(metrics),
+      checkpoints_(prepare_, [this](v1::ConnectRequest message) {
+        Report(std::move(message), /*remember=*/false);
+      }) {
   Enqueue([this] { return DoPrepare(); });
   thread_ = std::thread([this] { Loop(); });
 }
@@ -148,6 +172,9 @@ absl::StatusOr<JobSpec> JobRun::MakeSpec() const {
   spec.weights_path = proto.weights_path();
   spec.data_path = proto.data_path();
   spec.optimizer = FromProto(proto.optimizer());
+  spec.evaluate_every = proto.evaluate_every();
+  spec.patience = proto.patience();
+  spec.min_delta = proto.min_delta();
   spec.seed = proto.seed();
   spec.order = proto.no_shuffle() ? SampleOrder::kSequential : SampleOrder::kShuffled;
   if (proto.step_timeout_ns() > 0) spec.step_timeout = absl::Nanoseconds(proto.step_timeout_ns());
@@ -163,6 +190,9 @@ absl::Status JobRun::DoPrepare() {
   RETURN_IF_ERROR(CheckPrograms(base.evaluation.get()));
   ASSIGN_OR_RETURN(total_steps_, TotalSteps(*graph_, prepare_.spec()));
   base.steps = total_steps_;
+  v1::ConnectRequest message;
+  RETURN_IF_ERROR(checkpoints_.Resume(message.mutable_prepared()));
+  first_step_ = message.prepared().first_step();
   std::error_code error;
   std::filesystem::create_directories(ShardDirectory(), error);
   if (error) {
@@ -174,7 +204,6 @@ absl::Status JobRun::DoPrepare() {
   }
   std::set<int32_t> with_work;
   for (const DeviceProgram& device : program_->devices) with_work.insert(device.device.value());
-  v1::ConnectRequest message;
   for (int i = 0; i < prepare_.devices_size(); ++i) {
     // A device that the plan leaves idle has no program.
     if (!with_work.contains(prepare_.devices(i))) continue;
@@ -222,6 +251,7 @@ absl::Status JobRun::AddDevice(const JobSpec& base, int32_t index, const std::st
   }
   Device* raw = device.get();
   spec.on_step = [this, raw](StepReport report) { OnStep(*raw, std::move(report)); };
+  checkpoints_.AddTo(spec);
   spec.on_evaluation = [this](const EvaluationReport& report) { OnEvaluation(report); };
   auto runner = DeviceRunner::Create(std::move(spec), device->transport.get());
   if (!runner.ok()) return Annotate(runner.status(), absl::StrCat("device ", name));
@@ -304,6 +334,10 @@ absl::Status JobRun::DoRun() {
   v1::Finished* finished = message.mutable_finished();
   finished->set_job(job());
   finished->set_generation(generation());
+  for (const Device* device : devices) {
+    if (device->runner->stopped_after() > 0)
+      finished->set_stopped_after_step(device->runner->stopped_after());
+  }
   for (const auto& shard : shards) {
     if (!shard->empty()) finished->add_shards(*shard);
   }
@@ -319,6 +353,7 @@ absl::Status JobRun::DoRun() {
 }
 
 absl::Status JobRun::DoMerge(const v1::Merge& message) {
+  checkpoints_.AwaitCompleted();  // Done with this run, nothing of it may be left undone.
   const std::vector<std::string> shards(message.shards().begin(), message.shards().end());
   RETURN_IF_ERROR(
       MergeShards(*graph_, shards, prepare_.spec().weights_path(), message.checkpoint_path()));
@@ -358,8 +393,14 @@ void JobRun::OnStep(const Device& device, StepReport report) {
   own->set_device(device.id.value());
   own->set_loss(report.loss);
   own->set_step_ns(report.end - report.start);
+  if (report.evaluation.has_value()) {
+    v1::EvaluationResult* evaluation = own->mutable_evaluation();
+    evaluation->set_loss(report.evaluation->loss);
+    evaluation->set_predicted_samples(report.evaluation->predicted);
+    evaluation->set_correct_samples(report.evaluation->correct);
+  }
   const auto& traced = prepare_.traced_steps();
-  if (std::find(traced.begin(), traced.end(), report.step) != traced.end()) {
+  if (std::find(traced.begin(), traced.end(), report.step - first_step_) != traced.end()) {
     for (const TraceEvent& event : report.events) *progress->add_trace() = ToProto(event);
   }
   Report(std::move(message), /*remember=*/false);

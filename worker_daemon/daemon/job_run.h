@@ -19,6 +19,7 @@
 #include "common/base/status.h"
 #include "stagewright/v1/worker_service.pb.h"
 #include "worker_daemon/daemon/devices.h"
+#include "worker_daemon/daemon/job_checkpoints.h"
 #include "worker_daemon/daemon/metrics.h"
 #include "worker_daemon/engine/device_runner.h"
 #include "worker_daemon/engine/job_spec.h"
@@ -45,6 +46,9 @@ class JobRun {
   void Connect(v1::ConnectPeers message);
   void Start();
   void Merge(v1::Merge message);
+  // At once, from any thread, after Start.
+  void CheckpointAfter(int64_t step) { checkpoints_.Announce(step); }
+  void WriteManifest(const v1::WriteManifest& message) { checkpoints_.Complete(message, graph_); }
   void Abort(const std::string& reason);
 
   // The planner may have missed what was last told while the stream was down: tells it again.
@@ -86,8 +90,10 @@ class JobRun {
   std::shared_ptr<const Graph> graph_;
   std::shared_ptr<const Program> program_;
   int64_t total_steps_ = 0;
+  int64_t first_step_ = 0;
 
   absl::Mutex mutex_;
+  JobCheckpoints checkpoints_;
   std::deque<std::function<absl::Status()>> commands_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::unique_ptr<Device>> devices_
       ABSL_GUARDED_BY(mutex_);  // Grows while preparing only.

@@ -1,9 +1,15 @@
 #include "worker_daemon/data/dataset.h"
 
+#include <algorithm>
 #include <cstring>
+#include <map>
+#include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
+#include "worker_daemon/data/data_files.h"
+#include "worker_daemon/data/npy.h"
 
 namespace stagewright {
 namespace {
@@ -29,62 +35,122 @@ std::string Expected(const TensorMeta& meta) {
   return text + "]";
 }
 
+bool IsNpy(const std::string& path) { return absl::EndsWith(path, ".npy"); }
+
 }  // namespace
 
-absl::StatusOr<Dataset> Dataset::Open(const Graph& graph, const std::vector<InputId>& needed,
-                                      const std::string& path) {
-  ASSIGN_OR_RETURN(SafetensorsFile file, SafetensorsFile::Open(path));
-  Dataset dataset(std::move(file));
-  dataset.inputs_.resize(graph.inputs().size());
-  std::string first;  // The input that told the number of samples.
-  for (InputId id : needed) {
-    const Input& input = graph.input(id);
-    const TensorView* tensor = dataset.file_.Find(input.name);
+// What one call of Open has opened, so that inputs share files.
+class Dataset::Opener {
+ public:
+  // The samples of the input in the file.
+  absl::StatusOr<TensorView> Tensor(const std::string& path, const Input& input) {
+    if (IsNpy(path)) {
+      ASSIGN_OR_RETURN(NpyFile file, NpyFile::Open(path));
+      mappings_.push_back(std::move(file.mapping));
+      return file.array;
+    }
+    auto found = files_.find(path);
+    if (found == files_.end()) {
+      ASSIGN_OR_RETURN(SafetensorsFile file, SafetensorsFile::Open(path));
+      found = files_.emplace(path, std::move(file)).first;
+      mappings_.push_back(found->second.mapping());
+    }
+    const TensorView* tensor = found->second.Find(input.name);
     if (tensor == nullptr) {
       return absl::NotFoundError(
           absl::StrCat(path, ": there is no tensor \"", input.name, "\", an input of the graph"));
     }
-    if (!HasShapeOf(*tensor, input.meta)) {
-      return absl::InvalidArgumentError(absl::StrCat(path, ": tensor \"", input.name, "\" is ",
-                                                     Describe(tensor->dtype, tensor->shape),
+    return *tensor;
+  }
+
+  // The inputs of a file have the same number of samples.
+  absl::Status CheckSamples(const std::string& path, const std::string& input, int64_t samples) {
+    const auto& [first, expected] = samples_.try_emplace(path, input, samples).first->second;
+    if (samples == expected) return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrCat(path, ": tensor \"", input, "\" has ", samples,
+                                                   " samples, \"", first, "\" has ", expected));
+  }
+
+  std::vector<std::shared_ptr<const MappedFile>> TakeMappings() { return std::move(mappings_); }
+
+ private:
+  std::map<std::string, SafetensorsFile> files_;
+  std::map<std::string, std::pair<std::string, int64_t>> samples_;  // By path: input, how many.
+  std::vector<std::shared_ptr<const MappedFile>> mappings_;
+};
+
+absl::Status Dataset::AddInput(const Input& input, const std::string& path, Opener& opener,
+                               InputData& data) {
+  ASSIGN_OR_RETURN(const std::vector<std::string> files, DataFilesOf(path, input.name));
+  for (const std::string& file : files) {
+    ASSIGN_OR_RETURN(const TensorView tensor, opener.Tensor(file, input));
+    const std::string name = IsNpy(file)
+                                 ? absl::StrCat(file, ": the array for \"", input.name, "\"")
+                                 : absl::StrCat(file, ": tensor \"", input.name, "\"");
+    if (!HasShapeOf(tensor, input.meta)) {
+      return absl::InvalidArgumentError(absl::StrCat(name, " is ",
+                                                     Describe(tensor.dtype, tensor.shape),
                                                      ", the graph wants ", Expected(input.meta)));
     }
-    const int64_t samples = tensor->shape[0] / input.meta.shape[0].scale;
-    if (samples == 0) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(path, ": tensor \"", input.name, "\" holds no sample"));
-    }
+    const int64_t samples = tensor.shape[0] / input.meta.shape[0].scale;
+    if (samples == 0) return absl::InvalidArgumentError(absl::StrCat(name, " holds no sample"));
+    RETURN_IF_ERROR(opener.CheckSamples(file, input.name, samples));
+    data.sample_bytes = static_cast<Bytes>(tensor.data.size()) / samples;
+    data.shards.push_back({data.samples, tensor.data.data()});
+    data.samples += samples;
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Dataset> Dataset::Open(const Graph& graph, const std::vector<InputId>& needed,
+                                      const std::string& path) {
+  Dataset dataset;
+  Opener opener;
+  dataset.inputs_.resize(graph.inputs().size());
+  std::string first;  // The input that told the number of samples.
+  for (InputId id : needed) {
+    const Input& input = graph.input(id);
+    InputData& data = dataset.inputs_[id.index()];
+    RETURN_IF_ERROR(AddInput(input, path, opener, data));
     if (first.empty()) {
       first = input.name;
-      dataset.samples_ = samples;
-    } else if (samples != dataset.samples_) {
-      return absl::InvalidArgumentError(absl::StrCat(path, ": tensor \"", input.name, "\" has ",
-                                                     samples, " samples, \"", first, "\" has ",
+      dataset.samples_ = data.samples;
+    } else if (data.samples != dataset.samples_) {
+      return absl::InvalidArgumentError(absl::StrCat(path, ": \"", input.name, "\" has ",
+                                                     data.samples, " samples, \"", first, "\" has ",
                                                      dataset.samples_));
     }
-    dataset.inputs_[id.index()] = {tensor->data.data(),
-                                   static_cast<Bytes>(tensor->data.size()) / samples};
   }
-  if (needed.empty()) {
-    // The number of samples still decides where an epoch ends.
-    std::vector<InputId> any;
-    for (size_t i = 0; i < graph.inputs().size() && any.empty(); ++i) {
-      if (dataset.file_.Find(graph.inputs()[i].name) != nullptr) any.emplace_back(i);
-    }
-    if (any.empty()) {
-      return absl::NotFoundError(
-          absl::StrCat(path, ": there is no tensor named as an input of the graph"));
-    }
-    return Open(graph, any, path);
-  }
+  dataset.mappings_ = opener.TakeMappings();
   return dataset;
+}
+
+absl::StatusOr<int64_t> Dataset::CountSamples(const Graph& graph, const std::string& path) {
+  absl::Status status;
+  for (const Input& input : graph.inputs()) {
+    Opener opener;
+    InputData data;
+    status = AddInput(input, path, opener, data);
+    if (status.ok()) return data.samples;
+    if (!absl::IsNotFound(status)) return status;
+  }
+  if (status.ok() || graph.inputs().size() > 1) {
+    return absl::NotFoundError(absl::StrCat(path,
+                                            ": there is no tensor named as an input of the graph",
+                                            status.ok() ? "" : "; ", status.message()));
+  }
+  return status;
 }
 
 void Dataset::Gather(InputId input, std::span<const int64_t> indices, std::byte* out) const {
   const InputData& source = inputs_[input.index()];
-  CHECK(source.data != nullptr);
+  CHECK(!source.shards.empty());
   for (int64_t index : indices) {
-    std::memcpy(out, source.data + index * source.sample_bytes,
+    const auto after =
+        std::upper_bound(source.shards.begin(), source.shards.end(), index,
+                         [](int64_t i, const Shard& shard) { return i < shard.first; });
+    const Shard& shard = *(after - 1);
+    std::memcpy(out, shard.data + (index - shard.first) * source.sample_bytes,
                 static_cast<size_t>(source.sample_bytes));
     out += source.sample_bytes;
   }

@@ -1,8 +1,12 @@
-// Samples from a `.safetensors` file with one tensor per input of the graph, named as the input,
-// samples along the first dimension.
+// Samples of a data set: for each input of the graph one tensor, named as the input, samples along
+// the first dimension, in one file or several (data_files.h). However a data set is cut into files,
+// its samples have one order and one index each.
+//
+// Files are mapped, so only the samples that are looked at are read, and none are held in memory.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -10,36 +14,51 @@
 #include "common/base/ids.h"
 #include "common/base/status.h"
 #include "common/graph/graph.h"
+#include "worker_daemon/data/mapped_file.h"
 #include "worker_daemon/data/safetensors.h"
 
 namespace stagewright {
 
 class Dataset {
  public:
-  // Opens the file for the inputs `needed` of the graph; others may be missing. NOT_FOUND or
-  // INVALID_ARGUMENT, naming file and tensor, if a tensor is missing, has another type or shape
-  // than the graph says, or another number of samples; or if there is no sample.
+  // Without samples or inputs.
+  Dataset() = default;
+
+  // Opens the files of the inputs `needed` of the graph; others may be missing, and their files are
+  // not opened. NOT_FOUND or INVALID_ARGUMENT, naming file and tensor, if a file cannot be read, a
+  // tensor is missing, has another type or shape than the graph says, or no sample; or if inputs
+  // have different numbers of samples, in one of the files or altogether.
   static absl::StatusOr<Dataset> Open(const Graph& graph, const std::vector<InputId>& needed,
                                       const std::string& path);
 
-  int64_t samples() const { return samples_; }
+  // The number of samples, from the headers of the files of one input. Errors as of Open.
+  static absl::StatusOr<int64_t> CountSamples(const Graph& graph, const std::string& path);
+
+  int64_t samples() const { return samples_; }  // 0 if no input was needed.
 
   // Bytes of one sample of the input. REQUIRES: the input was needed.
   Bytes SampleBytes(InputId input) const { return inputs_[input.index()].sample_bytes; }
 
   // Copies the samples with these indices, in this order, to `out`, which holds
-  // indices.size() * SampleBytes(input). REQUIRES: indices in [0, samples()).
+  // indices.size() * SampleBytes(input). REQUIRES: indices in [0, samples()). O(log files) each.
   void Gather(InputId input, std::span<const int64_t> indices, std::byte* out) const;
 
  private:
-  struct InputData {
+  struct Shard {
+    int64_t first = 0;  // Index of its first sample.
     const std::byte* data = nullptr;
-    Bytes sample_bytes = 0;
   };
-  explicit Dataset(SafetensorsFile file) : file_(std::move(file)) {}
+  struct InputData {
+    std::vector<Shard> shards;  // By first index.
+    Bytes sample_bytes = 0;
+    int64_t samples = 0;
+  };
+  class Opener;
+  static absl::Status AddInput(const Input& input, const std::string& path, Opener& opener,
+                               InputData& data);
 
-  SafetensorsFile file_;
-  std::vector<InputData> inputs_;  // By InputId.
+  std::vector<std::shared_ptr<const MappedFile>> mappings_;  // That shards point into.
+  std::vector<InputData> inputs_;                            // By InputId.
   int64_t samples_ = 0;
 };
 

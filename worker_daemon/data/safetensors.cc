@@ -1,13 +1,6 @@
 #include "worker_daemon/data/safetensors.h"
 
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
@@ -29,13 +22,6 @@ uint64_t ReadLittleEndian(const std::byte* bytes) {
   uint64_t value = 0;
   for (int i = 7; i >= 0; --i) value = value << 8 | static_cast<uint64_t>(bytes[i]);
   return value;
-}
-
-absl::Status OpenError(const std::string& path) {
-  const std::string message = absl::StrCat(path, ": ", std::strerror(errno));
-  if (errno == ENOENT) return absl::NotFoundError(message);
-  if (errno == EACCES) return absl::PermissionDeniedError(message);
-  return absl::UnavailableError(message);
 }
 
 // The number of bytes of a tensor; nothing if it overflows or a dimension is negative.
@@ -120,37 +106,6 @@ absl::Status CheckLayout(const std::vector<Entry>& entries, uint64_t data_bytes)
 
 }  // namespace
 
-class SafetensorsFile::Mapping {
- public:
-  Mapping(void* data, size_t size) : data_(data), size_(size) {}
-  Mapping(const Mapping&) = delete;
-  Mapping& operator=(const Mapping&) = delete;
-  ~Mapping() {
-    if (data_ != nullptr) munmap(data_, size_);
-  }
-  std::span<const std::byte> bytes() const { return {static_cast<const std::byte*>(data_), size_}; }
-
-  static absl::StatusOr<std::shared_ptr<const Mapping>> Open(const std::string& path) {
-    const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-    if (file < 0) return OpenError(path);
-    struct stat status;
-    if (fstat(file, &status) != 0 || !S_ISREG(status.st_mode)) {
-      close(file);
-      return absl::InvalidArgumentError(absl::StrCat(path, ": not a regular file"));
-    }
-    const auto size = static_cast<size_t>(status.st_size);
-    void* data = size == 0 ? nullptr : mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file, 0);
-    const absl::Status mapped = data == MAP_FAILED ? OpenError(path) : absl::OkStatus();
-    close(file);
-    RETURN_IF_ERROR(mapped);
-    return std::make_shared<const Mapping>(data, size);
-  }
-
- private:
-  void* data_;
-  size_t size_;
-};
-
 std::string SafetensorsName(DType dtype) {
   for (const auto& [type, name] : kNames) {
     if (type == dtype) return name;
@@ -174,7 +129,7 @@ std::string Describe(DType dtype, const std::vector<int64_t>& shape) {
 absl::StatusOr<SafetensorsFile> SafetensorsFile::Open(const std::string& path) {
   SafetensorsFile file;
   file.path_ = path;
-  ASSIGN_OR_RETURN(file.mapping_, Mapping::Open(path));
+  ASSIGN_OR_RETURN(file.mapping_, MappedFile::Open(path));
   const std::span<const std::byte> bytes = file.mapping_->bytes();
   const auto bad = [&](const auto&... parts) {
     return absl::InvalidArgumentError(absl::StrCat(path, ": ", parts...));

@@ -14,6 +14,7 @@
 
 #include "common/base/status.h"
 #include "common/graph/tensor.h"
+#include "worker_daemon/data/mapped_file.h"
 
 namespace stagewright {
 
@@ -37,13 +38,15 @@ class SafetensorsFile {
   const std::vector<TensorView>& tensors() const { return tensors_; }  // By name.
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
 
+  // What the tensors lie in: who holds it may use them without the file.
+  const std::shared_ptr<const MappedFile>& mapping() const { return mapping_; }
+
   // Null if there is none of that name. O(log n).
   const TensorView* Find(const std::string& name) const;
 
  private:
-  class Mapping;
   std::string path_;
-  std::shared_ptr<const Mapping> mapping_;
+  std::shared_ptr<const MappedFile> mapping_;
   std::vector<TensorView> tensors_;
   std::map<std::string, std::string> metadata_;
 };

@@ -47,20 +47,29 @@ absl::StatusOr<Sampler> Sampler::Create(int64_t samples, int64_t mini_batch, Sam
 }
 
 std::vector<int64_t> Sampler::MiniBatch(int64_t step) {
-  const int64_t epoch = step / steps_per_epoch();
-  const int64_t first = step % steps_per_epoch() * mini_batch_;
-  if (epoch != epoch_) {
-    permutation_.resize(static_cast<size_t>(samples_));
-    std::iota(permutation_.begin(), permutation_.end(), 0);
-    if (order_ == SampleOrder::kShuffled) {
-      Random random(Random(seed_ + static_cast<uint64_t>(epoch)).Next() ^ seed_);
-      for (size_t i = permutation_.size(); i > 1; --i) {
-        std::swap(permutation_[i - 1], permutation_[random.Below(i)]);
-      }
-    }
-    epoch_ = epoch;
+  std::vector<int64_t> indices;
+  indices.reserve(static_cast<size_t>(mini_batch_));
+  // A mini-batch that an epoch does not fill goes on with the next one.
+  for (int64_t at = step * mini_batch_, end = at + mini_batch_; at < end;) {
+    const int64_t first = at % samples_;
+    const int64_t count = std::min(end - at, samples_ - first);
+    ShuffleFor(at / samples_);
+    indices.insert(indices.end(), permutation_.begin() + first,
+                   permutation_.begin() + first + count);
+    at += count;
   }
-  return {permutation_.begin() + first, permutation_.begin() + first + mini_batch_};
+  return indices;
+}
+
+void Sampler::ShuffleFor(int64_t epoch) {
+  if (epoch == epoch_) return;
+  epoch_ = epoch;
+  permutation_.resize(static_cast<size_t>(samples_));
+  std::iota(permutation_.begin(), permutation_.end(), 0);
+  if (order_ == SampleOrder::kSequential) return;
+  Random random(Random(seed_ + static_cast<uint64_t>(epoch)).Next() ^ seed_);
+  for (size_t i = permutation_.size(); i > 1; --i)
+    std::swap(permutation_[i - 1], permutation_[random.Below(i)]);
 }
 
 int64_t EvaluationBatches(int64_t samples, int64_t mini_batch) {

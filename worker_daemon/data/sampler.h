@@ -14,7 +14,8 @@ enum class SampleOrder {
   kSequential,  // Each epoch is 0, 1, 2, ...
 };
 
-// The samples of a training run; an epoch's last samples that do not fill a mini-batch are dropped.
+// The samples of a training run: epoch after epoch, each of them every sample once, cut into
+// mini-batches. One that an epoch does not fill goes on with the next epoch, so none are dropped.
 // Not thread-safe: remembers the permutation of one epoch.
 class Sampler {
  public:
@@ -22,14 +23,15 @@ class Sampler {
   static absl::StatusOr<Sampler> Create(int64_t samples, int64_t mini_batch, SampleOrder order,
                                         uint64_t seed);
 
-  int64_t steps_per_epoch() const { return samples_ / mini_batch_; }
-
-  // The indices of step 0, 1, ...: mini_batch of them. O(samples) at the start of an epoch.
+  // The indices of step 0, 1, ...: mini_batch of them. Samples [step * mini_batch, (step + 1) *
+  // mini_batch) of all epochs in a row. O(samples) at the start of an epoch.
   std::vector<int64_t> MiniBatch(int64_t step);
 
  private:
   Sampler(int64_t samples, int64_t mini_batch, SampleOrder order, uint64_t seed)
       : samples_(samples), mini_batch_(mini_batch), order_(order), seed_(seed) {}
+
+  void ShuffleFor(int64_t epoch);
 
   int64_t samples_;
   int64_t mini_batch_;

@@ -164,7 +164,8 @@ class Planning {
         break;
       case ActionKind::kAllReduce:
         plan_.reduces = true;
-        [[fallthrough]];
+        plan_.communicates |= program_.reductions[action.channel].devices.size() > 1;
+        return absl::OkStatus();
       case ActionKind::kReceiveActivation:
       case ActionKind::kReceiveGradient:
         plan_.communicates = true;

@@ -4,17 +4,32 @@
 #include <ATen/core/Tensor.h>
 
 #include <algorithm>
+#include <iterator>
 #include <set>
 
 #include "absl/strings/str_cat.h"
 #include "worker_daemon/checkpoint/ownership.h"
 #include "worker_daemon/checkpoint/shards.h"
 #include "worker_daemon/data/dataset.h"
+#include "worker_daemon/engine/device_checkpoint.h"
 #include "worker_daemon/engine/device_plan.h"
+#include "worker_daemon/engine/early_stop.h"
 #include "worker_daemon/engine/executor.h"
 #include "worker_daemon/engine/torch_guard.h"
+#include "worker_daemon/transport/all_reduce.h"
 
 namespace stagewright {
+
+namespace {
+
+// Sums of evaluations go over all devices and have a channel that no program reaches.
+constexpr Tag kEvaluationTag = {Tag::kMaxChannel, Traffic::kReduction, 0};
+
+bool EvaluatesInBetween(const JobSpec& spec) {
+  return spec.evaluation != nullptr && spec.evaluate_every > 0;
+}
+
+}  // namespace
 
 std::vector<int> PeersOf(const JobSpec& spec) {
   std::set<int> peers;
@@ -30,6 +45,9 @@ std::vector<int> PeersOf(const JobSpec& spec) {
       for (DeviceId device : devices) peers.insert(device.value());
     }
   }
+  if (EvaluatesInBetween(spec)) {
+    for (const DeviceProgram& device : spec.program->devices) peers.insert(device.device.value());
+  }
   peers.erase(spec.device.value());
   return {peers.begin(), peers.end()};
 }
@@ -38,10 +56,12 @@ void SetIntraOpThreads(int threads) { at::set_num_threads(threads); }
 
 class DeviceRunner::Impl {
  public:
-  explicit Impl(JobSpec spec) : spec_(std::move(spec)) {}
+  explicit Impl(JobSpec spec)
+      : spec_(std::move(spec)), early_stop_(spec_.patience, spec_.min_delta) {}
 
   absl::Status Load(Transport* transport) {
     RETURN_IF_ERROR(CheckSpec());
+    transport_ = transport;
     ASSIGN_OR_RETURN(const DevicePlan plan,
                      MakeDevicePlan(*spec_.graph, *spec_.program, spec_.device));
     at::Device device = at::kCPU;
@@ -55,55 +75,75 @@ class DeviceRunner::Impl {
       ASSIGN_OR_RETURN(Dataset data,
                        Dataset::Open(*spec_.graph, evaluation.inputs, spec_.evaluation_path));
       evaluation_data_.emplace(std::move(data));
+      evaluation_samples_ = evaluation_data_->samples();
+      // Who reads no sample still has to know how many passes there are.
+      if (evaluation.inputs.empty()) {
+        ASSIGN_OR_RETURN(evaluation_samples_,
+                         Dataset::CountSamples(*spec_.graph, spec_.evaluation_path));
+      }
     }
     ASSIGN_OR_RETURN(Dataset data, Dataset::Open(*spec_.graph, plan.inputs, spec_.data_path));
     data_.emplace(std::move(data));
-    auto sampler =
-        Sampler::Create(data_->samples(), spec_.program->mini_batch, spec_.order, spec_.seed);
-    if (!sampler.ok()) return Annotate(sampler.status(), spec_.data_path);
-    sampler_.emplace(*std::move(sampler));
-    ASSIGN_OR_RETURN(ParameterStore parameters,
-                     ParameterStore::Load(*spec_.graph, needed, spec_.weights_path, device));
+    if (!plan.inputs.empty()) {
+      auto sampler =
+          Sampler::Create(data_->samples(), spec_.program->mini_batch, spec_.order, spec_.seed);
+      if (!sampler.ok()) return Annotate(sampler.status(), spec_.data_path);
+      sampler_.emplace(*std::move(sampler));
+    }
+    ASSIGN_OR_RETURN(ParameterStore parameters, LoadParameters(spec_, needed, device));
     parameters_.emplace(std::move(parameters));
-    optimizer_.emplace(spec_.optimizer, *parameters_);
+    OptimizerConfig optimizer = spec_.optimizer;
+    optimizer.schedule = ForJob(optimizer.schedule, spec_.steps);
+    ASSIGN_OR_RETURN(std::vector<int> groups, GroupsOf(*spec_.graph, optimizer));
+    optimizer_.emplace(optimizer, *parameters_, std::move(groups));
+    RETURN_IF_ERROR(RestoreOptimizer(spec_, parameters_->ids(), *optimizer_));
+    if (spec_.checkpoint_due) {
+      checkpoint_.emplace(spec_, *parameters_, *optimizer_);
+      optimizer_->SetBeforeStep([this] { checkpoint_->AwaitCopied(); });
+    }
     return BuildExecutors(device, transport);
   }
 
   absl::Status Run() {
+    const absl::Status status = RunSteps();
+    if (checkpoint_.has_value()) checkpoint_->AwaitWritten();
+    return status;
+  }
+
+  absl::Status RunSteps() {
     at::init_num_threads();  // OpenMP keeps SetIntraOpThreads per thread; new ones must be told.
-    std::vector<int64_t> samples = sampler_->MiniBatch(0);
-    for (int64_t step = 0; step < spec_.steps; ++step) {
-      const int64_t left = spec_.steps - 1 - step;
-      std::vector<int64_t> next = left > 0 ? sampler_->MiniBatch(step + 1) : std::vector<int64_t>();
+    const int64_t first = FirstStep(spec_);
+    std::vector<int64_t> samples = MiniBatch(first);
+    for (int64_t step = first; step < spec_.steps; ++step) {
+      const int64_t left = EndOfRun(step) - 1 - step;
+      std::vector<int64_t> next = left > 0 ? MiniBatch(step + 1) : std::vector<int64_t>();
       ASSIGN_OR_RETURN(StepOutput output,
                        training_->RunStep({step, samples, spec_.program->mini_batch,
                                            absl::Now() + spec_.step_timeout, left, next}));
-      Report(step, std::move(output));
-      samples = std::move(next);
+      std::optional<EvaluationReport> evaluation;
+      if (left == 0 && IsDue(step)) {
+        ASSIGN_OR_RETURN(evaluation, EvaluateTogether());
+      }
+      Report(step, std::move(output), evaluation);
+      if (evaluation.has_value() && early_stop_.IsOver(evaluation->loss)) {
+        if (step + 1 < spec_.steps) stopped_after_ = step + 1;
+        return absl::OkStatus();
+      }
+      if (step + 1 < spec_.steps && checkpoint_.has_value() && spec_.checkpoint_due(step + 1))
+        checkpoint_->Begin(step + 1);
+      samples = left > 0 || step + 1 == spec_.steps ? std::move(next) : MiniBatch(step + 1);
     }
     return absl::OkStatus();
   }
 
   absl::Status Evaluate() {
     if (evaluation_ == nullptr) return absl::OkStatus();
-    EvaluationReport report;
-    const int64_t samples = evaluation_data_->samples();
-    const int64_t mini_batch = spec_.evaluation->mini_batch;
-    const bool mean = spec_.graph->loss_reduction() == LossReduction::kMean;
-    for (int64_t i = 0; i < EvaluationBatches(samples, mini_batch); ++i) {
-      const EvaluationBatch batch = EvaluationBatchAt(samples, mini_batch, i);
-      auto output =
-          evaluation_->RunStep({i, batch.indices, batch.valid, absl::Now() + spec_.step_timeout});
-      if (!output.ok()) return Annotate(output.status(), "evaluation");
-      const double share = static_cast<double>(batch.valid) / static_cast<double>(samples);
-      report.loss += mean ? output->loss * share : output->loss;
-      report.loss_samples += output->loss_samples;
-      report.correct += output->correct;
-      report.predicted += output->predicted;
-    }
+    ASSIGN_OR_RETURN(const EvaluationReport report, EvaluateHere());
     if (spec_.on_evaluation) spec_.on_evaluation(report);
     return absl::OkStatus();
   }
+
+  int64_t stopped_after() const { return stopped_after_; }
 
   void Abort(const absl::Status& status) {
     training_->Abort(status);
@@ -127,6 +167,60 @@ class DeviceRunner::Impl {
   const std::vector<std::string>& warnings() const { return warnings_; }
 
  private:
+  // The part of an evaluation that this device sees.
+  absl::StatusOr<EvaluationReport> EvaluateHere() {
+    EvaluationReport report;
+    const int64_t samples = evaluation_samples_;
+    const int64_t mini_batch = spec_.evaluation->mini_batch;
+    const bool mean = spec_.graph->loss_reduction() == LossReduction::kMean;
+    for (int64_t i = 0; i < EvaluationBatches(samples, mini_batch); ++i) {
+      const EvaluationBatch batch = EvaluationBatchAt(samples, mini_batch, i);
+      auto output =
+          evaluation_->RunStep({i, batch.indices, batch.valid, absl::Now() + spec_.step_timeout});
+      if (!output.ok()) return Annotate(output.status(), "evaluation");
+      const double share = static_cast<double>(batch.valid) / static_cast<double>(samples);
+      report.loss += mean ? output->loss * share : output->loss;
+      report.loss_samples += output->loss_samples;
+      report.correct += output->correct;
+      report.predicted += output->predicted;
+    }
+    return report;
+  }
+
+  // The whole evaluation: shares are added up over all devices.
+  absl::StatusOr<EvaluationReport> EvaluateTogether() {
+    ASSIGN_OR_RETURN(EvaluationReport report, EvaluateHere());
+    std::vector<int> devices;
+    for (const DeviceProgram& device : spec_.program->devices)
+      devices.push_back(device.device.value());
+    if (devices.size() == 1) return report;
+    double sums[] = {report.loss, static_cast<double>(report.loss_samples),
+                     static_cast<double>(report.correct), static_cast<double>(report.predicted)};
+    RETURN_IF_ERROR(
+        Annotate(AllReduceSum(*transport_, devices, kEvaluationTag, sums, std::size(sums),
+                              Element::kFloat64, absl::Now() + spec_.step_timeout),
+                 "evaluation"));
+    return EvaluationReport{sums[0], static_cast<int64_t>(sums[1]), static_cast<int64_t>(sums[2]),
+                            static_cast<int64_t>(sums[3])};
+  }
+
+  // Indices of the samples of a step; any where none is read.
+  std::vector<int64_t> MiniBatch(int64_t step) {
+    if (sampler_.has_value()) return sampler_->MiniBatch(step);
+    return std::vector<int64_t>(static_cast<size_t>(spec_.program->mini_batch), 0);
+  }
+
+  bool IsDue(int64_t step) const {
+    return EvaluatesInBetween(spec_) && (step + 1) % spec_.evaluate_every == 0;
+  }
+
+  // The end of the steps from `step` on that follow each other without an evaluation, which is of
+  // one version of the parameters.
+  int64_t EndOfRun(int64_t step) const {
+    if (!EvaluatesInBetween(spec_)) return spec_.steps;
+    return std::min(spec_.steps, (step / spec_.evaluate_every + 1) * spec_.evaluate_every);
+  }
+
   absl::Status CheckSpec() const {
     if (spec_.graph == nullptr || spec_.program == nullptr)
       return absl::InvalidArgumentError("a job needs a graph and a program");
@@ -139,6 +233,21 @@ class DeviceRunner::Impl {
     if (spec_.evaluation != nullptr && spec_.evaluation->training)
       return absl::InvalidArgumentError("evaluation: its program trains");
     if (spec_.steps < 1) return absl::InvalidArgumentError("steps: at least one is needed");
+    const auto& reductions = spec_.program->reductions;
+    const bool sums_norm = !reductions.empty() && reductions.back().gradient_norm;
+    if (sums_norm != (spec_.optimizer.max_gradient_norm > 0)) {
+      return absl::InvalidArgumentError(
+          sums_norm ? "program: it sums a norm of gradients, but optimizer.max_gradient_norm is 0"
+                    : "optimizer.max_gradient_norm: the program does not sum a norm of gradients");
+    }
+    if (spec_.patience > 0 && !EvaluatesInBetween(spec_))
+      return absl::InvalidArgumentError("patience: nothing is evaluated during training");
+    if (spec_.checkpoint_due && spec_.program->asynchronous) {
+      return absl::InvalidArgumentError(
+          "checkpoints need a synchronous schedule: an asynchronous one has no state between "
+          "steps");
+    }
+    RETURN_IF_ERROR(CheckResume(spec_));
     return CheckOptimizer(spec_.optimizer);
   }
 
@@ -160,13 +269,13 @@ class DeviceRunner::Impl {
     ASSIGN_OR_RETURN(evaluation_,
                      Executor::Create(*spec_.graph, *spec_.evaluation, spec_.device, *parameters_,
                                       *evaluation_data_, nullptr, transport, options));
-    if (evaluation_data_->samples() % spec_.evaluation->mini_batch == 0) return absl::OkStatus();
+    if (evaluation_samples_ % spec_.evaluation->mini_batch == 0) return absl::OkStatus();
     return Annotate(evaluation_->CheckPartialBatches(),
-                    absl::StrCat(spec_.evaluation_path, ": its ", evaluation_data_->samples(),
+                    absl::StrCat(spec_.evaluation_path, ": its ", evaluation_samples_,
                                  " samples are no multiple of ", spec_.evaluation->mini_batch));
   }
 
-  void Report(int64_t step, StepOutput output) const {
+  void Report(int64_t step, StepOutput output, std::optional<EvaluationReport> evaluation) const {
     if (!spec_.on_step) return;
     StepReport report;
     report.step = step;
@@ -180,15 +289,21 @@ class DeviceRunner::Impl {
       report.end = std::max(report.end, event.end);
     }
     report.events = std::move(output.events);
+    report.evaluation = evaluation;
     spec_.on_step(std::move(report));
   }
 
   const JobSpec spec_;
   std::optional<Dataset> data_, evaluation_data_;
-  std::optional<Sampler> sampler_;
+  int64_t evaluation_samples_ = 0;
+  std::optional<Sampler> sampler_;  // Nothing: no stage here reads a sample.
   std::optional<ParameterStore> parameters_;
   std::optional<ParameterOptimizer> optimizer_;
+  std::optional<DeviceCheckpoint> checkpoint_;
   std::unique_ptr<Executor> training_, evaluation_;
+  Transport* transport_ = nullptr;
+  EarlyStop early_stop_;
+  int64_t stopped_after_ = 0;
   std::vector<std::string> warnings_;
 };
 
@@ -204,6 +319,7 @@ absl::StatusOr<std::unique_ptr<DeviceRunner>> DeviceRunner::Create(JobSpec spec,
 
 const std::vector<std::string>& DeviceRunner::warnings() const { return impl_->warnings(); }
 absl::Status DeviceRunner::Run() { return impl_->Run(); }
+int64_t DeviceRunner::stopped_after() const { return impl_->stopped_after(); }
 absl::Status DeviceRunner::Evaluate() { return impl_->Evaluate(); }
 void DeviceRunner::Abort(const absl::Status& status) { impl_->Abort(status); }
 absl::StatusOr<std::string> DeviceRunner::WriteShard(const std::string& directory) const {

@@ -23,9 +23,13 @@ class DeviceRunner {
   // What the user should know: layers whose result depends on the micro-batch.
   const std::vector<std::string>& warnings() const;
 
-  // Runs all training steps. Call it once, on a thread of its own, after the transport is
-  // connected. Errors of Executor::RunStep; then the transport is aborted.
+  // Runs all training steps, or fewer if evaluations say so (JobSpec::patience). Call it once, on a
+  // thread of its own, after the transport is connected. Errors of Executor::RunStep; then the
+  // transport is aborted.
   absl::Status Run();
+
+  // How many steps Run stopped after, early; 0 if it ran all.
+  int64_t stopped_after() const;
 
   // One pass through the evaluation data, if there is any. Call it once, after Run. Apart from Run,
   // so that the trained parameters can be written before anything else may fail. Errors as of Run.

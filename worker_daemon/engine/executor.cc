@@ -7,6 +7,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "worker_daemon/checkpoint/ownership.h"
+#include "worker_daemon/engine/gradient_norm.h"
 #include "worker_daemon/engine/gradient_reduction.h"
 #include "worker_daemon/engine/torch_guard.h"
 
@@ -38,6 +40,7 @@ absl::StatusOr<std::unique_ptr<Executor>> Executor::Create(
     return absl::InvalidArgumentError("a program that trains needs an optimizer");
   }
   RETURN_IF_ERROR(executor->BuildStages());
+  executor->owned_ = ParametersToWrite(graph, program, device);
   executor->sequences_.resize(std::max(program.channels.size(), program.reductions.size()));
   if (executor->plan_.reduces)
     executor->reduction_thread_ = std::thread([e = executor.get()] { e->RunReductions(); });
@@ -296,8 +299,16 @@ void Executor::RunReductions() {
     absl::Status status;
     const absl::Status thrown = Guarded([&] {
       // Without a deadline of its own: when the step's passes, RunStep aborts the transport.
-      status = ReduceGradients(graph_, program_.reductions[ActionAt(action).channel], parameters_,
-                               *transport_, TagOf(ActionAt(action)), absl::InfiniteFuture());
+      const Reduction& reduction = program_.reductions[ActionAt(action).channel];
+      if (reduction.gradient_norm) {
+        status =
+            ClipGradientNorm(reduction, owned_, optimizer_->config().max_gradient_norm, parameters_,
+                             transport_, TagOf(ActionAt(action)), absl::InfiniteFuture())
+                .status();
+        return;
+      }
+      status = ReduceGradients(graph_, reduction, parameters_, *transport_, TagOf(ActionAt(action)),
+                               absl::InfiniteFuture());
     });
     End(action, thrown.ok() ? status : thrown);
   }

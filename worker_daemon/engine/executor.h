@@ -209,6 +209,7 @@ class Executor {
   Transport* const transport_;
   const ExecutorOptions options_;
   DevicePlan plan_;
+  std::vector<ParameterId> owned_;  // That count here in the gradients' norm.
   std::map<StageId, std::unique_ptr<StageModule>> modules_;
   std::vector<std::array<uint32_t, 3>> sequences_;  // Messages so far, by channel and Traffic.
   Mailbox mailbox_;

@@ -57,7 +57,7 @@ void Executor::Update(const std::vector<ParameterId>& parameters) {
       used.push_back(id);
   }
   parameters_.Renew(used);
-  optimizer_->Step(parameters);
+  optimizer_->Step(parameters, first_step_ + step_);
 }
 
 absl::Status Executor::RunForward(RunAction action) {

@@ -4,19 +4,30 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/time/time.h"
 #include "common/base/ids.h"
+#include "common/base/status.h"
 #include "common/base/units.h"
 #include "common/graph/graph.h"
 #include "common/schedule/program.h"
 #include "common/schedule/trace.h"
+#include "worker_daemon/checkpoint/checkpoint.h"
 #include "worker_daemon/data/sampler.h"
 #include "worker_daemon/engine/optimizer_config.h"
 
 namespace stagewright {
+
+// One pass through the evaluation data; losses of all devices add up to that of the data set.
+struct EvaluationReport {
+  double loss = 0;
+  int64_t loss_samples = 0;
+  int64_t correct = 0;
+  int64_t predicted = 0;
+};
 
 // What one device saw of a training step. Losses, samples and correct predictions of all devices
 // add up to those of the mini-batch; devices without the loss report 0 samples.
@@ -29,15 +40,17 @@ struct StepReport {
   Nanos start = 0;        // CLOCK_MONOTONIC.
   Nanos end = 0;
   std::vector<TraceEvent> events;  // Of this device.
+  // Of all devices together, the same on each, if the step was followed by an evaluation.
+  std::optional<EvaluationReport> evaluation;
 };
 
-// The same over one pass through the evaluation data; losses of all devices add up to that of the
-// data set.
-struct EvaluationReport {
-  double loss = 0;
-  int64_t loss_samples = 0;
-  int64_t correct = 0;
-  int64_t predicted = 0;
+// What a device wrote of a checkpoint, or why it did not.
+struct CheckpointReport {
+  int64_t step = 0;     // Steps done.
+  absl::Status status;  // If not OK, this checkpoint cannot be completed; training goes on.
+  bool skipped = false;  // It was due while the one before was being written.
+  std::vector<CheckpointFile> files;
+  absl::Duration stall;  // For which training waited.
 };
 
 struct JobSpec {
@@ -53,10 +66,26 @@ struct JobSpec {
 
   OptimizerConfig optimizer;
   int64_t steps = 1;
+  // With `evaluation`: after every so many steps, too; 0: only by Evaluate.
+  int64_t evaluate_every = 0;
+  // Run ends after so many evaluations in a row whose loss is not less than the best one before by
+  // more than min_delta; 0: never. All devices decide alike, from the same figures.
+  int64_t patience = 0;
+  double min_delta = 0;
   uint64_t seed = 0;  // Of the order of samples and of dropout.
   SampleOrder order = SampleOrder::kShuffled;
   absl::Duration step_timeout = absl::Seconds(60);  // A step that takes longer hangs.
   double loss_weight = 1.0;  // Multiplies the gradient of the loss; 1 is PyTorch's.
+
+  // The job goes on from here instead of from `weights_path` and step 0. May be null.
+  std::shared_ptr<const Checkpoint> resume;
+  // Where checkpoints are written.
+  std::string checkpoint_root;
+  // Whether this device saves its share now that so many steps are done; the same on all devices of
+  // the job. Called after each step but the last, on the thread that runs the job. May be empty.
+  std::function<bool(int64_t steps)> checkpoint_due;
+  // What came of it, from any thread.
+  std::function<void(CheckpointReport)> on_checkpoint;
 
   // Called on the thread that runs the job, between steps. May be empty.
   std::function<void(StepReport)> on_step;

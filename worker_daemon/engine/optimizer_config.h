@@ -1,27 +1,52 @@
 // The optimizer of a job, with PyTorch's names, defaults and meaning. No LibTorch here.
 #pragma once
 
+#include <string>
+#include <vector>
+
 #include "common/base/status.h"
+#include "common/graph/graph.h"
+#include "worker_daemon/engine/learning_rate.h"
 
 namespace stagewright {
 
 enum class OptimizerKind { kSgd, kAdam };
 
+// Constants of some parameters.
+struct ParameterGroup {
+  std::string pattern;  // A glob as in fnmatch(3) over names of parameters; "*" also crosses dots.
+  double weight_decay = 0;
+  double learning_rate_scale = 1;  // Multiplies the learning rate.
+};
+
 struct OptimizerConfig {
   OptimizerKind kind = OptimizerKind::kSgd;
   double learning_rate = 1e-3;
-  double weight_decay = 0;  // L2: added to the gradient.
+  double weight_decay = 0;  // L2: added to the gradient; AdamW: shrinks the parameter.
   // SGD (torch.optim.SGD).
   double momentum = 0;
+  bool nesterov = false;
   // Adam (torch.optim.Adam).
   double beta1 = 0.9;
   double beta2 = 0.999;
   double epsilon = 1e-8;
+  bool decoupled_weight_decay = false;  // torch.optim.AdamW.
+
+  LearningRateSchedule schedule;
+  std::vector<ParameterGroup> groups;  // The first that matches a name holds.
+  // Gradients whose norm over all parameters of the job is larger are scaled down to it
+  // (torch.nn.utils.clip_grad_norm_). 0: never.
+  double max_gradient_norm = 0;
 };
 
 // INVALID_ARGUMENT, naming the field, for values outside the bounds that the planner sets for
 // jobs: the learning rate and Adam's epsilon positive, the weight decay not negative, all finite;
-// momentum and betas in [0, 1). Fields that the kind does not use are ignored.
+// momentum and betas in [0, 1); Nesterov needs momentum. Fields that the kind does not use are
+// ignored.
 absl::Status CheckOptimizer(const OptimizerConfig& config);
+
+// For each parameter of the graph the index of the first group that matches its name or an alias;
+// -1 if none does. INVALID_ARGUMENT names a pattern that matches no trainable parameter.
+absl::StatusOr<std::vector<int>> GroupsOf(const Graph& graph, const OptimizerConfig& config);
 
 }  // namespace stagewright

@@ -85,6 +85,33 @@ TEST(SpecCheckTest, EveryBadFieldIsNamed) {
        [=](auto& s) { s.mutable_optimizer()->set_weight_decay(infinity); }},
       {"spec.optimizer.epsilon",
        [](auto& s) { s.mutable_optimizer()->set_kind(v1::OPTIMIZER_ADAM); }},
+      {"spec.optimizer.max_gradient_norm",
+       [](auto& s) { s.mutable_optimizer()->set_max_gradient_norm(-1); }},
+      {"spec.optimizer.max_gradient_norm cannot be kept by an asynchronous plan",
+       [](auto& s) {
+         s.mutable_optimizer()->set_max_gradient_norm(1);
+         s.mutable_plan_options()->set_asynchronous(true);
+       }},
+      {"spec.optimizer.groups[0].pattern \"nothing.*\" matches no trainable parameter",
+       [](auto& s) { s.mutable_optimizer()->add_groups()->set_pattern("nothing.*"); }},
+      {"spec.optimizer.groups[0].weight_decay",
+       [](auto& s) {
+         s.mutable_optimizer()->add_groups()->set_pattern("*");
+         s.mutable_optimizer()->mutable_groups(0)->set_weight_decay(-1);
+       }},
+      {"spec.optimizer.schedule.warmup_steps",
+       [](auto& s) { s.mutable_optimizer()->mutable_schedule()->set_warmup_steps(-1); }},
+      {"spec.optimizer.schedule.every",
+       [](auto& s) {
+         s.mutable_optimizer()->mutable_schedule()->set_decay(v1::LEARNING_RATE_DECAY_STEP);
+       }},
+      {"spec.evaluate_every needs spec.evaluation_data_path",
+       [](auto& s) {
+         s.clear_evaluation_data_path();
+         s.set_evaluate_every(2);
+       }},
+      {"spec.patience needs spec.evaluate_every", [](auto& s) { s.set_patience(2); }},
+      {"spec.min_delta", [=](auto& s) { s.set_min_delta(nan); }},
       {"spec.planner \"nobody\"", [](auto& s) { s.set_planner("nobody"); }},
   };
   for (const BadField& bad : cases) {

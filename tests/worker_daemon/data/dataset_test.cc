@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/worker_daemon/data/npy_files.h"
 #include "tests/worker_daemon/data/safetensors_files.h"
 
 namespace stagewright {
@@ -69,15 +70,78 @@ TEST_F(DatasetTest, GathersSamplesInAnyOrder) {
 
 TEST_F(DatasetTest, OnlyNeededInputsMustBeThere) {
   EXPECT_TRUE(Dataset::Open(graph_, {InputId(0)}, Write({x_})).ok());
-  // A stage in the middle needs none, and still knows where an epoch ends.
-  const auto none = Dataset::Open(graph_, {}, Write({target_}));
-  ASSERT_TRUE(none.ok());
-  EXPECT_EQ(none->samples(), 4);
+  // A stage in the middle needs none, and opens nothing.
+  const auto none = Dataset::Open(graph_, {}, directory_.File("missing.safetensors"));
+  ASSERT_TRUE(none.ok()) << none.status();
+  EXPECT_EQ(none->samples(), 0);
+}
+
+TEST_F(DatasetTest, CountsSamplesOfAnyInput) {
+  EXPECT_EQ(Dataset::CountSamples(graph_, Write({target_})).value(), 4);
+  EXPECT_EQ(Dataset::CountSamples(graph_, Write({x_, target_})).value(), 4);
+  EXPECT_THAT(std::string(Dataset::CountSamples(graph_, Write({})).status().message()),
+              HasSubstr("no tensor named as an input"));
+}
+
+TEST_F(DatasetTest, ShardsAreOneDataSetHoweverTheyAreCut) {
+  // 4 samples in shards of 1 and 3, x as .npy in shards of 3 and 1.
+  const std::vector<float> first_x = {0, 1}, rest_x = {10, 11, 20, 21, 30, 31};
+  const std::vector<int64_t> first = {0, 1, 2}, rest = {10, 11, 12, 20, 21, 22, 30, 31, 32};
+  const auto write = [&](const std::string& name, std::vector<TensorView> tensors) {
+    ASSERT_TRUE(WriteSafetensors(directory_.File(name), std::move(tensors)).ok());
+  };
+  write("s-0.safetensors",
+        {View("x", DType::kFloat32, {1, 2}, first_x), View("target", DType::kInt64, {3}, first)});
+  write("s-1.safetensors",
+        {View("x", DType::kFloat32, {3, 2}, rest_x), View("target", DType::kInt64, {9}, rest)});
+  WriteNpy<float>(directory_.File("x-0.npy"), "<f4", "(3, 2)", {0, 1, 10, 11, 20, 21});
+  WriteNpy<float>(directory_.File("x-1.npy"), "<f4", "(1, 2)", {30, 31});
+  const std::vector<InputId> both = {InputId(0), InputId(1)};
+  for (const std::string& path :
+       {directory_.File("s-*.safetensors"),
+        "x=" + directory_.File("x-*.npy") + ",target=" + directory_.File("s-*.safetensors")}) {
+    const auto data = Dataset::Open(graph_, both, path);
+    ASSERT_TRUE(data.ok()) << data.status();
+    EXPECT_EQ(data->samples(), 4);
+    std::vector<float> x(8);
+    data->Gather(InputId(0), std::vector<int64_t>{3, 0, 2, 1},
+                 reinterpret_cast<std::byte*>(x.data()));
+    EXPECT_THAT(x, ElementsAre(30, 31, 0, 1, 20, 21, 10, 11));
+    std::vector<int64_t> target(6);
+    data->Gather(InputId(1), std::vector<int64_t>{1, 0},
+                 reinterpret_cast<std::byte*>(target.data()));
+    EXPECT_THAT(target, ElementsAre(10, 11, 12, 0, 1, 2));
+  }
+}
+
+TEST_F(DatasetTest, NamesTheShardThatIsBad) {
+  const std::vector<InputId> both = {InputId(0), InputId(1)};
+  const auto message = [&](const std::string& path) {
+    return std::string(Dataset::Open(graph_, both, path).status().message());
+  };
+  ASSERT_TRUE(WriteSafetensors(directory_.File("s-0.safetensors"), {x_, target_}).ok());
+  const std::string second = directory_.File("s-1.safetensors");
+  WriteBytes(second, "junk");
+  EXPECT_THAT(message(directory_.File("s-*")), HasSubstr(second + ": not a safetensors file"));
+  ASSERT_TRUE(WriteSafetensors(second, {x_}).ok());
+  EXPECT_THAT(message(directory_.File("s-*")),
+              HasSubstr(second + ": there is no tensor \"target\""));
+  // Equal totals do not make up for shards whose inputs do not belong together.
+  const std::vector<int64_t> nine(9), fifteen(15);
+  ASSERT_TRUE(WriteSafetensors(directory_.File("s-0.safetensors"),
+                               {x_, View("target", DType::kInt64, {9}, nine)})
+                  .ok());
+  ASSERT_TRUE(WriteSafetensors(second, {x_, View("target", DType::kInt64, {15}, fifteen)}).ok());
+  EXPECT_THAT(message(directory_.File("s-*")), HasSubstr("\"target\" has 3 samples, \"x\" has 4"));
+  WriteNpy<double>(directory_.File("x.npy"), "<f8", "(4, 2)", std::vector<double>(8));
+  EXPECT_THAT(message("x=" + directory_.File("x.npy") + ",target=" + second),
+              HasSubstr("x.npy: the array for \"x\" is float64[4, 2]"));
+  EXPECT_THAT(message("x=" + directory_.File("gone.npy") + ",target=" + second),
+              HasSubstr("gone.npy: No such file"));
 }
 
 TEST_F(DatasetTest, WhatDoesNotFitTheGraphIsNamed) {
   EXPECT_THAT(Error({x_}), HasSubstr("there is no tensor \"target\""));
-  EXPECT_THAT(Error({}, {}), HasSubstr("no tensor named as an input"));
   const std::vector<double> doubles(8);
   EXPECT_THAT(Error({View("x", DType::kFloat64, {4, 2}, doubles), target_}),
               HasSubstr("\"x\" is float64[4, 2], the graph wants float32[samples, 2]"));

@@ -19,31 +19,45 @@ Sampler Make(int64_t samples, int64_t mini_batch, SampleOrder order, uint64_t se
   return *std::move(sampler);
 }
 
-TEST(Sampler, SequentialOrderDropsTheRestAndStartsAgain) {
+TEST(Sampler, SequentialOrderGoesOnWhereAnEpochEnds) {
   Sampler sampler = Make(7, 3, SampleOrder::kSequential);
-  EXPECT_EQ(sampler.steps_per_epoch(), 2);
   EXPECT_THAT(sampler.MiniBatch(0), ElementsAre(0, 1, 2));
   EXPECT_THAT(sampler.MiniBatch(1), ElementsAre(3, 4, 5));
-  EXPECT_THAT(sampler.MiniBatch(2), ElementsAre(0, 1, 2));
+  EXPECT_THAT(sampler.MiniBatch(2), ElementsAre(6, 0, 1));
+  EXPECT_THAT(sampler.MiniBatch(3), ElementsAre(2, 3, 4));
 }
 
-TEST(Sampler, AnEpochHasNoSampleTwiceAndEpochsDiffer) {
+// Also if the run is taken up again, by a sampler that knows nothing of what was before.
+TEST(Sampler, EveryEpochHasEverySampleOnceWhereverARunIsTakenUpAgain) {
   for (const int64_t samples : {1, 5, 64, 1000}) {
     for (const int64_t mini_batch : {int64_t{1}, (samples + 2) / 3, samples}) {
-      Sampler sampler = Make(samples, mini_batch, SampleOrder::kShuffled);
-      std::vector<std::vector<int64_t>> epochs(2);
-      for (int64_t step = 0; step < 2 * sampler.steps_per_epoch(); ++step) {
-        for (int64_t index : sampler.MiniBatch(step)) {
-          ASSERT_GE(index, 0);
-          ASSERT_LT(index, samples);
-          epochs[step / sampler.steps_per_epoch()].push_back(index);
+      const int64_t steps = 3 * samples / mini_batch;
+      for (int64_t restart = 0; restart <= steps; restart += 1 + steps / 7) {
+        Sampler sampler = Make(samples, mini_batch, SampleOrder::kShuffled);
+        std::vector<int64_t> order;
+        for (int64_t step = 0; step < steps; ++step) {
+          if (step == restart) sampler = Make(samples, mini_batch, SampleOrder::kShuffled);
+          const std::vector<int64_t> batch = sampler.MiniBatch(step);
+          ASSERT_EQ(static_cast<int64_t>(batch.size()), mini_batch);
+          order.insert(order.end(), batch.begin(), batch.end());
+        }
+        const auto epoch = [&](int64_t e) {
+          return std::vector<int64_t>(order.begin() + e * samples,
+                                      order.begin() + (e + 1) * samples);
+        };
+        const auto epochs = static_cast<int64_t>(order.size()) / samples;
+        ASSERT_GE(epochs, 2);
+        for (int64_t e = 0; e < epochs; ++e) {
+          const std::vector<int64_t> seen = epoch(e);
+          const std::set<int64_t> all(seen.begin(), seen.end());
+          ASSERT_EQ(static_cast<int64_t>(all.size()), samples);
+          ASSERT_EQ(*all.begin(), 0);
+          ASSERT_EQ(*all.rbegin(), samples - 1);
+        }
+        if (samples >= 64) {
+          EXPECT_NE(epoch(0), epoch(1));
         }
       }
-      for (const auto& epoch : epochs) {
-        EXPECT_EQ(std::set<int64_t>(epoch.begin(), epoch.end()).size(), epoch.size());
-      }
-      if (samples < 64) continue;
-      EXPECT_NE(epochs[0], epochs[1]);
     }
   }
 }

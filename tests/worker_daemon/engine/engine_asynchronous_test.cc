@@ -110,7 +110,7 @@ class Reference {
           (*newest_)[id].mutable_grad() = (*used_)[id].grad();
           (*used_)[id].mutable_grad() = at::Tensor();
         }
-        optimizer.Step(newest_->ids());
+        optimizer.Step(newest_->ids(), 0);
         Remember();
       }
     }

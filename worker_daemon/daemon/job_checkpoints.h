@@ -1,0 +1,59 @@
+// What a run on this worker has to do with checkpoints besides writing the shares of its devices:
+// where it resumes from, which steps are due, what the planner is told, and manifests.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <thread>
+
+#include "absl/synchronization/mutex.h"
+#include "common/base/status.h"
+#include "stagewright/v1/worker_service.pb.h"
+#include "worker_daemon/checkpoint/checkpoint.h"
+#include "worker_daemon/engine/job_spec.h"
+
+namespace stagewright {
+
+class JobCheckpoints {
+ public:
+  using Reporter = std::function<void(v1::ConnectRequest)>;
+
+  // `prepare` outlives it. `report` may be called from any thread until the end of its life.
+  JobCheckpoints(const v1::Prepare& prepare, Reporter report);
+  // Waits for manifests that are being written.
+  ~JobCheckpoints();
+
+  // Finds the checkpoint that the run resumes from, if it does, and tells it in `prepared`. Errors
+  // of Checkpoint::Find; FAILED_PRECONDITION if the run begins anew where another has left
+  // checkpoints.
+  absl::Status Resume(v1::Prepared* prepared);
+
+  // Completes the spec of a device: what to resume from, and when to save.
+  void AddTo(JobSpec& spec);
+
+  // Saves after `step` steps, too. Devices that are further on already report that they skip it.
+  void Announce(int64_t step);
+
+  // Writes the manifest, prunes older checkpoints and reports, on a thread of its own.
+  void Complete(const v1::WriteManifest& message, std::shared_ptr<const Graph> graph);
+  void AwaitCompleted();
+
+ private:
+  bool IsDue(DeviceId device, int64_t steps);
+  void Report(DeviceId device, const CheckpointReport& report, bool too_late);
+  void DoComplete(const v1::WriteManifest& message, const Graph& graph);
+
+  const v1::Prepare& prepare_;
+  const Reporter report_;
+  const std::string root_;
+  std::shared_ptr<const Checkpoint> resume_;
+  absl::Mutex mutex_;
+  std::set<int64_t> announced_ ABSL_GUARDED_BY(mutex_);
+  std::map<DeviceId, int64_t> reached_ ABSL_GUARDED_BY(mutex_);  // Steps each device has done.
+  std::thread completing_ ABSL_GUARDED_BY(mutex_);               // Joins the one before it first.
+};
+
+}  // namespace stagewright

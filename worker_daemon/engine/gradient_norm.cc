@@ -1,0 +1,50 @@
+#include "worker_daemon/engine/gradient_norm.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "worker_daemon/transport/all_reduce.h"
+
+namespace stagewright {
+namespace {
+
+constexpr double kTiny = 1e-6;  // PyTorch's.
+
+}  // namespace
+
+absl::StatusOr<double> ClipGradientNorm(const Reduction& reduction,
+                                        const std::vector<ParameterId>& owned, double max_norm,
+                                        const ParameterStore& parameters, Transport* transport,
+                                        Tag tag, absl::Time deadline) {
+  const at::NoGradGuard no_grad;
+  double squares = 0;
+  for (ParameterId id : owned) {
+    const at::Tensor& parameter = parameters[id];
+    if (!parameter.defined() || !parameter.grad().defined()) continue;
+    const double norm =
+        at::linalg_vector_norm(parameter.grad(), 2, at::OptionalIntArrayRef(), false, at::kDouble)
+            .item<double>();
+    squares += norm * norm;
+  }
+  if (reduction.devices.size() > 1) {
+    std::vector<int> devices;
+    for (DeviceId device : reduction.devices) devices.push_back(device.value());
+    RETURN_IF_ERROR(
+        AllReduceSum(*transport, devices, tag, &squares, 1, Element::kFloat64, deadline));
+  }
+  const double norm = std::sqrt(squares);
+  if (!std::isfinite(norm))
+    return absl::FailedPreconditionError(absl::StrCat("the norm of the gradients is ", norm));
+  const double scale = max_norm / (norm + kTiny);
+  if (scale >= 1) return norm;
+  for (ParameterId id : parameters.ids()) {
+    const at::Tensor& parameter = parameters[id];
+    if (parameter.grad().defined()) parameter.mutable_grad().mul_(scale);
+  }
+  return norm;
+}
+
+}  // namespace stagewright

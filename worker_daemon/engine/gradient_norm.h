@@ -1,0 +1,25 @@
+// Clipping gradients by their norm over all parameters of the job, wherever these are.
+#pragma once
+
+#include <vector>
+
+#include "absl/time/time.h"
+#include "common/base/status.h"
+#include "common/schedule/program.h"
+#include "worker_daemon/engine/parameter_store.h"
+#include "worker_daemon/transport/transport.h"
+
+namespace stagewright {
+
+// What torch.nn.utils.clip_grad_norm_ does on one device, over the devices of `reduction`: scales
+// all gradients of `parameters` by max_norm / (norm + 1e-6) where that is less than 1, in place.
+// `owned` are those that count here; over all devices each parameter of the job counts once. Norms
+// are summed as double. Every device finds the same one to the bit and returns it. `transport` may
+// be null for a device alone. Blocks; `tag` must be free. FAILED_PRECONDITION if the norm is not
+// finite, before anything is scaled; errors of AllReduceSum.
+absl::StatusOr<double> ClipGradientNorm(const Reduction& reduction,
+                                        const std::vector<ParameterId>& owned, double max_norm,
+                                        const ParameterStore& parameters, Transport* transport,
+                                        Tag tag, absl::Time deadline);
+
+}  // namespace stagewright

@@ -1,0 +1,93 @@
+"""Jobs that are saved while they run, and go on under other plans."""
+
+import json
+import signal
+
+import pytest
+import torch
+from processes import Processes, wait_for
+from safetensors.torch import load_file
+
+import stagewright
+
+MODEL = "four_branches_f64"
+
+
+@pytest.fixture(scope="module")
+def system():
+    with Processes(workers=2, planner_flags=("--worker-timeout", "5")) as running:
+        yield running
+
+
+def assert_same(path, other):
+    first, second = load_file(path), load_file(other)
+    assert set(first) == set(second)
+    for name, tensor in first.items():
+        torch.testing.assert_close(tensor, second[name], rtol=1e-12, atol=1e-12, msg=lambda m, n=name: f"{n}: {m}")
+
+
+def settings(system, out, **changes):
+    return dict(
+        out=system.path / out, steps=20, optimizer="adam", lr=0.01, seed=3, no_shuffle=None, micro_batch=4, **changes
+    )
+
+
+def test_a_job_goes_on_with_other_devices(system):
+    whole = system.train(MODEL, **settings(system, "whole", devices=1))
+    assert whole["state"] == "succeeded", whole["message"]
+    saved = system.train(MODEL, **settings(system, "saved", devices=2, stages=2, checkpoint_every=10))
+    assert saved["state"] == "succeeded", saved["message"]
+    checkpoint = system.path / "saved" / "checkpoints" / "step-0000000010"
+    read = stagewright.read_checkpoint(checkpoint)
+    assert (read.step, read.samples, read.optimizer) == (10, 160, "adam")
+    resumed = system.train(MODEL, **settings(system, "resumed", devices=1, resume=checkpoint))
+    assert resumed["state"] == "succeeded", resumed["message"]
+    assert resumed["step"] == 20
+    assert_same(saved["checkpoint"], whole["checkpoint"])
+    assert_same(resumed["checkpoint"], whole["checkpoint"])
+    # From the output directory, too, and to more devices.
+    again = system.train(MODEL, **settings(system, "again", devices=2, stages=2, resume=system.path / "saved"))
+    assert again["state"] == "succeeded", again["message"]
+    assert_same(again["checkpoint"], whole["checkpoint"])
+
+
+def test_damage_is_skipped_or_named(system):
+    job = system.train(MODEL, **settings(system, "damaged", devices=2, stages=2, checkpoint_every=6))
+    assert job["state"] == "succeeded", job["message"]
+    root = system.path / "damaged" / "checkpoints"
+    assert sorted(path.name for path in root.iterdir()) == ["step-0000000012", "step-0000000018"]
+    newest = root / "step-0000000018"
+    file = newest / json.loads((newest / "manifest.json").read_text())["files"][0]["name"]
+    data = bytearray(file.read_bytes())
+    data[-1] ^= 1
+    file.write_bytes(data)
+    resumed = system.train(MODEL, **settings(system, "from-damaged", devices=1, resume=system.path / "damaged"))
+    assert resumed["state"] == "succeeded", resumed["message"]
+    assert_same(resumed["checkpoint"], job["checkpoint"])
+    asked = system.train(MODEL, **settings(system, "asked", devices=1, resume=newest))
+    assert asked["state"] == "failed" and file.name in asked["message"], asked["message"]
+    other = system.train(MODEL, **settings(system, "other", devices=1, resume=root) | {"seed": 4})
+    assert other["state"] == "failed" and "seed 3" in other["message"], other["message"]
+
+
+def test_a_lost_worker_costs_the_steps_since_the_last_checkpoint(system):
+    flags = settings(system, "lost", devices=2, stages=2, checkpoint_every=50, max_restarts=1) | {"steps": 3000}
+    name = system.submit(MODEL, **flags)
+    system.await_step(name, 120)
+    system.stop(system.workers["w1"], signal.SIGKILL)
+    ended = system.await_end(name)
+    system.start_worker("w1")
+    system.await_workers(2)
+    assert ended["state"] == "succeeded", ended["message"]
+    assert (ended["step"], len(ended["devices"])) == (3000, 1)
+    flags = settings(system, "not-lost", devices=1) | {"steps": 3000}
+    whole = system.train(MODEL, **flags)
+    assert_same(ended["checkpoint"], whole["checkpoint"])
+
+
+def test_checkpoints_by_the_clock(system):
+    flags = settings(system, "clock", devices=2, stages=2, checkpoint_minutes=0.02) | {"steps": 1_000_000}
+    name = system.submit(MODEL, **flags)
+    root = system.path / "clock" / "checkpoints"
+    wait_for(lambda: any(root.glob("step-*/manifest.json")), "a checkpoint")
+    assert system.cli("cancel", name).returncode == 0

@@ -26,8 +26,8 @@ struct PlanRequest {
   Optimizer optimizer = Optimizer::kAdam;
   PlanOptions options;
   bool timeline = false;
-  // The program sums the norm of all gradients (LowerOptions). Answers have it; searches neglect the
-  // time of summing one number.
+  // The program sums the norm of all gradients (LowerOptions). Answers have it; searches neglect
+  // the time of summing one number.
   bool gradient_norm = false;
   bool compare_sequential = false;  // Also find the best sequential plan.
   bool explain = false;             // Also explain the plan.

@@ -167,7 +167,7 @@ absl::StatusOr<StageModule::Tensors> Executor::Collect(StageId stage, SampleRang
   const StageModule& module = ModuleOf(stage);
   std::vector<std::vector<Part>> parts(module.received().size());
   for (int32_t c : plan_.OfStage(stage).into) {
-    for (Piece& piece : mailbox_.Take(c, Direction::kActivation, range)) {
+    for (TensorPiece& piece : mailbox_.Take(c, Direction::kActivation, range)) {
       const std::vector<ValueRef>& values = program_.channels[c].values;
       for (size_t i = 0; i < piece.tensors.size(); ++i) {
         parts[IndexOf(module.received(), values[i])].push_back(
@@ -192,7 +192,7 @@ absl::StatusOr<std::vector<at::Tensor>> Executor::CollectGradients(StageId stage
   std::vector<std::vector<Part>> parts(outputs.size());
   for (int32_t c : plan_.OfStage(stage).out) {
     const std::vector<ValueRef>& values = program_.channels[c].gradient_values;
-    for (Piece& piece : mailbox_.Take(c, Direction::kGradient, range)) {
+    for (TensorPiece& piece : mailbox_.Take(c, Direction::kGradient, range)) {
       for (size_t i = 0; i < piece.tensors.size(); ++i) {
         if (!piece.tensors[i].defined()) continue;
         parts[IndexOf(outputs, values[i])].push_back({piece.samples, std::move(piece.tensors[i])});

@@ -46,8 +46,8 @@ struct StepReport {
 
 // What a device wrote of a checkpoint, or why it did not.
 struct CheckpointReport {
-  int64_t step = 0;     // Steps done.
-  absl::Status status;  // If not OK, this checkpoint cannot be completed; training goes on.
+  int64_t step = 0;      // Steps done.
+  absl::Status status;   // If not OK, this checkpoint cannot be completed; training goes on.
   bool skipped = false;  // It was due while the one before was being written.
   std::vector<CheckpointFile> files;
   absl::Duration stall;  // For which training waited.

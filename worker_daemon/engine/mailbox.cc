@@ -24,13 +24,13 @@ at::Tensor Rows(const at::Tensor& tensor, const TensorMeta& meta, SampleRange wh
 
 }  // namespace
 
-void Mailbox::Put(int32_t channel, Direction direction, Piece piece) {
+void Mailbox::Put(int32_t channel, Direction direction, TensorPiece piece) {
   absl::MutexLock lock(&mutex_);
   pieces_[{channel, direction, piece.samples}] = std::move(piece.tensors);
 }
 
-std::vector<Piece> Mailbox::Take(int32_t channel, Direction direction, SampleRange range) {
-  std::vector<Piece> taken;
+std::vector<TensorPiece> Mailbox::Take(int32_t channel, Direction direction, SampleRange range) {
+  std::vector<TensorPiece> taken;
   absl::MutexLock lock(&mutex_);
   auto next = pieces_.lower_bound({channel, direction, {range.begin, range.begin}});
   while (next != pieces_.end()) {

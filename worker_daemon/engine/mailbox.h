@@ -20,7 +20,7 @@ namespace stagewright {
 enum class Direction : uint8_t { kActivation, kGradient };
 
 // Values of one channel for some samples.
-struct Piece {
+struct TensorPiece {
   SampleRange samples;
   std::vector<at::Tensor> tensors;  // Parallel to the channel's values or gradient values.
 };
@@ -28,10 +28,10 @@ struct Piece {
 // Thread-safe.
 class Mailbox {
  public:
-  void Put(int32_t channel, Direction direction, Piece piece);
+  void Put(int32_t channel, Direction direction, TensorPiece piece);
 
   // Removes and returns the pieces of the channel that lie within `range`, by their first sample.
-  std::vector<Piece> Take(int32_t channel, Direction direction, SampleRange range);
+  std::vector<TensorPiece> Take(int32_t channel, Direction direction, SampleRange range);
 
   void Clear();
 

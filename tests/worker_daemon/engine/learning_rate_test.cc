@@ -41,7 +41,8 @@ TEST_P(SchedulesAgainstPyTorch, GivesTheSameRates) {
         << "step " << step;
   }
 }
-INSTANTIATE_TEST_SUITE_P(All, SchedulesAgainstPyTorch, ::testing::Values("linear", "cosine", "step"),
+INSTANTIATE_TEST_SUITE_P(All, SchedulesAgainstPyTorch,
+                         ::testing::Values("linear", "cosine", "step"),
                          [](const auto& param_info) { return param_info.param; });
 
 TEST(LearningRateFactor, RisesThenDecaysFromTheEndOfTheWarmUp) {

@@ -11,9 +11,9 @@
 namespace stagewright {
 namespace {
 
+using ::testing::AllOf;
 using testing::Draw;
 using testing::FlatCluster;
-using ::testing::AllOf;
 using ::testing::HasSubstr;
 using testing::ProfiledChain;
 using testing::ProfiledGraph;

@@ -4,7 +4,7 @@
 
 namespace stagewright::dapple {
 
-Pivot LatencyAsInPaper(const std::vector<StageTimes>& stages, int64_t micro_batches) {
+Pivot LatencyAsInPaper(const std::vector<StageLoad>& stages, int64_t micro_batches) {
   // The paper's stages: every second one is a network stage.
   const auto count = static_cast<int32_t>(2 * stages.size()) - 1;
   const auto forward = [&](int32_t s) {
@@ -48,7 +48,7 @@ Pivot LatencyAsInPaper(const std::vector<StageTimes>& stages, int64_t micro_batc
 double LatencyAsCoded(const CodedPlan& plan) {
   double block = 0;
   double transfers = 0;
-  for (const StageTimes& stage : plan.stages) {
+  for (const StageLoad& stage : plan.stages) {
     block =
         std::max({block, stage.forward + stage.backward, plan.steady_transfers * stage.transfer});
     transfers += stage.transfer;

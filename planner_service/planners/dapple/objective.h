@@ -31,7 +31,7 @@ class Network {
 };
 
 // One computation stage of a plan and the network stage before it.
-struct StageTimes {
+struct StageLoad {
   double forward = 0;     // F_s of one micro-batch.
   double backward = 0;    // B_s
   double all_reduce = 0;  // AR(P_s, g_s)
@@ -49,7 +49,7 @@ struct Pivot {
 
 // Formulas 1 to 3: Q by the heuristic, from the last stage to the first, then T_w, T_s and T_e.
 // O(stages^2). REQUIRES: at least one stage.
-Pivot LatencyAsInPaper(const std::vector<StageTimes>& stages, int64_t micro_batches);
+Pivot LatencyAsInPaper(const std::vector<StageLoad>& stages, int64_t micro_batches);
 
 // The published program's ranking. The mini-batch runs as `copies` pipelines side by side whose
 // gradients are summed together; stage times are those of a micro-batch of one of them.
@@ -57,7 +57,7 @@ Pivot LatencyAsInPaper(const std::vector<StageTimes>& stages, int64_t micro_batc
 //   L = block (M - 1) + one micro-batch on one device + all transfers once
 //       + max over stages i of (AR_i - i block, 0)
 struct CodedPlan {
-  std::vector<StageTimes> stages;
+  std::vector<StageLoad> stages;
   double one_device = 0;        // A whole micro-batch on one device.
   int64_t micro_batches = 1;    // M, of each copy.
   double steady_transfers = 2;  // 2: both ways limit the block; 1: the program's two-stage plans.

@@ -22,7 +22,7 @@ struct Label {
   int32_t occupancy = Placements::kEmpty;
   int32_t parent = -1;
   int32_t stages = 0;
-  StageTimes times;
+  StageLoad times;
   double hope = kNever;  // L if the rest could be spread evenly over all other devices for free.
 };
 
@@ -89,11 +89,11 @@ class Search {
     return it->second;
   }
 
-  StageTimes TimesOf(const ChainStage& stage, int32_t before) {
+  StageLoad TimesOf(const ChainStage& stage, int32_t before) {
     const auto replicas = static_cast<int32_t>(placements_.Devices(stage.devices).size());
     const size_t table = costs_.forward.size() == 1 ? 0 : replicas - 1;
     const double each = static_cast<double>(options_.copies) / replicas;
-    StageTimes times;
+    StageLoad times;
     const auto& forward = costs_.forward[table];
     const auto& backward = costs_.backward[table];
     times.forward = (forward[stage.end] - forward[stage.begin]) * each;
@@ -263,7 +263,7 @@ class Search {
   double best_ = kNever;
   std::vector<Label> labels_;
   std::vector<std::map<int32_t, std::vector<int32_t>>> at_;  // By position and occupancy.
-  std::vector<StageTimes> path_;                             // Of the plan that is rated.
+  std::vector<StageLoad> path_;                              // Of the plan that is rated.
   CodedPlan coded_;
   absl::flat_hash_map<std::pair<int32_t, int32_t>, Affine> transfers_;
   absl::flat_hash_map<int32_t, Affine> reductions_;

@@ -11,7 +11,7 @@ namespace {
 // Formulas 1 to 3, worked by hand. Two stages of 3 + 5 and 2 + 4 with a message of 1 each way:
 // the paper's stages are F = 3 1 2, B = 5 1 4.
 TEST(DappleObjectiveTest, LatencyAroundThePivotStage) {
-  const std::vector<StageTimes> stages = {{3, 5, 0, 0}, {2, 4, 0, 1}};
+  const std::vector<StageLoad> stages = {{3, 5, 0, 0}, {2, 4, 0, 1}};
   // M = 2: steady 8 does not exceed 6 + the message's 2, so the last stage is the pivot.
   Pivot pivot = LatencyAsInPaper(stages, 2);
   EXPECT_EQ(pivot.stage, 2);
@@ -28,7 +28,7 @@ TEST(DappleObjectiveTest, LatencyAroundThePivotStage) {
 }
 
 TEST(DappleObjectiveTest, ANetworkStageCanBeThePivot) {
-  const std::vector<StageTimes> stages = {{1, 1, 0, 0}, {1, 1, 0, 50}};
+  const std::vector<StageLoad> stages = {{1, 1, 0, 0}, {1, 1, 0, 50}};
   const Pivot pivot = LatencyAsInPaper(stages, 10);
   EXPECT_EQ(pivot.stage, 1);
   EXPECT_DOUBLE_EQ(pivot.Latency(), (1 + 50) + 9 * 100 + (50 + 1));
@@ -37,14 +37,14 @@ TEST(DappleObjectiveTest, ANetworkStageCanBeThePivot) {
 // T_e: an all-reduce before the pivot comes on top of the backward passes up to it, one behind it
 // starts while they run.
 TEST(DappleObjectiveTest, AllReducesOverlapWithTheEnding) {
-  const std::vector<StageTimes> first = {{9, 9, 7, 0}, {1, 2, 20, 0.5}};
+  const std::vector<StageLoad> first = {{9, 9, 7, 0}, {1, 2, 20, 0.5}};
   const Pivot pivot = LatencyAsInPaper(first, 8);
   EXPECT_EQ(pivot.stage, 0);
   // max(7 + 9, 0 - 9 - 0.5, 20 - 9 - 0.5 - 2)
   EXPECT_DOUBLE_EQ(pivot.ending, 16);
-  const std::vector<StageTimes> late = {{9, 9, 7, 0}, {1, 2, 40, 0.5}};
+  const std::vector<StageLoad> late = {{9, 9, 7, 0}, {1, 2, 40, 0.5}};
   EXPECT_DOUBLE_EQ(LatencyAsInPaper(late, 8).ending, 40 - 9 - 0.5 - 2);
-  const std::vector<StageTimes> last = {{1, 1, 30, 0}, {9, 9, 0, 0.5}};
+  const std::vector<StageLoad> last = {{1, 1, 30, 0}, {9, 9, 0, 0.5}};
   EXPECT_DOUBLE_EQ(LatencyAsInPaper(last, 8).ending, 30 + 1 + 0.5 + 9);
 }
 

@@ -91,6 +91,16 @@ absl::StatusOr<JudgedPlan> JudgeAnswer(const PlanRequest& request, const Problem
                    "' gave an answer that the evaluator rejects: ", judged.status().message()));
 }
 
+// Why no strategy can have the stages asked for on these devices, if so.
+std::optional<std::string> TooManyStages(const PlanOptions& options, const Cluster& cluster) {
+  const int64_t room = int64_t{options.max_loops} * cluster.size();
+  if (options.max_loops == 0 || options.num_stages <= room) return std::nullopt;
+  return absl::StrCat("num_stages is ", options.num_stages, ", but ", cluster.size(),
+                      cluster.size() == 1 ? " device" : " devices", " with at most ",
+                      options.max_loops, options.max_loops == 1 ? " stage" : " stages",
+                      " each have room for ", room);
+}
+
 struct Found {
   Outcome outcome;
   std::optional<JudgedPlan> judged;
@@ -100,6 +110,11 @@ struct Found {
 absl::StatusOr<Found> Search(const PlanRequest& request, const Problem& problem,
                              const Planner& planner, SearchContext& context,
                              const ImprovementCallback& on_improvement) {
+  if (auto reason = TooManyStages(request.options, *request.cluster)) {
+    Found found;
+    found.outcome.reason = *std::move(reason);
+    return found;
+  }
   using Seconds = std::chrono::duration<double>;
   absl::Status rejected;
   Nanos best = std::numeric_limits<Nanos>::max();

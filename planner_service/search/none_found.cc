@@ -28,7 +28,8 @@ Outcome NoneFound(const std::string& planner, const Problem& problem, const std:
       FormatBytes(oracle.At(0, oracle.size()).resident), ", samples in flight come on top, and ",
       devices == 1 ? std::string("the device has ")
                    : absl::StrCat("the ", devices, " devices together have "),
-      FormatBytes(memory), "; more devices or memory or planner 'auto' may help");
+      FormatBytes(memory), "; more devices or memory",
+      planner == "auto" ? "" : " or planner 'auto'", " may help");
   if (!closest.empty()) absl::StrAppend(&outcome.reason, "; closest: ", closest);
   return outcome;
 }

@@ -51,7 +51,9 @@ TEST(RandomPlansTest, ThousandGraphs) {
     const auto response = SolvePlan(request, context);
     ASSERT_TRUE(response.ok()) << response.status();
     if (!response->best) {
-      EXPECT_EQ(response->termination, Termination::kInfeasible);
+      // Proven, or only not found: both say why.
+      EXPECT_TRUE(response->termination == Termination::kInfeasible ||
+                  response->termination == Termination::kLimit);
       EXPECT_FALSE(response->reason.empty());
       continue;
     }

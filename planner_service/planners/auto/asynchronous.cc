@@ -81,8 +81,9 @@ absl::StatusOr<Outcome> SolveAsynchronous(const Problem& problem, const PlanOpti
                                           SearchContext& context) {
   Outcome outcome;
   Champions champions(problem, options, context);
-  std::string why_none;
-  RETURN_IF_ERROR(RunMembers(problem, options, context, champions, why_none, outcome).status());
+  Outcome none;
+  none.termination = Termination::kLimit;
+  RETURN_IF_ERROR(RunMembers(problem, options, context, champions, none, outcome).status());
   PlanOptions flushed = options;
   flushed.asynchronous = false;
   SearchContext silent(context, SearchContext::kAnyEffort);
@@ -101,7 +102,7 @@ absl::StatusOr<Outcome> SolveAsynchronous(const Problem& problem, const PlanOpti
     return outcome;
   }
   if (!outcome.strategy.has_value()) {
-    outcome.reason = why_none.empty() ? champions.rejection() : why_none;
+    SayNoneFound(problem, champions, none, outcome);
     return outcome;
   }
   ASSIGN_OR_RETURN(std::string warning,

@@ -6,6 +6,7 @@
 #include "planner_service/evaluator/lower_bound.h"
 #include "planner_service/planners/auto/draft_search.h"
 #include "planner_service/planners/auto/members.h"
+#include "planner_service/search/none_found.h"
 
 namespace stagewright {
 namespace {
@@ -18,20 +19,20 @@ constexpr int64_t kTooLargeForDrafts = 200'000;
 
 absl::StatusOr<std::vector<Strategy>> RunMembers(const Problem& problem, const PlanOptions& options,
                                                  const SearchContext& context, Champions& champions,
-                                                 std::string& why_none, Outcome& outcome) {
+                                                 Outcome& none, Outcome& outcome) {
   std::vector<Strategy> found;
   for (const AutoMember& member : AutoMembers(problem, options)) {
     if (context.Expired()) break;
     SearchContext own(context, member.most_effort);
     absl::StatusOr<Outcome> answer = member.planner->Solve(problem, options, own);
     if (!answer.ok()) {  // Its conformance suite says so, too; the others go on.
-      why_none = absl::StrCat(member.planner->name(), ": ", answer.status().message());
+      none.reason = absl::StrCat(member.planner->name(), ": ", answer.status().message());
       continue;
     }
     outcome.states += answer->states;
     outcome.candidates += answer->candidates;
     if (!answer->strategy.has_value()) {
-      if (answer->termination == Termination::kInfeasible) why_none = answer->reason;
+      if (none.termination != Termination::kInfeasible) none = *std::move(answer);
       continue;
     }
     RETURN_IF_ERROR(champions.Offer(*answer->strategy).status());
@@ -40,13 +41,25 @@ absl::StatusOr<std::vector<Strategy>> RunMembers(const Problem& problem, const P
   return found;
 }
 
+void SayNoneFound(const Problem& problem, const Champions& champions, const Outcome& none,
+                  Outcome& outcome) {
+  const std::string& closest = champions.rejection();
+  const Outcome said =
+      none.termination == Termination::kInfeasible
+          ? none
+          : NoneFound("auto", problem, "", closest.empty() ? none.reason : closest);
+  outcome.termination = said.termination;
+  outcome.reason = said.reason;
+}
+
 absl::StatusOr<Outcome> SolveSynchronous(const Problem& problem, const PlanOptions& options,
                                          SearchContext& context, std::vector<Strategy>* found) {
   Outcome outcome;
   Champions champions(problem, options, context);
-  std::string why_none;
+  Outcome none;  // The answer of a member that found nothing: a proof, if any member has one.
+  none.termination = Termination::kLimit;
   ASSIGN_OR_RETURN(const std::vector<Strategy> members,
-                   RunMembers(problem, options, context, champions, why_none, outcome));
+                   RunMembers(problem, options, context, champions, none, outcome));
   Nanos bound = 0;
   const auto optimal = [&] {
     return champions.best().has_value() && champions.best_time() <= bound;
@@ -78,7 +91,7 @@ absl::StatusOr<Outcome> SolveSynchronous(const Problem& problem, const PlanOptio
   } else if (outcome.strategy.has_value()) {
     outcome.termination = Termination::kFeasible;
   } else {
-    outcome.reason = why_none.empty() ? champions.rejection() : why_none;
+    SayNoneFound(problem, champions, none, outcome);
   }
   return outcome;
 }

@@ -1,7 +1,6 @@
 // The synchronous portfolio: members, then a search of auto's own.
 #pragma once
 
-#include <string>
 #include <vector>
 
 #include "planner_service/planner/planner.h"
@@ -11,11 +10,15 @@
 namespace stagewright {
 
 // Runs the planners that can do what the options ask, each within its effort, and offers their
-// answers to the champions. `why_none` gets why one of them found nothing; the counts of `outcome`
-// grow. The strategies found.
+// answers to the champions. `none` gets the answer of one that found nothing, a proof of
+// infeasibility before any other; the counts of `outcome` grow. The strategies found.
 absl::StatusOr<std::vector<Strategy>> RunMembers(const Problem& problem, const PlanOptions& options,
                                                  const SearchContext& context, Champions& champions,
-                                                 std::string& why_none, Outcome& outcome);
+                                                 Outcome& none, Outcome& outcome);
+
+// Termination and reason of an answer without a strategy: a member's proof, or that none was found.
+void SayNoneFound(const Problem& problem, const Champions& champions, const Outcome& none,
+                  Outcome& outcome);
 
 // The best synchronous strategy. `found` gets every strategy that was offered to the evaluator and
 // accepted. REQUIRES: options.asynchronous is false.

@@ -91,7 +91,8 @@ TEST(PlacementViewsTest, FastLinksMakeGroupsThatAreNodes) {
       data.routes.emplace_back();
       if (a == b) continue;
       data.routes.back() = {static_cast<int32_t>(data.links.size())};
-      data.links.push_back({"l", 1000, a % 2 == b % 2 ? 1e10 : 1e8});
+      data.links.push_back(
+          {"l" + std::to_string(a) + std::to_string(b), 1000, a % 2 == b % 2 ? 1e10 : 1e8});
     }
   }
   const auto views = ViewsOf(*Cluster::Create(data));

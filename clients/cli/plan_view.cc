@@ -35,27 +35,49 @@ std::vector<std::string> Devices(const v1::Stage& stage, const PlanContext& cont
   return names;
 }
 
-// Runs of names that differ in their last number only are written once: "node0/gpu[0-3]
-// node1/gpu0".
-std::string Shorten(const std::vector<std::string>& names) {
-  const auto split = [](const std::string& name) {
-    const size_t digits = name.find_last_not_of("0123456789") + 1;
+// Names in a row that differ in one number only, counted up, are written once: "gpu[0-3]". The
+// number is the one that ends before `suffix_of` the name.
+std::vector<std::string> JoinRuns(const std::vector<std::string>& names,
+                                  size_t (*suffix_of)(const std::string&)) {
+  struct Parts {
+    std::string stem, suffix;
     int64_t number = -1;
-    if (!absl::SimpleAtoi(name.substr(digits), &number)) number = -1;
-    return std::pair(name.substr(0, digits), number);
   };
-  std::vector<std::string> parts;
+  const auto split = [&](const std::string& name) {
+    const size_t end = suffix_of(name);
+    Parts parts;
+    size_t digits = end;
+    while (digits > 0 && absl::ascii_isdigit(name[digits - 1])) --digits;
+    if (!absl::SimpleAtoi(name.substr(digits, end - digits), &parts.number)) parts.number = -1;
+    parts.stem = name.substr(0, digits);
+    parts.suffix = name.substr(end);
+    return parts;
+  };
+  std::vector<std::string> joined;
   for (size_t begin = 0, end = 0; begin < names.size(); begin = end) {
-    const auto [stem, first] = split(names[begin]);
-    int64_t last = first;
-    for (end = begin + 1;
-         end < names.size() && first >= 0 && split(names[end]) == std::pair(stem, last + 1);
-         ++end) {
-      ++last;
+    const Parts first = split(names[begin]);
+    int64_t last = first.number;
+    for (end = begin + 1; end < names.size() && first.number >= 0; ++end, ++last) {
+      const Parts next = split(names[end]);
+      if (next.stem != first.stem || next.suffix != first.suffix || next.number != last + 1) break;
     }
-    parts.push_back(last == first ? names[begin] : absl::StrCat(stem, "[", first, "-", last, "]"));
+    joined.push_back(last == first.number ? names[begin]
+                                          : absl::StrCat(first.stem, "[", first.number, "-", last,
+                                                         "]", first.suffix));
   }
-  return absl::StrJoin(parts, " ");
+  return joined;
+}
+
+// The devices of a stage for people, in the cluster's order: "node0/gpu[2-3] node[1-3]/gpu[0-3]".
+std::string DevicesText(const v1::Stage& stage, const PlanContext& context) {
+  std::set<int32_t> sorted(stage.devices().begin(), stage.devices().end());
+  std::vector<std::string> names;
+  for (int32_t device : sorted) names.push_back(Device(context, device));
+  names = JoinRuns(
+      names, +[](const std::string& name) { return name.size(); });
+  names = JoinRuns(
+      names, +[](const std::string& name) { return std::min(name.find('/'), name.size()); });
+  return absl::StrJoin(names, " ");
 }
 
 // The modules a stage holds, each once, in order.
@@ -192,7 +214,7 @@ std::string StageTable(const v1::Plan& plan, const PlanContext& context) {
     const v1::Stage& stage = plan.strategy().stages(s);
     const v1::StageReport& report = plan.evaluation().stages(s);
     table.Add({absl::StrCat("[", s, "]"), ModuleText(stage, context, ranks),
-               Shorten(Devices(stage, context)), ScheduleText(plan.strategy(), s),
+               DevicesText(stage, context), ScheduleText(plan.strategy(), s),
                absl::StrCat(stage.micro_batch()), absl::StrCat(report.in_flight()),
                FormatDuration(static_cast<Nanos>(report.seconds_per_sample() * 1e9)),
                FormatBytes(report.peak_memory_bytes())});

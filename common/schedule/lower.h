@@ -22,8 +22,10 @@
 // Memory: a forward acquires the tensors its backward will need; the backward releases them and the
 // received activations and gradients; a gradient acquired by a backward is released when it has
 // been sent. Of a split backward pass the input half makes the gradients that are sent; whatever
-// the pass reads (saved tensors, received activations and gradients) stays until the weight half,
-// as the engine keeps a micro-batch's autograd graph until then.
+// the pass reads (saved tensors, received activations and gradients) is counted until the weight
+// half. The engine frees what only the input half reads, but holds the gradients of the outputs of
+// operators with parameters in between, which are not counted: where these are larger, a worker
+// needs more than this says.
 #pragma once
 
 #include "common/base/status.h"

@@ -7,6 +7,7 @@
 #include <csignal>
 #include <filesystem>
 
+#include "tests/worker_daemon/checkpoint/tied_graph.h"
 #include "tests/worker_daemon/data/safetensors_files.h"
 
 namespace stagewright {
@@ -16,23 +17,6 @@ using namespace testing;  // NOLINT
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-
-// Parameters "embedding" (alias "output.weight") and "bias".
-Graph Tied() {
-  GraphData data;
-  data.name = "tied";
-  data.parameters = {
-      {"embedding", DType::kFloat32, {2}, true, false, {"output.weight"}},
-      {"bias", DType::kFloat32, {1}, true, false, {}},
-  };
-  Node node;
-  node.name = "n";
-  node.target = "aten.some.default";
-  node.args = {{ParameterId(0)}, {ParameterId(1)}};
-  node.outputs = {{DType::kFloat32, {}}};
-  data.nodes = {node};
-  return *Graph::Create(data);
-}
 
 class CheckpointTest : public ::testing::Test {
  protected:

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/worker_daemon/checkpoint/tied_graph.h"
 #include "tests/worker_daemon/data/safetensors_files.h"
 
 namespace stagewright {
@@ -12,23 +13,8 @@ using namespace testing;  // NOLINT
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// Parameters: "embedding" (alias "output.weight"), "bias", and "unused", which no node reads.
-Graph Tied() {
-  GraphData data;
-  data.name = "tied";
-  data.parameters = {
-      {"embedding", DType::kFloat32, {2}, true, false, {"output.weight"}},
-      {"bias", DType::kFloat32, {1}, true, false, {}},
-      {"unused", DType::kFloat32, {1}, false, true, {}},
-  };
-  Node node;
-  node.name = "n";
-  node.target = "aten.some.default";
-  node.args = {{ParameterId(0)}, {ParameterId(1)}};
-  node.outputs = {{DType::kFloat32, {}}};
-  data.nodes = {node};
-  return *Graph::Create(data);
-}
+// A parameter that no node reads.
+const Parameter kUnused = {"unused", DType::kFloat32, {1}, false, true, {}};
 
 std::span<const std::byte> BytesOf(const std::vector<float>& values) {
   return std::as_bytes(std::span(values));
@@ -49,7 +35,7 @@ class ShardsTest : public ::testing::Test {
     return tensor == nullptr ? std::vector<float>() : Values<float>(*tensor);
   }
 
-  const Graph graph_ = Tied();
+  const Graph graph_ = Tied({kUnused});
   const TempDirectory directory_;
   const std::vector<float> embedding_ = {1, 2}, bias_ = {3}, old_ = {9}, count_ = {7};
 };

@@ -202,7 +202,7 @@ TEST(PfeifeTest, SaysWhatItCannotDo) {
   options.max_loops = 3;
   const PlanResponse response = Solve(graph, cluster, 8, options);
   EXPECT_EQ(response.termination, Termination::kInfeasible);
-  EXPECT_THAT(response.reason, HasSubstr("9 stages need more than 2 devices"));
+  EXPECT_THAT(response.reason, HasSubstr("num_stages is 9, but 2 devices"));
 }
 
 }  // namespace

@@ -60,6 +60,15 @@ absl::StatusOr<int64_t> WorkerRegistry::Register(const v1::Register& message, Si
     return absl::AlreadyExistsError(
         absl::StrCat("a worker named \"", message.worker(), "\" is connected already"));
   }
+  if (!workers_.empty()) {
+    const v1::Register& other = workers_.begin()->second.registration;
+    if (other.version() != message.version()) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("worker \"", message.worker(), "\" is of version \"", message.version(),
+                       "\", but the connected worker \"", other.worker(), "\" is of version \"",
+                       other.version(), "\": all workers must be of one version"));
+    }
+  }
   Worker& worker = workers_[message.worker()];
   worker.registration = message;
   worker.holder.resize(message.devices_size());

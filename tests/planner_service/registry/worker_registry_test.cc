@@ -52,6 +52,24 @@ class WorkerRegistryTest : public ::testing::Test {
   const absl::Time now_ = absl::FromUnixSeconds(1'000'000);
 };
 
+TEST_F(WorkerRegistryTest, AWorkerOfAnotherVersionIsRefusedWhileOthersAreConnected) {
+  v1::Register first = Registration("a", 1);
+  first.set_version("1.2.0");
+  const auto session = registry_.Register(first, Ignore, now_);
+  ASSERT_TRUE(session.ok()) << session.status();
+  v1::Register second = Registration("b", 1);
+  second.set_version("1.3.0");
+  const auto refused = registry_.Register(second, Ignore, now_);
+  EXPECT_EQ(refused.status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(refused.status().message(),
+              HasSubstr("worker \"b\" is of version \"1.3.0\", but the connected worker \"a\" is "
+                        "of version \"1.2.0\""));
+  EXPECT_THAT(Names(false), ElementsAre("a/cpu0"));  // As it was.
+  // Nobody is left to disagree with.
+  ASSERT_TRUE(registry_.Unregister("a", *session));
+  EXPECT_TRUE(registry_.Register(second, Ignore, now_).ok());
+}
+
 TEST_F(WorkerRegistryTest, DevicesComeByWorkerAndIndexWithWhatWasRegistered) {
   Add("b", 1);
   Add("a", 2);

@@ -6,10 +6,12 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "common/wire/topology_proto.h"
 #include "worker_daemon/engine/accelerators.h"
 #include "worker_daemon/engine/device_rates.h"
+#include "worker_daemon/engine/nvml.h"
 
 namespace stagewright {
 namespace {
@@ -19,6 +21,18 @@ constexpr int kMostCpuDevices = 256;
 absl::Status BadSpec(const std::string& spec) {
   return absl::InvalidArgumentError(
       absl::StrCat("devices \"", spec, "\": expected cpu:N, cuda:all or a list like cuda:0,2"));
+}
+
+// Says what the driver shows, so that a build that cannot use it is told from a machine without.
+std::string GpusOfTheDriver() {
+  const auto nvml = Nvml::Open();
+  if (!nvml.ok()) return std::string(nvml.status().message());
+  const auto gpus = (*nvml)->Gpus();
+  if (!gpus.ok()) return std::string(gpus.status().message());
+  std::vector<std::string> names;
+  for (const GpuReading& gpu : *gpus) names.push_back(gpu.name);
+  return absl::StrCat("the driver shows ", gpus->size(), names.empty() ? "" : ": ",
+                      absl::StrJoin(names, ", "));
 }
 
 absl::StatusOr<Offer> OfferCpus(const std::string& spec, const std::string& count,
@@ -45,8 +59,8 @@ absl::StatusOr<Offer> OfferGpus(const std::string& spec, const std::string& list
   if (list == "all") {
     for (size_t i = 0; i < present.size(); ++i) chosen.push_back(static_cast<int>(i));
     if (chosen.empty())
-      return absl::InvalidArgumentError(
-          absl::StrCat("devices \"", spec, "\": no GPU that this build can use"));
+      return absl::InvalidArgumentError(absl::StrCat(
+          "devices \"", spec, "\": no GPU that this build can use; ", GpusOfTheDriver()));
   } else {
     for (absl::string_view item : absl::StrSplit(list, ',')) {
       int index = -1;
@@ -54,7 +68,7 @@ absl::StatusOr<Offer> OfferGpus(const std::string& spec, const std::string& list
       if (index >= static_cast<int>(present.size())) {
         return absl::InvalidArgumentError(absl::StrCat("devices \"", spec, "\": there is no GPU ",
                                                        index, "; ", present.size(),
-                                                       " can be used"));
+                                                       " can be used; ", GpusOfTheDriver()));
       }
       chosen.push_back(index);
     }

@@ -13,6 +13,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
+#include "worker_daemon/daemon/gpu_metrics.h"
 
 namespace stagewright {
 namespace {
@@ -34,6 +35,11 @@ class ServedMetrics : public WorkerMetrics {
  public:
   explicit ServedMetrics(const std::string& listen) : exposer_(listen, 1) {
     exposer_.RegisterCollectable(registry_);
+    auto nvml = Nvml::Open();
+    if (nvml.ok()) {  // Otherwise there is no GPU of NVIDIA's to show.
+      gpus_ = std::make_shared<GpuMetrics>(*std::move(nvml));
+      exposer_.RegisterCollectable(gpus_);
+    }
     address_ =
         absl::StrCat(listen.substr(0, listen.rfind(':')), ":", exposer_.GetListeningPorts().at(0));
   }
@@ -120,6 +126,7 @@ class ServedMetrics : public WorkerMetrics {
           .Name("stagewright_worker_memory_peak_bytes")
           .Help("Most memory a device's program holds at once, by its accounting.")
           .Register(*registry_);
+  std::shared_ptr<GpuMetrics> gpus_;  // Null without a driver. The exposer holds it weakly.
   prometheus::Exposer exposer_;
   std::string address_;
   absl::Mutex mutex_;

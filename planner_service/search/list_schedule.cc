@@ -54,6 +54,10 @@ void ListScheduler::Prepare(const TaskGraph& graph, Direction direction) {
     }
   }
   free_.assign(graph.devices, 0);
+  work_.assign(graph.devices, 0);
+  for (const TaskGraph::Unit& unit : graph.units) {
+    work_[unit.device] += micro_batches_ * (unit.forward + (unit.has_backward ? unit.backward : 0));
+  }
   past_.resize(graph.devices);
   for (auto& past : past_) past.clear();
   used_.assign(graph.devices, 0);
@@ -197,6 +201,7 @@ void ListScheduler::Start(int32_t unit, Phase phase, Nanos now) {
                                                : Past::Kind::kOther;
   past_[u.device].push_back({kind, unit, micro_batch, now + time});
   free_[u.device] = now + time;
+  work_[u.device] -= time;
   events_.push_back({now + time, u.device});
   std::push_heap(events_.begin(), events_.end(), std::greater<>());
   if (phase != kWeight) Deliver(unit, phase, now + time);
@@ -221,7 +226,9 @@ void ListScheduler::Deliver(int32_t unit, Phase phase, Nanos end) {
     }
     ready[at] = std::max(ready[at], arrival);
     if (--missing[at] > 0) return;
-    events_.push_back({ready[at], graph_->units[to].device});
+    const int32_t device = graph_->units[to].device;
+    if (ready[at] < free_[device]) return;  // It is busy then, and decides when it is free.
+    events_.push_back({ready[at], device});
     std::push_heap(events_.begin(), events_.end(), std::greater<>());
   };
   if (phase == kForward) {
@@ -239,7 +246,7 @@ void ListScheduler::Deliver(int32_t unit, Phase phase, Nanos end) {
   }
 }
 
-void ListScheduler::Sweep(Direction direction) {
+Nanos ListScheduler::Sweep(Direction direction, Nanos limit) {
   Prepare(*graph_, direction);
   for (int32_t d = 0; d < graph_->devices; ++d) {
     if (graph_->device_units[d].empty()) continue;
@@ -253,11 +260,17 @@ void ListScheduler::Sweep(Direction direction) {
     std::pop_heap(events_.begin(), events_.end(), std::greater<>());
     events_.pop_back();
     // A busy device decides when it is free: that is an event of its own.
-    if (event.time >= free_[event.device]) Decide(event.device, event.time);
+    if (event.time < free_[event.device]) continue;
+    // What is left takes at least its own time from here on.
+    const Nanos end = event.time + work_[event.device];
+    if (end > limit) return end;
+    Decide(event.device, event.time);
   }
+  return 0;
 }
 
-ListResult ListScheduler::Run(const TaskGraph& graph, const ListRule& rule, bool orders) {
+ListResult ListScheduler::Run(const TaskGraph& graph, const ListRule& rule, bool orders,
+                              Nanos limit) {
   ListResult result;
   graph_ = &graph;
   result.fits = true;
@@ -272,7 +285,11 @@ ListResult ListScheduler::Run(const TaskGraph& graph, const ListRule& rule, bool
   patience_ = rule.patience;
   micro_batches_ = graph.micro_batches;
   DueDates(rule);
-  Sweep(forwards);
+  const Nanos given_up = Sweep(forwards, rule.rounds > 0 ? kNever : limit);
+  if (given_up > 0) {
+    result.step_time = given_up;
+    return result;
+  }
   result.step_time = Finish();
   std::vector<Done> best;
   if (rule.rounds > 0) best = done_;
@@ -280,12 +297,12 @@ ListResult ListScheduler::Run(const TaskGraph& graph, const ListRule& rule, bool
   for (int32_t round = 0; round < rule.rounds; ++round) {
     const std::vector<Done> there = done_;
     DueDatesFrom(there, result.step_time, false);
-    Sweep(backwards);
+    Sweep(backwards, kNever);
     Nanos end = 0;
     for (const Done& done : done_) end = std::max(end, done.end);
     const std::vector<Done> back = done_;
     DueDatesFrom(back, end, rule.split);
-    Sweep(forwards);
+    Sweep(forwards, kNever);
     const Nanos time = Finish();
     if (time >= result.step_time) break;
     result.step_time = time;

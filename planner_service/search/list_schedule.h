@@ -31,6 +31,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "planner_service/search/task_graph.h"
@@ -61,8 +62,11 @@ struct ListResult {
 class ListScheduler {
  public:
   // O(t (log t + u)) for t passes and u units per device, per round. Deterministic. Keeps its
-  // memory for the next call; not thread-safe.
-  ListResult Run(const TaskGraph& graph, const ListRule& rule, bool orders);
+  // memory for the next call; not thread-safe. A schedule without rounds ends early once it must
+  // take longer than `limit`: its step time is then a lower bound that is above `limit`, and
+  // nothing but `fits` holds besides.
+  ListResult Run(const TaskGraph& graph, const ListRule& rule, bool orders,
+                 Nanos limit = std::numeric_limits<Nanos>::max());
 
  private:
   enum Phase : int32_t { kForward, kBackward, kWeight };
@@ -100,7 +104,8 @@ class ListScheduler {
   void TailDueDates(Nanos period);
   void TurnDueDates(Nanos period, double backward);
   void DueDatesFrom(const std::vector<Done>& reversed, Nanos end, bool split);
-  void Sweep(Direction direction);
+  // 0, or a lower bound above `limit` on the step time of a schedule that was given up.
+  Nanos Sweep(Direction direction, Nanos limit);
   void Decide(int32_t device, Nanos now);
   void Start(int32_t unit, Phase phase, Nanos now);
   void Deliver(int32_t unit, Phase phase, Nanos end);
@@ -128,6 +133,7 @@ class ListScheduler {
   // By device.
   std::vector<Nanos> free_;  // End of the last pass.
   std::vector<std::vector<Past>> past_;
+  std::vector<Nanos> work_;  // Still to be started, forwards in time.
   std::vector<Bytes> used_;
   std::vector<Nanos> link_free_;
   std::vector<Event> events_;  // Heap.

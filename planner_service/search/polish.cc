@@ -1,5 +1,7 @@
 #include "planner_service/search/polish.h"
 
+#include <algorithm>
+#include <cmath>
 #include <span>
 #include <utility>
 
@@ -37,13 +39,16 @@ Polisher::Polisher(const OperatorCosts& costs, const PlanOptions& options,
       moves_(costs, options),
       rules_(ListRules(options.split_backward)) {}
 
-ListResult Polisher::Schedule(const TaskGraph& graph, const ListRule& rule, bool orders) {
+ListResult Polisher::Schedule(const TaskGraph& graph, const ListRule& rule, bool orders,
+                              Nanos limit) {
   ++states_;
-  // Making the graph and the draft counts as well: about as much as a pass for two operators.
-  passes_ += static_cast<int64_t>(graph.units.size()) * graph.micro_batches *
+  // A message takes about as long as a pass; there is about one per pass without replicas. Making
+  // the graph and the draft counts as well: about as much as a pass for two operators.
+  const size_t work = std::max(graph.units.size(), (graph.units.size() + graph.links.size()) / 2);
+  passes_ += static_cast<int64_t>(work) * graph.micro_batches *
                  (2 + 4 * rule.rounds + (rule.split ? 1 : 0)) +
              costs_.size() / 2;
-  return scheduler_.Run(graph, rule, orders);
+  return scheduler_.Run(graph, rule, orders, limit);
 }
 
 std::optional<RatedDraft> Polisher::Rate(Draft draft, bool quick) {
@@ -53,7 +58,8 @@ std::optional<RatedDraft> Polisher::Rate(Draft draft, bool quick) {
   const TaskGraph graph = MakeTaskGraph(costs_, draft, memory_share_);
   std::optional<RatedDraft> best;
   const auto consider = [&](const ListRule& rule) {
-    const ListResult result = Schedule(graph, rule);
+    const Nanos limit = best.has_value() ? best->estimate : std::numeric_limits<Nanos>::max();
+    const ListResult result = Schedule(graph, rule, /*orders=*/false, limit);
     if (!result.fits) return false;
     if (!best.has_value() || result.step_time < best->estimate) {
       best = RatedDraft{draft, rule, result.step_time};
@@ -100,9 +106,10 @@ RatedDraft Polisher::Improve(RatedDraft start, int64_t budget, Dice& dice) {
       rule = rules_[dice.Below(rules_.size())];
       rule.rounds = rounds;
     }
-    ListResult result = Schedule(graph, rule);
     const double threshold =
         static_cast<double>(current.estimate) * (1 + kFirstThreshold * left * left);
+    ListResult result =
+        Schedule(graph, rule, /*orders=*/false, static_cast<Nanos>(std::ceil(threshold)));
     if (!result.fits || static_cast<double>(result.step_time) > threshold) {
       ++idle;
     } else {

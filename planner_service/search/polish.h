@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <vector>
 
@@ -50,7 +51,8 @@ class Polisher {
 
  private:
   RatedDraft AllRules(RatedDraft rated);  // With another rule if one is faster.
-  ListResult Schedule(const TaskGraph& graph, const ListRule& rule, bool orders = false);
+  ListResult Schedule(const TaskGraph& graph, const ListRule& rule, bool orders = false,
+                      Nanos limit = std::numeric_limits<Nanos>::max());
 
   const OperatorCosts& costs_;
   const PlanOptions& options_;

@@ -188,6 +188,11 @@ std::vector<Row> PlannerRows(const std::string& graphs) {
   for (const Model& model : kModels) {
     rows.push_back(ModelRow(graphs, model, "auto", "", {}, 5, 1));
   }
+  rows.push_back(BuiltRow("auto/mmt-8x64/1024",
+                          "auto, MMT of 8 branches of 64 layers, 1,024 devices",
+                          [] { return testing::MmtGraph(8, 64); }, 1024, 16384, {}));
+  rows.back().must = 5;
+  rows.back().aim = 1;
   for (const char* profile : {"mmt4_layer", "mmt4_op", "candle7", "dlrm7x7"}) {
     rows.push_back(ProfileRow("auto", profile, 8, 5, 1, ""));
   }

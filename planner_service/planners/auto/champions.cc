@@ -44,8 +44,11 @@ absl::StatusOr<std::optional<Nanos>> Champions::TimeOf(const Strategy& strategy)
   ++judged_;
   EvaluateOptions evaluate;
   evaluate.optimizer = problem_.optimizer;
+  // Without an answer, the first one is worth a late end.
+  if (best_.has_value()) evaluate.stop = [this] { return context_.Expired(); };
   const absl::StatusOr<Evaluation> evaluation =
       Evaluate(*problem_.graph, *problem_.cluster, *problem_.costs, strategy, evaluate);
+  if (absl::IsCancelled(evaluation.status())) return std::nullopt;
   if (absl::IsResourceExhausted(evaluation.status()) ||
       absl::IsFailedPrecondition(evaluation.status())) {
     rejection_ = std::string(evaluation.status().message());

@@ -16,7 +16,8 @@ class Champions {
   // `context.on_improvement`.
   Champions(const Problem& problem, const PlanOptions& options, SearchContext& context);
 
-  // Judges a strategy. False if the evaluator rejects it; an error is a bug in who made it.
+  // Judges a strategy. False if the evaluator rejects it, or if the context expired meanwhile and
+  // there is another answer; an error is a bug in who made it.
   absl::StatusOr<bool> Offer(const Strategy& strategy);
 
   // Switches recomputation off in every stage of the champions where it makes nothing slower and
@@ -34,7 +35,7 @@ class Champions {
   const std::string& rejection() const { return rejection_; }  // The last one; empty if none.
 
  private:
-  // The time; nullopt if the evaluator rejects it.
+  // The time; nullopt if the evaluator rejects it or is stopped.
   absl::StatusOr<std::optional<Nanos>> TimeOf(const Strategy& strategy);
 
   const Problem& problem_;

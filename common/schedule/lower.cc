@@ -229,10 +229,23 @@ class DeviceLowering {
     }
   }
 
-  // The input half makes gradients to send; all that the pass read stays for the weight half.
+  // The input half makes gradients to send and leaves what the weight half reads. Received
+  // activations stay until the end of the pass: either half may read them.
   void BackwardMemory(const Task& task, const ShareBytes& own, ProgramAction& action) {
     action.acquire = action.release = own.workspace;
-    if (EndsBackward(task.kind)) action.release += own.saved + own.outputs;
+    const Bytes held = own.saved + own.outputs;
+    if (task.kind == ActionKind::kBackward) {
+      action.release += held;
+    } else {
+      const Slot& slot = context_.slots[task.slot];
+      const SplitBytes& split = context_.bytes.SplitOf(slot.stage, slot.samples.size());
+      if (task.kind == ActionKind::kBackwardInput) {
+        action.acquire += split.input_half - held;
+        action.release += split.input_half - split.between;
+      } else {
+        action.release += split.between;
+      }
+    }
     for (int32_t p : context_.channels.Into(task.slot)) {
       const Piece& piece = context_.channels.pieces[p];
       const Channel& channel = context_.ChannelOf(piece);
@@ -240,7 +253,7 @@ class DeviceLowering {
         action.acquire += GradientBytes(channel, piece.samples);
       if (EndsBackward(task.kind)) action.release += InputBytes(piece);
     }
-    if (!EndsBackward(task.kind)) return;
+    if (!MakesGradients(task.kind)) return;
     for (int32_t p : context_.channels.OutOf(task.slot)) {
       const Piece& piece = context_.channels.pieces[p];
       const Channel& channel = context_.ChannelOf(piece);

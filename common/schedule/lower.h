@@ -21,11 +21,10 @@
 //
 // Memory: a forward acquires the tensors its backward will need; the backward releases them and the
 // received activations and gradients; a gradient acquired by a backward is released when it has
-// been sent. Of a split backward pass the input half makes the gradients that are sent; whatever
-// the pass reads (saved tensors, received activations and gradients) is counted until the weight
-// half. The engine frees what only the input half reads, but holds the gradients of the outputs of
-// operators with parameters in between, which are not counted: where these are larger, a worker
-// needs more than this says.
+// been sent. The input half of a split backward pass makes the gradients that are sent and releases
+// those received and the saved tensors that no operator with parameters keeps; until the weight
+// half it holds what such operators keep, the gradients of their outputs and the received
+// activations. A planning-only node holds all it saved until then, but no gradient.
 #pragma once
 
 #include "common/base/status.h"

@@ -1,10 +1,74 @@
 #include "common/schedule/stage_costs.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <vector>
 
 #include "common/cost/retention.h"
 
 namespace stagewright {
+namespace {
+
+// What a node of a stage depends on.
+enum class Origin : uint8_t { kConstant, kParameters, kActivations };
+
+// How the backward pass of a stage falls into halves, node by node, in the order of execution.
+struct SplitNode {
+  NodeId node;
+  int32_t level = 0;   // Nodes with parameters on the longest path up to and with this one.
+  bool waits = false;  // What it saves stays until the weight half.
+  bool keeps_gradient = false;  // So do the gradients of its outputs.
+};
+
+// A node takes part in the weight half if it reads a trainable parameter or what depends on
+// parameters alone; it keeps what it reads and makes, through views. What depends on parameters
+// alone waits as a whole.
+std::vector<SplitNode> SplitNodes(const Graph& graph, const ProgramStage& stage) {
+  std::vector<bool> inside(graph.size(), false);
+  for (const auto* nodes : {&stage.replicated, &stage.nodes}) {
+    for (NodeId node : *nodes) inside[node.index()] = true;
+  }
+  std::vector<Origin> origin(graph.size(), Origin::kActivations);
+  std::vector<int32_t> level(graph.size(), 0);
+  std::vector<bool> waits(graph.size(), false);
+  std::vector<SplitNode> split;
+  for (int32_t v : graph.dag().order()) {
+    if (!inside[v]) continue;
+    const NodeId id(v);
+    bool reads_parameters = false;
+    for (ParameterId p : graph.Parameters(id)) {
+      reads_parameters = reads_parameters || graph.parameter(p).trainable;
+    }
+    bool activations = !graph.Inputs(id).empty();
+    for (ValueRef value : graph.Values(id)) {
+      const int32_t from = value.node.index();
+      activations = activations || origin[from] == Origin::kActivations;
+      reads_parameters = reads_parameters || origin[from] == Origin::kParameters;
+      level[v] = std::max(level[v], level[from]);
+    }
+    const bool profiled = graph.node(id).cost.has_value();
+    activations = activations || profiled;
+    origin[v] = activations ? Origin::kActivations
+                            : (reads_parameters ? Origin::kParameters : Origin::kConstant);
+    level[v] += reads_parameters && activations;
+    if (reads_parameters || !activations || profiled) waits[v] = true;
+    if (reads_parameters) {
+      for (ValueRef value : graph.Values(id)) {
+        waits[value.node.index()] = true;
+        waits[StorageOf(graph, value).node.index()] = true;
+      }
+    }
+    const bool has_gradient = graph.needs_backward(id) && !profiled;
+    split.push_back({id, level[v], false, reads_parameters && activations && has_gradient});
+  }
+  for (SplitNode& node : split) node.waits = waits[node.node.index()];
+  return split;
+}
+
+}  // namespace
+
 StageBytes::StageBytes(const Graph& graph, const CostModel& costs,
                        const std::vector<ProgramStage>& stages,
                        const std::vector<Channel>& channels)
@@ -39,6 +103,38 @@ const ShareBytes& StageBytes::Of(StageId stage, int64_t samples) {
     }
   }
   for (ValueRef root : roots_[stage.index()]) bytes.outputs += graph_.meta(root).SizeBytes(samples);
+  return bytes;
+}
+
+// The input half goes from the last level to the first: gradients of outputs come up while what
+// only that half reads goes.
+const SplitBytes& StageBytes::SplitOf(StageId stage, int64_t samples) {
+  const auto [entry, is_new] = known_splits_.try_emplace({stage, samples});
+  if (!is_new) return entry->second;
+  SplitBytes& bytes = entry->second;
+  struct Level {
+    Bytes gradients = 0;  // Made there and held until the weight half.
+    Bytes freed = 0;
+  };
+  std::map<int32_t, Level, std::greater<>> levels;
+  for (const SplitNode& node : SplitNodes(graph_, stages_[stage.index()])) {
+    Level& level = levels[node.level];
+    const Bytes saved = costs_.SavedBytes(node.node, samples);
+    (node.waits ? bytes.between : level.freed) += saved;
+    if (!node.keeps_gradient) continue;
+    for (const TensorMeta& output : graph_.node(node.node).outputs) {
+      if (IsFloating(output.dtype)) level.gradients += output.SizeBytes(samples);
+    }
+  }
+  const ShareBytes& own = Of(stage, samples);
+  Bytes held = own.saved + own.outputs;
+  bytes.input_half = held;
+  for (const auto& [number, level] : levels) {
+    held += level.gradients;
+    bytes.input_half = std::max(bytes.input_half, held);
+    held -= level.freed;
+    bytes.between += level.gradients;
+  }
   return bytes;
 }
 

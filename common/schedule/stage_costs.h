@@ -17,6 +17,14 @@ struct ShareBytes {
   Bytes workspace = 0;  // Largest over the nodes: they run one after the other.
 };
 
+// Of a backward pass in two halves.
+struct SplitBytes {
+  // At most held during the input half, what was saved included, workspace not.
+  Bytes input_half = 0;
+  // Held until the weight half: what nodes with parameters keep and the gradients of their outputs.
+  Bytes between = 0;
+};
+
 class StageBytes {
  public:
   StageBytes(const Graph& graph, const CostModel& costs, const std::vector<ProgramStage>& stages,
@@ -24,6 +32,8 @@ class StageBytes {
   // Of one replica that runs `samples` samples at once. O(nodes of the stage) at the first call for
   // a number of samples; the reference lasts as long as the object.
   const ShareBytes& Of(StageId stage, int64_t samples);
+  // Ditto.
+  const SplitBytes& SplitOf(StageId stage, int64_t samples);
 
  private:
   const Graph& graph_;
@@ -32,6 +42,7 @@ class StageBytes {
   std::vector<std::vector<ValueRef>>
       roots_;  // By stage: storage of its outputs that no node saves.
   std::map<std::pair<StageId, int64_t>, ShareBytes> known_;
+  std::map<std::pair<StageId, int64_t>, SplitBytes> known_splits_;
 };
 
 // Bytes that a device holds throughout: parameters and, in training, gradients and optimizer state,

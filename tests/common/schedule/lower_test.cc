@@ -284,6 +284,59 @@ TEST(Lower, ProfiledNodesHaveSizesFromTheirProfile) {
   EXPECT_EQ(program.devices[0].resident, 1600);  // Parameter, gradient, two moments.
 }
 
+// What every node saves, by node.
+class SavedByNode : public testing::FixedCosts {
+ public:
+  SavedByNode(const Graph& graph, std::vector<Bytes> saved)
+      : FixedCosts(0, 0, graph), saved_(std::move(saved)) {}
+  Bytes SavedBytes(NodeId node, int64_t samples) const override {
+    return saved_[node.index()] * samples;
+  }
+
+ private:
+  std::vector<Bytes> saved_;
+};
+
+// Linear, relu, linear, relu, loss on one device: the input half and then the weight half.
+Program SplitChain(const std::vector<Bytes>& saved, int64_t wide) {
+  GraphBuilder builder("split");
+  const Argument first = builder.Linear(builder.Feature("x", {4}), 4, 4);
+  const Argument hidden = builder.Add("aten.relu.default", {first}, {4});
+  const Argument second = builder.Linear(hidden, 4, wide);
+  builder.Loss(builder.Add("aten.relu.default", {second}, {wide}), {wide});
+  const Graph graph = builder.Build();
+  Strategy strategy = MakeStages(graph, 1, {{{0, 1, 2, 3, 4}, {0}}});
+  SetOrders(graph,
+            {{DeviceId(0),
+              {{StageId(0), Pass::kForward, 0},
+               {StageId(0), Pass::kBackwardInput, 0},
+               {StageId(0), Pass::kBackwardWeight, 0}}}},
+            strategy);
+  const SavedByNode costs(graph, saved);
+  const auto program = Lower(graph, strategy, costs, {Optimizer::kAdam, true});
+  EXPECT_EQ(program.status(), absl::OkStatus());
+  EXPECT_EQ(Validate(*program, {}), absl::OkStatus());
+  return *program;
+}
+
+// Relu 1 is read by a linear map and stays, as do the gradients of both maps (16 and 4 * wide); the
+// second relu and what the loss saves go.
+TEST(Lower, InputHalvesLeaveWhatWeightHalvesRead) {
+  const auto& body = SplitChain({0, 16, 0, 100, 60}, 2).devices[0].body;
+  EXPECT_EQ(body[0].acquire, 176);
+  EXPECT_EQ(body[1].acquire, 8);  // The gradient of the second map comes before anything goes.
+  EXPECT_EQ(body[1].release, 176 + 8 - (16 + 16 + 8));
+  EXPECT_EQ(body[2].release, 16 + 16 + 8);
+}
+
+TEST(Lower, GradientsBetweenHalvesMayBeLargerThanWhatWasSaved) {
+  const auto& body = SplitChain({0, 16, 0, 4, 4}, 100).devices[0].body;
+  EXPECT_EQ(body[0].acquire, 24);
+  EXPECT_EQ(body[1].acquire, 400 + 16 - 8);
+  EXPECT_EQ(body[1].release, 0);
+  EXPECT_EQ(body[2].release, 16 + 16 + 400);
+}
+
 TEST(Lower, NamesTensorsThatCannotBeSplit) {
   GraphBuilder builder("transposed");
   const Argument x = builder.Feature("x", {1});

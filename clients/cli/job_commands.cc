@@ -18,6 +18,7 @@
 #include "clients/cli/files.h"
 #include "clients/cli/job_view.h"
 #include "clients/cli/number_checks.h"
+#include "clients/cli/plan_file.h"
 #include "common/schedule/trace.h"
 #include "common/wire/graph_file.h"
 #include "common/wire/job_state.h"
@@ -34,6 +35,7 @@ struct SubmitFlags {
   double momentum = 0.9;
   std::string schedule = "constant";
   std::vector<std::string> groups;
+  std::string plan_file;
   std::string request_id;
   double step_timeout_seconds = 60;
   double checkpoint_minutes = 0;
@@ -156,6 +158,12 @@ int RunSubmit(SubmitFlags& flags, const Globals& globals) {
   if (absl::Status status = FinishOptimizer(flags, spec.mutable_optimizer()); !status.ok())
     return Report(status);
   spec.set_step_timeout_ns(static_cast<int64_t>(flags.step_timeout_seconds * 1e9));
+  if (!flags.plan_file.empty()) {
+    auto plan = ReadPlanFile(flags.plan_file);
+    if (!plan.ok()) return Report(plan.status());
+    *spec.mutable_plan_options()->mutable_manual() = *std::move(plan);
+    if (spec.planner().empty()) spec.set_planner("manual");
+  }
 
   Connection connection(globals.planner_address);
   v1::SubmitJobRequest request;
@@ -418,12 +426,21 @@ void AddSubmit(CLI::App& app, Globals& globals) {
   real("--weight-decay", "L2 penalty; adamw: decoupled",
        [flags, optimizer](double v) { optimizer->set_weight_decay(v); });
   AddTrainingOptions(*submit, flags);
+  text("--on-nan", "loss or gradients not finite: stop (default), skip the update, continue",
+       [flags, spec](const std::string& v) {
+         spec->set_on_nan(v == "skip"       ? v1::NAN_POLICY_SKIP
+                          : v == "continue" ? v1::NAN_POLICY_CONTINUE
+                                            : v1::NAN_POLICY_STOP);
+       })
+      ->check(CLI::IsMember({"stop", "skip", "continue"}));
   AddCheckpointOptions(*submit, flags);
   integer("--seed", "of sample order and dropout",
           [flags, spec](int64_t v) { spec->set_seed(static_cast<uint64_t>(v)); });
   submit->add_flag_callback(
       "--no-shuffle", [flags, spec] { spec->set_no_shuffle(true); }, "keep the data's order");
   text("--planner", "which planner", [flags, spec](const std::string& v) { spec->set_planner(v); });
+  submit->add_option("--plan-file", flags->plan_file,
+                     "a plan to run: by hand (docs/planners/manual.md), from -o json or --save");
   count("--devices", "devices to use (default: all that are free)",
         [flags, spec](int32_t v) { spec->set_num_devices(v); });
   count("--stages", "exactly this many stages",

@@ -48,6 +48,9 @@ nlohmann::json JobJson(const v1::Job& job) {
       {"version", job.version()},
       {"step", metrics.step()},
       {"total_steps", metrics.total_steps()},
+      {"checkpoint_step", job.checkpoint_step()},
+      {"restarts", job.restarts()},
+      {"skipped_steps", metrics.skipped_steps()},
       {"loss", metrics.loss()},
       {"step_seconds", ToSeconds(metrics.step_ns())},
       {"median_step_seconds", ToSeconds(metrics.median_step_ns())},
@@ -119,6 +122,8 @@ std::string JobSummary(const v1::Job& job) {
   if (metrics.step() > 0) {
     absl::StrAppend(&out, absl::StrFormat("  steps            %d of %d, last loss %.4f\n",
                                           metrics.step(), metrics.total_steps(), metrics.loss()));
+    if (metrics.skipped_steps() > 0)
+      absl::StrAppend(&out, "  skipped updates  ", metrics.skipped_steps(), "\n");
     absl::StrAppend(&out, "  step time        ", FormatDuration(metrics.median_step_ns()),
                     " measured (median), ", FormatDuration(metrics.predicted_step_ns()),
                     " predicted\n");

@@ -39,7 +39,8 @@ void AddProblemFlags(CLI::App& command, ProblemFlags& flags) {
   AddGraphSource(command, flags.source);
   command.add_option("--cluster", flags.cluster,
                      "preset with its size (summit:8, uniform:8), or a cluster file");
-  command.add_option("--mini-batch", flags.mini_batch, "samples per training step");
+  command.add_option("--mini-batch", flags.mini_batch, "samples per training step")
+      ->check(Positive());
   command.add_option("--optimizer", flags.optimizer, "whose state is counted: sgd, momentum, adam")
       ->check(CLI::IsMember({"sgd", "momentum", "adam"}))
       ->capture_default_str();

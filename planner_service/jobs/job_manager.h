@@ -87,6 +87,7 @@ class JobManager {
 
  private:
   struct StepReport {
+    bool skipped = false;  // Its update was left out.
     int32_t devices = 0;
     double loss = 0;
     int64_t step_ns = 0;

@@ -256,6 +256,7 @@ void JobManager::Handle(const std::string& worker, const v1::Progress& message) 
     ++report.devices;
     report.loss += device.loss();
     report.step_ns = std::max(report.step_ns, device.step_ns());
+    report.skipped |= device.skipped();
     if (device.has_evaluation()) report.evaluation = device.evaluation();
   }
   if (report.devices < record->job.plan().program().devices_size()) return;
@@ -270,6 +271,7 @@ void JobManager::ReportStep(Record& record, int64_t step, const StepReport& repo
   metrics->set_loss(report.loss);
   metrics->set_step_ns(report.step_ns);
   metrics->set_median_step_ns(Median(record.step_times));
+  if (report.skipped) metrics->set_skipped_steps(metrics->skipped_steps() + 1);
   if (report.evaluation.has_value()) {
     metrics->set_evaluation_loss(report.evaluation->loss());
     if (report.evaluation->predicted_samples() > 0) {

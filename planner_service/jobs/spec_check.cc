@@ -151,6 +151,12 @@ absl::Status CheckSpec(const v1::JobSpec& spec) {
     return Wrong("optimizer.max_gradient_norm",
                  "cannot be kept by an asynchronous plan, whose gradients are never all there");
   }
+  if (!v1::NanPolicy_IsValid(spec.on_nan()))
+    return Wrong("on_nan", absl::StrCat("unknown policy ", spec.on_nan()));
+  if (spec.on_nan() == v1::NAN_POLICY_SKIP &&
+      (spec.plan_options().asynchronous() || spec.strategy().asynchronous())) {
+    return Wrong("on_nan", "skip: an asynchronous plan has no point at which all devices agree");
+  }
   RETURN_IF_ERROR(CheckEvaluations(spec));
   RETURN_IF_ERROR(CheckCheckpoints(spec));
   if (!spec.planner().empty()) {

@@ -172,6 +172,9 @@ absl::StatusOr<JobSpec> JobRun::MakeSpec() const {
   spec.weights_path = proto.weights_path();
   spec.data_path = proto.data_path();
   spec.optimizer = FromProto(proto.optimizer());
+  if (proto.on_nan() == v1::NAN_POLICY_SKIP) spec.optimizer.on_non_finite = NonFinite::kSkip;
+  if (proto.on_nan() == v1::NAN_POLICY_CONTINUE)
+    spec.optimizer.on_non_finite = NonFinite::kContinue;
   spec.evaluate_every = proto.evaluate_every();
   spec.patience = proto.patience();
   spec.min_delta = proto.min_delta();
@@ -393,6 +396,7 @@ void JobRun::OnStep(const Device& device, StepReport report) {
   own->set_device(device.id.value());
   own->set_loss(report.loss);
   own->set_step_ns(report.end - report.start);
+  own->set_skipped(report.skipped);
   if (report.evaluation.has_value()) {
     v1::EvaluationResult* evaluation = own->mutable_evaluation();
     evaluation->set_loss(report.evaluation->loss);

@@ -235,10 +235,12 @@ class DeviceRunner::Impl {
     if (spec_.steps < 1) return absl::InvalidArgumentError("steps: at least one is needed");
     const auto& reductions = spec_.program->reductions;
     const bool sums_norm = !reductions.empty() && reductions.back().gradient_norm;
-    if (sums_norm != (spec_.optimizer.max_gradient_norm > 0)) {
+    if (sums_norm != NeedsGradientNorm(spec_.optimizer)) {
       return absl::InvalidArgumentError(
-          sums_norm ? "program: it sums a norm of gradients, but optimizer.max_gradient_norm is 0"
-                    : "optimizer.max_gradient_norm: the program does not sum a norm of gradients");
+          sums_norm
+              ? "program: it sums a norm of gradients, but neither clipping nor skipping needs it"
+              : "optimizer.max_gradient_norm, on_non_finite: the program does not sum a norm of "
+                "gradients");
     }
     if (spec_.patience > 0 && !EvaluatesInBetween(spec_))
       return absl::InvalidArgumentError("patience: nothing is evaluated during training");
@@ -256,6 +258,7 @@ class DeviceRunner::Impl {
     options.device = device;
     options.seed = spec_.seed;
     options.loss_weight = spec_.loss_weight;
+    options.on_non_finite = spec_.optimizer.on_non_finite;
     ASSIGN_OR_RETURN(training_,
                      Executor::Create(*spec_.graph, *spec_.program, spec_.device, *parameters_,
                                       *data_, &*optimizer_, transport, options));
@@ -283,6 +286,7 @@ class DeviceRunner::Impl {
     report.loss_samples = output.loss_samples;
     report.correct = output.correct;
     report.predicted = output.predicted;
+    report.skipped = output.skipped;
     report.start = output.events.empty() ? 0 : output.events.front().start;
     for (const TraceEvent& event : output.events) {
       report.start = std::min(report.start, event.start);

@@ -3,6 +3,7 @@
 #include <time.h>
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 
 #include "absl/strings/str_cat.h"
@@ -301,10 +302,16 @@ void Executor::RunReductions() {
       // Without a deadline of its own: when the step's passes, RunStep aborts the transport.
       const Reduction& reduction = program_.reductions[ActionAt(action).channel];
       if (reduction.gradient_norm) {
-        status =
-            ClipGradientNorm(reduction, owned_, optimizer_->config().max_gradient_norm, parameters_,
-                             transport_, TagOf(ActionAt(action)), absl::InfiniteFuture())
-                .status();
+        // The compute lane adds to the loss no more: the sum waits for all its backward passes.
+        StepOutput& output = batches_[0].output;
+        const OptimizerConfig& config = optimizer_->config();
+        const auto norm =
+            ClipGradientNorm(reduction, owned_, config.max_gradient_norm, parameters_, transport_,
+                             TagOf(ActionAt(action)), absl::InfiniteFuture(), config.on_non_finite,
+                             std::isfinite(output.loss));
+        status = norm.status();
+        output.skipped =
+            norm.ok() && config.on_non_finite == NonFinite::kSkip && !std::isfinite(*norm);
         return;
       }
       status = ReduceGradients(graph_, reduction, parameters_, *transport_, TagOf(ActionAt(action)),

@@ -48,7 +48,8 @@ namespace stagewright {
 struct ExecutorOptions {
   at::Device device = at::kCPU;
   uint64_t seed = 0;
-  double loss_weight = 1.0;    // See StageOptions.
+  double loss_weight = 1.0;                    // See StageOptions.
+  NonFinite on_non_finite = NonFinite::kStop;  // Of a loss; the optimizer says it of gradients.
   uint32_t first_channel = 0;  // Added to channel numbers: keeps the messages of several programs
                                // over one transport apart.
 };
@@ -72,6 +73,7 @@ struct StepOutput {
   int64_t loss_samples = 0;  // That `loss` covers.
   int64_t correct = 0;       // Predictions whose largest entry is the target's class.
   int64_t predicted = 0;     // Predictions looked at; 0 if the graph does not classify.
+  bool skipped = false;      // The update was left out, on all devices alike (NonFinite::kSkip).
   // In order of their end. Asynchronous programs: those that ended since the step before; actions
   // as in the program, `step` that of their section (the prologue belongs to the first).
   std::vector<TraceEvent> events;
@@ -93,9 +95,9 @@ class Executor {
 
   // Runs one step. Not thread-safe.
   // DEADLINE_EXCEEDED, naming device, step and the actions that were waited for;
-  // FAILED_PRECONDITION if the loss is not finite, before the parameters change; what Abort was
-  // called with; errors of the transport. After an error the transport is aborted, and further
-  // calls return the same error.
+  // FAILED_PRECONDITION if the loss is not finite and that must stop the job, before the parameters
+  // change; what Abort was called with; errors of the transport. After an error the transport is
+  // aborted, and further calls return the same error.
   absl::StatusOr<StepOutput> RunStep(const StepInput& input);
 
   // Ends the step under way and all later ones with `status`. Safe from any thread.

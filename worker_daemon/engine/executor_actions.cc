@@ -261,7 +261,7 @@ absl::Status Executor::Account(const StageModule::Forwarded& result, SampleRange
   Batch& batch = BatchOf(range);
   if (result.loss.defined()) {
     const double loss = result.loss.item<double>();
-    if (!std::isfinite(loss)) {
+    if (!std::isfinite(loss) && options_.on_non_finite == NonFinite::kStop) {
       return absl::FailedPreconditionError(absl::StrCat("the loss is ", loss));
     }
     const bool mean = graph_.loss_reduction() == LossReduction::kMean;

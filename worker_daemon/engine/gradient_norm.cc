@@ -4,6 +4,7 @@
 #include <ATen/core/grad_mode.h>
 
 #include <cmath>
+#include <limits>
 
 #include "absl/strings/str_cat.h"
 #include "worker_daemon/transport/all_reduce.h"
@@ -18,9 +19,10 @@ constexpr double kTiny = 1e-6;  // PyTorch's.
 absl::StatusOr<double> ClipGradientNorm(const Reduction& reduction,
                                         const std::vector<ParameterId>& owned, double max_norm,
                                         const ParameterStore& parameters, Transport* transport,
-                                        Tag tag, absl::Time deadline) {
+                                        Tag tag, absl::Time deadline, NonFinite policy,
+                                        bool finite) {
   const at::NoGradGuard no_grad;
-  double squares = 0;
+  double squares = finite ? 0 : std::numeric_limits<double>::quiet_NaN();
   for (ParameterId id : owned) {
     const at::Tensor& parameter = parameters[id];
     if (!parameter.defined() || !parameter.grad().defined()) continue;
@@ -36,8 +38,16 @@ absl::StatusOr<double> ClipGradientNorm(const Reduction& reduction,
         AllReduceSum(*transport, devices, tag, &squares, 1, Element::kFloat64, deadline));
   }
   const double norm = std::sqrt(squares);
-  if (!std::isfinite(norm))
+  if (!std::isfinite(norm) && policy == NonFinite::kStop)
     return absl::FailedPreconditionError(absl::StrCat("the norm of the gradients is ", norm));
+  if (!std::isfinite(norm) && policy == NonFinite::kSkip) {
+    for (ParameterId id : parameters.ids()) {
+      const at::Tensor& parameter = parameters[id];
+      if (parameter.defined()) parameter.mutable_grad() = at::Tensor();
+    }
+    return norm;
+  }
+  if (max_norm <= 0) return norm;
   const double scale = max_norm / (norm + kTiny);
   if (scale >= 1) return norm;
   for (ParameterId id : parameters.ids()) {

@@ -6,6 +6,7 @@
 #include "absl/time/time.h"
 #include "common/base/status.h"
 #include "common/schedule/program.h"
+#include "worker_daemon/engine/optimizer_config.h"
 #include "worker_daemon/engine/parameter_store.h"
 #include "worker_daemon/transport/transport.h"
 
@@ -15,11 +16,15 @@ namespace stagewright {
 // all gradients of `parameters` by max_norm / (norm + 1e-6) where that is less than 1, in place.
 // `owned` are those that count here; over all devices each parameter of the job counts once. Norms
 // are summed as double. Every device finds the same one to the bit and returns it. `transport` may
-// be null for a device alone. Blocks; `tag` must be free. FAILED_PRECONDITION if the norm is not
-// finite, before anything is scaled; errors of AllReduceSum.
+// be null for a device alone. Blocks; `tag` must be free. `max_norm` 0: no scaling. A norm that is
+// not finite is treated by `policy`: kStop is FAILED_PRECONDITION, before anything is scaled; kSkip
+// drops the gradients of all `parameters`, and a parameter without a gradient is not updated;
+// kContinue scales with it. `finite` false makes the norm not a number on all devices: this one
+// knows of a reason, such as its loss, why the step must not count. Errors of AllReduceSum.
 absl::StatusOr<double> ClipGradientNorm(const Reduction& reduction,
                                         const std::vector<ParameterId>& owned, double max_norm,
                                         const ParameterStore& parameters, Transport* transport,
-                                        Tag tag, absl::Time deadline);
+                                        Tag tag, absl::Time deadline,
+                                        NonFinite policy = NonFinite::kStop, bool finite = true);
 
 }  // namespace stagewright

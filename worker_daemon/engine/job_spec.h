@@ -32,7 +32,8 @@ struct EvaluationReport {
 // What one device saw of a training step. Losses, samples and correct predictions of all devices
 // add up to those of the mini-batch; devices without the loss report 0 samples.
 struct StepReport {
-  int64_t step = 0;  // From 0.
+  bool skipped = false;  // The update was left out, on all devices alike.
+  int64_t step = 0;      // From 0.
   double loss = 0;
   int64_t loss_samples = 0;
   int64_t correct = 0;

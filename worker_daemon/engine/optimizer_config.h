@@ -12,6 +12,13 @@ namespace stagewright {
 
 enum class OptimizerKind { kSgd, kAdam };
 
+// What happens at a step whose loss or gradients are not finite.
+enum class NonFinite {
+  kStop,      // The step fails.
+  kSkip,      // No device updates anything: needs a program that sums the gradients' norm.
+  kContinue,  // Updates as if nothing were wrong, as PyTorch does.
+};
+
 // Constants of some parameters.
 struct ParameterGroup {
   std::string pattern;  // A glob as in fnmatch(3) over names of parameters; "*" also crosses dots.
@@ -37,7 +44,13 @@ struct OptimizerConfig {
   // Gradients whose norm over all parameters of the job is larger are scaled down to it
   // (torch.nn.utils.clip_grad_norm_). 0: never.
   double max_gradient_norm = 0;
+  NonFinite on_non_finite = NonFinite::kStop;
 };
+
+// Whether devices have to sum the norm of all gradients before they update.
+inline bool NeedsGradientNorm(const OptimizerConfig& config) {
+  return config.max_gradient_norm > 0 || config.on_non_finite == NonFinite::kSkip;
+}
 
 // INVALID_ARGUMENT, naming the field, for values outside the bounds that the planner sets for
 // jobs: the learning rate and Adam's epsilon positive, the weight decay not negative, all finite;

@@ -142,7 +142,7 @@ def test_a_damaged_plan_is_refused(tmp_path):
 
 
 def test_wrong_values_are_named():
-    assert "mini" in fails(1, *local(CASE_STUDY, "summit:2", 0))
+    assert "mini" in fails(2, *local(CASE_STUDY, "summit:2", 0))
     assert "abacus" in fails(1, *local(CASE_STUDY, "abacus:2"))
     assert "oracle" in fails(1, *local(CASE_STUDY, "summit:2", 64, "--planner", "oracle"))
 
@@ -150,7 +150,9 @@ def test_wrong_values_are_named():
 @pytest.mark.parametrize(
     "arguments",
     [(), ("fly",), ("plan",), ("plan", "x.swg"), ("plan", "x.swg", "--cluster", "cpu:1"), ("submit",), ("watch",),
-     ("plan", "x.swg", "--mini-batch", "many"), ("jobs", "-o", "xml"), ("graph",), ("cancel",)],
+     ("plan", "x.swg", "--mini-batch", "many"),
+     ("plan", "x.swg", "--mini-batch", 0), ("plan", "x.swg", "--mini-batch", -8),
+     ("jobs", "-o", "xml"), ("graph",), ("cancel",)],
 )  # fmt: skip
 def test_wrong_usage(arguments):
     assert "--help)" in fails(2, *arguments)

@@ -92,6 +92,26 @@ TEST(ClipGradientNorm, RefusesANormThatIsNotFinite) {
   EXPECT_THAT(std::string(found.status().message()), HasSubstr("the norm of the gradients is"));
 }
 
+TEST(ClipGradientNorm, ANormThatIsNotFiniteMayDropTheGradients) {
+  const Graph graph = Tied();
+  const Reduction alone{{}, {DeviceId(0)}, 8, {StageId(0)}, true};
+  for (const bool finite : {true, false}) {  // Gradients, or another reason.
+    SCOPED_TRACE(finite);
+    const ParameterStore store =
+        WithGradients(graph, finite ? std::numeric_limits<double>::infinity() : 1);
+    const auto found = ClipGradientNorm(alone, store.ids(), 0, store, nullptr, {},
+                                        absl::InfiniteFuture(), NonFinite::kSkip, finite);
+    ASSERT_TRUE(found.ok()) << found.status();
+    EXPECT_FALSE(std::isfinite(*found));
+    for (ParameterId id : store.ids()) EXPECT_FALSE(store[id].grad().defined());
+  }
+  const ParameterStore store = WithGradients(graph, 1);
+  ASSERT_TRUE(ClipGradientNorm(alone, store.ids(), 0, store, nullptr, {}, absl::InfiniteFuture(),
+                               NonFinite::kSkip)
+                  .ok());
+  for (ParameterId id : store.ids()) EXPECT_TRUE(store[id].grad().defined());
+}
+
 struct Job {
   JobSpec spec;
   Job() {
@@ -109,12 +129,12 @@ struct Job {
     std::mt19937_64 random(seed);
     const Strategy strategy = ForceStrategy(*spec.graph, shape, random);
     const auto costs = MakeAnalyticCostModel(*spec.graph);
-    auto program =
-        Lower(*spec.graph, strategy, *costs, {.training = true, .gradient_norm = max_norm > 0});
+    spec.optimizer.max_gradient_norm = max_norm;
+    auto program = Lower(*spec.graph, strategy, *costs,
+                         {.training = true, .gradient_norm = NeedsGradientNorm(spec.optimizer)});
     EXPECT_TRUE(program.ok()) << program.status();
     EXPECT_EQ(Validate(*program, {}), absl::OkStatus());
     spec.program = std::make_shared<const Program>(*std::move(program));
-    spec.optimizer.max_gradient_norm = max_norm;
     auto result = TrainLocally(spec);
     EXPECT_TRUE(result.ok()) << result.status();
     return result.ok() ? *std::move(result) : TrainingResult();
@@ -150,6 +170,51 @@ TEST(ClippedTraining, ProgramAndConfigurationAgree) {
   job.spec.optimizer.max_gradient_norm = 0;
   EXPECT_THAT(std::string(TrainLocally(job.spec).status().message()),
               HasSubstr("it sums a norm of gradients"));
+}
+
+// A sample that is not a number, seen in one step of three.
+TEST(NonFiniteTraining, EveryPolicyIsTheSameForAnyPlan) {
+  Job job;
+  at::Tensor data = Random({3 * kMiniBatch, 6}, 5);
+  data[kMiniBatch + 3][2] = std::numeric_limits<double>::quiet_NaN();
+  WriteTensors(job.spec.data_path, {{"x", data}});
+  job.spec.order = SampleOrder::kSequential;
+  const StrategyShape whole{.stages = 1, .mini_batch = kMiniBatch, .micro_batches = 1};
+
+  job.spec.optimizer.on_non_finite = NonFinite::kContinue;
+  const TrainingResult poisoned = job.Train(whole, 0, 1);
+  EXPECT_TRUE(poisoned.parameters.at("tied").isnan().any().item<bool>());
+
+  // Steps 0, 2, 3 and 5 are those of training on the data without the bad batch.
+  job.spec.optimizer.on_non_finite = NonFinite::kSkip;
+  job.spec.steps = 6;
+  const TrainingResult expected = job.Train(whole, 0, 1);
+  Job clean;
+  WriteTensors(clean.spec.data_path,
+               {{"x", at::cat({data.narrow(0, 0, kMiniBatch),
+                               data.narrow(0, 2 * kMiniBatch, kMiniBatch)})}});
+  clean.spec.order = SampleOrder::kSequential;
+  clean.spec.steps = 4;
+  const TrainingResult without = clean.Train(whole, 0, 1);
+  WriteTensors(job.spec.data_path, {{"x", data}});  // Both jobs use one file.
+  for (const auto& [name, value] : without.parameters)
+    EXPECT_LE(RelativeError(expected.parameters.at(name), value), 1e-12) << name;
+  for (uint64_t seed = 1; seed <= 8; ++seed) {
+    SCOPED_TRACE(seed);
+    const StrategyShape shape{.stages = 2 + static_cast<int>(seed % 2),
+                              .mini_batch = kMiniBatch,
+                              .most_replicas = 1 + static_cast<int>(seed % 3),
+                              .share_devices = seed % 4 == 0};
+    const TrainingResult result = job.Train(shape, 0, seed);
+    for (const auto& [name, value] : expected.parameters) {
+      ASSERT_TRUE(result.parameters.contains(name)) << name;
+      EXPECT_LE(RelativeError(result.parameters.at(name), value), 1e-9) << name;
+    }
+  }
+
+  job.spec.optimizer.on_non_finite = NonFinite::kStop;
+  job.spec.optimizer.max_gradient_norm = 1;  // The program sums a norm.
+  EXPECT_THAT(std::string(TrainLocally(job.spec).status().message()), HasSubstr("the loss is nan"));
 }
 
 }  // namespace

@@ -1,0 +1,126 @@
+"""Options of a job from end to end: optimizers as PyTorch's, plans by hand, losses that are not numbers."""
+
+import json
+
+import pytest
+import torch
+from processes import MODELS, Processes
+from safetensors.torch import load_file, save_file
+from torch import nn
+
+import stagewright
+
+STEPS, MINI_BATCH, SAMPLES = 12, 16, 96
+
+
+@pytest.fixture(scope="module")
+def system():
+    with Processes(workers=3) as running:
+        yield running
+
+
+class Branches(nn.Module):
+    """Three branches with a normalisation each, and a head."""
+
+    def __init__(self):
+        super().__init__()
+        self.branches = nn.ModuleList(
+            nn.Sequential(nn.Linear(4, 12 + 4 * i), nn.LayerNorm(12 + 4 * i), nn.Tanh(), nn.Linear(12 + 4 * i, 6))
+            for i in range(3)
+        )
+        self.head = nn.Linear(18, 3)
+
+    def forward(self, x):
+        return self.head(torch.cat([b(part) for b, part in zip(self.branches, x.chunk(3, dim=1), strict=True)], dim=1))
+
+
+@pytest.fixture(scope="module")
+def branches(system):
+    """The model, its data, and the flags of a job on them."""
+    torch.manual_seed(3)
+    torch.set_num_threads(1)
+    model = Branches().double()
+    x, target = torch.randn(SAMPLES, 12, dtype=torch.float64), torch.randn(SAMPLES, 3, dtype=torch.float64)
+    stem = system.path / "branches"
+    stagewright.export(model, {"x": x[:4]}, loss=nn.MSELoss(), targets=target[:4], path=f"{stem}.swg")
+    save_file({"x": x, "target": target}, f"{stem}.data.safetensors")
+    flags = dict(graph=f"{stem}.swg", weights=f"{stem}.safetensors", data=f"{stem}.data.safetensors", steps=STEPS)
+    return model, x, target, flags
+
+
+def test_adamw_with_groups_schedule_and_clipping_equals_pytorch(system, branches):
+    model, x, target, flags = branches
+    decayed = [p for name, p in model.named_parameters() if not name.endswith("bias")]
+    kept = [p for name, p in model.named_parameters() if name.endswith("bias")]
+    optimizer = torch.optim.AdamW([{"params": decayed}, {"params": kept, "weight_decay": 0.0}], lr=0.01, weight_decay=0.1)
+    warm_up = torch.optim.lr_scheduler.LinearLR(optimizer, start_factor=1 / 3, total_iters=2)
+    cosine = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=STEPS - 3, eta_min=0.001)
+    schedule = torch.optim.lr_scheduler.SequentialLR(optimizer, [warm_up, cosine], milestones=[3])
+    clipped = 0
+    for step in range(STEPS):
+        rows = torch.arange(step * MINI_BATCH, (step + 1) * MINI_BATCH) % SAMPLES
+        optimizer.zero_grad()
+        loss = nn.functional.mse_loss(model(x[rows]), target[rows])
+        loss.backward()
+        clipped += float(nn.utils.clip_grad_norm_(model.parameters(), 0.5)) > 0.5
+        optimizer.step()
+        schedule.step()
+    assert 0 < clipped  # Or the norm decides nothing.
+
+    for devices, micro_batch in ((3, 4), (2, 8)):
+        job = system.train(
+            "branches", **flags, devices=devices, stages=devices, micro_batch=micro_batch, optimizer="adamw", lr=0.01,
+            weight_decay=0.1, group="*.bias=0", clip_norm=0.5, schedule="cosine", warmup=3, end_factor=0.1,
+            out=system.path / f"adamw-{devices}",
+        )  # fmt: skip
+        assert job["state"] == "succeeded", job["message"]
+        assert job["loss"] == pytest.approx(loss.item(), rel=1e-9)
+        trained = load_file(job["checkpoint"])
+        for name, parameter in model.state_dict().items():
+            torch.testing.assert_close(trained[name], parameter, rtol=1e-8, atol=1e-9)
+
+
+def test_a_plan_by_hand_is_what_runs(system):
+    plan = system.path / "plan.json"
+    operators = system.json("graph", "show", MODELS / "chain_f64.swg")["operators"]
+    names = [node for operator in operators for node in operator["nodes"]]
+    cut = len(names) // 2
+    stages = [{"nodes": names[:cut], "devices": [1]}, {"nodes": ["*"], "devices": [0]}]
+    plan.write_text(json.dumps({"micro_batch": 4, "stages": stages}))
+    job = system.train("chain_f64", devices=2, plan_file=plan, out=system.path / "by-hand")
+    assert job["state"] == "succeeded", job["message"]
+    shown = system.json("plan", "show", job["name"])
+    assert [len(stage["nodes"]) for stage in shown["stages"]] == [cut, len(names) - cut]
+    missing = system.cli(*system.submit_flags("chain_f64", plan_file=system.path / "no.json"))
+    assert missing.returncode == 1
+    assert "no.json" in missing.stderr
+
+
+@pytest.mark.parametrize("policy", ["stop", "skip", "continue"])
+def test_a_loss_that_is_not_a_number(system, branches, policy):
+    """The second of three mini-batches has such a sample."""
+    _, x, target, flags = branches
+    spoiled = x.clone()
+    spoiled[MINI_BATCH + 5, 2] = float("nan")
+    data = system.path / f"spoiled-{policy}.safetensors"
+    save_file({"x": spoiled, "target": target}, data)
+    changes = dict(devices=3, stages=3, micro_batch=4, steps=3, on_nan=policy, out=system.path / f"nan-{policy}")
+    job = system.train("branches", **{**flags, **changes, "data": data})
+    if policy == "stop":
+        assert job["state"] == "failed"
+        assert "the loss is nan" in job["message"]
+        assert "step 1" in job["message"]
+        return
+    assert job["state"] == "succeeded", job["message"]
+    assert job["skipped_steps"] == (1 if policy == "skip" else 0)
+    trained = load_file(job["checkpoint"])
+    finite = all(torch.isfinite(tensor).all() for tensor in trained.values())
+    assert finite == (policy == "skip")
+    if policy == "skip":
+        clean = system.path / "clean.safetensors"
+        order = [*range(MINI_BATCH), *range(2 * MINI_BATCH, 3 * MINI_BATCH)]
+        save_file({"x": x[order], "target": target[order]}, clean)
+        changes.update(steps=2, data=clean, out=system.path / "nan-clean")
+        expected = load_file(system.train("branches", **{**flags, **changes})["checkpoint"])
+        for name, tensor in expected.items():
+            torch.testing.assert_close(trained[name], tensor, rtol=1e-9, atol=1e-12)

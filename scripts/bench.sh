@@ -18,6 +18,7 @@ usage: scripts/bench.sh NAME [ARGUMENT...]
   plan      search times of every planner, as one Markdown table
   growth    how search time grows with the model: fitted exponents, and docs/results/search-growth.svg
   figures   the counterparts of the papers' figures and tables, under docs/results
+  run       step times of jobs on workers beside PyTorch's, as one Markdown table
 
 Any other name runs that program as it is; arguments go to the program (--help tells them).
 Programs: $(programs | tr '\n' ' ')
@@ -69,6 +70,13 @@ report_figures() {
   done
 }
 
+# Jobs on real workers; all cores, since every stage has one.
+report_run() {
+  scripts/build.sh release stagewright stagewright-planner stagewright-worker >&2
+  STAGEWRIGHT_BIN=$(bin_dir release) STAGEWRIGHT_TEST_MODELS='' PYTHONPATH=clients/python \
+    "$VENV/bin/python" tests/bench/run/run_bench.py "$@"
+}
+
 report_program() {
   local name=$1
   shift
@@ -85,7 +93,7 @@ machine() {
   say "benchmark $name, $(grep -m1 'model name' /proc/cpuinfo | cut -d: -f2 | xargs), $(nproc) cores"
 }
 case $name in
-  plan | growth | figures) machine && "report_$name" "$@" ;;
+  plan | growth | figures | run) machine && "report_$name" "$@" ;;
   all)
     machine
     for each in $(programs); do report_program "$each" "$@"; done

@@ -1,0 +1,110 @@
+"""PyTorch's own step times on this machine: torch.distributed.pipelining over Gloo, and eager training.
+
+Every process has one thread. Prints the median and the mean of the steps after the warm-up as JSON.
+"""
+
+import argparse
+import json
+import os
+import socket
+import statistics
+import time
+
+import gpt
+import torch
+import torch.multiprocessing
+from torch import distributed
+from torch.distributed import pipelining
+
+
+def measure(step, warm_up: int, steps: int) -> dict:
+    times = []
+    for i in range(warm_up + steps):
+        start = time.perf_counter()
+        loss = step()
+        if i >= warm_up:
+            times.append(time.perf_counter() - start)
+    return {"median": statistics.median(times), "mean": statistics.mean(times), "loss": loss}
+
+
+def eager(options: argparse.Namespace) -> dict:
+    """One device: micro-batches one after the other, gradients added up."""
+    model, loss_of = gpt.cut(1)[0], gpt.TokenLoss()
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-4)
+    ids, target = gpt.data(options.micro_batch * options.micro_batches)
+
+    def step() -> float:
+        total = 0.0
+        for x, y in zip(ids.split(options.micro_batch), target.split(options.micro_batch), strict=True):
+            loss = loss_of(model(x), y) / options.micro_batches
+            loss.backward()
+            total += loss.item()
+        optimizer.step()
+        optimizer.zero_grad()
+        return total
+
+    return measure(step, options.warm_up, options.steps)
+
+
+def rank_main(rank: int, port: int, options: argparse.Namespace, results) -> None:
+    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), GLOO_SOCKET_IFNAME="lo")
+    torch.set_num_threads(1)
+    distributed.init_process_group("gloo", rank=rank, world_size=options.devices)
+    loops = 2 if options.schedule == "interleaved" else 1
+    modules = gpt.cut(options.devices * loops)
+    own = [rank + options.devices * loop for loop in range(loops)]
+    stages = [pipelining.PipelineStage(modules[i], i, len(modules), torch.device("cpu")) for i in own]
+    parameters = [p for i in own for p in modules[i].parameters()]
+    optimizer = torch.optim.Adam(parameters, lr=1e-4)
+    ids, target = gpt.data(options.micro_batch * options.micro_batches)
+    kinds = {"1f1b": pipelining.Schedule1F1B, "gpipe": pipelining.ScheduleGPipe}
+    if loops == 1:
+        schedule = kinds[options.schedule](stages[0], options.micro_batches, loss_fn=gpt.TokenLoss())
+    else:
+        schedule = pipelining.ScheduleInterleaved1F1B(stages, options.micro_batches, loss_fn=gpt.TokenLoss())
+    last = rank == options.devices - 1
+
+    def step() -> float:
+        losses: list = []
+        schedule.step(*([ids] if rank == 0 else []), **({"target": target, "losses": losses} if last else {}))
+        optimizer.step()
+        optimizer.zero_grad()
+        return float(sum(losses)) / options.micro_batches if last else 0.0
+
+    measured = measure(step, options.warm_up, options.steps)
+    if last:
+        results.put(measured)
+    distributed.destroy_process_group()
+
+
+def pipelined(options: argparse.Namespace) -> dict:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    context = torch.multiprocessing.get_context("spawn")
+    results = context.SimpleQueue()
+    processes = [context.Process(target=rank_main, args=(i, port, options, results)) for i in range(options.devices)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+        if process.exitcode != 0:
+            raise SystemExit(f"a rank ended with {process.exitcode}")
+    return results.get()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("schedule", choices=("eager", "gpipe", "1f1b", "interleaved"))
+    parser.add_argument("--devices", type=int, default=2)
+    parser.add_argument("--micro-batch", type=int, default=4)
+    parser.add_argument("--micro-batches", type=int, default=8)
+    parser.add_argument("--warm-up", type=int, default=3)
+    parser.add_argument("--steps", type=int, default=10)
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    print(json.dumps(eager(options) if options.schedule == "eager" else pipelined(options)))
+
+
+if __name__ == "__main__":
+    main()

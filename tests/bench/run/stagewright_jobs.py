@@ -1,0 +1,67 @@
+"""Jobs on a planner and workers of our own, on loopback: one CPU device of one thread per worker."""
+
+import json
+import pathlib
+import sys
+
+import gpt
+import stagewright
+from safetensors.torch import save_file
+
+sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "integration"))
+from processes import Processes  # noqa: E402
+
+
+def export_gpt(directory: pathlib.Path, samples: int) -> pathlib.Path:
+    """Graph, weights and data; the stem of their names."""
+    ids, target = gpt.data(samples)
+    stem = directory / "gpt"
+    model = gpt.cut(1)[0]
+    stagewright.export(model, {"input": ids[:2]}, loss=gpt.TokenLoss(), targets=target[:2], path=f"{stem}.swg")
+    save_file({"input": ids, "target": target}, f"{stem}.data.safetensors")
+    return stem
+
+
+def interleaved_order(rank: int, devices: int, loops: int, micro_batches: int) -> str:
+    """Megatron-LM's interleaved 1F1B: micro-batches in groups of `devices`, stages of the device in turn."""
+
+    def passes(kind: str, turns: list[int]) -> list[str]:
+        groups = range(0, micro_batches, devices)
+        return [f"{kind}{rank + devices * t}.{g + i}" for g in groups for t in turns for i in range(devices)]
+
+    forward, backward = passes("F", [*range(loops)]), passes("B", [*reversed(range(loops))])
+    warm_up = min(len(forward), 2 * (devices - rank - 1) + (loops - 1) * devices)
+    order = forward[:warm_up]
+    for i, f in enumerate(forward[warm_up:]):
+        order += [f, backward[i]]
+    order += backward[len(forward) - warm_up :]
+    return f"device {rank}: " + " ".join(order)
+
+
+def gpt_plan(devices: int, loops: int, micro_batch: int, micro_batches: int) -> dict:
+    """The cut of gpt.cut, stage s on device s modulo `devices`."""
+    count = devices * loops
+    share = gpt.LAYERS // count
+    stages = []
+    for s in range(count):
+        blocks = [*range(1 + share * s, 1 + share * (s + 1))]
+        nodes = [f"module:{b}" for b in ([0, *blocks] if s == 0 else blocks)]
+        stages.append({"nodes": nodes if s + 1 < count else ["*"], "devices": [s % devices]})
+    plan = {"micro_batch": micro_batch, "stages": stages}
+    if loops > 1:
+        plan["orders"] = [interleaved_order(d, devices, loops, micro_batches) for d in range(devices)]
+    return plan
+
+
+def run_job(system: Processes, stem: pathlib.Path, steps: int, mini_batch: int, **flags) -> dict:
+    """The job at its end; flags as of `stagewright submit`."""
+    out = system.path / f"out-{len(list(system.path.glob('out-*')))}"
+    arguments = ["submit", f"{stem}.swg", "--weights", f"{stem}.safetensors", "--data", f"{stem}.data.safetensors"]
+    arguments += ["--out", out, "--mini-batch", mini_batch, "--steps", steps, "--optimizer", "adam", "--lr", 1e-4]
+    for name, value in flags.items():
+        arguments += [f"--{name.replace('_', '-')}"] + ([] if value is True else [value])
+    result = system.cli(*arguments, "--no-shuffle", "--watch", "-o", "json", timeout=1800)
+    job = json.loads(result.stdout) if result.stdout else {}
+    if job.get("state") != "succeeded":
+        raise SystemExit(f"the job did not succeed: {job.get('message') or result.stderr}")
+    return job

@@ -141,6 +141,22 @@ struct Job {
   }
 };
 
+// So many plans, of several stages and replicas, train to `expected`.
+void ExpectOfAnyPlan(Job& job, double max_norm, uint64_t plans, const TrainingResult& expected) {
+  for (uint64_t seed = 1; seed <= plans; ++seed) {
+    SCOPED_TRACE(seed);
+    const StrategyShape shape{.stages = 2 + static_cast<int>(seed % 2),
+                              .mini_batch = kMiniBatch,
+                              .most_replicas = 1 + static_cast<int>(seed % 3),
+                              .share_devices = seed % 4 == 0};
+    const TrainingResult result = job.Train(shape, max_norm, seed);
+    for (const auto& [name, value] : expected.parameters) {
+      ASSERT_TRUE(result.parameters.contains(name)) << name;
+      EXPECT_LE(RelativeError(result.parameters.at(name), value), 1e-9) << name;
+    }
+  }
+}
+
 // Stages, replicas, shared devices and tied weights: each parameter counts once.
 TEST(ClippedTraining, IsTheSameForAnyPlan) {
   Job job;
@@ -150,18 +166,7 @@ TEST(ClippedTraining, IsTheSameForAnyPlan) {
   ASSERT_FALSE(expected.parameters.empty());
   // Clipping matters here.
   EXPECT_GT(RelativeError(unclipped.parameters.at("tied"), expected.parameters.at("tied")), 1e-3);
-  for (uint64_t seed = 1; seed <= 12; ++seed) {
-    SCOPED_TRACE(seed);
-    const StrategyShape shape{.stages = 2 + static_cast<int>(seed % 2),
-                              .mini_batch = kMiniBatch,
-                              .most_replicas = 1 + static_cast<int>(seed % 3),
-                              .share_devices = seed % 4 == 0};
-    const TrainingResult result = job.Train(shape, 0.5, seed);
-    for (const auto& [name, value] : expected.parameters) {
-      ASSERT_TRUE(result.parameters.contains(name)) << name;
-      EXPECT_LE(RelativeError(result.parameters.at(name), value), 1e-9) << name;
-    }
-  }
+  ExpectOfAnyPlan(job, 0.5, 12, expected);
 }
 
 TEST(ClippedTraining, ProgramAndConfigurationAgree) {
@@ -199,18 +204,7 @@ TEST(NonFiniteTraining, EveryPolicyIsTheSameForAnyPlan) {
   WriteTensors(job.spec.data_path, {{"x", data}});  // Both jobs use one file.
   for (const auto& [name, value] : without.parameters)
     EXPECT_LE(RelativeError(expected.parameters.at(name), value), 1e-12) << name;
-  for (uint64_t seed = 1; seed <= 8; ++seed) {
-    SCOPED_TRACE(seed);
-    const StrategyShape shape{.stages = 2 + static_cast<int>(seed % 2),
-                              .mini_batch = kMiniBatch,
-                              .most_replicas = 1 + static_cast<int>(seed % 3),
-                              .share_devices = seed % 4 == 0};
-    const TrainingResult result = job.Train(shape, 0, seed);
-    for (const auto& [name, value] : expected.parameters) {
-      ASSERT_TRUE(result.parameters.contains(name)) << name;
-      EXPECT_LE(RelativeError(result.parameters.at(name), value), 1e-9) << name;
-    }
-  }
+  ExpectOfAnyPlan(job, 0, 8, expected);
 
   job.spec.optimizer.on_non_finite = NonFinite::kStop;
   job.spec.optimizer.max_gradient_norm = 1;  // The program sums a norm.

@@ -20,6 +20,9 @@ struct ProgramStage {
   std::vector<DeviceId> devices;   // Replicas; replica r is devices[r].
   int64_t micro_batch = 1;         // Samples over all replicas.
   bool has_backward = true;        // False where nothing in or above the stage trains.
+  // Asynchronous programs with vertical sync: a forward pass uses the weights as they were so many
+  // updates of the stage before the newest (at the start: the first ones).
+  int32_t version_lag = 0;
 };
 
 // An edge of the stage graph between one producing and one consuming replica.

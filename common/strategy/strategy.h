@@ -84,6 +84,9 @@ struct Strategy {
   // micro-batch's backward pass, and a stage keeps one version of its weights for each of its
   // in-flight micro-batches. One micro-batch size, k = 1, one stage per device, no explicit orders.
   bool asynchronous = false;
+  // Asynchronous: all stages use the same version of the weights for one micro-batch, that of the
+  // stages with most samples in flight (PipeDream section 3.3, vertical sync).
+  bool vertical_sync = false;
 };
 
 // The share of samples [0, micro_batch) of a micro-batch that replica r of n runs: as even as

@@ -170,6 +170,7 @@ v1::Strategy ToProto(const Strategy& strategy) {
   }
   for (const DeviceOrder& order : strategy.orders) *proto.add_orders() = ToProto(order);
   proto.set_asynchronous(strategy.asynchronous);
+  proto.set_vertical_sync(strategy.vertical_sync);
   return proto;
 }
 
@@ -191,6 +192,7 @@ Strategy FromProto(const v1::Strategy& proto) {
   }
   for (const v1::DeviceOrder& order : proto.orders()) strategy.orders.push_back(FromProto(order));
   strategy.asynchronous = proto.asynchronous();
+  strategy.vertical_sync = proto.vertical_sync();
   return strategy;
 }
 
@@ -206,6 +208,7 @@ v1::Program ToProto(const Program& program) {
     AddIds(stage.devices, out->mutable_devices());
     out->set_micro_batch(stage.micro_batch);
     out->set_has_backward(stage.has_backward);
+    out->set_version_lag(stage.version_lag);
   }
   for (const Channel& channel : program.channels) *proto.add_channels() = ToProto(channel);
   for (const Reduction& reduction : program.reductions) {
@@ -235,7 +238,7 @@ absl::StatusOr<Program> FromProto(const v1::Program& proto) {
   for (const v1::ProgramStage& stage : proto.stages()) {
     program.stages.push_back({Ids<NodeId>(stage.nodes()), Ids<NodeId>(stage.replicated_nodes()),
                               Ids<DeviceId>(stage.devices()), stage.micro_batch(),
-                              stage.has_backward()});
+                              stage.has_backward(), stage.version_lag()});
   }
   for (const v1::Channel& channel : proto.channels())
     program.channels.push_back(FromProto(channel));

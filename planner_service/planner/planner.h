@@ -51,6 +51,7 @@ struct PlanOptions {
   bool split_backward = true;  // Schedules may split the backward pass in two.
   bool sequential = false;     // Only sequential strategies.
   bool asynchronous = false;   // Only asynchronous strategies: 1F1B with weight stashing.
+  bool vertical_sync = false;  // With asynchronous: Strategy::vertical_sync.
   uint64_t seed = 1;           // Of planners that draw random numbers.
   std::string manual;  // The plan that the planner "manual" reads (docs/planners/manual.md).
 };

@@ -1,0 +1,55 @@
+// Bytes that the tensors of a job take on one device: now and at most since the meter was made.
+//
+// On a CPU all devices of a daemon share one heap, so the process gets an allocator that wraps
+// LibTorch's own and charges every block to the meter of the thread that asks for it (Scope), and
+// gives it back to the same meter whichever thread frees it. Threads without a scope, those that
+// LibTorch starts inside an operator among them, are not counted; nor is memory that libraries take
+// beside tensors. On a GPU the figures are those of LibTorch's caching allocator, for the whole
+// device: bytes of blocks in use, not of those it keeps for later.
+//
+// No LibTorch in this header.
+#pragma once
+
+#include <string>
+
+#include "common/base/units.h"
+
+namespace stagewright {
+
+class MemoryMeter {
+ public:
+  struct Account;  // Of a CPU device; lives until its last block is freed.
+
+  // Of the device that LibTorch calls `torch_device` ("cpu", "cuda:1"). With a `limit` above 0 an
+  // allocation on a CPU that would take the device above it fails as if memory had run out.
+  // GPUs have a limit of their own. Throws what LibTorch throws for names of no device.
+  explicit MemoryMeter(const std::string& torch_device, Bytes limit = 0);
+  ~MemoryMeter();
+  MemoryMeter(const MemoryMeter&) = delete;
+  MemoryMeter& operator=(const MemoryMeter&) = delete;
+
+  // 0 where LibTorch does not tell. Safe from any thread; no locks on a CPU.
+  Bytes now() const;
+  Bytes peak() const;
+  // What the last allocation that failed had asked for; 0: none has, or LibTorch does not tell.
+  Bytes refused() const;
+
+  // Charges what the calling thread allocates to `meter` (null: to none) until it ends. Scopes of a
+  // thread nest.
+  class Scope {
+   public:
+    explicit Scope(const MemoryMeter* meter);
+    ~Scope();
+    Scope(const Scope&) = delete;
+    Scope& operator=(const Scope&) = delete;
+
+   private:
+    Account* const before_;
+  };
+
+ private:
+  Account* account_ = nullptr;  // Null on a GPU.
+  int gpu_ = -1;
+};
+
+}  // namespace stagewright

@@ -17,7 +17,9 @@ bool In(Id id, size_t size) {
   return id.valid() && id.index() < size;
 }
 
-absl::Status CheckStage(const ProgramStage& stage, size_t index, int64_t mini_batch) {
+absl::Status CheckStage(const Program& program, size_t index) {
+  const ProgramStage& stage = program.stages[index];
+  const int64_t mini_batch = program.mini_batch;
   if (stage.devices.empty()) return Bad("stages[", index, "].devices is empty");
   if (stage.micro_batch < 1 || mini_batch % stage.micro_batch != 0) {
     return Bad("stages[", index, "].micro_batch ", stage.micro_batch,
@@ -25,6 +27,13 @@ absl::Status CheckStage(const ProgramStage& stage, size_t index, int64_t mini_ba
   }
   for (DeviceId device : stage.devices) {
     if (!device.valid()) return Bad("stages[", index, "].devices: ", device.value());
+  }
+  if (stage.version_lag < 0) {
+    return Bad("stages[", index, "].version_lag is negative: ", stage.version_lag);
+  }
+  if (stage.version_lag > 0 && (!program.asynchronous || !stage.has_backward)) {
+    return Bad("stages[", index, "].version_lag is ", stage.version_lag, " where there is ",
+               program.asynchronous ? "no backward pass" : "one version of the weights");
   }
   return absl::OkStatus();
 }
@@ -80,8 +89,7 @@ absl::Status CheckValues(const Graph& graph, const std::vector<ValueRef>& values
 
 absl::Status CheckIds(const Program& program) {
   if (program.mini_batch < 1) return Bad("mini_batch is ", program.mini_batch);
-  for (size_t s = 0; s < program.stages.size(); ++s)
-    RETURN_IF_ERROR(CheckStage(program.stages[s], s, program.mini_batch));
+  for (size_t s = 0; s < program.stages.size(); ++s) RETURN_IF_ERROR(CheckStage(program, s));
   for (size_t c = 0; c < program.channels.size(); ++c)
     RETURN_IF_ERROR(CheckChannel(program.channels[c], c, program.stages.size()));
   for (size_t r = 0; r < program.reductions.size(); ++r) {

@@ -23,6 +23,23 @@ std::vector<ProgramStage> ProgramStages(const Graph& graph, const Strategy& stra
   return stages;
 }
 
+int64_t InFlightMicroBatches(const Stage& stage) {
+  return stage.schedule.in_flight / stage.micro_batch;
+}
+
+// With vertical sync: what a stage's newest version is ahead of that of the stages with most
+// micro-batches in flight. Stages without a backward pass have one version and hold nobody up.
+void AssignVersionLags(const Strategy& strategy, std::vector<ProgramStage>& stages) {
+  int64_t most = 0;
+  for (size_t s = 0; s < stages.size(); ++s) {
+    if (stages[s].has_backward) most = std::max(most, InFlightMicroBatches(strategy.stages[s]));
+  }
+  for (size_t s = 0; s < stages.size(); ++s) {
+    if (!stages[s].has_backward) continue;
+    stages[s].version_lag = static_cast<int32_t>(most - InFlightMicroBatches(strategy.stages[s]));
+  }
+}
+
 // What all devices share.
 struct Context {
   const Graph& graph;
@@ -89,9 +106,9 @@ class DeviceLowering {
     WriteSection(sections.body, program_.body);
     WriteSection(sections.epilogue, program_.epilogue);
     const Stage& stage = context_.strategy.stages[stages_.front().index()];
-    const int64_t versions = stage.schedule.in_flight / stage.micro_batch;
-    program_.resident +=
-        (versions - 1) * WeightBytesOf(context_.graph, context_.stages[stages_.front().index()]);
+    const ProgramStage& lowered = context_.stages[stages_.front().index()];
+    const int64_t versions = InFlightMicroBatches(stage) + lowered.version_lag;
+    program_.resident += (versions - 1) * WeightBytesOf(context_.graph, lowered);
     return std::move(program_);
   }
 
@@ -381,6 +398,7 @@ class DeviceLowering {
 absl::StatusOr<Program> Lower(const Graph& graph, const Strategy& strategy, const CostModel& costs,
                               const LowerOptions& options) {
   std::vector<ProgramStage> stages = ProgramStages(graph, strategy, options.training);
+  if (strategy.vertical_sync) AssignVersionLags(strategy, stages);
   Slots slots(strategy);
   ASSIGN_OR_RETURN(Channels channels,
                    MakeChannels(graph, strategy, stages, slots, options.training));

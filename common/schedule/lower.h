@@ -17,7 +17,10 @@
 // mini_batch. The epilogue is the body of the last step, without those forwards. Micro-batch m thus
 // runs forward after max(0, m - w + 1) updates of its stage and backward with the same weights
 // (weight stashing), of which a stage holds w versions; those beyond the first are resident.
-// Versions of different stages may differ for one micro-batch: there is no vertical sync.
+// Versions of different stages may differ for one micro-batch, unless there is vertical sync: then
+// all stages run it forward after max(0, m - W + 1) updates, W being the largest w of the stages
+// with a backward pass. A stage takes an older version than its newest by W - w
+// (ProgramStage::version_lag) and holds W versions.
 //
 // Memory: a forward acquires the tensors its backward will need; the backward releases them and the
 // received activations and gradients; a gradient acquired by a backward is released when it has

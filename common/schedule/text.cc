@@ -192,6 +192,8 @@ class Parser {
     RETURN_IF_ERROR(line.IdList("replicated", stage.replicated));
     RETURN_IF_ERROR(line.IdList("devices", stage.devices));
     RETURN_IF_ERROR(line.Number("micro_batch", stage.micro_batch));
+    if (!line.Field("version_lag").empty())
+      RETURN_IF_ERROR(line.Number("version_lag", stage.version_lag));
     return line.Flag("backward", stage.has_backward);
   }
 
@@ -279,7 +281,9 @@ std::string ToText(const Program& program) {
     absl::StrAppend(&text, "stage ", s, " nodes=", Ids(stage.nodes),
                     " replicated=", Ids(stage.replicated));
     absl::StrAppend(&text, " devices=", Ids(stage.devices), " micro_batch=", stage.micro_batch,
-                    " backward=", stage.has_backward ? 1 : 0, "\n");
+                    " backward=", stage.has_backward ? 1 : 0);
+    if (stage.version_lag != 0) absl::StrAppend(&text, " version_lag=", stage.version_lag);
+    text += '\n';
   }
   for (size_t c = 0; c < program.channels.size(); ++c) {
     const Channel& channel = program.channels[c];

@@ -66,6 +66,43 @@ absl::Status CheckRow(const Validation& v, int32_t row) {
   return absl::OkStatus();
 }
 
+// Micro-batches in flight: the forward passes before the first backward pass.
+int64_t InFlight(const std::vector<ProgramAction>& body) {
+  int64_t forwards = 0;
+  for (const ProgramAction& item : body) {
+    if (item.action.kind == ActionKind::kBackward || item.action.kind == ActionKind::kBackwardInput)
+      break;
+    if (item.action.kind == ActionKind::kForward) ++forwards;
+  }
+  return forwards;
+}
+
+// With a lag anywhere, all stages with a backward pass use the same version for a micro-batch: lags
+// fill up what a stage has in flight to the same number, and the stage with most has none.
+absl::Status CheckLags(const Validation& v) {
+  const std::vector<ProgramStage>& stages = v.program().stages;
+  const bool synced = std::any_of(stages.begin(), stages.end(),
+                                  [](const ProgramStage& stage) { return stage.version_lag > 0; });
+  if (!synced) return absl::OkStatus();
+  std::vector<std::pair<StageId, int64_t>> in_flight;
+  int64_t most = 0;
+  for (const DeviceProgram& device : v.program().devices) {
+    if (device.body.empty()) continue;
+    const StageId stage = device.body.front().action.stage;
+    if (!stages[stage.index()].has_backward) continue;
+    in_flight.emplace_back(stage, InFlight(device.body));
+    most = std::max(most, in_flight.back().second);
+  }
+  for (const auto& [stage, own] : in_flight) {
+    const int32_t lag = stages[stage.index()].version_lag;
+    if (own + lag == most) continue;
+    return v.BrokenAnywhere("stage ", stage.value(), " has ", own,
+                            " micro-batches in flight and a version lag of ", lag, "; with ", most,
+                            " in flight elsewhere, the lag must be ", most - own);
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status CheckAsynchronousUpdates(const Validation& v) {
@@ -75,7 +112,7 @@ absl::Status CheckAsynchronousUpdates(const Validation& v) {
   }
   for (size_t d = 0; d < v.program().devices.size(); ++d)
     RETURN_IF_ERROR(CheckRow(v, static_cast<int32_t>(d)));
-  return absl::OkStatus();
+  return CheckLags(v);
 }
 
 }  // namespace stagewright

@@ -62,7 +62,7 @@ absl::Status CheckTransfers(const Validation& v);
 absl::Status CheckUpdates(const Validation& v);
 
 // The same for an unrolled asynchronous program: once after every backward pass, before the stage
-// computes anything else.
+// computes anything else. With vertical sync the lags of all stages fit together.
 absl::Status CheckAsynchronousUpdates(const Validation& v);
 
 }  // namespace stagewright

@@ -236,7 +236,10 @@ absl::Status CheckSchedules(const Strategy& strategy) {
 // What an asynchronous strategy may be: updates follow every micro-batch, so stages agree on what
 // one is, and a device has the weight versions of one stage.
 absl::Status CheckAsynchronous(const Strategy& strategy) {
-  if (!strategy.asynchronous) return absl::OkStatus();
+  if (!strategy.asynchronous) {
+    if (!strategy.vertical_sync) return absl::OkStatus();
+    return Broken("C4: vertical sync is of asynchronous strategies, and this one is synchronous");
+  }
   std::map<DeviceId, size_t> stage_of;
   for (size_t s = 0; s < strategy.stages.size(); ++s) {
     const Stage& stage = strategy.stages[s];

@@ -63,9 +63,10 @@ TEST(LowerAsynchronous, ReplicasSumGradientsBeforeEveryUpdate) {
   EXPECT_EQ(Compute(program.devices[1].epilogue), "B0[1,2) AR0@0 OS0 B0[3,4) AR0@0 OS0");
 }
 
-// Replays one device: updates of the weights before the forward pass of each micro-batch, and
-// checks the weights that its backward pass would find stashed.
-std::vector<int64_t> VersionsOf(const DeviceProgram& unrolled, size_t& most_versions) {
+// Replays one device: updates of the weights that the forward pass of each micro-batch uses, `lag`
+// older than the newest, and which its backward pass would find stashed. Versions that forward
+// passes to come may use are alive like those of micro-batches in flight.
+std::vector<int64_t> VersionsOf(const DeviceProgram& unrolled, int64_t lag, size_t& most_versions) {
   std::vector<int64_t> versions;
   std::map<int64_t, int64_t> stash;  // Micro-batch -> version.
   int64_t version = 0;
@@ -73,15 +74,16 @@ std::vector<int64_t> VersionsOf(const DeviceProgram& unrolled, size_t& most_vers
   for (const ProgramAction& item : unrolled.body) {
     const int64_t micro_batch = item.action.samples.begin;
     if (item.action.kind == ActionKind::kForward) {
-      stash[micro_batch] = version;
-      versions.push_back(version);
+      stash[micro_batch] = std::max<int64_t>(0, version - lag);
+      versions.push_back(stash[micro_batch]);
     } else if (item.action.kind == ActionKind::kBackward) {
-      EXPECT_EQ(stash.at(micro_batch), versions[static_cast<size_t>(micro_batch)]);
-      stash.erase(micro_batch);
+      EXPECT_EQ(stash.erase(micro_batch), 1u);
     } else if (item.action.kind == ActionKind::kOptimizerStep) {
       ++version;
     }
-    std::set<int64_t> alive = {version};
+    std::set<int64_t> alive;
+    for (int64_t kept = std::max<int64_t>(0, version - lag); kept <= version; ++kept)
+      alive.insert(kept);
     for (const auto& [m, of] : stash) alive.insert(of);
     most_versions = std::max(most_versions, alive.size());
   }
@@ -98,7 +100,7 @@ TEST(LowerAsynchronous, WeightVersionsFollowPipeDreamsEquations) {
       const Program unrolled = Unroll(program, 4);
       for (int32_t s = 1; s <= n; ++s) {
         size_t most = 0;
-        const std::vector<int64_t> versions = VersionsOf(unrolled.devices[s - 1], most);
+        const std::vector<int64_t> versions = VersionsOf(unrolled.devices[s - 1], 0, most);
         ASSERT_EQ(versions.size(), static_cast<size_t>(4 * micro_batches));
         for (int64_t t = 0; t < 4 * micro_batches; ++t)
           EXPECT_EQ(versions[static_cast<size_t>(t)], std::max<int64_t>(0, t - n + s));
@@ -110,6 +112,76 @@ TEST(LowerAsynchronous, WeightVersionsFollowPipeDreamsEquations) {
   }
 }
 
+// Section 3.4, vertical sync: that of (w_1^(t-n+1), w_2^(t-n+1), ..., w_n^(t-n+1)).
+TEST(LowerAsynchronous, VerticalSyncUsesTheSameVersionInAllStages) {
+  for (int32_t n = 1; n <= 5; ++n) {
+    for (int64_t micro_batches : {5, 7, 12}) {
+      const Graph graph = testing::ChainGraph(n);
+      Strategy strategy = Chain(graph, n, micro_batches);
+      strategy.vertical_sync = true;
+      const Program program = LowerAsynchronous(graph, strategy);
+      const Program unrolled = Unroll(program, 4);
+      for (int32_t s = 1; s <= n; ++s) {
+        const int32_t lag = program.stages[s - 1].version_lag;
+        EXPECT_EQ(lag, s - 1);
+        size_t most = 0;
+        const std::vector<int64_t> versions = VersionsOf(unrolled.devices[s - 1], lag, most);
+        ASSERT_EQ(versions.size(), static_cast<size_t>(4 * micro_batches));
+        for (int64_t t = 0; t < 4 * micro_batches; ++t)
+          EXPECT_EQ(versions[static_cast<size_t>(t)], std::max<int64_t>(0, t - n + 1));
+        // Every stage holds as many versions as the first.
+        EXPECT_EQ(most, static_cast<size_t>(n));
+        EXPECT_EQ(program.devices[s - 1].resident, 4 + 4 + 4 * (n - 1));
+      }
+    }
+  }
+}
+
+// Of any graph of stages, replicas included: with a lag the versions of a micro-batch are those of
+// the stages with most in flight, without one each stage's own.
+TEST(LowerAsynchronous, RandomGraphsSyncTheirVersions) {
+  testing::Rng rng(53);
+  int graphs = 0, lags = 0;
+  for (int i = 0; graphs < 200; ++i) {
+    testing::RandomCase random = testing::MakeUniformCase(rng);
+    if (random.shared_devices) continue;
+    ++graphs;
+    SCOPED_TRACE(i);
+    random.strategy.asynchronous = true;
+    const Program plain = LowerAsynchronous(random.graph, random.strategy);
+    random.strategy.vertical_sync = true;
+    ASSERT_EQ(CheckStrategy(random.graph, random.cluster, random.strategy), absl::OkStatus());
+    const Program synced = LowerAsynchronous(random.graph, random.strategy);
+    int64_t most = 0;
+    for (size_t s = 0; s < synced.stages.size(); ++s) {
+      const Stage& stage = random.strategy.stages[s];
+      if (synced.stages[s].has_backward)
+        most = std::max(most, stage.schedule.in_flight / stage.micro_batch);
+    }
+    ASSERT_EQ(plain.devices.size(), synced.devices.size());
+    for (size_t d = 0; d < synced.devices.size(); ++d) {
+      const DeviceProgram& device = synced.devices[d];
+      const ProgramStage& stage = synced.stages[device.body.front().action.stage.index()];
+      EXPECT_EQ(device.body, plain.devices[d].body);
+      EXPECT_GE(device.resident, plain.devices[d].resident);
+      if (!stage.has_backward) {
+        EXPECT_EQ(stage.version_lag, 0);
+        continue;
+      }
+      lags += stage.version_lag > 0 ? 1 : 0;
+      const int64_t micro_batches = random.strategy.mini_batch / stage.micro_batch;
+      size_t alive = 0;
+      const std::vector<int64_t> versions =
+          VersionsOf(Unroll(device, random.strategy.mini_batch, 3), stage.version_lag, alive);
+      ASSERT_EQ(versions.size(), static_cast<size_t>(3 * micro_batches));
+      for (int64_t m = 0; m < 3 * micro_batches; ++m)
+        ASSERT_EQ(versions[static_cast<size_t>(m)], std::max<int64_t>(0, m - most + 1));
+      EXPECT_LE(alive, static_cast<size_t>(most));
+    }
+  }
+  EXPECT_GT(lags, 100);
+}
+
 TEST(LowerAsynchronous, RandomGraphsRunUnrolled) {
   testing::Rng rng(31);
   int graphs = 0;
@@ -119,6 +191,7 @@ TEST(LowerAsynchronous, RandomGraphsRunUnrolled) {
     ++graphs;
     SCOPED_TRACE(i);
     random.strategy.asynchronous = true;
+    random.strategy.vertical_sync = graphs % 2 == 0;
     ASSERT_EQ(CheckStrategy(random.graph, random.cluster, random.strategy), absl::OkStatus());
     const Program program = LowerAsynchronous(random.graph, random.strategy);
     const testing::FakeRun run = testing::RunWithRandomDelays(Unroll(program, 4), rng, 20);
@@ -133,6 +206,7 @@ TEST(LowerAsynchronous, RandomGraphsRunUnrolled) {
                                   testing::FixedCosts(5, 3, random.graph), {.training = false});
     ASSERT_EQ(evaluation.status(), absl::OkStatus());
     EXPECT_EQ(Validate(*evaluation, {}), absl::OkStatus());
+    for (const ProgramStage& stage : evaluation->stages) EXPECT_EQ(stage.version_lag, 0);
   }
 }
 
@@ -174,6 +248,36 @@ TEST(LowerAsynchronous, ValidateNamesABrokenUpdate) {
         }
       },
       "it comes before the update of B0[0,1)");
+}
+
+TEST(LowerAsynchronous, ValidateNamesALagThatDoesNotFit) {
+  const Graph graph = testing::ChainGraph(3);
+  Strategy strategy = Chain(graph, 3, 4);
+  strategy.vertical_sync = true;
+  const Program good = LowerAsynchronous(graph, strategy);
+  const auto expect = [&](std::vector<int32_t> lags, const std::string& message) {
+    Program program = good;
+    for (size_t s = 0; s < lags.size(); ++s) program.stages[s].version_lag = lags[s];
+    const absl::Status status = Validate(program, {});
+    EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_THAT(std::string(status.message()), HasSubstr(message));
+  };
+  expect({0, 2, 2},
+         "stage 1 has 2 micro-batches in flight and a version lag of 2; with 3 in flight "
+         "elsewhere, the lag must be 1");
+  expect({0, 1, 0}, "stage 2 has 1 micro-batches in flight and a version lag of 0");
+  expect({1, 2, 3}, "stage 0 has 3 micro-batches in flight and a version lag of 1");
+  expect({0, -1, 2}, "stages[1].version_lag is negative: -1");
+  Program program = good;
+  program.stages[1].has_backward = false;
+  EXPECT_THAT(std::string(Validate(program, {}).message()),
+              HasSubstr("stages[1].version_lag is 1 where there is no backward pass"));
+  strategy.asynchronous = strategy.vertical_sync = false;
+  auto flushed = Lower(graph, strategy, testing::FixedCosts(100, 7, graph), {Optimizer::kSgd});
+  ASSERT_EQ(flushed.status(), absl::OkStatus());
+  flushed->stages[2].version_lag = 2;
+  EXPECT_THAT(std::string(Validate(*flushed, {}).message()),
+              HasSubstr("stages[2].version_lag is 2 where there is one version of the weights"));
 }
 
 }  // namespace

@@ -144,6 +144,13 @@ TEST_F(CheckStrategyTest, AsynchronousStrategiesAreOneStagePerDeviceWithEqualMic
   ExpectBroken("C4: an asynchronous strategy has equal micro-batches, and stage 2 has 4 samples");
 }
 
+TEST_F(CheckStrategyTest, VerticalSyncIsOfAsynchronousStrategies) {
+  strategy_.vertical_sync = true;
+  ExpectBroken("C4: vertical sync is of asynchronous strategies, and this one is synchronous");
+  strategy_.asynchronous = true;
+  EXPECT_EQ(CheckStrategy(graph_, cluster_, strategy_), absl::OkStatus());
+}
+
 TEST_F(CheckStrategyTest, C4SchedulesThatAreTooLongAreRefused) {
   strategy_.mini_batch = int64_t{1} << 30;
   for (Stage& stage : strategy_.stages) stage.micro_batch = int64_t{1} << 20;

@@ -18,11 +18,13 @@ TEST(StrategyProtoTest, RandomStrategiesAndProgramsRoundTrip) {
   for (int i = 0; i < 200; ++i) {
     testing::RandomCase random = testing::MakeRandomCase(rng);
     random.strategy.asynchronous = i % 5 == 0;
+    random.strategy.vertical_sync = i % 10 == 0;
     if (i % 3 == 0) testing::DrawOrders(rng, random.graph, random.strategy);
     const Strategy strategy = FromProto(ToProto(random.strategy));
     EXPECT_EQ(ToProto(strategy).SerializeAsString(), ToProto(random.strategy).SerializeAsString());
     EXPECT_EQ(strategy.orders, random.strategy.orders);
     EXPECT_EQ(strategy.asynchronous, random.strategy.asynchronous);
+    EXPECT_EQ(strategy.vertical_sync, random.strategy.vertical_sync);
     if (strategy.asynchronous) continue;
     const testing::FixedCosts costs(100, 10, random.graph);
     // Lowering sees every field of a strategy, and the text form every field of a program.
@@ -42,6 +44,7 @@ TEST(StrategyProtoTest, AsynchronousProgramsRoundTrip) {
     testing::RandomCase random = testing::MakeUniformCase(rng);
     if (random.shared_devices) continue;
     random.strategy.asynchronous = true;
+    random.strategy.vertical_sync = i % 2 == 0;
     const auto lowered =
         Lower(random.graph, random.strategy, testing::FixedCosts(100, 10, random.graph), {});
     ASSERT_TRUE(lowered.ok());

@@ -50,6 +50,7 @@ absl::Status Executor::Compute(RunAction action) {
 }
 
 void Executor::Update(const std::vector<ParameterId>& parameters) {
+  for (const auto& [stage, module] : modules_) module->KeepVersion();
   std::vector<ParameterId> used;
   for (ParameterId id : parameters) {
     if (std::any_of(modules_.begin(), modules_.end(),

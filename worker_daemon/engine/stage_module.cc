@@ -39,6 +39,7 @@ absl::StatusOr<std::unique_ptr<StageModule>> StageModule::Create(const Graph& gr
                                                                  const StageOptions& options) {
   std::unique_ptr<StageModule> module(new StageModule(graph, parameters, options));
   module->outputs_ = std::move(outputs);
+  module->version_lag_ = static_cast<size_t>(std::max(stage.version_lag, 0));
   RETURN_IF_ERROR(module->AddNodes(stage));
   RETURN_IF_ERROR(module->FindOutputs());
   module->FindLastUses();
@@ -265,7 +266,7 @@ absl::StatusOr<StageModule::Forwarded> StageModule::Forward(int64_t step, Sample
   const at::AutoGradMode grad_mode(keep == Keep::kGraph);
   if (keep != Keep::kNothing) MakeLeaves(tensors);
   InFlight micro_batch;
-  micro_batch.weights = CurrentWeights();
+  micro_batch.weights = older_versions_.empty() ? CurrentWeights() : older_versions_.front();
   if (keep == Keep::kGraph && options_.split_backward) micro_batch.segments.emplace(segments_);
   std::vector<at::Tensor> values;
   RETURN_IF_ERROR(Evaluate(step, range, tensors, micro_batch.weights,
@@ -374,8 +375,23 @@ void StageModule::MoveGradients(const InFlight& micro_batch) const {
   }
 }
 
+void StageModule::KeepVersion() {
+  if (version_lag_ == 0) return;
+  if (older_versions_.size() == version_lag_) older_versions_.pop_front();
+  older_versions_.push_back(CurrentWeights());
+}
+
+void StageModule::Reset() {
+  in_flight_.clear();
+  older_versions_.clear();
+}
+
 bool StageModule::Uses(ParameterId id) const {
   const int32_t trained = trained_place_[id.index()];
+  if (trained >= 0 && !older_versions_.empty() &&
+      older_versions_.back()[trained].is_same((*parameters_)[id])) {
+    return true;
+  }
   return trained >= 0 && std::any_of(in_flight_.begin(), in_flight_.end(), [&](const auto& entry) {
            return entry.second.weights[trained].is_same((*parameters_)[id]);
          });

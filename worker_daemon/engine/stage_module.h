@@ -9,13 +9,16 @@
 // is that of the micro-batch's loss, so the share is the replica's of the micro-batch.
 //
 // A micro-batch's backward pass uses the parameters of its forward pass, even if the store holds
-// newer versions by then (ParameterStore::Renew); the gradients go to the newest.
+// newer versions by then (ParameterStore::Renew); the gradients go to the newest. Forward passes of
+// a stage with a version lag use parameters that many updates older than the newest, which the
+// module keeps.
 //
 // Not thread-safe; all calls on one thread.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
+#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
@@ -101,11 +104,17 @@ class StageModule {
                                                         const std::vector<at::Tensor>& gradients);
   absl::Status BackwardWeight(SampleRange range);
 
-  // Whether a micro-batch in flight was run forward with the store's present tensor of `id`.
+  // To call before the stage's parameters change: with a version lag it keeps what they are for
+  // forward passes to come, and drops the version that no more of them use.
+  void KeepVersion();
+
+  // Whether a micro-batch in flight was run forward with the store's present tensor of `id`, or it
+  // is kept for forward passes to come.
   bool Uses(ParameterId id) const;
 
-  // Forgets every range in flight, after a step that failed.
-  void Reset() { in_flight_.clear(); }
+  // Forgets every range in flight and older versions of parameters: at the end of a run, or after a
+  // step that failed.
+  void Reset();
 
  private:
   // A micro-batch between its forward and its backward pass.
@@ -170,6 +179,10 @@ class StageModule {
   std::vector<int32_t> trained_place_;  // Index in trained_ by ParameterId; -1: not trained here.
   SegmentPlan segments_;                // With split_backward.
   std::map<SampleRange, InFlight> in_flight_;
+  size_t version_lag_ = 0;
+  // The last version_lag_ versions before the newest, fewer at the start of a run: what trained_
+  // were, oldest first.
+  std::deque<std::vector<at::Tensor>> older_versions_;
 };
 
 }  // namespace stagewright

@@ -279,7 +279,6 @@ absl::Status Executor::Finish() {
   mailbox_.Clear();
   next_compute_.reset();
   batches_[0].output.events = std::exchange(events_, {});
-  if (failure_.ok()) return absl::OkStatus();
   for (const auto& [stage, module] : modules_) module->Reset();
   return failure_;
 }

@@ -1,5 +1,6 @@
 """Jobs trained through the whole system: gRPC to the workers, UCX between them, LibTorch inside."""
 
+import json
 import os
 import subprocess
 
@@ -110,3 +111,46 @@ def test_the_trace_follows_the_program_and_its_replay_gives_the_step_time(system
     steps, ratio = int(checked.stdout.split()[1]), float(checked.stdout.split()[3])
     assert steps == 10
     assert 0.9 < ratio < 1.1, checked.stdout
+
+
+def timelines(trace: dict) -> dict[str, dict[str, list]]:
+    """By "predicted" or "measured" and device: (name, row) of what happens there, sorted, and that the devices' rows of
+    computation never do two things at once."""
+    processes, rows, events = {}, {}, {}
+    for event in trace["traceEvents"]:
+        where = (event["pid"], event.get("tid"))
+        if event["ph"] == "M" and event["name"] == "process_name":
+            processes[event["pid"]] = event["args"]["name"].split(": ", 1)
+        elif event["ph"] == "M":
+            rows[where] = event["args"]["name"]
+        else:
+            events.setdefault(where, []).append(event)
+    result = {}
+    for (pid, tid), happened in events.items():
+        kind, device = processes[pid]
+        row = rows[pid, tid]
+        result.setdefault(kind, {}).setdefault(device, []).extend((event["name"], row) for event in happened)
+        if row == "compute":
+            spans = sorted((event["ts"], event["ts"] + event["dur"]) for event in happened)
+            assert all(end <= start + 0.001 for (_, end), (start, _) in zip(spans, spans[1:], strict=False))
+    return {kind: {device: sorted(names) for device, names in of.items()} for kind, of in result.items()}
+
+
+def test_one_file_has_the_simulated_and_the_measured_timeline_with_the_same_names(system):
+    """On a graph of stages, with sums over all devices and an optimizer step."""
+    plan, path = system.path / "branches.json", system.path / "trace.json"
+    branch = [{"nodes": [f"module:branches.{i}"], "devices": [i % 3]} for i in range(4)]
+    plan.write_text(json.dumps({"micro_batch": 4, "stages": [*branch, {"nodes": ["*"], "devices": [0]}]}))
+    job = system.train("four_branches_f64", devices=3, plan_file=plan, clip_norm=1, out=system.path / "traced")
+    assert job["state"] == "succeeded", job["message"]
+    assert system.cli("trace", job["name"], "--file", path).returncode == 0
+    found = timelines(json.loads(path.read_text()))
+    assert found.keys() == {"predicted", "measured"}
+    assert len(found["predicted"]) == 3
+    assert found["measured"] == found["predicted"]
+    names = {name for of_device in found["measured"].values() for name, _ in of_device}
+    # All 5 stages compute, exchange and step.
+    for stage in range(5):
+        assert {f"F{stage}[0,4)", f"B{stage}[12,16)", f"OS{stage}"} <= names
+    for kind in ("SA", "RA", "SG", "RG"):
+        assert any(name.startswith(kind) for name in names), kind

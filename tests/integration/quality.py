@@ -188,14 +188,15 @@ def compare_characters(system: Processes, size: Size, devices: int) -> tuple[flo
     model, loss, stem = Characters(vocabulary, size), CharacterLoss(), system.path / "characters"
     parts = train[:2, :-1], train[:2, 1:].contiguous()
     stagewright.export(model, {"ids": parts[0]}, loss=loss, targets=parts[1], path=f"{stem}.swg", batch_dim=0)
-    train_file, test_file = file_of(system.path / "train.safetensors", train), file_of(system.path / "test.safetensors", test)
+    train_file = file_of(system.path / "train.safetensors", train)
+    test_file = file_of(system.path / "test.safetensors", test)
     results = {}
     for name, plan in character_plans(size, devices).items():
         plan_file = system.path / "plan.json"
         plan_file.write_text(json.dumps(plan))
         job = run(
-            system, name, f"{stem}.swg", "--weights", f"{stem}.safetensors", "--data", train_file, "--eval-data", test_file,
-            "--plan-file", plan_file, "--devices", devices, "--mini-batch", size.mini_batch, "--steps", size.steps,
+            system, name, f"{stem}.swg", "--weights", f"{stem}.safetensors", "--data", train_file,
+            "--eval-data", test_file, "--plan-file", plan_file, "--devices", devices, "--mini-batch", size.mini_batch, "--steps", size.steps,
             "--optimizer", "adamw", "--lr", size.learning_rate, "--weight-decay", 0.01, "--clip-norm", 1,
         )  # fmt: skip
         assert len(system.json("plan", "show", job["name"])["stages"]) == len(plan["stages"])

@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include <set>
+#include <tuple>
 
 #include "absl/strings/str_cat.h"
 #include "common/schedule/trace.h"
@@ -48,9 +49,10 @@ JobSpec SpecOf(const Model& model, const Programs& programs, OptimizerKind optim
   return spec;
 }
 
-// What the equations give. Micro-batch m, counted through the steps, is run forward and backward
-// with the weights of stage s after max(0, m - w_s + 1) updates, and its gradient makes update
-// m + 1 from those after m updates.
+// What the equations give. Micro-batch m, counted through the steps from the last flush on, is run
+// forward and backward with the weights of stage s after max(0, m - w_s + 1) updates, with vertical
+// sync after max(0, m - W + 1), W being the largest of all w_s that have a backward pass. Its
+// gradient makes update m + 1 from those after m updates.
 class Reference {
  public:
   Reference(const Model& model, const Strategy& strategy, const JobSpec& spec)
@@ -63,6 +65,15 @@ class Reference {
       store->emplace(*std::move(loaded));
     }
     in_flight_.assign(ids.size(), 1);
+    if (strategy.vertical_sync) {
+      int64_t most = 1;
+      for (const Stage& stage : strategy.stages) {
+        if (HasBackward(*model.graph, stage))
+          most = std::max(most, stage.schedule.in_flight / stage.micro_batch);
+      }
+      in_flight_.assign(ids.size(), most);
+      return;
+    }
     std::set<ParameterId> seen;
     for (const Stage& stage : strategy.stages) {
       std::set<ParameterId> own;
@@ -90,10 +101,11 @@ class Reference {
     ParameterOptimizer optimizer(spec_.optimizer, *newest_);
     Remember();
     for (int64_t step = 0; step < spec_.steps; ++step) {
+      if (spec_.evaluate_every > 0 && step % spec_.evaluate_every == 0) flushed_ = Newest();
       const std::vector<int64_t> batch = sampler->MiniBatch(step);
       losses.push_back(0);
       for (int64_t begin = 0; begin < strategy_.mini_batch; begin += size) {
-        SetWeights(static_cast<int64_t>(versions_.size()) - 1);
+        SetWeights(Newest());
         const at::Tensor rows = at::tensor(
             std::vector<int64_t>(batch.begin() + begin, batch.begin() + begin + size), at::kLong);
         StageModule::Tensors tensors;
@@ -132,6 +144,8 @@ class Reference {
   std::vector<double> losses;  // Per step.
 
  private:
+  int64_t Newest() const { return static_cast<int64_t>(versions_.size()) - 1; }
+
   void Remember() {
     std::vector<at::Tensor>& version = versions_.emplace_back();
     for (ParameterId id : newest_->ids()) version.push_back((*newest_)[id].detach().clone());
@@ -140,7 +154,7 @@ class Reference {
   void SetWeights(int64_t micro_batch) {
     const at::NoGradGuard no_grad;
     for (ParameterId id : used_->ids()) {
-      const int64_t version = std::max<int64_t>(0, micro_batch - in_flight_[id.index()] + 1);
+      const int64_t version = std::max(flushed_, micro_batch - in_flight_[id.index()] + 1);
       at::Tensor tensor = (*used_)[id];
       tensor.copy_(versions_[static_cast<size_t>(version)][id.index()]);
     }
@@ -152,7 +166,23 @@ class Reference {
   std::optional<ParameterStore> used_, newest_;
   std::vector<int64_t> in_flight_;  // Of the stage, by parameter.
   std::vector<std::vector<at::Tensor>> versions_;
+  int64_t flushed_ = 0;  // The newest version at the last flush.
 };
+
+// Gives stages more in flight than their successors need, so that lags differ from those of a chain
+// in balance; none has less than a successor, which would wait for it for ever.
+void Deepen(Strategy& strategy, std::mt19937_64& random) {
+  for (size_t s = strategy.stages.size(); s-- > 0;) {
+    Stage& stage = strategy.stages[s];
+    int64_t& own = stage.schedule.in_flight;
+    for (const StageEdge& edge : strategy.edges) {
+      if (edge.from.index() == s)
+        own = std::max(own, strategy.stages[edge.to.index()].schedule.in_flight);
+    }
+    own += static_cast<int64_t>(random() % 3) * stage.micro_batch;
+    own = std::min(own, strategy.mini_batch);
+  }
+}
 
 std::vector<StrategyShape> Shapes() {
   std::vector<StrategyShape> shapes;
@@ -170,26 +200,35 @@ std::vector<StrategyShape> Shapes() {
   return shapes;
 }
 
-class Asynchronous : public ::testing::TestWithParam<std::string> {
+// A model, with or without vertical sync.
+class Asynchronous : public ::testing::TestWithParam<std::tuple<std::string, bool>> {
  protected:
   static void SetUpTestSuite() { at::set_num_threads(1); }
 };
 
 TEST_P(Asynchronous, WeightsAreThoseOfPipeDreamsEquations) {
-  const Model model = LoadModel(GetParam() + "_f64");
+  const auto& [name, vertical_sync] = GetParam();
+  const Model model = LoadModel(name + "_f64");
   const auto cluster = ClusterPreset("cpu:32");
   ASSERT_TRUE(cluster.ok()) << cluster.status();
   std::mt19937_64 random(11);
-  int stale = 0, trial = 0;
+  int stale = 0, synced = 0, trial = 0;
   for (const StrategyShape& shape : Shapes()) {
     Strategy strategy = ForceStrategy(*model.graph, shape, random);
     strategy.asynchronous = true;
+    strategy.vertical_sync = vertical_sync;
+    if (trial % 2 == 1) Deepen(strategy, random);
     ASSERT_EQ(CheckStrategy(*model.graph, *cluster, strategy), absl::OkStatus());
     const auto programs = LowerBoth(*model.graph, strategy);
     ASSERT_TRUE(programs.ok()) << programs.status();
     ASSERT_TRUE(HasSections(*programs->training));
     const OptimizerKind optimizer = trial % 3 == 2 ? OptimizerKind::kAdam : OptimizerKind::kSgd;
-    const JobSpec spec = SpecOf(model, *programs, optimizer, /*steps=*/1 + trial++ % 4);
+    JobSpec spec = SpecOf(model, *programs, optimizer, /*steps=*/1 + trial++ % 4);
+    if (spec.steps % 2 == 0) {  // Evaluations flush the pipeline.
+      spec.evaluation = programs->evaluation;
+      spec.evaluation_path = model.data;
+      spec.evaluate_every = spec.steps / 2;
+    }
     SCOPED_TRACE(Grid(*programs->training));
     const auto result = TrainLocally(spec);
     ASSERT_TRUE(result.ok()) << result.status();
@@ -199,20 +238,40 @@ TEST_P(Asynchronous, WeightsAreThoseOfPipeDreamsEquations) {
     ASSERT_EQ(result->losses.size(), reference.losses.size());
     for (size_t i = 0; i < reference.losses.size(); ++i)
       EXPECT_NEAR(result->losses[i], reference.losses[i], 1e-9 * std::abs(reference.losses[i]));
-    EXPECT_EQ(CheckTrace(*programs->training, result->trace), absl::OkStatus());
-    // Whether stale weights made a difference.
+    if (spec.evaluate_every == 0) {  // Otherwise the trace is of several runs.
+      EXPECT_EQ(CheckTrace(*programs->training, result->trace), absl::OkStatus());
+    }
+    // Whether stale weights made a difference, and that they are the same in all stages.
+    if (vertical_sync && name != "tied") {
+      strategy.vertical_sync = false;
+      Reference stashed(model, strategy, spec);
+      stashed.Run();
+      if (stashed.Error(result->parameters) > 1e-6) ++synced;
+      strategy.vertical_sync = true;
+    }
     for (Stage& stage : strategy.stages) stage.schedule.in_flight = stage.micro_batch;
     Reference fresh(model, strategy, spec);
     fresh.Run();
     if (fresh.Error(result->parameters) > 1e-6) ++stale;
   }
   EXPECT_GT(stale, 10);
+  EXPECT_GE(synced, vertical_sync && name != "tied" ? 5 : 0);
 }
 
+std::string NameOfCase(const ::testing::TestParamInfo<std::tuple<std::string, bool>>& info) {
+  return absl::StrCat(std::get<0>(info.param), std::get<1>(info.param) ? "_vertical_sync" : "");
+}
+
+const std::string kUntied[] = {"chain", "two_branches", "four_branches", "skip",
+                               "conv",  "transformer",  "frozen",        "dropout"};
 INSTANTIATE_TEST_SUITE_P(Models, Asynchronous,
-                         ::testing::Values("chain", "two_branches", "four_branches", "skip", "conv",
-                                           "transformer", "frozen", "dropout"),
-                         [](const auto& param_info) { return param_info.param; });
+                         ::testing::Combine(::testing::ValuesIn(kUntied), ::testing::Bool()),
+                         NameOfCase);
+// Without vertical sync, tied weights have no single version.
+INSTANTIATE_TEST_SUITE_P(Tied, Asynchronous,
+                         ::testing::Combine(::testing::Values(std::string("tied")),
+                                            ::testing::Values(true)),
+                         NameOfCase);
 
 // Tied weights have a version per stage; the stages that hold them must agree in the end, and the
 // job must not hang.
@@ -238,6 +297,7 @@ class Meter : public c10::MemoryReportingInfoBase {
     bytes_ += size;
     peak = std::max(peak, bytes_);
   }
+  int64_t bytes() const { return bytes_; }
   int64_t peak = 0;
 
  private:
@@ -247,7 +307,7 @@ class Meter : public c10::MemoryReportingInfoBase {
 // One device, one stage, weights far larger than anything else.
 class OneDevice {
  public:
-  explicit OneDevice(int64_t in_flight) {
+  explicit OneDevice(int64_t in_flight, int32_t version_lag = 0) {
     GraphMaker make;
     const int x = make.AddInput("x", {-1, kWidth});
     const int weight = make.AddParameter("weight", {kWidth, kWidth});
@@ -264,7 +324,9 @@ class OneDevice {
     stage.schedule.in_flight = in_flight;
     auto programs = LowerBoth(*graph_, strategy);
     EXPECT_TRUE(programs.ok()) << programs.status();
-    program_ = programs->training;
+    Program program = *programs->training;
+    program.stages[0].version_lag = version_lag;  // As if another stage had more in flight.
+    program_ = std::make_shared<const Program>(std::move(program));
     const std::string path = WriteWeights(*graph_, "one.safetensors");
     auto store = ParameterStore::Load(*graph_, {ParameterId(0)}, path, at::kCPU);
     EXPECT_TRUE(store.ok()) << store.status();
@@ -306,15 +368,22 @@ class OneDevice {
 
 TEST(AsynchronousJob, HoldsAsManyVersionsAsTheProgramSays) {
   for (int64_t in_flight : {1, 2, 3, 5}) {
-    const auto meter = std::make_shared<Meter>();
-    const c10::DebugInfoGuard guard(c10::DebugInfoKind::PROFILER_STATE, meter);
-    OneDevice device(in_flight);
-    meter->peak = 0;
-    for (int64_t step = 0; step < 3; ++step) ASSERT_TRUE(device.RunStep(step, 2 - step).ok());
-    const double weights = static_cast<double>(meter->peak) / OneDevice::kWeightBytes;
-    EXPECT_NEAR(weights, static_cast<double>(in_flight) + 1, 0.15);  // The versions, a gradient.
-    // The program was lowered for Adam, which has two moments.
-    EXPECT_EQ(device.program().resident, (in_flight + 3) * OneDevice::kWeightBytes);
+    for (int32_t lag : {0, 1, 3}) {
+      const auto meter = std::make_shared<Meter>();
+      const c10::DebugInfoGuard guard(c10::DebugInfoKind::PROFILER_STATE, meter);
+      OneDevice device(in_flight, lag);
+      meter->peak = 0;
+      for (int64_t step = 0; step < 3; ++step) ASSERT_TRUE(device.RunStep(step, 2 - step).ok());
+      const auto versions = static_cast<double>(in_flight + lag);
+      const double weights = static_cast<double>(meter->peak) / OneDevice::kWeightBytes;
+      EXPECT_NEAR(weights, versions + 1, 0.15);  // The versions, a gradient.
+      // After a flush there is one.
+      const double left = static_cast<double>(meter->bytes()) / OneDevice::kWeightBytes;
+      EXPECT_LT(left, 2.15);
+      if (lag > 0) continue;
+      // The program was lowered for Adam, which has two moments.
+      EXPECT_EQ(device.program().resident, (in_flight + 3) * OneDevice::kWeightBytes);
+    }
   }
 }
 

@@ -9,7 +9,7 @@
 
 int main(int argc, char** argv) {
   stagewright::DaemonOptions options;
-  int64_t memory_mib = 0;
+  int64_t memory_mib = 0, memory_limit_mib = 0;
   CLI::App app("stagewright-worker: trains stages that a planner assigns");
   app.set_version_flag("--version", std::string("stagewright-worker ") + STAGEWRIGHT_VERSION);
   app.option_defaults()->always_capture_default();
@@ -21,6 +21,10 @@ int main(int argc, char** argv) {
       ->check(CLI::Range(1, 1024));
   app.add_option("--memory-mib", memory_mib, "memory of each device; 0: what the machine has")
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 30));
+  app.add_option("--memory-limit-mib", memory_limit_mib,
+                 "most memory of a job's tensors on a CPU device, beyond which the job fails; "
+                 "0: what the machine has")
+      ->check(CLI::Range(int64_t{0}, int64_t{1} << 30));
   app.add_option("--host-address", options.host_address,
                  "name or address of this machine; workers with equal ones are planned to share it "
                  "(default: the host's name)");
@@ -30,6 +34,7 @@ int main(int argc, char** argv) {
                  "directory to run in; relative paths of jobs start here");
   CLI11_PARSE(app, argc, argv);
   options.memory_per_device = memory_mib * stagewright::kMiB;
+  options.memory_limit = memory_limit_mib * stagewright::kMiB;
 
   // Blocked before any thread starts, so that only sigwait below receives them.
   sigset_t signals;

@@ -61,6 +61,12 @@ nlohmann::json JobJson(const v1::Job& job) {
   if (job.warnings_size() > 0) {
     json["warnings"] = std::vector<std::string>(job.warnings().begin(), job.warnings().end());
   }
+  json["memory"] = nlohmann::json::array();
+  for (const v1::DeviceMemory& memory : metrics.memory()) {
+    json["memory"].push_back({{"device", memory.device()},
+                              {"predicted_peak_bytes", memory.predicted_peak_bytes()},
+                              {"measured_peak_bytes", memory.measured_peak_bytes()}});
+  }
   if (metrics.accuracy() >= 0) {
     json["accuracy"] = metrics.accuracy();
   }
@@ -127,6 +133,12 @@ std::string JobSummary(const v1::Job& job) {
     absl::StrAppend(&out, "  step time        ", FormatDuration(metrics.median_step_ns()),
                     " measured (median), ", FormatDuration(metrics.predicted_step_ns()),
                     " predicted\n");
+  }
+  for (const v1::DeviceMemory& memory : metrics.memory()) {
+    if (memory.measured_peak_bytes() == 0) continue;
+    absl::StrAppend(&out, "  peak memory      ", FormatBytes(memory.measured_peak_bytes()),
+                    " measured, ", FormatBytes(memory.predicted_peak_bytes()), " predicted on ",
+                    memory.device(), "\n");
   }
   if (metrics.accuracy() >= 0) {
     absl::StrAppend(&out,

@@ -99,6 +99,12 @@ void JobManager::OnPlanned(const std::string& name, int64_t generation, PlanResu
   for (std::string& warning : result.plan.warnings) record->job.add_warnings(std::move(warning));
   record->job.mutable_metrics()->set_predicted_step_ns(
       record->job.plan().evaluation().iteration_ns());
+  record->job.mutable_metrics()->clear_memory();
+  for (const v1::DeviceReport& device : record->job.plan().evaluation().devices()) {
+    v1::DeviceMemory* memory = record->job.mutable_metrics()->add_memory();
+    memory->set_device(device.name());
+    memory->set_predicted_peak_bytes(device.peak_memory_bytes());
+  }
   if (result.plan.sequential.has_value())
     *record->job.mutable_sequential_plan() = *std::move(result.plan.sequential);
   Transition(*record, v1::JOB_STATE_WAITING_FOR_DEVICES, "");

@@ -247,6 +247,21 @@ void JobManager::Handle(const std::string& worker, const v1::Connected& message)
   SendToAll(*record, start);
 }
 
+namespace {
+
+// A restarted job keeps the largest figure of its attempts.
+void NoteMemory(const v1::DeviceProgress& device, v1::Job& job) {
+  const auto& reports = job.plan().evaluation().devices();
+  for (int i = 0; i < std::min(reports.size(), job.metrics().memory_size()); ++i) {
+    if (reports[i].device() != device.device()) continue;
+    v1::DeviceMemory* memory = job.mutable_metrics()->mutable_memory(i);
+    memory->set_measured_peak_bytes(
+        std::max(memory->measured_peak_bytes(), device.peak_memory_bytes()));
+  }
+}
+
+}  // namespace
+
 void JobManager::Handle(const std::string& worker, const v1::Progress& message) {
   Record* record = FindRun(worker, message.job(), message.generation());
   if (record == nullptr || !Runs(record->job.state())) return;
@@ -258,6 +273,7 @@ void JobManager::Handle(const std::string& worker, const v1::Progress& message) 
     report.step_ns = std::max(report.step_ns, device.step_ns());
     report.skipped |= device.skipped();
     if (device.has_evaluation()) report.evaluation = device.evaluation();
+    NoteMemory(device, record->job);
   }
   if (report.devices < record->job.plan().program().devices_size()) return;
   ReportStep(*record, message.step(), report);

@@ -51,6 +51,7 @@ class ServedMetrics : public PlannerMetrics {
     jobs_.Add({{"state", JobStateName(job.state())}}).Increment();
 
     const prometheus::Labels labels = {{"job", job.name()}};
+    ShowMemory(job);
     if (IsTerminal(job.state())) {
       step_seconds_.Remove(&step_seconds_.Add(labels));
       predicted_seconds_.Remove(&predicted_seconds_.Add(labels));
@@ -78,6 +79,19 @@ class ServedMetrics : public PlannerMetrics {
   std::string address() const override { return address_; }
 
  private:
+  void ShowMemory(const v1::Job& job) {
+    for (const v1::DeviceMemory& memory : job.metrics().memory()) {
+      const prometheus::Labels labels = {{"job", job.name()}, {"device", memory.device()}};
+      if (IsTerminal(job.state())) {
+        memory_.Remove(&memory_.Add(labels));
+        predicted_memory_.Remove(&predicted_memory_.Add(labels));
+      } else if (memory.measured_peak_bytes() > 0) {
+        memory_.Add(labels).Set(static_cast<double>(memory.measured_peak_bytes()));
+        predicted_memory_.Add(labels).Set(static_cast<double>(memory.predicted_peak_bytes()));
+      }
+    }
+  }
+
   const std::shared_ptr<prometheus::Registry> registry_ = std::make_shared<prometheus::Registry>();
   Family<Counter>& plans_ =
       Make(prometheus::BuildCounter(), *registry_, "stagewright_planner_plans_total",
@@ -108,6 +122,12 @@ class ServedMetrics : public PlannerMetrics {
   Family<Gauge>& predicted_seconds_ =
       Make(prometheus::BuildGauge(), *registry_, "stagewright_planner_job_predicted_step_seconds",
            "Step time that the plan of a running job predicts.");
+  Family<Gauge>& memory_ =
+      Make(prometheus::BuildGauge(), *registry_, "stagewright_planner_job_memory_peak_bytes",
+           "Most memory that the tensors of a running job took so far, by device.");
+  Family<Gauge>& predicted_memory_ = Make(
+      prometheus::BuildGauge(), *registry_, "stagewright_planner_job_predicted_memory_peak_bytes",
+      "Peak memory that the plan of a running job predicts, by device.");
   Family<Gauge>& loss_ = Make(prometheus::BuildGauge(), *registry_, "stagewright_planner_job_loss",
                               "Latest loss of a running job.");
   Family<Counter>& requests_ =

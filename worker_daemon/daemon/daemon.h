@@ -17,6 +17,9 @@ struct DaemonOptions {
   int threads_per_device = 1;              // Of one operator on a CPU device.
   Bytes memory_per_device =
       0;  // 0: CPU devices share half of the machine's memory; GPUs have theirs.
+  // Of the tensors of a job on a CPU device: what goes beyond fails as if memory had run out. 0:
+  // the machine is the limit.
+  Bytes memory_limit = 0;
   // Names the machine: planning takes workers with equal ones to share it. Empty: the host's name.
   std::string host_address;
   std::string metrics_listen;  // HOST:PORT; empty: no metrics.

@@ -235,6 +235,8 @@ absl::Status JobRun::AddDevice(const JobSpec& base, int32_t index, const std::st
   if (!offered.has_value())
     return absl::InvalidArgumentError(absl::StrCat("this worker has no device ", name));
   spec.torch_device = offered->torch_device;
+  spec.memory_budget = offered->memory;
+  spec.memory_limit = offered->memory_limit;
   Bytes peak = 0;
   for (const Program* program : {base.program.get(), base.evaluation.get()}) {
     if (program == nullptr) continue;
@@ -386,7 +388,10 @@ void JobRun::RemoveShards() {
 }
 
 void JobRun::OnStep(const Device& device, StepReport report) {
-  if (metrics_ != nullptr) metrics_->ObserveStep(job(), *program_, report);
+  if (metrics_ != nullptr) {
+    metrics_->ObserveStep(job(), *program_, report);
+    metrics_->SetMeasuredMemory(job(), device.name, report.peak_memory);
+  }
   v1::ConnectRequest message;
   v1::Progress* progress = message.mutable_progress();
   progress->set_job(job());
@@ -397,6 +402,7 @@ void JobRun::OnStep(const Device& device, StepReport report) {
   own->set_loss(report.loss);
   own->set_step_ns(report.end - report.start);
   own->set_skipped(report.skipped);
+  own->set_peak_memory_bytes(report.peak_memory);
   if (report.evaluation.has_value()) {
     v1::EvaluationResult* evaluation = own->mutable_evaluation();
     evaluation->set_loss(report.evaluation->loss);

@@ -75,10 +75,18 @@ class ServedMetrics : public WorkerMetrics {
     devices_[job].insert(device);
   }
 
+  void SetMeasuredMemory(const std::string& job, const std::string& device, Bytes bytes) override {
+    absl::MutexLock lock(&mutex_);
+    measured_.Add({{"device", device}}).Set(static_cast<double>(bytes));
+    devices_[job].insert(device);
+  }
+
   void Forget(const std::string& job) override {
     absl::MutexLock lock(&mutex_);
-    for (const std::string& device : std::exchange(devices_[job], {}))
+    for (const std::string& device : std::exchange(devices_[job], {})) {
       peak_.Remove(&peak_.Add({{"device", device}}));
+      measured_.Remove(&measured_.Add({{"device", device}}));
+    }
     devices_.erase(job);
     if (jobs_.erase(job) == 0) return;
     const prometheus::Labels labels = {{"job", job}};
@@ -125,6 +133,11 @@ class ServedMetrics : public WorkerMetrics {
       prometheus::BuildGauge()
           .Name("stagewright_worker_memory_peak_bytes")
           .Help("Most memory a device's program holds at once, by its accounting.")
+          .Register(*registry_);
+  Family<Gauge>& measured_ =
+      prometheus::BuildGauge()
+          .Name("stagewright_worker_memory_measured_peak_bytes")
+          .Help("Most memory the tensors of a device's job have taken at once so far.")
           .Register(*registry_);
   std::shared_ptr<GpuMetrics> gpus_;  // Null without a driver. The exposer holds it weakly.
   prometheus::Exposer exposer_;

@@ -20,7 +20,10 @@ class WorkerMetrics {
   virtual void SetConnected(bool connected) = 0;
   virtual void ObserveStep(const std::string& job, const Program& program,
                            const StepReport& report) = 0;
+  // What the program predicts, and the most that tensors took so far.
   virtual void SetPeakMemory(const std::string& job, const std::string& device, Bytes bytes) = 0;
+  virtual void SetMeasuredMemory(const std::string& job, const std::string& device,
+                                 Bytes bytes) = 0;
   // Removes the series of a job that has ended.
   virtual void Forget(const std::string& job) = 0;
   virtual std::string address() const = 0;  // Where it listens.

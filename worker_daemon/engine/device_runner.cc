@@ -8,6 +8,7 @@
 #include <set>
 
 #include "absl/strings/str_cat.h"
+#include "common/schedule/validate.h"
 #include "worker_daemon/checkpoint/ownership.h"
 #include "worker_daemon/checkpoint/shards.h"
 #include "worker_daemon/data/dataset.h"
@@ -15,6 +16,7 @@
 #include "worker_daemon/engine/device_plan.h"
 #include "worker_daemon/engine/early_stop.h"
 #include "worker_daemon/engine/executor.h"
+#include "worker_daemon/engine/memory_meter.h"
 #include "worker_daemon/engine/torch_guard.h"
 #include "worker_daemon/transport/all_reduce.h"
 
@@ -24,6 +26,18 @@ namespace {
 
 // Sums of evaluations go over all devices and have a channel that no program reaches.
 constexpr Tag kEvaluationTag = {Tag::kMaxChannel, Traffic::kReduction, 0};
+
+// Of training and evaluation.
+Bytes PredictedPeak(const JobSpec& spec) {
+  Bytes peak = 0;
+  for (const Program* program : {spec.program.get(), spec.evaluation.get()}) {
+    if (program == nullptr) continue;
+    for (const DeviceProgram& device : program->devices) {
+      if (device.device == spec.device) peak = std::max(peak, PeakMemory(device));
+    }
+  }
+  return peak;
+}
 
 bool EvaluatesInBetween(const JobSpec& spec) {
   return spec.evaluation != nullptr && spec.evaluate_every > 0;
@@ -60,13 +74,25 @@ class DeviceRunner::Impl {
       : spec_(std::move(spec)), early_stop_(spec_.patience, spec_.min_delta) {}
 
   absl::Status Load(Transport* transport) {
+    absl::Status status;
+    const absl::Status thrown = Guarded([&] { status = LoadAll(transport); });
+    if (!thrown.ok()) status = thrown;
+    if (!absl::IsResourceExhausted(status) || !memory_.has_value()) return status;
+    return OutOfMemory(status, *memory_, {PredictedPeak(spec_), spec_.memory_budget});
+  }
+
+  absl::Status LoadAll(Transport* transport) {
     RETURN_IF_ERROR(CheckSpec());
     transport_ = transport;
     ASSIGN_OR_RETURN(const DevicePlan plan,
                      MakeDevicePlan(*spec_.graph, *spec_.program, spec_.device));
     at::Device device = at::kCPU;
-    RETURN_IF_ERROR(Annotate(Guarded([&] { device = at::Device(spec_.torch_device); }),
+    RETURN_IF_ERROR(Annotate(Guarded([&] {
+                               device = at::Device(spec_.torch_device);
+                               memory_.emplace(spec_.torch_device, spec_.memory_limit);
+                             }),
                              absl::StrCat("torch_device \"", spec_.torch_device, "\"")));
+    const MemoryMeter::Scope counted(&*memory_);
     std::vector<ParameterId> needed = plan.parameters;
     if (spec_.evaluation != nullptr) {
       ASSIGN_OR_RETURN(const DevicePlan evaluation,
@@ -256,6 +282,8 @@ class DeviceRunner::Impl {
   absl::Status BuildExecutors(at::Device device, Transport* transport) {
     ExecutorOptions options;
     options.device = device;
+    options.memory = &*memory_;
+    options.expected_memory = {PredictedPeak(spec_), spec_.memory_budget};
     options.seed = spec_.seed;
     options.loss_weight = spec_.loss_weight;
     options.on_non_finite = spec_.optimizer.on_non_finite;
@@ -294,10 +322,12 @@ class DeviceRunner::Impl {
     }
     report.events = std::move(output.events);
     report.evaluation = evaluation;
+    report.peak_memory = memory_->peak();
     spec_.on_step(std::move(report));
   }
 
   const JobSpec spec_;
+  std::optional<MemoryMeter> memory_;
   std::optional<Dataset> data_, evaluation_data_;
   int64_t evaluation_samples_ = 0;
   std::optional<Sampler> sampler_;  // Nothing: no stage here reads a sample.

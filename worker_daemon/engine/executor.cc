@@ -121,6 +121,7 @@ absl::Status Executor::CheckInput(const StepInput& input) const {
 }
 
 absl::StatusOr<StepOutput> Executor::RunStep(const StepInput& input) {
+  const MemoryMeter::Scope counted(options_.memory);
   RETURN_IF_ERROR(CheckInput(input));
   {
     absl::MutexLock lock(&mutex_);
@@ -236,6 +237,10 @@ void Executor::End(RunAction action, absl::Status status) {
     absl::MutexLock lock(&mutex_);
     running_.erase(action);
     const int64_t step = first_step_ + StepOf(action.section);
+    if (absl::IsResourceExhausted(status) && options_.memory != nullptr) {
+      status = Annotate(OutOfMemory(status, *options_.memory, options_.expected_memory),
+                        absl::StrCat("stage ", ActionAt(action).stage.value()));
+    }
     if (!status.ok()) {
       Fail(Annotate(status, absl::StrCat("device ", plan_.program->device.value(), ", step ", step,
                                          ", ", ToString(ActionAt(action)))));
@@ -284,6 +289,7 @@ absl::Status Executor::Finish() {
 }
 
 void Executor::RunReductions() {
+  const MemoryMeter::Scope counted(options_.memory);
   const auto woken = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return stopping_ || !reductions_.empty();
   };
@@ -321,6 +327,7 @@ void Executor::RunReductions() {
 }
 
 void Executor::StartTransfer(RunAction action) {
+  const MemoryMeter::Scope counted(options_.memory);  // Transfers start on any thread.
   const absl::Status thrown = Guarded([&] {
     if (IsSend(ActionAt(action).kind)) {
       StartSend(action);

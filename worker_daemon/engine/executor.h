@@ -37,6 +37,7 @@
 #include "worker_daemon/data/dataset.h"
 #include "worker_daemon/engine/device_plan.h"
 #include "worker_daemon/engine/mailbox.h"
+#include "worker_daemon/engine/memory_meter.h"
 #include "worker_daemon/engine/message.h"
 #include "worker_daemon/engine/optimizer.h"
 #include "worker_daemon/engine/parameter_store.h"
@@ -50,6 +51,8 @@ struct ExecutorOptions {
   uint64_t seed = 0;
   double loss_weight = 1.0;                    // See StageOptions.
   NonFinite on_non_finite = NonFinite::kStop;  // Of a loss; the optimizer says it of gradients.
+  const MemoryMeter* memory = nullptr;  // Counts the tensors; outlives the executor. Null: none.
+  MemoryExpectation expected_memory;    // For messages.
   uint32_t first_channel = 0;  // Added to channel numbers: keeps the messages of several programs
                                // over one transport apart.
 };

@@ -41,6 +41,7 @@ struct StepReport {
   Nanos start = 0;        // CLOCK_MONOTONIC.
   Nanos end = 0;
   std::vector<TraceEvent> events;  // Of this device.
+  Bytes peak_memory = 0;           // Of the job's tensors here so far; 0 where unknown.
   // Of all devices together, the same on each, if the step was followed by an evaluation.
   std::optional<EvaluationReport> evaluation;
 };
@@ -60,6 +61,10 @@ struct JobSpec {
   std::shared_ptr<const Program> evaluation;  // Does not; same stages. Null: no evaluation.
   DeviceId device;
   std::string torch_device = "cpu";  // As LibTorch names it: "cpu", "cuda:1".
+  Bytes memory_budget = 0;           // Of the device, for messages; 0: unknown.
+  // Above 0: tensors of the job on a CPU that would take more than this fail as if memory had run
+  // out. Otherwise the machine is the limit.
+  Bytes memory_limit = 0;
 
   std::string weights_path;     // `.safetensors` with the graph's parameters.
   std::string data_path;        // `.safetensors` with the graph's inputs.

@@ -10,6 +10,8 @@
 #include <limits>
 #include <new>
 
+#include "absl/strings/str_cat.h"
+
 #if STAGEWRIGHT_HAVE_CUDA
 #include <c10/cuda/CUDACachingAllocator.h>
 #endif
@@ -173,5 +175,16 @@ MemoryMeter::Scope::Scope(const MemoryMeter* meter) : before_(current) {
 }
 
 MemoryMeter::Scope::~Scope() { current = before_; }
+
+absl::Status OutOfMemory(const absl::Status& cause, const MemoryMeter& meter,
+                         const MemoryExpectation& expected) {
+  std::string figures = "out of memory: ";
+  if (meter.refused() > 0) absl::StrAppend(&figures, meter.refused(), " bytes asked for, ");
+  absl::StrAppend(&figures, meter.now(), " bytes in use and at most ", meter.peak(),
+                  " so far; the program's predicted peak is ", expected.predicted_peak, " bytes");
+  if (expected.budget > 0)
+    absl::StrAppend(&figures, ", the device's budget ", expected.budget, " bytes");
+  return absl::ResourceExhaustedError(absl::StrCat(figures, "; ", cause.message()));
+}
 
 }  // namespace stagewright

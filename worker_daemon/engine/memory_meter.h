@@ -12,6 +12,7 @@
 
 #include <string>
 
+#include "common/base/status.h"
 #include "common/base/units.h"
 
 namespace stagewright {
@@ -51,5 +52,15 @@ class MemoryMeter {
   Account* account_ = nullptr;  // Null on a GPU.
   int gpu_ = -1;
 };
+
+// What a device should hold.
+struct MemoryExpectation {
+  Bytes predicted_peak = 0;  // Of its program.
+  Bytes budget = 0;          // Of the device; 0: unknown.
+};
+
+// A RESOURCE_EXHAUSTED `cause` with the figures: bytes asked for, in use and expected.
+absl::Status OutOfMemory(const absl::Status& cause, const MemoryMeter& meter,
+                         const MemoryExpectation& expected);
 
 }  // namespace stagewright

@@ -433,6 +433,14 @@ void AddSubmit(CLI::App& app, Globals& globals) {
                                             : v1::NAN_POLICY_STOP);
        })
       ->check(CLI::IsMember({"stop", "skip", "continue"}));
+  text("--precision",
+       "of forward and backward passes: graph (default: its types), bf16, fp16 with a scaled loss",
+       [flags, spec](const std::string& v) {
+         spec->set_precision(v == "bf16"   ? v1::PRECISION_BF16
+                             : v == "fp16" ? v1::PRECISION_FP16
+                                           : v1::PRECISION_GRAPH);
+       })
+      ->check(CLI::IsMember({"graph", "bf16", "fp16"}));
   AddCheckpointOptions(*submit, flags);
   integer("--seed", "of sample order and dropout",
           [flags, spec](int64_t v) { spec->set_seed(static_cast<uint64_t>(v)); });

@@ -51,6 +51,7 @@ nlohmann::json JobJson(const v1::Job& job) {
       {"checkpoint_step", job.checkpoint_step()},
       {"restarts", job.restarts()},
       {"skipped_steps", metrics.skipped_steps()},
+      {"loss_scale", metrics.loss_scale()},
       {"loss", metrics.loss()},
       {"step_seconds", ToSeconds(metrics.step_ns())},
       {"median_step_seconds", ToSeconds(metrics.median_step_ns())},
@@ -130,6 +131,8 @@ std::string JobSummary(const v1::Job& job) {
                                           metrics.step(), metrics.total_steps(), metrics.loss()));
     if (metrics.skipped_steps() > 0)
       absl::StrAppend(&out, "  skipped updates  ", metrics.skipped_steps(), "\n");
+    if (metrics.loss_scale() > 0)
+      absl::StrAppend(&out, "  scale of loss    ", metrics.loss_scale(), "\n");
     absl::StrAppend(&out, "  step time        ", FormatDuration(metrics.median_step_ns()),
                     " measured (median), ", FormatDuration(metrics.predicted_step_ns()),
                     " predicted\n");

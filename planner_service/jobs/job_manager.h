@@ -88,6 +88,7 @@ class JobManager {
  private:
   struct StepReport {
     bool skipped = false;  // Its update was left out.
+    double loss_scale = 0;
     int32_t devices = 0;
     double loss = 0;
     int64_t step_ns = 0;

@@ -272,6 +272,7 @@ void JobManager::Handle(const std::string& worker, const v1::Progress& message) 
     report.loss += device.loss();
     report.step_ns = std::max(report.step_ns, device.step_ns());
     report.skipped |= device.skipped();
+    report.loss_scale = std::max(report.loss_scale, device.loss_scale());  // Equal on all.
     if (device.has_evaluation()) report.evaluation = device.evaluation();
     NoteMemory(device, record->job);
   }
@@ -288,6 +289,7 @@ void JobManager::ReportStep(Record& record, int64_t step, const StepReport& repo
   metrics->set_step_ns(report.step_ns);
   metrics->set_median_step_ns(Median(record.step_times));
   if (report.skipped) metrics->set_skipped_steps(metrics->skipped_steps() + 1);
+  metrics->set_loss_scale(report.loss_scale);
   if (report.evaluation.has_value()) {
     metrics->set_evaluation_loss(report.evaluation->loss());
     if (report.evaluation->predicted_samples() > 0) {

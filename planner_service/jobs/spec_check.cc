@@ -126,6 +126,25 @@ absl::Status CheckOptimizer(const v1::OptimizerConfig& optimizer) {
   return absl::OkStatus();
 }
 
+absl::Status CheckPrecision(const Graph& graph, const v1::JobSpec& spec) {
+  if (!v1::Precision_IsValid(spec.precision()))
+    return Wrong("precision", absl::StrCat("unknown precision ", spec.precision()));
+  const bool fp16 = spec.precision() == v1::PRECISION_FP16;
+  if (!fp16 && spec.precision() != v1::PRECISION_BF16) return absl::OkStatus();
+  const char* name = fp16 ? "fp16" : "bf16";
+  for (const Parameter& parameter : graph.parameters()) {
+    if (!parameter.trainable || parameter.dtype == DType::kFloat32) continue;
+    return Wrong("precision", absl::StrCat(name, ": mixed precision trains float32 parameters, \"",
+                                           parameter.name, "\" is of another type"));
+  }
+  if (fp16 && (spec.plan_options().asynchronous() || spec.strategy().asynchronous())) {
+    return Wrong("precision",
+                 "fp16: an asynchronous plan has no point at which all devices agree on the scale "
+                 "of the loss; bf16 needs none");
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status CheckSpec(const v1::JobSpec& spec) {
@@ -151,12 +170,15 @@ absl::Status CheckSpec(const v1::JobSpec& spec) {
     return Wrong("optimizer.max_gradient_norm",
                  "cannot be kept by an asynchronous plan, whose gradients are never all there");
   }
+  if (spec.plan_options().vertical_sync() && !spec.plan_options().asynchronous())
+    return Wrong("plan_options.vertical_sync", "needs spec.plan_options.asynchronous");
   if (!v1::NanPolicy_IsValid(spec.on_nan()))
     return Wrong("on_nan", absl::StrCat("unknown policy ", spec.on_nan()));
   if (spec.on_nan() == v1::NAN_POLICY_SKIP &&
       (spec.plan_options().asynchronous() || spec.strategy().asynchronous())) {
     return Wrong("on_nan", "skip: an asynchronous plan has no point at which all devices agree");
   }
+  RETURN_IF_ERROR(CheckPrecision(*graph, spec));
   RETURN_IF_ERROR(CheckEvaluations(spec));
   RETURN_IF_ERROR(CheckCheckpoints(spec));
   if (!spec.planner().empty()) {

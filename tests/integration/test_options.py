@@ -124,3 +124,45 @@ def test_a_loss_that_is_not_a_number(system, branches, policy):
         expected = load_file(system.train("branches", **{**flags, **changes})["checkpoint"])
         for name, tensor in expected.items():
             torch.testing.assert_close(trained[name], tensor, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("precision", ["bf16", "fp16"])
+def test_mixed_precision_is_autocast(system, precision):
+    """Losses as those of torch.autocast and GradScaler, to a few roundings of the smaller type."""
+    dtype, epsilon = {"bf16": (torch.bfloat16, 2**-8), "fp16": (torch.float16, 2**-11)}[precision]
+    torch.manual_seed(5)
+    model = Branches()
+    x, target = torch.randn(SAMPLES, 12), torch.randn(SAMPLES, 3)
+    stem = system.path / f"mixed-{precision}"
+    stagewright.export(model, {"x": x[:4]}, loss=nn.MSELoss(), targets=target[:4], path=f"{stem}.swg")
+    save_file({"x": x, "target": target}, f"{stem}.data.safetensors")
+    flags = dict(graph=f"{stem}.swg", weights=f"{stem}.safetensors", data=f"{stem}.data.safetensors", steps=STEPS)
+
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    scaler = torch.amp.GradScaler("cpu", enabled=precision == "fp16")
+    for step in range(STEPS):
+        rows = torch.arange(step * MINI_BATCH, (step + 1) * MINI_BATCH) % SAMPLES
+        optimizer.zero_grad()
+        with torch.autocast("cpu", dtype):
+            loss = nn.functional.mse_loss(model(x[rows]), target[rows])
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+
+    for devices, micro_batch in ((1, 16), (3, 4)):
+        out = system.path / f"mixed-{precision}-{devices}"
+        job = system.train(
+            "mixed", **flags, devices=devices, stages=devices, micro_batch=micro_batch, precision=precision, out=out
+        )
+        assert job["state"] == "succeeded", job["message"]
+        assert job["loss"] == pytest.approx(loss.item(), rel=2 * epsilon)
+        assert job["loss_scale"] == (65536 if precision == "fp16" else 0)
+        assert job["skipped_steps"] == 0
+        trained = load_file(job["checkpoint"])
+        for name, parameter in model.state_dict().items():
+            assert trained[name].dtype == torch.float32
+            torch.testing.assert_close(trained[name], parameter, rtol=4 * epsilon, atol=4 * epsilon)
+
+    refused = system.cli(*system.submit_flags("chain_f64", precision=precision))
+    assert refused.returncode != 0
+    assert "float32" in refused.stderr

@@ -20,6 +20,9 @@ namespace fs = std::filesystem;
 
 constexpr char kModelPrefix[] = "model-";
 constexpr char kOptimizerPrefix[] = "optimizer-";
+// In the metadata of the files.
+constexpr char kBestLoss[] = "best_evaluation_loss";
+constexpr char kSinceBest[] = "evaluations_since_best";
 
 // The checkpoints' directories under `root`, with their steps, ascending. Other entries are none of
 // our business.
@@ -56,6 +59,30 @@ absl::Status CheckFile(const std::string& directory, const CheckpointFile& wante
   return absl::OkStatus();
 }
 
+std::map<std::string, std::string> MetadataOf(const EvaluationHistory& evaluations) {
+  std::map<std::string, std::string> metadata = {{"format", "pt"}};
+  if (evaluations == EvaluationHistory()) return metadata;
+  metadata[kBestLoss] = absl::StrFormat("%.17g", evaluations.best_loss);  // Exact.
+  metadata[kSinceBest] = absl::StrCat(evaluations.since_best);
+  return metadata;
+}
+
+absl::Status ReadEvaluations(const SafetensorsFile& file, EvaluationHistory& evaluations) {
+  const auto best = file.metadata().find(kBestLoss), since = file.metadata().find(kSinceBest);
+  if (best == file.metadata().end() || since == file.metadata().end()) return absl::OkStatus();
+  if (absl::SimpleAtod(best->second, &evaluations.best_loss) &&
+      absl::SimpleAtoi(since->second, &evaluations.since_best))
+    return absl::OkStatus();
+  return absl::DataLossError(absl::StrCat(file.path(), ": its metadata about evaluations is \"",
+                                          best->second, "\", \"", since->second, "\""));
+}
+
+absl::StatusOr<CheckpointFile> WriteAndSum(const std::string& path, std::vector<TensorView> tensors,
+                                           const EvaluationHistory& evaluations) {
+  RETURN_IF_ERROR(WriteSafetensors(path, std::move(tensors), MetadataOf(evaluations)));
+  return SumFile(path);
+}
+
 }  // namespace
 
 std::string CheckpointRoot(const std::string& output_path) {
@@ -69,7 +96,8 @@ std::string CheckpointDirectory(const std::string& root, int64_t step) {
 absl::StatusOr<std::vector<CheckpointFile>> WriteDeviceFiles(const std::string& directory,
                                                              DeviceId device,
                                                              std::vector<TensorView> model,
-                                                             std::vector<TensorView> optimizer) {
+                                                             std::vector<TensorView> optimizer,
+                                                             const EvaluationHistory& evaluations) {
   std::error_code error;
   fs::create_directories(directory, error);
   if (!error) fs::remove(fs::path(directory) / kManifestName, error);
@@ -79,10 +107,16 @@ absl::StatusOr<std::vector<CheckpointFile>> WriteDeviceFiles(const std::string& 
        {std::pair(kModelPrefix, &model), {kOptimizerPrefix, &optimizer}}) {
     if (tensors->empty()) continue;
     const std::string name = absl::StrFormat("%s%05d.safetensors", prefix, device.value());
-    const std::string path = (fs::path(directory) / name).string();
-    RETURN_IF_ERROR(WriteSafetensors(path, std::move(*tensors), {{"format", "pt"}}));
-    ASSIGN_OR_RETURN(CheckpointFile file, SumFile(path));
-    files.push_back(std::move(file));
+    auto file =
+        WriteAndSum((fs::path(directory) / name).string(), std::move(*tensors), evaluations);
+    if (!file.ok()) {
+      // Where the disk is full, what is left of an attempt would keep it so.
+      for (const CheckpointFile& written : files)
+        fs::remove(fs::path(directory) / written.name, error);
+      fs::remove(directory, error);  // Not if another device has files in it.
+      return file.status();
+    }
+    files.push_back(*std::move(file));
   }
   return files;
 }
@@ -94,6 +128,7 @@ absl::Status CompleteCheckpoint(const std::string& directory, const Graph& graph
   for (const CheckpointFile& file : manifest.files) {
     ASSIGN_OR_RETURN(const SafetensorsFile shard,
                      SafetensorsFile::Open((fs::path(directory) / file.name).string()));
+    RETURN_IF_ERROR(ReadEvaluations(shard, manifest.evaluations));
     const bool model = absl::string_view(file.name).substr(0, 6) == kModelPrefix;
     auto& map = model ? manifest.weight_map : manifest.optimizer_map;
     for (const TensorView& tensor : shard.tensors()) {
@@ -169,6 +204,10 @@ const TensorView* Checkpoint::FindIn(const std::map<std::string, std::string>& m
 
 const TensorView* Checkpoint::Weight(const std::string& name) const {
   return FindIn(manifest_.weight_map, name);
+}
+
+const TensorView* Checkpoint::SharedState(const std::string& name) const {
+  return FindIn(manifest_.optimizer_map, name);
 }
 
 std::map<std::string, TensorView> Checkpoint::OptimizerState(const std::string& parameter) const {

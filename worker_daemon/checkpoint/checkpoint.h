@@ -22,16 +22,18 @@ std::string CheckpointRoot(const std::string& output_path);
 std::string CheckpointDirectory(const std::string& root, int64_t step);
 
 // Writes what `device` owns into `directory`, which is made if absent, and tells names, sizes and
-// checksums. An older manifest there is removed first: what it promised holds no more. Errors of
-// WriteSafetensors, or UNAVAILABLE naming the directory.
+// checksums. `evaluations`, the same on all devices, goes along for CompleteCheckpoint. An older
+// manifest there is removed first: what it promised holds no more. Errors of WriteSafetensors, or
+// UNAVAILABLE naming the directory; then nothing that it has written stays.
 absl::StatusOr<std::vector<CheckpointFile>> WriteDeviceFiles(const std::string& directory,
                                                              DeviceId device,
                                                              std::vector<TensorView> model,
-                                                             std::vector<TensorView> optimizer);
+                                                             std::vector<TensorView> optimizer,
+                                                             const EvaluationHistory& evaluations);
 
-// Makes a checkpoint of the files that all devices have written: fills in the maps of `manifest`
-// from its files and the graph, and writes it. INVALID_ARGUMENT names a parameter that is in two
-// files; errors of SafetensorsFile::Open and WriteManifest.
+// Makes a checkpoint of the files that all devices have written: fills in the maps and the
+// evaluations of `manifest` from its files and the graph, and writes it. INVALID_ARGUMENT names a
+// parameter that is in two files; errors of SafetensorsFile::Open and WriteManifest.
 absl::Status CompleteCheckpoint(const std::string& directory, const Graph& graph,
                                 Manifest manifest);
 
@@ -57,6 +59,9 @@ class Checkpoint {
 
   // Null if there is none of that name. Views live as long as the checkpoint.
   const TensorView* Weight(const std::string& name) const;
+  // State of the optimizer that is of no parameter, such as the scale of the loss. Null if there is
+  // none of that name, which has no dot.
+  const TensorView* SharedState(const std::string& name) const;
   // The state of the parameter's optimizer, under the names of torch.optim; may be empty.
   std::map<std::string, TensorView> OptimizerState(const std::string& parameter) const;
 

@@ -12,8 +12,8 @@
 #include "common/wire/graph_proto.h"
 #include "common/wire/strategy_proto.h"
 #include "worker_daemon/checkpoint/shards.h"
+#include "worker_daemon/daemon/device_transport.h"
 #include "worker_daemon/data/dataset.h"
-#include "worker_daemon/transport/routing_transport.h"
 
 namespace stagewright {
 namespace {
@@ -78,6 +78,10 @@ JobRun::JobRun(v1::Prepare prepare, DeviceFinder find_device, Reporter report,
       report_(std::move(report)),
       metrics_(metrics),
       checkpoints_(prepare_, [this](v1::ConnectRequest message) {
+        if (metrics_ != nullptr && message.has_shard_written()) {
+          metrics_->ObserveCheckpoint(job(),
+                                      absl::Nanoseconds(message.shard_written().stall_ns()));
+        }
         Report(std::move(message), /*remember=*/false);
       }) {
   Enqueue([this] { return DoPrepare(); });
@@ -175,6 +179,8 @@ absl::StatusOr<JobSpec> JobRun::MakeSpec() const {
   if (proto.on_nan() == v1::NAN_POLICY_SKIP) spec.optimizer.on_non_finite = NonFinite::kSkip;
   if (proto.on_nan() == v1::NAN_POLICY_CONTINUE)
     spec.optimizer.on_non_finite = NonFinite::kContinue;
+  if (proto.precision() == v1::PRECISION_BF16) spec.precision = Precision::kBFloat16;
+  if (proto.precision() == v1::PRECISION_FP16) spec.precision = Precision::kFloat16;
   spec.evaluate_every = proto.evaluate_every();
   spec.patience = proto.patience();
   spec.min_delta = proto.min_delta();
@@ -252,7 +258,8 @@ absl::Status JobRun::AddDevice(const JobSpec& base, int32_t index, const std::st
   if (!device->peers.empty()) {
     ASSIGN_OR_RETURN(
         device->transport,
-        RoutingTransport::Create({job(), static_cast<uint64_t>(generation()), device->id.value()}));
+        MakeDeviceTransport({job(), static_cast<uint64_t>(generation()), device->id.value()},
+                            *offered));
   }
   Device* raw = device.get();
   spec.on_step = [this, raw](StepReport report) { OnStep(*raw, std::move(report)); };
@@ -277,18 +284,16 @@ absl::Status JobRun::DoConnect(const v1::ConnectPeers& message) {
     absl::MutexLock lock(&mutex_);
     for (const auto& device : devices_) devices.push_back(device.get());
   }
+  std::vector<Transport::Peer> addresses;
+  for (const v1::DeviceAddress& address : message.addresses())
+    addresses.push_back({address.device(), address.address()});
   // All devices at the same time: each waits for the others, also for those of this worker.
   std::vector<absl::Status> results(devices.size());
   std::vector<std::thread> threads;
   for (size_t i = 0; i < devices.size(); ++i) {
     if (devices[i]->transport == nullptr) continue;
-    std::vector<Transport::Peer> peers;
-    for (const v1::DeviceAddress& address : message.addresses()) {
-      const auto& wanted = devices[i]->peers;
-      if (std::find(wanted.begin(), wanted.end(), address.device()) != wanted.end()) {
-        peers.push_back({address.device(), address.address()});
-      }
-    }
+    std::vector<Transport::Peer> peers =
+        PeersToConnect(*devices[i]->transport, devices[i]->peers, addresses);
     threads.emplace_back([&results, i, transport = devices[i]->transport.get(),
                           peers = std::move(peers),
                           deadline] { results[i] = transport->Connect(peers, deadline); });
@@ -403,6 +408,7 @@ void JobRun::OnStep(const Device& device, StepReport report) {
   own->set_step_ns(report.end - report.start);
   own->set_skipped(report.skipped);
   own->set_peak_memory_bytes(report.peak_memory);
+  own->set_loss_scale(report.loss_scale);
   if (report.evaluation.has_value()) {
     v1::EvaluationResult* evaluation = own->mutable_evaluation();
     evaluation->set_loss(report.evaluation->loss);

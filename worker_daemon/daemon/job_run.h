@@ -23,7 +23,7 @@
 #include "worker_daemon/daemon/metrics.h"
 #include "worker_daemon/engine/device_runner.h"
 #include "worker_daemon/engine/job_spec.h"
-#include "worker_daemon/transport/transport.h"
+#include "worker_daemon/transport/routing_transport.h"
 
 namespace stagewright {
 
@@ -58,7 +58,7 @@ class JobRun {
   struct Device {
     DeviceId id;
     std::string name;
-    std::unique_ptr<Transport> transport;  // Null if the device exchanges nothing.
+    std::unique_ptr<RoutingTransport> transport;  // Null if the device exchanges nothing.
     std::vector<int> peers;
     std::unique_ptr<DeviceRunner> runner;
   };

@@ -1,7 +1,9 @@
 #include "worker_daemon/engine/device_checkpoint.h"
 
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 
+#include <cmath>
 #include <cstring>
 #include <utility>
 
@@ -20,6 +22,10 @@ at::Tensor ToTensor(const TensorView& view) {
   return tensor;
 }
 
+// The scale of the loss, and how many good steps it has seen: float64[2]. The same on all devices,
+// so one saves it.
+constexpr char kLossScaleName[] = "loss_scale";
+
 // A copy in host memory.
 at::Tensor Copied(const at::Tensor& tensor) {
   return tensor.detach()
@@ -33,6 +39,10 @@ std::string NameOf(OptimizerKind kind) { return kind == OptimizerKind::kAdam ? "
 
 int64_t FirstStep(const JobSpec& spec) {
   return spec.resume == nullptr ? 0 : spec.resume->manifest().step;
+}
+
+EvaluationHistory HistoryOf(const JobSpec& spec) {
+  return spec.resume == nullptr ? EvaluationHistory() : spec.resume->manifest().evaluations;
 }
 
 absl::Status CheckResume(const JobSpec& spec) {
@@ -91,13 +101,59 @@ absl::Status RestoreOptimizer(const JobSpec& spec, const std::vector<ParameterId
   return absl::OkStatus();
 }
 
+absl::StatusOr<LossScale> RestoreLossScale(const JobSpec& spec) {
+  const TensorView* view =
+      spec.resume == nullptr ? nullptr : spec.resume->SharedState(kLossScaleName);
+  if (view == nullptr) return LossScale(spec.loss_scale);
+  double state[2];
+  const bool fits = view->dtype == DType::kFloat64 && view->data.size() == sizeof(state);
+  if (fits) std::memcpy(state, view->data.data(), sizeof(state));
+  if (!fits || !(state[0] > 0) || !std::isfinite(state[0]) || !(state[1] >= 0)) {
+    return absl::DataLossError(absl::StrCat(spec.resume->directory(), ": tensor \"", kLossScaleName,
+                                            "\" is not a scale of the loss"));
+  }
+  return LossScale(spec.loss_scale, state[0], static_cast<int64_t>(state[1]));
+}
+
 DeviceCheckpoint::~DeviceCheckpoint() {
+  {
+    absl::MutexLock lock(&mutex_);
+    closing_ = true;
+  }
   if (thread_.joinable()) thread_.join();
+}
+
+void DeviceCheckpoint::Loop() {
+  at::init_num_threads();  // Or copies take all cores, whatever the device may use.
+  while (true) {
+    Order order;
+    {
+      absl::MutexLock lock(&mutex_);
+      mutex_.Await(absl::Condition(
+          +[](DeviceCheckpoint* self) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+            return self->closing_ || self->order_.has_value();
+          },
+          this));
+      if (!order_.has_value()) return;
+      order = *order_;
+      order_.reset();
+    }
+    Write(order);
+    absl::MutexLock lock(&mutex_);
+    --unreported_;
+  }
 }
 
 void DeviceCheckpoint::Collect() {
   model_.clear();
   state_.clear();
+  if (loss_scale_ != nullptr && spec_->device == spec_->program->devices.front().device) {
+    state_.push_back(
+        {kLossScaleName, DType::kFloat64,
+         at::tensor({loss_scale_->value(), static_cast<double>(loss_scale_->good_steps())},
+                    at::kDouble),
+         true});
+  }
   for (ParameterId id : ParametersToWrite(*spec_->graph, *spec_->program, spec_->device)) {
     const Parameter& parameter = spec_->graph->parameter(id);
     const at::Tensor tensor = (*parameters_)[id].detach();
@@ -113,7 +169,7 @@ void DeviceCheckpoint::Collect() {
   }
 }
 
-void DeviceCheckpoint::Begin(int64_t steps) {
+void DeviceCheckpoint::Begin(int64_t steps, const EvaluationHistory& evaluations) {
   const absl::Time begin = absl::Now();
   {
     absl::MutexLock lock(&mutex_);
@@ -126,19 +182,20 @@ void DeviceCheckpoint::Begin(int64_t steps) {
       return;
     }
     writing_ = copying_ = true;
+    ++unreported_;
   }
-  if (thread_.joinable()) thread_.join();
   Collect();
   {
     absl::MutexLock lock(&mutex_);
     stall_ = absl::Now() - begin;
+    order_ = {steps, evaluations};
   }
-  thread_ = std::thread([this, steps] { Write(steps); });
+  if (!thread_.joinable()) thread_ = std::thread([this] { Loop(); });
 }
 
-void DeviceCheckpoint::Write(int64_t steps) {
+void DeviceCheckpoint::Write(const Order& order) {
   CheckpointReport report;
-  report.step = steps;
+  report.step = order.steps;
   report.status = Guarded([&] {
     for (std::vector<Item>* items : {&model_, &state_}) {
       for (Item& item : *items) {
@@ -161,8 +218,9 @@ void DeviceCheckpoint::Write(int64_t steps) {
                             {static_cast<const std::byte*>(tensor.data_ptr()), tensor.nbytes()}});
       }
     }
-    auto files = WriteDeviceFiles(CheckpointDirectory(spec_->checkpoint_root, steps), spec_->device,
-                                  std::move(views[0]), std::move(views[1]));
+    auto files =
+        WriteDeviceFiles(CheckpointDirectory(spec_->checkpoint_root, order.steps), spec_->device,
+                         std::move(views[0]), std::move(views[1]), order.evaluations);
     report.status = files.status();
     if (files.ok()) report.files = *std::move(files);
   }
@@ -186,7 +244,9 @@ void DeviceCheckpoint::AwaitCopied() {
 }
 
 void DeviceCheckpoint::AwaitWritten() {
-  if (thread_.joinable()) thread_.join();
+  absl::MutexLock lock(&mutex_);
+  mutex_.Await(absl::Condition(
+      +[](int* unreported) { return *unreported == 0; }, &unreported_));
 }
 
 }  // namespace stagewright

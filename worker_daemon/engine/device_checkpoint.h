@@ -5,6 +5,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <map>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -34,6 +35,13 @@ absl::StatusOr<ParameterStore> LoadParameters(const JobSpec& spec,
 absl::Status RestoreOptimizer(const JobSpec& spec, const std::vector<ParameterId>& ids,
                               ParameterOptimizer& optimizer);
 
+// The state of the loss's scale: that of the checkpoint if the job has one and it has that,
+// otherwise a fresh one. DATA_LOSS names a checkpoint in which it is damaged.
+absl::StatusOr<LossScale> RestoreLossScale(const JobSpec& spec);
+
+// Evaluations of the run that the job goes on with.
+EvaluationHistory HistoryOf(const JobSpec& spec);
+
 // "sgd" or "adam", as manifests have it.
 std::string NameOf(OptimizerKind kind);
 
@@ -42,15 +50,15 @@ std::string NameOf(OptimizerKind kind);
 // what lies on an accelerator, are copied at once.
 class DeviceCheckpoint {
  public:
-  // All outlive it.
+  // All outlive it. `loss_scale` may be null.
   DeviceCheckpoint(const JobSpec& spec, const ParameterStore& parameters,
-                   const ParameterOptimizer& optimizer)
-      : spec_(&spec), parameters_(&parameters), optimizer_(&optimizer) {}
+                   const ParameterOptimizer& optimizer, const LossScale* loss_scale)
+      : spec_(&spec), parameters_(&parameters), optimizer_(&optimizer), loss_scale_(loss_scale) {}
   ~DeviceCheckpoint();
 
   // Begins to save the state after `steps` steps, unless the last one is still being written: then
   // this one is skipped. Both are reported through the spec's on_checkpoint.
-  void Begin(int64_t steps);
+  void Begin(int64_t steps, const EvaluationHistory& evaluations = {});
   // Returns when nothing reads parameters and state any more: before an optimizer step.
   void AwaitCopied();
   // Returns when the last one is reported.
@@ -64,15 +72,27 @@ class DeviceCheckpoint {
     at::Tensor tensor;
     bool copied = false;  // Nobody else changes it.
   };
+  // A checkpoint for the thread to write.
+  struct Order {
+    int64_t steps = 0;
+    EvaluationHistory evaluations;
+  };
   void Collect();
-  void Write(int64_t steps);
+  void Loop();
+  void Write(const Order& order);
 
   const JobSpec* const spec_;
   const ParameterStore* const parameters_;
   const ParameterOptimizer* const optimizer_;
+  const LossScale* const loss_scale_;
   std::vector<Item> model_, state_;  // The thread's while it runs.
+  // One for all checkpoints: the allocator keeps memory per thread, and a new one each time would
+  // let it grow.
   std::thread thread_;
   absl::Mutex mutex_;
+  std::optional<Order> order_ ABSL_GUARDED_BY(mutex_);
+  bool closing_ ABSL_GUARDED_BY(mutex_) = false;
+  int unreported_ ABSL_GUARDED_BY(mutex_) = 0;
   bool copying_ ABSL_GUARDED_BY(mutex_) = false;
   bool writing_ ABSL_GUARDED_BY(mutex_) = false;
   absl::Duration stall_ ABSL_GUARDED_BY(mutex_);

@@ -71,7 +71,7 @@ void SetIntraOpThreads(int threads) { at::set_num_threads(threads); }
 class DeviceRunner::Impl {
  public:
   explicit Impl(JobSpec spec)
-      : spec_(std::move(spec)), early_stop_(spec_.patience, spec_.min_delta) {}
+      : spec_(std::move(spec)), early_stop_(spec_.patience, spec_.min_delta, HistoryOf(spec_)) {}
 
   absl::Status Load(Transport* transport) {
     absl::Status status;
@@ -123,8 +123,13 @@ class DeviceRunner::Impl {
     ASSIGN_OR_RETURN(std::vector<int> groups, GroupsOf(*spec_.graph, optimizer));
     optimizer_.emplace(optimizer, *parameters_, std::move(groups));
     RETURN_IF_ERROR(RestoreOptimizer(spec_, parameters_->ids(), *optimizer_));
+    if (spec_.precision == Precision::kFloat16) {
+      ASSIGN_OR_RETURN(LossScale scale, RestoreLossScale(spec_));
+      loss_scale_.emplace(scale);
+    }
     if (spec_.checkpoint_due) {
-      checkpoint_.emplace(spec_, *parameters_, *optimizer_);
+      checkpoint_.emplace(spec_, *parameters_, *optimizer_,
+                          loss_scale_.has_value() ? &*loss_scale_ : nullptr);
       optimizer_->SetBeforeStep([this] { checkpoint_->AwaitCopied(); });
     }
     return BuildExecutors(device, transport);
@@ -142,6 +147,7 @@ class DeviceRunner::Impl {
     std::vector<int64_t> samples = MiniBatch(first);
     for (int64_t step = first; step < spec_.steps; ++step) {
       const int64_t left = EndOfRun(step) - 1 - step;
+      const double loss_scale = loss_scale_.has_value() ? loss_scale_->value() : 0;
       std::vector<int64_t> next = left > 0 ? MiniBatch(step + 1) : std::vector<int64_t>();
       ASSIGN_OR_RETURN(StepOutput output,
                        training_->RunStep({step, samples, spec_.program->mini_batch,
@@ -150,13 +156,13 @@ class DeviceRunner::Impl {
       if (left == 0 && IsDue(step)) {
         ASSIGN_OR_RETURN(evaluation, EvaluateTogether());
       }
-      Report(step, std::move(output), evaluation);
+      Report(step, std::move(output), loss_scale, evaluation);
       if (evaluation.has_value() && early_stop_.IsOver(evaluation->loss)) {
         if (step + 1 < spec_.steps) stopped_after_ = step + 1;
         return absl::OkStatus();
       }
       if (step + 1 < spec_.steps && checkpoint_.has_value() && spec_.checkpoint_due(step + 1))
-        checkpoint_->Begin(step + 1);
+        checkpoint_->Begin(step + 1, early_stop_.history());
       samples = left > 0 || step + 1 == spec_.steps ? std::move(next) : MiniBatch(step + 1);
     }
     return absl::OkStatus();
@@ -261,13 +267,15 @@ class DeviceRunner::Impl {
     if (spec_.steps < 1) return absl::InvalidArgumentError("steps: at least one is needed");
     const auto& reductions = spec_.program->reductions;
     const bool sums_norm = !reductions.empty() && reductions.back().gradient_norm;
-    if (sums_norm != NeedsGradientNorm(spec_.optimizer)) {
+    if (sums_norm != NeedsGradientNorm(spec_)) {
       return absl::InvalidArgumentError(
           sums_norm
-              ? "program: it sums a norm of gradients, but neither clipping nor skipping needs it"
-              : "optimizer.max_gradient_norm, on_non_finite: the program does not sum a norm of "
-                "gradients");
+              ? "program: it sums a norm of gradients, but neither clipping, skipping nor float16 "
+                "needs it"
+              : "optimizer.max_gradient_norm, on_non_finite, precision: the program does not sum a "
+                "norm of gradients");
     }
+    RETURN_IF_ERROR(CheckPrecision(*spec_.graph, *spec_.program, spec_.precision));
     if (spec_.patience > 0 && !EvaluatesInBetween(spec_))
       return absl::InvalidArgumentError("patience: nothing is evaluated during training");
     if (spec_.checkpoint_due && spec_.program->asynchronous) {
@@ -287,6 +295,8 @@ class DeviceRunner::Impl {
     options.seed = spec_.seed;
     options.loss_weight = spec_.loss_weight;
     options.on_non_finite = spec_.optimizer.on_non_finite;
+    options.precision = spec_.precision;
+    options.loss_scale = loss_scale_.has_value() ? &*loss_scale_ : nullptr;
     ASSIGN_OR_RETURN(training_,
                      Executor::Create(*spec_.graph, *spec_.program, spec_.device, *parameters_,
                                       *data_, &*optimizer_, transport, options));
@@ -296,6 +306,7 @@ class DeviceRunner::Impl {
           "\" takes its statistics over a micro-batch, so training depends on the plan"));
     }
     if (spec_.evaluation == nullptr) return absl::OkStatus();
+    options.loss_scale = nullptr;
     options.first_channel = static_cast<uint32_t>(spec_.program->channels.size());
     ASSIGN_OR_RETURN(evaluation_,
                      Executor::Create(*spec_.graph, *spec_.evaluation, spec_.device, *parameters_,
@@ -306,7 +317,8 @@ class DeviceRunner::Impl {
                                  " samples are no multiple of ", spec_.evaluation->mini_batch));
   }
 
-  void Report(int64_t step, StepOutput output, std::optional<EvaluationReport> evaluation) const {
+  void Report(int64_t step, StepOutput output, double loss_scale,
+              std::optional<EvaluationReport> evaluation) const {
     if (!spec_.on_step) return;
     StepReport report;
     report.step = step;
@@ -315,6 +327,7 @@ class DeviceRunner::Impl {
     report.correct = output.correct;
     report.predicted = output.predicted;
     report.skipped = output.skipped;
+    report.loss_scale = loss_scale;
     report.start = output.events.empty() ? 0 : output.events.front().start;
     for (const TraceEvent& event : output.events) {
       report.start = std::min(report.start, event.start);
@@ -333,6 +346,7 @@ class DeviceRunner::Impl {
   std::optional<Sampler> sampler_;  // Nothing: no stage here reads a sample.
   std::optional<ParameterStore> parameters_;
   std::optional<ParameterOptimizer> optimizer_;
+  std::optional<LossScale> loss_scale_;
   std::optional<DeviceCheckpoint> checkpoint_;
   std::unique_ptr<Executor> training_, evaluation_;
   Transport* transport_ = nullptr;

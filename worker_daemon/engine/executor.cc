@@ -11,9 +11,11 @@
 #include "worker_daemon/checkpoint/ownership.h"
 #include "worker_daemon/engine/gradient_norm.h"
 #include "worker_daemon/engine/gradient_reduction.h"
+#include "worker_daemon/engine/message_buffers.h"
 #include "worker_daemon/engine/torch_guard.h"
 
-// This file: which action runs when. executor_actions.cc: what the actions do.
+// This file: which action runs when. executor_actions.cc: what the compute actions do;
+// executor_transfers.cc: sends and receives.
 
 namespace stagewright {
 namespace {
@@ -41,7 +43,12 @@ absl::StatusOr<std::unique_ptr<Executor>> Executor::Create(
     return absl::InvalidArgumentError("a program that trains needs an optimizer");
   }
   RETURN_IF_ERROR(executor->BuildStages());
+  for (ParameterId id : parameters.ids()) {
+    if (graph.parameter(id).trainable) executor->trainable_.push_back(id);
+  }
   executor->owned_ = ParametersToWrite(graph, program, device);
+  executor->buffers_.emplace(MessageBuffers(graph, program, *executor->plan_.program),
+                             options.device.is_cuda());
   executor->sequences_.resize(std::max(program.channels.size(), program.reductions.size()));
   if (executor->plan_.reduces)
     executor->reduction_thread_ = std::thread([e = executor.get()] { e->RunReductions(); });
@@ -66,6 +73,7 @@ absl::Status Executor::BuildStages() {
   options.seed = options_.seed;
   options.mini_batch = program_.mini_batch;
   options.loss_weight = options_.loss_weight;
+  options.precision = options_.precision;
   for (const StagePlan& stage : plan_.stages) {
     const ProgramStage& of_program = program_.stages[stage.stage.index()];
     options.update_batch = program_.asynchronous ? of_program.micro_batch : program_.mini_batch;
@@ -133,6 +141,9 @@ absl::StatusOr<StepOutput> Executor::RunStep(const StepInput& input) {
   }
   batches_[0].samples = input.samples;
   batches_[0].valid = input.valid;
+  if (options_.loss_scale != nullptr) {
+    for (const auto& [stage, module] : modules_) module->SetLossScale(options_.loss_scale->value());
+  }
   batches_[1].samples = input.next_samples;
   batches_[1].valid = input.valid;
   Begin();
@@ -146,6 +157,7 @@ absl::StatusOr<StepOutput> Executor::RunStep(const StepInput& input) {
 }
 
 void Executor::Begin() {
+  FindWays();
   std::vector<RunAction> transfers;
   {
     absl::MutexLock lock(&mutex_);
@@ -288,6 +300,29 @@ absl::Status Executor::Finish() {
   return failure_;
 }
 
+absl::Status Executor::ReduceNorm(RunAction action) {
+  const Reduction& reduction = program_.reductions[ActionAt(action).channel];
+  // The compute lane adds to the loss no more: the sum waits for all its backward passes.
+  StepOutput& output = batches_[0].output;
+  const OptimizerConfig& config = optimizer_->config();
+  LossScale* const scale = options_.loss_scale;
+  const NonFinite policy = scale == nullptr ? config.on_non_finite : NonFinite::kSkip;
+  ASSIGN_OR_RETURN(
+      const double norm,
+      ClipGradientNorm(reduction, owned_, config.max_gradient_norm, parameters_, transport_,
+                       TagOf(ActionAt(action)), absl::InfiniteFuture(), policy,
+                       std::isfinite(output.loss), scale == nullptr ? 1 : scale->value()));
+  const bool finite = std::isfinite(norm);
+  output.skipped = policy == NonFinite::kSkip && !finite;
+  if (scale == nullptr) return absl::OkStatus();
+  if (!finite && scale->exhausted() && config.on_non_finite == NonFinite::kStop) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "the norm of the gradients is ", norm, " with a loss scale of ", scale->value(), ", too"));
+  }
+  scale->Update(finite);
+  return absl::OkStatus();
+}
+
 void Executor::RunReductions() {
   const MemoryMeter::Scope counted(options_.memory);
   const auto woken = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
@@ -307,16 +342,7 @@ void Executor::RunReductions() {
       // Without a deadline of its own: when the step's passes, RunStep aborts the transport.
       const Reduction& reduction = program_.reductions[ActionAt(action).channel];
       if (reduction.gradient_norm) {
-        // The compute lane adds to the loss no more: the sum waits for all its backward passes.
-        StepOutput& output = batches_[0].output;
-        const OptimizerConfig& config = optimizer_->config();
-        const auto norm =
-            ClipGradientNorm(reduction, owned_, config.max_gradient_norm, parameters_, transport_,
-                             TagOf(ActionAt(action)), absl::InfiniteFuture(), config.on_non_finite,
-                             std::isfinite(output.loss));
-        status = norm.status();
-        output.skipped =
-            norm.ok() && config.on_non_finite == NonFinite::kSkip && !std::isfinite(*norm);
+        status = ReduceNorm(action);
         return;
       }
       status = ReduceGradients(graph_, reduction, parameters_, *transport_, TagOf(ActionAt(action)),
@@ -324,80 +350,6 @@ void Executor::RunReductions() {
     });
     End(action, thrown.ok() ? status : thrown);
   }
-}
-
-void Executor::StartTransfer(RunAction action) {
-  const MemoryMeter::Scope counted(options_.memory);  // Transfers start on any thread.
-  const absl::Status thrown = Guarded([&] {
-    if (IsSend(ActionAt(action).kind)) {
-      StartSend(action);
-    } else {
-      StartReceive(action);
-    }
-  });
-  if (!thrown.ok()) End(action, thrown);
-}
-
-Tag Executor::TagOf(const Action& action) {
-  Traffic traffic = Traffic::kReduction;
-  if (action.kind == ActionKind::kSendActivation || action.kind == ActionKind::kReceiveActivation)
-    traffic = Traffic::kActivation;
-  if (action.kind == ActionKind::kSendGradient || action.kind == ActionKind::kReceiveGradient)
-    traffic = Traffic::kGradient;
-  // Actions of one lane start one at a time, so nothing else touches this count.
-  const uint32_t sequence = sequences_[action.channel][static_cast<size_t>(traffic)]++;
-  return {options_.first_channel + static_cast<uint32_t>(action.channel), traffic,
-          sequence % (1u << 20)};
-}
-
-void Executor::StartSend(RunAction action) {
-  const Action& send = ActionAt(action);
-  const Channel& channel = program_.channels[send.channel];
-  const Direction direction =
-      send.kind == ActionKind::kSendActivation ? Direction::kActivation : Direction::kGradient;
-  const RunAction producer = {action.section, PlanAt(action).producer};
-  std::vector<at::Tensor> tensors;
-  {
-    absl::MutexLock lock(&mutex_);
-    const auto result = results_.find(producer);
-    tensors = result->second.tensors;
-    if (--result->second.sends_left == 0) results_.erase(result);
-  }
-  auto message = PackMessage(action, direction, ActionAt(producer).samples, tensors);
-  if (!message.ok()) return End(action, message.status());
-  const int peer =
-      direction == Direction::kActivation ? channel.target.value() : channel.source.value();
-  const at::Tensor& buffer = message->buffer;
-  const void* data = buffer.data_ptr();
-  transport_->Send(peer, TagOf(send), data, static_cast<size_t>(message->bytes),
-                   // Keeps the buffer until it was sent.
-                   [this, action, kept = buffer](absl::Status status) mutable {
-                     kept = at::Tensor();
-                     End(action, std::move(status));
-                   });
-}
-
-void Executor::StartReceive(RunAction action) {
-  const Action& receive = ActionAt(action);
-  const Channel& channel = program_.channels[receive.channel];
-  const Direction direction = receive.kind == ActionKind::kReceiveActivation
-                                  ? Direction::kActivation
-                                  : Direction::kGradient;
-  const MessageLayout layout(graph_, ValuesOf(receive.channel, direction), receive.samples.size());
-  const at::Tensor buffer = layout.Allocate();
-  const int peer =
-      direction == Direction::kActivation ? channel.source.value() : channel.target.value();
-  transport_->Receive(peer, TagOf(receive), buffer.data_ptr(), static_cast<size_t>(layout.bytes()),
-                      [this, action, direction, layout, buffer](absl::Status status) {
-                        if (status.ok()) {
-                          status = Guarded([&] {
-                            mailbox_.Put(
-                                ActionAt(action).channel, direction,
-                                {SamplesOf(action), layout.Unpack(buffer, options_.device)});
-                          });
-                        }
-                        End(action, std::move(status));
-                      });
 }
 
 }  // namespace stagewright

@@ -4,6 +4,10 @@
 // learns that an action has ended, the caller's or one of the transport's, tells the cursor and
 // starts what became ready. All-reduces block and have a thread of their own.
 //
+// Devices whose accelerators are one group exchange packed messages (message.h) in their memory,
+// other devices of one process hand tensors over by reference, and all others exchange packed
+// messages in host memory. So neither end writes to what it has handed over or received.
+//
 // A synchronous program's body runs once per step. The sections of an asynchronous program follow
 // each other without a barrier (program.h): while RunStep runs the section of one step, transfers
 // of the next may start, and its forward passes run micro-batches of the next step, whose samples
@@ -35,12 +39,15 @@
 #include "common/schedule/run_cursor.h"
 #include "common/schedule/trace.h"
 #include "worker_daemon/data/dataset.h"
+#include "worker_daemon/engine/buffer_pool.h"
 #include "worker_daemon/engine/device_plan.h"
+#include "worker_daemon/engine/loss_scale.h"
 #include "worker_daemon/engine/mailbox.h"
 #include "worker_daemon/engine/memory_meter.h"
 #include "worker_daemon/engine/message.h"
 #include "worker_daemon/engine/optimizer.h"
 #include "worker_daemon/engine/parameter_store.h"
+#include "worker_daemon/engine/precision.h"
 #include "worker_daemon/engine/stage_module.h"
 #include "worker_daemon/transport/transport.h"
 
@@ -51,6 +58,10 @@ struct ExecutorOptions {
   uint64_t seed = 0;
   double loss_weight = 1.0;                    // See StageOptions.
   NonFinite on_non_finite = NonFinite::kStop;  // Of a loss; the optimizer says it of gradients.
+  Precision precision = Precision::kGraph;
+  // Of the loss's gradient; changes at the end of each step, and steps whose gradients are not
+  // finite update nothing, whatever the optimizer says. Outlives the executor. Null: none.
+  LossScale* loss_scale = nullptr;
   const MemoryMeter* memory = nullptr;  // Counts the tensors; outlives the executor. Null: none.
   MemoryExpectation expected_memory;    // For messages.
   uint32_t first_channel = 0;  // Added to channel numbers: keeps the messages of several programs
@@ -119,6 +130,13 @@ class Executor {
     std::vector<at::Tensor> tensors;  // Parallel to outputs() or received() of the stage.
     size_t sends_left = 0;
   };
+  // How the messages of a channel travel.
+  struct Way {
+    int peer = 0;
+    Transport* transport = nullptr;  // Null: they do not.
+    bool device_memory = false;
+    ReferenceTransport* by_reference = nullptr;  // Goes before the transport.
+  };
   // The mini-batch of one step of the run, from 0.
   struct Batch {
     std::span<const int64_t> samples;
@@ -158,26 +176,25 @@ class Executor {
   absl::Status Compute(RunAction action);
   absl::Status RunForward(RunAction action);
   absl::Status RunBackward(RunAction action);
+  void FindWays();
   void StartTransfer(RunAction action);
   void StartSend(RunAction action);
   void StartReceive(RunAction action);
+  void SendTensors(RunAction action, std::vector<at::Tensor> tensors);
+  void ReceiveTensors(RunAction action);
   void RunReductions();
+  absl::Status ReduceNorm(RunAction action);
   void KeepResult(RunAction action, std::vector<at::Tensor> tensors);
   absl::Status HandOver(RunAction action, Direction direction,
                         const std::vector<at::Tensor>& tensors);
   absl::StatusOr<std::vector<at::Tensor>> PiecesOf(int32_t channel, Direction direction,
                                                    SampleRange whole, SampleRange piece,
                                                    const std::vector<at::Tensor>& tensors) const;
-  // A packed message and its size.
-  struct Message {
-    at::Tensor buffer;
-    Bytes bytes = 0;
-  };
-  absl::StatusOr<Message> PackMessage(RunAction action, Direction direction, SampleRange whole,
-                                      const std::vector<at::Tensor>& tensors) const;
+  void IsolateFromParameters(std::vector<at::Tensor>& outputs) const;
+  static void IsolateGradients(std::vector<at::Tensor>& gradients);
   absl::StatusOr<StageModule::Tensors> Collect(StageId stage, SampleRange range);
   absl::StatusOr<std::vector<at::Tensor>> CollectGradients(StageId stage, SampleRange range);
-  at::Tensor LoadInput(InputId input, SampleRange range) const;
+  absl::StatusOr<at::Tensor> LoadInput(InputId input, SampleRange range) const;
   void Update(const std::vector<ParameterId>& parameters);
   absl::Status Account(const StageModule::Forwarded& result, SampleRange range);
   absl::Status EvaluatePartly(StageModule& module, const StageModule::Tensors& tensors,
@@ -214,10 +231,13 @@ class Executor {
   Transport* const transport_;
   const ExecutorOptions options_;
   DevicePlan plan_;
-  std::vector<ParameterId> owned_;  // That count here in the gradients' norm.
+  std::vector<ParameterId> trainable_;  // Of the store.
+  std::vector<ParameterId> owned_;      // That count here in the gradients' norm.
   std::map<StageId, std::unique_ptr<StageModule>> modules_;
   std::vector<std::array<uint32_t, 3>> sequences_;  // Messages so far, by channel and Traffic.
+  std::vector<Way> ways_;  // By channel, from the first run on, when the transport is connected.
   Mailbox mailbox_;
+  std::optional<BufferPool> buffers_;  // Of messages.
 
   // Of the run under way; changed while nothing of it runs.
   int64_t first_step_ = 0;  // Of the job.

@@ -19,8 +19,8 @@ constexpr double kTiny = 1e-6;  // PyTorch's.
 absl::StatusOr<double> ClipGradientNorm(const Reduction& reduction,
                                         const std::vector<ParameterId>& owned, double max_norm,
                                         const ParameterStore& parameters, Transport* transport,
-                                        Tag tag, absl::Time deadline, NonFinite policy,
-                                        bool finite) {
+                                        Tag tag, absl::Time deadline, NonFinite policy, bool finite,
+                                        double loss_scale) {
   const at::NoGradGuard no_grad;
   double squares = finite ? 0 : std::numeric_limits<double>::quiet_NaN();
   for (ParameterId id : owned) {
@@ -37,7 +37,7 @@ absl::StatusOr<double> ClipGradientNorm(const Reduction& reduction,
     RETURN_IF_ERROR(
         AllReduceSum(*transport, devices, tag, &squares, 1, Element::kFloat64, deadline));
   }
-  const double norm = std::sqrt(squares);
+  const double norm = std::sqrt(squares) / loss_scale;
   if (!std::isfinite(norm) && policy == NonFinite::kStop)
     return absl::FailedPreconditionError(absl::StrCat("the norm of the gradients is ", norm));
   if (!std::isfinite(norm) && policy == NonFinite::kSkip) {
@@ -47,12 +47,12 @@ absl::StatusOr<double> ClipGradientNorm(const Reduction& reduction,
     }
     return norm;
   }
-  if (max_norm <= 0) return norm;
-  const double scale = max_norm / (norm + kTiny);
-  if (scale >= 1) return norm;
+  const double clip = max_norm > 0 ? max_norm / (norm + kTiny) : 1;
+  const double factor = (clip >= 1 ? 1 : clip) / loss_scale;  // Not a number if the norm is none.
+  if (factor == 1) return norm;
   for (ParameterId id : parameters.ids()) {
     const at::Tensor& parameter = parameters[id];
-    if (parameter.grad().defined()) parameter.mutable_grad().mul_(scale);
+    if (parameter.grad().defined()) parameter.mutable_grad().mul_(factor);
   }
   return norm;
 }

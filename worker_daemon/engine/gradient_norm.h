@@ -20,11 +20,13 @@ namespace stagewright {
 // not finite is treated by `policy`: kStop is FAILED_PRECONDITION, before anything is scaled; kSkip
 // drops the gradients of all `parameters`, and a parameter without a gradient is not updated;
 // kContinue scales with it. `finite` false makes the norm not a number on all devices: this one
-// knows of a reason, such as its loss, why the step must not count. Errors of AllReduceSum.
+// knows of a reason, such as its loss, why the step must not count. Gradients that are `loss_scale`
+// times what they ought to be are divided by it first. Errors of AllReduceSum.
 absl::StatusOr<double> ClipGradientNorm(const Reduction& reduction,
                                         const std::vector<ParameterId>& owned, double max_norm,
                                         const ParameterStore& parameters, Transport* transport,
                                         Tag tag, absl::Time deadline,
-                                        NonFinite policy = NonFinite::kStop, bool finite = true);
+                                        NonFinite policy = NonFinite::kStop, bool finite = true,
+                                        double loss_scale = 1);
 
 }  // namespace stagewright

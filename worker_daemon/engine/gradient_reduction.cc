@@ -29,23 +29,24 @@ absl::StatusOr<Element> ElementOf(DType dtype) {
 
 // All gradients one after the other, then one flag per parameter: 1 if it has a gradient here.
 // Their sum tells whether any device has one.
-at::Tensor Flatten(const std::vector<at::Tensor>& parameters) {
+at::Tensor Flatten(const std::vector<at::Tensor>& parameters, at::Device device) {
   std::vector<at::Tensor> parts;
   std::vector<double> flags;
   for (const at::Tensor& parameter : parameters) {
     const at::Tensor& gradient = parameter.grad();
     flags.push_back(gradient.defined() ? 1 : 0);
-    parts.push_back(gradient.defined() ? gradient.reshape({-1}).to(at::kCPU)
-                                       : at::zeros({parameter.numel()}, parameter.scalar_type()));
+    parts.push_back(gradient.defined()
+                        ? gradient.reshape({-1}).to(device)
+                        : at::zeros({parameter.numel()}, parameter.options().device(device)));
   }
-  parts.push_back(at::tensor(flags, at::kDouble).to(parameters[0].scalar_type()));
+  parts.push_back(at::tensor(flags, at::kDouble).to(device, parameters[0].scalar_type()));
   return at::cat(parts);
 }
 
 void Unflatten(const at::Tensor& flat, const std::vector<at::Tensor>& parameters) {
   int64_t offset = 0;
   const auto count = static_cast<int64_t>(parameters.size());
-  const at::Tensor flags = flat.narrow(0, flat.numel() - count, count).to(at::kDouble);
+  const at::Tensor flags = flat.narrow(0, flat.numel() - count, count).to(at::kCPU, at::kDouble);
   for (int64_t i = 0; i < count; ++i) {
     at::Tensor parameter = parameters[i];
     const at::Tensor part = flat.narrow(0, offset, parameter.numel()).view(parameter.sizes());
@@ -72,11 +73,14 @@ absl::Status ReduceGradients(const Graph& graph, const Reduction& reduction,
   }
   std::vector<int> devices;
   for (DeviceId device : reduction.devices) devices.push_back(device.value());
+  Transport* const device_way = transport.ForDeviceMemory(devices);
+  Transport& way = device_way != nullptr ? *device_way : transport;
   // One after the other, so that equal tags are matched in order.
   for (const auto& [dtype, group] : groups) {
     ASSIGN_OR_RETURN(const Element element, ElementOf(dtype));
-    const at::Tensor flat = Flatten(group);
-    RETURN_IF_ERROR(AllReduceSum(transport, devices, tag, flat.data_ptr(),
+    const at::Device where = device_way != nullptr ? group[0].device() : at::Device(at::kCPU);
+    const at::Tensor flat = Flatten(group, where);
+    RETURN_IF_ERROR(AllReduceSum(way, devices, tag, flat.data_ptr(),
                                  static_cast<size_t>(flat.numel()), element, deadline));
     Unflatten(flat, group);
   }

@@ -12,7 +12,9 @@ namespace stagewright {
 
 // Replaces the gradient of each parameter of `reduction` by its sum over the reduction's devices;
 // devices without a gradient count as zero, and where none has one, none gets one. Gradients are
-// flattened, one message stream per data type; `tag` must be free. Blocks; errors of AllReduceSum.
+// flattened, one message stream per data type, in the memory of the accelerator if the transport
+// has a way for that between all of the devices, otherwise in that of the host; `tag` must be free.
+// Blocks; errors of AllReduceSum.
 absl::Status ReduceGradients(const Graph& graph, const Reduction& reduction,
                              const ParameterStore& parameters, Transport& transport, Tag tag,
                              absl::Time deadline);

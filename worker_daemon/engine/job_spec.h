@@ -17,7 +17,9 @@
 #include "common/schedule/trace.h"
 #include "worker_daemon/checkpoint/checkpoint.h"
 #include "worker_daemon/data/sampler.h"
+#include "worker_daemon/engine/loss_scale.h"
 #include "worker_daemon/engine/optimizer_config.h"
+#include "worker_daemon/engine/precision.h"
 
 namespace stagewright {
 
@@ -32,8 +34,9 @@ struct EvaluationReport {
 // What one device saw of a training step. Losses, samples and correct predictions of all devices
 // add up to those of the mini-batch; devices without the loss report 0 samples.
 struct StepReport {
-  bool skipped = false;  // The update was left out, on all devices alike.
-  int64_t step = 0;      // From 0.
+  bool skipped = false;   // The update was left out, on all devices alike.
+  double loss_scale = 0;  // That the step ran with (loss_scale.h); 0: none.
+  int64_t step = 0;       // From 0.
   double loss = 0;
   int64_t loss_samples = 0;
   int64_t correct = 0;
@@ -82,6 +85,8 @@ struct JobSpec {
   SampleOrder order = SampleOrder::kShuffled;
   absl::Duration step_timeout = absl::Seconds(60);  // A step that takes longer hangs.
   double loss_weight = 1.0;  // Multiplies the gradient of the loss; 1 is PyTorch's.
+  Precision precision = Precision::kGraph;
+  LossScaleRule loss_scale;  // With Precision::kFloat16.
 
   // The job goes on from here instead of from `weights_path` and step 0. May be null.
   std::shared_ptr<const Checkpoint> resume;
@@ -97,6 +102,11 @@ struct JobSpec {
   std::function<void(StepReport)> on_step;
   std::function<void(const EvaluationReport&)> on_evaluation;
 };
+
+// Whether the job's program has to sum a norm of all gradients (LowerOptions::gradient_norm).
+inline bool NeedsGradientNorm(const JobSpec& spec) {
+  return NeedsGradientNorm(spec.optimizer) || spec.precision == Precision::kFloat16;
+}
 
 // The devices that `device` exchanges messages with, ascending: the peers of its transport.
 std::vector<int> PeersOf(const JobSpec& spec);

@@ -23,8 +23,6 @@ MessageLayout::MessageLayout(const Graph& graph, const std::vector<ValueRef>& va
   }
 }
 
-at::Tensor MessageLayout::Allocate() const { return at::empty({bytes_}, at::kByte); }
-
 at::Tensor MessageLayout::View(const at::Tensor& buffer, size_t i) const {
   const TensorMeta& meta = graph_->meta((*values_)[i]);
   return buffer.narrow(0, offsets_[i], meta.SizeBytes(samples_))
@@ -32,13 +30,28 @@ at::Tensor MessageLayout::View(const at::Tensor& buffer, size_t i) const {
       .view(ShapeAt(meta, samples_));
 }
 
-at::Tensor MessageLayout::Pack(const std::vector<at::Tensor>& tensors) const {
+at::Tensor MessageLayout::Pack(const std::vector<at::Tensor>& tensors, BufferPool& pool) const {
+  if (IsMessage(tensors, at::kCPU)) return tensors[0];
+  at::Tensor buffer = pool.Take(bytes_);
+  Fill(buffer, tensors);
+  return buffer;
+}
+
+at::Tensor MessageLayout::PackOn(at::Device device, const std::vector<at::Tensor>& tensors) const {
+  if (IsMessage(tensors, device)) return tensors[0];
+  at::Tensor buffer = at::empty({bytes_}, at::TensorOptions(at::kByte).device(device));
+  Fill(buffer, tensors);
+  return buffer;
+}
+
+bool MessageLayout::IsMessage(const std::vector<at::Tensor>& tensors, at::Device device) const {
+  return offsets_.size() == 1 && tensors[0].defined() && tensors[0].is_contiguous() &&
+         tensors[0].device() == device &&
+         tensors[0].scalar_type() == ToScalarType(graph_->meta((*values_)[0]).dtype);
+}
+
+void MessageLayout::Fill(const at::Tensor& buffer, const std::vector<at::Tensor>& tensors) const {
   const at::NoGradGuard no_grad;
-  if (offsets_.size() == 1 && tensors[0].defined() && tensors[0].is_contiguous() &&
-      tensors[0].device().is_cpu()) {
-    return tensors[0];
-  }
-  at::Tensor buffer = Allocate();
   for (size_t i = 0; i < offsets_.size(); ++i) {
     if (tensors[i].defined()) {
       View(buffer, i).copy_(tensors[i]);
@@ -46,7 +59,6 @@ at::Tensor MessageLayout::Pack(const std::vector<at::Tensor>& tensors) const {
       View(buffer, i).zero_();
     }
   }
-  return buffer;
 }
 
 std::vector<at::Tensor> MessageLayout::Unpack(const at::Tensor& buffer, at::Device device) const {

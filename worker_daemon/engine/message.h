@@ -8,8 +8,15 @@
 
 #include "common/base/units.h"
 #include "common/graph/graph.h"
+#include "worker_daemon/engine/buffer_pool.h"
 
 namespace stagewright {
+
+// What stands for a message between devices of one process.
+struct TensorMessage {
+  Bytes bytes = 0;                  // Of the message that it stands for; both ends must agree.
+  std::vector<at::Tensor> tensors;  // Parallel to the values, of their types. Empty for no samples.
+};
 
 class MessageLayout {
  public:
@@ -19,16 +26,20 @@ class MessageLayout {
   Bytes bytes() const { return bytes_; }
 
   // A contiguous tensor in host memory whose first bytes() bytes are the message. `tensors` is
-  // parallel to the values; undefined ones become zeros. Copies only if it must.
-  at::Tensor Pack(const std::vector<at::Tensor>& tensors) const;
+  // parallel to the values; undefined ones become zeros. Copies, into a buffer from `pool`, only if
+  // it must.
+  at::Tensor Pack(const std::vector<at::Tensor>& tensors, BufferPool& pool) const;
 
-  // An uninitialised buffer in host memory to receive the message in.
-  at::Tensor Allocate() const;
+  // The same in the memory of `device`, which the tensors are on, too.
+  at::Tensor PackOn(at::Device device, const std::vector<at::Tensor>& tensors) const;
 
-  // The values in a buffer from Allocate(), on `device`. They share its memory if that is the host.
+  // The values in a buffer of bytes(), on `device`. They share its memory if it is there.
   std::vector<at::Tensor> Unpack(const at::Tensor& buffer, at::Device device) const;
 
  private:
+  // Whether the first tensor is the message as it stands.
+  bool IsMessage(const std::vector<at::Tensor>& tensors, at::Device device) const;
+  void Fill(const at::Tensor& buffer, const std::vector<at::Tensor>& tensors) const;
   // The i-th value's part of the buffer.
   at::Tensor View(const at::Tensor& buffer, size_t i) const;
 

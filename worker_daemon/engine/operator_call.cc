@@ -143,7 +143,7 @@ absl::Status OperatorCall::Invoke(torch::jit::Stack& stack) const {
 }
 
 absl::Status OperatorCall::Run(int64_t samples, const TensorSource& tensors,
-                               std::vector<at::Tensor>& outputs) const {
+                               std::vector<at::Tensor>& outputs, bool mixed) const {
   const std::vector<c10::Argument>& schema = handle_.schema().arguments();
   torch::jit::Stack stack;
   stack.reserve(slots_.size());
@@ -171,7 +171,7 @@ absl::Status OperatorCall::Run(int64_t samples, const TensorSource& tensors,
                                             " tensors, the graph says ", expected.size()));
   }
   for (size_t i = 0; i < expected.size(); ++i) {
-    if (!Matches(outputs[first + i], expected[i], samples)) {
+    if (!Matches(outputs[first + i], expected[i], samples, mixed)) {
       return absl::InternalError(absl::StrCat(
           NameOf(*node_), ": output ", i, " is ", Describe(outputs[first + i]), ", the graph says ",
           Describe(expected[i].dtype, ShapeAt(expected[i], samples)), " for ", samples,

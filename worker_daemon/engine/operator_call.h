@@ -26,9 +26,10 @@ class OperatorCall {
                                            const TensorSource& parameters);
 
   // Runs the operator and appends its outputs, as many as the node has. INTERNAL, naming the node,
-  // with LibTorch's message if it fails or gives other shapes than the graph says.
-  absl::Status Run(int64_t samples, const TensorSource& tensors,
-                   std::vector<at::Tensor>& outputs) const;
+  // with LibTorch's message if it fails or gives other shapes than the graph says, or other types;
+  // with `mixed` these may be any floating-point ones.
+  absl::Status Run(int64_t samples, const TensorSource& tensors, std::vector<at::Tensor>& outputs,
+                   bool mixed = false) const;
 
  private:
   // One argument of the schema: a constant, or an argument converted at each call.

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "worker_daemon/data/safetensors.h"
+#include "worker_daemon/engine/autocast.h"
 #include "worker_daemon/engine/tensor_types.h"
 #include "worker_daemon/engine/torch_guard.h"
 
@@ -117,6 +118,10 @@ absl::Status StageModule::FindOutputs() {
   }
   if (graph_->loss().has_value()) loss_ = own(*graph_->loss());
   if (graph_->prediction().has_value()) prediction_ = own(*graph_->prediction());
+  given_.assign(num_places_, false);
+  for (int32_t place : output_places_) given_[place] = true;
+  for (const auto& place : {loss_, prediction_})
+    if (place.has_value()) given_[*place] = true;
   return absl::OkStatus();
 }
 
@@ -217,13 +222,15 @@ absl::Status StageModule::Evaluate(int64_t step, SampleRange range, const Tensor
         .inputs[std::lower_bound(inputs_.begin(), inputs_.end(), input) - inputs_.begin()];
   };
   const RandomKey key{options_.seed, step, range.begin % options_.mini_batch};
+  const bool mixed = options_.precision != Precision::kGraph;
+  const AutocastScope autocast(options_.device.type(), options_.precision);
   std::vector<at::Tensor> outputs;
   for (size_t n = 0; n < steps_.size(); ++n) {
     const Step& item = steps_[n];
     if (segments != nullptr) segment = segments_.of_node[n];
     outputs.clear();
     if (const auto* call = std::get_if<OperatorCall>(&item.call)) {
-      RETURN_IF_ERROR(call->Run(range.size(), source, outputs));
+      RETURN_IF_ERROR(call->Run(range.size(), source, outputs, mixed));
     } else {
       const KeyedDropout& dropout = std::get<KeyedDropout>(item.call);
       absl::Status status;
@@ -236,6 +243,8 @@ absl::Status StageModule::Evaluate(int64_t step, SampleRange range, const Tensor
     }
     for (size_t i = 0; i < outputs.size(); ++i) {
       const int32_t place = item.first_value + static_cast<int32_t>(i);
+      if (mixed && given_[place] && outputs[i].is_floating_point())
+        outputs[i] = outputs[i].to(ToScalarType(graph_->node(item.node).outputs[i].dtype));
       if (segments != nullptr) cut[place] = segments->CutOff(place, outputs[i]);
       values[place] = std::move(outputs[i]);
     }
@@ -311,7 +320,7 @@ double StageModule::LossShare(SampleRange range) const {
   const double share = graph_->loss_reduction() == LossReduction::kMean
                            ? static_cast<double>(range.size()) / static_cast<double>(batch)
                            : 1.0;
-  return share * options_.loss_weight;
+  return share * options_.loss_weight * loss_scale_;
 }
 
 at::Tensor StageModule::LossGradient(SampleRange range) const {

@@ -32,6 +32,7 @@
 #include "worker_daemon/engine/keyed_dropout.h"
 #include "worker_daemon/engine/operator_call.h"
 #include "worker_daemon/engine/parameter_store.h"
+#include "worker_daemon/engine/precision.h"
 #include "worker_daemon/engine/segments.h"
 
 namespace stagewright {
@@ -44,6 +45,8 @@ struct StageOptions {
   int64_t update_batch = 0;     // Samples that an optimizer step is made from; 0: the mini-batch.
   double loss_weight = 1.0;     // Multiplies the gradient of the loss.
   bool split_backward = false;  // Backward passes come in two halves (segments.h).
+  // Of the forward pass and what repeats it; outputs, loss and prediction are of the graph's types.
+  Precision precision = Precision::kGraph;
 };
 
 class StageModule {
@@ -103,6 +106,9 @@ class StageModule {
   absl::StatusOr<std::vector<at::Tensor>> BackwardInput(SampleRange range,
                                                         const std::vector<at::Tensor>& gradients);
   absl::Status BackwardWeight(SampleRange range);
+
+  // From now on the gradient of the loss is multiplied by this, besides StageOptions::loss_weight.
+  void SetLossScale(double scale) { loss_scale_ = scale; }
 
   // To call before the stage's parameters change: with a version lag it keeps what they are for
   // forward passes to come, and drops the version that no more of them use.
@@ -174,6 +180,8 @@ class StageModule {
   std::vector<bool> needs_gradient_;
   std::vector<int32_t> output_places_;
   std::optional<int32_t> loss_, prediction_;  // Places.
+  std::vector<bool> given_;                   // By place: outputs, loss and prediction.
+  double loss_scale_ = 1;
   std::vector<NodeId> batch_dependent_;
   std::vector<ParameterId> trained_;    // By the stage, ascending.
   std::vector<int32_t> trained_place_;  // Index in trained_ by ParameterId; -1: not trained here.

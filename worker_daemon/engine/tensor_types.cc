@@ -50,11 +50,10 @@ std::string Describe(const at::Tensor& tensor) {
                       "]");
 }
 
-bool Matches(const at::Tensor& tensor, const TensorMeta& meta, int64_t samples) {
-  if (!tensor.defined() || tensor.scalar_type() != ToScalarType(meta.dtype) ||
-      tensor.dim() != static_cast<int64_t>(meta.shape.size())) {
-    return false;
-  }
+bool Matches(const at::Tensor& tensor, const TensorMeta& meta, int64_t samples, bool mixed) {
+  if (!tensor.defined() || tensor.dim() != static_cast<int64_t>(meta.shape.size())) return false;
+  const bool both_floating = tensor.is_floating_point() && IsFloating(meta.dtype);
+  if (tensor.scalar_type() != ToScalarType(meta.dtype) && !(mixed && both_floating)) return false;
   for (size_t i = 0; i < meta.shape.size(); ++i) {
     if (tensor.size(static_cast<int64_t>(i)) != meta.shape[i].At(samples)) return false;
   }

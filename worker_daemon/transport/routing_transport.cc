@@ -45,6 +45,26 @@ std::string RoutingTransport::Address() const {
   return EncodeAddress(address);
 }
 
+namespace {
+
+// What an address holds besides the identity.
+struct Payload {
+  std::string local, ucx, accelerator;
+};
+
+bool Parse(absl::string_view bytes, Payload* payload) {
+  return ConsumeString(&bytes, &payload->local) && ConsumeString(&bytes, &payload->ucx) &&
+         ConsumeString(&bytes, &payload->accelerator) && bytes.empty();
+}
+
+}  // namespace
+
+bool RoutingTransport::HasAccelerator(absl::string_view address) {
+  const auto decoded = DecodeAddress("routing", address);
+  Payload payload;
+  return decoded.ok() && Parse(decoded->payload, &payload) && !payload.accelerator.empty();
+}
+
 absl::Status RoutingTransport::Connect(const std::vector<Peer>& peers, absl::Time deadline) {
   std::map<int, Transport*> routes;
   std::vector<Peer> here;
@@ -54,15 +74,12 @@ absl::Status RoutingTransport::Connect(const std::vector<Peer>& peers, absl::Tim
   for (const Peer& peer : peers) {
     ASSIGN_OR_RETURN(const TransportAddress address,
                      DecodePeerAddress("routing", identity_, peer.device, peer.address));
-    absl::string_view payload = address.payload;
-    std::string local;
-    std::string ucx;
-    std::string accelerator;
-    if (!ConsumeString(&payload, &local) || !ConsumeString(&payload, &ucx) ||
-        !ConsumeString(&payload, &accelerator) || !payload.empty()) {
+    Payload payload;
+    if (!Parse(address.payload, &payload)) {
       return absl::InvalidArgumentError(
           absl::StrCat("address of device ", peer.device, ": malformed"));
     }
+    auto& [local, ucx, accelerator] = payload;
     if (LocalTransport::IsInThisProcess(local)) {
       here.push_back({peer.device, std::move(local)});
       routes[peer.device] = local_.get();

@@ -38,6 +38,10 @@ class RoutingTransport : public Transport {
                                                                   RoutingOptions options = {});
   ~RoutingTransport() override;  // Pending operations fail with CANCELLED.
 
+  // Whether the owner of the address, which is of a RoutingTransport, has an accelerator.
+  static bool HasAccelerator(absl::string_view address);
+  bool has_accelerator() const { return device_ != nullptr; }
+
   int device() const override { return identity_.device; }
   std::string Address() const override;
   // Errors also: FAILED_PRECONDITION for a device of another process in a build without UCX.

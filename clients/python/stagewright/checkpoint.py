@@ -95,6 +95,8 @@ def read_checkpoint(directory: str | os.PathLike) -> TrainingCheckpoint:
         state: dict[str, dict[str, torch.Tensor]] = {}
         for name, file in manifest["optimizer_map"].items():
             parameter, _, key = name.rpartition(".")
+            if not parameter:
+                continue  # Of the job, not of a parameter: the scale of its loss.
             state.setdefault(parameter, {})[key] = files[file][name]
         for alias, name in manifest["aliases"].items():
             if name in weights:

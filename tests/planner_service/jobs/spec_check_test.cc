@@ -22,6 +22,17 @@ TEST(SpecCheckTest, AcceptsAWholeSpec) {
   EXPECT_TRUE(CheckSpec(spec).ok()) << CheckSpec(spec);
 }
 
+TEST(SpecCheckTest, AcceptsEveryPrecision) {
+  v1::JobSpec spec = testing::SmallSpec();
+  for (const v1::Precision precision :
+       {v1::PRECISION_GRAPH, v1::PRECISION_FP16, v1::PRECISION_BF16}) {
+    spec.set_precision(precision);
+    EXPECT_TRUE(CheckSpec(spec).ok()) << CheckSpec(spec);
+  }
+  spec.mutable_plan_options()->set_asynchronous(true);
+  EXPECT_TRUE(CheckSpec(spec).ok()) << CheckSpec(spec);
+}
+
 TEST(SpecCheckTest, WhatTheOptimizerDoesNotUseIsIgnored) {
   v1::JobSpec spec = testing::SmallSpec();
   spec.mutable_optimizer()->set_momentum(7);
@@ -87,10 +98,25 @@ TEST(SpecCheckTest, EveryBadFieldIsNamed) {
        [](auto& s) { s.mutable_optimizer()->set_kind(v1::OPTIMIZER_ADAM); }},
       {"spec.optimizer.max_gradient_norm",
        [](auto& s) { s.mutable_optimizer()->set_max_gradient_norm(-1); }},
+      {"spec.plan_options.vertical_sync needs spec.plan_options.asynchronous",
+       [](auto& s) { s.mutable_plan_options()->set_vertical_sync(true); }},
       {"spec.optimizer.max_gradient_norm cannot be kept by an asynchronous plan",
        [](auto& s) {
          s.mutable_optimizer()->set_max_gradient_norm(1);
          s.mutable_plan_options()->set_asynchronous(true);
+       }},
+      {"spec.precision unknown precision 77",
+       [](auto& s) { s.set_precision(static_cast<v1::Precision>(77)); }},
+      {"spec.precision fp16: an asynchronous plan has no point",
+       [](auto& s) {
+         s.set_precision(v1::PRECISION_FP16);
+         s.mutable_plan_options()->set_asynchronous(true);
+       }},
+      {"spec.precision bf16: mixed precision trains float32 parameters, \"",
+       [](auto& s) {
+         s.set_precision(v1::PRECISION_BF16);
+         for (auto& parameter : *s.mutable_graph()->mutable_parameters())
+           parameter.set_dtype(v1::DTYPE_FLOAT64);
        }},
       {"spec.optimizer.groups[0].pattern \"nothing.*\" matches no trainable parameter",
        [](auto& s) { s.mutable_optimizer()->add_groups()->set_pattern("nothing.*"); }},

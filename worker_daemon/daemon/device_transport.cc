@@ -1,0 +1,47 @@
+#include "worker_daemon/daemon/device_transport.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#if STAGEWRIGHT_HAVE_NCCL
+#include "worker_daemon/transport/nccl_mover.h"
+#endif
+
+namespace stagewright {
+
+absl::StatusOr<std::unique_ptr<RoutingTransport>> MakeDeviceTransport(
+    const TransportIdentity& identity, const OfferedDevice& device) {
+  absl::string_view name = device.torch_device;
+  if (name == "cpu") return RoutingTransport::Create(identity);
+  int gpu = -1;
+  if (!absl::ConsumePrefix(&name, "cuda:") || !absl::SimpleAtoi(name, &gpu)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("device ", device.name, ": no transport for \"", device.torch_device, "\""));
+  }
+  RoutingOptions options;
+#if STAGEWRIGHT_HAVE_NCCL
+  // LibTorch queues on CUDA's default stream unless told otherwise, and the engine does not.
+  auto with_nccl = WithNccl({.cuda_device = gpu, .stream = nullptr});
+  if (!with_nccl.ok()) return Annotate(with_nccl.status(), absl::StrCat("device ", device.name));
+  options = *std::move(with_nccl);
+#endif
+  return RoutingTransport::Create(identity, std::move(options));
+}
+
+std::vector<Transport::Peer> PeersToConnect(const RoutingTransport& self,
+                                            const std::vector<int>& peers,
+                                            const std::vector<Transport::Peer>& addresses) {
+  std::vector<Transport::Peer> found;
+  for (const Transport::Peer& peer : addresses) {
+    if (peer.device == self.device()) continue;
+    const bool needed = std::find(peers.begin(), peers.end(), peer.device) != peers.end();
+    if (needed || (self.has_accelerator() && RoutingTransport::HasAccelerator(peer.address)))
+      found.push_back(peer);
+  }
+  return found;
+}
+
+}  // namespace stagewright

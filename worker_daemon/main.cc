@@ -1,11 +1,25 @@
 // stagewright-worker: offers this machine's devices to a planner and trains on them.
 #include <signal.h>
+#include <sys/resource.h>
 
 #include <CLI/CLI.hpp>
 #include <iostream>
 #include <string>
 
 #include "worker_daemon/daemon/daemon.h"
+#include "worker_daemon/engine/host_memory.h"
+
+namespace {
+
+// Every file of a data set stays open, and the soft limit is often 1024.
+void OpenAsManyFilesAsAllowed() {
+  rlimit files = {};
+  if (getrlimit(RLIMIT_NOFILE, &files) != 0) return;
+  files.rlim_cur = files.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &files);
+}
+
+}  // namespace
 
 int main(int argc, char** argv) {
   stagewright::DaemonOptions options;
@@ -36,12 +50,17 @@ int main(int argc, char** argv) {
   options.memory_per_device = memory_mib * stagewright::kMiB;
   options.memory_limit = memory_limit_mib * stagewright::kMiB;
 
+  stagewright::KeepFreedHostMemory();
   // Blocked before any thread starts, so that only sigwait below receives them.
   sigset_t signals;
   sigemptyset(&signals);
   sigaddset(&signals, SIGINT);
   sigaddset(&signals, SIGTERM);
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+
+  // A file that may not grow is an error of the write, like a full disk, and no end of the process.
+  signal(SIGXFSZ, SIG_IGN);
+  OpenAsManyFilesAsAllowed();
 
   auto daemon = stagewright::Daemon::Start(options);
   if (!daemon.ok()) {

@@ -63,14 +63,16 @@ void ParameterOptimizer::StepAdam(at::Tensor& parameter, at::Tensor gradient, do
     state.momentum = at::zeros_like(parameter, at::MemoryFormat::Preserve);
     state.second_moment = at::zeros_like(parameter, at::MemoryFormat::Preserve);
   }
-  state.momentum.lerp_(gradient, 1 - config_.beta1);
-  state.second_moment.mul_(config_.beta2).addcmul_(gradient, gradient, 1 - config_.beta2);
-  const auto steps = static_cast<double>(state.steps);
-  const double correction1 = 1 - std::pow(config_.beta1, steps);
-  const double correction2 = 1 - std::pow(config_.beta2, steps);
-  const at::Tensor denominator =
-      (state.second_moment.sqrt() / std::sqrt(correction2)).add_(config_.epsilon);
-  parameter.addcdiv_(state.momentum, denominator, -rate / correction1);
+  // One pass over the memory, element by element in its order; so the layouts must be equal.
+  if (gradient.strides() != parameter.strides() ||
+      gradient.scalar_type() != parameter.scalar_type()) {
+    gradient = at::empty_like(parameter, at::MemoryFormat::Preserve).copy_(gradient);
+  }
+  const at::Tensor steps =
+      at::scalar_tensor(static_cast<double>(state.steps), parameter.options().dtype(at::kFloat));
+  at::_fused_adam_({parameter}, {gradient}, {state.momentum}, {state.second_moment}, {}, {steps},
+                   rate, config_.beta1, config_.beta2, /*weight_decay=*/0, config_.epsilon,
+                   /*amsgrad=*/false, /*maximize=*/false);
 }
 
 std::map<std::string, at::Tensor> ParameterOptimizer::StateOf(ParameterId id) const {

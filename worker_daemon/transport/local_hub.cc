@@ -53,15 +53,16 @@ void LocalHub::Post(MemberId self, MemberId peer, LocalOperation operation) {
 
   const Key key(operation.is_send ? self : peer, operation.is_send ? peer : self, operation.tag,
                 operation.by_reference);
-  Waiting& waiting = waiting_[key];
-  std::deque<LocalOperation>& counterparts = operation.is_send ? waiting.receives : waiting.sends;
+  const auto entry = waiting_.try_emplace(key).first;
+  Waiting& waiting = entry->second;
+  std::vector<LocalOperation>& counterparts = operation.is_send ? waiting.receives : waiting.sends;
   if (counterparts.empty()) {
     (operation.is_send ? waiting.sends : waiting.receives).push_back(std::move(operation));
     return;
   }
   LocalOperation counterpart = std::move(counterparts.front());
-  counterparts.pop_front();
-  if (counterparts.empty()) waiting_.erase(key);
+  counterparts.erase(counterparts.begin());
+  if (counterparts.empty()) waiting_.erase(entry);
   if (operation.is_send) {
     Transfer(key, std::move(operation), std::move(counterpart));
   } else {
@@ -139,16 +140,20 @@ void LocalHub::Transfer(const Key& key, LocalOperation send, LocalOperation rece
         } else if (send.bytes > 0) {
           std::memcpy(receive.target, send.source, send.bytes);
         }
-        ReferenceTransport::Object object = std::move(send.object);
+        if (receive.received != nullptr) {
+          // Both ends here: there is no copy whose end the sender's thread could do beside the
+          // next.
+          receive.received(std::move(send.object));
+          EndOne(std::get<1>(key));
+          send.done(status);
+          EndOne(std::get<0>(key));
+          return;
+        }
         {
           absl::MutexLock lock(&mutex_);
           Finish(std::get<0>(key), std::move(send), status);
         }
-        if (receive.received != nullptr) {
-          receive.received(std::move(object));
-        } else {
-          receive.done(status);
-        }
+        receive.done(status);
         EndOne(std::get<1>(key));
       });
 }

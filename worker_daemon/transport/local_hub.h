@@ -2,11 +2,11 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <map>
 #include <memory>
 #include <string>
 #include <tuple>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
@@ -68,9 +68,9 @@ class LocalHub {
     absl::Status peer_failure;  // What operations of others with it fail with.
     int64_t outstanding = 0;
   };
-  struct Waiting {
-    std::deque<LocalOperation> sends;
-    std::deque<LocalOperation> receives;
+  struct Waiting {  // Operations of one tag are few, mostly one.
+    std::vector<LocalOperation> sends;
+    std::vector<LocalOperation> receives;
   };
   using Key = std::tuple<MemberId, MemberId, Tag, bool>;  // Sender, receiver, tag, by reference.
 

@@ -30,6 +30,7 @@ void ProgressThread::Run(std::function<void()> task) {
 void ProgressThread::Poll() const {
   const absl::Time end = absl::Now() + kPoll;
   while (!has_tasks_.load(std::memory_order_relaxed) && absl::Now() < end) {
+    std::this_thread::yield();  // To those that have work, if there are more of them than cores.
   }
 }
 

@@ -145,7 +145,8 @@ class ReferenceTransport {
 
   virtual ~ReferenceTransport() = default;
 
-  // The receiver knows what type to cast the object to: it is the one its program says.
+  // The receiver knows what type to cast the object to: it is the one its program says. `done` of a
+  // send may come from a thread of the peer's transport.
   virtual void SendObject(int peer, Tag tag, Object object, Transport::Done done) = 0;
   virtual void ReceiveObject(int peer, Tag tag, Received done) = 0;
 };

@@ -1,0 +1,127 @@
+// What the engine itself costs per action: a chain of stages that each run one tiny operator, all
+// of them on one device, and a device per stage, all devices in this process, 1F1B. Prints
+// microseconds per compute action and per action (transfers included); between devices for tensors
+// by reference and for packed messages.
+//
+//   engine_bench [--stages 2] [--micro-batches 512] [--steps 8] [--width 4]
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <vector>
+
+#include "tests/worker_daemon/engine/forced_strategies.h"
+#include "tests/worker_daemon/engine/local_training.h"
+#include "tests/worker_daemon/engine/test_graphs.h"
+#include "worker_daemon/transport/local_transport.h"
+
+namespace stagewright {
+namespace {
+
+using namespace testing;  // NOLINT: the builders read like the graph.
+
+struct Shape {
+  int stages = 2;
+  int64_t micro_batches = 512, steps = 8, width = 4;
+};
+
+template <typename T>
+T Checked(absl::StatusOr<T> result) {
+  if (result.ok()) return *std::move(result);
+  std::fprintf(stderr, "engine_bench: %s\n", result.status().ToString().c_str());
+  std::exit(1);
+}
+
+// One operator per stage; the first has a parameter, so that gradients flow through all of them.
+std::shared_ptr<const Graph> MakeChain(const Shape& shape) {
+  GraphMaker make;
+  const TensorMeta whole = Meta({-1, shape.width});
+  const int x = make.AddInput("x", {-1, shape.width});
+  const int scale = make.AddParameter("scale", {shape.width});
+  int last = make.AddNode("aten.mul.Tensor", {In(x), Param(scale)}, {whole});
+  for (int s = 1; s < shape.stages; ++s)
+    last = make.AddNode("aten.neg.default", {Value(last)}, {whole});
+  const int loss = make.AddNode("aten.mean.default", {Value(last)}, {Meta({})});
+  return std::make_shared<const Graph>(make.Finish(loss));
+}
+
+Strategy MakeChainStrategy(const Shape& shape, bool one_device) {
+  Strategy strategy;
+  strategy.kind = StrategyKind::kGraph;
+  strategy.mini_batch = shape.micro_batches;
+  for (int s = 0; s < shape.stages; ++s) {
+    Stage stage;
+    stage.nodes.emplace_back(s);
+    if (s + 1 == shape.stages) stage.nodes.emplace_back(s + 1);  // The loss.
+    stage.devices.emplace_back(one_device ? 0 : s);
+    stage.micro_batch = 1;
+    strategy.stages.push_back(std::move(stage));
+    if (s > 0) strategy.edges.push_back({StageId(s - 1), StageId(s)});
+  }
+  AssignInFlight(strategy);
+  return strategy;
+}
+
+void Measure(const char* name, const JobSpec& spec, const TransportFactory& transports) {
+  std::vector<std::vector<StepReport>> reports(spec.program->devices.size());
+  Checked(TrainLocally(
+      spec,
+      [&](JobSpec& own) {
+        auto& mine = reports[static_cast<size_t>(own.device.value())];
+        own.on_step = [&mine](StepReport report) { mine.push_back(std::move(report)); };
+      },
+      transports));
+  // The median step of the device that does most; the first step warms up.
+  double best_compute = 0, best_action = 0;
+  for (const auto& steps : reports) {
+    std::vector<double> micros;
+    for (size_t i = 1; i < steps.size(); ++i)
+      micros.push_back(static_cast<double>(steps[i].end - steps[i].start) / 1e3);
+    std::sort(micros.begin(), micros.end());
+    const auto& events = steps.back().events;
+    const auto computes = std::count_if(events.begin(), events.end(), [](const TraceEvent& event) {
+      return IsCompute(event.action.kind);
+    });
+    const double median = micros[micros.size() / 2];
+    best_compute = std::max(best_compute, median / static_cast<double>(computes));
+    best_action = std::max(best_action, median / static_cast<double>(events.size()));
+  }
+  std::printf("%-14s %8.2f us per compute action, %8.2f us per action\n", name, best_compute,
+              best_action);
+}
+
+int Main(int argc, char** argv) {
+  Shape shape;
+  CLI::App app("What the engine costs per action");
+  app.add_option("--stages", shape.stages, "Stages, a device each")->check(CLI::Range(2, 64));
+  app.add_option("--micro-batches", shape.micro_batches, "Of a step")->check(CLI::PositiveNumber);
+  app.add_option("--steps", shape.steps, "Measured, after the first")->check(CLI::PositiveNumber);
+  app.add_option("--width", shape.width, "Numbers of a sample, 8 bytes each")
+      ->check(CLI::PositiveNumber);
+  CLI11_PARSE(app, argc, argv);
+  at::set_num_threads(1);
+  JobSpec spec;
+  spec.graph = MakeChain(shape);
+  spec.weights_path = WriteWeights(*spec.graph, "engine_bench_weights.safetensors");
+  spec.data_path = TempPath("engine_bench_data.safetensors");
+  WriteTensors(spec.data_path, {{"x", Random({shape.micro_batches, shape.width}, 1)}});
+  spec.steps = shape.steps + 1;
+  spec.program = Checked(LowerBoth(*spec.graph, MakeChainStrategy(shape, true))).training;
+  Measure("one device", spec, MakeLocalTransport);
+  spec.program = Checked(LowerBoth(*spec.graph, MakeChainStrategy(shape, false))).training;
+  Measure("by reference", spec, MakeLocalTransport);
+  // This one offers no way by reference, so both ends of every edge pack messages.
+  Measure("messages", spec, [](const TransportIdentity& identity) {
+    return PairTransport::Create(identity, MakeLocalTransport, MakeLocalTransport);
+  });
+  return 0;
+}
+
+}  // namespace
+}  // namespace stagewright
+
+int main(int argc, char** argv) { return stagewright::Main(argc, argv); }

@@ -1,0 +1,54 @@
+// A transport that looks at what the devices of one process hand over to one another.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/synchronization/mutex.h"
+#include "tests/worker_daemon/engine/pair_transport.h"
+#include "worker_daemon/engine/message.h"
+#include "worker_daemon/transport/transport.h"
+
+namespace stagewright::testing {
+
+// What went from one device to another by reference, in the order of sending.
+struct SeenMessage {
+  int from = 0;
+  int to = 0;
+  Tag tag;
+  std::shared_ptr<const TensorMessage> message;  // Kept, so that later changes show.
+  std::vector<at::Tensor> copies;                // Of its tensors when they were sent.
+};
+
+// A receive that a device posted.
+struct SeenReceive {
+  int device = 0;
+  Tag tag;
+  Nanos posted = 0;            // On the clock of trace events.
+  const void* data = nullptr;  // Null by reference.
+  size_t bytes = 0;
+};
+
+// Thread-safe.
+class SpyLog {
+ public:
+  void Add(SeenMessage message);
+  void Add(SeenReceive receive);
+  void CountBytes();  // A message of bytes was sent.
+  std::vector<SeenMessage> messages() const;
+  std::vector<SeenReceive> receives() const;
+  int byte_messages() const;
+
+ private:
+  mutable absl::Mutex mutex_;
+  std::vector<SeenMessage> messages_ ABSL_GUARDED_BY(mutex_);
+  std::vector<SeenReceive> receives_ ABSL_GUARDED_BY(mutex_);
+  int byte_messages_ ABSL_GUARDED_BY(mutex_) = 0;
+};
+
+// Local transports that tell `log`, which must outlive them. Without `by_reference` all messages
+// are of bytes.
+TransportFactory SpyOn(SpyLog& log, bool by_reference = true);
+
+}  // namespace stagewright::testing

@@ -17,8 +17,10 @@ struct Field {
   const char* shown;
   const char* by_hand;
 };
-constexpr Field kPlanFields[] = {
-    {"kind", "kind"}, {"asynchronous", "asynchronous"}, {"orders", "orders"}};
+constexpr Field kPlanFields[] = {{"kind", "kind"},
+                                 {"asynchronous", "asynchronous"},
+                                 {"vertical_sync", "vertical_sync"},
+                                 {"orders", "orders"}};
 constexpr Field kStageFields[] = {
     {"nodes", "nodes"}, {"devices", "devices"},     {"micro_batch_size", "micro_batch"},
     {"k", "k"},         {"in_flight", "in_flight"}, {"recompute", "recompute"}};

@@ -96,6 +96,9 @@ void AddSearchFlags(CLI::App& command, std::shared_ptr<v1::PlanOptions> options)
   flag(
       "--asynchronous", [options] { options->set_asynchronous(true); },
       "asynchronous 1F1B with weight stashing, from planners that have it");
+  flag(
+      "--vertical-sync", [options] { options->set_vertical_sync(true); },
+      "with --asynchronous: all stages use the same version of the weights for a micro-batch");
   command.add_option_function<uint64_t>(
       "--seed", [options](uint64_t n) { options->set_seed(n); },
       "of planners that draw random numbers (default 1)");

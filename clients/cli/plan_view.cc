@@ -322,6 +322,7 @@ nlohmann::json OnePlanJson(const v1::Plan& plan, const PlanContext& context) {
       {"depth", plan.evaluation().depth()},
       {"bubble_ratio", plan.evaluation().bubble_ratio()},
       {"asynchronous", plan.strategy().asynchronous()},
+      {"vertical_sync", plan.strategy().vertical_sync()},
       {"mini_batch_size", plan.strategy().mini_batch()},
       {"micro_batch_size", micro_batch},
       {"devices_used", DevicesUsed(plan.strategy())},
@@ -354,7 +355,8 @@ PlanContext ContextOf(const v1::Graph& graph, const v1::Plan& plan) {
 
 std::string ScheduleText(const v1::Strategy& strategy, int32_t stage_index) {
   const v1::Stage& stage = strategy.stages(stage_index);
-  if (strategy.asynchronous()) return "async 1F1B";
+  if (strategy.asynchronous())
+    return strategy.vertical_sync() ? "async 1F1B, vertical sync" : "async 1F1B";
   std::vector<std::string> parts;
   int32_t loops = 0;
   for (const v1::Stage& other : strategy.stages()) {

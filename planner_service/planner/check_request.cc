@@ -44,6 +44,8 @@ std::string BrokenSchedule(const PlanOptions& options, const Strategy& strategy)
   if (strategy.asynchronous != options.asynchronous) {
     return strategy.asynchronous ? "an asynchronous schedule" : "a synchronous schedule";
   }
+  if (strategy.vertical_sync != options.vertical_sync)
+    return strategy.vertical_sync ? "vertical sync" : "no vertical sync";
   if (options.sequential && strategy.kind != StrategyKind::kSequential &&
       strategy.stages.size() > 1) {
     return "a graph of stages instead of a chain";
@@ -145,6 +147,10 @@ absl::Status CheckOptions(const PlanRequest& request) {
   if (options.max_loops < 0) {
     return Invalid("options.max_loops: must not be negative, is ", options.max_loops);
   }
+  if (options.vertical_sync && !options.asynchronous) {
+    return Invalid("options.vertical_sync: needs options.asynchronous; in synchronous schedules ",
+                   "all stages use the same weights anyway");
+  }
   return absl::OkStatus();
 }
 
@@ -181,7 +187,8 @@ std::string OptionsText(const PlanRequest& request) {
       " max_loops=", NumberOrAny(options.max_loops),
       " split_backward=", options.split_backward ? "yes" : "no",
       " sequential=", options.sequential ? "yes" : "no",
-      " asynchronous=", options.asynchronous ? "yes" : "no", " seed=", options.seed,
+      " asynchronous=", options.asynchronous ? "yes" : "no",
+      " vertical_sync=", options.vertical_sync ? "yes" : "no", " seed=", options.seed,
       options.manual.empty() ? "" : absl::StrCat(" manual=", options.manual.size(), "_bytes"));
 }
 

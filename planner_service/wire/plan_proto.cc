@@ -146,6 +146,7 @@ PlanOptions FromProto(const v1::PlanOptions& proto) {
   options.split_backward = !proto.forbid_split_backward();
   options.sequential = proto.sequential();
   options.asynchronous = proto.asynchronous();
+  options.vertical_sync = proto.vertical_sync();
   options.seed = proto.seed() == 0 ? 1 : proto.seed();
   options.manual = proto.manual();
   return options;

@@ -34,8 +34,9 @@ absl::Status OfferConversions(const Problem& problem, const PlanOptions& options
     }
     sizes.insert(strategy.stages.front().micro_batch);
     for (int64_t size : sizes) {
-      const std::optional<Strategy> converted = Asynchronous(strategy, size);
+      std::optional<Strategy> converted = Asynchronous(strategy, size);
       if (!converted.has_value()) continue;
+      converted->vertical_sync = options.vertical_sync;
       effort.Charge(kSimulatedSteps * EffortOfJudging(*converted));
       if (effort.Expired()) return absl::OkStatus();
       RETURN_IF_ERROR(champions.Offer(*converted).status());
@@ -85,7 +86,7 @@ absl::StatusOr<Outcome> SolveAsynchronous(const Problem& problem, const PlanOpti
   none.termination = Termination::kLimit;
   RETURN_IF_ERROR(RunMembers(problem, options, context, champions, none, outcome).status());
   PlanOptions flushed = options;
-  flushed.asynchronous = false;
+  flushed.asynchronous = flushed.vertical_sync = false;
   SearchContext silent(context, SearchContext::kAnyEffort);
   std::vector<Strategy> found;
   ASSIGN_OR_RETURN(const Outcome synchronous, SolveSynchronous(problem, flushed, silent, &found));

@@ -24,7 +24,8 @@ class ManualReader {
  public:
   ManualReader(const Problem& problem, const Json& root)
       : problem_(problem),
-        root_(root, "", error_, {"kind", "micro_batch", "asynchronous", "stages", "orders"}),
+        root_(root, "", error_,
+              {"kind", "micro_batch", "asynchronous", "vertical_sync", "stages", "orders"}),
         owner_(problem.graph->size(), -1) {
     for (int32_t v = 0; v < problem.graph->size(); ++v) {
       nodes_.emplace(problem.graph->node(NodeId(v)).name, v);
@@ -45,6 +46,9 @@ class ManualReader {
       root_.Fail("kind", R"(is neither "graph" nor "sequential")");
     strategy_.kind = kind == "graph" ? StrategyKind::kGraph : StrategyKind::kSequential;
     strategy_.asynchronous = root_.Flag("asynchronous", false);
+    strategy_.vertical_sync = root_.Flag("vertical_sync", false);
+    if (strategy_.vertical_sync && !strategy_.asynchronous)
+      root_.Fail("vertical_sync", "is of asynchronous plans only");
     const Json& stages = root_.Array("stages");
     if (stages.empty()) root_.Fail("stages", "is empty");
     for (size_t s = 0; s < stages.size() && error_.ok(); ++s) ReadStage(stages[s], s);

@@ -87,6 +87,7 @@ absl::StatusOr<Outcome> BestOneStage(const Problem& problem, const PlanOptions& 
       Strategy strategy = OneStage(problem, devices, micro_batch);
       strategy.stages[0].recompute = options.recompute == RecomputePolicy::kAlways;
       strategy.asynchronous = options.asynchronous;
+      strategy.vertical_sync = options.vertical_sync;
       RETURN_IF_ERROR(Offer(problem, std::move(strategy), context, best, outcome).status());
     }
   }

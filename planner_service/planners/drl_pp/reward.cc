@@ -60,6 +60,7 @@ const Measured* Rewards::Of(Draft draft) {
       for (DraftStage& stage : draft.stages) stage.recompute = recompute;
       Strategy strategy = ToStrategy(problem_, draft);
       strategy.asynchronous = options_.asynchronous;
+      strategy.vertical_sync = options_.vertical_sync;
       const absl::StatusOr<double> seconds = measure_(strategy);
       ++measured_;
       // That time is up says less than why a strategy cannot run.

@@ -25,6 +25,9 @@
 //     fewer states, since they solve a flat problem from each.
 //  6. Memory is a constraint on stages (activations of all micro-batches in flight, versions of the
 //     weights), not an option; what the evaluator refuses nevertheless is searched again with less.
+//     With vertical sync (section 3.3, an option of the paper) all stages hold as many versions as
+//     the first, which is found last: the search first counts each stage's own, and if the
+//     evaluator refuses all it finds, as many as there may be at most.
 //  7. Where the micro-batch or the model is too small for all devices, as many as are useful are
 //     used. One stage on one device and on all are evaluated first.
 //  8. With a limit on stages only the flat network is searched.
@@ -79,14 +82,23 @@ class Search {
     const bool one_stage = judge_.best() != nullptr;
     for (double share : kMemoryShares) {
       const int64_t before = judge_.count();
-      RETURN_IF_ERROR(judge_.Consider(Proposals(share), kMostSimulations, kPromising));
+      RETURN_IF_ERROR(judge_.Consider(Proposals({share, false}), kMostSimulations, kPromising));
       if (judge_.count() == before || judge_.best() != nullptr || one_stage) break;
+      if (!options_.vertical_sync) continue;
+      RETURN_IF_ERROR(judge_.Consider(Proposals({share, true}), kMostSimulations, kPromising));
+      if (judge_.best() != nullptr) break;
     }
     found.states += visited_;
     return absl::OkStatus();
   }
 
  private:
+  // What the search takes memory for.
+  struct Memory {
+    double share = 1;            // Of the devices' memory that may be filled.
+    bool most_versions = false;  // Of the weights in all stages, as vertical sync may need.
+  };
+
   const States& StatesOf(int32_t most) {
     auto it = states_.find(most);
     if (it == states_.end()) {
@@ -101,33 +113,37 @@ class Search {
     return it->second;
   }
 
-  std::vector<Proposal> Proposals(double memory_share) {
+  std::vector<Proposal> Proposals(Memory memory) {
     std::vector<Proposal> proposals;
     const std::vector<Level> flat = FlatLevels(*problem_.cluster);
     const std::vector<Level> nodes = HierarchicalLevels(*problem_.cluster);
     const bool limited = options_.num_stages > 0 || options_.max_stages > 0;
     for (int64_t size : PromisingSizes(oracle_, options_, kMostSizes, context_)) {
       if (context_.Expired()) break;
-      Propose(flat, size, memory_share, proposals);
+      Propose(flat, size, memory, proposals);
       if (!nodes.empty() && !limited && options_.allow_replicas && size >= nodes[0].machines) {
-        Propose(nodes, size, memory_share, proposals);
+        Propose(nodes, size, memory, proposals);
       }
     }
     return proposals;
   }
 
-  Limits LimitsOf(const States& states, int64_t size, double memory_share) const {
+  Limits LimitsOf(const States& states, int64_t size, Memory memory) const {
     Limits limits;
     limits.most_replicas =
         options_.allow_replicas ? static_cast<int32_t>(std::min<int64_t>(size, 1 << 20)) : 1;
     limits.most_stages = options_.num_stages > 0 ? options_.num_stages : options_.max_stages;
     limits.exact_stages = options_.num_stages > 0;
-    limits.memory = layers_.MemoryOf(states, size, options_.asynchronous, memory_share);
+    limits.memory = layers_.MemoryOf(states, size, options_.asynchronous, memory.share);
+    if (memory.most_versions) {
+      const int64_t most = std::min<int64_t>(problem_.cluster->size(), problem_.mini_batch / size);
+      limits.memory.least_versions = static_cast<double>(most - 1);  // Beside the resident one.
+    }
     return limits;
   }
 
   // Adds the pipelines of one micro-batch size on one network.
-  void Propose(std::vector<Level> levels, int64_t size, double memory_share,
+  void Propose(std::vector<Level> levels, int64_t size, Memory memory,
                std::vector<Proposal>& proposals) {
     const int32_t stages = std::min(oracle_.size(), options_.num_stages > 0   ? options_.num_stages
                                                     : options_.max_stages > 0 ? options_.max_stages
@@ -141,7 +157,7 @@ class Search {
     const int64_t room = std::max<int64_t>(64, kMostEntries / tables / (levels[0].machines + 1));
     const int32_t most = levels.size() > 1 ? kMostHierarchicalStates : kMostStates;
     const States& states = StatesOf(static_cast<int32_t>(std::min<int64_t>(most, room)));
-    const Limits limits = LimitsOf(states, size, memory_share);
+    const Limits limits = LimitsOf(states, size, memory);
     Rules rules = RulesAsCoded();
     if (!options_.asynchronous) {
       rules.syncs = static_cast<double>(size) / static_cast<double>(problem_.mini_batch);
@@ -155,6 +171,7 @@ class Search {
       if (stages_found.empty()) continue;
       Proposal proposal;
       proposal.strategy = BuildStrategy(oracle_, stages_found, size, options_.asynchronous);
+      proposal.strategy.vertical_sync = options_.vertical_sync;
       const double count = static_cast<double>(problem_.mini_batch / size);
       const double fill =
           options_.asynchronous ? 0 : static_cast<double>(proposal.strategy.stages.size() - 1);

@@ -51,6 +51,7 @@ std::vector<Proposal> OneStageProposals(const StageOracle& oracle, const PlanOpt
       Proposal proposal;
       proposal.strategy = OneStage(problem, devices, size);
       proposal.strategy.asynchronous = options.asynchronous;
+      proposal.strategy.vertical_sync = options.vertical_sync;
       proposal.text = absl::StrCat("b", size, " one stage x", replicas);
       proposals.push_back(std::move(proposal));
       break;

@@ -86,12 +86,16 @@ int32_t Recurrence::LeastMachines(int32_t from, int32_t to, int32_t replicas) co
   const double resident = memory.resident[to] - memory.resident[from];
   const double input = costs_.boundary[from] / static_cast<double>(memory.mini_batch);
   const double saved = memory.saved_per_sample[to] - memory.saved_per_sample[from] + input;
-  const double in_flight = saved * static_cast<double>(share) +
-                           memory.versions * (costs_.parameters[to] - costs_.parameters[from]);
+  const double parameters = costs_.parameters[to] - costs_.parameters[from];
+  const double kept = saved * static_cast<double>(share);
+  const double in_flight = kept + memory.versions * parameters;
   const double room =
       memory.budget - resident - memory.workspace_per_sample * static_cast<double>(share);
-  if (room < in_flight) return machines_ + 1;
-  const double most = in_flight > 0 ? std::floor(room / in_flight) : 1e9;
+  // n mini-batches in flight need n * kept + max(n * versions, least_versions) * parameters.
+  const double left = room - memory.least_versions * parameters;
+  if (room < in_flight || left < kept) return machines_ + 1;
+  double most = in_flight > 0 ? std::floor(room / in_flight) : 1e9;
+  if (kept > 0) most = std::min(most, std::floor(left / kept));
   if (most >= static_cast<double>(memory.most_in_flight)) return replicas;
   // Noam(machines - m + replicas, replicas) <= most.
   const double least = machines_ + replicas - most * replicas;

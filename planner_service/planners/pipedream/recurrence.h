@@ -52,6 +52,7 @@ struct MemoryLimits {
   std::vector<double> saved_per_sample;  // Kept until the backward pass.
   double workspace_per_sample = 0;
   double versions = 0;         // Copies of the parameters per mini-batch in flight.
+  double least_versions = 0;   // At least so many copies of them, whatever is in flight.
   int64_t mini_batch = 1;      // Samples of what the recurrence calls a mini-batch.
   int64_t most_in_flight = 1;  // Mini-batches that there are to be in flight.
 };

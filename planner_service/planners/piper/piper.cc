@@ -83,7 +83,7 @@ class Search {
   std::vector<Proposal> OneStage() const {
     if (options_.recompute == RecomputePolicy::kAlways) return {};
     PlanOptions options = options_;
-    options.asynchronous = false;
+    options.asynchronous = options.vertical_sync = false;
     return OneStageProposals(oracle_, options);
   }
 

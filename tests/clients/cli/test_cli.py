@@ -317,6 +317,7 @@ def test_a_plan_that_was_found_is_a_plan_by_hand(profile, tmp_path):
     saved, printed = tmp_path / "saved.json", tmp_path / "printed.json"
     options = [("--planner", "auto", "--stages", 3), ("--planner", "graphpipe"), ("--planner", "pfeife"),
                ("--planner", "gpipe", "--stages", 2, "--micro-batch", 2), ("--planner", "pipedream", "--asynchronous"),
+               ("--planner", "pipedream", "--asynchronous", "--vertical-sync", "--stages", 2),
                ("--planner", "sequential", "--recompute", "always")]  # fmt: skip
     for option in options:
         found = run(*command, *option, "--save", saved, "-o", "json")

@@ -48,6 +48,7 @@ TEST(CheckRequestTest, OptionsThatAreWrongAreNamed) {
       {[](PlanOptions& o) { o.num_stages = 4, o.max_stages = 3; }, "4 is more than options.max_"},
       {[](PlanOptions& o) { o.max_k = 0; }, "options.max_k: must be at least 1"},
       {[](PlanOptions& o) { o.max_loops = -1; }, "options.max_loops: must not be negative"},
+      {[](PlanOptions& o) { o.vertical_sync = true; }, "options.vertical_sync: needs options.async"},
   };
   for (const auto& [spoil, message] : cases) {
     PlanRequest request = Good();
@@ -97,6 +98,16 @@ TEST(CheckRequestTest, AnswersThatBreakTheRequestAreThePlannersFault) {
        "no recomputation in stage 1"},
       {[](PlanRequest& r, Outcome&) { r.options.asynchronous = true; }, "a synchronous"},
       {[](PlanRequest& r, Outcome& o) {
+         r.options.asynchronous = r.options.vertical_sync = true;
+         o.strategy->asynchronous = true;
+       },
+       "no vertical sync"},
+      {[](PlanRequest& r, Outcome& o) {
+         r.options.asynchronous = true;
+         o.strategy->asynchronous = o.strategy->vertical_sync = true;
+       },
+       "vertical sync, against"},
+      {[](PlanRequest& r, Outcome& o) {
          r.options.max_loops = 1;
          o.strategy->stages[1].devices = {DeviceId(1)};
        },
@@ -128,7 +139,7 @@ TEST(CheckRequestTest, OptionsTextTellsAllOptionsApart) {
   EXPECT_EQ(text,
             "mini_batch=24 optimizer=adam micro_batch=any max_stages=any num_stages=any "
             "replicas=yes per_stage_micro_batch=no max_k=1 recompute=allowed max_loops=any "
-            "split_backward=yes sequential=no asynchronous=no seed=1");
+            "split_backward=yes sequential=no asynchronous=no vertical_sync=no seed=1");
   PlanRequest other = Good();
   other.options.per_stage_micro_batch = true;
   EXPECT_NE(OptionsText(other), text);

@@ -96,6 +96,13 @@ TEST_F(ManualPlanTest, ChainsAndOrders) {
   EXPECT_EQ(chain->stages[0].schedule.in_flight, 8);
 }
 
+TEST_F(ManualPlanTest, AsynchronousPlansMaySyncVersions) {
+  const auto strategy = Parse(R"({"asynchronous": true, "vertical_sync": true, "micro_batch": 2,
+      "stages": [{"nodes": ["n0", "module:a"], "devices": [0]}, {"nodes": ["*"], "devices": [1]}]})");
+  ASSERT_TRUE(strategy.ok()) << strategy.status();
+  EXPECT_TRUE(strategy->asynchronous && strategy->vertical_sync);
+}
+
 TEST_F(ManualPlanTest, WhatIsWrongIsNamed) {
   const auto stages = [](const std::string& list) {
     return R"({"micro_batch": 2, "stages": [)" + list + "]}";
@@ -108,6 +115,8 @@ TEST_F(ManualPlanTest, WhatIsWrongIsNamed) {
       {stages(""), "options.manual: stages is empty"},
       {stages("{" + all + R"(, "mem": 1})"), "stages[0].mem is not a known field"},
       {R"({"kind": "tree", "stages": [{)" + all + "}]}", "kind is neither"},
+      {R"({"vertical_sync": true, "micro_batch": 2, "stages": [{)" + all + "}]}",
+       "vertical_sync is of asynchronous plans only"},
       {R"({"stages": [{)" + all + "}]}", "stages[0].micro_batch is missing"},
       {stages("{" + all + R"(, "micro_batch": 3})"), "stages[0].micro_batch is 3, which does not"},
       {stages("{" + all + R"(, "micro_batch": 0})"), "stages[0].micro_batch is 0, which does not"},

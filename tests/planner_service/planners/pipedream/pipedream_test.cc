@@ -109,5 +109,52 @@ TEST(PipeDreamTest, AsynchronousStrategiesSayTheyAre) {
             2 * outcome.strategy->stages[0].micro_batch);
 }
 
+// The weights are in the last layer, which has one micro-batch in flight: a version for itself, but
+// with vertical sync as many as the first stage has micro-batches in flight.
+TEST(PipeDreamTest, VerticalSyncNeedsMemoryForAsManyVersionsInAllStages) {
+  PlanOptions options;
+  options.asynchronous = true;
+  options.allow_replicas = false;
+  options.num_stages = 8;
+  options.micro_batch = 4;
+  // Weights and gradients take 512 MiB.
+  for (const bool roomy : {true, false}) {
+    Case heavy(HeavyTail(), testing::FlatCluster(8, roomy ? 4 * kGiB : kGiB, 0, 1e9), 64);
+    options.vertical_sync = false;
+    EXPECT_TRUE(heavy.Solve(options).strategy.has_value());
+    options.vertical_sync = true;
+    const Outcome outcome = heavy.Solve(options);
+    if (outcome.strategy.has_value()) {
+      EXPECT_TRUE(outcome.strategy->vertical_sync);
+      EXPECT_GT(heavy.TimeOf(*outcome.strategy), 0);
+    }
+    EXPECT_EQ(outcome.strategy.has_value(), roomy) << outcome.reason;
+  }
+}
+
+// What the search finds with each stage's own versions does not fit, and the first stage's
+// activations leave it no room with less memory: it must count more versions.
+TEST(PipeDreamTest, VerticalSyncFindsWhatFits) {
+  std::vector<testing::Work> layers(8, {kMillisecond, 2 * kMillisecond, 64 * kKiB, kKiB, {}});
+  for (int32_t v = 1; v < 8; ++v) layers[v].after = {v - 1};
+  layers[0].activation_bytes = 35 * kMiB;
+  layers[6].parameter_bytes = layers[7].parameter_bytes = 64 * kMiB;
+  Case heavy(testing::ProfiledGraph(layers), testing::FlatCluster(3, 450 * kMiB, 0, 1e9), 64);
+  PlanOptions options;
+  options.asynchronous = options.vertical_sync = true;
+  options.allow_replicas = false;
+  options.num_stages = 3;
+  options.micro_batch = 4;
+  const Outcome outcome = heavy.Solve(options);
+  ASSERT_TRUE(outcome.strategy) << outcome.reason;
+  EXPECT_TRUE(outcome.strategy->vertical_sync);
+  // Of both last layers, 3 versions and a gradient would take 512 MiB.
+  EXPECT_EQ(outcome.strategy->stages.back().nodes.size(), 1u);
+  options.vertical_sync = false;
+  const Outcome stashed = heavy.Solve(options);
+  ASSERT_TRUE(stashed.strategy) << stashed.reason;
+  EXPECT_GT(stashed.strategy->stages.back().nodes.size(), 1u);
+}
+
 }  // namespace
 }  // namespace stagewright

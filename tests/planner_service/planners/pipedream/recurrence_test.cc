@@ -205,6 +205,41 @@ TEST(PipeDreamRecurrenceTest, KeepsMemoryLimits) {
   EXPECT_TRUE(tight.Stages(1).empty());
 }
 
+TEST(PipeDreamRecurrenceTest, VersionsThatAllStagesHoldTakeMemory) {
+  // Two layers on two machines of 35 bytes. The first keeps 10 bytes for each of two mini-batches
+  // in flight and has 5 bytes of weights: beside the resident ones there is room for two versions.
+  LayerProfile profile{Chain(2), {1, 1}, {0, 0}, {5, 0}};
+  const SearchContext context;
+  const States states(profile.dag, profile.seconds, profile.output, 100, context);
+  Limits limits;
+  limits.most_replicas = 1;
+  limits.memory.budget = 35;
+  limits.memory.resident = states.Sum({5, 0});
+  limits.memory.saved_per_sample = states.Sum({10, 10});
+  limits.memory.versions = 1;
+  limits.memory.most_in_flight = 100;
+  const std::vector<Level> two = {{2, 1}};
+  const Rules rules = RulesAsCoded();
+  const auto fits = [&] {
+    Partitioner search(states, StateCosts::Of(profile, states), rules, two, limits, context);
+    search.Run();
+    return search.bottleneck() < Recurrence::kNever;
+  };
+  for (const double versions : {0, 1, 2, 3}) {
+    limits.memory.least_versions = versions;
+    EXPECT_EQ(fits(), versions <= 2) << versions;
+  }
+  limits.memory.budget = 40;
+  EXPECT_TRUE(fits());
+  // The last stage has one mini-batch in flight, and may hold as many versions nevertheless.
+  limits.memory.resident = states.Sum({0, 10});
+  profile.parameters = {0, 10};
+  limits.memory.least_versions = 2;
+  EXPECT_TRUE(fits());
+  limits.memory.least_versions = 3;
+  EXPECT_FALSE(fits());
+}
+
 TEST(PipeDreamRecurrenceTest, FewStatesOfALargeModelStillReachMostOfIt) {
   Rng rng(5);
   const LayerProfile profile = RandomProfile(rng, testing::RandomDag(rng, 40, 0.05));

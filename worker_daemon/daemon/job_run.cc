@@ -79,8 +79,7 @@ JobRun::JobRun(v1::Prepare prepare, DeviceFinder find_device, Reporter report,
       metrics_(metrics),
       checkpoints_(prepare_, [this](v1::ConnectRequest message) {
         if (metrics_ != nullptr && message.has_shard_written()) {
-          metrics_->ObserveCheckpoint(job(),
-                                      absl::Nanoseconds(message.shard_written().stall_ns()));
+          metrics_->ObserveCheckpoint(job(), absl::Nanoseconds(message.shard_written().stall_ns()));
         }
         Report(std::move(message), /*remember=*/false);
       }) {

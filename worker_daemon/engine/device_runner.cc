@@ -16,6 +16,7 @@
 #include "worker_daemon/engine/device_plan.h"
 #include "worker_daemon/engine/early_stop.h"
 #include "worker_daemon/engine/executor.h"
+#include "worker_daemon/engine/host_memory.h"
 #include "worker_daemon/engine/memory_meter.h"
 #include "worker_daemon/engine/torch_guard.h"
 #include "worker_daemon/transport/all_reduce.h"
@@ -296,6 +297,11 @@ class DeviceRunner::Impl {
     options.loss_weight = spec_.loss_weight;
     options.on_non_finite = spec_.optimizer.on_non_finite;
     options.precision = spec_.precision;
+    clock_ = spec_.clock;
+    if (clock_ == nullptr) {
+      ASSIGN_OR_RETURN(clock_, MakeDeviceClock(spec_.torch_device));
+    }
+    options.clock = clock_.get();
     options.loss_scale = loss_scale_.has_value() ? &*loss_scale_ : nullptr;
     ASSIGN_OR_RETURN(training_,
                      Executor::Create(*spec_.graph, *spec_.program, spec_.device, *parameters_,
@@ -347,6 +353,7 @@ class DeviceRunner::Impl {
   std::optional<ParameterStore> parameters_;
   std::optional<ParameterOptimizer> optimizer_;
   std::optional<LossScale> loss_scale_;
+  std::shared_ptr<DeviceClock> clock_;  // Null on a CPU.
   std::optional<DeviceCheckpoint> checkpoint_;
   std::unique_ptr<Executor> training_, evaluation_;
   Transport* transport_ = nullptr;
@@ -356,7 +363,10 @@ class DeviceRunner::Impl {
 };
 
 DeviceRunner::DeviceRunner(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
-DeviceRunner::~DeviceRunner() = default;
+DeviceRunner::~DeviceRunner() {
+  impl_.reset();
+  ReleaseFreedHostMemory();
+}
 
 absl::StatusOr<std::unique_ptr<DeviceRunner>> DeviceRunner::Create(JobSpec spec,
                                                                    Transport* transport) {

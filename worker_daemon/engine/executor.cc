@@ -20,6 +20,8 @@
 namespace stagewright {
 namespace {
 
+constexpr Nanos kPoll = 20 * kMicrosecond;
+
 Nanos Now() {
   timespec time;
   clock_gettime(CLOCK_MONOTONIC, &time);
@@ -149,10 +151,14 @@ absl::StatusOr<StepOutput> Executor::RunStep(const StepInput& input) {
   Begin();
   for (auto action = NextCompute(); action.has_value(); action = NextCompute()) {
     absl::Status status;
+    DeviceClock::Mark start;
+    if (options_.clock != nullptr) start = options_.clock->Record();
     const absl::Status thrown = Guarded([&] { status = Compute(*action); });
+    if (options_.clock != nullptr) marks_.push_back({start, options_.clock->Record()});
     End(*action, thrown.ok() ? status : thrown);
   }
   RETURN_IF_ERROR(Finish());
+  if (options_.clock != nullptr) RETURN_IF_ERROR(ReadClock());
   return std::exchange(batches_[0].output, std::exchange(batches_[1].output, {}));
 }
 
@@ -206,11 +212,16 @@ bool Executor::ComputeMayGoOn() const {
 }
 
 std::optional<RunAction> Executor::NextCompute() {
+  // Waking a thread that sleeps takes longer than most transfers within a machine.
+  const Nanos patience = Now() + kPoll;
+  while (!compute_is_due_.load(std::memory_order_relaxed) && Now() < patience)
+    std::this_thread::yield();
   absl::MutexLock lock(&mutex_);
   if (!mutex_.AwaitWithDeadline(absl::Condition(this, &Executor::ComputeMayGoOn), deadline_)) {
     Fail(DeadlineExceeded());
   }
   if (!failure_.ok() || StepIsDone()) return std::nullopt;
+  compute_is_due_.store(false, std::memory_order_relaxed);
   return std::exchange(next_compute_, std::nullopt);
 }
 
@@ -230,6 +241,7 @@ void Executor::Launch(std::vector<RunAction> ready, std::vector<RunAction>& tran
     starts_[action] = start;
     const ActionKind kind = ActionAt(action).kind;
     if (IsCompute(kind)) {
+      compute_is_due_.store(true, std::memory_order_relaxed);
       next_compute_ = action;  // The compute lane is idle, so there is no other.
       continue;
     }
@@ -261,6 +273,7 @@ void Executor::End(RunAction action, absl::Status status) {
     const auto start = starts_.find(action);
     events_.push_back(
         {plan_.program->device, ActionAt(action), static_cast<int32_t>(step), start->second, end});
+    ended_.push_back(action);
     starts_.erase(start);
     if (IsCompute(ActionAt(action).kind)) --computes_left_;
     Launch(cursor_->Finish(action), transfers);
@@ -271,6 +284,7 @@ void Executor::End(RunAction action, absl::Status status) {
 void Executor::Fail(absl::Status status) {
   if (!failure_.ok()) return;
   failure_ = std::move(status);
+  compute_is_due_.store(true, std::memory_order_relaxed);
   // All-reduces that have not begun never will.
   for (RunAction action : reductions_) running_.erase(action);
   reductions_.clear();
@@ -286,6 +300,7 @@ absl::Status Executor::Finish() {
   absl::MutexLock lock(&mutex_);
   if (failure_.ok() && steps_left_ > 0) {
     batches_[0].output.events = std::exchange(events_, {});
+    event_actions_ = std::exchange(ended_, {});
     return absl::OkStatus();
   }
   const auto idle = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return running_.empty(); };
@@ -296,8 +311,35 @@ absl::Status Executor::Finish() {
   mailbox_.Clear();
   next_compute_.reset();
   batches_[0].output.events = std::exchange(events_, {});
+  event_actions_ = std::exchange(ended_, {});
   for (const auto& [stage, module] : modules_) module->Reset();
   return failure_;
+}
+
+// The host's clock tells when compute actions were queued. They get the device's times instead, and
+// what waits for one of them, and was queued behind it, begins no earlier than that has ended.
+absl::Status Executor::ReadClock() {
+  std::vector<TraceEvent>& events = batches_[0].output.events;
+  std::map<RunAction, Nanos> ends;
+  const auto marks = std::exchange(marks_, {});
+  auto mark = marks.begin();
+  for (size_t i = 0; i < events.size(); ++i) {
+    if (!IsCompute(events[i].action.kind)) continue;
+    ASSIGN_OR_RETURN(events[i].start, options_.clock->TimeOf(mark->front()));
+    ASSIGN_OR_RETURN(events[i].end, options_.clock->TimeOf(mark->back()));
+    ends[event_actions_[i]] = events[i].end;
+    ++mark;
+  }
+  for (size_t i = 0; i < events.size(); ++i) {
+    if (IsCompute(events[i].action.kind)) continue;
+    const RunAction action = event_actions_[i];
+    for (int32_t before : (*SectionOf(action.section).program)[action.index].after) {
+      const auto end = ends.find({action.section, before});
+      if (end != ends.end()) events[i].start = std::max(events[i].start, end->second);
+    }
+    events[i].end = std::max(events[i].end, events[i].start);
+  }
+  return options_.clock->Align();
 }
 
 absl::Status Executor::ReduceNorm(RunAction action) {

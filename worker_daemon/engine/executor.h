@@ -40,6 +40,7 @@
 #include "common/schedule/trace.h"
 #include "worker_daemon/data/dataset.h"
 #include "worker_daemon/engine/buffer_pool.h"
+#include "worker_daemon/engine/device_clock.h"
 #include "worker_daemon/engine/device_plan.h"
 #include "worker_daemon/engine/loss_scale.h"
 #include "worker_daemon/engine/mailbox.h"
@@ -62,6 +63,9 @@ struct ExecutorOptions {
   // Of the loss's gradient; changes at the end of each step, and steps whose gradients are not
   // finite update nothing, whatever the optimizer says. Outlives the executor. Null: none.
   LossScale* loss_scale = nullptr;
+  // Of a device that runs what is queued on it while the compute lane goes on. Outlives the
+  // executor. Null: operators have run when they return.
+  DeviceClock* clock = nullptr;
   const MemoryMeter* memory = nullptr;  // Counts the tensors; outlives the executor. Null: none.
   MemoryExpectation expected_memory;    // For messages.
   uint32_t first_channel = 0;  // Added to channel numbers: keeps the messages of several programs
@@ -168,6 +172,7 @@ class Executor {
   void End(RunAction action, absl::Status status) ABSL_LOCKS_EXCLUDED(mutex_);
   void Fail(absl::Status status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status Finish() ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::Status ReadClock();
   absl::Status DeadlineExceeded() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool ComputeMayGoOn() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool StepIsDone() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -175,6 +180,7 @@ class Executor {
   // The effects.
   absl::Status Compute(RunAction action);
   absl::Status RunForward(RunAction action);
+  absl::Status RunRecompute(StageId stage, SampleRange range);
   absl::Status RunBackward(RunAction action);
   void FindWays();
   void StartTransfer(RunAction action);
@@ -244,6 +250,9 @@ class Executor {
   // Of the step under way; only touched by the compute lane.
   int64_t step_ = 0;              // Of the run.
   std::array<Batch, 2> batches_;  // Of the step, and of the one after it.
+  // With a clock: where the compute actions of the step begin and end, in their order.
+  std::vector<std::array<DeviceClock::Mark, 2>> marks_;
+  std::vector<RunAction> event_actions_;  // Parallel to the step's events.
 
   mutable absl::Mutex mutex_;
   std::optional<RunCursor> cursor_ ABSL_GUARDED_BY(mutex_);  // Nothing: no run is under way.
@@ -254,11 +263,13 @@ class Executor {
   int32_t computes_left_ ABSL_GUARDED_BY(mutex_) = 0;  // Up to the end of that section.
   absl::Time deadline_ ABSL_GUARDED_BY(mutex_);
   std::optional<RunAction> next_compute_ ABSL_GUARDED_BY(mutex_);
+  std::atomic<bool> compute_is_due_ = false;  // A hint for who polls: there is a next, or an end.
   std::set<RunAction> running_ ABSL_GUARDED_BY(mutex_);  // Transfers and all-reduces under way.
   std::deque<RunAction> reductions_ ABSL_GUARDED_BY(mutex_);
   std::map<RunAction, Result> results_ ABSL_GUARDED_BY(mutex_);
   std::map<RunAction, Nanos> starts_ ABSL_GUARDED_BY(mutex_);  // Of actions under way.
   std::vector<TraceEvent> events_ ABSL_GUARDED_BY(mutex_);
+  std::vector<RunAction> ended_ ABSL_GUARDED_BY(mutex_);  // Parallel to events_.
   absl::Status failure_ ABSL_GUARDED_BY(mutex_);
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   std::thread reduction_thread_;  // If the device takes part in reductions.

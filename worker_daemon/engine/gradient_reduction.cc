@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
+#include <algorithm>
 #include <map>
 #include <vector>
 
@@ -61,6 +62,28 @@ void Unflatten(const at::Tensor& flat, const std::vector<at::Tensor>& parameters
   }
 }
 
+// Gradients are summed in parts of about this many bytes, at least one parameter each: the copy
+// that a part needs must not be larger than what the backward pass left free.
+constexpr int64_t kPartBytes = 1 << 20;
+
+std::vector<std::vector<at::Tensor>> Parts(const std::vector<at::Tensor>& parameters) {
+  int64_t most = kPartBytes;
+  for (const at::Tensor& parameter : parameters)
+    most = std::max(most, static_cast<int64_t>(parameter.nbytes()));
+  std::vector<std::vector<at::Tensor>> parts;
+  int64_t bytes = 0;
+  for (const at::Tensor& parameter : parameters) {
+    const auto own = static_cast<int64_t>(parameter.nbytes());
+    if (parts.empty() || bytes + own > most) {
+      parts.emplace_back();
+      bytes = 0;
+    }
+    parts.back().push_back(parameter);
+    bytes += own;
+  }
+  return parts;
+}
+
 }  // namespace
 
 absl::Status ReduceGradients(const Graph& graph, const Reduction& reduction,
@@ -79,10 +102,12 @@ absl::Status ReduceGradients(const Graph& graph, const Reduction& reduction,
   for (const auto& [dtype, group] : groups) {
     ASSIGN_OR_RETURN(const Element element, ElementOf(dtype));
     const at::Device where = device_way != nullptr ? group[0].device() : at::Device(at::kCPU);
-    const at::Tensor flat = Flatten(group, where);
-    RETURN_IF_ERROR(AllReduceSum(way, devices, tag, flat.data_ptr(),
-                                 static_cast<size_t>(flat.numel()), element, deadline));
-    Unflatten(flat, group);
+    for (const std::vector<at::Tensor>& part : Parts(group)) {
+      const at::Tensor flat = Flatten(part, where);
+      RETURN_IF_ERROR(AllReduceSum(way, devices, tag, flat.data_ptr(),
+                                   static_cast<size_t>(flat.numel()), element, deadline));
+      Unflatten(flat, part);
+    }
   }
   return absl::OkStatus();
 }

@@ -17,6 +17,7 @@
 #include "common/schedule/trace.h"
 #include "worker_daemon/checkpoint/checkpoint.h"
 #include "worker_daemon/data/sampler.h"
+#include "worker_daemon/engine/device_clock.h"
 #include "worker_daemon/engine/loss_scale.h"
 #include "worker_daemon/engine/optimizer_config.h"
 #include "worker_daemon/engine/precision.h"
@@ -64,7 +65,9 @@ struct JobSpec {
   std::shared_ptr<const Program> evaluation;  // Does not; same stages. Null: no evaluation.
   DeviceId device;
   std::string torch_device = "cpu";  // As LibTorch names it: "cpu", "cuda:1".
-  Bytes memory_budget = 0;           // Of the device, for messages; 0: unknown.
+  // Tells when actions ran; null: the clock of `torch_device`, if it has one of its own.
+  std::shared_ptr<DeviceClock> clock;
+  Bytes memory_budget = 0;  // Of the device, for messages; 0: unknown.
   // Above 0: tensors of the job on a CPU that would take more than this fail as if memory had run
   // out. Otherwise the machine is the limit.
   Bytes memory_limit = 0;

@@ -37,6 +37,8 @@ def write(directory, model, optimizer):
         files[f"model-0000{i % 2}.safetensors"][name] = parameter.detach().clone()
         for key, value in optimizer.state[parameter].items():
             files["optimizer-00000.safetensors"][f"{name}.{key}"] = value.clone()
+    # Of no parameter: the scale of a loss in float16.
+    files["optimizer-00000.safetensors"]["loss_scale"] = torch.tensor([65536, 3], dtype=torch.float64)
     entries = []
     for name, tensors in files.items():
         save_file(tensors, directory / name)
@@ -69,6 +71,7 @@ def test_pytorch_goes_on_from_a_checkpoint(trained):
     checkpoint = stagewright.read_checkpoint(path)
     assert (checkpoint.step, checkpoint.samples, checkpoint.optimizer) == (3, 24, "adam")
     assert set(checkpoint.weights) == set(model.state_dict())
+    assert set(checkpoint.optimizer_state) == {"embedding.weight", "output.bias"}
     other = Tied()
     stagewright.load_checkpoint(other, path)
     again = torch.optim.Adam(other.parameters(), lr=0.1)

@@ -5,10 +5,10 @@
 // and the values that stages exchange, which the stage that makes them converts back, so that
 // messages have the sizes that programs count with.
 //
-// The results of casting weights are not kept from one operator to the next. LibTorch's cache for
-// that is one for the whole process, and whoever leaves autocast empties it: with several devices
-// in a process, whether two uses of a tied weight share a cast, and so how their gradients are
-// rounded, would be a matter of timing.
+// LibTorch's own cache of weights that were cast is off: it is one for the whole process, and
+// whoever leaves autocast empties it, so with several devices in a process it would be a matter of
+// timing whether two uses of a tied weight share a cast, and so how their gradients are rounded.
+// Weights are cast by weight_casts.h.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -88,6 +88,7 @@ absl::Status StageModule::AddNodes(const ProgramStage& stage) {
                        OperatorCall::Bind(node, options_.device, options_.training, parameters));
       steps_.push_back({id, std::move(call), num_places_, {}});
     }
+    steps_.back().casts_weights = casts_.Applies(node.target);
     if (node.batch_dependent && options_.training) batch_dependent_.push_back(id);
     for (size_t i = 0; i < node.outputs.size(); ++i) {
       place_[{id, static_cast<int32_t>(i)}] = num_places_++;
@@ -207,6 +208,7 @@ absl::Status StageModule::Evaluate(int64_t step, SampleRange range, const Tensor
     }
   }
   int32_t segment = -1;
+  bool casts_weights = false;
   const TensorSource source = [&](const Argument& argument) -> const at::Tensor& {
     if (const auto* value = std::get_if<ValueRef>(&argument.value)) {
       const int32_t place = place_.find(*value)->second;
@@ -215,7 +217,8 @@ absl::Status StageModule::Evaluate(int64_t step, SampleRange range, const Tensor
     }
     if (const auto* parameter = std::get_if<ParameterId>(&argument.value)) {
       const int32_t trained = trained_place_[parameter->index()];
-      return trained >= 0 ? weights[trained] : (*parameters_)[*parameter];
+      const at::Tensor& weight = trained >= 0 ? weights[trained] : (*parameters_)[*parameter];
+      return casts_weights ? casts_.Get(*parameter, weight) : weight;
     }
     const InputId input = std::get<InputId>(argument.value);
     return tensors
@@ -227,6 +230,7 @@ absl::Status StageModule::Evaluate(int64_t step, SampleRange range, const Tensor
   std::vector<at::Tensor> outputs;
   for (size_t n = 0; n < steps_.size(); ++n) {
     const Step& item = steps_[n];
+    casts_weights = item.casts_weights;
     if (segments != nullptr) segment = segments_.of_node[n];
     outputs.clear();
     if (const auto* call = std::get_if<OperatorCall>(&item.call)) {
@@ -287,14 +291,17 @@ absl::StatusOr<StageModule::Forwarded> StageModule::Forward(int64_t step, Sample
   if (prediction_.has_value()) result.prediction = values[*prediction_].detach();
   if (keep != Keep::kNothing) {
     micro_batch.tensors = std::move(tensors);
+    if (keep == Keep::kInputs) micro_batch.tensors.inputs.clear();
     if (keep == Keep::kGraph) KeepRoots(values, micro_batch);
     in_flight_.emplace(range, std::move(micro_batch));
   }
   return result;
 }
 
-absl::Status StageModule::Recompute(int64_t step, SampleRange range) {
+absl::Status StageModule::Recompute(int64_t step, SampleRange range,
+                                    std::vector<at::Tensor> inputs) {
   ASSIGN_OR_RETURN(InFlight * micro_batch, Find(range));
+  micro_batch->tensors.inputs = std::move(inputs);
   const at::AutoGradMode grad_mode(true);
   micro_batch->outputs.clear();
   micro_batch->segments.reset();
@@ -393,6 +400,7 @@ void StageModule::KeepVersion() {
 void StageModule::Reset() {
   in_flight_.clear();
   older_versions_.clear();
+  casts_.Clear();
 }
 
 bool StageModule::Uses(ParameterId id) const {

@@ -34,6 +34,7 @@
 #include "worker_daemon/engine/parameter_store.h"
 #include "worker_daemon/engine/precision.h"
 #include "worker_daemon/engine/segments.h"
+#include "worker_daemon/engine/weight_casts.h"
 
 namespace stagewright {
 
@@ -84,7 +85,7 @@ class StageModule {
   enum class Keep {
     kNothing,  // No backward pass will follow.
     kGraph,    // What Backward needs.
-    kInputs,   // What Recompute needs.
+    kInputs,   // What Recompute needs but for the inputs of the graph.
   };
 
   // Runs the samples `range` of the mini-batch of `step`. With Keep::kGraph or kInputs the range
@@ -92,8 +93,9 @@ class StageModule {
   // those of two steps can be in flight together: of [mini_batch * n + i, ...) only i matters.
   absl::StatusOr<Forwarded> Forward(int64_t step, SampleRange range, Tensors tensors, Keep keep);
 
-  // Runs the forward pass again, from the inputs that Forward kept with Keep::kInputs.
-  absl::Status Recompute(int64_t step, SampleRange range);
+  // Runs the forward pass again, from the received tensors that Forward kept with Keep::kInputs and
+  // `inputs`, equal to those that Forward had.
+  absl::Status Recompute(int64_t step, SampleRange range, std::vector<at::Tensor> inputs);
 
   // Runs the backward pass of `range` from the gradients of the outputs (parallel to outputs();
   // undefined: none), adds the gradients of parameters and returns those of received(), parallel;
@@ -138,6 +140,7 @@ class StageModule {
     std::variant<OperatorCall, KeyedDropout> call;
     int32_t first_value = 0;         // Place of its outputs.
     std::vector<int32_t> last_uses;  // Places to clear afterwards.
+    bool casts_weights = false;      // Takes parameters in the smaller type (weight_casts.h).
   };
   // The roots of a backward pass and their gradients.
   struct Roots {
@@ -146,7 +149,7 @@ class StageModule {
   };
 
   StageModule(const Graph& graph, const ParameterStore& parameters, const StageOptions& options)
-      : graph_(&graph), parameters_(&parameters), options_(options) {}
+      : graph_(&graph), parameters_(&parameters), options_(options), casts_(options.precision) {}
   absl::Status AddNodes(const ProgramStage& stage);
   absl::Status FindOutputs();
   void FindLastUses();
@@ -182,6 +185,7 @@ class StageModule {
   std::optional<int32_t> loss_, prediction_;  // Places.
   std::vector<bool> given_;                   // By place: outputs, loss and prediction.
   double loss_scale_ = 1;
+  mutable WeightCasts casts_;  // What it gives does not depend on what it has.
   std::vector<NodeId> batch_dependent_;
   std::vector<ParameterId> trained_;    // By the stage, ascending.
   std::vector<int32_t> trained_place_;  // Index in trained_ by ParameterId; -1: not trained here.

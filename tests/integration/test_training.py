@@ -47,14 +47,15 @@ def test_tied_weights_and_adam_on_two_workers(system):
     assert_equal_to_reference(job["checkpoint"], "tied_f64", "adam")
 
 
-@pytest.mark.parametrize("micro_batch", [2, 4])
-def test_asynchronous_plans_train(system, micro_batch):
+@pytest.mark.parametrize(("micro_batch", "sync"), [(2, {}), (4, {}), (4, {"vertical_sync": None})])
+def test_asynchronous_plans_train(system, micro_batch, sync):
     """What the weights must be, engine_asynchronous_test says; here, that such a job goes its way from end to end."""
-    out = system.path / f"asynchronous-{micro_batch}"
+    out = system.path / f"asynchronous-{micro_batch}-{len(sync)}"
     job = system.train(
         "chain_f64",
         planner="pipedream",
         asynchronous=None,
+        **sync,
         devices=3,
         stages=3,
         micro_batch=micro_batch,

@@ -48,7 +48,8 @@ TEST(CheckRequestTest, OptionsThatAreWrongAreNamed) {
       {[](PlanOptions& o) { o.num_stages = 4, o.max_stages = 3; }, "4 is more than options.max_"},
       {[](PlanOptions& o) { o.max_k = 0; }, "options.max_k: must be at least 1"},
       {[](PlanOptions& o) { o.max_loops = -1; }, "options.max_loops: must not be negative"},
-      {[](PlanOptions& o) { o.vertical_sync = true; }, "options.vertical_sync: needs options.async"},
+      {[](PlanOptions& o) { o.vertical_sync = true; },
+       "options.vertical_sync: needs options.async"},
   };
   for (const auto& [spoil, message] : cases) {
     PlanRequest request = Good();

@@ -13,7 +13,7 @@
 // of the next may start, and its forward passes run micro-batches of the next step, whose samples
 // are counted on. An optimizer step puts a new version of the parameters in the place of one that a
 // micro-batch in flight still needs, so that as many versions exist as there are micro-batches in
-// flight.
+// flight, and with vertical sync as many as in the stage with most of them.
 //
 // A trace event lasts from Cursor::Start to Cursor::Finish, so that the time a thread takes to wake
 // up belongs to the action it wakes up for, and a replay of the trace has no gaps.

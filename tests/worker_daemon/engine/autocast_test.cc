@@ -12,6 +12,7 @@
 #include "tests/worker_daemon/engine/local_training.h"
 #include "tests/worker_daemon/engine/mixed_models.h"
 #include "tests/worker_daemon/engine/test_graphs.h"
+#include "worker_daemon/engine/stage_module.h"
 
 namespace stagewright {
 namespace {
@@ -123,6 +124,53 @@ TEST_P(MixedTraining, RecomputationChangesNothing) {
   const TrainingResult result = Train(spec);
   EXPECT_EQ(result.losses, expected.losses);
   EXPECT_EQ(WorstParameter(result, expected), 0);
+}
+
+// The halves of a split backward pass, over two micro-batches in flight, add up to the whole one.
+TEST_P(MixedTraining, SplitBackwardPassesAddUp) {
+  const JobSpec spec = ClassifierJob("split", /*dropout=*/true, 1);
+  const at::Tensor x = Random({16, 12}, 5, at::kFloat);
+  const at::Tensor target = x.narrow(1, 0, 5).argmax(1);
+  std::vector<ParameterId> ids;
+  for (size_t i = 0; i < spec.graph->parameters().size(); ++i)
+    ids.push_back(ParameterId(static_cast<int64_t>(i)));
+  std::vector<std::vector<at::Tensor>> gradients;
+  for (const bool split : {false, true}) {
+    auto store = ParameterStore::Load(*spec.graph, ids, spec.weights_path, at::kCPU);
+    ASSERT_TRUE(store.ok()) << store.status();
+    StageOptions options;
+    options.mini_batch = 16;
+    options.precision = GetParam();
+    options.split_backward = split;
+    auto module = StageModule::Create(*spec.graph, WholeGraph(*spec.graph), {}, *store, options);
+    ASSERT_TRUE(module.ok()) << module.status();
+    (*module)->SetLossScale(split ? 1024 : 512);
+    for (const SampleRange range : {SampleRange{0, 8}, SampleRange{8, 16}}) {
+      StageModule::Tensors tensors;
+      for (const at::Tensor& input : {x, target})
+        tensors.inputs.push_back(input.narrow(0, range.begin, range.size()));
+      const auto result =
+          (*module)->Forward(0, range, std::move(tensors), StageModule::Keep::kGraph);
+      ASSERT_TRUE(result.ok()) << result.status();
+      EXPECT_EQ(result->loss.scalar_type(), at::kFloat);
+      EXPECT_EQ(result->prediction.scalar_type(), at::kFloat);
+    }
+    for (const SampleRange range : {SampleRange{0, 8}, SampleRange{8, 16}}) {
+      ASSERT_TRUE(
+          (split ? (*module)->BackwardInput(range, {}) : (*module)->Backward(range, {})).ok());
+    }
+    for (const SampleRange range : {SampleRange{0, 8}, SampleRange{8, 16}}) {
+      if (!split) break;
+      ASSERT_EQ((*module)->BackwardWeight(range), absl::OkStatus());
+    }
+    auto& of = gradients.emplace_back();
+    for (ParameterId id : ids) {
+      EXPECT_EQ((*store)[id].grad().scalar_type(), at::kFloat);
+      of.push_back((*store)[id].grad().clone());
+    }
+  }
+  for (size_t i = 0; i < ids.size(); ++i)
+    EXPECT_LT(RelativeError(gradients[1][i], 2 * gradients[0][i]), Epsilon(GetParam())) << i;
 }
 
 TEST_P(MixedTraining, ParametersStayFloat32) {

@@ -71,13 +71,81 @@ double ParameterBytes(const Graph& graph, NodeId id) {
   return bytes;
 }
 
+// What of a graph's tensors outlives the node that makes or reads it.
+struct Retention {
+  explicit Retention(const Graph& graph)
+      : outputs(KeptOutputs(graph)), inputs(KeepsInputs(graph)) {}
+  std::vector<std::vector<bool>> outputs;
+  std::vector<bool> inputs;
+};
+
+double InputBytes(const Graph& graph, NodeId id, int64_t samples) {
+  double bytes = 0;
+  for (InputId input : graph.Inputs(id))
+    bytes += static_cast<double>(graph.input(input).meta.SizeBytes(samples));
+  return bytes;
+}
+
+// Whose operands get the gradient of the result itself, or a part of it.
+bool PassesGradientOn(const Node& node) {
+  const std::string_view name = AtenName(node.target);
+  return name == "add" || name == "cat" || name == "concat" || name == "sum";
+}
+
+// Of the softmax in it, which is no node of the graph.
+double HiddenTemporaryBytes(const Graph& graph, NodeId id, int64_t samples) {
+  if (AtenName(graph.node(id).target) != "cross_entropy_loss" || graph.Values(id).empty()) return 0;
+  return static_cast<double>(graph.meta(graph.Values(id).front()).SizeBytes(samples));
+}
+
+// What is there while the node runs forward and not saved: of its results, operands and inputs.
+double ForwardBytes(const Graph& graph, NodeId id, const Retention& kept, int64_t samples) {
+  const Node& node = graph.node(id);
+  double bytes = HiddenTemporaryBytes(graph, id, samples);
+  for (size_t i = 0; i < node.outputs.size(); ++i) {
+    if (!kept.outputs[id.index()][i])
+      bytes += static_cast<double>(node.outputs[i].SizeBytes(samples));
+  }
+  for (const ValueRef& value : graph.Values(id)) {
+    const ValueRef storage = StorageOf(graph, value);
+    if (KindOfTarget(graph.node(storage.node).target) == AtenKind::kView) continue;  // An input.
+    if (kept.outputs[storage.node.index()][storage.output]) continue;
+    bytes += static_cast<double>(graph.meta(storage).SizeBytes(samples));
+  }
+  if (!kept.inputs[id.index()]) bytes += InputBytes(graph, id, samples);
+  return bytes;
+}
+
+// What is there while the node runs backward and not saved: gradients of its results, of its
+// operands and of its parameters, the last before they are added to those of other micro-batches.
+// Results that only readers needed are gone by then.
+double BackwardBytes(const Graph& graph, NodeId id, const Retention& kept, int64_t samples) {
+  if (!graph.needs_backward(id)) return 0;
+  const Node& node = graph.node(id);
+  double bytes = HiddenTemporaryBytes(graph, id, samples);
+  for (size_t i = 0; i < node.outputs.size(); ++i) {
+    const bool gone = kept.outputs[id.index()][i] && i == 0 && !NeedsItsOutputs(graph, id);
+    if (!gone && IsFloating(node.outputs[i].dtype))
+      bytes += static_cast<double>(node.outputs[i].SizeBytes(samples));
+  }
+  for (const ValueRef& value : graph.Values(id)) {
+    if (PassesGradientOn(node) || !graph.needs_backward(value.node)) continue;
+    if (IsFloating(graph.meta(value).dtype))
+      bytes += static_cast<double>(graph.meta(value).SizeBytes(samples));
+  }
+  for (ParameterId p : graph.Parameters(id)) {
+    if (graph.parameter(p).trainable) bytes += static_cast<double>(graph.parameter(p).SizeBytes());
+  }
+  return bytes;
+}
+
 // What Time() and its kin need to know about one node.
 struct NodeCost {
   AtenKind kind = AtenKind::kElementwise;
   Quadratic flops;
   Quadratic bytes;  // Read and written by the forward pass.
   Quadratic saved;
-  Quadratic workspace;
+  Quadratic forward_workspace, backward_workspace;
   double gradient_bytes = 0;  // Dense gradient of a gathered table, written whole.
   bool input_gradient = false;
   bool weight_gradient = false;
@@ -88,10 +156,10 @@ struct NodeCost {
 class AnalyticCostModel : public CostModel {
  public:
   explicit AnalyticCostModel(const Graph& graph) {
-    const auto kept = KeptOutputs(graph);
+    const Retention kept(graph);
     nodes_.reserve(graph.size());
     for (int32_t v = 0; v < graph.size(); ++v) {
-      nodes_.push_back(Measure(graph, NodeId(v), kept[v]));
+      nodes_.push_back(Measure(graph, NodeId(v), kept));
     }
   }
 
@@ -137,7 +205,8 @@ class AnalyticCostModel : public CostModel {
   }
 
   Bytes WorkspaceBytes(NodeId node, int64_t samples) const override {
-    return At(nodes_[node.index()].workspace, samples);
+    const NodeCost& cost = nodes_[node.index()];
+    return std::max(At(cost.forward_workspace, samples), At(cost.backward_workspace, samples));
   }
 
   std::string Description() const override {
@@ -150,7 +219,7 @@ class AnalyticCostModel : public CostModel {
     return Saturate(std::ceil(bytes.At(static_cast<double>(samples))));
   }
 
-  static NodeCost Measure(const Graph& graph, NodeId id, const std::vector<bool>& kept) {
+  static NodeCost Measure(const Graph& graph, NodeId id, const Retention& kept) {
     const Node& node = graph.node(id);
     NodeCost cost;
     cost.profiled = node.cost;
@@ -170,16 +239,17 @@ class AnalyticCostModel : public CostModel {
       return OperandBytes(graph, id, s) +
              (gather ? 2 * OutputBytes(node, s) : ParameterBytes(graph, id) + OutputBytes(node, s));
     });
-    // The gradient of the results and of the operands exist while the node runs backward.
-    cost.workspace =
-        Quadratic([&](int64_t s) { return OutputBytes(node, s) + OperandBytes(graph, id, s); });
+    cost.forward_workspace = Quadratic([&](int64_t s) { return ForwardBytes(graph, id, kept, s); });
+    cost.backward_workspace =
+        Quadratic([&](int64_t s) { return BackwardBytes(graph, id, kept, s); });
     Differentiate(graph, id, cost);
     return cost;
   }
 
-  static double Saved(const Graph& graph, NodeId id, const std::vector<bool>& kept, int64_t s) {
+  static double Saved(const Graph& graph, NodeId id, const Retention& retention, int64_t s) {
     const Node& node = graph.node(id);
-    double bytes = 0;
+    const std::vector<bool>& kept = retention.outputs[id.index()];
+    double bytes = retention.inputs[id.index()] ? InputBytes(graph, id, s) : 0;
     for (size_t i = 0; i < kept.size(); ++i) {
       if (kept[i]) bytes += static_cast<double>(node.outputs[i].SizeBytes(s));
     }

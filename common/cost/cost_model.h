@@ -41,7 +41,8 @@ class CostModel {
   // Bytes that the forward pass of `samples` samples keeps until the backward pass of the same
   // samples is done.
   virtual Bytes SavedBytes(NodeId node, int64_t samples) const = 0;
-  // Bytes needed beyond saved tensors while the node runs.
+  // Bytes needed beyond saved tensors while the node runs forward or backward, gradients of its
+  // parameters included.
   virtual Bytes WorkspaceBytes(NodeId node, int64_t samples) const = 0;
   // "analytic (v100-16g at 50 % of peak)" or "profile measured 2026-01-01 on ...": provenance for
   // people.

@@ -102,10 +102,16 @@ Need NeedOf(const Graph& graph, NodeId id) {
   return {true, true};
 }
 
-}  // namespace
+struct Kept {
+  std::vector<std::vector<bool>> outputs;
+  std::vector<bool> inputs;
+};
 
-std::vector<std::vector<bool>> KeptOutputs(const Graph& graph) {
-  std::vector<std::vector<bool>> kept(graph.size());
+Kept WhatIsKept(const Graph& graph) {
+  Kept result;
+  std::vector<std::vector<bool>>& kept = result.outputs;
+  kept.resize(graph.size());
+  result.inputs.resize(graph.size());
   for (int32_t v = 0; v < graph.size(); ++v) {
     kept[v].assign(graph.node(NodeId(v)).outputs.size(), false);
   }
@@ -120,6 +126,7 @@ std::vector<std::vector<bool>> KeptOutputs(const Graph& graph) {
     const Need need = NeedOf(graph, id);
     const bool backward = graph.needs_backward(id) && !node.cost;
     if (view_is_needed || (backward && need.inputs)) {
+      result.inputs[*it] = true;
       for (const ValueRef& value : graph.Values(id)) kept[value.node.index()][value.output] = true;
     }
     if (is_view) {
@@ -130,8 +137,16 @@ std::vector<std::vector<bool>> KeptOutputs(const Graph& graph) {
       }
     }
   }
-  return kept;
+  return result;
 }
+
+}  // namespace
+
+std::vector<std::vector<bool>> KeptOutputs(const Graph& graph) { return WhatIsKept(graph).outputs; }
+
+std::vector<bool> KeepsInputs(const Graph& graph) { return WhatIsKept(graph).inputs; }
+
+bool NeedsItsOutputs(const Graph& graph, NodeId node) { return NeedOf(graph, node).outputs; }
 
 ValueRef StorageOf(const Graph& graph, ValueRef value) {
   while (KindOfTarget(graph.node(value.node).target) == AtenKind::kView &&

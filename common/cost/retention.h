@@ -14,6 +14,13 @@ namespace stagewright {
 // concatenations and other linear maps need neither inputs nor outputs. O(size of the graph).
 std::vector<std::vector<bool>> KeptOutputs(const Graph& graph);
 
+// For every node, whether it keeps the inputs of the graph that it reads, directly or, where it is
+// a view, for a node that reads it. O(size of the graph).
+std::vector<bool> KeepsInputs(const Graph& graph);
+
+// Whether the node itself needs its outputs for its backward pass, whoever else does.
+bool NeedsItsOutputs(const Graph& graph, NodeId node);
+
 // The value whose memory a value lies in: itself, or where views started from.
 ValueRef StorageOf(const Graph& graph, ValueRef value);
 

@@ -35,7 +35,7 @@ absl::Status Executor::Compute(RunAction action) {
     case ActionKind::kForward:
       return RunForward(action);
     case ActionKind::kRecompute:
-      return ModuleOf(stage).Recompute(first_step_ + StepOf(range), range);
+      return RunRecompute(stage, range);
     case ActionKind::kBackward:
     case ActionKind::kBackwardInput:
       return RunBackward(action);
@@ -59,6 +59,15 @@ void Executor::Update(const std::vector<ParameterId>& parameters) {
   }
   parameters_.Renew(used);
   optimizer_->Step(parameters, first_step_ + step_);
+}
+
+absl::Status Executor::RunRecompute(StageId stage, SampleRange range) {
+  StageModule& module = ModuleOf(stage);
+  std::vector<at::Tensor> inputs;
+  for (InputId input : module.inputs()) {
+    inputs.push_back(LoadInput(input, range));
+  }
+  return module.Recompute(first_step_ + StepOf(range), range, std::move(inputs));
 }
 
 absl::Status Executor::RunForward(RunAction action) {

@@ -119,10 +119,10 @@ at::Tensor KeyedDropout::Mask(const at::Tensor& input, int64_t samples,
     KeyedUniforms(Key(key, sample, id_), row, uniforms.data_ptr<double>() + i * row);
   }
   at::Tensor mask = uniforms.ge_(probability_);
-  if (!batch.has_value()) return mask.squeeze(0).to(input.options());
+  if (!batch.has_value()) return mask.squeeze(0).to(input.device(), at::kBool);
   std::vector<int64_t> whole = one;
   whole[batch->dimension] = rows * batch->entries;
-  return mask.movedim(0, batch->dimension).reshape(whole).to(input.options());
+  return mask.movedim(0, batch->dimension).reshape(whole).to(input.device(), at::kBool);
 }
 
 absl::Status KeyedDropout::Run(const at::Tensor& input, int64_t samples, const RandomKey& key,
@@ -140,14 +140,15 @@ absl::Status KeyedDropout::Run(const at::Tensor& input, int64_t samples, const R
   }
   if (!alpha_) {
     const double scale = probability_ == 1 ? 0.0 : 1.0 / (1.0 - probability_);
-    outputs.push_back(input * (mask * scale));
+    outputs.push_back((input * mask).mul_(scale));  // Keeps the mask, a byte per element.
   } else if (probability_ == 1) {
     outputs.push_back(input * at::zeros_like(input));
   } else {
     const double alpha = 1.7580993408473766;  // SELU's lambda * alpha: what a dropped unit becomes.
     const double p = probability_;
     const double a = 1.0 / std::sqrt((alpha * alpha * p + 1) * (1 - p));
-    outputs.push_back(input * (mask * a) + ((mask - 1) * (alpha * a) + alpha * a * p));
+    const at::Tensor kept = mask.to(input.options());
+    outputs.push_back(input * (kept * a) + ((kept - 1) * (alpha * a) + alpha * a * p));
   }
   if (two_outputs) outputs.push_back(mask.expand_as(input).to(at::kBool));
   return absl::OkStatus();

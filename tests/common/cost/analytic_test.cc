@@ -145,7 +145,7 @@ TEST(Analytic, SavedBytesOfATransformerBlock) {
   auto linear = [&](const char* name, const Argument& in, int64_t from, int64_t to) {
     return builder.Add("aten.linear.default", {in, builder.Weight(name, {to, from})}, {16, to});
   };
-  const Argument h = linear("h", x, 32, 32);                            // Free: a sum's term.
+  const Argument h = linear("h", x, 32, 32);  // Free: a sum's term. It keeps the input.
   const Argument s = builder.Add("aten.add.Tensor", {h, x}, {16, 32});  // Layer norm's input.
   const Argument n = builder.Add("aten.layer_norm.default",
                                  {s, Number(32), builder.Weight("g", {32})}, {16, 32});  // Kept.
@@ -158,8 +158,25 @@ TEST(Analytic, SavedBytesOfATransformerBlock) {
   const auto costs = MakeAnalyticCostModel(graph);
   Bytes total = 0;
   for (int32_t v = 0; v < graph.size(); ++v) total += costs->SavedBytes(NodeId(v), 5);
-  EXPECT_EQ(total, 5 * (4 * 16 * (32 + 32 + 128 + 128) + 16 * 128));
-  EXPECT_EQ(costs->SavedBytes(NodeOf(h), 5), 0);
+  EXPECT_EQ(total, 5 * (4 * 16 * (32 + 32 + 32 + 128 + 128) + 16 * 128));
+  EXPECT_EQ(costs->SavedBytes(NodeOf(h), 5), 5 * 4 * 16 * 32);
+}
+
+TEST(Analytic, WorkspaceIsWhatIsThereBesideSavedTensors) {
+  GraphBuilder builder("workspace");
+  const Argument x = builder.Feature("x", {32});
+  const Argument h = builder.Add("aten.linear.default", {x, builder.Weight("w", {64, 32})}, {64});
+  const Argument g = builder.Add("aten.gelu.default", {h}, {64});
+  const Argument s = builder.Add("aten.add.Tensor", {g, h}, {64});
+  const Graph graph = builder.Build();
+  const auto costs = MakeAnalyticCostModel(graph);
+  const Bytes value = 4 * 64 * 10;
+  // The gradient of the weight; that of the result takes the place of the result, which gelu kept.
+  EXPECT_EQ(costs->WorkspaceBytes(NodeOf(h), 10), 4 * 64 * 32);
+  // Its result, which nobody keeps; backward, the gradients of both sides.
+  EXPECT_EQ(costs->WorkspaceBytes(NodeOf(g), 10), 2 * value);
+  // Forward, both results that nobody keeps; backward, one gradient for both operands.
+  EXPECT_EQ(costs->WorkspaceBytes(NodeOf(s), 10), 2 * value);
 }
 
 TEST(Analytic, ProfiledNodesScaleWithTheSamples) {

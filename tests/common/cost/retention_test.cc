@@ -68,6 +68,23 @@ TEST(Retention, NothingUpstreamOfTrainingIsKeptButOperandsOfIt) {
   EXPECT_FALSE(kept[NodeOf(b).index()][0]) << "a frozen weight has no gradient to compute";
 }
 
+TEST(Retention, InputsAreKeptByWhatNeedsThemAlsoThroughViews) {
+  GraphBuilder builder("inputs");
+  const Argument x = builder.Feature("x", {8});
+  const Argument a = builder.Linear(x, 8, 8);
+  const Argument v = builder.Add("aten.view.default", {x, Number(-1)}, {8});
+  const Argument b = builder.Linear(v, 8, 8);
+  const Argument u = builder.Add("aten.view.default", {x, Number(-1)}, {8});
+  const Argument s = builder.Add("aten.add.Tensor", {b, u}, {8});
+  const Graph graph = builder.Build();
+  const std::vector<bool> keeps = KeepsInputs(graph);
+  EXPECT_TRUE(keeps[NodeOf(a).index()]);
+  EXPECT_TRUE(keeps[NodeOf(v).index()]) << "for the linear layer that reads the view";
+  EXPECT_FALSE(keeps[NodeOf(b).index()] && !graph.Inputs(NodeOf(b)).empty());
+  EXPECT_FALSE(keeps[NodeOf(u).index()]) << "a sum needs no operand";
+  EXPECT_FALSE(keeps[NodeOf(s).index()]);
+}
+
 TEST(Retention, SecondOutputsAndMasks) {
   GraphBuilder builder("masks");
   const Argument x = builder.Feature("x", {8});

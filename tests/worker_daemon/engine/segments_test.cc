@@ -124,7 +124,7 @@ class Runs {
           module->Forward(0, range, tensors, recompute ? Keep::kInputs : Keep::kGraph);
       ASSERT_TRUE(forward.ok()) << forward.status();
       if (recompute) {
-        ASSERT_TRUE(module->Recompute(0, range).ok());
+        ASSERT_TRUE(module->Recompute(0, range, tensors.inputs).ok());
       }
     }
     CountMultiplications count;

@@ -51,8 +51,6 @@ JobSpec MakeJob(GraphMaker& make, int loss, const std::vector<int>& first_nodes,
   return spec;
 }
 
-const void* DataOf(const SeenMessage& seen) { return seen.message->tensors.at(0).data_ptr(); }
-
 TEST(ExecutorTransfersTest, DevicesOfOneProcessShareMemory) {
   GraphMaker make;
   const TensorMeta whole = Meta({-1, kWidth});
@@ -73,7 +71,7 @@ TEST(ExecutorTransfersTest, DevicesOfOneProcessShareMemory) {
   std::map<std::tuple<int, Traffic, uint32_t>, const void*> data;
   const std::vector<SeenMessage> messages = log.messages();
   for (const SeenMessage& seen : messages)
-    data[{seen.from, seen.tag.traffic, seen.tag.sequence}] = DataOf(seen);
+    data[{seen.from, seen.tag.traffic, seen.tag.sequence}] = seen.data.at(0);
   const auto count = static_cast<uint32_t>(kMiniBatch * spec.steps);
   ASSERT_EQ(messages.size(), 4 * count);
   for (uint32_t i = 0; i < count; ++i) {
@@ -100,7 +98,7 @@ TEST(ExecutorTransfersTest, WhatWasHandedOverDoesNotChange) {
   const int again = make.AddNode("aten.mul.Tensor", {Value(sum), Value(view)}, {whole});
   const int loss = make.AddNode("aten.mean.default", {Value(again)}, {Meta({})});
   const JobSpec spec = MakeJob(make, loss, {0, scales});
-  SpyLog log;
+  SpyLog log(/*keeps_messages=*/true);
   const auto result = TrainLocally(spec, {}, SpyOn(log));
   ASSERT_TRUE(result.ok()) << result.status();
   size_t compared = 0;

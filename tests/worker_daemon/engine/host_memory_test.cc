@@ -40,8 +40,9 @@ TEST(HostMemoryTest, FreedMemoryIsUsedAgainByAllThreads) {
     Touch();
     std::thread(Touch).join();
   }
-  // Without it, every round touches each of its 24,000 pages for the first time.
-  EXPECT_LT(Faults() - before, 2 * kBytes / 4096);
+  // Without it, each of the 20 blocks comes with all its pages fresh. Aligned blocks do not always
+  // fit where one of their size was.
+  EXPECT_LT(Faults() - before, 12 * kBytes / 4096);
   const int64_t held = Resident();
   ReleaseFreedHostMemory();
   EXPECT_LT(Resident(), held - kBytes / 2);

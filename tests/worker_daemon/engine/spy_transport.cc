@@ -38,10 +38,15 @@ class SpyTransport : public Transport, public ReferenceTransport {
   }
 
   void SendObject(int peer, Tag tag, Object object, Done done) override {
-    SeenMessage seen{
-        device(), peer, tag, std::static_pointer_cast<const TensorMessage>(object), {}};
-    for (const at::Tensor& tensor : seen.message->tensors)
-      seen.copies.push_back(tensor.defined() ? tensor.clone() : tensor);
+    const auto message = std::static_pointer_cast<const TensorMessage>(object);
+    SeenMessage seen{device(), peer, tag, {}, nullptr, {}};
+    for (const at::Tensor& tensor : message->tensors)
+      seen.data.push_back(tensor.defined() ? tensor.data_ptr() : nullptr);
+    if (log_.keeps_messages()) {
+      seen.message = message;
+      for (const at::Tensor& tensor : message->tensors)
+        seen.copies.push_back(tensor.defined() ? tensor.clone() : tensor);
+    }
     log_.Add(std::move(seen));
     inner_->ByReference(peer)->SendObject(peer, tag, std::move(object), std::move(done));
   }

@@ -17,8 +17,10 @@ struct SeenMessage {
   int from = 0;
   int to = 0;
   Tag tag;
-  std::shared_ptr<const TensorMessage> message;  // Kept, so that later changes show.
-  std::vector<at::Tensor> copies;                // Of its tensors when they were sent.
+  std::vector<const void*> data;  // Where its tensors lie; null for undefined ones.
+  // If the log keeps messages, so that later changes show:
+  std::shared_ptr<const TensorMessage> message;
+  std::vector<at::Tensor> copies;  // Of its tensors when they were sent.
 };
 
 // A receive that a device posted.
@@ -33,6 +35,9 @@ struct SeenReceive {
 // Thread-safe.
 class SpyLog {
  public:
+  explicit SpyLog(bool keeps_messages = false) : keeps_messages_(keeps_messages) {}
+
+  bool keeps_messages() const { return keeps_messages_; }
   void Add(SeenMessage message);
   void Add(SeenReceive receive);
   void CountBytes();  // A message of bytes was sent.
@@ -41,6 +46,7 @@ class SpyLog {
   int byte_messages() const;
 
  private:
+  const bool keeps_messages_;
   mutable absl::Mutex mutex_;
   std::vector<SeenMessage> messages_ ABSL_GUARDED_BY(mutex_);
   std::vector<SeenReceive> receives_ ABSL_GUARDED_BY(mutex_);

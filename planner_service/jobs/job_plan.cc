@@ -45,9 +45,9 @@ absl::StatusOr<JobPlan> PlanJob(const v1::JobSpec& spec, const Cluster& cluster,
   request.mini_batch = spec.mini_batch();
   request.optimizer = FromProto(spec.optimizer().kind());
   request.options = FromProto(spec.plan_options());
-  request.gradient_norm =
-      spec.optimizer().max_gradient_norm() > 0 || spec.on_nan() == v1::NAN_POLICY_SKIP ||
-      spec.precision() == v1::PRECISION_FP16;
+  request.gradient_norm = spec.optimizer().max_gradient_norm() > 0 ||
+                          spec.on_nan() == v1::NAN_POLICY_SKIP ||
+                          spec.precision() == v1::PRECISION_FP16;
   request.timeline = true;
   request.compare_sequential = true;
 

@@ -65,7 +65,8 @@ absl::Status Executor::RunRecompute(StageId stage, SampleRange range) {
   StageModule& module = ModuleOf(stage);
   std::vector<at::Tensor> inputs;
   for (InputId input : module.inputs()) {
-    inputs.push_back(LoadInput(input, range));
+    ASSIGN_OR_RETURN(at::Tensor tensor, LoadInput(input, range));
+    inputs.push_back(std::move(tensor));
   }
   return module.Recompute(first_step_ + StepOf(range), range, std::move(inputs));
 }
@@ -93,6 +94,7 @@ absl::Status Executor::RunForward(RunAction action) {
     ASSIGN_OR_RETURN(result, module.Forward(step, range, std::move(tensors), keep));
     RETURN_IF_ERROR(Account(result, range));
   }
+  IsolateFromParameters(result.outputs);
   RETURN_IF_ERROR(HandOver(action, Direction::kActivation, result.outputs));
   KeepResult(action, std::move(result.outputs));
   return absl::OkStatus();
@@ -152,24 +154,25 @@ absl::Status Executor::RunBackward(RunAction action) {
   const StageId stage = ActionAt(action).stage;
   const SampleRange range = SamplesOf(action);
   StageModule& module = ModuleOf(stage);
-  ASSIGN_OR_RETURN(const std::vector<at::Tensor> gradients, CollectGradients(stage, range));
+  ASSIGN_OR_RETURN(std::vector<at::Tensor> gradients, CollectGradients(stage, range));
   auto result = ActionAt(action).kind == ActionKind::kBackward
                     ? module.Backward(range, gradients)
                     : module.BackwardInput(range, gradients);
   RETURN_IF_ERROR(result.status());
+  gradients.clear();
+  IsolateGradients(*result);
   RETURN_IF_ERROR(HandOver(action, Direction::kGradient, *result));
   KeepResult(action, *std::move(result));
   return absl::OkStatus();
 }
 
-at::Tensor Executor::LoadInput(InputId input, SampleRange range) const {
+absl::StatusOr<at::Tensor> Executor::LoadInput(InputId input, SampleRange range) const {
   const TensorMeta& meta = graph_.input(input).meta;
   const SampleRange in_step = InStep(range);
   at::Tensor tensor = at::empty(ShapeAt(meta, range.size()), ToScalarType(meta.dtype));
-  data_.Gather(input,
-               BatchOf(range).samples.subspan(static_cast<size_t>(in_step.begin),
-                                              static_cast<size_t>(in_step.size())),
-               static_cast<std::byte*>(tensor.data_ptr()));
+  const auto samples = BatchOf(range).samples.subspan(static_cast<size_t>(in_step.begin),
+                                                      static_cast<size_t>(in_step.size()));
+  RETURN_IF_ERROR(data_.Gather(input, samples, static_cast<std::byte*>(tensor.data_ptr())));
   return tensor.to(options_.device);
 }
 
@@ -192,7 +195,10 @@ absl::StatusOr<StageModule::Tensors> Executor::Collect(StageId stage, SampleRang
     if (!joined.ok()) return Annotate(joined.status(), NameOf(graph_.node(value.node)));
     tensors.received.push_back(*std::move(joined));
   }
-  for (InputId input : module.inputs()) tensors.inputs.push_back(LoadInput(input, range));
+  for (InputId input : module.inputs()) {
+    ASSIGN_OR_RETURN(at::Tensor tensor, LoadInput(input, range));
+    tensors.inputs.push_back(std::move(tensor));
+  }
   return tensors;
 }
 
@@ -239,14 +245,23 @@ absl::StatusOr<std::vector<at::Tensor>> Executor::PiecesOf(
   return pieces;
 }
 
-absl::StatusOr<Executor::Message> Executor::PackMessage(
-    RunAction action, Direction direction, SampleRange whole,
-    const std::vector<at::Tensor>& tensors) const {
-  const Action& send = ActionAt(action);
-  const MessageLayout layout(graph_, ValuesOf(send.channel, direction), send.samples.size());
-  ASSIGN_OR_RETURN(const std::vector<at::Tensor> pieces,
-                   PiecesOf(send.channel, direction, whole, send.samples, tensors));
-  return Message{layout.Pack(pieces), layout.bytes()};
+// An optimizer writes to parameters, perhaps while a reader of the values that leave still runs.
+void Executor::IsolateFromParameters(std::vector<at::Tensor>& outputs) const {
+  for (at::Tensor& output : outputs) {
+    const bool shared = std::any_of(trainable_.begin(), trainable_.end(), [&](ParameterId id) {
+      return parameters_[id].storage().is_alias_of(output.storage());
+    });
+    if (shared) output = output.clone();
+  }
+}
+
+// Autograd may take memory that it shares with a gradient it returned as a parameter's, and adds to
+// that in later passes.
+void Executor::IsolateGradients(std::vector<at::Tensor>& gradients) {
+  const at::NoGradGuard no_grad;
+  for (at::Tensor& gradient : gradients) {
+    if (gradient.defined() && gradient.storage().use_count() > 1) gradient = gradient.clone();
+  }
 }
 
 absl::Status Executor::HandOver(RunAction action, Direction direction,
@@ -285,7 +300,7 @@ absl::Status Executor::Account(const StageModule::Forwarded& result, SampleRange
   const at::NoGradGuard no_grad;
   const TensorMeta& meta = graph_.meta(*graph_.prediction());
   ASSIGN_OR_RETURN(const at::Tensor prediction, Cut(result.prediction, meta, range, valid));
-  const at::Tensor classes = LoadInput(*target, valid);
+  ASSIGN_OR_RETURN(const at::Tensor classes, LoadInput(*target, valid));
   batch.output.correct += prediction.argmax(1).eq(classes).sum().item<int64_t>();
   batch.output.predicted += classes.numel();
   return absl::OkStatus();

@@ -393,7 +393,10 @@ void StageModule::MoveGradients(const InFlight& micro_batch) const {
 
 void StageModule::KeepVersion() {
   if (version_lag_ == 0) return;
-  if (older_versions_.size() == version_lag_) older_versions_.pop_front();
+  if (older_versions_.size() == version_lag_) {
+    casts_.Clear();  // They hold the version that goes.
+    older_versions_.pop_front();
+  }
   older_versions_.push_back(CurrentWeights());
 }
 

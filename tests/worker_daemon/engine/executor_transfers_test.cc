@@ -94,7 +94,9 @@ TEST(ExecutorTransfersTest, WhatWasHandedOverDoesNotChange) {
   // The gradients of `both` and of this view of a parameter have one memory.
   const int scales =
       make.AddNode("aten.view.default", {Param(scale), List({Batch(), Int(kWidth)})}, {whole});
-  const int sum = make.AddNode("aten.add.Tensor", {Value(both), Value(scales)}, {whole});
+  const int same =
+      make.AddNode("aten.view.default", {Value(both), List({Batch(), Int(kWidth)})}, {whole});
+  const int sum = make.AddNode("aten.add.Tensor", {Value(same), Value(scales)}, {whole});
   const int again = make.AddNode("aten.mul.Tensor", {Value(sum), Value(view)}, {whole});
   const int loss = make.AddNode("aten.mean.default", {Value(again)}, {Meta({})});
   const JobSpec spec = MakeJob(make, loss, {0, scales});

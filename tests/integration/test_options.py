@@ -131,6 +131,7 @@ def test_mixed_precision_is_autocast(system, precision):
     """Losses as those of torch.autocast and GradScaler, to a few roundings of the smaller type."""
     dtype, epsilon = {"bf16": (torch.bfloat16, 2**-8), "fp16": (torch.float16, 2**-11)}[precision]
     torch.manual_seed(5)
+    torch.set_num_threads(1)
     model = Branches()
     x, target = torch.randn(SAMPLES, 12), torch.randn(SAMPLES, 3)
     stem = system.path / f"mixed-{precision}"
@@ -155,7 +156,7 @@ def test_mixed_precision_is_autocast(system, precision):
             "mixed", **flags, devices=devices, stages=devices, micro_batch=micro_batch, precision=precision, out=out
         )
         assert job["state"] == "succeeded", job["message"]
-        assert job["loss"] == pytest.approx(loss.item(), rel=2 * epsilon)
+        assert job["loss"] == pytest.approx(loss.item(), rel=1e-5 if devices == 1 else 2 * epsilon)
         assert job["loss_scale"] == (65536 if precision == "fp16" else 0)
         assert job["skipped_steps"] == 0
         trained = load_file(job["checkpoint"])

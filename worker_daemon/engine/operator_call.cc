@@ -134,6 +134,9 @@ absl::Status OperatorCall::CheckRandomness() const {
 absl::Status OperatorCall::Invoke(torch::jit::Stack& stack) const {
   try {
     handle_.callBoxed(stack);
+  } catch (const c10::OutOfMemoryError& error) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat(NameOf(*node_), ": ", error.what_without_backtrace()));
   } catch (const c10::Error& error) {
     return FromTorch(*node_, error.what_without_backtrace());
   } catch (const std::exception& error) {

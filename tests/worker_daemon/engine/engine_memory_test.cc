@@ -307,6 +307,35 @@ TEST_P(Memory, IsWhatTheProgramSays) {
   }
 }
 
+TEST(MemoryLimit, EndsTheJobWithTheFigures) {
+  at::set_num_threads(1);
+  const Case c{"Chain", "GPipe", OptimizerKind::kSgd, 0, 1};
+  const auto graph = GraphOf(c.model);
+  auto program = Lower(*graph, StrategyOf(c, *graph), *MakeAnalyticCostModel(*graph),
+                       {.optimizer = Optimizer::kSgd});
+  ASSERT_TRUE(program.ok()) << program.status();
+  JobSpec spec;
+  spec.graph = graph;
+  spec.program = std::make_shared<const Program>(*std::move(program));
+  spec.weights_path = WriteWeights(*graph, "memory_limit.safetensors");
+  spec.data_path = DataOf(*graph, c.model);
+  const DeviceProgram& device = spec.program->devices[0];
+  spec.memory_budget = PeakMemory(device);
+  spec.memory_limit = device.resident * 2 / 3;
+  const auto result = TrainLocally(spec);
+  ASSERT_EQ(result.status().code(), absl::StatusCode::kResourceExhausted) << result.status();
+  const std::string message(result.status().message());
+  for (const std::string& part :
+       {std::string("device 0, step 0, "), std::string("stage 0: out of memory: "),
+        std::string(" bytes asked for, "), std::string(" bytes in use and at most "),
+        absl::StrCat("predicted peak is ", PeakMemory(device), " bytes"),
+        absl::StrCat("budget ", spec.memory_budget, " bytes"),
+        absl::StrCat("limit of ", spec.memory_limit, " bytes")}) {
+    EXPECT_NE(message.find(part), std::string::npos) << part << " in: " << message;
+  }
+  EXPECT_EQ(message.find('\n'), std::string::npos);
+}
+
 std::vector<Case> Cases() {
   std::vector<Case> cases;
   for (const std::string model : {"Chain", "Branches", "Transformer"}) {

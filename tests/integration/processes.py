@@ -46,9 +46,10 @@ class Processes:
         assert found, line
         self.address = found.group(1)
 
-    def start_worker(self, name: str, *flags: str) -> subprocess.Popen:
+    def start_worker(self, name: str, *flags: str, prefix: tuple | list = ()) -> subprocess.Popen:
+        """`prefix`: a program that becomes the worker."""
         log = open(self.path / f"{name}.log", "a")  # noqa: SIM115
-        command = [BIN / "stagewright-worker", "--planner", self.address, "--name", name, *flags]
+        command = [*prefix, BIN / "stagewright-worker", "--planner", self.address, "--name", name, *flags]
         self.workers[name] = subprocess.Popen(command, stderr=log)
         log.close()
         return self.workers[name]
@@ -85,6 +86,17 @@ class Processes:
             if value is not None:
                 arguments += [f"--{name.replace('_', '-')}"] + ([] if value is True else [value])
         return arguments
+
+    def plan_by_hand(self, model: str, stages: int, micro_batch: int = 4) -> pathlib.Path:
+        """A plan of as many stages, in a row, of about as many nodes each, on a device each."""
+        path = self.path / f"{model}-{stages}-{micro_batch}.json"
+        operators = self.json("graph", "show", MODELS / f"{model}.swg")["operators"]
+        names = [node for operator in operators for node in operator["nodes"]]
+        cuts = [len(names) * i // stages for i in range(stages)]
+        parts = [{"nodes": names[a:b], "devices": [i]} for i, (a, b) in enumerate(zip(cuts, cuts[1:], strict=False))]
+        parts.append({"nodes": ["*"], "devices": [stages - 1]})
+        path.write_text(json.dumps({"micro_batch": micro_batch, "stages": parts}))
+        return path
 
     def train(self, model: str, **changes) -> dict:
         """Submits and watches; the job at its end."""

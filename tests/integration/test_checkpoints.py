@@ -5,7 +5,7 @@ import signal
 
 import pytest
 import torch
-from processes import Processes, wait_for
+from processes import MODELS, Processes, wait_for
 from safetensors.torch import load_file
 
 import stagewright
@@ -83,6 +83,27 @@ def test_a_lost_worker_costs_the_steps_since_the_last_checkpoint(system):
     flags = settings(system, "not-lost", devices=1) | {"steps": 3000}
     whole = system.train(MODEL, **flags)
     assert_same(ended["checkpoint"], whole["checkpoint"])
+
+
+def test_early_stop_counts_on_where_it_was(system):
+    """No evaluation after the first is so much better, so training ends after the fifth: that of step 10."""
+    flags = dict(steps=40, eval_data=MODELS / f"{MODEL}.data.safetensors", eval_every=2, patience=4, min_delta=1e9)
+    whole = system.train(MODEL, **settings(system, "patient", devices=2, checkpoint_every=3, keep=9) | flags)
+    assert whole["state"] == "succeeded", whole["message"]
+    assert whole["step"] == 10, whole["message"]
+    # Those that were due while another one was being written are not there.
+    checkpoints = [path.parent for path in (system.path / "patient" / "checkpoints").glob("*/manifest.json")]
+    assert checkpoints
+    for checkpoint in checkpoints:
+        manifest = json.loads((checkpoint / "manifest.json").read_text())
+        evaluated = manifest["step"] // 2
+        assert manifest["evaluations"]["since_best"] == evaluated - 1
+        out = system.path / f"patient-{manifest['step']}"
+        resumed = system.train(MODEL, **settings(system, out, devices=1, resume=checkpoint) | flags)
+        assert resumed["state"] == "succeeded", resumed["message"]
+        assert resumed["step"] == 10, resumed["message"]
+        assert resumed["message"] == whole["message"]
+        assert_same(resumed["checkpoint"], whole["checkpoint"])
 
 
 def test_checkpoints_by_the_clock(system):

@@ -54,6 +54,12 @@ Manifest Parse(const nlohmann::json& json) {
   manifest.optimizer = json.at("optimizer");
   manifest.graph = json.at("graph");
   manifest.graph_fingerprint = FromHex(json.at("graph_fingerprint"));
+  if (json.contains("evaluations")) {  // Not where nothing was evaluated.
+    const nlohmann::json& evaluations = json["evaluations"];
+    if (!evaluations.at("best_loss").is_null())
+      manifest.evaluations.best_loss = evaluations["best_loss"];
+    manifest.evaluations.since_best = evaluations.at("since_best");
+  }
   for (const nlohmann::json& file : json.at("files")) {
     manifest.files.push_back({PlainName(file.at("name")), file.at("bytes"),
                               static_cast<uint32_t>(FromHex(file.at("crc32")))});
@@ -63,6 +69,8 @@ Manifest Parse(const nlohmann::json& json) {
   manifest.aliases = json.at("aliases").get<std::map<std::string, std::string>>();
   if (manifest.step < 0 || manifest.samples < 0)
     throw std::invalid_argument("its step is negative");
+  if (manifest.evaluations.since_best < 0)
+    throw std::invalid_argument("its count of evaluations is negative");
   return manifest;
 }
 
@@ -79,6 +87,11 @@ absl::Status WriteManifest(const std::string& directory, const Manifest& manifes
   json["optimizer"] = manifest.optimizer;
   json["graph"] = manifest.graph;
   json["graph_fingerprint"] = Hex(manifest.graph_fingerprint);
+  if (manifest.evaluations != EvaluationHistory()) {
+    // JSON knows no infinity: nlohmann's dump writes null.
+    json["evaluations"] = {{"best_loss", manifest.evaluations.best_loss},
+                           {"since_best", manifest.evaluations.since_best}};
+  }
   json["files"] = nlohmann::ordered_json::array();
   for (const CheckpointFile& file : manifest.files) {
     json["files"].push_back(

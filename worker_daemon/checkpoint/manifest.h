@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <string>
 #include <vector>
@@ -18,6 +19,15 @@ struct CheckpointFile {
   uint32_t crc32 = 0;  // zlib's.
 };
 
+// What evaluations during training have shown: all that early stopping goes by. The default is that
+// of a job without any.
+struct EvaluationHistory {
+  double best_loss = std::numeric_limits<double>::infinity();
+  int64_t since_best = 0;  // Evaluations since then, none of them better.
+
+  friend bool operator==(const EvaluationHistory&, const EvaluationHistory&) = default;
+};
+
 struct Manifest {
   int64_t step = 0;     // Steps done.
   int64_t samples = 0;  // Samples consumed: steps times the mini-batch.
@@ -26,6 +36,7 @@ struct Manifest {
   std::string optimizer;  // "sgd", "adam".
   std::string graph;      // Its name.
   uint64_t graph_fingerprint = 0;
+  EvaluationHistory evaluations;
   std::vector<CheckpointFile> files;
   // Which file has the parameter or buffer, and which the state "<parameter>.<name in
   // torch.optim>".

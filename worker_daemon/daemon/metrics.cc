@@ -69,6 +69,15 @@ class ServedMetrics : public WorkerMetrics {
     }
   }
 
+  void ObserveCheckpoint(const std::string& job, absl::Duration stall) override {
+    absl::MutexLock lock(&mutex_);
+    jobs_.insert(job);
+    checkpoint_stall_seconds_
+        .Add({{"job", job}},
+             Histogram::BucketBoundaries{1e-5, 1e-4, 3e-4, 0.001, 0.003, 0.01, 0.03, 0.1, 1})
+        .Observe(absl::ToDoubleSeconds(stall));
+  }
+
   void SetPeakMemory(const std::string& job, const std::string& device, Bytes bytes) override {
     absl::MutexLock lock(&mutex_);
     peak_.Add({{"device", device}}).Set(static_cast<double>(bytes));
@@ -92,6 +101,8 @@ class ServedMetrics : public WorkerMetrics {
     const prometheus::Labels labels = {{"job", job}};
     steps_.Remove(&steps_.Add(labels));
     step_seconds_.Remove(&step_seconds_.Add(labels, Histogram::BucketBoundaries{1}));
+    checkpoint_stall_seconds_.Remove(
+        &checkpoint_stall_seconds_.Add(labels, Histogram::BucketBoundaries{1}));
     sent_.Remove(&sent_.Add(labels));
     received_.Remove(&received_.Add(labels));
     for (const std::string& kind : kinds_) {
@@ -116,6 +127,11 @@ class ServedMetrics : public WorkerMetrics {
                                          .Name("stagewright_worker_step_seconds")
                                          .Help("Wall time of training steps.")
                                          .Register(*registry_);
+  Family<Histogram>& checkpoint_stall_seconds_ =
+      prometheus::BuildHistogram()
+          .Name("stagewright_worker_checkpoint_stall_seconds")
+          .Help("How long training waited for a checkpoint, by device and checkpoint.")
+          .Register(*registry_);
   Family<Counter>& action_seconds_ =
       prometheus::BuildCounter()
           .Name("stagewright_worker_action_seconds_total")

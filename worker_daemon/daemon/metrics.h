@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include "absl/time/time.h"
 #include "common/base/status.h"
 #include "common/schedule/program.h"
 #include "worker_daemon/engine/job_spec.h"
@@ -20,6 +21,8 @@ class WorkerMetrics {
   virtual void SetConnected(bool connected) = 0;
   virtual void ObserveStep(const std::string& job, const Program& program,
                            const StepReport& report) = 0;
+  // A device has saved its share of a checkpoint, for which its training waited so long.
+  virtual void ObserveCheckpoint(const std::string& job, absl::Duration stall) = 0;
   // What the program predicts, and the most that tensors took so far.
   virtual void SetPeakMemory(const std::string& job, const std::string& device, Bytes bytes) = 0;
   virtual void SetMeasuredMemory(const std::string& job, const std::string& device,

@@ -1,7 +1,6 @@
 #include "worker_daemon/data/dataset.h"
 
 #include <algorithm>
-#include <cstring>
 #include <map>
 #include <utility>
 
@@ -42,12 +41,17 @@ bool IsNpy(const std::string& path) { return absl::EndsWith(path, ".npy"); }
 // What one call of Open has opened, so that inputs share files.
 class Dataset::Opener {
  public:
+  struct Found {
+    TensorView tensor;
+    const MappedFile* file = nullptr;
+  };
+
   // The samples of the input in the file.
-  absl::StatusOr<TensorView> Tensor(const std::string& path, const Input& input) {
+  absl::StatusOr<Found> Tensor(const std::string& path, const Input& input) {
     if (IsNpy(path)) {
       ASSIGN_OR_RETURN(NpyFile file, NpyFile::Open(path));
       mappings_.push_back(std::move(file.mapping));
-      return file.array;
+      return Found{file.array, mappings_.back().get()};
     }
     auto found = files_.find(path);
     if (found == files_.end()) {
@@ -60,7 +64,7 @@ class Dataset::Opener {
       return absl::NotFoundError(
           absl::StrCat(path, ": there is no tensor \"", input.name, "\", an input of the graph"));
     }
-    return *tensor;
+    return Found{*tensor, found->second.mapping().get()};
   }
 
   // The inputs of a file have the same number of samples.
@@ -83,7 +87,8 @@ absl::Status Dataset::AddInput(const Input& input, const std::string& path, Open
                                InputData& data) {
   ASSIGN_OR_RETURN(const std::vector<std::string> files, DataFilesOf(path, input.name));
   for (const std::string& file : files) {
-    ASSIGN_OR_RETURN(const TensorView tensor, opener.Tensor(file, input));
+    ASSIGN_OR_RETURN(const Opener::Found found, opener.Tensor(file, input));
+    const TensorView& tensor = found.tensor;
     const std::string name = IsNpy(file)
                                  ? absl::StrCat(file, ": the array for \"", input.name, "\"")
                                  : absl::StrCat(file, ": tensor \"", input.name, "\"");
@@ -96,7 +101,9 @@ absl::Status Dataset::AddInput(const Input& input, const std::string& path, Open
     if (samples == 0) return absl::InvalidArgumentError(absl::StrCat(name, " holds no sample"));
     RETURN_IF_ERROR(opener.CheckSamples(file, input.name, samples));
     data.sample_bytes = static_cast<Bytes>(tensor.data.size()) / samples;
-    data.shards.push_back({data.samples, tensor.data.data()});
+    const std::byte* begin = found.file->bytes().data();
+    const auto offset = static_cast<size_t>(tensor.data.data() - begin);
+    data.shards.push_back({data.samples, samples, found.file, offset});
     data.samples += samples;
   }
   return absl::OkStatus();
@@ -142,18 +149,28 @@ absl::StatusOr<int64_t> Dataset::CountSamples(const Graph& graph, const std::str
   return status;
 }
 
-void Dataset::Gather(InputId input, std::span<const int64_t> indices, std::byte* out) const {
+absl::Status Dataset::Gather(InputId input, std::span<const int64_t> indices,
+                             std::byte* out) const {
   const InputData& source = inputs_[input.index()];
   CHECK(!source.shards.empty());
-  for (int64_t index : indices) {
+  const auto sample_bytes = static_cast<size_t>(source.sample_bytes);
+  for (size_t i = 0; i < indices.size();) {
+    const int64_t first = indices[i];
     const auto after =
-        std::upper_bound(source.shards.begin(), source.shards.end(), index,
-                         [](int64_t i, const Shard& shard) { return i < shard.first; });
+        std::upper_bound(source.shards.begin(), source.shards.end(), first,
+                         [](int64_t index, const Shard& shard) { return index < shard.first; });
     const Shard& shard = *(after - 1);
-    std::memcpy(out, shard.data + (index - shard.first) * source.sample_bytes,
-                static_cast<size_t>(source.sample_bytes));
-    out += source.sample_bytes;
+    // As many as follow each other in the file, too.
+    size_t count = 1;
+    while (i + count < indices.size() && indices[i + count] == indices[i + count - 1] + 1 &&
+           indices[i + count] < shard.first + shard.samples)
+      ++count;
+    const size_t offset = shard.offset + static_cast<size_t>(first - shard.first) * sample_bytes;
+    RETURN_IF_ERROR(shard.file->Read(offset, {out, count * sample_bytes}));
+    out += count * sample_bytes;
+    i += count;
   }
+  return absl::OkStatus();
 }
 
 }  // namespace stagewright

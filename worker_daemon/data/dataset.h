@@ -2,7 +2,7 @@
 // the first dimension, in one file or several (data_files.h). However a data set is cut into files,
 // its samples have one order and one index each.
 //
-// Files are mapped, so only the samples that are looked at are read, and none are held in memory.
+// Only the samples that are looked at are read, and none are held in memory. Files stay open.
 #pragma once
 
 #include <cstdint>
@@ -40,13 +40,17 @@ class Dataset {
   Bytes SampleBytes(InputId input) const { return inputs_[input.index()].sample_bytes; }
 
   // Copies the samples with these indices, in this order, to `out`, which holds
-  // indices.size() * SampleBytes(input). REQUIRES: indices in [0, samples()). O(log files) each.
-  void Gather(InputId input, std::span<const int64_t> indices, std::byte* out) const;
+  // indices.size() * SampleBytes(input). REQUIRES: indices in [0, samples()). O(log files) each,
+  // and a read per run of samples that follow each other. DATA_LOSS names a file that cannot be
+  // read any more: it has become shorter, or its disk failed.
+  absl::Status Gather(InputId input, std::span<const int64_t> indices, std::byte* out) const;
 
  private:
   struct Shard {
     int64_t first = 0;  // Index of its first sample.
-    const std::byte* data = nullptr;
+    int64_t samples = 0;
+    const MappedFile* file = nullptr;
+    size_t offset = 0;  // Of its first sample in the file.
   };
   struct InputData {
     std::vector<Shard> shards;  // By first index.
@@ -57,7 +61,7 @@ class Dataset {
   static absl::Status AddInput(const Input& input, const std::string& path, Opener& opener,
                                InputData& data);
 
-  std::vector<std::shared_ptr<const MappedFile>> mappings_;  // That shards point into.
+  std::vector<std::shared_ptr<const MappedFile>> mappings_;  // Of all shards.
   std::vector<InputData> inputs_;                            // By InputId.
   int64_t samples_ = 0;
 };

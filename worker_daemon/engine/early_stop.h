@@ -2,32 +2,34 @@
 #pragma once
 
 #include <cstdint>
-#include <limits>
+
+#include "worker_daemon/checkpoint/manifest.h"
 
 namespace stagewright {
 
 class EarlyStop {
  public:
-  // See JobSpec. `patience` 0: never over.
-  EarlyStop(int64_t patience, double min_delta) : patience_(patience), min_delta_(min_delta) {}
+  // See JobSpec. `patience` 0: never over. `history` is that of the run that goes on.
+  EarlyStop(int64_t patience, double min_delta, EvaluationHistory history = {})
+      : patience_(patience), min_delta_(min_delta), history_(history) {}
 
   // Takes the loss of the next evaluation; true: training is over. A loss that is not a number is
   // not better.
   bool IsOver(double loss) {
-    if (loss < best_ - min_delta_) {
-      best_ = loss;
-      without_ = 0;
+    if (loss < history_.best_loss - min_delta_) {
+      history_ = {loss, 0};
     } else {
-      ++without_;
+      ++history_.since_best;
     }
-    return patience_ > 0 && without_ >= patience_;
+    return patience_ > 0 && history_.since_best >= patience_;
   }
+
+  const EvaluationHistory& history() const { return history_; }
 
  private:
   int64_t patience_;
   double min_delta_;
-  double best_ = std::numeric_limits<double>::infinity();
-  int64_t without_ = 0;  // Evaluations since the best one.
+  EvaluationHistory history_;
 };
 
 }  // namespace stagewright

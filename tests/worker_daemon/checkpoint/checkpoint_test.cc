@@ -31,9 +31,11 @@ class CheckpointTest : public ::testing::Test {
         WriteDeviceFiles(Directory(step), DeviceId(0),
                          {View("embedding", DType::kFloat32, {2}, embedding)},
                          {View("embedding.exp_avg", DType::kFloat32, {2}, average),
-                          View("embedding.inner.exp_avg", DType::kFloat32, {2}, average)}));
+                          View("embedding.inner.exp_avg", DType::kFloat32, {2}, average)},
+                         evaluations_));
     ASSIGN_OR_RETURN(auto others, WriteDeviceFiles(Directory(step), DeviceId(3),
-                                                   {View("bias", DType::kFloat32, {1}, bias)}, {}));
+                                                   {View("bias", DType::kFloat32, {1}, bias)}, {},
+                                                   evaluations_));
     files.insert(files.end(), others.begin(), others.end());
     return files;
   }
@@ -57,6 +59,7 @@ class CheckpointTest : public ::testing::Test {
   const std::string output_ = directory_.File("out");
   const std::string root_ = CheckpointRoot(output_);
   std::vector<std::string> skipped_;
+  EvaluationHistory evaluations_;
 };
 
 TEST_F(CheckpointTest, TensorsAreFoundByName) {
@@ -113,6 +116,18 @@ TEST_F(CheckpointTest, TheNewestWholeOneIsFoundAndOthersAreSkippedByName) {
   EXPECT_THAT(std::string(none.message()), HasSubstr("optimizer-00000.safetensors"));
 }
 
+TEST_F(CheckpointTest, EvaluationsComeFromTheFiles) {
+  for (const EvaluationHistory& history :
+       {EvaluationHistory(), EvaluationHistory{0.1 + 0.2, 3},
+        EvaluationHistory{std::numeric_limits<double>::infinity(), 2}}) {
+    evaluations_ = history;
+    Write(10);
+    const auto checkpoint = Checkpoint::Open(Directory(10));
+    ASSERT_TRUE(checkpoint.ok()) << checkpoint.status();
+    EXPECT_EQ(checkpoint->manifest().evaluations, history);
+  }
+}
+
 TEST_F(CheckpointTest, WithoutAManifestItIsNoCheckpoint) {
   Write(10);
   ASSERT_TRUE(WriteShares(20).ok());
@@ -154,12 +169,39 @@ TEST_F(CheckpointTest, AFullDiskLeavesTheLastOneGood) {
   EXPECT_EQ(Newest(), 30);
 }
 
+TEST_F(CheckpointTest, WhatCannotBeWrittenLeavesNothing) {
+  const std::vector<float> small = {1};
+  const std::vector<float> large(1 << 20);
+  const auto write = [&](DeviceId device) {
+    return WriteDeviceFiles(Directory(10), device, {View("a", DType::kFloat32, {1}, small)},
+                            {View("a.exp_avg", DType::kFloat32, {1 << 20}, large)}, {})
+        .status();
+  };
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  auto* handler = std::signal(SIGXFSZ, SIG_IGN);
+  const rlimit tight{1 << 12, before.rlim_max};  // Only the first of two files fits.
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &tight), 0);
+  EXPECT_THAT(std::string(write(DeviceId(1)).message()), HasSubstr("optimizer-00001.safetensors"));
+  EXPECT_FALSE(std::filesystem::exists(Directory(10)));
+  // What other devices have written is not ours.
+  std::filesystem::create_directories(Directory(10));
+  WriteBytes(Directory(10) + "/model-00002.safetensors", "of another device");
+  EXPECT_FALSE(write(DeviceId(1)).ok());
+  setrlimit(RLIMIT_FSIZE, &before);
+  std::signal(SIGXFSZ, handler);
+  std::vector<std::string> left;
+  for (const auto& entry : std::filesystem::directory_iterator(Directory(10)))
+    left.push_back(entry.path().filename());
+  EXPECT_THAT(left, ElementsAre("model-00002.safetensors"));
+}
+
 TEST_F(CheckpointTest, ATensorInTwoFilesIsRefused) {
   auto files = WriteShares(10);
   ASSERT_TRUE(files.ok());
   const std::vector<float> bias = {3};
-  auto again =
-      WriteDeviceFiles(Directory(10), DeviceId(4), {View("bias", DType::kFloat32, {1}, bias)}, {});
+  auto again = WriteDeviceFiles(Directory(10), DeviceId(4),
+                                {View("bias", DType::kFloat32, {1}, bias)}, {}, {});
   ASSERT_TRUE(again.ok());
   Manifest manifest;
   manifest.files = *files;

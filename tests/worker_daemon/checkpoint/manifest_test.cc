@@ -20,6 +20,7 @@ Manifest Example() {
   manifest.optimizer = "adam";
   manifest.graph = "tied";
   manifest.graph_fingerprint = 0x8000'0000'0000'0001;
+  manifest.evaluations = {0.1 + 0.2, 3};
   manifest.files = {{"model-00000.safetensors", 12, 0xdeadbeef}};
   manifest.weight_map = {{"a.weight", "model-00000.safetensors"}};
   manifest.optimizer_map = {{"a.weight.step", "optimizer-00000.safetensors"}};
@@ -50,6 +51,7 @@ TEST_F(ManifestTest, ComesBackAsItWas) {
   EXPECT_EQ(found->optimizer, wanted.optimizer);
   EXPECT_EQ(found->graph, wanted.graph);
   EXPECT_EQ(found->graph_fingerprint, wanted.graph_fingerprint);
+  EXPECT_EQ(found->evaluations, wanted.evaluations);
   ASSERT_EQ(found->files.size(), 1u);
   EXPECT_EQ(found->files[0].name, wanted.files[0].name);
   EXPECT_EQ(found->files[0].bytes, wanted.files[0].bytes);
@@ -57,6 +59,20 @@ TEST_F(ManifestTest, ComesBackAsItWas) {
   EXPECT_EQ(found->weight_map, wanted.weight_map);
   EXPECT_EQ(found->optimizer_map, wanted.optimizer_map);
   EXPECT_EQ(found->aliases, wanted.aliases);
+}
+
+TEST_F(ManifestTest, EvaluationsMayBeAbsentOrWithoutABest) {
+  for (const EvaluationHistory& history :
+       {EvaluationHistory(), EvaluationHistory{std::numeric_limits<double>::infinity(), 2}}) {
+    Manifest manifest = Example();
+    manifest.evaluations = history;
+    ASSERT_TRUE(WriteManifest(directory_.File(""), manifest).ok());
+    const auto found = ReadManifest(directory_.File(""));
+    ASSERT_TRUE(found.ok()) << found.status();
+    EXPECT_EQ(found->evaluations, history);
+    EXPECT_EQ(ReadBytes(path_).find("evaluations") == std::string::npos,
+              history == EvaluationHistory());
+  }
 }
 
 TEST_F(ManifestTest, DamagedOnesAreNamed) {
@@ -79,6 +95,7 @@ TEST_F(ManifestTest, DamagedOnesAreNamed) {
   EXPECT_THAT(replaced("\"model-00000", "\"../model-00000"), HasSubstr("is no name of a file"));
   EXPECT_THAT(replaced("\"step\": 100", "\"step\": -1"), HasSubstr("negative"));
   EXPECT_THAT(replaced("deadbeef", "zzz"), HasSubstr("hexadecimal"));
+  EXPECT_THAT(replaced("\"since_best\": 3", "\"since_best\": -3"), HasSubstr("negative"));
 }
 
 TEST_F(ManifestTest, ChecksumsAreThoseOfZlib) {

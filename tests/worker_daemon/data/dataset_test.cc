@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
+
+#include "absl/strings/str_cat.h"
 #include "tests/worker_daemon/data/npy_files.h"
 #include "tests/worker_daemon/data/safetensors_files.h"
 
@@ -31,6 +34,14 @@ Graph TwoInputs() {
 
 const std::vector<float> kX = {0, 1, 10, 11, 20, 21, 30, 31};
 const std::vector<int64_t> kTarget = {0, 1, 2, 10, 11, 12, 20, 21, 22, 30, 31, 32};
+
+template <typename T>
+absl::Status Gather(const Dataset& data, InputId input, const std::vector<int64_t>& indices,
+                    std::vector<T>& out) {
+  EXPECT_EQ(static_cast<int64_t>(out.size() * sizeof(T)),
+            static_cast<int64_t>(indices.size()) * data.SampleBytes(input));
+  return data.Gather(input, indices, reinterpret_cast<std::byte*>(out.data()));
+}
 
 class DatasetTest : public ::testing::Test {
  protected:
@@ -61,10 +72,10 @@ TEST_F(DatasetTest, GathersSamplesInAnyOrder) {
   EXPECT_EQ(data->samples(), 4);
   EXPECT_EQ(data->SampleBytes(InputId(0)), 8);
   std::vector<float> x(4);
-  data->Gather(InputId(0), std::vector<int64_t>{3, 1}, reinterpret_cast<std::byte*>(x.data()));
+  EXPECT_TRUE(Gather(*data, InputId(0), {3, 1}, x).ok());
   EXPECT_THAT(x, ElementsAre(30, 31, 10, 11));
   std::vector<int64_t> target(6);
-  data->Gather(InputId(1), std::vector<int64_t>{2, 2}, reinterpret_cast<std::byte*>(target.data()));
+  EXPECT_TRUE(Gather(*data, InputId(1), {2, 2}, target).ok());
   EXPECT_THAT(target, ElementsAre(20, 21, 22, 20, 21, 22));
 }
 
@@ -104,14 +115,32 @@ TEST_F(DatasetTest, ShardsAreOneDataSetHoweverTheyAreCut) {
     ASSERT_TRUE(data.ok()) << data.status();
     EXPECT_EQ(data->samples(), 4);
     std::vector<float> x(8);
-    data->Gather(InputId(0), std::vector<int64_t>{3, 0, 2, 1},
-                 reinterpret_cast<std::byte*>(x.data()));
+    EXPECT_TRUE(Gather(*data, InputId(0), {3, 0, 2, 1}, x).ok());
     EXPECT_THAT(x, ElementsAre(30, 31, 0, 1, 20, 21, 10, 11));
+    EXPECT_TRUE(Gather(*data, InputId(0), {0, 1, 2, 3}, x).ok());  // Over the end of a shard.
+    EXPECT_EQ(x, kX);
     std::vector<int64_t> target(6);
-    data->Gather(InputId(1), std::vector<int64_t>{1, 0},
-                 reinterpret_cast<std::byte*>(target.data()));
+    EXPECT_TRUE(Gather(*data, InputId(1), {1, 0}, target).ok());
     EXPECT_THAT(target, ElementsAre(10, 11, 12, 0, 1, 2));
   }
+}
+
+TEST_F(DatasetTest, AFileThatBecomesShorterIsAnErrorAndNoCrash) {
+  const std::string path = Write({x_, target_});
+  const auto data = Dataset::Open(graph_, {InputId(0), InputId(1)}, path);
+  ASSERT_TRUE(data.ok()) << data.status();
+  const auto size = std::filesystem::file_size(path);
+  std::filesystem::resize_file(path, size - 1);
+  // Tensors lie in the order of their names: the end is the last sample of x.
+  std::vector<int64_t> target(12);
+  EXPECT_TRUE(Gather(*data, InputId(1), {0, 1, 2, 3}, target).ok());
+  EXPECT_EQ(target, kTarget);
+  std::vector<float> x(6);
+  EXPECT_TRUE(Gather(*data, InputId(0), {0, 1, 2}, x).ok());
+  const absl::Status status = Gather(*data, InputId(0), {0, 3, 1}, x);
+  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr(absl::StrCat(path, ": it had ", size, " bytes when it was opened")));
 }
 
 TEST_F(DatasetTest, NamesTheShardThatIsBad) {

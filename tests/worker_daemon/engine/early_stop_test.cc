@@ -29,6 +29,16 @@ TEST(EarlyStop, WantsMoreThanMinDelta) {
 
 TEST(EarlyStop, NeverEndsWithoutPatience) { EXPECT_EQ(StopsAfter({0, 0}, {1, 2, 3, 4}), 0); }
 
+TEST(EarlyStop, GoesOnWhereItWas) {
+  const std::vector<double> losses = {5, 4, 4.5, 3, 3.5, 3.2, 3.1};
+  for (size_t cut = 0; cut < losses.size(); ++cut) {
+    EarlyStop first(3, 0);
+    for (size_t i = 0; i < cut; ++i) EXPECT_FALSE(first.IsOver(losses[i]));
+    const std::vector<double> rest(losses.begin() + static_cast<std::ptrdiff_t>(cut), losses.end());
+    EXPECT_EQ(StopsAfter({3, 0, first.history()}, rest), static_cast<int>(losses.size() - cut));
+  }
+}
+
 TEST(EarlyStop, WhatIsNoNumberIsNotBetter) {
   EXPECT_EQ(StopsAfter({2, 0}, {std::nan(""), std::nan("")}), 2);
 }

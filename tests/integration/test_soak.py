@@ -1,0 +1,11 @@
+"""The short form of scripts/soak.sh memory: a job that saves often, watched from outside."""
+
+import soak
+from processes import Processes
+
+
+def test_neither_memory_nor_open_files_grow():
+    with Processes(workers=3) as system:
+        growth = soak.soak(system, steps=160, interval=0.05, checkpoint_every=10)
+    assert {found.process for found in growth} == {"planner", "w0", "w1", "w2"}
+    assert not soak.violations(growth), growth

@@ -1,0 +1,279 @@
+"""Disks that fill up, and data that cannot be read: at the start of a job and in the middle of one."""
+
+import os
+import resource
+import shutil
+import signal
+import subprocess
+
+import pytest
+import torch
+from processes import MODELS, Processes, wait_for
+from safetensors.torch import load_file, save_file
+
+import stagewright
+
+MODEL = "four_branches_f64"
+LONG = 1_000_000  # Steps; such a job is ended by the test or by what it tests.
+# Root may read every file, unless it gives that up.
+BOUND_BY_PERMISSIONS = [] if os.geteuid() != 0 else ["setpriv", "--bounding-set=-dac_override,-dac_read_search"]
+
+
+@pytest.fixture(scope="module")
+def system():
+    with Processes(workers=0, planner_flags=("--worker-timeout", "5")) as running:
+        for name in ("w0", "w1"):
+            running.start_worker(name, prefix=BOUND_BY_PERMISSIONS if shutil.which("setpriv") else [])
+        running.await_workers(2)
+        yield running
+
+
+@pytest.fixture(autouse=True)
+def workers_survive(system):
+    """No test may end a worker."""
+    yield
+    assert [worker.poll() for worker in system.workers.values()] == [None, None]
+
+
+def plan(system):
+    return system.plan_by_hand(MODEL, 2)
+
+
+def settings(system, out, **changes):
+    flags = dict(out=out, steps=LONG, optimizer="adam", lr=0.01, seed=3, no_shuffle=None, plan_file=plan(system))
+    return flags | changes
+
+
+class SmallDisk:
+    """A file system of its own, a few checkpoints large."""
+
+    error = "No space left on device"
+
+    def __init__(self, system):
+        self.path = system.path / "disk"
+        self.path.mkdir()
+        mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", self.path], capture_output=True)
+        if mounted.returncode != 0:
+            self.path.rmdir()
+            pytest.skip(f"no right to mount a file system: {mounted.stderr.decode().strip()}")
+
+    def fill(self):
+        """Also what was freed since the last call."""
+        with open(self.path / "filler", "ab", buffering=0) as filler:
+            for size in (1 << 16, 1 << 8, 1):
+                try:
+                    while True:
+                        filler.write(bytes(size))
+                except OSError:
+                    pass
+
+    def free(self):
+        (self.path / "filler").unlink()
+
+    def close(self):
+        subprocess.run(["umount", "-l", self.path], check=True)
+        self.path.rmdir()
+
+
+class Quota:
+    """Files that may not grow beyond 1 KiB: what a full disk is where nothing can be mounted."""
+
+    error = "File too large"
+
+    def __init__(self, system):
+        self.path = system.path / "quota"
+        self.path.mkdir()
+        self.workers = list(system.workers.values())
+
+    def fill(self):
+        self.limit(1024)
+
+    def free(self):
+        self.limit(resource.RLIM_INFINITY)
+
+    def limit(self, size):
+        for worker in self.workers:
+            resource.prlimit(worker.pid, resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+
+    def close(self):
+        self.free()
+        shutil.rmtree(self.path)
+
+
+@pytest.fixture(params=[SmallDisk, Quota])
+def disk(request, system):
+    made = request.param(system)
+    yield made
+    made.close()
+
+
+def assert_same(path, other):
+    first, second = load_file(path), load_file(other)
+    assert set(first) == set(second)
+    for name, tensor in first.items():
+        torch.testing.assert_close(tensor, second[name], rtol=1e-12, atol=1e-12, msg=lambda m, n=name: f"{n}: {m}")
+
+
+def assert_resumes(system, path, step, **flags):
+    """From the newest checkpoint at `path`, which is of `step`, to the result of a run that was never interrupted."""
+    ends = settings(system, system.path / "resumed", steps=step + 10, resume=path) | flags
+    resumed = system.train(MODEL, **ends)
+    assert resumed["state"] == "succeeded", resumed["message"]
+    whole = system.train(MODEL, **(ends | dict(out=system.path / "whole", resume=None)))
+    assert whole["state"] == "succeeded", whole["message"]
+    assert_same(resumed["checkpoint"], whole["checkpoint"])
+
+
+def test_a_full_disk_costs_the_checkpoint_and_nothing_else(system, disk):
+    out = disk.path / "out"
+    job = system.submit(MODEL, **settings(system, out, checkpoint_every=20))
+    wait_for(lambda: system.job(job)["checkpoint_step"] > 0, "a checkpoint")
+
+    def skipped():
+        disk.fill()
+        return any(disk.error in warning for warning in system.job(job).get("warnings", []))
+
+    wait_for(skipped, "a full disk")
+    at = system.job(job)
+    assert at["state"] == "running"
+    warning = next(text for text in at["warnings"] if disk.error in text)
+    assert warning.startswith("checkpoint after step "), warning
+    assert "was skipped: device w" in warning, warning
+    assert str(out) in warning, warning
+    # Training goes on, and so does saving as soon as there is room.
+    good = at["checkpoint_step"]
+    system.await_step(job, at["step"] + 50)
+    assert system.job(job)["checkpoint_step"] == good
+    disk.free()
+    wait_for(lambda: system.job(job)["checkpoint_step"] > good, "a checkpoint after there is room again")
+    assert system.cli("cancel", job).returncode == 0
+    assert not list(out.rglob("*.tmp"))
+    assert_resumes(system, out, system.job(job)["checkpoint_step"])
+
+
+def test_a_full_disk_fails_the_job_if_asked_for(system, disk):
+    out = disk.path / "out"
+    job = system.submit(MODEL, **settings(system, out, checkpoint_every=20, checkpoint_or_fail=True))
+    wait_for(lambda: system.job(job)["checkpoint_step"] > 0, "a checkpoint")
+
+    def over():
+        disk.fill()
+        return system.job(job)["state"] not in ("running", "starting")
+
+    wait_for(over, "the end of the job")
+    ended = system.job(job)
+    assert ended["state"] == "failed"
+    assert "\n" not in ended["message"]
+    assert ended["message"].startswith("checkpoint after step "), ended["message"]
+    assert "could not be written: device w" in ended["message"], ended["message"]
+    assert disk.error in ended["message"], ended["message"]
+    # The last good checkpoint is still good, while the disk is as full as before.
+    good = ended["checkpoint_step"]
+    newest = stagewright.read_checkpoint(max(path.parent for path in out.glob("checkpoints/*/manifest.json")))
+    assert newest.step == good
+    assert not list(out.rglob("*.tmp"))
+    disk.free()
+    assert_resumes(system, out, good)
+
+
+def test_data_that_shrinks_fails_the_job_by_name(system):
+    data = system.path / "shrinks.safetensors"
+    whole = (MODELS / f"{MODEL}.data.safetensors").read_bytes()
+    data.write_bytes(whole)
+    out = system.path / "shrinks"
+    job = system.submit(MODEL, **settings(system, out, data=data, checkpoint_every=20))
+    wait_for(lambda: system.job(job)["checkpoint_step"] > 0, "a checkpoint")
+    os.truncate(data, 4096)
+    ended = system.await_end(job)
+    assert ended["state"] == "failed"
+    assert "\n" not in ended["message"]
+    for part in ("worker w", "device ", "step ", str(data), f"{len(whole)} bytes when it was opened"):
+        assert part in ended["message"], ended["message"]
+    data.write_bytes(whole)
+    assert_resumes(system, out, ended["checkpoint_step"], data=data)
+
+
+def failed(system, **changes) -> str:
+    """The one message of a job that must fail, and soon."""
+    flags = settings(system, system.path / "failed", steps=5) | changes
+    ended = system.train(MODEL, **flags)
+    assert ended["state"] == "failed"
+    assert "\n" not in ended["message"]
+    assert ended["message"].startswith("worker w"), ended["message"]
+    return ended["message"]
+
+
+@pytest.fixture
+def shards(system):
+    """The data in two files."""
+    directory = system.path / "shards"
+    directory.mkdir()
+    tensors = load_file(MODELS / f"{MODEL}.data.safetensors")
+    for i, part in enumerate((slice(0, 40), slice(40, None))):
+        save_file({name: tensor[part].contiguous() for name, tensor in tensors.items()}, directory / f"{i}.safetensors")
+    yield directory
+    shutil.rmtree(directory)
+
+
+def test_shards_that_can_be_read_train(system, shards):
+    ended = system.train(MODEL, **settings(system, system.path / "sharded", steps=5, data=shards))
+    assert ended["state"] == "succeeded", ended["message"]
+
+
+def test_a_truncated_shard_is_named(system, shards):
+    file = shards / "1.safetensors"
+    os.truncate(file, file.stat().st_size - 1)
+    assert f"{file}: " in failed(system, data=shards)
+    os.truncate(file, 3)
+    assert f"{file}: not a safetensors file" in failed(system, data=shards)
+    os.truncate(file, 0)
+    assert f"{file}: not a safetensors file" in failed(system, data=shards)
+
+
+def test_a_directory_that_stands_for_a_shard_is_named(system, shards):
+    file = shards / "1.safetensors"
+    file.unlink()
+    file.mkdir()
+    assert f"{file}: not a regular file" in failed(system, data=shards)
+
+
+def test_a_shard_without_permission_is_named(system, shards):
+    if os.geteuid() == 0 and not shutil.which("setpriv"):
+        pytest.skip("root may read everything, and setpriv is not installed")
+    file = shards / "1.safetensors"
+    file.chmod(0)
+    assert f"{file}: Permission denied" in failed(system, data=shards)
+
+
+def test_a_shard_of_another_shape_is_named(system, shards):
+    file = shards / "1.safetensors"
+    tensors = load_file(file)
+    name = next(name for name, tensor in tensors.items() if tensor.dtype == torch.float64)
+    good = tensors[name]
+    save_file(tensors | {name: good.float()}, file)
+    assert f'{file}: tensor "{name}" is float32[' in failed(system, data=shards)
+    save_file(tensors | {name: good[:, :-1].contiguous()}, file)
+    message = failed(system, data=shards)
+    assert f'{file}: tensor "{name}" is float64[{good.shape[0]}, {good.shape[1] - 1}]' in message
+    assert f"the graph wants float64[samples, {good.shape[1]}]" in message
+    save_file(tensors | {name: good[:-3].contiguous()}, file)
+    message = failed(system, data=shards)
+    assert f"{good.shape[0]} samples" in message
+    assert f"{good.shape[0] - 3}" in message
+
+
+def test_a_worker_killed_while_it_saves_leaves_the_last_checkpoint(system):
+    """Not at a chosen moment, so several times."""
+    for attempt in range(3):
+        out = system.path / f"killed-{attempt}"
+        job = system.submit(MODEL, **settings(system, out, checkpoint_every=2))
+        wait_for(lambda job=job: system.job(job)["checkpoint_step"] > 20, "checkpoints")
+        system.stop(system.workers["w1"], signal.SIGKILL)
+        ended = system.await_end(job)
+        system.start_worker("w1", prefix=BOUND_BY_PERMISSIONS if shutil.which("setpriv") else [])
+        system.await_workers(2)
+        assert ended["state"] == "failed"
+        newest = max(path.parent for path in out.glob("checkpoints/*/manifest.json"))
+        read = stagewright.read_checkpoint(newest)
+        assert read.step >= ended["checkpoint_step"]
+    assert_resumes(system, out, read.step)

@@ -19,10 +19,11 @@ def system():
 def test_a_character_level_transformer_reaches_the_loss_of_pytorch(system):
     entropy, expected, results = compare_characters(system, Size(), DEVICES)
     assert expected.held_out_loss < 0.9 * entropy  # Or it would prove nothing.
+    # A hundredth would do, but a rate a fifth too small stays within that.
     assert len(results) == 2
     for name, result in results.items():
-        assert result.held_out_loss == pytest.approx(expected.held_out_loss, rel=0.01), name
-        assert result.training_loss == pytest.approx(expected.training_loss, rel=0.01), name
+        assert result.held_out_loss == pytest.approx(expected.held_out_loss, rel=1e-4), name
+        assert result.training_loss == pytest.approx(expected.training_loss, rel=1e-4), name
 
 
 def test_digits_reach_the_accuracy_of_pytorch(system):

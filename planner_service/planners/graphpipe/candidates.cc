@@ -25,7 +25,7 @@ constexpr double kMatters = 1.02;
 // Timelines are run for at least so many drafts, and on until so many tasks are
 // done.
 constexpr int kLeastTimelines = 4;
-constexpr int64_t kMostTimelineTasks = 200'000;
+constexpr int64_t kMostTimelineTasks = 1'000'000;
 
 // How much of the messages' time is in the way depends on the schedule, and
 // replicas that save a stage may cost more in messages.
@@ -120,7 +120,11 @@ class Collector {
     draft.pace = EstimatePace(*space_.oracle, candidate.partition, candidate.layout);
     draft.candidate = std::move(candidate);
     if (draft.pace.hope > best_) return;
-    if (time && tasks_ < kMostTimelineTasks) Time(draft);
+    if (time) {
+      const int64_t more =
+          TimelineTasks(*space_.oracle, draft.candidate.partition, draft.candidate.layout);
+      if (tasks_ + more <= kMostTimelineTasks) Time(draft);
+    }
     drafts_.push_back(std::move(draft));
   }
 
@@ -238,8 +242,13 @@ std::vector<Candidate> FindCandidates(const SearchSpace& space, const CandidateO
       partition.replicas = replicas;
       Attempt attempt;
       attempt.mixed = configs.front().micro_batch != configs.back().micro_batch;
+      const auto alike =
+          std::find_if(attempts.begin() + static_cast<std::ptrdiff_t>(first), attempts.end(),
+                       [&](const Attempt& other) { return other.options.replicas == replicas; });
       attempt.search =
-          std::make_unique<PartitionSearch>(*space.ranges, configs, partition, context);
+          alike == attempts.end()
+              ? std::make_unique<PartitionSearch>(*space.ranges, configs, partition, context)
+              : std::make_unique<PartitionSearch>(*alike->search, messages);
       for (size_t a = first; a < attempts.size(); ++a) {
         const PartitionOptions& other = attempts[a].options;
         if (other.messages <= messages && other.replicas >= replicas) {

@@ -247,9 +247,10 @@ class Search {
   absl::Status Round(const Spaces& spaces, const char* round, Outcome& found) {
     for (double share : kMemoryShares) {
       const int64_t accepted = judge_.accepted();
-      const std::vector<Candidate> candidates = Find(spaces, share, found.states);
-      RETURN_IF_ERROR(Consider(candidates, round));
-      if (candidates.empty() || judge_.accepted() > accepted || context_.Expired()) break;
+      const int64_t judged = judge_.count();
+      RETURN_IF_ERROR(Consider(Find(spaces, share, found.states), round));
+      // Less memory only helps where all that was judged needed too much.
+      if (judge_.count() == judged || judge_.accepted() > accepted || context_.Expired()) break;
     }
     return absl::OkStatus();
   }

@@ -4,20 +4,15 @@
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "common/base/check.h"
 
 namespace stagewright {
 namespace {
 
-// Rounding of sums of nanoseconds must not decide.
-constexpr double kSlack = 1 + 1e-9;
-
 // Between two looks at the clock.
 constexpr int64_t kPollEvery = 4096;
-
-// More devices than there are.
-constexpr int32_t kNone = std::numeric_limits<int32_t>::max() / 4;
 
 }  // namespace
 
@@ -29,42 +24,35 @@ struct PartitionSearch::Step {
 
 PartitionSearch::PartitionSearch(StageRanges& ranges, std::vector<StageConfig> configs,
                                  PartitionOptions options, const SearchContext& context)
+    : PartitionSearch(ranges,
+                      std::make_shared<RelaxedSearch>(
+                          ranges, std::move(configs), options.replicas, options.recompute,
+                          static_cast<Bytes>(options.memory_share *
+                                             static_cast<double>(ranges.oracle().budget()))),
+                      std::move(options), context) {}
+
+PartitionSearch::PartitionSearch(const PartitionSearch& other, Messages messages)
+    : PartitionSearch(*other.ranges_, other.relaxed_, other.options_, *other.context_) {
+  options_.messages = messages;
+  networks_.clear();
+  DescribeNetwork(ranges_->network());
+}
+
+PartitionSearch::PartitionSearch(StageRanges& ranges, std::shared_ptr<RelaxedSearch> relaxed,
+                                 PartitionOptions options, const SearchContext& context)
     : ranges_(&ranges),
       oracle_(&ranges.oracle()),
       frontier_(&ranges.frontier()),
-      configs_(std::move(configs)),
+      relaxed_(std::move(relaxed)),
+      configs_(relaxed_->configs()),
+      choices_(relaxed_->options()),
+      choice_end_(relaxed_->option_ends()),
       options_(std::move(options)),
       context_(&context),
       mini_batch_(oracle_->problem().mini_batch),
-      memory_(static_cast<Bytes>(options_.memory_share * static_cast<double>(oracle_->budget()))),
+      memory_(relaxed_->memory()),
       rows_(configs_, mini_batch_) {
-  const Cluster& cluster = *oracle_->problem().cluster;
   DescribeNetwork(ranges.network());
-  for (size_t c = 0; c < configs_.size(); ++c) {
-    const int64_t b = configs_[c].micro_batch;
-    for (int32_t d = 1; d <= cluster.size() && b % d == 0; d *= 2) {
-      Option option{static_cast<int32_t>(c), d, false, b / d, static_cast<double>(b),
-                    &oracle_->Share(b / d)};
-      if (options_.recompute != RecomputePolicy::kAlways) choices_.push_back(option);
-      option.recompute = true;
-      if (options_.recompute != RecomputePolicy::kNever) choices_.push_back(option);
-      if (!options_.replicas) break;
-    }
-    choice_end_.push_back(static_cast<int32_t>(choices_.size()));
-  }
-  const int32_t n = oracle_->size();
-  least_work_.assign(n + 1, 0);
-  for (int32_t p = 0; p < n; ++p) {
-    double work = std::numeric_limits<double>::infinity();
-    double fastest = work;
-    for (const Option& option : choices_) {
-      const double compute = option.Compute(p, p + 1);
-      work = std::min(work, compute * option.replicas);
-      fastest = std::min(fastest, compute);
-    }
-    least_work_[p + 1] = least_work_[p] + work;
-    largest_operator_ = std::max(largest_operator_, fastest);
-  }
 }
 
 void PartitionSearch::DescribeNetwork(const NetworkFacts& facts) {
@@ -88,10 +76,6 @@ void PartitionSearch::DescribeNetwork(const NetworkFacts& facts) {
   }
 }
 
-double PartitionSearch::LowerBound(int32_t devices) const {
-  return std::max(least_work_.back() / devices, largest_operator_);
-}
-
 double PartitionSearch::Tps(const StageOracle::Extent& extent, double compute,
                             int32_t replicas) const {
   const Network& network = networks_[std::bit_width(static_cast<uint32_t>(replicas)) - 1];
@@ -112,86 +96,28 @@ double PartitionSearch::StageTps(int32_t begin, int32_t end, int32_t replicas,
   return Tps(oracle_->At(begin, end), time / static_cast<double>(config.micro_batch), replicas);
 }
 
-Bytes PartitionSearch::Memory(const Option& option, const StageRanges::Range& range, int32_t end,
-                              int64_t in_flight) const {
+Bytes PartitionSearch::Memory(const StageOption& option, const StageRanges::Range& range,
+                              int32_t end, int64_t in_flight) const {
   const StageOracle::Flow flow{option.share, in_flight,
                                mini_batch_ / configs_[option.config].micro_batch, option.recompute};
   return StageOracle::Memory(range.extent, option.costs->Saved(range.begin, end),
                              option.costs->Workspace(range.begin, end), flow);
 }
 
-// Whether [begin, end) may meet t with this option: false stays false for
-// longer ranges.
-bool PartitionSearch::MayMeet(const Option& option, int32_t begin, int32_t end, double t) const {
-  const double compute = option.Compute(begin, end);
-  if (compute > t) return false;
-  if (option.replicas > 1) {
-    const Network& network = networks_[std::bit_width(static_cast<uint32_t>(option.replicas)) - 1];
-    const auto gradients = static_cast<double>(ranges_->LeastGradients(begin, end));
-    const double sum = gradients > 0 ? network.sum_latency + network.sum_per_byte * gradients : 0;
-    if (compute + sum / static_cast<double>(mini_batch_) > t) return false;
-  }
-  const int64_t shares = option.recompute ? 1 : configs_[option.config].k;
-  return ranges_->LeastResident(begin, end) + shares * option.costs->Saved(begin, end) +
-             option.costs->Workspace(begin, end) <=
-         memory_;
-}
-
-// The first pass: fewest devices for the whole order.
-int32_t PartitionSearch::Least(double t) {
-  const int32_t n = oracle_->size();
-  if (prepared_ == t) return least_before_[n];
-  least_before_.assign(n + 1, 0);
-  reach_.assign(n + 1, 0);
-  pointers_.assign(choices_.size(), 0);
-  for (int32_t end = 1; end <= n; ++end) {
-    least_before_[end] = kNone;
-    reach_[end] = end;
-    for (size_t o = 0; o < choices_.size(); ++o) {
-      int32_t& begin = pointers_[o];
-      while (begin < end && !MayMeet(choices_[o], begin, end, t)) ++begin;
-      if (begin == end) continue;
-      reach_[end] = std::min(reach_[end], begin);
-      least_before_[end] =
-          std::min(least_before_[end], least_before_[begin] + choices_[o].replicas);
-    }
-  }
-  states_ += n;
-  prepared_ = t;
-  return least_before_[n];
-}
-
-// The first pass from the other side: fewest devices for each suffix at the
-// prepared t.
-void PartitionSearch::LeastAfter() {
-  const int32_t n = oracle_->size();
-  least_after_.assign(n + 1, kNone);
-  least_after_[n] = 0;
-  pointers_.assign(choices_.size(), n);
-  for (int32_t begin = n - 1; begin >= 0; --begin) {
-    for (size_t o = 0; o < choices_.size(); ++o) {
-      int32_t& end = pointers_[o];
-      while (end > begin && !MayMeet(choices_[o], begin, end, prepared_)) --end;
-      if (end == begin) continue;
-      least_after_[begin] = std::min(least_after_[begin], least_after_[end] + choices_[o].replicas);
-    }
-  }
-}
-
-// The second pass, at the prepared t. False if the context expired.
+// The second pass, at t_. False if the context expired.
 bool PartitionSearch::Bound(int32_t devices) {
   if (configs_.size() == 1) {
-    before_ = least_before_;
+    before_ = relaxed_->before();
     messages_matter_in_bound_ = false;
     return true;
   }
-  if (bounded_ == prepared_ && devices <= bounded_devices_) return true;
+  if (bounded_ == t_ && devices <= bounded_devices_) return true;
   bounded_devices_ = 0;
   messages_matter_ = false;
-  LeastAfter();
+  const std::vector<int32_t> least_after = relaxed_->After();
   const int32_t n = oracle_->size();
   const auto width = static_cast<int32_t>(configs_.size());
-  before_.assign(n + 1, kNone);
+  before_.assign(n + 1, RelaxedSearch::kNone);
   before_[0] = 0;
   row_begin_.assign(n + 1, 0);
   first_options_.clear();
@@ -199,17 +125,17 @@ bool PartitionSearch::Bound(int32_t devices) {
   for (int32_t end = 1; end <= n; ++end) {
     row_begin_[end] = first_options_.size();
     // No answer is cut here.
-    if (least_before_[end] + least_after_[end] > devices) continue;
+    if (relaxed_->LeastBefore(end) + least_after[end] > devices) continue;
     fastest[0] = 0;
     for (int32_t c = 1; c < width; ++c) fastest[c] = choice_end_[c - 1];
     for (size_t r = 0;; ++r) {
       const StageRanges::Range* range = ranges_->At(end, r);
-      if (range == nullptr || range->begin < reach_[end]) break;
+      if (range == nullptr || range->begin < relaxed_->Reach(end)) break;
       if (!Poll()) return false;
       const size_t at = first_options_.size();
       first_options_.resize(at + width, -1);
       const int32_t before = before_[range->begin];
-      const int32_t most_replicas = devices - before - least_after_[end];
+      const int32_t most_replicas = devices - before - least_after[end];
       if (most_replicas < 1) continue;
       if (!Allowed(range->begin, end)) continue;
       for (int32_t c = 0; c < width; ++c) {
@@ -220,7 +146,7 @@ bool PartitionSearch::Bound(int32_t devices) {
       }
     }
   }
-  bounded_ = prepared_;
+  bounded_ = t_;
   bounded_devices_ = devices;
   messages_matter_in_bound_ = messages_matter_;
   return true;
@@ -233,27 +159,28 @@ bool PartitionSearch::Poll() {
   return !context_->Expired();
 }
 
-// Whether a range meets the prepared t with this option.
-bool PartitionSearch::Meets(const Option& option, const StageRanges::Range& range, int32_t end) {
+// Whether a range meets t_ with this option.
+bool PartitionSearch::Meets(const StageOption& option, const StageRanges::Range& range,
+                            int32_t end) {
   const double compute = option.Compute(range.begin, end);
-  if (compute > prepared_) return false;
-  if (Tps(range.extent, compute, option.replicas) > prepared_) return false;
+  if (compute > t_) return false;
+  if (Tps(range.extent, compute, option.replicas) > t_) return false;
   const Network& network = networks_[std::bit_width(static_cast<uint32_t>(option.replicas)) - 1];
   const double message = std::max(range.extent.in_per_sample, range.extent.out_per_sample);
-  if (message * network.network_per_byte > prepared_) messages_matter_ = true;
+  if (message * network.network_per_byte > t_) messages_matter_ = true;
   return true;
 }
 
 // The first option of a config, of those with at most so many replicas, that
-// meets the prepared t and may fit into memory; -1: none. `fastest` is the
+// meets t_ and may fit into memory; -1: none. `fastest` is the
 // first whose compute alone may meet t, and only moves on while the range
 // grows.
 int32_t PartitionSearch::FirstOption(const StageRanges::Range& range, int32_t end, int32_t config,
                                      int32_t most_replicas, int32_t& fastest) {
   const int32_t last = choice_end_[config];
-  while (fastest < last && choices_[fastest].Compute(range.begin, end) > prepared_) ++fastest;
+  while (fastest < last && choices_[fastest].Compute(range.begin, end) > t_) ++fastest;
   for (int32_t o = fastest; o < last; ++o) {
-    const Option& option = choices_[o];
+    const StageOption& option = choices_[o];
     if (option.replicas > most_replicas) return -1;
     if (!Meets(option, range, end)) continue;
     if (Memory(option, range, end, configs_[config].k) <= memory_) return o;
@@ -307,7 +234,7 @@ void PartitionSearch::Extend(const Step& step, int32_t first, const PartitionLim
     Bytes peak = after.peak;
     int32_t o = first;
     for (; o < choice_end_[c]; ++o) {
-      const Option& option = choices_[o];
+      const StageOption& option = choices_[o];
       if (after.devices + option.replicas > most) o = choice_end_[c];
       if (o == choice_end_[c]) break;
       const Bytes memory = Memory(option, range, step.end, in_flight / config.micro_batch);
@@ -405,7 +332,7 @@ bool PartitionSearch::ExtendFrom(int32_t end, const PartitionLimits& limits) {
   int32_t fastest = 0;
   for (size_t r = 0;; ++r) {
     const StageRanges::Range* range = ranges_->At(end, r);
-    if (range == nullptr || range->begin < reach_[end]) break;
+    if (range == nullptr || range->begin < relaxed_->Reach(end)) break;
     if (!Poll()) return false;
     const int32_t most_replicas = left - before_[range->begin];
     if (most_replicas < 1) continue;
@@ -474,7 +401,9 @@ std::optional<Partition> PartitionSearch::Find(double t, const PartitionLimits& 
   const int32_t n = oracle_->size();
   if (context_->Expired() || IsRefuted(t, limits)) return std::nullopt;
   if (std::optional<Partition> learnt = Learnt(t, limits)) return learnt;
-  if (Least(t * kSlack) > limits.devices || !Bound(limits.devices)) return std::nullopt;
+  t_ = t * kTimeSlack;
+  states_ += n;
+  if (relaxed_->Least(t_) > limits.devices || !Bound(limits.devices)) return std::nullopt;
   if (before_[n] > limits.devices) {
     refuted_.push_back({t, limits});
     return std::nullopt;
@@ -518,7 +447,7 @@ Partition PartitionSearch::Assemble(int32_t point) const {
   const int32_t n = oracle_->size();
   for (int32_t begin = 0; begin < n;) {
     const Point& at = fronts_[begin].points[point];
-    const Option& option = choices_[at.option];
+    const StageOption& option = choices_[at.option];
     partition.stages.push_back(
         {begin, at.end, option.replicas, configs_[option.config], at.in_flight, option.recompute});
     partition.bottleneck = std::max(
@@ -531,35 +460,12 @@ Partition PartitionSearch::Assemble(int32_t point) const {
   return partition;
 }
 
-// The least t, up to kPrecision, that the first pass does not rule out;
-// infinity beyond `most`. The optimum mostly lies close above the bound: gallop
-// upwards first.
-double PartitionSearch::LeastTime(int32_t devices, double most) {
-  const auto known = least_time_.find(devices);
-  if (known != least_time_.end()) return known->second;
-  double low = LowerBound(devices);
-  double high = low;
-  double step = 0.02;
-  while (Least(high * kSlack) > devices) {
-    if (high >= most || context_->Expired()) return std::numeric_limits<double>::infinity();
-    low = high;
-    high = std::min(low * (1 + step), most);
-    step *= 3;
-  }
-  while (high > low * (1 + kPrecision) && !context_->Expired()) {
-    const double probe = (low + high) / 2;
-    (Least(probe * kSlack) > devices ? low : high) = probe;
-  }
-  least_time_[devices] = high;
-  return high;
-}
-
 std::optional<Partition> PartitionSearch::Minimize(double least, double most,
                                                    const PartitionLimits& limits,
                                                    double precision) {
-  if (std::max(least, LowerBound(limits.devices)) > most * kSlack) return std::nullopt;
-  double low = std::max(least, LeastTime(limits.devices, most));
-  if (low > most * kSlack) return std::nullopt;
+  if (std::max(least, LowerBound(limits.devices)) > most * kTimeSlack) return std::nullopt;
+  double low = std::max(least, relaxed_->LeastTime(limits.devices, most, kPrecision, *context_));
+  if (low > most * kTimeSlack) return std::nullopt;
   std::optional<Partition> best;
   double step = 0.02;
   for (double probe = low; !best.has_value(); probe = low * (1 + step), step *= 3) {

@@ -1,106 +1,87 @@
-// GraphPipe's pipeline stage partitioner: the fewest devices that reach a given
-// time per sample.
+// GraphPipe's pipeline stage partitioner: the fewest devices that reach a given time per sample.
 //
-// Problem. Cut the operators into stages and choose replicas, micro-batch size
-// and kFkB schedule of each, so that no stage needs more than t nanoseconds per
-// sample, every stage fits into memory, and as few devices as possible are
-// used. Algorithm 1 of the paper asks this question for the t of a binary
-// search (`Minimize`).
+// Problem. Cut the operators into stages and choose replicas, micro-batch size and kFkB schedule of
+// each, so that no stage needs more than t nanoseconds per sample, every stage fits into memory,
+// and as few devices as possible are used. Algorithm 1 of the paper asks this question for the t
+// of a binary search (`Minimize`).
 //
 // Notation.
-//   paper                          here
-//   t_max                          t
-//   G                              a suffix [p, n) of a linear order of the
-//   operators c = (i, b, k)                  StageConfig and
-//   StageChoice::in_flight c_b = (i_b, b_b, k_b)          the needs of the
-//   frontier classes at p d                              Point::devices C the
-//   configs given to the constructor ESTIMATETPS                    StageTps
-//   SCHEDULESTAGE (algorithm 2)    the needs, by ComputeInFlight
-//   PICKBETTER                     Dominates, then less traffic, then less
-//   memory
+//   paper                            here
+//   t_max                            t
+//   G                                a suffix [p, n) of a linear order of the operators
+//   c = (i, b, k)                    StageConfig and StageChoice::in_flight
+//   c_b = (i_b, b_b, k_b)            the needs of the frontier classes at p
+//   d                                Point::devices
+//   C                                the configs given to the constructor
+//   ESTIMATETPS                      StageTps
+//   SCHEDULESTAGE (algorithm 2)      the needs, by ComputeInFlight
+//   PICKBETTER                       Dominates, then less traffic, then less memory
 //
-// Recurrence. Front(p) is the Pareto front of the partitions of [p, n) by
-// (devices, needs), where need(k, c) is the number of samples that a stage with
-// config c must keep in flight if it contains a member of frontier class k.
-// Front(n) = {(0, no needs)}. For every q < p, config c and number of replicas
-// d such that [q, p) meets t,
-//   in_flight = max(k b, max of need(k, c) over the classes k with a member in
-//   [q, p)),
-// and if that fits into memory, Front(q) takes up (devices + d, needs'), where
-// need'(k', c') is the largest of need(parent of k', c') and, if k' has a
-// successor in [q, p), ComputeInFlight(c', c, in_flight).
+// Recurrence. Front(p) is the Pareto front of the partitions of [p, n) by (devices, needs), where
+// need(k, c) is the number of samples that a stage with config c must keep in flight if it contains
+// a member of frontier class k. Front(n) = {(0, no needs)}. For every q < p, config c and number of
+// replicas d such that [q, p) meets t,
+//   in_flight = max(k b, max of need(k, c) over the classes k with a member in [q, p)),
+// and if that fits into memory, Front(q) takes up (devices + d, needs'), where need'(k', c') is the
+// largest of need(parent of k', c') and, if k' has a successor in [q, p),
+// ComputeInFlight(c', c, in_flight).
 //
-// Each time, only the fewest replicas d, without recomputation before with,
-// that meet t and fit into memory are tried: more devices for the same range
-// and needs are dominated.
+// Each time, only the fewest replicas d, without recomputation before with, that meet t and fit
+// into memory are tried: more devices for the same range and needs are dominated.
 //
-// Bounds. A first pass answers a relaxed question: the fewest devices Least(p)
-// for [0, p), without messages and with every stage keeping only k b samples.
-// What it asks of a range only grows with the range, so for each replication
-// the longest stage that ends at p follows by a moving pointer, and Least(p) =
-// min over d of Least(begin of that stage) + d. If Least(n) exceeds the devices
-// there is no answer. The same from the other side gives the fewest devices for
-// [p, n). A second pass, worth its time only for several configs, goes over the
-// ranges that these leave, notes the first option of each that meets t with its
-// messages and may fit into memory, and so has a nearer bound Before(p) on the
-// devices of [0, p); partitions of [p, n) with more devices than that leaves
-// are not extended. Neither bound removes a partition that has an answer before
-// it. `Minimize` searches with the first pass alone, and then with all from the
-// t that it found; mostly that t itself is the answer.
+// Bounds. A first pass (relaxed_search.h) answers a relaxed question: the fewest devices Least(p)
+// for [0, p), and from the other side for [p, n), without messages and with every stage keeping
+// only k b samples. If Least(n) exceeds the devices there is no answer. A second pass, worth its
+// time only for several configs, goes over the ranges that these leave, notes the first option of
+// each that meets t with its messages and may fit into memory, and so has a nearer bound Before(p)
+// on the devices of [0, p); partitions of [p, n) with more devices than that leaves are not
+// extended. Neither bound removes a partition that has an answer before it. `Minimize` searches
+// with the first pass alone, and then with all from the t that it found; mostly that t itself is
+// the answer.
 //
-// What was asked before. A search that found nothing for some t, devices and
-// samples in flight finds nothing for less of each, nor does one whose stages
-// take longer (LearnFrom); and where no range met t only because its messages
-// are inside, Messages::kNetwork has the same answer. The second pass does not
-// depend on the samples in flight and is kept while t stays.
+// What was asked before. A search that found nothing for some t, devices and samples in flight
+// finds nothing for less of each, nor does one whose stages take longer (LearnFrom); and where no
+// range met t only because its messages are inside, Messages::kNetwork has the same answer. The
+// second pass does not depend on the samples in flight and is kept while t stays.
 //
-// Complexity. With n operators, R <= n log n the ranges that meet t
-// (StageRanges), F the largest front and K the most frontier classes: O(n |C|
-// log D) time for the first pass, O(R |C|) for the second and O(R |C| F^2 K)
-// for the recurrence, with a factor |C| in what follows from different needs
-// only (NeedRows); the bounds leave few ranges and small F. On a chain K = 1,
-// on b parallel chains K = 2.
+// Complexity. With n operators, R <= n log n the ranges that meet t (StageRanges), F the largest
+// front and K the most frontier classes: O(n |C| log D) time for the first pass, O(R |C|) for the
+// second and O(R |C| F^2 K) for the recurrence, with a factor |C| in what follows from different
+// needs only (NeedRows); the bounds leave few ranges and small F. On a chain K = 1, on b parallel
+// chains K = 2.
 //
 // Deviations from the paper.
-//  1. One pass over a linear order that keeps branches together (depth first
-//  over the
-//     series-parallel tree) instead of a recursion over series and parallel
-//     sub-graphs. A stage is a contiguous range of that order. Every stage of
-//     the paper's space (consecutive children of a series or parallel vertex)
-//     is one, so the result is never worse; on top come stages that close a
-//     branch and go on behind the join (figure 9's stage that "necessarily
-//     contains the concatenation"), stages that open with a fork, and stages
-//     that end one branch and begin the next. `PartitionOptions::allowed`
-//     restricts the stages; tests use it to show equality with a direct
-//     transcription of algorithm 1.
-//  2. In-flight samples follow from the data dependencies between the stages
-//  themselves (through
-//     the frontier classes) instead of one context per sub-graph, so they are
-//     exact for stages that span branches and for graphs that are not
-//     series-parallel.
-//  3. The value of a state is a Pareto front that minimises devices, not a
-//  table over every number
+//  1. One pass over a linear order that keeps branches together (depth first over the
+//     series-parallel tree) instead of a recursion over series and parallel sub-graphs. A stage is
+//     a contiguous range of that order. Every stage of the paper's space (consecutive children of a
+//     series or parallel vertex) is one, so the result is never worse; on top come stages that
+//     close a branch and go on behind the join (figure 9's stage that "necessarily contains the
+//     concatenation"), stages that open with a fork, and stages that end one branch and begin the
+//     next. `PartitionOptions::allowed` restricts the stages; tests use it to show equality with a
+//     direct transcription of algorithm 1.
+//  2. In-flight samples follow from the data dependencies between the stages themselves (through
+//     the frontier classes) instead of one context per sub-graph, so they are exact for stages that
+//     span branches and for graphs that are not series-parallel.
+//  3. The value of a state is a Pareto front that minimises devices, not a table over every number
 //     of devices.
-//  4. A front keeps at most kMaxFront points (the smallest by devices, then
-//  needs). Fronts of
+//  4. A front keeps at most kMaxFront points (the smallest by devices, then needs). Fronts of
 //     chains and of parallel chains stay far below it.
 //  5. Devices may stay idle: t is reached with the fewest devices.
-//  6. A stage may run its forward pass again instead of keeping its tensors,
-//  which the paper does
+//  6. A stage may run its forward pass again instead of keeping its tensors, which the paper does
 //     not consider: a choice per stage, joint with t and memory.
 //
-// Reference: Jeon et al., "GraphPipe: Improving Performance and Scalability of
-// DNN Training with Graph Pipeline Parallelism", ASPLOS 2025, sections 5, 6 and
-// appendix A.1.
+// Reference: Jeon et al., "GraphPipe: Improving Performance and Scalability of DNN Training with
+// Graph Pipeline Parallelism", ASPLOS 2025, sections 5, 6 and appendix A.1.
 #pragma once
 
 #include <cstdint>
-#include <map>
+#include <memory>
 #include <optional>
 #include <vector>
 
 #include "planner_service/planner/planner.h"
 #include "planner_service/planners/graphpipe/need_rows.h"
+#include "planner_service/planners/graphpipe/relaxed_search.h"
 #include "planner_service/planners/graphpipe/stage_ranges.h"
 
 namespace stagewright {
@@ -155,6 +136,9 @@ class PartitionSearch {
   PartitionSearch(StageRanges& ranges, std::vector<StageConfig> configs, PartitionOptions options,
                   const SearchContext& context);
 
+  // The same search with messages of another cost; both share the first pass.
+  PartitionSearch(const PartitionSearch& other, Messages messages);
+
   // Nothing that `easier` fails to find exists for this search: it has the same
   // ranges and configs, and no stage of it takes longer or is allowed less.
   // Outlives this search.
@@ -180,22 +164,10 @@ class PartitionSearch {
                   bool recompute = false) const;
 
   // No partition over `devices` devices is faster, ns per sample.
-  double LowerBound(int32_t devices) const;
+  double LowerBound(int32_t devices) const { return relaxed_->LowerBound(devices); }
   int64_t states() const { return states_; }
 
  private:
-  struct Option {
-    int32_t config = 0;
-    int32_t replicas = 1;
-    bool recompute = false;
-    int64_t share = 1;
-    double samples = 1;  // config.micro_batch
-    const ShareCosts* costs = nullptr;
-    double Compute(int32_t begin, int32_t end) const {
-      const double time = costs->Time(begin, end);
-      return (recompute ? time + costs->Forward(begin, end) : time) / samples;
-    }
-  };
   // What crosses the network for a stage with 2^index replicas.
   struct Network {
     double sum_latency = 0;       // Gradient sum: ns,
@@ -219,6 +191,8 @@ class PartitionSearch {
     std::vector<Point> points;
     std::vector<NeedRows::Row> needs;  // Of each point: by class.
   };
+  PartitionSearch(StageRanges& ranges, std::shared_ptr<RelaxedSearch> relaxed,
+                  PartitionOptions options, const SearchContext& context);
   void DescribeNetwork(const NetworkFacts& facts);
   struct Step;  // A range with what it costs.
   // A question without an answer.
@@ -235,18 +209,15 @@ class PartitionSearch {
   };
 
   std::optional<Partition> Learnt(double t, const PartitionLimits& limits) const;
-  bool Meets(const Option& option, const StageRanges::Range& range, int32_t end);
+  bool Meets(const StageOption& option, const StageRanges::Range& range, int32_t end);
   bool IsRefuted(double t, const PartitionLimits& limits) const;
-  int32_t Least(double t);
-  void LeastAfter();
   bool Bound(int32_t devices);
   bool Allowed(int32_t begin, int32_t end) const {
     return options_.allowed.empty() || options_.allowed[begin * (oracle_->size() + 1) + end];
   }
-  bool MayMeet(const Option& option, int32_t begin, int32_t end, double t) const;
   int32_t FirstOption(const StageRanges::Range& range, int32_t end, int32_t config,
                       int32_t most_replicas, int32_t& fastest);
-  Bytes Memory(const Option& option, const StageRanges::Range& range, int32_t end,
+  Bytes Memory(const StageOption& option, const StageRanges::Range& range, int32_t end,
                int64_t micro_batches_in_flight) const;
   bool Poll();
   bool ExtendFrom(int32_t end, const PartitionLimits& limits);
@@ -258,37 +229,27 @@ class PartitionSearch {
               const NeedRows::Row* b_needs, size_t width) const;
   Partition Assemble(int32_t point) const;
   double Tps(const StageOracle::Extent& extent, double compute, int32_t replicas) const;
-  double LeastTime(int32_t devices, double most);
 
   StageRanges* ranges_;
   const StageOracle* oracle_;
   const Frontier* frontier_;
-  std::vector<StageConfig> configs_;
+  std::shared_ptr<RelaxedSearch> relaxed_;
+  const std::vector<StageConfig>& configs_;
+  const std::vector<StageOption>& choices_;
+  const std::vector<int32_t>& choice_end_;
   PartitionOptions options_;
   const SearchContext* context_;
   int64_t mini_batch_;
   Bytes memory_;
   std::vector<Network> networks_;
-  std::vector<Option> choices_;      // By config, replicas, recomputation.
-  std::vector<int32_t> choice_end_;  // By config.
-  std::vector<double> least_work_;   // Prefix sums: least device-ns per sample of each operator.
-  double largest_operator_ = 0;      // Least ns per sample of the slowest operator.
-  // Of the last first pass: its t, Least(p), and the least begin of a stage
-  // that ends at p.
-  double prepared_ = -1;
-  std::vector<int32_t> least_before_;
-  std::vector<int32_t> reach_;
-  std::vector<int32_t> pointers_;
-  // Of the last second pass: its t and devices (0: none), Before(p), the fewest
-  // devices for [p, n) by the first pass, and the first option of each range,
-  // from row_begin_[end] on: [range][config].
+  double t_ = 0;  // Of the last Find, with kTimeSlack.
+  // Of the last second pass: its t and devices (0: none), Before(p), and the
+  // first option of each range, from row_begin_[end] on: [range][config].
   double bounded_ = -1;
   int32_t bounded_devices_ = 0;
   std::vector<int32_t> before_;
-  std::vector<int32_t> least_after_;
   std::vector<size_t> row_begin_;
   std::vector<int16_t> first_options_;
-  std::map<int32_t, double> least_time_;  // By devices: no partition needs less, ns per sample.
   std::vector<Front> fronts_;
   NeedRows rows_;
   std::vector<NeedRows::Row> scratch_;

@@ -294,7 +294,9 @@ void ExpectLearningChangesNothing(Random& random, const std::vector<StageConfig>
     options.back().replicas = false;
     std::vector<std::unique_ptr<PartitionSearch>> searches;
     for (const PartitionOptions& each : options) {
-      auto search = std::make_unique<PartitionSearch>(c.ranges, configs, each, c.context);
+      auto search = searches.empty() || !each.replicas
+                        ? std::make_unique<PartitionSearch>(c.ranges, configs, each, c.context)
+                        : std::make_unique<PartitionSearch>(*searches[0], each.messages);
       for (size_t s = 0; s < searches.size(); ++s) {
         if (each.replicas || s == 0) search->LearnFrom(*searches[s]);
       }

@@ -125,6 +125,7 @@ const char* TerminationName(
 struct Outcome {
   Termination termination = Termination::kInfeasible;
   std::optional<Strategy> strategy;
+  std::optional<Nanos> iteration_time;  // Of the strategy, where the planner had it evaluated.
   // The best sequential strategy, from planners that look for one beside their answer.
   std::optional<Strategy> sequential;
   std::string reason;      // For infeasible and limit: what binds, by how much, what would help.

@@ -16,7 +16,7 @@ absl::Status Judge::Consider(std::vector<Proposal> proposals, int64_t most, doub
   const int64_t last = count_ + most;
   for (Proposal& proposal : proposals) {
     if (context_.Expired() || count_ >= last) break;
-    if (best_ != nullptr && proposal.estimate > hope * best_seconds_) break;
+    if (best_ != nullptr && proposal.estimate > hope * best_seconds()) break;
     if (!seen_.insert(proposal.text).second) continue;
     RETURN_IF_ERROR(Evaluate(proposal));
   }
@@ -47,17 +47,17 @@ absl::Status Judge::Evaluate(Proposal& proposal) {
   ++accepted_;
   Bytes peak = 0;
   for (const DeviceUse& device : evaluation->devices) peak = std::max(peak, device.peak_memory);
-  Keep(proposal.strategy, ToSeconds(evaluation->iteration_time), peak, proposal.text);
+  Keep(proposal.strategy, evaluation->iteration_time, peak, proposal.text);
   return absl::OkStatus();
 }
 
-void Judge::Keep(const Strategy& strategy, double seconds, Bytes peak, const std::string& text) {
-  const auto key = std::tie(seconds, peak, text);
-  if (best_ != nullptr && key >= std::tie(best_seconds_, best_peak_, best_text_)) return;
-  std::tie(best_seconds_, best_peak_, best_text_) = key;
+void Judge::Keep(const Strategy& strategy, Nanos time, Bytes peak, const std::string& text) {
+  const auto key = std::tie(time, peak, text);
+  if (best_ != nullptr && key >= std::tie(best_time_, best_peak_, best_text_)) return;
+  std::tie(best_time_, best_peak_, best_text_) = key;
   best_ = std::make_unique<Strategy>(strategy);
   if (whole_ != nullptr) {
-    whole_->Keep(strategy, seconds, peak,
+    whole_->Keep(strategy, time, peak,
                  view_ == nullptr ? text : absl::StrCat(view_->name, ": ", text));
   } else if (context_.on_improvement) {
     context_.on_improvement(strategy);

@@ -40,25 +40,26 @@ class Judge {
   // The strategy with the least time, of these the one with the least peak memory, then by text;
   // null if none was accepted yet. On the problem's devices.
   const Strategy* best() const { return best_.get(); }
-  double best_seconds() const { return best_seconds_; }  // Iteration time; 0 without one.
-  int64_t count() const { return count_; }               // Evaluations.
-  int64_t accepted() const { return accepted_; }         // Those that a plan fitted.
+  Nanos best_time() const { return best_time_; }  // Iteration time; 0 without one.
+  double best_seconds() const { return ToSeconds(best_time_); }
+  int64_t count() const { return count_; }        // Evaluations.
+  int64_t accepted() const { return accepted_; }  // Those that a plan fitted.
   // The best of all views, as best_seconds().
   double seconds_to_beat() const {
-    return whole_ == nullptr ? best_seconds_ : whole_->best_seconds_;
+    return whole_ == nullptr ? best_seconds() : whole_->best_seconds();
   }
   const std::string& rejection() const { return rejection_; }  // The last one's message.
 
  private:
   absl::Status Evaluate(Proposal& proposal);
-  void Keep(const Strategy& strategy, double seconds, Bytes peak, const std::string& text);
+  void Keep(const Strategy& strategy, Nanos time, Bytes peak, const std::string& text);
 
   const Problem& problem_;
   SearchContext& context_;
   Judge* whole_ = nullptr;
   const PlacementView* view_ = nullptr;
   std::unique_ptr<Strategy> best_;
-  double best_seconds_ = 0;
+  Nanos best_time_ = 0;
   Bytes best_peak_ = 0;
   std::string best_text_;
   std::set<std::string> seen_;

@@ -12,7 +12,10 @@ Outcome Conclude(const std::string& planner, const Problem& problem, const Judge
   Outcome outcome = std::move(found);
   const std::string noted = std::exchange(outcome.reason, "");
   outcome.candidates = judge.count();
-  if (judge.best() != nullptr) outcome.strategy = *judge.best();
+  if (judge.best() != nullptr) {
+    outcome.strategy = *judge.best();
+    outcome.iteration_time = judge.best_time();
+  }
   if (context.Expired()) {
     outcome.termination = Termination::kLimit;
     outcome.reason = "the search was stopped by its deadline or cancelled";

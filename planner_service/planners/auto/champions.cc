@@ -58,8 +58,11 @@ absl::StatusOr<std::optional<Nanos>> Champions::TimeOf(const Strategy& strategy)
   return evaluation->iteration_time;
 }
 
-absl::StatusOr<bool> Champions::Offer(const Strategy& strategy) {
-  ASSIGN_OR_RETURN(const std::optional<Nanos> time, TimeOf(strategy));
+absl::StatusOr<bool> Champions::Offer(const Strategy& strategy, std::optional<Nanos> known) {
+  std::optional<Nanos> time = known;
+  if (!time.has_value()) {
+    ASSIGN_OR_RETURN(time, TimeOf(strategy));
+  }
   if (!time.has_value()) return false;
   accepted_.push_back(strategy);
   const bool sequential = IsSequential(strategy);

@@ -18,6 +18,8 @@ namespace {
 constexpr int64_t kEffort = 2'000'000;
 // Operators times devices from which on a unit of effort takes longer.
 constexpr int64_t kLarge = 20'000;
+// And from which on members that look at the whole cluster at every step are left out.
+constexpr int64_t kHuge = 200'000;
 
 }  // namespace
 
@@ -25,6 +27,8 @@ std::vector<AutoMember> AutoMembers(const Problem& problem, const PlanOptions& o
   std::vector<AutoMember> members;
   const int64_t size = int64_t{problem.operators->size()} * problem.cluster->size();
   const int64_t fewer = kEffort * kLarge / std::max(kLarge, size);
+  // There each pipeline judged is a program of a million actions, and one must be.
+  const int64_t pipelines = size > kHuge ? 3 * kEffort : kEffort;
   const auto add = [&](std::unique_ptr<Planner> planner, bool sequential, int64_t effort) {
     if (options.sequential && !sequential) return;
     if (!CheckAbilities(options, planner->name(), planner->abilities()).ok()) return;
@@ -34,12 +38,12 @@ std::vector<AutoMember> AutoMembers(const Problem& problem, const PlanOptions& o
   add(MakeDataParallelPlanner(), true, fewer);
   if (problem.cluster->size() == 1) return members;
   add(MakeGPipePlanner(), true, fewer);
-  add(MakeSequentialPlanner(), true, kEffort);
-  add(MakeGraphPipePlanner(), false, kEffort);
-  add(MakePipeDreamPlanner(), true, fewer);
+  add(MakeSequentialPlanner(), true, pipelines);
+  add(MakeGraphPipePlanner(), false, pipelines);
+  if (size <= kHuge) add(MakePipeDreamPlanner(), true, fewer);
   add(MakeDapplePlanner(), true, fewer);
   add(MakePfeifePlanner(), true, fewer);
-  add(MakePiperPlanner(), false, fewer);
+  if (size <= kHuge) add(MakePiperPlanner(), false, fewer);
   return members;
 }
 

@@ -35,7 +35,7 @@ absl::StatusOr<std::vector<Strategy>> RunMembers(const Problem& problem, const P
       if (none.termination != Termination::kInfeasible) none = *std::move(answer);
       continue;
     }
-    RETURN_IF_ERROR(champions.Offer(*answer->strategy).status());
+    RETURN_IF_ERROR(champions.Offer(*answer->strategy, answer->iteration_time).status());
     found.push_back(*std::move(answer->strategy));
   }
   return found;

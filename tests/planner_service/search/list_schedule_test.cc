@@ -129,5 +129,47 @@ TEST(ListScheduleTest, TheSimulatorAcceptsEveryScheduleAndAgreesOnItsTime) {
   EXPECT_GT(compared, 500);
 }
 
+// With a limit that the schedule meets nothing changes; below, it is given up with a bound that is
+// above the limit and no more than its whole time.
+TEST(ListScheduleTest, ALimitEndsOnlySchedulesThatExceedIt) {
+  Random random(8);
+  int given_up = 0, early = 0;
+  for (int i = 0; i < 100; ++i) {
+    SCOPED_TRACE(i);
+    const auto devices = static_cast<int32_t>(testing::Draw(random, 1, 5));
+    const SearchCase c(
+        testing::RandomProfile(random, static_cast<int32_t>(testing::Draw(random, 2, 14))),
+        Uniform(std::to_string(devices) + ",bandwidth=1e10"), 8);
+    const OperatorCosts costs(c.problem);
+    const Strategy strategy =
+        testing::RandomStrategy(random, c.graph, c.operators, c.cluster, c.problem.mini_batch);
+    std::optional<Draft> draft = ToDraft(c.problem, strategy);
+    if (!draft.has_value()) continue;
+    ASSERT_TRUE(SortStages(c.operators.dag(), *draft));
+    const TaskGraph graph = MakeTaskGraph(costs, *draft, 1);
+    const ListRule rule{
+        testing::Draw(random, 0, 1) == 0 ? ListRule::Due::kTail : ListRule::Due::kTurn,
+        1,
+        1,
+        testing::Draw(random, 0, 1) == 0,
+        0,
+        0};
+    ListScheduler scheduler;
+    const ListResult whole = scheduler.Run(graph, rule, true);
+    if (!whole.fits) continue;
+    const ListResult met = scheduler.Run(graph, rule, true, whole.step_time);
+    EXPECT_EQ(met.step_time, whole.step_time);
+    EXPECT_EQ(met.orders, whole.orders);
+    const Nanos limit = whole.step_time * testing::Draw(random, 10, 99) / 100;
+    const ListResult cut = scheduler.Run(graph, rule, true, limit);
+    EXPECT_GT(cut.step_time, limit);
+    EXPECT_LE(cut.step_time, whole.step_time);
+    ++given_up;
+    if (cut.step_time < whole.step_time) ++early;
+  }
+  EXPECT_GT(given_up, 30);
+  EXPECT_GT(early, 20);
+}
+
 }  // namespace
 }  // namespace stagewright

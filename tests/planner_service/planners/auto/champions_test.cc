@@ -71,5 +71,31 @@ TEST_F(ChampionsTest, RecomputationThatMemoryNeedsIsKept) {
   EXPECT_TRUE(champions.best()->stages[0].recompute);
 }
 
+TEST_F(ChampionsTest, AKnownTimeIsNotJudgedAgain) {
+  const Cluster cluster = FlatCluster(2);
+  const Problem problem = On(cluster);
+  const PlanOptions options;
+  Champions champions(problem, options, context_);
+  ASSERT_TRUE(*champions.Offer(Recomputing(), Nanos{17}));
+  EXPECT_EQ(champions.judged(), 0);
+  EXPECT_EQ(champions.best_time(), 17);
+  ASSERT_TRUE(*champions.Offer(Recomputing()));
+  EXPECT_EQ(champions.judged(), 1);
+  EXPECT_EQ(champions.best_time(), 17);
+}
+
+// The first answer is judged to its end however late it is; later ones are not.
+TEST_F(ChampionsTest, WhatIsLateOnlyCountsAsTheFirstAnswer) {
+  const Cluster cluster = FlatCluster(2);
+  const Problem problem = On(cluster);
+  const PlanOptions options;
+  SearchContext late(SearchContext::Clock::now());
+  Champions champions(problem, options, late);
+  ASSERT_TRUE(*champions.Offer(Recomputing()));
+  ASSERT_TRUE(champions.best().has_value());
+  EXPECT_FALSE(*champions.Offer(Recomputing()));
+  EXPECT_EQ(champions.accepted().size(), 1u);
+}
+
 }  // namespace
 }  // namespace stagewright

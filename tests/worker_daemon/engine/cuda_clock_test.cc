@@ -28,7 +28,9 @@ TEST(CudaClock, AgreesWithTheHosts) {
   if (!clock.ok()) GTEST_SKIP() << clock.status();
   Nanos last = 0;
   for (int i = 0; i < 100; ++i) {
-    if (i == 50) ASSERT_EQ((*clock)->Align(), absl::OkStatus());
+    if (i == 50) {
+      ASSERT_EQ((*clock)->Align(), absl::OkStatus());
+    }
     const Nanos before = Now();
     const DeviceClock::Mark mark = (*clock)->Record();
     const auto time = (*clock)->TimeOf(mark);

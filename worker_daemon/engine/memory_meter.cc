@@ -26,7 +26,7 @@ struct MemoryMeter::Account {
     const Bytes after = now.fetch_add(bytes, std::memory_order_relaxed) + bytes;
     if (limit > 0 && after > limit) {
       now.fetch_sub(bytes, std::memory_order_relaxed);
-      refused.store(bytes, std::memory_order_relaxed);
+      Refuse(bytes, after - bytes);
       TORCH_CHECK_WITH(OutOfMemoryError, false, "the limit of ", limit, " bytes is reached");
     }
     Bytes before = peak.load(std::memory_order_relaxed);
@@ -34,6 +34,11 @@ struct MemoryMeter::Account {
            !peak.compare_exchange_weak(before, after, std::memory_order_relaxed)) {
     }
     references.fetch_add(1, std::memory_order_relaxed);
+  }
+
+  void Refuse(Bytes asked, Bytes in_use) {
+    refused.store(asked, std::memory_order_relaxed);
+    in_use_then.store(in_use, std::memory_order_relaxed);
   }
 
   void Give(Bytes bytes) {
@@ -46,7 +51,7 @@ struct MemoryMeter::Account {
   }
 
   const Bytes limit;
-  std::atomic<Bytes> now = 0, peak = 0, refused = 0;
+  std::atomic<Bytes> now = 0, peak = 0, refused = 0, in_use_then = 0;
   std::atomic<int64_t> references = 1;  // The meter and every block.
 };
 
@@ -100,8 +105,9 @@ class CountingAllocator final : public c10::Allocator {
       return base_->raw_allocate(fits ? size + sizeof(Header) : size);
     } catch (const std::exception& error) {
       if (account != nullptr) {
-        account->refused.store(static_cast<Bytes>(size), std::memory_order_relaxed);
-        account->Give(static_cast<Bytes>(size));
+        const auto bytes = static_cast<Bytes>(size);
+        account->Refuse(bytes, account->now.load(std::memory_order_relaxed) - bytes);
+        account->Give(bytes);
       }
       TORCH_CHECK_WITH(OutOfMemoryError, false, "the machine has no more memory");
     }
@@ -166,8 +172,10 @@ Bytes MemoryMeter::peak() const {
 #endif
 }
 
-Bytes MemoryMeter::refused() const {
-  return account_ != nullptr ? account_->refused.load(std::memory_order_relaxed) : 0;
+MemoryMeter::Refusal MemoryMeter::refused() const {
+  if (account_ == nullptr) return {};
+  return {account_->refused.load(std::memory_order_relaxed),
+          account_->in_use_then.load(std::memory_order_relaxed)};
 }
 
 MemoryMeter::Scope::Scope(const MemoryMeter* meter) : before_(current) {
@@ -179,8 +187,10 @@ MemoryMeter::Scope::~Scope() { current = before_; }
 absl::Status OutOfMemory(const absl::Status& cause, const MemoryMeter& meter,
                          const MemoryExpectation& expected) {
   std::string figures = "out of memory: ";
-  if (meter.refused() > 0) absl::StrAppend(&figures, meter.refused(), " bytes asked for, ");
-  absl::StrAppend(&figures, meter.now(), " bytes in use and at most ", meter.peak(),
+  const MemoryMeter::Refusal refused = meter.refused();
+  if (refused.asked > 0) absl::StrAppend(&figures, refused.asked, " bytes asked for, ");
+  absl::StrAppend(&figures, refused.asked > 0 ? refused.in_use : meter.now(),
+                  " bytes in use and at most ", meter.peak(),
                   " so far; the program's predicted peak is ", expected.predicted_peak, " bytes");
   if (expected.budget > 0)
     absl::StrAppend(&figures, ", the device's budget ", expected.budget, " bytes");

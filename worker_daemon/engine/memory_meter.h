@@ -32,8 +32,13 @@ class MemoryMeter {
   // 0 where LibTorch does not tell. Safe from any thread; no locks on a CPU.
   Bytes now() const;
   Bytes peak() const;
-  // What the last allocation that failed had asked for; 0: none has, or LibTorch does not tell.
-  Bytes refused() const;
+  // The last allocation that failed: what it asked for and what was in use then. Nothing asked for:
+  // none has failed, or LibTorch does not tell.
+  struct Refusal {
+    Bytes asked = 0;
+    Bytes in_use = 0;
+  };
+  Refusal refused() const;
 
   // Charges what the calling thread allocates to `meter` (null: to none) until it ends. Scopes of a
   // thread nest.

@@ -26,7 +26,7 @@ TEST(MemoryMeter, CountsWhatIsThereAndTheMostThereWas) {
   const at::Tensor c = Block(200);
   EXPECT_EQ(meter.now(), 500);
   EXPECT_EQ(meter.peak(), 1300);
-  EXPECT_EQ(meter.refused(), 0);
+  EXPECT_EQ(meter.refused().asked, 0);
 }
 
 TEST(MemoryMeter, CountsOnlyInsideScopesWhichNest) {
@@ -100,7 +100,8 @@ TEST(MemoryMeter, ALimitIsKeptAndWhatWasAskedForIsTold) {
   EXPECT_THROW(Block(401), c10::OutOfMemoryError);
   EXPECT_EQ(meter.now(), 600);
   EXPECT_EQ(meter.peak(), 600);
-  EXPECT_EQ(meter.refused(), 401);
+  EXPECT_EQ(meter.refused().asked, 401);
+  EXPECT_EQ(meter.refused().in_use, 600);
   EXPECT_EQ(Block(400).numel(), 400);
 }
 
@@ -109,7 +110,8 @@ TEST(MemoryMeter, WhatTheMachineCannotGiveIsOutOfMemoryToo) {
   const MemoryMeter::Scope scope(&meter);
   const int64_t bytes = int64_t{1} << 60;
   EXPECT_THROW(Block(bytes), c10::OutOfMemoryError);
-  EXPECT_EQ(meter.refused(), bytes);
+  EXPECT_EQ(meter.refused().asked, bytes);
+  EXPECT_EQ(meter.refused().in_use, 0);
   EXPECT_EQ(meter.now(), 0);
 }
 

@@ -231,7 +231,13 @@ std::vector<Candidate> FindCandidates(const SearchSpace& space, const CandidateO
   const Problem& problem = space.oracle->problem();
   const int32_t devices = problem.cluster->size();
   std::vector<Attempt> attempts;
-  const auto sizes = MicroBatchSizes(problem.mini_batch, options.plan.micro_batch);
+  std::vector<int64_t> sizes = MicroBatchSizes(problem.mini_batch, options.plan.micro_batch);
+  if (options.plan.micro_batch == 0) {
+    std::erase_if(sizes, [&](int64_t size) {
+      return size < problem.mini_batch &&
+             2 * (problem.mini_batch / size) * devices > options.most_actions;
+    });
+  }
   for (const auto& configs : ConfigSets(sizes, options.plan, problem.mini_batch)) {
     if (context.Expired()) break;
     const size_t first = attempts.size();

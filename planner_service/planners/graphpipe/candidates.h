@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
@@ -39,6 +40,9 @@ struct CandidateOptions {
   PlanOptions plan;
   double memory_share = 1;
   double to_beat = 0;  // Iteration time, ns: only candidates that may be faster; 0: any.
+  // Micro-batch sizes whose forward and backward passes, with all devices in use, are more than
+  // this are left out, unless they are asked for.
+  int64_t most_actions = std::numeric_limits<int64_t>::max();
 };
 
 // Micro-batch sizes worth trying: `forced` if not 0, else the divisors of the mini-batch, of many

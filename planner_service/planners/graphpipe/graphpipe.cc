@@ -29,6 +29,7 @@
 #include "planner_service/planners/graphpipe/graphpipe.h"
 
 #include <algorithm>
+#include <limits>
 #include <optional>
 #include <utility>
 
@@ -257,7 +258,21 @@ class Search {
 
   // Of all spaces, best estimate first; only what may beat the best of all views.
   std::vector<Candidate> Find(const Spaces& spaces, double share, int64_t& states) {
-    CandidateOptions wanted{options_, share, kPromising * 1e9 * judge_.seconds_to_beat()};
+    CandidateOptions wanted{options_, share, kPromising * 1e9 * judge_.seconds_to_beat(),
+                            kMostActions};
+    std::vector<Candidate> candidates = FindIn(spaces, wanted, states);
+    if (candidates.empty() && wanted.to_beat == 0) {
+      wanted.most_actions = std::numeric_limits<int64_t>::max();
+      candidates = FindIn(spaces, wanted, states);
+    }
+    std::stable_sort(
+        candidates.begin(), candidates.end(),
+        [](const Candidate& a, const Candidate& b) { return a.estimate < b.estimate; });
+    return candidates;
+  }
+
+  std::vector<Candidate> FindIn(const Spaces& spaces, const CandidateOptions& wanted,
+                                int64_t& states) {
     std::vector<Candidate> candidates;
     for (size_t s = 0; s < spaces.size(); ++s) {
       auto found = FindCandidates(spaces[s]->view(), wanted, context_, states);
@@ -266,9 +281,6 @@ class Search {
         candidates.push_back(std::move(candidate));
       }
     }
-    std::stable_sort(
-        candidates.begin(), candidates.end(),
-        [](const Candidate& a, const Candidate& b) { return a.estimate < b.estimate; });
     return candidates;
   }
 

@@ -38,7 +38,7 @@ def run(system: Processes, devices: int, steps: int, every: int) -> tuple[float,
     plan.write_text(json.dumps(gpt_plan(devices, 1, 1, MINI_BATCH)))
     name = system.submit(
         "gpt", graph=f"{stem}.swg", weights=f"{stem}.safetensors", data=f"{stem}.data.safetensors", optimizer="adam",
-        mini_batch=MINI_BATCH, steps=steps, lr=1e-4, devices=devices, plan_file=plan, keep=1,
+        mini_batch=MINI_BATCH, steps=steps, lr=1e-4, devices=devices, plan_file=plan, keep=1 if every else None,
         out=system.path / f"out-{devices}-{every}", checkpoint_every=every or None,
     )  # fmt: skip
     stalls = {}

@@ -96,10 +96,10 @@ TEST(ListScheduleTest, MemoryLimitsWhatIsInFlight) {
   EXPECT_FALSE(scheduler.Run(MakeTaskGraph(costs, draft, 0.2), rule, false).fits);
 }
 
-TEST(ListScheduleTest, TheSimulatorAcceptsEveryScheduleAndAgreesOnItsTime) {
-  Random random(7);
-  int compared = 0;
-  for (int i = 0; i < 150; ++i) {
+// Calls `check` with the task graphs of so many random drafts.
+template <typename Check>
+void ForRandomDrafts(Random& random, int drafts, Check check) {
+  for (int i = 0; i < drafts; ++i) {
     SCOPED_TRACE(i);
     const auto devices = static_cast<int32_t>(testing::Draw(random, 1, 5));
     const SearchCase c(
@@ -112,20 +112,31 @@ TEST(ListScheduleTest, TheSimulatorAcceptsEveryScheduleAndAgreesOnItsTime) {
     if (!draft.has_value()) continue;
     ASSERT_TRUE(SortStages(c.operators.dag(), *draft));
     const TaskGraph graph = MakeTaskGraph(costs, *draft, 1);
-    ListScheduler scheduler;
-    for (ListRule rule : ListRules(/*split_backward=*/true)) {
-      rule.rounds = static_cast<int32_t>(testing::Draw(random, 0, 2));
-      const ListResult result = scheduler.Run(graph, rule, true);
-      ASSERT_TRUE(result.fits);
-      const auto evaluation = Simulated(c.problem, *draft, result.orders);
-      ASSERT_TRUE(evaluation.ok()) << evaluation.status();
-      // Where messages meet on a link, it carries one at a time here and all at once there.
-      EXPECT_NEAR(static_cast<double>(result.step_time),
-                  static_cast<double>(evaluation->iteration_time),
-                  0.05 * static_cast<double>(evaluation->iteration_time));
-      ++compared;
-    }
+    check(c.problem, *draft, graph);
+    if (::testing::Test::HasFatalFailure()) return;
   }
+}
+
+TEST(ListScheduleTest, TheSimulatorAcceptsEveryScheduleAndAgreesOnItsTime) {
+  Random random(7);
+  int compared = 0;
+  ForRandomDrafts(random, 150,
+                  [&](const Problem& problem, const Draft& draft, const TaskGraph& graph) {
+                    ListScheduler scheduler;
+                    for (ListRule rule : ListRules(/*split_backward=*/true)) {
+                      rule.rounds = static_cast<int32_t>(testing::Draw(random, 0, 2));
+                      const ListResult result = scheduler.Run(graph, rule, true);
+                      ASSERT_TRUE(result.fits);
+                      const auto evaluation = Simulated(problem, draft, result.orders);
+                      ASSERT_TRUE(evaluation.ok()) << evaluation.status();
+                      // Where messages meet on a link, it carries one at a time here and all at
+                      // once there.
+                      EXPECT_NEAR(static_cast<double>(result.step_time),
+                                  static_cast<double>(evaluation->iteration_time),
+                                  0.05 * static_cast<double>(evaluation->iteration_time));
+                      ++compared;
+                    }
+                  });
   EXPECT_GT(compared, 500);
 }
 
@@ -134,19 +145,7 @@ TEST(ListScheduleTest, TheSimulatorAcceptsEveryScheduleAndAgreesOnItsTime) {
 TEST(ListScheduleTest, ALimitEndsOnlySchedulesThatExceedIt) {
   Random random(8);
   int given_up = 0, early = 0;
-  for (int i = 0; i < 100; ++i) {
-    SCOPED_TRACE(i);
-    const auto devices = static_cast<int32_t>(testing::Draw(random, 1, 5));
-    const SearchCase c(
-        testing::RandomProfile(random, static_cast<int32_t>(testing::Draw(random, 2, 14))),
-        Uniform(std::to_string(devices) + ",bandwidth=1e10"), 8);
-    const OperatorCosts costs(c.problem);
-    const Strategy strategy =
-        testing::RandomStrategy(random, c.graph, c.operators, c.cluster, c.problem.mini_batch);
-    std::optional<Draft> draft = ToDraft(c.problem, strategy);
-    if (!draft.has_value()) continue;
-    ASSERT_TRUE(SortStages(c.operators.dag(), *draft));
-    const TaskGraph graph = MakeTaskGraph(costs, *draft, 1);
+  ForRandomDrafts(random, 100, [&](const Problem&, const Draft&, const TaskGraph& graph) {
     const ListRule rule{
         testing::Draw(random, 0, 1) == 0 ? ListRule::Due::kTail : ListRule::Due::kTurn,
         1,
@@ -156,7 +155,7 @@ TEST(ListScheduleTest, ALimitEndsOnlySchedulesThatExceedIt) {
         0};
     ListScheduler scheduler;
     const ListResult whole = scheduler.Run(graph, rule, true);
-    if (!whole.fits) continue;
+    if (!whole.fits) return;
     const ListResult met = scheduler.Run(graph, rule, true, whole.step_time);
     EXPECT_EQ(met.step_time, whole.step_time);
     EXPECT_EQ(met.orders, whole.orders);
@@ -166,7 +165,7 @@ TEST(ListScheduleTest, ALimitEndsOnlySchedulesThatExceedIt) {
     EXPECT_LE(cut.step_time, whole.step_time);
     ++given_up;
     if (cut.step_time < whole.step_time) ++early;
-  }
+  });
   EXPECT_GT(given_up, 30);
   EXPECT_GT(early, 20);
 }

@@ -19,6 +19,7 @@
 #include "clients/cli/job_view.h"
 #include "clients/cli/number_checks.h"
 #include "clients/cli/plan_file.h"
+#include "clients/cli/plan_flags.h"
 #include "common/schedule/trace.h"
 #include "common/wire/graph_file.h"
 #include "common/wire/job_state.h"
@@ -451,14 +452,7 @@ void AddSubmit(CLI::App& app, Globals& globals) {
                      "a plan to run: by hand (docs/planners/manual.md), from -o json or --save");
   count("--devices", "devices to use (default: all that are free)",
         [flags, spec](int32_t v) { spec->set_num_devices(v); });
-  count("--stages", "exactly this many stages",
-        [flags, spec](int32_t v) { spec->mutable_plan_options()->set_num_stages(v); });
-  integer("--micro-batch", "one micro-batch size for all stages", [flags, spec](int64_t v) {
-    spec->mutable_plan_options()->set_micro_batch(v);
-  })->check(Positive());
-  submit->add_flag_callback(
-      "--no-replicas", [flags, spec] { spec->mutable_plan_options()->set_forbid_replicas(true); },
-      "no data-parallel stages");
+  AddSearchFlags(*submit, {flags, spec->mutable_plan_options()});
   submit->add_option("--step-timeout", flags->step_timeout_seconds, "after which a step has hung")
       ->check(Seconds())
       ->capture_default_str();

@@ -215,6 +215,9 @@ void AddPlanCommands(CLI::App& app, Globals& globals) {
   plan->add_option("--plan-file", flags->plan_file,
                    "a plan to judge: by hand (docs/planners/manual.md), from -o json or --save");
   AddSearchFlags(*plan, flags->options);
+  plan->add_option_function<uint64_t>(
+      "--seed", [flags](uint64_t n) { flags->options->set_seed(n); },
+      "of planners that draw random numbers (default 1)");
   AddMeasureFlags(*plan, flags->measure);
   plan->add_flag("--no-sequential", flags->no_sequential,
                  "do not look for the best sequential plan to compare with");

@@ -99,9 +99,6 @@ void AddSearchFlags(CLI::App& command, std::shared_ptr<v1::PlanOptions> options)
   flag(
       "--vertical-sync", [options] { options->set_vertical_sync(true); },
       "with --asynchronous: all stages use the same version of the weights for a micro-batch");
-  command.add_option_function<uint64_t>(
-      "--seed", [options](uint64_t n) { options->set_seed(n); },
-      "of planners that draw random numbers (default 1)");
 }
 
 absl::StatusOr<v1::PlanningProblem> MakeProblem(const ProblemFlags& flags,

@@ -1,4 +1,4 @@
-// What `plan` and `explain` ask: the question of the command line as a request.
+// What `plan`, `explain` and `submit` ask: the question of the command line as a request.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -23,7 +23,7 @@ struct ProblemFlags {
 // Graph, --cluster, --mini-batch and --optimizer. `flags` outlives the app.
 void AddProblemFlags(CLI::App& command, ProblemFlags& flags);
 
-// The flags that bound and steer the search, into `options`.
+// The flags that bound and steer the search, into `options`, which the command keeps.
 void AddSearchFlags(CLI::App& command, std::shared_ptr<v1::PlanOptions> options);
 
 // The problem and, into `warnings`, what the import has to say. A piper profile brings its own

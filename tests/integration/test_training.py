@@ -47,14 +47,14 @@ def test_tied_weights_and_adam_on_two_workers(system):
     assert_equal_to_reference(job["checkpoint"], "tied_f64", "adam")
 
 
-@pytest.mark.parametrize(("micro_batch", "sync"), [(2, {}), (4, {}), (4, {"vertical_sync": None})])
+@pytest.mark.parametrize(("micro_batch", "sync"), [(2, {}), (4, {}), (4, {"vertical_sync": True})])
 def test_asynchronous_plans_train(system, micro_batch, sync):
     """What the weights must be, engine_asynchronous_test says; here, that such a job goes its way from end to end."""
     out = system.path / f"asynchronous-{micro_batch}-{len(sync)}"
     job = system.train(
         "chain_f64",
         planner="pipedream",
-        asynchronous=None,
+        asynchronous=True,
         **sync,
         devices=3,
         stages=3,
@@ -65,10 +65,23 @@ def test_asynchronous_plans_train(system, micro_batch, sync):
     )
     assert job["state"] == "succeeded", job["message"]
     assert (job["step"], job["total_steps"]) == (12, 12)
+    plan = system.json("plan", "show", job["name"])
+    assert (plan["asynchronous"], plan["vertical_sync"]) == (True, "vertical_sync" in sync)
     start, end = load_file(MODELS / "chain_f64.safetensors"), load_file(job["checkpoint"])
     for name, tensor in start.items():
         assert torch.isfinite(end[name]).all()
         assert not torch.equal(end[name], tensor), name
+
+
+@pytest.mark.parametrize(("flags", "kind"), [({}, "graph"), ({"sequential": True}, "sequential")])
+def test_a_job_s_flags_bound_the_search_as_those_of_plan_do(system, flags, kind):
+    model = "four_branches_f64"
+    bounds = dict(planner="graphpipe", devices=4, stages=4, no_replicas=True, micro_batch=4)
+    job = system.train(model, **bounds, **flags, out=system.path / f"kind-{kind}")
+    assert job["state"] == "succeeded", job["message"]
+    plan = system.json("plan", "show", job["name"])
+    assert (plan["kind"], len(plan["stages"])) == (kind, 4)
+    assert_equal_to_reference(job["checkpoint"], model, "sgd")
 
 
 def test_epochs_and_evaluation(system):

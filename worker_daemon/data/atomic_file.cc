@@ -14,7 +14,12 @@ namespace stagewright {
 namespace {
 
 absl::Status SystemError(const std::string& path, const char* what) {
-  return absl::UnavailableError(absl::StrCat(path, ": ", what, ": ", std::strerror(errno)));
+  if (errno == EFAULT) {  // The end of a mapping's file.
+    return absl::DataLossError(absl::StrCat(path, ": ", what, ": a file that is copied into it ",
+                                            "has become shorter since it was opened"));
+  }
+  const std::string message = absl::StrCat(path, ": ", what, ": ", std::strerror(errno));
+  return errno == ENOENT ? absl::NotFoundError(message) : absl::UnavailableError(message);
 }
 
 bool WriteAll(int file, std::span<const std::byte> data) {

@@ -1,7 +1,10 @@
 #include "worker_daemon/data/npy.h"
 
+#include <algorithm>
+#include <array>
 #include <cstring>
 #include <optional>
+#include <span>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -84,24 +87,27 @@ absl::StatusOr<uint64_t> ParseHeader(absl::string_view header, TensorView& array
 absl::StatusOr<NpyFile> NpyFile::Open(const std::string& path) {
   NpyFile file;
   ASSIGN_OR_RETURN(file.mapping, MappedFile::Open(path));
-  const std::span<const std::byte> bytes = file.mapping->bytes();
+  const std::span<const std::byte> bytes = file.mapping->bytes();  // Not looked at here.
   const auto bad = [&](const auto&... parts) {
     return absl::InvalidArgumentError(absl::StrCat(path, ": ", parts...));
   };
-  if (bytes.size() < kMagicBytes + 4 || std::memcmp(bytes.data(), kMagic, kMagicBytes) != 0)
+  std::array<std::byte, kMagicBytes + 6> start = {};
+  const size_t known = std::min(start.size(), bytes.size());
+  RETURN_IF_ERROR(file.mapping->Read(0, std::span(start).first(known)));
+  if (known < kMagicBytes + 4 || std::memcmp(start.data(), kMagic, kMagicBytes) != 0)
     return bad("not an .npy file: it does not start with NumPy's magic string");
-  const int version = static_cast<int>(bytes[kMagicBytes]);
+  const int version = static_cast<int>(start[kMagicBytes]);
   if (version < 1 || version > 3) return bad("version ", version, " of .npy is not known");
   // Version 1 has a length of two bytes, the others of four.
   const size_t prefix = kMagicBytes + 2 + (version == 1 ? 2 : 4);
   size_t header_bytes = 0;
-  for (size_t i = prefix; i-- > kMagicBytes + 2 && i < bytes.size();)
-    header_bytes = header_bytes << 8 | static_cast<size_t>(bytes[i]);
+  for (size_t i = prefix; i-- > kMagicBytes + 2;)
+    header_bytes = header_bytes << 8 | static_cast<size_t>(start[i]);
   if (bytes.size() < prefix || header_bytes > bytes.size() - prefix) {
     return bad("truncated: a header of ", header_bytes, " bytes in a file of ", bytes.size());
   }
-  const absl::string_view header(reinterpret_cast<const char*>(bytes.data()) + prefix,
-                                 header_bytes);
+  std::string header(header_bytes, '\0');
+  RETURN_IF_ERROR(file.mapping->Read(prefix, std::as_writable_bytes(std::span(header))));
   file.array.name = path;
   auto size = ParseHeader(header, file.array);
   if (!size.ok()) return bad(size.status().message());

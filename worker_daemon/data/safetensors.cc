@@ -1,10 +1,12 @@
 #include "worker_daemon/data/safetensors.h"
 
 #include <algorithm>
+#include <cstring>
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/base/check.h"
 
 namespace stagewright {
 namespace {
@@ -106,6 +108,16 @@ absl::Status CheckLayout(const std::vector<Entry>& entries, uint64_t data_bytes)
 
 }  // namespace
 
+absl::Status ReadTensor(const TensorView& tensor, std::span<std::byte> out) {
+  CHECK(out.size() == tensor.data.size());
+  if (tensor.file != nullptr) {
+    const auto offset = static_cast<size_t>(tensor.data.data() - tensor.file->bytes().data());
+    return tensor.file->Read(offset, out);
+  }
+  if (!out.empty()) std::memcpy(out.data(), tensor.data.data(), out.size());
+  return absl::OkStatus();
+}
+
 std::string SafetensorsName(DType dtype) {
   for (const auto& [type, name] : kNames) {
     if (type == dtype) return name;
@@ -130,22 +142,24 @@ absl::StatusOr<SafetensorsFile> SafetensorsFile::Open(const std::string& path) {
   SafetensorsFile file;
   file.path_ = path;
   ASSIGN_OR_RETURN(file.mapping_, MappedFile::Open(path));
-  const std::span<const std::byte> bytes = file.mapping_->bytes();
+  const std::span<const std::byte> bytes = file.mapping_->bytes();  // Not looked at here.
   const auto bad = [&](const auto&... parts) {
     return absl::InvalidArgumentError(absl::StrCat(path, ": ", parts...));
   };
   if (bytes.size() < kPrefix) {
     return bad("not a safetensors file: ", bytes.size(), " bytes are no header");
   }
-  const uint64_t header_bytes = ReadLittleEndian(bytes.data());
+  std::byte prefix[kPrefix];
+  RETURN_IF_ERROR(file.mapping_->Read(0, prefix));
+  const uint64_t header_bytes = ReadLittleEndian(prefix);
   if (header_bytes > kLongestHeader || header_bytes > bytes.size() - kPrefix) {
     return bad("not a safetensors file, or truncated: a header of ", header_bytes,
                " bytes in a file of ", bytes.size());
   }
   const std::span<const std::byte> data = bytes.subspan(kPrefix + header_bytes);
-  const auto* text = reinterpret_cast<const char*>(bytes.data() + kPrefix);
-  const nlohmann::json header =
-      nlohmann::json::parse(text, text + header_bytes, nullptr, /*allow_exceptions=*/false);
+  std::string text(header_bytes, '\0');
+  RETURN_IF_ERROR(file.mapping_->Read(kPrefix, std::as_writable_bytes(std::span(text))));
+  const nlohmann::json header = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!header.is_object()) return bad("the header is not a JSON object");
   std::vector<Entry> entries;
   for (const auto& [name, json] : header.items()) {
@@ -164,6 +178,7 @@ absl::StatusOr<SafetensorsFile> SafetensorsFile::Open(const std::string& path) {
   RETURN_IF_ERROR(Annotate(CheckLayout(entries, data.size()), path));
   for (Entry& entry : entries) {
     entry.tensor.data = data.subspan(entry.begin, entry.end - entry.begin);
+    entry.tensor.file = file.mapping_.get();
     file.tensors_.push_back(std::move(entry.tensor));
   }
   std::sort(file.tensors_.begin(), file.tensors_.end(),

@@ -2,7 +2,8 @@
 // names to type, shape and byte range, and the bytes (https://huggingface.co/docs/safetensors).
 //
 // The file is mapped, so opening it costs nothing per tensor and tensors that are never looked at
-// are never read.
+// are never read. A file that becomes shorter under its mapping ends the process that looks at what
+// is gone, so what is in it is read with ReadTensor.
 #pragma once
 
 #include <cstddef>
@@ -23,8 +24,13 @@ struct TensorView {
   std::string name;
   DType dtype = DType::kFloat32;
   std::vector<int64_t> shape;
-  std::span<const std::byte> data;  // Row-major; not necessarily aligned.
+  std::span<const std::byte> data;   // Row-major; not necessarily aligned.
+  const MappedFile* file = nullptr;  // That `data` is mapped from; null: it is plain memory.
 };
+
+// Copies the bytes of the tensor to `out`, which has as many. DATA_LOSS names a file that cannot be
+// read or has become shorter since it was opened.
+absl::Status ReadTensor(const TensorView& tensor, std::span<std::byte> out);
 
 class SafetensorsFile {
  public:

@@ -15,8 +15,7 @@ namespace stagewright {
 
 // Writes the tensors, in name order, under a temporary name beside `path`, syncs and renames.
 // INVALID_ARGUMENT, naming the tensor, if a name is used twice or the bytes do not fit type and
-// shape; UNAVAILABLE with the system's message if the disk does not take it. The temporary file is
-// gone in either case.
+// shape; errors of WriteAtomically.
 absl::Status WriteSafetensors(const std::string& path, std::vector<TensorView> tensors,
                               const std::map<std::string, std::string>& metadata = {});
 

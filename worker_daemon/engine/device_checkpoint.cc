@@ -4,7 +4,7 @@
 #include <ATen/Parallel.h>
 
 #include <cmath>
-#include <cstring>
+#include <span>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -16,9 +16,9 @@
 namespace stagewright {
 namespace {
 
-at::Tensor ToTensor(const TensorView& view) {
+absl::StatusOr<at::Tensor> ToTensor(const TensorView& view) {
   at::Tensor tensor = at::empty(view.shape, ToScalarType(view.dtype));
-  std::memcpy(tensor.data_ptr(), view.data.data(), view.data.size());
+  RETURN_IF_ERROR(ReadTensor(view, {static_cast<std::byte*>(tensor.data_ptr()), tensor.nbytes()}));
   return tensor;
 }
 
@@ -93,7 +93,9 @@ absl::Status RestoreOptimizer(const JobSpec& spec, const std::vector<ParameterId
       if (views.empty()) views = spec.resume->OptimizerState(alias);
     }
     std::map<std::string, at::Tensor> state;
-    for (const auto& [name, view] : views) state[name] = ToTensor(view);
+    for (const auto& [name, view] : views) {
+      ASSIGN_OR_RETURN(state[name], ToTensor(view));
+    }
     RETURN_IF_ERROR(
         Annotate(optimizer.Restore(id, state),
                  absl::StrCat(spec.resume->directory(), ": parameter \"", parameter.name, "\"")));
@@ -107,7 +109,7 @@ absl::StatusOr<LossScale> RestoreLossScale(const JobSpec& spec) {
   if (view == nullptr) return LossScale(spec.loss_scale);
   double state[2];
   const bool fits = view->dtype == DType::kFloat64 && view->data.size() == sizeof(state);
-  if (fits) std::memcpy(state, view->data.data(), sizeof(state));
+  if (fits) RETURN_IF_ERROR(ReadTensor(*view, std::as_writable_bytes(std::span(state))));
   if (!fits || !(state[0] > 0) || !std::isfinite(state[0]) || !(state[1] >= 0)) {
     return absl::DataLossError(absl::StrCat(spec.resume->directory(), ": tensor \"", kLossScaleName,
                                             "\" is not a scale of the loss"));

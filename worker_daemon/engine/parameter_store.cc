@@ -3,7 +3,6 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
-#include <cstring>
 
 #include "absl/strings/str_cat.h"
 #include "worker_daemon/engine/tensor_types.h"
@@ -51,7 +50,8 @@ absl::StatusOr<ParameterStore> ParameterStore::Load(const Graph& graph,
           ", the graph says ", Describe(parameter.dtype, parameter.shape)));
     }
     at::Tensor tensor = at::empty(parameter.shape, ToScalarType(parameter.dtype));
-    std::memcpy(tensor.data_ptr(), stored->data.data(), stored->data.size());
+    RETURN_IF_ERROR(
+        ReadTensor(*stored, {static_cast<std::byte*>(tensor.data_ptr()), tensor.nbytes()}));
     store.tensors_[id.index()] = tensor.to(device).requires_grad_(parameter.trainable);
   }
   return store;

@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <random>
+#include <span>
 
 #include "tests/worker_daemon/data/safetensors_files.h"
 
@@ -50,6 +52,44 @@ TEST(Safetensors, MissingFilesAndDirectoriesAreNamed) {
   EXPECT_EQ(SafetensorsFile::Open(directory.File("x")).status().code(),
             absl::StatusCode::kNotFound);
   EXPECT_THAT(OpenError(directory.File("")), HasSubstr("not a regular file"));
+}
+
+TEST(Safetensors, AFileThatBecomesShorterIsAnErrorAndNoSignal) {
+  const TempDirectory directory;
+  const std::string path = directory.File("weights.safetensors");
+  const size_t page = 4096, entries = 4 * page;
+  std::vector<float> a(entries), b(entries);
+  std::iota(a.begin(), a.end(), 0.0f);
+  ASSERT_TRUE(WriteSafetensors(path, {View("a", DType::kFloat32, {4 * 4096}, a),
+                                      View("b", DType::kFloat32, {4 * 4096}, b)})
+                  .ok());
+  const auto file = SafetensorsFile::Open(path);
+  ASSERT_TRUE(file.ok()) << file.status();
+  const size_t size = std::filesystem::file_size(path);
+  std::filesystem::resize_file(path, size - 2 * page);
+  std::vector<float> read(entries);
+  const auto out = std::as_writable_bytes(std::span(read));
+  EXPECT_TRUE(ReadTensor(*file->Find("a"), out).ok());
+  EXPECT_EQ(read, a);
+  const absl::Status status = ReadTensor(*file->Find("b"), out);
+  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(std::string(status.message()), HasSubstr(path));
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr(std::to_string(size) + " bytes when it was opened"));
+  // Nor where the tensors are copied into another file.
+  const absl::Status copied = WriteSafetensors(directory.File("copy"), file->tensors());
+  EXPECT_EQ(copied.code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(std::string(copied.message()), HasSubstr("has become shorter"));
+  EXPECT_EQ(directory.Names(), std::vector<std::string>{"weights.safetensors"});
+}
+
+TEST(Safetensors, TensorsInMemoryAreReadLikeThoseInFiles) {
+  const std::vector<float> values = {1, 2, 3};
+  std::vector<float> read(3);
+  ASSERT_TRUE(
+      ReadTensor(View("w", DType::kFloat32, {3}, values), std::as_writable_bytes(std::span(read)))
+          .ok());
+  EXPECT_EQ(read, values);
 }
 
 struct Corruption {

@@ -25,11 +25,9 @@ std::string CheckpointDirectory(const std::string& root, int64_t step);
 // checksums. `evaluations`, the same on all devices, goes along for CompleteCheckpoint. An older
 // manifest there is removed first: what it promised holds no more. Errors of WriteSafetensors, or
 // UNAVAILABLE naming the directory; then nothing that it has written stays.
-absl::StatusOr<std::vector<CheckpointFile>> WriteDeviceFiles(const std::string& directory,
-                                                             DeviceId device,
-                                                             std::vector<TensorView> model,
-                                                             std::vector<TensorView> optimizer,
-                                                             const EvaluationHistory& evaluations);
+absl::StatusOr<std::vector<CheckpointFile>> WriteDeviceFiles(
+    const std::string& directory, DeviceId device, const std::vector<TensorView>& model,
+    const std::vector<TensorView>& optimizer, const EvaluationHistory& evaluations);
 
 // Makes a checkpoint of the files that all devices have written: fills in the maps and the
 // evaluations of `manifest` from its files and the graph, and writes it. INVALID_ARGUMENT names a

@@ -20,7 +20,15 @@ JobCheckpoints::JobCheckpoints(const v1::Prepare& prepare, Reporter report)
       report_(std::move(report)),
       root_(CheckpointRoot(prepare.spec().output_path())) {}
 
-JobCheckpoints::~JobCheckpoints() { AwaitCompleted(); }
+JobCheckpoints::~JobCheckpoints() {
+  std::thread thread;
+  {
+    absl::MutexLock lock(&mutex_);
+    closing_ = true;
+    thread = std::move(thread_);
+  }
+  if (thread.joinable()) thread.join();
+}
 
 absl::Status JobCheckpoints::Resume(v1::Prepared* prepared) {
   const v1::JobSpec& spec = prepare_.spec();
@@ -112,20 +120,32 @@ void JobCheckpoints::Report(DeviceId device, const CheckpointReport& report, boo
 void JobCheckpoints::Complete(const v1::WriteManifest& message,
                               std::shared_ptr<const Graph> graph) {
   absl::MutexLock lock(&mutex_);
-  completing_ = std::thread(
-      [this, message, graph = std::move(graph), before = std::move(completing_)]() mutable {
-        if (before.joinable()) before.join();
-        DoComplete(message, *graph);
-      });
+  orders_.push_back({message, std::move(graph)});
+  if (!thread_.joinable()) thread_ = std::thread([this] { Loop(); });
 }
 
 void JobCheckpoints::AwaitCompleted() {
-  std::thread last;
-  {
+  absl::MutexLock lock(&mutex_);
+  mutex_.Await(absl::Condition(
+      +[](std::deque<Order>* orders) { return orders->empty(); }, &orders_));
+}
+
+void JobCheckpoints::Loop() {
+  while (true) {
+    const Order* order = nullptr;
+    {
+      absl::MutexLock lock(&mutex_);
+      mutex_.Await(absl::Condition(
+          +[](JobCheckpoints* self)
+               ABSL_NO_THREAD_SAFETY_ANALYSIS { return self->closing_ || !self->orders_.empty(); },
+          this));
+      if (orders_.empty()) return;
+      order = &orders_.front();  // Stays there: others only add at the end.
+    }
+    DoComplete(order->message, *order->graph);
     absl::MutexLock lock(&mutex_);
-    last = std::move(completing_);
+    orders_.pop_front();
   }
-  if (last.joinable()) last.join();
 }
 
 void JobCheckpoints::DoComplete(const v1::WriteManifest& message, const Graph& graph) {

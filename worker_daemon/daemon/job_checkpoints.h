@@ -2,6 +2,7 @@
 // where it resumes from, which steps are due, what the planner is told, and manifests.
 #pragma once
 
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -23,7 +24,7 @@ class JobCheckpoints {
 
   // `prepare` outlives it. `report` may be called from any thread until the end of its life.
   JobCheckpoints(const v1::Prepare& prepare, Reporter report);
-  // Waits for manifests that are being written.
+  // Waits for all manifests that are to be written.
   ~JobCheckpoints();
 
   // Finds the checkpoint that the run resumes from, if it does, and tells it in `prepared`. Errors
@@ -37,12 +38,21 @@ class JobCheckpoints {
   // Saves after `step` steps, too. Devices that are further on already report that they skip it.
   void Announce(int64_t step);
 
-  // Writes the manifest, prunes older checkpoints and reports, on a thread of its own.
+  // Writes the manifest, prunes older checkpoints and reports, on the one thread that does this, in
+  // the order of the calls.
   void Complete(const v1::WriteManifest& message, std::shared_ptr<const Graph> graph);
+  // Returns when all of them are reported.
   void AwaitCompleted();
 
  private:
+  // A checkpoint whose shares are written.
+  struct Order {
+    v1::WriteManifest message;
+    std::shared_ptr<const Graph> graph;
+  };
+
   bool IsDue(DeviceId device, int64_t steps);
+  void Loop();
   void Report(DeviceId device, const CheckpointReport& report, bool too_late);
   void DoComplete(const v1::WriteManifest& message, const Graph& graph);
 
@@ -53,7 +63,9 @@ class JobCheckpoints {
   absl::Mutex mutex_;
   std::set<int64_t> announced_ ABSL_GUARDED_BY(mutex_);
   std::map<DeviceId, int64_t> reached_ ABSL_GUARDED_BY(mutex_);  // Steps each device has done.
-  std::thread completing_ ABSL_GUARDED_BY(mutex_);               // Joins the one before it first.
+  std::deque<Order> orders_ ABSL_GUARDED_BY(mutex_);             // The first is being written.
+  bool closing_ ABSL_GUARDED_BY(mutex_) = false;
+  std::thread thread_ ABSL_GUARDED_BY(mutex_);  // From the first order to the end of life.
 };
 
 }  // namespace stagewright

@@ -4,8 +4,10 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
+#include <atomic>
 #include <csignal>
 #include <filesystem>
+#include <thread>
 
 #include "tests/worker_daemon/checkpoint/tied_graph.h"
 #include "tests/worker_daemon/data/safetensors_files.h"
@@ -194,6 +196,26 @@ TEST_F(CheckpointTest, WhatCannotBeWrittenLeavesNothing) {
   for (const auto& entry : std::filesystem::directory_iterator(Directory(10)))
     left.push_back(entry.path().filename());
   EXPECT_THAT(left, ElementsAre("model-00002.safetensors"));
+}
+
+TEST_F(CheckpointTest, ADeviceThatFailsDoesNotTakeTheDirectoryFromAnother) {
+  std::atomic<bool> over = false;
+  std::thread failing([&] {  // What a device does whose own files could not be written.
+    std::error_code ignored;
+    while (!over) {
+      std::filesystem::remove(Directory(10), ignored);
+      std::this_thread::yield();
+    }
+  });
+  const std::vector<float> bias = {3};
+  for (int i = 0; i < 50; ++i) {
+    const auto files = WriteDeviceFiles(Directory(10), DeviceId(3),
+                                        {View("bias", DType::kFloat32, {1}, bias)}, {}, {});
+    EXPECT_TRUE(files.ok()) << files.status();
+    std::filesystem::remove_all(Directory(10));
+  }
+  over = true;
+  failing.join();
 }
 
 TEST_F(CheckpointTest, ATensorInTwoFilesIsRefused) {

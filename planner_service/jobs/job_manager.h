@@ -21,6 +21,7 @@
 #include "common/base/status.h"
 #include "common/wire/job_state.h"
 #include "planner_service/jobs/planning_pool.h"
+#include "planner_service/jobs/running_median.h"
 #include "planner_service/planner/planner.h"
 #include "planner_service/planners/registry.h"
 #include "planner_service/registry/worker_registry.h"
@@ -118,7 +119,7 @@ class JobManager {
     int64_t total_steps = 0;
     int64_t first_step = 0;               // Steps done before the present run.
     std::map<int64_t, StepReport> steps;  // Not yet reported by all devices.
-    std::vector<int64_t> step_times;
+    RunningMedian step_times;
     int64_t evaluated = 0, predicted = 0, correct = 0;
     double evaluation_loss = 0;
     int64_t stopped_after = 0;  // Steps; 0: it did not stop early.

@@ -13,13 +13,6 @@ namespace {
 // use later ones.
 constexpr int64_t kTracedSteps = 10;
 
-int64_t Median(std::vector<int64_t> values) {
-  if (values.empty()) return 0;
-  auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
-
 // The job's stages compute, whether or not all their workers are heard of at the moment.
 bool Runs(v1::JobState state) {
   return state == v1::JOB_STATE_RUNNING || state == v1::JOB_STATE_RECOVERING;
@@ -54,7 +47,7 @@ void JobManager::TryStart(Record& record) {
   record.addresses.clear();
   record.shards.clear();
   record.steps.clear();
-  record.step_times.clear();
+  record.step_times = {};
   record.evaluated = record.predicted = record.correct = 0;
   record.evaluation_loss = 0;
   record.stopped_after = 0;
@@ -278,16 +271,17 @@ void JobManager::Handle(const std::string& worker, const v1::Progress& message) 
   }
   if (report.devices < record->job.plan().program().devices_size()) return;
   ReportStep(*record, message.step(), report);
-  record->steps.erase(message.step());
+  // Devices report in order, so what is missing of older ones was dropped on its way.
+  record->steps.erase(record->steps.begin(), record->steps.upper_bound(message.step()));
 }
 
 void JobManager::ReportStep(Record& record, int64_t step, const StepReport& report) {
-  record.step_times.push_back(report.step_ns);
+  record.step_times.Add(report.step_ns);
   v1::JobMetrics* metrics = record.job.mutable_metrics();
   metrics->set_step(step);
   metrics->set_loss(report.loss);
   metrics->set_step_ns(report.step_ns);
-  metrics->set_median_step_ns(Median(record.step_times));
+  metrics->set_median_step_ns(record.step_times.value());
   if (report.skipped) metrics->set_skipped_steps(metrics->skipped_steps() + 1);
   metrics->set_loss_scale(report.loss_scale);
   if (report.evaluation.has_value()) {

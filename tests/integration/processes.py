@@ -13,6 +13,7 @@ import time
 BIN = pathlib.Path(os.environ["STAGEWRIGHT_BIN"])
 MODELS = pathlib.Path(os.environ["STAGEWRIGHT_TEST_MODELS"])
 PATIENCE = 60.0
+ENDED = ("failed", "cancelled", "succeeded")
 
 
 class Processes:
@@ -113,14 +114,22 @@ class Processes:
     def await_step(self, name: str, step: int) -> None:
         def reached():
             job = self.job(name)
-            assert job["state"] not in ("failed", "cancelled", "succeeded"), job
+            assert job["state"] not in ENDED, job
             return job["step"] >= step
 
         wait_for(reached, f"step {step} of {name}")
 
     def await_end(self, name: str) -> dict:
-        wait_for(lambda: self.job(name)["state"] in ("failed", "cancelled", "succeeded"), f"the end of {name}")
+        wait_for(lambda: self.job(name)["state"] in ENDED, f"the end of {name}")
         return self.job(name)
+
+    def cancel_all(self) -> None:
+        """Ends what still runs, if the planner answers: it would hold devices that the next job waits for."""
+        listed = self.cli("jobs", "-o", "json")
+        jobs = json.loads(listed.stdout)["jobs"] if listed.returncode == 0 else []
+        for job in jobs:
+            if job["state"] not in ENDED:
+                self.cli("cancel", job["name"])
 
     def stop(self, process: subprocess.Popen, how: signal.Signals = signal.SIGTERM, patience: float = 10) -> int:
         process.send_signal(how)

@@ -30,9 +30,13 @@ TEST_P(Planned, TrainsAsOneProcessDoes) {
   request.options.per_stage_micro_batch = combination.uneven;
   request.options.recompute =
       combination.recompute ? RecomputePolicy::kAlways : RecomputePolicy::kNever;
-  SearchContext context(SearchContext::Clock::now() + std::chrono::milliseconds(300));
-  const auto response = SolvePlan(request, context);
-  ASSERT_TRUE(response.ok()) << response.status();
+  // Any plan will do; a machine that others keep busy takes longer to find one.
+  absl::StatusOr<PlanResponse> response;
+  for (int ms = 300; ms <= 9600 && !(response.ok() && response->best); ms *= 2) {
+    SearchContext context(SearchContext::Clock::now() + std::chrono::milliseconds(ms));
+    response = SolvePlan(request, context);
+    ASSERT_TRUE(response.ok()) << response.status();
+  }
   ASSERT_TRUE(response->best.has_value()) << response->reason;
   Strategy strategy = response->best->plan.strategy;
   ExpectTheSameTraining(model, strategy, combination.ways);

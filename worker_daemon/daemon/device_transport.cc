@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #if STAGEWRIGHT_HAVE_NCCL
+#include "worker_daemon/engine/current_stream.h"
 #include "worker_daemon/transport/nccl_mover.h"
 #endif
 
@@ -23,8 +24,8 @@ absl::StatusOr<std::unique_ptr<RoutingTransport>> MakeDeviceTransport(
   }
   RoutingOptions options;
 #if STAGEWRIGHT_HAVE_NCCL
-  // LibTorch queues on CUDA's default stream unless told otherwise, and the engine does not.
-  auto with_nccl = WithNccl({.cuda_device = gpu, .stream = nullptr});
+  const auto stream = [torch_device = device.torch_device] { return CurrentStream(torch_device); };
+  auto with_nccl = WithNccl({.cuda_device = gpu, .stream = stream});
   if (!with_nccl.ok()) return Annotate(with_nccl.status(), absl::StrCat("device ", device.name));
   options = *std::move(with_nccl);
 #endif

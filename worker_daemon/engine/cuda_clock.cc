@@ -32,10 +32,10 @@ class Current {
 
 // A recorded event, or why it could not be.
 struct Event {
-  explicit Event(int on) : gpu(on) {
+  Event(int on, cudaStream_t stream) : gpu(on) {
     const Current current(gpu);
     error = cudaEventCreate(&event);
-    if (error == cudaSuccess) error = cudaEventRecord(event, /*stream=*/nullptr);
+    if (error == cudaSuccess) error = cudaEventRecord(event, stream);
   }
   ~Event() {
     const Current current(gpu);
@@ -63,9 +63,9 @@ Nanos Now() {
 
 class CudaClock : public DeviceClock {
  public:
-  explicit CudaClock(int gpu) : gpu_(gpu) {}
+  CudaClock(int gpu, cudaStream_t stream) : gpu_(gpu), stream_(stream) {}
 
-  Mark Record() override { return std::make_shared<const Event>(gpu_); }
+  Mark Record() override { return std::make_shared<const Event>(gpu_, stream_); }
 
   absl::StatusOr<Nanos> TimeOf(const Mark& mark) override {
     const auto& event = *static_cast<const Event*>(mark.get());
@@ -78,10 +78,10 @@ class CudaClock : public DeviceClock {
 
   absl::Status Align() override {
     const Current current(gpu_);
-    RETURN_IF_ERROR(Cuda("cudaStreamSynchronize", cudaStreamSynchronize(/*stream=*/nullptr)));
+    RETURN_IF_ERROR(Cuda("cudaStreamSynchronize", cudaStreamSynchronize(stream_)));
     // Nothing is queued, so the GPU comes to the event somewhere between these.
     const Nanos before = Now();
-    auto base = std::make_unique<const Event>(gpu_);
+    auto base = std::make_unique<const Event>(gpu_, stream_);
     RETURN_IF_ERROR(base->Await());
     base_time_ = before + (Now() - before) / 2;
     base_ = std::move(base);
@@ -90,13 +90,14 @@ class CudaClock : public DeviceClock {
 
  private:
   const int gpu_;
+  const cudaStream_t stream_;
   std::unique_ptr<const Event> base_;
   Nanos base_time_ = 0;  // When the GPU came to base_.
 };
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<DeviceClock>> MakeCudaClock(int gpu) {
+absl::StatusOr<std::unique_ptr<DeviceClock>> MakeCudaClock(int gpu, void* stream) {
   int count = 0;
   const cudaError_t error = cudaGetDeviceCount(&count);
   if (error != cudaSuccess || gpu < 0 || gpu >= count) {
@@ -104,7 +105,7 @@ absl::StatusOr<std::unique_ptr<DeviceClock>> MakeCudaClock(int gpu) {
         "no GPU ", gpu, " that CUDA can use: ",
         error != cudaSuccess ? cudaGetErrorString(error) : absl::StrCat("there are ", count)));
   }
-  auto clock = std::make_unique<CudaClock>(gpu);
+  auto clock = std::make_unique<CudaClock>(gpu, static_cast<cudaStream_t>(stream));
   RETURN_IF_ERROR(clock->Align());
   return clock;
 }

@@ -7,8 +7,8 @@
 
 namespace stagewright {
 
-// Of CUDA's default stream on the GPU, which is where LibTorch queues what the engine runs.
+// Of the cudaStream_t `stream` on the GPU, CUDA's default stream if it is null.
 // FAILED_PRECONDITION if CUDA cannot use that GPU.
-absl::StatusOr<std::unique_ptr<DeviceClock>> MakeCudaClock(int gpu);
+absl::StatusOr<std::unique_ptr<DeviceClock>> MakeCudaClock(int gpu, void* stream = nullptr);
 
 }  // namespace stagewright

@@ -30,8 +30,10 @@ class DeviceClock {
   virtual absl::Status Align() = 0;
 };
 
-// That of the device that LibTorch calls `torch_device`; null for a CPU, whose operators have run
-// when they return. Errors of MakeCudaClock.
-absl::StatusOr<std::unique_ptr<DeviceClock>> MakeDeviceClock(const std::string& torch_device);
+// That of the device that LibTorch calls `torch_device`, for what is queued on `stream`, which is
+// what its library calls it (current_stream.h); null for a CPU, whose operators have run when they
+// return. Errors of MakeCudaClock.
+absl::StatusOr<std::unique_ptr<DeviceClock>> MakeDeviceClock(const std::string& torch_device,
+                                                             void* stream = nullptr);
 
 }  // namespace stagewright

@@ -12,8 +12,10 @@
 #include "worker_daemon/checkpoint/ownership.h"
 #include "worker_daemon/checkpoint/shards.h"
 #include "worker_daemon/data/dataset.h"
+#include "worker_daemon/engine/current_stream.h"
 #include "worker_daemon/engine/device_checkpoint.h"
 #include "worker_daemon/engine/device_plan.h"
+#include "worker_daemon/engine/device_streams.h"
 #include "worker_daemon/engine/early_stop.h"
 #include "worker_daemon/engine/executor.h"
 #include "worker_daemon/engine/host_memory.h"
@@ -94,6 +96,9 @@ class DeviceRunner::Impl {
                              }),
                              absl::StrCat("torch_device \"", spec_.torch_device, "\"")));
     const MemoryMeter::Scope counted(&*memory_);
+    streams_ = spec_.streams;
+    if (streams_ == nullptr && !device.is_cpu()) streams_ = MakeDeviceStreams(device);
+    const DeviceStreams::Scope on_compute(streams_.get());
     std::vector<ParameterId> needed = plan.parameters;
     if (spec_.evaluation != nullptr) {
       ASSIGN_OR_RETURN(const DevicePlan evaluation,
@@ -143,6 +148,7 @@ class DeviceRunner::Impl {
   }
 
   absl::Status RunSteps() {
+    const DeviceStreams::Scope on_compute(streams_.get());
     at::init_num_threads();  // OpenMP keeps SetIntraOpThreads per thread; new ones must be told.
     const int64_t first = FirstStep(spec_);
     std::vector<int64_t> samples = MiniBatch(first);
@@ -184,6 +190,7 @@ class DeviceRunner::Impl {
   }
 
   absl::StatusOr<std::string> WriteShard(const std::string& directory) const {
+    const DeviceStreams::Scope on_compute(streams_.get());
     std::vector<at::Tensor> kept;
     std::vector<ParameterBytes> bytes;
     for (ParameterId id : ParametersToWrite(*spec_.graph, *spec_.program, spec_.device)) {
@@ -299,9 +306,11 @@ class DeviceRunner::Impl {
     options.precision = spec_.precision;
     clock_ = spec_.clock;
     if (clock_ == nullptr) {
-      ASSIGN_OR_RETURN(clock_, MakeDeviceClock(spec_.torch_device));
+      void* const stream = device.is_cpu() ? nullptr : CurrentStream(spec_.torch_device);
+      ASSIGN_OR_RETURN(clock_, MakeDeviceClock(spec_.torch_device, stream));
     }
     options.clock = clock_.get();
+    options.streams = streams_.get();
     options.loss_scale = loss_scale_.has_value() ? &*loss_scale_ : nullptr;
     ASSIGN_OR_RETURN(training_,
                      Executor::Create(*spec_.graph, *spec_.program, spec_.device, *parameters_,
@@ -347,6 +356,7 @@ class DeviceRunner::Impl {
 
   const JobSpec spec_;
   std::optional<MemoryMeter> memory_;
+  std::shared_ptr<DeviceStreams> streams_;  // Null on a CPU.
   std::optional<Dataset> data_, evaluation_data_;
   int64_t evaluation_samples_ = 0;
   std::optional<Sampler> sampler_;  // Nothing: no stage here reads a sample.

@@ -132,6 +132,7 @@ absl::Status Executor::CheckInput(const StepInput& input) const {
 
 absl::StatusOr<StepOutput> Executor::RunStep(const StepInput& input) {
   const MemoryMeter::Scope counted(options_.memory);
+  const DeviceStreams::Scope on_compute(options_.streams);
   RETURN_IF_ERROR(CheckInput(input));
   {
     absl::MutexLock lock(&mutex_);
@@ -266,8 +267,7 @@ void Executor::End(RunAction action, absl::Status status) {
                         absl::StrCat("stage ", ActionAt(action).stage.value()));
     }
     if (!status.ok()) {
-      Fail(Annotate(status, absl::StrCat("device ", plan_.program->device.value(), ", step ", step,
-                                         ", ", ToString(ActionAt(action)))));
+      Fail(InAction(status, action));
     }
     if (!failure_.ok()) return;
     const auto start = starts_.find(action);
@@ -279,6 +279,12 @@ void Executor::End(RunAction action, absl::Status status) {
     Launch(cursor_->Finish(action), transfers);
   }
   for (RunAction next : transfers) StartTransfer(next);
+}
+
+absl::Status Executor::InAction(const absl::Status& status, RunAction action) const {
+  return Annotate(
+      status, absl::StrCat("device ", plan_.program->device.value(), ", step ",
+                           first_step_ + StepOf(action.section), ", ", ToString(ActionAt(action))));
 }
 
 void Executor::Fail(absl::Status status) {
@@ -297,6 +303,7 @@ void Executor::Abort(const absl::Status& status) {
 }
 
 absl::Status Executor::Finish() {
+  Settle();
   absl::MutexLock lock(&mutex_);
   if (failure_.ok() && steps_left_ > 0) {
     batches_[0].output.events = std::exchange(events_, {});
@@ -343,6 +350,7 @@ absl::Status Executor::ReadClock() {
 }
 
 absl::Status Executor::ReduceNorm(RunAction action) {
+  Settle();
   const Reduction& reduction = program_.reductions[ActionAt(action).channel];
   // The compute lane adds to the loss no more: the sum waits for all its backward passes.
   StepOutput& output = batches_[0].output;
@@ -367,6 +375,7 @@ absl::Status Executor::ReduceNorm(RunAction action) {
 
 void Executor::RunReductions() {
   const MemoryMeter::Scope counted(options_.memory);
+  const DeviceStreams::Scope on_compute(options_.streams);
   const auto woken = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return stopping_ || !reductions_.empty();
   };
@@ -388,7 +397,7 @@ void Executor::RunReductions() {
         return;
       }
       status = ReduceGradients(graph_, reduction, parameters_, *transport_, TagOf(ActionAt(action)),
-                               absl::InfiniteFuture());
+                               absl::InfiniteFuture(), options_.streams);
     });
     End(action, thrown.ok() ? status : thrown);
   }

@@ -15,6 +15,12 @@
 // micro-batch in flight still needs, so that as many versions exist as there are micro-batches in
 // flight, and with vertical sync as many as in the stage with most of them.
 //
+// On an accelerator actions end when they are queued. Messages in host memory and figures of a step
+// are copied beside compute (device_streams.h): a send leaves when its copy has ended, and a
+// compute action that reads a message waits for its copy on the device. The figures are looked at
+// when they come, and waited for where they decide something: before parameters change, for the
+// norm of the gradients and at the end of a step.
+//
 // A trace event lasts from Cursor::Start to Cursor::Finish, so that the time a thread takes to wake
 // up belongs to the action it wakes up for, and a replay of the trace has no gaps.
 #pragma once
@@ -42,6 +48,7 @@
 #include "worker_daemon/engine/buffer_pool.h"
 #include "worker_daemon/engine/device_clock.h"
 #include "worker_daemon/engine/device_plan.h"
+#include "worker_daemon/engine/device_streams.h"
 #include "worker_daemon/engine/loss_scale.h"
 #include "worker_daemon/engine/mailbox.h"
 #include "worker_daemon/engine/memory_meter.h"
@@ -66,6 +73,8 @@ struct ExecutorOptions {
   // Of a device that runs what is queued on it while the compute lane goes on. Outlives the
   // executor. Null: operators have run when they return.
   DeviceClock* clock = nullptr;
+  // Of such a device; outlives the executor. Null: what computes also copies.
+  DeviceStreams* streams = nullptr;
   const MemoryMeter* memory = nullptr;  // Counts the tensors; outlives the executor. Null: none.
   MemoryExpectation expected_memory;    // For messages.
   uint32_t first_channel = 0;  // Added to channel numbers: keeps the messages of several programs
@@ -133,6 +142,7 @@ class Executor {
   struct Result {
     std::vector<at::Tensor> tensors;  // Parallel to outputs() or received() of the stage.
     size_t sends_left = 0;
+    DeviceStreams::Mark made;
   };
   // How the messages of a channel travel.
   struct Way {
@@ -140,6 +150,14 @@ class Executor {
     Transport* transport = nullptr;  // Null: they do not.
     bool device_memory = false;
     ReferenceTransport* by_reference = nullptr;  // Goes before the transport.
+  };
+  // What a micro-batch adds to a step's output.
+  struct Figures {
+    SampleRange range;
+    bool has_loss = false;
+    double loss = 0;
+    int64_t correct = 0;
+    int64_t predicted = 0;
   };
   // The mini-batch of one step of the run, from 0.
   struct Batch {
@@ -171,6 +189,7 @@ class Executor {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void End(RunAction action, absl::Status status) ABSL_LOCKS_EXCLUDED(mutex_);
   void Fail(absl::Status status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status InAction(const absl::Status& status, RunAction action) const;
   absl::Status Finish() ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status ReadClock();
   absl::Status DeadlineExceeded() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -186,7 +205,10 @@ class Executor {
   void StartTransfer(RunAction action);
   void StartSend(RunAction action);
   void StartReceive(RunAction action);
-  void SendTensors(RunAction action, std::vector<at::Tensor> tensors);
+  void SendStaged(RunAction action, const MessageLayout& layout, std::vector<at::Tensor> tensors,
+                  DeviceStreams::Mark made);
+  void PutReceived(RunAction action, const MessageLayout& layout, const at::Tensor& buffer);
+  void SendTensors(RunAction action, std::vector<at::Tensor> tensors, DeviceStreams::Mark made);
   void ReceiveTensors(RunAction action);
   void RunReductions();
   absl::Status ReduceNorm(RunAction action);
@@ -200,10 +222,15 @@ class Executor {
   static void IsolateGradients(std::vector<at::Tensor>& gradients);
   absl::StatusOr<StageModule::Tensors> Collect(StageId stage, SampleRange range);
   absl::StatusOr<std::vector<at::Tensor>> CollectGradients(StageId stage, SampleRange range);
-  absl::StatusOr<at::Tensor> LoadInput(InputId input, SampleRange range) const;
-  void Update(const std::vector<ParameterId>& parameters);
-  absl::Status Account(const StageModule::Forwarded& result, SampleRange range);
-  absl::Status EvaluatePartly(StageModule& module, const StageModule::Tensors& tensors,
+  absl::StatusOr<at::Tensor> LoadInput(InputId input, SampleRange range);
+  std::vector<TensorPiece> Take(int32_t channel, Direction direction, SampleRange range);
+  absl::Status Update(const std::vector<ParameterId>& parameters);
+  absl::Status Account(RunAction action, const StageModule::Forwarded& result, SampleRange range);
+  void Expect(RunAction action, Figures figures, at::Tensor loss, at::Tensor correct);
+  absl::Status CheckLoss(double loss) const;
+  void Count(const Figures& figures) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Settle() ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::Status EvaluatePartly(RunAction action, const StageModule::Tensors& tensors,
                               SampleRange range, SampleRange valid);
   Tag TagOf(const Action& action);
 
@@ -267,6 +294,9 @@ class Executor {
   std::set<RunAction> running_ ABSL_GUARDED_BY(mutex_);  // Transfers and all-reduces under way.
   std::deque<RunAction> reductions_ ABSL_GUARDED_BY(mutex_);
   std::map<RunAction, Result> results_ ABSL_GUARDED_BY(mutex_);
+  // Figures that a device works out, in the order of their passes, and how many have not come.
+  std::deque<Figures> expected_ ABSL_GUARDED_BY(mutex_);
+  size_t outstanding_ ABSL_GUARDED_BY(mutex_) = 0;
   std::map<RunAction, Nanos> starts_ ABSL_GUARDED_BY(mutex_);  // Of actions under way.
   std::vector<TraceEvent> events_ ABSL_GUARDED_BY(mutex_);
   std::vector<RunAction> ended_ ABSL_GUARDED_BY(mutex_);  // Parallel to events_.

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "worker_daemon/engine/executor.h"
 #include "worker_daemon/engine/tensor_types.h"
+#include "worker_daemon/engine/torch_guard.h"
 
 namespace stagewright {
 namespace {
@@ -42,14 +43,18 @@ absl::Status Executor::Compute(RunAction action) {
     case ActionKind::kBackwardWeight:
       return ModuleOf(stage).BackwardWeight(range);
     case ActionKind::kOptimizerStep:
-      Update(PlanAt(action).updates);
-      return absl::OkStatus();
+      return Update(PlanAt(action).updates);
     default:
       return absl::InternalError("not a compute action");
   }
 }
 
-void Executor::Update(const std::vector<ParameterId>& parameters) {
+absl::Status Executor::Update(const std::vector<ParameterId>& parameters) {
+  if (options_.on_non_finite == NonFinite::kStop) {
+    Settle();
+    absl::MutexLock lock(&mutex_);
+    RETURN_IF_ERROR(failure_);
+  }
   for (const auto& [stage, module] : modules_) module->KeepVersion();
   std::vector<ParameterId> used;
   for (ParameterId id : parameters) {
@@ -59,6 +64,7 @@ void Executor::Update(const std::vector<ParameterId>& parameters) {
   }
   parameters_.Renew(used);
   optimizer_->Step(parameters, first_step_ + step_);
+  return absl::OkStatus();
 }
 
 absl::Status Executor::RunRecompute(StageId stage, SampleRange range) {
@@ -84,7 +90,7 @@ absl::Status Executor::RunForward(RunAction action) {
   const SampleRange valid = ValidOf(range);
   StageModule::Forwarded result;
   if (module.has_loss() && valid != range) {
-    RETURN_IF_ERROR(EvaluatePartly(module, tensors, range, valid));
+    RETURN_IF_ERROR(EvaluatePartly(action, tensors, range, valid));
     if (module.outputs().empty()) {
       KeepResult(action, {});
       return absl::OkStatus();
@@ -92,7 +98,7 @@ absl::Status Executor::RunForward(RunAction action) {
     ASSIGN_OR_RETURN(result, module.Forward(step, range, std::move(tensors), keep));
   } else {
     ASSIGN_OR_RETURN(result, module.Forward(step, range, std::move(tensors), keep));
-    RETURN_IF_ERROR(Account(result, range));
+    RETURN_IF_ERROR(Account(action, result, range));
   }
   IsolateFromParameters(result.outputs);
   RETURN_IF_ERROR(HandOver(action, Direction::kActivation, result.outputs));
@@ -106,8 +112,9 @@ SampleRange Executor::ValidOf(SampleRange range) const {
 }
 
 // The loss of a micro-batch that is filled up counts its valid samples only, so they run alone.
-absl::Status Executor::EvaluatePartly(StageModule& module, const StageModule::Tensors& tensors,
+absl::Status Executor::EvaluatePartly(RunAction action, const StageModule::Tensors& tensors,
                                       SampleRange range, SampleRange valid) {
+  StageModule& module = ModuleOf(ActionAt(action).stage);
   if (valid.empty()) return absl::OkStatus();
   StageModule::Tensors cut;
   for (size_t i = 0; i < tensors.received.size(); ++i) {
@@ -127,7 +134,7 @@ absl::Status Executor::EvaluatePartly(StageModule& module, const StageModule::Te
   ASSIGN_OR_RETURN(const StageModule::Forwarded result,
                    module.Forward(first_step_ + StepOf(valid), valid, std::move(cut),
                                   StageModule::Keep::kNothing));
-  return Account(result, valid);
+  return Account(action, result, valid);
 }
 
 absl::Status Executor::CheckPartialBatches() const {
@@ -166,21 +173,35 @@ absl::Status Executor::RunBackward(RunAction action) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<at::Tensor> Executor::LoadInput(InputId input, SampleRange range) const {
+absl::StatusOr<at::Tensor> Executor::LoadInput(InputId input, SampleRange range) {
   const TensorMeta& meta = graph_.input(input).meta;
   const SampleRange in_step = InStep(range);
-  at::Tensor tensor = at::empty(ShapeAt(meta, range.size()), ToScalarType(meta.dtype));
+  const std::vector<int64_t> shape = ShapeAt(meta, range.size());
+  DeviceStreams* const streams = options_.streams;
+  at::Tensor tensor = streams == nullptr ? at::empty(shape, ToScalarType(meta.dtype))
+                                         : buffers_->Take(meta.SizeBytes(range.size()));
   const auto samples = BatchOf(range).samples.subspan(static_cast<size_t>(in_step.begin),
                                                       static_cast<size_t>(in_step.size()));
   RETURN_IF_ERROR(data_.Gather(input, samples, static_cast<std::byte*>(tensor.data_ptr())));
-  return tensor.to(options_.device);
+  if (streams == nullptr) return tensor.to(options_.device);
+  DeviceStreams::Arrived arrived = streams->CopyIn(std::move(tensor));
+  streams->Await(arrived.ready);
+  return arrived.tensors[0].view(ToScalarType(meta.dtype)).view(shape);
+}
+
+std::vector<TensorPiece> Executor::Take(int32_t channel, Direction direction, SampleRange range) {
+  std::vector<TensorPiece> pieces = mailbox_.Take(channel, direction, range);
+  for (const TensorPiece& piece : pieces) {
+    if (piece.ready != nullptr) options_.streams->Await(piece.ready);
+  }
+  return pieces;
 }
 
 absl::StatusOr<StageModule::Tensors> Executor::Collect(StageId stage, SampleRange range) {
   const StageModule& module = ModuleOf(stage);
   std::vector<std::vector<Part>> parts(module.received().size());
   for (int32_t c : plan_.OfStage(stage).into) {
-    for (TensorPiece& piece : mailbox_.Take(c, Direction::kActivation, range)) {
+    for (TensorPiece& piece : Take(c, Direction::kActivation, range)) {
       const std::vector<ValueRef>& values = program_.channels[c].values;
       for (size_t i = 0; i < piece.tensors.size(); ++i) {
         parts[IndexOf(module.received(), values[i])].push_back(
@@ -208,7 +229,7 @@ absl::StatusOr<std::vector<at::Tensor>> Executor::CollectGradients(StageId stage
   std::vector<std::vector<Part>> parts(outputs.size());
   for (int32_t c : plan_.OfStage(stage).out) {
     const std::vector<ValueRef>& values = program_.channels[c].gradient_values;
-    for (TensorPiece& piece : mailbox_.Take(c, Direction::kGradient, range)) {
+    for (TensorPiece& piece : Take(c, Direction::kGradient, range)) {
       for (size_t i = 0; i < piece.tensors.size(); ++i) {
         if (!piece.tensors[i].defined()) continue;
         parts[IndexOf(outputs, values[i])].push_back({piece.samples, std::move(piece.tensors[i])});
@@ -278,32 +299,104 @@ absl::Status Executor::HandOver(RunAction action, Direction direction,
 void Executor::KeepResult(RunAction action, std::vector<at::Tensor> tensors) {
   const size_t sends = PlanAt(action).sends.size();
   if (sends == 0) return;
+  DeviceStreams::Mark made;
+  if (options_.streams != nullptr) made = options_.streams->Record();
   absl::MutexLock lock(&mutex_);
-  results_[action] = {std::move(tensors), sends};
+  results_[action] = {std::move(tensors), sends, std::move(made)};
 }
 
-absl::Status Executor::Account(const StageModule::Forwarded& result, SampleRange range) {
-  Batch& batch = BatchOf(range);
-  if (result.loss.defined()) {
-    const double loss = result.loss.item<double>();
-    if (!std::isfinite(loss) && options_.on_non_finite == NonFinite::kStop) {
-      return absl::FailedPreconditionError(absl::StrCat("the loss is ", loss));
-    }
-    const bool mean = graph_.loss_reduction() == LossReduction::kMean;
-    batch.output.loss +=
-        mean ? loss * static_cast<double>(range.size()) / static_cast<double>(batch.valid) : loss;
-    batch.output.loss_samples += range.size();
-  }
+absl::Status Executor::Account(RunAction action, const StageModule::Forwarded& result,
+                               SampleRange range) {
+  if (!result.loss.defined() && !result.prediction.defined()) return absl::OkStatus();
+  Figures figures{.range = range, .has_loss = result.loss.defined()};
   const std::optional<InputId> target = ClassTarget(graph_);
   const SampleRange valid = ValidOf(range);
-  if (!result.prediction.defined() || !target.has_value() || valid.empty()) return absl::OkStatus();
+  at::Tensor correct;
   const at::NoGradGuard no_grad;
-  const TensorMeta& meta = graph_.meta(*graph_.prediction());
-  ASSIGN_OR_RETURN(const at::Tensor prediction, Cut(result.prediction, meta, range, valid));
-  ASSIGN_OR_RETURN(const at::Tensor classes, LoadInput(*target, valid));
-  batch.output.correct += prediction.argmax(1).eq(classes).sum().item<int64_t>();
-  batch.output.predicted += classes.numel();
+  const auto compare = [&]() -> absl::Status {
+    if (!result.prediction.defined() || !target.has_value() || valid.empty())
+      return absl::OkStatus();
+    const TensorMeta& meta = graph_.meta(*graph_.prediction());
+    ASSIGN_OR_RETURN(const at::Tensor prediction, Cut(result.prediction, meta, range, valid));
+    ASSIGN_OR_RETURN(const at::Tensor classes, LoadInput(*target, valid));
+    correct = prediction.argmax(1).eq(classes).sum();
+    figures.predicted = classes.numel();
+    return absl::OkStatus();
+  };
+  if (options_.streams != nullptr) {
+    RETURN_IF_ERROR(compare());
+    if (figures.has_loss || correct.defined()) Expect(action, figures, result.loss, correct);
+    return absl::OkStatus();
+  }
+  if (figures.has_loss) figures.loss = result.loss.item<double>();
+  RETURN_IF_ERROR(CheckLoss(figures.loss));
+  RETURN_IF_ERROR(compare());
+  if (correct.defined()) figures.correct = correct.item<int64_t>();
+  absl::MutexLock lock(&mutex_);
+  Count(figures);
   return absl::OkStatus();
+}
+
+absl::Status Executor::CheckLoss(double loss) const {
+  if (std::isfinite(loss) || options_.on_non_finite != NonFinite::kStop) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat("the loss is ", loss));
+}
+
+void Executor::Count(const Figures& figures) {
+  Batch& batch = BatchOf(figures.range);
+  StepOutput& output = batch.output;
+  if (figures.has_loss) {
+    const auto samples = static_cast<double>(figures.range.size());
+    const bool mean = graph_.loss_reduction() == LossReduction::kMean;
+    output.loss += mean ? figures.loss * samples / static_cast<double>(batch.valid) : figures.loss;
+    output.loss_samples += figures.range.size();
+  }
+  output.correct += figures.correct;
+  output.predicted += figures.predicted;
+}
+
+// Asks the device for the figures of a pass that is queued. A loss that must stop the job does so
+// when it comes; the others are counted in the order of the passes, so that sums do not depend on
+// when they come.
+void Executor::Expect(RunAction action, Figures figures, at::Tensor loss, at::Tensor correct) {
+  Figures* entry = nullptr;  // Of a deque that only grows and shrinks at its ends.
+  {
+    absl::MutexLock lock(&mutex_);
+    entry = &expected_.emplace_back(figures);
+    ++outstanding_;
+  }
+  const at::Tensor host = buffers_->Take(2 * sizeof(double));
+  const auto make = [loss, correct] {
+    const at::NoGradGuard no_grad;
+    const at::Tensor none = at::zeros({}, (loss.defined() ? loss : correct).options());
+    return at::stack({(loss.defined() ? loss : none).reshape({}).to(at::kDouble),
+                      (correct.defined() ? correct : none).to(at::kDouble)})
+        .view(at::kByte);
+  };
+  const auto come = [this, action, entry, host](absl::Status status) {
+    const auto* values = static_cast<const double*>(host.data_ptr());
+    absl::MutexLock lock(&mutex_);
+    --outstanding_;
+    if (status.ok()) {
+      entry->loss = values[0];
+      entry->correct = static_cast<int64_t>(values[1]);
+      if (entry->has_loss) status = CheckLoss(values[0]);
+    }
+    if (!status.ok()) Fail(InAction(status, action));
+  };
+  const absl::Status thrown =
+      Guarded([&] { options_.streams->CopyOut(options_.streams->Record(), make, host, come); });
+  if (!thrown.ok()) come(thrown);
+}
+
+// Waits for the figures of all passes so far and counts them.
+void Executor::Settle() {
+  absl::MutexLock lock(&mutex_);
+  if (expected_.empty()) return;
+  const auto come = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return outstanding_ == 0; };
+  mutex_.Await(absl::Condition(&come));
+  for (const Figures& figures : expected_) Count(figures);
+  expected_.clear();
 }
 
 }  // namespace stagewright

@@ -35,6 +35,7 @@ void Executor::FindWays() {
 
 void Executor::StartTransfer(RunAction action) {
   const MemoryMeter::Scope counted(options_.memory);  // Transfers start on any thread.
+  const DeviceStreams::Scope on_compute(options_.streams);
   const absl::Status thrown = Guarded([&] {
     if (IsSend(ActionAt(action).kind)) {
       StartSend(action);
@@ -62,9 +63,11 @@ void Executor::StartSend(RunAction action) {
   const Direction direction = DirectionOf(send.kind);
   const RunAction producer = {action.section, PlanAt(action).producer};
   std::vector<at::Tensor> tensors;
+  DeviceStreams::Mark made;
   {
     absl::MutexLock lock(&mutex_);
     const auto result = results_.find(producer);
+    made = result->second.made;
     if (--result->second.sends_left == 0) {
       tensors = std::move(result->second.tensors);
       results_.erase(result);
@@ -76,8 +79,10 @@ void Executor::StartSend(RunAction action) {
       PiecesOf(send.channel, direction, ActionAt(producer).samples, send.samples, tensors);
   if (!pieces.ok()) return End(action, pieces.status());
   const Way& way = ways_[send.channel];
-  if (way.by_reference != nullptr) return SendTensors(action, *std::move(pieces));
+  if (way.by_reference != nullptr) return SendTensors(action, *std::move(pieces), made);
   const MessageLayout layout(graph_, ValuesOf(send.channel, direction), send.samples.size());
+  if (options_.streams != nullptr && !way.device_memory && layout.bytes() > 0)
+    return SendStaged(action, layout, *std::move(pieces), made);
   const at::Tensor buffer =
       way.device_memory ? layout.PackOn(options_.device, *pieces) : layout.Pack(*pieces, *buffers_);
   const void* data = buffer.data_ptr();
@@ -89,7 +94,29 @@ void Executor::StartSend(RunAction action) {
                       });
 }
 
-void Executor::SendTensors(RunAction action, std::vector<at::Tensor> tensors) {
+// Packs and copies beside compute; the message leaves from the thread that learns that its copy has
+// ended.
+void Executor::SendStaged(RunAction action, const MessageLayout& layout,
+                          std::vector<at::Tensor> tensors, DeviceStreams::Mark made) {
+  const Tag tag = TagOf(ActionAt(action));
+  const at::Tensor host = buffers_->Take(layout.bytes());
+  const auto make = [layout, device = options_.device, kept = std::move(tensors)] {
+    return layout.PackOn(device, kept);
+  };
+  const auto send = [this, action, tag, host](absl::Status copied) {
+    if (!copied.ok()) return End(action, std::move(copied));
+    const Way& way = ways_[ActionAt(action).channel];
+    way.transport->Send(way.peer, tag, host.data_ptr(), static_cast<size_t>(host.numel()),
+                        [this, action, kept = host](absl::Status status) mutable {
+                          kept = at::Tensor();
+                          End(action, std::move(status));
+                        });
+  };
+  options_.streams->CopyOut(made, make, host, send);
+}
+
+void Executor::SendTensors(RunAction action, std::vector<at::Tensor> tensors,
+                           DeviceStreams::Mark made) {
   const Action& send = ActionAt(action);
   const std::vector<ValueRef>& values = ValuesOf(send.channel, DirectionOf(send.kind));
   auto message = std::make_shared<TensorMessage>();
@@ -97,10 +124,14 @@ void Executor::SendTensors(RunAction action, std::vector<at::Tensor> tensors) {
   if (!send.samples.empty()) {
     const at::NoGradGuard no_grad;
     for (size_t i = 0; i < tensors.size(); ++i) {
-      if (tensors[i].defined())
-        tensors[i] = tensors[i].to(ToScalarType(graph_.meta(values[i]).dtype));
+      if (!tensors[i].defined()) continue;
+      const at::ScalarType type = ToScalarType(graph_.meta(values[i]).dtype);
+      if (tensors[i].scalar_type() == type) continue;
+      tensors[i] = tensors[i].to(type);
+      if (options_.streams != nullptr) made = options_.streams->Record();
     }
     message->tensors = std::move(tensors);
+    message->made = std::move(made);
   }
   const Way& way = ways_[send.channel];
   way.by_reference->SendObject(
@@ -118,17 +149,28 @@ void Executor::StartReceive(RunAction action) {
       way.device_memory
           ? at::empty({layout.bytes()}, at::TensorOptions(at::kByte).device(options_.device))
           : buffers_->Take(layout.bytes());
-  way.transport->Receive(
-      way.peer, TagOf(receive), buffer.data_ptr(), static_cast<size_t>(layout.bytes()),
-      [this, action, direction, layout, buffer](absl::Status status) {
-        if (status.ok()) {
-          status = Guarded([&] {
-            mailbox_.Put(ActionAt(action).channel, direction,
-                         {SamplesOf(action), layout.Unpack(buffer, options_.device)});
-          });
-        }
-        End(action, std::move(status));
-      });
+  way.transport->Receive(way.peer, TagOf(receive), buffer.data_ptr(),
+                         static_cast<size_t>(layout.bytes()),
+                         [this, action, layout, buffer](absl::Status status) {
+                           if (status.ok())
+                             status = Guarded([&] { PutReceived(action, layout, buffer); });
+                           End(action, std::move(status));
+                         });
+}
+
+void Executor::PutReceived(RunAction action, const MessageLayout& layout,
+                           const at::Tensor& buffer) {
+  const Action& receive = ActionAt(action);
+  const DeviceStreams::Scope on_compute(options_.streams);
+  TensorPiece piece{SamplesOf(action), {}};
+  if (options_.streams == nullptr || ways_[receive.channel].device_memory || layout.bytes() == 0) {
+    piece.tensors = layout.Unpack(buffer, options_.device);
+  } else {
+    DeviceStreams::Arrived arrived = options_.streams->CopyIn(buffer);
+    piece.tensors = layout.Unpack(arrived.tensors[0], options_.device);
+    piece.ready = std::move(arrived.ready);
+  }
+  mailbox_.Put(receive.channel, DirectionOf(receive.kind), std::move(piece));
 }
 
 void Executor::ReceiveTensors(RunAction action) {
@@ -145,11 +187,18 @@ void Executor::ReceiveTensors(RunAction action) {
                           static_cast<size_t>(message.bytes), static_cast<size_t>(bytes));
     }
     return Guarded([&] {
-      std::vector<at::Tensor> tensors = message.tensors;
-      for (at::Tensor& tensor : tensors) {
-        if (tensor.defined()) tensor = tensor.to(options_.device);
+      TensorPiece piece{SamplesOf(action), message.tensors};
+      if (options_.streams != nullptr) {
+        DeviceStreams::Arrived arrived =
+            options_.streams->Adopt(std::move(piece.tensors), message.made);
+        piece.tensors = std::move(arrived.tensors);
+        piece.ready = std::move(arrived.ready);
+      } else {
+        for (at::Tensor& tensor : piece.tensors) {
+          if (tensor.defined()) tensor = tensor.to(options_.device);
+        }
       }
-      mailbox_.Put(ActionAt(action).channel, direction, {SamplesOf(action), std::move(tensors)});
+      mailbox_.Put(ActionAt(action).channel, direction, std::move(piece));
     });
   };
   way.by_reference->ReceiveObject(

@@ -14,6 +14,8 @@ namespace {
 
 constexpr double kTiny = 1e-6;  // PyTorch's.
 
+double Square(double x) { return x * x; }
+
 }  // namespace
 
 absl::StatusOr<double> ClipGradientNorm(const Reduction& reduction,
@@ -22,14 +24,23 @@ absl::StatusOr<double> ClipGradientNorm(const Reduction& reduction,
                                         Tag tag, absl::Time deadline, NonFinite policy, bool finite,
                                         double loss_scale) {
   const at::NoGradGuard no_grad;
+  std::vector<at::Tensor> norms;
   double squares = finite ? 0 : std::numeric_limits<double>::quiet_NaN();
   for (ParameterId id : owned) {
     const at::Tensor& parameter = parameters[id];
     if (!parameter.defined() || !parameter.grad().defined()) continue;
-    const double norm =
-        at::linalg_vector_norm(parameter.grad(), 2, at::OptionalIntArrayRef(), false, at::kDouble)
-            .item<double>();
-    squares += norm * norm;
+    const at::Tensor norm =
+        at::linalg_vector_norm(parameter.grad(), 2, at::OptionalIntArrayRef(), false, at::kDouble);
+    if (norm.is_cpu()) {
+      squares += Square(norm.item<double>());
+    } else {
+      norms.push_back(norm);
+    }
+  }
+  if (!norms.empty()) {
+    // Together: the host waits until the accelerator has come to what it reads.
+    const at::Tensor read = at::stack(norms).to(at::kCPU);
+    for (size_t i = 0; i < norms.size(); ++i) squares += Square(read.data_ptr<double>()[i]);
   }
   if (reduction.devices.size() > 1) {
     std::vector<int> devices;

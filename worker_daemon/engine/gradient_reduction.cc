@@ -5,8 +5,10 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 #include <vector>
 
+#include "absl/synchronization/notification.h"
 #include "worker_daemon/engine/tensor_types.h"
 #include "worker_daemon/transport/all_reduce.h"
 
@@ -32,27 +34,36 @@ absl::StatusOr<Element> ElementOf(DType dtype) {
 // Their sum tells whether any device has one.
 at::Tensor Flatten(const std::vector<at::Tensor>& parameters, at::Device device) {
   std::vector<at::Tensor> parts;
-  std::vector<double> flags;
-  for (const at::Tensor& parameter : parameters) {
+  const auto count = static_cast<int64_t>(parameters.size());
+  const at::Tensor flags = at::ones({count}, parameters[0].options().device(device));
+  for (int64_t i = 0; i < count; ++i) {
+    const at::Tensor& parameter = parameters[i];
     const at::Tensor& gradient = parameter.grad();
-    flags.push_back(gradient.defined() ? 1 : 0);
+    if (!gradient.defined()) flags[i].zero_();
     parts.push_back(gradient.defined()
                         ? gradient.reshape({-1}).to(device)
                         : at::zeros({parameter.numel()}, parameter.options().device(device)));
   }
-  parts.push_back(at::tensor(flags, at::kDouble).to(device, parameters[0].scalar_type()));
+  parts.push_back(flags);
   return at::cat(parts);
 }
 
-void Unflatten(const at::Tensor& flat, const std::vector<at::Tensor>& parameters) {
+// `readable` is the same as `flat`; only read if some parameter has no gradient here, because the
+// flags are known then.
+void Unflatten(const at::Tensor& flat, const at::Tensor& readable,
+               const std::vector<at::Tensor>& parameters) {
   int64_t offset = 0;
   const auto count = static_cast<int64_t>(parameters.size());
-  const at::Tensor flags = flat.narrow(0, flat.numel() - count, count).to(at::kCPU, at::kDouble);
+  const bool complete =
+      std::all_of(parameters.begin(), parameters.end(),
+                  [](const at::Tensor& parameter) { return parameter.grad().defined(); });
+  at::Tensor flags;
+  if (!complete) flags = readable.narrow(0, flat.numel() - count, count).to(at::kCPU, at::kDouble);
   for (int64_t i = 0; i < count; ++i) {
     at::Tensor parameter = parameters[i];
     const at::Tensor part = flat.narrow(0, offset, parameter.numel()).view(parameter.sizes());
     offset += parameter.numel();
-    if (flags[i].item<double>() == 0) continue;
+    if (!complete && flags[i].item<double>() == 0) continue;
     if (parameter.grad().defined()) {
       parameter.mutable_grad().copy_(part);
     } else {
@@ -84,29 +95,75 @@ std::vector<std::vector<at::Tensor>> Parts(const std::vector<at::Tensor>& parame
   return parts;
 }
 
+// Copies what the device has queued into `flat` to the host, in memory that it copies to by itself.
+absl::StatusOr<at::Tensor> Fetch(DeviceStreams& streams, at::Tensor flat) {
+  const at::Tensor host =
+      at::empty(flat.sizes(), flat.options().device(at::kCPU).pinned_memory(flat.is_cuda()));
+  absl::Notification copied;
+  absl::Status result;
+  streams.CopyOut(
+      streams.Record(), [kept = std::move(flat)] { return kept; }, host,
+      [&](absl::Status status) {
+        result = std::move(status);
+        copied.Notify();
+      });
+  copied.WaitForNotification();
+  RETURN_IF_ERROR(result);
+  return host;
+}
+
+// Where and how the sums of some devices are made.
+struct Way {
+  Transport* transport = nullptr;
+  DeviceStreams* streams = nullptr;  // Null: the transport takes the memory that gradients are in.
+  std::vector<int> devices;
+  Tag tag;
+  absl::Time deadline;
+};
+
+absl::Status ReducePart(const std::vector<at::Tensor>& parameters, at::Device where,
+                        Element element, const Way& way) {
+  at::Tensor flat = Flatten(parameters, where);
+  at::Tensor summed = flat;
+  if (way.streams != nullptr) {
+    ASSIGN_OR_RETURN(summed, Fetch(*way.streams, std::exchange(flat, at::Tensor())));
+  }
+  RETURN_IF_ERROR(AllReduceSum(*way.transport, way.devices, way.tag, summed.data_ptr(),
+                               static_cast<size_t>(summed.numel()), element, way.deadline));
+  if (way.streams != nullptr) {
+    DeviceStreams::Arrived arrived = way.streams->CopyIn(summed);
+    way.streams->Await(arrived.ready);
+    flat = std::move(arrived.tensors[0]);
+  }
+  Unflatten(flat, summed, parameters);
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status ReduceGradients(const Graph& graph, const Reduction& reduction,
                              const ParameterStore& parameters, Transport& transport, Tag tag,
-                             absl::Time deadline) {
+                             absl::Time deadline, DeviceStreams* streams) {
   const at::NoGradGuard no_grad;
   std::map<DType, std::vector<at::Tensor>> groups;
   for (ParameterId id : reduction.parameters) {
     groups[graph.parameter(id).dtype].push_back(parameters[id]);
   }
-  std::vector<int> devices;
-  for (DeviceId device : reduction.devices) devices.push_back(device.value());
-  Transport* const device_way = transport.ForDeviceMemory(devices);
-  Transport& way = device_way != nullptr ? *device_way : transport;
+  Way way{.tag = tag, .deadline = deadline};
+  for (DeviceId device : reduction.devices) way.devices.push_back(device.value());
+  way.transport = transport.ForDeviceMemory(way.devices);
+  const bool in_place = way.transport != nullptr;
+  if (!in_place) {
+    way.transport = &transport;
+    way.streams = streams;
+  }
   // One after the other, so that equal tags are matched in order.
   for (const auto& [dtype, group] : groups) {
     ASSIGN_OR_RETURN(const Element element, ElementOf(dtype));
-    const at::Device where = device_way != nullptr ? group[0].device() : at::Device(at::kCPU);
+    const bool on_device = in_place || streams != nullptr;
+    const at::Device where = on_device ? group[0].device() : at::Device(at::kCPU);
     for (const std::vector<at::Tensor>& part : Parts(group)) {
-      const at::Tensor flat = Flatten(part, where);
-      RETURN_IF_ERROR(AllReduceSum(way, devices, tag, flat.data_ptr(),
-                                   static_cast<size_t>(flat.numel()), element, deadline));
-      Unflatten(flat, part);
+      RETURN_IF_ERROR(ReducePart(part, where, element, way));
     }
   }
   return absl::OkStatus();

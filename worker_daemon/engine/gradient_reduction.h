@@ -5,6 +5,7 @@
 #include "common/base/status.h"
 #include "common/graph/graph.h"
 #include "common/schedule/program.h"
+#include "worker_daemon/engine/device_streams.h"
 #include "worker_daemon/engine/parameter_store.h"
 #include "worker_daemon/transport/transport.h"
 
@@ -13,10 +14,10 @@ namespace stagewright {
 // Replaces the gradient of each parameter of `reduction` by its sum over the reduction's devices;
 // devices without a gradient count as zero, and where none has one, none gets one. Gradients are
 // flattened, one message stream per data type, in the memory of the accelerator if the transport
-// has a way for that between all of the devices, otherwise in that of the host; `tag` must be free.
-// Blocks; errors of AllReduceSum.
+// has a way for that between all of the devices, otherwise in that of the host, to and from which
+// `streams` (null on a CPU) copies them; `tag` must be free. Blocks; errors of AllReduceSum.
 absl::Status ReduceGradients(const Graph& graph, const Reduction& reduction,
                              const ParameterStore& parameters, Transport& transport, Tag tag,
-                             absl::Time deadline);
+                             absl::Time deadline, DeviceStreams* streams = nullptr);
 
 }  // namespace stagewright

@@ -24,6 +24,8 @@
 
 namespace stagewright {
 
+class DeviceStreams;
+
 // One pass through the evaluation data; losses of all devices add up to that of the data set.
 struct EvaluationReport {
   double loss = 0;
@@ -67,6 +69,8 @@ struct JobSpec {
   std::string torch_device = "cpu";  // As LibTorch names it: "cpu", "cuda:1".
   // Tells when actions ran; null: the clock of `torch_device`, if it has one of its own.
   std::shared_ptr<DeviceClock> clock;
+  // What runs beside compute on `torch_device`; null: its own streams, if it is no CPU.
+  std::shared_ptr<DeviceStreams> streams;
   Bytes memory_budget = 0;  // Of the device, for messages; 0: unknown.
   // Above 0: tensors of the job on a CPU that would take more than this fail as if memory had run
   // out. Otherwise the machine is the limit.

@@ -26,7 +26,7 @@ at::Tensor Rows(const at::Tensor& tensor, const TensorMeta& meta, SampleRange wh
 
 void Mailbox::Put(int32_t channel, Direction direction, TensorPiece piece) {
   absl::MutexLock lock(&mutex_);
-  pieces_[{channel, direction, piece.samples}] = std::move(piece.tensors);
+  pieces_[{channel, direction, piece.samples}] = std::move(piece);
 }
 
 std::vector<TensorPiece> Mailbox::Take(int32_t channel, Direction direction, SampleRange range) {
@@ -38,7 +38,7 @@ std::vector<TensorPiece> Mailbox::Take(int32_t channel, Direction direction, Sam
     if (piece_channel != channel || piece_direction != direction || samples.begin >= range.end)
       break;
     if (range.Contains(samples)) {
-      taken.push_back({samples, std::move(next->second)});
+      taken.push_back(std::move(next->second));
       next = pieces_.erase(next);
     } else {
       ++next;

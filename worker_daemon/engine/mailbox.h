@@ -14,6 +14,7 @@
 #include "common/base/sample_range.h"
 #include "common/base/status.h"
 #include "common/graph/graph.h"
+#include "worker_daemon/engine/device_streams.h"
 
 namespace stagewright {
 
@@ -22,7 +23,8 @@ enum class Direction : uint8_t { kActivation, kGradient };
 // Values of one channel for some samples.
 struct TensorPiece {
   SampleRange samples;
-  std::vector<at::Tensor> tensors;  // Parallel to the channel's values or gradient values.
+  std::vector<at::Tensor> tensors;      // Parallel to the channel's values or gradient values.
+  DeviceStreams::Mark ready = nullptr;  // The compute stream waits for it before it uses them.
 };
 
 // Thread-safe.
@@ -38,7 +40,7 @@ class Mailbox {
  private:
   using Key = std::tuple<int32_t, Direction, SampleRange>;
   absl::Mutex mutex_;
-  std::map<Key, std::vector<at::Tensor>> pieces_ ABSL_GUARDED_BY(mutex_);
+  std::map<Key, TensorPiece> pieces_ ABSL_GUARDED_BY(mutex_);
 };
 
 // One value for the samples `piece` of a tensor that holds `whole`. INVALID_ARGUMENT if the value

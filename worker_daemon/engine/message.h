@@ -9,6 +9,7 @@
 #include "common/base/units.h"
 #include "common/graph/graph.h"
 #include "worker_daemon/engine/buffer_pool.h"
+#include "worker_daemon/engine/device_streams.h"
 
 namespace stagewright {
 
@@ -16,6 +17,7 @@ namespace stagewright {
 struct TensorMessage {
   Bytes bytes = 0;                  // Of the message that it stands for; both ends must agree.
   std::vector<at::Tensor> tensors;  // Parallel to the values, of their types. Empty for no samples.
+  DeviceStreams::Mark made;         // On an accelerator: behind what made them.
 };
 
 class MessageLayout {

@@ -107,7 +107,7 @@ struct Group {
 class NcclMover : public DeviceMover {
  public:
   explicit NcclMover(const NcclOptions& options)
-      : device_(options.cuda_device), stream_(static_cast<cudaStream_t>(options.stream)) {}
+      : device_(options.cuda_device), stream_(options.stream) {}
   ~NcclMover() override { Stop(); }
 
   absl::StatusOr<std::string> MakeNote() override {
@@ -127,7 +127,7 @@ class NcclMover : public DeviceMover {
   std::shared_ptr<void> Mark() override {
     const DeviceGuard guard(device_);
     auto event = std::make_shared<Event>(device_);
-    event->Record(stream_);
+    event->Record(stream_ ? static_cast<cudaStream_t>(stream_()) : nullptr);
     return event;
   }
 
@@ -312,7 +312,7 @@ class NcclMover : public DeviceMover {
   }
 
   const int device_;
-  const cudaStream_t stream_;
+  const std::function<void*()> stream_;
   int self_ = 0;
   Group all_;
   std::map<std::string, Group> reducing_;  // By note.

@@ -12,6 +12,7 @@
 // calls" and "Fault tolerance".
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -24,9 +25,9 @@ namespace stagewright {
 
 struct NcclOptions {
   int cuda_device = 0;  // CUDA's index.
-  // The cudaStream_t on which the caller queues what reads and writes the memory it sends and
-  // receives; null is CUDA's default stream.
-  void* stream = nullptr;
+  // The cudaStream_t on which the calling thread queues what reads and writes the memory it sends
+  // and receives; null, and what an empty function stands for, is CUDA's default stream.
+  std::function<void*()> stream = {};
 };
 
 // OK if this machine has a GPU that CUDA can use; otherwise FAILED_PRECONDITION with the reason.

@@ -120,8 +120,16 @@ class Processes:
         wait_for(reached, f"step {step} of {name}")
 
     def await_end(self, name: str) -> dict:
-        wait_for(lambda: self.job(name)["state"] in ENDED, f"the end of {name}")
-        return self.job(name)
+        """However long it takes, if only it goes on."""
+        while True:
+            step = self.job(name)["step"]
+            wait_for(
+                lambda step=step: self.job(name)["state"] in ENDED or self.job(name)["step"] > step,
+                f"the end of {name}, or another step after {step}",
+            )
+            job = self.job(name)
+            if job["state"] in ENDED:
+                return job
 
     def cancel_all(self) -> None:
         """Ends what still runs, if the planner answers: it would hold devices that the next job waits for."""

@@ -13,12 +13,13 @@ import sys
 import time
 
 import torch
-from processes import Processes
+from processes import ENDED, Processes
 from quality import CharacterLoss, Characters, Size, nodes
 
 import stagewright
 
 SETTLED = 50  # Steps, after which nothing may grow.
+LEAST_SAMPLES = 9
 MEMORY_GROWTH = 0.01
 SIZE = Size(width=64, layers=8, length=32, mini_batch=32)
 
@@ -49,21 +50,21 @@ def sample(system: Processes, step: int) -> Sample:
     return Sample(step, memory, {name: len(os.listdir(f"/proc/{p.pid}/fd")) for name, p in processes.items()})
 
 
-def watch(system: Processes, job: str, interval: float) -> list[Sample]:
-    """Samples from the step on after which nothing may grow, until the job's end."""
+def watch(system: Processes, job: str, steps: int, interval: float) -> list[Sample]:
+    """Samples from the step on after which nothing may grow: for as many steps, and for as many samples as it takes."""
     samples = []
-    while (now := system.job(job))["state"] not in ("succeeded", "failed", "cancelled"):
+    while (now := system.job(job))["step"] < steps or len(samples) < LEAST_SAMPLES:
+        assert now["state"] not in ENDED, now["message"]
         if now["state"] == "running" and now["step"] >= SETTLED:
             samples.append(sample(system, now["step"]))
         time.sleep(interval)
-    assert now["state"] == "succeeded", now["message"]
+    system.cancel_all()
     return samples
 
 
 def growth_of(samples: list[Sample]) -> list[Growth]:
     """Between the first and the last tenth of the samples, three at least: what a moment takes is no growth."""
-    count = max(3, len(samples) // 10)
-    assert len(samples) >= 3 * count, f"only {len(samples)} samples"
+    count = max(LEAST_SAMPLES // 3, len(samples) // 10)
     result = []
     for process in samples[0].memory:
         memory = [s.memory[process] for s in samples]
@@ -96,10 +97,10 @@ def soak(system: Processes, steps: int, interval: float, **flags) -> list[Growth
     (system.path / "soak.json").write_text(json.dumps(plan(len(system.workers))))
     job = system.submit(
         "soak", graph=f"{stem}.swg", weights=f"{stem}.safetensors", data=f"{stem}.data.safetensors",
-        mini_batch=SIZE.mini_batch, steps=steps, optimizer="adam", lr=1e-3, no_shuffle=None,
+        mini_batch=SIZE.mini_batch, steps=1_000_000, optimizer="adam", lr=1e-3, no_shuffle=None,
         devices=len(system.workers), plan_file=system.path / "soak.json", clip_norm=1, **flags,
     )  # fmt: skip
-    return growth_of(watch(system, job, interval))
+    return growth_of(watch(system, job, steps, interval))
 
 
 def violations(growth: list[Growth], allowed: float = MEMORY_GROWTH) -> list[str]:

@@ -26,13 +26,17 @@ def system():
 
 
 def test_the_plan_is_the_strategy_whose_job_had_the_shortest_steps(system):
-    result = measure(system, 25)
-    assert result.returncode == 0, result.stderr
-    plan = json.loads(result.stdout)
-    jobs = system.json("jobs")["jobs"]
+    for time_limit in (25, 50, 100):  # The first, unless the machine is busy.
+        before = {job["name"] for job in system.json("jobs")["jobs"]}
+        result = measure(system, time_limit)
+        assert result.returncode == 0, result.stderr
+        plan = json.loads(result.stdout)
+        if plan["measured"]["jobs"] >= 4 and plan["search_states"] >= 8:  # Two steps of the policy at least.
+            break
+    jobs = [job for job in system.json("jobs")["jobs"] if job["name"] not in before]
     measured = plan["measured"]
     assert measured["jobs"] == len(jobs) >= 4
-    assert plan["search_states"] >= 8  # Two steps of the policy at least.
+    assert plan["search_states"] >= 8
 
     done = [job for job in jobs if job["state"] == "succeeded"]
     assert measured["failed"] == len(jobs) - len(done) <= 1  # The time limit may end one.

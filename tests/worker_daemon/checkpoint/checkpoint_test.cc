@@ -208,7 +208,7 @@ TEST_F(CheckpointTest, ADeviceThatFailsDoesNotTakeTheDirectoryFromAnother) {
     }
   });
   const std::vector<float> bias = {3};
-  for (int i = 0; i < 50; ++i) {
+  for (int i = 0; i < 200; ++i) {
     const auto files = WriteDeviceFiles(Directory(10), DeviceId(3),
                                         {View("bias", DType::kFloat32, {1}, bias)}, {}, {});
     EXPECT_TRUE(files.ok()) << files.status();

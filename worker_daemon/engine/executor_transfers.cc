@@ -101,7 +101,7 @@ void Executor::SendStaged(RunAction action, const MessageLayout& layout,
   const Tag tag = TagOf(ActionAt(action));
   const at::Tensor host = buffers_->Take(layout.bytes());
   const auto make = [layout, device = options_.device, kept = std::move(tensors)] {
-    return layout.PackOn(device, kept);
+    return layout.PackOn(device, kept).view(-1).view(at::kByte);
   };
   const auto send = [this, action, tag, host](absl::Status copied) {
     if (!copied.ok()) return End(action, std::move(copied));

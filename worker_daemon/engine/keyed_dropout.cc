@@ -53,6 +53,13 @@ const Argument* Find(const Node& node, size_t position, const char* name) {
   return nullptr;
 }
 
+// Behind what is queued on the device, which the host does not wait for: LibTorch keeps pinned
+// memory until it has been read.
+at::Tensor MoveTo(at::Device device, const at::Tensor& mask) {
+  if (!device.is_cuda()) return mask.to(device, at::kBool);
+  return mask.to(at::kBool).contiguous().pin_memory().to(device, /*non_blocking=*/true);
+}
+
 }  // namespace
 
 void KeyedUniforms(uint64_t key, int64_t count, double* out) {
@@ -119,10 +126,10 @@ at::Tensor KeyedDropout::Mask(const at::Tensor& input, int64_t samples,
     KeyedUniforms(Key(key, sample, id_), row, uniforms.data_ptr<double>() + i * row);
   }
   at::Tensor mask = uniforms.ge_(probability_);
-  if (!batch.has_value()) return mask.squeeze(0).to(input.device(), at::kBool);
+  if (!batch.has_value()) return MoveTo(input.device(), mask.squeeze(0));
   std::vector<int64_t> whole = one;
   whole[batch->dimension] = rows * batch->entries;
-  return mask.movedim(0, batch->dimension).reshape(whole).to(input.device(), at::kBool);
+  return MoveTo(input.device(), mask.movedim(0, batch->dimension).reshape(whole));
 }
 
 absl::Status KeyedDropout::Run(const at::Tensor& input, int64_t samples, const RandomKey& key,

@@ -166,7 +166,6 @@ class TorchStreams : public DeviceStreams {
       KeepFor(tensor, streams_.compute);
     }
     if (!copies) return {std::move(tensors), made};
-    Block(made, streams_.in);
     return {std::move(tensors), RecordOn(streams_.in)};
   }
 

@@ -71,8 +71,8 @@ class DeviceStreams {
   // Copies `host` to the device; keeps it until that has ended.
   virtual Arrived CopyIn(at::Tensor host) = 0;
 
-  // Tensors that another device of the process has handed over; what made them ends at `made`.
-  // Copies those that are in another memory.
+  // Tensors, all in one memory, that another device of the process has handed over; what made them
+  // ends at `made`. Copies them if they are in another memory.
   virtual Arrived Adopt(std::vector<at::Tensor> tensors, const Mark& made) = 0;
 };
 

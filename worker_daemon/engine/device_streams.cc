@@ -58,7 +58,7 @@ class StreamPool {
 // Reports events of one stream in their order.
 class Watcher {
  public:
-  Watcher() : thread_([this] { Run(); }) {}
+  explicit Watcher(at::Device device) : thread_([this, device] { Run(device); }) {}
   ~Watcher() {
     {
       absl::MutexLock lock(&mutex_);
@@ -95,7 +95,9 @@ class Watcher {
     }
   }
 
-  void Run() {
+  void Run(at::Device device) {
+    // What lets go of an event makes the thread's device current, one that nobody uses perhaps.
+    c10::impl::VirtualGuardImpl(device.type()).setDevice(device);
     const auto woken = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
       return stopping_ || !entries_.empty();
     };
@@ -128,7 +130,11 @@ void Block(const DeviceStreams::Mark& mark, const c10::Stream& stream) {
 class TorchStreams : public DeviceStreams {
  public:
   explicit TorchStreams(at::Device device)
-      : device_(device), guard_(device.type()), streams_(StreamPool::Get().Take(device)) {}
+      : device_(device),
+        guard_(device.type()),
+        streams_(StreamPool::Get().Take(device)),
+        out_(device),
+        in_(device) {}
   ~TorchStreams() override { StreamPool::Get().Give(device_, streams_); }
 
   std::optional<c10::Stream> compute() const override { return streams_.compute; }

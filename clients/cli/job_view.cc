@@ -66,7 +66,10 @@ nlohmann::json JobJson(const v1::Job& job) {
   for (const v1::DeviceMemory& memory : metrics.memory()) {
     json["memory"].push_back({{"device", memory.device()},
                               {"predicted_peak_bytes", memory.predicted_peak_bytes()},
-                              {"measured_peak_bytes", memory.measured_peak_bytes()}});
+                              {"measured_peak_bytes", memory.measured_peak_bytes()},
+                              {"in_use_bytes", memory.in_use_bytes()},
+                              {"reserved_bytes", memory.reserved_bytes()},
+                              {"allocations", memory.allocations()}});
   }
   if (metrics.accuracy() >= 0) {
     json["accuracy"] = metrics.accuracy();

@@ -242,7 +242,7 @@ void JobManager::Handle(const std::string& worker, const v1::Connected& message)
 
 namespace {
 
-// A restarted job keeps the largest figure of its attempts.
+// A restarted job keeps the largest peak of its attempts.
 void NoteMemory(const v1::DeviceProgress& device, v1::Job& job) {
   const auto& reports = job.plan().evaluation().devices();
   for (int i = 0; i < std::min(reports.size(), job.metrics().memory_size()); ++i) {
@@ -250,6 +250,9 @@ void NoteMemory(const v1::DeviceProgress& device, v1::Job& job) {
     v1::DeviceMemory* memory = job.mutable_metrics()->mutable_memory(i);
     memory->set_measured_peak_bytes(
         std::max(memory->measured_peak_bytes(), device.peak_memory_bytes()));
+    memory->set_in_use_bytes(device.memory_in_use_bytes());
+    memory->set_reserved_bytes(device.memory_reserved_bytes());
+    memory->set_allocations(device.allocations());
   }
 }
 

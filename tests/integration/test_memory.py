@@ -46,6 +46,11 @@ def test_status_shows_what_was_measured_beside_the_prediction(system, model):
     (memory,) = job["memory"]
     assert memory["device"] == "w0/cpu0"
     assert 0.8 < memory["measured_peak_bytes"] / memory["predicted_peak_bytes"] <= 1, memory
+    # Parameters and the state of Adam stay, what a pass needs does not.
+    assert 3 * model.with_suffix(".safetensors").stat().st_size * 0.9 < memory["in_use_bytes"]
+    assert memory["in_use_bytes"] < memory["measured_peak_bytes"]
+    assert memory["allocations"] > 6 * 10
+    assert memory["reserved_bytes"] == 0  # Of a heap, which the worker's devices share.
     text = system.cli("watch", job["name"]).stdout
     assert re.search(r"peak memory +\S+ MiB measured, \S+ MiB predicted on w0/cpu0", text), text
 
@@ -86,10 +91,10 @@ def test_gauges_show_both_figures_while_a_job_runs(system, model):
     def gauges():
         with urllib.request.urlopen(f"http://{address}/metrics", timeout=5) as answer:
             text = answer.read().decode()
-        pattern = r'stagewright_worker_memory_(peak|measured_peak)_bytes{device="cpu0"} (\S+)'
+        pattern = r'stagewright_worker_memory_(peak|measured_peak|in_use)_bytes{device="cpu0"} (\S+)'
         return {kind: float(value) for kind, value in re.findall(pattern, text)}
 
     figures = gauges()
-    assert 0 < figures["measured_peak"] <= figures["peak"], json.dumps(figures)
+    assert 0 < figures["in_use"] < figures["measured_peak"] <= figures["peak"], json.dumps(figures)
     assert system.cli("cancel", name).returncode == 0
     wait_for(lambda: not gauges(), "the end of the gauges")

@@ -394,7 +394,7 @@ void JobRun::RemoveShards() {
 void JobRun::OnStep(const Device& device, StepReport report) {
   if (metrics_ != nullptr) {
     metrics_->ObserveStep(job(), *program_, report);
-    metrics_->SetMeasuredMemory(job(), device.name, report.peak_memory);
+    metrics_->SetMeasuredMemory(job(), device.name, report.memory);
   }
   v1::ConnectRequest message;
   v1::Progress* progress = message.mutable_progress();
@@ -406,7 +406,10 @@ void JobRun::OnStep(const Device& device, StepReport report) {
   own->set_loss(report.loss);
   own->set_step_ns(report.end - report.start);
   own->set_skipped(report.skipped);
-  own->set_peak_memory_bytes(report.peak_memory);
+  own->set_peak_memory_bytes(report.memory.peak);
+  own->set_memory_in_use_bytes(report.memory.in_use);
+  own->set_memory_reserved_bytes(report.memory.reserved);
+  own->set_allocations(report.memory.allocations);
   own->set_loss_scale(report.loss_scale);
   if (report.evaluation.has_value()) {
     v1::EvaluationResult* evaluation = own->mutable_evaluation();

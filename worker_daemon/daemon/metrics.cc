@@ -84,17 +84,22 @@ class ServedMetrics : public WorkerMetrics {
     devices_[job].insert(device);
   }
 
-  void SetMeasuredMemory(const std::string& job, const std::string& device, Bytes bytes) override {
+  void SetMeasuredMemory(const std::string& job, const std::string& device,
+                         const MemoryFigures& memory) override {
     absl::MutexLock lock(&mutex_);
-    measured_.Add({{"device", device}}).Set(static_cast<double>(bytes));
+    const prometheus::Labels labels = {{"device", device}};
+    measured_.Add(labels).Set(static_cast<double>(memory.peak));
+    in_use_.Add(labels).Set(static_cast<double>(memory.in_use));
+    reserved_.Add(labels).Set(static_cast<double>(memory.reserved));
+    allocations_.Add(labels).Set(static_cast<double>(memory.allocations));
     devices_[job].insert(device);
   }
 
   void Forget(const std::string& job) override {
     absl::MutexLock lock(&mutex_);
     for (const std::string& device : std::exchange(devices_[job], {})) {
-      peak_.Remove(&peak_.Add({{"device", device}}));
-      measured_.Remove(&measured_.Add({{"device", device}}));
+      for (Family<Gauge>* family : {&peak_, &measured_, &in_use_, &reserved_, &allocations_})
+        family->Remove(&family->Add({{"device", device}}));
     }
     devices_.erase(job);
     if (jobs_.erase(job) == 0) return;
@@ -154,6 +159,20 @@ class ServedMetrics : public WorkerMetrics {
       prometheus::BuildGauge()
           .Name("stagewright_worker_memory_measured_peak_bytes")
           .Help("Most memory the tensors of a device's job have taken at once so far.")
+          .Register(*registry_);
+  Family<Gauge>& in_use_ = prometheus::BuildGauge()
+                               .Name("stagewright_worker_memory_in_use_bytes")
+                               .Help("Memory of a device's tensors after its last step.")
+                               .Register(*registry_);
+  Family<Gauge>& reserved_ =
+      prometheus::BuildGauge()
+          .Name("stagewright_worker_memory_reserved_bytes")
+          .Help("Memory that LibTorch's allocator has taken from a GPU, in use or not.")
+          .Register(*registry_);
+  Family<Gauge>& allocations_ =
+      prometheus::BuildGauge()
+          .Name("stagewright_worker_memory_allocations")
+          .Help("Blocks that LibTorch's allocator has handed out for a device's job so far.")
           .Register(*registry_);
   std::shared_ptr<GpuMetrics> gpus_;  // Null without a driver. The exposer holds it weakly.
   prometheus::Exposer exposer_;

@@ -23,10 +23,10 @@ class WorkerMetrics {
                            const StepReport& report) = 0;
   // A device has saved its share of a checkpoint, for which its training waited so long.
   virtual void ObserveCheckpoint(const std::string& job, absl::Duration stall) = 0;
-  // What the program predicts, and the most that tensors took so far.
+  // What the program predicts, and what the allocator measured so far.
   virtual void SetPeakMemory(const std::string& job, const std::string& device, Bytes bytes) = 0;
   virtual void SetMeasuredMemory(const std::string& job, const std::string& device,
-                                 Bytes bytes) = 0;
+                                 const MemoryFigures& memory) = 0;
   // Removes the series of a job that has ended.
   virtual void Forget(const std::string& job) = 0;
   virtual std::string address() const = 0;  // Where it listens.

@@ -135,7 +135,7 @@ class DeviceRunner::Impl {
     }
     if (spec_.checkpoint_due) {
       checkpoint_.emplace(spec_, *parameters_, *optimizer_,
-                          loss_scale_.has_value() ? &*loss_scale_ : nullptr);
+                          loss_scale_.has_value() ? &*loss_scale_ : nullptr, streams_.get());
       optimizer_->SetBeforeStep([this] { checkpoint_->AwaitCopied(); });
     }
     return BuildExecutors(device, transport);
@@ -350,7 +350,7 @@ class DeviceRunner::Impl {
     }
     report.events = std::move(output.events);
     report.evaluation = evaluation;
-    report.peak_memory = memory_->peak();
+    report.memory = memory_->figures();
     spec_.on_step(std::move(report));
   }
 

@@ -19,6 +19,7 @@
 #include "worker_daemon/data/sampler.h"
 #include "worker_daemon/engine/device_clock.h"
 #include "worker_daemon/engine/loss_scale.h"
+#include "worker_daemon/engine/memory_meter.h"
 #include "worker_daemon/engine/optimizer_config.h"
 #include "worker_daemon/engine/precision.h"
 
@@ -47,7 +48,7 @@ struct StepReport {
   Nanos start = 0;        // CLOCK_MONOTONIC.
   Nanos end = 0;
   std::vector<TraceEvent> events;  // Of this device.
-  Bytes peak_memory = 0;           // Of the job's tensors here so far; 0 where unknown.
+  MemoryFigures memory;            // Of the job's tensors here, after the step.
   // Of all devices together, the same on each, if the step was followed by an evaluation.
   std::optional<EvaluationReport> evaluation;
 };

@@ -33,6 +33,7 @@ struct MemoryMeter::Account {
     while (before < after &&
            !peak.compare_exchange_weak(before, after, std::memory_order_relaxed)) {
     }
+    allocations.fetch_add(1, std::memory_order_relaxed);
     references.fetch_add(1, std::memory_order_relaxed);
   }
 
@@ -52,6 +53,7 @@ struct MemoryMeter::Account {
 
   const Bytes limit;
   std::atomic<Bytes> now = 0, peak = 0, refused = 0, in_use_then = 0;
+  std::atomic<int64_t> allocations = 0;
   std::atomic<int64_t> references = 1;  // The meter and every block.
 };
 
@@ -143,32 +145,22 @@ MemoryMeter::~MemoryMeter() {
   if (account_ != nullptr) account_->Release();
 }
 
+MemoryFigures MemoryMeter::figures() const {
+  if (account_ != nullptr) {
+    return {.peak = account_->peak.load(std::memory_order_relaxed),
+            .in_use = account_->now.load(std::memory_order_relaxed),
+            .allocations = account_->allocations.load(std::memory_order_relaxed)};
+  }
 #if STAGEWRIGHT_HAVE_CUDA
-namespace {
-
-auto BytesInUse(int gpu) {  // Entry 0 is of all kinds of blocks together.
-  return c10::cuda::CUDACachingAllocator::getDeviceStats(static_cast<c10::DeviceIndex>(gpu))
-      .allocated_bytes[0];
-}
-
-}  // namespace
-#endif
-
-Bytes MemoryMeter::now() const {
-  if (account_ != nullptr) return account_->now.load(std::memory_order_relaxed);
-#if STAGEWRIGHT_HAVE_CUDA
-  return BytesInUse(gpu_).current;
+  const auto stats =
+      c10::cuda::CUDACachingAllocator::getDeviceStats(static_cast<c10::DeviceIndex>(gpu_));
+  const auto& used = stats.allocated_bytes[0];  // Entry 0 is of all kinds of blocks together.
+  return {.peak = used.peak,
+          .in_use = used.current,
+          .reserved = stats.reserved_bytes[0].current,
+          .allocations = stats.allocation[0].allocated};
 #else
-  return 0;
-#endif
-}
-
-Bytes MemoryMeter::peak() const {
-  if (account_ != nullptr) return account_->peak.load(std::memory_order_relaxed);
-#if STAGEWRIGHT_HAVE_CUDA
-  return BytesInUse(gpu_).peak;
-#else
-  return 0;
+  return {};
 #endif
 }
 

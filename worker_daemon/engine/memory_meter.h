@@ -10,12 +10,21 @@
 // No LibTorch in this header.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "common/base/status.h"
 #include "common/base/units.h"
 
 namespace stagewright {
+
+// What an allocator did for a job on one device. 0 where LibTorch does not tell.
+struct MemoryFigures {
+  Bytes peak = 0;           // Most bytes of tensors at once so far.
+  Bytes in_use = 0;         // Now.
+  Bytes reserved = 0;       // Taken from a GPU, in use or kept for later. A heap's are nobody's.
+  int64_t allocations = 0;  // Blocks handed out so far.
+};
 
 class MemoryMeter {
  public:
@@ -29,9 +38,10 @@ class MemoryMeter {
   MemoryMeter(const MemoryMeter&) = delete;
   MemoryMeter& operator=(const MemoryMeter&) = delete;
 
-  // 0 where LibTorch does not tell. Safe from any thread; no locks on a CPU.
-  Bytes now() const;
-  Bytes peak() const;
+  // Safe from any thread; no locks on a CPU.
+  MemoryFigures figures() const;
+  Bytes now() const { return figures().in_use; }
+  Bytes peak() const { return figures().peak; }
   // The last allocation that failed: what it asked for and what was in use then. Nothing asked for:
   // none has failed, or LibTorch does not tell.
   struct Refusal {

@@ -26,6 +26,7 @@ TEST(MemoryMeter, CountsWhatIsThereAndTheMostThereWas) {
   const at::Tensor c = Block(200);
   EXPECT_EQ(meter.now(), 500);
   EXPECT_EQ(meter.peak(), 1300);
+  EXPECT_EQ(meter.figures().allocations, 3);
   EXPECT_EQ(meter.refused().asked, 0);
 }
 

@@ -28,6 +28,10 @@ constexpr char kLossScaleName[] = "loss_scale";
 
 // A copy in host memory.
 at::Tensor Copied(const at::Tensor& tensor) {
+  if (tensor.is_cuda()) {
+    const auto options = tensor.options().device(at::kCPU).pinned_memory(true);
+    return at::empty(tensor.sizes(), options).copy_(tensor.detach());
+  }
   return tensor.detach()
       .to(at::kCPU, tensor.scalar_type(), /*non_blocking=*/false, /*copy=*/true)
       .contiguous();
@@ -159,16 +163,22 @@ void DeviceCheckpoint::Collect() {
   for (ParameterId id : ParametersToWrite(*spec_->graph, *spec_->program, spec_->device)) {
     const Parameter& parameter = spec_->graph->parameter(id);
     const at::Tensor tensor = (*parameters_)[id].detach();
-    const bool at_once = !parameter.trainable || !tensor.is_cpu();
-    model_.push_back({parameter.name, parameter.dtype, at_once ? Copied(tensor) : tensor, at_once});
+    if (parameter.trainable) {
+      model_.push_back({parameter.name, parameter.dtype, tensor, false});
+    } else {  // Forward passes may change it.
+      const bool here = tensor.is_cpu();
+      model_.push_back(
+          {parameter.name, parameter.dtype, here ? Copied(tensor) : tensor.clone(), here});
+    }
     for (const auto& [name, state] : optimizer_->StateOf(id)) {
       const bool step = state.dim() == 0 && name == "step";  // A float32 of its own.
-      const bool here = state.is_cpu() && !step;
       state_.push_back({absl::StrCat(parameter.name, ".", name),
-                        step ? DType::kFloat32 : parameter.dtype, here ? state : Copied(state),
-                        !here});
+                        step ? DType::kFloat32 : parameter.dtype, state, step});
     }
   }
+  if (streams_ == nullptr || !streams_->compute().has_value()) return;
+  if (copies_ == nullptr) copies_ = MakeDeviceStreams(streams_->compute()->device());
+  ready_ = streams_->Record();
 }
 
 void DeviceCheckpoint::Begin(int64_t steps, const EvaluationHistory& evaluations) {
@@ -199,6 +209,8 @@ void DeviceCheckpoint::Write(const Order& order) {
   CheckpointReport report;
   report.step = order.steps;
   report.status = Guarded([&] {
+    const DeviceStreams::Scope on_own(copies_.get());
+    if (copies_ != nullptr) copies_->Await(ready_);
     for (std::vector<Item>* items : {&model_, &state_}) {
       for (Item& item : *items) {
         if (!item.copied) item.tensor = Copied(item.tensor);

@@ -5,6 +5,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <thread>
@@ -12,6 +13,7 @@
 
 #include "absl/synchronization/mutex.h"
 #include "common/base/status.h"
+#include "worker_daemon/engine/device_streams.h"
 #include "worker_daemon/engine/job_spec.h"
 #include "worker_daemon/engine/optimizer.h"
 #include "worker_daemon/engine/parameter_store.h"
@@ -45,15 +47,20 @@ EvaluationHistory HistoryOf(const JobSpec& spec);
 // "sgd" or "adam", as manifests have it.
 std::string NameOf(OptimizerKind kind);
 
-// Saves the share of a device. Parameters and optimizer state in host memory change in optimizer
-// steps only, so they are copied on another thread while the next forward passes run; buffers, and
-// what lies on an accelerator, are copied at once.
+// Saves the share of a device. Parameters and optimizer state change in optimizer steps only, so
+// they are copied on another thread while the next passes run, from an accelerator on a stream of
+// its own; buffers are copied at once, and stay on the accelerator until then.
 class DeviceCheckpoint {
  public:
-  // All outlive it. `loss_scale` may be null.
+  // All outlive it. `loss_scale` may be null, and `streams` is on a CPU.
   DeviceCheckpoint(const JobSpec& spec, const ParameterStore& parameters,
-                   const ParameterOptimizer& optimizer, const LossScale* loss_scale)
-      : spec_(&spec), parameters_(&parameters), optimizer_(&optimizer), loss_scale_(loss_scale) {}
+                   const ParameterOptimizer& optimizer, const LossScale* loss_scale,
+                   DeviceStreams* streams = nullptr)
+      : spec_(&spec),
+        parameters_(&parameters),
+        optimizer_(&optimizer),
+        loss_scale_(loss_scale),
+        streams_(streams) {}
   ~DeviceCheckpoint();
 
   // Begins to save the state after `steps` steps, unless the last one is still being written: then
@@ -85,7 +92,10 @@ class DeviceCheckpoint {
   const ParameterStore* const parameters_;
   const ParameterOptimizer* const optimizer_;
   const LossScale* const loss_scale_;
-  std::vector<Item> model_, state_;  // The thread's while it runs.
+  DeviceStreams* const streams_;
+  std::unique_ptr<DeviceStreams> copies_;  // With streams_: the thread's own.
+  DeviceStreams::Mark ready_;              // Behind which the items are what is to be saved.
+  std::vector<Item> model_, state_;        // The thread's while it runs.
   // One for all checkpoints: the allocator keeps memory per thread, and a new one each time would
   // let it grow.
   std::thread thread_;

@@ -6,8 +6,11 @@
 
 #include <atomic>
 #include <cmath>
+#include <map>
 #include <random>
 
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
 #include "tests/worker_daemon/engine/local_training.h"
 #include "tests/worker_daemon/engine/mixed_models.h"
 #include "tests/worker_daemon/engine/spy_transport.h"
@@ -147,6 +150,49 @@ TEST_F(OnAccelerators, EvaluationsCountTheSame) {
     EXPECT_EQ(found->evaluations[i].loss_samples, expected->evaluations[i].loss_samples);
     EXPECT_EQ(found->evaluations[i].correct, expected->evaluations[i].correct);
     EXPECT_EQ(found->evaluations[i].predicted, expected->evaluations[i].predicted);
+  }
+}
+
+// What is saved is what the steps before made, though the device has not come to it, and though
+// the next steps change it.
+TEST_F(OnAccelerators, CheckpointsAreOfTheirStep) {
+  JobSpec spec = ClassifierJob("accelerated_checkpoint", /*dropout=*/true, 5);
+  spec.optimizer.kind = OptimizerKind::kAdam;
+  UseOneDevice(spec, 2);
+  absl::Mutex mutex;
+  std::map<int64_t, std::vector<CheckpointFile>> files;
+  JobSpec saving = spec;
+  saving.checkpoint_root = TempPath("accelerated_checkpoints");
+  saving.checkpoint_due = [](int64_t steps) { return steps == 2 || steps == 4; };
+  saving.on_checkpoint = [&](CheckpointReport report) {
+    EXPECT_TRUE(report.status.ok() || report.skipped) << report.status;
+    absl::MutexLock lock(&mutex);
+    if (!report.skipped) files[report.step] = std::move(report.files);
+  };
+  const auto whole = TrainLocally(spec);
+  const auto saved = TrainLocally(saving, &Accelerate);
+  ASSERT_TRUE(whole.ok() && saved.ok()) << whole.status() << saved.status();
+  ExpectSame(*saved, *whole);
+  ASSERT_TRUE(files.contains(2));
+  for (const auto& [step, written] : files) {
+    SCOPED_TRACE(step);
+    JobSpec shorter = spec;
+    shorter.steps = step;
+    const auto expected = TrainLocally(shorter);
+    ASSERT_TRUE(expected.ok()) << expected.status();
+    size_t compared = 0;
+    for (const CheckpointFile& file : written) {
+      const auto tensors = ReadTensors(
+          absl::StrCat(CheckpointDirectory(saving.checkpoint_root, step), "/", file.name));
+      ASSERT_TRUE(tensors.ok()) << tensors.status();
+      for (const auto& [name, value] : *tensors) {
+        const auto parameter = expected->parameters.find(name);
+        if (parameter == expected->parameters.end()) continue;
+        EXPECT_LT(RelativeError(value, parameter->second), 1e-5) << name;
+        ++compared;
+      }
+    }
+    EXPECT_EQ(compared, spec.graph->parameters().size());
   }
 }
 

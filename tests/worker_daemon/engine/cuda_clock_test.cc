@@ -1,5 +1,6 @@
 #include "worker_daemon/engine/cuda_clock.h"
 
+#include <cuda_runtime_api.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <time.h>
@@ -23,23 +24,40 @@ TEST(CudaClock, RefusesAGpuThatIsNotThere) {
   EXPECT_THAT(std::string(clock.status().message()), HasSubstr("no GPU 1000"));
 }
 
-TEST(CudaClock, AgreesWithTheHosts) {
-  auto clock = MakeCudaClock(0);
-  if (!clock.ok()) GTEST_SKIP() << clock.status();
+void ExpectAgreesWithTheHosts(DeviceClock& clock) {
   Nanos last = 0;
   for (int i = 0; i < 100; ++i) {
     if (i == 50) {
-      ASSERT_EQ((*clock)->Align(), absl::OkStatus());
+      ASSERT_EQ(clock.Align(), absl::OkStatus());
     }
     const Nanos before = Now();
-    const DeviceClock::Mark mark = (*clock)->Record();
-    const auto time = (*clock)->TimeOf(mark);
+    const DeviceClock::Mark mark = clock.Record();
+    const auto time = clock.TimeOf(mark);
     ASSERT_TRUE(time.ok()) << time.status();
     EXPECT_GE(*time, before - kMillisecond);
     EXPECT_LE(*time, Now() + kMillisecond);
     EXPECT_GE(*time, last - kMillisecond / 10);
     last = *time;
   }
+}
+
+TEST(CudaClock, AgreesWithTheHosts) {
+  auto clock = MakeCudaClock(0);
+  if (!clock.ok()) GTEST_SKIP() << clock.status();
+  ExpectAgreesWithTheHosts(**clock);
+}
+
+// A stream that does not wait for the default one.
+TEST(CudaClock, OfAStreamOfItsOwn) {
+  cudaStream_t stream = nullptr;
+  const cudaError_t error = cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
+  if (error != cudaSuccess) GTEST_SKIP() << cudaGetErrorString(error);
+  {
+    auto clock = MakeCudaClock(0, stream);
+    ASSERT_TRUE(clock.ok()) << clock.status();
+    ExpectAgreesWithTheHosts(**clock);
+  }
+  EXPECT_EQ(cudaStreamDestroy(stream), cudaSuccess);
 }
 
 }  // namespace

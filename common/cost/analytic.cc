@@ -86,22 +86,10 @@ double InputBytes(const Graph& graph, NodeId id, int64_t samples) {
   return bytes;
 }
 
-// Whose operands get the gradient of the result itself, or a part of it.
-bool PassesGradientOn(const Node& node) {
-  const std::string_view name = AtenName(node.target);
-  return name == "add" || name == "cat" || name == "concat" || name == "sum";
-}
-
-// Of the softmax in it, which is no node of the graph.
-double HiddenTemporaryBytes(const Graph& graph, NodeId id, int64_t samples) {
-  if (AtenName(graph.node(id).target) != "cross_entropy_loss" || graph.Values(id).empty()) return 0;
-  return static_cast<double>(graph.meta(graph.Values(id).front()).SizeBytes(samples));
-}
-
 // What is there while the node runs forward and not saved: of its results, operands and inputs.
 double ForwardBytes(const Graph& graph, NodeId id, const Retention& kept, int64_t samples) {
   const Node& node = graph.node(id);
-  double bytes = HiddenTemporaryBytes(graph, id, samples);
+  double bytes = static_cast<double>(TemporaryBytes(graph, id, samples, false));
   for (size_t i = 0; i < node.outputs.size(); ++i) {
     if (!kept.outputs[id.index()][i])
       bytes += static_cast<double>(node.outputs[i].SizeBytes(samples));
@@ -122,7 +110,7 @@ double ForwardBytes(const Graph& graph, NodeId id, const Retention& kept, int64_
 double BackwardBytes(const Graph& graph, NodeId id, const Retention& kept, int64_t samples) {
   if (!graph.needs_backward(id)) return 0;
   const Node& node = graph.node(id);
-  double bytes = HiddenTemporaryBytes(graph, id, samples);
+  double bytes = static_cast<double>(TemporaryBytes(graph, id, samples, true));
   for (size_t i = 0; i < node.outputs.size(); ++i) {
     const bool gone = kept.outputs[id.index()][i] && i == 0 && !NeedsItsOutputs(graph, id);
     if (!gone && IsFloating(node.outputs[i].dtype))
@@ -253,9 +241,7 @@ class AnalyticCostModel : public CostModel {
     for (size_t i = 0; i < kept.size(); ++i) {
       if (kept[i]) bytes += static_cast<double>(node.outputs[i].SizeBytes(s));
     }
-    if (!node.outputs.empty()) {
-      bytes += static_cast<double>(HiddenBytesPerElement(graph, id) * node.outputs[0].Elements(s));
-    }
+    bytes += static_cast<double>(HiddenBytes(graph, id, s));
     return bytes;
   }
 

@@ -148,6 +148,20 @@ std::vector<bool> KeepsInputs(const Graph& graph) { return WhatIsKept(graph).inp
 
 bool NeedsItsOutputs(const Graph& graph, NodeId node) { return NeedOf(graph, node).outputs; }
 
+bool NeedsItsInputs(const Graph& graph, NodeId node) { return NeedOf(graph, node).inputs; }
+
+bool PassesGradientOn(const Node& node) {
+  const std::string_view name = AtenName(node.target);
+  return name == "add" || name == "cat" || name == "concat" || name == "sum";
+}
+
+Bytes TemporaryBytes(const Graph& graph, NodeId id, int64_t samples, bool backward) {
+  const std::string_view name = AtenName(graph.node(id).target);
+  const int64_t copies = name == "cross_entropy_loss" ? 1 : name == "mse_loss" && !backward ? 2 : 0;
+  if (copies == 0 || graph.Values(id).empty()) return 0;
+  return copies * graph.meta(graph.Values(id).front()).SizeBytes(samples);
+}
+
 ValueRef StorageOf(const Graph& graph, ValueRef value) {
   while (KindOfTarget(graph.node(value.node).target) == AtenKind::kView &&
          !graph.Values(value.node).empty()) {
@@ -156,9 +170,19 @@ ValueRef StorageOf(const Graph& graph, ValueRef value) {
   return value;
 }
 
-int64_t HiddenBytesPerElement(const Graph& graph, NodeId node) {
-  const std::string_view name = AtenName(graph.node(node).target);
-  return graph.needs_backward(node) && (name == "dropout" || name == "feature_dropout") ? 1 : 0;
+Bytes HiddenBytes(const Graph& graph, NodeId id, int64_t samples) {
+  const Node& node = graph.node(id);
+  if (!graph.needs_backward(id) || node.outputs.empty()) return 0;
+  const TensorMeta& output = node.outputs[0];
+  const std::string_view name = AtenName(node.target);
+  if (name == "dropout" || name == "feature_dropout") return output.Elements(samples);
+  if (name == "max_pool2d") return output.Elements(samples) * SizeOf(DType::kInt64);
+  const bool norm = name == "layer_norm";
+  if (!(norm || name == "scaled_dot_product_attention") || output.shape.empty()) return 0;
+  const Bytes wide = std::max<Bytes>(SizeOf(output.dtype), SizeOf(DType::kFloat32));
+  const TensorMeta row{output.dtype, {output.shape.back()}};
+  return output.Elements(samples) / std::max<int64_t>(row.Elements(samples), 1) * wide *
+         (norm ? 2 : 1);
 }
 
 }  // namespace stagewright

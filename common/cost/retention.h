@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "common/base/units.h"
 #include "common/graph/graph.h"
 
 namespace stagewright {
@@ -21,10 +22,21 @@ std::vector<bool> KeepsInputs(const Graph& graph);
 // Whether the node itself needs its outputs for its backward pass, whoever else does.
 bool NeedsItsOutputs(const Graph& graph, NodeId node);
 
+// The same of what it reads.
+bool NeedsItsInputs(const Graph& graph, NodeId node);
+
+// Whether its operands get the gradient of its result itself, or a part of it, and no copy.
+bool PassesGradientOn(const Node& node);
+
+// Bytes that the node takes in a pass for nothing that it reads or gives: of the softmax within a
+// cross-entropy; forward, of a mean squared error's terms and of its result before they are summed.
+Bytes TemporaryBytes(const Graph& graph, NodeId node, int64_t samples, bool backward);
+
 // The value whose memory a value lies in: itself, or where views started from.
 ValueRef StorageOf(const Graph& graph, ValueRef value);
 
-// Bytes per output element that the node keeps beside its inputs and outputs: 1 for a dropout mask.
-int64_t HiddenBytesPerElement(const Graph& graph, NodeId node);
+// What the node keeps beside its inputs and outputs: the mask of a dropout, positions of a maximum,
+// mean and deviation of each row of a layer norm, the logarithm of each row's sum in attention.
+Bytes HiddenBytes(const Graph& graph, NodeId node, int64_t samples);
 
 }  // namespace stagewright

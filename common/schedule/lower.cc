@@ -1,9 +1,13 @@
 #include "common/schedule/lower.h"
 
 #include <algorithm>
+#include <span>
+#include <utility>
 
+#include "absl/container/flat_hash_set.h"
 #include "common/schedule/channels.h"
 #include "common/schedule/compute_order.h"
+#include "common/schedule/message_buffers.h"
 #include "common/schedule/reductions.h"
 #include "common/schedule/stage_costs.h"
 
@@ -53,10 +57,15 @@ struct Context {
 
   const Channel& ChannelOf(const Piece& piece) const { return channels.channels[piece.channel]; }
 
-  // The outputs of a stage that saves nothing for a backward pass live until they are sent or, on
-  // the same device, used. Otherwise they are part of what is saved, as roots if nothing else.
+  // What is received lies in buffers that are never given back (message_buffers.h). Of
+  // planning-only graphs, which nobody runs, messages come and go.
+  bool InBuffers(const Channel& channel) const { return !channel.local() && graph.executable(); }
+
+  // The outputs of a stage live until they are sent or, on the same device, used. Where a whole
+  // backward pass follows they are part of what is saved.
   bool HoldsOutputs(StageId stage) const {
-    return !stages[stage.index()].has_backward || strategy.stages[stage.index()].recompute;
+    return !stages[stage.index()].has_backward || strategy.stages[stage.index()].recompute ||
+           bytes.split(stage);
   }
 };
 
@@ -78,6 +87,18 @@ bool EndsBackward(ActionKind kind) {
   return kind == ActionKind::kBackward || kind == ActionKind::kBackwardWeight;
 }
 
+// By stage: whether its backward passes come in halves, as workers run all of a stage if one does.
+std::vector<bool> SplitStages(size_t stages, const Slots& slots,
+                              const std::vector<std::vector<Task>>& orders) {
+  std::vector<bool> split(stages, false);
+  for (const std::vector<Task>& tasks : orders) {
+    for (const Task& task : tasks) {
+      if (task.kind == ActionKind::kBackwardInput) split[slots[task.slot].stage.index()] = true;
+    }
+  }
+  return split;
+}
+
 // Writes the program of one device.
 class DeviceLowering {
  public:
@@ -90,6 +111,8 @@ class DeviceLowering {
     CollectStages();
     program_.resident = ResidentBytesOf(context_.graph, context_.stages, stages_,
                                         context_.options.optimizer, context_.options.training);
+    if (context_.options.training)
+      program_.resident -= GradientBytesOf(context_.graph, context_.stages, stages_);
   }
 
   DeviceProgram Lower(const std::vector<Task>& tasks) {
@@ -120,6 +143,8 @@ class DeviceLowering {
         stages_.push_back(StageId(static_cast<int64_t>(s)));
     }
     last_backward_.assign(context_.stages.size(), -1);
+    has_gradients_.assign(context_.stages.size(), false);
+    gradients_.assign(context_.stages.size(), 0);
   }
 
   void WriteSection(const std::vector<Task>& tasks, std::vector<ProgramAction>& section) {
@@ -187,7 +212,7 @@ class DeviceLowering {
         posted.push_back(Add({{ActionKind::kReceiveActivation, channel.to,
                                Shifted(task, piece.samples), piece.channel},
                               after,
-                              ActivationBytes(channel, piece.samples),
+                              ReceivedBytes(channel, ActivationBytes(channel, piece.samples)),
                               0}));
       }
     } else if (MakesGradients(task.kind)) {
@@ -198,7 +223,7 @@ class DeviceLowering {
         posted.push_back(Add({{ActionKind::kReceiveGradient, channel.from,
                                Shifted(task, piece.samples), piece.channel},
                               after,
-                              GradientBytes(channel, piece.samples),
+                              ReceivedBytes(channel, GradientBytes(channel, piece.samples)),
                               0}));
       }
     }
@@ -210,14 +235,14 @@ class DeviceLowering {
     ProgramAction action;
     action.action = {task.kind, slot.stage, Shifted(task, slot.samples), -1};
     action.after = receives_[c % (kReceiveAhead + 1)];
-    const ShareBytes& own = context_.bytes.Of(slot.stage, slot.samples.size());
+    const StageMemory& own = context_.bytes.Of(slot.stage, slot.samples.size());
     switch (task.kind) {
       case ActionKind::kForward:
         ForwardMemory(task.slot, own, action);
         break;
       case ActionKind::kRecompute:
-        action.acquire = own.saved + own.outputs + own.workspace;
-        action.release = own.workspace;
+        action.acquire = own.forward;
+        action.release = own.forward - own.saved;
         break;
       default:
         BackwardMemory(task, own, action);
@@ -229,53 +254,142 @@ class DeviceLowering {
     if (EndsBackward(task.kind)) last_backward_[slot.stage.index()] = index;
   }
 
-  void ForwardMemory(int32_t slot, const ShareBytes& own, ProgramAction& action) {
+  void ForwardMemory(int32_t slot, const StageMemory& own, ProgramAction& action) {
     const StageId stage = context_.slots[slot].stage;
     const bool has_backward = context_.stages[stage.index()].has_backward;
-    const bool holds_outputs = context_.HoldsOutputs(stage);
-    action.acquire = own.saved + own.workspace + (holds_outputs ? 0 : own.outputs);
-    action.release = own.workspace + (holds_outputs ? own.saved : 0);
-    for (int32_t p : context_.channels.OutOf(slot)) {
-      const Piece& piece = context_.channels.pieces[p];
-      if (holds_outputs)
-        action.acquire += ActivationBytes(context_.ChannelOf(piece), piece.samples);
-    }
-    for (int32_t p : context_.channels.Into(slot)) {
-      const Piece& piece = context_.channels.pieces[p];
-      if (!has_backward) action.release += InputBytes(piece);
-    }
-  }
-
-  // The input half makes gradients to send and leaves what the weight half reads. Received
-  // activations stay until the end of the pass: either half may read them.
-  void BackwardMemory(const Task& task, const ShareBytes& own, ProgramAction& action) {
-    action.acquire = action.release = own.workspace;
-    const Bytes held = own.saved + own.outputs;
-    if (task.kind == ActionKind::kBackward) {
-      action.release += held;
-    } else {
-      const Slot& slot = context_.slots[task.slot];
-      const SplitBytes& split = context_.bytes.SplitOf(slot.stage, slot.samples.size());
-      if (task.kind == ActionKind::kBackwardInput) {
-        action.acquire += split.input_half - held;
-        action.release += split.input_half - split.between;
-      } else {
-        action.release += split.between;
+    const bool keeps = has_backward && !context_.strategy.stages[stage.index()].recompute;
+    Bytes outputs = 0;
+    if (context_.HoldsOutputs(stage)) {
+      for (int32_t p : context_.channels.OutOf(slot)) {
+        const Piece& piece = context_.channels.pieces[p];
+        outputs += ActivationBytes(context_.ChannelOf(piece), piece.samples);
       }
     }
+    const Bytes left = outputs + (keeps ? own.saved : 0);
+    action.acquire = std::max(keeps ? own.forward : own.forward_only, left);
+    if (context_.bytes.Profiled(stage)) action.acquire += outputs;
+    action.release = action.acquire - left;
+    action.acquire += JoinedBytes(slot);
+    if (has_backward) return;
+    action.release += JoinedBytes(slot);
+    for (int32_t p : context_.channels.Into(slot))
+      action.release += InputBytes(context_.channels.pieces[p]);
+  }
+
+  // What comes in several pieces is put together in new memory, held as long as what comes whole.
+  Bytes JoinedBytes(int32_t slot) const {
+    if (!context_.graph.executable()) return 0;
+    const std::span<const int32_t> pieces = context_.channels.Into(slot);
+    Bytes bytes = 0;
+    for (size_t i = 0; i < pieces.size(); ++i) {
+      const Piece& piece = context_.channels.pieces[pieces[i]];
+      const Channel& channel = context_.ChannelOf(piece);
+      const auto from = [&](size_t other) {
+        return context_.ChannelOf(context_.channels.pieces[pieces[other]]).from;
+      };
+      if ((i > 0 && from(i - 1) == channel.from) ||
+          (i + 1 < pieces.size() && from(i + 1) == channel.from))
+        bytes += ActivationBytes(channel, piece.samples);
+    }
+    return bytes;
+  }
+
+  // So are sums of gradients of a value that several pieces were made of, for one pass.
+  Bytes SummedBytes(int32_t slot) const {
+    const std::span<const int32_t> pieces = context_.channels.OutOf(slot);
+    if (!context_.graph.executable() || pieces.size() < 2) return 0;
+    std::vector<ValueRef> values;
+    for (int32_t p : pieces) {
+      const std::vector<ValueRef>& of_piece =
+          context_.ChannelOf(context_.channels.pieces[p]).gradient_values;
+      values.insert(values.end(), of_piece.begin(), of_piece.end());
+    }
+    std::sort(values.begin(), values.end());
+    Bytes bytes = 0;
+    for (auto value = values.begin(); value != values.end();) {
+      const auto next = std::upper_bound(value, values.end(), *value);
+      if (next - value > 1)
+        bytes += context_.graph.meta(*value).SizeBytes(context_.slots[slot].samples.size());
+      value = next;
+    }
+    return bytes;
+  }
+
+  // A pass that makes gradients to send. Received activations stay until the end of the backward
+  // pass: either half may read them.
+  void BackwardMemory(const Task& task, const StageMemory& own, ProgramAction& action) {
+    const StageId stage = context_.slots[task.slot].stage;
+    const Bytes new_gradients = EndsBackward(task.kind) ? NewGradients(stage) : 0;
+    const StageMemory::Gradients& gradients = new_gradients > 0 ? own.first : own.later;
+    Bytes begins = 0;  // Held when the pass begins, and of that and new things when it ends,
+    Bytes ends = 0;    // messages apart.
+    switch (task.kind) {
+      case ActionKind::kBackwardInput:
+        action.acquire = own.input_half;
+        begins = own.saved;
+        ends = own.between;
+        break;
+      case ActionKind::kBackwardWeight:
+        action.acquire = gradients.weight_half;
+        begins = own.between;
+        ends = new_gradients;
+        break;
+      default:
+        action.acquire = gradients.backward;
+        begins = own.saved;
+        ends = new_gradients;
+    }
+    Bytes returned = 0;
     for (int32_t p : context_.channels.Into(task.slot)) {
       const Piece& piece = context_.channels.pieces[p];
       const Channel& channel = context_.ChannelOf(piece);
       if (MakesGradients(task.kind) && channel.has_gradient)
-        action.acquire += GradientBytes(channel, piece.samples);
+        returned += GradientBytes(channel, piece.samples);
       if (EndsBackward(task.kind)) action.release += InputBytes(piece);
     }
+    if (context_.bytes.Profiled(stage)) action.acquire += returned;
+    action.acquire = std::max(action.acquire, ends + returned - begins);
+    action.release += action.acquire + begins - ends - returned;
+    if (EndsBackward(task.kind)) action.release += JoinedBytes(task.slot);
     if (!MakesGradients(task.kind)) return;
+    const Bytes sums = SummedBytes(task.slot);
+    action.acquire += sums;
+    action.release += sums;
     for (int32_t p : context_.channels.OutOf(task.slot)) {
       const Piece& piece = context_.channels.pieces[p];
       const Channel& channel = context_.ChannelOf(piece);
-      if (channel.has_gradient) action.release += GradientBytes(channel, piece.samples);
+      if (channel.has_gradient)
+        action.release += ReceivedBytes(channel, GradientBytes(channel, piece.samples));
     }
+  }
+
+  Bytes ReceivedBytes(const Channel& channel, Bytes bytes) const {
+    return context_.InBuffers(channel) ? 0 : bytes;
+  }
+
+  // Of the stage's parameters whose gradients no backward pass since their last update has made.
+  Bytes NewGradients(StageId stage) {
+    if (has_gradients_[stage.index()]) return 0;
+    has_gradients_[stage.index()] = true;
+    Bytes& bytes = gradients_[stage.index()];
+    bytes = 0;
+    for (NodeId node : context_.stages[stage.index()].nodes) {
+      if (!context_.graph.needs_backward(node)) continue;
+      for (ParameterId p : context_.graph.Parameters(node)) {
+        const Parameter& parameter = context_.graph.parameter(p);
+        if (parameter.trainable && with_gradients_.insert(p.value()).second)
+          bytes += parameter.SizeBytes();
+      }
+    }
+    return bytes;
+  }
+
+  Bytes UpdatedGradients(StageId stage) {
+    if (!has_gradients_[stage.index()]) return 0;
+    has_gradients_[stage.index()] = false;
+    for (ParameterId p : ParametersOf(context_.graph, context_.stages[stage.index()].nodes))
+      with_gradients_.erase(p.value());
+    return gradients_[stage.index()];
   }
 
   // What the consumer of a piece gives back: the message received, or the output that a producer on
@@ -283,7 +397,7 @@ class DeviceLowering {
   Bytes InputBytes(const Piece& piece) const {
     const Channel& channel = context_.ChannelOf(piece);
     if (channel.local() && !context_.HoldsOutputs(channel.from)) return 0;
-    return ActivationBytes(channel, piece.samples);
+    return ReceivedBytes(channel, ActivationBytes(channel, piece.samples));
   }
 
   void AddSends(int32_t c) {
@@ -376,7 +490,7 @@ class DeviceLowering {
       std::vector<int32_t> after = std::move(before_step[s.index()]);
       if (last_backward_[s.index()] >= 0) after.push_back(last_backward_[s.index()]);
       if (after.empty()) continue;
-      Add({{ActionKind::kOptimizerStep, s, {}, -1}, std::move(after), 0, 0});
+      Add({{ActionKind::kOptimizerStep, s, {}, -1}, std::move(after), 0, UpdatedGradients(s)});
     }
   }
 
@@ -391,6 +505,9 @@ class DeviceLowering {
   std::vector<int32_t> compute_index_;                // Task -> index of the section.
   std::vector<int32_t> receives_[kReceiveAhead + 1];  // Of the next tasks, by task modulo size.
   std::vector<int32_t> last_backward_;                // By stage; -1 if it has none here.
+  std::vector<bool> has_gradients_;                   // By stage: since the last update.
+  std::vector<Bytes> gradients_;                      // By stage: those that its passes have made.
+  absl::flat_hash_set<int32_t> with_gradients_;       // Parameters.
 };
 
 }  // namespace
@@ -417,7 +534,10 @@ absl::StatusOr<Program> Lower(const Graph& graph, const Strategy& strategy, cons
   program.training = options.training;
   program.asynchronous = strategy.asynchronous && options.training;
   program.stages = stages;
-  StageBytes bytes(graph, costs, program.stages, channels.channels);
+  std::vector<std::vector<Task>> orders;
+  if (!program.asynchronous) orders = DeviceOrders(strategy, stages, slots, channels);
+  StageBytes bytes(graph, costs, program.stages, channels.channels,
+                   SplitStages(stages.size(), slots, orders));
   Context context{graph,
                   strategy,
                   options,
@@ -440,14 +560,14 @@ absl::StatusOr<Program> Lower(const Graph& graph, const Strategy& strategy, cons
       program.devices.push_back(lowering(d).Lower(sections[d]));
     }
   } else {
-    const std::vector<std::vector<Task>> orders =
-        DeviceOrders(strategy, context.stages, context.slots, context.channels);
     for (size_t d = 0; d < orders.size(); ++d) {
       if (!orders[d].empty()) program.devices.push_back(lowering(d).Lower(orders[d]));
     }
   }
   program.channels = std::move(context.channels.channels);
   program.reductions = std::move(context.reductions);
+  for (DeviceProgram& device : program.devices)
+    device.resident += BufferBytes(graph, program, device);
   return program;
 }
 

@@ -22,12 +22,12 @@
 // with a backward pass. A stage takes an older version than its newest by W - w
 // (ProgramStage::version_lag) and holds W versions.
 //
-// Memory: a forward acquires the tensors its backward will need; the backward releases them and the
-// received activations and gradients; a gradient acquired by a backward is released when it has
-// been sent. The input half of a split backward pass makes the gradients that are sent and releases
-// those received and the saved tensors that no operator with parameters keeps; until the weight
-// half it holds what such operators keep, the gradients of their outputs and the received
-// activations. A planning-only node holds all it saved until then, but no gradient.
+// Memory: a pass acquires the most that it holds above what is there and releases what it does not
+// leave (stage_memory.h). What is sent is released when it has been. The first backward after an
+// update leaves the gradients of parameters, which the next update releases. Received tensors lie
+// in buffers that a device holds throughout (message_buffers.h). Of planning-only graphs, they come
+// with the receive and go with the backward, and gradients of parameters are there throughout; a
+// planning-only node holds all it saved until the end of the backward, or its weight half.
 #pragma once
 
 #include "common/base/status.h"

@@ -73,7 +73,7 @@ struct ProgramAction {
 // from mini_batch on are those of the next step.
 struct DeviceProgram {
   DeviceId device;
-  Bytes resident = 0;  // Parameters, gradients, optimizer state, stashed versions of parameters.
+  Bytes resident = 0;  // Parameters, their stashed versions, optimizer state, message buffers.
   std::vector<ProgramAction> prologue;
   std::vector<ProgramAction> body;
   std::vector<ProgramAction> epilogue;

@@ -2,53 +2,54 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <utility>
+#include <vector>
 
 #include "common/base/units.h"
 #include "common/cost/cost_model.h"
 #include "common/graph/graph.h"
 #include "common/schedule/program.h"
+#include "common/schedule/stage_memory.h"
+#include "common/schedule/stage_tape.h"
 
 namespace stagewright {
 
-struct ShareBytes {
-  Bytes saved = 0;      // Kept from the forward to the backward pass.
-  Bytes outputs = 0;    // Kept likewise, as roots of the backward pass only.
-  Bytes workspace = 0;  // Largest over the nodes: they run one after the other.
-};
-
-// Of a backward pass in two halves.
-struct SplitBytes {
-  // At most held during the input half, what was saved included, workspace not.
-  Bytes input_half = 0;
-  // Held until the weight half: what nodes with parameters keep and the gradients of their outputs.
-  Bytes between = 0;
-};
-
 class StageBytes {
  public:
+  // `split`, by stage: its backward passes come in halves.
   StageBytes(const Graph& graph, const CostModel& costs, const std::vector<ProgramStage>& stages,
-             const std::vector<Channel>& channels);
-  // Of one replica that runs `samples` samples at once. O(nodes of the stage) at the first call for
-  // a number of samples; the reference lasts as long as the object.
-  const ShareBytes& Of(StageId stage, int64_t samples);
-  // Ditto.
-  const SplitBytes& SplitOf(StageId stage, int64_t samples);
+             const std::vector<Channel>& channels, std::vector<bool> split);
+  // Of one replica that runs `samples` samples at once. O(nodes of the stage and what they read) at
+  // the first call for a number of samples; the reference lasts as long as the object.
+  const StageMemory& Of(StageId stage, int64_t samples);
+
+  // Planning-only nodes are in the stage: gradients of what it receives are not in its figures.
+  bool Profiled(StageId stage) { return TapeOf(stage).profiled; }
+  bool split(StageId stage) const { return split_[stage.index()]; }
 
  private:
+  const StageTape& TapeOf(StageId stage);
+
   const Graph& graph_;
   const CostModel& costs_;
   const std::vector<ProgramStage>& stages_;
-  std::vector<std::vector<ValueRef>>
-      roots_;  // By stage: storage of its outputs that no node saves.
-  std::map<std::pair<StageId, int64_t>, ShareBytes> known_;
-  std::map<std::pair<StageId, int64_t>, SplitBytes> known_splits_;
+  std::vector<bool> split_;
+  std::vector<int32_t> rank_;                    // Of nodes, in topological order.
+  std::vector<GivenValues> given_;               // By stage.
+  std::vector<std::optional<StageTape>> tapes_;  // By stage.
+  std::map<std::pair<StageId, int64_t>, StageMemory> known_;
 };
 
-// Bytes that a device holds throughout: parameters and, in training, gradients and optimizer state,
-// each once however many of its stages use it.
+// Bytes of what a device holds for the parameters of its stages, each once however many of them use
+// it: parameters and, in training, gradients and optimizer state.
 Bytes ResidentBytesOf(const Graph& graph, const std::vector<ProgramStage>& stages,
                       const std::vector<StageId>& on_device, Optimizer optimizer, bool training);
+
+// Of these, the gradients that come with the first backward pass and go with the update: all but
+// those of planning-only nodes, which have one figure for everything.
+Bytes GradientBytesOf(const Graph& graph, const std::vector<ProgramStage>& stages,
+                      const std::vector<StageId>& on_device);
 
 // Bytes of one version of what a stage trains: its parameters, without gradients and optimizer
 // state.

@@ -109,7 +109,7 @@ class Bound {
   }
 
  private:
-  // Bytes held throughout for the node's parameters, those that are trained, and their gradients.
+  // Bytes held for the node's parameters throughout, by an update, and of their gradients.
   struct ParameterBytes {
     Bytes resident = 0;
     Bytes trained = 0;
@@ -127,6 +127,7 @@ class Bound {
       const Parameter& parameter = graph_.parameter(id);
       bytes.resident += ResidentBytes(parameter, options_.optimizer);
       if (!parameter.trainable) continue;
+      bytes.resident -= parameter.SizeBytes();  // Its gradient, when all is saved.
       bytes.trained += ResidentBytes(parameter, options_.optimizer);
       bytes.gradients += parameter.SizeBytes();
     }
@@ -141,8 +142,7 @@ class Bound {
   }
 
   bool Fits(NodeId node, Bytes resident, int64_t samples, Bytes memory) const {
-    return resident + costs_.SavedBytes(node, samples) + costs_.WorkspaceBytes(node, samples) <=
-           memory;
+    return resident + costs_.SavedBytes(node, samples) <= memory;
   }
 
   LeastCost LeastOf(NodeId node) const {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/schedule/message_buffers.h"
 #include "common/schedule/stage_costs.h"
 
 namespace stagewright {
@@ -41,12 +42,15 @@ MemoryParts PartsOf(const Graph& graph, const Program& program, const DeviceProg
     if (RunsOn(program.stages[s], device.device))
       stages.push_back(StageId(static_cast<int64_t>(s)));
   }
+  const Bytes gradients =
+      program.training ? GradientBytesOf(graph, program.stages, stages) : Bytes{0};
   MemoryParts parts;
   parts.optimizer =
       ResidentBytesOf(graph, program.stages, stages, optimizer, program.training) -
       ResidentBytesOf(graph, program.stages, stages, Optimizer::kSgd, program.training);
-  parts.parameters = device.resident - parts.optimizer;
-  parts.activations = peak - device.resident;
+  parts.parameters = device.resident - parts.optimizer - BufferBytes(graph, program, device);
+  parts.parameters += std::min(gradients, peak - device.resident);
+  parts.activations = peak - parts.parameters - parts.optimizer;
   return parts;
 }
 

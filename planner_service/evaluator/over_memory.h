@@ -14,7 +14,7 @@ namespace stagewright {
 struct MemoryParts {
   Bytes parameters = 0;  // And their gradients.
   Bytes optimizer = 0;
-  Bytes activations = 0;  // And everything else that comes and goes within a step.
+  Bytes activations = 0;  // And messages, and everything else that comes and goes within a step.
 };
 
 // `peak` is the device's peak memory, resident bytes included.

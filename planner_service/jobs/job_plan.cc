@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "common/schedule/lower.h"
+#include "common/schedule/message_buffers.h"
 #include "common/schedule/validate.h"
 #include "common/wire/graph_proto.h"
 #include "common/wire/strategy_proto.h"
@@ -13,8 +14,8 @@
 namespace stagewright {
 namespace {
 
-// Forward passes over the same stages, proven as the training program is. Gradients and optimizer
-// state stay where they are meanwhile, so they count.
+// Forward passes over the same stages, proven as the training program is. What training holds
+// throughout stays where it is meanwhile, so it counts.
 absl::StatusOr<Program> EvaluationProgram(const Graph& graph, const Strategy& strategy,
                                           const Cluster& cluster, const Program& training,
                                           Optimizer optimizer) {
@@ -23,7 +24,8 @@ absl::StatusOr<Program> EvaluationProgram(const Graph& graph, const Strategy& st
                    Lower(graph, strategy, *costs, {.optimizer = optimizer, .training = false}));
   for (DeviceProgram& device : program.devices) {
     for (const DeviceProgram& trained : training.devices) {
-      if (trained.device == device.device) device.resident = trained.resident;
+      if (trained.device == device.device)
+        device.resident = trained.resident + BufferBytes(graph, program, device);
     }
   }
   std::vector<Bytes> budgets;

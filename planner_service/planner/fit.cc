@@ -19,14 +19,18 @@ Bytes Resident(const Graph& graph, const std::vector<NodeId>& nodes, Optimizer o
 struct Need {
   Bytes resident = 0;
   Bytes resident_sgd = 0;  // With plain SGD.
+  Bytes gradients = 0;     // Of that, which is not there before a backward pass.
   Bytes activations = 0;   // Of one sample.
-  Bytes Total() const { return resident + activations; }
+  Bytes Total() const { return resident + std::max<Bytes>(activations - gradients, 0); }
 };
 
 Need NeedOf(const Problem& problem, const Operator& op) {
   Need need;
   need.resident = Resident(*problem.graph, op.nodes, problem.optimizer);
   need.resident_sgd = Resident(*problem.graph, op.nodes, Optimizer::kSgd);
+  ProgramStage stage;
+  stage.nodes = op.nodes;
+  need.gradients = GradientBytesOf(*problem.graph, {stage}, {StageId(0)});
   for (NodeId node : op.nodes) {
     need.activations += problem.costs->SavedBytes(node, 1);
   }

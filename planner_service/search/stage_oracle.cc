@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <set>
 #include <tuple>
 
 #include "absl/container/flat_hash_map.h"
@@ -65,6 +66,17 @@ void StageOracle::CollectValues() {
   const auto per_sample = [&](ValueRef value) {
     return static_cast<double>(ValueBytesPerSample(graph, value, 1));
   };
+  // By node: what the gradient of its result may be a part of, as that of a concatenation's
+  // operand.
+  std::vector<double> whole(graph.size(), 0);
+  const auto& sorted = graph.dag().order();
+  for (auto v = sorted.rbegin(); graph.executable() && v != sorted.rend(); ++v) {
+    const NodeId id(*v);
+    whole[*v] = std::max(whole[*v], per_sample({id, 0}));
+    if (!PassesGradientOn(graph.node(id)) && StorageOf(graph, {id, 0}).node == id) continue;
+    for (ValueRef value : graph.Values(id))
+      whole[value.node.index()] = std::max(whole[value.node.index()], whole[*v]);
+  }
   absl::flat_hash_map<std::pair<int32_t, int32_t>, int32_t> index;
   for (int32_t p = 0; p < size(); ++p) {
     for (NodeId id : nodes_[p]) {
@@ -79,7 +91,11 @@ void StageOracle::CollectValues() {
           const ValueRef storage = StorageOf(graph, value);
           const bool saved =
               graph.node(storage.node).cost || kept[storage.node.index()][storage.output];
-          values_.push_back({per_sample(value), saved ? 0 : per_sample(storage), producer, {}});
+          values_.push_back({per_sample(value),
+                             per_sample(value),
+                             saved ? 0 : per_sample(storage),
+                             producer,
+                             {}});
           produced_[producer].push_back(it->second);
         }
         std::vector<int32_t>& consumers = values_[it->second].consumers;
@@ -133,6 +149,8 @@ StageOracle::Extent StageOracle::Grow(const Extent& shorter, int32_t p, int32_t 
       extent.in_per_sample += value.bytes_per_sample;
     }
   }
+  if (problem_->graph->executable())
+    extent.copied_per_sample = extent.in_per_sample + 2 * extent.out_per_sample;
   for (const ParameterUse& use : parameters_[p]) {
     if (use.next < end) continue;
     extent.resident += use.resident;
@@ -197,6 +215,30 @@ const StageOracle::Extent& StageOracle::At(int32_t begin, int32_t end) const {
   return row[length];
 }
 
+// By position: values made before it and read after it, or their gradients, and inputs of the graph
+// that are not saved. Planning-only operators have none of these.
+std::vector<Bytes> StageOracle::PassingBytes(int64_t samples) const {
+  std::vector<Bytes> change(size() + 1, 0);
+  if (!problem_->graph->executable()) return std::vector<Bytes>(size(), 0);
+  for (const ValueUse& value : values_) {
+    const auto bytes =
+        static_cast<Bytes>(std::ceil(value.gradient_per_sample * static_cast<double>(samples)));
+    change[value.producer + 1] += bytes;
+    change[value.consumers.back()] -= bytes;
+  }
+  const Graph& graph = *problem_->graph;
+  const std::vector<bool> kept = KeepsInputs(graph);
+  std::set<InputId> inputs;
+  for (int32_t v = 0; v < graph.size(); ++v) {
+    if (!kept[v]) inputs.insert(graph.Inputs(NodeId(v)).begin(), graph.Inputs(NodeId(v)).end());
+  }
+  std::vector<Bytes> passing(size(), 0);
+  Bytes now = 0;
+  for (InputId input : inputs) now += graph.input(input).meta.SizeBytes(samples);
+  for (int32_t p = 0; p < size(); ++p) passing[p] = now += change[p];
+  return passing;
+}
+
 const ShareCosts& StageOracle::Share(int64_t samples) const {
   std::unique_ptr<ShareCosts>& slot = shares_[samples];
   if (slot != nullptr) return *slot;
@@ -222,6 +264,8 @@ const ShareCosts& StageOracle::Share(int64_t samples) const {
     slot->saved_.push_back(slot->saved_.back() + saved);
     slot->workspace_[0].push_back(workspace);
   }
+  const std::vector<Bytes> passing = PassingBytes(samples);
+  for (int32_t p = 0; p < size(); ++p) slot->workspace_[0][p] += passing[p];
   for (int32_t width = 1; 2 * width <= size(); width *= 2) {
     const std::vector<Bytes>& half = slot->workspace_.back();
     std::vector<Bytes> whole(half.size() - width);
@@ -239,6 +283,7 @@ Bytes StageOracle::Memory(const Extent& extent, Bytes saved, Bytes workspace, co
                                             std::min<int64_t>(2, flow.micro_batches));
   const auto two = static_cast<double>(std::min<int64_t>(2, flow.micro_batches));
   double per_sample = extent.in_per_sample * inputs + extent.returned_per_sample * two;
+  per_sample += extent.copied_per_sample;
   // A stage that recomputes saves the tensors of one share at a time, and holds what it sends.
   if (flow.recompute) {
     per_sample += extent.held_per_sample + extent.returned_per_sample * two;

@@ -5,9 +5,10 @@
 // samples), a sparse table (workspace) and rows that are extended on demand (bytes that cross the
 // range's boundary, and resident bytes with each shared parameter counted once).
 //
-// Memory figures follow the rules of common/schedule/lower.h and never fall below what the
-// evaluator will find; constant nodes that a stage recomputes are charged to each operator that
-// reads them.
+// Memory figures are bounds of what common/schedule/stage_memory.h finds in detail: everything saved
+// and the largest need of one operator are taken to meet. Of operators of one node they fall at most
+// 2 % below what the evaluator will find, where gradients of a value are summed in memory of their
+// own; constant nodes that a stage recomputes are charged to each operator that reads them.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +31,8 @@ class ShareCosts {
   double Forward(int32_t begin, int32_t end) const { return forward_[end] - forward_[begin]; }
   // Kept from the forward to the backward pass of the share.
   Bytes Saved(int32_t begin, int32_t end) const { return saved_[end] - saved_[begin]; }
-  // Largest workspace of one operator in the range, which is not empty.
+  // Largest workspace of one operator in the range, which is not empty, and what at most flows past
+  // it meanwhile.
   Bytes Workspace(int32_t begin, int32_t end) const;
 
  private:
@@ -50,7 +52,8 @@ class StageOracle {
     double in_per_sample = 0;        // Activation bytes received from earlier ranges;
     double out_per_sample = 0;       // sent to later ones, each value once;
     double returned_per_sample = 0;  // gradients of them, one per operator that reads a value;
-    double held_per_sample = 0;      // those kept for the backward pass only as its roots.
+    double held_per_sample = 0;      // those kept for the backward pass only as its roots;
+    double copied_per_sample = 0;    // at most put together for a message, or of several ones.
   };
 
   // `order` is topological for the operators. The slowest kind of device of the cluster decides
@@ -101,6 +104,7 @@ class StageOracle {
  private:
   struct ValueUse {
     double bytes_per_sample = 0;
+    double gradient_per_sample = 0;  // What its gradient is at most a part of.
     double held_per_sample = 0;      // Beyond what the producer saves, if the value leaves a stage.
     int32_t producer = 0;            // Position.
     std::vector<int32_t> consumers;  // Positions other than the producer's, ascending, unique.
@@ -112,6 +116,7 @@ class StageOracle {
   };
   void CollectValues();
   void CollectParameters();
+  std::vector<Bytes> PassingBytes(int64_t samples) const;
 
   const Problem* problem_;
   std::vector<OperatorId> order_;

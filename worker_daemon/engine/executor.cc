@@ -8,10 +8,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/schedule/message_buffers.h"
 #include "worker_daemon/checkpoint/ownership.h"
 #include "worker_daemon/engine/gradient_norm.h"
 #include "worker_daemon/engine/gradient_reduction.h"
-#include "worker_daemon/engine/message_buffers.h"
 #include "worker_daemon/engine/torch_guard.h"
 
 // This file: which action runs when. executor_actions.cc: what the compute actions do;

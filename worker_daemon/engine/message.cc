@@ -3,21 +3,17 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
+#include "common/schedule/message_buffers.h"
 #include "worker_daemon/engine/tensor_types.h"
 
 namespace stagewright {
-namespace {
-
-constexpr Bytes kAlignment = 16;
-
-}  // namespace
 
 MessageLayout::MessageLayout(const Graph& graph, const std::vector<ValueRef>& values,
                              int64_t samples)
     : graph_(&graph), values_(&values), samples_(samples) {
   if (samples <= 0) return;  // An empty share: an empty message.
   for (ValueRef value : values) {
-    bytes_ = (bytes_ + kAlignment - 1) / kAlignment * kAlignment;
+    bytes_ = (bytes_ + kMessageAlignment - 1) / kMessageAlignment * kMessageAlignment;
     offsets_.push_back(bytes_);
     bytes_ += graph.meta(value).SizeBytes(samples);
   }

@@ -27,6 +27,11 @@ std::vector<NodeId> NodesInOrder(const Graph& graph, const ProgramStage& stage) 
   return nodes;
 }
 
+// Some losses are scalars in memory that held one number per sample.
+at::Tensor Compact(const at::Tensor& scalar) {
+  return scalar.storage().nbytes() > scalar.nbytes() ? scalar.clone() : scalar;
+}
+
 std::string RangeName(SampleRange range) {
   return absl::StrCat("samples [", range.begin, ",", range.end, ")");
 }
@@ -267,7 +272,7 @@ void StageModule::KeepRoots(const std::vector<at::Tensor>& values, InFlight& mic
     return;
   }
   for (int32_t place : output_places_) micro_batch.outputs.push_back(values[place]);
-  if (loss_.has_value()) micro_batch.loss = values[*loss_];
+  if (loss_.has_value()) micro_batch.loss = Compact(values[*loss_]);
 }
 
 absl::StatusOr<StageModule::Forwarded> StageModule::Forward(int64_t step, SampleRange range,

@@ -163,7 +163,6 @@ void ExactSearch::FillStage(const StageTimes& times, const std::vector<int32_t>&
   stage.has_backward = false;
   stage.forward.assign(times.replicas[s].size(), 0);
   stage.backward.assign(times.replicas[s].size(), 0);
-  Bytes workspace = 0;
   Bytes gradients = 0;
   std::vector<DeviceId> devices;
   for (const StageTimes::Replica& replica : times.replicas[s]) {
@@ -183,10 +182,8 @@ void ExactSearch::FillStage(const StageTimes& times, const std::vector<int32_t>&
     stage.update += times.rows[s].update[op];
     fixed_[s] += costs_.resident(op);
     saved_[s] += times.rows[s].saved[op];
-    workspace = std::max(workspace, times.rows[s].workspace[op]);
     gradients += costs_.gradients(op);
   }
-  fixed_[s] += workspace;
   stage.update += LeastAllReduce(*problem_.cluster, devices, gradients);
 }
 

@@ -89,7 +89,7 @@ class ExactSearch {
   PipelineCase case_;
   Draft draft_;                          // Stages in topological order.
   std::vector<int32_t> layout_stage_;    // Of the draft's stages.
-  std::vector<Bytes> fixed_;             // Parameters and workspace, by stage of the layout,
+  std::vector<Bytes> fixed_;             // Parameters, by stage of the layout,
   std::vector<Bytes> saved_, entering_;  // and bytes a micro-batch.
 
   std::optional<Strategy> best_;

@@ -29,6 +29,7 @@ void LeastCosts::CollectParameters() {
     const Parameter& parameter = graph.parameters()[p];
     resident_[user[p]] += ResidentBytes(parameter, problem_.optimizer);
     if (!parameter.trainable) continue;
+    resident_[user[p]] -= parameter.SizeBytes();  // Its gradient, when all is saved.
     gradients_[user[p]] += parameter.SizeBytes();
     trained_[user[p]] += ResidentBytes(parameter, problem_.optimizer);
   }
@@ -82,7 +83,6 @@ const LeastCosts::Share& LeastCosts::Of(int64_t samples) {
   if (!added) return share;
   const CostModel& costs = *problem_.costs;
   share.saved.resize(size());
-  share.workspace.resize(size());
   for (const DeviceKind& kind : problem_.cluster->kinds()) {
     std::vector<OperatorTime>& times = share.time.emplace_back(size());
     for (int32_t op = 0; op < size(); ++op) {
@@ -94,7 +94,6 @@ const LeastCosts::Share& LeastCosts::Of(int64_t samples) {
   for (int32_t op = 0; op < size(); ++op) {
     for (NodeId node : problem_.operators->op(OperatorId(op)).nodes) {
       share.saved[op] += costs.SavedBytes(node, samples);
-      share.workspace[op] = std::max(share.workspace[op], costs.WorkspaceBytes(node, samples));
     }
   }
   return share;

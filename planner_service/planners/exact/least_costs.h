@@ -17,7 +17,6 @@ class LeastCosts {
   struct Share {
     std::vector<std::vector<OperatorTime>> time;  // [kind][operator]
     std::vector<Bytes> saved;
-    std::vector<Bytes> workspace;
   };
   // A value that an operator hands to others.
   struct Use {

@@ -88,8 +88,7 @@ bool PartitionTree::Add(int32_t op, int32_t stage, State& state) const {
   open.update += row.update[op];
   open.resident += costs_.resident(op);
   open.saved += row.saved[op];
-  open.workspace = std::max(open.workspace, row.workspace[op]);
-  return open.resident + open.saved + open.workspace <= times_.memory[stage];
+  return open.resident + open.saved <= times_.memory[stage];
 }
 
 double PartitionTree::Bound(int32_t placed, const State& state) const {

@@ -56,7 +56,6 @@ class PartitionTree {
     double update = 0;
     Bytes resident = 0;
     Bytes saved = 0;
-    Bytes workspace = 0;
     Bytes gradients = 0;
     uint32_t reads = 0;         // Stages that it reads from,
     uint32_t gradients_to = 0;  // and that get gradients back.

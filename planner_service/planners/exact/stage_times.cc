@@ -47,7 +47,6 @@ StageTimes::Row MakeRow(const Problem& problem, LeastCosts& costs,
     if (memory < smallest) {
       smallest = memory;
       row.saved = share.saved;
-      row.workspace = share.workspace;
     }
     if (sum > slowest) {
       slowest = sum;

@@ -25,7 +25,7 @@ struct StageTimes {
     std::vector<double> least_forward, least_back;  // On the fastest.
     std::vector<double> device_time;                // Both passes, over all replicas.
     std::vector<double> update;                     // Optimizer step, on the fastest.
-    std::vector<Bytes> saved, workspace;            // On the device of least memory.
+    std::vector<Bytes> saved;                       // On the device of least memory.
   };
   struct Wire {
     double latency = 0;  // Least over the pairs of replicas that exchange samples.

@@ -158,7 +158,7 @@ TEST(Analytic, SavedBytesOfATransformerBlock) {
   const auto costs = MakeAnalyticCostModel(graph);
   Bytes total = 0;
   for (int32_t v = 0; v < graph.size(); ++v) total += costs->SavedBytes(NodeId(v), 5);
-  EXPECT_EQ(total, 5 * (4 * 16 * (32 + 32 + 32 + 128 + 128) + 16 * 128));
+  EXPECT_EQ(total, 5 * (4 * 16 * (32 + 32 + 32 + 128 + 128 + 2) + 16 * 128));
   EXPECT_EQ(costs->SavedBytes(NodeOf(h), 5), 5 * 4 * 16 * 32);
 }
 

@@ -96,8 +96,32 @@ TEST(Retention, SecondOutputsAndMasks) {
   const auto kept = KeptOutputs(graph);
   EXPECT_THAT(kept[NodeOf(n).index()], ElementsAre(false, true));
   EXPECT_THAT(kept[NodeOf(d).index()], ElementsAre(false));
-  EXPECT_EQ(HiddenBytesPerElement(graph, NodeOf(d)), 1);
-  EXPECT_EQ(HiddenBytesPerElement(graph, NodeOf(n)), 0) << "its mask is an output";
+  EXPECT_EQ(HiddenBytes(graph, NodeOf(d), 3), 3 * 8);
+  EXPECT_EQ(HiddenBytes(graph, NodeOf(n), 3), 0) << "its mask is an output";
+}
+
+TEST(Retention, FiguresPerRow) {
+  GraphBuilder builder("rows");
+  const Argument x = builder.Linear(builder.Feature("x", {5, 8}), 8, 8);
+  const Argument n =
+      builder.Add("aten.layer_norm.default",
+                  {x, Number(8), builder.Weight("g", {8}), builder.Weight("b", {8})}, {5, 8});
+  const Argument a = builder.Add("aten.scaled_dot_product_attention.default", {n, n, n}, {5, 8});
+  const Argument p = builder.Add("aten.max_pool2d.default", {a, Number(2)}, {5, 4});
+  const Graph graph = builder.Build();
+  EXPECT_EQ(HiddenBytes(graph, NodeOf(n), 3), 3 * 5 * 2 * 4) << "mean and deviation";
+  EXPECT_EQ(HiddenBytes(graph, NodeOf(a), 3), 3 * 5 * 4) << "logarithm of the sum";
+  EXPECT_EQ(HiddenBytes(graph, NodeOf(p), 3), 3 * 5 * 4 * 8) << "a position per element";
+}
+
+TEST(Retention, Temporaries) {
+  GraphBuilder builder("loss");
+  const Argument x = builder.Linear(builder.Feature("x", {8}), 8, 8);
+  builder.Loss(x, {8});
+  const Graph graph = builder.Build();
+  const NodeId loss = graph.loss()->node;
+  EXPECT_EQ(TemporaryBytes(graph, loss, 3, /*backward=*/false), 2 * 3 * 8 * 4);
+  EXPECT_EQ(TemporaryBytes(graph, loss, 3, /*backward=*/true), 0);
 }
 
 }  // namespace

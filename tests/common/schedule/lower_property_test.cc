@@ -156,40 +156,6 @@ TEST(LowerProperty, ExplicitOrdersAreTheComputeLanes) {
   EXPECT_GT(recompute, kCases / 10);
 }
 
-// Until the weight half a device holds at least what its operators with parameters saved and the
-// gradients of their outputs, however the halves lie.
-TEST(LowerProperty, WeightHalvesFindWhatTheyRead) {
-  Rng rng(20250403);
-  int halves = 0;
-  for (int i = 0; i < kCases / 2; ++i) {
-    SCOPED_TRACE(i);
-    RandomCase random = MakeRandomCase(rng);
-    testing::DrawOrders(rng, random.graph, random.strategy);
-    const testing::FixedCosts costs(5, 3, random.graph);
-    const auto program = LowerCase(random);
-    ASSERT_EQ(program.status(), absl::OkStatus());
-    for (const DeviceProgram& device : program->devices) {
-      for (const ProgramAction& item : device.body) {
-        if (item.action.kind != ActionKind::kBackwardWeight) continue;
-        const ProgramStage& stage = program->stages[item.action.stage.index()];
-        const int64_t samples = item.action.samples.size();
-        Bytes read = 0;
-        for (const auto* nodes : {&stage.replicated, &stage.nodes}) {
-          for (NodeId node : *nodes) {
-            if (random.graph.Parameters(node).empty()) continue;
-            read += costs.SavedBytes(node, samples);
-            if (!random.graph.needs_backward(node)) continue;
-            read += random.graph.meta({node, 0}).SizeBytes(samples);
-          }
-        }
-        EXPECT_GE(item.release - item.acquire, read);
-        ++halves;
-      }
-    }
-  }
-  EXPECT_GT(halves, kCases / 10);
-}
-
 TEST(LowerProperty, LoweringIsDeterministicAndTheTextRoundTrips) {
   Rng rng(7);
   for (int i = 0; i < 100; ++i) {

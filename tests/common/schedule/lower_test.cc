@@ -17,11 +17,11 @@ using ::testing::HasSubstr;
 using testing::LinearGraph;
 using testing::MakeStages;
 
-// 100 bytes saved and 7 of workspace per sample and layer.
+// A value, a parameter and a gradient have 4 bytes a feature.
 absl::StatusOr<Program> LowerStages(const Graph& graph, const Strategy& strategy,
                                     bool training = true) {
-  const testing::FixedCosts costs(100, 7, graph);
-  auto program = Lower(graph, strategy, costs, {Optimizer::kAdam, training});
+  const auto costs = MakeAnalyticCostModel(graph);
+  auto program = Lower(graph, strategy, *costs, {Optimizer::kAdam, training});
   if (program.ok()) {
     EXPECT_EQ(Validate(*program, {}), absl::OkStatus());
   }
@@ -37,31 +37,32 @@ batch samples=4 training=1
 stage 0 nodes=0 replicated=- devices=0 micro_batch=2 backward=1
 stage 1 nodes=1-2 replicated=- devices=1 micro_batch=2 backward=1
 channel 0 stages=0>1 devices=0>1 values=0.0 gradients=0.0 bytes=4/4 backward=1
-device 0 resident=16
+device 0 resident=28
 body:
-0 F0[0,2) +214 -14
+0 F0[0,2) +16
 1 SA0[0,2)@0 <0
-2 RG0[0,2)@0 <0 +8
-3 F0[2,4) +214 -14
+2 RG0[0,2)@0 <0
+3 F0[2,4) +16
 4 SA0[2,4)@0 <3
-5 RG0[2,4)@0 <3 +8
-6 B0[0,2) <2 +14 -222
-7 B0[2,4) <5 +14 -222
-8 OS0 <7
-device 1 resident=16
+5 RG0[2,4)@0 <3
+6 B0[0,2) <2 +4 -16
+7 B0[2,4) <5 +4 -20
+8 OS0 <7 -4
+device 1 resident=28
 body:
-0 RA1[0,2)@0 +8
-1 RA1[2,4)@0 +8
-2 F1[0,2) <0 +214 -14
-3 B1[0,2) +22 -222
+0 RA1[0,2)@0
+1 RA1[2,4)@0
+2 F1[0,2) <0 +36 -20
+3 B1[0,2) +8 -12
 4 SG1[0,2)@0 <3 -8
-5 F1[2,4) <1 +214 -14
-6 B1[2,4) +22 -222
+5 F1[2,4) <1 +36 -20
+6 B1[2,4) +8 -16
 7 SG1[2,4)@0 <6 -8
-8 OS1 <6
+8 OS1 <6 -4
 )");
-  // Two micro-batches saved, two gradients received ahead, one workspace.
-  EXPECT_EQ(PeakMemory(program.devices[0]), 16 + 2 * 200 + 2 * 8 + 14);
+  // Parameter and moments, buffers of two gradients, two micro-batches with input and output, and
+  // the gradient of the parameter.
+  EXPECT_EQ(PeakMemory(program.devices[0]), 12 + 2 * 8 + 2 * 16 + 4);
 }
 
 TEST(Lower, ReplicasAndMicroBatchesMeetInIntersections) {
@@ -75,43 +76,43 @@ stage 1 nodes=1-2 replicated=- devices=2 micro_batch=4 backward=1
 channel 0 stages=0>1 devices=0>2 values=0.0 gradients=0.0 bytes=4/4 backward=1
 channel 1 stages=0>1 devices=1>2 values=0.0 gradients=0.0 bytes=4/4 backward=1
 reduction 0 stages=0 devices=0-1 parameters=0 bytes=4
-device 0 resident=16
+device 0 resident=20
 body:
-0 F0[0,1) +107 -7
+0 F0[0,1) +8
 1 SA0[0,1)@0 <0
-2 RG0[0,1)@0 <0 +4
-3 F0[2,3) +107 -7
+2 RG0[0,1)@0 <0
+3 F0[2,3) +8
 4 SA0[2,3)@0 <3
-5 RG0[2,3)@0 <3 +4
-6 B0[0,1) <2 +7 -111
-7 B0[2,3) <5 +7 -111
+5 RG0[2,3)@0 <3
+6 B0[0,1) <2 +4 -8
+7 B0[2,3) <5 +4 -12
 8 AR0@0 <7
-9 OS0 <7,8
-device 1 resident=16
+9 OS0 <7,8 -4
+device 1 resident=20
 body:
-0 F0[1,2) +107 -7
+0 F0[1,2) +8
 1 SA0[1,2)@1 <0
-2 RG0[1,2)@1 <0 +4
-3 F0[3,4) +107 -7
+2 RG0[1,2)@1 <0
+3 F0[3,4) +8
 4 SA0[3,4)@1 <3
-5 RG0[3,4)@1 <3 +4
-6 B0[1,2) <2 +7 -111
-7 B0[3,4) <5 +7 -111
+5 RG0[3,4)@1 <3
+6 B0[1,2) <2 +4 -8
+7 B0[3,4) <5 +4 -12
 8 AR0@0 <7
-9 OS0 <7,8
-device 2 resident=16
+9 OS0 <7,8 -4
+device 2 resident=28
 body:
-0 RA1[0,1)@0 +4
-1 RA1[1,2)@1 +4
-2 RA1[2,3)@0 +4
-3 RA1[3,4)@1 +4
-4 F1[0,4) <0,1,2,3 +428 -28
-5 B1[0,4) +44 -444
+0 RA1[0,1)@0
+1 RA1[1,2)@1
+2 RA1[2,3)@0
+3 RA1[3,4)@1
+4 F1[0,4) <0,1,2,3 +84 -36
+5 B1[0,4) +16 -44
 6 SG1[0,1)@0 <5 -4
 7 SG1[1,2)@1 <5 -4
 8 SG1[2,3)@0 <5 -4
 9 SG1[3,4)@1 <5 -4
-10 OS1 <5
+10 OS1 <5 -4
 )");
 }
 
@@ -122,16 +123,16 @@ TEST(Lower, StagesOfOneDeviceHandTensorsOver) {
   ASSERT_EQ(program.devices.size(), 1u);
   EXPECT_TRUE(program.channels[0].local());
   EXPECT_THAT(ToText(program), HasSubstr(R"(
-0 F0[0,2) +214 -14
-1 F1[0,2) <0 +214 -14
-2 B1[0,2) +22 -214
-3 F0[2,4) +214 -14
-4 B0[0,2) <2 +14 -222
-5 F1[2,4) <3 +214 -14
-6 B1[2,4) +22 -214
-7 B0[2,4) <6 +14 -222
-8 OS1 <6
-9 OS0 <7
+0 F0[0,2) +16
+1 F1[0,2) <0 +36 -20
+2 B1[0,2) +8 -12
+3 F0[2,4) +16
+4 B0[0,2) <2 +4 -24
+5 F1[2,4) <3 +36 -20
+6 B1[2,4) +8 -16
+7 B0[2,4) <6 +4 -28
+8 OS1 <6 -4
+9 OS0 <7 -4
 )"));
 }
 
@@ -142,16 +143,16 @@ TEST(Lower, ForwardOnlyProgramsKeepOutputsUntilTheyAreSent) {
   EXPECT_THAT(ToText(program), HasSubstr(R"(
 device 0 resident=4
 body:
-0 F0[0,2) +222 -214
+0 F0[0,2) +16 -8
 1 SA0[0,2)@0 <0 -8
-2 F0[2,4) +222 -214
+2 F0[2,4) +16 -8
 3 SA0[2,4)@0 <2 -8
-device 1 resident=4
+device 1 resident=20
 body:
-0 RA1[0,2)@0 +8
-1 RA1[2,4)@0 +8
-2 F1[0,2) <0 +214 -222
-3 F1[2,4) <1 +214 -222
+0 RA1[0,2)@0
+1 RA1[2,4)@0
+2 F1[0,2) <0 +36 -36
+3 F1[2,4) <1 +36 -36
 )"));
 }
 
@@ -161,18 +162,18 @@ TEST(Lower, RecomputationKeepsOnlyInputsAndOutgoingMessages) {
   strategy.stages[1].recompute = true;
   const Program program = *LowerStages(graph, strategy);
   EXPECT_THAT(ToText(program), HasSubstr(R"(
-device 1 resident=16
+device 1 resident=44
 body:
-0 RA1[0,2)@0 +8
-1 RA1[2,4)@0 +8
-2 F1[0,2) <0 +222 -214
+0 RA1[0,2)@0
+1 RA1[2,4)@0
+2 F1[0,2) <0 +8
 3 SA1[0,2)@1 <2 -8
-4 RG1[0,2)@1 <2 +8
-5 F1[2,4) <1 +222 -214
+4 RG1[0,2)@1 <2
+5 F1[2,4) <1 +8
 6 SA1[2,4)@1 <5 -8
-7 R1[0,2) +214 -14
-8 RG1[2,4)@1 <7 +8
-9 B1[0,2) <4 +22 -230
+7 R1[0,2) +8
+8 RG1[2,4)@1 <7
+9 B1[0,2) <4 +12 -8
 )"));
 }
 
@@ -186,11 +187,13 @@ TEST(Lower, OutputsThatNoNodeSavesAreHeldAsRootsOfTheBackwardPass) {
   const Graph graph = builder.Build();
   Strategy strategy = MakeStages(graph, 2, {{{0, 1}, {0}, 2}, {{2, 3, 4}, {1}, 2}});
   // The product's result is 32 bytes of which the view has none of its own; the sum needs neither.
+  // With it the product's operand is kept. Their two gradients are added in memory of their own and
+  // give 80 bytes for the parameters.
   const Program kept = *LowerStages(graph, strategy);
-  EXPECT_THAT(ToText(kept), HasSubstr("0 F0[0,2) +246 -14\n"));
-  EXPECT_THAT(ToText(kept), HasSubstr("B0[0,2) <2 +14 -310\n"));
+  EXPECT_THAT(ToText(kept), HasSubstr("0 F0[0,2) +64\n"));
+  EXPECT_THAT(ToText(kept), HasSubstr("B0[0,2) <2 +112 -96\n"));
   strategy.stages[0].recompute = true;
-  EXPECT_THAT(ToText(*LowerStages(graph, strategy)), HasSubstr("R0[0,2) +246 -14\n"));
+  EXPECT_THAT(ToText(*LowerStages(graph, strategy)), HasSubstr("R0[0,2) +64\n"));
 }
 
 TEST(Lower, SequentialChainsWithoutDataExchangeEmptyMessages) {
@@ -222,9 +225,9 @@ TEST(Lower, BranchesWithoutTrainingHaveNoBackwardAndNoGradients) {
   EXPECT_FALSE(program.channels[0].has_gradient);
   EXPECT_TRUE(program.channels[1].has_gradient);
   EXPECT_THAT(ToText(program), HasSubstr(R"(body:
-0 F0[0,1) +111 -107
+0 F0[0,1) +8 -4
 1 SA0[0,1)@0 <0 -4
-2 F0[1,2) +111 -107
+2 F0[1,2) +8 -4
 3 SA0[1,2)@0 <2 -4
 device 1)"));
 }
@@ -284,21 +287,9 @@ TEST(Lower, ProfiledNodesHaveSizesFromTheirProfile) {
   EXPECT_EQ(program.devices[0].resident, 1600);  // Parameter, gradient, two moments.
 }
 
-// What every node saves, by node.
-class SavedByNode : public testing::FixedCosts {
- public:
-  SavedByNode(const Graph& graph, std::vector<Bytes> saved)
-      : FixedCosts(0, 0, graph), saved_(std::move(saved)) {}
-  Bytes SavedBytes(NodeId node, int64_t samples) const override {
-    return saved_[node.index()] * samples;
-  }
-
- private:
-  std::vector<Bytes> saved_;
-};
-
-// Linear, relu, linear, relu, loss on one device: the input half and then the weight half.
-Program SplitChain(const std::vector<Bytes>& saved, int64_t wide) {
+// Linear, relu, linear, relu, loss on one device, for one sample: the input half and then the
+// weight half.
+std::vector<ProgramAction> SplitChain(int64_t wide) {
   GraphBuilder builder("split");
   const Argument first = builder.Linear(builder.Feature("x", {4}), 4, 4);
   const Argument hidden = builder.Add("aten.relu.default", {first}, {4});
@@ -312,29 +303,27 @@ Program SplitChain(const std::vector<Bytes>& saved, int64_t wide) {
                {StageId(0), Pass::kBackwardInput, 0},
                {StageId(0), Pass::kBackwardWeight, 0}}}},
             strategy);
-  const SavedByNode costs(graph, saved);
-  const auto program = Lower(graph, strategy, costs, {Optimizer::kAdam, true});
-  EXPECT_EQ(program.status(), absl::OkStatus());
-  EXPECT_EQ(Validate(*program, {}), absl::OkStatus());
-  return *program;
+  return LowerStages(graph, strategy)->devices[0].body;
 }
 
-// Relu 1 is read by a linear map and stays, as do the gradients of both maps (16 and 4 * wide); the
-// second relu and what the loss saves go.
+// Input and first relu (16 bytes each) are read by linear maps and stay, as do the gradients of
+// both maps (16 and 4 * wide); the second relu and the target, which the loss saves, go.
 TEST(Lower, InputHalvesLeaveWhatWeightHalvesRead) {
-  const auto& body = SplitChain({0, 16, 0, 100, 60}, 2).devices[0].body;
-  EXPECT_EQ(body[0].acquire, 176);
-  EXPECT_EQ(body[1].acquire, 8);  // The gradient of the second map comes before anything goes.
-  EXPECT_EQ(body[1].release, 176 + 8 - (16 + 16 + 8));
-  EXPECT_EQ(body[2].release, 16 + 16 + 8);
+  const auto body = SplitChain(2);
+  EXPECT_EQ(body[0].acquire - body[0].release, 16 + 16 + 8 + 8);
+  // The gradient of the loss's operand takes the place of the target, the next one that of the
+  // second relu; then come the gradients of the second map's operand and the first map's result.
+  EXPECT_EQ(body[1].acquire, 8 + 16 + 16 - 8 - 8);
+  EXPECT_EQ(body[1].release - body[1].acquire, 48 - (16 + 16 + 16 + 8));
+  const Bytes parameters = 4 * (4 * 4 + 4 + 4 * 2 + 2);
+  EXPECT_EQ(body[2].release - body[2].acquire, 16 + 16 + 16 + 8 - parameters);
 }
 
 TEST(Lower, GradientsBetweenHalvesMayBeLargerThanWhatWasSaved) {
-  const auto& body = SplitChain({0, 16, 0, 4, 4}, 100).devices[0].body;
-  EXPECT_EQ(body[0].acquire, 24);
-  EXPECT_EQ(body[1].acquire, 400 + 16 - 8);
-  EXPECT_EQ(body[1].release, 0);
-  EXPECT_EQ(body[2].release, 16 + 16 + 400);
+  const auto body = SplitChain(100);
+  EXPECT_EQ(body[0].acquire - body[0].release, 16 + 16 + 400 + 400);
+  EXPECT_EQ(body[1].acquire, 400);
+  EXPECT_EQ(body[1].release - body[1].acquire, 832 - (16 + 16 + 16 + 400));
 }
 
 TEST(Lower, NamesTensorsThatCannotBeSplit) {

@@ -6,10 +6,10 @@
 #include <map>
 #include <set>
 
+#include "common/schedule/message_buffers.h"
 #include "tests/worker_daemon/engine/local_training.h"
 #include "tests/worker_daemon/engine/spy_transport.h"
 #include "tests/worker_daemon/engine/test_graphs.h"
-#include "worker_daemon/engine/message_buffers.h"
 
 namespace stagewright {
 namespace {

@@ -1,0 +1,190 @@
+#include "common/schedule/stage_tape.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "common/cost/retention.h"
+#include "common/graph/aten.h"
+
+namespace stagewright {
+namespace {
+
+class TapeMaker {
+ public:
+  TapeMaker(const Graph& graph, bool has_backward) : graph_(graph), has_backward_(has_backward) {}
+
+  StageTape Make(const std::vector<NodeId>& nodes, const GivenValues& given) {
+    for (NodeId node : nodes) AddStep(node);
+    FindSegments();
+    FindLastUses();
+    FindOwnParameters();
+    const bool starts = has_backward_;
+    for (ValueRef value : given.sent) Give(value, {.sent = true, .root = starts});
+    for (ValueRef value : given.local) Give(value, {.sent = true, .root = starts, .local = true});
+    if (graph_.loss()) Give(*graph_.loss(), {.root = starts, .local = true});
+    if (graph_.prediction()) Give(*graph_.prediction(), {});
+    return std::move(tape_);
+  }
+
+ private:
+  int32_t ValueOf(ValueRef ref) {
+    const auto [entry, is_new] = value_of_.try_emplace({ref.node.value(), ref.output},
+                                                       static_cast<int32_t>(tape_.values.size()));
+    if (is_new) {
+      TapeValue& value = tape_.values.emplace_back();
+      value.meta = &graph_.meta(ref);
+      value.flows =
+          has_backward_ && graph_.needs_backward(ref.node) && IsFloating(value.meta->dtype);
+    }
+    return entry->second;
+  }
+
+  int32_t AddStorage(const TensorMeta* meta) {
+    tape_.storages.push_back(meta);
+    return static_cast<int32_t>(tape_.storages.size()) - 1;
+  }
+
+  int32_t StorageOfInput(InputId input) {
+    const auto [entry, is_new] = input_of_.try_emplace(input.value(), 0);
+    if (is_new) {
+      entry->second = AddStorage(&graph_.input(input).meta);
+      tape_.inputs.push_back(entry->second);
+    }
+    return entry->second;
+  }
+
+  void AddStep(NodeId id) {
+    const Node& node = graph_.node(id);
+    TapeStep step;
+    step.node = id;
+    if (node.cost.has_value()) {
+      step.profiled = tape_.profiled = true;
+      tape_.steps.push_back(std::move(step));
+      return;
+    }
+    step.view = KindOfTarget(node.target) == AtenKind::kView;
+    step.backward = has_backward_ && graph_.needs_backward(id);
+    std::vector<int32_t> operands;  // Storages.
+    for (ValueRef ref : graph_.Values(id)) {
+      if (graph_.node(ref.node).cost.has_value()) continue;
+      const int32_t value = ValueOf(ref);
+      TapeValue& read = tape_.values[value];
+      if (read.received() && read.storage < 0) read.storage = AddStorage(nullptr);
+      step.reads.push_back(value);
+      operands.push_back(read.storage);
+    }
+    for (InputId input : graph_.Inputs(id)) operands.push_back(StorageOfInput(input));
+    if (step.backward && !step.view && NeedsItsInputs(graph_, id)) step.saves = operands;
+    AddResults(step, operands.empty() ? -1 : operands.front());
+    for (ParameterId p : graph_.Parameters(id)) {
+      if (graph_.parameter(p).trainable) step.parameters += graph_.parameter(p).SizeBytes();
+    }
+    std::erase(step.saves, -1);
+    tape_.steps.push_back(std::move(step));
+  }
+
+  // Second results are statistics and masks.
+  void AddResults(TapeStep& step, int32_t first_operand) {
+    const bool saves_first = step.backward && !step.view && NeedsItsOutputs(graph_, step.node);
+    const auto results = static_cast<int32_t>(graph_.node(step.node).outputs.size());
+    for (int32_t i = 0; i < results; ++i) {
+      const int32_t index = ValueOf({step.node, i});
+      TapeValue& value = tape_.values[index];
+      value.segment = 0;
+      value.storage = step.view ? first_operand : AddStorage(value.meta);
+      if (saves_first || (i > 0 && step.backward && !step.view))
+        step.saves.push_back(value.storage);
+      step.makes.push_back(index);
+    }
+  }
+
+  // A node that reads a trained parameter, or what depends on parameters alone, is in segment 2n if
+  // it is the n-th such node on its longest path, any other in 2n + 1.
+  void FindSegments() {
+    enum class Origin : uint8_t { kConstant, kParameters, kActivations };
+    std::vector<Origin> origin(tape_.values.size(), Origin::kActivations);
+    std::vector<int32_t> level(tape_.values.size(), 0);
+    for (TapeStep& step : tape_.steps) {
+      if (step.profiled) continue;
+      Origin own = graph_.Inputs(step.node).empty() ? Origin::kConstant : Origin::kActivations;
+      bool reads_parameters = step.parameters > 0;
+      int32_t deepest = 0;
+      for (int32_t value : step.reads) {
+        if (origin[value] == Origin::kActivations) own = Origin::kActivations;
+        if (origin[value] == Origin::kParameters) reads_parameters = true;
+        deepest = std::max(deepest, level[value]);
+      }
+      if (own == Origin::kConstant && reads_parameters) own = Origin::kParameters;
+      if (own != Origin::kParameters) {
+        deepest += reads_parameters;
+        step.segment = 2 * deepest + (reads_parameters ? 0 : 1);
+      }
+      tape_.segments = std::max(tape_.segments, step.segment + 1);
+      for (int32_t value : step.makes) {
+        origin[value] = own;
+        level[value] = deepest;
+        tape_.values[value].segment = step.segment;
+      }
+    }
+    for (const TapeStep& step : tape_.steps) {
+      for (int32_t value : step.reads) {
+        if (tape_.values[value].segment != step.segment) tape_.values[value].crosses = true;
+      }
+    }
+  }
+
+  void FindLastUses() {
+    std::vector<bool> seen(tape_.values.size(), false);
+    for (auto step = tape_.steps.rbegin(); step != tape_.steps.rend(); ++step) {
+      for (const auto* values : {&step->reads, &step->makes}) {
+        for (int32_t value : *values) {
+          if (tape_.values[value].received() || seen[value]) continue;
+          seen[value] = true;
+          step->last_uses.push_back(value);
+        }
+      }
+    }
+  }
+
+  void FindOwnParameters() {
+    absl::flat_hash_set<int32_t> seen;
+    for (auto step = tape_.steps.rbegin(); step != tape_.steps.rend(); ++step) {
+      if (step->parameters == 0 || !step->backward) continue;
+      for (ParameterId p : graph_.Parameters(step->node)) {
+        if (graph_.parameter(p).trainable && seen.insert(p.value()).second)
+          step->own_parameters += graph_.parameter(p).SizeBytes();
+      }
+    }
+  }
+
+  struct Ways {
+    bool sent = false, root = false, local = false;
+  };
+  void Give(ValueRef ref, const Ways& ways) {
+    const auto found = value_of_.find({ref.node.value(), ref.output});
+    if (found == value_of_.end() || tape_.values[found->second].received()) return;
+    TapeValue& value = tape_.values[found->second];
+    value.given = true;
+    value.sent = value.sent || ways.sent;
+    value.root = value.root || ways.root;
+    value.local = value.local || ways.local;
+    value.crosses = value.crosses || ways.root;
+  }
+
+  const Graph& graph_;
+  const bool has_backward_;
+  StageTape tape_;
+  absl::flat_hash_map<std::pair<int32_t, int32_t>, int32_t> value_of_;  // By node and output.
+  absl::flat_hash_map<int32_t, int32_t> input_of_;                      // Storages.
+};
+
+}  // namespace
+
+StageTape MakeStageTape(const Graph& graph, const std::vector<NodeId>& nodes,
+                        const GivenValues& given, bool has_backward) {
+  return TapeMaker(graph, has_backward).Make(nodes, given);
+}
+
+}  // namespace stagewright

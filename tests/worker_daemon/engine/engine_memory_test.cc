@@ -153,6 +153,10 @@ double LeastRatio(const Case& c) {
   return c.within && (c.recompute || c.schedule == "ZbH1") ? 0.65 : 0.9;
 }
 
+// And above it: attention's result is laid out as its operands, which a message turns into tensors
+// of their own, so that the reshape after it copies. Predictions take reshapes for views.
+double MostRatio(const Case& c) { return c.within ? 1.03 : 1; }
+
 std::shared_ptr<const Graph> GraphOf(const std::string& model) {
   if (model == "Chain") return std::make_shared<const Graph>(Chain());
   if (model == "Branches") return std::make_shared<const Graph>(Branches());
@@ -312,7 +316,9 @@ TEST_P(Memory, IsWhatTheProgramSays) {
       std::cout << c.Name() << " device " << device.value() << ": " << ratio << " = " << measured
                 << " / " << predicted << "\n";
     }
-    EXPECT_LE(measured, predicted + kScalars) << "device " << device.value();
+    EXPECT_LE(static_cast<double>(measured - kScalars),
+              MostRatio(c) * static_cast<double>(predicted))
+        << "device " << device.value();
     EXPECT_GE(ratio, LeastRatio(c)) << "device " << device.value();
   }
 }

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "common/cost/retention.h"
-#include "common/graph/aten.h"
 
 namespace stagewright {
 namespace {
@@ -36,14 +35,32 @@ class Ledger {
   Bytes now_ = 0, most_ = 0, start_ = 0;
 };
 
+// Sizes for one number of samples, by step, value and storage.
+struct Sizes {
+  Sizes(const Graph& graph, const CostModel& costs, const StageTape& tape, int64_t samples) {
+    for (const TapeStep& step : tape.steps) {
+      own.push_back(step.profiled ? costs.SavedBytes(step.node, samples)
+                                  : HiddenBytes(graph, step.node, samples));
+      forward.push_back(step.profiled ? costs.WorkspaceBytes(step.node, samples)
+                                      : TemporaryBytes(graph, step.node, samples, false));
+      backward.push_back(step.profiled ? 0 : TemporaryBytes(graph, step.node, samples, true));
+    }
+    for (const TapeValue& value : tape.values) values.push_back(value.meta->SizeBytes(samples));
+    for (const TensorMeta* meta : tape.storages)
+      storages.push_back(meta == nullptr ? 0 : meta->SizeBytes(samples));
+  }
+
+  std::vector<Bytes> own;                // Saved beside values of the graph.
+  std::vector<Bytes> forward, backward;  // Taken while the step runs.
+  std::vector<Bytes> values, storages;
+};
+
 // Takes one share through the passes of its stage.
 class Walk {
  public:
-  Walk(const Graph& graph, const CostModel& costs, const StageTape& tape, int64_t samples)
-      : graph_(graph),
-        costs_(costs),
-        tape_(tape),
-        samples_(samples),
+  Walk(const StageTape& tape, const Sizes& sizes)
+      : tape_(tape),
+        sizes_(sizes),
         users_(tape.storages.size(), 0),
         saved_(tape.steps.size(), false),
         gradient_(tape.values.size(), kNone),
@@ -69,13 +86,7 @@ class Walk {
     Bytes lent = 0;  // By the caller of the pass, as long as that is one of the users.
   };
 
-  Bytes SizeOf(int32_t value) const { return tape_.values[value].meta->SizeBytes(samples_); }
-  Bytes SizeOfStorage(int32_t storage) const {
-    const TensorMeta* meta = tape_.storages[storage];
-    return meta == nullptr ? 0 : meta->SizeBytes(samples_);
-  }
-  // Beside values of the graph.
-  Bytes OwnBytes(const TapeStep& step) const;
+  Bytes SizeOf(int32_t value) const { return sizes_.values[value]; }
   void Use(int32_t storage);
   void Unuse(int32_t storage);
   void Save(size_t step);
@@ -89,38 +100,33 @@ class Walk {
   void Deliver(const TapeStep& step, int32_t value, int32_t gradient);
   void Accumulate(int32_t& sum, int32_t gradient, Bytes bytes);
 
-  const Graph& graph_;
-  const CostModel& costs_;
   const StageTape& tape_;
-  const int64_t samples_;
+  const Sizes& sizes_;
   bool halves_ = false;
   bool keeps_gradients_ = false;
   Ledger ledger_;
   std::vector<int32_t> users_;  // By storage.
   std::vector<bool> saved_;     // By step: it holds what it saves.
   std::vector<Gradient> gradients_;
-  std::vector<int32_t> gradient_;  // By value: within the pass or segment.
-  std::vector<int32_t> crossing_;  // By value: for another segment, or received from elsewhere.
-  std::vector<int32_t> starts_;    // Gradients that a segment or the weight half starts from.
+  std::vector<int32_t> gradient_;    // By value: within the pass or segment.
+  std::vector<int32_t> crossing_;    // By value: for another segment, or received from elsewhere.
+  std::vector<int32_t> of_results_;  // Of the step that runs: gradients,
+  std::vector<std::pair<int32_t, int32_t>> made_;  // and those that it makes, by value.
+  std::vector<int32_t> starts_;  // Gradients that a segment or the weight half starts from.
 };
 
-Bytes Walk::OwnBytes(const TapeStep& step) const {
-  return step.profiled ? costs_.SavedBytes(step.node, samples_)
-                       : HiddenBytes(graph_, step.node, samples_);
-}
-
 void Walk::Use(int32_t storage) {
-  if (storage != kNone && users_[storage]++ == 0) ledger_.Take(SizeOfStorage(storage));
+  if (storage != kNone && users_[storage]++ == 0) ledger_.Take(sizes_.storages[storage]);
 }
 
 void Walk::Unuse(int32_t storage) {
-  if (storage != kNone && --users_[storage] == 0) ledger_.Free(SizeOfStorage(storage));
+  if (storage != kNone && --users_[storage] == 0) ledger_.Free(sizes_.storages[storage]);
 }
 
 void Walk::Save(size_t index) {
   const TapeStep& step = tape_.steps[index];
   saved_[index] = true;
-  ledger_.Take(OwnBytes(step));
+  ledger_.Take(sizes_.own[index]);
   for (int32_t storage : step.saves) Use(storage);
 }
 
@@ -128,7 +134,7 @@ void Walk::Forget(size_t index) {
   if (!saved_[index]) return;
   const TapeStep& step = tape_.steps[index];
   saved_[index] = false;
-  ledger_.Free(OwnBytes(step));
+  ledger_.Free(sizes_.own[index]);
   for (int32_t storage : step.saves) Unuse(storage);
 }
 
@@ -138,8 +144,7 @@ Bytes Walk::Forward(bool keep, bool roots) {
     const TapeStep& step = tape_.steps[i];
     for (int32_t value : step.makes) Use(tape_.values[value].storage);
     if (keep || step.profiled) Save(i);
-    ledger_.TakeAndFree(step.profiled ? costs_.WorkspaceBytes(step.node, samples_)
-                                      : TemporaryBytes(graph_, step.node, samples_, false));
+    ledger_.TakeAndFree(sizes_.forward[i]);
     for (int32_t value : step.last_uses) {
       if (!tape_.values[value].given) Unuse(tape_.values[value].storage);
     }
@@ -173,12 +178,8 @@ void Walk::Start(int32_t value) {
 }
 
 int32_t Walk::GradientOf(const TapeStep& step, int32_t operand, int32_t of_result) {
-  const Node& node = graph_.node(step.node);
-  // One gradient of several views of a tensor, or of what was broadcast, is put together anew.
   const bool part =
-      step.view ? step.makes.size() == 1
-                : PassesGradientOn(node) &&
-                      (AtenName(node.target) != "add" || SizeOf(operand) == SizeOf(step.makes[0]));
+      step.passes_gradient && (!step.sums_gradient || SizeOf(operand) == SizeOf(step.makes[0]));
   if (!part) return NewGradient(SizeOf(operand));
   ++gradients_[of_result].users;
   return of_result;
@@ -225,19 +226,20 @@ void Walk::Deliver(const TapeStep& step, int32_t value, int32_t gradient) {
 // False if no gradient has come.
 bool Walk::Differentiate(size_t index, bool operands, bool parameters) {
   const TapeStep& step = tape_.steps[index];
-  std::vector<int32_t> of_results;
+  std::vector<int32_t>& of_results = of_results_;
+  of_results.clear();
   for (int32_t value : step.makes) {
     const int32_t gradient = std::exchange(gradient_[value], kNone);
     if (gradient != kNone) of_results.push_back(gradient);
   }
   if (of_results.empty()) return false;
-  std::vector<std::pair<int32_t, int32_t>> made;
+  std::vector<std::pair<int32_t, int32_t>>& made = made_;
+  made.clear();
   for (int32_t value : step.reads) {
     if (operands && tape_.values[value].flows)
       made.emplace_back(value, GradientOf(step, value, of_results.front()));
   }
-  ledger_.TakeAndFree((parameters ? step.parameters : 0) +
-                      TemporaryBytes(graph_, step.node, samples_, true));
+  ledger_.TakeAndFree((parameters ? step.parameters : 0) + sizes_.backward[index]);
   if (parameters && keeps_gradients_) ledger_.Take(step.own_parameters);
   if (!halves_ || !step.waits()) Forget(index);
   for (int32_t gradient : of_results) Drop(gradient);
@@ -321,9 +323,10 @@ Bytes Walk::WeightHalf() {
 StageMemory FollowStage(const Graph& graph, const CostModel& costs, const StageTape& tape,
                         int64_t samples, bool has_backward, bool split) {
   StageMemory memory;
-  memory.forward_only = Walk(graph, costs, tape, samples).Forward(false, false);
+  const Sizes sizes(graph, costs, tape, samples);
+  memory.forward_only = Walk(tape, sizes).Forward(false, false);
   if (!has_backward) return memory;
-  Walk walk(graph, costs, tape, samples);
+  Walk walk(tape, sizes);
   memory.forward = walk.Forward(true, !split);
   memory.saved = walk.now();
   if (!split) {

@@ -66,6 +66,9 @@ class TapeMaker {
     }
     step.view = KindOfTarget(node.target) == AtenKind::kView;
     step.backward = has_backward_ && graph_.needs_backward(id);
+    // One gradient of several views of a tensor is put together anew.
+    step.passes_gradient = step.view ? node.outputs.size() == 1 : PassesGradientOn(node);
+    step.sums_gradient = !step.view && step.passes_gradient && AtenName(node.target) == "add";
     std::vector<int32_t> operands;  // Storages.
     for (ValueRef ref : graph_.Values(id)) {
       if (graph_.node(ref.node).cost.has_value()) continue;

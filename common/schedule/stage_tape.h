@@ -29,6 +29,8 @@ struct TapeStep {
   bool profiled = false;              // Planning-only: of the rest, only the segment is known.
   bool backward = false;              // Has a backward pass.
   bool view = false;                  // Its result lies where its first operand does.
+  bool passes_gradient = false;       // See retention.h; so does a view of one result,
+  bool sums_gradient = false;         // unless the operand was broadcast.
   int32_t segment = 0;                // See SegmentPlan in worker_daemon/engine/segments.h.
   std::vector<int32_t> reads, makes;  // Values.
   std::vector<int32_t> saves;         // Storages.

@@ -150,7 +150,7 @@ std::ostream& operator<<(std::ostream& out, const Case& c) { return out << c.Nam
 // until that has been sent, though they may be gone by then: this shows where nothing else keeps
 // them.
 double LeastRatio(const Case& c) {
-  return c.within && (c.recompute || c.schedule == "ZbH1") ? 0.65 : 0.9;
+  return c.within && (c.recompute || c.schedule == "ZbH1") ? 0.6 : 0.9;
 }
 
 // And above it: attention's result is laid out as its operands, which a message turns into tensors
@@ -323,12 +323,13 @@ TEST_P(Memory, IsWhatTheProgramSays) {
   }
 }
 
+class MemoryOfOneProcess : public ::testing::TestWithParam<Case> {};
+
 // Within a process tensors are handed over, and whoever made one holds it for as long as another
 // needs it. The program does not know who is in one process: what it says holds for all of them
 // together.
-TEST_P(Memory, OfOneProcessIsNoMoreThanTheProgramsSay) {
+TEST_P(MemoryOfOneProcess, IsNoMoreThanTheProgramsSay) {
   const Case& c = GetParam();
-  if (c.stages == 1 || c.optimizer == OptimizerKind::kAdam) GTEST_SKIP() << "as the others";
   const Peaks peaks = Train(c, MakeLocalTransport);
   Bytes predicted = 0, measured = 0;
   for (const auto& [device, bytes] : peaks.predicted) predicted += bytes;
@@ -393,7 +394,16 @@ std::vector<Case> Cases() {
   return cases;
 }
 
+std::vector<Case> CasesOfSeveralDevices() {
+  std::vector<Case> cases = Cases();
+  std::erase_if(cases,
+                [](const Case& c) { return c.stages == 1 || c.optimizer == OptimizerKind::kAdam; });
+  return cases;
+}
+
 INSTANTIATE_TEST_SUITE_P(All, Memory, ::testing::ValuesIn(Cases()),
+                         [](const auto& param_info) { return param_info.param.Name(); });
+INSTANTIATE_TEST_SUITE_P(All, MemoryOfOneProcess, ::testing::ValuesIn(CasesOfSeveralDevices()),
                          [](const auto& param_info) { return param_info.param.Name(); });
 
 }  // namespace

@@ -14,6 +14,12 @@ function(stagewright_program)
   target_link_libraries(${ARG_NAME} PRIVATE ${ARG_DEPS})
 endfunction()
 
+# Sanitizers need UCX's hooks on memory and signals out of the way, in every program that is linked with it.
+set(STAGEWRIGHT_TEST_ENVIRONMENT "")
+if(STAGEWRIGHT_SANITIZE)
+  set(STAGEWRIGHT_TEST_ENVIRONMENT "UCX_MEM_MMAP_HOOK_MODE=none;UCX_MEM_EVENTS=n;UCX_ERROR_SIGNALS=")
+endif()
+
 # stagewright_test(NAME n SOURCES ... [DEPS ...] [LABELS ...] [TIMEOUT seconds]): one CTest entry per program.
 function(stagewright_test)
   cmake_parse_arguments(ARG "" "NAME;TIMEOUT" "SOURCES;DEPS;LABELS" ${ARGN})
@@ -26,7 +32,8 @@ function(stagewright_test)
     set(ARG_TIMEOUT 120)
   endif()
   add_test(NAME ${ARG_NAME} COMMAND ${ARG_NAME} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
-  set_tests_properties(${ARG_NAME} PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}")
+  set_tests_properties(${ARG_NAME} PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}"
+    ENVIRONMENT "${STAGEWRIGHT_TEST_ENVIRONMENT}")
 endfunction()
 
 # stagewright_add_subdirectories(a b c): each that has a CMakeLists.txt.

@@ -36,7 +36,8 @@ Bytes TemporaryBytes(const Graph& graph, NodeId node, int64_t samples, bool back
 ValueRef StorageOf(const Graph& graph, ValueRef value);
 
 // What the node keeps beside its inputs and outputs: the mask of a dropout, positions of a maximum,
-// mean and deviation of each row of a layer norm, the logarithm of each row's sum in attention.
+// mean and deviation of each row of a layer norm, the logarithm of each row's sum in attention, the
+// sum of a cross-entropy's weights.
 Bytes HiddenBytes(const Graph& graph, NodeId node, int64_t samples);
 
 }  // namespace stagewright

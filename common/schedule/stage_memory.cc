@@ -151,7 +151,7 @@ Bytes Walk::Forward(bool keep, bool roots) {
   }
   for (int32_t input : tape_.inputs) Unuse(input);
   for (const TapeValue& value : tape_.values) {
-    if (value.given && !(roots && value.sent)) Unuse(value.storage);
+    if (value.given && !(roots && value.root)) Unuse(value.storage);
   }
   if (!keep) {
     for (size_t i = 0; i < tape_.steps.size(); ++i) Forget(i);
@@ -169,11 +169,18 @@ void Walk::Drop(int32_t gradient) {
   if (--gradients_[gradient].users == 0) ledger_.Free(gradients_[gradient].bytes);
 }
 
-// The gradient of a root. That of a message lies in the message's buffer.
+// The gradient of a root. That of a message lies in the message's buffer, that of the loss is made
+// now and kept by a whole pass.
 void Walk::Start(int32_t value) {
   const TapeValue& root = tape_.values[value];
   if (!root.root || !root.flows) return;
-  gradients_.push_back({0, 2, root.local ? SizeOf(value) : 0});
+  const Bytes bytes = root.local ? SizeOf(value) : 0;
+  if (root.sent) {
+    gradients_.push_back({0, 2, bytes});
+  } else {
+    ledger_.Take(bytes);
+    gradients_.push_back({bytes, halves_ ? 1 : 2});
+  }
   (halves_ ? crossing_ : gradient_)[value] = static_cast<int32_t>(gradients_.size()) - 1;
 }
 

@@ -3,8 +3,8 @@
 //
 // A forward pass runs the nodes in topological order. A value lives until its last reader has run
 // and, where a node saves it, until that node's backward pass; inputs of the graph, and what leaves
-// the stage, at least until the pass ends. What is sent stays for a backward pass that comes whole,
-// which starts from it.
+// the stage, at least until the pass ends. What is sent, and the loss, stay for a backward pass
+// that comes whole, which starts from them.
 //
 // A backward pass runs the nodes in the opposite order. A node makes the gradients of its operands
 // and parameters; then what it saved goes, the gradients of its results, and those of its

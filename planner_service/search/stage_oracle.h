@@ -5,10 +5,11 @@
 // samples), a sparse table (workspace) and rows that are extended on demand (bytes that cross the
 // range's boundary, and resident bytes with each shared parameter counted once).
 //
-// Memory figures are bounds of what common/schedule/stage_memory.h finds in detail: everything saved
-// and the largest need of one operator are taken to meet. Of operators of one node they fall at most
-// 2 % below what the evaluator will find, where gradients of a value are summed in memory of their
-// own; constant nodes that a stage recomputes are charged to each operator that reads them.
+// Memory figures are bounds of what common/schedule/stage_memory.h finds in detail: everything
+// saved and the largest need of one operator are taken to meet. Of operators of one node they fall
+// at most 2 % below what the evaluator will find, where gradients of a value are summed in memory
+// of their own; constant nodes that a stage recomputes are charged to each operator that reads
+// them.
 #pragma once
 
 #include <cstdint>

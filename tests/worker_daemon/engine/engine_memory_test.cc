@@ -232,8 +232,8 @@ Strategy StrategyOf(const Case& c, const Graph& graph) {
   return strategy;
 }
 
-// The loss, its gradient and the like, which no plan counts.
-constexpr Bytes kScalars = 1024;
+// A scalar or two that no plan counts.
+constexpr Bytes kScalars = 16;
 
 // What the program says of a device if its actions start and end when they did in this run: a busy
 // machine sends late, and holds for longer what is to be sent.

@@ -206,7 +206,7 @@ class Executor {
   void StartSend(RunAction action);
   void StartReceive(RunAction action);
   void SendStaged(RunAction action, const MessageLayout& layout, std::vector<at::Tensor> tensors,
-                  DeviceStreams::Mark made);
+                  const DeviceStreams::Mark& made);
   void PutReceived(RunAction action, const MessageLayout& layout, const at::Tensor& buffer);
   void SendTensors(RunAction action, std::vector<at::Tensor> tensors, DeviceStreams::Mark made);
   void ReceiveTensors(RunAction action);
@@ -226,7 +226,7 @@ class Executor {
   std::vector<TensorPiece> Take(int32_t channel, Direction direction, SampleRange range);
   absl::Status Update(const std::vector<ParameterId>& parameters);
   absl::Status Account(RunAction action, const StageModule::Forwarded& result, SampleRange range);
-  void Expect(RunAction action, Figures figures, at::Tensor loss, at::Tensor correct);
+  void Expect(RunAction action, Figures figures, const at::Tensor& loss, const at::Tensor& correct);
   absl::Status CheckLoss(double loss) const;
   void Count(const Figures& figures) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Settle() ABSL_LOCKS_EXCLUDED(mutex_);

@@ -358,7 +358,8 @@ void Executor::Count(const Figures& figures) {
 // Asks the device for the figures of a pass that is queued. A loss that must stop the job does so
 // when it comes; the others are counted in the order of the passes, so that sums do not depend on
 // when they come.
-void Executor::Expect(RunAction action, Figures figures, at::Tensor loss, at::Tensor correct) {
+void Executor::Expect(RunAction action, Figures figures, const at::Tensor& loss,
+                      const at::Tensor& correct) {
   Figures* entry = nullptr;  // Of a deque that only grows and shrinks at its ends.
   {
     absl::MutexLock lock(&mutex_);

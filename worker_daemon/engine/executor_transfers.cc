@@ -97,7 +97,7 @@ void Executor::StartSend(RunAction action) {
 // Packs and copies beside compute; the message leaves from the thread that learns that its copy has
 // ended.
 void Executor::SendStaged(RunAction action, const MessageLayout& layout,
-                          std::vector<at::Tensor> tensors, DeviceStreams::Mark made) {
+                          std::vector<at::Tensor> tensors, const DeviceStreams::Mark& made) {
   const Tag tag = TagOf(ActionAt(action));
   const at::Tensor host = buffers_->Take(layout.bytes());
   const auto make = [layout, device = options_.device, kept = std::move(tensors)] {

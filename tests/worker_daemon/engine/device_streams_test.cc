@@ -80,7 +80,7 @@ TEST_F(DeviceStreamsTest, CopiesOutWhenThePassHasEnded) {
     const Hold next(*streams_->compute());
     streams_->CopyOut(
         end, [kept = std::move(made)] { return kept; }, host,
-        [&](absl::Status status) {
+        [&](const absl::Status& status) {
           EXPECT_EQ(status, absl::OkStatus());
           copied.Notify();
         });
@@ -101,7 +101,7 @@ TEST_F(DeviceStreamsTest, WhatIsCopiedOutLivesUntilThen) {
     absl::Notification copied;
     streams_->CopyOut(
         nullptr, [kept = std::move(part)] { return kept; }, std::move(host),
-        [&](absl::Status) {
+        [&](const absl::Status&) {
           // Of the host's memory, too, nobody else knows.
           EXPECT_EQ(data[kNumbers - 1], 3);
           copied.Notify();
@@ -114,7 +114,7 @@ TEST_F(DeviceStreamsTest, CopyOutThatThrowsReportsNothing) {
   bool called = false;
   EXPECT_THROW(streams_->CopyOut(
                    nullptr, []() -> at::Tensor { TORCH_CHECK(false, "no memory"); }, OnHost(),
-                   [&](absl::Status) { called = true; }),
+                   [&](const absl::Status&) { called = true; }),
                c10::Error);
   streams_.reset();
   EXPECT_FALSE(called);

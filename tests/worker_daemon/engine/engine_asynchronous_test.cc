@@ -381,8 +381,8 @@ TEST(AsynchronousJob, HoldsAsManyVersionsAsTheProgramSays) {
       const double left = static_cast<double>(meter->bytes()) / OneDevice::kWeightBytes;
       EXPECT_LT(left, 2.15);
       if (lag > 0) continue;
-      // The program was lowered for Adam, which has two moments.
-      EXPECT_EQ(device.program().resident, (in_flight + 3) * OneDevice::kWeightBytes);
+      // The program was lowered for Adam, which has two moments. The gradient comes and goes.
+      EXPECT_EQ(device.program().resident, (in_flight + 2) * OneDevice::kWeightBytes);
     }
   }
 }

@@ -155,6 +155,8 @@ void UcxTransport::Loop() {
       busy = now;
     } else if (now - busy >= spin_) {
       Sleep();
+    } else {
+      std::this_thread::yield();  // To those that wait for what has ended, if they have no core.
     }
   }
 }

@@ -46,8 +46,8 @@ def test_status_shows_what_was_measured_beside_the_prediction(system, model):
     (memory,) = job["memory"]
     assert memory["device"] == "w0/cpu0"
     assert 0.8 < memory["measured_peak_bytes"] / memory["predicted_peak_bytes"] <= 1, memory
-    # Parameters and the state of Adam stay, what a pass needs does not.
-    assert 3 * model.with_suffix(".safetensors").stat().st_size * 0.9 < memory["in_use_bytes"]
+    # With plain SGD only parameters stay after a step.
+    assert memory["in_use_bytes"] == pytest.approx(model.with_suffix(".safetensors").stat().st_size, rel=0.05)
     assert memory["in_use_bytes"] < memory["measured_peak_bytes"]
     assert memory["allocations"] > 6 * 10
     assert memory["reserved_bytes"] == 0  # Of a heap, which the worker's devices share.

@@ -91,14 +91,13 @@ class ServedMetrics : public WorkerMetrics {
     measured_.Add(labels).Set(static_cast<double>(memory.peak));
     in_use_.Add(labels).Set(static_cast<double>(memory.in_use));
     reserved_.Add(labels).Set(static_cast<double>(memory.reserved));
-    allocations_.Add(labels).Set(static_cast<double>(memory.allocations));
     devices_[job].insert(device);
   }
 
   void Forget(const std::string& job) override {
     absl::MutexLock lock(&mutex_);
     for (const std::string& device : std::exchange(devices_[job], {})) {
-      for (Family<Gauge>* family : {&peak_, &measured_, &in_use_, &reserved_, &allocations_})
+      for (Family<Gauge>* family : {&peak_, &measured_, &in_use_, &reserved_})
         family->Remove(&family->Add({{"device", device}}));
     }
     devices_.erase(job);
@@ -168,11 +167,6 @@ class ServedMetrics : public WorkerMetrics {
       prometheus::BuildGauge()
           .Name("stagewright_worker_memory_reserved_bytes")
           .Help("Memory that LibTorch's allocator has taken from a GPU, in use or not.")
-          .Register(*registry_);
-  Family<Gauge>& allocations_ =
-      prometheus::BuildGauge()
-          .Name("stagewright_worker_memory_allocations")
-          .Help("Blocks that LibTorch's allocator has handed out for a device's job so far.")
           .Register(*registry_);
   std::shared_ptr<GpuMetrics> gpus_;  // Null without a driver. The exposer holds it weakly.
   prometheus::Exposer exposer_;

@@ -64,7 +64,7 @@ TEST(SafetensorsWriter, RefusesBadTensorsAndPlaces) {
   EXPECT_THAT(std::string(status.message()),
               HasSubstr("tensor \"w\": float64[1] needs 8 bytes, not 4"));
   status = WriteSafetensors(directory.File("none/a"), {good});
-  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(std::string(status.message()), HasSubstr("No such file or directory"));
   // Renaming over a directory fails after the bytes were written.
   std::filesystem::create_directory(directory.File("b"));

@@ -269,15 +269,7 @@ TEST(Lower, TiedParametersAreSummedOverTheirStagesInOneOrder) {
 }
 
 TEST(Lower, ProfiledNodesHaveSizesFromTheirProfile) {
-  GraphData data;
-  for (int i = 0; i < 2; ++i) {
-    Node node;
-    node.name = "n" + std::to_string(i);
-    node.cost = ProfiledCost{10, 20, 1000, 400, 8};
-    data.nodes.push_back(node);
-  }
-  data.nodes[1].after = {NodeId(0)};
-  const Graph graph = *Graph::Create(data);
+  const Graph graph = testing::ProfiledGraph();
   const Program program =
       *LowerStages(graph, MakeStages(graph, 4, {{{0}, {0, 1}, 2}, {{1}, {2}, 2}}));
   EXPECT_EQ(program.channels[0].activation_bytes_per_sample, 125);

@@ -72,15 +72,7 @@ TEST(MessageBuffersTest, PiecesOfAShareAreNeededUntilTheyAreJoined) {
 }
 
 TEST(MessageBuffersTest, NobodyRunsPlanningOnlyGraphs) {
-  GraphData data;
-  for (int i = 0; i < 2; ++i) {
-    Node node;
-    node.name = "n" + std::to_string(i);
-    node.cost = ProfiledCost{10, 20, 1000, 400, 8};
-    data.nodes.push_back(node);
-  }
-  data.nodes[1].after = {NodeId(0)};
-  const Graph graph = *Graph::Create(data);
+  const Graph graph = testing::ProfiledGraph();
   const Strategy strategy = MakeStages(graph, 4, {{{0}, {0}, 2}, {{1}, {1}, 2}});
   const Program program = *Lower(graph, strategy, *MakeAnalyticCostModel(graph), {});
   EXPECT_EQ(BufferBytes(graph, program, program.devices[1]), 0);

@@ -95,6 +95,18 @@ Graph ChainGraph(int32_t length) {
   return LinearGraph(reads);
 }
 
+Graph ProfiledGraph() {
+  GraphData data;
+  for (int i = 0; i < 2; ++i) {
+    Node node;
+    node.name = "n" + std::to_string(i);
+    node.cost = ProfiledCost{10, 20, 1000, 400, 8};
+    data.nodes.push_back(node);
+  }
+  data.nodes[1].after = {NodeId(0)};
+  return *Graph::Create(data);
+}
+
 Cluster TestCluster(int32_t size) {
   ClusterData data;
   data.name = "test";

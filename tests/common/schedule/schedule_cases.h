@@ -37,6 +37,9 @@ class FixedCosts : public CostModel {
 Graph LinearGraph(const std::vector<std::vector<int32_t>>& reads);
 // `length` linear layers, nodes 0 to length - 1, and the loss, node `length`.
 Graph ChainGraph(int32_t length);
+// Two planning-only nodes, one after the other; of each, 1000 bytes for 8 samples leave and are
+// saved.
+Graph ProfiledGraph();
 
 // A cluster of `size` devices "d0", "d1", ...
 Cluster TestCluster(int32_t size);

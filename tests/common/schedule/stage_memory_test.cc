@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/common/graph/test_graphs.h"
+#include "tests/common/schedule/schedule_cases.h"
 
 namespace stagewright {
 namespace {
@@ -111,15 +112,7 @@ TEST(StageMemoryTest, GradientsThatAreReturnedBelongToNobodyElse) {
 }
 
 TEST(StageMemoryTest, PlanningOnlyNodesHoldWhatTheirProfileSays) {
-  GraphData data;
-  for (int i = 0; i < 2; ++i) {
-    Node node;
-    node.name = "n" + std::to_string(i);
-    node.cost = ProfiledCost{10, 20, 1000, 400, 8};
-    data.nodes.push_back(node);
-  }
-  data.nodes[1].after = {NodeId(0)};
-  const Graph graph = *Graph::Create(data);
+  const Graph graph = testing::ProfiledGraph();
   for (bool split : {false, true}) {
     const StageMemory memory = Follow(graph, 0, 2, {}, split, 4);
     EXPECT_EQ(memory.saved, 1000);

@@ -33,6 +33,7 @@ class Id {
 using NodeId = Id<struct NodeTag>;            // Graph::nodes()
 using ParameterId = Id<struct ParameterTag>;  // Graph::parameters()
 using InputId = Id<struct InputTag>;          // Graph::inputs()
+using TotalId = Id<struct TotalTag>;          // Graph::totals()
 using OperatorId = Id<struct OperatorTag>;    // OperatorGraph::operators()
 using DeviceId = Id<struct DeviceTag>;        // Cluster::devices()
 using StageId = Id<struct StageTag>;          // Strategy::stages, Program::stages

@@ -10,6 +10,7 @@ namespace {
 std::optional<TensorMeta> TensorOf(const Graph& graph, const Argument& argument) {
   if (const auto* value = std::get_if<ValueRef>(&argument.value)) return graph.meta(*value);
   if (const auto* input = std::get_if<InputId>(&argument.value)) return graph.input(*input).meta;
+  if (const auto* total = std::get_if<TotalId>(&argument.value)) return graph.meta(*total);
   if (const auto* id = std::get_if<ParameterId>(&argument.value)) {
     const Parameter& parameter = graph.parameter(*id);
     TensorMeta meta{parameter.dtype, {}};

@@ -29,6 +29,32 @@ absl::Status CheckShape(const TensorMeta& meta, absl::string_view where) {
   return absl::OkStatus();
 }
 
+absl::Status CheckLayout(const TensorMeta& meta, absl::string_view where) {
+  if (!meta.layout.has_value()) return absl::OkStatus();
+  const auto [dim, outer] = *meta.layout;
+  const auto bad = [&](const auto&... what) {
+    return absl::InvalidArgumentError(absl::StrCat(where, ".samples: ", what...));
+  };
+  if (meta.mixed) return bad("given for a value that is mixed");
+  if (dim < 0 || dim >= static_cast<int32_t>(meta.shape.size()))
+    return bad("dimension ", dim, " does not exist");
+  for (size_t i = 0; i < meta.shape.size(); ++i) {
+    const auto [scale, offset] = meta.shape[i];
+    if (static_cast<int32_t>(i) != dim) {
+      if (scale != 0) return bad("dimension ", i, " depends on the number of samples, too");
+    } else if (scale < 1 || offset != 0 || outer < 1 || scale % outer != 0) {
+      return bad("dimension ", dim, " has ", scale, " * samples + ", offset, " entries, not ",
+                 outer, " * samples * inner");
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckMeta(const TensorMeta& meta, const std::string& where) {
+  RETURN_IF_ERROR(CheckShape(meta, where));
+  return CheckLayout(meta, where);
+}
+
 struct CostField {
   const char* name;
   int64_t value;
@@ -125,6 +151,14 @@ absl::Status CheckParameters(const std::vector<Parameter>& parameters) {
     TensorMeta meta{parameter.dtype, {}};
     for (int64_t dim : parameter.shape) meta.shape.push_back({0, dim});
     RETURN_IF_ERROR(CheckShape(meta, where));
+    if (parameter.data.has_value() &&
+        (parameter.trainable ||
+         static_cast<int64_t>(parameter.data->size()) != parameter.SizeBytes())) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(where, ".data: ", parameter.data->size(), " bytes for a ",
+                       parameter.trainable ? "trainable tensor" : "tensor", " of ",
+                       parameter.SizeBytes()));
+    }
     if (parameter.trainable && !IsFloating(parameter.dtype)) {
       return absl::InvalidArgumentError(
           absl::StrCat(where, " is trainable but not floating-point"));
@@ -164,7 +198,7 @@ absl::Status CheckNode(const GraphData& data, size_t index) {
     }
   }
   for (size_t i = 0; i < node.outputs.size(); ++i) {
-    RETURN_IF_ERROR(CheckShape(node.outputs[i], absl::StrCat(where, ".outputs[", i, "]")));
+    RETURN_IF_ERROR(CheckMeta(node.outputs[i], absl::StrCat(where, ".outputs[", i, "]")));
   }
   for (NodeId before : node.after) {
     if (!before.valid() || before.index() >= data.nodes.size()) {
@@ -187,9 +221,71 @@ absl::Status CheckNode(const GraphData& data, size_t index) {
         status = absl::InvalidArgumentError(
             absl::StrCat(where, ".args: input ", input->value(), " does not exist"));
       }
+    } else if (const auto* total = std::get_if<TotalId>(&leaf.value)) {
+      if (!total->valid() || total->index() >= data.totals.values.size()) {
+        status = absl::InvalidArgumentError(
+            absl::StrCat(where, ".args: total ", total->value(), " does not exist"));
+      }
     }
   });
   return status;
+}
+
+// What a node of the totals may read: earlier ones, inputs, and parameters that stay as they are.
+absl::Status CheckTotalNode(const GraphData& data, size_t index) {
+  const Node& node = data.totals.nodes[index];
+  const std::string where = absl::StrCat("totals.nodes[", index, "] \"", node.name, "\"");
+  if (node.target.empty() || node.outputs.empty())
+    return absl::InvalidArgumentError(absl::StrCat(where, ": target or outputs are missing"));
+  for (size_t i = 0; i < node.outputs.size(); ++i)
+    RETURN_IF_ERROR(CheckMeta(node.outputs[i], absl::StrCat(where, ".outputs[", i, "]")));
+  const auto bad = [&](const auto&... what) {
+    return absl::InvalidArgumentError(absl::StrCat(where, ".args: ", what...));
+  };
+  absl::Status status;
+  ForEachLeaf(node, [&](const Argument& leaf) {
+    if (!status.ok()) return;
+    if (const auto* value = std::get_if<ValueRef>(&leaf.value)) {
+      if (!value->node.valid() || value->node.index() >= index || value->output < 0 ||
+          static_cast<size_t>(value->output) >=
+              data.totals.nodes[value->node.index()].outputs.size()) {
+        status = bad("node ", value->node.value(), " is not one before it");
+      }
+    } else if (const auto* parameter = std::get_if<ParameterId>(&leaf.value)) {
+      if (!parameter->valid() || parameter->index() >= data.parameters.size()) {
+        status = bad("parameter ", parameter->value(), " does not exist");
+      } else if (data.parameters[parameter->index()].trainable ||
+                 std::any_of(data.state_updates.begin(), data.state_updates.end(),
+                             [&](const StateUpdate& s) { return s.parameter == *parameter; })) {
+        status = bad("parameter \"", data.parameters[parameter->index()].name, "\" changes");
+      }
+    } else if (const auto* input = std::get_if<InputId>(&leaf.value)) {
+      if (!input->valid() || input->index() >= data.inputs.size())
+        status = bad("input ", input->value(), " does not exist");
+    } else if (std::holds_alternative<TotalId>(leaf.value)) {
+      status = bad("a total does not read totals");
+    }
+  });
+  return status;
+}
+
+absl::Status CheckTotals(const GraphData& data) {
+  for (size_t i = 0; i < data.totals.nodes.size(); ++i) RETURN_IF_ERROR(CheckTotalNode(data, i));
+  for (size_t i = 0; i < data.totals.values.size(); ++i) {
+    const ValueRef value = data.totals.values[i];
+    const std::string where = absl::StrCat("totals.values[", i, "]");
+    if (!value.node.valid() || value.node.index() >= data.totals.nodes.size() ||
+        value.output < 0 ||
+        static_cast<size_t>(value.output) >=
+            data.totals.nodes[value.node.index()].outputs.size()) {
+      return absl::InvalidArgumentError(absl::StrCat(where, " does not exist"));
+    }
+    if (data.totals.nodes[value.node.index()].outputs[value.output].DependsOnBatch()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(where, ": its shape depends on the number of samples"));
+    }
+  }
+  return absl::OkStatus();
 }
 
 absl::Status CheckLoss(const GraphData& data) {
@@ -202,6 +298,35 @@ absl::Status CheckLoss(const GraphData& data) {
     return absl::InvalidArgumentError(absl::StrCat("loss: node \"",
                                                    data.nodes[data.loss->node.index()].name,
                                                    "\" is not a floating-point scalar"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckStateUpdates(const GraphData& data) {
+  std::vector<bool> updated(data.parameters.size(), false);
+  for (size_t i = 0; i < data.state_updates.size(); ++i) {
+    const auto& [id, value] = data.state_updates[i];
+    const std::string where = absl::StrCat("state_updates[", i, "]");
+    const auto bad = [&](const auto&... what) {
+      return absl::InvalidArgumentError(absl::StrCat(where, what...));
+    };
+    if (!id.valid() || id.index() >= data.parameters.size())
+      return bad(": parameter ", id.value(), " does not exist");
+    const Parameter& parameter = data.parameters[id.index()];
+    if (parameter.trainable) return bad(": \"", parameter.name, "\" is trainable");
+    if (updated[id.index()]) return bad(": \"", parameter.name, "\" is updated twice");
+    updated[id.index()] = true;
+    RETURN_IF_ERROR(CheckValue(data, value, absl::StrCat(where, ".value")));
+    const Node& node = data.nodes[value.node.index()];
+    if (node.cost.has_value()) return bad(".value: planning-only nodes have no values");
+    const TensorMeta& meta = node.outputs[value.output];
+    const bool same = meta.dtype == parameter.dtype &&
+                      std::equal(meta.shape.begin(), meta.shape.end(), parameter.shape.begin(),
+                                 parameter.shape.end(), [](const SymInt& dim, int64_t size) {
+                                   return dim == SymInt{0, size};
+                                 });
+    if (!same)
+      return bad(": \"", parameter.name, "\" and node \"", node.name, "\" differ in shape or type");
   }
   return absl::OkStatus();
 }
@@ -240,8 +365,8 @@ absl::StatusOr<Graph> Graph::Create(GraphData data) {
     if (data.inputs[i].name.empty() || !input_names.insert(data.inputs[i].name).second) {
       return absl::InvalidArgumentError(absl::StrCat(where, ": the name is empty or used twice"));
     }
-    RETURN_IF_ERROR(CheckShape(data.inputs[i].meta, where));
-    if (!data.inputs[i].meta.IsBatched()) {
+    RETURN_IF_ERROR(CheckMeta(data.inputs[i].meta, where));
+    if (data.inputs[i].meta.Samples() != SampleLayout{}) {
       return absl::InvalidArgumentError(
           absl::StrCat(where, ".meta: the first dimension must be the batch, and only it"));
     }
@@ -255,12 +380,22 @@ absl::StatusOr<Graph> Graph::Create(GraphData data) {
     }
   }
   RETURN_IF_ERROR(CheckLoss(data));
+  RETURN_IF_ERROR(CheckTotals(data));
+  RETURN_IF_ERROR(CheckStateUpdates(data));
+  if (data.samples.least < 1 || data.samples.most < data.samples.least) {
+    return absl::InvalidArgumentError(absl::StrCat("samples: from ", data.samples.least, " to ",
+                                                   data.samples.most, " is no range"));
+  }
 
   Graph graph;
   const size_t n = data.nodes.size();
   graph.values_.resize(n);
   graph.node_parameters_.resize(n);
   graph.node_inputs_.resize(n);
+  graph.node_totals_.resize(n);
+  graph.is_state_.assign(data.parameters.size(), false);
+  for (const StateUpdate& update : data.state_updates)
+    graph.is_state_[update.parameter.index()] = true;
   std::vector<Dag::Edge> edges;
   bool any_profiled = false;
   for (size_t i = 0; i < n; ++i) {
@@ -270,6 +405,8 @@ absl::StatusOr<Graph> Graph::Create(GraphData data) {
         AddOnce(graph.node_parameters_[i], *parameter);
       if (const auto* input = std::get_if<InputId>(&leaf.value))
         AddOnce(graph.node_inputs_[i], *input);
+      if (const auto* total = std::get_if<TotalId>(&leaf.value))
+        AddOnce(graph.node_totals_[i], *total);
     });
     for (const ValueRef& value : graph.values_[i])
       edges.emplace_back(value.node.value(), static_cast<int32_t>(i));

@@ -5,6 +5,7 @@
 // valid by construction.
 #pragma once
 
+#include <limits>
 #include <optional>
 #include <span>
 #include <string>
@@ -80,6 +81,9 @@ struct Parameter {
   bool trainable = true;
   bool buffer = false;
   std::vector<std::string> aliases;  // Other names of the same tensor (tied weights).
+  // The elements of a constant that capture made, little-endian: no module holds it, so it is in no
+  // weights file and in no checkpoint.
+  std::optional<std::string> data;
 
   int64_t Elements() const;
   Bytes SizeBytes() const { return Elements() * SizeOf(dtype); }
@@ -95,6 +99,29 @@ struct Input {
 
 enum class LossReduction { kMean, kSum };
 
+// Scalars and small tensors that are summed over all samples of a mini-batch before any pass runs:
+// what losses divide by (tokens that count, class weights of the targets). They depend on inputs
+// and on parameters that neither train nor change.
+struct BatchTotals {
+  std::vector<Node> nodes;       // In an order in which they can run; refer to each other by index.
+  std::vector<ValueRef> values;  // By TotalId; of `nodes`.
+};
+
+// State that a module carries from step to step: at the end of a training step the parameter takes
+// the value that the step's forward passes computed from the old one.
+struct StateUpdate {
+  ParameterId parameter;  // A buffer.
+  ValueRef value;         // Same type and shape.
+  friend bool operator==(const StateUpdate&, const StateUpdate&) = default;
+};
+
+// How many samples one forward pass may take.
+struct SampleBounds {
+  int64_t least = 1;
+  int64_t most = std::numeric_limits<int64_t>::max();
+  friend bool operator==(const SampleBounds&, const SampleBounds&) = default;
+};
+
 // The contents of a graph before its invariants are checked.
 struct GraphData {
   std::string name;
@@ -105,6 +132,9 @@ struct GraphData {
   LossReduction loss_reduction = LossReduction::kMean;
   std::optional<ValueRef> prediction;
   std::string producer;
+  BatchTotals totals;
+  std::vector<StateUpdate> state_updates;
+  SampleBounds samples;
 };
 
 // Visits every leaf of `argument` (lists are entered), in order.
@@ -128,7 +158,8 @@ class Graph {
   // INVALID_ARGUMENT, naming the node and field, unless: there is at least one node; names are
   // unique and not empty; every index is in range; the graph is acyclic; every executable node has
   // a target and outputs with non-negative shapes; costs are non-negative; sizes do not overflow;
-  // the loss is a floating scalar; parameter names are unique.
+  // the loss is a floating scalar; parameter names are unique; layouts fit their shapes; totals
+  // read nothing that trains or changes; a state update fits its buffer.
   static absl::StatusOr<Graph> Create(GraphData data);
 
   const std::string& name() const { return data_.name; }
@@ -142,6 +173,13 @@ class Graph {
   const std::optional<ValueRef>& loss() const { return data_.loss; }
   LossReduction loss_reduction() const { return data_.loss_reduction; }
   const std::optional<ValueRef>& prediction() const { return data_.prediction; }
+  const BatchTotals& totals() const { return data_.totals; }
+  const TensorMeta& meta(TotalId id) const {
+    const ValueRef value = data_.totals.values[id.index()];
+    return data_.totals.nodes[value.node.index()].outputs[value.output];
+  }
+  std::span<const StateUpdate> state_updates() const { return data_.state_updates; }
+  SampleBounds samples() const { return data_.samples; }
   const GraphData& data() const { return data_; }
 
   int32_t size() const { return dag_.size(); }
@@ -151,12 +189,15 @@ class Graph {
   std::span<const ValueRef> Values(NodeId id) const { return values_[id.index()]; }
   std::span<const ParameterId> Parameters(NodeId id) const { return node_parameters_[id.index()]; }
   std::span<const InputId> Inputs(NodeId id) const { return node_inputs_[id.index()]; }
+  std::span<const TotalId> Totals(NodeId id) const { return node_totals_[id.index()]; }
 
   // Nodes carry arguments, so the graph can be run; false for imported profiles.
   bool executable() const { return executable_; }
   // The node's backward pass runs: its floating-point value depends on a trainable parameter and,
   // where the graph has a loss, the loss depends on it. Every planning-only node has one.
   bool needs_backward(NodeId id) const { return needs_backward_[id.index()]; }
+  // A state update changes the parameter.
+  bool is_state(ParameterId id) const { return is_state_[id.index()]; }
 
  private:
   void FindBackward();
@@ -166,7 +207,9 @@ class Graph {
   std::vector<std::vector<ValueRef>> values_;
   std::vector<std::vector<ParameterId>> node_parameters_;
   std::vector<std::vector<InputId>> node_inputs_;
+  std::vector<std::vector<TotalId>> node_totals_;
   std::vector<bool> needs_backward_;
+  std::vector<bool> is_state_;
   bool executable_ = false;
 };
 

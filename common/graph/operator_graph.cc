@@ -29,9 +29,18 @@ constexpr double kSmallShare = 0.65;
 // layers becomes many operators, not one.
 constexpr double kCollected = 0.5;
 
-bool IsLossOrPrediction(const Graph& graph, int32_t v) {
+// Loss, prediction or new state.
+bool IsResult(const Graph& graph, int32_t v) {
+  const auto updates = graph.state_updates();
   return (graph.loss() && graph.loss()->node == NodeId(v)) ||
-         (graph.prediction() && graph.prediction()->node == NodeId(v));
+         (graph.prediction() && graph.prediction()->node == NodeId(v)) ||
+         std::any_of(updates.begin(), updates.end(),
+                     [&](const StateUpdate& update) { return update.value.node == NodeId(v); });
+}
+
+bool ReadsState(const Graph& graph, NodeId id) {
+  return std::any_of(graph.Parameters(id).begin(), graph.Parameters(id).end(),
+                     [&](ParameterId p) { return graph.is_state(p); });
 }
 
 // Mean weight of the nodes that read a parameter; of all nodes if none does.
@@ -58,8 +67,8 @@ std::vector<bool> SetAside(const Graph& graph, const std::vector<double>& weight
     const Node& node = graph.node(id);
     const auto before = graph.dag().Predecessors(v);
     const bool free_of_training =
-        !node.cost && !node.batch_dependent && !IsLossOrPrediction(graph, v) &&
-        !graph.needs_backward(id) &&
+        !node.cost && !node.batch_dependent && !IsResult(graph, v) &&
+        !graph.needs_backward(id) && !ReadsState(graph, id) && graph.Totals(id).empty() &&
         std::none_of(graph.Parameters(id).begin(), graph.Parameters(id).end(),
                      [&](ParameterId p) { return graph.parameter(p).trainable; });
     constant[v] = free_of_training && graph.Inputs(id).empty() &&
@@ -126,6 +135,7 @@ class Coarsener {
   // Steps 2 to 4; afterwards group() is final.
   void Run() {
     UniteUncuttable();
+    UniteIsolated();
     bool changed = true;
     while (changed) {
       changed = JoinForward();
@@ -215,12 +225,52 @@ class Coarsener {
         if (!aside_[u] && !graph_.meta(value).IsBatched()) out[v].push_back(u);
       }
     }
+    TieState(out);
     group_ = Components(out);
     num_groups_ = graph_.size();
     for (int32_t v = 0; v < graph_.size(); ++v) {
       if (aside_[v]) group_[v] = -1;
     }
     Apply(Identity());
+  }
+
+  // What reads a state and what computes its next value share a stage, so that all see the same.
+  void TieState(std::vector<std::vector<int32_t>>& out) const {
+    for (const StateUpdate& update : graph_.state_updates()) {
+      const int32_t writer = update.value.node.value();
+      for (int32_t v = 0; v < graph_.size(); ++v) {
+        const auto parameters = graph_.Parameters(NodeId(v));
+        if (std::find(parameters.begin(), parameters.end(), update.parameter) == parameters.end())
+          continue;
+        out[v].push_back(writer);
+        out[writer].push_back(v);
+      }
+    }
+  }
+
+  // A group that neither reads nor is read (a counter of steps) joins the group of a node of its
+  // module, or that of the loss: without edges of its own it closes no cycle.
+  void UniteIsolated() {
+    if (!graph_.executable()) return;
+    const Dag dag = QuotientDag();
+    const int32_t of_loss = group_[graph_.loss()->node.index()];
+    std::vector<int32_t> into = Identity();
+    for (int32_t v = 0; v < graph_.size(); ++v) {
+      const int32_t g = group_[v];
+      if (g < 0 || !dag.Predecessors(g).empty() || !dag.Successors(g).empty()) continue;
+      const std::string& module = graph_.node(NodeId(v)).module;
+      int32_t target = of_loss;
+      for (int32_t w = 0; w < graph_.size() && !module.empty(); ++w) {
+        const int32_t h = group_[w];
+        const bool joined = h >= 0 && h != g && graph_.node(NodeId(w)).module == module &&
+                            (!dag.Predecessors(h).empty() || !dag.Successors(h).empty());
+        if (!joined) continue;
+        target = h;
+        break;
+      }
+      if (target >= 0 && target != g) into[g] = target;
+    }
+    Apply(std::move(into));
   }
 
   static bool MayCollect(const Traits& a, const Traits& b, double most) {

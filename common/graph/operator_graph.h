@@ -2,9 +2,9 @@
 //
 // An operator is a convex group of nodes that always share a stage. Views, elementwise work and
 // other light nodes join a neighbour; nodes joined by a tensor that cannot be cut along the batch
-// (TensorMeta::IsBatched) are never separated. Constant subgraphs (masks, position ids: no
-// parameter and no value that depends on one) that several operators read are not operators: they
-// are *replicated* into every stage that uses them.
+// (TensorMeta::IsBatched), and the readers and the writer of a state, are never separated. Constant
+// subgraphs (masks, position ids, tables of rotary positions: nothing that trains or changes) that
+// several operators read are not operators: they are *replicated* into every stage that uses them.
 #pragma once
 
 #include <string>

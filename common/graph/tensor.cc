@@ -60,9 +60,12 @@ int64_t TensorMeta::Elements(int64_t samples) const {
   return product;
 }
 
-bool TensorMeta::IsBatched() const {
-  return !shape.empty() && shape[0].scale > 0 && shape[0].offset == 0 &&
-         std::all_of(shape.begin() + 1, shape.end(), [](const SymInt& d) { return d.scale == 0; });
+std::optional<SampleLayout> TensorMeta::Samples() const {
+  if (layout.has_value() || mixed) return layout;
+  const bool first = !shape.empty() && shape[0] == SymInt{1, 0} &&
+                     std::all_of(shape.begin() + 1, shape.end(),
+                                 [](const SymInt& d) { return d.scale == 0; });
+  return first ? std::optional(SampleLayout{}) : std::nullopt;
 }
 
 bool TensorMeta::DependsOnBatch() const {

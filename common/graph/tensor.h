@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -38,15 +39,28 @@ struct SymInt {
   friend bool operator==(const SymInt&, const SymInt&) = default;
 };
 
+// Where the samples of a tensor lie: dimension `dim` has outer * samples * inner entries, and entry
+// (o * samples + s) * inner + i of it belongs to sample s. Sample-major values have outer = 1,
+// time-major ones (`[time * batch]`) have inner = 1.
+struct SampleLayout {
+  int32_t dim = 0;
+  int64_t outer = 1;
+  friend bool operator==(const SampleLayout&, const SampleLayout&) = default;
+};
+
 struct TensorMeta {
   DType dtype = DType::kFloat32;
   std::vector<SymInt> shape;
+  // As captured. Without one, and unless `mixed`, the samples lie along dimension 0 if that has one
+  // entry per sample and no other dimension depends on their number.
+  std::optional<SampleLayout> layout;
+  bool mixed = false;  // Its entries belong to no sample alone, or it is not known to which.
 
   int64_t Elements(int64_t samples) const;
   Bytes SizeBytes(int64_t samples) const { return Elements(samples) * SizeOf(dtype); }
-  // Samples lie along dimension 0 and nothing else does: the tensor can be cut and joined at sample
-  // boundaries.
-  bool IsBatched() const;
+  // Nothing: the tensor cannot be cut and joined at sample boundaries.
+  std::optional<SampleLayout> Samples() const;
+  bool IsBatched() const { return Samples().has_value(); }
   // Any dimension depends on the number of samples.
   bool DependsOnBatch() const;
   friend bool operator==(const TensorMeta&, const TensorMeta&) = default;
@@ -72,7 +86,7 @@ struct MemoryFormat {
 struct Argument {
   using List = std::vector<Argument>;
   std::variant<ValueRef, ParameterId, InputId, SymInt, double, bool, std::string, None, List, DType,
-               MemoryFormat>
+               MemoryFormat, TotalId>
       value;
   friend bool operator==(const Argument&, const Argument&) = default;
 };

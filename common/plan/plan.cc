@@ -41,6 +41,12 @@ void Add(Hasher& hasher, const TensorMeta& meta) {
     hasher.Signed(dim.scale);
     hasher.Signed(dim.offset);
   }
+  // What older graphs do not have leaves their fingerprints as they were.
+  if (meta.layout.has_value()) {
+    hasher.Signed(meta.layout->dim);
+    hasher.Signed(meta.layout->outer);
+  }
+  if (meta.mixed) hasher.Byte(1);
 }
 
 void Add(Hasher& hasher, ValueRef value) {
@@ -60,7 +66,8 @@ void Add(Hasher& hasher, const Argument& argument) {
         using T = std::decay_t<decltype(value)>;
         if constexpr (std::is_same_v<T, ValueRef>) {
           Add(hasher, value);
-        } else if constexpr (std::is_same_v<T, ParameterId> || std::is_same_v<T, InputId>) {
+        } else if constexpr (std::is_same_v<T, ParameterId> || std::is_same_v<T, InputId> ||
+                             std::is_same_v<T, TotalId>) {
           hasher.Signed(value.value());
         } else if constexpr (std::is_same_v<T, SymInt>) {
           hasher.Signed(value.scale);
@@ -140,6 +147,21 @@ void Add(Hasher& hasher, const Parameter& parameter) {
   hasher.Byte(parameter.buffer ? 1 : 0);
   hasher.Number(parameter.aliases.size());
   for (const std::string& alias : parameter.aliases) hasher.Text(alias);
+  if (parameter.data.has_value()) hasher.Text(*parameter.data);
+}
+
+// Nothing, for a graph without them.
+void AddTrainingState(Hasher& hasher, const Graph& graph) {
+  for (const Node& node : graph.totals().nodes) Add(hasher, node);
+  for (ValueRef value : graph.totals().values) Add(hasher, value);
+  for (const StateUpdate& update : graph.state_updates()) {
+    hasher.Signed(update.parameter.value());
+    Add(hasher, update.value);
+  }
+  if (graph.samples() != SampleBounds{}) {
+    hasher.Signed(graph.samples().least);
+    hasher.Signed(graph.samples().most);
+  }
 }
 
 }  // namespace
@@ -160,6 +182,7 @@ uint64_t Fingerprint(const Graph& graph) {
   Add(hasher, graph.loss());
   hasher.Byte(static_cast<uint8_t>(graph.loss_reduction()));
   Add(hasher, graph.prediction());
+  AddTrainingState(hasher, graph);
   return hasher.value();
 }
 

@@ -37,7 +37,7 @@ absl::Status CheckSplit(const Graph& graph, const std::vector<ValueRef>& values,
     if (node.cost.has_value() || graph.meta(value).IsBatched()) continue;
     return absl::InvalidArgumentError(absl::StrCat(
         "output ", value.output, " of node \"", node.name,
-        "\" has no batch dimension in front and cannot be split between stages ", edge.from.value(),
+        "\" does not have its samples side by side and cannot be split between stages ", edge.from.value(),
         " and ", edge.to.value(), ", which differ in micro-batch size or replicas"));
   }
   return absl::OkStatus();

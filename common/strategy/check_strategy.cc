@@ -50,10 +50,21 @@ absl::Status CheckIds(const Graph& graph, const Cluster& cluster, const Strategy
   return absl::OkStatus();
 }
 
+// Training changes a parameter that the node reads, so that stages must share what it computes.
+std::optional<ParameterId> ChangingParameter(const Graph& graph, NodeId node) {
+  for (ParameterId id : graph.Parameters(node)) {
+    if (graph.parameter(id).trainable || graph.is_state(id)) return id;
+  }
+  return std::nullopt;
+}
+
 // A constant that no stage recomputes, because none reads it (CheckStageOrder sees to that).
 bool IsUnusedConstant(const Graph& graph, const std::vector<StageId>& owner, NodeId node) {
   const auto before = graph.dag().Predecessors(node.value());
-  return graph.Parameters(node).empty() && !graph.node(node).cost.has_value() &&
+  const auto updates = graph.state_updates();
+  return !ChangingParameter(graph, node).has_value() && !graph.node(node).cost.has_value() &&
+         std::none_of(updates.begin(), updates.end(),
+                      [&](const StateUpdate& update) { return update.value.node == node; }) &&
          !(graph.loss().has_value() && graph.loss()->node == node) &&
          !(graph.prediction().has_value() && graph.prediction()->node == node) &&
          std::none_of(before.begin(), before.end(), [&](int32_t u) { return owner[u].valid(); });
@@ -78,9 +89,9 @@ absl::Status CheckPartition(const Graph& graph, const Strategy& strategy) {
         return Broken("C1: ", Quoted(graph, node), " is replicated in stage ", s,
                       " and owned by stage ", owner[node.index()].value());
       }
-      if (!graph.Parameters(node).empty()) {
-        return Broken("C1: ", Quoted(graph, node), " is replicated in stage ", s,
-                      " but reads a parameter");
+      if (const auto id = ChangingParameter(graph, node)) {
+        return Broken("C1: ", Quoted(graph, node), " is replicated in stage ", s, " but reads \"",
+                      graph.parameter(*id).name, "\", which training changes");
       }
       replicated[node.index()] = true;
     }
@@ -88,6 +99,24 @@ absl::Status CheckPartition(const Graph& graph, const Strategy& strategy) {
   for (int32_t v = 0; v < graph.size(); ++v) {
     if (!owner[v].valid() && !replicated[v] && !IsUnusedConstant(graph, owner, NodeId(v)))
       return Broken("C1: ", Quoted(graph, NodeId(v)), " is in no stage");
+  }
+  return absl::OkStatus();
+}
+
+// C1 for state: one stage reads it and computes its next value.
+absl::Status CheckState(const Graph& graph, const Strategy& strategy) {
+  if (graph.state_updates().empty()) return absl::OkStatus();
+  const std::vector<StageId> owner = StageOwners(graph, strategy.stages);
+  std::vector<StageId> writer(graph.parameters().size());
+  for (const StateUpdate& update : graph.state_updates())
+    writer[update.parameter.index()] = owner[update.value.node.index()];
+  for (int32_t v = 0; v < graph.size(); ++v) {
+    for (ParameterId id : graph.Parameters(NodeId(v))) {
+      if (!graph.is_state(id) || owner[v] == writer[id.index()]) continue;
+      return Broken("C1: ", Quoted(graph, NodeId(v)), " of stage ", owner[v].value(), " reads \"",
+                    graph.parameter(id).name, "\", which stage ", writer[id.index()].value(),
+                    " changes");
+    }
   }
   return absl::OkStatus();
 }
@@ -298,6 +327,7 @@ absl::Status CheckStrategy(const Graph& graph, const Cluster& cluster, const Str
   RETURN_IF_ERROR(CheckDevices(cluster, strategy));
   RETURN_IF_ERROR(CheckAsynchronous(strategy));
   RETURN_IF_ERROR(CheckPartition(graph, strategy));
+  RETURN_IF_ERROR(CheckState(graph, strategy));
   RETURN_IF_ERROR(CheckStageOrder(graph, strategy));
   RETURN_IF_ERROR(CheckOrders(graph, strategy));
   return CheckEdges(graph, strategy);

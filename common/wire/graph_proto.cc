@@ -27,6 +27,11 @@ v1::TensorMeta ToProto(const TensorMeta& meta) {
     out->set_scale(dim.scale);
     out->set_offset(dim.offset);
   }
+  if (meta.layout.has_value()) {
+    proto.mutable_layout()->set_dim(meta.layout->dim);
+    proto.mutable_layout()->set_outer(meta.layout->outer);
+  }
+  proto.set_mixed(meta.mixed);
   return proto;
 }
 
@@ -34,6 +39,8 @@ absl::StatusOr<TensorMeta> FromProto(const v1::TensorMeta& proto, const std::str
   TensorMeta meta;
   ASSIGN_OR_RETURN(meta.dtype, FromProto(proto.dtype(), where));
   for (const v1::SymInt& dim : proto.shape()) meta.shape.push_back({dim.scale(), dim.offset()});
+  if (proto.has_layout()) meta.layout = SampleLayout{proto.layout().dim(), proto.layout().outer()};
+  meta.mixed = proto.mixed();
   return meta;
 }
 
@@ -44,6 +51,7 @@ struct ArgumentWriter {
   void operator()(ValueRef value) const { *out.mutable_value() = stagewright::ToProto(value); }
   void operator()(ParameterId id) const { out.set_parameter(id.value()); }
   void operator()(InputId id) const { out.set_input(id.value()); }
+  void operator()(TotalId id) const { out.set_total(id.value()); }
   void operator()(SymInt value) const {
     out.mutable_integer()->set_scale(value.scale);
     out.mutable_integer()->set_offset(value.offset);
@@ -77,6 +85,8 @@ absl::StatusOr<Argument> FromProto(const v1::Argument& proto, const std::string&
       return Argument{ParameterId(proto.parameter())};
     case v1::Argument::kInput:
       return Argument{InputId(proto.input())};
+    case v1::Argument::kTotal:
+      return Argument{TotalId(proto.total())};
     case v1::Argument::kInteger:
       return Argument{SymInt{proto.integer().scale(), proto.integer().offset()}};
     case v1::Argument::kReal:
@@ -222,6 +232,7 @@ absl::StatusOr<Parameter> FromProto(const v1::Parameter& proto, const std::strin
   parameter.trainable = proto.trainable();
   parameter.buffer = proto.buffer();
   parameter.aliases.assign(proto.aliases().begin(), proto.aliases().end());
+  if (proto.has_data()) parameter.data = proto.data();
   return parameter;
 }
 
@@ -248,6 +259,7 @@ v1::Graph ToProto(const Graph& graph) {
     out->set_trainable(parameter.trainable);
     out->set_buffer(parameter.buffer);
     for (const std::string& alias : parameter.aliases) out->add_aliases(alias);
+    if (parameter.data.has_value()) out->set_data(*parameter.data);
   }
   for (const Input& input : graph.inputs()) {
     v1::Input* out = proto.add_inputs();
@@ -261,6 +273,20 @@ v1::Graph ToProto(const Graph& graph) {
                                                                          : v1::LOSS_REDUCTION_MEAN);
   if (graph.prediction().has_value()) *proto.mutable_prediction() = ToProto(*graph.prediction());
   proto.set_producer(graph.data().producer);
+  for (const Node& node : graph.totals().nodes)
+    *proto.mutable_totals()->add_nodes() = ToProto(node);
+  for (ValueRef value : graph.totals().values)
+    *proto.mutable_totals()->add_values() = ToProto(value);
+  for (const StateUpdate& update : graph.state_updates()) {
+    v1::StateUpdate* out = proto.add_state_updates();
+    out->set_parameter(update.parameter.value());
+    *out->mutable_value() = ToProto(update.value);
+  }
+  if (graph.samples() != SampleBounds{}) {
+    proto.mutable_samples()->set_least(graph.samples().least);
+    if (graph.samples().most != SampleBounds{}.most)
+      proto.mutable_samples()->set_most(graph.samples().most);
+  }
   return proto;
 }
 
@@ -294,6 +320,20 @@ absl::StatusOr<Graph> GraphOf(const v1::Graph& proto) {
   if (proto.has_prediction()) data.prediction = stagewright::FromProto(proto.prediction());
   data.loss_reduction =
       proto.loss_reduction() == v1::LOSS_REDUCTION_SUM ? LossReduction::kSum : LossReduction::kMean;
+  for (int i = 0; i < proto.totals().nodes_size(); ++i) {
+    const v1::Node& in = proto.totals().nodes(i);
+    ASSIGN_OR_RETURN(Node node,
+                     FromProto(in, absl::StrCat("totals.nodes[", i, "] \"", in.name(), "\"")));
+    data.totals.nodes.push_back(std::move(node));
+  }
+  for (const v1::ValueRef& value : proto.totals().values())
+    data.totals.values.push_back(stagewright::FromProto(value));
+  for (const v1::StateUpdate& update : proto.state_updates()) {
+    data.state_updates.push_back(
+        {ParameterId(update.parameter()), stagewright::FromProto(update.value())});
+  }
+  if (proto.samples().least() != 0) data.samples.least = proto.samples().least();
+  if (proto.samples().most() != 0) data.samples.most = proto.samples().most();
   return Graph::Create(std::move(data));
 }
 

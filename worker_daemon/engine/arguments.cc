@@ -46,7 +46,8 @@ std::optional<at::Scalar> Conversion::Number(const Argument& argument) const {
 bool IsTensorReference(const Argument& argument) {
   return std::holds_alternative<ValueRef>(argument.value) ||
          std::holds_alternative<ParameterId>(argument.value) ||
-         std::holds_alternative<InputId>(argument.value);
+         std::holds_alternative<InputId>(argument.value) ||
+         std::holds_alternative<TotalId>(argument.value);
 }
 
 absl::StatusOr<at::Tensor> Conversion::ConvertTensor(const Argument& argument,
@@ -140,7 +141,8 @@ bool IsKnown(const Argument& argument) {
   ForEachLeaf(argument, [&](const Argument& leaf) {
     const auto* integer = std::get_if<SymInt>(&leaf.value);
     if (std::holds_alternative<ValueRef>(leaf.value) ||
-        std::holds_alternative<InputId>(leaf.value) || (integer != nullptr && integer->scale != 0))
+        std::holds_alternative<InputId>(leaf.value) ||
+        std::holds_alternative<TotalId>(leaf.value) || (integer != nullptr && integer->scale != 0))
       known = false;
   });
   return known;

@@ -13,6 +13,7 @@
 #include "clients/cli/commands.h"
 #include "clients/cli/connection.h"
 #include "clients/cli/exit_code.h"
+#include "clients/cli/file_check.h"
 #include "clients/cli/files.h"
 #include "clients/cli/follow.h"
 #include "clients/cli/job_view.h"
@@ -22,6 +23,7 @@
 #include "clients/cli/verify.h"
 #include "common/schedule/trace.h"
 #include "common/wire/graph_file.h"
+#include "common/wire/graph_proto.h"
 #include "common/wire/job_state.h"
 #include "common/wire/strategy_proto.h"
 
@@ -61,7 +63,7 @@ std::string Absolute(const std::string& path) {
   return path.empty() ? path : std::filesystem::absolute(path).string();
 }
 
-// Every place of "input=place,..." (worker_daemon/data/data_files.h says what data paths are), or
+// Every place of "input=place,..." (common/data/data_files.h says what data paths are), or
 // the path itself.
 std::string AbsoluteData(const std::string& path) {
   if (path.find('=') == std::string::npos || std::filesystem::exists(path)) return Absolute(path);
@@ -131,6 +133,9 @@ int RunSubmit(SubmitFlags& flags, const Globals& globals) {
     *spec.mutable_plan_options()->mutable_manual() = *std::move(plan);
     if (spec.planner().empty()) spec.set_planner("manual");
   }
+  const auto checked = FromProto(spec.graph());
+  if (!checked.ok()) return Report(Annotate(checked.status(), flags.graph));
+  if (absl::Status status = CheckFiles(*checked, spec); !status.ok()) return Report(status);
 
   Connection connection(globals.planner_address);
   if (flags.verify.steps > 0) {

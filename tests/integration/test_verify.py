@@ -34,9 +34,13 @@ class TimeFirst(nn.Module):
         return self.after(hidden).view(TIME, -1, 3).transpose(0, 1)
 
 
-class Normalised(nn.Sequential):
+class Normalised(nn.Module):
     def __init__(self):
-        super().__init__(nn.Linear(8, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 3))
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 3))
+
+    def forward(self, x):
+        return self.layers(x)
 
 
 def exported(system, name, model, x, target, change=lambda graph: None):

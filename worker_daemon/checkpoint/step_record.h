@@ -9,7 +9,7 @@
 
 #include "common/base/ids.h"
 #include "common/base/status.h"
-#include "worker_daemon/data/safetensors.h"
+#include "common/data/safetensors.h"
 
 namespace stagewright {
 

@@ -8,10 +8,10 @@
 #include <set>
 
 #include "absl/strings/str_cat.h"
+#include "common/data/dataset.h"
 #include "common/schedule/validate.h"
 #include "worker_daemon/checkpoint/ownership.h"
 #include "worker_daemon/checkpoint/shards.h"
-#include "worker_daemon/data/dataset.h"
 #include "worker_daemon/engine/current_stream.h"
 #include "worker_daemon/engine/device_checkpoint.h"
 #include "worker_daemon/engine/device_plan.h"

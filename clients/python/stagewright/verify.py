@@ -30,7 +30,8 @@ def verify(
     program = shutil.which("stagewright")
     if program is None:
         raise StagewrightError("there is no program 'stagewright' on the PATH")
-    flags = dict(weights=weights, data=data, out=out, mini_batch=mini_batch, lr=lr, steps=steps, verify=steps, **options)
+    flags = dict(weights=weights, data=data, out=out, mini_batch=mini_batch, lr=lr, steps=steps, verify=steps)
+    flags.update(options)
     command = [program, *([] if planner_address is None else ["--planner-address", planner_address])]
     command += ["submit", os.fspath(graph), "--verify-only", "-o", "json"]
     for name, value in flags.items():

@@ -5,7 +5,7 @@
 
 #include <filesystem>
 
-#include "worker_daemon/data/safetensors_writer.h"
+#include "common/data/safetensors_writer.h"
 
 namespace stagewright {
 namespace {

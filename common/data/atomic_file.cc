@@ -1,4 +1,4 @@
-#include "worker_daemon/data/atomic_file.h"
+#include "common/data/atomic_file.h"
 
 #include <fcntl.h>
 #include <unistd.h>

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/worker_daemon/data/safetensors_files.h"
+#include "tests/common/data/safetensors_files.h"
 
 namespace stagewright::testing {
 

@@ -1,4 +1,4 @@
-#include "worker_daemon/data/dataset.h"
+#include "common/data/dataset.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,8 +6,8 @@
 #include <filesystem>
 
 #include "absl/strings/str_cat.h"
-#include "tests/worker_daemon/data/npy_files.h"
-#include "tests/worker_daemon/data/safetensors_files.h"
+#include "tests/common/data/npy_files.h"
+#include "tests/common/data/safetensors_files.h"
 
 namespace stagewright {
 namespace {
@@ -186,6 +186,36 @@ TEST_F(DatasetTest, WhatDoesNotFitTheGraphIsNamed) {
   const std::vector<float> empty;
   EXPECT_THAT(Error({View("x", DType::kFloat32, {0, 2}, empty), target_}),
               HasSubstr("\"x\" holds no sample"));
+}
+
+TEST(DatasetIndexTest, ASampleThatNoOperatorTakesIsNamedWithItsFile) {
+  GraphData graph = TwoInputs().data();
+  graph.parameters.push_back({"table", DType::kFloat32, {22, 4}});
+  Node node;
+  node.name = "lookup";
+  node.target = "aten.embedding.default";
+  node.args = {{ParameterId(0)}, {InputId(1)}};
+  node.outputs = {{DType::kFloat32, {{3, 0}, {0, 4}}}};
+  graph.nodes.push_back(node);
+  const TempDirectory directory;
+  for (int shard : {0, 1}) {
+    const std::vector<float> x(kX.begin() + shard * 4, kX.begin() + shard * 4 + 4);
+    const std::vector<int64_t> target(kTarget.begin() + shard * 6, kTarget.begin() + shard * 6 + 6);
+    ASSERT_TRUE(WriteSafetensors(directory.File(absl::StrCat(shard, ".safetensors")),
+                                 {View("x", DType::kFloat32, {2, 2}, x),
+                                  View("target", DType::kInt64, {6}, target)})
+                    .ok());
+  }
+  const auto data = Dataset::Open(*Graph::Create(graph), {InputId(0), InputId(1)},
+                                  directory.File("*.safetensors"));
+  ASSERT_TRUE(data.ok()) << data.status();
+  std::vector<int64_t> out(6);
+  EXPECT_TRUE(Gather(*data, InputId(1), {0, 1}, out).ok());
+  const absl::Status status = Gather(*data, InputId(1), {1, 2}, out);  // 20, 21, 22
+  EXPECT_EQ(status.code(), absl::StatusCode::kOutOfRange);
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("1.safetensors: tensor \"target\": sample 0 holds 22, the table of "
+                        "\"lookup\" has rows 0 to 21"));
 }
 
 }  // namespace

@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "common/base/status.h"
+#include "common/data/mapped_file.h"
 #include "common/graph/tensor.h"
-#include "worker_daemon/data/mapped_file.h"
 
 namespace stagewright {
 

@@ -1,10 +1,10 @@
-#include "worker_daemon/data/safetensors_writer.h"
+#include "common/data/safetensors_writer.h"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
-#include "worker_daemon/data/atomic_file.h"
+#include "common/data/atomic_file.h"
 
 namespace stagewright {
 namespace {

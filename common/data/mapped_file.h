@@ -28,6 +28,7 @@ class MappedFile {
   MappedFile& operator=(const MappedFile&) = delete;
   ~MappedFile();
 
+  const std::string& path() const { return path_; }
   std::span<const std::byte> bytes() const { return {static_cast<const std::byte*>(data_), size_}; }
 
   // Copies the bytes from `offset` on to all of `out`, not through the mapping. DATA_LOSS names a

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "common/base/status.h"
-#include "worker_daemon/data/safetensors.h"
+#include "common/data/safetensors.h"
 
 namespace stagewright {
 

@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "worker_daemon/data/safetensors_writer.h"
+#include "common/data/safetensors_writer.h"
 
 namespace stagewright::testing {
 

@@ -1,4 +1,4 @@
-#include "worker_daemon/data/safetensors.h"
+#include "common/data/safetensors.h"
 
 #include <algorithm>
 #include <cstring>

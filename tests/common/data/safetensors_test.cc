@@ -1,4 +1,4 @@
-#include "worker_daemon/data/safetensors.h"
+#include "common/data/safetensors.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 #include <random>
 #include <span>
 
-#include "tests/worker_daemon/data/safetensors_files.h"
+#include "tests/common/data/safetensors_files.h"
 
 namespace stagewright {
 namespace {

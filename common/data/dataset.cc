@@ -1,4 +1,4 @@
-#include "worker_daemon/data/dataset.h"
+#include "common/data/dataset.h"
 
 #include <algorithm>
 #include <map>
@@ -7,8 +7,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
-#include "worker_daemon/data/data_files.h"
-#include "worker_daemon/data/npy.h"
+#include "common/data/data_files.h"
+#include "common/data/npy.h"
 
 namespace stagewright {
 namespace {
@@ -35,6 +35,11 @@ std::string Expected(const TensorMeta& meta) {
 }
 
 bool IsNpy(const std::string& path) { return absl::EndsWith(path, ".npy"); }
+
+// The samples of the input in the file, for messages.
+std::string NameIn(const std::string& path, const std::string& input) {
+  return absl::StrCat(path, IsNpy(path) ? ": the array for \"" : ": tensor \"", input, "\"");
+}
 
 }  // namespace
 
@@ -86,12 +91,11 @@ class Dataset::Opener {
 absl::Status Dataset::AddInput(const Input& input, const std::string& path, Opener& opener,
                                InputData& data) {
   ASSIGN_OR_RETURN(const std::vector<std::string> files, DataFilesOf(path, input.name));
+  data.name = input.name;
   for (const std::string& file : files) {
     ASSIGN_OR_RETURN(const Opener::Found found, opener.Tensor(file, input));
     const TensorView& tensor = found.tensor;
-    const std::string name = IsNpy(file)
-                                 ? absl::StrCat(file, ": the array for \"", input.name, "\"")
-                                 : absl::StrCat(file, ": tensor \"", input.name, "\"");
+    const std::string name = NameIn(file, input.name);
     if (!HasShapeOf(tensor, input.meta)) {
       return absl::InvalidArgumentError(absl::StrCat(name, " is ",
                                                      Describe(tensor.dtype, tensor.shape),
@@ -113,6 +117,7 @@ absl::StatusOr<Dataset> Dataset::Open(const Graph& graph, const std::vector<Inpu
                                       const std::string& path) {
   Dataset dataset;
   Opener opener;
+  dataset.check_ = IndexCheck(graph);
   dataset.inputs_.resize(graph.inputs().size());
   std::string first;  // The input that told the number of samples.
   for (InputId id : needed) {
@@ -156,10 +161,7 @@ absl::Status Dataset::Gather(InputId input, std::span<const int64_t> indices,
   const auto sample_bytes = static_cast<size_t>(source.sample_bytes);
   for (size_t i = 0; i < indices.size();) {
     const int64_t first = indices[i];
-    const auto after =
-        std::upper_bound(source.shards.begin(), source.shards.end(), first,
-                         [](int64_t index, const Shard& shard) { return index < shard.first; });
-    const Shard& shard = *(after - 1);
+    const Shard& shard = ShardOf(input, first);
     // As many as follow each other in the file, too.
     size_t count = 1;
     while (i + count < indices.size() && indices[i + count] == indices[i + count - 1] + 1 &&
@@ -167,10 +169,29 @@ absl::Status Dataset::Gather(InputId input, std::span<const int64_t> indices,
       ++count;
     const size_t offset = shard.offset + static_cast<size_t>(first - shard.first) * sample_bytes;
     RETURN_IF_ERROR(shard.file->Read(offset, {out, count * sample_bytes}));
+    const IndexCheck::Finding finding = check_.Check(input, static_cast<int64_t>(count), out);
+    if (!finding.what.empty()) {
+      return absl::OutOfRangeError(
+          absl::StrCat(NameOf(input, first + finding.sample), " ", finding.what));
+    }
     out += count * sample_bytes;
     i += count;
   }
   return absl::OkStatus();
+}
+
+std::string Dataset::NameOf(InputId input, int64_t index) const {
+  const Shard& shard = ShardOf(input, index);
+  return absl::StrCat(NameIn(shard.file->path(), inputs_[input.index()].name), ": sample ",
+                      index - shard.first);
+}
+
+const Dataset::Shard& Dataset::ShardOf(InputId input, int64_t index) const {
+  const std::vector<Shard>& shards = inputs_[input.index()].shards;
+  const auto after =
+      std::upper_bound(shards.begin(), shards.end(), index,
+                       [](int64_t i, const Shard& shard) { return i < shard.first; });
+  return *(after - 1);
 }
 
 }  // namespace stagewright

@@ -1,9 +1,9 @@
-#include "worker_daemon/data/npy.h"
+#include "common/data/npy.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "tests/worker_daemon/data/npy_files.h"
+#include "tests/common/data/npy_files.h"
 
 namespace stagewright {
 namespace {

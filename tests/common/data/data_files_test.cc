@@ -1,9 +1,9 @@
-#include "worker_daemon/data/data_files.h"
+#include "common/data/data_files.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "tests/worker_daemon/data/safetensors_files.h"
+#include "tests/common/data/safetensors_files.h"
 
 namespace stagewright {
 namespace {

@@ -1,4 +1,4 @@
-#include "worker_daemon/data/mapped_file.h"
+#include "common/data/mapped_file.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>

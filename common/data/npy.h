@@ -7,8 +7,8 @@
 #include <string>
 
 #include "common/base/status.h"
-#include "worker_daemon/data/mapped_file.h"
-#include "worker_daemon/data/safetensors.h"
+#include "common/data/mapped_file.h"
+#include "common/data/safetensors.h"
 
 namespace stagewright {
 

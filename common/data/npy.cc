@@ -1,4 +1,4 @@
-#include "worker_daemon/data/npy.h"
+#include "common/data/npy.h"
 
 #include <algorithm>
 #include <array>

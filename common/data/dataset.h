@@ -13,9 +13,10 @@
 
 #include "common/base/ids.h"
 #include "common/base/status.h"
+#include "common/data/index_check.h"
+#include "common/data/mapped_file.h"
+#include "common/data/safetensors.h"
 #include "common/graph/graph.h"
-#include "worker_daemon/data/mapped_file.h"
-#include "worker_daemon/data/safetensors.h"
 
 namespace stagewright {
 
@@ -39,10 +40,15 @@ class Dataset {
   // Bytes of one sample of the input. REQUIRES: the input was needed.
   Bytes SampleBytes(InputId input) const { return inputs_[input.index()].sample_bytes; }
 
+  // "train.safetensors: tensor \"x\": sample 5", counted in its file. REQUIRES: the input was
+  // needed, and index in [0, samples()).
+  std::string NameOf(InputId input, int64_t index) const;
+
   // Copies the samples with these indices, in this order, to `out`, which holds
   // indices.size() * SampleBytes(input). REQUIRES: indices in [0, samples()). O(log files) each,
   // and a read per run of samples that follow each other. DATA_LOSS names a file that cannot be
-  // read any more: it has become shorter, or its disk failed.
+  // read any more: it has become shorter, or its disk failed. OUT_OF_RANGE names file, tensor and
+  // sample of an index that no operator of the graph takes (index_check.h).
   absl::Status Gather(InputId input, std::span<const int64_t> indices, std::byte* out) const;
 
  private:
@@ -56,11 +62,14 @@ class Dataset {
     std::vector<Shard> shards;  // By first index.
     Bytes sample_bytes = 0;
     int64_t samples = 0;
+    std::string name;
   };
   class Opener;
   static absl::Status AddInput(const Input& input, const std::string& path, Opener& opener,
                                InputData& data);
+  const Shard& ShardOf(InputId input, int64_t index) const;
 
+  IndexCheck check_;
   std::vector<std::shared_ptr<const MappedFile>> mappings_;  // Of all shards.
   std::vector<InputData> inputs_;                            // By InputId.
   int64_t samples_ = 0;

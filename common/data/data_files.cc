@@ -1,4 +1,4 @@
-#include "worker_daemon/data/data_files.h"
+#include "common/data/data_files.h"
 
 #include <glob.h>
 

@@ -1,4 +1,4 @@
-#include "worker_daemon/data/atomic_file.h"
+#include "common/data/atomic_file.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,7 +6,7 @@
 
 #include <csignal>
 
-#include "tests/worker_daemon/data/safetensors_files.h"
+#include "tests/common/data/safetensors_files.h"
 
 namespace stagewright {
 namespace {

@@ -108,8 +108,9 @@ def the_error(result, code):
 def test_a_right_plan_is_verified_and_then_run(system, optimizer):
     flags = time_first(system, f"right-{optimizer}")
     out = system.path / f"out-right-{optimizer}"
-    options = dict(optimizer=optimizer, out=out, plan_file=cut_behind(system, flags["graph"], "aten.relu.default"))
-    result = verified(system, flags, **options, verify=2, watch=True, output="json")
+    options = dict(optimizer=optimizer, plan_file=cut_behind(system, flags["graph"], "aten.relu.default"))
+    options.update(watch=True, output="json")
+    result = verified(system, flags, **options, out=out, verify=2)
     assert result.returncode == 0, result.stderr
     assert "verified: the first 2 steps of the plan" in result.stderr
     job = json.loads(result.stdout)
@@ -120,7 +121,7 @@ def test_a_right_plan_is_verified_and_then_run(system, optimizer):
     assert of_plan["step"] == 2
     assert system.json("plan", "show", job["name"])["stages"] == system.json("plan", "show", of_plan["name"])["stages"]
 
-    plain = verified(system, flags, **{**options, "out": system.path / f"out-plain-{optimizer}"}, watch=True, output="json")
+    plain = verified(system, flags, **options, out=system.path / f"out-plain-{optimizer}")
     expected = load_file(json.loads(plain.stdout)["checkpoint"])
     for name, tensor in load_file(job["checkpoint"]).items():
         torch.testing.assert_close(tensor, expected[name], rtol=1e-6, atol=1e-7)

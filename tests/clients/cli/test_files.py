@@ -122,10 +122,13 @@ def test_types_shapes_and_numbers_of_samples(model):
     assert "it has 3 samples, fewer than a mini-batch of 4" in submit(model, few)
 
 
-@pytest.mark.parametrize(("prefix", "what"), [("module.", "model.module.state_dict()"), ("_orig_mod.", "torch.compile")])
+@pytest.mark.parametrize(
+    ("prefix", "what"), [("module.", "model.module.state_dict()"), ("_orig_mod.", "torch.compile")]
+)
 def test_weights_of_a_wrapper(model, tmp_path, prefix, what):
     weights = tmp_path / "wrapped.safetensors"
-    save_file({prefix + name: tensor for name, tensor in load_file(model.with_suffix(".safetensors")).items()}, weights)
+    tensors = load_file(model.with_suffix(".safetensors"))
+    save_file({prefix + name: tensor for name, tensor in tensors.items()}, weights)
     message = submit(model, arrays(), weights=weights)
     assert 'wrapped.safetensors: there is no tensor "' in message
     assert what in message

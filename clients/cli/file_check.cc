@@ -104,6 +104,12 @@ absl::Status CheckSamples(const Input& input, InputId id, const Dataset& data, i
   return absl::OkStatus();
 }
 
+absl::Status CheckWeightsFile(const Graph& graph, const std::string& path) {
+  if (!Exists(path)) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const SafetensorsFile weights, SafetensorsFile::Open(path));
+  return CheckWeights(graph, weights);
+}
+
 absl::Status CheckData(const Graph& graph, const std::string& path, int64_t mini_batch,
                        int64_t most, bool nans_end_it) {
   if (path.empty() || !IsSeen(graph, path)) return absl::OkStatus();
@@ -134,16 +140,19 @@ int64_t MostSamples(const v1::JobSpec& spec) {
 }  // namespace
 
 absl::Status CheckFiles(const Graph& graph, const v1::JobSpec& spec) {
-  if (Exists(spec.weights_path())) {
-    ASSIGN_OR_RETURN(const SafetensorsFile weights, SafetensorsFile::Open(spec.weights_path()));
-    RETURN_IF_ERROR(CheckWeights(graph, weights));
-  }
   const bool stops =
       spec.on_nan() == v1::NAN_POLICY_UNSPECIFIED || spec.on_nan() == v1::NAN_POLICY_STOP;
-  RETURN_IF_ERROR(CheckData(graph, spec.data_path(), spec.mini_batch(), MostSamples(spec),
-                            stops && !ExpectsNans(graph)));
-  return CheckData(graph, spec.evaluation_data_path(), /*mini_batch=*/1,
-                   std::numeric_limits<int64_t>::max(), /*nans_end_it=*/false);
+  const absl::Status results[] = {
+      CheckWeightsFile(graph, spec.weights_path()),
+      CheckData(graph, spec.data_path(), spec.mini_batch(), MostSamples(spec),
+                stops && !ExpectsNans(graph)),
+      CheckData(graph, spec.evaluation_data_path(), /*mini_batch=*/1,
+                std::numeric_limits<int64_t>::max(), /*nans_end_it=*/false)};
+  for (const absl::Status& status : results) {
+    // Workers may be other users.
+    if (!absl::IsPermissionDenied(status)) RETURN_IF_ERROR(status);
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace stagewright::cli

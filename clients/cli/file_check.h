@@ -11,7 +11,7 @@ namespace stagewright::cli {
 // missing or of another type or shape than the graph says; inputs with different numbers of
 // samples, or fewer than a mini-batch; an index that no operator takes; a number that is none and
 // would end the job. Of each input, samples of up to a gibibyte are read. Files that are not on
-// this machine are left to the workers.
+// this machine, or may not be read here, are left to the workers.
 absl::Status CheckFiles(const Graph& graph, const v1::JobSpec& spec);
 
 }  // namespace stagewright::cli

@@ -12,7 +12,7 @@ from torch import nn
 from .capture import capture, is_virtual
 from .errors import ExportError
 from .graph_file import save_graph
-from .loss_terms import separate_loss
+from .loss_terms import CoupledSamples, separate_loss
 from .lowering import Lowering, refuse_randomness, wrapper_state
 from .proto import pb
 from .tensor_file import write_tensors
@@ -81,7 +81,11 @@ def export(
 
     captured = capture(model, args, kwargs, loss, targets, batch_dim)
     refuse_randomness(captured.program.graph)
-    separated = separate_loss(captured, state, reduction, whole_batch)
+    try:
+        separated = separate_loss(captured, state, reduction, whole_batch)
+    except CoupledSamples as error:
+        Lowering(captured, error.separated, state, name).run()  # May know a reason that says more.
+        raise
     lowering = Lowering(captured, separated, state, name)
     graph = lowering.run()
     graph.producer = f"stagewright {__version__}, torch {torch.__version__.split('+')[0]}"

@@ -41,6 +41,14 @@ class Separated:
     coupled: frozenset[fx.Node]
 
 
+class CoupledSamples(ExportError):
+    """The loss of a sample depends on others. `separated` is what a whole batch at once would train with."""
+
+    def __init__(self, message: str, separated: Separated):
+        super().__init__(message)
+        self.separated = separated
+
+
 def separate_loss(
     captured: Captured, state: dict[str, torch.Tensor], reduction: str | None, whole_batch: bool
 ) -> Separated:
@@ -61,9 +69,10 @@ def separate_loss(
             raise ExportError(f'the loss is a {name} over samples, not what reduction="{reduction}" says; leave it out')
         return Separated(_REDUCTIONS[name], kinds, coupled)
     in_loss = _coupling([rewriter.loss()], kinds)
+    separated = Separated(pb.LOSS_REDUCTION_MEAN, kinds, coupled | in_loss)
     if not whole_batch:
-        raise ExportError(_couples(rewriter.loss(), in_loss))
-    return Separated(pb.LOSS_REDUCTION_MEAN, kinds, coupled | in_loss)
+        raise CoupledSamples(_couples(rewriter.loss(), in_loss), separated)
+    return separated
 
 
 _REDUCTIONS = {"mean": pb.LOSS_REDUCTION_MEAN, "sum": pb.LOSS_REDUCTION_SUM}
@@ -170,7 +179,8 @@ class _Rewriter:
             if weight is not None:
                 safe = self._call(node, aten.masked_fill.Scalar, target, self._call(node, aten.logical_not.default, counts), 0)
                 counts = self._call(node, aten.mul.Tensor, self._call(node, aten.index.Tensor, weight, [safe]), counts)
-            count = self._call(node, aten.sum.default, self._call(node, aten.to.dtype, counts, torch.float32))
+            counts = self._call(node, aten.to.dtype, counts, _counting_type(node))
+            count = self._call(node, aten.sum.default, counts)
             arguments = [call[argument.name] for argument in node.target._schema.arguments]
             arguments[[a.name for a in node.target._schema.arguments].index("reduction")] = _SUM
             numerator = self._call(node, node.target, *arguments)
@@ -257,7 +267,7 @@ class _Rewriter:
             return self._call(like, like.target, *args, *kept, **like.kwargs)
 
     def _divide(self, like: fx.Node, numerator: fx.Node, denominator: fx.Node) -> fx.Node:
-        """The quotient in the numerator's type; counts stay in single precision, where they are exact."""
+        """The quotient in the numerator's type; counts have one in which they are exact."""
         dtype = numerator.meta["val"].dtype
         quotient = self._call(like, aten.div.Tensor, numerator, denominator)
         return quotient if quotient.meta["val"].dtype is dtype else self._call(like, aten.to.dtype, quotient, dtype)
@@ -269,7 +279,7 @@ class _Rewriter:
         return total
 
     def _sample_total(self, like: fx.Node) -> fx.Node:
-        count = self._call(like, aten.full.default, [], self._samples(), dtype=torch.float32)
+        count = self._call(like, aten.full.default, [], self._samples(), dtype=_counting_type(like))
         return self._total(like, count)
 
     def _samples(self) -> fx.Node:
@@ -314,6 +324,10 @@ class _Rewriter:
             if trains or (spec.kind is InputKind.BUFFER and spec.target in self._captured.states):
                 changing.add(node)
         return changing
+
+
+def _counting_type(like: fx.Node) -> torch.dtype:
+    return torch.float64 if like.meta["val"].dtype is torch.float64 else torch.float32
 
 
 def _has_places(found: object) -> bool:

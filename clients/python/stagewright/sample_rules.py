@@ -102,7 +102,7 @@ class _Rules:
             return self._einsum(node, place)
         if name in _PRODUCTS:
             return self._product(operands, place, traced)
-        known = name in _DIMENSION_WISE or name == "slice" or torch.Tag.pointwise in node.target.tags
+        known = name in _DIMENSION_WISE or name == "slice" or self._is_pointwise(node)
         if known or name in _FACTORIES or name in ("where", "index", "masked_fill", "stack"):
             return self._kept(node, name, operands, traced, place)
         return Kind.MIXED
@@ -241,9 +241,13 @@ class _Rules:
             if scale is None or scale[0] != place[1] or self._works_along(node, name, source, layout):
                 return Kind.MIXED
             found.add(layout.outer)
-            if torch.Tag.pointwise in node.target.tags and source.meta["val"].dim() - layout.dim != traced.dim() - place[0]:
+            if self._is_pointwise(node) and source.meta["val"].dim() - layout.dim != traced.dim() - place[0]:
                 return Kind.MIXED
         return Layout(place[0], found.pop()) if len(found) == 1 else Kind.MIXED
+
+    @staticmethod
+    def _is_pointwise(node: fx.Node) -> bool:
+        return isinstance(node.target, torch._ops.OpOverload) and torch.Tag.pointwise in node.target.tags
 
     @staticmethod
     def _works_along(node: fx.Node, name: str, source: fx.Node, layout: Layout) -> bool:

@@ -147,8 +147,10 @@ class Trial:
         if whole is a and whole is b:
             return Kind.CONSTANT
         sizes = [self._captured.batch.affine_or_none(size) for size in traced.shape]
-        if None in sizes:
-            return Kind.MIXED
+        samples = (sum(self._parts), *self._parts)
+        for tensor, count in zip((whole, a, b), samples):
+            if None in sizes or list(tensor.shape) != [scale * count + offset for scale, offset in sizes]:
+                return Kind.MIXED
         batched = [(dim, scale, offset) for dim, (scale, offset) in enumerate(sizes) if scale]
         if not batched:
             return self._classify_batchless(whole, a, b)

@@ -14,6 +14,21 @@ MEMORY_FORMATS = {
 }
 
 
+def parameters_of(graph: "pb.Graph", stored: dict[str, torch.Tensor]) -> list[torch.Tensor]:
+    """The tensors of the graph's parameters: constants from the graph, all others from a weights file."""
+    parameters = []
+    for parameter in graph.parameters:
+        if parameter.HasField("data"):
+            elements = torch.frombuffer(bytearray(parameter.data), dtype=TORCH_DTYPES[parameter.dtype])
+            parameters.append(elements.reshape(list(parameter.shape)))
+            continue
+        tensor = stored[parameter.name]
+        assert tensor.dtype == TORCH_DTYPES[parameter.dtype]
+        assert list(tensor.shape) == list(parameter.shape)
+        parameters.append(tensor.requires_grad_(parameter.trainable))
+    return parameters
+
+
 class Interpreter:
     """One graph and the tensors of its parameters (index for index)."""
 
@@ -28,17 +43,7 @@ class Interpreter:
 
         graph = stagewright.load_graph(exported.path)
         stored = load_file(exported.weights_path)
-        parameters = []
-        for parameter in graph.parameters:
-            if parameter.HasField("data"):
-                elements = torch.frombuffer(bytearray(parameter.data), dtype=TORCH_DTYPES[parameter.dtype])
-                parameters.append(elements.reshape(list(parameter.shape)))
-                continue
-            tensor = stored[parameter.name]
-            assert tensor.dtype == TORCH_DTYPES[parameter.dtype]
-            assert list(tensor.shape) == list(parameter.shape)
-            parameters.append(tensor.requires_grad_(parameter.trainable))
-        return cls(graph, parameters)
+        return cls(graph, parameters_of(graph, stored))
 
     def totals(self, inputs: dict[str, torch.Tensor], samples: int) -> list[torch.Tensor]:
         """The totals of a mini-batch."""

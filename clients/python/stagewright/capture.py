@@ -22,6 +22,7 @@ from torch.utils import _pytree as pytree
 from .errors import ExportError
 from .functionalize import make_functional
 from .losses import derive_target
+from .outputs import prediction_of
 from .symbols import Batch
 
 
@@ -70,7 +71,7 @@ class ModelWithLoss(nn.Module):
             shape = tuple(loss.shape) if isinstance(loss, torch.Tensor) else type(loss).__name__
             raise ExportError(f"the loss must be a scalar tensor, but it is {shape}; reduce it with a mean or a sum")
         self._observe((output, target))
-        prediction = first_tensor(output)
+        prediction = prediction_of(output)
         if self.batch_dim != 0 and prediction is not None and prediction.dim() > self.batch_dim:
             prediction = prediction.movedim(self.batch_dim, 0)
         return loss, prediction
@@ -84,13 +85,6 @@ def _held_tensors(model: nn.Module) -> dict[str, torch.Tensor]:
             if isinstance(value, torch.Tensor):
                 held[f"{path}.{name}" if path else name] = value
     return held
-
-
-def first_tensor(output: object) -> torch.Tensor | None:
-    """The model's prediction: its output, or the first tensor in it (`logits` if it has one)."""
-    if isinstance(output, dict) and isinstance(output.get("logits"), torch.Tensor):
-        return output["logits"]
-    return next((leaf for leaf in pytree.tree_leaves(output) if isinstance(leaf, torch.Tensor)), None)
 
 
 def is_virtual(tensor: torch.Tensor) -> bool:
@@ -122,6 +116,17 @@ def capture(
     ]
     batch = _batch_symbol(program)
     return Captured(make_functional(program, batch.shape_env), batch, tensor_names, output, target)
+
+
+def runs(model: nn.Module, args: tuple, kwargs: dict) -> bool:
+    """Whether the model gives an output for these arguments, as far as shapes can tell."""
+    mode = FakeTensorMode(shape_env=ShapeEnv(), allow_non_fake_inputs=True)
+    with in_mode(model, training=True), _fake_state([*model.modules()], mode), _no_custom_autograd():
+        try:
+            _example_output(model, mode, args, kwargs)
+        except ExportError:
+            return False
+    return True
 
 
 def _trace(wrapper: ModelWithLoss, example: tuple) -> ExportedProgram:

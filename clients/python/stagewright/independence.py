@@ -6,7 +6,8 @@ import torch
 from torch import nn
 from torch.utils import _pytree as pytree
 
-from .capture import first_tensor, in_mode, is_virtual
+from .capture import in_mode, is_virtual
+from .outputs import prediction_of
 
 # A batch, and the first samples of it.
 _ALL, _PART = 4, 2
@@ -24,7 +25,7 @@ def warn_if_samples_mix(model: nn.Module, args: tuple, kwargs: dict, batch_dim: 
     part = pytree.tree_map_only(torch.Tensor, lambda t: t.narrow(batch_dim, 0, _PART), whole)
     try:
         with in_mode(model, training=False), torch.no_grad(), torch.random.fork_rng(devices=[]):
-            all_rows, again, first_rows = (first_tensor(model(*a, **k)) for a, k in (whole, whole, part))
+            all_rows, again, first_rows = (prediction_of(model(*a, **k)) for a, k in (whole, whole, part))
     except Exception:  # The model could be traced; that it does not run on this machine is no fault of it.
         return
     if all_rows is None or not all_rows.is_floating_point() or all_rows.dim() != first_rows.dim():

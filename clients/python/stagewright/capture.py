@@ -5,10 +5,8 @@ import dataclasses
 import inspect
 import io
 import logging
-import pathlib
 import re
 import sys
-import traceback
 import warnings
 from collections.abc import Callable
 
@@ -23,6 +21,7 @@ from .errors import ExportError
 from .functionalize import make_functional
 from .losses import derive_target
 from .outputs import prediction_of
+from .places import line_here, line_of_error, module_here
 from .symbols import Batch
 
 
@@ -98,7 +97,7 @@ def capture(
     """Traces `model` and `loss` in training mode. The module is left as it was."""
     mode = FakeTensorMode(shape_env=ShapeEnv(), allow_non_fake_inputs=True)
     _refuse_backward_hooks(model)
-    with in_mode(model, training=True), _fake_state(_modules(model, loss), mode), _no_custom_autograd():
+    with in_mode(model, training=True), _fake_state(_modules(model, loss), mode), _no_custom_autograd(model):
         names = _input_names(model, args, kwargs)
         _check_batch(names, pytree.tree_leaves((args, kwargs)), batch_dim)
         if targets is None:
@@ -121,7 +120,7 @@ def capture(
 def runs(model: nn.Module, args: tuple, kwargs: dict) -> bool:
     """Whether the model gives an output for these arguments, as far as shapes can tell."""
     mode = FakeTensorMode(shape_env=ShapeEnv(), allow_non_fake_inputs=True)
-    with in_mode(model, training=True), _fake_state([*model.modules()], mode), _no_custom_autograd():
+    with in_mode(model, training=True), _fake_state([*model.modules()], mode), _no_custom_autograd(model):
         try:
             _example_output(model, mode, args, kwargs)
         except ExportError:
@@ -169,14 +168,7 @@ def _explain(error: Exception) -> str:
         cause = "the model's course, or a shape in it, depends on the values of a tensor"
     else:
         cause = re.sub(r"\bs\d+\b", "batch", text.split("\n\n")[0])
-    return cause + _user_line(error)
-
-
-def _user_line(error: BaseException) -> str:
-    """` (file:line)` of the innermost frame that is neither PyTorch's nor ours."""
-    ours = (str(pathlib.Path(torch.__file__).parent), str(pathlib.Path(__file__).parent))
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith(ours)]
-    return f" ({frames[-1].filename}:{frames[-1].lineno}: {frames[-1].line})" if frames else ""
+    return cause + line_of_error(error)
 
 
 @contextlib.contextmanager
@@ -206,13 +198,17 @@ def _refuse_backward_hooks(model: nn.Module) -> None:
 
 
 @contextlib.contextmanager
-def _no_custom_autograd():
+def _no_custom_autograd(model: nn.Module):
     """Refuses user-written autograd functions: tracing sees their forward only and would change the gradients."""
     original = torch.autograd.Function.__dict__["apply"]
 
     def apply(cls, *args, **kwargs):
         if not cls.__module__.startswith("torch."):
-            raise ExportError(f"the autograd function {cls.__name__} has its own backward, which cannot be captured")
+            module = module_here(model)
+            raise ExportError(
+                f"{f'module {module!r}: ' if module else ''}the autograd function {cls.__name__} has its own backward, "
+                f"which cannot be captured; compute with differentiable operators instead{line_here()}"
+            )
         return original.__get__(None, cls)(*args, **kwargs)
 
     torch.autograd.Function.apply = classmethod(apply)

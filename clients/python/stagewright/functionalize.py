@@ -13,6 +13,7 @@ import torch
 from torch import fx
 from torch.export import ExportedProgram
 
+from .custom_operators import inline_custom_operators, rewrite_known_operators
 from .errors import ExportError
 from .rewrites import expose_attention_dropout, fold_identities
 
@@ -35,6 +36,7 @@ def make_functional(program: ExportedProgram, shape_env: object) -> ExportedProg
     """Returns a program whose graph has no in-place operator and no gradient-mode region."""
     graph = program.graph_module.graph
     _inline_grad_regions(program.graph_module)
+    inline_custom_operators(program)
     _drop_counters(graph, program)
     if not _rewrite_in_place(graph):
         program.graph_module.recompile()
@@ -43,6 +45,7 @@ def make_functional(program: ExportedProgram, shape_env: object) -> ExportedProg
             program = program.run_decompositions({})
         _restore_composites(program.graph_module.graph)
     _replace_copies(program.graph_module.graph)
+    rewrite_known_operators(program.graph_module.graph)
     fold_identities(program.graph_module.graph, shape_env)
     expose_attention_dropout(program.graph_module.graph)
     for node in program.graph_module.graph.nodes:

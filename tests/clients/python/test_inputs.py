@@ -71,7 +71,7 @@ def test_a_tuple_that_forward_takes_is_its_arguments(tmp_path):
 def test_a_dictionary_may_hold_the_target(tmp_path):
     exported = export(TwoInputs(), {"label": Y, "x": X, "z": Z}, weighted, tmp_path)
     assert names(exported) == ["x", "z", "target"]
-    with pytest.raises(stagewright.ExportError, match="TwoInputs.forward, which takes no 'id' and no 'label'.*targets="):
+    with pytest.raises(stagewright.ExportError, match="TwoInputs.forward.* takes no 'id' and no 'label'.*targets="):
         export(TwoInputs(), {"label": Y, "x": X, "z": Z, "id": Y}, weighted, tmp_path)
 
 

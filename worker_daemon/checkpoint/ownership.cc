@@ -16,7 +16,8 @@ std::vector<ParameterId> ParametersToWrite(const Graph& graph, const Program& pr
   }
   std::vector<ParameterId> ids;
   for (size_t i = 0; i < writer.size(); ++i) {
-    if (writer[i] == device) ids.emplace_back(i);
+    const ParameterId id(i);
+    if (writer[i] == device && !graph.parameter(id).data.has_value()) ids.push_back(id);
   }
   return ids;
 }

@@ -11,6 +11,7 @@
 #include "common/schedule/validate.h"
 #include "worker_daemon/checkpoint/ownership.h"
 #include "worker_daemon/checkpoint/shards.h"
+#include "worker_daemon/checkpoint/unread_tensors.h"
 #include "worker_daemon/data/dataset.h"
 #include "worker_daemon/engine/current_stream.h"
 #include "worker_daemon/engine/device_checkpoint.h"
@@ -122,6 +123,11 @@ class DeviceRunner::Impl {
       if (!sampler.ok()) return Annotate(sampler.status(), spec_.data_path);
       sampler_.emplace(*std::move(sampler));
     }
+    if (spec_.device == UnreadWriter(*spec_.program)) {
+      ASSIGN_OR_RETURN(UnreadTensors unread, UnreadTensors::Open(*spec_.graph, *spec_.program,
+                                                                 spec_.weights_path, spec_.resume));
+      unread_.emplace(std::move(unread));
+    }
     ASSIGN_OR_RETURN(ParameterStore parameters, LoadParameters(spec_, needed, device));
     parameters_.emplace(std::move(parameters));
     OptimizerConfig optimizer = spec_.optimizer;
@@ -135,7 +141,8 @@ class DeviceRunner::Impl {
     }
     if (spec_.checkpoint_due) {
       checkpoint_.emplace(spec_, *parameters_, *optimizer_,
-                          loss_scale_.has_value() ? &*loss_scale_ : nullptr, streams_.get());
+                          loss_scale_.has_value() ? &*loss_scale_ : nullptr,
+                          unread_.has_value() ? &*unread_ : nullptr, streams_.get());
       optimizer_->SetBeforeStep([this] { checkpoint_->AwaitCopied(); });
     }
     return BuildExecutors(device, transport);
@@ -198,9 +205,11 @@ class DeviceRunner::Impl {
       const at::Tensor& tensor = kept.back();
       bytes.push_back({id, {static_cast<const std::byte*>(tensor.data_ptr()), tensor.nbytes()}});
     }
-    if (bytes.empty()) return std::string();
+    std::vector<TensorView> others;
+    if (unread_.has_value()) others = unread_->tensors();
+    if (bytes.empty() && others.empty()) return std::string();
     const std::string path = ShardPath(directory, spec_.device);
-    RETURN_IF_ERROR(stagewright::WriteShard(*spec_.graph, bytes, path));
+    RETURN_IF_ERROR(stagewright::WriteShard(*spec_.graph, bytes, others, path));
     return path;
   }
 
@@ -363,6 +372,7 @@ class DeviceRunner::Impl {
   std::optional<ParameterStore> parameters_;
   std::optional<ParameterOptimizer> optimizer_;
   std::optional<LossScale> loss_scale_;
+  std::optional<UnreadTensors> unread_;  // On the device that writes them.
   std::shared_ptr<DeviceClock> clock_;  // Null on a CPU.
   std::optional<DeviceCheckpoint> checkpoint_;
   std::unique_ptr<Executor> training_, evaluation_;

@@ -1,5 +1,6 @@
 #include "worker_daemon/engine/device_runner.h"
 
+#include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <ATen/core/Tensor.h>
 
@@ -164,8 +165,12 @@ class DeviceRunner::Impl {
       const double loss_scale = loss_scale_.has_value() ? loss_scale_->value() : 0;
       std::vector<int64_t> next = left > 0 ? MiniBatch(step + 1) : std::vector<int64_t>();
       ASSIGN_OR_RETURN(StepOutput output,
-                       training_->RunStep({step, samples, spec_.program->mini_batch,
-                                           absl::Now() + spec_.step_timeout, left, next}));
+                       training_->RunStep({.step = step,
+                                           .samples = samples,
+                                           .valid = spec_.program->mini_batch,
+                                           .deadline = absl::Now() + spec_.step_timeout,
+                                           .steps_left = left,
+                                           .next_samples = next}));
       std::optional<EvaluationReport> evaluation;
       if (left == 0 && IsDue(step)) {
         ASSIGN_OR_RETURN(evaluation, EvaluateTogether());
@@ -222,10 +227,14 @@ class DeviceRunner::Impl {
     const int64_t samples = evaluation_samples_;
     const int64_t mini_batch = spec_.evaluation->mini_batch;
     const bool mean = spec_.graph->loss_reduction() == LossReduction::kMean;
+    RETURN_IF_ERROR(Annotate(CollectTotals(), "evaluation"));
     for (int64_t i = 0; i < EvaluationBatches(samples, mini_batch); ++i) {
       const EvaluationBatch batch = EvaluationBatchAt(samples, mini_batch, i);
-      auto output =
-          evaluation_->RunStep({i, batch.indices, batch.valid, absl::Now() + spec_.step_timeout});
+      auto output = evaluation_->RunStep({.step = i,
+                                          .samples = batch.indices,
+                                          .valid = batch.valid,
+                                          .deadline = absl::Now() + spec_.step_timeout,
+                                          .totals = &*evaluation_totals_});
       if (!output.ok()) return Annotate(output.status(), "evaluation");
       const double share = static_cast<double>(batch.valid) / static_cast<double>(samples);
       report.loss += mean ? output->loss * share : output->loss;
@@ -234,6 +243,34 @@ class DeviceRunner::Impl {
       report.predicted += output->predicted;
     }
     return report;
+  }
+
+  // Totals of the whole evaluation data, so that its loss does not depend on how it is cut into
+  // batches. What they depend on does not change, so once is enough.
+  absl::Status CollectTotals() {
+    if (evaluation_totals_.has_value()) return absl::OkStatus();
+    const MemoryMeter::Scope counted(&*memory_);
+    const DeviceStreams::Scope on_compute(streams_.get());
+    std::vector<at::Tensor> sums;
+    const int64_t mini_batch = spec_.evaluation->mini_batch;
+    for (int64_t i = 0; i < EvaluationBatches(evaluation_samples_, mini_batch); ++i) {
+      const EvaluationBatch batch = EvaluationBatchAt(evaluation_samples_, mini_batch, i);
+      const std::span<const int64_t> samples(batch.indices.data(),
+                                             static_cast<size_t>(batch.valid));
+      absl::StatusOr<std::vector<at::Tensor>> totals;
+      RETURN_IF_ERROR(Guarded([&] { totals = evaluation_->TotalsOf(samples); }));
+      RETURN_IF_ERROR(totals.status());
+      if (totals->empty()) break;
+      for (size_t t = 0; t < totals->size(); ++t) {
+        if (i == 0) {
+          sums.push_back((*totals)[t]);
+        } else {
+          sums[t] = sums[t] + (*totals)[t];
+        }
+      }
+    }
+    evaluation_totals_ = std::move(sums);
+    return absl::OkStatus();
   }
 
   // The whole evaluation: shares are added up over all devices.
@@ -368,12 +405,13 @@ class DeviceRunner::Impl {
   std::shared_ptr<DeviceStreams> streams_;  // Null on a CPU.
   std::optional<Dataset> data_, evaluation_data_;
   int64_t evaluation_samples_ = 0;
+  std::optional<std::vector<at::Tensor>> evaluation_totals_;
   std::optional<Sampler> sampler_;  // Nothing: no stage here reads a sample.
   std::optional<ParameterStore> parameters_;
   std::optional<ParameterOptimizer> optimizer_;
   std::optional<LossScale> loss_scale_;
   std::optional<UnreadTensors> unread_;  // On the device that writes them.
-  std::shared_ptr<DeviceClock> clock_;  // Null on a CPU.
+  std::shared_ptr<DeviceClock> clock_;   // Null on a CPU.
   std::optional<DeviceCheckpoint> checkpoint_;
   std::unique_ptr<Executor> training_, evaluation_;
   Transport* transport_ = nullptr;

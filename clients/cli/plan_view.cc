@@ -323,6 +323,7 @@ nlohmann::json OnePlanJson(const v1::Plan& plan, const PlanContext& context) {
       {"bubble_ratio", plan.evaluation().bubble_ratio()},
       {"asynchronous", plan.strategy().asynchronous()},
       {"vertical_sync", plan.strategy().vertical_sync()},
+      {"batch_statistics", BatchStatisticsName(FromProto(plan.strategy().batch_statistics()))},
       {"mini_batch_size", plan.strategy().mini_batch()},
       {"micro_batch_size", micro_batch},
       {"devices_used", DevicesUsed(plan.strategy())},

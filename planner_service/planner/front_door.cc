@@ -12,7 +12,9 @@
 #include "planner_service/evaluator/lower_bound.h"
 #include "planner_service/planner/check_request.h"
 #include "planner_service/planner/fit.h"
+#include "planner_service/planner/micro_batches.h"
 #include "planner_service/planner/plan_warnings.h"
+#include "planner_service/planner/whole_batch.h"
 #include "planner_service/planners/registry.h"
 
 namespace stagewright {
@@ -54,8 +56,13 @@ absl::Status Prepare(const PlanRequest& request, Prepared& prepared) {
         absl::StrCat("options.num_stages: ", request.options.num_stages,
                      " stages asked for, but the graph has only ", operators, " operators"));
   }
-  prepared.problem = {request.graph, &prepared.operators, request.cluster,
-                      costs,         request.mini_batch,  request.optimizer};
+  prepared.problem = {request.graph,
+                      &prepared.operators,
+                      request.cluster,
+                      costs,
+                      request.mini_batch,
+                      request.optimizer,
+                      request.options.batch_statistics};
   return absl::OkStatus();
 }
 
@@ -137,7 +144,7 @@ absl::StatusOr<Found> Search(const PlanRequest& request, const Problem& problem,
   }
   Found found;
   const auto start = SearchContext::Clock::now();
-  ASSIGN_OR_RETURN(found.outcome, planner.Solve(problem, request.options, context));
+  ASSIGN_OR_RETURN(found.outcome, SolveOnWholeBatches(planner, problem, request.options, context));
   found.seconds = (Seconds(SearchContext::Clock::now() - start) - judging).count();
   RETURN_IF_ERROR(rejected);
   RETURN_IF_ERROR(CheckOutcome(request, planner.name(), found.outcome));
@@ -191,10 +198,9 @@ absl::StatusOr<PlanResponse> SolvePlanWith(const Planner& planner, const PlanReq
   response.lower_bound =
       LowerBound(*request.graph, prepared.operators, *request.cluster, *problem.costs,
                  request.mini_batch, {request.optimizer, request.options.asynchronous});
-  if (auto reason = WhyNothingFits(problem)) {
-    response.reason = *std::move(reason);
-    return response;
-  }
+  response.reason = WhyNoMicroBatch(problem, request.options);
+  if (auto reason = WhyNothingFits(problem)) response.reason = *std::move(reason);
+  if (!response.reason.empty()) return response;
   ASSIGN_OR_RETURN(Found found, Search(request, problem, planner, context, on_improvement));
   response.termination = found.outcome.termination;
   response.reason = std::move(found.outcome.reason);

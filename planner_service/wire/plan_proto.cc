@@ -148,6 +148,7 @@ PlanOptions FromProto(const v1::PlanOptions& proto) {
   options.asynchronous = proto.asynchronous();
   options.vertical_sync = proto.vertical_sync();
   options.seed = proto.seed() == 0 ? 1 : proto.seed();
+  options.batch_statistics = FromProto(proto.batch_statistics());
   options.manual = proto.manual();
   return options;
 }

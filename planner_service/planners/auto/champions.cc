@@ -51,7 +51,7 @@ absl::StatusOr<std::optional<Nanos>> Champions::TimeOf(const Strategy& strategy)
   if (absl::IsCancelled(evaluation.status())) return std::nullopt;
   if (absl::IsResourceExhausted(evaluation.status()) ||
       absl::IsFailedPrecondition(evaluation.status())) {
-    rejection_ = std::string(evaluation.status().message());
+    rejection_ = evaluation.status();
     return std::nullopt;
   }
   RETURN_IF_ERROR(evaluation.status());

@@ -33,7 +33,7 @@ class Champions {
   Nanos sequential_time() const { return sequential_time_; }
   const std::vector<Strategy>& accepted() const { return accepted_; }
   int64_t judged() const { return judged_; }
-  const std::string& rejection() const { return rejection_; }  // The last one; empty if none.
+  const absl::Status& rejection() const { return rejection_; }  // The last one; OK if none.
 
  private:
   // The time; nullopt if the evaluator rejects it or is stopped.
@@ -46,7 +46,7 @@ class Champions {
   Nanos best_time_ = 0, sequential_time_ = 0;
   std::vector<Strategy> accepted_;
   int64_t judged_ = 0;
-  std::string rejection_;
+  absl::Status rejection_;
 };
 
 }  // namespace stagewright

@@ -76,10 +76,15 @@ TEST_F(FrontDoorTest, FieldsThatAreWrongAreNamed) {
   request_.planner = "magic";
   EXPECT_THAT(message(absl::StatusCode::kNotFound),
               AllOf(HasSubstr("'magic'"), HasSubstr("graphpipe"), HasSubstr("data-parallel")));
-  request_.planner = "graphpipe";
+}
+
+TEST_F(FrontDoorTest, MoreStagesThanOperatorsAreInfeasible) {
   request_.options.num_stages = 6;
-  EXPECT_THAT(message(absl::StatusCode::kInvalidArgument),
-              AllOf(HasSubstr("options.num_stages: 6"), HasSubstr("only 5 operators")));
+  const auto response = Solve();
+  ASSERT_TRUE(response.ok()) << response.status();
+  EXPECT_EQ(response->termination, Termination::kInfeasible);
+  EXPECT_EQ(response->reason,
+            "num_stages is 6, but the graph has only 5 operators that can be separated");
 }
 
 TEST_F(FrontDoorTest, AModelThatFitsNowhereIsInfeasibleWithAReason) {

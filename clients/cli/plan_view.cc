@@ -473,6 +473,8 @@ nlohmann::json PlanJson(const v1::PlanResponse& response, const PlanContext& con
       response.has_best() ? OnePlanJson(response.best(), context) : nlohmann::json::object();
   json["model"] = context.model;
   json["termination"] = TerminationText(response.termination());
+  if (response.has_one_device_ns())
+    json["one_device_seconds"] = ToSeconds(response.one_device_ns());
   json["lower_bound_seconds"] = ToSeconds(response.lower_bound_ns());
   if (const auto gap = GapRatio(response)) json["gap_ratio"] = *gap;
   json["search_seconds"] = response.search_seconds();

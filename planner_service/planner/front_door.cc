@@ -4,10 +4,12 @@
 #include <chrono>
 #include <limits>
 #include <memory>
+#include <set>
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "common/graph/operator_graph.h"
 #include "planner_service/evaluator/lower_bound.h"
 #include "planner_service/planner/check_request.h"
@@ -16,6 +18,7 @@
 #include "planner_service/planner/micro_batches.h"
 #include "planner_service/planner/plan_warnings.h"
 #include "planner_service/planner/whole_batch.h"
+#include "planner_service/planners/baselines/one_stage.h"
 #include "planner_service/planners/registry.h"
 
 namespace stagewright {
@@ -163,6 +166,48 @@ absl::StatusOr<Found> Search(const PlanRequest& request, const Problem& problem,
   return found;
 }
 
+// The time of the whole model on one device, in the largest micro-batches that fit: smaller ones
+// are never faster. nullopt if it fits on none, or only in very small ones.
+std::optional<Nanos> TimeOnOneDevice(const PlanRequest& request, const Problem& problem) {
+  constexpr int64_t kMostMicroBatches = 64;
+  const std::vector<int64_t> sizes = MicroBatches(problem, {});
+  std::optional<Nanos> best;
+  std::set<std::pair<int32_t, Bytes>> tried;
+  for (int32_t d = 0; d < problem.cluster->size(); ++d) {
+    const Device& device = problem.cluster->device(DeviceId(d));
+    if (!tried.insert({device.kind, device.memory}).second) continue;
+    for (auto size = sizes.rbegin(); size != sizes.rend(); ++size) {
+      if (problem.mini_batch / *size > kMostMicroBatches) break;
+      Strategy strategy = OneStage(problem, {DeviceId(d)}, *size);
+      strategy.stages[0].recompute = request.options.recompute == RecomputePolicy::kAlways;
+      const auto judged = Judge(request, *problem.costs, strategy, kSinglePlanner);
+      if (!judged.ok()) continue;
+      if (!best || judged->evaluation.iteration_time < *best)
+        best = judged->evaluation.iteration_time;
+      break;
+    }
+  }
+  return best;
+}
+
+// One device beside a plan of several, and a warning where these gain nothing.
+void CompareOneDevice(const PlanRequest& request, const Problem& problem, PlanResponse& response) {
+  const JudgedPlan& best = *response.best;
+  if (best.plan.strategy.asynchronous) return;
+  if (best.evaluation.devices.size() > 1) {
+    response.one_device = TimeOnOneDevice(request, problem);
+  } else if (best.plan.strategy.stages.size() == 1) {
+    response.one_device = best.evaluation.iteration_time;
+  }
+  if (best.evaluation.devices.size() == 1 || !response.one_device ||
+      *response.one_device > best.evaluation.iteration_time) {
+    return;
+  }
+  response.warnings.push_back(absl::StrFormat(
+      "this plan does not pay: one device alone takes %.3g ms a step, this plan %.3g",
+      ToSeconds(*response.one_device) * 1e3, ToSeconds(best.evaluation.iteration_time) * 1e3));
+}
+
 absl::Status CompareSequential(const PlanRequest& request, const Problem& problem,
                                SearchContext& context, PlanResponse& response) {
   ASSIGN_OR_RETURN(const auto planner, MakePlanner(kSequentialPlanner));
@@ -235,6 +280,7 @@ absl::StatusOr<PlanResponse> SolvePlanWith(const Planner& planner, const PlanReq
       response.warnings.push_back(std::move(warning));
     }
   }
+  if (response.best) CompareOneDevice(request, problem, response);
   if (request.compare_sequential && planner.name() == kSequentialPlanner) {
     response.sequential = response.best;
   } else if (request.compare_sequential && found.outcome.sequential) {

@@ -32,6 +32,8 @@ class Champions {
   Nanos best_time() const { return best_time_; }
   Nanos sequential_time() const { return sequential_time_; }
   const std::vector<Strategy>& accepted() const { return accepted_; }
+  // Of those on several devices; nullopt if there is none.
+  std::optional<Nanos> several_time() const { return several_time_; }
   int64_t judged() const { return judged_; }
   const absl::Status& rejection() const { return rejection_; }  // The last one; OK if none.
 
@@ -44,6 +46,7 @@ class Champions {
   SearchContext& context_;
   std::optional<Strategy> best_, sequential_;
   Nanos best_time_ = 0, sequential_time_ = 0;
+  std::optional<Nanos> several_time_;
   std::vector<Strategy> accepted_;
   int64_t judged_ = 0;
   absl::Status rejection_;

@@ -1,8 +1,10 @@
 #include "planner_service/planners/auto/portfolio.h"
 
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "planner_service/evaluator/lower_bound.h"
 #include "planner_service/planner/whole_batch.h"
 #include "planner_service/planners/auto/draft_search.h"
@@ -16,6 +18,22 @@ namespace {
 // Operators times devices beyond which the drafts' search is left out: laying out and rating its
 // starts alone would take many seconds.
 constexpr int64_t kTooLargeForDrafts = 200'000;
+
+// Where one device is as fast as several.
+void WarnOfIdleDevices(const Champions& champions, Outcome& outcome) {
+  if (!champions.best() || !champions.several_time() ||
+      *champions.several_time() <= champions.best_time()) {
+    return;
+  }
+  std::set<DeviceId> used;
+  for (const Stage& stage : champions.best()->stages)
+    used.insert(stage.devices.begin(), stage.devices.end());
+  if (used.size() > 1) return;
+  outcome.warnings.push_back(absl::StrFormat(
+      "a pipeline does not pay: one device takes %.3g ms a step, the best plan found on several "
+      "%.3g",
+      ToSeconds(champions.best_time()) * 1e3, ToSeconds(*champions.several_time()) * 1e3));
+}
 
 }  // namespace
 
@@ -89,6 +107,7 @@ absl::StatusOr<Outcome> SolveSynchronous(const Problem& problem, const PlanOptio
   }
   if (!context.Expired()) RETURN_IF_ERROR(champions.DropIdleRecomputation());
   outcome.candidates += champions.judged();
+  WarnOfIdleDevices(champions, outcome);
   outcome.strategy = champions.best();
   outcome.sequential = champions.sequential();
   if (found != nullptr) *found = champions.accepted();

@@ -78,6 +78,28 @@ TEST_F(FrontDoorTest, FieldsThatAreWrongAreNamed) {
               AllOf(HasSubstr("'magic'"), HasSubstr("graphpipe"), HasSubstr("data-parallel")));
 }
 
+// Passes that cost far more than what they compute.
+TEST_F(FrontDoorTest, SaysWhereSeveralDevicesDoNotPay) {
+  ClusterData data = cluster_.data();
+  data.kinds[0].pass_overhead = kMillisecond;
+  data.kinds[0].message_overhead = kMillisecond;
+  cluster_ = Cluster::Create(data).value();
+  request_.options.allow_replicas = false;
+  const auto automatic = Solve();
+  ASSERT_TRUE(automatic.ok() && automatic->best) << automatic.status();
+  EXPECT_EQ(automatic->best->plan.strategy.stages.size(), 1u);
+  EXPECT_EQ(automatic->one_device, automatic->best->evaluation.iteration_time);
+  EXPECT_THAT(automatic->warnings,
+              ::testing::Contains(HasSubstr("a pipeline does not pay: one device takes 2.")));
+  request_.options.num_stages = 4;
+  const auto forced = Solve();
+  ASSERT_TRUE(forced.ok() && forced->best) << forced.status();
+  EXPECT_GT(forced->best->evaluation.iteration_time, *automatic->one_device);
+  EXPECT_EQ(forced->one_device, automatic->one_device);
+  EXPECT_THAT(forced->warnings,
+              ::testing::Contains(HasSubstr("this plan does not pay: one device alone takes 2.")));
+}
+
 TEST_F(FrontDoorTest, MoreStagesThanOperatorsAreInfeasible) {
   request_.options.num_stages = 6;
   const auto response = Solve();

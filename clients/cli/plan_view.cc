@@ -423,6 +423,19 @@ std::string TerminationText(v1::Termination termination) {
       v1::Termination_Name(termination).substr(std::string("TERMINATION_").size()));
 }
 
+// What several devices gain over one; empty if the plan has but one.
+std::string OneDeviceText(const v1::PlanResponse& response) {
+  const v1::Plan& best = response.best();
+  if (!response.has_one_device_ns() || best.evaluation().devices_size() < 2) return "";
+  const int64_t alone = response.one_device_ns();
+  const int64_t here = best.evaluation().iteration_ns();
+  const std::string times = absl::StrCat("one device alone takes ", FormatDuration(alone),
+                                         " a step, this plan ", FormatDuration(here));
+  if (here >= alone) return absl::StrCat(times, ": it does not pay\n");
+  return absl::StrFormat("%s: %.2fx\n", times,
+                         static_cast<double>(alone) / static_cast<double>(here));
+}
+
 std::string PlanText(const v1::PlanResponse& response, const PlanContext& context) {
   std::string out;
   if (!response.has_best()) {
@@ -451,6 +464,7 @@ std::string PlanText(const v1::PlanResponse& response, const PlanContext& contex
                         static_cast<double>(best.evaluation().iteration_ns());
     absl::StrAppend(&out, absl::StrFormat("graph over sequential: %.2fx\n", gain));
   }
+  absl::StrAppend(&out, OneDeviceText(response));
   if (const auto gap = GapRatio(response)) {
     absl::StrAppend(&out, "no plan on these devices can take less than ",
                     FormatDuration(response.lower_bound_ns()), "; this one takes ", Percent(*gap),

@@ -9,7 +9,6 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "common/graph/operator_graph.h"
 #include "planner_service/evaluator/lower_bound.h"
 #include "planner_service/planner/check_request.h"
@@ -190,22 +189,13 @@ std::optional<Nanos> TimeOnOneDevice(const PlanRequest& request, const Problem& 
   return best;
 }
 
-// One device beside a plan of several, and a warning where these gain nothing.
-void CompareOneDevice(const PlanRequest& request, const Problem& problem, PlanResponse& response) {
-  const JudgedPlan& best = *response.best;
-  if (best.plan.strategy.asynchronous) return;
-  if (best.evaluation.devices.size() > 1) {
-    response.one_device = TimeOnOneDevice(request, problem);
-  } else if (best.plan.strategy.stages.size() == 1) {
-    response.one_device = best.evaluation.iteration_time;
-  }
-  if (best.evaluation.devices.size() == 1 || !response.one_device ||
-      *response.one_device > best.evaluation.iteration_time) {
-    return;
-  }
-  response.warnings.push_back(absl::StrFormat(
-      "this plan does not pay: one device alone takes %.3g ms a step, this plan %.3g",
-      ToSeconds(*response.one_device) * 1e3, ToSeconds(best.evaluation.iteration_time) * 1e3));
+// The whole model on one device, to compare with.
+std::optional<Nanos> OneDevice(const PlanRequest& request, const Problem& problem,
+                               const JudgedPlan& best) {
+  if (best.plan.strategy.asynchronous) return std::nullopt;
+  if (best.evaluation.devices.size() > 1) return TimeOnOneDevice(request, problem);
+  if (best.plan.strategy.stages.size() > 1) return std::nullopt;
+  return best.evaluation.iteration_time;
 }
 
 absl::Status CompareSequential(const PlanRequest& request, const Problem& problem,
@@ -280,7 +270,7 @@ absl::StatusOr<PlanResponse> SolvePlanWith(const Planner& planner, const PlanReq
       response.warnings.push_back(std::move(warning));
     }
   }
-  if (response.best) CompareOneDevice(request, problem, response);
+  if (response.best) response.one_device = OneDevice(request, problem, *response.best);
   if (request.compare_sequential && planner.name() == kSequentialPlanner) {
     response.sequential = response.best;
   } else if (request.compare_sequential && found.outcome.sequential) {

@@ -337,6 +337,19 @@ nlohmann::json OnePlanJson(const v1::Plan& plan, const PlanContext& context) {
   return json;
 }
 
+// What several devices gain over one; empty if the plan has but one.
+std::string OneDeviceText(const v1::PlanResponse& response) {
+  const v1::Plan& best = response.best();
+  if (!response.has_one_device_ns() || best.evaluation().devices_size() < 2) return "";
+  const int64_t alone = response.one_device_ns();
+  const int64_t here = best.evaluation().iteration_ns();
+  const std::string times = absl::StrCat("one device alone takes ", FormatDuration(alone),
+                                         " a step, this plan ", FormatDuration(here));
+  if (here >= alone) return absl::StrCat(times, ": it does not pay\n");
+  return absl::StrFormat("%s: %.2fx\n", times,
+                         static_cast<double>(alone) / static_cast<double>(here));
+}
+
 }  // namespace
 
 PlanContext ContextOf(const v1::Graph& graph, const v1::Plan& plan) {
@@ -421,19 +434,6 @@ nlohmann::json ExplanationJson(const v1::Explanation& proto) {
 std::string TerminationText(v1::Termination termination) {
   return absl::AsciiStrToLower(
       v1::Termination_Name(termination).substr(std::string("TERMINATION_").size()));
-}
-
-// What several devices gain over one; empty if the plan has but one.
-std::string OneDeviceText(const v1::PlanResponse& response) {
-  const v1::Plan& best = response.best();
-  if (!response.has_one_device_ns() || best.evaluation().devices_size() < 2) return "";
-  const int64_t alone = response.one_device_ns();
-  const int64_t here = best.evaluation().iteration_ns();
-  const std::string times = absl::StrCat("one device alone takes ", FormatDuration(alone),
-                                         " a step, this plan ", FormatDuration(here));
-  if (here >= alone) return absl::StrCat(times, ": it does not pay\n");
-  return absl::StrFormat("%s: %.2fx\n", times,
-                         static_cast<double>(alone) / static_cast<double>(here));
 }
 
 std::string PlanText(const v1::PlanResponse& response, const PlanContext& context) {

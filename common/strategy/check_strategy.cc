@@ -105,17 +105,18 @@ absl::Status CheckPartition(const Graph& graph, const Strategy& strategy) {
 
 // C1 for state: one stage reads it and computes its next value.
 absl::Status CheckState(const Graph& graph, const Strategy& strategy) {
-  if (graph.state_updates().empty()) return absl::OkStatus();
   const std::vector<StageId> owner = StageOwners(graph, strategy.stages);
-  std::vector<StageId> writer(graph.parameters().size());
+  std::vector<StageId> keeper(graph.parameters().size());
   for (const StateUpdate& update : graph.state_updates())
-    writer[update.parameter.index()] = owner[update.value.node.index()];
+    keeper[update.parameter.index()] = owner[update.value.node.index()];
   for (int32_t v = 0; v < graph.size(); ++v) {
     for (ParameterId id : graph.Parameters(NodeId(v))) {
-      if (!graph.is_state(id) || owner[v] == writer[id.index()]) continue;
+      if (!graph.is_state(id)) continue;
+      StageId& here = keeper[id.index()];
+      if (!here.valid()) here = owner[v];
+      if (owner[v] == here) continue;
       return Broken("C1: ", Quoted(graph, NodeId(v)), " of stage ", owner[v].value(), " reads \"",
-                    graph.parameter(id).name, "\", which stage ", writer[id.index()].value(),
-                    " changes");
+                    graph.parameter(id).name, "\", which stage ", here.value(), " changes");
     }
   }
   return absl::OkStatus();

@@ -352,6 +352,7 @@ void JobManager::Handle(const std::string& worker, const v1::Failed& message) {
   if (echo && record->given_up) return;  // Another echo, while the loss is waited for.
   if (AwaitLoss(*record, message, text)) return;
   if (echo && !record->lost.empty()) return FailOrRestart(*record, text);
+  record->job.set_failure_code(message.code());
   End(*record, v1::JOB_STATE_FAILED, text);
 }
 

@@ -8,12 +8,12 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/data/dataset.h"
 #include "common/schedule/validate.h"
 #include "common/wire/graph_proto.h"
 #include "common/wire/strategy_proto.h"
 #include "worker_daemon/checkpoint/shards.h"
 #include "worker_daemon/daemon/device_transport.h"
-#include "worker_daemon/data/dataset.h"
 
 namespace stagewright {
 namespace {
@@ -185,6 +185,10 @@ absl::StatusOr<JobSpec> JobRun::MakeSpec() const {
   spec.min_delta = proto.min_delta();
   spec.seed = proto.seed();
   spec.order = proto.no_shuffle() ? SampleOrder::kSequential : SampleOrder::kShuffled;
+  spec.records.steps = proto.records().steps();
+  spec.records.compare = !proto.records().compare_with().empty();
+  spec.records.output_path =
+      spec.records.compare ? proto.records().compare_with() : proto.output_path();
   if (proto.step_timeout_ns() > 0) spec.step_timeout = absl::Nanoseconds(proto.step_timeout_ns());
   return spec;
 }

@@ -7,9 +7,10 @@ stagewright.load_checkpoint(model, "checkpoint.safetensors")
 
 from .checkpoint import TrainingCheckpoint, import_state_dict, load_checkpoint, load_optimizer, read_checkpoint
 from .dataset import save_dataset
-from .errors import CheckpointError, DatasetError, ExportError, GraphFileError, StagewrightError
+from .errors import CheckpointError, DatasetError, ExportError, GraphFileError, StagewrightError, VerificationError
 from .exporting import Exported, export
 from .graph_file import load_graph, save_graph
+from .verify import verify
 from .version import __version__
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "GraphFileError",
     "StagewrightError",
     "TrainingCheckpoint",
+    "VerificationError",
     "__version__",
     "export",
     "import_state_dict",
@@ -29,4 +31,5 @@ __all__ = [
     "read_checkpoint",
     "save_dataset",
     "save_graph",
+    "verify",
 ]

@@ -19,3 +19,7 @@ class CheckpointError(StagewrightError):
 
 class DatasetError(StagewrightError):
     """The arrays given do not form a data set."""
+
+
+class VerificationError(StagewrightError):
+    """A plan does not compute what a single device does."""

@@ -153,6 +153,7 @@ void JobHarness::Answer(FakeWorker& worker, const v1::ConnectResponse& message) 
       answer.mutable_failed()->set_job(message.prepare().job());
       answer.mutable_failed()->set_generation(message.prepare().generation());
       answer.mutable_failed()->set_message(worker.refusal);
+      answer.mutable_failed()->set_code(static_cast<int>(absl::StatusCode::kResourceExhausted));
     }
   } else if (message.has_connect_peers()) {
     answer.mutable_connected()->set_job(message.connect_peers().job());

@@ -1,5 +1,8 @@
 """Trains unmodified ``torch.nn.Module``s with Stagewright.
 
+stagewright.train(model, dataset, loss=nn.CrossEntropyLoss(), mini_batch=64, epochs=5, lr=1e-3)
+
+or step by step:
 
 stagewright.export(model, example_inputs, loss=nn.CrossEntropyLoss(), batch_dim=0)
 stagewright.save_dataset("train.safetensors", x=images, target=labels)
@@ -32,6 +35,7 @@ from .history import History, Step
 from .jobs import Checkpoint, Job, Worker
 from .plans import Plan, Stage, load_plan
 from .settings import JobSettings, LearningRateSchedule, PlanOptions
+from .training import Trained, train
 from .version import __version__
 
 __all__ = [
@@ -60,6 +64,7 @@ __all__ = [
     "Stage",
     "StagewrightError",
     "Step",
+    "Trained",
     "TrainingCheckpoint",
     "UnreachableError",
     "Worker",
@@ -73,4 +78,5 @@ __all__ = [
     "read_checkpoint",
     "save_dataset",
     "save_graph",
+    "train",
 ]

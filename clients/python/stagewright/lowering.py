@@ -10,6 +10,7 @@ from torch.export.graph_signature import InputKind
 from .capture import Captured
 from .checkpoint import tied_names
 from .errors import ExportError
+from .places import describe
 from .proto import pb
 from .rewrites import with_scalar_overload
 
@@ -153,17 +154,14 @@ class Lowering:
 
     def _lower(self, node: fx.Node) -> None:
         value = node.meta.get("val")
-        where = f"node '{node.name}' ({node.target})"
+        where = describe(node)
         if isinstance(value, (int, torch.SymInt)) and not isinstance(value, bool):
             return  # Written where it is used.
         if node.target is operator.getitem:
             self._lower_getitem(node)
             return
         if not isinstance(node.target, torch._ops.OpOverload) or node.target.namespace != "aten":
-            advice = (
-                "; cast the model instead, as in model.to(torch.bfloat16)" if "autocast" in str(node.target) else ""
-            )
-            raise ExportError(f"{where}: not an ATen operator, so the engine could not run it{advice}")
+            raise ExportError(f"{where}: not an ATen operator, so the engine could not run it")
         if isinstance(value, (float, torch.SymFloat, bool, torch.SymBool)):
             raise ExportError(f"{where}: a number computed from data or from the batch size cannot be captured")
         same = self._same_as(node)

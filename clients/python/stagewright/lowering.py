@@ -22,7 +22,6 @@ from .sample_kinds import (
     batch_total,
     live_nodes,
     roots,
-    single,
     uses_batch_statistics,
 )
 
@@ -157,9 +156,11 @@ class Lowering:
     def _finish(self) -> None:
         states, loss, prediction = roots(self._fx_graph)
         self.graph.loss.CopyFrom(self._reference(loss, "the loss"))
-        in_front = prediction is not None and single(self._separated.kinds.get(prediction)) == Layout(0, 1)
-        if in_front and self._arguments[prediction].HasField("value"):
-            self.graph.prediction.CopyFrom(self._arguments[prediction].value)
+        if prediction is not None and self._arguments[prediction].HasField("value"):
+            value = self._arguments[prediction].value
+            sizes = [(size.scale, size.offset) for size in self._nodes[value.node].outputs[value.output].shape]
+            if sizes and sizes[0] == (1, 0) and not any(scale for scale, _ in sizes[1:]):  # A row for each sample.
+                self.graph.prediction.CopyFrom(value)
         indices = {parameter.name: index for index, parameter in enumerate(self.graph.parameters)}
         indices |= {alias: i for i, parameter in enumerate(self.graph.parameters) for alias in parameter.aliases}
         for name, node in zip(self._captured.states, states):

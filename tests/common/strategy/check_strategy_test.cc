@@ -124,7 +124,7 @@ TEST_F(CheckStrategyTest, C1ReplicatedNodesAreConstant) {
   strategy_.stages[1].nodes = {NodeId(2)};
   strategy_.stages[2].nodes = {NodeId(3)};
   strategy_.stages[3].nodes = {NodeId(4)};
-  ExpectBroken("C1: node \"n0\" is replicated in stage 1 but reads a parameter");
+  ExpectBroken("C1: node \"n0\" is replicated in stage 1 but reads \"");
 }
 
 TEST_F(CheckStrategyTest, C1NodesAreInTopologicalOrder) {

@@ -11,9 +11,9 @@
 
 #include "common/base/ids.h"
 #include "common/base/status.h"
+#include "common/data/safetensors.h"
 #include "common/graph/graph.h"
 #include "worker_daemon/checkpoint/manifest.h"
-#include "worker_daemon/data/safetensors.h"
 
 namespace stagewright {
 
@@ -31,7 +31,7 @@ absl::StatusOr<std::vector<CheckpointFile>> WriteDeviceFiles(
 
 // Makes a checkpoint of the files that all devices have written: fills in the maps and the
 // evaluations of `manifest` from its files and the graph, and writes it. INVALID_ARGUMENT names a
-// parameter that is in two files; errors of SafetensorsFile::Open and WriteManifest.
+// parameter that is in two files, or in none; errors of SafetensorsFile::Open and WriteManifest.
 absl::Status CompleteCheckpoint(const std::string& directory, const Graph& graph,
                                 Manifest manifest);
 

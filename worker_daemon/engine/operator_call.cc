@@ -5,7 +5,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "worker_daemon/data/safetensors.h"
+#include "common/data/safetensors.h"
 #include "worker_daemon/engine/tensor_types.h"
 
 namespace stagewright {
@@ -32,7 +32,8 @@ absl::Status FromTorch(const Node& node, const char* message) {
 }  // namespace
 
 std::string NameOf(const Node& node) {
-  return absl::StrCat("node \"", node.name, "\" (", node.target, ")");
+  const std::string text = absl::StrCat("node \"", node.name, "\" (", node.target, ")");
+  return node.module.empty() ? text : absl::StrCat(text, " of module \"", node.module, "\"");
 }
 
 absl::StatusOr<OperatorCall> OperatorCall::Bind(const Node& node, at::Device device, bool training,
@@ -108,9 +109,16 @@ void OperatorCall::SwitchOffTraining() {
                           slots_[*statistics].constant.isNone();
   for (const char* name : {"train", "training"}) {
     const auto slot = SlotOf(name);
-    if (slot.has_value() && !keeps_none) slots_[*slot] = {c10::IValue(false), nullptr};
+    if (!slot.has_value() || keeps_none) continue;
+    slots_[*slot] = {c10::IValue(false), nullptr};
+    evaluates_otherwise_ = true;
   }
   if (const auto slot = SlotOf("dropout_p")) slots_[*slot] = {c10::IValue(0.0), nullptr};
+}
+
+bool OperatorCall::changes_buffers() const {
+  return absl::StrContains(node_->target, "batch_norm") ||
+         absl::StrContains(node_->target, "instance_norm");
 }
 
 absl::Status OperatorCall::CheckRandomness() const {

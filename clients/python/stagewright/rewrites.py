@@ -48,14 +48,14 @@ def expose_attention_dropout(graph: fx.Graph) -> None:
     """
     for node in list(graph.nodes):
         if node.target is aten.scaled_dot_product_attention.default:
-            call = _bind(node)
+            call = bind(node)
             if call["dropout_p"] != 0:
                 with graph.inserting_before(node):
                     node.replace_all_uses_with(_explicit_attention(graph, node, call))
                 graph.erase_node(node)
 
 
-def _bind(node: fx.Node) -> dict[str, object]:
+def bind(node: fx.Node) -> dict[str, object]:
     """Every argument of the call by its name in the schema, defaults included."""
     arguments = node.target._schema.arguments
     bound = {argument.name: argument.default_value for argument in arguments if argument.has_default_value()}

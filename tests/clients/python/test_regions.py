@@ -111,7 +111,8 @@ def decorated(m, x):
     ],
 )  # fmt: skip
 def test_regions_compute_and_train_as_in_eager_mode(step, tmp_path):
-    exported = export_and_compare(Body(step), batch, nn.MSELoss(), tmp_path, reduction="mean")
+    # Some of these steps take means over the batch.
+    exported = export_and_compare(Body(step), batch, nn.MSELoss(), tmp_path, whole_batch=True)
     assert all(node.target.startswith("aten.") for node in exported.graph.nodes)
 
 
@@ -124,7 +125,7 @@ def test_a_decorated_forward(tmp_path):
     def loss(output, target):
         return F.mse_loss(output.float(), target)
 
-    exported = export_and_compare(Decorated(None), batch, loss, tmp_path, reduction="mean")
+    exported = export_and_compare(Decorated(None), batch, loss, tmp_path)
     dtypes = {n.name: n.outputs[0].dtype for n in exported.graph.nodes if n.target == "aten.linear.default"}
     assert set(dtypes.values()) == {stagewright.proto.pb.DTYPE_BFLOAT16} and len(dtypes) == 2
 
@@ -156,7 +157,7 @@ def test_writing_in_place_under_no_grad_to_what_is_trained_is_refused(tmp_path):
 def test_programs_keep_their_regions(tmp_path):
     model = Body(within_frozen)
     program = torch.export.export(copy.deepcopy(model), (torch.randn(4, 6),), dynamic_shapes=({0: Dim("samples")},))
-    exported = stagewright.export(program, loss=nn.MSELoss(), reduction="mean", path=tmp_path / "model.swg")
+    exported = stagewright.export(program, loss=nn.MSELoss(), path=tmp_path / "model.swg")
     x, target = torch.randn(5, 6), torch.randn(5, 6)
     interpreter = Interpreter.load(exported)
     loss, _ = interpreter.run({"x": x, "target": target}, 5)

@@ -19,3 +19,11 @@ class CheckpointError(StagewrightError):
 
 class DatasetError(StagewrightError):
     """The arrays given do not form a data set."""
+
+
+class PlanFileError(StagewrightError):
+    """A file of a plan cannot be read, or is of another graph."""
+
+
+class FrameworkError(StagewrightError):
+    """Another framework has no way to say what a plan does."""

@@ -2,7 +2,7 @@
 
 torchrun --nproc-per-node 2 examples/frameworks/train.py DIRECTORY
 
-DIRECTORY holds what `examples/digits/export.py` wrote, and `schedule.csv` with its `schedule.json`, written by
+DIRECTORY holds what `examples/digits/export.py` wrote, and `schedule.csv` with `schedule.stages.json`, written by
 `python -m stagewright.frameworks pipelining`. Every process runs the stages of one rank on its CPU.
 """
 

@@ -2,7 +2,8 @@
 
 python pipelining_ranks.py FOLDER RANK WORLD_SIZE
 
-A case is a folder with `schedule.csv`, `schedule.json`, `model.swg`, `model.safetensors` and the batches, `data.pt`.
+A case is a folder with `schedule.csv`, `schedule.stages.json`, `model.swg`, `model.safetensors` and
+the batches, `data.pt`.
 """
 
 import pathlib

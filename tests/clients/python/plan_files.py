@@ -23,6 +23,19 @@ def by_module(graph, *stages):
     return [[i for i in range(len(graph.nodes)) if owner[i] == number] for number in range(len(stages))]
 
 
+def one_f_one_b(stages, micro_batches):
+    """1F1B of stages on a device each."""
+    lines = []
+    for s in range(stages):
+        warm = min(stages - s, micro_batches)
+        passes = [f"F{s}.{m}" for m in range(warm)]
+        for m in range(micro_batches):
+            passes.append(f"B{s}.{m}")
+            passes += [f"F{s}.{m + warm}"] if m + warm < micro_batches else []
+        lines.append(f"device {s}: {' '.join(passes)}")
+    return lines
+
+
 def orders(stage_devices, micro_batches, *, split=False):
     """GPipe: all forwards, then all backwards; with `split`, halves of backward passes with the weights last."""
     lines = []

@@ -4,14 +4,18 @@ import argparse
 import pathlib
 import sys
 
-from ..errors import StagewrightError
+from ..errors import FrameworkError, StagewrightError
 from ..graph_file import load_graph
-from . import pipelining
-from .expression import Expressed, Judge, report
+from . import deepspeed, graphviz, megatron, pipelining, torchtitan
+from .expression import Expressed, Judge, advice, report
 from .plan import read_plan
 
 _EXPRESS = {
     "pipelining": pipelining.express,
+    "megatron": megatron.express,
+    "torchtitan": torchtitan.express,
+    "deepspeed": deepspeed.express,
+    "graphviz": graphviz.express,
 }
 
 
@@ -26,18 +30,23 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--cluster", help="to simulate on, as `stagewright plan` takes it (default: the plan's)")
     parser.add_argument("--optimizer", choices=["sgd", "momentum", "adam"], default="sgd", help="whose state counts")
     options = parser.parse_args(arguments)
+    judge = None
     try:
         graph = load_graph(options.graph)
         plan = read_plan(options.plan, graph)
-        expressed = _EXPRESS[options.framework](Judge(plan, graph, options.cluster or plan.cluster, options.optimizer))
+        judge = Judge(plan, graph, options.cluster or plan.cluster, options.optimizer)
+        expressed = _EXPRESS[options.framework](judge, options.out)
         _write(expressed, options.out)
+    except FrameworkError as error:
+        print("; ".join([f"stagewright: {error}", *(advice(judge) if judge else [])]), file=sys.stderr)
+        return 1
     except StagewrightError as error:
         print(f"stagewright: {error}", file=sys.stderr)
         return 1
     except OSError as error:
         print(f"stagewright: {error.filename}: {error.strerror}", file=sys.stderr)
         return 1
-    print(report(expressed, str(options.out)))
+    print(report(expressed, judge, str(options.out)))
     return 0
 
 

@@ -50,6 +50,14 @@ class Chain:
     def micro_batches(self) -> int:
         return self.mini_batch // self.micro_batch
 
+    @property
+    def summary(self) -> str:
+        """For people: "4 ranks, 5 stages, 8 micro-batches of 16 samples, 2 replicas"."""
+        counts = [(len(self.ranks), "rank"), (len(self.stages), "stage"), (self.micro_batches, "micro-batch")]
+        plural = {"rank": "ranks", "stage": "stages", "micro-batch": "micro-batches"}
+        text = ", ".join(f"{count} {word if count == 1 else plural[word]}" for count, word in counts)
+        return f"{text} of {self.micro_batch} samples" + (f", {self.replicas} replicas" if self.replicas > 1 else "")
+
 
 def check_executable(graph: "pb.Graph") -> None:
     """Raises FrameworkError for a graph without operators, or one whose nodes cannot run in the order of the file."""
@@ -74,7 +82,7 @@ def chain_of(plan: Plan, graph: "pb.Graph", micro_batch: int | None = None) -> C
     notes: list[str] = []
     beside = _beside(plan)
     if beside:
-        notes.append(f"stages {beside} run beside their predecessors in the plan; here each waits for the one before")
+        notes.append(f"{beside} beside the stage before in the plan; here every stage waits for the one before")
     common = micro_batch or max(stage.micro_batch for stage in plan.stages)
     sizes = sorted({stage.micro_batch for stage in plan.stages})
     if sizes != [common]:
@@ -103,9 +111,22 @@ def chain_of(plan: Plan, graph: "pb.Graph", micro_batch: int | None = None) -> C
 
 
 def _beside(plan: Plan) -> str:
-    """Stages that do not wait for the one before them, as "[1], [3]"."""
+    """Stages that do not wait for the one before them, as "stages 1, 3 run"; empty if there are none."""
     edges = set(plan.edges)
-    return ", ".join(f"[{s}]" for s in range(1, len(plan.stages)) if (s - 1, s) not in edges)
+    beside = [s for s in range(1, len(plan.stages)) if (s - 1, s) not in edges]
+    return f"{stage_list(beside)} {'runs' if len(beside) == 1 else 'run'}" if beside else ""
+
+
+def stage_list(stages: list[int]) -> str:
+    """Ascending numbers of stages for people: "stage 4", "stages 1, 3-7"."""
+    runs: list[list[int]] = []
+    for stage in stages:
+        if runs and stage == runs[-1][-1] + 1:
+            runs[-1].append(stage)
+        else:
+            runs.append([stage])
+    text = ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
+    return f"stage{'' if len(stages) == 1 else 's'} {text}"
 
 
 def _aligned_ranks(plan: Plan) -> tuple[list[tuple[str, ...]], list[int]]:
@@ -184,5 +205,4 @@ def pass_note(graph: "pb.Graph", chain: Chain) -> str | None:
     through, size = passed_on(graph, chain)
     if not through:
         return None
-    stages = ", ".join(f"[{s}]" for s in through)
-    return f"{size:,} bytes per micro-batch pass through stages that do not read them ({stages})"
+    return f"{size:,} bytes per micro-batch and direction pass through {stage_list(through)} without being read there"

@@ -5,7 +5,6 @@ nodes of every stage. `Pipeline` trains with the two files.
 """
 
 import collections
-import dataclasses
 import json
 import os
 import pathlib
@@ -16,24 +15,29 @@ from .chain import Chain, ChainStage
 from .expression import Expressed, Judge, best_chain
 from .plan import Step
 
+# Of the file with the stages, in place of the schedule's `.csv`.
+STAGES_SUFFIX = ".stages.json"
 
-def express(judge: Judge) -> Expressed:
-    """The CSV schedule, and the stages as `.json` beside it."""
+
+def express(judge: Judge, path: pathlib.Path) -> Expressed:
+    """The CSV schedule, and the stages beside it."""
     chain, judged = best_chain(judge)
-    rows = schedule_rows(chain)
     simulated = judged.step_seconds if judged else None if chain.notes else judge.plan.step_seconds
-    summary = f"{len(chain.ranks)} ranks, {len(chain.stages)} stages, {chain.micro_batches} micro-batches of "
-    summary += f"{chain.micro_batch}" + (f", {chain.replicas} replicas" if chain.replicas > 1 else "")
     return Expressed(
         files={
-            "": "".join(",".join(row) + "\n" for row in rows),
-            ".json": json.dumps(_stages_json(chain, judge.graph, judge.plan.step_seconds, simulated), indent=1) + "\n",
+            "": csv_text(chain),
+            STAGES_SUFFIX: json.dumps(_stages_json(chain, judge.graph, judge.plan.step_seconds, simulated), indent=1) + "\n",
         },
-        summary=summary,
+        summary=chain.summary,
         notes=chain.notes,
-        plan_seconds=judge.plan.step_seconds,
+        searched=("--sequential", "--no-replicas"),
         seconds=simulated,
     )
+
+
+def csv_text(chain: Chain) -> str:
+    """What `_PipelineScheduleRuntime._load_csv` reads: compute actions, a row per rank."""
+    return "".join(",".join(row) + "\n" for row in schedule_rows(chain))
 
 
 def schedule_rows(chain: Chain) -> list[list[str]]:

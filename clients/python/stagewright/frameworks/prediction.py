@@ -17,6 +17,7 @@ from .plan import Plan, read_plan
 # Names the program where it is not on the path.
 PROGRAM_VARIABLE = "STAGEWRIGHT_CLI"
 _SECONDS = 300
+_SEARCH_SECONDS = 20
 
 
 def find_program() -> str | None:
@@ -30,28 +31,45 @@ def simulate(chain: Chain, graph: "pb.Graph", cluster: str, device_numbers: dict
     Values that stages only pass on are sent from stage to stage, as the other framework sends them.
     Raises FrameworkError with the planner's own word where the chain does not fit, or without the program.
     """
-    program = find_program()
-    if program is None:
-        raise FrameworkError(
-            f"there is no program 'stagewright' on the path (or named by {PROGRAM_VARIABLE}), which simulates plans"
-        )
     with tempfile.TemporaryDirectory() as scratch:
         folder = pathlib.Path(scratch)
         relayed, by_hand = _written_out(chain, graph, device_numbers)
         save_graph(relayed, folder / "graph.swg")
         (folder / "plan.json").write_text(json.dumps(by_hand))
-        command = [program, "plan", "--local", folder / "graph.swg", "--cluster", cluster, "--mini-batch"]
-        command += [chain.mini_batch, "--optimizer", optimizer, "--plan-file", folder / "plan.json"]
-        command += ["--no-sequential", "--save", folder / "judged.json", "-o", "json"]
         try:
-            run = subprocess.run(
-                [str(word) for word in command], capture_output=True, text=True, timeout=_SECONDS, check=False
+            return _plan(
+                relayed, folder, cluster, chain.mini_batch, optimizer, "--plan-file", folder / "plan.json"
             )
-        except (OSError, subprocess.TimeoutExpired) as error:
-            raise FrameworkError(f"{program}: {error}") from error
-        if run.returncode != 0:
-            raise FrameworkError(f"the stages as a chain cannot run on {cluster}: {_reason(run)}")
-        return read_plan(folder / "judged.json", relayed)
+        except FrameworkError as error:
+            raise FrameworkError(f"the stages as a chain cannot run on {cluster}: {error}") from error
+
+
+def search(graph: "pb.Graph", cluster: str, mini_batch: int, optimizer: str, options: tuple[str, ...]) -> Plan:
+    """The best plan that is found in a little time under options of `stagewright plan`."""
+    with tempfile.TemporaryDirectory() as scratch:
+        save_graph(graph, pathlib.Path(scratch, "graph.swg"))
+        limit = ("--time-limit", _SEARCH_SECONDS)
+        return _plan(graph, pathlib.Path(scratch), cluster, mini_batch, optimizer, *options, *limit)
+
+
+def _plan(graph: "pb.Graph", folder: pathlib.Path, cluster: str, mini_batch: int, optimizer: str, *more: object) -> Plan:
+    """Plans `graph.swg` of a folder. Raises FrameworkError with the planner's own word where there is no plan."""
+    program = find_program()
+    if program is None:
+        raise FrameworkError(
+            f"there is no program 'stagewright' on the path (or named by {PROGRAM_VARIABLE}), which simulates plans"
+        )
+    command = [program, "plan", "--local", folder / "graph.swg", "--cluster", cluster, "--mini-batch", mini_batch]
+    command += ["--optimizer", optimizer, "--no-sequential", "--save", folder / "answer.json", "-o", "json", *more]
+    try:
+        run = subprocess.run(
+            [str(word) for word in command], capture_output=True, text=True, timeout=_SECONDS, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise FrameworkError(f"{program}: {error}") from error
+    if run.returncode != 0:
+        raise FrameworkError(_reason(run))
+    return read_plan(folder / "answer.json", graph)
 
 
 def _reason(run: subprocess.CompletedProcess) -> str:

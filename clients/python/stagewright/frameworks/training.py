@@ -18,14 +18,14 @@ from ..graph_file import load_graph
 from ..proto import pb
 from .chain import Chain
 from .graph_values import TORCH_DTYPES, size_at
-from .pipelining import read_stages
+from .pipelining import STAGES_SUFFIX, read_stages
 from .stage_module import StageModule, Tensors, keyword, make_tensors, parameters_of, sample_dim
 
 
 class Pipeline:
     """This process's stages of a planned pipeline, and the schedule that runs them.
 
-    schedule: the CSV file; the JSON file beside it says what the stages are.
+    schedule: the CSV file; `.stages.json` beside it says what the stages are.
     graph: the graph file that was planned.
     weights: a `.safetensors` file with the values to start from; without one, parameters are uninitialised and
         `modules` are to be loaded by their state dicts.
@@ -44,7 +44,7 @@ class Pipeline:
         data_parallel_group: "dist.ProcessGroup | None" = None,
     ):
         self.graph = load_graph(graph)
-        self.chain: Chain = read_stages(pathlib.Path(schedule).with_suffix(".json"), self.graph)
+        self.chain: Chain = read_stages(pathlib.Path(schedule).with_suffix(STAGES_SUFFIX), self.graph)
         self._group, self._replicas = group, data_parallel_group
         self._device = torch.device(device)
         self._check_groups()

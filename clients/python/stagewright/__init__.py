@@ -7,7 +7,15 @@ stagewright.load_checkpoint(model, "checkpoint.safetensors")
 
 from .checkpoint import TrainingCheckpoint, import_state_dict, load_checkpoint, load_optimizer, read_checkpoint
 from .dataset import save_dataset
-from .errors import CheckpointError, DatasetError, ExportError, GraphFileError, StagewrightError
+from .errors import (
+    CheckpointError,
+    DatasetError,
+    ExportError,
+    FrameworkError,
+    GraphFileError,
+    PlanFileError,
+    StagewrightError,
+)
 from .exporting import Exported, export
 from .graph_file import load_graph, save_graph
 from .version import __version__
@@ -17,7 +25,9 @@ __all__ = [
     "DatasetError",
     "ExportError",
     "Exported",
+    "FrameworkError",
     "GraphFileError",
+    "PlanFileError",
     "StagewrightError",
     "TrainingCheckpoint",
     "__version__",

@@ -112,4 +112,4 @@ def test_a_refusal_says_what_a_plan_without_the_cause_costs(tmp_path):
     result = run(sys.executable, "-m", "stagewright.frameworks", *arguments)
     assert result.returncode == 1 and not out.exists()
     assert result.stderr.count("\n") == 1
-    assert re.search(r"`stagewright plan --sequential .*` finds a plan that is a chain and takes [\d.]+ m?s", result.stderr)
+    assert re.search(r"`stagewright plan --sequential .*` finds a plan that is a chain and takes \d", result.stderr)

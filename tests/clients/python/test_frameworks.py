@@ -183,7 +183,7 @@ def test_stages_that_hold_no_layer_or_share_devices_unevenly(planned, decoder, t
     shared = planned(devices=[0, 1, 2, 0], orders=[
         "device 0: " + " ".join(f"F0.{m}" for m in range(8)) + " " + " ".join(f"F3.{m} B3.{m}" for m in range(8)) + " "
         + " ".join(f"B0.{m}" for m in range(8)),
-        *(f"device {s}: " + " ".join([f"F{s}.{m}" for m in range(8)] + [f"B{s}.{m}" for m in range(8)]) for s in (1, 2)),
+        *orders(range(4), 8)[1:3],
     ])  # fmt: skip
     assert "4 stages on 3 devices" in refusal("megatron", shared, decoder, tmp_path, capsys)
 

@@ -7,11 +7,14 @@ import sys
 
 import pytest
 import torch
+import torch.distributed as dist
 from plan_files import by_module, write_plan
 from torch import nn
 
 import stagewright
+from safetensors.torch import load_file, save_file
 from stagewright.frameworks import __main__ as command
+from stagewright.frameworks.training import Pipeline
 from stagewright.proto import pb
 
 RANKS = pathlib.Path(__file__).with_name("pipelining_ranks.py")
@@ -220,8 +223,8 @@ def totals_case(folder):
 
 
 CASES = [
-    "chain", "v", "halves", "halves_chain", "towers", "towers_halves", "tied", "tied_halves", "recomputed", "replicated",
-    "totals",
+    "chain", "v", "halves", "halves_chain", "towers", "towers_halves", "tied", "tied_halves", "recomputed",
+    "replicated", "totals",
 ]  # fmt: skip
 
 
@@ -252,3 +255,58 @@ def test_tied_parameters_stay_equal_on_all_ranks(trained):
 def test_a_rank_reads_only_the_inputs_of_its_stages(trained):
     assert [rank["inputs"] for rank in trained[1]["chain"]] == [["x"], ["target"]]
     assert [rank["inputs"] for rank in trained[1]["totals"]] == [["x"], ["target"]]
+
+
+@pytest.fixture
+def alone(tmp_path):
+    """A case of one rank, in a group of this process."""
+    dist.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
+    batches = branch_batches()
+    expected = export_case(
+        tmp_path / "case", Branches().double(), (real(4, 6),), nn.CrossEntropyLoss(), batches, BRANCHES,
+        mini_batch=12, micro_batch=4, devices=[0, 0, 0],
+    )  # fmt: skip
+    yield tmp_path / "case", batches, expected
+    dist.destroy_process_group()
+
+
+def test_gradients_add_up_until_they_are_cleared(alone):
+    case, batches, (losses, _, _) = alone
+    pipeline = Pipeline(case / "schedule.csv", case / "model.swg", weights=case / "model.safetensors")
+    assert pipeline.step(batches[0]) == pytest.approx(losses[0], rel=1e-9)
+    once = [parameter.grad.clone() for parameter in pipeline.parameters()]
+    assert pipeline.step(batches[0]) == pytest.approx(losses[0], rel=1e-9)
+    for parameter, gradient in zip(pipeline.parameters(), once, strict=True):
+        torch.testing.assert_close(parameter.grad, 2 * gradient)
+
+
+def test_state_dicts_are_the_models(alone):
+    case, batches, (losses, _, _) = alone
+    pipeline = Pipeline(case / "schedule.csv", case / "model.swg")
+    assert pipeline.step(batches[0]) != pipeline.step(batches[0]), "without weights a loss is not a number"
+    model = Branches().double()
+    for module in pipeline.modules:
+        module.load_state_dict({name: model.state_dict()[name] for name in module.state_dict()})
+    model.load_state_dict(pipeline.state_dict())
+    plain_loss = nn.functional.cross_entropy(model(batches[0]["x"]), batches[0]["target"]).item()
+    assert pipeline.step(batches[0]) == pytest.approx(plain_loss, rel=1e-9)
+
+
+def test_bad_batches_weights_and_groups_are_named(alone, tmp_path):
+    case, batches, _ = alone
+    pipeline = Pipeline(case / "schedule.csv", case / "model.swg", weights=case / "model.safetensors")
+    with pytest.raises(stagewright.DatasetError, match="the batch has no tensor 'target'; this process reads target, x"):
+        pipeline.step({"x": batches[0]["x"]})
+    with pytest.raises(stagewright.DatasetError, match=r"'target' is torch.int64 \[8\]; .* torch.int64 \[12\]"):
+        pipeline.step({"x": batches[0]["x"][:8], "target": batches[0]["target"][:8]})
+    weights = load_file(case / "model.safetensors")
+    save_file({name: t for name, t in weights.items() if name != "left.bias"}, tmp_path / "less.safetensors")
+    with pytest.raises(stagewright.CheckpointError, match="less.safetensors: no tensor 'left.bias'"):
+        pipeline.load_weights(tmp_path / "less.safetensors")
+    stages = case / "schedule.stages.json"
+    stages.write_text(stages.read_text().replace('"cpu0"', '"cpu0", "cpu1"'))
+    with pytest.raises(ValueError, match="data_parallel_group: 1 processes, the plan has 2 replicas"):
+        Pipeline(case / "schedule.csv", case / "model.swg")
+    stages.write_text(stages.read_text().replace('"linear"', '"elsewhere"'))
+    with pytest.raises(stagewright.PlanFileError, match="schedule.stages.json: not the stages of a schedule of 'model'"):
+        Pipeline(case / "schedule.csv", case / "model.swg")

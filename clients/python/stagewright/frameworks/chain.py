@@ -1,8 +1,8 @@
 """A plan as a chain of stages, which is what pipelines of other frameworks are.
 
 Every stage runs on one rank, stage i sends to stage i + 1 only, and all stages have the same micro-batch and equally
-many replicas. `chain_of` keeps a plan that is like that as it is; it changes any other plan until it is, and says what it
-changed.
+many replicas. `chain_of` keeps a plan that is like that as it is; it changes any other plan until it is, and says what
+it changed.
 """
 
 import collections

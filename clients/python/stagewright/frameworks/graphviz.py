@@ -21,8 +21,8 @@ def express(judge: Judge, path: pathlib.Path) -> Expressed:
         text = "\\n".join(json.dumps(line)[1:-1] for line in label if line)
         lines.append(f'  s{number} [label="{text}", group={json.dumps(stage.devices[0])}];')
     for source, target in plan.edges:
-        read = {v for node in plan.stages[target].nodes for v in values_read(graph.nodes[node]) if owner.get(v[0]) == source}
-        size = sum(bytes_at(graph.nodes[n].outputs[o], 1) for n, o in read)
+        read = {value for node in plan.stages[target].nodes for value in values_read(graph.nodes[node])}
+        size = sum(bytes_at(graph.nodes[n].outputs[o], 1) for n, o in read if owner.get(n) == source)
         lines.append(f"  s{source} -> s{target} [" + (f'label="{size:,} B"];' if size else "style=dashed];"))
     lines.append("}")
     return Expressed(

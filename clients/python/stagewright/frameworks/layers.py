@@ -46,8 +46,8 @@ def layer_of(module: str, layers: str) -> str:
 def layered(judge: Judge, *, virtual: bool, any_order: bool = False) -> LayeredChain:
     """The plan as a chain of whole layers, one stage per rank or, if `virtual`, the same number on every rank.
 
-    Layers that the plan cuts go where most of their parameters are. Unless the framework takes `any_order` of passes, it
-    is 1F1B. Raises FrameworkError where that leaves no chain.
+    Layers that the plan cuts go where most of their parameters are. Unless the framework takes `any_order` of passes,
+    it is 1F1B. Raises FrameworkError where that leaves no chain.
     """
     check_executable(judge.graph)
     planned, simulated = best_chain(judge)
@@ -58,7 +58,7 @@ def layered(judge: Judge, *, virtual: bool, any_order: bool = False) -> LayeredC
     by_stage = tuple(tuple(name for name in names if owner[name] == s) for s in range(len(chain.stages)))
     for stage, held in enumerate(by_stage):
         if not held:
-            raise FrameworkError(f"stage {stage} of the plan holds no whole layer, only parts of some; plan fewer stages")
+            raise FrameworkError(f"stage {stage} of the plan holds no whole layer, only parts; plan fewer stages")
     if [list(stage.nodes) for stage in planned.stages] == nodes and not more and (any_order or _is_1f1b(planned)):
         return LayeredChain(planned, by_stage, simulated.step_seconds if simulated else judge.plan.step_seconds)
     if not any_order and not _is_1f1b(planned):
@@ -86,7 +86,8 @@ def _merged(chain: Chain) -> Chain:
         return chain
     nodes = tuple(sorted(node for stage in chain.stages for node in stage.nodes))
     stage = ChainStage(nodes, 0, any(stage.recompute for stage in chain.stages))
-    return dataclasses.replace(chain, stages=(stage,), steps=(), notes=(*chain.notes, "the stages of the device are one"))
+    notes = (*chain.notes, "the stages of the device are one")
+    return dataclasses.replace(chain, stages=(stage,), steps=(), notes=notes)
 
 
 def _work(graph: "pb.Graph", node: "pb.Node") -> int:
@@ -120,8 +121,8 @@ def _stages_of_layers(graph: "pb.Graph", chain: Chain) -> tuple[list[str], dict[
     if [owner[name] for name in names] != sorted(owner.values()):
         late, early = next((b, a) for a, b in zip(names, names[1:]) if owner[b] < owner[a])
         raise FrameworkError(
-            f"the plan has '{late}' in an earlier stage than '{early}', which the model runs before it; stages here take "
-            "layers in the model's order"
+            f"the plan has '{late}' in an earlier stage than '{early}', which the model runs before it; stages here "
+            "take layers in the model's order"
         )
     return names, owner, notes
 
@@ -137,8 +138,8 @@ def _nodes_of_layers(graph: "pb.Graph", owner: dict[str, int], names: list[str],
             stage_of[index] = owner[name]
             if before is not None and before > owner[name]:
                 raise FrameworkError(
-                    f"node '{node.name}' of '{name}' reads a result of a later stage: the model runs '{name}' again after "
-                    "other layers, and a chain of stages cannot"
+                    f"node '{node.name}' of '{name}' reads a result of a later stage: the model runs '{name}' again "
+                    "after other layers, and a chain of stages cannot"
                 )
         elif name == _LOSS:
             stage_of[index] = last
@@ -170,8 +171,8 @@ def _ranks_in_turn(chain: Chain, virtual: bool) -> tuple[list[tuple[str, ...]], 
         )
     if stages > len(ranks) and chain.micro_batches % len(ranks) != 0:
         raise FrameworkError(
-            f"the plan has several stages on a device and {chain.micro_batches} micro-batches, and interleaved schedules "
-            f"take a multiple of {len(ranks)}; plan with another --micro-batch or with --max-loops 1"
+            f"the plan has several stages on a device and {chain.micro_batches} micro-batches, where interleaved "
+            f"schedules take a multiple of {len(ranks)}; plan with another --micro-batch or with --max-loops 1"
         )
     in_turn = [s % len(ranks) for s in range(stages)]
     if [stage.rank for stage in chain.stages] == in_turn:

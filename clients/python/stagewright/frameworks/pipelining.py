@@ -23,10 +23,11 @@ def express(judge: Judge, path: pathlib.Path) -> Expressed:
     """The CSV schedule, and the stages beside it."""
     chain, judged = best_chain(judge)
     simulated = judged.step_seconds if judged else None if chain.notes else judge.plan.step_seconds
+    stages = _stages_json(chain, judge.graph, judge.plan.step_seconds, simulated)
     return Expressed(
         files={
             "": csv_text(chain),
-            STAGES_SUFFIX: json.dumps(_stages_json(chain, judge.graph, judge.plan.step_seconds, simulated), indent=1) + "\n",
+            STAGES_SUFFIX: json.dumps(stages, indent=1) + "\n",
         },
         summary=chain.summary,
         notes=chain.notes,

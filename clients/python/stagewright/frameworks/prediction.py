@@ -52,7 +52,9 @@ def search(graph: "pb.Graph", cluster: str, mini_batch: int, optimizer: str, opt
         return _plan(graph, pathlib.Path(scratch), cluster, mini_batch, optimizer, *options, *limit)
 
 
-def _plan(graph: "pb.Graph", folder: pathlib.Path, cluster: str, mini_batch: int, optimizer: str, *more: object) -> Plan:
+def _plan(
+    graph: "pb.Graph", folder: pathlib.Path, cluster: str, mini_batch: int, optimizer: str, *more: object
+) -> Plan:
     """Plans `graph.swg` of a folder. Raises FrameworkError with the planner's own word where there is no plan."""
     program = find_program()
     if program is None:

@@ -63,9 +63,11 @@ class StageModule(nn.Module):
     def __init__(self, graph: "pb.Graph", chain: Chain, stage: int, tensors: Tensors):
         super().__init__()
         self._graph = graph
-        self._recompute = chain.stages[stage].recompute
         self._samples = chain.micro_batch // chain.replicas
         self._nodes = sorted([*replicated_nodes(graph, chain)[stage], *chain.stages[stage].nodes])
+        # A second forward pass would count running statistics twice.
+        counts = any(graph.nodes[node].batch_dependent for node in self._nodes)
+        self._recompute = chain.stages[stage].recompute and not counts
         crossing = crossing_values(graph, chain)
         self._received: list[Value] = crossing[stage - 1] if stage else []
         self._handed_on: list[Value] = crossing[stage]

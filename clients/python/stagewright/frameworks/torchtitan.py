@@ -17,7 +17,7 @@ def express(judge: Judge, path: pathlib.Path) -> Expressed:
         parent, _, last = name.rpartition(".")
         if "." in parent or (parent and not last.isdigit()):
             raise FrameworkError(
-                f"'{name}' lies deeper than torchtitan looks: it splits the children of a model and the entries of its lists"
+                f"'{name}' lies deeper than torchtitan looks: it splits children of a model and entries of its lists"
             )
     looped = len(chain.stages) > len(chain.ranks)
     table = {

@@ -27,8 +27,8 @@ class Pipeline:
 
     schedule: the CSV file; `.stages.json` beside it says what the stages are.
     graph: the graph file that was planned.
-    weights: a `.safetensors` file with the values to start from; without one, parameters are uninitialised and
-        `modules` are to be loaded by their state dicts.
+    weights: a `.safetensors` file with the values to start from; without one, parameters are not a number until the
+        state dicts of `modules` are loaded.
     group: the processes of one pipeline, one per rank of the schedule; all processes unless given.
     data_parallel_group: the processes that hold the same stages, one per replica of the plan.
     """
@@ -54,6 +54,8 @@ class Pipeline:
         self._tensors: Tensors = make_tensors(self.graph, set().union(*(self._held[s] for s in self._mine)), device)
         if weights is not None:
             self.load_weights(weights)
+        else:
+            self._forget_weights()
         self.modules = [StageModule(self.graph, self.chain, s, self._tensors) for s in self._mine]
         self.inputs = sorted({name for module in self.modules for name in module.reads})
         self._has_loss = len(self.chain.stages) - 1 in self._mine
@@ -118,6 +120,12 @@ class Pipeline:
                         f"{path}: '{name}' has shape {tuple(stored[name].shape)}, the graph's is {tuple(tensor.shape)}"
                     )
                 tensor.copy_(stored[name])
+
+    def _forget_weights(self) -> None:
+        with torch.no_grad():
+            for index, tensor in self._tensors.items():
+                if tensor.is_floating_point() and not self.graph.parameters[index].HasField("data"):
+                    tensor.fill_(torch.nan)
 
     def _check_groups(self) -> None:
         if dist.get_world_size(self._group) != len(self.chain.ranks):

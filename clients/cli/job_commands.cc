@@ -445,7 +445,10 @@ void AddJobCommands(CLI::App& app, Globals& globals) {
 
   CLI::App* jobs = app.add_subcommand("jobs", "list jobs, newest first");
   AddOutputOption(*jobs, globals);
-  jobs->callback([&globals] { globals.exit_code = RunJobs(globals); });
+  AddLossesCommand(*jobs, globals);
+  jobs->callback([jobs, &globals] {
+    if (jobs->get_subcommands().empty()) globals.exit_code = RunJobs(globals);
+  });
 
   auto name = std::make_shared<std::string>();
   CLI::App* watch = app.add_subcommand("watch", "follow a job to its end");

@@ -154,10 +154,9 @@ absl::Status CheckParameters(const std::vector<Parameter>& parameters) {
     if (parameter.data.has_value() &&
         (parameter.trainable ||
          static_cast<int64_t>(parameter.data->size()) != parameter.SizeBytes())) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(where, ".data: ", parameter.data->size(), " bytes for a ",
-                       parameter.trainable ? "trainable tensor" : "tensor", " of ",
-                       parameter.SizeBytes()));
+      return absl::InvalidArgumentError(absl::StrCat(
+          where, ".data: ", parameter.data->size(), " bytes for a ",
+          parameter.trainable ? "trainable tensor" : "tensor", " of ", parameter.SizeBytes()));
     }
     if (parameter.trainable && !IsFloating(parameter.dtype)) {
       return absl::InvalidArgumentError(
@@ -274,10 +273,8 @@ absl::Status CheckTotals(const GraphData& data) {
   for (size_t i = 0; i < data.totals.values.size(); ++i) {
     const ValueRef value = data.totals.values[i];
     const std::string where = absl::StrCat("totals.values[", i, "]");
-    if (!value.node.valid() || value.node.index() >= data.totals.nodes.size() ||
-        value.output < 0 ||
-        static_cast<size_t>(value.output) >=
-            data.totals.nodes[value.node.index()].outputs.size()) {
+    if (!value.node.valid() || value.node.index() >= data.totals.nodes.size() || value.output < 0 ||
+        static_cast<size_t>(value.output) >= data.totals.nodes[value.node.index()].outputs.size()) {
       return absl::InvalidArgumentError(absl::StrCat(where, " does not exist"));
     }
     if (data.totals.nodes[value.node.index()].outputs[value.output].DependsOnBatch()) {
@@ -393,9 +390,6 @@ absl::StatusOr<Graph> Graph::Create(GraphData data) {
   graph.node_parameters_.resize(n);
   graph.node_inputs_.resize(n);
   graph.node_totals_.resize(n);
-  graph.is_state_.assign(data.parameters.size(), false);
-  for (const StateUpdate& update : data.state_updates)
-    graph.is_state_[update.parameter.index()] = true;
   std::vector<Dag::Edge> edges;
   bool any_profiled = false;
   for (size_t i = 0; i < n; ++i) {
@@ -421,8 +415,22 @@ absl::StatusOr<Graph> Graph::Create(GraphData data) {
   graph.executable_ = !any_profiled && data.loss.has_value();
 
   graph.data_ = std::move(data);
+  graph.FindStates();
   graph.FindBackward();
   return graph;
+}
+
+void Graph::FindStates() {
+  is_state_.assign(data_.parameters.size(), false);
+  for (const StateUpdate& update : data_.state_updates) is_state_[update.parameter.index()] = true;
+  for (const Node& node : data_.nodes) {
+    if (!node.batch_dependent || node.target.find("batch_norm") == std::string::npos) continue;
+    for (const size_t statistic : {3, 4}) {  // Running mean and variance, in every overload.
+      if (statistic >= node.args.size()) break;
+      const auto* id = std::get_if<ParameterId>(&node.args[statistic].value);
+      if (id != nullptr) is_state_[id->index()] = true;
+    }
+  }
 }
 
 void Graph::FindBackward() {

@@ -8,6 +8,8 @@
 #include <utility>
 
 #include "common/graph/series_parallel.h"
+#include "planner_service/planner/micro_batches.h"
+#include "planner_service/planner/whole_batch.h"
 
 namespace stagewright {
 namespace {
@@ -29,7 +31,7 @@ struct Shape {
 class Layout {
  public:
   Layout(const OperatorCosts& costs, const SpTree& tree, const Shape& shape)
-      : costs_(costs), tree_(tree), shape_(shape) {
+      : costs_(costs), tree_(tree), shape_(shape), whole_(WholeOperators(costs.problem())) {
     const Cluster& cluster = *costs.problem().cluster;
     for (int32_t d = 0; d + shape.replicas <= cluster.size(); d += shape.replicas) {
       std::vector<int32_t>& group = groups_.emplace_back(shape.replicas);
@@ -122,7 +124,11 @@ class Layout {
     if (operators.empty()) return;
     loads_[group] += WorkOf(operators);
     std::sort(operators.begin(), operators.end());
-    draft_.stages.push_back({std::move(operators), groups_[group], false});
+    std::vector<int32_t> devices = groups_[group];
+    const bool whole =
+        std::any_of(operators.begin(), operators.end(), [&](int32_t op) { return whole_[op]; });
+    if (whole) devices.resize(1);
+    draft_.stages.push_back({std::move(operators), std::move(devices), false});
   }
 
   // The group that has most left to do.
@@ -271,6 +277,7 @@ class Layout {
   const OperatorCosts& costs_;
   const SpTree& tree_;
   Shape shape_;
+  const std::vector<bool> whole_;  // Operators that are not replicated.
   std::vector<std::vector<int32_t>> groups_;
   std::vector<double> work_;         // By operator,
   std::vector<double> vertex_work_;  // and by vertex of the tree.
@@ -284,8 +291,8 @@ std::vector<Shape> Shapes(const Problem& problem, const PlanOptions& options) {
   const int32_t devices = problem.cluster->size();
   for (int32_t replicas = 1; replicas <= devices; replicas *= 2) {
     if (replicas > 1 && !options.allow_replicas) break;
-    for (int64_t size : MicroBatchChoices(problem.mini_batch, options.micro_batch)) {
-      if (size < replicas) continue;
+    for (int64_t size : MicroBatchChoices(problem, options)) {
+      if (MostReplicas(problem, options, size) < replicas) continue;
       for (int32_t loops : {1, 2, 4}) {
         if (options.max_loops > 0 && loops > options.max_loops) continue;
         shapes.push_back({replicas, size, loops, Deal::kInTurn});
@@ -298,20 +305,13 @@ std::vector<Shape> Shapes(const Problem& problem, const PlanOptions& options) {
 
 }  // namespace
 
-std::vector<int64_t> MicroBatchChoices(int64_t mini_batch, int64_t forced) {
-  if (forced > 0) return {forced};
-  std::vector<int64_t> divisors;
-  for (int64_t low = 1; low <= mini_batch / low; ++low) {
-    if (mini_batch % low != 0) continue;
-    divisors.push_back(low);
-    if (low != mini_batch / low) divisors.push_back(mini_batch / low);
-  }
-  std::sort(divisors.begin(), divisors.end());
-  if (divisors.size() <= kMostMicroBatchChoices) return divisors;
+std::vector<int64_t> MicroBatchChoices(const Problem& problem, const PlanOptions& options) {
+  const std::vector<int64_t> all = MicroBatches(problem, options);
+  if (all.size() <= kMostMicroBatchChoices) return all;
   std::set<int64_t> chosen;
-  for (int64_t power = 1; power <= 2 * mini_batch; power *= 2) {
-    const auto above = std::lower_bound(divisors.begin(), divisors.end(), power);
-    if (above == divisors.end()) break;
+  for (int64_t power = 1; power <= 2 * problem.mini_batch; power *= 2) {
+    const auto above = std::lower_bound(all.begin(), all.end(), power);
+    if (above == all.end()) break;
     chosen.insert(*above);
   }
   return {chosen.begin(), chosen.end()};

@@ -1,4 +1,4 @@
-"""The public `export`: capture, lower, detect the loss's reduction, write the files."""
+"""The public `export`: capture, find out how samples lie and the loss adds up, lower, write the files."""
 
 import dataclasses
 import os
@@ -8,20 +8,21 @@ from collections.abc import Callable
 
 import torch
 from torch import nn
+from torch.export import ExportedProgram
 
-from .capture import capture, is_virtual
+from .capture import capture, is_virtual, runs
 from .errors import ExportError
+from .examples import read_example
 from .graph_file import save_graph
-from .independence import warn_if_samples_mix
-from .losses import detect_reduction
-from .lowering import Lowering, wrapper_state
+from .loss_forms import takes_target, with_two_arguments
+from .loss_terms import CoupledSamples, separate_loss
+from .lowering import Lowering, refuse_randomness, wrapper_state
+from .programs import open_program
 from .proto import pb
 from .tensor_file import write_tensors
 from .version import __version__
 
-# Without weights, constants up to this size are still written: a graph that needs them is incomplete otherwise.
-_SMALL_BYTES = 1 << 20
-_REDUCTIONS = {"mean": pb.LOSS_REDUCTION_MEAN, "sum": pb.LOSS_REDUCTION_SUM}
+_REDUCTIONS = ("mean", "sum")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,40 +32,53 @@ class Exported:
     graph: "pb.Graph"
     path: pathlib.Path
     weights_path: pathlib.Path | None
+    # The tensors of the example batch by the names that data files have for them, in the batch's order, and the target
+    # if it was given apart. The graph reads some of them.
+    batch_names: tuple[str, ...] = ()
 
 
 def export(
-    model: nn.Module,
-    example_inputs: object,
+    model: "nn.Module | ExportedProgram | str | os.PathLike",
+    example_inputs: object = None,
     *,
-    loss: Callable,
+    loss: Callable | None = None,
     targets: object | None = None,
     batch_dim: int = 0,
     weights: bool = True,
     path: str | os.PathLike | None = None,
     name: str | None = None,
     reduction: str | None = None,
+    whole_batch: bool = False,
 ) -> Exported:
     """Writes `model` and its loss as a graph file (`.swg`), and its weights as `.safetensors` beside it.
 
-    model: any nn.Module that torch.export can trace. It is captured in training mode and left unchanged.
-    example_inputs: a tensor, a tuple of positional arguments, or a dict of keyword arguments of `forward`. Only
-        shapes and dtypes matter. The graph's inputs are named as the arguments of `forward`.
-    loss: `loss(output, target)` giving a scalar, a mean or a sum over samples; a function or an nn.Module.
-    targets: an example target. Derived for PyTorch's usual losses.
+    model: any nn.Module that torch.export can trace. It is captured in training mode and left unchanged. Or a program
+        that torch.export has made, or its `.pt2` file: with its weights, and by default with its example inputs.
+    example_inputs: a tensor, a tuple of positional arguments, or a dict of keyword arguments of `forward`; or a batch
+        whose last element, or whose entry "target" or "labels", is the target and no argument of `forward`; or a
+        DataLoader or Dataset of such. Only shapes and dtypes matter. The graph's inputs are named as the arguments of
+        `forward`.
+    loss: `loss(output, target)` giving a scalar, or `loss(output)`; a function or an nn.Module. None for a model that
+        returns its loss: alone, as `loss`, or as the one scalar of a tuple. Means and sums over samples, tokens that
+        count, class weights or masks, and sums of several of them, give the same whatever the micro-batches.
+    targets: an example target. Derived for PyTorch's usual losses where the batch holds none.
     batch_dim: the dimension of every input and target that counts samples. In the graph, and in data files, it is the
         first one.
     weights: False to leave the weights out; the model may then be on the meta device and larger than memory.
     path: the graph file; `<name>.swg` in the working directory unless given.
     name: the graph's name; the file's stem, or the class's name in lower case, unless given.
-    reduction: "mean" or "sum", for a loss whose reduction cannot be found out by trying it.
+    reduction: "mean" or "sum": what the loss is over samples. Found out by trying it unless given, and held to that.
+    whole_batch: True for a model or a loss that compares the samples of a batch with each other: plans then run what
+        does on one device, the whole mini-batch at once.
 
     Raises ExportError, before any file is written, naming what cannot be captured.
     """
+    if isinstance(model, (str, os.PathLike, ExportedProgram)):
+        name = name or (None if path is not None or isinstance(model, ExportedProgram) else pathlib.Path(model).stem)
+        model, example_inputs = open_program(model, example_inputs, batch_dim)
     model = getattr(model, "_orig_mod", model)  # The module inside torch.compile's wrapper.
     if not isinstance(model, nn.Module):
         raise ExportError(f"the model is a {type(model).__name__}, not a torch.nn.Module")
-    args, kwargs = _as_call(example_inputs)
     name = name or (pathlib.Path(path).stem if path is not None else _default_name(model))
     target_path = pathlib.Path(path) if path is not None else pathlib.Path(f"{name}.swg")
     if target_path.suffix == ".safetensors":
@@ -73,39 +87,33 @@ def export(
         raise ExportError(f"{target_path.parent}: no such directory")
     if reduction is not None and reduction not in _REDUCTIONS:
         raise ExportError(f'reduction is "mean" or "sum", not {reduction!r}')
+    reads_target = takes_target(loss, targets)
+    loss = with_two_arguments(loss, reads_target)
     state = wrapper_state(model, loss)
     virtual = next((key for key, tensor in state.items() if is_virtual(tensor)), None)
     if weights and virtual is not None:
         raise ExportError(f"'{virtual}' has no data (meta or fake tensor); pass weights=False")
 
-    captured = capture(model, args, kwargs, loss, targets, batch_dim)
-    if weights:
-        warn_if_samples_mix(model, args, kwargs, batch_dim)
-    lowering = Lowering(captured, model, state, name)
+    kept = frozenset(model.state_dict(keep_vars=True))
+    example = read_example(example_inputs, model, reads_target, targets, lambda args, kwargs: runs(model, args, kwargs))
+    captured = capture(model, example.args, example.kwargs, loss, example.targets, batch_dim)
+    refuse_randomness(captured.program.graph)
+    try:
+        separated = separate_loss(captured, state, reduction, whole_batch)
+    except CoupledSamples as error:
+        Lowering(captured, error.separated, state, kept, name).run()  # May know a reason that says more.
+        raise
+    lowering = Lowering(captured, separated, state, kept, name)
     graph = lowering.run()
-    graph.loss_reduction = (
-        _REDUCTIONS[reduction]
-        if reduction is not None
-        else detect_reduction(loss, captured.output, captured.target, captured.batch)
-    )
     graph.producer = f"stagewright {__version__}, torch {torch.__version__.split('+')[0]}"
 
-    tensors = dict(zip((parameter.name for parameter in graph.parameters), lowering.tensors))
-    if not weights:
-        tensors = {key: t for key, t in tensors.items() if key in lowering.constants and t.nbytes <= _SMALL_BYTES}
+    tensors = lowering.tensors if weights else {}
     weights_path = target_path.with_suffix(".safetensors") if tensors else None
     if weights_path is not None:
         write_tensors(weights_path, tensors)
     save_graph(graph, target_path)
-    return Exported(graph, target_path, weights_path)
-
-
-def _as_call(example_inputs: object) -> tuple[tuple, dict]:
-    if isinstance(example_inputs, dict):
-        return (), dict(example_inputs)
-    if isinstance(example_inputs, (tuple, list)):
-        return tuple(example_inputs), {}
-    return (example_inputs,), {}
+    names = example.names([input_name for input_name, _ in captured.input_names])
+    return Exported(graph, target_path, weights_path, names)
 
 
 def _default_name(model: nn.Module) -> str:

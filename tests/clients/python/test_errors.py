@@ -32,29 +32,24 @@ class Reversed(torch.autograd.Function):
         return -gradient
 
 
-def autocast(module, x):
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        return module.linear(x).float()
+def kept_outside_buffers(module, x):
+    module.last = module.state * 0.9
+    return x * module.last
 
 
-def decay_in_place(module, x):
-    module.state.mul_(0.9)
-    return x * module.state
-
-
-def decay_by_assignment(module, x):
-    module.state = module.state * 0.9
-    return x * module.state
+def parameter_in_place(module, x):
+    with torch.no_grad():
+        module.linear.weight.mul_(0.9)
+    return module.linear(x)
 
 
 @pytest.mark.parametrize(
     "step, message",
     [
-        (autocast, "autocast.*cast the model instead"),
         (lambda m, x: Reversed.apply(x), "autograd function Reversed has its own backward"),
-        (decay_in_place, "'mul_'.*changes 'state' in place"),
-        (decay_by_assignment, "assigns the tensor 'state'"),
-        (lambda m, x: x + torch.randn_like(x), r"node 'randn_like' \(aten.randn_like.default\): random numbers"),
+        (kept_outside_buffers, r"assigns the tensor 'last'.*self.register_buffer\(\"last\", ...\)"),
+        (parameter_in_place, "changes the parameter 'linear.weight' in place"),
+        (lambda m, x: x + torch.randn_like(x), r"node 'randn_like' \(aten.randn_like.default\) .*: random numbers"),
         (lambda m, x: torch.bernoulli(torch.sigmoid(x)), "bernoulli.*use nn.Dropout"),
         (lambda m, x: F.rrelu(x, training=True), "rrelu"),
         (lambda m, x: x.view(4, 2, 2).flatten(1), "fixes or restricts the batch size"),
@@ -62,7 +57,7 @@ def decay_by_assignment(module, x):
         (lambda m, x: x * 2 if x.sum() > 0 else x, r"values of a tensor \(.*test_errors.py:\d+"),
         (lambda m, x: x * x.sum().item(), "node 'item'.*computed from data"),
         (lambda m, x: torch.fft.fft(x).real, "node 'fft_fft'.*complex64"),
-        (lambda m, x: x + torch.ones(x.shape[0] // 2, 1).sum(), "fixes or restricts the batch size"),
+        (lambda m, x: x + torch.ones(x.shape[0] // 2, 1).sum(), r"node 'ones' .*the size .*batch//2"),
         (lambda m, x: x + torch.ones(x.shape[0] // 2 + 3).sum(), r"node 'ones' .*the size .*batch//2.* \+ 3 is not"),
         (lambda m, x: x + torch.ones(x.shape[0] * x.shape[0]).sum(), r"node 'ones' .*batch\*\*2 is not of the form"),
     ],
@@ -79,9 +74,8 @@ def test_model(step, message, tmp_path, capfd):
     "loss, targets, message",
     [
         (nn.MSELoss(reduction="none"), torch.randn(4, 4), "must be a scalar tensor"),
-        (nn.CrossEntropyLoss(weight=torch.tensor([1.0, 2.0, 3.0, 4.0])), None, "neither a mean nor a sum"),
-        (lambda o, t: F.cross_entropy(o @ o.T, torch.arange(o.shape[0])), torch.zeros(4), "neither a mean nor a sum"),
-        (lambda o, t: (o - t).square().sum().sqrt(), torch.randn(4, 4), "neither a mean nor a sum"),
+        (lambda o, t: F.cross_entropy(o @ o.T, torch.arange(o.shape[0])), torch.zeros(4), "other samples.*'matmul'"),
+        (lambda o, t: (o - t).square().sum().sqrt(), torch.randn(4, 4), "other samples of its batch, by 'sum'"),
         (lambda o, t: (o - t).square().mean(), None, "pass targets="),
         (lambda o, t: 3.0, torch.randn(4, 4), "must be a scalar tensor, but it is float"),
     ],
@@ -110,19 +104,6 @@ def test_weights_of_a_model_without_data(tmp_path):
     model = nn.Linear(4, 4, device="meta")
     with pytest.raises(stagewright.ExportError, match="'weight' has no data.*weights=False"):
         stagewright.export(model, torch.randn(4, 4), loss=nn.MSELoss(), path=tmp_path / "model.swg")
-
-
-def test_lstm_with_built_in_dropout(tmp_path):
-    class Recurrent(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.lstm = nn.LSTM(4, 4, 2, dropout=0.1, batch_first=True)
-
-        def forward(self, x):
-            return self.lstm(x)[0]
-
-    with pytest.raises(stagewright.ExportError, match="aten.lstm.input.*set its dropout to 0 and use nn.Dropout"):
-        stagewright.export(Recurrent(), torch.randn(4, 3, 4), loss=nn.MSELoss(), path=tmp_path / "model.swg")
 
 
 def test_backward_hook(tmp_path):

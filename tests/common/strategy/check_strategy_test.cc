@@ -35,6 +35,65 @@ TEST_F(CheckStrategyTest, AcceptsStagesThatShareADevice) {
   EXPECT_EQ(CheckStrategy(graph_, cluster_, strategy_), absl::OkStatus());
 }
 
+// Node 1 of the diamond normalises over the batch; the others do not.
+GraphData WithNode1(const Graph& graph, const std::string& target) {
+  GraphData data = graph.data();
+  data.nodes[1].target = target;
+  data.nodes[1].module = "layers.1";
+  data.nodes[1].batch_dependent = true;
+  return data;
+}
+
+TEST_F(CheckStrategyTest, C4BatchNormalisationSeesTheWholeMiniBatch) {
+  graph_ = Graph::Create(WithNode1(graph_, "aten.batch_norm.default")).value();
+  ExpectBroken(
+      "C4: stage 1: node \"n1\" of module \"layers.1\" needs the whole mini-batch of 8 samples in "
+      "one pass on one device (its result depends on which samples share a forward pass), but the "
+      "stage has micro-batches of 2 on 1 device; give it micro-batches of 8 on one device, or take "
+      "the statistics over what a device has of a micro-batch (--batch-statistics micro)");
+  strategy_.batch_statistics = BatchStatistics::kMicro;
+  EXPECT_EQ(CheckStrategy(graph_, cluster_, strategy_), absl::OkStatus());
+  strategy_.batch_statistics = BatchStatistics::kSynchronised;
+  ExpectBroken("its statistics cannot be synchronised, because stages exchange nothing inside");
+  // Its stage alone has to run everything at once.
+  strategy_.stages[1].micro_batch = 8;
+  AssignInFlight(strategy_);
+  for (auto statistics : {BatchStatistics::kWhole, BatchStatistics::kSynchronised}) {
+    strategy_.batch_statistics = statistics;
+    EXPECT_EQ(CheckStrategy(graph_, cluster_, strategy_), absl::OkStatus());
+  }
+  strategy_.stages[1].devices = {DeviceId(1), DeviceId(5)};
+  ExpectBroken("the stage has micro-batches of 8 on 2 devices");
+}
+
+TEST_F(CheckStrategyTest, C4OtherCouplingsOfSamplesAreNeverCut) {
+  graph_ = Graph::Create(WithNode1(graph_, "aten.mm.default")).value();
+  for (auto statistics :
+       {BatchStatistics::kWhole, BatchStatistics::kMicro, BatchStatistics::kSynchronised}) {
+    strategy_.batch_statistics = statistics;
+    ExpectBroken("give it micro-batches of 8 on one device");
+    EXPECT_THAT(std::string(CheckStrategy(graph_, cluster_, strategy_).message()),
+                ::testing::Not(HasSubstr("--batch-statistics")));
+  }
+}
+
+TEST_F(CheckStrategyTest, C4SharesAreWithinTheGraphsBounds) {
+  GraphData data = graph_.data();
+  data.samples = {2, 4};
+  graph_ = Graph::Create(data).value();
+  ExpectBroken(
+      "C4: stage 0: micro-batches of 2 on 2 devices make forward passes of 1 samples, and the "
+      "model "
+      "takes at least 2 at once");
+  strategy_.stages[0].devices = {DeviceId(0)};
+  EXPECT_EQ(CheckStrategy(graph_, cluster_, strategy_), absl::OkStatus());
+  strategy_ = MakeStages(graph_, 16, {{{0, 1, 2, 3, 4}, {0, 1, 2}, 16}});
+  // Shares of 6, 5 and 5.
+  ExpectBroken("make forward passes of 6 samples, and the model takes at most 4 at once");
+  strategy_ = MakeStages(graph_, 16, {{{0, 1, 2, 3, 4}, {0, 1, 2, 3, 4}, 16}});
+  EXPECT_EQ(CheckStrategy(graph_, cluster_, strategy_), absl::OkStatus());  // 4, 3, 3, 3, 3.
+}
+
 TEST_F(CheckStrategyTest, NamesIdsThatDoNotExist) {
   strategy_.stages[1].nodes = {NodeId(9)};
   ExpectBroken("stage 1: node 9 does not exist");
@@ -65,7 +124,57 @@ TEST_F(CheckStrategyTest, C1ReplicatedNodesAreConstant) {
   strategy_.stages[1].nodes = {NodeId(2)};
   strategy_.stages[2].nodes = {NodeId(3)};
   strategy_.stages[3].nodes = {NodeId(4)};
-  ExpectBroken("C1: node \"n0\" is replicated in stage 1 but reads a parameter");
+  ExpectBroken("C1: node \"n0\" is replicated in stage 1 but reads \"layer0\", which training changes");
+}
+
+// The graph with a buffer that nodes 1 and 2 read through a node of its own, replicated where they
+// are, and a counter that node 3's stage updates.
+class CheckStateTest : public CheckStrategyTest {
+ protected:
+  CheckStateTest() {
+    GraphData data = graph_.data();
+    for (const char* name : {"table", "count"})
+      data.parameters.push_back({name, DType::kFloat32, {1}, false, true, {}});
+    table_ = static_cast<int>(data.parameters.size()) - 2;
+    for (int p : {table_, table_ + 1}) {
+      Node node;
+      node.name = data.parameters[static_cast<size_t>(p)].name + "_node";
+      node.target = "aten.cos.default";
+      node.args = {{ParameterId(p)}};
+      node.outputs = {{DType::kFloat32, {{0, 1}}}};
+      data.nodes.push_back(node);
+    }
+    for (int reader : {1, 2})
+      data.nodes[static_cast<size_t>(reader)].args.push_back({ValueRef{NodeId(5), 0}});
+    data.state_updates = {{ParameterId(table_ + 1), {NodeId(6), 0}}};
+    graph_ = *Graph::Create(data);
+    for (size_t s : {1, 2}) strategy_.stages[s].replicated = {NodeId(5)};
+    strategy_.stages[3].nodes.push_back(NodeId(6));
+  }
+  int table_ = 0;
+};
+
+TEST_F(CheckStateTest, C1ABufferMayBeReadInSeveralStages) {
+  EXPECT_EQ(CheckStrategy(graph_, cluster_, strategy_), absl::OkStatus());
+}
+
+TEST_F(CheckStateTest, C1AStateIsReadWhereItIsUpdated) {
+  strategy_.stages[1].replicated.push_back(NodeId(6));
+  strategy_.stages[3].nodes.pop_back();
+  ExpectBroken(
+      "C1: node \"count_node\" is replicated in stage 1 but reads \"count\", which training "
+      "changes");
+  GraphData data = graph_.data();
+  data.nodes[1].args.push_back({ParameterId(table_ + 1)});
+  graph_ = *Graph::Create(data);
+  strategy_.stages[1].replicated.pop_back();
+  strategy_.stages[3].nodes.push_back(NodeId(6));
+  ExpectBroken("C1: node \"n1\" of stage 1 reads \"count\", which stage 3 changes");
+}
+
+TEST_F(CheckStateTest, C1WhatUpdatesAStateIsInAStage) {
+  strategy_.stages[3].nodes.pop_back();
+  ExpectBroken("C1: node \"count_node\" is in no stage");
 }
 
 TEST_F(CheckStrategyTest, C1NodesAreInTopologicalOrder) {

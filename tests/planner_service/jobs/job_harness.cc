@@ -66,6 +66,16 @@ void RecordingStore::Clear() {
   entries_.clear();
 }
 
+std::map<std::string, std::string> RecordingStore::Entries() const {
+  absl::MutexLock lock(&mutex_);
+  return entries_;
+}
+
+void RecordingStore::Replace(std::map<std::string, std::string> entries) {
+  absl::MutexLock lock(&mutex_);
+  entries_ = std::move(entries);
+}
+
 JobHarness::JobHarness(RecordingStore* recording, JobManagerOptions options)
     : store(recording), pool(1, 4) {
   options.on_change = [this](const v1::Job& job) {
@@ -182,6 +192,7 @@ void JobHarness::Train(FakeWorker& worker, const std::string& job, int64_t gener
       own->set_device(device);
       own->set_loss(0.5);
       own->set_step_ns(1'000'000 * step);
+      own->set_learning_rate(0.1);
       v1::TraceEvent* event = progress->add_trace();
       event->set_device(device);
       event->set_step(static_cast<int32_t>(step - 1));

@@ -47,7 +47,7 @@ def model(tmp_path_factory):
     return path
 
 
-def submit(model, data, *flags, weights=None, code=1) -> str:
+def submit(model, data, *flags, weights=None, steps=5, code=1) -> str:
     """What is printed of a job with this data, which is a path or arrays."""
     if isinstance(data, dict):
         file = model.with_name("data.safetensors")
@@ -55,7 +55,7 @@ def submit(model, data, *flags, weights=None, code=1) -> str:
         data = file
     weights = weights or model.with_suffix(".safetensors")
     command = [CLI, "--planner-address", NOBODY, "submit", model, "--weights", weights, "--data", data]
-    command += ["--out", model.with_name("out"), "--mini-batch", 4, "--lr", 0.1, "--steps", 5, *flags]
+    command += ["--out", model.with_name("out"), "--mini-batch", 4, "--lr", 0.1, "--steps", steps, *flags]
     result = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=60)
     assert result.returncode == code, result.stderr
     assert result.stderr.startswith("stagewright: ")
@@ -96,8 +96,8 @@ def test_a_bad_value_is_named(model, name, index, value, said):
 
 def test_samples_that_no_step_reads_may_be_bad(model):
     bad = spoiled("tokens", (13, 2), 11)
-    submit(model, bad, "--no-shuffle", "--steps", 3, code=UNREACHABLE)
-    submit(model, bad, "--no-shuffle", "--steps", 4)
+    submit(model, bad, "--no-shuffle", steps=3, code=UNREACHABLE)
+    submit(model, bad, "--no-shuffle", steps=4)
     evaluated = model.with_name("evaluated.safetensors")
     save_file(bad, evaluated)
     assert 'evaluated.safetensors: tensor "tokens": sample 13' in submit(model, arrays(), "--eval-data", evaluated)

@@ -24,6 +24,7 @@ from .outputs import prediction_of
 from .places import exact_lines, line_here, line_of_error, module_here
 from .regions import marked_regions
 from .symbols import Batch
+from .traceable import EvenChunks, cumulative_averages, kept_attributes
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,6 +55,8 @@ class ModelWithLoss(nn.Module):
         self.loss = loss if isinstance(loss, nn.Module) else None
         object.__setattr__(self, "_loss", loss)
         object.__setattr__(self, "_observe", observe)
+        # Plain tensor attributes that forward sets before it reads them.
+        self.set_by_forward: list[str] = []
         self.batch_dim = batch_dim
 
     def forward(self, args, kwargs, target):
@@ -62,15 +65,14 @@ class ModelWithLoss(nn.Module):
                 torch.Tensor, lambda tensor: tensor.movedim(0, self.batch_dim), (args, kwargs, target)
             )
         before, buffers = _held_tensors(self.model), _held_buffers(self)
-        output = self.model(*args, **kwargs)
-        after = _held_tensors(self.model)
-        changed = [name for name in sorted(before.keys() | after.keys()) if before.get(name) is not after.get(name)]
-        if changed:
-            raise ExportError(
-                f"forward assigns the tensor '{changed[0]}' to the module, which is no buffer of it; state that a module "
-                f'carries from one step to the next must be one: self.register_buffer("{changed[0].split(".")[-1]}", ...)'
-            )
-        loss = self._loss(output, target)
+        with EvenChunks():
+            output = self.model(*args, **kwargs)
+            after = _held_tensors(self.model)
+            changed = [name for name in sorted(before) if before[name] is not after.get(name)]
+            changed += [name for name in sorted(after.keys() - before.keys()) if name not in self.set_by_forward]
+            if changed:
+                raise AssignedAttributes(changed)
+            loss = self._loss(output, target)
         _write_back(buffers)
         if not isinstance(loss, torch.Tensor) or loss.dim() != 0:
             shape = tuple(loss.shape) if isinstance(loss, torch.Tensor) else type(loss).__name__
@@ -80,6 +82,17 @@ class ModelWithLoss(nn.Module):
         if self.batch_dim != 0 and prediction is not None and prediction.dim() > self.batch_dim:
             prediction = prediction.movedim(self.batch_dim, 0)
         return loss, prediction
+
+
+class AssignedAttributes(ExportError):
+    """Forward assigns tensors to attributes that are no buffers: state, unless it sets them before it reads them."""
+
+    def __init__(self, names: list[str]):
+        super().__init__(
+            f"forward assigns the tensor '{names[0]}' to the module, which is no buffer of it; state that a module "
+            f'carries from one step to the next must be one: self.register_buffer("{names[0].split(".")[-1]}", ...)'
+        )
+        self.names = names
 
 
 def _held_tensors(model: nn.Module) -> dict[str, torch.Tensor]:
@@ -122,7 +135,9 @@ def capture(
     """Traces `model` and `loss` in training mode. The module is left as it was."""
     mode = FakeTensorMode(shape_env=ShapeEnv(), allow_non_fake_inputs=True)
     _refuse_backward_hooks(model)
-    with in_mode(model, training=True), _fake_state(_modules(model, loss), mode), _no_custom_autograd(model):
+    with in_mode(model, training=True), _fake_state(_modules(model, loss), mode), _no_custom_autograd(model), (
+        kept_attributes(model, without=[])
+    ), cumulative_averages():
         names = _input_names(model, args, kwargs)
         _check_batch(names, pytree.tree_leaves((args, kwargs)), batch_dim)
         if targets is None:
@@ -131,7 +146,7 @@ def capture(
         _check_batch(names, pytree.tree_leaves((args, kwargs, targets)), batch_dim)
         example = _stored_form((args, kwargs, targets), batch_dim)
         seen: list[tuple] = []
-        program, bounds = _trace(ModelWithLoss(model, loss, batch_dim, seen.append), example)
+        program, bounds = _trace_with_attributes(ModelWithLoss(model, loss, batch_dim, seen.append), example)
     output, target = seen[-1]
     leaves = [
         (name, leaf) for name, leaf in zip(names, pytree.tree_leaves(example)) if isinstance(leaf, torch.Tensor)
@@ -151,6 +166,23 @@ def runs(model: nn.Module, args: tuple, kwargs: dict) -> bool:
         except ExportError:
             return False
     return True
+
+
+def _trace_with_attributes(
+    wrapper: ModelWithLoss, example: tuple
+) -> tuple[ExportedProgram, tuple[int, int | None]]:
+    """A trace; if forward assigns attributes, one without their old values: what a hook computes anew is no state."""
+    try:
+        with kept_attributes(wrapper.model, without=[]):
+            return _trace(wrapper, example)
+    except AssignedAttributes as error:
+        held = _held_tensors(wrapper.model)
+        wrapper.set_by_forward = error.names
+        try:
+            with kept_attributes(wrapper.model, without=[name for name in error.names if name in held]):
+                return _trace(wrapper, example)
+        except Exception:
+            raise error from None
 
 
 def _trace(wrapper: ModelWithLoss, example: tuple) -> tuple[ExportedProgram, tuple[int, int | None]]:

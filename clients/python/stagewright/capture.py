@@ -17,11 +17,12 @@ from torch.export import Dim, ExportedProgram
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils import _pytree as pytree
 
+from .diagnosis import explain, reading_of, refuse_what_fails_by_itself
 from .errors import ExportError
 from .functionalize import make_functional
 from .losses import derive_target
 from .outputs import prediction_of
-from .places import exact_lines, line_here, line_of_error, module_here
+from .places import exact_lines, line_here, module_here
 from .regions import marked_regions
 from .symbols import Batch
 from .traceable import EvenChunks, cumulative_averages, kept_attributes
@@ -199,7 +200,8 @@ def _trace(wrapper: ModelWithLoss, example: tuple) -> tuple[ExportedProgram, tup
         except Exception as error:
             narrower = suggested_bounds(str(error), bounds)
             if narrower is None:
-                raise ExportError(f"torch.export cannot trace the model: {_explain(error)}") from error
+                refuse_what_fails_by_itself(wrapper, example)
+                raise ExportError(f"torch.export cannot trace the model: {explain(error)}") from error
             bounds = narrower
 
 
@@ -230,21 +232,6 @@ def _quiet():
     finally:
         logger.setLevel(level)
     sys.stderr.write(said.getvalue())
-
-
-def _explain(error: Exception) -> str:
-    """One sentence on what the tracer stumbled over, with the line of the user's code."""
-    text = str(error).strip()
-    if "specialized it to be a constant" in text or "Constraints violated" in text:
-        cause = (
-            "the model fixes or restricts the batch size: it uses it as a Python number, cuts the batch in parts, "
-            "or compares samples with each other"
-        )
-    elif "data-dependent" in text:
-        cause = "the model's course, or a shape in it, depends on the values of a tensor"
-    else:
-        cause = re.sub(r"\bs\d+\b", "batch", text.split("\n\n")[0])
-    return cause + line_of_error(error)
 
 
 @contextlib.contextmanager
@@ -336,7 +323,8 @@ def _example_output(model: nn.Module, mode: FakeTensorMode, args: tuple, kwargs:
     except ExportError:
         raise
     except Exception as error:
-        raise ExportError(f"{type(model).__name__} fails on the example inputs: {_explain(error)}") from error
+        reading = reading_of(model, args)
+        raise ExportError(f"{type(model).__name__} fails on the example inputs: {explain(error)}{reading}") from error
 
 
 def _stored_form(tree: object, batch_dim: int) -> object:

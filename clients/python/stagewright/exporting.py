@@ -4,12 +4,13 @@ import dataclasses
 import os
 import pathlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import torch
 from torch import nn
 from torch.export import ExportedProgram
 
+from .branches import assumed_branches
 from .capture import capture, is_virtual, runs
 from .errors import ExportError
 from .examples import read_example
@@ -21,6 +22,7 @@ from .programs import open_program
 from .proto import pb
 from .tensor_file import write_tensors
 from .version import __version__
+from .wrappers import unwrapped
 
 _REDUCTIONS = ("mean", "sum")
 
@@ -49,6 +51,7 @@ def export(
     name: str | None = None,
     reduction: str | None = None,
     whole_batch: bool = False,
+    assume: Mapping[str, bool] | None = None,
 ) -> Exported:
     """Writes `model` and its loss as a graph file (`.swg`), and its weights as `.safetensors` beside it.
 
@@ -70,13 +73,15 @@ def export(
     reduction: "mean" or "sum": what the loss is over samples. Found out by trying it unless given, and held to that.
     whole_batch: True for a model or a loss that compares the samples of a batch with each other: plans then run what
         does on one device, the whole mini-batch at once.
+    assume: for branches on the values of tensors that always go one way: by "file.py:line", or a part of the line, the
+        truth value that is asked for there. The graph is right for no other; its `producer` says what was assumed.
 
     Raises ExportError, before any file is written, naming what cannot be captured.
     """
     if isinstance(model, (str, os.PathLike, ExportedProgram)):
         name = name or (None if path is not None or isinstance(model, ExportedProgram) else pathlib.Path(model).stem)
         model, example_inputs = open_program(model, example_inputs, batch_dim)
-    model = getattr(model, "_orig_mod", model)  # The module inside torch.compile's wrapper.
+    model = unwrapped(model)
     if not isinstance(model, nn.Module):
         raise ExportError(f"the model is a {type(model).__name__}, not a torch.nn.Module")
     name = name or (pathlib.Path(path).stem if path is not None else _default_name(model))
@@ -96,7 +101,8 @@ def export(
 
     kept = frozenset(model.state_dict(keep_vars=True))
     example = read_example(example_inputs, model, reads_target, targets, lambda args, kwargs: runs(model, args, kwargs))
-    captured = capture(model, example.args, example.kwargs, loss, example.targets, batch_dim)
+    with assumed_branches(assume or {}) as assumed:
+        captured = capture(model, example.args, example.kwargs, loss, example.targets, batch_dim)
     refuse_randomness(captured.program.graph)
     try:
         separated = separate_loss(captured, state, reduction, whole_batch)
@@ -106,6 +112,8 @@ def export(
     lowering = Lowering(captured, separated, state, kept, name)
     graph = lowering.run()
     graph.producer = f"stagewright {__version__}, torch {torch.__version__.split('+')[0]}"
+    if assumed:
+        graph.producer += f"; assumed {', '.join(assumed)}"
 
     tensors = lowering.tensors if weights else {}
     weights_path = target_path.with_suffix(".safetensors") if tensors else None

@@ -18,11 +18,12 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils import _pytree as pytree
 
 from .diagnosis import explain, reading_of, refuse_what_fails_by_itself
+from .autograd_functions import UntriedFunction, is_derivative, plain_functions
 from .errors import ExportError
 from .functionalize import make_functional
 from .losses import derive_target
 from .outputs import prediction_of
-from .places import exact_lines, line_here, module_here
+from .places import exact_lines
 from .regions import marked_regions
 from .symbols import Batch
 from .traceable import EvenChunks, cumulative_averages, kept_attributes
@@ -134,9 +135,28 @@ def capture(
     model: nn.Module, args: tuple, kwargs: dict, loss: Callable, targets: object | None, batch_dim: int
 ) -> Captured:
     """Traces `model` and `loss` in training mode. The module is left as it was."""
+    allowed: set[type] = set()
+    while True:
+        try:
+            return _capture(model, args, kwargs, loss, targets, batch_dim, allowed)
+        except UntriedFunction as error:
+            if not is_derivative(error.function, error.args_seen):
+                raise ExportError(str(error)) from None
+            allowed.add(error.function)
+
+
+def _capture(
+    model: nn.Module,
+    args: tuple,
+    kwargs: dict,
+    loss: Callable,
+    targets: object | None,
+    batch_dim: int,
+    allowed: set[type],
+) -> Captured:
     mode = FakeTensorMode(shape_env=ShapeEnv(), allow_non_fake_inputs=True)
     _refuse_backward_hooks(model)
-    with in_mode(model, training=True), _fake_state(_modules(model, loss), mode), _no_custom_autograd(model), (
+    with in_mode(model, training=True), _fake_state(_modules(model, loss), mode), plain_functions(model, allowed), (
         kept_attributes(model, without=[])
     ), cumulative_averages():
         names = _input_names(model, args, kwargs)
@@ -161,9 +181,11 @@ def capture(
 def runs(model: nn.Module, args: tuple, kwargs: dict) -> bool:
     """Whether the model gives an output for these arguments, as far as shapes can tell."""
     mode = FakeTensorMode(shape_env=ShapeEnv(), allow_non_fake_inputs=True)
-    with in_mode(model, training=True), _fake_state([*model.modules()], mode), _no_custom_autograd(model):
+    with in_mode(model, training=True), _fake_state([*model.modules()], mode), plain_functions(model, set()):
         try:
             _example_output(model, mode, args, kwargs)
+        except UntriedFunction:
+            return True  # It got so far.
         except ExportError:
             return False
     return True
@@ -258,27 +280,6 @@ def _refuse_backward_hooks(model: nn.Module) -> None:
     hooked += [name for name, parameter in model.named_parameters() if parameter._backward_hooks]
     if hooked:
         raise ExportError(f"'{hooked[0]}' has a backward hook, which a graph cannot hold; remove it before export")
-
-
-@contextlib.contextmanager
-def _no_custom_autograd(model: nn.Module):
-    """Refuses user-written autograd functions: tracing sees their forward only and would change the gradients."""
-    original = torch.autograd.Function.__dict__["apply"]
-
-    def apply(cls, *args, **kwargs):
-        if not cls.__module__.startswith("torch."):
-            module = module_here(model)
-            raise ExportError(
-                f"{f'module {module!r}: ' if module else ''}the autograd function {cls.__name__} has its own backward, "
-                f"which cannot be captured; compute with differentiable operators instead{line_here()}"
-            )
-        return original.__get__(None, cls)(*args, **kwargs)
-
-    torch.autograd.Function.apply = classmethod(apply)
-    try:
-        yield
-    finally:
-        torch.autograd.Function.apply = original
 
 
 @contextlib.contextmanager

@@ -85,8 +85,8 @@ absl::Status CheckComparable(const Graph& graph, const v1::Strategy& strategy) {
           "--verify: \"", node.module.empty() ? node.name : node.module,
           "\" depends on which samples share a pass, and the plan runs ",
           stage.micro_batch() / stage.devices_size(), " of ", strategy.mini_batch(),
-          " at once there, so results differ from a single device's by definition; --micro-batch ",
-          strategy.mini_batch(), " --no-replicas keeps the mini-batch whole"));
+          " at once there, so results differ from a single device's by definition; with "
+          "--batch-statistics whole they do not"));
     }
   }
   return absl::OkStatus();

@@ -104,11 +104,11 @@ def the_error(result, code):
     return message
 
 
-@pytest.mark.parametrize("optimizer", ["adam", "momentum"])
-def test_a_right_plan_is_verified_and_then_run(system, optimizer):
+@pytest.mark.parametrize(("optimizer", "cut"), [("adam", "aten.relu.default"), ("momentum", "aten.reshape.default")])
+def test_a_right_plan_is_verified_and_then_run(system, optimizer, cut):
     flags = time_first(system, f"right-{optimizer}")
     out = system.path / f"out-right-{optimizer}"
-    options = dict(optimizer=optimizer, plan_file=cut_behind(system, flags["graph"], "aten.relu.default"))
+    options = dict(optimizer=optimizer, plan_file=cut_behind(system, flags["graph"], cut))
     options.update(watch=True, output="json")
     result = verified(system, flags, **options, out=out, verify=2)
     assert result.returncode == 0, result.stderr
@@ -157,7 +157,8 @@ def test_what_cannot_be_verified_is_said(system):
     torch.manual_seed(2)
     flags = exported(system, "norm", Normalised(), torch.randn(SAMPLES, 8), torch.randn(SAMPLES, 3))
     plan_file = cut_behind(system, flags["graph"], "aten.relu.default", micro_batch=4, replicas=1)
-    message = the_error(verified(system, flags, devices=2, plan_file=plan_file, verify=1), 1)
+    options = dict(devices=2, plan_file=plan_file, batch_statistics="micro")
+    message = the_error(verified(system, flags, **options, verify=1), 1)
     assert "depends on which samples share a pass, and the plan runs 4 of 16 at once there" in message
     usage = verified(system, flags, verify_only=True)
     assert usage.returncode == 2

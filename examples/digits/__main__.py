@@ -67,7 +67,7 @@ def main() -> None:
     print(f"accuracy {correct / samples:.4f} ({correct} of {samples})", flush=True)
     if abs(correct / samples - measured) > 1e-4:
         sys.exit(f"the workers measured another accuracy, {measured:.4f}")
-    say(f"the same accuracy as Stagewright measured, {measured:.2%}")
+    say(f"the same accuracy as Stagewright measured, {measured * 100:.2f} %")
     if measured < LEAST_ACCURACY:
         sys.exit(f"the accuracy is below {LEAST_ACCURACY:.0%}")
 

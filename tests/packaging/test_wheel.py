@@ -1,4 +1,6 @@
-"""The wheel as users have it: built, installed in an empty environment, and trained with; nothing of the checkout is used."""
+"""The wheel as users have it: built, installed in an empty environment, and trained with.
+
+What is installed and run sees nothing of the checkout or of its environment, torch included."""
 
 import os
 import pathlib

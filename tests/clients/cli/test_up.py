@@ -87,7 +87,8 @@ def test_a_command_runs_with_all_workers_registered_and_its_status_is_the_result
 
 
 def test_words_after_the_dashes_are_the_commands_own():
-    result = up("--workers", 1, "--", sys.executable, "-c", "import sys; print(sys.argv[1:])", "submit", "--", "--state")
+    script = "import sys; print(sys.argv[1:])"
+    result = up("--workers", 1, "--", sys.executable, "-c", script, "submit", "--", "--state")
     assert result.stdout == "['submit', '--', '--state']\n", result.stderr
 
 
@@ -209,7 +210,8 @@ def test_temporary_state_is_removed(tmp_path):
 
 def test_programs_that_are_missing_are_named(tmp_path):
     shutil.copy(CLI, tmp_path / "stagewright")
-    result = subprocess.run([tmp_path / "stagewright", "up", "--workers", "1"], capture_output=True, text=True, timeout=60)
+    command = [tmp_path / "stagewright", "up", "--workers", "1"]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
     assert result.returncode == 1
     assert result.stderr == (
         f"stagewright: stagewright-planner is not beside {tmp_path}/stagewright: build or install both in one folder\n"
@@ -217,8 +219,8 @@ def test_programs_that_are_missing_are_named(tmp_path):
 
 
 def test_usage():
-    for arguments, words in [((), "--workers"), (("--workers", 0), "--workers"), (("--workers", 1, "--threads", 0), "--threads")]:
+    for arguments in [(), ("--workers", 0), ("--workers", 1, "--threads", 0)]:
         result = up(*arguments)
         assert result.returncode == 2
-        assert words in result.stderr
+        assert (arguments[-2:] or ("--workers",))[0] in result.stderr
         assert result.stderr.count("\n") == 1

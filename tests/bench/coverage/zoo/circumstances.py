@@ -1,0 +1,548 @@
+"""State, precision, arguments and control flow as users write them, each on a small network."""
+
+import dataclasses
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.nn.utils import parametrizations
+from torch.utils.checkpoint import checkpoint
+
+from .entry import SAMPLES, Task, entry
+from .networks import Attention, classes, images, mlp
+from .tasks import CLASSES
+
+SOURCE = "circumstance"
+BATCH_STATE = "the state depends on the mini-batch"
+
+
+def vectors(width: int = 8) -> torch.Tensor:
+    return torch.randn(SAMPLES, width)
+
+
+def _classifier(model: nn.Module, **more) -> Task:
+    return Task(model, vectors(), nn.CrossEntropyLoss(), classes(), **more)
+
+
+# State.
+
+
+@entry("spectral_norm", SOURCE)
+def _spectral_norm() -> Task:
+    layers = [parametrizations.spectral_norm(nn.Linear(a, b)) for a, b in ((8, 16), (16, 16))]
+    return _classifier(nn.Sequential(layers[0], nn.ReLU(), layers[1], nn.ReLU(), nn.Linear(16, CLASSES)))
+
+
+@entry("spectral_norm, as a hook", SOURCE)
+def _spectral_norm_hook() -> Task:
+    layers = [nn.utils.spectral_norm(nn.Linear(a, b)) for a, b in ((8, 16), (16, 16))]
+    return _classifier(nn.Sequential(layers[0], nn.ReLU(), layers[1], nn.ReLU(), nn.Linear(16, CLASSES)))
+
+
+@entry("weight_norm", SOURCE)
+def _weight_norm() -> Task:
+    layers = [parametrizations.weight_norm(nn.Linear(a, b)) for a, b in ((8, 16), (16, 16))]
+    return _classifier(nn.Sequential(layers[0], nn.ReLU(), layers[1], nn.ReLU(), nn.Linear(16, CLASSES)))
+
+
+@entry("Orthogonal weights", SOURCE)
+def _orthogonal() -> Task:
+    layer = parametrizations.orthogonal(nn.Linear(8, 8), orthogonal_map="cayley")
+    return _classifier(nn.Sequential(layer, nn.ReLU(), nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, CLASSES)))
+
+
+class RunningMean(nn.Module):
+    """Takes away a running mean of its own, kept in a buffer."""
+
+    def __init__(self, how: str):
+        super().__init__()
+        self.before, self.after, self.how = mlp(8, 16, 8), mlp(8, 16, CLASSES), how
+        self.register_buffer("mean", torch.zeros(8))
+
+    def forward(self, x):
+        x = self.before(x)
+        now = x.detach().mean(0)
+        if self.how == "in place":
+            self.mean.mul_(0.9).add_(0.1 * now)
+        elif self.how == "copy":
+            self.mean.copy_(0.9 * self.mean + 0.1 * now)
+        else:
+            self.mean = 0.9 * self.mean + 0.1 * now
+        return self.after(x - self.mean)
+
+
+@entry("Running mean in a buffer, in place", SOURCE, whole=True, refusal=BATCH_STATE)
+def _running_mean() -> Task:
+    return _classifier(RunningMean("in place"))
+
+
+@entry("Running mean in a buffer, copy_", SOURCE, whole=True, refusal=BATCH_STATE)
+def _running_mean_copied() -> Task:
+    return _classifier(RunningMean("copy"))
+
+
+@entry("Running mean in a buffer, assigned", SOURCE, whole=True, refusal=BATCH_STATE)
+def _running_mean_assigned() -> Task:
+    return _classifier(RunningMean("assigned"))
+
+
+class Counted(nn.Module):
+    """Counts its steps, and warms up with them."""
+
+    def __init__(self):
+        super().__init__()
+        self.body = mlp(8, 16, 16, CLASSES)
+        self.register_buffer("steps", torch.zeros((), dtype=torch.long))
+
+    def forward(self, x):
+        self.steps += 1
+        return self.body(x) * (1 - torch.exp(-self.steps.float()))
+
+
+@entry("A counter of steps that the output reads", SOURCE, whole=True, refusal=BATCH_STATE)
+def _counter() -> Task:
+    return _classifier(Counted())
+
+
+class Averaged(nn.Module):
+    """Keeps an exponential average of a weight beside it, and is drawn to it."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer, self.body = nn.Linear(8, 16), mlp(16, 16, CLASSES)
+        self.register_buffer("average", self.layer.weight.detach().clone())
+
+    def forward(self, x):
+        with torch.no_grad():
+            self.average.mul_(0.5).add_(self.layer.weight, alpha=0.5)
+        return self.body(F.relu(self.layer(x) + 0.1 * F.linear(x, self.average)))
+
+
+@entry("Exponential average of a weight", SOURCE, whole=True, refusal=BATCH_STATE)
+def _averaged() -> Task:
+    return _classifier(Averaged())
+
+
+def _batch_norm(norm1d, norm2d) -> nn.Module:
+    return nn.Sequential(
+        nn.Conv2d(3, 8, 3, padding=1), norm2d(8), nn.ReLU(), nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(32, 16),
+        norm1d(16), nn.ReLU(), nn.Linear(16, CLASSES),
+    )  # fmt: skip
+
+
+@entry("BatchNorm, one and two dimensions", SOURCE, whole=True)
+def _batch_norm_usual() -> Task:
+    return Task(_batch_norm(nn.BatchNorm1d, nn.BatchNorm2d), images(), nn.CrossEntropyLoss(), classes())
+
+
+@entry("BatchNorm, momentum None", SOURCE, whole=True)
+def _batch_norm_mean() -> Task:
+    model = _batch_norm(lambda n: nn.BatchNorm1d(n, momentum=None), lambda n: nn.BatchNorm2d(n, momentum=None))
+    return Task(model, images(), nn.CrossEntropyLoss(), classes())
+
+
+@entry("BatchNorm without running statistics", SOURCE, whole=True)
+def _batch_norm_stateless() -> Task:
+    def without(kind):
+        return lambda n: kind(n, track_running_stats=False)
+
+    return Task(
+        _batch_norm(without(nn.BatchNorm1d), without(nn.BatchNorm2d)), images(), nn.CrossEntropyLoss(), classes()
+    )
+
+
+@entry("BatchNorm, frozen in evaluation mode", SOURCE)
+def _batch_norm_frozen() -> Task:
+    """As people fine-tune: `train` leaves these layers in evaluation mode."""
+
+    class Frozen(nn.BatchNorm2d):
+        def train(self, mode: bool = True):
+            return super().train(False)
+
+    model = _batch_norm(lambda n: nn.LayerNorm(n), Frozen)
+    return Task(model, images(), nn.CrossEntropyLoss(), classes())
+
+
+# Parameters.
+
+
+class Tied(nn.Module):
+    """One table as the first and, in another stage, as the last layer."""
+
+    def __init__(self):
+        super().__init__()
+        self.table, self.body = nn.Embedding(32, 16), nn.Sequential(Attention(), Attention())
+        self.head = nn.Linear(16, 32, bias=False)
+        self.head.weight = self.table.weight
+
+    def forward(self, ids):
+        return self.head(self.body(self.table(ids))).transpose(1, 2)
+
+
+@entry("Tied weights", SOURCE)
+def _tied() -> Task:
+    ids = torch.randint(32, (SAMPLES, 7))
+    return Task(Tied(), ids[:, :-1].contiguous(), nn.CrossEntropyLoss(), ids[:, 1:].contiguous())
+
+
+@entry("One layer used three times", SOURCE)
+def _shared() -> Task:
+    class Shared(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.layer, self.head = nn.Linear(8, 16), Attention(), nn.Linear(16, CLASSES)
+
+        def forward(self, x):
+            x = self.first(x)
+            for _ in range(3):
+                x = self.layer(x)
+            return self.head(x.mean(1))
+
+    return Task(Shared(), torch.randn(SAMPLES, 5, 8), nn.CrossEntropyLoss(), classes())
+
+
+class FrozenTower(nn.Module):
+    def __init__(self, no_grad: bool):
+        super().__init__()
+        self.tower, self.head, self.no_grad = mlp(8, 16, 16, 16), mlp(16, 16, CLASSES), no_grad
+        if not no_grad:
+            self.tower.requires_grad_(False)
+
+    def forward(self, x):
+        with torch.set_grad_enabled(torch.is_grad_enabled() and not self.no_grad):
+            y = self.tower(x)
+        return self.head(y)
+
+
+@entry("Frozen tower, no_grad in forward", SOURCE)
+def _no_grad() -> Task:
+    return _classifier(FrozenTower(no_grad=True))
+
+
+@entry("Frozen tower, requires_grad False", SOURCE)
+def _frozen() -> Task:
+    return _classifier(FrozenTower(no_grad=False))
+
+
+@entry("An unused layer and a buffer outside the state", SOURCE)
+def _unused() -> Task:
+    class Unused(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body, self.unused = mlp(8, 16, 16, CLASSES), nn.Linear(3, 3)
+            self.register_buffer("scale", torch.tensor([0.5]), persistent=False)
+            self.offset = torch.tensor([0.1])
+
+        def forward(self, x):
+            return self.body(x * self.scale + self.offset)
+
+    return _classifier(Unused())
+
+
+@entry("Adapters of low rank beside frozen layers", SOURCE)
+def _low_rank() -> Task:
+    class Adapted(nn.Module):
+        def __init__(self, inputs, outputs):
+            super().__init__()
+            self.layer = nn.Linear(inputs, outputs).requires_grad_(False)
+            self.down, self.up = nn.Linear(inputs, 2, bias=False), nn.Linear(2, outputs, bias=False)
+
+        def forward(self, x):
+            return self.layer(x) + 2.0 * self.up(self.down(x))
+
+    model = nn.Sequential(Adapted(8, 16), nn.ReLU(), Adapted(16, 16), nn.ReLU(), Adapted(16, CLASSES))
+    return _classifier(model)
+
+
+# Precision.
+
+
+@entry("bfloat16", SOURCE, tolerance=1e-2)
+def _bfloat16() -> Task:
+    model = nn.Sequential(
+        nn.Linear(8, 16), nn.LayerNorm(16), nn.GELU(), nn.Linear(16, 16), nn.GELU(), nn.Linear(16, CLASSES)
+    )
+    return Task(model.bfloat16(), vectors().bfloat16(), nn.CrossEntropyLoss(), classes())
+
+
+@entry("float64", SOURCE, tolerance=1e-10)
+def _float64() -> Task:
+    return Task(mlp(8, 16, 16, CLASSES).double(), vectors().double(), nn.CrossEntropyLoss(), classes())
+
+
+@entry("Autocast in forward", SOURCE, tolerance=1e-2)
+def _autocast() -> Task:
+    class Mixed(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body, self.head = mlp(8, 16, 16, 16), nn.Linear(16, CLASSES)
+
+        def forward(self, x):
+            with torch.autocast("cpu", torch.bfloat16):
+                y = self.body(x)
+            return self.head(y.float())
+
+    return _classifier(Mixed())
+
+
+@entry("Complex numbers inside", SOURCE)
+def _fourier() -> Task:
+    """A filter in frequency space."""
+
+    class Filter(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight, self.head = nn.Parameter(torch.randn(5, 2)), mlp(8, 16, CLASSES)
+
+        def forward(self, x):
+            frequencies = torch.fft.rfft(x, dim=1) * torch.view_as_complex(self.weight)
+            return self.head(torch.fft.irfft(frequencies, n=x.shape[1], dim=1))
+
+    return _classifier(Filter())
+
+
+# How forward computes.
+
+
+@entry("Gradient checkpointing", SOURCE)
+def _checkpointing() -> Task:
+    class Checkpointed(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layers, self.head = nn.ModuleList(Attention() for _ in range(3)), nn.Linear(16, CLASSES)
+
+        def forward(self, x):
+            for layer in self.layers:
+                x = checkpoint(layer, x, use_reentrant=False)
+            return self.head(x.mean(1))
+
+    return Task(Checkpointed(), torch.randn(SAMPLES, 5, 16), nn.CrossEntropyLoss(), classes())
+
+
+@entry("Dropout", SOURCE, random=True)
+def _dropout() -> Task:
+    model = nn.Sequential(
+        nn.Linear(8, 16), nn.Dropout(0.3), nn.ReLU(), nn.Linear(16, 16), nn.Dropout(0.3), nn.Linear(16, CLASSES)
+    )
+    return _classifier(model)
+
+
+@entry("Time first inside", SOURCE)
+def _time_first() -> Task:
+    """[time, batch, width] from the first layer to the last but one."""
+
+    class TimeFirst(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.layers, self.head = (
+                nn.Linear(8, 16),
+                nn.ModuleList(nn.Linear(16, 16) for _ in range(4)),
+                nn.Linear(16, CLASSES),
+            )
+
+        def forward(self, x):
+            x = self.first(x.transpose(0, 1))
+            for layer in self.layers:
+                x = x + torch.tanh(layer(x))
+            return self.head(x[-1])
+
+    return Task(TimeFirst(), torch.randn(SAMPLES, 6, 8), nn.CrossEntropyLoss(), classes())
+
+
+@entry("Time first, batch_dim 1", SOURCE)
+def _batch_second() -> Task:
+    model = mlp(8, 16, 16, 16, 4)
+    x, y = torch.randn(6, SAMPLES, 8), torch.randn(6, SAMPLES, 4)
+    return Task(model, x, nn.MSELoss(), y, {"batch_dim": 1})
+
+
+@entry("torch.compile'd", SOURCE)
+def _compiled() -> Task:
+    return _classifier(torch.compile(mlp(8, 16, 16, CLASSES), backend="eager"))
+
+
+@entry("Operations in place", SOURCE)
+def _in_place() -> Task:
+    class InPlace(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.second, self.head = nn.Linear(8, 16), nn.Linear(16, 16), nn.Linear(16, CLASSES)
+
+        def forward(self, x):
+            y = F.relu_(self.first(x))
+            z = self.second(y)
+            z += y
+            z[:, :4] = 0
+            z[:, 4:].mul_(2)
+            return self.head(z)
+
+    return _classifier(InPlace())
+
+
+@entry("if on a tensor's value", SOURCE, refusal="its course depends on the values of a tensor")
+def _data_dependent() -> Task:
+    class Branch(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body, self.other = mlp(8, 16, CLASSES), mlp(8, CLASSES)
+
+        def forward(self, x):
+            return self.body(x) if x.sum() > 0 else self.other(x)
+
+    return _classifier(Branch())
+
+
+@entry("An autograd function of one's own", SOURCE, refusal="its backward pass is Python that no graph records")
+def _custom_autograd() -> Task:
+    class Round(torch.autograd.Function):
+        @staticmethod
+        def forward(context, x):
+            return x.round()
+
+        @staticmethod
+        def backward(context, gradient):
+            return gradient
+
+    class Quantised(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.second = mlp(8, 16), mlp(16, 16, CLASSES)
+
+        def forward(self, x):
+            return self.second(Round.apply(self.first(x)))
+
+    return _classifier(Quantised())
+
+
+# What goes in and comes out.
+
+
+class Keywords(nn.Module):
+    """A dict, optional arguments and a Python number."""
+
+    def __init__(self):
+        super().__init__()
+        self.left, self.right, self.head = mlp(8, 16), mlp(4, 16), mlp(16, 16, CLASSES)
+
+    def forward(self, features: dict, scale: float = 1.0, bias=None, unused=None):
+        y = self.left(features["a"]) + scale * self.right(features["b"]["c"])
+        return self.head(torch.relu(y if bias is None else y + bias))
+
+
+@entry("A dict, keywords and a number", SOURCE)
+def _keywords() -> Task:
+    features = {"a": vectors(), "b": {"c": vectors(4)}}
+    return Task(
+        Keywords(),
+        {"features": features, "scale": 0.5, "bias": torch.randn(SAMPLES, 16)},
+        nn.CrossEntropyLoss(),
+        classes(),
+    )
+
+
+@dataclasses.dataclass
+class Scores:
+    logits: torch.Tensor
+    hidden: torch.Tensor
+
+
+class WithDataclass(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body, self.head = mlp(8, 16, 16), nn.Linear(16, CLASSES)
+
+    def forward(self, x):
+        hidden = torch.relu(self.body(x))
+        return Scores(self.head(hidden), hidden)
+
+
+@entry("A dataclass as output", SOURCE)
+def _dataclass() -> Task:
+    def loss(scores, target):
+        return F.cross_entropy(scores.logits, target) + 1e-2 * scores.hidden.abs().mean()
+
+    return Task(WithDataclass(), vectors(), loss, classes())
+
+
+@entry("Several losses, nested targets", SOURCE)
+def _several_losses() -> Task:
+    class Heads(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body, self.kind, self.value, self.early = (
+                mlp(8, 16, 16),
+                nn.Linear(16, CLASSES),
+                nn.Linear(16, 2),
+                nn.Linear(8, CLASSES),
+            )
+
+        def forward(self, x):
+            y = torch.relu(self.body(x))
+            return {"kind": self.kind(y), "more": (self.value(y), self.early(x))}
+
+    def loss(output, target):
+        value, early = output["more"]
+        kinds = F.cross_entropy(output["kind"], target["kind"]) + 0.3 * F.cross_entropy(early, target["kind"])
+        return kinds + F.mse_loss(value, target["rest"]["value"])
+
+    return Task(Heads(), vectors(), loss, {"kind": classes(), "rest": {"value": vectors(2)}})
+
+
+@entry("The model returns its loss", SOURCE)
+def _returns_loss() -> Task:
+    class WithLoss(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body = mlp(8, 16, 16, CLASSES)
+
+        def forward(self, x, labels):
+            return F.cross_entropy(self.body(x), labels)
+
+    return Task(WithLoss(), (vectors(), classes()), None)
+
+
+@entry("The model returns loss and logits", SOURCE)
+def _returns_loss_and_logits() -> Task:
+    class WithLoss(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body = mlp(8, 16, 16, CLASSES)
+
+        def forward(self, x, labels=None):
+            logits = self.body(x)
+            return {"loss": F.cross_entropy(logits, labels), "logits": logits}
+
+    return Task(WithLoss(), {"x": vectors(), "labels": classes()}, None)
+
+
+@entry("The model returns its loss, ignored labels", SOURCE)
+def _returns_padded_loss() -> Task:
+    class WithLoss(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body = mlp(8, 16, 16, CLASSES)
+
+        def forward(self, x, labels):
+            logits = self.body(x)
+            return {"loss": F.cross_entropy(logits.flatten(0, 1), labels.flatten()), "logits": logits}
+
+    labels = torch.randint(CLASSES, (SAMPLES, 5))
+    for i in range(SAMPLES):
+        labels[i, 5 - i % 4 :] = -100
+    return Task(WithLoss(), {"x": torch.randn(SAMPLES, 5, 8), "labels": labels}, None)
+
+
+@entry("Shapes of the batch as numbers", SOURCE)
+def _batch_as_number() -> Task:
+    class Reshaped(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.second, self.head = nn.Linear(8, 16), nn.Linear(4, 8), nn.Linear(32, CLASSES)
+
+        def forward(self, x):
+            batch = x.size(0)
+            y = torch.relu(self.first(x)).view(batch, 4, 4)
+            y = torch.relu(self.second(y)) + torch.zeros(batch, 1, 8)
+            return self.head(y.reshape(batch, -1))
+
+    return _classifier(Reshaped())

@@ -27,7 +27,7 @@ from .symbols import Batch
 
 @dataclasses.dataclass(frozen=True)
 class Captured:
-    """A traced model with its loss. The graph returns (loss, prediction or None)."""
+    """A traced model with its loss. The graph returns the new values of `states`, then loss and prediction or None."""
 
     program: ExportedProgram
     batch: Batch
@@ -37,6 +37,10 @@ class Captured:
     output: object
     # The symbolic example target.
     target: object
+    # Names of the buffers that forward changes, as the traced module has them.
+    states: list[str]
+    # The example's inputs by name, as data files hold them: samples first. Without data where the example has none.
+    example: dict[str, torch.Tensor]
 
 
 class ModelWithLoss(nn.Module):
@@ -56,16 +60,17 @@ class ModelWithLoss(nn.Module):
             args, kwargs, target = pytree.tree_map_only(
                 torch.Tensor, lambda tensor: tensor.movedim(0, self.batch_dim), (args, kwargs, target)
             )
-        before = _held_tensors(self.model)
+        before, buffers = _held_tensors(self.model), _held_buffers(self)
         output = self.model(*args, **kwargs)
         after = _held_tensors(self.model)
         changed = [name for name in sorted(before.keys() | after.keys()) if before.get(name) is not after.get(name)]
         if changed:
             raise ExportError(
-                f"forward assigns the tensor '{changed[0]}' to the module; state that a module carries from one step "
-                "to the next cannot be captured"
+                f"forward assigns the tensor '{changed[0]}' to the module, which is no buffer of it; state that a module "
+                f'carries from one step to the next must be one: self.register_buffer("{changed[0].split(".")[-1]}", ...)'
             )
         loss = self._loss(output, target)
+        _write_back(buffers)
         if not isinstance(loss, torch.Tensor) or loss.dim() != 0:
             shape = tuple(loss.shape) if isinstance(loss, torch.Tensor) else type(loss).__name__
             raise ExportError(f"the loss must be a scalar tensor, but it is {shape}; reduce it with a mean or a sum")
@@ -77,13 +82,32 @@ class ModelWithLoss(nn.Module):
 
 
 def _held_tensors(model: nn.Module) -> dict[str, torch.Tensor]:
-    """Buffers and plain tensor attributes of a module and its children, by name."""
+    """Plain tensor attributes of a module and its children, by name."""
     held = {}
     for path, module in model.named_modules():
-        for name, value in [*vars(module).items(), *module._buffers.items()]:
+        for name, value in vars(module).items():
             if isinstance(value, torch.Tensor):
                 held[f"{path}.{name}" if path else name] = value
     return held
+
+
+def _held_buffers(model: nn.Module) -> list[tuple[dict, str, torch.Tensor]]:
+    """The buffers of a module and its children: where each is kept, and what it is."""
+    return [
+        (module._buffers, name, value)
+        for module in model.modules()
+        for name, value in module._buffers.items()
+        if value is not None
+    ]
+
+
+def _write_back(buffers: list[tuple[dict, str, torch.Tensor]]) -> None:
+    """Writes what forward has put in a buffer's place to the buffer: the tracer sees no assignment to a child's."""
+    with torch.no_grad():
+        for registry, name, tensor in buffers:
+            if registry.get(name) is not tensor:
+                tensor.copy_(registry[name])
+                registry[name] = tensor
 
 
 def first_tensor(output: object) -> torch.Tensor | None:
@@ -113,27 +137,46 @@ def capture(
         _check_batch(names, pytree.tree_leaves((args, kwargs, targets)), batch_dim)
         example = _stored_form((args, kwargs, targets), batch_dim)
         seen: list[tuple] = []
-        program = _trace(ModelWithLoss(model, loss, batch_dim, seen.append), example)
+        program, bounds = _trace(ModelWithLoss(model, loss, batch_dim, seen.append), example)
     output, target = seen[-1]
-    tensor_names = [
-        (name, is_target)
-        for (name, is_target), leaf in zip(names, pytree.tree_leaves(example))
-        if isinstance(leaf, torch.Tensor)
+    leaves = [
+        (name, leaf) for name, leaf in zip(names, pytree.tree_leaves(example)) if isinstance(leaf, torch.Tensor)
     ]
-    batch = _batch_symbol(program)
-    return Captured(make_functional(program, batch.shape_env), batch, tensor_names, output, target)
+    batch = _batch_symbol(program, bounds)
+    program, states = make_functional(program, batch.shape_env)
+    inputs = {name: leaf for (name, _), leaf in leaves}
+    return Captured(program, batch, [name for name, _ in leaves], output, target, states, inputs)
 
 
-def _trace(wrapper: ModelWithLoss, example: tuple) -> ExportedProgram:
-    dim = Dim("batch", min=1)
-    shapes = pytree.tree_map(lambda x: {0: dim} if isinstance(x, torch.Tensor) else None, example)
-    try:
-        with _quiet():
-            return torch.export.export(wrapper, example, dynamic_shapes=shapes, strict=False)
-    except ExportError:
-        raise
-    except Exception as error:
-        raise ExportError(f"torch.export cannot trace the model: {_explain(error)}") from error
+def _trace(wrapper: ModelWithLoss, example: tuple) -> tuple[ExportedProgram, tuple[int, int | None]]:
+    """The program, and how many samples it takes at least and at most."""
+    bounds: tuple[int, int | None] = (1, None)
+    while True:
+        dim = Dim("batch", min=bounds[0], max=bounds[1])
+        shapes = pytree.tree_map(lambda x: {0: dim} if isinstance(x, torch.Tensor) else None, example)
+        try:
+            with _quiet():
+                return torch.export.export(wrapper, example, dynamic_shapes=shapes, strict=False), bounds
+        except ExportError:
+            raise
+        except Exception as error:
+            narrower = suggested_bounds(str(error), bounds)
+            if narrower is None:
+                raise ExportError(f"torch.export cannot trace the model: {_explain(error)}") from error
+            bounds = narrower
+
+
+def suggested_bounds(message: str, bounds: tuple[int, int | None]) -> tuple[int, int | None] | None:
+    """The range of the batch that PyTorch suggests for a model that takes other ways outside it; None unless it is
+    narrower than `bounds` and holds more than one number."""
+    suggested = re.search(r"^\s*batch = Dim\('batch'((?:, \w+=\d+)+)\)", message, re.MULTILINE)
+    if suggested is None:
+        return None
+    given = {name: int(value) for name, value in re.findall(r"(min|max)=(\d+)", suggested[1])}
+    least, most = given.get("min", bounds[0]), given.get("max", bounds[1])
+    if (least, most) == bounds or (most is not None and most <= least):
+        return None
+    return least, most
 
 
 @contextlib.contextmanager
@@ -331,11 +374,11 @@ def _check_batch(names: list[tuple[str, bool]], leaves: list, batch_dim: int) ->
         )
 
 
-def _batch_symbol(program: ExportedProgram) -> Batch:
+def _batch_symbol(program: ExportedProgram, bounds: tuple[int, int | None]) -> Batch:
     for spec, node in zip(program.graph_signature.input_specs, program.graph.find_nodes(op="placeholder")):
         value = node.meta.get("val")
         if spec.kind is torch.export.graph_signature.InputKind.USER_INPUT and isinstance(value, torch.Tensor):
             size = value.shape[0]
             if isinstance(size, torch.SymInt) and size.node.expr.is_Symbol:
-                return Batch(size.node.expr, size.node.shape_env)
+                return Batch(size.node.expr, size.node.shape_env, *bounds)
     raise ExportError("the model fixes the batch size: no input has a symbolic batch dimension after tracing")

@@ -1,4 +1,4 @@
-"""The public `export`: capture, lower, detect the loss's reduction, write the files."""
+"""The public `export`: capture, find out how samples lie and the loss adds up, lower, write the files."""
 
 import dataclasses
 import os
@@ -12,16 +12,13 @@ from torch import nn
 from .capture import capture, is_virtual
 from .errors import ExportError
 from .graph_file import save_graph
-from .independence import warn_if_samples_mix
-from .losses import detect_reduction
-from .lowering import Lowering, wrapper_state
+from .loss_terms import CoupledSamples, separate_loss
+from .lowering import Lowering, refuse_randomness, wrapper_state
 from .proto import pb
 from .tensor_file import write_tensors
 from .version import __version__
 
-# Without weights, constants up to this size are still written: a graph that needs them is incomplete otherwise.
-_SMALL_BYTES = 1 << 20
-_REDUCTIONS = {"mean": pb.LOSS_REDUCTION_MEAN, "sum": pb.LOSS_REDUCTION_SUM}
+_REDUCTIONS = ("mean", "sum")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,20 +41,24 @@ def export(
     path: str | os.PathLike | None = None,
     name: str | None = None,
     reduction: str | None = None,
+    whole_batch: bool = False,
 ) -> Exported:
     """Writes `model` and its loss as a graph file (`.swg`), and its weights as `.safetensors` beside it.
 
     model: any nn.Module that torch.export can trace. It is captured in training mode and left unchanged.
     example_inputs: a tensor, a tuple of positional arguments, or a dict of keyword arguments of `forward`. Only
         shapes and dtypes matter. The graph's inputs are named as the arguments of `forward`.
-    loss: `loss(output, target)` giving a scalar, a mean or a sum over samples; a function or an nn.Module.
+    loss: `loss(output, target)` giving a scalar; a function or an nn.Module. Means and sums over samples, tokens that
+        count, class weights or masks, and sums of several of them, give the same whatever the micro-batches.
     targets: an example target. Derived for PyTorch's usual losses.
     batch_dim: the dimension of every input and target that counts samples. In the graph, and in data files, it is the
         first one.
     weights: False to leave the weights out; the model may then be on the meta device and larger than memory.
     path: the graph file; `<name>.swg` in the working directory unless given.
     name: the graph's name; the file's stem, or the class's name in lower case, unless given.
-    reduction: "mean" or "sum", for a loss whose reduction cannot be found out by trying it.
+    reduction: "mean" or "sum": what the loss is over samples. Found out by trying it unless given, and held to that.
+    whole_batch: True for a model or a loss that compares the samples of a batch with each other: plans then run what
+        does on one device, the whole mini-batch at once.
 
     Raises ExportError, before any file is written, naming what cannot be captured.
     """
@@ -79,20 +80,17 @@ def export(
         raise ExportError(f"'{virtual}' has no data (meta or fake tensor); pass weights=False")
 
     captured = capture(model, args, kwargs, loss, targets, batch_dim)
-    if weights:
-        warn_if_samples_mix(model, args, kwargs, batch_dim)
-    lowering = Lowering(captured, model, state, name)
+    refuse_randomness(captured.program.graph)
+    try:
+        separated = separate_loss(captured, state, reduction, whole_batch)
+    except CoupledSamples as error:
+        Lowering(captured, error.separated, state, name).run()  # May know a reason that says more.
+        raise
+    lowering = Lowering(captured, separated, state, name)
     graph = lowering.run()
-    graph.loss_reduction = (
-        _REDUCTIONS[reduction]
-        if reduction is not None
-        else detect_reduction(loss, captured.output, captured.target, captured.batch)
-    )
     graph.producer = f"stagewright {__version__}, torch {torch.__version__.split('+')[0]}"
 
-    tensors = dict(zip((parameter.name for parameter in graph.parameters), lowering.tensors))
-    if not weights:
-        tensors = {key: t for key, t in tensors.items() if key in lowering.constants and t.nbytes <= _SMALL_BYTES}
+    tensors = lowering.tensors if weights else {}
     weights_path = target_path.with_suffix(".safetensors") if tensors else None
     if weights_path is not None:
         write_tensors(weights_path, tensors)

@@ -12,6 +12,7 @@ import warnings
 import torch
 from torch import fx
 from torch.export import ExportedProgram
+from torch.export.graph_signature import ExportGraphSignature, OutputKind
 
 from .errors import ExportError
 from .rewrites import expose_attention_dropout, fold_identities
@@ -31,16 +32,20 @@ def is_mutating(node: fx.Node) -> bool:
     return isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable
 
 
-def make_functional(program: ExportedProgram, shape_env: object) -> ExportedProgram:
-    """Returns a program whose graph has no in-place operator and no gradient-mode region."""
+def make_functional(program: ExportedProgram, shape_env: object) -> tuple[ExportedProgram, list[str]]:
+    """A program whose graph has no in-place operator and no gradient-mode region, and the buffers that it changes.
+
+    The graph's results are the new values of these buffers, in their order, before what the program returned.
+    """
     graph = program.graph_module.graph
     _inline_grad_regions(program.graph_module)
-    _drop_counters(graph, program)
-    if not _rewrite_in_place(graph):
+    changed = _rewrite_in_place(graph, program.graph_signature)
+    if changed is None:
         program.graph_module.recompile()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)  # PyTorch's own, about its tree specifications.
             program = program.run_decompositions({})
+        changed = _mutated_buffers(program)
         _restore_composites(program.graph_module.graph)
     _replace_copies(program.graph_module.graph)
     fold_identities(program.graph_module.graph, shape_env)
@@ -48,7 +53,7 @@ def make_functional(program: ExportedProgram, shape_env: object) -> ExportedProg
     for node in program.graph_module.graph.nodes:
         if is_mutating(node):
             raise ExportError(f"node '{node.name}': the in-place operator {node.target} has no functional form here")
-    return program
+    return program, changed
 
 
 def _inline_grad_regions(module: fx.GraphModule) -> None:
@@ -82,41 +87,85 @@ def _inline_grad_regions(module: fx.GraphModule) -> None:
             graph.erase_node(body_ref)
 
 
-def _drop_counters(graph: fx.Graph, program: ExportedProgram) -> None:
-    """Removes batch norm's `num_batches_tracked += 1`; any other state kept by the module is refused."""
-    state = program.graph_signature.inputs_to_buffers | program.graph_signature.inputs_to_parameters
-    for node in list(graph.nodes):
-        if not is_mutating(node) or not isinstance(node.args[0], fx.Node) or node.args[0].name not in state:
-            continue
-        name = state[node.args[0].name].removeprefix("model.")
-        if node.users or not name.endswith("num_batches_tracked"):
-            raise ExportError(
-                f"node '{node.name}': forward changes '{name}' in place ({node.target}); state that a module carries "
-                "from one step to the next cannot be captured"
-            )
-        graph.erase_node(node)
-
-
-def _rewrite_in_place(graph: fx.Graph) -> bool:
-    """Turns in-place operators into pure ones. False, with the graph still valid, if a view is written through."""
-    while True:
-        order = {node: position for position, node in enumerate(graph.nodes)}
-        node = next((n for n in order if is_mutating(n)), None)
-        if node is None:
-            return True
+def _rewrite_in_place(graph: fx.Graph, signature: ExportGraphSignature) -> list[str] | None:
+    """Turns in-place operators into pure ones and returns the buffers they change, whose new values become the first
+    results. None, with the graph still valid, if a view or a parameter is written through.
+    """
+    buffers, inputs = signature.inputs_to_buffers, graph.find_nodes(op="placeholder")
+    holders = {node: buffers[node.name] for node in inputs if node.name in buffers}
+    fixed = {node for node in inputs if node.name in signature.inputs_to_parameters}
+    placeholders = {name: node for node, name in holders.items()}
+    newest: dict[str, fx.Node] = {}
+    while (node := next((n for n in graph.nodes if is_mutating(n)), None)) is not None:
+        order = {n: position for position, n in enumerate(graph.nodes)}
         pure = _pure_overload(node.target)
-        if pure is None or not isinstance(node.args[0], fx.Node):
-            return False
-        written = node.args[0]
-        for alias in _may_alias(written) - {written, node}:
-            if any(order[user] > order[node] for user in alias.users if user is not node):
-                return False
+        written = node.args[0] if node.args else None
+        if pure is None or not isinstance(written, fx.Node) or not _may_rewrite(
+            node, written, order, holders, fixed
+        ):
+            _write_back(graph, placeholders, newest)
+            return None
         with graph.inserting_before(node):
             result = graph.call_function(pure, node.args, node.kwargs)
         result.meta = dict(node.meta)
         node.replace_all_uses_with(result)
         written.replace_all_uses_with(result, delete_user_cb=lambda user: order.get(user, -1) > order[node])
+        if written in holders:
+            holders[result] = holders[written]
+            newest[holders[written]] = result
         graph.erase_node(node)
+    _return_first(graph, list(newest.values()))
+    return list(newest)
+
+
+def _may_rewrite(
+    node: fx.Node, written: fx.Node, order: dict[fx.Node, int], holders: dict[fx.Node, str], fixed: set[fx.Node]
+) -> bool:
+    """Nothing but `written` itself shows what `node` writes: no alias that is read later, no buffer or parameter seen
+    by a view. holders: buffers and what replaced them; fixed: parameters."""
+    aliases = _may_alias(written) - {node}
+    if aliases & fixed:
+        return False
+    aliases -= {written}
+    if any(order[user] > order[node] for alias in aliases for user in alias.users if user is not node):
+        return False
+    return written in holders or not any(alias in holders for alias in aliases)
+
+
+def _write_back(graph: fx.Graph, placeholders: dict[str, fx.Node], newest: dict[str, fx.Node]) -> None:
+    """Writes the new values of buffers to them at the graph's end, as a module would."""
+    with graph.inserting_before(graph.output_node()):
+        for name, value in newest.items():
+            copied = graph.call_function(aten.copy_.default, (placeholders[name], value))
+            copied.meta = dict(value.meta)
+
+
+def _return_first(graph: fx.Graph, values: list[fx.Node]) -> None:
+    output = graph.output_node()
+    output.args = ((*values, *output.args[0]),)
+
+
+def _mutated_buffers(program: ExportedProgram) -> list[str]:
+    """The buffers whose new values PyTorch's functionalization returns first. Batch normalisation, which will be one
+    operator again, changes its statistics by itself."""
+    output = program.graph_module.graph.output_node()
+    changed, values = [], []
+    for spec, value in zip(program.graph_signature.output_specs, output.args[0]):
+        if spec.kind is OutputKind.BUFFER_MUTATION and not _is_batch_statistic(value):
+            changed.append(spec.target)
+            values.append(value)
+        elif spec.kind is OutputKind.USER_OUTPUT:
+            values.append(value)
+        elif spec.kind is OutputKind.PARAMETER_MUTATION:
+            raise ExportError(
+                f"forward changes the parameter '{spec.target.removeprefix('model.')}' in place; only an optimizer may"
+            )
+    output.args = (tuple(values),)
+    return changed
+
+
+def _is_batch_statistic(value: fx.Node) -> bool:
+    return value.target is operator.getitem and value.args[0].target is aten._native_batch_norm_legit_functional.default
 
 
 def _pure_overload(op: torch._ops.OpOverload) -> torch._ops.OpOverload | None:

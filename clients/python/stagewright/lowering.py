@@ -1,7 +1,6 @@
 """From a pure FX graph to the wire form (protos/stagewright/v1/graph.proto)."""
 
 import operator
-import warnings
 
 import torch
 from torch import fx
@@ -10,8 +9,21 @@ from torch.export.graph_signature import InputKind
 from .capture import Captured
 from .checkpoint import tied_names
 from .errors import ExportError
+from .loss_terms import Separated
 from .proto import pb
 from .rewrites import with_scalar_overload
+from .sample_kinds import (
+    KEYED_DROPOUT,
+    Found,
+    Kind,
+    Layout,
+    ancestors,
+    batch_total,
+    live_nodes,
+    roots,
+    single,
+    uses_batch_statistics,
+)
 
 aten = torch.ops.aten
 
@@ -34,18 +46,6 @@ _MEMORY_FORMATS = {
     torch.channels_last_3d: "channels_last_3d",
 }
 _OMITTED_KEYWORDS = {"device", "layout", "pin_memory"}
-# Randomness the engine keys by sample, so that it does not depend on the plan.
-_KEYED_RANDOM = {
-    aten.dropout.default,
-    aten.feature_dropout.default,
-    aten.alpha_dropout.default,
-    aten.feature_alpha_dropout.default,
-}
-_BATCH_STATISTICS = {
-    aten.batch_norm.default: 5,
-    aten._native_batch_norm_legit.default: 5,
-    aten.native_batch_norm.default: 5,
-}
 
 
 def dtype_of(dtype: torch.dtype, where: str) -> int:
@@ -57,15 +57,18 @@ def dtype_of(dtype: torch.dtype, where: str) -> int:
 class Lowering:
     """One conversion of a captured graph. `state` maps names to the parameters, buffers and constants it reads."""
 
-    def __init__(self, captured: Captured, model: torch.nn.Module, wrapper_state: dict[str, torch.Tensor], name: str):
+    def __init__(self, captured: Captured, separated: Separated, state: dict[str, torch.Tensor], name: str):
         self._captured = captured
+        self._separated = separated
         self._batch = captured.batch
-        self.graph = pb.Graph(name=name)
-        self.tensors: list[torch.Tensor] = []
-        self.constants: set[str] = set()
+        self._fx_graph = captured.program.graph
+        self.graph = pb.Graph(name=name, loss_reduction=separated.reduction)
+        # The module's own, by name.
+        self.tensors: dict[str, torch.Tensor] = {}
         self._arguments: dict[fx.Node, pb.Argument] = {}
-        self._add_state(wrapper_state)
-        self._bind_placeholders(wrapper_state)
+        self._nodes = self.graph.nodes
+        self._add_state(state)
+        self._bind_placeholders(state)
 
     # State and inputs.
 
@@ -78,26 +81,28 @@ class Lowering:
             else:
                 is_parameter = isinstance(tensor, torch.nn.Parameter)
                 self._add_parameter(name, tensor, is_parameter and tensor.requires_grad, not is_parameter)
+                self.tensors[name] = tensor
 
     def _add_parameter(self, name: str, tensor: torch.Tensor, trainable: bool, buffer: bool) -> None:
-        dtype = dtype_of(tensor.dtype, f"parameter '{name}'")
         self._index_of[id(tensor)] = len(self.graph.parameters)
+        dtype = dtype_of(tensor.dtype, f"parameter '{name}'")
         self.graph.parameters.add(name=name, dtype=dtype, shape=list(tensor.shape), trainable=trainable, buffer=buffer)
-        self.tensors.append(tensor)
 
     def _add_constant(self, target: str) -> int:
+        """A tensor that forward makes from numbers: no module holds it, so the graph does."""
         name = target.removeprefix("model.")
         if any(parameter.name == name for parameter in self.graph.parameters):
             name = target
         tensor = self._captured.program.constants[target]
         if id(tensor) not in self._index_of:
             self._add_parameter(name, tensor, trainable=False, buffer=True)
-            self.constants.add(name)
+            elements = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
+            self.graph.parameters[-1].data = elements.numpy().tobytes()
         return self._index_of[id(tensor)]
 
     def _bind_placeholders(self, state: dict[str, torch.Tensor]) -> None:
         program = self._captured.program
-        live = _live_nodes(program.graph)
+        live = live_nodes(program.graph)
         names = iter(self._captured.input_names)
         for spec, node in zip(program.graph_signature.input_specs, program.graph.find_nodes(op="placeholder")):
             if spec.kind in (InputKind.PARAMETER, InputKind.BUFFER):
@@ -110,7 +115,7 @@ class Lowering:
                 if node in live:
                     self._arguments[node] = pb.Argument(input=len(self.graph.inputs))
                     role = pb.Input.ROLE_TARGET if is_target else pb.Input.ROLE_FEATURE
-                    meta = self._meta(node.meta["val"], f"input '{name}'")
+                    meta = self._meta(node.meta["val"], Layout(0, 1), f"input '{name}'")
                     self.graph.inputs.add(name=name, role=role, meta=meta)
             elif spec.kind is not InputKind.USER_INPUT:
                 raise ExportError(f"input '{node.name}': {spec.kind.name.lower()} inputs cannot be captured")
@@ -118,32 +123,63 @@ class Lowering:
     # Nodes.
 
     def run(self) -> "pb.Graph":
-        fx_graph = self._captured.program.graph
-        live = _live_nodes(fx_graph)
-        for node in fx_graph.nodes:
+        self._lower_totals()
+        states, loss, prediction = roots(self._fx_graph)
+        live = ancestors_of_passes([node for node in (*states, loss, prediction) if node is not None])
+        for node in self._fx_graph.nodes:
             if node in live and node.op == "call_function":
                 self._lower(node)
-        self._finish(fx_graph)
+        self._finish()
         return self.graph
 
-    def _finish(self, fx_graph: fx.Graph) -> None:
-        loss, prediction = _roots(fx_graph)
+    def _lower_totals(self) -> None:
+        """What is summed over a mini-batch, and what that needs, in a list of its own."""
+        marks = [node for node in self._fx_graph.nodes if node.target is batch_total]
+        needed = ancestors([mark.args[0] for mark in marks])
+        outside, self._arguments, self._nodes = self._arguments, dict(self._arguments), self.graph.totals.nodes
+        for node in self._fx_graph.nodes:
+            if node in needed and node.op == "call_function":
+                self._lower(node)
+        values = [self._reference(mark.args[0], f"the total '{mark.name}'") for mark in marks]
+        self._arguments, self._nodes = outside, self.graph.nodes
+        for mark, value in zip(marks, values):
+            self._arguments[mark] = pb.Argument(total=len(self.graph.totals.values))
+            self.graph.totals.values.append(value)
+
+    def _finish(self) -> None:
+        states, loss, prediction = roots(self._fx_graph)
         self.graph.loss.CopyFrom(self._reference(loss, "the loss"))
-        if prediction is not None and self._arguments[prediction].HasField("value"):
+        in_front = prediction is not None and single(self._separated.kinds.get(prediction)) == Layout(0, 1)
+        if in_front and self._arguments[prediction].HasField("value"):
             self.graph.prediction.CopyFrom(self._arguments[prediction].value)
+        indices = {parameter.name: index for index, parameter in enumerate(self.graph.parameters)}
+        indices |= {alias: i for i, parameter in enumerate(self.graph.parameters) for alias in parameter.aliases}
+        for name, node in zip(self._captured.states, states):
+            index = indices[public_name(name)]
+            self.graph.state_updates.add(parameter=index, value=self._new_state(node, self.graph.parameters[index]))
         used: set[int] = set()
         for node in self.graph.nodes:
             for argument in [*node.args, *(entry.value for entry in node.kwargs)]:
                 _collect_parameters(argument, used)
         for index, parameter in enumerate(self.graph.parameters):
             parameter.trainable = parameter.trainable and index in used
-        statistics = sorted({node.module or node.name for node in self.graph.nodes if node.batch_dependent})
-        if statistics:
-            warnings.warn(
-                f"{', '.join(statistics)}: batch normalisation in training mode takes its statistics over a "
-                "micro-batch, so results depend on the micro-batch size; consider GroupNorm or LayerNorm",
-                stacklevel=4,
-            )
+        if self._batch.least > 1:
+            self.graph.samples.least = self._batch.least
+        if self._batch.most is not None:
+            self.graph.samples.most = self._batch.most
+
+    def _new_state(self, node: fx.Node, parameter: "pb.Parameter") -> "pb.ValueRef":
+        """The value that a buffer takes, in its own type; a copy of what is no operator's result."""
+        argument = self._arguments[node]
+        if argument.HasField("value"):
+            meta = self._nodes[argument.value.node].outputs[argument.value.output]
+            if meta.dtype == parameter.dtype:
+                return argument.value
+        meta = pb.TensorMeta(dtype=parameter.dtype, shape=[pb.SymInt(offset=size) for size in parameter.shape])
+        name = f"{node.name}_as_{parameter.name.replace('.', '_')}"
+        cast = [argument, pb.Argument(dtype=parameter.dtype), pb.Argument(boolean=False), pb.Argument(boolean=True)]
+        self._nodes.append(pb.Node(name=name, target="aten.to.dtype", args=cast, outputs=[meta]))
+        return pb.ValueRef(node=len(self._nodes) - 1)
 
     def _reference(self, node: fx.Node, what: str) -> "pb.ValueRef":
         argument = self._arguments[node]
@@ -156,6 +192,8 @@ class Lowering:
         where = f"node '{node.name}' ({node.target})"
         if isinstance(value, (int, torch.SymInt)) and not isinstance(value, bool):
             return  # Written where it is used.
+        if node.target is batch_total:
+            return  # Among the totals.
         if node.target is operator.getitem:
             self._lower_getitem(node)
             return
@@ -170,13 +208,12 @@ class Lowering:
         if same is not None:
             self._arguments[node] = self._arguments[same]
             return
-        self._check_random(node, where)
         self._emit(node, where)
 
     def _same_as(self, node: fx.Node) -> fx.Node | None:
         """The argument that `node` merely passes on: dropout that drops nothing, copies of constants."""
         source = node.args[0] if node.args and isinstance(node.args[0], fx.Node) else None
-        if node.target in _KEYED_RANDOM and (node.args[2] is False or node.args[1] == 0):
+        if node.target in KEYED_DROPOUT and (node.args[2] is False or node.args[1] == 0):
             return source
         if node.target in (aten.lift_fresh_copy.default, aten.lift_fresh.default, aten.detach.default):
             argument = self._arguments.get(source)
@@ -184,32 +221,12 @@ class Lowering:
                 return source if self.graph.parameters[argument.parameter].buffer else None
         return None
 
-    def _check_random(self, node: fx.Node, where: str) -> None:
-        if node.target in _KEYED_RANDOM or torch.Tag.nondeterministic_seeded not in node.target.tags:
-            return
-        given = dict(zip((a.name for a in node.target._schema.arguments), node.args)) | node.kwargs
-        defaults = {a.name: a.default_value for a in node.target._schema.arguments if a.has_default_value()}
-        for name in ("dropout_p", "dropout"):
-            if name in defaults or name in given:
-                if given.get(name, defaults.get(name)) == 0 or given.get("train") is False:
-                    return
-                raise ExportError(
-                    f"{where}: dropout inside this operator depends on how the batch is cut; set its dropout to 0 "
-                    "and use nn.Dropout, which is keyed by sample"
-                )
-        if given.get("training", defaults.get("training")) is False:
-            return
-        raise ExportError(
-            f"{where}: random numbers drawn in forward depend on how the batch is cut; use nn.Dropout, or pass them "
-            "as an input of the model"
-        )
-
     def _lower_getitem(self, node: fx.Node) -> None:
         source, index = node.args
         argument = self._arguments[source]
         if not isinstance(index, int) or not argument.HasField("value"):
             raise ExportError(f"node '{node.name}': an element of '{source.name}' is not a tensor output")
-        count = len(self.graph.nodes[argument.value.node].outputs)
+        count = len(self._nodes[argument.value.node].outputs)
         self._arguments[node] = pb.Argument(value=pb.ValueRef(node=argument.value.node, output=index % count))
 
     def _emit(self, node: fx.Node, where: str) -> None:
@@ -222,23 +239,32 @@ class Lowering:
         ):
             raise ExportError(f"{where}: its result is not a tensor or a list of tensors, so it cannot be captured")
         target, args, kwargs = _without_device(node)
-        statistics = _BATCH_STATISTICS.get(target)
+        found = self._separated.kinds.get(node)
+        kinds = found if isinstance(found, list) else [found] * len(outputs)
         result = pb.Node(
             name=node.name,
             target=str(target),
             args=[self._argument(arg, where) for arg in args],
-            outputs=[self._meta(v, where) for v in outputs],
+            outputs=[self._meta(v, kind, where) for v, kind in zip(outputs, kinds)],
             module=module_path(node),
-            batch_dependent=statistics is not None and args[statistics] is True,
+            batch_dependent=uses_batch_statistics(node) or node in self._separated.coupled,
         )
         for name, arg in sorted(kwargs.items()):
             result.kwargs.add(name=name, value=self._argument(arg, where))
-        self._arguments[node] = pb.Argument(value=pb.ValueRef(node=len(self.graph.nodes)))
-        self.graph.nodes.append(result)
+        self._arguments[node] = pb.Argument(value=pb.ValueRef(node=len(self._nodes)))
+        self._nodes.append(result)
 
-    def _meta(self, tensor: torch.Tensor, where: str) -> "pb.TensorMeta":
+    def _meta(self, tensor: torch.Tensor, kind: Found | None, where: str) -> "pb.TensorMeta":
         shape = [self._batch.to_proto(size, where) for size in tensor.shape]
-        return pb.TensorMeta(dtype=dtype_of(tensor.dtype, where), shape=shape)
+        meta = pb.TensorMeta(dtype=dtype_of(tensor.dtype, where), shape=shape)
+        batched = [dim for dim, size in enumerate(shape) if size.scale]
+        if not batched:
+            return meta
+        if not isinstance(kind, Layout):
+            meta.mixed = True
+        elif kind != Layout(0, 1) or shape[0].scale != 1:
+            meta.layout.dim, meta.layout.outer = kind.dim, kind.outer
+        return meta
 
     def _argument(self, value: object, where: str) -> "pb.Argument":
         value = _number(value)
@@ -293,23 +319,18 @@ def module_path(node: fx.Node) -> str:
     return "" if paths[-1] == "model" else public_name(paths[-1]).split("@")[0]
 
 
-def _roots(graph: fx.Graph) -> tuple[fx.Node, fx.Node | None]:
-    """The nodes of loss and prediction: the last two results, after those that functionalization may add."""
-    results = graph.output_node().args[0]
-    return results[-2], results[-1]
-
-
-def _live_nodes(graph: fx.Graph) -> set[fx.Node]:
-    live: set[fx.Node] = set()
-    frontier = [node for node in _roots(graph) if node is not None]
+def ancestors_of_passes(results: list[fx.Node]) -> set[fx.Node]:
+    """What forward passes compute for `results`: totals are there before them."""
+    found: set[fx.Node] = set()
+    frontier = list(results)
     while frontier:
         node = frontier.pop()
-        if node in live:
+        if node in found:
             continue
-        live.add(node)
-        if not isinstance(node.meta.get("val"), (int, torch.SymInt)):
+        found.add(node)
+        if node.target is not batch_total and not isinstance(node.meta.get("val"), (int, torch.SymInt)):
             frontier.extend(node.all_input_nodes)
-    return live
+    return found
 
 
 def _without_device(node: fx.Node) -> tuple[torch._ops.OpOverload, tuple, dict]:
@@ -337,3 +358,32 @@ def _collect_parameters(argument: "pb.Argument", found: set[int]) -> None:
     elif argument.HasField("list"):
         for item in argument.list.items:
             _collect_parameters(item, found)
+
+
+def refuse_randomness(graph: fx.Graph) -> None:
+    """ExportError for an operator that draws random numbers other than dropout, which is keyed by sample."""
+    live = live_nodes(graph)
+    for node in graph.nodes:
+        if node in live and isinstance(node.target, torch._ops.OpOverload):
+            _check_random(node, f"node '{node.name}' ({node.target})")
+
+
+def _check_random(node: fx.Node, where: str) -> None:
+    if node.target in KEYED_DROPOUT or torch.Tag.nondeterministic_seeded not in node.target.tags:
+        return
+    given = dict(zip((a.name for a in node.target._schema.arguments), node.args)) | node.kwargs
+    defaults = {a.name: a.default_value for a in node.target._schema.arguments if a.has_default_value()}
+    for name in ("dropout_p", "dropout"):
+        if name in defaults or name in given:
+            if given.get(name, defaults.get(name)) == 0 or given.get("train") is False:
+                return
+            raise ExportError(
+                f"{where}: dropout inside this operator depends on how the batch is cut; set its dropout to 0 "
+                "and use nn.Dropout, which is keyed by sample"
+            )
+    if given.get("training", defaults.get("training")) is False:
+        return
+    raise ExportError(
+        f"{where}: random numbers drawn in forward depend on how the batch is cut; use nn.Dropout, or pass them "
+        "as an input of the model"
+    )

@@ -15,30 +15,43 @@ class Batch:
 
     symbol: sympy.Symbol | None
     shape_env: object = None
+    # How many samples the graph takes at once.
+    least: int = 1
+    most: int | None = None
 
     def affine(self, value: int | torch.SymInt, where: str) -> tuple[int, int]:
         """(scale, offset) of `value`; ExportError naming `where` and the expression if it has none."""
-        if isinstance(value, int):
-            return 0, int(value)
-        expression = value.node.expr
-        if self.shape_env is not None:
-            expression = self.shape_env.simplify(expression)
-        if expression.is_Integer:
-            return 0, int(expression)
-        if self.symbol is not None and expression.free_symbols == {self.symbol}:
-            try:
-                polynomial = sympy.Poly(expression, self.symbol)
-            except sympy.PolynomialError:
-                polynomial = None
-            if polynomial is not None and polynomial.degree() <= 1:
-                scale, offset = polynomial.coeff_monomial(self.symbol), polynomial.coeff_monomial(1)
-                if scale.is_Integer and offset.is_Integer:
-                    return int(scale), int(offset)
+        found = self.affine_or_none(value)
+        if found is not None:
+            return found
+        expression = self._expression(value)
         readable = expression.subs(self.symbol, sympy.Symbol("batch")) if self.symbol is not None else expression
         raise ExportError(
             f"{where}: the size {readable} is not of the form scale * batch + offset; "
             "only sizes that are constant or proportional to the number of samples can be run in micro-batches"
         )
+
+    def affine_or_none(self, value: int | torch.SymInt) -> tuple[int, int] | None:
+        """(scale, offset) of `value` if it has them."""
+        if isinstance(value, int):
+            return 0, int(value)
+        expression = self._expression(value)
+        if expression.is_Integer:
+            return 0, int(expression)
+        if self.symbol is None or expression.free_symbols != {self.symbol}:
+            return None
+        try:
+            polynomial = sympy.Poly(expression, self.symbol)
+        except sympy.PolynomialError:
+            return None
+        if polynomial.degree() > 1:
+            return None
+        scale, offset = polynomial.coeff_monomial(self.symbol), polynomial.coeff_monomial(1)
+        return (int(scale), int(offset)) if scale.is_Integer and offset.is_Integer else None
+
+    def _expression(self, value: torch.SymInt) -> sympy.Expr:
+        expression = value.node.expr
+        return self.shape_env.simplify(expression) if self.shape_env is not None else expression
 
     def to_proto(self, value: int | torch.SymInt, where: str) -> "pb.SymInt":
         scale, offset = self.affine(value, where)

@@ -14,6 +14,21 @@ MEMORY_FORMATS = {
 }
 
 
+def parameters_of(graph: "pb.Graph", stored: dict[str, torch.Tensor]) -> list[torch.Tensor]:
+    """The tensors of the graph's parameters: constants from the graph, all others from a weights file."""
+    parameters = []
+    for parameter in graph.parameters:
+        if parameter.HasField("data"):
+            elements = torch.frombuffer(bytearray(parameter.data), dtype=TORCH_DTYPES[parameter.dtype])
+            parameters.append(elements.reshape(list(parameter.shape)))
+            continue
+        tensor = stored[parameter.name]
+        assert tensor.dtype == TORCH_DTYPES[parameter.dtype]
+        assert list(tensor.shape) == list(parameter.shape)
+        parameters.append(tensor.requires_grad_(parameter.trainable))
+    return parameters
+
+
 class Interpreter:
     """One graph and the tensors of its parameters (index for index)."""
 
@@ -28,25 +43,58 @@ class Interpreter:
 
         graph = stagewright.load_graph(exported.path)
         stored = load_file(exported.weights_path)
-        parameters = []
-        for parameter in graph.parameters:
-            tensor = stored[parameter.name]
-            assert tensor.dtype == TORCH_DTYPES[parameter.dtype]
-            assert list(tensor.shape) == list(parameter.shape)
-            parameters.append(tensor.requires_grad_(parameter.trainable))
-        return cls(graph, parameters)
+        return cls(graph, parameters_of(graph, stored))
 
-    def run(self, inputs: dict[str, torch.Tensor], samples: int) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """(loss, prediction) of a micro-batch. Checks every output against the graph's metadata."""
+    def totals(self, inputs: dict[str, torch.Tensor], samples: int) -> list[torch.Tensor]:
+        """The totals of a mini-batch."""
+        values = self._evaluate(self.graph.totals.nodes, inputs, samples, [])
+        return [values[total.node][total.output] for total in self.graph.totals.values]
+
+    def run(
+        self, inputs: dict[str, torch.Tensor], samples: int, totals: list[torch.Tensor] | None = None
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """(loss, prediction) of a micro-batch, whose totals are its own unless given. Checks every output against the
+        graph's metadata. `new_states` holds the new values of buffers afterwards, by name."""
+        totals = self.totals(inputs, samples) if totals is None else totals
+        for entry in self.graph.inputs:
+            self._check(entry.name, entry.meta, inputs[entry.name], samples)
+        values = self._evaluate(self.graph.nodes, inputs, samples, totals)
+        self.new_states = {
+            self.graph.parameters[update.parameter].name: values[update.value.node][update.value.output].detach()
+            for update in self.graph.state_updates
+        }
+        loss = values[self.graph.loss.node][self.graph.loss.output]
+        prediction = None
+        if self.graph.HasField("prediction"):
+            prediction = values[self.graph.prediction.node][self.graph.prediction.output]
+        return loss, prediction
+
+    def run_in_parts(
+        self, inputs: dict[str, torch.Tensor], sizes: list[int]
+    ) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+        """(loss, gradients) of a mini-batch, cut in micro-batches of these sizes."""
+        samples = sum(sizes)
+        totals = self.totals(inputs, samples)
+        begin, loss = 0, 0.0
+        for size in sizes:
+            part = {name: tensor[begin : begin + size] for name, tensor in inputs.items()}
+            mean = self.graph.loss_reduction == pb.LOSS_REDUCTION_MEAN
+            loss = loss + self.run(part, size, totals)[0] * (size / samples if mean else 1)
+            begin += size
+        return loss, self.gradients(loss)
+
+    def _evaluate(
+        self, nodes: list["pb.Node"], inputs: dict[str, torch.Tensor], samples: int, totals: list[torch.Tensor]
+    ) -> list[list[torch.Tensor]]:
         values: list[list[torch.Tensor]] = []
-        feeds = [inputs[entry.name] for entry in self.graph.inputs]
-        for entry, feed in zip(self.graph.inputs, feeds):
-            self._check(entry.name, entry.meta, feed, samples)
+        feeds = [inputs.get(entry.name) for entry in self.graph.inputs]
 
         def resolve(argument: "pb.Argument") -> object:
             kind = argument.WhichOneof("kind")
             if kind == "value":
                 return values[argument.value.node][argument.value.output]
+            if kind == "total":
+                return totals[argument.total]
             if kind == "parameter":
                 return self.parameters[argument.parameter]
             if kind == "input":
@@ -64,7 +112,7 @@ class Interpreter:
             assert kind is not None, "an argument without a kind"
             return getattr(argument, kind)
 
-        for node in self.graph.nodes:
+        for node in nodes:
             namespace, name, overload = node.target.split(".")
             op = getattr(getattr(getattr(torch.ops, namespace), name), overload)
             result = op(*map(resolve, node.args), **{entry.name: resolve(entry.value) for entry in node.kwargs})
@@ -73,11 +121,7 @@ class Interpreter:
             for meta, output in zip(node.outputs, outputs):
                 self._check(node.name, meta, output, samples)
             values.append(outputs)
-        loss = values[self.graph.loss.node][self.graph.loss.output]
-        prediction = None
-        if self.graph.HasField("prediction"):
-            prediction = values[self.graph.prediction.node][self.graph.prediction.output]
-        return loss, prediction
+        return values
 
     def gradients(self, loss: torch.Tensor) -> dict[str, torch.Tensor]:
         """Gradients of trainable parameters by every name they have."""

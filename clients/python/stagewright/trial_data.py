@@ -1,0 +1,127 @@
+"""Small batches on which a captured graph is tried: made from the example's tensors, so that every sample differs."""
+
+import enum
+
+import torch
+from torch import fx
+
+from .capture import Captured
+
+aten = torch.ops.aten
+
+
+class Effort(enum.Enum):
+    """How far the inputs of a trial may go from the example's."""
+
+    IGNORED_TARGETS = 1  # Random integers, and targets that a loss ignores among them.
+    RANDOM = 2
+    EXAMPLE = 3
+
+
+# Integers of which an example shows one value only, and the graph no bound, are drawn below this.
+_FEW = 8
+
+# Operators through which an integer reaches a table or a loss as it is.
+_PASS_ON = {
+    aten.slice.Tensor, aten.view.default, aten.reshape.default, aten.flatten.using_ints, aten.permute.default,
+    aten.transpose.int, aten.select.int, aten.unsqueeze.default, aten.squeeze.dim, aten.squeeze.default,
+    aten.clone.default, aten.contiguous.default, aten.to.dtype, aten.to.device, aten.to.dtype_layout,
+    aten.detach.default, aten.alias.default, aten.expand.default, aten.movedim.int, aten.narrow.default,
+    aten.pad.default, aten.constant_pad_nd.default, aten.masked_fill.Scalar, aten.roll.default, aten.cat.default,
+    aten._to_copy.default, aten.where.ScalarSelf, aten.unbind.int, aten.split.Tensor, aten.chunk.default,
+}  # fmt: skip
+CLASS_LOSSES = {
+    aten.cross_entropy_loss.default: 4,
+    aten.nll_loss.default: 4,
+    aten.nll_loss_nd.default: 4,
+    aten.nll_loss2d.default: 4,
+}
+
+
+def trial_inputs(
+    captured: Captured, samples: int, effort: Effort, generator: torch.Generator
+) -> dict[str, torch.Tensor]:
+    """One tensor per input of the graph, with `samples` samples along dimension 0."""
+    placeholders = _input_placeholders(captured)
+    return {
+        name: _some_batch(tensor, placeholders[name], samples, effort, generator)
+        for name, tensor in captured.example.items()
+    }
+
+
+def _input_placeholders(captured: Captured) -> dict[str, fx.Node]:
+    program = captured.program
+    user_inputs = set(program.graph_signature.user_inputs)
+    tensors = [
+        node
+        for node in program.graph_module.graph.find_nodes(op="placeholder")
+        if node.name in user_inputs and isinstance(node.meta.get("val"), torch.Tensor)
+    ]
+    return {name: node for (name, _), node in zip(captured.input_names, tensors)}
+
+
+def _some_batch(
+    example: torch.Tensor, node: fx.Node, samples: int, effort: Effort, generator: torch.Generator
+) -> torch.Tensor:
+    rows = example[torch.arange(samples) % example.shape[0]]
+    if rows.is_floating_point():
+        return _perturbed(rows, generator)
+    if effort is Effort.EXAMPLE or not rows.numel():
+        return rows
+    if rows.dtype is torch.bool:
+        return torch.rand(rows.shape, generator=generator) < 0.7
+    most, ignored = _integer_range(node)
+    seen = example.unique()
+    if most is None and seen.numel() > 1:
+        drawn = seen[torch.randint(0, seen.numel(), rows.shape, generator=generator)]
+    else:
+        drawn = torch.randint(0, most or _FEW, rows.shape, generator=generator).to(rows.dtype)
+    if effort is Effort.IGNORED_TARGETS and ignored is not None and drawn.numel():
+        # The first sample ignores the last quarter of its targets, so that samples count differently.
+        first = drawn[0].reshape(-1)
+        first[-max(1, first.numel() // 4) :] = ignored
+        drawn[0] = first.reshape(drawn[0].shape)
+    return drawn
+
+
+def _perturbed(rows: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """The rows with noise, within the bounds that the example keeps to: no less than 0, no more than 1."""
+    wide = rows.to(torch.float64)
+    low, high = (float(wide.min()), float(wide.max())) if wide.numel() else (0.0, 0.0)
+    noise = torch.randn(wide.shape, generator=generator, dtype=torch.float64)
+    if low == high:  # Zeros or ones, say: nothing is known of the range but that small positive numbers lie in it.
+        return (noise.abs() * 0.3 + 0.05).clamp(max=0.95).to(rows.dtype)
+    wide = wide + noise * 0.3 * float(wide.std())
+    if low >= 0:
+        wide = wide.abs()
+    if low >= 0 and high <= 1:
+        wide = wide.clamp(max=1.0)
+    return wide.to(rows.dtype)
+
+
+def _integer_range(node: fx.Node) -> tuple[int | None, int | None]:
+    """(how many values the input may take, the target that a loss ignores): by the tables and losses it reaches."""
+    most: list[int] = []
+    ignored: list[int] = []
+    seen: set[fx.Node] = set()
+    frontier = [node]
+    while frontier:
+        current = frontier.pop()
+        if current in seen:
+            continue
+        seen.add(current)
+        for user in current.users:
+            if user.target in _PASS_ON or getattr(user.target, "__name__", "") == "getitem":
+                frontier.append(user)
+            elif user.target is aten.embedding.default and user.args[1] is current:
+                most.append(int(user.args[0].meta["val"].shape[0]))
+            elif user.target in CLASS_LOSSES and user.args[1] is current:
+                scores = user.args[0].meta["val"]
+                classes = scores.shape[1] if scores.dim() > 1 else scores.shape[0]
+                if isinstance(classes, int):
+                    most.append(classes)
+                position = CLASS_LOSSES[user.target]
+                ignored.append(user.args[position] if len(user.args) > position else -100)
+            elif user.target is aten.one_hot.default and len(user.args) > 1 and isinstance(user.args[1], int):
+                most.append(user.args[1])
+    return min(most, default=None), (ignored[0] if ignored else None)

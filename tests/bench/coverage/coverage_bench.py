@@ -18,7 +18,7 @@ import time
 import report
 import torch
 import zoo
-from trial import BROKEN, EXPORTED, RIGHT, RIGHTLY_REFUSED, Options, Result, attempt
+from trial import BROKEN, EXPORT_ONLY, EXPORTED, QUICK, RIGHT, RIGHTLY_REFUSED, Options, Result, attempt
 
 TIMEOUT = 600.0
 
@@ -26,7 +26,7 @@ TIMEOUT = 600.0
 def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument(
-        "--only", action="append", default=[], help="models whose name matches, e.g. 'gpt*'; may be repeated"
+        "--only", action="append", default=[], help="models whose name or source matches, e.g. 'gpt*'; may be repeated"
     )
     parser.add_argument("--quick", action="store_true", help="export, one plan, and training on two workers only")
     parser.add_argument("--export-only", action="store_true", help="neither plans nor jobs; needs no programs")
@@ -49,7 +49,7 @@ def parsed() -> argparse.Namespace:
 def chosen(options: argparse.Namespace) -> list[zoo.Entry]:
     def wanted(entry: zoo.Entry) -> bool:
         return not options.only or any(
-            fnmatch.fnmatch(text, p) for p in options.only for text in (entry.key, entry.name)
+            fnmatch.fnmatch(text, p) for p in options.only for text in (entry.key, entry.name, entry.source)
         )
 
     return [entry for entry in zoo.ENTRIES.values() if wanted(entry)]
@@ -70,7 +70,8 @@ def to_do(entries: list[zoo.Entry], options: argparse.Namespace) -> list[zoo.Ent
 
 def child(entry: zoo.Entry, system, options: argparse.Namespace) -> None:
     torch.set_num_threads(1)
-    asked = Options(options.quick, options.export_only, options.time_limit)
+    asked = EXPORT_ONLY if options.export_only else QUICK if options.quick else Options()
+    asked = dataclasses.replace(asked, time_limit=options.time_limit)
     with tempfile.TemporaryDirectory(prefix="stagewright_coverage_") as folder:
         write(attempt(entry, system, pathlib.Path(folder), asked), options)
 

@@ -20,6 +20,7 @@ VERDICTS = (
     "checkpoint fails",
     "differs",
     "broken entry",
+    "exported",
 )
 JOBS = ("own 2", "forced 2", "own 3", "forced 3", "uneven")
 

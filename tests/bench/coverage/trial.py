@@ -10,7 +10,7 @@ import reference
 import stagewright
 import system as command_line
 import torch
-from compare import Difference, compare_losses, compare_states
+from compare import compare_losses, compare_states
 from reference import STEPS, Trained
 from safetensors.torch import load_file
 from torch.utils import _pytree as pytree
@@ -49,11 +49,22 @@ class Result:
             self.verdict, self.reason = verdict, reason
 
 
+# Jobs by name: devices, and the micro-batch of a forced plan, 0 for the planner's own. Beside them there is UNEVEN.
+JOBS = {"own 2": (2, 0), "forced 2": (2, 2), "own 3": (3, 0), "forced 3": (3, 4)}
+UNEVEN = "uneven"
+
+
 @dataclasses.dataclass(frozen=True)
 class Options:
-    quick: bool = False
-    export_only: bool = False
+    """How much is tried of an entry. Without jobs and plans it is only exported."""
+
+    planned: tuple[int, ...] = (2, 3, 4)
+    jobs: tuple[str, ...] = (*JOBS, UNEVEN)
     time_limit: float = 20.0
+
+
+EXPORT_ONLY = Options(planned=(), jobs=())
+QUICK = Options(planned=(2,), jobs=("own 2", "forced 2"))
 
 
 def attempt(entry: Entry, system: "command_line.System | None", folder: pathlib.Path, options: Options) -> Result:
@@ -65,11 +76,11 @@ def attempt(entry: Entry, system: "command_line.System | None", folder: pathlib.
         result.judge(BROKEN, f"PyTorch alone fails: {_line(error)}")
         return result
     files = _export(entry, folder, result)
-    if files is None or options.export_only:
+    if files is None:
         return result
-    for devices in (2,) if options.quick else (2, 3, 4):
-        _plan(entry, files, devices, options, result)
-    if result.verdict == EXPORTED:
+    for devices in options.planned:
+        _plan(entry, files, devices, options.time_limit, result)
+    if options.jobs and result.verdict == EXPORTED:
         result.judge(RIGHT, "")
         _train_all(entry, system, files, expected, options, result)
     return result
@@ -107,7 +118,8 @@ def _named(task: Task) -> list[tuple[str, torch.Tensor]]:
         arguments = list(task.inputs.items())
     else:
         values = task.inputs if isinstance(task.inputs, (tuple, list)) else (task.inputs,)
-        arguments = list(zip(inspect.signature(task.model.forward).parameters, values, strict=False))
+        forward = getattr(task.model, "_orig_mod", task.model).forward
+        arguments = list(zip(inspect.signature(forward).parameters, values, strict=False))
     named = []
     for name, value in [*arguments, ("target", task.targets)]:
         for path, leaf in pytree.tree_flatten_with_path(value)[0]:
@@ -117,8 +129,8 @@ def _named(task: Task) -> list[tuple[str, torch.Tensor]]:
     return named
 
 
-def _plan(entry: Entry, files: command_line.Files, devices: int, options: Options, result: Result) -> None:
-    answer = command_line.plan(files, devices, options.time_limit)
+def _plan(entry: Entry, files: command_line.Files, devices: int, time_limit: float, result: Result) -> None:
+    answer = command_line.plan(files, devices, time_limit)
     if answer.error:
         refused = RIGHTLY_REFUSED if entry.refusal else PLAN_FAILS
         result.judge(refused, f"plan for {devices} devices: {answer.error}")
@@ -134,17 +146,23 @@ def _train_all(entry, system, files, expected: Trained, options: Options, result
         expected = _on_one_device(entry, system, files, expected, result)
         if expected is None:
             return
-    for devices in (2,) if options.quick else (2, 3):
-        _train(entry, system, files, expected, f"own {devices}", devices, result)
-        micro_batch = MINI_BATCH if entry.whole else {2: 2, 3: 4}[devices]
-        forced = dict(stages=devices, micro_batch=micro_batch, no_replicas=True)
-        _train(entry, system, files, expected, f"forced {devices}", devices, result, **forced)
-    if not options.quick and not entry.whole:
-        path = command_line.uneven_plan(system, files)
-        if path is None:
-            result.jobs["uneven"] = {"stages": 0, "error": 0.0, "remark": "n/a: the graph has only one operator"}
-        else:
-            _train(entry, system, files, expected, "uneven", 3, result, plan_file=path)
+    for name in options.jobs:
+        if name == UNEVEN:
+            _train_uneven(entry, system, files, expected, result)
+            continue
+        devices, micro_batch = JOBS[name]
+        forced = dict(stages=devices, micro_batch=MINI_BATCH if entry.whole else micro_batch, no_replicas=True)
+        _train(entry, system, files, expected, name, devices, result, **(forced if micro_batch else {}))
+
+
+def _train_uneven(entry, system, files, expected: Trained, result: Result) -> None:
+    if entry.whole:
+        return
+    path = command_line.uneven_plan(system, files)
+    if path is None:
+        result.jobs[UNEVEN] = {"stages": 0, "error": 0.0, "remark": "n/a: the graph has only one operator"}
+    else:
+        _train(entry, system, files, expected, UNEVEN, 3, result, plan_file=path)
 
 
 def _on_one_device(entry, system, files, eager: Trained, result: Result) -> Trained | None:
@@ -215,6 +233,3 @@ def _loaded(entry: Entry, path: pathlib.Path, plan: str, result: Result) -> dict
 def _line(error: BaseException) -> str:
     kind = "" if isinstance(error, stagewright.StagewrightError) else f"{type(error).__name__}: "
     return (kind + " ".join(str(error).split()))[:600]
-
-
-__all__ = ["Difference", "Options", "Result", "attempt"]

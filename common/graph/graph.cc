@@ -154,10 +154,9 @@ absl::Status CheckParameters(const std::vector<Parameter>& parameters) {
     if (parameter.data.has_value() &&
         (parameter.trainable ||
          static_cast<int64_t>(parameter.data->size()) != parameter.SizeBytes())) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(where, ".data: ", parameter.data->size(), " bytes for a ",
-                       parameter.trainable ? "trainable tensor" : "tensor", " of ",
-                       parameter.SizeBytes()));
+      return absl::InvalidArgumentError(absl::StrCat(
+          where, ".data: ", parameter.data->size(), " bytes for a ",
+          parameter.trainable ? "trainable tensor" : "tensor", " of ", parameter.SizeBytes()));
     }
     if (parameter.trainable && !IsFloating(parameter.dtype)) {
       return absl::InvalidArgumentError(
@@ -274,10 +273,8 @@ absl::Status CheckTotals(const GraphData& data) {
   for (size_t i = 0; i < data.totals.values.size(); ++i) {
     const ValueRef value = data.totals.values[i];
     const std::string where = absl::StrCat("totals.values[", i, "]");
-    if (!value.node.valid() || value.node.index() >= data.totals.nodes.size() ||
-        value.output < 0 ||
-        static_cast<size_t>(value.output) >=
-            data.totals.nodes[value.node.index()].outputs.size()) {
+    if (!value.node.valid() || value.node.index() >= data.totals.nodes.size() || value.output < 0 ||
+        static_cast<size_t>(value.output) >= data.totals.nodes[value.node.index()].outputs.size()) {
       return absl::InvalidArgumentError(absl::StrCat(where, " does not exist"));
     }
     if (data.totals.nodes[value.node.index()].outputs[value.output].DependsOnBatch()) {

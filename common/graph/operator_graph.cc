@@ -67,8 +67,8 @@ std::vector<bool> SetAside(const Graph& graph, const std::vector<double>& weight
     const Node& node = graph.node(id);
     const auto before = graph.dag().Predecessors(v);
     const bool free_of_training =
-        !node.cost && !node.batch_dependent && !IsResult(graph, v) &&
-        !graph.needs_backward(id) && !ReadsState(graph, id) && graph.Totals(id).empty() &&
+        !node.cost && !node.batch_dependent && !IsResult(graph, v) && !graph.needs_backward(id) &&
+        !ReadsState(graph, id) && graph.Totals(id).empty() &&
         std::none_of(graph.Parameters(id).begin(), graph.Parameters(id).end(),
                      [&](ParameterId p) { return graph.parameter(p).trainable; });
     constant[v] = free_of_training && graph.Inputs(id).empty() &&

@@ -62,9 +62,9 @@ int64_t TensorMeta::Elements(int64_t samples) const {
 
 std::optional<SampleLayout> TensorMeta::Samples() const {
   if (layout.has_value() || mixed) return layout;
-  const bool first = !shape.empty() && shape[0] == SymInt{1, 0} &&
-                     std::all_of(shape.begin() + 1, shape.end(),
-                                 [](const SymInt& d) { return d.scale == 0; });
+  const bool first =
+      !shape.empty() && shape[0] == SymInt{1, 0} &&
+      std::all_of(shape.begin() + 1, shape.end(), [](const SymInt& d) { return d.scale == 0; });
   return first ? std::optional(SampleLayout{}) : std::nullopt;
 }
 

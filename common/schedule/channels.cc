@@ -37,8 +37,9 @@ absl::Status CheckSplit(const Graph& graph, const std::vector<ValueRef>& values,
     if (node.cost.has_value() || graph.meta(value).IsBatched()) continue;
     return absl::InvalidArgumentError(absl::StrCat(
         "output ", value.output, " of node \"", node.name,
-        "\" does not have its samples side by side and cannot be split between stages ", edge.from.value(),
-        " and ", edge.to.value(), ", which differ in micro-batch size or replicas"));
+        "\" does not have its samples side by side and cannot be split between stages ",
+        edge.from.value(), " and ", edge.to.value(),
+        ", which differ in micro-batch size or replicas"));
   }
   return absl::OkStatus();
 }

@@ -149,6 +149,10 @@ absl::Status CompleteCheckpoint(const std::string& directory, const Graph& graph
     }
   }
   for (const Parameter& parameter : graph.parameters()) {
+    if (!parameter.data.has_value() && !manifest.weight_map.contains(parameter.name)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(directory, ": no file has parameter \"", parameter.name, "\""));
+    }
     for (const std::string& alias : parameter.aliases) manifest.aliases[alias] = parameter.name;
   }
   return WriteManifest(directory, manifest);

@@ -31,7 +31,7 @@ absl::StatusOr<std::vector<CheckpointFile>> WriteDeviceFiles(
 
 // Makes a checkpoint of the files that all devices have written: fills in the maps and the
 // evaluations of `manifest` from its files and the graph, and writes it. INVALID_ARGUMENT names a
-// parameter that is in two files; errors of SafetensorsFile::Open and WriteManifest.
+// parameter that is in two files, or in none; errors of SafetensorsFile::Open and WriteManifest.
 absl::Status CompleteCheckpoint(const std::string& directory, const Graph& graph,
                                 Manifest manifest);
 

@@ -10,8 +10,12 @@
 
 namespace stagewright {
 
+// What the stage's nodes read and what it updates, ascending. O(nodes).
+std::vector<ParameterId> StateOfStage(const Graph& graph, const ProgramStage& stage);
+
 // The parameters and buffers that the device writes, ascending. Over all devices of the program
-// these are exactly the parameters that any stage uses. O(nodes).
+// these are exactly those that any stage uses, without constants of the graph. What no stage uses
+// is in unread_tensors.h. O(nodes).
 std::vector<ParameterId> ParametersToWrite(const Graph& graph, const Program& program,
                                            DeviceId device);
 

@@ -1,5 +1,6 @@
 #include "worker_daemon/checkpoint/shards.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <map>
 
@@ -10,15 +11,10 @@
 namespace stagewright {
 namespace {
 
-std::vector<std::string> NamesOf(const Parameter& parameter) {
-  std::vector<std::string> names = {parameter.name};
-  names.insert(names.end(), parameter.aliases.begin(), parameter.aliases.end());
-  return names;
-}
-
 absl::Status CheckComplete(const Graph& graph, const std::map<std::string, TensorView>& tensors,
                            const std::string& path) {
   for (const Parameter& parameter : graph.parameters()) {
+    if (parameter.data.has_value()) continue;
     bool found = false;
     for (const std::string& name : NamesOf(parameter)) {
       const auto tensor = tensors.find(name);
@@ -41,19 +37,34 @@ absl::Status CheckComplete(const Graph& graph, const std::map<std::string, Tenso
 
 }  // namespace
 
+std::vector<std::string> NamesOf(const Parameter& parameter) {
+  std::vector<std::string> names = {parameter.name};
+  names.insert(names.end(), parameter.aliases.begin(), parameter.aliases.end());
+  return names;
+}
+
 std::string ShardPath(const std::string& directory, DeviceId device) {
   const std::string name = absl::StrFormat("shard-%05d.safetensors", device.value());
   return (std::filesystem::path(directory) / name).string();
 }
 
 absl::Status WriteShard(const Graph& graph, const std::vector<ParameterBytes>& parameters,
-                        const std::string& path) {
+                        const std::vector<TensorView>& others, const std::string& path) {
   std::vector<TensorView> tensors;
   for (const ParameterBytes& bytes : parameters) {
     const Parameter& parameter = graph.parameter(bytes.id);
     for (const std::string& name : NamesOf(parameter)) {
       tensors.push_back({name, parameter.dtype, parameter.shape, bytes.data});
     }
+  }
+  for (const TensorView& other : others) {
+    const auto parameter =
+        std::find_if(graph.parameters().begin(), graph.parameters().end(),
+                     [&](const Parameter& candidate) { return candidate.name == other.name; });
+    tensors.push_back(other);
+    if (parameter == graph.parameters().end()) continue;
+    for (const std::string& alias : parameter->aliases)
+      tensors.push_back({alias, other.dtype, other.shape, other.data});
   }
   return WriteSafetensors(path, std::move(tensors), {{"format", "pt"}});
 }

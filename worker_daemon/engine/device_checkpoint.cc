@@ -232,6 +232,8 @@ void DeviceCheckpoint::Write(const Order& order) {
                             {static_cast<const std::byte*>(tensor.data_ptr()), tensor.nbytes()}});
       }
     }
+    if (unread_ != nullptr)
+      views[0].insert(views[0].end(), unread_->tensors().begin(), unread_->tensors().end());
     auto files =
         WriteDeviceFiles(CheckpointDirectory(spec_->checkpoint_root, order.steps), spec_->device,
                          std::move(views[0]), std::move(views[1]), order.evaluations);

@@ -13,6 +13,7 @@
 
 #include "absl/synchronization/mutex.h"
 #include "common/base/status.h"
+#include "worker_daemon/checkpoint/unread_tensors.h"
 #include "worker_daemon/engine/device_streams.h"
 #include "worker_daemon/engine/job_spec.h"
 #include "worker_daemon/engine/optimizer.h"
@@ -52,14 +53,16 @@ std::string NameOf(OptimizerKind kind);
 // its own; buffers are copied at once, and stay on the accelerator until then.
 class DeviceCheckpoint {
  public:
-  // All outlive it. `loss_scale` may be null, and `streams` is on a CPU.
+  // All outlive it. `loss_scale` may be null, `unread` is but on the device that writes them, and
+  // `streams` is on a CPU.
   DeviceCheckpoint(const JobSpec& spec, const ParameterStore& parameters,
                    const ParameterOptimizer& optimizer, const LossScale* loss_scale,
-                   DeviceStreams* streams = nullptr)
+                   const UnreadTensors* unread = nullptr, DeviceStreams* streams = nullptr)
       : spec_(&spec),
         parameters_(&parameters),
         optimizer_(&optimizer),
         loss_scale_(loss_scale),
+        unread_(unread),
         streams_(streams) {}
   ~DeviceCheckpoint();
 
@@ -92,6 +95,7 @@ class DeviceCheckpoint {
   const ParameterStore* const parameters_;
   const ParameterOptimizer* const optimizer_;
   const LossScale* const loss_scale_;
+  const UnreadTensors* const unread_;
   DeviceStreams* const streams_;
   std::unique_ptr<DeviceStreams> copies_;  // With streams_: the thread's own.
   DeviceStreams::Mark ready_;              // Behind which the items are what is to be saved.

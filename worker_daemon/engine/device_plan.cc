@@ -7,6 +7,7 @@
 #include "common/base/check.h"
 #include "common/schedule/unroll.h"
 #include "common/schedule/validate.h"
+#include "worker_daemon/checkpoint/ownership.h"
 
 namespace stagewright {
 namespace {
@@ -102,14 +103,20 @@ class Planning {
   void CollectStateAndInputs() {
     std::set<ParameterId> parameters;
     std::set<InputId> inputs;
+    std::vector<TotalId> totals;
     for (const StagePlan& stage : plan_.stages) {
+      for (ParameterId id : StateOfStage(graph_, program_.stages[stage.stage.index()]))
+        parameters.insert(id);
       for (NodeId node : NodesOf(stage.stage)) {
-        parameters.insert(graph_.Parameters(node).begin(), graph_.Parameters(node).end());
+        totals.insert(totals.end(), graph_.Totals(node).begin(), graph_.Totals(node).end());
         inputs.insert(graph_.Inputs(node).begin(), graph_.Inputs(node).end());
         const std::optional<InputId> target = ClassTarget(graph_);
         if (target.has_value() && graph_.prediction()->node == node) inputs.insert(*target);
       }
     }
+    plan_.totals = PlanTotals(graph_, std::move(totals));
+    parameters.insert(plan_.totals.parameters.begin(), plan_.totals.parameters.end());
+    inputs.insert(plan_.totals.inputs.begin(), plan_.totals.inputs.end());
     plan_.parameters.assign(parameters.begin(), parameters.end());
     plan_.inputs.assign(inputs.begin(), inputs.end());
   }
@@ -258,7 +265,9 @@ const StagePlan& DevicePlan::OfStage(StageId stage) const {
 std::optional<InputId> ClassTarget(const Graph& graph) {
   if (!graph.prediction().has_value()) return std::nullopt;
   const TensorMeta& prediction = graph.meta(*graph.prediction());
-  if (prediction.shape.size() != 2 || !IsFloating(prediction.dtype)) return std::nullopt;
+  const bool row_each = prediction.shape.size() == 2 && prediction.shape[0] == SymInt{1, 0} &&
+                        prediction.Samples() == SampleLayout{};
+  if (!row_each || !IsFloating(prediction.dtype)) return std::nullopt;
   std::optional<InputId> target;
   for (size_t i = 0; i < graph.inputs().size(); ++i) {
     const Input& input = graph.inputs()[i];
@@ -270,6 +279,33 @@ std::optional<InputId> ClassTarget(const Graph& graph) {
     target = InputId(i);
   }
   return target;
+}
+
+TotalsPlan PlanTotals(const Graph& graph, std::vector<TotalId> values) {
+  const BatchTotals& totals = graph.totals();
+  std::sort(values.begin(), values.end());
+  values.erase(std::unique(values.begin(), values.end()), values.end());
+  std::vector<bool> needed(totals.nodes.size(), false);
+  for (TotalId id : values) needed[totals.values[id.index()].node.index()] = true;
+  std::set<InputId> inputs;
+  std::set<ParameterId> parameters;
+  TotalsPlan plan;
+  for (size_t n = totals.nodes.size(); n-- > 0;) {
+    if (!needed[n]) continue;
+    plan.nodes.push_back(static_cast<int32_t>(n));
+    ForEachLeaf(totals.nodes[n], [&](const Argument& leaf) {
+      if (const auto* value = std::get_if<ValueRef>(&leaf.value))
+        needed[value->node.index()] = true;
+      if (const auto* input = std::get_if<InputId>(&leaf.value)) inputs.insert(*input);
+      if (const auto* parameter = std::get_if<ParameterId>(&leaf.value))
+        parameters.insert(*parameter);
+    });
+  }
+  std::reverse(plan.nodes.begin(), plan.nodes.end());
+  plan.values = std::move(values);
+  plan.inputs.assign(inputs.begin(), inputs.end());
+  plan.parameters.assign(parameters.begin(), parameters.end());
+  return plan;
 }
 
 absl::StatusOr<DevicePlan> MakeDevicePlan(const Graph& graph, const Program& program,

@@ -41,12 +41,22 @@ struct SectionPlan {
   int32_t computes = 0;             // Actions of the compute lane.
 };
 
+// Totals of the batch (Graph::totals) and what it takes to work them out.
+struct TotalsPlan {
+  std::vector<TotalId> values;  // Ascending, as all below.
+  std::vector<int32_t> nodes;   // Of BatchTotals::nodes.
+  std::vector<InputId> inputs;
+  std::vector<ParameterId> parameters;
+};
+TotalsPlan PlanTotals(const Graph& graph, std::vector<TotalId> values);
+
 struct DevicePlan {
   const DeviceProgram* program = nullptr;
   std::vector<StagePlan> stages;  // Ascending.
   SectionPlan prologue, body, epilogue;
   bool has_sections = false;            // Prologue and epilogue: see program.h.
-  std::vector<ParameterId> parameters;  // That the stages use, ascending.
+  TotalsPlan totals;                    // That the stages read.
+  std::vector<ParameterId> parameters;  // That the stages and these totals use, ascending.
   std::vector<InputId> inputs;          // Ditto; with ClassTarget() where the prediction is made.
   bool communicates = false;            // With other devices.
   bool reduces = false;                 // Takes part in all-reduces.

@@ -1,5 +1,6 @@
 #include "worker_daemon/engine/device_runner.h"
 
+#include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <ATen/core/Tensor.h>
 
@@ -11,6 +12,7 @@
 #include "common/schedule/validate.h"
 #include "worker_daemon/checkpoint/ownership.h"
 #include "worker_daemon/checkpoint/shards.h"
+#include "worker_daemon/checkpoint/unread_tensors.h"
 #include "worker_daemon/data/dataset.h"
 #include "worker_daemon/engine/current_stream.h"
 #include "worker_daemon/engine/device_checkpoint.h"
@@ -122,6 +124,11 @@ class DeviceRunner::Impl {
       if (!sampler.ok()) return Annotate(sampler.status(), spec_.data_path);
       sampler_.emplace(*std::move(sampler));
     }
+    if (spec_.device == UnreadWriter(*spec_.program)) {
+      ASSIGN_OR_RETURN(UnreadTensors unread, UnreadTensors::Open(*spec_.graph, *spec_.program,
+                                                                 spec_.weights_path, spec_.resume));
+      unread_.emplace(std::move(unread));
+    }
     ASSIGN_OR_RETURN(ParameterStore parameters, LoadParameters(spec_, needed, device));
     parameters_.emplace(std::move(parameters));
     OptimizerConfig optimizer = spec_.optimizer;
@@ -135,7 +142,8 @@ class DeviceRunner::Impl {
     }
     if (spec_.checkpoint_due) {
       checkpoint_.emplace(spec_, *parameters_, *optimizer_,
-                          loss_scale_.has_value() ? &*loss_scale_ : nullptr, streams_.get());
+                          loss_scale_.has_value() ? &*loss_scale_ : nullptr,
+                          unread_.has_value() ? &*unread_ : nullptr, streams_.get());
       optimizer_->SetBeforeStep([this] { checkpoint_->AwaitCopied(); });
     }
     return BuildExecutors(device, transport);
@@ -157,8 +165,12 @@ class DeviceRunner::Impl {
       const double loss_scale = loss_scale_.has_value() ? loss_scale_->value() : 0;
       std::vector<int64_t> next = left > 0 ? MiniBatch(step + 1) : std::vector<int64_t>();
       ASSIGN_OR_RETURN(StepOutput output,
-                       training_->RunStep({step, samples, spec_.program->mini_batch,
-                                           absl::Now() + spec_.step_timeout, left, next}));
+                       training_->RunStep({.step = step,
+                                           .samples = samples,
+                                           .valid = spec_.program->mini_batch,
+                                           .deadline = absl::Now() + spec_.step_timeout,
+                                           .steps_left = left,
+                                           .next_samples = next}));
       std::optional<EvaluationReport> evaluation;
       if (left == 0 && IsDue(step)) {
         ASSIGN_OR_RETURN(evaluation, EvaluateTogether());
@@ -198,9 +210,11 @@ class DeviceRunner::Impl {
       const at::Tensor& tensor = kept.back();
       bytes.push_back({id, {static_cast<const std::byte*>(tensor.data_ptr()), tensor.nbytes()}});
     }
-    if (bytes.empty()) return std::string();
+    std::vector<TensorView> others;
+    if (unread_.has_value()) others = unread_->tensors();
+    if (bytes.empty() && others.empty()) return std::string();
     const std::string path = ShardPath(directory, spec_.device);
-    RETURN_IF_ERROR(stagewright::WriteShard(*spec_.graph, bytes, path));
+    RETURN_IF_ERROR(stagewright::WriteShard(*spec_.graph, bytes, others, path));
     return path;
   }
 
@@ -213,10 +227,14 @@ class DeviceRunner::Impl {
     const int64_t samples = evaluation_samples_;
     const int64_t mini_batch = spec_.evaluation->mini_batch;
     const bool mean = spec_.graph->loss_reduction() == LossReduction::kMean;
+    RETURN_IF_ERROR(Annotate(CollectTotals(), "evaluation"));
     for (int64_t i = 0; i < EvaluationBatches(samples, mini_batch); ++i) {
       const EvaluationBatch batch = EvaluationBatchAt(samples, mini_batch, i);
-      auto output =
-          evaluation_->RunStep({i, batch.indices, batch.valid, absl::Now() + spec_.step_timeout});
+      auto output = evaluation_->RunStep({.step = i,
+                                          .samples = batch.indices,
+                                          .valid = batch.valid,
+                                          .deadline = absl::Now() + spec_.step_timeout,
+                                          .totals = &*evaluation_totals_});
       if (!output.ok()) return Annotate(output.status(), "evaluation");
       const double share = static_cast<double>(batch.valid) / static_cast<double>(samples);
       report.loss += mean ? output->loss * share : output->loss;
@@ -225,6 +243,34 @@ class DeviceRunner::Impl {
       report.predicted += output->predicted;
     }
     return report;
+  }
+
+  // Totals of the whole evaluation data, so that its loss does not depend on how it is cut into
+  // batches. What they depend on does not change, so once is enough.
+  absl::Status CollectTotals() {
+    if (evaluation_totals_.has_value()) return absl::OkStatus();
+    const MemoryMeter::Scope counted(&*memory_);
+    const DeviceStreams::Scope on_compute(streams_.get());
+    std::vector<at::Tensor> sums;
+    const int64_t mini_batch = spec_.evaluation->mini_batch;
+    for (int64_t i = 0; i < EvaluationBatches(evaluation_samples_, mini_batch); ++i) {
+      const EvaluationBatch batch = EvaluationBatchAt(evaluation_samples_, mini_batch, i);
+      const std::span<const int64_t> samples(batch.indices.data(),
+                                             static_cast<size_t>(batch.valid));
+      absl::StatusOr<std::vector<at::Tensor>> totals;
+      RETURN_IF_ERROR(Guarded([&] { totals = evaluation_->TotalsOf(samples); }));
+      RETURN_IF_ERROR(totals.status());
+      if (totals->empty()) break;
+      for (size_t t = 0; t < totals->size(); ++t) {
+        if (i == 0) {
+          sums.push_back((*totals)[t]);
+        } else {
+          sums[t] = sums[t] + (*totals)[t];
+        }
+      }
+    }
+    evaluation_totals_ = std::move(sums);
+    return absl::OkStatus();
   }
 
   // The whole evaluation: shares are added up over all devices.
@@ -359,11 +405,13 @@ class DeviceRunner::Impl {
   std::shared_ptr<DeviceStreams> streams_;  // Null on a CPU.
   std::optional<Dataset> data_, evaluation_data_;
   int64_t evaluation_samples_ = 0;
+  std::optional<std::vector<at::Tensor>> evaluation_totals_;
   std::optional<Sampler> sampler_;  // Nothing: no stage here reads a sample.
   std::optional<ParameterStore> parameters_;
   std::optional<ParameterOptimizer> optimizer_;
   std::optional<LossScale> loss_scale_;
-  std::shared_ptr<DeviceClock> clock_;  // Null on a CPU.
+  std::optional<UnreadTensors> unread_;  // On the device that writes them.
+  std::shared_ptr<DeviceClock> clock_;   // Null on a CPU.
   std::optional<DeviceCheckpoint> checkpoint_;
   std::unique_ptr<Executor> training_, evaluation_;
   Transport* transport_ = nullptr;

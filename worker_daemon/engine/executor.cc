@@ -15,7 +15,7 @@
 #include "worker_daemon/engine/torch_guard.h"
 
 // This file: which action runs when. executor_actions.cc: what the compute actions do;
-// executor_transfers.cc: sends and receives.
+// executor_inputs.cc: what they take; executor_transfers.cc: sends and receives.
 
 namespace stagewright {
 namespace {
@@ -46,7 +46,7 @@ absl::StatusOr<std::unique_ptr<Executor>> Executor::Create(
   }
   RETURN_IF_ERROR(executor->BuildStages());
   for (ParameterId id : parameters.ids()) {
-    if (graph.parameter(id).trainable) executor->trainable_.push_back(id);
+    if (graph.parameter(id).trainable || graph.is_state(id)) executor->changing_.push_back(id);
   }
   executor->owned_ = ParametersToWrite(graph, program, device);
   executor->buffers_.emplace(MessageBuffers(graph, program, *executor->plan_.program),
@@ -85,8 +85,18 @@ absl::Status Executor::BuildStages() {
       return Annotate(module.status(), absl::StrCat("device ", plan_.program->device.value(),
                                                     ", stage ", stage.stage.value()));
     }
+    if (program_.asynchronous && (*module)->has_loss() && !graph_.totals().values.empty()) {
+      loss_share_ =
+          static_cast<double>(of_program.micro_batch) / static_cast<double>(program_.mini_batch);
+    }
     modules_[stage.stage] = *std::move(module);
   }
+  if (plan_.totals.values.empty()) return absl::OkStatus();
+  auto totals = TotalsModule::Create(graph_, plan_.totals, parameters_, options_.device);
+  if (!totals.ok()) {
+    return Annotate(totals.status(), absl::StrCat("device ", plan_.program->device.value()));
+  }
+  totals_.emplace(*std::move(totals));
   return absl::OkStatus();
 }
 
@@ -104,6 +114,10 @@ SampleRange Executor::InStep(SampleRange range) const {
 std::vector<std::string> Executor::BatchDependentNodes() const {
   std::vector<std::string> names;
   for (const auto& [stage, module] : modules_) {
+    const ProgramStage& of_program = program_.stages[stage.index()];
+    const bool whole =
+        of_program.micro_batch == program_.mini_batch && of_program.devices.size() == 1;
+    if (whole) continue;
     for (NodeId node : module->batch_dependent()) names.push_back(graph_.node(node).name);
   }
   return names;
@@ -144,6 +158,8 @@ absl::StatusOr<StepOutput> Executor::RunStep(const StepInput& input) {
   }
   batches_[0].samples = input.samples;
   batches_[0].valid = input.valid;
+  batches_[0].totals.reset();
+  if (input.totals != nullptr) batches_[0].totals = *input.totals;
   if (options_.loss_scale != nullptr) {
     for (const auto& [stage, module] : modules_) module->SetLossScale(options_.loss_scale->value());
   }
@@ -159,6 +175,7 @@ absl::StatusOr<StepOutput> Executor::RunStep(const StepInput& input) {
     End(*action, thrown.ok() ? status : thrown);
   }
   RETURN_IF_ERROR(Finish());
+  if (!program_.asynchronous) RETURN_IF_ERROR(Guarded([&] { UpdateStates(); }));
   if (options_.clock != nullptr) RETURN_IF_ERROR(ReadClock());
   return std::exchange(batches_[0].output, std::exchange(batches_[1].output, {}));
 }

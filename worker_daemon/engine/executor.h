@@ -45,6 +45,7 @@
 #include "common/schedule/run_cursor.h"
 #include "common/schedule/trace.h"
 #include "worker_daemon/data/dataset.h"
+#include "worker_daemon/engine/batch_totals.h"
 #include "worker_daemon/engine/buffer_pool.h"
 #include "worker_daemon/engine/device_clock.h"
 #include "worker_daemon/engine/device_plan.h"
@@ -91,6 +92,9 @@ struct StepInput {
   // after the one before it, and the samples of the next one.
   int64_t steps_left = 0;
   std::span<const int64_t> next_samples;
+  // Totals of the data set that the mini-batch is a part of, as TotalsOf gives them: the loss is
+  // its share of the data set's. Null: those of the mini-batch itself.
+  const std::vector<at::Tensor>* totals = nullptr;
 };
 
 // What one device saw of a step. Loss, samples and correct predictions of all devices add up to
@@ -134,7 +138,10 @@ class Executor {
   // samples are not all valid.
   absl::Status CheckPartialBatches() const;
 
-  // Nodes whose result depends on how the batch is cut, by name.
+  // The totals of the batch that the device's stages read, over these samples of the data set.
+  absl::StatusOr<std::vector<at::Tensor>> TotalsOf(std::span<const int64_t> samples);
+
+  // Nodes whose result depends on how the batch is cut, where it is, by name.
   std::vector<std::string> BatchDependentNodes() const;
 
  private:
@@ -163,6 +170,7 @@ class Executor {
   struct Batch {
     std::span<const int64_t> samples;
     int64_t valid = 0;
+    std::optional<std::vector<at::Tensor>> totals;  // Of a synchronous program, once needed.
     StepOutput output;
   };
 
@@ -218,11 +226,17 @@ class Executor {
   absl::StatusOr<std::vector<at::Tensor>> PiecesOf(int32_t channel, Direction direction,
                                                    SampleRange whole, SampleRange piece,
                                                    const std::vector<at::Tensor>& tensors) const;
+  // REQUIRES: `sorted` has the value.
+  static size_t IndexOf(const std::vector<ValueRef>& sorted, ValueRef value);
   void IsolateFromParameters(std::vector<at::Tensor>& outputs) const;
   static void IsolateGradients(std::vector<at::Tensor>& gradients);
   absl::StatusOr<StageModule::Tensors> Collect(StageId stage, SampleRange range);
   absl::StatusOr<std::vector<at::Tensor>> CollectGradients(StageId stage, SampleRange range);
   absl::StatusOr<at::Tensor> LoadInput(InputId input, SampleRange range);
+  absl::StatusOr<at::Tensor> LoadSamples(InputId input, std::span<const int64_t> samples);
+  absl::StatusOr<std::vector<at::Tensor>> CollectTotals(StageId stage, SampleRange range);
+  SampleRange MicroBatchOf(StageId stage, SampleRange range) const;
+  void UpdateStates();
   std::vector<TensorPiece> Take(int32_t channel, Direction direction, SampleRange range);
   absl::Status Update(const std::vector<ParameterId>& parameters);
   absl::Status Account(RunAction action, const StageModule::Forwarded& result, SampleRange range);
@@ -264,9 +278,13 @@ class Executor {
   Transport* const transport_;
   const ExecutorOptions options_;
   DevicePlan plan_;
-  std::vector<ParameterId> trainable_;  // Of the store.
-  std::vector<ParameterId> owned_;      // That count here in the gradients' norm.
+  std::vector<ParameterId> changing_;  // Of the store: in training.
+  std::vector<ParameterId> owned_;     // That count here in the gradients' norm.
   std::map<StageId, std::unique_ptr<StageModule>> modules_;
+  std::optional<TotalsModule> totals_;  // If a stage reads any.
+  // Losses of the graph are each a share of the batch's; of asynchronous programs, whose batches
+  // are micro-batches, the mean is reported.
+  double loss_share_ = 1;
   std::vector<std::array<uint32_t, 3>> sequences_;  // Messages so far, by channel and Traffic.
   std::vector<Way> ways_;  // By channel, from the first run on, when the transport is connected.
   Mailbox mailbox_;

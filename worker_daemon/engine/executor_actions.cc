@@ -12,12 +12,6 @@
 namespace stagewright {
 namespace {
 
-size_t IndexOf(const std::vector<ValueRef>& sorted, ValueRef value) {
-  const auto found = std::lower_bound(sorted.begin(), sorted.end(), value);
-  TORCH_INTERNAL_ASSERT(found != sorted.end() && *found == value);
-  return static_cast<size_t>(found - sorted.begin());
-}
-
 bool Reads(const std::vector<ValueRef>& values, ValueRef value) {
   return std::find(values.begin(), values.end(), value) != values.end();
 }
@@ -67,6 +61,21 @@ absl::Status Executor::Update(const std::vector<ParameterId>& parameters) {
   return absl::OkStatus();
 }
 
+// Every pass of a step reads the values that the step began with. In an asynchronous program each
+// micro-batch is a batch of its own and reads what the one before it left; those in flight keep
+// what they have read.
+void Executor::UpdateStates() {
+  for (const auto& [stage, module] : modules_) {
+    for (auto& [id, value] : module->TakeStates()) {
+      if (program_.asynchronous) {
+        parameters_.Replace(id, std::move(value));
+      } else {
+        parameters_.Assign(id, value);
+      }
+    }
+  }
+}
+
 absl::Status Executor::RunRecompute(StageId stage, SampleRange range) {
   StageModule& module = ModuleOf(stage);
   std::vector<at::Tensor> inputs;
@@ -100,6 +109,7 @@ absl::Status Executor::RunForward(RunAction action) {
     ASSIGN_OR_RETURN(result, module.Forward(step, range, std::move(tensors), keep));
     RETURN_IF_ERROR(Account(action, result, range));
   }
+  if (program_.asynchronous) UpdateStates();
   IsolateFromParameters(result.outputs);
   RETURN_IF_ERROR(HandOver(action, Direction::kActivation, result.outputs));
   KeepResult(action, std::move(result.outputs));
@@ -117,6 +127,7 @@ absl::Status Executor::EvaluatePartly(RunAction action, const StageModule::Tenso
   StageModule& module = ModuleOf(ActionAt(action).stage);
   if (valid.empty()) return absl::OkStatus();
   StageModule::Tensors cut;
+  cut.totals = tensors.totals;
   for (size_t i = 0; i < tensors.received.size(); ++i) {
     const TensorMeta& meta = graph_.meta(module.received()[i]);
     if (!meta.DependsOnBatch()) {
@@ -138,20 +149,19 @@ absl::Status Executor::EvaluatePartly(RunAction action, const StageModule::Tenso
 }
 
 absl::Status Executor::CheckPartialBatches() const {
-  const auto bad = [](const std::string& what) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        what, " does not have the samples along its first dimension, so it cannot be cut"));
-  };
   for (const auto& [stage, module] : modules_) {
     if (module->has_loss()) {
       for (ValueRef value : module->received()) {
         const TensorMeta& meta = graph_.meta(value);
-        if (meta.DependsOnBatch() && !meta.IsBatched()) return bad(NameOf(graph_.node(value.node)));
+        if (!meta.mixed && (!meta.DependsOnBatch() || meta.IsBatched())) continue;
+        return absl::InvalidArgumentError(
+            absl::StrCat(NameOf(graph_.node(value.node)),
+                         " does not have its samples side by side, so it cannot be cut"));
       }
-      for (InputId input : module->inputs()) {
-        if (!graph_.input(input).meta.IsBatched())
-          return bad(absl::StrCat("input \"", graph_.input(input).name, "\""));
-      }
+    } else if (!module->batch_dependent().empty()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(NameOf(graph_.node(module->batch_dependent().front())),
+                       " compares samples, so those that fill up the last batch would count"));
     }
   }
   return absl::OkStatus();
@@ -171,78 +181,6 @@ absl::Status Executor::RunBackward(RunAction action) {
   RETURN_IF_ERROR(HandOver(action, Direction::kGradient, *result));
   KeepResult(action, *std::move(result));
   return absl::OkStatus();
-}
-
-absl::StatusOr<at::Tensor> Executor::LoadInput(InputId input, SampleRange range) {
-  const TensorMeta& meta = graph_.input(input).meta;
-  const SampleRange in_step = InStep(range);
-  const std::vector<int64_t> shape = ShapeAt(meta, range.size());
-  DeviceStreams* const streams = options_.streams;
-  at::Tensor tensor = streams == nullptr ? at::empty(shape, ToScalarType(meta.dtype))
-                                         : buffers_->Take(meta.SizeBytes(range.size()));
-  const auto samples = BatchOf(range).samples.subspan(static_cast<size_t>(in_step.begin),
-                                                      static_cast<size_t>(in_step.size()));
-  RETURN_IF_ERROR(data_.Gather(input, samples, static_cast<std::byte*>(tensor.data_ptr())));
-  if (streams == nullptr) return tensor.to(options_.device);
-  DeviceStreams::Arrived arrived = streams->CopyIn(std::move(tensor));
-  streams->Await(arrived.ready);
-  return arrived.tensors[0].view(ToScalarType(meta.dtype)).view(shape);
-}
-
-std::vector<TensorPiece> Executor::Take(int32_t channel, Direction direction, SampleRange range) {
-  std::vector<TensorPiece> pieces = mailbox_.Take(channel, direction, range);
-  for (const TensorPiece& piece : pieces) {
-    if (piece.ready != nullptr) options_.streams->Await(piece.ready);
-  }
-  return pieces;
-}
-
-absl::StatusOr<StageModule::Tensors> Executor::Collect(StageId stage, SampleRange range) {
-  const StageModule& module = ModuleOf(stage);
-  std::vector<std::vector<Part>> parts(module.received().size());
-  for (int32_t c : plan_.OfStage(stage).into) {
-    for (TensorPiece& piece : Take(c, Direction::kActivation, range)) {
-      const std::vector<ValueRef>& values = program_.channels[c].values;
-      for (size_t i = 0; i < piece.tensors.size(); ++i) {
-        parts[IndexOf(module.received(), values[i])].push_back(
-            {piece.samples, std::move(piece.tensors[i])});
-      }
-    }
-  }
-  StageModule::Tensors tensors;
-  for (size_t i = 0; i < parts.size(); ++i) {
-    const ValueRef value = module.received()[i];
-    auto joined = Join(std::move(parts[i]), graph_.meta(value), range);
-    if (!joined.ok()) return Annotate(joined.status(), NameOf(graph_.node(value.node)));
-    tensors.received.push_back(*std::move(joined));
-  }
-  for (InputId input : module.inputs()) {
-    ASSIGN_OR_RETURN(at::Tensor tensor, LoadInput(input, range));
-    tensors.inputs.push_back(std::move(tensor));
-  }
-  return tensors;
-}
-
-absl::StatusOr<std::vector<at::Tensor>> Executor::CollectGradients(StageId stage,
-                                                                   SampleRange range) {
-  const std::vector<ValueRef>& outputs = ModuleOf(stage).outputs();
-  std::vector<std::vector<Part>> parts(outputs.size());
-  for (int32_t c : plan_.OfStage(stage).out) {
-    const std::vector<ValueRef>& values = program_.channels[c].gradient_values;
-    for (TensorPiece& piece : Take(c, Direction::kGradient, range)) {
-      for (size_t i = 0; i < piece.tensors.size(); ++i) {
-        if (!piece.tensors[i].defined()) continue;
-        parts[IndexOf(outputs, values[i])].push_back({piece.samples, std::move(piece.tensors[i])});
-      }
-    }
-  }
-  std::vector<at::Tensor> gradients;
-  for (size_t i = 0; i < outputs.size(); ++i) {
-    auto sum = Sum(parts[i], graph_.meta(outputs[i]), range);
-    if (!sum.ok()) return Annotate(sum.status(), NameOf(graph_.node(outputs[i].node)));
-    gradients.push_back(*std::move(sum));
-  }
-  return gradients;
 }
 
 absl::StatusOr<std::vector<at::Tensor>> Executor::PiecesOf(
@@ -266,10 +204,11 @@ absl::StatusOr<std::vector<at::Tensor>> Executor::PiecesOf(
   return pieces;
 }
 
-// An optimizer writes to parameters, perhaps while a reader of the values that leave still runs.
+// An optimizer writes to parameters and the end of a step to buffers, perhaps while a reader of the
+// values that leave still runs.
 void Executor::IsolateFromParameters(std::vector<at::Tensor>& outputs) const {
   for (at::Tensor& output : outputs) {
-    const bool shared = std::any_of(trainable_.begin(), trainable_.end(), [&](ParameterId id) {
+    const bool shared = std::any_of(changing_.begin(), changing_.end(), [&](ParameterId id) {
       return parameters_[id].storage().is_alias_of(output.storage());
     });
     if (shared) output = output.clone();
@@ -348,7 +287,8 @@ void Executor::Count(const Figures& figures) {
   if (figures.has_loss) {
     const auto samples = static_cast<double>(figures.range.size());
     const bool mean = graph_.loss_reduction() == LossReduction::kMean;
-    output.loss += mean ? figures.loss * samples / static_cast<double>(batch.valid) : figures.loss;
+    output.loss += mean ? figures.loss * samples / static_cast<double>(batch.valid)
+                        : figures.loss * loss_share_;
     output.loss_samples += figures.range.size();
   }
   output.correct += figures.correct;

@@ -32,15 +32,17 @@ uint64_t Key(const RandomKey& key, int64_t sample, NodeId node) {
   return hash;
 }
 
-// The dimension that holds the samples, and how many entries of it belong to each.
-struct BatchDimension {
-  int64_t dimension = 0;
-  int64_t entries = 1;
-};
-std::optional<BatchDimension> FindBatch(const TensorMeta& meta) {
+// Keys of masks that belong to no sample: the same for all of a step, or of one pass as a whole.
+constexpr int64_t kWholeStep = -1;
+int64_t WholePass(int64_t first_sample) { return -2 - first_sample; }
+
+// Where a graph without layouts says nothing, the samples are taken to lie along the first
+// dimension whose size depends on their number.
+std::optional<SampleLayout> LayoutOf(const TensorMeta& meta) {
+  if (meta.IsBatched() || meta.mixed) return meta.Samples();
   for (size_t i = 0; i < meta.shape.size(); ++i) {
-    if (meta.shape[i].scale > 0)
-      return BatchDimension{static_cast<int64_t>(i), meta.shape[i].scale};
+    if (meta.shape[i].scale > 0 && meta.shape[i].offset == 0)
+      return SampleLayout{static_cast<int32_t>(i), 1};
   }
   return std::nullopt;
 }
@@ -109,27 +111,34 @@ absl::StatusOr<KeyedDropout> KeyedDropout::Create(const Node& node, NodeId id, b
 
 at::Tensor KeyedDropout::Mask(const at::Tensor& input, int64_t samples,
                               const RandomKey& key) const {
-  // One row of numbers per sample, laid out [samples, shape of one sample].
-  const std::optional<BatchDimension> batch = FindBatch(node_->outputs[0]);
-  std::vector<int64_t> one = input.sizes().vec();
+  const TensorMeta& meta = node_->outputs[0];
+  std::vector<int64_t> shape = input.sizes().vec();
   if (per_feature_) {
-    for (size_t i = 2; i < one.size(); ++i) one[i] = 1;
+    for (size_t i = 2; i < shape.size(); ++i) shape[i] = 1;
   }
-  if (batch.has_value()) one[batch->dimension] = batch->entries;
-  const int64_t rows = batch.has_value() ? samples : 1;
-  std::vector<int64_t> shape = {rows};
-  shape.insert(shape.end(), one.begin(), one.end());
-  at::Tensor uniforms = at::empty(shape, at::kDouble);
-  const int64_t row = uniforms.numel() / std::max<int64_t>(rows, 1);
-  for (int64_t i = 0; i < rows; ++i) {
-    const int64_t sample = batch.has_value() ? key.first_sample + i : -1;
-    KeyedUniforms(Key(key, sample, id_), row, uniforms.data_ptr<double>() + i * row);
+  const std::optional<SampleLayout> layout = LayoutOf(meta);
+  // A channel over all samples is dropped for all of them.
+  const bool shared = per_feature_ && layout.has_value() && layout->dim >= 2;
+  if (!layout.has_value() || shared) {
+    const bool pass = meta.mixed || (meta.DependsOnBatch() && !shared);
+    at::Tensor uniforms = at::empty(shape, at::kDouble);
+    KeyedUniforms(Key(key, pass ? WholePass(key.first_sample) : kWholeStep, id_), uniforms.numel(),
+                  uniforms.data_ptr<double>());
+    return MoveTo(input.device(), uniforms.ge_(probability_));
   }
-  at::Tensor mask = uniforms.ge_(probability_);
-  if (!batch.has_value()) return MoveTo(input.device(), mask.squeeze(0));
-  std::vector<int64_t> whole = one;
-  whole[batch->dimension] = rows * batch->entries;
-  return MoveTo(input.device(), mask.movedim(0, batch->dimension).reshape(whole));
+  // One row of numbers per sample, laid out [samples, shape of one sample]; then the samples move
+  // to where they lie in the input.
+  const int64_t dim = layout->dim;
+  std::vector<int64_t> rows = shape;
+  rows[dim] = layout->outer;
+  rows.insert(rows.begin() + dim + 1, shape[dim] / (layout->outer * samples));
+  rows.insert(rows.begin(), samples);
+  at::Tensor uniforms = at::empty(rows, at::kDouble);
+  const int64_t row = uniforms.numel() / std::max<int64_t>(samples, 1);
+  for (int64_t i = 0; i < samples; ++i) {
+    KeyedUniforms(Key(key, key.first_sample + i, id_), row, uniforms.data_ptr<double>() + i * row);
+  }
+  return MoveTo(input.device(), uniforms.ge_(probability_).movedim(0, dim + 1).reshape(shape));
 }
 
 absl::Status KeyedDropout::Run(const at::Tensor& input, int64_t samples, const RandomKey& key,

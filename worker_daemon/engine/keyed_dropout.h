@@ -1,6 +1,7 @@
 // Dropout whose mask is a function of (job seed, step, sample, node): it depends neither on the
 // partition, nor on micro-batches, replicas or the device, and recomputation repeats it exactly
-// (design section 4).
+// (design section 4). The entries of a sample are where the value's layout says; where they belong
+// to no sample alone, the mask is one of the pass as a whole, which is never cut.
 //
 // The probability and the scaling are PyTorch's: with probability p an element, or with the
 // `feature_` operators a whole channel, is dropped and the others are multiplied by 1 / (1 - p);

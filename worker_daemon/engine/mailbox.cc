@@ -4,22 +4,19 @@
 #include <ATen/core/grad_mode.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "absl/strings/str_cat.h"
+#include "worker_daemon/engine/sample_view.h"
 #include "worker_daemon/engine/tensor_types.h"
 
 namespace stagewright {
 namespace {
 
-absl::Status CannotCut() {
-  return absl::InvalidArgumentError("a tensor without a batch dimension cannot be cut");
-}
-
-// Entries of the first dimension that belong to the samples of `piece`.
-at::Tensor Rows(const at::Tensor& tensor, const TensorMeta& meta, SampleRange whole,
-                SampleRange piece) {
-  const int64_t entries = meta.shape[0].scale;
-  return tensor.narrow(0, (piece.begin - whole.begin) * entries, piece.size() * entries);
+absl::Status CannotCut(const TensorMeta& meta) {
+  return absl::InvalidArgumentError(
+      meta.mixed ? "a tensor whose entries belong to no sample alone cannot be cut"
+                 : "a tensor that does not have its samples along one dimension cannot be cut");
 }
 
 }  // namespace
@@ -55,8 +52,9 @@ void Mailbox::Clear() {
 absl::StatusOr<at::Tensor> Cut(const at::Tensor& tensor, const TensorMeta& meta, SampleRange whole,
                                SampleRange piece) {
   if (!tensor.defined() || piece == whole) return tensor;
-  if (!meta.IsBatched()) return CannotCut();
-  return Rows(tensor, meta, whole, piece);
+  const std::optional<SampleLayout> layout = meta.Samples();
+  if (!layout.has_value()) return CannotCut(meta);
+  return CutSamples(tensor, *layout, whole, piece);
 }
 
 absl::StatusOr<at::Tensor> Join(std::vector<Part> parts, const TensorMeta& meta,
@@ -65,10 +63,12 @@ absl::StatusOr<at::Tensor> Join(std::vector<Part> parts, const TensorMeta& meta,
             [](const Part& a, const Part& b) { return a.samples < b.samples; });
   if (parts.size() == 1 && parts[0].samples == range) return parts[0].tensor;
   std::vector<at::Tensor> tensors;
+  std::vector<int64_t> samples;
   int64_t end = range.begin;
   for (Part& part : parts) {
     if (part.samples.begin != end) break;
     end = part.samples.end;
+    samples.push_back(part.samples.size());
     tensors.push_back(std::move(part.tensor));
   }
   if (end != range.end || tensors.size() != parts.size()) {
@@ -76,9 +76,10 @@ absl::StatusOr<at::Tensor> Join(std::vector<Part> parts, const TensorMeta& meta,
         absl::StrCat("the pieces that came do not make up samples [", range.begin, ",", range.end,
                      "); they are complete up to ", end));
   }
-  if (!meta.IsBatched()) return CannotCut();
+  const std::optional<SampleLayout> layout = meta.Samples();
+  if (!layout.has_value()) return CannotCut(meta);
   const at::NoGradGuard no_grad;
-  return at::cat(tensors, 0);
+  return JoinSamples(tensors, samples, *layout);
 }
 
 absl::StatusOr<at::Tensor> Sum(const std::vector<Part>& parts, const TensorMeta& meta,
@@ -86,14 +87,16 @@ absl::StatusOr<at::Tensor> Sum(const std::vector<Part>& parts, const TensorMeta&
   const at::NoGradGuard no_grad;
   if (parts.empty()) return at::Tensor();
   if (parts.size() == 1 && parts[0].samples == range) return parts[0].tensor;
+  const std::optional<SampleLayout> layout = meta.Samples();
   at::Tensor sum = at::zeros(ShapeAt(meta, range.size()), parts[0].tensor.options());
   for (const Part& part : parts) {
     if (part.samples == range) {
       sum.add_(part.tensor);
-    } else if (meta.IsBatched()) {
-      Rows(sum, meta, range, part.samples).add_(part.tensor);
+    } else if (layout.has_value()) {
+      const at::Tensor own = SampleView(part.tensor, *layout, part.samples, part.samples);
+      SampleView(sum, *layout, range, part.samples).add_(own);
     } else {
-      return CannotCut();
+      return CannotCut(meta);
     }
   }
   return sum;

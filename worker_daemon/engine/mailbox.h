@@ -44,7 +44,7 @@ class Mailbox {
 };
 
 // One value for the samples `piece` of a tensor that holds `whole`. INVALID_ARGUMENT if the value
-// has no batch dimension to cut along.
+// does not have its samples side by side (TensorMeta::Samples).
 absl::StatusOr<at::Tensor> Cut(const at::Tensor& tensor, const TensorMeta& meta, SampleRange whole,
                                SampleRange piece);
 

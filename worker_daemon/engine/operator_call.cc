@@ -108,9 +108,16 @@ void OperatorCall::SwitchOffTraining() {
                           slots_[*statistics].constant.isNone();
   for (const char* name : {"train", "training"}) {
     const auto slot = SlotOf(name);
-    if (slot.has_value() && !keeps_none) slots_[*slot] = {c10::IValue(false), nullptr};
+    if (!slot.has_value() || keeps_none) continue;
+    slots_[*slot] = {c10::IValue(false), nullptr};
+    evaluates_otherwise_ = true;
   }
   if (const auto slot = SlotOf("dropout_p")) slots_[*slot] = {c10::IValue(0.0), nullptr};
+}
+
+bool OperatorCall::changes_buffers() const {
+  return absl::StrContains(node_->target, "batch_norm") ||
+         absl::StrContains(node_->target, "instance_norm");
 }
 
 absl::Status OperatorCall::CheckRandomness() const {

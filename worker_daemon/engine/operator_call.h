@@ -31,6 +31,11 @@ class OperatorCall {
   absl::Status Run(int64_t samples, const TensorSource& tensors, std::vector<at::Tensor>& outputs,
                    bool mixed = false) const;
 
+  // Bound for evaluation, it behaves otherwise than in training.
+  bool evaluates_otherwise() const { return evaluates_otherwise_; }
+  // Runs change buffers that it is given: statistics of normalisations.
+  bool changes_buffers() const;
+
  private:
   // One argument of the schema: a constant, or an argument converted at each call.
   struct Slot {
@@ -48,6 +53,7 @@ class OperatorCall {
   const Node* node_;
   c10::OperatorHandle handle_;
   std::vector<Slot> slots_;
+  bool evaluates_otherwise_ = false;
 };
 
 // "node \"layer1\" (aten.linear.default)".

@@ -1,8 +1,10 @@
 #include "worker_daemon/engine/parameter_store.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 
 #include <algorithm>
+#include <cstring>
 
 #include "absl/strings/str_cat.h"
 #include "worker_daemon/engine/tensor_types.h"
@@ -39,6 +41,13 @@ absl::StatusOr<ParameterStore> ParameterStore::Load(const Graph& graph,
   store.tensors_.resize(graph.parameters().size());
   for (ParameterId id : store.ids_) {
     const Parameter& parameter = graph.parameter(id);
+    if (parameter.data.has_value()) {
+      at::Tensor constant = at::empty(parameter.shape, ToScalarType(parameter.dtype));
+      if (!parameter.data->empty())
+        std::memcpy(constant.data_ptr(), parameter.data->data(), parameter.data->size());
+      store.tensors_[id.index()] = constant.to(device);
+      continue;
+    }
     const TensorView* stored = FindAny(source, parameter);
     if (stored == nullptr) {
       return absl::NotFoundError(
@@ -55,6 +64,15 @@ absl::StatusOr<ParameterStore> ParameterStore::Load(const Graph& graph,
     store.tensors_[id.index()] = tensor.to(device).requires_grad_(parameter.trainable);
   }
   return store;
+}
+
+void ParameterStore::Assign(ParameterId id, const at::Tensor& value) {
+  const at::NoGradGuard no_grad;
+  tensors_[id.index()].copy_(value);
+}
+
+void ParameterStore::Replace(ParameterId id, at::Tensor value) {
+  tensors_[id.index()] = std::move(value);
 }
 
 void ParameterStore::Renew(const std::vector<ParameterId>& ids) {

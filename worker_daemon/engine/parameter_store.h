@@ -18,8 +18,9 @@ namespace stagewright {
 class ParameterStore {
  public:
   // Loads `parameters` of the graph from a `.safetensors` file, under their name or one of their
-  // aliases. Trainable ones require a gradient. INVALID_ARGUMENT or NOT_FOUND names the file and
-  // the tensor that is missing or has another type or shape than the graph says.
+  // aliases; constants are in the graph. Trainable ones require a gradient. INVALID_ARGUMENT or
+  // NOT_FOUND names the file and the tensor that is missing or has another type or shape than the
+  // graph says.
   static absl::StatusOr<ParameterStore> Load(const Graph& graph,
                                              const std::vector<ParameterId>& parameters,
                                              const std::string& path, at::Device device);
@@ -38,6 +39,11 @@ class ParameterStore {
   // Begins a new version of `ids`: puts a copy in the place of each tensor and moves its gradient
   // there. Who holds the old tensor keeps that version, which changes no more.
   void Renew(const std::vector<ParameterId>& ids);
+
+  // A new value of a buffer: in the place of the old one, or in a tensor of its own, so that who
+  // holds the old one keeps it.
+  void Assign(ParameterId id, const at::Tensor& value);
+  void Replace(ParameterId id, at::Tensor value);
 
  private:
   std::vector<ParameterId> ids_;

@@ -4,7 +4,7 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include <algorithm>
-#include <set>
+#include <deque>
 
 #include "absl/strings/str_cat.h"
 #include "worker_daemon/data/safetensors.h"
@@ -14,18 +14,6 @@
 
 namespace stagewright {
 namespace {
-
-// The nodes of a stage, own and replicated, in an order in which they can run.
-std::vector<NodeId> NodesInOrder(const Graph& graph, const ProgramStage& stage) {
-  std::vector<bool> member(graph.size(), false);
-  for (NodeId node : stage.nodes) member[node.index()] = true;
-  for (NodeId node : stage.replicated) member[node.index()] = true;
-  std::vector<NodeId> nodes;
-  for (int32_t v : graph.dag().order()) {
-    if (member[v]) nodes.emplace_back(v);
-  }
-  return nodes;
-}
 
 // Some losses are scalars in memory that held one number per sample.
 at::Tensor Compact(const at::Tensor& scalar) {
@@ -38,134 +26,9 @@ std::string RangeName(SampleRange range) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<StageModule>> StageModule::Create(const Graph& graph,
-                                                                 const ProgramStage& stage,
-                                                                 std::vector<ValueRef> outputs,
-                                                                 const ParameterStore& parameters,
-                                                                 const StageOptions& options) {
-  std::unique_ptr<StageModule> module(new StageModule(graph, parameters, options));
-  module->outputs_ = std::move(outputs);
-  module->version_lag_ = static_cast<size_t>(std::max(stage.version_lag, 0));
-  RETURN_IF_ERROR(module->AddNodes(stage));
-  RETURN_IF_ERROR(module->FindOutputs());
-  module->FindLastUses();
-  if (options.split_backward) module->PlanSplit();
-  return module;
-}
-
-absl::Status StageModule::AddNodes(const ProgramStage& stage) {
-  const std::vector<NodeId> nodes = NodesInOrder(*graph_, stage);
-  std::set<ParameterId> trained;
-  std::set<NodeId> members(nodes.begin(), nodes.end());
-  std::set<ValueRef> received;
-  std::set<InputId> inputs;
-  for (NodeId id : nodes) {
-    for (ValueRef value : graph_->Values(id)) {
-      if (!members.contains(value.node)) received.insert(value);
-    }
-    inputs.insert(graph_->Inputs(id).begin(), graph_->Inputs(id).end());
-  }
-  received_.assign(received.begin(), received.end());
-  inputs_.assign(inputs.begin(), inputs.end());
-  for (ValueRef value : received_) {
-    place_[value] = num_places_++;
-    needs_gradient_.push_back(options_.training && stage.has_backward &&
-                              graph_->needs_backward(value.node) &&
-                              IsFloating(graph_->meta(value).dtype));
-  }
-  const TensorSource parameters = [this](const Argument& argument) -> const at::Tensor& {
-    return (*parameters_)[std::get<ParameterId>(argument.value)];
-  };
-  for (NodeId id : nodes) {
-    const Node& node = graph_->node(id);
-    for (ParameterId parameter : graph_->Parameters(id)) {
-      if (!(*parameters_)[parameter].defined()) {
-        return absl::InvalidArgumentError(absl::StrCat(
-            NameOf(node), ": parameter \"", graph_->parameter(parameter).name, "\" is not loaded"));
-      }
-      if ((*parameters_)[parameter].requires_grad()) trained.insert(parameter);
-    }
-    if (KeyedDropout::IsDropout(node)) {
-      ASSIGN_OR_RETURN(KeyedDropout call, KeyedDropout::Create(node, id, options_.training));
-      steps_.push_back({id, std::move(call), num_places_, {}});
-    } else {
-      ASSIGN_OR_RETURN(OperatorCall call,
-                       OperatorCall::Bind(node, options_.device, options_.training, parameters));
-      steps_.push_back({id, std::move(call), num_places_, {}});
-    }
-    steps_.back().casts_weights = casts_.Applies(node.target);
-    if (node.batch_dependent && options_.training) batch_dependent_.push_back(id);
-    for (size_t i = 0; i < node.outputs.size(); ++i) {
-      place_[{id, static_cast<int32_t>(i)}] = num_places_++;
-    }
-  }
-  trained_.assign(trained.begin(), trained.end());
-  trained_place_.assign(graph_->parameters().size(), -1);
-  for (size_t i = 0; i < trained_.size(); ++i)
-    trained_place_[trained_[i].index()] = static_cast<int32_t>(i);
-  return absl::OkStatus();
-}
-
-absl::Status StageModule::FindOutputs() {
-  const auto first_own = static_cast<int32_t>(received_.size());
-  const auto own = [&](ValueRef value) -> std::optional<int32_t> {
-    const auto place = place_.find(value);
-    if (place == place_.end() || place->second < first_own) return std::nullopt;
-    return place->second;
-  };
-  for (ValueRef value : outputs_) {
-    const std::optional<int32_t> place = own(value);
-    if (!place.has_value()) {
-      return absl::InvalidArgumentError(absl::StrCat("the stage is to give output ", value.output,
-                                                     " of node ", value.node.value(),
-                                                     ", which is not in it"));
-    }
-    output_places_.push_back(*place);
-  }
-  if (graph_->loss().has_value()) loss_ = own(*graph_->loss());
-  if (graph_->prediction().has_value()) prediction_ = own(*graph_->prediction());
-  given_.assign(num_places_, false);
-  for (int32_t place : output_places_) given_[place] = true;
-  for (const auto& place : {loss_, prediction_})
-    if (place.has_value()) given_[*place] = true;
-  return absl::OkStatus();
-}
-
-void StageModule::FindLastUses() {
-  std::set<int32_t> kept(output_places_.begin(), output_places_.end());
-  if (loss_.has_value()) kept.insert(*loss_);
-  if (prediction_.has_value()) kept.insert(*prediction_);
-  std::set<int32_t> seen;
-  for (auto step = steps_.rbegin(); step != steps_.rend(); ++step) {
-    for (ValueRef value : graph_->Values(step->node)) {
-      const int32_t place = place_.at(value);
-      if (!kept.contains(place) && seen.insert(place).second) step->last_uses.push_back(place);
-    }
-    for (size_t i = 0; i < graph_->node(step->node).outputs.size(); ++i) {
-      const int32_t place = step->first_value + static_cast<int32_t>(i);
-      if (!kept.contains(place) && seen.insert(place).second) step->last_uses.push_back(place);
-    }
-  }
-}
-
-void StageModule::PlanSplit() {
-  std::vector<SegmentNode> nodes;
-  for (const Step& step : steps_) {
-    SegmentNode& node = nodes.emplace_back();
-    for (ValueRef value : graph_->Values(step.node)) node.reads.push_back(place_.at(value));
-    for (size_t i = 0; i < graph_->node(step.node).outputs.size(); ++i)
-      node.makes.push_back(step.first_value + static_cast<int32_t>(i));
-    for (ParameterId id : graph_->Parameters(step.node))
-      node.takes_parameter = node.takes_parameter || trained_place_[id.index()] >= 0;
-    node.takes_input = !graph_->Inputs(step.node).empty();
-  }
-  std::vector<int32_t> given = output_places_;
-  if (loss_.has_value()) given.push_back(*loss_);
-  segments_ = PlanSegments(nodes, num_places_, static_cast<int32_t>(received_.size()), given);
-}
-
 absl::Status StageModule::CheckTensors(SampleRange range, const Tensors& tensors) const {
-  if (tensors.received.size() != received_.size() || tensors.inputs.size() != inputs_.size()) {
+  if (tensors.received.size() != received_.size() || tensors.inputs.size() != inputs_.size() ||
+      tensors.totals.size() != totals_.size()) {
     return absl::InvalidArgumentError(absl::StrCat(RangeName(range), ": wrong number of tensors"));
   }
   const auto check = [&](const at::Tensor& tensor, const TensorMeta& meta,
@@ -182,6 +45,10 @@ absl::Status StageModule::CheckTensors(SampleRange range, const Tensors& tensors
   for (size_t i = 0; i < inputs_.size(); ++i) {
     RETURN_IF_ERROR(check(tensors.inputs[i], graph_->input(inputs_[i]).meta,
                           absl::StrCat("input \"", graph_->input(inputs_[i]).name, "\"")));
+  }
+  for (size_t i = 0; i < totals_.size(); ++i) {
+    RETURN_IF_ERROR(check(tensors.totals[i], graph_->meta(totals_[i]),
+                          absl::StrCat("total ", totals_[i].value(), " of the batch")));
   }
   return absl::OkStatus();
 }
@@ -200,8 +67,33 @@ std::vector<at::Tensor> StageModule::CurrentWeights() const {
   return weights;
 }
 
+std::vector<at::Tensor> StageModule::CurrentStates() const {
+  std::vector<at::Tensor> states;
+  for (const State& state : states_) states.push_back((*parameters_)[state.parameter]);
+  return states;
+}
+
+// In memory of their own, whatever changes or frees that of the buffers.
+void StageModule::KeepStates(const std::vector<at::Tensor>& values) {
+  if (!options_.training) return;
+  for (State& state : states_) {
+    const at::Tensor& next = values[state.place];
+    const bool shared = next.storage().is_alias_of((*parameters_)[state.parameter].storage());
+    state.next = shared ? next.detach().clone() : next.detach();
+  }
+}
+
+std::vector<std::pair<ParameterId, at::Tensor>> StageModule::TakeStates() {
+  std::vector<std::pair<ParameterId, at::Tensor>> taken;
+  for (State& state : states_) {
+    if (state.next.defined()) taken.emplace_back(state.parameter, std::move(state.next));
+    state.next = at::Tensor();
+  }
+  return taken;
+}
+
 absl::Status StageModule::Evaluate(int64_t step, SampleRange range, const Tensors& tensors,
-                                   const std::vector<at::Tensor>& weights, SegmentedGraph* segments,
+                                   const Versions& versions, bool again, SegmentedGraph* segments,
                                    std::vector<at::Tensor>& values) const {
   values.assign(num_places_, at::Tensor());
   std::copy(tensors.received.begin(), tensors.received.end(), values.begin());
@@ -213,7 +105,8 @@ absl::Status StageModule::Evaluate(int64_t step, SampleRange range, const Tensor
     }
   }
   int32_t segment = -1;
-  bool casts_weights = false;
+  bool casts_weights = false, keeps_buffers = false;
+  std::deque<at::Tensor> spare;  // Stands for buffers that a repeated pass must not change.
   const TensorSource source = [&](const Argument& argument) -> const at::Tensor& {
     if (const auto* value = std::get_if<ValueRef>(&argument.value)) {
       const int32_t place = place_.find(*value)->second;
@@ -222,9 +115,16 @@ absl::Status StageModule::Evaluate(int64_t step, SampleRange range, const Tensor
     }
     if (const auto* parameter = std::get_if<ParameterId>(&argument.value)) {
       const int32_t trained = trained_place_[parameter->index()];
-      const at::Tensor& weight = trained >= 0 ? weights[trained] : (*parameters_)[*parameter];
+      const int32_t state = state_place_[parameter->index()];
+      const at::Tensor& weight = trained >= 0 ? versions.weights[trained]
+                                 : state >= 0 ? versions.states[state]
+                                              : (*parameters_)[*parameter];
+      if (keeps_buffers && trained < 0) return spare.emplace_back(weight.clone());
       return casts_weights ? casts_.Get(*parameter, weight) : weight;
     }
+    if (const auto* total = std::get_if<TotalId>(&argument.value))
+      return tensors
+          .totals[std::lower_bound(totals_.begin(), totals_.end(), *total) - totals_.begin()];
     const InputId input = std::get<InputId>(argument.value);
     return tensors
         .inputs[std::lower_bound(inputs_.begin(), inputs_.end(), input) - inputs_.begin()];
@@ -236,6 +136,7 @@ absl::Status StageModule::Evaluate(int64_t step, SampleRange range, const Tensor
   for (size_t n = 0; n < steps_.size(); ++n) {
     const Step& item = steps_[n];
     casts_weights = item.casts_weights;
+    keeps_buffers = again && item.changes_buffers;
     if (segments != nullptr) segment = segments_.of_node[n];
     outputs.clear();
     if (const auto* call = std::get_if<OperatorCall>(&item.call)) {
@@ -254,6 +155,8 @@ absl::Status StageModule::Evaluate(int64_t step, SampleRange range, const Tensor
       const int32_t place = item.first_value + static_cast<int32_t>(i);
       if (mixed && given_[place] && outputs[i].is_floating_point())
         outputs[i] = outputs[i].to(ToScalarType(graph_->node(item.node).outputs[i].dtype));
+      if (!options_.training && state_of_place_[place] >= 0)
+        outputs[i] = versions.states[state_of_place_[place]];
       if (segments != nullptr) cut[place] = segments->CutOff(place, outputs[i]);
       values[place] = std::move(outputs[i]);
     }
@@ -267,6 +170,7 @@ absl::Status StageModule::Evaluate(int64_t step, SampleRange range, const Tensor
 
 void StageModule::KeepRoots(const std::vector<at::Tensor>& values, InFlight& micro_batch) const {
   micro_batch.tensors.inputs.clear();
+  micro_batch.tensors.totals.clear();
   if (micro_batch.segments.has_value()) {
     micro_batch.tensors.received.clear();
     return;
@@ -284,12 +188,15 @@ absl::StatusOr<StageModule::Forwarded> StageModule::Forward(int64_t step, Sample
   const at::AutoGradMode grad_mode(keep == Keep::kGraph);
   if (keep != Keep::kNothing) MakeLeaves(tensors);
   InFlight micro_batch;
-  micro_batch.weights = older_versions_.empty() ? CurrentWeights() : older_versions_.front();
+  micro_batch.versions.weights =
+      older_versions_.empty() ? CurrentWeights() : older_versions_.front();
+  micro_batch.versions.states = CurrentStates();
   if (keep == Keep::kGraph && options_.split_backward) micro_batch.segments.emplace(segments_);
   std::vector<at::Tensor> values;
-  RETURN_IF_ERROR(Evaluate(step, range, tensors, micro_batch.weights,
+  RETURN_IF_ERROR(Evaluate(step, range, tensors, micro_batch.versions, /*again=*/false,
                            micro_batch.segments.has_value() ? &*micro_batch.segments : nullptr,
                            values));
+  KeepStates(values);
   Forwarded result;
   for (int32_t place : output_places_) result.outputs.push_back(values[place].detach());
   if (loss_.has_value()) result.loss = values[*loss_].detach();
@@ -312,7 +219,7 @@ absl::Status StageModule::Recompute(int64_t step, SampleRange range,
   micro_batch->segments.reset();
   if (options_.split_backward) micro_batch->segments.emplace(segments_);
   std::vector<at::Tensor> values;
-  RETURN_IF_ERROR(Evaluate(step, range, micro_batch->tensors, micro_batch->weights,
+  RETURN_IF_ERROR(Evaluate(step, range, micro_batch->tensors, micro_batch->versions, /*again=*/true,
                            micro_batch->segments.has_value() ? &*micro_batch->segments : nullptr,
                            values));
   KeepRoots(values, *micro_batch);
@@ -384,7 +291,7 @@ absl::StatusOr<StageModule::Roots> StageModule::RootsOf(
 void StageModule::MoveGradients(const InFlight& micro_batch) const {
   const at::NoGradGuard no_grad;
   for (size_t i = 0; i < trained_.size(); ++i) {
-    const at::Tensor& used = micro_batch.weights[i];
+    const at::Tensor& used = micro_batch.versions.weights[i];
     const at::Tensor& newest = (*parameters_)[trained_[i]];
     if (used.is_same(newest) || !used.grad().defined()) continue;
     if (newest.grad().defined()) {
@@ -409,6 +316,7 @@ void StageModule::Reset() {
   in_flight_.clear();
   older_versions_.clear();
   casts_.Clear();
+  for (State& state : states_) state.next = at::Tensor();
 }
 
 bool StageModule::Uses(ParameterId id) const {
@@ -418,7 +326,7 @@ bool StageModule::Uses(ParameterId id) const {
     return true;
   }
   return trained >= 0 && std::any_of(in_flight_.begin(), in_flight_.end(), [&](const auto& entry) {
-           return entry.second.weights[trained].is_same((*parameters_)[id]);
+           return entry.second.versions.weights[trained].is_same((*parameters_)[id]);
          });
 }
 
@@ -468,7 +376,7 @@ absl::Status StageModule::RunInputHalf(SampleRange range, const std::vector<at::
 
 absl::Status StageModule::RunWeightHalf(InFlight& micro_batch) const {
   RETURN_IF_ERROR(
-      Annotate(Guarded([&] { micro_batch.segments->BackwardWeight(micro_batch.weights); }),
+      Annotate(Guarded([&] { micro_batch.segments->BackwardWeight(micro_batch.versions.weights); }),
                "backward of the weights"));
   MoveGradients(micro_batch);
   return absl::OkStatus();

@@ -13,6 +13,11 @@
 // a stage with a version lag use parameters that many updates older than the newest, which the
 // module keeps.
 //
+// A buffer that training changes (Graph::state_updates) keeps its value while a pass runs; Forward
+// puts the next value aside for who runs the module. What repeats a forward pass reads the value
+// that this had, and changes no statistics of a normalisation again. In evaluation the next value
+// is the present one.
+//
 // Not thread-safe; all calls on one thread.
 #pragma once
 
@@ -22,6 +27,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -68,7 +74,10 @@ class StageModule {
   const std::vector<ValueRef>& outputs() const { return outputs_; }
   bool has_loss() const { return loss_.has_value(); }
   bool has_prediction() const { return prediction_.has_value(); }
-  // Nodes whose result depends on how the batch is cut (batch norm in training mode).
+  // Totals of the batch that Forward takes, ascending.
+  const std::vector<TotalId>& totals() const { return totals_; }
+  // Nodes whose result depends on how the batch is cut: in training such as batch norm, in
+  // evaluation those that compare samples then, too.
   const std::vector<NodeId>& batch_dependent() const { return batch_dependent_; }
   // Whether the backward pass gives a gradient for received()[i].
   bool needs_gradient(size_t i) const { return needs_gradient_[i]; }
@@ -76,6 +85,7 @@ class StageModule {
   struct Tensors {
     std::vector<at::Tensor> received;  // Parallel to received().
     std::vector<at::Tensor> inputs;    // Parallel to inputs().
+    std::vector<at::Tensor> totals;    // Parallel to totals().
   };
   struct Forwarded {
     std::vector<at::Tensor> outputs;  // Parallel to outputs(); detached.
@@ -109,6 +119,9 @@ class StageModule {
                                                         const std::vector<at::Tensor>& gradients);
   absl::Status BackwardWeight(SampleRange range);
 
+  // The next values of buffers, by the last training pass forward; then there are none.
+  std::vector<std::pair<ParameterId, at::Tensor>> TakeStates();
+
   // From now on the gradient of the loss is multiplied by this, besides StageOptions::loss_weight.
   void SetLossScale(double scale) { loss_scale_ = scale; }
 
@@ -125,10 +138,15 @@ class StageModule {
   void Reset();
 
  private:
+  // What a pass reads of the parameters that change.
+  struct Versions {
+    std::vector<at::Tensor> weights;  // Parallel to trained_.
+    std::vector<at::Tensor> states;   // Parallel to states_.
+  };
   // A micro-batch between its forward and its backward pass.
   struct InFlight {
-    Tensors tensors;                         // Received ones are leaves.
-    std::vector<at::Tensor> weights;         // Parallel to trained_.
+    Tensors tensors;  // Received ones are leaves.
+    Versions versions;
     std::vector<at::Tensor> outputs;         // With their autograd graph.
     at::Tensor loss;                         // Ditto.
     std::optional<SegmentedGraph> segments;  // Instead of outputs and loss: a split backward pass.
@@ -141,6 +159,13 @@ class StageModule {
     int32_t first_value = 0;         // Place of its outputs.
     std::vector<int32_t> last_uses;  // Places to clear afterwards.
     bool casts_weights = false;      // Takes parameters in the smaller type (weight_casts.h).
+    bool changes_buffers = false;    // OperatorCall::changes_buffers.
+  };
+  // A buffer that the stage updates.
+  struct State {
+    ParameterId parameter;
+    int32_t place = 0;  // Of its next value.
+    at::Tensor next;    // Undefined until a training pass forward has run.
   };
   // The roots of a backward pass and their gradients.
   struct Roots {
@@ -151,14 +176,18 @@ class StageModule {
   StageModule(const Graph& graph, const ParameterStore& parameters, const StageOptions& options)
       : graph_(&graph), parameters_(&parameters), options_(options), casts_(options.precision) {}
   absl::Status AddNodes(const ProgramStage& stage);
+  absl::Status AddStates();
   absl::Status FindOutputs();
   void FindLastUses();
   absl::Status CheckTensors(SampleRange range, const Tensors& tensors) const;
   void PlanSplit();
+  // `again`: what ran before is repeated.
   absl::Status Evaluate(int64_t step, SampleRange range, const Tensors& tensors,
-                        const std::vector<at::Tensor>& weights, SegmentedGraph* segments,
+                        const Versions& versions, bool again, SegmentedGraph* segments,
                         std::vector<at::Tensor>& values) const;
+  void KeepStates(const std::vector<at::Tensor>& values);
   std::vector<at::Tensor> CurrentWeights() const;
+  std::vector<at::Tensor> CurrentStates() const;
   void KeepRoots(const std::vector<at::Tensor>& values, InFlight& micro_batch) const;
   at::Tensor LossGradient(SampleRange range) const;
   absl::Status CheckGradients(SampleRange range, const std::vector<at::Tensor>& gradients) const;
@@ -180,6 +209,7 @@ class StageModule {
   int32_t num_places_ = 0;
   std::vector<ValueRef> received_, outputs_;
   std::vector<InputId> inputs_;
+  std::vector<TotalId> totals_;
   std::vector<bool> needs_gradient_;
   std::vector<int32_t> output_places_;
   std::optional<int32_t> loss_, prediction_;  // Places.
@@ -189,7 +219,10 @@ class StageModule {
   std::vector<NodeId> batch_dependent_;
   std::vector<ParameterId> trained_;    // By the stage, ascending.
   std::vector<int32_t> trained_place_;  // Index in trained_ by ParameterId; -1: not trained here.
-  SegmentPlan segments_;                // With split_backward.
+  std::vector<State> states_;
+  // Index in states_ by ParameterId and by place; -1: not updated here, no next value of one.
+  std::vector<int32_t> state_place_, state_of_place_;
+  SegmentPlan segments_;  // With split_backward.
   std::map<SampleRange, InFlight> in_flight_;
   size_t version_lag_ = 0;
   // The last version_lag_ versions before the newest, fewer at the start of a run: what trained_

@@ -198,6 +198,154 @@ const BadGraph kBadGraphs[] = {
      "prediction: output 4 of node \"n1\" does not exist"},
 };
 
+// Small, with a mask of which the loss reads the sum over the batch, and a counter.
+GraphData Stateful() {
+  GraphBuilder builder = Small();
+  GraphData& data = builder.data;
+  data.parameters.push_back({"count", DType::kInt64, {}, false, true, {}});
+  data.parameters.push_back(
+      {"weights", DType::kFloat32, {2}, false, true, {}, std::string(8, 'w')});
+  Node total;
+  total.name = "total";
+  total.target = "aten.sum.default";
+  total.args = {{InputId(1)}, {ParameterId(3)}};
+  total.outputs = {Fixed({})};
+  data.totals = {{total}, {{NodeId(0), 0}}};
+  data.nodes[2].args.push_back({TotalId(0)});
+  Node counted;
+  counted.name = "counted";
+  counted.target = "aten.add.Tensor";
+  counted.args = {{ParameterId(2)}, {SymInt{0, 1}}};
+  counted.outputs = {Fixed({}, DType::kInt64)};
+  data.nodes.push_back(counted);
+  data.state_updates = {{ParameterId(2), At(3)}};
+  data.nodes[0].outputs[0].layout = SampleLayout{};
+  data.samples = {2, 64};
+  return data;
+}
+
+TEST(Graph, KnowsTotalsAndStates) {
+  const auto graph = Graph::Create(Stateful());
+  ASSERT_TRUE(graph.ok()) << graph.status();
+  EXPECT_THAT(graph->Totals(NodeId(2)), ElementsAre(TotalId(0)));
+  EXPECT_THAT(graph->Totals(NodeId(1)), IsEmpty());
+  EXPECT_EQ(graph->meta(TotalId(0)), Fixed({}));
+  EXPECT_TRUE(graph->is_state(ParameterId(2)));
+  EXPECT_FALSE(graph->is_state(ParameterId(3)));
+  EXPECT_EQ(graph->samples(), (SampleBounds{2, 64}));
+  EXPECT_TRUE(graph->executable());
+}
+
+class BadStateTest : public ::testing::TestWithParam<BadGraph> {};
+
+TEST_P(BadStateTest, IsRefusedWithItsReason) {
+  GraphData data = Stateful();
+  GetParam().spoil(data);
+  const auto graph = Graph::Create(data);
+  EXPECT_EQ(graph.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(graph.status().message(), GetParam().message);
+}
+
+void SetLayout(GraphData& g, std::vector<SymInt> shape, SampleLayout layout) {
+  g.nodes[0].outputs[0].shape = std::move(shape);
+  g.nodes[0].outputs[0].layout = layout;
+}
+
+const BadGraph kBadStates[] = {
+    {"LayoutOfNoDimension",
+     [](GraphData& g) {
+       SetLayout(g, {{1, 0}}, {1, 1});
+     },
+     "nodes[0] \"n0\".outputs[0].samples: dimension 1 does not exist"},
+    {"LayoutOfNegativeDimension",
+     [](GraphData& g) {
+       SetLayout(g, {{1, 0}}, {-1, 1});
+     },
+     "nodes[0] \"n0\".outputs[0].samples: dimension -1 does not exist"},
+    {"LayoutOfAFixedDimension",
+     [](GraphData& g) {
+       SetLayout(g, {{0, 3}}, {0, 1});
+     },
+     "nodes[0] \"n0\".outputs[0].samples: dimension 0 has 0 * samples + 3 entries, not 1 * samples "
+     "* inner"},
+    {"LayoutThatDoesNotDivide",
+     [](GraphData& g) {
+       SetLayout(g, {{6, 0}}, {0, 4});
+     },
+     "nodes[0] \"n0\".outputs[0].samples: dimension 0 has 6 * samples + 0 entries, not 4 * samples "
+     "* inner"},
+    {"LayoutWithoutOuter",
+     [](GraphData& g) {
+       SetLayout(g, {{6, 0}}, {0, 0});
+     },
+     "nodes[0] \"n0\".outputs[0].samples: dimension 0 has 6 * samples + 0 entries, not 0 * samples "
+     "* inner"},
+    {"LayoutWithOffset",
+     [](GraphData& g) {
+       SetLayout(g, {{1, 1}}, {0, 1});
+     },
+     "nodes[0] \"n0\".outputs[0].samples: dimension 0 has 1 * samples + 1 entries, not 1 * samples "
+     "* inner"},
+    {"SamplesInTwoDimensions",
+     [](GraphData& g) {
+       SetLayout(g, {{1, 0}, {1, 0}}, {0, 1});
+     },
+     "nodes[0] \"n0\".outputs[0].samples: dimension 1 depends on the number of samples, too"},
+    {"LayoutOfMixed", [](GraphData& g) { g.nodes[0].outputs[0].mixed = true; },
+     "nodes[0] \"n0\".outputs[0].samples: given for a value that is mixed"},
+    {"MixedInput", [](GraphData& g) { g.inputs[0].meta.mixed = true; },
+     "inputs[0] \"x\".meta: the first dimension must be the batch, and only it"},
+    {"TransposedInput",
+     [](GraphData& g) {
+       g.inputs[0].meta = {DType::kFloat32, {{0, 4}, {1, 0}}, SampleLayout{1, 1}};
+     },
+     "inputs[0] \"x\".meta: the first dimension must be the batch, and only it"},
+    {"UnknownTotal", [](GraphData& g) { g.nodes[1].args[0] = {TotalId(1)}; },
+     "nodes[1] \"n1\".args: total 1 does not exist"},
+    {"TotalWithoutTarget", [](GraphData& g) { g.totals.nodes[0].target = ""; },
+     "totals.nodes[0] \"total\": target or outputs are missing"},
+    {"TotalOfALaterNode", [](GraphData& g) { g.totals.nodes[0].args[0] = {At(0)}; },
+     "totals.nodes[0] \"total\".args: node 0 is not one before it"},
+    {"TotalOfATotal", [](GraphData& g) { g.totals.nodes[0].args[0] = {TotalId(0)}; },
+     "totals.nodes[0] \"total\".args: a total does not read totals"},
+    {"TotalOfNoParameter", [](GraphData& g) { g.totals.nodes[0].args[0] = {ParameterId(9)}; },
+     "totals.nodes[0] \"total\".args: parameter 9 does not exist"},
+    {"TotalOfATrainedParameter", [](GraphData& g) { g.totals.nodes[0].args[0] = {ParameterId(0)}; },
+     "totals.nodes[0] \"total\".args: parameter \"linear0.weight\" changes"},
+    {"TotalOfAState", [](GraphData& g) { g.totals.nodes[0].args[0] = {ParameterId(2)}; },
+     "totals.nodes[0] \"total\".args: parameter \"count\" changes"},
+    {"TotalOfNoInput", [](GraphData& g) { g.totals.nodes[0].args[0] = {InputId(7)}; },
+     "totals.nodes[0] \"total\".args: input 7 does not exist"},
+    {"TotalOfNoNode", [](GraphData& g) { g.totals.values[0].node = NodeId(1); },
+     "totals.values[0] does not exist"},
+    {"TotalOfNoOutput", [](GraphData& g) { g.totals.values[0].output = 1; },
+     "totals.values[0] does not exist"},
+    {"TotalPerSample", [](GraphData& g) { g.totals.nodes[0].outputs[0] = Batched({}); },
+     "totals.values[0]: its shape depends on the number of samples"},
+    {"StateOfNoParameter", [](GraphData& g) { g.state_updates[0].parameter = ParameterId(9); },
+     "state_updates[0]: parameter 9 does not exist"},
+    {"StateThatTrains", [](GraphData& g) { g.state_updates[0].parameter = ParameterId(0); },
+     "state_updates[0]: \"linear0.weight\" is trainable"},
+    {"StateUpdatedTwice", [](GraphData& g) { g.state_updates.push_back(g.state_updates[0]); },
+     "state_updates[1]: \"count\" is updated twice"},
+    {"StateOfNoNode", [](GraphData& g) { g.state_updates[0].value = At(9); },
+     "state_updates[0].value: node 9 does not exist"},
+    {"StateOfAnotherType", [](GraphData& g) { g.parameters[2].dtype = DType::kInt32; },
+     "state_updates[0]: \"count\" and node \"counted\" differ in shape or type"},
+    {"StateOfAnotherShape", [](GraphData& g) { g.parameters[2].shape = {1}; },
+     "state_updates[0]: \"count\" and node \"counted\" differ in shape or type"},
+    {"NoSamples", [](GraphData& g) { g.samples.least = 0; }, "samples: from 0 to 64 is no range"},
+    {"NoRangeOfSamples", [](GraphData& g) { g.samples.most = 1; },
+     "samples: from 2 to 1 is no range"},
+    {"ConstantThatTrains", [](GraphData& g) { g.parameters[3].trainable = true; },
+     "parameters[3] \"weights\".data: 8 bytes for a trainable tensor of 8"},
+    {"ConstantOfAnotherSize", [](GraphData& g) { g.parameters[3].data->pop_back(); },
+     "parameters[3] \"weights\".data: 7 bytes for a tensor of 8"},
+};
+
+INSTANTIATE_TEST_SUITE_P(Graph, BadStateTest, ::testing::ValuesIn(kBadStates),
+                         [](const auto& test) { return test.param.name; });
+
 INSTANTIATE_TEST_SUITE_P(Graph, BadGraphTest, ::testing::ValuesIn(kBadGraphs),
                          [](const auto& test) { return test.param.name; });
 

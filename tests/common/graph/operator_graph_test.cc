@@ -235,6 +235,80 @@ void CheckOperators(const Graph& graph, const OperatorGraph& operators) {
   }
 }
 
+// Rotary positions: a buffer, and what follows from it alone.
+TEST(Coarsen, ConstantsOfBuffersAreReplicated) {
+  GraphBuilder builder("rotary");
+  const Argument x = builder.Feature("x", {8});
+  const Argument frequencies = builder.Weight("inv_freq", {8}, /*trainable=*/false);
+  const Argument cosine = builder.AddWith("aten.cos.default", {frequencies}, {Fixed({8})});
+  Argument h = x;
+  for (int i = 0; i < 3; ++i)
+    h = builder.Add("aten.mul.Tensor", {builder.Linear(h, 8, 8), cosine}, {8});
+  builder.Loss(h, {8});
+  GraphData data = builder.data;
+  const OperatorGraph operators = CoarsenByFlops(*Graph::Create(data));
+  EXPECT_THAT(operators.replicated(), ElementsAre(NodeOf(cosine)));
+  EXPECT_EQ(operators.size(), 3);
+  // Not if training changes it: then all that reads it is one operator.
+  const Argument next = builder.AddWith("aten.mul.Tensor", {frequencies, {0.5}}, {Fixed({8})});
+  builder.data.state_updates = {
+      {std::get<ParameterId>(frequencies.value), std::get<ValueRef>(next.value)}};
+  const Graph changing = builder.Build();
+  const OperatorGraph tied = CoarsenByFlops(changing);
+  EXPECT_THAT(tied.replicated(), IsEmpty());
+  EXPECT_EQ(tied.owner(NodeOf(cosine)), tied.owner(NodeOf(next)));
+}
+
+// Two layers read a state that the second updates.
+TEST(Coarsen, ReadersAndWriterOfAStateStayTogether) {
+  GraphBuilder builder("state");
+  const Argument x = builder.Feature("x", {8});
+  const Argument state = builder.Weight("state", {8}, /*trainable=*/false);
+  Argument h = builder.Linear(x, 8, 8);
+  std::vector<Argument> readers;
+  for (int i = 0; i < 2; ++i) {
+    readers.push_back(builder.Add("aten.add.Tensor", {h, state}, {8}));
+    h = builder.Linear(builder.Linear(readers.back(), 8, 8), 8, 8);
+  }
+  const Argument next = builder.AddWith("aten.mul.Tensor", {state, {0.9}}, {Fixed({8})});
+  builder.Loss(h, {8});
+  EXPECT_NE(CoarsenByFlops(builder.Build()).owner(NodeOf(readers[0])),
+            CoarsenByFlops(builder.Build()).owner(NodeOf(readers[1])));
+  builder.data.state_updates = {
+      {std::get<ParameterId>(state.value), std::get<ValueRef>(next.value)}};
+  const Graph graph = builder.Build();
+  const OperatorGraph operators = CoarsenByFlops(graph);
+  CheckOperators(graph, operators);
+  EXPECT_EQ(operators.owner(NodeOf(readers[0])), operators.owner(NodeOf(readers[1])));
+  EXPECT_EQ(operators.owner(NodeOf(readers[0])), operators.owner(NodeOf(next)));
+}
+
+TEST(Coarsen, ACounterJoinsItsModule) {
+  GraphBuilder builder("counter");
+  const Argument x = builder.Feature("x", {8});
+  const Argument count = builder.Weight("count", {}, /*trainable=*/false);
+  const Argument next = builder.AddWith("aten.add.Tensor", {count, Number(1)}, {Fixed({})});
+  std::vector<Argument> layers = {x};
+  for (int i = 0; i < 3; ++i) {
+    layers.push_back(builder.Linear(layers.back(), 8, 8));
+    builder.data.nodes.back().module = "layer" + std::to_string(i);
+  }
+  builder.Loss(layers.back(), {8});
+  builder.data.state_updates = {
+      {std::get<ParameterId>(count.value), std::get<ValueRef>(next.value)}};
+  builder.data.nodes[NodeOf(next).index()].module = "layer1";
+  Graph graph = builder.Build();
+  OperatorGraph operators = CoarsenByFlops(graph);
+  CheckOperators(graph, operators);
+  EXPECT_EQ(operators.owner(NodeOf(next)), operators.owner(NodeOf(layers[2])));
+  EXPECT_EQ(operators.size(), 3);
+  // Where no module has it, it goes where the loss is.
+  builder.data.nodes[NodeOf(next).index()].module = "nobody";
+  graph = builder.Build();
+  operators = CoarsenByFlops(graph);
+  EXPECT_EQ(operators.owner(NodeOf(next)), operators.owner(graph.loss()->node));
+}
+
 TEST(Coarsen, RandomGraphsKeepEveryPromise) {
   Rng rng(6);
   for (int i = 0; i < 1000; ++i) {

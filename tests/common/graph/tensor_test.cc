@@ -14,9 +14,10 @@ TEST(Tensor, SizesFollowTheSamples) {
   EXPECT_EQ((TensorMeta{DType::kBool, {{2, 1}}}).Elements(3), 7);
 }
 
-TEST(Tensor, CanBeCutOnlyAlongALeadingBatch) {
+TEST(Tensor, WithoutALayoutItIsCutOnlyWhereEachSampleHasOneRowInFront) {
   EXPECT_TRUE((TensorMeta{DType::kFloat32, {{1, 0}, {0, 3}}}).IsBatched());
-  EXPECT_TRUE((TensorMeta{DType::kFloat32, {{256, 0}, {0, 3}}}).IsBatched());
+  EXPECT_FALSE((TensorMeta{DType::kFloat32, {{256, 0}, {0, 3}}}).IsBatched())
+      << "rows of a sample may lie together or far apart";
   EXPECT_FALSE((TensorMeta{DType::kFloat32, {}}).IsBatched());
   EXPECT_FALSE((TensorMeta{DType::kFloat32, {{0, 3}}}).IsBatched());
   EXPECT_FALSE((TensorMeta{DType::kFloat32, {{1, 1}, {0, 3}}}).IsBatched());
@@ -24,6 +25,17 @@ TEST(Tensor, CanBeCutOnlyAlongALeadingBatch) {
   EXPECT_FALSE((TensorMeta{DType::kFloat32, {{1, 0}, {1, 0}}}).IsBatched());
   EXPECT_TRUE((TensorMeta{DType::kFloat32, {{0, 3}, {1, 0}}}).DependsOnBatch());
   EXPECT_FALSE((TensorMeta{DType::kFloat32, {{0, 3}}}).DependsOnBatch());
+}
+
+TEST(Tensor, ALayoutSaysWhereTheSamplesLie) {
+  TensorMeta meta{DType::kFloat32, {{0, 3}, {8, 0}}, SampleLayout{1, 4}};
+  EXPECT_EQ(meta.Samples(), (SampleLayout{1, 4}));
+  EXPECT_TRUE(meta.IsBatched());
+  meta = {DType::kFloat32, {{1, 0}, {0, 3}}};
+  EXPECT_EQ(meta.Samples(), SampleLayout{});
+  meta.mixed = true;
+  EXPECT_EQ(meta.Samples(), std::nullopt);
+  EXPECT_FALSE(meta.IsBatched());
 }
 
 TEST(Tensor, EveryTypeHasASizeAndAName) {

@@ -72,6 +72,44 @@ TEST(Fingerprint, DependsOnEveryPartOfTheGraph) {
   }
 }
 
+TEST(Fingerprint, DependsOnLayoutsTotalsAndStates) {
+  GraphData with = Contents();
+  with.parameters.push_back({"state", DType::kFloat32, {}, false, true, {}});
+  with.nodes[1].args.pop_back();
+  Node total = with.nodes[0];
+  total.name = "total";
+  total.args = {{InputId(1)}};
+  total.outputs = {testing::Fixed({})};
+  with.totals = {{total, total}, {{NodeId(0), 0}}};
+  with.state_updates = {{ParameterId(2), *with.loss}};
+  const std::vector<std::function<void(GraphData&)>> changes = {
+      [](GraphData& d) { d.nodes[0].outputs[0].layout = SampleLayout{}; },
+      [](GraphData& d) { d.nodes[0].outputs[0].mixed = true; },
+      [](GraphData& d) {
+        d.nodes[0].outputs[0].shape[0] = {4, 0};
+        d.nodes[0].outputs[0].layout = SampleLayout{0, 2};
+      },
+      [](GraphData& d) {
+        d.nodes[0].outputs[0].shape[0] = {4, 0};
+        d.nodes[0].outputs[0].layout = SampleLayout{0, 4};
+      },
+      [](GraphData& d) { d.nodes[1].args.push_back({TotalId(0)}); },
+      [](GraphData& d) { d.nodes[1].args.push_back({InputId(0)}); },
+      [](GraphData& d) { d.totals.nodes[0].target = "aten.mean.default"; },
+      [](GraphData& d) { d.totals.values[0].node = NodeId(1); },
+      [](GraphData& d) { d.state_updates.clear(); },
+      [](GraphData& d) { d.parameters[2].data = "0123"; },
+      [](GraphData& d) { d.parameters[2].data = "0124"; },
+      [](GraphData& d) { d.samples.least = 2; },
+      [](GraphData& d) { d.samples.most = 2; }};
+  std::set<uint64_t> seen = {Of(with)};
+  for (size_t i = 0; i < changes.size(); ++i) {
+    GraphData data = with;
+    changes[i](data);
+    EXPECT_TRUE(seen.insert(Of(data)).second) << "change " << i;
+  }
+}
+
 TEST(Fingerprint, OfAProgramDependsOnItsTextAndTheGraph) {
   const Graph graph = testing::ChainGraph(2);
   const testing::FixedCosts costs(1, 1, graph);

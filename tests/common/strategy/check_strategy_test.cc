@@ -65,7 +65,57 @@ TEST_F(CheckStrategyTest, C1ReplicatedNodesAreConstant) {
   strategy_.stages[1].nodes = {NodeId(2)};
   strategy_.stages[2].nodes = {NodeId(3)};
   strategy_.stages[3].nodes = {NodeId(4)};
-  ExpectBroken("C1: node \"n0\" is replicated in stage 1 but reads a parameter");
+  ExpectBroken("C1: node \"n0\" is replicated in stage 1 but reads \"w0\", which training changes");
+}
+
+// The graph with a buffer that nodes 1 and 2 read through a node of its own, replicated where they
+// are, and a counter that node 3's stage updates.
+class CheckStateTest : public CheckStrategyTest {
+ protected:
+  CheckStateTest() {
+    GraphData data = graph_.data();
+    for (const char* name : {"table", "count"})
+      data.parameters.push_back({name, DType::kFloat32, {1}, false, true, {}});
+    table_ = static_cast<int>(data.parameters.size()) - 2;
+    for (int p : {table_, table_ + 1}) {
+      Node node;
+      node.name = data.parameters[static_cast<size_t>(p)].name + "_node";
+      node.target = "aten.cos.default";
+      node.args = {{ParameterId(p)}};
+      node.outputs = {{DType::kFloat32, {{0, 1}}}};
+      data.nodes.push_back(node);
+    }
+    for (int reader : {1, 2})
+      data.nodes[static_cast<size_t>(reader)].args.push_back({ValueRef{NodeId(5), 0}});
+    data.state_updates = {{ParameterId(table_ + 1), {NodeId(6), 0}}};
+    graph_ = *Graph::Create(data);
+    for (size_t s : {1, 2}) strategy_.stages[s].replicated = {NodeId(5)};
+    strategy_.stages[3].nodes.push_back(NodeId(6));
+  }
+  int table_ = 0;
+};
+
+TEST_F(CheckStateTest, C1ABufferMayBeReadInSeveralStages) {
+  EXPECT_EQ(CheckStrategy(graph_, cluster_, strategy_), absl::OkStatus());
+}
+
+TEST_F(CheckStateTest, C1AStateIsReadWhereItIsUpdated) {
+  strategy_.stages[1].replicated.push_back(NodeId(6));
+  strategy_.stages[3].nodes.pop_back();
+  ExpectBroken(
+      "C1: node \"count_node\" is replicated in stage 1 but reads \"count\", which training "
+      "changes");
+  GraphData data = graph_.data();
+  data.nodes[1].args.push_back({ParameterId(table_ + 1)});
+  graph_ = *Graph::Create(data);
+  strategy_.stages[1].replicated.pop_back();
+  strategy_.stages[3].nodes.push_back(NodeId(6));
+  ExpectBroken("C1: node \"n1\" of stage 1 reads \"count\", which stage 3 changes");
+}
+
+TEST_F(CheckStateTest, C1WhatUpdatesAStateIsInAStage) {
+  strategy_.stages[3].nodes.pop_back();
+  ExpectBroken("C1: node \"count_node\" is in no stage");
 }
 
 TEST_F(CheckStrategyTest, C1NodesAreInTopologicalOrder) {

@@ -70,6 +70,51 @@ TEST_F(GraphFileTest, RandomGraphsRoundTrip) {
   }
 }
 
+// Layouts, totals, states, bounds and constants, each different from what it is by default.
+TEST_F(GraphFileTest, WhatTrainingNeedsRoundTrips) {
+  GraphData data = Random(5).data();
+  data.parameters.push_back({"count", DType::kInt64, {}, false, true, {}});
+  data.parameters.push_back({"weights", DType::kFloat32, {2}, false, true, {}, "01\xff\n\0 67"});
+  data.parameters.back().data->resize(8, '\0');
+  Node total;
+  total.name = "total";
+  total.target = "aten.sum.default";
+  total.args = {{InputId(0)}};
+  total.outputs = {testing::Fixed({})};
+  data.totals = {{total}, {{NodeId(0), 0}}};
+  Node counted = total;
+  counted.name = "counted";
+  counted.args = {{ParameterId(static_cast<int64_t>(data.parameters.size()) - 2)}, {TotalId(0)}};
+  counted.outputs = {testing::Fixed({}, DType::kInt64)};
+  data.nodes.push_back(counted);
+  const NodeId last(static_cast<int64_t>(data.nodes.size()) - 1);
+  data.state_updates = {{ParameterId(static_cast<int64_t>(data.parameters.size()) - 2), {last, 0}}};
+  TensorMeta laid{DType::kFloat32, {{0, 2}, {6, 0}}, SampleLayout{1, 3}};
+  TensorMeta mixed{DType::kFloat32, {{1, 0}, {1, 0}}};
+  mixed.mixed = true;
+  Node more = total;
+  more.name = "more";
+  more.outputs = {laid, mixed};
+  data.nodes.push_back(more);
+  data.samples = {3, 77};
+  const auto graph = Graph::Create(data);
+  ASSERT_TRUE(graph.ok()) << graph.status();
+  ASSERT_TRUE(WriteGraphFile(*graph, path_).ok());
+  const auto again = ReadGraphFile(path_);
+  ASSERT_TRUE(again.ok()) << again.status();
+  const GraphData& read = again->data();
+  EXPECT_EQ(read.nodes.back().outputs, data.nodes.back().outputs);
+  EXPECT_EQ(read.nodes[last.index()].args, counted.args);
+  ASSERT_EQ(read.totals.nodes.size(), 1u);
+  EXPECT_EQ(read.totals.nodes[0].name, "total");
+  EXPECT_EQ(read.totals.nodes[0].args, total.args);
+  EXPECT_EQ(read.totals.values, data.totals.values);
+  EXPECT_EQ(read.state_updates, data.state_updates);
+  EXPECT_EQ(read.samples, data.samples);
+  EXPECT_EQ(read.parameters.back().data, data.parameters.back().data);
+  EXPECT_FALSE(read.parameters.front().data.has_value());
+}
+
 TEST_F(GraphFileTest, EveryTruncationIsNoticed) {
   ASSERT_TRUE(WriteGraphFile(Random(3), path_).ok());
   const std::string whole = Bytes();
@@ -114,6 +159,13 @@ TEST_F(GraphFileTest, WrongFieldsAreNamed) {
       {"nodes[0]", [](auto& g) { g.mutable_nodes(0)->add_args()->set_input(-7); }},
       {"nodes[0]",
        [](auto& g) { g.mutable_nodes(0)->add_args()->mutable_value()->set_node(1 << 30); }},
+      {"nodes[0]", [](auto& g) { g.mutable_nodes(0)->add_args()->set_total(0); }},
+      {"totals.nodes[0]", [](auto& g) { g.mutable_totals()->add_nodes()->set_name("t"); }},
+      {"totals.values[0]", [](auto& g) { g.mutable_totals()->add_values()->set_node(-2); }},
+      {"state_updates[0]", [](auto& g) { g.add_state_updates()->set_parameter(-1); }},
+      {"samples", [](auto& g) { g.mutable_samples()->set_most(-1); }},
+      {"outputs[0].samples",
+       [](auto& g) { g.mutable_nodes(0)->mutable_outputs(0)->mutable_layout()->set_dim(-1); }},
       {"loss", [](auto& g) { g.mutable_loss()->set_node(-5); }},
       {"nest too deep",
        [](auto& g) {

@@ -218,6 +218,17 @@ TEST_F(CheckpointTest, ADeviceThatFailsDoesNotTakeTheDirectoryFromAnother) {
   failing.join();
 }
 
+TEST_F(CheckpointTest, AParameterInNoFileIsRefused) {
+  auto files = WriteShares(10);
+  ASSERT_TRUE(files.ok());
+  Manifest manifest;
+  for (const CheckpointFile& file : *files) {
+    if (file.name != "model-00003.safetensors") manifest.files.push_back(file);
+  }
+  EXPECT_EQ(CompleteCheckpoint(Directory(10), graph_, manifest).message(),
+            Directory(10) + ": no file has parameter \"bias\"");
+}
+
 TEST_F(CheckpointTest, ATensorInTwoFilesIsRefused) {
   auto files = WriteShares(10);
   ASSERT_TRUE(files.ok());

@@ -47,5 +47,19 @@ TEST(ParametersToWrite, TheFirstReplicaOfTheFirstStageWrites) {
   EXPECT_THAT(ParametersToWrite(graph, program, DeviceId(1)), IsEmpty());
 }
 
+TEST(ParametersToWrite, HasWhatAStageOnlyUpdatesAndNoConstants) {
+  GraphData data = Chain({{0}, {1}}, 3).data();
+  for (size_t p : {1, 2}) data.parameters[p].trainable = false;
+  data.parameters[1].data = std::string(8, 'c');
+  data.parameters[2].shape = {};
+  data.state_updates = {{ParameterId(2), {NodeId(1), 0}}};
+  const Graph graph = *Graph::Create(data);
+  Program program;
+  program.stages = {Stage({0}, {0}), Stage({1}, {1})};
+  EXPECT_THAT(StateOfStage(graph, program.stages[1]), ElementsAre(ParameterId(1), ParameterId(2)));
+  EXPECT_THAT(ParametersToWrite(graph, program, DeviceId(0)), ElementsAre(ParameterId(0)));
+  EXPECT_THAT(ParametersToWrite(graph, program, DeviceId(1)), ElementsAre(ParameterId(2)));
+}
+
 }  // namespace
 }  // namespace stagewright

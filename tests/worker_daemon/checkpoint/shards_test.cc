@@ -22,9 +22,10 @@ std::span<const std::byte> BytesOf(const std::vector<float>& values) {
 
 class ShardsTest : public ::testing::Test {
  protected:
-  std::string Shard(int device, const std::vector<ParameterBytes>& parameters) {
+  std::string Shard(int device, const std::vector<ParameterBytes>& parameters,
+                    const std::vector<TensorView>& others = {}) {
     const std::string path = ShardPath(directory_.File(""), DeviceId(device));
-    const absl::Status status = WriteShard(graph_, parameters, path);
+    const absl::Status status = WriteShard(graph_, parameters, others, path);
     EXPECT_TRUE(status.ok()) << status;
     return path;
   }
@@ -57,6 +58,35 @@ TEST_F(ShardsTest, MergeUnderAllNamesAndKeepWhatNothingUses) {
   EXPECT_THAT(Read(merged, "bias"), ElementsAre(3));
   EXPECT_THAT(Read(merged, "unused"), ElementsAre(9));
   EXPECT_THAT(Read(merged, "steps"), ElementsAre(7));
+}
+
+TEST_F(ShardsTest, WhatNothingReadsComesFromAShardIfOneHasIt) {
+  const Graph graph = Tied({{"unused", DType::kFloat32, {1}, false, true, {"unused.too"}}});
+  const std::string original = directory_.File("original.safetensors");
+  ASSERT_TRUE(WriteSafetensors(original, {View("unused", DType::kFloat32, {1}, old_)}).ok());
+  const std::string path = ShardPath(directory_.File(""), DeviceId(0));
+  ASSERT_TRUE(WriteShard(graph,
+                         {{ParameterId(0), BytesOf(embedding_)}, {ParameterId(1), BytesOf(bias_)}},
+                         {View("steps", DType::kFloat32, {1}, count_),
+                          View("unused", DType::kFloat32, {1}, count_)},
+                         path)
+                  .ok());
+  const std::string merged = directory_.File("model.safetensors");
+  const absl::Status status = MergeShards(graph, {path}, original, merged);
+  ASSERT_TRUE(status.ok()) << status;
+  for (const char* name : {"unused", "unused.too", "steps"})
+    EXPECT_THAT(Read(merged, name), ElementsAre(7)) << name;
+}
+
+TEST_F(ShardsTest, ConstantsOfTheGraphAreNotExpected) {
+  Parameter constant = kUnused;
+  constant.data = std::string(4, 'c');
+  const Graph graph = Tied({constant});
+  const std::string shard =
+      Shard(0, {{ParameterId(0), BytesOf(embedding_)}, {ParameterId(1), BytesOf(bias_)}});
+  const std::string merged = directory_.File("model.safetensors");
+  ASSERT_TRUE(MergeShards(graph, {shard}, "", merged).ok());
+  EXPECT_TRUE(Read(merged, "unused").empty());
 }
 
 TEST_F(ShardsTest, MissingAndDoubleParametersAreNamed) {

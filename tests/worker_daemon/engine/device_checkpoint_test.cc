@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <span>
 
 #include "tests/worker_daemon/engine/forced_strategies.h"
 #include "tests/worker_daemon/engine/local_training.h"
@@ -25,7 +26,8 @@ constexpr int64_t kSamples = 27;
 constexpr int64_t kSteps = 7;
 constexpr int64_t kTaken = 4;  // In the second epoch.
 
-// Two branches with a tied weight, dropout and a frozen parameter; float64.
+// Two branches with a tied weight, dropout, a frozen parameter, a constant of the graph, an average
+// that training changes and a parameter that nothing reads; float64.
 Graph Branches() {
   GraphMaker make;
   const int x = make.AddInput("x", {-1, 6});
@@ -43,6 +45,15 @@ Graph Branches() {
   }
   const int sum =
       make.AddNode("aten.add.Tensor", {Value(ends[0]), Value(ends[1])}, {Meta({-1, 6})});
+  const int unread = make.AddParameter("unread", {2});
+  make.data.parameters[static_cast<size_t>(unread)].aliases = {"unread.too"};
+  const int half = make.AddParameter("half", {}, /*trainable=*/false);
+  const double value = 0.5;
+  make.data.parameters[static_cast<size_t>(half)].data =
+      std::string(reinterpret_cast<const char*>(&value), sizeof(value));
+  const int average = make.AddParameter("average", {}, /*trainable=*/false);
+  const int next = make.AddNode("aten.add.Tensor", {Param(average), Param(half)}, {Meta({})});
+  make.data.state_updates = {{ParameterId(average), {NodeId(next), 0}}};
   const int square = make.AddNode("aten.mul.Tensor", {Value(sum), Value(sum)}, {Meta({-1, 6})});
   return make.Finish(make.AddNode("aten.mean.default", {Value(square)}, {Meta({})}));
 }
@@ -202,6 +213,40 @@ TEST_P(DeviceCheckpointTestOnce, WhatDoesNotContinueTheRunIsRefused) {
                 spec.graph = std::make_shared<const Graph>(*Graph::Create(std::move(make.data)));
               }),
               HasSubstr("there is no tensor \"renamed\""));
+}
+
+// On the way as at the end: what the module has, and nothing else.
+TEST_P(DeviceCheckpointTestOnce, HasEveryTensorOfTheModule) {
+  auto weights = ReadTensors(spec_.weights_path);
+  ASSERT_TRUE(weights.ok());
+  weights->emplace("steps", at::full({}, 3.0, at::kDouble));  // That the graph does not know.
+  WriteTensors(spec_.weights_path, *weights);
+  for (const StrategyShape& shape : {StrategyShape{.stages = 1, .micro_batches = 1},
+                                     StrategyShape{.stages = 4, .most_replicas = 2}}) {
+    UsePlan(shape, 7);
+    saved_.files.clear();
+    std::filesystem::remove_all(root_);
+    const auto trained = Train();
+    ASSERT_TRUE(trained.ok()) << trained.status();
+    const auto checkpoint = Open();
+    std::vector<std::string> names, expected;
+    for (const auto& [name, file] : checkpoint->manifest().weight_map) names.push_back(name);
+    for (const auto& [name, tensor] : *weights) expected.push_back(name);
+    EXPECT_THAT(names, ::testing::UnorderedElementsAreArray(expected));
+    const double before = weights->at("average").item<double>();
+    double average = 0, steps = 0;
+    const auto read = [&](const char* name, double& value) {
+      return ReadTensor(*checkpoint->Weight(name), std::as_writable_bytes(std::span(&value, 1)));
+    };
+    ASSERT_TRUE(read("average", average).ok() && read("steps", steps).ok());
+    EXPECT_DOUBLE_EQ(average, before + 0.5 * kTaken);
+    EXPECT_EQ(steps, 3);
+    names.clear();
+    for (const auto& [name, tensor] : trained->parameters) names.push_back(name);
+    expected.insert(expected.end(), {"again", "unread.too"});
+    EXPECT_THAT(names, ::testing::UnorderedElementsAreArray(expected));
+    EXPECT_DOUBLE_EQ(trained->parameters.at("average").item<double>(), before + 0.5 * kSteps);
+  }
 }
 
 TEST_P(DeviceCheckpointTestOnce, WhatCannotBeWrittenIsToldAndTrainingGoesOn) {

@@ -57,7 +57,7 @@ class AcceleratorCheckpoint : public ::testing::Test {
 
 TEST_F(AcceleratorCheckpoint, SavesTheStepBeforeAndHoldsUpTheOneAfter) {
   const ParameterOptimizer optimizer(spec_.optimizer, *parameters_, {});
-  DeviceCheckpoint checkpoint(spec_, *parameters_, optimizer, nullptr, streams_.get());
+  DeviceCheckpoint checkpoint(spec_, *parameters_, optimizer, nullptr, nullptr, streams_.get());
   const DeviceStreams::Scope on(streams_.get());
   std::optional<Hold> pass(*streams_->compute());
   QueueUpdate(3);

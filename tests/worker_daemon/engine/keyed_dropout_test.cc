@@ -6,7 +6,10 @@
 
 #include <cmath>
 
+#include "common/base/sample_range.h"
 #include "tests/worker_daemon/engine/test_graphs.h"
+#include "worker_daemon/engine/sample_view.h"
+#include "worker_daemon/engine/tensor_types.h"
 
 namespace stagewright {
 namespace {
@@ -74,6 +77,53 @@ TEST(KeyedDropout, FindsTheSamplesInAnyDimension) {
   const at::Tensor last =
       Apply(flat, at::ones({4, 8}, at::kDouble), 1, {.seed = 1, .first_sample = 5});
   EXPECT_TRUE(at::equal(last, rows.slice(0, 20, 24)));
+}
+
+// [time, samples, width], [time * samples, width] and [2 * samples * 3].
+TEST(KeyedDropout, MasksFollowTheLayout) {
+  struct Case {
+    std::vector<int64_t> shape;
+    SampleLayout layout;
+  };
+  for (const auto& [shape, layout] : {Case{{4, -1, 8}, {1, 1}}, Case{{-4, 8}, {0, 4}},
+                                      Case{{-6, 5}, {0, 2}}, Case{{-6, 5}, {0, 1}}}) {
+    TensorMeta meta = Meta(shape);
+    meta.layout = layout;
+    const Node node = DropoutNode("aten.dropout.default", Real(0.5), meta);
+    const at::Tensor whole = Apply(node, at::ones(ShapeAt(meta, 6), at::kDouble), 6, {.seed = 1});
+    EXPECT_GT(whole.eq(0).sum().item<int64_t>(), 0);
+    for (const SampleRange range : {SampleRange{0, 2}, SampleRange{2, 3}, SampleRange{3, 6}}) {
+      const at::Tensor part = Apply(node, at::ones(ShapeAt(meta, range.size()), at::kDouble),
+                                    range.size(), {.seed = 1, .first_sample = range.begin});
+      EXPECT_TRUE(at::equal(part, CutSamples(whole, layout, {0, 6}, range)));
+    }
+  }
+}
+
+TEST(KeyedDropout, AMixedValueHasTheMaskOfItsPass) {
+  TensorMeta meta = Meta({-1, 40});
+  meta.mixed = true;
+  const Node node = DropoutNode("aten.dropout.default", Real(0.5), meta);
+  const at::Tensor ones = at::ones({4, 40}, at::kDouble);
+  const at::Tensor first = Apply(node, ones, 4, {.seed = 1, .first_sample = 4});
+  EXPECT_TRUE(at::equal(first, Apply(node, ones, 4, {.seed = 1, .first_sample = 4})));
+  EXPECT_FALSE(at::equal(first, Apply(node, ones, 4, {.seed = 1, .first_sample = 0})));
+  // What does not depend on the batch is the same in all passes of a step.
+  const Node fixed = DropoutNode("aten.dropout.default", Real(0.5), Meta({4, 40}));
+  EXPECT_TRUE(at::equal(Apply(fixed, ones, 2, {.seed = 1, .first_sample = 4}),
+                        Apply(fixed, ones, 2, {.seed = 1, .first_sample = 0})));
+}
+
+// Time, channels, samples: a channel is dropped for all samples, in every pass of the step.
+TEST(KeyedDropout, FeatureDropoutOverSamplesInAChannelIsThatOfTheStep) {
+  TensorMeta meta = Meta({4, 5, -1});
+  meta.layout = SampleLayout{2, 1};
+  const Node node = DropoutNode("aten.feature_dropout.default", Real(0.5), meta);
+  const at::Tensor whole = Apply(node, at::ones({4, 5, 6}, at::kDouble), 6, {.seed = 1});
+  const at::Tensor part =
+      Apply(node, at::ones({4, 5, 2}, at::kDouble), 2, {.seed = 1, .first_sample = 3});
+  EXPECT_TRUE(at::equal(part, whole.slice(2, 3, 5)));
+  EXPECT_TRUE(at::equal(whole.slice(2, 0, 1).expand_as(whole), whole));
 }
 
 TEST(KeyedDropout, FeatureDropoutDropsWholeChannels) {

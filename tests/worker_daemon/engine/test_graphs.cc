@@ -119,7 +119,9 @@ std::string WriteWeights(const Graph& graph, const std::string& name) {
   std::map<std::string, at::Tensor> tensors;
   uint64_t seed = 1;
   for (const Parameter& parameter : graph.parameters()) {
-    tensors[parameter.name] = Random(parameter.shape, seed++, ToScalarType(parameter.dtype)) * 0.3;
+    if (parameter.data.has_value()) continue;
+    tensors[parameter.name] =
+        (Random(parameter.shape, seed++) * 0.3).to(ToScalarType(parameter.dtype));
   }
   const std::string path = TempPath(name);
   WriteTensors(path, tensors);

@@ -48,8 +48,7 @@ def table(results: list[dict]) -> str:
     for source, title in SOURCES.items():
         rows = [r for r in results if r["source"] == source]
         if rows:
-            head = "| model | verdict | nodes | export | plans | jobs | largest error | reason |\n|---|---|---|---|---|---|---|---|"
-            parts.append(f"## {title}\n\n{head}\n" + "\n".join(map(_row, rows)))
+            parts.append("\n".join([f"## {title}\n", _HEAD, "|---" * 8 + "|", *map(_row, rows)]))
     return "\n\n".join(parts) + "\n"
 
 
@@ -88,17 +87,20 @@ def _text(reason: str) -> str:
     return text if len(text) <= 400 else text[:397] + "..."
 
 
+_HEAD = "| model | verdict | nodes | export | plans | jobs | largest error | reason |"
+
 _INTRODUCTION = """# Coverage: which models are trained right
 
-`scripts/bench.sh coverage` tries the models of `tests/bench/coverage/zoo`, unmodified, tiny and random, without dropout but
-where it is what an entry is about. Each is exported with one call, as a user writes it; planned for 2, 3 and 4 CPUs with a
-mini-batch of 8; and trained for four steps (SGD, learning rate 0.01, samples in their order) on two and three worker
-processes of one planner. Every loss, every parameter and buffer of the final checkpoint and of the one after three steps
-(both loaded with `load_state_dict(strict=True)`), and every change of a tensor relative to the size of that change, are
-compared with PyTorch on the whole mini-batch at once. Right is below 1e-4, or 1e-2 for bfloat16."""
+`scripts/bench.sh coverage` tries the models of `tests/bench/coverage/zoo`, unmodified, tiny and random, without
+dropout but where it is what an entry is about. Each is exported with one call, as a user writes it; planned for 2, 3
+and 4 CPUs with a mini-batch of 8; and trained for four steps (SGD, learning rate 0.01, samples in their order) on two
+and three worker processes of one planner. Every loss, every parameter and buffer of the final checkpoint and of the
+one after three steps (both loaded with `load_state_dict(strict=True)`), and every change of a tensor relative to the
+size of that change, are compared with PyTorch on the whole mini-batch at once. Right is below 1e-4, or 1e-2 for
+bfloat16."""
 
 _COLUMNS = """*plans*: stages / depth of the plan for 2, 3 and 4 devices, and how much longer the best sequence of stages would
-take. *jobs*: stages of the planner's own plan and of the forced one on two workers, the same on three, and of a plan by hand
-whose second half has other micro-batches than its first and two replicas. Forced plans have as many stages as workers, no
-replicas and micro-batches of 2 and 4 (of 8 where the samples of a mini-batch depend on each other). *n/a*: such a plan cannot
-be, for the reason given. A verdict is that of the worst job."""
+take. *jobs*: stages of the planner's own plan and of the forced one on two workers, the same on three, and of a plan
+by hand whose second half has other micro-batches than its first and two replicas. Forced plans have as many stages as
+workers, no replicas and micro-batches of 2 and 4 (of 8 where the samples of a mini-batch depend on each other).
+*n/a*: such a plan cannot be, for the reason given. A verdict is that of the worst job."""

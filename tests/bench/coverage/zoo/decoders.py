@@ -7,10 +7,20 @@ from .tasks import language_model
 GROUPED = dict(num_key_value_heads=2)
 EXPERTS = dict(num_experts=4, num_experts_per_tok=2, moe_intermediate_size=16)
 LATENT = dict(
-    q_lora_rank=16, kv_lora_rank=8, qk_rope_head_dim=4, qk_nope_head_dim=4, v_head_dim=8, n_routed_experts=4,
-    num_experts_per_tok=2, n_group=1, topk_group=1, n_shared_experts=1, moe_intermediate_size=16,
-    first_k_dense_replace=1, topk_method="greedy",
-)  # fmt: skip
+    q_lora_rank=16,
+    kv_lora_rank=8,
+    qk_rope_head_dim=4,
+    qk_nope_head_dim=4,
+    v_head_dim=8,
+    n_routed_experts=4,
+    num_experts_per_tok=2,
+    n_group=1,
+    topk_group=1,
+    n_shared_experts=1,
+    moe_intermediate_size=16,
+    first_k_dense_replace=1,
+    topk_method="greedy",
+)
 STATE_SPACE = dict(state_size=4, expand=2, conv_kernel=3, time_step_rank=4)
 
 # Name -> class, what its configuration has of its own.
@@ -102,10 +112,20 @@ for _name, (_kind, _config) in (ATTENTION | MIXTURES | RECURRENT).items():
     _add(_name, _kind, _config)
 
 add(
-    "RecurrentGemma", "transformers",
-    lambda: language_model(text_transformer("RecurrentGemmaForCausalLM", lru_width=32, attention_window_size=6, conv1d_width=3, num_key_value_heads=1, block_types=["recurrent", "attention"])),
+    "RecurrentGemma",
+    "transformers",
+    lambda: language_model(
+        text_transformer(
+            "RecurrentGemmaForCausalLM",
+            lru_width=32,
+            attention_window_size=6,
+            conv1d_width=3,
+            num_key_value_heads=1,
+            block_types=["recurrent", "attention"],
+        )
+    ),
     refusal="its recurrence has a backward pass of its own (torch.autograd.Function)",
-)  # fmt: skip
+)
 add(
     "Llama, attention mask",
     "transformers",

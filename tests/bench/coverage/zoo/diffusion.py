@@ -1,7 +1,6 @@
 """Denoisers, autoencoders and their companions of diffusers."""
 
 import torch
-import torch.nn.functional as F
 
 from .configurations import diffuser
 from .entry import SAMPLES, Task, add
@@ -9,9 +8,12 @@ from .tasks import CLASSES, sample_loss
 
 BLOCKS = dict(block_out_channels=(8, 16), layers_per_block=1, norm_num_groups=4)
 CROSS = dict(
-    down_block_types=("CrossAttnDownBlock2D", "DownBlock2D"), up_block_types=("UpBlock2D", "CrossAttnUpBlock2D"),
-    cross_attention_dim=16, attention_head_dim=4, **BLOCKS,
-)  # fmt: skip
+    down_block_types=("CrossAttnDownBlock2D", "DownBlock2D"),
+    up_block_types=("UpBlock2D", "CrossAttnUpBlock2D"),
+    cross_attention_dim=16,
+    attention_head_dim=4,
+    **BLOCKS,
+)
 ATTENTION = dict(num_attention_heads=2, attention_head_dim=8, num_layers=2)
 
 
@@ -23,15 +25,9 @@ def steps() -> torch.Tensor:
     return torch.randint(1000, (SAMPLES,))
 
 
-def first_loss(output, target: torch.Tensor) -> torch.Tensor:
-    """Of models that are asked for a tuple."""
-    return F.mse_loss(output[0], target)
-
-
-def _denoiser(kind: str, config: dict, shape: tuple, out: tuple | None = None, **inputs) -> Task:
+def _denoiser(kind: str, config: dict, shape: tuple, **inputs) -> Task:
     """Finds the noise in what it is given, with whatever else it reads."""
-    arguments = {key: value() if callable(value) else value for key, value in inputs.items()}
-    return Task(diffuser(kind, **config), arguments, sample_loss, noise(*(out or shape)))
+    return Task(diffuser(kind, **config), inputs, sample_loss, noise(*shape))
 
 
 def _unet() -> Task:
@@ -44,7 +40,7 @@ def _unet() -> Task:
         attention_head_dim=4,
         **BLOCKS,
     )
-    return _denoiser("UNet2DModel", config, (3, 16, 16), sample=noise(3, 16, 16), timestep=steps)
+    return _denoiser("UNet2DModel", config, (3, 16, 16), sample=noise(3, 16, 16), timestep=steps())
 
 
 def _conditional() -> Task:
@@ -54,7 +50,7 @@ def _conditional() -> Task:
         config,
         (4, 8, 8),
         sample=noise(4, 8, 8),
-        timestep=steps,
+        timestep=steps(),
         encoder_hidden_states=noise(6, 16),
     )
 
@@ -75,7 +71,7 @@ def _unet_1d() -> Task:
         time_embedding_type="positional",
         use_timestep_embedding=True,
     )
-    return _denoiser("UNet1DModel", config, (2, 16), sample=noise(2, 16), timestep=steps)
+    return _denoiser("UNet1DModel", config, (2, 16), sample=noise(2, 16), timestep=steps())
 
 
 def _unet_3d() -> Task:
@@ -94,7 +90,7 @@ def _unet_3d() -> Task:
         config,
         (4, 2, 8, 8),
         sample=noise(4, 2, 8, 8),
-        timestep=steps,
+        timestep=steps(),
         encoder_hidden_states=noise(6, 16),
     )
 
@@ -114,7 +110,7 @@ def _dit() -> Task:
         config,
         (4, 8, 8),
         hidden_states=noise(4, 8, 8),
-        timestep=steps,
+        timestep=steps(),
         class_labels=torch.randint(CLASSES, (SAMPLES,)),
     )
 
@@ -138,7 +134,7 @@ def _sd3() -> Task:
         hidden_states=noise(4, 8, 8),
         encoder_hidden_states=noise(6, 16),
         pooled_projections=noise(16),
-        timestep=steps,
+        timestep=steps(),
     )
 
 
@@ -197,7 +193,7 @@ def _pixart() -> Task:
         (4, 8, 8),
         hidden_states=noise(4, 8, 8),
         encoder_hidden_states=noise(6, 16),
-        timestep=steps,
+        timestep=steps(),
     )
 
 
@@ -245,7 +241,7 @@ def _sana() -> Task:
         (4, 8, 8),
         hidden_states=noise(4, 8, 8),
         encoder_hidden_states=noise(6, 16),
-        timestep=steps,
+        timestep=steps(),
     )
 
 
@@ -270,7 +266,7 @@ def _cogview() -> Task:
         (4, 8, 8),
         hidden_states=noise(4, 8, 8),
         encoder_hidden_states=noise(6, 16),
-        timestep=steps,
+        timestep=steps(),
         original_size=sizes,
         target_size=sizes.clone(),
         crop_coords=torch.zeros(SAMPLES, 2),
@@ -295,7 +291,7 @@ def _wan() -> Task:
         config,
         (4, 2, 8, 8),
         hidden_states=noise(4, 2, 8, 8),
-        timestep=steps,
+        timestep=steps(),
         encoder_hidden_states=noise(6, 16),
     )
 
@@ -326,30 +322,6 @@ def _ltx() -> Task:
         sample_loss,
         noise(32, 4),
     )
-
-
-def _autoencoder(kind: str, **config) -> Task:
-    """Reconstructs its input; nothing is drawn (sample_posterior is False by default)."""
-    return _denoiser(kind, config, (3, 16, 16), sample=noise(3, 16, 16))
-
-
-def _vq() -> Task:
-    """Its outputs go through the nearest vectors of a codebook, with straight-through gradients."""
-    config = dict(
-        in_channels=3,
-        out_channels=3,
-        latent_channels=4,
-        num_vq_embeddings=16,
-        vq_embed_dim=4,
-        down_block_types=("DownEncoderBlock2D",) * 2,
-        up_block_types=("UpDecoderBlock2D",) * 2,
-        **BLOCKS,
-    )
-
-    def loss(output, target):
-        return F.mse_loss(output.sample, target) + output.commit_loss.mean()
-
-    return Task(diffuser("VQModel", **config), dict(sample=noise(3, 16, 16)), loss, noise(3, 16, 16))
 
 
 class _Controlled(torch.nn.Module):
@@ -388,14 +360,20 @@ def _control() -> Task:
     )
 
 
-CONVOLUTIONAL = dict(
-    down_block_types=("DownEncoderBlock2D",) * 2, up_block_types=("UpDecoderBlock2D",) * 2, latent_channels=4
-)
 for _name, _build in {
-    "UNet2D": _unet, "UNet2D, conditional": _conditional, "UNet1D": _unet_1d, "UNet3D": _unet_3d, "DiT": _dit, "Stable Diffusion 3": _sd3,
-    "Flux": _flux, "PixArt": _pixart, "AuraFlow": _aura_flow, "Sana": _sana, "CogView3+": _cogview, "Wan (video)": _wan,
-    "LTX (video)": _ltx, "VQ autoencoder": _vq, "ControlNet": _control,
-    "Variational autoencoder": lambda: _autoencoder("AutoencoderKL", **CONVOLUTIONAL, **BLOCKS),
-    "Tiny autoencoder": lambda: _autoencoder("AutoencoderTiny", encoder_block_out_channels=(8, 8), decoder_block_out_channels=(8, 8), num_encoder_blocks=(1, 1), num_decoder_blocks=(1, 1)),
-}.items():  # fmt: skip
+    "UNet2D": _unet,
+    "UNet2D, conditional": _conditional,
+    "UNet1D": _unet_1d,
+    "UNet3D": _unet_3d,
+    "DiT": _dit,
+    "Stable Diffusion 3": _sd3,
+    "Flux": _flux,
+    "PixArt": _pixart,
+    "AuraFlow": _aura_flow,
+    "Sana": _sana,
+    "CogView3+": _cogview,
+    "Wan (video)": _wan,
+    "LTX (video)": _ltx,
+    "ControlNet": _control,
+}.items():
     add(_name, "diffusers", _build)

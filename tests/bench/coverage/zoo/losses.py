@@ -83,43 +83,79 @@ def _dice(out, target):
 MEANS = {
     "Cross entropy, class weights": lambda: _classifier(nn.CrossEntropyLoss(uneven_weights())),
     "Cross entropy, label smoothing": lambda: _classifier(nn.CrossEntropyLoss(label_smoothing=0.1)),
-    "Cross entropy, weights and smoothing": lambda: _classifier(nn.CrossEntropyLoss(uneven_weights(), label_smoothing=0.1)),
-    "Cross entropy of probabilities": lambda: _classifier(nn.CrossEntropyLoss(), torch.rand(SAMPLES, CLASSES).softmax(1)),
+    "Cross entropy, weights and smoothing": lambda: _classifier(
+        nn.CrossEntropyLoss(uneven_weights(), label_smoothing=0.1)
+    ),
+    "Cross entropy of probabilities": lambda: _classifier(
+        nn.CrossEntropyLoss(), torch.rand(SAMPLES, CLASSES).softmax(1)
+    ),
     "Cross entropy, a sum": lambda: _classifier(nn.CrossEntropyLoss(reduction="sum")),
-    "Cross entropy, a sum over 8": lambda: _classifier(lambda out, target: F.cross_entropy(out, target, reduction="sum") / 8),
+    "Cross entropy, a sum over 8": lambda: _classifier(
+        lambda out, target: F.cross_entropy(out, target, reduction="sum") / 8
+    ),
     "Ignored targets, a mean over tokens": lambda: _tagger(_steps_loss("mean"), _labels()),
     "Ignored targets, a sum over tokens": lambda: _tagger(_steps_loss("sum"), _labels()),
-    "Ignored targets, weights and smoothing": lambda: _tagger(_steps_loss("mean", weight=uneven_weights(), label_smoothing=0.1), _labels()),
-    "Negative log-likelihood, class weights": lambda: _classifier(lambda out, target: F.nll_loss(out.log_softmax(1), target, uneven_weights())),
+    "Ignored targets, weights and smoothing": lambda: _tagger(
+        _steps_loss("mean", weight=uneven_weights(), label_smoothing=0.1), _labels()
+    ),
+    "Negative log-likelihood, class weights": lambda: _classifier(
+        lambda out, target: F.nll_loss(out.log_softmax(1), target, uneven_weights())
+    ),
     "Masked mean": lambda: _masked(_masked_mean),
     "Masked mean by boolean index": lambda: _masked(_masked_by_index),
     "Mean over tokens plus mean over samples": lambda: _tagger(_two_divisors, dict(words=_labels(), kind=classes())),
     "Focal loss per positive": lambda: _classifier(Focal(), torch.randint(2, (SAMPLES, CLASSES)).float()),
-    "Binary cross entropy, pos_weight": lambda: _classifier(nn.BCEWithLogitsLoss(pos_weight=uneven_weights()), torch.randint(2, (SAMPLES, CLASSES)).float()),
-    "Multi-label margin": lambda: _classifier(nn.MultiLabelSoftMarginLoss(), torch.randint(2, (SAMPLES, CLASSES)).float()),
+    "Binary cross entropy, pos_weight": lambda: _classifier(
+        nn.BCEWithLogitsLoss(pos_weight=uneven_weights()), torch.randint(2, (SAMPLES, CLASSES)).float()
+    ),
+    "Multi-label margin": lambda: _classifier(
+        nn.MultiLabelSoftMarginLoss(), torch.randint(2, (SAMPLES, CLASSES)).float()
+    ),
     "Huber loss": lambda: _classifier(nn.HuberLoss(), torch.randn(SAMPLES, CLASSES)),
-    "Gaussian likelihood": lambda: _classifier(lambda out, target: F.gaussian_nll_loss(out[:, :2], target, F.softplus(out[:, 2:4]) + 0.1), torch.randn(SAMPLES, 2)),
+    "Gaussian likelihood": lambda: _classifier(
+        lambda out, target: F.gaussian_nll_loss(out[:, :2], target, F.softplus(out[:, 2:4]) + 0.1),
+        torch.randn(SAMPLES, 2),
+    ),
     "Poisson likelihood": lambda: _classifier(nn.PoissonNLLLoss(), torch.rand(SAMPLES, CLASSES)),
-    "Divergence, reduction mean": lambda: _classifier(lambda out, target: F.kl_div(out.log_softmax(1), target, reduction="mean"), torch.rand(SAMPLES, CLASSES).softmax(1)),
-    "Quantiles": lambda: _classifier(lambda out, target: torch.maximum(0.9 * (target - out), -0.1 * (target - out)).mean(), torch.randn(SAMPLES, CLASSES)),
+    "Divergence, reduction mean": lambda: _classifier(
+        lambda out, target: F.kl_div(out.log_softmax(1), target, reduction="mean"),
+        torch.rand(SAMPLES, CLASSES).softmax(1),
+    ),
+    "Quantiles": lambda: _classifier(
+        lambda out, target: torch.maximum(0.9 * (target - out), -0.1 * (target - out)).mean(),
+        torch.randn(SAMPLES, CLASSES),
+    ),
     "Weights of the samples": lambda: _classifier(
-        lambda out, target: (F.cross_entropy(out, target["label"], reduction="none") * target["weight"]).sum() / target["weight"].sum(),
+        lambda out, target: (F.cross_entropy(out, target["label"], reduction="none") * target["weight"]).sum()
+        / target["weight"].sum(),
         dict(label=classes(), weight=torch.rand(SAMPLES) + 0.1),
     ),
-    "Means of roots per sample": lambda: _classifier(lambda out, target: (out - target).square().mean(1).sqrt().mean(), torch.randn(SAMPLES, CLASSES)),
-    "A loss of the output alone": lambda: Task(mlp(8, 16, 8), torch.randn(SAMPLES, 8), lambda out, _: out.square().mean()),
-}  # fmt: skip
+    "Means of roots per sample": lambda: _classifier(
+        lambda out, target: (out - target).square().mean(1).sqrt().mean(), torch.randn(SAMPLES, CLASSES)
+    ),
+    "A loss of the output alone": lambda: Task(
+        mlp(8, 16, 8), torch.randn(SAMPLES, 8), lambda out, _: out.square().mean()
+    ),
+}
 for _name, _build in MEANS.items():
     add(_name, SOURCE, _build)
 
 WHOLE = {
-    "Root of the mean squared error": lambda: _classifier(lambda out, target: F.mse_loss(out, target).sqrt(), torch.randn(SAMPLES, CLASSES)),
+    "Root of the mean squared error": lambda: _classifier(
+        lambda out, target: F.mse_loss(out, target).sqrt(), torch.randn(SAMPLES, CLASSES)
+    ),
     "Dice loss over the batch": lambda: _classifier(_dice, torch.randint(2, (SAMPLES, CLASSES)).float()),
     "Error over the batch's variance": lambda: _classifier(_normalised, torch.randn(SAMPLES, CLASSES)),
-    "Logarithm of a mean": lambda: _classifier(lambda out, target: F.mse_loss(out, target).log1p(), torch.randn(SAMPLES, CLASSES)),
-    "Largest error of the batch": lambda: _classifier(lambda out, target: (out - target).abs().max(), torch.randn(SAMPLES, CLASSES)),
-    "Product of two means": lambda: _classifier(lambda out, target: F.mse_loss(out, target) * F.l1_loss(out, target), torch.randn(SAMPLES, CLASSES)),
-}  # fmt: skip
+    "Logarithm of a mean": lambda: _classifier(
+        lambda out, target: F.mse_loss(out, target).log1p(), torch.randn(SAMPLES, CLASSES)
+    ),
+    "Largest error of the batch": lambda: _classifier(
+        lambda out, target: (out - target).abs().max(), torch.randn(SAMPLES, CLASSES)
+    ),
+    "Product of two means": lambda: _classifier(
+        lambda out, target: F.mse_loss(out, target) * F.l1_loss(out, target), torch.randn(SAMPLES, CLASSES)
+    ),
+}
 for _name, _build in WHOLE.items():
     add(_name, SOURCE, _build, whole=True, refusal=NOT_A_MEAN)
 

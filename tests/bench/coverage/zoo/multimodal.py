@@ -62,9 +62,11 @@ def _siglip() -> Task:
 
 def _blip() -> Task:
     model = transformer(
-        "BlipForConditionalGeneration", vision_config=IMAGES, projection_dim=16,
+        "BlipForConditionalGeneration",
+        vision_config=IMAGES,
+        projection_dim=16,
         text_config={**TEXTS, "encoder_hidden_size": 32, "projection_dim": 16, "sep_token_id": 2},
-    )  # fmt: skip
+    )
     inputs = pairs()
     labels = padded(inputs["input_ids"], padding())
     return Task(model, inputs, lambda output, target: next_token_loss(output, target), labels)
@@ -72,8 +74,13 @@ def _blip() -> Task:
 
 def _flava() -> Task:
     model = transformer(
-        "FlavaModel", text_config=TEXTS, image_config=IMAGES, multimodal_config=LAYERS, projection_dim=16, hidden_size=32,
-    )  # fmt: skip
+        "FlavaModel",
+        text_config=TEXTS,
+        image_config=IMAGES,
+        multimodal_config=LAYERS,
+        projection_dim=16,
+        hidden_size=32,
+    )
 
     def loss(output, target):
         return F.mse_loss(output.multimodal_embeddings[:, 0], target)
@@ -94,9 +101,11 @@ def _vilt() -> Task:
 def _visual_bert() -> Task:
     ids = tokens()
     inputs = dict(
-        input_ids=ids, attention_mask=padding(), visual_embeds=torch.randn(SAMPLES, 4, 16),
+        input_ids=ids,
+        attention_mask=padding(),
+        visual_embeds=torch.randn(SAMPLES, 4, 16),
         visual_attention_mask=torch.ones(SAMPLES, 4, dtype=torch.long),
-    )  # fmt: skip
+    )
     model = transformer("VisualBertForQuestionAnswering", visual_embedding_dim=16, num_labels=CLASSES, **TEXTS)
     return Task(model, inputs, class_loss, torch.randint(CLASSES, (SAMPLES,)))
 
@@ -178,9 +187,12 @@ def _segmenter() -> Task:
 def _llava() -> Task:
     """An image's features take the places of 16 tokens of their own in the text."""
     model = transformer(
-        "LlavaForConditionalGeneration", vision_config=dict(model_type="clip_vision_model", **IMAGES, projection_dim=16),
-        text_config=dict(model_type="llama", **{**TEXTS, "max_position_embeddings": 64}), image_token_index=63, image_seq_length=16,
-    )  # fmt: skip
+        "LlavaForConditionalGeneration",
+        vision_config=dict(model_type="clip_vision_model", **IMAGES, projection_dim=16),
+        text_config=dict(model_type="llama", **{**TEXTS, "max_position_embeddings": 64}),
+        image_token_index=63,
+        image_seq_length=16,
+    )
     ids = tokens(24, vocabulary=60)
     ids[:, 1:17] = 63
     labels = ids.masked_fill(ids == 63, -100)
@@ -191,9 +203,17 @@ def _llava() -> Task:
 
 def _perceiver() -> Task:
     model = transformer(
-        "PerceiverForImageClassificationLearned", d_latents=16, num_latents=4, d_model=32, num_blocks=1, num_self_attends_per_block=2,
-        num_self_attention_heads=2, num_cross_attention_heads=2, image_size=16, num_labels=CLASSES,
-    )  # fmt: skip
+        "PerceiverForImageClassificationLearned",
+        d_latents=16,
+        num_latents=4,
+        d_model=32,
+        num_blocks=1,
+        num_self_attends_per_block=2,
+        num_self_attention_heads=2,
+        num_cross_attention_heads=2,
+        image_size=16,
+        num_labels=CLASSES,
+    )
     return Task(model, {"inputs": torch.randn(SAMPLES, 3, 16, 16)}, class_loss, torch.randint(CLASSES, (SAMPLES,)))
 
 

@@ -225,9 +225,13 @@ class Residual(nn.Module):
 @entry("ResNet with BatchNorm", "written out", whole=True)
 def _resnet() -> Task:
     model = nn.Sequential(
-        nn.Conv2d(3, 8, 3, padding=1), Residual(8, 8, 1), Residual(8, 16, 2), nn.AdaptiveAvgPool2d(1), nn.Flatten(),
+        nn.Conv2d(3, 8, 3, padding=1),
+        Residual(8, 8, 1),
+        Residual(8, 16, 2),
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
         nn.Linear(16, CLASSES),
-    )  # fmt: skip
+    )
     return Task(model, images(), nn.CrossEntropyLoss(), classes())
 
 
@@ -245,9 +249,14 @@ class Inception(nn.Module):
 @entry("Inception-like", "written out")
 def _inception() -> Task:
     model = nn.Sequential(
-        nn.Conv2d(3, 8, 3, padding=1), Inception(), nn.Conv2d(16, 8, 1), Inception(), nn.AdaptiveAvgPool2d(1), nn.Flatten(),
+        nn.Conv2d(3, 8, 3, padding=1),
+        Inception(),
+        nn.Conv2d(16, 8, 1),
+        Inception(),
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
         nn.Linear(16, CLASSES),
-    )  # fmt: skip
+    )
     return Task(model, images(), nn.CrossEntropyLoss(), classes())
 
 

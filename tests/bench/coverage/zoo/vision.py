@@ -13,9 +13,16 @@ VIT = dict(
 SWIN = dict(image_size=32, patch_size=4, embed_dim=16, depths=[2, 2], num_heads=[2, 4], window_size=4)
 STAGES = dict(embedding_size=8, hidden_sizes=[8, 16], depths=[2, 2], layer_type="basic")
 PYRAMID = dict(
-    num_encoder_blocks=2, depths=[1, 1], sr_ratios=[2, 1], hidden_sizes=[16, 32], patch_sizes=[7, 3], strides=[4, 2],
-    num_attention_heads=[2, 4], mlp_ratios=[2, 2], decoder_hidden_size=16,
-)  # fmt: skip
+    num_encoder_blocks=2,
+    depths=[1, 1],
+    sr_ratios=[2, 1],
+    hidden_sizes=[16, 32],
+    patch_sizes=[7, 3],
+    strides=[4, 2],
+    num_attention_heads=[2, 4],
+    mlp_ratios=[2, 2],
+    decoder_hidden_size=16,
+)
 
 # Name -> class, configuration, whether it has batch normalisation.
 CLASSIFIERS = {
@@ -28,31 +35,157 @@ CLASSIFIERS = {
     "I-JEPA": ("IJepaForImageClassification", VIT, False),
     "Swin": ("SwinForImageClassification", SWIN, False),
     "SwinV2": ("Swinv2ForImageClassification", SWIN, False),
-    "FocalNet": ("FocalNetForImageClassification", dict(image_size=32, patch_size=4, embed_dim=16, hidden_sizes=[16, 32], depths=[1, 1], focal_levels=[2, 2], focal_windows=[3, 3]), False),
-    "Hiera": ("HieraForImageClassification", dict(embed_dim=16, image_size=[32, 32], patch_size=[7, 7], patch_stride=[4, 4], patch_padding=[3, 3], depths=[1, 1], num_heads=[1, 2], masked_unit_size=[4, 4], query_stride=[2, 2], num_query_pool=1), False),
-    "PVT": ("PvtForImageClassification", dict(image_size=32, num_encoder_blocks=2, depths=[1, 1], sequence_reduction_ratios=[2, 1], hidden_sizes=[16, 32], patch_sizes=[4, 2], strides=[4, 2], num_attention_heads=[2, 4], mlp_ratios=[2, 2]), False),
-    "CvT": ("CvtForImageClassification", dict(patch_sizes=[7, 3], patch_stride=[4, 2], patch_padding=[2, 1], embed_dim=[16, 32], num_heads=[2, 4], depth=[1, 2], mlp_ratio=[2.0, 2.0], attention_drop_rate=[0.0, 0.0], drop_rate=[0.0, 0.0], drop_path_rate=[0.0, 0.0], qkv_bias=[True, True], cls_token=[False, True], qkv_projection_method=["dw_bn", "dw_bn"], kernel_qkv=[3, 3], padding_kv=[1, 1], stride_kv=[2, 2], padding_q=[1, 1], stride_q=[1, 1]), True),
+    "FocalNet": (
+        "FocalNetForImageClassification",
+        dict(
+            image_size=32,
+            patch_size=4,
+            embed_dim=16,
+            hidden_sizes=[16, 32],
+            depths=[1, 1],
+            focal_levels=[2, 2],
+            focal_windows=[3, 3],
+        ),
+        False,
+    ),
+    "Hiera": (
+        "HieraForImageClassification",
+        dict(
+            embed_dim=16,
+            image_size=[32, 32],
+            patch_size=[7, 7],
+            patch_stride=[4, 4],
+            patch_padding=[3, 3],
+            depths=[1, 1],
+            num_heads=[1, 2],
+            masked_unit_size=[4, 4],
+            query_stride=[2, 2],
+            num_query_pool=1,
+        ),
+        False,
+    ),
+    "PVT": (
+        "PvtForImageClassification",
+        dict(
+            image_size=32,
+            num_encoder_blocks=2,
+            depths=[1, 1],
+            sequence_reduction_ratios=[2, 1],
+            hidden_sizes=[16, 32],
+            patch_sizes=[4, 2],
+            strides=[4, 2],
+            num_attention_heads=[2, 4],
+            mlp_ratios=[2, 2],
+        ),
+        False,
+    ),
+    "CvT": (
+        "CvtForImageClassification",
+        dict(
+            patch_sizes=[7, 3],
+            patch_stride=[4, 2],
+            patch_padding=[2, 1],
+            embed_dim=[16, 32],
+            num_heads=[2, 4],
+            depth=[1, 2],
+            mlp_ratio=[2.0, 2.0],
+            attention_drop_rate=[0.0, 0.0],
+            drop_rate=[0.0, 0.0],
+            drop_path_rate=[0.0, 0.0],
+            qkv_bias=[True, True],
+            cls_token=[False, True],
+            qkv_projection_method=["dw_bn", "dw_bn"],
+            kernel_qkv=[3, 3],
+            padding_kv=[1, 1],
+            stride_kv=[2, 2],
+            padding_q=[1, 1],
+            stride_q=[1, 1],
+        ),
+        True,
+    ),
     "ConvNeXt": ("ConvNextForImageClassification", dict(hidden_sizes=[8, 16], depths=[2, 2], num_stages=2), False),
     "ConvNeXtV2": ("ConvNextV2ForImageClassification", dict(hidden_sizes=[8, 16], depths=[2, 2], num_stages=2), False),
-    "PoolFormer": ("PoolFormerForImageClassification", dict(num_encoder_blocks=2, depths=[2, 2], hidden_sizes=[8, 16], patch_sizes=[7, 3], strides=[4, 2], padding=[2, 1]), False),
+    "PoolFormer": (
+        "PoolFormerForImageClassification",
+        dict(
+            num_encoder_blocks=2,
+            depths=[2, 2],
+            hidden_sizes=[8, 16],
+            patch_sizes=[7, 3],
+            strides=[4, 2],
+            padding=[2, 1],
+        ),
+        False,
+    ),
     "ResNet": ("ResNetForImageClassification", STAGES, True),
-    "RegNet": ("RegNetForImageClassification", dict(embedding_size=8, hidden_sizes=[8, 16], depths=[2, 2], groups_width=8), True),
-    "BiT": ("BitForImageClassification", dict(embedding_size=8, hidden_sizes=[32, 64], depths=[1, 1], num_groups=4), False),
+    "RegNet": (
+        "RegNetForImageClassification",
+        dict(embedding_size=8, hidden_sizes=[8, 16], depths=[2, 2], groups_width=8),
+        True,
+    ),
+    "BiT": (
+        "BitForImageClassification",
+        dict(embedding_size=8, hidden_sizes=[32, 64], depths=[1, 1], num_groups=4),
+        False,
+    ),
     "MobileNetV1": ("MobileNetV1ForImageClassification", dict(depth_multiplier=0.25, image_size=32), True),
     "MobileNetV2": ("MobileNetV2ForImageClassification", dict(depth_multiplier=0.25, image_size=32), True),
-    "EfficientNet": ("EfficientNetForImageClassification", dict(image_size=32, hidden_dim=1280, in_channels=[32, 8], out_channels=[8, 16], kernel_sizes=[3, 3], strides=[1, 2], num_block_repeats=[1, 2], expand_ratios=[1, 4], width_coefficient=1.0, depth_coefficient=1.0, depthwise_padding=[]), True),
-    "MobileViT": ("MobileViTForImageClassification", dict(image_size=32, patch_size=2, hidden_sizes=[16, 24, 32], neck_hidden_sizes=[8, 8, 8, 16, 16, 16, 32], num_attention_heads=4, mlp_ratio=2.0), True),
-    "LeViT": ("LevitForImageClassification", dict(image_size=32, hidden_sizes=[16, 32, 32], num_attention_heads=[2, 4, 4], depths=[1, 1, 1], key_dim=[8, 8, 8], patch_size=16), True),
-    "SwiftFormer": ("SwiftFormerForImageClassification", dict(image_size=32, depths=[1, 1, 1, 1], embed_dims=[8, 8, 16, 16]), True),
+    "EfficientNet": (
+        "EfficientNetForImageClassification",
+        dict(
+            image_size=32,
+            hidden_dim=1280,
+            in_channels=[32, 8],
+            out_channels=[8, 16],
+            kernel_sizes=[3, 3],
+            strides=[1, 2],
+            num_block_repeats=[1, 2],
+            expand_ratios=[1, 4],
+            width_coefficient=1.0,
+            depth_coefficient=1.0,
+            depthwise_padding=[],
+        ),
+        True,
+    ),
+    "MobileViT": (
+        "MobileViTForImageClassification",
+        dict(
+            image_size=32,
+            patch_size=2,
+            hidden_sizes=[16, 24, 32],
+            neck_hidden_sizes=[8, 8, 8, 16, 16, 16, 32],
+            num_attention_heads=4,
+            mlp_ratio=2.0,
+        ),
+        True,
+    ),
+    "LeViT": (
+        "LevitForImageClassification",
+        dict(
+            image_size=32,
+            hidden_sizes=[16, 32, 32],
+            num_attention_heads=[2, 4, 4],
+            depths=[1, 1, 1],
+            key_dim=[8, 8, 8],
+            patch_size=16,
+        ),
+        True,
+    ),
+    "SwiftFormer": (
+        "SwiftFormerForImageClassification",
+        dict(image_size=32, depths=[1, 1, 1, 1], embed_dims=[8, 8, 16, 16]),
+        True,
+    ),
     "SegFormer, classification": ("SegformerForImageClassification", PYRAMID, False),
-}  # fmt: skip
+}
 
 for _name, (_kind, _config, _batch_norm) in CLASSIFIERS.items():
     add(
-        _name, "transformers",
+        _name,
+        "transformers",
         lambda kind=_kind, config=_config: image_classifier(transformer(kind, num_labels=CLASSES, **config)),
         whole=_batch_norm,
-    )  # fmt: skip
+    )
 
 
 def _segmenter() -> Task:
@@ -71,20 +204,31 @@ def _segmenter() -> Task:
 def _depth(kind: str, **config) -> Task:
     images = torch.randn(SAMPLES, 3, 32, 32)
     return Task(
-        transformer(kind, **config), {"pixel_values": images},
-        lambda output, depth: F.l1_loss(output.predicted_depth, depth), torch.rand(SAMPLES, 32, 32),
-    )  # fmt: skip
+        transformer(kind, **config),
+        {"pixel_values": images},
+        lambda output, depth: F.l1_loss(output.predicted_depth, depth),
+        torch.rand(SAMPLES, 32, 32),
+    )
 
 
 def _upscaler() -> Task:
     model = transformer(
-        "Swin2SRForImageSuperResolution", image_size=16, patch_size=1, embed_dim=16, depths=[2], num_heads=[2], window_size=4,
-        upscale=2, upsampler="pixelshuffledirect",
-    )  # fmt: skip
+        "Swin2SRForImageSuperResolution",
+        image_size=16,
+        patch_size=1,
+        embed_dim=16,
+        depths=[2],
+        num_heads=[2],
+        window_size=4,
+        upscale=2,
+        upsampler="pixelshuffledirect",
+    )
     return Task(
-        model, {"pixel_values": torch.rand(SAMPLES, 3, 16, 16)},
-        lambda output, target: F.mse_loss(output.reconstruction, target), torch.rand(SAMPLES, 3, 32, 32),
-    )  # fmt: skip
+        model,
+        {"pixel_values": torch.rand(SAMPLES, 3, 16, 16)},
+        lambda output, target: F.mse_loss(output.reconstruction, target),
+        torch.rand(SAMPLES, 3, 32, 32),
+    )
 
 
 def _masked_autoencoder() -> Task:
@@ -125,9 +269,10 @@ def _promptable() -> Task:
     mask = dict(hidden_size=16, num_hidden_layers=1, num_attention_heads=2, mlp_dim=16, iou_head_hidden_dim=16)
     model = transformer("SamModel", vision_config=tower, prompt_encoder_config=prompt, mask_decoder_config=mask)
     inputs = dict(
-        pixel_values=torch.randn(SAMPLES, 3, 32, 32), input_points=torch.rand(SAMPLES, 1, 2, 2) * 31,
+        pixel_values=torch.randn(SAMPLES, 3, 32, 32),
+        input_points=torch.rand(SAMPLES, 1, 2, 2) * 31,
         input_labels=torch.ones(SAMPLES, 1, 2, dtype=torch.long),
-    )  # fmt: skip
+    )
 
     def loss(output, target):
         return F.binary_cross_entropy_with_logits(output.pred_masks[:, 0], target)

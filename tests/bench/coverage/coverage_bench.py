@@ -48,9 +48,8 @@ def parsed() -> argparse.Namespace:
 
 def chosen(options: argparse.Namespace) -> list[zoo.Entry]:
     def wanted(entry: zoo.Entry) -> bool:
-        return not options.only or any(
-            fnmatch.fnmatch(text, p) for p in options.only for text in (entry.key, entry.name, entry.source)
-        )
+        names = [text.lower() for text in (entry.key, entry.name, entry.source)]
+        return not options.only or any(fnmatch.fnmatch(name, p.lower()) for p in options.only for name in names)
 
     return [entry for entry in zoo.ENTRIES.values() if wanted(entry)]
 

@@ -20,6 +20,7 @@ void AddGraphCommands(CLI::App& app, Globals& globals);   // graph show, graph i
 void AddExplainCommand(CLI::App& app, Globals& globals);  // explain
 void AddJobCommands(CLI::App& app,
                     Globals& globals);  // submit, jobs, watch, cancel, workers, trace
+void AddLossesCommand(CLI::App& jobs, Globals& globals);  // jobs losses
 
 // -o table|json for a command whose result has both forms.
 void AddOutputOption(CLI::App& command, Globals& globals);

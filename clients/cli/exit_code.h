@@ -11,7 +11,8 @@ enum ExitCode : int {
   kUsage = 2,        // The command line is wrong.
   kNoPlan = 3,       // Planning ended without a plan (infeasible, or the limit was reached).
   kUnreachable = 4,  // No planner answers at the address.
-  kJobNotWell = 5,   // The watched job failed or was cancelled.
+  kJobNotWell = 5,   // The watched job, or one of a verification, failed or was cancelled.
+  kDiffers = 6,      // --verify: the plan and a single device compute different things.
 };
 
 // Prints "stagewright: message" to standard error and chooses the code.

@@ -1,6 +1,4 @@
 // `stagewright submit`, `jobs`, `watch`, `cancel`, `workers`, `trace`.
-#include <unistd.h>
-
 #include <algorithm>
 #include <filesystem>
 #include <iostream>
@@ -15,13 +13,17 @@
 #include "clients/cli/commands.h"
 #include "clients/cli/connection.h"
 #include "clients/cli/exit_code.h"
+#include "clients/cli/file_check.h"
 #include "clients/cli/files.h"
+#include "clients/cli/follow.h"
 #include "clients/cli/job_view.h"
 #include "clients/cli/number_checks.h"
 #include "clients/cli/plan_file.h"
 #include "clients/cli/plan_flags.h"
+#include "clients/cli/verify.h"
 #include "common/schedule/trace.h"
 #include "common/wire/graph_file.h"
+#include "common/wire/graph_proto.h"
 #include "common/wire/job_state.h"
 #include "common/wire/strategy_proto.h"
 
@@ -41,53 +43,19 @@ struct SubmitFlags {
   double step_timeout_seconds = 60;
   double checkpoint_minutes = 0;
   v1::JobSpec spec;
+  VerifyFlags verify;
   bool watch = false;
 };
 
-// Shown by `watch`: a line that is rewritten on a terminal, a line per state elsewhere.
-class ProgressPrinter {
- public:
-  void Show(const v1::Job& job) {
-    if (terminal_) {
-      std::cerr << "\r\033[K" << ProgressLine(job) << std::flush;
-    } else if (job.state() != last_state_ || job.message() != last_message_) {
-      std::cerr << job.name() << " " << JobStateName(job.state())
-                << (job.message().empty() ? "" : ": ") << job.message() << std::endl;
-    }
-    last_state_ = job.state();
-    last_message_ = job.message();
-  }
-  void End() {
-    if (terminal_) std::cerr << "\r\033[K" << std::flush;
-  }
-
- private:
-  const bool terminal_ = isatty(STDERR_FILENO) != 0;
-  v1::JobState last_state_ = v1::JOB_STATE_UNSPECIFIED;
-  std::string last_message_;
-};
-
 int Watch(Connection& connection, const std::string& name, const Globals& globals) {
-  grpc::ClientContext context;
-  v1::WatchJobRequest request;
-  request.set_name(name);
-  auto stream = connection.jobs().WatchJob(&context, request);
-  ProgressPrinter printer;
-  v1::WatchJobResponse response;
-  v1::Job job;
-  while (stream->Read(&response)) {
-    job = response.job();
-    printer.Show(job);
-  }
-  printer.End();
-  if (absl::Status status = connection.Translate(stream->Finish()); !status.ok())
-    return Report(status);
+  const absl::StatusOr<v1::Job> job = Follow(connection, name);
+  if (!job.ok()) return Report(job.status());
   if (globals.json()) {
-    std::cout << JobJson(job).dump(2) << std::endl;
+    std::cout << JobJson(*job).dump(2) << std::endl;
   } else {
-    std::cout << JobSummary(job);
+    std::cout << JobSummary(*job);
   }
-  return job.state() == v1::JOB_STATE_SUCCEEDED ? kSuccess : kJobNotWell;
+  return job->state() == v1::JOB_STATE_SUCCEEDED ? kSuccess : kJobNotWell;
 }
 
 // Workers may run in other directories, so paths travel absolute.
@@ -95,7 +63,7 @@ std::string Absolute(const std::string& path) {
   return path.empty() ? path : std::filesystem::absolute(path).string();
 }
 
-// Every place of "input=place,..." (worker_daemon/data/data_files.h says what data paths are), or
+// Every place of "input=place,..." (common/data/data_files.h says what data paths are), or
 // the path itself.
 std::string AbsoluteData(const std::string& path) {
   if (path.find('=') == std::string::npos || std::filesystem::exists(path)) return Absolute(path);
@@ -165,8 +133,15 @@ int RunSubmit(SubmitFlags& flags, const Globals& globals) {
     *spec.mutable_plan_options()->mutable_manual() = *std::move(plan);
     if (spec.planner().empty()) spec.set_planner("manual");
   }
+  const auto checked = FromProto(spec.graph());
+  if (!checked.ok()) return Report(Annotate(checked.status(), flags.graph));
+  if (absl::Status status = CheckFiles(*checked, spec); !status.ok()) return Report(status);
 
   Connection connection(globals.planner_address);
+  if (flags.verify.steps > 0) {
+    const int code = Verify(connection, flags.verify, globals.json(), spec);
+    if (code != kSuccess || flags.verify.only) return code;
+  }
   v1::SubmitJobRequest request;
   *request.mutable_spec() = spec;
   request.set_request_id(flags.request_id.empty() ? FreshId() : flags.request_id);
@@ -457,6 +432,7 @@ void AddSubmit(CLI::App& app, Globals& globals) {
       ->check(Seconds())
       ->capture_default_str();
   submit->add_option("--request-id", flags->request_id, "makes repeating the command harmless");
+  AddVerifyFlags(*submit, flags->verify);
   submit->add_flag("--watch", flags->watch, "stay and show progress");
   AddOutputOption(*submit, globals);
   submit->callback([flags, &globals] { globals.exit_code = RunSubmit(*flags, globals); });
@@ -469,7 +445,10 @@ void AddJobCommands(CLI::App& app, Globals& globals) {
 
   CLI::App* jobs = app.add_subcommand("jobs", "list jobs, newest first");
   AddOutputOption(*jobs, globals);
-  jobs->callback([&globals] { globals.exit_code = RunJobs(globals); });
+  AddLossesCommand(*jobs, globals);
+  jobs->callback([jobs, &globals] {
+    if (jobs->get_subcommands().empty()) globals.exit_code = RunJobs(globals);
+  });
 
   auto name = std::make_shared<std::string>();
   CLI::App* watch = app.add_subcommand("watch", "follow a job to its end");

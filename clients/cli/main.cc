@@ -44,7 +44,8 @@ int main(int argc, char** argv) {
   app.fallthrough();
   app.footer(
       "Exit codes: 0 success, 1 the request failed, 2 wrong usage, 3 no plan exists or was found,\n"
-      "4 no planner answers, 5 the watched job failed or was cancelled.");
+      "4 no planner answers, 5 the watched job failed or was cancelled, 6 --verify found a "
+      "difference.");
   AddPlanCommands(app, globals);
   AddExplainCommand(app, globals);
   AddGraphCommands(app, globals);

@@ -20,6 +20,7 @@ struct Field {
 constexpr Field kPlanFields[] = {{"kind", "kind"},
                                  {"asynchronous", "asynchronous"},
                                  {"vertical_sync", "vertical_sync"},
+                                 {"batch_statistics", "batch_statistics"},
                                  {"orders", "orders"}};
 constexpr Field kStageFields[] = {
     {"nodes", "nodes"}, {"devices", "devices"},     {"micro_batch_size", "micro_batch"},

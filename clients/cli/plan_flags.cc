@@ -85,6 +85,20 @@ void AddSearchFlags(CLI::App& command, std::shared_ptr<v1::PlanOptions> options)
           },
           "whether stages may run forward passes again: allowed (default), never, always")
       ->check(CLI::IsMember({"allowed", "never", "always"}));
+  const std::map<std::string, v1::BatchStatistics> statistics = {
+      {"whole", v1::BATCH_STATISTICS_WHOLE},
+      {"micro", v1::BATCH_STATISTICS_MICRO},
+      {"synchronised", v1::BATCH_STATISTICS_SYNCHRONISED}};
+  command
+      .add_option_function<std::string>(
+          "--batch-statistics",
+          [options, statistics](const std::string& name) {
+            options->set_batch_statistics(statistics.at(name));
+          },
+          "over what batch normalisation takes its statistics: whole (the mini-batch, default), "
+          "micro (what a device has of a micro-batch), synchronised (the mini-batch, where one "
+          "device has it)")
+      ->check(CLI::IsMember({"whole", "micro", "synchronised"}));
   count(
       "--max-loops", [options](int32_t n) { options->set_max_loops(n); },
       "at most this many stages a device; 1 forbids loops");

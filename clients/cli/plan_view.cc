@@ -323,6 +323,7 @@ nlohmann::json OnePlanJson(const v1::Plan& plan, const PlanContext& context) {
       {"bubble_ratio", plan.evaluation().bubble_ratio()},
       {"asynchronous", plan.strategy().asynchronous()},
       {"vertical_sync", plan.strategy().vertical_sync()},
+      {"batch_statistics", BatchStatisticsName(FromProto(plan.strategy().batch_statistics()))},
       {"mini_batch_size", plan.strategy().mini_batch()},
       {"micro_batch_size", micro_batch},
       {"devices_used", DevicesUsed(plan.strategy())},
@@ -334,6 +335,19 @@ nlohmann::json OnePlanJson(const v1::Plan& plan, const PlanContext& context) {
       {"devices", std::move(devices)}};
   if (plan.strategy().orders_size() > 0) json["orders"] = Orders(plan.strategy());
   return json;
+}
+
+// What several devices gain over one; empty if the plan has but one.
+std::string OneDeviceText(const v1::PlanResponse& response) {
+  const v1::Plan& best = response.best();
+  if (!response.has_one_device_ns() || best.evaluation().devices_size() < 2) return "";
+  const int64_t alone = response.one_device_ns();
+  const int64_t here = best.evaluation().iteration_ns();
+  const std::string times = absl::StrCat("one device alone takes ", FormatDuration(alone),
+                                         " a step, this plan ", FormatDuration(here));
+  if (here >= alone) return absl::StrCat(times, ": it does not pay\n");
+  return absl::StrFormat("%s: %.2fx\n", times,
+                         static_cast<double>(alone) / static_cast<double>(here));
 }
 
 }  // namespace
@@ -450,6 +464,7 @@ std::string PlanText(const v1::PlanResponse& response, const PlanContext& contex
                         static_cast<double>(best.evaluation().iteration_ns());
     absl::StrAppend(&out, absl::StrFormat("graph over sequential: %.2fx\n", gain));
   }
+  absl::StrAppend(&out, OneDeviceText(response));
   if (const auto gap = GapRatio(response)) {
     absl::StrAppend(&out, "no plan on these devices can take less than ",
                     FormatDuration(response.lower_bound_ns()), "; this one takes ", Percent(*gap),
@@ -472,6 +487,8 @@ nlohmann::json PlanJson(const v1::PlanResponse& response, const PlanContext& con
       response.has_best() ? OnePlanJson(response.best(), context) : nlohmann::json::object();
   json["model"] = context.model;
   json["termination"] = TerminationText(response.termination());
+  if (response.has_one_device_ns())
+    json["one_device_seconds"] = ToSeconds(response.one_device_ns());
   json["lower_bound_seconds"] = ToSeconds(response.lower_bound_ns());
   if (const auto gap = GapRatio(response)) json["gap_ratio"] = *gap;
   json["search_seconds"] = response.search_seconds();

@@ -390,9 +390,6 @@ absl::StatusOr<Graph> Graph::Create(GraphData data) {
   graph.node_parameters_.resize(n);
   graph.node_inputs_.resize(n);
   graph.node_totals_.resize(n);
-  graph.is_state_.assign(data.parameters.size(), false);
-  for (const StateUpdate& update : data.state_updates)
-    graph.is_state_[update.parameter.index()] = true;
   std::vector<Dag::Edge> edges;
   bool any_profiled = false;
   for (size_t i = 0; i < n; ++i) {
@@ -418,8 +415,22 @@ absl::StatusOr<Graph> Graph::Create(GraphData data) {
   graph.executable_ = !any_profiled && data.loss.has_value();
 
   graph.data_ = std::move(data);
+  graph.FindStates();
   graph.FindBackward();
   return graph;
+}
+
+void Graph::FindStates() {
+  is_state_.assign(data_.parameters.size(), false);
+  for (const StateUpdate& update : data_.state_updates) is_state_[update.parameter.index()] = true;
+  for (const Node& node : data_.nodes) {
+    if (!node.batch_dependent || node.target.find("batch_norm") == std::string::npos) continue;
+    for (const size_t statistic : {3, 4}) {  // Running mean and variance, in every overload.
+      if (statistic >= node.args.size()) break;
+      const auto* id = std::get_if<ParameterId>(&node.args[statistic].value);
+      if (id != nullptr) is_state_[id->index()] = true;
+    }
+  }
 }
 
 void Graph::FindBackward() {

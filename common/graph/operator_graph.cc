@@ -236,14 +236,18 @@ class Coarsener {
 
   // What reads a state and what computes its next value share a stage, so that all see the same.
   void TieState(std::vector<std::vector<int32_t>>& out) const {
-    for (const StateUpdate& update : graph_.state_updates()) {
-      const int32_t writer = update.value.node.value();
-      for (int32_t v = 0; v < graph_.size(); ++v) {
-        const auto parameters = graph_.Parameters(NodeId(v));
-        if (std::find(parameters.begin(), parameters.end(), update.parameter) == parameters.end())
-          continue;
-        out[v].push_back(writer);
-        out[writer].push_back(v);
+    std::vector<int32_t> first(graph_.parameters().size(), -1);
+    const auto tie = [&](ParameterId state, int32_t v) {
+      int32_t& other = first[state.index()];
+      if (other < 0) other = v;
+      out[v].push_back(other);
+      out[other].push_back(v);
+    };
+    for (const StateUpdate& update : graph_.state_updates())
+      tie(update.parameter, update.value.node.value());
+    for (int32_t v = 0; v < graph_.size(); ++v) {
+      for (ParameterId id : graph_.Parameters(NodeId(v))) {
+        if (graph_.is_state(id)) tie(id, v);
       }
     }
   }

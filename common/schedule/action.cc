@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/substitute.h"
 
 namespace stagewright {
 namespace {
@@ -12,20 +13,22 @@ namespace {
 struct KindNames {
   std::string_view letters;  // No one is a prefix of another followed by a digit.
   std::string_view name;
+  std::string_view words;  // $0: samples, $1: stage.
 };
 
 // By ActionKind.
-constexpr std::array<KindNames, 11> kNames = {{{"F", "forward"},
-                                               {"B", "backward"},
-                                               {"I", "backward_input"},
-                                               {"W", "backward_weight"},
-                                               {"R", "recompute"},
-                                               {"SA", "send_activation"},
-                                               {"RA", "receive_activation"},
-                                               {"SG", "send_gradient"},
-                                               {"RG", "receive_gradient"},
-                                               {"AR", "all_reduce"},
-                                               {"OS", "optimizer_step"}}};
+constexpr std::array<KindNames, 11> kNames = {
+    {{"F", "forward", "the forward pass of stage $1 on $0"},
+     {"B", "backward", "the backward pass of stage $1 on $0"},
+     {"I", "backward_input", "the backward pass to the inputs of stage $1 on $0"},
+     {"W", "backward_weight", "the backward pass to the weights of stage $1 on $0"},
+     {"R", "recompute", "the repeated forward pass of stage $1 on $0"},
+     {"SA", "send_activation", "sending activations of $0 from stage $1"},
+     {"RA", "receive_activation", "receiving activations of $0 for stage $1"},
+     {"SG", "send_gradient", "sending gradients of $0 from stage $1"},
+     {"RG", "receive_gradient", "receiving gradients of $0 for stage $1"},
+     {"AR", "all_reduce", "summing gradients of stage $1 over devices"},
+     {"OS", "optimizer_step", "the optimizer step of stage $1"}}};
 static_assert(kNames.size() == static_cast<size_t>(ActionKind::kOptimizerStep) + 1);
 
 bool HasSamples(ActionKind kind) {
@@ -91,6 +94,16 @@ bool IsReceive(ActionKind kind) {
 bool IsTransfer(ActionKind kind) { return IsSend(kind) || IsReceive(kind); }
 
 std::string_view ActionKindName(ActionKind kind) { return kNames[static_cast<size_t>(kind)].name; }
+
+std::string InWords(const Action& action) {
+  const SampleRange& samples = action.samples;
+  const std::string_view words = kNames[static_cast<size_t>(action.kind)].words;
+  return absl::Substitute(absl::string_view(words.data(), words.size()),
+                          samples.size() == 1
+                              ? absl::StrCat("sample ", samples.begin)
+                              : absl::StrCat("samples ", samples.begin, " to ", samples.end - 1),
+                          action.stage.value());
+}
 
 std::string ToString(const Action& action) {
   const std::string_view name = kNames[static_cast<size_t>(action.kind)].letters;

@@ -42,6 +42,10 @@ bool IsTransfer(ActionKind kind);  // IsSend or IsReceive
 // "forward", "backward_input", "send_activation", "all_reduce", ...: for metrics and traces.
 std::string_view ActionKindName(ActionKind kind);
 
+// For people: "the forward pass of stage 2 on samples 0 to 7", "receiving activations of samples 0
+// to 3 for stage 2". Samples are counted in the mini-batch.
+std::string InWords(const Action& action);
+
 // "F2[0,8)", "SA2[0,4)@3" (channel 3), "AR1@0" (reduction 0), "OS1". ParseAction is the inverse.
 std::string ToString(const Action& action);
 absl::StatusOr<Action> ParseAction(const std::string& text);

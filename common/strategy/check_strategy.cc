@@ -105,17 +105,18 @@ absl::Status CheckPartition(const Graph& graph, const Strategy& strategy) {
 
 // C1 for state: one stage reads it and computes its next value.
 absl::Status CheckState(const Graph& graph, const Strategy& strategy) {
-  if (graph.state_updates().empty()) return absl::OkStatus();
   const std::vector<StageId> owner = StageOwners(graph, strategy.stages);
-  std::vector<StageId> writer(graph.parameters().size());
+  std::vector<StageId> keeper(graph.parameters().size());
   for (const StateUpdate& update : graph.state_updates())
-    writer[update.parameter.index()] = owner[update.value.node.index()];
+    keeper[update.parameter.index()] = owner[update.value.node.index()];
   for (int32_t v = 0; v < graph.size(); ++v) {
     for (ParameterId id : graph.Parameters(NodeId(v))) {
-      if (!graph.is_state(id) || owner[v] == writer[id.index()]) continue;
+      if (!graph.is_state(id)) continue;
+      StageId& here = keeper[id.index()];
+      if (!here.valid()) here = owner[v];
+      if (owner[v] == here) continue;
       return Broken("C1: ", Quoted(graph, NodeId(v)), " of stage ", owner[v].value(), " reads \"",
-                    graph.parameter(id).name, "\", which stage ", writer[id.index()].value(),
-                    " changes");
+                    graph.parameter(id).name, "\", which stage ", here.value(), " changes");
     }
   }
   return absl::OkStatus();
@@ -262,6 +263,52 @@ absl::Status CheckSchedules(const Strategy& strategy) {
   return absl::OkStatus();
 }
 
+// What C4 asks of the stage of a node that must see the whole mini-batch, and the way out.
+absl::Status NotWhole(const Graph& graph, const Strategy& strategy, size_t s, NodeId node) {
+  const Stage& stage = strategy.stages[s];
+  const std::string& module = graph.node(node).module;
+  const bool normalisation = IsBatchNormalisation(graph.node(node));
+  std::string why = "its result depends on which samples share a forward pass";
+  if (normalisation && strategy.batch_statistics == BatchStatistics::kSynchronised) {
+    why = "its statistics cannot be synchronised, because stages exchange nothing inside a layer";
+  }
+  return Broken("C4: stage ", s, ": ", Quoted(graph, node),
+                module.empty() ? "" : absl::StrCat(" of module \"", module, "\""),
+                " needs the whole mini-batch of ", strategy.mini_batch,
+                " samples in one pass on one device (", why,
+                "), but the stage has micro-batches of ", stage.micro_batch, " on ",
+                stage.devices.size(), stage.devices.size() == 1 ? " device" : " devices",
+                "; give it micro-batches of ", strategy.mini_batch, " on one device",
+                normalisation ? ", or take the statistics over what a device has of a micro-batch "
+                                "(--batch-statistics micro)"
+                              : "");
+}
+
+// C4: what runs together. Nodes that depend on it see the whole mini-batch; the graph's bounds hold
+// for every share.
+absl::Status CheckPasses(const Graph& graph, const Strategy& strategy) {
+  const SampleBounds bounds = graph.samples();
+  for (size_t s = 0; s < strategy.stages.size(); ++s) {
+    const Stage& stage = strategy.stages[s];
+    const auto replicas = static_cast<int64_t>(stage.devices.size());
+    if (!SharesWithin(bounds, stage.micro_batch, replicas)) {
+      const int64_t share = stage.micro_batch / replicas;
+      const bool few = share < bounds.least;
+      return Broken("C4: stage ", s, ": micro-batches of ", stage.micro_batch, " on ", replicas,
+                    replicas == 1 ? " device" : " devices", " make forward passes of ",
+                    few ? share : (stage.micro_batch + replicas - 1) / replicas,
+                    " samples, and the model takes ", few ? "at least " : "at most ",
+                    few ? bounds.least : bounds.most, " at once");
+    }
+    if (replicas == 1 && stage.micro_batch == strategy.mini_batch) continue;
+    for (NodeId node : stage.nodes) {
+      if (NeedsWholeBatch(graph.node(node), strategy.batch_statistics))
+        return NotWhole(graph, strategy, s, node);
+    }
+  }
+  return absl::OkStatus();
+}
+
 // What an asynchronous strategy may be: updates follow every micro-batch, so stages agree on what
 // one is, and a device has the weight versions of one stage.
 absl::Status CheckAsynchronous(const Strategy& strategy) {
@@ -328,6 +375,7 @@ absl::Status CheckStrategy(const Graph& graph, const Cluster& cluster, const Str
   RETURN_IF_ERROR(CheckAsynchronous(strategy));
   RETURN_IF_ERROR(CheckPartition(graph, strategy));
   RETURN_IF_ERROR(CheckState(graph, strategy));
+  RETURN_IF_ERROR(CheckPasses(graph, strategy));
   RETURN_IF_ERROR(CheckStageOrder(graph, strategy));
   RETURN_IF_ERROR(CheckOrders(graph, strategy));
   return CheckEdges(graph, strategy);

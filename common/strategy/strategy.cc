@@ -10,6 +10,11 @@ SampleRange ReplicaShare(SampleRange micro_batch, int32_t replica, int32_t repli
   return {begin, begin + least + (replica < larger ? 1 : 0)};
 }
 
+bool SharesWithin(const SampleBounds& bounds, int64_t micro_batch, int64_t replicas) {
+  return micro_batch / replicas >= bounds.least &&
+         (micro_batch + replicas - 1) / replicas <= bounds.most;
+}
+
 bool HasBackward(const Graph& graph, const Stage& stage) {
   return std::any_of(stage.nodes.begin(), stage.nodes.end(),
                      [&](NodeId node) { return graph.needs_backward(node); });

@@ -10,6 +10,7 @@
 #include "common/base/sample_range.h"
 #include "common/base/status.h"
 #include "common/graph/graph.h"
+#include "common/strategy/batch_statistics.h"
 #include "common/topology/cluster.h"
 
 namespace stagewright {
@@ -87,11 +88,16 @@ struct Strategy {
   // Asynchronous: all stages use the same version of the weights for one micro-batch, that of the
   // stages with most samples in flight (PipeDream section 3.3, vertical sync).
   bool vertical_sync = false;
+  // What C4 holds stages to whose nodes depend on which samples share a forward pass.
+  BatchStatistics batch_statistics = BatchStatistics::kWhole;
 };
 
 // The share of samples [0, micro_batch) of a micro-batch that replica r of n runs: as even as
 // possible, the first shares larger by one.
 SampleRange ReplicaShare(SampleRange micro_batch, int32_t replica, int32_t replicas);
+
+// Every share of a micro-batch by `replicas` is within the bounds.
+bool SharesWithin(const SampleBounds& bounds, int64_t micro_batch, int64_t replicas);
 
 // The stage that owns each node; the invalid id where none does (replicated nodes). O(nodes).
 std::vector<StageId> StageOwners(const Graph& graph, const std::vector<Stage>& stages);

@@ -35,6 +35,9 @@ absl::Status CheckKind(const DeviceKind& kind, absl::string_view where) {
   RETURN_IF_ERROR(CheckRate(kind.flops_per_second, where, "flops_per_second"));
   RETURN_IF_ERROR(CheckRate(kind.memory_bytes_per_second, where, "memory_bytes_per_second"));
   RETURN_IF_ERROR(CheckLatency(kind.kernel_overhead, where, "kernel_overhead_ns"));
+  RETURN_IF_ERROR(CheckLatency(kind.pass_overhead, where, "pass_overhead_ns"));
+  RETURN_IF_ERROR(CheckLatency(kind.message_overhead, where, "message_overhead_ns"));
+  RETURN_IF_ERROR(CheckLatency(kind.step_overhead, where, "step_overhead_ns"));
   if (!std::isfinite(kind.half_efficiency_flops) || kind.half_efficiency_flops < 0) {
     return Invalid(where, absl::StrCat(".half_efficiency_flops: ", kind.half_efficiency_flops,
                                        " is negative or not a number"));

@@ -14,9 +14,10 @@ namespace {
 using Json = nlohmann::json;
 
 DeviceKind ReadKind(const Json& json, const std::string& path, absl::Status& status) {
-  JsonObject object(json, path, status,
-                    {"name", "flops_per_second", "memory_bytes_per_second", "kernel_overhead_ns",
-                     "half_efficiency_flops"});
+  JsonObject object(
+      json, path, status,
+      {"name", "flops_per_second", "memory_bytes_per_second", "kernel_overhead_ns",
+       "half_efficiency_flops", "pass_overhead_ns", "message_overhead_ns", "step_overhead_ns"});
   const int64_t no_overhead = 0;
   const double no_half = 0;
   DeviceKind kind;
@@ -25,6 +26,9 @@ DeviceKind ReadKind(const Json& json, const std::string& path, absl::Status& sta
   kind.memory_bytes_per_second = object.Real("memory_bytes_per_second");
   kind.kernel_overhead = object.Integer("kernel_overhead_ns", &no_overhead);
   kind.half_efficiency_flops = object.Real("half_efficiency_flops", &no_half);
+  kind.pass_overhead = object.Integer("pass_overhead_ns", &no_overhead);
+  kind.message_overhead = object.Integer("message_overhead_ns", &no_overhead);
+  kind.step_overhead = object.Integer("step_overhead_ns", &no_overhead);
   return kind;
 }
 
@@ -156,7 +160,10 @@ std::string ClusterToJson(const Cluster& cluster) {
                              {"flops_per_second", kind.flops_per_second},
                              {"memory_bytes_per_second", kind.memory_bytes_per_second},
                              {"kernel_overhead_ns", kind.kernel_overhead},
-                             {"half_efficiency_flops", kind.half_efficiency_flops}});
+                             {"half_efficiency_flops", kind.half_efficiency_flops},
+                             {"pass_overhead_ns", kind.pass_overhead},
+                             {"message_overhead_ns", kind.message_overhead},
+                             {"step_overhead_ns", kind.step_overhead}});
   }
   root["devices"] = Json::array();
   for (const Device& device : cluster.devices()) {

@@ -2,6 +2,8 @@
 // well-tuned programs reach.
 #include <array>
 #include <charconv>
+#include <cmath>
+#include <utility>
 
 #include "absl/strings/str_join.h"
 #include "common/base/one_line.h"
@@ -37,10 +39,16 @@ DeviceKind A100() { return {"a100-80g", 156e12, 1.75e12, 4 * kMicrosecond, 2.5e9
 // 256 x 128 over 132 SMs with deeper pipelines.
 DeviceKind H100() { return {"h100-80g", 989e12, 2.85e12, 4 * kMicrosecond, 4e9}; }
 
+// What the engine costs on a CPU by `scripts/bench.sh engine`, in calls of small operators, so that
+// it holds on faster and slower cores: MEASURED.
+constexpr double kCallsOfPass = 1.0;
+constexpr double kCallsOfMessage = 1.0;
+constexpr double kCallsOfStep = 10.0;
+
 // One core at 3 GHz with two 8-wide fp32 FMA units is 96 GFLOP/s at most; LibTorch's products reach
 // about half on small shapes. 10 GB/s is one core's share of two DDR4 channels. Dispatching an ATen
 // operator with autograd costs some microseconds.
-DeviceKind Cpu() { return {"cpu-core", 60e9, 10e9, 8 * kMicrosecond, 1e5}; }
+DeviceKind Cpu() { return WithFixedCosts({"cpu-core", 60e9, 10e9, 8 * kMicrosecond, 1e5}); }
 
 const std::array<Preset, 4>& Presets() {
   static const std::array<Preset, 4> presets = {{
@@ -98,6 +106,15 @@ absl::Status UnknownPreset(const std::string& name) {
 }
 
 }  // namespace
+
+DeviceKind WithFixedCosts(DeviceKind kind) {
+  if (kind.pass_overhead != 0 || kind.message_overhead != 0 || kind.step_overhead != 0) return kind;
+  const auto call = static_cast<double>(kind.kernel_overhead);
+  kind.pass_overhead = std::llround(kCallsOfPass * call);
+  kind.message_overhead = std::llround(kCallsOfMessage * call);
+  kind.step_overhead = std::llround(kCallsOfStep * call);
+  return kind;
+}
 
 absl::StatusOr<Cluster> ClusterPreset(const std::string& name) {
   const size_t colon = name.find(':');

@@ -146,7 +146,28 @@ Channel FromProto(const v1::Channel& proto) {
   return channel;
 }
 
+// The wire's values are ours, one higher.
+static_assert(static_cast<int>(BatchStatistics::kWhole) + 1 == v1::BATCH_STATISTICS_WHOLE);
+static_assert(static_cast<int>(BatchStatistics::kMicro) + 1 == v1::BATCH_STATISTICS_MICRO);
+static_assert(static_cast<int>(BatchStatistics::kSynchronised) + 1 ==
+              v1::BATCH_STATISTICS_SYNCHRONISED);
+
 }  // namespace
+
+v1::BatchStatistics ToProto(BatchStatistics statistics) {
+  return static_cast<v1::BatchStatistics>(static_cast<int>(statistics) + 1);
+}
+
+BatchStatistics FromProto(v1::BatchStatistics statistics) {
+  switch (statistics) {
+    case v1::BATCH_STATISTICS_MICRO:
+      return BatchStatistics::kMicro;
+    case v1::BATCH_STATISTICS_SYNCHRONISED:
+      return BatchStatistics::kSynchronised;
+    default:
+      return BatchStatistics::kWhole;
+  }
+}
 
 v1::Strategy ToProto(const Strategy& strategy) {
   v1::Strategy proto;
@@ -171,6 +192,7 @@ v1::Strategy ToProto(const Strategy& strategy) {
   for (const DeviceOrder& order : strategy.orders) *proto.add_orders() = ToProto(order);
   proto.set_asynchronous(strategy.asynchronous);
   proto.set_vertical_sync(strategy.vertical_sync);
+  proto.set_batch_statistics(ToProto(strategy.batch_statistics));
   return proto;
 }
 
@@ -193,6 +215,7 @@ Strategy FromProto(const v1::Strategy& proto) {
   for (const v1::DeviceOrder& order : proto.orders()) strategy.orders.push_back(FromProto(order));
   strategy.asynchronous = proto.asynchronous();
   strategy.vertical_sync = proto.vertical_sync();
+  strategy.batch_statistics = FromProto(proto.batch_statistics());
   return strategy;
 }
 

@@ -12,6 +12,9 @@
 
 namespace stagewright {
 
+v1::BatchStatistics ToProto(BatchStatistics statistics);
+BatchStatistics FromProto(v1::BatchStatistics statistics);  // Whole where unspecified.
+
 v1::Strategy ToProto(const Strategy& strategy);
 Strategy FromProto(const v1::Strategy& proto);
 

@@ -13,6 +13,9 @@ v1::DeviceKind ToProto(const DeviceKind& kind) {
   proto.set_memory_bytes_per_second(kind.memory_bytes_per_second);
   proto.set_kernel_overhead_ns(kind.kernel_overhead);
   proto.set_half_efficiency_flops(kind.half_efficiency_flops);
+  proto.set_pass_overhead_ns(kind.pass_overhead);
+  proto.set_message_overhead_ns(kind.message_overhead);
+  proto.set_step_overhead_ns(kind.step_overhead);
   return proto;
 }
 
@@ -23,6 +26,9 @@ DeviceKind FromProto(const v1::DeviceKind& proto) {
   kind.memory_bytes_per_second = proto.memory_bytes_per_second();
   kind.kernel_overhead = proto.kernel_overhead_ns();
   kind.half_efficiency_flops = proto.half_efficiency_flops();
+  kind.pass_overhead = proto.pass_overhead_ns();
+  kind.message_overhead = proto.message_overhead_ns();
+  kind.step_overhead = proto.step_overhead_ns();
   return kind;
 }
 

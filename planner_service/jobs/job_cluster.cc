@@ -34,7 +34,7 @@ std::vector<DeviceKind> SharedRates(const std::vector<RegisteredDevice>& devices
       kind.memory_bytes_per_second *= share;
       kind.kernel_overhead = static_cast<Nanos>(static_cast<double>(kind.kernel_overhead) / share);
     }
-    kinds.push_back(std::move(kind));
+    kinds.push_back(device.threads > 0 ? WithFixedCosts(std::move(kind)) : std::move(kind));
   }
   return kinds;
 }

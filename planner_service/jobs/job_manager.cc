@@ -20,11 +20,6 @@ constexpr int64_t kVersionsPerRestart = int64_t{1} << 32;
 std::string JobKey(int64_t number) { return absl::StrFormat("jobs/%012d", number); }
 std::string JobName(int64_t number) { return absl::StrCat("jobs/", number); }
 
-int64_t JobNumber(absl::string_view name) {
-  int64_t number = -1;
-  return absl::ConsumePrefix(&name, "jobs/") && absl::SimpleAtoi(name, &number) ? number : -1;
-}
-
 void SetNow(google::protobuf::Timestamp* out) {
   const int64_t now = absl::GetCurrentTimeNanos();
   out->set_seconds(now / 1'000'000'000);
@@ -65,6 +60,11 @@ absl::Status NoSuchJob(const std::string& name) {
 
 }  // namespace
 
+int64_t JobNumber(absl::string_view name) {
+  int64_t number = -1;
+  return absl::ConsumePrefix(&name, "jobs/") && absl::SimpleAtoi(name, &number) ? number : -1;
+}
+
 JobManager::JobManager(Store* store, WorkerRegistry* registry, PlanningPool* pool,
                        JobManagerOptions options)
     : store_(store), registry_(registry), pool_(pool), options_(std::move(options)) {}
@@ -82,6 +82,7 @@ JobManager::~JobManager() {
 void JobManager::Suspend() {
   absl::MutexLock lock(&mutex_);
   suspended_ = true;
+  for (auto& [number, record] : jobs_) WriteSteps(record);
 }
 
 absl::Status JobManager::Recover() {
@@ -99,6 +100,7 @@ absl::Status JobManager::Recover() {
     record.job = std::move(job);
     if (options_.on_change) options_.on_change(record.job);
     if (IsTerminal(record.job.state())) continue;
+    RETURN_IF_ERROR(ReadSteps(record));
     // Progress is not stored, so the version may have been further on.
     record.job.set_version(record.job.version() + kVersionsPerRestart);
     if (record.job.state() != v1::JOB_STATE_RUNNING &&
@@ -242,7 +244,13 @@ JobManager::Record* JobManager::FindRun(const std::string& worker, const std::st
 }
 
 absl::Status JobManager::Persist(Record& record) {
-  return store_->Write({{JobKey(JobNumber(record.job.name())), record.job.SerializeAsString()}});
+  std::vector<Mutation> batch = {
+      {JobKey(JobNumber(record.job.name())), record.job.SerializeAsString()}};
+  const bool steps = record.write_steps != absl::InfiniteFuture();
+  if (steps) batch.push_back(StepsMutation(record));
+  RETURN_IF_ERROR(store_->Write(batch));
+  if (steps) record.write_steps = absl::InfiniteFuture();
+  return absl::OkStatus();
 }
 
 void JobManager::Transition(Record& record, v1::JobState state, const std::string& message) {
@@ -280,6 +288,7 @@ void JobManager::End(Record& record, v1::JobState state, const std::string& mess
         .IgnoreError();  // A lost trace must not keep a job from ending.
   }
   Transition(record, state, message);
+  if (record.write_steps == absl::InfiniteFuture()) record.history = StepHistory();
   if (on_workers) {
     v1::ConnectResponse goodbye = AbortOf(record.job);
     if (state == v1::JOB_STATE_SUCCEEDED) {

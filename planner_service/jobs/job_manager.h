@@ -20,6 +20,7 @@
 #include "absl/time/time.h"
 #include "common/base/status.h"
 #include "common/wire/job_state.h"
+#include "common/wire/step_history.h"
 #include "planner_service/jobs/planning_pool.h"
 #include "planner_service/jobs/running_median.h"
 #include "planner_service/planner/planner.h"
@@ -44,6 +45,10 @@ struct JobManagerOptions {
   std::function<void(const v1::Job&)> on_change;
 };
 
+// The 7 of "jobs/7"; -1 of other names.
+int64_t JobNumber(absl::string_view name);
+// The job's stages compute, whether or not all their workers are heard of at the moment.
+bool Runs(v1::JobState state);
 // Workers have devices, threads and memory for the job.
 bool OnWorkers(v1::JobState state);
 
@@ -66,6 +71,8 @@ class JobManager {
   absl::StatusOr<v1::ListJobsResponse> List(int page_size, const std::string& page_token) const;
   absl::StatusOr<v1::Job> Cancel(const std::string& name);
   absl::StatusOr<v1::GetJobTraceResponse> Trace(const std::string& name) const;
+  // Ascending; StepHistory says which steps are kept.
+  absl::StatusOr<v1::ListJobStepsResponse> Steps(const std::string& name, int64_t after_step) const;
 
   // Calls `watcher` with the present job at once and after each change, until Unwatch. The watcher
   // must not block or call back. After Unwatch has returned it is not called any more.
@@ -88,11 +95,9 @@ class JobManager {
 
  private:
   struct StepReport {
-    bool skipped = false;  // Its update was left out.
+    std::set<int32_t> devices;  // That have reported it.
+    v1::JobStep figures;        // Of these devices together.
     double loss_scale = 0;
-    int32_t devices = 0;
-    double loss = 0;
-    int64_t step_ns = 0;
     std::optional<v1::EvaluationResult> evaluation;  // That followed the step.
   };
   // What devices have written of one checkpoint.
@@ -119,6 +124,9 @@ class JobManager {
     int64_t total_steps = 0;
     int64_t first_step = 0;               // Steps done before the present run.
     std::map<int64_t, StepReport> steps;  // Not yet reported by all devices.
+    int64_t reported = 0;                 // The last that was told to watchers, of this run.
+    StepHistory history;                  // Of the whole job; once it has ended, in the store only.
+    absl::Time write_steps = absl::InfiniteFuture();  // When the store is to have it.
     RunningMedian step_times;
     int64_t evaluated = 0, predicted = 0, correct = 0;
     double evaluation_loss = 0;
@@ -167,6 +175,8 @@ class JobManager {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Handle(const std::string& worker, const v1::CheckpointWritten& message)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Handle(const std::string& worker, const v1::StepsSoFar& message)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Tells all workers of the step after which to save, if it is time.
   void AnnounceCheckpoint(Record& record, absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void WarnOfCheckpoint(Record& record, int64_t step, const std::string& error)
@@ -178,8 +188,15 @@ class JobManager {
   // Whether a failure may be the echo of a loss that is not known yet; then the job waits for it.
   bool AwaitLoss(Record& record, const v1::Failed& failure, const std::string& message)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void ReportStep(Record& record, int64_t step, const StepReport& report)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The step that a device has told of, if all have; it is then in the history.
+  static std::optional<StepReport> TakeWhole(Record& record, int64_t step);
+  // Tells watchers of the step if it is newer than what they know.
+  void ReportStep(Record& record, const StepReport& report) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Writes the history, if it has changed since. A failure is tried again.
+  void WriteSteps(Record& record) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  static Mutation StepsMutation(const Record& record);
+  // The history of the job of that name as it was written last; empty if it never was.
+  absl::Status ReadSteps(Record& record) const;
   // Ends a job: tells its workers, frees its devices, lets others go on.
   void End(Record& record, v1::JobState state, const std::string& message)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

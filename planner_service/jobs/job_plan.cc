@@ -56,8 +56,10 @@ absl::StatusOr<JobPlan> PlanJob(const v1::JobSpec& spec, const Cluster& cluster,
   JobPlan plan;
   Strategy strategy;
   if (spec.has_strategy()) {
-    ASSIGN_OR_RETURN(JudgedPlan judged,
-                     JudgeStrategy(request, FromProto(spec.strategy()), "given"));
+    Strategy given = FromProto(spec.strategy());
+    if (spec.plan_options().batch_statistics() != v1::BATCH_STATISTICS_UNSPECIFIED)
+      given.batch_statistics = request.options.batch_statistics;
+    ASSIGN_OR_RETURN(JudgedPlan judged, JudgeStrategy(request, given, "given"));
     strategy = judged.plan.strategy;
     plan.warnings = StrategyWarnings(graph, cluster, strategy);
     plan.best = ToProto(judged, cluster);

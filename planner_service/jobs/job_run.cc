@@ -13,12 +13,11 @@ namespace {
 // use later ones.
 constexpr int64_t kTracedSteps = 10;
 
-// The job's stages compute, whether or not all their workers are heard of at the moment.
+}  // namespace
+
 bool Runs(v1::JobState state) {
   return state == v1::JOB_STATE_RUNNING || state == v1::JOB_STATE_RECOVERING;
 }
-
-}  // namespace
 
 bool OnWorkers(v1::JobState state) { return state == v1::JOB_STATE_STARTING || Runs(state); }
 
@@ -176,6 +175,8 @@ void JobManager::OnMessage(const std::string& worker, const v1::ConnectRequest& 
       return Handle(worker, message.shard_written());
     case v1::ConnectRequest::kCheckpointWritten:
       return Handle(worker, message.checkpoint_written());
+    case v1::ConnectRequest::kStepsSoFar:
+      return Handle(worker, message.steps_so_far());
     case v1::ConnectRequest::kRegister:
     case v1::ConnectRequest::kHeartbeat:
     case v1::ConnectRequest::MESSAGE_NOT_SET:
@@ -227,6 +228,8 @@ void JobManager::Handle(const std::string& worker, const v1::Connected& message)
   record->connected.insert(worker);
   if (record->connected.size() < record->worker_devices.size()) return;
   record->job.mutable_metrics()->set_total_steps(record->total_steps);
+  record->reported = record->first_step;
+  record->history.DropAfter(record->first_step);
   record->checkpoints.last = absl::Now();
   Transition(*record, v1::JOB_STATE_RUNNING, "");
   if (IsTerminal(record->job.state())) {
@@ -238,70 +241,6 @@ void JobManager::Handle(const std::string& worker, const v1::Connected& message)
   start.mutable_start()->set_job(message.job());
   start.mutable_start()->set_generation(message.generation());
   SendToAll(*record, start);
-}
-
-namespace {
-
-// A restarted job keeps the largest peak of its attempts.
-void NoteMemory(const v1::DeviceProgress& device, v1::Job& job) {
-  const auto& reports = job.plan().evaluation().devices();
-  for (int i = 0; i < std::min(reports.size(), job.metrics().memory_size()); ++i) {
-    if (reports[i].device() != device.device()) continue;
-    v1::DeviceMemory* memory = job.mutable_metrics()->mutable_memory(i);
-    memory->set_measured_peak_bytes(
-        std::max(memory->measured_peak_bytes(), device.peak_memory_bytes()));
-    memory->set_in_use_bytes(device.memory_in_use_bytes());
-    memory->set_reserved_bytes(device.memory_reserved_bytes());
-    memory->set_allocations(device.allocations());
-  }
-}
-
-}  // namespace
-
-void JobManager::Handle(const std::string& worker, const v1::Progress& message) {
-  Record* record = FindRun(worker, message.job(), message.generation());
-  if (record == nullptr || !Runs(record->job.state())) return;
-  record->trace.mutable_measured()->MergeFrom(message.trace());
-  StepReport& report = record->steps[message.step()];
-  for (const v1::DeviceProgress& device : message.devices()) {
-    ++report.devices;
-    report.loss += device.loss();
-    report.step_ns = std::max(report.step_ns, device.step_ns());
-    report.skipped |= device.skipped();
-    report.loss_scale = std::max(report.loss_scale, device.loss_scale());  // Equal on all.
-    if (device.has_evaluation()) report.evaluation = device.evaluation();
-    NoteMemory(device, record->job);
-  }
-  if (report.devices < record->job.plan().program().devices_size()) return;
-  ReportStep(*record, message.step(), report);
-  // Devices report in order, so what is missing of older ones was dropped on its way.
-  record->steps.erase(record->steps.begin(), record->steps.upper_bound(message.step()));
-}
-
-void JobManager::ReportStep(Record& record, int64_t step, const StepReport& report) {
-  record.step_times.Add(report.step_ns);
-  v1::JobMetrics* metrics = record.job.mutable_metrics();
-  metrics->set_step(step);
-  metrics->set_loss(report.loss);
-  metrics->set_step_ns(report.step_ns);
-  metrics->set_median_step_ns(record.step_times.value());
-  if (report.skipped) metrics->set_skipped_steps(metrics->skipped_steps() + 1);
-  metrics->set_loss_scale(report.loss_scale);
-  if (report.evaluation.has_value()) {
-    metrics->set_evaluation_loss(report.evaluation->loss());
-    if (report.evaluation->predicted_samples() > 0) {
-      metrics->set_accuracy(static_cast<double>(report.evaluation->correct_samples()) /
-                            static_cast<double>(report.evaluation->predicted_samples()));
-    }
-  }
-  if (report.step_ns > 0) {
-    metrics->set_samples_per_second(static_cast<double>(record.job.spec().mini_batch()) * 1e9 /
-                                    static_cast<double>(report.step_ns));
-  }
-  AnnounceCheckpoint(record, absl::Now());
-  // Progress is no transition: it is seen by watchers and not worth a write to disk.
-  record.job.set_version(record.job.version() + 1);
-  Announce(record);
 }
 
 void JobManager::Handle(const std::string& worker, const v1::Finished& message) {
@@ -352,6 +291,7 @@ void JobManager::Handle(const std::string& worker, const v1::Failed& message) {
   if (echo && record->given_up) return;  // Another echo, while the loss is waited for.
   if (AwaitLoss(*record, message, text)) return;
   if (echo && !record->lost.empty()) return FailOrRestart(*record, text);
+  record->job.set_failure_code(message.code());
   End(*record, v1::JOB_STATE_FAILED, text);
 }
 
@@ -364,6 +304,7 @@ void JobManager::Tick(absl::Time now) {
   }
   absl::MutexLock lock(&mutex_);
   for (auto& [number, record] : jobs_) {
+    if (now >= record.write_steps) WriteSteps(record);
     if (IsTerminal(record.job.state()) || now < record.deadline) continue;
     if (record.job.state() == v1::JOB_STATE_STARTING) {
       std::vector<std::string> waiting;

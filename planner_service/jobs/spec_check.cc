@@ -145,6 +145,20 @@ absl::Status CheckPrecision(const Graph& graph, const v1::JobSpec& spec) {
   return absl::OkStatus();
 }
 
+absl::Status CheckRecords(const v1::JobSpec& spec) {
+  const v1::StepRecords& records = spec.records();
+  if (records.steps() < 0) return Wrong("records.steps", "must not be negative");
+  if (records.steps() == 0 && !records.compare_with().empty())
+    return Wrong("records.compare_with", "needs spec.records.steps");
+  if (records.steps() > 0 &&
+      (spec.plan_options().asynchronous() || spec.strategy().asynchronous())) {
+    return Wrong("records",
+                 "cannot be kept of an asynchronous plan: it updates with gradients of older "
+                 "weights, so its steps are not those of a single device");
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status CheckSpec(const v1::JobSpec& spec) {
@@ -181,6 +195,7 @@ absl::Status CheckSpec(const v1::JobSpec& spec) {
   RETURN_IF_ERROR(CheckPrecision(*graph, spec));
   RETURN_IF_ERROR(CheckEvaluations(spec));
   RETURN_IF_ERROR(CheckCheckpoints(spec));
+  RETURN_IF_ERROR(CheckRecords(spec));
   if (!spec.planner().empty()) {
     const auto planners = ListPlanners();
     if (std::none_of(planners.begin(), planners.end(),

@@ -1,5 +1,6 @@
 #include "planner_service/planner/check_request.h"
 
+#include <algorithm>
 #include <map>
 #include <string>
 
@@ -72,6 +73,13 @@ std::string BrokenSchedule(const PlanOptions& options, const Strategy& strategy)
   return "";
 }
 
+// The stage runs the whole mini-batch at once whatever the options say of micro-batches.
+bool IsWhole(const PlanRequest& request, const Stage& stage) {
+  return std::any_of(stage.nodes.begin(), stage.nodes.end(), [&](NodeId node) {
+    return NeedsWholeBatch(request.graph->node(node), request.options.batch_statistics);
+  });
+}
+
 // What in the strategy breaks the request; empty if nothing does.
 std::string BrokenPromise(const PlanRequest& request, const std::string& planner,
                           const Strategy& strategy) {
@@ -82,20 +90,25 @@ std::string BrokenPromise(const PlanRequest& request, const std::string& planner
                         request.mini_batch);
   }
   if (planner == kManualPlanner) return "";
+  if (strategy.batch_statistics != request.options.batch_statistics)
+    return absl::StrCat("batch statistics ", BatchStatisticsName(strategy.batch_statistics));
   if (options.num_stages > 0 && stages != options.num_stages) {
     return absl::StrCat(stages, " stages instead of ", options.num_stages);
   }
   if (options.max_stages > 0 && stages > options.max_stages) {
     return absl::StrCat(stages, " stages, more than ", options.max_stages);
   }
+  int64_t first = -1;  // Of the stages that may share a micro-batch size.
   for (int64_t s = 0; s < stages; ++s) {
     const Stage& stage = strategy.stages[s];
+    if (stage.micro_batch == request.mini_batch && IsWhole(request, stage)) continue;
+    if (first < 0) first = s;
     if (options.micro_batch > 0 && stage.micro_batch != options.micro_batch) {
       return absl::StrCat("micro-batch ", stage.micro_batch, " in stage ", s, " instead of ",
                           options.micro_batch);
     }
-    if (!options.per_stage_micro_batch && stage.micro_batch != strategy.stages[0].micro_batch) {
-      return absl::StrCat("different micro-batches in stages 0 and ", s);
+    if (!options.per_stage_micro_batch && stage.micro_batch != strategy.stages[first].micro_batch) {
+      return absl::StrCat("different micro-batches in stages ", first, " and ", s);
     }
     if (!options.allow_replicas && stage.devices.size() > 1) {
       return absl::StrCat("replicas in stage ", s);
@@ -189,6 +202,7 @@ std::string OptionsText(const PlanRequest& request) {
       " sequential=", options.sequential ? "yes" : "no",
       " asynchronous=", options.asynchronous ? "yes" : "no",
       " vertical_sync=", options.vertical_sync ? "yes" : "no", " seed=", options.seed,
+      " batch_statistics=", BatchStatisticsName(options.batch_statistics),
       options.manual.empty() ? "" : absl::StrCat(" manual=", options.manual.size(), "_bytes"));
 }
 

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <limits>
 #include <memory>
+#include <set>
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
@@ -11,8 +12,12 @@
 #include "common/graph/operator_graph.h"
 #include "planner_service/evaluator/lower_bound.h"
 #include "planner_service/planner/check_request.h"
+#include "planner_service/planner/few_operators.h"
 #include "planner_service/planner/fit.h"
+#include "planner_service/planner/micro_batches.h"
 #include "planner_service/planner/plan_warnings.h"
+#include "planner_service/planner/whole_batch.h"
+#include "planner_service/planners/baselines/one_stage.h"
 #include "planner_service/planners/registry.h"
 
 namespace stagewright {
@@ -22,6 +27,7 @@ namespace {
 struct Prepared {
   std::unique_ptr<CostModel> own_costs;
   OperatorGraph operators;
+  std::string why_few;  // Why there are fewer operators than stages asked for, or only one.
   Problem problem;
 };
 
@@ -31,31 +37,39 @@ const CostModel* CostsOf(const PlanRequest& request, std::unique_ptr<CostModel>&
   return own.get();
 }
 
+bool IsProfiled(const Graph& graph) {
+  const auto nodes = graph.nodes();
+  return std::any_of(nodes.begin(), nodes.end(),
+                     [](const Node& node) { return node.cost.has_value(); });
+}
+
 // Weights are taken at about the share that a device gets when a few micro-batches fill a pipeline.
-absl::StatusOr<OperatorGraph> PlannerOperators(const PlanRequest& request, const CostModel& costs) {
-  const auto nodes = request.graph->nodes();
-  const bool profiled = std::any_of(nodes.begin(), nodes.end(),
-                                    [](const Node& node) { return node.cost.has_value(); });
-  if (profiled) return OneOperatorPerNode(*request.graph);
+std::vector<double> WeightsOf(const PlanRequest& request, const CostModel& costs) {
   int64_t samples = request.options.micro_batch;
   if (samples == 0) {
     samples = std::max<int64_t>(1, request.mini_batch / (2 * request.cluster->size()));
   }
-  return Coarsen(*request.graph,
-                 NodeWeights(*request.graph, costs, request.cluster->kinds()[0], samples));
+  return NodeWeights(*request.graph, costs, request.cluster->kinds()[0], samples);
 }
 
 absl::Status Prepare(const PlanRequest& request, Prepared& prepared) {
   const CostModel* costs = CostsOf(request, prepared.own_costs);
-  ASSIGN_OR_RETURN(prepared.operators, PlannerOperators(request, *costs));
-  const int32_t operators = prepared.operators.size();
-  if (request.options.num_stages > operators) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("options.num_stages: ", request.options.num_stages,
-                     " stages asked for, but the graph has only ", operators, " operators"));
+  if (IsProfiled(*request.graph)) {
+    ASSIGN_OR_RETURN(prepared.operators, OneOperatorPerNode(*request.graph));
+  } else {
+    const std::vector<double> weights = WeightsOf(request, *costs);
+    ASSIGN_OR_RETURN(prepared.operators, Coarsen(*request.graph, weights));
+    const int32_t least = std::max(request.options.num_stages, 2);
+    if (prepared.operators.size() < least)
+      prepared.why_few = WhyFewOperators(*request.graph, prepared.operators, weights);
   }
-  prepared.problem = {request.graph, &prepared.operators, request.cluster,
-                      costs,         request.mini_batch,  request.optimizer};
+  prepared.problem = {request.graph,
+                      &prepared.operators,
+                      request.cluster,
+                      costs,
+                      request.mini_batch,
+                      request.optimizer,
+                      request.options.batch_statistics};
   return absl::OkStatus();
 }
 
@@ -91,8 +105,16 @@ absl::StatusOr<JudgedPlan> JudgeAnswer(const PlanRequest& request, const Problem
                    "' gave an answer that the evaluator rejects: ", judged.status().message()));
 }
 
-// Why no strategy can have the stages asked for on these devices, if so.
-std::optional<std::string> TooManyStages(const PlanOptions& options, const Cluster& cluster) {
+// Why no strategy can have the stages asked for, if so.
+std::optional<std::string> TooManyStages(const PlanOptions& options, const Prepared& prepared) {
+  const int32_t operators = prepared.operators.size();
+  if (options.num_stages > operators) {
+    return absl::StrCat("num_stages is ", options.num_stages, ", but the graph has only ",
+                        operators, operators == 1 ? " operator" : " operators",
+                        " that can be separated", prepared.why_few.empty() ? "" : ": ",
+                        prepared.why_few);
+  }
+  const Cluster& cluster = *prepared.problem.cluster;
   const int64_t room = int64_t{options.max_loops} * cluster.size();
   if (options.max_loops == 0 || options.num_stages <= room) return std::nullopt;
   return absl::StrCat("num_stages is ", options.num_stages, ", but ", cluster.size(),
@@ -110,11 +132,6 @@ struct Found {
 absl::StatusOr<Found> Search(const PlanRequest& request, const Problem& problem,
                              const Planner& planner, SearchContext& context,
                              const ImprovementCallback& on_improvement) {
-  if (auto reason = TooManyStages(request.options, *request.cluster)) {
-    Found found;
-    found.outcome.reason = *std::move(reason);
-    return found;
-  }
   using Seconds = std::chrono::duration<double>;
   absl::Status rejected;
   Nanos best = std::numeric_limits<Nanos>::max();
@@ -137,7 +154,7 @@ absl::StatusOr<Found> Search(const PlanRequest& request, const Problem& problem,
   }
   Found found;
   const auto start = SearchContext::Clock::now();
-  ASSIGN_OR_RETURN(found.outcome, planner.Solve(problem, request.options, context));
+  ASSIGN_OR_RETURN(found.outcome, SolveOnWholeBatches(planner, problem, request.options, context));
   found.seconds = (Seconds(SearchContext::Clock::now() - start) - judging).count();
   RETURN_IF_ERROR(rejected);
   RETURN_IF_ERROR(CheckOutcome(request, planner.name(), found.outcome));
@@ -146,6 +163,39 @@ absl::StatusOr<Found> Search(const PlanRequest& request, const Problem& problem,
                      JudgeAnswer(request, problem, *found.outcome.strategy, planner.name()));
   }
   return found;
+}
+
+// The time of the whole model on one device, in the largest micro-batches that fit: smaller ones
+// are never faster. nullopt if it fits on none, or only in very small ones.
+std::optional<Nanos> TimeOnOneDevice(const PlanRequest& request, const Problem& problem) {
+  constexpr int64_t kMostMicroBatches = 64;
+  const std::vector<int64_t> sizes = MicroBatches(problem, {});
+  std::optional<Nanos> best;
+  std::set<std::pair<int32_t, Bytes>> tried;
+  for (int32_t d = 0; d < problem.cluster->size(); ++d) {
+    const Device& device = problem.cluster->device(DeviceId(d));
+    if (!tried.insert({device.kind, device.memory}).second) continue;
+    for (auto size = sizes.rbegin(); size != sizes.rend(); ++size) {
+      if (problem.mini_batch / *size > kMostMicroBatches) break;
+      Strategy strategy = OneStage(problem, {DeviceId(d)}, *size);
+      strategy.stages[0].recompute = request.options.recompute == RecomputePolicy::kAlways;
+      const auto judged = Judge(request, *problem.costs, strategy, kSinglePlanner);
+      if (!judged.ok()) continue;
+      if (!best || judged->evaluation.iteration_time < *best)
+        best = judged->evaluation.iteration_time;
+      break;
+    }
+  }
+  return best;
+}
+
+// The whole model on one device, to compare with.
+std::optional<Nanos> OneDevice(const PlanRequest& request, const Problem& problem,
+                               const JudgedPlan& best) {
+  if (best.plan.strategy.asynchronous) return std::nullopt;
+  if (best.evaluation.devices.size() > 1) return TimeOnOneDevice(request, problem);
+  if (best.plan.strategy.stages.size() > 1) return std::nullopt;
+  return best.evaluation.iteration_time;
 }
 
 absl::Status CompareSequential(const PlanRequest& request, const Problem& problem,
@@ -191,10 +241,10 @@ absl::StatusOr<PlanResponse> SolvePlanWith(const Planner& planner, const PlanReq
   response.lower_bound =
       LowerBound(*request.graph, prepared.operators, *request.cluster, *problem.costs,
                  request.mini_batch, {request.optimizer, request.options.asynchronous});
-  if (auto reason = WhyNothingFits(problem)) {
-    response.reason = *std::move(reason);
-    return response;
-  }
+  response.reason = WhyNoMicroBatch(problem, request.options);
+  if (auto reason = TooManyStages(request.options, prepared)) response.reason = *std::move(reason);
+  if (auto reason = WhyNothingFits(problem)) response.reason = *std::move(reason);
+  if (!response.reason.empty()) return response;
   ASSIGN_OR_RETURN(Found found, Search(request, problem, planner, context, on_improvement));
   response.termination = found.outcome.termination;
   response.reason = std::move(found.outcome.reason);
@@ -203,8 +253,15 @@ absl::StatusOr<PlanResponse> SolvePlanWith(const Planner& planner, const PlanReq
   response.states = found.outcome.states;
   response.candidates = found.outcome.candidates;
   if (response.best) {
-    response.warnings = PlanWarnings(*request.graph, prepared.operators, *request.cluster,
-                                     response.best->plan.strategy);
+    if (prepared.operators.size() == 1 && request.cluster->size() > 1 &&
+        !prepared.why_few.empty()) {
+      response.warnings.push_back(absl::StrCat(
+          "the graph has only one operator, so there is no pipeline: ", prepared.why_few));
+    }
+    for (std::string& warning : PlanWarnings(*request.graph, prepared.operators, *request.cluster,
+                                             response.best->plan.strategy)) {
+      response.warnings.push_back(std::move(warning));
+    }
     if (response.termination == Termination::kLimit) {
       response.warnings.push_back(absl::StrCat(
           "the search ended early, so that a better plan may exist: ", response.reason));
@@ -213,6 +270,7 @@ absl::StatusOr<PlanResponse> SolvePlanWith(const Planner& planner, const PlanReq
       response.warnings.push_back(std::move(warning));
     }
   }
+  if (response.best) response.one_device = OneDevice(request, problem, *response.best);
   if (request.compare_sequential && planner.name() == kSequentialPlanner) {
     response.sequential = response.best;
   } else if (request.compare_sequential && found.outcome.sequential) {

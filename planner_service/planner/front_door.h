@@ -43,8 +43,9 @@ struct PlanResponse {
   std::string reason;  // Why there is no plan, and what would make one possible.
   std::optional<JudgedPlan> best;
   std::optional<JudgedPlan> sequential;  // The SPP answer, if asked for and found.
-  Nanos lower_bound = 0;                 // Proven bound on the iteration time of any strategy.
-  double search_seconds = 0;             // Of the planner alone, without judging.
+  std::optional<Nanos> one_device;  // Iteration time of the whole model on one device, if it fits.
+  Nanos lower_bound = 0;            // Proven bound on the iteration time of any strategy.
+  double search_seconds = 0;        // Of the planner alone, without judging.
   int64_t states = 0;
   int64_t candidates = 0;
   int32_t operators = 0;                   // Planner operators after coarsening.

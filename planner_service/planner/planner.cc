@@ -7,6 +7,14 @@
 
 namespace stagewright {
 
+Strategy EmptyStrategy(const Problem& problem, StrategyKind kind) {
+  Strategy strategy;
+  strategy.kind = kind;
+  strategy.mini_batch = problem.mini_batch;
+  strategy.batch_statistics = problem.batch_statistics;
+  return strategy;
+}
+
 const char* TerminationName(Termination termination) {
   switch (termination) {
     case Termination::kOptimal:

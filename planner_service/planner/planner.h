@@ -28,7 +28,11 @@ struct Problem {
   const CostModel* costs = nullptr;
   int64_t mini_batch = 1;
   Optimizer optimizer = Optimizer::kAdam;
+  BatchStatistics batch_statistics = BatchStatistics::kWhole;
 };
+
+// A strategy of the problem's mini-batch and batch statistics, without stages.
+Strategy EmptyStrategy(const Problem& problem, StrategyKind kind);
 
 enum class RecomputePolicy { kAllowed, kNever, kAlways };
 
@@ -53,6 +57,7 @@ struct PlanOptions {
   bool asynchronous = false;   // Only asynchronous strategies: 1F1B with weight stashing.
   bool vertical_sync = false;  // With asynchronous: Strategy::vertical_sync.
   uint64_t seed = 1;           // Of planners that draw random numbers.
+  BatchStatistics batch_statistics = BatchStatistics::kWhole;  // Problem::batch_statistics.
   std::string manual;  // The plan that the planner "manual" reads (docs/planners/manual.md).
 };
 
@@ -62,6 +67,9 @@ struct PlannerAbilities {
   bool recompute_always = true;  // RecomputePolicy::kAlways.
   bool several_stages = true;    // num_stages of more than one.
   bool without_replicas = true;  // allow_replicas == false.
+  // Gives stages with nodes that need the whole mini-batch a micro-batch of their own. Others are
+  // asked for plans without micro-batches and replicas wherever there is such a node.
+  bool whole_stages = false;
 };
 
 // INVALID_ARGUMENT names the first option that the planner cannot keep to, and the planner. The

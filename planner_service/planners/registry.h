@@ -17,6 +17,9 @@ inline constexpr char kDefaultPlanner[] = "auto";
 // The planner that other plans are compared with (PlanRequest::compare_sequential).
 inline constexpr char kSequentialPlanner[] = "sequential";
 
+// The planner of one device.
+inline constexpr char kSinglePlanner[] = "single";
+
 struct RegisteredPlanner {
   const char* name;  // As Planner::name().
   std::unique_ptr<Planner> (*make)();

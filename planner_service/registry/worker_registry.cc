@@ -40,6 +40,13 @@ absl::Status CheckRegistration(const v1::Register& message) {
       return absl::InvalidArgumentError(
           absl::StrCat(where, " kind \"", kind.name(), "\": rates must be positive"));
     }
+    if (kind.pass_overhead_ns() < 0 || kind.message_overhead_ns() < 0 ||
+        kind.step_overhead_ns() < 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(where, " kind \"", kind.name(),
+                       "\": pass_overhead_ns, message_overhead_ns and step_overhead_ns must not be "
+                       "negative"));
+    }
     if (kind.kernel_overhead_ns() < 0 ||
         !(kind.half_efficiency_flops() >= 0 && std::isfinite(kind.half_efficiency_flops()))) {
       return absl::InvalidArgumentError(

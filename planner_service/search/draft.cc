@@ -102,9 +102,7 @@ bool SortStages(const Dag& operators, Draft& draft) {
 
 Strategy ToStrategy(const Problem& problem, const Draft& draft) {
   const StageMaker maker(problem);
-  Strategy strategy;
-  strategy.kind = draft.kind;
-  strategy.mini_batch = problem.mini_batch;
+  Strategy strategy = EmptyStrategy(problem, draft.kind);
   for (const DraftStage& planned : draft.stages) {
     Stage stage =
         maker.Make(std::vector<OperatorId>(planned.operators.begin(), planned.operators.end()));

@@ -37,7 +37,7 @@ absl::Status Judge::Evaluate(Proposal& proposal) {
   if (absl::IsCancelled(evaluation.status())) return absl::OkStatus();
   if (absl::IsResourceExhausted(evaluation.status()) ||
       absl::IsFailedPrecondition(evaluation.status())) {
-    rejection_ = std::string(evaluation.status().message());
+    rejection_ = evaluation.status();
     if (whole_ != nullptr) whole_->rejection_ = rejection_;
     return absl::OkStatus();
   }

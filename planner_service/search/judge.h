@@ -48,7 +48,8 @@ class Judge {
   double seconds_to_beat() const {
     return whole_ == nullptr ? best_seconds() : whole_->best_seconds();
   }
-  const std::string& rejection() const { return rejection_; }  // The last one's message.
+  // What the last one that was passed over is refused for; OK without one.
+  const absl::Status& rejection() const { return rejection_; }
 
  private:
   absl::Status Evaluate(Proposal& proposal);
@@ -65,7 +66,7 @@ class Judge {
   std::set<std::string> seen_;
   int64_t count_ = 0;
   int64_t accepted_ = 0;
-  std::string rejection_;
+  absl::Status rejection_;
 };
 
 }  // namespace stagewright

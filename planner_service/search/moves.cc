@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "planner_service/planner/micro_batches.h"
 #include "planner_service/search/starts.h"
 
 namespace stagewright {
@@ -46,7 +47,12 @@ Moves::Moves(const OperatorCosts& costs, const PlanOptions& options)
   const std::vector<int32_t> order = Linearize(costs.tree());
   rank_.resize(order.size());
   for (size_t i = 0; i < order.size(); ++i) rank_[order[i]] = static_cast<int32_t>(i);
-  micro_batches_ = MicroBatchChoices(problem.mini_batch, options.micro_batch);
+  micro_batches_ = MicroBatchChoices(problem, options);
+  for (const Operator& op : problem.operators->operators()) {
+    whole_.push_back(std::any_of(op.nodes.begin(), op.nodes.end(), [&](NodeId node) {
+      return NeedsWholeBatch(problem.graph->node(node), problem.batch_statistics);
+    }));
+  }
   uniform_ = IsUniform(*problem.cluster);
 }
 
@@ -58,8 +64,15 @@ bool Moves::Allowed(const Draft& draft) const {
   if (options_.sequential && draft.kind != StrategyKind::kSequential) return false;
   std::vector<int32_t> loops(costs_.problem().cluster->size(), 0);
   for (const DraftStage& stage : draft.stages) {
-    if (static_cast<int64_t>(stage.devices.size()) > draft.micro_batch) return false;
-    if (!options_.allow_replicas && stage.devices.size() > 1) return false;
+    if (static_cast<int64_t>(stage.devices.size()) >
+        MostReplicas(costs_.problem(), options_, draft.micro_batch)) {
+      return false;
+    }
+    const bool split = stage.devices.size() > 1 || draft.micro_batch < costs_.problem().mini_batch;
+    if (split && std::any_of(stage.operators.begin(), stage.operators.end(),
+                             [&](int32_t op) { return whole_[op]; })) {
+      return false;
+    }
     if (stage.recompute && options_.recompute == RecomputePolicy::kNever) return false;
     if (!stage.recompute && options_.recompute == RecomputePolicy::kAlways) return false;
     for (int32_t d : stage.devices) ++loops[d];
@@ -255,11 +268,13 @@ bool Moves::Recompute(Dice& dice, Draft& draft) const {
 }
 
 bool Moves::ChangeMicroBatch(Dice& dice, Draft& draft) const {
+  if (micro_batches_.empty()) return false;
   const int64_t size = micro_batches_[dice.Below(micro_batches_.size())];
   if (size == draft.micro_batch) return false;
   draft.micro_batch = size;
+  const int64_t most = MostReplicas(costs_.problem(), options_, size);
   for (DraftStage& stage : draft.stages) {
-    if (static_cast<int64_t>(stage.devices.size()) > size) stage.devices.resize(size);
+    if (static_cast<int64_t>(stage.devices.size()) > most) stage.devices.resize(most);
   }
   return true;
 }

@@ -9,8 +9,9 @@ namespace stagewright {
 
 // Infeasible if nothing can fit (WhyNothingFits), else limit: that this planner found none proves
 // nothing. `scope` says what was searched ("one stage per device"; may be empty), `closest` is the
-// evaluator's word on what came closest, if any. O(nodes).
+// evaluator's word on what came closest, OK without one: after FAILED_PRECONDITION, memory is not
+// to blame and not spoken of. O(nodes).
 Outcome NoneFound(const std::string& planner, const Problem& problem, const std::string& scope,
-                  const std::string& closest);
+                  const absl::Status& closest);
 
 }  // namespace stagewright

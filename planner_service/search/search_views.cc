@@ -26,7 +26,9 @@ Outcome Conclude(const std::string& planner, const Problem& problem, const Judge
       outcome.termination = Termination::kFeasible;
     }
   } else {
-    Outcome none = NoneFound(planner, problem, "", noted.empty() ? judge.rejection() : noted);
+    const bool noted_counts = !noted.empty() && !absl::IsFailedPrecondition(judge.rejection());
+    Outcome none = NoneFound(planner, problem, "",
+                             noted_counts ? absl::UnknownError(noted) : judge.rejection());
     outcome.termination = none.termination;
     outcome.reason = std::move(none.reason);
   }

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "common/graph/series_parallel.h"
+#include "planner_service/planner/micro_batches.h"
 
 namespace stagewright {
 namespace {
@@ -284,8 +285,8 @@ std::vector<Shape> Shapes(const Problem& problem, const PlanOptions& options) {
   const int32_t devices = problem.cluster->size();
   for (int32_t replicas = 1; replicas <= devices; replicas *= 2) {
     if (replicas > 1 && !options.allow_replicas) break;
-    for (int64_t size : MicroBatchChoices(problem.mini_batch, options.micro_batch)) {
-      if (size < replicas) continue;
+    for (int64_t size : MicroBatchChoices(problem, options)) {
+      if (MostReplicas(problem, options, size) < replicas) continue;
       for (int32_t loops : {1, 2, 4}) {
         if (options.max_loops > 0 && loops > options.max_loops) continue;
         shapes.push_back({replicas, size, loops, Deal::kInTurn});
@@ -298,20 +299,13 @@ std::vector<Shape> Shapes(const Problem& problem, const PlanOptions& options) {
 
 }  // namespace
 
-std::vector<int64_t> MicroBatchChoices(int64_t mini_batch, int64_t forced) {
-  if (forced > 0) return {forced};
-  std::vector<int64_t> divisors;
-  for (int64_t low = 1; low <= mini_batch / low; ++low) {
-    if (mini_batch % low != 0) continue;
-    divisors.push_back(low);
-    if (low != mini_batch / low) divisors.push_back(mini_batch / low);
-  }
-  std::sort(divisors.begin(), divisors.end());
-  if (divisors.size() <= kMostMicroBatchChoices) return divisors;
+std::vector<int64_t> MicroBatchChoices(const Problem& problem, const PlanOptions& options) {
+  const std::vector<int64_t> all = MicroBatches(problem, options);
+  if (all.size() <= kMostMicroBatchChoices) return all;
   std::set<int64_t> chosen;
-  for (int64_t power = 1; power <= 2 * mini_batch; power *= 2) {
-    const auto above = std::lower_bound(divisors.begin(), divisors.end(), power);
-    if (above == divisors.end()) break;
+  for (int64_t power = 1; power <= 2 * problem.mini_batch; power *= 2) {
+    const auto above = std::lower_bound(all.begin(), all.end(), power);
+    if (above == all.end()) break;
     chosen.insert(*above);
   }
   return {chosen.begin(), chosen.end()};

@@ -19,9 +19,9 @@
 
 namespace stagewright {
 
-// Micro-batch sizes worth trying: `forced` if not 0, else the divisors of the mini-batch, of many
-// only those next to powers of two. Ascending.
-std::vector<int64_t> MicroBatchChoices(int64_t mini_batch, int64_t forced);
+// Micro-batch sizes worth trying: those of MicroBatches() for one device, of many only those next
+// to powers of two. Ascending.
+std::vector<int64_t> MicroBatchChoices(const Problem& problem, const PlanOptions& options);
 
 // Drafts for the kind, in a fixed order, equal ones once; some may be too large for the memory.
 // Stages are sorted. Those found before the context expires. O(operators * drafts).

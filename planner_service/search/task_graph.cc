@@ -118,6 +118,10 @@ class Builder {
       time += share.time[kind][op];
       saved += share.saved[op];
     }
+    const Nanos fixed = costs_.problem().cluster->kinds()[kind].pass_overhead;
+    time.forward += fixed;
+    time.backward += fixed;
+    time.backward_input += fixed;
     unit.forward = time.forward;
     if (unit.has_backward) {
       const Nanos again = unit.recompute ? time.forward : 0;
@@ -132,6 +136,15 @@ class Builder {
     graph_.units.push_back(unit);
   }
 
+  // A message of the forward pass and, with a gradient, one of the backward pass.
+  void AddMessage(TaskGraph::Unit& unit, bool gradient) const {
+    const Nanos cost = costs_.problem().cluster->kind_of(DeviceId(unit.device)).message_overhead;
+    unit.forward += cost;
+    const Nanos back = (gradient ? cost : 0) + (unit.recompute ? cost : 0);
+    unit.backward += back;
+    unit.input += back;
+  }
+
   void AddLink(int32_t from, int32_t to, int64_t samples, const EdgeLoad& load) {
     const Cluster& cluster = *costs_.problem().cluster;
     TaskGraph::Link link;
@@ -142,6 +155,8 @@ class Builder {
     link.gradient = load.gradient;
     link.local = source == target;
     if (!link.local) {
+      AddMessage(graph_.units[from], load.gradient);
+      AddMessage(graph_.units[to], load.gradient);
       const Route& there = cluster.route(source, target);
       const Route& back = cluster.route(target, source);
       const auto time = [&](const Route& route, Bytes bytes) {

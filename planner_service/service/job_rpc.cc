@@ -182,6 +182,14 @@ grpc::ServerUnaryReactor* JobRpc::GetJobTrace(grpc::CallbackServerContext* conte
   return Done(context, "GetJobTrace", trace.status());
 }
 
+grpc::ServerUnaryReactor* JobRpc::ListJobSteps(grpc::CallbackServerContext* context,
+                                               const v1::ListJobStepsRequest* request,
+                                               v1::ListJobStepsResponse* response) {
+  auto steps = jobs_->Steps(request->name(), request->after_step());
+  if (steps.ok()) *response = *std::move(steps);
+  return Done(context, "ListJobSteps", steps.status());
+}
+
 grpc::ServerUnaryReactor* JobRpc::ListWorkers(grpc::CallbackServerContext* context,
                                               const v1::ListWorkersRequest* /*request*/,
                                               v1::ListWorkersResponse* response) {

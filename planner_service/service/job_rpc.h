@@ -31,6 +31,9 @@ class JobRpc : public v1::JobService::CallbackService {
   grpc::ServerUnaryReactor* GetJobTrace(grpc::CallbackServerContext* context,
                                         const v1::GetJobTraceRequest* request,
                                         v1::GetJobTraceResponse* response) override;
+  grpc::ServerUnaryReactor* ListJobSteps(grpc::CallbackServerContext* context,
+                                         const v1::ListJobStepsRequest* request,
+                                         v1::ListJobStepsResponse* response) override;
   grpc::ServerUnaryReactor* ListWorkers(grpc::CallbackServerContext* context,
                                         const v1::ListWorkersRequest* request,
                                         v1::ListWorkersResponse* response) override;

@@ -37,6 +37,13 @@ Step StepOf(const Cluster& cluster, const Rings& rings) {
     for (int32_t link : route.links)
       step.rate = std::min(step.rate, cluster.links()[link].bytes_per_second / users[link]);
   });
+  // Every device sends a message and receives one.
+  Nanos messages = 0;
+  for (const std::vector<DeviceId>& ring : rings) {
+    for (DeviceId device : ring)
+      messages = std::max(messages, 2 * cluster.kind_of(device).message_overhead);
+  }
+  step.latency += messages;
   return step;
 }
 

@@ -38,11 +38,12 @@ class Durations {
 // Durations from a cost model and a cluster; computed once per (stage, device kind, samples).
 // References must outlive it.
 //
-// A compute action takes the sum of its nodes' times (own and replicated). An optimizer step reads
-// and writes what its stage holds for trainable parameters once. Links are its own while an
-// all-reduce runs (AllReduceTime). Splitting and joining tensors between stages of different
-// micro-batches or replicas happens on the way into and out of messages and takes no time of its
-// own.
+// A compute action takes the sum of its nodes' times (own and replicated) and the fixed costs of
+// its kind of device: of the pass, and of an even share of the messages that the device exchanges
+// for the stage. An optimizer step reads and writes what its stage holds for trainable parameters
+// once. Links are its own while an all-reduce runs (AllReduceTime). Splitting and joining tensors
+// between stages of different micro-batches or replicas happens on the way into and out of messages
+// and takes no time of its own.
 std::unique_ptr<Durations> MakeModelDurations(const Graph& graph, const Program& program,
                                               const Cluster& cluster, const CostModel& costs,
                                               Optimizer optimizer);
@@ -69,7 +70,7 @@ Nanos HierarchicalAllReduceTime(const Cluster& cluster, const std::vector<Device
 Nanos AllReduceTime(const Cluster& cluster, const std::vector<DeviceId>& devices, Bytes bytes);
 
 // The optimizer step over `resident` bytes (parameters, gradients, optimizer state): memory-bound,
-// every byte is read and written once. 0 for 0 bytes.
+// every byte is read and written once, and the kind's fixed cost. 0 for 0 bytes.
 Nanos OptimizerStepTime(const DeviceKind& kind, Bytes resident);
 
 }  // namespace stagewright

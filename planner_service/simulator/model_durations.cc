@@ -33,12 +33,19 @@ class ModelDurations : public Durations {
     int64_t samples;
     OperatorTime time;
   };
+  struct FixedCost {
+    DeviceId device;
+    Nanos each_pass = 0;
+  };
   struct StageTimes {
+    std::vector<FixedCost> fixed;       // By replica.
     std::vector<Entry> entries;         // Few: shares of one stage differ by at most one sample.
     std::vector<Nanos> optimizer_step;  // By device kind.
   };
   const OperatorTime* Find(const StageTimes& times, int32_t kind, int64_t samples) const;
   void AddEntry(StageId stage, int32_t kind, int64_t samples);
+  void AddFixedCosts(const DeviceProgram& device);
+  Nanos FixedCostOf(const StageTimes& times, DeviceId device) const;
 
   const Graph& graph_;
   const Program& program_;
@@ -68,6 +75,7 @@ ModelDurations::ModelDurations(const Graph& graph, const Program& program, const
     }
   }
   for (const DeviceProgram& device : program.devices) {
+    AddFixedCosts(device);
     const int32_t kind = cluster.device(device.device).kind;
     for (const auto* section : {&device.prologue, &device.body, &device.epilogue}) {
       for (const ProgramAction& item : *section) {
@@ -93,6 +101,31 @@ void ModelDurations::AddEntry(StageId stage, int32_t kind, int64_t samples) {
   times.entries.push_back({kind, samples, sum});
 }
 
+// Passes and messages of the body, by stage: what the pipeline repeats in every step.
+void ModelDurations::AddFixedCosts(const DeviceProgram& device) {
+  const DeviceKind& kind = cluster_.kind_of(device.device);
+  if (kind.pass_overhead == 0 && kind.message_overhead == 0) return;
+  std::vector<int64_t> passes(stages_.size(), 0), messages(stages_.size(), 0);
+  for (const ProgramAction& item : device.body) {
+    const Action& action = item.action;
+    if (action.kind == ActionKind::kAllReduce || action.kind == ActionKind::kOptimizerStep)
+      continue;
+    ++(IsCompute(action.kind) ? passes : messages)[action.stage.index()];
+  }
+  for (size_t s = 0; s < stages_.size(); ++s) {
+    if (passes[s] == 0) continue;
+    stages_[s].fixed.push_back(
+        {device.device, kind.pass_overhead + kind.message_overhead * messages[s] / passes[s]});
+  }
+}
+
+Nanos ModelDurations::FixedCostOf(const StageTimes& times, DeviceId device) const {
+  for (const FixedCost& fixed : times.fixed) {
+    if (fixed.device == device) return fixed.each_pass;
+  }
+  return 0;
+}
+
 const OperatorTime* ModelDurations::Find(const StageTimes& times, int32_t kind,
                                          int64_t samples) const {
   for (const Entry& entry : times.entries) {
@@ -108,16 +141,17 @@ Nanos ModelDurations::Of(DeviceId device, const Action& action) const {
   if (action.kind == ActionKind::kOptimizerStep) return times.optimizer_step[kind];
   const OperatorTime* time = Find(times, kind, action.samples.size());
   CHECK(time != nullptr);
+  const Nanos fixed = FixedCostOf(times, device);
   switch (action.kind) {
     case ActionKind::kForward:
     case ActionKind::kRecompute:
-      return time->forward;
+      return fixed + time->forward;
     case ActionKind::kBackward:
-      return time->backward;
+      return fixed + time->backward;
     case ActionKind::kBackwardInput:
-      return time->backward_input;
+      return fixed + time->backward_input;
     case ActionKind::kBackwardWeight:
-      return time->backward_weight;
+      return fixed + time->backward_weight;
     default:
       CHECK(false);  // Transfers have no time of their own: TransferOf.
   }
@@ -144,7 +178,7 @@ std::unique_ptr<Durations> MakeModelDurations(const Graph& graph, const Program&
 Nanos OptimizerStepTime(const DeviceKind& kind, Bytes resident) {
   if (resident == 0) return 0;
   const double seconds = 2.0 * static_cast<double>(resident) / kind.memory_bytes_per_second;
-  return kind.kernel_overhead + std::llround(seconds * kSecond);
+  return kind.kernel_overhead + kind.step_overhead + std::llround(seconds * kSecond);
 }
 
 }  // namespace stagewright

@@ -148,6 +148,7 @@ PlanOptions FromProto(const v1::PlanOptions& proto) {
   options.asynchronous = proto.asynchronous();
   options.vertical_sync = proto.vertical_sync();
   options.seed = proto.seed() == 0 ? 1 : proto.seed();
+  options.batch_statistics = FromProto(proto.batch_statistics());
   options.manual = proto.manual();
   return options;
 }
@@ -244,6 +245,7 @@ v1::PlanResponse ToProto(const PlanResponse& response, const Cluster& cluster) {
   if (response.best.has_value()) *proto.mutable_best() = ToProto(*response.best, cluster);
   if (response.sequential.has_value())
     *proto.mutable_sequential() = ToProto(*response.sequential, cluster);
+  if (response.one_device.has_value()) proto.set_one_device_ns(*response.one_device);
   proto.set_lower_bound_ns(response.lower_bound);
   proto.set_search_seconds(response.search_seconds);
   proto.set_states(response.states);

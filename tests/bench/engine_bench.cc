@@ -3,6 +3,10 @@
 // microseconds per compute action and per action (transfers included); between devices for tensors
 // by reference and for packed messages.
 //
+// Then the fixed costs of a program, as the cost model has them (DeviceKind): of a call of a small
+// operator, of a pass, of a message at either end and of a step, from differences between the steps
+// of one stage with few and many operators, with one and many micro-batches, and of two stages.
+//
 //   engine_bench [--stages 2] [--micro-batches 512] [--steps 8] [--width 4]
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
@@ -11,6 +15,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <limits>
 #include <memory>
 #include <vector>
 
@@ -25,7 +30,7 @@ namespace {
 using namespace testing;  // NOLINT: the builders read like the graph.
 
 struct Shape {
-  int stages = 2;
+  int stages = 2, operators = 1;  // Of each stage.
   int64_t micro_batches = 512, steps = 8, width = 4;
 };
 
@@ -36,14 +41,14 @@ T Checked(absl::StatusOr<T> result) {
   std::exit(1);
 }
 
-// One operator per stage; the first has a parameter, so that gradients flow through all of them.
+// Few operators per stage; the first has a parameter, so that gradients flow through all of them.
 std::shared_ptr<const Graph> MakeChain(const Shape& shape) {
   GraphMaker make;
   const TensorMeta whole = Meta({-1, shape.width});
   const int x = make.AddInput("x", {-1, shape.width});
   const int scale = make.AddParameter("scale", {shape.width});
   int last = make.AddNode("aten.mul.Tensor", {In(x), Param(scale)}, {whole});
-  for (int s = 1; s < shape.stages; ++s)
+  for (int i = 1; i < shape.stages * shape.operators; ++i)
     last = make.AddNode("aten.neg.default", {Value(last)}, {whole});
   const int loss = make.AddNode("aten.mean.default", {Value(last)}, {Meta({})});
   return std::make_shared<const Graph>(make.Finish(loss));
@@ -55,8 +60,9 @@ Strategy MakeChainStrategy(const Shape& shape, bool one_device) {
   strategy.mini_batch = shape.micro_batches;
   for (int s = 0; s < shape.stages; ++s) {
     Stage stage;
-    stage.nodes.emplace_back(s);
-    if (s + 1 == shape.stages) stage.nodes.emplace_back(s + 1);  // The loss.
+    for (int i = 0; i < shape.operators; ++i) stage.nodes.emplace_back(s * shape.operators + i);
+    if (s + 1 == shape.stages)
+      stage.nodes.emplace_back(shape.stages * shape.operators);  // The loss.
     stage.devices.emplace_back(one_device ? 0 : s);
     stage.micro_batch = 1;
     strategy.stages.push_back(std::move(stage));
@@ -66,8 +72,10 @@ Strategy MakeChainStrategy(const Shape& shape, bool one_device) {
   return strategy;
 }
 
-void Measure(const char* name, const JobSpec& spec, const TransportFactory& transports) {
-  std::vector<std::vector<StepReport>> reports(spec.program->devices.size());
+using Reports = std::vector<std::vector<StepReport>>;  // By device and step.
+
+Reports Train(const JobSpec& spec, const TransportFactory& transports) {
+  Reports reports(spec.program->devices.size());
   Checked(TrainLocally(
       spec,
       [&](JobSpec& own) {
@@ -75,6 +83,24 @@ void Measure(const char* name, const JobSpec& spec, const TransportFactory& tran
         own.on_step = [&mine](StepReport report) { mine.push_back(std::move(report)); };
       },
       transports));
+  return reports;
+}
+
+// The fastest step of the slowest device, in microseconds: the one least disturbed. The first step
+// warms up.
+double FastestStep(const Reports& reports) {
+  double slowest = 0;
+  for (const auto& steps : reports) {
+    int64_t least = std::numeric_limits<int64_t>::max();
+    for (size_t i = 1; i < steps.size(); ++i)
+      least = std::min(least, steps[i].end - steps[i].start);
+    slowest = std::max(slowest, static_cast<double>(least) / 1e3);
+  }
+  return slowest;
+}
+
+void Measure(const char* name, const JobSpec& spec, const TransportFactory& transports) {
+  const Reports reports = Train(spec, transports);
   // The median step of the device that does most; the first step warms up.
   double best_compute = 0, best_action = 0;
   for (const auto& steps : reports) {
@@ -94,6 +120,43 @@ void Measure(const char* name, const JobSpec& spec, const TransportFactory& tran
               best_action);
 }
 
+JobSpec MakeJob(const Shape& shape, bool one_device) {
+  JobSpec spec;
+  spec.graph = MakeChain(shape);
+  spec.weights_path = WriteWeights(*spec.graph, "engine_bench_weights.safetensors");
+  spec.data_path = TempPath("engine_bench_data.safetensors");
+  WriteTensors(spec.data_path, {{"x", Random({shape.micro_batches, shape.width}, 1)}});
+  spec.steps = shape.steps + 1;
+  spec.program = Checked(LowerBoth(*spec.graph, MakeChainStrategy(shape, one_device))).training;
+  return spec;
+}
+
+void PrintFixedCosts(const Shape& shape) {
+  constexpr int kMany = 33;
+  const auto packed = [](const TransportIdentity& identity) {
+    return PairTransport::Create(identity, MakeLocalTransport, MakeLocalTransport);
+  };
+  const auto step = [&](int stages, int operators, int64_t micro_batches) {
+    Shape own = shape;
+    own.stages = stages;
+    own.operators = operators;
+    own.micro_batches = micro_batches;
+    return FastestStep(Train(MakeJob(own, stages == 1), packed));
+  };
+  const auto passes = static_cast<double>(2 * shape.micro_batches);
+  const double few = step(1, 1, shape.micro_batches);
+  const double call = (step(1, kMany, shape.micro_batches) - few) / (kMany - 1) / passes;
+  // A stage of one operator and the loss: two calls in either direction.
+  const double pass = (few - step(1, 1, 1)) / (passes - 2) - 2 * call;
+  const double of_step = step(1, 1, 1) - 2 * (pass + 2 * call);
+  // Either of two stages exchanges a message for every pass; the first has one call less.
+  const double message = (step(2, 1, shape.micro_batches) - few) / passes;
+  std::printf(
+      "fixed costs: %.2f us a call, %.2f us a pass (%.2f calls), %.2f us a message (%.2f calls), "
+      "%.1f us a step (%.1f calls)\n",
+      call, pass, pass / call, message, message / call, of_step, of_step / call);
+}
+
 int Main(int argc, char** argv) {
   Shape shape;
   CLI::App app("What the engine costs per action");
@@ -104,13 +167,7 @@ int Main(int argc, char** argv) {
       ->check(CLI::PositiveNumber);
   CLI11_PARSE(app, argc, argv);
   at::set_num_threads(1);
-  JobSpec spec;
-  spec.graph = MakeChain(shape);
-  spec.weights_path = WriteWeights(*spec.graph, "engine_bench_weights.safetensors");
-  spec.data_path = TempPath("engine_bench_data.safetensors");
-  WriteTensors(spec.data_path, {{"x", Random({shape.micro_batches, shape.width}, 1)}});
-  spec.steps = shape.steps + 1;
-  spec.program = Checked(LowerBoth(*spec.graph, MakeChainStrategy(shape, true))).training;
+  JobSpec spec = MakeJob(shape, true);
   Measure("one device", spec, MakeLocalTransport);
   spec.program = Checked(LowerBoth(*spec.graph, MakeChainStrategy(shape, false))).training;
   Measure("by reference", spec, MakeLocalTransport);
@@ -118,6 +175,7 @@ int Main(int argc, char** argv) {
   Measure("messages", spec, [](const TransportIdentity& identity) {
     return PairTransport::Create(identity, MakeLocalTransport, MakeLocalTransport);
   });
+  PrintFixedCosts(shape);
   return 0;
 }
 

@@ -98,10 +98,10 @@ def test_a_plan_by_hand_is_what_runs(system):
 
 @pytest.mark.parametrize("policy", ["stop", "skip", "continue"])
 def test_a_loss_that_is_not_a_number(system, branches, policy):
-    """The second of three mini-batches has such a sample."""
+    """The second of three mini-batches has a sample that makes it one."""
     _, x, target, flags = branches
     spoiled = x.clone()
-    spoiled[MINI_BATCH + 5, 2] = float("nan")
+    spoiled[MINI_BATCH + 5, 2] = float("inf")
     data = system.path / f"spoiled-{policy}.safetensors"
     save_file({"x": spoiled, "target": target}, data)
     changes = dict(devices=3, stages=3, micro_batch=4, steps=3, on_nan=policy, out=system.path / f"nan-{policy}")

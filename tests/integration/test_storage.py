@@ -1,5 +1,6 @@
 """Disks that fill up, and data that cannot be read: at the start of a job and in the middle of one."""
 
+import json
 import os
 import pathlib
 import re
@@ -220,9 +221,14 @@ def test_data_that_shrinks_fails_the_job_by_name(system):
 
 
 def failed(system, **changes) -> str:
-    """The one message of a job that must fail, and soon."""
+    """The one message of a job that must fail, and soon: of `submit` where it sees the files as they are."""
     flags = settings(system, system.path / "failed", steps=5) | changes
-    ended = system.train(MODEL, **flags)
+    result = system.cli(*system.submit_flags(MODEL, **flags), "--watch", "-o", "json")
+    if result.returncode == 1:
+        assert result.stderr.startswith("stagewright: ")
+        assert result.stderr.count("\n") == 1
+        return result.stderr
+    ended = json.loads(result.stdout)
     assert ended["state"] == "failed"
     assert "\n" not in ended["message"]
     assert ended["message"].startswith("worker w"), ended["message"]

@@ -8,6 +8,7 @@ import tree
 MAY_INCLUDE = {
     "common/base": [],
     "common/graph": ["common/base"],
+    "common/data": ["common/graph"],
     "common/topology": ["common/base"],
     "common/cost": ["common/graph", "common/topology"],
     "common/strategy": ["common/cost"],
@@ -29,13 +30,13 @@ MAY_INCLUDE = {
     "planner_service/service": ["planner_service/jobs", "planner_service/importers"],
     "planner_service/main.cc": ["planner_service/service"],
     "worker_daemon/transport": ["common/plan"],
-    "worker_daemon/data": ["common/plan"],
+    "worker_daemon/data": ["common/plan", "common/data"],
     "worker_daemon/checkpoint": ["worker_daemon/data"],
     "worker_daemon/engine": ["worker_daemon/transport", "worker_daemon/checkpoint"],
     "worker_daemon/profiler": ["worker_daemon/engine"],
     "worker_daemon/daemon": ["worker_daemon/profiler", "common/wire"],
     "worker_daemon/main.cc": ["worker_daemon/daemon"],
-    "clients/cli": ["planner_service/wire", "planner_service/planners", "planner_service/importers"],
+    "clients/cli": ["common/data", "planner_service/wire", "planner_service/planners", "planner_service/importers"],
 }
 
 # Libraries that only some components may see: what their headers look like, and where those may be included.

@@ -11,7 +11,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
-#include "worker_daemon/data/safetensors_writer.h"
+#include "common/data/safetensors_writer.h"
 
 namespace stagewright {
 namespace {

@@ -11,9 +11,9 @@
 
 #include "common/base/ids.h"
 #include "common/base/status.h"
+#include "common/data/safetensors.h"
 #include "common/graph/graph.h"
 #include "worker_daemon/checkpoint/manifest.h"
-#include "worker_daemon/data/safetensors.h"
 
 namespace stagewright {
 

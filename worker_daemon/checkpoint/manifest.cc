@@ -11,7 +11,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "worker_daemon/data/atomic_file.h"
+#include "common/data/atomic_file.h"
 
 namespace stagewright {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "worker_daemon/data/safetensors_writer.h"
+#include "common/data/safetensors_writer.h"
 
 namespace stagewright {
 namespace {

@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "common/base/status.h"
+#include "common/data/safetensors.h"
 #include "common/graph/graph.h"
 #include "common/schedule/program.h"
 #include "worker_daemon/checkpoint/checkpoint.h"
-#include "worker_daemon/data/safetensors.h"
 
 namespace stagewright {
 

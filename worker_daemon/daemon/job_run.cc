@@ -8,12 +8,12 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/data/dataset.h"
 #include "common/schedule/validate.h"
 #include "common/wire/graph_proto.h"
 #include "common/wire/strategy_proto.h"
 #include "worker_daemon/checkpoint/shards.h"
 #include "worker_daemon/daemon/device_transport.h"
-#include "worker_daemon/data/dataset.h"
 
 namespace stagewright {
 namespace {
@@ -121,6 +121,7 @@ void JobRun::Abort(const std::string& reason) {
 
 void JobRun::RepeatLastReport() {
   absl::MutexLock lock(&mutex_);
+  if (!steps_.empty()) report_(StepsSoFar());
   if (last_report_.has_value()) report_(*last_report_);
 }
 
@@ -185,6 +186,10 @@ absl::StatusOr<JobSpec> JobRun::MakeSpec() const {
   spec.min_delta = proto.min_delta();
   spec.seed = proto.seed();
   spec.order = proto.no_shuffle() ? SampleOrder::kSequential : SampleOrder::kShuffled;
+  spec.records.steps = proto.records().steps();
+  spec.records.compare = !proto.records().compare_with().empty();
+  spec.records.output_path =
+      spec.records.compare ? proto.records().compare_with() : proto.output_path();
   if (proto.step_timeout_ns() > 0) spec.step_timeout = absl::Nanoseconds(proto.step_timeout_ns());
   return spec;
 }
@@ -198,6 +203,7 @@ absl::Status JobRun::DoPrepare() {
   RETURN_IF_ERROR(CheckPrograms(base.evaluation.get()));
   ASSIGN_OR_RETURN(total_steps_, TotalSteps(*graph_, prepare_.spec()));
   base.steps = total_steps_;
+  schedule_ = ForJob(base.optimizer.schedule, total_steps_);
   v1::ConnectRequest message;
   RETURN_IF_ERROR(checkpoints_.Resume(message.mutable_prepared()));
   first_step_ = message.prepared().first_step();
@@ -352,6 +358,7 @@ absl::Status JobRun::DoRun() {
   }
   {
     absl::MutexLock lock(&mutex_);
+    if (!steps_.empty()) report_(StepsSoFar());
     finished->set_evaluated_samples(evaluation_.loss_samples);
     finished->set_evaluation_loss(evaluation_.loss);
     finished->set_predicted_samples(evaluation_.predicted);
@@ -417,11 +424,41 @@ void JobRun::OnStep(const Device& device, StepReport report) {
     evaluation->set_predicted_samples(report.evaluation->predicted);
     evaluation->set_correct_samples(report.evaluation->correct);
   }
+  own->set_learning_rate(prepare_.spec().optimizer().learning_rate() *
+                         LearningRateFactor(schedule_, report.step));
+  Note(*progress);
   const auto& traced = prepare_.traced_steps();
   if (std::find(traced.begin(), traced.end(), report.step - first_step_) != traced.end()) {
     for (const TraceEvent& event : report.events) *progress->add_trace() = ToProto(event);
   }
   Report(std::move(message), /*remember=*/false);
+}
+
+void JobRun::Note(const v1::Progress& progress) {
+  absl::MutexLock lock(&mutex_);
+  for (const v1::DeviceProgress& device : progress.devices()) {
+    v1::JobStep step;
+    step.set_step(progress.step());
+    step.set_loss(device.loss());
+    step.set_learning_rate(device.learning_rate());
+    step.set_step_ns(device.step_ns());
+    step.set_skipped(device.skipped());
+    steps_[device.device()].Add(step);
+  }
+}
+
+v1::ConnectRequest JobRun::StepsSoFar() const {
+  v1::ConnectRequest message;
+  v1::StepsSoFar* steps = message.mutable_steps_so_far();
+  steps->set_job(job());
+  steps->set_generation(generation());
+  for (const auto& [device, history] : steps_) {
+    v1::DeviceSteps* own = steps->add_devices();
+    own->set_device(device);
+    *own->mutable_steps() = history.ToProto().steps();
+    own->set_stride(history.stride());
+  }
+  return message;
 }
 
 void JobRun::OnEvaluation(const EvaluationReport& report) {

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -17,12 +18,14 @@
 
 #include "absl/synchronization/mutex.h"
 #include "common/base/status.h"
+#include "common/wire/step_history.h"
 #include "stagewright/v1/worker_service.pb.h"
 #include "worker_daemon/daemon/devices.h"
 #include "worker_daemon/daemon/job_checkpoints.h"
 #include "worker_daemon/daemon/metrics.h"
 #include "worker_daemon/engine/device_runner.h"
 #include "worker_daemon/engine/job_spec.h"
+#include "worker_daemon/engine/learning_rate.h"
 #include "worker_daemon/transport/routing_transport.h"
 
 namespace stagewright {
@@ -51,7 +54,8 @@ class JobRun {
   void WriteManifest(const v1::WriteManifest& message) { checkpoints_.Complete(message, graph_); }
   void Abort(const std::string& reason);
 
-  // The planner may have missed what was last told while the stream was down: tells it again.
+  // The planner may have missed what was told while the stream was down: tells it the steps so far
+  // and its last report again.
   void RepeatLastReport();
 
  private:
@@ -78,10 +82,13 @@ class JobRun {
   void RemoveShards();
 
   void OnStep(const Device& device, StepReport report);
+  // Adds a step to those that StepsSoFar tells.
+  void Note(const v1::Progress& progress);
   void OnEvaluation(const EvaluationReport& report);
   void Fail(const absl::Status& status);
   // Sends a message and, if `remember`, keeps it for RepeatLastReport.
   void Report(v1::ConnectRequest message, bool remember);
+  v1::ConnectRequest StepsSoFar() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const v1::Prepare prepare_;
   const DeviceFinder find_device_;
@@ -89,6 +96,7 @@ class JobRun {
   WorkerMetrics* const metrics_;
   std::shared_ptr<const Graph> graph_;
   std::shared_ptr<const Program> program_;
+  LearningRateSchedule schedule_;
   int64_t total_steps_ = 0;
   int64_t first_step_ = 0;
 
@@ -102,6 +110,7 @@ class JobRun {
   bool closing_ ABSL_GUARDED_BY(mutex_) = false;
   size_t trained_ ABSL_GUARDED_BY(mutex_) = 0;  // Devices whose shard is written.
   EvaluationReport evaluation_ ABSL_GUARDED_BY(mutex_);
+  std::map<int32_t, StepHistory> steps_ ABSL_GUARDED_BY(mutex_);  // By device, what it saw of them.
   std::optional<v1::ConnectRequest> last_report_ ABSL_GUARDED_BY(mutex_);
   std::thread thread_;
 };

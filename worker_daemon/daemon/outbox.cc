@@ -26,6 +26,12 @@ void Outbox::Push(v1::ConnectRequest message) {
     };
     messages_.erase(std::remove_if(messages_.begin(), messages_.end(), replaced), messages_.end());
   }
+  if (message.has_steps_so_far()) {
+    const auto older = [&](const v1::ConnectRequest& old) {
+      return old.has_steps_so_far() && old.steps_so_far().job() == message.steps_so_far().job();
+    };
+    messages_.erase(std::remove_if(messages_.begin(), messages_.end(), older), messages_.end());
+  }
   messages_.push_back(std::move(message));
 }
 

@@ -9,11 +9,11 @@
 #include <set>
 
 #include "absl/strings/str_cat.h"
+#include "common/data/dataset.h"
 #include "common/schedule/validate.h"
 #include "worker_daemon/checkpoint/ownership.h"
 #include "worker_daemon/checkpoint/shards.h"
 #include "worker_daemon/checkpoint/unread_tensors.h"
-#include "worker_daemon/data/dataset.h"
 #include "worker_daemon/engine/current_stream.h"
 #include "worker_daemon/engine/device_checkpoint.h"
 #include "worker_daemon/engine/device_plan.h"
@@ -22,6 +22,7 @@
 #include "worker_daemon/engine/executor.h"
 #include "worker_daemon/engine/host_memory.h"
 #include "worker_daemon/engine/memory_meter.h"
+#include "worker_daemon/engine/step_watch.h"
 #include "worker_daemon/engine/torch_guard.h"
 #include "worker_daemon/transport/all_reduce.h"
 
@@ -146,6 +147,11 @@ class DeviceRunner::Impl {
                           unread_.has_value() ? &*unread_ : nullptr, streams_.get());
       optimizer_->SetBeforeStep([this] { checkpoint_->AwaitCopied(); });
     }
+    if (spec_.records.steps > 0) {
+      watch_ = MakeStepWatch(spec_, *parameters_, *optimizer_);
+      optimizer_->SetOnGradient(
+          [this](ParameterId id, at::Tensor& gradient) { watch_->OnGradient(id, gradient); });
+    }
     return BuildExecutors(device, transport);
   }
 
@@ -159,11 +165,13 @@ class DeviceRunner::Impl {
     const DeviceStreams::Scope on_compute(streams_.get());
     at::init_num_threads();  // OpenMP keeps SetIntraOpThreads per thread; new ones must be told.
     const int64_t first = FirstStep(spec_);
+    const int64_t end = EndOfJob();
     std::vector<int64_t> samples = MiniBatch(first);
-    for (int64_t step = first; step < spec_.steps; ++step) {
+    for (int64_t step = first; step < end; ++step) {
       const int64_t left = EndOfRun(step) - 1 - step;
       const double loss_scale = loss_scale_.has_value() ? loss_scale_->value() : 0;
       std::vector<int64_t> next = left > 0 ? MiniBatch(step + 1) : std::vector<int64_t>();
+      if (watch_ != nullptr) RETURN_IF_ERROR(watch_->BeginStep(step));
       ASSIGN_OR_RETURN(StepOutput output,
                        training_->RunStep({.step = step,
                                            .samples = samples,
@@ -171,6 +179,7 @@ class DeviceRunner::Impl {
                                            .deadline = absl::Now() + spec_.step_timeout,
                                            .steps_left = left,
                                            .next_samples = next}));
+      if (watch_ != nullptr) RETURN_IF_ERROR(watch_->EndStep(step, output.loss));
       std::optional<EvaluationReport> evaluation;
       if (left == 0 && IsDue(step)) {
         ASSIGN_OR_RETURN(evaluation, EvaluateTogether());
@@ -182,7 +191,7 @@ class DeviceRunner::Impl {
       }
       if (step + 1 < spec_.steps && checkpoint_.has_value() && spec_.checkpoint_due(step + 1))
         checkpoint_->Begin(step + 1, early_stop_.history());
-      samples = left > 0 || step + 1 == spec_.steps ? std::move(next) : MiniBatch(step + 1);
+      samples = left > 0 || step + 1 == end ? std::move(next) : MiniBatch(step + 1);
     }
     return absl::OkStatus();
   }
@@ -296,6 +305,11 @@ class DeviceRunner::Impl {
     return std::vector<int64_t>(static_cast<size_t>(spec_.program->mini_batch), 0);
   }
 
+  int64_t EndOfJob() const {
+    if (spec_.records.steps == 0) return spec_.steps;
+    return std::min(spec_.steps, FirstStep(spec_) + spec_.records.steps);
+  }
+
   bool IsDue(int64_t step) const {
     return EvaluatesInBetween(spec_) && (step + 1) % spec_.evaluate_every == 0;
   }
@@ -303,8 +317,8 @@ class DeviceRunner::Impl {
   // The end of the steps from `step` on that follow each other without an evaluation, which is of
   // one version of the parameters.
   int64_t EndOfRun(int64_t step) const {
-    if (!EvaluatesInBetween(spec_)) return spec_.steps;
-    return std::min(spec_.steps, (step / spec_.evaluate_every + 1) * spec_.evaluate_every);
+    if (!EvaluatesInBetween(spec_)) return EndOfJob();
+    return std::min(EndOfJob(), (step / spec_.evaluate_every + 1) * spec_.evaluate_every);
   }
 
   absl::Status CheckSpec() const {
@@ -337,6 +351,13 @@ class DeviceRunner::Impl {
           "checkpoints need a synchronous schedule: an asynchronous one has no state between "
           "steps");
     }
+    if (spec_.records.steps > 0 && spec_.program->asynchronous) {
+      return absl::InvalidArgumentError(
+          "records: an asynchronous plan updates with gradients of older weights, so its steps are "
+          "not those of a single device");
+    }
+    if (spec_.records.compare && spec_.program->devices.size() != 1)
+      return absl::InvalidArgumentError("records.compare: the program must be of a single device");
     RETURN_IF_ERROR(CheckResume(spec_));
     return CheckOptimizer(spec_.optimizer);
   }
@@ -413,6 +434,7 @@ class DeviceRunner::Impl {
   std::optional<UnreadTensors> unread_;  // On the device that writes them.
   std::shared_ptr<DeviceClock> clock_;   // Null on a CPU.
   std::optional<DeviceCheckpoint> checkpoint_;
+  std::unique_ptr<StepWatch> watch_;  // Null: no records.
   std::unique_ptr<Executor> training_, evaluation_;
   Transport* transport_ = nullptr;
   EarlyStop early_stop_;

@@ -245,7 +245,7 @@ std::optional<RunAction> Executor::NextCompute() {
 
 absl::Status Executor::DeadlineExceeded() const {
   std::vector<std::string> waiting;
-  for (RunAction action : running_) waiting.push_back(ToString(ActionAt(action)));
+  for (RunAction action : running_) waiting.push_back(InWords(ActionAt(action)));
   return absl::DeadlineExceededError(
       absl::StrCat("device ", plan_.program->device.value(), ": step ", first_step_ + step_,
                    " did not finish in time; waiting for ",
@@ -299,9 +299,25 @@ void Executor::End(RunAction action, absl::Status status) {
 }
 
 absl::Status Executor::InAction(const absl::Status& status, RunAction action) const {
-  return Annotate(
-      status, absl::StrCat("device ", plan_.program->device.value(), ", step ",
-                           first_step_ + StepOf(action.section), ", ", ToString(ActionAt(action))));
+  return Annotate(status, absl::StrCat("device ", plan_.program->device.value(), ", step ",
+                                       first_step_ + StepOf(action.section), ", ",
+                                       InWords(ActionAt(action)), SamplesInData(action)));
+}
+
+// Which samples of the data set a pass ran, where this device reads any: " (3, 1, 4 of the data)".
+std::string Executor::SamplesInData(RunAction action) const {
+  constexpr size_t kShown = 8;
+  if (plan_.inputs.empty() || !IsCompute(ActionAt(action).kind)) return "";
+  const SampleRange range = SamplesOf(action);
+  const int64_t batch = StepOf(range) - step_;
+  if (range.empty() || batch < 0 || batch >= static_cast<int64_t>(batches_.size())) return "";
+  const SampleRange in_step = InStep(range);
+  const auto& all = batches_[batch].samples;
+  if (in_step.end > static_cast<int64_t>(all.size())) return "";
+  const auto samples =
+      all.subspan(static_cast<size_t>(in_step.begin), static_cast<size_t>(in_step.size()));
+  return absl::StrCat(" (", absl::StrJoin(samples.first(std::min(kShown, samples.size())), ", "),
+                      samples.size() > kShown ? ", ... of the data)" : " of the data)");
 }
 
 void Executor::Fail(absl::Status status) {

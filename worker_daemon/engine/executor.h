@@ -41,10 +41,10 @@
 
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "common/data/dataset.h"
 #include "common/schedule/program.h"
 #include "common/schedule/run_cursor.h"
 #include "common/schedule/trace.h"
-#include "worker_daemon/data/dataset.h"
 #include "worker_daemon/engine/batch_totals.h"
 #include "worker_daemon/engine/buffer_pool.h"
 #include "worker_daemon/engine/device_clock.h"
@@ -198,6 +198,7 @@ class Executor {
   void End(RunAction action, absl::Status status) ABSL_LOCKS_EXCLUDED(mutex_);
   void Fail(absl::Status status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status InAction(const absl::Status& status, RunAction action) const;
+  std::string SamplesInData(RunAction action) const;
   absl::Status Finish() ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status ReadClock();
   absl::Status DeadlineExceeded() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -62,6 +62,14 @@ struct CheckpointReport {
   absl::Duration stall;  // For which training waited.
 };
 
+// For comparing a plan with a single device: what a job keeps of its first steps, or compares them
+// with (step_record.h).
+struct StepRecords {
+  int64_t steps = 0;        // The job ends after them; 0: nothing is kept.
+  std::string output_path;  // Of the records.
+  bool compare = false;     // They are another job's, made by another plan.
+};
+
 struct JobSpec {
   std::shared_ptr<const Graph> graph;
   std::shared_ptr<const Program> program;     // Trains.
@@ -105,6 +113,8 @@ struct JobSpec {
   std::function<bool(int64_t steps)> checkpoint_due;
   // What came of it, from any thread.
   std::function<void(CheckpointReport)> on_checkpoint;
+
+  StepRecords records;
 
   // Called on the thread that runs the job, between steps. May be empty.
   std::function<void(StepReport)> on_step;

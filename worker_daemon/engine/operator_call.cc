@@ -5,7 +5,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "worker_daemon/data/safetensors.h"
+#include "common/data/safetensors.h"
 #include "worker_daemon/engine/tensor_types.h"
 
 namespace stagewright {
@@ -32,7 +32,8 @@ absl::Status FromTorch(const Node& node, const char* message) {
 }  // namespace
 
 std::string NameOf(const Node& node) {
-  return absl::StrCat("node \"", node.name, "\" (", node.target, ")");
+  const std::string text = absl::StrCat("node \"", node.name, "\" (", node.target, ")");
+  return node.module.empty() ? text : absl::StrCat(text, " of module \"", node.module, "\"");
 }
 
 absl::StatusOr<OperatorCall> OperatorCall::Bind(const Node& node, at::Device device, bool training,

@@ -27,6 +27,7 @@ void ParameterOptimizer::Step(const std::vector<ParameterId>& ids, int64_t step)
     at::Tensor parameter = (*parameters_)[id];
     at::Tensor gradient = parameter.grad();
     if (!gradient.defined()) continue;
+    if (on_gradient_) on_gradient_(id, gradient);
     const auto [rate, decay] = ConstantsOf(id, step);
     State& state = states_[id];
     ++state.steps;

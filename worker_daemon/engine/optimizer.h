@@ -33,6 +33,11 @@ class ParameterOptimizer {
   // Called at the beginning of each Step, before anything changes.
   void SetBeforeStep(std::function<void()> function) { before_step_ = std::move(function); }
 
+  // Called in Step with every gradient that is taken, summed and clipped, before it is used. May
+  // put another one of the same type and shape in its place.
+  using GradientFunction = std::function<void(ParameterId id, at::Tensor& gradient)>;
+  void SetOnGradient(GradientFunction function) { on_gradient_ = std::move(function); }
+
   const OptimizerConfig& config() const { return config_; }
 
   // The state of a parameter under the names of torch.optim: "momentum_buffer", or "step" (float32,
@@ -63,6 +68,7 @@ class ParameterOptimizer {
   std::vector<int> groups_;  // By ParameterId: index in config_.groups, or -1.
   const ParameterStore* parameters_;
   std::function<void()> before_step_;
+  GradientFunction on_gradient_;
   std::map<ParameterId, State> states_;
 };
 

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "common/data/weights_check.h"
 #include "worker_daemon/engine/tensor_types.h"
 
 namespace stagewright {
@@ -26,6 +27,7 @@ absl::StatusOr<ParameterStore> ParameterStore::Load(const Graph& graph,
                                                     const std::vector<ParameterId>& parameters,
                                                     const std::string& path, at::Device device) {
   ASSIGN_OR_RETURN(const SafetensorsFile file, SafetensorsFile::Open(path));
+  for (ParameterId id : parameters) RETURN_IF_ERROR(CheckParameter(graph.parameter(id), file));
   return Load(
       graph, parameters, [&](const std::string& name) { return file.Find(name); }, path, device);
 }

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "common/base/status.h"
+#include "common/data/safetensors.h"
 #include "common/graph/graph.h"
-#include "worker_daemon/data/safetensors.h"
 
 namespace stagewright {
 

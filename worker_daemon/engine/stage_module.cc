@@ -7,7 +7,7 @@
 #include <deque>
 
 #include "absl/strings/str_cat.h"
-#include "worker_daemon/data/safetensors.h"
+#include "common/data/safetensors.h"
 #include "worker_daemon/engine/autocast.h"
 #include "worker_daemon/engine/tensor_types.h"
 #include "worker_daemon/engine/torch_guard.h"

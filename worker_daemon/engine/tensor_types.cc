@@ -3,7 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/base/check.h"
-#include "worker_daemon/data/safetensors.h"
+#include "common/data/safetensors.h"
 
 namespace stagewright {
 at::ScalarType ToScalarType(DType dtype) {

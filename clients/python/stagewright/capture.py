@@ -5,10 +5,8 @@ import dataclasses
 import inspect
 import io
 import logging
-import pathlib
 import re
 import sys
-import traceback
 import warnings
 from collections.abc import Callable
 
@@ -22,6 +20,8 @@ from torch.utils import _pytree as pytree
 from .errors import ExportError
 from .functionalize import make_functional
 from .losses import derive_target
+from .outputs import prediction_of
+from .places import line_here, line_of_error, module_here
 from .symbols import Batch
 
 
@@ -75,7 +75,7 @@ class ModelWithLoss(nn.Module):
             shape = tuple(loss.shape) if isinstance(loss, torch.Tensor) else type(loss).__name__
             raise ExportError(f"the loss must be a scalar tensor, but it is {shape}; reduce it with a mean or a sum")
         self._observe((output, target))
-        prediction = first_tensor(output)
+        prediction = prediction_of(output)
         if self.batch_dim != 0 and prediction is not None and prediction.dim() > self.batch_dim:
             prediction = prediction.movedim(self.batch_dim, 0)
         return loss, prediction
@@ -110,13 +110,6 @@ def _write_back(buffers: list[tuple[dict, str, torch.Tensor]]) -> None:
                 registry[name] = tensor
 
 
-def first_tensor(output: object) -> torch.Tensor | None:
-    """The model's prediction: its output, or the first tensor in it (`logits` if it has one)."""
-    if isinstance(output, dict) and isinstance(output.get("logits"), torch.Tensor):
-        return output["logits"]
-    return next((leaf for leaf in pytree.tree_leaves(output) if isinstance(leaf, torch.Tensor)), None)
-
-
 def is_virtual(tensor: torch.Tensor) -> bool:
     """True for tensors that have a shape but no data."""
     return tensor.is_meta or isinstance(tensor, FakeTensor)
@@ -128,7 +121,7 @@ def capture(
     """Traces `model` and `loss` in training mode. The module is left as it was."""
     mode = FakeTensorMode(shape_env=ShapeEnv(), allow_non_fake_inputs=True)
     _refuse_backward_hooks(model)
-    with in_mode(model, training=True), _fake_state(_modules(model, loss), mode), _no_custom_autograd():
+    with in_mode(model, training=True), _fake_state(_modules(model, loss), mode), _no_custom_autograd(model):
         names = _input_names(model, args, kwargs)
         _check_batch(names, pytree.tree_leaves((args, kwargs)), batch_dim)
         if targets is None:
@@ -146,6 +139,17 @@ def capture(
     program, states = make_functional(program, batch.shape_env)
     inputs = {name: leaf for (name, _), leaf in leaves}
     return Captured(program, batch, [name for name, _ in leaves], output, target, states, inputs)
+
+
+def runs(model: nn.Module, args: tuple, kwargs: dict) -> bool:
+    """Whether the model gives an output for these arguments, as far as shapes can tell."""
+    mode = FakeTensorMode(shape_env=ShapeEnv(), allow_non_fake_inputs=True)
+    with in_mode(model, training=True), _fake_state([*model.modules()], mode), _no_custom_autograd(model):
+        try:
+            _example_output(model, mode, args, kwargs)
+        except ExportError:
+            return False
+    return True
 
 
 def _trace(wrapper: ModelWithLoss, example: tuple) -> tuple[ExportedProgram, tuple[int, int | None]]:
@@ -207,14 +211,7 @@ def _explain(error: Exception) -> str:
         cause = "the model's course, or a shape in it, depends on the values of a tensor"
     else:
         cause = re.sub(r"\bs\d+\b", "batch", text.split("\n\n")[0])
-    return cause + _user_line(error)
-
-
-def _user_line(error: BaseException) -> str:
-    """` (file:line)` of the innermost frame that is neither PyTorch's nor ours."""
-    ours = (str(pathlib.Path(torch.__file__).parent), str(pathlib.Path(__file__).parent))
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith(ours)]
-    return f" ({frames[-1].filename}:{frames[-1].lineno}: {frames[-1].line})" if frames else ""
+    return cause + line_of_error(error)
 
 
 @contextlib.contextmanager
@@ -244,13 +241,17 @@ def _refuse_backward_hooks(model: nn.Module) -> None:
 
 
 @contextlib.contextmanager
-def _no_custom_autograd():
+def _no_custom_autograd(model: nn.Module):
     """Refuses user-written autograd functions: tracing sees their forward only and would change the gradients."""
     original = torch.autograd.Function.__dict__["apply"]
 
     def apply(cls, *args, **kwargs):
         if not cls.__module__.startswith("torch."):
-            raise ExportError(f"the autograd function {cls.__name__} has its own backward, which cannot be captured")
+            module = module_here(model)
+            raise ExportError(
+                f"{f'module {module!r}: ' if module else ''}the autograd function {cls.__name__} has its own backward, "
+                f"which cannot be captured; compute with differentiable operators instead{line_here()}"
+            )
         return original.__get__(None, cls)(*args, **kwargs)
 
     torch.autograd.Function.apply = classmethod(apply)

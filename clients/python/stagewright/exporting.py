@@ -8,12 +8,16 @@ from collections.abc import Callable
 
 import torch
 from torch import nn
+from torch.export import ExportedProgram
 
-from .capture import capture, is_virtual
+from .capture import capture, is_virtual, runs
 from .errors import ExportError
+from .examples import read_example
 from .graph_file import save_graph
+from .loss_forms import takes_target, with_two_arguments
 from .loss_terms import CoupledSamples, separate_loss
 from .lowering import Lowering, refuse_randomness, wrapper_state
+from .programs import open_program
 from .proto import pb
 from .tensor_file import write_tensors
 from .version import __version__
@@ -28,13 +32,16 @@ class Exported:
     graph: "pb.Graph"
     path: pathlib.Path
     weights_path: pathlib.Path | None
+    # The tensors of the example batch by the names that data files have for them, in the batch's order, and the target
+    # if it was given apart. The graph reads some of them.
+    batch_names: tuple[str, ...] = ()
 
 
 def export(
-    model: nn.Module,
-    example_inputs: object,
+    model: "nn.Module | ExportedProgram | str | os.PathLike",
+    example_inputs: object = None,
     *,
-    loss: Callable,
+    loss: Callable | None = None,
     targets: object | None = None,
     batch_dim: int = 0,
     weights: bool = True,
@@ -45,12 +52,16 @@ def export(
 ) -> Exported:
     """Writes `model` and its loss as a graph file (`.swg`), and its weights as `.safetensors` beside it.
 
-    model: any nn.Module that torch.export can trace. It is captured in training mode and left unchanged.
-    example_inputs: a tensor, a tuple of positional arguments, or a dict of keyword arguments of `forward`. Only
-        shapes and dtypes matter. The graph's inputs are named as the arguments of `forward`.
-    loss: `loss(output, target)` giving a scalar; a function or an nn.Module. Means and sums over samples, tokens that
+    model: any nn.Module that torch.export can trace. It is captured in training mode and left unchanged. Or a program
+        that torch.export has made, or its `.pt2` file: with its weights, and by default with its example inputs.
+    example_inputs: a tensor, a tuple of positional arguments, or a dict of keyword arguments of `forward`; or a batch
+        whose last element, or whose entry "target" or "labels", is the target and no argument of `forward`; or a
+        DataLoader or Dataset of such. Only shapes and dtypes matter. The graph's inputs are named as the arguments of
+        `forward`.
+    loss: `loss(output, target)` giving a scalar, or `loss(output)`; a function or an nn.Module. None for a model that
+        returns its loss: alone, as `loss`, or as the one scalar of a tuple. Means and sums over samples, tokens that
         count, class weights or masks, and sums of several of them, give the same whatever the micro-batches.
-    targets: an example target. Derived for PyTorch's usual losses.
+    targets: an example target. Derived for PyTorch's usual losses where the batch holds none.
     batch_dim: the dimension of every input and target that counts samples. In the graph, and in data files, it is the
         first one.
     weights: False to leave the weights out; the model may then be on the meta device and larger than memory.
@@ -62,10 +73,12 @@ def export(
 
     Raises ExportError, before any file is written, naming what cannot be captured.
     """
+    if isinstance(model, (str, os.PathLike, ExportedProgram)):
+        name = name or (None if path is not None or isinstance(model, ExportedProgram) else pathlib.Path(model).stem)
+        model, example_inputs = open_program(model, example_inputs, batch_dim)
     model = getattr(model, "_orig_mod", model)  # The module inside torch.compile's wrapper.
     if not isinstance(model, nn.Module):
         raise ExportError(f"the model is a {type(model).__name__}, not a torch.nn.Module")
-    args, kwargs = _as_call(example_inputs)
     name = name or (pathlib.Path(path).stem if path is not None else _default_name(model))
     target_path = pathlib.Path(path) if path is not None else pathlib.Path(f"{name}.swg")
     if target_path.suffix == ".safetensors":
@@ -74,19 +87,23 @@ def export(
         raise ExportError(f"{target_path.parent}: no such directory")
     if reduction is not None and reduction not in _REDUCTIONS:
         raise ExportError(f'reduction is "mean" or "sum", not {reduction!r}')
+    reads_target = takes_target(loss, targets)
+    loss = with_two_arguments(loss, reads_target)
     state = wrapper_state(model, loss)
     virtual = next((key for key, tensor in state.items() if is_virtual(tensor)), None)
     if weights and virtual is not None:
         raise ExportError(f"'{virtual}' has no data (meta or fake tensor); pass weights=False")
 
-    captured = capture(model, args, kwargs, loss, targets, batch_dim)
+    kept = frozenset(model.state_dict(keep_vars=True))
+    example = read_example(example_inputs, model, reads_target, targets, lambda args, kwargs: runs(model, args, kwargs))
+    captured = capture(model, example.args, example.kwargs, loss, example.targets, batch_dim)
     refuse_randomness(captured.program.graph)
     try:
         separated = separate_loss(captured, state, reduction, whole_batch)
     except CoupledSamples as error:
-        Lowering(captured, error.separated, state, name).run()  # May know a reason that says more.
+        Lowering(captured, error.separated, state, kept, name).run()  # May know a reason that says more.
         raise
-    lowering = Lowering(captured, separated, state, name)
+    lowering = Lowering(captured, separated, state, kept, name)
     graph = lowering.run()
     graph.producer = f"stagewright {__version__}, torch {torch.__version__.split('+')[0]}"
 
@@ -95,15 +112,8 @@ def export(
     if weights_path is not None:
         write_tensors(weights_path, tensors)
     save_graph(graph, target_path)
-    return Exported(graph, target_path, weights_path)
-
-
-def _as_call(example_inputs: object) -> tuple[tuple, dict]:
-    if isinstance(example_inputs, dict):
-        return (), dict(example_inputs)
-    if isinstance(example_inputs, (tuple, list)):
-        return tuple(example_inputs), {}
-    return (example_inputs,), {}
+    names = example.names([input_name for input_name, _ in captured.input_names])
+    return Exported(graph, target_path, weights_path, names)
 
 
 def _default_name(model: nn.Module) -> str:

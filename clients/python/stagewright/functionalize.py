@@ -14,6 +14,7 @@ from torch import fx
 from torch.export import ExportedProgram
 from torch.export.graph_signature import ExportGraphSignature, OutputKind
 
+from .custom_operators import inline_custom_operators, rewrite_known_operators
 from .errors import ExportError
 from .rewrites import expose_attention_dropout, fold_identities
 
@@ -39,6 +40,7 @@ def make_functional(program: ExportedProgram, shape_env: object) -> tuple[Export
     """
     graph = program.graph_module.graph
     _inline_grad_regions(program.graph_module)
+    inline_custom_operators(program)
     changed = _rewrite_in_place(graph, program.graph_signature)
     if changed is None:
         program.graph_module.recompile()
@@ -48,6 +50,7 @@ def make_functional(program: ExportedProgram, shape_env: object) -> tuple[Export
         changed = _mutated_buffers(program)
         _restore_composites(program.graph_module.graph)
     _replace_copies(program.graph_module.graph)
+    rewrite_known_operators(program.graph_module.graph)
     fold_identities(program.graph_module.graph, shape_env)
     expose_attention_dropout(program.graph_module.graph)
     for node in program.graph_module.graph.nodes:

@@ -14,8 +14,9 @@ from torch.export.graph_signature import InputKind
 
 from .capture import Captured
 from .errors import ExportError
+from .places import line_of_node
 from .proto import pb
-from .sample_kinds import Kind, Kinds, ancestors, batch_total, is_sound, roots, single, user_line
+from .sample_kinds import Kind, Kinds, ancestors, batch_total, is_sound, roots, single
 from .sample_rules import kinds_by_rules
 from .trial import find_kinds
 from .trial_data import CLASS_LOSSES, Effort
@@ -105,7 +106,7 @@ def _couples(loss: fx.Node, coupling: frozenset[fx.Node]) -> str:
     first = min(coupling - {loss}, key=order.__getitem__, default=loss)
     operator_name = str(first.target).removeprefix("aten.").split(".")[0]
     return (
-        f"the loss of a sample depends on the other samples of its batch, by '{operator_name}'{user_line(first)}: "
+        f"the loss of a sample depends on the other samples of its batch, by '{operator_name}'{line_of_node(first) or ' in the loss'}: "
         "micro-batches or replicas would train something else. Write it as a sum or a mean over samples, or pass "
         "whole_batch=True, and plans run the whole mini-batch at once on one device from there on"
     )

@@ -6,7 +6,7 @@ import torch
 from torch import fx
 from torch.export.graph_signature import InputKind
 
-from .capture import Captured
+from .capture import Captured, is_virtual
 from .checkpoint import tied_names
 from .errors import ExportError
 from .loss_terms import Separated
@@ -55,9 +55,12 @@ def dtype_of(dtype: torch.dtype, where: str) -> int:
 
 
 class Lowering:
-    """One conversion of a captured graph. `state` maps names to the parameters, buffers and constants it reads."""
+    """One conversion of a captured graph.
 
-    def __init__(self, captured: Captured, separated: Separated, state: dict[str, torch.Tensor], name: str):
+    state: parameters and buffers by name; kept: the names that the module's state dict has.
+    """
+
+    def __init__(self, captured: Captured, separated: Separated, state: dict[str, torch.Tensor], kept: frozenset[str], name: str):
         self._captured = captured
         self._separated = separated
         self._batch = captured.batch
@@ -67,13 +70,15 @@ class Lowering:
         self.tensors: dict[str, torch.Tensor] = {}
         self._arguments: dict[fx.Node, pb.Argument] = {}
         self._nodes = self.graph.nodes
-        self._add_state(state)
+        self._add_state(state, kept)
         self._bind_placeholders(state)
 
     # State and inputs.
 
-    def _add_state(self, state: dict[str, torch.Tensor]) -> None:
-        """One Parameter per tensor of the module, in the module's order; further names become aliases."""
+    def _add_state(self, state: dict[str, torch.Tensor], kept: frozenset[str]) -> None:
+        """One Parameter per tensor of the module, in the module's order; further names become aliases. Buffers that are
+        not `kept` in checkpoints and that nothing changes are constants."""
+        changed = {public_name(name) for name in self._captured.states}
         self._index_of: dict[int, int] = {}
         for name, tensor in state.items():
             if id(tensor) in self._index_of:
@@ -81,7 +86,10 @@ class Lowering:
             else:
                 is_parameter = isinstance(tensor, torch.nn.Parameter)
                 self._add_parameter(name, tensor, is_parameter and tensor.requires_grad, not is_parameter)
-                self.tensors[name] = tensor
+                if is_parameter or name in kept or name in changed or is_virtual(tensor):
+                    self.tensors[name] = tensor
+                else:
+                    self.graph.parameters[-1].data = _elements(tensor)
 
     def _add_parameter(self, name: str, tensor: torch.Tensor, trainable: bool, buffer: bool) -> None:
         self._index_of[id(tensor)] = len(self.graph.parameters)
@@ -96,8 +104,7 @@ class Lowering:
         tensor = self._captured.program.constants[target]
         if id(tensor) not in self._index_of:
             self._add_parameter(name, tensor, trainable=False, buffer=True)
-            elements = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
-            self.graph.parameters[-1].data = elements.numpy().tobytes()
+            self.graph.parameters[-1].data = _elements(tensor)
         return self._index_of[id(tensor)]
 
     def _bind_placeholders(self, state: dict[str, torch.Tensor]) -> None:
@@ -287,6 +294,10 @@ class Lowering:
         if isinstance(value, (list, tuple)):
             return pb.Argument(list=pb.ArgumentList(items=[self._argument(item, where) for item in value]))
         raise ExportError(f"{where}: an argument of type {type(value).__name__} cannot be written to a graph")
+
+
+def _elements(tensor: torch.Tensor) -> bytes:
+    return tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
 
 
 def public_name(name: str) -> str:

@@ -2,10 +2,14 @@
 
 try:
     from ._proto import graph_pb2 as pb
+    from ._proto import job_service_pb2 as jobs_pb
+    from ._proto import planner_service_pb2 as planner_pb
+    from ._proto import program_pb2 as program_pb
+    from ._proto import strategy_pb2 as strategy_pb
 except ImportError as error:
     raise ImportError(
         "stagewright: the generated protobuf code is missing or does not fit the installed protobuf "
         f"({error}); run clients/python/generate_protos.py (scripts/setup.sh does)"
     ) from error
 
-__all__ = ["pb"]
+__all__ = ["jobs_pb", "pb", "planner_pb", "program_pb", "strategy_pb"]

@@ -4,6 +4,7 @@ import math
 
 import torch
 from torch import fx
+from torch.utils import _pytree as pytree
 
 from .errors import ExportError
 
@@ -65,7 +66,7 @@ def _bind(node: fx.Node) -> dict[str, object]:
 
 def _explicit_attention(graph: fx.Graph, node: fx.Node, call: dict[str, object]) -> fx.Node:
     def emit(op: torch._ops.OpOverload, *args: object) -> fx.Node:
-        return _call(graph, node, op, args)
+        return call(graph, node, op, args)
 
     if call["enable_gqa"]:
         raise ExportError(f"node '{node.name}': grouped-query attention with dropout cannot be captured; set it to 0")
@@ -84,12 +85,16 @@ def _explicit_attention(graph: fx.Graph, node: fx.Node, call: dict[str, object])
     return emit(aten.matmul.default, weights, call["value"])
 
 
-def _call(graph: fx.Graph, like: fx.Node, op: torch._ops.OpOverload, args: tuple) -> fx.Node:
-    """A new node of the same module as `like`, its result worked out on shapes."""
-    result = graph.call_function(op, args)
-    result.meta = {key: like.meta[key] for key in ("nn_module_stack",) if key in like.meta}
-    with like.meta["val"].fake_mode, torch.no_grad():
-        result.meta["val"] = op(*fx.map_arg(args, lambda n: n.meta["val"]))
+def call(
+    graph: fx.Graph, like: fx.Node, op: torch._ops.OpOverload, args: tuple, kwargs: dict | None = None
+) -> fx.Node:
+    """A new node of the same module and line as `like`, its result worked out on shapes."""
+    result = graph.call_function(op, args, kwargs or {})
+    result.meta = {key: like.meta[key] for key in ("nn_module_stack", "stack_trace") if key in like.meta}
+    mode = next(tensor for tensor in pytree.tree_leaves(like.meta["val"]) if isinstance(tensor, torch.Tensor)).fake_mode
+    with mode, torch.no_grad():
+        shapes = fx.map_arg((args, kwargs or {}), lambda n: n.meta["val"])
+        result.meta["val"] = op(*shapes[0], **shapes[1])
     return result
 
 

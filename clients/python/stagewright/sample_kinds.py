@@ -2,7 +2,6 @@
 
 import dataclasses
 import enum
-import pathlib
 
 import torch
 from torch import fx
@@ -93,17 +92,3 @@ def ancestors(nodes: list[fx.Node]) -> set[fx.Node]:
         if not isinstance(node.meta.get("val"), (int, torch.SymInt)):
             frontier.extend(node.all_input_nodes)
     return found
-
-
-def user_line(node: fx.Node) -> str:
-    """` (file:line: code)` of the forward method that made the node; ` in the loss` if it is no module's."""
-    trace = (node.meta.get("stack_trace") or "").strip().splitlines()
-    places = [(line, code) for line, code in zip(trace, trace[1:]) if line.lstrip().startswith("File ")]
-    others = (str(pathlib.Path(torch.__file__).parent), str(pathlib.Path(__file__).parent))
-    places = [(line, code) for line, code in places if not any(folder in line for folder in others)]
-    if not places:
-        return " in the loss" if trace else ""
-    line, code = places[-1]
-    file, number = line.strip().split(", ")[:2]
-    file, number = file.removeprefix("File ").strip('"'), number.removeprefix("line ")
-    return f" ({file}:{number}: {code.strip()})"

@@ -29,7 +29,7 @@ absl::Status OfferConversions(const Problem& problem, const PlanOptions& options
   const SearchContext effort(context, kConversionEffort);
   for (const Strategy& strategy : found) {
     std::set<int64_t> sizes;
-    for (int64_t size : MicroBatchChoices(problem.mini_batch, options.micro_batch)) {
+    for (int64_t size : MicroBatchChoices(problem, options)) {
       sizes.insert(size);
     }
     sizes.insert(strategy.stages.front().micro_batch);

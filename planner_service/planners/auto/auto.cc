@@ -16,7 +16,11 @@
 //  4. Judgement. What comes out goes to the evaluator. Where that finds more memory in use than the
 //     list schedule thought, the draft is scheduled again with less. Recomputation that gains
 //     nothing is switched off.
-//  5. Asynchronous strategies (asynchronous.h), if asked for: the members that make them, and the
+//  5. Whole stages (whole_stages.h), where a node needs the whole mini-batch in one pass: 1 to 4
+//  look
+//     for plans without micro-batches, and only drafts may have replicas, in other stages. Then
+//     they run once more as if no node did, and of what they find those stages are changed.
+//  6. Asynchronous strategies (asynchronous.h), if asked for: the members that make them, and the
 //     stages of all of the above.
 //
 // Every budget counts work: passes scheduled, strategies judged, polls of the members. Equal
@@ -38,7 +42,9 @@ class AutoPlanner : public Planner {
   std::string description() const override {
     return "all planners that fit, then looped stages on the model's DAG improved by local search";
   }
-  PlannerAbilities abilities() const override { return {.asynchronous = true}; }
+  PlannerAbilities abilities() const override {
+    return {.asynchronous = true, .whole_stages = true};
+  }
   absl::StatusOr<Outcome> Solve(const Problem& problem, const PlanOptions& options,
                                 SearchContext& context) const override {
     return options.asynchronous ? SolveAsynchronous(problem, options, context)

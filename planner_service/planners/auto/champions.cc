@@ -1,6 +1,7 @@
 #include "planner_service/planners/auto/champions.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "planner_service/evaluator/evaluator.h"
@@ -14,6 +15,13 @@ constexpr int64_t kRecomputationEffort = 600'000;
 // A strategy of one stage is a pipeline of either kind.
 bool IsSequential(const Strategy& strategy) {
   return strategy.kind == StrategyKind::kSequential || strategy.stages.size() == 1;
+}
+
+bool UsesSeveralDevices(const Strategy& strategy) {
+  std::set<DeviceId> used;
+  for (const Stage& stage : strategy.stages)
+    used.insert(stage.devices.begin(), stage.devices.end());
+  return used.size() > 1;
 }
 
 // Without recomputation in the stages [first, last).
@@ -51,7 +59,7 @@ absl::StatusOr<std::optional<Nanos>> Champions::TimeOf(const Strategy& strategy)
   if (absl::IsCancelled(evaluation.status())) return std::nullopt;
   if (absl::IsResourceExhausted(evaluation.status()) ||
       absl::IsFailedPrecondition(evaluation.status())) {
-    rejection_ = std::string(evaluation.status().message());
+    rejection_ = evaluation.status();
     return std::nullopt;
   }
   RETURN_IF_ERROR(evaluation.status());
@@ -65,6 +73,7 @@ absl::StatusOr<bool> Champions::Offer(const Strategy& strategy, std::optional<Na
   }
   if (!time.has_value()) return false;
   accepted_.push_back(strategy);
+  if (UsesSeveralDevices(strategy)) several_time_ = std::min(*time, several_time_.value_or(*time));
   const bool sequential = IsSequential(strategy);
   if (sequential && (!sequential_.has_value() || *time < sequential_time_)) {
     sequential_ = strategy;

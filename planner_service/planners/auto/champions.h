@@ -32,8 +32,10 @@ class Champions {
   Nanos best_time() const { return best_time_; }
   Nanos sequential_time() const { return sequential_time_; }
   const std::vector<Strategy>& accepted() const { return accepted_; }
+  // Of those on several devices; nullopt if there is none.
+  std::optional<Nanos> several_time() const { return several_time_; }
   int64_t judged() const { return judged_; }
-  const std::string& rejection() const { return rejection_; }  // The last one; empty if none.
+  const absl::Status& rejection() const { return rejection_; }  // The last one; OK if none.
 
  private:
   // The time; nullopt if the evaluator rejects it or is stopped.
@@ -44,9 +46,10 @@ class Champions {
   SearchContext& context_;
   std::optional<Strategy> best_, sequential_;
   Nanos best_time_ = 0, sequential_time_ = 0;
+  std::optional<Nanos> several_time_;
   std::vector<Strategy> accepted_;
   int64_t judged_ = 0;
-  std::string rejection_;
+  absl::Status rejection_;
 };
 
 }  // namespace stagewright

@@ -1,11 +1,15 @@
 #include "planner_service/planners/auto/portfolio.h"
 
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "planner_service/evaluator/lower_bound.h"
+#include "planner_service/planner/whole_batch.h"
 #include "planner_service/planners/auto/draft_search.h"
 #include "planner_service/planners/auto/members.h"
+#include "planner_service/planners/auto/whole_stages.h"
 #include "planner_service/search/none_found.h"
 
 namespace stagewright {
@@ -14,6 +18,22 @@ namespace {
 // Operators times devices beyond which the drafts' search is left out: laying out and rating its
 // starts alone would take many seconds.
 constexpr int64_t kTooLargeForDrafts = 200'000;
+
+// Where one device is as fast as several.
+void WarnOfIdleDevices(const Champions& champions, Outcome& outcome) {
+  if (!champions.best() || !champions.several_time() ||
+      *champions.several_time() <= champions.best_time()) {
+    return;
+  }
+  std::set<DeviceId> used;
+  for (const Stage& stage : champions.best()->stages)
+    used.insert(stage.devices.begin(), stage.devices.end());
+  if (used.size() > 1) return;
+  outcome.warnings.push_back(absl::StrFormat(
+      "a pipeline does not pay: one device takes %.3g ms a step, the best plan found on several "
+      "%.3g",
+      ToSeconds(champions.best_time()) * 1e3, ToSeconds(*champions.several_time()) * 1e3));
+}
 
 }  // namespace
 
@@ -24,7 +44,7 @@ absl::StatusOr<std::vector<Strategy>> RunMembers(const Problem& problem, const P
   for (const AutoMember& member : AutoMembers(problem, options)) {
     if (context.Expired()) break;
     SearchContext own(context, member.most_effort);
-    absl::StatusOr<Outcome> answer = member.planner->Solve(problem, options, own);
+    absl::StatusOr<Outcome> answer = SolveOnWholeBatches(*member.planner, problem, options, own);
     if (!answer.ok()) {  // Its conformance suite says so, too; the others go on.
       none.reason = absl::StrCat(member.planner->name(), ": ", answer.status().message());
       continue;
@@ -43,11 +63,10 @@ absl::StatusOr<std::vector<Strategy>> RunMembers(const Problem& problem, const P
 
 void SayNoneFound(const Problem& problem, const Champions& champions, const Outcome& none,
                   Outcome& outcome) {
-  const std::string& closest = champions.rejection();
+  const absl::Status closest =
+      champions.rejection().ok() ? absl::UnknownError(none.reason) : champions.rejection();
   const Outcome said =
-      none.termination == Termination::kInfeasible
-          ? none
-          : NoneFound("auto", problem, "", closest.empty() ? none.reason : closest);
+      none.termination == Termination::kInfeasible ? none : NoneFound("auto", problem, "", closest);
   outcome.termination = said.termination;
   outcome.reason = said.reason;
 }
@@ -69,17 +88,26 @@ absl::StatusOr<Outcome> SolveSynchronous(const Problem& problem, const PlanOptio
                        problem.mini_batch, {problem.optimizer, /*asynchronous=*/false});
   }
   const int64_t size = int64_t{problem.operators->size()} * problem.cluster->size();
-  if (!optimal() && size <= kTooLargeForDrafts && !context.Expired()) {
+  const bool whole = HasWholeStages(problem);
+  const bool possible =
+      !whole || options.micro_batch == 0 || options.micro_batch == problem.mini_batch;
+  PlanOptions drawn = options;
+  if (whole) drawn.micro_batch = problem.mini_batch;  // Moves looks after its devices.
+  if (!optimal() && possible && size <= kTooLargeForDrafts && !context.Expired()) {
     std::vector<Draft> drafts;
     for (const Strategy& strategy : members) {
       if (auto draft = ToDraft(problem, strategy)) drafts.push_back(*std::move(draft));
     }
-    DraftSearch search(problem, options, context, drafts, champions);
+    DraftSearch search(problem, drawn, context, drafts, champions);
     RETURN_IF_ERROR(search.Run(bound));
     outcome.states += search.states();
   }
+  if (whole && !optimal() && !context.Expired()) {
+    RETURN_IF_ERROR(OfferWholeStages(problem, options, context, champions, outcome));
+  }
   if (!context.Expired()) RETURN_IF_ERROR(champions.DropIdleRecomputation());
   outcome.candidates += champions.judged();
+  WarnOfIdleDevices(champions, outcome);
   outcome.strategy = champions.best();
   outcome.sequential = champions.sequential();
   if (found != nullptr) *found = champions.accepted();

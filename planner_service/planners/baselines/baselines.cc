@@ -4,6 +4,7 @@
 #include <set>
 #include <utility>
 
+#include "planner_service/planner/micro_batches.h"
 #include "planner_service/planners/baselines/one_stage.h"
 
 namespace stagewright {
@@ -41,7 +42,8 @@ class DataParallelPlanner : public Planner {
   }
   absl::StatusOr<Outcome> Solve(const Problem& problem, const PlanOptions& options,
                                 SearchContext& context) const override {
-    const auto replicas = std::min<int64_t>(problem.cluster->size(), problem.mini_batch);
+    const int64_t replicas = std::min<int64_t>(problem.cluster->size(),
+                                               MostReplicas(problem, options, problem.mini_batch));
     std::vector<DeviceId> devices;
     for (int64_t d = 0; d < replicas; ++d) devices.push_back(DeviceId(d));
     return BestOneStage(problem, options, {devices}, context);

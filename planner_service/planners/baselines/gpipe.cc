@@ -29,6 +29,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "planner_service/planner/micro_batches.h"
 #include "planner_service/planners/baselines/baselines.h"
 #include "planner_service/planners/baselines/one_stage.h"
 #include "planner_service/search/draft.h"
@@ -125,15 +126,20 @@ class GPipePlanner : public Planner {
       return outcome;
     }
     Nanos best = std::numeric_limits<Nanos>::max();
-    RETURN_IF_ERROR(SearchOne(problem, nullptr, options, context, best, outcome));
+    absl::Status rejection;
+    RETURN_IF_ERROR(SearchOne(problem, nullptr, options, context, best, outcome, rejection));
     for (const PlacementView& view : PlacementViews(problem)) {
       if (context.Expired()) break;
       if (options.num_stages > view.cluster.size()) continue;
-      RETURN_IF_ERROR(SearchOne(problem, &view, options, context, best, outcome));
+      RETURN_IF_ERROR(SearchOne(problem, &view, options, context, best, outcome, rejection));
     }
     if (outcome.candidates == 0 && options.micro_batch > 0) {
-      outcome.reason = absl::StrCat("a micro-batch of ", options.micro_batch, " makes more than ",
-                                    kMostMicroBatches, " micro-batches");
+      PlanOptions single = options;
+      single.allow_replicas = false;
+      outcome.reason = WhyNoMicroBatch(problem, single);
+      if (outcome.reason.empty())
+        outcome.reason = absl::StrCat("a micro-batch of ", options.micro_batch, " makes more than ",
+                                      kMostMicroBatches, " micro-batches");
       return outcome;
     }
     if (context.Expired()) {
@@ -143,7 +149,7 @@ class GPipePlanner : public Planner {
       outcome.termination = Termination::kFeasible;
       outcome.reason.clear();
     } else {
-      Outcome none = NoneFound(name(), problem, "balanced chains", outcome.reason);
+      Outcome none = NoneFound(name(), problem, "balanced chains", rejection);
       outcome.termination = none.termination;
       outcome.reason = std::move(none.reason);
     }
@@ -154,7 +160,7 @@ class GPipePlanner : public Planner {
   // Every number of micro-batches on the cluster, or on a view of it.
   static absl::Status SearchOne(const Problem& problem, const PlacementView* view,
                                 const PlanOptions& options, SearchContext& context, Nanos& best,
-                                Outcome& outcome) {
+                                Outcome& outcome, absl::Status& rejection) {
     Problem seen = problem;
     if (view != nullptr) seen.cluster = &view->cluster;
     int32_t stages = std::min(seen.operators->size(), seen.cluster->size());
@@ -163,16 +169,17 @@ class GPipePlanner : public Planner {
     std::vector<OperatorId> order;
     for (int32_t v : seen.operators->dag().order()) order.push_back(OperatorId(v));
     const StageOracle oracle(seen, std::move(order));
-    for (int64_t parts = 1; parts <= std::min(seen.mini_batch, kMostMicroBatches); ++parts) {
-      if (seen.mini_batch % parts != 0) continue;
-      const int64_t micro_batch = seen.mini_batch / parts;
-      if (options.micro_batch > 0 && micro_batch != options.micro_batch) continue;
+    std::vector<int64_t> sizes = MicroBatches(seen, options);
+    std::reverse(sizes.begin(), sizes.end());
+    for (int64_t micro_batch : sizes) {
+      const int64_t parts = seen.mini_batch / micro_batch;
+      if (parts > kMostMicroBatches) break;
       // One evaluation must not outlast a deadline by much.
       if (options.micro_batch == 0 && parts > 1 && parts * stages > kMostCells) break;
       const std::vector<int32_t> ends =
           Balance(oracle.Share(micro_batch), oracle.size(), RatesOf(oracle, stages, micro_batch));
-      RETURN_IF_ERROR(
-          TryCuts(oracle, ends, problem, view, options, micro_batch, context, best, outcome));
+      RETURN_IF_ERROR(TryCuts(oracle, ends, problem, view, options, micro_batch, context, best,
+                              outcome, rejection));
       if (context.Expired()) break;
     }
     return absl::OkStatus();
@@ -219,7 +226,8 @@ class GPipePlanner : public Planner {
   static absl::Status TryCuts(const StageOracle& oracle, const std::vector<int32_t>& ends,
                               const Problem& problem, const PlacementView* view,
                               const PlanOptions& options, int64_t micro_batch,
-                              SearchContext& context, Nanos& best, Outcome& outcome) {
+                              SearchContext& context, Nanos& best, Outcome& outcome,
+                              absl::Status& rejection) {
     for (const bool recompute : {false, true}) {
       if (context.Expired()) return absl::OkStatus();
       if (recompute ? options.recompute == RecomputePolicy::kNever
@@ -229,7 +237,7 @@ class GPipePlanner : public Planner {
       Strategy strategy = Build(oracle, ends, micro_batch, recompute);
       if (view != nullptr) strategy = OnDevicesOf(*view, std::move(strategy));
       ASSIGN_OR_RETURN(const bool fits,
-                       Offer(problem, std::move(strategy), context, best, outcome));
+                       Offer(problem, std::move(strategy), context, best, outcome, rejection));
       if (fits) return absl::OkStatus();
     }
     return absl::OkStatus();

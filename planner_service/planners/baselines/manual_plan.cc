@@ -25,7 +25,8 @@ class ManualReader {
   ManualReader(const Problem& problem, const Json& root)
       : problem_(problem),
         root_(root, "", error_,
-              {"kind", "micro_batch", "asynchronous", "vertical_sync", "stages", "orders"}),
+              {"kind", "micro_batch", "asynchronous", "vertical_sync", "batch_statistics", "stages",
+               "orders"}),
         owner_(problem.graph->size(), -1) {
     for (int32_t v = 0; v < problem.graph->size(); ++v) {
       nodes_.emplace(problem.graph->node(NodeId(v)).name, v);
@@ -39,7 +40,7 @@ class ManualReader {
   }
 
   absl::StatusOr<Strategy> Read() {
-    strategy_.mini_batch = problem_.mini_batch;
+    strategy_ = EmptyStrategy(problem_, StrategyKind::kGraph);
     const std::string graph = "graph";
     const std::string kind = root_.Text("kind", &graph);
     if (kind != "graph" && kind != "sequential")
@@ -49,6 +50,7 @@ class ManualReader {
     strategy_.vertical_sync = root_.Flag("vertical_sync", false);
     if (strategy_.vertical_sync && !strategy_.asynchronous)
       root_.Fail("vertical_sync", "is of asynchronous plans only");
+    ReadBatchStatistics();
     const Json& stages = root_.Array("stages");
     if (stages.empty()) root_.Fail("stages", "is empty");
     for (size_t s = 0; s < stages.size() && error_.ok(); ++s) ReadStage(stages[s], s);
@@ -61,6 +63,18 @@ class ManualReader {
   }
 
  private:
+  void ReadBatchStatistics() {
+    const std::string asked = BatchStatisticsName(problem_.batch_statistics);
+    const std::string name = root_.Text("batch_statistics", &asked);
+    for (const auto statistics :
+         {BatchStatistics::kWhole, BatchStatistics::kMicro, BatchStatistics::kSynchronised}) {
+      if (name != BatchStatisticsName(statistics)) continue;
+      strategy_.batch_statistics = statistics;
+      return;
+    }
+    root_.Fail("batch_statistics", R"(is neither "whole", "micro" nor "synchronised")");
+  }
+
   void ReadStage(const Json& json, size_t index) {
     JsonObject object(json, absl::StrCat("stages[", index, "]"), error_,
                       {"nodes", "devices", "micro_batch", "k", "in_flight", "recompute"});

@@ -1,22 +1,25 @@
 #include "planner_service/planners/baselines/one_stage.h"
 
+#include <algorithm>
 #include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "planner_service/evaluator/evaluator.h"
+#include "planner_service/planner/micro_batches.h"
 
 namespace stagewright {
 namespace {
 
-// Divisors of the mini-batch of at least `least`, or the forced size alone; largest first.
-std::vector<int64_t> MicroBatches(int64_t mini_batch, int64_t forced, int64_t least) {
-  std::vector<int64_t> sizes;
-  for (int64_t parts = 1; parts <= mini_batch / least; ++parts) {
-    if (mini_batch % parts != 0) continue;
-    if (forced == 0 || forced == mini_batch / parts) sizes.push_back(mini_batch / parts);
+// Why no micro-batch can be shared by so many replicas.
+std::string WhyNoSize(const Problem& problem, const PlanOptions& options, int64_t replicas) {
+  const SampleBounds bounds = problem.graph->samples();
+  if (bounds == SampleBounds{}) {
+    return absl::StrCat("a micro-batch of ", options.micro_batch, " samples gives not each of ",
+                        replicas, " replicas one; a larger one would");
   }
-  return sizes;
+  return absl::StrCat("no micro-batch gives each of ", replicas, " replicas ", bounds.least, " to ",
+                      bounds.most, " samples, which the model takes at once");
 }
 
 Outcome Infeasible(std::string reason) {
@@ -37,14 +40,13 @@ Strategy OneStage(const Problem& problem, const std::vector<DeviceId>& devices,
   stage.micro_batch = micro_batch;
   stage.devices = devices;
   stage.schedule = {micro_batch, 1};
-  Strategy strategy;
-  strategy.mini_batch = problem.mini_batch;
+  Strategy strategy = EmptyStrategy(problem, StrategyKind::kGraph);
   strategy.stages = {std::move(stage)};
   return strategy;
 }
 
 absl::StatusOr<bool> Offer(const Problem& problem, Strategy strategy, SearchContext& context,
-                           Nanos& best, Outcome& outcome) {
+                           Nanos& best, Outcome& outcome, absl::Status& rejection) {
   context.Charge(EffortOfJudging(strategy));
   EvaluateOptions options;
   options.optimizer = problem.optimizer;
@@ -52,8 +54,10 @@ absl::StatusOr<bool> Offer(const Problem& problem, Strategy strategy, SearchCont
       Evaluate(*problem.graph, *problem.cluster, *problem.costs, strategy, options);
   ++outcome.states;
   ++outcome.candidates;
-  if (absl::IsResourceExhausted(evaluation.status())) {
-    outcome.reason = std::string(evaluation.status().message());
+  if (absl::IsResourceExhausted(evaluation.status()) ||
+      absl::IsFailedPrecondition(evaluation.status())) {
+    rejection = evaluation.status();
+    outcome.reason = std::string(rejection.message());
     return false;
   }
   RETURN_IF_ERROR(evaluation.status());
@@ -68,12 +72,9 @@ absl::StatusOr<Outcome> BestOneStage(const Problem& problem, const PlanOptions& 
                                      const std::vector<std::vector<DeviceId>>& choices,
                                      SearchContext& context) {
   const auto replicas = static_cast<int64_t>(choices.front().size());
-  const auto sizes = MicroBatches(problem.mini_batch, options.micro_batch, replicas);
-  if (sizes.empty()) {
-    return Infeasible(absl::StrCat("a micro-batch of ", options.micro_batch,
-                                   " samples gives not each of ", replicas,
-                                   " replicas one; a larger one would"));
-  }
+  std::vector<int64_t> sizes = MicroBatches(problem, options, replicas);
+  std::reverse(sizes.begin(), sizes.end());
+  if (sizes.empty()) return Infeasible(WhyNoSize(problem, options, replicas));
   Outcome outcome;
   Nanos best = std::numeric_limits<Nanos>::max();
   for (const std::vector<DeviceId>& devices : choices) {
@@ -88,7 +89,9 @@ absl::StatusOr<Outcome> BestOneStage(const Problem& problem, const PlanOptions& 
       strategy.stages[0].recompute = options.recompute == RecomputePolicy::kAlways;
       strategy.asynchronous = options.asynchronous;
       strategy.vertical_sync = options.vertical_sync;
-      RETURN_IF_ERROR(Offer(problem, std::move(strategy), context, best, outcome).status());
+      absl::Status rejection;
+      RETURN_IF_ERROR(
+          Offer(problem, std::move(strategy), context, best, outcome, rejection).status());
     }
   }
   if (outcome.strategy) {

@@ -39,6 +39,7 @@
 #include "common/graph/series_parallel.h"
 #include "common/schedule/policies.h"
 #include "common/strategy/stage_edges.h"
+#include "planner_service/planner/micro_batches.h"
 #include "planner_service/planners/dapple/chain.h"
 #include "planner_service/planners/dapple/network.h"
 #include "planner_service/planners/dapple/search.h"
@@ -114,7 +115,7 @@ class PlanSearch {
     SearchOptions search;
     search.micro_batches = problem_.mini_batch / size;
     search.most_replicas =
-        options_.allow_replicas ? static_cast<int32_t>(std::min<int64_t>(size, 1 << 20)) : 1;
+        static_cast<int32_t>(std::min<int64_t>(MostReplicas(problem_, options_, size), 1 << 20));
     search.most_stages = options_.num_stages > 0 ? options_.num_stages : options_.max_stages;
     search.exact_stages = options_.num_stages > 0;
     const StageOracle::Flow alone{size, 1, search.micro_batches};
@@ -160,9 +161,7 @@ class PlanSearch {
   Strategy Build(const Chain& chain, const ChainPlan& plan, int64_t size, bool deep) const {
     const StageMaker maker(problem_);
     const std::span<const OperatorId> order = oracle_.order();
-    Strategy strategy;
-    strategy.kind = StrategyKind::kSequential;
-    strategy.mini_batch = problem_.mini_batch;
+    Strategy strategy = EmptyStrategy(problem_, StrategyKind::kSequential);
     int64_t before = problem_.mini_batch / size;
     for (size_t s = 0; s < plan.stages.size(); ++s) {
       const ChainStage& own = plan.stages[s];

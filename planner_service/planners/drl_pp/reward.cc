@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "planner_service/evaluator/evaluator.h"
+#include "planner_service/planner/micro_batches.h"
 
 namespace stagewright {
 namespace {
@@ -25,19 +26,18 @@ Rewards::Rewards(const Problem& problem, const PlanOptions& options, const Searc
                  MeasureStrategy measure)
     : problem_(problem), options_(options), context_(context), measure_(std::move(measure)) {}
 
-// Divisors of the mini-batch that give every replica a sample, at most kMostSizes, evenly spread.
+// Sizes that all stages of the draft may share, the smallest left out where they are too many,
+// largest first, at most kMostSizes, evenly spread.
 std::vector<int64_t> Rewards::MicroBatches(const Draft& draft) const {
-  if (options_.micro_batch > 0) return {options_.micro_batch};
   size_t replicas = 1;
   for (const DraftStage& stage : draft.stages) replicas = std::max(replicas, stage.devices.size());
   std::vector<int64_t> sizes;
-  for (int64_t count = 1; count <= std::min(problem_.mini_batch, kMostMicroBatches); ++count) {
-    const int64_t size = problem_.mini_batch / count;
-    if (problem_.mini_batch % count == 0 && size >= static_cast<int64_t>(replicas)) {
+  for (int64_t size : stagewright::MicroBatches(problem_, options_)) {
+    if (options_.micro_batch == 0 && problem_.mini_batch / size > kMostMicroBatches) continue;
+    if (static_cast<int64_t>(replicas) <= MostReplicas(problem_, options_, size))
       sizes.push_back(size);
-    }
   }
-  if (sizes.empty()) return {problem_.mini_batch};
+  std::reverse(sizes.begin(), sizes.end());
   if (sizes.size() <= kMostSizes) return sizes;
   std::vector<int64_t> spread;
   for (size_t i = 0; i < kMostSizes; ++i) {

@@ -8,6 +8,7 @@
 
 #include "common/base/check.h"
 #include "planner_service/evaluator/evaluator.h"
+#include "planner_service/planner/micro_batches.h"
 #include "planner_service/planners/graphpipe/candidates.h"
 
 namespace stagewright {
@@ -47,11 +48,11 @@ absl::Status ExactSearch::Seed(const Strategy& strategy) { return Judge(strategy
 
 std::vector<ExactSearch::Job> ExactSearch::Jobs() {
   std::vector<Job> jobs;
-  for (int64_t micro_batch : MicroBatchSizes(problem_.mini_batch, options_.micro_batch)) {
+  for (int64_t micro_batch : MicroBatchSizes(problem_, options_)) {
     for (size_t i = 0; i < layouts_.size(); ++i) {
       if (context_.Expired()) return jobs;
       const bool fits = std::all_of(layouts_[i].begin(), layouts_[i].end(), [&](const auto& set) {
-        return static_cast<int64_t>(set.size()) <= micro_batch;
+        return static_cast<int64_t>(set.size()) <= MostReplicas(problem_, options_, micro_batch);
       });
       if (!fits) continue;
       const StageTimes times = MakeStageTimes(problem_, costs_, layouts_[i], micro_batch);
@@ -119,10 +120,10 @@ void ExactSearch::TryInFlight(const StageTimes& times, Choice choice) {
                    [](uint32_t a, uint32_t b) { return std::popcount(a) < std::popcount(b); });
   for (uint32_t mask : masks) {
     choice.recompute = mask;
-    const std::string rejected = std::exchange(rejection_, "");
+    const absl::Status before = std::exchange(too_large_, absl::OkStatus());
     Try(times, choice);
-    const bool too_large = !rejection_.empty();
-    if (!too_large) rejection_ = rejected;
+    const bool too_large = !too_large_.ok();
+    if (!too_large) too_large_ = before;
     // Recomputing more only helps where memory asked for it.
     if (!too_large || options_.recompute != RecomputePolicy::kAllowed || !error_.ok()) return;
   }
@@ -278,11 +279,14 @@ absl::Status ExactSearch::Judge(Strategy strategy) {
       Evaluate(*problem_.graph, *problem_.cluster, *problem_.costs, strategy, options);
   if (absl::IsCancelled(evaluation.status())) return absl::OkStatus();
   if (absl::IsResourceExhausted(evaluation.status())) {
-    rejection_ = std::string(evaluation.status().message());
+    too_large_ = evaluation.status();
     return absl::OkStatus();
   }
   // A tensor without a batch dimension would have to be split.
-  if (absl::IsFailedPrecondition(evaluation.status())) return absl::OkStatus();
+  if (absl::IsFailedPrecondition(evaluation.status())) {
+    refused_ = evaluation.status();
+    return absl::OkStatus();
+  }
   RETURN_IF_ERROR(evaluation.status());
   const auto time = static_cast<double>(evaluation->iteration_time);
   if (time >= best_time_) return absl::OkStatus();

@@ -48,7 +48,7 @@ class ExactSearch {
   int64_t nodes() const { return nodes_; }         // Partial partitions.
   bool used_up() const { return steps_ > kMostExactSteps; }
   int64_t evaluations() const { return evaluations_; }
-  const std::string& rejection() const { return rejection_; }
+  const absl::Status& rejection() const { return too_large_.ok() ? refused_ : too_large_; }
 
  private:
   // A layout with a micro-batch size.
@@ -98,7 +98,8 @@ class ExactSearch {
   int64_t nodes_ = 0;
   int64_t steps_ = 0;
   int64_t evaluations_ = 0;
-  std::string rejection_;
+  absl::Status too_large_,
+      refused_;  // The last strategies that memory and that anything else ruled out.
 };
 
 }  // namespace stagewright

@@ -13,9 +13,7 @@ Strategy BuildStrategy(const StageOracle& oracle, const Partition& partition, co
   const Problem& problem = oracle.problem();
   const StageMaker maker(problem);
   const std::span<const OperatorId> order = oracle.order();
-  Strategy strategy;
-  strategy.kind = kind;
-  strategy.mini_batch = problem.mini_batch;
+  Strategy strategy = EmptyStrategy(problem, kind);
   for (size_t s = 0; s < partition.stages.size(); ++s) {
     const StageChoice& choice = partition.stages[s];
     Stage stage = maker.Make(order.subspan(choice.begin, choice.end - choice.begin));

@@ -7,6 +7,7 @@
 #include <tuple>
 #include <utility>
 
+#include "planner_service/planner/micro_batches.h"
 #include "planner_service/planners/graphpipe/build_strategy.h"
 #include "planner_service/planners/graphpipe/pace.h"
 #include "planner_service/planners/graphpipe/stage_timeline.h"
@@ -207,22 +208,17 @@ std::vector<std::vector<StageConfig>> ConfigSets(const std::vector<int64_t>& siz
 
 }  // namespace
 
-std::vector<int64_t> MicroBatchSizes(int64_t mini_batch, int64_t forced) {
-  if (forced > 0) return {forced};
-  std::vector<int64_t> divisors;
-  for (int64_t d = 1; d * d <= mini_batch; ++d) {
-    if (mini_batch % d != 0) continue;
-    divisors.push_back(d);
-    if (d * d != mini_batch) divisors.push_back(mini_batch / d);
-  }
-  std::sort(divisors.begin(), divisors.end());
-  if (divisors.size() <= kMostMicroBatchSizes) return divisors;
+std::vector<int64_t> MicroBatchSizes(const Problem& problem, const PlanOptions& options) {
+  const std::vector<int64_t> all = MicroBatches(problem, options);
+  if (all.size() <= kMostMicroBatchSizes) return all;
   std::vector<int64_t> sizes;
-  for (int64_t power = 1; power <= mini_batch; power *= 2) {
-    const int64_t below = *std::prev(std::upper_bound(divisors.begin(), divisors.end(), power));
-    if (sizes.empty() || sizes.back() != below) sizes.push_back(below);
+  for (int64_t power = 1; power <= all.back(); power *= 2) {
+    const auto above = std::upper_bound(all.begin(), all.end(), power);
+    if (above == all.begin()) continue;
+    if (const int64_t below = *std::prev(above); sizes.empty() || sizes.back() != below)
+      sizes.push_back(below);
   }
-  if (sizes.back() != mini_batch) sizes.push_back(mini_batch);
+  if (sizes.back() != all.back()) sizes.push_back(all.back());
   return sizes;
 }
 
@@ -231,7 +227,7 @@ std::vector<Candidate> FindCandidates(const SearchSpace& space, const CandidateO
   const Problem& problem = space.oracle->problem();
   const int32_t devices = problem.cluster->size();
   std::vector<Attempt> attempts;
-  std::vector<int64_t> sizes = MicroBatchSizes(problem.mini_batch, options.plan.micro_batch);
+  std::vector<int64_t> sizes = MicroBatchSizes(problem, options.plan);
   if (options.plan.micro_batch == 0) {
     std::erase_if(sizes, [&](int64_t size) {
       return size < problem.mini_batch &&

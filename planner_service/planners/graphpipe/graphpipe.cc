@@ -35,6 +35,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/graph/series_parallel.h"
+#include "planner_service/planner/micro_batches.h"
 #include "planner_service/planners/graphpipe/build_strategy.h"
 #include "planner_service/planners/graphpipe/candidates.h"
 #include "planner_service/planners/graphpipe/infeasible.h"
@@ -160,7 +161,7 @@ class Rounds {
 std::optional<Candidate> OneStage(const StageOracle& oracle, const PlanOptions& options,
                                   StrategyKind kind, int32_t replicas) {
   const int64_t mini_batch = oracle.problem().mini_batch;
-  std::vector<int64_t> sizes = MicroBatchSizes(mini_batch, options.micro_batch);
+  std::vector<int64_t> sizes = MicroBatchSizes(oracle.problem(), options);
   std::reverse(sizes.begin(), sizes.end());
   for (bool recompute : {false, true}) {
     if (options.recompute == (recompute ? RecomputePolicy::kNever : RecomputePolicy::kAlways)) {
@@ -169,7 +170,8 @@ std::optional<Candidate> OneStage(const StageOracle& oracle, const PlanOptions& 
     for (int64_t size : sizes) {
       const StageOracle::Flow flow{(size + replicas - 1) / replicas, 1, mini_batch / size,
                                    recompute};
-      if (size < replicas || oracle.Memory(0, oracle.size(), flow) > oracle.budget()) continue;
+      if (MostReplicas(oracle.problem(), options, size) < replicas) continue;
+      if (oracle.Memory(0, oracle.size(), flow) > oracle.budget()) continue;
       Candidate candidate;
       candidate.kind = kind;
       candidate.oracle = &oracle;
@@ -190,8 +192,8 @@ std::vector<Candidate> OneStageCandidates(const StageOracle& oracle, const PlanO
   std::vector<Candidate> candidates;
   if (options.num_stages > 1) return candidates;
   const Problem& problem = oracle.problem();
-  const auto all =
-      static_cast<int32_t>(std::min<int64_t>(problem.cluster->size(), problem.mini_batch));
+  const auto all = static_cast<int32_t>(std::min<int64_t>(
+      problem.cluster->size(), MostReplicas(problem, options, problem.mini_batch)));
   for (int32_t replicas : {1, all}) {
     if (replicas > 1 && !options.allow_replicas) continue;
     if (!candidates.empty() && candidates.back().partition.devices == replicas) continue;
@@ -238,8 +240,8 @@ class Search {
       return absl::OkStatus();
     }
     found.reason = WhyInfeasible(first.front()->view(), options_, context_);
-    if (!judge_.rejection().empty()) {
-      absl::StrAppend(&found.reason, "; closest: ", judge_.rejection());
+    if (!judge_.rejection().ok()) {
+      absl::StrAppend(&found.reason, "; closest: ", std::string(judge_.rejection().message()));
     }
     return absl::OkStatus();
   }

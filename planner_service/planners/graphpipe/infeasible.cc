@@ -55,7 +55,9 @@ std::string WhyInfeasible(const SearchSpace& space, const PlanOptions& options,
                           const SearchContext& context) {
   const StageOracle& oracle = *space.oracle;
   const Problem& problem = oracle.problem();
-  const int64_t micro_batch = MicroBatchSizes(problem.mini_batch, options.micro_batch).front();
+  const std::vector<int64_t> sizes = MicroBatchSizes(problem, options);
+  if (sizes.empty()) return "";
+  const int64_t micro_batch = sizes.front();
   int64_t share = micro_batch;
   while (options.allow_replicas && share % 2 == 0 &&
          micro_batch / share * 2 <= problem.cluster->size()) {

@@ -24,7 +24,7 @@ void RelaxedSearch::MakeOptions(bool replicas, RecomputePolicy recompute) {
       if (recompute != RecomputePolicy::kAlways) options_.push_back(option);
       option.recompute = true;
       if (recompute != RecomputePolicy::kNever) options_.push_back(option);
-      if (!replicas) break;
+      if (!replicas || b / d / 2 < oracle.problem().graph->samples().least) break;
     }
     option_ends_.push_back(static_cast<int32_t>(options_.size()));
   }

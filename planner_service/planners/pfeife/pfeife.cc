@@ -55,6 +55,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "planner_service/planner/micro_batches.h"
 #include "planner_service/planners/pfeife/build_strategy.h"
 #include "planner_service/planners/pfeife/chain_model.h"
 #include "planner_service/planners/pfeife/finalist.h"
@@ -121,12 +122,14 @@ class Search {
     if (!answered() && options_.recompute == RecomputePolicy::kAllowed) {
       RETURN_IF_ERROR(Rounds(true, {}));
     }
-    if (!answered() && options_.micro_batch == 0) {
-      RETURN_IF_ERROR(Rounds(options_.recompute != RecomputePolicy::kNever, 1));
+    const std::vector<int64_t> sizes = MicroBatches(problem_, options_);
+    if (!answered() && options_.micro_batch == 0 && !sizes.empty()) {
+      RETURN_IF_ERROR(Rounds(options_.recompute != RecomputePolicy::kNever, sizes.front()));
     }
     found.states += effort_.evaluated + effort_.bounded;
     if (explain && judge_.seconds_to_beat() == 0 && !context_.Expired()) {
-      found.reason = WhyInfeasible(costs_, options_, finalists_.least_excess(), judge_.rejection());
+      found.reason = WhyInfeasible(costs_, options_, finalists_.least_excess(),
+                                   std::string(judge_.rejection().message()));
     }
     return absl::OkStatus();
   }

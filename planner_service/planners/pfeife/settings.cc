@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "absl/strings/str_cat.h"
+#include "planner_service/planner/micro_batches.h"
 
 namespace stagewright::pfeife {
 namespace {
@@ -59,14 +60,16 @@ std::string ImpossibleOptions(const Problem& problem, const PlanOptions& options
   return "";
 }
 
-std::vector<int64_t> MicroBatchSizes(int64_t mini_batch, int32_t devices,
+std::vector<int64_t> MicroBatchSizes(const Problem& problem, int32_t devices,
                                      const PlanOptions& options) {
-  if (options.micro_batch > 0) return {options.micro_batch};
+  const std::vector<int64_t> all = MicroBatches(problem, options);
+  if (options.micro_batch > 0 || all.empty()) return all;
   std::vector<int64_t> sizes;
   for (int64_t step : kSteps) {
-    // The largest size with at least this many micro-batches.
-    int64_t size = std::max<int64_t>(1, mini_batch / (step * devices));
-    while (mini_batch % size != 0) --size;
+    // The largest size with at least this many micro-batches, or the smallest that there is.
+    const int64_t most = std::max<int64_t>(1, problem.mini_batch / (step * devices));
+    const auto above = std::upper_bound(all.begin(), all.end(), most);
+    const int64_t size = above == all.begin() ? all.front() : *std::prev(above);
     if (sizes.empty() || sizes.back() != size) sizes.push_back(size);
   }
   return sizes;
@@ -94,7 +97,7 @@ std::vector<Setting> Settings(const Problem& problem, const PlanOptions& options
         break;
       }
       const auto used = static_cast<int32_t>(devices.size());
-      for (int64_t samples : MicroBatchSizes(problem.mini_batch, used, options)) {
+      for (int64_t samples : MicroBatchSizes(problem, used, options)) {
         settings.push_back({devices, loops, samples});
       }
     }

@@ -25,7 +25,7 @@ std::string ImpossibleOptions(const Problem& problem, const PlanOptions& options
 
 // Sizes of micro-batches to try: those with about D, 2 D, 4 D and 8 D micro-batches per step, the
 // first of these first; the option's where it forces one.
-std::vector<int64_t> MicroBatchSizes(int64_t mini_batch, int32_t devices,
+std::vector<int64_t> MicroBatchSizes(const Problem& problem, int32_t devices,
                                      const PlanOptions& options);
 
 // Most promising first: all devices (as listed and, where they differ, by falling and by rising

@@ -68,9 +68,7 @@ Strategy BuildStrategy(const StageOracle& oracle, const std::vector<PlannedStage
                        int64_t micro_batch, bool asynchronous) {
   const Problem& problem = oracle.problem();
   const StageMaker maker(problem);
-  Strategy strategy;
-  strategy.kind = StrategyKind::kSequential;
-  strategy.mini_batch = problem.mini_batch;
+  Strategy strategy = EmptyStrategy(problem, StrategyKind::kSequential);
   strategy.asynchronous = asynchronous;
   std::vector<int32_t> replicas;
   for (Placed& placed : Place(*problem.cluster, stages)) {

@@ -45,6 +45,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/graph/dag.h"
+#include "planner_service/planner/micro_batches.h"
 #include "planner_service/planners/pipedream/build.h"
 #include "planner_service/planners/pipedream/layers.h"
 #include "planner_service/planners/pipedream/partition.h"
@@ -121,7 +122,8 @@ class Search {
     for (int64_t size : PromisingSizes(oracle_, options_, kMostSizes, context_)) {
       if (context_.Expired()) break;
       Propose(flat, size, memory, proposals);
-      if (!nodes.empty() && !limited && options_.allow_replicas && size >= nodes[0].machines) {
+      if (!nodes.empty() && !limited &&
+          MostReplicas(problem_, options_, size) >= nodes[0].machines) {
         Propose(nodes, size, memory, proposals);
       }
     }
@@ -131,7 +133,7 @@ class Search {
   Limits LimitsOf(const States& states, int64_t size, Memory memory) const {
     Limits limits;
     limits.most_replicas =
-        options_.allow_replicas ? static_cast<int32_t>(std::min<int64_t>(size, 1 << 20)) : 1;
+        static_cast<int32_t>(std::min<int64_t>(MostReplicas(problem_, options_, size), 1 << 20));
     limits.most_stages = options_.num_stages > 0 ? options_.num_stages : options_.max_stages;
     limits.exact_stages = options_.num_stages > 0;
     limits.memory = layers_.MemoryOf(states, size, options_.asynchronous, memory.share);
@@ -149,7 +151,7 @@ class Search {
                                                     : options_.max_stages > 0 ? options_.max_stages
                                                                               : oracle_.size());
     if (levels.size() == 1) {
-      const int64_t replicas = options_.allow_replicas ? size : 1;
+      const int64_t replicas = MostReplicas(problem_, options_, size);
       levels[0].machines =
           static_cast<int32_t>(std::min<int64_t>(levels[0].machines, stages * replicas));
     }

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "planner_service/planner/micro_batches.h"
 #include "planner_service/planners/baselines/one_stage.h"
 #include "planner_service/planners/graphpipe/candidates.h"
 #include "planner_service/planners/graphpipe/infeasible.h"
@@ -20,7 +21,7 @@ std::vector<int64_t> PromisingSizes(const StageOracle& oracle, const PlanOptions
   const Problem& problem = oracle.problem();
   const double fill = std::min<double>(problem.cluster->size(), 3);
   std::vector<std::pair<double, int64_t>> ranked;
-  for (int64_t size : MicroBatchSizes(problem.mini_batch, options.micro_batch)) {
+  for (int64_t size : MicroBatchSizes(problem, options)) {
     if (context.Expired()) break;
     const double one = oracle.Share(size).Time(0, oracle.size());
     const auto count = static_cast<double>(problem.mini_batch / size);
@@ -37,17 +38,18 @@ std::vector<Proposal> OneStageProposals(const StageOracle& oracle, const PlanOpt
   const Problem& problem = oracle.problem();
   std::vector<Proposal> proposals;
   if (options.num_stages > 1) return proposals;
-  std::vector<int64_t> sizes = MicroBatchSizes(problem.mini_batch, options.micro_batch);
+  std::vector<int64_t> sizes = MicroBatchSizes(problem, options);
   std::reverse(sizes.begin(), sizes.end());
-  const auto all =
-      static_cast<int32_t>(std::min<int64_t>(problem.cluster->size(), problem.mini_batch));
+  const auto all = static_cast<int32_t>(std::min<int64_t>(
+      problem.cluster->size(), MostReplicas(problem, options, problem.mini_batch)));
   for (int32_t replicas = 1; replicas <= all; replicas = replicas < all ? all : all + 1) {
     if (replicas > 1 && !options.allow_replicas) break;
     std::vector<DeviceId> devices;
     for (int32_t d = 0; d < replicas; ++d) devices.push_back(DeviceId(d));
     for (int64_t size : sizes) {
       const StageOracle::Flow flow{(size + replicas - 1) / replicas, 1, problem.mini_batch / size};
-      if (size < replicas || oracle.Memory(0, oracle.size(), flow) > oracle.budget()) continue;
+      if (MostReplicas(problem, options, size) < replicas) continue;
+      if (oracle.Memory(0, oracle.size(), flow) > oracle.budget()) continue;
       Proposal proposal;
       proposal.strategy = OneStage(problem, devices, size);
       proposal.strategy.asynchronous = options.asynchronous;

@@ -28,6 +28,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "planner_service/planner/micro_batches.h"
 #include "planner_service/planners/graphpipe/candidates.h"
 #include "planner_service/planners/pipedream/proposals.h"
 #include "planner_service/planners/piper/from_problem.h"
@@ -61,7 +62,7 @@ class Search {
     RETURN_IF_ERROR(judge_.Consider(OneStage(), kMostSimulations, 1e9));
     for (double share : kMemoryShares) {
       const int64_t before = judge_.count();
-      const std::string rejected_before = judge_.rejection();
+      const absl::Status rejected_before = judge_.rejection();
       RETURN_IF_ERROR(judge_.Consider(Proposals(share), kMostSimulations, kPromising));
       if (context_.Expired()) break;
       if (judge_.best() != nullptr && judge_.rejection() == rejected_before) break;
@@ -91,7 +92,7 @@ class Search {
   std::vector<int64_t> Sizes() const {
     std::vector<std::pair<double, int64_t>> ranked;
     const auto devices = static_cast<double>(problem_.cluster->size());
-    for (int64_t size : MicroBatchSizes(problem_.mini_batch, options_.micro_batch)) {
+    for (int64_t size : MicroBatchSizes(problem_, options_)) {
       if (context_.Expired()) break;
       if (!long_programs_ && IsLong(problem_.mini_batch / size) && size < problem_.mini_batch) {
         continue;
@@ -120,8 +121,8 @@ class Search {
     limits.most_replicas = 1;
     if (options_.allow_replicas) {
       const int64_t most = options_.micro_batch > 0 ? size : problem_.mini_batch;
-      limits.most_replicas =
-          static_cast<int32_t>(std::min<int64_t>(most, problem_.cluster->size()));
+      limits.most_replicas = static_cast<int32_t>(
+          std::min<int64_t>(MostReplicas(problem_, options_, most), problem_.cluster->size()));
     }
     return limits;
   }
@@ -180,8 +181,8 @@ class Search {
     const int32_t most = *std::max_element(replicas.begin(), replicas.end());
     const auto batch = static_cast<double>(problem_.mini_batch);
     const auto fill = static_cast<double>(partition.size() - 1);
-    for (int64_t micro_batch : MicroBatchSizes(problem_.mini_batch, options_.micro_batch)) {
-      if (micro_batch < most) continue;
+    for (int64_t micro_batch : MicroBatchSizes(problem_, options_)) {
+      if (MostReplicas(problem_, options_, micro_batch) < most) continue;
       const int64_t count = problem_.mini_batch / micro_batch;
       if (!long_programs_ && IsLong(count) && micro_batch < problem_.mini_batch) continue;
       idea.draft.micro_batch = micro_batch;

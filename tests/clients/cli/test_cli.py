@@ -196,6 +196,14 @@ def test_no_plan_says_by_how_much_and_what_would_help():
     assert json.loads(as_json.stdout)["termination"] in ("infeasible", "limit")
 
 
+def test_no_plan_for_so_many_stages_is_json_too():
+    result = run(*local(GRAPHS / "mmt.swg", "summit:1", 64, "--stages", 9999, "-o", "json"))
+    assert result.returncode == 3, result.stdout + result.stderr
+    answer = json.loads(result.stdout)
+    assert answer["termination"] == "infeasible"
+    assert "num_stages is 9999, but the graph has only" in answer["reason"]
+
+
 @pytest.mark.parametrize(
     "arguments",
     [("jobs",), ("workers",), ("watch", "jobs/1"), ("cancel", "jobs/1"), ("trace", "jobs/1"), ("plan", "show", "jobs/1"),

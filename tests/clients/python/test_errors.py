@@ -152,3 +152,9 @@ def test_arguments(tmp_path):
         stagewright.export(nn.Linear(4, 4), **example, reduction="max", path=tmp_path / "model.swg")
     with pytest.raises(stagewright.DatasetError, match="missing: no such directory"):
         stagewright.save_dataset(tmp_path / "missing" / "data.safetensors", x=torch.ones(1))
+
+
+def test_verifying_needs_the_command_line(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(stagewright.StagewrightError, match="there is no program 'stagewright' on the PATH"):
+        stagewright.verify("m.swg", weights="w", data="d", out="o", mini_batch=4, lr=0.1)

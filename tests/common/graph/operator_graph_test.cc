@@ -283,6 +283,28 @@ TEST(Coarsen, ReadersAndWriterOfAStateStayTogether) {
   EXPECT_EQ(operators.owner(NodeOf(readers[0])), operators.owner(NodeOf(next)));
 }
 
+TEST(Coarsen, NormalisationsWithOneRunningMeanStayTogether) {
+  GraphBuilder builder("shared");
+  const Argument mean = builder.Weight("mean", {8}, /*trainable=*/false);
+  const Argument variance = builder.Weight("variance", {8}, /*trainable=*/false);
+  Argument h = builder.Feature("x", {8});
+  std::vector<Argument> norms;
+  for (int i = 0; i < 2; ++i) {
+    h = builder.Linear(builder.Linear(h, 8, 8), 8, 8);
+    const Argument none{None{}};
+    h = builder.Add("aten.batch_norm.default",
+                    {h, none, none, mean, variance, {true}, {0.1}, {1e-5}, {false}}, {8});
+    norms.push_back(h);
+    builder.data.nodes.back().batch_dependent = true;
+  }
+  builder.Loss(builder.Linear(h, 8, 8), {8});
+  const Graph graph = builder.Build();
+  const OperatorGraph operators = CoarsenByFlops(graph);
+  CheckOperators(graph, operators);
+  EXPECT_TRUE(graph.is_state(std::get<ParameterId>(mean.value)));
+  EXPECT_EQ(operators.owner(NodeOf(norms[0])), operators.owner(NodeOf(norms[1])));
+}
+
 TEST(Coarsen, ACounterJoinsItsModule) {
   GraphBuilder builder("counter");
   const Argument x = builder.Feature("x", {8});

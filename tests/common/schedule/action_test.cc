@@ -17,6 +17,17 @@ TEST(ParseAction, IsTheInverseOfToString) {
   }
 }
 
+TEST(InWords, SaysWhatADeviceDoes) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"F2[0,8)", "the forward pass of stage 2 on samples 0 to 7"},
+      {"W1[3,4)", "the backward pass to the weights of stage 1 on sample 3"},
+      {"RA2[0,4)@3", "receiving activations of samples 0 to 3 for stage 2"},
+      {"SG0[0,4)@3", "sending gradients of samples 0 to 3 from stage 0"},
+      {"AR1@0", "summing gradients of stage 1 over devices"},
+      {"OS1", "the optimizer step of stage 1"}};
+  for (const auto& [text, words] : cases) EXPECT_EQ(InWords(*ParseAction(text)), words);
+}
+
 TEST(ParseAction, RejectsEverythingElse) {
   const std::string texts[] = {"",
                                "F",

@@ -35,6 +35,65 @@ TEST_F(CheckStrategyTest, AcceptsStagesThatShareADevice) {
   EXPECT_EQ(CheckStrategy(graph_, cluster_, strategy_), absl::OkStatus());
 }
 
+// Node 1 of the diamond normalises over the batch; the others do not.
+GraphData WithNode1(const Graph& graph, const std::string& target) {
+  GraphData data = graph.data();
+  data.nodes[1].target = target;
+  data.nodes[1].module = "layers.1";
+  data.nodes[1].batch_dependent = true;
+  return data;
+}
+
+TEST_F(CheckStrategyTest, C4BatchNormalisationSeesTheWholeMiniBatch) {
+  graph_ = Graph::Create(WithNode1(graph_, "aten.batch_norm.default")).value();
+  ExpectBroken(
+      "C4: stage 1: node \"n1\" of module \"layers.1\" needs the whole mini-batch of 8 samples in "
+      "one pass on one device (its result depends on which samples share a forward pass), but the "
+      "stage has micro-batches of 2 on 1 device; give it micro-batches of 8 on one device, or take "
+      "the statistics over what a device has of a micro-batch (--batch-statistics micro)");
+  strategy_.batch_statistics = BatchStatistics::kMicro;
+  EXPECT_EQ(CheckStrategy(graph_, cluster_, strategy_), absl::OkStatus());
+  strategy_.batch_statistics = BatchStatistics::kSynchronised;
+  ExpectBroken("its statistics cannot be synchronised, because stages exchange nothing inside");
+  // Its stage alone has to run everything at once.
+  strategy_.stages[1].micro_batch = 8;
+  AssignInFlight(strategy_);
+  for (auto statistics : {BatchStatistics::kWhole, BatchStatistics::kSynchronised}) {
+    strategy_.batch_statistics = statistics;
+    EXPECT_EQ(CheckStrategy(graph_, cluster_, strategy_), absl::OkStatus());
+  }
+  strategy_.stages[1].devices = {DeviceId(1), DeviceId(5)};
+  ExpectBroken("the stage has micro-batches of 8 on 2 devices");
+}
+
+TEST_F(CheckStrategyTest, C4OtherCouplingsOfSamplesAreNeverCut) {
+  graph_ = Graph::Create(WithNode1(graph_, "aten.mm.default")).value();
+  for (auto statistics :
+       {BatchStatistics::kWhole, BatchStatistics::kMicro, BatchStatistics::kSynchronised}) {
+    strategy_.batch_statistics = statistics;
+    ExpectBroken("give it micro-batches of 8 on one device");
+    EXPECT_THAT(std::string(CheckStrategy(graph_, cluster_, strategy_).message()),
+                ::testing::Not(HasSubstr("--batch-statistics")));
+  }
+}
+
+TEST_F(CheckStrategyTest, C4SharesAreWithinTheGraphsBounds) {
+  GraphData data = graph_.data();
+  data.samples = {2, 4};
+  graph_ = Graph::Create(data).value();
+  ExpectBroken(
+      "C4: stage 0: micro-batches of 2 on 2 devices make forward passes of 1 samples, and the "
+      "model "
+      "takes at least 2 at once");
+  strategy_.stages[0].devices = {DeviceId(0)};
+  EXPECT_EQ(CheckStrategy(graph_, cluster_, strategy_), absl::OkStatus());
+  strategy_ = MakeStages(graph_, 16, {{{0, 1, 2, 3, 4}, {0, 1, 2}, 16}});
+  // Shares of 6, 5 and 5.
+  ExpectBroken("make forward passes of 6 samples, and the model takes at most 4 at once");
+  strategy_ = MakeStages(graph_, 16, {{{0, 1, 2, 3, 4}, {0, 1, 2, 3, 4}, 16}});
+  EXPECT_EQ(CheckStrategy(graph_, cluster_, strategy_), absl::OkStatus());  // 4, 3, 3, 3, 3.
+}
+
 TEST_F(CheckStrategyTest, NamesIdsThatDoNotExist) {
   strategy_.stages[1].nodes = {NodeId(9)};
   ExpectBroken("stage 1: node 9 does not exist");

@@ -17,7 +17,8 @@ using ::testing::StartsWith;
 constexpr char kShort[] = R"({
   "nodes": 2, "devices_per_node": 4,
   "kind": {"name": "gpu", "flops_per_second": 1e13, "memory_bytes_per_second": 5e11,
-           "kernel_overhead_ns": 4000},
+           "kernel_overhead_ns": 4000, "pass_overhead_ns": 1, "message_overhead_ns": 2,
+           "step_overhead_ns": 3},
   "memory_bytes": 16e9,
   "inside": {"latency_ns": 1000, "bytes_per_second": 5e10},
   "outside": {"latency_ns": 9000, "bytes_per_second": 1e10}
@@ -43,6 +44,9 @@ TEST(ClusterJson, ShortForm) {
   EXPECT_EQ(cluster->size(), 8);
   EXPECT_EQ(cluster->device(DeviceId(0)).memory, 16'000'000'000);
   EXPECT_EQ(cluster->kinds()[0].kernel_overhead, 4000);
+  EXPECT_EQ(cluster->kinds()[0].pass_overhead, 1);
+  EXPECT_EQ(cluster->kinds()[0].message_overhead, 2);
+  EXPECT_EQ(cluster->kinds()[0].step_overhead, 3);
   EXPECT_EQ(cluster->route(DeviceId(0), DeviceId(7)).latency, 9000);
 }
 
@@ -67,6 +71,9 @@ void ExpectSame(const Cluster& a, const Cluster& b) {
     EXPECT_EQ(a.kinds()[i].memory_bytes_per_second, b.kinds()[i].memory_bytes_per_second);
     EXPECT_EQ(a.kinds()[i].kernel_overhead, b.kinds()[i].kernel_overhead);
     EXPECT_EQ(a.kinds()[i].half_efficiency_flops, b.kinds()[i].half_efficiency_flops);
+    EXPECT_EQ(a.kinds()[i].pass_overhead, b.kinds()[i].pass_overhead);
+    EXPECT_EQ(a.kinds()[i].message_overhead, b.kinds()[i].message_overhead);
+    EXPECT_EQ(a.kinds()[i].step_overhead, b.kinds()[i].step_overhead);
   }
   for (size_t i = 0; i < a.links().size(); ++i) {
     EXPECT_EQ(a.links()[i].name, b.links()[i].name);
@@ -123,7 +130,8 @@ TEST(ClusterJson, ErrorsInTheShortForm) {
             "cluster file bad.json: inside.bytes_per_second: -5 is not a positive number");
   EXPECT_EQ(Message(kShort, "\"kernel_overhead_ns\"", "\"overhead\""),
             "cluster file bad.json: kind.overhead is not a known field (name, flops_per_second, "
-            "memory_bytes_per_second, kernel_overhead_ns, half_efficiency_flops)");
+            "memory_bytes_per_second, kernel_overhead_ns, half_efficiency_flops, "
+            "pass_overhead_ns, message_overhead_ns, step_overhead_ns)");
   EXPECT_EQ(Message(kShort, "{\"latency_ns\": 1000, \"bytes_per_second\": 5e10}", "[]"),
             "cluster file bad.json: inside is not an object");
 }

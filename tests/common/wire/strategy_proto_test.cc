@@ -19,12 +19,14 @@ TEST(StrategyProtoTest, RandomStrategiesAndProgramsRoundTrip) {
     testing::RandomCase random = testing::MakeRandomCase(rng);
     random.strategy.asynchronous = i % 5 == 0;
     random.strategy.vertical_sync = i % 10 == 0;
+    random.strategy.batch_statistics = static_cast<BatchStatistics>(i % 3);
     if (i % 3 == 0) testing::DrawOrders(rng, random.graph, random.strategy);
     const Strategy strategy = FromProto(ToProto(random.strategy));
     EXPECT_EQ(ToProto(strategy).SerializeAsString(), ToProto(random.strategy).SerializeAsString());
     EXPECT_EQ(strategy.orders, random.strategy.orders);
     EXPECT_EQ(strategy.asynchronous, random.strategy.asynchronous);
     EXPECT_EQ(strategy.vertical_sync, random.strategy.vertical_sync);
+    EXPECT_EQ(strategy.batch_statistics, random.strategy.batch_statistics);
     if (strategy.asynchronous) continue;
     const testing::FixedCosts costs(100, 10, random.graph);
     // Lowering sees every field of a strategy, and the text form every field of a program.

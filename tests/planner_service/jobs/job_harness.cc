@@ -66,6 +66,16 @@ void RecordingStore::Clear() {
   entries_.clear();
 }
 
+std::map<std::string, std::string> RecordingStore::Entries() const {
+  absl::MutexLock lock(&mutex_);
+  return entries_;
+}
+
+void RecordingStore::Replace(std::map<std::string, std::string> entries) {
+  absl::MutexLock lock(&mutex_);
+  entries_ = std::move(entries);
+}
+
 JobHarness::JobHarness(RecordingStore* recording, JobManagerOptions options)
     : store(recording), pool(1, 4) {
   options.on_change = [this](const v1::Job& job) {
@@ -153,6 +163,7 @@ void JobHarness::Answer(FakeWorker& worker, const v1::ConnectResponse& message) 
       answer.mutable_failed()->set_job(message.prepare().job());
       answer.mutable_failed()->set_generation(message.prepare().generation());
       answer.mutable_failed()->set_message(worker.refusal);
+      answer.mutable_failed()->set_code(static_cast<int>(absl::StatusCode::kResourceExhausted));
     }
   } else if (message.has_connect_peers()) {
     answer.mutable_connected()->set_job(message.connect_peers().job());
@@ -181,6 +192,7 @@ void JobHarness::Train(FakeWorker& worker, const std::string& job, int64_t gener
       own->set_device(device);
       own->set_loss(0.5);
       own->set_step_ns(1'000'000 * step);
+      own->set_learning_rate(0.1);
       v1::TraceEvent* event = progress->add_trace();
       event->set_device(device);
       event->set_step(static_cast<int32_t>(step - 1));

@@ -26,6 +26,9 @@ class RecordingStore : public Store {
   v1::JobState State(const std::string& job) const;
   void FailWhen(std::function<bool(const v1::Job&)> fail_when);
   void Clear();
+  // Its contents, and those of another time.
+  std::map<std::string, std::string> Entries() const;
+  void Replace(std::map<std::string, std::string> entries);
 
  private:
   mutable absl::Mutex mutex_;

@@ -244,6 +244,7 @@ TEST_F(JobManagerTest, ARefusalInPrepareAbortsAll) {
   const v1::Job failed = harness_->Await(job, v1::JOB_STATE_FAILED);
   EXPECT_EQ(failed.state(), v1::JOB_STATE_FAILED);
   EXPECT_EQ(failed.message(), "worker b: device cpu0: out of memory");
+  EXPECT_EQ(failed.failure_code(), static_cast<int>(absl::StatusCode::kResourceExhausted));
   EXPECT_EQ(harness_->Heard("a", Message::kAbort), 1);
   EXPECT_EQ(harness_->Heard("a", Message::kStart), 0);
   ExpectNextJobSucceeds();

@@ -138,6 +138,14 @@ TEST(SpecCheckTest, EveryBadFieldIsNamed) {
        }},
       {"spec.patience needs spec.evaluate_every", [](auto& s) { s.set_patience(2); }},
       {"spec.min_delta", [=](auto& s) { s.set_min_delta(nan); }},
+      {"spec.records.steps", [](auto& s) { s.mutable_records()->set_steps(-1); }},
+      {"spec.records.compare_with needs spec.records.steps",
+       [](auto& s) { s.mutable_records()->set_compare_with("/there"); }},
+      {"spec.records cannot be kept of an asynchronous plan",
+       [](auto& s) {
+         s.mutable_records()->set_steps(2);
+         s.mutable_plan_options()->set_asynchronous(true);
+       }},
       {"spec.planner \"nobody\"", [](auto& s) { s.set_planner("nobody"); }},
   };
   for (const BadField& bad : cases) {

@@ -140,7 +140,8 @@ TEST(CheckRequestTest, OptionsTextTellsAllOptionsApart) {
   EXPECT_EQ(text,
             "mini_batch=24 optimizer=adam micro_batch=any max_stages=any num_stages=any "
             "replicas=yes per_stage_micro_batch=no max_k=1 recompute=allowed max_loops=any "
-            "split_backward=yes sequential=no asynchronous=no vertical_sync=no seed=1");
+            "split_backward=yes sequential=no asynchronous=no vertical_sync=no seed=1 "
+            "batch_statistics=whole");
   PlanRequest other = Good();
   other.options.per_stage_micro_batch = true;
   EXPECT_NE(OptionsText(other), text);

@@ -76,10 +76,35 @@ TEST_F(FrontDoorTest, FieldsThatAreWrongAreNamed) {
   request_.planner = "magic";
   EXPECT_THAT(message(absl::StatusCode::kNotFound),
               AllOf(HasSubstr("'magic'"), HasSubstr("graphpipe"), HasSubstr("data-parallel")));
-  request_.planner = "graphpipe";
+}
+
+// Passes that cost far more than what they compute.
+TEST_F(FrontDoorTest, SaysWhereSeveralDevicesDoNotPay) {
+  ClusterData data = cluster_.data();
+  data.kinds[0].pass_overhead = kMillisecond;
+  data.kinds[0].message_overhead = kMillisecond;
+  cluster_ = Cluster::Create(data).value();
+  request_.options.allow_replicas = false;
+  const auto automatic = Solve();
+  ASSERT_TRUE(automatic.ok() && automatic->best) << automatic.status();
+  EXPECT_EQ(automatic->best->plan.strategy.stages.size(), 1u);
+  EXPECT_EQ(automatic->one_device, automatic->best->evaluation.iteration_time);
+  EXPECT_THAT(automatic->warnings,
+              ::testing::Contains(HasSubstr("a pipeline does not pay: one device takes 2.")));
+  request_.options.num_stages = 4;
+  const auto forced = Solve();
+  ASSERT_TRUE(forced.ok() && forced->best) << forced.status();
+  EXPECT_GT(forced->best->evaluation.iteration_time, *automatic->one_device);
+  EXPECT_EQ(forced->one_device, automatic->one_device);
+}
+
+TEST_F(FrontDoorTest, MoreStagesThanOperatorsAreInfeasible) {
   request_.options.num_stages = 6;
-  EXPECT_THAT(message(absl::StatusCode::kInvalidArgument),
-              AllOf(HasSubstr("options.num_stages: 6"), HasSubstr("only 5 operators")));
+  const auto response = Solve();
+  ASSERT_TRUE(response.ok()) << response.status();
+  EXPECT_EQ(response->termination, Termination::kInfeasible);
+  EXPECT_EQ(response->reason,
+            "num_stages is 6, but the graph has only 5 operators that can be separated");
 }
 
 TEST_F(FrontDoorTest, AModelThatFitsNowhereIsInfeasibleWithAReason) {

@@ -190,6 +190,7 @@ TEST_F(WorkerRegistryTest, BadFieldsAreNamed) {
        [](v1::Register& m) { m.mutable_kinds(0)->set_memory_bytes_per_second(bad_rate); }},
       {"kernel_overhead_ns",
        [](v1::Register& m) { m.mutable_kinds(0)->set_kernel_overhead_ns(-1); }},
+      {"pass_overhead_ns", [](v1::Register& m) { m.mutable_kinds(0)->set_step_overhead_ns(-1); }},
       {"half_efficiency_flops",
        [](v1::Register& m) { m.mutable_kinds(0)->set_half_efficiency_flops(bad_rate); }},
       {"host_cores", [](v1::Register& m) { m.set_host_cores(-1); }},

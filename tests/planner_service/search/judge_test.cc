@@ -82,7 +82,7 @@ TEST_F(JudgeTest, WhatIsInvalidIsTheFirstRejectionAndWhatFitsTheAnswer) {
   invalid.text = "invalid";
   ASSERT_TRUE(judge_.Consider({invalid, OneStage(4, 1)}, 9, kAnyHope).ok());
   EXPECT_EQ(judge_.count(), 2);
-  EXPECT_THAT(judge_.rejection(), HasSubstr("C1"));
+  EXPECT_THAT(std::string(judge_.rejection().message()), HasSubstr("C1"));
   ASSERT_NE(judge_.best(), nullptr);
   EXPECT_EQ(judge_.best()->stages[0].micro_batch, 4);
 }
@@ -96,7 +96,7 @@ TEST(JudgeMemoryTest, WhatDoesNotFitIsPassedOver) {
   const Strategy two = testing::MakeStrategy(small.graph, {{0}, {1}}, {{0}, {1}}, 8, 8);
   ASSERT_TRUE(judge.Consider({{one, 0, "one"}}, 9, kAnyHope).ok());
   EXPECT_EQ(judge.best(), nullptr);
-  EXPECT_THAT(judge.rejection(), HasSubstr("needs 4 MiB but has 3 MiB"));
+  EXPECT_THAT(std::string(judge.rejection().message()), HasSubstr("needs 4 MiB but has 3 MiB"));
   ASSERT_TRUE(judge.Consider({{two, 0, "two"}}, 9, kAnyHope).ok());
   ASSERT_NE(judge.best(), nullptr);
   EXPECT_EQ(judge.best()->stages.size(), 2u);

@@ -24,9 +24,14 @@ std::vector<std::string> Texts(const SearchCase& c, const PlanOptions& options, 
 }
 
 TEST(StartsTest, MicroBatchesDivideTheMiniBatch) {
-  EXPECT_THAT(MicroBatchChoices(12, 0), ElementsAre(1, 2, 3, 4, 6, 12));
-  EXPECT_THAT(MicroBatchChoices(12, 4), ElementsAre(4));
-  const std::vector<int64_t> many = MicroBatchChoices(720720, 0);
+  const Graph graph = testing::ProfiledChain(2, {});
+  Problem problem;
+  problem.graph = &graph;
+  problem.mini_batch = 12;
+  EXPECT_THAT(MicroBatchChoices(problem, {}), ElementsAre(1, 2, 3, 4, 6, 12));
+  EXPECT_THAT(MicroBatchChoices(problem, {.micro_batch = 4}), ElementsAre(4));
+  problem.mini_batch = 720720;
+  const std::vector<int64_t> many = MicroBatchChoices(problem, {});
   EXPECT_LE(many.size(), 22u);
   EXPECT_EQ(many.front(), 1);
   for (int64_t size : many) EXPECT_EQ(720720 % size, 0);

@@ -33,6 +33,13 @@ TEST(RingAllReduceTest, FollowsItsFormula) {
   EXPECT_EQ(RingAllReduceTime(cluster, Devices({2}), 1000), 0);
 }
 
+TEST(RingAllReduceTest, EveryStepIsAMessageOutAndOneIn) {
+  ClusterData data = FlatCluster(4, kGiB, 10, 1e9).data();
+  data.kinds[0].message_overhead = 7;
+  const Cluster cluster = Cluster::Create(data).value();
+  EXPECT_EQ(RingAllReduceTime(cluster, Devices({0, 1, 2, 3}), 1000), 1500 + 6 * (10 + 2 * 7));
+}
+
 TEST(RingAllReduceTest, TheSlowestRouteDecides) {
   const Cluster cluster = Nodes(2, 100);
   EXPECT_EQ(RingAllReduceTime(cluster, Devices({0, 1}), 1000), 1000);

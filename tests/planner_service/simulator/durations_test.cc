@@ -43,6 +43,30 @@ TEST(ModelDurationsTest, SumsNodesAndSizesTransfers) {
   EXPECT_FALSE(transfer.links.empty());
 }
 
+// What passes, messages and updates cost beyond operators lengthens the actions of that device.
+TEST(ModelDurationsTest, FixedCostsAreAddedToPasses) {
+  const Graph graph = ProfiledGraph({{3, 5, 100, 400, {}}, {4, 6, 100, 400, {0}}});
+  ClusterData data = FlatCluster(2, kGiB, 11, 1e9).data();
+  data.kinds[0].pass_overhead = 1000;
+  data.kinds[0].message_overhead = 50;
+  data.kinds[0].step_overhead = 7000;
+  const Cluster cluster = Cluster::Create(data).value();
+  const auto costs = MakeAnalyticCostModel(graph);
+  const auto of = [&](const Strategy& strategy, const char* action) {
+    const Program program = Lower(graph, strategy, *costs, {}).value();
+    return MakeModelDurations(graph, program, cluster, *costs, Optimizer::kSgd)
+        ->Of(DeviceId(0), ParseAction(action).value());
+  };
+  const Strategy one = MakeStrategy(graph, {{0, 1}}, {{0}}, 8, 4);
+  EXPECT_EQ(of(one, "F0[0,4)"), 1000 + 4 * 7);
+  EXPECT_EQ(of(one, "B0[4,8)"), 1000 + 4 * 11);
+  EXPECT_EQ(of(one, "OS0"), 7000 + 2 * 1600);
+  // An activation goes and a gradient comes for every pair of passes: a message each.
+  const Strategy two = MakeStrategy(graph, {{0}, {1}}, {{0}, {1}}, 8, 4);
+  EXPECT_EQ(of(two, "F0[0,4)"), 1050 + 4 * 3);
+  EXPECT_EQ(of(two, "B0[0,4)"), 1050 + 4 * 5);
+}
+
 class MeasuredDurationsTest : public ::testing::Test {
  protected:
   MeasuredDurationsTest()

@@ -39,11 +39,13 @@ TEST(PlanProtoTest, EveryOptionArrives) {
   proto.set_asynchronous(true);
   proto.set_vertical_sync(true);
   proto.set_seed(11);
+  proto.set_batch_statistics(v1::BATCH_STATISTICS_MICRO);
   proto.set_manual("{}");
   EXPECT_EQ(Text(FromProto(proto)),
             "mini_batch=8 optimizer=adam micro_batch=2 max_stages=7 num_stages=5 replicas=no "
             "per_stage_micro_batch=yes max_k=3 recompute=never max_loops=4 split_backward=no "
-            "sequential=yes asynchronous=yes vertical_sync=yes seed=11 manual=2_bytes");
+            "sequential=yes asynchronous=yes vertical_sync=yes seed=11 batch_statistics=micro "
+            "manual=2_bytes");
   EXPECT_EQ(FromProto(proto).manual, "{}");
   proto.set_recompute(v1::RECOMPUTE_POLICY_ALWAYS);
   EXPECT_EQ(FromProto(proto).recompute, RecomputePolicy::kAlways);

@@ -9,8 +9,8 @@
 #include <filesystem>
 #include <thread>
 
+#include "tests/common/data/safetensors_files.h"
 #include "tests/worker_daemon/checkpoint/tied_graph.h"
-#include "tests/worker_daemon/data/safetensors_files.h"
 
 namespace stagewright {
 namespace {

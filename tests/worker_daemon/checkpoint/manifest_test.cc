@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "tests/worker_daemon/data/safetensors_files.h"
+#include "tests/common/data/safetensors_files.h"
 
 namespace stagewright {
 namespace {

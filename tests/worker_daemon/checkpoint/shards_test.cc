@@ -3,8 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/common/data/safetensors_files.h"
 #include "tests/worker_daemon/checkpoint/tied_graph.h"
-#include "tests/worker_daemon/data/safetensors_files.h"
 
 namespace stagewright {
 namespace {

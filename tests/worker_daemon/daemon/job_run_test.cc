@@ -74,6 +74,8 @@ class JobRunTest : public ::testing::Test {
         [&](v1::ConnectRequest report) {
           absl::MutexLock lock(&mutex);
           ended = report.has_finished() || report.has_failed();
+          if (report.has_progress()) progress_.push_back(report.progress());
+          if (report.has_steps_so_far()) steps_so_far_ = report.steps_so_far();
           last = std::move(report);
         },
         nullptr);
@@ -90,6 +92,8 @@ class JobRunTest : public ::testing::Test {
   v1::Prepare prepare_;
   at::Tensor data_;
   std::string data_path_, evaluation_path_;
+  std::vector<v1::Progress> progress_;
+  v1::StepsSoFar steps_so_far_;
   bool bad_evaluation_ = false;
   Bytes memory_ = kGiB;
 };
@@ -100,6 +104,28 @@ TEST_F(JobRunTest, ARunThatEndsWellLeavesItsShardsToTheMerge) {
   ASSERT_EQ(last.finished().shards_size(), 1);
   EXPECT_TRUE(std::filesystem::exists(last.finished().shards(0)));
   EXPECT_EQ(last.finished().evaluated_samples(), 8);
+}
+
+TEST_F(JobRunTest, TellsAllStepsOnceMoreBeforeItHasFinished) {
+  v1::LearningRateSchedule* schedule =
+      prepare_.mutable_spec()->mutable_optimizer()->mutable_schedule();
+  schedule->set_decay(v1::LEARNING_RATE_DECAY_LINEAR);
+  prepare_.mutable_spec()->set_steps(4);
+  ASSERT_TRUE(RunToTheEnd().has_finished());
+  ASSERT_EQ(progress_.size(), 4u);
+  EXPECT_EQ(steps_so_far_.job(), "jobs/1");
+  EXPECT_EQ(steps_so_far_.generation(), 3);
+  ASSERT_EQ(steps_so_far_.devices_size(), 1);
+  ASSERT_EQ(steps_so_far_.devices(0).steps_size(), 4);
+  for (int i = 0; i < 4; ++i) {
+    const v1::JobStep& step = steps_so_far_.devices(0).steps(i);
+    const v1::DeviceProgress& told = progress_[i].devices(0);
+    EXPECT_EQ(step.step(), i + 1);
+    EXPECT_EQ(step.loss(), told.loss());
+    EXPECT_EQ(step.step_ns(), told.step_ns());
+    EXPECT_EQ(step.learning_rate(), told.learning_rate());
+    EXPECT_DOUBLE_EQ(step.learning_rate(), 0.1 * (1 - i / 4.0));
+  }
 }
 
 TEST_F(JobRunTest, AnEvaluationThatFailsLosesNothing) {

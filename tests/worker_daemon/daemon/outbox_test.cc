@@ -44,6 +44,22 @@ TEST(Outbox, KeepsLittleWhileThePlannerIsAway) {
   EXPECT_EQ(last[1], kSteps);
 }
 
+TEST(Outbox, KeepsTheLatestOfTheStepsSoFar) {
+  Outbox outbox;
+  const auto push = [&](const std::string& job, int devices) {
+    v1::ConnectRequest message;
+    message.mutable_steps_so_far()->set_job(job);
+    for (int i = 0; i < devices; ++i) message.mutable_steps_so_far()->add_devices();
+    outbox.Push(message);
+  };
+  push("jobs/1", 1);
+  push("jobs/2", 2);
+  push("jobs/1", 3);
+  EXPECT_EQ(outbox.Pop(absl::ZeroDuration())->steps_so_far().devices_size(), 2);
+  EXPECT_EQ(outbox.Pop(absl::ZeroDuration())->steps_so_far().devices_size(), 3);
+  EXPECT_EQ(outbox.size(), 0u);
+}
+
 TEST(Outbox, ForgetsRunsThatEnded) {
   Outbox outbox;
   outbox.Push(ProgressOf("jobs/1", 1, 0, 5));

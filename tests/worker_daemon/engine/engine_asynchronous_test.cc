@@ -11,6 +11,7 @@
 #include <tuple>
 
 #include "absl/strings/str_cat.h"
+#include "common/data/dataset.h"
 #include "common/schedule/trace.h"
 #include "common/schedule/unroll.h"
 #include "common/schedule/validate.h"
@@ -19,7 +20,6 @@
 #include "tests/worker_daemon/engine/local_training.h"
 #include "tests/worker_daemon/engine/test_graphs.h"
 #include "tests/worker_daemon/engine/test_models.h"
-#include "worker_daemon/data/dataset.h"
 #include "worker_daemon/data/sampler.h"
 #include "worker_daemon/engine/executor.h"
 #include "worker_daemon/engine/optimizer.h"

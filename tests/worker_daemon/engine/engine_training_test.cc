@@ -132,7 +132,21 @@ TEST(Training, StopsBeforeALossThatIsNotANumberChangesParameters) {
   const auto result = TrainLocally(job.spec);
   EXPECT_EQ(result.status().code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(result.status().message()),
-              AllOf(HasSubstr("step 1"), HasSubstr("the loss is nan"), HasSubstr("device")));
+              AllOf(HasSubstr("step 1"), HasSubstr("the loss is nan"), HasSubstr("device"),
+                    HasSubstr(" on samples 4 to 5 (12, 13 of the data)")));
+}
+
+TEST(Training, ATargetThatIsNoClassIsNamedWithFileAndSample) {
+  Job job(Classifier());
+  auto data = Data();
+  data["target"][kMiniBatch + 5] = 4;
+  WriteTensors(job.spec.data_path, data);
+  job.spec.order = SampleOrder::kSequential;
+  const auto result = TrainLocally(job.spec);
+  EXPECT_EQ(result.status().code(), absl::StatusCode::kOutOfRange);
+  EXPECT_THAT(
+      std::string(result.status().message()),
+      HasSubstr(job.spec.data_path + ": tensor \"target\": sample 13 holds 4, the loss \""));
 }
 
 TEST(Training, AHangIsDetectedAndNamed) {
@@ -149,9 +163,10 @@ TEST(Training, AHangIsDetectedAndNamed) {
     };
   });
   EXPECT_EQ(result.status().code(), absl::StatusCode::kDeadlineExceeded) << result.status();
-  EXPECT_THAT(std::string(result.status().message()),
-              AllOf(HasSubstr("step 2 did not finish in time"), HasSubstr("waiting for RA"),
-                    HasSubstr("device ")));
+  EXPECT_THAT(
+      std::string(result.status().message()),
+      AllOf(HasSubstr("step 2 did not finish in time"),
+            HasSubstr("waiting for receiving activations of samples "), HasSubstr("device ")));
   EXPECT_LT(absl::Now() - begin, absl::Seconds(20));
 }
 

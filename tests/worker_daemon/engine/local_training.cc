@@ -9,11 +9,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/cost/cost_model.h"
+#include "common/data/safetensors.h"
 #include "common/schedule/lower.h"
 #include "common/schedule/validate.h"
 #include "tests/worker_daemon/engine/test_graphs.h"
 #include "worker_daemon/checkpoint/shards.h"
-#include "worker_daemon/data/safetensors.h"
 #include "worker_daemon/engine/device_runner.h"
 #include "worker_daemon/engine/tensor_types.h"
 #include "worker_daemon/transport/local_transport.h"

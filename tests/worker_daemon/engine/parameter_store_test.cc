@@ -6,9 +6,9 @@
 
 #include <filesystem>
 
+#include "common/data/safetensors.h"
 #include "tests/worker_daemon/engine/local_training.h"
 #include "tests/worker_daemon/engine/test_graphs.h"
-#include "worker_daemon/data/safetensors.h"
 
 namespace stagewright {
 namespace {

@@ -9,7 +9,7 @@
 #include <filesystem>
 
 #include "absl/strings/str_cat.h"
-#include "worker_daemon/data/safetensors_writer.h"
+#include "common/data/safetensors_writer.h"
 #include "worker_daemon/engine/tensor_types.h"
 
 namespace stagewright::testing {

@@ -15,10 +15,17 @@ using testing::FlatCluster;
 using testing::ProfiledChain;
 
 TEST(SettingsTest, MicroBatchSizesDivideTheMiniBatch) {
-  EXPECT_THAT(MicroBatchSizes(64, 4, {}), ElementsAre(16, 8, 4, 2));
-  EXPECT_THAT(MicroBatchSizes(7, 4, {}), ElementsAre(1));
-  EXPECT_THAT(MicroBatchSizes(36, 4, {}), ElementsAre(9, 4, 2, 1));
-  EXPECT_THAT(MicroBatchSizes(64, 4, {.micro_batch = 32}), ElementsAre(32));
+  const Graph graph = ProfiledChain(2, {});
+  const auto sizes = [&](int64_t mini_batch, const PlanOptions& options) {
+    Problem problem;
+    problem.graph = &graph;
+    problem.mini_batch = mini_batch;
+    return MicroBatchSizes(problem, 4, options);
+  };
+  EXPECT_THAT(sizes(64, {}), ElementsAre(16, 8, 4, 2));
+  EXPECT_THAT(sizes(7, {}), ElementsAre(1));
+  EXPECT_THAT(sizes(36, {}), ElementsAre(9, 4, 2, 1));
+  EXPECT_THAT(sizes(64, {.micro_batch = 32}), ElementsAre(32));
 }
 
 TEST(SettingsTest, LoopsAndDevicesWithinTheOptions) {

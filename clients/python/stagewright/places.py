@@ -1,0 +1,51 @@
+"""Where in the user's code something happened."""
+
+import inspect
+import pathlib
+import re
+import traceback
+
+import torch
+from torch import fx, nn
+
+_OURS = (str(pathlib.Path(torch.__file__).parent), str(pathlib.Path(__file__).parent), "<")
+_FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+), in [^\n]*\n\s*(?P<code>[^\n]*)')
+
+
+def line_of_error(error: BaseException) -> str:
+    """` (file:line: code)` of the innermost frame that is neither PyTorch's nor ours; empty if there is none."""
+    return _text(traceback.extract_tb(error.__traceback__))
+
+
+def line_here() -> str:
+    """The same for the code that is running."""
+    return _text(traceback.extract_stack())
+
+
+def module_here(model: nn.Module) -> str:
+    """The path of the module of `model` whose code is running; empty if none is, or the model itself."""
+    names = {id(module): name for name, module in model.named_modules()}
+    frame = inspect.currentframe()
+    while frame is not None:
+        name = names.get(id(frame.f_locals.get("self")))
+        if name is not None:
+            return name
+        frame = frame.f_back
+    return ""
+
+
+def line_of_node(node: fx.Node) -> str:
+    """The same for the code that a node was traced from."""
+    frames = [match.group("file", "line", "code") for match in _FRAME.finditer(node.meta.get("stack_trace") or "")]
+    frames = [frame for frame in frames if not frame[0].startswith(_OURS)]
+    return f" ({frames[-1][0]}:{frames[-1][1]}: {frames[-1][2].strip()})" if frames else ""
+
+
+def describe(node: fx.Node) -> str:
+    """A node as errors name it: its name, its operator, the user's line."""
+    return f"node '{node.name}' ({node.target}){line_of_node(node)}"
+
+
+def _text(frames: traceback.StackSummary) -> str:
+    users = [frame for frame in frames if not frame.filename.startswith(_OURS)]
+    return f" ({users[-1].filename}:{users[-1].lineno}: {users[-1].line})" if users else ""

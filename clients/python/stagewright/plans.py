@@ -1,0 +1,222 @@
+"""Plans as Python values: stages, figures and the simulated timeline."""
+
+import dataclasses
+import json
+import os
+import pathlib
+
+from google.protobuf import json_format
+
+from .errors import NoPlanError, PlanFileError
+from .proto import pb, planner_pb, program_pb, strategy_pb
+
+
+@dataclasses.dataclass(frozen=True)
+class Stage:
+    """A part of the model on its devices. Stages form a DAG: `successors` are indices of stages."""
+
+    index: int
+    nodes: tuple[str, ...]
+    modules: tuple[str, ...]
+    devices: tuple[str, ...]
+    successors: tuple[int, ...]
+    micro_batch: int
+    in_flight: int  # Samples.
+    recompute: bool
+    seconds_per_sample: float
+    memory_bytes: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Device:
+    """What a device does in a step of a plan, as simulated."""
+
+    name: str
+    busy_seconds: float
+    peak_memory_bytes: int
+    memory_budget_bytes: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Span:
+    """An action of a device: `kind` is "forward", "backward", "send_activation" and so on; samples [begin, end)."""
+
+    device: str
+    kind: str
+    stage: int
+    begin: int
+    end: int
+    start_seconds: float
+    end_seconds: float
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class Plan:
+    """A strategy with its simulated figures. In a notebook it shows its stages and its timeline."""
+
+    model: str
+    planner: str
+    kind: str  # "graph" or "sequential": what the planner looked for.
+    stages: tuple[Stage, ...]
+    devices: tuple[Device, ...]
+    timeline: tuple[Span, ...]  # Of one step; empty where the planner gave none.
+    mini_batch: int
+    step_seconds: float
+    samples_per_second: float
+    depth: int
+    bubble_ratio: float
+    proto: "planner_pb.Plan"
+    # Of an answer to `plan`:
+    sequential: "Plan | None" = None
+    lower_bound_seconds: float = 0.0
+    termination: str = ""
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def peak_memory_bytes(self) -> int:
+        return max((device.peak_memory_bytes for device in self.devices), default=0)
+
+    def __repr__(self) -> str:
+        head = (
+            f"{self.model}: {len(self.stages)} stage{'' if len(self.stages) == 1 else 's'}, depth {self.depth}, "
+            f"{self.step_seconds * 1e3:.4g} ms a step of {self.mini_batch} samples "
+            f"({self.samples_per_second:.5g} samples/s), by {self.planner}"
+        )
+        return "\n".join([head, *map(_stage_line, self.stages)])
+
+    def _repr_svg_(self) -> str:
+        from .drawing import plan_svg
+
+        return plan_svg(self)
+
+
+def _stage_line(stage: Stage) -> str:
+    target = f" -> {', '.join(map(str, stage.successors))}" if stage.successors else ""
+    return f"  [{stage.index}]{target}  {span_of(stage.modules or stage.nodes)}  on {', '.join(stage.devices)}"
+
+
+def span_of(names: tuple[str, ...]) -> str:
+    """The first and the last of many names."""
+    return ", ".join(names) if len(names) < 3 else f"{names[0]} .. {names[-1]}"
+
+
+def plan_from_proto(plan: "planner_pb.Plan", graph: "pb.Graph") -> Plan:
+    """`graph` needs the names of its nodes only."""
+    strategy, evaluation = plan.strategy, plan.evaluation
+    names = {device.device: device.name for device in evaluation.devices}
+    return Plan(
+        model=graph.name,
+        planner=plan.provenance.planner,
+        kind="sequential" if strategy.kind == strategy_pb.STRATEGY_KIND_SEQUENTIAL else "graph",
+        stages=_stages(plan, graph, names),
+        devices=tuple(
+            Device(d.name, d.busy_ns / 1e9, d.peak_memory_bytes, d.memory_budget_bytes) for d in evaluation.devices
+        ),
+        timeline=tuple(_span(event, names) for event in evaluation.timeline),
+        mini_batch=strategy.mini_batch,
+        step_seconds=evaluation.iteration_ns / 1e9,
+        samples_per_second=evaluation.samples_per_second,
+        depth=evaluation.depth,
+        bubble_ratio=evaluation.bubble_ratio,
+        proto=plan,
+    )
+
+
+def plan_from_response(response: "planner_pb.PlanResponse", graph: "pb.Graph") -> Plan:
+    """Raises NoPlanError where the answer has no plan."""
+    termination = planner_pb.Termination.Name(response.termination).removeprefix("TERMINATION_").lower()
+    if not response.HasField("best"):
+        raise NoPlanError(f"no plan ({termination}): {response.reason}", termination)
+    sequential = plan_from_proto(response.sequential, graph) if response.HasField("sequential") else None
+    return dataclasses.replace(
+        plan_from_proto(response.best, graph),
+        sequential=sequential,
+        lower_bound_seconds=response.lower_bound_ns / 1e9,
+        termination=termination,
+        warnings=tuple(response.warnings),
+    )
+
+
+def _stages(plan: "planner_pb.Plan", graph: "pb.Graph", devices: dict[int, str]) -> tuple[Stage, ...]:
+    successors: dict[int, list[int]] = {}
+    for edge in plan.strategy.edges:
+        successors.setdefault(getattr(edge, "from"), []).append(edge.to)
+    stages = []
+    for index, (stage, report) in enumerate(zip(plan.strategy.stages, plan.evaluation.stages, strict=True)):
+        nodes = [graph.nodes[i] for i in stage.nodes if i < len(graph.nodes)]
+        stages.append(
+            Stage(
+                index=index,
+                nodes=tuple(node.name for node in nodes),
+                modules=tuple(dict.fromkeys(node.module for node in nodes if node.module)),
+                devices=tuple(devices.get(device, f"device {device}") for device in stage.devices),
+                successors=tuple(successors.get(index, ())),
+                micro_batch=stage.micro_batch,
+                in_flight=report.in_flight,
+                recompute=stage.recompute,
+                seconds_per_sample=report.seconds_per_sample,
+                memory_bytes=report.peak_memory_bytes,
+            )
+        )
+    return tuple(stages)
+
+
+def _span(event: "planner_pb.TraceEvent", devices: dict[int, str]) -> Span:
+    action = event.action
+    return Span(
+        device=devices.get(event.device, f"device {event.device}"),
+        kind=program_pb.ActionKind.Name(action.kind).removeprefix("ACTION_KIND_").lower(),
+        stage=action.stage,
+        begin=action.begin,
+        end=action.end,
+        start_seconds=event.start_ns / 1e9,
+        end_seconds=event.end_ns / 1e9,
+    )
+
+
+def load_plan(path: str | os.PathLike) -> Plan:
+    """Reads what `stagewright plan --save` wrote."""
+    document = _read_json(path)
+    if not isinstance(document, dict) or "response" not in document or "graph" not in document:
+        raise PlanFileError(f"{path}: not a plan that `stagewright plan --save` wrote")
+    try:
+        response = json_format.ParseDict(document["response"], planner_pb.PlanResponse())
+        graph = json_format.ParseDict(document["graph"], pb.Graph())
+        return plan_from_response(response, graph)
+    except (json_format.ParseError, ValueError) as error:
+        raise PlanFileError(f"{path}: {str(error).splitlines()[0]}") from error
+
+
+# What `stagewright plan -o json` prints, and what a plan by hand calls it.
+_PLAN_FIELDS = ("kind", "asynchronous", "vertical_sync", "orders")
+_STAGE_FIELDS = {
+    "nodes": "nodes",
+    "devices": "devices",
+    "micro_batch_size": "micro_batch",
+    "k": "k",
+    "in_flight": "in_flight",
+    "recompute": "recompute",
+}
+
+
+def plan_by_hand(path: str | os.PathLike) -> str:
+    """The text of a plan by hand (docs/planners/manual.md), from such a file or from what `plan -o json` printed."""
+    document = _read_json(path)
+    if not isinstance(document, dict) or not isinstance(document.get("stages"), list):
+        raise PlanFileError(f"{path}: holds no plan")
+    if "termination" not in document:
+        return json.dumps(document)
+    plan = {field: document[field] for field in _PLAN_FIELDS if field in document}
+    plan["stages"] = [
+        {name: stage[shown] for shown, name in _STAGE_FIELDS.items() if shown in stage} for stage in document["stages"]
+    ]
+    return json.dumps(plan)
+
+
+def _read_json(path: str | os.PathLike) -> object:
+    try:
+        return json.loads(pathlib.Path(path).read_text())
+    except OSError as error:
+        raise PlanFileError(f"{path}: {error.strerror}") from error
+    except ValueError as error:
+        raise PlanFileError(f"{path}: not JSON: {error}") from error

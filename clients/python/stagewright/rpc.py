@@ -1,0 +1,72 @@
+"""The planner's services as callables, made of the descriptors of their messages, and its errors as exceptions."""
+
+import json
+import os
+
+import grpc
+
+from . import errors
+from .proto import jobs_pb, planner_pb
+
+DEFAULT_ADDRESS = "127.0.0.1:7070"
+_MODULES = (planner_pb, jobs_pb)
+# Every call may be repeated: SubmitJob carries a request_id, the others change nothing that is not so already.
+_RETRIES = {
+    "methodConfig": [
+        {
+            "name": [{"service": "stagewright.v1.PlannerService"}, {"service": "stagewright.v1.JobService"}],
+            "retryPolicy": {
+                "maxAttempts": 4,
+                "initialBackoff": "0.1s",
+                "maxBackoff": "1s",
+                "backoffMultiplier": 2,
+                "retryableStatusCodes": ["UNAVAILABLE"],
+            },
+        }
+    ]
+}
+OPTIONS = (
+    ("grpc.max_send_message_length", -1),
+    ("grpc.max_receive_message_length", -1),
+    ("grpc.service_config", json.dumps(_RETRIES)),
+)
+
+
+def resolve_address(address: str | None) -> str:
+    """The address given, or that of the environment, or the default, as the command line has it."""
+    return address or os.environ.get("STAGEWRIGHT_PLANNER") or DEFAULT_ADDRESS
+
+
+class Stubs:
+    """`stubs.GetJob(request, timeout=...)`, for every method of the services, on a channel of grpc or grpc.aio."""
+
+    def __init__(self, channel: object):
+        for module in _MODULES:
+            for service in module.DESCRIPTOR.services_by_name.values():
+                for method in service.methods:
+                    kind = channel.unary_stream if method.server_streaming else channel.unary_unary
+                    call = kind(
+                        f"/{service.full_name}/{method.name}",
+                        request_serializer=getattr(module, method.input_type.name).SerializeToString,
+                        response_deserializer=getattr(module, method.output_type.name).FromString,
+                    )
+                    setattr(self, method.name, call)
+
+
+_CLASSES = {
+    grpc.StatusCode.DEADLINE_EXCEEDED: errors.DeadlineError,
+    grpc.StatusCode.NOT_FOUND: errors.NotFoundError,
+    grpc.StatusCode.INVALID_ARGUMENT: errors.InvalidError,
+}
+
+
+def as_error(error: grpc.RpcError, address: str) -> errors.ServiceError:
+    """The exception for a failed call: one line, the planner's own where it answered."""
+    code = error.code()
+    detail = (error.details() or code.name).strip().splitlines()[0]
+    if code == grpc.StatusCode.UNAVAILABLE:
+        reason = detail.rsplit(": ", 1)[-1]
+        return errors.UnreachableError(f"no planner answers at {address} ({reason}); is it started?", code.name)
+    if code == grpc.StatusCode.UNIMPLEMENTED:
+        detail = f"the planner at {address} is older than this client: {detail}"
+    return _CLASSES.get(code, errors.ServiceError)(detail, code.name)

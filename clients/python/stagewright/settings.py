@@ -1,0 +1,149 @@
+"""What a job or a plan can be told, with the names of the command line's flags, and its form on the wire."""
+
+import dataclasses
+import os
+import pathlib
+
+from .plans import Plan, load_plan, plan_by_hand
+from .proto import jobs_pb, planner_pb, strategy_pb
+
+
+def _choice(field: str, value: str, enum: object, prefix: str) -> int:
+    """The number of `value` in an enum of the wire."""
+    names = [name.removeprefix(prefix).lower() for name in enum.keys() if not name.endswith("UNSPECIFIED")]
+    if value not in names:
+        raise ValueError(f"{field} is one of {', '.join(names)}, not {value!r}")
+    return enum.Value(prefix + value.upper())
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PlanOptions:
+    """Bounds on the search, as docs/cli.md has them; what is left out is the planner's choice."""
+
+    micro_batch: int = 0
+    stages: int = 0
+    max_stages: int = 0
+    no_replicas: bool = False
+    per_stage_micro_batch: bool = False
+    max_k: int = 0
+    recompute: str | None = None  # "allowed", "never", "always"
+    max_loops: int = 0
+    no_split_backward: bool = False
+    sequential: bool = False
+    asynchronous: bool = False
+    vertical_sync: bool = False
+    seed: int = 0  # Of planners that draw random numbers.
+
+    def to_proto(self) -> "planner_pb.PlanOptions":
+        return planner_pb.PlanOptions(
+            micro_batch=self.micro_batch,
+            num_stages=self.stages,
+            max_stages=self.max_stages,
+            forbid_replicas=self.no_replicas,
+            per_stage_micro_batch=self.per_stage_micro_batch,
+            max_k=self.max_k,
+            recompute=(
+                _choice("recompute", self.recompute, planner_pb.RecomputePolicy, "RECOMPUTE_POLICY_")
+                if self.recompute
+                else 0
+            ),
+            max_loops=self.max_loops,
+            forbid_split_backward=self.no_split_backward,
+            sequential=self.sequential,
+            asynchronous=self.asynchronous,
+            vertical_sync=self.vertical_sync,
+            seed=self.seed,
+        )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LearningRateSchedule:
+    """How the learning rate changes from step to step (docs/training.md)."""
+
+    decay: str = "constant"  # "linear", "cosine", "step"
+    warmup_steps: int = 0
+    decay_steps: int = 0
+    end_factor: float = 0.0
+    every: int = 1
+    gamma: float = 0.1
+
+    def to_proto(self) -> "jobs_pb.LearningRateSchedule":
+        values = dataclasses.asdict(self)
+        values["decay"] = _choice("decay", self.decay, jobs_pb.LearningRateDecay, "LEARNING_RATE_DECAY_")
+        return jobs_pb.LearningRateSchedule(**values)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class JobSettings:
+    """What `Client.submit` and `train` take beside model, data and optimizer."""
+
+    evaluation_data: str | os.PathLike | None = None
+    evaluate_every: int = 0
+    patience: int = 0
+    min_delta: float = 0.0
+    checkpoint_every: int = 0
+    checkpoint_minutes: float = 0.0
+    keep: int = 0
+    checkpoint_or_fail: bool = False
+    resume: str | os.PathLike | None = None
+    max_restarts: int = 0
+    on_nan: str = "stop"  # "skip", "continue"
+    precision: str = "graph"  # "bf16", "fp16"
+    seed: int = 0  # Of the order of samples and of dropout.
+    shuffle: bool = True
+    devices: int = 0  # 0: all that are free.
+    planner: str = ""
+    plan: Plan | str | os.PathLike | None = None  # Runs this plan instead of searching.
+    options: PlanOptions = PlanOptions()
+    step_timeout: float = 60.0
+
+    def apply(self, spec: "jobs_pb.JobSpec") -> None:
+        spec.evaluation_data_path = absolute_data(self.evaluation_data)
+        spec.evaluate_every, spec.patience, spec.min_delta = self.evaluate_every, self.patience, self.min_delta
+        if self.checkpoint_every or self.checkpoint_minutes or self.keep or self.checkpoint_or_fail:
+            spec.checkpoints.every_steps = self.checkpoint_every
+            spec.checkpoints.every_ns = round(self.checkpoint_minutes * 60e9)
+            spec.checkpoints.keep = self.keep
+            spec.checkpoints.fail_job = self.checkpoint_or_fail
+        spec.resume_path = absolute(self.resume)
+        spec.max_restarts = self.max_restarts
+        spec.on_nan = _choice("on_nan", self.on_nan, jobs_pb.NanPolicy, "NAN_POLICY_")
+        spec.precision = _choice("precision", self.precision, jobs_pb.Precision, "PRECISION_")
+        spec.seed, spec.no_shuffle = self.seed, not self.shuffle
+        spec.num_devices, spec.planner = self.devices, self.planner
+        spec.step_timeout_ns = round(self.step_timeout * 1e9)
+        spec.plan_options.CopyFrom(self.options.to_proto())
+        if self.plan is not None:
+            _apply_plan(self.plan, spec)
+
+
+def _apply_plan(plan: Plan | str | os.PathLike, spec: "jobs_pb.JobSpec") -> None:
+    if isinstance(plan, Plan):
+        spec.strategy.CopyFrom(plan.proto.strategy)
+        spec.num_devices = spec.num_devices or _devices_of(plan.proto.strategy)
+        return
+    text = pathlib.Path(plan).read_text() if pathlib.Path(plan).is_file() else ""
+    if text.lstrip().startswith('{"response"'):
+        _apply_plan(load_plan(plan), spec)
+        return
+    spec.plan_options.manual = plan_by_hand(plan)
+    spec.planner = spec.planner or "manual"
+
+
+def _devices_of(strategy: "strategy_pb.Strategy") -> int:
+    """As many as the largest index needs."""
+    return 1 + max((device for stage in strategy.stages for device in stage.devices), default=0)
+
+
+def absolute(path: str | os.PathLike | None) -> str:
+    """Workers may run in other directories, so paths travel absolute."""
+    return os.path.abspath(path) if path else ""
+
+
+def absolute_data(path: str | os.PathLike | None) -> str:
+    """Every place of "input=place,...", or the path itself (docs/training.md says what data paths are)."""
+    text = os.fspath(path) if path else ""
+    parts = [part.partition("=") for part in text.split(",")]
+    if os.path.exists(text) or not all(equals and "/" not in name for name, equals, _ in parts):
+        return absolute(text)
+    return ",".join(f"{name}={os.path.abspath(place)}" for name, _, place in parts)

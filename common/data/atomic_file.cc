@@ -1,0 +1,80 @@
+#include "common/data/atomic_file.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+
+#include "absl/strings/str_cat.h"
+
+namespace stagewright {
+namespace {
+
+absl::Status SystemError(const std::string& path, const char* what) {
+  if (errno == EFAULT) {  // The end of a mapping's file.
+    return absl::DataLossError(absl::StrCat(path, ": ", what, ": a file that is copied into it ",
+                                            "has become shorter since it was opened"));
+  }
+  const std::string message = absl::StrCat(path, ": ", what, ": ", std::strerror(errno));
+  return errno == ENOENT ? absl::NotFoundError(message) : absl::UnavailableError(message);
+}
+
+bool WriteAll(int file, std::span<const std::byte> data) {
+  while (!data.empty()) {
+    const ssize_t written =
+        write(file, data.data(), std::min<size_t>(data.size(), size_t{1} << 30));
+    if (written < 0) {
+      if (errno == EINTR) continue;
+      return false;
+    }
+    data = data.subspan(static_cast<size_t>(written));
+  }
+  return true;
+}
+
+absl::Status WriteFile(const std::string& path,
+                       const std::vector<std::span<const std::byte>>& pieces) {
+  const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  if (file < 0) return SystemError(path, "open");
+  bool written = true;
+  for (std::span<const std::byte> piece : pieces) written = written && WriteAll(file, piece);
+  absl::Status status;
+  if (!written) {
+    status = SystemError(path, "write");
+  } else if (fsync(file) != 0) {
+    status = SystemError(path, "fsync");
+  }
+  if (close(file) != 0 && status.ok()) status = SystemError(path, "close");
+  return status;
+}
+
+// The rename itself is durable once the directory is.
+absl::Status SyncDirectory(const std::string& directory) {
+  const int file = open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (file < 0) return SystemError(directory, "open");
+  const absl::Status status = fsync(file) == 0 ? absl::OkStatus() : SystemError(directory, "fsync");
+  close(file);
+  return status;
+}
+
+}  // namespace
+
+absl::Status WriteAtomically(const std::string& path,
+                             const std::vector<std::span<const std::byte>>& pieces) {
+  const std::string temporary = absl::StrCat(path, ".", getpid(), ".tmp");
+  absl::Status status = WriteFile(temporary, pieces);
+  if (status.ok() && rename(temporary.c_str(), path.c_str()) != 0) {
+    status = SystemError(path, "rename");
+  }
+  if (!status.ok()) {
+    unlink(temporary.c_str());
+    return status;
+  }
+  const std::string directory = std::filesystem::path(path).parent_path().string();
+  return SyncDirectory(directory.empty() ? "." : directory);
+}
+
+}  // namespace stagewright

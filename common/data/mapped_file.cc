@@ -1,0 +1,64 @@
+#include "common/data/mapped_file.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+
+namespace stagewright {
+namespace {
+
+absl::Status OpenError(const std::string& path) {
+  const std::string message = absl::StrCat(path, ": ", std::strerror(errno));
+  if (errno == ENOENT) return absl::NotFoundError(message);
+  if (errno == EACCES) return absl::PermissionDeniedError(message);
+  return absl::UnavailableError(message);
+}
+
+}  // namespace
+
+MappedFile::~MappedFile() {
+  if (data_ != nullptr) munmap(data_, size_);
+  close(file_);
+}
+
+absl::StatusOr<std::shared_ptr<const MappedFile>> MappedFile::Open(const std::string& path) {
+  const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (file < 0) return OpenError(path);
+  struct stat status;
+  if (fstat(file, &status) != 0 || !S_ISREG(status.st_mode)) {
+    close(file);
+    return absl::InvalidArgumentError(absl::StrCat(path, ": not a regular file"));
+  }
+  const auto size = static_cast<size_t>(status.st_size);
+  void* data = size == 0 ? nullptr : mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file, 0);
+  if (data == MAP_FAILED) {
+    const absl::Status failed = OpenError(path);
+    close(file);
+    return failed;
+  }
+  return std::make_shared<const MappedFile>(path, file, data, size);
+}
+
+absl::Status MappedFile::Read(size_t offset, std::span<std::byte> out) const {
+  while (!out.empty()) {
+    const ssize_t count = pread(file_, out.data(), out.size(), static_cast<off_t>(offset));
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return absl::DataLossError(absl::StrCat(path_, ": ", std::strerror(errno)));
+    if (count == 0) {
+      return absl::DataLossError(absl::StrCat(path_, ": it had ", size_,
+                                              " bytes when it was opened, and ends at byte ",
+                                              offset, " or before now"));
+    }
+    offset += static_cast<size_t>(count);
+    out = out.subspan(static_cast<size_t>(count));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace stagewright

@@ -1,0 +1,18 @@
+// Whether a file has the weights of a graph.
+#pragma once
+
+#include "common/base/status.h"
+#include "common/data/safetensors.h"
+#include "common/graph/graph.h"
+
+namespace stagewright {
+
+// NOT_FOUND or INVALID_ARGUMENT, naming file and tensor, if the file has the parameter neither
+// under its name nor under an alias, or with another type or shape; and what to do, where all names
+// in the file have a prefix that a wrapper of the module adds. Constants of capture are in no file.
+absl::Status CheckParameter(const Parameter& parameter, const SafetensorsFile& file);
+
+// The same of all parameters and buffers of the graph. O(n log n).
+absl::Status CheckWeights(const Graph& graph, const SafetensorsFile& file);
+
+}  // namespace stagewright

@@ -1,0 +1,52 @@
+#include "planner_service/planners/auto/whole_stages.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "planner_service/planner/whole_batch.h"
+#include "planner_service/planners/auto/portfolio.h"
+
+namespace stagewright {
+namespace {
+
+// Of judging what is changed (EffortOfJudging).
+constexpr int64_t kJudgingEffort = 600'000;
+
+// Where every operator needs it, every stage does.
+bool AllNeedIt(const Problem& problem) {
+  const auto operators = problem.operators->operators();
+  return std::all_of(operators.begin(), operators.end(), [&](const Operator& op) {
+    return std::any_of(op.nodes.begin(), op.nodes.end(), [&](NodeId node) {
+      return NeedsWholeBatch(problem.graph->node(node), problem.batch_statistics);
+    });
+  });
+}
+
+}  // namespace
+
+absl::Status OfferWholeStages(const Problem& problem, const PlanOptions& options,
+                              const SearchContext& context, Champions& champions,
+                              Outcome& outcome) {
+  if (AllNeedIt(problem) || problem.cluster->size() == 1) return absl::OkStatus();
+  GraphData data = problem.graph->data();
+  for (Node& node : data.nodes) node.batch_dependent = false;
+  ASSIGN_OR_RETURN(const Graph free, Graph::Create(std::move(data)));
+  Problem seen = problem;
+  seen.graph = &free;
+  SearchContext silent(context, SearchContext::kAnyEffort);
+  std::vector<Strategy> found;
+  ASSIGN_OR_RETURN(const Outcome without, SolveSynchronous(seen, options, silent, &found));
+  outcome.states += without.states;
+  outcome.candidates += without.candidates;
+  const SearchContext judging(context, kJudgingEffort);
+  for (const Strategy& strategy : found) {
+    const Strategy whole = WithWholeStages(problem, strategy);
+    judging.Charge(EffortOfJudging(whole));
+    if (judging.Expired()) break;
+    RETURN_IF_ERROR(champions.Offer(whole).status());
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace stagewright

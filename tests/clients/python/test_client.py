@@ -1,0 +1,317 @@
+"""Both clients on a real channel: what they send, what they make of answers, errors and broken streams."""
+
+import asyncio
+import inspect
+import json
+
+import grpc
+import plan_examples
+import pytest
+from google.protobuf import json_format
+from planner_double import PlannerDouble, job
+
+import stagewright
+from stagewright import client as clients
+from stagewright import errors
+from stagewright.proto import jobs_pb, planner_pb
+
+
+class Blocking:
+    """AsyncClient with the calls of Client, so that one test runs on both."""
+
+    def __init__(self, address):
+        self.loop = asyncio.new_event_loop()
+
+        async def make():
+            return stagewright.AsyncClient(address)
+
+        self.client = self.loop.run_until_complete(make())
+
+    def __getattr__(self, name):
+        method = getattr(self.client, name)
+        if name != "watch":
+            return lambda *args, **kwargs: self.loop.run_until_complete(method(*args, **kwargs))
+
+        async def collect(*args):
+            return [state async for state in method(*args)]
+
+        return lambda *args: self.loop.run_until_complete(collect(*args))
+
+    def close(self):
+        self.loop.run_until_complete(self.client.close())
+        self.loop.close()
+
+
+@pytest.fixture(params=[stagewright.Client, Blocking])
+def connect(request):
+    made = []
+
+    def make(address):
+        made.append(request.param(address))
+        return made[-1]
+
+    yield make
+    for client in made:
+        client.close()
+
+
+def graph_file(tmp_path):
+    path = tmp_path / "model.swg"
+    stagewright.save_graph(plan_examples.graph(), path)
+    return path
+
+
+def test_plan_returns_stages_by_name_and_the_comparison(connect, tmp_path):
+    asked = []
+
+    def answer(request, context):
+        asked.append((request, context.time_remaining()))
+        response = planner_pb.PlanResponse(termination=planner_pb.TERMINATION_OPTIMAL, lower_bound_ns=4_000_000)
+        response.best.CopyFrom(plan_examples.proto())
+        response.sequential.CopyFrom(plan_examples.proto(timeline=False))
+        response.warnings.append("careful")
+        return response
+
+    with PlannerDouble(Plan=answer) as planner:
+        plan = connect(planner.address).plan(
+            graph_file(tmp_path), cluster="cpu:4", mini_batch=16, optimizer="sgd",
+            options=stagewright.PlanOptions(micro_batch=4, stages=2, recompute="never"), timeout=7,
+        )  # fmt: skip
+    request, remaining = asked[0]
+    assert 5 < remaining <= 7
+    assert (request.problem.cluster_preset, request.problem.mini_batch) == ("cpu:4", 16)
+    assert (request.problem.optimizer, request.timeline) == (planner_pb.OPTIMIZER_SGD, True)
+    assert (request.options.micro_batch, request.options.num_stages) == (4, 2)
+    assert request.options.recompute == planner_pb.RECOMPUTE_POLICY_NEVER
+    assert [stage.successors for stage in plan.stages] == [(1, 4), (3,), (4,), (4,), ()]
+    assert plan.stages[2].modules == ("part.2",)
+    assert plan.stages[2].devices == ('right/<&">',)
+    assert (plan.termination, plan.lower_bound_seconds, plan.warnings) == ("optimal", 0.004, ("careful",))
+    assert (plan.step_seconds, plan.peak_memory_bytes) == (0.005, 2 << 20)
+    assert plan.sequential.timeline == ()
+    assert {span.kind for span in plan.timeline} == {"forward", "send_activation", "backward", "optimizer_step"}
+    assert "5 stages, depth 4, 5 ms a step of 16 samples" in repr(plan)
+    assert plan._repr_svg_().startswith("<svg")
+
+
+def test_no_plan_is_an_error_with_the_reason(connect, tmp_path):
+    answer = planner_pb.PlanResponse(termination=planner_pb.TERMINATION_INFEASIBLE, reason="too large")
+    with PlannerDouble(Plan=lambda *_: answer) as planner, pytest.raises(errors.NoPlanError) as error:
+        connect(planner.address).plan(graph_file(tmp_path), cluster="cpu:1", mini_batch=16)
+    assert str(error.value) == "no plan (infeasible): too large"
+    assert error.value.termination == "infeasible"
+
+
+def test_submit_fills_the_spec_and_repeats_with_one_request_id(connect, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    asked = []
+
+    def answer(request, context):
+        asked.append(request)
+        if len(asked) == 1:
+            context.abort(grpc.StatusCode.UNAVAILABLE, "starting")
+        return jobs_pb.SubmitJobResponse(job=job(state="PENDING"))
+
+    with PlannerDouble(SubmitJob=answer) as planner:
+        made = connect(planner.address).submit(
+            graph_file(tmp_path), weights="w.safetensors", data="x=a.npy,target=b.npy", out="out", mini_batch=16,
+            steps=3, optimizer="adamw", lr=0.1, clip_norm=1.5, checkpoint_every=2, on_nan="skip", shuffle=False,
+            schedule=stagewright.LearningRateSchedule(decay="cosine", warmup_steps=4), precision="bf16",
+        )  # fmt: skip
+    assert (made.name, made.state, made.ended) == ("jobs/1", "pending", False)
+    first, second = asked
+    assert first.request_id == second.request_id != ""
+    spec = second.spec
+    assert spec.graph.name == "two <branches>"
+    assert spec.weights_path == str(tmp_path / "w.safetensors")
+    assert spec.data_path == f"x={tmp_path / 'a.npy'},target={tmp_path / 'b.npy'}"
+    assert spec.output_path == str(tmp_path / "out")
+    assert (spec.mini_batch, spec.steps, spec.epochs, spec.no_shuffle) == (16, 3, 0, True)
+    assert (spec.optimizer.decoupled_weight_decay, spec.optimizer.max_gradient_norm) == (True, 1.5)
+    assert (spec.optimizer.schedule.decay, spec.optimizer.schedule.warmup_steps) == (
+        jobs_pb.LEARNING_RATE_DECAY_COSINE,
+        4,
+    )
+    assert (spec.checkpoints.every_steps, spec.on_nan) == (2, jobs_pb.NAN_POLICY_SKIP)
+    assert (spec.precision, spec.step_timeout_ns) == (jobs_pb.PRECISION_BF16, 60 * 10**9)
+    assert not spec.HasField("strategy")
+
+
+def plan_files(tmp_path):
+    """The same two-stage plan in the three forms of files."""
+    by_hand = {"micro_batch": 4, "stages": [{"nodes": ["n0"], "devices": [0]}, {"nodes": ["*"], "devices": [1]}]}
+    shown = {"termination": "feasible", "model": "m", "kind": "graph", "stages": [
+        {"nodes": ["n0"], "devices": ["a"], "micro_batch_size": 4, "k": 1, "memory_bytes": 3}]}  # fmt: skip
+    response = planner_pb.PlanResponse(best=plan_examples.proto())
+    saved = {"response": json_format.MessageToDict(response), "graph": json_format.MessageToDict(plan_examples.graph())}
+    for name, document in (("hand", by_hand), ("shown", shown), ("saved", saved)):
+        (tmp_path / f"{name}.json").write_text(json.dumps(document))
+    return by_hand
+
+
+def test_plans_and_plan_files_are_run(connect, tmp_path):
+    by_hand = plan_files(tmp_path)
+    asked = []
+
+    def answer(request, context):
+        asked.append(request.spec)
+        return jobs_pb.SubmitJobResponse(job=job())
+
+    with PlannerDouble(SubmitJob=answer) as planner:
+        client = connect(planner.address)
+        for plan in (plan_examples.plan(), tmp_path / "saved.json", tmp_path / "hand.json", tmp_path / "shown.json"):
+            client.submit(graph_file(tmp_path), data="d", out="o", mini_batch=16, steps=1, lr=0.1, plan=plan)
+    given, saved, hand, shown = asked
+    assert given.strategy == saved.strategy == plan_examples.proto().strategy
+    assert given.num_devices == 5
+    assert (json.loads(hand.plan_options.manual), hand.planner) == (by_hand, "manual")
+    stage = {"nodes": ["n0"], "devices": ["a"], "micro_batch": 4, "k": 1}
+    assert json.loads(shown.plan_options.manual) == {"kind": "graph", "stages": [stage]}
+
+
+def test_saved_plans_are_read(tmp_path):
+    plan_files(tmp_path)
+    assert stagewright.load_plan(tmp_path / "saved.json").stages == plan_examples.plan().stages
+    for name, says in (("hand.json", "not a plan that"), ("none.json", "No such file")):
+        with pytest.raises(errors.PlanFileError, match=says):
+            stagewright.load_plan(tmp_path / name)
+
+
+def test_jobs_are_listed_over_all_pages(connect):
+    def answer(request, context):
+        page = int(request.page_token or 0)
+        token = str(page + 1) if page < 2 else ""
+        return jobs_pb.ListJobsResponse(jobs=[job(f"jobs/{9 - page}")], next_page_token=token)
+
+    with PlannerDouble(ListJobs=answer) as planner:
+        assert [found.name for found in connect(planner.address).jobs()] == ["jobs/9", "jobs/8", "jobs/7"]
+
+
+def test_workers_and_history_are_values(connect):
+    worker = jobs_pb.Worker(name="w", version="1", address="host")
+    worker.devices.add(name="w/cpu0", kind="cpu", memory_bytes=5, job="jobs/1")
+    worker.last_heartbeat_time.FromSeconds(60)
+    steps = [jobs_pb.JobStep(step=s, loss=1 / s, learning_rate=0.1, step_ns=10**9, skipped=s == 2) for s in (1, 2, 4)]
+    history = jobs_pb.ListJobStepsResponse(steps=steps, stride=2)
+    with PlannerDouble(
+        ListWorkers=lambda *_: jobs_pb.ListWorkersResponse(workers=[worker]), ListJobSteps=lambda *_: history
+    ) as planner:
+        client = connect(planner.address)
+        (found,) = client.workers()
+        assert (found.devices[0].job, found.last_heartbeat.timestamp()) == ("jobs/1", 60)
+        found = client.history("jobs/1")
+    assert found.losses == [1, 0.5, 0.25]
+    assert found[1] == stagewright.Step(2, 0.5, 0.1, 1.0, True)
+    assert found.as_dict()["step"] == [1, 2, 4]
+    assert (len(found), found.stride, found[1:].losses) == (3, 2, [0.5, 0.25])
+    assert repr(found) == "History: steps 1 to 4, every 2nd kept, loss 1 -> 0.25"
+
+
+@pytest.mark.parametrize(
+    ("code", "error"),
+    [
+        (grpc.StatusCode.NOT_FOUND, errors.NotFoundError),
+        (grpc.StatusCode.INVALID_ARGUMENT, errors.InvalidError),
+        (grpc.StatusCode.FAILED_PRECONDITION, errors.ServiceError),
+    ],
+)
+def test_errors_have_the_planner_s_own_line(connect, code, error):
+    def answer(request, context):
+        context.abort(code, "spec.steps must be positive\nmore")
+
+    with PlannerDouble(GetJob=answer) as planner, pytest.raises(error) as raised:
+        connect(planner.address).job("jobs/1")
+    assert str(raised.value) == "spec.steps must be positive"
+    assert raised.value.code == code.name
+    assert isinstance(raised.value, stagewright.StagewrightError)
+
+
+def test_nobody_at_the_address(connect):
+    with PlannerDouble() as planner:
+        address = planner.address
+    with pytest.raises(errors.UnreachableError, match=rf"^no planner answers at {address} \(.*\); is it started\?$"):
+        connect(address).workers()
+    with pytest.raises(errors.UnreachableError):
+        list(connect(address).watch("jobs/1"))
+
+
+def test_calls_have_deadlines(connect):
+    def answer(request, context):
+        while context.is_active():
+            pass
+
+    with PlannerDouble(GetJob=answer) as planner, pytest.raises(errors.DeadlineError):
+        connect(planner.address).job("jobs/1", timeout=0.2)
+
+
+def test_watch_ends_with_the_job_and_goes_on_after_the_planner_was_away(connect, monkeypatch):
+    monkeypatch.setattr(clients, "_PAUSE", 0.05)
+    after = []
+
+    def answer(request, context):
+        after.append(request.after_version)
+        if len(after) == 1:
+            yield jobs_pb.WatchJobResponse(job=job(step=1, version=3))
+            context.abort(grpc.StatusCode.UNAVAILABLE, "the planner is shutting down")
+        if len(after) == 2:
+            context.abort(grpc.StatusCode.UNAVAILABLE, "still starting")
+        yield jobs_pb.WatchJobResponse(job=job(step=2, version=4))
+        yield jobs_pb.WatchJobResponse(job=job(state="SUCCEEDED", step=2, version=5))
+
+    with PlannerDouble(WatchJob=answer) as planner:
+        seen = list(connect(planner.address).watch("jobs/1"))
+    assert [(found.step, found.state) for found in seen] == [(1, "running"), (2, "running"), (2, "succeeded")]
+    # gRPC may repeat what was refused before any message; the version is the one seen in any case.
+    assert after[0] == 0
+    assert set(after[1:]) == {3}
+
+
+def test_watch_does_not_wait_for_ever(connect, monkeypatch):
+    monkeypatch.setattr(clients, "_PAUSE", 0.05)
+    monkeypatch.setattr(clients, "PATIENCE", 0.3)
+
+    def answer(request, context):
+        if request.after_version == 0:
+            yield jobs_pb.WatchJobResponse(job=job(version=3))
+        context.abort(grpc.StatusCode.UNAVAILABLE, "gone")
+
+    with PlannerDouble(WatchJob=answer) as planner, pytest.raises(errors.UnreachableError):
+        list(connect(planner.address).watch("jobs/1"))
+
+
+def test_both_clients_have_the_same_calls_and_their_parameters_are_shown():
+    for name in ("plan", "submit", "jobs", "job", "cancel", "workers", "checkpoints", "history"):
+        blocking, awaiting = getattr(stagewright.Client, name), getattr(stagewright.AsyncClient, name)
+        assert inspect.signature(blocking) == inspect.signature(awaiting)
+        assert blocking.__doc__
+        assert blocking.__doc__ == awaiting.__doc__
+        assert inspect.iscoroutinefunction(awaiting)
+    parameters = list(inspect.signature(stagewright.Client("127.0.0.1:1").plan).parameters)
+    assert parameters[:3] == ["graph", "cluster", "mini_batch"]
+
+
+def test_the_address_comes_from_the_environment(monkeypatch):
+    monkeypatch.delenv("STAGEWRIGHT_PLANNER", raising=False)
+    assert stagewright.Client().address == "127.0.0.1:7070"
+    monkeypatch.setenv("STAGEWRIGHT_PLANNER", "host:1")
+    assert stagewright.Client().address == "host:1"
+    assert stagewright.Client("other:2").address == "other:2"
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"steps": None}, "either steps or epochs"),
+        ({"epochs": 1}, "either steps or epochs"),
+        ({"on_nan": "ignore"}, "on_nan is one of stop, skip, continue, not 'ignore'"),
+        ({"checkpoint_evry": 3}, "checkpoint_evry"),
+        ({"graph": "none.swg"}, "none.swg: No such file"),
+        ({"plan": "none.json"}, "none.json: No such file"),
+    ],
+)
+def test_wrong_arguments_are_told_before_any_call(connect, tmp_path, changes, says):
+    arguments = dict(graph=graph_file(tmp_path), data="d", out="o", mini_batch=4, steps=1, lr=0.1) | changes
+    with PlannerDouble() as planner:
+        with pytest.raises((ValueError, TypeError, stagewright.StagewrightError), match=says):
+            connect(planner.address).submit(**arguments)
+        assert planner.heard == []

@@ -1,0 +1,52 @@
+// What a job saw of one training step, for comparing two plans of it: OUTPUT/steps/step-0000000001/
+// has device-00003.safetensors of every device, with the gradients that its optimizer took, and
+// parameters, buffers and optimizer state after the step. No LibTorch here.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "common/base/ids.h"
+#include "common/base/status.h"
+#include "common/data/safetensors.h"
+
+namespace stagewright {
+
+// Names of tensors in a record. The state of an optimizer is named "<parameter>.<state>".
+std::string GradientName(const std::string& parameter);
+std::string ParameterName(const std::string& parameter);
+std::string StateName(const std::string& state);
+
+// Writes what `device` saw of the step; shares of the loss add up over devices. Errors of
+// WriteSafetensors, or UNAVAILABLE naming the directory.
+absl::Status WriteStepRecord(const std::string& output_path, int64_t step, DeviceId device,
+                             std::vector<TensorView> tensors, double loss);
+
+// What all devices saw of a step.
+class StepRecord {
+ public:
+  // NOT_FOUND if there is none; errors of SafetensorsFile::Open. O(headers).
+  static absl::StatusOr<StepRecord> Open(const std::string& output_path, int64_t step);
+
+  double loss() const { return loss_; }
+
+  // One device's copy of a tensor; devices that train the same parameter have equal ones.
+  struct Copy {
+    DeviceId device;
+    const TensorView* tensor = nullptr;
+  };
+  // By device; empty if none has it. Views live as long as the record.
+  std::vector<Copy> Find(const std::string& name) const;
+
+ private:
+  struct Share {
+    DeviceId device;
+    double loss = 0;
+    SafetensorsFile file;
+  };
+  std::vector<Share> shares_;  // By device.
+  double loss_ = 0;
+};
+
+}  // namespace stagewright

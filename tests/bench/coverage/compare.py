@@ -40,10 +40,9 @@ class Difference:
 
 
 def compare_losses(found: list[float], expected: list[float]) -> Difference:
-    """`found` may be the last ones only."""
+    """Of every step."""
     errors = [
-        abs(a - b) / max(abs(b), 1e-6) if math.isfinite(a) else math.inf
-        for a, b in zip(found, expected[len(expected) - len(found) :], strict=True)
+        abs(a - b) / max(abs(b), 1e-6) if math.isfinite(a) else math.inf for a, b in zip(found, expected, strict=True)
     ]
     return Difference(loss=max(errors, default=0.0))
 

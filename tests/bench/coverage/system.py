@@ -90,7 +90,7 @@ def train(system: System, files: Files, devices: int, **flags) -> Job:
         return job
     job.error = ""
     job.stages = len(_answer(system.cli("plan", "show", name, "-o", "json")).value.get("stages", ()))
-    job.losses = _losses(system, name) or [answer.value["loss"]]
+    job.losses = [step["loss"] for step in _answer(system.cli("jobs", "losses", name, "-o", "json")).value["steps"]]
     job.checkpoint = out / "model.safetensors"
     on_the_way = out / "checkpoints" / f"step-{SAVED_STEP:010d}"
     job.on_the_way = on_the_way if (on_the_way / "manifest.json").is_file() else None
@@ -116,12 +116,6 @@ def uneven_plan(system: System, files: Files) -> pathlib.Path | None:
 
 def _never_started(job: dict) -> bool:
     return job.get("total_steps", 0) == 0
-
-
-def _losses(system: System, name: str) -> list[float]:
-    """Of every step, oldest first."""
-    answer = _answer(system.cli("jobs", "losses", name, "-o", "json"))
-    return [step["loss"] for step in answer.value.get("steps", ())]
 
 
 def _answer(done: subprocess.CompletedProcess) -> Answer:

@@ -68,29 +68,49 @@ QUICK = Options(planned=(2,), jobs=("own 2", "forced 2"))
 
 
 def attempt(entry: Entry, system: "command_line.System | None", folder: pathlib.Path, options: Options) -> Result:
-    """Writes into `folder`; without a system, only exports."""
+    """Writes into `folder`; without jobs, no system is needed."""
     result = Result(entry.name, entry.source)
     try:
         expected = reference.train(entry.make())
     except Exception as error:  # The entry itself is at fault.
         result.judge(BROKEN, f"PyTorch alone fails: {_line(error)}")
         return result
-    files = _export(entry, folder, result)
+    _go_on(entry, system, folder, expected, options, result)
+    if result.verdict == RIGHTLY_REFUSED and entry.whole and not result.jobs:
+        _with_whole_batch(entry, system, folder, expected, options, result)
+    return result
+
+
+def _go_on(entry, system, folder, expected: Trained, options: Options, result: Result, **export_options) -> None:
+    files = _export(entry, folder, result, **export_options)
     if files is None:
-        return result
+        return
     for devices in options.planned:
         _plan(entry, files, devices, options.time_limit, result)
     if options.jobs and result.verdict == EXPORTED:
         result.judge(RIGHT, "")
         _train_all(entry, system, files, expected, options, result)
-    return result
 
 
-def _export(entry: Entry, folder: pathlib.Path, result: Result) -> command_line.Files | None:
+def _with_whole_batch(entry, system, folder, expected: Trained, options: Options, result: Result) -> None:
+    """What the refusal of a model whose samples meet leaves open: asked for, the mini-batch stays whole."""
+    second = Result(entry.name, entry.source)
+    _go_on(entry, system, folder, expected, options, second, whole_batch=True)
+    result.nodes, result.plans, result.jobs = second.nodes, second.plans, second.jobs
+    result.warnings, result.largest_error = second.warnings, second.largest_error
+    if second.verdict in (EXPORTED, RIGHT):
+        result.reason += f" With whole_batch=True: {second.verdict}."
+    elif second.verdict == RIGHTLY_REFUSED:
+        result.reason += f" With whole_batch=True: {second.reason}"
+    else:
+        result.judge(second.verdict, f"with whole_batch=True: {second.reason}")
+
+
+def _export(entry: Entry, folder: pathlib.Path, result: Result, **options) -> command_line.Files | None:
     """As a user would: a mini-batch as example, all else as it comes."""
     task = entry.make()
     inputs, targets = (task.part(tree, 0, MINI_BATCH) for tree in (task.inputs, task.targets))
-    arguments = {"loss": task.loss, "targets": targets, **task.options, "path": folder / "model.swg"}
+    arguments = {"loss": task.loss, "targets": targets, **task.options, **options, "path": folder / "model.swg"}
     arguments = {name: value for name, value in arguments.items() if value is not None}
     start = time.monotonic()
     try:

@@ -21,7 +21,8 @@ from .errors import ExportError
 from .functionalize import make_functional
 from .losses import derive_target
 from .outputs import prediction_of
-from .places import line_here, line_of_error, module_here
+from .places import exact_lines, line_here, line_of_error, module_here
+from .regions import marked_regions
 from .symbols import Batch
 
 
@@ -159,7 +160,7 @@ def _trace(wrapper: ModelWithLoss, example: tuple) -> tuple[ExportedProgram, tup
         dim = Dim("batch", min=bounds[0], max=bounds[1])
         shapes = pytree.tree_map(lambda x: {0: dim} if isinstance(x, torch.Tensor) else None, example)
         try:
-            with _quiet():
+            with _quiet(), exact_lines(), marked_regions():
                 return torch.export.export(wrapper, example, dynamic_shapes=shapes, strict=False), bounds
         except ExportError:
             raise

@@ -15,8 +15,9 @@ from torch.export import ExportedProgram
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from .errors import ExportError
+from .gradients import with_gradient
 from .places import describe
-from .rewrites import call
+from .rewrites import add_call
 
 aten = torch.ops.aten
 
@@ -73,7 +74,7 @@ def _inline(program: ExportedProgram, node: fx.Node, implementation: Callable) -
             "replace it by PyTorch's own operators"
         ) from error
     if not composite:
-        _check_gradients(node, written_out, _with_gradient(program, node))
+        _check_gradients(node, written_out, with_gradient(program, node))
     results = _copy_in(graph, node, traced.graph, inputs)
     if isinstance(node.meta.get("val"), torch.Tensor):
         node.replace_all_uses_with(results)
@@ -111,28 +112,12 @@ def _called(function: Callable, node: fx.Node, values: Sequence[object]) -> obje
     return function(*args, **kwargs)
 
 
-def _with_gradient(program: ExportedProgram, node: fx.Node) -> set[fx.Node]:
-    """The inputs of `node` that depend on a parameter in a way that gradients follow."""
-    parameters = program.graph_signature.inputs_to_parameters
-    dependent: set[fx.Node] = set()
-    for earlier in program.graph_module.graph.nodes:
-        if earlier is node:
-            break
-        value = earlier.meta.get("val")
-        if isinstance(value, torch.Tensor) and not value.dtype.is_floating_point:
-            continue
-        if earlier.name in parameters or (
-            earlier.target is not aten.detach.default and not dependent.isdisjoint(earlier.all_input_nodes)
-        ):
-            dependent.add(earlier)
-    return dependent.intersection(node.all_input_nodes)
-
-
-def _check_gradients(node: fx.Node, written_out: Callable, with_gradient: set[fx.Node]) -> None:
+def _check_gradients(node: fx.Node, written_out: Callable, dependent: set[fx.Node]) -> None:
     """Raises ExportError unless the operator has the gradients of what is written out in its place."""
-    if not with_gradient:
+    dependent = dependent.intersection(node.all_input_nodes)
+    if not dependent:
         return
-    trial = [_trial_value(n.meta["val"], n in with_gradient) for n in node.all_input_nodes]
+    trial = [_trial_value(n.meta["val"], n in dependent) for n in node.all_input_nodes]
     differentiable = [t for t in trial if isinstance(t, torch.Tensor) and t.requires_grad]
     with torch.enable_grad(), torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
@@ -140,16 +125,16 @@ def _check_gradients(node: fx.Node, written_out: Callable, with_gradient: set[fx
             own = _gradients(_called(node.target, node, trial), differentiable)
         except (RuntimeError, NotImplementedError) as error:
             raise ExportError(
-                f"{describe(node)}: the operator has no derivative, but gradients reach it ({str(error).splitlines()[0]}); "
-                "register one, or detach its inputs"
+                f"{describe(node)}: the operator has no derivative, but gradients reach it "
+                f"({str(error).splitlines()[0]}); register one, or detach its inputs"
             ) from error
         torch.manual_seed(0)
         derived = _gradients(written_out(*trial), differentiable)
     for mine, theirs in zip(own, derived):
         if not torch.allclose(mine, theirs, rtol=1e-3, atol=1e-4):
             raise ExportError(
-                f"{describe(node)}: the operator has its own backward, which differs from the derivative of its forward "
-                "and cannot be captured; write it with PyTorch's own operators"
+                f"{describe(node)}: the operator has its own backward, which differs from the derivative of its "
+                "forward and cannot be captured; write it with PyTorch's own operators"
             )
 
 
@@ -197,7 +182,7 @@ def _grouped_product(graph: fx.Graph, node: fx.Node) -> fx.Node:
             return result
 
     def emit(operator: torch._ops.OpOverload, *args: object, **kwargs: object) -> fx.Node:
-        return call(graph, node, operator, args, kwargs)
+        return add_call(graph, node, operator, args, kwargs)
 
     ones = emit(aten.ones_like.default, emit(aten.select.int, rows, 1, 0), dtype=ends.meta["val"].dtype)
     number = emit(aten.cumsum.default, ones, 0, dtype=ends.meta["val"].dtype)  # From 1.

@@ -16,6 +16,7 @@ from torch.export.graph_signature import ExportGraphSignature, OutputKind
 
 from .custom_operators import inline_custom_operators, rewrite_known_operators
 from .errors import ExportError
+from .regions import inline_regions
 from .rewrites import expose_attention_dropout, fold_identities
 
 aten = torch.ops.aten
@@ -39,7 +40,7 @@ def make_functional(program: ExportedProgram, shape_env: object) -> tuple[Export
     The graph's results are the new values of these buffers, in their order, before what the program returned.
     """
     graph = program.graph_module.graph
-    _inline_grad_regions(program.graph_module)
+    inline_regions(program)
     inline_custom_operators(program)
     changed = _rewrite_in_place(graph, program.graph_signature)
     if changed is None:
@@ -57,37 +58,6 @@ def make_functional(program: ExportedProgram, shape_env: object) -> tuple[Export
         if is_mutating(node):
             raise ExportError(f"node '{node.name}': the in-place operator {node.target} has no functional form here")
     return program, changed
-
-
-def _inline_grad_regions(module: fx.GraphModule) -> None:
-    """Replaces `with torch.no_grad()` regions by their operators, with detached results."""
-    graph = module.graph
-    region_op = torch.ops.higher_order.wrap_with_set_grad_enabled
-    for node in [n for n in graph.nodes if n.op == "call_function" and n.target is region_op]:
-        enabled, body_ref, *arguments = node.args
-        body = getattr(module, body_ref.target)
-        if any(inner.target is region_op for inner in body.graph.nodes):
-            raise ExportError(f"node '{node.name}': nested no_grad/enable_grad regions cannot be captured")
-        environment = dict(zip((n for n in body.graph.nodes if n.op == "placeholder"), arguments))
-        with graph.inserting_before(node):
-            for inner in body.graph.nodes:
-                if inner.op not in ("placeholder", "output"):
-                    environment[inner] = graph.node_copy(inner, lambda n: environment[n])
-            results = []
-            for value in fx.map_arg(body.graph.output_node().args[0], lambda n: environment[n]):
-                if not enabled and isinstance(value.meta.get("val"), torch.Tensor):
-                    detached = graph.call_function(aten.detach.default, (value,))
-                    detached.meta = dict(value.meta)
-                    value = detached
-                results.append(value)
-        for user in list(node.users):
-            if user.target is not operator.getitem:
-                raise ExportError(f"node '{node.name}': the result of a no_grad region is used as a whole")
-            user.replace_all_uses_with(results[user.args[1]])
-            graph.erase_node(user)
-        graph.erase_node(node)
-        if not body_ref.users:
-            graph.erase_node(body_ref)
 
 
 def _rewrite_in_place(graph: fx.Graph, signature: ExportGraphSignature) -> list[str] | None:

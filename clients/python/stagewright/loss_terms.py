@@ -6,7 +6,6 @@ the rest adds up. Every rewrite is tried before it is believed (trial.py).
 """
 
 import dataclasses
-import operator
 
 import torch
 from torch import fx
@@ -16,6 +15,7 @@ from .capture import Captured
 from .errors import ExportError
 from .places import line_of_node
 from .proto import pb
+from .rewrites import add_call, bind
 from .sample_kinds import Kind, Kinds, ancestors, batch_total, is_sound, roots, single
 from .sample_rules import kinds_by_rules
 from .trial import find_kinds
@@ -162,7 +162,7 @@ class _Rewriter:
     def _fused_losses(self) -> list[fx.Node]:
         """Means over targets that count, by ATen's class losses."""
         of_loss = ancestors([self.loss()])
-        calls = [(node, _bound(node)) for node in self._graph.nodes if node in of_loss and node.target in CLASS_LOSSES]
+        calls = [(node, bind(node)) for node in self._graph.nodes if node in of_loss and node.target in CLASS_LOSSES]
         return [
             node
             for node, call in calls
@@ -171,7 +171,7 @@ class _Rewriter:
 
     def _open_fused(self, node: fx.Node) -> None:
         """`loss(mean)` as `loss(sum) / total(weights of the targets that count)`."""
-        call = _bound(node)
+        call = bind(node)
         target, weight = call["target"], call["weight"]
         if not self._is_data(target) or (weight is not None and not self._is_data(weight)):
             return
@@ -303,12 +303,7 @@ class _Rewriter:
         )
 
     def _call(self, like: fx.Node, op: object, *args: object, **kwargs: object) -> fx.Node:
-        result = self._graph.call_function(op, args, kwargs)
-        result.meta = {key: like.meta[key] for key in ("nn_module_stack", "stack_trace") if key in like.meta}
-        with self._input().meta["val"].fake_mode, torch.no_grad():
-            values, named = fx.map_arg((args, kwargs), lambda node: node.meta["val"])
-            result.meta["val"] = op(*values, **named)
-        return result
+        return add_call(self._graph, like, op, args, kwargs)
 
     # What depends on what.
 
@@ -333,12 +328,3 @@ def _counting_type(like: fx.Node) -> torch.dtype:
 
 def _has_places(found: object) -> bool:
     return found is not None and not isinstance(found, Kind)
-
-
-def _bound(node: fx.Node) -> dict[str, object]:
-    """Every argument of the call by its name in the schema, defaults included."""
-    arguments = node.target._schema.arguments
-    bound = {argument.name: argument.default_value for argument in arguments if argument.has_default_value()}
-    bound.update(zip((argument.name for argument in arguments), node.args))
-    bound.update(node.kwargs)
-    return bound

@@ -10,6 +10,7 @@ from .capture import Captured, is_virtual
 from .checkpoint import tied_names
 from .errors import ExportError
 from .loss_terms import Separated
+from .places import describe
 from .proto import pb
 from .rewrites import with_scalar_overload
 from .sample_kinds import (
@@ -21,7 +22,6 @@ from .sample_kinds import (
     batch_total,
     live_nodes,
     roots,
-    single,
     uses_batch_statistics,
 )
 
@@ -156,9 +156,11 @@ class Lowering:
     def _finish(self) -> None:
         states, loss, prediction = roots(self._fx_graph)
         self.graph.loss.CopyFrom(self._reference(loss, "the loss"))
-        in_front = prediction is not None and single(self._separated.kinds.get(prediction)) == Layout(0, 1)
-        if in_front and self._arguments[prediction].HasField("value"):
-            self.graph.prediction.CopyFrom(self._arguments[prediction].value)
+        if prediction is not None and self._arguments[prediction].HasField("value"):
+            value = self._arguments[prediction].value
+            sizes = [(size.scale, size.offset) for size in self._nodes[value.node].outputs[value.output].shape]
+            if sizes and sizes[0] == (1, 0) and not any(scale for scale, _ in sizes[1:]):  # A row for each sample.
+                self.graph.prediction.CopyFrom(value)
         indices = {parameter.name: index for index, parameter in enumerate(self.graph.parameters)}
         indices |= {alias: i for i, parameter in enumerate(self.graph.parameters) for alias in parameter.aliases}
         for name, node in zip(self._captured.states, states):
@@ -196,7 +198,7 @@ class Lowering:
 
     def _lower(self, node: fx.Node) -> None:
         value = node.meta.get("val")
-        where = f"node '{node.name}' ({node.target})"
+        where = describe(node)
         if isinstance(value, (int, torch.SymInt)) and not isinstance(value, bool):
             return  # Written where it is used.
         if node.target is batch_total:
@@ -205,10 +207,7 @@ class Lowering:
             self._lower_getitem(node)
             return
         if not isinstance(node.target, torch._ops.OpOverload) or node.target.namespace != "aten":
-            advice = (
-                "; cast the model instead, as in model.to(torch.bfloat16)" if "autocast" in str(node.target) else ""
-            )
-            raise ExportError(f"{where}: not an ATen operator, so the engine could not run it{advice}")
+            raise ExportError(f"{where}: not an ATen operator, so the engine could not run it")
         if isinstance(value, (float, torch.SymFloat, bool, torch.SymBool)):
             raise ExportError(f"{where}: a number computed from data or from the batch size cannot be captured")
         same = self._same_as(node)
@@ -376,7 +375,7 @@ def refuse_randomness(graph: fx.Graph) -> None:
     live = live_nodes(graph)
     for node in graph.nodes:
         if node in live and isinstance(node.target, torch._ops.OpOverload):
-            _check_random(node, f"node '{node.name}' ({node.target})")
+            _check_random(node, describe(node))
 
 
 def _check_random(node: fx.Node, where: str) -> None:

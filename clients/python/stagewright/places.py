@@ -1,15 +1,28 @@
 """Where in the user's code something happened."""
 
+import contextlib
 import inspect
 import pathlib
 import re
 import traceback
+from unittest import mock
 
 import torch
 from torch import fx, nn
 
 _OURS = (str(pathlib.Path(torch.__file__).parent), str(pathlib.Path(__file__).parent), "<")
 _FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+), in [^\n]*\n\s*(?P<code>[^\n]*)')
+
+
+@contextlib.contextmanager
+def exact_lines():
+    """While open, nodes are traced with the user's innermost line, not only with lines of functions named forward."""
+
+    def innermost(tracer: object, frames: traceback.StackSummary) -> traceback.StackSummary:
+        return traceback.StackSummary.from_list([f for f in frames if not f.filename.startswith(_OURS)][-1:])
+
+    with mock.patch.object(fx.proxy.TracerBase, "_filter_traceback_frames", innermost):
+        yield
 
 
 def line_of_error(error: BaseException) -> str:
@@ -43,7 +56,8 @@ def line_of_node(node: fx.Node) -> str:
 
 def describe(node: fx.Node) -> str:
     """A node as errors name it: its name, its operator, the user's line."""
-    return f"node '{node.name}' ({node.target}){line_of_node(node)}"
+    target = node.target if isinstance(node.target, (str, torch._ops.OpOverload)) else node.target.__name__
+    return f"node '{node.name}' ({target}){line_of_node(node)}"
 
 
 def _text(frames: traceback.StackSummary) -> str:

@@ -48,14 +48,14 @@ def expose_attention_dropout(graph: fx.Graph) -> None:
     """
     for node in list(graph.nodes):
         if node.target is aten.scaled_dot_product_attention.default:
-            call = _bind(node)
+            call = bind(node)
             if call["dropout_p"] != 0:
                 with graph.inserting_before(node):
                     node.replace_all_uses_with(_explicit_attention(graph, node, call))
                 graph.erase_node(node)
 
 
-def _bind(node: fx.Node) -> dict[str, object]:
+def bind(node: fx.Node) -> dict[str, object]:
     """Every argument of the call by its name in the schema, defaults included."""
     arguments = node.target._schema.arguments
     bound = {argument.name: argument.default_value for argument in arguments if argument.has_default_value()}
@@ -66,7 +66,7 @@ def _bind(node: fx.Node) -> dict[str, object]:
 
 def _explicit_attention(graph: fx.Graph, node: fx.Node, call: dict[str, object]) -> fx.Node:
     def emit(op: torch._ops.OpOverload, *args: object) -> fx.Node:
-        return call(graph, node, op, args)
+        return add_call(graph, node, op, args)
 
     if call["enable_gqa"]:
         raise ExportError(f"node '{node.name}': grouped-query attention with dropout cannot be captured; set it to 0")
@@ -85,7 +85,7 @@ def _explicit_attention(graph: fx.Graph, node: fx.Node, call: dict[str, object])
     return emit(aten.matmul.default, weights, call["value"])
 
 
-def call(
+def add_call(
     graph: fx.Graph, like: fx.Node, op: torch._ops.OpOverload, args: tuple, kwargs: dict | None = None
 ) -> fx.Node:
     """A new node of the same module and line as `like`, its result worked out on shapes."""

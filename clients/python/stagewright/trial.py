@@ -5,6 +5,7 @@ hide what they multiply), without dropout and with batch normalisation in evalua
 expressions that agree to ten digits agree everywhere.
 """
 
+import itertools
 from collections.abc import Iterator
 
 import torch
@@ -36,14 +37,13 @@ _FLOATING = {torch.float16, torch.bfloat16, torch.float32, torch.float64}
 class Trial:
     """One run of a graph: a whole batch and its two parts, node by node."""
 
-    def __init__(self, captured: Captured, state: dict[str, torch.Tensor], effort: Effort):
+    def __init__(self, captured: Captured, state: dict[str, torch.Tensor], effort: Effort, dtype: torch.dtype):
         self._captured = captured
         graph = captured.program.graph_module.graph
         self._graph = graph
         self._live = live_nodes(graph)
-        parameters = sum(tensor.numel() for tensor in state.values() if tensor.is_floating_point())
-        self._dtype = torch.float64 if parameters <= _MOST_IN_DOUBLE else torch.float32
-        self._tolerance = 1e-8 if self._dtype is torch.float64 else 1e-3
+        self._dtype = dtype
+        self._tolerance = 1e-8 if dtype is torch.float64 else 1e-4
         first = max(2, captured.batch.least)
         self._parts = (first, max(1, captured.batch.least))
         self._generator = torch.Generator().manual_seed(0)
@@ -221,14 +221,15 @@ def find_kinds(captured: Captured, state: dict[str, torch.Tensor]) -> tuple[Kind
     floating = sum(tensor.numel() for tensor in state.values() if tensor.is_floating_point())
     if floating > _MOST_PARAMETERS or any(is_virtual(tensor) for tensor in state.values()) and floating > _MOST_IN_DOUBLE:
         return None
-    for effort in Effort:
+    dtypes = [torch.float64, torch.float32] if floating <= _MOST_IN_DOUBLE else [torch.float32]
+    for dtype, effort in itertools.product(dtypes, Effort):  # Some operators have no double precision.
         try:
-            trial = Trial(captured, state, effort)
+            trial = Trial(captured, state, effort, dtype)
             if not trial.fits():
                 return None
             kinds, finite = trial.run()
         except Exception:  # These inputs do not suit the model; that it runs at all, tracing has shown.
             continue
-        if finite or effort is list(Effort)[-1]:
+        if finite or effort is Effort.EXAMPLE:
             return kinds, effort
     return None

@@ -45,6 +45,16 @@ bool HasWholeStages(const Problem& problem) {
   return FirstOnWholeBatch(*problem.graph, problem.batch_statistics).has_value();
 }
 
+std::vector<bool> WholeOperators(const Problem& problem) {
+  std::vector<bool> whole;
+  for (const Operator& op : problem.operators->operators()) {
+    whole.push_back(std::any_of(op.nodes.begin(), op.nodes.end(), [&](NodeId node) {
+      return NeedsWholeBatch(problem.graph->node(node), problem.batch_statistics);
+    }));
+  }
+  return whole;
+}
+
 PlanOptions OnWholeBatches(const Problem& problem, PlanOptions options) {
   options.micro_batch = problem.mini_batch;
   options.per_stage_micro_batch = false;

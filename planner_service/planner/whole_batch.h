@@ -2,7 +2,7 @@
 // planners that know nothing of them.
 #pragma once
 
-#include <string>
+#include <vector>
 
 #include "planner_service/planner/planner.h"
 
@@ -10,6 +10,9 @@ namespace stagewright {
 
 // Some node of the problem's graph needs the whole mini-batch.
 bool HasWholeStages(const Problem& problem);
+
+// By operator: one of its nodes does. O(nodes).
+std::vector<bool> WholeOperators(const Problem& problem);
 
 // `options` narrowed to plans without micro-batches and replicas: what a planner without
 // PlannerAbilities::whole_stages is asked for where HasWholeStages().

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "planner_service/planner/micro_batches.h"
+#include "planner_service/planner/whole_batch.h"
 #include "planner_service/search/starts.h"
 
 namespace stagewright {
@@ -48,11 +49,7 @@ Moves::Moves(const OperatorCosts& costs, const PlanOptions& options)
   rank_.resize(order.size());
   for (size_t i = 0; i < order.size(); ++i) rank_[order[i]] = static_cast<int32_t>(i);
   micro_batches_ = MicroBatchChoices(problem, options);
-  for (const Operator& op : problem.operators->operators()) {
-    whole_.push_back(std::any_of(op.nodes.begin(), op.nodes.end(), [&](NodeId node) {
-      return NeedsWholeBatch(problem.graph->node(node), problem.batch_statistics);
-    }));
-  }
+  whole_ = WholeOperators(problem);
   uniform_ = IsUniform(*problem.cluster);
 }
 

@@ -9,6 +9,7 @@
 
 #include "common/graph/series_parallel.h"
 #include "planner_service/planner/micro_batches.h"
+#include "planner_service/planner/whole_batch.h"
 
 namespace stagewright {
 namespace {
@@ -30,7 +31,7 @@ struct Shape {
 class Layout {
  public:
   Layout(const OperatorCosts& costs, const SpTree& tree, const Shape& shape)
-      : costs_(costs), tree_(tree), shape_(shape) {
+      : costs_(costs), tree_(tree), shape_(shape), whole_(WholeOperators(costs.problem())) {
     const Cluster& cluster = *costs.problem().cluster;
     for (int32_t d = 0; d + shape.replicas <= cluster.size(); d += shape.replicas) {
       std::vector<int32_t>& group = groups_.emplace_back(shape.replicas);
@@ -123,7 +124,11 @@ class Layout {
     if (operators.empty()) return;
     loads_[group] += WorkOf(operators);
     std::sort(operators.begin(), operators.end());
-    draft_.stages.push_back({std::move(operators), groups_[group], false});
+    std::vector<int32_t> devices = groups_[group];
+    const bool whole =
+        std::any_of(operators.begin(), operators.end(), [&](int32_t op) { return whole_[op]; });
+    if (whole) devices.resize(1);
+    draft_.stages.push_back({std::move(operators), std::move(devices), false});
   }
 
   // The group that has most left to do.
@@ -272,6 +277,7 @@ class Layout {
   const OperatorCosts& costs_;
   const SpTree& tree_;
   Shape shape_;
+  const std::vector<bool> whole_;  // Operators that are not replicated.
   std::vector<std::vector<int32_t>> groups_;
   std::vector<double> work_;         // By operator,
   std::vector<double> vertex_work_;  // and by vertex of the tree.

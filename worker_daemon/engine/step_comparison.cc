@@ -94,7 +94,7 @@ StepComparison::Compared StepComparison::Compare(std::string what, const std::st
                                                  double floor) {
   Compared compared{std::move(what), std::nullopt, "", relative, floor};
   const std::vector<StepRecord::Copy> copies = record_->Find(name);
-  if (copies.empty()) compared.missing = "the plan";
+  if (copies.empty()) compared.missing = "under the plan";
   const at::Tensor mine = own.detach().to(at::kCPU).to(at::kDouble).contiguous();
   for (const StepRecord::Copy& copy : copies) {
     auto read = Read(*copy.tensor);
@@ -159,7 +159,7 @@ absl::Status StepComparison::CompareState() {
     if (parameter.trainable && !gradients_[id.index()].has_value() &&
         !record_->Find(GradientName(parameter.name)).empty()) {
       gradients_[id.index()] = {absl::StrCat("the gradient of \"", parameter.name, "\""),
-                                std::nullopt, "the single device", 0, 0};
+                                std::nullopt, "on the single device", 0, 0};
     }
   }
   return failure_;
@@ -208,7 +208,7 @@ absl::Status StepComparison::Judge(int64_t step, double loss,
   if (first == nullptr && !loss_differs) return absl::OkStatus();
   std::string text = absl::StrCat("step ", step, ": ");
   if (first != nullptr && !first->distance.has_value()) {
-    absl::StrAppend(&text, first->what, " is missing on ", first->missing);
+    absl::StrAppend(&text, first->what, " is missing ", first->missing);
   } else if (first != nullptr) {
     const Distance& d = *first->distance;
     absl::StrAppend(&text, first->what, " differs: at [", absl::StrJoin(d.index, ", "), "] it is ",

@@ -58,7 +58,7 @@ class StepComparison : public StepWatch {
   struct Compared {
     std::string what;  // "the gradient of \"a.weight\"".
     std::optional<Distance> distance;
-    std::string missing;  // Instead of a distance: who lacks it.
+    std::string missing;  // Instead of a distance: "under the plan", "on the single device".
     double relative = 0;  // Tolerance.
     double floor = 0;
   };

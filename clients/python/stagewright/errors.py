@@ -71,3 +71,7 @@ class JobError(StagewrightError):
     def __init__(self, message: str, job: object):
         super().__init__(message)
         self.job = job
+
+
+class FrameworkError(StagewrightError):
+    """Another framework has no way to say what a plan does."""

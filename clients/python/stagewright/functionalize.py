@@ -16,6 +16,7 @@ from torch.export.graph_signature import ExportGraphSignature, OutputKind
 
 from .custom_operators import inline_custom_operators, rewrite_known_operators
 from .errors import ExportError
+from .recurrent import split_recurrent_layers
 from .regions import inline_regions
 from .rewrites import expose_attention_dropout, fold_identities
 
@@ -54,6 +55,7 @@ def make_functional(program: ExportedProgram, shape_env: object) -> tuple[Export
     rewrite_known_operators(program.graph_module.graph)
     fold_identities(program.graph_module.graph, shape_env)
     expose_attention_dropout(program.graph_module.graph)
+    split_recurrent_layers(program.graph_module.graph)
     for node in program.graph_module.graph.nodes:
         if is_mutating(node):
             raise ExportError(f"node '{node.name}': the in-place operator {node.target} has no functional form here")

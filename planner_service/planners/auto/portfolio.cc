@@ -118,6 +118,10 @@ absl::StatusOr<Outcome> SolveSynchronous(const Problem& problem, const PlanOptio
     outcome.reason = "the search was stopped by its deadline or cancelled";
   } else if (outcome.strategy.has_value()) {
     outcome.termination = Termination::kFeasible;
+  } else if (!possible && champions.judged() == 0) {
+    outcome.termination = Termination::kLimit;
+    outcome.reason = absl::StrCat("a micro_batch of ", options.micro_batch,
+                                  " is asked for, and every stage has such a node");
   } else {
     SayNoneFound(problem, champions, none, outcome);
   }

@@ -13,22 +13,14 @@ namespace {
 // Of judging what is changed (EffortOfJudging).
 constexpr int64_t kJudgingEffort = 600'000;
 
-// Where every operator needs it, every stage does.
-bool AllNeedIt(const Problem& problem) {
-  const auto operators = problem.operators->operators();
-  return std::all_of(operators.begin(), operators.end(), [&](const Operator& op) {
-    return std::any_of(op.nodes.begin(), op.nodes.end(), [&](NodeId node) {
-      return NeedsWholeBatch(problem.graph->node(node), problem.batch_statistics);
-    });
-  });
-}
-
 }  // namespace
 
 absl::Status OfferWholeStages(const Problem& problem, const PlanOptions& options,
                               const SearchContext& context, Champions& champions,
                               Outcome& outcome) {
-  if (AllNeedIt(problem) || problem.cluster->size() == 1) return absl::OkStatus();
+  const std::vector<bool> needs_it = WholeOperators(problem);
+  const bool all = std::find(needs_it.begin(), needs_it.end(), false) == needs_it.end();
+  if (all || problem.cluster->size() == 1) return absl::OkStatus();
   GraphData data = problem.graph->data();
   for (Node& node : data.nodes) node.batch_dependent = false;
   ASSIGN_OR_RETURN(const Graph free, Graph::Create(std::move(data)));

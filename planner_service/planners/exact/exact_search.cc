@@ -282,7 +282,7 @@ absl::Status ExactSearch::Judge(Strategy strategy) {
     too_large_ = evaluation.status();
     return absl::OkStatus();
   }
-  // A tensor without a batch dimension would have to be split.
+  // A tensor would have to be split whose samples do not lie side by side.
   if (absl::IsFailedPrecondition(evaluation.status())) {
     refused_ = evaluation.status();
     return absl::OkStatus();

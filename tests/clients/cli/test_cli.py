@@ -152,7 +152,7 @@ def test_wrong_values_are_named():
     [(), ("fly",), ("plan",), ("plan", "x.swg"), ("plan", "x.swg", "--cluster", "cpu:1"), ("submit",), ("watch",),
      ("plan", "x.swg", "--mini-batch", "many"),
      ("plan", "x.swg", "--mini-batch", 0), ("plan", "x.swg", "--mini-batch", -8),
-     ("jobs", "-o", "xml"), ("graph",), ("cancel",)],
+     ("jobs", "-o", "xml"), ("jobs", "losses"), ("jobs", "losses", "jobs/1", "-o", "xml"), ("graph",), ("cancel",)],
 )  # fmt: skip
 def test_wrong_usage(arguments):
     assert "--help)" in fails(2, *arguments)
@@ -207,14 +207,15 @@ def test_no_plan_for_so_many_stages_is_json_too():
 @pytest.mark.parametrize(
     "arguments",
     [("jobs",), ("workers",), ("watch", "jobs/1"), ("cancel", "jobs/1"), ("trace", "jobs/1"), ("plan", "show", "jobs/1"),
-     ("plan", CASE_STUDY, "--cluster", "summit:2", "--mini-batch", 64)],
+     ("jobs", "losses", "jobs/1"), ("plan", CASE_STUDY, "--cluster", "summit:2", "--mini-batch", 64)],
 )  # fmt: skip
 def test_an_unreachable_planner_is_named(arguments):
     assert NOBODY in fails(4, *arguments)
 
 
 def test_jobs_that_do_not_exist(service):
-    for command in (("watch", "jobs/9"), ("cancel", "jobs/9"), ("trace", "jobs/9"), ("plan", "show", "jobs/9")):
+    for command in (("watch", "jobs/9"), ("cancel", "jobs/9"), ("trace", "jobs/9"), ("plan", "show", "jobs/9"),
+                    ("jobs", "losses", "jobs/9")):  # fmt: skip
         assert "jobs/9" in fails(1, *command, planner=service)
     assert json.loads(run("jobs", "-o", "json", planner=service).stdout) == {"jobs": []}
     assert json.loads(run("workers", "-o", "json", planner=service).stdout) == {"workers": []}
@@ -233,6 +234,9 @@ def test_a_watched_job_that_is_cancelled_exits_with_5(service, tmp_path):
     watched = run("watch", name, planner=service)
     assert watched.returncode == 5
     assert "\r" not in watched.stderr + watched.stdout
+    header = "step,loss,learning_rate,step_seconds,skipped\n"
+    assert run("jobs", "losses", name, "-o", "csv", planner=service).stdout == header
+    assert json.loads(run("jobs", "losses", name, "-o", "json", planner=service).stdout) == {"steps": [], "stride": 1}
 
 
 PROFILE = """\

@@ -106,19 +106,6 @@ def test_weights_of_a_model_without_data(tmp_path):
         stagewright.export(model, torch.randn(4, 4), loss=nn.MSELoss(), path=tmp_path / "model.swg")
 
 
-def test_lstm_with_built_in_dropout(tmp_path):
-    class Recurrent(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.lstm = nn.LSTM(4, 4, 2, dropout=0.1, batch_first=True)
-
-        def forward(self, x):
-            return self.lstm(x)[0]
-
-    with pytest.raises(stagewright.ExportError, match="aten.lstm.input.*set its dropout to 0 and use nn.Dropout"):
-        stagewright.export(Recurrent(), torch.randn(4, 3, 4), loss=nn.MSELoss(), path=tmp_path / "model.swg")
-
-
 def test_backward_hook(tmp_path):
     model = nn.Sequential(nn.Linear(4, 4))
     model[0].register_full_backward_hook(lambda *_: None)

@@ -333,7 +333,7 @@ TEST(Lower, NamesTensorsThatCannotBeSplit) {
   const absl::Status status = lower(2, 4);
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(status.message()),
-              HasSubstr("output 0 of node \"n1\" has no batch dimension in front"));
+              HasSubstr("output 0 of node \"n1\" does not have its samples side by side"));
 }
 
 // Figures 2 and 5 of GraphPipe, by what runs: the most samples between forward and backward.

@@ -275,6 +275,9 @@ TEST(States, RunningStatisticsChangeOncePerForwardPass) {
   auto data = Data();
   data["target"] = Random({kMiniBatch * kSteps, 6}, 33);
   const HandJob job(graph, data, kSteps);
+  auto weights = *ReadTensors(job.spec.weights_path);
+  weights["running_var"] = weights["running_var"].abs();
+  WriteTensors(job.spec.weights_path, weights);
   const auto once = job.Train(PlanByHand(graph, kMiniBatch, {{last, 8, 1, false}}));
   ASSERT_TRUE(once.ok()) << once.status();
   const auto before = ReadTensors(job.spec.weights_path);

@@ -1,0 +1,1 @@
+"""Plans in the terms of other frameworks; `python -m stagewright.frameworks --help`, docs/frameworks.md."""

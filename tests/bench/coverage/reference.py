@@ -25,7 +25,7 @@ def run(model: torch.nn.Module, inputs: object) -> object:
 
 def loss_of(task: Task, output: object, target: object) -> torch.Tensor:
     if task.loss is not None:
-        return task.loss(output, target)
+        return task.loss(output) if task.targets is None else task.loss(output, target)
     return output if isinstance(output, torch.Tensor) else output["loss"]
 
 

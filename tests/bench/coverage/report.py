@@ -99,7 +99,8 @@ one after three steps (both loaded with `load_state_dict(strict=True)`), and eve
 size of that change, are compared with PyTorch on the whole mini-batch at once. Right is below 1e-4, or 1e-2 for
 bfloat16."""
 
-_COLUMNS = """*plans*: stages / depth of the plan for 2, 3 and 4 devices, and how much longer the best sequence of stages would
+_COLUMNS = """\
+*plans*: stages / depth of the plan for 2, 3 and 4 devices, and how much longer the best sequence of stages would
 take. *jobs*: stages of the planner's own plan and of the forced one on two workers, the same on three, and of a plan
 by hand whose second half has other micro-batches than its first and two replicas. Forced plans have as many stages as
 workers, no replicas and micro-batches of 2 and 4 (of 8 where the samples of a mini-batch depend on each other).

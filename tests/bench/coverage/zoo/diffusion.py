@@ -365,7 +365,6 @@ for _name, _build in {
     "UNet2D, conditional": _conditional,
     "UNet1D": _unet_1d,
     "UNet3D": _unet_3d,
-    "DiT": _dit,
     "Stable Diffusion 3": _sd3,
     "Flux": _flux,
     "PixArt": _pixart,
@@ -377,3 +376,9 @@ for _name, _build in {
     "ControlNet": _control,
 }.items():
     add(_name, "diffusers", _build)
+add(
+    "DiT",
+    "diffusers",
+    _dit,
+    refusal="it draws with torch.rand which labels to leave out, whatever its configuration says",
+)

@@ -18,7 +18,7 @@ class Task:
     model: nn.Module
     # A tensor, a tuple of positional arguments or a dict of keyword arguments, as stagewright.export takes them.
     inputs: object
-    # loss(output, target); None where the model returns its loss.
+    # loss(output, target), or loss(output) where there are no targets; None where the model returns its loss.
     loss: Callable | None
     targets: object = None
     # Further arguments of stagewright.export: batch_dim and the like.

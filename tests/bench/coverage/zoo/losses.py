@@ -133,9 +133,7 @@ MEANS = {
     "Means of roots per sample": lambda: _classifier(
         lambda out, target: (out - target).square().mean(1).sqrt().mean(), torch.randn(SAMPLES, CLASSES)
     ),
-    "A loss of the output alone": lambda: Task(
-        mlp(8, 16, 8), torch.randn(SAMPLES, 8), lambda out, _: out.square().mean()
-    ),
+    "A loss of the output alone": lambda: Task(mlp(8, 16, 8), torch.randn(SAMPLES, 8), lambda out: out.square().mean()),
 }
 for _name, _build in MEANS.items():
     add(_name, SOURCE, _build)

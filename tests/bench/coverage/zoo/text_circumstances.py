@@ -35,10 +35,10 @@ def _llama_loss() -> Task:
     return _with_labels(llama())
 
 
-@entry("Llama, loss=lambda output, _: output.loss", SOURCE)
+@entry("Llama, loss=lambda output: output.loss", SOURCE)
 def _llama_lambda() -> Task:
     task = _with_labels(llama())
-    return Task(task.model, task.inputs, lambda output, _: output.loss)
+    return Task(task.model, task.inputs, lambda output: output.loss)
 
 
 @entry("T5 returns its loss", SOURCE)

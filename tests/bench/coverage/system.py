@@ -84,13 +84,15 @@ def train(system: System, files: Files, devices: int, **flags) -> Job:
     if not answer.value:
         return job
     name = answer.value["name"]
-    job.planned = answer.value["step"] > 0 or not _never_started(answer.value)
-    if answer.value["state"] != "succeeded":
-        job.error = answer.value["message"] or answer.error
-        return job
-    job.error = ""
     job.stages = len(_answer(system.cli("plan", "show", name, "-o", "json")).value.get("stages", ()))
-    job.losses = [step["loss"] for step in _answer(system.cli("jobs", "losses", name, "-o", "json")).value["steps"]]
+    job.planned = job.stages > 0
+    job.error = answer.value["message"] or answer.error if answer.value["state"] != "succeeded" else ""
+    losses = _answer(system.cli("jobs", "losses", name, "-o", "json"))
+    job.losses = [step["loss"] for step in losses.value.get("steps", ())]
+    if not job.error and len(job.losses) != STEPS:
+        job.error = f"the planner has the losses of {len(job.losses)} of {STEPS} steps {losses.error}"
+    if job.error:
+        return job
     job.checkpoint = out / "model.safetensors"
     on_the_way = out / "checkpoints" / f"step-{SAVED_STEP:010d}"
     job.on_the_way = on_the_way if (on_the_way / "manifest.json").is_file() else None
@@ -114,12 +116,8 @@ def uneven_plan(system: System, files: Files) -> pathlib.Path | None:
     return path
 
 
-def _never_started(job: dict) -> bool:
-    return job.get("total_steps", 0) == 0
-
-
 def _answer(done: subprocess.CompletedProcess) -> Answer:
-    """JSON of standard output; of standard error the warnings, and the last line if the command failed."""
+    """JSON of standard output; the warnings of standard error and, if the command failed, why."""
     lines = [line.removeprefix("stagewright: ") for line in done.stderr.splitlines() if line.strip()]
     try:
         value = json.loads(done.stdout) if done.stdout.strip() else {}
@@ -128,5 +126,5 @@ def _answer(done: subprocess.CompletedProcess) -> Answer:
     warnings = [line.removeprefix("warning: ") for line in lines if line.startswith("warning")]
     if done.returncode != 0:
         said = next((line for line in reversed(lines) if not line.startswith("warning")), "")
-        return Answer(value, said or f"exit code {done.returncode}", warnings)
+        return Answer(value, value.get("reason") or said or f"exit code {done.returncode}", warnings)
     return Answer(value, "", warnings)

@@ -140,7 +140,9 @@ TEST_F(JobStepsTest, WhatWasDroppedOnItsWayIsTakenFromTheStepsSoFar) {
   EXPECT_THAT(Steps(), ElementsAre(1, 5));
   SoFar("b", 4);
   EXPECT_THAT(Steps(), ElementsAre(1, 2, 3, 4, 5));
-  for (const v1::JobStep& step : harness_->jobs->Steps(job_, 0)->steps())
+  const auto listed = harness_->jobs->Steps(job_, 0);
+  ASSERT_TRUE(listed.ok());
+  for (const v1::JobStep& step : listed->steps())
     EXPECT_DOUBLE_EQ(step.loss(), 1.0) << step.step();
   // Watchers are told of nothing older than what they know.
   EXPECT_EQ(harness_->Get(job_).version(), version);

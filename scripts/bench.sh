@@ -19,6 +19,9 @@ usage: scripts/bench.sh NAME [ARGUMENT...]
   growth    how search time grows with the model: fitted exponents, and docs/results/search-growth.svg
   figures   the counterparts of the papers' figures and tables, under docs/results
   run       step times of jobs on workers beside PyTorch's, as one Markdown table
+  coverage  models of transformers, diffusers and others on workers, compared with PyTorch tensor by tensor; without
+            arguments all of them, into docs/coverage.md. Results in build/coverage are kept: a run goes on where the last
+            one ended
 
 Any other name runs that program as it is; arguments go to the program (--help tells them).
 Programs: $(programs | tr '\n' ' ')
@@ -77,6 +80,28 @@ report_run() {
     "$VENV/bin/python" tests/bench/run/run_bench.py "$@"
 }
 
+# The environment of the models' libraries: .venv's packages, and scripts/requirements-coverage.txt on top.
+install_coverage() {
+  local venv=$STAGEWRIGHT_ROOT/.venv-coverage want
+  want=$(hash_of scripts/requirements.txt scripts/requirements-coverage.txt)
+  [[ $(cat "$venv/.requirements-stamp" 2>/dev/null) == "$want" ]] && return
+  say "Python environment .venv-coverage: installing scripts/requirements-coverage.txt"
+  "$VENV/bin/python" -m venv --clear "$venv"
+  "$VENV/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))' \
+    >"$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/stagewright-venv.pth"
+  "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps -r scripts/requirements-coverage.txt
+  echo "$want" >"$venv/.requirements-stamp"
+}
+
+# Models that people bring, on workers; the rest of the machine stays usable.
+report_coverage() {
+  install_coverage
+  scripts/build.sh release stagewright stagewright-planner stagewright-worker >&2
+  (($# > 0)) || set -- --table docs/coverage.md
+  STAGEWRIGHT_BIN=$(bin_dir release) STAGEWRIGHT_TEST_MODELS='' PYTHONPATH=clients/python OMP_NUM_THREADS=1 \
+    .venv-coverage/bin/python -W ignore tests/bench/coverage/coverage_bench.py "$@"
+}
+
 report_program() {
   local name=$1
   shift
@@ -93,7 +118,7 @@ machine() {
   say "benchmark $name, $(grep -m1 'model name' /proc/cpuinfo | cut -d: -f2 | xargs), $(nproc) cores"
 }
 case $name in
-  plan | growth | figures | run) machine && "report_$name" "$@" ;;
+  plan | growth | figures | run | coverage) machine && "report_$name" "$@" ;;
   all)
     machine
     for each in $(programs); do report_program "$each" "$@"; done

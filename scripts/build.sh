@@ -12,7 +12,7 @@ shift || true
 need_preset "$preset"
 
 # Paths relative to the tree let checkouts share one ccache.
-export CCACHE_BASEDIR=$STAGEWRIGHT_ROOT
+export CCACHE_BASEDIR=$STAGEWRIGHT_ROOT CCACHE_NOHASHDIR=1
 log=$STAGEWRIGHT_ROOT/build/configure-$preset.log
 mkdir -p build
 cmake --preset "$preset" >"$log" 2>&1 || {

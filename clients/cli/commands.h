@@ -18,8 +18,9 @@ struct Globals {
 void AddPlanCommands(CLI::App& app, Globals& globals);    // plan, plan show
 void AddGraphCommands(CLI::App& app, Globals& globals);   // graph show, graph import
 void AddExplainCommand(CLI::App& app, Globals& globals);  // explain
-void AddJobCommands(CLI::App& app,
-                    Globals& globals);  // submit, jobs, watch, cancel, workers, trace
+// submit, jobs, watch, cancel, workers, trace
+void AddJobCommands(CLI::App& app, Globals& globals);
+void AddUpCommand(CLI::App& app, Globals& globals);       // up
 void AddLossesCommand(CLI::App& jobs, Globals& globals);  // jobs losses
 
 // -o table|json for a command whose result has both forms.

@@ -50,6 +50,7 @@ int main(int argc, char** argv) {
   AddExplainCommand(app, globals);
   AddGraphCommands(app, globals);
   AddJobCommands(app, globals);
+  AddUpCommand(app, globals);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

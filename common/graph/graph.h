@@ -196,7 +196,7 @@ class Graph {
   // The node's backward pass runs: its floating-point value depends on a trainable parameter and,
   // where the graph has a loss, the loss depends on it. Every planning-only node has one.
   bool needs_backward(NodeId id) const { return needs_backward_[id.index()]; }
-  // A state update changes the parameter, or batch normalisation keeps its running statistics in it.
+  // A state update changes the parameter, or batch normalisation keeps running statistics in it.
   bool is_state(ParameterId id) const { return is_state_[id.index()]; }
 
  private:

@@ -39,11 +39,14 @@ DeviceKind A100() { return {"a100-80g", 156e12, 1.75e12, 4 * kMicrosecond, 2.5e9
 // 256 x 128 over 132 SMs with deeper pipelines.
 DeviceKind H100() { return {"h100-80g", 989e12, 2.85e12, 4 * kMicrosecond, 4e9}; }
 
-// What the engine costs on a CPU by `scripts/bench.sh engine`, in calls of small operators, so that
-// it holds on faster and slower cores: MEASURED.
-constexpr double kCallsOfPass = 1.0;
-constexpr double kCallsOfMessage = 1.0;
-constexpr double kCallsOfStep = 10.0;
+// What the engine costs on a CPU beyond operators, in calls of small ones, so that it holds on
+// faster and slower cores. From the table "Engine" of docs/benchmarks.md (release build, idle
+// machine), for calls of 8 us: a pass of one or two tiny operators took 6.9 us, of which about 4
+// are not theirs; two passes and two packed messages took 38 us, so that a message took 12 us at
+// each end. `engine_bench` prints these and what a step costs, which is not known yet.
+constexpr double kCallsOfPass = 0.5;
+constexpr double kCallsOfMessage = 1.5;
+constexpr double kCallsOfStep = 0;
 
 // One core at 3 GHz with two 8-wide fp32 FMA units is 96 GFLOP/s at most; LibTorch's products reach
 // about half on small shapes. 10 GB/s is one core's share of two DDR4 channels. Dispatching an ATen

@@ -18,10 +18,6 @@ constexpr int kMostDoublings = 10;
 // How long a lost worker is waited for when others already gave up its job.
 constexpr absl::Duration kLossIsKnownWithin = absl::Seconds(2);
 
-bool Runs(v1::JobState state) {
-  return state == v1::JOB_STATE_RUNNING || state == v1::JOB_STATE_RECOVERING;
-}
-
 }  // namespace
 
 void JobManager::AnnounceCheckpoint(Record& record, absl::Time now) {

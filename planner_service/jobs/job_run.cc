@@ -229,7 +229,10 @@ void JobManager::Handle(const std::string& worker, const v1::Connected& message)
   if (record->connected.size() < record->worker_devices.size()) return;
   record->job.mutable_metrics()->set_total_steps(record->total_steps);
   record->reported = record->first_step;
-  record->history.DropAfter(record->first_step);
+  if (!record->history.empty()) {
+    record->history.DropAfter(record->first_step);
+    record->write_steps = absl::Now();  // With the transition: the store must not know them either.
+  }
   record->checkpoints.last = absl::Now();
   Transition(*record, v1::JOB_STATE_RUNNING, "");
   if (IsTerminal(record->job.state())) {

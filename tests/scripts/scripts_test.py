@@ -1,11 +1,8 @@
-"""The scripts refuse what they do not know, and what they share leaves no process behind."""
+"""The scripts refuse what they do not know."""
 
-import os
 import pathlib
-import signal
 import subprocess
 import tempfile
-import time
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -15,14 +12,6 @@ def bash(text, **options):
   """Runs a script that has sourced lib.sh."""
   script = f"set -euo pipefail\nsource '{ROOT}/scripts/lib.sh'\n{text}\n"
   return subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False, timeout=30, **options)
-
-
-def alive(pid):
-  try:
-    os.kill(pid, 0)
-  except ProcessLookupError:
-    return False
-  return True
 
 
 class ArgumentsTest(unittest.TestCase):
@@ -70,41 +59,6 @@ class SharedFunctionsTest(unittest.TestCase):
       file.write("more")
       file.flush()
       self.assertNotEqual(before, bash(f"hash_of {file.name} absent").stdout)
-
-  def test_wait_for_waits_and_gives_up(self):
-    self.assertEqual(bash("wait_for 5 true").returncode, 0)
-    start = time.monotonic()
-    self.assertNotEqual(bash("wait_for 1 false").returncode, 0)
-    self.assertLess(time.monotonic() - start, 5)
-
-  def test_children_end_with_the_script_also_stubborn_ones(self):
-    result = bash("""
-      trap stop_children EXIT
-      run_in_background /dev/null sleep 60
-      echo "$LAST_CHILD"
-      run_in_background /dev/null bash -c 'trap "" TERM; for i in {1..600}; do sleep 0.1; done'
-      echo "$LAST_CHILD"
-      sleep 0.2
-      exit 3
-    """)
-    self.assertEqual(result.returncode, 3, result.stderr)
-    for pid in map(int, result.stdout.split()):
-      self.assertFalse(alive(pid))
-
-  def test_children_end_when_the_script_is_interrupted(self):
-    script = f"""set -euo pipefail
-      source '{ROOT}/scripts/lib.sh'
-      trap stop_children EXIT
-      run_in_background /dev/null sleep 60
-      echo "$LAST_CHILD"
-      wait "$LAST_CHILD"
-    """
-    with subprocess.Popen(["bash", "-c", script], stdout=subprocess.PIPE, text=True, start_new_session=True) as process:
-      child = int(process.stdout.readline())
-      self.assertTrue(alive(child))
-      os.killpg(process.pid, signal.SIGINT)
-      process.wait(timeout=20)
-    self.assertFalse(alive(child))
 
 
 if __name__ == "__main__":

@@ -175,7 +175,6 @@ absl::StatusOr<StepOutput> Executor::RunStep(const StepInput& input) {
     End(*action, thrown.ok() ? status : thrown);
   }
   RETURN_IF_ERROR(Finish());
-  if (!program_.asynchronous) RETURN_IF_ERROR(Guarded([&] { UpdateStates(); }));
   if (options_.clock != nullptr) RETURN_IF_ERROR(ReadClock());
   return std::exchange(batches_[0].output, std::exchange(batches_[1].output, {}));
 }
@@ -345,6 +344,10 @@ absl::Status Executor::Finish() {
   }
   const auto idle = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return running_.empty(); };
   mutex_.Await(absl::Condition(&idle));
+  if (failure_.ok() && !program_.asynchronous) {
+    const absl::Status updated = Guarded([&] { UpdateStates(); });
+    if (!updated.ok()) Fail(updated);
+  }
   cursor_.reset();
   results_.clear();
   starts_.clear();

@@ -17,13 +17,16 @@ from torch.export import Dim, ExportedProgram
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils import _pytree as pytree
 
+from .diagnosis import explain, reading_of, refuse_what_fails_by_itself
+from .autograd_functions import UntriedFunction, is_derivative, plain_functions
 from .errors import ExportError
 from .functionalize import make_functional
 from .losses import derive_target
 from .outputs import prediction_of
-from .places import exact_lines, line_here, line_of_error, module_here
+from .places import exact_lines
 from .regions import marked_regions
 from .symbols import Batch
+from .traceable import EvenChunks, cumulative_averages, kept_attributes
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,6 +57,8 @@ class ModelWithLoss(nn.Module):
         self.loss = loss if isinstance(loss, nn.Module) else None
         object.__setattr__(self, "_loss", loss)
         object.__setattr__(self, "_observe", observe)
+        # Plain tensor attributes that forward sets before it reads them.
+        self.set_by_forward: list[str] = []
         self.batch_dim = batch_dim
 
     def forward(self, args, kwargs, target):
@@ -62,15 +67,14 @@ class ModelWithLoss(nn.Module):
                 torch.Tensor, lambda tensor: tensor.movedim(0, self.batch_dim), (args, kwargs, target)
             )
         before, buffers = _held_tensors(self.model), _held_buffers(self)
-        output = self.model(*args, **kwargs)
-        after = _held_tensors(self.model)
-        changed = [name for name in sorted(before.keys() | after.keys()) if before.get(name) is not after.get(name)]
-        if changed:
-            raise ExportError(
-                f"forward assigns the tensor '{changed[0]}' to the module, which is no buffer of it; state that a module "
-                f'carries from one step to the next must be one: self.register_buffer("{changed[0].split(".")[-1]}", ...)'
-            )
-        loss = self._loss(output, target)
+        with EvenChunks():
+            output = self.model(*args, **kwargs)
+            after = _held_tensors(self.model)
+            changed = [name for name in sorted(before) if before[name] is not after.get(name)]
+            changed += [name for name in sorted(after.keys() - before.keys()) if name not in self.set_by_forward]
+            if changed:
+                raise AssignedAttributes(changed)
+            loss = self._loss(output, target)
         _write_back(buffers)
         if not isinstance(loss, torch.Tensor) or loss.dim() != 0:
             shape = tuple(loss.shape) if isinstance(loss, torch.Tensor) else type(loss).__name__
@@ -80,6 +84,17 @@ class ModelWithLoss(nn.Module):
         if self.batch_dim != 0 and prediction is not None and prediction.dim() > self.batch_dim:
             prediction = prediction.movedim(self.batch_dim, 0)
         return loss, prediction
+
+
+class AssignedAttributes(ExportError):
+    """Forward assigns tensors to attributes that are no buffers: state, unless it sets them before it reads them."""
+
+    def __init__(self, names: list[str]):
+        super().__init__(
+            f"forward assigns the tensor '{names[0]}' to the module, which is no buffer of it; state that a module "
+            f'carries from one step to the next must be one: self.register_buffer("{names[0].split(".")[-1]}", ...)'
+        )
+        self.names = names
 
 
 def _held_tensors(model: nn.Module) -> dict[str, torch.Tensor]:
@@ -120,9 +135,30 @@ def capture(
     model: nn.Module, args: tuple, kwargs: dict, loss: Callable, targets: object | None, batch_dim: int
 ) -> Captured:
     """Traces `model` and `loss` in training mode. The module is left as it was."""
+    allowed: set[type] = set()
+    while True:
+        try:
+            return _capture(model, args, kwargs, loss, targets, batch_dim, allowed)
+        except UntriedFunction as error:
+            if not is_derivative(error.function, error.args_seen):
+                raise ExportError(str(error)) from None
+            allowed.add(error.function)
+
+
+def _capture(
+    model: nn.Module,
+    args: tuple,
+    kwargs: dict,
+    loss: Callable,
+    targets: object | None,
+    batch_dim: int,
+    allowed: set[type],
+) -> Captured:
     mode = FakeTensorMode(shape_env=ShapeEnv(), allow_non_fake_inputs=True)
     _refuse_backward_hooks(model)
-    with in_mode(model, training=True), _fake_state(_modules(model, loss), mode), _no_custom_autograd(model):
+    with in_mode(model, training=True), _fake_state(_modules(model, loss), mode), plain_functions(model, allowed), (
+        kept_attributes(model, without=[])
+    ), cumulative_averages():
         names = _input_names(model, args, kwargs)
         _check_batch(names, pytree.tree_leaves((args, kwargs)), batch_dim)
         if targets is None:
@@ -131,7 +167,7 @@ def capture(
         _check_batch(names, pytree.tree_leaves((args, kwargs, targets)), batch_dim)
         example = _stored_form((args, kwargs, targets), batch_dim)
         seen: list[tuple] = []
-        program, bounds = _trace(ModelWithLoss(model, loss, batch_dim, seen.append), example)
+        program, bounds = _trace_with_attributes(ModelWithLoss(model, loss, batch_dim, seen.append), example)
     output, target = seen[-1]
     leaves = [
         (name, leaf) for name, leaf in zip(names, pytree.tree_leaves(example)) if isinstance(leaf, torch.Tensor)
@@ -145,12 +181,31 @@ def capture(
 def runs(model: nn.Module, args: tuple, kwargs: dict) -> bool:
     """Whether the model gives an output for these arguments, as far as shapes can tell."""
     mode = FakeTensorMode(shape_env=ShapeEnv(), allow_non_fake_inputs=True)
-    with in_mode(model, training=True), _fake_state([*model.modules()], mode), _no_custom_autograd(model):
+    with in_mode(model, training=True), _fake_state([*model.modules()], mode), plain_functions(model, set()):
         try:
             _example_output(model, mode, args, kwargs)
+        except UntriedFunction:
+            return True  # It got so far.
         except ExportError:
             return False
     return True
+
+
+def _trace_with_attributes(
+    wrapper: ModelWithLoss, example: tuple
+) -> tuple[ExportedProgram, tuple[int, int | None]]:
+    """A trace; if forward assigns attributes, one without their old values: what a hook computes anew is no state."""
+    try:
+        with kept_attributes(wrapper.model, without=[]):
+            return _trace(wrapper, example)
+    except AssignedAttributes as error:
+        held = _held_tensors(wrapper.model)
+        wrapper.set_by_forward = error.names
+        try:
+            with kept_attributes(wrapper.model, without=[name for name in error.names if name in held]):
+                return _trace(wrapper, example)
+        except Exception:
+            raise error from None
 
 
 def _trace(wrapper: ModelWithLoss, example: tuple) -> tuple[ExportedProgram, tuple[int, int | None]]:
@@ -167,7 +222,8 @@ def _trace(wrapper: ModelWithLoss, example: tuple) -> tuple[ExportedProgram, tup
         except Exception as error:
             narrower = suggested_bounds(str(error), bounds)
             if narrower is None:
-                raise ExportError(f"torch.export cannot trace the model: {_explain(error)}") from error
+                refuse_what_fails_by_itself(wrapper, example)
+                raise ExportError(f"torch.export cannot trace the model: {explain(error)}") from error
             bounds = narrower
 
 
@@ -200,21 +256,6 @@ def _quiet():
     sys.stderr.write(said.getvalue())
 
 
-def _explain(error: Exception) -> str:
-    """One sentence on what the tracer stumbled over, with the line of the user's code."""
-    text = str(error).strip()
-    if "specialized it to be a constant" in text or "Constraints violated" in text:
-        cause = (
-            "the model fixes or restricts the batch size: it uses it as a Python number, cuts the batch in parts, "
-            "or compares samples with each other"
-        )
-    elif "data-dependent" in text:
-        cause = "the model's course, or a shape in it, depends on the values of a tensor"
-    else:
-        cause = re.sub(r"\bs\d+\b", "batch", text.split("\n\n")[0])
-    return cause + line_of_error(error)
-
-
 @contextlib.contextmanager
 def in_mode(model: nn.Module, training: bool):
     """While open, the model is in training or evaluation mode; modes that children were set to on their own stay if
@@ -239,27 +280,6 @@ def _refuse_backward_hooks(model: nn.Module) -> None:
     hooked += [name for name, parameter in model.named_parameters() if parameter._backward_hooks]
     if hooked:
         raise ExportError(f"'{hooked[0]}' has a backward hook, which a graph cannot hold; remove it before export")
-
-
-@contextlib.contextmanager
-def _no_custom_autograd(model: nn.Module):
-    """Refuses user-written autograd functions: tracing sees their forward only and would change the gradients."""
-    original = torch.autograd.Function.__dict__["apply"]
-
-    def apply(cls, *args, **kwargs):
-        if not cls.__module__.startswith("torch."):
-            module = module_here(model)
-            raise ExportError(
-                f"{f'module {module!r}: ' if module else ''}the autograd function {cls.__name__} has its own backward, "
-                f"which cannot be captured; compute with differentiable operators instead{line_here()}"
-            )
-        return original.__get__(None, cls)(*args, **kwargs)
-
-    torch.autograd.Function.apply = classmethod(apply)
-    try:
-        yield
-    finally:
-        torch.autograd.Function.apply = original
 
 
 @contextlib.contextmanager
@@ -304,7 +324,8 @@ def _example_output(model: nn.Module, mode: FakeTensorMode, args: tuple, kwargs:
     except ExportError:
         raise
     except Exception as error:
-        raise ExportError(f"{type(model).__name__} fails on the example inputs: {_explain(error)}") from error
+        reading = reading_of(model, args)
+        raise ExportError(f"{type(model).__name__} fails on the example inputs: {explain(error)}{reading}") from error
 
 
 def _stored_form(tree: object, batch_dim: int) -> object:

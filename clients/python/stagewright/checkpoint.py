@@ -14,6 +14,7 @@ from torch import nn
 
 from .errors import CheckpointError
 from .tensor_file import write_tensors
+from .wrappers import without_prefixes
 
 MANIFEST = "manifest.json"
 
@@ -136,6 +137,7 @@ def import_state_dict(source: str | os.PathLike, path: str | os.PathLike) -> lis
     """Writes a PyTorch `state_dict` file (`.pt`, `.pth`) as the `.safetensors` file that `submit --weights` takes.
 
     The dictionary may stand under "state_dict", "model_state_dict" or "model", as training scripts often save it.
+    What torch.compile and data-parallel wrappers put before all names ("module.") is left out.
     Only tensors are read: no code in the file runs. Returns the names; raises CheckpointError for any other file.
     """
     try:
@@ -150,6 +152,7 @@ def import_state_dict(source: str | os.PathLike, path: str | os.PathLike) -> lis
     for name, tensor in stored.items():
         if not isinstance(name, str) or not isinstance(tensor, torch.Tensor):
             raise CheckpointError(f"{source}: entry {name!r} is no tensor")
+    stored = dict(zip(without_prefixes(list(stored)), stored.values()))
     write_tensors(path, stored)
     return sorted(stored)
 

@@ -30,6 +30,11 @@ def inline_custom_operators(program: ExportedProgram) -> None:
     """Replaces every call of an operator that is not ATen's by calls of operators that are."""
     graph = program.graph_module.graph
     for node in list(graph.nodes):
+        if isinstance(node.target, torch._ops.HigherOrderOperator):
+            raise ExportError(
+                f"{describe(node)}: control flow inside the graph cannot be run; compute both sides and choose with "
+                "torch.where(condition, a, b)"
+            )
         if not isinstance(node.target, torch._ops.OpOverload) or node.target.namespace in ("aten", "prim", "prims"):
             continue
         implementation = _implementation(node)

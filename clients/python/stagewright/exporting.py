@@ -4,12 +4,13 @@ import dataclasses
 import os
 import pathlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import torch
 from torch import nn
 from torch.export import ExportedProgram
 
+from .branches import assumed_branches
 from .capture import capture, is_virtual, runs
 from .errors import ExportError
 from .examples import read_example
@@ -21,6 +22,7 @@ from .programs import open_program
 from .proto import pb
 from .tensor_file import write_tensors
 from .version import __version__
+from .wrappers import unwrapped
 
 _REDUCTIONS = ("mean", "sum")
 
@@ -49,6 +51,7 @@ def export(
     name: str | None = None,
     reduction: str | None = None,
     whole_batch: bool = False,
+    assume: Mapping[str, bool] | None = None,
 ) -> Exported:
     """Writes `model` and its loss as a graph file (`.swg`), and its weights as `.safetensors` beside it.
 
@@ -56,8 +59,8 @@ def export(
         that torch.export has made, or its `.pt2` file: with its weights, and by default with its example inputs.
     example_inputs: a tensor, a tuple of positional arguments, or a dict of keyword arguments of `forward`; or a batch
         whose last element, or whose entry "target" or "labels", is the target and no argument of `forward`; or a
-        DataLoader or Dataset of such. Only shapes and dtypes matter. The graph's inputs are named as the arguments of
-        `forward`.
+        DataLoader or Dataset of such. Shapes and dtypes matter; values only tell what numbers are usual. The graph's
+        inputs are named as the arguments of `forward`.
     loss: `loss(output, target)` giving a scalar, or `loss(output)`; a function or an nn.Module. None for a model that
         returns its loss: alone, as `loss`, or as the one scalar of a tuple. Means and sums over samples, tokens that
         count, class weights or masks, and sums of several of them, give the same whatever the micro-batches.
@@ -70,21 +73,19 @@ def export(
     reduction: "mean" or "sum": what the loss is over samples. Found out by trying it unless given, and held to that.
     whole_batch: True for a model or a loss that compares the samples of a batch with each other: plans then run what
         does on one device, the whole mini-batch at once.
+    assume: for branches on the values of tensors that always go one way: by "file.py:line", or a part of the line, the
+        truth value that is asked for there. The graph is right for no other; its `producer` says what was assumed.
 
     Raises ExportError, before any file is written, naming what cannot be captured.
     """
     if isinstance(model, (str, os.PathLike, ExportedProgram)):
         name = name or (None if path is not None or isinstance(model, ExportedProgram) else pathlib.Path(model).stem)
         model, example_inputs = open_program(model, example_inputs, batch_dim)
-    model = getattr(model, "_orig_mod", model)  # The module inside torch.compile's wrapper.
+    model = unwrapped(model)
     if not isinstance(model, nn.Module):
         raise ExportError(f"the model is a {type(model).__name__}, not a torch.nn.Module")
     name = name or (pathlib.Path(path).stem if path is not None else _default_name(model))
-    target_path = pathlib.Path(path) if path is not None else pathlib.Path(f"{name}.swg")
-    if target_path.suffix == ".safetensors":
-        raise ExportError(f"{target_path}: the graph file's name must not end in .safetensors, the weights file's does")
-    if not target_path.parent.is_dir():
-        raise ExportError(f"{target_path.parent}: no such directory")
+    target_path = _checked_path(pathlib.Path(path) if path is not None else pathlib.Path(f"{name}.swg"))
     if reduction is not None and reduction not in _REDUCTIONS:
         raise ExportError(f'reduction is "mean" or "sum", not {reduction!r}')
     reads_target = takes_target(loss, targets)
@@ -96,7 +97,8 @@ def export(
 
     kept = frozenset(model.state_dict(keep_vars=True))
     example = read_example(example_inputs, model, reads_target, targets, lambda args, kwargs: runs(model, args, kwargs))
-    captured = capture(model, example.args, example.kwargs, loss, example.targets, batch_dim)
+    with assumed_branches(assume or {}) as assumed:
+        captured = capture(model, example.args, example.kwargs, loss, example.targets, batch_dim)
     refuse_randomness(captured.program.graph)
     try:
         separated = separate_loss(captured, state, reduction, whole_batch)
@@ -105,15 +107,30 @@ def export(
         raise
     lowering = Lowering(captured, separated, state, kept, name)
     graph = lowering.run()
-    graph.producer = f"stagewright {__version__}, torch {torch.__version__.split('+')[0]}"
+    graph.producer = "; assumed ".join([_producer(), *([", ".join(assumed)] if assumed else [])])
+    weights_path = _write(graph, lowering.tensors if weights else {}, target_path)
+    return Exported(graph, target_path, weights_path, example.names([name for name, _ in captured.input_names]))
 
-    tensors = lowering.tensors if weights else {}
-    weights_path = target_path.with_suffix(".safetensors") if tensors else None
+
+def _checked_path(path: pathlib.Path) -> pathlib.Path:
+    if path.suffix == ".safetensors":
+        raise ExportError(f"{path}: the graph file's name must not end in .safetensors, the weights file's does")
+    if not path.parent.is_dir():
+        raise ExportError(f"{path.parent}: no such directory")
+    return path
+
+
+def _write(graph: "pb.Graph", tensors: dict[str, torch.Tensor], path: pathlib.Path) -> pathlib.Path | None:
+    """Writes both files; the weights file's path, None without tensors."""
+    weights_path = path.with_suffix(".safetensors") if tensors else None
     if weights_path is not None:
         write_tensors(weights_path, tensors)
-    save_graph(graph, target_path)
-    names = example.names([input_name for input_name, _ in captured.input_names])
-    return Exported(graph, target_path, weights_path, names)
+    save_graph(graph, path)
+    return weights_path
+
+
+def _producer() -> str:
+    return f"stagewright {__version__}, torch {torch.__version__.split('+')[0]}"
 
 
 def _default_name(model: nn.Module) -> str:

@@ -56,6 +56,7 @@ def separate_loss(
     """Rewrites the graph where it must. ExportError, with the user's line, for a loss that couples samples, unless
     `whole_batch` allows that; or if `reduction`, "mean" or "sum", is not what the loss is."""
     rewriter = _Rewriter(captured, state)
+    rewriter.open_fused_losses()
     kinds = rewriter.find()
     for rewrite in (rewriter.divide_by_totals, rewriter.add_up):
         if rewriter.adds_up(kinds):
@@ -145,17 +146,23 @@ class _Rewriter:
             return False
         return self._effort is Effort.IGNORED_TARGETS or not self._fused_losses()
 
-    # First rewrite: what depends on data alone and is divided by becomes a total.
+    # First rewrite: means over targets that count say what they divide by.
 
-    def divide_by_totals(self, kinds: Kinds) -> None:
+    def open_fused_losses(self) -> None:
         for node in self._fused_losses():
             self._open_fused(node)
+
+    # Second rewrite: what depends on data alone and is divided by becomes a total.
+
+    def divide_by_totals(self, kinds: Kinds) -> None:
         of_loss = ancestors([self.loss()])
         for node in list(self._graph.nodes):
             kind = kinds.get(node)
             if node not in of_loss or kind not in (Kind.SUM, Kind.MEAN) or not self._is_data(node):
                 continue
             if not any(_has_places(kinds.get(source)) for source in node.all_input_nodes):
+                continue
+            if all(user.target is batch_total for user in node.users):
                 continue
             self._replace_by_total(node, kind)
 
@@ -204,7 +211,7 @@ class _Rewriter:
             user.replace_input_with(node, result)
         self._graph.erase_node(end)
 
-    # Second rewrite: terms of different kinds are brought to one.
+    # Third rewrite: terms of different kinds are brought to one.
 
     def add_up(self, kinds: Kinds) -> None:
         loss = self.loss()

@@ -30,6 +30,16 @@ def line_of_error(error: BaseException) -> str:
     return _text(traceback.extract_tb(error.__traceback__))
 
 
+def place_of_error(error: BaseException) -> str:
+    """The same as `file:line: code`."""
+    return line_of_error(error)[2:-1]
+
+
+def place_here() -> str:
+    """`file:line: code` of the user's code that is running; empty if none is."""
+    return line_here()[2:-1]
+
+
 def line_here() -> str:
     """The same for the code that is running."""
     return _text(traceback.extract_stack())

@@ -18,6 +18,8 @@ class Batch:
     # How many samples the graph takes at once.
     least: int = 1
     most: int | None = None
+    # By expression, as the tracer wrote it: a large graph has few different sizes.
+    _known: dict[sympy.Expr, tuple[int, int] | None] = dataclasses.field(default_factory=dict, compare=False)
 
     def affine(self, value: int | torch.SymInt, where: str) -> tuple[int, int]:
         """(scale, offset) of `value`; ExportError naming `where` and the expression if it has none."""
@@ -35,7 +37,12 @@ class Batch:
         """(scale, offset) of `value` if it has them."""
         if isinstance(value, int):
             return 0, int(value)
-        expression = self._expression(value)
+        written = value.node.expr
+        if written not in self._known:
+            self._known[written] = self._decomposed(self._expression(value))
+        return self._known[written]
+
+    def _decomposed(self, expression: sympy.Expr) -> tuple[int, int] | None:
         if expression.is_Integer:
             return 0, int(expression)
         if self.symbol is None or expression.free_symbols != {self.symbol}:

@@ -101,7 +101,9 @@ def test_megatron_layout(planned, decoder, tmp_path, capsys):
 
 def test_torchtitan_modules_and_order(planned, decoder, tmp_path, capsys):
     assert express("torchtitan", planned(), decoder, tmp_path / "plan.toml", capsys)[0] == 0
-    table = tomllib.loads((tmp_path / "plan.toml").read_text())["parallelism"]
+    content = tomllib.loads((tmp_path / "plan.toml").read_text())
+    assert content["training"] == {"local_batch_size": 16}
+    table = content["parallelism"]
     assert table["module_fqns_per_model_part"] == [
         ["tok_embeddings", "layers.0"], ["layers.1", "layers.2"], ["layers.3", "layers.4"],
         ["layers.5", "norm", "output"],

@@ -21,7 +21,7 @@ Graph TwoInputs() {
   GraphData data;
   data.name = "two";
   data.inputs = {{"x", {DType::kFloat32, {{1, 0}, {0, 2}}}, InputRole::kFeature},
-                 {"target", {DType::kInt64, {{3, 0}}}, InputRole::kTarget}};
+                 {"target", {DType::kInt64, {{3, 0}}, SampleLayout{0, 1}}, InputRole::kTarget}};
   Node node;
   node.name = "sum";
   node.target = "aten.sum.default";

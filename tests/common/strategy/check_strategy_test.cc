@@ -124,7 +124,8 @@ TEST_F(CheckStrategyTest, C1ReplicatedNodesAreConstant) {
   strategy_.stages[1].nodes = {NodeId(2)};
   strategy_.stages[2].nodes = {NodeId(3)};
   strategy_.stages[3].nodes = {NodeId(4)};
-  ExpectBroken("C1: node \"n0\" is replicated in stage 1 but reads \"layer0\", which training changes");
+  ExpectBroken(
+      "C1: node \"n0\" is replicated in stage 1 but reads \"layer0\", which training changes");
 }
 
 // The graph with a buffer that nodes 1 and 2 read through a node of its own, replicated where they

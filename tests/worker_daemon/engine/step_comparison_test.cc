@@ -109,7 +109,8 @@ class StepComparisonTest : public ::testing::Test {
   absl::Status Compare() {
     const auto planned = TrainLocally(spec_);
     EXPECT_TRUE(planned.ok()) << planned.status();
-    if (planned.ok()) EXPECT_EQ(planned->losses.size(), static_cast<size_t>(kSteps));
+    if (!planned.ok()) return planned.status();
+    EXPECT_EQ(planned->losses.size(), static_cast<size_t>(kSteps));
     return CompareAlone();
   }
 

@@ -1,4 +1,4 @@
-"""Plans for torchtitan: its table `parallelism`, `module_fqns_per_model_part` among it."""
+"""Plans for torchtitan: entries of its configuration, `module_fqns_per_model_part` among them."""
 
 import json
 import pathlib
@@ -10,7 +10,7 @@ from .pipelining import csv_text
 
 
 def express(judge: Judge, path: pathlib.Path) -> Expressed:
-    """The table as TOML, and the order of passes as CSV beside it."""
+    """The entries as TOML, and the order of passes as CSV beside it."""
     found = layered(judge, virtual=True, any_order=True)
     chain = found.chain
     for name in (name for names in found.layers for name in names):
@@ -33,7 +33,8 @@ def express(judge: Judge, path: pathlib.Path) -> Expressed:
     # The JSON of these values is their TOML, too.
     return Expressed(
         files={
-            "": "[parallelism]\n" + "".join(f"{key} = {json.dumps(value)}\n" for key, value in table.items()),
+            "": f"[training]\nlocal_batch_size = {chain.mini_batch // chain.replicas}\n\n[parallelism]\n"
+            + "".join(f"{key} = {json.dumps(value)}\n" for key, value in table.items()),
             ".csv": csv_text(chain),
         },
         summary=chain.summary,

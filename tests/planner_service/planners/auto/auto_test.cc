@@ -14,7 +14,6 @@
 #include "common/topology/uniform.h"
 #include "planner_service/planner/front_door.h"
 #include "planner_service/planners/registry.h"
-#include "tests/common/graph/test_graphs.h"
 #include "tests/support/model_graphs.h"
 #include "tests/support/planning_cases.h"
 #include "tests/support/small_problems.h"
@@ -50,38 +49,6 @@ PlanResponse Solve(const PlanRequest& request) {
 TEST(AutoTest, IsTheDefault) {
   EXPECT_EQ(PlanRequest().planner, kDefaultPlanner);
   EXPECT_STREQ(RegisteredPlanners().front().name, kDefaultPlanner);
-}
-
-// Blocks of four tiny layers side by side: each pass takes less than what a message costs.
-Graph TinyBlocks(int32_t blocks) {
-  testing::GraphBuilder builder("tiny");
-  Argument x = builder.Feature("x", {16});
-  for (int32_t b = 0; b < blocks; ++b) {
-    const Argument left = builder.Add("aten.add.Tensor",
-                                      {builder.Linear(x, 16, 16), builder.Linear(x, 16, 16)}, {16});
-    const Argument right = builder.Add(
-        "aten.add.Tensor", {builder.Linear(x, 16, 16), builder.Linear(x, 16, 16)}, {16});
-    x = builder.Add("aten.add.Tensor", {left, right}, {16});
-  }
-  builder.Loss(x, {16});
-  return builder.Build();
-}
-
-TEST(AutoTest, FixedCostsKeepTinyModelsOnFewStages) {
-  const Graph graph = TinyBlocks(20);
-  const Cluster cluster = ClusterPreset("cpu:4").value();
-  const PlanResponse response = Solve(RequestFor(graph, cluster, 8));
-  ASSERT_TRUE(response.best) << response.reason;
-  ASSERT_TRUE(response.one_device);
-  EXPECT_LE(response.best->evaluation.iteration_time, *response.one_device);
-  EXPECT_LE(response.best->plan.strategy.stages.size(), 4u);
-  // What the same devices would do for nothing but operators and links.
-  ClusterData data = cluster.data();
-  data.kinds[0].pass_overhead = data.kinds[0].message_overhead = data.kinds[0].step_overhead = 0;
-  const Cluster free = Cluster::Create(data).value();
-  const PlanResponse cut = Solve(RequestFor(graph, free, 8));
-  ASSERT_TRUE(cut.best) << cut.reason;
-  EXPECT_GT(cut.best->plan.strategy.stages.size(), 4u);
 }
 
 TEST(AutoTest, IsNeverSlowerThanAnyOtherPlanner) {

@@ -1,0 +1,79 @@
+"""What to say when a model cannot be traced."""
+
+import inspect
+import re
+import traceback
+
+import torch
+from torch import nn
+from torch.utils import _pytree as pytree
+
+from .errors import ExportError
+from .places import line_of_error, place_of_error
+
+
+def explain(error: Exception) -> str:
+    """One sentence on what the tracer stumbled over, with the line of the user's code and what to do."""
+    text = str(error).strip()
+    line = line_of_error(error)
+    if "specialized it to be a constant" in text or "Constraints violated" in text:
+        return (
+            "the model fixes or restricts the batch size: it uses it as a Python number, cuts the batch in parts, "
+            f"or compares samples with each other{line}"
+        )
+    if "data-dependent" in text:
+        place = place_of_error(error).split(": ")[0].rsplit("/", 1)[-1] or "FILE:LINE"
+        return (
+            f"the model's course, or a shape in it, depends on the values of a tensor{line}; write a branch as "
+            "torch.where(condition, a, b) and a selection as a product with a mask, or, where it always goes one way, "
+            f'pass assume={{"{place}": True}} (or False), the truth of the tensor there'
+        )
+    if any(phrase in text for phrase in ("Device Propagation", "two different devices", "on the same device")):
+        return (
+            f"forward puts tensors on a device of its own choice{line}; the plan decides about devices, so leave moves "
+            "out and make new tensors with device=x.device"
+        )
+    return re.sub(r"\bs\d+\b", "batch", text.split("\n\n")[0]) + line
+
+
+def reading_of(model: nn.Module, args: tuple) -> str:
+    """How several positional inputs were read, for errors that may come from their order."""
+    if len(args) < 2:
+        return ""
+    names = list(inspect.signature(model.forward).parameters)[: len(args)]
+    return f"; the inputs were read as {', '.join(map(repr, names))}; pass a dictionary to name them"
+
+
+def refuse_what_fails_by_itself(wrapper: nn.Module, example: tuple) -> None:
+    """Raises ExportError if the model, or the loss, fails on the example without being traced.
+
+    wrapper: the model with its loss, `model` being the former. State that forward changes is put back. What has no
+    data is not run.
+    """
+    if any(tensor.is_meta or not tensor.device.type == "cpu" for tensor in _state(wrapper)):
+        return
+    if any(type(tensor) not in (torch.Tensor, nn.Parameter) for tensor in _state(wrapper)):
+        return
+    model = wrapper.model
+    before = [(buffer, buffer.clone()) for buffer in wrapper.buffers()]
+    try:
+        with torch.no_grad(), torch.random.fork_rng(devices=[]):
+            wrapper(*pytree.tree_map_only(torch.Tensor, torch.clone, example))
+    except ExportError:
+        raise
+    except Exception as error:
+        reason = f"{type(error).__name__}: {str(error).strip().splitlines()[0]}{line_of_error(error)}"
+        frames = traceback.extract_tb(error.__traceback__)
+        if any("self._loss(" in (frame.line or "") for frame in frames):
+            raise ExportError(f"the loss itself fails on the model's output: {reason}") from error
+        raise ExportError(
+            f"{type(model).__name__} itself fails on the example inputs: {reason}{reading_of(model, example[0])}"
+        ) from error
+    finally:
+        with torch.no_grad():
+            for buffer, value in before:
+                buffer.copy_(value)
+
+
+def _state(module: nn.Module) -> list[torch.Tensor]:
+    return [*module.parameters(), *module.buffers()]

@@ -1,0 +1,83 @@
+"""What PyTorch's tracer cannot follow, done in ways that it can while a model is traced."""
+
+import contextlib
+from collections.abc import Callable, Iterator
+
+import sympy
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.overrides import TorchFunctionMode
+
+
+class EvenChunks(TorchFunctionMode):
+    """Cuts `x.chunk(n)` of a size that n divides, whatever the batch, into parts of a symbolic size: PyTorch's own
+    chunk asks for a number and so fixes the batch."""
+
+    def __torch_function__(self, func: Callable, types: object, args: tuple = (), kwargs: dict | None = None) -> object:
+        kwargs = kwargs or {}
+        if func in (torch.chunk, torch.Tensor.chunk):
+            parts = _even_parts(*args, **kwargs)
+            if parts is not None:
+                return parts
+        return func(*args, **kwargs)
+
+
+def _even_parts(input: torch.Tensor, chunks: int, dim: int = 0) -> tuple[torch.Tensor, ...] | None:
+    size = input.shape[dim]
+    if not isinstance(size, torch.SymInt) or not _divides(chunks, size):
+        return None
+    part = size // chunks
+    return tuple(input.narrow(dim, i * part, part) for i in range(chunks))
+
+
+def _divides(chunks: int, size: torch.SymInt) -> bool:
+    expression = size.node.shape_env.simplify(size.node.expr)
+    try:
+        coefficients = sympy.Poly(expression).coeffs()
+    except sympy.PolynomialError:
+        return False
+    return all(c.is_Integer and int(c) % chunks == 0 for c in coefficients)
+
+
+@contextlib.contextmanager
+def cumulative_averages() -> Iterator[None]:
+    """While open, batch normalisation with `momentum=None` averages its statistics by tensors: by itself it makes a
+    number of its counter."""
+    norm = nn.modules.batchnorm._BatchNorm
+    original = norm.forward
+
+    def forward(self: nn.Module, x: torch.Tensor) -> torch.Tensor:
+        if self.momentum is not None or not self.training or self.num_batches_tracked is None:
+            return original(self, x)
+        self._check_input_dim(x)
+        with torch.no_grad():
+            self.num_batches_tracked.add_(1)
+            others = [dim for dim in range(x.dim()) if dim != 1]
+            share = 1.0 / self.num_batches_tracked.to(self.running_mean.dtype)
+            self.running_mean.add_((x.mean(others) - self.running_mean) * share)
+            self.running_var.add_((x.var(others) - self.running_var) * share)
+        return F.batch_norm(x, None, None, self.weight, self.bias, True, 0.0, self.eps)
+
+    norm.forward = forward
+    try:
+        yield
+    finally:
+        norm.forward = original
+
+
+@contextlib.contextmanager
+def kept_attributes(model: nn.Module, without: list[str]) -> Iterator[None]:
+    """Puts plain tensor attributes back afterwards as they were. Those in `without` are gone while open: forward, or a
+    hook before it, must set them before they are read."""
+    before = [(module, dict(vars(module))) for module in model.modules()]
+    for name in without:
+        path, _, attribute = name.rpartition(".")
+        delattr(model.get_submodule(path), attribute)
+    try:
+        yield
+    finally:
+        for module, attributes in before:
+            for name, value in attributes.items():
+                if isinstance(value, torch.Tensor):
+                    vars(module)[name] = value

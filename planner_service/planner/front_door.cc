@@ -193,9 +193,8 @@ std::optional<Nanos> TimeOnOneDevice(const PlanRequest& request, const Problem& 
 std::optional<Nanos> OneDevice(const PlanRequest& request, const Problem& problem,
                                const JudgedPlan& best) {
   if (best.plan.strategy.asynchronous) return std::nullopt;
-  if (best.evaluation.devices.size() > 1) return TimeOnOneDevice(request, problem);
-  if (best.plan.strategy.stages.size() > 1) return std::nullopt;
-  return best.evaluation.iteration_time;
+  const bool whole = best.evaluation.devices.size() == 1 && best.plan.strategy.stages.size() == 1;
+  return whole ? best.evaluation.iteration_time : TimeOnOneDevice(request, problem);
 }
 
 absl::Status CompareSequential(const PlanRequest& request, const Problem& problem,

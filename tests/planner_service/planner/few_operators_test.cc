@@ -60,13 +60,13 @@ TEST(FewOperatorsTest, PlansSayIt) {
   ASSERT_EQ(plan->operators, 1);
   EXPECT_THAT(plan->warnings,
               ::testing::Contains(HasSubstr("the graph has only one operator, so there is no "
-                                            "pipeline: the value of node")));
+                                            "pipeline: node \"n0\"")));
   request.options.num_stages = 2;
   const auto refused = SolvePlan(request, context);
   ASSERT_TRUE(refused.ok()) << refused.status();
   EXPECT_EQ(refused->termination, Termination::kInfeasible);
   EXPECT_THAT(refused->reason, HasSubstr("num_stages is 2, but the graph has only 1 operator that "
-                                         "can be separated: the value of node"));
+                                         "can be separated: node \"n0\""));
 }
 
 }  // namespace

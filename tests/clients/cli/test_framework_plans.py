@@ -58,7 +58,11 @@ def train(folder):
     )
 
 
-@pytest.mark.parametrize("options", [(), ("--sequential", "--no-replicas")], ids=["graph", "sequential"])
+@pytest.mark.parametrize(
+    "options",
+    [(), ("--sequential", "--no-replicas", "--max-loops", "1", "--no-split-backward")],
+    ids=["graph", "sequential"],
+)
 def test_torch_trains_the_digits_by_a_plan(digits, options):
     """A graph of stages becomes a chain, a sequential plan is kept; the losses are the plain module's in both cases."""
     shown = plan(digits / "digits.swg", "cpu:2", 64, digits / "plan.json", *options)

@@ -142,8 +142,7 @@ TEST_F(JobStepsTest, WhatWasDroppedOnItsWayIsTakenFromTheStepsSoFar) {
   EXPECT_THAT(Steps(), ElementsAre(1, 2, 3, 4, 5));
   const auto listed = harness_->jobs->Steps(job_, 0);
   ASSERT_TRUE(listed.ok());
-  for (const v1::JobStep& step : listed->steps())
-    EXPECT_DOUBLE_EQ(step.loss(), 1.0) << step.step();
+  for (const v1::JobStep& step : listed->steps()) EXPECT_DOUBLE_EQ(step.loss(), 1.0) << step.step();
   // Watchers are told of nothing older than what they know.
   EXPECT_EQ(harness_->Get(job_).version(), version);
   EXPECT_EQ(harness_->Get(job_).metrics().step(), 5);

@@ -112,6 +112,12 @@ class Reference {
         for (InputId input : (*module)->inputs()) {
           tensors.inputs.push_back(data->at(model_.graph->input(input).name).index_select(0, rows));
         }
+        tensors.totals = TotalsOf(
+            *model_.graph, *used_,
+            [&](InputId id) {
+              return data->at(model_.graph->input(id).name).index_select(0, rows);
+            },
+            size);
         const SampleRange range{begin, begin + size};
         const auto forward = (*module)->Forward(step, range, tensors, StageModule::Keep::kGraph);
         ASSERT_TRUE(forward.ok()) << forward.status();

@@ -1,6 +1,7 @@
 #include "tests/worker_daemon/engine/local_training.h"
 
 #include <ATen/ATen.h>
+#include <gtest/gtest.h>
 
 #include <atomic>
 #include <cstring>
@@ -14,6 +15,8 @@
 #include "common/schedule/validate.h"
 #include "tests/worker_daemon/engine/test_graphs.h"
 #include "worker_daemon/checkpoint/shards.h"
+#include "worker_daemon/engine/batch_totals.h"
+#include "worker_daemon/engine/device_plan.h"
 #include "worker_daemon/engine/device_runner.h"
 #include "worker_daemon/engine/tensor_types.h"
 #include "worker_daemon/transport/local_transport.h"
@@ -164,6 +167,21 @@ absl::StatusOr<TrainingResult> TrainLocally(const JobSpec& spec,
   ASSIGN_OR_RETURN(result.parameters, ReadTensors(merged));
   std::filesystem::remove_all(directory);
   return result;
+}
+
+std::vector<at::Tensor> TotalsOf(const Graph& graph, const ParameterStore& parameters,
+                                 const std::function<at::Tensor(InputId)>& input, int64_t samples) {
+  std::vector<TotalId> ids;
+  for (size_t i = 0; i < graph.totals().values.size(); ++i) ids.emplace_back(i);
+  if (ids.empty()) return {};
+  const TotalsPlan plan = PlanTotals(graph, std::move(ids));
+  const auto module = TotalsModule::Create(graph, plan, parameters, at::kCPU);
+  EXPECT_TRUE(module.ok()) << module.status();
+  std::vector<at::Tensor> inputs;
+  for (InputId id : plan.inputs) inputs.push_back(input(id));
+  auto totals = module->Run(samples, inputs);
+  EXPECT_TRUE(totals.ok()) << totals.status();
+  return *std::move(totals);
 }
 
 absl::StatusOr<std::map<std::string, at::Tensor>> ReadTensors(const std::string& path) {

@@ -13,6 +13,7 @@
 #include "common/strategy/strategy.h"
 #include "tests/worker_daemon/engine/pair_transport.h"
 #include "worker_daemon/engine/job_spec.h"
+#include "worker_daemon/engine/parameter_store.h"
 
 namespace stagewright::testing {
 
@@ -40,6 +41,11 @@ absl::StatusOr<std::unique_ptr<Transport>> MakeLocalTransport(const TransportIde
 absl::StatusOr<TrainingResult> TrainLocally(
     const JobSpec& spec, const std::function<void(JobSpec&)>& adjust = {},
     const TransportFactory& transports = MakeLocalTransport);
+
+// The totals of a batch of `samples` samples whose inputs `input` gives, by TotalId: what a module of
+// the whole graph reads besides them.
+std::vector<at::Tensor> TotalsOf(const Graph& graph, const ParameterStore& parameters,
+                                 const std::function<at::Tensor(InputId)>& input, int64_t samples);
 
 // All tensors of a `.safetensors` file.
 absl::StatusOr<std::map<std::string, at::Tensor>> ReadTensors(const std::string& path);

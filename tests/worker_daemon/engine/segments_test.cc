@@ -113,6 +113,7 @@ class Runs {
     }
   }
 
+  const ParameterStore& store() const { return *stores_[0]; }
   StageModule& whole() { return *modules_[0]; }
   StageModule& halves() { return *modules_[1]; }
 
@@ -176,6 +177,9 @@ TEST_P(OfAModel, HalvesGiveTheGradientsOfTheWhole) {
         tensors.inputs.push_back(
             data->at(model.graph->input(input).name).slice(0, range.begin, range.end));
       }
+      tensors.totals = TotalsOf(
+          *model.graph, runs.store(),
+          [&](InputId id) { return data->at(model.graph->input(id).name).slice(0, 0, 8); }, 8);
       runs.Run(range, tensors, {}, recompute);
     }
   }

@@ -46,6 +46,7 @@ class TempDirectory {
 TensorMeta Meta(std::vector<int64_t> shape, DType dtype) {
   TensorMeta meta{dtype, {}};
   for (int64_t dim : shape) meta.shape.push_back(dim < 0 ? SymInt{-dim, 0} : SymInt{0, dim});
+  if (!shape.empty() && shape[0] < -1) meta.layout = SampleLayout{};  // Samples side by side.
   return meta;
 }
 

@@ -9,7 +9,7 @@ from torch.utils import _pytree as pytree
 from torch.utils.data import DataLoader, Dataset
 
 from .errors import DatasetError
-from .examples import TARGET_NAMES
+from .example_batches import TARGET_NAMES
 from .exporting import Exported
 from .graph_file import load_graph
 from .proto import pb

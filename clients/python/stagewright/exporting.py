@@ -13,7 +13,7 @@ from torch.export import ExportedProgram
 from .branches import assumed_branches
 from .capture import capture, is_virtual, runs
 from .errors import ExportError
-from .examples import read_example
+from .example_batches import read_example
 from .graph_file import save_graph
 from .loss_forms import takes_target, with_two_arguments
 from .loss_terms import CoupledSamples, separate_loss

@@ -42,8 +42,8 @@ absl::StatusOr<TrainingResult> TrainLocally(
     const JobSpec& spec, const std::function<void(JobSpec&)>& adjust = {},
     const TransportFactory& transports = MakeLocalTransport);
 
-// The totals of a batch of `samples` samples whose inputs `input` gives, by TotalId: what a module of
-// the whole graph reads besides them.
+// The totals of a batch of `samples` samples whose inputs `input` gives, by TotalId: what a module
+// of the whole graph reads besides them.
 std::vector<at::Tensor> TotalsOf(const Graph& graph, const ParameterStore& parameters,
                                  const std::function<at::Tensor(InputId)>& input, int64_t samples);
 

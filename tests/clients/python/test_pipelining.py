@@ -4,6 +4,7 @@ import copy
 import pathlib
 import subprocess
 import sys
+import time
 
 import pytest
 import torch
@@ -19,6 +20,7 @@ from stagewright.proto import pb
 
 RANKS = pathlib.Path(__file__).with_name("pipelining_ranks.py")
 STEPS, LEARNING_RATE = 3, 0.1
+SECONDS = 400
 
 
 class Branches(nn.Module):
@@ -164,13 +166,28 @@ def trained(tmp_path_factory):
     )  # fmt: skip
     expected["replicated"] = plain(model, nn.MSELoss(), batches)
     expected["totals"] = totals_case(folder / "totals")
-    processes = [
-        subprocess.Popen([sys.executable, RANKS, folder, str(rank), "2"], stderr=subprocess.PIPE, text=True)
-        for rank in range(2)
-    ]
-    errors = [process.communicate(timeout=240)[1] for process in processes]
-    assert [process.returncode for process in processes] == [0, 0], "\n".join(errors)
+    run_ranks(folder)
     return expected, {name: [torch.load(folder / name / f"rank{r}.pt") for r in range(2)] for name in expected}
+
+
+def run_ranks(folder):
+    """Both processes at once; none outlives the call, and what they print is in the message if one fails."""
+    logs = [folder / f"rank{rank}.log" for rank in range(2)]
+    processes = []
+    try:
+        for rank, log in enumerate(logs):
+            with log.open("w") as file:
+                command_line = [sys.executable, RANKS, folder, str(rank), "2"]
+                processes.append(subprocess.Popen(command_line, stdout=file, stderr=subprocess.STDOUT))
+        deadline = time.monotonic() + SECONDS
+        codes = [process.wait(max(0.0, deadline - time.monotonic())) for process in processes]
+    except subprocess.TimeoutExpired:
+        codes = ["too slow"]
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+    assert codes == [0, 0], "\n".join(log.read_text() for log in logs)
 
 
 def totals_case(folder):

@@ -71,8 +71,8 @@ def _rewrite_in_place(graph: fx.Graph, signature: ExportGraphSignature) -> list[
     fixed = {node for node in inputs if node.name in signature.inputs_to_parameters}
     placeholders = {name: node for node, name in holders.items()}
     newest: dict[str, fx.Node] = {}
-    while (node := next((n for n in graph.nodes if is_mutating(n)), None)) is not None:
-        order = {n: position for position, n in enumerate(graph.nodes)}
+    order = {node: position for position, node in enumerate(graph.nodes)}
+    for node in filter(is_mutating, list(graph.nodes)):
         pure = _pure_overload(node.target)
         written = node.args[0] if node.args else None
         if pure is None or not isinstance(written, fx.Node) or not _may_rewrite(
@@ -83,6 +83,7 @@ def _rewrite_in_place(graph: fx.Graph, signature: ExportGraphSignature) -> list[
         with graph.inserting_before(node):
             result = graph.call_function(pure, node.args, node.kwargs)
         result.meta = dict(node.meta)
+        order[result] = order[node]
         node.replace_all_uses_with(result)
         written.replace_all_uses_with(result, delete_user_cb=lambda user: order.get(user, -1) > order[node])
         if written in holders:

@@ -1,7 +1,7 @@
 """Recurrent networks of several layers, written as one operator a layer.
 
-PyTorch has one operator for the whole network. Layer by layer it can be cut into stages, and the dropout between layers is
-an operator of its own, which the engine keys by sample.
+PyTorch has one operator for the whole network. Layer by layer it can be cut into stages, and the dropout between layers
+is an operator of its own, which the engine keys by sample.
 """
 
 import dataclasses
@@ -90,7 +90,8 @@ def _layer(
     samples, length = source.meta["val"].shape[:2]
     with source.meta["val"].fake_mode:
         width = values[0].shape[0] * values[0].shape[2]
-        outputs = [torch.empty((samples, length, width), dtype=source.meta["val"].dtype), *map(torch.empty_like, values)]
+        output = torch.empty((samples, length, width), dtype=source.meta["val"].dtype)
+        outputs = [output, *map(torch.empty_like, values)]
     result.meta["val"] = tuple(outputs)
     parts = []
     for index, value in enumerate(outputs):

@@ -125,7 +125,7 @@ def test_operators_of_libraries_are_written_out(step, tmp_path):
 @pytest.mark.parametrize(
     "step, message",
     [
-        (lambda m, x, g: rounded(x), "stagewright_test.rounded.*test_custom_operators.py:.*own backward, which differs"),
+        (lambda m, x, g: rounded(x), "stagewright_test.rounded.*test_custom_operators.py:.*its own backward"),
         (lambda m, x, g: noise(g), "stagewright_test.noise.*test_custom_operators.py:.*no derivative"),
         (lambda m, x, g: positive(x), "stagewright_test.positive.*test_custom_operators.py:.*values of a tensor"),
     ],

@@ -33,6 +33,9 @@ def _even_parts(input: torch.Tensor, chunks: int, dim: int = 0) -> tuple[torch.T
 
 def _divides(chunks: int, size: torch.SymInt) -> bool:
     expression = size.node.shape_env.simplify(size.node.expr)
+    # Sizes of several inputs are the same batch, which the tracer does not know yet.
+    batch = sympy.Symbol("batch")
+    expression = expression.subs({symbol: batch for symbol in expression.free_symbols})
     try:
         coefficients = sympy.Poly(expression).coeffs()
     except sympy.PolynomialError:

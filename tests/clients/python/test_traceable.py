@@ -34,6 +34,22 @@ def test_chunks_of_the_batch(halves, tmp_path):
     assert not any(output.mixed for node in exported.graph.nodes for output in node.outputs)
 
 
+def test_chunks_of_two_inputs_joined(tmp_path):
+    class Pair(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.tower = nn.Linear(4, 4)
+
+        def forward(self, x, y):
+            a, b = self.tower(torch.cat([x, y], 0)).chunk(2, 0)
+            return a * b
+
+    def pairs(samples):
+        return {"x": torch.randn(samples, 4), "y": torch.randn(samples, 4)}, torch.randn(samples, 4)
+
+    export_and_compare(Pair(), pairs, nn.MSELoss(), tmp_path)
+
+
 def test_chunks_of_other_dimensions_stay_chunks(tmp_path):
     class Gated(nn.Module):
         def __init__(self):

@@ -132,7 +132,8 @@ class Lowering:
     def run(self) -> "pb.Graph":
         self._lower_totals()
         states, loss, prediction = roots(self._fx_graph)
-        live = ancestors_of_passes([node for node in (*states, loss, prediction) if node is not None])
+        results = [node for node in (*states, loss, prediction) if node is not None]
+        live = ancestors(results, through_totals=False)
         for node in self._fx_graph.nodes:
             if node in live and node.op == "call_function":
                 self._lower(node)
@@ -327,20 +328,6 @@ def module_path(node: fx.Node) -> str:
     if not paths:
         return "loss" if stack else ""
     return "" if paths[-1] == "model" else public_name(paths[-1]).split("@")[0]
-
-
-def ancestors_of_passes(results: list[fx.Node]) -> set[fx.Node]:
-    """What forward passes compute for `results`: totals are there before them."""
-    found: set[fx.Node] = set()
-    frontier = list(results)
-    while frontier:
-        node = frontier.pop()
-        if node in found:
-            continue
-        found.add(node)
-        if node.target is not batch_total and not isinstance(node.meta.get("val"), (int, torch.SymInt)):
-            frontier.extend(node.all_input_nodes)
-    return found
 
 
 def _without_device(node: fx.Node) -> tuple[torch._ops.OpOverload, tuple, dict]:

@@ -80,8 +80,9 @@ def live_nodes(graph: fx.Graph) -> set[fx.Node]:
     return ancestors([node for node in (*states, loss, prediction) if node is not None])
 
 
-def ancestors(nodes: list[fx.Node]) -> set[fx.Node]:
-    """`nodes` and all whose tensors they read, directly or not."""
+def ancestors(nodes: list[fx.Node], through_totals: bool = True) -> set[fx.Node]:
+    """`nodes` and all whose tensors they read, directly or not. Without going through totals: what passes compute, for
+    which those are there before."""
     found: set[fx.Node] = set()
     frontier = list(nodes)
     while frontier:
@@ -89,6 +90,8 @@ def ancestors(nodes: list[fx.Node]) -> set[fx.Node]:
         if node in found:
             continue
         found.add(node)
+        if node.target is batch_total and not through_totals:
+            continue
         if not isinstance(node.meta.get("val"), (int, torch.SymInt)):
             frontier.extend(node.all_input_nodes)
     return found

@@ -213,6 +213,10 @@ def _restore_composites(graph: fx.Graph) -> None:
             x, weight, bias, mean, variance, training, momentum, epsilon = node.args
             arguments = (x, weight, bias, mean, variance, training, momentum, epsilon, False)
             _replace_first_output(graph, node, aten.batch_norm.default, arguments)
+        elif node.target is aten._native_batch_norm_legit.no_stats:
+            x, weight, bias, training, momentum, epsilon = node.args
+            arguments = (x, weight, bias, None, None, training, momentum, epsilon, False)
+            _replace_first_output(graph, node, aten.batch_norm.default, arguments)
 
 
 def _replace_first_output(graph: fx.Graph, node: fx.Node, op: torch._ops.OpOverload, arguments: tuple) -> None:

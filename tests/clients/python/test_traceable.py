@@ -112,6 +112,6 @@ def test_cumulative_averages(make, tmp_path):
     flat = make is nn.BatchNorm1d
     shape = (nn.Identity(), nn.Flatten()) if flat else (nn.Unflatten(1, (2, 1, 2)), nn.Flatten())
     model = nn.Sequential(nn.Linear(4, 4), shape[0], make(4 if flat else 2, momentum=None), shape[1])
-    exported = stagewright.export(model, torch.randn(4, 4), loss=nn.MSELoss(), whole_batch=True, path=tmp_path / "m.swg")
+    exported = stagewright.export(model, torch.randn(4, 4), loss=nn.MSELoss(), path=tmp_path / "m.swg")
     assert len(exported.graph.state_updates) == 3
     compare(model, exported, name="input")

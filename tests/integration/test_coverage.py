@@ -1,4 +1,5 @@
-"""A dozen models of the coverage suite on real workers, beside PyTorch: each was once trained wrong without a word."""
+"""Models of the coverage suite on real workers, beside PyTorch: each was once trained wrong without a word, or not at
+all."""
 
 import pathlib
 import sys
@@ -15,6 +16,7 @@ NAMES = [
     "Rows of all steps, the step first",
     "Siamese, cut by slices",
     "nn.Transformer",
+    "nn.TransformerEncoder, padding mask",
     # A mean is over what counts, not over samples.
     "Ignored targets, a mean over tokens",
     "Cross entropy, class weights",

@@ -12,7 +12,10 @@ namespace stagewright {
 namespace {
 
 // "aten.linear.default" -> ("aten::linear", ""), "aten.add.Tensor" -> ("aten::add", "Tensor").
+// A view of a value that came from another stage may need a copy: messages are contiguous, whatever
+// the strides were where it was captured. Reshapes are views where they can be.
 std::optional<c10::OperatorName> ParseTarget(const std::string& target) {
+  if (target == "aten.view.default") return c10::OperatorName("aten::reshape", "");
   const size_t dot = target.find('.');
   const size_t last = target.rfind('.');
   if (dot == std::string::npos || last == dot) return std::nullopt;

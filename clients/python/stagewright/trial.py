@@ -5,6 +5,7 @@ hide what they multiply), without dropout and with batch normalisation in evalua
 expressions that agree to ten digits agree everywhere.
 """
 
+import functools
 import itertools
 from collections.abc import Iterator
 
@@ -20,10 +21,12 @@ from .sample_kinds import (
     Kind,
     Kinds,
     Layout,
+    ancestors,
     batch_total,
     live_nodes,
     roots,
 )
+from .sample_rules import kinds_by_rules
 from .trial_data import Effort, trial_inputs
 
 aten = torch.ops.aten
@@ -56,7 +59,7 @@ class Trial:
         return most is None or sum(self._parts) <= most
 
     def run(self) -> tuple[Kinds, bool]:
-        """What each live node is, and whether the loss was a number."""
+        """What each live node is, and whether that can be believed: the loss was a number, and not always the same."""
         kinds: Kinds = {}
         values: dict[fx.Node, tuple] = {}
         uses = {node: sum(user in self._live or _is_size(user) for user in node.users) for node in self._graph.nodes}
@@ -67,13 +70,19 @@ class Trial:
                 if node not in self._live and not _is_size(node):
                     continue
                 values[node] = given[node] if node.op == "placeholder" else self._evaluate(node, values)
-                kinds[node] = self._classify(node.meta.get("val"), values[node])
+                kinds[node] = self._classify(node, values[node])
                 for source in node.all_input_nodes:
                     uses[source] -= 1
                     if uses[source] <= 0 and source not in results:
                         values.pop(source, None)
-        loss = values[roots(self._graph)[1]][0]
-        return kinds, bool(torch.isfinite(loss))
+        loss = roots(self._graph)[1]
+        return kinds, bool(torch.isfinite(values[loss][0])) and self._tells_samples_apart(kinds[loss], loss)
+
+    def _tells_samples_apart(self, loss_kind: Found | None, loss: fx.Node) -> bool:
+        """The samples differ, and so does the loss, if it reads any: else the trial has seen nothing."""
+        reads = {node for node in ancestors([loss]) if node.name in self._captured.program.graph_signature.user_inputs}
+        differ = any(not torch.equal(t[0], t[1]) or not torch.equal(t[0], t[-1]) for t in self._inputs.values())
+        return not reads or (differ and loss_kind is not Kind.CONSTANT)
 
     def _placeholders(self) -> Iterator[tuple[fx.Node, tuple]]:
         program, names = self._captured.program, iter(self._captured.input_names)
@@ -134,15 +143,24 @@ class Trial:
             result = result.to(self._dtype)  # A factory that takes the default type.
         return result
 
-    def _classify(self, traced: object, values: tuple) -> Found | None:
+    def _classify(self, node: fx.Node, values: tuple) -> Found | None:
+        traced = node.meta.get("val")
         if isinstance(traced, torch.Tensor):
-            return self._classify_tensor(traced, *values)
+            return self._classify_tensor(node, None, traced, *values)
         if isinstance(traced, (list, tuple)) and all(isinstance(item, torch.Tensor) for item in traced):
-            return [self._classify_tensor(item, *(value[i] for value in values)) for i, item in enumerate(traced)]
+            return [
+                self._classify_tensor(node, i, item, *(value[i] for value in values)) for i, item in enumerate(traced)
+            ]
         return None
 
     def _classify_tensor(
-        self, traced: torch.Tensor, whole: torch.Tensor, a: torch.Tensor, b: torch.Tensor
+        self,
+        node: fx.Node,
+        output: int | None,
+        traced: torch.Tensor,
+        whole: torch.Tensor,
+        a: torch.Tensor,
+        b: torch.Tensor,
     ) -> Layout | Kind:
         if whole is a and whole is b:
             return Kind.CONSTANT
@@ -157,10 +175,18 @@ class Trial:
         dim, scale, offset = batched[0]
         if len(batched) > 1 or offset:
             return Kind.MIXED
-        for outer in sorted((o for o in range(1, scale + 1) if scale % o == 0), key=lambda o: (o not in (1, scale), o)):
-            if self._lies(whole, (a, b), dim, outer, scale // outer):
-                return Layout(dim, outer)
-        return Kind.MIXED
+        outers = [outer for outer in range(1, scale + 1) if scale % outer == 0]
+        fitting = [Layout(dim, o) for o in outers if self._lies(whole, (a, b), dim, o, scale // o)]
+        if len(fitting) == 1:
+            return fitting[0]
+        # Equal rows fit several ways.
+        ruled = self._rules.get(node) if fitting else None
+        ruled = ruled[output] if isinstance(ruled, list) else ruled
+        return ruled if ruled in fitting else Kind.MIXED
+
+    @functools.cached_property
+    def _rules(self) -> Kinds:
+        return kinds_by_rules(self._captured)
 
     def _lies(self, whole: torch.Tensor, parts: tuple, dim: int, outer: int, inner: int) -> bool:
         wide = whole.unflatten(dim, (outer, sum(self._parts), inner))
@@ -212,8 +238,8 @@ def _with_kept_statistics(args: tuple, training: int) -> tuple:
 
 
 def find_kinds(captured: Captured, state: dict[str, torch.Tensor]) -> tuple[Kinds, Effort] | None:
-    """The kinds of all live nodes and the effort that found them, None where no trial is possible: the model is too large, or runs on no batch of
-    three samples.
+    """The kinds of all live nodes and the effort that found them; None where no trial tells: the model is too large,
+    runs on no batch of three samples, or gives no number, or always the same.
 
     Efforts that ask less of the inputs follow those that fail: first random tokens with ignored targets among them,
     then random tokens, then the example's own.
@@ -227,9 +253,9 @@ def find_kinds(captured: Captured, state: dict[str, torch.Tensor]) -> tuple[Kind
             trial = Trial(captured, state, effort, dtype)
             if not trial.fits():
                 return None
-            kinds, finite = trial.run()
+            kinds, believed = trial.run()
         except Exception:  # These inputs do not suit the model; that it runs at all, tracing has shown.
             continue
-        if finite or effort is Effort.EXAMPLE:
+        if believed:
             return kinds, effort
     return None

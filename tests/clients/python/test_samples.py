@@ -25,10 +25,10 @@ class Step(nn.Module):
         return self.back(self.second(self.there(F.relu(self.first(x)))))
 
 
-def layouts(model, inputs):
+def layouts(model, inputs, **options):
     """(dim, outer) of the second linear layer's result in the exported graph; None if mixed."""
     path = layouts.folder / "model.swg"
-    graph = stagewright.export(model, inputs, loss=nn.MSELoss(), path=path).graph
+    graph = stagewright.export(model, inputs, loss=nn.MSELoss(), path=path, **options).graph
     meta = [node for node in graph.nodes if node.target == "aten.linear.default"][-1].outputs[0]
     if meta.mixed:
         return None
@@ -65,6 +65,14 @@ def test_zeros_do_not_hide_where_samples_lie():
     nn.init.zeros_(model.second.bias)
     nn.init.zeros_(model.first.weight)
     assert layouts(model, torch.zeros(4, 3, 8)) == expected
+
+
+@pytest.mark.parametrize("hide", [lambda h: h * float("nan"), lambda h: h * 0.0])
+def test_values_that_tell_nothing_leave_it_to_the_rules(hide):
+    there, back, expected = CASES["time-major rows"]
+    assert layouts(Step(lambda h: there(hide(h)), back), torch.randn(4, 3, 8)) == expected
+    gather = Step(lambda h: hide(h).reshape(-1, 8)[hide(h).reshape(-1, 8)[:, 0].argsort()], CASES["sample-major rows"][1])
+    assert layouts(gather, torch.randn(4, 3, 8), whole_batch=True) is None
 
 
 def test_batch_first_attention_has_time_major_rows(tmp_path):

@@ -20,7 +20,6 @@ namespace fs = std::filesystem;
 
 constexpr char kModelPrefix[] = "model-";
 constexpr char kOptimizerPrefix[] = "optimizer-";
-constexpr int kMostAttempts = 100;
 // In the metadata of the files.
 constexpr char kBestLoss[] = "best_evaluation_loss";
 constexpr char kSinceBest[] = "evaluations_since_best";
@@ -84,33 +83,6 @@ absl::StatusOr<CheckpointFile> WriteAndSum(const std::string& path, std::vector<
   return SumFile(path);
 }
 
-// NOT_FOUND if another device that failed has meanwhile removed the directory, empty as it was.
-absl::StatusOr<std::vector<CheckpointFile>> WriteOnce(const std::string& directory, DeviceId device,
-                                                      const std::vector<TensorView>& model,
-                                                      const std::vector<TensorView>& optimizer,
-                                                      const EvaluationHistory& evaluations) {
-  std::error_code error;
-  fs::create_directories(directory, error);
-  if (!error) fs::remove(fs::path(directory) / kManifestName, error);
-  if (error) return absl::UnavailableError(absl::StrCat(directory, ": ", error.message()));
-  std::vector<CheckpointFile> files;
-  for (auto& [prefix, tensors] :
-       {std::pair(kModelPrefix, &model), {kOptimizerPrefix, &optimizer}}) {
-    if (tensors->empty()) continue;
-    const std::string name = absl::StrFormat("%s%05d.safetensors", prefix, device.value());
-    auto file = WriteAndSum((fs::path(directory) / name).string(), *tensors, evaluations);
-    if (!file.ok()) {
-      // Where the disk is full, what is left of an attempt would keep it so.
-      for (const CheckpointFile& written : files)
-        fs::remove(fs::path(directory) / written.name, error);
-      fs::remove(directory, error);  // Not if another device has files in it.
-      return file.status();
-    }
-    files.push_back(*std::move(file));
-  }
-  return files;
-}
-
 }  // namespace
 
 std::string CheckpointRoot(const std::string& output_path) {
@@ -124,9 +96,25 @@ std::string CheckpointDirectory(const std::string& root, int64_t step) {
 absl::StatusOr<std::vector<CheckpointFile>> WriteDeviceFiles(
     const std::string& directory, DeviceId device, const std::vector<TensorView>& model,
     const std::vector<TensorView>& optimizer, const EvaluationHistory& evaluations) {
-  auto files = WriteOnce(directory, device, model, optimizer, evaluations);
-  for (int again = 0; again < kMostAttempts && absl::IsNotFound(files.status()); ++again)
-    files = WriteOnce(directory, device, model, optimizer, evaluations);
+  std::error_code error;
+  fs::create_directories(directory, error);
+  if (!error) fs::remove(fs::path(directory) / kManifestName, error);
+  if (error) return absl::UnavailableError(absl::StrCat(directory, ": ", error.message()));
+  std::vector<CheckpointFile> files;
+  for (auto& [prefix, tensors] :
+       {std::pair(kModelPrefix, &model), {kOptimizerPrefix, &optimizer}}) {
+    if (tensors->empty()) continue;
+    const std::string name = absl::StrFormat("%s%05d.safetensors", prefix, device.value());
+    auto file = WriteAndSum((fs::path(directory) / name).string(), *tensors, evaluations);
+    if (!file.ok()) {
+      // Where the disk is full, what is left of an attempt would keep it so. The directory stays,
+      // empty or not: another device may be about to open a file in it.
+      for (const CheckpointFile& written : files)
+        fs::remove(fs::path(directory) / written.name, error);
+      return file.status();
+    }
+    files.push_back(*std::move(file));
+  }
   return files;
 }
 

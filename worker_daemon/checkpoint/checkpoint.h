@@ -24,7 +24,7 @@ std::string CheckpointDirectory(const std::string& root, int64_t step);
 // Writes what `device` owns into `directory`, which is made if absent, and tells names, sizes and
 // checksums. `evaluations`, the same on all devices, goes along for CompleteCheckpoint. An older
 // manifest there is removed first: what it promised holds no more. Errors of WriteSafetensors, or
-// UNAVAILABLE naming the directory; then nothing that it has written stays.
+// UNAVAILABLE naming the directory; then no file that it has written stays.
 absl::StatusOr<std::vector<CheckpointFile>> WriteDeviceFiles(
     const std::string& directory, DeviceId device, const std::vector<TensorView>& model,
     const std::vector<TensorView>& optimizer, const EvaluationHistory& evaluations);

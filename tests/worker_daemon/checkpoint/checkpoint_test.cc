@@ -185,9 +185,8 @@ TEST_F(CheckpointTest, WhatCannotBeWrittenLeavesNothing) {
   const rlimit tight{1 << 12, before.rlim_max};  // Only the first of two files fits.
   ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &tight), 0);
   EXPECT_THAT(std::string(write(DeviceId(1)).message()), HasSubstr("optimizer-00001.safetensors"));
-  EXPECT_FALSE(std::filesystem::exists(Directory(10)));
+  EXPECT_TRUE(std::filesystem::is_empty(Directory(10)));
   // What other devices have written is not ours.
-  std::filesystem::create_directories(Directory(10));
   WriteBytes(Directory(10) + "/model-00002.safetensors", "of another device");
   EXPECT_FALSE(write(DeviceId(1)).ok());
   setrlimit(RLIMIT_FSIZE, &before);
@@ -199,20 +198,22 @@ TEST_F(CheckpointTest, WhatCannotBeWrittenLeavesNothing) {
 }
 
 TEST_F(CheckpointTest, ADeviceThatFailsDoesNotTakeTheDirectoryFromAnother) {
+  const std::vector<float> bias = {3};
   std::atomic<bool> over = false;
-  std::thread failing([&] {  // What a device does whose own files could not be written.
-    std::error_code ignored;
+  std::thread failing([&] {
+    // Its name is taken by a directory, so that its file cannot be written.
+    std::filesystem::create_directories(Directory(10) + "/model-00001.safetensors/taken");
     while (!over) {
-      std::filesystem::remove(Directory(10), ignored);
-      std::this_thread::yield();
+      EXPECT_FALSE(WriteDeviceFiles(Directory(10), DeviceId(1),
+                                    {View("a", DType::kFloat32, {1}, bias)}, {}, {})
+                       .ok());
     }
   });
-  const std::vector<float> bias = {3};
   for (int i = 0; i < 200; ++i) {
     const auto files = WriteDeviceFiles(Directory(10), DeviceId(3),
                                         {View("bias", DType::kFloat32, {1}, bias)}, {}, {});
     EXPECT_TRUE(files.ok()) << files.status();
-    std::filesystem::remove_all(Directory(10));
+    if (files.ok()) std::filesystem::remove(Directory(10) + "/model-00003.safetensors");
   }
   over = true;
   failing.join();

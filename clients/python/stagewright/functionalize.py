@@ -14,6 +14,7 @@ from torch import fx
 from torch.export import ExportedProgram
 from torch.export.graph_signature import ExportGraphSignature, OutputKind
 
+from .constants import fold_constants
 from .custom_operators import inline_custom_operators, rewrite_known_operators
 from .errors import ExportError
 from .recurrent import split_recurrent_layers
@@ -53,6 +54,7 @@ def make_functional(program: ExportedProgram, shape_env: object) -> tuple[Export
         _restore_composites(program.graph_module.graph)
     _replace_copies(program.graph_module.graph)
     rewrite_known_operators(program.graph_module.graph)
+    fold_constants(program)
     fold_identities(program.graph_module.graph, shape_env)
     expose_attention_dropout(program.graph_module.graph)
     split_recurrent_layers(program.graph_module.graph)

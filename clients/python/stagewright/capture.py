@@ -26,7 +26,7 @@ from .outputs import prediction_of
 from .places import exact_lines
 from .regions import marked_regions
 from .symbols import Batch
-from .traceable import EvenChunks, cumulative_averages, kept_attributes
+from .traceable import EvenChunks, cumulative_averages, idle_conversions, kept_attributes, unchecked_distributions
 
 
 @dataclasses.dataclass(frozen=True)
@@ -158,12 +158,12 @@ def _capture(
     _refuse_backward_hooks(model)
     with in_mode(model, training=True), _fake_state(_modules(model, loss), mode), plain_functions(model, allowed), (
         kept_attributes(model, without=[])
-    ), cumulative_averages():
+    ), cumulative_averages(), idle_conversions(), unchecked_distributions():
         names = _input_names(model, args, kwargs)
         _check_batch(names, pytree.tree_leaves((args, kwargs)), batch_dim)
         if targets is None:
             targets = derive_target(loss, _example_output(model, mode, args, kwargs))
-        names += _target_names(targets)
+        names += _target_names(targets, names)
         _check_batch(names, pytree.tree_leaves((args, kwargs, targets)), batch_dim)
         example = _stored_form((args, kwargs, targets), batch_dim)
         seen: list[tuple] = []
@@ -359,13 +359,14 @@ def _input_names(model: nn.Module, args: tuple, kwargs: dict) -> list[tuple[str,
             positional.append(name)
     for name, value in [*zip(positional, args), *kwargs.items()]:
         names += _leaf_names(name, value)
-    if "target" in names:
-        raise ExportError("'target' names the loss's input, so forward cannot have an argument of that name")
     return [(name, False) for name in names]
 
 
-def _target_names(targets: object) -> list[tuple[str, bool]]:
-    return [(name, True) for name in _leaf_names("target", targets)]
+def _target_names(targets: object, inputs: list[tuple[str, bool]]) -> list[tuple[str, bool]]:
+    names = _leaf_names("target", targets)
+    if set(names) & {name for name, _ in inputs}:
+        raise ExportError("'target' names the loss's input, so forward cannot have an argument of that name")
+    return [(name, True) for name in names]
 
 
 def _leaf_names(name: str, value: object) -> list[str]:

@@ -30,7 +30,7 @@ _DIMENSION_WISE = {
     "adaptive_max_pool1d", "adaptive_max_pool2d", "embedding", "scaled_dot_product_attention", "upsample_nearest2d", "upsample_bilinear2d",
     "upsample_nearest1d", "pixel_shuffle", "pixel_unshuffle", "unfold", "repeat", "repeat_interleave", "tile", "batch_norm", "one_hot", "tril",
     "triu", "glu", "cosine_similarity", "lstm", "gru", "rnn_tanh", "rnn_relu", "normalize", "masked_fill", "diff", "logcumsumexp",
-    "celu", "mish", "softplus", "prelu", "hardtanh", "relu6", "threshold", "rot90", "broadcast_to", "numpy_T", "mT", "addcmul",
+    "celu", "hardswish", "mish", "softplus", "log_sigmoid_forward", "rsub", "floor_divide", "prelu", "hardtanh", "relu6", "threshold", "rot90", "broadcast_to", "numpy_T", "mT", "addcmul",
 }  # fmt: skip
 _PRODUCTS = {"matmul", "bmm", "mm", "baddbmm", "addmm"}
 _FACTORIES = {"zeros", "ones", "full", "empty", "zeros_like", "ones_like", "full_like", "new_zeros", "new_ones", "new_full"}  # fmt: skip

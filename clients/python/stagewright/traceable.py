@@ -1,6 +1,7 @@
 """What PyTorch's tracer cannot follow, done in ways that it can while a model is traced."""
 
 import contextlib
+import itertools
 from collections.abc import Callable, Iterator
 
 import sympy
@@ -67,6 +68,37 @@ def cumulative_averages() -> Iterator[None]:
         yield
     finally:
         norm.forward = original
+
+
+@contextlib.contextmanager
+def idle_conversions() -> Iterator[None]:
+    """While open, `module.to(dtype)` in forward leaves a module alone that has this type: by itself it puts every
+    parameter anew, which a tracer refuses."""
+    original = nn.Module.to
+
+    def to(self: nn.Module, *args: object, **kwargs: object) -> nn.Module:
+        wanted = args[0] if len(args) == 1 and not kwargs else kwargs.get("dtype") if not args and len(kwargs) == 1 else None
+        tensors = itertools.chain(self.parameters(), self.buffers())
+        if isinstance(wanted, torch.dtype) and all(t.dtype == wanted for t in tensors if t.is_floating_point()):
+            return self
+        return original(self, *args, **kwargs)
+
+    nn.Module.to = to
+    try:
+        yield
+    finally:
+        nn.Module.to = original
+
+
+@contextlib.contextmanager
+def unchecked_distributions() -> Iterator[None]:
+    """While open, distributions do not look at the values of their parameters, which they only do to refuse some."""
+    before = torch.distributions.Distribution._validate_args
+    torch.distributions.Distribution.set_default_validate_args(False)
+    try:
+        yield
+    finally:
+        torch.distributions.Distribution.set_default_validate_args(before)
 
 
 @contextlib.contextmanager

@@ -166,6 +166,10 @@ MODELS = {
     "lstm, time first": (Recurrent(False), (torch.randn(4, 3, 8),), nn.MSELoss(), None),
     "sorted": (Sorted(), (torch.randn(4, 3, 8),), nn.MSELoss(), None),
     "convolutions": (Convolutions(), (torch.randn(2, 3, 8, 8),), nn.CrossEntropyLoss(), None),
+    "batch normalisation": (
+        nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.Hardswish(), nn.Flatten(), nn.Linear(144, 3)),
+        (torch.randn(2, 3, 8, 8),), nn.CrossEntropyLoss(), None,
+    ),
     "towers": (Towers(), (torch.randn(4, 8), torch.randn(4, 8)), nn.CrossEntropyLoss(), None),
     "tokens": (Tokens(), (IDS,), shifted, IDS),
     "encoder": (
@@ -203,7 +207,7 @@ def _both_right(node, rule, trial):
 
 def test_rules_know_what_usual_models_do():
     """On meta devices there is nothing but rules: they must not call everything mixed."""
-    for case in ("convolutions", "tokens", "encoder", "lstm", "time-major rows", "towers"):
+    for case in ("convolutions", "batch normalisation", "tokens", "encoder", "lstm", "time-major rows", "towers"):
         model, inputs, loss, target = MODELS[case]
         captured = capture(model, inputs, {}, loss, target, 0)
         ruled, (tried, _) = kinds_by_rules(captured), find_kinds(captured, wrapper_state(model, loss))

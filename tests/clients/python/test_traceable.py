@@ -8,6 +8,7 @@ from torch import nn
 import stagewright
 
 from faithful import export_and_compare
+from graph_interpreter import Interpreter
 from test_states import compare
 
 
@@ -115,3 +116,43 @@ def test_cumulative_averages(make, tmp_path):
     exported = stagewright.export(model, torch.randn(4, 4), loss=nn.MSELoss(), path=tmp_path / "m.swg")
     assert len(exported.graph.state_updates) == 3
     compare(model, exported, name="input")
+
+
+class InOneType(nn.Module):
+    """Makes sure of the type of a layer, as routers of mixtures of experts do."""
+
+    def __init__(self, dtype):
+        super().__init__()
+        self.layer, self.dtype = nn.Linear(4, 4), dtype
+
+    def forward(self, x):
+        self.layer = self.layer.to(self.dtype).to(dtype=self.dtype)
+        return self.layer(x)
+
+
+def test_a_layer_that_has_its_type_may_be_converted_to_it(tmp_path):
+    export_and_compare(InOneType(torch.float32), batch, nn.MSELoss(), tmp_path)
+    with pytest.raises(stagewright.ExportError):
+        stagewright.export(InOneType(torch.float64), torch.randn(2, 4), loss=nn.MSELoss(), path=tmp_path / "m.swg")
+
+
+class Likelihood(nn.Module):
+    """Returns the negative log-likelihood of its targets."""
+
+    def __init__(self):
+        super().__init__()
+        self.mean, self.scale = nn.Linear(4, 4), nn.Linear(4, 4)
+
+    def forward(self, x, target):
+        found = torch.distributions.Normal(self.mean(x), F.softplus(self.scale(x)))
+        return {"loss": -found.log_prob(target).mean()}
+
+
+def test_distributions(tmp_path):
+    inputs = {"x": torch.randn(3, 4), "target": torch.randn(3, 4)}
+    model = Likelihood()
+    exported = stagewright.export(model, inputs, path=tmp_path / "m.swg")
+    found, _ = Interpreter.load(exported).run(inputs, 3)
+    torch.testing.assert_close(found, model(**inputs)["loss"])
+    with pytest.raises(ValueError, match="constraint"):
+        torch.distributions.Normal(torch.zeros(1), -torch.ones(1))

@@ -15,8 +15,8 @@ TEST(OperatorCall, GroupNormInAnyLayoutGivesTheGradientsOfItsParametersAlone) {
   GraphMaker make;
   const int x = make.AddInput("x", {-1, 4, 3, 3});
   const int weight = make.AddInput("weight", {-1});
-  const int norm = make.AddNode("aten.group_norm.default", {In(x), Int(2), In(weight)},
-                                {Meta({-1, 4, 3, 3})});
+  const int norm =
+      make.AddNode("aten.group_norm.default", {In(x), Int(2), In(weight)}, {Meta({-1, 4, 3, 3})});
   const int loss = make.AddNode("aten.mean.default", {Value(norm)}, {Meta({})});
   const Graph graph = make.Finish(loss, norm, LossReduction::kMean);
   const auto call = OperatorCall::Bind(graph.nodes()[0], at::kCPU, true, {});

@@ -191,7 +191,7 @@ class SegmentedGraph::Impl {
   const SegmentPlan& plan_;
   std::vector<decltype(MakeNode<Cut>())> cuts_;  // By place.
   edge_list edges_;                              // By place: the history of a value that crosses.
-  Roots weights_;                                // Of parameter nodes, between the halves.
+  Roots weights_;  // Gradients of parameter nodes, between the halves.
 };
 
 SegmentedGraph::SegmentedGraph(const SegmentPlan& plan) : impl_(std::make_unique<Impl>(plan)) {}

@@ -42,7 +42,7 @@ class ArgumentsTest(unittest.TestCase):
       self.assertEqual(bash(f"need_preset {preset}").returncode, 0)
 
   def test_help_is_not_an_error(self):
-    for script in ("setup.sh", "build.sh", "test.sh", "lint.sh", "bench.sh"):
+    for script in ("setup.sh", "build.sh", "test.sh", "lint.sh", "bench.sh", "golden.sh"):
       with self.subTest(script=script):
         result = subprocess.run([ROOT / "scripts" / script, "--help"], capture_output=True, text=True, check=False,
                                 timeout=30)

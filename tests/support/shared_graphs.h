@@ -13,11 +13,15 @@
 
 namespace stagewright {
 
+// The folder, which need not be there.
+inline std::string SharedGraphs() {
+  const char* folder = std::getenv("STAGEWRIGHT_PROFILES");
+  return folder != nullptr ? folder : STAGEWRIGHT_PROFILES_FOLDER;
+}
+
 // The path of a profile, as in SharedGraph("piper/gnmt.json"); empty if it is not there.
 inline std::string SharedGraph(const std::string& name) {
-  const char* folder = std::getenv("STAGEWRIGHT_PROFILES");
-  const std::string path =
-      std::string(folder != nullptr ? folder : STAGEWRIGHT_PROFILES_FOLDER) + "/" + name;
+  const std::string path = SharedGraphs() + "/" + name;
   std::error_code error;
   return std::filesystem::is_regular_file(path, error) ? path : "";
 }

@@ -18,7 +18,7 @@
 #include "clients/cli/plan_flags.h"
 #include "clients/cli/plan_view.h"
 #include "common/base/units.h"
-#include "planner_service/planner/front_door.h"
+#include "planner_service/front_door/front_door.h"
 #include "planner_service/planners/drl_pp/on_demand.h"
 #include "planner_service/wire/plan_proto.h"
 

@@ -44,7 +44,10 @@ class IncludesTest(LintTest):
         ("planner_service/service/server.cc", "<grpcpp/grpcpp.h>"),
         ("common/wire/wire.cc", '"stagewright/v1/graph.pb.h"'),
         ("worker_daemon/engine/engine.cc", "<torch/torch.h>"),
-        ("clients/cli/plan.cc", '"planner_service/planners/planners.h"'),
+        ("clients/cli/plan.cc", '"planner_service/front_door/front_door.h"'),
+        ("planner_service/front_door/planner_table.cc", '"planner_service/planners/x/x.h"'),
+        ("planner_service/planners/x/x.cc", '"planner_service/planners/x/y.h"'),
+        ("planner_service/planners/auto/members.cc", '"planner_service/planners/x/x.h"'),
         ("common/base/status.h", '"absl/status/status.h"'),
     ]:
       with self.subTest(path=path, header=header):
@@ -61,6 +64,8 @@ class IncludesTest(LintTest):
         ("worker_daemon/daemon/daemon.cc", '"planner_service/simulator/simulator.h"'),
         ("worker_daemon/daemon/daemon.cc", '"clients/cli/table.h"'),
         ("planner_service/evaluator/judge.cc", '"planner_service/planner/planner.h"'),
+        ("planner_service/planner/planner.cc", '"planner_service/planners/x/x.h"'),
+        ("planner_service/planners/x/x.cc", '"planner_service/front_door/front_door.h"'),
         ("common/graph/graph.cc", '"tests/common/graph/random.h"'),
     ]:
       with self.subTest(path=path, header=header):

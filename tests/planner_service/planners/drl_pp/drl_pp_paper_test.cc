@@ -3,8 +3,8 @@
 
 #include <cstdlib>
 
+#include "planner_service/front_door/front_door.h"
 #include "planner_service/importers/profile.h"
-#include "planner_service/planner/front_door.h"
 #include "planner_service/planners/drl_pp/drl_pp.h"
 #include "tests/support/shared_graphs.h"
 

@@ -5,7 +5,7 @@
 
 #include <chrono>
 
-#include "planner_service/planner/front_door.h"
+#include "planner_service/front_door/front_door.h"
 #include "tests/support/planning_cases.h"
 #include "tests/support/small_problems.h"
 

@@ -1,11 +1,11 @@
-#include "planner_service/planner/front_door.h"
+#include "planner_service/front_door/front_door.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
-#include "planner_service/planners/registry.h"
+#include "planner_service/front_door/planner_table.h"
 #include "tests/support/planning_cases.h"
 
 namespace stagewright {

@@ -1,4 +1,4 @@
-#include "planner_service/planners/registry.h"
+#include "planner_service/front_door/planner_table.h"
 
 #include <vector>
 

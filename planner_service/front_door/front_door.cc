@@ -1,4 +1,4 @@
-#include "planner_service/planner/front_door.h"
+#include "planner_service/front_door/front_door.h"
 
 #include <algorithm>
 #include <chrono>
@@ -11,14 +11,14 @@
 #include "absl/strings/str_cat.h"
 #include "common/graph/operator_graph.h"
 #include "planner_service/evaluator/lower_bound.h"
-#include "planner_service/planner/check_request.h"
-#include "planner_service/planner/few_operators.h"
+#include "planner_service/front_door/check_request.h"
+#include "planner_service/front_door/few_operators.h"
+#include "planner_service/front_door/plan_warnings.h"
+#include "planner_service/front_door/planner_table.h"
 #include "planner_service/planner/fit.h"
 #include "planner_service/planner/micro_batches.h"
-#include "planner_service/planner/plan_warnings.h"
 #include "planner_service/planner/whole_batch.h"
 #include "planner_service/planners/baselines/one_stage.h"
-#include "planner_service/planners/registry.h"
 
 namespace stagewright {
 namespace {

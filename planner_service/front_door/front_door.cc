@@ -231,6 +231,10 @@ absl::StatusOr<PlanResponse> SolvePlanWith(const Planner& planner, const PlanReq
   RETURN_IF_ERROR(CheckProblem(request));
   RETURN_IF_ERROR(CheckOptions(request));
   RETURN_IF_ERROR(CheckAbilities(request.options, planner.name(), planner.abilities()));
+  if (context.measure && !planner.abilities().learns_by_trial) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "planner '", planner.name(), "' does not learn from measurements of strategies"));
+  }
   Prepared prepared;
   RETURN_IF_ERROR(Prepare(request, prepared));
   const Problem& problem = prepared.problem;
@@ -310,11 +314,11 @@ absl::StatusOr<Explanation> ExplainStrategy(const PlanRequest& request, const St
 
 std::vector<PlannerInfo> ListPlanners() {
   std::vector<PlannerInfo> infos;
-  for (const RegisteredPlanner& entry : RegisteredPlanners()) {
-    infos.push_back({entry.name, entry.make()->description()});
-  }
-  for (const RegisteredPlanner& entry : PlannersOnRequest()) {
-    infos.push_back({entry.name, entry.make()->description()});
+  for (const auto& planners : {RegisteredPlanners(), PlannersOnRequest()}) {
+    for (const RegisteredPlanner& entry : planners) {
+      const std::unique_ptr<Planner> planner = entry.make();
+      infos.push_back({entry.name, planner->description(), planner->abilities().learns_by_trial});
+    }
   }
   return infos;
 }

@@ -17,8 +17,7 @@ Outcome Conclude(const std::string& planner, const Problem& problem, const Judge
     outcome.iteration_time = judge.best_time();
   }
   if (context.Expired()) {
-    outcome.termination = Termination::kLimit;
-    outcome.reason = "the search was stopped by its deadline or cancelled";
+    SayStopped(outcome);
   } else if (outcome.strategy) {
     if (outcome.termination == Termination::kLimit) {
       outcome.reason = noted;

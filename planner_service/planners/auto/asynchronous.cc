@@ -98,8 +98,7 @@ absl::StatusOr<Outcome> SolveAsynchronous(const Problem& problem, const PlanOpti
   outcome.sequential = champions.sequential();
   if (outcome.strategy.has_value()) outcome.termination = Termination::kFeasible;
   if (context.Stopped()) {
-    outcome.termination = Termination::kLimit;
-    outcome.reason = "the search was stopped by its deadline or cancelled";
+    SayStopped(outcome);
     return outcome;
   }
   if (!outcome.strategy.has_value()) {

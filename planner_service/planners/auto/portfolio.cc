@@ -114,8 +114,7 @@ absl::StatusOr<Outcome> SolveSynchronous(const Problem& problem, const PlanOptio
   if (optimal()) {
     outcome.termination = Termination::kOptimal;
   } else if (context.Stopped()) {
-    outcome.termination = Termination::kLimit;
-    outcome.reason = "the search was stopped by its deadline or cancelled";
+    SayStopped(outcome);
   } else if (outcome.strategy.has_value()) {
     outcome.termination = Termination::kFeasible;
   } else if (!possible && champions.judged() == 0) {

@@ -143,8 +143,7 @@ class GPipePlanner : public Planner {
       return outcome;
     }
     if (context.Expired()) {
-      outcome.termination = Termination::kLimit;
-      outcome.reason = absl::StrCat("stopped after ", outcome.candidates, " candidates");
+      SayStopped(outcome, absl::StrCat(outcome.candidates, " candidates"));
     } else if (outcome.strategy) {
       outcome.termination = Termination::kFeasible;
       outcome.reason.clear();

@@ -80,8 +80,7 @@ absl::StatusOr<Outcome> BestOneStage(const Problem& problem, const PlanOptions& 
   for (const std::vector<DeviceId>& devices : choices) {
     for (int64_t micro_batch : sizes) {
       if (context.Expired()) {
-        outcome.termination = Termination::kLimit;
-        outcome.reason = absl::StrCat("stopped after ", outcome.candidates, " candidates");
+        SayStopped(outcome, absl::StrCat(outcome.candidates, " candidates"));
         return outcome;
       }
       // With one micro-batch in flight it saves no memory: only where the options ask for it.

@@ -43,6 +43,7 @@
 #include <utility>
 
 #include "planner_service/planners/drl_pp/agent.h"
+#include "planner_service/planners/drl_pp/reward.h"
 
 namespace stagewright {
 namespace {
@@ -74,7 +75,7 @@ class Search {
         context_(context),
         grouping_(GroupOperators(problem.operators->dag(), OperatorTimes(problem), kMostGroups)),
         rewards_(problem, options, context,
-                 config.reward ? config.reward(problem) : SimulatedSeconds(problem)),
+                 context.measure ? context.measure(problem) : SimulatedSeconds(problem)),
         random_(options.seed),
         agent_(options.seed) {
     const int32_t most = options.num_stages > 0 ? options.num_stages : options.max_stages;
@@ -270,14 +271,9 @@ class Search {
   int64_t states_ = 0;
 };
 
-class DrlPpPlanner : public Planner {
+class LearningDrlPp : public DrlPp {
  public:
-  explicit DrlPpPlanner(DrlPpConfig config) : config_(std::move(config)) {}
-  std::string name() const override { return "drl_pp"; }
-  std::string description() const override {
-    return "DRL-PP: a policy network learns cuts and placement by trial";
-  }
-  PlannerAbilities abilities() const override { return {.asynchronous = true}; }
+  explicit LearningDrlPp(DrlPpConfig config) : config_(std::move(config)) {}
   absl::StatusOr<Outcome> Solve(const Problem& problem, const PlanOptions& options,
                                 SearchContext& context) const override {
     return Search(problem, options, config_, context).Solve();
@@ -290,7 +286,7 @@ class DrlPpPlanner : public Planner {
 }  // namespace
 
 std::unique_ptr<Planner> MakeDrlPpPlanner(DrlPpConfig config) {
-  return std::make_unique<DrlPpPlanner>(std::move(config));
+  return std::make_unique<LearningDrlPp>(std::move(config));
 }
 
 }  // namespace stagewright

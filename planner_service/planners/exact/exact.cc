@@ -118,12 +118,13 @@ class ExactPlanner : public Planner {
     outcome.candidates = seed.candidates + search.evaluations();
     outcome.strategy = search.best();
     if (!complete) {
-      outcome.termination = Termination::kLimit;
-      outcome.reason = absl::StrCat(
-          search.used_up() ? absl::StrCat("stopped by its limit of ", kMostExactSteps, " steps")
-                           : "stopped by its deadline or cancelled",
-          " after ", search.nodes(), " partial partitions and ", search.evaluations(),
-          " simulations");
+      const std::string done = absl::StrCat(search.nodes(), " partial partitions and ",
+                                            search.evaluations(), " simulations");
+      SayStopped(outcome, done);
+      if (search.used_up()) {
+        outcome.reason = absl::StrCat("the search was stopped by its limit of ", kMostExactSteps,
+                                      " steps after ", done);
+      }
     } else if (outcome.strategy) {
       outcome.termination = Termination::kOptimal;
     } else {

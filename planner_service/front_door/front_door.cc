@@ -16,9 +16,9 @@
 #include "planner_service/front_door/plan_warnings.h"
 #include "planner_service/front_door/planner_table.h"
 #include "planner_service/planner/fit.h"
-#include "planner_service/planner/micro_batches.h"
 #include "planner_service/planner/whole_batch.h"
 #include "planner_service/planners/baselines/one_stage.h"
+#include "planner_service/search/micro_batch_sizes.h"
 
 namespace stagewright {
 namespace {

@@ -14,8 +14,7 @@ namespace {
 void AddMemory(const std::string& planner, const Problem& problem, std::string& reason) {
   Bytes memory = 0;
   for (const Device& device : problem.cluster->devices()) memory += device.memory;
-  const std::vector<int32_t>& order = problem.operators->dag().order();
-  const StageOracle oracle(problem, std::vector<OperatorId>(order.begin(), order.end()));
+  const StageOracle oracle(problem, ModelOrder(problem));
   const int32_t devices = problem.cluster->size();
   absl::StrAppend(&reason, ": parameters, gradients and optimizer state need ",
                   FormatBytes(oracle.At(0, oracle.size()).resident),

@@ -11,7 +11,7 @@
 #include "planner_service/evaluator/lower_bound.h"
 #include "planner_service/planners/auto/champions.h"
 #include "planner_service/planners/auto/portfolio.h"
-#include "planner_service/search/starts.h"
+#include "planner_service/search/micro_batch_sizes.h"
 
 namespace stagewright {
 namespace {
@@ -29,7 +29,7 @@ absl::Status OfferConversions(const Problem& problem, const PlanOptions& options
   const SearchContext effort(context, kConversionEffort);
   for (const Strategy& strategy : found) {
     std::set<int64_t> sizes;
-    for (int64_t size : MicroBatchChoices(problem, options)) {
+    for (int64_t size : MicroBatchSizes(problem, options, Rounding::kUp)) {
       sizes.insert(size);
     }
     sizes.insert(strategy.stages.front().micro_batch);

@@ -29,10 +29,10 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "planner_service/planner/micro_batches.h"
 #include "planner_service/planners/baselines/baselines.h"
 #include "planner_service/planners/baselines/one_stage.h"
 #include "planner_service/search/draft.h"
+#include "planner_service/search/micro_batch_sizes.h"
 #include "planner_service/search/none_found.h"
 #include "planner_service/search/placement_views.h"
 #include "planner_service/search/stage_oracle.h"
@@ -165,9 +165,7 @@ class GPipePlanner : public Planner {
     int32_t stages = std::min(seen.operators->size(), seen.cluster->size());
     if (options.max_stages > 0) stages = std::min(stages, options.max_stages);
     if (options.num_stages > 0) stages = options.num_stages;
-    std::vector<OperatorId> order;
-    for (int32_t v : seen.operators->dag().order()) order.push_back(OperatorId(v));
-    const StageOracle oracle(seen, std::move(order));
+    const StageOracle oracle(seen, ModelOrder(seen));
     std::vector<int64_t> sizes = MicroBatches(seen, options);
     std::reverse(sizes.begin(), sizes.end());
     for (int64_t micro_batch : sizes) {

@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "planner_service/evaluator/evaluator.h"
-#include "planner_service/planner/micro_batches.h"
+#include "planner_service/search/micro_batch_sizes.h"
 
 namespace stagewright {
 namespace {

@@ -39,11 +39,11 @@
 #include "common/graph/series_parallel.h"
 #include "common/schedule/policies.h"
 #include "common/strategy/stage_edges.h"
-#include "planner_service/planner/micro_batches.h"
 #include "planner_service/planners/dapple/chain.h"
 #include "planner_service/planners/dapple/network.h"
 #include "planner_service/planners/dapple/search.h"
 #include "planner_service/planners/pipedream/proposals.h"
+#include "planner_service/search/micro_batch_sizes.h"
 #include "planner_service/search/stage_maker.h"
 
 namespace stagewright {
@@ -57,6 +57,8 @@ constexpr size_t kMostSizes = 5;
 constexpr int64_t kMostSimulations = 16;
 constexpr size_t kMostRingSizes = 2;
 constexpr int64_t kMostRingSimulations = 6;
+// A pipeline is taken to have filled after so many micro-batches when their sizes are compared.
+constexpr double kMostToFill = 3;
 constexpr double kPromising = 1.3;
 
 std::vector<OperatorId> ChainOrder(const Problem& problem) {
@@ -82,7 +84,9 @@ class PlanSearch {
   absl::Status Run(Outcome& found) {
     RETURN_IF_ERROR(judge_.Consider(OneStageProposals(oracle_, options_), kMostSimulations, 1e9));
     const Chain chain(oracle_, kMostCuts);
-    const std::vector<int64_t> sizes = PromisingSizes(oracle_, options_, kMostSizes, context_);
+    const double fill = std::min<double>(problem_.cluster->size(), kMostToFill);
+    const std::vector<int64_t> sizes =
+        PromisingSizes(oracle_, options_, {fill}, kMostSizes, context_);
     std::vector<Proposal> proposals;
     for (int64_t size : sizes) {
       if (context_.Expired()) break;

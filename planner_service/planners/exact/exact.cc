@@ -8,7 +8,7 @@
 //   no
 //     cycle, as many stages as there are devices at most;
 //   - disjoint sets of devices for them, of any size: replicas, mixed kinds, idle devices;
-//   - one micro-batch size for all stages, of MicroBatchSizes() in graphpipe/candidates.h;
+//   - one micro-batch size for all stages, of MicroBatchSizes(), rounded down;
 //   - kFkB schedules with k up to max_k and the samples in flight of AssignInFlight plus 0, 1, 2 or
 //     all micro-batches at every stage;
 //   - recomputation on any set of stages where the evaluator refuses a smaller set for its memory.

@@ -8,8 +8,7 @@
 
 #include "common/base/check.h"
 #include "planner_service/evaluator/evaluator.h"
-#include "planner_service/planner/micro_batches.h"
-#include "planner_service/planners/graphpipe/candidates.h"
+#include "planner_service/search/micro_batch_sizes.h"
 
 namespace stagewright {
 namespace {
@@ -48,7 +47,7 @@ absl::Status ExactSearch::Seed(const Strategy& strategy) { return Judge(strategy
 
 std::vector<ExactSearch::Job> ExactSearch::Jobs() {
   std::vector<Job> jobs;
-  for (int64_t micro_batch : MicroBatchSizes(problem_, options_)) {
+  for (int64_t micro_batch : MicroBatchSizes(problem_, options_, Rounding::kDown)) {
     for (size_t i = 0; i < layouts_.size(); ++i) {
       if (context_.Expired()) return jobs;
       const bool fits = std::all_of(layouts_[i].begin(), layouts_[i].end(), [&](const auto& set) {

@@ -35,10 +35,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/graph/series_parallel.h"
-#include "planner_service/planner/micro_batches.h"
 #include "planner_service/planners/graphpipe/build_strategy.h"
 #include "planner_service/planners/graphpipe/candidates.h"
 #include "planner_service/planners/graphpipe/infeasible.h"
+#include "planner_service/search/micro_batch_sizes.h"
 #include "planner_service/search/search_views.h"
 
 namespace stagewright {
@@ -161,7 +161,7 @@ class Rounds {
 std::optional<Candidate> OneStage(const StageOracle& oracle, const PlanOptions& options,
                                   StrategyKind kind, int32_t replicas) {
   const int64_t mini_batch = oracle.problem().mini_batch;
-  std::vector<int64_t> sizes = MicroBatchSizes(oracle.problem(), options);
+  std::vector<int64_t> sizes = MicroBatchSizes(oracle.problem(), options, Rounding::kDown);
   std::reverse(sizes.begin(), sizes.end());
   for (bool recompute : {false, true}) {
     if (options.recompute == (recompute ? RecomputePolicy::kNever : RecomputePolicy::kAlways)) {
@@ -227,7 +227,7 @@ class Search {
 
   // `explain`: says in found.reason why nothing was found.
   absl::Status Run(bool explain, Outcome& found) {
-    const StageOracle whole(problem_, ToOperators(problem_.operators->dag().order()));
+    const StageOracle whole(problem_, ModelOrder(problem_));
     RETURN_IF_ERROR(Consider(OneStageCandidates(whole, options_, kind_), "one"));
     if (context_.Expired()) return absl::OkStatus();
     Rounds rounds(problem_, kind_);

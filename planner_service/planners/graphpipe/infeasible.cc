@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "absl/strings/str_cat.h"
+#include "planner_service/search/micro_batch_sizes.h"
 
 namespace stagewright {
 namespace {
@@ -55,7 +56,7 @@ std::string WhyInfeasible(const SearchSpace& space, const PlanOptions& options,
                           const SearchContext& context) {
   const StageOracle& oracle = *space.oracle;
   const Problem& problem = oracle.problem();
-  const std::vector<int64_t> sizes = MicroBatchSizes(problem, options);
+  const std::vector<int64_t> sizes = MicroBatchSizes(problem, options, Rounding::kDown);
   if (sizes.empty()) return "";
   const int64_t micro_batch = sizes.front();
   int64_t share = micro_batch;

@@ -55,7 +55,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "planner_service/planner/micro_batches.h"
 #include "planner_service/planners/pfeife/build_strategy.h"
 #include "planner_service/planners/pfeife/chain_model.h"
 #include "planner_service/planners/pfeife/finalist.h"
@@ -63,6 +62,7 @@
 #include "planner_service/planners/pfeife/linear_orders.h"
 #include "planner_service/planners/pfeife/settings.h"
 #include "planner_service/planners/pfeife/split_search.h"
+#include "planner_service/search/micro_batch_sizes.h"
 #include "planner_service/search/search_views.h"
 
 namespace stagewright {

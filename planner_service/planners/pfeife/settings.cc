@@ -4,7 +4,7 @@
 #include <numeric>
 
 #include "absl/strings/str_cat.h"
-#include "planner_service/planner/micro_batches.h"
+#include "planner_service/search/micro_batch_sizes.h"
 
 namespace stagewright::pfeife {
 namespace {
@@ -60,16 +60,14 @@ std::string ImpossibleOptions(const Problem& problem, const PlanOptions& options
   return "";
 }
 
-std::vector<int64_t> MicroBatchSizes(const Problem& problem, int32_t devices,
-                                     const PlanOptions& options) {
+std::vector<int64_t> SizesThatFill(const Problem& problem, int32_t devices,
+                                   const PlanOptions& options) {
   const std::vector<int64_t> all = MicroBatches(problem, options);
   if (options.micro_batch > 0 || all.empty()) return all;
   std::vector<int64_t> sizes;
   for (int64_t step : kSteps) {
-    // The largest size with at least this many micro-batches, or the smallest that there is.
     const int64_t most = std::max<int64_t>(1, problem.mini_batch / (step * devices));
-    const auto above = std::upper_bound(all.begin(), all.end(), most);
-    const int64_t size = above == all.begin() ? all.front() : *std::prev(above);
+    const int64_t size = SizeNextTo(all, most, Rounding::kDown).value_or(all.front());
     if (sizes.empty() || sizes.back() != size) sizes.push_back(size);
   }
   return sizes;
@@ -97,7 +95,7 @@ std::vector<Setting> Settings(const Problem& problem, const PlanOptions& options
         break;
       }
       const auto used = static_cast<int32_t>(devices.size());
-      for (int64_t samples : MicroBatchSizes(problem, used, options)) {
+      for (int64_t samples : SizesThatFill(problem, used, options)) {
         settings.push_back({devices, loops, samples});
       }
     }

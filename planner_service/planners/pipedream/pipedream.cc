@@ -45,11 +45,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/graph/dag.h"
-#include "planner_service/planner/micro_batches.h"
 #include "planner_service/planners/pipedream/build.h"
 #include "planner_service/planners/pipedream/layers.h"
 #include "planner_service/planners/pipedream/partition.h"
 #include "planner_service/planners/pipedream/proposals.h"
+#include "planner_service/search/micro_batch_sizes.h"
 
 namespace stagewright {
 namespace {
@@ -61,6 +61,8 @@ constexpr int32_t kMostHierarchicalStates = 192;
 // Tables have an entry per state, machine and stage.
 constexpr int64_t kMostEntries = 1 << 23;
 constexpr size_t kMostSizes = 6;
+// A pipeline is taken to have filled after so many micro-batches when their sizes are compared.
+constexpr double kMostToFill = 3;
 constexpr double kSlacks[] = {1, 1.08, 1.25};
 constexpr int64_t kMostSimulations = 12;
 constexpr double kPromising = 1.3;
@@ -118,8 +120,9 @@ class Search {
     std::vector<Proposal> proposals;
     const std::vector<Level> flat = FlatLevels(*problem_.cluster);
     const std::vector<Level> nodes = HierarchicalLevels(*problem_.cluster);
+    const double fill = std::min<double>(problem_.cluster->size(), kMostToFill);
     const bool limited = options_.num_stages > 0 || options_.max_stages > 0;
-    for (int64_t size : PromisingSizes(oracle_, options_, kMostSizes, context_)) {
+    for (int64_t size : PromisingSizes(oracle_, options_, {fill}, kMostSizes, context_)) {
       if (context_.Expired()) break;
       Propose(flat, size, memory, proposals);
       if (!nodes.empty() && !limited &&

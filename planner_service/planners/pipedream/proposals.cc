@@ -4,41 +4,17 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "planner_service/planner/micro_batches.h"
 #include "planner_service/planners/baselines/one_stage.h"
-#include "planner_service/planners/graphpipe/candidates.h"
 #include "planner_service/planners/graphpipe/infeasible.h"
+#include "planner_service/search/micro_batch_sizes.h"
 
 namespace stagewright {
-
-std::vector<OperatorId> ModelOrder(const Problem& problem) {
-  const std::vector<int32_t>& order = problem.operators->dag().order();
-  return std::vector<OperatorId>(order.begin(), order.end());
-}
-
-std::vector<int64_t> PromisingSizes(const StageOracle& oracle, const PlanOptions& options,
-                                    size_t most, const SearchContext& context) {
-  const Problem& problem = oracle.problem();
-  const double fill = std::min<double>(problem.cluster->size(), 3);
-  std::vector<std::pair<double, int64_t>> ranked;
-  for (int64_t size : MicroBatchSizes(problem, options)) {
-    if (context.Expired()) break;
-    const double one = oracle.Share(size).Time(0, oracle.size());
-    const auto count = static_cast<double>(problem.mini_batch / size);
-    ranked.emplace_back(one * (count + fill), size);
-  }
-  std::sort(ranked.begin(), ranked.end());
-  if (ranked.size() > most) ranked.resize(most);
-  std::vector<int64_t> sizes;
-  for (const auto& [time, size] : ranked) sizes.push_back(size);
-  return sizes;
-}
 
 std::vector<Proposal> OneStageProposals(const StageOracle& oracle, const PlanOptions& options) {
   const Problem& problem = oracle.problem();
   std::vector<Proposal> proposals;
   if (options.num_stages > 1) return proposals;
-  std::vector<int64_t> sizes = MicroBatchSizes(problem, options);
+  std::vector<int64_t> sizes = MicroBatchSizes(problem, options, Rounding::kDown);
   std::reverse(sizes.begin(), sizes.end());
   const auto all = static_cast<int32_t>(std::min<int64_t>(
       problem.cluster->size(), MostReplicas(problem, options, problem.mini_batch)));

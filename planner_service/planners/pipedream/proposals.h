@@ -11,15 +11,6 @@
 
 namespace stagewright {
 
-// All operators in the topological order of the model. O(operators).
-std::vector<OperatorId> ModelOrder(const Problem& problem);
-
-// At most `most` of the sizes that the options allow, the most promising first: those with the
-// least time for all micro-batches and a short fill of the pipeline. Those rated before the context
-// expires. O(operators) per size.
-std::vector<int64_t> PromisingSizes(const StageOracle& oracle, const PlanOptions& options,
-                                    size_t most, const SearchContext& context);
-
 // The model in one stage on one device and, where replicas are allowed, on all, each with the
 // largest micro-batch that fits; estimates are 0. Empty if more stages are asked for or nothing
 // fits. O(operators) per micro-batch size.

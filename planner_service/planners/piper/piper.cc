@@ -28,12 +28,11 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "planner_service/planner/micro_batches.h"
-#include "planner_service/planners/graphpipe/candidates.h"
 #include "planner_service/planners/pipedream/proposals.h"
 #include "planner_service/planners/piper/from_problem.h"
 #include "planner_service/planners/piper/solve.h"
 #include "planner_service/search/draft.h"
+#include "planner_service/search/micro_batch_sizes.h"
 #include "planner_service/search/placement.h"
 
 namespace stagewright {
@@ -90,23 +89,11 @@ class Search {
 
   // Sizes of shares by what they promise: work, and a pipeline that fills fast.
   std::vector<int64_t> Sizes() const {
-    std::vector<std::pair<double, int64_t>> ranked;
-    const auto devices = static_cast<double>(problem_.cluster->size());
-    for (int64_t size : MicroBatchSizes(problem_, options_)) {
-      if (context_.Expired()) break;
-      if (!long_programs_ && IsLong(problem_.mini_batch / size) && size < problem_.mini_batch) {
-        continue;
-      }
-      const auto count = static_cast<double>(problem_.mini_batch / size);
-      const double stages = std::min(devices, 4.0);
-      const double one = oracle_.Share(size).Time(0, oracle_.size());
-      ranked.emplace_back(one * (count + stages - 1), size);
-    }
-    std::sort(ranked.begin(), ranked.end());
-    if (ranked.size() > kMostSizes) ranked.resize(kMostSizes);
-    std::vector<int64_t> sizes;
-    for (const auto& [time, size] : ranked) sizes.push_back(size);
-    return sizes;
+    const double fill = std::min<double>(problem_.cluster->size(), 4) - 1;
+    const auto too_long = [&](int64_t size) {
+      return !long_programs_ && IsLong(problem_.mini_batch / size) && size < problem_.mini_batch;
+    };
+    return PromisingSizes(oracle_, options_, {fill, too_long}, kMostSizes, context_);
   }
 
   bool IsLong(int64_t micro_batches) const {
@@ -181,7 +168,7 @@ class Search {
     const int32_t most = *std::max_element(replicas.begin(), replicas.end());
     const auto batch = static_cast<double>(problem_.mini_batch);
     const auto fill = static_cast<double>(partition.size() - 1);
-    for (int64_t micro_batch : MicroBatchSizes(problem_, options_)) {
+    for (int64_t micro_batch : MicroBatchSizes(problem_, options_, Rounding::kDown)) {
       if (MostReplicas(problem_, options_, micro_batch) < most) continue;
       const int64_t count = problem_.mini_batch / micro_batch;
       if (!long_programs_ && IsLong(count) && micro_batch < problem_.mini_batch) continue;

@@ -17,8 +17,8 @@
 #include "planner_service/front_door/planner_table.h"
 #include "planner_service/planner/fit.h"
 #include "planner_service/planner/whole_batch.h"
-#include "planner_service/planners/baselines/one_stage.h"
 #include "planner_service/search/micro_batch_sizes.h"
+#include "planner_service/search/one_stage.h"
 
 namespace stagewright {
 namespace {
@@ -73,8 +73,9 @@ absl::Status Prepare(const PlanRequest& request, Prepared& prepared) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<JudgedPlan> Judge(const PlanRequest& request, const CostModel& costs,
-                                 const Strategy& strategy, const std::string& planner_name) {
+absl::StatusOr<JudgedPlan> MakeJudgedPlan(const PlanRequest& request, const CostModel& costs,
+                                          const Strategy& strategy,
+                                          const std::string& planner_name) {
   EvaluateOptions options;
   options.optimizer = request.optimizer;
   options.timeline = request.timeline;
@@ -98,7 +99,7 @@ absl::StatusOr<JudgedPlan> Judge(const PlanRequest& request, const CostModel& co
 // Judges a planner's answer: the planner is to blame if it is rejected.
 absl::StatusOr<JudgedPlan> JudgeAnswer(const PlanRequest& request, const Problem& problem,
                                        const Strategy& strategy, const std::string& planner) {
-  absl::StatusOr<JudgedPlan> judged = Judge(request, *problem.costs, strategy, planner);
+  absl::StatusOr<JudgedPlan> judged = MakeJudgedPlan(request, *problem.costs, strategy, planner);
   if (judged.ok()) return judged;
   return absl::InternalError(
       absl::StrCat("planner '", planner,
@@ -179,7 +180,7 @@ std::optional<Nanos> TimeOnOneDevice(const PlanRequest& request, const Problem& 
       if (problem.mini_batch / *size > kMostMicroBatches) break;
       Strategy strategy = OneStage(problem, {DeviceId(d)}, *size);
       strategy.stages[0].recompute = request.options.recompute == RecomputePolicy::kAlways;
-      const auto judged = Judge(request, *problem.costs, strategy, kSinglePlanner);
+      const auto judged = MakeJudgedPlan(request, *problem.costs, strategy, kSinglePlanner);
       if (!judged.ok()) continue;
       if (!best || judged->evaluation.iteration_time < *best)
         best = judged->evaluation.iteration_time;
@@ -297,7 +298,7 @@ absl::StatusOr<JudgedPlan> JudgeStrategy(const PlanRequest& request, const Strat
         "mini_batch: is ", request.mini_batch, ", but the strategy is for ", strategy.mini_batch));
   }
   std::unique_ptr<CostModel> own_costs;
-  return Judge(request, *CostsOf(request, own_costs), strategy, planner_name);
+  return MakeJudgedPlan(request, *CostsOf(request, own_costs), strategy, planner_name);
 }
 
 absl::StatusOr<Explanation> ExplainStrategy(const PlanRequest& request, const Strategy& strategy,

@@ -7,10 +7,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "planner_service/evaluator/evaluator.h"
 #include "planner_service/evaluator/lower_bound.h"
 #include "planner_service/planners/auto/champions.h"
 #include "planner_service/planners/auto/portfolio.h"
+#include "planner_service/search/judge.h"
 #include "planner_service/search/micro_batch_sizes.h"
 
 namespace stagewright {
@@ -49,14 +49,11 @@ absl::Status OfferConversions(const Problem& problem, const PlanOptions& options
 absl::StatusOr<std::string> FasterSynchronous(const Problem& problem, const Outcome& synchronous,
                                               Nanos asynchronous) {
   if (!synchronous.strategy.has_value()) return std::string();
-  EvaluateOptions evaluate;
-  evaluate.optimizer = problem.optimizer;
-  ASSIGN_OR_RETURN(
-      const Evaluation evaluation,
-      Evaluate(*problem.graph, *problem.cluster, *problem.costs, *synchronous.strategy, evaluate));
-  if (evaluation.iteration_time >= asynchronous) return std::string();
-  return absl::StrCat("a synchronous plan is faster: ", Milliseconds(evaluation.iteration_time),
-                      " instead of ", Milliseconds(asynchronous), " per mini-batch");
+  ASSIGN_OR_RETURN(const Verdict verdict, VerdictOn(problem, *synchronous.strategy));
+  RETURN_IF_ERROR(verdict.rejection);
+  if (*verdict.time >= asynchronous) return std::string();
+  return absl::StrCat("a synchronous plan is faster: ", Milliseconds(*verdict.time), " instead of ",
+                      Milliseconds(asynchronous), " per mini-batch");
 }
 
 }  // namespace

@@ -4,7 +4,7 @@
 #include <set>
 #include <utility>
 
-#include "planner_service/planners/baselines/one_stage.h"
+#include "planner_service/planners/baselines/fastest.h"
 #include "planner_service/search/micro_batch_sizes.h"
 
 namespace stagewright {

@@ -30,7 +30,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "planner_service/planners/baselines/baselines.h"
-#include "planner_service/planners/baselines/one_stage.h"
+#include "planner_service/planners/baselines/fastest.h"
 #include "planner_service/search/draft.h"
 #include "planner_service/search/micro_batch_sizes.h"
 #include "planner_service/search/none_found.h"

@@ -44,6 +44,7 @@
 #include "planner_service/planners/dapple/search.h"
 #include "planner_service/planners/pipedream/proposals.h"
 #include "planner_service/search/micro_batch_sizes.h"
+#include "planner_service/search/one_stage.h"
 #include "planner_service/search/stage_maker.h"
 
 namespace stagewright {

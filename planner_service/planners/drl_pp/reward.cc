@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "planner_service/evaluator/evaluator.h"
+#include "planner_service/search/judge.h"
 #include "planner_service/search/micro_batch_sizes.h"
 
 namespace stagewright {
@@ -16,10 +16,9 @@ constexpr size_t kMostSizes = 6;
 
 MeasureStrategy SimulatedSeconds(const Problem& problem) {
   return [&problem](const Strategy& strategy) -> absl::StatusOr<double> {
-    ASSIGN_OR_RETURN(const Evaluation evaluation,
-                     Evaluate(*problem.graph, *problem.cluster, *problem.costs, strategy,
-                              {.optimizer = problem.optimizer}));
-    return static_cast<double>(evaluation.iteration_time) * 1e-9;
+    ASSIGN_OR_RETURN(const Verdict verdict, VerdictOn(problem, strategy));
+    RETURN_IF_ERROR(verdict.rejection);
+    return static_cast<double>(*verdict.time) * 1e-9;
   };
 }
 

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "common/base/check.h"
-#include "planner_service/evaluator/evaluator.h"
+#include "planner_service/search/judge.h"
 #include "planner_service/search/micro_batch_sizes.h"
 
 namespace stagewright {
@@ -270,24 +270,15 @@ Strategy ExactSearch::ToStrategy(const StageTimes& times, const Choice& choice) 
 absl::Status ExactSearch::Judge(Strategy strategy) {
   ++evaluations_;
   steps_ += kStepsPerSimulation;
-  EvaluateOptions options;
-  options.optimizer = problem_.optimizer;
   // What is there already is the answer when the time is over.
-  if (best_) options.stop = [this] { return context_.Expired(); };
-  const auto evaluation =
-      Evaluate(*problem_.graph, *problem_.cluster, *problem_.costs, strategy, options);
-  if (absl::IsCancelled(evaluation.status())) return absl::OkStatus();
-  if (absl::IsResourceExhausted(evaluation.status())) {
-    too_large_ = evaluation.status();
-    return absl::OkStatus();
+  std::function<bool()> stop;
+  if (best_) stop = [this] { return context_.Expired(); };
+  ASSIGN_OR_RETURN(const Verdict verdict, VerdictOn(problem_, strategy, std::move(stop)));
+  if (!verdict.rejection.ok()) {
+    (absl::IsResourceExhausted(verdict.rejection) ? too_large_ : refused_) = verdict.rejection;
   }
-  // A tensor would have to be split whose samples do not lie side by side.
-  if (absl::IsFailedPrecondition(evaluation.status())) {
-    refused_ = evaluation.status();
-    return absl::OkStatus();
-  }
-  RETURN_IF_ERROR(evaluation.status());
-  const auto time = static_cast<double>(evaluation->iteration_time);
+  if (!verdict.time) return absl::OkStatus();
+  const auto time = static_cast<double>(*verdict.time);
   if (time >= best_time_) return absl::OkStatus();
   best_time_ = time;
   best_ = std::move(strategy);

@@ -30,7 +30,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -38,7 +37,7 @@
 #include "planner_service/planners/graphpipe/build_strategy.h"
 #include "planner_service/planners/graphpipe/candidates.h"
 #include "planner_service/planners/graphpipe/infeasible.h"
-#include "planner_service/search/micro_batch_sizes.h"
+#include "planner_service/search/one_stage.h"
 #include "planner_service/search/search_views.h"
 
 namespace stagewright {
@@ -157,48 +156,19 @@ class Rounds {
   bool branches_ = false;
 };
 
-// The model in one stage on `replicas` devices, with the largest micro-batch that fits its memory.
-std::optional<Candidate> OneStage(const StageOracle& oracle, const PlanOptions& options,
-                                  StrategyKind kind, int32_t replicas) {
-  const int64_t mini_batch = oracle.problem().mini_batch;
-  std::vector<int64_t> sizes = MicroBatchSizes(oracle.problem(), options, Rounding::kDown);
-  std::reverse(sizes.begin(), sizes.end());
-  for (bool recompute : {false, true}) {
-    if (options.recompute == (recompute ? RecomputePolicy::kNever : RecomputePolicy::kAlways)) {
-      continue;
-    }
-    for (int64_t size : sizes) {
-      const StageOracle::Flow flow{(size + replicas - 1) / replicas, 1, mini_batch / size,
-                                   recompute};
-      if (MostReplicas(oracle.problem(), options, size) < replicas) continue;
-      if (oracle.Memory(0, oracle.size(), flow) > oracle.budget()) continue;
-      Candidate candidate;
-      candidate.kind = kind;
-      candidate.oracle = &oracle;
-      candidate.partition.stages = {{0, oracle.size(), replicas, {size, 1}, size, recompute}};
-      candidate.partition.devices = replicas;
-      candidate.layout = MakeLayout(oracle, candidate.partition, kind, {});
-      candidate.text = ToString(candidate.partition);
-      return candidate;
-    }
-  }
-  return std::nullopt;
-}
-
-// On one device and, where replicas are allowed, on all. Empty if more stages are asked for or
-// nothing fits.
+// The model in one stage, on one device and on all, as candidates.
 std::vector<Candidate> OneStageCandidates(const StageOracle& oracle, const PlanOptions& options,
                                           StrategyKind kind) {
   std::vector<Candidate> candidates;
-  if (options.num_stages > 1) return candidates;
-  const Problem& problem = oracle.problem();
-  const auto all = static_cast<int32_t>(std::min<int64_t>(
-      problem.cluster->size(), MostReplicas(problem, options, problem.mini_batch)));
-  for (int32_t replicas : {1, all}) {
-    if (replicas > 1 && !options.allow_replicas) continue;
-    if (!candidates.empty() && candidates.back().partition.devices == replicas) continue;
-    std::optional<Candidate> candidate = OneStage(oracle, options, kind, replicas);
-    if (candidate.has_value()) candidates.push_back(*std::move(candidate));
+  for (const auto& [replicas, size, recompute] :
+       OneStageChoices(oracle, options, options.recompute)) {
+    Candidate& candidate = candidates.emplace_back();
+    candidate.kind = kind;
+    candidate.oracle = &oracle;
+    candidate.partition.stages = {{0, oracle.size(), replicas, {size, 1}, size, recompute}};
+    candidate.partition.devices = replicas;
+    candidate.layout = MakeLayout(oracle, candidate.partition, kind, {});
+    candidate.text = ToString(candidate.partition);
   }
   return candidates;
 }

@@ -50,6 +50,7 @@
 #include "planner_service/planners/pipedream/partition.h"
 #include "planner_service/planners/pipedream/proposals.h"
 #include "planner_service/search/micro_batch_sizes.h"
+#include "planner_service/search/one_stage.h"
 
 namespace stagewright {
 namespace {

@@ -33,6 +33,7 @@
 #include "planner_service/planners/piper/solve.h"
 #include "planner_service/search/draft.h"
 #include "planner_service/search/micro_batch_sizes.h"
+#include "planner_service/search/one_stage.h"
 #include "planner_service/search/placement.h"
 
 namespace stagewright {

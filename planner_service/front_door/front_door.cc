@@ -19,6 +19,7 @@
 #include "planner_service/planner/whole_batch.h"
 #include "planner_service/search/micro_batch_sizes.h"
 #include "planner_service/search/one_stage.h"
+#include "planner_service/search/why_not.h"
 
 namespace stagewright {
 namespace {
@@ -106,22 +107,13 @@ absl::StatusOr<JudgedPlan> JudgeAnswer(const PlanRequest& request, const Problem
                    "' gave an answer that the evaluator rejects: ", judged.status().message()));
 }
 
-// Why no strategy can have the stages asked for, if so.
-std::optional<std::string> TooManyStages(const PlanOptions& options, const Prepared& prepared) {
-  const int32_t operators = prepared.operators.size();
-  if (options.num_stages > operators) {
-    return absl::StrCat("num_stages is ", options.num_stages, ", but the graph has only ",
-                        operators, operators == 1 ? " operator" : " operators",
-                        " that can be separated", prepared.why_few.empty() ? "" : ": ",
-                        prepared.why_few);
+// Why no strategy can have the stages asked for; empty if one may.
+std::string TooManyStages(const PlanOptions& options, const Prepared& prepared) {
+  std::string reason = ImpossibleOptions(prepared.problem, options, options.max_loops);
+  if (options.num_stages > prepared.operators.size() && !prepared.why_few.empty()) {
+    absl::StrAppend(&reason, ": ", prepared.why_few);
   }
-  const Cluster& cluster = *prepared.problem.cluster;
-  const int64_t room = int64_t{options.max_loops} * cluster.size();
-  if (options.max_loops == 0 || options.num_stages <= room) return std::nullopt;
-  return absl::StrCat("num_stages is ", options.num_stages, ", but ", cluster.size(),
-                      cluster.size() == 1 ? " device" : " devices", " with at most ",
-                      options.max_loops, options.max_loops == 1 ? " stage" : " stages",
-                      " each have room for ", room);
+  return reason;
 }
 
 struct Found {
@@ -246,7 +238,9 @@ absl::StatusOr<PlanResponse> SolvePlanWith(const Planner& planner, const PlanReq
       LowerBound(*request.graph, prepared.operators, *request.cluster, *problem.costs,
                  request.mini_batch, {request.optimizer, request.options.asynchronous});
   response.reason = WhyNoMicroBatch(problem, request.options);
-  if (auto reason = TooManyStages(request.options, prepared)) response.reason = *std::move(reason);
+  if (std::string reason = TooManyStages(request.options, prepared); !reason.empty()) {
+    response.reason = std::move(reason);
+  }
   if (auto reason = WhyNothingFits(problem)) response.reason = *std::move(reason);
   if (!response.reason.empty()) return response;
   ASSIGN_OR_RETURN(Found found, Search(request, problem, planner, context, on_improvement));

@@ -99,7 +99,7 @@ absl::StatusOr<Outcome> SolveAsynchronous(const Problem& problem, const PlanOpti
     return outcome;
   }
   if (!outcome.strategy.has_value()) {
-    SayNoneFound(problem, champions, none, outcome);
+    SayNoneFound(problem, options, champions, none, outcome);
     return outcome;
   }
   ASSIGN_OR_RETURN(std::string warning,

@@ -33,9 +33,9 @@
 #include "planner_service/planners/baselines/fastest.h"
 #include "planner_service/search/draft.h"
 #include "planner_service/search/micro_batch_sizes.h"
-#include "planner_service/search/none_found.h"
 #include "planner_service/search/placement_views.h"
 #include "planner_service/search/stage_oracle.h"
+#include "planner_service/search/why_not.h"
 
 namespace stagewright {
 namespace {
@@ -119,12 +119,8 @@ class GPipePlanner : public Planner {
   absl::StatusOr<Outcome> Solve(const Problem& problem, const PlanOptions& options,
                                 SearchContext& context) const override {
     Outcome outcome;
-    if (options.num_stages > problem.cluster->size()) {
-      outcome.reason =
-          absl::StrCat("planner 'gpipe' needs a device for each of ", options.num_stages,
-                       " stages, and there are ", problem.cluster->size());
-      return outcome;
-    }
+    outcome.reason = ImpossibleOptions(problem, options, /*loops=*/1);
+    if (!outcome.reason.empty()) return outcome;
     Nanos best = std::numeric_limits<Nanos>::max();
     absl::Status rejection;
     RETURN_IF_ERROR(SearchOne(problem, nullptr, options, context, best, outcome, rejection));
@@ -148,7 +144,7 @@ class GPipePlanner : public Planner {
       outcome.termination = Termination::kFeasible;
       outcome.reason.clear();
     } else {
-      Outcome none = NoneFound(name(), problem, "balanced chains", rejection);
+      Outcome none = NoneFound(name(), problem, options, {"balanced chains", "", rejection});
       outcome.termination = none.termination;
       outcome.reason = std::move(none.reason);
     }

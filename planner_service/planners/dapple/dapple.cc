@@ -42,9 +42,9 @@
 #include "planner_service/planners/dapple/chain.h"
 #include "planner_service/planners/dapple/network.h"
 #include "planner_service/planners/dapple/search.h"
-#include "planner_service/planners/pipedream/proposals.h"
 #include "planner_service/search/micro_batch_sizes.h"
 #include "planner_service/search/one_stage.h"
+#include "planner_service/search/search_views.h"
 #include "planner_service/search/stage_maker.h"
 
 namespace stagewright {
@@ -215,7 +215,7 @@ class DapplePlanner : public Planner {
   PlannerAbilities abilities() const override { return {.recompute_always = false}; }
   absl::StatusOr<Outcome> Solve(const Problem& problem, const PlanOptions& options,
                                 SearchContext& context) const override {
-    return SearchViews(name(), problem, options, context,
+    return SearchViews(name(), problem, options, context, /*loops=*/1,
                        [&](const Problem& seen, Judge& judge, Outcome& found) {
                          return PlanSearch(seen, options, context, judge).Run(found);
                        });

@@ -44,6 +44,7 @@
 
 #include "planner_service/planners/drl_pp/agent.h"
 #include "planner_service/planners/drl_pp/reward.h"
+#include "planner_service/search/why_not.h"
 
 namespace stagewright {
 namespace {
@@ -247,11 +248,10 @@ class Search {
       outcome.strategy = std::move(best_->strategy);
       return outcome;
     }
-    outcome.termination = Termination::kLimit;
-    outcome.reason = "no placement that was tried can run";
-    if (!rewards_.last_error().ok()) {
-      outcome.reason += ", the last because: " + std::string(rewards_.last_error().message());
-    }
+    Outcome none = NoneFound("drl_pp", problem_, options_,
+                             {"the placements that were tried", "", rewards_.last_error()});
+    outcome.termination = none.termination;
+    outcome.reason = std::move(none.reason);
     return outcome;
   }
 

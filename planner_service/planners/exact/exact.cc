@@ -39,8 +39,7 @@
 #include "planner_service/planners/baselines/baselines.h"
 #include "planner_service/planners/exact/exact_search.h"
 #include "planner_service/planners/graphpipe/graphpipe.h"
-#include "planner_service/planners/graphpipe/infeasible.h"
-#include "planner_service/search/none_found.h"
+#include "planner_service/search/why_not.h"
 
 namespace stagewright {
 namespace {
@@ -71,7 +70,7 @@ class ExactPlanner : public Planner {
   absl::StatusOr<Outcome> Solve(const Problem& problem, const PlanOptions& options,
                                 SearchContext& context) const override {
     Outcome outcome;
-    outcome.reason = ImpossibleOptions(problem, options);
+    outcome.reason = ImpossibleOptions(problem, options, /*loops=*/1);
     if (!outcome.reason.empty()) return outcome;
     if (problem.operators->size() > kMostSeededOperators) {
       outcome.termination = Termination::kLimit;
@@ -128,9 +127,9 @@ class ExactPlanner : public Planner {
     } else if (outcome.strategy) {
       outcome.termination = Termination::kOptimal;
     } else {
-      Outcome none =
-          NoneFound("exact", problem, "strategies of one stage per device and one micro-batch size",
-                    search.rejection());
+      Outcome none = NoneFound(
+          "exact", problem, options,
+          {"strategies of one stage per device and one micro-batch size", "", search.rejection()});
       outcome.termination = none.termination;
       outcome.reason = std::move(none.reason);
     }

@@ -36,7 +36,7 @@
 #include "common/graph/series_parallel.h"
 #include "planner_service/planners/graphpipe/build_strategy.h"
 #include "planner_service/planners/graphpipe/candidates.h"
-#include "planner_service/planners/graphpipe/infeasible.h"
+#include "planner_service/planners/graphpipe/devices_needed.h"
 #include "planner_service/search/one_stage.h"
 #include "planner_service/search/search_views.h"
 
@@ -195,7 +195,7 @@ class Search {
          const SearchContext& context, Judge& judge)
       : problem_(problem), options_(options), kind_(kind), context_(context), judge_(judge) {}
 
-  // `explain`: says in found.reason why nothing was found.
+  // `explain`: says in found.reason what was lacking if nothing was found.
   absl::Status Run(bool explain, Outcome& found) {
     const StageOracle whole(problem_, ModelOrder(problem_));
     RETURN_IF_ERROR(Consider(OneStageCandidates(whole, options_, kind_), "one"));
@@ -209,10 +209,7 @@ class Search {
     if (!explain || first.empty() || judge_.seconds_to_beat() > 0 || context_.Expired()) {
       return absl::OkStatus();
     }
-    found.reason = WhyInfeasible(first.front()->view(), options_, context_);
-    if (!judge_.rejection().ok()) {
-      absl::StrAppend(&found.reason, "; closest: ", std::string(judge_.rejection().message()));
-    }
+    found.reason = DevicesNeeded(first.front()->view(), options_, context_);
     return absl::OkStatus();
   }
 
@@ -299,7 +296,7 @@ class Search {
 absl::StatusOr<Outcome> Solve(const std::string& planner, StrategyKind kind, const Problem& problem,
                               const PlanOptions& options, SearchContext& context) {
   if (options.sequential) kind = StrategyKind::kSequential;
-  return SearchViews(planner, problem, options, context, ImpossibleOptions,
+  return SearchViews(planner, problem, options, context, /*loops=*/1,
                      [&](const Problem& seen, Judge& judge, Outcome& found) {
                        return Search(seen, options, kind, context, judge)
                            .Run(/*explain=*/&seen == &problem, found);

@@ -55,10 +55,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "planner_service/planners/pfeife/build_strategy.h"
 #include "planner_service/planners/pfeife/chain_model.h"
 #include "planner_service/planners/pfeife/finalist.h"
-#include "planner_service/planners/pfeife/infeasible.h"
 #include "planner_service/planners/pfeife/linear_orders.h"
 #include "planner_service/planners/pfeife/settings.h"
 #include "planner_service/planners/pfeife/split_search.h"
@@ -97,6 +97,8 @@ constexpr double kNear = 1.02;
 constexpr double kHopeless = 0.5;
 // An estimate shorter than this share of the one before is worth a simulation at once.
 constexpr double kClearly = 0.97;
+// Beyond this share of a device's memory, an excess says nothing of devices.
+constexpr double kMostExcess = 1e6;
 // Shares of the memory that searches may use, one after the other.
 constexpr double kMemoryShares[] = {1, 0.85, 0.7, 0.5};
 // Beam entries of one shape that the next one begins with.
@@ -115,7 +117,7 @@ class Search {
   Search(const Problem& problem, const PlanOptions& options, SearchContext& context, Judge& judge)
       : problem_(problem), options_(options), context_(context), judge_(judge), costs_(problem) {}
 
-  // `explain`: says in found.reason why nothing was found.
+  // `explain`: says in found.reason what was lacking if nothing was found.
   absl::Status Run(bool explain, Outcome& found) {
     const bool always = options_.recompute == RecomputePolicy::kAlways;
     RETURN_IF_ERROR(Rounds(always, {}));
@@ -128,14 +130,21 @@ class Search {
     }
     found.states += effort_.evaluated + effort_.bounded;
     if (explain && judge_.seconds_to_beat() == 0 && !context_.Expired()) {
-      found.reason = WhyInfeasible(costs_, options_, finalists_.least_excess(),
-                                   std::string(judge_.rejection().message()));
+      found.reason = Excess();
     }
     return absl::OkStatus();
   }
 
  private:
   bool answered() const { return judge_.best() != nullptr; }
+
+  // By how much the best cuts exceeded a device's memory, in words; empty if none did, or none
+  // could be rated.
+  std::string Excess() const {
+    const double excess = finalists_.least_excess();
+    if (excess <= 0 || excess > kMostExcess) return "";
+    return absl::StrFormat("the best cuts exceed a device by %.0f %%", excess * 100);
+  }
 
   // Where the evaluator finds more memory than estimated, again with less of it.
   absl::Status Rounds(bool recompute, std::optional<int64_t> samples) {
@@ -440,7 +449,7 @@ class PfeifePlanner : public Planner {
   absl::StatusOr<Outcome> Solve(const Problem& problem, const PlanOptions& options,
                                 SearchContext& context) const override {
     return SearchViews(
-        name(), problem, options, context, ImpossibleOptions,
+        name(), problem, options, context, options.max_loops,
         [&](const Problem& seen, Judge& judge, Outcome& found) {
           return Search(seen, options, context, judge).Run(/*explain=*/&seen == &problem, found);
         });

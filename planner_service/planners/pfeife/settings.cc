@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <numeric>
 
-#include "absl/strings/str_cat.h"
 #include "planner_service/search/micro_batch_sizes.h"
 
 namespace stagewright::pfeife {
@@ -49,16 +48,6 @@ std::vector<std::vector<int32_t>> DeviceLists(const Problem& problem) {
 }
 
 }  // namespace
-
-std::string ImpossibleOptions(const Problem& problem, const PlanOptions& options) {
-  if (options.asynchronous) return "pfeife plans synchronous schedules only";
-  const int64_t loops = options.max_loops > 0 ? options.max_loops : options.num_stages;
-  if (options.num_stages > problem.cluster->size() * std::max<int64_t>(1, loops)) {
-    return absl::StrCat(options.num_stages, " stages need more than ", problem.cluster->size(),
-                        " devices with ", options.max_loops, " stages each");
-  }
-  return "";
-}
 
 std::vector<int64_t> SizesThatFill(const Problem& problem, int32_t devices,
                                    const PlanOptions& options) {

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
 #include <vector>
 
 #include "planner_service/planner/planner.h"
@@ -19,9 +18,6 @@ struct Setting {
   int32_t loops = 1;
   int64_t samples = 1;  // Per micro-batch.
 };
-
-// Why no strategy of this planner can do what the options ask; empty if one may.
-std::string ImpossibleOptions(const Problem& problem, const PlanOptions& options);
 
 // Sizes of micro-batches to try: the largest with at least D, 2 D, 4 D and 8 D micro-batches per
 // step, or the smallest there is, in this order; the option's where it forces one.

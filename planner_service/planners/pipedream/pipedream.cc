@@ -48,9 +48,9 @@
 #include "planner_service/planners/pipedream/build.h"
 #include "planner_service/planners/pipedream/layers.h"
 #include "planner_service/planners/pipedream/partition.h"
-#include "planner_service/planners/pipedream/proposals.h"
 #include "planner_service/search/micro_batch_sizes.h"
 #include "planner_service/search/one_stage.h"
+#include "planner_service/search/search_views.h"
 
 namespace stagewright {
 namespace {
@@ -209,7 +209,7 @@ class PipeDreamPlanner : public Planner {
   }
   absl::StatusOr<Outcome> Solve(const Problem& problem, const PlanOptions& options,
                                 SearchContext& context) const override {
-    return SearchViews(name(), problem, options, context,
+    return SearchViews(name(), problem, options, context, /*loops=*/1,
                        [&](const Problem& seen, Judge& judge, Outcome& found) {
                          return Search(seen, options, context, judge).Run(found);
                        });

@@ -28,13 +28,13 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "planner_service/planners/pipedream/proposals.h"
 #include "planner_service/planners/piper/from_problem.h"
 #include "planner_service/planners/piper/solve.h"
 #include "planner_service/search/draft.h"
 #include "planner_service/search/micro_batch_sizes.h"
 #include "planner_service/search/one_stage.h"
 #include "planner_service/search/placement.h"
+#include "planner_service/search/search_views.h"
 
 namespace stagewright {
 namespace {
@@ -234,7 +234,7 @@ class PiperPlanner : public Planner {
   absl::StatusOr<Outcome> Solve(const Problem& problem, const PlanOptions& options,
                                 SearchContext& context) const override {
     ASSIGN_OR_RETURN(Outcome outcome,
-                     SearchViews(name(), problem, options, context,
+                     SearchViews(name(), problem, options, context, /*loops=*/1,
                                  [&](const Problem& seen, Judge& judge, Outcome& found) {
                                    return Search(seen, options, context, judge).Run(found);
                                  }));

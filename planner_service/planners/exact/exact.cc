@@ -25,7 +25,8 @@
 // (partition_tree.h: recurrence of its bound); a partition that survives gets the longest path
 // through its passes and messages for every schedule (relaxed_pipeline.h); what is still below T*
 // is evaluated. Layouts come in order of their work over devices, and the search starts from what
-// graphpipe finds. It ends early when T* meets the proven bound on all strategies.
+// another planner finds (ExactStarts). It ends early when T* meets the proven bound on all
+// strategies.
 //
 // Complexity: O(L n^K) nodes of at most O(n + K^2) without the bounds; in practice a few million.
 //
@@ -36,9 +37,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "planner_service/evaluator/lower_bound.h"
-#include "planner_service/planners/baselines/baselines.h"
 #include "planner_service/planners/exact/exact_search.h"
-#include "planner_service/planners/graphpipe/graphpipe.h"
 #include "planner_service/search/why_not.h"
 
 namespace stagewright {
@@ -60,6 +59,7 @@ std::string TooLarge(const Problem& problem) {
 
 class ExactPlanner : public Planner {
  public:
+  explicit ExactPlanner(ExactStarts starts) : starts_(std::move(starts)) {}
   std::string name() const override { return "exact"; }
   std::string description() const override {
     return absl::StrCat("the optimum of problems with at most ", kMostExactOperators,
@@ -77,8 +77,8 @@ class ExactPlanner : public Planner {
       outcome.reason = TooLarge(problem);
       return outcome;
     }
-    const auto seeder = options.sequential ? MakeSequentialPlanner() : MakeGraphPipePlanner();
-    ASSIGN_OR_RETURN(outcome, seeder->Solve(problem, options, context));
+    const Planner& start = options.sequential ? *starts_.sequential : *starts_.graph;
+    ASSIGN_OR_RETURN(outcome, start.Solve(problem, options, context));
     const std::string too_large = TooLarge(problem);
     if (!too_large.empty()) {
       outcome.termination = Termination::kLimit;
@@ -92,13 +92,11 @@ class ExactPlanner : public Planner {
 
  private:
   // The fastest device that the model fits on, if the options allow one stage.
-  static absl::Status TryOneDevice(const Problem& problem, const PlanOptions& options,
-                                   SearchContext& context, Outcome& outcome) {
-    const std::unique_ptr<Planner> single = MakeSinglePlanner();
-    if (!CheckAbilities(options, single->name(), single->abilities()).ok()) {
-      return absl::OkStatus();
-    }
-    ASSIGN_OR_RETURN(Outcome one, single->Solve(problem, options, context));
+  absl::Status TryOneDevice(const Problem& problem, const PlanOptions& options,
+                            SearchContext& context, Outcome& outcome) const {
+    const Planner& single = *starts_.single;
+    if (!CheckAbilities(options, single.name(), single.abilities()).ok()) return absl::OkStatus();
+    ASSIGN_OR_RETURN(Outcome one, single.Solve(problem, options, context));
     outcome.candidates += one.candidates;
     outcome.strategy = std::move(one.strategy);
     return absl::OkStatus();
@@ -135,10 +133,14 @@ class ExactPlanner : public Planner {
     }
     return outcome;
   }
+
+  const ExactStarts starts_;
 };
 
 }  // namespace
 
-std::unique_ptr<Planner> MakeExactPlanner() { return std::make_unique<ExactPlanner>(); }
+std::unique_ptr<Planner> MakeExactPlanner(ExactStarts starts) {
+  return std::make_unique<ExactPlanner>(std::move(starts));
+}
 
 }  // namespace stagewright

@@ -72,6 +72,18 @@ class IncludesTest(LintTest):
         self.assert_one(self.check_one(path, header), f"{path}:3:", header.strip('"'))
         (self.root / path).unlink()
 
+  def test_planner_beside_its_door_is_found(self):
+    for path, header, words in [
+        ("planner_service/planners/x/x.cc", '"planner_service/planners/y/y.h"', "sibling y"),
+        ("planner_service/planners/x/x.cc", '"planner_service/planners/auto/auto.h"', "sibling auto"),
+        ("planner_service/front_door/front_door.cc", '"planner_service/planners/x/x.h"', "only"),
+        ("planner_service/jobs/jobs.cc", '"planner_service/planners/x/x.h"', "only"),
+        ("clients/cli/plan.cc", '"planner_service/planners/x/x.h"', "only"),
+    ]:
+      with self.subTest(path=path, header=header):
+        self.assert_one(self.check_one(path, header), f"{path}:3:", words)
+        (self.root / path).unlink()
+
   def test_restricted_library_is_found(self):
     for path, header, library in [
         ("planner_service/planners/x/x.cc", "<grpcpp/grpcpp.h>", "gRPC"),

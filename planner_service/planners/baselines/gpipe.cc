@@ -10,15 +10,15 @@
 // Complexity: O(n log(1 / epsilon)) per micro-batch size, plus one evaluation each.
 //
 // Deviations from the paper:
-//   1. The paper leaves the number of micro-batches to the user; here every divisor of the
-//      mini-batch up to kMostMicroBatches (and kMostCells over the stages) is tried and judged by
-//      simulation.
-//   2. The paper always recomputes; here stages recompute only where the memory asks for it, or the
-//      options do.
-//   3. The balance is by modelled time on the kind of device that a stage runs on, not by a
-//      measurement.
-//   4. Where devices, memories or links differ, several views of the cluster are tried
-//      (search/placement_views.h).
+//  1. Micro-batches. The paper leaves their number to the user; here every divisor of the
+//     mini-batch up to kMostMicroBatches (and kMostCells over the stages) is tried and judged by
+//     simulation.
+//  2. Recomputation. The paper always recomputes; here stages recompute only where the memory asks
+//     for it, or the options do.
+//  3. Modelled balance. The balance is by modelled time on the kind of device that a stage runs on,
+//     not by a measurement.
+//  4. Views of the cluster. Where devices, memories or links differ, several views of the cluster
+//     are tried (search/placement_views.h).
 //
 // Reference: Huang et al., "GPipe: Efficient Training of Giant Neural Networks using Pipeline
 // Parallelism", NeurIPS 2019; balance by time as in torchgpipe, Kim et al. 2020.

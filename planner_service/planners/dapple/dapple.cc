@@ -9,21 +9,20 @@
 // kMostCuts cuts and a few simulations.
 //
 // Deviations from the paper and the published program (1 to 3: search.h):
-//  4. L models no bubbles inside the pivot stage and no messages that meet on a link: the best few
-//     plans by L of each micro-batch size become candidates, each with the in-flight micro-batches
-//     of policies PA and PB, and the simulated iteration time decides.
-//  5. The program minimises the bottleneck and ranks only its winners and all two-stage plans by a
-//     formula; here all plans of the recurrence are rated by L, that of one stage (plain data
-//     parallelism) included.
-//  6. Times are those of the replicas' shares of a micro-batch, not a quotient; messages and
-//     all-reduces are those of the cluster's links.
-//  7. Memory is a constraint: a stage must fit with one micro-batch in flight; D, the most that
-//     fit, bounds PA and PB, and no stage has more in flight than the one before it. The program
-//     never checks memory.
-//  8. On several nodes a few plans for gradients that are summed in one ring are judged, too: what
-//     L leaves out can make them better than those for the sums as they are simulated.
-//  9. Where devices, memories or links differ, several views of the cluster are searched
-//     (search/placement_views.h).
+//  4. Simulation decides. L models no bubbles inside the pivot stage and no messages that meet on a
+//     link: the best few plans by L of each micro-batch size become candidates, each with the
+//     in-flight micro-batches of policies PA and PB, and the simulated iteration time decides.
+//  5. Every plan rated. The program minimises the bottleneck and ranks only its winners and all
+//     two-stage plans by a formula; here all plans of the recurrence are rated by L, that of one
+//     stage (plain data parallelism) included.
+//  6. Times of shares. Times are those of the replicas' shares of a micro-batch, not a quotient;
+//     messages and all-reduces are those of the cluster's links.
+//  7. Memory. A stage must fit with one micro-batch in flight; D, the most that fit, bounds PA and
+//     PB, and no stage has more in flight than the one before it. The program never checks memory.
+//  8. One ring. On several nodes a few plans for gradients that are summed in one ring are judged,
+//     too: what L leaves out can make them better than those for the sums as they are simulated.
+//  9. Views of the cluster. Where devices, memories or links differ, several views of the cluster
+//     are searched (search/placement_views.h).
 //
 // Reference: Fan et al., "DAPPLE: A Pipelined Data Parallel Approach for Training Large Models",
 // PPoPP 2021.

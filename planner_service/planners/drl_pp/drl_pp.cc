@@ -21,17 +21,21 @@
 // kPlacements * 12 simulations.
 //
 // Deviations from the paper:
-//  1. Operators are joined to at most kMostGroups groups first (grouping.h), which bounds the walk;
-//     the time of a group is a feature, too.
-//  2. The cut score is that of the partition as it stands, and the encoded summary of a partition
-//     replaces the one before it when it is cut; a partition is never cut while it is empty.
-//  3. Summaries are divided by the number of groups, so that scores do not grow with the graph.
-//  4. T is ln(groups / partitions), so that an untrained policy cuts evenly over a chain.
-//  5. Micro-batch size and recomputation are not learnt: the best of a few is taken per placement.
-//  6. A placement that leaves a partition without a device is drawn again, kRedraws times at most;
-//     each such draw is paid kPenalty less than the worst placement so far.
-//  7. One device and all devices with one partition are measured first, so that a deadline always
-//     leaves an answer.
+//  1. Groups. Operators are joined to at most kMostGroups groups first (grouping.h), which bounds
+//     the walk; the time of a group is a feature, too.
+//  2. Cut scores. The cut score is that of the partition as it stands, and the encoded summary of a
+//     partition replaces the one before it when it is cut; a partition is never cut while it is
+//     empty.
+//  3. Mean summaries. Summaries are divided by the number of groups, so that scores do not grow
+//     with the graph.
+//  4. Temperature. T is ln(groups / partitions), so that an untrained policy cuts evenly over a
+//     chain.
+//  5. Sizes are not learnt. The best of a few micro-batch sizes, with recomputation where it must
+//     be, is taken per placement.
+//  6. Redraws. A placement that leaves a partition without a device is drawn again, kRedraws times
+//     at most; each such draw is paid kPenalty less than the worst placement so far.
+//  7. One partition first. One device and all devices with one partition are measured first, so
+//     that a deadline always leaves an answer.
 //
 // Reference: Pipeline Parallelism Optimization with Deep Reinforcement Learning, sections 3
 // and 4.2.

@@ -1,28 +1,32 @@
 // Graph pipeline parallelism after GraphPipe (ASPLOS 2025), and its sequential counterpart.
 //
 // Problem: the strategy with the least iteration time for a model, a mini-batch and a cluster.
-// Partitions come from partition_search.h (notation, recurrence, complexity and the deviations 1 to
-// 5 stand there), the choice among micro-batch sizes and depths from candidates.h, and the last
-// word from the evaluator, which simulates the most promising candidates.
+// Partitions come from partition_search.h (notation, recurrence and complexity stand there), the
+// choice among micro-batch sizes and depths from candidates.h, and the last word from the
+// evaluator, which simulates the most promising candidates.
 //
-// Further deviations from the paper:
-//  6. The paper minimises the bottleneck's time per sample. Here that yields candidates; the
-//     simulated iteration time decides, then peak memory, then devices, then the partition's text.
-//  7. Besides the order that Linearize() gives, a second order puts the heaviest branch of every
-//     parallel vertex first and the lightest last, so that the stage that closes a join takes the
-//     lightest branch along.
-//  8. A sequential pipeline is a graph pipeline with more edges than the data asks for. Where
-//     branches that end together would meet on a slow link, the staggered sequential pipeline can
-//     be faster, so the linearised model is searched last, for what beats the best graph pipeline,
-//     if that one is busy with messages.
-//  9. A candidate that the evaluator finds to need more memory than the search thought is passed
-//     over; if all are, the search is repeated with a smaller share of the memory.
-// 13. Before the search, the model in one stage, on one device and on all of them, is evaluated, so
-//     that a deadline finds an answer also where partitions are too many. It is only given if the
-//     search finds nothing faster.
-// 14. The paper's devices, memories and links are alike. Where they differ, the search runs on
-//     several views of the cluster, each of devices taken for as slow and as small as its slowest
-//     and smallest, or all for as fast as the fastest (search/placement_views.h).
+// Deviations from the paper (1 to 6: partition_search.h):
+//  7. Simulation decides. The paper minimises the bottleneck's time per sample. Here that yields
+//     candidates; the simulated iteration time decides, then peak memory, then devices, then the
+//     partition's text.
+//  8. Second order. Besides the order that Linearize() gives, a second order puts the heaviest
+//     branch of every parallel vertex first and the lightest last, so that the stage that closes a
+//     join takes the lightest branch along.
+//  9. Sequential pipelines. A sequential pipeline is a graph pipeline with more edges than the data
+//     asks for. Where branches that end together would meet on a slow link, the staggered
+//     sequential pipeline can be faster, so the linearised model is searched last, for what beats
+//     the best graph pipeline, if that one is busy with messages.
+// 10. Less memory. A candidate that the evaluator finds to need more memory than the search thought
+//     is passed over; if all are, the search is repeated with a smaller share of the memory.
+// 11. Messages in flight. ComputeInFlight covers compute only. Where round trips with messages take
+//     longer, stages keep more samples in flight, as far as memory allows (pace.h).
+// 12. One stage first. Before the search, the model in one stage, on one device and on all of them,
+//     is evaluated, so that a deadline finds an answer also where partitions are too many. It is
+//     only given if the search finds nothing faster.
+// 13. Views of the cluster. The paper's devices, memories and links are alike. Where they differ,
+//     the search runs on several views of the cluster, each of devices taken for as slow and as
+//     small as its slowest and smallest, or all for as fast as the fastest
+//     (search/placement_views.h).
 //
 // Reference: Jeon et al., "GraphPipe: Improving Performance and Scalability of DNN Training with
 // Graph Pipeline Parallelism", ASPLOS 2025.

@@ -21,28 +21,32 @@
 // path rules out O(N_l D). Neighbours of cuts: O(N_l D log n) for n operators.
 //
 // Deviations from the paper:
-//  1. Slices wait for the slices they read from, not for their neighbours in the order (the paper
-//     linearises the graph; its code keeps these edges, too). The strategy is a graph of stages.
-//  2. Besides the traced order, one that interleaves parallel branches is cut (linear_orders.h).
-//  3. Neighbours that the critical path of earlier cuts rules out are not evaluated; the answer is
-//     that of a full evaluation. Not all shapes are searched: even cuts say which look good, a
-//     budget goes to these first, and a shape in which the best cuts of its neighbours take longer
-//     is left out.
-//  4. Strides beyond 10 operators grow geometrically, so that long chains need few steps.
-//  5. Beam searches begin with cuts of equal time and of equal memory, and with the best cuts of
-//     other shapes with as many slices; cuts over the memory may enter the beam, behind all that
-//     fit.
-//  6. The warm-up of each device of the best is searched, too: the paper's code has one prefetch
-//     for all.
-//  7. The micro-batch size and the number of devices are searched, and operators take the time of
-//     the kind of device that they are on. If nothing fits, slices recompute their forward passes.
-//  8. The simulator, which knows contention, updates and what messages wait for, has the last word
-//     among the best of each shape.
-//  9. Long steps are searched with fewer micro-batches and extended by the work of the busiest
-//     device (Shortened in settings.h).
-// 10. Where devices, memories or links differ, the search runs on several views of the cluster
-//     (search/placement_views.h): it knows the speed of devices, but not which of them to leave out
-//     or to place next to each other.
+//  1. Real dependencies. Slices wait for the slices they read from, not for their neighbours in the
+//     order (the paper linearises the graph; its code keeps these edges, too). The strategy is a
+//     graph of stages.
+//  2. Second order. Besides the traced order, one that interleaves parallel branches is cut
+//     (linear_orders.h).
+//  3. Pruned neighbours. Neighbours that the critical path of earlier cuts rules out are not
+//     evaluated; the answer is that of a full evaluation. Not all shapes are searched: even cuts
+//     say which look good, a budget goes to these first, and a shape in which the best cuts of its
+//     neighbours take longer is left out.
+//  4. Growing strides. Beyond 10 operators strides grow geometrically, so that long chains need few
+//     steps.
+//  5. Starts of beams. Beam searches begin with cuts of equal time and of equal memory, and with
+//     the best cuts of other shapes with as many slices; cuts over the memory may enter the beam,
+//     behind all that fit.
+//  6. Warm-up by device. The warm-up of each device of the best is searched, too: the paper's code
+//     has one prefetch for all.
+//  7. Sizes and devices. The micro-batch size and the number of devices are searched, and operators
+//     take the time of the kind of device that they are on. If nothing fits, slices recompute their
+//     forward passes.
+//  8. Simulation decides. The simulator, which knows contention, updates and what messages wait
+//     for, has the last word among the best of each shape.
+//  9. Short steps. Long steps are searched with fewer micro-batches and extended by the work of the
+//     busiest device (Shortened in settings.h).
+// 10. Views of the cluster. Where devices, memories or links differ, the search runs on several
+//     views of the cluster (search/placement_views.h): it knows the speed of devices, but not which
+//     of them to leave out or to place next to each other.
 //
 // Reference: Jhoo, Hur, Lopes, "Pfeife: Automatic Pipeline Parallelism for PyTorch", ICML 2025.
 #include "planner_service/planners/pfeife/pfeife.h"

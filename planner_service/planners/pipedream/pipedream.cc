@@ -9,30 +9,33 @@
 // node.
 //
 // Deviations from the paper and the published program:
-//  1. The program's objective (compute and synchronisation in turn, transfers shared by replicas)
-//     is used, with gradients summed once per mini-batch instead of once per micro-batch in
-//     synchronous pipelines.
-//  2. The bottleneck proposes, the simulated iteration time decides: for several micro-batch sizes,
-//     flat and hierarchical, the least bottleneck and a few per cent more, each with the fewest
-//     stages that reach it, become candidates. A flush costs in proportion to the stages.
-//  3. Replicas share each micro-batch instead of taking turns (minibatch_id mod replicas), so that
-//  a
-//     stage has as many micro-batches in flight as there are stages from it to the end, or NOAM if
-//     that is more (AsynchronousInFlight). Times are those of the shares, not a quotient.
-//  4. Models with several sources are cut like all others; the program starts from one of them.
-//  5. Beyond kMostStates downsets, the prefixes of up to seven topological orders are the states:
-//     a stage may run from a prefix of one to a larger prefix of another. Hierarchical runs have
-//     fewer states, since they solve a flat problem from each.
-//  6. Memory is a constraint on stages (activations of all micro-batches in flight, versions of the
-//     weights), not an option; what the evaluator refuses nevertheless is searched again with less.
-//     With vertical sync (section 3.3, an option of the paper) all stages hold as many versions as
-//     the first, which is found last: the search first counts each stage's own, and if the
-//     evaluator refuses all it finds, as many as there may be at most.
-//  7. Where the micro-batch or the model is too small for all devices, as many as are useful are
-//     used. One stage on one device and on all are evaluated first.
-//  8. With a limit on stages only the flat network is searched.
-//  9. Where devices, memories or links differ, the recurrence, which knows one kind of device and
-//     one bandwidth a level, runs on several views of the cluster (search/placement_views.h).
+//  1. Objective. The program's objective (compute and synchronisation in turn, transfers shared by
+//     replicas) is used, with gradients summed once per mini-batch instead of once per micro-batch
+//     in synchronous pipelines.
+//  2. Simulation decides. The bottleneck proposes, the simulated iteration time decides: for
+//     several micro-batch sizes, flat and hierarchical, the least bottleneck and a few per cent
+//     more, each with the fewest stages that reach it, become candidates. A flush costs in
+//     proportion to the stages.
+//  3. Shared micro-batches. Replicas share each micro-batch instead of taking turns (minibatch_id
+//     mod replicas), so that a stage has as many micro-batches in flight as there are stages from
+//     it to the end, or NOAM if that is more (AsynchronousInFlight). Times are those of the shares,
+//     not a quotient.
+//  4. Several sources. Models with several sources are cut like all others; the program starts from
+//     one of them.
+//  5. Bounded states. Beyond kMostStates downsets, the prefixes of up to seven topological orders
+//     are the states: a stage may run from a prefix of one to a larger prefix of another.
+//     Hierarchical runs have fewer states, since they solve a flat problem from each.
+//  6. Memory. It is a constraint on stages (activations of all micro-batches in flight, versions of
+//     the weights), not an option; what the evaluator refuses nevertheless is searched again with
+//     less. With vertical sync (section 3.3, an option of the paper) all stages hold as many
+//     versions as the first, which is found last: the search first counts each stage's own, and if
+//     the evaluator refuses all it finds, as many as there may be at most.
+//  7. Useful devices. Where the micro-batch or the model is too small for all devices, as many as
+//     are useful are used. One stage on one device and on all are evaluated first.
+//  8. Limits on stages. With one, only the flat network is searched.
+//  9. Views of the cluster. Where devices, memories or links differ, the recurrence, which knows
+//     one kind of device and one bandwidth a level, runs on several views of the cluster
+//     (search/placement_views.h).
 //
 // Reference: Narayanan et al., "PipeDream: Generalized Pipeline Parallelism for DNN Training", SOSP
 // 2019; Harlap et al., "PipeDream: Fast and Efficient Pipeline Parallel DNN Training", 2018.

@@ -2,25 +2,26 @@
 //
 // Problem: convex stages with replicas and recomputation, so that the slowest stage of a full
 // pipeline is as fast as can be within memory. The objective and its notation are in objective.h,
-// the recurrence, its complexity and deviations 1 to 3 in solve.cc.
+// the recurrence and its complexity in solve.cc.
 //
-// Further deviations from the original:
-//  4. The bottleneck proposes, the simulated iteration time decides: pipelines fill and drain.
-//  Every
-//     promising size of shares has a least bottleneck, each partition is tried with the micro-batch
-//     sizes that give every replica a sample, and the evaluator picks.
-//  5. Replicas share each micro-batch instead of taking turns. With micro-batches per stage
-//  allowed,
-//     a stage of d replicas also gets micro-batches d times as large, which comes to the same.
-//  6. A stage recomputes as a whole, since strategies say so per stage; objective.h and solve.h
-//     choose per operator where a profile is planned as the original does.
-//  7. Strategies have no tensor-parallel stages yet, so of profiles that have such configurations
-//     those of one device are used, and the outcome says so. solve.h plans with all of them.
-//  8. Memory by the rules of the evaluator; what it refuses nevertheless is searched again with
-//     less memory.
-//  9. One stage on one device and on all are evaluated first, so that a deadline leaves an answer.
-// 10. Where devices, memories or links differ, several views of the cluster are searched
-//     (search/placement_views.h).
+// Deviations from the original (1 to 3: solve.cc):
+//  4. Simulation decides. The bottleneck proposes, the simulated iteration time decides: pipelines
+//     fill and drain. Every promising size of shares has a least bottleneck, each partition is
+//     tried with the micro-batch sizes that give every replica a sample, and the evaluator picks.
+//  5. Shared micro-batches. Replicas share each micro-batch instead of taking turns. With
+//     micro-batches per stage allowed, a stage of d replicas also gets micro-batches d times as
+//     large, which comes to the same.
+//  6. Whole stages recompute. Strategies say so per stage; objective.h and solve.h choose per
+//     operator where a profile is planned as the original does.
+//  7. Tensor parallelism. Strategies have no tensor-parallel stages yet, so of profiles that have
+//     such configurations those of one device are used, and the outcome says so. solve.h plans with
+//     all of them.
+//  8. Memory. It follows the rules of the evaluator; what it refuses nevertheless is searched again
+//     with less memory.
+//  9. One stage first. One stage on one device and on all are evaluated first, so that a deadline
+//     leaves an answer.
+// 10. Views of the cluster. Where devices, memories or links differ, several views of the cluster
+//     are searched (search/placement_views.h).
 #include "planner_service/planners/piper/piper.h"
 
 #include <algorithm>

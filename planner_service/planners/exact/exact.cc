@@ -5,8 +5,7 @@
 //
 // Scope, up to symmetry of the cluster (layouts.h):
 //   - every partition of at most kMostExactOperators operators into convex stages whose graph has
-//   no
-//     cycle, as many stages as there are devices at most;
+//     no cycle, as many stages as there are devices at most;
 //   - disjoint sets of devices for them, of any size: replicas, mixed kinds, idle devices;
 //   - one micro-batch size for all stages, of MicroBatchSizes(), rounded down;
 //   - kFkB schedules with k up to max_k and the samples in flight of AssignInFlight plus 0, 1, 2 or

@@ -7,9 +7,8 @@
 #include <utility>
 
 #include "common/base/check.h"
-#include "planner_service/evaluator/evaluator.h"
-#include "planner_service/planner/micro_batches.h"
-#include "planner_service/planners/graphpipe/candidates.h"
+#include "planner_service/search/judge.h"
+#include "planner_service/search/micro_batch_sizes.h"
 
 namespace stagewright {
 namespace {
@@ -48,7 +47,7 @@ absl::Status ExactSearch::Seed(const Strategy& strategy) { return Judge(strategy
 
 std::vector<ExactSearch::Job> ExactSearch::Jobs() {
   std::vector<Job> jobs;
-  for (int64_t micro_batch : MicroBatchSizes(problem_, options_)) {
+  for (int64_t micro_batch : MicroBatchSizes(problem_, options_, Rounding::kDown)) {
     for (size_t i = 0; i < layouts_.size(); ++i) {
       if (context_.Expired()) return jobs;
       const bool fits = std::all_of(layouts_[i].begin(), layouts_[i].end(), [&](const auto& set) {
@@ -271,24 +270,15 @@ Strategy ExactSearch::ToStrategy(const StageTimes& times, const Choice& choice) 
 absl::Status ExactSearch::Judge(Strategy strategy) {
   ++evaluations_;
   steps_ += kStepsPerSimulation;
-  EvaluateOptions options;
-  options.optimizer = problem_.optimizer;
   // What is there already is the answer when the time is over.
-  if (best_) options.stop = [this] { return context_.Expired(); };
-  const auto evaluation =
-      Evaluate(*problem_.graph, *problem_.cluster, *problem_.costs, strategy, options);
-  if (absl::IsCancelled(evaluation.status())) return absl::OkStatus();
-  if (absl::IsResourceExhausted(evaluation.status())) {
-    too_large_ = evaluation.status();
-    return absl::OkStatus();
+  std::function<bool()> stop;
+  if (best_) stop = [this] { return context_.Expired(); };
+  ASSIGN_OR_RETURN(const Verdict verdict, VerdictOn(problem_, strategy, std::move(stop)));
+  if (!verdict.rejection.ok()) {
+    (absl::IsResourceExhausted(verdict.rejection) ? too_large_ : refused_) = verdict.rejection;
   }
-  // A tensor would have to be split whose samples do not lie side by side.
-  if (absl::IsFailedPrecondition(evaluation.status())) {
-    refused_ = evaluation.status();
-    return absl::OkStatus();
-  }
-  RETURN_IF_ERROR(evaluation.status());
-  const auto time = static_cast<double>(evaluation->iteration_time);
+  if (!verdict.time) return absl::OkStatus();
+  const auto time = static_cast<double>(*verdict.time);
   if (time >= best_time_) return absl::OkStatus();
   best_time_ = time;
   best_ = std::move(strategy);

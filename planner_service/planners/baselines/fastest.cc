@@ -1,12 +1,13 @@
-#include "planner_service/planners/baselines/one_stage.h"
+#include "planner_service/planners/baselines/fastest.h"
 
 #include <algorithm>
 #include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "planner_service/evaluator/evaluator.h"
-#include "planner_service/planner/micro_batches.h"
+#include "planner_service/search/judge.h"
+#include "planner_service/search/micro_batch_sizes.h"
+#include "planner_service/search/one_stage.h"
 
 namespace stagewright {
 namespace {
@@ -30,39 +31,19 @@ Outcome Infeasible(std::string reason) {
 
 }  // namespace
 
-Strategy OneStage(const Problem& problem, const std::vector<DeviceId>& devices,
-                  int64_t micro_batch) {
-  Stage stage;
-  for (int32_t node : problem.graph->dag().order()) {
-    if (problem.operators->owner(NodeId(node)).valid()) stage.nodes.push_back(NodeId(node));
-  }
-  stage.replicated = ReplicatedInto(*problem.graph, *problem.operators, stage.nodes);
-  stage.micro_batch = micro_batch;
-  stage.devices = devices;
-  stage.schedule = {micro_batch, 1};
-  Strategy strategy = EmptyStrategy(problem, StrategyKind::kGraph);
-  strategy.stages = {std::move(stage)};
-  return strategy;
-}
-
 absl::StatusOr<bool> Offer(const Problem& problem, Strategy strategy, SearchContext& context,
                            Nanos& best, Outcome& outcome, absl::Status& rejection) {
   context.Charge(EffortOfJudging(strategy));
-  EvaluateOptions options;
-  options.optimizer = problem.optimizer;
-  const auto evaluation =
-      Evaluate(*problem.graph, *problem.cluster, *problem.costs, strategy, options);
+  ASSIGN_OR_RETURN(const Verdict verdict, VerdictOn(problem, strategy));
   ++outcome.states;
   ++outcome.candidates;
-  if (absl::IsResourceExhausted(evaluation.status()) ||
-      absl::IsFailedPrecondition(evaluation.status())) {
-    rejection = evaluation.status();
+  if (!verdict.rejection.ok()) {
+    rejection = verdict.rejection;
     outcome.reason = std::string(rejection.message());
     return false;
   }
-  RETURN_IF_ERROR(evaluation.status());
-  if (evaluation->iteration_time >= best) return true;
-  best = evaluation->iteration_time;
+  if (*verdict.time >= best) return true;
+  best = *verdict.time;
   outcome.strategy = std::move(strategy);
   if (context.on_improvement) context.on_improvement(*outcome.strategy);
   return true;
@@ -80,8 +61,7 @@ absl::StatusOr<Outcome> BestOneStage(const Problem& problem, const PlanOptions& 
   for (const std::vector<DeviceId>& devices : choices) {
     for (int64_t micro_batch : sizes) {
       if (context.Expired()) {
-        outcome.termination = Termination::kLimit;
-        outcome.reason = absl::StrCat("stopped after ", outcome.candidates, " candidates");
+        SayStopped(outcome, absl::StrCat(outcome.candidates, " candidates"));
         return outcome;
       }
       // With one micro-batch in flight it saves no memory: only where the options ask for it.

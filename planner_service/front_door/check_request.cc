@@ -1,4 +1,4 @@
-#include "planner_service/planner/check_request.h"
+#include "planner_service/front_door/check_request.h"
 
 #include <algorithm>
 #include <map>

@@ -59,7 +59,8 @@ using ImprovementCallback = std::function<void(const JudgedPlan&)>;
 
 // INVALID_ARGUMENT names the field, and the planner if it cannot keep to an option; NOT_FOUND an
 // unknown planner, with the known ones; INTERNAL a planner whose answer the evaluator rejects or
-// that does not do what the options ask. Infeasible and limit reached are responses.
+// that does not do what the options ask. `context.measure` is INVALID_ARGUMENT for planners that do
+// not learn by trial. Infeasible and limit reached are responses.
 // `context.on_improvement` is used meanwhile if `on_improvement` is given.
 absl::StatusOr<PlanResponse> SolvePlan(const PlanRequest& request, SearchContext& context,
                                        const ImprovementCallback& on_improvement = {});
@@ -82,6 +83,7 @@ absl::StatusOr<Explanation> ExplainStrategy(const PlanRequest& request, const St
 struct PlannerInfo {
   std::string name;
   std::string description;
+  bool learns_by_trial = false;  // Searches with SearchContext::measure, which others refuse.
 };
 // Every registered planner, in order.
 std::vector<PlannerInfo> ListPlanners();

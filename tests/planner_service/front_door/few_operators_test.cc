@@ -1,9 +1,9 @@
-#include "planner_service/planner/few_operators.h"
+#include "planner_service/front_door/few_operators.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "planner_service/planner/front_door.h"
+#include "planner_service/front_door/front_door.h"
 #include "tests/common/graph/test_graphs.h"
 #include "tests/support/planning_cases.h"
 

@@ -1,5 +1,4 @@
-// What the baselines share: a strategy of one stage, the search over its micro-batch sizes, and the
-// fastest of a few strategies.
+// What the baselines share: the fastest of a few strategies, and of all that have one stage.
 #pragma once
 
 #include <string>
@@ -8,10 +7,6 @@
 #include "planner_service/planner/planner.h"
 
 namespace stagewright {
-
-// All operators in one stage on `devices`, one micro-batch in flight.
-Strategy OneStage(const Problem& problem, const std::vector<DeviceId>& devices,
-                  int64_t micro_batch);
 
 // Evaluates a strategy and counts it. The first that is faster than `best` becomes it, and the
 // outcome's strategy, and the context's on_improvement hears of it. False if it does not fit into

@@ -1,11 +1,11 @@
-#include "planner_service/planner/front_door.h"
+#include "planner_service/front_door/front_door.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
-#include "planner_service/planners/registry.h"
+#include "planner_service/front_door/planner_table.h"
 #include "tests/support/planning_cases.h"
 
 namespace stagewright {
@@ -171,7 +171,20 @@ TEST_F(FrontDoorTest, ListsPlannersWithDescriptions) {
   const std::vector<PlannerInfo> infos = ListPlanners();
   ASSERT_GE(infos.size(), 4u);
   EXPECT_EQ(infos[0].name, kDefaultPlanner);
-  for (const PlannerInfo& info : infos) EXPECT_FALSE(info.description.empty()) << info.name;
+  for (const PlannerInfo& info : infos) {
+    EXPECT_FALSE(info.description.empty()) << info.name;
+    EXPECT_EQ(info.learns_by_trial, info.name == "drl_pp") << info.name;
+  }
+}
+
+TEST_F(FrontDoorTest, MeasurementsAreRefusedByPlannersThatDoNotLearnFromThem) {
+  SearchContext context;
+  context.measure = [](const Problem&) -> MeasureStrategy {
+    return [](const Strategy&) -> absl::StatusOr<double> { return 1.0; };
+  };
+  const auto response = SolvePlan(request_, context);
+  EXPECT_EQ(response.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(response.status().message()), HasSubstr("planner 'auto' does not learn"));
 }
 
 // A planner that answers whatever it is told to.

@@ -1,4 +1,4 @@
-#include "planner_service/planner/plan_warnings.h"
+#include "planner_service/front_door/plan_warnings.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

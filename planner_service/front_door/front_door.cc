@@ -1,4 +1,4 @@
-#include "planner_service/planner/front_door.h"
+#include "planner_service/front_door/front_door.h"
 
 #include <algorithm>
 #include <chrono>
@@ -11,14 +11,15 @@
 #include "absl/strings/str_cat.h"
 #include "common/graph/operator_graph.h"
 #include "planner_service/evaluator/lower_bound.h"
-#include "planner_service/planner/check_request.h"
-#include "planner_service/planner/few_operators.h"
+#include "planner_service/front_door/check_request.h"
+#include "planner_service/front_door/few_operators.h"
+#include "planner_service/front_door/plan_warnings.h"
+#include "planner_service/front_door/planner_table.h"
 #include "planner_service/planner/fit.h"
-#include "planner_service/planner/micro_batches.h"
-#include "planner_service/planner/plan_warnings.h"
 #include "planner_service/planner/whole_batch.h"
-#include "planner_service/planners/baselines/one_stage.h"
-#include "planner_service/planners/registry.h"
+#include "planner_service/search/micro_batch_sizes.h"
+#include "planner_service/search/one_stage.h"
+#include "planner_service/search/why_not.h"
 
 namespace stagewright {
 namespace {
@@ -73,8 +74,9 @@ absl::Status Prepare(const PlanRequest& request, Prepared& prepared) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<JudgedPlan> Judge(const PlanRequest& request, const CostModel& costs,
-                                 const Strategy& strategy, const std::string& planner_name) {
+absl::StatusOr<JudgedPlan> MakeJudgedPlan(const PlanRequest& request, const CostModel& costs,
+                                          const Strategy& strategy,
+                                          const std::string& planner_name) {
   EvaluateOptions options;
   options.optimizer = request.optimizer;
   options.timeline = request.timeline;
@@ -98,29 +100,20 @@ absl::StatusOr<JudgedPlan> Judge(const PlanRequest& request, const CostModel& co
 // Judges a planner's answer: the planner is to blame if it is rejected.
 absl::StatusOr<JudgedPlan> JudgeAnswer(const PlanRequest& request, const Problem& problem,
                                        const Strategy& strategy, const std::string& planner) {
-  absl::StatusOr<JudgedPlan> judged = Judge(request, *problem.costs, strategy, planner);
+  absl::StatusOr<JudgedPlan> judged = MakeJudgedPlan(request, *problem.costs, strategy, planner);
   if (judged.ok()) return judged;
   return absl::InternalError(
       absl::StrCat("planner '", planner,
                    "' gave an answer that the evaluator rejects: ", judged.status().message()));
 }
 
-// Why no strategy can have the stages asked for, if so.
-std::optional<std::string> TooManyStages(const PlanOptions& options, const Prepared& prepared) {
-  const int32_t operators = prepared.operators.size();
-  if (options.num_stages > operators) {
-    return absl::StrCat("num_stages is ", options.num_stages, ", but the graph has only ",
-                        operators, operators == 1 ? " operator" : " operators",
-                        " that can be separated", prepared.why_few.empty() ? "" : ": ",
-                        prepared.why_few);
+// Why no strategy can have the stages asked for; empty if one may.
+std::string TooManyStages(const PlanOptions& options, const Prepared& prepared) {
+  std::string reason = ImpossibleOptions(prepared.problem, options, options.max_loops);
+  if (options.num_stages > prepared.operators.size() && !prepared.why_few.empty()) {
+    absl::StrAppend(&reason, ": ", prepared.why_few);
   }
-  const Cluster& cluster = *prepared.problem.cluster;
-  const int64_t room = int64_t{options.max_loops} * cluster.size();
-  if (options.max_loops == 0 || options.num_stages <= room) return std::nullopt;
-  return absl::StrCat("num_stages is ", options.num_stages, ", but ", cluster.size(),
-                      cluster.size() == 1 ? " device" : " devices", " with at most ",
-                      options.max_loops, options.max_loops == 1 ? " stage" : " stages",
-                      " each have room for ", room);
+  return reason;
 }
 
 struct Found {
@@ -179,7 +172,7 @@ std::optional<Nanos> TimeOnOneDevice(const PlanRequest& request, const Problem& 
       if (problem.mini_batch / *size > kMostMicroBatches) break;
       Strategy strategy = OneStage(problem, {DeviceId(d)}, *size);
       strategy.stages[0].recompute = request.options.recompute == RecomputePolicy::kAlways;
-      const auto judged = Judge(request, *problem.costs, strategy, kSinglePlanner);
+      const auto judged = MakeJudgedPlan(request, *problem.costs, strategy, kSinglePlanner);
       if (!judged.ok()) continue;
       if (!best || judged->evaluation.iteration_time < *best)
         best = judged->evaluation.iteration_time;
@@ -231,6 +224,10 @@ absl::StatusOr<PlanResponse> SolvePlanWith(const Planner& planner, const PlanReq
   RETURN_IF_ERROR(CheckProblem(request));
   RETURN_IF_ERROR(CheckOptions(request));
   RETURN_IF_ERROR(CheckAbilities(request.options, planner.name(), planner.abilities()));
+  if (context.measure && !planner.abilities().learns_by_trial) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "planner '", planner.name(), "' does not learn from measurements of strategies"));
+  }
   Prepared prepared;
   RETURN_IF_ERROR(Prepare(request, prepared));
   const Problem& problem = prepared.problem;
@@ -241,7 +238,9 @@ absl::StatusOr<PlanResponse> SolvePlanWith(const Planner& planner, const PlanReq
       LowerBound(*request.graph, prepared.operators, *request.cluster, *problem.costs,
                  request.mini_batch, {request.optimizer, request.options.asynchronous});
   response.reason = WhyNoMicroBatch(problem, request.options);
-  if (auto reason = TooManyStages(request.options, prepared)) response.reason = *std::move(reason);
+  if (std::string reason = TooManyStages(request.options, prepared); !reason.empty()) {
+    response.reason = std::move(reason);
+  }
   if (auto reason = WhyNothingFits(problem)) response.reason = *std::move(reason);
   if (!response.reason.empty()) return response;
   ASSIGN_OR_RETURN(Found found, Search(request, problem, planner, context, on_improvement));
@@ -293,7 +292,7 @@ absl::StatusOr<JudgedPlan> JudgeStrategy(const PlanRequest& request, const Strat
         "mini_batch: is ", request.mini_batch, ", but the strategy is for ", strategy.mini_batch));
   }
   std::unique_ptr<CostModel> own_costs;
-  return Judge(request, *CostsOf(request, own_costs), strategy, planner_name);
+  return MakeJudgedPlan(request, *CostsOf(request, own_costs), strategy, planner_name);
 }
 
 absl::StatusOr<Explanation> ExplainStrategy(const PlanRequest& request, const Strategy& strategy,
@@ -310,11 +309,11 @@ absl::StatusOr<Explanation> ExplainStrategy(const PlanRequest& request, const St
 
 std::vector<PlannerInfo> ListPlanners() {
   std::vector<PlannerInfo> infos;
-  for (const RegisteredPlanner& entry : RegisteredPlanners()) {
-    infos.push_back({entry.name, entry.make()->description()});
-  }
-  for (const RegisteredPlanner& entry : PlannersOnRequest()) {
-    infos.push_back({entry.name, entry.make()->description()});
+  for (const auto& planners : {RegisteredPlanners(), PlannersOnRequest()}) {
+    for (const RegisteredPlanner& entry : planners) {
+      const std::unique_ptr<Planner> planner = entry.make();
+      infos.push_back({entry.name, planner->description(), planner->abilities().learns_by_trial});
+    }
   }
   return infos;
 }

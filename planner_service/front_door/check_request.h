@@ -6,7 +6,7 @@
 #include <string>
 
 #include "common/base/status.h"
-#include "planner_service/planner/front_door.h"
+#include "planner_service/front_door/front_door.h"
 
 namespace stagewright {
 

@@ -1,4 +1,4 @@
-#include "planner_service/planner/few_operators.h"
+#include "planner_service/front_door/few_operators.h"
 
 #include <algorithm>
 #include <numeric>

@@ -1,4 +1,4 @@
-#include "planner_service/planners/registry.h"
+#include "planner_service/front_door/planner_table.h"
 
 #include <vector>
 
@@ -17,13 +17,17 @@
 namespace stagewright {
 namespace {
 
+std::unique_ptr<Planner> MakeExact() {
+  return MakeExactPlanner({MakeGraphPipePlanner(), MakeSequentialPlanner(), MakeSinglePlanner()});
+}
+
 constexpr RegisteredPlanner kPlanners[] = {
     {kDefaultPlanner, MakeAutoPlanner},
     {"graphpipe", MakeGraphPipePlanner},
     {kSequentialPlanner, MakeSequentialPlanner},
     {"pipedream", MakePipeDreamPlanner},
     {"piper", MakePiperPlanner},
-    {"exact", MakeExactPlanner},
+    {"exact", MakeExact},
     {"dapple", MakeDapplePlanner},
     {"pfeife", MakePfeifePlanner},
     {"gpipe", MakeGPipePlanner},

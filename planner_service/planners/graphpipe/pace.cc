@@ -53,7 +53,8 @@ int64_t FittingInFlight(const StageOracle& oracle, const StageChoice& choice, By
 
 }  // namespace
 
-Pace EstimatePace(const StageOracle& oracle, const Partition& partition, const Layout& layout) {
+Pace EstimatePace(const StageOracle& oracle, const Partition& partition, const Layout& layout,
+                  ReceivePosting posting) {
   const Cluster& cluster = *oracle.problem().cluster;
   const std::vector<double> time = TimeMessages(cluster, partition, layout);
   const size_t n = partition.stages.size();
@@ -96,10 +97,12 @@ Pace EstimatePace(const StageOracle& oracle, const Partition& partition, const L
     const ShareCosts& share = oracle.Share(choice.config.micro_batch / choice.replicas);
     const double forward = share.Forward(choice.begin, choice.end);
     const double own = share.Time(choice.begin, choice.end) + (choice.recompute ? forward : 0);
-    // A receive is posted two compute actions ahead (lower.h): while a backward pass runs, the
-    // inputs of the next forward pass arrive, and the other way round.
-    const double late =
-        std::max(0.0, into[s] - (own - forward)) + std::max(0.0, out_of[s] - forward);
+    // Where receives are posted ahead, the inputs of the next forward pass arrive while a backward
+    // pass runs, and the other way round. The pass before of the same direction may run meanwhile,
+    // too; that is not counted, as links also carry messages that this formula does not know.
+    const bool ahead = posting.ahead > 1;
+    const double late = std::max(0.0, into[s] - (ahead ? own - forward : 0)) +
+                        std::max(0.0, out_of[s] - (ahead ? forward : 0));
     waiting = std::max(waiting, (own + late) / b);
     pace.round_trip[s] = beyond + own;
     silent[s] = silent_beyond + own;

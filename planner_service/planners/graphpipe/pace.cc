@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "planner_service/search/fitting_in_flight.h"
+
 namespace stagewright {
 namespace {
 
@@ -37,18 +39,12 @@ std::vector<double> TimeMessages(const Cluster& cluster, const Partition& partit
 }
 
 // Most samples in flight that fit into `memory`, in whole micro-batches.
-int64_t FittingInFlight(const StageOracle& oracle, const StageChoice& choice, Bytes memory) {
-  const int64_t micro_batches = oracle.problem().mini_batch / choice.config.micro_batch;
-  const int64_t share = choice.config.micro_batch / choice.replicas;
-  int64_t fits = 0;
-  int64_t too_many = micro_batches + 1;
-  while (fits + 1 < too_many) {
-    const int64_t middle = (fits + too_many) / 2;
-    const Bytes need =
-        oracle.Memory(choice.begin, choice.end, {share, middle, micro_batches, choice.recompute});
-    (need <= memory ? fits : too_many) = middle;
-  }
-  return fits * choice.config.micro_batch;
+int64_t FittingSamples(const StageOracle& oracle, const StageChoice& choice, Bytes memory) {
+  const StageOracle::Flow flow{choice.config.micro_batch / choice.replicas, 1,
+                               oracle.problem().mini_batch / choice.config.micro_batch,
+                               choice.recompute};
+  return FittingInFlight(oracle, choice.begin, choice.end, flow, memory) *
+         choice.config.micro_batch;
 }
 
 }  // namespace
@@ -144,7 +140,7 @@ bool CoverMessages(const StageOracle& oracle, const Partition& partition, const 
       const auto micro_batches = static_cast<int64_t>(std::ceil(wanted - kTolerance));
       const int64_t extra =
           static_cast<int64_t>(share * static_cast<double>(micro_batches - least / b)) * b;
-      const int64_t most = FittingInFlight(oracle, partition.stages[s], memory);
+      const int64_t most = FittingSamples(oracle, partition.stages[s], memory);
       fits = least <= most || least == before;
       in_flight[s] =
           std::min({least + std::max<int64_t>(extra, 0), std::max(most, least), mini_batch});

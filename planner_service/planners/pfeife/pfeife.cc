@@ -63,6 +63,7 @@
 #include "planner_service/planners/pfeife/linear_orders.h"
 #include "planner_service/planners/pfeife/settings.h"
 #include "planner_service/planners/pfeife/split_search.h"
+#include "planner_service/search/memory_shares.h"
 #include "planner_service/search/search_views.h"
 
 namespace stagewright {
@@ -97,8 +98,6 @@ constexpr double kNear = 1.02;
 constexpr double kHopeless = 0.5;
 // An estimate shorter than this share of the one before is worth a simulation at once.
 constexpr double kClearly = 0.97;
-// Shares of the memory that searches may use, one after the other.
-constexpr double kMemoryShares[] = {1, 0.85, 0.7, 0.5};
 // Beam entries of one shape that the next one begins with.
 constexpr size_t kHandedOn = 2;
 
@@ -139,12 +138,11 @@ class Search {
 
   // Where the evaluator finds more memory than estimated, again with less of it.
   absl::Status Rounds(bool recompute, std::optional<int64_t> samples) {
-    for (double share : kMemoryShares) {
+    return TryMemoryShares(kLoopedShares, [&](double share) -> absl::StatusOr<bool> {
       memory_ = share;
       RETURN_IF_ERROR(Round(recompute, samples));
-      if (answered() || !finalists_.fit() || context_.Expired()) break;
-    }
-    return absl::OkStatus();
+      return !answered() && finalists_.fit() && !context_.Expired();
+    });
   }
 
   // All settings, with micro-batches of `samples` if given.

@@ -5,8 +5,9 @@
 #include <numeric>
 #include <queue>
 
+#include "common/cost/collectives.h"
+#include "common/cost/update.h"
 #include "common/schedule/compute_order.h"
-#include "planner_service/simulator/durations.h"
 
 namespace stagewright {
 namespace {

@@ -41,6 +41,7 @@
 #include "planner_service/planners/dapple/chain.h"
 #include "planner_service/planners/dapple/network.h"
 #include "planner_service/planners/dapple/search.h"
+#include "planner_service/search/fitting_in_flight.h"
 #include "planner_service/search/micro_batch_sizes.h"
 #include "planner_service/search/one_stage.h"
 #include "planner_service/search/search_views.h"
@@ -144,22 +145,8 @@ class PlanSearch {
 
   // D: micro-batches of `size` samples that may be in flight on each of `replicas`; 0 if none.
   int64_t MostInFlight(int32_t begin, int32_t end, int32_t replicas, int64_t size) const {
-    const int64_t count = problem_.mini_batch / size;
-    const auto fits = [&](int64_t in_flight) {
-      const StageOracle::Flow flow{(size + replicas - 1) / replicas, in_flight, count};
-      return oracle_.Memory(begin, end, flow) <= oracle_.budget();
-    };
-    int64_t low = 0;
-    int64_t high = count;
-    while (low < high) {
-      const int64_t middle = (low + high + 1) / 2;
-      if (fits(middle)) {
-        low = middle;
-      } else {
-        high = middle - 1;
-      }
-    }
-    return low;
+    const StageOracle::Flow flow{(size + replicas - 1) / replicas, 1, problem_.mini_batch / size};
+    return FittingInFlight(oracle_, begin, end, flow, oracle_.budget());
   }
 
   Strategy Build(const Chain& chain, const ChainPlan& plan, int64_t size, bool deep) const {

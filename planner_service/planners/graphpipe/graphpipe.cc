@@ -41,6 +41,7 @@
 #include "planner_service/planners/graphpipe/build_strategy.h"
 #include "planner_service/planners/graphpipe/candidates.h"
 #include "planner_service/planners/graphpipe/devices_needed.h"
+#include "planner_service/search/memory_shares.h"
 #include "planner_service/search/one_stage.h"
 #include "planner_service/search/search_views.h"
 
@@ -58,9 +59,6 @@ constexpr int64_t kMostActions = 600'000;
 // than this share of the iteration: where messages hide, edges that the data do not ask for cannot
 // help.
 constexpr double kBusyLink = 0.4;
-
-// Shares of the memory budget that the search may fill, tried until a candidate survives.
-constexpr double kMemoryShares[] = {1, 0.97, 0.93, 0.87, 0.8, 0.7, 0.55};
 
 std::vector<OperatorId> ToOperators(const std::vector<int32_t>& order) {
   return std::vector<OperatorId>(order.begin(), order.end());
@@ -219,14 +217,13 @@ class Search {
 
  private:
   absl::Status Round(const Spaces& spaces, const char* round, Outcome& found) {
-    for (double share : kMemoryShares) {
+    return TryMemoryShares(kPartitionShares, [&](double share) -> absl::StatusOr<bool> {
       const int64_t accepted = judge_.accepted();
       const int64_t judged = judge_.count();
       RETURN_IF_ERROR(Consider(Find(spaces, share, found.states), round));
       // Less memory only helps where all that was judged needed too much.
-      if (judge_.count() == judged || judge_.accepted() > accepted || context_.Expired()) break;
-    }
-    return absl::OkStatus();
+      return judge_.count() > judged && judge_.accepted() == accepted && !context_.Expired();
+    });
   }
 
   // Of all spaces, best estimate first; only what may beat the best of all views.

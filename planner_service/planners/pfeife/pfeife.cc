@@ -66,6 +66,7 @@
 #include "planner_service/planners/pfeife/linear_orders.h"
 #include "planner_service/planners/pfeife/settings.h"
 #include "planner_service/planners/pfeife/split_search.h"
+#include "planner_service/search/memory_shares.h"
 #include "planner_service/search/micro_batch_sizes.h"
 #include "planner_service/search/search_views.h"
 
@@ -103,8 +104,6 @@ constexpr double kHopeless = 0.5;
 constexpr double kClearly = 0.97;
 // Beyond this share of a device's memory, an excess says nothing of devices.
 constexpr double kMostExcess = 1e6;
-// Shares of the memory that searches may use, one after the other.
-constexpr double kMemoryShares[] = {1, 0.85, 0.7, 0.5};
 // Beam entries of one shape that the next one begins with.
 constexpr size_t kHandedOn = 2;
 
@@ -152,12 +151,11 @@ class Search {
 
   // Where the evaluator finds more memory than estimated, again with less of it.
   absl::Status Rounds(bool recompute, std::optional<int64_t> samples) {
-    for (double share : kMemoryShares) {
+    return TryMemoryShares(kLoopedShares, [&](double share) -> absl::StatusOr<bool> {
       memory_ = share;
       RETURN_IF_ERROR(Round(recompute, samples));
-      if (answered() || !finalists_.fit() || context_.Expired()) break;
-    }
-    return absl::OkStatus();
+      return !answered() && finalists_.fit() && !context_.Expired();
+    });
   }
 
   // All settings, with micro-batches of `samples` if given.

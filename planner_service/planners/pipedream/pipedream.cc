@@ -51,6 +51,7 @@
 #include "planner_service/planners/pipedream/build.h"
 #include "planner_service/planners/pipedream/layers.h"
 #include "planner_service/planners/pipedream/partition.h"
+#include "planner_service/search/memory_shares.h"
 #include "planner_service/search/micro_batch_sizes.h"
 #include "planner_service/search/one_stage.h"
 #include "planner_service/search/search_views.h"
@@ -70,8 +71,6 @@ constexpr double kMostToFill = 3;
 constexpr double kSlacks[] = {1, 1.08, 1.25};
 constexpr int64_t kMostSimulations = 12;
 constexpr double kPromising = 1.3;
-// Shares of the memory that the search may fill, tried until a candidate survives.
-constexpr double kMemoryShares[] = {1, 0.9, 0.75, 0.55};
 
 class Search {
  public:
@@ -87,14 +86,15 @@ class Search {
   absl::Status Run(Outcome& found) {
     RETURN_IF_ERROR(judge_.Consider(OneStageProposals(oracle_, options_), kMostSimulations, 1e9));
     const bool one_stage = judge_.best() != nullptr;
-    for (double share : kMemoryShares) {
+    const auto attempt = [&](double share) -> absl::StatusOr<bool> {
       const int64_t before = judge_.count();
       RETURN_IF_ERROR(judge_.Consider(Proposals({share, false}), kMostSimulations, kPromising));
-      if (judge_.count() == before || judge_.best() != nullptr || one_stage) break;
-      if (!options_.vertical_sync) continue;
+      if (judge_.count() == before || judge_.best() != nullptr || one_stage) return false;
+      if (!options_.vertical_sync) return true;
       RETURN_IF_ERROR(judge_.Consider(Proposals({share, true}), kMostSimulations, kPromising));
-      if (judge_.best() != nullptr) break;
-    }
+      return judge_.best() == nullptr;
+    };
+    RETURN_IF_ERROR(TryMemoryShares(kChainShares, attempt));
     found.states += visited_;
     return absl::OkStatus();
   }

@@ -32,6 +32,7 @@
 #include "planner_service/planners/piper/from_problem.h"
 #include "planner_service/planners/piper/solve.h"
 #include "planner_service/search/draft.h"
+#include "planner_service/search/memory_shares.h"
 #include "planner_service/search/micro_batch_sizes.h"
 #include "planner_service/search/one_stage.h"
 #include "planner_service/search/placement.h"
@@ -45,8 +46,6 @@ constexpr size_t kMostSimulations = 16;
 constexpr double kPromising = 1.2;
 // Micro-batches times devices that a program may have unless memory asks for more.
 constexpr int64_t kLongProgram = 1 << 12;
-// Shares of the memory that the search may fill, tried until a candidate survives.
-constexpr double kMemoryShares[] = {1, 0.9, 0.75, 0.55};
 
 class Search {
  public:
@@ -61,16 +60,18 @@ class Search {
 
   absl::Status Run(Outcome& found) {
     RETURN_IF_ERROR(judge_.Consider(OneStage(), kMostSimulations, 1e9));
-    for (double share : kMemoryShares) {
+    const auto attempt = [&](double share) -> absl::StatusOr<bool> {
       const int64_t before = judge_.count();
       const absl::Status rejected_before = judge_.rejection();
       RETURN_IF_ERROR(judge_.Consider(Proposals(share), kMostSimulations, kPromising));
-      if (context_.Expired()) break;
-      if (judge_.best() != nullptr && judge_.rejection() == rejected_before) break;
+      if (context_.Expired()) return false;
+      if (judge_.best() != nullptr && judge_.rejection() == rejected_before) return false;
       // Nothing fits: small micro-batches may, less memory will not.
-      if (judge_.count() == before && (long_programs_ || judge_.best() != nullptr)) break;
+      if (judge_.count() == before && (long_programs_ || judge_.best() != nullptr)) return false;
       long_programs_ = judge_.best() == nullptr;
-    }
+      return true;
+    };
+    RETURN_IF_ERROR(TryMemoryShares(kChainShares, attempt));
     found.states += states_;
     if (over_limit_) {
       found.termination = Termination::kLimit;

@@ -1,75 +1,16 @@
-#include "worker_daemon/engine/segments.h"
+#include "worker_daemon/engine/segmented_graph.h"
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/function.h>
 
-#include <algorithm>
+#include <utility>
 
 namespace stagewright {
 namespace {
 
 using torch::autograd::edge_list;
-
-void SortUnique(std::vector<int32_t>& places) {
-  std::sort(places.begin(), places.end());
-  places.erase(std::unique(places.begin(), places.end()), places.end());
-}
-
-// What a value or node depends on.
-enum class Origin { kConstant, kParameters, kActivations };
-
-}  // namespace
-
-SegmentPlan PlanSegments(const std::vector<SegmentNode>& nodes, int32_t places, int32_t received,
-                         const std::vector<int32_t>& given) {
-  SegmentPlan plan;
-  plan.of_place.assign(places, -1);
-  plan.crosses.assign(places, false);
-  std::vector<Origin> origin(places, Origin::kActivations);
-  std::vector<int32_t> level(places, 0);  // Parameter nodes on the longest path up to the value.
-  for (const SegmentNode& node : nodes) {
-    Origin of_node = node.takes_input ? Origin::kActivations : Origin::kConstant;
-    bool reads_parameters = node.takes_parameter;
-    int32_t deepest = 0;
-    for (int32_t place : node.reads) {
-      if (origin[place] == Origin::kActivations) of_node = Origin::kActivations;
-      if (origin[place] == Origin::kParameters) reads_parameters = true;
-      deepest = std::max(deepest, level[place]);
-    }
-    if (of_node == Origin::kConstant && reads_parameters) of_node = Origin::kParameters;
-    int32_t segment = SegmentPlan::kParameterSide;
-    if (of_node != Origin::kParameters) {
-      if (reads_parameters) ++deepest;
-      segment = 2 * deepest + (reads_parameters ? 0 : 1);
-    }
-    plan.of_node.push_back(segment);
-    plan.segments = std::max(plan.segments, segment + 1);
-    for (int32_t place : node.makes) {
-      plan.of_place[place] = segment;
-      origin[place] = of_node;
-      level[place] = deepest;
-    }
-  }
-  plan.reads.resize(plan.segments);
-  for (size_t n = 0; n < nodes.size(); ++n) {
-    for (int32_t place : nodes[n].reads) {
-      if (plan.of_place[place] == plan.of_node[n]) continue;
-      plan.reads[plan.of_node[n]].push_back(place);
-      plan.crosses[place] = true;
-    }
-  }
-  for (std::vector<int32_t>& reads : plan.reads) SortUnique(reads);
-  for (int32_t place : given) plan.crosses[place] = true;
-  plan.gives.resize(plan.segments);
-  for (int32_t place = received; place < places; ++place) {
-    if (plan.crosses[place]) plan.gives[plan.of_place[place]].push_back(place);
-  }
-  return plan;
-}
-
-namespace {
 
 // Where the history of a value ends in another segment. It holds the value's gradient, not the
 // value, so that the value lives only as long as a node's backward pass needs it.
@@ -151,7 +92,7 @@ class SegmentedGraph::Impl {
         if (plan_.of_place[place] != SegmentPlan::kParameterSide && Flows(place))
           ends.emplace_back(cuts_[place], 0);
       }
-      const bool keep = plan_.HasParameters(segment);
+      const bool keep = SegmentPlan::HasParameters(segment);
       Run(roots, ends, keep);
       if (!keep) continue;
       for (size_t i = 0; i < roots.edges.size(); ++i) {

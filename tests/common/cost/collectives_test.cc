@@ -1,12 +1,11 @@
+#include "common/cost/collectives.h"
+
 #include <gtest/gtest.h>
 
-#include "planner_service/simulator/durations.h"
-#include "tests/support/planning_cases.h"
+#include <vector>
 
 namespace stagewright {
 namespace {
-
-using testing::FlatCluster;
 
 std::vector<DeviceId> Devices(std::initializer_list<int32_t> ids) {
   std::vector<DeviceId> devices;
@@ -14,12 +13,31 @@ std::vector<DeviceId> Devices(std::initializer_list<int32_t> ids) {
   return devices;
 }
 
+DeviceKind Kind() {
+  DeviceKind kind;
+  kind.name = "test";
+  kind.flops_per_second = 1e12;
+  kind.memory_bytes_per_second = 1e12;
+  return kind;
+}
+
+// One node; every device owns its port.
+Cluster FlatCluster(int32_t size, Nanos latency, double bytes_per_second) {
+  HierarchicalSpec spec;
+  spec.devices_per_node = size;
+  spec.kind = Kind();
+  spec.memory = kGiB;
+  spec.inside = {"port", latency, bytes_per_second};
+  spec.outside = {"uplink", latency, bytes_per_second};
+  return MakeHierarchical(spec).value();
+}
+
 // Nodes of two devices: a byte per nanosecond inside, a tenth of that between them.
 Cluster Nodes(int32_t nodes, Nanos latency = 0) {
   HierarchicalSpec spec;
   spec.nodes = nodes;
   spec.devices_per_node = 2;
-  spec.kind = FlatCluster(1).kinds()[0];
+  spec.kind = Kind();
   spec.memory = kGiB;
   spec.inside = {"port", 0, 1e9};
   spec.outside = {"uplink", latency, 1e8};
@@ -27,14 +45,14 @@ Cluster Nodes(int32_t nodes, Nanos latency = 0) {
 }
 
 TEST(RingAllReduceTest, FollowsItsFormula) {
-  const Cluster cluster = FlatCluster(4, kGiB, 10, 1e9);
+  const Cluster cluster = FlatCluster(4, 10, 1e9);
   // 2 * 3 / 4 * 1000 bytes at a byte per nanosecond, and 6 latencies.
   EXPECT_EQ(RingAllReduceTime(cluster, Devices({0, 1, 2, 3}), 1000), 1500 + 6 * 10);
   EXPECT_EQ(RingAllReduceTime(cluster, Devices({2}), 1000), 0);
 }
 
 TEST(RingAllReduceTest, EveryStepIsAMessageOutAndOneIn) {
-  ClusterData data = FlatCluster(4, kGiB, 10, 1e9).data();
+  ClusterData data = FlatCluster(4, 10, 1e9).data();
   data.kinds[0].message_overhead = 7;
   const Cluster cluster = Cluster::Create(data).value();
   EXPECT_EQ(RingAllReduceTime(cluster, Devices({0, 1, 2, 3}), 1000), 1500 + 6 * (10 + 2 * 7));
@@ -64,7 +82,7 @@ TEST(RingAllReduceTest, TheRingGoesNodeByNode) {
 }
 
 TEST(RingAllReduceTest, HopsOverOneLinkShareIt) {
-  ClusterData data = FlatCluster(4, kGiB, 0, 1e9).data();
+  ClusterData data = FlatCluster(4, 0, 1e9).data();
   data.links = {{"bus", 0, 1e9}};
   for (auto& route : data.routes) {
     if (!route.empty()) route = {0};
@@ -100,6 +118,38 @@ TEST(HierarchicalAllReduceTest, HasFewerLatencies) {
   EXPECT_EQ(HierarchicalAllReduceTime(cluster, all, 0), 2 * 7 * latency);
   EXPECT_EQ(RingAllReduceTime(cluster, all, 0), 2 * 15 * latency);
   EXPECT_EQ(AllReduceTime(cluster, all, 0), 2 * 7 * latency);
+}
+
+TEST(FitAllReduce, IsLatencyAndBytesApart) {
+  const Cluster cluster = FlatCluster(4, 10, 1e9);
+  const AllReduceLine line = FitAllReduce(cluster, Devices({0, 1, 2, 3}));
+  EXPECT_DOUBLE_EQ(line.latency, 60);
+  EXPECT_NEAR(line.per_byte, 1.5, 1e-9);
+  const AllReduceLine ring = FitAllReduce(Nodes(2), Devices({0, 1, 2, 3}), RingAllReduceTime);
+  EXPECT_NEAR(ring.per_byte, 15, 1e-9);
+  EXPECT_NEAR(FitAllReduce(Nodes(2), Devices({0, 1, 2, 3})).per_byte, 11, 1e-9);
+}
+
+TEST(LeastAllReduceTime, IsNeverMoreThanWhatAnAllReduceTakes) {
+  for (Nanos latency : {0, 100, 70000}) {
+    const Cluster cluster = Nodes(4, latency);
+    for (int32_t count = 1; count <= cluster.size(); ++count) {
+      std::vector<DeviceId> devices;
+      for (int32_t d = 0; d < count; ++d) devices.emplace_back(d);
+      const FastestExchange fastest = FastestOf(cluster, devices);
+      for (Bytes bytes : {0, 1, 999, 12345678}) {
+        const double least = LeastAllReduceTime(bytes, count, fastest);
+        if (bytes == 0 || count == 1) {
+          EXPECT_EQ(least, 0);
+        }
+        EXPECT_LE(least, static_cast<double>(AllReduceTime(cluster, devices, bytes)));
+      }
+    }
+  }
+  // 2 * 3 / 4 of the bytes, and the latency of two messages, one after the other.
+  const Cluster flat = FlatCluster(4, 10, 1e9);
+  EXPECT_DOUBLE_EQ(LeastAllReduceTime(1000, 4, FastestOf(flat, Devices({0, 1, 2, 3}))),
+                   1500 + 2 * 10 - 3);
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // A backward pass in two halves gives what the whole pass gives, does its work once and keeps only
 // what the second half needs.
-#include "worker_daemon/engine/segments.h"
+#include "worker_daemon/engine/segmented_graph.h"
 
 #include <ATen/ATen.h>
 #include <ATen/record_function.h>
@@ -21,40 +21,6 @@ namespace {
 using namespace testing;  // NOLINT: the builders read like the graph.
 using ::testing::ElementsAre;
 using Keep = StageModule::Keep;
-
-TEST(PlanSegments, PutsParameterNodesApartFromWhatComesBetweenThem) {
-  // x (place 0, received) -> a = linear(x); b = tanh(a); c = b + x; d = linear(c, t); t = transpose
-  // of a parameter (place 4); e = d + c; k = a constant (place 7); f = e + k.
-  const std::vector<SegmentNode> nodes = {{.reads = {0}, .makes = {1}, .takes_parameter = true},
-                                          {.reads = {1}, .makes = {2}},
-                                          {.reads = {2, 0}, .makes = {3}},
-                                          {.reads = {}, .makes = {4}, .takes_parameter = true},
-                                          {.reads = {3, 4}, .makes = {5}},
-                                          {.reads = {5, 3}, .makes = {6}},
-                                          {.reads = {}, .makes = {7}},
-                                          {.reads = {6, 7}, .makes = {8}}};
-  const SegmentPlan plan = PlanSegments(nodes, 9, 1, {8});
-  EXPECT_EQ(plan.segments, 6);
-  EXPECT_THAT(plan.of_node, ElementsAre(2, 3, 3, 0, 4, 5, 1, 5));
-  EXPECT_THAT(plan.reads[2], ElementsAre(0));
-  EXPECT_THAT(plan.reads[3], ElementsAre(0, 1));
-  EXPECT_THAT(plan.reads[4], ElementsAre(3, 4));
-  EXPECT_THAT(plan.reads[5], ElementsAre(3, 5, 7));
-  EXPECT_THAT(plan.gives[3], ElementsAre(3));
-  EXPECT_THAT(plan.gives[0], ElementsAre(4));
-  EXPECT_THAT(plan.gives[5], ElementsAre(8));
-  EXPECT_FALSE(plan.crosses[2]);
-}
-
-TEST(PlanSegments, WhatReadsInputsAndParametersIsNoPartOfTheParameterSide) {
-  // An embedding of an input; a table looked up by a constant; their sum.
-  const std::vector<SegmentNode> nodes = {
-      {.reads = {}, .makes = {0}, .takes_parameter = true, .takes_input = true},
-      {.reads = {}, .makes = {1}},
-      {.reads = {1}, .makes = {2}, .takes_parameter = true},
-      {.reads = {0, 2}, .makes = {3}}};
-  EXPECT_THAT(PlanSegments(nodes, 4, 0, {3}).of_node, ElementsAre(2, 1, 0, 4));
-}
 
 // What LibTorch runs on this thread: how often which operator, and the bytes that it holds.
 class Meter : public c10::MemoryReportingInfoBase {

@@ -1,11 +1,10 @@
-// Time of an all-reduce over devices of one or more nodes.
+#include "common/cost/collectives.h"
+
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <map>
-#include <vector>
-
-#include "planner_service/simulator/durations.h"
 
 namespace stagewright {
 namespace {
@@ -47,13 +46,14 @@ Step StepOf(const Cluster& cluster, const Rings& rings) {
   return step;
 }
 
-// n - 1 steps of a ring of n devices move (n - 1) / n of the bytes: a reduce-scatter or an
-// all-gather.
-Nanos HalfRing(const Step& step, size_t devices, double bytes) {
+// n - 1 steps of a ring of n devices move (n - 1) / n of the bytes: one round is a reduce-scatter
+// or an all-gather, two are an all-reduce.
+Nanos RingTime(const Step& step, size_t devices, int32_t rounds, double bytes) {
   if (devices < 2) return 0;
-  const auto hops = static_cast<double>(devices - 1);
-  const double seconds = hops / static_cast<double>(devices) * bytes / step.rate;
-  return static_cast<Nanos>(devices - 1) * step.latency + std::llround(seconds * kSecond);
+  const Nanos steps = rounds * static_cast<Nanos>(devices - 1);
+  const double seconds =
+      static_cast<double>(steps) / static_cast<double>(devices) * bytes / step.rate;
+  return steps * step.latency + std::llround(seconds * kSecond);
 }
 
 // The devices of each node, by id.
@@ -75,12 +75,7 @@ Nanos RingAllReduceTime(const Cluster& cluster, const std::vector<DeviceId>& dev
   std::vector<DeviceId> ring;
   for (const std::vector<DeviceId>& node : ByNode(cluster, devices))
     ring.insert(ring.end(), node.begin(), node.end());
-  const Step step = StepOf(cluster, {ring});
-  const auto steps = static_cast<double>(2 * (devices.size() - 1));
-  const double seconds =
-      steps / static_cast<double>(devices.size()) * static_cast<double>(bytes) / step.rate;
-  return 2 * static_cast<Nanos>(devices.size() - 1) * step.latency +
-         std::llround(seconds * kSecond);
+  return RingTime(StepOf(cluster, {ring}), devices.size(), 2, static_cast<double>(bytes));
 }
 
 Nanos HierarchicalAllReduceTime(const Cluster& cluster, const std::vector<DeviceId>& devices,
@@ -95,15 +90,45 @@ Nanos HierarchicalAllReduceTime(const Cluster& cluster, const std::vector<Device
   for (size_t i = 0; i < smallest; ++i) {
     for (const std::vector<DeviceId>& node : nodes) across[i].push_back(node[i]);
   }
-  const Nanos inside = HalfRing(StepOf(cluster, nodes), largest, all);
+  const Nanos inside = RingTime(StepOf(cluster, nodes), largest, 1, all);
   const Nanos between =
-      HalfRing(StepOf(cluster, across), nodes.size(), all / static_cast<double>(smallest));
+      RingTime(StepOf(cluster, across), nodes.size(), 1, all / static_cast<double>(smallest));
   return 2 * inside + 2 * between;
 }
 
 Nanos AllReduceTime(const Cluster& cluster, const std::vector<DeviceId>& devices, Bytes bytes) {
   return std::min(RingAllReduceTime(cluster, devices, bytes),
                   HierarchicalAllReduceTime(cluster, devices, bytes));
+}
+
+AllReduceLine FitAllReduce(const Cluster& cluster, const std::vector<DeviceId>& devices,
+                           AllReduceTimer time) {
+  constexpr Bytes kMany = Bytes{1} << 40;
+  const auto latency = static_cast<double>(time(cluster, devices, 0));
+  const auto many = static_cast<double>(time(cluster, devices, kMany));
+  return {latency, (many - latency) / static_cast<double>(kMany)};
+}
+
+FastestExchange FastestOf(const Cluster& cluster, const std::vector<DeviceId>& devices) {
+  FastestExchange fastest{std::numeric_limits<double>::infinity(), 0};
+  for (DeviceId a : devices) {
+    for (DeviceId b : devices) {
+      if (a == b) continue;
+      const Route& route = cluster.route(a, b);
+      fastest.latency = std::min(fastest.latency, static_cast<double>(route.latency));
+      fastest.bytes_per_nano = std::max(fastest.bytes_per_nano, route.bytes_per_second * 1e-9);
+    }
+  }
+  return fastest;
+}
+
+double LeastAllReduceTime(Bytes bytes, int64_t count, const FastestExchange& fastest) {
+  if (bytes == 0 || count < 2) return 0;
+  const auto n = static_cast<double>(count);
+  const double hops = std::bit_width(static_cast<uint64_t>(count - 1));
+  const double through = 2 * (n - 1) / n * static_cast<double>(bytes);
+  // Rounded to whole nanoseconds: at most one less a phase.
+  return std::max(0.0, hops * fastest.latency + through / fastest.bytes_per_nano - 3);
 }
 
 }  // namespace stagewright

@@ -26,7 +26,14 @@ from .outputs import prediction_of
 from .places import exact_lines
 from .regions import marked_regions
 from .symbols import Batch
-from .traceable import EvenChunks, cumulative_averages, idle_conversions, kept_attributes, unchecked_distributions
+from .traceable import (
+    EvenChunks,
+    cumulative_averages,
+    idle_conversions,
+    kept_attributes,
+    settled_minima,
+    unchecked_distributions,
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -158,7 +165,7 @@ def _capture(
     _refuse_backward_hooks(model)
     with in_mode(model, training=True), _fake_state(_modules(model, loss), mode), plain_functions(model, allowed), (
         kept_attributes(model, without=[])
-    ), cumulative_averages(), idle_conversions(), unchecked_distributions():
+    ), cumulative_averages(), idle_conversions(), unchecked_distributions(), settled_minima():
         names = _input_names(model, args, kwargs)
         _check_batch(names, pytree.tree_leaves((args, kwargs)), batch_dim)
         if targets is None:

@@ -395,6 +395,11 @@ def _check_batch(names: list[tuple[str, bool]], leaves: list, batch_dim: int) ->
                 raise ExportError(
                     f"input '{name}' has shape {tuple(leaf.shape)}, without a batch dimension {batch_dim}"
                 )
+            if leaf.is_complex():
+                raise ExportError(
+                    f"input '{name}' is complex, which data files of real types cannot hold; pass torch.view_as_real of "
+                    "it, and read it in forward with torch.view_as_complex"
+                )
             sizes[name] = leaf.shape[batch_dim]
     if not sizes:
         raise ExportError("the example inputs contain no tensor")

@@ -14,6 +14,7 @@ from torch import fx
 from torch.export import ExportedProgram
 from torch.export.graph_signature import ExportGraphSignature, OutputKind
 
+from .complex_numbers import write_out_complex_numbers
 from .constants import fold_constants
 from .custom_operators import inline_custom_operators, rewrite_known_operators
 from .errors import ExportError
@@ -53,6 +54,7 @@ def make_functional(program: ExportedProgram, shape_env: object) -> tuple[Export
         changed = _mutated_buffers(program)
         _restore_composites(program.graph_module.graph)
     _replace_copies(program.graph_module.graph)
+    write_out_complex_numbers(program)
     rewrite_known_operators(program.graph_module.graph)
     fold_constants(program)
     fold_identities(program.graph_module.graph, shape_env)

@@ -4,6 +4,7 @@ import math
 
 import torch
 from torch import fx
+from torch._dispatch.python import enable_python_dispatcher
 from torch.utils import _pytree as pytree
 
 from .errors import ExportError
@@ -92,7 +93,8 @@ def add_call(
     result = graph.call_function(op, args, kwargs or {})
     result.meta = {key: like.meta[key] for key in ("nn_module_stack", "stack_trace") if key in like.meta}
     mode = next(tensor for tensor in pytree.tree_leaves(like.meta["val"]) if isinstance(tensor, torch.Tensor)).fake_mode
-    with mode, torch.no_grad():
+    # As the tracer does it: kernels of PyTorch's in C++ would make a number of the batch size.
+    with enable_python_dispatcher(), mode, torch.no_grad():
         shapes = fx.map_arg((args, kwargs or {}), lambda n: n.meta["val"])
         result.meta["val"] = op(*shapes[0], **shapes[1])
     return result

@@ -12,6 +12,8 @@ from stagewright.sample_kinds import Kind, Layout, batch_total
 from stagewright.sample_rules import kinds_by_rules
 from stagewright.trial import find_kinds
 
+from test_complex_numbers import Rotary
+
 
 class Step(nn.Module):
     """A linear layer, a rearrangement, another linear layer, and back to one row per sample."""
@@ -176,6 +178,7 @@ MODELS = {
         nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True), 2),
         (torch.randn(2, 5, 8),), nn.MSELoss(), None,
     ),
+    "rotary": (Rotary(), (torch.randn(4, 6, 32),), nn.CrossEntropyLoss(), None),
     "whole batch": (Step(lambda h: h - h.mean(0), lambda y: y), (torch.randn(4, 3, 8),), nn.MSELoss(), None),
     "weights and data": (
         nn.Linear(4, 3), (torch.randn(4, 4),), lambda o, t: ((o - t).square() * t).sum() / t.sum(), torch.rand(4, 3),
@@ -207,7 +210,7 @@ def _both_right(node, rule, trial):
 
 def test_rules_know_what_usual_models_do():
     """On meta devices there is nothing but rules: they must not call everything mixed."""
-    for case in ("convolutions", "batch normalisation", "tokens", "encoder", "lstm", "time-major rows", "towers"):
+    for case in ("convolutions", "batch normalisation", "tokens", "encoder", "lstm", "time-major rows", "towers", "rotary"):
         model, inputs, loss, target = MODELS[case]
         captured = capture(model, inputs, {}, loss, target, 0)
         ruled, (tried, _) = kinds_by_rules(captured), find_kinds(captured, wrapper_state(model, loss))

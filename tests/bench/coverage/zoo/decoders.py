@@ -70,6 +70,10 @@ MIXTURES = {
     "OLMoE": ("OlmoeForCausalLM", dict(num_experts=4, num_experts_per_tok=2)),
     "Phi-MoE": ("PhimoeForCausalLM", dict(**GROUPED, num_local_experts=4)),
     "Granite-MoE": ("GraniteMoeForCausalLM", dict(**GROUPED, num_local_experts=4, num_experts_per_tok=2)),
+    "Llama 4": (
+        "Llama4ForCausalLM",
+        dict(**GROUPED, head_dim=8, num_local_experts=4, intermediate_size_mlp=48, attention_chunk_size=8),
+    ),
     "DeepSeek-V2": ("DeepseekV2ForCausalLM", LATENT),
     "DeepSeek-V3": ("DeepseekV3ForCausalLM", LATENT),
 }

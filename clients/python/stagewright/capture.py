@@ -17,6 +17,7 @@ from torch.export import Dim, ExportedProgram
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils import _pytree as pytree
 
+from .ctc import traceable_ctc
 from .diagnosis import explain, reading_of, refuse_what_fails_by_itself
 from .autograd_functions import UntriedFunction, is_derivative, plain_functions
 from .errors import ExportError
@@ -165,7 +166,7 @@ def _capture(
     _refuse_backward_hooks(model)
     with in_mode(model, training=True), _fake_state(_modules(model, loss), mode), plain_functions(model, allowed), (
         kept_attributes(model, without=[])
-    ), cumulative_averages(), idle_conversions(), unchecked_distributions(), settled_minima():
+    ), cumulative_averages(), idle_conversions(), unchecked_distributions(), settled_minima(), traceable_ctc():
         names = _input_names(model, args, kwargs)
         _check_batch(names, pytree.tree_leaves((args, kwargs)), batch_dim)
         if targets is None:
@@ -188,7 +189,9 @@ def _capture(
 def runs(model: nn.Module, args: tuple, kwargs: dict) -> bool:
     """Whether the model gives an output for these arguments, as far as shapes can tell."""
     mode = FakeTensorMode(shape_env=ShapeEnv(), allow_non_fake_inputs=True)
-    with in_mode(model, training=True), _fake_state([*model.modules()], mode), plain_functions(model, set()):
+    with in_mode(model, training=True), _fake_state([*model.modules()], mode), plain_functions(model, set()), (
+        traceable_ctc()
+    ):
         try:
             _example_output(model, mode, args, kwargs)
         except UntriedFunction:

@@ -18,7 +18,7 @@ from .errors import ExportError
 from .fourier import TRANSFORMS
 from .pairs import Number, Pairs, is_complex, real_type
 from .places import describe
-from .rewrites import bind
+from .rewrites import bind, erase_dead
 
 aten = torch.ops.aten
 
@@ -31,7 +31,7 @@ def write_out_complex_numbers(program: ExportedProgram) -> None:
     graph = program.graph_module.graph
     if not any(_touches_complex(node) for node in graph.nodes):
         return
-    _erase_dead(graph)
+    erase_dead(graph)
     touched, pairs = [node for node in graph.nodes if _touches_complex(node)], Pairs(program)
     for node in touched:
         if node.op == "placeholder":
@@ -68,19 +68,6 @@ def refuse_complex_state(name: str, tensor: torch.Tensor) -> ExportError:
 
 def _touches_complex(node: fx.Node) -> bool:
     return any(is_complex(n.meta.get("val")) for n in (node, *node.all_input_nodes))
-
-
-def _erase_dead(graph: fx.Graph) -> None:
-    """Removes what no result depends on, such as checks of types."""
-    live, frontier = set(), [graph.output_node()]
-    while frontier:
-        node = frontier.pop()
-        if node not in live:
-            live.add(node)
-            frontier.extend(node.all_input_nodes)
-    for node in reversed(list(graph.nodes)):
-        if node.op == "call_function" and node not in live:
-            graph.erase_node(node)
 
 
 def _spec_of(program: ExportedProgram, node: fx.Node) -> int:

@@ -20,7 +20,7 @@ from .custom_operators import inline_custom_operators, rewrite_known_operators
 from .errors import ExportError
 from .recurrent import split_recurrent_layers
 from .regions import inline_regions
-from .rewrites import expose_attention_dropout, fold_identities
+from .rewrites import expose_attention_dropout, fold_identities, is_mutating
 
 aten = torch.ops.aten
 
@@ -31,10 +31,6 @@ _FRESH_RESULT = {
     "max_pool1d", "max_pool2d", "max_pool3d", "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d",
     "bilinear", "cosine_similarity", "einsum", "rms_norm", "softmax", "log_softmax", "outer", "mse_loss",
 }  # fmt: skip
-
-
-def is_mutating(node: fx.Node) -> bool:
-    return isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable
 
 
 def make_functional(program: ExportedProgram, shape_env: object) -> tuple[ExportedProgram, list[str]]:

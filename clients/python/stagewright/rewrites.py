@@ -18,6 +18,23 @@ _SHAPE_ONLY = {
 }  # fmt: skip
 
 
+def is_mutating(node: fx.Node) -> bool:
+    return isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable
+
+
+def erase_dead(graph: fx.Graph) -> None:
+    """Removes what no result, and nothing that is changed in place, depends on: checks of types, say."""
+    live, frontier = set(), [graph.output_node(), *filter(is_mutating, graph.nodes)]
+    while frontier:
+        node = frontier.pop()
+        if node not in live:
+            live.add(node)
+            frontier.extend(node.all_input_nodes)
+    for node in reversed(list(graph.nodes)):
+        if node.op == "call_function" and node not in live:
+            graph.erase_node(node)
+
+
 def fold_identities(graph: fx.Graph, shape_env: object) -> None:
     """Removes operators that change neither values nor shape, such as full slices and broadcasts of equal shapes."""
 

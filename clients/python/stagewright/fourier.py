@@ -30,7 +30,7 @@ class _Step:
     inverse: bool
     real_input: bool
     real_result: bool
-    # Of a real vector, or to one: half the frequencies say all.
+    # Half the frequencies say all: a real vector is transformed, or is the result.
     half: bool
     scale: float
 

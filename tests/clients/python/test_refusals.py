@@ -159,6 +159,17 @@ def test_assumptions_that_nothing_asks_for_are_refused(tmp_path):
             assume={"x.py:3": True})  # fmt: skip
 
 
+def test_a_selection_by_values_says_what_to_write(tmp_path):
+    def step(m, x):
+        chosen = x[:, 0] > 0
+        result = torch.zeros_like(x)
+        result[chosen] = x[chosen] * 2
+        return result
+
+    message = r"test_refusals.py:\d+: .*depends on the values of a tensor; .*torch.where\(mask, a, b\)"
+    refused(Body(step), torch.randn(4, 4), message, tmp_path)
+
+
 def test_control_flow_inside_the_graph_is_refused(tmp_path):
     def step(m, x):
         return torch.cond(x.sum() > 0, lambda y: y * 2, lambda y: y * 3, (x,))

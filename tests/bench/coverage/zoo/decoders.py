@@ -112,8 +112,10 @@ def _add(name: str, kind: str, config: dict, **properties) -> None:
     add(name, "transformers", lambda: language_model(text_transformer(kind, **config)), **properties)
 
 
+REFUSED = {"Phi-MoE": "its router draws random numbers, and estimates its gradient instead of deriving it"}
+
 for _name, (_kind, _config) in (ATTENTION | MIXTURES | RECURRENT).items():
-    _add(_name, _kind, _config)
+    _add(_name, _kind, _config, refusal=REFUSED.get(_name, ""))
 
 add(
     "RecurrentGemma",

@@ -48,6 +48,17 @@ def changed(m, z):
     return parts(z)
 
 
+def without_gradients(m, z):
+    with torch.no_grad():
+        fixed = z * weight(m)
+    return parts(z * fixed + fixed)
+
+
+def low_precision(m, z):
+    with torch.autocast("cpu", torch.bfloat16):
+        return parts(z @ weight(m).mT).mean(1, True) + torch.fft.fft(z.real).real.flatten(1)
+
+
 ARITHMETIC = {
     "rotary": lambda m, z: torch.view_as_real(z * m.turns[None]).flatten(2).type_as(m.weight),
     "polar of the graph": lambda m, z: parts(z * torch.polar(torch.ones_like(m.weight[..., 0]), m.weight[..., 1])),
@@ -73,6 +84,8 @@ ARITHMETIC = {
     "types": lambda m, z: parts(z.to(torch.complex128).to(torch.complex64) + z.real.to(torch.complex64)),
     "precise": lambda m, z: parts((z.to(torch.complex128) * m.plain).to(torch.complex64)),
     "unread": lambda m, z: (z.abs() + m.plain.real, z.sinc() * 2, parts(z))[2],
+    "region without gradients": without_gradients,
+    "autocast": low_precision,
     "no gradient": lambda m, z: parts(z * (z.detach() + 1)),
 }
 
@@ -150,7 +163,7 @@ def test_complex_numbers_are_pairs(first, tmp_path):
     export_and_compare(Body(step).double(), batch, nn.MSELoss(), tmp_path, batch_sizes=(1, 3))
 
 
-@pytest.mark.parametrize("name", ["rotary", "products", "quotients", "mixing", "operator"])
+@pytest.mark.parametrize("name", ["rotary", "products", "quotients", "mixing", "operator", "autocast"])
 def test_pairs_in_single_precision(name, tmp_path):
     def make(samples):
         return batch(samples, torch.float32)

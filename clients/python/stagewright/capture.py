@@ -164,9 +164,7 @@ def _capture(
 ) -> Captured:
     mode = FakeTensorMode(shape_env=ShapeEnv(), allow_non_fake_inputs=True)
     _refuse_backward_hooks(model)
-    with in_mode(model, training=True), _fake_state(_modules(model, loss), mode), plain_functions(model, allowed), (
-        kept_attributes(model, without=[])
-    ), cumulative_averages(), idle_conversions(), unchecked_distributions(), settled_minima(), traceable_ctc():
+    with _traceable(model, _modules(model, loss), mode, allowed), kept_attributes(model, without=[]):
         names = _input_names(model, args, kwargs)
         _check_batch(names, pytree.tree_leaves((args, kwargs)), batch_dim)
         if targets is None:
@@ -189,9 +187,7 @@ def _capture(
 def runs(model: nn.Module, args: tuple, kwargs: dict) -> bool:
     """Whether the model gives an output for these arguments, as far as shapes can tell."""
     mode = FakeTensorMode(shape_env=ShapeEnv(), allow_non_fake_inputs=True)
-    with in_mode(model, training=True), _fake_state([*model.modules()], mode), plain_functions(model, set()), (
-        traceable_ctc()
-    ):
+    with _traceable(model, [*model.modules()], mode, set()):
         try:
             _example_output(model, mode, args, kwargs)
         except UntriedFunction:
@@ -199,6 +195,22 @@ def runs(model: nn.Module, args: tuple, kwargs: dict) -> bool:
         except ExportError:
             return False
     return True
+
+
+@contextlib.contextmanager
+def _traceable(model: nn.Module, modules: list[nn.Module], mode: FakeTensorMode, allowed: set[type]):
+    """While open, the model is in training mode, and does in ways that can be traced what it does in others."""
+    with (
+        in_mode(model, training=True),
+        _fake_state(modules, mode),
+        plain_functions(model, allowed),
+        cumulative_averages(),
+        idle_conversions(),
+        unchecked_distributions(),
+        settled_minima(),
+        traceable_ctc(),
+    ):
+        yield
 
 
 def _trace_with_attributes(

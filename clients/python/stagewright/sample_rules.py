@@ -100,6 +100,9 @@ class _Rules:
             return self._joined(operands, place, len(node.args[0]))
         if name == "einsum":
             return self._einsum(node, place)
+        if name == "ctc_loss":  # Scores have the samples in their second dimension, all else in its first.
+            lie = all(kind == Layout(1 if source is node.args[0] else 0, 1) for source, kind in operands)
+            return Layout(0, 1) if lie else Kind.MIXED
         if name in _PRODUCTS:
             return self._product(operands, place, traced)
         known = name in _DIMENSION_WISE or name == "slice" or self._is_pointwise(node)
@@ -135,6 +138,8 @@ class _Rules:
             if name in _ELEMENT_LOSSES:
                 reduction = next((a for a in node.args[2:] if isinstance(a, int) and not isinstance(a, bool)), 1)
                 return {1: Kind.MEAN, 2: Kind.SUM}.get(reduction, Kind.MIXED)
+            if name == "ctc_loss":
+                return {1: Kind.MEAN, 2: Kind.SUM}.get(node.args[5], Kind.MIXED)
             if name in ("cross_entropy_loss", "nll_loss", "nll_loss_nd", "nll_loss2d"):
                 floating = node.args[1].meta["val"].is_floating_point()
                 reduction = node.args[3] if len(node.args) > 3 else 1

@@ -3,12 +3,15 @@
 import contextlib
 import itertools
 from collections.abc import Callable, Iterator
+from unittest import mock
 
 import sympy
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.overrides import TorchFunctionMode
+from torch.utils._sympy.functions import Max, Min
 
 
 class EvenChunks(TorchFunctionMode):
@@ -99,6 +102,29 @@ def unchecked_distributions() -> Iterator[None]:
         yield
     finally:
         torch.distributions.Distribution.set_default_validate_args(before)
+
+
+@contextlib.contextmanager
+def settled_minima() -> Iterator[None]:
+    """While open, `min(8, 96 * batch)` is 8: PyTorch leaves it, and takes what compares it with 8 for a bound on the
+    batch."""
+    original = ShapeEnv.simplify
+
+    def simplify(self: ShapeEnv, expression: sympy.Basic, *args: object, **kwargs: object) -> sympy.Basic:
+        result = original(self, expression, *args, **kwargs)
+        settled = {}
+        for atom in result.atoms(Min, Max):
+            if len(atom.args) == 2:
+                difference = self.bound_sympy(atom.args[0] - atom.args[1])
+                low, high = atom.args if isinstance(atom, Min) else reversed(atom.args)
+                if difference.upper <= 0:
+                    settled[atom] = low
+                elif difference.lower >= 0:
+                    settled[atom] = high
+        return original(self, result.xreplace(settled), *args, **kwargs) if settled else result
+
+    with mock.patch.object(ShapeEnv, "simplify", simplify):
+        yield
 
 
 @contextlib.contextmanager

@@ -70,6 +70,30 @@ def test_an_odd_chunk_of_the_batch_is_refused(tmp_path):
         stagewright.export(model, torch.randn(6, 4), loss=nn.MSELoss(), path=tmp_path / "m.swg")
 
 
+def test_experts_that_all_see_all_rows(tmp_path):
+    """As Llama 4 has them; the sum over the experts compares a size with the smaller of two."""
+
+    class Experts(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.router, self.shared = nn.Linear(4, 3), nn.Linear(4, 4)
+            self.up, self.down = nn.Parameter(torch.randn(3, 4, 8)), nn.Parameter(torch.randn(3, 8, 4))
+
+        def forward(self, x):
+            rows = x.reshape(-1, 4)
+            scores = self.router(rows).sigmoid()
+            routed = rows.repeat(3, 1) * scores.transpose(0, 1).reshape(-1, 1)
+            routed = torch.bmm(torch.bmm(routed.view(3, -1, 4), self.up), self.down).view(-1, 4)
+            out = self.shared(rows)
+            out.add_(routed.reshape(3, -1, 4).sum(dim=0))
+            return out.view(x.shape)
+
+    def make(samples):
+        return {"x": torch.randn(samples, 6, 4)}, torch.randn(samples, 6, 4)
+
+    export_and_compare(Experts(), make, nn.MSELoss(), tmp_path)
+
+
 @pytest.mark.filterwarnings("ignore::FutureWarning")
 @pytest.mark.parametrize("normalise", [nn.utils.spectral_norm, nn.utils.weight_norm])
 def test_weights_that_hooks_compute(normalise, tmp_path):

@@ -82,8 +82,6 @@ std::vector<GraphFile> RepositoryFiles() {
           {"dlrm", graphs + "dlrm.swg", {}, 64},
           {"mmt", graphs + "mmt.swg", {}, 16},
           {"transformer", graphs + "transformer.swg", {}, 16},
-          {"fuzz/network", corpus + "graph_file/network", {}},
-          {"fuzz/profile", corpus + "graph_file/profile", {}},
           {"fuzz/dapple", corpus + "import_dapple/small", ProfileFormat::kDapple},
           {"fuzz/pipedream", corpus + "import_pipedream/small", ProfileFormat::kPipeDream},
           {"fuzz/piper", corpus + "import_piper/small", ProfileFormat::kPiper}};

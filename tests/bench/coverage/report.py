@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import re
 from collections.abc import Iterable
 
 SOURCES = {
@@ -82,7 +83,7 @@ def _job(job: dict) -> str:
 
 def _text(reason: str) -> str:
     """For a cell of a table, without the folders of this machine."""
-    words = [word.rsplit("/site-packages/", 1)[-1] if "/site-packages/" in word else word for word in reason.split()]
+    words = [re.sub(r"/\S*/(site-packages/|(?=tests/bench/coverage/))", "", word) for word in reason.split()]
     text = " ".join(words).replace("|", "\\|").replace("<", "&lt;")
     return text if len(text) <= 400 else text[:397] + "..."
 

@@ -10,7 +10,7 @@
 #include "clients/cli/plan_flags.h"
 #include "clients/cli/plan_view.h"
 #include "common/wire/strategy_proto.h"
-#include "planner_service/planner/front_door.h"
+#include "planner_service/front_door/front_door.h"
 #include "planner_service/wire/plan_proto.h"
 
 namespace stagewright::cli {

@@ -16,7 +16,7 @@ struct LocalClusterOptions {
   int workers = 0;
   int threads_per_worker = 1;
   std::string listen;     // HOST:PORT of the planner; port 0 picks a free one.
-  std::string directory;  // Of the planner's state and of all logs; there already.
+  std::string directory;  // For the planner's state and all logs; there already.
 };
 
 class LocalCluster {
@@ -32,7 +32,7 @@ class LocalCluster {
   // Ends workers, then the planner.
   ~LocalCluster();
 
-  // Of the planner, with the port that it got.
+  // The planner's, with the port that it got.
   const std::string& address() const { return address_; }
   // OK while all of them run; FAILED_PRECONDITION as of Start.
   absl::Status Check();

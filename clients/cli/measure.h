@@ -1,5 +1,5 @@
-// Strategies tried on workers: each is a job of a few steps whose measured step time is what the
-// planner drl_pp is paid by instead of a simulation.
+// Strategies tried on workers: each is a job of a few steps whose measured step time is what
+// planners that learn by trial are paid by instead of a simulation.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -12,7 +12,6 @@
 #include "common/base/status.h"
 #include "common/strategy/strategy.h"
 #include "planner_service/planner/planner.h"
-#include "planner_service/planners/drl_pp/reward.h"
 #include "stagewright/v1/job_service.pb.h"
 #include "stagewright/v1/planner_service.pb.h"
 

@@ -1,4 +1,5 @@
 // `stagewright plan`, `stagewright plan show`.
+#include <algorithm>
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -8,6 +9,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "clients/cli/commands.h"
 #include "clients/cli/connection.h"
 #include "clients/cli/exit_code.h"
@@ -18,8 +20,7 @@
 #include "clients/cli/plan_flags.h"
 #include "clients/cli/plan_view.h"
 #include "common/base/units.h"
-#include "planner_service/planner/front_door.h"
-#include "planner_service/planners/drl_pp/on_demand.h"
+#include "planner_service/front_door/front_door.h"
 #include "planner_service/wire/plan_proto.h"
 
 namespace stagewright::cli {
@@ -87,11 +88,8 @@ absl::StatusOr<v1::PlanResponse> SolveByMeasuring(const v1::PlanRequest& request
   StepMeasurer measurer(request.problem(), owned->cluster->size(), flags.measure, address,
                         absl::Now() + absl::Seconds(flags.time_limit_seconds), context);
   RETURN_IF_ERROR(measurer.CheckDevices());
-  DrlPpConfig config;
-  config.reward = [&measurer](const Problem& problem) { return measurer.RewardOf(problem); };
-  ASSIGN_OR_RETURN(
-      PlanResponse response,
-      SolvePlanWith(*MakeDrlPpPlannerOnDemand(std::move(config)), owned->request, context));
+  context.measure = [&measurer](const Problem& problem) { return measurer.RewardOf(problem); };
+  ASSIGN_OR_RETURN(PlanResponse response, SolvePlan(owned->request, context));
   v1::PlanResponse answer = ToProto(response, *owned->cluster);
   if (answer.has_best()) measured = measurer.MeasurementOf(answer.best().strategy());
   if (measurer.status().ok()) return answer;
@@ -136,8 +134,14 @@ int Show(const Answer& answer, const Globals& globals) {
 // Throws CLI::ParseError for flags that do not go together.
 void CheckMeasureFlags(const PlanFlags& flags) {
   if (flags.measure.steps == 0) return;
-  if (flags.planner != "drl_pp") {
-    throw CLI::ValidationError("--measure-steps", "only --planner drl_pp learns from real steps");
+  std::vector<std::string> learners;
+  for (const PlannerInfo& planner : ListPlanners()) {
+    if (planner.learns_by_trial) learners.push_back(planner.name);
+  }
+  if (std::find(learners.begin(), learners.end(), flags.planner) == learners.end()) {
+    throw CLI::ValidationError("--measure-steps",
+                               absl::StrCat("only --planner ", absl::StrJoin(learners, " or "),
+                                            " learns from real steps"));
   }
   if (flags.measure.weights.empty()) throw CLI::RequiredError("--weights");
   if (flags.measure.data.empty()) throw CLI::RequiredError("--data");

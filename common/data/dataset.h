@@ -56,7 +56,7 @@ class Dataset {
     int64_t first = 0;  // Index of its first sample.
     int64_t samples = 0;
     const MappedFile* file = nullptr;
-    size_t offset = 0;  // Of its first sample in the file.
+    size_t offset = 0;  // Where its first sample begins in the file.
   };
   struct InputData {
     std::vector<Shard> shards;  // By first index.
@@ -70,7 +70,7 @@ class Dataset {
   const Shard& ShardOf(InputId input, int64_t index) const;
 
   IndexCheck check_;
-  std::vector<std::shared_ptr<const MappedFile>> mappings_;  // Of all shards.
+  std::vector<std::shared_ptr<const MappedFile>> mappings_;  // One of each shard.
   std::vector<InputData> inputs_;                            // By InputId.
   int64_t samples_ = 0;
 };

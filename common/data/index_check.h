@@ -14,7 +14,7 @@ namespace stagewright {
 
 class IndexCheck {
  public:
-  // Of no graph: everything is allowed.
+  // Without a graph everything is allowed.
   IndexCheck() = default;
   explicit IndexCheck(const Graph& graph);
 
@@ -39,7 +39,7 @@ class IndexCheck {
   struct OfInput {
     DType dtype = DType::kInt64;
     int64_t rows = 1;            // Entries of the first dimension that make up a sample.
-    std::vector<int64_t> shape;  // Of one of them.
+    std::vector<int64_t> shape;  // The shape of one such entry.
     std::vector<Rule> rules;
   };
   template <typename Element>

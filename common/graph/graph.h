@@ -92,7 +92,7 @@ struct Parameter {
 enum class InputRole { kFeature, kTarget };
 
 struct Input {
-  std::string name;  // Of the tensor in the data file.
+  std::string name;  // The name of the tensor in the data file.
   TensorMeta meta;
   InputRole role = InputRole::kFeature;
 };

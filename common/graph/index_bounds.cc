@@ -41,7 +41,7 @@ struct Origin {
   InputId input;
   int64_t shift = 0;
   bool reshaped = false;
-  std::vector<int32_t> dims;  // Of the input, by dimension of the value.
+  std::vector<int32_t> dims;  // Dimensions of the input, by dimension of the value.
   std::vector<Extent> box;    // By dimension of the input.
 };
 using Origins = std::vector<Origin>;

@@ -17,7 +17,7 @@
 namespace stagewright {
 
 struct Operator {
-  std::string name;           // Of its most expensive node, with the module path when there is one.
+  std::string name;  // The name of its most expensive node, with the module path when there is one.
   std::vector<NodeId> nodes;  // Its own nodes, in topological order. Never empty.
 };
 

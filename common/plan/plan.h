@@ -13,7 +13,7 @@ namespace stagewright {
 
 struct Provenance {
   std::string planner;     // "graphpipe"
-  std::string version;     // Of Stagewright.
+  std::string version;     // The version of Stagewright.
   std::string cost_model;  // CostModel::Description()
   std::string options;     // Canonical text of the planner's options.
   std::string cluster;     // Its name.

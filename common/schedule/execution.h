@@ -26,7 +26,7 @@ struct Pipeline {
   int64_t micro_batches = 1;
   std::vector<Node> stages;
   std::map<DeviceId, std::vector<StageId>> devices;  // Those in use; stages ascending.
-  int32_t depth = 1;                                 // Of the whole graph.
+  int32_t depth = 1;                                 // The depth of the whole graph.
 };
 
 // FAILED_PRECONDITION names the stage whose micro-batch differs from stage 0's. REQUIRES: devices,

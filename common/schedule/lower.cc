@@ -14,9 +14,6 @@
 namespace stagewright {
 namespace {
 
-// How many compute actions ahead of its consumer a receive may be posted at most.
-constexpr int32_t kReceiveAhead = 4;
-
 std::vector<ProgramStage> ProgramStages(const Graph& graph, const Strategy& strategy,
                                         bool training) {
   std::vector<ProgramStage> stages;
@@ -87,6 +84,18 @@ bool EndsBackward(ActionKind kind) {
   return kind == ActionKind::kBackward || kind == ActionKind::kBackwardWeight;
 }
 
+std::vector<LanePass> LaneOf(const std::vector<Task>& tasks) {
+  std::vector<LanePass> lane;
+  lane.reserve(tasks.size());
+  for (const Task& task : tasks) {
+    const LanePass::Kind kind = task.kind == ActionKind::kForward ? LanePass::Kind::kForward
+                                : MakesGradients(task.kind)       ? LanePass::Kind::kGradients
+                                                                  : LanePass::Kind::kOther;
+    lane.push_back({kind, task.slot});
+  }
+  return lane;
+}
+
 // By stage: whether its backward passes come in halves, as workers run all of a stage if one does.
 std::vector<bool> SplitStages(size_t stages, const Slots& slots,
                               const std::vector<std::vector<Task>>& orders) {
@@ -152,6 +161,8 @@ class DeviceLowering {
     section_ = &section;
     compute_index_.clear();
     std::fill(last_backward_.begin(), last_backward_.end(), -1);
+    post_after_ = context_.options.posting.PostAfter(LaneOf(tasks));
+    receives_.assign(tasks.size(), {});
     const auto n = static_cast<int32_t>(tasks.size());
     section.reserve(tasks.size() * 4);
     AddReceivesAfter(-1);
@@ -163,26 +174,11 @@ class DeviceLowering {
     }
   }
 
-  // The task after which the receives of task `c` are posted; -1: at once. That is when the pass
-  // before it of the same direction starts, so that a slow link is busy with the next message while
-  // a pass runs and nothing but that message is held ahead; and for a gradient not before the
-  // forward pass that it answers.
-  int32_t PostAfter(int32_t c) const {
-    const Task& task = (*tasks_)[c];
-    for (int32_t before = c - 1; before >= 0 && before > c - kReceiveAhead; --before) {
-      const Task& other = (*tasks_)[before];
-      const bool gradients = MakesGradients(task.kind);
-      if (gradients ? MakesGradients(other.kind) : other.kind == ActionKind::kForward)
-        return before - 1;
-      if (gradients && other.kind == ActionKind::kForward && other.slot == task.slot) return before;
-    }
-    return std::max(c - kReceiveAhead, -1);
-  }
-
   void AddReceivesAfter(int32_t done) {
-    const auto n = static_cast<int32_t>(tasks_->size());
-    for (int32_t c = done + 1; c < n && c <= done + kReceiveAhead; ++c) {
-      if (PostAfter(c) == done) AddReceives(c, done);
+    const int64_t end =
+        std::min<int64_t>(std::ssize(*tasks_) - 1, int64_t{done} + context_.options.posting.ahead);
+    for (int32_t c = done + 1; c <= end; ++c) {
+      if (post_after_[c] == done) AddReceives(c, done);
     }
   }
 
@@ -202,8 +198,7 @@ class DeviceLowering {
     const Task& task = (*tasks_)[c];
     std::vector<int32_t> after;
     if (done >= 0) after.push_back(compute_index_[done]);
-    std::vector<int32_t>& posted = receives_[c % (kReceiveAhead + 1)];
-    posted.clear();
+    std::vector<int32_t>& posted = receives_[c];
     if (task.kind == ActionKind::kForward) {
       for (int32_t p : context_.channels.Into(task.slot)) {
         const Piece& piece = context_.channels.pieces[p];
@@ -234,7 +229,7 @@ class DeviceLowering {
     const Slot& slot = context_.slots[task.slot];
     ProgramAction action;
     action.action = {task.kind, slot.stage, Shifted(task, slot.samples), -1};
-    action.after = receives_[c % (kReceiveAhead + 1)];
+    action.after = std::move(receives_[c]);
     const StageMemory& own = context_.bytes.Of(slot.stage, slot.samples.size());
     switch (task.kind) {
       case ActionKind::kForward:
@@ -501,13 +496,14 @@ class DeviceLowering {
   std::vector<ProgramAction>* section_ = nullptr;  // which is written.
   bool updates_follow_ = false;                    // Every backward pass.
   DeviceProgram program_;
-  std::vector<StageId> stages_;                       // On this device, ascending.
-  std::vector<int32_t> compute_index_;                // Task -> index of the section.
-  std::vector<int32_t> receives_[kReceiveAhead + 1];  // Of the next tasks, by task modulo size.
-  std::vector<int32_t> last_backward_;                // By stage; -1 if it has none here.
-  std::vector<bool> has_gradients_;                   // By stage: since the last update.
-  std::vector<Bytes> gradients_;                      // By stage: those that its passes have made.
-  absl::flat_hash_set<int32_t> with_gradients_;       // Parameters.
+  std::vector<StageId> stages_;                  // On this device, ascending.
+  std::vector<int32_t> compute_index_;           // Task -> index of the section.
+  std::vector<int32_t> post_after_;              // Task -> task that ends before its receives.
+  std::vector<std::vector<int32_t>> receives_;   // Task -> indices of the section.
+  std::vector<int32_t> last_backward_;           // By stage; -1 if it has none here.
+  std::vector<bool> has_gradients_;              // By stage: since the last update.
+  std::vector<Bytes> gradients_;                 // By stage: those that its passes have made.
+  absl::flat_hash_set<int32_t> with_gradients_;  // Parameters.
 };
 
 }  // namespace

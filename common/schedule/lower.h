@@ -5,10 +5,8 @@
 // k backwards and k forwards (GraphPipe section 6, SCHEDULETASK), then drains. Where neighbouring
 // stages differ in micro-batch size or replication, transfers are the intersections of their sample
 // ranges. The sender's place decides nothing: for each send the matching receive is placed in the
-// peer's program, in the order of the peer's compute lane. It may be posted when the pass before
-// its consumer in the same direction (forward or backward) starts, at most four compute actions
-// ahead, and for a gradient after the forward pass that it answers: links stay busy, received bytes
-// bounded. All-reduces and optimizer steps follow the last backward pass, or its weight half.
+// peer's program, in the order of the peer's compute lane, as early as receive_posting.h says.
+// All-reduces and optimizer steps follow the last backward pass, or its weight half.
 //
 // Asynchronous strategies (PipeDream, Narayanan et al. 2019, section 3) are never flushed: a stage
 // with w micro-batches in flight runs w forwards in the prologue, then per micro-batch a backward,
@@ -34,6 +32,7 @@
 #include "common/cost/cost_model.h"
 #include "common/graph/graph.h"
 #include "common/schedule/program.h"
+#include "common/schedule/receive_posting.h"
 #include "common/strategy/strategy.h"
 
 namespace stagewright {
@@ -44,6 +43,7 @@ struct LowerOptions {
   // A sum of the squared norm of all gradients over all devices precedes the optimizer steps, for
   // clipping. Not for asynchronous strategies, which have no such moment.
   bool gradient_norm = false;
+  ReceivePosting posting = {};
 };
 
 // `strategy` satisfies CheckStrategy. INVALID_ARGUMENT if a tensor that has no batch dimension

@@ -29,7 +29,7 @@ std::vector<Action> Written(const Program& program, const DeviceProgram& device)
   return actions;
 }
 
-// Of each stage's shares, by their first sample, the first and the last pass.
+// The first and the last pass of each stage's shares, by their first sample.
 class Passes {
  public:
   explicit Passes(const std::vector<Action>& actions) {

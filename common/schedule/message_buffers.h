@@ -17,7 +17,7 @@ namespace stagewright {
 // Every value of a message begins at a multiple of this.
 inline constexpr Bytes kMessageAlignment = 16;
 
-// Of a message with `values`, in this order, for `samples` samples; 0 for none.
+// The size of a message with `values`, in this order, for `samples` samples; 0 for none.
 Bytes MessageBytes(const Graph& graph, const std::vector<ValueRef>& values, int64_t samples);
 
 // Whether a sender copies the values into one buffer. A value that is a tensor of its own is sent

@@ -47,7 +47,7 @@ class RunCursor {
 
   int64_t first_ = 0;  // Section of parts_.front(); those before it are done and forgotten.
   std::deque<Cursor> parts_;
-  std::map<LaneKey, RunAction> last_;          // Of each lane so far.
+  std::map<LaneKey, RunAction> last_;          // Each lane's so far.
   std::map<RunAction, RunAction> successors_;  // In a later section, by the one of the same lane
                                                // that it waits for.
 };

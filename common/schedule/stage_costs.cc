@@ -11,11 +11,9 @@ StageBytes::StageBytes(const Graph& graph, const CostModel& costs,
       costs_(costs),
       stages_(stages),
       split_(std::move(split)),
-      rank_(graph.size()),
+      order_(graph),
       given_(stages.size()),
       tapes_(stages.size()) {
-  const auto& order = graph.dag().order();
-  for (size_t i = 0; i < order.size(); ++i) rank_[order[i]] = static_cast<int32_t>(i);
   for (const Channel& channel : channels) {
     GivenValues& given = given_[channel.from.index()];
     std::vector<ValueRef>& values = channel.local() ? given.local : given.sent;
@@ -31,11 +29,7 @@ const StageTape& StageBytes::TapeOf(StageId stage) {
   std::optional<StageTape>& tape = tapes_[stage.index()];
   if (tape.has_value()) return *tape;
   const ProgramStage& contents = stages_[stage.index()];
-  std::vector<NodeId> nodes = contents.replicated;
-  nodes.insert(nodes.end(), contents.nodes.begin(), contents.nodes.end());
-  std::sort(nodes.begin(), nodes.end(),
-            [this](NodeId a, NodeId b) { return rank_[a.index()] < rank_[b.index()]; });
-  tape = MakeStageTape(graph_, nodes, given_[stage.index()], contents.has_backward);
+  tape = MakeStageTape(graph_, order_.Of(contents), given_[stage.index()], contents.has_backward);
   return *tape;
 }
 

@@ -10,6 +10,7 @@
 #include "common/cost/cost_model.h"
 #include "common/graph/graph.h"
 #include "common/schedule/program.h"
+#include "common/schedule/segments.h"
 #include "common/schedule/stage_memory.h"
 #include "common/schedule/stage_tape.h"
 
@@ -35,7 +36,7 @@ class StageBytes {
   const CostModel& costs_;
   const std::vector<ProgramStage>& stages_;
   std::vector<bool> split_;
-  std::vector<int32_t> rank_;                    // Of nodes, in topological order.
+  NodeOrder order_;
   std::vector<GivenValues> given_;               // By stage.
   std::vector<std::optional<StageTape>> tapes_;  // By stage.
   std::map<std::pair<StageId, int64_t>, StageMemory> known_;

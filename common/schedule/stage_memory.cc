@@ -284,7 +284,7 @@ Bytes Walk::InputHalf() {
       Differentiate(i, true, false);
       if (!tape_.steps[i].waits()) Forget(i);
     }
-    if (segment % 2 == 0) {
+    if (SegmentPlan::HasParameters(static_cast<int32_t>(segment))) {
       waiting.insert(waiting.end(), starts_.begin(), starts_.end());
     } else {
       for (int32_t gradient : starts_) Drop(gradient);
@@ -314,7 +314,7 @@ Bytes Walk::WeightHalf() {
     if (!step.backward || !step.waits()) continue;
     Bytes of_parameter_side = 0;
     for (int32_t value : step.reads) {
-      if (tape_.values[value].segment == 0 && tape_.values[value].flows)
+      if (tape_.values[value].segment == SegmentPlan::kParameterSide && tape_.values[value].flows)
         of_parameter_side += SizeOf(value);
     }
     ledger_.Take(of_parameter_side);

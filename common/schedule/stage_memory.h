@@ -13,7 +13,7 @@
 // of the first one, or the first to that of the second, unless others use both. Roots, what was
 // received, and gradients received and to be returned stay until the end.
 //
-// A backward pass in halves (worker_daemon/engine/segments.h) runs segment after segment. A segment
+// A backward pass in halves (segments.h) runs segment after segment. A segment
 // holds the gradients that it starts from until it ends. One whose nodes read parameters holds
 // them, and what its nodes saved, until the weight half: that one frees what was saved node by
 // node, the gradients at its end.

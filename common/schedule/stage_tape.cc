@@ -17,8 +17,7 @@ class TapeMaker {
 
   StageTape Make(const std::vector<NodeId>& nodes, const GivenValues& given) {
     for (NodeId node : nodes) AddStep(node);
-    FindSegments();
-    FindLastUses();
+    CutIntoSegments();
     FindOwnParameters();
     const bool starts = has_backward_;
     for (ValueRef value : given.sent) Give(value, {.sent = true, .root = starts});
@@ -59,11 +58,13 @@ class TapeMaker {
     const Node& node = graph_.node(id);
     TapeStep step;
     step.node = id;
+    SegmentNode& places = nodes_.emplace_back();
     if (node.cost.has_value()) {
       step.profiled = tape_.profiled = true;
       tape_.steps.push_back(std::move(step));
       return;
     }
+    places = MakeSegmentNode(graph_, id);
     step.view = KindOfTarget(node.target) == AtenKind::kView;
     step.backward = has_backward_ && graph_.needs_backward(id);
     // One gradient of several views of a tensor is put together anew.
@@ -75,7 +76,7 @@ class TapeMaker {
       const int32_t value = ValueOf(ref);
       TapeValue& read = tape_.values[value];
       if (read.received() && read.storage < 0) read.storage = AddStorage(nullptr);
-      step.reads.push_back(value);
+      places.reads.push_back(value);
       operands.push_back(read.storage);
     }
     for (InputId input : graph_.Inputs(id)) operands.push_back(StorageOfInput(input));
@@ -99,56 +100,30 @@ class TapeMaker {
       value.storage = step.view ? first_operand : AddStorage(value.meta);
       if (saves_first || (i > 0 && step.backward && !step.view))
         step.saves.push_back(value.storage);
-      step.makes.push_back(index);
+      nodes_.back().makes.push_back(index);
     }
   }
 
-  // A node that reads a trained parameter, or what depends on parameters alone, is in segment 2n if
-  // it is the n-th such node on its longest path, any other in 2n + 1.
-  void FindSegments() {
-    enum class Origin : uint8_t { kConstant, kParameters, kActivations };
-    std::vector<Origin> origin(tape_.values.size(), Origin::kActivations);
-    std::vector<int32_t> level(tape_.values.size(), 0);
-    for (TapeStep& step : tape_.steps) {
+  // Planning-only nodes stay in the segment that waits for the weight half, and touch no value.
+  void CutIntoSegments() {
+    const auto values = static_cast<int32_t>(tape_.values.size());
+    std::vector<bool> received(values);
+    for (int32_t v = 0; v < values; ++v) received[v] = tape_.values[v].received();
+    std::vector<std::vector<int32_t>> last_uses = LastUses(nodes_, received);
+    const SegmentPlan plan = NumberSegments(nodes_, values);
+    for (size_t i = 0; i < nodes_.size(); ++i) {
+      TapeStep& step = tape_.steps[i];
       if (step.profiled) continue;
-      Origin own = graph_.Inputs(step.node).empty() ? Origin::kConstant : Origin::kActivations;
-      bool reads_parameters = step.parameters > 0;
-      int32_t deepest = 0;
-      for (int32_t value : step.reads) {
-        if (origin[value] == Origin::kActivations) own = Origin::kActivations;
-        if (origin[value] == Origin::kParameters) reads_parameters = true;
-        deepest = std::max(deepest, level[value]);
-      }
-      if (own == Origin::kConstant && reads_parameters) own = Origin::kParameters;
-      if (own != Origin::kParameters) {
-        deepest += reads_parameters;
-        step.segment = 2 * deepest + (reads_parameters ? 0 : 1);
-      }
-      tape_.segments = std::max(tape_.segments, step.segment + 1);
-      for (int32_t value : step.makes) {
-        origin[value] = own;
-        level[value] = deepest;
-        tape_.values[value].segment = step.segment;
-      }
+      step.segment = plan.of_node[i];
+      step.reads = std::move(nodes_[i].reads);
+      step.makes = std::move(nodes_[i].makes);
+      step.last_uses = std::move(last_uses[i]);
     }
-    for (const TapeStep& step : tape_.steps) {
-      for (int32_t value : step.reads) {
-        if (tape_.values[value].segment != step.segment) tape_.values[value].crosses = true;
-      }
+    for (int32_t v = 0; v < values; ++v) {
+      tape_.values[v].segment = plan.of_place[v];
+      tape_.values[v].crosses = plan.crosses[v];
     }
-  }
-
-  void FindLastUses() {
-    std::vector<bool> seen(tape_.values.size(), false);
-    for (auto step = tape_.steps.rbegin(); step != tape_.steps.rend(); ++step) {
-      for (const auto* values : {&step->reads, &step->makes}) {
-        for (int32_t value : *values) {
-          if (tape_.values[value].received() || seen[value]) continue;
-          seen[value] = true;
-          step->last_uses.push_back(value);
-        }
-      }
-    }
+    tape_.segments = plan.segments;
   }
 
   void FindOwnParameters() {
@@ -179,6 +154,7 @@ class TapeMaker {
   const Graph& graph_;
   const bool has_backward_;
   StageTape tape_;
+  std::vector<SegmentNode> nodes_;  // Parallel to the steps; empty for planning-only ones.
   absl::flat_hash_map<std::pair<int32_t, int32_t>, int32_t> value_of_;  // By node and output.
   absl::flat_hash_map<int32_t, int32_t> input_of_;                      // Storages.
 };

@@ -7,6 +7,7 @@
 
 #include "common/base/units.h"
 #include "common/graph/graph.h"
+#include "common/schedule/segments.h"
 
 namespace stagewright {
 
@@ -31,7 +32,7 @@ struct TapeStep {
   bool view = false;                  // Its result lies where its first operand does.
   bool passes_gradient = false;       // See retention.h; so does a view of one result,
   bool sums_gradient = false;         // unless the operand was broadcast.
-  int32_t segment = 0;                // See SegmentPlan in worker_daemon/engine/segments.h.
+  int32_t segment = 0;                // See SegmentPlan.
   std::vector<int32_t> reads, makes;  // Values.
   std::vector<int32_t> saves;         // Storages.
   std::vector<int32_t> last_uses;     // Values of the stage that no later node reads.
@@ -39,7 +40,7 @@ struct TapeStep {
   Bytes own_parameters = 0;           // of them, those that no later node reads.
 
   // Left for the weight half of a backward pass that comes in halves.
-  bool waits() const { return segment % 2 == 0; }
+  bool waits() const { return SegmentPlan::HasParameters(segment); }
 };
 
 struct StageTape {

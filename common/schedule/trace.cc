@@ -149,7 +149,7 @@ absl::Status CheckMeetings(const Program& program, int32_t step,
   return absl::OkStatus();
 }
 
-// Of an asynchronous program: the run written out, and its events with samples counted through.
+// Checks an asynchronous program: the run written out, events with samples counted through.
 absl::Status CheckRun(const Program& program, std::vector<TraceEvent> events) {
   if (events.empty()) return absl::OkStatus();
   const auto by_step = [](const TraceEvent& a, const TraceEvent& b) { return a.step < b.step; };

@@ -27,7 +27,7 @@ class Validation {
   const std::vector<ProgramAction>& Body(int32_t row) const { return program_.devices[row].body; }
   const ProgramAction& At(Cell cell) const { return Body(cell.row)[cell.action]; }
   DeviceId DeviceOf(Cell cell) const { return program_.devices[cell.row].device; }
-  // Of one kind, by stage; in list order of each row.
+  // Actions of one kind, by stage; in list order of each row.
   const std::vector<std::vector<Cell>>& Of(ActionKind kind) const {
     return by_kind_[static_cast<size_t>(kind)];
   }

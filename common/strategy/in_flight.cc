@@ -1,7 +1,6 @@
-// GraphPipe appendix A.1 and algorithm 2: how many samples a stage keeps in flight.
-#include <algorithm>
+#include "common/strategy/in_flight.h"
 
-#include "common/strategy/strategy.h"
+#include <algorithm>
 
 namespace stagewright {
 
@@ -21,24 +20,33 @@ int64_t ComputeInFlight(int64_t k_x, int64_t b_x, int64_t k_y, int64_t b_y, int6
   return i_y + x - y + b_x;       // b_y <= y < b_x <= x
 }
 
+std::vector<int64_t> SamplesInFlight(std::span<const StageRound> stages,
+                                     std::span<const StageEdge> edges, int64_t mini_batch) {
+  std::vector<int64_t> samples(stages.size(), 0);
+  auto edge = edges.rbegin();
+  for (int64_t s = std::ssize(stages) - 1; s >= 0; --s) {
+    const auto& [micro_batch, k] = stages[s];
+    int64_t in_flight = k * micro_batch;
+    for (; edge != edges.rend() && edge->from.value() == s; ++edge) {
+      const StageRound& next = stages[edge->to.index()];
+      in_flight = std::max(in_flight, ComputeInFlight(k, micro_batch, next.k, next.micro_batch,
+                                                      samples[edge->to.index()]));
+    }
+    // Unequal k leave a rest that is not a whole micro-batch.
+    const int64_t micro_batches = (in_flight + micro_batch - 1) / micro_batch;
+    samples[s] = std::min(micro_batches * micro_batch, mini_batch);
+  }
+  return samples;
+}
+
 void AssignInFlight(Strategy& strategy) {
   std::vector<StageEdge> edges = strategy.edges;
   std::sort(edges.begin(), edges.end());
-  auto edge = edges.rbegin();
-  for (int64_t s = static_cast<int64_t>(strategy.stages.size()) - 1; s >= 0; --s) {
-    Stage& stage = strategy.stages[s];
-    const int64_t own = stage.schedule.k * stage.micro_batch;
-    int64_t in_flight = own;
-    for (; edge != edges.rend() && edge->from.value() == s; ++edge) {
-      const Stage& next = strategy.stages[edge->to.index()];
-      in_flight =
-          std::max(in_flight, ComputeInFlight(stage.schedule.k, stage.micro_batch, next.schedule.k,
-                                              next.micro_batch, next.schedule.in_flight));
-    }
-    // Unequal k leave a rest that is not a whole micro-batch.
-    const int64_t micro_batches = (in_flight + stage.micro_batch - 1) / stage.micro_batch;
-    stage.schedule.in_flight = std::min(micro_batches * stage.micro_batch, strategy.mini_batch);
-  }
+  std::vector<StageRound> rounds;
+  for (const Stage& stage : strategy.stages)
+    rounds.push_back({stage.micro_batch, stage.schedule.k});
+  const std::vector<int64_t> samples = SamplesInFlight(rounds, edges, strategy.mini_batch);
+  for (size_t s = 0; s < samples.size(); ++s) strategy.stages[s].schedule.in_flight = samples[s];
 }
 
 }  // namespace stagewright

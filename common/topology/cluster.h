@@ -25,9 +25,9 @@ struct DeviceKind {
   // peak efficiency.
   double half_efficiency_flops = 0;
   // What running a program costs beyond its operators, on the thread that computes.
-  Nanos pass_overhead = 0;     // Of one forward or backward pass of a stage, or a half of one.
-  Nanos message_overhead = 0;  // Of one message, at each of its ends.
-  Nanos step_overhead = 0;     // Of one stage's update in every step.
+  Nanos pass_overhead = 0;     // A forward or backward pass of a stage, or a half of one.
+  Nanos message_overhead = 0;  // A message, at each of its ends.
+  Nanos step_overhead = 0;     // A stage's update in every step.
 };
 
 // The kind with the fixed costs of workers on CPUs, in proportion to its kernel overhead, unless it

@@ -11,6 +11,7 @@
 #include "common/cost/cost_model.h"
 #include "common/graph/graph.h"
 #include "common/schedule/program.h"
+#include "common/schedule/receive_posting.h"
 #include "common/strategy/strategy.h"
 #include "common/topology/cluster.h"
 #include "planner_service/simulator/simulator.h"
@@ -42,6 +43,7 @@ struct EvaluateOptions {
   Optimizer optimizer = Optimizer::kAdam;
   bool timeline = false;
   bool gradient_norm = false;  // See LowerOptions.
+  ReceivePosting posting = {};
   // Asked now and then, in a long evaluation every few hundredths of a second: true ends it.
   std::function<bool()> stop;
 };

@@ -61,7 +61,7 @@ struct Explanation {
 
 struct ExplainOptions {
   Optimizer optimizer = Optimizer::kAdam;
-  int32_t most_trials = 400;  // Of cuts, each one simulation.
+  int32_t most_trials = 400;  // How many cuts are tried, a simulation each.
   // Asked before each simulation; true ends the explanation early (the rest counts as left out).
   std::function<bool()> expired;
 };

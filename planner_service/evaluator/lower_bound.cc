@@ -1,24 +1,20 @@
 #include "planner_service/evaluator/lower_bound.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <limits>
 #include <numeric>
 #include <set>
 #include <vector>
 
+#include "common/cost/collectives.h"
+#include "common/cost/update.h"
+
 namespace stagewright {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr Bytes kNoLimit = std::numeric_limits<Bytes>::max();
-
-// What an optimizer goes over, in ns on a kind of device; see OptimizerStepTime.
-double UpdateTime(const DeviceKind& kind, Bytes trained) {
-  // Rounded to whole nanoseconds there: at most one less.
-  return std::max(0.0, 2e9 * static_cast<double>(trained) / kind.memory_bytes_per_second - 1);
-}
 
 // The least a node can cost; ns, each minimum on its own.
 struct LeastCost {
@@ -45,31 +41,10 @@ std::vector<int64_t> ShareSizes(int64_t mini_batch, int32_t devices) {
   return {sizes.begin(), sizes.end()};
 }
 
-// The fastest that any two devices can exchange.
-struct BestRoute {
-  double latency = kInfinity;
-  double bytes_per_nano = 0;
-};
-
-BestRoute FastestRoute(const Cluster& cluster) {
-  BestRoute best;
-  for (int32_t a = 0; a < cluster.size(); ++a) {
-    for (int32_t b = 0; b < cluster.size(); ++b) {
-      if (a == b) continue;
-      const Route& route = cluster.route(DeviceId(a), DeviceId(b));
-      best.latency = std::min(best.latency, static_cast<double>(route.latency));
-      best.bytes_per_nano = std::max(best.bytes_per_nano, route.bytes_per_second * 1e-9);
-    }
-  }
-  return best;
-}
-
-double AllReduceTime(Bytes gradients, int32_t replicas, const BestRoute& route) {
-  if (gradients == 0 || replicas < 2) return 0;
-  const double hops = std::bit_width(static_cast<uint32_t>(replicas - 1));
-  const double bytes = 2.0 * (replicas - 1) / replicas * static_cast<double>(gradients);
-  // Rounded to whole nanoseconds: at most one less a phase.
-  return std::max(0.0, hops * route.latency + bytes / route.bytes_per_nano - 3);
+std::vector<DeviceId> AllDevices(const Cluster& cluster) {
+  std::vector<DeviceId> devices;
+  for (int32_t d = 0; d < cluster.size(); ++d) devices.emplace_back(d);
+  return devices;
 }
 
 class Bound {
@@ -83,7 +58,7 @@ class Bound {
         batch_(static_cast<double>(mini_batch)),
         options_(options),
         sizes_(ShareSizes(mini_batch, cluster.size())),
-        route_(FastestRoute(cluster)),
+        fastest_(FastestOf(cluster, AllDevices(cluster))),
         devices_(cluster.kinds().size()),
         memory_(cluster.kinds().size()) {
     for (const Device& device : cluster.devices()) {
@@ -183,7 +158,7 @@ class Bound {
       least.forward = std::min(least.forward, forward);
       least.input = std::min(least.input, input);
       least.weight = std::min(least.weight, backward - input);
-      least.update = std::min(least.update, UpdateTime(kind, bytes.trained));
+      least.update = std::min(least.update, LeastOptimizerStepTime(kind, bytes.trained));
       const auto n = static_cast<double>(samples);
       per_sample = std::min(per_sample, (forward + backward) / n);
       to_predecessors = std::min(to_predecessors, (forward + input) / n);
@@ -235,7 +210,7 @@ class Bound {
       rate += whole[r - 1];
       returned_rate += returned[r - 1];
       const double work = batch_ / rate;
-      const double sum = AllReduceTime(gradients, r, route_);
+      const double sum = LeastAllReduceTime(gradients, r, fastest_);
       const double bound =
           options_.asynchronous
               ? std::max(work, sum)
@@ -270,7 +245,7 @@ class Bound {
     const auto update = [&](Bytes trained) {
       Item item;
       for (const DeviceKind& kind : cluster_.kinds())
-        item.cost.push_back(UpdateTime(kind, trained));
+        item.cost.push_back(LeastOptimizerStepTime(kind, trained));
       items.push_back(std::move(item));
     };
     for (int32_t v = 0; v < graph_.size(); ++v) {
@@ -354,7 +329,7 @@ class Bound {
   const double batch_;
   const BoundOptions options_;
   const std::vector<int64_t> sizes_;
-  const BestRoute route_;
+  const FastestExchange fastest_;
   std::vector<int32_t> devices_;  // By kind: how many,
   std::vector<Bytes> memory_;     // and the largest memory.
   std::vector<LeastCost> least_;  // By node, as are:

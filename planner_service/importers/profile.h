@@ -25,8 +25,8 @@ struct ImportOptions {
   // Samples that one profiled micro-batch held; what a sample is in the graph. 0: the format's own
   // default, which is 1, and for DAPPLE the number after "pbs-" in the file's name if there is one.
   int64_t profile_batch = 0;
-  // Of `timePerSample` in Piper's files. The original divides bytes by bytes per second and adds
-  // the result to it, so it reads seconds. The other formats are in milliseconds always.
+  // The unit of `timePerSample` in Piper's files. The original divides bytes by bytes per second
+  // and adds the result to it, so it reads seconds. The other formats are in milliseconds always.
   ProfileTimeUnit piper_time_unit = ProfileTimeUnit::kSeconds;
 };
 

@@ -28,7 +28,7 @@ namespace stagewright {
 struct ProfileLine {
   std::string id;
   std::string description;
-  ProfiledCost cost;  // Of one sample.
+  ProfiledCost cost;  // For one sample.
 };
 
 struct ProfileText {

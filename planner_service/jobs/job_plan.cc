@@ -7,8 +7,8 @@
 #include "common/schedule/validate.h"
 #include "common/wire/graph_proto.h"
 #include "common/wire/strategy_proto.h"
-#include "planner_service/planner/front_door.h"
-#include "planner_service/planner/plan_warnings.h"
+#include "planner_service/front_door/front_door.h"
+#include "planner_service/front_door/plan_warnings.h"
 #include "planner_service/wire/plan_proto.h"
 
 namespace stagewright {

@@ -27,7 +27,7 @@ class RunningMedian {
     }
   }
 
-  // Of all values so far, the larger of the two in the middle if they are even; 0 if there is none.
+  // The median of all values so far, the larger of two in the middle; 0 if there is none.
   int64_t value() const { return upper_.empty() ? 0 : upper_.top(); }
 
  private:

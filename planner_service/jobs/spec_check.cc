@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "common/wire/graph_proto.h"
-#include "planner_service/planner/front_door.h"
+#include "planner_service/front_door/front_door.h"
 
 namespace stagewright {
 namespace {

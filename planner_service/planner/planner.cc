@@ -1,7 +1,5 @@
 #include "planner_service/planner/planner.h"
 
-#include <algorithm>
-
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 
@@ -51,14 +49,10 @@ absl::Status CheckAbilities(const PlanOptions& options, const std::string& plann
   return absl::OkStatus();
 }
 
-int64_t EffortOfJudging(const Strategy& strategy) {
-  constexpr int64_t kEffortPerShare = 8;  // A replica's micro-batch: passes, transfers, memory.
-  int64_t shares = 0;
-  for (const Stage& stage : strategy.stages) {
-    shares += static_cast<int64_t>(stage.devices.size()) *
-              (strategy.mini_batch / std::max<int64_t>(1, stage.micro_batch));
-  }
-  return kEffortPerShare * shares;
+void SayStopped(Outcome& outcome, const std::string& after) {
+  outcome.termination = Termination::kLimit;
+  outcome.reason = absl::StrCat("the search was stopped by its deadline or cancelled",
+                                after.empty() ? "" : " after ", after);
 }
 
 }  // namespace stagewright

@@ -1,10 +1,6 @@
 // The seam between the front door and the planners. Planners only search; the evaluator judges.
 #pragma once
 
-#include <atomic>
-#include <chrono>
-#include <functional>
-#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -17,6 +13,7 @@
 #include "common/graph/operator_graph.h"
 #include "common/strategy/strategy.h"
 #include "common/topology/cluster.h"
+#include "planner_service/planner/search_context.h"
 
 namespace stagewright {
 
@@ -67,6 +64,7 @@ struct PlannerAbilities {
   bool recompute_always = true;  // RecomputePolicy::kAlways.
   bool several_stages = true;    // num_stages of more than one.
   bool without_replicas = true;  // allow_replicas == false.
+  bool learns_by_trial = false;  // SearchContext::measure.
   // Gives stages with nodes that need the whole mini-batch a micro-batch of their own. Others are
   // asked for plans without micro-batches and replicas wherever there is such a node.
   bool whole_stages = false;
@@ -77,57 +75,9 @@ struct PlannerAbilities {
 absl::Status CheckAbilities(const PlanOptions& options, const std::string& planner,
                             const PlannerAbilities& abilities);
 
-// Deadline, cancellation, effort and progress of one search. Planners poll Expired() at least every
-// 10 ms.
-class SearchContext {
- public:
-  using Clock = std::chrono::steady_clock;
-  static constexpr int64_t kAnyEffort = std::numeric_limits<int64_t>::max();
-
-  explicit SearchContext(Clock::time_point deadline = Clock::time_point::max())
-      : deadline_(deadline) {}
-  // A part of another search: it expires with it, or after so much effort, which no clock
-  // measures: one unit for each poll, and what is charged. `outer` outlives the context.
-  SearchContext(const SearchContext& outer, int64_t most_effort)
-      : outer_(&outer), most_effort_(most_effort) {}
-
-  void Cancel() { cancelled_.store(true, std::memory_order_relaxed); }
-  bool Expired() const {
-    Charge(1);
-    if (effort() > most_effort_) return true;
-    if (!cancelled_.load(std::memory_order_relaxed) && Clock::now() < deadline_ &&
-        (outer_ == nullptr || !outer_->Expired())) {
-      return false;
-    }
-    stopped_.store(true, std::memory_order_relaxed);
-    return true;
-  }
-  // Whether a poll has said so for another reason than this context's own effort: what was found
-  // until then depends on the clock.
-  bool Stopped() const { return stopped_.load(std::memory_order_relaxed); }
-
-  // Work between two polls that takes about as long as so many polls of a tight loop.
-  void Charge(int64_t effort) const { effort_.fetch_add(effort, std::memory_order_relaxed); }
-  int64_t effort() const { return effort_.load(std::memory_order_relaxed); }
-
-  // Called with each strategy better than all before it, from the searching thread.
-  std::function<void(const Strategy&)> on_improvement;
-
- private:
-  const SearchContext* outer_ = nullptr;
-  std::atomic<bool> cancelled_{false};
-  mutable std::atomic<bool> stopped_{false};
-  mutable std::atomic<int64_t> effort_{0};
-  int64_t most_effort_ = kAnyEffort;
-  Clock::time_point deadline_ = Clock::time_point::max();
-};
-
-// What a planner charges for having a strategy evaluated. O(stages).
-int64_t EffortOfJudging(const Strategy& strategy);
-
 enum class Termination { kOptimal, kFeasible, kInfeasible, kLimit };
-const char* TerminationName(
-    Termination termination);  // "optimal", "feasible", "infeasible", "limit"
+// "optimal", "feasible", "infeasible" or "limit".
+const char* TerminationName(Termination termination);
 
 // Infeasible and limit reached are results, not errors.
 struct Outcome {
@@ -141,6 +91,10 @@ struct Outcome {
   int64_t candidates = 0;  // Strategies judged by simulation.
   std::vector<std::string> warnings;  // What else the user should know, one sentence each.
 };
+
+// Makes the outcome that of a search which the deadline or a cancellation ended, with what it did
+// until then ("12 candidates"; may be empty). What it found stays.
+void SayStopped(Outcome& outcome, const std::string& after = "");
 
 class Planner {
  public:

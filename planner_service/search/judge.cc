@@ -9,6 +9,28 @@
 
 namespace stagewright {
 
+absl::StatusOr<Verdict> VerdictOn(const Problem& problem, const Strategy& strategy,
+                                  std::function<bool()> stop) {
+  EvaluateOptions options;
+  options.optimizer = problem.optimizer;
+  options.stop = std::move(stop);
+  const absl::StatusOr<Evaluation> evaluation =
+      Evaluate(*problem.graph, *problem.cluster, *problem.costs, strategy, options);
+  Verdict verdict;
+  if (absl::IsCancelled(evaluation.status())) return verdict;
+  if (absl::IsResourceExhausted(evaluation.status()) ||
+      absl::IsFailedPrecondition(evaluation.status())) {
+    verdict.rejection = evaluation.status();
+    return verdict;
+  }
+  RETURN_IF_ERROR(evaluation.status());
+  verdict.time = evaluation->iteration_time;
+  for (const DeviceUse& device : evaluation->devices) {
+    verdict.peak = std::max(verdict.peak, device.peak_memory);
+  }
+  return verdict;
+}
+
 absl::Status Judge::Consider(std::vector<Proposal> proposals, int64_t most, double hope) {
   std::stable_sort(proposals.begin(), proposals.end(), [](const Proposal& a, const Proposal& b) {
     return std::tie(a.estimate, a.text) < std::tie(b.estimate, b.text);
@@ -28,26 +50,20 @@ absl::Status Judge::Evaluate(Proposal& proposal) {
   if (whole_ != nullptr) ++whole_->count_;
   if (view_ != nullptr) proposal.strategy = OnDevicesOf(*view_, std::move(proposal.strategy));
   context_.Charge(EffortOfJudging(proposal.strategy));
-  EvaluateOptions options;
-  options.optimizer = problem_.optimizer;
   // What is there already is the answer when the time is over.
-  if (best_ != nullptr) options.stop = [this] { return context_.Expired(); };
-  const absl::StatusOr<Evaluation> evaluation = stagewright::Evaluate(
-      *problem_.graph, *problem_.cluster, *problem_.costs, proposal.strategy, options);
-  if (absl::IsCancelled(evaluation.status())) return absl::OkStatus();
-  if (absl::IsResourceExhausted(evaluation.status()) ||
-      absl::IsFailedPrecondition(evaluation.status())) {
-    rejection_ = evaluation.status();
+  std::function<bool()> stop;
+  if (best_ != nullptr) stop = [this] { return context_.Expired(); };
+  const absl::StatusOr<Verdict> verdict = VerdictOn(problem_, proposal.strategy, std::move(stop));
+  if (!verdict.ok()) {
+    return Annotate(verdict.status(), absl::StrCat("candidate ", proposal.text));
+  }
+  if (!verdict->rejection.ok()) {
+    rejection_ = verdict->rejection;
     if (whole_ != nullptr) whole_->rejection_ = rejection_;
-    return absl::OkStatus();
   }
-  if (!evaluation.ok()) {
-    return Annotate(evaluation.status(), absl::StrCat("candidate ", proposal.text));
-  }
+  if (!verdict->time) return absl::OkStatus();
   ++accepted_;
-  Bytes peak = 0;
-  for (const DeviceUse& device : evaluation->devices) peak = std::max(peak, device.peak_memory);
-  Keep(proposal.strategy, evaluation->iteration_time, peak, proposal.text);
+  Keep(proposal.strategy, *verdict->time, verdict->peak, proposal.text);
   return absl::OkStatus();
 }
 

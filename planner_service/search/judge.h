@@ -3,7 +3,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -12,6 +14,22 @@
 #include "planner_service/search/placement_views.h"
 
 namespace stagewright {
+
+// The evaluator's word on a strategy, as searches take it.
+struct Verdict {
+  std::optional<Nanos>
+      time;        // Iteration time; nullopt if it was refused or the evaluation stopped.
+  Bytes peak = 0;  // The most memory that a device needs; with a time only.
+  // Why it is refused: RESOURCE_EXHAUSTED says memory, FAILED_PRECONDITION that no program of it
+  // may run (a condition broken, a tensor that cannot be split). OK if it is not.
+  absl::Status rejection;
+};
+
+// Evaluates a strategy of the problem, by whomever it was made: the one place that tells refusals,
+// which searches pass over, from errors, which are bugs in the strategy's maker. Ends early, with
+// neither a time nor a rejection, once `stop` says so. Takes what Evaluate() does.
+absl::StatusOr<Verdict> VerdictOn(const Problem& problem, const Strategy& strategy,
+                                  std::function<bool()> stop = nullptr);
 
 struct Proposal {
   Strategy strategy;
@@ -23,18 +41,17 @@ class Judge {
  public:
   // Both outlive it.
   Judge(const Problem& problem, SearchContext& context) : problem_(problem), context_(context) {}
-  // Of proposals for a view of the whole's cluster (null: for the cluster itself): each is
+  // For proposals for a view of the whole's cluster (null: for the cluster itself): each is
   // evaluated, and kept, on the devices that it stands for. What is best here is offered to
   // `whole`, whose count goes on; all else is this judge's own. Both outlive it.
   Judge(Judge& whole, const PlacementView* view)
       : problem_(whole.problem_), context_(whole.context_), whole_(&whole), view_(view) {}
 
   // Evaluates proposals, best estimate first, until there were `most`, an estimate exceeds the best
-  // time by the factor `hope`, or the context expires. What the evaluator refuses (memory:
-  // RESOURCE_EXHAUSTED; tensors that cannot be split: FAILED_PRECONDITION) is passed over; any
-  // other error is a bug of the planner and returned with the proposal's text. Equal texts are
-  // evaluated once. The context's on_improvement hears of each better strategy. An evaluation takes
-  // what Evaluate() does.
+  // time by the factor `hope`, or the context expires. What the evaluator refuses (Verdict) is
+  // passed over; any other error is a bug of the planner and returned with the proposal's text.
+  // Equal texts are evaluated once. The context's on_improvement hears of each better strategy. An
+  // evaluation takes what Evaluate() does.
   absl::Status Consider(std::vector<Proposal> proposals, int64_t most, double hope);
 
   // The strategy with the least time, of these the one with the least peak memory, then by text;

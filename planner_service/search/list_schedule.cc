@@ -83,33 +83,23 @@ bool ListScheduler::MayStart(int32_t unit) const {
   return needed <= graph_->memory[u.device];
 }
 
-// When the receives of a pass that would come next are posted, as common/schedule/lower.h has it:
-// when the pass before it of the same direction starts, at most four passes ahead, and for a
-// gradient not before the forward pass that it answers.
+// When the receives of a pass that would come next are posted.
 Nanos ListScheduler::Posted(int32_t unit, Phase phase, int32_t micro_batch) const {
   if (direction_.reversed) return 0;
-  constexpr size_t kAhead = 4;
   const TaskGraph::Unit& u = graph_->units[unit];
   const std::vector<Past>& past = past_[u.device];
-  // The recomputation that would come before it counts as a pass.
-  const size_t first = phase == kBackward && u.recompute ? 2 : 1;
-  const auto end_of = [&](size_t back) {
-    const size_t i = back - first + 1;
-    return i > past.size() ? 0 : past[past.size() - i].end;
+  // The recomputation that would come right before it is a pass, too.
+  const int32_t again = phase == kBackward && u.recompute ? 1 : 0;
+  const int32_t passes = static_cast<int32_t>(past.size()) + again;
+  const auto before = [&](int32_t back) {
+    return back <= again ? LanePass() : past[past.size() - (back - again)].pass;
   };
-  for (size_t back = first; back < kAhead; ++back) {
-    const size_t i = back - first + 1;
-    if (i > past.size()) return 0;
-    const Past& before = past[past.size() - i];
-    const bool forward = before.kind == Past::Kind::kForward;
-    if (phase == kForward ? forward : before.kind == Past::Kind::kGradients) {
-      return end_of(back + 1);
-    }
-    if (phase == kBackward && forward && before.unit == unit && before.micro_batch == micro_batch) {
-      return before.end;
-    }
-  }
-  return end_of(kAhead);
+  const LanePass::Kind kind =
+      phase == kForward ? LanePass::Kind::kForward : LanePass::Kind::kGradients;
+  const int32_t back = posting_.PassesBack({kind, WorkOf(unit, micro_batch)}, passes, before);
+  if (back > passes) return 0;
+  if (back <= again) return (past.empty() ? 0 : past.back().end) + u.forward;
+  return past[past.size() - (back - again)].end;
 }
 
 void ListScheduler::Decide(int32_t device, Nanos now) {
@@ -193,13 +183,12 @@ void ListScheduler::Start(int32_t unit, Phase phase, Nanos now) {
     ++released_[unit];
   }
   done_.push_back({unit, phase, micro_batch, phase == kBackward && !splits, now, now + time});
-  if (phase == kBackward && u.recompute && !direction_.reversed) {
-    past_[u.device].push_back({Past::Kind::kOther, unit, micro_batch, now + u.forward});
-  }
-  const Past::Kind kind = phase == kForward    ? Past::Kind::kForward
-                          : phase == kBackward ? Past::Kind::kGradients
-                                               : Past::Kind::kOther;
-  past_[u.device].push_back({kind, unit, micro_batch, now + time});
+  if (phase == kBackward && u.recompute && !direction_.reversed)
+    past_[u.device].push_back({LanePass(), now + u.forward});
+  const LanePass::Kind kind = phase == kForward    ? LanePass::Kind::kForward
+                              : phase == kBackward ? LanePass::Kind::kGradients
+                                                   : LanePass::Kind::kOther;
+  past_[u.device].push_back({{kind, WorkOf(unit, micro_batch)}, now + time});
   free_[u.device] = now + time;
   work_[u.device] -= time;
   events_.push_back({now + time, u.device});

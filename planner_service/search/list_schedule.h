@@ -34,6 +34,7 @@
 #include <limits>
 #include <vector>
 
+#include "common/schedule/receive_posting.h"
 #include "planner_service/search/task_graph.h"
 
 namespace stagewright {
@@ -61,6 +62,8 @@ struct ListResult {
 
 class ListScheduler {
  public:
+  explicit ListScheduler(ReceivePosting posting = {}) : posting_(posting) {}
+
   // O(t (log t + u)) for t passes and u units per device, per round. Deterministic. Keeps its
   // memory for the next call; not thread-safe. A schedule without rounds ends early once it must
   // take longer than `limit`: its step time is then a lower bound that is above `limit`, and
@@ -85,12 +88,9 @@ class ListScheduler {
     Nanos start;
     Nanos end;
   };
-  // What a device computed, recomputation apart, as far as it decides when a receive is posted.
+  // What a device computed, as far as it decides when a receive is posted.
   struct Past {
-    enum class Kind : uint8_t { kForward, kGradients, kOther };
-    Kind kind;
-    int32_t unit;
-    int32_t micro_batch;
+    LanePass pass;
     Nanos end;
   };
   // The graph read forwards or backwards in time.
@@ -115,9 +115,13 @@ class ListScheduler {
   std::vector<DeviceOrder> Orders() const;
   bool Mergeable(const Done& input, const Done& weight) const;
 
+  int64_t WorkOf(int32_t unit, int32_t micro_batch) const {
+    return static_cast<int64_t>(unit) * micro_batches_ + micro_batch;
+  }
   Nanos TimeOf(int32_t unit, Phase phase) const;
   bool Splits(int32_t unit) const;
 
+  ReceivePosting posting_;
   const TaskGraph* graph_ = nullptr;
   Direction direction_;
   double patience_ = 0;

@@ -3,9 +3,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "planner_service/planner/micro_batches.h"
 #include "planner_service/planner/whole_batch.h"
-#include "planner_service/search/starts.h"
+#include "planner_service/search/micro_batch_sizes.h"
 
 namespace stagewright {
 namespace {
@@ -48,7 +47,7 @@ Moves::Moves(const OperatorCosts& costs, const PlanOptions& options)
   const std::vector<int32_t> order = Linearize(costs.tree());
   rank_.resize(order.size());
   for (size_t i = 0; i < order.size(); ++i) rank_[order[i]] = static_cast<int32_t>(i);
-  micro_batches_ = MicroBatchChoices(problem, options);
+  micro_batches_ = MicroBatchSizes(problem, options, Rounding::kUp);
   whole_ = WholeOperators(problem);
   uniform_ = IsUniform(*problem.cluster);
 }

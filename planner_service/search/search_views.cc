@@ -3,12 +3,13 @@
 #include <utility>
 #include <vector>
 
-#include "planner_service/search/none_found.h"
+#include "planner_service/search/why_not.h"
 
 namespace stagewright {
+namespace {
 
-Outcome Conclude(const std::string& planner, const Problem& problem, const Judge& judge,
-                 const SearchContext& context, Outcome found) {
+Outcome Conclude(const std::string& planner, const Problem& problem, const PlanOptions& options,
+                 const Judge& judge, const SearchContext& context, Outcome found) {
   Outcome outcome = std::move(found);
   const std::string noted = std::exchange(outcome.reason, "");
   outcome.candidates = judge.count();
@@ -17,8 +18,7 @@ Outcome Conclude(const std::string& planner, const Problem& problem, const Judge
     outcome.iteration_time = judge.best_time();
   }
   if (context.Expired()) {
-    outcome.termination = Termination::kLimit;
-    outcome.reason = "the search was stopped by its deadline or cancelled";
+    SayStopped(outcome);
   } else if (outcome.strategy) {
     if (outcome.termination == Termination::kLimit) {
       outcome.reason = noted;
@@ -26,20 +26,20 @@ Outcome Conclude(const std::string& planner, const Problem& problem, const Judge
       outcome.termination = Termination::kFeasible;
     }
   } else {
-    const bool noted_counts = !noted.empty() && !absl::IsFailedPrecondition(judge.rejection());
-    Outcome none = NoneFound(planner, problem, "",
-                             noted_counts ? absl::UnknownError(noted) : judge.rejection());
+    Outcome none = NoneFound(planner, problem, options, {"", noted, judge.rejection()});
     outcome.termination = none.termination;
     outcome.reason = std::move(none.reason);
   }
   return outcome;
 }
 
+}  // namespace
+
 absl::StatusOr<Outcome> SearchViews(const std::string& planner, const Problem& problem,
                                     const PlanOptions& options, SearchContext& context,
-                                    Objection objection, const ViewSearch& search) {
+                                    int64_t loops, const ViewSearch& search) {
   Outcome found;
-  found.reason = objection(problem, options);
+  found.reason = ImpossibleOptions(problem, options, loops);
   if (!found.reason.empty()) return found;
   Judge judge(problem, context);
   const std::vector<PlacementView> views = PlacementViews(problem);
@@ -49,7 +49,7 @@ absl::StatusOr<Outcome> SearchViews(const std::string& planner, const Problem& p
       if (context.Expired()) break;
       Problem seen = problem;
       seen.cluster = &view.cluster;
-      if (!objection(seen, options).empty()) continue;
+      if (!ImpossibleOptions(seen, options, loops).empty()) continue;
       Judge own(judge, &view);
       RETURN_IF_ERROR(search(seen, own, found));
     }
@@ -59,7 +59,7 @@ absl::StatusOr<Outcome> SearchViews(const std::string& planner, const Problem& p
   Judge own(judge, nullptr);
   RETURN_IF_ERROR(search(problem, own, found));
   RETURN_IF_ERROR(look_at(/*singles=*/false));
-  return Conclude(planner, problem, judge, context, std::move(found));
+  return Conclude(planner, problem, options, judge, context, std::move(found));
 }
 
 }  // namespace stagewright

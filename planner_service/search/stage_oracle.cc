@@ -12,6 +12,11 @@
 #include "common/cost/value_bytes.h"
 
 namespace stagewright {
+std::vector<OperatorId> ModelOrder(const Problem& problem) {
+  const std::vector<int32_t>& order = problem.operators->dag().order();
+  return std::vector<OperatorId>(order.begin(), order.end());
+}
+
 const DeviceKind& SlowestKind(const Problem& problem, int64_t samples) {
   const DeviceKind* slowest = nullptr;
   Nanos most = -1;

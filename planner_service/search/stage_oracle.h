@@ -44,6 +44,9 @@ class ShareCosts {
   std::vector<std::vector<Bytes>> workspace_;  // [k][p]: maximum over [p, p + 2^k).
 };
 
+// All operators in the topological order of the model. O(operators).
+std::vector<OperatorId> ModelOrder(const Problem& problem);
+
 class StageOracle {
  public:
   // What a range holds and exchanges whatever the number of samples.

@@ -8,13 +8,12 @@
 #include <utility>
 
 #include "common/graph/series_parallel.h"
-#include "planner_service/planner/micro_batches.h"
 #include "planner_service/planner/whole_batch.h"
+#include "planner_service/search/micro_batch_sizes.h"
 
 namespace stagewright {
 namespace {
 
-constexpr size_t kMostMicroBatchChoices = 16;
 // A run of operators with less than this share of what a group has to do is not cut.
 constexpr double kWorthCutting = 0.5;
 
@@ -291,7 +290,7 @@ std::vector<Shape> Shapes(const Problem& problem, const PlanOptions& options) {
   const int32_t devices = problem.cluster->size();
   for (int32_t replicas = 1; replicas <= devices; replicas *= 2) {
     if (replicas > 1 && !options.allow_replicas) break;
-    for (int64_t size : MicroBatchChoices(problem, options)) {
+    for (int64_t size : MicroBatchSizes(problem, options, Rounding::kUp)) {
       if (MostReplicas(problem, options, size) < replicas) continue;
       for (int32_t loops : {1, 2, 4}) {
         if (options.max_loops > 0 && loops > options.max_loops) continue;
@@ -304,18 +303,6 @@ std::vector<Shape> Shapes(const Problem& problem, const PlanOptions& options) {
 }
 
 }  // namespace
-
-std::vector<int64_t> MicroBatchChoices(const Problem& problem, const PlanOptions& options) {
-  const std::vector<int64_t> all = MicroBatches(problem, options);
-  if (all.size() <= kMostMicroBatchChoices) return all;
-  std::set<int64_t> chosen;
-  for (int64_t power = 1; power <= 2 * problem.mini_batch; power *= 2) {
-    const auto above = std::lower_bound(all.begin(), all.end(), power);
-    if (above == all.end()) break;
-    chosen.insert(*above);
-  }
-  return {chosen.begin(), chosen.end()};
-}
 
 std::vector<Draft> StartDrafts(const OperatorCosts& costs, const PlanOptions& options,
                                StrategyKind kind, const SearchContext& context) {

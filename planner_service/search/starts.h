@@ -11,17 +11,12 @@
 //   - Single heavy operators are placed first and the rest fills the groups up to equal load.
 #pragma once
 
-#include <cstdint>
 #include <vector>
 
 #include "planner_service/search/draft.h"
 #include "planner_service/search/operator_costs.h"
 
 namespace stagewright {
-
-// Micro-batch sizes worth trying: those of MicroBatches() for one device, of many only those next
-// to powers of two. Ascending.
-std::vector<int64_t> MicroBatchChoices(const Problem& problem, const PlanOptions& options);
 
 // Drafts for the kind, in a fixed order, equal ones once; some may be too large for the memory.
 // Stages are sorted. Those found before the context expires. O(operators * drafts).

@@ -4,7 +4,8 @@
 #include <cmath>
 #include <map>
 
-#include "planner_service/simulator/durations.h"
+#include "common/cost/collectives.h"
+#include "common/cost/update.h"
 
 namespace stagewright {
 namespace {

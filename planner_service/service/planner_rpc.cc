@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "common/wire/strategy_proto.h"
-#include "planner_service/planner/front_door.h"
+#include "planner_service/front_door/front_door.h"
 #include "planner_service/service/message_queue.h"
 #include "planner_service/wire/plan_proto.h"
 

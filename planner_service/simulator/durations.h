@@ -55,22 +55,4 @@ std::unique_ptr<Durations> MakeModelDurations(const Graph& graph, const Program&
 absl::StatusOr<std::unique_ptr<Durations>> MakeMeasuredDurations(
     const Program& program, const std::vector<TraceEvent>& trace, int32_t step);
 
-// A ring all-reduce of `bytes` over n devices, by node and id: 2 (n - 1) steps, in each of which
-// every device sends bytes / n to the next one. A step lasts as long as its slowest hop; hops that
-// use a link at the same time share it. 0 for one device. O(n).
-Nanos RingAllReduceTime(const Cluster& cluster, const std::vector<DeviceId>& devices, Bytes bytes);
-
-// In three parts: reduce-scatter rings inside the nodes; of g devices in the node with the fewest,
-// g rings across the nodes, each of which sums its g-th of the bytes; all-gather rings inside the
-// nodes. The rings of a part run at the same time and share links. A ring if there is one node.
-Nanos HierarchicalAllReduceTime(const Cluster& cluster, const std::vector<DeviceId>& devices,
-                                Bytes bytes);
-
-// What the simulator takes: the faster of the two.
-Nanos AllReduceTime(const Cluster& cluster, const std::vector<DeviceId>& devices, Bytes bytes);
-
-// The optimizer step over `resident` bytes (parameters, gradients, optimizer state): memory-bound,
-// every byte is read and written once, and the kind's fixed cost. 0 for 0 bytes.
-Nanos OptimizerStepTime(const DeviceKind& kind, Bytes resident);
-
 }  // namespace stagewright

@@ -1,8 +1,9 @@
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include "common/base/check.h"
+#include "common/cost/collectives.h"
+#include "common/cost/update.h"
 #include "common/schedule/stage_costs.h"
 #include "planner_service/simulator/durations.h"
 
@@ -47,7 +48,6 @@ class ModelDurations : public Durations {
   void AddFixedCosts(const DeviceProgram& device);
   Nanos FixedCostOf(const StageTimes& times, DeviceId device) const;
 
-  const Graph& graph_;
   const Program& program_;
   const Cluster& cluster_;
   const CostModel& costs_;
@@ -58,11 +58,7 @@ class ModelDurations : public Durations {
 
 ModelDurations::ModelDurations(const Graph& graph, const Program& program, const Cluster& cluster,
                                const CostModel& costs, Optimizer optimizer)
-    : graph_(graph),
-      program_(program),
-      cluster_(cluster),
-      costs_(costs),
-      stages_(program.stages.size()) {
+    : program_(program), cluster_(cluster), costs_(costs), stages_(program.stages.size()) {
   for (const Link& link : cluster.links()) link_rates_.push_back(link.bytes_per_second);
   for (const Reduction& reduction : program.reductions) {
     all_reduce_.push_back(AllReduceTime(cluster, reduction.devices, reduction.bytes));
@@ -173,12 +169,6 @@ std::unique_ptr<Durations> MakeModelDurations(const Graph& graph, const Program&
                                               const Cluster& cluster, const CostModel& costs,
                                               Optimizer optimizer) {
   return std::make_unique<ModelDurations>(graph, program, cluster, costs, optimizer);
-}
-
-Nanos OptimizerStepTime(const DeviceKind& kind, Bytes resident) {
-  if (resident == 0) return 0;
-  const double seconds = 2.0 * static_cast<double>(resident) / kind.memory_bytes_per_second;
-  return kind.kernel_overhead + kind.step_overhead + std::llround(seconds * kSecond);
 }
 
 }  // namespace stagewright

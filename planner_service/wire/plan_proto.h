@@ -7,7 +7,7 @@
 #include "common/base/status.h"
 #include "common/graph/graph.h"
 #include "common/topology/cluster.h"
-#include "planner_service/planner/front_door.h"
+#include "planner_service/front_door/front_door.h"
 #include "stagewright/v1/planner_service.pb.h"
 
 namespace stagewright {

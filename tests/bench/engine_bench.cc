@@ -30,7 +30,7 @@ namespace {
 using namespace testing;  // NOLINT: the builders read like the graph.
 
 struct Shape {
-  int stages = 2, operators = 1;  // Of each stage.
+  int stages = 2, operators = 1;  // `operators` in each stage.
   int64_t micro_batches = 512, steps = 8, width = 4;
 };
 

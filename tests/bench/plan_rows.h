@@ -14,7 +14,7 @@
 namespace stagewright::bench {
 
 struct Finding {
-  double seconds = 0;  // Of the search alone: see Stopwatch.
+  double seconds = 0;  // The search alone takes this long: see Stopwatch.
   std::string text;    // What it found, for people.
 };
 

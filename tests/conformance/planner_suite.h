@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "planner_service/planner/front_door.h"
+#include "planner_service/front_door/front_door.h"
+#include "planner_service/front_door/planner_table.h"
 #include "planner_service/planners/drl_pp/on_demand.h"
-#include "planner_service/planners/registry.h"
 #include "tests/support/planning_cases.h"
 
 namespace stagewright {

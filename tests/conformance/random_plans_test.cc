@@ -4,8 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "common/schedule/validate.h"
-#include "planner_service/planner/front_door.h"
-#include "planner_service/planners/registry.h"
+#include "planner_service/front_door/front_door.h"
+#include "planner_service/front_door/planner_table.h"
 #include "tests/support/planning_cases.h"
 
 namespace stagewright {

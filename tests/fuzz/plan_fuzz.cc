@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "absl/strings/str_split.h"
+#include "planner_service/front_door/front_door.h"
 #include "planner_service/importers/profile.h"
-#include "planner_service/planner/front_door.h"
 #include "tests/fuzz/fuzz_target.h"
 
 namespace {

@@ -17,16 +17,15 @@ MAY_INCLUDE = {
     "common/wire": ["common/plan"],
     "planner_service/simulator": ["common/plan"],
     "planner_service/evaluator": ["planner_service/simulator"],
-    # The front door's header belongs to the seam; its source stands above the table of planners.
-    "planner_service/planner/front_door.cc": ["planner_service/planners"],
     "planner_service/planner": ["planner_service/evaluator"],
     "planner_service/search": ["planner_service/planner"],
     "planner_service/planners": ["planner_service/search"],
+    "planner_service/front_door": ["planner_service/planners"],
     "planner_service/importers": ["common/plan"],
-    "planner_service/wire": ["common/wire", "planner_service/planner"],
+    "planner_service/wire": ["common/wire", "planner_service/front_door"],
     "planner_service/store": ["common/base"],
     "planner_service/registry": ["common/wire", "planner_service/store"],
-    "planner_service/jobs": ["planner_service/wire", "planner_service/planners", "planner_service/registry"],
+    "planner_service/jobs": ["planner_service/wire", "planner_service/registry"],
     "planner_service/service": ["planner_service/jobs", "planner_service/importers"],
     "planner_service/main.cc": ["planner_service/service"],
     "worker_daemon/transport": ["common/plan"],
@@ -36,7 +35,7 @@ MAY_INCLUDE = {
     "worker_daemon/profiler": ["worker_daemon/engine"],
     "worker_daemon/daemon": ["worker_daemon/profiler", "common/wire"],
     "worker_daemon/main.cc": ["worker_daemon/daemon"],
-    "clients/cli": ["common/data", "planner_service/wire", "planner_service/planners", "planner_service/importers"],
+    "clients/cli": ["common/data", "planner_service/wire", "planner_service/importers"],
 }
 
 # Libraries that only some components may see: what their headers look like, and where those may be included.
@@ -58,6 +57,12 @@ RESTRICTED = {
     "SQLite": (r"sqlite3\.h$", ["planner_service/store"]),
     "prometheus-cpp": (r"prometheus/", ["planner_service/service", "worker_daemon/daemon"]),
 }
+
+# Planners are siblings: a folder under PLANNERS includes no other but the portfolio, which runs them all. Everybody else
+# knows planners by name, through the table.
+PLANNERS = "planner_service/planners/"
+PORTFOLIO = "auto"
+TABLE = "planner_service/front_door/planner_table."
 
 OURS = ("common/", "planner_service/", "worker_daemon/", "clients/", "tests/", "protos/")
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
@@ -82,6 +87,22 @@ def allowed_from(component):
   return allowed
 
 
+def planner_of(path):
+  """The planner whose folder a path is in, None outside all of them."""
+  rest = path.removeprefix(PLANNERS)
+  return rest.split("/")[0] if rest != path and "/" in rest else None
+
+
+def planner_refusal(path, header):
+  """Why a file may not include a header of a planner, None if it may or the header is of none."""
+  own, other = planner_of(path), planner_of(header)
+  if other is None or own in (other, PORTFOLIO) or path.startswith(TABLE):
+    return None
+  if own is None:
+    return f"only {TABLE}cc may include a planner ({header})"
+  return f"planner {own} may not include its sibling {other} ({header}): what they share is for planner_service/search"
+
+
 def check_file(path, text, is_sibling=lambda path, header: "/" not in header):
   findings = []
   component = component_of(path)
@@ -101,6 +122,8 @@ def check_file(path, text, is_sibling=lambda path, header: "/" not in header):
       findings.append(f"{where}: {component} may not include {target} ({header})")
     elif header.startswith(OURS) and target is None:
       findings.append(f"{where}: {header} is in no known component")
+    elif refusal := planner_refusal(path, header):
+      findings.append(f"{where}: {refusal}")
     for library, (pattern, places) in RESTRICTED.items():
       if re.match(pattern, header):
         libraries.add(library)

@@ -4,6 +4,7 @@ import pathlib
 import tempfile
 import unittest
 
+import check_deviations
 import check_format
 import check_includes
 import check_layout
@@ -44,7 +45,10 @@ class IncludesTest(LintTest):
         ("planner_service/service/server.cc", "<grpcpp/grpcpp.h>"),
         ("common/wire/wire.cc", '"stagewright/v1/graph.pb.h"'),
         ("worker_daemon/engine/engine.cc", "<torch/torch.h>"),
-        ("clients/cli/plan.cc", '"planner_service/planners/planners.h"'),
+        ("clients/cli/plan.cc", '"planner_service/front_door/front_door.h"'),
+        ("planner_service/front_door/planner_table.cc", '"planner_service/planners/x/x.h"'),
+        ("planner_service/planners/x/x.cc", '"planner_service/planners/x/y.h"'),
+        ("planner_service/planners/auto/members.cc", '"planner_service/planners/x/x.h"'),
         ("common/base/status.h", '"absl/status/status.h"'),
     ]:
       with self.subTest(path=path, header=header):
@@ -61,10 +65,24 @@ class IncludesTest(LintTest):
         ("worker_daemon/daemon/daemon.cc", '"planner_service/simulator/simulator.h"'),
         ("worker_daemon/daemon/daemon.cc", '"clients/cli/table.h"'),
         ("planner_service/evaluator/judge.cc", '"planner_service/planner/planner.h"'),
+        ("planner_service/planner/planner.cc", '"planner_service/planners/x/x.h"'),
+        ("planner_service/planners/x/x.cc", '"planner_service/front_door/front_door.h"'),
         ("common/graph/graph.cc", '"tests/common/graph/random.h"'),
     ]:
       with self.subTest(path=path, header=header):
         self.assert_one(self.check_one(path, header), f"{path}:3:", header.strip('"'))
+        (self.root / path).unlink()
+
+  def test_planner_beside_its_door_is_found(self):
+    for path, header, words in [
+        ("planner_service/planners/x/x.cc", '"planner_service/planners/y/y.h"', "sibling y"),
+        ("planner_service/planners/x/x.cc", '"planner_service/planners/auto/auto.h"', "sibling auto"),
+        ("planner_service/front_door/front_door.cc", '"planner_service/planners/x/x.h"', "only"),
+        ("planner_service/jobs/jobs.cc", '"planner_service/planners/x/x.h"', "only"),
+        ("clients/cli/plan.cc", '"planner_service/planners/x/x.h"', "only"),
+    ]:
+      with self.subTest(path=path, header=header):
+        self.assert_one(self.check_one(path, header), f"{path}:3:", words)
         (self.root / path).unlink()
 
   def test_restricted_library_is_found(self):
@@ -92,6 +110,48 @@ class IncludesTest(LintTest):
 
   def test_unknown_component_is_found(self):
     self.assert_one(self.check_one("common/misc/misc.cc", "<string>"), "no known component")
+
+
+class DeviationsTest(LintTest):
+  ESSAYS = {
+      "planner_service/planners/x/search.h": "// A search.\n//\n// Deviations from the paper (2: x.cc):\n"
+                                             "//  1. Idle devices. Some stay idle,\n//     2. of three.\n//\n// Reference: P.\n",
+      "planner_service/planners/x/x.cc": "// Deviations from the paper:\n//  2. Less memory. None.\n#include <string>\n",
+  }
+  PAGE = "# X\n\n1. *No deviation.* At all.\n\n## Deviations from the paper\n\n1. *Idle devices.* May be.\n2. *Less memory.* So.\n"
+
+  def check_page(self, page, essays=None):
+    return self.findings(check_deviations.check, {**(essays or self.ESSAYS), "docs/planners/x.md": page})
+
+  def test_equal_lists_are_fine(self):
+    self.assertEqual(self.check_page(self.PAGE), [])
+    self.assertEqual(self.check_page(self.PAGE + "\n## Measured\n\n3. *Nothing.* Yet.\n"), [])
+
+  def test_planner_without_deviations_needs_no_page(self):
+    self.assertEqual(self.findings(check_deviations.check, {"planner_service/planners/y/y.cc": "int y;\n"}), [])
+
+  def test_lists_that_differ_are_found(self):
+    for page, words in [
+        (self.PAGE.replace("2. *Less memory.* So.\n", ""), 'does not quote deviation 2, "Less memory"'),
+        (self.PAGE + "3. *Spare time.* Much.\n", "is in no essay"),
+        (self.PAGE.replace("*Idle devices.*", "Idle devices."), "1 has no title"),
+        (self.PAGE.replace("*Idle devices.*", "*Lazy devices.*"), '"Idle devices"'),
+        (self.PAGE.replace("1. *Idle devices.* May be.\n2. *Less memory.* So.\n",
+                           "2. *Less memory.* So.\n1. *Idle devices.* May be.\n"), "not in order"),
+    ]:
+      with self.subTest(words=words):
+        self.assertIn(words, "\n".join(self.check_page(page)))
+
+  def test_number_that_is_missing_or_double_is_found(self):
+    essays = dict(self.ESSAYS)
+    essays["planner_service/planners/x/x.cc"] = essays["planner_service/planners/x/x.cc"].replace(" 2. ", " 3. ")
+    page = self.PAGE.replace("2. *Less", "3. *Less")
+    self.assert_one(self.check_page(page, essays), "[1, 3]")
+
+  def test_essay_without_title_is_found(self):
+    essays = dict(self.ESSAYS)
+    essays["planner_service/planners/x/x.cc"] = "// Deviations from the paper:\n//  2. Less memory, or\n//     none.\n"
+    self.assertIn("x.cc: deviation 2 has no title", "\n".join(self.check_page(self.PAGE, essays)))
 
 
 class LayoutTest(LintTest):

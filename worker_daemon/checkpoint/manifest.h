@@ -31,7 +31,7 @@ struct EvaluationHistory {
 struct Manifest {
   int64_t step = 0;     // Steps done.
   int64_t samples = 0;  // Samples consumed: steps times the mini-batch.
-  uint64_t seed = 0;    // Of the job.
+  uint64_t seed = 0;    // The seed of the job.
   bool shuffled = true;
   std::string optimizer;  // "sgd", "adam".
   std::string graph;      // Its name.

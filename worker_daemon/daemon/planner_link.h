@@ -44,7 +44,7 @@ class PlannerLink {
   std::unique_ptr<v1::WorkerService::Stub> stub_;
   std::atomic<int64_t> heartbeat_interval_ns_;
   absl::Mutex mutex_;
-  grpc::ClientContext* context_ ABSL_GUARDED_BY(mutex_) = nullptr;  // Of the present stream.
+  grpc::ClientContext* context_ ABSL_GUARDED_BY(mutex_) = nullptr;  // The present stream's.
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   std::string last_logged_;
   std::thread thread_;

@@ -37,7 +37,7 @@ class Sampler {
   int64_t mini_batch_;
   SampleOrder order_;
   uint64_t seed_;
-  int64_t epoch_ = -1;  // Of permutation_.
+  int64_t epoch_ = -1;  // What permutation_ is for.
   std::vector<int64_t> permutation_;
 };
 

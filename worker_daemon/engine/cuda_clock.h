@@ -7,7 +7,7 @@
 
 namespace stagewright {
 
-// Of the cudaStream_t `stream` on the GPU, CUDA's default stream if it is null.
+// The clock of the cudaStream_t `stream` on the GPU; CUDA's default stream if it is null.
 // FAILED_PRECONDITION if CUDA cannot use that GPU.
 absl::StatusOr<std::unique_ptr<DeviceClock>> MakeCudaClock(int gpu, void* stream = nullptr);
 

@@ -244,7 +244,7 @@ class Planning {
   const Graph& graph_;
   const Program& program_;
   DevicePlan plan_;
-  std::set<std::pair<StageId, SampleRange>> forwards_, recomputed_;  // Of any step.
+  std::set<std::pair<StageId, SampleRange>> forwards_, recomputed_;  // In any step.
 };
 
 }  // namespace

@@ -44,7 +44,7 @@ struct SectionPlan {
 // Totals of the batch (Graph::totals) and what it takes to work them out.
 struct TotalsPlan {
   std::vector<TotalId> values;  // Ascending, as all below.
-  std::vector<int32_t> nodes;   // Of BatchTotals::nodes.
+  std::vector<int32_t> nodes;   // Indices of BatchTotals::nodes.
   std::vector<InputId> inputs;
   std::vector<ParameterId> parameters;
 };
@@ -57,9 +57,9 @@ struct DevicePlan {
   bool has_sections = false;            // Prologue and epilogue: see program.h.
   TotalsPlan totals;                    // That the stages read.
   std::vector<ParameterId> parameters;  // That the stages and these totals use, ascending.
-  std::vector<InputId> inputs;          // Ditto; with ClassTarget() where the prediction is made.
-  bool communicates = false;            // With other devices.
-  bool reduces = false;                 // Takes part in all-reduces.
+  std::vector<InputId> inputs;  // That these use, with ClassTarget() where the prediction is made.
+  bool communicates = false;    // With other devices.
+  bool reduces = false;         // Takes part in all-reduces.
 
   bool Has(StageId stage) const;
   // REQUIRES: Has(stage).

@@ -300,7 +300,7 @@ void Executor::Count(const Figures& figures) {
 // when they come.
 void Executor::Expect(RunAction action, Figures figures, const at::Tensor& loss,
                       const at::Tensor& correct) {
-  Figures* entry = nullptr;  // Of a deque that only grows and shrinks at its ends.
+  Figures* entry = nullptr;  // In a deque that only grows and shrinks at its ends.
   {
     absl::MutexLock lock(&mutex_);
     entry = &expected_.emplace_back(figures);

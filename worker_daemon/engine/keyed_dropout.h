@@ -22,9 +22,9 @@ namespace stagewright {
 
 // What a mask depends on beside the node.
 struct RandomKey {
-  uint64_t seed = 0;         // Of the job.
+  uint64_t seed = 0;         // The job's.
   int64_t step = 0;          // Global training step.
-  int64_t first_sample = 0;  // In the mini-batch: of the first row.
+  int64_t first_sample = 0;  // Where the first row is in the mini-batch.
 };
 
 class KeyedDropout {

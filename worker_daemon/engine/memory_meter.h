@@ -28,11 +28,11 @@ struct MemoryFigures {
 
 class MemoryMeter {
  public:
-  struct Account;  // Of a CPU device; lives until its last block is freed.
+  struct Account;  // What a CPU device holds; lives until its last block is freed.
 
-  // Of the device that LibTorch calls `torch_device` ("cpu", "cuda:1"). With a `limit` above 0 an
-  // allocation on a CPU that would take the device above it fails as if memory had run out.
-  // GPUs have a limit of their own. Throws what LibTorch throws for names of no device.
+  // The meter of the device that LibTorch calls `torch_device` ("cpu", "cuda:1"). With a `limit`
+  // above 0 an allocation on a CPU that would take the device above it fails as if memory had run
+  // out. GPUs have a limit of their own. Throws what LibTorch throws for names of no device.
   explicit MemoryMeter(const std::string& torch_device, Bytes limit = 0);
   ~MemoryMeter();
   MemoryMeter(const MemoryMeter&) = delete;
@@ -70,8 +70,8 @@ class MemoryMeter {
 
 // What a device should hold.
 struct MemoryExpectation {
-  Bytes predicted_peak = 0;  // Of its program.
-  Bytes budget = 0;          // Of the device; 0: unknown.
+  Bytes predicted_peak = 0;  // What its program was predicted to take.
+  Bytes budget = 0;          // What the device has; 0: unknown.
 };
 
 // A RESOURCE_EXHAUSTED `cause` with the figures: bytes asked for, in use and expected.

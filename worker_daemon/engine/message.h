@@ -15,7 +15,7 @@ namespace stagewright {
 
 // What stands for a message between devices of one process.
 struct TensorMessage {
-  Bytes bytes = 0;                  // Of the message that it stands for; both ends must agree.
+  Bytes bytes = 0;  // The size of the message that it stands for; both ends must agree.
   std::vector<at::Tensor> tensors;  // Parallel to the values, of their types. Empty for no samples.
   DeviceStreams::Mark made;         // On an accelerator: behind what made them.
 };

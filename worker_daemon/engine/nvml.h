@@ -20,7 +20,7 @@ struct GpuReading {
   std::string uuid;             // "GPU-..."; the same whichever GPUs CUDA is allowed to see.
   Bytes memory = 0;             // In all.
   Bytes free_memory = 0;        // What no process has taken.
-  int utilisation_percent = 0;  // Of the last moments; -1 where the GPU does not tell.
+  int utilisation_percent = 0;  // In the last moments; -1 where the GPU does not tell.
 };
 
 // Thread-safe.

@@ -142,6 +142,14 @@ absl::Status OperatorCall::CheckRandomness() const {
       "sample");
 }
 
+// LibTorch's backward of a group normalisation on the CPU writes the gradient of its input without
+// asking whether it is wanted, if the input is laid out channels last.
+void OperatorCall::AvoidUnaskedGradient(torch::jit::Stack& stack) const {
+  if (!absl::StrContains(node_->target, "group_norm") || !stack[0].isTensor()) return;
+  const at::Tensor input = stack[0].toTensor();
+  if (input.is_cpu() && !input.is_contiguous()) stack[0] = input.contiguous();
+}
+
 absl::Status OperatorCall::Invoke(torch::jit::Stack& stack) const {
   try {
     handle_.callBoxed(stack);
@@ -170,6 +178,7 @@ absl::Status OperatorCall::Run(int64_t samples, const TensorSource& tensors,
     if (!value.ok()) return Annotate(value.status(), NameOf(*node_));
     stack.push_back(*std::move(value));
   }
+  AvoidUnaskedGradient(stack);
   RETURN_IF_ERROR(Invoke(stack));
   const size_t first = outputs.size();
   for (c10::IValue& result : stack) {

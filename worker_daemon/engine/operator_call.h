@@ -47,6 +47,7 @@ class OperatorCall {
   absl::Status BindArguments(at::Device device, const TensorSource& parameters);
   void SwitchOffTraining();
   absl::Status CheckRandomness() const;
+  void AvoidUnaskedGradient(torch::jit::Stack& stack) const;
   absl::Status Invoke(torch::jit::Stack& stack) const;
   std::optional<size_t> SlotOf(const char* name) const;
 

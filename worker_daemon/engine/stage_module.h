@@ -39,7 +39,7 @@
 #include "worker_daemon/engine/operator_call.h"
 #include "worker_daemon/engine/parameter_store.h"
 #include "worker_daemon/engine/precision.h"
-#include "worker_daemon/engine/segments.h"
+#include "worker_daemon/engine/segmented_graph.h"
 #include "worker_daemon/engine/weight_casts.h"
 
 namespace stagewright {
@@ -51,7 +51,7 @@ struct StageOptions {
   int64_t mini_batch = 1;       // Samples of a step.
   int64_t update_batch = 0;     // Samples that an optimizer step is made from; 0: the mini-batch.
   double loss_weight = 1.0;     // Multiplies the gradient of the loss.
-  bool split_backward = false;  // Backward passes come in two halves (segments.h).
+  bool split_backward = false;  // Backward passes come in two halves (segmented_graph.h).
   // Of the forward pass and what repeats it; outputs, loss and prediction are of the graph's types.
   Precision precision = Precision::kGraph;
 };
@@ -178,9 +178,8 @@ class StageModule {
   absl::Status AddNodes(const ProgramStage& stage);
   absl::Status AddStates();
   absl::Status FindOutputs();
-  void FindLastUses();
+  std::vector<SegmentNode> SegmentNodes() const;
   absl::Status CheckTensors(SampleRange range, const Tensors& tensors) const;
-  void PlanSplit();
   // `again`: what ran before is repeated.
   absl::Status Evaluate(int64_t step, SampleRange range, const Tensors& tensors,
                         const Versions& versions, bool again, SegmentedGraph* segments,

@@ -6,22 +6,6 @@
 #include "worker_daemon/engine/stage_module.h"
 
 namespace stagewright {
-namespace {
-
-// The nodes of a stage, own and replicated, in an order in which they can run.
-std::vector<NodeId> NodesInOrder(const Graph& graph, const ProgramStage& stage) {
-  std::vector<bool> member(graph.size(), false);
-  for (NodeId node : stage.nodes) member[node.index()] = true;
-  for (NodeId node : stage.replicated) member[node.index()] = true;
-  std::vector<NodeId> nodes;
-  for (int32_t v : graph.dag().order()) {
-    if (member[v]) nodes.emplace_back(v);
-  }
-  return nodes;
-}
-
-}  // namespace
-
 absl::StatusOr<std::unique_ptr<StageModule>> StageModule::Create(const Graph& graph,
                                                                  const ProgramStage& stage,
                                                                  std::vector<ValueRef> outputs,
@@ -33,13 +17,20 @@ absl::StatusOr<std::unique_ptr<StageModule>> StageModule::Create(const Graph& gr
   RETURN_IF_ERROR(module->AddNodes(stage));
   RETURN_IF_ERROR(module->AddStates());
   RETURN_IF_ERROR(module->FindOutputs());
-  module->FindLastUses();
-  if (options.split_backward) module->PlanSplit();
+  const std::vector<SegmentNode> nodes = module->SegmentNodes();
+  std::vector<std::vector<int32_t>> last_uses = LastUses(nodes, module->given_);
+  for (size_t n = 0; n < nodes.size(); ++n) module->steps_[n].last_uses = std::move(last_uses[n]);
+  if (options.split_backward) {
+    std::vector<int32_t> given = module->output_places_;
+    if (module->loss_.has_value()) given.push_back(*module->loss_);
+    module->segments_ = PlanSegments(nodes, module->num_places_,
+                                     static_cast<int32_t>(module->received_.size()), given);
+  }
   return module;
 }
 
 absl::Status StageModule::AddNodes(const ProgramStage& stage) {
-  const std::vector<NodeId> nodes = NodesInOrder(*graph_, stage);
+  const std::vector<NodeId> nodes = NodeOrder(*graph_).Of(stage);
   std::set<ParameterId> trained;
   std::set<NodeId> members(nodes.begin(), nodes.end());
   std::set<ValueRef> received;
@@ -76,7 +67,7 @@ absl::Status StageModule::AddNodes(const ProgramStage& stage) {
     bool evaluates_otherwise = false, changes_buffers = false;
     if (KeyedDropout::IsDropout(node)) {
       ASSIGN_OR_RETURN(KeyedDropout call, KeyedDropout::Create(node, id, options_.training));
-      steps_.push_back({id, std::move(call), num_places_, {}});
+      steps_.push_back({id, call, num_places_, {}});
     } else {
       ASSIGN_OR_RETURN(OperatorCall call,
                        OperatorCall::Bind(node, options_.device, options_.training, parameters));
@@ -143,34 +134,16 @@ absl::Status StageModule::FindOutputs() {
   return absl::OkStatus();
 }
 
-void StageModule::FindLastUses() {
-  std::set<int32_t> seen;
-  for (auto step = steps_.rbegin(); step != steps_.rend(); ++step) {
-    for (ValueRef value : graph_->Values(step->node)) {
-      const int32_t place = place_.at(value);
-      if (!given_[place] && seen.insert(place).second) step->last_uses.push_back(place);
-    }
-    for (size_t i = 0; i < graph_->node(step->node).outputs.size(); ++i) {
-      const int32_t place = step->first_value + static_cast<int32_t>(i);
-      if (!given_[place] && seen.insert(place).second) step->last_uses.push_back(place);
-    }
-  }
-}
-
-void StageModule::PlanSplit() {
+std::vector<SegmentNode> StageModule::SegmentNodes() const {
   std::vector<SegmentNode> nodes;
+  nodes.reserve(steps_.size());
   for (const Step& step : steps_) {
-    SegmentNode& node = nodes.emplace_back();
+    SegmentNode& node = nodes.emplace_back(MakeSegmentNode(*graph_, step.node));
     for (ValueRef value : graph_->Values(step.node)) node.reads.push_back(place_.at(value));
     for (size_t i = 0; i < graph_->node(step.node).outputs.size(); ++i)
       node.makes.push_back(step.first_value + static_cast<int32_t>(i));
-    for (ParameterId id : graph_->Parameters(step.node))
-      node.takes_parameter = node.takes_parameter || trained_place_[id.index()] >= 0;
-    node.takes_input = !graph_->Inputs(step.node).empty() || !graph_->Totals(step.node).empty();
   }
-  std::vector<int32_t> given = output_places_;
-  if (loss_.has_value()) given.push_back(*loss_);
-  segments_ = PlanSegments(nodes, num_places_, static_cast<int32_t>(received_.size()), given);
+  return nodes;
 }
 
 }  // namespace stagewright

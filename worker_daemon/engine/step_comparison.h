@@ -28,8 +28,8 @@ namespace stagewright {
 struct Tolerance {
   double relative = 0;
   double floor = 0;
-  double loss = 0;    // Of the loss, which counts as 0.1 where it is smaller.
-  double update = 0;  // Of what an optimizer makes of equal gradients.
+  double loss = 0;    // A share of the loss, which counts as 0.1 where it is smaller.
+  double update = 0;  // A share of what an optimizer makes of equal gradients.
 };
 Tolerance ToleranceOf(DType dtype);
 
@@ -76,7 +76,7 @@ class StepComparison : public StepWatch {
   std::optional<StepRecord> record_;
   std::vector<std::optional<Compared>> gradients_;  // By ParameterId.
   std::vector<Compared> state_, optimizer_state_;
-  absl::Status failure_;  // Of a file.
+  absl::Status failure_;  // Why a file could not be read.
 };
 
 }  // namespace stagewright

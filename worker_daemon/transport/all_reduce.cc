@@ -165,7 +165,7 @@ class Ring {
   const absl::Time deadline_;
   const size_t scratch_bytes_;
   std::vector<char> scratch_;
-  std::vector<Completion> receives_[2];  // Of even and of odd steps.
+  std::vector<Completion> receives_[2];  // Those of even and of odd steps.
   std::vector<Completion> sends_;
 };
 

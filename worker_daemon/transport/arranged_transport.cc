@@ -45,7 +45,7 @@ struct ArrangedTransport::ControlMessage {
   uint32_t channel = 0;
   uint32_t traffic = 0;
   uint32_t sequence = 0;
-  uint64_t bytes = 0;  // Of an order: offered.
+  uint64_t bytes = 0;  // In an order: what is offered.
   uint64_t expected = 0;
   uint64_t group = 0;
   uint64_t round = 0;

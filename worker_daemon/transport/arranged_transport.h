@@ -115,12 +115,12 @@ class ArrangedTransport : public Transport {
   std::map<uint64_t, Operation> operations_ ABSL_GUARDED_BY(mutex_);
   std::deque<TransferOffer> offers_ ABSL_GUARDED_BY(mutex_);  // For the arranger, if that is here.
   std::deque<TransferOrder> orders_ ABSL_GUARDED_BY(mutex_);  // For this device.
-  std::deque<TransferOrder> own_orders_
-      ABSL_GUARDED_BY(mutex_);  // Likewise, from the arranger here.
+  // For this device, from the arranger here.
+  std::deque<TransferOrder> own_orders_ ABSL_GUARDED_BY(mutex_);
   // Order messages that are on their way, by round.
   std::map<uint64_t, int> untold_ ABSL_GUARDED_BY(mutex_);
   std::deque<std::function<void()>> refused_ ABSL_GUARDED_BY(mutex_);
-  absl::Status failure_ ABSL_GUARDED_BY(mutex_);  // Of Abort, or of the first lost peer.
+  absl::Status failure_ ABSL_GUARDED_BY(mutex_);  // What Abort or the first lost peer said.
   absl::Time fail_at_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteFuture();  // Act upon failure_.
   bool aborted_ ABSL_GUARDED_BY(mutex_) = false;
   bool failed_ ABSL_GUARDED_BY(mutex_) = false;  // The thread has acted upon failure_.
@@ -129,7 +129,7 @@ class ArrangedTransport : public Transport {
   int sending_ ABSL_GUARDED_BY(mutex_) = 0;
   std::map<int, std::unique_ptr<Listener>> listeners_;  // Set by Connect.
 
-  // Of the thread alone.
+  // Used by the thread alone.
   Arranger arranger_;
   std::vector<uint64_t> round_;                          // Operations of the round being told.
   std::map<uint64_t, std::vector<uint64_t>> in_flight_;  // By the mover's number.

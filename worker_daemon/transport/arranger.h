@@ -31,22 +31,22 @@ struct TransferOffer {
 
   Kind kind = Kind::kSend;
   int device = 0;
-  uint64_t id = 0;  // Of the device's choice; different for each of its offers.
-  int peer = 0;     // Of a send or receive.
+  uint64_t id = 0;  // Chosen by the device, another one for each of its offers.
+  int peer = 0;     // The other end of a send or receive.
   Tag tag;
   uint64_t bytes = 0;
-  // Of a reduction: which devices, as a number that stands for the list, and how many.
+  // Which devices a reduction has, as a number that stands for the list, and how many.
   uint64_t group = 0;
   uint32_t members = 0;
   uint32_t element = 0;
-  // Of a reduction: what its first device has to say to the others; "" from those.
+  // What the first device of a reduction has to say to the others; "" from those.
   std::string note;
 };
 
 // That a device is to start one of its operations, or to fail it.
 struct TransferOrder {
   int device = 0;
-  uint64_t id = 0;  // Of the offer.
+  uint64_t id = 0;  // As in the offer.
   // Orders of a device with equal rounds are started together. They come one after the other.
   uint64_t round = 0;
   bool last_of_round = true;

@@ -19,11 +19,11 @@ struct MoverPart {
   enum class Kind { kSend, kReceive, kReduce };
 
   Kind kind = Kind::kSend;
-  int peer = 0;          // Of a send or receive.
+  int peer = 0;          // The other end of a send or receive.
   void* data = nullptr;  // Not written to by sends.
   size_t bytes = 0;
   std::shared_ptr<void> after;  // From Mark(): not before this.
-  // Of a reduction, in place:
+  // Who takes part in a reduction, which is in place.
   std::vector<int> devices;
   Element element = Element::kFloat32;
   std::string note;  // From MakeNote() of the first of `devices`, equal for equal lists.

@@ -19,8 +19,8 @@ namespace stagewright {
 struct LocalOperation {
   bool is_send = false;
   Tag tag;
-  const void* source = nullptr;  // Of a send.
-  void* target = nullptr;        // Of a receive.
+  const void* source = nullptr;  // What a send reads.
+  void* target = nullptr;        // What a receive writes.
   size_t bytes = 0;
   Transport::Done done;
   // By reference: no bytes, but the object of a send; `received` instead of `done` for a receive.

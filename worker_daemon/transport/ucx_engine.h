@@ -71,7 +71,7 @@ class UcxEngine {
   ~UcxEngine();
 
   struct PeerAddress {
-    std::string worker;   // Of UCX.
+    std::string worker;   // As UCX names it.
     std::string process;  // As in ProcessName().
     std::string life;     // LifeLine::name(), or empty.
   };
@@ -117,7 +117,7 @@ class UcxEngine {
     bool parted = false;    // Neither end waits for a word of the other any more.
     absl::Status failure;
     std::unique_ptr<ProcessWatch> process;  // Null where we cannot watch it, and once it ended.
-    std::unique_ptr<LifeWatch> life;        // Likewise.
+    std::unique_ptr<LifeWatch> life;        // Null where we cannot watch it, and once it ended.
     std::optional<ucs_status_t> error;      // What UCX told and we have not yet acted upon.
     std::optional<absl::Time> close_at;     // When to part, and close the endpoint if we may.
     std::optional<absl::Time> abandon_at;

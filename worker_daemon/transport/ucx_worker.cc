@@ -15,7 +15,7 @@ namespace stagewright {
 namespace {
 
 struct Setting {
-  const char* variable;  // Of the environment, which has the last word.
+  const char* variable;  // In the environment, which has the last word.
   const char* key;       // For ucp_config_modify.
   const char* value;
 };

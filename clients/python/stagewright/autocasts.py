@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Sequence
 
 import torch
+from torch._dispatch.python import enable_python_dispatcher
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -51,7 +52,7 @@ def autocast_arguments(
     def run(casts: Sequence[torch.dtype | None], enabled: bool) -> _Run | None:
         """A run on new tensors, so that none shares its memory with another; None if the operator refuses."""
         given = list(leaves)
-        with mode, torch.no_grad():
+        with enable_python_dispatcher(), mode, torch.no_grad():
             for place, cast in zip(places, casts):
                 given[place] = torch.empty_like(leaves[place], dtype=cast or leaves[place].dtype)
             with torch.autocast("cpu", dtype=dtype, enabled=enabled, cache_enabled=False):

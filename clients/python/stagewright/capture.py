@@ -17,6 +17,7 @@ from torch.export import Dim, ExportedProgram
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils import _pytree as pytree
 
+from .ctc import traceable_ctc
 from .diagnosis import explain, reading_of, refuse_what_fails_by_itself
 from .autograd_functions import UntriedFunction, is_derivative, plain_functions
 from .errors import ExportError
@@ -26,7 +27,14 @@ from .outputs import prediction_of
 from .places import exact_lines
 from .regions import marked_regions
 from .symbols import Batch
-from .traceable import EvenChunks, cumulative_averages, kept_attributes
+from .traceable import (
+    EvenChunks,
+    cumulative_averages,
+    idle_conversions,
+    kept_attributes,
+    settled_minima,
+    unchecked_distributions,
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -156,14 +164,12 @@ def _capture(
 ) -> Captured:
     mode = FakeTensorMode(shape_env=ShapeEnv(), allow_non_fake_inputs=True)
     _refuse_backward_hooks(model)
-    with in_mode(model, training=True), _fake_state(_modules(model, loss), mode), plain_functions(model, allowed), (
-        kept_attributes(model, without=[])
-    ), cumulative_averages():
+    with _traceable(model, _modules(model, loss), mode, allowed), kept_attributes(model, without=[]):
         names = _input_names(model, args, kwargs)
         _check_batch(names, pytree.tree_leaves((args, kwargs)), batch_dim)
         if targets is None:
             targets = derive_target(loss, _example_output(model, mode, args, kwargs))
-        names += _target_names(targets)
+        names += _target_names(targets, names)
         _check_batch(names, pytree.tree_leaves((args, kwargs, targets)), batch_dim)
         example = _stored_form((args, kwargs, targets), batch_dim)
         seen: list[tuple] = []
@@ -181,7 +187,7 @@ def _capture(
 def runs(model: nn.Module, args: tuple, kwargs: dict) -> bool:
     """Whether the model gives an output for these arguments, as far as shapes can tell."""
     mode = FakeTensorMode(shape_env=ShapeEnv(), allow_non_fake_inputs=True)
-    with in_mode(model, training=True), _fake_state([*model.modules()], mode), plain_functions(model, set()):
+    with _traceable(model, [*model.modules()], mode, set()):
         try:
             _example_output(model, mode, args, kwargs)
         except UntriedFunction:
@@ -189,6 +195,22 @@ def runs(model: nn.Module, args: tuple, kwargs: dict) -> bool:
         except ExportError:
             return False
     return True
+
+
+@contextlib.contextmanager
+def _traceable(model: nn.Module, modules: list[nn.Module], mode: FakeTensorMode, allowed: set[type]):
+    """While open, the model is in training mode, and does in ways that can be traced what it does in others."""
+    with (
+        in_mode(model, training=True),
+        _fake_state(modules, mode),
+        plain_functions(model, allowed),
+        cumulative_averages(),
+        idle_conversions(),
+        unchecked_distributions(),
+        settled_minima(),
+        traceable_ctc(),
+    ):
+        yield
 
 
 def _trace_with_attributes(
@@ -359,13 +381,14 @@ def _input_names(model: nn.Module, args: tuple, kwargs: dict) -> list[tuple[str,
             positional.append(name)
     for name, value in [*zip(positional, args), *kwargs.items()]:
         names += _leaf_names(name, value)
-    if "target" in names:
-        raise ExportError("'target' names the loss's input, so forward cannot have an argument of that name")
     return [(name, False) for name in names]
 
 
-def _target_names(targets: object) -> list[tuple[str, bool]]:
-    return [(name, True) for name in _leaf_names("target", targets)]
+def _target_names(targets: object, inputs: list[tuple[str, bool]]) -> list[tuple[str, bool]]:
+    names = _leaf_names("target", targets)
+    if set(names) & {name for name, _ in inputs}:
+        raise ExportError("'target' names the loss's input, so forward cannot have an argument of that name")
+    return [(name, True) for name in names]
 
 
 def _leaf_names(name: str, value: object) -> list[str]:
@@ -386,6 +409,11 @@ def _check_batch(names: list[tuple[str, bool]], leaves: list, batch_dim: int) ->
             if leaf.dim() <= batch_dim:
                 raise ExportError(
                     f"input '{name}' has shape {tuple(leaf.shape)}, without a batch dimension {batch_dim}"
+                )
+            if leaf.is_complex():
+                raise ExportError(
+                    f"input '{name}' is complex, which data files of real types cannot hold; pass torch.view_as_real of "
+                    "it, and read it in forward with torch.view_as_complex"
                 )
             sizes[name] = leaf.shape[batch_dim]
     if not sizes:

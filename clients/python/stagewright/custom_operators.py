@@ -14,10 +14,11 @@ from torch._library.custom_ops import OPDEFS
 from torch.export import ExportedProgram
 from torch.fx.experimental.proxy_tensor import make_fx
 
+from .ctc import ctc_as_pytorch
 from .errors import ExportError
 from .gradients import with_gradient
 from .places import describe
-from .rewrites import add_call
+from .rewrites import add_call, erase_dead
 
 aten = torch.ops.aten
 
@@ -45,12 +46,16 @@ def inline_custom_operators(program: ExportedProgram) -> None:
 def rewrite_known_operators(graph: fx.Graph) -> None:
     """Replaces operators for which a rewrite is known. The graph is not to be run on shapes any more: PyTorch's rules
     for the shapes of what takes their place are narrower than its kernels."""
+    rewritten = False
     for node in list(graph.nodes):
         rewrite = _REWRITES.get(node.target.name()) if isinstance(node.target, torch._ops.OpOverload) else None
         if rewrite is not None:
             with graph.inserting_before(node):
                 node.replace_all_uses_with(rewrite(graph, node))
             graph.erase_node(node)
+            rewritten = True
+    if rewritten:
+        erase_dead(graph)
 
 
 def _implementation(node: fx.Node) -> Callable | None:
@@ -210,4 +215,4 @@ def _bound(node: fx.Node, names: tuple[str, ...]) -> list[fx.Node]:
     return given
 
 
-_REWRITES = {"transformers::grouped_mm_fallback": _grouped_product}
+_REWRITES = {"transformers::grouped_mm_fallback": _grouped_product, "stagewright::ctc_loss": ctc_as_pytorch}

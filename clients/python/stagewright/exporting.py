@@ -96,8 +96,10 @@ def export(
         raise ExportError(f"'{virtual}' has no data (meta or fake tensor); pass weights=False")
 
     kept = frozenset(model.state_dict(keep_vars=True))
-    example = read_example(example_inputs, model, reads_target, targets, lambda args, kwargs: runs(model, args, kwargs))
     with assumed_branches(assume or {}) as assumed:
+        example = read_example(
+            example_inputs, model, reads_target, targets, lambda args, kwargs: runs(model, args, kwargs)
+        )
         captured = capture(model, example.args, example.kwargs, loss, example.targets, batch_dim)
     refuse_randomness(captured.program.graph)
     try:

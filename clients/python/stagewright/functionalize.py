@@ -14,12 +14,13 @@ from torch import fx
 from torch.export import ExportedProgram
 from torch.export.graph_signature import ExportGraphSignature, OutputKind
 
+from .complex_numbers import write_out_complex_numbers
 from .constants import fold_constants
 from .custom_operators import inline_custom_operators, rewrite_known_operators
 from .errors import ExportError
 from .recurrent import split_recurrent_layers
 from .regions import inline_regions
-from .rewrites import expose_attention_dropout, fold_identities
+from .rewrites import expose_attention_dropout, fold_identities, is_mutating
 
 aten = torch.ops.aten
 
@@ -30,10 +31,6 @@ _FRESH_RESULT = {
     "max_pool1d", "max_pool2d", "max_pool3d", "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d",
     "bilinear", "cosine_similarity", "einsum", "rms_norm", "softmax", "log_softmax", "outer", "mse_loss",
 }  # fmt: skip
-
-
-def is_mutating(node: fx.Node) -> bool:
-    return isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable
 
 
 def make_functional(program: ExportedProgram, shape_env: object) -> tuple[ExportedProgram, list[str]]:
@@ -53,6 +50,7 @@ def make_functional(program: ExportedProgram, shape_env: object) -> tuple[Export
         changed = _mutated_buffers(program)
         _restore_composites(program.graph_module.graph)
     _replace_copies(program.graph_module.graph)
+    write_out_complex_numbers(program)
     rewrite_known_operators(program.graph_module.graph)
     fold_constants(program)
     fold_identities(program.graph_module.graph, shape_env)

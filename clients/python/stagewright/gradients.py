@@ -13,7 +13,7 @@ def with_gradient(program: ExportedProgram, before: fx.Node) -> set[fx.Node]:
         if node is before:
             break
         value = node.meta.get("val")
-        if isinstance(value, torch.Tensor) and not value.dtype.is_floating_point:
+        if isinstance(value, torch.Tensor) and not (value.is_floating_point() or value.is_complex()):
             continue
         if node.name in parameters or (
             node.target is not torch.ops.aten.detach.default and not dependent.isdisjoint(node.all_input_nodes)

@@ -8,6 +8,7 @@ from torch.export.graph_signature import InputKind
 
 from .capture import Captured, is_virtual
 from .checkpoint import tied_names
+from .complex_numbers import refuse_complex_state
 from .errors import ExportError
 from .loss_terms import Separated
 from .places import describe
@@ -81,7 +82,10 @@ class Lowering:
         changed = {public_name(name) for name in self._captured.states}
         self._index_of: dict[int, int] = {}
         for name, tensor in state.items():
-            if id(tensor) in self._index_of:
+            if tensor.is_complex():
+                if isinstance(tensor, torch.nn.Parameter) or name in kept:
+                    raise refuse_complex_state(name, tensor)
+            elif id(tensor) in self._index_of:
                 self.graph.parameters[self._index_of[id(tensor)]].aliases.append(name)
             else:
                 is_parameter = isinstance(tensor, torch.nn.Parameter)

@@ -103,7 +103,9 @@ def _detach_inputs(graph: fx.Graph, node: fx.Node, without_gradient: set[fx.Node
     """Makes `node`, which gradients pass through, read what was computed without them as constants."""
     for source in node.all_input_nodes:
         value = source.meta.get("val")
-        if source not in without_gradient or not isinstance(value, torch.Tensor) or not value.dtype.is_floating_point:
+        if source not in without_gradient or not isinstance(value, torch.Tensor):
+            continue
+        if not value.is_floating_point() and not value.is_complex():
             continue
         if source not in detached:
             with graph.inserting_before(node):

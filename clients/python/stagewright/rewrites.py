@@ -4,6 +4,7 @@ import math
 
 import torch
 from torch import fx
+from torch._dispatch.python import enable_python_dispatcher
 from torch.utils import _pytree as pytree
 
 from .errors import ExportError
@@ -15,6 +16,23 @@ _SHAPE_ONLY = {
     aten.slice.Tensor, aten.expand.default, aten.expand_as.default, aten.view.default, aten.reshape.default,
     aten.flatten.using_ints, aten.alias.default, aten.narrow.default,
 }  # fmt: skip
+
+
+def is_mutating(node: fx.Node) -> bool:
+    return isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable
+
+
+def erase_dead(graph: fx.Graph) -> None:
+    """Removes what no result, and nothing that is changed in place, depends on: checks of types, say."""
+    live, frontier = set(), [graph.output_node(), *filter(is_mutating, graph.nodes)]
+    while frontier:
+        node = frontier.pop()
+        if node not in live:
+            live.add(node)
+            frontier.extend(node.all_input_nodes)
+    for node in reversed(list(graph.nodes)):
+        if node.op == "call_function" and node not in live:
+            graph.erase_node(node)
 
 
 def fold_identities(graph: fx.Graph, shape_env: object) -> None:
@@ -92,7 +110,8 @@ def add_call(
     result = graph.call_function(op, args, kwargs or {})
     result.meta = {key: like.meta[key] for key in ("nn_module_stack", "stack_trace") if key in like.meta}
     mode = next(tensor for tensor in pytree.tree_leaves(like.meta["val"]) if isinstance(tensor, torch.Tensor)).fake_mode
-    with mode, torch.no_grad():
+    # As the tracer does it: kernels of PyTorch's in C++ would make a number of the batch size.
+    with enable_python_dispatcher(), mode, torch.no_grad():
         shapes = fx.map_arg((args, kwargs or {}), lambda n: n.meta["val"])
         result.meta["val"] = op(*shapes[0], **shapes[1])
     return result

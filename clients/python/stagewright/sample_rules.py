@@ -30,7 +30,7 @@ _DIMENSION_WISE = {
     "adaptive_max_pool1d", "adaptive_max_pool2d", "embedding", "scaled_dot_product_attention", "upsample_nearest2d", "upsample_bilinear2d",
     "upsample_nearest1d", "pixel_shuffle", "pixel_unshuffle", "unfold", "repeat", "repeat_interleave", "tile", "batch_norm", "one_hot", "tril",
     "triu", "glu", "cosine_similarity", "lstm", "gru", "rnn_tanh", "rnn_relu", "normalize", "masked_fill", "diff", "logcumsumexp",
-    "celu", "mish", "softplus", "prelu", "hardtanh", "relu6", "threshold", "rot90", "broadcast_to", "numpy_T", "mT", "addcmul",
+    "celu", "hardswish", "mish", "softplus", "log_sigmoid_forward", "rsub", "floor_divide", "prelu", "hardtanh", "relu6", "threshold", "rot90", "broadcast_to", "numpy_T", "mT", "addcmul",
 }  # fmt: skip
 _PRODUCTS = {"matmul", "bmm", "mm", "baddbmm", "addmm"}
 _FACTORIES = {"zeros", "ones", "full", "empty", "zeros_like", "ones_like", "full_like", "new_zeros", "new_ones", "new_full"}  # fmt: skip
@@ -100,6 +100,9 @@ class _Rules:
             return self._joined(operands, place, len(node.args[0]))
         if name == "einsum":
             return self._einsum(node, place)
+        if name == "ctc_loss":  # Scores have the samples in their second dimension, all else in its first.
+            lie = all(kind == Layout(1 if source is node.args[0] else 0, 1) for source, kind in operands)
+            return Layout(0, 1) if lie else Kind.MIXED
         if name in _PRODUCTS:
             return self._product(operands, place, traced)
         known = name in _DIMENSION_WISE or name == "slice" or self._is_pointwise(node)
@@ -135,6 +138,8 @@ class _Rules:
             if name in _ELEMENT_LOSSES:
                 reduction = next((a for a in node.args[2:] if isinstance(a, int) and not isinstance(a, bool)), 1)
                 return {1: Kind.MEAN, 2: Kind.SUM}.get(reduction, Kind.MIXED)
+            if name == "ctc_loss":
+                return {1: Kind.MEAN, 2: Kind.SUM}.get(node.args[5], Kind.MIXED)
             if name in ("cross_entropy_loss", "nll_loss", "nll_loss_nd", "nll_loss2d"):
                 floating = node.args[1].meta["val"].is_floating_point()
                 reduction = node.args[3] if len(node.args) > 3 else 1

@@ -4,6 +4,7 @@ import dataclasses
 
 import sympy
 import torch
+from torch.utils._sympy.symbol import SymT, symbol_is_type
 
 from .errors import ExportError
 from .proto import pb
@@ -27,6 +28,11 @@ class Batch:
         if found is not None:
             return found
         expression = self._expression(value)
+        if any(symbol_is_type(symbol, SymT.UNBACKED_INT) for symbol in expression.free_symbols):
+            raise ExportError(
+                f"{where}: how many entries there are depends on the values of a tensor; keep all of them, and choose with "
+                "torch.where(mask, a, b) or multiply by the mask"
+            )
         readable = expression.subs(self.symbol, sympy.Symbol("batch")) if self.symbol is not None else expression
         raise ExportError(
             f"{where}: the size {readable} is not of the form scale * batch + offset; "

@@ -1,13 +1,17 @@
 """What PyTorch's tracer cannot follow, done in ways that it can while a model is traced."""
 
 import contextlib
+import itertools
 from collections.abc import Callable, Iterator
+from unittest import mock
 
 import sympy
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.overrides import TorchFunctionMode
+from torch.utils._sympy.functions import Max, Min
 
 
 class EvenChunks(TorchFunctionMode):
@@ -67,6 +71,60 @@ def cumulative_averages() -> Iterator[None]:
         yield
     finally:
         norm.forward = original
+
+
+@contextlib.contextmanager
+def idle_conversions() -> Iterator[None]:
+    """While open, `module.to(dtype)` in forward leaves a module alone that has this type: by itself it puts every
+    parameter anew, which a tracer refuses."""
+    original = nn.Module.to
+
+    def to(self: nn.Module, *args: object, **kwargs: object) -> nn.Module:
+        wanted = args[0] if len(args) == 1 and not kwargs else kwargs.get("dtype") if not args and len(kwargs) == 1 else None
+        tensors = itertools.chain(self.parameters(), self.buffers())
+        if isinstance(wanted, torch.dtype) and all(t.dtype == wanted for t in tensors if t.is_floating_point()):
+            return self
+        return original(self, *args, **kwargs)
+
+    nn.Module.to = to
+    try:
+        yield
+    finally:
+        nn.Module.to = original
+
+
+@contextlib.contextmanager
+def unchecked_distributions() -> Iterator[None]:
+    """While open, distributions do not look at the values of their parameters, which they only do to refuse some."""
+    before = torch.distributions.Distribution._validate_args
+    torch.distributions.Distribution.set_default_validate_args(False)
+    try:
+        yield
+    finally:
+        torch.distributions.Distribution.set_default_validate_args(before)
+
+
+@contextlib.contextmanager
+def settled_minima() -> Iterator[None]:
+    """While open, `min(8, 96 * batch)` is 8: PyTorch leaves it, and takes what compares it with 8 for a bound on the
+    batch."""
+    original = ShapeEnv.simplify
+
+    def simplify(self: ShapeEnv, expression: sympy.Basic, *args: object, **kwargs: object) -> sympy.Basic:
+        result = original(self, expression, *args, **kwargs)
+        settled = {}
+        for atom in result.atoms(Min, Max):
+            if len(atom.args) == 2:
+                difference = self.bound_sympy(atom.args[0] - atom.args[1])
+                low, high = atom.args if isinstance(atom, Min) else reversed(atom.args)
+                if difference.upper <= 0:
+                    settled[atom] = low
+                elif difference.lower >= 0:
+                    settled[atom] = high
+        return original(self, result.xreplace(settled), *args, **kwargs) if settled else result
+
+    with mock.patch.object(ShapeEnv, "simplify", simplify):
+        yield
 
 
 @contextlib.contextmanager

@@ -91,7 +91,8 @@ def _columns(batch: object, model: nn.Module) -> dict[str, torch.Tensor]:
     """The tensors of a batch by the names that the graph's inputs have."""
     inputs, target = _split(batch, model)
     args, kwargs = ((), inputs) if isinstance(inputs, dict) else (inputs, {})
-    names = _input_names(model, args, kwargs) + (_target_names(target) if target is not None else [])
+    names = _input_names(model, args, kwargs)
+    names += _target_names(target, names) if target is not None else []
     leaves = pytree.tree_leaves((args, kwargs)) + (pytree.tree_leaves(target) if target is not None else [])
     columns = {}
     for (name, _), leaf in zip(names, leaves, strict=True):

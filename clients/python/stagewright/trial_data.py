@@ -70,12 +70,12 @@ def _some_batch(
         return rows
     if rows.dtype is torch.bool:
         return torch.rand(rows.shape, generator=generator) < 0.7
-    most, ignored = _integer_range(node)
+    least, most, ignored = _integer_range(node)
     seen = example.unique()
     if most is None and seen.numel() > 1:
         drawn = seen[torch.randint(0, seen.numel(), rows.shape, generator=generator)]
     else:
-        drawn = torch.randint(0, most or _FEW, rows.shape, generator=generator).to(rows.dtype)
+        drawn = torch.randint(least, most or _FEW, rows.shape, generator=generator).to(rows.dtype)
     if effort is Effort.IGNORED_TARGETS and ignored is not None and drawn.numel():
         # The first sample ignores the last quarter of its targets, so that samples count differently.
         first = drawn[0].reshape(-1)
@@ -99,8 +99,10 @@ def _perturbed(rows: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     return wide.to(rows.dtype)
 
 
-def _integer_range(node: fx.Node) -> tuple[int | None, int | None]:
-    """(how many values the input may take, the target that a loss ignores): by the tables and losses it reaches."""
+def _integer_range(node: fx.Node) -> tuple[int, int | None, int | None]:
+    """(the least value, the first that is too large, the target that a loss ignores): by the tables and losses that the
+    input reaches."""
+    least: list[int] = [0]
     most: list[int] = []
     ignored: list[int] = []
     seen: set[fx.Node] = set()
@@ -122,6 +124,21 @@ def _integer_range(node: fx.Node) -> tuple[int | None, int | None]:
                     most.append(classes)
                 position = CLASS_LOSSES[user.target]
                 ignored.append(user.args[position] if len(user.args) > position else -100)
+            elif user.target is aten.ctc_loss.Tensor:
+                low, high = _ctc_range(user, current)
+                least.append(low)
+                most.append(high)
             elif user.target is aten.one_hot.default and len(user.args) > 1 and isinstance(user.args[1], int):
                 most.append(user.args[1])
-    return min(most, default=None), (ignored[0] if ignored else None)
+    largest = min(most, default=None)
+    smallest = max(least) if largest is None or max(least) < largest else 0
+    return smallest, largest, (ignored[0] if ignored else None)
+
+
+def _ctc_range(loss: fx.Node, argument: fx.Node) -> tuple[int, int]:
+    """Labels; times that suffice for them, whatever they are; and how many labels count."""
+    scores, labels = loss.args[0].meta["val"], loss.args[1].meta["val"]
+    longest, classes, width = int(scores.shape[0]), int(scores.shape[-1]), int(labels.shape[-1])
+    if argument is loss.args[1]:
+        return 0, classes
+    return (longest // 2, longest + 1) if argument is loss.args[2] else (1, max(2, min(width, longest // 4) + 1))

@@ -7,11 +7,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "planner_service/evaluator/evaluator.h"
 #include "planner_service/evaluator/lower_bound.h"
 #include "planner_service/planners/auto/champions.h"
 #include "planner_service/planners/auto/portfolio.h"
-#include "planner_service/search/starts.h"
+#include "planner_service/search/judge.h"
+#include "planner_service/search/micro_batch_sizes.h"
 
 namespace stagewright {
 namespace {
@@ -29,7 +29,7 @@ absl::Status OfferConversions(const Problem& problem, const PlanOptions& options
   const SearchContext effort(context, kConversionEffort);
   for (const Strategy& strategy : found) {
     std::set<int64_t> sizes;
-    for (int64_t size : MicroBatchChoices(problem, options)) {
+    for (int64_t size : MicroBatchSizes(problem, options, Rounding::kUp)) {
       sizes.insert(size);
     }
     sizes.insert(strategy.stages.front().micro_batch);
@@ -49,14 +49,11 @@ absl::Status OfferConversions(const Problem& problem, const PlanOptions& options
 absl::StatusOr<std::string> FasterSynchronous(const Problem& problem, const Outcome& synchronous,
                                               Nanos asynchronous) {
   if (!synchronous.strategy.has_value()) return std::string();
-  EvaluateOptions evaluate;
-  evaluate.optimizer = problem.optimizer;
-  ASSIGN_OR_RETURN(
-      const Evaluation evaluation,
-      Evaluate(*problem.graph, *problem.cluster, *problem.costs, *synchronous.strategy, evaluate));
-  if (evaluation.iteration_time >= asynchronous) return std::string();
-  return absl::StrCat("a synchronous plan is faster: ", Milliseconds(evaluation.iteration_time),
-                      " instead of ", Milliseconds(asynchronous), " per mini-batch");
+  ASSIGN_OR_RETURN(const Verdict verdict, VerdictOn(problem, *synchronous.strategy));
+  RETURN_IF_ERROR(verdict.rejection);
+  if (*verdict.time >= asynchronous) return std::string();
+  return absl::StrCat("a synchronous plan is faster: ", Milliseconds(*verdict.time), " instead of ",
+                      Milliseconds(asynchronous), " per mini-batch");
 }
 
 }  // namespace
@@ -98,12 +95,11 @@ absl::StatusOr<Outcome> SolveAsynchronous(const Problem& problem, const PlanOpti
   outcome.sequential = champions.sequential();
   if (outcome.strategy.has_value()) outcome.termination = Termination::kFeasible;
   if (context.Stopped()) {
-    outcome.termination = Termination::kLimit;
-    outcome.reason = "the search was stopped by its deadline or cancelled";
+    SayStopped(outcome);
     return outcome;
   }
   if (!outcome.strategy.has_value()) {
-    SayNoneFound(problem, champions, none, outcome);
+    SayNoneFound(problem, options, champions, none, outcome);
     return outcome;
   }
   ASSIGN_OR_RETURN(std::string warning,

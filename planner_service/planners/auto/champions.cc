@@ -1,10 +1,11 @@
 #include "planner_service/planners/auto/champions.h"
 
 #include <algorithm>
+#include <functional>
 #include <set>
 #include <utility>
 
-#include "planner_service/evaluator/evaluator.h"
+#include "planner_service/search/judge.h"
 
 namespace stagewright {
 namespace {
@@ -50,20 +51,12 @@ Champions::Champions(const Problem& problem, const PlanOptions& options, SearchC
 
 absl::StatusOr<std::optional<Nanos>> Champions::TimeOf(const Strategy& strategy) {
   ++judged_;
-  EvaluateOptions evaluate;
-  evaluate.optimizer = problem_.optimizer;
   // Without an answer, the first one is worth a late end.
-  if (best_.has_value()) evaluate.stop = [this] { return context_.Expired(); };
-  const absl::StatusOr<Evaluation> evaluation =
-      Evaluate(*problem_.graph, *problem_.cluster, *problem_.costs, strategy, evaluate);
-  if (absl::IsCancelled(evaluation.status())) return std::nullopt;
-  if (absl::IsResourceExhausted(evaluation.status()) ||
-      absl::IsFailedPrecondition(evaluation.status())) {
-    rejection_ = evaluation.status();
-    return std::nullopt;
-  }
-  RETURN_IF_ERROR(evaluation.status());
-  return evaluation->iteration_time;
+  std::function<bool()> stop;
+  if (best_.has_value()) stop = [this] { return context_.Expired(); };
+  ASSIGN_OR_RETURN(const Verdict verdict, VerdictOn(problem_, strategy, std::move(stop)));
+  if (!verdict.rejection.ok()) rejection_ = verdict.rejection;
+  return verdict.time;
 }
 
 absl::StatusOr<bool> Champions::Offer(const Strategy& strategy, std::optional<Nanos> known) {

@@ -4,6 +4,7 @@
 #include <map>
 #include <utility>
 
+#include "planner_service/search/memory_shares.h"
 #include "planner_service/search/starts.h"
 
 namespace stagewright {
@@ -26,8 +27,6 @@ constexpr int64_t kJudgingEffort = 600'000;
 constexpr size_t kKeptStarts = 8;
 // Of these, at most so many with one micro-batch size and number of replicas.
 constexpr int32_t kAlike = 2;
-// Shares of the memory for drafts that need more than the list schedule thought.
-constexpr double kMemoryShares[] = {1, 0.95, 0.88, 0.78, 0.6};
 
 void Sort(std::vector<RatedDraft>& drafts) {
   std::stable_sort(drafts.begin(), drafts.end(), [](const RatedDraft& a, const RatedDraft& b) {
@@ -137,20 +136,23 @@ std::vector<RatedDraft> DraftSearch::RatedStarts(StrategyKind kind,
 // Until one is accepted, best first.
 absl::Status DraftSearch::Judge(const std::vector<RatedDraft>& drafts) {
   const SearchContext judging(context_, kJudgingEffort);
+  bool done = false;
   for (const RatedDraft& draft : drafts) {
-    for (double share : kMemoryShares) {
-      if (judging.Expired()) return absl::OkStatus();
+    RETURN_IF_ERROR(TryMemoryShares(kDraftShares, [&](double share) -> absl::StatusOr<bool> {
+      done = judging.Expired();
+      if (done) return false;
       polisher_.set_memory_share(share);
       std::optional<RatedDraft> again = draft;
       if (share < 1) again = polisher_.Rate(draft.draft, /*quick=*/true);
-      if (!again.has_value()) break;
+      if (!again.has_value()) return false;
       const Strategy strategy = polisher_.ToStrategy(*again);
       polisher_.set_memory_share(1);
       judging.Charge(EffortOfJudging(strategy));
-      ASSIGN_OR_RETURN(const bool accepted, champions_.Offer(strategy));
-      if (accepted) return absl::OkStatus();
-    }
+      ASSIGN_OR_RETURN(done, champions_.Offer(strategy));
+      return !done;
+    }));
     polisher_.set_memory_share(1);
+    if (done) break;
   }
   return absl::OkStatus();
 }

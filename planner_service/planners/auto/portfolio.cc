@@ -10,7 +10,7 @@
 #include "planner_service/planners/auto/draft_search.h"
 #include "planner_service/planners/auto/members.h"
 #include "planner_service/planners/auto/whole_stages.h"
-#include "planner_service/search/none_found.h"
+#include "planner_service/search/why_not.h"
 
 namespace stagewright {
 namespace {
@@ -61,12 +61,13 @@ absl::StatusOr<std::vector<Strategy>> RunMembers(const Problem& problem, const P
   return found;
 }
 
-void SayNoneFound(const Problem& problem, const Champions& champions, const Outcome& none,
-                  Outcome& outcome) {
+void SayNoneFound(const Problem& problem, const PlanOptions& options, const Champions& champions,
+                  const Outcome& none, Outcome& outcome) {
   const absl::Status closest =
       champions.rejection().ok() ? absl::UnknownError(none.reason) : champions.rejection();
-  const Outcome said =
-      none.termination == Termination::kInfeasible ? none : NoneFound("auto", problem, "", closest);
+  const Outcome said = none.termination == Termination::kInfeasible
+                           ? none
+                           : NoneFound("auto", problem, options, {"", "", closest});
   outcome.termination = said.termination;
   outcome.reason = said.reason;
 }
@@ -114,8 +115,7 @@ absl::StatusOr<Outcome> SolveSynchronous(const Problem& problem, const PlanOptio
   if (optimal()) {
     outcome.termination = Termination::kOptimal;
   } else if (context.Stopped()) {
-    outcome.termination = Termination::kLimit;
-    outcome.reason = "the search was stopped by its deadline or cancelled";
+    SayStopped(outcome);
   } else if (outcome.strategy.has_value()) {
     outcome.termination = Termination::kFeasible;
   } else if (!possible && champions.judged() == 0) {
@@ -123,7 +123,7 @@ absl::StatusOr<Outcome> SolveSynchronous(const Problem& problem, const PlanOptio
     outcome.reason = absl::StrCat("a micro_batch of ", options.micro_batch,
                                   " is asked for, and every stage has such a node");
   } else {
-    SayNoneFound(problem, champions, none, outcome);
+    SayNoneFound(problem, options, champions, none, outcome);
   }
   return outcome;
 }

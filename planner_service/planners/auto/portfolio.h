@@ -17,8 +17,8 @@ absl::StatusOr<std::vector<Strategy>> RunMembers(const Problem& problem, const P
                                                  Outcome& none, Outcome& outcome);
 
 // Termination and reason of an answer without a strategy: a member's proof, or that none was found.
-void SayNoneFound(const Problem& problem, const Champions& champions, const Outcome& none,
-                  Outcome& outcome);
+void SayNoneFound(const Problem& problem, const PlanOptions& options, const Champions& champions,
+                  const Outcome& none, Outcome& outcome);
 
 // The best synchronous strategy. `found` gets every strategy that was offered to the evaluator and
 // accepted. REQUIRES: options.asynchronous is false.

@@ -4,8 +4,8 @@
 #include <set>
 #include <utility>
 
-#include "planner_service/planner/micro_batches.h"
-#include "planner_service/planners/baselines/one_stage.h"
+#include "planner_service/planners/baselines/fastest.h"
+#include "planner_service/search/micro_batch_sizes.h"
 
 namespace stagewright {
 namespace {

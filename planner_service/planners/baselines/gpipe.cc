@@ -10,15 +10,15 @@
 // Complexity: O(n log(1 / epsilon)) per micro-batch size, plus one evaluation each.
 //
 // Deviations from the paper:
-//   1. The paper leaves the number of micro-batches to the user; here every divisor of the
-//      mini-batch up to kMostMicroBatches (and kMostCells over the stages) is tried and judged by
-//      simulation.
-//   2. The paper always recomputes; here stages recompute only where the memory asks for it, or the
-//      options do.
-//   3. The balance is by modelled time on the kind of device that a stage runs on, not by a
-//      measurement.
-//   4. Where devices, memories or links differ, several views of the cluster are tried
-//      (search/placement_views.h).
+//  1. Micro-batches. The paper leaves their number to the user; here every divisor of the
+//     mini-batch up to kMostMicroBatches (and kMostCells over the stages) is tried and judged by
+//     simulation.
+//  2. Recomputation. The paper always recomputes; here stages recompute only where the memory asks
+//     for it, or the options do.
+//  3. Modelled balance. The balance is by modelled time on the kind of device that a stage runs on,
+//     not by a measurement.
+//  4. Views of the cluster. Where devices, memories or links differ, several views of the cluster
+//     are tried (search/placement_views.h).
 //
 // Reference: Huang et al., "GPipe: Efficient Training of Giant Neural Networks using Pipeline
 // Parallelism", NeurIPS 2019; balance by time as in torchgpipe, Kim et al. 2020.
@@ -29,13 +29,13 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "planner_service/planner/micro_batches.h"
 #include "planner_service/planners/baselines/baselines.h"
-#include "planner_service/planners/baselines/one_stage.h"
+#include "planner_service/planners/baselines/fastest.h"
 #include "planner_service/search/draft.h"
-#include "planner_service/search/none_found.h"
+#include "planner_service/search/micro_batch_sizes.h"
 #include "planner_service/search/placement_views.h"
 #include "planner_service/search/stage_oracle.h"
+#include "planner_service/search/why_not.h"
 
 namespace stagewright {
 namespace {
@@ -119,12 +119,8 @@ class GPipePlanner : public Planner {
   absl::StatusOr<Outcome> Solve(const Problem& problem, const PlanOptions& options,
                                 SearchContext& context) const override {
     Outcome outcome;
-    if (options.num_stages > problem.cluster->size()) {
-      outcome.reason =
-          absl::StrCat("planner 'gpipe' needs a device for each of ", options.num_stages,
-                       " stages, and there are ", problem.cluster->size());
-      return outcome;
-    }
+    outcome.reason = ImpossibleOptions(problem, options, /*loops=*/1);
+    if (!outcome.reason.empty()) return outcome;
     Nanos best = std::numeric_limits<Nanos>::max();
     absl::Status rejection;
     RETURN_IF_ERROR(SearchOne(problem, nullptr, options, context, best, outcome, rejection));
@@ -143,13 +139,12 @@ class GPipePlanner : public Planner {
       return outcome;
     }
     if (context.Expired()) {
-      outcome.termination = Termination::kLimit;
-      outcome.reason = absl::StrCat("stopped after ", outcome.candidates, " candidates");
+      SayStopped(outcome, absl::StrCat(outcome.candidates, " candidates"));
     } else if (outcome.strategy) {
       outcome.termination = Termination::kFeasible;
       outcome.reason.clear();
     } else {
-      Outcome none = NoneFound(name(), problem, "balanced chains", rejection);
+      Outcome none = NoneFound(name(), problem, options, {"balanced chains", "", rejection});
       outcome.termination = none.termination;
       outcome.reason = std::move(none.reason);
     }
@@ -166,9 +161,7 @@ class GPipePlanner : public Planner {
     int32_t stages = std::min(seen.operators->size(), seen.cluster->size());
     if (options.max_stages > 0) stages = std::min(stages, options.max_stages);
     if (options.num_stages > 0) stages = options.num_stages;
-    std::vector<OperatorId> order;
-    for (int32_t v : seen.operators->dag().order()) order.push_back(OperatorId(v));
-    const StageOracle oracle(seen, std::move(order));
+    const StageOracle oracle(seen, ModelOrder(seen));
     std::vector<int64_t> sizes = MicroBatches(seen, options);
     std::reverse(sizes.begin(), sizes.end());
     for (int64_t micro_batch : sizes) {

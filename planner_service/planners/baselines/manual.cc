@@ -1,7 +1,8 @@
 // The planner that plans nothing: it reads what somebody wrote.
-#include "planner_service/evaluator/evaluator.h"
+#include "absl/strings/str_cat.h"
 #include "planner_service/planners/baselines/baselines.h"
 #include "planner_service/planners/baselines/manual_plan.h"
+#include "planner_service/search/judge.h"
 
 namespace stagewright {
 namespace {
@@ -18,19 +19,17 @@ class ManualPlanner : public Planner {
           "options.manual: the planner \"manual\" needs a plan (--plan-file)");
     }
     ASSIGN_OR_RETURN(Strategy strategy, ParseManualPlan(problem, options.manual));
-    EvaluateOptions evaluate;
-    evaluate.optimizer = problem.optimizer;
-    const auto evaluation =
-        Evaluate(*problem.graph, *problem.cluster, *problem.costs, strategy, evaluate);
+    const absl::StatusOr<Verdict> verdict = VerdictOn(problem, strategy);
+    const absl::Status wrong = verdict.ok() ? verdict->rejection : verdict.status();
     Outcome outcome;
     outcome.states = outcome.candidates = 1;
-    if (absl::IsResourceExhausted(evaluation.status())) {
-      outcome.reason = std::string(evaluation.status().message());
+    if (absl::IsResourceExhausted(wrong)) {
+      outcome.reason = std::string(wrong.message());
       return outcome;
     }
-    if (!evaluation.ok()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("options.manual: ", evaluation.status().message()));
+    // Whoever wrote the plan has to mend it.
+    if (!wrong.ok()) {
+      return absl::InvalidArgumentError(absl::StrCat("options.manual: ", wrong.message()));
     }
     outcome.termination = Termination::kFeasible;
     outcome.strategy = std::move(strategy);

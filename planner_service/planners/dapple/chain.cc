@@ -1,9 +1,10 @@
 #include "planner_service/planners/dapple/chain.h"
 
 #include <algorithm>
-#include <map>
+#include <limits>
 
 #include "common/base/check.h"
+#include "planner_service/search/layers.h"
 
 namespace stagewright::dapple {
 namespace {
@@ -54,10 +55,9 @@ ChainCosts ProfiledChain(const Graph& graph, const std::vector<int32_t>& order, 
 
 Chain::Chain(const StageOracle& oracle, int32_t most_cuts) : oracle_(oracle) {
   const int32_t size = oracle.size();
-  const pipedream::Layers layers(oracle);
   std::vector<int32_t> order(size);
   for (int32_t p = 0; p < size; ++p) order[p] = p;
-  const std::vector<double> boundary = Boundaries(layers.dag(), order, layers.output_per_sample());
+  const std::vector<double> boundary = Boundaries(LayerGraph(oracle), order, LayerOutputs(oracle));
   const ShareCosts& one = oracle.Share(1);
   const double total = one.Time(0, size);
   double parameters = 0;

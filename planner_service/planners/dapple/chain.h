@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "planner_service/planners/dapple/search.h"
-#include "planner_service/planners/pipedream/layers.h"
 #include "planner_service/search/stage_oracle.h"
 
 namespace stagewright::dapple {

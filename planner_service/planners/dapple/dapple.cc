@@ -9,21 +9,20 @@
 // kMostCuts cuts and a few simulations.
 //
 // Deviations from the paper and the published program (1 to 3: search.h):
-//  4. L models no bubbles inside the pivot stage and no messages that meet on a link: the best few
-//     plans by L of each micro-batch size become candidates, each with the in-flight micro-batches
-//     of policies PA and PB, and the simulated iteration time decides.
-//  5. The program minimises the bottleneck and ranks only its winners and all two-stage plans by a
-//     formula; here all plans of the recurrence are rated by L, that of one stage (plain data
-//     parallelism) included.
-//  6. Times are those of the replicas' shares of a micro-batch, not a quotient; messages and
-//     all-reduces are those of the cluster's links.
-//  7. Memory is a constraint: a stage must fit with one micro-batch in flight; D, the most that
-//     fit, bounds PA and PB, and no stage has more in flight than the one before it. The program
-//     never checks memory.
-//  8. On several nodes a few plans for gradients that are summed in one ring are judged, too: what
-//     L leaves out can make them better than those for the sums as they are simulated.
-//  9. Where devices, memories or links differ, several views of the cluster are searched
-//     (search/placement_views.h).
+//  4. Simulation decides. L models no bubbles inside the pivot stage and no messages that meet on a
+//     link: the best few plans by L of each micro-batch size become candidates, each with the
+//     in-flight micro-batches of policies PA and PB, and the simulated iteration time decides.
+//  5. Every plan rated. The program minimises the bottleneck and ranks only its winners and all
+//     two-stage plans by a formula; here all plans of the recurrence are rated by L, that of one
+//     stage (plain data parallelism) included.
+//  6. Times of shares. Times are those of the replicas' shares of a micro-batch, not a quotient;
+//     messages and all-reduces are those of the cluster's links.
+//  7. Memory. A stage must fit with one micro-batch in flight; D, the most that fit, bounds PA and
+//     PB, and no stage has more in flight than the one before it. The program never checks memory.
+//  8. One ring. On several nodes a few plans for gradients that are summed in one ring are judged,
+//     too: what L leaves out can make them better than those for the sums as they are simulated.
+//  9. Views of the cluster. Where devices, memories or links differ, several views of the cluster
+//     are searched (search/placement_views.h).
 //
 // Reference: Fan et al., "DAPPLE: A Pipelined Data Parallel Approach for Training Large Models",
 // PPoPP 2021.
@@ -39,11 +38,13 @@
 #include "common/graph/series_parallel.h"
 #include "common/schedule/policies.h"
 #include "common/strategy/stage_edges.h"
-#include "planner_service/planner/micro_batches.h"
 #include "planner_service/planners/dapple/chain.h"
 #include "planner_service/planners/dapple/network.h"
 #include "planner_service/planners/dapple/search.h"
-#include "planner_service/planners/pipedream/proposals.h"
+#include "planner_service/search/fitting_in_flight.h"
+#include "planner_service/search/micro_batch_sizes.h"
+#include "planner_service/search/one_stage.h"
+#include "planner_service/search/search_views.h"
 #include "planner_service/search/stage_maker.h"
 
 namespace stagewright {
@@ -57,6 +58,8 @@ constexpr size_t kMostSizes = 5;
 constexpr int64_t kMostSimulations = 16;
 constexpr size_t kMostRingSizes = 2;
 constexpr int64_t kMostRingSimulations = 6;
+// A pipeline is taken to have filled after so many micro-batches when their sizes are compared.
+constexpr double kMostToFill = 3;
 constexpr double kPromising = 1.3;
 
 std::vector<OperatorId> ChainOrder(const Problem& problem) {
@@ -82,7 +85,9 @@ class PlanSearch {
   absl::Status Run(Outcome& found) {
     RETURN_IF_ERROR(judge_.Consider(OneStageProposals(oracle_, options_), kMostSimulations, 1e9));
     const Chain chain(oracle_, kMostCuts);
-    const std::vector<int64_t> sizes = PromisingSizes(oracle_, options_, kMostSizes, context_);
+    const double fill = std::min<double>(problem_.cluster->size(), kMostToFill);
+    const std::vector<int64_t> sizes =
+        PromisingSizes(oracle_, options_, {fill}, kMostSizes, context_);
     std::vector<Proposal> proposals;
     for (int64_t size : sizes) {
       if (context_.Expired()) break;
@@ -140,22 +145,8 @@ class PlanSearch {
 
   // D: micro-batches of `size` samples that may be in flight on each of `replicas`; 0 if none.
   int64_t MostInFlight(int32_t begin, int32_t end, int32_t replicas, int64_t size) const {
-    const int64_t count = problem_.mini_batch / size;
-    const auto fits = [&](int64_t in_flight) {
-      const StageOracle::Flow flow{(size + replicas - 1) / replicas, in_flight, count};
-      return oracle_.Memory(begin, end, flow) <= oracle_.budget();
-    };
-    int64_t low = 0;
-    int64_t high = count;
-    while (low < high) {
-      const int64_t middle = (low + high + 1) / 2;
-      if (fits(middle)) {
-        low = middle;
-      } else {
-        high = middle - 1;
-      }
-    }
-    return low;
+    const StageOracle::Flow flow{(size + replicas - 1) / replicas, 1, problem_.mini_batch / size};
+    return FittingInFlight(oracle_, begin, end, flow, oracle_.budget());
   }
 
   Strategy Build(const Chain& chain, const ChainPlan& plan, int64_t size, bool deep) const {
@@ -210,7 +201,7 @@ class DapplePlanner : public Planner {
   PlannerAbilities abilities() const override { return {.recompute_always = false}; }
   absl::StatusOr<Outcome> Solve(const Problem& problem, const PlanOptions& options,
                                 SearchContext& context) const override {
-    return SearchViews(name(), problem, options, context,
+    return SearchViews(name(), problem, options, context, /*loops=*/1,
                        [&](const Problem& seen, Judge& judge, Outcome& found) {
                          return PlanSearch(seen, options, context, judge).Run(found);
                        });

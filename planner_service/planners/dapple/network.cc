@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <map>
 
-#include "planner_service/simulator/durations.h"
+#include "common/cost/collectives.h"
 
 namespace stagewright::dapple {
 
@@ -37,11 +37,9 @@ Affine ClusterNetwork::Transfer(const std::vector<DeviceId>& from,
 
 Affine ClusterNetwork::AllReduce(const std::vector<DeviceId>& devices) const {
   if (devices.size() < 2) return {};
-  constexpr Bytes kMany = Bytes{1} << 40;
-  const auto time = sums_ == Sums::kRing ? RingAllReduceTime : AllReduceTime;
-  const double latency = ToSeconds(time(cluster_, devices, 0));
-  const double many = ToSeconds(time(cluster_, devices, kMany));
-  return {latency, (many - latency) / static_cast<double>(kMany)};
+  const AllReduceLine line =
+      FitAllReduce(cluster_, devices, sums_ == Sums::kRing ? RingAllReduceTime : AllReduceTime);
+  return {line.latency * 1e-9, line.per_byte * 1e-9};
 }
 
 CodedNetwork::CodedNetwork(const std::vector<int32_t>& node_sizes) {

@@ -17,16 +17,16 @@
 // stages. A stage may not take longer than the best latency over M, nor leave the rest with so
 // few devices that it must; that leaves a few m' for each j'.
 //
-// Deviations from the paper:
-//  1. A state is the number of devices used of each node, and keeps W labels, because L is not a
-//     sum of what precedes and what follows. Labels are compared not by T_PL but by the L that they
-//     had if the rest were spread evenly over all other devices for free: one replicated stage says
-//     little about a rest that will be a straight pipeline, because of its all-reduce. A label that
-//     is worse than the plans to keep even then is dropped.
-//  2. Layers beyond kMostCuts are joined with a neighbour, and at each j no more than a fixed
-//     number of plans is tried, best labels first. Beyond 64 devices the replicas of a stage grow
-//     by G / 64 at a time.
-//  3. Micro-batches too small for all remaining devices leave some idle.
+// Deviations from the paper (4 to 9: dapple.cc):
+//  1. Labels. A state is the number of devices used of each node, and keeps W labels, because L is
+//     not a sum of what precedes and what follows. Labels are compared not by T_PL but by the L
+//     that they had if the rest were spread evenly over all other devices for free: one replicated
+//     stage says little about a rest that will be a straight pipeline, because of its all-reduce. A
+//     label that is worse than the plans to keep even then is dropped.
+//  2. Bounded search. Layers beyond kMostCuts are joined with a neighbour, and at each j no more
+//     than a fixed number of plans is tried, best labels first. Beyond 64 devices the replicas of a
+//     stage grow by G / 64 at a time.
+//  3. Idle devices. Micro-batches too small for all remaining devices leave some idle.
 #pragma once
 
 #include <cstdint>

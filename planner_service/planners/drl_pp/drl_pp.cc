@@ -21,17 +21,21 @@
 // kPlacements * 12 simulations.
 //
 // Deviations from the paper:
-//  1. Operators are joined to at most kMostGroups groups first (grouping.h), which bounds the walk;
-//     the time of a group is a feature, too.
-//  2. The cut score is that of the partition as it stands, and the encoded summary of a partition
-//     replaces the one before it when it is cut; a partition is never cut while it is empty.
-//  3. Summaries are divided by the number of groups, so that scores do not grow with the graph.
-//  4. T is ln(groups / partitions), so that an untrained policy cuts evenly over a chain.
-//  5. Micro-batch size and recomputation are not learnt: the best of a few is taken per placement.
-//  6. A placement that leaves a partition without a device is drawn again, kRedraws times at most;
-//     each such draw is paid kPenalty less than the worst placement so far.
-//  7. One device and all devices with one partition are measured first, so that a deadline always
-//     leaves an answer.
+//  1. Groups. Operators are joined to at most kMostGroups groups first (grouping.h), which bounds
+//     the walk; the time of a group is a feature, too.
+//  2. Cut scores. The cut score is that of the partition as it stands, and the encoded summary of a
+//     partition replaces the one before it when it is cut; a partition is never cut while it is
+//     empty.
+//  3. Mean summaries. Summaries are divided by the number of groups, so that scores do not grow
+//     with the graph.
+//  4. Temperature. T is ln(groups / partitions), so that an untrained policy cuts evenly over a
+//     chain.
+//  5. Sizes are not learnt. The best of a few micro-batch sizes, with recomputation where it must
+//     be, is taken per placement.
+//  6. Redraws. A placement that leaves a partition without a device is drawn again, kRedraws times
+//     at most; each such draw is paid kPenalty less than the worst placement so far.
+//  7. One partition first. One device and all devices with one partition are measured first, so
+//     that a deadline always leaves an answer.
 //
 // Reference: Pipeline Parallelism Optimization with Deep Reinforcement Learning, sections 3
 // and 4.2.
@@ -43,6 +47,8 @@
 #include <utility>
 
 #include "planner_service/planners/drl_pp/agent.h"
+#include "planner_service/planners/drl_pp/reward.h"
+#include "planner_service/search/why_not.h"
 
 namespace stagewright {
 namespace {
@@ -74,7 +80,7 @@ class Search {
         context_(context),
         grouping_(GroupOperators(problem.operators->dag(), OperatorTimes(problem), kMostGroups)),
         rewards_(problem, options, context,
-                 config.reward ? config.reward(problem) : SimulatedSeconds(problem)),
+                 context.measure ? context.measure(problem) : SimulatedSeconds(problem)),
         random_(options.seed),
         agent_(options.seed) {
     const int32_t most = options.num_stages > 0 ? options.num_stages : options.max_stages;
@@ -246,11 +252,10 @@ class Search {
       outcome.strategy = std::move(best_->strategy);
       return outcome;
     }
-    outcome.termination = Termination::kLimit;
-    outcome.reason = "no placement that was tried can run";
-    if (!rewards_.last_error().ok()) {
-      outcome.reason += ", the last because: " + std::string(rewards_.last_error().message());
-    }
+    Outcome none = NoneFound("drl_pp", problem_, options_,
+                             {"the placements that were tried", "", rewards_.last_error()});
+    outcome.termination = none.termination;
+    outcome.reason = std::move(none.reason);
     return outcome;
   }
 
@@ -270,14 +275,9 @@ class Search {
   int64_t states_ = 0;
 };
 
-class DrlPpPlanner : public Planner {
+class LearningDrlPp : public DrlPp {
  public:
-  explicit DrlPpPlanner(DrlPpConfig config) : config_(std::move(config)) {}
-  std::string name() const override { return "drl_pp"; }
-  std::string description() const override {
-    return "DRL-PP: a policy network learns cuts and placement by trial";
-  }
-  PlannerAbilities abilities() const override { return {.asynchronous = true}; }
+  explicit LearningDrlPp(DrlPpConfig config) : config_(std::move(config)) {}
   absl::StatusOr<Outcome> Solve(const Problem& problem, const PlanOptions& options,
                                 SearchContext& context) const override {
     return Search(problem, options, config_, context).Solve();
@@ -290,7 +290,7 @@ class DrlPpPlanner : public Planner {
 }  // namespace
 
 std::unique_ptr<Planner> MakeDrlPpPlanner(DrlPpConfig config) {
-  return std::make_unique<DrlPpPlanner>(std::move(config));
+  return std::make_unique<LearningDrlPp>(std::move(config));
 }
 
 }  // namespace stagewright

@@ -3,12 +3,10 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <string>
 
 #include "planner_service/planner/planner.h"
-#include "planner_service/planners/drl_pp/reward.h"
 
 namespace stagewright {
 
@@ -17,8 +15,18 @@ struct DrlPpConfig {
   int32_t patience = 150;   // and so many after the last better strategy.
   std::string load_policy;  // A file to start from; empty: random weights from PlanOptions::seed.
   std::string save_policy;  // Where the policy is written at the end, if not empty.
-  // Makes the reward of a problem; null: SimulatedSeconds.
-  std::function<MeasureStrategy(const Problem&)> reward;
+};
+
+// What the planner says of itself, whether it searches or is only loaded when it is to search.
+class DrlPp : public Planner {
+ public:
+  std::string name() const override { return "drl_pp"; }
+  std::string description() const override {
+    return "DRL-PP: a policy network learns cuts and placement by trial";
+  }
+  PlannerAbilities abilities() const override {
+    return {.asynchronous = true, .learns_by_trial = true};
+  }
 };
 
 std::unique_ptr<Planner> MakeDrlPpPlanner(DrlPpConfig config = {});

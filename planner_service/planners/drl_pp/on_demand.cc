@@ -25,20 +25,14 @@ absl::StatusOr<MakePlannerFunction*> LoadModule() {
   return loaded;
 }
 
-class OnDemandPlanner : public Planner {
+class OnDemandDrlPp : public DrlPp {
  public:
-  explicit OnDemandPlanner(DrlPpConfig config) : config_(std::move(config)) {}
-  std::string name() const override { return "drl_pp"; }
-  std::string description() const override {
-    return "DRL-PP: a policy network learns cuts and placement by trial";
-  }
-  PlannerAbilities abilities() const override { return {.asynchronous = true}; }
+  explicit OnDemandDrlPp(DrlPpConfig config) : config_(std::move(config)) {}
   absl::StatusOr<Outcome> Solve(const Problem& problem, const PlanOptions& options,
                                 SearchContext& context) const override {
     if (context.Expired()) {
       Outcome outcome;
-      outcome.termination = Termination::kLimit;
-      outcome.reason = "the search was stopped by its deadline or cancelled";
+      SayStopped(outcome);
       return outcome;
     }
     ASSIGN_OR_RETURN(MakePlannerFunction* const make, LoadModule());
@@ -52,7 +46,7 @@ class OnDemandPlanner : public Planner {
 }  // namespace
 
 std::unique_ptr<Planner> MakeDrlPpPlannerOnDemand(DrlPpConfig config) {
-  return std::make_unique<OnDemandPlanner>(std::move(config));
+  return std::make_unique<OnDemandDrlPp>(std::move(config));
 }
 
 std::unique_ptr<Planner> MakeDrlPpPlannerOnDemand() { return MakeDrlPpPlannerOnDemand({}); }

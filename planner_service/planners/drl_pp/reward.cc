@@ -1,9 +1,10 @@
 #include "planner_service/planners/drl_pp/reward.h"
 
 #include <algorithm>
+#include <utility>
 
-#include "planner_service/evaluator/evaluator.h"
-#include "planner_service/planner/micro_batches.h"
+#include "planner_service/search/judge.h"
+#include "planner_service/search/micro_batch_sizes.h"
 
 namespace stagewright {
 namespace {
@@ -15,10 +16,9 @@ constexpr size_t kMostSizes = 6;
 
 MeasureStrategy SimulatedSeconds(const Problem& problem) {
   return [&problem](const Strategy& strategy) -> absl::StatusOr<double> {
-    ASSIGN_OR_RETURN(const Evaluation evaluation,
-                     Evaluate(*problem.graph, *problem.cluster, *problem.costs, strategy,
-                              {.optimizer = problem.optimizer}));
-    return static_cast<double>(evaluation.iteration_time) * 1e-9;
+    ASSIGN_OR_RETURN(const Verdict verdict, VerdictOn(problem, strategy));
+    RETURN_IF_ERROR(verdict.rejection);
+    return static_cast<double>(*verdict.time) * 1e-9;
   };
 }
 
@@ -38,12 +38,7 @@ std::vector<int64_t> Rewards::MicroBatches(const Draft& draft) const {
       sizes.push_back(size);
   }
   std::reverse(sizes.begin(), sizes.end());
-  if (sizes.size() <= kMostSizes) return sizes;
-  std::vector<int64_t> spread;
-  for (size_t i = 0; i < kMostSizes; ++i) {
-    spread.push_back(sizes[i * (sizes.size() - 1) / (kMostSizes - 1)]);
-  }
-  return spread;
+  return EvenlySpread(std::move(sizes), kMostSizes);
 }
 
 const Measured* Rewards::Of(Draft draft) {

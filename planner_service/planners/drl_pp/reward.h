@@ -1,7 +1,6 @@
 // What the agent is paid for: seconds of a mini-batch.
 #pragma once
 
-#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -12,10 +11,6 @@
 #include "planner_service/search/draft.h"
 
 namespace stagewright {
-
-// Seconds of one mini-batch under a strategy, simulated or measured on workers. An error: the
-// strategy cannot run (over memory, ...).
-using MeasureStrategy = std::function<absl::StatusOr<double>(const Strategy&)>;
 
 // By the evaluator, with one step of the problem.
 MeasureStrategy SimulatedSeconds(const Problem& problem);

@@ -5,10 +5,9 @@
 //
 // Scope, up to symmetry of the cluster (layouts.h):
 //   - every partition of at most kMostExactOperators operators into convex stages whose graph has
-//   no
-//     cycle, as many stages as there are devices at most;
+//     no cycle, as many stages as there are devices at most;
 //   - disjoint sets of devices for them, of any size: replicas, mixed kinds, idle devices;
-//   - one micro-batch size for all stages, of MicroBatchSizes() in graphpipe/candidates.h;
+//   - one micro-batch size for all stages, of MicroBatchSizes(), rounded down;
 //   - kFkB schedules with k up to max_k and the samples in flight of AssignInFlight plus 0, 1, 2 or
 //     all micro-batches at every stage;
 //   - recomputation on any set of stages where the evaluator refuses a smaller set for its memory.
@@ -25,7 +24,8 @@
 // (partition_tree.h: recurrence of its bound); a partition that survives gets the longest path
 // through its passes and messages for every schedule (relaxed_pipeline.h); what is still below T*
 // is evaluated. Layouts come in order of their work over devices, and the search starts from what
-// graphpipe finds. It ends early when T* meets the proven bound on all strategies.
+// another planner finds (ExactStarts). It ends early when T* meets the proven bound on all
+// strategies.
 //
 // Complexity: O(L n^K) nodes of at most O(n + K^2) without the bounds; in practice a few million.
 //
@@ -36,11 +36,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "planner_service/evaluator/lower_bound.h"
-#include "planner_service/planners/baselines/baselines.h"
 #include "planner_service/planners/exact/exact_search.h"
-#include "planner_service/planners/graphpipe/graphpipe.h"
-#include "planner_service/planners/graphpipe/infeasible.h"
-#include "planner_service/search/none_found.h"
+#include "planner_service/search/why_not.h"
 
 namespace stagewright {
 namespace {
@@ -61,6 +58,7 @@ std::string TooLarge(const Problem& problem) {
 
 class ExactPlanner : public Planner {
  public:
+  explicit ExactPlanner(ExactStarts starts) : starts_(std::move(starts)) {}
   std::string name() const override { return "exact"; }
   std::string description() const override {
     return absl::StrCat("the optimum of problems with at most ", kMostExactOperators,
@@ -71,15 +69,15 @@ class ExactPlanner : public Planner {
   absl::StatusOr<Outcome> Solve(const Problem& problem, const PlanOptions& options,
                                 SearchContext& context) const override {
     Outcome outcome;
-    outcome.reason = ImpossibleOptions(problem, options);
+    outcome.reason = ImpossibleOptions(problem, options, /*loops=*/1);
     if (!outcome.reason.empty()) return outcome;
     if (problem.operators->size() > kMostSeededOperators) {
       outcome.termination = Termination::kLimit;
       outcome.reason = TooLarge(problem);
       return outcome;
     }
-    const auto seeder = options.sequential ? MakeSequentialPlanner() : MakeGraphPipePlanner();
-    ASSIGN_OR_RETURN(outcome, seeder->Solve(problem, options, context));
+    const Planner& start = options.sequential ? *starts_.sequential : *starts_.graph;
+    ASSIGN_OR_RETURN(outcome, start.Solve(problem, options, context));
     const std::string too_large = TooLarge(problem);
     if (!too_large.empty()) {
       outcome.termination = Termination::kLimit;
@@ -93,13 +91,11 @@ class ExactPlanner : public Planner {
 
  private:
   // The fastest device that the model fits on, if the options allow one stage.
-  static absl::Status TryOneDevice(const Problem& problem, const PlanOptions& options,
-                                   SearchContext& context, Outcome& outcome) {
-    const std::unique_ptr<Planner> single = MakeSinglePlanner();
-    if (!CheckAbilities(options, single->name(), single->abilities()).ok()) {
-      return absl::OkStatus();
-    }
-    ASSIGN_OR_RETURN(Outcome one, single->Solve(problem, options, context));
+  absl::Status TryOneDevice(const Problem& problem, const PlanOptions& options,
+                            SearchContext& context, Outcome& outcome) const {
+    const Planner& single = *starts_.single;
+    if (!CheckAbilities(options, single.name(), single.abilities()).ok()) return absl::OkStatus();
+    ASSIGN_OR_RETURN(Outcome one, single.Solve(problem, options, context));
     outcome.candidates += one.candidates;
     outcome.strategy = std::move(one.strategy);
     return absl::OkStatus();
@@ -118,27 +114,32 @@ class ExactPlanner : public Planner {
     outcome.candidates = seed.candidates + search.evaluations();
     outcome.strategy = search.best();
     if (!complete) {
-      outcome.termination = Termination::kLimit;
-      outcome.reason = absl::StrCat(
-          search.used_up() ? absl::StrCat("stopped by its limit of ", kMostExactSteps, " steps")
-                           : "stopped by its deadline or cancelled",
-          " after ", search.nodes(), " partial partitions and ", search.evaluations(),
-          " simulations");
+      const std::string done = absl::StrCat(search.nodes(), " partial partitions and ",
+                                            search.evaluations(), " simulations");
+      SayStopped(outcome, done);
+      if (search.used_up()) {
+        outcome.reason = absl::StrCat("the search was stopped by its limit of ", kMostExactSteps,
+                                      " steps after ", done);
+      }
     } else if (outcome.strategy) {
       outcome.termination = Termination::kOptimal;
     } else {
-      Outcome none =
-          NoneFound("exact", problem, "strategies of one stage per device and one micro-batch size",
-                    search.rejection());
+      Outcome none = NoneFound(
+          "exact", problem, options,
+          {"strategies of one stage per device and one micro-batch size", "", search.rejection()});
       outcome.termination = none.termination;
       outcome.reason = std::move(none.reason);
     }
     return outcome;
   }
+
+  const ExactStarts starts_;
 };
 
 }  // namespace
 
-std::unique_ptr<Planner> MakeExactPlanner() { return std::make_unique<ExactPlanner>(); }
+std::unique_ptr<Planner> MakeExactPlanner(ExactStarts starts) {
+  return std::make_unique<ExactPlanner>(std::move(starts));
+}
 
 }  // namespace stagewright

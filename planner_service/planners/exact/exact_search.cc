@@ -7,9 +7,9 @@
 #include <utility>
 
 #include "common/base/check.h"
-#include "planner_service/evaluator/evaluator.h"
-#include "planner_service/planner/micro_batches.h"
-#include "planner_service/planners/graphpipe/candidates.h"
+#include "common/strategy/in_flight.h"
+#include "planner_service/search/judge.h"
+#include "planner_service/search/micro_batch_sizes.h"
 
 namespace stagewright {
 namespace {
@@ -48,7 +48,7 @@ absl::Status ExactSearch::Seed(const Strategy& strategy) { return Judge(strategy
 
 std::vector<ExactSearch::Job> ExactSearch::Jobs() {
   std::vector<Job> jobs;
-  for (int64_t micro_batch : MicroBatchSizes(problem_, options_)) {
+  for (int64_t micro_batch : MicroBatchSizes(problem_, options_, Rounding::kDown)) {
     for (size_t i = 0; i < layouts_.size(); ++i) {
       if (context_.Expired()) return jobs;
       const bool fits = std::all_of(layouts_[i].begin(), layouts_[i].end(), [&](const auto& set) {
@@ -156,6 +156,21 @@ void ExactSearch::FillCase(const StageTimes& times, const std::vector<int32_t>& 
     layout_stage_.push_back(stage_of[stage.operators.front()]);
   }
   if (options_.sequential) draft_.kind = StrategyKind::kSequential;
+  FindDraftEdges();
+}
+
+void ExactSearch::FindDraftEdges() {
+  std::vector<int64_t> position(case_.stages.size());
+  for (size_t i = 0; i < layout_stage_.size(); ++i)
+    position[layout_stage_[i]] = static_cast<int64_t>(i);
+  draft_edges_.clear();
+  for (const PipelineCase::Link& link : case_.links)
+    draft_edges_.push_back({StageId(position[link.from]), StageId(position[link.to])});
+  for (size_t i = 1; options_.sequential && i < layout_stage_.size(); ++i) {
+    const auto to = static_cast<int64_t>(i);
+    draft_edges_.push_back({StageId(to - 1), StageId(to)});
+  }
+  std::sort(draft_edges_.begin(), draft_edges_.end());
 }
 
 void ExactSearch::FillStage(const StageTimes& times, const std::vector<int32_t>& stage_of,
@@ -216,23 +231,14 @@ void ExactSearch::FillLinks(const StageTimes& times, const std::vector<int32_t>&
   }
 }
 
-// Micro-batches in flight of every stage of the layout, as AssignInFlight has them.
+// Micro-batches in flight of every stage of the layout.
 std::vector<int64_t> ExactSearch::InFlight(int64_t micro_batch, int32_t k) const {
-  std::vector<int64_t> samples(case_.stages.size(), 0);
-  for (size_t i = layout_stage_.size(); i-- > 0;) {
-    const int32_t s = layout_stage_[i];
-    int64_t least = k * micro_batch;
-    const auto follow = [&](int32_t next) {
-      least = std::max(least, ComputeInFlight(k, micro_batch, k, micro_batch, samples[next]));
-    };
-    for (const PipelineCase::Link& link : case_.links) {
-      if (link.from == s) follow(link.to);
-    }
-    if (options_.sequential && i + 1 < layout_stage_.size()) follow(layout_stage_[i + 1]);
-    samples[s] = std::min(least, problem_.mini_batch);
-  }
-  for (int64_t& count : samples) count /= micro_batch;
-  return samples;
+  const std::vector<StageRound> rounds(layout_stage_.size(), StageRound{micro_batch, k});
+  const std::vector<int64_t> samples = SamplesInFlight(rounds, draft_edges_, problem_.mini_batch);
+  std::vector<int64_t> in_flight(case_.stages.size(), 0);
+  for (size_t i = 0; i < samples.size(); ++i)
+    in_flight[layout_stage_[i]] = samples[i] / micro_batch;
+  return in_flight;
 }
 
 // The stages that need recomputation to fit, by the least that they hold; nullopt if one does not
@@ -271,24 +277,15 @@ Strategy ExactSearch::ToStrategy(const StageTimes& times, const Choice& choice) 
 absl::Status ExactSearch::Judge(Strategy strategy) {
   ++evaluations_;
   steps_ += kStepsPerSimulation;
-  EvaluateOptions options;
-  options.optimizer = problem_.optimizer;
   // What is there already is the answer when the time is over.
-  if (best_) options.stop = [this] { return context_.Expired(); };
-  const auto evaluation =
-      Evaluate(*problem_.graph, *problem_.cluster, *problem_.costs, strategy, options);
-  if (absl::IsCancelled(evaluation.status())) return absl::OkStatus();
-  if (absl::IsResourceExhausted(evaluation.status())) {
-    too_large_ = evaluation.status();
-    return absl::OkStatus();
+  std::function<bool()> stop;
+  if (best_) stop = [this] { return context_.Expired(); };
+  ASSIGN_OR_RETURN(const Verdict verdict, VerdictOn(problem_, strategy, std::move(stop)));
+  if (!verdict.rejection.ok()) {
+    (absl::IsResourceExhausted(verdict.rejection) ? too_large_ : refused_) = verdict.rejection;
   }
-  // A tensor would have to be split whose samples do not lie side by side.
-  if (absl::IsFailedPrecondition(evaluation.status())) {
-    refused_ = evaluation.status();
-    return absl::OkStatus();
-  }
-  RETURN_IF_ERROR(evaluation.status());
-  const auto time = static_cast<double>(evaluation->iteration_time);
+  if (!verdict.time) return absl::OkStatus();
+  const auto time = static_cast<double>(*verdict.time);
   if (time >= best_time_) return absl::OkStatus();
   best_time_ = time;
   best_ = std::move(strategy);

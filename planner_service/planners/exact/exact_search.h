@@ -68,6 +68,7 @@ class ExactSearch {
   bool Consider(const StageTimes& times, const std::vector<int32_t>& stage_of);
   void FillCase(const StageTimes& times, const std::vector<int32_t>& stage_of);
   void FillStage(const StageTimes& times, const std::vector<int32_t>& stage_of, int32_t s);
+  void FindDraftEdges();
   void FillLinks(const StageTimes& times, const std::vector<int32_t>& stage_of);
   void TryInFlight(const StageTimes& times, Choice choice);
   void Try(const StageTimes& times, const Choice& choice);
@@ -89,6 +90,7 @@ class ExactSearch {
   PipelineCase case_;
   Draft draft_;                          // Stages in topological order.
   std::vector<int32_t> layout_stage_;    // Of the draft's stages.
+  std::vector<StageEdge> draft_edges_;   // Between the draft's stages; sorted.
   std::vector<Bytes> fixed_;             // Parameters, by stage of the layout,
   std::vector<Bytes> saved_, entering_;  // and bytes a micro-batch.
 

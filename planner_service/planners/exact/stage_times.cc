@@ -1,10 +1,10 @@
 #include "planner_service/planners/exact/stage_times.h"
 
 #include <algorithm>
-#include <bit>
 #include <limits>
 
-#include "planner_service/simulator/durations.h"
+#include "common/cost/collectives.h"
+#include "common/cost/update.h"
 
 namespace stagewright {
 namespace {
@@ -113,18 +113,7 @@ StageTimes MakeStageTimes(const Problem& problem, LeastCosts& costs, const Devic
 
 double LeastAllReduce(const Cluster& cluster, const std::vector<DeviceId>& devices, Bytes bytes) {
   if (bytes == 0 || devices.size() < 2) return 0;
-  double latency = kInfinity;
-  double rate = 0;
-  for (DeviceId a : devices) {
-    for (DeviceId b : devices) {
-      if (a == b) continue;
-      latency = std::min(latency, static_cast<double>(cluster.route(a, b).latency));
-      rate = std::max(rate, cluster.route(a, b).bytes_per_second * 1e-9);
-    }
-  }
-  const auto n = static_cast<double>(devices.size());
-  const double hops = std::bit_width(devices.size() - 1);
-  return std::max(0.0, hops * latency + 2 * (n - 1) / n * static_cast<double>(bytes) / rate - 3);
+  return LeastAllReduceTime(bytes, std::ssize(devices), FastestOf(cluster, devices));
 }
 
 }  // namespace stagewright

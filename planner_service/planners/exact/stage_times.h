@@ -48,7 +48,7 @@ struct StageTimes {
 StageTimes MakeStageTimes(const Problem& problem, LeastCosts& costs, const DeviceLayout& layout,
                           int64_t micro_batch);
 
-// A sum of `bytes` of gradients over devices takes at least this, ns.
+// LeastAllReduceTime over `devices`. O(devices^2).
 double LeastAllReduce(const Cluster& cluster, const std::vector<DeviceId>& devices, Bytes bytes);
 
 }  // namespace stagewright

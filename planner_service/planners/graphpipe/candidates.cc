@@ -7,15 +7,14 @@
 #include <tuple>
 #include <utility>
 
-#include "planner_service/planner/micro_batches.h"
 #include "planner_service/planners/graphpipe/build_strategy.h"
 #include "planner_service/planners/graphpipe/pace.h"
 #include "planner_service/planners/graphpipe/stage_timeline.h"
+#include "planner_service/search/micro_batch_sizes.h"
 
 namespace stagewright {
 namespace {
 
-constexpr size_t kMostMicroBatchSizes = 16;
 // Of the bottleneck's time, where it only proposes.
 constexpr double kPrecision = 1e-2;
 // Each pipeline looked for is at least this much shallower than the last.
@@ -208,26 +207,12 @@ std::vector<std::vector<StageConfig>> ConfigSets(const std::vector<int64_t>& siz
 
 }  // namespace
 
-std::vector<int64_t> MicroBatchSizes(const Problem& problem, const PlanOptions& options) {
-  const std::vector<int64_t> all = MicroBatches(problem, options);
-  if (all.size() <= kMostMicroBatchSizes) return all;
-  std::vector<int64_t> sizes;
-  for (int64_t power = 1; power <= all.back(); power *= 2) {
-    const auto above = std::upper_bound(all.begin(), all.end(), power);
-    if (above == all.begin()) continue;
-    if (const int64_t below = *std::prev(above); sizes.empty() || sizes.back() != below)
-      sizes.push_back(below);
-  }
-  if (sizes.back() != all.back()) sizes.push_back(all.back());
-  return sizes;
-}
-
 std::vector<Candidate> FindCandidates(const SearchSpace& space, const CandidateOptions& options,
                                       const SearchContext& context, int64_t& states) {
   const Problem& problem = space.oracle->problem();
   const int32_t devices = problem.cluster->size();
   std::vector<Attempt> attempts;
-  std::vector<int64_t> sizes = MicroBatchSizes(problem, options.plan);
+  std::vector<int64_t> sizes = MicroBatchSizes(problem, options.plan, Rounding::kDown);
   if (options.plan.micro_batch == 0) {
     std::erase_if(sizes, [&](int64_t size) {
       return size < problem.mini_batch &&

@@ -45,10 +45,6 @@ struct CandidateOptions {
   int64_t most_actions = std::numeric_limits<int64_t>::max();
 };
 
-// Micro-batch sizes worth trying: those of MicroBatches() for one device, of many only those next
-// to powers of two. Ascending.
-std::vector<int64_t> MicroBatchSizes(const Problem& problem, const PlanOptions& options);
-
 // Candidates of one space, best estimate first, equal partitions once. Empty if nothing fits, or if
 // the context expired at once. Adds to `states`.
 std::vector<Candidate> FindCandidates(const SearchSpace& space, const CandidateOptions& options,

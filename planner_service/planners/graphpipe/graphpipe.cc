@@ -1,28 +1,32 @@
 // Graph pipeline parallelism after GraphPipe (ASPLOS 2025), and its sequential counterpart.
 //
 // Problem: the strategy with the least iteration time for a model, a mini-batch and a cluster.
-// Partitions come from partition_search.h (notation, recurrence, complexity and the deviations 1 to
-// 5 stand there), the choice among micro-batch sizes and depths from candidates.h, and the last
-// word from the evaluator, which simulates the most promising candidates.
+// Partitions come from partition_search.h (notation, recurrence and complexity stand there), the
+// choice among micro-batch sizes and depths from candidates.h, and the last word from the
+// evaluator, which simulates the most promising candidates.
 //
-// Further deviations from the paper:
-//  6. The paper minimises the bottleneck's time per sample. Here that yields candidates; the
-//     simulated iteration time decides, then peak memory, then devices, then the partition's text.
-//  7. Besides the order that Linearize() gives, a second order puts the heaviest branch of every
-//     parallel vertex first and the lightest last, so that the stage that closes a join takes the
-//     lightest branch along.
-//  8. A sequential pipeline is a graph pipeline with more edges than the data asks for. Where
-//     branches that end together would meet on a slow link, the staggered sequential pipeline can
-//     be faster, so the linearised model is searched last, for what beats the best graph pipeline,
-//     if that one is busy with messages.
-//  9. A candidate that the evaluator finds to need more memory than the search thought is passed
-//     over; if all are, the search is repeated with a smaller share of the memory.
-// 13. Before the search, the model in one stage, on one device and on all of them, is evaluated, so
-//     that a deadline finds an answer also where partitions are too many. It is only given if the
-//     search finds nothing faster.
-// 14. The paper's devices, memories and links are alike. Where they differ, the search runs on
-//     several views of the cluster, each of devices taken for as slow and as small as its slowest
-//     and smallest, or all for as fast as the fastest (search/placement_views.h).
+// Deviations from the paper (1 to 6: partition_search.h):
+//  7. Simulation decides. The paper minimises the bottleneck's time per sample. Here that yields
+//     candidates; the simulated iteration time decides, then peak memory, then devices, then the
+//     partition's text.
+//  8. Second order. Besides the order that Linearize() gives, a second order puts the heaviest
+//     branch of every parallel vertex first and the lightest last, so that the stage that closes a
+//     join takes the lightest branch along.
+//  9. Sequential pipelines. A sequential pipeline is a graph pipeline with more edges than the data
+//     asks for. Where branches that end together would meet on a slow link, the staggered
+//     sequential pipeline can be faster, so the linearised model is searched last, for what beats
+//     the best graph pipeline, if that one is busy with messages.
+// 10. Less memory. A candidate that the evaluator finds to need more memory than the search thought
+//     is passed over; if all are, the search is repeated with a smaller share of the memory.
+// 11. Messages in flight. ComputeInFlight covers compute only. Where round trips with messages take
+//     longer, stages keep more samples in flight, as far as memory allows (pace.h).
+// 12. One stage first. Before the search, the model in one stage, on one device and on all of them,
+//     is evaluated, so that a deadline finds an answer also where partitions are too many. It is
+//     only given if the search finds nothing faster.
+// 13. Views of the cluster. The paper's devices, memories and links are alike. Where they differ,
+//     the search runs on several views of the cluster, each of devices taken for as slow and as
+//     small as its slowest and smallest, or all for as fast as the fastest
+//     (search/placement_views.h).
 //
 // Reference: Jeon et al., "GraphPipe: Improving Performance and Scalability of DNN Training with
 // Graph Pipeline Parallelism", ASPLOS 2025.
@@ -30,15 +34,15 @@
 
 #include <algorithm>
 #include <limits>
-#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/graph/series_parallel.h"
-#include "planner_service/planner/micro_batches.h"
 #include "planner_service/planners/graphpipe/build_strategy.h"
 #include "planner_service/planners/graphpipe/candidates.h"
-#include "planner_service/planners/graphpipe/infeasible.h"
+#include "planner_service/planners/graphpipe/devices_needed.h"
+#include "planner_service/search/memory_shares.h"
+#include "planner_service/search/one_stage.h"
 #include "planner_service/search/search_views.h"
 
 namespace stagewright {
@@ -55,9 +59,6 @@ constexpr int64_t kMostActions = 600'000;
 // than this share of the iteration: where messages hide, edges that the data do not ask for cannot
 // help.
 constexpr double kBusyLink = 0.4;
-
-// Shares of the memory budget that the search may fill, tried until a candidate survives.
-constexpr double kMemoryShares[] = {1, 0.97, 0.93, 0.87, 0.8, 0.7, 0.55};
 
 std::vector<OperatorId> ToOperators(const std::vector<int32_t>& order) {
   return std::vector<OperatorId>(order.begin(), order.end());
@@ -157,48 +158,19 @@ class Rounds {
   bool branches_ = false;
 };
 
-// The model in one stage on `replicas` devices, with the largest micro-batch that fits its memory.
-std::optional<Candidate> OneStage(const StageOracle& oracle, const PlanOptions& options,
-                                  StrategyKind kind, int32_t replicas) {
-  const int64_t mini_batch = oracle.problem().mini_batch;
-  std::vector<int64_t> sizes = MicroBatchSizes(oracle.problem(), options);
-  std::reverse(sizes.begin(), sizes.end());
-  for (bool recompute : {false, true}) {
-    if (options.recompute == (recompute ? RecomputePolicy::kNever : RecomputePolicy::kAlways)) {
-      continue;
-    }
-    for (int64_t size : sizes) {
-      const StageOracle::Flow flow{(size + replicas - 1) / replicas, 1, mini_batch / size,
-                                   recompute};
-      if (MostReplicas(oracle.problem(), options, size) < replicas) continue;
-      if (oracle.Memory(0, oracle.size(), flow) > oracle.budget()) continue;
-      Candidate candidate;
-      candidate.kind = kind;
-      candidate.oracle = &oracle;
-      candidate.partition.stages = {{0, oracle.size(), replicas, {size, 1}, size, recompute}};
-      candidate.partition.devices = replicas;
-      candidate.layout = MakeLayout(oracle, candidate.partition, kind, {});
-      candidate.text = ToString(candidate.partition);
-      return candidate;
-    }
-  }
-  return std::nullopt;
-}
-
-// On one device and, where replicas are allowed, on all. Empty if more stages are asked for or
-// nothing fits.
+// The model in one stage, on one device and on all, as candidates.
 std::vector<Candidate> OneStageCandidates(const StageOracle& oracle, const PlanOptions& options,
                                           StrategyKind kind) {
   std::vector<Candidate> candidates;
-  if (options.num_stages > 1) return candidates;
-  const Problem& problem = oracle.problem();
-  const auto all = static_cast<int32_t>(std::min<int64_t>(
-      problem.cluster->size(), MostReplicas(problem, options, problem.mini_batch)));
-  for (int32_t replicas : {1, all}) {
-    if (replicas > 1 && !options.allow_replicas) continue;
-    if (!candidates.empty() && candidates.back().partition.devices == replicas) continue;
-    std::optional<Candidate> candidate = OneStage(oracle, options, kind, replicas);
-    if (candidate.has_value()) candidates.push_back(*std::move(candidate));
+  for (const auto& [replicas, size, recompute] :
+       OneStageChoices(oracle, options, options.recompute)) {
+    Candidate& candidate = candidates.emplace_back();
+    candidate.kind = kind;
+    candidate.oracle = &oracle;
+    candidate.partition.stages = {{0, oracle.size(), replicas, {size, 1}, size, recompute}};
+    candidate.partition.devices = replicas;
+    candidate.layout = MakeLayout(oracle, candidate.partition, kind, {});
+    candidate.text = ToString(candidate.partition);
   }
   return candidates;
 }
@@ -225,9 +197,9 @@ class Search {
          const SearchContext& context, Judge& judge)
       : problem_(problem), options_(options), kind_(kind), context_(context), judge_(judge) {}
 
-  // `explain`: says in found.reason why nothing was found.
+  // `explain`: says in found.reason what was lacking if nothing was found.
   absl::Status Run(bool explain, Outcome& found) {
-    const StageOracle whole(problem_, ToOperators(problem_.operators->dag().order()));
+    const StageOracle whole(problem_, ModelOrder(problem_));
     RETURN_IF_ERROR(Consider(OneStageCandidates(whole, options_, kind_), "one"));
     if (context_.Expired()) return absl::OkStatus();
     Rounds rounds(problem_, kind_);
@@ -239,23 +211,19 @@ class Search {
     if (!explain || first.empty() || judge_.seconds_to_beat() > 0 || context_.Expired()) {
       return absl::OkStatus();
     }
-    found.reason = WhyInfeasible(first.front()->view(), options_, context_);
-    if (!judge_.rejection().ok()) {
-      absl::StrAppend(&found.reason, "; closest: ", std::string(judge_.rejection().message()));
-    }
+    found.reason = DevicesNeeded(first.front()->view(), options_, context_);
     return absl::OkStatus();
   }
 
  private:
   absl::Status Round(const Spaces& spaces, const char* round, Outcome& found) {
-    for (double share : kMemoryShares) {
+    return TryMemoryShares(kPartitionShares, [&](double share) -> absl::StatusOr<bool> {
       const int64_t accepted = judge_.accepted();
       const int64_t judged = judge_.count();
       RETURN_IF_ERROR(Consider(Find(spaces, share, found.states), round));
       // Less memory only helps where all that was judged needed too much.
-      if (judge_.count() == judged || judge_.accepted() > accepted || context_.Expired()) break;
-    }
-    return absl::OkStatus();
+      return judge_.count() > judged && judge_.accepted() == accepted && !context_.Expired();
+    });
   }
 
   // Of all spaces, best estimate first; only what may beat the best of all views.
@@ -329,7 +297,7 @@ class Search {
 absl::StatusOr<Outcome> Solve(const std::string& planner, StrategyKind kind, const Problem& problem,
                               const PlanOptions& options, SearchContext& context) {
   if (options.sequential) kind = StrategyKind::kSequential;
-  return SearchViews(planner, problem, options, context, ImpossibleOptions,
+  return SearchViews(planner, problem, options, context, /*loops=*/1,
                      [&](const Problem& seen, Judge& judge, Outcome& found) {
                        return Search(seen, options, kind, context, judge)
                            .Run(/*explain=*/&seen == &problem, found);

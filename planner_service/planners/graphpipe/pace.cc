@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "planner_service/search/fitting_in_flight.h"
+
 namespace stagewright {
 namespace {
 
@@ -37,23 +39,18 @@ std::vector<double> TimeMessages(const Cluster& cluster, const Partition& partit
 }
 
 // Most samples in flight that fit into `memory`, in whole micro-batches.
-int64_t FittingInFlight(const StageOracle& oracle, const StageChoice& choice, Bytes memory) {
-  const int64_t micro_batches = oracle.problem().mini_batch / choice.config.micro_batch;
-  const int64_t share = choice.config.micro_batch / choice.replicas;
-  int64_t fits = 0;
-  int64_t too_many = micro_batches + 1;
-  while (fits + 1 < too_many) {
-    const int64_t middle = (fits + too_many) / 2;
-    const Bytes need =
-        oracle.Memory(choice.begin, choice.end, {share, middle, micro_batches, choice.recompute});
-    (need <= memory ? fits : too_many) = middle;
-  }
-  return fits * choice.config.micro_batch;
+int64_t FittingSamples(const StageOracle& oracle, const StageChoice& choice, Bytes memory) {
+  const StageOracle::Flow flow{choice.config.micro_batch / choice.replicas, 1,
+                               oracle.problem().mini_batch / choice.config.micro_batch,
+                               choice.recompute};
+  return FittingInFlight(oracle, choice.begin, choice.end, flow, memory) *
+         choice.config.micro_batch;
 }
 
 }  // namespace
 
-Pace EstimatePace(const StageOracle& oracle, const Partition& partition, const Layout& layout) {
+Pace EstimatePace(const StageOracle& oracle, const Partition& partition, const Layout& layout,
+                  ReceivePosting posting) {
   const Cluster& cluster = *oracle.problem().cluster;
   const std::vector<double> time = TimeMessages(cluster, partition, layout);
   const size_t n = partition.stages.size();
@@ -96,10 +93,12 @@ Pace EstimatePace(const StageOracle& oracle, const Partition& partition, const L
     const ShareCosts& share = oracle.Share(choice.config.micro_batch / choice.replicas);
     const double forward = share.Forward(choice.begin, choice.end);
     const double own = share.Time(choice.begin, choice.end) + (choice.recompute ? forward : 0);
-    // A receive is posted two compute actions ahead (lower.h): while a backward pass runs, the
-    // inputs of the next forward pass arrive, and the other way round.
-    const double late =
-        std::max(0.0, into[s] - (own - forward)) + std::max(0.0, out_of[s] - forward);
+    // Where receives are posted ahead, the inputs of the next forward pass arrive while a backward
+    // pass runs, and the other way round. The pass before of the same direction may run meanwhile,
+    // too; that is not counted, as links also carry messages that this formula does not know.
+    const bool ahead = posting.ahead > 1;
+    const double late = std::max(0.0, into[s] - (ahead ? own - forward : 0)) +
+                        std::max(0.0, out_of[s] - (ahead ? forward : 0));
     waiting = std::max(waiting, (own + late) / b);
     pace.round_trip[s] = beyond + own;
     silent[s] = silent_beyond + own;
@@ -141,7 +140,7 @@ bool CoverMessages(const StageOracle& oracle, const Partition& partition, const 
       const auto micro_batches = static_cast<int64_t>(std::ceil(wanted - kTolerance));
       const int64_t extra =
           static_cast<int64_t>(share * static_cast<double>(micro_batches - least / b)) * b;
-      const int64_t most = FittingInFlight(oracle, partition.stages[s], memory);
+      const int64_t most = FittingSamples(oracle, partition.stages[s], memory);
       fits = least <= most || least == before;
       in_flight[s] =
           std::min({least + std::max<int64_t>(extra, 0), std::max(most, least), mini_batch});

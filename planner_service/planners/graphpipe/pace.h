@@ -5,6 +5,7 @@
 
 #include <vector>
 
+#include "common/schedule/receive_posting.h"
 #include "planner_service/planners/graphpipe/layout.h"
 
 namespace stagewright {
@@ -18,7 +19,8 @@ struct Pace {
 };
 
 // Messages that meet at one stage share links; others do not meet. O(edges * replicas).
-Pace EstimatePace(const StageOracle& oracle, const Partition& partition, const Layout& layout);
+Pace EstimatePace(const StageOracle& oracle, const Partition& partition, const Layout& layout,
+                  ReceivePosting posting = {});
 
 // ComputeInFlight covers the compute time of the stages behind, not the messages on the way. Raises
 // the samples in flight, where memory permits, to what a round trip needs at the pace of `bound`.

@@ -50,8 +50,8 @@
 // needs only (NeedRows); the bounds leave few ranges and small F. On a chain K = 1, on b parallel
 // chains K = 2.
 //
-// Deviations from the paper.
-//  1. One pass over a linear order that keeps branches together (depth first over the
+// Deviations from the paper (7 to 13: graphpipe.cc):
+//  1. Linear order. One pass over a linear order that keeps branches together (depth first over the
 //     series-parallel tree) instead of a recursion over series and parallel sub-graphs. A stage is
 //     a contiguous range of that order. Every stage of the paper's space (consecutive children of a
 //     series or parallel vertex) is one, so the result is never worse; on top come stages that
@@ -59,16 +59,16 @@
 //     concatenation"), stages that open with a fork, and stages that end one branch and begin the
 //     next. `PartitionOptions::allowed` restricts the stages; tests use it to show equality with a
 //     direct transcription of algorithm 1.
-//  2. In-flight samples follow from the data dependencies between the stages themselves (through
-//     the frontier classes) instead of one context per sub-graph, so they are exact for stages that
-//     span branches and for graphs that are not series-parallel.
-//  3. The value of a state is a Pareto front that minimises devices, not a table over every number
-//     of devices.
-//  4. A front keeps at most kMaxFront points (the smallest by devices, then needs). Fronts of
-//     chains and of parallel chains stay far below it.
-//  5. Devices may stay idle: t is reached with the fewest devices.
-//  6. A stage may run its forward pass again instead of keeping its tensors, which the paper does
-//     not consider: a choice per stage, joint with t and memory.
+//  2. Exact needs. In-flight samples follow from the data dependencies between the stages
+//     themselves (through the frontier classes) instead of one context per sub-graph, so they are
+//     exact for stages that span branches and for graphs that are not series-parallel.
+//  3. Pareto fronts. The value of a state is a Pareto front that minimises devices, not a table
+//     over every number of devices.
+//  4. Bounded fronts. A front keeps at most kMaxFront points (the smallest by devices, then needs).
+//     Fronts of chains and of parallel chains stay far below it.
+//  5. Idle devices. A time per sample is reached with the fewest devices; the others may stay idle.
+//  6. Recomputation. A stage may run its forward pass again instead of keeping its tensors, which
+//     the paper does not consider: a choice per stage, joint with t and memory.
 //
 // Reference: Jeon et al., "GraphPipe: Improving Performance and Scalability of DNN Training with
 // Graph Pipeline Parallelism", ASPLOS 2025, sections 5, 6 and appendix A.1.

@@ -5,7 +5,7 @@
 #include <limits>
 #include <numeric>
 
-#include "planner_service/simulator/durations.h"
+#include "common/cost/collectives.h"
 
 namespace stagewright {
 namespace {
@@ -39,10 +39,8 @@ NetworkFacts::NetworkFacts(const Cluster& cluster) {
     while (static_cast<int32_t>(devices.size()) < replicas) {
       devices.push_back(DeviceId(static_cast<int64_t>(devices.size())));
     }
-    constexpr Bytes kGigabyte = 1'000'000'000;
-    const auto latency = static_cast<double>(AllReduceTime(cluster, devices, 0));
-    const auto gigabyte = static_cast<double>(AllReduceTime(cluster, devices, kGigabyte));
-    sums.push_back({latency, (gigabyte - latency) / kGigabyte});
+    const AllReduceLine line = FitAllReduce(cluster, devices);
+    sums.push_back({line.latency, line.per_byte});
   }
 }
 

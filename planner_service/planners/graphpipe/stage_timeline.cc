@@ -5,14 +5,13 @@
 #include <numeric>
 #include <queue>
 
+#include "common/cost/collectives.h"
+#include "common/cost/update.h"
 #include "common/schedule/compute_order.h"
-#include "planner_service/simulator/durations.h"
 
 namespace stagewright {
 namespace {
 
-// As lower.h: how many tasks ahead of its use a receive is posted at most.
-constexpr int32_t kReceiveAhead = 4;
 // Rounds of micro-batches after the pipeline is full from which its pace is taken.
 constexpr int64_t kRounds = 8;
 
@@ -50,21 +49,21 @@ struct StageState {
   bool busy = false;
 };
 
-// As lower.h: receives are posted when the task before of the same direction starts, those of
-// gradients after the forward pass that they answer.
-int32_t PostAfter(const std::vector<MicroBatchTask>& order, int64_t task) {
-  for (int64_t before = task - 1; before >= 0 && before > task - kReceiveAhead; --before) {
-    const MicroBatchTask& other = order[before];
-    if (other.backward == order[task].backward) return static_cast<int32_t>(before);
-    if (other.micro_batch == order[task].micro_batch) return static_cast<int32_t>(before + 1);
-  }
-  return static_cast<int32_t>(std::max<int64_t>(task - kReceiveAhead + 1, 0));
+// How many tasks of a stage end before the receives of `task` are posted.
+int32_t PostedAfter(const std::vector<MicroBatchTask>& order, int32_t task,
+                    ReceivePosting posting) {
+  const auto pass = [&](int32_t at) -> LanePass {
+    return {order[at].backward ? LanePass::Kind::kGradients : LanePass::Kind::kForward,
+            order[at].micro_batch};
+  };
+  const auto before = [&](int32_t back) { return pass(task - back); };
+  return task + 1 - posting.PassesBack(pass(task), task, before);
 }
 
 class Timeline {
  public:
   Timeline(const StageOracle& oracle, const Partition& partition, const Layout& layout,
-           int64_t samples, const SearchContext& context);
+           int64_t samples, const SearchContext& context, ReceivePosting posting);
   double Run();
 
  private:
@@ -90,6 +89,7 @@ class Timeline {
 
   const Cluster& cluster_;
   const SearchContext& context_;
+  const ReceivePosting posting_;
   int64_t steps_ = 0;
   bool expired_ = false;
   int64_t samples_;
@@ -103,9 +103,10 @@ class Timeline {
 };
 
 Timeline::Timeline(const StageOracle& oracle, const Partition& partition, const Layout& layout,
-                   int64_t samples, const SearchContext& context)
+                   int64_t samples, const SearchContext& context, ReceivePosting posting)
     : cluster_(*oracle.problem().cluster),
       context_(context),
+      posting_(posting),
       samples_(samples),
       stages_(partition.stages.size()),
       link_free_(cluster_.links().size(), 0) {
@@ -145,7 +146,7 @@ void Timeline::AddTasks(const StageOracle& oracle, const Partition& partition,
       Task& task = tasks_.emplace_back();
       task.stage = static_cast<int32_t>(s);
       task.backward = order[t].backward;
-      task.posted = PostAfter(order, static_cast<int64_t>(t));
+      task.posted = PostedAfter(order, static_cast<int32_t>(t), posting_);
     }
   }
 }
@@ -217,7 +218,7 @@ void Timeline::Finish(int32_t index, double now) {
     }
   }
   const int32_t next = stage.begin + stage.finished;
-  for (int32_t t = next; t < std::min(stage.end, next + kReceiveAhead); ++t) {
+  for (int32_t t = next; t < std::min(stage.end, next + posting_.ahead); ++t) {
     if (tasks_[t].posted > stage.finished) continue;
     for (int32_t p = tasks_[t].waiting; p >= 0; p = pieces_[p].next_waiting) {
       Transfer(pieces_[p], now);
@@ -275,11 +276,11 @@ Lengths LengthsOf(const StageOracle& oracle, const Partition& partition, const L
 }  // namespace
 
 double StageTimeline(const StageOracle& oracle, const Partition& partition, const Layout& layout,
-                     const SearchContext& context) {
+                     const SearchContext& context, ReceivePosting posting) {
   const Lengths lengths = LengthsOf(oracle, partition, layout);
-  const double first = Timeline(oracle, partition, layout, lengths.full, context).Run();
+  const double first = Timeline(oracle, partition, layout, lengths.full, context, posting).Run();
   if (lengths.full == lengths.longer || first == kNever) return first;
-  const double second = Timeline(oracle, partition, layout, lengths.longer, context).Run();
+  const double second = Timeline(oracle, partition, layout, lengths.longer, context, posting).Run();
   if (second == kNever) return kNever;
   const int64_t rest = oracle.problem().mini_batch - lengths.longer;
   return second + (second - first) * static_cast<double>(rest) /

@@ -5,6 +5,7 @@
 // which candidates the evaluator judges.
 #pragma once
 
+#include "common/schedule/receive_posting.h"
 #include "planner_service/planners/graphpipe/layout.h"
 
 namespace stagewright {
@@ -12,7 +13,7 @@ namespace stagewright {
 // ns; infinity if the samples in flight deadlock, or if the context expired first. O(t log t) for t
 // tasks and messages.
 double StageTimeline(const StageOracle& oracle, const Partition& partition, const Layout& layout,
-                     const SearchContext& context);
+                     const SearchContext& context, ReceivePosting posting = {});
 
 // How many tasks that takes. O(stages).
 int64_t TimelineTasks(const StageOracle& oracle, const Partition& partition, const Layout& layout);

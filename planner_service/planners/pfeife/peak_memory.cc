@@ -7,17 +7,16 @@
 namespace stagewright::pfeife {
 namespace {
 
-// How many tasks ahead of its reader a receive is posted at most (common/schedule/lower.h).
-constexpr int32_t kReceiveAhead = 4;
 // Messages both ways share the ends of their links, mostly two at a time: what is sent is given
 // back after this many times as long as it takes alone.
 constexpr double kSharing = 2;
 
 }  // namespace
 
-PeakMemory::PeakMemory(const LoopedShape& shape, bool recompute)
+PeakMemory::PeakMemory(const LoopedShape& shape, bool recompute, ReceivePosting posting)
     : shape_(shape),
       recompute_(recompute),
+      posting_(posting),
       tasks_(shape.devices),
       most_held_(shape.slices()),
       incoming_(shape.slices()),
@@ -57,27 +56,23 @@ void PeakMemory::CountHeld(const std::vector<Task>& tasks) {
         count(tasks[done].slice, what, -1);
       }
     }
-    for (int32_t c = done + 1; c < std::min(done + 1 + kReceiveAhead, size); ++c) {
+    for (int32_t c = done + 1; c < std::min(done + 1 + posting_.ahead, size); ++c) {
       if (tasks[c].post_after != done || tasks[c].kind == Kind::kRecompute) continue;
       count(tasks[c].slice, tasks[c].kind == Kind::kForward ? &Held::received : &Held::returned, 1);
     }
   }
 }
 
-void PeakMemory::FindPosts(std::vector<Task>& tasks) {
-  for (int32_t c = 0; c < static_cast<int32_t>(tasks.size()); ++c) {
-    Task& task = tasks[c];
-    if (task.kind == Kind::kRecompute) continue;
-    task.post_after = std::max(c - kReceiveAhead, -1);
-    for (int32_t before = c - 1; before >= 0 && before > c - kReceiveAhead; --before) {
-      const Task& other = tasks[before];
-      const bool answered = task.kind == Kind::kBackward && other.kind == Kind::kForward &&
-                            other.slice == task.slice && other.micro_batch == task.micro_batch;
-      if (other.kind != task.kind && !answered) continue;
-      task.post_after = answered ? before : before - 1;
-      break;
-    }
+void PeakMemory::FindPosts(std::vector<Task>& tasks) const {
+  std::vector<LanePass> lane;
+  for (const Task& task : tasks) {
+    const LanePass::Kind kind = task.kind == Kind::kForward    ? LanePass::Kind::kForward
+                                : task.kind == Kind::kBackward ? LanePass::Kind::kGradients
+                                                               : LanePass::Kind::kOther;
+    lane.push_back({kind, int64_t{task.slice} * shape_.micro_batches + task.micro_batch});
   }
+  const std::vector<int32_t> after = posting_.PostAfter(lane);
+  for (size_t c = 0; c < tasks.size(); ++c) tasks[c].post_after = after[c];
 }
 
 void PeakMemory::CountFlows(const SliceCosts& costs) {
@@ -157,7 +152,7 @@ Bytes PeakMemory::Walk(int32_t device, const SliceMemory& memory) {
     }
   };
   const auto post = [&](int32_t done) {
-    for (int32_t c = done + 1; c < std::min(done + 1 + kReceiveAhead, count); ++c) {
+    for (int32_t c = done + 1; c < std::min(done + 1 + posting_.ahead, count); ++c) {
       if (tasks[c].post_after != done) continue;
       if (tasks[c].kind == Kind::kForward) now += flows_[tasks[c].slice].received;
       if (tasks[c].kind == Kind::kBackward) now += flows_[tasks[c].slice].returned;

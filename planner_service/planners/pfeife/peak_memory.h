@@ -1,7 +1,7 @@
 // What the devices hold at most.
 //
 // The rules are those of common/schedule/lower.h: a forward pass takes what its backward pass
-// needs; a receive takes its buffer when it is posted, ahead of the pass that reads it; a message
+// needs; a receive takes its buffer when it is posted (receive_posting.h); a message
 // is under way once it is sent and its receive is posted, one after the other between two slices;
 // a gradient stays at its sender until then. An estimate only in how messages share links.
 #pragma once
@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "common/base/units.h"
+#include "common/schedule/receive_posting.h"
 #include "planner_service/planners/pfeife/dependency_graph.h"
 
 namespace stagewright::pfeife {
@@ -27,7 +28,7 @@ class PeakMemory {
  public:
   // With `recompute`, a pass that runs the forward pass again comes before every backward pass,
   // whose time includes it. O(passes). REQUIRES: the shape does not deadlock.
-  PeakMemory(const LoopedShape& shape, bool recompute);
+  PeakMemory(const LoopedShape& shape, bool recompute, ReceivePosting posting = {});
 
   // Peak memory by position in the pipeline: on chains, of what the evaluator finds, at most 3 %
   // less and 10 % more; where messages are a large part of it (tangled graphs, recomputation), up
@@ -67,7 +68,7 @@ class PeakMemory {
   // When and how much is given back.
   using Release = std::pair<double, Bytes>;
 
-  static void FindPosts(std::vector<Task>& tasks);
+  void FindPosts(std::vector<Task>& tasks) const;
   void CountHeld(const std::vector<Task>& tasks);
   void CountFlows(const SliceCosts& costs);
   void Time(const SliceCosts& costs);
@@ -82,6 +83,7 @@ class PeakMemory {
 
   LoopedShape shape_;
   bool recompute_;
+  ReceivePosting posting_;
   std::vector<std::vector<Task>> tasks_;           // By device.
   std::vector<std::pair<int32_t, int32_t>> runs_;  // Device and task, in topological order.
   std::vector<Held> most_held_;                    // By slice.

@@ -21,28 +21,32 @@
 // path rules out O(N_l D). Neighbours of cuts: O(N_l D log n) for n operators.
 //
 // Deviations from the paper:
-//  1. Slices wait for the slices they read from, not for their neighbours in the order (the paper
-//     linearises the graph; its code keeps these edges, too). The strategy is a graph of stages.
-//  2. Besides the traced order, one that interleaves parallel branches is cut (linear_orders.h).
-//  3. Neighbours that the critical path of earlier cuts rules out are not evaluated; the answer is
-//     that of a full evaluation. Not all shapes are searched: even cuts say which look good, a
-//     budget goes to these first, and a shape in which the best cuts of its neighbours take longer
-//     is left out.
-//  4. Strides beyond 10 operators grow geometrically, so that long chains need few steps.
-//  5. Beam searches begin with cuts of equal time and of equal memory, and with the best cuts of
-//     other shapes with as many slices; cuts over the memory may enter the beam, behind all that
-//     fit.
-//  6. The warm-up of each device of the best is searched, too: the paper's code has one prefetch
-//     for all.
-//  7. The micro-batch size and the number of devices are searched, and operators take the time of
-//     the kind of device that they are on. If nothing fits, slices recompute their forward passes.
-//  8. The simulator, which knows contention, updates and what messages wait for, has the last word
-//     among the best of each shape.
-//  9. Long steps are searched with fewer micro-batches and extended by the work of the busiest
-//     device (Shortened in settings.h).
-// 10. Where devices, memories or links differ, the search runs on several views of the cluster
-//     (search/placement_views.h): it knows the speed of devices, but not which of them to leave out
-//     or to place next to each other.
+//  1. Real dependencies. Slices wait for the slices they read from, not for their neighbours in the
+//     order (the paper linearises the graph; its code keeps these edges, too). The strategy is a
+//     graph of stages.
+//  2. Second order. Besides the traced order, one that interleaves parallel branches is cut
+//     (linear_orders.h).
+//  3. Pruned neighbours. Neighbours that the critical path of earlier cuts rules out are not
+//     evaluated; the answer is that of a full evaluation. Not all shapes are searched: even cuts
+//     say which look good, a budget goes to these first, and a shape in which the best cuts of its
+//     neighbours take longer is left out.
+//  4. Growing strides. Beyond 10 operators strides grow geometrically, so that long chains need few
+//     steps.
+//  5. Starts of beams. Beam searches begin with cuts of equal time and of equal memory, and with
+//     the best cuts of other shapes with as many slices; cuts over the memory may enter the beam,
+//     behind all that fit.
+//  6. Warm-up by device. The warm-up of each device of the best is searched, too: the paper's code
+//     has one prefetch for all.
+//  7. Sizes and devices. The micro-batch size and the number of devices are searched, and operators
+//     take the time of the kind of device that they are on. If nothing fits, slices recompute their
+//     forward passes.
+//  8. Simulation decides. The simulator, which knows contention, updates and what messages wait
+//     for, has the last word among the best of each shape.
+//  9. Short steps. Long steps are searched with fewer micro-batches and extended by the work of the
+//     busiest device (Shortened in settings.h).
+// 10. Views of the cluster. Where devices, memories or links differ, the search runs on several
+//     views of the cluster (search/placement_views.h): it knows the speed of devices, but not which
+//     of them to leave out or to place next to each other.
 //
 // Reference: Jhoo, Hur, Lopes, "Pfeife: Automatic Pipeline Parallelism for PyTorch", ICML 2025.
 #include "planner_service/planners/pfeife/pfeife.h"
@@ -55,14 +59,15 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "planner_service/planner/micro_batches.h"
+#include "absl/strings/str_format.h"
 #include "planner_service/planners/pfeife/build_strategy.h"
 #include "planner_service/planners/pfeife/chain_model.h"
 #include "planner_service/planners/pfeife/finalist.h"
-#include "planner_service/planners/pfeife/infeasible.h"
 #include "planner_service/planners/pfeife/linear_orders.h"
 #include "planner_service/planners/pfeife/settings.h"
 #include "planner_service/planners/pfeife/split_search.h"
+#include "planner_service/search/memory_shares.h"
+#include "planner_service/search/micro_batch_sizes.h"
 #include "planner_service/search/search_views.h"
 
 namespace stagewright {
@@ -97,8 +102,8 @@ constexpr double kNear = 1.02;
 constexpr double kHopeless = 0.5;
 // An estimate shorter than this share of the one before is worth a simulation at once.
 constexpr double kClearly = 0.97;
-// Shares of the memory that searches may use, one after the other.
-constexpr double kMemoryShares[] = {1, 0.85, 0.7, 0.5};
+// Beyond this share of a device's memory, an excess says nothing of devices.
+constexpr double kMostExcess = 1e6;
 // Beam entries of one shape that the next one begins with.
 constexpr size_t kHandedOn = 2;
 
@@ -115,7 +120,7 @@ class Search {
   Search(const Problem& problem, const PlanOptions& options, SearchContext& context, Judge& judge)
       : problem_(problem), options_(options), context_(context), judge_(judge), costs_(problem) {}
 
-  // `explain`: says in found.reason why nothing was found.
+  // `explain`: says in found.reason what was lacking if nothing was found.
   absl::Status Run(bool explain, Outcome& found) {
     const bool always = options_.recompute == RecomputePolicy::kAlways;
     RETURN_IF_ERROR(Rounds(always, {}));
@@ -128,8 +133,7 @@ class Search {
     }
     found.states += effort_.evaluated + effort_.bounded;
     if (explain && judge_.seconds_to_beat() == 0 && !context_.Expired()) {
-      found.reason = WhyInfeasible(costs_, options_, finalists_.least_excess(),
-                                   std::string(judge_.rejection().message()));
+      found.reason = Excess();
     }
     return absl::OkStatus();
   }
@@ -137,14 +141,21 @@ class Search {
  private:
   bool answered() const { return judge_.best() != nullptr; }
 
+  // By how much the best cuts exceeded a device's memory, in words; empty if none did, or none
+  // could be rated.
+  std::string Excess() const {
+    const double excess = finalists_.least_excess();
+    if (excess <= 0 || excess > kMostExcess) return "";
+    return absl::StrFormat("the best cuts exceed a device by %.0f %%", excess * 100);
+  }
+
   // Where the evaluator finds more memory than estimated, again with less of it.
   absl::Status Rounds(bool recompute, std::optional<int64_t> samples) {
-    for (double share : kMemoryShares) {
+    return TryMemoryShares(kLoopedShares, [&](double share) -> absl::StatusOr<bool> {
       memory_ = share;
       RETURN_IF_ERROR(Round(recompute, samples));
-      if (answered() || !finalists_.fit() || context_.Expired()) break;
-    }
-    return absl::OkStatus();
+      return !answered() && finalists_.fit() && !context_.Expired();
+    });
   }
 
   // All settings, with micro-batches of `samples` if given.
@@ -440,7 +451,7 @@ class PfeifePlanner : public Planner {
   absl::StatusOr<Outcome> Solve(const Problem& problem, const PlanOptions& options,
                                 SearchContext& context) const override {
     return SearchViews(
-        name(), problem, options, context, ImpossibleOptions,
+        name(), problem, options, context, options.max_loops,
         [&](const Problem& seen, Judge& judge, Outcome& found) {
           return Search(seen, options, context, judge).Run(/*explain=*/&seen == &problem, found);
         });

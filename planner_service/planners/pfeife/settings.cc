@@ -3,8 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "absl/strings/str_cat.h"
-#include "planner_service/planner/micro_batches.h"
+#include "planner_service/search/micro_batch_sizes.h"
 
 namespace stagewright::pfeife {
 namespace {
@@ -50,26 +49,14 @@ std::vector<std::vector<int32_t>> DeviceLists(const Problem& problem) {
 
 }  // namespace
 
-std::string ImpossibleOptions(const Problem& problem, const PlanOptions& options) {
-  if (options.asynchronous) return "pfeife plans synchronous schedules only";
-  const int64_t loops = options.max_loops > 0 ? options.max_loops : options.num_stages;
-  if (options.num_stages > problem.cluster->size() * std::max<int64_t>(1, loops)) {
-    return absl::StrCat(options.num_stages, " stages need more than ", problem.cluster->size(),
-                        " devices with ", options.max_loops, " stages each");
-  }
-  return "";
-}
-
-std::vector<int64_t> MicroBatchSizes(const Problem& problem, int32_t devices,
-                                     const PlanOptions& options) {
+std::vector<int64_t> SizesThatFill(const Problem& problem, int32_t devices,
+                                   const PlanOptions& options) {
   const std::vector<int64_t> all = MicroBatches(problem, options);
   if (options.micro_batch > 0 || all.empty()) return all;
   std::vector<int64_t> sizes;
   for (int64_t step : kSteps) {
-    // The largest size with at least this many micro-batches, or the smallest that there is.
     const int64_t most = std::max<int64_t>(1, problem.mini_batch / (step * devices));
-    const auto above = std::upper_bound(all.begin(), all.end(), most);
-    const int64_t size = above == all.begin() ? all.front() : *std::prev(above);
+    const int64_t size = SizeNextTo(all, most, Rounding::kDown).value_or(all.front());
     if (sizes.empty() || sizes.back() != size) sizes.push_back(size);
   }
   return sizes;
@@ -97,7 +84,7 @@ std::vector<Setting> Settings(const Problem& problem, const PlanOptions& options
         break;
       }
       const auto used = static_cast<int32_t>(devices.size());
-      for (int64_t samples : MicroBatchSizes(problem, used, options)) {
+      for (int64_t samples : SizesThatFill(problem, used, options)) {
         settings.push_back({devices, loops, samples});
       }
     }

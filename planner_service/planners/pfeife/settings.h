@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
 #include <vector>
 
 #include "planner_service/planner/planner.h"
@@ -20,13 +19,10 @@ struct Setting {
   int64_t samples = 1;  // Per micro-batch.
 };
 
-// Why no strategy of this planner can do what the options ask; empty if one may.
-std::string ImpossibleOptions(const Problem& problem, const PlanOptions& options);
-
-// Sizes of micro-batches to try: those with about D, 2 D, 4 D and 8 D micro-batches per step, the
-// first of these first; the option's where it forces one.
-std::vector<int64_t> MicroBatchSizes(const Problem& problem, int32_t devices,
-                                     const PlanOptions& options);
+// Sizes of micro-batches to try: the largest with at least D, 2 D, 4 D and 8 D micro-batches per
+// step, or the smallest there is, in this order; the option's where it forces one.
+std::vector<int64_t> SizesThatFill(const Problem& problem, int32_t devices,
+                                   const PlanOptions& options);
 
 // Most promising first: all devices (as listed and, where they differ, by falling and by rising
 // speed), then half of them, a quarter, ..., one. Each with 1 to kMostLoops loops, as far as there

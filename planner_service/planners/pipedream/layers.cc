@@ -6,34 +6,10 @@
 #include <utility>
 
 #include "common/base/check.h"
-#include "common/cost/value_bytes.h"
+#include "planner_service/search/layers.h"
 
 namespace stagewright::pipedream {
 namespace {
-
-// By layer, the bytes per sample of the values that other layers read, each value once.
-std::vector<double> OutputPerSample(const StageOracle& oracle) {
-  const Graph& graph = *oracle.problem().graph;
-  const OperatorGraph& operators = *oracle.problem().operators;
-  std::vector<int32_t> position(oracle.size());
-  for (int32_t p = 0; p < oracle.size(); ++p) position[oracle.order()[p].index()] = p;
-  std::vector<ValueRef> values;
-  for (int32_t v = 0; v < graph.size(); ++v) {
-    const OperatorId reader = operators.owner(NodeId(v));
-    ForEachRead(graph, NodeId(v), [&](ValueRef value) {
-      const OperatorId owner = operators.owner(value.node);
-      if (owner.valid() && owner != reader) values.push_back(value);
-    });
-  }
-  std::sort(values.begin(), values.end());
-  values.erase(std::unique(values.begin(), values.end()), values.end());
-  std::vector<double> bytes(oracle.size(), 0);
-  for (const ValueRef& value : values) {
-    bytes[position[operators.owner(value.node).index()]] +=
-        static_cast<double>(ValueBytesPerSample(graph, value, 1));
-  }
-  return bytes;
-}
 
 // The slowest route between two devices for which `counts` holds; 0 if there is none.
 template <typename Counts>
@@ -63,15 +39,8 @@ LayerProfile ProfileOf(const Graph& graph) {
   return profile;
 }
 
-Layers::Layers(const StageOracle& oracle) : oracle_(oracle), output_(OutputPerSample(oracle)) {
-  const Dag& operators = oracle.problem().operators->dag();
-  std::vector<int32_t> position(oracle.size());
-  for (int32_t p = 0; p < oracle.size(); ++p) position[oracle.order()[p].index()] = p;
-  std::vector<Dag::Edge> edges;
-  for (const auto& [from, to] : operators.Edges()) {
-    edges.emplace_back(position[from], position[to]);
-  }
-  dag_ = *Dag::Create(oracle.size(), std::move(edges));
+Layers::Layers(const StageOracle& oracle)
+    : oracle_(oracle), dag_(LayerGraph(oracle)), output_(LayerOutputs(oracle)) {
   for (int32_t p = 0; p < oracle.size(); ++p) {
     const StageOracle::Extent& own = oracle.At(p, p + 1);
     parameters_.push_back(static_cast<double>(own.gradients));

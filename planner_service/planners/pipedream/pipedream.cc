@@ -9,30 +9,33 @@
 // node.
 //
 // Deviations from the paper and the published program:
-//  1. The program's objective (compute and synchronisation in turn, transfers shared by replicas)
-//     is used, with gradients summed once per mini-batch instead of once per micro-batch in
-//     synchronous pipelines.
-//  2. The bottleneck proposes, the simulated iteration time decides: for several micro-batch sizes,
-//     flat and hierarchical, the least bottleneck and a few per cent more, each with the fewest
-//     stages that reach it, become candidates. A flush costs in proportion to the stages.
-//  3. Replicas share each micro-batch instead of taking turns (minibatch_id mod replicas), so that
-//  a
-//     stage has as many micro-batches in flight as there are stages from it to the end, or NOAM if
-//     that is more (AsynchronousInFlight). Times are those of the shares, not a quotient.
-//  4. Models with several sources are cut like all others; the program starts from one of them.
-//  5. Beyond kMostStates downsets, the prefixes of up to seven topological orders are the states:
-//     a stage may run from a prefix of one to a larger prefix of another. Hierarchical runs have
-//     fewer states, since they solve a flat problem from each.
-//  6. Memory is a constraint on stages (activations of all micro-batches in flight, versions of the
-//     weights), not an option; what the evaluator refuses nevertheless is searched again with less.
-//     With vertical sync (section 3.3, an option of the paper) all stages hold as many versions as
-//     the first, which is found last: the search first counts each stage's own, and if the
-//     evaluator refuses all it finds, as many as there may be at most.
-//  7. Where the micro-batch or the model is too small for all devices, as many as are useful are
-//     used. One stage on one device and on all are evaluated first.
-//  8. With a limit on stages only the flat network is searched.
-//  9. Where devices, memories or links differ, the recurrence, which knows one kind of device and
-//     one bandwidth a level, runs on several views of the cluster (search/placement_views.h).
+//  1. Objective. The program's objective (compute and synchronisation in turn, transfers shared by
+//     replicas) is used, with gradients summed once per mini-batch instead of once per micro-batch
+//     in synchronous pipelines.
+//  2. Simulation decides. The bottleneck proposes, the simulated iteration time decides: for
+//     several micro-batch sizes, flat and hierarchical, the least bottleneck and a few per cent
+//     more, each with the fewest stages that reach it, become candidates. A flush costs in
+//     proportion to the stages.
+//  3. Shared micro-batches. Replicas share each micro-batch instead of taking turns (minibatch_id
+//     mod replicas), so that a stage has as many micro-batches in flight as there are stages from
+//     it to the end, or NOAM if that is more (AsynchronousInFlight). Times are those of the shares,
+//     not a quotient.
+//  4. Several sources. Models with several sources are cut like all others; the program starts from
+//     one of them.
+//  5. Bounded states. Beyond kMostStates downsets, the prefixes of up to seven topological orders
+//     are the states: a stage may run from a prefix of one to a larger prefix of another.
+//     Hierarchical runs have fewer states, since they solve a flat problem from each.
+//  6. Memory. It is a constraint on stages (activations of all micro-batches in flight, versions of
+//     the weights), not an option; what the evaluator refuses nevertheless is searched again with
+//     less. With vertical sync (section 3.3, an option of the paper) all stages hold as many
+//     versions as the first, which is found last: the search first counts each stage's own, and if
+//     the evaluator refuses all it finds, as many as there may be at most.
+//  7. Useful devices. Where the micro-batch or the model is too small for all devices, as many as
+//     are useful are used. One stage on one device and on all are evaluated first.
+//  8. Limits on stages. With one, only the flat network is searched.
+//  9. Views of the cluster. Where devices, memories or links differ, the recurrence, which knows
+//     one kind of device and one bandwidth a level, runs on several views of the cluster
+//     (search/placement_views.h).
 //
 // Reference: Narayanan et al., "PipeDream: Generalized Pipeline Parallelism for DNN Training", SOSP
 // 2019; Harlap et al., "PipeDream: Fast and Efficient Pipeline Parallel DNN Training", 2018.
@@ -45,11 +48,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/graph/dag.h"
-#include "planner_service/planner/micro_batches.h"
 #include "planner_service/planners/pipedream/build.h"
 #include "planner_service/planners/pipedream/layers.h"
 #include "planner_service/planners/pipedream/partition.h"
-#include "planner_service/planners/pipedream/proposals.h"
+#include "planner_service/search/memory_shares.h"
+#include "planner_service/search/micro_batch_sizes.h"
+#include "planner_service/search/one_stage.h"
+#include "planner_service/search/search_views.h"
 
 namespace stagewright {
 namespace {
@@ -61,11 +66,11 @@ constexpr int32_t kMostHierarchicalStates = 192;
 // Tables have an entry per state, machine and stage.
 constexpr int64_t kMostEntries = 1 << 23;
 constexpr size_t kMostSizes = 6;
+// A pipeline is taken to have filled after so many micro-batches when their sizes are compared.
+constexpr double kMostToFill = 3;
 constexpr double kSlacks[] = {1, 1.08, 1.25};
 constexpr int64_t kMostSimulations = 12;
 constexpr double kPromising = 1.3;
-// Shares of the memory that the search may fill, tried until a candidate survives.
-constexpr double kMemoryShares[] = {1, 0.9, 0.75, 0.55};
 
 class Search {
  public:
@@ -81,14 +86,15 @@ class Search {
   absl::Status Run(Outcome& found) {
     RETURN_IF_ERROR(judge_.Consider(OneStageProposals(oracle_, options_), kMostSimulations, 1e9));
     const bool one_stage = judge_.best() != nullptr;
-    for (double share : kMemoryShares) {
+    const auto attempt = [&](double share) -> absl::StatusOr<bool> {
       const int64_t before = judge_.count();
       RETURN_IF_ERROR(judge_.Consider(Proposals({share, false}), kMostSimulations, kPromising));
-      if (judge_.count() == before || judge_.best() != nullptr || one_stage) break;
-      if (!options_.vertical_sync) continue;
+      if (judge_.count() == before || judge_.best() != nullptr || one_stage) return false;
+      if (!options_.vertical_sync) return true;
       RETURN_IF_ERROR(judge_.Consider(Proposals({share, true}), kMostSimulations, kPromising));
-      if (judge_.best() != nullptr) break;
-    }
+      return judge_.best() == nullptr;
+    };
+    RETURN_IF_ERROR(TryMemoryShares(kChainShares, attempt));
     found.states += visited_;
     return absl::OkStatus();
   }
@@ -118,8 +124,9 @@ class Search {
     std::vector<Proposal> proposals;
     const std::vector<Level> flat = FlatLevels(*problem_.cluster);
     const std::vector<Level> nodes = HierarchicalLevels(*problem_.cluster);
+    const double fill = std::min<double>(problem_.cluster->size(), kMostToFill);
     const bool limited = options_.num_stages > 0 || options_.max_stages > 0;
-    for (int64_t size : PromisingSizes(oracle_, options_, kMostSizes, context_)) {
+    for (int64_t size : PromisingSizes(oracle_, options_, {fill}, kMostSizes, context_)) {
       if (context_.Expired()) break;
       Propose(flat, size, memory, proposals);
       if (!nodes.empty() && !limited &&
@@ -205,7 +212,7 @@ class PipeDreamPlanner : public Planner {
   }
   absl::StatusOr<Outcome> Solve(const Problem& problem, const PlanOptions& options,
                                 SearchContext& context) const override {
-    return SearchViews(name(), problem, options, context,
+    return SearchViews(name(), problem, options, context, /*loops=*/1,
                        [&](const Problem& seen, Judge& judge, Outcome& found) {
                          return Search(seen, options, context, judge).Run(found);
                        });

@@ -2,25 +2,26 @@
 //
 // Problem: convex stages with replicas and recomputation, so that the slowest stage of a full
 // pipeline is as fast as can be within memory. The objective and its notation are in objective.h,
-// the recurrence, its complexity and deviations 1 to 3 in solve.cc.
+// the recurrence and its complexity in solve.cc.
 //
-// Further deviations from the original:
-//  4. The bottleneck proposes, the simulated iteration time decides: pipelines fill and drain.
-//  Every
-//     promising size of shares has a least bottleneck, each partition is tried with the micro-batch
-//     sizes that give every replica a sample, and the evaluator picks.
-//  5. Replicas share each micro-batch instead of taking turns. With micro-batches per stage
-//  allowed,
-//     a stage of d replicas also gets micro-batches d times as large, which comes to the same.
-//  6. A stage recomputes as a whole, since strategies say so per stage; objective.h and solve.h
-//     choose per operator where a profile is planned as the original does.
-//  7. Strategies have no tensor-parallel stages yet, so of profiles that have such configurations
-//     those of one device are used, and the outcome says so. solve.h plans with all of them.
-//  8. Memory by the rules of the evaluator; what it refuses nevertheless is searched again with
-//     less memory.
-//  9. One stage on one device and on all are evaluated first, so that a deadline leaves an answer.
-// 10. Where devices, memories or links differ, several views of the cluster are searched
-//     (search/placement_views.h).
+// Deviations from the original (1 to 3: solve.cc):
+//  4. Simulation decides. The bottleneck proposes, the simulated iteration time decides: pipelines
+//     fill and drain. Every promising size of shares has a least bottleneck, each partition is
+//     tried with the micro-batch sizes that give every replica a sample, and the evaluator picks.
+//  5. Shared micro-batches. Replicas share each micro-batch instead of taking turns. With
+//     micro-batches per stage allowed, a stage of d replicas also gets micro-batches d times as
+//     large, which comes to the same.
+//  6. Whole stages recompute. Strategies say so per stage; objective.h and solve.h choose per
+//     operator where a profile is planned as the original does.
+//  7. Tensor parallelism. Strategies have no tensor-parallel stages yet, so of profiles that have
+//     such configurations those of one device are used, and the outcome says so. solve.h plans with
+//     all of them.
+//  8. Memory. It follows the rules of the evaluator; what it refuses nevertheless is searched again
+//     with less memory.
+//  9. One stage first. One stage on one device and on all are evaluated first, so that a deadline
+//     leaves an answer.
+// 10. Views of the cluster. Where devices, memories or links differ, several views of the cluster
+//     are searched (search/placement_views.h).
 #include "planner_service/planners/piper/piper.h"
 
 #include <algorithm>
@@ -28,13 +29,14 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "planner_service/planner/micro_batches.h"
-#include "planner_service/planners/graphpipe/candidates.h"
-#include "planner_service/planners/pipedream/proposals.h"
 #include "planner_service/planners/piper/from_problem.h"
 #include "planner_service/planners/piper/solve.h"
 #include "planner_service/search/draft.h"
+#include "planner_service/search/memory_shares.h"
+#include "planner_service/search/micro_batch_sizes.h"
+#include "planner_service/search/one_stage.h"
 #include "planner_service/search/placement.h"
+#include "planner_service/search/search_views.h"
 
 namespace stagewright {
 namespace {
@@ -44,8 +46,6 @@ constexpr size_t kMostSimulations = 16;
 constexpr double kPromising = 1.2;
 // Micro-batches times devices that a program may have unless memory asks for more.
 constexpr int64_t kLongProgram = 1 << 12;
-// Shares of the memory that the search may fill, tried until a candidate survives.
-constexpr double kMemoryShares[] = {1, 0.9, 0.75, 0.55};
 
 class Search {
  public:
@@ -60,16 +60,18 @@ class Search {
 
   absl::Status Run(Outcome& found) {
     RETURN_IF_ERROR(judge_.Consider(OneStage(), kMostSimulations, 1e9));
-    for (double share : kMemoryShares) {
+    const auto attempt = [&](double share) -> absl::StatusOr<bool> {
       const int64_t before = judge_.count();
       const absl::Status rejected_before = judge_.rejection();
       RETURN_IF_ERROR(judge_.Consider(Proposals(share), kMostSimulations, kPromising));
-      if (context_.Expired()) break;
-      if (judge_.best() != nullptr && judge_.rejection() == rejected_before) break;
+      if (context_.Expired()) return false;
+      if (judge_.best() != nullptr && judge_.rejection() == rejected_before) return false;
       // Nothing fits: small micro-batches may, less memory will not.
-      if (judge_.count() == before && (long_programs_ || judge_.best() != nullptr)) break;
+      if (judge_.count() == before && (long_programs_ || judge_.best() != nullptr)) return false;
       long_programs_ = judge_.best() == nullptr;
-    }
+      return true;
+    };
+    RETURN_IF_ERROR(TryMemoryShares(kChainShares, attempt));
     found.states += states_;
     if (over_limit_) {
       found.termination = Termination::kLimit;
@@ -90,23 +92,11 @@ class Search {
 
   // Sizes of shares by what they promise: work, and a pipeline that fills fast.
   std::vector<int64_t> Sizes() const {
-    std::vector<std::pair<double, int64_t>> ranked;
-    const auto devices = static_cast<double>(problem_.cluster->size());
-    for (int64_t size : MicroBatchSizes(problem_, options_)) {
-      if (context_.Expired()) break;
-      if (!long_programs_ && IsLong(problem_.mini_batch / size) && size < problem_.mini_batch) {
-        continue;
-      }
-      const auto count = static_cast<double>(problem_.mini_batch / size);
-      const double stages = std::min(devices, 4.0);
-      const double one = oracle_.Share(size).Time(0, oracle_.size());
-      ranked.emplace_back(one * (count + stages - 1), size);
-    }
-    std::sort(ranked.begin(), ranked.end());
-    if (ranked.size() > kMostSizes) ranked.resize(kMostSizes);
-    std::vector<int64_t> sizes;
-    for (const auto& [time, size] : ranked) sizes.push_back(size);
-    return sizes;
+    const double fill = std::min<double>(problem_.cluster->size(), 4) - 1;
+    const auto too_long = [&](int64_t size) {
+      return !long_programs_ && IsLong(problem_.mini_batch / size) && size < problem_.mini_batch;
+    };
+    return PromisingSizes(oracle_, options_, {fill, too_long}, kMostSizes, context_);
   }
 
   bool IsLong(int64_t micro_batches) const {
@@ -181,7 +171,7 @@ class Search {
     const int32_t most = *std::max_element(replicas.begin(), replicas.end());
     const auto batch = static_cast<double>(problem_.mini_batch);
     const auto fill = static_cast<double>(partition.size() - 1);
-    for (int64_t micro_batch : MicroBatchSizes(problem_, options_)) {
+    for (int64_t micro_batch : MicroBatchSizes(problem_, options_, Rounding::kDown)) {
       if (MostReplicas(problem_, options_, micro_batch) < most) continue;
       const int64_t count = problem_.mini_batch / micro_batch;
       if (!long_programs_ && IsLong(count) && micro_batch < problem_.mini_batch) continue;
@@ -246,7 +236,7 @@ class PiperPlanner : public Planner {
   absl::StatusOr<Outcome> Solve(const Problem& problem, const PlanOptions& options,
                                 SearchContext& context) const override {
     ASSIGN_OR_RETURN(Outcome outcome,
-                     SearchViews(name(), problem, options, context,
+                     SearchViews(name(), problem, options, context, /*loops=*/1,
                                  [&](const Problem& seen, Judge& judge, Outcome& found) {
                                    return Search(seen, options, context, judge).Run(found);
                                  }));

@@ -30,10 +30,11 @@
 // Complexity: O(log(1 / precision) * P * shapes) for P pairs of surviving sets within a window, at
 // most D^2 / 2; O(D (n / 64 + edges that leave a set)) memory.
 //
-// Deviations from the original:
-//  1. Bisection over T in place of tables over (k, s), as above.
-//  2. Linear orders beyond the limit on downsets, where the original refuses.
-//  3. Recomputation within a stage by branch and bound (recompute.h); the original is greedy.
+// Deviations from the original (4 to 10: piper.cc):
+//  1. Bisection. A bound T is asked for in place of tables over (k, s), as above.
+//  2. Linear orders. They are searched beyond the limit on downsets, where the original refuses.
+//  3. Exact recomputation. What recomputes within a stage is chosen by branch and bound
+//     (recompute.h); the original is greedy.
 //
 // Reference: Tarnawski, Narayanan, Phanishayee, "Piper: Multidimensional Planner for DNN
 // Parallelization", NeurIPS 2021, and its code.

@@ -90,6 +90,8 @@ def try_all(entries: list[zoo.Entry], system, options: argparse.Namespace) -> No
     while waiting or running:
         while waiting and len(running) < options.jobs:
             entry = waiting.pop(0)
+            if system is not None and not running:
+                system.replace_lost()
             process = context.Process(target=child, args=(entry, system, options))
             process.start()
             running[entry.key] = (entry, process, time.monotonic())

@@ -27,6 +27,14 @@ class System(processes.Processes):
         # What the planner says is read, so that it never waits for a reader.
         threading.Thread(target=self.planner.stderr.read, daemon=True).start()
 
+    def replace_lost(self) -> None:
+        """Starts workers anew that a model has brought down, so that the next one is judged by itself."""
+        lost = [name for name, worker in self.workers.items() if worker.poll() is not None]
+        for name in lost:
+            self.start_worker(name)
+        if lost:
+            self.await_workers(len(self.workers))
+
 
 @dataclasses.dataclass(frozen=True)
 class Files:

@@ -6,6 +6,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import stagewright
+from stagewright import trial
 from faithful import export_and_compare
 
 LIBRARY = torch.library.Library("stagewright_test", "DEF")
@@ -203,3 +204,24 @@ def test_products_of_groups(width, dtype, operator, tmp_path):
     model = Experts(width).to(dtype)
     exported = export_and_compare(model, make, nn.MSELoss(), tmp_path, batch_sizes=(2, 3, 16))
     assert [node.target for node in exported.graph.nodes].count(operator) == 2
+
+
+class Balanced(nn.Module):
+    """Its loss has a small part that multiplies means over the batch, and is all that some gradients consist of."""
+
+    def __init__(self):
+        super().__init__()
+        self.experts = Experts(8)
+
+    def forward(self, x, y):
+        chance = self.experts.router(x).softmax(-1)
+        share = F.one_hot(chance.argmax(-1), 3).to(x.dtype).mean(0)
+        return {"loss": F.mse_loss(self.experts(x), y) + 1e-6 * (share * chance.mean(0)).sum()}
+
+
+@pytest.mark.parametrize("most_in_double", [trial._MOST_IN_DOUBLE, 0])
+def test_a_loss_that_balances_experts_couples_samples(most_in_double, tmp_path, monkeypatch):
+    monkeypatch.setattr(trial, "_MOST_IN_DOUBLE", most_in_double)
+    inputs = {"x": torch.randn(4, 8), "y": torch.randn(4, 8)}
+    with pytest.raises(stagewright.ExportError, match="depends on the other samples"):
+        stagewright.export(Balanced(), inputs, path=tmp_path / "m.swg")

@@ -75,9 +75,64 @@ def test_a_branch_on_values_names_its_line_and_what_to_write(tmp_path):
     refused(Body(branch), torch.randn(4, 4), message, tmp_path)
 
 
+def checking(m, x):
+    if not (torch.isfinite(x).all()):
+        hint = "scale it"
+        raise ValueError(f"not finite, {hint}")
+    if x is not None and x.max() > 1e6 or x.min() < -1e6:
+        raise ValueError("too large")
+    if any((part > 1e6).any() for part in x.unbind(1)):
+        raise ValueError("too large")
+    return x * 2
+
+
+def checking_first(m, x):
+    if x.max() > 1e6:
+        raise ValueError("too large")
+    elif x.min() < -1e6:
+        return x
+    return x * 2
+
+
+def warning(m, x):
+    if x.max() > 1e6:
+        print("large")
+    return x * 2
+
+
+def unclear(m, x):
+    if x.max() > 1e6 and not x.min() < 0:
+        raise ValueError("which of both was asked for is not known")
+    return x * 2
+
+
+@pytest.mark.parametrize("step", [checking_first, warning, unclear])
+def test_branches_that_do_more_than_raise_are_refused(step, tmp_path):
+    refused(Body(step), torch.randn(4, 4), r"values of a tensor \(.*test_refusals.py:\d+: (el)?if", tmp_path)
+
+
+@pytest.mark.parametrize(
+    "loss, place",
+    [
+        (lambda o, t: nn.GaussianNLLLoss()(o, t, o.square() + 0.1), "functional.py:"),
+        (lambda o, t: -torch.distributions.Normal(o, o.square() + 0.1, validate_args=True).log_prob(t).mean(), "distribution.py:"),
+    ],
+)  # fmt: skip
+def test_checks_of_pytorch_itself_are_assumed_to_hold(loss, place, tmp_path):
+    model = nn.Linear(4, 4)
+    exported = stagewright.export(
+        model, torch.randn(4, 4), loss=loss, targets=torch.randn(4, 4), path=tmp_path / "model.swg"
+    )
+    x, target = torch.randn(3, 4), torch.randn(3, 4)
+    actual, _ = Interpreter.load(exported).run({"input": x, "target": target}, 3)
+    torch.testing.assert_close(actual, loss(model(x), target))
+    assert f"; assumed {place}" in exported.graph.producer
+
+
 @pytest.mark.parametrize(
     "step, assume",
     [
+        (checking, None),
         (branch, {"if not torch.isfinite(x).all()": True}),
         (branch_on_a_number, {"test_refusals.py:LINE": False}),
         (asserting, None),
@@ -102,6 +157,17 @@ def test_assumptions_that_nothing_asks_for_are_refused(tmp_path):
                 assume={key: True})  # fmt: skip
     refused(nn.Linear(4, 4), torch.randn(4, 4), "assume= names 'x.py:3', where forward does not branch", tmp_path,
             assume={"x.py:3": True})  # fmt: skip
+
+
+def test_a_selection_by_values_says_what_to_write(tmp_path):
+    def step(m, x):
+        chosen = x[:, 0] > 0
+        result = torch.zeros_like(x)
+        result[chosen] = x[chosen] * 2
+        return result
+
+    message = r"test_refusals.py:\d+: .*depends on the values of a tensor; .*torch.where\(mask, a, b\)"
+    refused(Body(step), torch.randn(4, 4), message, tmp_path)
 
 
 def test_control_flow_inside_the_graph_is_refused(tmp_path):

@@ -46,6 +46,7 @@ def lists(m, x):
         y = m.norm(y) + F.softmax(y, dim=-1) + z.mean(1)
         y = torch.bmm(y[:, :, None], x[:, None, :]).sum(-1) + torch.einsum("bi,bj->bi", y, x)
         y = y + m.conv(y[:, None]).mean(1)
+        y = F.pad(y, (2, 0))[:, 2:]
         q = y.view(-1, 1, 2, 3)
         y = y + F.scaled_dot_product_attention(q, q, q).flatten(1)
         y = y * F.mse_loss(y, x, reduction="none") + torch.cumsum(y, dim=1) + F.gelu(y).pow(2)

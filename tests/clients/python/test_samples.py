@@ -12,6 +12,9 @@ from stagewright.sample_kinds import Kind, Layout, batch_total
 from stagewright.sample_rules import kinds_by_rules
 from stagewright.trial import find_kinds
 
+import test_ctc
+from test_complex_numbers import Rotary
+
 
 class Step(nn.Module):
     """A linear layer, a rearrangement, another linear layer, and back to one row per sample."""
@@ -166,12 +169,23 @@ MODELS = {
     "lstm, time first": (Recurrent(False), (torch.randn(4, 3, 8),), nn.MSELoss(), None),
     "sorted": (Sorted(), (torch.randn(4, 3, 8),), nn.MSELoss(), None),
     "convolutions": (Convolutions(), (torch.randn(2, 3, 8, 8),), nn.CrossEntropyLoss(), None),
+    "batch normalisation": (
+        nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.Hardswish(), nn.Flatten(), nn.Linear(144, 3)),
+        (torch.randn(2, 3, 8, 8),), nn.CrossEntropyLoss(), None,
+    ),
     "towers": (Towers(), (torch.randn(4, 8), torch.randn(4, 8)), nn.CrossEntropyLoss(), None),
     "tokens": (Tokens(), (IDS,), shifted, IDS),
     "encoder": (
         nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True), 2),
         (torch.randn(2, 5, 8),), nn.MSELoss(), None,
     ),
+    "rotary": (Rotary(), (torch.randn(4, 6, 32),), nn.CrossEntropyLoss(), None),
+    **{
+        f"ctc, {name}": (
+            test_ctc.Recogniser(), (torch.randn(4, 12, 3),), test_ctc.LOSSES[name], test_ctc.batch(4)[1],
+        )
+        for name in ("mean", "none")
+    },
     "whole batch": (Step(lambda h: h - h.mean(0), lambda y: y), (torch.randn(4, 3, 8),), nn.MSELoss(), None),
     "weights and data": (
         nn.Linear(4, 3), (torch.randn(4, 4),), lambda o, t: ((o - t).square() * t).sum() / t.sum(), torch.rand(4, 3),
@@ -203,7 +217,8 @@ def _both_right(node, rule, trial):
 
 def test_rules_know_what_usual_models_do():
     """On meta devices there is nothing but rules: they must not call everything mixed."""
-    for case in ("convolutions", "tokens", "encoder", "lstm", "time-major rows", "towers"):
+    cases = ("convolutions", "batch normalisation", "tokens", "encoder", "lstm", "time-major rows", "towers", "rotary")
+    for case in (*cases, "ctc, none"):
         model, inputs, loss, target = MODELS[case]
         captured = capture(model, inputs, {}, loss, target, 0)
         ruled, (tried, _) = kinds_by_rules(captured), find_kinds(captured, wrapper_state(model, loss))

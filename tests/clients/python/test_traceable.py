@@ -8,6 +8,7 @@ from torch import nn
 import stagewright
 
 from faithful import export_and_compare
+from graph_interpreter import Interpreter
 from test_states import compare
 
 
@@ -69,6 +70,30 @@ def test_an_odd_chunk_of_the_batch_is_refused(tmp_path):
         stagewright.export(model, torch.randn(6, 4), loss=nn.MSELoss(), path=tmp_path / "m.swg")
 
 
+def test_experts_that_all_see_all_rows(tmp_path):
+    """As Llama 4 has them; the sum over the experts compares a size with the smaller of two."""
+
+    class Experts(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.router, self.shared = nn.Linear(4, 3), nn.Linear(4, 4)
+            self.up, self.down = nn.Parameter(torch.randn(3, 4, 8)), nn.Parameter(torch.randn(3, 8, 4))
+
+        def forward(self, x):
+            rows = x.reshape(-1, 4)
+            scores = self.router(rows).sigmoid()
+            routed = rows.repeat(3, 1) * scores.transpose(0, 1).reshape(-1, 1)
+            routed = torch.bmm(torch.bmm(routed.view(3, -1, 4), self.up), self.down).view(-1, 4)
+            out = self.shared(rows)
+            out.add_(routed.reshape(3, -1, 4).sum(dim=0))
+            return out.view(x.shape)
+
+    def make(samples):
+        return {"x": torch.randn(samples, 6, 4)}, torch.randn(samples, 6, 4)
+
+    export_and_compare(Experts(), make, nn.MSELoss(), tmp_path)
+
+
 @pytest.mark.filterwarnings("ignore::FutureWarning")
 @pytest.mark.parametrize("normalise", [nn.utils.spectral_norm, nn.utils.weight_norm])
 def test_weights_that_hooks_compute(normalise, tmp_path):
@@ -115,3 +140,43 @@ def test_cumulative_averages(make, tmp_path):
     exported = stagewright.export(model, torch.randn(4, 4), loss=nn.MSELoss(), path=tmp_path / "m.swg")
     assert len(exported.graph.state_updates) == 3
     compare(model, exported, name="input")
+
+
+class InOneType(nn.Module):
+    """Makes sure of the type of a layer, as routers of mixtures of experts do."""
+
+    def __init__(self, dtype):
+        super().__init__()
+        self.layer, self.dtype = nn.Linear(4, 4), dtype
+
+    def forward(self, x):
+        self.layer = self.layer.to(self.dtype).to(dtype=self.dtype)
+        return self.layer(x)
+
+
+def test_a_layer_that_has_its_type_may_be_converted_to_it(tmp_path):
+    export_and_compare(InOneType(torch.float32), batch, nn.MSELoss(), tmp_path)
+    with pytest.raises(stagewright.ExportError):
+        stagewright.export(InOneType(torch.float64), torch.randn(2, 4), loss=nn.MSELoss(), path=tmp_path / "m.swg")
+
+
+class Likelihood(nn.Module):
+    """Returns the negative log-likelihood of its targets."""
+
+    def __init__(self):
+        super().__init__()
+        self.mean, self.scale = nn.Linear(4, 4), nn.Linear(4, 4)
+
+    def forward(self, x, target):
+        found = torch.distributions.Normal(self.mean(x), F.softplus(self.scale(x)))
+        return {"loss": -found.log_prob(target).mean()}
+
+
+def test_distributions(tmp_path):
+    inputs = {"x": torch.randn(3, 4), "target": torch.randn(3, 4)}
+    model = Likelihood()
+    checked = torch.distributions.Distribution._validate_args  # PyTorch's compiler may have switched it off before.
+    exported = stagewright.export(model, inputs, path=tmp_path / "m.swg")
+    found, _ = Interpreter.load(exported).run(inputs, 3)
+    torch.testing.assert_close(found, model(**inputs)["loss"])
+    assert torch.distributions.Distribution._validate_args is checked

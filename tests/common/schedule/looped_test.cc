@@ -49,7 +49,7 @@ std::vector<int64_t> WarmUps(const std::vector<DeviceOrder>& orders) {
   return counts;
 }
 
-// Of Pfeife's appendix B.2, for four devices: (B, N_l, B_l, B_f).
+// The orders of Pfeife's appendix B.2, for four devices: (B, N_l, B_l, B_f).
 TEST(LoopedOrders, GPipe) {
   EXPECT_EQ(OrdersToText(Looped(4, 1, 8).Orders(8, {4, 5, 6, 7})),
             "device 0: F0.0 F0.1 F0.2 F0.3 F0.4 F0.5 F0.6 F0.7 B0.0 B0.1 B0.2 B0.3 B0.4 B0.5 "

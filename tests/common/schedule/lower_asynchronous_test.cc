@@ -140,7 +140,7 @@ TEST(LowerAsynchronous, VerticalSyncUsesTheSameVersionInAllStages) {
   }
 }
 
-// Of any graph of stages, replicas included: with a lag the versions of a micro-batch are those of
+// In any graph of stages, replicas included: with a lag the versions of a micro-batch are those of
 // the stages with most in flight, without one each stage's own.
 TEST(LowerAsynchronous, RandomGraphsSyncTheirVersions) {
   testing::Rng rng(53);

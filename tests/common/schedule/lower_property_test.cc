@@ -57,6 +57,58 @@ TEST(LowerProperty, EveryProgramIsValidAndRunsUnderRandomDelays) {
   EXPECT_GT(many_stages, kCases / 10);
 }
 
+// The passes of a device and, for each that reads messages, after which of them these are posted.
+struct Posted {
+  std::vector<LanePass> lane;
+  std::vector<std::pair<int32_t, int32_t>> receives;  // Of which pass; after which pass.
+};
+
+Posted PostedIn(const DeviceProgram& device) {
+  Posted posted;
+  std::vector<int32_t> pass_of(device.body.size(), -1);
+  for (size_t i = 0; i < device.body.size(); ++i) {
+    const auto& [kind, stage, samples, channel] = device.body[i].action;
+    if (!IsCompute(kind) || kind == ActionKind::kOptimizerStep) continue;
+    const auto pass = static_cast<int32_t>(posted.lane.size());
+    pass_of[i] = pass;
+    const bool gradients = kind == ActionKind::kBackward || kind == ActionKind::kBackwardInput;
+    posted.lane.push_back({kind == ActionKind::kForward ? LanePass::Kind::kForward
+                           : gradients                  ? LanePass::Kind::kGradients
+                                                        : LanePass::Kind::kOther,
+                           stage.value() * 1000 + samples.begin});
+    for (int32_t before : device.body[i].after) {
+      const ProgramAction& other = device.body[before];
+      if (!IsTransfer(other.action.kind)) continue;
+      posted.receives.emplace_back(pass, other.after.empty() ? -1 : pass_of[other.after.front()]);
+    }
+  }
+  return posted;
+}
+
+TEST(LowerProperty, PostsReceivesByTheRuleHoweverFarAheadItAllows) {
+  Rng rng(11);
+  int64_t receives = 0;
+  for (int i = 0; i < kCases / 4; ++i) {
+    RandomCase random = MakeRandomCase(rng);
+    SCOPED_TRACE(i);
+    const testing::FixedCosts costs(5, 3, random.graph);
+    for (int32_t ahead : {1, 2, 4, 7}) {
+      const ReceivePosting posting{ahead};
+      const auto program =
+          Lower(random.graph, random.strategy, costs, {.gradient_norm = false, .posting = posting});
+      ASSERT_EQ(program.status(), absl::OkStatus());
+      ASSERT_EQ(Validate(*program, {}), absl::OkStatus()) << ToText(*program);
+      for (const DeviceProgram& device : program->devices) {
+        const Posted posted = PostedIn(device);
+        const std::vector<int32_t> after = posting.PostAfter(posted.lane);
+        for (const auto& [pass, actual] : posted.receives) EXPECT_EQ(actual, after[pass]);
+        receives += std::ssize(posted.receives);
+      }
+    }
+  }
+  EXPECT_GT(receives, kCases);
+}
+
 // With a norm of all gradients: the sum of one number over all devices, once each, after all other
 // sums and before all optimizer steps; valid, free of deadlocks, and the only difference.
 TEST(LowerProperty, AGradientNormPrecedesEveryOptimizerStep) {

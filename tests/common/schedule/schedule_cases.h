@@ -65,7 +65,7 @@ struct RandomCase {
 // sometimes shared devices, recomputation or a sequential pipeline.
 RandomCase MakeRandomCase(Rng& rng);
 
-// Ditto, with one micro-batch size, at most 8 micro-batches and k = 1.
+// A random case with one micro-batch size, at most 8 micro-batches and k = 1.
 RandomCase MakeUniformCase(Rng& rng);
 
 // Explicit orders of a random execution of the strategy, some stages with split backward passes,

@@ -1,8 +1,9 @@
 // GraphPipe's table of appendix A.1 and what the paper says follows from it.
+#include "common/strategy/in_flight.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "common/strategy/strategy.h"
 #include "tests/common/schedule/schedule_cases.h"
 
 namespace stagewright {
@@ -103,6 +104,18 @@ TEST(AssignInFlight, RoundsUpToWholeMicroBatches) {
   const Strategy strategy = MakeStages(ChainGraph(2), 60, {{{0}, {0}, 3, 2}, {{1, 2}, {1}, 5}});
   // Row 4: 5 + 6 = 11, which is not a multiple of 3.
   EXPECT_THAT(InFlight(strategy), ElementsAre(12, 5));
+}
+
+TEST(SamplesInFlight, FollowEveryEdgeOfTheStages) {
+  // 0 feeds 1 and 3; 1 -> 2 -> 3.
+  const std::vector<StageEdge> edges = {{StageId(0), StageId(1)},
+                                        {StageId(0), StageId(3)},
+                                        {StageId(1), StageId(2)},
+                                        {StageId(2), StageId(3)}};
+  const std::vector<StageRound> single(4, StageRound{2, 1});
+  EXPECT_THAT(SamplesInFlight(single, edges, 64), ElementsAre(8, 6, 4, 2));
+  EXPECT_THAT(SamplesInFlight(single, edges, 6), ElementsAre(6, 6, 4, 2));
+  EXPECT_THAT(SamplesInFlight(single, {}, 64), ElementsAre(2, 2, 2, 2));
 }
 
 }  // namespace

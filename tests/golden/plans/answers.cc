@@ -10,7 +10,7 @@
 #include "clients/cli/plan_file.h"
 #include "clients/cli/plan_view.h"
 #include "common/wire/graph_proto.h"
-#include "planner_service/planners/registry.h"
+#include "planner_service/front_door/planner_table.h"
 #include "planner_service/wire/plan_proto.h"
 #include "tests/golden/plans/cell.h"
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "planner_service/planner/front_door.h"
+#include "planner_service/front_door/front_door.h"
 #include "tests/golden/plans/table.h"
 
 namespace stagewright::golden {

@@ -12,7 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/wire/graph_file.h"
-#include "planner_service/planners/registry.h"
+#include "planner_service/front_door/planner_table.h"
 #include "tests/golden/plans/answers.h"
 #include "tests/support/shared_graphs.h"
 

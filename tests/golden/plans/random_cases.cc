@@ -7,7 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "planner_service/planners/registry.h"
+#include "planner_service/front_door/planner_table.h"
 #include "tests/common/graph/test_graphs.h"
 #include "tests/golden/plans/answers.h"
 #include "tests/support/planning_cases.h"

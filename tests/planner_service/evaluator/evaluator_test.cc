@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "planner_service/simulator/durations.h"
+#include "common/cost/collectives.h"
 #include "tests/common/graph/test_graphs.h"
 #include "tests/support/planning_cases.h"
 

@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <functional>
 #include <vector>
 
 namespace stagewright {
@@ -34,44 +33,15 @@ TEST(PlannerTest, OptionsThatAPlannerCannotKeepToAreRefusedByName) {
   }
 }
 
-TEST(SearchContextTest, EffortEndsAPartAndNotTheWhole) {
-  const SearchContext whole;
-  const SearchContext part(whole, 5);
-  for (int i = 0; i < 5; ++i) EXPECT_FALSE(part.Expired());
-  EXPECT_TRUE(part.Expired());
-  EXPECT_FALSE(part.Stopped());  // No clock had a say in it.
-  EXPECT_FALSE(whole.Expired());
-  const SearchContext charged(whole, 100);
-  charged.Charge(100);
-  EXPECT_TRUE(charged.Expired());
-}
-
-TEST(SearchContextTest, DeadlineAndCancellationReachParts) {
-  SearchContext whole;
-  const SearchContext part(whole, SearchContext::kAnyEffort);
-  EXPECT_FALSE(part.Expired());
-  whole.Cancel();
-  EXPECT_FALSE(part.Stopped());  // Nobody has asked yet.
-  EXPECT_TRUE(part.Expired());
-  EXPECT_TRUE(part.Stopped());
-  EXPECT_TRUE(whole.Stopped());
-  const SearchContext late(SearchContext::Clock::now());
-  EXPECT_TRUE(late.Expired());
-  EXPECT_TRUE(late.Stopped());
-}
-
-TEST(PlannerTest, JudgingCostsAsMuchAsTheProgramIsLong) {
-  Strategy strategy;
-  strategy.mini_batch = 8;
-  strategy.stages.resize(2);
-  for (Stage& stage : strategy.stages) {
-    stage.micro_batch = 4;
-    stage.devices = {DeviceId(0), DeviceId(1)};
-  }
-  const int64_t effort = EffortOfJudging(strategy);
-  EXPECT_GT(effort, 0);
-  for (Stage& stage : strategy.stages) stage.micro_batch = 2;
-  EXPECT_EQ(EffortOfJudging(strategy), 2 * effort);
+TEST(PlannerTest, AStoppedSearchIsALimitAndKeepsWhatItFound) {
+  Outcome outcome;
+  outcome.strategy = Strategy();
+  SayStopped(outcome);
+  EXPECT_EQ(outcome.termination, Termination::kLimit);
+  EXPECT_EQ(outcome.reason, "the search was stopped by its deadline or cancelled");
+  EXPECT_TRUE(outcome.strategy.has_value());
+  SayStopped(outcome, "12 candidates");
+  EXPECT_THAT(outcome.reason, HasSubstr("cancelled after 12 candidates"));
 }
 
 }  // namespace

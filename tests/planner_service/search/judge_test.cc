@@ -87,6 +87,33 @@ TEST_F(JudgeTest, WhatIsInvalidIsTheFirstRejectionAndWhatFitsTheAnswer) {
   EXPECT_EQ(judge_.best()->stages[0].micro_batch, 4);
 }
 
+TEST_F(JudgeTest, AVerdictIsATimeARefusalOrNothing) {
+  const Proposal fine = OneStage(8, 0);
+  const Verdict accepted = *VerdictOn(case_.problem, fine.strategy);
+  ASSERT_TRUE(accepted.time.has_value());
+  EXPECT_EQ(ToSeconds(*accepted.time), Seconds(fine.strategy));
+  EXPECT_TRUE(accepted.rejection.ok());
+
+  Strategy broken = fine.strategy;
+  broken.stages[0].nodes.pop_back();
+  const Verdict refused = *VerdictOn(case_.problem, broken);
+  EXPECT_FALSE(refused.time.has_value());
+  EXPECT_TRUE(absl::IsFailedPrecondition(refused.rejection));
+
+  const Verdict stopped = *VerdictOn(case_.problem, fine.strategy, [] { return true; });
+  EXPECT_FALSE(stopped.time.has_value());
+  EXPECT_TRUE(stopped.rejection.ok());
+}
+
+TEST(JudgeMemoryTest, AVerdictOnWhatDoesNotFitSaysHowMuchIsMissing) {
+  const SearchCase small(testing::ProfiledChain(2, {10, 20, 0, kMiB, {}}),
+                         testing::FlatCluster(2, 3 * kMiB), 8);
+  const Strategy one = testing::MakeStrategy(small.graph, {{0, 1}}, {{0}}, 8, 8);
+  const Verdict refused = *VerdictOn(small.problem, one);
+  EXPECT_TRUE(absl::IsResourceExhausted(refused.rejection));
+  EXPECT_THAT(std::string(refused.rejection.message()), HasSubstr("needs 4 MiB but has 3 MiB"));
+}
+
 TEST(JudgeMemoryTest, WhatDoesNotFitIsPassedOver) {
   const SearchCase small(testing::ProfiledChain(2, {10, 20, 0, kMiB, {}}),
                          testing::FlatCluster(2, 3 * kMiB), 8);

@@ -30,11 +30,12 @@ Draft OnePerStage(const Problem& problem) {
 }
 
 absl::StatusOr<Evaluation> Simulated(const Problem& problem, const Draft& draft,
-                                     std::vector<DeviceOrder> orders) {
+                                     std::vector<DeviceOrder> orders, ReceivePosting posting = {}) {
   Strategy strategy = ToStrategy(problem, draft);
   SetOrders(*problem.graph, std::move(orders), strategy);
   EvaluateOptions options;
   options.optimizer = problem.optimizer;
+  options.posting = posting;
   return Evaluate(*problem.graph, *problem.cluster, *problem.costs, strategy, options);
 }
 
@@ -67,6 +68,32 @@ TEST(ListScheduleTest, SplitBackwardPassesFillTheBubble) {
   const auto evaluation = Simulated(c.problem, draft, split.orders);
   ASSERT_TRUE(evaluation.ok()) << evaluation.status();
   EXPECT_EQ(evaluation->iteration_time, split.step_time);
+}
+
+TEST(ListScheduleTest, FollowsTheRuleOfPosting) {
+  // A message takes as long as a forward pass.
+  const SearchCase c(ProfiledChain(4, {100000, 200000, 100000, 0, {}}),
+                     Uniform("4,latency=0,bandwidth=1e9"), 16);
+  const OperatorCosts costs(c.problem);
+  for (bool recompute : {false, true}) {
+    Draft draft = OnePerStage(c.problem);
+    for (DraftStage& stage : draft.stages) stage.recompute = recompute;
+    const TaskGraph graph = MakeTaskGraph(costs, draft, 1);
+    std::vector<Nanos> times;
+    for (int32_t ahead : {1, 2, 4, 6}) {
+      ListScheduler scheduler(ReceivePosting{ahead});
+      const ListResult result =
+          scheduler.Run(graph, {ListRule::Due::kTail, 1, 1, false, 0, 0}, true);
+      times.push_back(result.step_time);
+      const auto evaluation = Simulated(c.problem, draft, result.orders, {ahead});
+      ASSERT_TRUE(evaluation.ok()) << evaluation.status();
+      EXPECT_NEAR(static_cast<double>(result.step_time),
+                  static_cast<double>(evaluation->iteration_time),
+                  0.02 * static_cast<double>(evaluation->iteration_time))
+          << ahead;
+    }
+    EXPECT_GT(static_cast<double>(times.front()), 1.1 * static_cast<double>(times.back()));
+  }
 }
 
 TEST(ListScheduleTest, AShortStageThatAllWaitForGoesFirst) {

@@ -11,7 +11,6 @@ namespace stagewright {
 namespace {
 
 using ::testing::Contains;
-using ::testing::ElementsAre;
 using testing::SearchCase;
 using testing::Work;
 
@@ -21,20 +20,6 @@ std::vector<std::string> Texts(const SearchCase& c, const PlanOptions& options, 
     texts.push_back(ToString(draft));
   }
   return texts;
-}
-
-TEST(StartsTest, MicroBatchesDivideTheMiniBatch) {
-  const Graph graph = testing::ProfiledChain(2, {});
-  Problem problem;
-  problem.graph = &graph;
-  problem.mini_batch = 12;
-  EXPECT_THAT(MicroBatchChoices(problem, {}), ElementsAre(1, 2, 3, 4, 6, 12));
-  EXPECT_THAT(MicroBatchChoices(problem, {.micro_batch = 4}), ElementsAre(4));
-  problem.mini_batch = 720720;
-  const std::vector<int64_t> many = MicroBatchChoices(problem, {});
-  EXPECT_LE(many.size(), 22u);
-  EXPECT_EQ(many.front(), 1);
-  for (int64_t size : many) EXPECT_EQ(720720 % size, 0);
 }
 
 TEST(StartsTest, BranchesGetDevicesOfTheirOwn) {

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "common/cost/update.h"
 #include "common/schedule/lower.h"
 #include "planner_service/simulator/simulator.h"
 #include "tests/support/planning_cases.h"
@@ -14,14 +15,6 @@ using testing::FlatCluster;
 using ::testing::HasSubstr;
 using testing::MakeStrategy;
 using testing::ProfiledGraph;
-
-TEST(OptimizerStepTest, ReadsAndWritesEveryByte) {
-  DeviceKind kind;
-  kind.memory_bytes_per_second = 1e9;
-  kind.kernel_overhead = 7;
-  EXPECT_EQ(OptimizerStepTime(kind, 1000), 7 + 2000);
-  EXPECT_EQ(OptimizerStepTime(kind, 0), 0);
-}
 
 TEST(ModelDurationsTest, SumsNodesAndSizesTransfers) {
   const Graph graph = ProfiledGraph({{3, 5, 100, 0, {}}, {4, 6, 100, 400, {0}}, {1, 2, 0, 0, {1}}});

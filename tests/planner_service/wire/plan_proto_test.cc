@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "common/wire/graph_proto.h"
-#include "planner_service/planner/check_request.h"
+#include "planner_service/front_door/check_request.h"
 #include "tests/support/planning_cases.h"
 
 namespace stagewright {

@@ -36,7 +36,7 @@ TEST(BufferPoolTest, KeepsNoMoreThanItsCounts) {
   EXPECT_EQ(pool.allocations(), 3);
   const at::Tensor third = pool.Take(64);
   EXPECT_EQ(pool.allocations(), 4);
-  pool.Take(32);  // Of a size it knows nothing of.
+  pool.Take(32);  // A size it knows nothing of.
   pool.Take(32);
   EXPECT_EQ(pool.allocations(), 6);
   EXPECT_EQ(pool.Take(0).numel(), 0);

@@ -21,7 +21,7 @@ Nanos Now() {
   return time.tv_sec * kSecond + time.tv_nsec;
 }
 
-// Of a device that runs everything so much later than it was queued.
+// The clock of a device that runs everything so much later than it was queued.
 class LateClock : public DeviceClock {
  public:
   Mark Record() override { return std::make_shared<const Nanos>(Now() + kLag); }

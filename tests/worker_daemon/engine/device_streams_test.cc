@@ -102,7 +102,7 @@ TEST_F(DeviceStreamsTest, WhatIsCopiedOutLivesUntilThen) {
     streams_->CopyOut(
         nullptr, [kept = std::move(part)] { return kept; }, std::move(host),
         [&](const absl::Status&) {
-          // Of the host's memory, too, nobody else knows.
+          // Nobody else knows of the host's memory, too.
           EXPECT_EQ(data[kNumbers - 1], 3);
           copied.Notify();
         });

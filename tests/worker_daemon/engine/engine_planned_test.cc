@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/topology/cluster.h"
-#include "planner_service/planner/front_door.h"
+#include "planner_service/front_door/front_door.h"
 #include "tests/worker_daemon/engine/schedule_table.h"
 
 namespace stagewright {

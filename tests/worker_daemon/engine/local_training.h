@@ -29,7 +29,7 @@ struct TrainingResult {
   std::vector<double> losses;                    // Per step, over all devices.
   std::vector<EvaluationReport> evaluations;     // Added up over all devices.
   std::vector<int64_t> correct, predicted;       // Per step.
-  std::vector<TraceEvent> trace;                 // Of all devices and steps.
+  std::vector<TraceEvent> trace;                 // Events of all devices and steps.
   std::vector<std::string> warnings;
 };
 

@@ -34,7 +34,7 @@ namespace {
 
 constexpr c10::DeviceType kType = c10::DeviceType::PrivateUse1;
 constexpr c10::DeviceIndex kDevices = 2;
-constexpr unsigned char kPoison = 0xff;  // Of any floating-point type: not a number.
+constexpr unsigned char kPoison = 0xff;  // In any floating-point type: not a number.
 
 // Runs functions one after the other. As long as the process.
 class Queue {

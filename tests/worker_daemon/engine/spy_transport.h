@@ -20,7 +20,7 @@ struct SeenMessage {
   std::vector<const void*> data;  // Where its tensors lie; null for undefined ones.
   // If the log keeps messages, so that later changes show:
   std::shared_ptr<const TensorMessage> message;
-  std::vector<at::Tensor> copies;  // Of its tensors when they were sent.
+  std::vector<at::Tensor> copies;  // Its tensors when they were sent.
 };
 
 // A receive that a device posted.

@@ -171,7 +171,7 @@ TEST_P(TransportConformanceTest, KeepsTheBitsOfEveryType) {
   std::vector<uint8_t> octets(256);
   std::iota(octets.begin(), octets.end(), uint8_t{0});
   contents.push_back(BytesOf(octets));
-  contents.push_back({0, 1, 1, 0, 1});  // Of bool; a size that no other type divides.
+  contents.push_back({0, 1, 1, 0, 1});  // Elements of bool, a size that no other type divides.
   for (uint32_t i = 0; i < contents.size(); ++i) {
     Transferred receive = StartReceive(*world[1], 0, Message(3, i), contents[i].size());
     Transferred send = StartSend(*world[0], 1, Message(3, i), contents[i]);

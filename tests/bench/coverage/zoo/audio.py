@@ -34,6 +34,12 @@ def _recogniser() -> Task:
     )  # fmt: skip
 
 
+def _own_ctc_loss() -> Task:
+    """The model's own loss: labels of several lengths, padded, which it selects and concatenates."""
+    labels = padded(torch.randint(1, 16, (SAMPLES, 6)), torch.arange(6) < 2 + torch.arange(SAMPLES)[:, None] % 4)
+    return Task(transformer("Wav2Vec2ForCTC", **SPEECH), {"input_values": torch.randn(SAMPLES, 400), "labels": labels}, None)
+
+
 def _whisper() -> Task:
     model = transformer(
         "WhisperForConditionalGeneration", vocab_size=64, num_mel_bins=8, d_model=32, encoder_layers=2,
@@ -70,6 +76,7 @@ def _spectrogram() -> Task:
 
 add("Wav2Vec2", "transformers", lambda: _classifier("Wav2Vec2ForSequenceClassification"))
 add("Wav2Vec2, CTC", "transformers", _recogniser)
+add("Wav2Vec2, its own CTC loss", "transformers", _own_ctc_loss)
 add("HuBERT", "transformers", lambda: _classifier("HubertForSequenceClassification"))
 add("WavLM", "transformers", lambda: _classifier("WavLMForSequenceClassification"))
 add("UniSpeech-SAT", "transformers", lambda: _classifier("UniSpeechSatForSequenceClassification"))

@@ -70,6 +70,10 @@ MIXTURES = {
     "OLMoE": ("OlmoeForCausalLM", dict(num_experts=4, num_experts_per_tok=2)),
     "Phi-MoE": ("PhimoeForCausalLM", dict(**GROUPED, num_local_experts=4)),
     "Granite-MoE": ("GraniteMoeForCausalLM", dict(**GROUPED, num_local_experts=4, num_experts_per_tok=2)),
+    "Llama 4": (
+        "Llama4ForCausalLM",
+        dict(**GROUPED, head_dim=8, num_local_experts=4, intermediate_size_mlp=48, attention_chunk_size=8),
+    ),
     "DeepSeek-V2": ("DeepseekV2ForCausalLM", LATENT),
     "DeepSeek-V3": ("DeepseekV3ForCausalLM", LATENT),
 }
@@ -108,8 +112,10 @@ def _add(name: str, kind: str, config: dict, **properties) -> None:
     add(name, "transformers", lambda: language_model(text_transformer(kind, **config)), **properties)
 
 
+REFUSED = {"Phi-MoE": "its router draws random numbers, and estimates its gradient instead of deriving it"}
+
 for _name, (_kind, _config) in (ATTENTION | MIXTURES | RECURRENT).items():
-    _add(_name, _kind, _config)
+    _add(_name, _kind, _config, refusal=REFUSED.get(_name, ""))
 
 add(
     "RecurrentGemma",

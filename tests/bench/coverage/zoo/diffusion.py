@@ -174,6 +174,32 @@ def _flux() -> Task:
     )
 
 
+class _QwenImage(torch.nn.Module):
+    """Qwen-Image for images of 4 x 4 patches; its rotary positions are complex numbers."""
+
+    def __init__(self):
+        super().__init__()
+        self.transformer = diffuser(
+            "QwenImageTransformer2DModel",
+            patch_size=1,
+            in_channels=4,
+            out_channels=4,
+            num_layers=2,
+            attention_head_dim=8,
+            num_attention_heads=2,
+            joint_attention_dim=16,
+            axes_dims_rope=(2, 2, 4),
+        )
+
+    def forward(self, latents, text, timestep):
+        return self.transformer(latents, text, None, timestep, img_shapes=[[(1, 4, 4)]])
+
+
+def _qwen_image() -> Task:
+    inputs = dict(latents=noise(16, 4), text=noise(6, 16), timestep=torch.rand(SAMPLES))
+    return Task(_QwenImage(), inputs, sample_loss, noise(16, 4))
+
+
 def _pixart() -> Task:
     config = dict(
         **ATTENTION,
@@ -368,6 +394,7 @@ for _name, _build in {
     "Stable Diffusion 3": _sd3,
     "Flux": _flux,
     "PixArt": _pixart,
+    "Qwen-Image": _qwen_image,
     "AuraFlow": _aura_flow,
     "Sana": _sana,
     "CogView3+": _cogview,

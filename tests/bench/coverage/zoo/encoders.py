@@ -54,7 +54,10 @@ CLASSIFIERS = {
     ),
 }
 
-REFUSED = {"Longformer": "whether a sample has global attention is read from the mask's values"}
+REFUSED = {
+    "Longformer": "whether a sample has global attention is read from the mask's values",
+    "XMOD": "how many samples an adapter sees is read from the languages' values",
+}
 
 for _name, (_kind, _config) in HIDDEN_TOKENS.items():
     add(

@@ -57,12 +57,16 @@ def _bert_loss() -> Task:
     return Task(model, inputs, None)
 
 
-@entry("GPT2 in bfloat16", SOURCE, tolerance=1e-2)
+# Five roundings of a type of 8 bits: sums of micro-batches are rounded once more than a whole mini-batch in each step.
+TOLERANCE_BFLOAT16 = 2e-2
+
+
+@entry("GPT2 in bfloat16", SOURCE, tolerance=TOLERANCE_BFLOAT16)
 def _gpt2_bfloat16() -> Task:
     return language_model(gpt2().bfloat16())
 
 
-@entry("Llama in bfloat16", SOURCE, tolerance=1e-2)
+@entry("Llama in bfloat16", SOURCE, tolerance=TOLERANCE_BFLOAT16)
 def _llama_bfloat16() -> Task:
     return language_model(llama().bfloat16())
 

@@ -54,7 +54,10 @@ TRANSLATORS = {
         ),
     ),
 }
-REFUSED = {"LED": "whether a sample has global attention is read from the mask's values"}
+REFUSED = {
+    "LED": "whether a sample has global attention is read from the mask's values",
+    "Switch Transformers": "it loops over the experts that some token of the batch goes to",
+}
 
 for _name, (_kind, _config) in TRANSLATORS.items():
     add(
@@ -110,7 +113,10 @@ def _decisions() -> Task:
 
 
 add("Time Series Transformer", "transformers", lambda: _forecaster("TimeSeriesTransformerForPrediction"))
-add("Informer", "transformers", lambda: _forecaster("InformerForPrediction"))
+add(
+    "Informer", "transformers", lambda: _forecaster("InformerForPrediction"),
+    refusal="its attention draws the keys that it looks at",
+)  # fmt: skip
 add("Informer, full attention", "transformers", lambda: _forecaster("InformerForPrediction", attention_type="full"))
 add("Autoformer", "transformers", lambda: _forecaster("AutoformerForPrediction", label_length=4, moving_average=3))
 add("PatchTST", "transformers", lambda: _patches("PatchTSTForPrediction", loss="mse", scaling="std"))

@@ -6,8 +6,7 @@
 #include <cstdlib>
 
 #include "planner_service/evaluator/evaluator.h"
-#include "planner_service/planners/auto/auto.h"
-#include "planner_service/planners/exact/exact.h"
+#include "planner_service/front_door/planner_table.h"
 #include "tests/support/small_problems.h"
 
 namespace stagewright {
@@ -35,8 +34,8 @@ TEST(AutoExactTest, TheOptimumIsHardlyFaster) {
   for (int32_t i = 0; i < testing::kSmallProblems; i += all ? 1 : 5) {
     const auto small = testing::MakeSmallProblem(i);
     SCOPED_TRACE(small->name);
-    const double exact = IterationTime(small->problem(), *MakeExactPlanner());
-    const double found = IterationTime(small->problem(), *MakeAutoPlanner());
+    const double exact = IterationTime(small->problem(), *MakePlanner("exact").value());
+    const double found = IterationTime(small->problem(), *MakePlanner("auto").value());
     EXPECT_EQ(exact > 0, found > 0);
     if (exact <= 0 || found <= 0) continue;
     const double gap = found / exact - 1;

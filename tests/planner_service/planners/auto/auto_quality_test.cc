@@ -2,8 +2,8 @@
 #include <gtest/gtest.h>
 
 #include "common/topology/uniform.h"
-#include "planner_service/planner/front_door.h"
-#include "planner_service/planners/registry.h"
+#include "planner_service/front_door/front_door.h"
+#include "planner_service/front_door/planner_table.h"
 #include "tests/support/shared_graphs.h"
 
 namespace stagewright {

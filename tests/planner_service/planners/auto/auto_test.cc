@@ -12,8 +12,8 @@
 
 #include "common/schedule/validate.h"
 #include "common/topology/uniform.h"
-#include "planner_service/planner/front_door.h"
-#include "planner_service/planners/registry.h"
+#include "planner_service/front_door/front_door.h"
+#include "planner_service/front_door/planner_table.h"
 #include "tests/support/model_graphs.h"
 #include "tests/support/planning_cases.h"
 #include "tests/support/small_problems.h"

@@ -112,7 +112,7 @@ TEST_F(GPipeTest, KeepsTheOptions) {
   options_.num_stages = 3;
   EXPECT_EQ(Solve(graph, FlatCluster(4), 8).strategy->stages.size(), 3u);
   options_.num_stages = 5;
-  EXPECT_THAT(Solve(graph, FlatCluster(4), 8).reason, HasSubstr("5 stages, and there are 4"));
+  EXPECT_THAT(Solve(graph, FlatCluster(4), 8).reason, HasSubstr("num_stages is 5, but 4 devices"));
   options_.num_stages = 0;
   options_.max_stages = 2;
   options_.micro_batch = 4;

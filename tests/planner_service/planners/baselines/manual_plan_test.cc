@@ -5,7 +5,7 @@
 
 #include <random>
 
-#include "planner_service/planner/front_door.h"
+#include "planner_service/front_door/front_door.h"
 #include "tests/support/planning_cases.h"
 
 namespace stagewright {

@@ -3,9 +3,10 @@
 
 #include <cstdlib>
 
+#include "planner_service/front_door/front_door.h"
 #include "planner_service/importers/profile.h"
-#include "planner_service/planner/front_door.h"
 #include "planner_service/planners/drl_pp/drl_pp.h"
+#include "planner_service/planners/drl_pp/reward.h"
 #include "tests/support/shared_graphs.h"
 
 namespace stagewright {
@@ -52,8 +53,8 @@ TEST_P(DrlPpPaperTest, EndsAtThePaperSPlacement) {
   for (uint64_t seed = 1; seed <= 3; ++seed) {
     request.options.seed = seed;
     SearchContext context;
-    const auto response = SolvePlanWith(
-        *MakeDrlPpPlanner({.steps = 250, .reward = OneProfiledBatchAtATime}), request, context);
+    context.measure = OneProfiledBatchAtATime;
+    const auto response = SolvePlanWith(*MakeDrlPpPlanner({.steps = 250}), request, context);
     ASSERT_TRUE(response.ok()) << response.status();
     ASSERT_TRUE(response->best.has_value()) << response->reason;
     found.emplace_back();

@@ -5,7 +5,7 @@
 #include <cstdio>
 #include <fstream>
 
-#include "planner_service/planner/front_door.h"
+#include "planner_service/front_door/front_door.h"
 #include "tests/support/planning_cases.h"
 
 namespace stagewright {
@@ -19,12 +19,16 @@ using testing::Work;
 class DrlPpTest : public ::testing::Test {
  protected:
   absl::StatusOr<PlanResponse> Plan(const DrlPpConfig& config, const PlanOptions& options = {}) {
+    SearchContext context;
+    return Plan(config, options, context);
+  }
+  absl::StatusOr<PlanResponse> Plan(const DrlPpConfig& config, const PlanOptions& options,
+                                    SearchContext& context) {
     PlanRequest request;
     request.graph = &graph_;
     request.cluster = &cluster_;
     request.mini_batch = 8;
     request.options = options;
-    SearchContext context;
     return SolvePlanWith(*MakeDrlPpPlanner(config), request, context);
   }
 
@@ -88,16 +92,16 @@ TEST_F(DrlPpTest, NamesAPolicyFileThatIsNone) {
 }
 
 // The same search pays itself by whatever measures strategies, for instance steps on workers.
-TEST_F(DrlPpTest, FollowsTheRewardItIsGiven) {
+TEST_F(DrlPpTest, FollowsTheMeasurementsItIsGiven) {
   int64_t asked = 0;
-  DrlPpConfig config{.steps = 40};
-  config.reward = [&](const Problem&) -> MeasureStrategy {
+  SearchContext context;
+  context.measure = [&](const Problem&) -> MeasureStrategy {
     return [&](const Strategy& strategy) -> absl::StatusOr<double> {
       ++asked;
       return strategy.stages.size() == 2 ? 1.0 : 2.0;
     };
   };
-  const auto response = Plan(config);
+  const auto response = Plan({.steps = 40}, {}, context);
   ASSERT_TRUE(response.ok()) << response.status();
   EXPECT_EQ(response->best->plan.strategy.stages.size(), 2u);
   EXPECT_EQ(response->candidates, asked);

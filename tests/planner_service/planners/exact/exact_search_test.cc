@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "planner_service/evaluator/evaluator.h"
-#include "planner_service/planners/registry.h"
+#include "planner_service/front_door/planner_table.h"
 #include "tests/support/planning_cases.h"
 #include "tests/support/small_problems.h"
 

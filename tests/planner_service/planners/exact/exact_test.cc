@@ -5,7 +5,8 @@
 
 #include <chrono>
 
-#include "planner_service/planner/front_door.h"
+#include "planner_service/front_door/front_door.h"
+#include "planner_service/front_door/planner_table.h"
 #include "tests/support/planning_cases.h"
 #include "tests/support/small_problems.h"
 
@@ -21,7 +22,7 @@ PlanResponse Plan(const Graph& graph, const Cluster& cluster, SearchContext& con
   request.graph = &graph;
   request.cluster = &cluster;
   request.mini_batch = 8;
-  return SolvePlanWith(*MakeExactPlanner(), request, context).value();
+  return SolvePlanWith(*MakePlanner("exact").value(), request, context).value();
 }
 
 TEST(ExactTest, FindsTheOptimumOfAChain) {
@@ -75,7 +76,8 @@ TEST(ExactTest, SolvesAllSmallProblems) {
     const auto small = testing::MakeSmallProblem(i);
     SCOPED_TRACE(small->name);
     SearchContext context;
-    const Outcome outcome = MakeExactPlanner()->Solve(small->problem(), {}, context).value();
+    const Outcome outcome =
+        MakePlanner("exact").value()->Solve(small->problem(), {}, context).value();
     // A search that ended.
     EXPECT_TRUE(outcome.termination == Termination::kOptimal ||
                 outcome.reason.find("found no plan") != std::string::npos ||

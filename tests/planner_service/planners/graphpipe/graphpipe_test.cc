@@ -296,7 +296,7 @@ TEST(GraphPipeTest, SaysWhichOptionCannotBeMet) {
   PlanOptions options;
   options.num_stages = 7;
   EXPECT_THAT(Solve(*MakeGraphPipePlanner(), c.problem, options).reason,
-              HasSubstr("num_stages is 7 but the cluster has only 6 devices"));
+              HasSubstr("num_stages is 7, but 6 devices with at most 1 stage each"));
   options.num_stages = 8;
   EXPECT_THAT(Solve(*MakeGraphPipePlanner(), c.problem, options).reason,
               HasSubstr("only 7 operators"));

@@ -72,6 +72,26 @@ TEST(PaceTest, MoreSamplesInFlightCoverMessages) {
   EXPECT_NEAR(pace.iteration, static_cast<double>(slow->iteration_time), 0.05 * pace.iteration);
 }
 
+TEST(PaceTest, FollowsTheRuleOfPosting) {
+  const SearchCase c(testing::ProfiledChain(4, kWork),
+                     testing::FlatCluster(4, 16 * kGiB, 0, 1024e6), 64);
+  const Partition partition = OnePerStage(4, 2);
+  Layout layout = c.Place(partition);
+  for (size_t s = 0; s < 4; ++s) layout.in_flight[s] = static_cast<int64_t>(4 * (4 - s));
+  const Strategy strategy = c.Build(partition, layout);
+  std::vector<double> times;
+  for (int32_t ahead : {1, 2, 4}) {
+    EvaluateOptions options{Optimizer::kSgd};
+    options.posting = {ahead};
+    times.push_back(EstimatePace(c.oracle, partition, layout, {ahead}).iteration);
+    const auto evaluation = Evaluate(c.graph, c.cluster, *c.costs, strategy, options);
+    ASSERT_TRUE(evaluation.ok()) << evaluation.status();
+    EXPECT_NEAR(times.back(), static_cast<double>(evaluation->iteration_time), 0.1 * times.back())
+        << ahead;
+  }
+  EXPECT_GT(times.front(), 1.1 * times.back());
+}
+
 TEST(PaceTest, CoveringMessagesStaysWithinMemory) {
   const SearchCase c(testing::ProfiledChain(4, kWork),
                      testing::FlatCluster(4, 16 * kGiB, 0, 1024e6), 64);

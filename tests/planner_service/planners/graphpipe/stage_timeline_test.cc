@@ -39,8 +39,10 @@ Partition RandomPartition(const SearchCase& c, Random& random, int64_t micro_bat
   return partition;
 }
 
-double Judge(const SearchCase& c, const Strategy& strategy) {
-  const auto evaluation = Evaluate(c.graph, c.cluster, *c.costs, strategy, {c.problem.optimizer});
+double Judge(const SearchCase& c, const Strategy& strategy, ReceivePosting posting = {}) {
+  EvaluateOptions options{c.problem.optimizer};
+  options.posting = posting;
+  const auto evaluation = Evaluate(c.graph, c.cluster, *c.costs, strategy, options);
   EXPECT_TRUE(evaluation.ok()) << evaluation.status();
   return static_cast<double>(evaluation->iteration_time);
 }
@@ -119,6 +121,24 @@ TEST(StageTimelineTest, RecomputingStagesRunTheirForwardPassTwice) {
   // The program may recompute while a gradient is on its way.
   EXPECT_NEAR(StageTimeline(c.oracle, partition, layout, SearchContext()), judged, 0.02 * judged);
   EXPECT_GT(judged, 16 * 400e3);
+}
+
+TEST(StageTimelineTest, FollowsTheRuleOfPosting) {
+  // A message takes 100 us for each sample.
+  const Work work{100 * kMicrosecond, 200 * kMicrosecond, 100 * kKiB, kKiB};
+  const SearchCase c(testing::ProfiledChain(4, work), testing::FlatCluster(4, 16 * kGiB, 0, 1024e6),
+                     64);
+  Partition partition;
+  for (int32_t s = 0; s < 4; ++s) partition.stages.push_back({s, s + 1, 1, {2, 1}, 4 * (4 - s)});
+  const Layout layout = c.Place(partition);
+  const Strategy strategy = c.Build(partition, layout);
+  std::vector<double> times;
+  for (int32_t ahead : {1, 2, 3, 4, 6}) {
+    const double judged = Judge(c, strategy, {ahead});
+    times.push_back(StageTimeline(c.oracle, partition, layout, SearchContext(), {ahead}));
+    EXPECT_NEAR(times.back(), judged, 0.02 * judged) << ahead;
+  }
+  EXPECT_GT(times.front(), 1.1 * times.back());
 }
 
 TEST(StageTimelineTest, TooFewSamplesInFlightNeverEnd) {

@@ -18,8 +18,8 @@ using testing::FlatCluster;
 using testing::Random;
 
 std::vector<Bytes> Estimated(const LoopedShape& shape, bool recompute, const SliceMemory& memory,
-                             const SliceCosts& costs) {
-  PeakMemory peaks(shape, recompute);
+                             const SliceCosts& costs, ReceivePosting posting = {}) {
+  PeakMemory peaks(shape, recompute, posting);
   const std::vector<Bytes> estimate = peaks.Estimate(memory, costs);
   const std::vector<Bytes> most = peaks.AtMost(memory, costs);
   for (size_t r = 0; r < estimate.size(); ++r) EXPECT_LE(estimate[r], most[r]);
@@ -59,15 +59,18 @@ struct Ratios {
 
 // Estimate over what the evaluator finds, by device.
 Ratios RatiosOf(const Case& c, const LoopedShape& shape, const std::vector<int32_t>& cuts,
-                ModelRules rules) {
+                ModelRules rules, ReceivePosting posting = {}) {
   ChainModel model(c.table, c.operators.dag().order(), 2, rules);
   SliceCosts costs;
   model.Slices(cuts, Devices(shape.devices), costs);
-  const std::vector<Bytes> peaks = Estimated(shape, rules.recompute, model.Memory(cuts), costs);
+  const std::vector<Bytes> peaks =
+      Estimated(shape, rules.recompute, model.Memory(cuts), costs, posting);
   const auto strategy =
       BuildStrategy(model, cuts, Devices(shape.devices), shape, StrategyKind::kGraph);
   EXPECT_TRUE(strategy.ok()) << strategy.status();
-  const auto judged = Evaluate(c.graph, c.cluster, *c.costs, *strategy, {});
+  EvaluateOptions options;
+  options.posting = posting;
+  const auto judged = Evaluate(c.graph, c.cluster, *c.costs, *strategy, options);
   EXPECT_TRUE(judged.ok()) << judged.status();
   Ratios ratios;
   for (const DeviceUse& use : judged->devices) {
@@ -129,6 +132,26 @@ TEST(PeakMemoryTest, IsNearOnTangledGraphs) {
     sum += ratios.most;
   }
   EXPECT_LE(sum / 40, kOver);
+}
+
+// A message is as large as what a slice keeps, so that every receive that is posted counts.
+TEST(PeakMemoryTest, FollowsTheRuleOfPosting) {
+  const Case c(testing::ProfiledChain(24, {kMillisecond, 2 * kMillisecond, 4 * kMiB, 0, {}}),
+               FlatCluster(4, 1024 * kGiB), 16);
+  const LoopedShape shape = MakeShape(4, 3, 8, 4, 0);
+  ChainModel model(c.table, c.operators.dag().order(), 2);
+  const std::vector<int32_t> cuts = model.EvenTime(shape.slices());
+  SliceCosts costs;
+  model.Slices(cuts, Devices(4), costs);
+  std::vector<Bytes> most;
+  for (int32_t ahead : {1, 2, 4, 8}) {
+    const Ratios ratios = RatiosOf(c, shape, cuts, {.recompute = true}, {ahead});
+    EXPECT_GE(ratios.least, kUnder) << ahead;
+    EXPECT_LE(ratios.most, 1.20) << ahead;
+    const auto peaks = Estimated(shape, true, model.Memory(cuts), costs, {ahead});
+    most.push_back(*std::max_element(peaks.begin(), peaks.end()));
+  }
+  EXPECT_GT(most.back(), most.front());
 }
 
 }  // namespace

@@ -7,7 +7,7 @@
 #include <map>
 #include <set>
 
-#include "planner_service/planner/front_door.h"
+#include "planner_service/front_door/front_door.h"
 #include "tests/support/model_graphs.h"
 #include "tests/support/planning_cases.h"
 

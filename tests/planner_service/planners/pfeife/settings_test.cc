@@ -20,7 +20,7 @@ TEST(SettingsTest, MicroBatchSizesDivideTheMiniBatch) {
     Problem problem;
     problem.graph = &graph;
     problem.mini_batch = mini_batch;
-    return MicroBatchSizes(problem, 4, options);
+    return SizesThatFill(problem, 4, options);
   };
   EXPECT_THAT(sizes(64, {}), ElementsAre(16, 8, 4, 2));
   EXPECT_THAT(sizes(7, {}), ElementsAre(1));

@@ -1,0 +1,134 @@
+#include "common/cost/collectives.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <map>
+
+namespace stagewright {
+namespace {
+
+// Rings that run at the same time, each over its devices in order.
+using Rings = std::vector<std::vector<DeviceId>>;
+
+// What one step of all rings together takes, apart from the bytes.
+struct Step {
+  Nanos latency = 0;
+  double rate = std::numeric_limits<double>::infinity();  // Bytes per second of the slowest hop.
+};
+
+// Every device of a ring sends to the next one; hops over a common link share it.
+Step StepOf(const Cluster& cluster, const Rings& rings) {
+  std::map<int32_t, int32_t> users;  // Of each link.
+  const auto for_each_hop = [&](auto&& visit) {
+    for (const std::vector<DeviceId>& ring : rings) {
+      for (size_t i = 0; ring.size() > 1 && i < ring.size(); ++i)
+        visit(cluster.route(ring[i], ring[(i + 1) % ring.size()]));
+    }
+  };
+  for_each_hop([&](const Route& route) {
+    for (int32_t link : route.links) ++users[link];
+  });
+  Step step;
+  for_each_hop([&](const Route& route) {
+    step.latency = std::max(step.latency, route.latency);
+    for (int32_t link : route.links)
+      step.rate = std::min(step.rate, cluster.links()[link].bytes_per_second / users[link]);
+  });
+  // Every device sends a message and receives one.
+  Nanos messages = 0;
+  for (const std::vector<DeviceId>& ring : rings) {
+    for (DeviceId device : ring)
+      messages = std::max(messages, 2 * cluster.kind_of(device).message_overhead);
+  }
+  step.latency += messages;
+  return step;
+}
+
+// n - 1 steps of a ring of n devices move (n - 1) / n of the bytes: one round is a reduce-scatter
+// or an all-gather, two are an all-reduce.
+Nanos RingTime(const Step& step, size_t devices, int32_t rounds, double bytes) {
+  if (devices < 2) return 0;
+  const Nanos steps = rounds * static_cast<Nanos>(devices - 1);
+  const double seconds =
+      static_cast<double>(steps) / static_cast<double>(devices) * bytes / step.rate;
+  return steps * step.latency + std::llround(seconds * kSecond);
+}
+
+// The devices of each node, by id.
+Rings ByNode(const Cluster& cluster, const std::vector<DeviceId>& devices) {
+  std::map<int32_t, std::vector<DeviceId>> nodes;
+  for (DeviceId device : devices) nodes[cluster.device(device).node].push_back(device);
+  Rings rings;
+  for (auto& [node, members] : nodes) {
+    std::sort(members.begin(), members.end());
+    rings.push_back(std::move(members));
+  }
+  return rings;
+}
+
+}  // namespace
+
+Nanos RingAllReduceTime(const Cluster& cluster, const std::vector<DeviceId>& devices, Bytes bytes) {
+  if (devices.size() < 2) return 0;
+  std::vector<DeviceId> ring;
+  for (const std::vector<DeviceId>& node : ByNode(cluster, devices))
+    ring.insert(ring.end(), node.begin(), node.end());
+  return RingTime(StepOf(cluster, {ring}), devices.size(), 2, static_cast<double>(bytes));
+}
+
+Nanos HierarchicalAllReduceTime(const Cluster& cluster, const std::vector<DeviceId>& devices,
+                                Bytes bytes) {
+  const Rings nodes = ByNode(cluster, devices);
+  if (nodes.size() < 2) return RingAllReduceTime(cluster, devices, bytes);
+  const auto by_size = [](const auto& a, const auto& b) { return a.size() < b.size(); };
+  const size_t largest = std::max_element(nodes.begin(), nodes.end(), by_size)->size();
+  const size_t smallest = std::min_element(nodes.begin(), nodes.end(), by_size)->size();
+  const auto all = static_cast<double>(bytes);
+  Rings across(smallest);
+  for (size_t i = 0; i < smallest; ++i) {
+    for (const std::vector<DeviceId>& node : nodes) across[i].push_back(node[i]);
+  }
+  const Nanos inside = RingTime(StepOf(cluster, nodes), largest, 1, all);
+  const Nanos between =
+      RingTime(StepOf(cluster, across), nodes.size(), 1, all / static_cast<double>(smallest));
+  return 2 * inside + 2 * between;
+}
+
+Nanos AllReduceTime(const Cluster& cluster, const std::vector<DeviceId>& devices, Bytes bytes) {
+  return std::min(RingAllReduceTime(cluster, devices, bytes),
+                  HierarchicalAllReduceTime(cluster, devices, bytes));
+}
+
+AllReduceLine FitAllReduce(const Cluster& cluster, const std::vector<DeviceId>& devices,
+                           AllReduceTimer time) {
+  constexpr Bytes kMany = Bytes{1} << 40;
+  const auto latency = static_cast<double>(time(cluster, devices, 0));
+  const auto many = static_cast<double>(time(cluster, devices, kMany));
+  return {latency, (many - latency) / static_cast<double>(kMany)};
+}
+
+FastestExchange FastestOf(const Cluster& cluster, const std::vector<DeviceId>& devices) {
+  FastestExchange fastest{std::numeric_limits<double>::infinity(), 0};
+  for (DeviceId a : devices) {
+    for (DeviceId b : devices) {
+      if (a == b) continue;
+      const Route& route = cluster.route(a, b);
+      fastest.latency = std::min(fastest.latency, static_cast<double>(route.latency));
+      fastest.bytes_per_nano = std::max(fastest.bytes_per_nano, route.bytes_per_second * 1e-9);
+    }
+  }
+  return fastest;
+}
+
+double LeastAllReduceTime(Bytes bytes, int64_t count, const FastestExchange& fastest) {
+  if (bytes == 0 || count < 2) return 0;
+  const auto n = static_cast<double>(count);
+  const double hops = std::bit_width(static_cast<uint64_t>(count - 1));
+  const double through = 2 * (n - 1) / n * static_cast<double>(bytes);
+  // Rounded to whole nanoseconds: at most one less a phase.
+  return std::max(0.0, hops * fastest.latency + through / fastest.bytes_per_nano - 3);
+}
+
+}  // namespace stagewright

@@ -1,0 +1,19 @@
+#include "common/cost/update.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace stagewright {
+
+Nanos OptimizerStepTime(const DeviceKind& kind, Bytes resident) {
+  if (resident == 0) return 0;
+  const double seconds = 2.0 * static_cast<double>(resident) / kind.memory_bytes_per_second;
+  return kind.kernel_overhead + kind.step_overhead + std::llround(seconds * kSecond);
+}
+
+double LeastOptimizerStepTime(const DeviceKind& kind, Bytes resident) {
+  // A step is rounded to whole nanoseconds: at most one less.
+  return std::max(0.0, 2e9 * static_cast<double>(resident) / kind.memory_bytes_per_second - 1);
+}
+
+}  // namespace stagewright

@@ -1,0 +1,209 @@
+#include "planner_service/front_door/check_request.h"
+
+#include <algorithm>
+#include <map>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+
+namespace stagewright {
+namespace {
+
+template <typename... Args>
+absl::Status Invalid(const Args&... args) {
+  return absl::InvalidArgumentError(absl::StrCat(args...));
+}
+
+const char* OptimizerName(Optimizer optimizer) {
+  switch (optimizer) {
+    case Optimizer::kSgd:
+      return "sgd";
+    case Optimizer::kSgdMomentum:
+      return "sgd-momentum";
+    case Optimizer::kAdam:
+      return "adam";
+  }
+  return "unknown";
+}
+
+const char* PolicyName(RecomputePolicy policy) {
+  switch (policy) {
+    case RecomputePolicy::kAllowed:
+      return "allowed";
+    case RecomputePolicy::kNever:
+      return "never";
+    case RecomputePolicy::kAlways:
+      return "always";
+  }
+  return "unknown";
+}
+
+std::string NumberOrAny(int64_t value) { return value == 0 ? "any" : absl::StrCat(value); }
+
+// What in the schedule breaks the options; empty if nothing does.
+std::string BrokenSchedule(const PlanOptions& options, const Strategy& strategy) {
+  if (strategy.asynchronous != options.asynchronous) {
+    return strategy.asynchronous ? "an asynchronous schedule" : "a synchronous schedule";
+  }
+  if (strategy.vertical_sync != options.vertical_sync)
+    return strategy.vertical_sync ? "vertical sync" : "no vertical sync";
+  if (options.sequential && strategy.kind != StrategyKind::kSequential &&
+      strategy.stages.size() > 1) {
+    return "a graph of stages instead of a chain";
+  }
+  if (!options.split_backward) {
+    for (const DeviceOrder& order : strategy.orders) {
+      for (const ComputeStep& step : order.steps) {
+        if (step.pass == Pass::kBackwardInput || step.pass == Pass::kBackwardWeight)
+          return "a split backward pass";
+      }
+    }
+  }
+  std::map<DeviceId, int32_t> loops;
+  for (size_t s = 0; s < strategy.stages.size(); ++s) {
+    if (strategy.stages[s].recompute && options.recompute == RecomputePolicy::kNever)
+      return absl::StrCat("recomputation in stage ", s);
+    if (!strategy.stages[s].recompute && options.recompute == RecomputePolicy::kAlways)
+      return absl::StrCat("no recomputation in stage ", s);
+    for (DeviceId device : strategy.stages[s].devices) {
+      if (options.max_loops > 0 && ++loops[device] > options.max_loops)
+        return absl::StrCat("more than ", options.max_loops, " stages on device ", device.value());
+    }
+  }
+  return "";
+}
+
+// The stage runs the whole mini-batch at once whatever the options say of micro-batches.
+bool IsWhole(const PlanRequest& request, const Stage& stage) {
+  return std::any_of(stage.nodes.begin(), stage.nodes.end(), [&](NodeId node) {
+    return NeedsWholeBatch(request.graph->node(node), request.options.batch_statistics);
+  });
+}
+
+// What in the strategy breaks the request; empty if nothing does.
+std::string BrokenPromise(const PlanRequest& request, const std::string& planner,
+                          const Strategy& strategy) {
+  const PlanOptions& options = request.options;
+  const auto stages = static_cast<int64_t>(strategy.stages.size());
+  if (strategy.mini_batch != request.mini_batch) {
+    return absl::StrCat("a mini-batch of ", strategy.mini_batch, " instead of ",
+                        request.mini_batch);
+  }
+  if (planner == kManualPlanner) return "";
+  if (strategy.batch_statistics != request.options.batch_statistics)
+    return absl::StrCat("batch statistics ", BatchStatisticsName(strategy.batch_statistics));
+  if (options.num_stages > 0 && stages != options.num_stages) {
+    return absl::StrCat(stages, " stages instead of ", options.num_stages);
+  }
+  if (options.max_stages > 0 && stages > options.max_stages) {
+    return absl::StrCat(stages, " stages, more than ", options.max_stages);
+  }
+  int64_t first = -1;  // Of the stages that may share a micro-batch size.
+  for (int64_t s = 0; s < stages; ++s) {
+    const Stage& stage = strategy.stages[s];
+    if (stage.micro_batch == request.mini_batch && IsWhole(request, stage)) continue;
+    if (first < 0) first = s;
+    if (options.micro_batch > 0 && stage.micro_batch != options.micro_batch) {
+      return absl::StrCat("micro-batch ", stage.micro_batch, " in stage ", s, " instead of ",
+                          options.micro_batch);
+    }
+    if (!options.per_stage_micro_batch && stage.micro_batch != strategy.stages[first].micro_batch) {
+      return absl::StrCat("different micro-batches in stages ", first, " and ", s);
+    }
+    if (!options.allow_replicas && stage.devices.size() > 1) {
+      return absl::StrCat("replicas in stage ", s);
+    }
+    if (stage.schedule.k > options.max_k) {
+      return absl::StrCat("k = ", stage.schedule.k, " in stage ", s, ", more than ", options.max_k);
+    }
+  }
+  return BrokenSchedule(options, strategy);
+}
+
+}  // namespace
+
+absl::Status CheckProblem(const PlanRequest& request) {
+  if (request.graph == nullptr) return Invalid("graph: missing");
+  if (request.cluster == nullptr) return Invalid("cluster: missing");
+  if (request.mini_batch < 1) {
+    return Invalid("mini_batch: must be at least 1 sample, is ", request.mini_batch);
+  }
+  if (request.mini_batch > kMostMiniBatch) {
+    return Invalid("mini_batch: must be at most ", kMostMiniBatch, " samples, is ",
+                   request.mini_batch);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckOptions(const PlanRequest& request) {
+  const PlanOptions& options = request.options;
+  if (options.micro_batch < 0) {
+    return Invalid("options.micro_batch: must not be negative, is ", options.micro_batch);
+  }
+  if (options.micro_batch > 0 && request.mini_batch % options.micro_batch != 0) {
+    return Invalid("options.micro_batch: ", options.micro_batch, " does not divide mini_batch ",
+                   request.mini_batch);
+  }
+  if (options.num_stages < 0) {
+    return Invalid("options.num_stages: must not be negative, is ", options.num_stages);
+  }
+  if (options.max_stages < 0) {
+    return Invalid("options.max_stages: must not be negative, is ", options.max_stages);
+  }
+  if (options.max_stages > 0 && options.num_stages > options.max_stages) {
+    return Invalid("options.num_stages: ", options.num_stages, " is more than options.max_stages ",
+                   options.max_stages);
+  }
+  if (options.max_k < 1) {
+    return Invalid("options.max_k: must be at least 1, is ", options.max_k);
+  }
+  if (options.max_loops < 0) {
+    return Invalid("options.max_loops: must not be negative, is ", options.max_loops);
+  }
+  if (options.vertical_sync && !options.asynchronous) {
+    return Invalid("options.vertical_sync: needs options.asynchronous; in synchronous schedules ",
+                   "all stages use the same weights anyway");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckOutcome(const PlanRequest& request, const std::string& planner,
+                          const Outcome& outcome) {
+  const char* termination = TerminationName(outcome.termination);
+  const bool claims_plan =
+      outcome.termination == Termination::kOptimal || outcome.termination == Termination::kFeasible;
+  if (claims_plan && !outcome.strategy) {
+    return absl::InternalError(
+        absl::StrCat("planner '", planner, "' claims ", termination, " without a strategy"));
+  }
+  if (!outcome.strategy) return absl::OkStatus();
+  if (outcome.termination == Termination::kInfeasible) {
+    return absl::InternalError(
+        absl::StrCat("planner '", planner, "' claims ", termination, " and gives a strategy"));
+  }
+  const std::string broken = BrokenPromise(request, planner, *outcome.strategy);
+  if (broken.empty()) return absl::OkStatus();
+  return absl::InternalError(
+      absl::StrCat("planner '", planner, "' gave ", broken, ", against the request"));
+}
+
+std::string OptionsText(const PlanRequest& request) {
+  const PlanOptions& options = request.options;
+  return absl::StrCat(
+      "mini_batch=", request.mini_batch, " optimizer=", OptimizerName(request.optimizer),
+      " micro_batch=", NumberOrAny(options.micro_batch),
+      " max_stages=", NumberOrAny(options.max_stages),
+      " num_stages=", NumberOrAny(options.num_stages),
+      " replicas=", options.allow_replicas ? "yes" : "no",
+      " per_stage_micro_batch=", options.per_stage_micro_batch ? "yes" : "no",
+      " max_k=", options.max_k, " recompute=", PolicyName(options.recompute),
+      " max_loops=", NumberOrAny(options.max_loops),
+      " split_backward=", options.split_backward ? "yes" : "no",
+      " sequential=", options.sequential ? "yes" : "no",
+      " asynchronous=", options.asynchronous ? "yes" : "no",
+      " vertical_sync=", options.vertical_sync ? "yes" : "no", " seed=", options.seed,
+      " batch_statistics=", BatchStatisticsName(options.batch_statistics),
+      options.manual.empty() ? "" : absl::StrCat(" manual=", options.manual.size(), "_bytes"));
+}
+
+}  // namespace stagewright

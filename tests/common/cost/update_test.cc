@@ -1,0 +1,36 @@
+#include "common/cost/update.h"
+
+#include <gtest/gtest.h>
+
+namespace stagewright {
+namespace {
+
+DeviceKind Kind() {
+  DeviceKind kind;
+  kind.memory_bytes_per_second = 1e9;
+  kind.kernel_overhead = 7;
+  kind.step_overhead = 30;
+  return kind;
+}
+
+TEST(OptimizerStepTime, ReadsAndWritesEveryByte) {
+  EXPECT_EQ(OptimizerStepTime(Kind(), 1000), 37 + 2000);
+  EXPECT_EQ(OptimizerStepTime(Kind(), 0), 0);
+}
+
+TEST(LeastOptimizerStepTime, IsNeverMoreThanWhatBytesAddToAStep) {
+  DeviceKind kind = Kind();
+  kind.memory_bytes_per_second = 7.3e9;
+  for (Bytes bytes : {1, 3, 10, 999, 123457}) {
+    for (Bytes others : {0, 1, 2, 77, 5000}) {
+      const Nanos with = OptimizerStepTime(kind, bytes + others);
+      const Nanos without = OptimizerStepTime(kind, others);
+      EXPECT_LE(LeastOptimizerStepTime(kind, bytes), static_cast<double>(with - without));
+    }
+  }
+  EXPECT_EQ(LeastOptimizerStepTime(Kind(), 0), 0);
+  EXPECT_EQ(LeastOptimizerStepTime(Kind(), 1000), 1999);
+}
+
+}  // namespace
+}  // namespace stagewright

@@ -1,0 +1,49 @@
+#include "planner_service/planner/search_context.h"
+
+#include <gtest/gtest.h>
+
+namespace stagewright {
+namespace {
+
+TEST(SearchContextTest, EffortEndsAPartAndNotTheWhole) {
+  const SearchContext whole;
+  const SearchContext part(whole, 5);
+  for (int i = 0; i < 5; ++i) EXPECT_FALSE(part.Expired());
+  EXPECT_TRUE(part.Expired());
+  EXPECT_FALSE(part.Stopped());  // No clock had a say in it.
+  EXPECT_FALSE(whole.Expired());
+  const SearchContext charged(whole, 100);
+  charged.Charge(100);
+  EXPECT_TRUE(charged.Expired());
+}
+
+TEST(SearchContextTest, DeadlineAndCancellationReachParts) {
+  SearchContext whole;
+  const SearchContext part(whole, SearchContext::kAnyEffort);
+  EXPECT_FALSE(part.Expired());
+  whole.Cancel();
+  EXPECT_FALSE(part.Stopped());  // Nobody has asked yet.
+  EXPECT_TRUE(part.Expired());
+  EXPECT_TRUE(part.Stopped());
+  EXPECT_TRUE(whole.Stopped());
+  const SearchContext late(SearchContext::Clock::now());
+  EXPECT_TRUE(late.Expired());
+  EXPECT_TRUE(late.Stopped());
+}
+
+TEST(SearchContextTest, JudgingCostsAsMuchAsTheProgramIsLong) {
+  Strategy strategy;
+  strategy.mini_batch = 8;
+  strategy.stages.resize(2);
+  for (Stage& stage : strategy.stages) {
+    stage.micro_batch = 4;
+    stage.devices = {DeviceId(0), DeviceId(1)};
+  }
+  const int64_t effort = EffortOfJudging(strategy);
+  EXPECT_GT(effort, 0);
+  for (Stage& stage : strategy.stages) stage.micro_batch = 2;
+  EXPECT_EQ(EffortOfJudging(strategy), 2 * effort);
+}
+
+}  // namespace
+}  // namespace stagewright

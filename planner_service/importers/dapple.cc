@@ -7,9 +7,10 @@
 // takes the profiled batch from its command line and its authors write it into the file's name
 // ("gnmt-16-pbs-64.txt"), where it is found unless ImportOptions::profile_batch is given. No node
 // is removed.
+#include "planner_service/importers/dapple.h"
+
 #include <charconv>
 
-#include "planner_service/importers/profile.h"
 #include "planner_service/importers/profile_text.h"
 
 namespace stagewright {

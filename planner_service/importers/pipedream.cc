@@ -8,9 +8,10 @@
 //
 // Deviation: profiles with several sources are planned like all others; the original's planner
 // silently mistakes them for chains.
+#include "planner_service/importers/pipedream.h"
+
 #include <string_view>
 
-#include "planner_service/importers/profile.h"
 #include "planner_service/importers/profile_text.h"
 
 namespace stagewright {

@@ -23,6 +23,8 @@
 // The gnmt and resnet files give times in milliseconds while the bandwidth is in bytes per second.
 // The original adds the two as they are, which makes communication a thousand times too cheap; so
 // does the default here (ImportOptions::piper_time_unit), with a warning where times look like it.
+#include "planner_service/importers/piper.h"
+
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -32,7 +34,6 @@
 
 #include "common/base/json_object.h"
 #include "common/base/one_line.h"
-#include "planner_service/importers/profile.h"
 #include "planner_service/importers/profile_text.h"
 
 namespace stagewright {

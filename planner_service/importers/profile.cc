@@ -1,6 +1,9 @@
 #include "planner_service/importers/profile.h"
 
 #include "common/base/text_file.h"
+#include "planner_service/importers/dapple.h"
+#include "planner_service/importers/pipedream.h"
+#include "planner_service/importers/piper.h"
 
 namespace stagewright {
 

@@ -44,17 +44,10 @@ struct ImportedProfile {
   std::vector<std::string> warnings;  // For people.
 };
 
-// Each is documented at its source and in docs/importers.md. `file` names the text in messages and,
-// without folders and extensions, the graph. INVALID_ARGUMENT: one message with the file, the line
-// or the path in the JSON, and the field. Never more than a few hundred bytes of memory per byte of
-// text. O(n log n).
-absl::StatusOr<ImportedProfile> ImportPipeDream(std::string_view text, const std::string& file,
-                                                const ImportOptions& options = {});
-absl::StatusOr<ImportedProfile> ImportDapple(std::string_view text, const std::string& file,
-                                             const ImportOptions& options = {});
-absl::StatusOr<ImportedProfile> ImportPiper(std::string_view text, const std::string& file,
-                                            const ImportOptions& options = {});
-
+// `file` names the text in messages and, without folders and extensions, the graph.
+// INVALID_ARGUMENT: one message with the file, the line or the path in the JSON, and the field.
+// Never more than a few hundred bytes of memory per byte of text. O(n log n). The formats are
+// documented in docs/importers.md.
 absl::StatusOr<ImportedProfile> ImportProfile(ProfileFormat format, std::string_view text,
                                               const std::string& file,
                                               const ImportOptions& options = {});

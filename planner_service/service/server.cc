@@ -14,6 +14,7 @@
 #include "planner_service/jobs/job_manager.h"
 #include "planner_service/service/job_rpc.h"
 #include "planner_service/service/planner_rpc.h"
+#include "planner_service/store/sqlite_store.h"
 
 namespace stagewright {
 namespace {

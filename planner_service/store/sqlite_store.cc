@@ -1,3 +1,5 @@
+#include "planner_service/store/sqlite_store.h"
+
 #include <sqlite3.h>
 
 #include "absl/base/thread_annotations.h"

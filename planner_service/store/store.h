@@ -2,7 +2,6 @@
 // atomic batches.
 #pragma once
 
-#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -29,9 +28,5 @@ class Store {
   virtual absl::StatusOr<std::vector<std::pair<std::string, std::string>>> Scan(
       const std::string& prefix) const = 0;
 };
-
-// One file, crash-safe (SQLite, write-ahead log, synchronous=FULL). Made if absent; ":memory:"
-// keeps nothing. FAILED_PRECONDITION if the file is no store or is held by another process.
-absl::StatusOr<std::unique_ptr<Store>> OpenSqliteStore(const std::string& path);
 
 }  // namespace stagewright

@@ -1,3 +1,4 @@
+#include "planner_service/importers/dapple.h"
 #include "planner_service/importers/profile.h"
 #include "tests/fuzz/fuzz_target.h"
 

@@ -9,6 +9,8 @@
 #include "absl/strings/str_split.h"
 #include "common/topology/presets.h"
 #include "planner_service/front_door/front_door.h"
+#include "planner_service/importers/pipedream.h"
+#include "planner_service/importers/piper.h"
 #include "planner_service/importers/profile.h"
 #include "tests/fuzz/fuzz_target.h"
 

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "planner_service/planners/baselines/baselines.h"
+#include "planner_service/planners/baselines/gpipe.h"
 #include "planner_service/planners/dapple/dapple.h"
 #include "planner_service/planners/graphpipe/graphpipe.h"
 #include "planner_service/planners/pfeife/pfeife.h"

@@ -15,14 +15,4 @@ std::unique_ptr<Planner> MakeSinglePlanner();
 // samples, if those are fewer). Tries every micro-batch size; keeps the fastest that fits.
 std::unique_ptr<Planner> MakeDataParallelPlanner();
 
-// "gpipe": a chain of stages, one per device, balanced by time in the model's own order, with all
-// forward passes before all backward passes. Tries every number of micro-batches up to 1,024;
-// recomputes where the memory asks for it. See gpipe.cc.
-std::unique_ptr<Planner> MakeGPipePlanner();
-
-// "manual": the plan in PlanOptions::manual, judged. INVALID_ARGUMENT if it is none or breaks a
-// condition, infeasible if it does not fit. It is held to nothing else in the options: the plan is
-// what was asked for.
-std::unique_ptr<Planner> MakeManualPlanner();
-
 }  // namespace stagewright

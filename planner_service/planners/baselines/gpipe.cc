@@ -22,6 +22,8 @@
 //
 // Reference: Huang et al., "GPipe: Efficient Training of Giant Neural Networks using Pipeline
 // Parallelism", NeurIPS 2019; balance by time as in torchgpipe, Kim et al. 2020.
+#include "planner_service/planners/baselines/gpipe.h"
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -31,7 +33,6 @@
 #include "absl/strings/str_cat.h"
 #include "planner_service/models/draft.h"
 #include "planner_service/models/stage_oracle.h"
-#include "planner_service/planners/baselines/baselines.h"
 #include "planner_service/planners/baselines/fastest.h"
 #include "planner_service/search/micro_batch_sizes.h"
 #include "planner_service/search/placement_views.h"

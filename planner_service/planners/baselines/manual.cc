@@ -1,6 +1,7 @@
 // The planner that plans nothing: it reads what somebody wrote.
+#include "planner_service/planners/baselines/manual.h"
+
 #include "absl/strings/str_cat.h"
-#include "planner_service/planners/baselines/baselines.h"
 #include "planner_service/planners/baselines/manual_plan.h"
 #include "planner_service/search/judge.h"
 

@@ -1,3 +1,5 @@
+#include "planner_service/importers/dapple.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

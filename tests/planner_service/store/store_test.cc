@@ -11,6 +11,8 @@
 #include <map>
 #include <random>
 
+#include "planner_service/store/sqlite_store.h"
+
 namespace stagewright {
 namespace {
 

@@ -1,3 +1,5 @@
+#include "planner_service/planners/baselines/gpipe.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -70,7 +70,7 @@ TEST_F(PartitionFrontTest, AFullFrontLosesItsLeastPromisingPoint) {
   EXPECT_EQ(Points().back(), std::make_pair(2 * most, int64_t{1000 - most}));
   EXPECT_FALSE(Insert(1, 1001));
   EXPECT_EQ(Points().back(), std::make_pair(1, int64_t{1001}));
-  EXPECT_EQ(front_.points().size(), PartitionFront::kMaxPoints);
+  EXPECT_EQ(front_.points().size(), static_cast<size_t>(most));
 }
 
 TEST_F(PartitionFrontTest, BehindTheLastOperatorThereIsNothing) {

@@ -1,0 +1,16 @@
+// Profiles as PipeDream's profiler writes them (profile_text.h).
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "common/base/status.h"
+#include "planner_service/importers/profile.h"
+
+namespace stagewright {
+
+// As ImportProfile (profile.h) of this format.
+absl::StatusOr<ImportedProfile> ImportPipeDream(std::string_view text, const std::string& file,
+                                                const ImportOptions& options = {});
+
+}  // namespace stagewright

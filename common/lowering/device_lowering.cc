@@ -1,0 +1,235 @@
+#include "common/lowering/device_lowering.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace stagewright {
+namespace {
+
+std::vector<LanePass> LaneOf(const std::vector<Task>& tasks) {
+  std::vector<LanePass> lane;
+  lane.reserve(tasks.size());
+  for (const Task& task : tasks) {
+    const LanePass::Kind kind = task.kind == ActionKind::kForward ? LanePass::Kind::kForward
+                                : MakesGradients(task.kind)       ? LanePass::Kind::kGradients
+                                                                  : LanePass::Kind::kOther;
+    lane.push_back({kind, task.slot});
+  }
+  return lane;
+}
+
+}  // namespace
+
+DeviceLowering::DeviceLowering(LoweringContext& context, DeviceId device, PassIndices& passes)
+    : context_(context), passes_(passes), ledger_(context) {
+  program_.device = device;
+  for (size_t s = 0; s < context.stages.size(); ++s) {
+    const auto& devices = context.stages[s].devices;
+    if (std::find(devices.begin(), devices.end(), device) != devices.end())
+      stages_.push_back(StageId(static_cast<int64_t>(s)));
+  }
+  last_backward_.assign(context.stages.size(), -1);
+}
+
+DeviceProgram DeviceLowering::Lower(const std::vector<Task>& tasks) {
+  program_.resident = ledger_.Resident(stages_, 1);
+  WriteSection(tasks, program_.body);
+  AddLocalDependencies();
+  if (context_.options.training) AddUpdates();
+  return std::move(program_);
+}
+
+DeviceProgram DeviceLowering::Lower(const TaskSections& sections) {
+  const size_t stage = stages_.front().index();
+  program_.resident =
+      ledger_.Resident(stages_, InFlightMicroBatches(context_.strategy.stages[stage]) +
+                                    context_.stages[stage].version_lag);
+  updates_follow_ = true;
+  WriteSection(sections.prologue, program_.prologue);
+  WriteSection(sections.body, program_.body);
+  WriteSection(sections.epilogue, program_.epilogue);
+  return std::move(program_);
+}
+
+void DeviceLowering::WriteSection(const std::vector<Task>& tasks,
+                                  std::vector<ProgramAction>& section) {
+  tasks_ = &tasks;
+  section_ = &section;
+  compute_index_.clear();
+  std::fill(last_backward_.begin(), last_backward_.end(), -1);
+  post_after_ = context_.options.posting.PostAfter(LaneOf(tasks));
+  receives_.assign(tasks.size(), {});
+  const auto n = static_cast<int32_t>(tasks.size());
+  section.reserve(tasks.size() * 4);
+  AddReceivesAfter(-1);
+  for (int32_t c = 0; c < n; ++c) {
+    AddCompute(c);
+    AddSends(c);
+    if (updates_follow_ && EndsBackward(tasks[c].kind)) AddUpdates();
+    AddReceivesAfter(c);
+  }
+}
+
+int32_t DeviceLowering::Add(ProgramAction action) {
+  std::sort(action.after.begin(), action.after.end());
+  section_->push_back(std::move(action));
+  return static_cast<int32_t>(section_->size()) - 1;
+}
+
+// Samples of the next step are counted on from the mini-batch.
+SampleRange DeviceLowering::Shifted(const Task& task, SampleRange samples) const {
+  const int64_t by = task.next_step ? context_.strategy.mini_batch : 0;
+  return {samples.begin + by, samples.end + by};
+}
+
+void DeviceLowering::AddReceivesAfter(int32_t done) {
+  const int64_t end =
+      std::min<int64_t>(std::ssize(*tasks_) - 1, int64_t{done} + context_.options.posting.ahead);
+  for (int32_t c = done + 1; c <= end; ++c) {
+    if (post_after_[c] == done) AddReceives(c, done);
+  }
+}
+
+// Receives of task `c`, posted once task `done` is.
+void DeviceLowering::AddReceives(int32_t c, int32_t done) {
+  const Task& task = (*tasks_)[c];
+  std::vector<int32_t> after;
+  if (done >= 0) after.push_back(compute_index_[done]);
+  std::vector<int32_t>& posted = receives_[c];
+  if (task.kind == ActionKind::kForward) {
+    for (int32_t p : context_.channels.Into(task.slot)) {
+      const Piece& piece = context_.PieceOf(p);
+      const Channel& channel = context_.ChannelOf(piece);
+      if (channel.local()) continue;
+      posted.push_back(Add({{ActionKind::kReceiveActivation, channel.to,
+                             Shifted(task, piece.samples), piece.channel},
+                            after,
+                            ledger_.ReceivedActivation(piece),
+                            0}));
+    }
+  } else if (MakesGradients(task.kind)) {
+    for (int32_t p : context_.channels.OutOf(task.slot)) {
+      const Piece& piece = context_.PieceOf(p);
+      const Channel& channel = context_.ChannelOf(piece);
+      if (channel.local() || !channel.has_gradient) continue;
+      posted.push_back(Add({{ActionKind::kReceiveGradient, channel.from,
+                             Shifted(task, piece.samples), piece.channel},
+                            after,
+                            ledger_.ReceivedGradient(piece),
+                            0}));
+    }
+  }
+}
+
+void DeviceLowering::AddCompute(int32_t c) {
+  const Task& task = (*tasks_)[c];
+  const Slot& slot = context_.slots[task.slot];
+  const MemoryChange memory = ledger_.Pass(task);
+  const int32_t index = Add({{task.kind, slot.stage, Shifted(task, slot.samples), -1},
+                             std::move(receives_[c]),
+                             memory.acquire,
+                             memory.release});
+  compute_index_.push_back(index);
+  if (task.kind == ActionKind::kForward) passes_.forward[task.slot] = index;
+  if (MakesGradients(task.kind)) passes_.backward[task.slot] = index;
+  if (EndsBackward(task.kind)) last_backward_[slot.stage.index()] = index;
+}
+
+void DeviceLowering::AddSends(int32_t c) {
+  const Task& task = (*tasks_)[c];
+  const std::vector<int32_t> after = {compute_index_[c]};
+  if (task.kind == ActionKind::kForward) {
+    for (int32_t p : context_.channels.OutOf(task.slot)) {
+      const Piece& piece = context_.PieceOf(p);
+      const Channel& channel = context_.ChannelOf(piece);
+      if (channel.local()) continue;
+      Add({{ActionKind::kSendActivation, channel.from, Shifted(task, piece.samples), piece.channel},
+           after,
+           0,
+           ledger_.SentActivation(piece)});
+    }
+  } else if (MakesGradients(task.kind)) {
+    for (int32_t p : context_.channels.Into(task.slot)) {
+      const Piece& piece = context_.PieceOf(p);
+      const Channel& channel = context_.ChannelOf(piece);
+      if (channel.local() || !channel.has_gradient) continue;
+      Add({{ActionKind::kSendGradient, channel.to, Shifted(task, piece.samples), piece.channel},
+           after,
+           0,
+           ledger_.SentGradient(piece)});
+    }
+  }
+}
+
+// Hand-overs between stages of this device. At the end, because the order of a schedule that
+// deadlocks may list a consumer before its producer.
+void DeviceLowering::AddLocalDependencies() {
+  for (size_t c = 0; c < tasks_->size(); ++c) {
+    const Task& task = (*tasks_)[c];
+    std::vector<int32_t>& after = program_.body[compute_index_[c]].after;
+    const size_t before = after.size();
+    if (task.kind == ActionKind::kForward) {
+      for (int32_t p : context_.channels.Into(task.slot)) {
+        const Piece& piece = context_.PieceOf(p);
+        if (context_.ChannelOf(piece).local()) after.push_back(passes_.forward[piece.producer]);
+      }
+    } else if (MakesGradients(task.kind)) {
+      for (int32_t p : context_.channels.OutOf(task.slot)) {
+        const Piece& piece = context_.PieceOf(p);
+        const Channel& channel = context_.ChannelOf(piece);
+        if (channel.local() && channel.has_gradient)
+          after.push_back(passes_.backward[piece.consumer]);
+      }
+    }
+    if (after.size() > before) std::sort(after.begin(), after.end());
+  }
+}
+
+// All-reduces, in the common order, after the last backward passes. By stage: those before its
+// optimizer step.
+std::vector<std::vector<int32_t>> DeviceLowering::AddReductions() {
+  std::vector<std::vector<int32_t>> before_step(context_.stages.size());
+  std::vector<int32_t> sums;
+  for (size_t r = 0; r < context_.reductions.size(); ++r) {
+    std::vector<StageId> holders;
+    for (StageId s : context_.reductions[r].stages) {
+      if (std::binary_search(stages_.begin(), stages_.end(), s)) holders.push_back(s);
+    }
+    if (holders.empty()) continue;
+    ProgramAction sum;
+    sum.action = {ActionKind::kAllReduce, holders.front(), {}, static_cast<int32_t>(r)};
+    for (StageId s : holders) {
+      if (last_backward_[s.index()] >= 0) sum.after.push_back(last_backward_[s.index()]);
+    }
+    // The norm is that of summed gradients.
+    if (context_.reductions[r].gradient_norm) {
+      sum.after.insert(sum.after.end(), sums.begin(), sums.end());
+    }
+    const int32_t index = Add(std::move(sum));
+    sums.push_back(index);
+    for (StageId s : holders) {
+      std::vector<int32_t>& before = before_step[s.index()];
+      // A stage without gradients has nothing to step after the norm of those of others.
+      const bool trains = !before.empty() || last_backward_[s.index()] >= 0;
+      if (trains || !context_.reductions[r].gradient_norm) before.push_back(index);
+    }
+  }
+  return before_step;
+}
+
+// All-reduces and then the optimizer steps; stages whose backward passes end first come first.
+void DeviceLowering::AddUpdates() {
+  std::vector<std::vector<int32_t>> before_step = AddReductions();
+  std::vector<StageId> by_end(stages_.rbegin(), stages_.rend());
+  std::stable_sort(by_end.begin(), by_end.end(), [&](StageId a, StageId b) {
+    return last_backward_[a.index()] < last_backward_[b.index()];
+  });
+  for (StageId s : by_end) {
+    std::vector<int32_t> after = std::move(before_step[s.index()]);
+    if (last_backward_[s.index()] >= 0) after.push_back(last_backward_[s.index()]);
+    if (after.empty()) continue;
+    Add({{ActionKind::kOptimizerStep, s, {}, -1}, std::move(after), 0, ledger_.Update(s)});
+  }
+}
+
+}  // namespace stagewright

@@ -6,6 +6,8 @@
 #include "absl/strings/str_join.h"
 #include "planner_service/planners/auto/auto.h"
 #include "planner_service/planners/baselines/baselines.h"
+#include "planner_service/planners/baselines/gpipe.h"
+#include "planner_service/planners/baselines/manual.h"
 #include "planner_service/planners/dapple/dapple.h"
 #include "planner_service/planners/drl_pp/on_demand.h"
 #include "planner_service/planners/exact/exact.h"

@@ -317,8 +317,8 @@ class DeviceLowering {
     const StageId stage = context_.slots[task.slot].stage;
     const Bytes new_gradients = EndsBackward(task.kind) ? NewGradients(stage) : 0;
     const StageMemory::Gradients& gradients = new_gradients > 0 ? own.first : own.later;
-    Bytes begins = 0;  // Held when the pass begins, and of that and new things when it ends,
-    Bytes ends = 0;    // messages apart.
+    Bytes begins = 0;  // Held when the pass begins, messages apart.
+    Bytes ends = 0;    // Held when the pass ends, old and new, messages apart.
     switch (task.kind) {
       case ActionKind::kBackwardInput:
         action.acquire = own.input_half;
@@ -363,7 +363,8 @@ class DeviceLowering {
     return context_.InBuffers(channel) ? 0 : bytes;
   }
 
-  // Of the stage's parameters whose gradients no backward pass since their last update has made.
+  // Bytes of those gradients of the stage's parameters that no backward pass has made since the
+  // last update.
   Bytes NewGradients(StageId stage) {
     if (has_gradients_[stage.index()]) return 0;
     has_gradients_[stage.index()] = true;
@@ -493,9 +494,9 @@ class DeviceLowering {
   Context& context_;
   std::vector<int32_t>& forward_index_;
   std::vector<int32_t>& backward_index_;
-  const std::vector<Task>* tasks_ = nullptr;       // Of the section,
-  std::vector<ProgramAction>* section_ = nullptr;  // which is written.
-  bool updates_follow_ = false;                    // Every backward pass.
+  const std::vector<Task>* tasks_ = nullptr;       // The tasks of the section at hand.
+  std::vector<ProgramAction>* section_ = nullptr;  // The actions of the section at hand.
+  bool updates_follow_ = false;                    // Updates follow every backward pass.
   DeviceProgram program_;
   std::vector<StageId> stages_;                  // On this device, ascending.
   std::vector<int32_t> compute_index_;           // Task -> index of the section.

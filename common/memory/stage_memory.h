@@ -30,16 +30,20 @@ namespace stagewright {
 
 // Bytes of the passes over one share, messages to and from other stages apart.
 struct StageMemory {
-  // What each pass holds at most, above what is there when it begins:
-  Bytes forward = 0;       // before a backward pass, and
-  Bytes forward_only = 0;  // if nothing is kept; in both, what leaves the stage included;
-  Bytes input_half = 0;    // in this and whole backward passes, the gradients of what was received.
+  // What each pass holds at most, above what is there when it begins. What leaves the stage counts
+  // in both forward passes, the gradients of what was received in input_half and in whole backward
+  // passes.
+  Bytes forward = 0;       // A forward pass that a backward pass follows.
+  Bytes forward_only = 0;  // A forward pass of which nothing is kept.
+  Bytes input_half = 0;    // The input half of a split backward pass.
   struct Gradients {
     Bytes backward = 0;
     Bytes weight_half = 0;
   };
-  Gradients first;  // When gradients of parameters are not there and stay,
-  Gradients later;  // and when they are there.
+  // Passes that make gradients of parameters: `first` when no such gradients are there yet, and
+  // those that it makes stay; `later` when they are there.
+  Gradients first;
+  Gradients later;
   // What is left by a forward pass, and between the halves of a backward pass.
   Bytes saved = 0;
   Bytes between = 0;

@@ -110,8 +110,8 @@ void ListScheduler::Decide(int32_t device, Nanos now) {
     Nanos due = kNever;
     Nanos ready = kNever;
   };
-  Choice best;    // Of those that are ready, the most urgent;
-  Choice coming;  // of those on their way, too.
+  Choice best;    // The most urgent of the passes that are ready.
+  Choice coming;  // The most urgent of the passes that are on their way.
   Nanos wake = kNever;
   const auto consider = [&](int32_t u, Phase phase, int32_t m, Nanos ready, Nanos due) {
     if (ready > now) wake = std::min(wake, ready);

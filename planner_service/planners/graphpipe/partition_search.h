@@ -115,7 +115,7 @@ struct PartitionOptions {
   RecomputePolicy recompute = RecomputePolicy::kNever;
   int32_t max_stages = 0;     // 0: any number.
   bool exact_stages = false;  // Exactly max_stages.
-  double memory_share = 1;    // Of the smallest memory budget.
+  double memory_share = 1;    // Share of the smallest memory budget.
   Messages messages = Messages::kInside;
   // allowed[begin * (n + 1) + end]: the ranges that may be a stage; empty: all.
   std::vector<bool> allowed;
@@ -170,26 +170,26 @@ class PartitionSearch {
  private:
   // What crosses the network for a stage with 2^index replicas.
   struct Network {
-    double sum_latency = 0;       // Gradient sum: ns,
-    double sum_per_byte = 0;      // and ns per byte.
-    double message_per_byte = 0;  // Messages, ns per byte: what overlaps with compute,
-    double exposed_per_byte = 0;  // and what does not;
-    double network_per_byte = 0;  // what overlaps with Messages::kNetwork.
+    double sum_latency = 0;       // Gradient sum, ns.
+    double sum_per_byte = 0;      // Gradient sum, ns per byte.
+    double message_per_byte = 0;  // Messages that overlap with compute, ns per byte.
+    double exposed_per_byte = 0;  // Messages that do not overlap, ns per byte.
+    double network_per_byte = 0;  // Messages of Messages::kNetwork, which overlap, ns per byte.
   };
   struct Point {
     int32_t devices = 0;
     int32_t stages = 0;
-    int32_t end = 0;    // Of its first stage,
-    int32_t rest = -1;  // which is followed by this point of Front(end).
+    int32_t end = 0;    // End of its first stage.
+    int32_t rest = -1;  // The point of Front(end) that follows the first stage.
     int32_t option = -1;
     int64_t in_flight = 0;
     double traffic = 0;  // Bytes per sample over all boundaries.
     Bytes peak = 0;
   };
   struct Front {
-    int32_t fewest_devices = 0;  // Of any point.
+    int32_t fewest_devices = 0;  // The fewest devices of any point.
     std::vector<Point> points;
-    std::vector<NeedRows::Row> needs;  // Of each point: by class.
+    std::vector<NeedRows::Row> needs;  // By point and class.
   };
   PartitionSearch(StageRanges& ranges, std::shared_ptr<RelaxedSearch> relaxed,
                   PartitionOptions options, const SearchContext& context);
@@ -242,9 +242,9 @@ class PartitionSearch {
   int64_t mini_batch_;
   Bytes memory_;
   std::vector<Network> networks_;
-  double t_ = 0;  // Of the last Find, with kTimeSlack.
-  // Of the last second pass: its t and devices (0: none), Before(p), and the
-  // first option of each range, from row_begin_[end] on: [range][config].
+  double t_ = 0;  // The t of the last Find, with kTimeSlack.
+  // What the last second pass found: its t and devices (0: none), Before(p), and the first option
+  // of each range, from row_begin_[end] on: [range][config].
   double bounded_ = -1;
   int32_t bounded_devices_ = 0;
   std::vector<int32_t> before_;

@@ -166,8 +166,9 @@ TEST(SplitBackward, FollowsParametersByEveryWay) {
   const int scale = make.AddParameter("scale", {4});
   const int frozen = make.AddParameter("frozen", {4, 4}, false);
   const auto full = Meta({-1, 4}), square = Meta({4, 4});
-  const int before = make.AddNode("aten.tanh.default", {In(x)}, {full});  // In another stage,
-  const int other = make.AddLinear("other", Value(before), 4, 4);         // as is this.
+  // `before` and `other` are in another stage.
+  const int before = make.AddNode("aten.tanh.default", {In(x)}, {full});
+  const int other = make.AddLinear("other", Value(before), 4, 4);
   const int turned = make.AddNode("aten.t.default", {Param(w)}, {square});
   const int norm = make.AddNode("aten.mul.Tensor", {Value(turned), Param(scale)}, {square});
   const int a = make.AddNode("aten.mm.default", {Value(other), Value(norm)}, {full});

@@ -290,7 +290,7 @@ class DeviceLowering {
     return bytes;
   }
 
-  // So are sums of gradients of a value that several pieces were made of, for one pass.
+  // Sums of gradients of a value that several pieces were made of are in new memory, for one pass.
   Bytes SummedBytes(int32_t slot) const {
     const std::span<const int32_t> pieces = context_.channels.OutOf(slot);
     if (!context_.graph.executable() || pieces.size() < 2) return 0;

@@ -49,7 +49,7 @@ struct Reduction {
   std::vector<ParameterId> parameters;  // By id.
   std::vector<DeviceId> devices;        // By id, each once; at least two but for a norm.
   Bytes bytes = 0;                      // Gradient bytes summed.
-  std::vector<StageId> stages;          // That hold any of the parameters; ascending.
+  std::vector<StageId> stages;          // Stages that hold any of the parameters; ascending.
   // Not gradients but their squared norm is summed, of all parameters of all stages, after all
   // other sums and before all optimizer steps. At most one, the last; it names no parameters.
   bool gradient_norm = false;

@@ -66,7 +66,7 @@ using ImprovementCallback = std::function<void(const JudgedPlan&)>;
 absl::StatusOr<PlanResponse> SolvePlan(const PlanRequest& request, SearchContext& context,
                                        const ImprovementCallback& on_improvement = {});
 
-// The same with a planner that need not be registered; `request.planner` does not matter.
+// SolvePlan with a planner that need not be registered; `request.planner` does not matter.
 absl::StatusOr<PlanResponse> SolvePlanWith(const Planner& planner, const PlanRequest& request,
                                            SearchContext& context,
                                            const ImprovementCallback& on_improvement = {});

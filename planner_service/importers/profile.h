@@ -58,7 +58,7 @@ absl::StatusOr<ImportedProfile> ImportPiper(std::string_view text, const std::st
 absl::StatusOr<ImportedProfile> ImportProfile(ProfileFormat format, std::string_view text,
                                               const std::string& file,
                                               const ImportOptions& options = {});
-// The same from a file. NOT_FOUND if it cannot be read.
+// ImportProfile from a file. NOT_FOUND if it cannot be read.
 absl::StatusOr<ImportedProfile> ImportProfileFile(ProfileFormat format, const std::string& path,
                                                   const ImportOptions& options = {});
 

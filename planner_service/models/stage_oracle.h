@@ -101,7 +101,7 @@ class StageOracle {
     bool recompute = false;  // The forward pass is run again before each backward pass.
   };
   Bytes Memory(int32_t begin, int32_t end, const Flow& flow) const;
-  // The same, without asking again for what the caller already has.
+  // Peak memory of a range without asking again for what the caller already has.
   static Bytes Memory(const Extent& extent, Bytes saved, Bytes workspace, const Flow& flow);
 
   // Smallest memory budget of the cluster, and the device kind that times are for.

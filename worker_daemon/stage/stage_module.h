@@ -215,7 +215,7 @@ class StageModule {
   std::optional<int32_t> loss_, prediction_;  // Places.
   std::vector<bool> given_;                   // By place: outputs, loss and prediction.
   double loss_scale_ = 1;
-  mutable WeightCasts casts_;  // What it gives does not depend on what it has.
+  mutable WeightCasts casts_;  // A cache: it changes no result.
   std::vector<NodeId> batch_dependent_;
   std::vector<ParameterId> trained_;    // By the stage, ascending.
   std::vector<int32_t> trained_place_;  // Index in trained_ by ParameterId; -1: not trained here.

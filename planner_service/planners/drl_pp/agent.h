@@ -54,7 +54,7 @@ class Agent : public torch::nn::Module {
   // Algorithm 1: at most `most_partitions`. Without gradients.
   Scheme SampleScheme(const torch::Tensor& nodes, const Dag& dag, int32_t most_partitions,
                       RandomEngine& random);
-  // The same decisions under the present weights, with gradients.
+  // The decisions of a scheme under the present weights, with gradients.
   Judged JudgeScheme(const torch::Tensor& nodes, const Dag& dag, int32_t most_partitions,
                      const Scheme& scheme);
 

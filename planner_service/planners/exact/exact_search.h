@@ -101,8 +101,8 @@ class ExactSearch {
   int64_t nodes_ = 0;
   int64_t steps_ = 0;
   int64_t evaluations_ = 0;
-  absl::Status too_large_,
-      refused_;  // The last strategies that memory and that anything else ruled out.
+  // Why the last strategy was ruled out by memory, and by anything else.
+  absl::Status too_large_, refused_;
 };
 
 }  // namespace stagewright

@@ -171,10 +171,9 @@ bool PartitionSearch::Meets(const StageOption& option, const StageRanges::Range&
   return true;
 }
 
-// The first option of a config, of those with at most so many replicas, that
-// meets t_ and may fit into memory; -1: none. `fastest` is the
-// first whose compute alone may meet t, and only moves on while the range
-// grows.
+// The first option of a config, of those with at most so many replicas, that meets t_ and may fit
+// into memory; -1: none. `fastest` is the first whose compute alone may meet t, and only moves on
+// while the range grows.
 int32_t PartitionSearch::FirstOption(const StageRanges::Range& range, int32_t end, int32_t config,
                                      int32_t most_replicas, int32_t& fastest) {
   const int32_t last = choice_end_[config];

@@ -136,7 +136,7 @@ class PartitionSearch {
   PartitionSearch(StageRanges& ranges, std::vector<StageConfig> configs, PartitionOptions options,
                   const SearchContext& context);
 
-  // The same search with messages of another cost; both share the first pass.
+  // The search `other` with messages of another cost; both share the first pass.
   PartitionSearch(const PartitionSearch& other, Messages messages);
 
   // Nothing that `easier` fails to find exists for this search: it has the same

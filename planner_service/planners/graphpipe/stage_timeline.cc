@@ -69,7 +69,7 @@ class Timeline {
  private:
   struct Event {
     double time;
-    int32_t task;  // That ends; or -1 - task: a piece for it arrives.
+    int32_t task;  // The task that ends; or -1 - task: a piece for it arrives.
     bool operator>(const Event& other) const {
       return time != other.time ? time > other.time : task > other.task;
     }

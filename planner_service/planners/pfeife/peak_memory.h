@@ -1,9 +1,9 @@
 // What the devices hold at most.
 //
 // The rules are those of common/lowering/lower.h: a forward pass takes what its backward pass
-// needs; a receive takes its buffer when it is posted (receive_posting.h); a message
-// is under way once it is sent and its receive is posted, one after the other between two slices;
-// a gradient stays at its sender until then. An estimate only in how messages share links.
+// needs; a receive takes its buffer when it is posted (receive_posting.h); a message is under way
+// once it is sent and its receive is posted, one after the other between two slices; a gradient
+// stays at its sender until then. An estimate only in how messages share links.
 #pragma once
 
 #include <cstdint>

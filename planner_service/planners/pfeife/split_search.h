@@ -53,7 +53,7 @@ class SplitSearch {
 
   // The estimate for one shape and its cuts, ns; -1 if the shape deadlocks.
   double TimeOf(const LoopedShape& shape, const std::vector<int32_t>& points);
-  // The same with the memory; nullopt if the shape deadlocks.
+  // The estimate for one shape and its cuts, and the memory; nullopt if the shape deadlocks.
   std::optional<Cuts> Rate(const LoopedShape& shape, const std::vector<int32_t>& points);
 
  private:

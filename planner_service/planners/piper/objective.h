@@ -1,5 +1,5 @@
-// What Piper minimises, as its published code computes it. The paper's formulas differ;
-// docs/planners/ piper.md lists how.
+// What Piper minimises, as its published code computes it. The paper's formulas differ, as
+// docs/planners/piper.md lists.
 //
 // A partition is a list of stages, each a convex set of operators on d * t devices: d replicas
 // (data parallel), each of t devices (tensor parallel). A "sample" of Piper is one micro-batch. The

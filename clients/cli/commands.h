@@ -9,7 +9,7 @@ namespace stagewright::cli {
 
 struct Globals {
   std::string planner_address = "127.0.0.1:7070";
-  std::string output = "table";  // Or "json".
+  std::string output = "table";  // "table" or "json".
   int exit_code = 0;
 
   bool json() const { return output == "json"; }

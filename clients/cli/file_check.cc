@@ -23,7 +23,7 @@
 namespace stagewright::cli {
 namespace {
 
-constexpr Bytes kMostBytes = Bytes{1} << 30;  // That are read of an input.
+constexpr Bytes kMostBytes = Bytes{1} << 30;  // What is read of an input, at most.
 constexpr Bytes kChunkBytes = Bytes{4} << 20;
 
 bool Exists(const std::string& path) {

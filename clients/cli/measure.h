@@ -18,7 +18,7 @@
 namespace stagewright::cli {
 
 struct MeasureFlags {
-  int64_t steps = 0;  // Of each job; 0: nothing is measured.
+  int64_t steps = 0;  // Steps of each job; 0: nothing is measured.
   std::string weights;
   std::string data;
 };
@@ -28,8 +28,8 @@ void AddMeasureFlags(CLI::App& command, MeasureFlags& flags);
 
 struct Measurement {
   double step_seconds = 0;  // Median of the job with the plan's strategy.
-  int64_t jobs = 0;         // All that ran,
-  int64_t failed = 0;       // and those without a step time.
+  int64_t jobs = 0;         // All jobs that ran.
+  int64_t failed = 0;       // Jobs that ran and have no step time.
 };
 
 // Runs one job at a time on the workers of a planning service. Not thread-safe.
@@ -52,7 +52,7 @@ class StepMeasurer {
   // was not done by the deadline and has been cancelled.
   MeasureStrategy RewardOf(const Problem& problem);
 
-  // Of a strategy that was measured, and of all jobs so far.
+  // What is known of a strategy that was measured, and of all jobs so far.
   Measurement MeasurementOf(const v1::Strategy& strategy) const;
   // Why no further job can run: the service is unreachable or refuses all. OK otherwise.
   const absl::Status& status() const { return broken_; }

@@ -14,8 +14,8 @@ namespace stagewright::cli {
 struct PlanContext {
   std::string model;  // Name of the graph.
   std::vector<std::string> node_names;
-  std::vector<std::string>
-      node_modules;  // Module path per node; empty for nodes outside all modules.
+  // Module path per node; empty for nodes outside all modules.
+  std::vector<std::string> node_modules;
   std::vector<std::string> device_names;  // By device index.
 };
 

@@ -7,8 +7,8 @@
 
 namespace stagewright {
 
-// The same error in one line of bounded length, whatever text of others it quotes: control
-// characters become "?", and what is beyond 1,000 bytes "...".
+// `status` in one line of bounded length, whatever text of others it quotes: control characters
+// become "?", and what is beyond 1,000 bytes "...".
 inline absl::Status OneLine(const absl::Status& status) {
   if (status.ok()) return status;
   constexpr size_t kLongest = 1000;

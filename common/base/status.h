@@ -23,7 +23,7 @@
 
 namespace stagewright {
 
-// The same error with `context` and ": " in front of its message.
+// `status` with `context` and ": " in front of its message.
 inline absl::Status Annotate(const absl::Status& status, absl::string_view context) {
   if (status.ok()) return status;
   return absl::Status(status.code(), absl::StrCat(context, ": ", status.message()));

@@ -20,7 +20,7 @@ struct Step {
 
 // Every device of a ring sends to the next one; hops over a common link share it.
 Step StepOf(const Cluster& cluster, const Rings& rings) {
-  std::map<int32_t, int32_t> users;  // Of each link.
+  std::map<int32_t, int32_t> users;  // Number of hops over each link.
   const auto for_each_hop = [&](auto&& visit) {
     for (const std::vector<DeviceId>& ring : rings) {
       for (size_t i = 0; ring.size() > 1 && i < ring.size(); ++i)

@@ -54,8 +54,8 @@ double MatmulFlops(const Graph& graph, const Node& node, int64_t samples) {
 
 bool IsTransposed(const Node& node) {
   if (AtenName(node.target).substr(0, 14) == "conv_transpose") return true;
-  if (node.args.size() <= 6)
-    return false;  // convolution(x, w, b, stride, padding, dilation, T, ..)
+  // Argument 6 of convolution(x, w, b, stride, padding, dilation, transposed, ..).
+  if (node.args.size() <= 6) return false;
   const bool* transposed = std::get_if<bool>(&node.args[6].value);
   return transposed != nullptr && *transposed;
 }

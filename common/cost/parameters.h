@@ -16,7 +16,7 @@ enum class Optimizer { kSgd, kSgdMomentum, kAdam };
 // state.
 Bytes ResidentBytes(const Parameter& parameter, Optimizer optimizer);
 
-// The same of a planning-only node; what its profile says whatever the optimizer, if it does.
+// ResidentBytes of a planning-only node; what its profile says whatever the optimizer, if it does.
 Bytes ResidentBytes(const ProfiledCost& cost, Optimizer optimizer);
 
 // The parameters of a planning-only node: without a name, trained, float32.

@@ -22,7 +22,7 @@ std::vector<bool> KeepsInputs(const Graph& graph);
 // Whether the node itself needs its outputs for its backward pass, whoever else does.
 bool NeedsItsOutputs(const Graph& graph, NodeId node);
 
-// The same of what it reads.
+// Whether the node itself needs what it reads for its backward pass, whoever else does.
 bool NeedsItsInputs(const Graph& graph, NodeId node);
 
 // Whether its operands get the gradient of its result itself, or a part of it, and no copy.

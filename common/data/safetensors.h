@@ -24,8 +24,9 @@ struct TensorView {
   std::string name;
   DType dtype = DType::kFloat32;
   std::vector<int64_t> shape;
-  std::span<const std::byte> data;   // Row-major; not necessarily aligned.
-  const MappedFile* file = nullptr;  // That `data` is mapped from; null: it is plain memory.
+  std::span<const std::byte> data;  // Row-major; not necessarily aligned.
+  // The file that `data` is mapped from; null: it is plain memory.
+  const MappedFile* file = nullptr;
 };
 
 // Copies the bytes of the tensor to `out`, which has as many. DATA_LOSS names a file that cannot be

@@ -12,7 +12,7 @@ namespace stagewright {
 // in the file have a prefix that a wrapper of the module adds. Constants of capture are in no file.
 absl::Status CheckParameter(const Parameter& parameter, const SafetensorsFile& file);
 
-// The same of all parameters and buffers of the graph. O(n log n).
+// CheckParameter of all parameters and buffers of the graph. O(n log n).
 absl::Status CheckWeights(const Graph& graph, const SafetensorsFile& file);
 
 }  // namespace stagewright

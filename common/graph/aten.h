@@ -11,7 +11,7 @@
 namespace stagewright {
 
 enum class AtenKind {
-  kElementwise,  // Also reductions, copies and everything unknown.
+  kElementwise,  // Also for reductions, copies and everything unknown.
   kView,         // No work and no memory of its own.
   kMatmul,       // 2 * output elements * length of the inner dimension.
   kConvolution,

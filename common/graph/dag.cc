@@ -146,8 +146,8 @@ int32_t Depth(const Dag& dag) {
 }
 
 bool IsConvex(const Dag& dag, const std::vector<bool>& member) {
-  std::vector<bool> left_the_set(dag.size(),
-                                 false);  // Reached from a member by a path through a non-member.
+  // Vertices reached from a member by a path through a non-member.
+  std::vector<bool> left_the_set(dag.size(), false);
   for (int32_t v : dag.order()) {
     for (int32_t u : dag.Predecessors(v)) {
       if (left_the_set[u] || (member[u] && !member[v])) left_the_set[v] = true;

@@ -21,7 +21,7 @@ struct Extent {
 
 struct IndexBounds {
   InputId input;
-  NodeId node;  // That takes them.
+  NodeId node;  // The node that takes them.
   // Both are allowed.
   int64_t least = 0, most = 0;
   std::optional<int64_t> ignored;  // Allowed, too: a loss leaves such targets out.

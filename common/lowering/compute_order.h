@@ -13,7 +13,7 @@ namespace stagewright {
 
 // One unit of the compute lane before it becomes an action.
 struct Task {
-  ActionKind kind = ActionKind::kForward;  // Or recompute, backward or one of its halves.
+  ActionKind kind = ActionKind::kForward;  // Forward, recompute, backward or one of its halves.
   int32_t slot = 0;
   bool next_step = false;  // The slot's samples of the next step (asynchronous schedules).
   friend bool operator==(const Task&, const Task&) = default;

@@ -1,8 +1,8 @@
 // Strategy -> Program. The only place where a schedule is made.
 //
 // A strategy's explicit orders (Strategy::orders) are the compute lanes. Without them each stage
-// runs forwards in sample order until `in_flight` samples are in flight, then alternates
-// k backwards and k forwards (GraphPipe section 6, SCHEDULETASK), then drains. Where neighbouring
+// runs forwards in sample order until `in_flight` samples are in flight, then alternates k
+// backwards and k forwards (GraphPipe section 6, SCHEDULETASK), then drains. Where neighbouring
 // stages differ in micro-batch size or replication, transfers are the intersections of their sample
 // ranges. The sender's place decides nothing: for each send the matching receive is placed in the
 // peer's program, in the order of the peer's compute lane, as early as receive_posting.h says.

@@ -136,7 +136,7 @@ MemoryChange MemoryLedger::Backward(const Task& task, const StageMemory& own) {
   const StageMemory::Gradients& gradients = new_gradients > 0 ? own.first : own.later;
   MemoryChange change;
   Bytes begins = 0;  // Held when the pass begins, messages apart.
-  Bytes ends = 0;    // Of that and of what the pass makes, held when it ends, messages apart.
+  Bytes ends = 0;    // Held when it ends, by what was there or what it made, messages apart.
   switch (task.kind) {
     case ActionKind::kBackwardInput:
       change.acquire = own.input_half;

@@ -22,7 +22,7 @@ struct LanePass {
     kOther,      // Recomputation or a weight half: reads no message.
   };
   Kind kind = Kind::kOther;
-  int64_t work = 0;  // The same for a forward pass and the pass over its gradients.
+  int64_t work = 0;  // A number that a forward pass and the pass over its gradients have in common.
 };
 
 struct ReceivePosting {

@@ -22,8 +22,8 @@ class StageBytes {
   // `split`, by stage: its backward passes come in halves.
   StageBytes(const Graph& graph, const CostModel& costs, const std::vector<ProgramStage>& stages,
              const std::vector<Channel>& channels, std::vector<bool> split);
-  // Of one replica that runs `samples` samples at once. O(nodes of the stage and what they read) at
-  // the first call for a number of samples; the reference lasts as long as the object.
+  // Memory of one replica that runs `samples` samples at once. O(nodes of the stage and what they
+  // read) at the first call for a number of samples; the reference lasts as long as the object.
   const StageMemory& Of(StageId stage, int64_t samples);
 
   // Planning-only nodes are in the stage: gradients of what it receives are not in its figures.
@@ -48,8 +48,8 @@ class StageBytes {
 Bytes ResidentBytesOf(const Graph& graph, const std::vector<ProgramStage>& stages,
                       const std::vector<StageId>& on_device, Optimizer optimizer, bool training);
 
-// Of these, the gradients that come with the first backward pass and go with the update: all but
-// those of planning-only nodes, which have one figure for everything.
+// The part of ResidentBytesOf that is gradients which come with the first backward pass and go with
+// the update: all but those of planning-only nodes, which have one figure for everything.
 Bytes GradientBytesOf(const Graph& graph, const std::vector<ProgramStage>& stages,
                       const std::vector<StageId>& on_device);
 

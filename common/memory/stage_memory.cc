@@ -110,8 +110,9 @@ class Walk {
   std::vector<Gradient> gradients_;
   std::vector<int32_t> gradient_;    // By value: within the pass or segment.
   std::vector<int32_t> crossing_;    // By value: for another segment, or received from elsewhere.
-  std::vector<int32_t> of_results_;  // Of the step that runs: gradients,
-  std::vector<std::pair<int32_t, int32_t>> made_;  // and those that it makes, by value.
+  std::vector<int32_t> of_results_;  // Gradients of what the step at hand made.
+  // Gradients that the step at hand makes for what it read: value and gradient.
+  std::vector<std::pair<int32_t, int32_t>> made_;
   std::vector<int32_t> starts_;  // Gradients that a segment or the weight half starts from.
 };
 

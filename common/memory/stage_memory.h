@@ -9,14 +9,14 @@
 // A backward pass runs the nodes in the opposite order. A node makes the gradients of its operands
 // and parameters; then what it saved goes, the gradients of its results, and those of its
 // parameters, which are added to what is there or, in the first backward pass after an update of
-// the parameters, stay. A second gradient of a value is added to the memory
-// of the first one, or the first to that of the second, unless others use both. Roots, what was
-// received, and gradients received and to be returned stay until the end.
+// the parameters, stay. A second gradient of a value is added to the memory of the first one, or
+// the first to that of the second, unless others use both. Roots, what was received, and gradients
+// received and to be returned stay until the end.
 //
-// A backward pass in halves (segments.h) runs segment after segment. A segment
-// holds the gradients that it starts from until it ends. One whose nodes read parameters holds
-// them, and what its nodes saved, until the weight half: that one frees what was saved node by
-// node, the gradients at its end.
+// A backward pass in halves (segments.h) runs segment after segment. A segment holds the gradients
+// that it starts from until it ends. One whose nodes read parameters holds them, and what its nodes
+// saved, until the weight half: that one frees what was saved node by node, the gradients at its
+// end.
 #pragma once
 
 #include <cstdint>
@@ -30,16 +30,20 @@ namespace stagewright {
 
 // Bytes of the passes over one share, messages to and from other stages apart.
 struct StageMemory {
-  // What each pass holds at most, above what is there when it begins:
-  Bytes forward = 0;       // before a backward pass, and
-  Bytes forward_only = 0;  // if nothing is kept; in both, what leaves the stage included;
-  Bytes input_half = 0;    // in this and whole backward passes, the gradients of what was received.
+  // What each pass holds at most, above what is there when it begins. What leaves the stage counts
+  // in both forward passes, the gradients of what was received in input_half and in whole backward
+  // passes.
+  Bytes forward = 0;       // A forward pass that a backward pass follows.
+  Bytes forward_only = 0;  // A forward pass of which nothing is kept.
+  Bytes input_half = 0;    // The input half of a split backward pass.
   struct Gradients {
     Bytes backward = 0;
     Bytes weight_half = 0;
   };
-  Gradients first;  // When gradients of parameters are not there and stay,
-  Gradients later;  // and when they are there.
+  // Passes that make gradients of parameters: `first` when no such gradients are there yet, and
+  // those that it makes stay; `later` when they are there.
+  Gradients first;
+  Gradients later;
   // What is left by a forward pass, and between the halves of a backward pass.
   Bytes saved = 0;
   Bytes between = 0;

@@ -14,12 +14,12 @@ namespace stagewright {
 struct TapeValue {
   const TensorMeta* meta = nullptr;
   int32_t storage = -1;  // -1: a view of a parameter.
-  int32_t segment = -1;  // Of the node that makes it; -1: received from another stage.
+  int32_t segment = -1;  // Segment of the node that makes it; -1: received from another stage.
   bool flows = false;    // Has a gradient.
   bool given = false;    // Goes to other stages, or is the loss or the prediction.
   bool sent = false;     // Goes to other stages.
-  bool root = false;     // A backward pass starts there,
-  bool local = false;    // from a gradient that no message brings.
+  bool root = false;     // A backward pass starts from its gradient.
+  bool local = false;    // A root whose gradient no message brings.
   bool crosses = false;  // Is read in another segment, or a root.
 
   bool received() const { return segment < 0; }
@@ -27,17 +27,21 @@ struct TapeValue {
 
 struct TapeStep {
   NodeId node;
-  bool profiled = false;              // Planning-only: of the rest, only the segment is known.
-  bool backward = false;              // Has a backward pass.
-  bool view = false;                  // Its result lies where its first operand does.
-  bool passes_gradient = false;       // See retention.h; so does a view of one result,
-  bool sums_gradient = false;         // unless the operand was broadcast.
+  bool profiled = false;  // Planning-only: of the rest, only the segment is known.
+  bool backward = false;  // Has a backward pass.
+  bool view = false;      // Its result lies where its first operand does.
+  // The gradient of an operand is that of the result, as PassesGradientOn (retention.h) says, or
+  // the node is a view of one result.
+  bool passes_gradient = false;
+  // Where passes_gradient: an operand that was broadcast has a gradient of its own.
+  bool sums_gradient = false;
   int32_t segment = 0;                // See SegmentPlan.
   std::vector<int32_t> reads, makes;  // Values.
   std::vector<int32_t> saves;         // Storages.
   std::vector<int32_t> last_uses;     // Values of the stage that no later node reads.
-  Bytes parameters = 0;               // Those that it trains;
-  Bytes own_parameters = 0;           // of them, those that no later node reads.
+  Bytes parameters = 0;               // Bytes of the parameters that it trains.
+  // Bytes of the parameters that it trains and no later node reads.
+  Bytes own_parameters = 0;
 
   // Left for the weight half of a backward pass that comes in halves.
   bool waits() const { return SegmentPlan::HasParameters(segment); }
@@ -59,7 +63,7 @@ struct GivenValues {
   std::vector<ValueRef> sent;
 };
 
-// Of `nodes`, topologically sorted. The graph must outlive the tape. O(nodes + reads).
+// The tape of `nodes`, topologically sorted. The graph must outlive the tape. O(nodes + reads).
 StageTape MakeStageTape(const Graph& graph, const std::vector<NodeId>& nodes,
                         const GivenValues& given, bool has_backward);
 

@@ -16,8 +16,10 @@ namespace {
 
 struct Limits {
   std::vector<int64_t> in_flight;  // By stage: between forward and input half.
-  int64_t held = 1;                // By device and stage if `per_stage`, else by device: until the
-  bool per_stage = true;           // weight half.
+  // Micro-batches between forward and weight half, at most: on each device for each stage if
+  // `per_stage`, else for all its stages together.
+  int64_t held = 1;
+  bool per_stage = true;
 };
 
 class Greedy {

@@ -12,8 +12,8 @@ namespace stagewright {
 // that come from outside. O(actions).
 absl::Status CheckIds(const Program& program);
 
-// The same, and: every node, value and parameter that the program names is in the graph. Enough to
-// look them up there. O(actions + nodes).
+// CheckIds of the program alone, and: every node, value and parameter that it names is in the
+// graph. Enough to look them up there. O(actions + nodes).
 absl::Status CheckIds(const Graph& graph, const Program& program);
 
 }  // namespace stagewright

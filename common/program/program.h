@@ -31,9 +31,10 @@ struct Channel {
   StageId to;
   DeviceId source;
   DeviceId target;
-  std::vector<ValueRef>
-      values;  // Tensors sent forward, in message order; empty for a control edge.
-  std::vector<ValueRef> gradient_values;  // Those whose gradient comes back, in message order.
+  // Tensors sent forward, in message order; empty for a control edge.
+  std::vector<ValueRef> values;
+  // Tensors sent forward whose gradient comes back, in message order.
+  std::vector<ValueRef> gradient_values;
   Bytes activation_bytes_per_sample = 0;
   Bytes gradient_bytes_per_sample = 0;
   bool has_gradient = false;  // Gradient messages are sent (possibly empty ones on control edges).
@@ -48,7 +49,7 @@ struct Reduction {
   std::vector<ParameterId> parameters;  // By id.
   std::vector<DeviceId> devices;        // By id, each once; at least two but for a norm.
   Bytes bytes = 0;                      // Gradient bytes summed.
-  std::vector<StageId> stages;          // That hold any of the parameters; ascending.
+  std::vector<StageId> stages;          // Stages that hold any of the parameters; ascending.
   // Not gradients but their squared norm is summed, of all parameters of all stages, after all
   // other sums and before all optimizer steps. At most one, the last; it names no parameters.
   bool gradient_norm = false;
@@ -56,10 +57,10 @@ struct Reduction {
 
 struct ProgramAction {
   Action action;
-  std::vector<int32_t>
-      after;  // Earlier or later actions of the same section that must finish first; sorted.
-  Bytes acquire = 0;  // Device memory taken when the action starts
-  Bytes release = 0;  // and given back when it finishes.
+  // Earlier or later actions of the same section that must finish first; sorted.
+  std::vector<int32_t> after;
+  Bytes acquire = 0;  // Device memory taken when the action starts.
+  Bytes release = 0;  // Device memory given back when it finishes.
   friend bool operator==(const ProgramAction&, const ProgramAction&) = default;
 };
 

@@ -15,8 +15,8 @@ struct TraceEvent {
   DeviceId device;
   Action action;
   int32_t step = 0;
-  Nanos start =
-      0;  // Since a common origin; on one machine all processes share the monotonic clock.
+  // Since a common origin; on one machine all processes share the monotonic clock.
+  Nanos start = 0;
   Nanos end = 0;
   friend bool operator==(const TraceEvent&, const TraceEvent&) = default;
 };

@@ -5,8 +5,8 @@
 namespace stagewright {
 
 int64_t ComputeInFlight(int64_t k_x, int64_t b_x, int64_t k_y, int64_t b_y, int64_t i_y) {
-  const int64_t x = k_x * b_x;  // Samples in one round of S_x,
-  const int64_t y = k_y * b_y;  // and of S_y.
+  const int64_t x = k_x * b_x;  // Samples in one round of S_x.
+  const int64_t y = k_y * b_y;  // Samples in one round of S_y.
   const int64_t larger = std::max(b_x, b_y);
   if (larger < x && x < y) return i_y + 2 * larger;
   if (larger == x && x < y) return i_y + larger;

@@ -27,15 +27,15 @@ struct StageSchedule {
 
 struct Stage {
   std::vector<NodeId> nodes;  // G_i: own nodes, topological order.
-  std::vector<NodeId>
-      replicated;  // Constant nodes recomputed here (see OperatorGraph), topological order.
-  int64_t micro_batch =
-      1;  // b_i: samples per micro-batch over all replicas; divides the mini-batch.
-  std::vector<DeviceId>
-      devices;             // D_i: replica r runs the r-th contiguous share of each micro-batch.
+  // Constant nodes recomputed here (see OperatorGraph), topological order.
+  std::vector<NodeId> replicated;
+  // b_i: samples per micro-batch over all replicas; divides the mini-batch.
+  int64_t micro_batch = 1;
+  // D_i: replica r runs the r-th contiguous share of each micro-batch.
+  std::vector<DeviceId> devices;
   StageSchedule schedule;  // Pi_i
-  bool recompute =
-      false;  // Forward is run again before the backward pass instead of keeping its tensors.
+  // The forward pass is run again before the backward pass instead of keeping its tensors.
+  bool recompute = false;
 };
 
 enum class StrategyKind { kGraph, kSequential };  // GPP, SPP
@@ -43,10 +43,12 @@ enum class StrategyKind { kGraph, kSequential };  // GPP, SPP
 // One unit of a device's compute order.
 enum class Pass : uint8_t {
   kForward,
-  kRecompute,       // The forward pass again, for the backward pass that follows it.
-  kBackward,        // The whole backward pass, or its two halves:
-  kBackwardInput,   // gradients of the stage's inputs, which predecessors wait for;
-  kBackwardWeight,  // gradients of its parameters, which only the optimizer step waits for.
+  kRecompute,  // The forward pass again, for the backward pass that follows it.
+  kBackward,   // The whole backward pass.
+  // The input half: gradients of the stage's inputs, which predecessors wait for.
+  kBackwardInput,
+  // The weight half: gradients of its parameters, which only the optimizer step waits for.
+  kBackwardWeight,
 };
 
 struct ComputeStep {

@@ -10,8 +10,8 @@ namespace stagewright {
 
 struct Stuck {
   int32_t row = 0;  // In Program::devices.
-  int32_t action =
-      0;  // The first unfinished compute action of the body, else the first unfinished.
+  // The first unfinished compute action of the body, else the first unfinished.
+  int32_t action = 0;
   std::vector<int32_t> waits_for;  // Unfinished actions that it waits for.
 };
 

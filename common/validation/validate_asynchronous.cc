@@ -29,8 +29,8 @@ absl::Status CheckRow(const Validation& v, int32_t row) {
   if (body.empty()) return absl::OkStatus();
   const StageId stage = body.front().action.stage;
   const std::vector<int32_t> reductions = ReductionsOf(v.program(), stage);
-  Cell backward{row, -1};  // That waits for its update; -1: none.
-  std::vector<Cell> sums;  // Since then.
+  Cell backward{row, -1};  // The backward pass that waits for its update; -1: none.
+  std::vector<Cell> sums;  // Sums since that backward pass.
   for (size_t i = 0; i < body.size(); ++i) {
     const Cell cell{row, static_cast<int32_t>(i)};
     const Action& action = body[i].action;

@@ -13,9 +13,9 @@ namespace stagewright {
 // NOT_FOUND: no such file. INVALID_ARGUMENT: not a graph file, or the graph breaks an invariant.
 // DATA_LOSS: truncated or corrupt. Messages name the file.
 absl::StatusOr<Graph> ReadGraphFile(const std::string& path);
-// The same without building the graph: what a client sends.
+// ReadGraphFile without building the graph: what a client sends.
 absl::StatusOr<v1::Graph> ReadGraphProto(const std::string& path);
-// The same from the bytes of a file; `path` is for messages.
+// ReadGraphProto from the bytes of a file; `path` is for messages.
 absl::StatusOr<v1::Graph> ParseGraphFile(const std::string& bytes, const std::string& path);
 
 // Written under a temporary name and renamed.

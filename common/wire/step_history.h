@@ -33,7 +33,7 @@ class StepHistory {
   bool empty() const { return steps_.empty(); }
   bool Has(int64_t step) const { return steps_.contains(step); }
   int64_t stride() const { return stride_; }
-  // Those after `after_step`, ascending.
+  // The steps after `after_step`, ascending.
   v1::ListJobStepsResponse ToProto(int64_t after_step = 0) const;
 
  private:

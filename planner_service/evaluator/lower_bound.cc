@@ -19,7 +19,7 @@ constexpr Bytes kNoLimit = std::numeric_limits<Bytes>::max();
 
 // The least a node can cost; ns, each minimum on its own.
 struct LeastCost {
-  double forward = 0;  // Of one action on any kind.
+  double forward = 0;  // Forward pass of one action, on any kind.
   double input = 0;    // Input half of its backward pass.
   double weight = 0;
   double update = 0;
@@ -331,9 +331,10 @@ class Bound {
   const BoundOptions options_;
   const std::vector<int64_t> sizes_;
   const FastestExchange fastest_;
-  std::vector<int32_t> devices_;  // By kind: how many,
-  std::vector<Bytes> memory_;     // and the largest memory.
-  std::vector<LeastCost> least_;  // By node, as are:
+  std::vector<int32_t> devices_;  // By kind: how many devices.
+  std::vector<Bytes> memory_;     // By kind: the largest memory.
+  // By node.
+  std::vector<LeastCost> least_;
   std::vector<double> head_;
   std::vector<double> tail_;
 };

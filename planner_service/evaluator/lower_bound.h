@@ -44,10 +44,9 @@ struct BoundOptions {
 //   a search over y finds good weights, and any weights give a bound.
 //
 // Fill. Take a node v and one of the devices that run it. Let head(v) be the longest path of
-// forward
-//   passes into v, without v. Its part of any action of that device starts after head(v): an
-//   ancestor of another stage has finished its action; one of the same stage takes its part of the
-//   same action, since stages are convex. Let tail(v) be the longest way back: along edges that
+//   forward passes into v, without v. Its part of any action of that device starts after head(v):
+//   an ancestor of another stage has finished its action; one of the same stage takes its part of
+//   the same action, since stages are convex. Let tail(v) be the longest way back: along edges that
 //   return a gradient, the input halves of ancestors, and at the end the weight half and the update
 //   of the last. After v's part of the device's last backward pass (the input half, if split) all
 //   of it is still to come, for the same samples. So the device has at most T - head(v) - tail(v)

@@ -13,9 +13,9 @@ namespace stagewright {
 
 // What the memory of a device goes to.
 struct MemoryParts {
-  Bytes parameters = 0;  // And their gradients.
+  Bytes parameters = 0;  // Parameters and their gradients.
   Bytes optimizer = 0;
-  Bytes activations = 0;  // And messages, and everything else that comes and goes within a step.
+  Bytes activations = 0;  // Activations, messages and all else that comes and goes within a step.
 };
 
 // `peak` is the device's peak memory, resident bytes included.

@@ -99,7 +99,7 @@ std::string BrokenPromise(const PlanRequest& request, const std::string& planner
   if (options.max_stages > 0 && stages > options.max_stages) {
     return absl::StrCat(stages, " stages, more than ", options.max_stages);
   }
-  int64_t first = -1;  // Of the stages that may share a micro-batch size.
+  int64_t first = -1;  // The first of the stages that may share a micro-batch size.
   for (int64_t s = 0; s < stages; ++s) {
     const Stage& stage = strategy.stages[s];
     if (stage.micro_batch == request.mini_batch && IsWhole(request, stage)) continue;

@@ -30,8 +30,8 @@ struct PlanRequest {
   // The program sums the norm of all gradients (LowerOptions). Answers have it; searches neglect
   // the time of summing one number.
   bool gradient_norm = false;
-  bool compare_sequential = false;  // Also find the best sequential plan.
-  bool explain = false;             // Also explain the plan.
+  bool compare_sequential = false;  // Find the best sequential plan, too.
+  bool explain = false;             // Explain the plan.
 };
 
 struct JudgedPlan {
@@ -46,11 +46,11 @@ struct PlanResponse {
   std::optional<JudgedPlan> sequential;  // The SPP answer, if asked for and found.
   std::optional<Nanos> one_device;  // Iteration time of the whole model on one device, if it fits.
   Nanos lower_bound = 0;            // Proven bound on the iteration time of any strategy.
-  double search_seconds = 0;        // Of the planner alone, without judging.
+  double search_seconds = 0;        // Time of the planner alone, without judging.
   int64_t states = 0;
   int64_t candidates = 0;
   int32_t operators = 0;                   // Planner operators after coarsening.
-  std::optional<Explanation> explanation;  // Of `best`, if asked for.
+  std::optional<Explanation> explanation;  // Why `best` is as it is, if asked for.
   std::vector<std::string> warnings;  // E.g. layers that depend on the micro-batch; idle devices.
 };
 
@@ -66,7 +66,7 @@ using ImprovementCallback = std::function<void(const JudgedPlan&)>;
 absl::StatusOr<PlanResponse> SolvePlan(const PlanRequest& request, SearchContext& context,
                                        const ImprovementCallback& on_improvement = {});
 
-// The same with a planner that need not be registered; `request.planner` does not matter.
+// SolvePlan with a planner that need not be registered; `request.planner` does not matter.
 absl::StatusOr<PlanResponse> SolvePlanWith(const Planner& planner, const PlanRequest& request,
                                            SearchContext& context,
                                            const ImprovementCallback& on_improvement = {});

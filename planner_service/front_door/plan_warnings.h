@@ -16,7 +16,8 @@ namespace stagewright {
 std::vector<std::string> StrategyWarnings(const Graph& graph, const Cluster& cluster,
                                           const Strategy& strategy);
 
-// These, and for a strategy that was searched: parts of the graph that are not series-parallel.
+// StrategyWarnings, and for a strategy that was searched: parts of the graph that are not
+// series-parallel.
 std::vector<std::string> PlanWarnings(const Graph& graph, const OperatorGraph& operators,
                                       const Cluster& cluster, const Strategy& strategy);
 

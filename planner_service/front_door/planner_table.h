@@ -28,7 +28,7 @@ struct RegisteredPlanner {
 // The planners that search, best first.
 std::span<const RegisteredPlanner> RegisteredPlanners();
 
-// Those that run only when they are named, and that MakePlanner knows, too: drl_pp learns for
+// Planners that run only when they are named, and that MakePlanner knows, too: drl_pp learns for
 // minutes and needs LibTorch; manual reads a plan instead of searching for one.
 std::span<const RegisteredPlanner> PlannersOnRequest();
 

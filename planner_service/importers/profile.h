@@ -51,7 +51,7 @@ struct ImportedProfile {
 absl::StatusOr<ImportedProfile> ImportProfile(ProfileFormat format, std::string_view text,
                                               const std::string& file,
                                               const ImportOptions& options = {});
-// The same from a file. NOT_FOUND if it cannot be read.
+// ImportProfile from a file. NOT_FOUND if it cannot be read.
 absl::StatusOr<ImportedProfile> ImportProfileFile(ProfileFormat format, const std::string& path,
                                                   const ImportOptions& options = {});
 

@@ -9,8 +9,7 @@
 // A node line is cut at " -- " first, because DESC holds commas and "="; then at ", ". Times are
 // milliseconds, sizes bytes, decimal with or without a fraction or an exponent. Fields may come in
 // any order; other fields, stage_id included, are ignored. Blank lines and carriage returns are
-// skipped. The whole text must be UTF-8, at most 64 MiB, a line
-// at most 1 MiB.
+// skipped. The whole text must be UTF-8, at most 64 MiB, a line at most 1 MiB.
 #pragma once
 
 #include <cstdint>

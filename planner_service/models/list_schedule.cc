@@ -110,8 +110,8 @@ void ListScheduler::Decide(int32_t device, Nanos now) {
     Nanos due = kNever;
     Nanos ready = kNever;
   };
-  Choice best;    // Of those that are ready, the most urgent;
-  Choice coming;  // of those on their way, too.
+  Choice best;    // The most urgent of the passes that are ready.
+  Choice coming;  // The most urgent of the passes that are on their way.
   Nanos wake = kNever;
   const auto consider = [&](int32_t u, Phase phase, int32_t m, Nanos ready, Nanos due) {
     if (ready > now) wake = std::min(wake, ready);
@@ -198,7 +198,8 @@ void ListScheduler::Start(int32_t unit, Phase phase, Nanos now) {
 
 void ListScheduler::Deliver(int32_t unit, Phase phase, Nanos end) {
   const int32_t m = (phase == kForward ? next_forward_ : next_backward_)[unit] - 1;
-  const bool there = (phase == kForward) != direction_.reversed;  // Which part of the link it uses.
+  // Whether it uses the forward part of the link.
+  const bool there = (phase == kForward) != direction_.reversed;
   const auto send = [&](const TaskGraph::Link& link, int32_t to, std::vector<Nanos>& ready,
                         std::vector<int32_t>& missing) {
     const size_t at = static_cast<size_t>(to) * micro_batches_ + m;

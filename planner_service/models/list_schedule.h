@@ -48,15 +48,15 @@ struct ListRule {
   // A device waits for a more urgent pass that is on its way if that takes at most this share of
   // the time of the pass that it could start.
   double patience = 0;
-  int32_t rounds = 0;  // Of forward-backward improvement.
+  int32_t rounds = 0;  // Rounds of forward-backward improvement.
   friend bool operator==(const ListRule&, const ListRule&) = default;
 };
 
 struct ListResult {
   bool fits = false;                // One micro-batch at a time fits into memory everywhere.
   Nanos step_time = 0;              // An estimate of what the simulator will find.
-  std::vector<Nanos> busy;          // By device: computing,
-  std::vector<Nanos> ends;          // and when its last pass ends.
+  std::vector<Nanos> busy;          // By device: compute time.
+  std::vector<Nanos> ends;          // By device: when its last pass ends.
   std::vector<DeviceOrder> orders;  // For Strategy::orders, if asked for.
 };
 

@@ -43,7 +43,7 @@ class OperatorCosts {
   explicit OperatorCosts(const Problem& problem);
 
   const Problem& problem() const { return *problem_; }
-  const SpTree& tree() const { return tree_; }  // Of the operators.
+  const SpTree& tree() const { return tree_; }  // The decomposition of the operators' graph.
   int32_t size() const { return static_cast<int32_t>(resident_.size()); }
   // Computed at the first call for a number of samples (O(nodes * kinds)), then kept.
   const ShareTable& Share(int64_t samples) const;

@@ -51,13 +51,16 @@ class StageOracle {
  public:
   // What a range holds and exchanges whatever the number of samples.
   struct Extent {
-    Bytes resident = 0;              // Parameters, gradients, optimizer state.
-    Bytes gradients = 0;             // Gradient bytes that replicas sum.
-    double in_per_sample = 0;        // Activation bytes received from earlier ranges;
-    double out_per_sample = 0;       // sent to later ones, each value once;
-    double returned_per_sample = 0;  // gradients of them, one per operator that reads a value;
-    double held_per_sample = 0;      // those kept for the backward pass only as its roots;
-    double copied_per_sample = 0;    // at most put together for a message, or of several ones.
+    Bytes resident = 0;         // Parameters, gradients, optimizer state.
+    Bytes gradients = 0;        // Gradient bytes that replicas sum.
+    double in_per_sample = 0;   // Activation bytes received from earlier ranges.
+    double out_per_sample = 0;  // Activation bytes sent to later ranges, each value once.
+    // Gradient bytes of what is sent, one gradient per operator that reads a value.
+    double returned_per_sample = 0;
+    // Bytes of what is sent that are kept for the backward pass only as its roots.
+    double held_per_sample = 0;
+    // Bytes put together for a message or out of several ones, at most.
+    double copied_per_sample = 0;
   };
 
   // `order` is topological for the operators. The slowest kind of device of the cluster decides
@@ -98,7 +101,7 @@ class StageOracle {
     bool recompute = false;  // The forward pass is run again before each backward pass.
   };
   Bytes Memory(int32_t begin, int32_t end, const Flow& flow) const;
-  // The same, without asking again for what the caller already has.
+  // Peak memory of a range without asking again for what the caller already has.
   static Bytes Memory(const Extent& extent, Bytes saved, Bytes workspace, const Flow& flow);
 
   // Smallest memory budget of the cluster, and the device kind that times are for.

@@ -29,8 +29,8 @@ struct TaskGraph {
     Nanos tail = 0;          // All-reduce and optimizer step after the last backward pass.
     int32_t out_begin = 0;   // Range of `links` that leave it.
     int32_t in_begin = 0;    // Range of `links_in` that enter it.
-    Nanos longest_in = 0;    // Of the messages that a forward pass waits for,
-    Nanos longest_back = 0;  // and a backward pass.
+    Nanos longest_in = 0;    // The longest message that a forward pass waits for.
+    Nanos longest_back = 0;  // The longest message that a backward pass waits for.
   };
   // A message from one unit to another for every micro-batch, and its gradient back.
   struct Link {
@@ -54,7 +54,7 @@ struct TaskGraph {
     Nanos time = 0;
   };
 
-  int32_t devices = 0;  // Of the cluster.
+  int32_t devices = 0;  // Devices of the cluster.
   int32_t micro_batches = 0;
   std::vector<Unit> units;                          // By stage and replica.
   std::vector<Link> links;                          // By `from`.

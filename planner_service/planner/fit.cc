@@ -19,9 +19,9 @@ Bytes Resident(const Graph& graph, const std::vector<NodeId>& nodes, Optimizer o
 
 struct Need {
   Bytes resident = 0;
-  Bytes resident_sgd = 0;  // With plain SGD.
-  Bytes gradients = 0;     // Of that, which is not there before a backward pass.
-  Bytes activations = 0;   // Of one sample.
+  Bytes resident_sgd = 0;  // `resident` with plain SGD.
+  Bytes gradients = 0;     // The part of `resident` that is not there before a backward pass.
+  Bytes activations = 0;   // What one sample needs.
   Bytes Total() const { return resident + std::max<Bytes>(activations - gradients, 0); }
 };
 

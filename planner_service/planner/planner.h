@@ -54,7 +54,7 @@ struct PlanOptions {
   bool sequential = false;     // Only sequential strategies.
   bool asynchronous = false;   // Only asynchronous strategies: 1F1B with weight stashing.
   bool vertical_sync = false;  // With asynchronous: Strategy::vertical_sync.
-  uint64_t seed = 1;           // Of planners that draw random numbers.
+  uint64_t seed = 1;           // For planners that draw random numbers.
   BatchStatistics batch_statistics = BatchStatistics::kWhole;  // Problem::batch_statistics.
   std::string manual;  // The plan that the planner "manual" reads (docs/planners/manual.md).
 };
@@ -84,7 +84,8 @@ const char* TerminationName(Termination termination);
 struct Outcome {
   Termination termination = Termination::kInfeasible;
   std::optional<Strategy> strategy;
-  std::optional<Nanos> iteration_time;  // Of the strategy, where the planner had it evaluated.
+  // Iteration time of `strategy`, where the planner had it evaluated.
+  std::optional<Nanos> iteration_time;
   // The best sequential strategy, from planners that look for one beside their answer.
   std::optional<Strategy> sequential;
   std::string reason;      // For infeasible and limit: what binds, by how much, what would help.

@@ -48,7 +48,8 @@ class SearchContext {
   // until then depends on the clock.
   bool Stopped() const { return stopped_.load(std::memory_order_relaxed); }
 
-  // Work between two polls that takes about as long as so many polls of a tight loop.
+  // Adds work between two polls: `effort` is the number of polls of a tight loop that would take
+  // about as long.
   void Charge(int64_t effort) const { effort_.fetch_add(effort, std::memory_order_relaxed); }
   int64_t effort() const { return effort_.load(std::memory_order_relaxed); }
 

@@ -22,8 +22,8 @@ struct RegisteredDevice {
   v1::DeviceKind kind;
   std::string host_address;
   int32_t host_cores = 0;  // 0: not known.
-  int32_t threads = 0;     // It computes with; 0 for GPUs.
-  std::string job;         // That holds it; empty if free.
+  int32_t threads = 0;     // Threads that it computes with; 0 for GPUs.
+  std::string job;         // The job that holds it; empty if free.
 
   std::string QualifiedName() const { return worker + "/" + device.name(); }
 };

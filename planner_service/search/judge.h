@@ -17,8 +17,8 @@ namespace stagewright {
 
 // The evaluator's word on a strategy, as searches take it.
 struct Verdict {
-  std::optional<Nanos>
-      time;        // Iteration time; nullopt if it was refused or the evaluation stopped.
+  // Iteration time; nullopt if it was refused or the evaluation stopped.
+  std::optional<Nanos> time;
   Bytes peak = 0;  // The most memory that a device needs; with a time only.
   // Why it is refused: RESOURCE_EXHAUSTED says memory, FAILED_PRECONDITION that no program of it
   // may run (a condition broken, a tensor that cannot be split). OK if it is not.
@@ -60,7 +60,7 @@ class Judge {
   Nanos best_time() const { return best_time_; }  // Iteration time; 0 without one.
   double best_seconds() const { return ToSeconds(best_time_); }
   int64_t count() const { return count_; }        // Evaluations.
-  int64_t accepted() const { return accepted_; }  // Those that a plan fitted.
+  int64_t accepted() const { return accepted_; }  // Evaluations that accepted the strategy.
   // The best of all views, as best_seconds().
   double seconds_to_beat() const {
     return whole_ == nullptr ? best_seconds() : whole_->best_seconds();

@@ -91,7 +91,7 @@ std::vector<int32_t> Moves::ByRank(std::vector<int32_t> operators) const {
   return operators;
 }
 
-// Of three draws, the stage with the busiest device.
+// The stage with the busiest device among three that are drawn.
 int32_t Moves::BusyStage(const ListResult& last, Dice& dice, const Draft& draft) const {
   const auto busy = [&](int32_t s) {
     Nanos most = 0;
@@ -106,7 +106,7 @@ int32_t Moves::BusyStage(const ListResult& last, Dice& dice, const Draft& draft)
   return best;
 }
 
-// Of two draws, the device with less to do.
+// The device with less to do among two that are drawn.
 int32_t Moves::IdleDevice(const ListResult& last, Dice& dice) const {
   const int32_t a = dice.Below(last.busy.size());
   const int32_t b = dice.Below(last.busy.size());

@@ -57,8 +57,9 @@ class Moves {
 
   const OperatorCosts& costs_;
   const PlanOptions& options_;
-  std::vector<Dag::Edge> edges_;        // Of the operators.
-  std::vector<int32_t> rank_;           // In an order that keeps branches together.
+  std::vector<Dag::Edge> edges_;  // Edges between the operators.
+  // Places of the operators in an order that keeps branches together.
+  std::vector<int32_t> rank_;
   std::vector<int64_t> micro_batches_;  // Sizes to choose from.
   std::vector<bool> whole_;             // Operators that need the whole mini-batch at once.
   bool uniform_ = false;                // All devices and routes are alike.

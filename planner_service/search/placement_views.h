@@ -19,7 +19,7 @@ namespace stagewright {
 struct PlacementView {
   std::string name;  // Tells views apart.
   Cluster cluster;
-  std::vector<DeviceId> devices;  // Of the problem's cluster, by device of the view.
+  std::vector<DeviceId> devices;  // Devices of the problem's cluster, by device of the view.
 };
 
 // Views worth a search besides the cluster itself. Single devices come first: they need no search.
@@ -28,7 +28,7 @@ struct PlacementView {
 //   - devices in groups behind fast links, each a node, fast ones first: as they are and as if all
 //     were equal;
 //   - those of at least some memory, of at least some speed; the fastest group; the first 2, 4, ...
-// Of many devices only some, never all: routes would take too long to copy.
+// A large cluster has only some of these views, never all: routes would take too long to copy.
 // None if all devices and all links are equal. A regular cluster of nodes has the second alone, if
 // it is small: planners know nodes. O(devices^2 * views + nodes * kinds).
 std::vector<PlacementView> PlacementViews(const Problem& problem);

@@ -278,8 +278,8 @@ class Layout {
   Shape shape_;
   const std::vector<bool> whole_;  // Operators that are not replicated.
   std::vector<std::vector<int32_t>> groups_;
-  std::vector<double> work_;         // By operator,
-  std::vector<double> vertex_work_;  // and by vertex of the tree.
+  std::vector<double> work_;         // By operator.
+  std::vector<double> vertex_work_;  // By vertex of the tree.
   double total_ = 0;
   std::vector<double> speeds_, targets_, loads_;  // By group.
   Draft draft_;

@@ -15,9 +15,9 @@
 namespace stagewright {
 namespace {
 
-// Of an asynchronous program: steps until the pipeline runs evenly, and steps that are measured.
-// Moments between two questions whether to stop.
+// Rounds of the event loop between two questions whether to stop.
 constexpr int64_t kRoundsBetweenPolls = 1024;
+// Steps of an asynchronous program until its pipeline runs evenly, and steps that are measured.
 constexpr int64_t kStartSteps = 3;
 constexpr int64_t kSteadySteps = 4;
 
@@ -33,7 +33,7 @@ enum class EventKind : uint8_t { kComputed, kLatencyOver, kTransferred, kReduced
 
 struct Event {
   Nanos time;
-  Cell cell;  // Of a transfer: its send. Of an all-reduce: its smallest member.
+  Cell cell;  // A transfer's send; an all-reduce's smallest member.
   EventKind kind;
   uint32_t version = 0;  // kTransferred: void unless it is still the flow's version.
 
@@ -52,8 +52,8 @@ struct Meeting {
 struct Record {
   Nanos start = 0;
   Nanos end = 0;
-  Cell cause;  // Whose end let it start.
-  Cell late;   // Of a transfer or all-reduce: the member that started last.
+  Cell cause;  // The action whose end let it start.
+  Cell late;   // The member of its transfer or all-reduce that started last.
 };
 
 class EventLoop {

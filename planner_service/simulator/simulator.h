@@ -36,8 +36,8 @@ struct Simulation {
   Nanos step_time = 0;  // From the first start to the last finish of one body; steady state.
   std::vector<DeviceUse> devices;    // In Program::devices order.
   std::vector<TraceEvent> timeline;  // By (start, device, index) if requested, else empty.
-  // Ditto: a longest chain of events from time 0 to step_time. Each starts when the one before
-  // ended; of a transfer or an all-reduce it holds the event that started last.
+  // If the timeline is requested: a longest chain of events from time 0 to step_time. Each starts
+  // when the one before ended; of a transfer or an all-reduce it holds the event that started last.
   std::vector<TraceEvent> critical_path;
 };
 

@@ -62,8 +62,8 @@ Strategy MakeChainStrategy(const Shape& shape, bool one_device) {
   for (int s = 0; s < shape.stages; ++s) {
     Stage stage;
     for (int i = 0; i < shape.operators; ++i) stage.nodes.emplace_back(s * shape.operators + i);
-    if (s + 1 == shape.stages)
-      stage.nodes.emplace_back(shape.stages * shape.operators);  // The loss.
+    // The last stage has the loss.
+    if (s + 1 == shape.stages) stage.nodes.emplace_back(shape.stages * shape.operators);
     stage.devices.emplace_back(one_device ? 0 : s);
     stage.micro_batch = 1;
     strategy.stages.push_back(std::move(stage));
@@ -172,7 +172,7 @@ int Main(int argc, char** argv) {
   Measure("one device", spec, MakeLocalTransport);
   spec.program = Checked(LowerBoth(*spec.graph, MakeChainStrategy(shape, false))).training;
   Measure("by reference", spec, MakeLocalTransport);
-  // This one offers no way by reference, so both ends of every edge pack messages.
+  // PairTransport offers no way by reference, so both ends of every edge pack messages.
   Measure("messages", spec, [](const TransportIdentity& identity) {
     return PairTransport::Create(identity, MakeLocalTransport, MakeLocalTransport);
   });

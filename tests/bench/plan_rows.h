@@ -56,8 +56,8 @@ Finding Timed(F&& work) {
 struct Row {
   std::string name;      // "graphpipe/mmt/32", of letters that a filter can hold.
   std::string problem;   // For people.
-  double must = 0;       // Seconds: the promise,
-  double aim = 0;        // and the wish.
+  double must = 0;       // Promised time of the search, in seconds.
+  double aim = 0;        // Desired time of the search, in seconds.
   std::string original;  // What the published planner takes; empty where there is none.
   // Loads the input. NOT_FOUND: a profile or graph that is not there.
   std::function<absl::StatusOr<Search>()> prepare;

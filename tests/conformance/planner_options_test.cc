@@ -76,7 +76,7 @@ std::vector<Case> Cases() {
        [](const Strategy& s) {
          return AllStages(s, [](const Stage& stage) { return stage.devices.size() == 1; });
        }},
-      // These two permit.
+      // Options that permit something.
       {"micro-batches per stage",
        {.per_stage_micro_batch = true},
        nullptr,

@@ -83,8 +83,8 @@ class PlannerSuite : public ::testing::TestWithParam<RegisteredPlanner> {
     return name == "exact" || name == "piper";
   }
 
-  // Those that sample or search one kind of strategy cannot tell what does not fit from what they
-  // have not found.
+  // Planners that sample or search one kind of strategy cannot tell what does not fit from what
+  // they have not found.
   static bool MayMissWhatFits() {
     const std::string name = GetParam().name;
     return name == "drl_pp" || name == "pipedream" || name == "piper" || name == "dapple" ||
@@ -99,7 +99,7 @@ class PlannerSuite : public ::testing::TestWithParam<RegisteredPlanner> {
   }
 };
 
-// Those that search and, where its module is built, DRL-PP with a budget for tests.
+// The planners that search and, where its module is built, DRL-PP with a budget for tests.
 inline std::vector<RegisteredPlanner> PlannersUnderTest() {
   std::vector<RegisteredPlanner> planners(RegisteredPlanners().begin(), RegisteredPlanners().end());
 #ifdef STAGEWRIGHT_HAS_DRL_PP

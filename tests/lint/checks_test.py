@@ -4,6 +4,7 @@ import pathlib
 import tempfile
 import unittest
 
+import check_comments
 import check_deviations
 import check_format
 import check_includes
@@ -111,6 +112,61 @@ class IncludesTest(LintTest):
 
   def test_unknown_component_is_found(self):
     self.assert_one(self.check_one("common/misc/misc.cc", "<string>"), "no known component")
+
+
+class CommentsTest(LintTest):
+  LINE = "// A line that is as long as the columns of this tree let it be, which is a hundred, or nearly so.\n"
+
+  def check_one(self, text):
+    return self.findings(check_comments.check, {"a.h": text})
+
+  def test_statements_are_fine(self):
+    for text in [
+        "// The bytes of a message.\nint a = 0;  // Samples of a micro-batch.\n",
+        "int a = 0;  // \"Of\" is a word.\n",
+        "// Offers a plan.\nint a;\n",
+        'const char* a = "// Of a string";\nchar b = \'"\';\nconst char* c = R"(\n  // Of a text\n)";\n',
+        "int64_t a = 2\'000\'000;  // Vertices.\n",
+        "int a;  // Where it lies,\n        // and when.\n",
+        self.LINE + "// REQUIRES: something.\n" + self.LINE,
+        self.LINE + "// A sentence that ends early.\n" + self.LINE,
+        self.LINE + "//\n// Short\n//\n" + self.LINE,
+        "// The form:\n//\n//   batch samples=4\n//   stage 0 nodes=0-5,9 replicated=- devices=0 micro_batch=2\n//   end\n",
+        "// | here | there |\n// |------|-------|\n// | a    | what the paper calls the set of all operators of a stage |\n",
+        "//  1. An item of a list, which\n//     goes on.\n//  2. Another\n//     item.\n",
+        "void F() {\n  if (a)\n    b(" + "c" * 90 + ");  // A call.\n}\n",
+        "int a = F(1,\n          2);\nint b = 0;  // A number.\n",
+        "template <typename T>\nclass A;  // Declared only.\n",
+    ]:
+      with self.subTest(text=text):
+        self.assertEqual(self.check_one(text), [])
+
+  def test_fragment_is_found(self):
+    for text, words in [("int a = 0;  // Of a message.\n", 'a.h:1: begins with "Of"'),
+                        ("// A whole.\n\n// Ditto, again.\n", 'a.h:3: begins with "Ditto"'),
+                        ("  // Likewise the other.\n", '"Likewise"'),
+                        ("// As above.\n", '"As above"'),
+                        ("std::string job;  // That holds it.\n", '"That"'),
+                        ("double per_byte = 0;  // and ns per byte.\n", '"and"'),
+                        ("double latency = 0;  // Gradient sum, ns,\ndouble b = 0;  // ns per byte.\n", 'ends with ","'),
+                        ("int a;  // Sent;\nint b;  // received.\n", 'ends with ";"')]:
+      with self.subTest(text=text):
+        self.assert_one(self.check_one(text), words)
+
+  def test_torn_line_is_found(self):
+    for text, words in [(self.LINE + "// This one goes\n" + self.LINE, "a.h:2:"),
+                        (self.LINE + "// of\n// what was there, and more.\n", "a.h:2:"),
+                        ("//  1. Devices. " + "x " * 42 + "\n//     too\n//     many of these.\n", "a.h:2:"),
+                        ("// Fill. Let this be the longest path of\n// forward\n//   passes into it.\n", '"forward"')]:
+      with self.subTest(text=text):
+        self.assert_one(self.check_one(text), words, "wrap")
+
+  def test_broken_declaration_is_found(self):
+    for text in ["struct A {\n  int64_t micro_batch =\n      1;  // Samples.\n};\n",
+                 "  int b = 0;  // A number.\n  std::vector<int32_t>\n      after;  // Actions.\n",
+                 "{\n  if (a <= 6)\n    return false;  // Few.\n"]:
+      with self.subTest(text=text):
+        self.assert_one(self.check_one(text), "a.h:3:", "above")
 
 
 class DeviationsTest(LintTest):

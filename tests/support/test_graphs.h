@@ -39,7 +39,7 @@ class GraphBuilder {
   Argument Weight(const std::string& name, std::vector<int64_t> shape, bool trainable = true);
   // One output of `shape` per sample, of type float32.
   Argument Add(const std::string& target, std::vector<Argument> args, std::vector<int64_t> shape);
-  // The same with any outputs; the answer is output 0.
+  // Add with any outputs; the answer is output 0.
   Argument AddWith(const std::string& target, std::vector<Argument> args,
                    std::vector<TensorMeta> outputs);
   // "aten.linear.default" with a new weight and bias.

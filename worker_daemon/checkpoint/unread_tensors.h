@@ -18,10 +18,10 @@ namespace stagewright {
 
 class UnreadTensors {
  public:
-  // Those that no stage of the program uses, as they are in the checkpoint `resume` or, if that is
-  // null or of a time when checkpoints did not have them, in the file `weights`. Constants of the
-  // graph are none. NOT_FOUND or INVALID_ARGUMENT, naming file and tensor, if one of the graph is
-  // missing or has another type or shape; errors of SafetensorsFile::Open.
+  // The tensors that no stage of the program uses, as they are in the checkpoint `resume` or, if
+  // that is null or of a time when checkpoints did not have them, in the file `weights`. Constants
+  // of the graph are none. NOT_FOUND or INVALID_ARGUMENT, naming file and tensor, if one of the
+  // graph is missing or has another type or shape; errors of SafetensorsFile::Open.
   static absl::StatusOr<UnreadTensors> Open(const Graph& graph, const Program& program,
                                             const std::string& weights,
                                             std::shared_ptr<const Checkpoint> resume);

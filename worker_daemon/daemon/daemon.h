@@ -15,8 +15,8 @@ struct DaemonOptions {
   std::string name;                        // Empty: the host's name.
   std::string devices = "cpu:1";           // "cpu:N", "cuda:all", "cuda:0,2"
   int threads_per_device = 1;              // Threads of one operator on a CPU device.
-  Bytes memory_per_device =
-      0;  // 0: CPU devices share half of the machine's memory; GPUs have theirs.
+  // 0: CPU devices share half of the machine's memory; GPUs have theirs.
+  Bytes memory_per_device = 0;
   // Most bytes of a job's tensors on a CPU device: what goes beyond fails as if memory had run out.
   // 0: the machine is the limit.
   Bytes memory_limit = 0;

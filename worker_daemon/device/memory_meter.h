@@ -22,7 +22,7 @@ namespace stagewright {
 struct MemoryFigures {
   Bytes peak = 0;           // Most bytes of tensors at once so far.
   Bytes in_use = 0;         // Now.
-  Bytes reserved = 0;       // Taken from a GPU, in use or kept for later. A heap's are nobody's.
+  Bytes reserved = 0;       // Taken from a GPU, in use or kept for later; 0 on a CPU.
   int64_t allocations = 0;  // Blocks handed out so far.
 };
 

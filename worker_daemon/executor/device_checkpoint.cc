@@ -130,7 +130,7 @@ DeviceCheckpoint::~DeviceCheckpoint() {
 }
 
 void DeviceCheckpoint::Loop() {
-  at::init_num_threads();  // Or copies take all cores, whatever the device may use.
+  at::init_num_threads();  // Without this call copies take all cores, whatever the device may use.
   while (true) {
     Order order;
     {

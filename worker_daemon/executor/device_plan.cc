@@ -60,7 +60,7 @@ class Planning {
         absl::StrCat("device ", plan_.program->device.value(), ", ", ToString(action), ": ", what));
   }
 
-  // Not all of Validate, which the daemon calls before: what would break the look-ups here.
+  // A part of Validate, which the daemon calls before: what would break the look-ups here.
   absl::Status CheckStages() const {
     for (const auto* section :
          {&plan_.program->prologue, &plan_.program->body, &plan_.program->epilogue}) {

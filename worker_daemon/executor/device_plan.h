@@ -54,12 +54,14 @@ struct DevicePlan {
   const DeviceProgram* program = nullptr;
   std::vector<StagePlan> stages;  // Ascending.
   SectionPlan prologue, body, epilogue;
-  bool has_sections = false;            // Prologue and epilogue: see program.h.
-  TotalsPlan totals;                    // That the stages read.
-  std::vector<ParameterId> parameters;  // That the stages and these totals use, ascending.
-  std::vector<InputId> inputs;  // That these use, with ClassTarget() where the prediction is made.
-  bool communicates = false;    // With other devices.
-  bool reduces = false;         // Takes part in all-reduces.
+  bool has_sections = false;  // Prologue and epilogue: see program.h.
+  TotalsPlan totals;          // The totals that the stages read.
+  // Parameters that the stages and these totals use, ascending.
+  std::vector<ParameterId> parameters;
+  // Inputs that the stages and these totals use, with ClassTarget() where the prediction is made.
+  std::vector<InputId> inputs;
+  bool communicates = false;  // With other devices.
+  bool reduces = false;       // Takes part in all-reduces.
 
   bool Has(StageId stage) const;
   // REQUIRES: Has(stage).

@@ -65,16 +65,18 @@ namespace stagewright {
 struct ExecutorOptions {
   at::Device device = at::kCPU;
   uint64_t seed = 0;
-  double loss_weight = 1.0;                    // See StageOptions.
-  NonFinite on_non_finite = NonFinite::kStop;  // Of a loss; the optimizer says it of gradients.
+  double loss_weight = 1.0;  // See StageOptions.
+  // What a loss that is not finite does; the optimizer's configuration says it of gradients.
+  NonFinite on_non_finite = NonFinite::kStop;
   Precision precision = Precision::kGraph;
-  // Of the loss's gradient; changes at the end of each step, and steps whose gradients are not
-  // finite update nothing, whatever the optimizer says. Outlives the executor. Null: none.
+  // The scale of the loss's gradient. It changes at the end of each step, and steps whose gradients
+  // are not finite update nothing, whatever the optimizer says. Outlives the executor. Null: none.
   LossScale* loss_scale = nullptr;
-  // Of a device that runs what is queued on it while the compute lane goes on. Outlives the
-  // executor. Null: operators have run when they return.
+  // The clock of a device that runs what is queued on it while the compute lane goes on. Outlives
+  // the executor. Null: operators have run when they return.
   DeviceClock* clock = nullptr;
-  // Of such a device; outlives the executor. Null: what computes also copies.
+  // The streams of a device that runs what is queued on it while the compute lane goes on. Outlive
+  // the executor. Null: what computes also copies.
   DeviceStreams* streams = nullptr;
   const MemoryMeter* memory = nullptr;  // Counts the tensors; outlives the executor. Null: none.
   MemoryExpectation expected_memory;    // For messages.
@@ -84,11 +86,12 @@ struct ExecutorOptions {
 
 // One mini-batch.
 struct StepInput {
-  int64_t step = 0;                  // Of the job, from 0; keys dropout and names errors.
+  // Number of the step in the job, from 0; keys dropout and names errors.
+  int64_t step = 0;
   std::span<const int64_t> samples;  // Indices into the data set: mini_batch of them.
   int64_t valid = 0;  // Samples [0, valid) count; the others fill up. All of them in training.
   absl::Time deadline = absl::InfiniteFuture();
-  // Of asynchronous programs: how many steps follow without a flush, each run with the step number
+  // How many steps of an asynchronous program follow without a flush, each run with the step number
   // after the one before it, and the samples of the next one.
   int64_t steps_left = 0;
   std::span<const int64_t> next_samples;
@@ -100,8 +103,9 @@ struct StepInput {
 // What one device saw of a step. Loss, samples and correct predictions of all devices add up to
 // those of the mini-batch.
 struct StepOutput {
-  double loss = 0;           // Of the valid samples: a mean is weighted by samples / valid.
-  int64_t loss_samples = 0;  // That `loss` covers.
+  // The loss of the valid samples: a mean is weighted by samples / valid.
+  double loss = 0;
+  int64_t loss_samples = 0;  // Samples that `loss` covers.
   int64_t correct = 0;       // Predictions whose largest entry is the target's class.
   int64_t predicted = 0;     // Predictions looked at; 0 if the graph does not classify.
   bool skipped = false;      // The update was left out, on all devices alike (NonFinite::kSkip).
@@ -170,7 +174,8 @@ class Executor {
   struct Batch {
     std::span<const int64_t> samples;
     int64_t valid = 0;
-    std::optional<std::vector<at::Tensor>> totals;  // Of a synchronous program, once needed.
+    // What TotalsOf gives for the batch of a synchronous program, once needed.
+    std::optional<std::vector<at::Tensor>> totals;
     StepOutput output;
   };
 
@@ -279,8 +284,8 @@ class Executor {
   Transport* const transport_;
   const ExecutorOptions options_;
   DevicePlan plan_;
-  std::vector<ParameterId> changing_;  // Of the store: in training.
-  std::vector<ParameterId> owned_;     // That count here in the gradients' norm.
+  std::vector<ParameterId> changing_;  // The store's parameters that change in training.
+  std::vector<ParameterId> owned_;     // Parameters that count here in the gradients' norm.
   std::map<StageId, std::unique_ptr<StageModule>> modules_;
   std::optional<TotalsModule> totals_;  // If a stage reads any.
   // Losses of the graph are each a share of the batch's; of asynchronous programs, whose batches
@@ -289,24 +294,25 @@ class Executor {
   std::vector<std::array<uint32_t, 3>> sequences_;  // Messages so far, by channel and Traffic.
   std::vector<Way> ways_;  // By channel, from the first run on, when the transport is connected.
   Mailbox mailbox_;
-  std::optional<BufferPool> buffers_;  // Of messages.
+  std::optional<BufferPool> buffers_;  // Where messages are packed and received.
 
-  // Of the run under way; changed while nothing of it runs.
-  int64_t first_step_ = 0;  // Of the job.
-  // Of the step under way; only touched by the compute lane.
-  int64_t step_ = 0;              // Of the run.
-  std::array<Batch, 2> batches_;  // Of the step, and of the one after it.
+  // The run under way; changed while nothing of it runs.
+  int64_t first_step_ = 0;  // The job's number of the run's step 0.
+  // The step under way; only touched by the compute lane.
+  int64_t step_ = 0;              // Number in the run, from 0.
+  std::array<Batch, 2> batches_;  // The batch of the step and that of the one after it.
   // With a clock: where the compute actions of the step begin and end, in their order.
   std::vector<std::array<DeviceClock::Mark, 2>> marks_;
   std::vector<RunAction> event_actions_;  // Parallel to the step's events.
 
   mutable absl::Mutex mutex_;
   std::optional<RunCursor> cursor_ ABSL_GUARDED_BY(mutex_);  // Nothing: no run is under way.
-  int64_t steps_left_ ABSL_GUARDED_BY(mutex_) = 0;           // After the step under way.
+  int64_t steps_left_ ABSL_GUARDED_BY(mutex_) = 0;           // Steps after the one under way.
   // The epilogue's number, once it is known; written before it is appended.
   std::atomic<int64_t> last_section_ = -1;
-  int64_t section_ ABSL_GUARDED_BY(mutex_) = 0;  // Of the step under way, its last to compute.
-  int32_t computes_left_ ABSL_GUARDED_BY(mutex_) = 0;  // Up to the end of that section.
+  // The section in which the step under way computes last.
+  int64_t section_ ABSL_GUARDED_BY(mutex_) = 0;
+  int32_t computes_left_ ABSL_GUARDED_BY(mutex_) = 0;  // Compute actions up to the end of section_.
   absl::Time deadline_ ABSL_GUARDED_BY(mutex_);
   std::optional<RunAction> next_compute_ ABSL_GUARDED_BY(mutex_);
   std::atomic<bool> compute_is_due_ = false;  // A hint for who polls: there is a next, or an end.
@@ -316,7 +322,7 @@ class Executor {
   // Figures that a device works out, in the order of their passes, and how many have not come.
   std::deque<Figures> expected_ ABSL_GUARDED_BY(mutex_);
   size_t outstanding_ ABSL_GUARDED_BY(mutex_) = 0;
-  std::map<RunAction, Nanos> starts_ ABSL_GUARDED_BY(mutex_);  // Of actions under way.
+  std::map<RunAction, Nanos> starts_ ABSL_GUARDED_BY(mutex_);  // When each action under way began.
   std::vector<TraceEvent> events_ ABSL_GUARDED_BY(mutex_);
   std::vector<RunAction> ended_ ABSL_GUARDED_BY(mutex_);  // Parallel to events_.
   absl::Status failure_ ABSL_GUARDED_BY(mutex_);

@@ -32,7 +32,7 @@ class MessageLayout {
   // it must.
   at::Tensor Pack(const std::vector<at::Tensor>& tensors, BufferPool& pool) const;
 
-  // The same in the memory of `device`, which the tensors are on, too.
+  // Pack in the memory of `device`, which the tensors are on, too.
   at::Tensor PackOn(at::Device device, const std::vector<at::Tensor>& tensors) const;
 
   // The values in a buffer of bytes(), on `device`. They share its memory if it is there.

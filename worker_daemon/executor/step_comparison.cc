@@ -182,7 +182,7 @@ absl::Status StepComparison::EndStep(int64_t step, double loss) {
 
 absl::Status StepComparison::Judge(int64_t step, double loss,
                                    const std::vector<const Compared*>& all) const {
-  // Of what is compared with a floor: gradients, or buffers.
+  // The largest entries of all gradients and of all buffers: they scale Compared::floor.
   double largest_gradient = 0, largest_buffer = 0;
   const auto largest = [&](const Compared& one) -> double& {
     return absl::StartsWith(one.what, "the gradient") ? largest_gradient : largest_buffer;

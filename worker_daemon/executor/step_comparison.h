@@ -48,7 +48,7 @@ class StepComparison : public StepWatch {
  private:
   // The entry of a tensor at which a recorded copy is farthest from the device's own.
   struct Distance {
-    DeviceId device;  // That recorded the copy.
+    DeviceId device;  // The device that recorded the copy.
     std::vector<int64_t> index;
     double recorded = 0, own = 0;
     double difference = 0;

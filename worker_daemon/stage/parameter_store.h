@@ -25,7 +25,7 @@ class ParameterStore {
                                              const std::vector<ParameterId>& parameters,
                                              const std::string& path, at::Device device);
 
-  // The same from any source, which gives a tensor by name or null; `where` names it in messages.
+  // Load from any source, which gives a tensor by name or null; `where` names it in messages.
   using Source = std::function<const TensorView*(const std::string& name)>;
   static absl::StatusOr<ParameterStore> Load(const Graph& graph,
                                              const std::vector<ParameterId>& parameters,

@@ -33,7 +33,7 @@ class SegmentedGraph {
   // During the forward pass. What other segments than its own see of `value`: without history, its
   // gradient caught. Undefined if no other sees it or it needs no gradient.
   at::Tensor CutOff(int32_t place, const at::Tensor& value);
-  // The same of a received value that needs a gradient.
+  // Like CutOff, for a received value that needs a gradient.
   at::Tensor CutOffReceived(int32_t place, const at::Tensor& value);
 
   // Whether a gradient can flow into the value: it crosses and needs one.
@@ -42,7 +42,7 @@ class SegmentedGraph {
   void AddGradient(int32_t place, const at::Tensor& gradient);
 
   void BackwardInput();
-  // Of a received value, after BackwardInput; undefined if nothing flowed back.
+  // The gradient of a received value, after BackwardInput; undefined if nothing flowed back.
   at::Tensor TakeGradient(int32_t place);
   // Adds to the gradients of `parameters`, which are leaves. Call it once, after BackwardInput.
   void BackwardWeight(const std::vector<at::Tensor>& parameters);

@@ -15,7 +15,7 @@
 namespace stagewright {
 namespace {
 
-// Some losses are scalars in memory that held one number per sample.
+// A copy of `scalar` where its memory is larger: some losses lie where one number per sample did.
 at::Tensor Compact(const at::Tensor& scalar) {
   return scalar.storage().nbytes() > scalar.nbytes() ? scalar.clone() : scalar;
 }

@@ -47,12 +47,13 @@ namespace stagewright {
 struct StageOptions {
   at::Device device = at::kCPU;
   bool training = true;         // False: dropout and batch statistics off, no backward pass.
-  uint64_t seed = 0;            // Of the job; keys dropout.
+  uint64_t seed = 0;            // The job's seed; keys dropout.
   int64_t mini_batch = 1;       // Samples of a step.
   int64_t update_batch = 0;     // Samples that an optimizer step is made from; 0: the mini-batch.
   double loss_weight = 1.0;     // Multiplies the gradient of the loss.
   bool split_backward = false;  // Backward passes come in two halves (segmented_graph.h).
-  // Of the forward pass and what repeats it; outputs, loss and prediction are of the graph's types.
+  // The type that the forward pass computes in, and what repeats it; outputs, loss and prediction
+  // are of the graph's types.
   Precision precision = Precision::kGraph;
 };
 
@@ -148,9 +149,9 @@ class StageModule {
     Tensors tensors;  // Received ones are leaves.
     Versions versions;
     std::vector<at::Tensor> outputs;         // With their autograd graph.
-    at::Tensor loss;                         // Ditto.
+    at::Tensor loss;                         // With its autograd graph.
     std::optional<SegmentedGraph> segments;  // Instead of outputs and loss: a split backward pass.
-    bool input_done = false;                 // Of a split backward pass.
+    bool input_done = false;                 // The input half of a split backward pass has run.
   };
   // A node of the stage, ready to run, and the values that are dead after it.
   struct Step {
@@ -164,7 +165,7 @@ class StageModule {
   // A buffer that the stage updates.
   struct State {
     ParameterId parameter;
-    int32_t place = 0;  // Of its next value.
+    int32_t place = 0;  // Place of the buffer's next value.
     at::Tensor next;    // Undefined until a training pass forward has run.
   };
   // The roots of a backward pass and their gradients.
@@ -204,7 +205,7 @@ class StageModule {
   const ParameterStore* parameters_;
   StageOptions options_;
   std::vector<Step> steps_;
-  std::map<ValueRef, int32_t> place_;  // Of every value the stage computes or receives.
+  std::map<ValueRef, int32_t> place_;  // Place of every value that the stage computes or receives.
   int32_t num_places_ = 0;
   std::vector<ValueRef> received_, outputs_;
   std::vector<InputId> inputs_;
@@ -214,7 +215,7 @@ class StageModule {
   std::optional<int32_t> loss_, prediction_;  // Places.
   std::vector<bool> given_;                   // By place: outputs, loss and prediction.
   double loss_scale_ = 1;
-  mutable WeightCasts casts_;  // What it gives does not depend on what it has.
+  mutable WeightCasts casts_;  // A cache: it changes no result.
   std::vector<NodeId> batch_dependent_;
   std::vector<ParameterId> trained_;    // By the stage, ascending.
   std::vector<int32_t> trained_place_;  // Index in trained_ by ParameterId; -1: not trained here.

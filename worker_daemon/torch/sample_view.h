@@ -15,7 +15,8 @@ namespace stagewright {
 at::Tensor SampleView(const at::Tensor& tensor, SampleLayout layout, SampleRange whole,
                       SampleRange piece);
 
-// The same in the tensor's own dimensions; a view if the samples lie side by side.
+// The samples `piece` of a tensor that holds `whole`, in the tensor's own dimensions; a view if the
+// samples lie side by side.
 at::Tensor CutSamples(const at::Tensor& tensor, SampleLayout layout, SampleRange whole,
                       SampleRange piece);
 

@@ -34,8 +34,8 @@ class WeightCasts {
 
  private:
   struct Cast {
-    at::Tensor weight;     // Of which `copy` is one,
-    int64_t version = -1;  // when it had been changed so often.
+    at::Tensor weight;     // The tensor that `copy` is a cast of.
+    int64_t version = -1;  // Counts the changes of `weight` before the cast.
     at::Tensor copy;
   };
   Precision precision_;

@@ -49,13 +49,13 @@ class ParameterOptimizer {
   absl::Status Restore(ParameterId id, const std::map<std::string, at::Tensor>& state);
 
  private:
-  // Of one parameter.
+  // What the optimizer keeps for one parameter.
   struct State {
     int64_t steps = 0;
     at::Tensor momentum;       // SGD: the momentum buffer; Adam: the mean of gradients.
     at::Tensor second_moment;  // Adam: the mean of squared gradients.
   };
-  // Of one parameter at one step.
+  // What applies to one parameter at one step.
   struct Constants {
     double learning_rate = 0;
     double weight_decay = 0;

@@ -17,8 +17,8 @@
 namespace stagewright {
 namespace {
 
-// Of judging synchronous planners' stages with all micro-batch sizes (EffortOfJudging). An
-// asynchronous program is simulated for several steps.
+// The effort of judging synchronous planners' stages with all micro-batch sizes (EffortOfJudging).
+// An asynchronous program is simulated for several steps.
 constexpr int64_t kConversionEffort = 1'200'000;
 constexpr int64_t kSimulatedSteps = 8;
 

@@ -17,9 +17,8 @@
 //     list schedule thought, the draft is scheduled again with less. Recomputation that gains
 //     nothing is switched off.
 //  5. Whole stages (whole_stages.h), where a node needs the whole mini-batch in one pass: 1 to 4
-//  look
-//     for plans without micro-batches, and only drafts may have replicas, in other stages. Then
-//     they run once more as if no node did, and of what they find those stages are changed.
+//     look for plans without micro-batches, and only drafts may have replicas, in other stages.
+//     Then they run once more as if no node did, and of what they find those stages are changed.
 //  6. Asynchronous strategies (asynchronous.h), if asked for: the members that make them, and the
 //     stages of all of the above.
 //

@@ -11,7 +11,7 @@
 namespace stagewright {
 namespace {
 
-// Of judging what recomputes less (EffortOfJudging).
+// The effort of judging what recomputes less (EffortOfJudging).
 constexpr int64_t kRecomputationEffort = 600'000;
 
 // A strategy of one stage is a pipeline of either kind.

@@ -26,13 +26,13 @@ class Champions {
   // recomputes, within a counted effort.
   absl::Status DropIdleRecomputation();
 
-  // Of all, and of the sequential ones.
+  // The best of all strategies, and of the sequential ones.
   const std::optional<Strategy>& best() const { return best_; }
   const std::optional<Strategy>& sequential() const { return sequential_; }
   Nanos best_time() const { return best_time_; }
   Nanos sequential_time() const { return sequential_time_; }
   const std::vector<Strategy>& accepted() const { return accepted_; }
-  // Of those on several devices; nullopt if there is none.
+  // The best time on several devices; nullopt if there is none.
   std::optional<Nanos> several_time() const { return several_time_; }
   int64_t judged() const { return judged_; }
   const absl::Status& rejection() const { return rejection_; }  // The last one; OK if none.

@@ -13,7 +13,7 @@ namespace {
 // Scheduled passes of one search over graph pipelines; sequential ones have a third. Ten million
 // take about a second.
 constexpr int64_t kBudget = 6'000'000;
-// Of the rating of its starts: by a few rules, and by all.
+// Passes for rating the starts of a search: by a few rules, and by all.
 constexpr int64_t kStartsBudget = 2'000'000;
 constexpr int64_t kRatingBudget = 3'000'000;
 // Schedules of one search: small problems are done earlier.
@@ -22,10 +22,10 @@ constexpr int64_t kMostSchedules = 4'000;
 constexpr int64_t kMostPasses = 60'000;
 // Operators that are laid out, over all shapes of starts.
 constexpr int64_t kLaidOut = 400'000;
-// Of what the evaluator judges (EffortOfJudging), for each kind of pipeline.
+// The effort that the evaluator may spend on each kind of pipeline (EffortOfJudging).
 constexpr int64_t kJudgingEffort = 600'000;
 constexpr size_t kKeptStarts = 8;
-// Of these, at most so many with one micro-batch size and number of replicas.
+// At most so many kept starts have one micro-batch size and number of replicas.
 constexpr int32_t kAlike = 2;
 
 void Sort(std::vector<RatedDraft>& drafts) {

@@ -17,9 +17,10 @@ namespace {
 
 // Far more than members with budgets of their own take on published problems; it bounds the rest.
 constexpr int64_t kEffort = 2'000'000;
-// Operators times devices from which on a unit of effort takes longer.
+// Operators times devices above which a unit of effort takes longer.
 constexpr int64_t kLarge = 20'000;
-// And from which on members that look at the whole cluster at every step are left out.
+// Operators times devices above which members that look at the whole cluster at every step are left
+// out.
 constexpr int64_t kHuge = 200'000;
 
 }  // namespace

@@ -12,11 +12,11 @@ namespace stagewright {
 struct AutoMember {
   std::unique_ptr<Planner> planner;
   bool sequential = false;  // Makes sequential strategies (or single stages).
-  int64_t most_effort = 0;  // Of its context (SearchContext).
+  int64_t most_effort = 0;  // Limit of its SearchContext.
 };
 
-// Those that fit the problem and can keep to the options, in the order in which they run: cheap
-// ones first, so that a deadline finds an answer.
+// The members that fit the problem and can keep to the options, in the order in which they run:
+// cheap ones first, so that a deadline finds an answer.
 std::vector<AutoMember> AutoMembers(const Problem& problem, const PlanOptions& options);
 
 }  // namespace stagewright

@@ -10,7 +10,7 @@
 namespace stagewright {
 namespace {
 
-// Of judging what is changed (EffortOfJudging).
+// The effort of judging what is changed (EffortOfJudging).
 constexpr int64_t kJudgingEffort = 600'000;
 
 }  // namespace

@@ -35,7 +35,7 @@ struct StageLoad {
   double forward = 0;     // F_s of one micro-batch.
   double backward = 0;    // B_s
   double all_reduce = 0;  // AR(P_s, g_s)
-  double transfer = 0;    // Of the activations from the stage before, one way; 0 for the first.
+  double transfer = 0;    // One way, of the activations from the stage before; 0 for the first.
 };
 
 // The paper's S stages: computation stages with a network stage between neighbours.

@@ -109,7 +109,7 @@ class Search {
     return times;
   }
 
-  // Of path_.
+  // The iteration time of path_, as the options rank plans.
   double Rate() {
     ++result_.visited;
     --left_;
@@ -263,7 +263,7 @@ class Search {
   double best_ = kNever;
   std::vector<Label> labels_;
   std::vector<std::map<int32_t, std::vector<int32_t>>> at_;  // By position and occupancy.
-  std::vector<StageLoad> path_;                              // Of the plan that is rated.
+  std::vector<StageLoad> path_;                              // The plan that is rated.
   CodedPlan coded_;
   absl::flat_hash_map<std::pair<int32_t, int32_t>, Affine> transfers_;
   absl::flat_hash_map<int32_t, Affine> reductions_;

@@ -67,12 +67,12 @@ enum class Ranking { kPaper, kCoded };
 struct SearchOptions {
   Ranking ranking = Ranking::kPaper;
   int64_t micro_batches = 1;
-  // Of kCoded: the mini-batch runs as so many copies of the pipeline, each with micro_batches.
+  // With kCoded, the mini-batch runs as so many copies of the pipeline, each with micro_batches.
   // Every stage has a multiple of it as replicas.
   int32_t copies = 1;
   int32_t most_replicas = std::numeric_limits<int32_t>::max();
   int32_t most_stages = 0;    // 0: any.
-  bool exact_stages = false;  // most_stages of them.
+  bool exact_stages = false;  // Exactly most_stages stages.
   size_t keep = 4;            // Plans to return.
   size_t width = 3;           // Labels of a state.
   // Whether a stage fits its devices with one micro-batch in flight; empty: always.

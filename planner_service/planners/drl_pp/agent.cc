@@ -182,9 +182,9 @@ class Agent::Walk {
   double temperature_;
   std::set<int32_t> candidates_;
   std::vector<std::vector<int32_t>> partitions_;
-  State summary_;    // Of the partitions before this one.
-  State cut_state_;  // With this one.
-  State members_;    // Of the members of this one.
+  State summary_;    // After the partitions before this one.
+  State cut_state_;  // After this partition, too.
+  State members_;    // After the members of this partition.
   torch::Tensor sum_;
 };
 

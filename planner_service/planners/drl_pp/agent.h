@@ -24,7 +24,7 @@ inline constexpr int32_t kCut = -1;
 // the candidates of that moment, or kCut.
 struct Scheme {
   std::vector<int32_t> decisions;
-  std::vector<double> log_probabilities;         // Of the decisions when they were drawn.
+  std::vector<double> log_probabilities;         // By decision: when it was drawn.
   std::vector<std::vector<int32_t>> partitions;  // Groups; each closed under predecessors together
                                                  // with those before it.
 };
@@ -43,7 +43,7 @@ struct Judged {
 
 class Agent : public torch::nn::Module {
  public:
-  static constexpr int kWidth = 128;       // Of all hidden layers.
+  static constexpr int kWidth = 128;       // Width of all hidden layers.
   static constexpr int kMostDevices = 64;  // Accelerators with an embedding of their own.
 
   explicit Agent(uint64_t seed);
@@ -54,7 +54,7 @@ class Agent : public torch::nn::Module {
   // Algorithm 1: at most `most_partitions`. Without gradients.
   Scheme SampleScheme(const torch::Tensor& nodes, const Dag& dag, int32_t most_partitions,
                       RandomEngine& random);
-  // The same decisions under the present weights, with gradients.
+  // The decisions of a scheme under the present weights, with gradients.
   Judged JudgeScheme(const torch::Tensor& nodes, const Dag& dag, int32_t most_partitions,
                      const Scheme& scheme);
 

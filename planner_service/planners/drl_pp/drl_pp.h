@@ -11,8 +11,8 @@
 namespace stagewright {
 
 struct DrlPpConfig {
-  int32_t steps = 600;      // Policy updates at most,
-  int32_t patience = 150;   // and so many after the last better strategy.
+  int32_t steps = 600;      // Policy updates, at most.
+  int32_t patience = 150;   // Policy updates after the last better strategy, at most.
   std::string load_policy;  // A file to start from; empty: random weights from PlanOptions::seed.
   std::string save_policy;  // Where the policy is written at the end, if not empty.
 };

@@ -86,13 +86,14 @@ class ExactSearch {
   std::vector<DeviceLayout> layouts_;
   RelaxedPipeline relaxed_;
 
-  // Of the assignment at hand.
+  // What follows belongs to the assignment at hand.
   PipelineCase case_;
-  Draft draft_;                          // Stages in topological order.
-  std::vector<int32_t> layout_stage_;    // Of the draft's stages.
-  std::vector<StageEdge> draft_edges_;   // Between the draft's stages; sorted.
-  std::vector<Bytes> fixed_;             // Parameters, by stage of the layout,
-  std::vector<Bytes> saved_, entering_;  // and bytes a micro-batch.
+  Draft draft_;                         // Stages in topological order.
+  std::vector<int32_t> layout_stage_;   // By stage of the draft: the layout's stage.
+  std::vector<StageEdge> draft_edges_;  // Between the draft's stages; sorted.
+  std::vector<Bytes> fixed_;            // By stage of the layout: bytes of parameters.
+  // By stage of the layout: bytes that a micro-batch saves and receives.
+  std::vector<Bytes> saved_, entering_;
 
   std::optional<Strategy> best_;
   double best_time_ = std::numeric_limits<double>::infinity();
@@ -100,8 +101,8 @@ class ExactSearch {
   int64_t nodes_ = 0;
   int64_t steps_ = 0;
   int64_t evaluations_ = 0;
-  absl::Status too_large_,
-      refused_;  // The last strategies that memory and that anything else ruled out.
+  // Why the last strategy was ruled out by memory, and by anything else.
+  absl::Status too_large_, refused_;
 };
 
 }  // namespace stagewright

@@ -57,8 +57,8 @@ class PartitionTree {
     Bytes resident = 0;
     Bytes saved = 0;
     Bytes gradients = 0;
-    uint32_t reads = 0;         // Stages that it reads from,
-    uint32_t gradients_to = 0;  // and that get gradients back.
+    uint32_t reads = 0;         // Stages that it reads from.
+    uint32_t gradients_to = 0;  // Stages that it sends gradients back to.
     uint32_t reaches = 0;       // Stages that come after it, directly or not.
   };
   struct State {

@@ -19,7 +19,7 @@ struct StageTimes {
     int64_t first = 0;  // Its share of samples [first, first + samples) of the micro-batch.
     int64_t samples = 0;
   };
-  // Of one stage, by operator.
+  // Times and bytes of one stage, by operator.
   struct Row {
     std::vector<double> forward, backward;          // On the slowest replica.
     std::vector<double> least_forward, least_back;  // On the fastest.

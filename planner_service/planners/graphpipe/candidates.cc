@@ -15,7 +15,7 @@
 namespace stagewright {
 namespace {
 
-// Of the bottleneck's time, where it only proposes.
+// Precision of the bottleneck's time in a search that only proposes.
 constexpr double kPrecision = 1e-2;
 // Each pipeline looked for is at least this much shallower than the last.
 constexpr double kShallower = 0.85;
@@ -161,7 +161,7 @@ class Collector {
   std::vector<Drafted> drafts_;
   std::vector<Candidate> found_;
   std::set<std::string> seen_;
-  int64_t tasks_ = 0;  // Of all timelines so far.
+  int64_t tasks_ = 0;  // Tasks of all timelines so far.
   int late_ = 0;       // Timelines after all drafts were there.
 };
 

@@ -24,7 +24,8 @@ struct SearchSpace {
   StrategyKind kind = StrategyKind::kGraph;
   const StageOracle* oracle = nullptr;
   const Frontier* frontier = nullptr;
-  StageRanges* ranges = nullptr;  // Of both; needed to find candidates.
+  // Ranges of the oracle and the frontier; needed to find candidates.
+  StageRanges* ranges = nullptr;
 };
 
 struct Candidate {
@@ -33,7 +34,7 @@ struct Candidate {
   Partition partition;
   Layout layout;
   double estimate = 0;  // Iteration time, ns.
-  std::string text;     // Of the partition and how it is laid out.
+  std::string text;     // Names the partition and how it is laid out.
 };
 
 struct CandidateOptions {

@@ -226,7 +226,7 @@ class Search {
     });
   }
 
-  // Of all spaces, best estimate first; only what may beat the best of all views.
+  // The candidates of all spaces, best estimate first; only what may beat the best of all views.
   std::vector<Candidate> Find(const Spaces& spaces, double share, int64_t& states) {
     CandidateOptions wanted{options_, share, kPromising * 1e9 * judge_.seconds_to_beat(),
                             kMostActions};
@@ -268,7 +268,7 @@ class Search {
       const double seconds = candidate.estimate * 1e-9;
       if (judge_.best() != nullptr && seconds > kPromising * judge_.best_seconds()) break;
       if (context_.Expired()) break;
-      // Of equal plans the one with the fewest devices is kept.
+      // Among equal plans the one with the fewest devices is kept.
       Proposal proposal;
       proposal.text = absl::StrCat(absl::Dec(candidate.partition.devices, absl::kZeroPad6), " ",
                                    round, " ", candidate.text);

@@ -82,7 +82,7 @@ class NeedRows {
   bool single_;
   int64_t most_ = 0;
   std::vector<int64_t> values_;  // [row][config]
-  std::vector<int64_t> sums_;    // Of each row.
+  std::vector<int64_t> sums_;    // Sum of each row.
   absl::flat_hash_set<Row, Hash, Equal> names_;
   std::vector<std::vector<Row>> of_;  // [config][micro-batches in flight]; -1: not asked yet.
   std::vector<Known> known_;

@@ -11,11 +11,12 @@
 namespace stagewright {
 
 struct Pace {
-  double bound = 0;                // ns per sample that compute and the busiest link allow;
-  double period = 0;               // with the round trips that the samples in flight have to cover.
-  std::vector<double> round_trip;  // Of one micro-batch, by stage, ns, its own compute included.
-  double iteration = 0;            // Estimated iteration time, ns;
-  double hope = 0;                 // and if all messages overlapped with compute.
+  double bound = 0;  // ns per sample that compute and the busiest link allow.
+  // ns per sample, with the round trips that the samples in flight have to cover.
+  double period = 0;
+  std::vector<double> round_trip;  // By stage: ns of one micro-batch, its own compute included.
+  double iteration = 0;            // Estimated iteration time, ns.
+  double hope = 0;                 // Iteration time if all messages overlapped with compute, ns.
 };
 
 // Messages that meet at one stage share links; others do not meet. O(edges * replicas).

@@ -37,7 +37,7 @@ struct PartitionOptions {
   RecomputePolicy recompute = RecomputePolicy::kNever;
   int32_t max_stages = 0;     // 0: any number.
   bool exact_stages = false;  // Exactly max_stages.
-  double memory_share = 1;    // Of the smallest memory budget.
+  double memory_share = 1;    // The share of the smallest memory budget that a stage may take.
   Messages messages = Messages::kInside;
   // allowed[begin * (n + 1) + end]: the ranges that may be a stage; empty: all.
   std::vector<bool> allowed;

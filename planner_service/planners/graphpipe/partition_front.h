@@ -16,10 +16,10 @@ struct PartitionPoint {
   int32_t stages = 0;
   int32_t end = 0;        // Where the first stage ends.
   int32_t rest = -1;      // The point of the front at `end` that follows the first stage.
-  int32_t option = -1;    // Of the first stage, in RelaxedSearch::options().
+  int32_t option = -1;    // How the first stage runs: an index of RelaxedSearch::options().
   int64_t in_flight = 0;  // Samples of the first stage.
   double traffic = 0;     // Bytes per sample over all boundaries.
-  Bytes peak = 0;         // Of any stage.
+  Bytes peak = 0;         // The most bytes that a stage holds.
 };
 
 class PartitionFront {

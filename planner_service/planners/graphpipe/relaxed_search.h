@@ -27,7 +27,7 @@ struct StageOption {
   int32_t replicas = 1;
   bool recompute = false;
   int64_t share = 1;   // Samples of a micro-batch that one replica runs.
-  double samples = 1;  // Of a micro-batch.
+  double samples = 1;  // Samples of a micro-batch.
   const ShareCosts* costs = nullptr;
   // ns per sample.
   double Compute(int32_t begin, int32_t end) const {
@@ -58,9 +58,11 @@ class RelaxedSearch {
   // Fewest devices for the whole order at t, which is prepared from then on; kNone: no number.
   int32_t Least(double t);
   double prepared() const { return prepared_; }
-  int32_t LeastBefore(int32_t end) const { return before_[end]; }  // Of [0, end),
+  // Fewest devices for [0, end) at the prepared t.
+  int32_t LeastBefore(int32_t end) const { return before_[end]; }
   const std::vector<int32_t>& before() const { return before_; }
-  std::vector<int32_t> After();                             // and of [begin, n), by begin.
+  // Fewest devices for [begin, n) at the prepared t, by begin.
+  std::vector<int32_t> After();
   int32_t Reach(int32_t end) const { return reach_[end]; }  // No stage [begin, end) begins earlier.
 
   // The least t, up to a relative `precision`, at which so many devices may do; infinity beyond

@@ -19,13 +19,13 @@ namespace stagewright {
 struct NetworkFacts {
   explicit NetworkFacts(const Cluster& cluster);
 
-  double fastest = 0;     // Of any route, bytes per ns; 0: one device.
-  double slowest = 0;     // Of any route.
+  double fastest = 0;     // Rate of the fastest route, bytes per ns; 0: one device.
+  double slowest = 0;     // Rate of the slowest route, bytes per ns; infinity: one device.
   int32_t node_size = 1;  // Devices of the largest node.
   int32_t nodes = 1;      // As many of that size as the devices fill.
   struct Sum {
-    double latency = 0;   // ns,
-    double per_byte = 0;  // and ns per byte.
+    double latency = 0;   // ns.
+    double per_byte = 0;  // ns per byte.
   };
   std::vector<Sum> sums;  // Gradient sum over the first 2^index devices.
 };

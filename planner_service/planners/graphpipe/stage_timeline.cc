@@ -22,8 +22,8 @@ constexpr double kNever = std::numeric_limits<double>::infinity();
 
 // A part of a micro-batch that one task sends to another.
 struct Piece {
-  int32_t from = 0;  // Global index of the sender's task,
-  int32_t task = 0;  // and of the receiver's.
+  int32_t from = 0;  // Global index of the sender's task.
+  int32_t task = 0;  // Global index of the receiver's task.
   const Layout::Load* load = nullptr;
   double samples = 0;
   int32_t next_waiting = -1;  // Piece, for the same receiver, that was sent and not yet posted.
@@ -35,16 +35,16 @@ struct Task {
   int32_t missing = 0;  // Pieces that have not arrived.
   int32_t posted = 0;   // Tasks of its stage that end before its receives are posted.
   int32_t waiting = -1;
-  int32_t first_piece = 0;  // That it sends, up to the next task's.
+  int32_t first_piece = 0;  // The first piece that it sends, up to the next task's.
 };
 
 struct StageState {
-  double forward = 0;  // ns for one micro-batch,
-  double backward = 0;
-  double update = 0;  // and for the gradient sum and the optimizer.
-  int32_t begin = 0;  // Tasks,
+  double forward = 0;   // ns for one micro-batch.
+  double backward = 0;  // ns for one micro-batch.
+  double update = 0;    // ns for the gradient sum and the optimizer.
+  int32_t begin = 0;    // The first of its tasks.
   int32_t end = 0;
-  int32_t next = 0;  // the one to start,
+  int32_t next = 0;  // The task to start next.
   int32_t finished = 0;
   bool busy = false;
 };
@@ -69,7 +69,7 @@ class Timeline {
  private:
   struct Event {
     double time;
-    int32_t task;  // That ends; or -1 - task: a piece for it arrives.
+    int32_t task;  // The task that ends; or -1 - task: a piece for it arrives.
     bool operator>(const Event& other) const {
       return time != other.time ? time > other.time : task > other.task;
     }

@@ -65,7 +65,7 @@ class ChainModel {
     double bytes = 0;
     double held = 0;                // Bytes kept if it leaves its slice.
     std::vector<int32_t> readers;   // Positions, ascending.
-    std::vector<int32_t> gradient;  // Of those, the ones that send a gradient back.
+    std::vector<int32_t> gradient;  // Readers that send a gradient back.
   };
   // Values produced before the cut and read after it, latest producer first. Collected at the
   // first call for a cut.

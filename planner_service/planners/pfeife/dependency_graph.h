@@ -19,10 +19,10 @@ namespace stagewright::pfeife {
 // What slices cost and exchange for one micro-batch. Times in ns.
 struct SliceCosts {
   struct Message {
-    int32_t from = 0;  // Earlier slice,
-    int32_t to = 0;    // later slice. On the same device, a message takes no time.
-    double there = 0;  // Time of the activation,
-    double back = 0;   // and of its gradient; negative: none comes back.
+    int32_t from = 0;  // Earlier slice.
+    int32_t to = 0;    // Later slice. On the same device, a message takes no time.
+    double there = 0;  // Time of the activation.
+    double back = 0;   // Time of its gradient; negative: none comes back.
     Bytes back_bytes = 0;
     Bytes there_bytes = 0;
     friend bool operator==(const Message&, const Message&) = default;
@@ -36,7 +36,7 @@ struct SliceCosts {
 // below the longest path of any other slices for which the same path exists.
 struct PathCounts {
   std::vector<int32_t> forward;   // By slice.
-  std::vector<int32_t> backward;  // Ditto.
+  std::vector<int32_t> backward;  // By slice.
   struct Hop {
     int32_t from = 0;
     int32_t to = 0;
@@ -62,9 +62,10 @@ class DependencyGraph {
   // The longest path, ns. O(passes + messages * micro-batches). Keeps when passes end.
   double LongestPath(const SliceCosts& costs);
 
-  // Of the last LongestPath: when a pass starts;
+  // When a pass starts, by the last LongestPath.
   double Start(const SlicePass& pass, const SliceCosts& costs) const;
-  // the passes on one of the longest paths, first to last, and its counts. O(path * messages).
+  // The passes on one of the longest paths of the last LongestPath, first to last, and its counts.
+  // O(path * messages).
   std::vector<SlicePass> CriticalPasses(const SliceCosts& costs) const;
   PathCounts CriticalPath(const SliceCosts& costs) const;
 
@@ -74,7 +75,7 @@ class DependencyGraph {
     int32_t micro_batch;
     bool backward;
     int32_t self;      // Index in end_.
-    int32_t previous;  // Ditto, of the pass before it on its device; -1: none.
+    int32_t previous;  // Index in end_ of the pass before it on its device; -1: none.
   };
   int32_t IndexOf(int32_t slice, int32_t micro_batch, bool backward) const {
     return ((backward ? shape_.slices() : 0) + slice) * shape_.micro_batches + micro_batch;
@@ -85,9 +86,9 @@ class DependencyGraph {
   std::vector<Vertex> passes_;        // Topological order.
   std::vector<int32_t> vertex_;       // By index in end_: position in passes_.
   std::vector<double> end_;           // By IndexOf.
-  std::vector<int32_t> incoming_;     // Messages by receiving slice: indices,
-  std::vector<int32_t> incoming_at_;  // and where each slice's begin; messages by sender have
-  std::vector<int32_t> outgoing_at_;  // their own order.
+  std::vector<int32_t> incoming_;     // Indices of messages, by receiving slice.
+  std::vector<int32_t> incoming_at_;  // Where each slice's messages begin in incoming_.
+  std::vector<int32_t> outgoing_at_;  // Where each sender's messages begin in SliceCosts::messages.
 };
 
 }  // namespace stagewright::pfeife

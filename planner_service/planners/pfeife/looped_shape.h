@@ -1,9 +1,9 @@
 // Pfeife's schedule space: looped one-forward-one-backward schedules with prefetch.
 //
-// Of S slices in linear order, device r of D runs slices r, r + D, r + 2D, ... Micro-batches pass
-// in groups of B_l: a device takes a group through its first slice, then through its next, and so
-// on, and the gradients back in the opposite order. Each device runs `warm_up` forward passes
-// before its first backward pass and alternates from then on.
+// Device r of D runs the slices r, r + D, r + 2D, ... of S in linear order. Micro-batches pass in
+// groups of B_l: a device takes a group through its first slice, then through its next, and so on,
+// and the gradients back in the opposite order. Each device runs `warm_up` forward passes before
+// its first backward pass and alternates from then on.
 #pragma once
 
 #include <cstdint>

@@ -165,8 +165,8 @@ Bytes PeakMemory::Walk(int32_t device, const SliceMemory& memory) {
     const int32_t s = task.slice;
     const Flow& flow = flows_[s];
     const Bytes kept = memory.saved[s] + memory.outputs[s];
-    Bytes taken = kept;  // When the task starts, besides its workspace;
-    Bytes stays = kept;  // what of all that there is stays when it ends.
+    Bytes taken = kept;  // When the task starts, besides its workspace.
+    Bytes stays = kept;  // The part of everything there is that stays when the task ends.
     if (task.kind == Kind::kForward && recompute_) {
       taken = memory.saved[s] + flow.sent;
       stays = flow.sent;

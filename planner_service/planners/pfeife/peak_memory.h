@@ -1,9 +1,9 @@
 // What the devices hold at most.
 //
 // The rules are those of common/lowering/lower.h: a forward pass takes what its backward pass
-// needs; a receive takes its buffer when it is posted (receive_posting.h); a message
-// is under way once it is sent and its receive is posted, one after the other between two slices;
-// a gradient stays at its sender until then. An estimate only in how messages share links.
+// needs; a receive takes its buffer when it is posted (receive_posting.h); a message is under way
+// once it is sent and its receive is posted, one after the other between two slices; a gradient
+// stays at its sender until then. An estimate only in how messages share links.
 #pragma once
 
 #include <cstdint>
@@ -45,17 +45,17 @@ class PeakMemory {
     int32_t micro_batch = 0;
     Kind kind = Kind::kForward;
     int32_t post_after = -1;  // The task after which its receives are posted; -1: at once.
-    double start = 0;         // Of the last Time.
+    double start = 0;         // As the last Time has found, ns.
     double end = 0;
   };
-  // Of one slice and micro-batch.
+  // Bytes that one slice exchanges for one micro-batch.
   struct Flow {
-    Bytes received = 0;      // Activations from other devices,
-    Bytes read = 0;          // and what the backward pass gives back of them.
+    Bytes received = 0;      // Activations from other devices.
+    Bytes read = 0;          // Activations that the backward pass gives back.
     Bytes sent = 0;          // Activations, where nothing else keeps them.
-    Bytes made = 0;          // Gradients for earlier slices,
-    Bytes returned = 0;      // from later slices on other devices,
-    Bytes all_returned = 0;  // and from all.
+    Bytes made = 0;          // Gradients for earlier slices.
+    Bytes returned = 0;      // Gradients from later slices on other devices.
+    Bytes all_returned = 0;  // Gradients from all later slices.
   };
   // Micro-batches of a slice at once: between forward and backward pass, and with the activations
   // or gradients for it received or about to be.
@@ -87,12 +87,12 @@ class PeakMemory {
   std::vector<std::vector<Task>> tasks_;           // By device.
   std::vector<std::pair<int32_t, int32_t>> runs_;  // Device and task, in topological order.
   std::vector<Held> most_held_;                    // By slice.
-  // Of the last estimate:
-  std::vector<Flow> flows_;                     // by slice;
-  Messages incoming_, outgoing_;                // by slice;
-  std::vector<double> ends_;                    // see End;
-  std::vector<double> lanes_;                   // by message and direction: until when it is busy;
-  std::vector<std::vector<Release>> releases_;  // by device: of messages that it sent.
+  // What the last estimate has found.
+  std::vector<Flow> flows_;                     // By slice.
+  Messages incoming_, outgoing_;                // By slice.
+  std::vector<double> ends_;                    // See End.
+  std::vector<double> lanes_;                   // By message and direction: until when it is busy.
+  std::vector<std::vector<Release>> releases_;  // By device: of the messages that it sent.
 };
 
 }  // namespace stagewright::pfeife

@@ -85,9 +85,10 @@ constexpr int64_t kPolishing = 10'000'000;
 // Settings with more pairs of slice and micro-batch are left to those who ask for them: judging one
 // takes about a tenth of a second.
 constexpr int64_t kMostJudged = 40'000;
-// Of the best cuts of each shape, this many are simulated.
+// How many of each shape's best cuts are simulated.
 constexpr size_t kMostSimulations = 12;
-// Beams: of the shapes that are explored, with fewer moves, and of this many of the best once more.
+// Beams over shapes that are explored are narrow and have fewer moves; those over kDeepened of the
+// best shapes, which are searched once more, are wide.
 constexpr int32_t kNarrow = 6;
 constexpr int32_t kNarrowReach = 4;
 constexpr int32_t kWide = 32;
@@ -338,7 +339,7 @@ class Search {
     SplitSearch search = Beam(model, setting.devices, kNarrow);
     std::vector<std::vector<int32_t>>& known =
         known_[std::make_tuple(line.order, count, setting.loops)];
-    std::optional<Cuts> best;  // Of the line.
+    std::optional<Cuts> best;  // The best cuts of the line.
     for (const Finalist& rated : line.shapes) {
       if (Ended()) return;
       const LoopedShape& shape = rated.shape;
@@ -421,7 +422,7 @@ class Search {
     ASSIGN_OR_RETURN(Strategy strategy, BuildStrategy(*finalist.model, finalist.cuts.points,
                                                       finalist.devices, finalist.shape, kind));
     Proposal proposal{std::move(strategy), finalist.cuts.time * 1e-9, ""};
-    // Of equal plans the first is kept.
+    // Among equal plans the first is kept.
     proposal.text =
         absl::StrCat(absl::Dec(++proposed_, absl::kZeroPad8), " ", ToString(finalist.shape));
     return judge_.Consider({std::move(proposal)}, 1, std::numeric_limits<double>::max());

@@ -35,10 +35,10 @@ struct BeamOptions {
 
 // Effort of a search, over all its schedules.
 struct Effort {
-  int64_t passes = 0;       // Vertices visited, or as much other work,
-  int64_t most_passes = 0;  // which end the search when they are this many.
-  int64_t evaluated = 0;    // Cuts whose longest path was computed,
-  int64_t bounded = 0;      // and those that a bound ruled out.
+  int64_t passes = 0;       // Vertices visited, or as much other work.
+  int64_t most_passes = 0;  // The search ends when `passes` reaches it.
+  int64_t evaluated = 0;    // Cuts whose longest path was computed.
+  int64_t bounded = 0;      // Cuts that a bound ruled out.
 };
 
 class SplitSearch {
@@ -53,7 +53,7 @@ class SplitSearch {
 
   // The estimate for one shape and its cuts, ns; -1 if the shape deadlocks.
   double TimeOf(const LoopedShape& shape, const std::vector<int32_t>& points);
-  // The same with the memory; nullopt if the shape deadlocks.
+  // The estimate for one shape and its cuts, and the memory; nullopt if the shape deadlocks.
   std::optional<Cuts> Rate(const LoopedShape& shape, const std::vector<int32_t>& points);
 
  private:
@@ -72,7 +72,7 @@ class SplitSearch {
   SearchContext& context_;
   Effort& effort_;
   std::vector<int32_t> strides_;
-  // Of one run.
+  // What follows belongs to one run.
   struct Entry {
     Cuts cuts;
     bool expanded = false;

@@ -9,8 +9,8 @@
 
 namespace stagewright::pipedream {
 
-// Of an imported profile: one layer per node, one mini-batch as profiled.
-// REQUIRES: every node of `graph` has a profiled cost.
+// The layers of an imported profile: one per node, one mini-batch as profiled. REQUIRES: every node
+// of `graph` has a profiled cost.
 LayerProfile ProfileOf(const Graph& graph);
 
 // Operators of a problem as layers; layer p is position p of the oracle's order.

@@ -102,8 +102,9 @@ class Search {
  private:
   // What the search takes memory for.
   struct Memory {
-    double share = 1;            // Of the devices' memory that may be filled.
-    bool most_versions = false;  // Of the weights in all stages, as vertical sync may need.
+    double share = 1;  // Share of the devices' memory that may be filled.
+    // All stages keep the most versions of the weights, as vertical sync may need.
+    bool most_versions = false;
   };
 
   const States& StatesOf(int32_t most) {

@@ -41,7 +41,7 @@ struct StateCosts {
   // `whole` and `least` are empty then.
   std::vector<double> inner;
 
-  // Of the published profile, one table.
+  // The costs of the published profile, one table.
   static StateCosts Of(const LayerProfile& profile, const States& states);
 };
 
@@ -60,7 +60,7 @@ struct MemoryLimits {
 struct Limits {
   int32_t most_replicas = std::numeric_limits<int32_t>::max();
   int32_t most_stages = 0;    // 0: any.
-  bool exact_stages = false;  // most_stages of them.
+  bool exact_stages = false;  // Exactly most_stages stages.
   MemoryLimits memory;
 };
 

@@ -57,7 +57,7 @@ std::vector<int32_t> ByLevel(const Dag& dag) {
   return OrderBy(dag, [&](int32_t v, const auto&) { return level[v]; });
 }
 
-// Of the ready layers, that after which the least output is still to be read.
+// Takes the ready layer after which the least output is still to be read.
 std::vector<int32_t> ByFrontier(const Dag& dag, const std::vector<double>& output) {
   return OrderBy(dag, [&](int32_t v, const std::vector<bool>& done) {
     double change = dag.Successors(v).empty() ? 0 : output[v];

@@ -1,5 +1,5 @@
-// What Piper minimises, as its published code computes it. The paper's formulas differ;
-// docs/planners/ piper.md lists how.
+// What Piper minimises, as its published code computes it. The paper's formulas differ, as
+// docs/planners/piper.md lists.
 //
 // A partition is a list of stages, each a convex set of operators on d * t devices: d replicas
 // (data parallel), each of t devices (tensor parallel). A "sample" of Piper is one micro-batch. The
@@ -56,7 +56,7 @@ struct PiperEdge {
 
 struct PiperProblem {
   Dag dag;
-  std::vector<PiperEdge> edges;               // Of `dag`, each once.
+  std::vector<PiperEdge> edges;               // The edges of `dag`, each once.
   std::vector<std::vector<PiperMode>> modes;  // By operator; by rising degree.
   int64_t micro_batches = 1;
   int32_t devices = 1;
@@ -79,7 +79,8 @@ struct PiperStage {
 // Stages in a topological order of their graph.
 using PiperPartition = std::vector<PiperStage>;
 
-// Of one stage. REQUIRES: every operator has a mode of the stage's degree, and the choices taken.
+// The time of one stage. REQUIRES: every operator has a mode of the stage's degree, and the choices
+// taken.
 double PiperStageTime(const PiperProblem& problem, const PiperStage& stage);
 
 // Bytes on each device of stage `s`.

@@ -121,8 +121,8 @@ class Search {
   // A proposal before it is a strategy, which takes time to build.
   struct Idea {
     Draft draft;
-    int64_t share =
-        0;  // Each stage its own micro-batch, of this many samples a replica; 0: all one.
+    // Each stage has its own micro-batch, of this many samples a replica; 0: all have one.
+    int64_t share = 0;
     double estimate = 0;
   };
 

@@ -154,8 +154,8 @@ TEST(Analytic, SavedBytesOfATransformerBlock) {
                                  {s, Number(32), builder.Weight("g", {32})}, {16, 32});  // Kept.
   const Argument u = linear("u", n, 32, 128);                           // Free: relu's input.
   const Argument r = builder.Add("aten.relu.default", {u}, {16, 128});  // Kept.
-  const Argument d =
-      builder.Add("aten.dropout.default", {r, {0.1}, {true}}, {16, 128});  // Kept + mask.
+  // The result is kept, and the mask.
+  const Argument d = builder.Add("aten.dropout.default", {r, {0.1}, {true}}, {16, 128});
   linear("d", d, 128, 32);
   const Graph graph = builder.Build();
   const auto costs = MakeAnalyticCostModel(graph);

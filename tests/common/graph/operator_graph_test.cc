@@ -250,7 +250,7 @@ TEST(Coarsen, ConstantsOfBuffersAreReplicated) {
   const OperatorGraph operators = CoarsenByFlops(*Graph::Create(data));
   EXPECT_THAT(operators.replicated(), ElementsAre(NodeOf(cosine)));
   EXPECT_EQ(operators.size(), 3);
-  // Not if training changes it: then all that reads it is one operator.
+  // If training changes the buffer, all that reads it is one operator.
   const Argument next = builder.AddWith("aten.mul.Tensor", {frequencies, {0.5}}, {Fixed({8})});
   builder.data.state_updates = {
       {std::get<ParameterId>(frequencies.value), std::get<ValueRef>(next.value)}};

@@ -64,7 +64,8 @@ TEST(LowerProperty, EveryProgramIsValidAndRunsUnderRandomDelays) {
 // The passes of a device and, for each that reads messages, after which of them these are posted.
 struct Posted {
   std::vector<LanePass> lane;
-  std::vector<std::pair<int32_t, int32_t>> receives;  // Of which pass; after which pass.
+  // (reading pass, pass after which its receives are posted).
+  std::vector<std::pair<int32_t, int32_t>> receives;
 };
 
 Posted PostedIn(const DeviceProgram& device) {

@@ -274,7 +274,7 @@ TEST_F(CheckStrategyTest, C4SchedulesThatAreTooLongAreRefused) {
   ExpectBroken(
       "C4: stage 2: 1073741824 micro-batches of 1 samples on 1 devices make the schedule too "
       "long: more than 4194304 pieces");
-  // Too many for a program that is looked at over several steps.
+  // A mini-batch with too many pieces for a program that is looked at over several steps.
   strategy_.mini_batch = 1 << 18;
   for (Stage& stage : strategy_.stages) stage.micro_batch = 2;
   AssignInFlight(strategy_);

@@ -23,7 +23,7 @@ std::vector<int64_t> InFlight(const Strategy& strategy) {
 
 struct Row {
   int64_t k_x, b_x, k_y, b_y;
-  int64_t more;  // Than i_y = 100.
+  int64_t more;  // The answer less i_y, which is 100.
 };
 
 class TableA1 : public ::testing::TestWithParam<Row> {};

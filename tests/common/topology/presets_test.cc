@@ -37,7 +37,7 @@ TEST(Presets, SummitIsThePapersCluster) {
   EXPECT_LE(between, 12.5e9);
   // All devices of a node share one way out.
   EXPECT_EQ(cluster->route(a, c).links[0], cluster->route(b, c).links[0]);
-  // But the way back is another: links are full duplex.
+  // The way back is another one: links are full duplex.
   EXPECT_NE(cluster->route(a, c).links[0], cluster->route(c, a).links[1]);
 }
 

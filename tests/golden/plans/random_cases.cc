@@ -55,7 +55,7 @@ constexpr OptionSet kOptionSets[] = {
     {"sync", [](PlanOptions& options) { options.asynchronous = options.vertical_sync = true; }},
 };
 
-// The same links between devices so slow that computing takes longer than sending.
+// The cluster with devices so slow that computing takes longer than sending.
 Cluster Slowed(const Cluster& cluster) {
   constexpr double kFactor = 1e5;
   ClusterData data = cluster.data();

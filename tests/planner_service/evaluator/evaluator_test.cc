@@ -142,7 +142,7 @@ TEST(EvaluatorTest, RandomStrategiesAreJudged) {
         testing::RandomStrategy(random, graph, operators, cluster, Draw(random, 1, 32));
     const auto evaluation = Judge(graph, cluster, strategy);
     if (!evaluation.ok()) {
-      // But tensors without a batch dimension may have to be split.
+      // Tensors without a batch dimension may have to be split, which is refused.
       if (absl::IsFailedPrecondition(evaluation.status())) {
         ASSERT_THAT(std::string(evaluation.status().message()), HasSubstr("cannot be split"));
       }

@@ -91,7 +91,7 @@ TEST(StageOracleTest, RangesAnswerWhatSumsOverTheirNodesGive) {
       EXPECT_NEAR(share.Time(begin, end), static_cast<double>(time), 1e-3);
       EXPECT_NEAR(share.Forward(begin, end), static_cast<double>(forward), 1e-3);
       EXPECT_EQ(share.Saved(begin, end), saved);
-      EXPECT_GE(share.Workspace(begin, end), workspace);  // And what flows past.
+      EXPECT_GE(share.Workspace(begin, end), workspace);  // More where values flow past.
       EXPECT_EQ(oracle.At(begin, end).resident, resident);
       EXPECT_NEAR(oracle.At(begin, end).in_per_sample, in, 1e-6);
       EXPECT_NEAR(oracle.At(begin, end).out_per_sample, out, 1e-6);

@@ -26,8 +26,8 @@ using testing::FlatCluster;
 using testing::ProfiledChain;
 
 constexpr Nanos kUs = 1000;
-constexpr double kFast =
-    1e15;  // Bytes per second: a message takes the nanosecond it is rounded to.
+// Bytes per second: a message takes the nanosecond it is rounded to.
+constexpr double kFast = 1e15;
 
 enum class Schedule { k1F1B, kGPipe, kBreadthFirst, kMegatron, kH1, kV };
 

@@ -27,7 +27,8 @@ TEST(Sampler, SequentialOrderGoesOnWhereAnEpochEnds) {
   EXPECT_THAT(sampler.MiniBatch(3), ElementsAre(2, 3, 4));
 }
 
-// Also if the run is taken up again, by a sampler that knows nothing of what was before.
+// Every epoch has every sample once, also if a run is taken up again by a sampler that knows
+// nothing of what was before.
 TEST(Sampler, EveryEpochHasEverySampleOnceWhereverARunIsTakenUpAgain) {
   for (const int64_t samples : {1, 5, 64, 1000}) {
     for (const int64_t mini_batch : {int64_t{1}, (samples + 2) / 3, samples}) {

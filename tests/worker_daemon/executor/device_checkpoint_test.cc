@@ -219,7 +219,8 @@ TEST_P(DeviceCheckpointTestOnce, WhatDoesNotContinueTheRunIsRefused) {
 TEST_P(DeviceCheckpointTestOnce, HasEveryTensorOfTheModule) {
   auto weights = ReadTensors(spec_.weights_path);
   ASSERT_TRUE(weights.ok());
-  weights->emplace("steps", at::full({}, 3.0, at::kDouble));  // That the graph does not know.
+  // A tensor that the graph does not know.
+  weights->emplace("steps", at::full({}, 3.0, at::kDouble));
   WriteTensors(spec_.weights_path, *weights);
   for (const StrategyShape& shape : {StrategyShape{.stages = 1, .micro_batches = 1},
                                      StrategyShape{.stages = 4, .most_replicas = 2}}) {

@@ -172,7 +172,7 @@ class Reference {
   const Strategy& strategy_;
   const JobSpec& spec_;
   std::optional<ParameterStore> used_, newest_;
-  std::vector<int64_t> in_flight_;  // Of the stage, by parameter.
+  std::vector<int64_t> in_flight_;  // Micro-batches in flight in the stage of each parameter.
   std::vector<std::vector<at::Tensor>> versions_;
   int64_t flushed_ = 0;  // The newest version at the last flush.
 };

@@ -159,8 +159,9 @@ double LeastRatio(const Case& c) {
   return c.within && (c.recompute || c.schedule == "ZbH1") ? 0.6 : 0.9;
 }
 
-// And above it: attention's result is laid out as its operands, which a message turns into tensors
-// of their own, so that the reshape after it copies. Predictions take reshapes for views.
+// How far above the prediction a device may come: attention's result is laid out as its operands,
+// which a message turns into tensors of their own, so that the reshape after it copies. Predictions
+// take reshapes for views.
 double MostRatio(const Case& c) { return c.within ? 1.03 : 1; }
 
 std::shared_ptr<const Graph> GraphOf(const std::string& model) {
@@ -194,8 +195,9 @@ std::vector<int32_t> EndsOf(const Case& c, int32_t nodes) {
   std::vector<int32_t> ends = {6, 12, 18};  // Chain: two layers of three nodes.
   if (c.model == "Branches") ends = {5, 11, 16};
   if (c.model == "Transformer") ends = {21, 41, 61};
-  if (c.within)
-    ends = {11, 31, 51};  // Before attention: queries, keys, values and the layer's input.
+  // A stage that ends within a layer ends before attention: queries, keys, values and the layer's
+  // input leave it.
+  if (c.within) ends = {11, 31, 51};
   if (c.stages == 2) ends = {ends[1]};
   if (c.stages == 1) ends.clear();
   ends.push_back(nodes);

@@ -166,8 +166,9 @@ TEST(SplitBackward, FollowsParametersByEveryWay) {
   const int scale = make.AddParameter("scale", {4});
   const int frozen = make.AddParameter("frozen", {4, 4}, false);
   const auto full = Meta({-1, 4}), square = Meta({4, 4});
-  const int before = make.AddNode("aten.tanh.default", {In(x)}, {full});  // In another stage,
-  const int other = make.AddLinear("other", Value(before), 4, 4);         // as is this.
+  // `before` and `other` are in another stage.
+  const int before = make.AddNode("aten.tanh.default", {In(x)}, {full});
+  const int other = make.AddLinear("other", Value(before), 4, 4);
   const int turned = make.AddNode("aten.t.default", {Param(w)}, {square});
   const int norm = make.AddNode("aten.mul.Tensor", {Value(turned), Param(scale)}, {square});
   const int a = make.AddNode("aten.mm.default", {Value(other), Value(norm)}, {full});
@@ -242,8 +243,8 @@ TEST(SplitBackward, TheInputHalfFreesWhatOnlyItNeeded) {
     ASSERT_TRUE(runs.halves().BackwardInput({0, kSamples}, {}).ok());
     EXPECT_NEAR(meter->bytes, 3 * unit, 0.1 * unit);
     ASSERT_TRUE(runs.halves().BackwardWeight({0, kSamples}).ok());
-    EXPECT_NEAR(meter->bytes, 2 * (kWidth + 1) * kWidth * 8,
-                0.1 * unit);  // The parameters' gradients.
+    // The parameters' gradients are left.
+    EXPECT_NEAR(meter->bytes, 2 * (kWidth + 1) * kWidth * 8, 0.1 * unit);
   }
 }
 

@@ -25,7 +25,7 @@ struct HandStage {
 // they can run.
 Strategy PlanByHand(const Graph& graph, int64_t mini_batch, const std::vector<HandStage>& stages);
 
-// The same as zero-bubble H1: with split backward passes. REQUIRES: equal micro-batches.
+// PlanByHand as zero-bubble H1: with split backward passes. REQUIRES: equal micro-batches.
 Strategy SplitByHand(const Graph& graph, int64_t mini_batch, const std::vector<HandStage>& stages);
 
 // A job with SGD of rate 0.1 on data of these tensors, in their order, that evaluates on them, too.

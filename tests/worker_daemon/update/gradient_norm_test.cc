@@ -142,7 +142,7 @@ struct Job {
   }
 };
 
-// So many plans, of several stages and replicas, train to `expected`.
+// Trains with `plans` plans, of several stages and replicas, and expects `expected`.
 void ExpectOfAnyPlan(Job& job, double max_norm, uint64_t plans, const TrainingResult& expected) {
   for (uint64_t seed = 1; seed <= plans; ++seed) {
     SCOPED_TRACE(seed);

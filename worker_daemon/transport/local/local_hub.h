@@ -82,7 +82,7 @@ class LocalHub {
 
   mutable absl::Mutex mutex_;
   MemberId next_ ABSL_GUARDED_BY(mutex_) = 1;
-  std::map<MemberId, Member> members_ ABSL_GUARDED_BY(mutex_);  // Also those that left.
+  std::map<MemberId, Member> members_ ABSL_GUARDED_BY(mutex_);  // Includes members that left.
   std::map<Key, Waiting> waiting_ ABSL_GUARDED_BY(mutex_);
 };
 

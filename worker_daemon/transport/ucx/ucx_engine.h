@@ -110,9 +110,9 @@ class UcxEngine {
     UcxEngine* engine = nullptr;
     int device = 0;
     ucp_ep_h endpoint = nullptr;
-    bool greeted = false;   // Their hello is in,
-    bool answered = false;  // ours has reached them,
-    bool reported = false;  // and the owner knows.
+    bool greeted = false;   // Their hello is in.
+    bool answered = false;  // Our hello has reached them.
+    bool reported = false;  // The owner knows that the edge is ready or has failed.
     bool left = false;      // The failure is a bye: what was sent before it can still be received.
     bool parted = false;    // Neither end waits for a word of the other any more.
     absl::Status failure;

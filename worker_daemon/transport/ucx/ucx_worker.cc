@@ -39,7 +39,7 @@ constexpr Setting kSharedMemoryDefaults[] = {
     {"UCX_MM_ERROR_HANDLING", "MM_ERROR_HANDLING", "y"},
 };
 constexpr Setting kTcpDefaults[] = {
-    // Else large messages inside a node go over a TCP "put", five times slower than the ring.
+    // Without it large messages inside a node go over a TCP "put", five times slower than the ring.
     {"UCX_TCP_PUT_ENABLE", "PUT_ENABLE", "n"},
     // Sends copy their data, in large pieces. UCX 1.13 completes a send from the user's memory
     // twice, and stops the process for it, when the connection breaks in its middle.

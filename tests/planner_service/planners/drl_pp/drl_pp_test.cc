@@ -91,7 +91,7 @@ TEST_F(DrlPpTest, NamesAPolicyFileThatIsNone) {
   EXPECT_NE(response.status().message().find(path), std::string::npos) << response.status();
 }
 
-// The same search pays itself by whatever measures strategies, for instance steps on workers.
+// The search pays itself by whatever measures strategies, for instance steps on workers.
 TEST_F(DrlPpTest, FollowsTheMeasurementsItIsGiven) {
   int64_t asked = 0;
   SearchContext context;

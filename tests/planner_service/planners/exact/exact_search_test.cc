@@ -67,7 +67,7 @@ TEST(ExactSearchTest, EqualsEnumerationWithoutBounds) {
   EXPECT_LT(left * 5, all);
 }
 
-// The same where symmetry, mixed devices and launches play a part.
+// The bounds rule out no faster strategy where symmetry, mixed devices and launches play a part.
 TEST(ExactSearchTest, EqualsEnumerationOnSmallProblems) {
   int checked = 0;
   for (int32_t i = 0; i < testing::kSmallProblems && checked < 12; ++i) {

@@ -130,8 +130,8 @@ TEST(GraphPipePaper, Figure10CaseStudy) {
   // The two sources of the gain, each alone.
   options.micro_batch = 2;
   const Compared same_size = Compare(model.problem, options);
-  EXPECT_GT(same_size.gain, 1.05);              // A shorter pipeline,
-  EXPECT_GT(both.gain / same_size.gain, 1.05);  // and larger micro-batches.
+  EXPECT_GT(same_size.gain, 1.05);              // The gain of a shorter pipeline.
+  EXPECT_GT(both.gain / same_size.gain, 1.05);  // The gain of larger micro-batches.
 }
 
 TEST(GraphPipePaper, Figure7TheGainGrowsWithTheBranches) {

@@ -30,7 +30,7 @@ SliceCosts RandomCosts(Random& random, const LoopedShape& shape, int percent) {
   return costs;
 }
 
-// The same by recursion over the definition.
+// The longest path by recursion over the definition.
 double LongestByDefinition(const LoopedShape& shape, const SliceCosts& costs) {
   using Key = std::tuple<int32_t, int32_t, bool>;
   std::map<Key, Key> previous;

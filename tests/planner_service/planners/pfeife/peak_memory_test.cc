@@ -32,7 +32,7 @@ TEST(PeakMemoryTest, MicroBatchesInFlight) {
   const SliceCosts costs{{10, 10}, {20, 20}, {{0, 1, 1, 1, 0, 0}}};
   EXPECT_EQ(Estimated(shape, false, {{1000, 2000}, {9, 5}, {1, 2}, {100, 200}}, costs),
             (std::vector<Bytes>{1120, 2207}));
-  // Of a recomputing device one micro-batch has what its backward pass needs.
+  // A recomputing device holds what a backward pass needs for one micro-batch only.
   EXPECT_EQ(Estimated(shape, true, {{1000, 2000}, {9, 5}, {1, 2}, {100, 200}}, costs),
             (std::vector<Bytes>{1110, 2207}));
 }

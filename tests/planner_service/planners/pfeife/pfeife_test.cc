@@ -166,7 +166,7 @@ TEST(PfeifeTest, RecomputesWhereNothingElseFits) {
   EXPECT_FALSE(without.best && without.best->plan.strategy.stages[0].recompute);
 }
 
-// Of about a thousand shapes on 16 devices few are worth a search; all of them take half a million
+// Few of about a thousand shapes on 16 devices are worth a search; all of them take half a million
 // states.
 TEST(PfeifeTest, EffortGoesToWhatLooksGood) {
   const PlanResponse response = Solve(testing::MmtGraph(4, 4), Fast(16), 64);

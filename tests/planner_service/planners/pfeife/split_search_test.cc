@@ -26,7 +26,7 @@ Effort Unlimited() {
   return effort;
 }
 
-// Of all cuts into `slices` slices, the least estimate.
+// The least estimate of all cuts into the shape's slices.
 double Exhaustive(ChainModel& model, const LoopedShape& shape) {
   auto graph = DependencyGraph::Create(shape).value();
   SliceCosts slices;

@@ -150,7 +150,7 @@ TEST(PipeDreamTest, VerticalSyncFindsWhatFits) {
   const Outcome outcome = heavy.Solve(options);
   ASSERT_TRUE(outcome.strategy) << outcome.reason;
   EXPECT_TRUE(outcome.strategy->vertical_sync);
-  // Of both last layers, 3 versions and a gradient would take 512 MiB.
+  // A stage with both last layers would take 512 MiB for 3 versions and a gradient.
   EXPECT_EQ(outcome.strategy->stages.back().nodes.size(), 1u);
   options.vertical_sync = false;
   const Outcome stashed = heavy.Solve(options);

@@ -34,8 +34,8 @@ inline LayerProfile Scaled(LayerProfile profile, double factor) {
 struct Found {
   std::vector<PlannedStage> stages;
   double bottleneck = 0;
-  bool complete = false;  // Over all downsets.
-  double seconds = 0;     // Of the search, reading the file not included.
+  bool complete = false;  // The search was over all downsets.
+  double seconds = 0;     // Time of the search, without reading the file.
 
   std::vector<int32_t> Replicas() const {
     std::vector<int32_t> replicas;

@@ -45,7 +45,7 @@ void Check(const Case& c) {
     EXPECT_EQ(answer.lattice, c.lattice);
     const double seconds = PiperObjective(problem, *answer.partition) * 1e-9;
     EXPECT_LE(seconds, reference.objective * 1.001);
-    EXPECT_GE(seconds, reference.objective * 0.98);  // Else it is another objective.
+    EXPECT_GE(seconds, reference.objective * 0.98);  // Less would mean another objective.
     for (size_t s = 0; s < answer.partition->size(); ++s) {
       EXPECT_LE(PiperStageMemory(problem, *answer.partition, s), problem.memory * (1 + 1e-9));
     }

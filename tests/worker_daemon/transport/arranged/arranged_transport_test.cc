@@ -105,7 +105,7 @@ TEST(ArrangedTransportTest, DevicesWithoutAcceleratorsAreNoPartOfIt) {
   int in = 0;
   Completion received;
   world[2]->ForDeviceMemory({1})->Receive(1, kTag, &in, sizeof(in), received.Callback());
-  // The same tag in host memory does not meet the other.
+  // A receive in host memory with the same tag does not meet that in device memory.
   int host_in = 0;
   Completion host_received;
   world[2]->Receive(1, kTag, &host_in, sizeof(host_in), host_received.Callback());

@@ -1,6 +1,4 @@
 // One run on one device, without a planner: what it refuses, and what it leaves on the disk.
-#include "worker_daemon/daemon/job_run.h"
-
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -14,6 +12,7 @@
 #include "tests/worker_daemon/engine/forced_strategies.h"
 #include "tests/worker_daemon/engine/local_training.h"
 #include "tests/worker_daemon/engine/test_graphs.h"
+#include "worker_daemon/daemon/worker_run.h"
 
 namespace stagewright {
 namespace {
@@ -22,9 +21,9 @@ using namespace testing;  // NOLINT
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-class JobRunTest : public ::testing::Test {
+class WorkerRunTest : public ::testing::Test {
  protected:
-  JobRunTest() {
+  WorkerRunTest() {
     GraphMaker make;
     const int x = make.AddInput("x", {-1, 3});
     const int linear = make.AddLinear("linear", In(x), 3, 2);
@@ -65,7 +64,7 @@ class JobRunTest : public ::testing::Test {
     absl::Mutex mutex;
     v1::ConnectRequest last;
     bool ended = false;
-    JobRun run(
+    WorkerRun run(
         prepare_,
         [this](const std::string& name) -> std::optional<OfferedDevice> {
           if (name != "cpu0") return std::nullopt;
@@ -98,7 +97,7 @@ class JobRunTest : public ::testing::Test {
   Bytes memory_ = kGiB;
 };
 
-TEST_F(JobRunTest, ARunThatEndsWellLeavesItsShardsToTheMerge) {
+TEST_F(WorkerRunTest, ARunThatEndsWellLeavesItsShardsToTheMerge) {
   const v1::ConnectRequest last = RunToTheEnd();
   ASSERT_TRUE(last.has_finished()) << last.ShortDebugString();
   ASSERT_EQ(last.finished().shards_size(), 1);
@@ -106,7 +105,7 @@ TEST_F(JobRunTest, ARunThatEndsWellLeavesItsShardsToTheMerge) {
   EXPECT_EQ(last.finished().evaluated_samples(), 8);
 }
 
-TEST_F(JobRunTest, TellsAllStepsOnceMoreBeforeItHasFinished) {
+TEST_F(WorkerRunTest, TellsAllStepsOnceMoreBeforeItHasFinished) {
   v1::LearningRateSchedule* schedule =
       prepare_.mutable_spec()->mutable_optimizer()->mutable_schedule();
   schedule->set_decay(v1::LEARNING_RATE_DECAY_LINEAR);
@@ -128,20 +127,20 @@ TEST_F(JobRunTest, TellsAllStepsOnceMoreBeforeItHasFinished) {
   }
 }
 
-TEST_F(JobRunTest, AnEvaluationThatFailsLosesNothing) {
+TEST_F(WorkerRunTest, AnEvaluationThatFailsLosesNothing) {
   bad_evaluation_ = true;
   EXPECT_THAT(Failure(), AllOf(HasSubstr("device cpu0"), HasSubstr("evaluation"),
                                HasSubstr("the loss is nan"), HasSubstr("shards-3")));
   EXPECT_TRUE(std::filesystem::exists(Shards() / "shard-00000.safetensors"));
 }
 
-TEST_F(JobRunTest, TrainingThatFailsLeavesNothingBehind) {
+TEST_F(WorkerRunTest, TrainingThatFailsLeavesNothingBehind) {
   data_.fill_(std::nan(""));
   EXPECT_THAT(Failure(), HasSubstr("the loss is nan"));
   EXPECT_FALSE(std::filesystem::exists(Shards()));
 }
 
-TEST_F(JobRunTest, ProgramsThatCouldBreakTheWorkerAreRefused) {
+TEST_F(WorkerRunTest, ProgramsThatCouldBreakTheWorkerAreRefused) {
   const v1::Program good = prepare_.program();
   prepare_.mutable_program()->mutable_stages(0)->add_nodes(99);
   EXPECT_THAT(Failure(), HasSubstr("prepare.program: stages[0]: node 99 is not in the graph"));
@@ -156,7 +155,7 @@ TEST_F(JobRunTest, ProgramsThatCouldBreakTheWorkerAreRefused) {
   EXPECT_THAT(Failure(), HasSubstr("prepare.program.mini_batch is 4, the spec's is 0"));
 }
 
-TEST_F(JobRunTest, ADeviceThatIsTooSmallOrUnknownIsNamed) {
+TEST_F(WorkerRunTest, ADeviceThatIsTooSmallOrUnknownIsNamed) {
   memory_ = 1;
   EXPECT_THAT(Failure(), HasSubstr("device cpu0: its program needs"));
   memory_ = kGiB;
@@ -164,7 +163,7 @@ TEST_F(JobRunTest, ADeviceThatIsTooSmallOrUnknownIsNamed) {
   EXPECT_THAT(Failure(), HasSubstr("this worker has no device abacus"));
 }
 
-TEST_F(JobRunTest, MomentumCountsOnlyWhereTheOptimizerHasIt) {
+TEST_F(WorkerRunTest, MomentumCountsOnlyWhereTheOptimizerHasIt) {
   const auto trained = [&] {
     const v1::ConnectRequest last = RunToTheEnd();
     EXPECT_TRUE(last.has_finished()) << last.ShortDebugString();

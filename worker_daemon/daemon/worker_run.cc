@@ -1,5 +1,3 @@
-#include "worker_daemon/daemon/job_run.h"
-
 #include <algorithm>
 #include <filesystem>
 #include <iostream>
@@ -14,6 +12,7 @@
 #include "common/wire/strategy_proto.h"
 #include "worker_daemon/checkpoint/shards.h"
 #include "worker_daemon/daemon/device_transport.h"
+#include "worker_daemon/daemon/worker_run.h"
 
 namespace stagewright {
 namespace {
@@ -71,8 +70,8 @@ absl::StatusOr<int64_t> TotalSteps(const Graph& graph, const v1::JobSpec& spec) 
 
 }  // namespace
 
-JobRun::JobRun(v1::Prepare prepare, DeviceFinder find_device, Reporter report,
-               WorkerMetrics* metrics)
+WorkerRun::WorkerRun(v1::Prepare prepare, DeviceFinder find_device, Reporter report,
+                     WorkerMetrics* metrics)
     : prepare_(std::move(prepare)),
       find_device_(std::move(find_device)),
       report_(std::move(report)),
@@ -87,7 +86,7 @@ JobRun::JobRun(v1::Prepare prepare, DeviceFinder find_device, Reporter report,
   thread_ = std::thread([this] { Loop(); });
 }
 
-JobRun::~JobRun() {
+WorkerRun::~WorkerRun() {
   Abort("the job is over on this worker");
   {
     absl::MutexLock lock(&mutex_);
@@ -98,17 +97,17 @@ JobRun::~JobRun() {
   if (metrics_ != nullptr) metrics_->Forget(job());
 }
 
-void JobRun::Connect(v1::ConnectPeers message) {
+void WorkerRun::Connect(v1::ConnectPeers message) {
   Enqueue([this, message = std::move(message)] { return DoConnect(message); });
 }
-void JobRun::Start() {
+void WorkerRun::Start() {
   Enqueue([this] { return DoRun(); });
 }
-void JobRun::Merge(v1::Merge message) {
+void WorkerRun::Merge(v1::Merge message) {
   Enqueue([this, message = std::move(message)] { return DoMerge(message); });
 }
 
-void JobRun::Abort(const std::string& reason) {
+void WorkerRun::Abort(const std::string& reason) {
   absl::MutexLock lock(&mutex_);
   if (!aborted_.ok()) return;
   aborted_ = absl::CancelledError(reason);
@@ -119,24 +118,24 @@ void JobRun::Abort(const std::string& reason) {
   }
 }
 
-void JobRun::RepeatLastReport() {
+void WorkerRun::RepeatLastReport() {
   absl::MutexLock lock(&mutex_);
   if (!steps_.empty()) report_(StepsSoFar());
   if (last_report_.has_value()) report_(*last_report_);
 }
 
-void JobRun::Enqueue(std::function<absl::Status()> command) {
+void WorkerRun::Enqueue(std::function<absl::Status()> command) {
   absl::MutexLock lock(&mutex_);
   if (aborted_.ok()) commands_.push_back(std::move(command));
 }
 
-void JobRun::Loop() {
+void WorkerRun::Loop() {
   while (true) {
     std::function<absl::Status()> command;
     {
       absl::MutexLock lock(&mutex_);
       mutex_.Await(absl::Condition(
-          +[](JobRun* run)
+          +[](WorkerRun* run)
                ABSL_NO_THREAD_SAFETY_ANALYSIS { return run->closing_ || !run->commands_.empty(); },
           this));
       if (commands_.empty()) return;
@@ -148,7 +147,7 @@ void JobRun::Loop() {
 }
 
 // Programs come from the wire: nothing that they could break may see them before.
-absl::Status JobRun::CheckPrograms(const Program* evaluation) const {
+absl::Status WorkerRun::CheckPrograms(const Program* evaluation) const {
   for (const Program* program : {program_.get(), evaluation}) {
     if (program == nullptr) continue;
     const char* name = program == evaluation ? "prepare.evaluation_program" : "prepare.program";
@@ -163,7 +162,7 @@ absl::Status JobRun::CheckPrograms(const Program* evaluation) const {
   return absl::OkStatus();
 }
 
-absl::StatusOr<JobSpec> JobRun::MakeSpec() const {
+absl::StatusOr<JobSpec> WorkerRun::MakeSpec() const {
   const v1::JobSpec& proto = prepare_.spec();
   JobSpec spec;
   spec.graph = graph_;
@@ -194,7 +193,7 @@ absl::StatusOr<JobSpec> JobRun::MakeSpec() const {
   return spec;
 }
 
-absl::Status JobRun::DoPrepare() {
+absl::Status WorkerRun::DoPrepare() {
   ASSIGN_OR_RETURN(Graph graph, stagewright::FromProto(prepare_.spec().graph()));
   graph_ = std::make_shared<const Graph>(std::move(graph));
   ASSIGN_OR_RETURN(Program program, stagewright::FromProto(prepare_.program()));
@@ -236,7 +235,7 @@ absl::Status JobRun::DoPrepare() {
   return absl::OkStatus();
 }
 
-absl::Status JobRun::AddDevice(const JobSpec& base, int32_t index, const std::string& name) {
+absl::Status WorkerRun::AddDevice(const JobSpec& base, int32_t index, const std::string& name) {
   auto device = std::make_unique<Device>();
   device->id = DeviceId(index);
   device->name = name;
@@ -282,7 +281,7 @@ absl::Status JobRun::AddDevice(const JobSpec& base, int32_t index, const std::st
   return absl::OkStatus();
 }
 
-absl::Status JobRun::DoConnect(const v1::ConnectPeers& message) {
+absl::Status WorkerRun::DoConnect(const v1::ConnectPeers& message) {
   const absl::Time deadline = absl::Now() + kConnectDeadline;
   std::vector<Device*> devices;
   {
@@ -314,7 +313,7 @@ absl::Status JobRun::DoConnect(const v1::ConnectPeers& message) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::string> JobRun::RunDevice(Device& device) {
+absl::StatusOr<std::string> WorkerRun::RunDevice(Device& device) {
   RETURN_IF_ERROR(device.runner->Run());
   ASSIGN_OR_RETURN(std::string shard, device.runner->WriteShard(ShardDirectory()));
   {
@@ -326,7 +325,7 @@ absl::StatusOr<std::string> JobRun::RunDevice(Device& device) {
   return shard;
 }
 
-absl::Status JobRun::DoRun() {
+absl::Status WorkerRun::DoRun() {
   std::vector<Device*> devices;
   {
     absl::MutexLock lock(&mutex_);
@@ -368,7 +367,7 @@ absl::Status JobRun::DoRun() {
   return absl::OkStatus();
 }
 
-absl::Status JobRun::DoMerge(const v1::Merge& message) {
+absl::Status WorkerRun::DoMerge(const v1::Merge& message) {
   checkpoints_.AwaitCompleted();  // Done with this run, nothing of it may be left undone.
   const std::vector<std::string> shards(message.shards().begin(), message.shards().end());
   RETURN_IF_ERROR(
@@ -383,11 +382,11 @@ absl::Status JobRun::DoMerge(const v1::Merge& message) {
   return absl::OkStatus();
 }
 
-std::string JobRun::ShardDirectory() const {
+std::string WorkerRun::ShardDirectory() const {
   return absl::StrCat(prepare_.spec().output_path(), "/shards-", generation());
 }
 
-void JobRun::RemoveShards() {
+void WorkerRun::RemoveShards() {
   absl::MutexLock lock(&mutex_);
   std::error_code ignored;  // What is left over does no harm.
   if (trained_ < devices_.size()) {
@@ -398,7 +397,7 @@ void JobRun::RemoveShards() {
   std::filesystem::remove(ShardDirectory(), ignored);
 }
 
-void JobRun::OnStep(const Device& device, StepReport report) {
+void WorkerRun::OnStep(const Device& device, StepReport report) {
   if (metrics_ != nullptr) {
     metrics_->ObserveStep(job(), *program_, report);
     metrics_->SetMeasuredMemory(job(), device.name, report.memory);
@@ -434,7 +433,7 @@ void JobRun::OnStep(const Device& device, StepReport report) {
   Report(std::move(message), /*remember=*/false);
 }
 
-void JobRun::Note(const v1::Progress& progress) {
+void WorkerRun::Note(const v1::Progress& progress) {
   absl::MutexLock lock(&mutex_);
   for (const v1::DeviceProgress& device : progress.devices()) {
     v1::JobStep step;
@@ -447,7 +446,7 @@ void JobRun::Note(const v1::Progress& progress) {
   }
 }
 
-v1::ConnectRequest JobRun::StepsSoFar() const {
+v1::ConnectRequest WorkerRun::StepsSoFar() const {
   v1::ConnectRequest message;
   v1::StepsSoFar* steps = message.mutable_steps_so_far();
   steps->set_job(job());
@@ -461,7 +460,7 @@ v1::ConnectRequest JobRun::StepsSoFar() const {
   return message;
 }
 
-void JobRun::OnEvaluation(const EvaluationReport& report) {
+void WorkerRun::OnEvaluation(const EvaluationReport& report) {
   absl::MutexLock lock(&mutex_);
   evaluation_.loss += report.loss;
   evaluation_.loss_samples += report.loss_samples;
@@ -469,7 +468,7 @@ void JobRun::OnEvaluation(const EvaluationReport& report) {
   evaluation_.predicted += report.predicted;
 }
 
-void JobRun::Fail(const absl::Status& status) {
+void WorkerRun::Fail(const absl::Status& status) {
   {
     absl::MutexLock lock(&mutex_);
     if (failed_ || !aborted_.ok())
@@ -486,7 +485,7 @@ void JobRun::Fail(const absl::Status& status) {
   Abort(std::string(status.message()));
 }
 
-void JobRun::Report(v1::ConnectRequest message, bool remember) {
+void WorkerRun::Report(v1::ConnectRequest message, bool remember) {
   absl::MutexLock lock(&mutex_);
   if (remember) last_report_ = message;
   report_(std::move(message));

@@ -18,14 +18,14 @@
 
 namespace stagewright {
 
-class JobCheckpoints {
+class RunCheckpoints {
  public:
   using Reporter = std::function<void(v1::ConnectRequest)>;
 
   // `prepare` outlives it. `report` may be called from any thread until the end of its life.
-  JobCheckpoints(const v1::Prepare& prepare, Reporter report);
+  RunCheckpoints(const v1::Prepare& prepare, Reporter report);
   // Waits for all manifests that are to be written.
-  ~JobCheckpoints();
+  ~RunCheckpoints();
 
   // Finds the checkpoint that the run resumes from, if it does, and tells it in `prepared`. Errors
   // of Checkpoint::Find; FAILED_PRECONDITION if the run begins anew where another has left

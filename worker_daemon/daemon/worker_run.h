@@ -21,8 +21,8 @@
 #include "common/wire/step_history.h"
 #include "stagewright/v1/worker_service.pb.h"
 #include "worker_daemon/daemon/devices.h"
-#include "worker_daemon/daemon/job_checkpoints.h"
 #include "worker_daemon/daemon/metrics.h"
+#include "worker_daemon/daemon/run_checkpoints.h"
 #include "worker_daemon/engine/device_runner.h"
 #include "worker_daemon/engine/job_spec.h"
 #include "worker_daemon/engine/learning_rate.h"
@@ -30,7 +30,7 @@
 
 namespace stagewright {
 
-class JobRun {
+class WorkerRun {
  public:
   using Reporter = std::function<void(v1::ConnectRequest)>;
 
@@ -38,10 +38,10 @@ class JobRun {
   using DeviceFinder = std::function<std::optional<OfferedDevice>(const std::string&)>;
 
   // Begins to prepare. `metrics` may be null.
-  JobRun(v1::Prepare prepare, DeviceFinder find_device, Reporter report, WorkerMetrics* metrics);
+  WorkerRun(v1::Prepare prepare, DeviceFinder find_device, Reporter report, WorkerMetrics* metrics);
   // Aborts if the run has not ended, waits for its threads, and removes the shards of its devices
   // unless they are all trained: those that were not merged are the only copy of the result.
-  ~JobRun();
+  ~WorkerRun();
 
   const std::string& job() const { return prepare_.job(); }
   int64_t generation() const { return prepare_.generation(); }
@@ -101,7 +101,7 @@ class JobRun {
   int64_t first_step_ = 0;
 
   absl::Mutex mutex_;
-  JobCheckpoints checkpoints_;
+  RunCheckpoints checkpoints_;
   std::deque<std::function<absl::Status()>> commands_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::unique_ptr<Device>> devices_
       ABSL_GUARDED_BY(mutex_);  // Grows while preparing only.

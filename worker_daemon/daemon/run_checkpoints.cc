@@ -1,5 +1,3 @@
-#include "worker_daemon/daemon/job_checkpoints.h"
-
 #include <iostream>
 #include <utility>
 #include <vector>
@@ -7,6 +5,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/plan/plan.h"
+#include "worker_daemon/daemon/run_checkpoints.h"
 
 namespace stagewright {
 namespace {
@@ -15,12 +14,12 @@ constexpr int kDefaultKeep = 2;
 
 }  // namespace
 
-JobCheckpoints::JobCheckpoints(const v1::Prepare& prepare, Reporter report)
+RunCheckpoints::RunCheckpoints(const v1::Prepare& prepare, Reporter report)
     : prepare_(prepare),
       report_(std::move(report)),
       root_(CheckpointRoot(prepare.spec().output_path())) {}
 
-JobCheckpoints::~JobCheckpoints() {
+RunCheckpoints::~RunCheckpoints() {
   std::thread thread;
   {
     absl::MutexLock lock(&mutex_);
@@ -30,7 +29,7 @@ JobCheckpoints::~JobCheckpoints() {
   if (thread.joinable()) thread.join();
 }
 
-absl::Status JobCheckpoints::Resume(v1::Prepared* prepared) {
+absl::Status RunCheckpoints::Resume(v1::Prepared* prepared) {
   const v1::JobSpec& spec = prepare_.spec();
   std::vector<std::string> paths;
   if (prepare_.restart()) paths.push_back(spec.output_path());
@@ -64,7 +63,7 @@ absl::Status JobCheckpoints::Resume(v1::Prepared* prepared) {
   return absl::OkStatus();
 }
 
-void JobCheckpoints::AddTo(JobSpec& spec) {
+void RunCheckpoints::AddTo(JobSpec& spec) {
   spec.resume = resume_;
   if (!prepare_.spec().has_checkpoints()) return;
   spec.checkpoint_root = root_;
@@ -75,14 +74,14 @@ void JobCheckpoints::AddTo(JobSpec& spec) {
   };
 }
 
-bool JobCheckpoints::IsDue(DeviceId device, int64_t steps) {
+bool RunCheckpoints::IsDue(DeviceId device, int64_t steps) {
   const int64_t every = prepare_.spec().checkpoints().every_steps();
   absl::MutexLock lock(&mutex_);
   reached_[device] = steps;
   return (every > 0 && steps % every == 0) || announced_.contains(steps);
 }
 
-void JobCheckpoints::Announce(int64_t step) {
+void RunCheckpoints::Announce(int64_t step) {
   const int64_t every = prepare_.spec().checkpoints().every_steps();
   std::vector<DeviceId> late;
   {
@@ -98,7 +97,7 @@ void JobCheckpoints::Announce(int64_t step) {
   for (DeviceId device : late) Report(device, report, /*too_late=*/true);
 }
 
-void JobCheckpoints::Report(DeviceId device, const CheckpointReport& report, bool too_late) {
+void RunCheckpoints::Report(DeviceId device, const CheckpointReport& report, bool too_late) {
   v1::ConnectRequest message;
   v1::ShardWritten* written = message.mutable_shard_written();
   written->set_job(prepare_.job());
@@ -117,26 +116,26 @@ void JobCheckpoints::Report(DeviceId device, const CheckpointReport& report, boo
   report_(std::move(message));
 }
 
-void JobCheckpoints::Complete(const v1::WriteManifest& message,
+void RunCheckpoints::Complete(const v1::WriteManifest& message,
                               std::shared_ptr<const Graph> graph) {
   absl::MutexLock lock(&mutex_);
   orders_.push_back({message, std::move(graph)});
   if (!thread_.joinable()) thread_ = std::thread([this] { Loop(); });
 }
 
-void JobCheckpoints::AwaitCompleted() {
+void RunCheckpoints::AwaitCompleted() {
   absl::MutexLock lock(&mutex_);
   mutex_.Await(absl::Condition(
       +[](std::deque<Order>* orders) { return orders->empty(); }, &orders_));
 }
 
-void JobCheckpoints::Loop() {
+void RunCheckpoints::Loop() {
   while (true) {
     const Order* order = nullptr;
     {
       absl::MutexLock lock(&mutex_);
       mutex_.Await(absl::Condition(
-          +[](JobCheckpoints* self)
+          +[](RunCheckpoints* self)
                ABSL_NO_THREAD_SAFETY_ANALYSIS { return self->closing_ || !self->orders_.empty(); },
           this));
       if (orders_.empty()) return;
@@ -148,7 +147,7 @@ void JobCheckpoints::Loop() {
   }
 }
 
-void JobCheckpoints::DoComplete(const v1::WriteManifest& message, const Graph& graph) {
+void RunCheckpoints::DoComplete(const v1::WriteManifest& message, const Graph& graph) {
   const v1::JobSpec& spec = prepare_.spec();
   Manifest manifest;
   manifest.step = message.step();

@@ -1,5 +1,3 @@
-#include "worker_daemon/daemon/job_checkpoints.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -8,6 +6,7 @@
 #include <vector>
 
 #include "tests/worker_daemon/engine/test_graphs.h"
+#include "worker_daemon/daemon/run_checkpoints.h"
 
 namespace stagewright {
 namespace {
@@ -16,9 +15,9 @@ using namespace testing;  // NOLINT
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-class JobCheckpointsTest : public ::testing::Test {
+class RunCheckpointsTest : public ::testing::Test {
  protected:
-  JobCheckpointsTest() {
+  RunCheckpointsTest() {
     prepare_.set_job("jobs/1");
     prepare_.set_generation(1);
     const auto* test = ::testing::UnitTest::GetInstance()->current_test_info();
@@ -34,8 +33,8 @@ class JobCheckpointsTest : public ::testing::Test {
     return CheckpointDirectory(CheckpointRoot(prepare_.spec().output_path()), step);
   }
 
-  std::unique_ptr<JobCheckpoints> Make() {
-    return std::make_unique<JobCheckpoints>(prepare_, [this](v1::ConnectRequest message) {
+  std::unique_ptr<RunCheckpoints> Make() {
+    return std::make_unique<RunCheckpoints>(prepare_, [this](v1::ConnectRequest message) {
       absl::MutexLock lock(&mutex_);
       steps_.push_back(message.checkpoint_written().step());
       errors_.push_back(message.checkpoint_written().error());
@@ -59,7 +58,7 @@ class JobCheckpointsTest : public ::testing::Test {
   std::set<std::thread::id> threads_ ABSL_GUARDED_BY(mutex_);
 };
 
-TEST_F(JobCheckpointsTest, OneThreadWritesAllManifestsInTheirOrder) {
+TEST_F(RunCheckpointsTest, OneThreadWritesAllManifestsInTheirOrder) {
   const auto checkpoints = Make();
   for (int64_t step = 1; step <= 8; ++step) {
     std::filesystem::create_directories(Directory(step));
@@ -77,7 +76,7 @@ TEST_F(JobCheckpointsTest, OneThreadWritesAllManifestsInTheirOrder) {
   EXPECT_TRUE(std::filesystem::exists(Directory(8) + "/manifest.json"));
 }
 
-TEST_F(JobCheckpointsTest, TheEndOfAJobWaitsForItsManifests) {
+TEST_F(RunCheckpointsTest, TheEndOfAJobWaitsForItsManifests) {
   auto checkpoints = Make();
   for (int64_t step = 1; step <= 5; ++step) {
     std::filesystem::create_directories(Directory(step));
@@ -88,7 +87,7 @@ TEST_F(JobCheckpointsTest, TheEndOfAJobWaitsForItsManifests) {
   EXPECT_THAT(steps_, ElementsAre(1, 2, 3, 4, 5));
 }
 
-TEST_F(JobCheckpointsTest, OneThatCannotBeWrittenIsReportedAndHoldsUpNone) {
+TEST_F(RunCheckpointsTest, OneThatCannotBeWrittenIsReportedAndHoldsUpNone) {
   const auto checkpoints = Make();
   std::filesystem::create_directories(Directory(2));
   checkpoints->Complete(Order(1), graph_);  // Its directory is not there.

@@ -11,6 +11,7 @@
 #include "common/base/units.h"
 #include "common/graph/graph.h"
 #include "common/topology/cluster.h"
+#include "common/training/optimizer_spec.h"
 
 namespace stagewright {
 
@@ -58,9 +59,6 @@ std::unique_ptr<CostModel> MakeAnalyticCostModel(const Graph& graph);
 // Floating-point operations of the forward pass of one node; exact for matrix products,
 // convolutions and attention, one per output element otherwise.
 double ForwardFlops(const Graph& graph, NodeId node, int64_t samples);
-
-// Optimizer state per trainable parameter element, beyond the parameter and its gradient.
-enum class Optimizer { kSgd, kSgdMomentum, kAdam };
 
 // Bytes that a stage holds for its parameters throughout a job: parameter, gradient and optimizer
 // state.

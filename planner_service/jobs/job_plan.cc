@@ -7,6 +7,7 @@
 #include "common/schedule/validate.h"
 #include "common/wire/graph_proto.h"
 #include "common/wire/strategy_proto.h"
+#include "common/wire/training_proto.h"
 #include "planner_service/front_door/front_door.h"
 #include "planner_service/front_door/plan_warnings.h"
 #include "planner_service/wire/plan_proto.h"
@@ -40,16 +41,15 @@ absl::StatusOr<Program> EvaluationProgram(const Graph& graph, const Strategy& st
 absl::StatusOr<JobPlan> PlanJob(const v1::JobSpec& spec, const Cluster& cluster,
                                 const std::string& default_planner, SearchContext& context) {
   ASSIGN_OR_RETURN(Graph graph, FromProto(spec.graph()));
+  ASSIGN_OR_RETURN(const TrainingSpec training, TrainingFromProto(spec));
   PlanRequest request;
   request.graph = &graph;
   request.cluster = &cluster;
   request.planner = spec.planner().empty() ? default_planner : spec.planner();
   request.mini_batch = spec.mini_batch();
-  request.optimizer = FromProto(spec.optimizer().kind());
+  request.optimizer = training.optimizer.kind;
   request.options = FromProto(spec.plan_options());
-  request.gradient_norm = spec.optimizer().max_gradient_norm() > 0 ||
-                          spec.on_nan() == v1::NAN_POLICY_SKIP ||
-                          spec.precision() == v1::PRECISION_FP16;
+  request.gradient_norm = NeedsGradientNorm(training);
   request.timeline = true;
   request.compare_sequential = true;
 

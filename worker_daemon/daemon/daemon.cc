@@ -1,3 +1,5 @@
+#include "worker_daemon/daemon/daemon.h"
+
 #include <unistd.h>
 
 #include <cerrno>
@@ -10,7 +12,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
-#include "worker_daemon/daemon/daemon.h"
 #include "worker_daemon/daemon/devices.h"
 #include "worker_daemon/daemon/metrics.h"
 #include "worker_daemon/daemon/planner_link.h"

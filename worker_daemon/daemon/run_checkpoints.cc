@@ -1,3 +1,5 @@
+#include "worker_daemon/daemon/run_checkpoints.h"
+
 #include <iostream>
 #include <utility>
 #include <vector>
@@ -5,18 +7,14 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/plan/plan.h"
-#include "worker_daemon/daemon/run_checkpoints.h"
+#include "common/wire/training_proto.h"
 
 namespace stagewright {
-namespace {
-
-constexpr int kDefaultKeep = 2;
-
-}  // namespace
 
 RunCheckpoints::RunCheckpoints(const v1::Prepare& prepare, Reporter report)
     : prepare_(prepare),
       report_(std::move(report)),
+      policy_(FromProto(prepare.spec().checkpoints())),
       root_(CheckpointRoot(prepare.spec().output_path())) {}
 
 RunCheckpoints::~RunCheckpoints() {
@@ -75,18 +73,16 @@ void RunCheckpoints::AddTo(JobSpec& spec) {
 }
 
 bool RunCheckpoints::IsDue(DeviceId device, int64_t steps) {
-  const int64_t every = prepare_.spec().checkpoints().every_steps();
   absl::MutexLock lock(&mutex_);
   reached_[device] = steps;
-  return (every > 0 && steps % every == 0) || announced_.contains(steps);
+  return policy_.IsDue(steps) || announced_.contains(steps);
 }
 
 void RunCheckpoints::Announce(int64_t step) {
-  const int64_t every = prepare_.spec().checkpoints().every_steps();
   std::vector<DeviceId> late;
   {
     absl::MutexLock lock(&mutex_);
-    if ((every > 0 && step % every == 0) || !announced_.insert(step).second) return;
+    if (policy_.IsDue(step) || !announced_.insert(step).second) return;
     for (const auto& [device, reached] : reached_) {
       if (reached >= step) late.push_back(device);
     }
@@ -154,7 +150,7 @@ void RunCheckpoints::DoComplete(const v1::WriteManifest& message, const Graph& g
   manifest.samples = message.step() * spec.mini_batch();
   manifest.seed = spec.seed();
   manifest.shuffled = !spec.no_shuffle();
-  manifest.optimizer = spec.optimizer().kind() == v1::OPTIMIZER_ADAM ? "adam" : "sgd";
+  manifest.optimizer = StateName(FromProto(spec.optimizer().kind()));
   manifest.graph = graph.name();
   manifest.graph_fingerprint = Fingerprint(graph);
   for (const v1::CheckpointFile& file : message.files())
@@ -162,8 +158,7 @@ void RunCheckpoints::DoComplete(const v1::WriteManifest& message, const Graph& g
   const absl::Status status =
       CompleteCheckpoint(CheckpointDirectory(root_, message.step()), graph, std::move(manifest));
   if (status.ok()) {
-    const int keep = spec.checkpoints().keep() > 0 ? spec.checkpoints().keep() : kDefaultKeep;
-    for (const std::string& left : PruneCheckpoints(root_, message.step(), keep))
+    for (const std::string& left : PruneCheckpoints(root_, message.step(), policy_.keep))
       std::cerr << "stagewright-worker: " << prepare_.job() << ": not removed: " << left
                 << std::endl;
   }

@@ -12,6 +12,7 @@
 
 #include "absl/synchronization/mutex.h"
 #include "common/base/status.h"
+#include "common/training/checkpoint_policy.h"
 #include "stagewright/v1/worker_service.pb.h"
 #include "worker_daemon/checkpoint/checkpoint.h"
 #include "worker_daemon/engine/job_spec.h"
@@ -58,6 +59,7 @@ class RunCheckpoints {
 
   const v1::Prepare& prepare_;
   const Reporter report_;
+  const CheckpointPolicy policy_;
   const std::string root_;
   std::shared_ptr<const Checkpoint> resume_;
   absl::Mutex mutex_;

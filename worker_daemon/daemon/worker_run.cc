@@ -1,3 +1,5 @@
+#include "worker_daemon/daemon/worker_run.h"
+
 #include <algorithm>
 #include <filesystem>
 #include <iostream>
@@ -10,46 +12,14 @@
 #include "common/schedule/validate.h"
 #include "common/wire/graph_proto.h"
 #include "common/wire/strategy_proto.h"
+#include "common/wire/training_proto.h"
 #include "worker_daemon/checkpoint/shards.h"
 #include "worker_daemon/daemon/device_transport.h"
-#include "worker_daemon/daemon/worker_run.h"
 
 namespace stagewright {
 namespace {
 
 constexpr absl::Duration kConnectDeadline = absl::Seconds(60);
-
-LearningRateSchedule FromProto(const v1::LearningRateSchedule& proto) {
-  LearningRateSchedule schedule;
-  // The planner knows no others, so unknown ones are constant.
-  if (proto.decay() == v1::LEARNING_RATE_DECAY_LINEAR) schedule.decay = Decay::kLinear;
-  if (proto.decay() == v1::LEARNING_RATE_DECAY_COSINE) schedule.decay = Decay::kCosine;
-  if (proto.decay() == v1::LEARNING_RATE_DECAY_STEP) schedule.decay = Decay::kStep;
-  schedule.warmup_steps = proto.warmup_steps();
-  schedule.decay_steps = proto.decay_steps();
-  schedule.end_factor = proto.end_factor();
-  schedule.every = proto.every();
-  schedule.gamma = proto.gamma();
-  return schedule;
-}
-
-OptimizerConfig FromProto(const v1::OptimizerConfig& proto) {
-  OptimizerConfig config;
-  config.kind = proto.kind() == v1::OPTIMIZER_ADAM ? OptimizerKind::kAdam : OptimizerKind::kSgd;
-  config.learning_rate = proto.learning_rate();
-  config.weight_decay = proto.weight_decay();
-  if (proto.kind() == v1::OPTIMIZER_SGD_MOMENTUM) config.momentum = proto.momentum();
-  config.beta1 = proto.beta1();
-  config.beta2 = proto.beta2();
-  config.epsilon = proto.epsilon();
-  config.nesterov = proto.kind() == v1::OPTIMIZER_SGD_MOMENTUM && proto.nesterov();
-  config.decoupled_weight_decay = proto.decoupled_weight_decay();
-  config.max_gradient_norm = proto.max_gradient_norm();
-  for (const v1::ParameterGroup& group : proto.groups())
-    config.groups.push_back({group.pattern(), group.weight_decay(), group.learning_rate_scale()});
-  config.schedule = FromProto(proto.schedule());
-  return config;
-}
 
 // Steps of the job: given, or as many mini-batches as its epochs hold.
 absl::StatusOr<int64_t> TotalSteps(const Graph& graph, const v1::JobSpec& spec) {
@@ -168,21 +138,13 @@ absl::StatusOr<JobSpec> WorkerRun::MakeSpec() const {
   spec.graph = graph_;
   spec.program = program_;
   if (prepare_.has_evaluation_program()) {
-    ASSIGN_OR_RETURN(Program evaluation, stagewright::FromProto(prepare_.evaluation_program()));
+    ASSIGN_OR_RETURN(Program evaluation, FromProto(prepare_.evaluation_program()));
     spec.evaluation = std::make_shared<const Program>(std::move(evaluation));
     spec.evaluation_path = proto.evaluation_data_path();
   }
   spec.weights_path = proto.weights_path();
   spec.data_path = proto.data_path();
-  spec.optimizer = FromProto(proto.optimizer());
-  if (proto.on_nan() == v1::NAN_POLICY_SKIP) spec.optimizer.on_non_finite = NonFinite::kSkip;
-  if (proto.on_nan() == v1::NAN_POLICY_CONTINUE)
-    spec.optimizer.on_non_finite = NonFinite::kContinue;
-  if (proto.precision() == v1::PRECISION_BF16) spec.precision = Precision::kBFloat16;
-  if (proto.precision() == v1::PRECISION_FP16) spec.precision = Precision::kFloat16;
-  spec.evaluate_every = proto.evaluate_every();
-  spec.patience = proto.patience();
-  spec.min_delta = proto.min_delta();
+  spec.training = training_;
   spec.seed = proto.seed();
   spec.order = proto.no_shuffle() ? SampleOrder::kSequential : SampleOrder::kShuffled;
   spec.records.steps = proto.records().steps();
@@ -194,15 +156,16 @@ absl::StatusOr<JobSpec> WorkerRun::MakeSpec() const {
 }
 
 absl::Status WorkerRun::DoPrepare() {
-  ASSIGN_OR_RETURN(Graph graph, stagewright::FromProto(prepare_.spec().graph()));
+  ASSIGN_OR_RETURN(Graph graph, FromProto(prepare_.spec().graph()));
   graph_ = std::make_shared<const Graph>(std::move(graph));
-  ASSIGN_OR_RETURN(Program program, stagewright::FromProto(prepare_.program()));
+  ASSIGN_OR_RETURN(Program program, FromProto(prepare_.program()));
   program_ = std::make_shared<const Program>(std::move(program));
+  ASSIGN_OR_RETURN(training_, TrainingFromProto(prepare_.spec()));
   ASSIGN_OR_RETURN(JobSpec base, MakeSpec());
   RETURN_IF_ERROR(CheckPrograms(base.evaluation.get()));
   ASSIGN_OR_RETURN(total_steps_, TotalSteps(*graph_, prepare_.spec()));
   base.steps = total_steps_;
-  schedule_ = ForJob(base.optimizer.schedule, total_steps_);
+  training_.optimizer.schedule = ForJob(training_.optimizer.schedule, total_steps_);
   v1::ConnectRequest message;
   RETURN_IF_ERROR(checkpoints_.Resume(message.mutable_prepared()));
   first_step_ = message.prepared().first_step();
@@ -423,8 +386,8 @@ void WorkerRun::OnStep(const Device& device, StepReport report) {
     evaluation->set_predicted_samples(report.evaluation->predicted);
     evaluation->set_correct_samples(report.evaluation->correct);
   }
-  own->set_learning_rate(prepare_.spec().optimizer().learning_rate() *
-                         LearningRateFactor(schedule_, report.step));
+  own->set_learning_rate(training_.optimizer.learning_rate *
+                         LearningRateFactor(training_.optimizer.schedule, report.step));
   Note(*progress);
   const auto& traced = prepare_.traced_steps();
   if (std::find(traced.begin(), traced.end(), report.step - first_step_) != traced.end()) {

@@ -18,6 +18,7 @@
 
 #include "absl/synchronization/mutex.h"
 #include "common/base/status.h"
+#include "common/training/training_spec.h"
 #include "common/wire/step_history.h"
 #include "stagewright/v1/worker_service.pb.h"
 #include "worker_daemon/daemon/devices.h"
@@ -25,7 +26,6 @@
 #include "worker_daemon/daemon/run_checkpoints.h"
 #include "worker_daemon/engine/device_runner.h"
 #include "worker_daemon/engine/job_spec.h"
-#include "worker_daemon/engine/learning_rate.h"
 #include "worker_daemon/transport/routing_transport.h"
 
 namespace stagewright {
@@ -96,7 +96,7 @@ class WorkerRun {
   WorkerMetrics* const metrics_;
   std::shared_ptr<const Graph> graph_;
   std::shared_ptr<const Program> program_;
-  LearningRateSchedule schedule_;
+  TrainingSpec training_;
   int64_t total_steps_ = 0;
   int64_t first_step_ = 0;
 

@@ -45,9 +45,6 @@ absl::StatusOr<LossScale> RestoreLossScale(const JobSpec& spec);
 // Evaluations of the run that the job goes on with.
 EvaluationHistory HistoryOf(const JobSpec& spec);
 
-// "sgd" or "adam", as manifests have it.
-std::string NameOf(OptimizerKind kind);
-
 // Saves the share of a device. Parameters and optimizer state change in optimizer steps only, so
 // they are copied on another thread while the next passes run, from an accelerator on a stream of
 // its own; buffers are copied at once, and stay on the accelerator until then.

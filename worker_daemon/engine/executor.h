@@ -45,6 +45,8 @@
 #include "common/schedule/program.h"
 #include "common/schedule/run_cursor.h"
 #include "common/schedule/trace.h"
+#include "common/training/non_finite.h"
+#include "common/training/precision.h"
 #include "worker_daemon/engine/batch_totals.h"
 #include "worker_daemon/engine/buffer_pool.h"
 #include "worker_daemon/engine/device_clock.h"
@@ -56,7 +58,6 @@
 #include "worker_daemon/engine/message.h"
 #include "worker_daemon/engine/optimizer.h"
 #include "worker_daemon/engine/parameter_store.h"
-#include "worker_daemon/engine/precision.h"
 #include "worker_daemon/engine/stage_module.h"
 #include "worker_daemon/transport/transport.h"
 
@@ -66,10 +67,11 @@ struct ExecutorOptions {
   at::Device device = at::kCPU;
   uint64_t seed = 0;
   double loss_weight = 1.0;                    // See StageOptions.
-  NonFinite on_non_finite = NonFinite::kStop;  // Of a loss; the optimizer says it of gradients.
+  NonFinite on_non_finite = NonFinite::kStop;  // A loss, or the norm of gradients.
+  double max_gradient_norm = 0;                // 0: gradients are not clipped.
   Precision precision = Precision::kGraph;
   // Of the loss's gradient; changes at the end of each step, and steps whose gradients are not
-  // finite update nothing, whatever the optimizer says. Outlives the executor. Null: none.
+  // finite update nothing, whatever on_non_finite says. Outlives the executor. Null: none.
   LossScale* loss_scale = nullptr;
   // Of a device that runs what is queued on it while the compute lane goes on. Outlives the
   // executor. Null: operators have run when they return.

@@ -6,7 +6,7 @@
 #include "absl/time/time.h"
 #include "common/base/status.h"
 #include "common/schedule/program.h"
-#include "worker_daemon/engine/optimizer_config.h"
+#include "common/training/non_finite.h"
 #include "worker_daemon/engine/parameter_store.h"
 #include "worker_daemon/transport/transport.h"
 

@@ -15,13 +15,11 @@
 #include "common/graph/graph.h"
 #include "common/schedule/program.h"
 #include "common/schedule/trace.h"
+#include "common/training/training_spec.h"
 #include "worker_daemon/checkpoint/checkpoint.h"
 #include "worker_daemon/data/sampler.h"
 #include "worker_daemon/engine/device_clock.h"
-#include "worker_daemon/engine/loss_scale.h"
 #include "worker_daemon/engine/memory_meter.h"
-#include "worker_daemon/engine/optimizer_config.h"
-#include "worker_daemon/engine/precision.h"
 
 namespace stagewright {
 
@@ -89,20 +87,13 @@ struct JobSpec {
   std::string data_path;        // `.safetensors` with the graph's inputs.
   std::string evaluation_path;  // Ditto; needed with `evaluation`.
 
-  OptimizerConfig optimizer;
+  // How the job trains. Its evaluations need `evaluation`; when to save is for `checkpoint_due`.
+  TrainingSpec training;
   int64_t steps = 1;
-  // With `evaluation`: after every so many steps, too; 0: only by Evaluate.
-  int64_t evaluate_every = 0;
-  // Run ends after so many evaluations in a row whose loss is not less than the best one before by
-  // more than min_delta; 0: never. All devices decide alike, from the same figures.
-  int64_t patience = 0;
-  double min_delta = 0;
   uint64_t seed = 0;  // Of the order of samples and of dropout.
   SampleOrder order = SampleOrder::kShuffled;
   absl::Duration step_timeout = absl::Seconds(60);  // A step that takes longer hangs.
   double loss_weight = 1.0;  // Multiplies the gradient of the loss; 1 is PyTorch's.
-  Precision precision = Precision::kGraph;
-  LossScaleRule loss_scale;  // With Precision::kFloat16.
 
   // The job goes on from here instead of from `weights_path` and step 0. May be null.
   std::shared_ptr<const Checkpoint> resume;
@@ -120,11 +111,6 @@ struct JobSpec {
   std::function<void(StepReport)> on_step;
   std::function<void(const EvaluationReport&)> on_evaluation;
 };
-
-// Whether the job's program has to sum a norm of all gradients (LowerOptions::gradient_norm).
-inline bool NeedsGradientNorm(const JobSpec& spec) {
-  return NeedsGradientNorm(spec.optimizer) || spec.precision == Precision::kFloat16;
-}
 
 // The devices that `device` exchanges messages with, ascending: the peers of its transport.
 std::vector<int> PeersOf(const JobSpec& spec);

@@ -35,10 +35,10 @@
 #include "common/base/status.h"
 #include "common/graph/graph.h"
 #include "common/schedule/program.h"
+#include "common/training/precision.h"
 #include "worker_daemon/engine/keyed_dropout.h"
 #include "worker_daemon/engine/operator_call.h"
 #include "worker_daemon/engine/parameter_store.h"
-#include "worker_daemon/engine/precision.h"
 #include "worker_daemon/engine/segmented_graph.h"
 #include "worker_daemon/engine/weight_casts.h"
 

@@ -1,3 +1,5 @@
+#include "worker_daemon/daemon/run_checkpoints.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -6,7 +8,6 @@
 #include <vector>
 
 #include "tests/worker_daemon/engine/test_graphs.h"
-#include "worker_daemon/daemon/run_checkpoints.h"
 
 namespace stagewright {
 namespace {

@@ -1,4 +1,6 @@
 // One run on one device, without a planner: what it refuses, and what it leaves on the disk.
+#include "worker_daemon/daemon/worker_run.h"
+
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -12,7 +14,6 @@
 #include "tests/worker_daemon/engine/forced_strategies.h"
 #include "tests/worker_daemon/engine/local_training.h"
 #include "tests/worker_daemon/engine/test_graphs.h"
-#include "worker_daemon/daemon/worker_run.h"
 
 namespace stagewright {
 namespace {

@@ -1,10 +1,10 @@
-#include "worker_daemon/engine/learning_rate.h"
+#include "common/training/learning_rate.h"
 
 #include <algorithm>
 #include <cmath>
 #include <numbers>
 
-#include "absl/strings/str_cat.h"
+#include "common/training/field_check.h"
 
 namespace stagewright {
 
@@ -35,25 +35,22 @@ LearningRateSchedule ForJob(LearningRateSchedule schedule, int64_t steps) {
   return schedule;
 }
 
-absl::Status CheckSchedule(const LearningRateSchedule& schedule) {
-  const auto bad = [](const auto&... what) {
-    return absl::InvalidArgumentError(absl::StrCat("optimizer.schedule.", what...));
-  };
-  if (schedule.warmup_steps < 0)
-    return bad("warmup_steps: ", schedule.warmup_steps, " is negative");
+absl::Status Check(const LearningRateSchedule& schedule, absl::string_view of) {
+  const std::string field = "optimizer.schedule.";
+  RETURN_IF_ERROR(CheckNotNegative(of, field + "warmup_steps", schedule.warmup_steps));
   if (schedule.decay == Decay::kStep) {
-    if (schedule.every < 1) return bad("every: ", schedule.every, " is not positive");
-    if (!(schedule.gamma > 0) || !std::isfinite(schedule.gamma))
-      return bad("gamma: ", schedule.gamma, " is not positive and finite");
+    if (schedule.every < 1)
+      return WrongField(of, field + "every", "must be positive, is ", schedule.every);
+    return CheckPositive(of, field + "gamma", schedule.gamma);
   }
-  if (schedule.decay != Decay::kLinear && schedule.decay != Decay::kCosine) return absl::OkStatus();
+  if (schedule.decay == Decay::kConstant) return absl::OkStatus();
   if (schedule.decay_steps < 0 ||
       (schedule.decay_steps > 0 && schedule.decay_steps < schedule.warmup_steps)) {
-    return bad("decay_steps: ", schedule.decay_steps, " is less than the ", schedule.warmup_steps,
-               " steps of the warm-up");
+    return WrongField(of, field + "decay_steps", "must be 0 or not less than the ",
+                      schedule.warmup_steps, " of warmup_steps, is ", schedule.decay_steps);
   }
   if (!(schedule.end_factor >= 0 && schedule.end_factor <= 1))
-    return bad("end_factor: ", schedule.end_factor, " is not in [0, 1]");
+    return WrongField(of, field + "end_factor", "must lie in [0, 1], is ", schedule.end_factor);
   return absl::OkStatus();
 }
 

@@ -1,4 +1,4 @@
-#include "worker_daemon/engine/learning_rate.h"
+#include "common/training/learning_rate.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -33,7 +33,7 @@ TEST_P(SchedulesAgainstPyTorch, GivesTheSameRates) {
     schedule.every = options["step_size"];
     schedule.gamma = options["gamma"];
   }
-  ASSERT_TRUE(CheckSchedule(schedule).ok());
+  ASSERT_TRUE(Check(schedule).ok());
   for (size_t step = 0; step < reference["rates"].size(); ++step) {
     const double expected = reference["rates"][step];
     EXPECT_NEAR(rate * LearningRateFactor(schedule, static_cast<int64_t>(step)), expected,
@@ -62,7 +62,7 @@ TEST(LearningRateFactor, IsConstantUnlessTold) {
 
 TEST(LearningRateFactor, IsDefinedWhereNothingIsLeftToDecay) {
   const LearningRateSchedule schedule{Decay::kCosine, 5, 5, 0.25, 1, 0.1};
-  ASSERT_TRUE(CheckSchedule(schedule).ok());
+  ASSERT_TRUE(Check(schedule).ok());
   EXPECT_DOUBLE_EQ(LearningRateFactor(schedule, 4), 1);
   EXPECT_DOUBLE_EQ(LearningRateFactor(schedule, 5), 0.25);
 }
@@ -75,12 +75,13 @@ TEST(ForJob, FillsInTheEndOfTheDecay) {
 
 TEST(CheckSchedule, NamesTheField) {
   const auto message = [](LearningRateSchedule schedule) {
-    return std::string(CheckSchedule(schedule).message());
+    return std::string(Check(schedule).message());
   };
   using ::testing::HasSubstr;
   EXPECT_EQ(message({}), "");
   EXPECT_THAT(message({Decay::kConstant, -1, 0, 0, 1, 0.1}), HasSubstr("schedule.warmup_steps"));
-  EXPECT_THAT(message({Decay::kCosine, 9, 5, 0, 1, 0.1}), HasSubstr("schedule.decay_steps: 5"));
+  EXPECT_THAT(message({Decay::kCosine, 9, 5, 0, 1, 0.1}),
+              HasSubstr("schedule.decay_steps must be 0 or not less than the 9"));
   EXPECT_THAT(message({Decay::kLinear, 0, 5, 1.5, 1, 0.1}), HasSubstr("schedule.end_factor"));
   EXPECT_THAT(message({Decay::kStep, 0, 0, 0, 0, 0.1}), HasSubstr("schedule.every"));
   EXPECT_THAT(message({Decay::kStep, 0, 0, 0, 1, 0}), HasSubstr("schedule.gamma"));

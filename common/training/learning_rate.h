@@ -1,10 +1,11 @@
 // Learning rates that change from step to step: pure functions of the step, so that a run that is
-// taken up again needs no state. No LibTorch here.
+// taken up again needs no state.
 #pragma once
 
 #include <cstdint>
 
 #include "common/base/status.h"
+#include "common/training/names.h"
 
 namespace stagewright {
 
@@ -14,6 +15,11 @@ enum class Decay {
   kCosine,  // CosineAnnealingLR with eta_min = end_factor * learning rate.
   kStep,    // StepLR: times gamma every `every` steps.
 };
+
+inline constexpr Named<Decay> kDecayNames[] = {{Decay::kConstant, "constant"},
+                                               {Decay::kLinear, "linear"},
+                                               {Decay::kCosine, "cosine"},
+                                               {Decay::kStep, "step"}};
 
 // The first `warmup_steps` steps rise linearly to the full rate: step s has (s + 1) / warmup_steps
 // of it. The decay counts its steps from the end of the warm-up.
@@ -27,16 +33,19 @@ struct LearningRateSchedule {
   // Steps.
   int64_t every = 1;
   double gamma = 0.1;
+
+  friend bool operator==(const LearningRateSchedule&, const LearningRateSchedule&) = default;
 };
 
-// What the learning rate is multiplied by at `step`, from 0. REQUIRES: CheckSchedule.
+// What the learning rate is multiplied by at `step`, from 0. REQUIRES: Check.
 double LearningRateFactor(const LearningRateSchedule& schedule, int64_t step);
 
 // The schedule with decay_steps set: to those of the job where it says nothing.
 LearningRateSchedule ForJob(LearningRateSchedule schedule, int64_t steps);
 
 // INVALID_ARGUMENT names the field: counts not negative, `every` and gamma positive, end_factor in
-// [0, 1], the decay not over before the warm-up is.
-absl::Status CheckSchedule(const LearningRateSchedule& schedule);
+// [0, 1], the decay not over before the warm-up is. What the decay does not use is ignored. `of`
+// goes before the field.
+absl::Status Check(const LearningRateSchedule& schedule, absl::string_view of = "");
 
 }  // namespace stagewright

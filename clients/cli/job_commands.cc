@@ -10,7 +10,7 @@
 #include "clients/cli/files.h"
 #include "clients/cli/job_view.h"
 #include "clients/cli/watch.h"
-#include "common/schedule/trace.h"
+#include "common/program/trace.h"
 #include "common/wire/job_state.h"
 #include "common/wire/strategy_proto.h"
 

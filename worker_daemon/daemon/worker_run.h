@@ -24,9 +24,9 @@
 #include "worker_daemon/daemon/devices.h"
 #include "worker_daemon/daemon/metrics.h"
 #include "worker_daemon/daemon/run_checkpoints.h"
-#include "worker_daemon/engine/device_runner.h"
-#include "worker_daemon/engine/job_spec.h"
-#include "worker_daemon/transport/routing_transport.h"
+#include "worker_daemon/executor/device_runner.h"
+#include "worker_daemon/executor/job_spec.h"
+#include "worker_daemon/transport/routing/routing_transport.h"
 
 namespace stagewright {
 

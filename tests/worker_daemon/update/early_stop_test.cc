@@ -41,7 +41,7 @@ TEST(EarlyStop, GoesOnWhereItWas) {
     EarlyStop first(WithPatience(3));
     for (size_t i = 0; i < cut; ++i) EXPECT_FALSE(first.IsOver(losses[i]));
     const std::vector<double> rest(losses.begin() + static_cast<std::ptrdiff_t>(cut), losses.end());
-    EXPECT_EQ(StopsAfter({WithPatience(3), first.history()}, rest),
+    EXPECT_EQ(StopsAfter(EarlyStop(WithPatience(3), first.history()), rest),
               static_cast<int>(losses.size() - cut));
   }
 }

@@ -1,4 +1,4 @@
-#include "planner_service/jobs/spec_check.h"
+#include "planner_service/jobs/job_request.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 
+#include "planner_service/jobs/job_proto.h"
 #include "tests/planner_service/jobs/job_harness.h"
 
 namespace stagewright {
@@ -13,7 +14,12 @@ namespace {
 
 using ::testing::HasSubstr;
 
-TEST(SpecCheckTest, AcceptsAWholeSpec) {
+absl::Status CheckSpec(const v1::JobSpec& spec) {
+  ASSIGN_OR_RETURN(const JobRequest request, FromProto(spec));
+  return Check(request);
+}
+
+TEST(JobRequestTest, AcceptsAWholeSpec) {
   v1::JobSpec spec = testing::SmallSpec();
   EXPECT_TRUE(CheckSpec(spec).ok()) << CheckSpec(spec);
   spec.set_planner("graphpipe");
@@ -22,7 +28,7 @@ TEST(SpecCheckTest, AcceptsAWholeSpec) {
   EXPECT_TRUE(CheckSpec(spec).ok()) << CheckSpec(spec);
 }
 
-TEST(SpecCheckTest, AcceptsEveryPrecision) {
+TEST(JobRequestTest, AcceptsEveryPrecision) {
   v1::JobSpec spec = testing::SmallSpec();
   for (const v1::Precision precision :
        {v1::PRECISION_GRAPH, v1::PRECISION_FP16, v1::PRECISION_BF16}) {
@@ -33,7 +39,7 @@ TEST(SpecCheckTest, AcceptsEveryPrecision) {
   EXPECT_TRUE(CheckSpec(spec).ok()) << CheckSpec(spec);
 }
 
-TEST(SpecCheckTest, WhatTheOptimizerDoesNotUseIsIgnored) {
+TEST(JobRequestTest, WhatTheOptimizerDoesNotUseIsIgnored) {
   v1::JobSpec spec = testing::SmallSpec();
   spec.mutable_optimizer()->set_momentum(7);
   spec.mutable_optimizer()->set_beta1(-1);
@@ -49,7 +55,7 @@ struct BadField {
   std::function<void(v1::JobSpec&)> spoil;
 };
 
-TEST(SpecCheckTest, EveryBadFieldIsNamed) {
+TEST(JobRequestTest, EveryBadFieldIsNamed) {
   const double nan = std::nan("");
   const double infinity = std::numeric_limits<double>::infinity();
   const BadField cases[] = {

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
+#include "common/wire/job_state.h"
 #include "common/wire/topology_proto.h"
 #include "planner_service/jobs/job_cluster.h"
 #include "planner_service/jobs/job_proto.h"
@@ -45,7 +46,8 @@ absl::Status JobLife::Recover() {
 }
 
 absl::Status JobLife::RecoverJob(v1::Job stored) {
-  absl::StatusOr<JobRequest> request = FromProto(stored.spec());
+  absl::StatusOr<JobRequest> request = JobRequest();
+  if (!IsTerminal(stored.state())) request = FromProto(stored.spec());
   ASSIGN_OR_RETURN(Job read, FromProto(std::move(stored)));
   next_ = std::max(next_, read.number + 1);
   JobRecord& record = records_[read.number];

@@ -20,6 +20,7 @@ void AddGraphCommands(CLI::App& app, Globals& globals);   // graph show, graph i
 void AddExplainCommand(CLI::App& app, Globals& globals);  // explain
 // submit, jobs, watch, cancel, workers, trace
 void AddJobCommands(CLI::App& app, Globals& globals);
+void AddSubmitCommand(CLI::App& app, Globals& globals);   // submit
 void AddUpCommand(CLI::App& app, Globals& globals);       // up
 void AddLossesCommand(CLI::App& jobs, Globals& globals);  // jobs losses
 

@@ -126,10 +126,4 @@ absl::Status SaveTimelines(const v1::PlanResponse& response,
   return WriteFile(path, ChromeTrace(traces, device_names));
 }
 
-v1::Optimizer OptimizerByName(const std::string& name) {
-  if (name == "sgd") return v1::OPTIMIZER_SGD;
-  if (name == "momentum") return v1::OPTIMIZER_SGD_MOMENTUM;
-  return v1::OPTIMIZER_ADAM;
-}
-
 }  // namespace stagewright::cli

@@ -28,7 +28,4 @@ absl::Status SaveTimelines(const v1::PlanResponse& response,
 // Written under a temporary name and renamed.
 absl::Status WriteFile(const std::string& path, const std::string& contents);
 
-// "sgd", "momentum", "adam".
-v1::Optimizer OptimizerByName(const std::string& name);
-
 }  // namespace stagewright::cli

@@ -11,6 +11,7 @@
 #include "common/base/units.h"
 #include "common/wire/job_state.h"
 #include "common/wire/strategy_proto.h"
+#include "common/wire/training_proto.h"
 #include "planner_service/evaluator/evaluator.h"
 
 namespace stagewright::cli {
@@ -31,13 +32,10 @@ v1::JobSpec SpecOf(const v1::PlanningProblem& problem, const MeasureFlags& flags
   spec.set_output_path(output);
   spec.set_mini_batch(problem.mini_batch());
   spec.set_steps(flags.steps);
-  v1::OptimizerConfig* optimizer = spec.mutable_optimizer();
-  optimizer->set_kind(problem.optimizer());
-  optimizer->set_learning_rate(kLearningRate);
-  optimizer->set_momentum(0.9);
-  optimizer->set_beta1(0.9);
-  optimizer->set_beta2(0.999);
-  optimizer->set_epsilon(1e-8);
+  TrainingSpec training;
+  training.optimizer.kind = FromProto(problem.optimizer());
+  training.optimizer.learning_rate = kLearningRate;
+  SetTraining(training, spec);
   return spec;
 }
 

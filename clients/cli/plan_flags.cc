@@ -4,11 +4,12 @@
 #include <map>
 
 #include "absl/strings/str_cat.h"
-#include "clients/cli/files.h"
+#include "clients/cli/named_option.h"
 #include "clients/cli/number_checks.h"
 #include "common/topology/presets.h"
 #include "common/topology/uniform.h"
 #include "common/wire/topology_proto.h"
+#include "common/wire/training_proto.h"
 
 namespace stagewright::cli {
 namespace {
@@ -42,9 +43,9 @@ void AddProblemFlags(CLI::App& command, ProblemFlags& flags) {
                      "preset with its size (summit:8, uniform:8), or a cluster file");
   command.add_option("--mini-batch", flags.mini_batch, "samples per training step")
       ->check(Positive());
-  command.add_option("--optimizer", flags.optimizer, "whose state is counted: sgd, momentum, adam")
-      ->check(CLI::IsMember({"sgd", "momentum", "adam"}))
-      ->capture_default_str();
+  AddNamedOption(command, "--optimizer", flags.optimizer, kOptimizerNames,
+                 "whose state is counted: sgd, momentum, adam")
+      ->default_str(std::string(NameIn(kOptimizerNames, flags.optimizer)));
 }
 
 void AddSearchFlags(CLI::App& command, std::shared_ptr<v1::PlanOptions> options) {
@@ -130,7 +131,7 @@ absl::StatusOr<v1::PlanningProblem> MakeProblem(const ProblemFlags& flags,
     *problem.mutable_cluster() = ToProto(cluster);
   }
   *problem.mutable_graph() = std::move(source.graph);
-  problem.set_optimizer(OptimizerByName(flags.optimizer));
+  problem.set_optimizer(ToProto(flags.optimizer));
   const int64_t samples = std::clamp<int64_t>(flags.source.import.profile_batch, 1, 1 << 30);
   problem.set_mini_batch(flags.mini_batch ? *flags.mini_batch
                                           : source.piper->micro_batches * samples);

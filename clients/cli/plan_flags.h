@@ -9,6 +9,7 @@
 
 #include "clients/cli/graph_source.h"
 #include "common/base/status.h"
+#include "common/training/optimizer_spec.h"
 #include "stagewright/v1/planner_service.pb.h"
 
 namespace stagewright::cli {
@@ -16,7 +17,7 @@ namespace stagewright::cli {
 struct ProblemFlags {
   GraphSource source;
   std::string cluster;
-  std::string optimizer = "adam";
+  Optimizer optimizer = Optimizer::kAdam;
   std::optional<int64_t> mini_batch;
 };
 

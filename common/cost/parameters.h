@@ -6,11 +6,9 @@
 #include "common/base/ids.h"
 #include "common/base/units.h"
 #include "common/graph/graph.h"
+#include "common/training/optimizer_spec.h"
 
 namespace stagewright {
-
-// Optimizer state per trainable parameter element, beyond the parameter and its gradient.
-enum class Optimizer { kSgd, kSgdMomentum, kAdam };
 
 // Bytes that a stage holds for its parameters throughout a job: parameter, gradient and optimizer
 // state.

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "common/cost/parameters.h"
+#include "common/training/optimizer_spec.h"
 
 namespace stagewright {
 namespace {
@@ -13,18 +13,6 @@ namespace {
 template <typename... Args>
 absl::Status Invalid(const Args&... args) {
   return absl::InvalidArgumentError(absl::StrCat(args...));
-}
-
-const char* OptimizerName(Optimizer optimizer) {
-  switch (optimizer) {
-    case Optimizer::kSgd:
-      return "sgd";
-    case Optimizer::kSgdMomentum:
-      return "sgd-momentum";
-    case Optimizer::kAdam:
-      return "adam";
-  }
-  return "unknown";
 }
 
 const char* PolicyName(RecomputePolicy policy) {
@@ -191,7 +179,7 @@ absl::Status CheckOutcome(const PlanRequest& request, const std::string& planner
 std::string OptionsText(const PlanRequest& request) {
   const PlanOptions& options = request.options;
   return absl::StrCat(
-      "mini_batch=", request.mini_batch, " optimizer=", OptimizerName(request.optimizer),
+      "mini_batch=", request.mini_batch, " optimizer=", NameIn(kOptimizerNames, request.optimizer),
       " micro_batch=", NumberOrAny(options.micro_batch),
       " max_stages=", NumberOrAny(options.max_stages),
       " num_stages=", NumberOrAny(options.num_stages),

@@ -7,11 +7,8 @@
 #include "common/lowering/lower.h"
 #include "common/memory/message_buffers.h"
 #include "common/validation/validate.h"
-#include "common/wire/graph_proto.h"
-#include "common/wire/strategy_proto.h"
 #include "planner_service/front_door/front_door.h"
 #include "planner_service/front_door/plan_warnings.h"
-#include "planner_service/wire/plan_proto.h"
 
 namespace stagewright {
 namespace {
@@ -39,50 +36,37 @@ absl::StatusOr<Program> EvaluationProgram(const Graph& graph, const Strategy& st
 
 }  // namespace
 
-absl::StatusOr<JobPlan> PlanJob(const v1::JobSpec& spec, const Cluster& cluster,
+absl::StatusOr<JobPlan> PlanJob(const JobRequest& job, const Cluster& cluster,
                                 const std::string& default_planner, SearchContext& context) {
-  ASSIGN_OR_RETURN(Graph graph, FromProto(spec.graph()));
+  const Graph& graph = *job.graph;
   PlanRequest request;
   request.graph = &graph;
   request.cluster = &cluster;
-  request.planner = spec.planner().empty() ? default_planner : spec.planner();
-  request.mini_batch = spec.mini_batch();
-  request.optimizer = FromProto(spec.optimizer().kind());
-  request.options = FromProto(spec.plan_options());
-  request.gradient_norm = spec.optimizer().max_gradient_norm() > 0 ||
-                          spec.on_nan() == v1::NAN_POLICY_SKIP ||
-                          spec.precision() == v1::PRECISION_FP16;
+  request.planner = job.planner.empty() ? default_planner : job.planner;
+  request.mini_batch = job.mini_batch;
+  request.optimizer = job.training.optimizer.kind;
+  request.options = job.options;
+  request.gradient_norm = NeedsGradientNorm(job.training);
   request.timeline = true;
   request.compare_sequential = true;
 
   JobPlan plan;
-  Strategy strategy;
-  if (spec.has_strategy()) {
-    Strategy given = FromProto(spec.strategy());
-    if (spec.plan_options().batch_statistics() != v1::BATCH_STATISTICS_UNSPECIFIED)
-      given.batch_statistics = request.options.batch_statistics;
-    ASSIGN_OR_RETURN(JudgedPlan judged, JudgeStrategy(request, given, "given"));
-    strategy = judged.plan.strategy;
-    plan.warnings = StrategyWarnings(graph, cluster, strategy);
-    plan.best = ToProto(judged, cluster);
+  if (job.strategy.has_value()) {
+    ASSIGN_OR_RETURN(plan.best, JudgeStrategy(request, *job.strategy, "given"));
+    plan.warnings = StrategyWarnings(graph, cluster, plan.best.plan.strategy);
   } else {
     ASSIGN_OR_RETURN(PlanResponse response, SolvePlan(request, context));
     if (!response.best.has_value()) {
       return absl::FailedPreconditionError(absl::StrCat("no plan: ", response.reason));
     }
-    strategy = response.best->plan.strategy;
+    plan.best = *std::move(response.best);
+    plan.sequential = std::move(response.sequential);
     plan.warnings = std::move(response.warnings);
-    plan.best = ToProto(*response.best, cluster);
-    if (response.sequential.has_value()) {
-      plan.sequential = ToProto(*response.sequential, cluster);
-      plan.sequential->mutable_evaluation()->clear_timeline();
-    }
   }
-  if (!spec.evaluation_data_path().empty()) {
-    ASSIGN_OR_RETURN(Program training, FromProto(plan.best.program()));
-    ASSIGN_OR_RETURN(Program evaluation,
-                     EvaluationProgram(graph, strategy, cluster, training, request.optimizer));
-    plan.evaluation_program = ToProto(evaluation);
+  if (!job.evaluation_data_path.empty()) {
+    const Plan& training = plan.best.plan;
+    ASSIGN_OR_RETURN(plan.evaluation, EvaluationProgram(graph, training.strategy, cluster,
+                                                        training.program, request.optimizer));
   }
   return plan;
 }

@@ -1,4 +1,4 @@
-// Plans one job: a pure function of its spec and cluster.
+// Plans one job: a pure function of what was asked for and the cluster.
 #pragma once
 
 #include <optional>
@@ -7,23 +7,21 @@
 
 #include "common/base/status.h"
 #include "common/topology/cluster.h"
+#include "planner_service/front_door/front_door.h"
+#include "planner_service/jobs/job_request.h"
 #include "planner_service/planner/planner.h"
-#include "stagewright/v1/job_service.pb.h"
-#include "stagewright/v1/planner_service.pb.h"
-#include "stagewright/v1/program.pb.h"
 
 namespace stagewright {
 
 struct JobPlan {
-  v1::Plan best;  // With its timeline.
-  std::optional<v1::Plan> sequential;
+  JudgedPlan best;  // With its timeline.
+  std::optional<JudgedPlan> sequential;
   std::vector<std::string> warnings;  // What the user should know, a sentence each.
-  v1::Program evaluation_program;  // Forward passes of the same stages; empty if nothing is to be
-                                   // evaluated.
+  std::optional<Program> evaluation;  // Forward passes of the same stages, if there is data for it.
 };
 
 // FAILED_PRECONDITION carries the planner's reason where no plan exists.
-absl::StatusOr<JobPlan> PlanJob(const v1::JobSpec& spec, const Cluster& cluster,
+absl::StatusOr<JobPlan> PlanJob(const JobRequest& job, const Cluster& cluster,
                                 const std::string& default_planner, SearchContext& context);
 
 }  // namespace stagewright

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "common/wire/job_state.h"
 #include "planner_service/service/message_queue.h"
 
 namespace stagewright {

@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/wire/job_state.h"
+#include "planner_service/jobs/job_proto.h"
 
 namespace stagewright {
 namespace {
@@ -43,24 +44,23 @@ class ServedMetrics : public PlannerMetrics {
     requests_.Add({{"method", method}, {"code", code}}).Increment();
   }
 
-  void ObserveJob(const v1::Job& job) override {
+  void ObserveJob(const Job& job) override {
     absl::MutexLock lock(&mutex_);
-    auto [it, added] = states_.try_emplace(job.name(), job.state());
-    if (!added) jobs_.Add({{"state", JobStateName(it->second)}}).Decrement();
-    it->second = job.state();
-    jobs_.Add({{"state", JobStateName(job.state())}}).Increment();
+    auto [it, added] = states_.try_emplace(job.name(), job.state);
+    if (!added) jobs_.Add({{"state", JobStateName(ToProto(it->second))}}).Decrement();
+    it->second = job.state;
+    jobs_.Add({{"state", JobStateName(ToProto(job.state))}}).Increment();
 
     const prometheus::Labels labels = {{"job", job.name()}};
     ShowMemory(job);
-    if (IsTerminal(job.state())) {
+    if (IsTerminal(job.state)) {
       step_seconds_.Remove(&step_seconds_.Add(labels));
       predicted_seconds_.Remove(&predicted_seconds_.Add(labels));
       loss_.Remove(&loss_.Add(labels));
-    } else if (job.metrics().step() > 0) {
-      step_seconds_.Add(labels).Set(static_cast<double>(job.metrics().step_ns()) * 1e-9);
-      predicted_seconds_.Add(labels).Set(static_cast<double>(job.metrics().predicted_step_ns()) *
-                                         1e-9);
-      loss_.Add(labels).Set(job.metrics().loss());
+    } else if (job.metrics.step > 0) {
+      step_seconds_.Add(labels).Set(ToSeconds(job.metrics.step_time));
+      predicted_seconds_.Add(labels).Set(ToSeconds(job.metrics.predicted_step_time));
+      loss_.Add(labels).Set(job.metrics.loss);
     }
   }
 
@@ -79,15 +79,15 @@ class ServedMetrics : public PlannerMetrics {
   std::string address() const override { return address_; }
 
  private:
-  void ShowMemory(const v1::Job& job) {
-    for (const v1::DeviceMemory& memory : job.metrics().memory()) {
-      const prometheus::Labels labels = {{"job", job.name()}, {"device", memory.device()}};
-      if (IsTerminal(job.state())) {
+  void ShowMemory(const Job& job) {
+    for (const DeviceMemory& memory : job.metrics.memory) {
+      const prometheus::Labels labels = {{"job", job.name()}, {"device", memory.name}};
+      if (IsTerminal(job.state)) {
         memory_.Remove(&memory_.Add(labels));
         predicted_memory_.Remove(&predicted_memory_.Add(labels));
-      } else if (memory.measured_peak_bytes() > 0) {
-        memory_.Add(labels).Set(static_cast<double>(memory.measured_peak_bytes()));
-        predicted_memory_.Add(labels).Set(static_cast<double>(memory.predicted_peak_bytes()));
+      } else if (memory.measured_peak > 0) {
+        memory_.Add(labels).Set(static_cast<double>(memory.measured_peak));
+        predicted_memory_.Add(labels).Set(static_cast<double>(memory.predicted_peak));
       }
     }
   }
@@ -136,7 +136,7 @@ class ServedMetrics : public PlannerMetrics {
   prometheus::Exposer exposer_;
   std::string address_;
   absl::Mutex mutex_;
-  std::map<std::string, v1::JobState> states_ ABSL_GUARDED_BY(mutex_);
+  std::map<std::string, JobState> states_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace

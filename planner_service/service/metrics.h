@@ -7,9 +7,9 @@
 
 #include "absl/synchronization/mutex.h"
 #include "common/base/status.h"
+#include "planner_service/jobs/job.h"
 #include "planner_service/jobs/planning_pool.h"
 #include "planner_service/registry/worker_registry.h"
-#include "stagewright/v1/job_service.pb.h"
 
 namespace stagewright {
 
@@ -23,7 +23,7 @@ class PlannerMetrics {
   virtual void CountPlan(const std::string& planner, const std::string& result, double seconds) = 0;
   virtual void CountRequest(const std::string& method, const std::string& code) = 0;
   // Series of ended jobs are removed.
-  virtual void ObserveJob(const v1::Job& job) = 0;
+  virtual void ObserveJob(const Job& job) = 0;
   // Gauges read from their owners.
   virtual void Sample(const PlanningPool& pool, const WorkerRegistry& registry) = 0;
   virtual std::string address() const = 0;  // Where it listens.

@@ -50,7 +50,7 @@ class RunningServer : public PlannerServer {
     JobManagerOptions job_options;
     job_options.worker_timeout = options_.worker_timeout;
     if (metrics_ != nullptr)
-      job_options.on_change = [this](const v1::Job& job) { metrics_->ObserveJob(job); };
+      job_options.on_change = [this](const Job& job) { metrics_->ObserveJob(job); };
     jobs_ = std::make_unique<JobManager>(store_.get(), &registry_, pool_.get(), job_options);
     RETURN_IF_ERROR(jobs_->Recover());
     planner_rpc_ = std::make_unique<PlannerRpc>(pool_.get(), &streams_, metrics_.get());

@@ -12,6 +12,7 @@
 #include "common/wire/graph_proto.h"
 #include "common/wire/strategy_proto.h"
 #include "common/wire/topology_proto.h"
+#include "common/wire/training_proto.h"
 
 namespace stagewright {
 namespace {
@@ -111,29 +112,6 @@ v1::Evaluation ToProto(const Evaluation& evaluation, const Cluster& cluster) {
 }
 
 }  // namespace
-
-Optimizer FromProto(v1::Optimizer optimizer) {
-  switch (optimizer) {
-    case v1::OPTIMIZER_SGD:
-      return Optimizer::kSgd;
-    case v1::OPTIMIZER_SGD_MOMENTUM:
-      return Optimizer::kSgdMomentum;
-    default:
-      return Optimizer::kAdam;
-  }
-}
-
-v1::Optimizer ToProto(Optimizer optimizer) {
-  switch (optimizer) {
-    case Optimizer::kSgd:
-      return v1::OPTIMIZER_SGD;
-    case Optimizer::kSgdMomentum:
-      return v1::OPTIMIZER_SGD_MOMENTUM;
-    case Optimizer::kAdam:
-      return v1::OPTIMIZER_ADAM;
-  }
-  return v1::OPTIMIZER_UNSPECIFIED;
-}
 
 PlanOptions FromProto(const v1::PlanOptions& proto) {
   PlanOptions options;

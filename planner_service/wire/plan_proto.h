@@ -24,8 +24,6 @@ struct OwnedPlanRequest {
 absl::StatusOr<OwnedPlanRequest> FromProto(const v1::PlanRequest& proto);
 absl::StatusOr<OwnedPlanRequest> FromProto(const v1::PlanningProblem& proto);
 
-Optimizer FromProto(v1::Optimizer optimizer);  // Unspecified is Adam: the most memory.
-v1::Optimizer ToProto(Optimizer optimizer);
 PlanOptions FromProto(const v1::PlanOptions& proto);
 
 v1::Explanation ToProto(const Explanation& explanation);

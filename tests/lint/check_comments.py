@@ -5,9 +5,6 @@ import re
 
 import tree
 
-# Files that are being rewritten; each is taken off once its comments are mended.
-EXEMPT = ["planner_service/jobs/job_manager.h", "worker_daemon/daemon/job_run.cc", "worker_daemon/daemon/job_run.h",
-          "worker_daemon/executor/device_runner.cc", "worker_daemon/executor/job_spec.h"]
 COLUMNS = 100
 # A line within a paragraph may leave room for the next word and so many columns more.
 SPARE = 10
@@ -119,8 +116,6 @@ def broken_declarations(text, comments):
 def check(sources):
   findings = []
   for path in sources.matching([".h", ".cc", ".cu", ".proto"]):
-    if path in EXEMPT:
-      continue
     text = sources.text(path)
     comments = comments_of(text)
     found = [*fragments(comments), *torn_lines(comments), *torn_words(comments), *broken_declarations(text, comments)]

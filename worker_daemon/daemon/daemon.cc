@@ -13,9 +13,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "worker_daemon/daemon/devices.h"
-#include "worker_daemon/daemon/job_run.h"
 #include "worker_daemon/daemon/metrics.h"
 #include "worker_daemon/daemon/planner_link.h"
+#include "worker_daemon/daemon/worker_run.h"
 #include "worker_daemon/executor/device_runner.h"
 
 namespace stagewright {
@@ -102,7 +102,8 @@ class RunningDaemon : public Daemon {
   }
 
   // The run that a message of the planner is for, or null: it is over here.
-  JobRun* Find(const std::string& job, int64_t generation) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+  WorkerRun* Find(const std::string& job, int64_t generation)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     auto it = runs_.find(job);
     return it == runs_.end() || it->second->generation() != generation ? nullptr : it->second.get();
   }
@@ -110,7 +111,7 @@ class RunningDaemon : public Daemon {
   void OnMessage(const v1::ConnectResponse& message) {
     if (message.has_prepare()) return Prepare(message.prepare());
     // Destroyed after the lock is gone: that waits for the run's threads.
-    std::unique_ptr<JobRun> over;
+    std::unique_ptr<WorkerRun> over;
     {
       absl::MutexLock lock(&mutex_);
       over = Command(message);
@@ -121,7 +122,7 @@ class RunningDaemon : public Daemon {
   // Ends the run that is older before the new one loads: both would not fit into memory. A Prepare
   // that is not newer than the run comes late and is ignored.
   void Prepare(const v1::Prepare& message) {
-    std::unique_ptr<JobRun> older;
+    std::unique_ptr<WorkerRun> older;
     {
       absl::MutexLock lock(&mutex_);
       auto it = runs_.find(message.job());
@@ -130,12 +131,12 @@ class RunningDaemon : public Daemon {
     }
     End(std::move(older));
     absl::MutexLock lock(&mutex_);
-    runs_[message.job()] = std::make_unique<JobRun>(
+    runs_[message.job()] = std::make_unique<WorkerRun>(
         message, [this](const std::string& name) { return FindDevice(name); },
         [this](v1::ConnectRequest report) { outbox_.Push(std::move(report)); }, metrics_.get());
   }
 
-  void End(std::unique_ptr<JobRun> run) ABSL_LOCKS_EXCLUDED(mutex_) {
+  void End(std::unique_ptr<WorkerRun> run) ABSL_LOCKS_EXCLUDED(mutex_) {
     if (run == nullptr) return;
     const std::string job = run->job();
     const int64_t generation = run->generation();
@@ -144,31 +145,32 @@ class RunningDaemon : public Daemon {
   }
 
   // Carries out a message to the run it is for, and returns the run if that ends it.
-  std::unique_ptr<JobRun> Command(const v1::ConnectResponse& message)
+  std::unique_ptr<WorkerRun> Command(const v1::ConnectResponse& message)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    std::unique_ptr<JobRun> over;
+    std::unique_ptr<WorkerRun> over;
     switch (message.message_case()) {
       case v1::ConnectResponse::kConnectPeers:
-        if (JobRun* run =
+        if (WorkerRun* run =
                 Find(message.connect_peers().job(), message.connect_peers().generation())) {
           run->Connect(message.connect_peers());
         }
         break;
       case v1::ConnectResponse::kStart:
-        if (JobRun* run = Find(message.start().job(), message.start().generation())) run->Start();
+        if (WorkerRun* run = Find(message.start().job(), message.start().generation()))
+          run->Start();
         break;
       case v1::ConnectResponse::kMerge:
-        if (JobRun* run = Find(message.merge().job(), message.merge().generation()))
+        if (WorkerRun* run = Find(message.merge().job(), message.merge().generation()))
           run->Merge(message.merge());
         break;
       case v1::ConnectResponse::kCheckpointAfter:
-        if (JobRun* run =
+        if (WorkerRun* run =
                 Find(message.checkpoint_after().job(), message.checkpoint_after().generation())) {
           run->CheckpointAfter(message.checkpoint_after().step());
         }
         break;
       case v1::ConnectResponse::kWriteManifest:
-        if (JobRun* run =
+        if (WorkerRun* run =
                 Find(message.write_manifest().job(), message.write_manifest().generation())) {
           run->WriteManifest(message.write_manifest());
         }
@@ -193,11 +195,11 @@ class RunningDaemon : public Daemon {
   }
 
   // Takes out the job's run if it is of this generation or older.
-  std::unique_ptr<JobRun> Remove(const std::string& job, int64_t generation)
+  std::unique_ptr<WorkerRun> Remove(const std::string& job, int64_t generation)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     auto it = runs_.find(job);
     if (it == runs_.end() || it->second->generation() > generation) return nullptr;
-    std::unique_ptr<JobRun> run = std::move(it->second);
+    std::unique_ptr<WorkerRun> run = std::move(it->second);
     runs_.erase(it);
     return run;
   }
@@ -207,7 +209,7 @@ class RunningDaemon : public Daemon {
   std::unique_ptr<WorkerMetrics> metrics_;
   Outbox outbox_;
   absl::Mutex mutex_;
-  std::map<std::string, std::unique_ptr<JobRun>> runs_ ABSL_GUARDED_BY(mutex_);
+  std::map<std::string, std::unique_ptr<WorkerRun>> runs_ ABSL_GUARDED_BY(mutex_);
   std::unique_ptr<PlannerLink> link_;
 };
 

@@ -39,8 +39,6 @@ at::Tensor Copied(const at::Tensor& tensor) {
 
 }  // namespace
 
-std::string NameOf(OptimizerKind kind) { return kind == OptimizerKind::kAdam ? "adam" : "sgd"; }
-
 int64_t FirstStep(const JobSpec& spec) {
   return spec.resume == nullptr ? 0 : spec.resume->manifest().step;
 }
@@ -65,9 +63,9 @@ absl::Status CheckResume(const JobSpec& spec) {
     return wrong("its ", manifest.step, " steps consumed ", manifest.samples,
                  " samples, which is no mini-batch of ", spec.program->mini_batch, " each");
   }
-  if (manifest.optimizer != NameOf(spec.optimizer.kind)) {
+  if (manifest.optimizer != StateName(spec.training.optimizer.kind)) {
     return wrong("it is of optimizer ", manifest.optimizer, ", the job has ",
-                 NameOf(spec.optimizer.kind));
+                 StateName(spec.training.optimizer.kind));
   }
   if (manifest.step >= spec.steps) {
     return wrong("it was taken after step ", manifest.step, ", and the job has only ", spec.steps,
@@ -110,7 +108,7 @@ absl::Status RestoreOptimizer(const JobSpec& spec, const std::vector<ParameterId
 absl::StatusOr<LossScale> RestoreLossScale(const JobSpec& spec) {
   const TensorView* view =
       spec.resume == nullptr ? nullptr : spec.resume->SharedState(kLossScaleName);
-  if (view == nullptr) return LossScale(spec.loss_scale);
+  if (view == nullptr) return LossScale(spec.training.loss_scale);
   double state[2];
   const bool fits = view->dtype == DType::kFloat64 && view->data.size() == sizeof(state);
   if (fits) RETURN_IF_ERROR(ReadTensor(*view, std::as_writable_bytes(std::span(state))));
@@ -118,7 +116,7 @@ absl::StatusOr<LossScale> RestoreLossScale(const JobSpec& spec) {
     return absl::DataLossError(absl::StrCat(spec.resume->directory(), ": tensor \"", kLossScaleName,
                                             "\" is not a scale of the loss"));
   }
-  return LossScale(spec.loss_scale, state[0], static_cast<int64_t>(state[1]));
+  return LossScale(spec.training.loss_scale, state[0], static_cast<int64_t>(state[1]));
 }
 
 DeviceCheckpoint::~DeviceCheckpoint() {

@@ -17,6 +17,7 @@
 #include "worker_daemon/device/device_streams.h"
 #include "worker_daemon/executor/job_spec.h"
 #include "worker_daemon/stage/parameter_store.h"
+#include "worker_daemon/update/loss_scale.h"
 #include "worker_daemon/update/optimizer.h"
 
 namespace stagewright {
@@ -44,9 +45,6 @@ absl::StatusOr<LossScale> RestoreLossScale(const JobSpec& spec);
 
 // Evaluations of the run that the job goes on with.
 EvaluationHistory HistoryOf(const JobSpec& spec);
-
-// "sgd" or "adam", as manifests have it.
-std::string NameOf(OptimizerKind kind);
 
 // Saves the share of a device. Parameters and optimizer state change in optimizer steps only, so
 // they are copied on another thread while the next passes run, from an accelerator on a stream of

@@ -33,7 +33,7 @@ namespace {
 // Sums of evaluations go over all devices and have a channel that no program reaches.
 constexpr Tag kEvaluationTag = {Tag::kMaxChannel, Traffic::kReduction, 0};
 
-// Of training and evaluation.
+// The largest predicted peak of training and evaluation.
 Bytes PredictedPeak(const JobSpec& spec) {
   Bytes peak = 0;
   for (const Program* program : {spec.program.get(), spec.evaluation.get()}) {
@@ -46,7 +46,7 @@ Bytes PredictedPeak(const JobSpec& spec) {
 }
 
 bool EvaluatesInBetween(const JobSpec& spec) {
-  return spec.evaluation != nullptr && spec.evaluate_every > 0;
+  return spec.evaluation != nullptr && spec.training.evaluation.every > 0;
 }
 
 }  // namespace
@@ -77,7 +77,7 @@ void SetIntraOpThreads(int threads) { at::set_num_threads(threads); }
 class DeviceRunner::Impl {
  public:
   explicit Impl(JobSpec spec)
-      : spec_(std::move(spec)), early_stop_(spec_.patience, spec_.min_delta, HistoryOf(spec_)) {}
+      : spec_(std::move(spec)), early_stop_(spec_.training.evaluation, HistoryOf(spec_)) {}
 
   absl::Status Load(Transport* transport) {
     absl::Status status;
@@ -132,12 +132,11 @@ class DeviceRunner::Impl {
     }
     ASSIGN_OR_RETURN(ParameterStore parameters, LoadParameters(spec_, needed, device));
     parameters_.emplace(std::move(parameters));
-    OptimizerConfig optimizer = spec_.optimizer;
+    OptimizerSpec optimizer = spec_.training.optimizer;
     optimizer.schedule = ForJob(optimizer.schedule, spec_.steps);
-    ASSIGN_OR_RETURN(std::vector<int> groups, GroupsOf(*spec_.graph, optimizer));
-    optimizer_.emplace(optimizer, *parameters_, std::move(groups));
+    optimizer_.emplace(optimizer, *parameters_, GroupsOf(optimizer.groups, *spec_.graph));
     RETURN_IF_ERROR(RestoreOptimizer(spec_, parameters_->ids(), *optimizer_));
-    if (spec_.precision == Precision::kFloat16) {
+    if (spec_.training.precision == Precision::kFloat16) {
       ASSIGN_OR_RETURN(LossScale scale, RestoreLossScale(spec_));
       loss_scale_.emplace(scale);
     }
@@ -311,14 +310,15 @@ class DeviceRunner::Impl {
   }
 
   bool IsDue(int64_t step) const {
-    return EvaluatesInBetween(spec_) && (step + 1) % spec_.evaluate_every == 0;
+    return EvaluatesInBetween(spec_) && (step + 1) % spec_.training.evaluation.every == 0;
   }
 
   // The end of the steps from `step` on that follow each other without an evaluation, which is of
   // one version of the parameters.
   int64_t EndOfRun(int64_t step) const {
     if (!EvaluatesInBetween(spec_)) return EndOfJob();
-    return std::min(EndOfJob(), (step / spec_.evaluate_every + 1) * spec_.evaluate_every);
+    return std::min(EndOfJob(),
+                    (step / spec_.training.evaluation.every + 1) * spec_.training.evaluation.every);
   }
 
   absl::Status CheckSpec() const {
@@ -335,7 +335,7 @@ class DeviceRunner::Impl {
     if (spec_.steps < 1) return absl::InvalidArgumentError("steps: at least one is needed");
     const auto& reductions = spec_.program->reductions;
     const bool sums_norm = !reductions.empty() && reductions.back().gradient_norm;
-    if (sums_norm != NeedsGradientNorm(spec_)) {
+    if (sums_norm != NeedsGradientNorm(spec_.training)) {
       return absl::InvalidArgumentError(
           sums_norm
               ? "program: it sums a norm of gradients, but neither clipping, skipping nor float16 "
@@ -343,9 +343,8 @@ class DeviceRunner::Impl {
               : "optimizer.max_gradient_norm, on_non_finite, precision: the program does not sum a "
                 "norm of gradients");
     }
-    RETURN_IF_ERROR(CheckPrecision(*spec_.graph, *spec_.program, spec_.precision));
-    if (spec_.patience > 0 && !EvaluatesInBetween(spec_))
-      return absl::InvalidArgumentError("patience: nothing is evaluated during training");
+    RETURN_IF_ERROR(Check(
+        spec_.training, {*spec_.graph, spec_.program->asynchronous, spec_.evaluation != nullptr}));
     if (spec_.checkpoint_due && spec_.program->asynchronous) {
       return absl::InvalidArgumentError(
           "checkpoints need a synchronous schedule: an asynchronous one has no state between "
@@ -358,8 +357,7 @@ class DeviceRunner::Impl {
     }
     if (spec_.records.compare && spec_.program->devices.size() != 1)
       return absl::InvalidArgumentError("records.compare: the program must be of a single device");
-    RETURN_IF_ERROR(CheckResume(spec_));
-    return CheckOptimizer(spec_.optimizer);
+    return CheckResume(spec_);
   }
 
   absl::Status BuildExecutors(at::Device device, Transport* transport) {
@@ -369,8 +367,9 @@ class DeviceRunner::Impl {
     options.expected_memory = {PredictedPeak(spec_), spec_.memory_budget};
     options.seed = spec_.seed;
     options.loss_weight = spec_.loss_weight;
-    options.on_non_finite = spec_.optimizer.on_non_finite;
-    options.precision = spec_.precision;
+    options.on_non_finite = spec_.training.on_non_finite;
+    options.max_gradient_norm = spec_.training.max_gradient_norm;
+    options.precision = spec_.training.precision;
     clock_ = spec_.clock;
     if (clock_ == nullptr) {
       void* const stream = device.is_cpu() ? nullptr : CurrentStream(spec_.torch_device);

@@ -390,18 +390,17 @@ absl::Status Executor::ReduceNorm(RunAction action) {
   const Reduction& reduction = program_.reductions[ActionAt(action).channel];
   // The compute lane adds to the loss no more: the sum waits for all its backward passes.
   StepOutput& output = batches_[0].output;
-  const OptimizerConfig& config = optimizer_->config();
   LossScale* const scale = options_.loss_scale;
-  const NonFinite policy = scale == nullptr ? config.on_non_finite : NonFinite::kSkip;
+  const NonFinite policy = scale == nullptr ? options_.on_non_finite : NonFinite::kSkip;
   ASSIGN_OR_RETURN(
       const double norm,
-      ClipGradientNorm(reduction, owned_, config.max_gradient_norm, parameters_, transport_,
+      ClipGradientNorm(reduction, owned_, options_.max_gradient_norm, parameters_, transport_,
                        TagOf(ActionAt(action)), absl::InfiniteFuture(), policy,
                        std::isfinite(output.loss), scale == nullptr ? 1 : scale->value()));
   const bool finite = std::isfinite(norm);
   output.skipped = policy == NonFinite::kSkip && !finite;
   if (scale == nullptr) return absl::OkStatus();
-  if (!finite && scale->exhausted() && config.on_non_finite == NonFinite::kStop) {
+  if (!finite && scale->exhausted() && options_.on_non_finite == NonFinite::kStop) {
     return absl::FailedPreconditionError(absl::StrCat(
         "the norm of the gradients is ", norm, " with a loss scale of ", scale->value(), ", too"));
   }

@@ -45,6 +45,8 @@
 #include "common/program/program.h"
 #include "common/program/run_cursor.h"
 #include "common/program/trace.h"
+#include "common/training/non_finite.h"
+#include "common/training/precision.h"
 #include "worker_daemon/device/device_clock.h"
 #include "worker_daemon/device/device_streams.h"
 #include "worker_daemon/device/memory_meter.h"
@@ -55,7 +57,6 @@
 #include "worker_daemon/executor/message.h"
 #include "worker_daemon/stage/parameter_store.h"
 #include "worker_daemon/stage/stage_module.h"
-#include "worker_daemon/torch/precision.h"
 #include "worker_daemon/transport/transport.h"
 #include "worker_daemon/update/loss_scale.h"
 #include "worker_daemon/update/optimizer.h"
@@ -65,12 +66,12 @@ namespace stagewright {
 struct ExecutorOptions {
   at::Device device = at::kCPU;
   uint64_t seed = 0;
-  double loss_weight = 1.0;  // See StageOptions.
-  // What a loss that is not finite does; the optimizer's configuration says it of gradients.
-  NonFinite on_non_finite = NonFinite::kStop;
+  double loss_weight = 1.0;                    // See StageOptions.
+  NonFinite on_non_finite = NonFinite::kStop;  // For a loss, or the norm of gradients.
+  double max_gradient_norm = 0;                // 0: gradients are not clipped.
   Precision precision = Precision::kGraph;
   // The scale of the loss's gradient. It changes at the end of each step, and steps whose gradients
-  // are not finite update nothing, whatever the optimizer says. Outlives the executor. Null: none.
+  // are not finite update nothing, whatever on_non_finite says. Outlives the executor. Null: none.
   LossScale* loss_scale = nullptr;
   // The clock of a device that runs what is queued on it while the compute lane goes on. Outlives
   // the executor. Null: operators have run when they return.

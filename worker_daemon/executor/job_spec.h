@@ -15,13 +15,11 @@
 #include "common/graph/graph.h"
 #include "common/program/program.h"
 #include "common/program/trace.h"
+#include "common/training/training_spec.h"
 #include "worker_daemon/checkpoint/checkpoint.h"
 #include "worker_daemon/data/sampler.h"
 #include "worker_daemon/device/device_clock.h"
 #include "worker_daemon/device/memory_meter.h"
-#include "worker_daemon/torch/precision.h"
-#include "worker_daemon/update/loss_scale.h"
-#include "worker_daemon/update/optimizer_config.h"
 
 namespace stagewright {
 
@@ -39,7 +37,7 @@ struct EvaluationReport {
 // add up to those of the mini-batch; devices without the loss report 0 samples.
 struct StepReport {
   bool skipped = false;   // The update was left out, on all devices alike.
-  double loss_scale = 0;  // That the step ran with (loss_scale.h); 0: none.
+  double loss_scale = 0;  // Scale that the step ran with (loss_scale.h); 0: none.
   int64_t step = 0;       // From 0.
   double loss = 0;
   int64_t loss_samples = 0;
@@ -47,9 +45,9 @@ struct StepReport {
   int64_t predicted = 0;  // 0 if the graph does not classify.
   Nanos start = 0;        // CLOCK_MONOTONIC.
   Nanos end = 0;
-  std::vector<TraceEvent> events;  // Of this device.
-  MemoryFigures memory;            // Of the job's tensors here, after the step.
-  // Of all devices together, the same on each, if the step was followed by an evaluation.
+  std::vector<TraceEvent> events;  // What this device did.
+  MemoryFigures memory;            // What the job's tensors take here, after the step.
+  // The evaluation of all devices together, the same on each, if one followed the step.
   std::optional<EvaluationReport> evaluation;
 };
 
@@ -66,7 +64,7 @@ struct CheckpointReport {
 // with (step_record.h).
 struct StepRecords {
   int64_t steps = 0;        // The job ends after them; 0: nothing is kept.
-  std::string output_path;  // Of the records.
+  std::string output_path;  // Where the records are.
   bool compare = false;     // They are another job's, made by another plan.
 };
 
@@ -80,29 +78,23 @@ struct JobSpec {
   std::shared_ptr<DeviceClock> clock;
   // What runs beside compute on `torch_device`; null: its own streams, if it is no CPU.
   std::shared_ptr<DeviceStreams> streams;
-  Bytes memory_budget = 0;  // Of the device, for messages; 0: unknown.
+  Bytes memory_budget = 0;  // Memory of the device, for texts of errors; 0: unknown.
   // Above 0: tensors of the job on a CPU that would take more than this fail as if memory had run
   // out. Otherwise the machine is the limit.
   Bytes memory_limit = 0;
 
-  std::string weights_path;     // `.safetensors` with the graph's parameters.
-  std::string data_path;        // `.safetensors` with the graph's inputs.
-  std::string evaluation_path;  // Ditto; needed with `evaluation`.
+  std::string weights_path;  // `.safetensors` with the graph's parameters.
+  std::string data_path;     // `.safetensors` with the graph's inputs.
+  // `.safetensors` with the graph's inputs for `evaluation`, which needs it.
+  std::string evaluation_path;
 
-  OptimizerConfig optimizer;
+  // How the job trains. Its evaluations need `evaluation`; when to save is for `checkpoint_due`.
+  TrainingSpec training;
   int64_t steps = 1;
-  // With `evaluation`: after every so many steps, too; 0: only by Evaluate.
-  int64_t evaluate_every = 0;
-  // Run ends after so many evaluations in a row whose loss is not less than the best one before by
-  // more than min_delta; 0: never. All devices decide alike, from the same figures.
-  int64_t patience = 0;
-  double min_delta = 0;
-  uint64_t seed = 0;  // Of the order of samples and of dropout.
+  uint64_t seed = 0;  // Keys the order of samples and dropout.
   SampleOrder order = SampleOrder::kShuffled;
   absl::Duration step_timeout = absl::Seconds(60);  // A step that takes longer hangs.
   double loss_weight = 1.0;  // Multiplies the gradient of the loss; 1 is PyTorch's.
-  Precision precision = Precision::kGraph;
-  LossScaleRule loss_scale;  // With Precision::kFloat16.
 
   // The job goes on from here instead of from `weights_path` and step 0. May be null.
   std::shared_ptr<const Checkpoint> resume;
@@ -120,11 +112,6 @@ struct JobSpec {
   std::function<void(StepReport)> on_step;
   std::function<void(const EvaluationReport&)> on_evaluation;
 };
-
-// Whether the job's program has to sum a norm of all gradients (LowerOptions::gradient_norm).
-inline bool NeedsGradientNorm(const JobSpec& spec) {
-  return NeedsGradientNorm(spec.optimizer) || spec.precision == Precision::kFloat16;
-}
 
 // The devices that `device` exchanges messages with, ascending: the peers of its transport.
 std::vector<int> PeersOf(const JobSpec& spec);

@@ -73,9 +73,9 @@ StepComparison::StepComparison(const JobSpec& spec, const ParameterStore& parame
 
 Tolerance StepComparison::ToleranceIn(DType dtype) const {
   if (!IsFloating(dtype)) return {};
-  Tolerance tolerance = ToleranceOf(ComputeType(spec_.precision, dtype));
+  Tolerance tolerance = ToleranceOf(ComputeType(spec_.training.precision, dtype));
   // TF32 has as many bits as float16.
-  if (rounds_more_ && dtype == DType::kFloat32 && spec_.precision == Precision::kGraph)
+  if (rounds_more_ && dtype == DType::kFloat32 && spec_.training.precision == Precision::kGraph)
     tolerance = ToleranceOf(DType::kFloat16);
   tolerance.update = ToleranceOf(dtype).update;
   return tolerance;

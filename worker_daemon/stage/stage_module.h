@@ -35,11 +35,11 @@
 #include "common/base/status.h"
 #include "common/graph/graph.h"
 #include "common/program/program.h"
+#include "common/training/precision.h"
 #include "worker_daemon/stage/parameter_store.h"
 #include "worker_daemon/stage/segmented_graph.h"
 #include "worker_daemon/torch/keyed_dropout.h"
 #include "worker_daemon/torch/operator_call.h"
-#include "worker_daemon/torch/precision.h"
 #include "worker_daemon/torch/weight_casts.h"
 
 namespace stagewright {

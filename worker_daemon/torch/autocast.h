@@ -13,7 +13,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "worker_daemon/torch/precision.h"
+#include "common/training/precision.h"
 
 namespace stagewright {
 

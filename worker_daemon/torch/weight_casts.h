@@ -12,7 +12,7 @@
 #include <string>
 
 #include "common/base/ids.h"
-#include "worker_daemon/torch/precision.h"
+#include "common/training/precision.h"
 
 namespace stagewright {
 

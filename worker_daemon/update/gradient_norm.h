@@ -6,9 +6,9 @@
 #include "absl/time/time.h"
 #include "common/base/status.h"
 #include "common/program/program.h"
+#include "common/training/non_finite.h"
 #include "worker_daemon/stage/parameter_store.h"
 #include "worker_daemon/transport/transport.h"
-#include "worker_daemon/update/optimizer_config.h"
 
 namespace stagewright {
 

@@ -3,25 +3,17 @@
 //
 // Gradients are divided by it before anything looks at them (gradient_norm.h). A step whose
 // gradients are not finite updates nothing and makes the factor smaller; after enough good steps in
-// a row it grows. The rule and its constants are those of torch.amp.GradScaler. All devices of a
-// job see the same norm of all gradients, so each follows the rule by itself and all agree.
+// a row it grows. The rule is LossScaleRule. All devices of a job see the same norm of all
+// gradients, so each follows the rule by itself and all agree.
 //
 // Reference: Micikevicius et al., "Mixed precision training", ICLR 2018, section 3.2.
 #pragma once
 
 #include <cstdint>
 
-namespace stagewright {
+#include "common/training/precision.h"
 
-struct LossScaleRule {
-  double initial = 65536;
-  double growth = 2;     // After `interval` good steps in a row.
-  double backoff = 0.5;  // After a bad one.
-  int64_t interval = 2000;
-  // The loss itself is finite, and gradients are not although the factor has fallen to this: then
-  // it is not the factor that spoils them.
-  double least = 0x1p-24;
-};
+namespace stagewright {
 
 class LossScale {
  public:

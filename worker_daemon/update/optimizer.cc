@@ -10,13 +10,13 @@
 namespace stagewright {
 
 ParameterOptimizer::Constants ParameterOptimizer::ConstantsOf(ParameterId id, int64_t step) const {
-  Constants constants{config_.learning_rate, config_.weight_decay};
+  Constants constants{spec_.learning_rate, spec_.weight_decay};
   const int group = id.index() < groups_.size() ? groups_[id.index()] : -1;
   if (group >= 0) {
-    constants.learning_rate *= config_.groups[group].learning_rate_scale;
-    constants.weight_decay = config_.groups[group].weight_decay;
+    constants.learning_rate *= spec_.groups[group].learning_rate_scale;
+    constants.weight_decay = spec_.groups[group].weight_decay;
   }
-  constants.learning_rate *= LearningRateFactor(config_.schedule, step);
+  constants.learning_rate *= LearningRateFactor(spec_.schedule, step);
   return constants;
 }
 
@@ -31,15 +31,15 @@ void ParameterOptimizer::Step(const std::vector<ParameterId>& ids, int64_t step)
     const auto [rate, decay] = ConstantsOf(id, step);
     State& state = states_[id];
     ++state.steps;
-    if (config_.kind == OptimizerKind::kAdam && config_.decoupled_weight_decay) {
+    if (spec_.kind == Optimizer::kAdam && spec_.decoupled_weight_decay) {
       if (decay != 0) parameter.mul_(1 - rate * decay);
     } else if (decay != 0) {
       gradient = gradient.add(parameter, decay);
     }
-    if (config_.kind == OptimizerKind::kSgd) {
-      StepSgd(parameter, std::move(gradient), rate, state);
-    } else {
+    if (spec_.kind == Optimizer::kAdam) {
       StepAdam(parameter, std::move(gradient), rate, state);
+    } else {
+      StepSgd(parameter, std::move(gradient), rate, state);
     }
     parameter.mutable_grad() = at::Tensor();
   }
@@ -47,13 +47,13 @@ void ParameterOptimizer::Step(const std::vector<ParameterId>& ids, int64_t step)
 
 void ParameterOptimizer::StepSgd(at::Tensor& parameter, at::Tensor gradient, double rate,
                                  State& state) const {
-  if (config_.momentum != 0) {
+  if (spec_.kind == Optimizer::kSgdMomentum) {
     if (!state.momentum.defined()) {
       state.momentum = gradient.clone();
     } else {
-      state.momentum.mul_(config_.momentum).add_(gradient);
+      state.momentum.mul_(spec_.momentum).add_(gradient);
     }
-    gradient = config_.nesterov ? gradient.add(state.momentum, config_.momentum) : state.momentum;
+    gradient = spec_.nesterov ? gradient.add(state.momentum, spec_.momentum) : state.momentum;
   }
   parameter.add_(gradient, -rate);
 }
@@ -72,7 +72,7 @@ void ParameterOptimizer::StepAdam(at::Tensor& parameter, at::Tensor gradient, do
   const at::Tensor steps =
       at::scalar_tensor(static_cast<double>(state.steps), parameter.options().dtype(at::kFloat));
   at::_fused_adam_({parameter}, {gradient}, {state.momentum}, {state.second_moment}, {}, {steps},
-                   rate, config_.beta1, config_.beta2, /*weight_decay=*/0, config_.epsilon,
+                   rate, spec_.beta1, spec_.beta2, /*weight_decay=*/0, spec_.epsilon,
                    /*amsgrad=*/false, /*maximize=*/false);
 }
 
@@ -81,7 +81,7 @@ std::map<std::string, at::Tensor> ParameterOptimizer::StateOf(ParameterId id) co
   const auto found = states_.find(id);
   if (found == states_.end() || !found->second.momentum.defined()) return result;
   const State& state = found->second;
-  if (config_.kind == OptimizerKind::kSgd) return {{"momentum_buffer", state.momentum}};
+  if (spec_.kind != Optimizer::kAdam) return {{"momentum_buffer", state.momentum}};
   return {{"step", at::scalar_tensor(static_cast<double>(state.steps), at::kFloat)},
           {"exp_avg", state.momentum},
           {"exp_avg_sq", state.second_moment}};
@@ -107,9 +107,9 @@ absl::Status ParameterOptimizer::Restore(ParameterId id,
     return at::empty_like(parameter.detach()).copy_(found->second);
   };
   State restored;
-  if (config_.kind == OptimizerKind::kSgd) {
-    if (config_.momentum != 0) restored.momentum = take("momentum_buffer");
-  } else {
+  if (spec_.kind == Optimizer::kSgdMomentum) {
+    restored.momentum = take("momentum_buffer");
+  } else if (spec_.kind == Optimizer::kAdam) {
     restored.momentum = take("exp_avg");
     restored.second_moment = take("exp_avg_sq");
     const auto step = state.find("step");

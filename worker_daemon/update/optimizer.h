@@ -13,18 +13,18 @@
 
 #include "common/base/ids.h"
 #include "common/base/status.h"
+#include "common/training/optimizer_spec.h"
 #include "worker_daemon/stage/parameter_store.h"
-#include "worker_daemon/update/optimizer_config.h"
 
 namespace stagewright {
 
 class ParameterOptimizer {
  public:
   // `parameters` must outlive the optimizer; `groups` is GroupsOf, or empty without groups.
-  // REQUIRES: CheckOptimizer(config).
-  ParameterOptimizer(const OptimizerConfig& config, const ParameterStore& parameters,
+  // REQUIRES: Check(spec).
+  ParameterOptimizer(const OptimizerSpec& spec, const ParameterStore& parameters,
                      std::vector<int> groups = {})
-      : config_(config), groups_(std::move(groups)), parameters_(&parameters) {}
+      : spec_(spec), groups_(std::move(groups)), parameters_(&parameters) {}
 
   // Updates those of `ids` that have a gradient, and clears it. Parameters without a gradient keep
   // their value and state, as in PyTorch. `step` of the job, from 0, decides the learning rate.
@@ -37,8 +37,6 @@ class ParameterOptimizer {
   // put another one of the same type and shape in its place.
   using GradientFunction = std::function<void(ParameterId id, at::Tensor& gradient)>;
   void SetOnGradient(GradientFunction function) { on_gradient_ = std::move(function); }
-
-  const OptimizerConfig& config() const { return config_; }
 
   // The state of a parameter under the names of torch.optim: "momentum_buffer", or "step" (float32,
   // as there), "exp_avg" and "exp_avg_sq". Empty before its first step. The tensors are the
@@ -64,8 +62,8 @@ class ParameterOptimizer {
   void StepSgd(at::Tensor& parameter, at::Tensor gradient, double rate, State& state) const;
   void StepAdam(at::Tensor& parameter, at::Tensor gradient, double rate, State& state) const;
 
-  OptimizerConfig config_;
-  std::vector<int> groups_;  // By ParameterId: index in config_.groups, or -1.
+  OptimizerSpec spec_;
+  std::vector<int> groups_;  // By ParameterId: index in spec_.groups, or -1.
   const ParameterStore* parameters_;
   std::function<void()> before_step_;
   GradientFunction on_gradient_;

@@ -6,6 +6,8 @@
 #include "absl/time/clock.h"
 #include "common/base/check.h"
 #include "common/wire/graph_proto.h"
+#include "common/wire/job_state.h"
+#include "planner_service/jobs/job_proto.h"
 #include "tests/support/test_graphs.h"
 
 namespace stagewright::testing {
@@ -78,12 +80,13 @@ void RecordingStore::Replace(std::map<std::string, std::string> entries) {
 
 JobHarness::JobHarness(RecordingStore* recording, JobManagerOptions options)
     : store(recording), pool(1, 4) {
-  options.on_change = [this](const v1::Job& job) {
-    if (store->State(job.name()) != job.state()) announced_before_stored = true;
-    const std::pair<std::string, v1::JobState> change(job.name(), job.state());
+  options.on_change = [this](const Job& job) {
+    const v1::JobState state = ToProto(job.state);
+    if (store->State(job.name()) != state) announced_before_stored = true;
+    const std::pair<std::string, v1::JobState> change(job.name(), state);
     const auto last = std::find_if(announced.rbegin(), announced.rend(),
                                    [&](const auto& c) { return c.first == job.name(); });
-    if (last == announced.rend() || last->second != job.state()) announced.push_back(change);
+    if (last == announced.rend() || last->second != state) announced.push_back(change);
   };
   jobs = std::make_unique<JobManager>(store, &registry, &pool, options);
   CHECK(jobs->Recover().ok());

@@ -125,7 +125,7 @@ TrainingResult Reference(const HandJob& job, bool weighted, int64_t size) {
     loss.backward();
     const at::NoGradGuard no_grad;
     for (at::Tensor* parameter : {&inner, &outer}) {
-      parameter->sub_(parameter->grad(), job.spec.optimizer.learning_rate);
+      parameter->sub_(parameter->grad(), job.spec.training.optimizer.learning_rate);
       parameter->mutable_grad() = at::Tensor();
     }
   }

@@ -64,7 +64,7 @@ struct Saved {
   std::vector<absl::Status> errors;
 };
 
-class DeviceCheckpointTest : public ::testing::TestWithParam<OptimizerConfig> {
+class DeviceCheckpointTest : public ::testing::TestWithParam<OptimizerSpec> {
  protected:
   DeviceCheckpointTest() {
     at::set_num_threads(1);
@@ -74,8 +74,8 @@ class DeviceCheckpointTest : public ::testing::TestWithParam<OptimizerConfig> {
     spec_.weights_path = WriteWeights(*spec_.graph, stem + "_weights.safetensors");
     spec_.data_path = TempPath(stem + "_data.safetensors");
     WriteTensors(spec_.data_path, {{"x", Random({kSamples, 6}, 5)}});
-    spec_.optimizer.kind = OptimizerKind::kAdam;
-    spec_.optimizer.learning_rate = 0.01;
+    spec_.training.optimizer.kind = Optimizer::kAdam;
+    spec_.training.optimizer.learning_rate = 0.01;
     spec_.steps = kSteps;
     spec_.seed = 11;
     root_ = TempPath(stem + "_checkpoints");
@@ -110,7 +110,7 @@ class DeviceCheckpointTest : public ::testing::TestWithParam<OptimizerConfig> {
     manifest.step = kTaken;
     manifest.samples = kTaken * kMiniBatch;
     manifest.seed = spec_.seed;
-    manifest.optimizer = NameOf(spec_.optimizer.kind);
+    manifest.optimizer = StateName(spec_.training.optimizer.kind);
     manifest.files = saved_.files[kTaken];
     const std::string directory = CheckpointDirectory(root_, kTaken);
     const absl::Status status = CompleteCheckpoint(directory, *spec_.graph, manifest);
@@ -133,22 +133,22 @@ class DeviceCheckpointTest : public ::testing::TestWithParam<OptimizerConfig> {
   Saved saved_;
 };
 
-OptimizerConfig Momentum() {
-  OptimizerConfig config;
+OptimizerSpec Momentum() {
+  OptimizerSpec config;
   config.learning_rate = 0.1;
-  config.momentum = 0.9;
+  config.kind = Optimizer::kSgdMomentum;
   return config;
 }
 
-OptimizerConfig Adam() {
-  OptimizerConfig config;
-  config.kind = OptimizerKind::kAdam;
+OptimizerSpec Adam() {
+  OptimizerSpec config;
+  config.kind = Optimizer::kAdam;
   config.learning_rate = 0.01;
   return config;
 }
 
-OptimizerConfig AdamW() {
-  OptimizerConfig config = Adam();
+OptimizerSpec AdamW() {
+  OptimizerSpec config = Adam();
   config.decoupled_weight_decay = true;
   config.weight_decay = 0.1;
   config.schedule.decay = Decay::kCosine;
@@ -160,7 +160,7 @@ INSTANTIATE_TEST_SUITE_P(MomentumAdamAdamW, DeviceCheckpointTest,
                          ::testing::Values(Momentum(), Adam(), AdamW()));
 
 TEST_P(DeviceCheckpointTest, AnyPlanGoesOnFromAnyOther) {
-  spec_.optimizer = GetParam();
+  spec_.training.optimizer = GetParam();
   const std::vector<StrategyShape> plans = {
       {.stages = 1, .micro_batches = 1},
       {.stages = 3, .micro_batches = 4},
@@ -201,7 +201,7 @@ TEST_P(DeviceCheckpointTestOnce, WhatDoesNotContinueTheRunIsRefused) {
   EXPECT_THAT(Refusal([](JobSpec& spec) { spec.seed = 12; }), HasSubstr("seed 11"));
   EXPECT_THAT(Refusal([](JobSpec& spec) { spec.order = SampleOrder::kSequential; }),
               HasSubstr("with shuffling"));
-  EXPECT_THAT(Refusal([](JobSpec& spec) { spec.optimizer.kind = OptimizerKind::kSgd; }),
+  EXPECT_THAT(Refusal([](JobSpec& spec) { spec.training.optimizer.kind = Optimizer::kSgd; }),
               HasSubstr("of optimizer adam, the job has sgd"));
   EXPECT_THAT(Refusal([](JobSpec& spec) { spec.steps = kTaken; }),
               HasSubstr("nothing is left to do"));

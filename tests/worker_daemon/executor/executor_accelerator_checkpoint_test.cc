@@ -56,7 +56,7 @@ class AcceleratorCheckpoint : public ::testing::Test {
 };
 
 TEST_F(AcceleratorCheckpoint, SavesTheStepBeforeAndHoldsUpTheOneAfter) {
-  const ParameterOptimizer optimizer(spec_.optimizer, *parameters_, {});
+  const ParameterOptimizer optimizer(spec_.training.optimizer, *parameters_, {});
   DeviceCheckpoint checkpoint(spec_, *parameters_, optimizer, nullptr, nullptr, streams_.get());
   const DeviceStreams::Scope on(streams_.get());
   std::optional<Hold> pass(*streams_->compute());

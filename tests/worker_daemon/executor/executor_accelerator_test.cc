@@ -103,8 +103,8 @@ TEST_P(TrainOver, TheSameAsProcessors) {
   for (uint64_t seed = 1; seed <= 5; ++seed) {
     SCOPED_TRACE(seed);
     JobSpec spec = ClassifierJob("accelerated", /*dropout=*/true, 3);
-    if (seed % 2 == 0) spec.optimizer.max_gradient_norm = 1;
-    if (seed == 3) spec.optimizer.kind = OptimizerKind::kAdam;
+    if (seed % 2 == 0) spec.training.max_gradient_norm = 1;
+    if (seed == 3) spec.training.optimizer.kind = Optimizer::kAdam;
     UsePlan(spec,
             {.stages = 2 + static_cast<int>(seed % 3),
              .most_replicas = 1 + static_cast<int>(seed % 2),
@@ -157,7 +157,7 @@ TEST_F(OnAccelerators, EvaluationsCountTheSame) {
 // the next steps change it.
 TEST_F(OnAccelerators, CheckpointsAreOfTheirStep) {
   JobSpec spec = ClassifierJob("accelerated_checkpoint", /*dropout=*/true, 5);
-  spec.optimizer.kind = OptimizerKind::kAdam;
+  spec.training.optimizer.kind = Optimizer::kAdam;
   UseOneDevice(spec, 2);
   absl::Mutex mutex;
   std::map<int64_t, std::vector<CheckpointFile>> files;
@@ -245,7 +245,7 @@ TEST_F(OnAccelerators, NoParameterChangesAfterALossThatIsNotANumber) {
 
 TEST_F(OnAccelerators, AStepOfALossThatIsNotANumberIsSkipped) {
   JobSpec spec = Poisoned();
-  spec.optimizer.on_non_finite = NonFinite::kSkip;
+  spec.training.on_non_finite = NonFinite::kSkip;
   UsePlan(spec, {.stages = 3, .micro_batches = 4}, 1);
   std::atomic<int> skipped = 0;
   const auto count = [&](JobSpec& own) {
@@ -285,7 +285,7 @@ TEST_F(OnAccelerators, TheLossAloneMaySkipAStep) {
   data[20][1] = -1;
   WriteTensors(spec.data_path, {{"x", data}});
   spec.order = SampleOrder::kSequential;
-  spec.optimizer.on_non_finite = NonFinite::kSkip;
+  spec.training.on_non_finite = NonFinite::kSkip;
   UseOneDevice(spec, 4);
   std::vector<bool> skipped;
   const auto found = TrainLocally(spec, [&](JobSpec& own) {

@@ -35,16 +35,14 @@ using ::testing::HasSubstr;
 
 constexpr int64_t kMiniBatch = 16;
 
-JobSpec SpecOf(const Model& model, const Programs& programs, OptimizerKind optimizer,
-               int64_t steps) {
+JobSpec SpecOf(const Model& model, const Programs& programs, Optimizer optimizer, int64_t steps) {
   JobSpec spec;
   spec.graph = model.graph;
   spec.program = programs.training;
   spec.weights_path = model.weights;
   spec.data_path = model.data;
-  spec.optimizer.kind = optimizer;
-  spec.optimizer.learning_rate = optimizer == OptimizerKind::kSgd ? 0.05 : 1e-3;
-  spec.optimizer.momentum = optimizer == OptimizerKind::kSgd ? 0.9 : 0;
+  spec.training.optimizer.kind = optimizer;
+  spec.training.optimizer.learning_rate = optimizer == Optimizer::kAdam ? 1e-3 : 0.05;
   spec.steps = steps;
   spec.seed = 42;
   spec.order = SampleOrder::kShuffled;
@@ -100,10 +98,11 @@ class Reference {
     const int64_t samples = data->begin()->second.size(0);
     auto sampler = Sampler::Create(samples, strategy_.mini_batch, spec_.order, spec_.seed);
     ASSERT_TRUE(sampler.ok()) << sampler.status();
-    ParameterOptimizer optimizer(spec_.optimizer, *newest_);
+    ParameterOptimizer optimizer(spec_.training.optimizer, *newest_);
     Remember();
     for (int64_t step = 0; step < spec_.steps; ++step) {
-      if (spec_.evaluate_every > 0 && step % spec_.evaluate_every == 0) flushed_ = Newest();
+      if (spec_.training.evaluation.every > 0 && step % spec_.training.evaluation.every == 0)
+        flushed_ = Newest();
       const std::vector<int64_t> batch = sampler->MiniBatch(step);
       losses.push_back(0);
       for (int64_t begin = 0; begin < strategy_.mini_batch; begin += size) {
@@ -230,12 +229,12 @@ TEST_P(Asynchronous, WeightsAreThoseOfPipeDreamsEquations) {
     const auto programs = LowerBoth(*model.graph, strategy);
     ASSERT_TRUE(programs.ok()) << programs.status();
     ASSERT_TRUE(HasSections(*programs->training));
-    const OptimizerKind optimizer = trial % 3 == 2 ? OptimizerKind::kAdam : OptimizerKind::kSgd;
+    const Optimizer optimizer = trial % 3 == 2 ? Optimizer::kAdam : Optimizer::kSgdMomentum;
     JobSpec spec = SpecOf(model, *programs, optimizer, /*steps=*/1 + trial++ % 4);
     if (spec.steps % 2 == 0) {  // Evaluations flush the pipeline.
       spec.evaluation = programs->evaluation;
       spec.evaluation_path = model.data;
-      spec.evaluate_every = spec.steps / 2;
+      spec.training.evaluation.every = spec.steps / 2;
     }
     SCOPED_TRACE(Grid(*programs->training));
     const auto result = TrainLocally(spec);
@@ -246,7 +245,7 @@ TEST_P(Asynchronous, WeightsAreThoseOfPipeDreamsEquations) {
     ASSERT_EQ(result->losses.size(), reference.losses.size());
     for (size_t i = 0; i < reference.losses.size(); ++i)
       EXPECT_NEAR(result->losses[i], reference.losses[i], 1e-9 * std::abs(reference.losses[i]));
-    if (spec.evaluate_every == 0) {  // Otherwise the trace is of several runs.
+    if (spec.training.evaluation.every == 0) {  // Otherwise the trace is of several runs.
       EXPECT_EQ(CheckTrace(*programs->training, result->trace), absl::OkStatus());
     }
     // Whether stale weights made a difference, and that they are the same in all stages.
@@ -291,7 +290,7 @@ TEST(AsynchronousJob, TiedWeightsStayEqual) {
     strategy.asynchronous = true;
     const auto programs = LowerBoth(*model.graph, strategy);
     ASSERT_TRUE(programs.ok()) << programs.status();
-    const auto result = TrainLocally(SpecOf(model, *programs, OptimizerKind::kSgd, 3));
+    const auto result = TrainLocally(SpecOf(model, *programs, Optimizer::kSgdMomentum, 3));
     ASSERT_TRUE(result.ok()) << result.status();
     EXPECT_TRUE(std::isfinite(result->losses.back()));
   }
@@ -344,8 +343,8 @@ class OneDevice {
     auto dataset = Dataset::Open(*graph_, {InputId(0)}, data);
     EXPECT_TRUE(dataset.ok()) << dataset.status();
     data_.emplace(*std::move(dataset));
-    OptimizerConfig config;
-    config.kind = OptimizerKind::kSgd;
+    OptimizerSpec config;
+    config.kind = Optimizer::kSgd;
     config.learning_rate = 0.1;
     optimizer_.emplace(config, *store_);
     auto executor = Executor::Create(*graph_, *program_, DeviceId(0), *store_, *data_, &*optimizer_,

@@ -47,7 +47,7 @@ TEST(DeviceMemory, TrainsTheSameAsHostMemory) {
   for (uint64_t seed = 1; seed <= 6; ++seed) {
     SCOPED_TRACE(seed);
     JobSpec spec = ClassifierJob("device_memory", /*dropout=*/true, 4);
-    spec.optimizer.max_gradient_norm = 1;  // So that all devices are peers of all.
+    spec.training.max_gradient_norm = 1;  // So that all devices are peers of all.
     UsePlan(
         spec,
         {.stages = 2 + static_cast<int>(seed % 3), .most_replicas = 1 + static_cast<int>(seed % 2)},

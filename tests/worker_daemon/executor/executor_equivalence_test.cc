@@ -29,14 +29,14 @@ using namespace testing;  // NOLINT
 constexpr int64_t kMiniBatch = 16;
 constexpr int64_t kSteps = 5;
 
-JobSpec SpecOf(const Model& model, const Programs& programs, OptimizerKind optimizer) {
+JobSpec SpecOf(const Model& model, const Programs& programs, Optimizer optimizer) {
   JobSpec spec;
   spec.graph = model.graph;
   spec.program = programs.training;
   spec.weights_path = model.weights;
   spec.data_path = model.data;
-  spec.optimizer.kind = optimizer;
-  spec.optimizer.learning_rate = optimizer == OptimizerKind::kSgd ? 0.1 : 1e-3;
+  spec.training.optimizer.kind = optimizer;
+  spec.training.optimizer.learning_rate = optimizer == Optimizer::kSgd ? 0.1 : 1e-3;
   spec.steps = kSteps;
   spec.seed = 42;
   spec.order = SampleOrder::kSequential;
@@ -92,7 +92,7 @@ class Equivalence : public ::testing::Test {
   static void SetUpTestSuite() { at::set_num_threads(1); }
 
   // Trains with every shape and compares with `expected`.
-  void CompareAll(const Model& model, OptimizerKind optimizer,
+  void CompareAll(const Model& model, Optimizer optimizer,
                   const std::map<std::string, at::Tensor>& expected,
                   const std::vector<double>& losses) {
     const auto cluster = ClusterPreset("cpu:32");
@@ -127,9 +127,9 @@ class EveryPlan : public Equivalence, public ::testing::WithParamInterface<std::
 TEST_P(EveryPlan, TrainsAsPyTorchDoes) {
   for (const char* dtype : {"f64", "f32"}) {
     const Model model = LoadModel(absl::StrCat(GetParam(), "_", dtype));
-    for (const OptimizerKind optimizer : {OptimizerKind::kSgd, OptimizerKind::kAdam}) {
-      const std::string stem = ModelPath(absl::StrCat(
-          model.name, ".reference.", optimizer == OptimizerKind::kSgd ? "sgd" : "adam"));
+    for (const Optimizer optimizer : {Optimizer::kSgd, Optimizer::kAdam}) {
+      const std::string stem = ModelPath(
+          absl::StrCat(model.name, ".reference.", optimizer == Optimizer::kSgd ? "sgd" : "adam"));
       const auto expected = ReadTensors(stem + ".safetensors");
       ASSERT_TRUE(expected.ok()) << expected.status();
       CompareAll(model, optimizer, *expected, ReferenceLosses(stem));
@@ -146,10 +146,10 @@ TEST_F(Equivalence, DropoutIsThatOfOneDevice) {
     const auto whole =
         LowerBoth(*model.graph, ForceStrategy(*model.graph, {.micro_batches = 1}, random));
     ASSERT_TRUE(whole.ok()) << whole.status();
-    const JobSpec spec = SpecOf(model, *whole, OptimizerKind::kSgd);
+    const JobSpec spec = SpecOf(model, *whole, Optimizer::kSgd);
     const auto reference = TrainLocally(spec);
     ASSERT_TRUE(reference.ok()) << reference.status();
-    CompareAll(model, OptimizerKind::kSgd, reference->parameters, reference->losses);
+    CompareAll(model, Optimizer::kSgd, reference->parameters, reference->losses);
     // The reference has dropout: other masks make other parameters.
     const auto other = TrainLocally(spec, [](JobSpec& own) { own.seed = 43; });
     ASSERT_TRUE(other.ok()) << other.status();
@@ -169,7 +169,7 @@ TEST_F(Equivalence, AWrongLossScaleIsNoticed) {
         *model.graph, ForceStrategy(*model.graph, {.stages = 3, .micro_batches = 4}, random));
     ASSERT_TRUE(programs.ok());
     for (const double weight : {1.0, 1.001}) {
-      const auto result = TrainLocally(SpecOf(model, *programs, OptimizerKind::kSgd),
+      const auto result = TrainLocally(SpecOf(model, *programs, Optimizer::kSgd),
                                        [&](JobSpec& spec) { spec.loss_weight = weight; });
       ASSERT_TRUE(result.ok()) << result.status();
       std::string where;

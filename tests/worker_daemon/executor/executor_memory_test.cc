@@ -135,17 +135,16 @@ Graph Transformer() {
 
 struct Case {
   std::string model, schedule;
-  OptimizerKind optimizer = OptimizerKind::kSgd;
-  double momentum = 0;
+  Optimizer optimizer = Optimizer::kSgd;
   int stages = 4;
   int replicas = 1;
   bool recompute = false;
   bool within = false;  // Stages end within layers, so that messages have several tensors.
 
   std::string Name() const {
-    const std::string kind = optimizer == OptimizerKind::kAdam ? "Adam"
-                             : momentum > 0                    ? "Momentum"
-                                                               : "Sgd";
+    const std::string kind = optimizer == Optimizer::kAdam          ? "Adam"
+                             : optimizer == Optimizer::kSgdMomentum ? "Momentum"
+                                                                    : "Sgd";
     return absl::StrCat(model, "_", schedule, "_", kind, "_Stages", stages, "_Replicas", replicas,
                         recompute ? "_Recompute" : "", within ? "_Within" : "");
   }
@@ -274,9 +273,7 @@ Peaks Train(const Case& c, const TransportFactory& transports) {
   const auto graph = GraphOf(c.model);
   const Strategy strategy = StrategyOf(c, *graph);
   LowerOptions options;
-  options.optimizer = c.optimizer == OptimizerKind::kAdam ? Optimizer::kAdam
-                      : c.momentum > 0                    ? Optimizer::kSgdMomentum
-                                                          : Optimizer::kSgd;
+  options.optimizer = c.optimizer;
   auto program = Lower(*graph, strategy, *MakeAnalyticCostModel(*graph), options);
   EXPECT_TRUE(program.ok()) << program.status();
   if (!program.ok()) return {};
@@ -286,9 +283,8 @@ Peaks Train(const Case& c, const TransportFactory& transports) {
   spec.program = std::make_shared<const Program>(*std::move(program));
   spec.weights_path = WriteWeights(*graph, absl::StrCat("memory_", c.model, ".safetensors"));
   spec.data_path = DataOf(*graph, c.model);
-  spec.optimizer.kind = c.optimizer;
-  spec.optimizer.momentum = c.momentum;
-  spec.optimizer.learning_rate = 1e-3;
+  spec.training.optimizer.kind = c.optimizer;
+  spec.training.optimizer.learning_rate = 1e-3;
   spec.steps = 3;
   Peaks peaks;
   for (const DeviceProgram& device : spec.program->devices) peaks.measured[device.device] = 0;
@@ -352,7 +348,7 @@ TEST_P(MemoryOfOneProcess, IsNoMoreThanTheProgramsSay) {
 
 TEST(MemoryLimit, EndsTheJobWithTheFigures) {
   at::set_num_threads(1);
-  const Case c{"Chain", "GPipe", OptimizerKind::kSgd, 0, 1};
+  const Case c{"Chain", "GPipe", Optimizer::kSgd, 1};
   const auto graph = GraphOf(c.model);
   auto program = Lower(*graph, StrategyOf(c, *graph), *MakeAnalyticCostModel(*graph),
                        {.optimizer = Optimizer::kSgd});
@@ -382,30 +378,30 @@ TEST(MemoryLimit, EndsTheJobWithTheFigures) {
 std::vector<Case> Cases() {
   std::vector<Case> cases;
   for (const std::string model : {"Chain", "Branches", "Transformer"}) {
-    cases.push_back({model, "GPipe", OptimizerKind::kSgd, 0, 1});
-    cases.push_back({model, "OneFOneB", OptimizerKind::kAdam, 0, 1});
+    cases.push_back({model, "GPipe", Optimizer::kSgd, 1});
+    cases.push_back({model, "OneFOneB", Optimizer::kAdam, 1});
     for (const std::string schedule :
          {"GPipe", "OneFOneB", "Looped", "BreadthFirst", "ZbH1", "ZbV"}) {
-      cases.push_back({model, schedule, OptimizerKind::kSgd});
-      cases.push_back({model, schedule, OptimizerKind::kAdam});
+      cases.push_back({model, schedule, Optimizer::kSgd});
+      cases.push_back({model, schedule, Optimizer::kAdam});
     }
-    cases.push_back({model, "OneFOneB", OptimizerKind::kSgd, 0.9});
-    cases.push_back({model, "OneFOneB", OptimizerKind::kAdam, 0, 4, 1, true});
-    cases.push_back({model, "GPipe", OptimizerKind::kSgd, 0, 4, 1, true});
-    cases.push_back({model, "OneFOneB", OptimizerKind::kAdam, 0, 2, 2});
-    cases.push_back({model, "GPipe", OptimizerKind::kSgd, 0, 2, 2});
+    cases.push_back({model, "OneFOneB", Optimizer::kSgdMomentum});
+    cases.push_back({model, "OneFOneB", Optimizer::kAdam, 4, 1, true});
+    cases.push_back({model, "GPipe", Optimizer::kSgd, 4, 1, true});
+    cases.push_back({model, "OneFOneB", Optimizer::kAdam, 2, 2});
+    cases.push_back({model, "GPipe", Optimizer::kSgd, 2, 2});
   }
   for (const std::string schedule : {"GPipe", "OneFOneB", "BreadthFirst", "ZbH1"})
-    cases.push_back({"Transformer", schedule, OptimizerKind::kSgd, 0, 4, 1, false, true});
+    cases.push_back({"Transformer", schedule, Optimizer::kSgd, 4, 1, false, true});
   for (const std::string schedule : {"GPipe", "OneFOneB"})
-    cases.push_back({"Transformer", schedule, OptimizerKind::kSgd, 0, 4, 1, true, true});
+    cases.push_back({"Transformer", schedule, Optimizer::kSgd, 4, 1, true, true});
   return cases;
 }
 
 std::vector<Case> CasesOfSeveralDevices() {
   std::vector<Case> cases = Cases();
   std::erase_if(cases,
-                [](const Case& c) { return c.stages == 1 || c.optimizer == OptimizerKind::kAdam; });
+                [](const Case& c) { return c.stages == 1 || c.optimizer == Optimizer::kAdam; });
   return cases;
 }
 

@@ -171,7 +171,7 @@ TEST(States, GoOnWhereAnUpdateIsSkipped) {
   auto data = Data();
   data["x"][kMiniBatch + 1][2] = std::nan("");
   HandJob job(*model.graph, data, kSteps);
-  job.spec.optimizer.on_non_finite = NonFinite::kSkip;
+  job.spec.training.on_non_finite = NonFinite::kSkip;
   const auto costs = MakeAnalyticCostModel(*model.graph);
   auto program = Lower(*model.graph, PlanByHand(*model.graph, kMiniBatch, {{model.last, 4}}),
                        *costs, {.training = true, .gradient_norm = true});

@@ -68,7 +68,7 @@ struct Job {
     spec.data_path = TempPath(stem + "_data.safetensors");
     spec.evaluation_path = spec.data_path;
     WriteTensors(spec.data_path, Data());
-    spec.optimizer.learning_rate = 0.1;
+    spec.training.optimizer.learning_rate = 0.1;
     spec.steps = 4;
     spec.step_timeout = absl::Seconds(20);
   }
@@ -230,9 +230,10 @@ TEST(Training, WhatCannotRunIsRefusedBeforeAnythingStarts) {
   EXPECT_THAT(std::string(TrainLocally(spec).status().message()),
               HasSubstr("torch_device \"abacus\""));
   spec = job.spec;
-  spec.optimizer.momentum = -1;
+  spec.training.optimizer.kind = Optimizer::kSgdMomentum;
+  spec.training.optimizer.momentum = -1;
   EXPECT_THAT(std::string(TrainLocally(spec).status().message()),
-              HasSubstr("optimizer.momentum: -1"));
+              HasSubstr("optimizer.momentum must lie in (0, 1), is -1"));
   spec = job.spec;
   spec.weights_path = TempPath("nowhere.safetensors");
   EXPECT_EQ(TrainLocally(spec).status().code(), absl::StatusCode::kNotFound);

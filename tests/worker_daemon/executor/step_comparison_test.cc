@@ -76,8 +76,8 @@ class StepComparisonTest : public ::testing::Test {
   StepComparisonTest() {
     at::set_num_threads(1);
     stem_ = ::testing::UnitTest::GetInstance()->current_test_info()->name();
-    spec_.optimizer.kind = OptimizerKind::kAdam;
-    spec_.optimizer.learning_rate = 0.01;
+    spec_.training.optimizer.kind = Optimizer::kAdam;
+    spec_.training.optimizer.learning_rate = 0.01;
     spec_.steps = 5;
     spec_.seed = 11;
     spec_.records.output_path = TempPath(stem_ + "_records");

@@ -30,8 +30,8 @@ TEST(StepWatchTest, ARecordHasGradientsStateAndLossOfTheStep) {
   const at::Tensor data = Random({4, 3}, 5);
   WriteTensors(spec.data_path, {{"x", data}});
   spec.order = SampleOrder::kSequential;
-  spec.optimizer.learning_rate = 0.5;
-  spec.optimizer.momentum = 0.9;
+  spec.training.optimizer.learning_rate = 0.5;
+  spec.training.optimizer.kind = Optimizer::kSgdMomentum;
   spec.steps = 3;
   spec.records = {.steps = 1, .output_path = TempPath("record")};
   std::mt19937_64 random(1);

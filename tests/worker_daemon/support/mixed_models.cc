@@ -67,8 +67,8 @@ JobSpec ClassifierJob(const std::string& stem, bool dropout, int64_t steps) {
   spec.data_path = TempPath(stem + "_data.safetensors");
   const at::Tensor x = Random({kSamples, kFeatures}, 5, at::kFloat);
   WriteTensors(spec.data_path, {{"x", x}, {"target", x.narrow(1, 0, kClasses).argmax(1)}});
-  spec.optimizer.learning_rate = 0.05;
-  spec.optimizer.momentum = 0.9;
+  spec.training.optimizer.learning_rate = 0.05;
+  spec.training.optimizer.kind = Optimizer::kSgdMomentum;
   spec.steps = steps;
   spec.seed = 3;
   spec.step_timeout = absl::Seconds(30);
@@ -81,7 +81,7 @@ void UsePlan(JobSpec& spec, StrategyShape shape, uint64_t seed) {
   const Strategy strategy = ForceStrategy(*spec.graph, shape, random);
   const auto costs = MakeAnalyticCostModel(*spec.graph);
   auto program = Lower(*spec.graph, strategy, *costs,
-                       {.training = true, .gradient_norm = NeedsGradientNorm(spec)});
+                       {.training = true, .gradient_norm = NeedsGradientNorm(spec.training)});
   ASSERT_TRUE(program.ok()) << program.status();
   ASSERT_EQ(Validate(*program, {}), absl::OkStatus());
   spec.program = std::make_shared<const Program>(*std::move(program));

@@ -45,8 +45,8 @@ HandJob::HandJob(Graph graph, const std::map<std::string, at::Tensor>& data, int
   spec.weights_path = WriteWeights(*spec.graph, stem + "_weights.safetensors");
   spec.data_path = spec.evaluation_path = TempPath(stem + "_data.safetensors");
   WriteTensors(spec.data_path, data);
-  spec.optimizer.kind = OptimizerKind::kSgd;
-  spec.optimizer.learning_rate = 0.1;
+  spec.training.optimizer.kind = Optimizer::kSgd;
+  spec.training.optimizer.learning_rate = 0.1;
   spec.order = SampleOrder::kSequential;
   spec.steps = steps;
   spec.seed = 9;

@@ -35,15 +35,14 @@ TransportFactory Ucx(const std::string& tls) {
 }
 #endif
 
-JobSpec SpecOf(const Model& model, std::shared_ptr<const Program> program,
-               OptimizerKind optimizer) {
+JobSpec SpecOf(const Model& model, std::shared_ptr<const Program> program, Optimizer optimizer) {
   JobSpec spec;
   spec.graph = model.graph;
   spec.program = std::move(program);
   spec.weights_path = model.weights;
   spec.data_path = model.data;
-  spec.optimizer.kind = optimizer;
-  spec.optimizer.learning_rate = optimizer == OptimizerKind::kSgd ? 0.1 : 1e-3;
+  spec.training.optimizer.kind = optimizer;
+  spec.training.optimizer.learning_rate = optimizer == Optimizer::kSgd ? 0.1 : 1e-3;
   spec.steps = kSteps;
   spec.seed = 42;
   spec.order = SampleOrder::kSequential;
@@ -66,7 +65,7 @@ Expected OfPyTorch(const Model& model, const std::string& optimizer) {
   return expected;
 }
 
-Expected OfOneDevice(const Model& model, OptimizerKind optimizer) {
+Expected OfOneDevice(const Model& model, Optimizer optimizer) {
   std::mt19937_64 random(1);
   const auto programs =
       LowerBoth(*model.graph, ForceStrategy(*model.graph, {.micro_batches = 1}, random));
@@ -130,7 +129,7 @@ void ExpectTheSameTraining(const Model& model, const Strategy& strategy, const W
   ASSERT_TRUE(programs.ok()) << programs.status();
   SCOPED_TRACE(Grid(*programs->training));
   const bool adam = strategy.stages.size() % 2 == 0;
-  const OptimizerKind optimizer = adam ? OptimizerKind::kAdam : OptimizerKind::kSgd;
+  const Optimizer optimizer = adam ? Optimizer::kAdam : Optimizer::kSgd;
   static std::map<std::pair<std::string, bool>, Expected> known;
   const auto [entry, is_new] = known.try_emplace({model.name, adam});
   if (is_new) {

@@ -90,8 +90,9 @@ TEST_P(MixedTraining, IsTheSameForAnyPlan) {
     JobSpec spec = ClassifierJob("mixed", dropout, kSteps);
     UseOneDevice(spec);
     const TrainingResult exact = Train(spec);
-    spec.precision = GetParam();
-    spec.loss_scale.initial = 1024;  // Far from where one plan overflows and another does not.
+    spec.training.precision = GetParam();
+    // Far from where one plan overflows and another does not.
+    spec.training.loss_scale.initial = 1024;
     UseOneDevice(spec);
     const TrainingResult expected = Train(spec);
     ASSERT_EQ(expected.losses.size(), static_cast<size_t>(kSteps));
@@ -117,7 +118,7 @@ TEST_P(MixedTraining, IsTheSameForAnyPlan) {
 // A recomputed forward pass runs in the types of the first: the results are the same to the bit.
 TEST_P(MixedTraining, RecomputationChangesNothing) {
   JobSpec spec = ClassifierJob("recomputed", /*dropout=*/true, kSteps);
-  spec.precision = GetParam();
+  spec.training.precision = GetParam();
   UsePlan(spec, {.stages = 3, .micro_batches = 4}, 2);
   const TrainingResult expected = Train(spec);
   UsePlan(spec, {.stages = 3, .micro_batches = 4, .recompute = true}, 2);
@@ -175,30 +176,10 @@ TEST_P(MixedTraining, SplitBackwardPassesAddUp) {
 
 TEST_P(MixedTraining, ParametersStayFloat32) {
   JobSpec spec = ClassifierJob("types", /*dropout=*/false, 2);
-  spec.precision = GetParam();
+  spec.training.precision = GetParam();
   UsePlan(spec, {.stages = 2, .micro_batches = 2}, 1);
   for (const auto& [name, value] : Train(spec).parameters)
     EXPECT_EQ(value.scalar_type(), at::kFloat) << name;
-}
-
-TEST(CheckPrecision, NamesAParameterOfAnotherType) {
-  GraphMaker make;
-  const int x = make.AddInput("x", {-1, 3});
-  const int linear = make.AddLinear("layer", In(x), 3, 3);
-  const Graph graph = make.Finish(make.AddNode("aten.mean.default", {Value(linear)}, {Meta({})}));
-  Program program;
-  EXPECT_EQ(CheckPrecision(graph, program, Precision::kGraph), absl::OkStatus());
-  for (const Precision precision : {Precision::kBFloat16, Precision::kFloat16}) {
-    const absl::Status status = CheckPrecision(graph, program, precision);
-    EXPECT_TRUE(absl::IsInvalidArgument(status));
-    EXPECT_THAT(std::string(status.message()), HasSubstr("\"layer.weight\" is not float32"));
-  }
-  const Graph float32 = ResidualClassifier(false);
-  EXPECT_EQ(CheckPrecision(float32, program, Precision::kFloat16), absl::OkStatus());
-  program.asynchronous = true;
-  EXPECT_EQ(CheckPrecision(float32, program, Precision::kBFloat16), absl::OkStatus());
-  EXPECT_THAT(std::string(CheckPrecision(float32, program, Precision::kFloat16).message()),
-              HasSubstr("agree on the scale of the loss"));
 }
 
 }  // namespace

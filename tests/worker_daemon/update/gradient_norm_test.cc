@@ -121,8 +121,8 @@ struct Job {
     spec.weights_path = WriteWeights(*spec.graph, "clip_weights.safetensors");
     spec.data_path = TempPath("clip_data.safetensors");
     WriteTensors(spec.data_path, {{"x", Random({3 * kMiniBatch, 6}, 5)}});
-    spec.optimizer.learning_rate = 0.05;
-    spec.optimizer.momentum = 0.9;
+    spec.training.optimizer.learning_rate = 0.05;
+    spec.training.optimizer.kind = Optimizer::kSgdMomentum;
     spec.steps = 5;
     spec.step_timeout = absl::Seconds(20);
   }
@@ -130,9 +130,9 @@ struct Job {
     std::mt19937_64 random(seed);
     const Strategy strategy = ForceStrategy(*spec.graph, shape, random);
     const auto costs = MakeAnalyticCostModel(*spec.graph);
-    spec.optimizer.max_gradient_norm = max_norm;
+    spec.training.max_gradient_norm = max_norm;
     auto program = Lower(*spec.graph, strategy, *costs,
-                         {.training = true, .gradient_norm = NeedsGradientNorm(spec.optimizer)});
+                         {.training = true, .gradient_norm = NeedsGradientNorm(spec.training)});
     EXPECT_TRUE(program.ok()) << program.status();
     EXPECT_EQ(Validate(*program, {}), absl::OkStatus());
     spec.program = std::make_shared<const Program>(*std::move(program));
@@ -173,7 +173,7 @@ TEST(ClippedTraining, IsTheSameForAnyPlan) {
 TEST(ClippedTraining, ProgramAndConfigurationAgree) {
   Job job;
   job.Train({.stages = 1, .mini_batch = kMiniBatch, .micro_batches = 1}, 1, 1);
-  job.spec.optimizer.max_gradient_norm = 0;
+  job.spec.training.max_gradient_norm = 0;
   EXPECT_THAT(std::string(TrainLocally(job.spec).status().message()),
               HasSubstr("it sums a norm of gradients"));
 }
@@ -187,12 +187,12 @@ TEST(NonFiniteTraining, EveryPolicyIsTheSameForAnyPlan) {
   job.spec.order = SampleOrder::kSequential;
   const StrategyShape whole{.stages = 1, .mini_batch = kMiniBatch, .micro_batches = 1};
 
-  job.spec.optimizer.on_non_finite = NonFinite::kContinue;
+  job.spec.training.on_non_finite = NonFinite::kContinue;
   const TrainingResult poisoned = job.Train(whole, 0, 1);
   EXPECT_TRUE(poisoned.parameters.at("tied").isnan().any().item<bool>());
 
   // Steps 0, 2, 3 and 5 are those of training on the data without the bad batch.
-  job.spec.optimizer.on_non_finite = NonFinite::kSkip;
+  job.spec.training.on_non_finite = NonFinite::kSkip;
   job.spec.steps = 6;
   const TrainingResult expected = job.Train(whole, 0, 1);
   Job clean;
@@ -207,8 +207,8 @@ TEST(NonFiniteTraining, EveryPolicyIsTheSameForAnyPlan) {
     EXPECT_LE(RelativeError(expected.parameters.at(name), value), 1e-12) << name;
   ExpectOfAnyPlan(job, 0, 8, expected);
 
-  job.spec.optimizer.on_non_finite = NonFinite::kStop;
-  job.spec.optimizer.max_gradient_norm = 1;  // The program sums a norm.
+  job.spec.training.on_non_finite = NonFinite::kStop;
+  job.spec.training.max_gradient_norm = 1;  // The program sums a norm.
   EXPECT_THAT(std::string(TrainLocally(job.spec).status().message()), HasSubstr("the loss is nan"));
 }
 

@@ -66,7 +66,7 @@ struct Steps {
 class ScaledTraining : public ::testing::Test {
  protected:
   ScaledTraining() : spec_(ClassifierJob(Name(), /*dropout=*/false, kSteps)) {
-    spec_.precision = Precision::kFloat16;
+    spec_.training.precision = Precision::kFloat16;
     UsePlan(spec_, {.stages = 3, .most_replicas = 2, .micro_batches = 2}, 4);
   }
   static std::string Name() {
@@ -101,7 +101,7 @@ class ScaledTraining : public ::testing::Test {
 
 // Float16 ends at 65504, so gradients overflow until the scale has come down; then it grows again.
 TEST_F(ScaledTraining, SkipsStepsUntilTheScaleFits) {
-  spec_.loss_scale = {.initial = 0x1p18, .interval = 4};
+  spec_.training.loss_scale = {.initial = 0x1p18, .interval = 4};
   Steps steps;
   const TrainingResult result = Train(&steps, spec_);
   ASSERT_EQ(steps.scales.size(), static_cast<size_t>(kSteps));
@@ -121,17 +121,17 @@ TEST_F(ScaledTraining, SkipsStepsUntilTheScaleFits) {
 // Powers of two scale exactly: unless something vanishes or overflows, the scale is not to be seen.
 TEST_F(ScaledTraining, TheScaleDoesNotShowInTheResult) {
   Steps steps;
-  spec_.loss_scale.initial = 0x1p8;
+  spec_.training.loss_scale.initial = 0x1p8;
   const TrainingResult expected = Train(&steps, spec_);
-  spec_.loss_scale.initial = 0x1p11;
+  spec_.training.loss_scale.initial = 0x1p11;
   const TrainingResult result = Train(&steps, spec_);
   for (const auto& [name, value] : expected.parameters)
     EXPECT_LT(RelativeError(result.parameters.at(name), value), 1e-4) << name;
   for (bool skipped : steps.skipped) EXPECT_FALSE(skipped);
   // Clipping sees gradients without the scale.
-  spec_.optimizer.max_gradient_norm = 0.05;
+  spec_.training.max_gradient_norm = 0.05;
   const TrainingResult clipped = Train(&steps, spec_);
-  spec_.loss_scale.initial = 0x1p8;
+  spec_.training.loss_scale.initial = 0x1p8;
   const TrainingResult also_clipped = Train(&steps, spec_);
   for (const auto& [name, value] : clipped.parameters) {
     EXPECT_LT(RelativeError(also_clipped.parameters.at(name), value), 1e-4) << name;
@@ -140,7 +140,7 @@ TEST_F(ScaledTraining, TheScaleDoesNotShowInTheResult) {
 }
 
 TEST_F(ScaledTraining, GradientsThatStayBadStopTheJob) {
-  spec_.loss_scale = {.initial = 0x1p21, .least = 0x1p20};
+  spec_.training.loss_scale = {.initial = 0x1p21, .least = 0x1p20};
   const absl::Status status = TrainLocally(spec_).status();
   EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
   EXPECT_THAT(std::string(status.message()),
@@ -149,21 +149,21 @@ TEST_F(ScaledTraining, GradientsThatStayBadStopTheJob) {
 
 // The scale is not to blame then, but it cannot know; what the job does is for its policy to say.
 TEST_F(ScaledTraining, ALossThatIsNotFiniteIsForThePolicy) {
-  spec_.loss_scale = {.initial = 4, .least = 1};
+  spec_.training.loss_scale = {.initial = 4, .least = 1};
   at::Tensor x = Random({64, 12}, 5, at::kFloat);
   const at::Tensor target = x.narrow(1, 0, 5).argmax(1);
   x.fill_(std::numeric_limits<float>::infinity());
   WriteTensors(spec_.data_path, {{"x", x}, {"target", target}});
-  spec_.optimizer.on_non_finite = NonFinite::kStop;
+  spec_.training.on_non_finite = NonFinite::kStop;
   EXPECT_THAT(std::string(TrainLocally(spec_).status().message()), HasSubstr("the loss is nan"));
-  spec_.optimizer.on_non_finite = NonFinite::kContinue;
+  spec_.training.on_non_finite = NonFinite::kContinue;
   Steps steps;
   Train(&steps, spec_);
   EXPECT_THAT(steps.scales, ElementsAre(4, 2, 1, 1, 1, 1, 1, 1, 1, 1));
 }
 
 TEST_F(ScaledTraining, AResumedJobGoesOnWithTheScale) {
-  spec_.loss_scale = {.initial = 0x1p18, .interval = 3};
+  spec_.training.loss_scale = {.initial = 0x1p18, .interval = 3};
   Steps whole;
   const TrainingResult expected = Train(&whole, spec_);
 
@@ -183,7 +183,7 @@ TEST_F(ScaledTraining, AResumedJobGoesOnWithTheScale) {
   manifest.step = taken;
   manifest.samples = taken * spec_.program->mini_batch;
   manifest.seed = spec_.seed;
-  manifest.optimizer = NameOf(spec_.optimizer.kind);
+  manifest.optimizer = StateName(spec_.training.optimizer.kind);
   const std::string directory = CheckpointDirectory(saving.checkpoint_root, taken);
   ASSERT_EQ(CompleteCheckpoint(directory, *spec_.graph, manifest), absl::OkStatus());
   auto checkpoint = Checkpoint::Open(directory);
@@ -202,7 +202,7 @@ TEST_F(ScaledTraining, AResumedJobGoesOnWithTheScale) {
   UsePlan(resumed, {.stages = 2, .micro_batches = 4}, 9);
   Train(&rest, resumed);
   EXPECT_EQ(rest.scales.front(), whole.scales[taken]);
-  resumed.precision = Precision::kGraph;
+  resumed.training.precision = Precision::kGraph;
   UsePlan(resumed, {.stages = 2, .micro_batches = 4}, 9);
   Train(&rest, resumed);
   EXPECT_EQ(rest.scales.front(), 0);

@@ -20,10 +20,12 @@ json Reference() {
   return json::parse(file);
 }
 
-OptimizerConfig ConfigOf(const json& test_case) {
+OptimizerSpec ConfigOf(const json& test_case) {
   const json& options = test_case["options"];
-  OptimizerConfig config;
-  config.kind = test_case["kind"] == "SGD" ? OptimizerKind::kSgd : OptimizerKind::kAdam;
+  OptimizerSpec config;
+  config.kind = test_case["kind"] != "SGD"          ? Optimizer::kAdam
+                : options.value("momentum", 0.) > 0 ? Optimizer::kSgdMomentum
+                                                    : Optimizer::kSgd;
   config.learning_rate = options.value("lr", config.learning_rate);
   config.weight_decay = options.value("weight_decay", config.weight_decay);
   config.momentum = options.value("momentum", config.momentum);
@@ -66,8 +68,8 @@ TEST_P(AgainstPyTorch, GivesTheSameParameters) {
   const json& test_case = reference["cases"][GetParam()];
   const at::ScalarType dtype = test_case["dtype"] == "float64" ? at::kDouble : at::kFloat;
   const ParameterStore store = OneParameter(ToTensor(test_case["start"], dtype));
-  const OptimizerConfig config = ConfigOf(test_case);
-  ASSERT_TRUE(CheckOptimizer(config).ok());
+  const OptimizerSpec config = ConfigOf(test_case);
+  ASSERT_TRUE(Check(config).ok());
   ParameterOptimizer optimizer(config, store);
   at::Tensor parameter = store[ParameterId(0)];
   for (size_t step = 0; step < test_case["gradients"].size(); ++step) {
@@ -91,7 +93,7 @@ INSTANTIATE_TEST_SUITE_P(All, AgainstPyTorch, ::testing::ValuesIn(Names()),
                          [](const auto& param_info) { return param_info.param; });
 
 // One parameter after one step with gradient 1, from 1.
-double AfterOneStep(const OptimizerConfig& config, std::vector<int> groups, int64_t step) {
+double AfterOneStep(const OptimizerSpec& config, std::vector<int> groups, int64_t step) {
   const ParameterStore store = OneParameter(at::ones({1}, at::kDouble));
   ParameterOptimizer optimizer(config, store, std::move(groups));
   at::Tensor parameter = store[ParameterId(0)];
@@ -101,7 +103,7 @@ double AfterOneStep(const OptimizerConfig& config, std::vector<int> groups, int6
 }
 
 TEST(ParameterOptimizer, TakesDecayAndRateOfItsGroup) {
-  OptimizerConfig config;
+  OptimizerSpec config;
   config.learning_rate = 0.1;
   config.weight_decay = 0.5;
   config.groups = {{"*.bias", 0, 1}, {"*", 0.25, 2}};
@@ -111,7 +113,7 @@ TEST(ParameterOptimizer, TakesDecayAndRateOfItsGroup) {
 }
 
 TEST(ParameterOptimizer, TakesTheRateOfItsStep) {
-  OptimizerConfig config;
+  OptimizerSpec config;
   config.learning_rate = 0.1;
   config.schedule = {Decay::kStep, 0, 0, 0, 2, 0.5};
   EXPECT_DOUBLE_EQ(AfterOneStep(config, {}, 1), 0.9);

@@ -1,0 +1,22 @@
+// How a job trains, on the wire: fields of JobSpec. LossScaleRule does not travel.
+#pragma once
+
+#include "common/base/status.h"
+#include "common/training/training_spec.h"
+#include "stagewright/v1/job_service.pb.h"
+#include "stagewright/v1/planner_service.pb.h"
+
+namespace stagewright {
+
+Optimizer FromProto(v1::Optimizer optimizer);  // Unspecified is Adam: the most memory.
+v1::Optimizer ToProto(Optimizer optimizer);
+CheckpointPolicy FromProto(const v1::CheckpointPolicy& proto);
+
+// INVALID_ARGUMENT names the field, with "spec." before it, of an enum without a value that is
+// known: an optimizer has to be chosen, the others have defaults. Numbers are not checked.
+absl::StatusOr<TrainingSpec> TrainingFromProto(const v1::JobSpec& spec);
+
+// Replaces the fields that TrainingFromProto reads.
+void SetTraining(const TrainingSpec& training, v1::JobSpec& spec);
+
+}  // namespace stagewright

@@ -1,0 +1,71 @@
+// Checkpoints of a run: when one is due by the clock, and what devices have written of each.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "common/base/units.h"
+
+namespace stagewright {
+
+// A file of a checkpoint, as its manifest lists it.
+struct WrittenFile {
+  std::string name;
+  Bytes bytes = 0;
+  uint32_t crc32 = 0;
+};
+
+// A device's share of a checkpoint.
+struct WrittenShare {
+  int32_t device = 0;
+  int64_t step = 0;
+  std::vector<WrittenFile> files;
+  std::string error;     // Why it is not there; empty if it is.
+  bool skipped = false;  // The error is of no concern.
+};
+
+// A checkpoint of which every device has said what became of its share.
+struct WrittenCheckpoint {
+  int64_t step = 0;
+  std::vector<WrittenFile> files;
+  std::string error;  // The first one's; empty if it is whole.
+};
+
+class CheckpointProgress {
+ public:
+  // For so many devices. The first checkpoint is due so long after `begun`; `every` 0: none is due
+  // by the clock.
+  CheckpointProgress(size_t devices, absl::Duration every, absl::Time begun)
+      : devices_(devices), every_(every), last_(begun) {}
+  // Training begins now.
+  void Begin(absl::Time now) { last_ = now; }
+
+  // The step after which all are to save, if it is time to tell them: far enough after `step` that
+  // all hear of it in time, and before the job ends (`total_steps`; 0: unknown).
+  std::optional<int64_t> Announce(int64_t step, Nanos step_time, int64_t total_steps,
+                                  absl::Time now);
+
+  // The checkpoint if this was its last share.
+  std::optional<WrittenCheckpoint> Add(const WrittenShare& share, absl::Time now);
+
+ private:
+  struct Shares {
+    std::set<int32_t> devices;
+    WrittenCheckpoint written;
+  };
+
+  size_t devices_;
+  absl::Duration every_;
+  absl::Time last_;                   // When the last one was written or the run began.
+  std::map<int64_t, Shares> shares_;  // By step.
+  int64_t announced_ = 0;             // Step; 0: none.
+  // How often the distance of announcements was doubled, because some came too late.
+  int doublings_ = 0;
+};
+
+}  // namespace stagewright

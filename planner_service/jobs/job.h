@@ -1,0 +1,102 @@
+// A job as the planner keeps it, whatever becomes of the workers that run it: what was asked for,
+// which never changes, and how far it has come.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "common/base/units.h"
+#include "planner_service/jobs/job_request.h"
+
+namespace stagewright {
+
+namespace v1 {
+class Graph;
+class JobSpec;
+class Plan;
+}  // namespace v1
+
+enum class JobState {
+  kPending,
+  kPlanning,
+  kWaitingForDevices,
+  kStarting,
+  kRunning,
+  kRecovering,  // A worker of the run is not heard of.
+  kSucceeded,
+  kFailed,
+  kCancelled,
+};
+
+// Nothing changes any more.
+bool IsTerminal(JobState state);
+// The job's stages compute, whether or not all their workers are heard of at the moment.
+bool Runs(JobState state);
+// Workers have devices, threads and memory for the job.
+bool OnWorkers(JobState state);
+
+// The memory of one device of a job.
+struct DeviceMemory {
+  std::string name;
+  int32_t device = 0;        // Index in the job's cluster.
+  Bytes predicted_peak = 0;  // By the plan's simulation.
+  Bytes measured_peak = 0;   // So far, in all runs; 0: unknown.
+  Bytes in_use = 0;          // After the last step.
+  Bytes reserved = 0;        // By the allocator of a GPU.
+  int64_t allocations = 0;   // Blocks handed out in the present run.
+};
+
+// What the workers last reported.
+struct JobMetrics {
+  int64_t step = 0;  // Steps finished.
+  int64_t total_steps = 0;
+  double loss = 0;
+  Nanos step_time = 0;  // The slowest device's.
+  Nanos median_step_time = 0;
+  Nanos predicted_step_time = 0;
+  double accuracy = -1;  // On the evaluation data; negative: unknown.
+  double evaluation_loss = 0;
+  double samples_per_second = 0;
+  int64_t skipped_steps = 0;
+  double loss_scale = 0;
+  std::vector<DeviceMemory> memory;  // In the order of the plan's devices.
+};
+
+struct Job {
+  int64_t number = 0;  // The 7 of "jobs/7".
+  // As it was submitted, for workers, clients and the store: the graph, which may be large, apart.
+  std::shared_ptr<const v1::JobSpec> spec;
+  std::shared_ptr<const v1::Graph> graph;
+  // What it says; null once the job has ended.
+  std::shared_ptr<const JobRequest> request;
+  absl::Time create_time;
+
+  JobState state = JobState::kPending;
+  std::string message;          // Why it failed, or what it waits for.
+  int64_t version = 1;          // Grows with every change.
+  int64_t generation = 0;       // The number of the present or last run.
+  int32_t restarts = 0;         // After a worker was lost.
+  int64_t checkpoint_step = 0;  // Steps that its last complete checkpoint has done; 0: none.
+  std::string checkpoint_path;  // Where the final checkpoint is.
+  int32_t failure_code = 0;     // What a worker failed it with; 0: none did.
+  absl::Time end_time = absl::InfiniteFuture();
+  std::vector<std::string> devices;   // "worker/device", in the plan's order.
+  int32_t working_devices = 0;        // Those of them that the plan gives work.
+  std::vector<std::string> warnings;  // A sentence each.
+  JobMetrics metrics;
+  // As they are shown and sent; null before planning.
+  std::shared_ptr<const v1::Plan> plan, sequential_plan;
+
+  std::string name() const;
+  // Unless it is known already.
+  void Warn(const std::string& warning);
+};
+
+// The 7 of "jobs/7"; -1 of other names.
+int64_t JobNumber(absl::string_view name);
+
+}  // namespace stagewright

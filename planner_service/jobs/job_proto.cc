@@ -1,0 +1,222 @@
+#include "planner_service/jobs/job_proto.h"
+
+#include <utility>
+
+#include "common/wire/graph_proto.h"
+#include "common/wire/strategy_proto.h"
+#include "common/wire/training_proto.h"
+#include "planner_service/wire/plan_proto.h"
+
+namespace stagewright {
+namespace {
+
+google::protobuf::Timestamp ToProto(absl::Time time) {
+  const int64_t nanos = absl::ToUnixNanos(time);
+  google::protobuf::Timestamp proto;
+  proto.set_seconds(nanos / 1'000'000'000);
+  proto.set_nanos(static_cast<int32_t>(nanos % 1'000'000'000));
+  return proto;
+}
+
+absl::Time FromProto(const google::protobuf::Timestamp& proto) {
+  return absl::FromUnixSeconds(proto.seconds()) + absl::Nanoseconds(proto.nanos());
+}
+
+JobState FromProto(v1::JobState state) {
+  switch (state) {
+    case v1::JOB_STATE_PLANNING:
+      return JobState::kPlanning;
+    case v1::JOB_STATE_WAITING_FOR_DEVICES:
+      return JobState::kWaitingForDevices;
+    case v1::JOB_STATE_STARTING:
+      return JobState::kStarting;
+    case v1::JOB_STATE_RUNNING:
+      return JobState::kRunning;
+    case v1::JOB_STATE_RECOVERING:
+      return JobState::kRecovering;
+    case v1::JOB_STATE_SUCCEEDED:
+      return JobState::kSucceeded;
+    case v1::JOB_STATE_FAILED:
+      return JobState::kFailed;
+    case v1::JOB_STATE_CANCELLED:
+      return JobState::kCancelled;
+    default:
+      return JobState::kPending;
+  }
+}
+
+v1::JobMetrics ToProto(const JobMetrics& metrics) {
+  v1::JobMetrics proto;
+  proto.set_step(metrics.step);
+  proto.set_total_steps(metrics.total_steps);
+  proto.set_loss(metrics.loss);
+  proto.set_step_ns(metrics.step_time);
+  proto.set_median_step_ns(metrics.median_step_time);
+  proto.set_predicted_step_ns(metrics.predicted_step_time);
+  proto.set_accuracy(metrics.accuracy);
+  proto.set_evaluation_loss(metrics.evaluation_loss);
+  proto.set_samples_per_second(metrics.samples_per_second);
+  proto.set_skipped_steps(metrics.skipped_steps);
+  proto.set_loss_scale(metrics.loss_scale);
+  for (const DeviceMemory& memory : metrics.memory) {
+    v1::DeviceMemory* out = proto.add_memory();
+    out->set_device(memory.name);
+    out->set_predicted_peak_bytes(memory.predicted_peak);
+    out->set_measured_peak_bytes(memory.measured_peak);
+    out->set_in_use_bytes(memory.in_use);
+    out->set_reserved_bytes(memory.reserved);
+    out->set_allocations(memory.allocations);
+  }
+  return proto;
+}
+
+// The plan says which device each entry of the memory is about.
+JobMetrics FromProto(const v1::JobMetrics& proto, const v1::Plan& plan) {
+  JobMetrics metrics;
+  metrics.step = proto.step();
+  metrics.total_steps = proto.total_steps();
+  metrics.loss = proto.loss();
+  metrics.step_time = proto.step_ns();
+  metrics.median_step_time = proto.median_step_ns();
+  metrics.predicted_step_time = proto.predicted_step_ns();
+  metrics.accuracy = proto.accuracy();
+  metrics.evaluation_loss = proto.evaluation_loss();
+  metrics.samples_per_second = proto.samples_per_second();
+  metrics.skipped_steps = proto.skipped_steps();
+  metrics.loss_scale = proto.loss_scale();
+  const auto& reports = plan.evaluation().devices();
+  for (int i = 0; i < proto.memory_size(); ++i) {
+    const v1::DeviceMemory& memory = proto.memory(i);
+    metrics.memory.push_back({memory.device(), i < reports.size() ? reports[i].device() : -1,
+                              memory.predicted_peak_bytes(), memory.measured_peak_bytes(),
+                              memory.in_use_bytes(), memory.reserved_bytes(),
+                              memory.allocations()});
+  }
+  return metrics;
+}
+
+v1::Graph NamesOf(const v1::Graph& graph) {
+  v1::Graph names;
+  names.set_name(graph.name());
+  for (const v1::Node& node : graph.nodes()) {
+    v1::Node* out = names.add_nodes();
+    out->set_name(node.name());
+    out->set_module(node.module());
+  }
+  return names;
+}
+
+}  // namespace
+
+v1::JobState ToProto(JobState state) {
+  switch (state) {
+    case JobState::kPending:
+      return v1::JOB_STATE_PENDING;
+    case JobState::kPlanning:
+      return v1::JOB_STATE_PLANNING;
+    case JobState::kWaitingForDevices:
+      return v1::JOB_STATE_WAITING_FOR_DEVICES;
+    case JobState::kStarting:
+      return v1::JOB_STATE_STARTING;
+    case JobState::kRunning:
+      return v1::JOB_STATE_RUNNING;
+    case JobState::kRecovering:
+      return v1::JOB_STATE_RECOVERING;
+    case JobState::kSucceeded:
+      return v1::JOB_STATE_SUCCEEDED;
+    case JobState::kFailed:
+      return v1::JOB_STATE_FAILED;
+    case JobState::kCancelled:
+      return v1::JOB_STATE_CANCELLED;
+  }
+  return v1::JOB_STATE_UNSPECIFIED;
+}
+
+absl::StatusOr<JobRequest> FromProto(const v1::JobSpec& spec) {
+  JobRequest request;
+  if (spec.has_graph()) {
+    auto graph = FromProto(spec.graph());
+    if (!graph.ok()) return Annotate(graph.status(), "spec.graph");
+    request.graph = std::make_shared<const Graph>(*std::move(graph));
+  }
+  request.weights_path = spec.weights_path();
+  request.data_path = spec.data_path();
+  request.output_path = spec.output_path();
+  request.evaluation_data_path = spec.evaluation_data_path();
+  ASSIGN_OR_RETURN(request.training, TrainingFromProto(spec));
+  request.mini_batch = spec.mini_batch();
+  request.steps = spec.steps();
+  request.epochs = spec.epochs();
+  request.planner = spec.planner();
+  request.options = FromProto(spec.plan_options());
+  if (spec.has_strategy()) {
+    request.strategy = FromProto(spec.strategy());
+    if (spec.plan_options().batch_statistics() != v1::BATCH_STATISTICS_UNSPECIFIED)
+      request.strategy->batch_statistics = request.options.batch_statistics;
+  }
+  request.num_devices = spec.num_devices();
+  request.step_timeout = absl::Nanoseconds(spec.step_timeout_ns());
+  request.max_restarts = spec.max_restarts();
+  request.records = {spec.records().steps(), spec.records().compare_with()};
+  return request;
+}
+
+void SetSpec(v1::JobSpec spec, Job& job) {
+  job.graph = std::make_shared<const v1::Graph>(std::move(*spec.mutable_graph()));
+  spec.clear_graph();
+  job.spec = std::make_shared<const v1::JobSpec>(std::move(spec));
+}
+
+v1::Job ToProto(const Job& job, GraphDetail detail) {
+  v1::Job proto;
+  proto.set_name(job.name());
+  proto.set_state(ToProto(job.state));
+  proto.set_message(job.message);
+  *proto.mutable_spec() = *job.spec;
+  if (detail == GraphDetail::kAll) *proto.mutable_spec()->mutable_graph() = *job.graph;
+  if (detail == GraphDetail::kNames) *proto.mutable_spec()->mutable_graph() = NamesOf(*job.graph);
+  if (job.plan != nullptr) *proto.mutable_plan() = *job.plan;
+  if (job.sequential_plan != nullptr) *proto.mutable_sequential_plan() = *job.sequential_plan;
+  *proto.mutable_metrics() = ToProto(job.metrics);
+  *proto.mutable_create_time() = ToProto(job.create_time);
+  if (job.end_time != absl::InfiniteFuture()) *proto.mutable_end_time() = ToProto(job.end_time);
+  proto.set_generation(job.generation);
+  proto.set_version(job.version);
+  proto.set_checkpoint_path(job.checkpoint_path);
+  for (const std::string& device : job.devices) proto.add_devices(device);
+  for (const std::string& warning : job.warnings) proto.add_warnings(warning);
+  proto.set_restarts(job.restarts);
+  proto.set_checkpoint_step(job.checkpoint_step);
+  proto.set_failure_code(job.failure_code);
+  return proto;
+}
+
+absl::StatusOr<Job> FromProto(v1::Job proto) {
+  Job job;
+  job.number = JobNumber(proto.name());
+  if (job.number < 0) return absl::InvalidArgumentError("has no job name");
+  job.state = FromProto(proto.state());
+  job.message = proto.message();
+  job.metrics = FromProto(proto.metrics(), proto.plan());
+  job.create_time = FromProto(proto.create_time());
+  if (proto.has_end_time()) job.end_time = FromProto(proto.end_time());
+  job.generation = proto.generation();
+  job.version = proto.version();
+  job.checkpoint_path = proto.checkpoint_path();
+  job.devices.assign(proto.devices().begin(), proto.devices().end());
+  job.working_devices = proto.plan().program().devices_size();
+  job.warnings.assign(proto.warnings().begin(), proto.warnings().end());
+  job.restarts = proto.restarts();
+  job.checkpoint_step = proto.checkpoint_step();
+  job.failure_code = proto.failure_code();
+  SetSpec(std::move(*proto.mutable_spec()), job);
+  if (proto.has_plan())
+    job.plan = std::make_shared<const v1::Plan>(std::move(*proto.mutable_plan()));
+  if (proto.has_sequential_plan()) {
+    job.sequential_plan =
+        std::make_shared<const v1::Plan>(std::move(*proto.mutable_sequential_plan()));
+  }
+  return job;
+}
+
+}  // namespace stagewright

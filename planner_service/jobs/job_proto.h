@@ -1,0 +1,30 @@
+// Jobs on the wire and in the store, which has them in the same form.
+#pragma once
+
+#include "common/base/status.h"
+#include "planner_service/jobs/job.h"
+#include "planner_service/jobs/job_request.h"
+#include "stagewright/v1/job_service.pb.h"
+
+namespace stagewright {
+
+v1::JobState ToProto(JobState state);
+
+// INVALID_ARGUMENT names the field of something that cannot be read, with "spec." before it; the
+// rest is for Check(JobRequest).
+absl::StatusOr<JobRequest> FromProto(const v1::JobSpec& spec);
+
+// Keeps the spec as it came, its graph apart.
+void SetSpec(v1::JobSpec spec, Job& job);
+
+// What of the spec's graph comes along.
+enum class GraphDetail { kNone, kNames, kAll };
+
+// With its plans. `kNames`: names and modules of nodes, for views of the plan.
+v1::Job ToProto(const Job& job, GraphDetail detail);
+
+// One that was stored with all of its graph, without `request`. INVALID_ARGUMENT if it has no name
+// of a job.
+absl::StatusOr<Job> FromProto(v1::Job proto);
+
+}  // namespace stagewright

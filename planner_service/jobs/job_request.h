@@ -1,0 +1,49 @@
+// What a user asked for: what is trained, on what data, how, for how long and by which plan.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/time/time.h"
+#include "common/base/status.h"
+#include "common/graph/graph.h"
+#include "common/strategy/strategy.h"
+#include "common/training/training_spec.h"
+#include "planner_service/planner/planner.h"
+
+namespace stagewright {
+
+// What a job records whose plan is compared with a single device.
+struct RecordsRequest {
+  int64_t steps = 0;         // The job ends after them; 0: nothing is recorded.
+  std::string compare_with;  // Output path of a job that has recorded them.
+};
+
+struct JobRequest {
+  std::shared_ptr<const Graph> graph;
+  std::string weights_path, data_path, output_path;
+  std::string evaluation_data_path;  // Empty: nothing is evaluated.
+  TrainingSpec training;
+  int64_t mini_batch = 0;
+  int64_t steps = 0;  // Exactly one of steps and epochs is positive.
+  int64_t epochs = 0;
+  std::string planner;  // Empty: the default.
+  PlanOptions options;
+  std::optional<Strategy> strategy;  // Instead of planning.
+  int32_t num_devices = 0;           // 0: all that are free.
+  absl::Duration step_timeout;       // 0: the default.
+  int32_t max_restarts = 0;
+  RecordsRequest records;
+
+  bool asynchronous() const {
+    return options.asynchronous || (strategy.has_value() && strategy->asynchronous);
+  }
+};
+
+// INVALID_ARGUMENT names the field, as the wire calls it and with "spec." before it, and what is
+// wrong with it.
+absl::Status Check(const JobRequest& request);
+
+}  // namespace stagewright

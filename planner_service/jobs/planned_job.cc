@@ -1,0 +1,29 @@
+#include "planner_service/jobs/planned_job.h"
+
+#include <utility>
+
+#include "common/wire/strategy_proto.h"
+#include "planner_service/wire/plan_proto.h"
+
+namespace stagewright {
+
+PlannedJob ToProto(const JobPlan& plan, const Cluster& cluster) {
+  PlannedJob planned;
+  v1::Plan best = ToProto(plan.best, cluster);
+  planned.timeline.Swap(best.mutable_evaluation()->mutable_timeline());
+  planned.step_time = best.evaluation().iteration_ns();
+  for (const v1::DeviceReport& device : best.evaluation().devices())
+    planned.memory.push_back({device.name(), device.device(), device.peak_memory_bytes()});
+  planned.working_devices = best.program().devices_size();
+  planned.best = std::make_shared<const v1::Plan>(std::move(best));
+  if (plan.sequential.has_value()) {
+    v1::Plan sequential = ToProto(*plan.sequential, cluster);
+    sequential.mutable_evaluation()->clear_timeline();
+    planned.sequential = std::make_shared<const v1::Plan>(std::move(sequential));
+  }
+  if (plan.evaluation.has_value()) planned.evaluation = ToProto(*plan.evaluation);
+  planned.warnings = plan.warnings;
+  return planned;
+}
+
+}  // namespace stagewright

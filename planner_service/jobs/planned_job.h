@@ -1,0 +1,31 @@
+// A job's plan in the forms that it is shown, sent and kept in.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/base/units.h"
+#include "common/topology/cluster.h"
+#include "planner_service/jobs/job.h"
+#include "planner_service/jobs/job_plan.h"
+#include "stagewright/v1/planner_service.pb.h"
+#include "stagewright/v1/program.pb.h"
+
+namespace stagewright {
+
+struct PlannedJob {
+  std::shared_ptr<const v1::Plan> best, sequential;  // Without timelines; the latter may be null.
+  google::protobuf::RepeatedPtrField<v1::TraceEvent> timeline;  // The best plan's.
+  v1::Program evaluation;                                       // Empty if nothing is evaluated.
+  std::vector<std::string> warnings;
+  Nanos step_time = 0;               // As predicted.
+  std::vector<DeviceMemory> memory;  // The same, of the devices that have work.
+  int32_t working_devices = 0;
+};
+
+PlannedJob ToProto(const JobPlan& plan, const Cluster& cluster);
+
+}  // namespace stagewright

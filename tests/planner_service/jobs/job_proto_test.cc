@@ -1,0 +1,115 @@
+#include "planner_service/jobs/job_proto.h"
+
+#include <gmock/gmock.h>
+#include <google/protobuf/util/message_differencer.h>
+#include <gtest/gtest.h>
+
+#include "tests/planner_service/jobs/job_harness.h"
+
+namespace stagewright {
+namespace {
+
+// Every field that the planner keeps has a value.
+v1::Job Everything() {
+  v1::Job job;
+  job.set_name("jobs/7");
+  job.set_state(v1::JOB_STATE_RECOVERING);
+  job.set_message("waits");
+  *job.mutable_spec() = testing::SmallSpec();
+  v1::Plan* plan = job.mutable_plan();
+  for (const int32_t device : {2, 0}) {
+    plan->mutable_program()->add_devices();
+    plan->mutable_evaluation()->add_devices()->set_device(device);
+  }
+  job.mutable_sequential_plan()->mutable_evaluation()->set_iteration_ns(5);
+  v1::JobMetrics* metrics = job.mutable_metrics();
+  metrics->set_step(1);
+  metrics->set_total_steps(2);
+  metrics->set_loss(0.5);
+  metrics->set_step_ns(3);
+  metrics->set_median_step_ns(4);
+  metrics->set_predicted_step_ns(5);
+  metrics->set_accuracy(0.25);
+  metrics->set_evaluation_loss(0.125);
+  metrics->set_samples_per_second(6);
+  metrics->set_skipped_steps(7);
+  metrics->set_loss_scale(8);
+  for (int i = 0; i < 2; ++i) {
+    v1::DeviceMemory* memory = metrics->add_memory();
+    memory->set_device("a/cpu0");
+    memory->set_predicted_peak_bytes(9);
+    memory->set_measured_peak_bytes(10);
+    memory->set_in_use_bytes(11);
+    memory->set_reserved_bytes(12);
+    memory->set_allocations(13);
+  }
+  job.mutable_create_time()->set_seconds(14);
+  job.mutable_create_time()->set_nanos(15);
+  job.mutable_end_time()->set_seconds(16);
+  job.set_generation(17);
+  job.set_version(18);
+  job.set_checkpoint_path("/out/model.safetensors");
+  for (const char* device : {"a/cpu0", "b/cpu0", "b/cpu1"}) job.add_devices(device);
+  job.add_warnings("slow");
+  job.set_restarts(19);
+  job.set_checkpoint_step(20);
+  job.set_failure_code(10);
+  return job;
+}
+
+TEST(JobProto, ComesBack) {
+  const auto job = FromProto(Everything());
+  ASSERT_TRUE(job.ok()) << job.status();
+  EXPECT_EQ(job->number, 7);
+  EXPECT_EQ(job->working_devices, 2);
+  EXPECT_EQ(job->metrics.memory[0].device, 2);
+  const v1::Job back = ToProto(*job, GraphDetail::kAll);
+  EXPECT_TRUE(google::protobuf::util::MessageDifferencer::Equals(back, Everything()))
+      << back.ShortDebugString();
+  for (int state = v1::JOB_STATE_PENDING; state <= v1::JobState_MAX; ++state) {
+    v1::Job proto = Everything();
+    proto.set_state(static_cast<v1::JobState>(state));
+    EXPECT_EQ(ToProto(FromProto(proto)->state), state);
+  }
+}
+
+TEST(JobProto, TheGraphStaysBehindButForNames) {
+  const auto job = FromProto(Everything());
+  ASSERT_TRUE(job.ok()) << job.status();
+  EXPECT_FALSE(ToProto(*job, GraphDetail::kNone).spec().has_graph());
+  const v1::Job named = ToProto(*job, GraphDetail::kNames);
+  const v1::Graph graph = Everything().spec().graph();
+  ASSERT_EQ(named.spec().graph().nodes_size(), graph.nodes_size());
+  EXPECT_EQ(named.spec().graph().nodes(0).name(), graph.nodes(0).name());
+  EXPECT_EQ(named.spec().graph().nodes(0).args_size(), 0);
+  EXPECT_EQ(named.spec().graph().parameters_size(), 0);
+}
+
+TEST(JobProto, AJobHasAName) {
+  v1::Job job = Everything();
+  job.set_name("seven");
+  EXPECT_TRUE(absl::IsInvalidArgument(FromProto(job).status()));
+}
+
+TEST(JobRequestProto, HoldsWhatTheSpecSays) {
+  v1::JobSpec spec = testing::SmallSpec();
+  spec.set_num_devices(3);
+  spec.set_max_restarts(2);
+  spec.set_step_timeout_ns(kSecond);
+  spec.mutable_records()->set_steps(4);
+  spec.mutable_strategy()->set_asynchronous(true);
+  spec.mutable_plan_options()->set_batch_statistics(v1::BATCH_STATISTICS_MICRO);
+  const auto request = FromProto(spec);
+  ASSERT_TRUE(request.ok()) << request.status();
+  ASSERT_NE(request->graph, nullptr);
+  EXPECT_EQ(request->mini_batch, spec.mini_batch());
+  EXPECT_EQ(request->num_devices, 3);
+  EXPECT_EQ(request->max_restarts, 2);
+  EXPECT_EQ(request->step_timeout, absl::Seconds(1));
+  EXPECT_EQ(request->records.steps, 4);
+  EXPECT_TRUE(request->asynchronous());
+  EXPECT_EQ(request->strategy->batch_statistics, BatchStatistics::kMicro);
+}
+
+}  // namespace
+}  // namespace stagewright

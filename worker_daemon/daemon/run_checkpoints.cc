@@ -1,0 +1,174 @@
+#include "worker_daemon/daemon/run_checkpoints.h"
+
+#include <iostream>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "common/plan/plan.h"
+#include "common/wire/training_proto.h"
+
+namespace stagewright {
+
+RunCheckpoints::RunCheckpoints(const v1::Prepare& prepare, Reporter report)
+    : prepare_(prepare),
+      report_(std::move(report)),
+      policy_(FromProto(prepare.spec().checkpoints())),
+      root_(CheckpointRoot(prepare.spec().output_path())) {}
+
+RunCheckpoints::~RunCheckpoints() {
+  std::thread thread;
+  {
+    absl::MutexLock lock(&mutex_);
+    closing_ = true;
+    thread = std::move(thread_);
+  }
+  if (thread.joinable()) thread.join();
+}
+
+absl::Status RunCheckpoints::Resume(v1::Prepared* prepared) {
+  const v1::JobSpec& spec = prepare_.spec();
+  std::vector<std::string> paths;
+  if (prepare_.restart()) paths.push_back(spec.output_path());
+  if (!spec.resume_path().empty()) paths.push_back(spec.resume_path());
+  std::vector<std::string> skipped;
+  for (const std::string& path : paths) {
+    auto found = Checkpoint::Find(path, &skipped);
+    if (!found.ok()) {
+      // A job that starts again may not have come to its first checkpoint.
+      if (prepare_.restart() && path == paths.front() && absl::IsNotFound(found.status())) continue;
+      return Annotate(found.status(), "resume");
+    }
+    resume_ = std::make_shared<const Checkpoint>(*std::move(found));
+    break;
+  }
+  const bool own =
+      prepare_.restart() || (resume_ != nullptr && absl::StartsWith(resume_->directory(), root_));
+  if (spec.has_checkpoints() && !own && HasCheckpoints(spec.output_path())) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(root_,
+                     " has checkpoints of an earlier run: resume from there, or choose "
+                     "another output directory"));
+  }
+  for (const std::string& reason : skipped) {
+    std::cerr << "stagewright-worker: " << prepare_.job() << ": " << reason << std::endl;
+    prepared->add_warnings(reason);
+  }
+  if (resume_ == nullptr) return absl::OkStatus();
+  prepared->set_first_step(resume_->manifest().step);
+  prepared->set_resumed_from(resume_->directory());
+  return absl::OkStatus();
+}
+
+void RunCheckpoints::AddTo(JobSpec& spec) {
+  spec.resume = resume_;
+  if (!prepare_.spec().has_checkpoints()) return;
+  spec.checkpoint_root = root_;
+  const DeviceId device = spec.device;
+  spec.checkpoint_due = [this, device](int64_t steps) { return IsDue(device, steps); };
+  spec.on_checkpoint = [this, device](const CheckpointReport& report) {
+    Report(device, report, /*too_late=*/false);
+  };
+}
+
+bool RunCheckpoints::IsDue(DeviceId device, int64_t steps) {
+  absl::MutexLock lock(&mutex_);
+  reached_[device] = steps;
+  return policy_.IsDue(steps) || announced_.contains(steps);
+}
+
+void RunCheckpoints::Announce(int64_t step) {
+  std::vector<DeviceId> late;
+  {
+    absl::MutexLock lock(&mutex_);
+    if (policy_.IsDue(step) || !announced_.insert(step).second) return;
+    for (const auto& [device, reached] : reached_) {
+      if (reached >= step) late.push_back(device);
+    }
+  }
+  CheckpointReport report;
+  report.step = step;
+  report.status = absl::UnavailableError("it was announced too late");
+  for (DeviceId device : late) Report(device, report, /*too_late=*/true);
+}
+
+void RunCheckpoints::Report(DeviceId device, const CheckpointReport& report, bool too_late) {
+  v1::ConnectRequest message;
+  v1::ShardWritten* written = message.mutable_shard_written();
+  written->set_job(prepare_.job());
+  written->set_generation(prepare_.generation());
+  written->set_device(device.value());
+  written->set_step(report.step);
+  written->set_stall_ns(absl::ToInt64Nanoseconds(report.stall));
+  written->set_error(std::string(report.status.message()));
+  written->set_skipped(too_late || report.skipped);
+  for (const CheckpointFile& file : report.files) {
+    v1::CheckpointFile* out = written->add_files();
+    out->set_name(file.name);
+    out->set_bytes(file.bytes);
+    out->set_crc32(file.crc32);
+  }
+  report_(std::move(message));
+}
+
+void RunCheckpoints::Complete(const v1::WriteManifest& message,
+                              std::shared_ptr<const Graph> graph) {
+  absl::MutexLock lock(&mutex_);
+  orders_.push_back({message, std::move(graph)});
+  if (!thread_.joinable()) thread_ = std::thread([this] { Loop(); });
+}
+
+void RunCheckpoints::AwaitCompleted() {
+  absl::MutexLock lock(&mutex_);
+  mutex_.Await(absl::Condition(
+      +[](std::deque<Order>* orders) { return orders->empty(); }, &orders_));
+}
+
+void RunCheckpoints::Loop() {
+  while (true) {
+    const Order* order = nullptr;
+    {
+      absl::MutexLock lock(&mutex_);
+      mutex_.Await(absl::Condition(
+          +[](RunCheckpoints* self)
+               ABSL_NO_THREAD_SAFETY_ANALYSIS { return self->closing_ || !self->orders_.empty(); },
+          this));
+      if (orders_.empty()) return;
+      order = &orders_.front();  // Stays there: others only add at the end.
+    }
+    DoComplete(order->message, *order->graph);
+    absl::MutexLock lock(&mutex_);
+    orders_.pop_front();
+  }
+}
+
+void RunCheckpoints::DoComplete(const v1::WriteManifest& message, const Graph& graph) {
+  const v1::JobSpec& spec = prepare_.spec();
+  Manifest manifest;
+  manifest.step = message.step();
+  manifest.samples = message.step() * spec.mini_batch();
+  manifest.seed = spec.seed();
+  manifest.shuffled = !spec.no_shuffle();
+  manifest.optimizer = StateName(FromProto(spec.optimizer().kind()));
+  manifest.graph = graph.name();
+  manifest.graph_fingerprint = Fingerprint(graph);
+  for (const v1::CheckpointFile& file : message.files())
+    manifest.files.push_back({file.name(), file.bytes(), file.crc32()});
+  const absl::Status status =
+      CompleteCheckpoint(CheckpointDirectory(root_, message.step()), graph, std::move(manifest));
+  if (status.ok()) {
+    for (const std::string& left : PruneCheckpoints(root_, message.step(), policy_.keep))
+      std::cerr << "stagewright-worker: " << prepare_.job() << ": not removed: " << left
+                << std::endl;
+  }
+  v1::ConnectRequest answer;
+  v1::CheckpointWritten* written = answer.mutable_checkpoint_written();
+  written->set_job(prepare_.job());
+  written->set_generation(prepare_.generation());
+  written->set_step(message.step());
+  written->set_error(std::string(status.message()));
+  report_(std::move(answer));
+}
+
+}  // namespace stagewright

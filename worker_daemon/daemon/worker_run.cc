@@ -1,0 +1,458 @@
+#include "worker_daemon/daemon/worker_run.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <iostream>
+#include <set>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/data/dataset.h"
+#include "common/program/check_ids.h"
+#include "common/validation/validate.h"
+#include "common/wire/graph_proto.h"
+#include "common/wire/strategy_proto.h"
+#include "common/wire/training_proto.h"
+#include "worker_daemon/checkpoint/shards.h"
+#include "worker_daemon/daemon/device_transport.h"
+
+namespace stagewright {
+namespace {
+
+constexpr absl::Duration kConnectDeadline = absl::Seconds(60);
+
+// Steps of the job: given, or as many mini-batches as its epochs hold.
+absl::StatusOr<int64_t> TotalSteps(const Graph& graph, const v1::JobSpec& spec) {
+  if (spec.steps() > 0) return spec.steps();
+  ASSIGN_OR_RETURN(const int64_t samples, Dataset::CountSamples(graph, spec.data_path()));
+  int64_t all = 0;
+  if (__builtin_mul_overflow(samples, spec.epochs(), &all)) {
+    return absl::InvalidArgumentError(absl::StrCat("spec.epochs: ", spec.epochs(), " epochs of ",
+                                                   samples, " samples cannot be counted"));
+  }
+  if (samples < spec.mini_batch()) {
+    return absl::InvalidArgumentError(absl::StrCat("mini-batch of ", spec.mini_batch(),
+                                                   " samples, but ", spec.data_path(),
+                                                   " holds only ", samples));
+  }
+  return all / spec.mini_batch();
+}
+
+}  // namespace
+
+WorkerRun::WorkerRun(v1::Prepare prepare, DeviceFinder find_device, Reporter report,
+                     WorkerMetrics* metrics)
+    : prepare_(std::move(prepare)),
+      find_device_(std::move(find_device)),
+      report_(std::move(report)),
+      metrics_(metrics),
+      checkpoints_(prepare_, [this](v1::ConnectRequest message) {
+        if (metrics_ != nullptr && message.has_shard_written()) {
+          metrics_->ObserveCheckpoint(job(), absl::Nanoseconds(message.shard_written().stall_ns()));
+        }
+        Report(std::move(message), /*remember=*/false);
+      }) {
+  Enqueue([this] { return DoPrepare(); });
+  thread_ = std::thread([this] { Loop(); });
+}
+
+WorkerRun::~WorkerRun() {
+  Abort("the job is over on this worker");
+  {
+    absl::MutexLock lock(&mutex_);
+    closing_ = true;
+  }
+  thread_.join();
+  RemoveShards();
+  if (metrics_ != nullptr) metrics_->Forget(job());
+}
+
+void WorkerRun::Connect(v1::ConnectPeers message) {
+  Enqueue([this, message = std::move(message)] { return DoConnect(message); });
+}
+void WorkerRun::Start() {
+  Enqueue([this] { return DoRun(); });
+}
+void WorkerRun::Merge(v1::Merge message) {
+  Enqueue([this, message = std::move(message)] { return DoMerge(message); });
+}
+
+void WorkerRun::Abort(const std::string& reason) {
+  absl::MutexLock lock(&mutex_);
+  if (!aborted_.ok()) return;
+  aborted_ = absl::CancelledError(reason);
+  commands_.clear();
+  for (const auto& device : devices_) {
+    if (device->runner != nullptr) device->runner->Abort(aborted_);
+    if (device->transport != nullptr) device->transport->Abort(aborted_);
+  }
+}
+
+void WorkerRun::RepeatLastReport() {
+  absl::MutexLock lock(&mutex_);
+  if (!steps_.empty()) report_(StepsSoFar());
+  if (last_report_.has_value()) report_(*last_report_);
+}
+
+void WorkerRun::Enqueue(std::function<absl::Status()> command) {
+  absl::MutexLock lock(&mutex_);
+  if (aborted_.ok()) commands_.push_back(std::move(command));
+}
+
+void WorkerRun::Loop() {
+  while (true) {
+    std::function<absl::Status()> command;
+    {
+      absl::MutexLock lock(&mutex_);
+      mutex_.Await(absl::Condition(
+          +[](WorkerRun* run)
+               ABSL_NO_THREAD_SAFETY_ANALYSIS { return run->closing_ || !run->commands_.empty(); },
+          this));
+      if (commands_.empty()) return;
+      command = std::move(commands_.front());
+      commands_.pop_front();
+    }
+    if (absl::Status status = command(); !status.ok()) Fail(status);
+  }
+}
+
+// Programs come from the wire: nothing that they could break may see them before.
+absl::Status WorkerRun::CheckPrograms(const Program* evaluation) const {
+  for (const Program* program : {program_.get(), evaluation}) {
+    if (program == nullptr) continue;
+    const char* name = program == evaluation ? "prepare.evaluation_program" : "prepare.program";
+    RETURN_IF_ERROR(Annotate(CheckIds(*graph_, *program), name));
+    RETURN_IF_ERROR(Annotate(Validate(*program, {}), name));
+  }
+  if (program_->mini_batch != prepare_.spec().mini_batch()) {
+    return absl::InvalidArgumentError(absl::StrCat("prepare.program.mini_batch is ",
+                                                   program_->mini_batch, ", the spec's is ",
+                                                   prepare_.spec().mini_batch()));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<JobSpec> WorkerRun::MakeSpec() const {
+  const v1::JobSpec& proto = prepare_.spec();
+  JobSpec spec;
+  spec.graph = graph_;
+  spec.program = program_;
+  if (prepare_.has_evaluation_program()) {
+    ASSIGN_OR_RETURN(Program evaluation, FromProto(prepare_.evaluation_program()));
+    spec.evaluation = std::make_shared<const Program>(std::move(evaluation));
+    spec.evaluation_path = proto.evaluation_data_path();
+  }
+  spec.weights_path = proto.weights_path();
+  spec.data_path = proto.data_path();
+  spec.training = training_;
+  spec.seed = proto.seed();
+  spec.order = proto.no_shuffle() ? SampleOrder::kSequential : SampleOrder::kShuffled;
+  spec.records.steps = proto.records().steps();
+  spec.records.compare = !proto.records().compare_with().empty();
+  spec.records.output_path =
+      spec.records.compare ? proto.records().compare_with() : proto.output_path();
+  if (proto.step_timeout_ns() > 0) spec.step_timeout = absl::Nanoseconds(proto.step_timeout_ns());
+  return spec;
+}
+
+absl::Status WorkerRun::DoPrepare() {
+  ASSIGN_OR_RETURN(Graph graph, FromProto(prepare_.spec().graph()));
+  graph_ = std::make_shared<const Graph>(std::move(graph));
+  ASSIGN_OR_RETURN(Program program, FromProto(prepare_.program()));
+  program_ = std::make_shared<const Program>(std::move(program));
+  ASSIGN_OR_RETURN(training_, TrainingFromProto(prepare_.spec()));
+  ASSIGN_OR_RETURN(JobSpec base, MakeSpec());
+  RETURN_IF_ERROR(CheckPrograms(base.evaluation.get()));
+  ASSIGN_OR_RETURN(total_steps_, TotalSteps(*graph_, prepare_.spec()));
+  base.steps = total_steps_;
+  training_.optimizer.schedule = ForJob(training_.optimizer.schedule, total_steps_);
+  v1::ConnectRequest message;
+  RETURN_IF_ERROR(checkpoints_.Resume(message.mutable_prepared()));
+  first_step_ = message.prepared().first_step();
+  std::error_code error;
+  std::filesystem::create_directories(ShardDirectory(), error);
+  if (error) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("cannot make ", ShardDirectory(), ": ", error.message()));
+  }
+  if (prepare_.devices_size() != prepare_.device_names_size()) {
+    return absl::InvalidArgumentError("prepare.device_names: one per device is needed");
+  }
+  std::set<int32_t> with_work;
+  for (const DeviceProgram& device : program_->devices) with_work.insert(device.device.value());
+  for (int i = 0; i < prepare_.devices_size(); ++i) {
+    // A device that the plan leaves idle has no program.
+    if (!with_work.contains(prepare_.devices(i))) continue;
+    RETURN_IF_ERROR(AddDevice(base, prepare_.devices(i), prepare_.device_names(i)));
+    absl::MutexLock lock(&mutex_);
+    if (!aborted_.ok()) return aborted_;
+    if (devices_.back()->transport == nullptr) continue;
+    v1::DeviceAddress* address = message.mutable_prepared()->add_addresses();
+    address->set_device(prepare_.devices(i));
+    address->set_address(devices_.back()->transport->Address());
+  }
+  message.mutable_prepared()->set_job(job());
+  message.mutable_prepared()->set_generation(generation());
+  message.mutable_prepared()->set_total_steps(total_steps_);
+  Report(std::move(message), /*remember=*/true);
+  return absl::OkStatus();
+}
+
+absl::Status WorkerRun::AddDevice(const JobSpec& base, int32_t index, const std::string& name) {
+  auto device = std::make_unique<Device>();
+  device->id = DeviceId(index);
+  device->name = name;
+  JobSpec spec = base;
+  spec.device = device->id;
+  const std::optional<OfferedDevice> offered = find_device_(name);
+  if (!offered.has_value())
+    return absl::InvalidArgumentError(absl::StrCat("this worker has no device ", name));
+  spec.torch_device = offered->torch_device;
+  spec.memory_budget = offered->memory;
+  spec.memory_limit = offered->memory_limit;
+  Bytes peak = 0;
+  for (const Program* program : {base.program.get(), base.evaluation.get()}) {
+    if (program == nullptr) continue;
+    for (const DeviceProgram& own : program->devices) {
+      if (own.device == device->id) peak = std::max(peak, PeakMemory(own));
+    }
+  }
+  if (peak > offered->memory) {
+    return absl::ResourceExhaustedError(absl::StrCat("device ", name, ": its program needs ", peak,
+                                                     " bytes of memory, it has ", offered->memory));
+  }
+  device->peers = PeersOf(spec);
+  if (!device->peers.empty()) {
+    ASSIGN_OR_RETURN(
+        device->transport,
+        MakeDeviceTransport({job(), static_cast<uint64_t>(generation()), device->id.value()},
+                            *offered));
+  }
+  Device* raw = device.get();
+  spec.on_step = [this, raw](StepReport report) { OnStep(*raw, std::move(report)); };
+  checkpoints_.AddTo(spec);
+  spec.on_evaluation = [this](const EvaluationReport& report) { OnEvaluation(report); };
+  auto runner = DeviceRunner::Create(std::move(spec), device->transport.get());
+  if (!runner.ok()) return Annotate(runner.status(), absl::StrCat("device ", name));
+  device->runner = *std::move(runner);
+  for (const std::string& warning : device->runner->warnings()) {
+    std::cerr << "stagewright-worker: " << job() << ": " << warning << std::endl;
+  }
+  if (metrics_ != nullptr) metrics_->SetPeakMemory(job(), name, peak);
+  absl::MutexLock lock(&mutex_);
+  devices_.push_back(std::move(device));
+  return absl::OkStatus();
+}
+
+absl::Status WorkerRun::DoConnect(const v1::ConnectPeers& message) {
+  const absl::Time deadline = absl::Now() + kConnectDeadline;
+  std::vector<Device*> devices;
+  {
+    absl::MutexLock lock(&mutex_);
+    for (const auto& device : devices_) devices.push_back(device.get());
+  }
+  std::vector<Transport::Peer> addresses;
+  for (const v1::DeviceAddress& address : message.addresses())
+    addresses.push_back({address.device(), address.address()});
+  // All devices at the same time: each waits for the others, also for those of this worker.
+  std::vector<absl::Status> results(devices.size());
+  std::vector<std::thread> threads;
+  for (size_t i = 0; i < devices.size(); ++i) {
+    if (devices[i]->transport == nullptr) continue;
+    std::vector<Transport::Peer> peers =
+        PeersToConnect(*devices[i]->transport, devices[i]->peers, addresses);
+    threads.emplace_back([&results, i, transport = devices[i]->transport.get(),
+                          peers = std::move(peers),
+                          deadline] { results[i] = transport->Connect(peers, deadline); });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (size_t i = 0; i < devices.size(); ++i) {
+    if (!results[i].ok()) return Annotate(results[i], absl::StrCat("device ", devices[i]->name));
+  }
+  v1::ConnectRequest connected;
+  connected.mutable_connected()->set_job(job());
+  connected.mutable_connected()->set_generation(generation());
+  Report(std::move(connected), /*remember=*/true);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> WorkerRun::RunDevice(Device& device) {
+  RETURN_IF_ERROR(device.runner->Run());
+  ASSIGN_OR_RETURN(std::string shard, device.runner->WriteShard(ShardDirectory()));
+  {
+    absl::MutexLock lock(&mutex_);
+    ++trained_;
+  }
+  RETURN_IF_ERROR(Annotate(device.runner->Evaluate(),
+                           absl::StrCat("training is done, its shards are in ", ShardDirectory())));
+  return shard;
+}
+
+absl::Status WorkerRun::DoRun() {
+  std::vector<Device*> devices;
+  {
+    absl::MutexLock lock(&mutex_);
+    last_report_.reset();
+    for (const auto& device : devices_) devices.push_back(device.get());
+  }
+  std::vector<absl::StatusOr<std::string>> shards(devices.size());
+  std::vector<std::thread> threads;
+  for (size_t i = 0; i < devices.size(); ++i) {
+    threads.emplace_back([this, &shards, i, device = devices[i]] {
+      shards[i] = RunDevice(*device);
+      if (!shards[i].ok())
+        Fail(Annotate(shards[i].status(), absl::StrCat("device ", device->name)));
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const auto& shard : shards) RETURN_IF_ERROR(shard.status());
+
+  v1::ConnectRequest message;
+  v1::Finished* finished = message.mutable_finished();
+  finished->set_job(job());
+  finished->set_generation(generation());
+  for (const Device* device : devices) {
+    if (device->runner->stopped_after() > 0)
+      finished->set_stopped_after_step(device->runner->stopped_after());
+  }
+  for (const auto& shard : shards) {
+    if (!shard->empty()) finished->add_shards(*shard);
+  }
+  {
+    absl::MutexLock lock(&mutex_);
+    if (!steps_.empty()) report_(StepsSoFar());
+    finished->set_evaluated_samples(evaluation_.loss_samples);
+    finished->set_evaluation_loss(evaluation_.loss);
+    finished->set_predicted_samples(evaluation_.predicted);
+    finished->set_correct_samples(evaluation_.correct);
+  }
+  Report(std::move(message), /*remember=*/true);
+  return absl::OkStatus();
+}
+
+absl::Status WorkerRun::DoMerge(const v1::Merge& message) {
+  checkpoints_.AwaitCompleted();  // Done with this run, nothing of it may be left undone.
+  const std::vector<std::string> shards(message.shards().begin(), message.shards().end());
+  RETURN_IF_ERROR(
+      MergeShards(*graph_, shards, prepare_.spec().weights_path(), message.checkpoint_path()));
+  std::error_code ignored;  // The checkpoint is whole; what is left over does no harm.
+  std::filesystem::remove_all(ShardDirectory(), ignored);
+  v1::ConnectRequest merged;
+  merged.mutable_merged()->set_job(job());
+  merged.mutable_merged()->set_generation(generation());
+  merged.mutable_merged()->set_checkpoint_path(message.checkpoint_path());
+  Report(std::move(merged), /*remember=*/true);
+  return absl::OkStatus();
+}
+
+std::string WorkerRun::ShardDirectory() const {
+  return absl::StrCat(prepare_.spec().output_path(), "/shards-", generation());
+}
+
+void WorkerRun::RemoveShards() {
+  absl::MutexLock lock(&mutex_);
+  std::error_code ignored;  // What is left over does no harm.
+  if (trained_ < devices_.size()) {
+    for (const auto& device : devices_)
+      std::filesystem::remove(ShardPath(ShardDirectory(), device->id), ignored);
+  }
+  // Other workers may have shards in it; then this does nothing.
+  std::filesystem::remove(ShardDirectory(), ignored);
+}
+
+void WorkerRun::OnStep(const Device& device, StepReport report) {
+  if (metrics_ != nullptr) {
+    metrics_->ObserveStep(job(), *program_, report);
+    metrics_->SetMeasuredMemory(job(), device.name, report.memory);
+  }
+  v1::ConnectRequest message;
+  v1::Progress* progress = message.mutable_progress();
+  progress->set_job(job());
+  progress->set_generation(generation());
+  progress->set_step(report.step + 1);
+  v1::DeviceProgress* own = progress->add_devices();
+  own->set_device(device.id.value());
+  own->set_loss(report.loss);
+  own->set_step_ns(report.end - report.start);
+  own->set_skipped(report.skipped);
+  own->set_peak_memory_bytes(report.memory.peak);
+  own->set_memory_in_use_bytes(report.memory.in_use);
+  own->set_memory_reserved_bytes(report.memory.reserved);
+  own->set_allocations(report.memory.allocations);
+  own->set_loss_scale(report.loss_scale);
+  if (report.evaluation.has_value()) {
+    v1::EvaluationResult* evaluation = own->mutable_evaluation();
+    evaluation->set_loss(report.evaluation->loss);
+    evaluation->set_predicted_samples(report.evaluation->predicted);
+    evaluation->set_correct_samples(report.evaluation->correct);
+  }
+  own->set_learning_rate(training_.optimizer.learning_rate *
+                         LearningRateFactor(training_.optimizer.schedule, report.step));
+  Note(*progress);
+  const auto& traced = prepare_.traced_steps();
+  if (std::find(traced.begin(), traced.end(), report.step - first_step_) != traced.end()) {
+    for (const TraceEvent& event : report.events) *progress->add_trace() = ToProto(event);
+  }
+  Report(std::move(message), /*remember=*/false);
+}
+
+void WorkerRun::Note(const v1::Progress& progress) {
+  absl::MutexLock lock(&mutex_);
+  for (const v1::DeviceProgress& device : progress.devices()) {
+    v1::JobStep step;
+    step.set_step(progress.step());
+    step.set_loss(device.loss());
+    step.set_learning_rate(device.learning_rate());
+    step.set_step_ns(device.step_ns());
+    step.set_skipped(device.skipped());
+    steps_[device.device()].Add(step);
+  }
+}
+
+v1::ConnectRequest WorkerRun::StepsSoFar() const {
+  v1::ConnectRequest message;
+  v1::StepsSoFar* steps = message.mutable_steps_so_far();
+  steps->set_job(job());
+  steps->set_generation(generation());
+  for (const auto& [device, history] : steps_) {
+    v1::DeviceSteps* own = steps->add_devices();
+    own->set_device(device);
+    *own->mutable_steps() = history.ToProto().steps();
+    own->set_stride(history.stride());
+  }
+  return message;
+}
+
+void WorkerRun::OnEvaluation(const EvaluationReport& report) {
+  absl::MutexLock lock(&mutex_);
+  evaluation_.loss += report.loss;
+  evaluation_.loss_samples += report.loss_samples;
+  evaluation_.correct += report.correct;
+  evaluation_.predicted += report.predicted;
+}
+
+void WorkerRun::Fail(const absl::Status& status) {
+  {
+    absl::MutexLock lock(&mutex_);
+    // The first failure is the cause; those after it are its echo.
+    if (failed_ || !aborted_.ok()) return;
+    failed_ = true;
+  }
+  v1::ConnectRequest message;
+  message.mutable_failed()->set_job(job());
+  message.mutable_failed()->set_generation(generation());
+  message.mutable_failed()->set_code(static_cast<int32_t>(status.code()));
+  message.mutable_failed()->set_message(std::string(status.message()));
+  std::cerr << "stagewright-worker: " << job() << " failed: " << status.message() << std::endl;
+  Report(std::move(message), /*remember=*/true);
+  Abort(std::string(status.message()));
+}
+
+void WorkerRun::Report(v1::ConnectRequest message, bool remember) {
+  absl::MutexLock lock(&mutex_);
+  if (remember) last_report_ = message;
+  report_(std::move(message));
+}
+
+}  // namespace stagewright

@@ -124,7 +124,7 @@ TEST_F(JobCheckpointsTest, AJobThatLosesAWorkerStartsAgainOnWhatIsLeft) {
   failed.mutable_failed()->set_generation(1);
   failed.mutable_failed()->set_message("device 1 is gone");
   harness_.jobs->OnMessage("a", failed);
-  harness_.jobs->OnMessage("a", failed);  // Of a run that is over by now.
+  harness_.jobs->OnMessage("a", failed);  // It comes when the run is over.
   harness_.Worker("c").silent_on = {Message::kStart};
   const v1::Job again = harness_.Await(job_, v1::JOB_STATE_RUNNING);
   EXPECT_EQ(again.state(), v1::JOB_STATE_RUNNING) << again.message();

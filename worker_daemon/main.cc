@@ -7,7 +7,7 @@
 #include <string>
 
 #include "worker_daemon/daemon/daemon.h"
-#include "worker_daemon/engine/host_memory.h"
+#include "worker_daemon/device/host_memory.h"
 
 namespace {
 

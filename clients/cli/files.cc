@@ -10,7 +10,7 @@
 #include <sstream>
 #include <utility>
 
-#include "common/schedule/trace.h"
+#include "common/program/trace.h"
 #include "common/wire/strategy_proto.h"
 
 namespace stagewright::cli {

@@ -9,10 +9,13 @@
 #include "clients/cli/exit_code.h"
 #include "clients/cli/graph_source.h"
 #include "clients/cli/table.h"
+#include "common/cost/analytic.h"
 #include "common/cost/cost_model.h"
+#include "common/cost/node_weights.h"
 #include "common/graph/operator_graph.h"
 #include "common/graph/series_parallel.h"
 #include "common/topology/cluster.h"
+#include "common/topology/presets.h"
 #include "common/wire/graph_file.h"
 
 namespace stagewright::cli {

@@ -21,7 +21,7 @@
 #include "clients/cli/plan_file.h"
 #include "clients/cli/plan_flags.h"
 #include "clients/cli/verify.h"
-#include "common/schedule/trace.h"
+#include "common/program/trace.h"
 #include "common/wire/graph_file.h"
 #include "common/wire/graph_proto.h"
 #include "common/wire/job_state.h"

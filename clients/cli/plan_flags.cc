@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "clients/cli/files.h"
 #include "clients/cli/number_checks.h"
+#include "common/topology/presets.h"
 #include "common/topology/uniform.h"
 #include "common/wire/topology_proto.h"
 

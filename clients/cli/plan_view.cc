@@ -14,6 +14,7 @@
 #include "absl/strings/str_split.h"
 #include "clients/cli/table.h"
 #include "common/base/units.h"
+#include "common/strategy/orders.h"
 #include "common/strategy/strategy.h"
 #include "common/wire/strategy_proto.h"
 #include "planner_service/evaluator/explain.h"

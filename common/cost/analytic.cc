@@ -7,11 +7,14 @@
 // makes sense where work is tiled over the device's units. Bytes are those of all operands and
 // results, once each. The backward pass of a product is one product per operand that needs a
 // gradient; of anything else, as long as its forward pass.
+#include "common/cost/analytic.h"
+
 #include <algorithm>
 #include <cmath>
 
 #include "absl/strings/str_format.h"
 #include "common/cost/cost_model.h"
+#include "common/cost/flops.h"
 #include "common/cost/retention.h"
 #include "common/graph/aten.h"
 

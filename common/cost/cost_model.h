@@ -49,34 +49,4 @@ class CostModel {
   virtual std::string Description() const = 0;
 };
 
-// Roofline: time = overhead + max(flops / (peak * efficiency(flops)), bytes / bandwidth),
-// efficiency(w) = e * w / (w + half). Figures for planning-only nodes scale their profiled cost
-// linearly with the samples, whatever the kind of device; their backward pass splits as
-// ProfiledCost says. The graph must outlive the model.
-std::unique_ptr<CostModel> MakeAnalyticCostModel(const Graph& graph);
-
-// Floating-point operations of the forward pass of one node; exact for matrix products,
-// convolutions and attention, one per output element otherwise.
-double ForwardFlops(const Graph& graph, NodeId node, int64_t samples);
-
-// Optimizer state per trainable parameter element, beyond the parameter and its gradient.
-enum class Optimizer { kSgd, kSgdMomentum, kAdam };
-
-// Bytes that a stage holds for its parameters throughout a job: parameter, gradient and optimizer
-// state.
-Bytes ResidentBytes(const Parameter& parameter, Optimizer optimizer);
-
-// The same of a planning-only node; what its profile says whatever the optimizer, if it does.
-Bytes ResidentBytes(const ProfiledCost& cost, Optimizer optimizer);
-
-// The parameters of a planning-only node: without a name, trained, float32.
-Parameter ProfiledParameter(const ProfiledCost& cost);
-
-// Parameters used by any of `nodes`, each once, by id.
-std::vector<ParameterId> ParametersOf(const Graph& graph, const std::vector<NodeId>& nodes);
-
-// A weight per node for Coarsen(): analytic forward + backward time on `kind` at `samples`.
-std::vector<double> NodeWeights(const Graph& graph, const CostModel& costs, const DeviceKind& kind,
-                                int64_t samples);
-
 }  // namespace stagewright

@@ -1,3 +1,5 @@
+#include "common/cost/flops.h"
+
 #include <algorithm>
 
 #include "common/cost/cost_model.h"

@@ -1,3 +1,5 @@
+#include "common/cost/parameters.h"
+
 #include <algorithm>
 
 #include "common/cost/cost_model.h"
@@ -39,17 +41,6 @@ std::vector<ParameterId> ParametersOf(const Graph& graph, const std::vector<Node
   std::sort(result.begin(), result.end());
   result.erase(std::unique(result.begin(), result.end()), result.end());
   return result;
-}
-
-std::vector<double> NodeWeights(const Graph& graph, const CostModel& costs, const DeviceKind& kind,
-                                int64_t samples) {
-  std::vector<double> weights;
-  weights.reserve(graph.size());
-  for (int32_t v = 0; v < graph.size(); ++v) {
-    const OperatorTime time = costs.Time(NodeId(v), kind, samples);
-    weights.push_back(static_cast<double>(time.forward + time.backward));
-  }
-  return weights;
 }
 
 }  // namespace stagewright

@@ -4,7 +4,7 @@
 #include <string_view>
 #include <type_traits>
 
-#include "common/schedule/validate.h"
+#include "common/program/text.h"
 
 namespace stagewright {
 namespace {

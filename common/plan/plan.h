@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "common/base/units.h"
-#include "common/schedule/program.h"
+#include "common/program/program.h"
 #include "common/strategy/strategy.h"
 
 namespace stagewright {

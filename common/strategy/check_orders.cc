@@ -1,4 +1,6 @@
 // Explicit compute orders: what CheckStrategy asks of them.
+#include "common/strategy/check_orders.h"
+
 #include <algorithm>
 #include <array>
 

@@ -1,8 +1,11 @@
 // The conditions of GraphPipe section 3 on a strategy.
+#include "common/strategy/check_strategy.h"
+
 #include <algorithm>
 #include <map>
 
 #include "absl/strings/str_cat.h"
+#include "common/strategy/check_orders.h"
 #include "common/strategy/strategy.h"
 
 namespace stagewright {

@@ -1,4 +1,6 @@
 // Explicit compute orders: putting them into a strategy, and their text form.
+#include "common/strategy/orders.h"
+
 #include <algorithm>
 #include <map>
 

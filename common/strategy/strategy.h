@@ -79,7 +79,7 @@ struct Strategy {
   std::vector<Stage> stages;     // Topological order of the stage graph.
   std::vector<StageEdge> edges;  // Sorted, unique.
   // Explicit compute orders of all devices in use, by device id; they hold for every schedule that
-  // is not kFkB (common/schedule/policies.h). Empty: each stage follows its StageSchedule.
+  // is not kFkB (common/policies/policies.h). Empty: each stage follows its StageSchedule.
   std::vector<DeviceOrder> orders;
   // PipeDream's asynchronous 1F1B: the pipeline is never flushed, weights are updated after every
   // micro-batch's backward pass, and a stage keeps one version of its weights for each of its
@@ -112,46 +112,7 @@ std::vector<StageEdge> DataEdges(const Graph& graph, const std::vector<Stage>& s
 // planning-only node has one value, output 0.
 std::vector<ValueRef> EdgeValues(const Graph& graph, const Strategy& strategy, StageEdge edge);
 
-// The most shares of micro-batches, and transfers of them along edges, that a strategy may have: a
-// program has a few actions for each of them. An eighth of that for asynchronous strategies.
-inline constexpr int64_t kMostPieces = int64_t{1} << 22;
-
-// Conditions C1 to C4 (GraphPipe section 3) and sanity of every field. FAILED_PRECONDITION names
-// the condition, stage and node or device that breaks it. C3 is relaxed as documented in
-// docs/planners/graphpipe.md: device sets are disjoint unless stages deliberately share a device,
-// and a device may stay idle.
-absl::Status CheckStrategy(const Graph& graph, const Cluster& cluster, const Strategy& strategy);
-
-// GraphPipe appendix A.1: the least number of in-flight samples of a stage with schedule (k_x, b_x)
-// that keeps a successor with (k_y, b_y, i_y) busy. The ten rows of the table, in order.
-int64_t ComputeInFlight(int64_t k_x, int64_t b_x, int64_t k_y, int64_t b_y, int64_t i_y);
-
-// In-flight samples of every stage by backward traversal of the stage graph (algorithm 2): the
-// largest ComputeInFlight over the successors; a stage without successors keeps k * b. Capped at
-// the mini-batch. Stages are in topological order. O(stages + edges).
-void AssignInFlight(Strategy& strategy);
-
 // Whether a stage has a backward pass in training: something in or above it trains.
 bool HasBackward(const Graph& graph, const Stage& stage);
-
-// Puts explicit orders into a strategy, and into every stage the in-flight samples that they reach
-// (with k = 1): the most micro-batches that one of its devices has between the forward pass and the
-// backward pass or its input half. A stage without a backward pass gets one micro-batch.
-// Complexity: O(steps log steps). Steps that name no stage are left to CheckStrategy.
-void SetOrders(const Graph& graph, std::vector<DeviceOrder> orders, Strategy& strategy);
-
-// The part of CheckStrategy about Strategy::orders. FAILED_PRECONDITION, naming device, step and
-// rule, unless there are none or: every device in use has one order, by device id; on each device
-// each of its stages runs every micro-batch forward once, again if it recomputes, then backward
-// (whole or, everywhere on the stage, in two halves) if it has a backward pass, each pass in order
-// of the micro-batches; and `in_flight` is what SetOrders would write. REQUIRES: ids of stages are
-// in range and micro-batches divide the mini-batch. O(steps).
-absl::Status CheckOrders(const Graph& graph, const Strategy& strategy);
-
-// Orders as text, a line per device: "device 0: F0.0 F0.1 B0.0 F1.2", a step being the pass (F, R,
-// B, I, W as in common/schedule/action.h), the stage, a dot and the micro-batch. ParseOrders is the
-// inverse; INVALID_ARGUMENT names the line.
-std::string OrdersToText(const std::vector<DeviceOrder>& orders);
-absl::StatusOr<std::vector<DeviceOrder>> ParseOrders(const std::string& text);
 
 }  // namespace stagewright

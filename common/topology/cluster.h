@@ -113,19 +113,6 @@ struct HierarchicalSpec {
 };
 absl::StatusOr<Cluster> MakeHierarchical(const HierarchicalSpec& spec);
 
-// "summit:8", "dgx-a100:2", "dgx-h100:4", "cpu:4"; the number counts nodes. "uniform:..." as in
-// uniform.h. NOT_FOUND lists the presets.
-absl::StatusOr<Cluster> ClusterPreset(const std::string& name);
-// Names and one-line descriptions of the presets, in order.
-std::vector<std::pair<std::string, std::string>> ClusterPresets();
-
-// A cluster file: JSON, documented in docs/clusters.md. Errors name the field.
-absl::StatusOr<Cluster> ParseCluster(const std::string& json, const std::string& file_name);
-std::string ClusterToJson(const Cluster& cluster);
-
-// A preset name, or else the path of a cluster file.
-absl::StatusOr<Cluster> LoadCluster(const std::string& preset_or_path);
-
 // The first `n` devices, with their links. n in [1, size].
 Cluster Subcluster(const Cluster& cluster, int32_t n);
 

@@ -1,5 +1,7 @@
 // Cluster files. docs/clusters.md describes both forms; unknown fields are errors, so that a typing
 // mistake never silently becomes a default.
+#include "common/topology/cluster_json.h"
+
 #include <map>
 
 #include "absl/strings/str_join.h"
@@ -7,6 +9,7 @@
 #include "common/base/one_line.h"
 #include "common/base/text_file.h"
 #include "common/topology/cluster.h"
+#include "common/topology/presets.h"
 
 namespace stagewright {
 namespace {

@@ -1,5 +1,7 @@
 // Clusters by name. Rates are public data-sheet figures reduced, where a comment says so, to what
 // well-tuned programs reach.
+#include "common/topology/presets.h"
+
 #include <array>
 #include <charconv>
 #include <cmath>

@@ -3,8 +3,8 @@
 #pragma once
 
 #include "common/base/status.h"
-#include "common/schedule/program.h"
-#include "common/schedule/trace.h"
+#include "common/program/program.h"
+#include "common/program/trace.h"
 #include "common/strategy/strategy.h"
 #include "stagewright/v1/planner_service.pb.h"
 #include "stagewright/v1/program.pb.h"

@@ -4,10 +4,13 @@
 #include <memory>
 #include <utility>
 
+#include "common/cost/parameters.h"
 #include "common/graph/dag.h"
-#include "common/schedule/lower.h"
-#include "common/schedule/validate.h"
+#include "common/lowering/lower.h"
+#include "common/strategy/check_strategy.h"
+#include "common/validation/validate.h"
 #include "planner_service/evaluator/over_memory.h"
+#include "planner_service/simulator/model_durations.h"
 
 namespace stagewright {
 namespace {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "common/cost/collectives.h"
+#include "common/cost/parameters.h"
 #include "common/cost/update.h"
 
 namespace stagewright {
@@ -168,7 +169,7 @@ class Bound {
   }
 
   // Whether a tensor with a gradient flows from a node to its reader, both with a backward pass:
-  // then the backward pass of `node` waits for that of `next`, as in common/schedule/channels.cc.
+  // then the backward pass of `node` waits for that of `next`, as in common/lowering/channels.cc.
   bool GradientReturns(NodeId node, NodeId next) const {
     if (!graph_.needs_backward(node) || !graph_.needs_backward(next)) return false;
     if (graph_.node(node).cost) return true;

@@ -6,6 +6,7 @@
 
 #include "common/base/units.h"
 #include "common/cost/cost_model.h"
+#include "common/cost/parameters.h"
 #include "common/graph/graph.h"
 #include "common/graph/operator_graph.h"
 #include "common/topology/cluster.h"

@@ -5,8 +5,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "common/schedule/message_buffers.h"
-#include "common/schedule/stage_costs.h"
+#include "common/cost/parameters.h"
+#include "common/memory/message_buffers.h"
+#include "common/memory/stage_costs.h"
 
 namespace stagewright {
 namespace {

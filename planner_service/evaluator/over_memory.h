@@ -4,8 +4,9 @@
 #include "common/base/status.h"
 #include "common/base/units.h"
 #include "common/cost/cost_model.h"
+#include "common/cost/parameters.h"
 #include "common/graph/graph.h"
-#include "common/schedule/program.h"
+#include "common/program/program.h"
 #include "common/topology/cluster.h"
 
 namespace stagewright {

@@ -6,6 +6,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
+#include "common/strategy/in_flight.h"
+#include "common/strategy/orders.h"
 #include "common/strategy/stage_edges.h"
 
 namespace stagewright {

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "common/cost/parameters.h"
 
 namespace stagewright {
 namespace {

@@ -9,6 +9,8 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
+#include "common/cost/analytic.h"
+#include "common/cost/node_weights.h"
 #include "common/graph/operator_graph.h"
 #include "planner_service/evaluator/lower_bound.h"
 #include "planner_service/front_door/check_request.h"

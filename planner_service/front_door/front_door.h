@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "common/base/status.h"
+#include "common/cost/parameters.h"
 #include "common/plan/plan.h"
 #include "planner_service/evaluator/evaluator.h"
 #include "planner_service/evaluator/explain.h"

@@ -2,9 +2,11 @@
 
 #include <utility>
 
-#include "common/schedule/lower.h"
-#include "common/schedule/message_buffers.h"
-#include "common/schedule/validate.h"
+#include "common/cost/analytic.h"
+#include "common/cost/parameters.h"
+#include "common/lowering/lower.h"
+#include "common/memory/message_buffers.h"
+#include "common/validation/validate.h"
 #include "common/wire/graph_proto.h"
 #include "common/wire/strategy_proto.h"
 #include "planner_service/front_door/front_door.h"

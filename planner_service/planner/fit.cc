@@ -4,7 +4,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "common/schedule/stage_costs.h"
+#include "common/cost/parameters.h"
+#include "common/memory/stage_costs.h"
 
 namespace stagewright {
 namespace {

@@ -9,6 +9,7 @@
 #include "common/base/status.h"
 #include "common/base/units.h"
 #include "common/cost/cost_model.h"
+#include "common/cost/parameters.h"
 #include "common/graph/graph.h"
 #include "common/graph/operator_graph.h"
 #include "common/strategy/strategy.h"

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "common/strategy/in_flight.h"
 
 namespace stagewright {
 namespace {

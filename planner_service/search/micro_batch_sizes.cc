@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "planner_service/search/stage_oracle.h"
+#include "planner_service/models/stage_oracle.h"
 
 namespace stagewright {
 

@@ -5,9 +5,9 @@
 #include <random>
 #include <vector>
 
-#include "planner_service/search/draft.h"
-#include "planner_service/search/list_schedule.h"
-#include "planner_service/search/operator_costs.h"
+#include "planner_service/models/draft.h"
+#include "planner_service/models/list_schedule.h"
+#include "planner_service/models/operator_costs.h"
 
 namespace stagewright {
 

@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "planner_service/models/stage_oracle.h"
 #include "planner_service/search/judge.h"
-#include "planner_service/search/stage_oracle.h"
 
 namespace stagewright {
 

@@ -5,6 +5,8 @@
 #include <span>
 #include <utility>
 
+#include "common/strategy/orders.h"
+
 namespace stagewright {
 namespace {
 

@@ -12,10 +12,10 @@
 #include <optional>
 #include <vector>
 
-#include "planner_service/search/draft.h"
-#include "planner_service/search/list_schedule.h"
+#include "planner_service/models/draft.h"
+#include "planner_service/models/list_schedule.h"
+#include "planner_service/models/operator_costs.h"
 #include "planner_service/search/moves.h"
-#include "planner_service/search/operator_costs.h"
 
 namespace stagewright {
 

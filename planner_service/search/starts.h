@@ -13,8 +13,8 @@
 
 #include <vector>
 
-#include "planner_service/search/draft.h"
-#include "planner_service/search/operator_costs.h"
+#include "planner_service/models/draft.h"
+#include "planner_service/models/operator_costs.h"
 
 namespace stagewright {
 

@@ -8,9 +8,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/cost/parameters.h"
+#include "planner_service/models/stage_oracle.h"
 #include "planner_service/planner/fit.h"
 #include "planner_service/search/micro_batch_sizes.h"
-#include "planner_service/search/stage_oracle.h"
 
 namespace stagewright {
 namespace {

@@ -1,10 +1,12 @@
+#include "planner_service/simulator/measured_durations.h"
+
 #include <algorithm>
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
-#include "common/schedule/unroll.h"
+#include "common/program/unroll.h"
 #include "planner_service/simulator/durations.h"
 
 namespace stagewright {

@@ -1,10 +1,13 @@
+#include "planner_service/simulator/model_durations.h"
+
 #include <algorithm>
 #include <utility>
 
 #include "common/base/check.h"
 #include "common/cost/collectives.h"
+#include "common/cost/parameters.h"
 #include "common/cost/update.h"
-#include "common/schedule/stage_costs.h"
+#include "common/memory/stage_costs.h"
 #include "planner_service/simulator/durations.h"
 
 namespace stagewright {

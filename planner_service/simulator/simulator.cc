@@ -7,9 +7,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
-#include "common/schedule/cursor.h"
-#include "common/schedule/unroll.h"
-#include "common/schedule/validate.h"
+#include "common/program/cursor.h"
+#include "common/program/grid.h"
+#include "common/program/unroll.h"
 #include "planner_service/simulator/link_shares.h"
 
 namespace stagewright {

@@ -20,8 +20,8 @@
 #include "common/base/ids.h"
 #include "common/base/status.h"
 #include "common/base/units.h"
-#include "common/schedule/program.h"
-#include "common/schedule/trace.h"
+#include "common/program/program.h"
+#include "common/program/trace.h"
 #include "planner_service/simulator/durations.h"
 
 namespace stagewright {

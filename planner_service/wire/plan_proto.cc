@@ -6,6 +6,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/one_line.h"
+#include "common/cost/parameters.h"
+#include "common/topology/presets.h"
 #include "common/topology/uniform.h"
 #include "common/wire/graph_proto.h"
 #include "common/wire/strategy_proto.h"

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "common/base/status.h"
+#include "common/cost/parameters.h"
 #include "common/graph/graph.h"
 #include "common/topology/cluster.h"
 #include "planner_service/front_door/front_door.h"

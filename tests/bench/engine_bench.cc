@@ -19,10 +19,11 @@
 #include <memory>
 #include <vector>
 
-#include "tests/worker_daemon/engine/forced_strategies.h"
-#include "tests/worker_daemon/engine/local_training.h"
-#include "tests/worker_daemon/engine/test_graphs.h"
-#include "worker_daemon/transport/local_transport.h"
+#include "common/strategy/in_flight.h"
+#include "tests/worker_daemon/support/forced_strategies.h"
+#include "tests/worker_daemon/support/local_training.h"
+#include "tests/worker_daemon/support/runnable_graphs.h"
+#include "worker_daemon/transport/local/local_transport.h"
 
 namespace stagewright {
 namespace {

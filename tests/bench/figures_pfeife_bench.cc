@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "common/cost/analytic.h"
 #include "planner_service/planners/pfeife/split_search.h"
 #include "tests/support/planning_cases.h"
 

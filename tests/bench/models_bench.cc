@@ -13,6 +13,9 @@
 #include <vector>
 
 #include "CLI/CLI.hpp"
+#include "common/cost/analytic.h"
+#include "common/cost/node_weights.h"
+#include "common/topology/presets.h"
 #include "common/wire/graph_file.h"
 #include "planner_service/evaluator/evaluator.h"
 #include "planner_service/planners/graphpipe/graphpipe.h"

@@ -5,6 +5,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/cost/analytic.h"
+#include "common/cost/node_weights.h"
+#include "common/topology/presets.h"
 #include "common/topology/uniform.h"
 #include "common/wire/graph_file.h"
 #include "planner_service/evaluator/evaluator.h"

@@ -15,8 +15,11 @@
 
 #include "CLI/CLI.hpp"
 #include "common/base/check.h"
-#include "common/schedule/lower.h"
-#include "common/schedule/validate.h"
+#include "common/cost/analytic.h"
+#include "common/cost/parameters.h"
+#include "common/lowering/lower.h"
+#include "common/validation/validate.h"
+#include "planner_service/simulator/model_durations.h"
 #include "planner_service/simulator/simulator.h"
 #include "tests/support/planning_cases.h"
 

@@ -16,8 +16,8 @@
 #include <vector>
 
 #include "absl/time/clock.h"
-#include "tests/worker_daemon/engine/test_graphs.h"
-#include "worker_daemon/engine/stage_module.h"
+#include "tests/worker_daemon/support/runnable_graphs.h"
+#include "worker_daemon/stage/stage_module.h"
 
 namespace stagewright {
 namespace {

@@ -19,8 +19,8 @@
 #include "absl/time/clock.h"
 #include "common/base/check.h"
 #include "worker_daemon/transport/completion.h"
-#include "worker_daemon/transport/local_transport.h"
-#include "worker_daemon/transport/ucx_transport.h"
+#include "worker_daemon/transport/local/local_transport.h"
+#include "worker_daemon/transport/ucx/ucx_transport.h"
 
 namespace stagewright {
 namespace {

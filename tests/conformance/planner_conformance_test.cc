@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "common/cost/parameters.h"
 #include "tests/conformance/planner_suite.h"
 #include "tests/support/model_graphs.h"
 

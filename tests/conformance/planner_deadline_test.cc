@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/cost/analytic.h"
 #include "tests/conformance/planner_suite.h"
 #include "tests/support/stopwatch.h"
 

@@ -6,6 +6,7 @@
 #include <limits>
 #include <optional>
 
+#include "common/cost/parameters.h"
 #include "tests/conformance/planner_suite.h"
 #include "tests/support/small_problems.h"
 

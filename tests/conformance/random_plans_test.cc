@@ -3,7 +3,8 @@
 // faster than is possible.
 #include <gtest/gtest.h>
 
-#include "common/schedule/validate.h"
+#include "common/strategy/check_strategy.h"
+#include "common/validation/validate.h"
 #include "planner_service/front_door/front_door.h"
 #include "planner_service/front_door/planner_table.h"
 #include "tests/support/planning_cases.h"

@@ -3,6 +3,8 @@
 #include <cctype>
 
 #include "common/topology/cluster.h"
+#include "common/topology/cluster_json.h"
+#include "common/topology/presets.h"
 #include "tests/fuzz/fuzz_target.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

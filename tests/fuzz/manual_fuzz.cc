@@ -1,4 +1,5 @@
 // Hand-written plans, from their JSON to their judgement.
+#include "common/cost/parameters.h"
 #include "planner_service/planners/baselines/baselines.h"
 #include "tests/fuzz/fuzz_target.h"
 #include "tests/fuzz/problem.h"

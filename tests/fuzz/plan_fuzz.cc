@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_split.h"
+#include "common/topology/presets.h"
 #include "planner_service/front_door/front_door.h"
 #include "planner_service/importers/profile.h"
 #include "tests/fuzz/fuzz_target.h"

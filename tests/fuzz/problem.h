@@ -7,10 +7,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
+#include "common/cost/analytic.h"
 #include "common/cost/cost_model.h"
 #include "common/graph/graph.h"
 #include "common/graph/operator_graph.h"
 #include "common/topology/cluster.h"
+#include "common/topology/presets.h"
 
 namespace stagewright::fuzz {
 

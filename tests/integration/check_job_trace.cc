@@ -10,8 +10,9 @@
 #include <vector>
 
 #include "common/base/status.h"
-#include "common/schedule/trace.h"
+#include "common/program/trace.h"
 #include "common/wire/strategy_proto.h"
+#include "planner_service/simulator/measured_durations.h"
 #include "planner_service/simulator/simulator.h"
 #include "stagewright/v1/job_service.grpc.pb.h"
 

@@ -49,7 +49,7 @@ def test_tied_weights_and_adam_on_two_workers(system):
 
 @pytest.mark.parametrize(("micro_batch", "sync"), [(2, {}), (4, {}), (4, {"vertical_sync": True})])
 def test_asynchronous_plans_train(system, micro_batch, sync):
-    """What the weights must be, engine_asynchronous_test says; here, that such a job goes its way from end to end."""
+    """What the weights must be, executor_asynchronous_test says; here, that such a job goes its way from end to end."""
     out = system.path / f"asynchronous-{micro_batch}-{len(sync)}"
     job = system.train(
         "chain_f64",

@@ -11,15 +11,20 @@ MAY_INCLUDE = {
     "common/data": ["common/graph"],
     "common/topology": ["common/base"],
     "common/cost": ["common/graph", "common/topology"],
-    "common/strategy": ["common/cost"],
-    "common/schedule": ["common/strategy"],
-    "common/plan": ["common/schedule"],
+    "common/strategy": ["common/graph", "common/topology"],
+    "common/program": ["common/graph"],
+    "common/policies": ["common/strategy"],
+    "common/memory": ["common/program", "common/cost"],
+    "common/lowering": ["common/memory", "common/strategy"],
+    "common/validation": ["common/program"],
+    "common/plan": ["common/strategy", "common/validation"],
     "common/wire": ["common/plan"],
-    "planner_service/simulator": ["common/plan"],
-    "planner_service/evaluator": ["planner_service/simulator"],
+    "planner_service/simulator": ["common/memory", "common/plan"],
+    "planner_service/evaluator": ["planner_service/simulator", "common/lowering"],
     "planner_service/planner": ["planner_service/evaluator"],
-    "planner_service/search": ["planner_service/planner"],
-    "planner_service/planners": ["planner_service/search"],
+    "planner_service/models": ["planner_service/planner"],
+    "planner_service/search": ["planner_service/models"],
+    "planner_service/planners": ["planner_service/search", "common/policies"],
     "planner_service/front_door": ["planner_service/planners"],
     "planner_service/importers": ["common/plan"],
     "planner_service/wire": ["common/wire", "planner_service/front_door"],
@@ -28,12 +33,22 @@ MAY_INCLUDE = {
     "planner_service/jobs": ["planner_service/wire", "planner_service/registry"],
     "planner_service/service": ["planner_service/jobs", "planner_service/importers"],
     "planner_service/main.cc": ["planner_service/service"],
-    "worker_daemon/transport": ["common/plan"],
-    "worker_daemon/data": ["common/plan", "common/data"],
-    "worker_daemon/checkpoint": ["worker_daemon/data"],
-    "worker_daemon/engine": ["worker_daemon/transport", "worker_daemon/checkpoint"],
-    "worker_daemon/profiler": ["worker_daemon/engine"],
-    "worker_daemon/daemon": ["worker_daemon/profiler", "common/wire"],
+    "worker_daemon/transport": ["common/base"],
+    "worker_daemon/transport/local": ["worker_daemon/transport"],
+    "worker_daemon/transport/ucx": ["worker_daemon/transport"],
+    "worker_daemon/transport/arranged": ["worker_daemon/transport"],
+    "worker_daemon/transport/routing": ["worker_daemon/transport/local", "worker_daemon/transport/ucx",
+                                        "worker_daemon/transport/arranged"],
+    "worker_daemon/transport/nccl": ["worker_daemon/transport/routing"],
+    "worker_daemon/data": ["common/data"],
+    "worker_daemon/checkpoint": ["worker_daemon/data", "common/program"],
+    "worker_daemon/torch": ["common/program", "common/data"],
+    "worker_daemon/device": ["worker_daemon/torch", "common/cost"],
+    "worker_daemon/stage": ["worker_daemon/torch", "common/memory"],
+    "worker_daemon/update": ["worker_daemon/stage", "worker_daemon/device", "worker_daemon/checkpoint",
+                             "worker_daemon/transport"],
+    "worker_daemon/executor": ["worker_daemon/update", "worker_daemon/transport/routing", "common/validation"],
+    "worker_daemon/daemon": ["worker_daemon/executor", "worker_daemon/transport/nccl", "common/wire"],
     "worker_daemon/main.cc": ["worker_daemon/daemon"],
     "clients/cli": ["common/data", "planner_service/wire", "planner_service/importers"],
 }
@@ -51,9 +66,13 @@ RESTRICTED = {
          "planner_service/registry", "planner_service/store", "planner_service/main.cc", "worker_daemon/daemon", "worker_daemon/main.cc",
          "clients/"],
     ),
-    "LibTorch": (r"(torch|ATen|c10|caffe2)/", ["worker_daemon/", "planner_service/planners/drl_pp"]),
-    "CUDA or NCCL": (r"(cuda|nccl|cublas|nvml)\w*\.h$", ["worker_daemon/"]),
-    "UCX": (r"uc[pst]/", ["worker_daemon/transport"]),
+    "LibTorch": (
+        r"(torch|ATen|c10|caffe2)/",
+        ["worker_daemon/torch", "worker_daemon/device", "worker_daemon/stage", "worker_daemon/update",
+         "worker_daemon/executor", "planner_service/planners/drl_pp"],
+    ),
+    "CUDA or NCCL": (r"(cuda|nccl|cublas|nvml)\w*\.h$", ["worker_daemon/device", "worker_daemon/transport/nccl"]),
+    "UCX": (r"uc[pst]/", ["worker_daemon/transport/ucx"]),
     "SQLite": (r"sqlite3\.h$", ["planner_service/store"]),
     "prometheus-cpp": (r"prometheus/", ["planner_service/service", "worker_daemon/daemon"]),
 }
@@ -69,11 +88,8 @@ INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
 
 
 def component_of(path):
-  """The component a path belongs to, None outside all of them."""
-  for component in MAY_INCLUDE:
-    if path == component or path.startswith(component + "/"):
-      return component
-  return None
+  """The innermost component a path belongs to, None outside all of them."""
+  return max((c for c in MAY_INCLUDE if path == c or path.startswith(c + "/")), key=len, default=None)
 
 
 def allowed_from(component):

@@ -1,4 +1,5 @@
-"""The shape of the tree: a README per folder, small files, tests that mirror sources, nothing of one machine."""
+"""The shape of the tree: a README per folder that is true of it, small files, tests that mirror sources, nothing of one
+machine."""
 
 import pathlib
 import re
@@ -12,6 +13,9 @@ MIRRORED = ["clients/cli", "common", "planner_service", "worker_daemon"]
 CODE = [".h", ".cc", ".cu", ".py", ".sh", ".proto", ".cmake", ".ts"]
 TEXT = CODE + [".md", ".txt", ".yaml", ".yml", ".json", ".toml", "Dockerfile"]
 MAX_LINES = 600
+MAX_README_LINES = 15
+# A header as a README names it: `dag.h`, or with its path.
+NAMED_SOURCE = re.compile(r"`((?:[\w-]+/)*[\w-]+\.(?:h|cc))`")
 # This folder names what it forbids.
 EXEMPT = "tests/lint/"
 
@@ -23,7 +27,7 @@ UNFINISHED = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")
 
 def check_readmes(sources):
   folders = {f for f in MAIN_FOLDERS if any(p.startswith(f + "/") for p in sources.paths)}
-  for path in sources.matching([".h", ".cc", ".py"]):
+  for path in sources.matching([".py"]):
     parts = path.split("/")
     if parts[0] in COMPONENT_PARENTS and len(parts) > 2:
       folders.add("/".join(parts[:2]))
@@ -34,6 +38,32 @@ def check_readmes(sources):
       findings.append(f"{readme}: missing: ten lines that tell the folder's story")
     elif len([line for line in sources.text(readme).splitlines() if line.strip()]) < 3:
       findings.append(f"{readme}: says too little")
+  return findings
+
+
+def check_rooms(sources):
+  """A README for each folder of C++: short, naming each of its headers and no file that is not there."""
+  headers = {}
+  for path in sources.matching([".h"]):
+    if path.startswith(tuple(f"{parent}/" for parent in COMPONENT_PARENTS)):
+      headers.setdefault(path.rsplit("/", 1)[0], []).append(path.rsplit("/", 1)[1])
+  findings = []
+  for folder in sorted(headers):
+    readme = f"{folder}/README.md"
+    if readme not in sources.paths:
+      findings.append(f"{readme}: missing: what the folder is for and what its headers are")
+      continue
+    text = sources.text(readme)
+    lines = len([line for line in text.splitlines() if line.strip()])
+    if lines > MAX_README_LINES:
+      findings.append(f"{readme}: {lines} lines, more than {MAX_README_LINES}")
+    for header in sorted(headers[folder]):
+      stem = header.removesuffix(".h")
+      if not re.search(rf"(?<![\w]){re.escape(stem)}(?![\w])", text):
+        findings.append(f"{readme}: does not name {header}")
+    for name in sorted(set(NAMED_SOURCE.findall(text))):
+      if f"{folder}/{name}" not in sources.paths and name not in sources.paths:
+        findings.append(f"{readme}: names {name}, which is not there")
   return findings
 
 
@@ -48,7 +78,7 @@ def check_sizes(sources):
 
 def mirrored_source(sources, test):
   """Whether tests/DIR/NAME_test.cc is about a source: DIR/N.h or .cc, where NAME is N or begins with it (lower_property
-  for lower), or about the whole folder (engine_replay in engine/)."""
+  for lower), or about the whole folder (executor_replay in executor/)."""
   path = pathlib.PurePosixPath(test)
   folder = pathlib.PurePosixPath(*path.parts[1:-1])
   words = path.name.removesuffix("_test.cc").split("_")
@@ -89,7 +119,7 @@ def check_text(sources):
 
 
 def check(sources):
-  return check_readmes(sources) + check_sizes(sources) + check_mirror(sources) + check_text(sources)
+  return check_readmes(sources) + check_rooms(sources) + check_sizes(sources) + check_mirror(sources) + check_text(sources)
 
 
 if __name__ == "__main__":

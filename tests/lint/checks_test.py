@@ -44,7 +44,7 @@ class IncludesTest(LintTest):
         ("planner_service/planners/x/x.cc", '"planner_service/evaluator/evaluator.h"'),
         ("planner_service/service/server.cc", "<grpcpp/grpcpp.h>"),
         ("common/wire/wire.cc", '"stagewright/v1/graph.pb.h"'),
-        ("worker_daemon/engine/engine.cc", "<torch/torch.h>"),
+        ("worker_daemon/executor/executor.cc", "<torch/torch.h>"),
         ("clients/cli/plan.cc", '"planner_service/front_door/front_door.h"'),
         ("planner_service/front_door/planner_table.cc", '"planner_service/planners/x/x.h"'),
         ("planner_service/planners/x/x.cc", '"planner_service/planners/x/y.h"'),
@@ -61,7 +61,7 @@ class IncludesTest(LintTest):
         ("common/graph/graph.cc", '"common/topology/topology.h"'),
         ("common/plan/plan.cc", '"planner_service/simulator/simulator.h"'),
         ("common/plan/plan.cc", '"common/wire/wire.h"'),
-        ("planner_service/service/server.cc", '"worker_daemon/engine/engine.h"'),
+        ("planner_service/service/server.cc", '"worker_daemon/executor/executor.h"'),
         ("worker_daemon/daemon/daemon.cc", '"planner_service/simulator/simulator.h"'),
         ("worker_daemon/daemon/daemon.cc", '"clients/cli/table.h"'),
         ("planner_service/evaluator/judge.cc", '"planner_service/planner/planner.h"'),
@@ -90,12 +90,12 @@ class IncludesTest(LintTest):
         ("planner_service/planners/x/x.cc", "<grpcpp/grpcpp.h>", "gRPC"),
         ("common/wire/wire.cc", '"stagewright/v1/planner.grpc.pb.h"', "gRPC"),
         ("common/plan/plan.cc", '"stagewright/v1/plan.pb.h"', "protobuf"),
-        ("worker_daemon/engine/engine.cc", "<google/protobuf/message.h>", "protobuf"),
+        ("worker_daemon/executor/executor.cc", "<google/protobuf/message.h>", "protobuf"),
         ("planner_service/simulator/s.cc", "<ATen/ATen.h>", "LibTorch"),
         ("planner_service/simulator/s.cc", "<nccl.h>", "NCCL"),
-        ("worker_daemon/engine/engine.cc", "<ucp/api/ucp.h>", "UCX"),
+        ("worker_daemon/executor/executor.cc", "<ucp/api/ucp.h>", "UCX"),
         ("planner_service/jobs/jobs.cc", "<sqlite3.h>", "SQLite"),
-        ("worker_daemon/engine/engine.cc", "<prometheus/counter.h>", "prometheus"),
+        ("worker_daemon/executor/executor.cc", "<prometheus/counter.h>", "prometheus"),
     ]:
       with self.subTest(path=path, header=header):
         self.assert_one(self.check_one(path, header), library)
@@ -103,7 +103,8 @@ class IncludesTest(LintTest):
 
   def test_torch_beside_protobuf_is_found(self):
     text = '#include <torch/torch.h>\n#include "stagewright/v1/plan.pb.h"\n'
-    self.assert_one(self.findings(check_includes.check, {"worker_daemon/daemon/d.cc": text}), "keep them apart")
+    findings = self.findings(check_includes.check, {"worker_daemon/daemon/d.cc": text})
+    self.assertIn("keep them apart", findings[-1])
 
   def test_include_not_from_root_is_found(self):
     self.assert_one(self.check_one("common/base/units.cc", '"units.h"'), "root")
@@ -157,11 +158,22 @@ class DeviationsTest(LintTest):
 class LayoutTest(LintTest):
 
   def test_readmes(self):
-    story = "# Base\n\nWhat it is.\nWhat it is not.\n"
-    files = {"common/README.md": story, "common/base/README.md": story, "common/base/a.h": "int a;\n"}
+    story = "# Python\n\nWhat it is.\nWhat it is not.\n"
+    files = {"clients/README.md": story, "clients/python/README.md": story, "clients/python/a.py": "a = 1\n"}
     self.assertEqual(self.findings(check_layout.check, files), [])
-    self.assert_one(self.findings(check_layout.check, {"common/graph/b.h": "int b;\n"}), "common/graph/README.md")
-    self.assert_one(self.findings(check_layout.check, {"common/graph/README.md": "# Graph\n"}), "too little")
+    self.assert_one(self.findings(check_layout.check, {"clients/web/b.py": "b = 1\n"}), "clients/web/README.md")
+    self.assert_one(self.findings(check_layout.check, {"clients/web/README.md": "# Web\n"}), "too little")
+
+  def test_rooms(self):
+    def rooms(readme):
+      return self.findings(check_layout.check_rooms, {"common/a/deep/dag.h": "", "common/a/deep/README.md": readme})
+
+    self.assertEqual(rooms("# Deep\n\nShapes: `dag.h`, for `tests/x.h`.\n".replace("tests/x.h", "common/a/deep/dag.h")), [])
+    self.assert_one(rooms("# Deep\n\nNothing of `dag`s.\n".replace("dag", "trees")), "does not name dag.h")
+    self.assert_one(rooms("# Deep\n\n`dag.h`, `gone.cc`\n"), "names gone.cc")
+    self.assert_one(rooms("# Deep: `dag.h`\n" + "more\n" * 15), "16 lines")
+    self.assert_one(self.findings(check_layout.check_rooms, {"common/b/x.h": "", "common/a/deep/README.md": "`dag.h`"}),
+                    "common/b/README.md: missing")
 
   def test_long_file(self):
     self.assertEqual(self.findings(check_layout.check_sizes, {"a.cc": "\n" * 600}), [])

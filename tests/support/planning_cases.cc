@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
+#include "common/strategy/in_flight.h"
 #include "common/strategy/stage_edges.h"
 
 namespace stagewright::testing {

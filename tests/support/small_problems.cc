@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/cost/analytic.h"
 #include "tests/support/planning_cases.h"
 
 namespace stagewright::testing {

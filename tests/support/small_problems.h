@@ -7,6 +7,7 @@
 #include <string>
 
 #include "common/cost/cost_model.h"
+#include "common/cost/parameters.h"
 #include "common/graph/graph.h"
 #include "common/graph/operator_graph.h"
 #include "common/topology/cluster.h"

@@ -6,7 +6,7 @@
 
 #include "common/base/ids.h"
 #include "common/graph/graph.h"
-#include "common/schedule/program.h"
+#include "common/program/program.h"
 
 namespace stagewright {
 

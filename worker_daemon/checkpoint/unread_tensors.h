@@ -11,7 +11,7 @@
 #include "common/base/status.h"
 #include "common/data/safetensors.h"
 #include "common/graph/graph.h"
-#include "common/schedule/program.h"
+#include "common/program/program.h"
 #include "worker_daemon/checkpoint/checkpoint.h"
 
 namespace stagewright {

@@ -16,7 +16,7 @@
 #include "worker_daemon/daemon/job_run.h"
 #include "worker_daemon/daemon/metrics.h"
 #include "worker_daemon/daemon/planner_link.h"
-#include "worker_daemon/engine/device_runner.h"
+#include "worker_daemon/executor/device_runner.h"
 
 namespace stagewright {
 namespace {

@@ -7,8 +7,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #if STAGEWRIGHT_HAVE_NCCL
-#include "worker_daemon/engine/current_stream.h"
-#include "worker_daemon/transport/nccl_mover.h"
+#include "worker_daemon/device/current_stream.h"
+#include "worker_daemon/transport/nccl/nccl_mover.h"
 #endif
 
 namespace stagewright {

@@ -7,7 +7,7 @@
 #include "common/base/status.h"
 #include "worker_daemon/daemon/devices.h"
 #include "worker_daemon/transport/identity.h"
-#include "worker_daemon/transport/routing_transport.h"
+#include "worker_daemon/transport/routing/routing_transport.h"
 
 namespace stagewright {
 

@@ -9,9 +9,9 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "common/wire/topology_proto.h"
-#include "worker_daemon/engine/accelerators.h"
-#include "worker_daemon/engine/device_rates.h"
-#include "worker_daemon/engine/nvml.h"
+#include "worker_daemon/device/accelerators.h"
+#include "worker_daemon/device/device_rates.h"
+#include "worker_daemon/device/nvml.h"
 
 namespace stagewright {
 namespace {

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "worker_daemon/engine/nvml.h"
+#include "worker_daemon/device/nvml.h"
 
 namespace stagewright {
 

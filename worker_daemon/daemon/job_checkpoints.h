@@ -14,7 +14,7 @@
 #include "common/base/status.h"
 #include "stagewright/v1/worker_service.pb.h"
 #include "worker_daemon/checkpoint/checkpoint.h"
-#include "worker_daemon/engine/job_spec.h"
+#include "worker_daemon/executor/job_spec.h"
 
 namespace stagewright {
 

@@ -9,7 +9,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/data/dataset.h"
-#include "common/schedule/validate.h"
+#include "common/program/check_ids.h"
+#include "common/validation/validate.h"
 #include "common/wire/graph_proto.h"
 #include "common/wire/strategy_proto.h"
 #include "worker_daemon/checkpoint/shards.h"

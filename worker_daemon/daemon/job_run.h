@@ -23,10 +23,10 @@
 #include "worker_daemon/daemon/devices.h"
 #include "worker_daemon/daemon/job_checkpoints.h"
 #include "worker_daemon/daemon/metrics.h"
-#include "worker_daemon/engine/device_runner.h"
-#include "worker_daemon/engine/job_spec.h"
-#include "worker_daemon/engine/learning_rate.h"
-#include "worker_daemon/transport/routing_transport.h"
+#include "worker_daemon/executor/device_runner.h"
+#include "worker_daemon/executor/job_spec.h"
+#include "worker_daemon/transport/routing/routing_transport.h"
+#include "worker_daemon/update/learning_rate.h"
 
 namespace stagewright {
 

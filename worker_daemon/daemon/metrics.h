@@ -6,8 +6,8 @@
 
 #include "absl/time/time.h"
 #include "common/base/status.h"
-#include "common/schedule/program.h"
-#include "worker_daemon/engine/job_spec.h"
+#include "common/program/program.h"
+#include "worker_daemon/executor/job_spec.h"
 
 namespace stagewright {
 

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/strategy/in_flight.h"
 #include "planner_service/evaluator/lower_bound.h"
 #include "planner_service/planners/auto/champions.h"
 #include "planner_service/planners/auto/portfolio.h"

@@ -5,6 +5,7 @@
 #include <set>
 #include <utility>
 
+#include "common/strategy/orders.h"
 #include "planner_service/search/judge.h"
 
 namespace stagewright {

@@ -4,9 +4,9 @@
 #include <cstdint>
 #include <vector>
 
+#include "planner_service/models/operator_costs.h"
 #include "planner_service/planner/planner.h"
 #include "planner_service/planners/auto/champions.h"
-#include "planner_service/search/operator_costs.h"
 #include "planner_service/search/polish.h"
 
 namespace stagewright {

@@ -3,9 +3,9 @@
 
 #include <vector>
 
+#include "planner_service/models/draft.h"
 #include "planner_service/planner/planner.h"
 #include "planner_service/planners/auto/champions.h"
-#include "planner_service/search/draft.h"
 
 namespace stagewright {
 

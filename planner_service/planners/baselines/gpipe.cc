@@ -29,12 +29,12 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "planner_service/models/draft.h"
+#include "planner_service/models/stage_oracle.h"
 #include "planner_service/planners/baselines/baselines.h"
 #include "planner_service/planners/baselines/fastest.h"
-#include "planner_service/search/draft.h"
 #include "planner_service/search/micro_batch_sizes.h"
 #include "planner_service/search/placement_views.h"
-#include "planner_service/search/stage_oracle.h"
 #include "planner_service/search/why_not.h"
 
 namespace stagewright {

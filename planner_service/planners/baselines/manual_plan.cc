@@ -9,6 +9,8 @@
 #include "absl/strings/str_join.h"
 #include "common/base/json_object.h"
 #include "common/base/one_line.h"
+#include "common/strategy/in_flight.h"
+#include "common/strategy/orders.h"
 #include "common/strategy/stage_edges.h"
 
 namespace stagewright {

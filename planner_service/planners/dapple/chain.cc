@@ -4,7 +4,7 @@
 #include <limits>
 
 #include "common/base/check.h"
-#include "planner_service/search/layers.h"
+#include "planner_service/models/layers.h"
 
 namespace stagewright::dapple {
 namespace {

@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "planner_service/models/stage_oracle.h"
 #include "planner_service/planners/dapple/search.h"
-#include "planner_service/search/stage_oracle.h"
 
 namespace stagewright::dapple {
 

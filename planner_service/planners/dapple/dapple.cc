@@ -36,16 +36,16 @@
 #include "absl/strings/str_cat.h"
 #include "common/graph/dag.h"
 #include "common/graph/series_parallel.h"
-#include "common/schedule/policies.h"
+#include "common/policies/early_backward.h"
 #include "common/strategy/stage_edges.h"
+#include "planner_service/models/fitting_in_flight.h"
+#include "planner_service/models/stage_maker.h"
 #include "planner_service/planners/dapple/chain.h"
 #include "planner_service/planners/dapple/network.h"
 #include "planner_service/planners/dapple/search.h"
-#include "planner_service/search/fitting_in_flight.h"
 #include "planner_service/search/micro_batch_sizes.h"
 #include "planner_service/search/one_stage.h"
 #include "planner_service/search/search_views.h"
-#include "planner_service/search/stage_maker.h"
 
 namespace stagewright {
 namespace {

@@ -7,8 +7,8 @@
 #include <string>
 
 #include "common/base/status.h"
+#include "planner_service/models/draft.h"
 #include "planner_service/planner/planner.h"
-#include "planner_service/search/draft.h"
 
 namespace stagewright {
 

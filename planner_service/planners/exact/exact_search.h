@@ -9,12 +9,12 @@
 #include <vector>
 
 #include "common/base/status.h"
+#include "planner_service/models/draft.h"
 #include "planner_service/planner/planner.h"
 #include "planner_service/planners/exact/layouts.h"
 #include "planner_service/planners/exact/least_costs.h"
 #include "planner_service/planners/exact/partition_tree.h"
 #include "planner_service/planners/exact/relaxed_pipeline.h"
-#include "planner_service/search/draft.h"
 
 namespace stagewright {
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "common/cost/parameters.h"
 #include "common/cost/value_bytes.h"
 
 namespace stagewright {

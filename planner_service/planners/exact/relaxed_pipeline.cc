@@ -60,7 +60,7 @@ void RelaxedPipeline::Prepare(const StageTimes& times, const PipelineCase& pipel
   }
 }
 
-// As StageOrder in common/schedule/compute_order.h: forwards until enough are in flight, then k
+// As StageOrder in common/lowering/compute_order.h: forwards until enough are in flight, then k
 // backwards and k forwards in turn, then the remaining backwards.
 bool RelaxedPipeline::WantsBackward(const Unit& unit, const PipelineCase& pipeline) const {
   const PipelineCase::StageCase& stage = pipeline.stages[unit.stage];

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "planner_service/search/stage_maker.h"
+#include "planner_service/models/stage_maker.h"
 
 namespace stagewright {
 

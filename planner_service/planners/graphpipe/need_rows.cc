@@ -5,6 +5,7 @@
 
 #include "absl/hash/hash.h"
 #include "absl/types/span.h"
+#include "common/strategy/in_flight.h"
 #include "common/strategy/strategy.h"
 
 namespace stagewright {

@@ -3,7 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "planner_service/search/fitting_in_flight.h"
+#include "common/strategy/in_flight.h"
+#include "planner_service/models/fitting_in_flight.h"
 
 namespace stagewright {
 namespace {

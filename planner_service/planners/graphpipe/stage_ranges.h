@@ -10,8 +10,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "planner_service/search/frontier.h"
-#include "planner_service/search/stage_oracle.h"
+#include "planner_service/models/frontier.h"
+#include "planner_service/models/stage_oracle.h"
 
 namespace stagewright {
 

@@ -7,7 +7,7 @@
 
 #include "common/cost/collectives.h"
 #include "common/cost/update.h"
-#include "common/schedule/compute_order.h"
+#include "common/lowering/compute_order.h"
 
 namespace stagewright {
 namespace {

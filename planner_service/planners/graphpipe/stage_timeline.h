@@ -5,7 +5,7 @@
 // which candidates the evaluator judges.
 #pragma once
 
-#include "common/schedule/receive_posting.h"
+#include "common/lowering/receive_posting.h"
 #include "planner_service/planners/graphpipe/layout.h"
 
 namespace stagewright {

@@ -3,9 +3,10 @@
 #include <algorithm>
 #include <utility>
 
-#include "common/schedule/execution.h"
-#include "common/schedule/policies.h"
-#include "planner_service/search/draft.h"
+#include "common/policies/execution.h"
+#include "common/policies/looped.h"
+#include "common/strategy/orders.h"
+#include "planner_service/models/draft.h"
 
 namespace stagewright::pfeife {
 namespace {

@@ -8,9 +8,9 @@
 #include <cstdint>
 #include <vector>
 
+#include "planner_service/models/operator_costs.h"
 #include "planner_service/planners/pfeife/dependency_graph.h"
 #include "planner_service/planners/pfeife/peak_memory.h"
-#include "planner_service/search/operator_costs.h"
 
 namespace stagewright::pfeife {
 

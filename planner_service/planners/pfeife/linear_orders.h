@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "planner_service/search/operator_costs.h"
+#include "planner_service/models/operator_costs.h"
 
 namespace stagewright::pfeife {
 

@@ -1,6 +1,6 @@
 // What the devices hold at most.
 //
-// The rules are those of common/schedule/lower.h: a forward pass takes what its backward pass
+// The rules are those of common/lowering/lower.h: a forward pass takes what its backward pass
 // needs; a receive takes its buffer when it is posted (receive_posting.h); a message
 // is under way once it is sent and its receive is posted, one after the other between two slices;
 // a gradient stays at its sender until then. An estimate only in how messages share links.
@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "common/base/units.h"
-#include "common/schedule/receive_posting.h"
+#include "common/lowering/receive_posting.h"
 #include "planner_service/planners/pfeife/dependency_graph.h"
 
 namespace stagewright::pfeife {

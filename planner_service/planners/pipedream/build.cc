@@ -6,9 +6,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/strategy/in_flight.h"
 #include "common/strategy/stage_edges.h"
+#include "planner_service/models/stage_maker.h"
 #include "planner_service/search/placement.h"
-#include "planner_service/search/stage_maker.h"
 
 namespace stagewright::pipedream {
 namespace {

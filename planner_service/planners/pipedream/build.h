@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "common/strategy/strategy.h"
+#include "planner_service/models/stage_oracle.h"
 #include "planner_service/planners/pipedream/objective.h"
-#include "planner_service/search/stage_oracle.h"
 
 namespace stagewright::pipedream {
 

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "common/base/check.h"
-#include "planner_service/search/layers.h"
+#include "planner_service/models/layers.h"
 
 namespace stagewright::pipedream {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "common/base/check.h"
 #include "common/cost/value_bytes.h"
-#include "planner_service/search/stage_oracle.h"
+#include "planner_service/models/stage_oracle.h"
 
 namespace stagewright {
 namespace {

@@ -3,9 +3,9 @@
 
 #include <cstdint>
 
+#include "planner_service/models/operator_costs.h"
 #include "planner_service/planner/planner.h"
 #include "planner_service/planners/piper/objective.h"
-#include "planner_service/search/operator_costs.h"
 
 namespace stagewright {
 

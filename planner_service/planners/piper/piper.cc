@@ -29,9 +29,10 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/strategy/in_flight.h"
+#include "planner_service/models/draft.h"
 #include "planner_service/planners/piper/from_problem.h"
 #include "planner_service/planners/piper/solve.h"
-#include "planner_service/search/draft.h"
 #include "planner_service/search/memory_shares.h"
 #include "planner_service/search/micro_batch_sizes.h"
 #include "planner_service/search/one_stage.h"

@@ -1,10 +1,13 @@
+#include "common/cost/analytic.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 
 #include "common/cost/cost_model.h"
-#include "tests/common/graph/test_graphs.h"
+#include "common/cost/flops.h"
+#include "tests/support/test_graphs.h"
 
 namespace stagewright {
 namespace {

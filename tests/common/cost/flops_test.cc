@@ -1,7 +1,9 @@
+#include "common/cost/flops.h"
+
 #include <gtest/gtest.h>
 
 #include "common/cost/cost_model.h"
-#include "tests/common/graph/test_graphs.h"
+#include "tests/support/test_graphs.h"
 
 namespace stagewright {
 namespace {

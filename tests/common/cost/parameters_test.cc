@@ -1,8 +1,12 @@
+#include "common/cost/parameters.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "common/cost/analytic.h"
 #include "common/cost/cost_model.h"
-#include "tests/common/graph/test_graphs.h"
+#include "common/cost/node_weights.h"
+#include "tests/support/test_graphs.h"
 
 namespace stagewright {
 namespace {

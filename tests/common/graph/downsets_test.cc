@@ -4,7 +4,7 @@
 
 #include <set>
 
-#include "tests/common/graph/test_graphs.h"
+#include "tests/support/test_graphs.h"
 
 namespace stagewright {
 namespace {

@@ -5,7 +5,7 @@
 
 #include <functional>
 
-#include "tests/common/graph/test_graphs.h"
+#include "tests/support/test_graphs.h"
 
 namespace stagewright {
 namespace {

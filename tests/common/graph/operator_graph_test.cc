@@ -6,9 +6,10 @@
 #include <chrono>
 
 #include "common/cost/cost_model.h"
+#include "common/cost/flops.h"
 #include "common/graph/series_parallel.h"
-#include "tests/common/graph/test_graphs.h"
 #include "tests/support/stopwatch.h"
+#include "tests/support/test_graphs.h"
 
 namespace stagewright {
 namespace {

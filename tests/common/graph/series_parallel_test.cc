@@ -5,8 +5,8 @@
 
 #include <chrono>
 
-#include "tests/common/graph/test_graphs.h"
 #include "tests/support/stopwatch.h"
+#include "tests/support/test_graphs.h"
 
 namespace stagewright {
 namespace {

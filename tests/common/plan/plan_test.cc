@@ -6,8 +6,8 @@
 #include <functional>
 #include <set>
 
-#include "common/schedule/lower.h"
-#include "tests/common/schedule/schedule_cases.h"
+#include "common/lowering/lower.h"
+#include "tests/support/schedule_cases.h"
 
 namespace stagewright {
 namespace {

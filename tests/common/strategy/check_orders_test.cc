@@ -1,8 +1,12 @@
+#include "common/strategy/check_orders.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "common/strategy/check_strategy.h"
+#include "common/strategy/orders.h"
 #include "common/strategy/strategy.h"
-#include "tests/common/schedule/schedule_cases.h"
+#include "tests/support/schedule_cases.h"
 
 namespace stagewright {
 namespace {

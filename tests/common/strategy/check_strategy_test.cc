@@ -1,8 +1,11 @@
+#include "common/strategy/check_strategy.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "common/strategy/in_flight.h"
 #include "common/strategy/strategy.h"
-#include "tests/common/schedule/schedule_cases.h"
+#include "tests/support/schedule_cases.h"
 
 namespace stagewright {
 namespace {

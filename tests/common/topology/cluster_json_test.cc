@@ -1,3 +1,5 @@
+#include "common/topology/cluster_json.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -6,6 +8,7 @@
 #include <fstream>
 
 #include "common/topology/cluster.h"
+#include "common/topology/presets.h"
 
 namespace stagewright {
 namespace {

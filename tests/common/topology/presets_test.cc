@@ -1,3 +1,5 @@
+#include "common/topology/presets.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -5,6 +5,8 @@
 
 #include <set>
 
+#include "common/topology/presets.h"
+
 namespace stagewright {
 namespace {
 

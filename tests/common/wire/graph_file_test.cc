@@ -12,7 +12,7 @@
 #include <sstream>
 
 #include "common/wire/graph_proto.h"
-#include "tests/common/graph/test_graphs.h"
+#include "tests/support/test_graphs.h"
 
 namespace stagewright {
 namespace {

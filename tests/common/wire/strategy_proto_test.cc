@@ -4,9 +4,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "common/schedule/lower.h"
-#include "common/schedule/validate.h"
-#include "tests/common/schedule/schedule_cases.h"
+#include "common/lowering/lower.h"
+#include "common/program/text.h"
+#include "tests/support/schedule_cases.h"
 
 namespace stagewright {
 namespace {

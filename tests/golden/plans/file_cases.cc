@@ -11,6 +11,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/topology/presets.h"
 #include "common/wire/graph_file.h"
 #include "planner_service/front_door/planner_table.h"
 #include "tests/golden/plans/answers.h"

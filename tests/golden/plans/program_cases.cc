@@ -6,13 +6,21 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "common/schedule/lower.h"
-#include "common/schedule/policies.h"
-#include "common/schedule/validate.h"
+#include "common/cost/analytic.h"
+#include "common/cost/parameters.h"
+#include "common/lowering/lower.h"
+#include "common/policies/breadth_first.h"
+#include "common/policies/looped.h"
+#include "common/policies/zero_bubble.h"
+#include "common/program/text.h"
+#include "common/strategy/check_strategy.h"
+#include "common/strategy/orders.h"
+#include "common/validation/validate.h"
 #include "planner_service/simulator/durations.h"
+#include "planner_service/simulator/model_durations.h"
 #include "planner_service/simulator/simulator.h"
-#include "tests/common/schedule/schedule_cases.h"
 #include "tests/golden/plans/cell.h"
+#include "tests/support/schedule_cases.h"
 
 namespace stagewright::golden {
 namespace {

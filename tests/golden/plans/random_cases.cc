@@ -7,11 +7,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/topology/presets.h"
 #include "planner_service/front_door/planner_table.h"
-#include "tests/common/graph/test_graphs.h"
 #include "tests/golden/plans/answers.h"
 #include "tests/support/planning_cases.h"
 #include "tests/support/small_problems.h"
+#include "tests/support/test_graphs.h"
 
 namespace stagewright::golden {
 namespace {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "common/cost/analytic.h"
 #include "planner_service/evaluator/evaluator.h"
 #include "tests/support/planning_cases.h"
 

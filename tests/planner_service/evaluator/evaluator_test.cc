@@ -3,9 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "common/cost/analytic.h"
 #include "common/cost/collectives.h"
-#include "tests/common/graph/test_graphs.h"
+#include "common/cost/parameters.h"
+#include "common/strategy/in_flight.h"
 #include "tests/support/planning_cases.h"
+#include "tests/support/test_graphs.h"
 
 namespace stagewright {
 namespace {

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "common/cost/analytic.h"
 #include "tests/support/planning_cases.h"
 
 namespace stagewright {

@@ -4,7 +4,13 @@
 
 #include <algorithm>
 
-#include "common/schedule/policies.h"
+#include "common/cost/analytic.h"
+#include "common/cost/parameters.h"
+#include "common/policies/breadth_first.h"
+#include "common/policies/looped.h"
+#include "common/policies/zero_bubble.h"
+#include "common/strategy/in_flight.h"
+#include "common/strategy/orders.h"
 #include "planner_service/evaluator/evaluator.h"
 #include "tests/support/planning_cases.h"
 

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "common/cost/analytic.h"
+#include "common/topology/presets.h"
 #include "tests/support/planning_cases.h"
 
 namespace stagewright {

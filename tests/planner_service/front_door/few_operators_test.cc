@@ -4,8 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "planner_service/front_door/front_door.h"
-#include "tests/common/graph/test_graphs.h"
 #include "tests/support/planning_cases.h"
+#include "tests/support/test_graphs.h"
 
 namespace stagewright {
 namespace {

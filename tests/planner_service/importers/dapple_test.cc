@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "common/cost/analytic.h"
 #include "common/cost/cost_model.h"
 #include "planner_service/importers/profile.h"
 #include "tests/support/shared_graphs.h"

@@ -3,7 +3,9 @@
 
 #include <functional>
 
+#include "common/cost/analytic.h"
 #include "common/cost/cost_model.h"
+#include "common/cost/parameters.h"
 #include "common/cost/value_bytes.h"
 #include "nlohmann/json.hpp"
 #include "planner_service/importers/profile.h"

@@ -6,7 +6,7 @@
 #include "absl/time/clock.h"
 #include "common/base/check.h"
 #include "common/wire/graph_proto.h"
-#include "tests/common/graph/test_graphs.h"
+#include "tests/support/test_graphs.h"
 
 namespace stagewright::testing {
 

@@ -5,9 +5,9 @@
 
 #include <algorithm>
 
-#include "planner_service/search/stage_oracle.h"
-#include "tests/planner_service/search/search_case.h"
+#include "planner_service/models/stage_oracle.h"
 #include "tests/support/planning_cases.h"
+#include "tests/support/search_case.h"
 
 namespace stagewright {
 namespace {

@@ -4,6 +4,7 @@
 
 #include <set>
 
+#include "common/topology/presets.h"
 #include "tests/support/planning_cases.h"
 
 namespace stagewright {

@@ -6,8 +6,9 @@
 #include <algorithm>
 #include <set>
 
-#include "tests/planner_service/search/search_case.h"
+#include "common/topology/presets.h"
 #include "tests/support/planning_cases.h"
+#include "tests/support/search_case.h"
 
 namespace stagewright {
 namespace {

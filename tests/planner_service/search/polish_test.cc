@@ -7,8 +7,8 @@
 #include "common/topology/uniform.h"
 #include "planner_service/evaluator/evaluator.h"
 #include "planner_service/search/starts.h"
-#include "tests/planner_service/search/search_case.h"
 #include "tests/support/planning_cases.h"
+#include "tests/support/search_case.h"
 
 namespace stagewright {
 namespace {

@@ -4,8 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "common/topology/uniform.h"
-#include "tests/planner_service/search/search_case.h"
 #include "tests/support/planning_cases.h"
+#include "tests/support/search_case.h"
 
 namespace stagewright {
 namespace {

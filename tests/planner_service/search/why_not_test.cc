@@ -3,8 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "tests/planner_service/search/search_case.h"
+#include "common/cost/parameters.h"
 #include "tests/support/planning_cases.h"
+#include "tests/support/search_case.h"
 
 namespace stagewright {
 namespace {

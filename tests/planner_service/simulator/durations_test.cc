@@ -3,8 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "common/cost/analytic.h"
+#include "common/cost/parameters.h"
 #include "common/cost/update.h"
-#include "common/schedule/lower.h"
+#include "common/lowering/lower.h"
+#include "planner_service/simulator/measured_durations.h"
+#include "planner_service/simulator/model_durations.h"
 #include "planner_service/simulator/simulator.h"
 #include "tests/support/planning_cases.h"
 

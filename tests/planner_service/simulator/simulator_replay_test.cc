@@ -3,8 +3,12 @@
 
 #include <map>
 
-#include "common/schedule/lower.h"
-#include "common/schedule/trace.h"
+#include "common/cost/analytic.h"
+#include "common/cost/parameters.h"
+#include "common/lowering/lower.h"
+#include "common/program/trace.h"
+#include "planner_service/simulator/measured_durations.h"
+#include "planner_service/simulator/model_durations.h"
 #include "planner_service/simulator/simulator.h"
 #include "tests/support/planning_cases.h"
 

@@ -4,13 +4,20 @@
 
 #include <algorithm>
 
-#include "common/schedule/lower.h"
-#include "common/schedule/policies.h"
-#include "common/schedule/unroll.h"
-#include "common/schedule/validate.h"
+#include "common/cost/analytic.h"
+#include "common/cost/parameters.h"
+#include "common/lowering/lower.h"
+#include "common/policies/breadth_first.h"
+#include "common/policies/looped.h"
+#include "common/policies/zero_bubble.h"
+#include "common/program/unroll.h"
+#include "common/strategy/check_strategy.h"
+#include "common/strategy/orders.h"
+#include "common/validation/validate.h"
+#include "planner_service/simulator/model_durations.h"
 #include "planner_service/simulator/simulator.h"
-#include "tests/common/schedule/schedule_cases.h"
 #include "tests/support/planning_cases.h"
+#include "tests/support/schedule_cases.h"
 
 namespace stagewright {
 namespace {

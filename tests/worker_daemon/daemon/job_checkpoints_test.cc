@@ -7,7 +7,7 @@
 #include <set>
 #include <vector>
 
-#include "tests/worker_daemon/engine/test_graphs.h"
+#include "tests/worker_daemon/support/runnable_graphs.h"
 
 namespace stagewright {
 namespace {

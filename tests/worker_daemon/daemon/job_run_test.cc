@@ -11,9 +11,9 @@
 
 #include "common/wire/graph_proto.h"
 #include "common/wire/strategy_proto.h"
-#include "tests/worker_daemon/engine/forced_strategies.h"
-#include "tests/worker_daemon/engine/local_training.h"
-#include "tests/worker_daemon/engine/test_graphs.h"
+#include "tests/worker_daemon/support/forced_strategies.h"
+#include "tests/worker_daemon/support/local_training.h"
+#include "tests/worker_daemon/support/runnable_graphs.h"
 
 namespace stagewright {
 namespace {

@@ -5,7 +5,7 @@
 
 #include <memory>
 
-#include "worker_daemon/transport/device_mover.h"
+#include "worker_daemon/transport/arranged/device_mover.h"
 
 namespace stagewright::testing {
 

@@ -6,10 +6,10 @@
 #include "tests/worker_daemon/transport/copy_mover.h"
 #include "tests/worker_daemon/transport/device_face.h"
 #include "tests/worker_daemon/transport/worlds.h"
-#include "worker_daemon/transport/local_transport.h"
-#include "worker_daemon/transport/routing_transport.h"
+#include "worker_daemon/transport/local/local_transport.h"
+#include "worker_daemon/transport/routing/routing_transport.h"
 #if STAGEWRIGHT_HAVE_UCX
-#include "worker_daemon/transport/ucx_transport.h"
+#include "worker_daemon/transport/ucx/ucx_transport.h"
 #endif
 
 namespace stagewright::testing {

@@ -10,7 +10,7 @@
 #include "common/base/status.h"
 #include "tests/worker_daemon/transport/device_face.h"
 #include "tests/worker_daemon/transport/worlds.h"
-#include "worker_daemon/transport/nccl_mover.h"
+#include "worker_daemon/transport/nccl/nccl_mover.h"
 
 namespace stagewright::testing {
 namespace {

@@ -1,6 +1,7 @@
 // How good the default planner's answers are on published profiles, and in how much time.
 #include <gtest/gtest.h>
 
+#include "common/cost/parameters.h"
 #include "common/topology/uniform.h"
 #include "planner_service/front_door/front_door.h"
 #include "planner_service/front_door/planner_table.h"

@@ -10,7 +10,9 @@
 #include <thread>
 #include <vector>
 
-#include "common/schedule/validate.h"
+#include "common/cost/analytic.h"
+#include "common/cost/parameters.h"
+#include "common/program/text.h"
 #include "common/topology/uniform.h"
 #include "planner_service/front_door/front_door.h"
 #include "planner_service/front_door/planner_table.h"

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "common/cost/analytic.h"
+#include "common/cost/parameters.h"
 #include "planner_service/evaluator/evaluator.h"
 #include "planner_service/planners/baselines/baselines.h"
 #include "tests/support/planning_cases.h"

@@ -5,6 +5,8 @@
 
 #include <random>
 
+#include "common/cost/analytic.h"
+#include "common/cost/parameters.h"
 #include "planner_service/front_door/front_door.h"
 #include "tests/support/planning_cases.h"
 

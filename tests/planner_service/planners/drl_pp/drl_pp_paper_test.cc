@@ -3,6 +3,7 @@
 
 #include <cstdlib>
 
+#include "common/topology/presets.h"
 #include "planner_service/front_door/front_door.h"
 #include "planner_service/importers/profile.h"
 #include "planner_service/planners/drl_pp/drl_pp.h"

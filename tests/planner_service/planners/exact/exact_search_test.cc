@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include "common/cost/analytic.h"
+#include "common/cost/parameters.h"
+#include "common/strategy/in_flight.h"
 #include "planner_service/evaluator/evaluator.h"
 #include "planner_service/front_door/planner_table.h"
 #include "tests/support/planning_cases.h"

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "common/cost/analytic.h"
+#include "common/cost/parameters.h"
 #include "planner_service/evaluator/evaluator.h"
 #include "tests/support/planning_cases.h"
 

@@ -1,6 +1,9 @@
 // What the GraphPipe paper states about plans, held against what the planners find.
 #include <gtest/gtest.h>
 
+#include "common/cost/analytic.h"
+#include "common/cost/node_weights.h"
+#include "common/topology/presets.h"
 #include "common/wire/graph_file.h"
 #include "planner_service/evaluator/evaluator.h"
 #include "planner_service/planners/graphpipe/graphpipe.h"

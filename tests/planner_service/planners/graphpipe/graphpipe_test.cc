@@ -6,6 +6,8 @@
 #include <chrono>
 #include <set>
 
+#include "common/cost/parameters.h"
+#include "common/topology/presets.h"
 #include "planner_service/evaluator/evaluator.h"
 #include "tests/planner_service/planners/graphpipe/search_case.h"
 #include "tests/support/model_graphs.h"

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "common/topology/presets.h"
 #include "tests/planner_service/planners/graphpipe/search_case.h"
 
 namespace stagewright {

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/strategy/in_flight.h"
 #include "common/strategy/strategy.h"
 #include "tests/support/planning_cases.h"
 

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "common/cost/parameters.h"
+#include "common/strategy/in_flight.h"
 #include "planner_service/evaluator/evaluator.h"
 #include "planner_service/planners/graphpipe/build_strategy.h"
 #include "tests/planner_service/planners/graphpipe/search_case.h"

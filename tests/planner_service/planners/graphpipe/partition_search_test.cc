@@ -9,6 +9,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "common/strategy/in_flight.h"
 #include "planner_service/planners/graphpipe/build_strategy.h"
 #include "tests/planner_service/planners/graphpipe/reference.h"
 #include "tests/planner_service/planners/graphpipe/search_case.h"

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "common/strategy/in_flight.h"
+
 namespace stagewright::testing {
 
 ReferencePartitioner::ReferencePartitioner(const SpTree& tree, const StageOracle& oracle,

@@ -4,6 +4,8 @@
 #include <memory>
 #include <vector>
 
+#include "common/cost/analytic.h"
+#include "common/cost/parameters.h"
 #include "common/graph/series_parallel.h"
 #include "planner_service/planners/graphpipe/build_strategy.h"
 #include "planner_service/planners/graphpipe/partition_search.h"

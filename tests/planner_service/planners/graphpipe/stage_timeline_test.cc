@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "common/strategy/in_flight.h"
 #include "planner_service/evaluator/evaluator.h"
 #include "tests/planner_service/planners/graphpipe/search_case.h"
 

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/cost/analytic.h"
 #include "planner_service/planners/pfeife/chain_model.h"
 #include "planner_service/planners/pfeife/linear_orders.h"
 #include "planner_service/planners/pfeife/split_search.h"

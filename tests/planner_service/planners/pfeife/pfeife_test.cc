@@ -7,6 +7,7 @@
 #include <map>
 #include <set>
 
+#include "common/cost/analytic.h"
 #include "planner_service/front_door/front_door.h"
 #include "tests/support/model_graphs.h"
 #include "tests/support/planning_cases.h"

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include "common/cost/analytic.h"
+#include "common/cost/parameters.h"
+#include "common/strategy/check_strategy.h"
 #include "tests/support/planning_cases.h"
 
 namespace stagewright::pipedream {

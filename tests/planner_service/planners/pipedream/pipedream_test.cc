@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "common/cost/analytic.h"
+#include "common/cost/parameters.h"
 #include "planner_service/evaluator/evaluator.h"
 #include "tests/support/planning_cases.h"
 

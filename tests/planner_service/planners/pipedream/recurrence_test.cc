@@ -6,7 +6,7 @@
 #include <functional>
 
 #include "planner_service/planners/pipedream/partition.h"
-#include "tests/common/graph/test_graphs.h"
+#include "tests/support/test_graphs.h"
 
 namespace stagewright::pipedream {
 namespace {

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "common/cost/analytic.h"
+#include "common/cost/parameters.h"
 #include "planner_service/evaluator/evaluator.h"
 #include "planner_service/planners/piper/solve.h"
 #include "tests/support/planning_cases.h"

@@ -1,0 +1,91 @@
+#include "common/memory/stage_costs.h"
+
+#include <algorithm>
+
+#include "common/cost/parameters.h"
+
+namespace stagewright {
+
+StageBytes::StageBytes(const Graph& graph, const CostModel& costs,
+                       const std::vector<ProgramStage>& stages,
+                       const std::vector<Channel>& channels, std::vector<bool> split)
+    : graph_(graph),
+      costs_(costs),
+      stages_(stages),
+      split_(std::move(split)),
+      order_(graph),
+      given_(stages.size()),
+      tapes_(stages.size()) {
+  for (const Channel& channel : channels) {
+    GivenValues& given = given_[channel.from.index()];
+    std::vector<ValueRef>& values = channel.local() ? given.local : given.sent;
+    for (ValueRef value : channel.values) {
+      // The sum of gradients of several messages is the stage's own memory.
+      const bool again = std::find(values.begin(), values.end(), value) != values.end();
+      if (!again || !channel.local()) (again ? given.local : values).push_back(value);
+    }
+  }
+}
+
+const StageTape& StageBytes::TapeOf(StageId stage) {
+  std::optional<StageTape>& tape = tapes_[stage.index()];
+  if (tape.has_value()) return *tape;
+  const ProgramStage& contents = stages_[stage.index()];
+  tape = MakeStageTape(graph_, order_.Of(contents), given_[stage.index()], contents.has_backward);
+  return *tape;
+}
+
+const StageMemory& StageBytes::Of(StageId stage, int64_t samples) {
+  const auto [entry, is_new] = known_.try_emplace({stage, samples});
+  if (is_new) {
+    entry->second = FollowStage(graph_, costs_, TapeOf(stage), samples,
+                                stages_[stage.index()].has_backward, split_[stage.index()]);
+  }
+  return entry->second;
+}
+
+Bytes ResidentBytesOf(const Graph& graph, const std::vector<ProgramStage>& stages,
+                      const std::vector<StageId>& on_device, Optimizer optimizer, bool training) {
+  std::vector<NodeId> nodes;
+  for (StageId s : on_device) {
+    nodes.insert(nodes.end(), stages[s.index()].nodes.begin(), stages[s.index()].nodes.end());
+  }
+  const auto bytes_of = [&](const Parameter& parameter) {
+    return training ? ResidentBytes(parameter, optimizer) : parameter.SizeBytes();
+  };
+  Bytes resident = 0;
+  for (ParameterId p : ParametersOf(graph, nodes)) resident += bytes_of(graph.parameter(p));
+  for (NodeId node : nodes) {
+    if (!graph.node(node).cost.has_value()) continue;
+    const ProfiledCost& cost = *graph.node(node).cost;
+    resident += training ? ResidentBytes(cost, optimizer) : cost.parameter_bytes;
+  }
+  return resident;
+}
+
+Bytes GradientBytesOf(const Graph& graph, const std::vector<ProgramStage>& stages,
+                      const std::vector<StageId>& on_device) {
+  std::vector<NodeId> nodes;
+  for (StageId s : on_device) {
+    nodes.insert(nodes.end(), stages[s.index()].nodes.begin(), stages[s.index()].nodes.end());
+  }
+  Bytes bytes = 0;
+  for (ParameterId p : ParametersOf(graph, nodes)) {
+    if (graph.parameter(p).trainable) bytes += graph.parameter(p).SizeBytes();
+  }
+  return bytes;
+}
+
+Bytes WeightBytesOf(const Graph& graph, const ProgramStage& stage) {
+  if (!stage.has_backward) return 0;
+  Bytes bytes = 0;
+  for (ParameterId p : ParametersOf(graph, stage.nodes)) {
+    if (graph.parameter(p).trainable) bytes += graph.parameter(p).SizeBytes();
+  }
+  for (NodeId node : stage.nodes) {
+    if (graph.node(node).cost.has_value()) bytes += graph.node(node).cost->parameter_bytes;
+  }
+  return bytes;
+}
+
+}  // namespace stagewright

@@ -1,0 +1,60 @@
+// Bytes of a stage's work, from the cost model; asked once per (stage, samples).
+#pragma once
+
+#include <map>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "common/base/units.h"
+#include "common/cost/cost_model.h"
+#include "common/cost/parameters.h"
+#include "common/graph/graph.h"
+#include "common/memory/segments.h"
+#include "common/memory/stage_memory.h"
+#include "common/memory/stage_tape.h"
+#include "common/program/program.h"
+
+namespace stagewright {
+
+class StageBytes {
+ public:
+  // `split`, by stage: its backward passes come in halves.
+  StageBytes(const Graph& graph, const CostModel& costs, const std::vector<ProgramStage>& stages,
+             const std::vector<Channel>& channels, std::vector<bool> split);
+  // Of one replica that runs `samples` samples at once. O(nodes of the stage and what they read) at
+  // the first call for a number of samples; the reference lasts as long as the object.
+  const StageMemory& Of(StageId stage, int64_t samples);
+
+  // Planning-only nodes are in the stage: gradients of what it receives are not in its figures.
+  bool Profiled(StageId stage) { return TapeOf(stage).profiled; }
+  bool split(StageId stage) const { return split_[stage.index()]; }
+
+ private:
+  const StageTape& TapeOf(StageId stage);
+
+  const Graph& graph_;
+  const CostModel& costs_;
+  const std::vector<ProgramStage>& stages_;
+  std::vector<bool> split_;
+  NodeOrder order_;
+  std::vector<GivenValues> given_;               // By stage.
+  std::vector<std::optional<StageTape>> tapes_;  // By stage.
+  std::map<std::pair<StageId, int64_t>, StageMemory> known_;
+};
+
+// Bytes of what a device holds for the parameters of its stages, each once however many of them use
+// it: parameters and, in training, gradients and optimizer state.
+Bytes ResidentBytesOf(const Graph& graph, const std::vector<ProgramStage>& stages,
+                      const std::vector<StageId>& on_device, Optimizer optimizer, bool training);
+
+// Of these, the gradients that come with the first backward pass and go with the update: all but
+// those of planning-only nodes, which have one figure for everything.
+Bytes GradientBytesOf(const Graph& graph, const std::vector<ProgramStage>& stages,
+                      const std::vector<StageId>& on_device);
+
+// Bytes of one version of what a stage trains: its parameters, without gradients and optimizer
+// state.
+Bytes WeightBytesOf(const Graph& graph, const ProgramStage& stage);
+
+}  // namespace stagewright

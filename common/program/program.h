@@ -1,0 +1,102 @@
+// A plan lowered to one explicit program per device: what the simulator times is what the workers
+// run (design: one schedule). Workers never rebuild any of this from parameters.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "common/base/ids.h"
+#include "common/base/units.h"
+#include "common/graph/tensor.h"
+#include "common/program/action.h"
+
+namespace stagewright {
+
+// A stage as workers need it.
+struct ProgramStage {
+  std::vector<NodeId> nodes;       // Own nodes, topological order.
+  std::vector<NodeId> replicated;  // Constant nodes recomputed here, topological order.
+  std::vector<DeviceId> devices;   // Replicas; replica r is devices[r].
+  int64_t micro_batch = 1;         // Samples over all replicas.
+  bool has_backward = true;        // False where nothing in or above the stage trains.
+  // Asynchronous programs with vertical sync: a forward pass uses the weights as they were so many
+  // updates of the stage before the newest (at the start: the first ones).
+  int32_t version_lag = 0;
+};
+
+// An edge of the stage graph between one producing and one consuming replica.
+struct Channel {
+  StageId from;
+  StageId to;
+  DeviceId source;
+  DeviceId target;
+  std::vector<ValueRef>
+      values;  // Tensors sent forward, in message order; empty for a control edge.
+  std::vector<ValueRef> gradient_values;  // Those whose gradient comes back, in message order.
+  Bytes activation_bytes_per_sample = 0;
+  Bytes gradient_bytes_per_sample = 0;
+  bool has_gradient = false;  // Gradient messages are sent (possibly empty ones on control edges).
+
+  // Producer and consumer share a device: no messages, tensors are handed over.
+  bool local() const { return source == target; }
+};
+
+// A set of (stage, device) replicas that hold the same parameters, whose gradients are summed
+// before the optimizer step: the replicas of a stage, and all stages that share a tied parameter.
+struct Reduction {
+  std::vector<ParameterId> parameters;  // By id.
+  std::vector<DeviceId> devices;        // By id, each once; at least two but for a norm.
+  Bytes bytes = 0;                      // Gradient bytes summed.
+  std::vector<StageId> stages;          // That hold any of the parameters; ascending.
+  // Not gradients but their squared norm is summed, of all parameters of all stages, after all
+  // other sums and before all optimizer steps. At most one, the last; it names no parameters.
+  bool gradient_norm = false;
+};
+
+struct ProgramAction {
+  Action action;
+  std::vector<int32_t>
+      after;  // Earlier or later actions of the same section that must finish first; sorted.
+  Bytes acquire = 0;  // Device memory taken when the action starts
+  Bytes release = 0;  // and given back when it finishes.
+  friend bool operator==(const ProgramAction&, const ProgramAction&) = default;
+};
+
+// The work of one device. Actions of one lane run in list order, one at a time: compute actions
+// form one lane; transfers form a lane per (channel, kind); all-reduces form one lane. Lanes are
+// only tied by `after`.
+//
+// Synchronous programs are all body, run once per step. Asynchronous ones run the prologue, the
+// body for every step but the last, and the epilogue for the last. Their sections follow each other
+// in every lane without a barrier, as Unroll (unroll.h) writes it out, and the samples of a section
+// from mini_batch on are those of the next step.
+struct DeviceProgram {
+  DeviceId device;
+  Bytes resident = 0;  // Parameters, their stashed versions, optimizer state, message buffers.
+  std::vector<ProgramAction> prologue;
+  std::vector<ProgramAction> body;
+  std::vector<ProgramAction> epilogue;
+};
+
+struct Program {
+  int64_t mini_batch = 1;
+  bool training = true;  // False: forward passes only (evaluation).
+  // Updates follow every backward pass, and a micro-batch's backward pass uses the weights of its
+  // forward pass (lower.h).
+  bool asynchronous = false;
+  std::vector<ProgramStage> stages;
+  std::vector<Channel> channels;
+  std::vector<Reduction> reductions;
+  std::vector<DeviceProgram> devices;  // By device id; only devices that have work.
+};
+
+// The lane of an action: actions with equal keys run in list order, one at a time.
+struct LaneKey {
+  int32_t channel = -1;  // -1: compute
+  int32_t kind = 0;
+  friend auto operator<=>(const LaneKey&, const LaneKey&) = default;
+};
+LaneKey LaneOf(const Action& action);
+
+}  // namespace stagewright

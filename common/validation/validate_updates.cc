@@ -1,0 +1,160 @@
+#include "common/validation/validate_updates.h"
+
+#include <algorithm>
+#include <map>
+
+#include "absl/strings/str_cat.h"
+
+namespace stagewright {
+namespace {
+
+// Nothing of the same stage computes after its optimizer step.
+absl::Status CheckLast(const Validation& v, Cell step) {
+  const StageId stage = v.At(step).action.stage;
+  const auto& body = v.Body(step.row);
+  for (size_t i = step.action + 1; i < body.size(); ++i) {
+    if (body[i].action.stage == stage && IsCompute(body[i].action.kind))
+      return v.Broken(step, ToString(body[i].action), " comes after the optimizer step");
+  }
+  return absl::OkStatus();
+}
+
+bool WaitsFor(const Validation& v, Cell cell, int32_t action) {
+  const std::vector<int32_t>& after = v.At(cell).after;
+  return std::find(after.begin(), after.end(), action) != after.end();
+}
+
+bool Holds(const std::vector<DeviceId>& devices, DeviceId device) {
+  return std::find(devices.begin(), devices.end(), device) != devices.end();
+}
+
+// The stages of a reduction run on its devices, and on no others.
+absl::Status CheckHolders(const Validation& v, size_t r) {
+  const Reduction& reduction = v.program().reductions[r];
+  std::vector<DeviceId> devices;
+  for (StageId s : reduction.stages) {
+    const auto& replicas = v.program().stages[s.index()].devices;
+    devices.insert(devices.end(), replicas.begin(), replicas.end());
+  }
+  std::sort(devices.begin(), devices.end());
+  devices.erase(std::unique(devices.begin(), devices.end()), devices.end());
+  if (devices != reduction.devices)
+    return v.BrokenAnywhere("reduction ", r, ": its devices are not those of its stages");
+  return absl::OkStatus();
+}
+
+// An all-reduce waits for the last gradient here of every stage that holds its parameters.
+absl::Status CheckSumWaits(const Validation& v, Cell sum) {
+  const Reduction& reduction = v.program().reductions[v.At(sum).action.channel];
+  const auto& holders = reduction.stages;
+  if (std::find(holders.begin(), holders.end(), v.At(sum).action.stage) == holders.end())
+    return v.Broken(sum, "the stage is not in the reduction");
+  for (StageId stage : holders) {
+    for (ActionKind kind : {ActionKind::kBackward, ActionKind::kBackwardWeight}) {
+      const auto& cells = v.Of(kind)[stage.index()];
+      const auto last = std::find_if(cells.rbegin(), cells.rend(),
+                                     [&](Cell cell) { return cell.row == sum.row; });
+      if (last != cells.rend() && !WaitsFor(v, sum, last->action))
+        return v.Broken(sum, "it does not wait for ", ToString(v.At(*last).action));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// All-reduces by row of their device.
+using Sums = std::vector<std::vector<Cell>>;
+
+// The norm is that of summed gradients: it waits for all other all-reduces of its device.
+absl::Status CheckNormWaits(const Validation& v, const Sums& sums) {
+  for (const std::vector<Cell>& row : sums) {
+    for (Cell norm : row) {
+      if (!v.program().reductions[v.At(norm).action.channel].gradient_norm) continue;
+      for (Cell sum : row) {
+        if (sum.action != norm.action && !WaitsFor(v, norm, sum.action))
+          return v.Broken(norm, "it does not wait for ", ToString(v.At(sum).action));
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+// Every stage takes part in the norm, so that each of its optimizer steps waits for it.
+absl::Status CheckNorm(const Validation& v) {
+  const auto& reductions = v.program().reductions;
+  for (size_t r = 0; r < reductions.size(); ++r) {
+    if (!reductions[r].gradient_norm) continue;
+    if (r + 1 != reductions.size() || !reductions[r].parameters.empty() ||
+        reductions[r].stages.size() != v.program().stages.size()) {
+      return v.BrokenAnywhere("reduction ", r,
+                              ": a norm is the last one, names no parameters and has all stages");
+    }
+  }
+  return absl::OkStatus();
+}
+
+// An optimizer step waits for the all-reduces here of what its stage holds.
+absl::Status CheckStepWaits(const Validation& v, const Sums& sums, Cell step) {
+  for (Cell sum : sums[step.row]) {
+    const auto& holders = v.program().reductions[v.At(sum).action.channel].stages;
+    const bool held =
+        std::find(holders.begin(), holders.end(), v.At(step).action.stage) != holders.end();
+    if (held && !WaitsFor(v, step, sum.action))
+      return v.Broken(step, "it does not wait for ", ToString(v.At(sum).action));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckSteps(const Validation& v, const Sums& sums) {
+  for (size_t s = 0; s < v.program().stages.size(); ++s) {
+    const auto& steps = v.Of(ActionKind::kOptimizerStep)[s];
+    for (size_t i = 0; i < steps.size(); ++i) {
+      if (i > 0 && steps[i].row == steps[i - 1].row)
+        return v.Broken(steps[i], "the stage steps twice");
+      RETURN_IF_ERROR(CheckLast(v, steps[i]));
+      RETURN_IF_ERROR(CheckStepWaits(v, sums, steps[i]));
+    }
+    if (!v.program().training || !v.program().stages[s].has_backward) continue;
+    if (steps.size() != v.program().stages[s].devices.size()) {
+      return v.BrokenAnywhere("stage ", s, " has ", steps.size(), " optimizer steps for ",
+                              v.program().stages[s].devices.size(), " devices");
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+// All-reduces and optimizer steps: once per device that has them, after the backward passes.
+absl::Status CheckUpdates(const Validation& v) {
+  for (size_t r = 0; r < v.program().reductions.size(); ++r) RETURN_IF_ERROR(CheckHolders(v, r));
+  RETURN_IF_ERROR(CheckNorm(v));
+  Sums by_row(v.program().devices.size());
+  std::map<std::pair<int32_t, int32_t>, Cell> sums;  // (reduction, row)
+  for (const auto& cells : v.Of(ActionKind::kAllReduce)) {
+    for (Cell cell : cells) {
+      const int32_t r = v.At(cell).action.channel;
+      by_row[cell.row].push_back(cell);
+      if (!Holds(v.program().reductions[r].devices, v.DeviceOf(cell)))
+        return v.Broken(cell, "the device is not in the reduction");
+      if (!sums.try_emplace({r, cell.row}, cell).second)
+        return v.Broken(cell, "the device sums these gradients twice");
+      RETURN_IF_ERROR(CheckSumWaits(v, cell));
+    }
+  }
+  for (size_t r = 0; v.program().training && r < v.program().reductions.size(); ++r) {
+    for (DeviceId device : v.program().reductions[r].devices) {
+      const auto row = std::find_if(v.program().devices.begin(), v.program().devices.end(),
+                                    [&](const DeviceProgram& d) { return d.device == device; });
+      if (row == v.program().devices.end() ||
+          !sums.contains(
+              {static_cast<int32_t>(r), static_cast<int32_t>(row - v.program().devices.begin())})) {
+        return v.BrokenAnywhere("device ", device.value(), ": the all-reduce of reduction ", r,
+                                " is missing");
+      }
+    }
+  }
+  RETURN_IF_ERROR(CheckNormWaits(v, by_row));
+  return CheckSteps(v, by_row);
+}
+
+}  // namespace stagewright

@@ -1,0 +1,284 @@
+#include "planner_service/models/task_graph.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "common/cost/collectives.h"
+#include "common/cost/update.h"
+
+namespace stagewright {
+namespace {
+
+// What crosses an edge of the stage graph, per sample.
+struct EdgeLoad {
+  Bytes there = 0;
+  Bytes back = 0;
+  bool gradient = false;
+};
+
+using EdgeLoads = std::map<std::pair<int32_t, int32_t>, EdgeLoad>;
+
+struct StageSums {
+  bool has_backward = false;
+  Bytes gradients = 0;
+  Bytes trained = 0;
+  Bytes resident = 0;
+  Bytes in_per_sample = 0;  // Activations received, and gradients of them sent back.
+  Bytes back_per_sample = 0;
+  Bytes held_per_sample = 0;
+  std::vector<int32_t> units;
+};
+
+class Builder {
+ public:
+  Builder(const OperatorCosts& costs, const Draft& draft) : costs_(costs), draft_(draft) {
+    graph_.devices = costs.problem().cluster->size();
+    graph_.cluster_links = static_cast<int32_t>(costs.problem().cluster->links().size());
+    graph_.micro_batches = static_cast<int32_t>(costs.problem().mini_batch / draft.micro_batch);
+    graph_.device_units.resize(graph_.devices);
+    graph_.device_updates.resize(graph_.devices);
+    sums_.resize(draft.stages.size());
+  }
+
+  TaskGraph Build(double memory_share) {
+    CollectEdges();
+    for (size_t s = 0; s < draft_.stages.size(); ++s) AddStage(static_cast<int32_t>(s));
+    AddLinks();
+    AddUpdates();
+    LeaveMemory(memory_share);
+    return std::move(graph_);
+  }
+
+ private:
+  SampleRange ShareOf(int32_t stage, int32_t replica) const {
+    return ReplicaShare({0, draft_.micro_batch}, replica,
+                        static_cast<int32_t>(draft_.stages[stage].devices.size()));
+  }
+
+  void CollectEdges() {
+    std::vector<int32_t> stage(costs_.size(), 0);
+    for (size_t s = 0; s < draft_.stages.size(); ++s) {
+      for (int32_t op : draft_.stages[s].operators) stage[op] = static_cast<int32_t>(s);
+    }
+    for (const OperatorCosts::Value& value : costs_.values()) {
+      const int32_t from = stage[value.producer];
+      bool leaves = false;
+      for (size_t i = 0; i < value.uses.size(); ++i) {
+        const int32_t to = stage[value.uses[i].consumer];
+        if (to == from) continue;
+        leaves = true;
+        // Once per reading stage, at its first reader.
+        bool first = true;
+        bool gradient = value.uses[i].gradient;
+        for (size_t j = 0; j < i && first; ++j) first = stage[value.uses[j].consumer] != to;
+        if (!first) continue;
+        for (size_t j = i + 1; j < value.uses.size() && !gradient; ++j) {
+          gradient = value.uses[j].gradient && stage[value.uses[j].consumer] == to;
+        }
+        EdgeLoad& load = edges_[{from, to}];
+        load.there += value.bytes_per_sample;
+        if (gradient) load.back += value.bytes_per_sample;
+        load.gradient = load.gradient || gradient;
+      }
+      if (leaves) sums_[from].held_per_sample += value.held_per_sample;
+    }
+    for (const auto& [edge, load] : edges_) {
+      sums_[edge.second].in_per_sample += load.there;
+      sums_[edge.second].back_per_sample += load.back;
+      sums_[edge.first].back_per_sample += load.back;
+    }
+  }
+
+  void AddStage(int32_t s) {
+    const DraftStage& stage = draft_.stages[s];
+    StageSums& sums = sums_[s];
+    for (int32_t op : stage.operators) {
+      sums.has_backward = sums.has_backward || costs_.has_backward(op);
+      sums.gradients += costs_.gradients(op);
+      sums.trained += costs_.trained(op);
+      sums.resident += costs_.resident(op);
+    }
+    for (size_t r = 0; r < stage.devices.size(); ++r) AddUnit(s, static_cast<int32_t>(r));
+  }
+
+  void AddUnit(int32_t s, int32_t replica) {
+    const DraftStage& stage = draft_.stages[s];
+    const int64_t samples = ShareOf(s, replica).size();
+    const ShareTable& share = costs_.Share(samples);
+    TaskGraph::Unit unit;
+    unit.stage = s;
+    unit.replica = replica;
+    unit.device = stage.devices[replica];
+    unit.has_backward = sums_[s].has_backward;
+    unit.recompute = stage.recompute && unit.has_backward;
+    const int32_t kind = costs_.problem().cluster->device(DeviceId(unit.device)).kind;
+    OperatorTime time;
+    Bytes saved = 0;
+    for (int32_t op : stage.operators) {
+      time += share.time[kind][op];
+      saved += share.saved[op];
+    }
+    const Nanos fixed = costs_.problem().cluster->kinds()[kind].pass_overhead;
+    time.forward += fixed;
+    time.backward += fixed;
+    time.backward_input += fixed;
+    unit.forward = time.forward;
+    if (unit.has_backward) {
+      const Nanos again = unit.recompute ? time.forward : 0;
+      unit.backward = again + time.backward;
+      unit.input = again + time.backward_input;
+      unit.kept = (unit.recompute ? 0 : saved) +
+                  (sums_[s].in_per_sample + sums_[s].held_per_sample) * samples;
+    }
+    const auto index = static_cast<int32_t>(graph_.units.size());
+    sums_[s].units.push_back(index);
+    graph_.device_units[unit.device].push_back(index);
+    graph_.units.push_back(unit);
+  }
+
+  // A message of the forward pass and, with a gradient, one of the backward pass.
+  void AddMessage(TaskGraph::Unit& unit, bool gradient) const {
+    const Nanos cost = costs_.problem().cluster->kind_of(DeviceId(unit.device)).message_overhead;
+    unit.forward += cost;
+    const Nanos back = (gradient ? cost : 0) + (unit.recompute ? cost : 0);
+    unit.backward += back;
+    unit.input += back;
+  }
+
+  void AddLink(int32_t from, int32_t to, int64_t samples, const EdgeLoad& load) {
+    const Cluster& cluster = *costs_.problem().cluster;
+    TaskGraph::Link link;
+    link.from = from;
+    link.to = to;
+    const DeviceId source(graph_.units[from].device);
+    const DeviceId target(graph_.units[to].device);
+    link.gradient = load.gradient;
+    link.local = source == target;
+    if (!link.local) {
+      AddMessage(graph_.units[from], load.gradient);
+      AddMessage(graph_.units[to], load.gradient);
+      const Route& there = cluster.route(source, target);
+      const Route& back = cluster.route(target, source);
+      const auto time = [&](const Route& route, Bytes bytes) {
+        return static_cast<Nanos>(
+            std::ceil(static_cast<double>(bytes * samples) / route.bytes_per_second * 1e9));
+      };
+      link.there_latency = there.latency;
+      link.there_bytes = time(there, load.there);
+      link.there_route = &there.links;
+      link.back_latency = back.latency;
+      link.back_bytes = time(back, load.back);
+      link.back_route = &back.links;
+      TaskGraph::Unit& reader = graph_.units[to];
+      reader.longest_in = std::max(reader.longest_in, link.there_latency + link.there_bytes);
+      if (link.gradient) {
+        TaskGraph::Unit& writer = graph_.units[from];
+        writer.longest_back = std::max(writer.longest_back, link.back_latency + link.back_bytes);
+      }
+    }
+    if (link.gradient) graph_.units[to].sends_gradients = true;
+    graph_.links.push_back(link);
+  }
+
+  void AddLinks() {
+    // The chain of a sequential pipeline: empty messages where no data flows.
+    for (size_t s = 1; draft_.kind == StrategyKind::kSequential && s < sums_.size(); ++s) {
+      const auto here = static_cast<int32_t>(s);
+      const auto [edge, added] = edges_.try_emplace({here - 1, here});
+      if (added) edge->second.gradient = sums_[s - 1].has_backward && sums_[s].has_backward;
+    }
+    for (const auto& [edge, load] : edges_) {
+      for (int32_t from : sums_[edge.first].units) {
+        const SampleRange source = ShareOf(edge.first, graph_.units[from].replica);
+        for (int32_t to : sums_[edge.second].units) {
+          const SampleRange both =
+              Intersect(source, ShareOf(edge.second, graph_.units[to].replica));
+          if (!both.empty()) AddLink(from, to, both.size(), load);
+        }
+      }
+    }
+    std::stable_sort(graph_.links.begin(), graph_.links.end(),
+                     [](const auto& a, const auto& b) { return a.from < b.from; });
+    const auto n = static_cast<int32_t>(graph_.units.size());
+    std::vector<int32_t> out(n + 1, 0), in(n + 1, 0);
+    for (const auto& link : graph_.links) {
+      ++out[link.from + 1];
+      ++in[link.to + 1];
+    }
+    for (int32_t u = 0; u < n; ++u) {
+      out[u + 1] += out[u];
+      in[u + 1] += in[u];
+      graph_.units[u].out_begin = out[u];
+      graph_.units[u].in_begin = in[u];
+    }
+    graph_.links_in.resize(graph_.links.size());
+    for (size_t l = 0; l < graph_.links.size(); ++l) {
+      graph_.links_in[in[graph_.links[l].to]++] = static_cast<int32_t>(l);
+    }
+  }
+
+  void AddUpdates() {
+    const Cluster& cluster = *costs_.problem().cluster;
+    for (size_t i = draft_.stages.size(); i-- > 0;) {
+      const auto s = static_cast<int32_t>(i);
+      const DraftStage& stage = draft_.stages[s];
+      if (!sums_[s].has_backward) continue;
+      Nanos sum = 0;
+      if (stage.devices.size() > 1 && sums_[s].gradients > 0) {
+        const std::vector<DeviceId> devices(stage.devices.begin(), stage.devices.end());
+        sum = AllReduceTime(cluster, devices, sums_[s].gradients);
+        graph_.sums.push_back({s, stage.devices, sum});
+      }
+      for (int32_t u : sums_[s].units) {
+        TaskGraph::Unit& unit = graph_.units[u];
+        const Nanos update =
+            OptimizerStepTime(cluster.kind_of(DeviceId(unit.device)), sums_[s].trained);
+        unit.tail = sum + update;
+        graph_.device_updates[unit.device].push_back({s, update});
+      }
+    }
+  }
+
+  // What is there all the time, and what comes and goes around one pass: the largest workspace, or
+  // what is recomputed, a received input ahead, and gradients that wait to be sent.
+  void LeaveMemory(double memory_share) {
+    graph_.memory.assign(graph_.devices, 0);
+    for (int32_t d = 0; d < graph_.devices; ++d) {
+      const auto budget =
+          static_cast<double>(costs_.problem().cluster->device(DeviceId(d)).memory) * memory_share;
+      Bytes resident = 0;
+      Bytes passing = 0;
+      for (int32_t u : graph_.device_units[d]) {
+        const TaskGraph::Unit& unit = graph_.units[u];
+        const int64_t samples = ShareOf(unit.stage, unit.replica).size();
+        const ShareTable& share = costs_.Share(samples);
+        Bytes workspace = 0;
+        Bytes saved = 0;
+        for (int32_t op : draft_.stages[unit.stage].operators) {
+          workspace = std::max(workspace, share.workspace[op]);
+          if (unit.recompute || !unit.has_backward) saved += share.saved[op];
+        }
+        const StageSums& sums = sums_[unit.stage];
+        resident += sums.resident;
+        passing = std::max(
+            passing, workspace + saved + (sums.in_per_sample + 2 * sums.back_per_sample) * samples);
+      }
+      graph_.memory[d] = static_cast<Bytes>(budget) - resident - passing;
+    }
+  }
+
+  const OperatorCosts& costs_;
+  const Draft& draft_;
+  EdgeLoads edges_;
+  std::vector<StageSums> sums_;
+  TaskGraph graph_;
+};
+
+}  // namespace
+
+TaskGraph MakeTaskGraph(const OperatorCosts& costs, const Draft& draft, double memory_share) {
+  return Builder(costs, draft).Build(memory_share);
+}
+
+}  // namespace stagewright

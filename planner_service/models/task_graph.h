@@ -1,0 +1,83 @@
+// A draft as a scheduling problem: who computes what for how long, who waits for whom, and what
+// memory that takes. Everything is the same for every micro-batch, so the size does not depend on
+// their number.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "common/base/units.h"
+#include "planner_service/models/draft.h"
+#include "planner_service/models/operator_costs.h"
+
+namespace stagewright {
+
+struct TaskGraph {
+  // One replica of one stage. Per micro-batch it runs a forward pass and, with a backward pass,
+  // that one too, whole or as two halves.
+  struct Unit {
+    int32_t stage = 0;
+    int32_t replica = 0;
+    int32_t device = 0;
+    bool has_backward = true;
+    bool recompute = false;
+    bool sends_gradients = false;  // Splitting the backward pass helps somebody.
+    Nanos forward = 0;
+    Nanos backward = 0;      // Both halves, and what is recomputed.
+    Nanos input = 0;         // The input half alone, and what is recomputed.
+    Bytes kept = 0;          // From the forward pass to the end of the backward pass.
+    Nanos tail = 0;          // All-reduce and optimizer step after the last backward pass.
+    int32_t out_begin = 0;   // Range of `links` that leave it.
+    int32_t in_begin = 0;    // Range of `links_in` that enter it.
+    Nanos longest_in = 0;    // Of the messages that a forward pass waits for,
+    Nanos longest_back = 0;  // and a backward pass.
+  };
+  // A message from one unit to another for every micro-batch, and its gradient back.
+  struct Link {
+    int32_t from = 0;
+    int32_t to = 0;
+    bool gradient = false;
+    bool local = false;                        // Same device: no message.
+    Nanos there_latency = 0, there_bytes = 0;  // Time of the two parts of a transfer.
+    Nanos back_latency = 0, back_bytes = 0;
+    const std::vector<int32_t>* there_route = nullptr;  // Links of the cluster.
+    const std::vector<int32_t>* back_route = nullptr;
+  };
+  // Gradients of a stage that its replicas sum.
+  struct Sum {
+    int32_t stage = 0;
+    std::vector<int32_t> devices;
+    Nanos time = 0;
+  };
+  struct Update {
+    int32_t stage = 0;
+    Nanos time = 0;
+  };
+
+  int32_t devices = 0;  // Of the cluster.
+  int32_t micro_batches = 0;
+  std::vector<Unit> units;                          // By stage and replica.
+  std::vector<Link> links;                          // By `from`.
+  std::vector<int32_t> links_in;                    // Indices of `links`, by `to`.
+  std::vector<std::vector<int32_t>> device_units;   // By device.
+  std::vector<std::vector<Update>> device_updates;  // By device, in the order they run.
+  std::vector<Sum> sums;                            // In the order they run.
+  std::vector<Bytes> memory;                        // By device: left for `Unit::kept`.
+  int32_t cluster_links = 0;
+
+  int32_t out_end(int32_t unit) const { return End(unit, &Unit::out_begin, links.size()); }
+  int32_t in_end(int32_t unit) const { return End(unit, &Unit::in_begin, links_in.size()); }
+
+ private:
+  int32_t End(int32_t unit, int32_t Unit::*begin, size_t size) const {
+    return unit + 1 < static_cast<int32_t>(units.size()) ? units[unit + 1].*begin
+                                                         : static_cast<int32_t>(size);
+  }
+};
+
+// `memory_share` of each device's memory may be used. O(operators + reads + links).
+// REQUIRES: SortStages(draft) succeeded, and no stage has more devices than its micro-batch has
+// samples.
+TaskGraph MakeTaskGraph(const OperatorCosts& costs, const Draft& draft, double memory_share);
+
+}  // namespace stagewright

@@ -1,0 +1,274 @@
+// A job that is interrupted and resumed under any other plan ends as one that is not.
+#include "worker_daemon/executor/device_checkpoint.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <span>
+
+#include "tests/worker_daemon/support/forced_strategies.h"
+#include "tests/worker_daemon/support/local_training.h"
+#include "tests/worker_daemon/support/runnable_graphs.h"
+
+namespace stagewright {
+namespace {
+
+using namespace testing;  // NOLINT
+using ::testing::HasSubstr;
+
+constexpr int64_t kMiniBatch = 8;
+constexpr int64_t kSamples = 27;
+constexpr int64_t kSteps = 7;
+constexpr int64_t kTaken = 4;  // In the second epoch.
+
+// Two branches with a tied weight, dropout, a frozen parameter, a constant of the graph, an average
+// that training changes and a parameter that nothing reads; float64.
+Graph Branches() {
+  GraphMaker make;
+  const int x = make.AddInput("x", {-1, 6});
+  const int tied = make.AddParameter("tied", {6, 6});
+  make.data.parameters[tied].aliases = {"again"};
+  const int shift = make.AddParameter("shift", {6}, /*trainable=*/false);
+  std::vector<int> ends;
+  for (const char* name : {"left", "right"}) {
+    const int inner = make.AddLinear(name, In(x), 6, 6);
+    const int tanh = make.AddNode("aten.tanh.default", {Value(inner)}, {Meta({-1, 6})});
+    const int drop =
+        make.AddNode("aten.dropout.default", {Value(tanh), Real(0.4), Bool(true)}, {Meta({-1, 6})});
+    ends.push_back(make.AddNode("aten.linear.default", {Value(drop), Param(tied), Param(shift)},
+                                {Meta({-1, 6})}));
+  }
+  const int sum =
+      make.AddNode("aten.add.Tensor", {Value(ends[0]), Value(ends[1])}, {Meta({-1, 6})});
+  const int unread = make.AddParameter("unread", {2});
+  make.data.parameters[static_cast<size_t>(unread)].aliases = {"unread.too"};
+  const int half = make.AddParameter("half", {}, /*trainable=*/false);
+  const double value = 0.5;
+  make.data.parameters[static_cast<size_t>(half)].data =
+      std::string(reinterpret_cast<const char*>(&value), sizeof(value));
+  const int average = make.AddParameter("average", {}, /*trainable=*/false);
+  const int next = make.AddNode("aten.add.Tensor", {Param(average), Param(half)}, {Meta({})});
+  make.data.state_updates = {{ParameterId(average), {NodeId(next), 0}}};
+  const int square = make.AddNode("aten.mul.Tensor", {Value(sum), Value(sum)}, {Meta({-1, 6})});
+  return make.Finish(make.AddNode("aten.mean.default", {Value(square)}, {Meta({})}));
+}
+
+struct Saved {
+  absl::Mutex mutex;
+  std::map<int64_t, std::vector<CheckpointFile>> files;
+  std::vector<absl::Status> errors;
+};
+
+class DeviceCheckpointTest : public ::testing::TestWithParam<OptimizerConfig> {
+ protected:
+  DeviceCheckpointTest() {
+    at::set_num_threads(1);
+    std::string stem = ::testing::UnitTest::GetInstance()->current_test_info()->name();
+    std::replace(stem.begin(), stem.end(), '/', '_');
+    spec_.graph = std::make_shared<const Graph>(Branches());
+    spec_.weights_path = WriteWeights(*spec_.graph, stem + "_weights.safetensors");
+    spec_.data_path = TempPath(stem + "_data.safetensors");
+    WriteTensors(spec_.data_path, {{"x", Random({kSamples, 6}, 5)}});
+    spec_.optimizer.kind = OptimizerKind::kAdam;
+    spec_.optimizer.learning_rate = 0.01;
+    spec_.steps = kSteps;
+    spec_.seed = 11;
+    root_ = TempPath(stem + "_checkpoints");
+    UsePlan({.stages = 3, .micro_batches = 4}, 1);
+  }
+
+  void UsePlan(StrategyShape shape, uint64_t seed) {
+    shape.mini_batch = kMiniBatch;
+    std::mt19937_64 random(seed);
+    const auto programs = LowerBoth(*spec_.graph, ForceStrategy(*spec_.graph, shape, random));
+    ASSERT_TRUE(programs.ok()) << programs.status();
+    spec_.program = programs->training;
+  }
+
+  // Trains and saves after `kTaken` steps.
+  absl::StatusOr<TrainingResult> Train() {
+    JobSpec spec = spec_;
+    spec.checkpoint_root = root_;
+    spec.checkpoint_due = [](int64_t steps) { return steps == kTaken; };
+    spec.on_checkpoint = [this](CheckpointReport report) {
+      absl::MutexLock lock(&saved_.mutex);
+      if (!report.status.ok()) saved_.errors.push_back(report.status);
+      auto& files = saved_.files[report.step];
+      files.insert(files.end(), report.files.begin(), report.files.end());
+    };
+    return TrainLocally(spec);
+  }
+
+  // Completes the checkpoint and opens it.
+  std::shared_ptr<const Checkpoint> Open() {
+    Manifest manifest;
+    manifest.step = kTaken;
+    manifest.samples = kTaken * kMiniBatch;
+    manifest.seed = spec_.seed;
+    manifest.optimizer = NameOf(spec_.optimizer.kind);
+    manifest.files = saved_.files[kTaken];
+    const std::string directory = CheckpointDirectory(root_, kTaken);
+    const absl::Status status = CompleteCheckpoint(directory, *spec_.graph, manifest);
+    EXPECT_TRUE(status.ok()) << status;
+    auto checkpoint = Checkpoint::Open(directory);
+    EXPECT_TRUE(checkpoint.ok()) << checkpoint.status();
+    return std::make_shared<const Checkpoint>(*std::move(checkpoint));
+  }
+
+  // What a change of the job that resumes is refused with.
+  template <typename Change>
+  std::string Refusal(Change&& change) {
+    JobSpec spec = spec_;
+    change(spec);
+    return std::string(TrainLocally(spec).status().message());
+  }
+
+  JobSpec spec_;
+  std::string root_;
+  Saved saved_;
+};
+
+OptimizerConfig Momentum() {
+  OptimizerConfig config;
+  config.learning_rate = 0.1;
+  config.momentum = 0.9;
+  return config;
+}
+
+OptimizerConfig Adam() {
+  OptimizerConfig config;
+  config.kind = OptimizerKind::kAdam;
+  config.learning_rate = 0.01;
+  return config;
+}
+
+OptimizerConfig AdamW() {
+  OptimizerConfig config = Adam();
+  config.decoupled_weight_decay = true;
+  config.weight_decay = 0.1;
+  config.schedule.decay = Decay::kCosine;
+  config.schedule.warmup_steps = 2;
+  return config;
+}
+
+INSTANTIATE_TEST_SUITE_P(MomentumAdamAdamW, DeviceCheckpointTest,
+                         ::testing::Values(Momentum(), Adam(), AdamW()));
+
+TEST_P(DeviceCheckpointTest, AnyPlanGoesOnFromAnyOther) {
+  spec_.optimizer = GetParam();
+  const std::vector<StrategyShape> plans = {
+      {.stages = 1, .micro_batches = 1},
+      {.stages = 3, .micro_batches = 4},
+      {.stages = 2, .most_replicas = 3, .micro_batches = 4},
+      {.stages = 4, .most_replicas = 2, .share_devices = true, .micro_batches = 2},
+  };
+  UsePlan(plans[0], 1);
+  const auto whole = TrainLocally(spec_);
+  ASSERT_TRUE(whole.ok()) << whole.status();
+  for (size_t from = 0; from < plans.size(); ++from) {
+    spec_.resume = nullptr;
+    UsePlan(plans[from], from);
+    saved_.files.clear();
+    std::filesystem::remove_all(root_);
+    ASSERT_TRUE(Train().ok());
+    ASSERT_TRUE(saved_.errors.empty()) << saved_.errors[0];
+    spec_.resume = Open();
+    for (size_t to = 0; to < plans.size(); ++to) {
+      SCOPED_TRACE(absl::StrCat("from plan ", from, " to plan ", to));
+      UsePlan(plans[to], 10 + to);
+      const auto rest = TrainLocally(spec_);
+      ASSERT_TRUE(rest.ok()) << rest.status();
+      ASSERT_EQ(rest->losses.size(), static_cast<size_t>(kSteps - kTaken));
+      for (size_t i = 0; i < rest->losses.size(); ++i)
+        EXPECT_NEAR(rest->losses[i], whole->losses[i + kTaken], 1e-12);
+      for (const auto& [name, tensor] : whole->parameters)
+        EXPECT_LT(RelativeError(rest->parameters.at(name), tensor), 1e-12) << name;
+    }
+  }
+}
+
+using DeviceCheckpointTestOnce = DeviceCheckpointTest;
+INSTANTIATE_TEST_SUITE_P(Once, DeviceCheckpointTestOnce, ::testing::Values(Adam()));
+
+TEST_P(DeviceCheckpointTestOnce, WhatDoesNotContinueTheRunIsRefused) {
+  ASSERT_TRUE(Train().ok());
+  spec_.resume = Open();
+  EXPECT_THAT(Refusal([](JobSpec& spec) { spec.seed = 12; }), HasSubstr("seed 11"));
+  EXPECT_THAT(Refusal([](JobSpec& spec) { spec.order = SampleOrder::kSequential; }),
+              HasSubstr("with shuffling"));
+  EXPECT_THAT(Refusal([](JobSpec& spec) { spec.optimizer.kind = OptimizerKind::kSgd; }),
+              HasSubstr("of optimizer adam, the job has sgd"));
+  EXPECT_THAT(Refusal([](JobSpec& spec) { spec.steps = kTaken; }),
+              HasSubstr("nothing is left to do"));
+  EXPECT_THAT(Refusal([](JobSpec& spec) {
+                GraphMaker make;
+                make.data = spec.graph->data();
+                make.data.parameters[0].name = "renamed";
+                make.data.parameters[0].aliases.clear();
+                spec.graph = std::make_shared<const Graph>(*Graph::Create(std::move(make.data)));
+              }),
+              HasSubstr("there is no tensor \"renamed\""));
+}
+
+// On the way as at the end: what the module has, and nothing else.
+TEST_P(DeviceCheckpointTestOnce, HasEveryTensorOfTheModule) {
+  auto weights = ReadTensors(spec_.weights_path);
+  ASSERT_TRUE(weights.ok());
+  weights->emplace("steps", at::full({}, 3.0, at::kDouble));  // That the graph does not know.
+  WriteTensors(spec_.weights_path, *weights);
+  for (const StrategyShape& shape : {StrategyShape{.stages = 1, .micro_batches = 1},
+                                     StrategyShape{.stages = 4, .most_replicas = 2}}) {
+    UsePlan(shape, 7);
+    saved_.files.clear();
+    std::filesystem::remove_all(root_);
+    const auto trained = Train();
+    ASSERT_TRUE(trained.ok()) << trained.status();
+    const auto checkpoint = Open();
+    std::vector<std::string> names, expected;
+    for (const auto& [name, file] : checkpoint->manifest().weight_map) names.push_back(name);
+    for (const auto& [name, tensor] : *weights) expected.push_back(name);
+    EXPECT_THAT(names, ::testing::UnorderedElementsAreArray(expected));
+    const double before = weights->at("average").item<double>();
+    double average = 0, steps = 0;
+    const auto read = [&](const char* name, double& value) {
+      return ReadTensor(*checkpoint->Weight(name), std::as_writable_bytes(std::span(&value, 1)));
+    };
+    ASSERT_TRUE(read("average", average).ok() && read("steps", steps).ok());
+    EXPECT_DOUBLE_EQ(average, before + 0.5 * kTaken);
+    EXPECT_EQ(steps, 3);
+    names.clear();
+    for (const auto& [name, tensor] : trained->parameters) names.push_back(name);
+    expected.insert(expected.end(), {"again", "unread.too"});
+    EXPECT_THAT(names, ::testing::UnorderedElementsAreArray(expected));
+    EXPECT_DOUBLE_EQ(trained->parameters.at("average").item<double>(), before + 0.5 * kSteps);
+  }
+}
+
+TEST_P(DeviceCheckpointTestOnce, WhatCannotBeWrittenIsToldAndTrainingGoesOn) {
+  const auto whole = TrainLocally(spec_);
+  ASSERT_TRUE(whole.ok());
+  std::filesystem::create_directories(root_);
+  // A file in the place of the directory: this stops even the superuser.
+  std::ofstream(CheckpointDirectory(root_, kTaken)) << "in the way";
+  const auto trained = Train();
+  ASSERT_TRUE(trained.ok()) << trained.status();
+  EXPECT_EQ(trained->losses, whole->losses);
+  ASSERT_FALSE(saved_.errors.empty());
+  EXPECT_THAT(std::string(saved_.errors[0].message()),
+              HasSubstr(CheckpointDirectory(root_, kTaken)));
+}
+
+TEST_P(DeviceCheckpointTestOnce, SavingChangesNothing) {
+  const auto whole = TrainLocally(spec_);
+  const auto saved = Train();
+  ASSERT_TRUE(whole.ok() && saved.ok());
+  EXPECT_EQ(whole->losses, saved->losses);
+}
+
+}  // namespace
+}  // namespace stagewright

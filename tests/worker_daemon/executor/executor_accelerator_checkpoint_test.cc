@@ -1,0 +1,90 @@
+// Checkpoints of what lies on an accelerator that has not come to it yet.
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <optional>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/notification.h"
+#include "absl/time/clock.h"
+#include "tests/worker_daemon/support/local_training.h"
+#include "tests/worker_daemon/support/mixed_models.h"
+#include "tests/worker_daemon/support/runnable_graphs.h"
+#include "tests/worker_daemon/support/simulated_accelerator.h"
+#include "worker_daemon/executor/device_checkpoint.h"
+
+namespace stagewright {
+namespace {
+
+using namespace testing;  // NOLINT
+
+class AcceleratorCheckpoint : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    spec_ = ClassifierJob("late_checkpoint", /*dropout=*/false, 1);
+    UseOneDevice(spec_);
+    spec_.device = spec_.program->devices.front().device;
+    spec_.checkpoint_root = TempPath("late_checkpoint");
+    spec_.on_checkpoint = [this](CheckpointReport report) { report_ = std::move(report); };
+    const DeviceStreams::Scope on(streams_.get());
+    for (size_t i = 0; i < spec_.graph->parameters().size(); ++i)
+      ids_.push_back(ParameterId(static_cast<int64_t>(i)));
+    auto loaded = ParameterStore::Load(*spec_.graph, ids_, spec_.weights_path, device_);
+    ASSERT_TRUE(loaded.ok()) << loaded.status();
+    parameters_.emplace(*std::move(loaded));
+  }
+
+  // Queues what an optimizer step does: every parameter becomes `value`.
+  void QueueUpdate(float value) {
+    for (ParameterId id : ids_) {
+      const at::Tensor& parameter = (*parameters_)[id];
+      QueueOn(*streams_->compute(),
+              [data = static_cast<float*>(parameter.data_ptr()), n = parameter.numel(), value] {
+                std::fill(data, data + n, value);
+              });
+    }
+  }
+
+  const at::Device device_ = at::Device("simulated:0");
+  const std::unique_ptr<DeviceStreams> streams_ = MakeDeviceStreams(device_);
+  JobSpec spec_;
+  std::vector<ParameterId> ids_;
+  std::optional<ParameterStore> parameters_;
+  CheckpointReport report_;
+};
+
+TEST_F(AcceleratorCheckpoint, SavesTheStepBeforeAndHoldsUpTheOneAfter) {
+  const ParameterOptimizer optimizer(spec_.optimizer, *parameters_, {});
+  DeviceCheckpoint checkpoint(spec_, *parameters_, optimizer, nullptr, nullptr, streams_.get());
+  const DeviceStreams::Scope on(streams_.get());
+  std::optional<Hold> pass(*streams_->compute());
+  QueueUpdate(3);
+  checkpoint.Begin(1);  // Does not wait for the device.
+  absl::Notification copied;
+  std::thread next([&] {
+    checkpoint.AwaitCopied();
+    copied.Notify();
+    QueueUpdate(4);
+  });
+  EXPECT_FALSE(copied.WaitForNotificationWithTimeout(absl::Milliseconds(200)));
+  pass.reset();
+  next.join();
+  checkpoint.AwaitWritten();
+  ASSERT_TRUE(report_.status.ok()) << report_.status;
+  size_t compared = 0;
+  for (const CheckpointFile& file : report_.files) {
+    const auto tensors =
+        ReadTensors(absl::StrCat(CheckpointDirectory(spec_.checkpoint_root, 1), "/", file.name));
+    ASSERT_TRUE(tensors.ok()) << tensors.status();
+    for (const auto& [name, value] : *tensors) {
+      EXPECT_TRUE(value.eq(3).all().item<bool>()) << name;
+      ++compared;
+    }
+  }
+  EXPECT_EQ(compared, ids_.size());
+}
+
+}  // namespace
+}  // namespace stagewright

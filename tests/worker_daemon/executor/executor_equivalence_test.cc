@@ -1,0 +1,192 @@
+// The loss does not depend on the plan: whatever the partition, micro-batching and replication,
+// training gives the parameters of single-process PyTorch (design, the four ideas).
+//
+// Models, data and PyTorch's results come from tests/data/export_models.py.
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/str_cat.h"
+#include "common/program/grid.h"
+#include "common/program/trace.h"
+#include "common/strategy/check_strategy.h"
+#include "common/topology/cluster.h"
+#include "common/topology/presets.h"
+#include "tests/worker_daemon/support/forced_strategies.h"
+#include "tests/worker_daemon/support/local_training.h"
+#include "tests/worker_daemon/support/runnable_graphs.h"
+#include "tests/worker_daemon/support/test_models.h"
+
+namespace stagewright {
+namespace {
+
+using namespace testing;  // NOLINT
+
+constexpr int64_t kMiniBatch = 16;
+constexpr int64_t kSteps = 5;
+
+JobSpec SpecOf(const Model& model, const Programs& programs, OptimizerKind optimizer) {
+  JobSpec spec;
+  spec.graph = model.graph;
+  spec.program = programs.training;
+  spec.weights_path = model.weights;
+  spec.data_path = model.data;
+  spec.optimizer.kind = optimizer;
+  spec.optimizer.learning_rate = optimizer == OptimizerKind::kSgd ? 0.1 : 1e-3;
+  spec.steps = kSteps;
+  spec.seed = 42;
+  spec.order = SampleOrder::kSequential;
+  return spec;
+}
+
+// Strategies of 1 to 6 stages, 1 to 8 micro-batches (per stage, equal or not), 1 to 3 replicas,
+// graph or sequential, on devices of their own or shared.
+std::vector<StrategyShape> Shapes() {
+  std::vector<StrategyShape> shapes;
+  for (int stages = 1; stages <= 6; ++stages) {
+    for (int64_t micro_batches : {1, 2, 4, 8}) {
+      shapes.push_back({.stages = stages, .micro_batches = micro_batches});
+    }
+    shapes.push_back({.stages = stages});
+    shapes.push_back({.stages = stages, .most_replicas = 3});
+    shapes.push_back({.stages = stages, .most_replicas = 3, .same_micro_batch = true});
+    shapes.push_back({.stages = stages, .kind = StrategyKind::kSequential});
+    shapes.push_back({.stages = stages, .most_replicas = 3, .kind = StrategyKind::kSequential});
+    shapes.push_back({.stages = stages, .most_replicas = 2, .share_devices = true});
+    shapes.push_back({.stages = stages, .most_replicas = 2, .recompute = true});
+  }
+  return shapes;
+}
+
+// The largest relative error over the parameters, in the Euclidean norm of each.
+double LargestError(const std::map<std::string, at::Tensor>& found,
+                    const std::map<std::string, at::Tensor>& expected, std::string& where) {
+  double largest = 0;
+  for (const auto& [name, tensor] : expected) {
+    const auto own = found.find(name);
+    if (own == found.end()) {
+      where = name + " (missing)";
+      return std::numeric_limits<double>::infinity();
+    }
+    const double error = tensor.is_floating_point() ? RelativeError(own->second, tensor)
+                                                    : (at::equal(own->second, tensor) ? 0.0 : 1.0);
+    if (!(error <= largest)) {
+      largest = error;
+      where = name;
+    }
+  }
+  return largest;
+}
+
+std::vector<double> ReferenceLosses(const std::string& stem) {
+  std::ifstream file(stem + ".json");
+  return nlohmann::json::parse(file)["losses"].get<std::vector<double>>();
+}
+
+class Equivalence : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() { at::set_num_threads(1); }
+
+  // Trains with every shape and compares with `expected`.
+  void CompareAll(const Model& model, OptimizerKind optimizer,
+                  const std::map<std::string, at::Tensor>& expected,
+                  const std::vector<double>& losses) {
+    const auto cluster = ClusterPreset("cpu:32");
+    ASSERT_TRUE(cluster.ok()) << cluster.status();
+    std::mt19937_64 random(7);
+    for (const StrategyShape& shape : Shapes()) {
+      const Strategy strategy = ForceStrategy(*model.graph, shape, random);
+      const absl::Status valid = CheckStrategy(*model.graph, *cluster, strategy);
+      ASSERT_TRUE(valid.ok()) << valid;
+      const auto programs = LowerBoth(*model.graph, strategy);
+      ASSERT_TRUE(programs.ok()) << programs.status();
+      const auto result = TrainLocally(SpecOf(model, *programs, optimizer));
+      SCOPED_TRACE(Grid(*programs->training));
+      ASSERT_TRUE(result.ok()) << result.status();
+      std::string where;
+      EXPECT_LT(LargestError(result->parameters, expected, where), model.tolerance()) << where;
+      ASSERT_EQ(result->losses.size(), losses.size());
+      for (size_t i = 0; i < losses.size(); ++i) {
+        EXPECT_NEAR(result->losses[i], losses[i], model.tolerance() * std::abs(losses[i])) << i;
+      }
+      const absl::Status trace = CheckTrace(*programs->training, result->trace);
+      EXPECT_TRUE(trace.ok()) << trace;
+      ++compared_;
+    }
+  }
+
+  int compared_ = 0;
+};
+
+class EveryPlan : public Equivalence, public ::testing::WithParamInterface<std::string> {};
+
+TEST_P(EveryPlan, TrainsAsPyTorchDoes) {
+  for (const char* dtype : {"f64", "f32"}) {
+    const Model model = LoadModel(absl::StrCat(GetParam(), "_", dtype));
+    for (const OptimizerKind optimizer : {OptimizerKind::kSgd, OptimizerKind::kAdam}) {
+      const std::string stem = ModelPath(absl::StrCat(
+          model.name, ".reference.", optimizer == OptimizerKind::kSgd ? "sgd" : "adam"));
+      const auto expected = ReadTensors(stem + ".safetensors");
+      ASSERT_TRUE(expected.ok()) << expected.status();
+      CompareAll(model, optimizer, *expected, ReferenceLosses(stem));
+      if (HasFatalFailure()) return;
+    }
+  }
+  EXPECT_EQ(compared_, 4 * static_cast<int>(Shapes().size()));
+}
+
+TEST_F(Equivalence, DropoutIsThatOfOneDevice) {
+  for (const char* dtype : {"f64", "f32"}) {
+    const Model model = LoadModel(absl::StrCat("dropout_", dtype));
+    std::mt19937_64 random(1);
+    const auto whole =
+        LowerBoth(*model.graph, ForceStrategy(*model.graph, {.micro_batches = 1}, random));
+    ASSERT_TRUE(whole.ok()) << whole.status();
+    const JobSpec spec = SpecOf(model, *whole, OptimizerKind::kSgd);
+    const auto reference = TrainLocally(spec);
+    ASSERT_TRUE(reference.ok()) << reference.status();
+    CompareAll(model, OptimizerKind::kSgd, reference->parameters, reference->losses);
+    // The reference has dropout: other masks make other parameters.
+    const auto other = TrainLocally(spec, [](JobSpec& own) { own.seed = 43; });
+    ASSERT_TRUE(other.ok()) << other.status();
+    std::string where;
+    EXPECT_GT(LargestError(other->parameters, reference->parameters, where), 1e-3);
+  }
+}
+
+// What the comparison is worth: a loss that counts too much by a thousandth is noticed.
+TEST_F(Equivalence, AWrongLossScaleIsNoticed) {
+  for (const char* name : {"chain_f64", "chain_f32", "shared_f64"}) {
+    const Model model = LoadModel(name);
+    const auto expected = ReadTensors(ModelPath(model.name + ".reference.sgd.safetensors"));
+    ASSERT_TRUE(expected.ok());
+    std::mt19937_64 random(1);
+    const auto programs = LowerBoth(
+        *model.graph, ForceStrategy(*model.graph, {.stages = 3, .micro_batches = 4}, random));
+    ASSERT_TRUE(programs.ok());
+    for (const double weight : {1.0, 1.001}) {
+      const auto result = TrainLocally(SpecOf(model, *programs, OptimizerKind::kSgd),
+                                       [&](JobSpec& spec) { spec.loss_weight = weight; });
+      ASSERT_TRUE(result.ok()) << result.status();
+      std::string where;
+      const double error = LargestError(result->parameters, *expected, where);
+      if (weight == 1.0) {
+        EXPECT_LT(error, model.tolerance()) << where;
+      } else {
+        EXPECT_GT(error, 3 * model.tolerance());
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, EveryPlan,
+                         ::testing::Values("chain", "two_branches", "four_branches", "skip", "tied",
+                                           "shared", "conv", "transformer", "frozen"),
+                         [](const auto& param_info) { return param_info.param; });
+
+}  // namespace
+}  // namespace stagewright

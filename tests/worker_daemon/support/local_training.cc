@@ -1,0 +1,199 @@
+#include "tests/worker_daemon/support/local_training.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstring>
+#include <filesystem>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "common/cost/analytic.h"
+#include "common/cost/cost_model.h"
+#include "common/data/safetensors.h"
+#include "common/lowering/lower.h"
+#include "common/validation/validate.h"
+#include "tests/worker_daemon/support/runnable_graphs.h"
+#include "worker_daemon/checkpoint/shards.h"
+#include "worker_daemon/executor/batch_totals.h"
+#include "worker_daemon/executor/device_plan.h"
+#include "worker_daemon/executor/device_runner.h"
+#include "worker_daemon/torch/tensor_types.h"
+#include "worker_daemon/transport/local/local_transport.h"
+
+namespace stagewright::testing {
+namespace {
+
+// A device of the job and what it reported.
+struct Member {
+  DeviceId device;
+  std::unique_ptr<Transport> transport;
+  std::unique_ptr<DeviceRunner> runner;
+  std::vector<StepReport> steps;
+  std::vector<EvaluationReport> evaluations;
+  absl::Status status;
+};
+
+// Each device a thread: transports may wait for each other.
+absl::Status ConnectAll(const JobSpec& spec, std::vector<std::unique_ptr<Member>>& members) {
+  std::vector<absl::Status> connected(members.size());
+  std::vector<std::thread> threads;
+  for (size_t i = 0; i < members.size(); ++i) {
+    threads.emplace_back([&, i] {
+      JobSpec own = spec;
+      own.device = members[i]->device;
+      std::vector<Transport::Peer> peers;
+      for (int peer : PeersOf(own)) {
+        for (const auto& other : members) {
+          if (other->device.value() == peer) peers.push_back({peer, other->transport->Address()});
+        }
+      }
+      connected[i] = members[i]->transport->Connect(peers, absl::Now() + absl::Seconds(30));
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const absl::Status& status : connected) RETURN_IF_ERROR(status);
+  return absl::OkStatus();
+}
+
+absl::Status Prepare(const JobSpec& spec, const std::function<void(JobSpec&)>& adjust,
+                     const TransportFactory& create,
+                     std::vector<std::unique_ptr<Member>>& members) {
+  static std::atomic<uint64_t> generation = 0;
+  const uint64_t this_generation = ++generation;
+  for (const DeviceProgram& program : spec.program->devices) {
+    auto member = std::make_unique<Member>();
+    member->device = program.device;
+    const TransportIdentity identity{"local-training", this_generation, program.device.value()};
+    ASSIGN_OR_RETURN(member->transport, create(identity));
+    JobSpec own = spec;
+    own.device = program.device;
+    own.on_step = [m = member.get()](StepReport report) { m->steps.push_back(std::move(report)); };
+    own.on_evaluation = [m = member.get()](const EvaluationReport& report) {
+      m->evaluations.push_back(report);
+    };
+    if (adjust) adjust(own);
+    ASSIGN_OR_RETURN(member->runner, DeviceRunner::Create(own, member->transport.get()));
+    members.push_back(std::move(member));
+  }
+  return ConnectAll(spec, members);
+}
+
+// Runs all members; the first failure ends the others.
+absl::Status RunAll(std::vector<std::unique_ptr<Member>>& members) {
+  absl::Mutex mutex;
+  absl::Status first;
+  std::vector<std::thread> threads;
+  for (const auto& member : members) {
+    threads.emplace_back([&, m = member.get()] {
+      absl::Status status = m->runner->Run();
+      if (status.ok()) status = m->runner->Evaluate();
+      if (status.ok()) return;
+      {
+        absl::MutexLock lock(&mutex);
+        // A device that lost its peer may return before the peer that failed.
+        if (first.ok() || (absl::IsUnavailable(first) && !absl::IsCancelled(status))) {
+          first = status;
+        }
+      }
+      for (const auto& other : members) {
+        if (other.get() != m) other->runner->Abort(absl::CancelledError("another device failed"));
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return first;
+}
+
+void AddUp(const std::vector<std::unique_ptr<Member>>& members, TrainingResult& result) {
+  const size_t steps = members[0]->steps.size();
+  result.losses.assign(steps, 0);
+  result.correct.assign(steps, 0);
+  result.predicted.assign(steps, 0);
+  result.evaluations.resize(members[0]->evaluations.size());
+  for (const auto& member : members) {
+    for (size_t i = 0; i < steps; ++i) {
+      result.losses[i] += member->steps[i].loss;
+      result.correct[i] += member->steps[i].correct;
+      result.predicted[i] += member->steps[i].predicted;
+      result.trace.insert(result.trace.end(), member->steps[i].events.begin(),
+                          member->steps[i].events.end());
+    }
+    for (size_t i = 0; i < result.evaluations.size(); ++i) {
+      result.evaluations[i].loss += member->evaluations[i].loss;
+      result.evaluations[i].loss_samples += member->evaluations[i].loss_samples;
+      result.evaluations[i].correct += member->evaluations[i].correct;
+      result.evaluations[i].predicted += member->evaluations[i].predicted;
+    }
+    result.warnings.insert(result.warnings.end(), member->runner->warnings().begin(),
+                           member->runner->warnings().end());
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<Programs> LowerBoth(const Graph& graph, const Strategy& strategy) {
+  const std::unique_ptr<CostModel> costs = MakeAnalyticCostModel(graph);
+  ASSIGN_OR_RETURN(Program training, Lower(graph, strategy, *costs, {.training = true}));
+  RETURN_IF_ERROR(Annotate(Validate(training, {}), "training"));
+  ASSIGN_OR_RETURN(Program evaluation, Lower(graph, strategy, *costs, {.training = false}));
+  RETURN_IF_ERROR(Annotate(Validate(evaluation, {}), "evaluation"));
+  return Programs{std::make_shared<const Program>(std::move(training)),
+                  std::make_shared<const Program>(std::move(evaluation))};
+}
+
+absl::StatusOr<std::unique_ptr<Transport>> MakeLocalTransport(const TransportIdentity& identity) {
+  return LocalTransport::Create(identity);
+}
+
+absl::StatusOr<TrainingResult> TrainLocally(const JobSpec& spec,
+                                            const std::function<void(JobSpec&)>& adjust,
+                                            const TransportFactory& transports) {
+  std::vector<std::unique_ptr<Member>> members;
+  RETURN_IF_ERROR(Prepare(spec, adjust, transports, members));
+  RETURN_IF_ERROR(RunAll(members));
+  TrainingResult result;
+  AddUp(members, result);
+  static std::atomic<int> run = 0;
+  const std::filesystem::path directory = TempPath(absl::StrCat("training-", ++run));
+  std::filesystem::create_directory(directory);
+  std::vector<std::string> shards;
+  for (const auto& member : members) {
+    ASSIGN_OR_RETURN(std::string path, member->runner->WriteShard(directory));
+    if (!path.empty()) shards.push_back(std::move(path));
+  }
+  const std::string merged = directory / "model.safetensors";
+  RETURN_IF_ERROR(MergeShards(*spec.graph, shards, spec.weights_path, merged));
+  ASSIGN_OR_RETURN(result.parameters, ReadTensors(merged));
+  std::filesystem::remove_all(directory);
+  return result;
+}
+
+std::vector<at::Tensor> TotalsOf(const Graph& graph, const ParameterStore& parameters,
+                                 const std::function<at::Tensor(InputId)>& input, int64_t samples) {
+  std::vector<TotalId> ids;
+  for (size_t i = 0; i < graph.totals().values.size(); ++i) ids.emplace_back(i);
+  if (ids.empty()) return {};
+  const TotalsPlan plan = PlanTotals(graph, std::move(ids));
+  const auto module = TotalsModule::Create(graph, plan, parameters, at::kCPU);
+  EXPECT_TRUE(module.ok()) << module.status();
+  std::vector<at::Tensor> inputs;
+  for (InputId id : plan.inputs) inputs.push_back(input(id));
+  auto totals = module->Run(samples, inputs);
+  EXPECT_TRUE(totals.ok()) << totals.status();
+  return *std::move(totals);
+}
+
+absl::StatusOr<std::map<std::string, at::Tensor>> ReadTensors(const std::string& path) {
+  ASSIGN_OR_RETURN(const SafetensorsFile file, SafetensorsFile::Open(path));
+  std::map<std::string, at::Tensor> tensors;
+  for (const TensorView& view : file.tensors()) {
+    at::Tensor tensor = at::empty(view.shape, ToScalarType(view.dtype));
+    std::memcpy(tensor.data_ptr(), view.data.data(), view.data.size());
+    tensors[view.name] = std::move(tensor);
+  }
+  return tensors;
+}
+
+}  // namespace stagewright::testing

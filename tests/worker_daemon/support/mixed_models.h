@@ -1,0 +1,23 @@
+// Float32 graphs and jobs for tests of mixed precision.
+#pragma once
+
+#include <string>
+
+#include "tests/worker_daemon/support/forced_strategies.h"
+#include "worker_daemon/executor/job_spec.h"
+
+namespace stagewright::testing {
+
+// A classifier with residual blocks, normalisation, dropout if `dropout`, and a tied weight.
+Graph ResidualClassifier(bool dropout);
+
+// Its data and initial weights, `steps` steps of SGD with momentum. Files are named after `stem`.
+JobSpec ClassifierJob(const std::string& stem, bool dropout, int64_t steps);
+
+// Replaces the job's program by that of a random strategy of such a shape.
+void UsePlan(JobSpec& spec, StrategyShape shape, uint64_t seed);
+
+// All on one device, in so many micro-batches.
+void UseOneDevice(JobSpec& spec, int64_t micro_batches = 1);
+
+}  // namespace stagewright::testing

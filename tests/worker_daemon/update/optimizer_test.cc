@@ -1,0 +1,122 @@
+#include "worker_daemon/update/optimizer.h"
+
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "tests/worker_daemon/support/runnable_graphs.h"
+
+namespace stagewright {
+namespace {
+
+using namespace testing;  // NOLINT
+using nlohmann::json;
+
+json Reference() {
+  std::ifstream file(STAGEWRIGHT_SOURCE_DIR "/tests/worker_daemon/update/optimizer_reference.json");
+  return json::parse(file);
+}
+
+OptimizerConfig ConfigOf(const json& test_case) {
+  const json& options = test_case["options"];
+  OptimizerConfig config;
+  config.kind = test_case["kind"] == "SGD" ? OptimizerKind::kSgd : OptimizerKind::kAdam;
+  config.learning_rate = options.value("lr", config.learning_rate);
+  config.weight_decay = options.value("weight_decay", config.weight_decay);
+  config.momentum = options.value("momentum", config.momentum);
+  config.epsilon = options.value("eps", config.epsilon);
+  config.nesterov = options.value("nesterov", false);
+  config.decoupled_weight_decay = test_case["kind"] == "AdamW";
+  if (config.decoupled_weight_decay) config.weight_decay = options.value("weight_decay", 0.01);
+  if (options.contains("betas")) {
+    config.beta1 = options["betas"][0];
+    config.beta2 = options["betas"][1];
+  }
+  return config;
+}
+
+at::Tensor ToTensor(const json& values, at::ScalarType dtype) {
+  return at::tensor(values.get<std::vector<double>>(), at::kDouble).to(dtype);
+}
+
+// A store with the one parameter of a graph.
+ParameterStore OneParameter(const at::Tensor& start) {
+  GraphMaker make;
+  const int x = make.AddInput("x", {-1, start.numel()});
+  const int weight = make.AddParameter("weight", {start.numel()});
+  const int product =
+      make.AddNode("aten.mul.Tensor", {In(x), Param(weight)}, {Meta({-1, start.numel()})});
+  const int loss = make.AddNode("aten.sum.default", {Value(product)}, {Meta({})});
+  if (start.scalar_type() == at::kFloat) make.data.parameters[0].dtype = DType::kFloat32;
+  const Graph graph = make.Finish(loss);
+  const std::string path = TempPath("optimizer_test.safetensors");
+  WriteTensors(path, {{"weight", start}});
+  auto store = ParameterStore::Load(graph, {ParameterId(0)}, path, at::kCPU);
+  EXPECT_TRUE(store.ok()) << store.status();
+  return *std::move(store);
+}
+
+class AgainstPyTorch : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(AgainstPyTorch, GivesTheSameParameters) {
+  const json reference = Reference();
+  const json& test_case = reference["cases"][GetParam()];
+  const at::ScalarType dtype = test_case["dtype"] == "float64" ? at::kDouble : at::kFloat;
+  const ParameterStore store = OneParameter(ToTensor(test_case["start"], dtype));
+  const OptimizerConfig config = ConfigOf(test_case);
+  ASSERT_TRUE(CheckOptimizer(config).ok());
+  ParameterOptimizer optimizer(config, store);
+  at::Tensor parameter = store[ParameterId(0)];
+  for (size_t step = 0; step < test_case["gradients"].size(); ++step) {
+    if (step != reference["skipped"]) {
+      parameter.mutable_grad() = ToTensor(test_case["gradients"][step], dtype);
+    }
+    optimizer.Step({ParameterId(0)}, static_cast<int64_t>(step));
+    EXPECT_FALSE(parameter.grad().defined());
+  }
+  const at::Tensor expected = ToTensor(test_case["end"], dtype);
+  EXPECT_LE(RelativeError(parameter.detach(), expected), dtype == at::kDouble ? 1e-15 : 1e-7);
+}
+
+std::vector<std::string> Names() {
+  std::vector<std::string> names;
+  const json reference = Reference();
+  for (const auto& [name, test_case] : reference["cases"].items()) names.push_back(name);
+  return names;
+}
+INSTANTIATE_TEST_SUITE_P(All, AgainstPyTorch, ::testing::ValuesIn(Names()),
+                         [](const auto& param_info) { return param_info.param; });
+
+// One parameter after one step with gradient 1, from 1.
+double AfterOneStep(const OptimizerConfig& config, std::vector<int> groups, int64_t step) {
+  const ParameterStore store = OneParameter(at::ones({1}, at::kDouble));
+  ParameterOptimizer optimizer(config, store, std::move(groups));
+  at::Tensor parameter = store[ParameterId(0)];
+  parameter.mutable_grad() = at::ones({1}, at::kDouble);
+  optimizer.Step({ParameterId(0)}, step);
+  return parameter.item<double>();
+}
+
+TEST(ParameterOptimizer, TakesDecayAndRateOfItsGroup) {
+  OptimizerConfig config;
+  config.learning_rate = 0.1;
+  config.weight_decay = 0.5;
+  config.groups = {{"*.bias", 0, 1}, {"*", 0.25, 2}};
+  EXPECT_DOUBLE_EQ(AfterOneStep(config, {-1}, 0), 1 - 0.1 * 1.5);
+  EXPECT_DOUBLE_EQ(AfterOneStep(config, {0}, 0), 1 - 0.1);
+  EXPECT_DOUBLE_EQ(AfterOneStep(config, {1}, 0), 1 - 0.2 * 1.25);
+}
+
+TEST(ParameterOptimizer, TakesTheRateOfItsStep) {
+  OptimizerConfig config;
+  config.learning_rate = 0.1;
+  config.schedule = {Decay::kStep, 0, 0, 0, 2, 0.5};
+  EXPECT_DOUBLE_EQ(AfterOneStep(config, {}, 1), 0.9);
+  EXPECT_DOUBLE_EQ(AfterOneStep(config, {}, 5), 1 - 0.1 / 4);
+}
+
+}  // namespace
+}  // namespace stagewright

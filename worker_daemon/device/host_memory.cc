@@ -1,0 +1,18 @@
+#include "worker_daemon/device/host_memory.h"
+
+#include <malloc.h>
+
+#include <limits>
+
+namespace stagewright {
+
+void KeepFreedHostMemory() {
+  mallopt(M_ARENA_MAX, 1);
+  mallopt(M_MMAP_MAX, 0);  // Blocks of their own go back when they are freed.
+  mallopt(M_TRIM_THRESHOLD, std::numeric_limits<int>::max());
+  mallopt(M_TOP_PAD, 64 << 20);
+}
+
+void ReleaseFreedHostMemory() { malloc_trim(0); }
+
+}  // namespace stagewright

@@ -1,0 +1,268 @@
+#include "worker_daemon/executor/device_checkpoint.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+
+#include <cmath>
+#include <span>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "worker_daemon/checkpoint/ownership.h"
+#include "worker_daemon/torch/tensor_types.h"
+#include "worker_daemon/torch/torch_guard.h"
+
+namespace stagewright {
+namespace {
+
+absl::StatusOr<at::Tensor> ToTensor(const TensorView& view) {
+  at::Tensor tensor = at::empty(view.shape, ToScalarType(view.dtype));
+  RETURN_IF_ERROR(ReadTensor(view, {static_cast<std::byte*>(tensor.data_ptr()), tensor.nbytes()}));
+  return tensor;
+}
+
+// The scale of the loss, and how many good steps it has seen: float64[2]. The same on all devices,
+// so one saves it.
+constexpr char kLossScaleName[] = "loss_scale";
+
+// A copy in host memory.
+at::Tensor Copied(const at::Tensor& tensor) {
+  if (tensor.is_cuda()) {
+    const auto options = tensor.options().device(at::kCPU).pinned_memory(true);
+    return at::empty(tensor.sizes(), options).copy_(tensor.detach());
+  }
+  return tensor.detach()
+      .to(at::kCPU, tensor.scalar_type(), /*non_blocking=*/false, /*copy=*/true)
+      .contiguous();
+}
+
+}  // namespace
+
+std::string NameOf(OptimizerKind kind) { return kind == OptimizerKind::kAdam ? "adam" : "sgd"; }
+
+int64_t FirstStep(const JobSpec& spec) {
+  return spec.resume == nullptr ? 0 : spec.resume->manifest().step;
+}
+
+EvaluationHistory HistoryOf(const JobSpec& spec) {
+  return spec.resume == nullptr ? EvaluationHistory() : spec.resume->manifest().evaluations;
+}
+
+absl::Status CheckResume(const JobSpec& spec) {
+  if (spec.resume == nullptr) return absl::OkStatus();
+  const Manifest& manifest = spec.resume->manifest();
+  const auto wrong = [&](const auto&... what) {
+    return absl::InvalidArgumentError(absl::StrCat(spec.resume->directory(), ": ", what...));
+  };
+  if (manifest.seed != spec.seed)
+    return wrong("it was taken with seed ", manifest.seed, ", the job has seed ", spec.seed);
+  if (manifest.shuffled != (spec.order == SampleOrder::kShuffled)) {
+    return wrong("it was taken ", manifest.shuffled ? "with" : "without",
+                 " shuffling, the job trains ", manifest.shuffled ? "without" : "with");
+  }
+  if (manifest.samples != manifest.step * spec.program->mini_batch) {
+    return wrong("its ", manifest.step, " steps consumed ", manifest.samples,
+                 " samples, which is no mini-batch of ", spec.program->mini_batch, " each");
+  }
+  if (manifest.optimizer != NameOf(spec.optimizer.kind)) {
+    return wrong("it is of optimizer ", manifest.optimizer, ", the job has ",
+                 NameOf(spec.optimizer.kind));
+  }
+  if (manifest.step >= spec.steps) {
+    return wrong("it was taken after step ", manifest.step, ", and the job has only ", spec.steps,
+                 " steps: nothing is left to do");
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<ParameterStore> LoadParameters(const JobSpec& spec,
+                                              const std::vector<ParameterId>& ids,
+                                              at::Device device) {
+  if (spec.resume == nullptr)
+    return ParameterStore::Load(*spec.graph, ids, spec.weights_path, device);
+  return ParameterStore::Load(
+      *spec.graph, ids, [&](const std::string& name) { return spec.resume->Weight(name); },
+      spec.resume->directory(), device);
+}
+
+absl::Status RestoreOptimizer(const JobSpec& spec, const std::vector<ParameterId>& ids,
+                              ParameterOptimizer& optimizer) {
+  if (spec.resume == nullptr) return absl::OkStatus();
+  for (ParameterId id : ids) {
+    const Parameter& parameter = spec.graph->parameter(id);
+    if (!parameter.trainable) continue;
+    std::map<std::string, TensorView> views = spec.resume->OptimizerState(parameter.name);
+    for (const std::string& alias : parameter.aliases) {
+      if (views.empty()) views = spec.resume->OptimizerState(alias);
+    }
+    std::map<std::string, at::Tensor> state;
+    for (const auto& [name, view] : views) {
+      ASSIGN_OR_RETURN(state[name], ToTensor(view));
+    }
+    RETURN_IF_ERROR(
+        Annotate(optimizer.Restore(id, state),
+                 absl::StrCat(spec.resume->directory(), ": parameter \"", parameter.name, "\"")));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<LossScale> RestoreLossScale(const JobSpec& spec) {
+  const TensorView* view =
+      spec.resume == nullptr ? nullptr : spec.resume->SharedState(kLossScaleName);
+  if (view == nullptr) return LossScale(spec.loss_scale);
+  double state[2];
+  const bool fits = view->dtype == DType::kFloat64 && view->data.size() == sizeof(state);
+  if (fits) RETURN_IF_ERROR(ReadTensor(*view, std::as_writable_bytes(std::span(state))));
+  if (!fits || !(state[0] > 0) || !std::isfinite(state[0]) || !(state[1] >= 0)) {
+    return absl::DataLossError(absl::StrCat(spec.resume->directory(), ": tensor \"", kLossScaleName,
+                                            "\" is not a scale of the loss"));
+  }
+  return LossScale(spec.loss_scale, state[0], static_cast<int64_t>(state[1]));
+}
+
+DeviceCheckpoint::~DeviceCheckpoint() {
+  {
+    absl::MutexLock lock(&mutex_);
+    closing_ = true;
+  }
+  if (thread_.joinable()) thread_.join();
+}
+
+void DeviceCheckpoint::Loop() {
+  at::init_num_threads();  // Or copies take all cores, whatever the device may use.
+  while (true) {
+    Order order;
+    {
+      absl::MutexLock lock(&mutex_);
+      mutex_.Await(absl::Condition(
+          +[](DeviceCheckpoint* self) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+            return self->closing_ || self->order_.has_value();
+          },
+          this));
+      if (!order_.has_value()) return;
+      order = *order_;
+      order_.reset();
+    }
+    Write(order);
+    absl::MutexLock lock(&mutex_);
+    --unreported_;
+  }
+}
+
+void DeviceCheckpoint::Collect() {
+  model_.clear();
+  state_.clear();
+  if (loss_scale_ != nullptr && spec_->device == spec_->program->devices.front().device) {
+    state_.push_back(
+        {kLossScaleName, DType::kFloat64,
+         at::tensor({loss_scale_->value(), static_cast<double>(loss_scale_->good_steps())},
+                    at::kDouble),
+         true});
+  }
+  for (ParameterId id : ParametersToWrite(*spec_->graph, *spec_->program, spec_->device)) {
+    const Parameter& parameter = spec_->graph->parameter(id);
+    const at::Tensor tensor = (*parameters_)[id].detach();
+    if (parameter.trainable) {
+      model_.push_back({parameter.name, parameter.dtype, tensor, false});
+    } else {  // Forward passes may change it.
+      const bool here = tensor.is_cpu();
+      model_.push_back(
+          {parameter.name, parameter.dtype, here ? Copied(tensor) : tensor.clone(), here});
+    }
+    for (const auto& [name, state] : optimizer_->StateOf(id)) {
+      const bool step = state.dim() == 0 && name == "step";  // A float32 of its own.
+      state_.push_back({absl::StrCat(parameter.name, ".", name),
+                        step ? DType::kFloat32 : parameter.dtype, state, step});
+    }
+  }
+  if (streams_ == nullptr || !streams_->compute().has_value()) return;
+  if (copies_ == nullptr) copies_ = MakeDeviceStreams(streams_->compute()->device());
+  ready_ = streams_->Record();
+}
+
+void DeviceCheckpoint::Begin(int64_t steps, const EvaluationHistory& evaluations) {
+  const absl::Time begin = absl::Now();
+  {
+    absl::MutexLock lock(&mutex_);
+    if (writing_) {
+      CheckpointReport report;
+      report.step = steps;
+      report.skipped = true;
+      report.status = absl::UnavailableError("the one before is still being written; skipped");
+      spec_->on_checkpoint(std::move(report));
+      return;
+    }
+    writing_ = copying_ = true;
+    ++unreported_;
+  }
+  Collect();
+  {
+    absl::MutexLock lock(&mutex_);
+    stall_ = absl::Now() - begin;
+    order_ = {steps, evaluations};
+  }
+  if (!thread_.joinable()) thread_ = std::thread([this] { Loop(); });
+}
+
+void DeviceCheckpoint::Write(const Order& order) {
+  CheckpointReport report;
+  report.step = order.steps;
+  report.status = Guarded([&] {
+    const DeviceStreams::Scope on_own(copies_.get());
+    if (copies_ != nullptr) copies_->Await(ready_);
+    for (std::vector<Item>* items : {&model_, &state_}) {
+      for (Item& item : *items) {
+        if (!item.copied) item.tensor = Copied(item.tensor);
+      }
+    }
+  });
+  {
+    absl::MutexLock lock(&mutex_);
+    copying_ = false;
+  }
+  if (report.status.ok()) {
+    std::vector<TensorView> views[2];
+    for (size_t i = 0; i < 2; ++i) {
+      for (const Item& item : i == 0 ? model_ : state_) {
+        const at::Tensor& tensor = item.tensor;
+        views[i].push_back({item.name,
+                            item.dtype,
+                            tensor.sizes().vec(),
+                            {static_cast<const std::byte*>(tensor.data_ptr()), tensor.nbytes()}});
+      }
+    }
+    if (unread_ != nullptr)
+      views[0].insert(views[0].end(), unread_->tensors().begin(), unread_->tensors().end());
+    auto files =
+        WriteDeviceFiles(CheckpointDirectory(spec_->checkpoint_root, order.steps), spec_->device,
+                         std::move(views[0]), std::move(views[1]), order.evaluations);
+    report.status = files.status();
+    if (files.ok()) report.files = *std::move(files);
+  }
+  model_.clear();
+  state_.clear();
+  {
+    absl::MutexLock lock(&mutex_);
+    report.stall = stall_;
+    writing_ = false;
+  }
+  spec_->on_checkpoint(std::move(report));
+}
+
+void DeviceCheckpoint::AwaitCopied() {
+  absl::MutexLock lock(&mutex_);
+  if (!copying_) return;
+  const absl::Time begin = absl::Now();
+  mutex_.Await(absl::Condition(
+      +[](bool* copying) { return !*copying; }, &copying_));
+  stall_ += absl::Now() - begin;
+}
+
+void DeviceCheckpoint::AwaitWritten() {
+  absl::MutexLock lock(&mutex_);
+  mutex_.Await(absl::Condition(
+      +[](int* unreported) { return *unreported == 0; }, &unreported_));
+}
+
+}  // namespace stagewright

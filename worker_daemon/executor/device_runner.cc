@@ -1,0 +1,467 @@
+#include "worker_daemon/executor/device_runner.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <ATen/core/Tensor.h>
+
+#include <algorithm>
+#include <iterator>
+#include <set>
+
+#include "absl/strings/str_cat.h"
+#include "common/data/dataset.h"
+#include "common/validation/validate.h"
+#include "worker_daemon/checkpoint/ownership.h"
+#include "worker_daemon/checkpoint/shards.h"
+#include "worker_daemon/checkpoint/unread_tensors.h"
+#include "worker_daemon/device/current_stream.h"
+#include "worker_daemon/device/device_streams.h"
+#include "worker_daemon/device/host_memory.h"
+#include "worker_daemon/device/memory_meter.h"
+#include "worker_daemon/executor/device_checkpoint.h"
+#include "worker_daemon/executor/device_plan.h"
+#include "worker_daemon/executor/executor.h"
+#include "worker_daemon/executor/step_watch.h"
+#include "worker_daemon/torch/torch_guard.h"
+#include "worker_daemon/transport/all_reduce.h"
+#include "worker_daemon/update/early_stop.h"
+
+namespace stagewright {
+
+namespace {
+
+// Sums of evaluations go over all devices and have a channel that no program reaches.
+constexpr Tag kEvaluationTag = {Tag::kMaxChannel, Traffic::kReduction, 0};
+
+// Of training and evaluation.
+Bytes PredictedPeak(const JobSpec& spec) {
+  Bytes peak = 0;
+  for (const Program* program : {spec.program.get(), spec.evaluation.get()}) {
+    if (program == nullptr) continue;
+    for (const DeviceProgram& device : program->devices) {
+      if (device.device == spec.device) peak = std::max(peak, PeakMemory(device));
+    }
+  }
+  return peak;
+}
+
+bool EvaluatesInBetween(const JobSpec& spec) {
+  return spec.evaluation != nullptr && spec.evaluate_every > 0;
+}
+
+}  // namespace
+
+std::vector<int> PeersOf(const JobSpec& spec) {
+  std::set<int> peers;
+  for (const Program* program : {spec.program.get(), spec.evaluation.get()}) {
+    if (program == nullptr) continue;
+    for (const Channel& channel : program->channels) {
+      if (channel.source == spec.device) peers.insert(channel.target.value());
+      if (channel.target == spec.device) peers.insert(channel.source.value());
+    }
+    for (const Reduction& reduction : program->reductions) {
+      const auto& devices = reduction.devices;
+      if (std::find(devices.begin(), devices.end(), spec.device) == devices.end()) continue;
+      for (DeviceId device : devices) peers.insert(device.value());
+    }
+  }
+  if (EvaluatesInBetween(spec)) {
+    for (const DeviceProgram& device : spec.program->devices) peers.insert(device.device.value());
+  }
+  peers.erase(spec.device.value());
+  return {peers.begin(), peers.end()};
+}
+
+void SetIntraOpThreads(int threads) { at::set_num_threads(threads); }
+
+class DeviceRunner::Impl {
+ public:
+  explicit Impl(JobSpec spec)
+      : spec_(std::move(spec)), early_stop_(spec_.patience, spec_.min_delta, HistoryOf(spec_)) {}
+
+  absl::Status Load(Transport* transport) {
+    absl::Status status;
+    const absl::Status thrown = Guarded([&] { status = LoadAll(transport); });
+    if (!thrown.ok()) status = thrown;
+    if (!absl::IsResourceExhausted(status) || !memory_.has_value()) return status;
+    return OutOfMemory(status, *memory_, {PredictedPeak(spec_), spec_.memory_budget});
+  }
+
+  absl::Status LoadAll(Transport* transport) {
+    RETURN_IF_ERROR(CheckSpec());
+    transport_ = transport;
+    ASSIGN_OR_RETURN(const DevicePlan plan,
+                     MakeDevicePlan(*spec_.graph, *spec_.program, spec_.device));
+    at::Device device = at::kCPU;
+    RETURN_IF_ERROR(Annotate(Guarded([&] {
+                               device = at::Device(spec_.torch_device);
+                               memory_.emplace(spec_.torch_device, spec_.memory_limit);
+                             }),
+                             absl::StrCat("torch_device \"", spec_.torch_device, "\"")));
+    const MemoryMeter::Scope counted(&*memory_);
+    streams_ = spec_.streams;
+    if (streams_ == nullptr && !device.is_cpu()) streams_ = MakeDeviceStreams(device);
+    const DeviceStreams::Scope on_compute(streams_.get());
+    std::vector<ParameterId> needed = plan.parameters;
+    if (spec_.evaluation != nullptr) {
+      ASSIGN_OR_RETURN(const DevicePlan evaluation,
+                       MakeDevicePlan(*spec_.graph, *spec_.evaluation, spec_.device));
+      needed.insert(needed.end(), evaluation.parameters.begin(), evaluation.parameters.end());
+      ASSIGN_OR_RETURN(Dataset data,
+                       Dataset::Open(*spec_.graph, evaluation.inputs, spec_.evaluation_path));
+      evaluation_data_.emplace(std::move(data));
+      evaluation_samples_ = evaluation_data_->samples();
+      // Who reads no sample still has to know how many passes there are.
+      if (evaluation.inputs.empty()) {
+        ASSIGN_OR_RETURN(evaluation_samples_,
+                         Dataset::CountSamples(*spec_.graph, spec_.evaluation_path));
+      }
+    }
+    ASSIGN_OR_RETURN(Dataset data, Dataset::Open(*spec_.graph, plan.inputs, spec_.data_path));
+    data_.emplace(std::move(data));
+    if (!plan.inputs.empty()) {
+      auto sampler =
+          Sampler::Create(data_->samples(), spec_.program->mini_batch, spec_.order, spec_.seed);
+      if (!sampler.ok()) return Annotate(sampler.status(), spec_.data_path);
+      sampler_.emplace(*std::move(sampler));
+    }
+    if (spec_.device == UnreadWriter(*spec_.program)) {
+      ASSIGN_OR_RETURN(UnreadTensors unread, UnreadTensors::Open(*spec_.graph, *spec_.program,
+                                                                 spec_.weights_path, spec_.resume));
+      unread_.emplace(std::move(unread));
+    }
+    ASSIGN_OR_RETURN(ParameterStore parameters, LoadParameters(spec_, needed, device));
+    parameters_.emplace(std::move(parameters));
+    OptimizerConfig optimizer = spec_.optimizer;
+    optimizer.schedule = ForJob(optimizer.schedule, spec_.steps);
+    ASSIGN_OR_RETURN(std::vector<int> groups, GroupsOf(*spec_.graph, optimizer));
+    optimizer_.emplace(optimizer, *parameters_, std::move(groups));
+    RETURN_IF_ERROR(RestoreOptimizer(spec_, parameters_->ids(), *optimizer_));
+    if (spec_.precision == Precision::kFloat16) {
+      ASSIGN_OR_RETURN(LossScale scale, RestoreLossScale(spec_));
+      loss_scale_.emplace(scale);
+    }
+    if (spec_.checkpoint_due) {
+      checkpoint_.emplace(spec_, *parameters_, *optimizer_,
+                          loss_scale_.has_value() ? &*loss_scale_ : nullptr,
+                          unread_.has_value() ? &*unread_ : nullptr, streams_.get());
+      optimizer_->SetBeforeStep([this] { checkpoint_->AwaitCopied(); });
+    }
+    if (spec_.records.steps > 0) {
+      watch_ = MakeStepWatch(spec_, *parameters_, *optimizer_);
+      optimizer_->SetOnGradient(
+          [this](ParameterId id, at::Tensor& gradient) { watch_->OnGradient(id, gradient); });
+    }
+    return BuildExecutors(device, transport);
+  }
+
+  absl::Status Run() {
+    const absl::Status status = RunSteps();
+    if (checkpoint_.has_value()) checkpoint_->AwaitWritten();
+    return status;
+  }
+
+  absl::Status RunSteps() {
+    const DeviceStreams::Scope on_compute(streams_.get());
+    at::init_num_threads();  // OpenMP keeps SetIntraOpThreads per thread; new ones must be told.
+    const int64_t first = FirstStep(spec_);
+    const int64_t end = EndOfJob();
+    std::vector<int64_t> samples = MiniBatch(first);
+    for (int64_t step = first; step < end; ++step) {
+      const int64_t left = EndOfRun(step) - 1 - step;
+      const double loss_scale = loss_scale_.has_value() ? loss_scale_->value() : 0;
+      std::vector<int64_t> next = left > 0 ? MiniBatch(step + 1) : std::vector<int64_t>();
+      if (watch_ != nullptr) RETURN_IF_ERROR(watch_->BeginStep(step));
+      ASSIGN_OR_RETURN(StepOutput output,
+                       training_->RunStep({.step = step,
+                                           .samples = samples,
+                                           .valid = spec_.program->mini_batch,
+                                           .deadline = absl::Now() + spec_.step_timeout,
+                                           .steps_left = left,
+                                           .next_samples = next}));
+      if (watch_ != nullptr) RETURN_IF_ERROR(watch_->EndStep(step, output.loss));
+      std::optional<EvaluationReport> evaluation;
+      if (left == 0 && IsDue(step)) {
+        ASSIGN_OR_RETURN(evaluation, EvaluateTogether());
+      }
+      Report(step, std::move(output), loss_scale, evaluation);
+      if (evaluation.has_value() && early_stop_.IsOver(evaluation->loss)) {
+        if (step + 1 < spec_.steps) stopped_after_ = step + 1;
+        return absl::OkStatus();
+      }
+      if (step + 1 < spec_.steps && checkpoint_.has_value() && spec_.checkpoint_due(step + 1))
+        checkpoint_->Begin(step + 1, early_stop_.history());
+      samples = left > 0 || step + 1 == end ? std::move(next) : MiniBatch(step + 1);
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Evaluate() {
+    if (evaluation_ == nullptr) return absl::OkStatus();
+    ASSIGN_OR_RETURN(const EvaluationReport report, EvaluateHere());
+    if (spec_.on_evaluation) spec_.on_evaluation(report);
+    return absl::OkStatus();
+  }
+
+  int64_t stopped_after() const { return stopped_after_; }
+
+  void Abort(const absl::Status& status) {
+    training_->Abort(status);
+    if (evaluation_ != nullptr) evaluation_->Abort(status);
+  }
+
+  absl::StatusOr<std::string> WriteShard(const std::string& directory) const {
+    const DeviceStreams::Scope on_compute(streams_.get());
+    std::vector<at::Tensor> kept;
+    std::vector<ParameterBytes> bytes;
+    for (ParameterId id : ParametersToWrite(*spec_.graph, *spec_.program, spec_.device)) {
+      kept.push_back((*parameters_)[id].detach().to(at::kCPU).contiguous());
+      const at::Tensor& tensor = kept.back();
+      bytes.push_back({id, {static_cast<const std::byte*>(tensor.data_ptr()), tensor.nbytes()}});
+    }
+    std::vector<TensorView> others;
+    if (unread_.has_value()) others = unread_->tensors();
+    if (bytes.empty() && others.empty()) return std::string();
+    const std::string path = ShardPath(directory, spec_.device);
+    RETURN_IF_ERROR(stagewright::WriteShard(*spec_.graph, bytes, others, path));
+    return path;
+  }
+
+  const std::vector<std::string>& warnings() const { return warnings_; }
+
+ private:
+  // The part of an evaluation that this device sees.
+  absl::StatusOr<EvaluationReport> EvaluateHere() {
+    EvaluationReport report;
+    const int64_t samples = evaluation_samples_;
+    const int64_t mini_batch = spec_.evaluation->mini_batch;
+    const bool mean = spec_.graph->loss_reduction() == LossReduction::kMean;
+    RETURN_IF_ERROR(Annotate(CollectTotals(), "evaluation"));
+    for (int64_t i = 0; i < EvaluationBatches(samples, mini_batch); ++i) {
+      const EvaluationBatch batch = EvaluationBatchAt(samples, mini_batch, i);
+      auto output = evaluation_->RunStep({.step = i,
+                                          .samples = batch.indices,
+                                          .valid = batch.valid,
+                                          .deadline = absl::Now() + spec_.step_timeout,
+                                          .totals = &*evaluation_totals_});
+      if (!output.ok()) return Annotate(output.status(), "evaluation");
+      const double share = static_cast<double>(batch.valid) / static_cast<double>(samples);
+      report.loss += mean ? output->loss * share : output->loss;
+      report.loss_samples += output->loss_samples;
+      report.correct += output->correct;
+      report.predicted += output->predicted;
+    }
+    return report;
+  }
+
+  // Totals of the whole evaluation data, so that its loss does not depend on how it is cut into
+  // batches. What they depend on does not change, so once is enough.
+  absl::Status CollectTotals() {
+    if (evaluation_totals_.has_value()) return absl::OkStatus();
+    const MemoryMeter::Scope counted(&*memory_);
+    const DeviceStreams::Scope on_compute(streams_.get());
+    std::vector<at::Tensor> sums;
+    const int64_t mini_batch = spec_.evaluation->mini_batch;
+    for (int64_t i = 0; i < EvaluationBatches(evaluation_samples_, mini_batch); ++i) {
+      const EvaluationBatch batch = EvaluationBatchAt(evaluation_samples_, mini_batch, i);
+      const std::span<const int64_t> samples(batch.indices.data(),
+                                             static_cast<size_t>(batch.valid));
+      absl::StatusOr<std::vector<at::Tensor>> totals;
+      RETURN_IF_ERROR(Guarded([&] { totals = evaluation_->TotalsOf(samples); }));
+      RETURN_IF_ERROR(totals.status());
+      if (totals->empty()) break;
+      for (size_t t = 0; t < totals->size(); ++t) {
+        if (i == 0) {
+          sums.push_back((*totals)[t]);
+        } else {
+          sums[t] = sums[t] + (*totals)[t];
+        }
+      }
+    }
+    evaluation_totals_ = std::move(sums);
+    return absl::OkStatus();
+  }
+
+  // The whole evaluation: shares are added up over all devices.
+  absl::StatusOr<EvaluationReport> EvaluateTogether() {
+    ASSIGN_OR_RETURN(EvaluationReport report, EvaluateHere());
+    std::vector<int> devices;
+    for (const DeviceProgram& device : spec_.program->devices)
+      devices.push_back(device.device.value());
+    if (devices.size() == 1) return report;
+    double sums[] = {report.loss, static_cast<double>(report.loss_samples),
+                     static_cast<double>(report.correct), static_cast<double>(report.predicted)};
+    RETURN_IF_ERROR(
+        Annotate(AllReduceSum(*transport_, devices, kEvaluationTag, sums, std::size(sums),
+                              Element::kFloat64, absl::Now() + spec_.step_timeout),
+                 "evaluation"));
+    return EvaluationReport{sums[0], static_cast<int64_t>(sums[1]), static_cast<int64_t>(sums[2]),
+                            static_cast<int64_t>(sums[3])};
+  }
+
+  // Indices of the samples of a step; any where none is read.
+  std::vector<int64_t> MiniBatch(int64_t step) {
+    if (sampler_.has_value()) return sampler_->MiniBatch(step);
+    return std::vector<int64_t>(static_cast<size_t>(spec_.program->mini_batch), 0);
+  }
+
+  int64_t EndOfJob() const {
+    if (spec_.records.steps == 0) return spec_.steps;
+    return std::min(spec_.steps, FirstStep(spec_) + spec_.records.steps);
+  }
+
+  bool IsDue(int64_t step) const {
+    return EvaluatesInBetween(spec_) && (step + 1) % spec_.evaluate_every == 0;
+  }
+
+  // The end of the steps from `step` on that follow each other without an evaluation, which is of
+  // one version of the parameters.
+  int64_t EndOfRun(int64_t step) const {
+    if (!EvaluatesInBetween(spec_)) return EndOfJob();
+    return std::min(EndOfJob(), (step / spec_.evaluate_every + 1) * spec_.evaluate_every);
+  }
+
+  absl::Status CheckSpec() const {
+    if (spec_.graph == nullptr || spec_.program == nullptr)
+      return absl::InvalidArgumentError("a job needs a graph and a program");
+    if (!spec_.graph->executable()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("graph \"", spec_.graph->name(),
+                       "\" is for planning only: it has no arguments or no loss"));
+    }
+    if (!spec_.program->training) return absl::InvalidArgumentError("program: it does not train");
+    if (spec_.evaluation != nullptr && spec_.evaluation->training)
+      return absl::InvalidArgumentError("evaluation: its program trains");
+    if (spec_.steps < 1) return absl::InvalidArgumentError("steps: at least one is needed");
+    const auto& reductions = spec_.program->reductions;
+    const bool sums_norm = !reductions.empty() && reductions.back().gradient_norm;
+    if (sums_norm != NeedsGradientNorm(spec_)) {
+      return absl::InvalidArgumentError(
+          sums_norm
+              ? "program: it sums a norm of gradients, but neither clipping, skipping nor float16 "
+                "needs it"
+              : "optimizer.max_gradient_norm, on_non_finite, precision: the program does not sum a "
+                "norm of gradients");
+    }
+    RETURN_IF_ERROR(CheckPrecision(*spec_.graph, *spec_.program, spec_.precision));
+    if (spec_.patience > 0 && !EvaluatesInBetween(spec_))
+      return absl::InvalidArgumentError("patience: nothing is evaluated during training");
+    if (spec_.checkpoint_due && spec_.program->asynchronous) {
+      return absl::InvalidArgumentError(
+          "checkpoints need a synchronous schedule: an asynchronous one has no state between "
+          "steps");
+    }
+    if (spec_.records.steps > 0 && spec_.program->asynchronous) {
+      return absl::InvalidArgumentError(
+          "records: an asynchronous plan updates with gradients of older weights, so its steps are "
+          "not those of a single device");
+    }
+    if (spec_.records.compare && spec_.program->devices.size() != 1)
+      return absl::InvalidArgumentError("records.compare: the program must be of a single device");
+    RETURN_IF_ERROR(CheckResume(spec_));
+    return CheckOptimizer(spec_.optimizer);
+  }
+
+  absl::Status BuildExecutors(at::Device device, Transport* transport) {
+    ExecutorOptions options;
+    options.device = device;
+    options.memory = &*memory_;
+    options.expected_memory = {PredictedPeak(spec_), spec_.memory_budget};
+    options.seed = spec_.seed;
+    options.loss_weight = spec_.loss_weight;
+    options.on_non_finite = spec_.optimizer.on_non_finite;
+    options.precision = spec_.precision;
+    clock_ = spec_.clock;
+    if (clock_ == nullptr) {
+      void* const stream = device.is_cpu() ? nullptr : CurrentStream(spec_.torch_device);
+      ASSIGN_OR_RETURN(clock_, MakeDeviceClock(spec_.torch_device, stream));
+    }
+    options.clock = clock_.get();
+    options.streams = streams_.get();
+    options.loss_scale = loss_scale_.has_value() ? &*loss_scale_ : nullptr;
+    ASSIGN_OR_RETURN(training_,
+                     Executor::Create(*spec_.graph, *spec_.program, spec_.device, *parameters_,
+                                      *data_, &*optimizer_, transport, options));
+    for (const std::string& node : training_->BatchDependentNodes()) {
+      warnings_.push_back(absl::StrCat(
+          "node \"", node,
+          "\" takes its statistics over a micro-batch, so training depends on the plan"));
+    }
+    if (spec_.evaluation == nullptr) return absl::OkStatus();
+    options.loss_scale = nullptr;
+    options.first_channel = static_cast<uint32_t>(spec_.program->channels.size());
+    ASSIGN_OR_RETURN(evaluation_,
+                     Executor::Create(*spec_.graph, *spec_.evaluation, spec_.device, *parameters_,
+                                      *evaluation_data_, nullptr, transport, options));
+    if (evaluation_samples_ % spec_.evaluation->mini_batch == 0) return absl::OkStatus();
+    return Annotate(evaluation_->CheckPartialBatches(),
+                    absl::StrCat(spec_.evaluation_path, ": its ", evaluation_samples_,
+                                 " samples are no multiple of ", spec_.evaluation->mini_batch));
+  }
+
+  void Report(int64_t step, StepOutput output, double loss_scale,
+              std::optional<EvaluationReport> evaluation) const {
+    if (!spec_.on_step) return;
+    StepReport report;
+    report.step = step;
+    report.loss = output.loss;
+    report.loss_samples = output.loss_samples;
+    report.correct = output.correct;
+    report.predicted = output.predicted;
+    report.skipped = output.skipped;
+    report.loss_scale = loss_scale;
+    report.start = output.events.empty() ? 0 : output.events.front().start;
+    for (const TraceEvent& event : output.events) {
+      report.start = std::min(report.start, event.start);
+      report.end = std::max(report.end, event.end);
+    }
+    report.events = std::move(output.events);
+    report.evaluation = evaluation;
+    report.memory = memory_->figures();
+    spec_.on_step(std::move(report));
+  }
+
+  const JobSpec spec_;
+  std::optional<MemoryMeter> memory_;
+  std::shared_ptr<DeviceStreams> streams_;  // Null on a CPU.
+  std::optional<Dataset> data_, evaluation_data_;
+  int64_t evaluation_samples_ = 0;
+  std::optional<std::vector<at::Tensor>> evaluation_totals_;
+  std::optional<Sampler> sampler_;  // Nothing: no stage here reads a sample.
+  std::optional<ParameterStore> parameters_;
+  std::optional<ParameterOptimizer> optimizer_;
+  std::optional<LossScale> loss_scale_;
+  std::optional<UnreadTensors> unread_;  // On the device that writes them.
+  std::shared_ptr<DeviceClock> clock_;   // Null on a CPU.
+  std::optional<DeviceCheckpoint> checkpoint_;
+  std::unique_ptr<StepWatch> watch_;  // Null: no records.
+  std::unique_ptr<Executor> training_, evaluation_;
+  Transport* transport_ = nullptr;
+  EarlyStop early_stop_;
+  int64_t stopped_after_ = 0;
+  std::vector<std::string> warnings_;
+};
+
+DeviceRunner::DeviceRunner(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+DeviceRunner::~DeviceRunner() {
+  impl_.reset();
+  ReleaseFreedHostMemory();
+}
+
+absl::StatusOr<std::unique_ptr<DeviceRunner>> DeviceRunner::Create(JobSpec spec,
+                                                                   Transport* transport) {
+  auto impl = std::make_unique<Impl>(std::move(spec));
+  RETURN_IF_ERROR(impl->Load(transport));
+  return std::unique_ptr<DeviceRunner>(new DeviceRunner(std::move(impl)));
+}
+
+const std::vector<std::string>& DeviceRunner::warnings() const { return impl_->warnings(); }
+absl::Status DeviceRunner::Run() { return impl_->Run(); }
+int64_t DeviceRunner::stopped_after() const { return impl_->stopped_after(); }
+absl::Status DeviceRunner::Evaluate() { return impl_->Evaluate(); }
+void DeviceRunner::Abort(const absl::Status& status) { impl_->Abort(status); }
+absl::StatusOr<std::string> DeviceRunner::WriteShard(const std::string& directory) const {
+  return impl_->WriteShard(directory);
+}
+
+}  // namespace stagewright

@@ -1,0 +1,105 @@
+#include "worker_daemon/executor/mailbox.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "absl/strings/str_cat.h"
+#include "worker_daemon/torch/sample_view.h"
+#include "worker_daemon/torch/tensor_types.h"
+
+namespace stagewright {
+namespace {
+
+absl::Status CannotCut(const TensorMeta& meta) {
+  return absl::InvalidArgumentError(
+      meta.mixed ? "a tensor whose entries belong to no sample alone cannot be cut"
+                 : "a tensor that does not have its samples along one dimension cannot be cut");
+}
+
+}  // namespace
+
+void Mailbox::Put(int32_t channel, Direction direction, TensorPiece piece) {
+  absl::MutexLock lock(&mutex_);
+  pieces_[{channel, direction, piece.samples}] = std::move(piece);
+}
+
+std::vector<TensorPiece> Mailbox::Take(int32_t channel, Direction direction, SampleRange range) {
+  std::vector<TensorPiece> taken;
+  absl::MutexLock lock(&mutex_);
+  auto next = pieces_.lower_bound({channel, direction, {range.begin, range.begin}});
+  while (next != pieces_.end()) {
+    const auto& [piece_channel, piece_direction, samples] = next->first;
+    if (piece_channel != channel || piece_direction != direction || samples.begin >= range.end)
+      break;
+    if (range.Contains(samples)) {
+      taken.push_back(std::move(next->second));
+      next = pieces_.erase(next);
+    } else {
+      ++next;
+    }
+  }
+  return taken;
+}
+
+void Mailbox::Clear() {
+  absl::MutexLock lock(&mutex_);
+  pieces_.clear();
+}
+
+absl::StatusOr<at::Tensor> Cut(const at::Tensor& tensor, const TensorMeta& meta, SampleRange whole,
+                               SampleRange piece) {
+  if (!tensor.defined() || piece == whole) return tensor;
+  const std::optional<SampleLayout> layout = meta.Samples();
+  if (!layout.has_value()) return CannotCut(meta);
+  return CutSamples(tensor, *layout, whole, piece);
+}
+
+absl::StatusOr<at::Tensor> Join(std::vector<Part> parts, const TensorMeta& meta,
+                                SampleRange range) {
+  std::sort(parts.begin(), parts.end(),
+            [](const Part& a, const Part& b) { return a.samples < b.samples; });
+  if (parts.size() == 1 && parts[0].samples == range) return parts[0].tensor;
+  std::vector<at::Tensor> tensors;
+  std::vector<int64_t> samples;
+  int64_t end = range.begin;
+  for (Part& part : parts) {
+    if (part.samples.begin != end) break;
+    end = part.samples.end;
+    samples.push_back(part.samples.size());
+    tensors.push_back(std::move(part.tensor));
+  }
+  if (end != range.end || tensors.size() != parts.size()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("the pieces that came do not make up samples [", range.begin, ",", range.end,
+                     "); they are complete up to ", end));
+  }
+  const std::optional<SampleLayout> layout = meta.Samples();
+  if (!layout.has_value()) return CannotCut(meta);
+  const at::NoGradGuard no_grad;
+  return JoinSamples(tensors, samples, *layout);
+}
+
+absl::StatusOr<at::Tensor> Sum(const std::vector<Part>& parts, const TensorMeta& meta,
+                               SampleRange range) {
+  const at::NoGradGuard no_grad;
+  if (parts.empty()) return at::Tensor();
+  if (parts.size() == 1 && parts[0].samples == range) return parts[0].tensor;
+  const std::optional<SampleLayout> layout = meta.Samples();
+  at::Tensor sum = at::zeros(ShapeAt(meta, range.size()), parts[0].tensor.options());
+  for (const Part& part : parts) {
+    if (part.samples == range) {
+      sum.add_(part.tensor);
+    } else if (layout.has_value()) {
+      const at::Tensor own = SampleView(part.tensor, *layout, part.samples, part.samples);
+      SampleView(sum, *layout, range, part.samples).add_(own);
+    } else {
+      return CannotCut(meta);
+    }
+  }
+  return sum;
+}
+
+}  // namespace stagewright

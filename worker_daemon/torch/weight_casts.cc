@@ -1,0 +1,35 @@
+#include "worker_daemon/torch/weight_casts.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+
+#include <array>
+
+namespace stagewright {
+
+bool WeightCasts::Applies(const std::string& target) const {
+  if (precision_ == Precision::kGraph) return false;
+  static constexpr std::array kTargets = {
+      "aten.linear.default", "aten.matmul.default", "aten.mm.default",     "aten.bmm.default",
+      "aten.addmm.default",  "aten.conv1d.default", "aten.conv2d.default", "aten.conv3d.default"};
+  for (const char* known : kTargets) {
+    if (target == known) return true;
+  }
+  return false;
+}
+
+const at::Tensor& WeightCasts::Get(ParameterId id, const at::Tensor& weight) {
+  if (weight.scalar_type() != at::kFloat) return weight;
+  Cast& cast = casts_[id];
+  if (!cast.weight.is_same(weight) || cast.version != static_cast<int64_t>(weight._version())) {
+    // With its history, which a forward pass that keeps no graph does not need and others do. The
+    // history holds no tensor, so that backward passes may go through it any number of times.
+    const at::AutoGradMode grad_mode(true);
+    cast.weight = weight;
+    cast.version = static_cast<int64_t>(weight._version());
+    cast.copy = weight.to(precision_ == Precision::kFloat16 ? at::kHalf : at::kBFloat16);
+  }
+  return cast.copy;
+}
+
+}  // namespace stagewright

@@ -1,0 +1,369 @@
+#include "worker_daemon/transport/nccl/nccl_mover.h"
+
+#include <cuda_runtime_api.h>
+#include <nccl.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <list>
+#include <map>
+#include <random>
+#include <utility>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "common/base/status.h"
+
+namespace stagewright {
+namespace {
+
+static_assert(sizeof(ncclUniqueId) <= DeviceMover::kMaxNote);
+
+constexpr absl::Duration kPoll = absl::Microseconds(100);
+
+absl::Status Cuda(absl::string_view what, cudaError_t error) {
+  if (error == cudaSuccess) return absl::OkStatus();
+  return absl::InternalError(absl::StrCat(what, ": ", cudaGetErrorString(error)));
+}
+
+// A peer that is gone shows as a system or remote error.
+absl::Status Nccl(absl::string_view what, ncclResult_t result, ncclComm_t comm) {
+  if (result == ncclSuccess || result == ncclInProgress) return absl::OkStatus();
+  const char* detail = ncclGetLastError(comm);
+  std::string text = absl::StrCat(what, ": ", ncclGetErrorString(result));
+  if (detail != nullptr && *detail != '\0') absl::StrAppend(&text, " (", detail, ")");
+  const bool remote = result == ncclRemoteError || result == ncclSystemError;
+  return remote ? absl::UnavailableError(text) : absl::InternalError(text);
+}
+
+// Makes a device current on this thread for a while.
+class DeviceGuard {
+ public:
+  explicit DeviceGuard(int device) {
+    if (cudaGetDevice(&before_) != cudaSuccess) before_ = device;
+    if (before_ != device) cudaSetDevice(device);
+    changed_ = before_ != device;
+  }
+  ~DeviceGuard() {
+    if (changed_) cudaSetDevice(before_);
+  }
+  DeviceGuard(const DeviceGuard&) = delete;
+  DeviceGuard& operator=(const DeviceGuard&) = delete;
+
+ private:
+  int before_ = 0;
+  bool changed_ = false;
+};
+
+class Event {
+ public:
+  explicit Event(int device) : device_(device) {
+    const DeviceGuard guard(device_);
+    error_ = cudaEventCreateWithFlags(&event_, cudaEventDisableTiming);
+  }
+  ~Event() {
+    const DeviceGuard guard(device_);
+    if (event_ != nullptr) cudaEventDestroy(event_);
+  }
+  Event(const Event&) = delete;
+  Event& operator=(const Event&) = delete;
+
+  void Record(cudaStream_t stream) {
+    if (error_ == cudaSuccess) error_ = cudaEventRecord(event_, stream);
+  }
+  cudaEvent_t get() const { return event_; }
+  cudaError_t error() const { return error_; }
+
+ private:
+  const int device_;
+  cudaEvent_t event_ = nullptr;
+  cudaError_t error_ = cudaSuccess;
+};
+
+ncclDataType_t TypeOf(Element element) {
+  switch (element) {
+    case Element::kFloat64:
+      return ncclFloat64;
+    case Element::kFloat32:
+      return ncclFloat32;
+    case Element::kFloat16:
+      return ncclFloat16;
+    case Element::kBFloat16:
+      return ncclBfloat16;
+  }
+  return ncclFloat32;
+}
+
+// A communicator and the stream of its kernels.
+struct Group {
+  ncclComm_t comm = nullptr;
+  cudaStream_t stream = nullptr;
+  std::vector<int> devices;  // By rank.
+};
+
+class NcclMover : public DeviceMover {
+ public:
+  explicit NcclMover(const NcclOptions& options)
+      : device_(options.cuda_device), stream_(options.stream) {}
+  ~NcclMover() override { Stop(); }
+
+  absl::StatusOr<std::string> MakeNote() override {
+    ncclUniqueId id;
+    RETURN_IF_ERROR(Nccl("ncclGetUniqueId", ncclGetUniqueId(&id), nullptr));
+    return std::string(reinterpret_cast<const char*>(&id), sizeof(id));
+  }
+
+  absl::Status Connect(int self, const std::vector<int>& devices, const std::string& note,
+                       absl::Time deadline) override {
+    const DeviceGuard guard(device_);
+    self_ = self;
+    RETURN_IF_ERROR(Open(devices, note, deadline, all_));
+    return Warm(deadline);
+  }
+
+  std::shared_ptr<void> Mark() override {
+    const DeviceGuard guard(device_);
+    auto event = std::make_shared<Event>(device_);
+    event->Record(stream_ ? static_cast<cudaStream_t>(stream_()) : nullptr);
+    return event;
+  }
+
+  absl::StatusOr<uint64_t> Start(const std::vector<MoverPart>& parts) override {
+    const DeviceGuard guard(device_);
+    Group* group = &all_;
+    if (parts[0].kind == MoverPart::Kind::kReduce) {
+      group = &reducing_[parts[0].note];
+      if (group->comm == nullptr) {
+        RETURN_IF_ERROR(Open(parts[0].devices, parts[0].note, absl::InfiniteFuture(), *group));
+      }
+    }
+    for (const MoverPart& part : parts) {
+      const auto& after = *static_cast<const Event*>(part.after.get());
+      RETURN_IF_ERROR(Cuda("cudaEventRecord", after.error()));
+      RETURN_IF_ERROR(
+          Cuda("cudaStreamWaitEvent", cudaStreamWaitEvent(group->stream, after.get(), 0)));
+    }
+    RETURN_IF_ERROR(Nccl("ncclGroupStart", ncclGroupStart(), group->comm));
+    absl::Status status;
+    for (const MoverPart& part : parts) status.Update(Issue(part, *group));
+    status.Update(Nccl("ncclGroupEnd", ncclGroupEnd(), group->comm));
+    RETURN_IF_ERROR(status);
+    // Until NCCL is ready, its kernel need not be on the stream.
+    RETURN_IF_ERROR(AwaitReady(*group, absl::InfiniteFuture()));
+    auto end = std::make_unique<Event>(device_);
+    end->Record(group->stream);
+    RETURN_IF_ERROR(Cuda("cudaEventRecord", end->error()));
+    under_way_.push_back({++last_, std::move(end), group});
+    return last_;
+  }
+
+  absl::StatusOr<std::vector<uint64_t>> Ended() override {
+    const DeviceGuard guard(device_);
+    std::vector<uint64_t> ended;
+    for (auto round = under_way_.begin(); round != under_way_.end();) {
+      const cudaError_t state = cudaEventQuery(round->end->get());
+      if (state == cudaErrorNotReady) {
+        RETURN_IF_ERROR(CheckAsync(*round->group));
+        ++round;
+        continue;
+      }
+      RETURN_IF_ERROR(Cuda("a transfer between GPUs", state));
+      ended.push_back(round->number);
+      round = under_way_.erase(round);
+    }
+    return ended;
+  }
+
+  void Interrupt() override { interrupted_ = true; }
+
+  void Stop() override {
+    interrupted_ = true;
+    const DeviceGuard guard(device_);
+    Close(all_);
+    for (auto& [note, group] : reducing_) Close(group);
+    reducing_.clear();
+    under_way_.clear();
+  }
+
+ private:
+  struct UnderWay {
+    uint64_t number = 0;
+    std::unique_ptr<Event> end;
+    Group* group = nullptr;
+  };
+
+  int RankOf(const Group& group, int device) const {
+    return static_cast<int>(std::find(group.devices.begin(), group.devices.end(), device) -
+                            group.devices.begin());
+  }
+
+  absl::Status Open(const std::vector<int>& devices, const std::string& note, absl::Time deadline,
+                    Group& group) {
+    group.devices = devices;
+    RETURN_IF_ERROR(
+        Cuda("cudaStreamCreate", cudaStreamCreateWithFlags(&group.stream, cudaStreamNonBlocking)));
+    ncclUniqueId id;
+    if (note.size() != sizeof(id)) return absl::InternalError("no id for a communicator");
+    std::memcpy(&id, note.data(), sizeof(id));
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.blocking = 0;
+    RETURN_IF_ERROR(Nccl("ncclCommInitRankConfig",
+                         ncclCommInitRankConfig(&group.comm, static_cast<int>(devices.size()), id,
+                                                RankOf(group, self_), &config),
+                         group.comm));
+    return AwaitReady(group, deadline);
+  }
+
+  absl::Status CheckAsync(const Group& group) const {
+    ncclResult_t state = ncclSuccess;
+    RETURN_IF_ERROR(
+        Nccl("ncclCommGetAsyncError", ncclCommGetAsyncError(group.comm, &state), group.comm));
+    return Nccl("NCCL", state, group.comm);
+  }
+
+  absl::Status AwaitReady(const Group& group, absl::Time deadline) const {
+    while (true) {
+      ncclResult_t state = ncclSuccess;
+      RETURN_IF_ERROR(
+          Nccl("ncclCommGetAsyncError", ncclCommGetAsyncError(group.comm, &state), group.comm));
+      if (state != ncclInProgress) return Nccl("NCCL", state, group.comm);
+      RETURN_IF_ERROR(MayWait(deadline));
+      absl::SleepFor(kPoll);
+    }
+  }
+
+  absl::Status MayWait(absl::Time deadline) const {
+    if (interrupted_) return absl::CancelledError("NCCL was interrupted");
+    if (absl::Now() > deadline) {
+      return absl::DeadlineExceededError(
+          absl::StrCat("device ", self_, ": NCCL's communicator was not ready in time"));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Issue(const MoverPart& part, const Group& group) const {
+    switch (part.kind) {
+      case MoverPart::Kind::kSend:
+        return Nccl("ncclSend",
+                    ncclSend(part.data, part.bytes, ncclInt8, RankOf(group, part.peer), group.comm,
+                             group.stream),
+                    group.comm);
+      case MoverPart::Kind::kReceive:
+        return Nccl("ncclRecv",
+                    ncclRecv(part.data, part.bytes, ncclInt8, RankOf(group, part.peer), group.comm,
+                             group.stream),
+                    group.comm);
+      case MoverPart::Kind::kReduce:
+        return Nccl("ncclAllReduce",
+                    ncclAllReduce(part.data, part.data, part.bytes / ElementSize(part.element),
+                                  TypeOf(part.element), ncclSum, group.comm, group.stream),
+                    group.comm);
+    }
+    return absl::OkStatus();
+  }
+
+  // NCCL connects two ranks when they first exchange something, which takes long. One byte goes
+  // each way over every edge, to all devices at the same distance at a time.
+  absl::Status Warm(absl::Time deadline) {
+    const int size = static_cast<int>(all_.devices.size());
+    const int rank = RankOf(all_, self_);
+    void* bytes = nullptr;
+    RETURN_IF_ERROR(Cuda("cudaMallocAsync", cudaMallocAsync(&bytes, 2, all_.stream)));
+    for (int distance = 1; distance < size; ++distance) {
+      MoverPart send{.kind = MoverPart::Kind::kSend,
+                     .peer = all_.devices[(rank + distance) % size],
+                     .data = bytes,
+                     .bytes = 1};
+      MoverPart receive{.kind = MoverPart::Kind::kReceive,
+                        .peer = all_.devices[(rank + size - distance) % size],
+                        .data = static_cast<char*>(bytes) + 1,
+                        .bytes = 1};
+      RETURN_IF_ERROR(Nccl("ncclGroupStart", ncclGroupStart(), all_.comm));
+      absl::Status status = Issue(send, all_);
+      status.Update(Issue(receive, all_));
+      status.Update(Nccl("ncclGroupEnd", ncclGroupEnd(), all_.comm));
+      RETURN_IF_ERROR(status);
+      RETURN_IF_ERROR(AwaitReady(all_, deadline));
+    }
+    RETURN_IF_ERROR(Cuda("cudaFreeAsync", cudaFreeAsync(bytes, all_.stream)));
+    Event end(device_);
+    end.Record(all_.stream);
+    RETURN_IF_ERROR(Cuda("cudaEventRecord", end.error()));
+    while (true) {
+      const cudaError_t state = cudaEventQuery(end.get());
+      if (state != cudaErrorNotReady) return Cuda("the first transfer between GPUs", state);
+      RETURN_IF_ERROR(CheckAsync(all_));
+      RETURN_IF_ERROR(MayWait(deadline));
+      absl::SleepFor(kPoll);
+    }
+  }
+
+  // The abort stops NCCL's kernels; once the stream is empty nothing touches anybody's memory.
+  void Close(Group& group) {
+    if (group.comm != nullptr) ncclCommAbort(group.comm);
+    if (group.stream != nullptr) {
+      cudaStreamSynchronize(group.stream);
+      cudaStreamDestroy(group.stream);
+    }
+    group = Group{};
+  }
+
+  const int device_;
+  const std::function<void*()> stream_;
+  int self_ = 0;
+  Group all_;
+  std::map<std::string, Group> reducing_;  // By note.
+  std::list<UnderWay> under_way_;
+  uint64_t last_ = 0;
+  std::atomic<bool> interrupted_ = false;
+};
+
+}  // namespace
+
+absl::Status NcclUsable() {
+  int count = 0;
+  const cudaError_t error = cudaGetDeviceCount(&count);
+  if (error != cudaSuccess) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("no GPU that CUDA can use: ", cudaGetErrorString(error)));
+  }
+  if (count == 0) return absl::FailedPreconditionError("no GPU that CUDA can use");
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<DeviceMover>> MakeNcclMover(const NcclOptions& options) {
+  RETURN_IF_ERROR(NcclUsable());
+  int count = 0;
+  RETURN_IF_ERROR(Cuda("cudaGetDeviceCount", cudaGetDeviceCount(&count)));
+  if (options.cuda_device < 0 || options.cuda_device >= count) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("no GPU ", options.cuda_device, ": there are ", count));
+  }
+  return std::make_unique<NcclMover>(options);
+}
+
+absl::StatusOr<std::string> AcceleratorName(int cuda_device) {
+  cudaDeviceProp properties;
+  RETURN_IF_ERROR(
+      Cuda("cudaGetDeviceProperties", cudaGetDeviceProperties(&properties, cuda_device)));
+  std::string name = absl::StrCat(
+      "GPU-", absl::BytesToHexString({properties.uuid.bytes, sizeof(properties.uuid.bytes)}));
+  const char* shared = std::getenv("NCCL_MULTI_RANK_GPU_ENABLE");
+  if (shared != nullptr && std::strcmp(shared, "1") == 0) {
+    std::random_device random;
+    absl::StrAppend(&name, "/", absl::Hex(random(), absl::kZeroPad8),
+                    absl::Hex(random(), absl::kZeroPad8));
+  }
+  return name;
+}
+
+absl::StatusOr<RoutingOptions> WithNccl(const NcclOptions& nccl, RoutingOptions options) {
+  ASSIGN_OR_RETURN(options.mover, MakeNcclMover(nccl));
+  ASSIGN_OR_RETURN(options.accelerator, AcceleratorName(nccl.cuda_device));
+  return options;
+}
+
+}  // namespace stagewright

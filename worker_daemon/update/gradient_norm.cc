@@ -1,0 +1,71 @@
+#include "worker_daemon/update/gradient_norm.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+
+#include <cmath>
+#include <limits>
+
+#include "absl/strings/str_cat.h"
+#include "worker_daemon/transport/all_reduce.h"
+
+namespace stagewright {
+namespace {
+
+constexpr double kTiny = 1e-6;  // PyTorch's.
+
+double Square(double x) { return x * x; }
+
+}  // namespace
+
+absl::StatusOr<double> ClipGradientNorm(const Reduction& reduction,
+                                        const std::vector<ParameterId>& owned, double max_norm,
+                                        const ParameterStore& parameters, Transport* transport,
+                                        Tag tag, absl::Time deadline, NonFinite policy, bool finite,
+                                        double loss_scale) {
+  const at::NoGradGuard no_grad;
+  std::vector<at::Tensor> norms;
+  double squares = finite ? 0 : std::numeric_limits<double>::quiet_NaN();
+  for (ParameterId id : owned) {
+    const at::Tensor& parameter = parameters[id];
+    if (!parameter.defined() || !parameter.grad().defined()) continue;
+    const at::Tensor norm =
+        at::linalg_vector_norm(parameter.grad(), 2, at::OptionalIntArrayRef(), false, at::kDouble);
+    if (norm.is_cpu()) {
+      squares += Square(norm.item<double>());
+    } else {
+      norms.push_back(norm);
+    }
+  }
+  if (!norms.empty()) {
+    // Together: the host waits until the accelerator has come to what it reads.
+    const at::Tensor read = at::stack(norms).to(at::kCPU);
+    for (size_t i = 0; i < norms.size(); ++i) squares += Square(read.data_ptr<double>()[i]);
+  }
+  if (reduction.devices.size() > 1) {
+    std::vector<int> devices;
+    for (DeviceId device : reduction.devices) devices.push_back(device.value());
+    RETURN_IF_ERROR(
+        AllReduceSum(*transport, devices, tag, &squares, 1, Element::kFloat64, deadline));
+  }
+  const double norm = std::sqrt(squares) / loss_scale;
+  if (!std::isfinite(norm) && policy == NonFinite::kStop)
+    return absl::FailedPreconditionError(absl::StrCat("the norm of the gradients is ", norm));
+  if (!std::isfinite(norm) && policy == NonFinite::kSkip) {
+    for (ParameterId id : parameters.ids()) {
+      const at::Tensor& parameter = parameters[id];
+      if (parameter.defined()) parameter.mutable_grad() = at::Tensor();
+    }
+    return norm;
+  }
+  const double clip = max_norm > 0 ? max_norm / (norm + kTiny) : 1;
+  const double factor = (clip >= 1 ? 1 : clip) / loss_scale;  // Not a number if the norm is none.
+  if (factor == 1) return norm;
+  for (ParameterId id : parameters.ids()) {
+    const at::Tensor& parameter = parameters[id];
+    if (parameter.grad().defined()) parameter.mutable_grad().mul_(factor);
+  }
+  return norm;
+}
+
+}  // namespace stagewright

@@ -1,0 +1,172 @@
+#include "worker_daemon/update/gradient_reduction.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+
+#include <algorithm>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "absl/synchronization/notification.h"
+#include "worker_daemon/torch/tensor_types.h"
+#include "worker_daemon/transport/all_reduce.h"
+
+namespace stagewright {
+namespace {
+
+absl::StatusOr<Element> ElementOf(DType dtype) {
+  switch (dtype) {
+    case DType::kFloat64:
+      return Element::kFloat64;
+    case DType::kFloat32:
+      return Element::kFloat32;
+    case DType::kFloat16:
+      return Element::kFloat16;
+    case DType::kBFloat16:
+      return Element::kBFloat16;
+    default:
+      return absl::InvalidArgumentError("only floating-point gradients can be summed");
+  }
+}
+
+// All gradients one after the other, then one flag per parameter: 1 if it has a gradient here.
+// Their sum tells whether any device has one.
+at::Tensor Flatten(const std::vector<at::Tensor>& parameters, at::Device device) {
+  std::vector<at::Tensor> parts;
+  const auto count = static_cast<int64_t>(parameters.size());
+  const at::Tensor flags = at::ones({count}, parameters[0].options().device(device));
+  for (int64_t i = 0; i < count; ++i) {
+    const at::Tensor& parameter = parameters[i];
+    const at::Tensor& gradient = parameter.grad();
+    if (!gradient.defined()) flags[i].zero_();
+    parts.push_back(gradient.defined()
+                        ? gradient.reshape({-1}).to(device)
+                        : at::zeros({parameter.numel()}, parameter.options().device(device)));
+  }
+  parts.push_back(flags);
+  return at::cat(parts);
+}
+
+// `readable` is the same as `flat`; only read if some parameter has no gradient here, because the
+// flags are known then.
+void Unflatten(const at::Tensor& flat, const at::Tensor& readable,
+               const std::vector<at::Tensor>& parameters) {
+  int64_t offset = 0;
+  const auto count = static_cast<int64_t>(parameters.size());
+  const bool complete =
+      std::all_of(parameters.begin(), parameters.end(),
+                  [](const at::Tensor& parameter) { return parameter.grad().defined(); });
+  at::Tensor flags;
+  if (!complete) flags = readable.narrow(0, flat.numel() - count, count).to(at::kCPU, at::kDouble);
+  for (int64_t i = 0; i < count; ++i) {
+    at::Tensor parameter = parameters[i];
+    const at::Tensor part = flat.narrow(0, offset, parameter.numel()).view(parameter.sizes());
+    offset += parameter.numel();
+    if (!complete && flags[i].item<double>() == 0) continue;
+    if (parameter.grad().defined()) {
+      parameter.mutable_grad().copy_(part);
+    } else {
+      parameter.mutable_grad() = part.to(parameter.device(), parameter.scalar_type(),
+                                         /*non_blocking=*/false, /*copy=*/true);
+    }
+  }
+}
+
+// Gradients are summed in parts of about this many bytes, at least one parameter each: the copy
+// that a part needs must not be larger than what the backward pass left free.
+constexpr int64_t kPartBytes = 1 << 20;
+
+std::vector<std::vector<at::Tensor>> Parts(const std::vector<at::Tensor>& parameters) {
+  int64_t most = kPartBytes;
+  for (const at::Tensor& parameter : parameters)
+    most = std::max(most, static_cast<int64_t>(parameter.nbytes()));
+  std::vector<std::vector<at::Tensor>> parts;
+  int64_t bytes = 0;
+  for (const at::Tensor& parameter : parameters) {
+    const auto own = static_cast<int64_t>(parameter.nbytes());
+    if (parts.empty() || bytes + own > most) {
+      parts.emplace_back();
+      bytes = 0;
+    }
+    parts.back().push_back(parameter);
+    bytes += own;
+  }
+  return parts;
+}
+
+// Copies what the device has queued into `flat` to the host, in memory that it copies to by itself.
+absl::StatusOr<at::Tensor> Fetch(DeviceStreams& streams, at::Tensor flat) {
+  const at::Tensor host =
+      at::empty(flat.sizes(), flat.options().device(at::kCPU).pinned_memory(flat.is_cuda()));
+  absl::Notification copied;
+  absl::Status result;
+  streams.CopyOut(
+      streams.Record(), [kept = std::move(flat)] { return kept; }, host,
+      [&](absl::Status status) {
+        result = std::move(status);
+        copied.Notify();
+      });
+  copied.WaitForNotification();
+  RETURN_IF_ERROR(result);
+  return host;
+}
+
+// Where and how the sums of some devices are made.
+struct Way {
+  Transport* transport = nullptr;
+  DeviceStreams* streams = nullptr;  // Null: the transport takes the memory that gradients are in.
+  std::vector<int> devices;
+  Tag tag;
+  absl::Time deadline;
+};
+
+absl::Status ReducePart(const std::vector<at::Tensor>& parameters, at::Device where,
+                        Element element, const Way& way) {
+  at::Tensor flat = Flatten(parameters, where);
+  at::Tensor summed = flat;
+  if (way.streams != nullptr) {
+    ASSIGN_OR_RETURN(summed, Fetch(*way.streams, std::exchange(flat, at::Tensor())));
+  }
+  RETURN_IF_ERROR(AllReduceSum(*way.transport, way.devices, way.tag, summed.data_ptr(),
+                               static_cast<size_t>(summed.numel()), element, way.deadline));
+  if (way.streams != nullptr) {
+    DeviceStreams::Arrived arrived = way.streams->CopyIn(summed);
+    way.streams->Await(arrived.ready);
+    flat = std::move(arrived.tensors[0]);
+  }
+  Unflatten(flat, summed, parameters);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status ReduceGradients(const Graph& graph, const Reduction& reduction,
+                             const ParameterStore& parameters, Transport& transport, Tag tag,
+                             absl::Time deadline, DeviceStreams* streams) {
+  const at::NoGradGuard no_grad;
+  std::map<DType, std::vector<at::Tensor>> groups;
+  for (ParameterId id : reduction.parameters) {
+    groups[graph.parameter(id).dtype].push_back(parameters[id]);
+  }
+  Way way{.tag = tag, .deadline = deadline};
+  for (DeviceId device : reduction.devices) way.devices.push_back(device.value());
+  way.transport = transport.ForDeviceMemory(way.devices);
+  const bool in_place = way.transport != nullptr;
+  if (!in_place) {
+    way.transport = &transport;
+    way.streams = streams;
+  }
+  // One after the other, so that equal tags are matched in order.
+  for (const auto& [dtype, group] : groups) {
+    ASSIGN_OR_RETURN(const Element element, ElementOf(dtype));
+    const bool on_device = in_place || streams != nullptr;
+    const at::Device where = on_device ? group[0].device() : at::Device(at::kCPU);
+    for (const std::vector<at::Tensor>& part : Parts(group)) {
+      RETURN_IF_ERROR(ReducePart(part, where, element, way));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace stagewright

@@ -1,0 +1,125 @@
+#include "worker_daemon/update/optimizer.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+
+namespace stagewright {
+
+ParameterOptimizer::Constants ParameterOptimizer::ConstantsOf(ParameterId id, int64_t step) const {
+  Constants constants{config_.learning_rate, config_.weight_decay};
+  const int group = id.index() < groups_.size() ? groups_[id.index()] : -1;
+  if (group >= 0) {
+    constants.learning_rate *= config_.groups[group].learning_rate_scale;
+    constants.weight_decay = config_.groups[group].weight_decay;
+  }
+  constants.learning_rate *= LearningRateFactor(config_.schedule, step);
+  return constants;
+}
+
+void ParameterOptimizer::Step(const std::vector<ParameterId>& ids, int64_t step) {
+  if (before_step_) before_step_();
+  const at::NoGradGuard no_grad;
+  for (ParameterId id : ids) {
+    at::Tensor parameter = (*parameters_)[id];
+    at::Tensor gradient = parameter.grad();
+    if (!gradient.defined()) continue;
+    if (on_gradient_) on_gradient_(id, gradient);
+    const auto [rate, decay] = ConstantsOf(id, step);
+    State& state = states_[id];
+    ++state.steps;
+    if (config_.kind == OptimizerKind::kAdam && config_.decoupled_weight_decay) {
+      if (decay != 0) parameter.mul_(1 - rate * decay);
+    } else if (decay != 0) {
+      gradient = gradient.add(parameter, decay);
+    }
+    if (config_.kind == OptimizerKind::kSgd) {
+      StepSgd(parameter, std::move(gradient), rate, state);
+    } else {
+      StepAdam(parameter, std::move(gradient), rate, state);
+    }
+    parameter.mutable_grad() = at::Tensor();
+  }
+}
+
+void ParameterOptimizer::StepSgd(at::Tensor& parameter, at::Tensor gradient, double rate,
+                                 State& state) const {
+  if (config_.momentum != 0) {
+    if (!state.momentum.defined()) {
+      state.momentum = gradient.clone();
+    } else {
+      state.momentum.mul_(config_.momentum).add_(gradient);
+    }
+    gradient = config_.nesterov ? gradient.add(state.momentum, config_.momentum) : state.momentum;
+  }
+  parameter.add_(gradient, -rate);
+}
+
+void ParameterOptimizer::StepAdam(at::Tensor& parameter, at::Tensor gradient, double rate,
+                                  State& state) const {
+  if (!state.momentum.defined()) {
+    state.momentum = at::zeros_like(parameter, at::MemoryFormat::Preserve);
+    state.second_moment = at::zeros_like(parameter, at::MemoryFormat::Preserve);
+  }
+  // One pass over the memory, element by element in its order; so the layouts must be equal.
+  if (gradient.strides() != parameter.strides() ||
+      gradient.scalar_type() != parameter.scalar_type()) {
+    gradient = at::empty_like(parameter, at::MemoryFormat::Preserve).copy_(gradient);
+  }
+  const at::Tensor steps =
+      at::scalar_tensor(static_cast<double>(state.steps), parameter.options().dtype(at::kFloat));
+  at::_fused_adam_({parameter}, {gradient}, {state.momentum}, {state.second_moment}, {}, {steps},
+                   rate, config_.beta1, config_.beta2, /*weight_decay=*/0, config_.epsilon,
+                   /*amsgrad=*/false, /*maximize=*/false);
+}
+
+std::map<std::string, at::Tensor> ParameterOptimizer::StateOf(ParameterId id) const {
+  std::map<std::string, at::Tensor> result;
+  const auto found = states_.find(id);
+  if (found == states_.end() || !found->second.momentum.defined()) return result;
+  const State& state = found->second;
+  if (config_.kind == OptimizerKind::kSgd) return {{"momentum_buffer", state.momentum}};
+  return {{"step", at::scalar_tensor(static_cast<double>(state.steps), at::kFloat)},
+          {"exp_avg", state.momentum},
+          {"exp_avg_sq", state.second_moment}};
+}
+
+absl::Status ParameterOptimizer::Restore(ParameterId id,
+                                         const std::map<std::string, at::Tensor>& state) {
+  if (state.empty()) return absl::OkStatus();
+  const at::Tensor& parameter = (*parameters_)[id];
+  absl::Status wrong;
+  const auto take = [&](const char* name) -> at::Tensor {
+    const auto found = state.find(name);
+    if (found == state.end()) {
+      wrong = absl::InvalidArgumentError(absl::StrCat("its optimizer state has no ", name));
+      return {};
+    }
+    if (found->second.sizes() != parameter.sizes() ||
+        found->second.scalar_type() != parameter.scalar_type()) {
+      wrong = absl::InvalidArgumentError(
+          absl::StrCat("its optimizer state ", name, " has another type or shape"));
+      return {};
+    }
+    return at::empty_like(parameter.detach()).copy_(found->second);
+  };
+  State restored;
+  if (config_.kind == OptimizerKind::kSgd) {
+    if (config_.momentum != 0) restored.momentum = take("momentum_buffer");
+  } else {
+    restored.momentum = take("exp_avg");
+    restored.second_moment = take("exp_avg_sq");
+    const auto step = state.find("step");
+    if (step == state.end() || step->second.numel() != 1)
+      return absl::InvalidArgumentError("its optimizer state has no step");
+    restored.steps = std::llround(step->second.to(at::kDouble).reshape({}).item<double>());
+  }
+  if (!wrong.ok()) return wrong;
+  states_[id] = std::move(restored);
+  return absl::OkStatus();
+}
+
+}  // namespace stagewright

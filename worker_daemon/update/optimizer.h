@@ -1,0 +1,75 @@
+// SGD, Adam and AdamW on the parameters of one device.
+//
+// The arithmetic is that of torch.optim.SGD, torch.optim.Adam and torch.optim.AdamW on a CPU (their
+// single-tensor forms), operation by operation, so that results agree to the last bits.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "common/base/ids.h"
+#include "common/base/status.h"
+#include "worker_daemon/stage/parameter_store.h"
+#include "worker_daemon/update/optimizer_config.h"
+
+namespace stagewright {
+
+class ParameterOptimizer {
+ public:
+  // `parameters` must outlive the optimizer; `groups` is GroupsOf, or empty without groups.
+  // REQUIRES: CheckOptimizer(config).
+  ParameterOptimizer(const OptimizerConfig& config, const ParameterStore& parameters,
+                     std::vector<int> groups = {})
+      : config_(config), groups_(std::move(groups)), parameters_(&parameters) {}
+
+  // Updates those of `ids` that have a gradient, and clears it. Parameters without a gradient keep
+  // their value and state, as in PyTorch. `step` of the job, from 0, decides the learning rate.
+  void Step(const std::vector<ParameterId>& ids, int64_t step);
+
+  // Called at the beginning of each Step, before anything changes.
+  void SetBeforeStep(std::function<void()> function) { before_step_ = std::move(function); }
+
+  // Called in Step with every gradient that is taken, summed and clipped, before it is used. May
+  // put another one of the same type and shape in its place.
+  using GradientFunction = std::function<void(ParameterId id, at::Tensor& gradient)>;
+  void SetOnGradient(GradientFunction function) { on_gradient_ = std::move(function); }
+
+  const OptimizerConfig& config() const { return config_; }
+
+  // The state of a parameter under the names of torch.optim: "momentum_buffer", or "step" (float32,
+  // as there), "exp_avg" and "exp_avg_sq". Empty before its first step. The tensors are the
+  // optimizer's own: copy them before the next step.
+  std::map<std::string, at::Tensor> StateOf(ParameterId id) const;
+  // Goes on from such a state, which it copies to the parameter's device. INVALID_ARGUMENT names
+  // what is missing or has another type or shape than the parameter.
+  absl::Status Restore(ParameterId id, const std::map<std::string, at::Tensor>& state);
+
+ private:
+  // Of one parameter.
+  struct State {
+    int64_t steps = 0;
+    at::Tensor momentum;       // SGD: the momentum buffer; Adam: the mean of gradients.
+    at::Tensor second_moment;  // Adam: the mean of squared gradients.
+  };
+  // Of one parameter at one step.
+  struct Constants {
+    double learning_rate = 0;
+    double weight_decay = 0;
+  };
+  Constants ConstantsOf(ParameterId id, int64_t step) const;
+  void StepSgd(at::Tensor& parameter, at::Tensor gradient, double rate, State& state) const;
+  void StepAdam(at::Tensor& parameter, at::Tensor gradient, double rate, State& state) const;
+
+  OptimizerConfig config_;
+  std::vector<int> groups_;  // By ParameterId: index in config_.groups, or -1.
+  const ParameterStore* parameters_;
+  std::function<void()> before_step_;
+  GradientFunction on_gradient_;
+  std::map<ParameterId, State> states_;
+};
+
+}  // namespace stagewright

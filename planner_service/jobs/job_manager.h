@@ -117,6 +117,7 @@ class JobManager {
     v1::Job job;  // `spec` with its graph.
     v1::Cluster cluster;
     v1::Program evaluation_program;
+    std::vector<v1::Program> length_evaluation_programs;
     std::map<std::string, std::vector<int32_t>> worker_devices;  // Indices in `cluster`.
     std::set<std::string> prepared, connected, finished, lost;
     std::map<int32_t, std::string> addresses;

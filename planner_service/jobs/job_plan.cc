@@ -10,31 +10,44 @@
 #include "common/wire/graph_proto.h"
 #include "common/wire/strategy_proto.h"
 #include "planner_service/front_door/front_door.h"
+#include "planner_service/front_door/judge_lengths.h"
 #include "planner_service/front_door/plan_warnings.h"
 #include "planner_service/wire/plan_proto.h"
 
 namespace stagewright {
 namespace {
 
-// Forward passes over the same stages, proven as the training program is. What training holds
-// throughout stays where it is meanwhile, so it counts.
-absl::StatusOr<Program> EvaluationProgram(const Graph& graph, const Strategy& strategy,
-                                          const Cluster& cluster, const Program& training,
-                                          Optimizer optimizer) {
-  const auto costs = MakeAnalyticCostModel(graph);
-  ASSIGN_OR_RETURN(Program program,
-                   Lower(graph, strategy, *costs, {.optimizer = optimizer, .training = false}));
-  for (DeviceProgram& device : program.devices) {
-    for (const DeviceProgram& trained : training.devices) {
-      if (trained.device == device.device)
-        device.resident = trained.resident + BufferBytes(graph, program, device);
+// Forward passes over the same stages, proven as the training programs are: one for each length.
+// What training holds throughout stays where it is meanwhile, so it counts.
+absl::StatusOr<std::vector<Program>> EvaluationPrograms(const std::vector<const Graph*>& graphs,
+                                                        const Strategy& strategy,
+                                                        const Cluster& cluster,
+                                                        const Program& training,
+                                                        Optimizer optimizer) {
+  std::vector<Program> programs;
+  std::vector<Program*> each;
+  programs.reserve(graphs.size());
+  for (const Graph* graph : graphs) {
+    const auto costs = MakeAnalyticCostModel(*graph);
+    ASSIGN_OR_RETURN(Program program,
+                     Lower(*graph, strategy, *costs, {.optimizer = optimizer, .training = false}));
+    for (DeviceProgram& device : program.devices) {
+      for (const DeviceProgram& trained : training.devices) {
+        if (trained.device == device.device)
+          device.resident = trained.resident + BufferBytes(*graph, program, device);
+      }
     }
+    programs.push_back(std::move(program));
+    each.push_back(&programs.back());
   }
+  HoldBuffersOfAll(graphs, each);
   std::vector<Bytes> budgets;
   for (const Device& device : cluster.devices()) budgets.push_back(device.memory);
-  if (absl::Status status = Validate(program, budgets); !status.ok())
-    return Annotate(status, "evaluation");
-  return program;
+  for (const Program& program : programs) {
+    if (absl::Status status = Validate(program, budgets); !status.ok())
+      return Annotate(status, "evaluation");
+  }
+  return programs;
 }
 
 }  // namespace
@@ -42,8 +55,10 @@ absl::StatusOr<Program> EvaluationProgram(const Graph& graph, const Strategy& st
 absl::StatusOr<JobPlan> PlanJob(const v1::JobSpec& spec, const Cluster& cluster,
                                 const std::string& default_planner, SearchContext& context) {
   ASSIGN_OR_RETURN(Graph graph, FromProto(spec.graph()));
+  ASSIGN_OR_RETURN(const std::vector<Graph> lengths, LengthsFromProto(spec.graph(), graph));
   PlanRequest request;
   request.graph = &graph;
+  request.lengths = &lengths;
   request.cluster = &cluster;
   request.planner = spec.planner().empty() ? default_planner : spec.planner();
   request.mini_batch = spec.mini_batch();
@@ -80,9 +95,13 @@ absl::StatusOr<JobPlan> PlanJob(const v1::JobSpec& spec, const Cluster& cluster,
   }
   if (!spec.evaluation_data_path().empty()) {
     ASSIGN_OR_RETURN(Program training, FromProto(plan.best.program()));
-    ASSIGN_OR_RETURN(Program evaluation,
-                     EvaluationProgram(graph, strategy, cluster, training, request.optimizer));
-    plan.evaluation_program = ToProto(evaluation);
+    std::vector<const Graph*> graphs = {&graph};
+    for (const Graph& length : lengths) graphs.push_back(&length);
+    ASSIGN_OR_RETURN(const std::vector<Program> programs,
+                     EvaluationPrograms(graphs, strategy, cluster, training, request.optimizer));
+    plan.evaluation_program = ToProto(programs.front());
+    for (size_t i = 1; i < programs.size(); ++i)
+      plan.length_evaluation_programs.push_back(ToProto(programs[i]));
   }
   return plan;
 }

@@ -20,6 +20,7 @@ struct JobPlan {
   std::vector<std::string> warnings;  // What the user should know, a sentence each.
   v1::Program evaluation_program;  // Forward passes of the same stages; empty if nothing is to be
                                    // evaluated.
+  std::vector<v1::Program> length_evaluation_programs;  // Ditto, for each of Graph.lengths.
 };
 
 // FAILED_PRECONDITION carries the planner's reason where no plan exists.

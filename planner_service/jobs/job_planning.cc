@@ -94,6 +94,7 @@ void JobManager::OnPlanned(const std::string& name, int64_t generation, PlanResu
       result.plan.best.mutable_evaluation()->mutable_timeline());
   *record->trace.mutable_devices() = record->job.devices();
   record->evaluation_program = std::move(result.plan.evaluation_program);
+  record->length_evaluation_programs = std::move(result.plan.length_evaluation_programs);
   *record->job.mutable_plan() = std::move(result.plan.best);
   record->job.clear_warnings();
   for (std::string& warning : result.plan.warnings) record->job.add_warnings(std::move(warning));

@@ -70,6 +70,12 @@ void JobManager::SendPrepare(Record& record) {
   if (record.evaluation_program.devices_size() > 0) {
     *prepare->mutable_evaluation_program() = record.evaluation_program;
   }
+  for (int i = 0; i < record.job.plan().lengths_size(); ++i) {
+    v1::LengthPrograms* programs = prepare->add_lengths();
+    *programs->mutable_program() = record.job.plan().lengths(i).program();
+    if (record.evaluation_program.devices_size() > 0)
+      *programs->mutable_evaluation_program() = record.length_evaluation_programs[i];
+  }
   prepare->set_restart(record.job.restarts() > 0);
   for (int64_t step = 0; step < kTracedSteps; ++step) prepare->add_traced_steps(step);
   for (const auto& [worker, indices] : record.worker_devices) {

@@ -159,12 +159,24 @@ absl::Status CheckRecords(const v1::JobSpec& spec) {
   return absl::OkStatus();
 }
 
+absl::Status CheckLengths(const Graph& graph, const v1::JobSpec& spec) {
+  const auto lengths = LengthsFromProto(spec.graph(), graph);
+  if (!lengths.ok()) return Annotate(lengths.status(), "spec.graph");
+  if (!lengths->empty() && (spec.plan_options().asynchronous() || spec.strategy().asynchronous())) {
+    return Wrong("graph.lengths",
+                 "cannot be trained by an asynchronous plan, in which the passes of several steps "
+                 "run beside each other");
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status CheckSpec(const v1::JobSpec& spec) {
   if (!spec.has_graph()) return Wrong("graph", "is not set");
   auto graph = FromProto(spec.graph());
   if (!graph.ok()) return Annotate(graph.status(), "spec.graph");
+  RETURN_IF_ERROR(CheckLengths(*graph, spec));
   if (!graph->executable()) {
     return Wrong("graph", "cannot be trained: it carries costs without arguments, or has no loss");
   }

@@ -107,19 +107,21 @@ def pair(make):
 
 
 def test_a_transformer_with_three_lengths_on_three_stages(system):
-    """With 5 samples of a length left over for the next epoch, and tokens that do not count."""
+    """With samples of a length left over for the next epoch, and tokens that do not count. Not Adam: the bias of keys
+    has a gradient of rounding errors only, which Adam makes large."""
     samples = data_of([11, 5, 8, 5, 11, 11, 8, 5, 5, 8, 11, 8, 5, 5, 11, 8, 8, 5, 5, 8, 11, 11, 5], per_token=True)
     model, reference = pair(Tagger)
     loss = nn.CrossEntropyLoss(ignore_index=IGNORED)
     result = stagewright.train(
         model, samples, loss=loss, mini_batch=MINI_BATCH, epochs=3, shuffle=False, devices=3, progress=False,
-        optimizer=torch.optim.AdamW(model.parameters(), lr=0.01), address=system.address,
+        optimizer=torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9), address=system.address,
         directory=system.path / "tagger", options=stagewright.PlanOptions(stages=3, micro_batch=2),
     )  # fmt: skip
     batches = mini_batches(samples, 3)
     assert {tokens.shape[1] for tokens, _ in batches} == {5, 8, 11}
     assert len({tokens.shape[1] for tokens, _ in batches[:4]}) > 1, "lengths alternate"
-    losses = eager(reference, batches, loss, torch.optim.AdamW(reference.parameters(), lr=0.01))
+    optimizer = torch.optim.SGD(reference.parameters(), lr=0.05, momentum=0.9)
+    losses = eager(reference, batches, loss, optimizer)
     assert result.history.losses == pytest.approx(losses, rel=2e-5)
     assert_same(model, reference)
     assert len(result.plan.proto.strategy.stages) == 3
@@ -170,7 +172,7 @@ def files(system, name, lengths):
     )  # fmt: skip
     return dict(
         graph=f"{stem}.swg", weights=f"{stem}.safetensors", data=system.path / f"{name}.data", mini_batch=MINI_BATCH,
-        optimizer="adam", lr=0.01, no_shuffle=None, seed=5, steps=14,
+        optimizer="momentum", lr=0.05, no_shuffle=None, seed=5, steps=14,
     )  # fmt: skip
 
 

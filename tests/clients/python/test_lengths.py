@@ -9,6 +9,7 @@ from torch.export import Dim
 from safetensors.torch import load_file
 from torch.utils.data import ConcatDataset, DataLoader, TensorDataset
 
+import plan_examples
 import stagewright
 from graph_interpreter import Interpreter, parameters_of
 from stagewright import DatasetError, ExportError, training
@@ -241,3 +242,14 @@ def test_a_length_with_too_few_samples_is_named(tmp_path):
     with pytest.raises(DatasetError) as error:
         training._data(data_of([(5, 6), (8, 3)]), Tagger(), tmp_path / "data", 4, keep_order=False)
     assert str(error.value) == "the data set has 3 samples of tokens[8], target[8], fewer than a mini-batch of 4"
+
+
+def test_a_plan_has_the_figures_of_every_length():
+    proto = plan_examples.proto()
+    length = proto.lengths.add(samples="tokens[5]")
+    length.evaluation.iteration_ns = 2_000_000
+    length.evaluation.samples_per_second = 8000
+    length.evaluation.devices.add(peak_memory_bytes=1 << 20)
+    plan = plan_examples.plan_from_proto(proto, plan_examples.graph())
+    assert [(of.samples, of.step_seconds, of.peak_memory_bytes) for of in plan.lengths] == [("tokens[5]", 0.002, 1 << 20)]
+    assert "2 ms a step of samples tokens[5]" in repr(plan)

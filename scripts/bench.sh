@@ -22,6 +22,7 @@ usage: scripts/bench.sh NAME [ARGUMENT...]
   coverage  models of transformers, diffusers and others on workers, compared with PyTorch tensor by tensor; without
             arguments all of them, into docs/coverage.md. Results in build/coverage are kept: a run goes on where the last
             one ended
+  large     a Llama of 70 billion parameters, captured without weights and planned for 64 devices
 
 Any other name runs that program as it is; arguments go to the program (--help tells them).
 Programs: $(programs | tr '\n' ' ')
@@ -102,6 +103,13 @@ report_coverage() {
     .venv-coverage/bin/python -W ignore tests/bench/coverage/coverage_bench.py "$@"
 }
 
+report_large() {
+  install_coverage
+  scripts/build.sh release stagewright >&2
+  STAGEWRIGHT_BIN=$(bin_dir release) HF_HUB_OFFLINE=1 PYTHONPATH=clients/python \
+    .venv-coverage/bin/python -W ignore tests/bench/coverage/large_bench.py "$@"
+}
+
 report_program() {
   local name=$1
   shift
@@ -118,7 +126,7 @@ machine() {
   say "benchmark $name, $(grep -m1 'model name' /proc/cpuinfo | cut -d: -f2 | xargs), $(nproc) cores"
 }
 case $name in
-  plan | growth | figures | run | coverage) machine && "report_$name" "$@" ;;
+  plan | growth | figures | run | coverage | large) machine && "report_$name" "$@" ;;
   all)
     machine
     for each in $(programs); do report_program "$each" "$@"; done

@@ -32,6 +32,8 @@ _DIMENSION_WISE = {
     "triu", "glu", "cosine_similarity", "lstm", "gru", "rnn_tanh", "rnn_relu", "normalize", "masked_fill", "diff", "logcumsumexp",
     "celu", "hardswish", "mish", "softplus", "log_sigmoid_forward", "rsub", "floor_divide", "prelu", "hardtanh", "relu6", "threshold", "rot90", "broadcast_to", "numpy_T", "mT", "addcmul",
 }  # fmt: skip
+# Hold the same elements in another shape or type.
+_COPIES = {"unsqueeze", "squeeze", "expand", "permute", "transpose", "clone", "contiguous", "detach", "alias", "to", "_to_copy"}
 _PRODUCTS = {"matmul", "bmm", "mm", "baddbmm", "addmm"}
 _FACTORIES = {"zeros", "ones", "full", "empty", "zeros_like", "ones_like", "full_like", "new_zeros", "new_ones", "new_full"}  # fmt: skip
 _ELEMENT_LOSSES = {
@@ -55,6 +57,9 @@ class _Rules:
             if spec.kind is InputKind.USER_INPUT:
                 self._inputs.add(node)
         self._kinds: Kinds = {}
+        # Of values that number the samples of the batch, 0 to samples - 1: the dimension along which they do. Their place
+        # for each sample holds none of it, so their kind is mixed.
+        self._numbers: dict[fx.Node, int] = {}
 
     def run(self) -> Kinds:
         live = live_nodes(self._graph)
@@ -83,6 +88,11 @@ class _Rules:
         place = self._batch_place(traced)
         sources = [source for source in node.all_input_nodes if self._kinds.get(source) is not None]
         kinds = [self._kinds[source] for source in sources]
+        if place is not None and place[1:] == (1,) and self._is_number_of_sample(node, name, traced, place):
+            self._numbers[node] = place[0]
+            return Kind.MIXED
+        if name == "index" and self._reads_own_rows(node) and place is not None and place[1:] == (1,):
+            return Layout(place[0], 1)
         if place is None or any(kind is Kind.MIXED for kind in kinds):
             return Kind.MIXED
         if all(kind is Kind.CONSTANT for kind in kinds):
@@ -130,6 +140,36 @@ class _Rules:
                 return Kind.CONSTANT
             return Kind.SUM if name == "full" and node.args[0] == [] else Kind.MIXED
         return Layout(place[0], 1) if name in _FACTORIES or name.startswith("expand") or name == "repeat" else Kind.MIXED
+
+    def _is_number_of_sample(self, node: fx.Node, name: str, traced: torch.Tensor, place: tuple) -> bool:
+        if name == "arange":
+            numbers = [argument for argument in node.args if not isinstance(argument, (torch.dtype, torch.device))]
+            return len(numbers) == 1 or numbers[0] == 0 and numbers[2:] in ([], [1])
+        source = node.args[0] if node.args else None
+        if source not in self._numbers or len([s for s in node.all_input_nodes if s in self._kinds and self._kinds[s]]) != 1:
+            return False
+        operand = (source, Layout(self._numbers[source], 1))
+        if name in _RESHAPES:
+            return self._reshaped(operand, traced, place) == Layout(place[0], 1)
+        return name in _COPIES and self._kept(node, name, [operand], traced, place) == Layout(place[0], 1)
+
+    def _reads_own_rows(self, node: fx.Node) -> bool:
+        """`values[numbers, ...]`, where `numbers` are those of the samples: each sample reads what is its own."""
+        values, indices = node.args[0], node.args[1]
+        layout = self._kinds.get(values)
+        if not isinstance(layout, Layout) or layout.outer != 1 or layout.dim >= len(indices):
+            return False
+        rows = indices[layout.dim]
+        if rows not in self._numbers:
+            return False
+        from_end = rows.meta["val"].dim() - self._numbers[rows]
+        for index in indices:
+            kind = self._kinds.get(index)
+            if index is None or index is rows or kind is Kind.CONSTANT:
+                continue
+            if not isinstance(kind, Layout) or kind.outer != 1 or index.meta["val"].dim() - kind.dim != from_end:
+                return False
+        return True
 
     def _batchless(self, node: fx.Node, name: str, kinds: list) -> Kind:
         places = [kind for kind in kinds if isinstance(kind, Layout)]
@@ -252,6 +292,9 @@ class _Rules:
 
     @staticmethod
     def _is_pointwise(node: fx.Node) -> bool:
+        # Python's bitwise operators have overloads of their own, which carry no tag.
+        if node.target in (aten.__and__.Tensor, aten.__or__.Tensor, aten.__xor__.Tensor):
+            return True
         return isinstance(node.target, torch._ops.OpOverload) and torch.Tag.pointwise in node.target.tags
 
     @staticmethod

@@ -158,6 +158,25 @@ class Tokens(nn.Module):
         return self.head(self.layer(h, src_mask=mask))
 
 
+class Packed(nn.Module):
+    """Documents packed into one row see themselves alone: each sample's row is read by its number."""
+
+    def __init__(self, of=lambda rows: rows):
+        super().__init__()
+        self.embed, self.head, self.of = nn.Embedding(20, 8), nn.Linear(8, 20), of
+
+    def forward(self, ids):
+        samples, length = ids.shape
+        document = (ids == 0).cumsum(-1)
+        rows = self.of(torch.arange(samples))[:, None, None]
+        places = torch.arange(length)
+        same = document[rows, places[:, None]] == document[rows, places[None, :]]
+        visible = same & (places[:, None] >= places[None, :])
+        h = self.embed(ids)
+        scores = (h @ h.transpose(1, 2)).masked_fill(~visible, float("-inf"))
+        return self.head(scores.softmax(-1) @ h)
+
+
 def shifted(output, target):
     return F.cross_entropy(output[:, :-1].reshape(-1, output.shape[-1]), target[:, 1:].reshape(-1))
 
@@ -175,6 +194,8 @@ MODELS = {
     ),
     "towers": (Towers(), (torch.randn(4, 8), torch.randn(4, 8)), nn.CrossEntropyLoss(), None),
     "tokens": (Tokens(), (IDS,), shifted, IDS),
+    "packed documents": (Packed(), (IDS,), shifted, IDS),
+    "documents of others": (Packed(lambda rows: rows.flip(0)), (IDS,), shifted, IDS),
     "encoder": (
         nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True), 2),
         (torch.randn(2, 5, 8),), nn.MSELoss(), None,
@@ -217,7 +238,7 @@ def _both_right(node, rule, trial):
 
 def test_rules_know_what_usual_models_do():
     """On meta devices there is nothing but rules: they must not call everything mixed."""
-    cases = ("convolutions", "batch normalisation", "tokens", "encoder", "lstm", "time-major rows", "towers", "rotary")
+    cases = ("convolutions", "batch normalisation", "tokens", "encoder", "lstm", "time-major rows", "towers", "rotary", "packed documents")
     for case in (*cases, "ctc, none"):
         model, inputs, loss, target = MODELS[case]
         captured = capture(model, inputs, {}, loss, target, 0)
@@ -228,3 +249,13 @@ def test_rules_know_what_usual_models_do():
             if isinstance(found, Layout) and ruled[node] is Kind.MIXED and node.op == "call_function"
         ]
         assert not lost, f"{case}: {[(str(node), str(node.target)) for node in lost]}"
+
+
+def test_rows_read_by_their_number_are_their_samples_own():
+    """Also where nothing can be tried; by any other number they are not."""
+    model, inputs, loss, target = MODELS["packed documents"]
+    for of, own in [(lambda rows: rows, True), (lambda rows: rows.flip(0), False), (lambda rows: rows * 0, False)]:
+        captured = capture(Packed(of), inputs, {}, loss, target, 0)
+        ruled = kinds_by_rules(captured)
+        read = [ruled[node] for node in captured.program.graph.nodes if node.target is torch.ops.aten.index.Tensor]
+        assert [isinstance(kind, Layout) for kind in read] == [own, own]

@@ -169,10 +169,18 @@ def joined(lengths: list[OfLength]) -> "pb.Graph":
     """The graph of the longest samples, with those of the others. ExportError, naming the operator and the user's line,
     if they differ in more than sizes and numbers."""
     first, *others = sorted(lengths, key=lambda length: -length.size)
+    taken = [_samples(first.graph)]
     for other in others:
         _check_same(first, other)
-        first.graph.lengths.append(other.graph)
+        if _samples(other.graph) not in taken:  # What differs may be an input that nothing reads.
+            taken.append(_samples(other.graph))
+            first.graph.lengths.append(other.graph)
     return first.graph
+
+
+def _samples(graph: "pb.Graph") -> list[bytes]:
+    """The inputs that are read, with their shapes."""
+    return [entry.SerializeToString(deterministic=True) for entry in graph.inputs]
 
 
 def _check_same(first: OfLength, other: OfLength) -> None:

@@ -112,6 +112,18 @@ def test_without_dynamic_shapes_there_is_one_graph(tmp_path):
     assert list(graphs_of(exported)) == [6]
 
 
+def test_what_nothing_reads_makes_no_length(tmp_path):
+    class Ignoring(Averaging):
+        def forward(self, tokens, comment):
+            return super().forward(tokens)
+
+    batches = [(batch_of(6)[0], torch.zeros(4, n), torch.zeros(4, dtype=torch.int64)) for n in (3, 5)]
+    exported = stagewright.export(
+        Ignoring(), batches, loss=nn.CrossEntropyLoss(), dynamic_shapes=Dim.AUTO, path=tmp_path / "model.swg"
+    )
+    assert not stagewright.load_graph(exported.path).lengths
+
+
 class Looping(nn.Module):
     def __init__(self):
         super().__init__()

@@ -81,13 +81,15 @@ TEST_F(JudgeLengthsTest, TheStrategyIsJudgedForEveryLength) {
 }
 
 TEST_F(JudgeLengthsTest, ADeviceHoldsTheMessageBuffersOfAll) {
-  SearchContext context;
-  const auto response = SolvePlan(request_, context);
-  ASSERT_TRUE(response.ok() && response->best) << response.status();
-  const JudgedPlan& best = *response->best;
+  const Strategy strategy =
+      testing::MakeStrategy(graph_, {{0, 1}, {2, 3}}, {{0}, {1}}, /*mini_batch=*/8,
+                            /*micro_batch=*/2);
+  const auto answer = JudgeStrategy(request_, strategy, "test");
+  ASSERT_TRUE(answer.ok()) << answer.status();
+  const JudgedPlan& best = *answer;
   PlanRequest alone = request_;
   alone.lengths = nullptr;
-  const auto judged = JudgeStrategy(alone, best.plan.strategy, "test");
+  const auto judged = JudgeStrategy(alone, strategy, "test");
   ASSERT_TRUE(judged.ok()) << judged.status();
   EXPECT_TRUE(judged->lengths.empty());
   for (size_t row = 0; row < best.plan.program.devices.size(); ++row) {
@@ -108,8 +110,8 @@ TEST_F(JudgeLengthsTest, ADeviceHoldsTheMessageBuffersOfAll) {
     most = std::max(most, device.peak_memory);
   const Cluster small = FlatCluster(2, most);
   request_.cluster = alone.cluster = &small;
-  EXPECT_TRUE(JudgeStrategy(alone, best.plan.strategy, "test").ok());
-  const auto refused = JudgeStrategy(request_, best.plan.strategy, "test");
+  EXPECT_TRUE(JudgeStrategy(alone, strategy, "test").ok());
+  const auto refused = JudgeStrategy(request_, strategy, "test");
   EXPECT_EQ(refused.status().code(), absl::StatusCode::kResourceExhausted) << refused.status();
   EXPECT_THAT(std::string(refused.status().message()),
               HasSubstr("with the message buffers of the other lengths"));

@@ -1,6 +1,7 @@
 // Samples of several lengths in one job: every step runs the program of its samples, over one set
 // of parameters, and is that of eager mode whatever the plan.
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

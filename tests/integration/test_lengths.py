@@ -110,12 +110,14 @@ def test_a_transformer_with_three_lengths_on_three_stages(system):
     """With samples of a length left over for the next epoch, and tokens that do not count. Not Adam: the bias of keys
     has a gradient of rounding errors only, which Adam makes large."""
     samples = data_of([11, 5, 8, 5, 11, 11, 8, 5, 5, 8, 11, 8, 5, 5, 11, 8, 8, 5, 5, 8, 11, 11, 5], per_token=True)
+    seen = samples[3:18]
     model, reference = pair(Tagger)
     loss = nn.CrossEntropyLoss(ignore_index=IGNORED)
     result = stagewright.train(
         model, samples, loss=loss, mini_batch=MINI_BATCH, epochs=3, shuffle=False, devices=3, progress=False,
         optimizer=torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9), address=system.address,
-        directory=system.path / "tagger", options=stagewright.PlanOptions(stages=3, micro_batch=2),
+        directory=system.path / "tagger", evaluation=seen,
+        options=stagewright.PlanOptions(stages=3, micro_batch=2),
     )  # fmt: skip
     batches = mini_batches(samples, 3)
     assert {tokens.shape[1] for tokens, _ in batches} == {5, 8, 11}
@@ -124,8 +126,13 @@ def test_a_transformer_with_three_lengths_on_three_stages(system):
     losses = eager(reference, batches, loss, optimizer)
     assert result.history.losses == pytest.approx(losses, rel=2e-5)
     assert_same(model, reference)
+    summed = nn.CrossEntropyLoss(ignore_index=IGNORED, reduction="sum")
+    with torch.no_grad():
+        total = sum(summed(reference(tokens[None]), target[None]).item() for tokens, target in seen)
+    counted = sum(int((target != IGNORED).sum()) for _, target in seen)
+    assert system.job(result.job.name)["evaluation_loss"] == pytest.approx(total / counted, rel=2e-5)
     assert len(result.plan.proto.strategy.stages) == 3
-    assert [length.samples for length in result.plan.proto.lengths] == [
+    assert [length.samples for length in result.plan.lengths] == [
         "tokens[8], target[8]",
         "tokens[5], target[5]",
     ]

@@ -17,8 +17,11 @@
 #include "common/data/dataset.h"
 #include "common/data/index_check.h"
 #include "common/data/safetensors.h"
+#include "common/data/sample_lengths.h"
 #include "common/data/weights_check.h"
 #include "common/graph/aten.h"
+#include "common/graph/lengths.h"
+#include "common/wire/graph_proto.h"
 
 namespace stagewright::cli {
 namespace {
@@ -80,16 +83,15 @@ std::optional<int64_t> FirstNan(DType dtype, const std::vector<std::byte>& data,
   return std::nullopt;
 }
 
-// Gather says which index is none that the graph takes.
-absl::Status CheckSamples(const Input& input, InputId id, const Dataset& data, int64_t most,
-                          bool nans_end_it) {
+// Gather says which index is none that the graph takes. Samples [begin, end) are looked at.
+absl::Status CheckSamples(const Input& input, InputId id, const Dataset& data, int64_t begin,
+                          int64_t end, bool nans_end_it) {
   const Bytes sample_bytes = std::max<Bytes>(data.SampleBytes(id), 1);
-  const int64_t samples =
-      std::min({data.samples(), most, std::max<int64_t>(1, kMostBytes / sample_bytes)});
+  end = std::min(end, begin + std::max<int64_t>(1, kMostBytes / sample_bytes));
   const int64_t chunk = std::max<int64_t>(1, kChunkBytes / sample_bytes);
   std::vector<std::byte> bytes;
-  for (int64_t first = 0; first < samples; first += chunk) {
-    std::vector<int64_t> indices(static_cast<size_t>(std::min(chunk, samples - first)));
+  for (int64_t first = begin; first < end; first += chunk) {
+    std::vector<int64_t> indices(static_cast<size_t>(std::min(chunk, end - first)));
     std::iota(indices.begin(), indices.end(), first);
     const Bytes size = static_cast<Bytes>(indices.size()) * sample_bytes;
     bytes.resize(static_cast<size_t>(size));
@@ -110,21 +112,46 @@ absl::Status CheckWeightsFile(const Graph& graph, const std::string& path) {
   return CheckWeights(graph, weights);
 }
 
-absl::Status CheckData(const Graph& graph, const std::string& path, int64_t mini_batch,
-                       int64_t most, bool nans_end_it) {
-  if (path.empty() || !IsSeen(graph, path)) return absl::OkStatus();
+// The samples of one length, that of the graph.
+absl::Status CheckLength(const Graph& graph, const std::string& path, const SampleLengths& lengths,
+                         int32_t length, int64_t most, bool nans_end_it) {
   std::vector<InputId> inputs;
   for (size_t i = 0; i < graph.inputs().size(); ++i) inputs.emplace_back(i);
-  ASSIGN_OR_RETURN(const Dataset data, Dataset::Open(graph, inputs, path));
-  if (data.samples() < mini_batch) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        path, ": it has ", data.samples(), " samples, fewer than a mini-batch of ", mini_batch));
-  }
+  ASSIGN_OR_RETURN(const Dataset data, Dataset::Open(graph, inputs, path, lengths, length));
   const IndexCheck indices(graph);
   for (InputId id : inputs) {
     const Input& input = graph.input(id);
     const bool nans = nans_end_it && IsFloating(input.meta.dtype);
-    if (nans || indices.Applies(id)) RETURN_IF_ERROR(CheckSamples(input, id, data, most, nans));
+    if (!nans && !indices.Applies(id)) continue;
+    for (const LengthRun& run : lengths.runs()) {
+      if (run.length != length) continue;
+      RETURN_IF_ERROR(CheckSamples(input, id, data, run.begin, std::min(run.end, most), nans));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckData(const std::vector<const Graph*>& graphs, const std::string& path,
+                       int64_t mini_batch, int64_t most, bool nans_end_it) {
+  if (path.empty() || !IsSeen(*graphs[0], path)) return absl::OkStatus();
+  if (graphs.size() == 1) {
+    // Says which inputs are missing or of different numbers.
+    std::vector<InputId> inputs;
+    for (size_t i = 0; i < graphs[0]->inputs().size(); ++i) inputs.emplace_back(i);
+    RETURN_IF_ERROR(Dataset::Open(*graphs[0], inputs, path).status());
+  }
+  ASSIGN_OR_RETURN(const SampleLengths lengths, SampleLengths::Read(graphs, path));
+  for (int32_t l = 0; l < lengths.lengths(); ++l) {
+    const int64_t samples = lengths.SamplesOf(l);
+    if (samples < mini_batch && (samples > 0 || graphs.size() == 1)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(path, ": it has ", samples, " samples",
+                       graphs.size() == 1 ? "" : absl::StrCat(" of ", SampleText(*graphs[l])),
+                       ", fewer than a mini-batch of ", mini_batch));
+    }
+    // Mini-batches of one length take samples from anywhere.
+    const int64_t first = graphs.size() == 1 ? most : std::numeric_limits<int64_t>::max();
+    RETURN_IF_ERROR(CheckLength(*graphs[l], path, lengths, l, first, nans_end_it));
   }
   return absl::OkStatus();
 }
@@ -142,11 +169,14 @@ int64_t MostSamples(const v1::JobSpec& spec) {
 absl::Status CheckFiles(const Graph& graph, const v1::JobSpec& spec) {
   const bool stops =
       spec.on_nan() == v1::NAN_POLICY_UNSPECIFIED || spec.on_nan() == v1::NAN_POLICY_STOP;
+  ASSIGN_OR_RETURN(const std::vector<Graph> lengths, LengthsFromProto(spec.graph(), graph));
+  std::vector<const Graph*> graphs = {&graph};
+  for (const Graph& length : lengths) graphs.push_back(&length);
   const absl::Status results[] = {
       CheckWeightsFile(graph, spec.weights_path()),
-      CheckData(graph, spec.data_path(), spec.mini_batch(), MostSamples(spec),
+      CheckData(graphs, spec.data_path(), spec.mini_batch(), MostSamples(spec),
                 stops && !ExpectsNans(graph)),
-      CheckData(graph, spec.evaluation_data_path(), /*mini_batch=*/1,
+      CheckData(graphs, spec.evaluation_data_path(), /*mini_batch=*/1,
                 std::numeric_limits<int64_t>::max(), /*nans_end_it=*/false)};
   for (const absl::Status& status : results) {
     // Workers may be other users.

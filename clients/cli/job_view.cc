@@ -136,9 +136,10 @@ std::string JobSummary(const v1::Job& job) {
       absl::StrAppend(&out, "  skipped updates  ", metrics.skipped_steps(), "\n");
     if (metrics.loss_scale() > 0)
       absl::StrAppend(&out, "  scale of loss    ", metrics.loss_scale(), "\n");
-    absl::StrAppend(&out, "  step time        ", FormatDuration(metrics.median_step_ns()),
-                    " measured (median), ", FormatDuration(metrics.predicted_step_ns()),
-                    " predicted\n");
+    absl::StrAppend(
+        &out, "  step time        ", FormatDuration(metrics.median_step_ns()),
+        " measured (median), ", FormatDuration(metrics.predicted_step_ns()),
+        job.plan().lengths_size() > 0 ? " predicted for the largest samples\n" : " predicted\n");
   }
   for (const v1::DeviceMemory& memory : metrics.memory()) {
     if (memory.measured_peak_bytes() == 0) continue;

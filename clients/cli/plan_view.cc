@@ -236,12 +236,14 @@ int32_t DevicesUsed(const v1::Strategy& strategy) {
   return static_cast<int32_t>(devices.size());
 }
 
-Bytes PeakMemory(const v1::Plan& plan) {
+Bytes PeakMemory(const v1::Evaluation& evaluation) {
   Bytes peak = 0;
-  for (const v1::DeviceReport& device : plan.evaluation().devices())
+  for (const v1::DeviceReport& device : evaluation.devices())
     peak = std::max(peak, device.peak_memory_bytes());
   return peak;
 }
+
+Bytes PeakMemory(const v1::Plan& plan) { return PeakMemory(plan.evaluation()); }
 
 // Stages beside each other, whatever the planner calls it.
 bool HasBranches(const v1::Strategy& strategy) {
@@ -334,8 +336,28 @@ nlohmann::json OnePlanJson(const v1::Plan& plan, const PlanContext& context) {
       {"fingerprint", absl::StrFormat("%016x", plan.fingerprint())},
       {"stages", std::move(stages)},
       {"devices", std::move(devices)}};
+  for (const v1::LengthPlan& length : plan.lengths()) {
+    json["lengths"].push_back({{"samples", length.samples()},
+                               {"iteration_seconds", ToSeconds(length.evaluation().iteration_ns())},
+                               {"samples_per_second", length.evaluation().samples_per_second()},
+                               {"peak_memory_bytes", PeakMemory(length.evaluation())}});
+  }
   if (plan.strategy().orders_size() > 0) json["orders"] = Orders(plan.strategy());
   return json;
+}
+
+// Steps of samples of other shapes; empty if all have one.
+std::string LengthsText(const v1::Plan& plan) {
+  if (plan.lengths_size() == 0) return "";
+  Table table({"samples of", ">step time", ">samples/s", ">peak memory"});
+  for (const v1::LengthPlan& length : plan.lengths()) {
+    const v1::Evaluation& evaluation = length.evaluation();
+    table.Add({length.samples(), FormatDuration(evaluation.iteration_ns()),
+               absl::StrFormat("%.1f", evaluation.samples_per_second()),
+               FormatBytes(PeakMemory(evaluation))});
+  }
+  return absl::StrCat("the figures above are of the largest samples; of the others\n",
+                      table.ToString(), "\n");
 }
 
 // What several devices gain over one; empty if the plan has but one.
@@ -459,7 +481,7 @@ std::string PlanText(const v1::PlanResponse& response, const PlanContext& contex
                  ">samples/s", ">bubble", ">peak memory"});
   AddSummaryRow(best, summary);
   if (response.has_sequential() && !same) AddSummaryRow(response.sequential(), summary);
-  absl::StrAppend(&out, summary.ToString(), "\n");
+  absl::StrAppend(&out, summary.ToString(), "\n", LengthsText(best));
   if (graph && response.has_sequential() && best.evaluation().iteration_ns() > 0) {
     const double gain = static_cast<double>(response.sequential().evaluation().iteration_ns()) /
                         static_cast<double>(best.evaluation().iteration_ns());

@@ -15,10 +15,12 @@
 #include "common/base/status.h"
 #include "common/data/index_check.h"
 #include "common/data/mapped_file.h"
-#include "common/data/safetensors.h"
+#include "common/data/sample_lengths.h"
 #include "common/graph/graph.h"
 
 namespace stagewright {
+
+class InputFiles;
 
 class Dataset {
  public:
@@ -31,6 +33,12 @@ class Dataset {
   // have different numbers of samples, in one of the files or altogether.
   static absl::StatusOr<Dataset> Open(const Graph& graph, const std::vector<InputId>& needed,
                                       const std::string& path);
+
+  // The same of data with samples of several lengths: those of one, that of the graph. Indices
+  // count all samples; REQUIRES of those given to other calls that they are of the length.
+  static absl::StatusOr<Dataset> Open(const Graph& graph, const std::vector<InputId>& needed,
+                                      const std::string& path, const SampleLengths& lengths,
+                                      int32_t length);
 
   // The number of samples, from the headers of the files of one input. Errors as of Open.
   static absl::StatusOr<int64_t> CountSamples(const Graph& graph, const std::string& path);
@@ -64,9 +72,15 @@ class Dataset {
     int64_t samples = 0;
     std::string name;
   };
-  class Opener;
-  static absl::Status AddInput(const Input& input, const std::string& path, Opener& opener,
-                               InputData& data);
+  // Which of the data's samples are wanted.
+  struct Wanted {
+    const SampleLengths* lengths = nullptr;  // Null: all.
+    int32_t length = 0;
+  };
+  static absl::Status AddInput(const Input& input, const std::string& path, Wanted wanted,
+                               InputFiles& opened, InputData& data);
+  static absl::StatusOr<Dataset> OpenWanted(const Graph& graph, const std::vector<InputId>& needed,
+                                            const std::string& path, Wanted wanted);
   const Shard& ShardOf(InputId input, int64_t index) const;
 
   IndexCheck check_;

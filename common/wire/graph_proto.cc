@@ -1,10 +1,12 @@
 #include "common/wire/graph_proto.h"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
 #include "common/base/check.h"
 #include "common/base/one_line.h"
+#include "common/graph/lengths.h"
 
 namespace stagewright {
 namespace {
@@ -343,6 +345,36 @@ absl::StatusOr<Graph> FromProto(const v1::Graph& proto) {
   auto graph = GraphOf(proto);
   if (!graph.ok()) return OneLine(graph.status());
   return graph;
+}
+
+absl::StatusOr<std::vector<Graph>> LengthsFromProto(const v1::Graph& proto, const Graph& graph) {
+  // Each is a program of its own on every device.
+  constexpr int kMost = 256;
+  if (proto.lengths_size() > kMost) {
+    return absl::InvalidArgumentError(absl::StrCat("lengths: there are ", proto.lengths_size(),
+                                                   ", at most ", kMost,
+                                                   " are taken; pad samples to fewer lengths"));
+  }
+  std::vector<Graph> lengths;
+  lengths.reserve(static_cast<size_t>(proto.lengths_size()));
+  for (int i = 0; i < proto.lengths_size(); ++i) {
+    const std::string where = absl::StrCat("lengths[", i, "]");
+    if (proto.lengths(i).lengths_size() > 0)
+      return absl::InvalidArgumentError(absl::StrCat(where, ".lengths: there may be none"));
+    auto other = FromProto(proto.lengths(i));
+    if (!other.ok()) return Annotate(other.status(), where);
+    RETURN_IF_ERROR(OneLine(Annotate(CheckSameButSizes(graph, *other), where)));
+    const bool known = TakeSameSamples(graph, *other) ||
+                       std::any_of(lengths.begin(), lengths.end(), [&](const Graph& before) {
+                         return TakeSameSamples(before, *other);
+                       });
+    if (known) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(where, ": another graph takes the same samples, ", SampleText(*other)));
+    }
+    lengths.push_back(*std::move(other));
+  }
+  return lengths;
 }
 
 }  // namespace stagewright

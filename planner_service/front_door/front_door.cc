@@ -15,6 +15,7 @@
 #include "planner_service/evaluator/lower_bound.h"
 #include "planner_service/front_door/check_request.h"
 #include "planner_service/front_door/few_operators.h"
+#include "planner_service/front_door/judge_lengths.h"
 #include "planner_service/front_door/plan_warnings.h"
 #include "planner_service/front_door/planner_table.h"
 #include "planner_service/planner/fit.h"
@@ -253,6 +254,14 @@ absl::StatusOr<PlanResponse> SolvePlanWith(const Planner& planner, const PlanReq
   response.states = found.outcome.states;
   response.candidates = found.outcome.candidates;
   if (response.best) {
+    if (absl::Status held = JudgeLengths(request, *response.best); !held.ok()) {
+      response.termination = Termination::kInfeasible;
+      response.reason = std::string(held.message());
+      response.best.reset();
+      return response;
+    }
+  }
+  if (response.best) {
     if (prepared.operators.size() == 1 && request.cluster->size() > 1 &&
         !prepared.why_few.empty()) {
       response.warnings.push_back(absl::StrCat(
@@ -294,7 +303,10 @@ absl::StatusOr<JudgedPlan> JudgeStrategy(const PlanRequest& request, const Strat
         "mini_batch: is ", request.mini_batch, ", but the strategy is for ", strategy.mini_batch));
   }
   std::unique_ptr<CostModel> own_costs;
-  return MakeJudgedPlan(request, *CostsOf(request, own_costs), strategy, planner_name);
+  ASSIGN_OR_RETURN(JudgedPlan judged,
+                   MakeJudgedPlan(request, *CostsOf(request, own_costs), strategy, planner_name));
+  RETURN_IF_ERROR(JudgeLengths(request, judged));
+  return judged;
 }
 
 absl::StatusOr<Explanation> ExplainStrategy(const PlanRequest& request, const Strategy& strategy,

@@ -20,6 +20,9 @@ namespace stagewright {
 
 struct PlanRequest {
   const Graph* graph = nullptr;
+  // The same model for samples of other shapes (common/graph/lengths.h); `graph` is for the
+  // largest, which decide about the plan. Null: there are none.
+  const std::vector<Graph>* lengths = nullptr;
   const Cluster* cluster = nullptr;
   const CostModel* costs = nullptr;  // Null: MakeAnalyticCostModel(*graph).
   std::string planner = "auto";
@@ -34,9 +37,17 @@ struct PlanRequest {
   bool explain = false;             // Explain the plan.
 };
 
+// A plan's strategy for samples of another shape.
+struct LengthPlan {
+  std::string samples;    // Their shapes, for people.
+  Evaluation evaluation;  // With its program.
+};
+
 struct JudgedPlan {
   Plan plan;
   Evaluation evaluation;
+  // The plan for each of PlanRequest::lengths, in the answer and where it is judged.
+  std::vector<LengthPlan> lengths;
 };
 
 struct PlanResponse {

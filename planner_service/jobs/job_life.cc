@@ -196,7 +196,7 @@ void JobLife::OnPlanned(int64_t number, int64_t generation, absl::StatusOr<Plann
   record->trace.mutable_predicted()->Swap(&plan->timeline);
   record->trace.clear_devices();
   for (const std::string& device : job.devices) record->trace.add_devices(device);
-  record->evaluation_program = std::move(plan->evaluation);
+  record->evaluations = std::move(plan->evaluations);
   job.plan = std::move(plan->best);
   if (plan->sequential != nullptr) job.sequential_plan = std::move(plan->sequential);
   job.working_devices = plan->working_devices;
@@ -232,7 +232,7 @@ void JobLife::TryStart(JobRecord& record) {
     return registry_->Release(job.name());
   }
   record.run->deadline = absl::Now() + options_.starting_timeout;
-  v1::ConnectResponse message = PrepareMessage(job, record.cluster, record.evaluation_program);
+  v1::ConnectResponse message = PrepareMessage(job, record.cluster, record.evaluations);
   for (const auto& [worker, devices] : record.run->workers()) {
     SetDevices(job, devices, *message.mutable_prepare());
     registry_->Send(worker, message);

@@ -12,6 +12,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/time/time.h"
 #include "common/base/status.h"
@@ -46,7 +47,7 @@ struct JobRecord {
   Job job;
   std::shared_ptr<SearchContext> planning;  // Set while planning.
   v1::Cluster cluster;                      // For workers, from the last planning.
-  v1::Program evaluation_program;           // For workers, from the last planning.
+  std::vector<v1::Program> evaluations;     // PlannedJob::evaluations of the last planning.
   std::optional<Run> run;                   // While workers have devices for the job.
   StepHistory history;  // The whole job's; once it has ended, in the store only.
   absl::Time write_steps = absl::InfiniteFuture();  // When the store is to have it.

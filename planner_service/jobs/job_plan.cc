@@ -8,30 +8,43 @@
 #include "common/memory/message_buffers.h"
 #include "common/validation/validate.h"
 #include "planner_service/front_door/front_door.h"
+#include "planner_service/front_door/judge_lengths.h"
 #include "planner_service/front_door/plan_warnings.h"
 
 namespace stagewright {
 namespace {
 
-// Forward passes over the same stages, proven as the training program is. What training holds
-// throughout stays where it is meanwhile, so it counts.
-absl::StatusOr<Program> EvaluationProgram(const Graph& graph, const Strategy& strategy,
-                                          const Cluster& cluster, const Program& training,
-                                          Optimizer optimizer) {
-  const auto costs = MakeAnalyticCostModel(graph);
-  ASSIGN_OR_RETURN(Program program,
-                   Lower(graph, strategy, *costs, {.optimizer = optimizer, .training = false}));
-  for (DeviceProgram& device : program.devices) {
-    for (const DeviceProgram& trained : training.devices) {
-      if (trained.device == device.device)
-        device.resident = trained.resident + BufferBytes(graph, program, device);
+// Forward passes over the same stages, proven as the training programs are: one for each length.
+// What training holds throughout stays where it is meanwhile, so it counts.
+absl::StatusOr<std::vector<Program>> EvaluationPrograms(const std::vector<const Graph*>& graphs,
+                                                        const Strategy& strategy,
+                                                        const Cluster& cluster,
+                                                        const Program& training,
+                                                        Optimizer optimizer) {
+  std::vector<Program> programs;
+  std::vector<Program*> each;
+  programs.reserve(graphs.size());
+  for (const Graph* graph : graphs) {
+    const auto costs = MakeAnalyticCostModel(*graph);
+    ASSIGN_OR_RETURN(Program program,
+                     Lower(*graph, strategy, *costs, {.optimizer = optimizer, .training = false}));
+    for (DeviceProgram& device : program.devices) {
+      for (const DeviceProgram& trained : training.devices) {
+        if (trained.device == device.device)
+          device.resident = trained.resident + BufferBytes(*graph, program, device);
+      }
     }
+    programs.push_back(std::move(program));
+    each.push_back(&programs.back());
   }
+  HoldBuffersOfAll(graphs, each);
   std::vector<Bytes> budgets;
   for (const Device& device : cluster.devices()) budgets.push_back(device.memory);
-  if (absl::Status status = Validate(program, budgets); !status.ok())
-    return Annotate(status, "evaluation");
-  return program;
+  for (const Program& program : programs) {
+    if (absl::Status status = Validate(program, budgets); !status.ok())
+      return Annotate(status, "evaluation");
+  }
+  return programs;
 }
 
 }  // namespace
@@ -41,6 +54,7 @@ absl::StatusOr<JobPlan> PlanJob(const JobRequest& job, const Cluster& cluster,
   const Graph& graph = *job.graph;
   PlanRequest request;
   request.graph = &graph;
+  request.lengths = job.lengths.get();
   request.cluster = &cluster;
   request.planner = job.planner.empty() ? default_planner : job.planner;
   request.mini_batch = job.mini_batch;
@@ -64,9 +78,11 @@ absl::StatusOr<JobPlan> PlanJob(const JobRequest& job, const Cluster& cluster,
     plan.warnings = std::move(response.warnings);
   }
   if (!job.evaluation_data_path.empty()) {
+    std::vector<const Graph*> graphs = {&graph};
+    for (const Graph& length : *job.lengths) graphs.push_back(&length);
     const Plan& training = plan.best.plan;
-    ASSIGN_OR_RETURN(plan.evaluation, EvaluationProgram(graph, training.strategy, cluster,
-                                                        training.program, request.optimizer));
+    ASSIGN_OR_RETURN(plan.evaluations, EvaluationPrograms(graphs, training.strategy, cluster,
+                                                          training.program, request.optimizer));
   }
   return plan;
 }

@@ -17,7 +17,9 @@ struct JobPlan {
   JudgedPlan best;  // With its timeline.
   std::optional<JudgedPlan> sequential;
   std::vector<std::string> warnings;  // What the user should know, a sentence each.
-  std::optional<Program> evaluation;  // Forward passes of the same stages, if there is data for it.
+  // Forward passes of the same stages, if there is data for it: for the samples of the graph first,
+  // then for each of the request's lengths.
+  std::vector<Program> evaluations;
 };
 
 // FAILED_PRECONDITION carries the planner's reason where no plan exists.

@@ -137,6 +137,9 @@ absl::StatusOr<JobRequest> FromProto(const v1::JobSpec& spec) {
   if (spec.has_graph()) {
     auto graph = FromProto(spec.graph());
     if (!graph.ok()) return Annotate(graph.status(), "spec.graph");
+    auto lengths = LengthsFromProto(spec.graph(), *graph);
+    if (!lengths.ok()) return Annotate(lengths.status(), "spec.graph");
+    request.lengths = std::make_shared<const std::vector<Graph>>(*std::move(lengths));
     request.graph = std::make_shared<const Graph>(*std::move(graph));
   }
   request.weights_path = spec.weights_path();

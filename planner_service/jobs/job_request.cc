@@ -20,6 +20,11 @@ absl::Status CheckData(const JobRequest& request) {
   if (!request.graph->executable()) {
     return Wrong("graph", "cannot be trained: it carries costs without arguments, or has no loss");
   }
+  if (!request.lengths->empty() && request.asynchronous()) {
+    return Wrong("graph.lengths",
+                 "cannot be trained by an asynchronous plan, in which the passes of several steps "
+                 "run beside each other");
+  }
   if (request.weights_path.empty()) return Wrong("weights_path", "is not set");
   if (request.data_path.empty()) return Wrong("data_path", "is not set");
   if (request.output_path.empty()) return Wrong("output_path", "is not set");

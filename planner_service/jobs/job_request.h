@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/time/time.h"
 #include "common/base/status.h"
@@ -23,6 +24,8 @@ struct RecordsRequest {
 
 struct JobRequest {
   std::shared_ptr<const Graph> graph;
+  // The graph for samples of other shapes (common/graph/lengths.h); never null.
+  std::shared_ptr<const std::vector<Graph>> lengths = std::make_shared<const std::vector<Graph>>();
   std::string weights_path, data_path, output_path;
   std::string evaluation_data_path;  // Empty: nothing is evaluated.
   TrainingSpec training;

@@ -21,7 +21,7 @@ PlannedJob ToProto(const JobPlan& plan, const Cluster& cluster) {
     sequential.mutable_evaluation()->clear_timeline();
     planned.sequential = std::make_shared<const v1::Plan>(std::move(sequential));
   }
-  if (plan.evaluation.has_value()) planned.evaluation = ToProto(*plan.evaluation);
+  for (const Program& program : plan.evaluations) planned.evaluations.push_back(ToProto(program));
   planned.warnings = plan.warnings;
   return planned;
 }

@@ -19,7 +19,9 @@ namespace stagewright {
 struct PlannedJob {
   std::shared_ptr<const v1::Plan> best, sequential;  // Without timelines; the latter may be null.
   google::protobuf::RepeatedPtrField<v1::TraceEvent> timeline;  // The best plan's.
-  v1::Program evaluation;                                       // Empty if nothing is evaluated.
+  // Evaluation programs, of the graph first, then of each of its lengths; none if nothing is
+  // evaluated.
+  std::vector<v1::Program> evaluations;
   std::vector<std::string> warnings;
   Nanos step_time = 0;               // As predicted.
   std::vector<DeviceMemory> memory;  // The same, of the devices that have work.

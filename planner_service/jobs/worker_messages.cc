@@ -20,7 +20,7 @@ EvaluationFigures FromProto(const v1::EvaluationResult& result) {
 }  // namespace
 
 v1::ConnectResponse PrepareMessage(const Job& job, const v1::Cluster& cluster,
-                                   const v1::Program& evaluation) {
+                                   const std::vector<v1::Program>& evaluations) {
   v1::ConnectResponse message;
   v1::Prepare* prepare = message.mutable_prepare();
   Address(job, prepare);
@@ -28,7 +28,13 @@ v1::ConnectResponse PrepareMessage(const Job& job, const v1::Cluster& cluster,
   *prepare->mutable_spec()->mutable_graph() = *job.graph;
   *prepare->mutable_cluster() = cluster;
   *prepare->mutable_program() = job.plan->program();
-  if (evaluation.devices_size() > 0) *prepare->mutable_evaluation_program() = evaluation;
+  if (!evaluations.empty()) *prepare->mutable_evaluation_program() = evaluations.front();
+  for (int i = 0; i < job.plan->lengths_size(); ++i) {
+    v1::LengthPrograms* programs = prepare->add_lengths();
+    *programs->mutable_program() = job.plan->lengths(i).program();
+    if (!evaluations.empty())
+      *programs->mutable_evaluation_program() = evaluations[static_cast<size_t>(i) + 1];
+  }
   prepare->set_restart(job.restarts > 0);
   for (int64_t step = 0; step < kTracedSteps; ++step) prepare->add_traced_steps(step);
   return message;

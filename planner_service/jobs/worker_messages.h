@@ -13,7 +13,7 @@ namespace stagewright {
 
 // To all workers of a run, but for their devices.
 v1::ConnectResponse PrepareMessage(const Job& job, const v1::Cluster& cluster,
-                                   const v1::Program& evaluation);
+                                   const std::vector<v1::Program>& evaluations);
 // The devices of one worker, by their indices in the job.
 void SetDevices(const Job& job, const std::vector<int32_t>& devices, v1::Prepare& prepare);
 v1::ConnectResponse ConnectMessage(const Job& job, const Run& run);

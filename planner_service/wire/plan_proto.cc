@@ -141,9 +141,13 @@ absl::StatusOr<OwnedPlanRequest> FromProto(const v1::PlanningProblem& proto) {
   auto cluster = ClusterOf(proto);
   if (!cluster.ok()) return Annotate(cluster.status(), "problem.cluster");
   RETURN_IF_ERROR(Annotate(CheckRates(*graph, *cluster), "problem.cluster"));
+  auto lengths = LengthsFromProto(proto.graph(), *graph);
+  if (!lengths.ok()) return Annotate(lengths.status(), "problem.graph");
   owned.graph = std::make_unique<Graph>(*std::move(graph));
+  owned.lengths = std::make_unique<std::vector<Graph>>(*std::move(lengths));
   owned.cluster = std::make_unique<Cluster>(*std::move(cluster));
   owned.request.graph = owned.graph.get();
+  owned.request.lengths = owned.lengths.get();
   owned.request.cluster = owned.cluster.get();
   owned.request.mini_batch = proto.mini_batch();
   owned.request.optimizer = FromProto(proto.optimizer());
@@ -215,6 +219,12 @@ v1::Plan ToProto(const JudgedPlan& plan, const Cluster& cluster) {
   proto.mutable_provenance()->set_graph_fingerprint(provenance.graph_fingerprint);
   proto.set_fingerprint(plan.plan.fingerprint);
   *proto.mutable_evaluation() = ToProto(plan.evaluation, cluster);
+  for (const LengthPlan& length : plan.lengths) {
+    v1::LengthPlan* out = proto.add_lengths();
+    out->set_samples(length.samples);
+    *out->mutable_program() = ToProto(length.evaluation.program);
+    *out->mutable_evaluation() = ToProto(length.evaluation, cluster);
+  }
   return proto;
 }
 

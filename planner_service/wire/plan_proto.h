@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <vector>
 
 #include "common/base/status.h"
 #include "common/cost/parameters.h"
@@ -16,6 +17,7 @@ namespace stagewright {
 // A planning question with what it refers to; `request` points into the other members.
 struct OwnedPlanRequest {
   std::unique_ptr<Graph> graph;
+  std::unique_ptr<std::vector<Graph>> lengths;
   std::unique_ptr<Cluster> cluster;
   PlanRequest request;
 };

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/data/dataset.h"
+#include "common/data/sample_lengths.h"
 #include "common/program/check_ids.h"
 #include "common/validation/validate.h"
 #include "common/wire/graph_proto.h"
@@ -23,20 +23,22 @@ namespace {
 constexpr absl::Duration kConnectDeadline = absl::Seconds(60);
 
 // Steps of the job: given, or as many mini-batches as its epochs hold.
-absl::StatusOr<int64_t> TotalSteps(const Graph& graph, const v1::JobSpec& spec) {
+absl::StatusOr<int64_t> TotalSteps(const std::vector<const Graph*>& graphs,
+                                   const v1::JobSpec& spec) {
   if (spec.steps() > 0) return spec.steps();
-  ASSIGN_OR_RETURN(const int64_t samples, Dataset::CountSamples(graph, spec.data_path()));
-  int64_t all = 0;
-  if (__builtin_mul_overflow(samples, spec.epochs(), &all)) {
+  ASSIGN_OR_RETURN(const SampleLengths lengths, SampleLengths::Read(graphs, spec.data_path()));
+  const auto steps = Sampler::Steps(lengths, spec.mini_batch(), spec.epochs());
+  if (!steps.has_value()) {
     return absl::InvalidArgumentError(absl::StrCat("spec.epochs: ", spec.epochs(), " epochs of ",
-                                                   samples, " samples cannot be counted"));
+                                                   lengths.samples(),
+                                                   " samples cannot be counted"));
   }
-  if (samples < spec.mini_batch()) {
+  if (lengths.samples() < spec.mini_batch()) {
     return absl::InvalidArgumentError(absl::StrCat("mini-batch of ", spec.mini_batch(),
                                                    " samples, but ", spec.data_path(),
-                                                   " holds only ", samples));
+                                                   " holds only ", lengths.samples()));
   }
-  return all / spec.mini_batch();
+  return *steps;
 }
 
 }  // namespace
@@ -118,12 +120,15 @@ void WorkerRun::Loop() {
 }
 
 // Programs come from the wire: nothing that they could break may see them before.
-absl::Status WorkerRun::CheckPrograms(const Program* evaluation) const {
-  for (const Program* program : {program_.get(), evaluation}) {
-    if (program == nullptr) continue;
-    const char* name = program == evaluation ? "prepare.evaluation_program" : "prepare.program";
-    RETURN_IF_ERROR(Annotate(CheckIds(*graph_, *program), name));
-    RETURN_IF_ERROR(Annotate(Validate(*program, {}), name));
+absl::Status WorkerRun::CheckPrograms(const JobSpec& spec) const {
+  for (const LengthSpec& length : AllLengths(spec)) {
+    for (const Program* program : {length.program.get(), length.evaluation.get()}) {
+      if (program == nullptr) continue;
+      const char* name =
+          program == length.program.get() ? "prepare.program" : "prepare.evaluation_program";
+      RETURN_IF_ERROR(Annotate(CheckIds(*length.graph, *program), name));
+      RETURN_IF_ERROR(Annotate(Validate(*program, {}), name));
+    }
   }
   if (program_->mini_batch != prepare_.spec().mini_batch()) {
     return absl::InvalidArgumentError(absl::StrCat("prepare.program.mini_batch is ",
@@ -143,6 +148,7 @@ absl::StatusOr<JobSpec> WorkerRun::MakeSpec() const {
     spec.evaluation = std::make_shared<const Program>(std::move(evaluation));
     spec.evaluation_path = proto.evaluation_data_path();
   }
+  RETURN_IF_ERROR(AddLengths(spec));
   spec.weights_path = proto.weights_path();
   spec.data_path = proto.data_path();
   spec.training = training_;
@@ -156,6 +162,27 @@ absl::StatusOr<JobSpec> WorkerRun::MakeSpec() const {
   return spec;
 }
 
+absl::Status WorkerRun::AddLengths(JobSpec& spec) const {
+  ASSIGN_OR_RETURN(std::vector<Graph> graphs, LengthsFromProto(prepare_.spec().graph(), *graph_));
+  if (static_cast<int>(graphs.size()) != prepare_.lengths_size()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "prepare.lengths: there are ", prepare_.lengths_size(), ", the graph has ", graphs.size()));
+  }
+  for (int i = 0; i < prepare_.lengths_size(); ++i) {
+    const v1::LengthPrograms& programs = prepare_.lengths(i);
+    LengthSpec length;
+    length.graph = std::make_shared<const Graph>(std::move(graphs[static_cast<size_t>(i)]));
+    ASSIGN_OR_RETURN(Program program, FromProto(programs.program()));
+    length.program = std::make_shared<const Program>(std::move(program));
+    if (programs.has_evaluation_program()) {
+      ASSIGN_OR_RETURN(Program evaluation, FromProto(programs.evaluation_program()));
+      length.evaluation = std::make_shared<const Program>(std::move(evaluation));
+    }
+    spec.lengths.push_back(std::move(length));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status WorkerRun::DoPrepare() {
   ASSIGN_OR_RETURN(Graph graph, FromProto(prepare_.spec().graph()));
   graph_ = std::make_shared<const Graph>(std::move(graph));
@@ -163,8 +190,10 @@ absl::Status WorkerRun::DoPrepare() {
   program_ = std::make_shared<const Program>(std::move(program));
   ASSIGN_OR_RETURN(training_, TrainingFromProto(prepare_.spec()));
   ASSIGN_OR_RETURN(JobSpec base, MakeSpec());
-  RETURN_IF_ERROR(CheckPrograms(base.evaluation.get()));
-  ASSIGN_OR_RETURN(total_steps_, TotalSteps(*graph_, prepare_.spec()));
+  RETURN_IF_ERROR(CheckPrograms(base));
+  std::vector<const Graph*> graphs;
+  for (const LengthSpec& length : AllLengths(base)) graphs.push_back(length.graph.get());
+  ASSIGN_OR_RETURN(total_steps_, TotalSteps(graphs, prepare_.spec()));
   base.steps = total_steps_;
   training_.optimizer.schedule = ForJob(training_.optimizer.schedule, total_steps_);
   v1::ConnectRequest message;
@@ -211,13 +240,7 @@ absl::Status WorkerRun::AddDevice(const JobSpec& base, int32_t index, const std:
   spec.torch_device = offered->torch_device;
   spec.memory_budget = offered->memory;
   spec.memory_limit = offered->memory_limit;
-  Bytes peak = 0;
-  for (const Program* program : {base.program.get(), base.evaluation.get()}) {
-    if (program == nullptr) continue;
-    for (const DeviceProgram& own : program->devices) {
-      if (own.device == device->id) peak = std::max(peak, PeakMemory(own));
-    }
-  }
+  const Bytes peak = PredictedPeak(spec);
   if (peak > offered->memory) {
     return absl::ResourceExhaustedError(absl::StrCat("device ", name, ": its program needs ", peak,
                                                      " bytes of memory, it has ", offered->memory));

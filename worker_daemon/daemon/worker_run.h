@@ -70,8 +70,9 @@ class WorkerRun {
   void Enqueue(std::function<absl::Status()> command);
   void Loop();
   absl::Status DoPrepare();
-  absl::Status CheckPrograms(const Program* evaluation) const;
+  absl::Status CheckPrograms(const JobSpec& spec) const;
   absl::StatusOr<JobSpec> MakeSpec() const;
+  absl::Status AddLengths(JobSpec& spec) const;
   absl::Status AddDevice(const JobSpec& base, int32_t index, const std::string& name);
   absl::Status DoConnect(const v1::ConnectPeers& message);
   absl::Status DoRun();

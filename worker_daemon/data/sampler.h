@@ -3,9 +3,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "common/base/status.h"
+#include "common/data/sample_lengths.h"
 
 namespace stagewright {
 
@@ -14,31 +17,57 @@ enum class SampleOrder {
   kSequential,  // Each epoch is 0, 1, 2, ...
 };
 
-// The samples of a training run: epoch after epoch, each of them every sample once, cut into
-// mini-batches. One that an epoch does not fill goes on with the next epoch, so none are dropped.
-// Not thread-safe: remembers the permutation of one epoch.
+// The samples of a training run: epoch after epoch, each of them every sample once, put into
+// mini-batches. Samples of one length share a mini-batch: each goes into the one of its length that
+// is being filled, and the next step takes the mini-batch that is full first. One that an epoch
+// does not fill goes on with the next epoch, so none are dropped. With one length the mini-batches
+// are the epochs cut into pieces.
+// Not thread-safe: remembers two epochs.
 class Sampler {
  public:
-  // INVALID_ARGUMENT if a mini-batch is larger than the data set, or not positive.
+  // INVALID_ARGUMENT if a mini-batch is larger than what the data set has of a length, or not
+  // positive. Lengths without samples have no mini-batches.
+  static absl::StatusOr<Sampler> Create(SampleLengths lengths, int64_t mini_batch,
+                                        SampleOrder order, uint64_t seed);
   static absl::StatusOr<Sampler> Create(int64_t samples, int64_t mini_batch, SampleOrder order,
                                         uint64_t seed);
 
-  // The indices of step 0, 1, ...: mini_batch of them. Samples [step * mini_batch, (step + 1) *
-  // mini_batch) of all epochs in a row. O(samples) at the start of an epoch.
+  // The indices of step 0, 1, ...: mini_batch of them. O(samples log runs) at the start of an
+  // epoch.
   std::vector<int64_t> MiniBatch(int64_t step);
+  // The length of these samples. Ditto.
+  int32_t LengthAt(int64_t step);
+
+  // Mini-batches that are full after so many epochs; nothing if they cannot be counted.
+  static std::optional<int64_t> Steps(const SampleLengths& lengths, int64_t mini_batch,
+                                      int64_t epochs);
 
  private:
-  Sampler(int64_t samples, int64_t mini_batch, SampleOrder order, uint64_t seed)
-      : samples_(samples), mini_batch_(mini_batch), order_(order), seed_(seed) {}
+  // The k-th mini-batch of a length, from 0 in the first epoch.
+  struct Filled {
+    int32_t length = 0;
+    int64_t k = 0;
+  };
+  struct Epoch {
+    int64_t number = -1;
+    std::vector<int64_t> samples;  // Those of each length together, in their order in the epoch.
+    std::vector<Filled> filled;    // In the order in which they are full.
+  };
 
-  void ShuffleFor(int64_t epoch);
+  Sampler(SampleLengths lengths, int64_t mini_batch, SampleOrder order, uint64_t seed);
 
-  int64_t samples_;
+  int64_t StepsBefore(int64_t epoch) const;
+  const Epoch& EpochOf(int64_t number);
+  void Shuffle(int64_t epoch, std::vector<int64_t>& permutation) const;
+  // The epoch that fills the mini-batch of a step, and which it is.
+  std::pair<int64_t, Filled> Find(int64_t step);
+
+  SampleLengths lengths_;
   int64_t mini_batch_;
   SampleOrder order_;
   uint64_t seed_;
-  int64_t epoch_ = -1;  // What permutation_ is for.
-  std::vector<int64_t> permutation_;
+  std::vector<int64_t> first_;  // By length: its place in Epoch::samples.
+  Epoch epochs_[2];             // Even and odd ones.
 };
 
 // The mini-batches of one pass over the data, in order. The last one is filled up by repeating its

@@ -5,11 +5,13 @@
 #include <ATen/core/Tensor.h>
 
 #include <algorithm>
+#include <deque>
 #include <iterator>
 #include <set>
 
 #include "absl/strings/str_cat.h"
 #include "common/data/dataset.h"
+#include "common/data/sample_lengths.h"
 #include "common/validation/validate.h"
 #include "worker_daemon/checkpoint/ownership.h"
 #include "worker_daemon/checkpoint/shards.h"
@@ -33,44 +35,12 @@ namespace {
 // Sums of evaluations go over all devices and have a channel that no program reaches.
 constexpr Tag kEvaluationTag = {Tag::kMaxChannel, Traffic::kReduction, 0};
 
-// The largest predicted peak of training and evaluation.
-Bytes PredictedPeak(const JobSpec& spec) {
-  Bytes peak = 0;
-  for (const Program* program : {spec.program.get(), spec.evaluation.get()}) {
-    if (program == nullptr) continue;
-    for (const DeviceProgram& device : program->devices) {
-      if (device.device == spec.device) peak = std::max(peak, PeakMemory(device));
-    }
-  }
-  return peak;
-}
-
-bool EvaluatesInBetween(const JobSpec& spec) {
-  return spec.evaluation != nullptr && spec.training.evaluation.every > 0;
+// Numbers that messages of a program have for channels and reductions, in one transport.
+uint32_t ChannelsOf(const Program& program) {
+  return static_cast<uint32_t>(std::max(program.channels.size(), program.reductions.size()));
 }
 
 }  // namespace
-
-std::vector<int> PeersOf(const JobSpec& spec) {
-  std::set<int> peers;
-  for (const Program* program : {spec.program.get(), spec.evaluation.get()}) {
-    if (program == nullptr) continue;
-    for (const Channel& channel : program->channels) {
-      if (channel.source == spec.device) peers.insert(channel.target.value());
-      if (channel.target == spec.device) peers.insert(channel.source.value());
-    }
-    for (const Reduction& reduction : program->reductions) {
-      const auto& devices = reduction.devices;
-      if (std::find(devices.begin(), devices.end(), spec.device) == devices.end()) continue;
-      for (DeviceId device : devices) peers.insert(device.value());
-    }
-  }
-  if (EvaluatesInBetween(spec)) {
-    for (const DeviceProgram& device : spec.program->devices) peers.insert(device.device.value());
-  }
-  peers.erase(spec.device.value());
-  return {peers.begin(), peers.end()};
-}
 
 void SetIntraOpThreads(int threads) { at::set_num_threads(threads); }
 
@@ -89,6 +59,7 @@ class DeviceRunner::Impl {
 
   absl::Status LoadAll(Transport* transport) {
     RETURN_IF_ERROR(CheckSpec());
+    for (LengthSpec& length : AllLengths(spec_)) lengths_.emplace_back().spec = std::move(length);
     transport_ = transport;
     ASSIGN_OR_RETURN(const DevicePlan plan,
                      MakeDevicePlan(*spec_.graph, *spec_.program, spec_.device));
@@ -107,21 +78,16 @@ class DeviceRunner::Impl {
       ASSIGN_OR_RETURN(const DevicePlan evaluation,
                        MakeDevicePlan(*spec_.graph, *spec_.evaluation, spec_.device));
       needed.insert(needed.end(), evaluation.parameters.begin(), evaluation.parameters.end());
-      ASSIGN_OR_RETURN(Dataset data,
-                       Dataset::Open(*spec_.graph, evaluation.inputs, spec_.evaluation_path));
-      evaluation_data_.emplace(std::move(data));
-      evaluation_samples_ = evaluation_data_->samples();
-      // Who reads no sample still has to know how many passes there are.
-      if (evaluation.inputs.empty()) {
-        ASSIGN_OR_RETURN(evaluation_samples_,
-                         Dataset::CountSamples(*spec_.graph, spec_.evaluation_path));
-      }
+      RETURN_IF_ERROR(OpenData(evaluation.inputs, spec_.evaluation_path, /*count=*/true,
+                               evaluation_samples_, &Length::evaluation_data));
     }
-    ASSIGN_OR_RETURN(Dataset data, Dataset::Open(*spec_.graph, plan.inputs, spec_.data_path));
-    data_.emplace(std::move(data));
-    if (!plan.inputs.empty()) {
+    // Who reads no sample need not know which they are, if all are of one length.
+    std::optional<SampleLengths> samples;
+    RETURN_IF_ERROR(
+        OpenData(plan.inputs, spec_.data_path, /*count=*/false, samples, &Length::data));
+    if (!plan.inputs.empty() || lengths_.size() > 1) {
       auto sampler =
-          Sampler::Create(data_->samples(), spec_.program->mini_batch, spec_.order, spec_.seed);
+          Sampler::Create(*std::move(samples), spec_.program->mini_batch, spec_.order, spec_.seed);
       if (!sampler.ok()) return Annotate(sampler.status(), spec_.data_path);
       sampler_.emplace(*std::move(sampler));
     }
@@ -171,13 +137,14 @@ class DeviceRunner::Impl {
       const double loss_scale = loss_scale_.has_value() ? loss_scale_->value() : 0;
       std::vector<int64_t> next = left > 0 ? MiniBatch(step + 1) : std::vector<int64_t>();
       if (watch_ != nullptr) RETURN_IF_ERROR(watch_->BeginStep(step));
+      Executor& training = *lengths_[LengthAt(step)].training;
       ASSIGN_OR_RETURN(StepOutput output,
-                       training_->RunStep({.step = step,
-                                           .samples = samples,
-                                           .valid = spec_.program->mini_batch,
-                                           .deadline = absl::Now() + spec_.step_timeout,
-                                           .steps_left = left,
-                                           .next_samples = next}));
+                       training.RunStep({.step = step,
+                                         .samples = samples,
+                                         .valid = spec_.program->mini_batch,
+                                         .deadline = absl::Now() + spec_.step_timeout,
+                                         .steps_left = left,
+                                         .next_samples = next}));
       if (watch_ != nullptr) RETURN_IF_ERROR(watch_->EndStep(step, output.loss));
       std::optional<EvaluationReport> evaluation;
       if (left == 0 && IsDue(step)) {
@@ -196,7 +163,7 @@ class DeviceRunner::Impl {
   }
 
   absl::Status Evaluate() {
-    if (evaluation_ == nullptr) return absl::OkStatus();
+    if (spec_.evaluation == nullptr) return absl::OkStatus();
     ASSIGN_OR_RETURN(const EvaluationReport report, EvaluateHere());
     if (spec_.on_evaluation) spec_.on_evaluation(report);
     return absl::OkStatus();
@@ -205,8 +172,10 @@ class DeviceRunner::Impl {
   int64_t stopped_after() const { return stopped_after_; }
 
   void Abort(const absl::Status& status) {
-    training_->Abort(status);
-    if (evaluation_ != nullptr) evaluation_->Abort(status);
+    for (Length& length : lengths_) {
+      length.training->Abort(status);
+      if (length.evaluation != nullptr) length.evaluation->Abort(status);
+    }
   }
 
   absl::StatusOr<std::string> WriteShard(const std::string& directory) const {
@@ -229,22 +198,77 @@ class DeviceRunner::Impl {
   const std::vector<std::string>& warnings() const { return warnings_; }
 
  private:
+  // What runs the samples of one shape.
+  struct Length {
+    LengthSpec spec;
+    std::optional<Dataset> data, evaluation_data;
+    std::unique_ptr<Executor> training, evaluation;
+  };
+
+  // A mini-batch of the evaluation data.
+  struct Evaluated {
+    Length* length = nullptr;
+    EvaluationBatch batch;
+  };
+
+  // Opens the inputs of the data for every length, and says which samples are of which; how many
+  // there are, where none is read and all are of one length, only to `count` them.
+  absl::Status OpenData(const std::vector<InputId>& inputs, const std::string& path, bool count,
+                        std::optional<SampleLengths>& samples,
+                        std::optional<Dataset> Length::*data) {
+    std::vector<const Graph*> graphs;
+    for (const Length& length : lengths_) graphs.push_back(length.spec.graph.get());
+    if (graphs.size() == 1 && !inputs.empty()) {
+      ASSIGN_OR_RETURN(lengths_[0].*data, Dataset::Open(*spec_.graph, inputs, path));
+      samples.emplace((lengths_[0].*data)->samples());
+      return absl::OkStatus();
+    }
+    if (graphs.size() > 1 || count) {
+      ASSIGN_OR_RETURN(samples, SampleLengths::Read(graphs, path));
+    }
+    for (size_t l = 0; l < lengths_.size(); ++l) {
+      const bool several = graphs.size() > 1;
+      auto opened = several
+                        ? Dataset::Open(*graphs[l], inputs, path, *samples, static_cast<int32_t>(l))
+                        : Dataset::Open(*graphs[l], inputs, path);
+      if (!opened.ok()) return opened.status();
+      lengths_[l].*data = *std::move(opened);
+    }
+    return absl::OkStatus();
+  }
+
+  // The mini-batches of the evaluation data, each of one length.
+  std::vector<Evaluated> EvaluationSteps() {
+    std::vector<Evaluated> steps;
+    const int64_t mini_batch = spec_.evaluation->mini_batch;
+    for (size_t l = 0; l < lengths_.size(); ++l) {
+      const auto number = static_cast<int32_t>(l);
+      const int64_t samples = evaluation_samples_->SamplesOf(number);
+      for (int64_t i = 0; i < EvaluationBatches(samples, mini_batch); ++i) {
+        Evaluated step{&lengths_[l], EvaluationBatchAt(samples, mini_batch, i)};
+        for (int64_t& index : step.batch.indices)
+          index = evaluation_samples_->IndexOf(number, index);
+        steps.push_back(std::move(step));
+      }
+    }
+    return steps;
+  }
+
   // The part of an evaluation that this device sees.
   absl::StatusOr<EvaluationReport> EvaluateHere() {
     EvaluationReport report;
-    const int64_t samples = evaluation_samples_;
-    const int64_t mini_batch = spec_.evaluation->mini_batch;
     const bool mean = spec_.graph->loss_reduction() == LossReduction::kMean;
     RETURN_IF_ERROR(Annotate(CollectTotals(), "evaluation"));
-    for (int64_t i = 0; i < EvaluationBatches(samples, mini_batch); ++i) {
-      const EvaluationBatch batch = EvaluationBatchAt(samples, mini_batch, i);
-      auto output = evaluation_->RunStep({.step = i,
-                                          .samples = batch.indices,
-                                          .valid = batch.valid,
-                                          .deadline = absl::Now() + spec_.step_timeout,
-                                          .totals = &*evaluation_totals_});
+    int64_t i = 0;
+    for (const Evaluated& step : EvaluationSteps()) {
+      auto output = step.length->evaluation->RunStep({.step = i++,
+                                                      .samples = step.batch.indices,
+                                                      .valid = step.batch.valid,
+                                                      .deadline = absl::Now() + spec_.step_timeout,
+                                                      .totals = &*evaluation_totals_});
       if (!output.ok()) return Annotate(output.status(), "evaluation");
-      const double share = static_cast<double>(batch.valid) / static_cast<double>(samples);
+      const double share = static_cast<double>(step.batch.valid) /
+                           static_cast<double>(evaluation_samples_->samples());
       report.loss += mean ? output->loss * share : output->loss;
       report.loss_samples += output->loss_samples;
       report.correct += output->correct;
@@ -260,17 +284,15 @@ class DeviceRunner::Impl {
     const MemoryMeter::Scope counted(&*memory_);
     const DeviceStreams::Scope on_compute(streams_.get());
     std::vector<at::Tensor> sums;
-    const int64_t mini_batch = spec_.evaluation->mini_batch;
-    for (int64_t i = 0; i < EvaluationBatches(evaluation_samples_, mini_batch); ++i) {
-      const EvaluationBatch batch = EvaluationBatchAt(evaluation_samples_, mini_batch, i);
-      const std::span<const int64_t> samples(batch.indices.data(),
-                                             static_cast<size_t>(batch.valid));
+    for (const Evaluated& step : EvaluationSteps()) {
+      const std::span<const int64_t> samples(step.batch.indices.data(),
+                                             static_cast<size_t>(step.batch.valid));
       absl::StatusOr<std::vector<at::Tensor>> totals;
-      RETURN_IF_ERROR(Guarded([&] { totals = evaluation_->TotalsOf(samples); }));
+      RETURN_IF_ERROR(Guarded([&] { totals = step.length->evaluation->TotalsOf(samples); }));
       RETURN_IF_ERROR(totals.status());
       if (totals->empty()) break;
       for (size_t t = 0; t < totals->size(); ++t) {
-        if (i == 0) {
+        if (sums.size() <= t) {
           sums.push_back((*totals)[t]);
         } else {
           sums[t] = sums[t] + (*totals)[t];
@@ -304,6 +326,10 @@ class DeviceRunner::Impl {
     return std::vector<int64_t>(static_cast<size_t>(spec_.program->mini_batch), 0);
   }
 
+  size_t LengthAt(int64_t step) {
+    return sampler_.has_value() ? static_cast<size_t>(sampler_->LengthAt(step)) : 0;
+  }
+
   int64_t EndOfJob() const {
     if (spec_.records.steps == 0) return spec_.steps;
     return std::min(spec_.steps, FirstStep(spec_) + spec_.records.steps);
@@ -332,6 +358,11 @@ class DeviceRunner::Impl {
     if (!spec_.program->training) return absl::InvalidArgumentError("program: it does not train");
     if (spec_.evaluation != nullptr && spec_.evaluation->training)
       return absl::InvalidArgumentError("evaluation: its program trains");
+    RETURN_IF_ERROR(CheckLengths(spec_));
+    uint32_t channels = 0;
+    for (const Program* program : ProgramsOf(spec_)) channels += ChannelsOf(*program);
+    if (channels >= kEvaluationTag.channel)
+      return absl::InvalidArgumentError("lengths: their programs have too many channels together");
     if (spec_.steps < 1) return absl::InvalidArgumentError("steps: at least one is needed");
     const auto& reductions = spec_.program->reductions;
     const bool sums_norm = !reductions.empty() && reductions.back().gradient_norm;
@@ -378,24 +409,34 @@ class DeviceRunner::Impl {
     options.clock = clock_.get();
     options.streams = streams_.get();
     options.loss_scale = loss_scale_.has_value() ? &*loss_scale_ : nullptr;
-    ASSIGN_OR_RETURN(training_,
-                     Executor::Create(*spec_.graph, *spec_.program, spec_.device, *parameters_,
-                                      *data_, &*optimizer_, transport, options));
-    for (const std::string& node : training_->BatchDependentNodes()) {
+    for (Length& length : lengths_) {
+      ASSIGN_OR_RETURN(length.training, Executor::Create(*length.spec.graph, *length.spec.program,
+                                                         spec_.device, *parameters_, *length.data,
+                                                         &*optimizer_, transport, options));
+      options.first_channel += ChannelsOf(*length.spec.program);
+    }
+    for (const std::string& node : lengths_[0].training->BatchDependentNodes()) {
       warnings_.push_back(absl::StrCat(
           "node \"", node,
           "\" takes its statistics over a micro-batch, so training depends on the plan"));
     }
     if (spec_.evaluation == nullptr) return absl::OkStatus();
     options.loss_scale = nullptr;
-    options.first_channel = static_cast<uint32_t>(spec_.program->channels.size());
-    ASSIGN_OR_RETURN(evaluation_,
-                     Executor::Create(*spec_.graph, *spec_.evaluation, spec_.device, *parameters_,
-                                      *evaluation_data_, nullptr, transport, options));
-    if (evaluation_samples_ % spec_.evaluation->mini_batch == 0) return absl::OkStatus();
-    return Annotate(evaluation_->CheckPartialBatches(),
-                    absl::StrCat(spec_.evaluation_path, ": its ", evaluation_samples_,
-                                 " samples are no multiple of ", spec_.evaluation->mini_batch));
+    for (size_t l = 0; l < lengths_.size(); ++l) {
+      Length& length = lengths_[l];
+      ASSIGN_OR_RETURN(
+          length.evaluation,
+          Executor::Create(*length.spec.graph, *length.spec.evaluation, spec_.device, *parameters_,
+                           *length.evaluation_data, nullptr, transport, options));
+      options.first_channel += ChannelsOf(*length.spec.evaluation);
+      const int64_t samples = evaluation_samples_->SamplesOf(static_cast<int32_t>(l));
+      if (samples % spec_.evaluation->mini_batch == 0) continue;
+      RETURN_IF_ERROR(
+          Annotate(length.evaluation->CheckPartialBatches(),
+                   absl::StrCat(spec_.evaluation_path, ": its ", samples,
+                                " samples are no multiple of ", spec_.evaluation->mini_batch)));
+    }
+    return absl::OkStatus();
   }
 
   void Report(int64_t step, StepOutput output, double loss_scale,
@@ -423,8 +464,8 @@ class DeviceRunner::Impl {
   const JobSpec spec_;
   std::optional<MemoryMeter> memory_;
   std::shared_ptr<DeviceStreams> streams_;  // Null on a CPU.
-  std::optional<Dataset> data_, evaluation_data_;
-  int64_t evaluation_samples_ = 0;
+  std::deque<Length> lengths_;              // As AllLengths.
+  std::optional<SampleLengths> evaluation_samples_;
   std::optional<std::vector<at::Tensor>> evaluation_totals_;
   std::optional<Sampler> sampler_;  // Nothing: no stage here reads a sample.
   std::optional<ParameterStore> parameters_;
@@ -434,7 +475,6 @@ class DeviceRunner::Impl {
   std::shared_ptr<DeviceClock> clock_;   // Null on a CPU.
   std::optional<DeviceCheckpoint> checkpoint_;
   std::unique_ptr<StepWatch> watch_;  // Null: no records.
-  std::unique_ptr<Executor> training_, evaluation_;
   Transport* transport_ = nullptr;
   EarlyStop early_stop_;
   int64_t stopped_after_ = 0;

@@ -68,10 +68,19 @@ struct StepRecords {
   bool compare = false;     // They are another job's, made by another plan.
 };
 
+// What runs for samples of one shape.
+struct LengthSpec {
+  std::shared_ptr<const Graph> graph;
+  std::shared_ptr<const Program> program, evaluation;  // As in JobSpec.
+};
+
 struct JobSpec {
   std::shared_ptr<const Graph> graph;
   std::shared_ptr<const Program> program;     // Trains.
   std::shared_ptr<const Program> evaluation;  // Does not; same stages. Null: no evaluation.
+  // Graph and programs for samples of other shapes (common/graph/lengths.h): a step runs the
+  // program of its samples. Same stages on the same devices.
+  std::vector<LengthSpec> lengths;
   DeviceId device;
   std::string torch_device = "cpu";  // As LibTorch names it: "cpu", "cuda:1".
   // Tells when actions ran; null: the clock of `torch_device`, if it has one of its own.
@@ -112,6 +121,22 @@ struct JobSpec {
   std::function<void(StepReport)> on_step;
   std::function<void(const EvaluationReport&)> on_evaluation;
 };
+
+// What runs for all samples: for those of JobSpec::graph first, then those of `lengths`.
+std::vector<LengthSpec> AllLengths(const JobSpec& spec);
+
+// The programs of all lengths, for training and evaluation.
+std::vector<const Program*> ProgramsOf(const JobSpec& spec);
+
+// Peak memory of the job's device by the largest of its programs.
+Bytes PredictedPeak(const JobSpec& spec);
+
+// Evaluations come between steps, not only after the last.
+bool EvaluatesInBetween(const JobSpec& spec);
+
+// INVALID_ARGUMENT unless the programs of all lengths do the same work on the same devices, so that
+// their steps can follow each other.
+absl::Status CheckLengths(const JobSpec& spec);
 
 // The devices that `device` exchanges messages with, ascending: the peers of its transport.
 std::vector<int> PeersOf(const JobSpec& spec);

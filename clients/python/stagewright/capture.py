@@ -29,6 +29,7 @@ from .regions import marked_regions
 from .symbols import Batch
 from .traceable import (
     EvenChunks,
+    KeptSlices,
     cumulative_averages,
     idle_conversions,
     kept_attributes,
@@ -58,7 +59,7 @@ class Captured:
 class ModelWithLoss(nn.Module):
     """The module that is traced: the model, then the loss. Its inputs have the samples in the first dimension."""
 
-    def __init__(self, model: nn.Module, loss: Callable, batch_dim: int, observe: Callable):
+    def __init__(self, model: nn.Module, loss: Callable, batch_dim: int, observe: Callable, keep_slices: bool):
         super().__init__()
         self.model = model
         # A plain callable is kept away from nn.Module's registry.
@@ -68,6 +69,7 @@ class ModelWithLoss(nn.Module):
         # Plain tensor attributes that forward sets before it reads them.
         self.set_by_forward: list[str] = []
         self.batch_dim = batch_dim
+        self.keep_slices = keep_slices
 
     def forward(self, args, kwargs, target):
         if self.batch_dim != 0:
@@ -75,7 +77,7 @@ class ModelWithLoss(nn.Module):
                 torch.Tensor, lambda tensor: tensor.movedim(0, self.batch_dim), (args, kwargs, target)
             )
         before, buffers = _held_tensors(self.model), _held_buffers(self)
-        with EvenChunks():
+        with EvenChunks(), KeptSlices() if self.keep_slices else contextlib.nullcontext():
             output = self.model(*args, **kwargs)
             after = _held_tensors(self.model)
             changed = [name for name in sorted(before) if before[name] is not after.get(name)]
@@ -140,13 +142,22 @@ def is_virtual(tensor: torch.Tensor) -> bool:
 
 
 def capture(
-    model: nn.Module, args: tuple, kwargs: dict, loss: Callable, targets: object | None, batch_dim: int
+    model: nn.Module,
+    args: tuple,
+    kwargs: dict,
+    loss: Callable,
+    targets: object | None,
+    batch_dim: int,
+    keep_slices: bool = False,
 ) -> Captured:
-    """Traces `model` and `loss` in training mode. The module is left as it was."""
+    """Traces `model` and `loss` in training mode. The module is left as it was.
+
+    keep_slices: for graphs of several lengths, which have a slice to a length where that is the whole, too.
+    """
     allowed: set[type] = set()
     while True:
         try:
-            return _capture(model, args, kwargs, loss, targets, batch_dim, allowed)
+            return _capture(model, args, kwargs, loss, targets, batch_dim, allowed, keep_slices)
         except UntriedFunction as error:
             if not is_derivative(error.function, error.args_seen):
                 raise ExportError(str(error)) from None
@@ -161,6 +172,7 @@ def _capture(
     targets: object | None,
     batch_dim: int,
     allowed: set[type],
+    keep_slices: bool,
 ) -> Captured:
     mode = FakeTensorMode(shape_env=ShapeEnv(), allow_non_fake_inputs=True)
     _refuse_backward_hooks(model)
@@ -173,13 +185,14 @@ def _capture(
         _check_batch(names, pytree.tree_leaves((args, kwargs, targets)), batch_dim)
         example = _stored_form((args, kwargs, targets), batch_dim)
         seen: list[tuple] = []
-        program, bounds = _trace_with_attributes(ModelWithLoss(model, loss, batch_dim, seen.append), example)
+        wrapper = ModelWithLoss(model, loss, batch_dim, seen.append, keep_slices)
+        program, bounds = _trace_with_attributes(wrapper, example)
     output, target = seen[-1]
     leaves = [
         (name, leaf) for name, leaf in zip(names, pytree.tree_leaves(example)) if isinstance(leaf, torch.Tensor)
     ]
     batch = _batch_symbol(program, bounds)
-    program, states = make_functional(program, batch.shape_env)
+    program, states = make_functional(program, batch.shape_env, keep_slices)
     inputs = {name: leaf for (name, _), leaf in leaves}
     return Captured(program, batch, [name for name, _ in leaves], output, target, states, inputs)
 

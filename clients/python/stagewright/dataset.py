@@ -81,7 +81,7 @@ def _collected(
             if kept and _without(kept[0].shape, batch_dim) != _without(tensor.shape, batch_dim):
                 raise DatasetError(
                     f"{path}: batch {number}: '{name}' has shape {tuple(tensor.shape)}, batch 0 has "
-                    f"{tuple(kept[0].shape)}; a file holds samples of one shape"
+                    f"{tuple(kept[0].shape)}; a file holds samples of one shape: write one for each into a directory"
                 )
             kept.append(tensor)
     if not parts:

@@ -11,13 +11,15 @@ from torch import nn
 from torch.export import ExportedProgram
 
 from .branches import assumed_branches
-from .capture import capture, is_virtual, runs
+from .capture import Captured, capture, is_virtual, runs
 from .errors import ExportError
-from .example_batches import read_example
+from .example_batches import Example, read_example
 from .graph_file import save_graph
+from .lengths import OfLength, check_dynamic, check_number, examples_of, joined, shape_of_sample
 from .loss_forms import takes_target, with_two_arguments
 from .loss_terms import CoupledSamples, separate_loss
 from .lowering import Lowering, refuse_randomness, wrapper_state
+from .places import describe
 from .programs import open_program
 from .proto import pb
 from .tensor_file import write_tensors
@@ -52,6 +54,7 @@ def export(
     reduction: str | None = None,
     whole_batch: bool = False,
     assume: Mapping[str, bool] | None = None,
+    dynamic_shapes: "Mapping | tuple | list | None" = None,
 ) -> Exported:
     """Writes `model` and its loss as a graph file (`.swg`), and its weights as `.safetensors` beside it.
 
@@ -75,6 +78,9 @@ def export(
         does on one device, the whole mini-batch at once.
     assume: for branches on the values of tensors that always go one way: by "file.py:line", or a part of the line, the
         truth value that is asked for there. The graph is right for no other; its `producer` says what was assumed.
+    dynamic_shapes: for samples of several lengths, which dimensions differ, as torch.export takes it, or Dim.AUTO for whatever does. `example_inputs`
+        is then a list with a batch of every length (and `targets`, if given, one with a target for each), or a
+        DataLoader that yields some of every length. The model is captured for each; it must be the same operators.
 
     Raises ExportError, before any file is written, naming what cannot be captured.
     """
@@ -88,30 +94,78 @@ def export(
     target_path = _checked_path(pathlib.Path(path) if path is not None else pathlib.Path(f"{name}.swg"))
     if reduction is not None and reduction not in _REDUCTIONS:
         raise ExportError(f'reduction is "mean" or "sum", not {reduction!r}')
-    reads_target = takes_target(loss, targets)
+    examples = [(example_inputs, targets)]
+    if dynamic_shapes is not None:
+        examples = examples_of(example_inputs, targets, batch_dim)
+        check_number(len(examples))
+    reads_target = takes_target(loss, examples[0][1])
     loss = with_two_arguments(loss, reads_target)
     state = wrapper_state(model, loss)
     virtual = next((key for key, tensor in state.items() if is_virtual(tensor)), None)
     if weights and virtual is not None:
         raise ExportError(f"'{virtual}' has no data (meta or fake tensor); pass weights=False")
 
-    kept = frozenset(model.state_dict(keep_vars=True))
-    with assumed_branches(assume or {}) as assumed:
-        example = read_example(
-            example_inputs, model, reads_target, targets, lambda args, kwargs: runs(model, args, kwargs)
-        )
-        captured = capture(model, example.args, example.kwargs, loss, example.targets, batch_dim)
-    refuse_randomness(captured.program.graph)
-    try:
-        separated = separate_loss(captured, state, reduction, whole_batch)
-    except CoupledSamples as error:
-        Lowering(captured, error.separated, state, kept, name).run()  # May know a reason that says more.
-        raise
-    lowering = Lowering(captured, separated, state, kept, name)
-    graph = lowering.run()
-    graph.producer = "; assumed ".join([_producer(), *([", ".join(assumed)] if assumed else [])])
-    weights_path = _write(graph, lowering.tensors if weights else {}, target_path)
-    return Exported(graph, target_path, weights_path, example.names([name for name, _ in captured.input_names]))
+    capturing = _Capturing(model, loss, reads_target, batch_dim, reduction, whole_batch, assume or {}, state, name)
+    lengths = [capturing.run(inputs, target, several=len(examples) > 1) for inputs, target in examples]
+    if dynamic_shapes is not None:
+        calls = [(length.example.args, length.example.kwargs) for length in lengths]
+        check_dynamic(dynamic_shapes, calls, model, batch_dim)
+    graph = joined([length.of_length() for length in lengths])
+    weights_path = _write(graph, lengths[0].tensors if weights else {}, target_path)
+    return Exported(graph, target_path, weights_path, lengths[0].names())
+
+
+@dataclasses.dataclass(frozen=True)
+class _OneLength:
+    """What one example batch is captured as."""
+
+    example: Example
+    captured: Captured
+    graph: "pb.Graph"
+    tensors: dict[str, torch.Tensor]
+
+    def names(self) -> tuple[str, ...]:
+        return self.example.names([name for name, _ in self.captured.input_names])
+
+    def of_length(self) -> OfLength:
+        described = {node.name: describe(node) for node in self.captured.program.graph.nodes}
+        shapes = {name: shape_of_sample(tensor) for name, tensor in self.captured.example.items()}
+        return OfLength(self.graph, described, shapes)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Capturing:
+    """From an example batch to its graph; all else is the same for every batch."""
+
+    model: nn.Module
+    loss: Callable
+    reads_target: bool
+    batch_dim: int
+    reduction: str | None
+    whole_batch: bool
+    assume: Mapping[str, bool]
+    state: dict[str, torch.Tensor]
+    name: str
+
+    def run(self, inputs: object, targets: object | None, several: bool) -> _OneLength:
+        kept = frozenset(self.model.state_dict(keep_vars=True))
+        with assumed_branches(self.assume) as assumed:
+            example = read_example(
+                inputs, self.model, self.reads_target, targets, lambda args, kwargs: runs(self.model, args, kwargs)
+            )
+            captured = capture(
+                self.model, example.args, example.kwargs, self.loss, example.targets, self.batch_dim, several
+            )
+        refuse_randomness(captured.program.graph)
+        try:
+            separated = separate_loss(captured, self.state, self.reduction, self.whole_batch)
+        except CoupledSamples as error:
+            Lowering(captured, error.separated, self.state, kept, self.name).run()  # May know a reason that says more.
+            raise
+        lowering = Lowering(captured, separated, self.state, kept, self.name)
+        graph = lowering.run()
+        graph.producer = "; assumed ".join([_producer(), *([", ".join(assumed)] if assumed else [])])
+        return _OneLength(example, captured, graph, lowering.tensors)
 
 
 def _checked_path(path: pathlib.Path) -> pathlib.Path:

@@ -33,10 +33,13 @@ _FRESH_RESULT = {
 }  # fmt: skip
 
 
-def make_functional(program: ExportedProgram, shape_env: object) -> tuple[ExportedProgram, list[str]]:
+def make_functional(
+    program: ExportedProgram, shape_env: object, keep_slices: bool = False
+) -> tuple[ExportedProgram, list[str]]:
     """A program whose graph has no in-place operator and no gradient-mode region, and the buffers that it changes.
 
     The graph's results are the new values of these buffers, in their order, before what the program returned.
+    keep_slices: see fold_identities.
     """
     graph = program.graph_module.graph
     inline_regions(program)
@@ -53,7 +56,7 @@ def make_functional(program: ExportedProgram, shape_env: object) -> tuple[Export
     write_out_complex_numbers(program)
     rewrite_known_operators(program.graph_module.graph)
     fold_constants(program)
-    fold_identities(program.graph_module.graph, shape_env)
+    fold_identities(program.graph_module.graph, shape_env, keep_slices)
     expose_attention_dropout(program.graph_module.graph)
     split_recurrent_layers(program.graph_module.graph)
     for node in program.graph_module.graph.nodes:

@@ -50,6 +50,16 @@ class Span:
     end_seconds: float
 
 
+@dataclasses.dataclass(frozen=True)
+class OfLength:
+    """A step of samples of another shape than the largest."""
+
+    samples: str  # Their shapes: "tokens[12], target[12]".
+    step_seconds: float
+    samples_per_second: float
+    peak_memory_bytes: int
+
+
 @dataclasses.dataclass(frozen=True, repr=False)
 class Plan:
     """A strategy with its simulated figures. In a notebook it shows its stages and its timeline."""
@@ -66,6 +76,7 @@ class Plan:
     depth: int
     bubble_ratio: float
     proto: "planner_pb.Plan"
+    lengths: tuple[OfLength, ...] = ()  # Samples of other shapes; all figures above are of the largest.
     # Of an answer to `plan`:
     sequential: "Plan | None" = None
     lower_bound_seconds: float = 0.0
@@ -82,7 +93,8 @@ class Plan:
             f"{self.step_seconds * 1e3:.4g} ms a step of {self.mini_batch} samples "
             f"({self.samples_per_second:.5g} samples/s), by {self.planner}"
         )
-        return "\n".join([head, *map(_stage_line, self.stages)])
+        others = [f"  {of.step_seconds * 1e3:.4g} ms a step of samples {of.samples}" for of in self.lengths]
+        return "\n".join([head, *others, *map(_stage_line, self.stages)])
 
     def _repr_svg_(self) -> str:
         from .drawing import plan_svg
@@ -100,6 +112,12 @@ def span_of(names: tuple[str, ...]) -> str:
     return ", ".join(names) if len(names) < 3 else f"{names[0]} .. {names[-1]}"
 
 
+def _of_length(length: "planner_pb.LengthPlan") -> OfLength:
+    evaluation = length.evaluation
+    peak = max((device.peak_memory_bytes for device in evaluation.devices), default=0)
+    return OfLength(length.samples, evaluation.iteration_ns / 1e9, evaluation.samples_per_second, peak)
+
+
 def plan_from_proto(plan: "planner_pb.Plan", graph: "pb.Graph") -> Plan:
     """`graph` needs the names of its nodes only."""
     strategy, evaluation = plan.strategy, plan.evaluation
@@ -114,6 +132,7 @@ def plan_from_proto(plan: "planner_pb.Plan", graph: "pb.Graph") -> Plan:
         ),
         timeline=tuple(_span(event, names) for event in evaluation.timeline),
         mini_batch=strategy.mini_batch,
+        lengths=tuple(map(_of_length, plan.lengths)),
         step_seconds=evaluation.iteration_ns / 1e9,
         samples_per_second=evaluation.samples_per_second,
         depth=evaluation.depth,

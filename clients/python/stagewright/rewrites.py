@@ -1,6 +1,7 @@
 """Rewrites that make single operators fit the engine: dropout inside attention, numbers passed as tensors."""
 
 import math
+import sys
 
 import torch
 from torch import fx
@@ -35,8 +36,9 @@ def erase_dead(graph: fx.Graph) -> None:
             graph.erase_node(node)
 
 
-def fold_identities(graph: fx.Graph, shape_env: object) -> None:
-    """Removes operators that change neither values nor shape, such as full slices and broadcasts of equal shapes."""
+def fold_identities(graph: fx.Graph, shape_env: object, keep_slices: bool) -> None:
+    """Removes operators that change neither values nor shape, such as full slices and broadcasts of equal shapes; with
+    `keep_slices` only those that do not for any length of the samples."""
 
     def same_shape(a: torch.Tensor, b: torch.Tensor) -> bool:
         def text(size: int | torch.SymInt) -> str:
@@ -46,6 +48,8 @@ def fold_identities(graph: fx.Graph, shape_env: object) -> None:
 
     for node in list(graph.nodes):
         if node.target in _SHAPE_ONLY:
+            if keep_slices and not _is_identity(node):
+                continue
             step = node.args[4] if node.target is aten.slice.Tensor and len(node.args) > 4 else 1
             if step == 1 and same_shape(node.meta["val"], node.args[0].meta["val"]):
                 node.replace_all_uses_with(node.args[0])
@@ -56,6 +60,12 @@ def fold_identities(graph: fx.Graph, shape_env: object) -> None:
                 if same_shape(user.meta["val"], source.meta["val"]):
                     user.replace_all_uses_with(source)
                     graph.erase_node(user)
+
+
+def _is_identity(node: fx.Node) -> bool:
+    """Whatever the sizes: an alias, or a slice without an end."""
+    ends = node.args[3:4] if node.target is aten.slice.Tensor else ()
+    return node.target is aten.alias.default or any(isinstance(end, int) and end >= sys.maxsize for end in ends)
 
 
 def expose_attention_dropout(graph: fx.Graph) -> None:

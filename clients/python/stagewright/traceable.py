@@ -27,6 +27,43 @@ class EvenChunks(TorchFunctionMode):
         return func(*args, **kwargs)
 
 
+class KeptSlices(TorchFunctionMode):
+    """Makes `x[:n]` an operator where n is all that x has, too: PyTorch leaves it out then, and graphs of several
+    lengths would differ."""
+
+    def __torch_function__(self, func: Callable, types: object, args: tuple = (), kwargs: dict | None = None) -> object:
+        result = func(*args, **(kwargs or {}))
+        if func is not torch.Tensor.__getitem__ or not isinstance(result, torch.Tensor):
+            return result
+        for dim, size in _whole_slices(*args):
+            result = torch.ops.aten.slice.Tensor(result, dim, 0, size)
+        return result
+
+
+def _whole_slices(input: torch.Tensor, index: object) -> list[tuple[int, int]]:
+    """Dimensions of the result that a slice with an end has cut nothing off, with their sizes."""
+    index = index if isinstance(index, tuple) else (index,)
+    if not all(part is None or part is Ellipsis or isinstance(part, (int, slice)) for part in index):
+        return []
+    found = []
+    source, dim = 0, 0
+    for part in index:
+        if part is Ellipsis:
+            skipped = input.dim() - sum(other is not None and other is not Ellipsis for other in index)
+            source, dim = source + skipped, dim + skipped
+        elif part is None:
+            dim += 1
+        elif isinstance(part, slice):
+            size = input.shape[source]
+            begins = part.start in (None, 0) and part.step in (None, 1)
+            if begins and isinstance(size, int) and isinstance(part.stop, int) and part.stop >= size:
+                found.append((dim, size))
+            source, dim = source + 1, dim + 1
+        else:
+            source += 1
+    return found
+
+
 def _even_parts(input: torch.Tensor, chunks: int, dim: int = 0) -> tuple[torch.Tensor, ...] | None:
     size = input.shape[dim]
     if not isinstance(size, torch.SymInt) or not _divides(chunks, size):

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.export import Dim
 
 from .checkpoint import load_checkpoint
 from .client import Client
@@ -61,12 +62,14 @@ def train(
     directory: str | os.PathLike | None = None,
     name: str | None = None,
     progress: bool = True,
+    dynamic_shapes: object = Dim.AUTO,
     **settings: Any,
 ) -> Trained:
     """Trains `model` in place on the workers of a running planner.
 
     dataset, evaluation: a dict of tensors, samples first, named as forward's arguments, and "target"; a torch Dataset
-        or DataLoader (one pass of it is the data set); or the path of files (docs/training.md).
+        or DataLoader (one pass of it is the data set); or the path of files (docs/training.md). Samples may have several
+        lengths: each step takes samples of one.
     loss: as for `export`.
     mini_batch: samples per step; a DataLoader's batch size unless given.
     steps, epochs: one of them.
@@ -75,6 +78,8 @@ def train(
     address: the planner's; else $STAGEWRIGHT_PLANNER, else 127.0.0.1:7070.
     directory: where graph, data and checkpoints go, as the workers see it, too; a new one below stagewright-runs/
         unless given.
+    dynamic_shapes: which dimensions may differ from sample to sample, as torch.export takes it; whatever does unless
+        given.
     settings: the fields of JobSettings: `checkpoint_every=100`, `options=PlanOptions(stages=2)` and so on.
 
     Interrupting the call cancels the job. Raises JobError if the job fails; the model is then as it was.
@@ -88,10 +93,10 @@ def train(
         folder = pathlib.Path(directory) if directory else _fresh_directory(name)
         made = not folder.exists()
         try:
-            data = _data(dataset, model, folder / "data", mini_batch)
+            data = _data(dataset, model, folder / "data", mini_batch, keep_order=not settings.get("shuffle", True))
             if evaluation is not None:
                 settings["evaluation_data"] = prepare(evaluation, model, folder / "evaluation").path
-            exported = _export(model, data, loss, folder / "export" / f"{name}.swg")
+            exported = _export(model, data, loss, folder / "export" / f"{name}.swg", dynamic_shapes)
             config = _optimizer(optimizer, lr, model, exported)
             options = dict(steps=steps, epochs=epochs, schedule=schedule, clip_norm=clip_norm, name=name, **settings)
             job = client.submit(
@@ -144,16 +149,33 @@ def _fresh_directory(name: str) -> pathlib.Path:
     return folder
 
 
-def _data(dataset: object, model: nn.Module, folder: pathlib.Path, mini_batch: int) -> TrainingData:
-    data = prepare(dataset, model, folder)
-    if data.samples < mini_batch:
-        raise DatasetError(f"the data set has {data.samples} samples, fewer than a mini-batch of {mini_batch}")
+def _data(dataset: object, model: nn.Module, folder: pathlib.Path, mini_batch: int, keep_order: bool) -> TrainingData:
+    data = prepare(dataset, model, folder, keep_order)
+    for length in data.lengths:
+        if length.samples < mini_batch:
+            of_shape = f" of {length.shapes}" if len(data.lengths) > 1 else ""
+            raise DatasetError(
+                f"the data set has {length.samples} samples{of_shape}, fewer than a mini-batch of {mini_batch}"
+            )
     return data
 
 
-def _export(model: nn.Module, data: TrainingData, loss: Callable, path: pathlib.Path) -> Exported:
+def _export(
+    model: nn.Module, data: TrainingData, loss: Callable, path: pathlib.Path, dynamic_shapes: object
+) -> Exported:
     path.parent.mkdir(parents=True, exist_ok=True)
-    return export(model, data.example.inputs, loss=loss, targets=data.example.target, path=path)
+    if len(data.lengths) == 1:
+        return export(model, data.example.inputs, loss=loss, targets=data.example.target, path=path)
+    examples = [length.example for length in data.lengths]
+    targets = [example.target for example in examples]
+    return export(
+        model,
+        [example.inputs for example in examples],
+        loss=loss,
+        targets=None if targets[0] is None else targets,
+        path=path,
+        dynamic_shapes=dynamic_shapes,
+    )
 
 
 def _optimizer(

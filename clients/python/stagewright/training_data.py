@@ -5,17 +5,18 @@ import glob
 import inspect
 import os
 import pathlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import numpy
 import torch
 from safetensors import safe_open
 from torch import nn
 from torch.utils import _pytree as pytree
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader, Dataset, default_collate
 
 from .capture import _input_names, _target_names
 from .errors import DatasetError
+from .lengths import MOST, by_layout, shapes_text
 from .tensor_file import write_tensors
 
 TARGET = "target"
@@ -33,20 +34,37 @@ class Example:
 
 
 @dataclasses.dataclass(frozen=True)
-class TrainingData:
-    """Where workers find a data set, how many samples it has, and some of them."""
+class Length:
+    """The samples of one shape."""
 
-    path: str
+    shapes: str
     samples: int
     example: Example
 
 
-def prepare(dataset: object, model: nn.Module, directory: pathlib.Path) -> TrainingData:
+@dataclasses.dataclass(frozen=True)
+class TrainingData:
+    """Where workers find a data set, and what samples it has: by shape, in the order in which shapes come first."""
+
+    path: str
+    lengths: list[Length]
+
+    @property
+    def samples(self) -> int:
+        return sum(length.samples for length in self.lengths)
+
+    @property
+    def example(self) -> Example:
+        return self.lengths[0].example
+
+
+def prepare(dataset: object, model: nn.Module, directory: pathlib.Path, keep_order: bool = False) -> TrainingData:
     """Writes a data set into `directory`, unless it is files already.
 
     dataset: a dict of tensors or arrays with samples first, named as forward's arguments, and "target"; a torch Dataset
     of such dicts, or of tuples whose last item is the target; a DataLoader, of which one pass is the data set; or the
-    path of files (docs/training.md).
+    path of files (docs/training.md). Samples of a Dataset and batches of a DataLoader may have several lengths; with
+    `keep_order` all samples keep their order, otherwise those of each length do.
     """
     if isinstance(dataset, (str, os.PathLike)):
         return _from_files(os.fspath(dataset), model)
@@ -55,13 +73,24 @@ def prepare(dataset: object, model: nn.Module, directory: pathlib.Path) -> Train
     elif isinstance(dataset, DataLoader):
         batches = dataset
     elif isinstance(dataset, Dataset) or hasattr(dataset, "__getitem__"):
-        batches = DataLoader(dataset, batch_size=_BATCH)
+        batches = _collated(dataset, keep_order)
     else:
         raise DatasetError(
             f"a {type(dataset).__name__} is no data set; give a dict of tensors, a torch Dataset or DataLoader, or a "
             "path"
         )
-    return _write(batches, model, directory)
+    return _write(batches, model, directory, keep_order)
+
+
+def _collated(dataset: object, keep_order: bool) -> Iterator[object]:
+    """Batches of samples of one shape."""
+    for samples in DataLoader(dataset, batch_size=_BATCH, collate_fn=list):
+        for alike in by_layout(_shapes, samples, keep_order):
+            yield default_collate(alike)
+
+
+def _shapes(sample: object) -> tuple:
+    return tuple(tuple(getattr(leaf, "shape", ())) for leaf in pytree.tree_leaves(sample))
 
 
 def example_of(batch: object, model: nn.Module, samples: int = _EXAMPLES) -> Example:
@@ -105,44 +134,69 @@ def _columns(batch: object, model: nn.Module) -> dict[str, torch.Tensor]:
     return columns
 
 
-def _write(batches: Iterable, model: nn.Module, directory: pathlib.Path) -> TrainingData:
-    example, samples, shards = None, 0, 0
+def _write(batches: Iterable, model: nn.Module, directory: pathlib.Path, keep_order: bool) -> TrainingData:
+    found: dict[tuple, Length] = {}
+    shards = 0
     directory.mkdir(parents=True, exist_ok=True)
     for old in directory.glob("part-*.safetensors"):
         old.unlink()  # Of an earlier run; workers would read them, too.
-    for shard, first_batch in _shards(batches, model):
-        example = example or example_of(first_batch, model)
+    for shard, first_batch in _shards(batches, model, keep_order):
         write_tensors(directory / f"part-{shards:05}.safetensors", shard)
-        samples += len(next(iter(shard.values())))
         shards += 1
-    if example is None or samples == 0:
+        _count(found, shard, lambda batch=first_batch: example_of(batch, model))
+    if not found:
         raise DatasetError("the data set has no samples")
-    return TrainingData(str(directory), samples, example)
+    return TrainingData(str(directory), list(found.values()))
 
 
-def _shards(batches: Iterable, model: nn.Module) -> Iterator[tuple[dict[str, torch.Tensor], object]]:
-    """Batches put together to files of bounded size, each with its first batch."""
-    held: list[dict[str, torch.Tensor]] = []
-    first, size = None, 0
+def _count(found: dict[tuple, Length], columns: dict[str, torch.Tensor], example: Callable[[], Example]) -> None:
+    """Adds samples to those of their shape, which must be that of the others but for its sizes."""
+    layout = _layout(columns)
+    samples = len(next(iter(columns.values())))
+    if samples == 0:
+        return
+    if layout in found:
+        found[layout] = dataclasses.replace(found[layout], samples=found[layout].samples + samples)
+        return
+    shapes = shapes_text({name: tuple(column.shape[1:]) for name, column in columns.items()})
+    if found and _ranks(layout) != _ranks(next(iter(found))):
+        raise DatasetError(
+            f"batches of the data set differ: {next(iter(found.values())).shapes} and {shapes} per sample; a job needs "
+            "samples of one type and number of dimensions"
+        )
+    if len(found) == MOST:
+        raise DatasetError(
+            f"the data set has samples of more than {MOST} different shapes, each of which is a graph of its own; pad "
+            "them to a few lengths"
+        )
+    found[layout] = Length(shapes, samples, example())
+
+
+def _shards(
+    batches: Iterable, model: nn.Module, keep_order: bool
+) -> Iterator[tuple[dict[str, torch.Tensor], object]]:
+    """Batches of one shape put together to files of bounded size, each with its first batch."""
+    held: dict[tuple, list[dict[str, torch.Tensor]]] = {}
+    firsts: dict[tuple, object] = {}
+    size = 0
     for batch in batches:
         columns = _columns(batch, model)
-        if held and _layout(columns) != _layout(held[0]):
-            raise DatasetError(
-                f"batches of the data set differ: {_layout(held[0])} and {_layout(columns)} per sample; a job needs "
-                "samples of one shape"
-            )
-        first = batch if not held else first
-        held.append(columns)
+        layout = _layout(columns)
+        if size >= _SHARD_BYTES or (keep_order and held and layout not in held):
+            yield from ((_join(parts), firsts[layout]) for layout, parts in held.items())
+            held, size = {}, 0
+        held.setdefault(layout, []).append(columns)
+        firsts.setdefault(layout, batch)
         size += sum(column.nbytes for column in columns.values())
-        if size >= _SHARD_BYTES:
-            yield _join(held), first
-            held, size = [], 0
-    if held:
-        yield _join(held), first
+    yield from ((_join(parts), firsts[layout]) for layout, parts in held.items())
 
 
-def _layout(columns: dict[str, torch.Tensor]) -> dict[str, tuple]:
-    return {name: (tuple(column.shape[1:]), str(column.dtype)) for name, column in columns.items()}
+def _layout(columns: dict[str, torch.Tensor]) -> tuple:
+    return tuple((name, tuple(column.shape[1:]), str(column.dtype)) for name, column in sorted(columns.items()))
+
+
+def _ranks(layout: tuple) -> list[tuple]:
+    return [(name, len(shape), dtype) for name, shape, dtype in layout]
 
 
 def _join(held: list[dict[str, torch.Tensor]]) -> dict[str, torch.Tensor]:
@@ -150,23 +204,28 @@ def _join(held: list[dict[str, torch.Tensor]]) -> dict[str, torch.Tensor]:
 
 
 def _from_files(path: str, model: nn.Module) -> TrainingData:
-    columns, samples = _read_safetensors(path) or _read_npy(path)
-    batch: dict[str, torch.Tensor] = dict(columns)
-    return TrainingData(path, samples, example_of(batch, model))
+    found: dict[tuple, Length] = {}
+    for columns, samples in _read_safetensors(path) or [_read_npy(path)]:
+        layout = _layout(columns)
+        _count(found, columns, lambda batch=dict(columns): example_of(batch, model))
+        held = len(next(iter(columns.values())))
+        found[layout] = dataclasses.replace(found[layout], samples=found[layout].samples + samples - held)
+    return TrainingData(path, list(found.values()))
 
 
-def _read_safetensors(path: str) -> tuple[dict[str, torch.Tensor], int] | None:
-    """The first samples of a file, a directory or a glob, and how many there are."""
+def _read_safetensors(path: str) -> list[tuple[dict[str, torch.Tensor], int]]:
+    """The first samples of each file of a directory or a glob, and how many it has."""
     files = sorted(glob.glob(os.path.join(path, "*.safetensors") if os.path.isdir(path) else path))
-    files = [file for file in files if file.endswith(".safetensors")]
-    columns: dict[str, torch.Tensor] = {}
-    samples = 0
+    found = []
     for file in files:
+        if not file.endswith(".safetensors"):
+            continue
         with safe_open(file, "pt") as tensors:
             slices = {name: tensors.get_slice(name) for name in tensors.keys()}
-            samples += next(iter(slices.values())).get_shape()[0] if slices else 0
-            columns = columns or {name: part[:_EXAMPLES] for name, part in slices.items()}
-    return (columns, samples) if columns else None
+            if slices:
+                samples = next(iter(slices.values())).get_shape()[0]
+                found.append(({name: part[:_EXAMPLES] for name, part in slices.items()}, samples))
+    return found
 
 
 def _read_npy(path: str) -> tuple[dict[str, torch.Tensor], int]:

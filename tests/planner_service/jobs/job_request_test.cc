@@ -62,6 +62,18 @@ TEST(JobRequestTest, EveryBadFieldIsNamed) {
       {"spec.graph is not set", [](auto& s) { s.clear_graph(); }},
       {"spec.graph: ",
        [](auto& s) { s.mutable_graph()->mutable_nodes(0)->mutable_args(0)->set_parameter(99); }},
+      {"spec.graph: lengths[0]: another graph takes the same samples",
+       [](auto& s) {
+         const v1::Graph same = s.graph();
+         *s.mutable_graph()->add_lengths() = same;
+       }},
+      {"spec.graph.lengths cannot be trained by an asynchronous plan",
+       [](auto& s) {
+         v1::Graph other = s.graph();
+         other.mutable_inputs(0)->mutable_meta()->mutable_shape(1)->set_offset(77);
+         *s.mutable_graph()->add_lengths() = other;
+         s.mutable_plan_options()->set_asynchronous(true);
+       }},
       {"spec.graph cannot be trained", [](auto& s) { s.mutable_graph()->clear_loss(); }},
       {"spec.weights_path", [](auto& s) { s.clear_weights_path(); }},
       {"spec.data_path", [](auto& s) { s.clear_data_path(); }},

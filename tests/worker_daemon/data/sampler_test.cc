@@ -89,6 +89,61 @@ TEST(Sampler, RefusesMiniBatchesThatNeverFill) {
   EXPECT_FALSE(Sampler::Create(5, 0, SampleOrder::kSequential, 0).ok());
 }
 
+// Samples 0..5 and 9..11 of one length, 6..8 of another, 12..15 of a third.
+SampleLengths Three() { return SampleLengths({{0, 6, 0}, {6, 9, 1}, {9, 12, 0}, {12, 16, 2}}, 4); }
+
+TEST(SamplerOfLengths, AMiniBatchIsFullInTheOrderOfTheData) {
+  auto sampler = Sampler::Create(Three(), 2, SampleOrder::kSequential, 0);
+  ASSERT_TRUE(sampler.ok()) << sampler.status();
+  std::vector<std::vector<int64_t>> steps;
+  for (int64_t step = 0; step < 15; ++step) steps.push_back(sampler->MiniBatch(step));
+  EXPECT_THAT(steps, ElementsAre(ElementsAre(0, 1), ElementsAre(2, 3), ElementsAre(4, 5),
+                                 ElementsAre(6, 7), ElementsAre(9, 10), ElementsAre(12, 13),
+                                 ElementsAre(14, 15),  // 8 and 11 are left over.
+                                 ElementsAre(11, 0), ElementsAre(1, 2), ElementsAre(3, 4),
+                                 ElementsAre(8, 6), ElementsAre(7, 8), ElementsAre(5, 9),
+                                 ElementsAre(10, 11), ElementsAre(12, 13)));
+  EXPECT_EQ(Sampler::Steps(Three(), 2, 1), 7);
+  EXPECT_EQ(Sampler::Steps(Three(), 2, 2), 16);
+  EXPECT_EQ(sampler->LengthAt(3), 1);
+  EXPECT_EQ(sampler->LengthAt(6), 2);
+}
+
+TEST(SamplerOfLengths, EveryEpochHasEverySampleOnceInMiniBatchesOfOneLength) {
+  const SampleLengths lengths = Three();
+  for (const int64_t mini_batch : {1, 2, 3}) {
+    auto sampler = Sampler::Create(lengths, mini_batch, SampleOrder::kShuffled, 5);
+    ASSERT_TRUE(sampler.ok()) << sampler.status();
+    const int64_t steps = *Sampler::Steps(lengths, mini_batch, 6);
+    std::vector<std::vector<int64_t>> order(4);  // By length.
+    for (int64_t step = 0; step < steps; ++step) {
+      auto fresh = Sampler::Create(lengths, mini_batch, SampleOrder::kShuffled, 5);
+      const std::vector<int64_t> batch = sampler->MiniBatch(step);
+      // Wherever a run is taken up again.
+      EXPECT_EQ(fresh->MiniBatch(step), batch);
+      for (int64_t index : batch) {
+        EXPECT_EQ(lengths.LengthOf(index), sampler->LengthAt(step));
+        order[lengths.LengthOf(index)].push_back(index);
+      }
+    }
+    for (int32_t l = 0; l < 3; ++l) {
+      const int64_t samples = lengths.SamplesOf(l);
+      EXPECT_EQ(static_cast<int64_t>(order[l].size()), 6 * samples / mini_batch * mini_batch);
+      for (size_t begin = 0; begin + samples <= order[l].size(); begin += samples) {
+        const std::set<int64_t> seen(order[l].begin() + begin, order[l].begin() + begin + samples);
+        EXPECT_EQ(static_cast<int64_t>(seen.size()), samples);
+      }
+    }
+  }
+}
+
+TEST(SamplerOfLengths, RefusesALengthWithoutEnoughSamples) {
+  const auto sampler = Sampler::Create(Three(), 4, SampleOrder::kSequential, 0);
+  EXPECT_THAT(std::string(sampler.status().message()),
+              HasSubstr("a mini-batch of 4 is larger than the 3 samples of the same length as "
+                        "sample 6"));
+}
+
 TEST(EvaluationBatches, CoverEverySampleOnce) {
   for (const int64_t samples : {1, 7, 8, 9, 16}) {
     std::vector<int64_t> counted;

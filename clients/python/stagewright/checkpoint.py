@@ -14,7 +14,7 @@ from torch import nn
 
 from .errors import CheckpointError
 from .tensor_file import write_tensors
-from .wrappers import without_prefixes
+from .tracing.wrappers import without_prefixes
 
 MANIFEST = "manifest.json"
 

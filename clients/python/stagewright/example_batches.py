@@ -11,7 +11,7 @@ from torch.utils import _pytree as pytree
 from torch.utils.data import DataLoader, Dataset, IterableDataset, default_collate
 
 from .errors import ExportError
-from .loss_forms import NO_TARGET
+from .samples.loss_forms import NO_TARGET
 
 # Positional arguments, keyword arguments, and the target (None where the batch holds none).
 Parts = tuple[tuple, dict, object]

@@ -10,21 +10,21 @@ import torch
 from torch import nn
 from torch.export import ExportedProgram
 
-from .branches import assumed_branches
-from .capture import Captured, capture, is_virtual, runs
 from .errors import ExportError
 from .example_batches import Example, read_example
 from .graph_file import save_graph
-from .lengths import OfLength, check_dynamic, check_number, examples_of, joined, shape_of_sample
-from .loss_forms import takes_target, with_two_arguments
-from .loss_terms import CoupledSamples, separate_loss
 from .lowering import Lowering, refuse_randomness, wrapper_state
-from .places import describe
 from .programs import open_program
 from .proto import pb
+from .samples.loss_forms import takes_target, with_two_arguments
+from .samples.loss_terms import CoupledSamples, separate_loss
 from .tensor_file import write_tensors
+from .tracing.branches import assumed_branches
+from .tracing.capture import Captured, capture, is_virtual, runs
+from .tracing.lengths import OfLength, check_dynamic, check_number, examples_of, joined, shape_of_sample
+from .tracing.places import describe
+from .tracing.wrappers import unwrapped
 from .version import __version__
-from .wrappers import unwrapped
 
 _REDUCTIONS = ("mean", "sum")
 

@@ -6,15 +6,11 @@ import torch
 from torch import fx
 from torch.export.graph_signature import InputKind
 
-from .capture import Captured, is_virtual
 from .checkpoint import tied_names
-from .complex_numbers import refuse_complex_state
 from .errors import ExportError
-from .loss_terms import Separated
-from .places import describe
 from .proto import pb
-from .rewrites import with_scalar_overload
-from .sample_kinds import (
+from .samples.loss_terms import Separated
+from .samples.sample_kinds import (
     KEYED_DROPOUT,
     Found,
     Kind,
@@ -25,6 +21,10 @@ from .sample_kinds import (
     roots,
     uses_batch_statistics,
 )
+from .tracing.capture import Captured, is_virtual
+from .tracing.complex_numbers import refuse_complex_state
+from .tracing.places import describe
+from .tracing.rewrites import with_scalar_overload
 
 aten = torch.ops.aten
 

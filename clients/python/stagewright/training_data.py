@@ -14,10 +14,10 @@ from torch import nn
 from torch.utils import _pytree as pytree
 from torch.utils.data import DataLoader, Dataset, default_collate
 
-from .capture import _input_names, _target_names
 from .errors import DatasetError
-from .lengths import MOST, by_layout, shapes_text
 from .tensor_file import write_tensors
+from .tracing.capture import _input_names, _target_names
+from .tracing.lengths import MOST, by_layout, shapes_text
 
 TARGET = "target"
 _EXAMPLES = 8  # Samples that a model is captured with.

@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import stagewright
-from stagewright import trial
+from stagewright.samples import trial
 from faithful import export_and_compare
 
 LIBRARY = torch.library.Library("stagewright_test", "DEF")

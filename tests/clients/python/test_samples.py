@@ -6,11 +6,11 @@ import torch.nn.functional as F
 from torch import nn
 
 import stagewright
-from stagewright.capture import capture
+from stagewright.tracing.capture import capture
 from stagewright.lowering import wrapper_state
-from stagewright.sample_kinds import Kind, Layout, batch_total
-from stagewright.sample_rules import kinds_by_rules
-from stagewright.trial import find_kinds
+from stagewright.samples.sample_kinds import Kind, Layout, batch_total
+from stagewright.samples.sample_rules import kinds_by_rules
+from stagewright.samples.trial import find_kinds
 
 import test_ctc
 from test_complex_numbers import Rotary

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import torch
 from torch.utils import _pytree as pytree
 
-from .errors import ExportError
+from ..errors import ExportError
 
 
 def prediction_of(output: object) -> torch.Tensor | None:

@@ -11,11 +11,11 @@ import torch
 from torch import fx
 from torch.export.graph_signature import InputKind
 
-from .capture import Captured
-from .errors import ExportError
-from .places import line_of_node
-from .proto import pb
-from .rewrites import add_call, bind
+from ..errors import ExportError
+from ..proto import pb
+from ..tracing.capture import Captured
+from ..tracing.places import line_of_node
+from ..tracing.rewrites import add_call, bind
 from .sample_kinds import Kind, Kinds, ancestors, batch_total, is_sound, roots, single
 from .sample_rules import kinds_by_rules
 from .trial import find_kinds

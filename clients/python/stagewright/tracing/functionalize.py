@@ -14,10 +14,10 @@ from torch import fx
 from torch.export import ExportedProgram
 from torch.export.graph_signature import ExportGraphSignature, OutputKind
 
+from ..errors import ExportError
 from .complex_numbers import write_out_complex_numbers
 from .constants import fold_constants
 from .custom_operators import inline_custom_operators, rewrite_known_operators
-from .errors import ExportError
 from .recurrent import split_recurrent_layers
 from .regions import inline_regions
 from .rewrites import expose_attention_dropout, fold_identities, is_mutating

@@ -16,8 +16,8 @@ from torch.amp import autocast_mode
 from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 
+from ..errors import ExportError
 from .autocasts import autocast_arguments
-from .errors import ExportError
 from .gradients import with_gradient
 from .places import describe
 

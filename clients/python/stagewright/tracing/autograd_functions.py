@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import torch
 from torch import nn
 
-from .errors import ExportError
+from ..errors import ExportError
 from .places import line_here, module_here
 
 # Sizes of inputs and of gradients: functions that clip differ from a derivative at one end or the other.

@@ -18,7 +18,7 @@ import torch
 from torch.fx.experimental.sym_node import SymNode
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
-from .errors import ExportError
+from ..errors import ExportError
 from .places import place_here
 
 _TORCH = str(pathlib.Path(torch.__file__).parent) + "/"
@@ -78,7 +78,7 @@ def _past_an_error() -> tuple[bool | None, str]:
 
 def _asking_frame() -> types.FrameType | None:
     """The running code of a model, or of one of PyTorch's functions."""
-    frame, ours = sys._getframe(), str(pathlib.Path(__file__).parent) + "/"
+    frame, ours = sys._getframe(), str(pathlib.Path(__file__).parent.parent) + "/"
     while frame is not None:
         name = frame.f_code.co_filename
         if name.startswith(_FUNCTIONS) or not name.startswith((_TORCH, ours, "<")):

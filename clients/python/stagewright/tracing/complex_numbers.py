@@ -13,8 +13,8 @@ from torch import fx
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
 
+from ..errors import ExportError
 from .complex_shapes import SHAPES
-from .errors import ExportError
 from .fourier import TRANSFORMS
 from .pairs import Number, Pairs, is_complex, real_type
 from .places import describe

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from torch import nn
 
-from .errors import ExportError
-from .outputs import returned_loss
+from ..errors import ExportError
+from ..tracing.outputs import returned_loss
 
 # The example target of a loss that reads none: no tensor.
 NO_TARGET = ()

@@ -12,8 +12,8 @@ from torch.export.dynamic_shapes import _DerivedDim, _DimHint, _DimHintType
 from torch.utils import _pytree as pytree
 from torch.utils.data import DataLoader
 
-from .errors import ExportError
-from .proto import pb
+from ..errors import ExportError
+from ..proto import pb
 
 # Each is a graph of its own and a program of its own on every device.
 MOST = 64

@@ -17,10 +17,10 @@ from torch.export import Dim, ExportedProgram
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils import _pytree as pytree
 
+from ..errors import ExportError
+from .autograd_functions import UntriedFunction, is_derivative, plain_functions
 from .ctc import traceable_ctc
 from .diagnosis import explain, reading_of, refuse_what_fails_by_itself
-from .autograd_functions import UntriedFunction, is_derivative, plain_functions
-from .errors import ExportError
 from .functionalize import make_functional
 from .losses import derive_target
 from .outputs import prediction_of

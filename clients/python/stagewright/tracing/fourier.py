@@ -11,7 +11,7 @@ from collections.abc import Callable
 import torch
 from torch import fx
 
-from .errors import ExportError
+from ..errors import ExportError
 from .pairs import Pairs, real_type
 from .places import describe
 

@@ -10,7 +10,7 @@ from unittest import mock
 import torch
 from torch import fx, nn
 
-_OURS = (str(pathlib.Path(torch.__file__).parent), str(pathlib.Path(__file__).parent), "<")
+_OURS = (str(pathlib.Path(torch.__file__).parent), str(pathlib.Path(__file__).parent.parent), "<")
 _FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+), in [^\n]*\n\s*(?P<code>[^\n]*)')
 
 

@@ -10,7 +10,7 @@ import torch
 from torch import fx
 from torch.export.graph_signature import InputKind
 
-from .capture import Captured
+from ..tracing.capture import Captured
 from .sample_kinds import Found, Kind, Kinds, Layout, batch_total, live_nodes
 
 aten = torch.ops.aten

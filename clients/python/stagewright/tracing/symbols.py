@@ -6,8 +6,8 @@ import sympy
 import torch
 from torch.utils._sympy.symbol import SymT, symbol_is_type
 
-from .errors import ExportError
-from .proto import pb
+from ..errors import ExportError
+from ..proto import pb
 
 
 @dataclasses.dataclass(frozen=True)

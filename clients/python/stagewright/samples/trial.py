@@ -13,7 +13,7 @@ import torch
 from torch import fx
 from torch.export.graph_signature import InputKind
 
-from .capture import Captured, is_virtual
+from ..tracing.capture import Captured, is_virtual
 from .double_precision import IN_DOUBLE
 from .sample_kinds import (
     BATCH_STATISTICS,

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.utils import _pytree as pytree
 
-from .errors import ExportError
+from ..errors import ExportError
 from .places import line_of_error, place_of_error
 
 

@@ -8,7 +8,7 @@ from torch import fx
 from torch._dispatch.python import enable_python_dispatcher
 from torch.utils import _pytree as pytree
 
-from .errors import ExportError
+from ..errors import ExportError
 
 aten = torch.ops.aten
 

@@ -14,8 +14,8 @@ from torch._library.custom_ops import OPDEFS
 from torch.export import ExportedProgram
 from torch.fx.experimental.proxy_tensor import make_fx
 
+from ..errors import ExportError
 from .ctc import ctc_as_pytorch
-from .errors import ExportError
 from .gradients import with_gradient
 from .places import describe
 from .rewrites import add_call, erase_dead

@@ -12,7 +12,7 @@ from unittest import mock
 import torch
 from torch import fx
 
-from .errors import ExportError
+from ..errors import ExportError
 from .places import describe
 from .rewrites import add_call
 

@@ -5,7 +5,7 @@ import enum
 import torch
 from torch import fx
 
-from .capture import Captured
+from ..tracing.capture import Captured
 
 aten = torch.ops.aten
 

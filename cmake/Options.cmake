@@ -29,7 +29,7 @@ if(MOLD)
 endif()
 
 # Alike in libraries and programs, which share precompiled headers.
-add_compile_options(-fPIC)
+add_compile_options(-fPIC -pthread)
 add_compile_options(-Wall -Wextra -Wshadow -Wno-unused-parameter -Wno-missing-field-initializers)
 if(STAGEWRIGHT_WERROR)
   add_compile_options(-Werror)

@@ -4,11 +4,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
+#include <utility>
 
 #include "common/lowering/lower.h"
-#include "common/program/check_ids.h"
-#include "common/program/grid.h"
 #include "common/program/text.h"
 #include "tests/support/schedule_cases.h"
 
@@ -65,53 +63,6 @@ class ValidateTest : public ::testing::Test {
 TEST_F(ValidateTest, IndicesOutOfRange) {
   At(0, "F0[0,1)").after = {99};
   ExpectBroken("device 0, body action 0 F0[0,1): it waits for action 99, which does not exist");
-  At(0, "F0[0,1)").after.clear();
-  At(0, "SA0[0,1)@0").action.channel = 7;
-  ExpectBroken("device 0, body action 1 SA0[0,1)@7: channel 7 does not exist");
-  LowerAgain();
-  At(0, "F0[0,1)").action.stage = StageId(2);
-  ExpectBroken("device 0, body action 0 F2[0,1): the stage does not exist");
-  LowerAgain();
-  At(0, "F0[0,1)").action.samples.end = 9;
-  ExpectBroken("device 0, body action 0 F0[0,9): its samples are not within the mini-batch [0,8)");
-  LowerAgain();
-  At(0, "F0[0,1)").acquire = -1;
-  ExpectBroken("device 0, body action 0 F0[0,1): it acquires or releases negative bytes");
-  LowerAgain();
-  std::swap(program_.devices[0], program_.devices[1]);
-  ExpectBroken("devices are not in order");
-  LowerAgain();
-  program_.stages[1].micro_batch = 3;
-  ExpectBroken("stages[1].micro_batch 3 does not divide");
-  LowerAgain();
-  program_.channels[0].to = StageId(5);
-  ExpectBroken("channels[0]: stages 0 -> 5 do not exist");
-}
-
-TEST_F(ValidateTest, IdsThatTheGraphDoesNotHave) {
-  ASSERT_EQ(CheckIds(graph_, program_), absl::OkStatus());
-  const Program good = program_;
-  const auto message = [&](auto spoil) {
-    program_ = good;
-    spoil(program_);
-    const absl::Status status = CheckIds(graph_, program_);
-    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-    return std::string(status.message());
-  };
-  EXPECT_THAT(message([&](Program& p) { p.stages[1].nodes.push_back(NodeId(graph_.size())); }),
-              HasSubstr("stages[1]: node 3 is not in the graph"));
-  EXPECT_THAT(message([](Program& p) { p.stages[0].replicated.push_back(NodeId()); }),
-              HasSubstr("stages[0]: node -1"));
-  EXPECT_THAT(message([](Program& p) { p.channels[0].values[0].node = NodeId(99); }),
-              HasSubstr("channels[0]: node 99"));
-  EXPECT_THAT(message([](Program& p) { p.channels[0].values[0].output = 1; }),
-              HasSubstr("channels[0]: output 1 of node 0"));
-  EXPECT_THAT(message([](Program& p) { p.channels[1].gradient_values[0].output = -1; }),
-              HasSubstr("channels[1]: output -1"));
-  EXPECT_THAT(message([](Program& p) { p.reductions[0].parameters[0] = ParameterId(99); }),
-              HasSubstr("reductions[0]: parameter 99"));
-  EXPECT_THAT(message([](Program& p) { p.devices[0].body[0].action.stage = StageId(9); }),
-              HasSubstr("the stage does not exist"));
 }
 
 TEST_F(ValidateTest, ActionsOnTheWrongDevice) {
@@ -320,24 +271,6 @@ body:
   std::swap(broken.devices[0].body[2].action, broken.devices[0].body[3].action);
   EXPECT_THAT(std::string(Validate(broken, {}).message()),
               HasSubstr("W0[0,1): C4: it comes before I0[0,1)"));
-}
-
-TEST(Grid, HasARowPerDeviceInColumns) {
-  const Graph graph = ChainGraph(2);
-  const testing::FixedCosts costs(0, 0, graph);
-  const Program program =
-      *Lower(graph, MakeStages(graph, 12, {{{0}, {0}, 4}, {{1, 2}, {1}, 4}}), costs, {});
-  EXPECT_EQ(Grid(program), R"(device 0 | F0[0,4) F0[4,8) B0[0,4) F0[8,12) B0[4,8)  B0[8,12) OS0
-device 1 | F1[0,4) B1[0,4) F1[4,8) B1[4,8)  F1[8,12) B1[8,12) OS1
-)");
-  const auto& body = program.devices[1].body;
-  const auto receive = std::find_if(body.begin(), body.end(), [](const ProgramAction& action) {
-    return ToString(action.action) == "RA1[8,12)@0";
-  });
-  EXPECT_EQ(Grid(program, 1, static_cast<int32_t>(receive - body.begin())),
-            R"(device 0 | F0[0,4) F0[4,8) B0[0,4)       F0[8,12) B0[4,8) B0[8,12) OS0
-device 1 | F1[0,4) B1[0,4) >RA1[8,12)@0< F1[4,8)  B1[4,8) F1[8,12) B1[8,12) ...
-)");
 }
 
 }  // namespace

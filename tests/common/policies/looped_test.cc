@@ -9,8 +9,6 @@
 
 #include "common/lowering/compute_order.h"
 #include "common/lowering/lower.h"
-#include "common/policies/breadth_first.h"
-#include "common/policies/early_backward.h"
 #include "common/strategy/check_orders.h"
 #include "common/strategy/check_strategy.h"
 #include "common/strategy/orders.h"
@@ -202,8 +200,7 @@ TEST(LoopedOrders, RandomGraphs) {
       used.insert(stage.devices.begin(), stage.devices.end());
     for (size_t d = 0; d < used.size() && i % 2 == 0; ++d)
       schedule.prefetch.push_back(testing::Uniform(rng, 0, 4));
-    auto orders = i % 5 == 0 ? BreadthFirstOrders(random.graph, random.strategy)
-                             : LoopedOrders(random.graph, random.strategy, schedule);
+    auto orders = LoopedOrders(random.graph, random.strategy, schedule);
     ASSERT_EQ(orders.status(), absl::OkStatus());
     SetOrders(random.graph, *std::move(orders), random.strategy);
     ASSERT_EQ(CheckStrategy(random.graph, random.cluster, random.strategy), absl::OkStatus());
@@ -240,17 +237,6 @@ TEST(LoopedOrders, NamesWhatIsWrong) {
   const absl::Status status = LoopedOrders(looped.graph, unequal, {2, {}}).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(status.message()), HasSubstr("stage 2 has micro-batches of 2 samples"));
-}
-
-TEST(EarlyBackward, DapplesWarmUpDepths) {
-  // Figure 3 and section 4: PA keeps one micro-batch per stage that follows, PB nearly twice as
-  // many.
-  EXPECT_EQ(PaInFlight(4, 100), 4);
-  EXPECT_EQ(PaInFlight(1, 100), 1);
-  EXPECT_EQ(PbInFlight(4, 100), 7);
-  EXPECT_EQ(PbInFlight(1, 100), 1);
-  EXPECT_EQ(PaInFlight(4, 3), 3);
-  EXPECT_EQ(PbInFlight(4, 6), 6);
 }
 
 }  // namespace

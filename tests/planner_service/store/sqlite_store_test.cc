@@ -1,5 +1,5 @@
-// One conformance suite for every Store, and what is particular to the SQLite file.
-#include "planner_service/store/store.h"
+// What every Store does, and what is particular to the SQLite file.
+#include "planner_service/store/sqlite_store.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,8 +11,6 @@
 #include <map>
 #include <random>
 
-#include "planner_service/store/sqlite_store.h"
-
 namespace stagewright {
 namespace {
 
@@ -20,7 +18,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Pair;
 
-class StoreTest : public ::testing::Test {
+class SqliteStoreTest : public ::testing::Test {
  protected:
   void SetUp() override {
     directory_ =
@@ -39,7 +37,7 @@ class StoreTest : public ::testing::Test {
   std::filesystem::path directory_;
 };
 
-TEST_F(StoreTest, ReadsWhatWasWritten) {
+TEST_F(SqliteStoreTest, ReadsWhatWasWritten) {
   auto store = Open();
   ASSERT_TRUE(
       store->Write({{"jobs/2", "two"}, {"jobs/1", std::string("a\0b", 3)}, {"other", ""}}).ok());
@@ -50,20 +48,20 @@ TEST_F(StoreTest, ReadsWhatWasWritten) {
               ElementsAre(Pair("jobs/1", std::string("a\0b", 3)), Pair("jobs/2", "two")));
 }
 
-TEST_F(StoreTest, PrefixIsNotAPattern) {
+TEST_F(SqliteStoreTest, PrefixIsNotAPattern) {
   auto store = Open();
   ASSERT_TRUE(store->Write({{"a%b", "1"}, {"aXb", "2"}, {"a_b", "3"}}).ok());
   EXPECT_THAT(*store->Scan("a%"), ElementsAre(Pair("a%b", "1")));
 }
 
-TEST_F(StoreTest, BatchesReplaceAndDelete) {
+TEST_F(SqliteStoreTest, BatchesReplaceAndDelete) {
   auto store = Open();
   ASSERT_TRUE(store->Write({{"k", "1"}, {"gone", "x"}}).ok());
   ASSERT_TRUE(store->Write({{"k", "2"}, {"gone", std::nullopt}, {"never", std::nullopt}}).ok());
   EXPECT_THAT(*store->Scan(""), ElementsAre(Pair("k", "2")));
 }
 
-TEST_F(StoreTest, AgreesWithAMap) {
+TEST_F(SqliteStoreTest, AgreesWithAMap) {
   auto store = Open();
   std::map<std::string, std::string> model;
   std::mt19937 random(7);
@@ -84,7 +82,7 @@ TEST_F(StoreTest, AgreesWithAMap) {
   EXPECT_THAT(*store->Scan(""), ::testing::ElementsAreArray(model.begin(), model.end()));
 }
 
-TEST_F(StoreTest, SurvivesAKilledProcess) {
+TEST_F(SqliteStoreTest, SurvivesAKilledProcess) {
   const pid_t child = fork();
   if (child == 0) {
     auto store = OpenSqliteStore(Path());
@@ -97,7 +95,7 @@ TEST_F(StoreTest, SurvivesAKilledProcess) {
   EXPECT_EQ(*Open()->Read("jobs/1"), "kept");
 }
 
-TEST_F(StoreTest, RefusesASecondOwner) {
+TEST_F(SqliteStoreTest, RefusesASecondOwner) {
   auto first = Open();
   ASSERT_TRUE(first->Write({{"k", "v"}}).ok());
   auto second = OpenSqliteStore(Path());
@@ -105,7 +103,7 @@ TEST_F(StoreTest, RefusesASecondOwner) {
   EXPECT_THAT(std::string(second.status().message()), HasSubstr(Path()));
 }
 
-TEST_F(StoreTest, RefusesAForeignFile) {
+TEST_F(SqliteStoreTest, RefusesAForeignFile) {
   std::ofstream(Path())
       << "this is no database, however long one reads it; at least one page of text is needed here";
   auto store = OpenSqliteStore(Path());
@@ -113,7 +111,7 @@ TEST_F(StoreTest, RefusesAForeignFile) {
   EXPECT_THAT(std::string(store.status().message()), HasSubstr("not a Stagewright store"));
 }
 
-TEST_F(StoreTest, NamesAnUnusablePath) {
+TEST_F(SqliteStoreTest, NamesAnUnusablePath) {
   auto store = OpenSqliteStore((directory_ / "absent" / "state.db").string());
   EXPECT_EQ(store.status().code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(store.status().message()), HasSubstr("absent"));

@@ -1,6 +1,7 @@
 """The shape of the tree: a README per folder that is true of it, small files, tests that mirror sources, nothing of one
 machine."""
 
+import fnmatch
 import pathlib
 import re
 
@@ -12,6 +13,8 @@ COMPONENT_PARENTS = ["clients", "common", "planner_service", "worker_daemon"]
 MIRRORED = ["clients/cli", "common", "planner_service", "worker_daemon"]
 CODE = [".h", ".cc", ".cu", ".py", ".sh", ".proto", ".cmake", ".ts"]
 TEXT = CODE + [".md", ".txt", ".yaml", ".yml", ".json", ".toml", "Dockerfile"]
+# Which tests cover the sources that have none of their name.
+COVERED_BY = "tests/covered_by.txt"
 MAX_LINES = 600
 MAX_README_LINES = 15
 # A header as a README names it: `dag.h`, or with its path.
@@ -100,6 +103,53 @@ def check_mirror(sources):
   return findings
 
 
+def sources_without_tests(sources):
+  """The sources DIR/NAME.cc that neither tests/DIR/NAME_test.cc nor tests/DIR/NAME_*_test.cc is named after."""
+  tests = set(sources.matching(["_test.cc"], "tests/"))
+  found = []
+  for path in sources.matching([".cc"]):
+    folder, name = path.rpartition("/")[::2]
+    if path.startswith(tuple(f"{parent}/" for parent in MIRRORED)) and name != "main.cc":
+      stem = f"tests/{folder}/{name.removesuffix('.cc')}"
+      if f"{stem}_test.cc" not in tests and not any(test.startswith(f"{stem}_") for test in tests):
+        found.append(path)
+  return found
+
+
+def matches(path, pattern):
+  """A glob whose * ends at a slash."""
+  return path.count("/") == pattern.count("/") and all(map(fnmatch.fnmatchcase, path.split("/"), pattern.split("/")))
+
+
+def check_covered(sources):
+  lines = sources.text(COVERED_BY).splitlines() if COVERED_BY in sources.paths else ["#"]
+  findings = []
+  if not lines or not lines[0].startswith("#"):
+    findings.append(f"{COVERED_BY}:1: does not begin with a comment that says what it is")
+  rows = [(number, line) for number, line in enumerate(lines, 1) if not line.startswith("#")]
+  for (_, before), (number, line) in zip(rows, rows[1:]):
+    if line <= before:
+      findings.append(f"{COVERED_BY}:{number}: is not sorted")
+  left = sources_without_tests(sources)
+  covered = set()
+  for number, line in rows:
+    words = line.split()
+    if len(words) != 2:
+      findings.append(f"{COVERED_BY}:{number}: is not a source and a test")
+      continue
+    pattern, test = words
+    if test not in sources.paths:
+      findings.append(f"{COVERED_BY}:{number}: there is no {test}")
+    here = [path for path in left if matches(path, pattern)]
+    if not here:
+      findings.append(f"{COVERED_BY}:{number}: no source without a test of its own matches {pattern}")
+    covered.update(here)
+  for path in left:
+    if path not in covered:
+      findings.append(f"{path}: no test is named after it, and {COVERED_BY} does not name one that covers it")
+  return findings
+
+
 def check_text(sources):
   findings = []
   for path in sources.matching(TEXT):
@@ -119,7 +169,8 @@ def check_text(sources):
 
 
 def check(sources):
-  return check_readmes(sources) + check_rooms(sources) + check_sizes(sources) + check_mirror(sources) + check_text(sources)
+  return [finding for one in (check_readmes, check_rooms, check_sizes, check_mirror, check_covered, check_text)
+          for finding in one(sources)]
 
 
 if __name__ == "__main__":

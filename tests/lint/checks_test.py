@@ -242,6 +242,27 @@ class LayoutTest(LintTest):
     self.assertEqual(self.findings(check_layout.check_mirror, files), [])
     self.assert_one(self.findings(check_layout.check_mirror, {"tests/common/graph/gone_test.cc": ""}), "gone")
 
+  def test_sources_without_a_test_of_their_name(self):
+    def covered(*lines, more=()):
+      table = {"tests/covered_by.txt": "".join(f"{line}\n" for line in lines)} if lines else {}
+      return self.findings(check_layout.check_covered, table | dict.fromkeys(more, ""))
+
+    head = "# What covers what."
+    self.assertEqual(covered(more=["common/graph/dag.cc", "tests/common/graph/dag_test.cc", "common/graph/cut.cc",
+                                   "tests/common/graph/cut_property_test.cc", "clients/cli/main.cc",
+                                   "tests/support/cases.cc"]), [])
+    self.assert_one(covered(more=["common/graph/cu.cc"]), "common/graph/cu.cc: no test is named after it")
+    line = "common/graph/cu.cc  tests/common/graph/cut_property_test.cc"
+    self.assertEqual(covered(head, line), [])
+    self.assertEqual(covered(head, line.replace("cu.cc", "*.cc")), [])
+    self.assert_one(covered(line), ":1: does not begin with a comment")
+    self.assert_one(covered(head, line, line), ":3: is not sorted")
+    self.assert_one(covered(head, line.replace("cut_", "gone_")), ":2: there is no tests/common/graph/gone_property")
+    self.assert_one(covered(head, line, line.replace("cu.cc", "dag.cc")), ":3: no source without a test", "graph/dag.cc")
+    wide = covered(head, line.replace("graph/cu.cc", "*.cc", 1))
+    self.assertEqual(len(wide), 2, wide)
+    self.assertEqual(len(covered(head, line.split()[0])), 2)
+
   def test_test_beside_source(self):
     self.assert_one(self.findings(check_layout.check_mirror, {"common/graph/dag_test.cc": ""}), "under tests/")
 

@@ -9,15 +9,15 @@
 #include <set>
 
 #include "absl/strings/str_cat.h"
+#include "common/program/grid.h"
 #include "common/program/trace.h"
+#include "common/strategy/check_strategy.h"
 #include "common/topology/cluster.h"
+#include "common/topology/presets.h"
 #include "tests/worker_daemon/support/forced_strategies.h"
 #include "tests/worker_daemon/support/local_training.h"
 #include "tests/worker_daemon/support/runnable_graphs.h"
 #if STAGEWRIGHT_HAVE_UCX
-#include "common/program/grid.h"
-#include "common/strategy/check_strategy.h"
-#include "common/topology/presets.h"
 #include "worker_daemon/transport/ucx/ucx_transport.h"
 #endif
 

@@ -4,6 +4,10 @@
 #include <cstdio>
 #include <cstdlib>
 
+// LibTorch's logging has a macro of the same name and meaning.
+#ifdef CHECK
+#undef CHECK
+#endif
 #define CHECK(condition)                                                                 \
   do {                                                                                   \
     if (!(condition)) [[unlikely]] {                                                     \

@@ -1,5 +1,7 @@
 #include "common/cost/node_weights.h"
 
+#include <numeric>
+
 namespace stagewright {
 
 std::vector<double> NodeWeights(const Graph& graph, const CostModel& costs, const DeviceKind& kind,
@@ -11,6 +13,12 @@ std::vector<double> NodeWeights(const Graph& graph, const CostModel& costs, cons
     weights.push_back(static_cast<double>(time.forward + time.backward));
   }
   return weights;
+}
+
+double TotalTime(const Graph& graph, const CostModel& costs, const DeviceKind& kind,
+                 int64_t samples) {
+  const std::vector<double> weights = NodeWeights(graph, costs, kind, samples);
+  return std::accumulate(weights.begin(), weights.end(), 0.0);
 }
 
 }  // namespace stagewright

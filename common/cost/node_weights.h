@@ -14,4 +14,8 @@ namespace stagewright {
 std::vector<double> NodeWeights(const Graph& graph, const CostModel& costs, const DeviceKind& kind,
                                 int64_t samples);
 
+// All of them together, ns.
+double TotalTime(const Graph& graph, const CostModel& costs, const DeviceKind& kind,
+                 int64_t samples);
+
 }  // namespace stagewright

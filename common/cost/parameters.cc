@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "common/cost/cost_model.h"
-
 namespace stagewright {
 
 Bytes ResidentBytes(const Parameter& parameter, Optimizer optimizer) {
@@ -23,6 +21,29 @@ Bytes ResidentBytes(const Parameter& parameter, Optimizer optimizer) {
 Bytes ResidentBytes(const ProfiledCost& cost, Optimizer optimizer) {
   if (cost.resident_bytes.has_value()) return *cost.resident_bytes;
   return ResidentBytes(ProfiledParameter(cost), optimizer);
+}
+
+ParameterBytes BytesHeld(const Parameter& parameter, Optimizer optimizer) {
+  const Bytes resident = ResidentBytes(parameter, optimizer);
+  if (!parameter.trainable) return {resident, 0, 0};
+  return {resident, parameter.SizeBytes(), resident};
+}
+
+ParameterBytes BytesHeld(const ProfiledCost& cost, Optimizer optimizer) {
+  const Bytes resident = ResidentBytes(cost, optimizer);
+  return {resident, cost.parameter_bytes, resident};
+}
+
+ParameterBytes LeastBytesHeld(const Parameter& parameter, Optimizer optimizer) {
+  ParameterBytes bytes = BytesHeld(parameter, optimizer);
+  bytes.resident -= bytes.gradients;
+  return bytes;
+}
+
+ParameterBytes LeastBytesHeld(const ProfiledCost& cost, Optimizer optimizer) {
+  ParameterBytes bytes = BytesHeld(cost, optimizer);
+  bytes.trained = std::min(bytes.resident, ResidentBytes(ProfiledParameter(cost), optimizer));
+  return bytes;
 }
 
 Parameter ProfiledParameter(const ProfiledCost& cost) {

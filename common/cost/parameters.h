@@ -17,6 +17,27 @@ Bytes ResidentBytes(const Parameter& parameter, Optimizer optimizer);
 // ResidentBytes of a planning-only node; what its profile says whatever the optimizer, if it does.
 Bytes ResidentBytes(const ProfiledCost& cost, Optimizer optimizer);
 
+// What parameters take throughout a job.
+struct ParameterBytes {
+  Bytes resident = 0;   // Parameter, gradient and optimizer state.
+  Bytes gradients = 0;  // Summed by replicas.
+  Bytes trained = 0;    // What the optimizer step goes over.
+
+  ParameterBytes& operator+=(const ParameterBytes& other) {
+    resident += other.resident;
+    gradients += other.gradients;
+    trained += other.trained;
+    return *this;
+  }
+};
+ParameterBytes BytesHeld(const Parameter& parameter, Optimizer optimizer);
+ParameterBytes BytesHeld(const ProfiledCost& cost, Optimizer optimizer);
+
+// At least: no gradient is there while all activations are saved, and what a profile says is held
+// may be more than what an optimizer goes over.
+ParameterBytes LeastBytesHeld(const Parameter& parameter, Optimizer optimizer);
+ParameterBytes LeastBytesHeld(const ProfiledCost& cost, Optimizer optimizer);
+
 // The parameters of a planning-only node: without a name, trained, float32.
 Parameter ProfiledParameter(const ProfiledCost& cost);
 

@@ -85,36 +85,16 @@ class Bound {
   }
 
  private:
-  // Bytes held for the node's parameters throughout, by an update, and of their gradients.
-  struct ParameterBytes {
-    Bytes resident = 0;
-    Bytes trained = 0;
-    Bytes gradients = 0;
-  };
-
   ParameterBytes BytesOf(NodeId node) const {
     ParameterBytes bytes;
     if (const auto& cost = graph_.node(node).cost) {
-      bytes.resident = ResidentBytes(*cost, options_.optimizer);
-      bytes.trained = ProfiledUpdateBytes(*cost);
-      bytes.gradients = cost->parameter_bytes;
+      bytes = LeastBytesHeld(*cost, options_.optimizer);
     }
     for (ParameterId id : graph_.Parameters(node)) {
-      const Parameter& parameter = graph_.parameter(id);
-      bytes.resident += ResidentBytes(parameter, options_.optimizer);
-      if (!parameter.trainable) continue;
-      bytes.resident -= parameter.SizeBytes();  // Its gradient, when all is saved.
-      bytes.trained += ResidentBytes(parameter, options_.optimizer);
-      bytes.gradients += parameter.SizeBytes();
+      bytes += LeastBytesHeld(graph_.parameter(id), options_.optimizer);
     }
     if (!graph_.needs_backward(node)) bytes.trained = bytes.gradients = 0;
     return bytes;
-  }
-
-  // What a profile says is held may be more or less than what an optimizer goes over.
-  Bytes ProfiledUpdateBytes(const ProfiledCost& cost) const {
-    return std::min(ResidentBytes(cost, options_.optimizer),
-                    ResidentBytes(ProfiledParameter(cost), options_.optimizer));
   }
 
   bool Fits(NodeId node, Bytes resident, int64_t samples, Bytes memory) const {
@@ -256,11 +236,13 @@ class Bound {
       for (double cost : least_[v].per_sample) item.cost.push_back(batch_ * cost);
       items.push_back(std::move(item));
       if (!graph_.needs_backward(node)) continue;
-      if (graph_.node(node).cost) update(ProfiledUpdateBytes(*graph_.node(node).cost));
+      if (const auto& cost = graph_.node(node).cost) {
+        update(LeastBytesHeld(*cost, options_.optimizer).trained);
+      }
       for (ParameterId id : graph_.Parameters(node)) {
         const Parameter& parameter = graph_.parameter(id);
         if (parameter.trainable && !seen[id.index()]) {
-          update(ResidentBytes(parameter, options_.optimizer));
+          update(LeastBytesHeld(parameter, options_.optimizer).trained);
         }
         seen[id.index()] = true;
       }

@@ -1,9 +1,6 @@
 #include "planner_service/models/layers.h"
 
-#include <algorithm>
 #include <utility>
-
-#include "common/cost/value_bytes.h"
 
 namespace stagewright {
 namespace {
@@ -27,23 +24,10 @@ Dag LayerGraph(const StageOracle& oracle) {
 }
 
 std::vector<double> LayerOutputs(const StageOracle& oracle) {
-  const Graph& graph = *oracle.problem().graph;
-  const OperatorGraph& operators = *oracle.problem().operators;
   const std::vector<int32_t> position = PositionsOf(oracle);
-  std::vector<ValueRef> values;
-  for (int32_t v = 0; v < graph.size(); ++v) {
-    const OperatorId reader = operators.owner(NodeId(v));
-    ForEachRead(graph, NodeId(v), [&](ValueRef value) {
-      const OperatorId owner = operators.owner(value.node);
-      if (owner.valid() && owner != reader) values.push_back(value);
-    });
-  }
-  std::sort(values.begin(), values.end());
-  values.erase(std::unique(values.begin(), values.end()), values.end());
   std::vector<double> bytes(oracle.size(), 0);
-  for (const ValueRef& value : values) {
-    bytes[position[operators.owner(value.node).index()]] +=
-        static_cast<double>(ValueBytesPerSample(graph, value, 1));
+  for (const CostTable::Value& value : oracle.costs().values()) {
+    bytes[position[value.producer]] += static_cast<double>(value.bytes_per_sample);
   }
   return bytes;
 }

@@ -13,7 +13,7 @@ namespace stagewright {
 Dag LayerGraph(const StageOracle& oracle);
 
 // By layer, the bytes per sample of its values that other layers read, each value once.
-// O(reads * log(reads)).
+// O(values).
 std::vector<double> LayerOutputs(const StageOracle& oracle);
 
 }  // namespace stagewright

@@ -4,13 +4,11 @@
 #include <bit>
 #include <cmath>
 #include <set>
-#include <tuple>
 
-#include "absl/container/flat_hash_map.h"
 #include "common/base/check.h"
+#include "common/cost/node_weights.h"
 #include "common/cost/parameters.h"
 #include "common/cost/retention.h"
-#include "common/cost/value_bytes.h"
 
 namespace stagewright {
 std::vector<OperatorId> ModelOrder(const Problem& problem) {
@@ -20,13 +18,9 @@ std::vector<OperatorId> ModelOrder(const Problem& problem) {
 
 const DeviceKind& SlowestKind(const Problem& problem, int64_t samples) {
   const DeviceKind* slowest = nullptr;
-  Nanos most = -1;
+  double most = -1;
   for (const DeviceKind& kind : problem.cluster->kinds()) {
-    Nanos total = 0;
-    for (int32_t v = 0; v < problem.graph->size(); ++v) {
-      const OperatorTime time = problem.costs->Time(NodeId(v), kind, samples);
-      total += time.forward + time.backward;
-    }
+    const double total = TotalTime(*problem.graph, *problem.costs, kind, samples);
     if (total > most) {
       most = total;
       slowest = &kind;
@@ -41,7 +35,7 @@ Bytes ShareCosts::Workspace(int32_t begin, int32_t end) const {
 }
 
 StageOracle::StageOracle(const Problem& problem, std::vector<OperatorId> order)
-    : problem_(&problem), order_(std::move(order)) {
+    : costs_(problem), order_(std::move(order)) {
   CHECK(static_cast<int32_t>(order_.size()) == problem.operators->size());
   const bool one_kind = problem.cluster->kinds().size() == 1;
   kind_ = one_kind ? &problem.cluster->kinds()[0] : &SlowestKind(problem, 1);
@@ -49,90 +43,45 @@ StageOracle::StageOracle(const Problem& problem, std::vector<OperatorId> order)
   for (const Device& device : problem.cluster->devices()) {
     budget_ = std::min(budget_, device.memory);
   }
-  nodes_.reserve(order_.size());
-  for (OperatorId id : order_) {
-    const std::vector<NodeId>& own = problem.operators->op(id).nodes;
-    std::vector<NodeId> all = ReplicatedInto(*problem.graph, *problem.operators, own);
-    all.insert(all.end(), own.begin(), own.end());
-    nodes_.push_back(std::move(all));
-  }
-  CollectValues();
+  std::vector<int32_t> position(size());
+  for (int32_t p = 0; p < size(); ++p) position[order_[p].index()] = p;
+  CollectValues(position);
   CollectParameters();
   rows_.resize(order_.size() + 1);
   for (auto& row : rows_) row.push_back({});
 }
 
-void StageOracle::CollectValues() {
-  const Graph& graph = *problem_->graph;
-  std::vector<int32_t> position(size());
-  for (int32_t p = 0; p < size(); ++p) position[order_[p].index()] = p;
+void StageOracle::CollectValues(const std::vector<int32_t>& position) {
   produced_.resize(size());
   consumed_.resize(size());
-  const auto kept = KeptOutputs(graph);
-  const auto per_sample = [&](ValueRef value) {
-    return static_cast<double>(ValueBytesPerSample(graph, value, 1));
-  };
-  // By node: what the gradient of its result may be a part of, as that of a concatenation's
-  // operand.
-  std::vector<double> whole(graph.size(), 0);
-  const auto& sorted = graph.dag().order();
-  for (auto v = sorted.rbegin(); graph.executable() && v != sorted.rend(); ++v) {
-    const NodeId id(*v);
-    whole[*v] = std::max(whole[*v], per_sample({id, 0}));
-    if (!PassesGradientOn(graph.node(id)) && StorageOf(graph, {id, 0}).node == id) continue;
-    for (ValueRef value : graph.Values(id))
-      whole[value.node.index()] = std::max(whole[value.node.index()], whole[*v]);
-  }
-  absl::flat_hash_map<std::pair<int32_t, int32_t>, int32_t> index;
-  for (int32_t p = 0; p < size(); ++p) {
-    for (NodeId id : nodes_[p]) {
-      ForEachRead(graph, id, [&](ValueRef value) {
-        const OperatorId owner = problem_->operators->owner(value.node);
-        if (!owner.valid() || position[owner.index()] == p) return;
-        const auto [it, added] = index.try_emplace({value.node.value(), value.output},
-                                                   static_cast<int32_t>(values_.size()));
-        if (added) {
-          const int32_t producer = position[owner.index()];
-          // A value that the backward pass needs, or whose storage it needs, is saved anyway.
-          const ValueRef storage = StorageOf(graph, value);
-          const bool saved =
-              graph.node(storage.node).cost || kept[storage.node.index()][storage.output];
-          values_.push_back({per_sample(value),
-                             per_sample(value),
-                             saved ? 0 : per_sample(storage),
-                             producer,
-                             {}});
-          produced_[producer].push_back(it->second);
-        }
-        std::vector<int32_t>& consumers = values_[it->second].consumers;
-        if (consumers.empty() || consumers.back() != p) {
-          consumers.push_back(p);
-          consumed_[p].push_back(it->second);
-        }
-      });
+  for (const CostTable::Value& value : costs_.values()) {
+    const auto index = static_cast<int32_t>(values_.size());
+    ValueUse& own = values_.emplace_back();
+    own.bytes_per_sample = static_cast<double>(value.bytes_per_sample);
+    own.held_per_sample = static_cast<double>(value.held_per_sample);
+    own.producer = position[value.producer];
+    produced_[own.producer].push_back(index);
+    for (const CostTable::Use& use : value.uses) {
+      own.consumers.push_back(position[use.consumer]);
+      consumed_[own.consumers.back()].push_back(index);
     }
+    std::sort(own.consumers.begin(), own.consumers.end());
   }
 }
 
 void StageOracle::CollectParameters() {
-  const Graph& graph = *problem_->graph;
+  const Graph& graph = *problem().graph;
   parameters_.resize(size());
   std::vector<int32_t> next(graph.parameters().size(), size());
   for (int32_t p = size() - 1; p >= 0; --p) {
-    for (ParameterId id : ParametersOf(graph, nodes_[p])) {
-      const Parameter& parameter = graph.parameter(id);
-      const Bytes gradient = parameter.trainable ? parameter.SizeBytes() : 0;
-      parameters_[p].push_back(
-          {ResidentBytes(parameter, problem_->optimizer), gradient, next[id.index()]});
+    const CostTable::Held& held = costs_.held(order_[p].value());
+    for (ParameterId id : held.parameters) {
+      const ParameterBytes bytes = BytesHeld(graph.parameter(id), problem().optimizer);
+      parameters_[p].push_back({bytes.resident, bytes.gradients, next[id.index()]});
       next[id.index()] = p;
     }
-    for (NodeId id : nodes_[p]) {
-      const Node& node = graph.node(id);
-      if (!node.cost.has_value()) continue;
-      const Bytes resident = ResidentBytes(*node.cost, problem_->optimizer);
-      if (resident == 0 && node.cost->parameter_bytes == 0) continue;
-      parameters_[p].push_back({resident, node.cost->parameter_bytes, size()});
-    }
+    if (held.profiled.resident == 0 && held.profiled.gradients == 0) continue;
+    parameters_[p].push_back({held.profiled.resident, held.profiled.gradients, size()});
   }
 }
 
@@ -155,7 +104,7 @@ StageOracle::Extent StageOracle::Grow(const Extent& shorter, int32_t p, int32_t 
       extent.in_per_sample += value.bytes_per_sample;
     }
   }
-  if (problem_->graph->executable())
+  if (problem().graph->executable())
     extent.copied_per_sample = extent.in_per_sample + 2 * extent.out_per_sample;
   for (const ParameterUse& use : parameters_[p]) {
     if (use.next < end) continue;
@@ -180,36 +129,13 @@ void StageOracle::LeastParameters(std::vector<Bytes>& resident,
   }
 }
 
-std::vector<StageOracle::Crossing> StageOracle::Crossings(
-    const std::vector<int32_t>& begins) const {
+std::vector<CostTable::Exchange> StageOracle::Exchanges(const std::vector<int32_t>& begins) const {
   std::vector<int32_t> range(size());
-  for (size_t r = 0; r < begins.size(); ++r) {
-    const int32_t end = r + 1 < begins.size() ? begins[r + 1] : size();
-    std::fill(range.begin() + begins[r], range.begin() + end, static_cast<int32_t>(r));
+  for (int32_t p = 0, r = -1; p < size(); ++p) {
+    if (r + 1 < std::ssize(begins) && begins[r + 1] == p) ++r;
+    range[order_[p].index()] = r;
   }
-  std::vector<Crossing> crossings;
-  for (const ValueUse& value : values_) {
-    int32_t last = range[value.producer];
-    for (int32_t consumer : value.consumers) {
-      if (range[consumer] == last) continue;
-      last = range[consumer];
-      crossings.push_back({range[value.producer], last, value.bytes_per_sample});
-    }
-  }
-  std::sort(crossings.begin(), crossings.end(), [](const Crossing& a, const Crossing& b) {
-    return std::tie(a.from, a.to) < std::tie(b.from, b.to);
-  });
-  size_t kept = 0;
-  for (const Crossing& crossing : crossings) {
-    if (kept > 0 && crossings[kept - 1].from == crossing.from &&
-        crossings[kept - 1].to == crossing.to) {
-      crossings[kept - 1].bytes_per_sample += crossing.bytes_per_sample;
-    } else {
-      crossings[kept++] = crossing;
-    }
-  }
-  crossings.resize(kept);
-  return crossings;
+  return costs_.Exchanges(range);
 }
 
 const StageOracle::Extent& StageOracle::At(int32_t begin, int32_t end) const {
@@ -225,14 +151,14 @@ const StageOracle::Extent& StageOracle::At(int32_t begin, int32_t end) const {
 // that are not saved. Planning-only operators have none of these.
 std::vector<Bytes> StageOracle::PassingBytes(int64_t samples) const {
   std::vector<Bytes> change(size() + 1, 0);
-  if (!problem_->graph->executable()) return std::vector<Bytes>(size(), 0);
+  if (!problem().graph->executable()) return std::vector<Bytes>(size(), 0);
   for (const ValueUse& value : values_) {
     const auto bytes =
-        static_cast<Bytes>(std::ceil(value.gradient_per_sample * static_cast<double>(samples)));
+        static_cast<Bytes>(std::ceil(value.bytes_per_sample * static_cast<double>(samples)));
     change[value.producer + 1] += bytes;
     change[value.consumers.back()] -= bytes;
   }
-  const Graph& graph = *problem_->graph;
+  const Graph& graph = *problem().graph;
   const std::vector<bool> kept = KeepsInputs(graph);
   std::set<InputId> inputs;
   for (int32_t v = 0; v < graph.size(); ++v) {
@@ -253,22 +179,13 @@ const ShareCosts& StageOracle::Share(int64_t samples) const {
   slot->forward_.assign(1, 0);
   slot->saved_.assign(1, 0);
   slot->workspace_.resize(1);
-  for (const std::vector<NodeId>& nodes : nodes_) {
-    double time = 0;
-    double forward = 0;
-    Bytes saved = 0;
-    Bytes workspace = 0;
-    for (NodeId id : nodes) {
-      const OperatorTime cost = problem_->costs->Time(id, *kind_, samples);
-      time += static_cast<double>(cost.forward + cost.backward);
-      forward += static_cast<double>(cost.forward);
-      saved += problem_->costs->SavedBytes(id, samples);
-      workspace = std::max(workspace, problem_->costs->WorkspaceBytes(id, samples));
-    }
-    slot->time_.push_back(slot->time_.back() + time);
-    slot->forward_.push_back(slot->forward_.back() + forward);
-    slot->saved_.push_back(slot->saved_.back() + saved);
-    slot->workspace_[0].push_back(workspace);
+  const ShareTable table = costs_.ShareOn(*kind_, samples, CostView::kPlanned);
+  for (OperatorId op : order_) {
+    const OperatorTime& time = table.time[0][op.index()];
+    slot->time_.push_back(slot->time_.back() + static_cast<double>(time.forward + time.backward));
+    slot->forward_.push_back(slot->forward_.back() + static_cast<double>(time.forward));
+    slot->saved_.push_back(slot->saved_.back() + table.saved[op.index()]);
+    slot->workspace_[0].push_back(table.workspace[op.index()]);
   }
   const std::vector<Bytes> passing = PassingBytes(samples);
   for (int32_t p = 0; p < size(); ++p) slot->workspace_[0][p] += passing[p];

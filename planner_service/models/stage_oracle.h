@@ -1,9 +1,10 @@
 // What a stage costs, in constant time per question.
 //
 // Planners that cut a linear order of the operators ask about the same ranges [begin, end) of it
-// thousands of times. The oracle answers from prefix sums (time and saved bytes, per number of
-// samples), a sparse table (workspace) and rows that are extended on demand (bytes that cross the
-// range's boundary, and resident bytes with each shared parameter counted once).
+// thousands of times. The oracle answers from sums of the cost table, as planned: prefix sums (time
+// and saved bytes, per number of samples), a sparse table (workspace) and rows that are extended on
+// demand (bytes that cross the range's boundary, and resident bytes with each shared parameter
+// counted once).
 //
 // Memory figures are bounds of what common/memory/stage_memory.h finds in detail: everything
 // saved and the largest need of one operator are taken to meet. Of operators of one node they fall
@@ -19,6 +20,7 @@
 
 #include "common/base/ids.h"
 #include "common/base/units.h"
+#include "planner_service/models/operator_costs.h"
 #include "planner_service/planner/planner.h"
 
 namespace stagewright {
@@ -69,7 +71,8 @@ class StageOracle {
 
   int32_t size() const { return static_cast<int32_t>(order_.size()); }
   const std::vector<OperatorId>& order() const { return order_; }
-  const Problem& problem() const { return *problem_; }
+  const Problem& problem() const { return costs_.problem(); }
+  const OperatorCosts& costs() const { return costs_; }
 
   // Amortised O(1) per entry of a row; the reference lasts until the next call.
   const Extent& At(int32_t begin, int32_t end) const;
@@ -81,13 +84,8 @@ class StageOracle {
   void LeastParameters(std::vector<Bytes>& resident, std::vector<Bytes>& gradients) const;
 
   // What the ranges that start at `begins` (ascending, from 0, the last one ends at size())
-  // exchange: pairs of ranges with a value that flows between them, sorted. O(operators + reads).
-  struct Crossing {
-    int32_t from = 0;
-    int32_t to = 0;
-    double bytes_per_sample = 0;
-  };
-  std::vector<Crossing> Crossings(const std::vector<int32_t>& begins) const;
+  // exchange. O(operators + reads log(reads)).
+  std::vector<CostTable::Exchange> Exchanges(const std::vector<int32_t>& begins) const;
 
   // Costs of shares of `samples` samples; computed at the first call (O(nodes)), then cached.
   const ShareCosts& Share(int64_t samples) const;
@@ -111,7 +109,6 @@ class StageOracle {
  private:
   struct ValueUse {
     double bytes_per_sample = 0;
-    double gradient_per_sample = 0;  // What its gradient is at most a part of.
     double held_per_sample = 0;      // Beyond what the producer saves, if the value leaves a stage.
     int32_t producer = 0;            // Position.
     std::vector<int32_t> consumers;  // Positions other than the producer's, ascending, unique.
@@ -121,13 +118,12 @@ class StageOracle {
     Bytes gradient = 0;
     int32_t next = 0;  // Next position that uses the same parameter; size() if none.
   };
-  void CollectValues();
+  void CollectValues(const std::vector<int32_t>& position);
   void CollectParameters();
   std::vector<Bytes> PassingBytes(int64_t samples) const;
 
-  const Problem* problem_;
+  OperatorCosts costs_;
   std::vector<OperatorId> order_;
-  std::vector<std::vector<NodeId>> nodes_;  // By position: own and replicated nodes.
   const DeviceKind* kind_;
   Bytes budget_;
   std::vector<ValueUse> values_;

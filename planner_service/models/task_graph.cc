@@ -2,7 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
+#include <tuple>
+#include <utility>
 
 #include "common/cost/collectives.h"
 #include "common/cost/update.h"
@@ -10,20 +11,9 @@
 namespace stagewright {
 namespace {
 
-// What crosses an edge of the stage graph, per sample.
-struct EdgeLoad {
-  Bytes there = 0;
-  Bytes back = 0;
-  bool gradient = false;
-};
-
-using EdgeLoads = std::map<std::pair<int32_t, int32_t>, EdgeLoad>;
-
 struct StageSums {
   bool has_backward = false;
-  Bytes gradients = 0;
-  Bytes trained = 0;
-  Bytes resident = 0;
+  ParameterBytes parameters;
   Bytes in_per_sample = 0;  // Activations received, and gradients of them sent back.
   Bytes back_per_sample = 0;
   Bytes held_per_sample = 0;
@@ -61,32 +51,17 @@ class Builder {
     for (size_t s = 0; s < draft_.stages.size(); ++s) {
       for (int32_t op : draft_.stages[s].operators) stage[op] = static_cast<int32_t>(s);
     }
-    for (const OperatorCosts::Value& value : costs_.values()) {
+    for (const CostTable::Value& value : costs_.values()) {
       const int32_t from = stage[value.producer];
-      bool leaves = false;
-      for (size_t i = 0; i < value.uses.size(); ++i) {
-        const int32_t to = stage[value.uses[i].consumer];
-        if (to == from) continue;
-        leaves = true;
-        // Once per reading stage, at its first reader.
-        bool first = true;
-        bool gradient = value.uses[i].gradient;
-        for (size_t j = 0; j < i && first; ++j) first = stage[value.uses[j].consumer] != to;
-        if (!first) continue;
-        for (size_t j = i + 1; j < value.uses.size() && !gradient; ++j) {
-          gradient = value.uses[j].gradient && stage[value.uses[j].consumer] == to;
-        }
-        EdgeLoad& load = edges_[{from, to}];
-        load.there += value.bytes_per_sample;
-        if (gradient) load.back += value.bytes_per_sample;
-        load.gradient = load.gradient || gradient;
-      }
+      const bool leaves = std::any_of(value.uses.begin(), value.uses.end(),
+                                      [&](const auto& use) { return stage[use.consumer] != from; });
       if (leaves) sums_[from].held_per_sample += value.held_per_sample;
     }
-    for (const auto& [edge, load] : edges_) {
-      sums_[edge.second].in_per_sample += load.there;
-      sums_[edge.second].back_per_sample += load.back;
-      sums_[edge.first].back_per_sample += load.back;
+    edges_ = costs_.Exchanges(stage);
+    for (const CostTable::Exchange& edge : edges_) {
+      sums_[edge.to].in_per_sample += edge.there;
+      sums_[edge.to].back_per_sample += edge.back;
+      sums_[edge.from].back_per_sample += edge.back;
     }
   }
 
@@ -94,10 +69,8 @@ class Builder {
     const DraftStage& stage = draft_.stages[s];
     StageSums& sums = sums_[s];
     for (int32_t op : stage.operators) {
-      sums.has_backward = sums.has_backward || costs_.has_backward(op);
-      sums.gradients += costs_.gradients(op);
-      sums.trained += costs_.trained(op);
-      sums.resident += costs_.resident(op);
+      sums.has_backward |= costs_.held(op).has_backward;
+      sums.parameters += costs_.held(op).planned;
     }
     for (size_t r = 0; r < stage.devices.size(); ++r) AddUnit(s, static_cast<int32_t>(r));
   }
@@ -146,7 +119,7 @@ class Builder {
     unit.input += back;
   }
 
-  void AddLink(int32_t from, int32_t to, int64_t samples, const EdgeLoad& load) {
+  void AddLink(int32_t from, int32_t to, int64_t samples, const CostTable::Exchange& load) {
     const Cluster& cluster = *costs_.problem().cluster;
     TaskGraph::Link link;
     link.from = from;
@@ -183,18 +156,21 @@ class Builder {
 
   void AddLinks() {
     // The chain of a sequential pipeline: empty messages where no data flows.
+    const auto before = [](const auto& a, const auto& b) {
+      return std::tie(a.from, a.to) < std::tie(b.from, b.to);
+    };
     for (size_t s = 1; draft_.kind == StrategyKind::kSequential && s < sums_.size(); ++s) {
-      const auto here = static_cast<int32_t>(s);
-      const auto [edge, added] = edges_.try_emplace({here - 1, here});
-      if (added) edge->second.gradient = sums_[s - 1].has_backward && sums_[s].has_backward;
+      CostTable::Exchange chain{static_cast<int32_t>(s) - 1, static_cast<int32_t>(s)};
+      chain.gradient = sums_[s - 1].has_backward && sums_[s].has_backward;
+      const auto place = std::lower_bound(edges_.begin(), edges_.end(), chain, before);
+      if (place == edges_.end() || before(chain, *place)) edges_.insert(place, chain);
     }
-    for (const auto& [edge, load] : edges_) {
-      for (int32_t from : sums_[edge.first].units) {
-        const SampleRange source = ShareOf(edge.first, graph_.units[from].replica);
-        for (int32_t to : sums_[edge.second].units) {
-          const SampleRange both =
-              Intersect(source, ShareOf(edge.second, graph_.units[to].replica));
-          if (!both.empty()) AddLink(from, to, both.size(), load);
+    for (const CostTable::Exchange& edge : edges_) {
+      for (int32_t from : sums_[edge.from].units) {
+        const SampleRange source = ShareOf(edge.from, graph_.units[from].replica);
+        for (int32_t to : sums_[edge.to].units) {
+          const SampleRange both = Intersect(source, ShareOf(edge.to, graph_.units[to].replica));
+          if (!both.empty()) AddLink(from, to, both.size(), edge);
         }
       }
     }
@@ -225,15 +201,15 @@ class Builder {
       const DraftStage& stage = draft_.stages[s];
       if (!sums_[s].has_backward) continue;
       Nanos sum = 0;
-      if (stage.devices.size() > 1 && sums_[s].gradients > 0) {
+      if (stage.devices.size() > 1 && sums_[s].parameters.gradients > 0) {
         const std::vector<DeviceId> devices(stage.devices.begin(), stage.devices.end());
-        sum = AllReduceTime(cluster, devices, sums_[s].gradients);
+        sum = AllReduceTime(cluster, devices, sums_[s].parameters.gradients);
         graph_.sums.push_back({s, stage.devices, sum});
       }
       for (int32_t u : sums_[s].units) {
         TaskGraph::Unit& unit = graph_.units[u];
         const Nanos update =
-            OptimizerStepTime(cluster.kind_of(DeviceId(unit.device)), sums_[s].trained);
+            OptimizerStepTime(cluster.kind_of(DeviceId(unit.device)), sums_[s].parameters.trained);
         unit.tail = sum + update;
         graph_.device_updates[unit.device].push_back({s, update});
       }
@@ -260,7 +236,7 @@ class Builder {
           if (unit.recompute || !unit.has_backward) saved += share.saved[op];
         }
         const StageSums& sums = sums_[unit.stage];
-        resident += sums.resident;
+        resident += sums.parameters.resident;
         passing = std::max(
             passing, workspace + saved + (sums.in_per_sample + 2 * sums.back_per_sample) * samples);
       }
@@ -270,7 +246,7 @@ class Builder {
 
   const OperatorCosts& costs_;
   const Draft& draft_;
-  EdgeLoads edges_;
+  std::vector<CostTable::Exchange> edges_;
   std::vector<StageSums> sums_;
   TaskGraph graph_;
 };

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/graph/series_parallel.h"
 #include "planner_service/planner/whole_batch.h"
 #include "planner_service/search/micro_batch_sizes.h"
 
@@ -44,7 +45,7 @@ Moves::Moves(const OperatorCosts& costs, const PlanOptions& options)
     : costs_(costs), options_(options) {
   const Problem& problem = costs.problem();
   edges_ = problem.operators->dag().Edges();
-  const std::vector<int32_t> order = Linearize(costs.tree());
+  const std::vector<int32_t> order = Linearize(Decompose(problem.operators->dag()));
   rank_.resize(order.size());
   for (size_t i = 0; i < order.size(); ++i) rank_[order[i]] = static_cast<int32_t>(i);
   micro_batches_ = MicroBatchSizes(problem, options, Rounding::kUp);

@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
+#include "common/cost/node_weights.h"
 
 namespace stagewright {
 namespace {
@@ -99,12 +100,7 @@ class Viewer {
   void MeasureSpeed(const Problem& problem) {
     const int64_t samples = std::max<int64_t>(1, problem.mini_batch / size_);
     for (const DeviceKind& kind : cluster_.kinds()) {
-      double total = 1;
-      for (int32_t v = 0; v < problem.graph->size(); ++v) {
-        const OperatorTime time = problem.costs->Time(NodeId(v), kind, samples);
-        total += static_cast<double>(time.forward + time.backward);
-      }
-      speed_.push_back(1 / total);
+      speed_.push_back(1 / (1 + TotalTime(*problem.graph, *problem.costs, kind, samples)));
     }
   }
 

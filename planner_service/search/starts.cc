@@ -307,7 +307,7 @@ std::vector<Shape> Shapes(const Problem& problem, const PlanOptions& options) {
 std::vector<Draft> StartDrafts(const OperatorCosts& costs, const PlanOptions& options,
                                StrategyKind kind, const SearchContext& context) {
   const Problem& problem = costs.problem();
-  const SpTree& tree = costs.tree();
+  const SpTree tree = Decompose(problem.operators->dag());
   const bool branches = std::any_of(tree.vertices.begin(), tree.vertices.end(), [](const auto& v) {
     return v.kind == SpTree::Kind::kParallel;
   });

@@ -31,6 +31,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/cost/node_weights.h"
 #include "planner_service/models/draft.h"
 #include "planner_service/models/stage_oracle.h"
 #include "planner_service/planners/baselines/fastest.h"
@@ -183,11 +184,7 @@ class GPipePlanner : public Planner {
     const Problem& problem = oracle.problem();
     std::vector<double> total;  // By kind.
     for (const DeviceKind& kind : problem.cluster->kinds()) {
-      double& own = total.emplace_back(1);
-      for (int32_t v = 0; v < problem.graph->size(); ++v) {
-        const OperatorTime time = problem.costs->Time(NodeId(v), kind, micro_batch);
-        own += static_cast<double>(time.forward + time.backward);
-      }
+      total.push_back(1 + TotalTime(*problem.graph, *problem.costs, kind, micro_batch));
     }
     const double slowest = *std::max_element(total.begin(), total.end());
     Rates rates;

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <map>
-#include <tuple>
 #include <utility>
 
 #include "common/base/check.h"
@@ -15,12 +13,6 @@ namespace stagewright {
 namespace {
 
 constexpr uint32_t Bit(int32_t stage) { return uint32_t{1} << stage; }
-
-bool HasBackward(const Problem& problem, int32_t op) {
-  const auto& nodes = problem.operators->op(OperatorId(op)).nodes;
-  return std::any_of(nodes.begin(), nodes.end(),
-                     [&](NodeId node) { return problem.graph->needs_backward(node); });
-}
 
 }  // namespace
 
@@ -55,8 +47,8 @@ std::vector<ExactSearch::Job> ExactSearch::Jobs() {
         return static_cast<int64_t>(set.size()) <= MostReplicas(problem_, options_, micro_batch);
       });
       if (!fits) continue;
-      const StageTimes times = MakeStageTimes(problem_, costs_, layouts_[i], micro_batch);
-      jobs.push_back({i, micro_batch, PartitionTree(problem_, costs_, times, context_).Least()});
+      const StageTimes times = MakeStageTimes(costs_, layouts_[i], micro_batch);
+      jobs.push_back({i, micro_batch, PartitionTree(costs_, times, context_).Least()});
     }
   }
   // Promising ones first: what they find shows others to be hopeless.
@@ -70,9 +62,8 @@ absl::StatusOr<bool> ExactSearch::Run() {
   for (const Job& job : Jobs()) {
     if (context_.Expired()) return false;
     if (prune_ && (job.least >= best_time_ || best_time_ <= static_cast<double>(bound_))) break;
-    const StageTimes times =
-        MakeStageTimes(problem_, costs_, layouts_[job.layout], job.micro_batch);
-    PartitionTree tree(problem_, costs_, times, context_);
+    const StageTimes times = MakeStageTimes(costs_, layouts_[job.layout], job.micro_batch);
+    PartitionTree tree(costs_, times, context_);
     const double& to_beat = prune_ ? static_cast<const double&>(best_time_) : no_limit;
     const bool done =
         tree.Walk(to_beat, kMostExactSteps, steps_,
@@ -148,7 +139,10 @@ void ExactSearch::FillCase(const StageTimes& times, const std::vector<int32_t>& 
   draft_.micro_batch = times.micro_batch;
   draft_.stages.resize(stages);
   for (int32_t s = 0; s < stages; ++s) FillStage(times, stage_of, s);
-  FillLinks(times, stage_of);
+  case_.links = costs_.Exchanges(stage_of, CostView::kLeast);
+  for (const CostTable::Exchange& link : case_.links) {
+    entering_[link.to] += link.there * times.least_samples[link.to];
+  }
   // In topological order; the numbers in the layout stay with the devices.
   CHECK(SortStages(problem_.operators->dag(), draft_));
   layout_stage_.clear();
@@ -164,7 +158,7 @@ void ExactSearch::FindDraftEdges() {
   for (size_t i = 0; i < layout_stage_.size(); ++i)
     position[layout_stage_[i]] = static_cast<int64_t>(i);
   draft_edges_.clear();
-  for (const PipelineCase::Link& link : case_.links)
+  for (const CostTable::Exchange& link : case_.links)
     draft_edges_.push_back({StageId(position[link.from]), StageId(position[link.to])});
   for (size_t i = 1; options_.sequential && i < layout_stage_.size(); ++i) {
     const auto to = static_cast<int64_t>(i);
@@ -189,46 +183,17 @@ void ExactSearch::FillStage(const StageTimes& times, const std::vector<int32_t>&
     if (stage_of[op] != s) continue;
     draft_.stages[s].operators.push_back(op);
     for (size_t r = 0; r < devices.size(); ++r) {
-      const StageTimes::Replica& replica = times.replicas[s][r];
-      const OperatorTime& time = costs_.Of(replica.samples).time[replica.kind][op];
+      const OperatorTime& time = (*times.replicas[s][r].times)[op];
       stage.forward[r] += static_cast<double>(time.forward);
       stage.backward[r] += static_cast<double>(time.backward);
     }
-    stage.has_backward = stage.has_backward || HasBackward(problem_, op);
+    stage.has_backward = stage.has_backward || costs_.held(op).has_backward;
     stage.update += times.rows[s].update[op];
-    fixed_[s] += costs_.resident(op);
+    fixed_[s] += costs_.held(op).least.resident;
     saved_[s] += times.rows[s].saved[op];
-    gradients += costs_.gradients(op);
+    gradients += costs_.held(op).least.gradients;
   }
   stage.update += LeastAllReduce(*problem_.cluster, devices, gradients);
-}
-
-void ExactSearch::FillLinks(const StageTimes& times, const std::vector<int32_t>& stage_of) {
-  std::map<std::pair<int32_t, int32_t>, PipelineCase::Link> links;
-  for (const LeastCosts::Value& value : costs_.values()) {
-    const int32_t from = stage_of[value.producer];
-    uint32_t sent = 0;
-    uint32_t returned = 0;
-    for (const LeastCosts::Use& use : value.uses) {
-      const int32_t to = stage_of[use.consumer];
-      if (to == from) continue;
-      PipelineCase::Link& link = links[{from, to}];
-      if ((sent & Bit(to)) == 0) {
-        link.bytes_per_sample += value.bytes_per_sample;
-        entering_[to] += value.bytes_per_sample * times.least_samples[to];
-      }
-      sent |= Bit(to);
-      if (!use.gradient) continue;
-      link.gradient = true;
-      if ((returned & Bit(to)) == 0) link.gradient_bytes_per_sample += value.bytes_per_sample;
-      returned |= Bit(to);
-    }
-  }
-  case_.links.clear();
-  for (auto& [ends, link] : links) {
-    std::tie(link.from, link.to) = ends;
-    case_.links.push_back(link);
-  }
 }
 
 // Micro-batches in flight of every stage of the layout.

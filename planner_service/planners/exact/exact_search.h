@@ -10,9 +10,9 @@
 
 #include "common/base/status.h"
 #include "planner_service/models/draft.h"
+#include "planner_service/models/operator_costs.h"
 #include "planner_service/planner/planner.h"
 #include "planner_service/planners/exact/layouts.h"
-#include "planner_service/planners/exact/least_costs.h"
 #include "planner_service/planners/exact/partition_tree.h"
 #include "planner_service/planners/exact/relaxed_pipeline.h"
 
@@ -69,7 +69,6 @@ class ExactSearch {
   void FillCase(const StageTimes& times, const std::vector<int32_t>& stage_of);
   void FillStage(const StageTimes& times, const std::vector<int32_t>& stage_of, int32_t s);
   void FindDraftEdges();
-  void FillLinks(const StageTimes& times, const std::vector<int32_t>& stage_of);
   void TryInFlight(const StageTimes& times, Choice choice);
   void Try(const StageTimes& times, const Choice& choice);
   std::vector<int64_t> InFlight(int64_t micro_batch, int32_t k) const;
@@ -82,7 +81,7 @@ class ExactSearch {
   SearchContext& context_;
   const Nanos bound_;
   bool prune_ = true;
-  LeastCosts costs_;
+  OperatorCosts costs_;
   std::vector<DeviceLayout> layouts_;
   RelaxedPipeline relaxed_;
 

@@ -9,15 +9,15 @@ constexpr int64_t kNodesBetweenPolls = 4096;
 
 }  // namespace
 
-PartitionTree::PartitionTree(const Problem& problem, const LeastCosts& costs,
-                             const StageTimes& times, const SearchContext& context)
-    : dag_(problem.operators->dag()),
-      cluster_(*problem.cluster),
+PartitionTree::PartitionTree(const OperatorCosts& costs, const StageTimes& times,
+                             const SearchContext& context)
+    : dag_(costs.problem().operators->dag()),
+      cluster_(*costs.problem().cluster),
       costs_(costs),
       times_(times),
       context_(context),
-      values_of_(problem.operators->size()),
-      stage_of_(problem.operators->size(), -1) {
+      values_of_(costs.size()),
+      stage_of_(costs.size(), -1) {
   const auto count = static_cast<double>(times.micro_batches);
   const int32_t n = dag_.size();
   rest_.assign(n + 1, 0);
@@ -34,7 +34,7 @@ PartitionTree::PartitionTree(const Problem& problem, const LeastCosts& costs,
     for (const StageTimes::Replica& replica : replicas) devices.push_back(replica.device);
   }
   for (size_t value = 0; value < costs.values().size(); ++value) {
-    for (const LeastCosts::Use& use : costs.values()[value].uses) {
+    for (const CostTable::Use& use : costs.values()[value].uses) {
       values_of_[use.consumer].emplace_back(static_cast<int32_t>(value), use.gradient);
     }
   }
@@ -68,7 +68,7 @@ bool PartitionTree::Add(int32_t op, int32_t stage, State& state) const {
     }
   }
   for (const auto& [value, gradient] : values_of_[op]) {
-    const LeastCosts::Value& read = costs_.values()[value];
+    const CostTable::Value& read = costs_.values()[value];
     const int32_t from = stage_of_[read.producer];
     if (from == stage) continue;
     if (gradient) open.gradients_to |= uint32_t{1} << from;
@@ -76,7 +76,7 @@ bool PartitionTree::Add(int32_t op, int32_t stage, State& state) const {
     const bool sent = std::any_of(read.uses.begin(), read.uses.end(), [&](const auto& use) {
       return use.consumer != op && stage_of_[use.consumer] == stage;
     });
-    if (!sent) state.bytes[from][stage] += read.bytes_per_sample;
+    if (!sent) state.bytes[from][stage] += read.least_per_sample;
   }
   const StageTimes::Row& row = times_.rows[stage];
   open.forward += row.forward[op];
@@ -84,9 +84,9 @@ bool PartitionTree::Add(int32_t op, int32_t stage, State& state) const {
   open.least_forward += row.least_forward[op];
   open.least_backward += row.least_back[op];
   open.device_time += static_cast<double>(times_.micro_batches) * row.device_time[op];
-  open.gradients += costs_.gradients(op);
+  open.gradients += costs_.held(op).least.gradients;
   open.update += row.update[op];
-  open.resident += costs_.resident(op);
+  open.resident += costs_.held(op).least.resident;
   open.saved += row.saved[op];
   return open.resident + open.saved <= times_.memory[stage];
 }

@@ -31,8 +31,7 @@ namespace stagewright {
 class PartitionTree {
  public:
   // All outlive it.
-  PartitionTree(const Problem& problem, const LeastCosts& costs, const StageTimes& times,
-                const SearchContext& context);
+  PartitionTree(const OperatorCosts& costs, const StageTimes& times, const SearchContext& context);
 
   // No partition is faster, ns.
   double Least() const;
@@ -74,7 +73,7 @@ class PartitionTree {
 
   const Dag& dag_;
   const Cluster& cluster_;
-  const LeastCosts& costs_;
+  const OperatorCosts& costs_;
   const StageTimes& times_;
   const SearchContext& context_;
   double devices_ = 0;

@@ -28,7 +28,7 @@ void RelaxedPipeline::Prepare(const StageTimes& times, const PipelineCase& pipel
   }
   units_.resize(count);
   channels_.clear();
-  for (const PipelineCase::Link& link : pipeline.links) {
+  for (const CostTable::Exchange& link : pipeline.links) {
     for (size_t a = 0; a < times.replicas[link.from].size(); ++a) {
       for (size_t b = 0; b < times.replicas[link.to].size(); ++b) {
         const StageTimes::Replica& from = times.replicas[link.from][a];
@@ -43,12 +43,10 @@ void RelaxedPipeline::Prepare(const StageTimes& times, const PipelineCase& pipel
         Channel channel;
         channel.from = first[link.from] + static_cast<int32_t>(a);
         channel.to = first[link.to] + static_cast<int32_t>(b);
-        channel.there =
-            static_cast<double>(there.latency) - 1 +
-            size * static_cast<double>(link.bytes_per_sample) * 1e9 / there.bytes_per_second;
+        channel.there = static_cast<double>(there.latency) - 1 +
+                        size * static_cast<double>(link.there) * 1e9 / there.bytes_per_second;
         channel.back = static_cast<double>(back.latency) - 1 +
-                       size * static_cast<double>(link.gradient_bytes_per_sample) * 1e9 /
-                           back.bytes_per_second;
+                       size * static_cast<double>(link.back) * 1e9 / back.bytes_per_second;
         channel.there = std::max(channel.there, 0.0);
         channel.back = std::max(channel.back, 0.0);
         channel.gradient = link.gradient;

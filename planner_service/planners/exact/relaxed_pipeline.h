@@ -16,13 +16,6 @@ namespace stagewright {
 
 // One assignment of operators to the stages of a layout.
 struct PipelineCase {
-  struct Link {
-    int32_t from = 0;
-    int32_t to = 0;
-    Bytes bytes_per_sample = 0;
-    Bytes gradient_bytes_per_sample = 0;
-    bool gradient = false;
-  };
   struct StageCase {
     std::vector<double> forward, backward;  // By replica, ns.
     bool has_backward = true;
@@ -31,7 +24,7 @@ struct PipelineCase {
     double update = 0;      // After its last backward pass: gradients summed and applied.
   };
   std::vector<StageCase> stages;
-  std::vector<Link> links;  // Sorted; stage numbers need not be in topological order.
+  std::vector<CostTable::Exchange> links;  // Stage numbers need not be in topological order.
   int64_t k = 1;
 };
 

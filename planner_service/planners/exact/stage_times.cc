@@ -11,8 +11,9 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-StageTimes::Row MakeRow(const Problem& problem, LeastCosts& costs,
+StageTimes::Row MakeRow(const OperatorCosts& costs,
                         const std::vector<StageTimes::Replica>& replicas) {
+  const Cluster& cluster = *costs.problem().cluster;
   const auto n = static_cast<size_t>(costs.size());
   StageTimes::Row row;
   row.least_forward.assign(n, kInfinity);
@@ -22,28 +23,22 @@ StageTimes::Row MakeRow(const Problem& problem, LeastCosts& costs,
   Bytes smallest = std::numeric_limits<Bytes>::max();
   double slowest = -1;
   for (const StageTimes::Replica& replica : replicas) {
-    const LeastCosts::Share& share = costs.Of(replica.samples);
+    const ShareTable& share = costs.Share(replica.samples, CostView::kLeast);
     std::vector<double> forward, backward;
     double sum = 0;
     for (size_t op = 0; op < n; ++op) {
-      const OperatorTime& time = share.time[replica.kind][op];
+      const OperatorTime& time = (*replica.times)[op];
       forward.push_back(static_cast<double>(time.forward));
       backward.push_back(static_cast<double>(time.backward));
       sum += forward[op] + backward[op];
       row.least_forward[op] = std::min(row.least_forward[op], forward[op]);
       row.least_back[op] = std::min(row.least_back[op], backward[op]);
       row.device_time[op] += forward[op] + backward[op];
-      // Each step is rounded on its own: at most one more than its share of the sum.
-      const Bytes trained = costs.trained(static_cast<int32_t>(op));
-      const double update = static_cast<double>(
-          trained == 0 ? 0 : OptimizerStepTime(problem.cluster->kinds()[replica.kind], trained));
-      const double overhead =
-          trained == 0
-              ? 0
-              : static_cast<double>(problem.cluster->kinds()[replica.kind].kernel_overhead);
-      row.update[op] = std::min(row.update[op], std::max(0.0, update - overhead - 1));
+      const Bytes trained = costs.held(static_cast<int32_t>(op)).least.trained;
+      row.update[op] =
+          std::min(row.update[op], LeastOptimizerStepTime(cluster.kinds()[replica.kind], trained));
     }
-    const Bytes memory = problem.cluster->device(replica.device).memory;
+    const Bytes memory = cluster.device(replica.device).memory;
     if (memory < smallest) {
       smallest = memory;
       row.saved = share.saved;
@@ -78,12 +73,12 @@ StageTimes::Wire MakeWire(const Cluster& cluster, const std::vector<StageTimes::
 
 }  // namespace
 
-StageTimes MakeStageTimes(const Problem& problem, LeastCosts& costs, const DeviceLayout& layout,
+StageTimes MakeStageTimes(const OperatorCosts& costs, const DeviceLayout& layout,
                           int64_t micro_batch) {
-  const Cluster& cluster = *problem.cluster;
+  const Cluster& cluster = *costs.problem().cluster;
   StageTimes times;
   times.micro_batch = micro_batch;
-  times.micro_batches = problem.mini_batch / micro_batch;
+  times.micro_batches = costs.problem().mini_batch / micro_batch;
   for (const std::vector<DeviceId>& devices : layout) {
     std::vector<StageTimes::Replica>& replicas = times.replicas.emplace_back();
     Bytes memory = std::numeric_limits<Bytes>::max();
@@ -91,7 +86,9 @@ StageTimes MakeStageTimes(const Problem& problem, LeastCosts& costs, const Devic
     for (size_t r = 0; r < devices.size(); ++r) {
       const SampleRange share = ReplicaShare({0, micro_batch}, static_cast<int32_t>(r),
                                              static_cast<int32_t>(devices.size()));
-      replicas.push_back({devices[r], cluster.device(devices[r]).kind, share.begin, share.size()});
+      const int32_t kind = cluster.device(devices[r]).kind;
+      const ShareTable& table = costs.Share(share.size(), CostView::kLeast);
+      replicas.push_back({devices[r], kind, share.begin, share.size(), &table.time[kind]});
       if (cluster.device(devices[r]).memory < memory) {
         memory = cluster.device(devices[r]).memory;
         samples = share.size();
@@ -99,7 +96,7 @@ StageTimes MakeStageTimes(const Problem& problem, LeastCosts& costs, const Devic
     }
     times.memory.push_back(memory);
     times.least_samples.push_back(samples);
-    times.rows.push_back(MakeRow(problem, costs, replicas));
+    times.rows.push_back(MakeRow(costs, replicas));
   }
   times.wires.resize(layout.size());
   for (size_t a = 0; a < layout.size(); ++a) {

@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "planner_service/models/operator_costs.h"
 #include "planner_service/planners/exact/layouts.h"
-#include "planner_service/planners/exact/least_costs.h"
 
 namespace stagewright {
 
@@ -18,6 +18,7 @@ struct StageTimes {
     int32_t kind = 0;
     int64_t first = 0;  // Its share of samples [first, first + samples) of the micro-batch.
     int64_t samples = 0;
+    const std::vector<OperatorTime>* times = nullptr;  // By operator, at least.
   };
   // Times and bytes of one stage, by operator.
   struct Row {
@@ -45,7 +46,7 @@ struct StageTimes {
 };
 
 // REQUIRES: no stage has more devices than the micro-batch has samples.
-StageTimes MakeStageTimes(const Problem& problem, LeastCosts& costs, const DeviceLayout& layout,
+StageTimes MakeStageTimes(const OperatorCosts& costs, const DeviceLayout& layout,
                           int64_t micro_batch);
 
 // LeastAllReduceTime over `devices`. O(devices^2).

@@ -37,6 +37,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/cost/cost_table.h"
 #include "common/graph/series_parallel.h"
 #include "planner_service/planners/graphpipe/build_strategy.h"
 #include "planner_service/planners/graphpipe/candidates.h"
@@ -66,14 +67,12 @@ std::vector<OperatorId> ToOperators(const std::vector<int32_t>& order) {
 
 // The tree with the children of parallel vertices by falling work; equals keep their order.
 SpTree HeaviestFirst(SpTree tree, const Problem& problem, const DeviceKind& kind) {
+  const auto times = OwnTimes(*problem.operators, *problem.costs, kind, 1);
   std::vector<Nanos> work(tree.vertices.size(), 0);
   for (size_t v = 0; v < tree.vertices.size(); ++v) {
     SpTree::Vertex& vertex = tree.vertices[v];
     if (vertex.kind == SpTree::Kind::kLeaf) {
-      for (NodeId node : problem.operators->op(OperatorId(vertex.leaf)).nodes) {
-        const OperatorTime time = problem.costs->Time(node, kind, 1);
-        work[v] += time.forward + time.backward;
-      }
+      work[v] = times[vertex.leaf].forward + times[vertex.leaf].backward;
     }
     for (int32_t child : vertex.children) work[v] += work[child];
     if (vertex.kind == SpTree::Kind::kParallel) {

@@ -43,18 +43,18 @@ Layout::Load LoadOf(const Cluster& cluster, const std::vector<DeviceId>& from,
   return load;
 }
 
-std::vector<StageOracle::Crossing> EdgesOf(const StageOracle& oracle, const Partition& partition,
-                                           StrategyKind kind) {
+std::vector<CostTable::Exchange> EdgesOf(const StageOracle& oracle, const Partition& partition,
+                                         StrategyKind kind) {
   std::vector<int32_t> begins;
   for (const StageChoice& choice : partition.stages) begins.push_back(choice.begin);
-  std::vector<StageOracle::Crossing> edges = oracle.Crossings(begins);
+  std::vector<CostTable::Exchange> edges = oracle.Exchanges(begins);
   if (kind == StrategyKind::kGraph) return edges;
   const auto before = [](const auto& a, const auto& b) {
     return std::pair(a.from, a.to) < std::pair(b.from, b.to);
   };
   const size_t data = edges.size();
   for (int32_t s = 1; s < static_cast<int32_t>(begins.size()); ++s) {
-    const StageOracle::Crossing chain{s - 1, s, 0};
+    const CostTable::Exchange chain{s - 1, s};
     if (!std::binary_search(edges.begin(), edges.begin() + data, chain, before)) {
       edges.push_back(chain);
     }
@@ -89,12 +89,12 @@ Layout MakeLayout(const StageOracle& oracle, const Partition& partition, Strateg
     layout.in_flight.push_back(choice.in_flight);
   }
   layout.devices = PlaceStages(cluster, replicas, spread);
-  for (const StageOracle::Crossing& crossing : EdgesOf(oracle, partition, kind)) {
-    const auto& from = layout.devices[crossing.from];
-    const auto& to = layout.devices[crossing.to];
-    layout.edges.push_back({crossing.from, crossing.to,
-                            LoadOf(cluster, from, to, crossing.bytes_per_sample),
-                            LoadOf(cluster, to, from, crossing.bytes_per_sample)});
+  for (const CostTable::Exchange& edge : EdgesOf(oracle, partition, kind)) {
+    const auto& from = layout.devices[edge.from];
+    const auto& to = layout.devices[edge.to];
+    const auto bytes = static_cast<double>(edge.there);
+    layout.edges.push_back(
+        {edge.from, edge.to, LoadOf(cluster, from, to, bytes), LoadOf(cluster, to, from, bytes)});
   }
   return layout;
 }

@@ -37,7 +37,7 @@ ChainModel::ChainModel(const OperatorCosts& costs, std::vector<int32_t> order, i
   resident_.assign(1, 0);
   for (int32_t op : order_) {
     PushSum(saved_, share.saved[op]);
-    PushSum(resident_, costs.resident(op));
+    PushSum(resident_, costs.held(op).planned.resident);
     workspace_.push_back(share.workspace[op]);
   }
   std::vector<int32_t> position(order_.size());

@@ -112,12 +112,12 @@ PiperProblem PiperProblemOf(const OperatorCosts& costs, int64_t samples, double 
     PiperMode mode;
     const auto forward = static_cast<double>(times[op].forward);
     const auto saved = static_cast<double>(share.saved[op]);
-    const auto resident = static_cast<double>(costs.resident(op));
+    const auto resident = static_cast<double>(costs.held(op).planned.resident);
     mode.keep = {forward + static_cast<double>(times[op].backward), saved, resident};
     const PiperChoice again = {mode.keep.time + forward, 0, resident + saved};
     if (policy == RecomputePolicy::kAllowed) mode.recompute = again;
     if (policy == RecomputePolicy::kAlways) mode.keep = again;
-    mode.parameter_bytes = static_cast<double>(costs.gradients(op));
+    mode.parameter_bytes = static_cast<double>(costs.held(op).planned.gradients);
     problem.modes.push_back({std::move(mode)});
   }
   return problem;

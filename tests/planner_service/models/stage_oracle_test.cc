@@ -182,7 +182,7 @@ TEST(StageOracleTest, GrowingARangeGivesWhatAskingForItGives) {
   }
 }
 
-TEST(StageOracleTest, CrossingsAreTheDataEdgesAndAddUpToWhatRangesExchange) {
+TEST(StageOracleTest, ExchangesAreTheDataEdgesAndAddUpToWhatRangesReceive) {
   Random random(15);
   for (int round = 0; round < 100; ++round) {
     const Case c(random);
@@ -196,14 +196,14 @@ TEST(StageOracleTest, CrossingsAreTheDataEdgesAndAddUpToWhatRangesExchange) {
       const int32_t end = s + 1 < begins.size() ? begins[s + 1] : oracle.size();
       stages[s].nodes = c.Nodes(begins[s], end);
     }
-    const auto crossings = oracle.Crossings(begins);
+    const auto exchanges = oracle.Exchanges(begins);
     const auto edges = DataEdges(c.graph, stages);
-    ASSERT_EQ(crossings.size(), edges.size());
+    ASSERT_EQ(exchanges.size(), edges.size());
     std::vector<double> into(begins.size(), 0);
     for (size_t e = 0; e < edges.size(); ++e) {
-      EXPECT_EQ(crossings[e].from, edges[e].from.value());
-      EXPECT_EQ(crossings[e].to, edges[e].to.value());
-      into[crossings[e].to] += crossings[e].bytes_per_sample;
+      EXPECT_EQ(exchanges[e].from, edges[e].from.value());
+      EXPECT_EQ(exchanges[e].to, edges[e].to.value());
+      into[exchanges[e].to] += static_cast<double>(exchanges[e].there);
     }
     for (size_t s = 0; s < begins.size(); ++s) {
       const int32_t end = s + 1 < begins.size() ? begins[s + 1] : oracle.size();

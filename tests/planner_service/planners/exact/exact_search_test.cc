@@ -47,6 +47,8 @@ TEST(ExactSearchTest, EqualsEnumerationWithoutBounds) {
     for (Device& device : data.devices) {
       if (Draw(random, 0, 1) == 0) device.memory = Draw(random, 1, 300) * kMiB;
     }
+    // A stage's step has it once, however many of its operators train.
+    for (DeviceKind& kind : data.kinds) kind.step_overhead = i % 3 * 300 * kMicrosecond;
     const Cluster cluster = Cluster::Create(std::move(data)).value();
     const OperatorGraph operators = OneOperatorPerNode(graph).value();
     const auto costs = MakeAnalyticCostModel(graph);

@@ -22,9 +22,8 @@ TEST(RelaxedPipelineTest, IsJustBelowTheSimulatorWithLittleContention) {
   const OperatorGraph operators = OneOperatorPerNode(graph).value();
   const auto costs = MakeAnalyticCostModel(graph);
   const Problem problem{&graph, &operators, &cluster, costs.get(), 12, Optimizer::kSgd};
-  LeastCosts least(problem);
-  const StageTimes times =
-      MakeStageTimes(problem, least, {{DeviceId(0)}, {DeviceId(1)}, {DeviceId(2)}}, 2);
+  const OperatorCosts least(problem);
+  const StageTimes times = MakeStageTimes(least, {{DeviceId(0)}, {DeviceId(1)}, {DeviceId(2)}}, 2);
   PipelineCase pipeline;
   for (int32_t s = 0; s < 3; ++s) {
     PipelineCase::StageCase& stage = pipeline.stages.emplace_back();

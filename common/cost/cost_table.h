@@ -63,9 +63,9 @@ class CostTable {
   // What an operator holds throughout a job.
   struct Held {
     std::vector<ParameterId> parameters;
-    ParameterBytes profiled;  // What planning-only nodes hold, as planned.
-    ParameterBytes planned;   // All of it.
-    ParameterBytes least;
+    HeldBytes profiled;  // What planning-only nodes hold, as planned.
+    HeldBytes planned;   // All of it.
+    HeldBytes least;
     bool has_backward = false;
   };
 

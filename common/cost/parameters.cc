@@ -23,25 +23,25 @@ Bytes ResidentBytes(const ProfiledCost& cost, Optimizer optimizer) {
   return ResidentBytes(ProfiledParameter(cost), optimizer);
 }
 
-ParameterBytes BytesHeld(const Parameter& parameter, Optimizer optimizer) {
+HeldBytes BytesHeld(const Parameter& parameter, Optimizer optimizer) {
   const Bytes resident = ResidentBytes(parameter, optimizer);
   if (!parameter.trainable) return {resident, 0, 0};
   return {resident, parameter.SizeBytes(), resident};
 }
 
-ParameterBytes BytesHeld(const ProfiledCost& cost, Optimizer optimizer) {
+HeldBytes BytesHeld(const ProfiledCost& cost, Optimizer optimizer) {
   const Bytes resident = ResidentBytes(cost, optimizer);
   return {resident, cost.parameter_bytes, resident};
 }
 
-ParameterBytes LeastBytesHeld(const Parameter& parameter, Optimizer optimizer) {
-  ParameterBytes bytes = BytesHeld(parameter, optimizer);
+HeldBytes LeastBytesHeld(const Parameter& parameter, Optimizer optimizer) {
+  HeldBytes bytes = BytesHeld(parameter, optimizer);
   bytes.resident -= bytes.gradients;
   return bytes;
 }
 
-ParameterBytes LeastBytesHeld(const ProfiledCost& cost, Optimizer optimizer) {
-  ParameterBytes bytes = BytesHeld(cost, optimizer);
+HeldBytes LeastBytesHeld(const ProfiledCost& cost, Optimizer optimizer) {
+  HeldBytes bytes = BytesHeld(cost, optimizer);
   bytes.trained = std::min(bytes.resident, ResidentBytes(ProfiledParameter(cost), optimizer));
   return bytes;
 }

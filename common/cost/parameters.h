@@ -18,25 +18,25 @@ Bytes ResidentBytes(const Parameter& parameter, Optimizer optimizer);
 Bytes ResidentBytes(const ProfiledCost& cost, Optimizer optimizer);
 
 // What parameters take throughout a job.
-struct ParameterBytes {
+struct HeldBytes {
   Bytes resident = 0;   // Parameter, gradient and optimizer state.
   Bytes gradients = 0;  // Summed by replicas.
   Bytes trained = 0;    // What the optimizer step goes over.
 
-  ParameterBytes& operator+=(const ParameterBytes& other) {
+  HeldBytes& operator+=(const HeldBytes& other) {
     resident += other.resident;
     gradients += other.gradients;
     trained += other.trained;
     return *this;
   }
 };
-ParameterBytes BytesHeld(const Parameter& parameter, Optimizer optimizer);
-ParameterBytes BytesHeld(const ProfiledCost& cost, Optimizer optimizer);
+HeldBytes BytesHeld(const Parameter& parameter, Optimizer optimizer);
+HeldBytes BytesHeld(const ProfiledCost& cost, Optimizer optimizer);
 
 // At least: no gradient is there while all activations are saved, and what a profile says is held
 // may be more than what an optimizer goes over.
-ParameterBytes LeastBytesHeld(const Parameter& parameter, Optimizer optimizer);
-ParameterBytes LeastBytesHeld(const ProfiledCost& cost, Optimizer optimizer);
+HeldBytes LeastBytesHeld(const Parameter& parameter, Optimizer optimizer);
+HeldBytes LeastBytesHeld(const ProfiledCost& cost, Optimizer optimizer);
 
 // The parameters of a planning-only node: without a name, trained, float32.
 Parameter ProfiledParameter(const ProfiledCost& cost);

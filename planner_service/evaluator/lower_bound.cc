@@ -85,8 +85,8 @@ class Bound {
   }
 
  private:
-  ParameterBytes BytesOf(NodeId node) const {
-    ParameterBytes bytes;
+  HeldBytes BytesOf(NodeId node) const {
+    HeldBytes bytes;
     if (const auto& cost = graph_.node(node).cost) {
       bytes = LeastBytesHeld(*cost, options_.optimizer);
     }
@@ -103,7 +103,7 @@ class Bound {
 
   LeastCost LeastOf(NodeId node) const {
     LeastCost least{kInfinity, kInfinity, kInfinity, kInfinity, {}, {}};
-    const ParameterBytes bytes = BytesOf(node);
+    const HeldBytes bytes = BytesOf(node);
     for (size_t k = 0; k < devices_.size(); ++k) {
       // If the largest share fits, smaller ones do, or may be taken to.
       const bool all_fit = Fits(node, bytes.resident, sizes_.back(), memory_[k]);
@@ -120,7 +120,7 @@ class Bound {
     return least;
   }
 
-  void AddKind(NodeId node, size_t k, Bytes memory, const ParameterBytes& bytes,
+  void AddKind(NodeId node, size_t k, Bytes memory, const HeldBytes& bytes,
                LeastCost& least) const {
     const DeviceKind& kind = cluster_.kinds()[k];
     const bool has_backward = graph_.needs_backward(node);

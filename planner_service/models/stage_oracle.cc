@@ -76,7 +76,7 @@ void StageOracle::CollectParameters() {
   for (int32_t p = size() - 1; p >= 0; --p) {
     const CostTable::Held& held = costs_.held(order_[p].value());
     for (ParameterId id : held.parameters) {
-      const ParameterBytes bytes = BytesHeld(graph.parameter(id), problem().optimizer);
+      const HeldBytes bytes = BytesHeld(graph.parameter(id), problem().optimizer);
       parameters_[p].push_back({bytes.resident, bytes.gradients, next[id.index()]});
       next[id.index()] = p;
     }

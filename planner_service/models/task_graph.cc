@@ -13,7 +13,7 @@ namespace {
 
 struct StageSums {
   bool has_backward = false;
-  ParameterBytes parameters;
+  HeldBytes parameters;
   Bytes in_per_sample = 0;  // Activations received, and gradients of them sent back.
   Bytes back_per_sample = 0;
   Bytes held_per_sample = 0;

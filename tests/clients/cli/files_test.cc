@@ -110,11 +110,5 @@ TEST_F(FilesTest, TimelinesAreThoseThatThePlansCarry) {
   EXPECT_FALSE(std::filesystem::exists(Path()));
 }
 
-TEST(OptimizerByName, KnowsThree) {
-  EXPECT_EQ(OptimizerByName("sgd"), v1::OPTIMIZER_SGD);
-  EXPECT_EQ(OptimizerByName("momentum"), v1::OPTIMIZER_SGD_MOMENTUM);
-  EXPECT_EQ(OptimizerByName("adam"), v1::OPTIMIZER_ADAM);
-}
-
 }  // namespace
 }  // namespace stagewright::cli

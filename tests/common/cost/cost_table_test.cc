@@ -22,7 +22,7 @@ using testing::Uniform;
 struct Sums {
   OperatorTime time;
   Bytes saved = 0;
-  ParameterBytes held;
+  HeldBytes held;
 };
 
 // Nodes, replicated nodes and parameters once each, as the simulator and the memory model count.

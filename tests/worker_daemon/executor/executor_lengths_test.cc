@@ -77,7 +77,7 @@ struct Job {
     }
     spec.weights_path = WriteWeights(*spec.graph, stem + "_weights.safetensors");
     spec.data_path = spec.evaluation_path = data;
-    spec.optimizer.learning_rate = 0.1;
+    spec.training.optimizer.learning_rate = 0.1;
     spec.steps = 13;
     spec.seed = 9;
     spec.step_timeout = absl::Seconds(20);

@@ -193,7 +193,8 @@ void ExactSearch::FillStage(const StageTimes& times, const std::vector<int32_t>&
     saved_[s] += times.rows[s].saved[op];
     gradients += costs_.held(op).least.gradients;
   }
-  stage.update += LeastAllReduce(*problem_.cluster, devices, gradients);
+  stage.update =
+      times.rows[s].Step(stage.update) + LeastAllReduce(*problem_.cluster, devices, gradients);
 }
 
 // Micro-batches in flight of every stage of the layout.

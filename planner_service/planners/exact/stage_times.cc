@@ -20,10 +20,13 @@ StageTimes::Row MakeRow(const OperatorCosts& costs,
   row.least_back.assign(n, kInfinity);
   row.device_time.assign(n, 0);
   row.update.assign(n, kInfinity);
+  row.step_overhead = kInfinity;
   Bytes smallest = std::numeric_limits<Bytes>::max();
   double slowest = -1;
   for (const StageTimes::Replica& replica : replicas) {
     const ShareTable& share = costs.Share(replica.samples, CostView::kLeast);
+    const DeviceKind& kind = cluster.kinds()[replica.kind];
+    row.step_overhead = std::min(row.step_overhead, static_cast<double>(kind.step_overhead));
     std::vector<double> forward, backward;
     double sum = 0;
     for (size_t op = 0; op < n; ++op) {
@@ -35,8 +38,7 @@ StageTimes::Row MakeRow(const OperatorCosts& costs,
       row.least_back[op] = std::min(row.least_back[op], backward[op]);
       row.device_time[op] += forward[op] + backward[op];
       const Bytes trained = costs.held(static_cast<int32_t>(op)).least.trained;
-      row.update[op] =
-          std::min(row.update[op], LeastOptimizerStepTime(cluster.kinds()[replica.kind], trained));
+      row.update[op] = std::min(row.update[op], LeastOptimizerStepTime(kind, trained));
     }
     const Bytes memory = cluster.device(replica.device).memory;
     if (memory < smallest) {

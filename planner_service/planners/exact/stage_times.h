@@ -25,8 +25,12 @@ struct StageTimes {
     std::vector<double> forward, backward;          // On the slowest replica.
     std::vector<double> least_forward, least_back;  // On the fastest.
     std::vector<double> device_time;                // Both passes, over all replicas.
-    std::vector<double> update;                     // Optimizer step, on the fastest.
+    std::vector<double> update;                     // What each adds to the optimizer step.
     std::vector<Bytes> saved;                       // On the device of least memory.
+    double step_overhead = 0;                       // Fixed cost of the optimizer step.
+
+    // The optimizer step, on the fastest, of operators that add `sum` to it.
+    double Step(double sum) const { return sum > 0 ? sum + step_overhead : 0; }
   };
   struct Wire {
     double latency = 0;  // Least over the pairs of replicas that exchange samples.

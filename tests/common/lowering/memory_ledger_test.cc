@@ -121,16 +121,15 @@ TEST(MemoryLedger, SharedGradientsCountOnce) {
 }
 
 TEST(MemoryLedger, MessagesLieInBuffersUnlessTheDeviceIsTheSame) {
-  const auto received = [](const Graph& graph, int32_t second_device) {
-    Case two(graph, MakeStages(graph, 8, {{{0}, {0}, 8}, {{1}, {second_device}, 8}}));
+  const auto received = [](const Graph& graph, const std::vector<int32_t>& second_nodes,
+                           int32_t second_device) {
+    Case two(graph, MakeStages(graph, 8, {{{0}, {0}, 8}, {second_nodes, {second_device}, 8}}));
     return two.ledger.ReceivedActivation(two.context.PieceOf(0));
   };
-  testing::GraphBuilder builder("two");
-  builder.Linear(builder.Linear(builder.Feature("x", {1}), 1, 1), 1, 1);
-  const Graph executable = builder.Build();
-  EXPECT_EQ(received(executable, 1), 0);
-  EXPECT_EQ(received(executable, 0), 8 * 4);
-  EXPECT_EQ(received(testing::ProfiledGraph(), 1), 1000);
+  const Graph executable = ChainGraph(2);
+  EXPECT_EQ(received(executable, {1, 2}, 1), 0);
+  EXPECT_EQ(received(executable, {1, 2}, 0), 8 * 4);
+  EXPECT_EQ(received(testing::ProfiledGraph(), {1}, 1), 1000);
 }
 
 TEST(MemoryLedger, OutputsGoWhenSentWhereNothingElseHoldsThem) {

@@ -35,7 +35,7 @@ class Sampler {
   // The indices of step 0, 1, ...: mini_batch of them. O(samples log runs) at the start of an
   // epoch.
   std::vector<int64_t> MiniBatch(int64_t step);
-  // The length of these samples. Ditto.
+  // The length of the samples of a step. Complexity as of MiniBatch.
   int32_t LengthAt(int64_t step);
 
   // Mini-batches that are full after so many epochs; nothing if they cannot be counted.

@@ -8,7 +8,7 @@ namespace stagewright {
 namespace {
 
 // One replica of one stage: its tasks in order and how far the list schedule has got.
-struct Thread {
+struct ReplicaTasks {
   StageId stage;
   int32_t distance = 0;  // Edges on the longest path to a sink.
   std::vector<Task> tasks;
@@ -17,8 +17,8 @@ struct Thread {
   bool done() const { return next == tasks.size(); }
 };
 
-std::vector<Task> ThreadTasks(const Strategy& strategy, const ProgramStage& stage,
-                              const Slots& slots, StageId id, int32_t replica) {
+std::vector<Task> TasksOf(const Strategy& strategy, const ProgramStage& stage, const Slots& slots,
+                          StageId id, int32_t replica) {
   const Stage& planned = strategy.stages[id.index()];
   const std::vector<MicroBatchTask> order =
       StageOrder(strategy.mini_batch / planned.micro_batch, planned.micro_batch, planned.schedule,
@@ -52,8 +52,9 @@ std::vector<int32_t> DistanceToSink(const Strategy& strategy) {
 // The list schedule in unit time.
 class Merger {
  public:
-  Merger(const Slots& slots, const Channels& channels, std::vector<std::vector<Thread>>& threads)
-      : channels_(channels), threads_(threads) {
+  Merger(const Slots& slots, const Channels& channels,
+         std::vector<std::vector<ReplicaTasks>>& replicas)
+      : channels_(channels), replicas_(replicas) {
     missing_forward_.assign(slots.size(), 0);
     missing_backward_.assign(slots.size(), 0);
     for (const Piece& piece : channels.pieces) {
@@ -63,22 +64,23 @@ class Merger {
   }
 
   std::vector<std::vector<Task>> Run() {
-    std::vector<std::vector<Task>> orders(threads_.size());
+    std::vector<std::vector<Task>> orders(replicas_.size());
     std::vector<Task> done;  // In the current unit of time.
     do {
       done.clear();
-      for (size_t d = 0; d < threads_.size(); ++d) {
-        Thread* thread = Choose(threads_[d]);
-        if (thread == nullptr) continue;
-        done.push_back(thread->tasks[thread->next++]);
+      for (size_t d = 0; d < replicas_.size(); ++d) {
+        ReplicaTasks* replica = Choose(replicas_[d]);
+        if (replica == nullptr) continue;
+        done.push_back(replica->tasks[replica->next++]);
         orders[d].push_back(done.back());
       }
       for (const Task& task : done) Complete(task);
     } while (!done.empty());
     // Only a schedule that deadlocks by itself leaves tasks; Validate reports it.
-    for (size_t d = 0; d < threads_.size(); ++d) {
-      for (Thread& thread : threads_[d])
-        orders[d].insert(orders[d].end(), thread.tasks.begin() + thread.next, thread.tasks.end());
+    for (size_t d = 0; d < replicas_.size(); ++d) {
+      for (ReplicaTasks& replica : replicas_[d])
+        orders[d].insert(orders[d].end(), replica.tasks.begin() + replica.next,
+                         replica.tasks.end());
     }
     return orders;
   }
@@ -93,18 +95,18 @@ class Merger {
            0;
   }
 
-  Thread* Choose(std::vector<Thread>& threads) const {
-    Thread* best = nullptr;
-    for (Thread& thread : threads) {
-      if (thread.done() || !Ready(thread.tasks[thread.next])) continue;
-      if (best == nullptr || Better(thread, *best)) best = &thread;
+  ReplicaTasks* Choose(std::vector<ReplicaTasks>& replicas) const {
+    ReplicaTasks* best = nullptr;
+    for (ReplicaTasks& replica : replicas) {
+      if (replica.done() || !Ready(replica.tasks[replica.next])) continue;
+      if (best == nullptr || Better(replica, *best)) best = &replica;
     }
     return best;
   }
 
   // Backwards go first, since they free memory. Nearest the sink comes first: its forwards let
   // backwards start, and other backwards wait for its backwards. Ties: the later stage.
-  static bool Better(const Thread& a, const Thread& b) {
+  static bool Better(const ReplicaTasks& a, const ReplicaTasks& b) {
     const bool a_forward = a.tasks[a.next].kind == ActionKind::kForward;
     const bool b_forward = b.tasks[b.next].kind == ActionKind::kForward;
     if (a_forward != b_forward) return !a_forward;
@@ -123,7 +125,7 @@ class Merger {
   }
 
   const Channels& channels_;
-  std::vector<std::vector<Thread>>& threads_;
+  std::vector<std::vector<ReplicaTasks>>& replicas_;
   std::vector<int32_t> missing_forward_, missing_backward_;  // Unfinished inputs, by slot.
 };
 
@@ -194,22 +196,22 @@ std::vector<std::vector<Task>> DeviceOrders(const Strategy& strategy,
                                             const Slots& slots, const Channels& channels) {
   if (!strategy.orders.empty()) return ExplicitOrders(strategy, stages, slots);
   const std::vector<int32_t> distance = DistanceToSink(strategy);
-  std::vector<std::vector<Thread>> threads;
+  std::vector<std::vector<ReplicaTasks>> replicas;
   bool shared = false;
   for (size_t s = 0; s < stages.size(); ++s) {
     const StageId id(static_cast<int64_t>(s));
     for (size_t r = 0; r < stages[s].devices.size(); ++r) {
       const size_t device = stages[s].devices[r].index();
-      if (threads.size() <= device) threads.resize(device + 1);
-      shared = shared || !threads[device].empty();
-      threads[device].push_back(
-          {id, distance[s], ThreadTasks(strategy, stages[s], slots, id, static_cast<int32_t>(r))});
+      if (replicas.size() <= device) replicas.resize(device + 1);
+      shared = shared || !replicas[device].empty();
+      replicas[device].push_back(
+          {id, distance[s], TasksOf(strategy, stages[s], slots, id, static_cast<int32_t>(r))});
     }
   }
-  if (shared) return Merger(slots, channels, threads).Run();
-  std::vector<std::vector<Task>> orders(threads.size());
-  for (size_t d = 0; d < threads.size(); ++d) {
-    if (!threads[d].empty()) orders[d] = std::move(threads[d].front().tasks);
+  if (shared) return Merger(slots, channels, replicas).Run();
+  std::vector<std::vector<Task>> orders(replicas.size());
+  for (size_t d = 0; d < replicas.size(); ++d) {
+    if (!replicas[d].empty()) orders[d] = std::move(replicas[d].front().tasks);
   }
   return orders;
 }

@@ -56,9 +56,9 @@ struct Sizes {
 };
 
 // Takes one share through the passes of its stage.
-class Walk {
+class PassReplay {
  public:
-  Walk(const StageTape& tape, const Sizes& sizes)
+  PassReplay(const StageTape& tape, const Sizes& sizes)
       : tape_(tape),
         sizes_(sizes),
         users_(tape.storages.size(), 0),
@@ -116,22 +116,22 @@ class Walk {
   std::vector<int32_t> starts_;  // Gradients that a segment or the weight half starts from.
 };
 
-void Walk::Use(int32_t storage) {
+void PassReplay::Use(int32_t storage) {
   if (storage != kNone && users_[storage]++ == 0) ledger_.Take(sizes_.storages[storage]);
 }
 
-void Walk::Unuse(int32_t storage) {
+void PassReplay::Unuse(int32_t storage) {
   if (storage != kNone && --users_[storage] == 0) ledger_.Free(sizes_.storages[storage]);
 }
 
-void Walk::Save(size_t index) {
+void PassReplay::Save(size_t index) {
   const TapeStep& step = tape_.steps[index];
   saved_[index] = true;
   ledger_.Take(sizes_.own[index]);
   for (int32_t storage : step.saves) Use(storage);
 }
 
-void Walk::Forget(size_t index) {
+void PassReplay::Forget(size_t index) {
   if (!saved_[index]) return;
   const TapeStep& step = tape_.steps[index];
   saved_[index] = false;
@@ -139,7 +139,7 @@ void Walk::Forget(size_t index) {
   for (int32_t storage : step.saves) Unuse(storage);
 }
 
-Bytes Walk::Forward(bool keep, bool roots) {
+Bytes PassReplay::Forward(bool keep, bool roots) {
   for (int32_t input : tape_.inputs) Use(input);
   for (size_t i = 0; i < tape_.steps.size(); ++i) {
     const TapeStep& step = tape_.steps[i];
@@ -160,19 +160,19 @@ Bytes Walk::Forward(bool keep, bool roots) {
   return ledger_.Peak();
 }
 
-int32_t Walk::NewGradient(Bytes bytes) {
+int32_t PassReplay::NewGradient(Bytes bytes) {
   ledger_.Take(bytes);
   gradients_.push_back({bytes, 1});
   return static_cast<int32_t>(gradients_.size()) - 1;
 }
 
-void Walk::Drop(int32_t gradient) {
+void PassReplay::Drop(int32_t gradient) {
   if (--gradients_[gradient].users == 0) ledger_.Free(gradients_[gradient].bytes);
 }
 
 // The gradient of a root. That of a message lies in the message's buffer, that of the loss is made
 // now and kept by a whole pass.
-void Walk::Start(int32_t value) {
+void PassReplay::Start(int32_t value) {
   const TapeValue& root = tape_.values[value];
   if (!root.root || !root.flows) return;
   const Bytes bytes = root.local ? SizeOf(value) : 0;
@@ -185,7 +185,7 @@ void Walk::Start(int32_t value) {
   (halves_ ? crossing_ : gradient_)[value] = static_cast<int32_t>(gradients_.size()) - 1;
 }
 
-int32_t Walk::GradientOf(const TapeStep& step, int32_t operand, int32_t of_result) {
+int32_t PassReplay::GradientOf(const TapeStep& step, int32_t operand, int32_t of_result) {
   const bool part =
       step.passes_gradient && (!step.sums_gradient || SizeOf(operand) == SizeOf(step.makes[0]));
   if (!part) return NewGradient(SizeOf(operand));
@@ -193,7 +193,7 @@ int32_t Walk::GradientOf(const TapeStep& step, int32_t operand, int32_t of_resul
   return of_result;
 }
 
-void Walk::Accumulate(int32_t& sum, int32_t gradient, Bytes bytes) {
+void PassReplay::Accumulate(int32_t& sum, int32_t gradient, Bytes bytes) {
   if (sum == kNone) {
     sum = gradient;
     return;
@@ -208,7 +208,7 @@ void Walk::Accumulate(int32_t& sum, int32_t gradient, Bytes bytes) {
   Drop(before);
 }
 
-void Walk::Deliver(const TapeStep& step, int32_t value, int32_t gradient) {
+void PassReplay::Deliver(const TapeStep& step, int32_t value, int32_t gradient) {
   const TapeValue& to = tape_.values[value];
   const Bytes bytes = SizeOf(value);
   if (halves_ && to.segment != step.segment) {
@@ -232,7 +232,7 @@ void Walk::Deliver(const TapeStep& step, int32_t value, int32_t gradient) {
 }
 
 // False if no gradient has come.
-bool Walk::Differentiate(size_t index, bool operands, bool parameters) {
+bool PassReplay::Differentiate(size_t index, bool operands, bool parameters) {
   const TapeStep& step = tape_.steps[index];
   std::vector<int32_t>& of_results = of_results_;
   of_results.clear();
@@ -255,7 +255,7 @@ bool Walk::Differentiate(size_t index, bool operands, bool parameters) {
   return true;
 }
 
-Bytes Walk::Backward() {
+Bytes PassReplay::Backward() {
   for (size_t v = 0; v < tape_.values.size(); ++v) Start(static_cast<int32_t>(v));
   for (size_t i = tape_.steps.size(); i-- > 0;) {
     if (tape_.steps[i].backward) Differentiate(i, true, true);
@@ -263,7 +263,7 @@ Bytes Walk::Backward() {
   return ledger_.Peak();
 }
 
-Bytes Walk::InputHalf() {
+Bytes PassReplay::InputHalf() {
   halves_ = true;
   for (size_t v = 0; v < tape_.values.size(); ++v) Start(static_cast<int32_t>(v));
   std::vector<std::vector<size_t>> steps(static_cast<size_t>(tape_.segments));
@@ -296,7 +296,7 @@ Bytes Walk::InputHalf() {
   return ledger_.Peak();
 }
 
-void Walk::Return() {
+void PassReplay::Return() {
   for (size_t v = 0; v < tape_.values.size(); ++v) {
     if (tape_.values[v].received() && crossing_[v] != kNone)
       Drop(std::exchange(crossing_[v], kNone));
@@ -309,7 +309,7 @@ void Walk::Return() {
   ledger_.Peak();
 }
 
-Bytes Walk::WeightHalf() {
+Bytes PassReplay::WeightHalf() {
   for (size_t i = tape_.steps.size(); i-- > 0;) {
     const TapeStep& step = tape_.steps[i];
     if (!step.backward || !step.waits()) continue;
@@ -332,26 +332,26 @@ StageMemory FollowStage(const Graph& graph, const CostModel& costs, const StageT
                         int64_t samples, bool has_backward, bool split) {
   StageMemory memory;
   const Sizes sizes(graph, costs, tape, samples);
-  memory.forward_only = Walk(tape, sizes).Forward(false, false);
+  memory.forward_only = PassReplay(tape, sizes).Forward(false, false);
   if (!has_backward) return memory;
-  Walk walk(tape, sizes);
-  memory.forward = walk.Forward(true, !split);
-  memory.saved = walk.now();
+  PassReplay replay(tape, sizes);
+  memory.forward = replay.Forward(true, !split);
+  memory.saved = replay.now();
   if (!split) {
-    Walk first = walk;
+    PassReplay first = replay;
     first.KeepGradients();
     memory.first.backward = first.Backward();
-    memory.later.backward = walk.Backward();
+    memory.later.backward = replay.Backward();
     return memory;
   }
-  memory.input_half = walk.InputHalf();
-  const Bytes returned = walk.now();
-  walk.Return();
-  memory.between = walk.now();
-  Walk first = walk;
+  memory.input_half = replay.InputHalf();
+  const Bytes returned = replay.now();
+  replay.Return();
+  memory.between = replay.now();
+  PassReplay first = replay;
   first.KeepGradients();
   memory.first.weight_half = first.WeightHalf();
-  memory.later.weight_half = walk.WeightHalf();
+  memory.later.weight_half = replay.WeightHalf();
   for (StageMemory::Gradients* of : {&memory.first, &memory.later})
     of->backward = std::max(memory.input_half, returned - memory.saved + of->weight_half);
   return memory;

@@ -119,15 +119,15 @@ std::string TooManyStages(const PlanOptions& options, const Prepared& prepared) 
   return reason;
 }
 
-struct Found {
+struct SearchedPlan {
   Outcome outcome;
   std::optional<JudgedPlan> judged;
   double seconds = 0;
 };
 
-absl::StatusOr<Found> Search(const PlanRequest& request, const Problem& problem,
-                             const Planner& planner, SearchContext& context,
-                             const ImprovementCallback& on_improvement) {
+absl::StatusOr<SearchedPlan> Search(const PlanRequest& request, const Problem& problem,
+                                    const Planner& planner, SearchContext& context,
+                                    const ImprovementCallback& on_improvement) {
   using Seconds = std::chrono::duration<double>;
   absl::Status rejected;
   Nanos best = std::numeric_limits<Nanos>::max();
@@ -148,7 +148,7 @@ absl::StatusOr<Found> Search(const PlanRequest& request, const Problem& problem,
       judging += SearchContext::Clock::now() - start;
     };
   }
-  Found found;
+  SearchedPlan found;
   const auto start = SearchContext::Clock::now();
   ASSIGN_OR_RETURN(found.outcome, SolveOnWholeBatches(planner, problem, request.options, context));
   found.seconds = (Seconds(SearchContext::Clock::now() - start) - judging).count();
@@ -202,7 +202,7 @@ absl::Status CompareSequential(const PlanRequest& request, const Problem& proble
         absl::StrCat("no sequential plan to compare with: ", std::string(able.message())));
     return absl::OkStatus();
   }
-  ASSIGN_OR_RETURN(Found found, Search(request, problem, *planner, context, {}));
+  ASSIGN_OR_RETURN(SearchedPlan found, Search(request, problem, *planner, context, {}));
   response.sequential = std::move(found.judged);
   if (!response.sequential) {
     response.warnings.push_back(
@@ -246,7 +246,7 @@ absl::StatusOr<PlanResponse> SolvePlanWith(const Planner& planner, const PlanReq
   }
   if (auto reason = WhyNothingFits(problem)) response.reason = *std::move(reason);
   if (!response.reason.empty()) return response;
-  ASSIGN_OR_RETURN(Found found, Search(request, problem, planner, context, on_improvement));
+  ASSIGN_OR_RETURN(SearchedPlan found, Search(request, problem, planner, context, on_improvement));
   response.termination = found.outcome.termination;
   response.reason = std::move(found.outcome.reason);
   response.best = std::move(found.judged);

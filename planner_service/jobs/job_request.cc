@@ -11,26 +11,28 @@ namespace {
 constexpr absl::string_view kSpec = "spec.";
 
 template <typename... What>
-absl::Status Wrong(absl::string_view field, const What&... what) {
+absl::Status Invalid(absl::string_view field, const What&... what) {
   return WrongField(kSpec, field, what...);
 }
 
 absl::Status CheckData(const JobRequest& request) {
-  if (request.graph == nullptr) return Wrong("graph", "is not set");
+  if (request.graph == nullptr) return Invalid("graph", "is not set");
   if (!request.graph->executable()) {
-    return Wrong("graph", "cannot be trained: it carries costs without arguments, or has no loss");
+    return Invalid("graph",
+                   "cannot be trained: it carries costs without arguments, or has no loss");
   }
   if (!request.lengths->empty() && request.asynchronous()) {
-    return Wrong("graph.lengths",
-                 "cannot be trained by an asynchronous plan, in which the passes of several steps "
-                 "run beside each other");
+    return Invalid(
+        "graph.lengths",
+        "cannot be trained by an asynchronous plan, in which the passes of several steps "
+        "run beside each other");
   }
-  if (request.weights_path.empty()) return Wrong("weights_path", "is not set");
-  if (request.data_path.empty()) return Wrong("data_path", "is not set");
-  if (request.output_path.empty()) return Wrong("output_path", "is not set");
-  if (request.mini_batch <= 0) return Wrong("mini_batch", "must be positive");
+  if (request.weights_path.empty()) return Invalid("weights_path", "is not set");
+  if (request.data_path.empty()) return Invalid("data_path", "is not set");
+  if (request.output_path.empty()) return Invalid("output_path", "is not set");
+  if (request.mini_batch <= 0) return Invalid("mini_batch", "must be positive");
   if (request.steps < 0 || request.epochs < 0 || (request.steps > 0) == (request.epochs > 0))
-    return Wrong("steps", "and spec.epochs: exactly one must be positive");
+    return Invalid("steps", "and spec.epochs: exactly one must be positive");
   return absl::OkStatus();
 }
 
@@ -38,11 +40,11 @@ absl::Status CheckRecords(const JobRequest& request) {
   const RecordsRequest& records = request.records;
   RETURN_IF_ERROR(CheckNotNegative(kSpec, "records.steps", records.steps));
   if (records.steps == 0 && !records.compare_with.empty())
-    return Wrong("records.compare_with", "needs spec.records.steps");
+    return Invalid("records.compare_with", "needs spec.records.steps");
   if (records.steps > 0 && request.asynchronous()) {
-    return Wrong("records",
-                 "cannot be kept of an asynchronous plan: it updates with gradients of older "
-                 "weights, so its steps are not those of a single device");
+    return Invalid("records",
+                   "cannot be kept of an asynchronous plan: it updates with gradients of older "
+                   "weights, so its steps are not those of a single device");
   }
   return absl::OkStatus();
 }
@@ -53,7 +55,7 @@ absl::Status CheckPlanner(const std::string& planner) {
   if (std::any_of(planners.begin(), planners.end(),
                   [&](const PlannerInfo& info) { return info.name == planner; }))
     return absl::OkStatus();
-  return Wrong("planner", "\"", planner, "\" is not known");
+  return Invalid("planner", "\"", planner, "\" is not known");
 }
 
 }  // namespace
@@ -62,13 +64,13 @@ absl::Status Check(const JobRequest& request) {
   RETURN_IF_ERROR(CheckData(request));
   RETURN_IF_ERROR(CheckNotNegative(kSpec, "num_devices", int64_t{request.num_devices}));
   if (request.step_timeout < absl::ZeroDuration())
-    return Wrong("step_timeout_ns", "must not be negative");
+    return Invalid("step_timeout_ns", "must not be negative");
   RETURN_IF_ERROR(Check(
       request.training,
       {*request.graph, request.asynchronous(), !request.evaluation_data_path.empty()}, kSpec));
   RETURN_IF_ERROR(CheckNotNegative(kSpec, "max_restarts", int64_t{request.max_restarts}));
   if (request.options.vertical_sync && !request.options.asynchronous)
-    return Wrong("plan_options.vertical_sync", "needs spec.plan_options.asynchronous");
+    return Invalid("plan_options.vertical_sync", "needs spec.plan_options.asynchronous");
   RETURN_IF_ERROR(CheckRecords(request));
   return CheckPlanner(request.planner);
 }

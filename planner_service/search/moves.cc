@@ -93,42 +93,42 @@ std::vector<int32_t> Moves::ByRank(std::vector<int32_t> operators) const {
 }
 
 // The stage with the busiest device among three that are drawn.
-int32_t Moves::BusyStage(const ListResult& last, Dice& dice, const Draft& draft) const {
+int32_t Moves::BusyStage(const ListResult& last, RandomSource& random, const Draft& draft) const {
   const auto busy = [&](int32_t s) {
     Nanos most = 0;
     for (int32_t d : draft.stages[s].devices) most = std::max(most, last.busy[d]);
     return most;
   };
-  int32_t best = dice.Below(draft.stages.size());
+  int32_t best = random.Below(draft.stages.size());
   for (int32_t i = 0; i < 2; ++i) {
-    const int32_t other = dice.Below(draft.stages.size());
+    const int32_t other = random.Below(draft.stages.size());
     if (busy(other) > busy(best)) best = other;
   }
   return best;
 }
 
 // The device with less to do among two that are drawn.
-int32_t Moves::IdleDevice(const ListResult& last, Dice& dice) const {
-  const int32_t a = dice.Below(last.busy.size());
-  const int32_t b = dice.Below(last.busy.size());
+int32_t Moves::IdleDevice(const ListResult& last, RandomSource& random) const {
+  const int32_t a = random.Below(last.busy.size());
+  const int32_t b = random.Below(last.busy.size());
   return last.busy[b] < last.busy[a] ? b : a;
 }
 
 // Operators over an edge between two stages, from one end to the other.
-bool Moves::Shift(Dice& dice, Draft& draft) const {
+bool Moves::Shift(RandomSource& random, Draft& draft) const {
   if (edges_.empty()) return false;
-  const auto [from, to] = edges_[dice.Below(edges_.size())];
+  const auto [from, to] = edges_[random.Below(edges_.size())];
   const int32_t a = StageOf(draft, from);
   const int32_t b = StageOf(draft, to);
   if (a == b) return false;
-  const bool forwards = dice.OneIn(2);
+  const bool forwards = random.OneIn(2);
   DraftStage& giver = draft.stages[forwards ? a : b];
   DraftStage& taker = draft.stages[forwards ? b : a];
   std::vector<int32_t> own = ByRank(giver.operators);
   if (!forwards) std::reverse(own.begin(), own.end());  // The end that is moved comes last.
   // A run that ends at the edge's operator.
   const auto at = std::find(own.begin(), own.end(), forwards ? from : to) - own.begin();
-  const auto run = 1 + (dice.OneIn(3) ? dice.Below(static_cast<size_t>(at) + 1) : 0);
+  const auto run = 1 + (random.OneIn(3) ? random.Below(static_cast<size_t>(at) + 1) : 0);
   for (auto i = at - run + 1; i <= at; ++i) {
     Erase(giver.operators, own[i]);
     Insert(taker.operators, own[i]);
@@ -137,53 +137,53 @@ bool Moves::Shift(Dice& dice, Draft& draft) const {
   return true;
 }
 
-bool Moves::Reassign(const ListResult& last, Dice& dice, Draft& draft) const {
-  DraftStage& stage = draft.stages[BusyStage(last, dice, draft)];
-  const int32_t device = IdleDevice(last, dice);
+bool Moves::Reassign(const ListResult& last, RandomSource& random, Draft& draft) const {
+  DraftStage& stage = draft.stages[BusyStage(last, random, draft)];
+  const int32_t device = IdleDevice(last, random);
   if (Contains(stage.devices, device)) return false;
-  stage.devices[dice.Below(stage.devices.size())] = device;
+  stage.devices[random.Below(stage.devices.size())] = device;
   return true;
 }
 
-bool Moves::Exchange(Dice& dice, Draft& draft) const {
-  DraftStage& a = draft.stages[dice.Below(draft.stages.size())];
-  DraftStage& b = draft.stages[dice.Below(draft.stages.size())];
+bool Moves::Exchange(RandomSource& random, Draft& draft) const {
+  DraftStage& a = draft.stages[random.Below(draft.stages.size())];
+  DraftStage& b = draft.stages[random.Below(draft.stages.size())];
   if (a.devices == b.devices) return false;
   std::swap(a.devices, b.devices);
   return true;
 }
 
 // One operator or a run of them at the end of a stage becomes a stage elsewhere.
-bool Moves::Split(const ListResult& last, Dice& dice, Draft& draft) const {
-  const int32_t s = BusyStage(last, dice, draft);
+bool Moves::Split(const ListResult& last, RandomSource& random, Draft& draft) const {
+  const int32_t s = BusyStage(last, random, draft);
   const std::vector<int32_t> own = ByRank(draft.stages[s].operators);
   if (own.size() < 2) return false;
-  const auto cut = 1 + dice.Below(own.size() - 1);
+  const auto cut = 1 + random.Below(own.size() - 1);
   DraftStage rest = draft.stages[s];
   draft.stages[s].operators.assign(own.begin(), own.begin() + cut);
   rest.operators.assign(own.begin() + cut, own.end());
   std::sort(draft.stages[s].operators.begin(), draft.stages[s].operators.end());
   std::sort(rest.operators.begin(), rest.operators.end());
-  if (!dice.OneIn(3)) {
-    DraftStage& moved = dice.OneIn(2) ? rest : draft.stages[s];
-    const int32_t device = IdleDevice(last, dice);
+  if (!random.OneIn(3)) {
+    DraftStage& moved = random.OneIn(2) ? rest : draft.stages[s];
+    const int32_t device = IdleDevice(last, random);
     if (moved.devices.size() == 1) moved.devices[0] = device;
   }
   draft.stages.insert(draft.stages.begin() + s + 1, std::move(rest));
   return true;
 }
 
-bool Moves::Extract(const ListResult& last, Dice& dice, Draft& draft) const {
-  const int32_t s = BusyStage(last, dice, draft);
+bool Moves::Extract(const ListResult& last, RandomSource& random, Draft& draft) const {
+  const int32_t s = BusyStage(last, random, draft);
   DraftStage& stage = draft.stages[s];
   if (stage.operators.size() < 2) return false;
   DraftStage one = stage;
-  const int32_t op = stage.operators[dice.Below(stage.operators.size())];
+  const int32_t op = stage.operators[random.Below(stage.operators.size())];
   one.operators = {op};
   Erase(stage.operators, op);
-  const int32_t device = IdleDevice(last, dice);
+  const int32_t device = IdleDevice(last, random);
   // Into a stage that is there already, or a stage of its own.
-  if (dice.OneIn(2)) {
+  if (random.OneIn(2)) {
     for (size_t t = 0; t < draft.stages.size(); ++t) {
       if (static_cast<int32_t>(t) == s || !Contains(draft.stages[t].devices, device)) continue;
       Insert(draft.stages[t].operators, op);
@@ -196,30 +196,30 @@ bool Moves::Extract(const ListResult& last, Dice& dice, Draft& draft) const {
   return true;
 }
 
-bool Moves::Merge(Dice& dice, Draft& draft) const {
+bool Moves::Merge(RandomSource& random, Draft& draft) const {
   if (draft.stages.size() < 2 || edges_.empty()) return false;
-  int32_t a = dice.Below(draft.stages.size());
+  int32_t a = random.Below(draft.stages.size());
   int32_t b = a;
-  if (dice.OneIn(2)) {
-    const auto [from, to] = edges_[dice.Below(edges_.size())];
+  if (random.OneIn(2)) {
+    const auto [from, to] = edges_[random.Below(edges_.size())];
     a = StageOf(draft, from);
     b = StageOf(draft, to);
   } else {
-    b = dice.Below(draft.stages.size());
+    b = random.Below(draft.stages.size());
     if (draft.stages[a].devices != draft.stages[b].devices) return false;
   }
   if (a == b) return false;
-  if (dice.OneIn(2)) std::swap(a, b);
+  if (random.OneIn(2)) std::swap(a, b);
   for (int32_t op : draft.stages[b].operators) Insert(draft.stages[a].operators, op);
   draft.stages.erase(draft.stages.begin() + b);
   return true;
 }
 
-bool Moves::Replicate(const ListResult& last, Dice& dice, Draft& draft) const {
+bool Moves::Replicate(const ListResult& last, RandomSource& random, Draft& draft) const {
   if (!options_.allow_replicas) return false;
-  DraftStage& stage = draft.stages[BusyStage(last, dice, draft)];
-  const int32_t device = IdleDevice(last, dice);
-  switch (dice.Below(4)) {
+  DraftStage& stage = draft.stages[BusyStage(last, random, draft)];
+  const int32_t device = IdleDevice(last, random);
+  switch (random.Below(4)) {
     case 0:
     case 1:  // One more.
       if (Contains(stage.devices, device)) return false;
@@ -227,11 +227,11 @@ bool Moves::Replicate(const ListResult& last, Dice& dice, Draft& draft) const {
       break;
     case 2:  // One less.
       if (stage.devices.size() < 2) return false;
-      stage.devices.erase(stage.devices.begin() + dice.Below(stage.devices.size()));
+      stage.devices.erase(stage.devices.begin() + random.Below(stage.devices.size()));
       break;
     default: {  // Those of another stage, or both stages' together.
-      const DraftStage& other = draft.stages[dice.Below(draft.stages.size())];
-      if (dice.OneIn(2)) {
+      const DraftStage& other = draft.stages[random.Below(draft.stages.size())];
+      if (random.OneIn(2)) {
         stage.devices = other.devices;
       } else {
         for (int32_t d : other.devices) {
@@ -244,10 +244,10 @@ bool Moves::Replicate(const ListResult& last, Dice& dice, Draft& draft) const {
 }
 
 // Two devices change places in all stages.
-bool Moves::Permute(Dice& dice, Draft& draft) const {
+bool Moves::Permute(RandomSource& random, Draft& draft) const {
   const auto devices = static_cast<size_t>(costs_.problem().cluster->size());
-  const int32_t a = dice.Below(devices);
-  const int32_t b = dice.Below(devices);
+  const int32_t a = random.Below(devices);
+  const int32_t b = random.Below(devices);
   if (a == b) return false;
   for (DraftStage& stage : draft.stages) {
     for (int32_t& d : stage.devices) {
@@ -257,16 +257,16 @@ bool Moves::Permute(Dice& dice, Draft& draft) const {
   return true;
 }
 
-bool Moves::Recompute(Dice& dice, Draft& draft) const {
+bool Moves::Recompute(RandomSource& random, Draft& draft) const {
   if (options_.recompute != RecomputePolicy::kAllowed) return false;
-  bool& recompute = draft.stages[dice.Below(draft.stages.size())].recompute;
+  bool& recompute = draft.stages[random.Below(draft.stages.size())].recompute;
   recompute = !recompute;
   return true;
 }
 
-bool Moves::ChangeMicroBatch(Dice& dice, Draft& draft) const {
+bool Moves::ChangeMicroBatch(RandomSource& random, Draft& draft) const {
   if (micro_batches_.empty()) return false;
-  const int64_t size = micro_batches_[dice.Below(micro_batches_.size())];
+  const int64_t size = micro_batches_[random.Below(micro_batches_.size())];
   if (size == draft.micro_batch) return false;
   draft.micro_batch = size;
   const int64_t most = MostReplicas(costs_.problem(), options_, size);
@@ -276,29 +276,29 @@ bool Moves::ChangeMicroBatch(Dice& dice, Draft& draft) const {
   return true;
 }
 
-bool Moves::Change(const ListResult& last, Dice& dice, Draft& draft) const {
+bool Moves::Change(const ListResult& last, RandomSource& random, Draft& draft) const {
   bool done = false;
-  const int32_t draw = dice.Below(100);
+  const int32_t draw = random.Below(100);
   if (draw < 26) {
-    done = Shift(dice, draft);
+    done = Shift(random, draft);
   } else if (draw < 42) {
-    done = Reassign(last, dice, draft);
+    done = Reassign(last, random, draft);
   } else if (draw < 54) {
-    done = Exchange(dice, draft);
+    done = Exchange(random, draft);
   } else if (draw < 64) {
-    done = Split(last, dice, draft);
+    done = Split(last, random, draft);
   } else if (draw < 72) {
-    done = Extract(last, dice, draft);
+    done = Extract(last, random, draft);
   } else if (draw < 80) {
-    done = Merge(dice, draft);
+    done = Merge(random, draft);
   } else if (draw < 92) {
-    done = Replicate(last, dice, draft);
+    done = Replicate(last, random, draft);
   } else if (draw < 95) {
-    done = ChangeMicroBatch(dice, draft);
+    done = ChangeMicroBatch(random, draft);
   } else if (draw < 97 || uniform_) {
-    done = Recompute(dice, draft);
+    done = Recompute(random, draft);
   } else {
-    done = Permute(dice, draft);
+    done = Permute(random, draft);
   }
   return done && Allowed(draft) && SortStages(costs_.problem().operators->dag(), draft);
 }

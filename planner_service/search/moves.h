@@ -12,9 +12,9 @@
 namespace stagewright {
 
 // Uniform and the same on every platform, unlike the standard distributions.
-class Dice {
+class RandomSource {
  public:
-  explicit Dice(uint64_t seed) : engine_(seed) {}
+  explicit RandomSource(uint64_t seed) : engine_(seed) {}
   // In [0, n); n > 0.
   int32_t Below(size_t n) { return static_cast<int32_t>(engine_() % n); }
   bool OneIn(size_t n) { return Below(n) == 0; }
@@ -37,21 +37,21 @@ class Moves {
   // size or recomputation, or exchanges two devices. `last` is the schedule of the draft as it is:
   // busy devices give, idle ones take more often. False, with the draft in any state, if the draw
   // makes no valid draft. Stages are sorted (SortStages). O(operators and their edges).
-  bool Change(const ListResult& last, Dice& dice, Draft& draft) const;
+  bool Change(const ListResult& last, RandomSource& random, Draft& draft) const;
 
  private:
-  bool Shift(Dice& dice, Draft& draft) const;
-  bool Reassign(const ListResult& last, Dice& dice, Draft& draft) const;
-  bool Exchange(Dice& dice, Draft& draft) const;
-  bool Extract(const ListResult& last, Dice& dice, Draft& draft) const;
-  bool Split(const ListResult& last, Dice& dice, Draft& draft) const;
-  bool Merge(Dice& dice, Draft& draft) const;
-  bool Replicate(const ListResult& last, Dice& dice, Draft& draft) const;
-  bool Permute(Dice& dice, Draft& draft) const;
-  bool Recompute(Dice& dice, Draft& draft) const;
-  bool ChangeMicroBatch(Dice& dice, Draft& draft) const;
-  int32_t BusyStage(const ListResult& last, Dice& dice, const Draft& draft) const;
-  int32_t IdleDevice(const ListResult& last, Dice& dice) const;
+  bool Shift(RandomSource& random, Draft& draft) const;
+  bool Reassign(const ListResult& last, RandomSource& random, Draft& draft) const;
+  bool Exchange(RandomSource& random, Draft& draft) const;
+  bool Extract(const ListResult& last, RandomSource& random, Draft& draft) const;
+  bool Split(const ListResult& last, RandomSource& random, Draft& draft) const;
+  bool Merge(RandomSource& random, Draft& draft) const;
+  bool Replicate(const ListResult& last, RandomSource& random, Draft& draft) const;
+  bool Permute(RandomSource& random, Draft& draft) const;
+  bool Recompute(RandomSource& random, Draft& draft) const;
+  bool ChangeMicroBatch(RandomSource& random, Draft& draft) const;
+  int32_t BusyStage(const ListResult& last, RandomSource& random, const Draft& draft) const;
+  int32_t IdleDevice(const ListResult& last, RandomSource& random) const;
   int32_t StageOf(const Draft& draft, int32_t op) const;
   std::vector<int32_t> ByRank(std::vector<int32_t> operators) const;
 

@@ -17,13 +17,13 @@ namespace {
 // A run of operators with less than this share of what a group has to do is not cut.
 constexpr double kWorthCutting = 0.5;
 
-enum class Deal { kInTurn, kThereAndBack };
+enum class Placement { kInterleaved, kVShaped };
 
 struct Shape {
   int32_t replicas = 1;  // Devices per group.
   int64_t micro_batch = 1;
   int32_t loops = 1;
-  Deal deal = Deal::kInTurn;
+  Placement placement = Placement::kInterleaved;
 };
 
 // Lays the operators out for one shape.
@@ -159,7 +159,7 @@ class Layout {
     std::vector<int32_t> owner;
     double speed = 0;
     for (int32_t i = 0; i < slices; ++i) {
-      const bool back = shape_.deal == Deal::kThereAndBack && (i / g) % 2 == 1;
+      const bool back = shape_.placement == Placement::kVShaped && (i / g) % 2 == 1;
       owner.push_back(groups[back ? g - 1 - i % g : i % g]);
       speed += speeds_[owner.back()];
     }
@@ -294,8 +294,8 @@ std::vector<Shape> Shapes(const Problem& problem, const PlanOptions& options) {
       if (MostReplicas(problem, options, size) < replicas) continue;
       for (int32_t loops : {1, 2, 4}) {
         if (options.max_loops > 0 && loops > options.max_loops) continue;
-        shapes.push_back({replicas, size, loops, Deal::kInTurn});
-        if (loops == 2) shapes.push_back({replicas, size, loops, Deal::kThereAndBack});
+        shapes.push_back({replicas, size, loops, Placement::kInterleaved});
+        if (loops == 2) shapes.push_back({replicas, size, loops, Placement::kVShaped});
       }
     }
   }

@@ -9,7 +9,7 @@
 #include "absl/strings/str_format.h"
 #include "common/strategy/in_flight.h"
 #include "planner_service/evaluator/lower_bound.h"
-#include "planner_service/planners/auto/champions.h"
+#include "planner_service/planners/auto/incumbents.h"
 #include "planner_service/planners/auto/portfolio.h"
 #include "planner_service/search/judge.h"
 #include "planner_service/search/micro_batch_sizes.h"
@@ -24,9 +24,9 @@ constexpr int64_t kSimulatedSteps = 8;
 
 std::string Milliseconds(Nanos time) { return absl::StrFormat("%.4g ms", ToSeconds(time) * 1e3); }
 
-absl::Status OfferConversions(const Problem& problem, const PlanOptions& options,
-                              const std::vector<Strategy>& found, const SearchContext& context,
-                              Champions& champions) {
+absl::Status ConsiderConversions(const Problem& problem, const PlanOptions& options,
+                                 const std::vector<Strategy>& found, const SearchContext& context,
+                                 Incumbents& incumbents) {
   const SearchContext effort(context, kConversionEffort);
   for (const Strategy& strategy : found) {
     std::set<int64_t> sizes;
@@ -40,7 +40,7 @@ absl::Status OfferConversions(const Problem& problem, const PlanOptions& options
       converted->vertical_sync = options.vertical_sync;
       effort.Charge(kSimulatedSteps * EffortOfJudging(*converted));
       if (effort.Expired()) return absl::OkStatus();
-      RETURN_IF_ERROR(champions.Offer(*converted).status());
+      RETURN_IF_ERROR(incumbents.Consider(*converted).status());
     }
   }
   return absl::OkStatus();
@@ -79,37 +79,37 @@ std::optional<Strategy> Asynchronous(const Strategy& strategy, int64_t micro_bat
 absl::StatusOr<Outcome> SolveAsynchronous(const Problem& problem, const PlanOptions& options,
                                           SearchContext& context) {
   Outcome outcome;
-  Champions champions(problem, options, context);
+  Incumbents incumbents(problem, options, context);
   Outcome none;
   none.termination = Termination::kLimit;
-  RETURN_IF_ERROR(RunMembers(problem, options, context, champions, none, outcome).status());
+  RETURN_IF_ERROR(RunMembers(problem, options, context, incumbents, none, outcome).status());
   PlanOptions flushed = options;
   flushed.asynchronous = flushed.vertical_sync = false;
   SearchContext silent(context, SearchContext::kAnyEffort);
   std::vector<Strategy> found;
   ASSIGN_OR_RETURN(const Outcome synchronous, SolveSynchronous(problem, flushed, silent, &found));
-  RETURN_IF_ERROR(OfferConversions(problem, options, found, context, champions));
-  RETURN_IF_ERROR(champions.DropIdleRecomputation());
+  RETURN_IF_ERROR(ConsiderConversions(problem, options, found, context, incumbents));
+  RETURN_IF_ERROR(incumbents.DropIdleRecomputation());
   outcome.states += synchronous.states;
-  outcome.candidates += synchronous.candidates + champions.judged();
-  outcome.strategy = champions.best();
-  outcome.sequential = champions.sequential();
+  outcome.candidates += synchronous.candidates + incumbents.judged();
+  outcome.strategy = incumbents.best();
+  outcome.sequential = incumbents.sequential();
   if (outcome.strategy.has_value()) outcome.termination = Termination::kFeasible;
   if (context.Stopped()) {
     SayStopped(outcome);
     return outcome;
   }
   if (!outcome.strategy.has_value()) {
-    SayNoneFound(problem, options, champions, none, outcome);
+    SayNoneFound(problem, options, incumbents, none, outcome);
     return outcome;
   }
   ASSIGN_OR_RETURN(std::string warning,
-                   FasterSynchronous(problem, synchronous, champions.best_time()));
+                   FasterSynchronous(problem, synchronous, incumbents.best_time()));
   if (!warning.empty()) outcome.warnings.push_back(std::move(warning));
   const Nanos bound =
       LowerBound(*problem.graph, *problem.operators, *problem.cluster, *problem.costs,
                  problem.mini_batch, {problem.optimizer, /*asynchronous=*/true});
-  if (champions.best_time() <= bound) outcome.termination = Termination::kOptimal;
+  if (incumbents.best_time() <= bound) outcome.termination = Termination::kOptimal;
   return outcome;
 }
 

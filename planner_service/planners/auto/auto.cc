@@ -9,10 +9,10 @@
 //     answer is judged by the evaluator.
 //  2. Starts (draft_search.h). Drafts with loops on DAG stages (search/starts.h), and the members'
 //     answers as drafts, are rated by the list schedule (search/list_schedule.h).
-//  3. Local search. The best starts of different kinds are improved (search/polish.h) by successive
-//     halving of their number; once for graph pipelines, once for sequential ones. A sequential
-//     pipeline without its chain edges is a graph pipeline that is no slower, so it is a start as
-//     well.
+//  3. Local search. The best starts of different kinds are improved (search/local_search.h) by
+//     successive halving of their number; once for graph pipelines, once for sequential ones. A
+//     sequential pipeline without its chain edges is a graph pipeline that is no slower, so it is a
+//     start as well.
 //  4. Judgement. What comes out goes to the evaluator. Where that finds more memory in use than the
 //     list schedule thought, the draft is scheduled again with less. Recomputation that gains
 //     nothing is switched off.

@@ -54,20 +54,20 @@ std::vector<RatedDraft> Varied(std::vector<RatedDraft> drafts) {
 
 DraftSearch::DraftSearch(const Problem& problem, const PlanOptions& options,
                          const SearchContext& context, const std::vector<Draft>& found,
-                         Champions& champions)
+                         Incumbents& incumbents)
     : problem_(problem),
       options_(options),
       context_(context),
       found_(found),
-      champions_(champions),
+      incumbents_(incumbents),
       costs_(problem),
-      polisher_(costs_, options_, context_),
-      dice_(options.seed) {}
+      local_search_(costs_, options_, context_),
+      random_(options.seed) {}
 
 absl::Status DraftSearch::Run(Nanos bound) {
   const std::vector<RatedDraft> sequential = Improved(StrategyKind::kSequential, {}, kBudget / 3);
   RETURN_IF_ERROR(Judge(sequential));
-  const bool optimal = champions_.best().has_value() && champions_.best_time() <= bound;
+  const bool optimal = incumbents_.best().has_value() && incumbents_.best_time() <= bound;
   if (options_.sequential || optimal || context_.Expired()) return absl::OkStatus();
   return Judge(Improved(StrategyKind::kGraph, sequential, kBudget));
 }
@@ -82,8 +82,8 @@ std::vector<RatedDraft> DraftSearch::Improved(StrategyKind kind,
   while ((size_t{1} << (rounds - 1)) < drafts.size()) ++rounds;
   for (size_t going = drafts.size(); going > 0; going /= 2) {
     for (size_t i = 0; i < going && !context_.Expired(); ++i) {
-      drafts[i] = polisher_.Improve(std::move(drafts[i]),
-                                    budget / rounds / static_cast<int64_t>(going), dice_);
+      drafts[i] = local_search_.Improve(std::move(drafts[i]),
+                                        budget / rounds / static_cast<int64_t>(going), random_);
     }
     Sort(drafts);
     if (going == 1) break;
@@ -93,10 +93,10 @@ std::vector<RatedDraft> DraftSearch::Improved(StrategyKind kind,
 
 void DraftSearch::RateQuickly(Draft draft, std::vector<RatedDraft>& rated) {
   if (context_.Expired() || Passes(draft) > kMostPasses) return;
-  auto quick = polisher_.Rate(draft, /*quick=*/true);
+  auto quick = local_search_.Rate(draft, /*quick=*/true);
   if (!quick.has_value() && options_.recompute == RecomputePolicy::kAllowed) {
     for (DraftStage& stage : draft.stages) stage.recompute = true;
-    quick = polisher_.Rate(std::move(draft), /*quick=*/true);
+    quick = local_search_.Rate(std::move(draft), /*quick=*/true);
   }
   if (quick.has_value()) rated.push_back(*std::move(quick));
 }
@@ -112,22 +112,22 @@ std::vector<RatedDraft> DraftSearch::RatedStarts(StrategyKind kind,
   }
   for (const RatedDraft& rated : more) drafts.push_back(rated.draft);
   std::vector<RatedDraft> rated;
-  int64_t first = polisher_.passes();
+  int64_t first = local_search_.passes();
   for (Draft& draft : drafts) {
     draft.kind = kind;
     RateQuickly(std::move(draft), rated);
   }
   const SearchContext layouts(context_, kLaidOut / std::max(1, problem_.operators->size()));
   for (Draft& draft : StartDrafts(costs_, options_, kind, layouts)) {
-    if (polisher_.passes() - first > kStartsBudget) break;
+    if (local_search_.passes() - first > kStartsBudget) break;
     RateQuickly(std::move(draft), rated);
   }
   Sort(rated);
   if (rated.size() > 4 * kKeptStarts) rated.resize(4 * kKeptStarts);
-  first = polisher_.passes();
+  first = local_search_.passes();
   for (RatedDraft& draft : rated) {
-    if (polisher_.passes() - first > kRatingBudget || context_.Expired()) break;
-    if (auto full = polisher_.Rate(draft.draft, /*quick=*/false)) draft = *std::move(full);
+    if (local_search_.passes() - first > kRatingBudget || context_.Expired()) break;
+    if (auto full = local_search_.Rate(draft.draft, /*quick=*/false)) draft = *std::move(full);
   }
   Sort(rated);
   return rated;
@@ -141,17 +141,17 @@ absl::Status DraftSearch::Judge(const std::vector<RatedDraft>& drafts) {
     RETURN_IF_ERROR(TryMemoryShares(kDraftShares, [&](double share) -> absl::StatusOr<bool> {
       done = judging.Expired();
       if (done) return false;
-      polisher_.set_memory_share(share);
+      local_search_.set_memory_share(share);
       std::optional<RatedDraft> again = draft;
-      if (share < 1) again = polisher_.Rate(draft.draft, /*quick=*/true);
+      if (share < 1) again = local_search_.Rate(draft.draft, /*quick=*/true);
       if (!again.has_value()) return false;
-      const Strategy strategy = polisher_.ToStrategy(*again);
-      polisher_.set_memory_share(1);
+      const Strategy strategy = local_search_.ToStrategy(*again);
+      local_search_.set_memory_share(1);
       judging.Charge(EffortOfJudging(strategy));
-      ASSIGN_OR_RETURN(done, champions_.Offer(strategy));
+      ASSIGN_OR_RETURN(done, incumbents_.Consider(strategy));
       return !done;
     }));
-    polisher_.set_memory_share(1);
+    local_search_.set_memory_share(1);
     if (done) break;
   }
   return absl::OkStatus();

@@ -6,8 +6,8 @@
 
 #include "planner_service/models/operator_costs.h"
 #include "planner_service/planner/planner.h"
-#include "planner_service/planners/auto/champions.h"
-#include "planner_service/search/polish.h"
+#include "planner_service/planners/auto/incumbents.h"
+#include "planner_service/search/local_search.h"
 
 namespace stagewright {
 
@@ -17,13 +17,13 @@ class DraftSearch {
  public:
   // `found`: drafts of other planners to start from as well. All outlive the search.
   DraftSearch(const Problem& problem, const PlanOptions& options, const SearchContext& context,
-              const std::vector<Draft>& found, Champions& champions);
+              const std::vector<Draft>& found, Incumbents& incumbents);
 
-  // Offers the champions the best drafts of sequential pipelines, then of graphs unless the options
-  // forbid them. Ends early once the best champion takes no longer than `bound`.
+  // Offers the incumbents the best drafts of sequential pipelines, then of graphs unless the
+  // options forbid them. Ends early once the best incumbent takes no longer than `bound`.
   absl::Status Run(Nanos bound);
 
-  int64_t states() const { return polisher_.states(); }  // Schedules made.
+  int64_t states() const { return local_search_.states(); }  // Schedules made.
 
  private:
   std::vector<RatedDraft> Improved(StrategyKind kind, const std::vector<RatedDraft>& more,
@@ -38,10 +38,10 @@ class DraftSearch {
   const PlanOptions& options_;
   const SearchContext& context_;
   const std::vector<Draft>& found_;
-  Champions& champions_;
+  Incumbents& incumbents_;
   const OperatorCosts costs_;
-  Polisher polisher_;
-  Dice dice_;
+  LocalSearch local_search_;
+  RandomSource random_;
 };
 
 }  // namespace stagewright

@@ -20,26 +20,27 @@ namespace {
 constexpr int64_t kTooLargeForDrafts = 200'000;
 
 // Where one device is as fast as several.
-void WarnOfIdleDevices(const Champions& champions, Outcome& outcome) {
-  if (!champions.best() || !champions.several_time() ||
-      *champions.several_time() <= champions.best_time()) {
+void WarnOfIdleDevices(const Incumbents& incumbents, Outcome& outcome) {
+  if (!incumbents.best() || !incumbents.several_time() ||
+      *incumbents.several_time() <= incumbents.best_time()) {
     return;
   }
   std::set<DeviceId> used;
-  for (const Stage& stage : champions.best()->stages)
+  for (const Stage& stage : incumbents.best()->stages)
     used.insert(stage.devices.begin(), stage.devices.end());
   if (used.size() > 1) return;
   outcome.warnings.push_back(absl::StrFormat(
       "a pipeline does not pay: one device takes %.3g ms a step, the best plan found on several "
       "%.3g",
-      ToSeconds(champions.best_time()) * 1e3, ToSeconds(*champions.several_time()) * 1e3));
+      ToSeconds(incumbents.best_time()) * 1e3, ToSeconds(*incumbents.several_time()) * 1e3));
 }
 
 }  // namespace
 
 absl::StatusOr<std::vector<Strategy>> RunMembers(const Problem& problem, const PlanOptions& options,
-                                                 const SearchContext& context, Champions& champions,
-                                                 Outcome& none, Outcome& outcome) {
+                                                 const SearchContext& context,
+                                                 Incumbents& incumbents, Outcome& none,
+                                                 Outcome& outcome) {
   std::vector<Strategy> found;
   for (const AutoMember& member : AutoMembers(problem, options)) {
     if (context.Expired()) break;
@@ -55,16 +56,16 @@ absl::StatusOr<std::vector<Strategy>> RunMembers(const Problem& problem, const P
       if (none.termination != Termination::kInfeasible) none = *std::move(answer);
       continue;
     }
-    RETURN_IF_ERROR(champions.Offer(*answer->strategy, answer->iteration_time).status());
+    RETURN_IF_ERROR(incumbents.Consider(*answer->strategy, answer->iteration_time).status());
     found.push_back(*std::move(answer->strategy));
   }
   return found;
 }
 
-void SayNoneFound(const Problem& problem, const PlanOptions& options, const Champions& champions,
+void SayNoneFound(const Problem& problem, const PlanOptions& options, const Incumbents& incumbents,
                   const Outcome& none, Outcome& outcome) {
   const absl::Status closest =
-      champions.rejection().ok() ? absl::UnknownError(none.reason) : champions.rejection();
+      incumbents.rejection().ok() ? absl::UnknownError(none.reason) : incumbents.rejection();
   const Outcome said = none.termination == Termination::kInfeasible
                            ? none
                            : NoneFound("auto", problem, options, {"", "", closest});
@@ -75,14 +76,14 @@ void SayNoneFound(const Problem& problem, const PlanOptions& options, const Cham
 absl::StatusOr<Outcome> SolveSynchronous(const Problem& problem, const PlanOptions& options,
                                          SearchContext& context, std::vector<Strategy>* found) {
   Outcome outcome;
-  Champions champions(problem, options, context);
+  Incumbents incumbents(problem, options, context);
   Outcome none;  // The answer of a member that found nothing: a proof, if any member has one.
   none.termination = Termination::kLimit;
   ASSIGN_OR_RETURN(const std::vector<Strategy> members,
-                   RunMembers(problem, options, context, champions, none, outcome));
+                   RunMembers(problem, options, context, incumbents, none, outcome));
   Nanos bound = 0;
   const auto optimal = [&] {
-    return champions.best().has_value() && champions.best_time() <= bound;
+    return incumbents.best().has_value() && incumbents.best_time() <= bound;
   };
   if (!context.Expired()) {
     bound = LowerBound(*problem.graph, *problem.operators, *problem.cluster, *problem.costs,
@@ -99,31 +100,31 @@ absl::StatusOr<Outcome> SolveSynchronous(const Problem& problem, const PlanOptio
     for (const Strategy& strategy : members) {
       if (auto draft = ToDraft(problem, strategy)) drafts.push_back(*std::move(draft));
     }
-    DraftSearch search(problem, drawn, context, drafts, champions);
+    DraftSearch search(problem, drawn, context, drafts, incumbents);
     RETURN_IF_ERROR(search.Run(bound));
     outcome.states += search.states();
   }
   if (whole && !optimal() && !context.Expired()) {
-    RETURN_IF_ERROR(OfferWholeStages(problem, options, context, champions, outcome));
+    RETURN_IF_ERROR(ConsiderWholeStages(problem, options, context, incumbents, outcome));
   }
-  if (!context.Expired()) RETURN_IF_ERROR(champions.DropIdleRecomputation());
-  outcome.candidates += champions.judged();
-  WarnOfIdleDevices(champions, outcome);
-  outcome.strategy = champions.best();
-  outcome.sequential = champions.sequential();
-  if (found != nullptr) *found = champions.accepted();
+  if (!context.Expired()) RETURN_IF_ERROR(incumbents.DropIdleRecomputation());
+  outcome.candidates += incumbents.judged();
+  WarnOfIdleDevices(incumbents, outcome);
+  outcome.strategy = incumbents.best();
+  outcome.sequential = incumbents.sequential();
+  if (found != nullptr) *found = incumbents.accepted();
   if (optimal()) {
     outcome.termination = Termination::kOptimal;
   } else if (context.Stopped()) {
     SayStopped(outcome);
   } else if (outcome.strategy.has_value()) {
     outcome.termination = Termination::kFeasible;
-  } else if (!possible && champions.judged() == 0) {
+  } else if (!possible && incumbents.judged() == 0) {
     outcome.termination = Termination::kLimit;
     outcome.reason = absl::StrCat("a micro_batch of ", options.micro_batch,
                                   " is asked for, and every stage has such a node");
   } else {
-    SayNoneFound(problem, options, champions, none, outcome);
+    SayNoneFound(problem, options, incumbents, none, outcome);
   }
   return outcome;
 }

@@ -15,9 +15,9 @@ constexpr int64_t kJudgingEffort = 600'000;
 
 }  // namespace
 
-absl::Status OfferWholeStages(const Problem& problem, const PlanOptions& options,
-                              const SearchContext& context, Champions& champions,
-                              Outcome& outcome) {
+absl::Status ConsiderWholeStages(const Problem& problem, const PlanOptions& options,
+                                 const SearchContext& context, Incumbents& incumbents,
+                                 Outcome& outcome) {
   const std::vector<bool> needs_it = WholeOperators(problem);
   const bool all = std::find(needs_it.begin(), needs_it.end(), false) == needs_it.end();
   if (all || problem.cluster->size() == 1) return absl::OkStatus();
@@ -36,7 +36,7 @@ absl::Status OfferWholeStages(const Problem& problem, const PlanOptions& options
     const Strategy whole = WithWholeStages(problem, strategy);
     judging.Charge(EffortOfJudging(whole));
     if (judging.Expired()) break;
-    RETURN_IF_ERROR(champions.Offer(whole).status());
+    RETURN_IF_ERROR(incumbents.Consider(whole).status());
   }
   return absl::OkStatus();
 }

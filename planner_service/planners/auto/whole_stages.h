@@ -2,14 +2,15 @@
 #pragma once
 
 #include "planner_service/planner/planner.h"
-#include "planner_service/planners/auto/champions.h"
+#include "planner_service/planners/auto/incumbents.h"
 
 namespace stagewright {
 
 // Plans the problem as if no node needed the whole mini-batch, and offers what that finds with the
 // stages changed that do (WithWholeStages). REQUIRES: HasWholeStages(problem). Adds to `outcome`'s
 // counts.
-absl::Status OfferWholeStages(const Problem& problem, const PlanOptions& options,
-                              const SearchContext& context, Champions& champions, Outcome& outcome);
+absl::Status ConsiderWholeStages(const Problem& problem, const PlanOptions& options,
+                                 const SearchContext& context, Incumbents& incumbents,
+                                 Outcome& outcome);
 
 }  // namespace stagewright

@@ -31,8 +31,8 @@ Outcome Infeasible(std::string reason) {
 
 }  // namespace
 
-absl::StatusOr<bool> Offer(const Problem& problem, Strategy strategy, SearchContext& context,
-                           Nanos& best, Outcome& outcome, absl::Status& rejection) {
+absl::StatusOr<bool> Consider(const Problem& problem, Strategy strategy, SearchContext& context,
+                              Nanos& best, Outcome& outcome, absl::Status& rejection) {
   context.Charge(EffortOfJudging(strategy));
   ASSIGN_OR_RETURN(const Verdict verdict, VerdictOn(problem, strategy));
   ++outcome.states;
@@ -71,7 +71,7 @@ absl::StatusOr<Outcome> BestOneStage(const Problem& problem, const PlanOptions& 
       strategy.vertical_sync = options.vertical_sync;
       absl::Status rejection;
       RETURN_IF_ERROR(
-          Offer(problem, std::move(strategy), context, best, outcome, rejection).status());
+          Consider(problem, std::move(strategy), context, best, outcome, rejection).status());
     }
   }
   if (outcome.strategy) {

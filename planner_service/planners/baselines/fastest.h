@@ -12,8 +12,8 @@ namespace stagewright {
 // outcome's strategy, and the context's on_improvement hears of it. False if it does not fit into
 // memory or is none that may run, which `rejection` and the outcome's reason say; any other error
 // is a bug of the planner. Takes what Evaluate() does.
-absl::StatusOr<bool> Offer(const Problem& problem, Strategy strategy, SearchContext& context,
-                           Nanos& best, Outcome& outcome, absl::Status& rejection);
+absl::StatusOr<bool> Consider(const Problem& problem, Strategy strategy, SearchContext& context,
+                              Nanos& best, Outcome& outcome, absl::Status& rejection);
 
 // Evaluates OneStage for every choice of devices (they have the same number of devices) and every
 // micro-batch size that the options allow and that gives each replica a sample, largest first.

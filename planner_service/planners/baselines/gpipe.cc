@@ -228,7 +228,7 @@ class GPipePlanner : public Planner {
       Strategy strategy = Build(oracle, ends, micro_batch, recompute);
       if (view != nullptr) strategy = OnDevicesOf(*view, std::move(strategy));
       ASSIGN_OR_RETURN(const bool fits,
-                       Offer(problem, std::move(strategy), context, best, outcome, rejection));
+                       Consider(problem, std::move(strategy), context, best, outcome, rejection));
       if (fits) return absl::OkStatus();
     }
     return absl::OkStatus();

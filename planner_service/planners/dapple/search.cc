@@ -26,10 +26,10 @@ struct Label {
   double hope = kNever;  // L if the rest could be spread evenly over all other devices for free.
 };
 
-class Search {
+class LabelSearch {
  public:
-  Search(const ChainCosts& costs, const Network& network, Placements& placements,
-         const SearchOptions& options, const SearchContext& context)
+  LabelSearch(const ChainCosts& costs, const Network& network, Placements& placements,
+              const SearchOptions& options, const SearchContext& context)
       : costs_(costs),
         network_(network),
         placements_(placements),
@@ -274,14 +274,14 @@ class Search {
 
 SearchResult SearchChain(const ChainCosts& costs, const Network& network, Placements& placements,
                          const SearchOptions& options, const SearchContext& context) {
-  return Search(costs, network, placements, options, context).Run();
+  return LabelSearch(costs, network, placements, options, context).Run();
 }
 
 double LatencyOf(const ChainCosts& costs, const Network& network, const Placements& placements,
                  const SearchOptions& options, const std::vector<ChainStage>& stages) {
   Placements copy = placements;
   const SearchContext context;
-  return Search(costs, network, copy, options, context).Latency(stages);
+  return LabelSearch(costs, network, copy, options, context).Latency(stages);
 }
 
 }  // namespace stagewright::dapple

@@ -87,15 +87,15 @@ torch::Tensor Agent::Encode(const torch::Tensor& features, const torch::Tensor& 
 }
 
 // Algorithm 1, one decision at a time.
-class Agent::Walk {
+class Agent::Partitioning {
  public:
-  Walk(Agent& agent, const torch::Tensor& nodes, const Dag& dag, int32_t most_partitions)
+  Partitioning(Agent& agent, const torch::Tensor& nodes, const Dag& dag, int32_t most_partitions)
       : agent_(agent),
         nodes_(nodes),
         dag_(dag),
         most_partitions_(most_partitions),
         taken_(dag.size(), false),
-        // With scores of zero, a walk over a chain cuts every n / K groups.
+        // With scores of zero, a partitioning over a chain cuts every n / K groups.
         temperature_(std::log(std::max(
             1.0, static_cast<double>(dag.size()) / static_cast<double>(most_partitions)))) {
     const torch::Tensor zero = torch::zeros({1, kWidth});
@@ -191,35 +191,35 @@ class Agent::Walk {
 Scheme Agent::SampleScheme(const torch::Tensor& nodes, const Dag& dag, int32_t most_partitions,
                            RandomEngine& random) {
   torch::NoGradGuard no_grad;
-  Walk walk(*this, nodes, dag, most_partitions);
+  Partitioning partitioning(*this, nodes, dag, most_partitions);
   Scheme scheme;
-  while (!walk.Done()) {
-    const std::vector<int32_t> candidates = walk.Candidates();
-    const torch::Tensor logs = walk.Options();
+  while (!partitioning.Done()) {
+    const std::vector<int32_t> candidates = partitioning.Candidates();
+    const torch::Tensor logs = partitioning.Options();
     const int64_t chosen = Draw(logs, random);
     const bool cut = chosen == static_cast<int64_t>(candidates.size());
     scheme.decisions.push_back(cut ? kCut : candidates[chosen]);
     scheme.log_probabilities.push_back(static_cast<double>(logs.data_ptr<float>()[chosen]));
-    walk.Apply(scheme.decisions.back());
+    partitioning.Apply(scheme.decisions.back());
   }
-  scheme.partitions = walk.Finish();
+  scheme.partitions = partitioning.Finish();
   return scheme;
 }
 
 Judged Agent::JudgeScheme(const torch::Tensor& nodes, const Dag& dag, int32_t most_partitions,
                           const Scheme& scheme) {
-  Walk walk(*this, nodes, dag, most_partitions);
+  Partitioning partitioning(*this, nodes, dag, most_partitions);
   std::vector<torch::Tensor> chosen, entropies;
   for (int32_t decision : scheme.decisions) {
-    const std::vector<int32_t> candidates = walk.Candidates();
-    const torch::Tensor logs = walk.Options();
+    const std::vector<int32_t> candidates = partitioning.Candidates();
+    const torch::Tensor logs = partitioning.Options();
     const auto index =
         decision == kCut
             ? static_cast<int64_t>(candidates.size())
             : std::lower_bound(candidates.begin(), candidates.end(), decision) - candidates.begin();
     chosen.push_back(logs[index]);
     entropies.push_back(Entropy(logs));
-    walk.Apply(decision);
+    partitioning.Apply(decision);
   }
   if (chosen.empty()) return {torch::zeros({0}), torch::zeros({})};
   return {torch::stack(chosen), torch::stack(entropies).mean()};

@@ -71,7 +71,7 @@ class Agent : public torch::nn::Module {
   struct State {
     torch::Tensor h, c;  // [1, kWidth]
   };
-  class Walk;
+  class Partitioning;
 
   torch::Tensor PlacementLogits(const torch::Tensor& nodes, const Scheme& scheme, int32_t devices);
 

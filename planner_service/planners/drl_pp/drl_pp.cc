@@ -70,10 +70,10 @@ struct Trial {
   double reward;
 };
 
-class Search {
+class DrlPpSearch {
  public:
-  Search(const Problem& problem, const PlanOptions& options, const DrlPpConfig& config,
-         SearchContext& context)
+  DrlPpSearch(const Problem& problem, const PlanOptions& options, const DrlPpConfig& config,
+              SearchContext& context)
       : problem_(problem),
         options_(options),
         config_(config),
@@ -280,7 +280,7 @@ class LearningDrlPp : public DrlPp {
   explicit LearningDrlPp(DrlPpConfig config) : config_(std::move(config)) {}
   absl::StatusOr<Outcome> Solve(const Problem& problem, const PlanOptions& options,
                                 SearchContext& context) const override {
-    return Search(problem, options, config_, context).Solve();
+    return DrlPpSearch(problem, options, config_, context).Solve();
   }
 
  private:

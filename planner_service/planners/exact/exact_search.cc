@@ -65,9 +65,9 @@ absl::StatusOr<bool> ExactSearch::Run() {
     const StageTimes times = MakeStageTimes(costs_, layouts_[job.layout], job.micro_batch);
     PartitionTree tree(costs_, times, context_);
     const double& to_beat = prune_ ? static_cast<const double&>(best_time_) : no_limit;
-    const bool done =
-        tree.Walk(to_beat, kMostExactSteps, steps_,
-                  [&](const std::vector<int32_t>& stage_of) { return Consider(times, stage_of); });
+    const bool done = tree.VisitLeaves(
+        to_beat, kMostExactSteps, steps_,
+        [&](const std::vector<int32_t>& stage_of) { return Consider(times, stage_of); });
     nodes_ += tree.nodes();
     RETURN_IF_ERROR(error_);
     if (!done && (context_.Expired() || used_up())) return false;

@@ -42,7 +42,8 @@ PartitionTree::PartitionTree(const OperatorCosts& costs, const StageTimes& times
 
 double PartitionTree::Least() const { return rest_[0] / devices_; }
 
-bool PartitionTree::Walk(const double& best, int64_t most_steps, int64_t& steps, const Leaf& leaf) {
+bool PartitionTree::VisitLeaves(const double& best, int64_t most_steps, int64_t& steps,
+                                const Leaf& leaf) {
   best_ = &best;
   most_steps_ = most_steps;
   steps_ = &steps;

@@ -44,7 +44,7 @@ class PartitionTree {
   // false, `steps`, to which every node adds one, exceeds `most_steps`, or the context expired.
   // O(nodes * (operators + stages^2)).
   using Leaf = std::function<bool(const std::vector<int32_t>& stage_of)>;
-  bool Walk(const double& best, int64_t most_steps, int64_t& steps, const Leaf& leaf);
+  bool VisitLeaves(const double& best, int64_t most_steps, int64_t& steps, const Leaf& leaf);
 
  private:
   // A stage in the making.

@@ -190,10 +190,10 @@ int64_t Actions(const Candidate& candidate) {
 }
 
 // One search on one view of the cluster.
-class Search {
+class GraphPipeSearch {
  public:
-  Search(const Problem& problem, const PlanOptions& options, StrategyKind kind,
-         const SearchContext& context, Judge& judge)
+  GraphPipeSearch(const Problem& problem, const PlanOptions& options, StrategyKind kind,
+                  const SearchContext& context, Judge& judge)
       : problem_(problem), options_(options), kind_(kind), context_(context), judge_(judge) {}
 
   // `explain`: says in found.reason what was lacking if nothing was found.
@@ -298,7 +298,7 @@ absl::StatusOr<Outcome> Solve(const std::string& planner, StrategyKind kind, con
   if (options.sequential) kind = StrategyKind::kSequential;
   return SearchViews(planner, problem, options, context, /*loops=*/1,
                      [&](const Problem& seen, Judge& judge, Outcome& found) {
-                       return Search(seen, options, kind, context, judge)
+                       return GraphPipeSearch(seen, options, kind, context, judge)
                            .Run(/*explain=*/&seen == &problem, found);
                      });
 }

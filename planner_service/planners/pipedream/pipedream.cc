@@ -72,10 +72,10 @@ constexpr double kSlacks[] = {1, 1.08, 1.25};
 constexpr int64_t kMostSimulations = 12;
 constexpr double kPromising = 1.3;
 
-class Search {
+class PipeDreamSearch {
  public:
-  Search(const Problem& problem, const PlanOptions& options, const SearchContext& context,
-         Judge& judge)
+  PipeDreamSearch(const Problem& problem, const PlanOptions& options, const SearchContext& context,
+                  Judge& judge)
       : problem_(problem),
         options_(options),
         context_(context),
@@ -215,7 +215,7 @@ class PipeDreamPlanner : public Planner {
                                 SearchContext& context) const override {
     return SearchViews(name(), problem, options, context, /*loops=*/1,
                        [&](const Problem& seen, Judge& judge, Outcome& found) {
-                         return Search(seen, options, context, judge).Run(found);
+                         return PipeDreamSearch(seen, options, context, judge).Run(found);
                        });
   }
 };

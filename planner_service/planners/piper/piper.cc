@@ -48,10 +48,10 @@ constexpr double kPromising = 1.2;
 // Micro-batches times devices that a program may have unless memory asks for more.
 constexpr int64_t kLongProgram = 1 << 12;
 
-class Search {
+class PiperSearch {
  public:
-  Search(const Problem& problem, const PlanOptions& options, const SearchContext& context,
-         Judge& judge)
+  PiperSearch(const Problem& problem, const PlanOptions& options, const SearchContext& context,
+              Judge& judge)
       : problem_(problem),
         options_(options),
         context_(context),
@@ -239,7 +239,7 @@ class PiperPlanner : public Planner {
     ASSIGN_OR_RETURN(Outcome outcome,
                      SearchViews(name(), problem, options, context, /*loops=*/1,
                                  [&](const Problem& seen, Judge& judge, Outcome& found) {
-                                   return Search(seen, options, context, judge).Run(found);
+                                   return PiperSearch(seen, options, context, judge).Run(found);
                                  }));
     if (outcome.strategy && HasTensorParallelConfigurations(*problem.graph)) {
       absl::StrAppend(&outcome.reason, outcome.reason.empty() ? "" : "; ",

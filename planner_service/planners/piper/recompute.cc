@@ -7,9 +7,9 @@ namespace stagewright {
 namespace {
 
 // Depth first: an item is taken, then left out.
-class Search {
+class KnapsackSearch {
  public:
-  Search(const std::vector<RecomputeItem>& items, double needed, int64_t most_steps)
+  KnapsackSearch(const std::vector<RecomputeItem>& items, double needed, int64_t most_steps)
       : needed_(needed), steps_(most_steps), order_(items.size()) {
     std::iota(order_.begin(), order_.end(), 0);
     std::stable_sort(order_.begin(), order_.end(), [&](int32_t a, int32_t b) {
@@ -99,7 +99,7 @@ class Search {
 
 RecomputeAnswer ChooseRecompute(const std::vector<RecomputeItem>& items, double needed,
                                 int64_t most_steps) {
-  return Search(items, needed, std::max<int64_t>(most_steps, 2)).Run();
+  return KnapsackSearch(items, needed, std::max<int64_t>(most_steps, 2)).Run();
 }
 
 }  // namespace stagewright

@@ -7,7 +7,7 @@
 #include "common/strategy/orders.h"
 #include "common/topology/uniform.h"
 #include "planner_service/evaluator/evaluator.h"
-#include "planner_service/search/polish.h"
+#include "planner_service/search/local_search.h"
 #include "tests/support/planning_cases.h"
 #include "tests/support/search_case.h"
 

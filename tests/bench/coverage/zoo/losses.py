@@ -142,7 +142,7 @@ WHOLE = {
     "Root of the mean squared error": lambda: _classifier(
         lambda out, target: F.mse_loss(out, target).sqrt(), torch.randn(SAMPLES, CLASSES)
     ),
-    "Dice loss over the batch": lambda: _classifier(_dice, torch.randint(2, (SAMPLES, CLASSES)).float()),
+    "RandomSource loss over the batch": lambda: _classifier(_dice, torch.randint(2, (SAMPLES, CLASSES)).float()),
     "Error over the batch's variance": lambda: _classifier(_normalised, torch.randn(SAMPLES, CLASSES)),
     "Logarithm of a mean": lambda: _classifier(
         lambda out, target: F.mse_loss(out, target).log1p(), torch.randn(SAMPLES, CLASSES)

@@ -1,4 +1,4 @@
-#include "planner_service/planners/auto/champions.h"
+#include "planner_service/planners/auto/incumbents.h"
 
 #include <gtest/gtest.h>
 
@@ -13,7 +13,7 @@ namespace {
 using testing::FlatCluster;
 using testing::ProfiledChain;
 
-class ChampionsTest : public ::testing::Test {
+class IncumbentsTest : public ::testing::Test {
  protected:
   // Two stages of two operators, the second recomputes.
   Strategy Recomputing() const {
@@ -31,25 +31,25 @@ class ChampionsTest : public ::testing::Test {
   SearchContext context_;
 };
 
-TEST_F(ChampionsTest, IdleRecomputationIsDroppedUnlessItIsAskedFor) {
+TEST_F(IncumbentsTest, IdleRecomputationIsDroppedUnlessItIsAskedFor) {
   const Cluster cluster = FlatCluster(2);
   const Problem problem = On(cluster);
   PlanOptions options;
-  Champions champions(problem, options, context_);
-  ASSERT_TRUE(*champions.Offer(Recomputing()));
-  const Nanos before = champions.best_time();
-  ASSERT_TRUE(champions.DropIdleRecomputation().ok());
-  EXPECT_FALSE(champions.best()->stages[1].recompute);
-  EXPECT_LE(champions.best_time(), before);
+  Incumbents incumbents(problem, options, context_);
+  ASSERT_TRUE(*incumbents.Consider(Recomputing()));
+  const Nanos before = incumbents.best_time();
+  ASSERT_TRUE(incumbents.DropIdleRecomputation().ok());
+  EXPECT_FALSE(incumbents.best()->stages[1].recompute);
+  EXPECT_LE(incumbents.best_time(), before);
 
   options.recompute = RecomputePolicy::kAlways;
-  Champions always(problem, options, context_);
-  ASSERT_TRUE(*always.Offer(Recomputing()));
+  Incumbents always(problem, options, context_);
+  ASSERT_TRUE(*always.Consider(Recomputing()));
   ASSERT_TRUE(always.DropIdleRecomputation().ok());
   EXPECT_TRUE(always.best()->stages[1].recompute);
 }
 
-TEST_F(ChampionsTest, RecomputationThatMemoryNeedsIsKept) {
+TEST_F(IncumbentsTest, RecomputationThatMemoryNeedsIsKept) {
   Strategy strategy = Recomputing();
   for (Stage& stage : strategy.stages) stage.recompute = true;
   const auto peak = [&](const Strategy& s) {
@@ -67,36 +67,36 @@ TEST_F(ChampionsTest, RecomputationThatMemoryNeedsIsKept) {
   const Cluster tight = FlatCluster(2, enough);
   const Problem problem = On(tight);
   const PlanOptions options;
-  Champions champions(problem, options, context_);
-  ASSERT_TRUE(*champions.Offer(strategy));
-  ASSERT_TRUE(champions.DropIdleRecomputation().ok());
-  EXPECT_TRUE(champions.best()->stages[0].recompute);
+  Incumbents incumbents(problem, options, context_);
+  ASSERT_TRUE(*incumbents.Consider(strategy));
+  ASSERT_TRUE(incumbents.DropIdleRecomputation().ok());
+  EXPECT_TRUE(incumbents.best()->stages[0].recompute);
 }
 
-TEST_F(ChampionsTest, AKnownTimeIsNotJudgedAgain) {
+TEST_F(IncumbentsTest, AKnownTimeIsNotJudgedAgain) {
   const Cluster cluster = FlatCluster(2);
   const Problem problem = On(cluster);
   const PlanOptions options;
-  Champions champions(problem, options, context_);
-  ASSERT_TRUE(*champions.Offer(Recomputing(), Nanos{17}));
-  EXPECT_EQ(champions.judged(), 0);
-  EXPECT_EQ(champions.best_time(), 17);
-  ASSERT_TRUE(*champions.Offer(Recomputing()));
-  EXPECT_EQ(champions.judged(), 1);
-  EXPECT_EQ(champions.best_time(), 17);
+  Incumbents incumbents(problem, options, context_);
+  ASSERT_TRUE(*incumbents.Consider(Recomputing(), Nanos{17}));
+  EXPECT_EQ(incumbents.judged(), 0);
+  EXPECT_EQ(incumbents.best_time(), 17);
+  ASSERT_TRUE(*incumbents.Consider(Recomputing()));
+  EXPECT_EQ(incumbents.judged(), 1);
+  EXPECT_EQ(incumbents.best_time(), 17);
 }
 
 // The first answer is judged to its end however late it is; later ones are not.
-TEST_F(ChampionsTest, WhatIsLateOnlyCountsAsTheFirstAnswer) {
+TEST_F(IncumbentsTest, WhatIsLateOnlyCountsAsTheFirstAnswer) {
   const Cluster cluster = FlatCluster(2);
   const Problem problem = On(cluster);
   const PlanOptions options;
   SearchContext late(SearchContext::Clock::now());
-  Champions champions(problem, options, late);
-  ASSERT_TRUE(*champions.Offer(Recomputing()));
-  ASSERT_TRUE(champions.best().has_value());
-  EXPECT_FALSE(*champions.Offer(Recomputing()));
-  EXPECT_EQ(champions.accepted().size(), 1u);
+  Incumbents incumbents(problem, options, late);
+  ASSERT_TRUE(*incumbents.Consider(Recomputing()));
+  ASSERT_TRUE(incumbents.best().has_value());
+  EXPECT_FALSE(*incumbents.Consider(Recomputing()));
+  EXPECT_EQ(incumbents.accepted().size(), 1u);
 }
 
 }  // namespace

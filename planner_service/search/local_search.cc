@@ -1,4 +1,4 @@
-#include "planner_service/search/polish.h"
+#include "planner_service/search/local_search.h"
 
 #include <algorithm>
 #include <cmath>
@@ -33,16 +33,16 @@ std::vector<ListRule> ListRules(bool split_backward) {
   return rules;
 }
 
-Polisher::Polisher(const OperatorCosts& costs, const PlanOptions& options,
-                   const SearchContext& context)
+LocalSearch::LocalSearch(const OperatorCosts& costs, const PlanOptions& options,
+                         const SearchContext& context)
     : costs_(costs),
       options_(options),
       context_(context),
       moves_(costs, options),
       rules_(ListRules(options.split_backward)) {}
 
-ListResult Polisher::Schedule(const TaskGraph& graph, const ListRule& rule, bool orders,
-                              Nanos limit) {
+ListResult LocalSearch::Schedule(const TaskGraph& graph, const ListRule& rule, bool orders,
+                                 Nanos limit) {
   ++states_;
   // A message takes about as long as a pass; there is about one per pass without replicas. Making
   // the graph and the draft counts as well: about as much as a pass for two operators.
@@ -53,7 +53,7 @@ ListResult Polisher::Schedule(const TaskGraph& graph, const ListRule& rule, bool
   return scheduler_.Run(graph, rule, orders, limit);
 }
 
-std::optional<RatedDraft> Polisher::Rate(Draft draft, bool quick) {
+std::optional<RatedDraft> LocalSearch::Rate(Draft draft, bool quick) {
   if (!SortStages(costs_.problem().operators->dag(), draft) || !moves_.Allowed(draft)) {
     return std::nullopt;
   }
@@ -81,7 +81,7 @@ std::optional<RatedDraft> Polisher::Rate(Draft draft, bool quick) {
   return best;
 }
 
-RatedDraft Polisher::Improve(RatedDraft start, int64_t budget, Dice& dice) {
+RatedDraft LocalSearch::Improve(RatedDraft start, int64_t budget, RandomSource& random) {
   const int64_t first = passes_;
   RatedDraft best = start;
   RatedDraft current = std::move(start);
@@ -94,8 +94,8 @@ RatedDraft Polisher::Improve(RatedDraft start, int64_t budget, Dice& dice) {
   while (passes_ - first < budget && wasted < 1000 && !context_.Expired()) {
     const double left = 1 - static_cast<double>(passes_ - first) / static_cast<double>(budget);
     Draft neighbour = current.draft;
-    bool changed = moves_.Change(last, dice, neighbour);
-    if (changed && dice.OneIn(4)) changed = moves_.Change(last, dice, neighbour);
+    bool changed = moves_.Change(last, random, neighbour);
+    if (changed && random.OneIn(4)) changed = moves_.Change(last, random, neighbour);
     if (!changed) {
       ++wasted;
       continue;
@@ -103,9 +103,9 @@ RatedDraft Polisher::Improve(RatedDraft start, int64_t budget, Dice& dice) {
     wasted = 0;
     const TaskGraph graph = MakeTaskGraph(costs_, neighbour, memory_share_);
     ListRule rule = current.rule;
-    if (dice.OneIn(8)) {
+    if (random.OneIn(8)) {
       const int32_t rounds = rule.rounds;
-      rule = rules_[dice.Below(rules_.size())];
+      rule = rules_[random.Below(rules_.size())];
       rule.rounds = rounds;
     }
     const double threshold =
@@ -133,12 +133,12 @@ RatedDraft Polisher::Improve(RatedDraft start, int64_t budget, Dice& dice) {
   return retry ? AllRules(std::move(best)) : best;
 }
 
-RatedDraft Polisher::AllRules(RatedDraft rated) {
+RatedDraft LocalSearch::AllRules(RatedDraft rated) {
   std::optional<RatedDraft> again = Rate(rated.draft, /*quick=*/false);
   return again.has_value() && again->estimate < rated.estimate ? *std::move(again) : rated;
 }
 
-Strategy Polisher::ToStrategy(const RatedDraft& rated) {
+Strategy LocalSearch::ToStrategy(const RatedDraft& rated) {
   Strategy strategy = stagewright::ToStrategy(costs_.problem(), rated.draft);
   ListResult result =
       Schedule(MakeTaskGraph(costs_, rated.draft, memory_share_), rated.rule, /*orders=*/true);

@@ -28,18 +28,18 @@ struct RatedDraft {
 // The rules that Rate tries; with split backward passes only if the options permit.
 std::vector<ListRule> ListRules(bool split_backward);
 
-class Polisher {
+class LocalSearch {
  public:
-  // Arguments outlive the polisher.
-  Polisher(const OperatorCosts& costs, const PlanOptions& options, const SearchContext& context);
+  // Arguments outlive the local_search.
+  LocalSearch(const OperatorCosts& costs, const PlanOptions& options, const SearchContext& context);
 
   // With the best of all rules, or of a few; nullopt if the draft is not allowed, has a cycle or
   // does not fit into memory. A ListScheduler::Run per rule.
   std::optional<RatedDraft> Rate(Draft draft, bool quick);
 
   // The best draft found from `start` with about `budget` scheduled passes. Stops when the context
-  // expires. The same for equal dice unless the context cuts in.
-  RatedDraft Improve(RatedDraft start, int64_t budget, Dice& dice);
+  // expires. The same for equal random unless the context cuts in.
+  RatedDraft Improve(RatedDraft start, int64_t budget, RandomSource& random);
 
   // The strategy of a draft with the orders of its schedule, which is made again.
   Strategy ToStrategy(const RatedDraft& rated);

@@ -10,18 +10,19 @@
 
 namespace stagewright {
 
-class Champions {
+class Incumbents {
  public:
-  // Arguments outlive the champions. Improvements of the best are passed on to
+  // Arguments outlive the incumbents. Improvements of the best are passed on to
   // `context.on_improvement`.
-  Champions(const Problem& problem, const PlanOptions& options, SearchContext& context);
+  Incumbents(const Problem& problem, const PlanOptions& options, SearchContext& context);
 
   // Judges a strategy, whose iteration time may be known from the evaluator. False if the evaluator
   // rejects it, or if the context expired meanwhile and there is another answer; an error is a bug
   // in who made it.
-  absl::StatusOr<bool> Offer(const Strategy& strategy, std::optional<Nanos> known = std::nullopt);
+  absl::StatusOr<bool> Consider(const Strategy& strategy,
+                                std::optional<Nanos> known = std::nullopt);
 
-  // Switches recomputation off in every stage of the champions where it makes nothing slower and
+  // Switches recomputation off in every stage of the incumbents where it makes nothing slower and
   // fits into memory, unless the options always want it. Judges a strategy per stage that
   // recomputes, within a counted effort.
   absl::Status DropIdleRecomputation();

@@ -1,4 +1,4 @@
-#include "planner_service/search/polish.h"
+#include "planner_service/search/local_search.h"
 
 #include <gtest/gtest.h>
 
@@ -16,26 +16,26 @@ namespace {
 using testing::Random;
 using testing::SearchCase;
 
-TEST(PolishTest, ABadCutIsMendedUpToTheBound) {
+TEST(LocalSearchTest, ABadCutIsMendedUpToTheBound) {
   // Twelve equal operators over two devices, cut after the first.
   const SearchCase c(testing::ProfiledChain(12, {1000, 2000, 0, 0, {}}),
                      *UniformPreset("uniform:2"), 64);
   const OperatorCosts costs(c.problem);
   const PlanOptions options;
   const SearchContext context;
-  Polisher polisher(costs, options, context);
+  LocalSearch local_search(costs, options, context);
   Draft draft;
   draft.stages = {{{0}, {0}, false}, {{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}, {1}, false}};
-  const std::optional<RatedDraft> start = polisher.Rate(draft, false);
+  const std::optional<RatedDraft> start = local_search.Rate(draft, false);
   ASSERT_TRUE(start.has_value());
-  Dice dice(1);
-  const RatedDraft best = polisher.Improve(*start, 500'000, dice);
+  RandomSource random(1);
+  const RatedDraft best = local_search.Improve(*start, 500'000, random);
   const Nanos bound = 64 * 12 * 3000 / 2;
   EXPECT_GT(start->estimate, 1.8 * bound);
   EXPECT_LT(best.estimate, 1.05 * bound);
 }
 
-TEST(PolishTest, EveryResultKeepsTheOptionsAndIsAccepted) {
+TEST(LocalSearchTest, EveryResultKeepsTheOptionsAndIsAccepted) {
   Random random(5);
   for (int i = 0; i < 12; ++i) {
     SCOPED_TRACE(i);
@@ -48,15 +48,15 @@ TEST(PolishTest, EveryResultKeepsTheOptionsAndIsAccepted) {
     options.num_stages = i % 5 == 4 ? 3 : 0;
     if (options.num_stages > 0) options.max_loops = 0;
     const SearchContext context;
-    Polisher polisher(costs, options, context);
-    Dice dice(i);
+    LocalSearch local_search(costs, options, context);
+    RandomSource random(i);
     for (StrategyKind kind : {StrategyKind::kGraph, StrategyKind::kSequential}) {
       for (const Draft& draft : StartDrafts(costs, options, kind, SearchContext())) {
-        const std::optional<RatedDraft> start = polisher.Rate(draft, true);
+        const std::optional<RatedDraft> start = local_search.Rate(draft, true);
         if (!start.has_value()) continue;
-        const RatedDraft best = polisher.Improve(*start, 5'000, dice);
+        const RatedDraft best = local_search.Improve(*start, 5'000, random);
         EXPECT_LE(best.estimate, start->estimate);
-        const Strategy strategy = polisher.ToStrategy(best);
+        const Strategy strategy = local_search.ToStrategy(best);
         EXPECT_EQ(strategy.kind, kind);
         if (options.num_stages > 0) {
           EXPECT_EQ(strategy.stages.size(), 3u);
@@ -80,7 +80,7 @@ TEST(PolishTest, EveryResultKeepsTheOptionsAndIsAccepted) {
   }
 }
 
-TEST(PolishTest, EqualSeedsGiveEqualDrafts) {
+TEST(LocalSearchTest, EqualSeedsGiveEqualDrafts) {
   Random random(6);
   const SearchCase c(testing::RandomProfile(random, 20), testing::RandomCluster(random, 6), 8);
   const OperatorCosts costs(c.problem);
@@ -88,13 +88,13 @@ TEST(PolishTest, EqualSeedsGiveEqualDrafts) {
   const SearchContext context;
   std::vector<Draft> results;
   for (int i = 0; i < 2; ++i) {
-    Polisher polisher(costs, options, context);
-    Dice dice(9);
+    LocalSearch local_search(costs, options, context);
+    RandomSource random(9);
     const std::vector<Draft> starts =
         StartDrafts(costs, options, StrategyKind::kGraph, SearchContext());
-    const std::optional<RatedDraft> start = polisher.Rate(starts.front(), false);
+    const std::optional<RatedDraft> start = local_search.Rate(starts.front(), false);
     ASSERT_TRUE(start.has_value());
-    results.push_back(polisher.Improve(*start, 50'000, dice).draft);
+    results.push_back(local_search.Improve(*start, 50'000, random).draft);
   }
   EXPECT_EQ(results[0], results[1]);
 }

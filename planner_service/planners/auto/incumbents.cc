@@ -1,4 +1,4 @@
-#include "planner_service/planners/auto/champions.h"
+#include "planner_service/planners/auto/incumbents.h"
 
 #include <algorithm>
 #include <functional>
@@ -47,10 +47,10 @@ int64_t Recomputing(const Strategy& strategy) {
 
 }  // namespace
 
-Champions::Champions(const Problem& problem, const PlanOptions& options, SearchContext& context)
+Incumbents::Incumbents(const Problem& problem, const PlanOptions& options, SearchContext& context)
     : problem_(problem), options_(options), context_(context) {}
 
-absl::StatusOr<std::optional<Nanos>> Champions::TimeOf(const Strategy& strategy) {
+absl::StatusOr<std::optional<Nanos>> Incumbents::TimeOf(const Strategy& strategy) {
   ++judged_;
   // Without an answer, the first one is worth a late end.
   std::function<bool()> stop;
@@ -60,7 +60,7 @@ absl::StatusOr<std::optional<Nanos>> Champions::TimeOf(const Strategy& strategy)
   return verdict.time;
 }
 
-absl::StatusOr<bool> Champions::Offer(const Strategy& strategy, std::optional<Nanos> known) {
+absl::StatusOr<bool> Incumbents::Consider(const Strategy& strategy, std::optional<Nanos> known) {
   std::optional<Nanos> time = known;
   if (!time.has_value()) {
     ASSIGN_OR_RETURN(time, TimeOf(strategy));
@@ -82,32 +82,32 @@ absl::StatusOr<bool> Champions::Offer(const Strategy& strategy, std::optional<Na
   return true;
 }
 
-absl::Status Champions::DropIdleRecomputation() {
+absl::Status Incumbents::DropIdleRecomputation() {
   if (options_.recompute == RecomputePolicy::kAlways) return absl::OkStatus();
   const SearchContext effort(context_, kRecomputationEffort);
-  const auto drop = [&](std::optional<Strategy>& champion, Nanos& time, size_t first,
+  const auto drop = [&](std::optional<Strategy>& incumbent, Nanos& time, size_t first,
                         size_t last) -> absl::Status {
-    const Strategy less = WithoutRecomputation(*problem_.graph, *champion, first, last);
+    const Strategy less = WithoutRecomputation(*problem_.graph, *incumbent, first, last);
     effort.Charge(EffortOfJudging(less));
     ASSIGN_OR_RETURN(const std::optional<Nanos> now, TimeOf(less));
     if (!now.has_value() || *now > time) return absl::OkStatus();
     const bool faster = *now < time;
-    champion = less;
+    incumbent = less;
     time = *now;
-    if (faster && &champion == &best_ && context_.on_improvement) context_.on_improvement(*best_);
+    if (faster && &incumbent == &best_ && context_.on_improvement) context_.on_improvement(*best_);
     return absl::OkStatus();
   };
   for (const bool of_all : {true, false}) {
-    std::optional<Strategy>& champion = of_all ? best_ : sequential_;
+    std::optional<Strategy>& incumbent = of_all ? best_ : sequential_;
     Nanos& time = of_all ? best_time_ : sequential_time_;
-    if (!champion.has_value()) continue;
-    const size_t stages = champion->stages.size();
-    if (Recomputing(*champion) > 1 && !effort.Expired()) {
-      RETURN_IF_ERROR(drop(champion, time, 0, stages));
+    if (!incumbent.has_value()) continue;
+    const size_t stages = incumbent->stages.size();
+    if (Recomputing(*incumbent) > 1 && !effort.Expired()) {
+      RETURN_IF_ERROR(drop(incumbent, time, 0, stages));
     }
     for (size_t s = 0; s < stages; ++s) {
-      if (!champion->stages[s].recompute || effort.Expired()) continue;
-      RETURN_IF_ERROR(drop(champion, time, s, s + 1));
+      if (!incumbent->stages[s].recompute || effort.Expired()) continue;
+      RETURN_IF_ERROR(drop(incumbent, time, s, s + 1));
     }
   }
   return absl::OkStatus();

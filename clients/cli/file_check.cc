@@ -26,8 +26,8 @@
 namespace stagewright::cli {
 namespace {
 
-constexpr Bytes kMostBytes = Bytes{1} << 30;  // What is read of an input, at most.
-constexpr Bytes kChunkBytes = Bytes{4} << 20;
+constexpr Bytes kMostBytes = kGiB;  // What is read of an input, at most.
+constexpr Bytes kChunkBytes = 4 * kMiB;
 
 bool Exists(const std::string& path) {
   std::error_code error;
@@ -78,7 +78,7 @@ bool IsNan(DType dtype, const std::byte* data) {
 std::optional<int64_t> FirstNan(DType dtype, const std::vector<std::byte>& data, Bytes size) {
   const Bytes step = SizeOf(dtype);
   for (Bytes at = 0; at + step <= size; at += step) {
-    if (IsNan(dtype, data.data() + at)) return at / step;
+    if (IsNan(dtype, data.data() + at.count())) return at / step;
   }
   return std::nullopt;
 }
@@ -93,7 +93,7 @@ absl::Status CheckSamples(const Input& input, InputId id, const Dataset& data, i
   for (int64_t first = begin; first < end; first += chunk) {
     std::vector<int64_t> indices(static_cast<size_t>(std::min(chunk, end - first)));
     std::iota(indices.begin(), indices.end(), first);
-    const Bytes size = static_cast<Bytes>(indices.size()) * sample_bytes;
+    const Bytes size = indices.size() * sample_bytes;
     bytes.resize(static_cast<size_t>(size));
     RETURN_IF_ERROR(data.Gather(id, indices, bytes.data()));
     if (!nans_end_it) continue;

@@ -118,7 +118,7 @@ nlohmann::json GraphJson(const Graph& graph, const OperatorGraph& operators, con
           {"nodes", graph.size()},
           {"executable", graph.executable()},
           {"parameters", graph.parameters().size()},
-          {"trainable_bytes", TrainableBytes(graph)},
+          {"trainable_bytes", TrainableBytes(graph).count()},
           {"converted_blocks", tree.converted_blocks},
           {"depth", Depth(operators.dag())},
           {"operators", std::move(list)}};

@@ -53,9 +53,9 @@ nlohmann::json JobJson(const v1::Job& job) {
       {"skipped_steps", metrics.skipped_steps()},
       {"loss_scale", metrics.loss_scale()},
       {"loss", metrics.loss()},
-      {"step_seconds", ToSeconds(metrics.step_ns())},
-      {"median_step_seconds", ToSeconds(metrics.median_step_ns())},
-      {"predicted_step_seconds", ToSeconds(metrics.predicted_step_ns())},
+      {"step_seconds", ToSeconds(Nanos(metrics.step_ns()))},
+      {"median_step_seconds", ToSeconds(Nanos(metrics.median_step_ns()))},
+      {"predicted_step_seconds", ToSeconds(Nanos(metrics.predicted_step_ns()))},
       {"devices", std::vector<std::string>(job.devices().begin(), job.devices().end())},
       {"create_time", TimeText(job.create_time())},
       {"end_time", TimeText(job.end_time())}};
@@ -83,7 +83,8 @@ std::string WorkersText(const v1::ListWorkersResponse& workers) {
   Table table({"worker", "device", "kind", ">memory", "job", "version", "address"});
   for (const v1::Worker& worker : workers.workers()) {
     for (const v1::WorkerDevice& device : worker.devices()) {
-      table.Add({worker.name(), device.name(), device.kind(), FormatBytes(device.memory_bytes()),
+      table.Add({worker.name(), device.name(), device.kind(),
+                 FormatBytes(Bytes(device.memory_bytes())),
                  device.job().empty() ? "-" : device.job(), worker.version(), worker.address()});
     }
   }
@@ -119,7 +120,8 @@ std::string ProgressLine(const v1::Job& job) {
       kBarWidth * std::min<int64_t>(metrics.step(), metrics.total_steps()) / metrics.total_steps());
   return absl::StrFormat("[%s%s] step %d/%d  loss %.4f  %s/step", std::string(filled, '='),
                          std::string(kBarWidth - filled, ' '), metrics.step(),
-                         metrics.total_steps(), metrics.loss(), FormatDuration(metrics.step_ns()));
+                         metrics.total_steps(), metrics.loss(),
+                         FormatDuration(Nanos(metrics.step_ns())));
 }
 
 std::string JobSummary(const v1::Job& job) {
@@ -137,15 +139,15 @@ std::string JobSummary(const v1::Job& job) {
     if (metrics.loss_scale() > 0)
       absl::StrAppend(&out, "  scale of loss    ", metrics.loss_scale(), "\n");
     absl::StrAppend(
-        &out, "  step time        ", FormatDuration(metrics.median_step_ns()),
-        " measured (median), ", FormatDuration(metrics.predicted_step_ns()),
+        &out, "  step time        ", FormatDuration(Nanos(metrics.median_step_ns())),
+        " measured (median), ", FormatDuration(Nanos(metrics.predicted_step_ns())),
         job.plan().lengths_size() > 0 ? " predicted for the largest samples\n" : " predicted\n");
   }
   for (const v1::DeviceMemory& memory : metrics.memory()) {
     if (memory.measured_peak_bytes() == 0) continue;
-    absl::StrAppend(&out, "  peak memory      ", FormatBytes(memory.measured_peak_bytes()),
-                    " measured, ", FormatBytes(memory.predicted_peak_bytes()), " predicted on ",
-                    memory.device(), "\n");
+    absl::StrAppend(&out, "  peak memory      ", FormatBytes(Bytes(memory.measured_peak_bytes())),
+                    " measured, ", FormatBytes(Bytes(memory.predicted_peak_bytes())),
+                    " predicted on ", memory.device(), "\n");
   }
   if (metrics.accuracy() >= 0) {
     absl::StrAppend(&out,

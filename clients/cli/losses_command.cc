@@ -23,7 +23,8 @@ std::string Csv(const v1::ListJobStepsResponse& response) {
   std::string out = "step,loss,learning_rate,step_seconds,skipped\n";
   for (const v1::JobStep& step : response.steps()) {
     absl::StrAppend(&out, step.step(), ",", Exact(step.loss()), ",", Exact(step.learning_rate()),
-                    ",", Exact(ToSeconds(step.step_ns())), ",", step.skipped() ? 1 : 0, "\n");
+                    ",", Exact(ToSeconds(Nanos(step.step_ns()))), ",", step.skipped() ? 1 : 0,
+                    "\n");
   }
   return out;
 }
@@ -34,7 +35,7 @@ nlohmann::json Json(const v1::ListJobStepsResponse& response) {
     steps.push_back({{"step", step.step()},
                      {"loss", step.loss()},
                      {"learning_rate", step.learning_rate()},
-                     {"step_seconds", ToSeconds(step.step_ns())},
+                     {"step_seconds", ToSeconds(Nanos(step.step_ns()))},
                      {"skipped", step.skipped()}});
   }
   return {{"steps", std::move(steps)}, {"stride", response.stride()}};
@@ -44,7 +45,7 @@ std::string Text(const v1::ListJobStepsResponse& response) {
   Table table({">step", ">loss", ">learning rate", ">time", ""});
   for (const v1::JobStep& step : response.steps()) {
     table.Add({absl::StrCat(step.step()), absl::StrFormat("%.6g", step.loss()),
-               absl::StrFormat("%.6g", step.learning_rate()), FormatDuration(step.step_ns()),
+               absl::StrFormat("%.6g", step.learning_rate()), FormatDuration(Nanos(step.step_ns())),
                step.skipped() ? "update skipped" : ""});
   }
   return table.ToString();

@@ -103,7 +103,7 @@ absl::StatusOr<double> StepMeasurer::Measure(const Strategy& strategy) {
     entry->second = absl::AbortedError(
         absl::StrCat(job->name(), " ", JobStateName(job->state()), ": ", job->message()));
   } else {
-    entry->second = ToSeconds(job->metrics().median_step_ns());
+    entry->second = ToSeconds(Nanos(job->metrics().median_step_ns()));
   }
   if (!entry->second.ok()) ++failed_;
   return entry->second;

@@ -218,7 +218,7 @@ std::string StageTable(const v1::Plan& plan, const PlanContext& context) {
                DevicesText(stage, context), ScheduleText(plan.strategy(), s),
                absl::StrCat(stage.micro_batch()), absl::StrCat(report.in_flight()),
                FormatDuration(static_cast<Nanos>(report.seconds_per_sample() * 1e9)),
-               FormatBytes(report.peak_memory_bytes())});
+               FormatBytes(Bytes(report.peak_memory_bytes()))});
   }
   return table.ToString();
 }
@@ -239,7 +239,7 @@ int32_t DevicesUsed(const v1::Strategy& strategy) {
 Bytes PeakMemory(const v1::Evaluation& evaluation) {
   Bytes peak = 0;
   for (const v1::DeviceReport& device : evaluation.devices())
-    peak = std::max(peak, device.peak_memory_bytes());
+    peak = std::max(peak, Bytes(device.peak_memory_bytes()));
   return peak;
 }
 
@@ -257,7 +257,7 @@ void AddSummaryRow(const v1::Plan& plan, Table& table) {
   table.Add({HasBranches(plan.strategy()) ? "graph (GPP)" : "sequential (SPP)",
              plan.provenance().planner(), absl::StrCat(plan.strategy().stages_size()),
              absl::StrCat(evaluation.depth()), absl::StrCat(DevicesUsed(plan.strategy())),
-             MicroBatches(plan.strategy()), FormatDuration(evaluation.iteration_ns()),
+             MicroBatches(plan.strategy()), FormatDuration(Nanos(evaluation.iteration_ns())),
              absl::StrFormat("%.1f", evaluation.samples_per_second()),
              Percent(evaluation.bubble_ratio()), FormatBytes(PeakMemory(plan))});
 }
@@ -314,13 +314,13 @@ nlohmann::json OnePlanJson(const v1::Plan& plan, const PlanContext& context) {
   nlohmann::json devices = nlohmann::json::array();
   for (const v1::DeviceReport& device : plan.evaluation().devices()) {
     devices.push_back({{"device", device.name()},
-                       {"busy_seconds", ToSeconds(device.busy_ns())},
+                       {"busy_seconds", ToSeconds(Nanos(device.busy_ns()))},
                        {"peak_memory_bytes", device.peak_memory_bytes()},
                        {"memory_budget_bytes", device.memory_budget_bytes()}});
   }
   nlohmann::json json = {
       {"kind", plan.strategy().kind() == v1::STRATEGY_KIND_SEQUENTIAL ? "sequential" : "graph"},
-      {"iteration_seconds", ToSeconds(plan.evaluation().iteration_ns())},
+      {"iteration_seconds", ToSeconds(Nanos(plan.evaluation().iteration_ns()))},
       {"samples_per_second", plan.evaluation().samples_per_second()},
       {"depth", plan.evaluation().depth()},
       {"bubble_ratio", plan.evaluation().bubble_ratio()},
@@ -330,17 +330,18 @@ nlohmann::json OnePlanJson(const v1::Plan& plan, const PlanContext& context) {
       {"mini_batch_size", plan.strategy().mini_batch()},
       {"micro_batch_size", micro_batch},
       {"devices_used", DevicesUsed(plan.strategy())},
-      {"peak_memory_bytes", PeakMemory(plan)},
+      {"peak_memory_bytes", PeakMemory(plan).count()},
       {"planner", plan.provenance().planner()},
       {"cost_model", plan.provenance().cost_model()},
       {"fingerprint", absl::StrFormat("%016x", plan.fingerprint())},
       {"stages", std::move(stages)},
       {"devices", std::move(devices)}};
   for (const v1::LengthPlan& length : plan.lengths()) {
-    json["lengths"].push_back({{"samples", length.samples()},
-                               {"iteration_seconds", ToSeconds(length.evaluation().iteration_ns())},
-                               {"samples_per_second", length.evaluation().samples_per_second()},
-                               {"peak_memory_bytes", PeakMemory(length.evaluation())}});
+    json["lengths"].push_back(
+        {{"samples", length.samples()},
+         {"iteration_seconds", ToSeconds(Nanos(length.evaluation().iteration_ns()))},
+         {"samples_per_second", length.evaluation().samples_per_second()},
+         {"peak_memory_bytes", PeakMemory(length.evaluation()).count()}});
   }
   if (plan.strategy().orders_size() > 0) json["orders"] = Orders(plan.strategy());
   return json;
@@ -352,7 +353,7 @@ std::string LengthsText(const v1::Plan& plan) {
   Table table({"samples of", ">step time", ">samples/s", ">peak memory"});
   for (const v1::LengthPlan& length : plan.lengths()) {
     const v1::Evaluation& evaluation = length.evaluation();
-    table.Add({length.samples(), FormatDuration(evaluation.iteration_ns()),
+    table.Add({length.samples(), FormatDuration(Nanos(evaluation.iteration_ns())),
                absl::StrFormat("%.1f", evaluation.samples_per_second()),
                FormatBytes(PeakMemory(evaluation))});
   }
@@ -364,8 +365,8 @@ std::string LengthsText(const v1::Plan& plan) {
 std::string OneDeviceText(const v1::PlanResponse& response) {
   const v1::Plan& best = response.best();
   if (!response.has_one_device_ns() || best.evaluation().devices_size() < 2) return "";
-  const int64_t alone = response.one_device_ns();
-  const int64_t here = best.evaluation().iteration_ns();
+  const Nanos alone(response.one_device_ns());
+  const Nanos here(best.evaluation().iteration_ns());
   const std::string times = absl::StrCat("one device alone takes ", FormatDuration(alone),
                                          " a step, this plan ", FormatDuration(here));
   if (here >= alone) return absl::StrCat(times, ": it does not pay\n");
@@ -490,8 +491,8 @@ std::string PlanText(const v1::PlanResponse& response, const PlanContext& contex
   absl::StrAppend(&out, OneDeviceText(response));
   if (const auto gap = GapRatio(response)) {
     absl::StrAppend(&out, "no plan on these devices can take less than ",
-                    FormatDuration(response.lower_bound_ns()), "; this one takes ", Percent(*gap),
-                    " more\n");
+                    FormatDuration(Nanos(response.lower_bound_ns())), "; this one takes ",
+                    Percent(*gap), " more\n");
   }
   if (response.search_seconds() > 0) {
     absl::StrAppend(&out, absl::StrFormat("searched for %.3f s by %s (%s)\n",
@@ -511,8 +512,8 @@ nlohmann::json PlanJson(const v1::PlanResponse& response, const PlanContext& con
   json["model"] = context.model;
   json["termination"] = TerminationText(response.termination());
   if (response.has_one_device_ns())
-    json["one_device_seconds"] = ToSeconds(response.one_device_ns());
-  json["lower_bound_seconds"] = ToSeconds(response.lower_bound_ns());
+    json["one_device_seconds"] = ToSeconds(Nanos(response.one_device_ns()));
+  json["lower_bound_seconds"] = ToSeconds(Nanos(response.lower_bound_ns()));
   if (const auto gap = GapRatio(response)) json["gap_ratio"] = *gap;
   json["search_seconds"] = response.search_seconds();
   json["search_states"] = response.states();

@@ -22,21 +22,23 @@ std::string ThreeDigits(double value, const char* unit) {
 }  // namespace
 
 std::string FormatDuration(Nanos t) {
-  const Nanos magnitude = std::llabs(t);
+  const Nanos magnitude = std::max(t, -t);
   const double value = static_cast<double>(t);
-  if (magnitude >= kSecond) return ThreeDigits(value / kSecond, "s");
-  if (magnitude >= kMillisecond) return ThreeDigits(value / kMillisecond, "ms");
-  if (magnitude >= kMicrosecond) return ThreeDigits(value / kMicrosecond, "us");
-  return absl::StrFormat("%d ns", t);
+  if (magnitude >= kSecond) return ThreeDigits(value / static_cast<double>(kSecond), "s");
+  if (magnitude >= kMillisecond)
+    return ThreeDigits(value / static_cast<double>(kMillisecond), "ms");
+  if (magnitude >= kMicrosecond)
+    return ThreeDigits(value / static_cast<double>(kMicrosecond), "us");
+  return absl::StrFormat("%d ns", t.count());
 }
 
 std::string FormatBytes(Bytes bytes) {
-  const Bytes magnitude = std::llabs(bytes);
+  const Bytes magnitude = std::max(bytes, -bytes);
   const double value = static_cast<double>(bytes);
-  if (magnitude >= kGiB) return ThreeDigits(value / kGiB, "GiB");
-  if (magnitude >= kMiB) return ThreeDigits(value / kMiB, "MiB");
-  if (magnitude >= kKiB) return ThreeDigits(value / kKiB, "KiB");
-  return absl::StrFormat("%d B", bytes);
+  if (magnitude >= kGiB) return ThreeDigits(value / static_cast<double>(kGiB), "GiB");
+  if (magnitude >= kMiB) return ThreeDigits(value / static_cast<double>(kMiB), "MiB");
+  if (magnitude >= kKiB) return ThreeDigits(value / static_cast<double>(kKiB), "KiB");
+  return absl::StrFormat("%d B", bytes.count());
 }
 
 }  // namespace stagewright

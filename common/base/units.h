@@ -1,13 +1,15 @@
-// Times are int64 nanoseconds, sizes int64 bytes; everywhere, in memory and on the wire.
+// What times and sizes are counted in, everywhere, in memory and on the wire.
 #pragma once
 
 #include <cstdint>
 #include <string>
 
+#include "common/base/quantity.h"
+
 namespace stagewright {
 
-using Nanos = int64_t;
-using Bytes = int64_t;
+using Nanos = Quantity<struct NanosKind>;  // Nanoseconds.
+using Bytes = Quantity<struct BytesKind>;
 
 inline constexpr Nanos kMicrosecond = 1'000;
 inline constexpr Nanos kMillisecond = 1'000'000;
@@ -17,6 +19,8 @@ inline constexpr Bytes kMiB = int64_t{1} << 20;
 inline constexpr Bytes kGiB = int64_t{1} << 30;
 
 inline double ToSeconds(Nanos t) { return static_cast<double>(t) * 1e-9; }
+// Towards zero.
+inline Nanos FromSeconds(double seconds) { return Nanos(seconds * 1e9); }
 
 // "1.25 ms", "812 us"; three significant digits.
 std::string FormatDuration(Nanos t);

@@ -161,8 +161,10 @@ class AnalyticCostModel : public CostModel {
     const auto n = static_cast<double>(samples);
     if (node.profiled) {
       const double scale = n / static_cast<double>(node.profiled->samples);
-      time.forward = Saturate(std::round(static_cast<double>(node.profiled->forward) * scale));
-      time.backward = Saturate(std::round(static_cast<double>(node.profiled->backward) * scale));
+      time.forward =
+          Nanos(Saturate(std::round(static_cast<double>(node.profiled->forward) * scale)));
+      time.backward =
+          Nanos(Saturate(std::round(static_cast<double>(node.profiled->backward) * scale)));
       time.backward_weight = node.profiled->parameter_bytes > 0 ? time.backward / 2 : 0;
       time.backward_input = time.backward - time.backward_weight;
       return time;
@@ -172,7 +174,8 @@ class AnalyticCostModel : public CostModel {
     const double work = (node.flops.At(n) + (tiled ? kind.half_efficiency_flops : 0)) /
                         (kind.flops_per_second * kPeakShare);
     const double traffic = node.bytes.At(n) / kind.memory_bytes_per_second;
-    const Nanos once = kind.kernel_overhead + Saturate(std::ceil(std::max(work, traffic) * 1e9));
+    const Nanos once =
+        kind.kernel_overhead + Nanos(Saturate(std::ceil(std::max(work, traffic) * 1e9)));
     time.forward = once;
     if (tiled) {
       time.backward_input = node.input_products * once;
@@ -180,7 +183,7 @@ class AnalyticCostModel : public CostModel {
     } else if (node.kind == AtenKind::kEmbedding) {
       if (node.weight_gradient) {
         time.backward_weight =
-            once + Saturate(node.gradient_bytes / kind.memory_bytes_per_second * 1e9);
+            once + Nanos(Saturate(node.gradient_bytes / kind.memory_bytes_per_second * 1e9));
       }
     } else if (node.input_gradient) {
       time.backward_input = once;
@@ -207,7 +210,7 @@ class AnalyticCostModel : public CostModel {
  private:
   static Bytes At(const Quadratic& bytes, int64_t samples) {
     if (samples <= 0) return 0;
-    return Saturate(std::ceil(bytes.At(static_cast<double>(samples))));
+    return Bytes(Saturate(std::ceil(bytes.At(static_cast<double>(samples)))));
   }
 
   static NodeCost Measure(const Graph& graph, NodeId id, const Retention& kept) {

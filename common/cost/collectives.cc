@@ -50,10 +50,10 @@ Step StepOf(const Cluster& cluster, const Rings& rings) {
 // or an all-gather, two are an all-reduce.
 Nanos RingTime(const Step& step, size_t devices, int32_t rounds, double bytes) {
   if (devices < 2) return 0;
-  const Nanos steps = rounds * static_cast<Nanos>(devices - 1);
+  const int64_t steps = rounds * static_cast<int64_t>(devices - 1);
   const double seconds =
       static_cast<double>(steps) / static_cast<double>(devices) * bytes / step.rate;
-  return steps * step.latency + std::llround(seconds * kSecond);
+  return steps * step.latency + Nanos(std::llround(seconds * 1e9));
 }
 
 // The devices of each node, by id.
@@ -103,7 +103,7 @@ Nanos AllReduceTime(const Cluster& cluster, const std::vector<DeviceId>& devices
 
 AllReduceLine FitAllReduce(const Cluster& cluster, const std::vector<DeviceId>& devices,
                            AllReduceTimer time) {
-  constexpr Bytes kMany = Bytes{1} << 40;
+  constexpr Bytes kMany = Bytes{int64_t{1} << 40};
   const auto latency = static_cast<double>(time(cluster, devices, 0));
   const auto many = static_cast<double>(time(cluster, devices, kMany));
   return {latency, (many - latency) / static_cast<double>(kMany)};

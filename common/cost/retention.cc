@@ -175,7 +175,7 @@ Bytes HiddenBytes(const Graph& graph, NodeId id, int64_t samples) {
   if (!graph.needs_backward(id) || node.outputs.empty()) return 0;
   const TensorMeta& output = node.outputs[0];
   const std::string_view name = AtenName(node.target);
-  if (name == "dropout" || name == "feature_dropout") return output.Elements(samples);
+  if (name == "dropout" || name == "feature_dropout") return Bytes(output.Elements(samples));
   if (name == "cross_entropy_loss") return SizeOf(output.dtype);
   if (name == "max_pool2d") return output.Elements(samples) * SizeOf(DType::kInt64);
   const bool norm = name == "layer_norm";

@@ -3,7 +3,7 @@
 namespace stagewright {
 namespace {
 
-Bytes CeilDivide(Bytes total, int64_t parts) { return (total + parts - 1) / parts; }
+Bytes CeilDivide(Bytes total, int64_t parts) { return (total + Bytes(parts - 1)) / parts; }
 
 }  // namespace
 

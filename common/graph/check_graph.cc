@@ -74,22 +74,22 @@ absl::Status CheckFields(std::initializer_list<CostField> fields, absl::string_v
 }
 
 absl::Status CheckCost(const ProfiledCost& cost, const std::string& where) {
-  RETURN_IF_ERROR(CheckFields({{"forward_ns", cost.forward},
-                               {"backward_ns", cost.backward},
-                               {"activation_bytes", cost.activation_bytes},
-                               {"parameter_bytes", cost.parameter_bytes},
+  RETURN_IF_ERROR(CheckFields({{"forward_ns", cost.forward.count()},
+                               {"backward_ns", cost.backward.count()},
+                               {"activation_bytes", cost.activation_bytes.count()},
+                               {"parameter_bytes", cost.parameter_bytes.count()},
                                {"profiled_samples", cost.samples - 1},
-                               {"saved_bytes", cost.saved_bytes.value_or(0)},
-                               {"resident_bytes", cost.resident_bytes.value_or(0)}},
+                               {"saved_bytes", cost.saved_bytes.value_or(0).count()},
+                               {"resident_bytes", cost.resident_bytes.value_or(0).count()}},
                               where));
   for (size_t i = 0; i < cost.configurations.size(); ++i) {
     const ProfiledConfiguration& way = cost.configurations[i];
     const std::string at = absl::StrCat(where, ".configurations[", i, "]");
     RETURN_IF_ERROR(CheckFields({{"tensor_parallel", way.tensor_parallel - 1},
-                                 {"time_ns", way.time},
-                                 {"parameter_bytes", way.parameter_bytes},
-                                 {"saved_bytes", way.saved_bytes},
-                                 {"resident_bytes", way.resident_bytes}},
+                                 {"time_ns", way.time.count()},
+                                 {"parameter_bytes", way.parameter_bytes.count()},
+                                 {"saved_bytes", way.saved_bytes.count()},
+                                 {"resident_bytes", way.resident_bytes.count()}},
                                 at));
     if (i == 0) continue;
     const ProfiledConfiguration& before = cost.configurations[i - 1];
@@ -106,7 +106,7 @@ absl::Status CheckNeighbors(const std::vector<NeighborBytes>& entries,
                             std::span<const int32_t> neighbors, const std::string& where) {
   for (size_t i = 0; i < entries.size(); ++i) {
     const std::string at = absl::StrCat(where, "[", i, "]");
-    RETURN_IF_ERROR(CheckFields({{"bytes", entries[i].bytes}}, at));
+    RETURN_IF_ERROR(CheckFields({{"bytes", entries[i].bytes.count()}}, at));
     if (!std::binary_search(neighbors.begin(), neighbors.end(), entries[i].node.value())) {
       return absl::InvalidArgumentError(
           absl::StrCat(at, ": no edge joins it to node ", entries[i].node.value()));

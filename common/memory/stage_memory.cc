@@ -304,7 +304,7 @@ void PassReplay::Return() {
   for (Gradient& gradient : gradients_) {
     if (gradient.lent == 0) continue;
     if (--gradient.users > 0) ledger_.Take(gradient.lent);
-    gradient.bytes = std::exchange(gradient.lent, 0);
+    gradient.bytes = std::exchange(gradient.lent, Bytes(0));
   }
   ledger_.Peak();
 }

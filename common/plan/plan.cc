@@ -96,21 +96,23 @@ void Add(Hasher& hasher, const std::vector<NeighborBytes>& entries) {
   hasher.Number(entries.size());
   for (const NeighborBytes& entry : entries) {
     hasher.Signed(entry.node.value());
-    hasher.Signed(entry.bytes);
+    hasher.Signed(entry.bytes.count());
   }
 }
 
 void Add(Hasher& hasher, const ProfiledCost& cost) {
   for (int64_t figure :
-       {cost.forward, cost.backward, cost.activation_bytes, cost.parameter_bytes, cost.samples,
-        cost.saved_bytes.value_or(-1), cost.resident_bytes.value_or(-1)}) {
+       {cost.forward.count(), cost.backward.count(), cost.activation_bytes.count(),
+        cost.parameter_bytes.count(), cost.samples, cost.saved_bytes.value_or(-1).count(),
+        cost.resident_bytes.value_or(-1).count()}) {
     hasher.Signed(figure);
   }
   Add(hasher, cost.edge_bytes);
   hasher.Number(cost.configurations.size());
   for (const ProfiledConfiguration& way : cost.configurations) {
-    for (int64_t figure : {int64_t{way.tensor_parallel}, int64_t{way.recompute}, way.time,
-                           way.parameter_bytes, way.saved_bytes, way.resident_bytes}) {
+    for (int64_t figure :
+         {int64_t{way.tensor_parallel}, int64_t{way.recompute}, way.time.count(),
+          way.parameter_bytes.count(), way.saved_bytes.count(), way.resident_bytes.count()}) {
       hasher.Signed(figure);
     }
     Add(hasher, way.sync_from);

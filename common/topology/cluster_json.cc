@@ -27,17 +27,17 @@ DeviceKind ReadKind(const Json& json, const std::string& path, absl::Status& sta
   kind.name = object.Text("name");
   kind.flops_per_second = object.Real("flops_per_second");
   kind.memory_bytes_per_second = object.Real("memory_bytes_per_second");
-  kind.kernel_overhead = object.Integer("kernel_overhead_ns", &no_overhead);
+  kind.kernel_overhead = Nanos(object.Integer("kernel_overhead_ns", &no_overhead));
   kind.half_efficiency_flops = object.Real("half_efficiency_flops", &no_half);
-  kind.pass_overhead = object.Integer("pass_overhead_ns", &no_overhead);
-  kind.message_overhead = object.Integer("message_overhead_ns", &no_overhead);
-  kind.step_overhead = object.Integer("step_overhead_ns", &no_overhead);
+  kind.pass_overhead = Nanos(object.Integer("pass_overhead_ns", &no_overhead));
+  kind.message_overhead = Nanos(object.Integer("message_overhead_ns", &no_overhead));
+  kind.step_overhead = Nanos(object.Integer("step_overhead_ns", &no_overhead));
   return kind;
 }
 
 Link ReadRates(const Json& json, const std::string& path, absl::Status& status) {
   JsonObject object(json, path, status, {"latency_ns", "bytes_per_second"});
-  return {"", object.Integer("latency_ns"), object.Real("bytes_per_second")};
+  return {"", Nanos(object.Integer("latency_ns")), object.Real("bytes_per_second")};
 }
 
 absl::StatusOr<Cluster> ReadHierarchical(const Json& json, const std::string& default_name) {
@@ -52,7 +52,7 @@ absl::StatusOr<Cluster> ReadHierarchical(const Json& json, const std::string& de
   spec.devices_per_node = object.Count("devices_per_node");
   spec.uplinks_per_node = object.Count("uplinks_per_node", &one);
   spec.kind = ReadKind(object.Child("kind"), "kind", status);
-  spec.memory = object.Integer("memory_bytes");
+  spec.memory = Bytes(object.Integer("memory_bytes"));
   spec.inside = ReadRates(object.Child("inside"), "inside", status);
   spec.outside = ReadRates(object.Child("outside"), "outside", status);
   RETURN_IF_ERROR(status);
@@ -118,14 +118,14 @@ absl::StatusOr<Cluster> ReadExplicit(const Json& json, const std::string& defaul
     read.name = device.Text("name");
     read.kind = Lookup(kinds, device.Text("kind"), "kind", device, "kind");
     read.node = device.Count("node", &first_node);
-    read.memory = device.Integer("memory_bytes");
+    read.memory = Bytes(device.Integer("memory_bytes"));
     data.devices.push_back(std::move(read));
   }
   for (const Json& item : object.Array("links")) {
     JsonObject link(item, absl::StrCat("links[", data.links.size(), "]"), status,
                     {"name", "latency_ns", "bytes_per_second"});
     data.links.push_back(
-        {link.Text("name"), link.Integer("latency_ns"), link.Real("bytes_per_second")});
+        {link.Text("name"), Nanos(link.Integer("latency_ns")), link.Real("bytes_per_second")});
   }
   if (status.ok() && data.devices.size() > static_cast<size_t>(Cluster::kMostDevices)) {
     object.Fail("devices", absl::StrCat("has ", data.devices.size(), " entries; ",
@@ -162,23 +162,23 @@ std::string ClusterToJson(const Cluster& cluster) {
     root["kinds"].push_back({{"name", kind.name},
                              {"flops_per_second", kind.flops_per_second},
                              {"memory_bytes_per_second", kind.memory_bytes_per_second},
-                             {"kernel_overhead_ns", kind.kernel_overhead},
+                             {"kernel_overhead_ns", kind.kernel_overhead.count()},
                              {"half_efficiency_flops", kind.half_efficiency_flops},
-                             {"pass_overhead_ns", kind.pass_overhead},
-                             {"message_overhead_ns", kind.message_overhead},
-                             {"step_overhead_ns", kind.step_overhead}});
+                             {"pass_overhead_ns", kind.pass_overhead.count()},
+                             {"message_overhead_ns", kind.message_overhead.count()},
+                             {"step_overhead_ns", kind.step_overhead.count()}});
   }
   root["devices"] = Json::array();
   for (const Device& device : cluster.devices()) {
     root["devices"].push_back({{"name", device.name},
                                {"kind", cluster.kinds()[device.kind].name},
                                {"node", device.node},
-                               {"memory_bytes", device.memory}});
+                               {"memory_bytes", device.memory.count()}});
   }
   root["links"] = Json::array();
   for (const Link& link : cluster.links()) {
     root["links"].push_back({{"name", link.name},
-                             {"latency_ns", link.latency},
+                             {"latency_ns", link.latency.count()},
                              {"bytes_per_second", link.bytes_per_second}});
   }
   root["routes"] = Json::array();

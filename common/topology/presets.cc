@@ -115,9 +115,9 @@ absl::Status UnknownPreset(const std::string& name) {
 DeviceKind WithFixedCosts(DeviceKind kind) {
   if (kind.pass_overhead != 0 || kind.message_overhead != 0 || kind.step_overhead != 0) return kind;
   const auto call = static_cast<double>(kind.kernel_overhead);
-  kind.pass_overhead = std::llround(kCallsOfPass * call);
-  kind.message_overhead = std::llround(kCallsOfMessage * call);
-  kind.step_overhead = std::llround(kCallsOfStep * call);
+  kind.pass_overhead = Nanos(std::llround(kCallsOfPass * call));
+  kind.message_overhead = Nanos(std::llround(kCallsOfMessage * call));
+  kind.step_overhead = Nanos(std::llround(kCallsOfStep * call));
   return kind;
 }
 

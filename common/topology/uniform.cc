@@ -68,7 +68,7 @@ absl::Status ReadOption(std::string_view key, std::string_view value, UniformSpe
         Quantity(value, Least::kZero, {{"s", 1}, {"ms", 1e-3}, {"us", 1e-6}, {"ns", 1e-9}}));
     if (seconds > 3600) return absl::InvalidArgumentError("is over an hour");
     outside_latency = outside_latency || key != "latency";
-    (key == "latency" ? spec.inside : spec.outside).latency = std::llround(seconds * 1e9);
+    (key == "latency" ? spec.inside : spec.outside).latency = Nanos(std::llround(seconds * 1e9));
     return absl::OkStatus();
   }
   if (key == "memory") {
@@ -81,7 +81,7 @@ absl::Status ReadOption(std::string_view key, std::string_view value, UniformSpe
                                                    {"GiB", 0x1p30},
                                                    {"TiB", 0x1p40}}));
     if (bytes > 0x1p60) return absl::InvalidArgumentError("is over 1 EiB");
-    spec.memory = std::llround(bytes);
+    spec.memory = Bytes(std::llround(bytes));
     return absl::OkStatus();
   }
   return absl::InvalidArgumentError(

@@ -16,7 +16,7 @@ struct UniformSpec {
   std::string name;
   int32_t nodes = 1;
   int32_t devices_per_node = 1;
-  Bytes memory = Bytes{1} << 50;  // Ample: 1 PiB.
+  Bytes memory = Bytes{int64_t{1} << 50};  // Ample: 1 PiB.
   Link inside = {"", 20 * kMicrosecond, 12.5e9};
   Link outside = {"", 20 * kMicrosecond, 12.5e9};
 };

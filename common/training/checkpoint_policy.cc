@@ -6,7 +6,7 @@ namespace stagewright {
 
 absl::Status Check(const CheckpointPolicy& policy, bool asynchronous, absl::string_view of) {
   RETURN_IF_ERROR(CheckNotNegative(of, "checkpoints.every_steps", policy.every_steps));
-  RETURN_IF_ERROR(CheckNotNegative(of, "checkpoints.every_ns", policy.every));
+  RETURN_IF_ERROR(CheckNotNegative(of, "checkpoints.every_ns", policy.every.count()));
   if (policy.keep < 1)
     return WrongField(of, "checkpoints.keep", "must be positive, is ", policy.keep);
   if (policy.every_steps == 0 && policy.every == 0)

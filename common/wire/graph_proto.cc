@@ -126,7 +126,7 @@ void ToProto(const std::vector<NeighborBytes>& entries, Field* field) {
   for (const NeighborBytes& entry : entries) {
     v1::NeighborBytes* out = field->Add();
     out->set_node(entry.node.value());
-    out->set_bytes(entry.bytes);
+    out->set_bytes(entry.bytes.count());
   }
 }
 
@@ -134,29 +134,29 @@ template <typename Field>
 std::vector<NeighborBytes> NeighborsFromProto(const Field& field) {
   std::vector<NeighborBytes> entries;
   for (const v1::NeighborBytes& entry : field) {
-    entries.push_back({NodeId(entry.node()), entry.bytes()});
+    entries.push_back({NodeId(entry.node()), Bytes(entry.bytes())});
   }
   return entries;
 }
 
 v1::ProfiledCost ToProto(const ProfiledCost& cost) {
   v1::ProfiledCost proto;
-  proto.set_forward_ns(cost.forward);
-  proto.set_backward_ns(cost.backward);
-  proto.set_activation_bytes(cost.activation_bytes);
-  proto.set_parameter_bytes(cost.parameter_bytes);
+  proto.set_forward_ns(cost.forward.count());
+  proto.set_backward_ns(cost.backward.count());
+  proto.set_activation_bytes(cost.activation_bytes.count());
+  proto.set_parameter_bytes(cost.parameter_bytes.count());
   proto.set_profiled_samples(cost.samples);
-  if (cost.saved_bytes.has_value()) proto.set_saved_bytes(*cost.saved_bytes);
-  if (cost.resident_bytes.has_value()) proto.set_resident_bytes(*cost.resident_bytes);
+  if (cost.saved_bytes.has_value()) proto.set_saved_bytes(cost.saved_bytes->count());
+  if (cost.resident_bytes.has_value()) proto.set_resident_bytes(cost.resident_bytes->count());
   ToProto(cost.edge_bytes, proto.mutable_edge_bytes());
   for (const ProfiledConfiguration& way : cost.configurations) {
     v1::ProfiledConfiguration* out = proto.add_configurations();
     out->set_tensor_parallel(way.tensor_parallel);
     out->set_recompute(way.recompute);
-    out->set_time_ns(way.time);
-    out->set_parameter_bytes(way.parameter_bytes);
-    out->set_saved_bytes(way.saved_bytes);
-    out->set_resident_bytes(way.resident_bytes);
+    out->set_time_ns(way.time.count());
+    out->set_parameter_bytes(way.parameter_bytes.count());
+    out->set_saved_bytes(way.saved_bytes.count());
+    out->set_resident_bytes(way.resident_bytes.count());
     ToProto(way.sync_from, out->mutable_sync_from());
     ToProto(way.sync_to, out->mutable_sync_to());
   }
@@ -164,15 +164,16 @@ v1::ProfiledCost ToProto(const ProfiledCost& cost) {
 }
 
 ProfiledCost FromProto(const v1::ProfiledCost& proto) {
-  ProfiledCost cost{proto.forward_ns(), proto.backward_ns(), proto.activation_bytes(),
-                    proto.parameter_bytes(), proto.profiled_samples()};
-  if (proto.has_saved_bytes()) cost.saved_bytes = proto.saved_bytes();
-  if (proto.has_resident_bytes()) cost.resident_bytes = proto.resident_bytes();
+  ProfiledCost cost{Nanos(proto.forward_ns()), Nanos(proto.backward_ns()),
+                    Bytes(proto.activation_bytes()), Bytes(proto.parameter_bytes()),
+                    proto.profiled_samples()};
+  if (proto.has_saved_bytes()) cost.saved_bytes = Bytes(proto.saved_bytes());
+  if (proto.has_resident_bytes()) cost.resident_bytes = Bytes(proto.resident_bytes());
   cost.edge_bytes = NeighborsFromProto(proto.edge_bytes());
   for (const v1::ProfiledConfiguration& way : proto.configurations()) {
-    cost.configurations.push_back({way.tensor_parallel(), way.recompute(), way.time_ns(),
-                                   way.parameter_bytes(), way.saved_bytes(), way.resident_bytes(),
-                                   NeighborsFromProto(way.sync_from()),
+    cost.configurations.push_back({way.tensor_parallel(), way.recompute(), Nanos(way.time_ns()),
+                                   Bytes(way.parameter_bytes()), Bytes(way.saved_bytes()),
+                                   Bytes(way.resident_bytes()), NeighborsFromProto(way.sync_from()),
                                    NeighborsFromProto(way.sync_to())});
   }
   return cost;

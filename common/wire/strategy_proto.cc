@@ -96,8 +96,8 @@ void AddSection(const std::vector<ProgramAction>& section,
     v1::ProgramAction* proto = out->Add();
     *proto->mutable_action() = ToProto(item.action);
     for (int32_t index : item.after) proto->add_after(index);
-    proto->set_acquire_bytes(item.acquire);
-    proto->set_release_bytes(item.release);
+    proto->set_acquire_bytes(item.acquire.count());
+    proto->set_release_bytes(item.release.count());
   }
 }
 
@@ -109,8 +109,8 @@ absl::StatusOr<std::vector<ProgramAction>> Section(
     ProgramAction item;
     ASSIGN_OR_RETURN(item.action, FromProto(proto.action()));
     item.after.assign(proto.after().begin(), proto.after().end());
-    item.acquire = proto.acquire_bytes();
-    item.release = proto.release_bytes();
+    item.acquire = Bytes(proto.acquire_bytes());
+    item.release = Bytes(proto.release_bytes());
     section.push_back(std::move(item));
   }
   return section;
@@ -124,8 +124,8 @@ v1::Channel ToProto(const Channel& channel) {
   proto.set_target_device(channel.target.value());
   for (ValueRef value : channel.values) *proto.add_values() = ToProto(value);
   for (ValueRef value : channel.gradient_values) *proto.add_gradient_values() = ToProto(value);
-  proto.set_activation_bytes_per_sample(channel.activation_bytes_per_sample);
-  proto.set_gradient_bytes_per_sample(channel.gradient_bytes_per_sample);
+  proto.set_activation_bytes_per_sample(channel.activation_bytes_per_sample.count());
+  proto.set_gradient_bytes_per_sample(channel.gradient_bytes_per_sample.count());
   proto.set_has_gradient(channel.has_gradient);
   return proto;
 }
@@ -140,8 +140,8 @@ Channel FromProto(const v1::Channel& proto) {
     channel.values.push_back(stagewright::FromProto(value));
   for (const v1::ValueRef& value : proto.gradient_values())
     channel.gradient_values.push_back(stagewright::FromProto(value));
-  channel.activation_bytes_per_sample = proto.activation_bytes_per_sample();
-  channel.gradient_bytes_per_sample = proto.gradient_bytes_per_sample();
+  channel.activation_bytes_per_sample = Bytes(proto.activation_bytes_per_sample());
+  channel.gradient_bytes_per_sample = Bytes(proto.gradient_bytes_per_sample());
   channel.has_gradient = proto.has_gradient();
   return channel;
 }
@@ -238,14 +238,14 @@ v1::Program ToProto(const Program& program) {
     v1::Reduction* out = proto.add_reductions();
     AddIds(reduction.parameters, out->mutable_parameters());
     AddIds(reduction.devices, out->mutable_devices());
-    out->set_bytes(reduction.bytes);
+    out->set_bytes(reduction.bytes.count());
     AddIds(reduction.stages, out->mutable_stages());
     out->set_gradient_norm(reduction.gradient_norm);
   }
   for (const DeviceProgram& device : program.devices) {
     v1::DeviceProgram* out = proto.add_devices();
     out->set_device(device.device.value());
-    out->set_resident_bytes(device.resident);
+    out->set_resident_bytes(device.resident.count());
     AddSection(device.prologue, out->mutable_prologue());
     AddSection(device.body, out->mutable_body());
     AddSection(device.epilogue, out->mutable_epilogue());
@@ -267,13 +267,13 @@ absl::StatusOr<Program> FromProto(const v1::Program& proto) {
     program.channels.push_back(FromProto(channel));
   for (const v1::Reduction& reduction : proto.reductions()) {
     program.reductions.push_back({Ids<ParameterId>(reduction.parameters()),
-                                  Ids<DeviceId>(reduction.devices()), reduction.bytes(),
+                                  Ids<DeviceId>(reduction.devices()), Bytes(reduction.bytes()),
                                   Ids<StageId>(reduction.stages()), reduction.gradient_norm()});
   }
   for (const v1::DeviceProgram& device : proto.devices()) {
     DeviceProgram out;
     out.device = DeviceId(device.device());
-    out.resident = device.resident_bytes();
+    out.resident = Bytes(device.resident_bytes());
     ASSIGN_OR_RETURN(out.prologue, Section(device.prologue()));
     ASSIGN_OR_RETURN(out.body, Section(device.body()));
     ASSIGN_OR_RETURN(out.epilogue, Section(device.epilogue()));
@@ -287,8 +287,8 @@ v1::TraceEvent ToProto(const TraceEvent& event) {
   proto.set_device(event.device.value());
   *proto.mutable_action() = ToProto(event.action);
   proto.set_step(event.step);
-  proto.set_start_ns(event.start);
-  proto.set_end_ns(event.end);
+  proto.set_start_ns(event.start.count());
+  proto.set_end_ns(event.end.count());
   return proto;
 }
 
@@ -297,8 +297,8 @@ absl::StatusOr<TraceEvent> FromProto(const v1::TraceEvent& proto) {
   event.device = DeviceId(proto.device());
   ASSIGN_OR_RETURN(event.action, FromProto(proto.action()));
   event.step = proto.step();
-  event.start = proto.start_ns();
-  event.end = proto.end_ns();
+  event.start = Nanos(proto.start_ns());
+  event.end = Nanos(proto.end_ns());
   return event;
 }
 

@@ -11,11 +11,11 @@ v1::DeviceKind ToProto(const DeviceKind& kind) {
   proto.set_name(kind.name);
   proto.set_flops_per_second(kind.flops_per_second);
   proto.set_memory_bytes_per_second(kind.memory_bytes_per_second);
-  proto.set_kernel_overhead_ns(kind.kernel_overhead);
+  proto.set_kernel_overhead_ns(kind.kernel_overhead.count());
   proto.set_half_efficiency_flops(kind.half_efficiency_flops);
-  proto.set_pass_overhead_ns(kind.pass_overhead);
-  proto.set_message_overhead_ns(kind.message_overhead);
-  proto.set_step_overhead_ns(kind.step_overhead);
+  proto.set_pass_overhead_ns(kind.pass_overhead.count());
+  proto.set_message_overhead_ns(kind.message_overhead.count());
+  proto.set_step_overhead_ns(kind.step_overhead.count());
   return proto;
 }
 
@@ -24,11 +24,11 @@ DeviceKind FromProto(const v1::DeviceKind& proto) {
   kind.name = proto.name();
   kind.flops_per_second = proto.flops_per_second();
   kind.memory_bytes_per_second = proto.memory_bytes_per_second();
-  kind.kernel_overhead = proto.kernel_overhead_ns();
+  kind.kernel_overhead = Nanos(proto.kernel_overhead_ns());
   kind.half_efficiency_flops = proto.half_efficiency_flops();
-  kind.pass_overhead = proto.pass_overhead_ns();
-  kind.message_overhead = proto.message_overhead_ns();
-  kind.step_overhead = proto.step_overhead_ns();
+  kind.pass_overhead = Nanos(proto.pass_overhead_ns());
+  kind.message_overhead = Nanos(proto.message_overhead_ns());
+  kind.step_overhead = Nanos(proto.step_overhead_ns());
   return kind;
 }
 
@@ -37,12 +37,12 @@ v1::Device ToProto(const Device& device) {
   proto.set_name(device.name);
   proto.set_kind(device.kind);
   proto.set_node(device.node);
-  proto.set_memory_bytes(device.memory);
+  proto.set_memory_bytes(device.memory.count());
   return proto;
 }
 
 Device FromProto(const v1::Device& proto) {
-  return {proto.name(), proto.kind(), proto.node(), proto.memory_bytes()};
+  return {proto.name(), proto.kind(), proto.node(), Bytes(proto.memory_bytes())};
 }
 
 v1::Cluster ToProto(const Cluster& cluster) {
@@ -53,7 +53,7 @@ v1::Cluster ToProto(const Cluster& cluster) {
   for (const Link& link : cluster.links()) {
     v1::Link* out = proto.add_links();
     out->set_name(link.name);
-    out->set_latency_ns(link.latency);
+    out->set_latency_ns(link.latency.count());
     out->set_bytes_per_second(link.bytes_per_second);
   }
   for (int32_t from = 0; from < cluster.size(); ++from) {
@@ -74,7 +74,7 @@ absl::StatusOr<Cluster> FromProto(const v1::Cluster& proto) {
   for (const v1::DeviceKind& kind : proto.kinds()) data.kinds.push_back(FromProto(kind));
   for (const v1::Device& device : proto.devices()) data.devices.push_back(FromProto(device));
   for (const v1::Link& link : proto.links()) {
-    data.links.push_back({link.name(), link.latency_ns(), link.bytes_per_second()});
+    data.links.push_back({link.name(), Nanos(link.latency_ns()), link.bytes_per_second()});
   }
   const auto n = static_cast<size_t>(proto.devices_size());
   if (proto.devices_size() > Cluster::kMostDevices) {

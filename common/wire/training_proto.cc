@@ -155,7 +155,7 @@ v1::OptimizerConfig ToProto(const TrainingSpec& training) {
 v1::CheckpointPolicy ToProto(const CheckpointPolicy& policy) {
   v1::CheckpointPolicy proto;
   proto.set_every_steps(policy.every_steps);
-  proto.set_every_ns(policy.every);
+  proto.set_every_ns(policy.every.count());
   proto.set_keep(policy.keep);
   proto.set_fail_job(policy.fail_job);
   return proto;
@@ -187,7 +187,7 @@ v1::Optimizer ToProto(Optimizer optimizer) {
 }
 
 CheckpointPolicy FromProto(const v1::CheckpointPolicy& proto) {
-  return {proto.every_steps(), proto.every_ns(),
+  return {proto.every_steps(), Nanos(proto.every_ns()),
           proto.keep() == 0 ? CheckpointPolicy::kDefaultKeep : proto.keep(), proto.fail_job()};
 }
 

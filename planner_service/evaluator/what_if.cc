@@ -66,7 +66,7 @@ Cluster WithLinks(const Cluster& cluster, double rate, double latency) {
   ClusterData data = cluster.data();
   for (Link& link : data.links) {
     link.bytes_per_second = std::min(link.bytes_per_second * rate, 1e300);
-    link.latency = std::llround(static_cast<double>(link.latency) * latency);
+    link.latency = Nanos(std::llround(static_cast<double>(link.latency) * latency));
   }
   return Rebuilt(std::move(data));
 }

@@ -57,7 +57,7 @@ class PiperReader {
     PiperSettings settings;
     settings.max_devices = top_.Count("maxDevices");
     if (settings.max_devices < 1) top_.Fail("maxDevices", "is less than 1");
-    settings.memory_per_device = Figure(top_, "maxMemoryPerDevice", 1, kLargestFigure);
+    settings.memory_per_device = Bytes(Figure(top_, "maxMemoryPerDevice", 1, kLargestFigure));
     settings.bytes_per_second = top_.Real("bandwidth");
     if (!(settings.bytes_per_second > 0) || !std::isfinite(settings.bytes_per_second))
       top_.Fail("bandwidth", "is not a positive number");
@@ -120,7 +120,7 @@ class PiperReader {
       JsonObject object(item, absl::StrCat("edges[", number++, "]"), status_);
       const int32_t from = Known(object, "sourceId", object.Integer("sourceId"));
       const int32_t to = Known(object, "destId", object.Integer("destId"));
-      const Bytes bytes = Figure(object, "communicationCost", 1, kLargestFigure);
+      const Bytes bytes = Bytes(Figure(object, "communicationCost", 1, kLargestFigure));
       if (!status_.ok()) return;
       Bytes& sum = edges_[{from, to}];
       sum += bytes;
@@ -198,10 +198,10 @@ class PiperReader {
     way.recompute = id == "activation recomp";
     if (!way.recompute && id != "vanilla")
       object.Fail("id", R"(is neither "vanilla" nor "activation recomp")");
-    way.time = Figure(object, "timePerSample", nanos, kLargestFigure);
-    way.parameter_bytes = Figure(object, "parameterSize", 1, kLargestFigure);
-    way.saved_bytes = Figure(object, "memoryUsageA", 1, kLargestFigure);
-    way.resident_bytes = Figure(object, "memoryUsageB", 1, kLargestFigure);
+    way.time = Nanos(Figure(object, "timePerSample", nanos, kLargestFigure));
+    way.parameter_bytes = Bytes(Figure(object, "parameterSize", 1, kLargestFigure));
+    way.saved_bytes = Bytes(Figure(object, "memoryUsageA", 1, kLargestFigure));
+    way.resident_bytes = Bytes(Figure(object, "memoryUsageB", 1, kLargestFigure));
     way.sync_from = ReadSync(object, "syncTimeFw", [&](int32_t other) {
       return edges_.count({other, index}) > 0;
     });
@@ -224,7 +224,7 @@ class PiperReader {
         entries.Fail(name, "is not the id of a node");
       const int32_t other = Known(entries, name, id);
       if (!is_neighbor(other)) entries.Fail(name, "is not joined to the node by such an edge");
-      const Bytes bytes = Figure(entries, name.c_str(), 1, kLargestFigure);
+      const Bytes bytes = Bytes(Figure(entries, name.c_str(), 1, kLargestFigure));
       if (!status_.ok()) return {};
       if (bytes > 0) result.push_back({NodeId(other), bytes});
     }

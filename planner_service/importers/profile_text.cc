@@ -105,13 +105,13 @@ class Reader {
     struct Field {
       std::string_view name;
       double scale;
-      int64_t* value;
+      int64_t value = 0;
       bool seen = false;
     };
-    Field fields[] = {{"forward_compute_time", 1e6, &cost.forward},
-                      {"backward_compute_time", 1e6, &cost.backward},
-                      {"activation_size", 1, &cost.activation_bytes},
-                      {"parameter_size", 1, &cost.parameter_bytes}};
+    Field fields[] = {{"forward_compute_time", 1e6},
+                      {"backward_compute_time", 1e6},
+                      {"activation_size", 1},
+                      {"parameter_size", 1}};
     for (std::string_view part : Split(text, ", ")) {
       const size_t equals = part.find('=');
       const std::string_view name = Strip(part.substr(0, equals));
@@ -123,12 +123,16 @@ class Reader {
         field.seen = true;
         const auto sum = ReadSum(Strip(part.substr(equals + 1)), field.scale, name);
         if (!sum.ok()) return sum.status();
-        *field.value = *sum;
+        field.value = *sum;
       }
     }
     for (const Field& field : fields) {
       if (!field.seen) return Fail(Where(), absl::StrCat(std::string(field.name), " is missing"));
     }
+    cost.forward = Nanos(fields[0].value);
+    cost.backward = Nanos(fields[1].value);
+    cost.activation_bytes = Bytes(fields[2].value);
+    cost.parameter_bytes = Bytes(fields[3].value);
     return absl::OkStatus();
   }
 

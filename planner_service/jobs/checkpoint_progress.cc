@@ -18,7 +18,7 @@ std::optional<int64_t> CheckpointProgress::Announce(int64_t step, Nanos step_tim
   if (every_ == absl::ZeroDuration() || announced_ > 0) return std::nullopt;
   if (now - last_ < every_) return std::nullopt;
   const int64_t ahead =
-      kLeastAhead + absl::ToInt64Nanoseconds(kAhead) / std::max<Nanos>(step_time, 1);
+      kLeastAhead + Nanos(absl::ToInt64Nanoseconds(kAhead)) / std::max<Nanos>(step_time, 1);
   const int64_t due = step + (ahead << doublings_);
   if (due >= total_steps && total_steps > 0) return std::nullopt;  // The end comes first.
   announced_ = due;

@@ -79,7 +79,7 @@ absl::StatusOr<Cluster> JobCluster(const std::vector<RegisteredDevice>& devices)
         hosts.try_emplace(registered.host_address, static_cast<int32_t>(hosts.size()))
             .first->second;
     data.devices.push_back(
-        {registered.QualifiedName(), kind_of[i], host, registered.device.memory_bytes()});
+        {registered.QualifiedName(), kind_of[i], host, Bytes(registered.device.memory_bytes())});
     port.push_back(static_cast<int32_t>(data.links.size()));
     data.links.push_back(
         {registered.QualifiedName() + "/memory", kMemoryLatency, kMemoryBytesPerSecond});

@@ -50,9 +50,9 @@ v1::JobMetrics ToProto(const JobMetrics& metrics) {
   proto.set_step(metrics.step);
   proto.set_total_steps(metrics.total_steps);
   proto.set_loss(metrics.loss);
-  proto.set_step_ns(metrics.step_time);
-  proto.set_median_step_ns(metrics.median_step_time);
-  proto.set_predicted_step_ns(metrics.predicted_step_time);
+  proto.set_step_ns(metrics.step_time.count());
+  proto.set_median_step_ns(metrics.median_step_time.count());
+  proto.set_predicted_step_ns(metrics.predicted_step_time.count());
   proto.set_accuracy(metrics.accuracy);
   proto.set_evaluation_loss(metrics.evaluation_loss);
   proto.set_samples_per_second(metrics.samples_per_second);
@@ -61,10 +61,10 @@ v1::JobMetrics ToProto(const JobMetrics& metrics) {
   for (const DeviceMemory& memory : metrics.memory) {
     v1::DeviceMemory* out = proto.add_memory();
     out->set_device(memory.name);
-    out->set_predicted_peak_bytes(memory.predicted_peak);
-    out->set_measured_peak_bytes(memory.measured_peak);
-    out->set_in_use_bytes(memory.in_use);
-    out->set_reserved_bytes(memory.reserved);
+    out->set_predicted_peak_bytes(memory.predicted_peak.count());
+    out->set_measured_peak_bytes(memory.measured_peak.count());
+    out->set_in_use_bytes(memory.in_use.count());
+    out->set_reserved_bytes(memory.reserved.count());
     out->set_allocations(memory.allocations);
   }
   return proto;
@@ -76,9 +76,9 @@ JobMetrics FromProto(const v1::JobMetrics& proto, const v1::Plan& plan) {
   metrics.step = proto.step();
   metrics.total_steps = proto.total_steps();
   metrics.loss = proto.loss();
-  metrics.step_time = proto.step_ns();
-  metrics.median_step_time = proto.median_step_ns();
-  metrics.predicted_step_time = proto.predicted_step_ns();
+  metrics.step_time = Nanos(proto.step_ns());
+  metrics.median_step_time = Nanos(proto.median_step_ns());
+  metrics.predicted_step_time = Nanos(proto.predicted_step_ns());
   metrics.accuracy = proto.accuracy();
   metrics.evaluation_loss = proto.evaluation_loss();
   metrics.samples_per_second = proto.samples_per_second();
@@ -88,9 +88,9 @@ JobMetrics FromProto(const v1::JobMetrics& proto, const v1::Plan& plan) {
   for (int i = 0; i < proto.memory_size(); ++i) {
     const v1::DeviceMemory& memory = proto.memory(i);
     metrics.memory.push_back({memory.device(), i < reports.size() ? reports[i].device() : -1,
-                              memory.predicted_peak_bytes(), memory.measured_peak_bytes(),
-                              memory.in_use_bytes(), memory.reserved_bytes(),
-                              memory.allocations()});
+                              Bytes(memory.predicted_peak_bytes()),
+                              Bytes(memory.measured_peak_bytes()), Bytes(memory.in_use_bytes()),
+                              Bytes(memory.reserved_bytes()), memory.allocations()});
   }
   return metrics;
 }

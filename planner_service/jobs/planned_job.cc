@@ -11,9 +11,9 @@ PlannedJob ToProto(const JobPlan& plan, const Cluster& cluster) {
   PlannedJob planned;
   v1::Plan best = ToProto(plan.best, cluster);
   planned.timeline.Swap(best.mutable_evaluation()->mutable_timeline());
-  planned.step_time = best.evaluation().iteration_ns();
+  planned.step_time = Nanos(best.evaluation().iteration_ns());
   for (const v1::DeviceReport& device : best.evaluation().devices())
-    planned.memory.push_back({device.name(), device.device(), device.peak_memory_bytes()});
+    planned.memory.push_back({device.name(), device.device(), Bytes(device.peak_memory_bytes())});
   planned.working_devices = best.program().devices_size();
   planned.best = std::make_shared<const v1::Plan>(std::move(best));
   if (plan.sequential.has_value()) {

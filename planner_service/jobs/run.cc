@@ -13,7 +13,7 @@ constexpr size_t kOpenSteps = 8192;
 CheckpointProgress ProgressOf(const Job& job, absl::Time now) {
   const std::optional<CheckpointPolicy>& policy = job.request->training.checkpoints;
   return {static_cast<size_t>(job.working_devices),
-          absl::Nanoseconds(policy.has_value() ? policy->every : 0), now};
+          absl::Nanoseconds(policy.has_value() ? policy->every.count() : 0), now};
 }
 
 }  // namespace
@@ -65,7 +65,7 @@ std::vector<std::string> Run::Unanswered() const {
 bool Run::IsNews(const StepFigures& step) {
   if (step.step <= newest_) return false;
   newest_ = step.step;
-  step_times_.Add(step.time);
+  step_times_.Add(step.time.count());
   return true;
 }
 

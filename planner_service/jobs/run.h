@@ -62,7 +62,7 @@ class Run {
   CheckpointProgress& checkpoints() { return checkpoints_; }
   // Whether the step is newer than what is known; then its time is counted.
   bool IsNews(const StepFigures& step);
-  Nanos median_step_time() const { return step_times_.value(); }
+  Nanos median_step_time() const { return Nanos(step_times_.value()); }
 
   // Whether all are done now, by this worker.
   bool Complete(const std::string& worker, const Completion& completion);

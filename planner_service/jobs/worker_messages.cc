@@ -83,7 +83,7 @@ v1::ConnectResponse ManifestMessage(const Job& job, const WrittenCheckpoint& che
   for (const WrittenFile& file : checkpoint.files) {
     v1::CheckpointFile* out = manifest->add_files();
     out->set_name(file.name);
-    out->set_bytes(file.bytes);
+    out->set_bytes(file.bytes.count());
     out->set_crc32(file.crc32);
   }
   return message;
@@ -126,7 +126,8 @@ Preparation FromProto(const v1::Prepared& message) {
 
 StepShare ShareOf(const v1::DeviceProgress& device, int64_t step) {
   StepShare share;
-  share.figures = {step, device.loss(), device.learning_rate(), device.step_ns(), device.skipped()};
+  share.figures = {step, device.loss(), device.learning_rate(), Nanos(device.step_ns()),
+                   device.skipped()};
   share.loss_scale = device.loss_scale();
   if (device.has_evaluation()) share.evaluation = FromProto(device.evaluation());
   return share;
@@ -134,7 +135,8 @@ StepShare ShareOf(const v1::DeviceProgress& device, int64_t step) {
 
 StepShare ShareOf(const v1::JobStep& step) {
   StepShare share;
-  share.figures = {step.step(), step.loss(), step.learning_rate(), step.step_ns(), step.skipped()};
+  share.figures = {step.step(), step.loss(), step.learning_rate(), Nanos(step.step_ns()),
+                   step.skipped()};
   return share;
 }
 
@@ -143,7 +145,7 @@ v1::JobStep ToProto(const StepFigures& figures) {
   step.set_step(figures.step);
   step.set_loss(figures.loss);
   step.set_learning_rate(figures.learning_rate);
-  step.set_step_ns(figures.time);
+  step.set_step_ns(figures.time.count());
   step.set_skipped(figures.skipped);
   return step;
 }
@@ -155,7 +157,7 @@ WrittenShare FromProto(const v1::ShardWritten& message) {
   share.error = message.error();
   share.skipped = message.skipped();
   for (const v1::CheckpointFile& file : message.files())
-    share.files.push_back({file.name(), file.bytes(), file.crc32()});
+    share.files.push_back({file.name(), Bytes(file.bytes()), file.crc32()});
   return share;
 }
 

@@ -35,14 +35,14 @@ static_assert(static_cast<int>(Binding::kBubble) + 1 == v1::BINDING_BUBBLE);
 v1::WhatIf ToProto(const WhatIf& what) {
   v1::WhatIf proto;
   proto.set_change(what.change);
-  if (what.step_time) proto.set_step_ns(*what.step_time);
+  if (what.step_time) proto.set_step_ns(what.step_time->count());
   proto.set_reason(what.reason);
   return proto;
 }
 
 WhatIf WhatIfOf(const v1::WhatIf& proto) {
   WhatIf what{proto.change(), std::nullopt, proto.reason()};
-  if (proto.has_step_ns()) what.step_time = proto.step_ns();
+  if (proto.has_step_ns()) what.step_time = Nanos(proto.step_ns());
   return what;
 }
 
@@ -87,24 +87,24 @@ absl::Status CheckRates(const Graph& graph, const Cluster& cluster) {
 
 v1::Evaluation ToProto(const Evaluation& evaluation, const Cluster& cluster) {
   v1::Evaluation proto;
-  proto.set_iteration_ns(evaluation.iteration_time);
+  proto.set_iteration_ns(evaluation.iteration_time.count());
   proto.set_samples_per_second(evaluation.samples_per_second);
   proto.set_depth(evaluation.depth);
   proto.set_bubble_ratio(evaluation.bubble_ratio);
   for (const StageReport& stage : evaluation.stages) {
     v1::StageReport* out = proto.add_stages();
-    out->set_compute_ns(stage.compute_per_micro_batch);
+    out->set_compute_ns(stage.compute_per_micro_batch.count());
     out->set_seconds_per_sample(stage.seconds_per_sample);
-    out->set_peak_memory_bytes(stage.peak_memory);
+    out->set_peak_memory_bytes(stage.peak_memory.count());
     out->set_in_flight(stage.in_flight);
   }
   for (const DeviceUse& use : evaluation.devices) {
     v1::DeviceReport* out = proto.add_devices();
     out->set_device(use.device.value());
     out->set_name(cluster.device(use.device).name);
-    out->set_busy_ns(use.busy);
-    out->set_peak_memory_bytes(use.peak_memory);
-    out->set_memory_budget_bytes(cluster.device(use.device).memory);
+    out->set_busy_ns(use.busy.count());
+    out->set_peak_memory_bytes(use.peak_memory.count());
+    out->set_memory_budget_bytes(cluster.device(use.device).memory.count());
   }
   for (const TraceEvent& event : evaluation.simulation.timeline)
     *proto.add_timeline() = ToProto(event);
@@ -166,11 +166,11 @@ absl::StatusOr<OwnedPlanRequest> FromProto(const v1::PlanRequest& proto) {
 
 v1::Explanation ToProto(const Explanation& explanation) {
   v1::Explanation proto;
-  proto.set_step_ns(explanation.step_time);
-  proto.set_compute_ns(explanation.compute);
-  proto.set_links_ns(explanation.links);
-  proto.set_memory_ns(explanation.memory);
-  proto.set_bubble_ns(explanation.bubble);
+  proto.set_step_ns(explanation.step_time.count());
+  proto.set_compute_ns(explanation.compute.count());
+  proto.set_links_ns(explanation.links.count());
+  proto.set_memory_ns(explanation.memory.count());
+  proto.set_bubble_ns(explanation.bubble.count());
   proto.set_binding(static_cast<v1::Binding>(static_cast<int>(explanation.binding) + 1));
   proto.set_bottleneck_stage(explanation.bottleneck.value());
   proto.set_bottleneck_device(explanation.bottleneck_device);
@@ -188,11 +188,11 @@ v1::Explanation ToProto(const Explanation& explanation) {
 
 Explanation FromProto(const v1::Explanation& proto) {
   Explanation explanation;
-  explanation.step_time = proto.step_ns();
-  explanation.compute = proto.compute_ns();
-  explanation.links = proto.links_ns();
-  explanation.memory = proto.memory_ns();
-  explanation.bubble = proto.bubble_ns();
+  explanation.step_time = Nanos(proto.step_ns());
+  explanation.compute = Nanos(proto.compute_ns());
+  explanation.links = Nanos(proto.links_ns());
+  explanation.memory = Nanos(proto.memory_ns());
+  explanation.bubble = Nanos(proto.bubble_ns());
   if (proto.binding() > v1::BINDING_UNSPECIFIED && proto.binding() <= v1::BINDING_BUBBLE)
     explanation.binding = static_cast<Binding>(static_cast<int>(proto.binding()) - 1);
   explanation.bottleneck = StageId(proto.bottleneck_stage());
@@ -235,8 +235,8 @@ v1::PlanResponse ToProto(const PlanResponse& response, const Cluster& cluster) {
   if (response.best.has_value()) *proto.mutable_best() = ToProto(*response.best, cluster);
   if (response.sequential.has_value())
     *proto.mutable_sequential() = ToProto(*response.sequential, cluster);
-  if (response.one_device.has_value()) proto.set_one_device_ns(*response.one_device);
-  proto.set_lower_bound_ns(response.lower_bound);
+  if (response.one_device.has_value()) proto.set_one_device_ns(response.one_device->count());
+  proto.set_lower_bound_ns(response.lower_bound.count());
   proto.set_search_seconds(response.search_seconds);
   proto.set_states(response.states);
   proto.set_candidates(response.candidates);

@@ -92,7 +92,7 @@ Reports Train(const JobSpec& spec, const TransportFactory& transports) {
 double FastestStep(const Reports& reports) {
   double slowest = 0;
   for (const auto& steps : reports) {
-    int64_t least = std::numeric_limits<int64_t>::max();
+    Nanos least = std::numeric_limits<Nanos>::max();
     for (size_t i = 1; i < steps.size(); ++i)
       least = std::min(least, steps[i].end - steps[i].start);
     slowest = std::max(slowest, static_cast<double>(least) / 1e3);

@@ -37,7 +37,7 @@ Graph LongBranches(int32_t nodes_in_all) {
   Work join = {1000, 2000, kKiB, kKiB, {}};
   const int32_t length = (nodes_in_all - 1) / 4;
   for (int32_t v = 0; v < 4 * length; ++v) {
-    nodes.push_back({1000 * (1 + v % 7), 2000 * (1 + v % 5), kKiB, kKiB, {}});
+    nodes.push_back({kMicrosecond * (1 + v % 7), 2 * kMicrosecond * (1 + v % 5), kKiB, kKiB, {}});
     if (v % length > 0) nodes.back().after = {v - 1};
     if (v % length == length - 1) join.after.push_back(v);
   }

@@ -28,7 +28,7 @@ class Driver {
       : program_(program), rng_(rng), longest_(longest) {
     for (const DeviceProgram& device : program.devices) {
       cursors_.emplace_back(device.body);
-      started_.emplace_back(device.body.size(), 0);
+      started_.emplace_back(device.body.size());
     }
     in_flight_.assign(program.stages.size(), 0);
     run_.most_in_flight.assign(program.stages.size(), 0);
@@ -57,7 +57,7 @@ class Driver {
     events_.push({time, number_++, row, action, finish});
   }
   void Schedule(int32_t row, int32_t action) {
-    Push(now_ + Uniform(rng_, 0, longest_), row, action, false);
+    Push(now_ + Nanos(Uniform(rng_, 0, longest_.count())), row, action, false);
   }
 
   void Start(const Event& event) {
@@ -72,7 +72,7 @@ class Driver {
       most = std::max(most, count);
     }
     if (IsCompute(action.kind)) {
-      Push(now_ + Uniform(rng_, 1, longest_), event.row, event.action, true);
+      Push(now_ + Nanos(Uniform(rng_, 1, longest_.count())), event.row, event.action, true);
       return;
     }
     const bool sum = action.kind == ActionKind::kAllReduce;
@@ -83,7 +83,7 @@ class Driver {
     const size_t size = sum ? program_.reductions[action.channel].devices.size() : 2;
     if (waiting.size() < size) return;
     for (const Event& one : waiting)
-      Push(now_ + Uniform(rng_, 1, longest_), one.row, one.action, true);
+      Push(now_ + Nanos(Uniform(rng_, 1, longest_.count())), one.row, one.action, true);
     waiting.clear();
   }
 

@@ -133,8 +133,8 @@ Graph RandomProfile(Random& random, int32_t nodes) {
     if (Draw(random, 0, 4) == 0) continue;  // Costs nothing.
     work[v].forward = Draw(random, 0, 200) * kMicrosecond;
     work[v].backward = Draw(random, 0, 2) * work[v].forward;
-    work[v].activation_bytes = Draw(random, 0, largest);
-    work[v].parameter_bytes = Draw(random, 0, 1) * Draw(random, 0, 16 * kMiB);
+    work[v].activation_bytes = Bytes(Draw(random, 0, largest.count()));
+    work[v].parameter_bytes = Draw(random, 0, 1) * Bytes(Draw(random, 0, (16 * kMiB).count()));
   }
   return ProfiledGraph(work);
 }

@@ -104,7 +104,7 @@ OperatorTime RatedProfileCosts::Time(NodeId node, const DeviceKind& kind, int64_
   const double rate = kProfiledRate / kind.flops_per_second;
   const auto scaled = [&](Nanos nanos) -> Nanos {
     if (nanos == 0) return 0;
-    return kind.kernel_overhead + std::llround(static_cast<double>(nanos) * rate);
+    return kind.kernel_overhead + Nanos(std::llround(static_cast<double>(nanos) * rate));
   };
   time.forward = scaled(time.forward);
   time.backward_input = scaled(time.backward_input);

@@ -76,7 +76,7 @@ class RunningDaemon : public Daemon {
       v1::Device* device = message.add_devices();
       device->set_name(offer_.devices[i].name);
       device->set_kind(offer_.kind_of[i]);
-      device->set_memory_bytes(offer_.devices[i].memory);
+      device->set_memory_bytes(offer_.devices[i].memory.count());
     }
     absl::MutexLock lock(&mutex_);
     for (const auto& [job, run] : runs_) {

@@ -397,11 +397,11 @@ void WorkerRun::OnStep(const Device& device, StepReport report) {
   v1::DeviceProgress* own = progress->add_devices();
   own->set_device(device.id.value());
   own->set_loss(report.loss);
-  own->set_step_ns(report.end - report.start);
+  own->set_step_ns((report.end - report.start).count());
   own->set_skipped(report.skipped);
-  own->set_peak_memory_bytes(report.memory.peak);
-  own->set_memory_in_use_bytes(report.memory.in_use);
-  own->set_memory_reserved_bytes(report.memory.reserved);
+  own->set_peak_memory_bytes(report.memory.peak.count());
+  own->set_memory_in_use_bytes(report.memory.in_use.count());
+  own->set_memory_reserved_bytes(report.memory.reserved.count());
   own->set_allocations(report.memory.allocations);
   own->set_loss_scale(report.loss_scale);
   if (report.evaluation.has_value()) {

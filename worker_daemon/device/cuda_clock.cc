@@ -58,7 +58,7 @@ struct Event {
 Nanos Now() {
   timespec time;
   clock_gettime(CLOCK_MONOTONIC, &time);
-  return time.tv_sec * kSecond + time.tv_nsec;
+  return time.tv_sec * kSecond + Nanos(time.tv_nsec);
 }
 
 class CudaClock : public DeviceClock {
@@ -73,7 +73,7 @@ class CudaClock : public DeviceClock {
     float milliseconds = 0;
     RETURN_IF_ERROR(Cuda("cudaEventElapsedTime",
                          cudaEventElapsedTime(&milliseconds, base_->event, event.event)));
-    return base_time_ + std::llround(static_cast<double>(milliseconds) * 1e6);
+    return base_time_ + Nanos(std::llround(static_cast<double>(milliseconds) * 1e6));
   }
 
   absl::Status Align() override {

@@ -23,27 +23,28 @@ struct MemoryMeter::Account {
 
   // Throws c10::OutOfMemoryError above the limit, with nothing taken.
   void Take(Bytes bytes) {
-    const Bytes after = now.fetch_add(bytes, std::memory_order_relaxed) + bytes;
+    const Bytes after = Bytes(now.fetch_add(bytes.count(), std::memory_order_relaxed)) + bytes;
     if (limit > 0 && after > limit) {
-      now.fetch_sub(bytes, std::memory_order_relaxed);
+      now.fetch_sub(bytes.count(), std::memory_order_relaxed);
       Refuse(bytes, after - bytes);
-      TORCH_CHECK_WITH(OutOfMemoryError, false, "the limit of ", limit, " bytes is reached");
+      TORCH_CHECK_WITH(OutOfMemoryError, false, "the limit of ", limit.count(),
+                       " bytes is reached");
     }
-    Bytes before = peak.load(std::memory_order_relaxed);
-    while (before < after &&
-           !peak.compare_exchange_weak(before, after, std::memory_order_relaxed)) {
+    int64_t before = peak.load(std::memory_order_relaxed);
+    while (before < after.count() &&
+           !peak.compare_exchange_weak(before, after.count(), std::memory_order_relaxed)) {
     }
     allocations.fetch_add(1, std::memory_order_relaxed);
     references.fetch_add(1, std::memory_order_relaxed);
   }
 
   void Refuse(Bytes asked, Bytes in_use) {
-    refused.store(asked, std::memory_order_relaxed);
-    in_use_then.store(in_use, std::memory_order_relaxed);
+    refused.store(asked.count(), std::memory_order_relaxed);
+    in_use_then.store(in_use.count(), std::memory_order_relaxed);
   }
 
   void Give(Bytes bytes) {
-    now.fetch_sub(bytes, std::memory_order_relaxed);
+    now.fetch_sub(bytes.count(), std::memory_order_relaxed);
     Release();
   }
 
@@ -52,7 +53,7 @@ struct MemoryMeter::Account {
   }
 
   const Bytes limit;
-  std::atomic<Bytes> now = 0, peak = 0, refused = 0, in_use_then = 0;
+  std::atomic<int64_t> now = 0, peak = 0, refused = 0, in_use_then = 0;  // Bytes.
   std::atomic<int64_t> allocations = 0;
   std::atomic<int64_t> references = 1;  // The meter and every block.
 };
@@ -108,7 +109,7 @@ class CountingAllocator final : public c10::Allocator {
     } catch (const std::exception& error) {
       if (account != nullptr) {
         const auto bytes = static_cast<Bytes>(size);
-        account->Refuse(bytes, account->now.load(std::memory_order_relaxed) - bytes);
+        account->Refuse(bytes, Bytes(account->now.load(std::memory_order_relaxed)) - bytes);
         account->Give(bytes);
       }
       TORCH_CHECK_WITH(OutOfMemoryError, false, "the machine has no more memory");
@@ -147,17 +148,17 @@ MemoryMeter::~MemoryMeter() {
 
 MemoryFigures MemoryMeter::figures() const {
   if (account_ != nullptr) {
-    return {.peak = account_->peak.load(std::memory_order_relaxed),
-            .in_use = account_->now.load(std::memory_order_relaxed),
+    return {.peak = Bytes(account_->peak.load(std::memory_order_relaxed)),
+            .in_use = Bytes(account_->now.load(std::memory_order_relaxed)),
             .allocations = account_->allocations.load(std::memory_order_relaxed)};
   }
 #if STAGEWRIGHT_HAVE_CUDA
   const auto stats =
       c10::cuda::CUDACachingAllocator::getDeviceStats(static_cast<c10::DeviceIndex>(gpu_));
   const auto& used = stats.allocated_bytes[0];  // Entry 0 is of all kinds of blocks together.
-  return {.peak = used.peak,
-          .in_use = used.current,
-          .reserved = stats.reserved_bytes[0].current,
+  return {.peak = Bytes(used.peak),
+          .in_use = Bytes(used.current),
+          .reserved = Bytes(stats.reserved_bytes[0].current),
           .allocations = stats.allocation[0].allocated};
 #else
   return {};
@@ -166,8 +167,8 @@ MemoryFigures MemoryMeter::figures() const {
 
 MemoryMeter::Refusal MemoryMeter::refused() const {
   if (account_ == nullptr) return {};
-  return {account_->refused.load(std::memory_order_relaxed),
-          account_->in_use_then.load(std::memory_order_relaxed)};
+  return {Bytes(account_->refused.load(std::memory_order_relaxed)),
+          Bytes(account_->in_use_then.load(std::memory_order_relaxed))};
 }
 
 MemoryMeter::Scope::Scope(const MemoryMeter* meter) : before_(current) {

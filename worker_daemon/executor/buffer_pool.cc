@@ -29,7 +29,7 @@ struct BufferPool::State {
 
   void GiveBack(at::Tensor buffer) {
     absl::MutexLock lock(&mutex);
-    const auto found = sizes.find(buffer.numel());
+    const auto found = sizes.find(Bytes(buffer.numel()));
     if (found != sizes.end() && found->second.free.size() < found->second.count)
       found->second.free.push_back(std::move(buffer));
   }
@@ -52,11 +52,12 @@ at::Tensor BufferPool::Take(Bytes bytes) {
   if (bytes == 0) return at::empty({0}, at::kByte);
   at::Tensor buffer = state_->TakeFree(bytes);
   if (!buffer.defined()) {
-    buffer = at::empty({bytes}, at::TensorOptions().dtype(at::kByte).pinned_memory(state_->pinned));
+    buffer = at::empty({bytes.count()},
+                       at::TensorOptions().dtype(at::kByte).pinned_memory(state_->pinned));
   }
   void* const data = buffer.data_ptr();
   return at::from_blob(
-      data, {bytes},
+      data, {bytes.count()},
       [state = state_, buffer](void*) mutable { state->GiveBack(std::move(buffer)); }, at::kByte);
 }
 

@@ -145,10 +145,10 @@ void Executor::StartReceive(RunAction action) {
   const Way& way = ways_[receive.channel];
   if (way.by_reference != nullptr) return ReceiveTensors(action);
   const MessageLayout layout(graph_, ValuesOf(receive.channel, direction), receive.samples.size());
-  at::Tensor buffer =
-      way.device_memory
-          ? at::empty({layout.bytes()}, at::TensorOptions(at::kByte).device(options_.device))
-          : buffers_->Take(layout.bytes());
+  at::Tensor buffer = way.device_memory
+                          ? at::empty({layout.bytes().count()},
+                                      at::TensorOptions(at::kByte).device(options_.device))
+                          : buffers_->Take(layout.bytes());
   way.transport->Receive(way.peer, TagOf(receive), buffer.data_ptr(),
                          static_cast<size_t>(layout.bytes()),
                          [this, action, layout, buffer](absl::Status status) mutable {

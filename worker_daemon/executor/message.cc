@@ -21,7 +21,7 @@ MessageLayout::MessageLayout(const Graph& graph, const std::vector<ValueRef>& va
 
 at::Tensor MessageLayout::View(const at::Tensor& buffer, size_t i) const {
   const TensorMeta& meta = graph_->meta((*values_)[i]);
-  return buffer.narrow(0, offsets_[i], meta.SizeBytes(samples_))
+  return buffer.narrow(0, offsets_[i].count(), meta.SizeBytes(samples_).count())
       .view(ToScalarType(meta.dtype))
       .view(ShapeAt(meta, samples_));
 }
@@ -35,7 +35,7 @@ at::Tensor MessageLayout::Pack(const std::vector<at::Tensor>& tensors, BufferPoo
 
 at::Tensor MessageLayout::PackOn(at::Device device, const std::vector<at::Tensor>& tensors) const {
   if (IsMessage(tensors, device)) return tensors[0];
-  at::Tensor buffer = at::empty({bytes_}, at::TensorOptions(at::kByte).device(device));
+  at::Tensor buffer = at::empty({bytes_.count()}, at::TensorOptions(at::kByte).device(device));
   Fill(buffer, tensors);
   return buffer;
 }

@@ -131,13 +131,13 @@ TEST(FitAllReduce, IsLatencyAndBytesApart) {
 }
 
 TEST(LeastAllReduceTime, IsNeverMoreThanWhatAnAllReduceTakes) {
-  for (Nanos latency : {0, 100, 70000}) {
+  for (Nanos latency : {Nanos(0), Nanos(100), Nanos(70000)}) {
     const Cluster cluster = Nodes(4, latency);
     for (int32_t count = 1; count <= cluster.size(); ++count) {
       std::vector<DeviceId> devices;
       for (int32_t d = 0; d < count; ++d) devices.emplace_back(d);
       const FastestExchange fastest = FastestOf(cluster, devices);
-      for (Bytes bytes : {0, 1, 999, 12345678}) {
+      for (Bytes bytes : {Bytes(0), Bytes(1), Bytes(999), Bytes(12345678)}) {
         const double least = LeastAllReduceTime(bytes, count, fastest);
         if (bytes == 0 || count == 1) {
           EXPECT_EQ(least, 0);

@@ -21,8 +21,8 @@ TEST(OptimizerStepTime, ReadsAndWritesEveryByte) {
 TEST(LeastOptimizerStepTime, IsNeverMoreThanWhatBytesAddToAStep) {
   DeviceKind kind = Kind();
   kind.memory_bytes_per_second = 7.3e9;
-  for (Bytes bytes : {1, 3, 10, 999, 123457}) {
-    for (Bytes others : {0, 1, 2, 77, 5000}) {
+  for (Bytes bytes : {Bytes(1), Bytes(3), Bytes(10), Bytes(999), Bytes(123457)}) {
+    for (Bytes others : {Bytes(0), Bytes(1), Bytes(2), Bytes(77), Bytes(5000)}) {
       const Nanos with = OptimizerStepTime(kind, bytes + others);
       const Nanos without = OptimizerStepTime(kind, others);
       EXPECT_LE(LeastOptimizerStepTime(kind, bytes), static_cast<double>(with - without));

@@ -202,7 +202,7 @@ TEST(LowerAsynchronous, RandomGraphsRunUnrolled) {
     const Program program = LowerAsynchronous(random.graph, random.strategy);
     const testing::FakeRun run = testing::RunWithRandomDelays(Unroll(program, 4), rng, 20);
     ASSERT_TRUE(run.done);
-    EXPECT_THAT(run.memory_left, ::testing::Each(0));
+    EXPECT_THAT(run.memory_left, ::testing::Each(Bytes(0)));
     const auto parsed = ParseProgram(ToText(program));
     ASSERT_EQ(parsed.status(), absl::OkStatus());
     EXPECT_EQ(ToText(*parsed), ToText(program));

@@ -43,7 +43,7 @@ TEST(LowerProperty, EveryProgramIsValidAndRunsUnderRandomDelays) {
     ASSERT_EQ(Validate(*program, {}), absl::OkStatus()) << ToText(*program);
     const FakeRun run = RunWithRandomDelays(*program, rng, 20);
     ASSERT_TRUE(run.done);
-    EXPECT_THAT(run.memory_left, ::testing::Each(0));
+    EXPECT_THAT(run.memory_left, ::testing::Each(Bytes(0)));
     ASSERT_EQ(CheckTrace(*program, run.trace), absl::OkStatus()) << ToText(*program);
     for (size_t s = 0; s < random.strategy.stages.size(); ++s) {
       if (!program->training || !program->stages[s].has_backward) continue;
@@ -193,7 +193,7 @@ TEST(LowerProperty, ExplicitOrdersAreTheComputeLanes) {
     ASSERT_EQ(OrdersToText(OrdersOf(*program)), OrdersToText(random.strategy.orders));
     const FakeRun run = RunWithRandomDelays(*program, rng, 20);
     ASSERT_TRUE(run.done);
-    EXPECT_THAT(run.memory_left, ::testing::Each(0));
+    EXPECT_THAT(run.memory_left, ::testing::Each(Bytes(0)));
     ASSERT_EQ(CheckTrace(*program, run.trace), absl::OkStatus());
     for (size_t s = 0; s < random.strategy.stages.size(); ++s) {
       const Stage& stage = random.strategy.stages[s];

@@ -16,7 +16,7 @@ TEST(UniformTest, EveryOrderedPairHasALinkOfItsOwn) {
   ASSERT_EQ(cluster->size(), 4);
   EXPECT_TRUE(cluster->Homogeneous());
   EXPECT_EQ(cluster->name(), "uniform:4");
-  EXPECT_GE(cluster->device(DeviceId(0)).memory, Bytes{1} << 50);
+  EXPECT_GE(cluster->device(DeviceId(0)).memory, Bytes{int64_t{1} << 50});
   std::set<int32_t> links;
   for (int a = 0; a < 4; ++a) {
     for (int b = 0; b < 4; ++b) {

@@ -20,7 +20,7 @@ std::string Digest(std::string_view text) {
 
 std::string TimedCell(std::string_view digested, Nanos time) {
   return absl::StrFormat("%s/%d.%03dus", Digest(digested), time / kMicrosecond,
-                         time % kMicrosecond);
+                         (time % kMicrosecond).count());
 }
 
 std::string WordCell(std::string_view digested, std::string_view word) {

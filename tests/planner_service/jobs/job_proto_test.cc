@@ -95,7 +95,7 @@ TEST(JobRequestProto, HoldsWhatTheSpecSays) {
   v1::JobSpec spec = testing::SmallSpec();
   spec.set_num_devices(3);
   spec.set_max_restarts(2);
-  spec.set_step_timeout_ns(kSecond);
+  spec.set_step_timeout_ns(kSecond.count());
   spec.mutable_records()->set_steps(4);
   spec.mutable_strategy()->set_asynchronous(true);
   spec.mutable_plan_options()->set_batch_statistics(v1::BATCH_STATISTICS_MICRO);

@@ -25,20 +25,21 @@ TEST(LinkSharesTest, AloneAFlowTakesItsSlowestLink) {
   LinkShares shares({kGigabyte, kGigabyte / 2}, 1);
   const std::vector<int32_t> links = {0, 1};
   shares.Begin(0, links, 1000);
-  EXPECT_THAT(Finishes(shares.Settle(50)), UnorderedElementsAre(Pair(0, 2050)));
+  EXPECT_THAT(Finishes(shares.Settle(50)), UnorderedElementsAre(Pair(0, Nanos(2050))));
 }
 
 TEST(LinkSharesTest, TwoFlowsHalveALinkAndGetItBack) {
   LinkShares shares({kGigabyte}, 2);
   const std::vector<int32_t> link = {0};
   shares.Begin(0, link, 1000);
-  EXPECT_THAT(Finishes(shares.Settle(0)), UnorderedElementsAre(Pair(0, 1000)));
+  EXPECT_THAT(Finishes(shares.Settle(0)), UnorderedElementsAre(Pair(0, Nanos(1000))));
   // At 400, 600 bytes are left; from then on it moves at half the rate.
   shares.Begin(1, link, 300);
-  EXPECT_THAT(Finishes(shares.Settle(400)), UnorderedElementsAre(Pair(0, 1600), Pair(1, 1000)));
+  EXPECT_THAT(Finishes(shares.Settle(400)),
+              UnorderedElementsAre(Pair(0, Nanos(1600)), Pair(1, Nanos(1000))));
   // At 1000 the short one is done and 300 bytes of the long one are left.
   shares.End(1);
-  EXPECT_THAT(Finishes(shares.Settle(1000)), UnorderedElementsAre(Pair(0, 1300)));
+  EXPECT_THAT(Finishes(shares.Settle(1000)), UnorderedElementsAre(Pair(0, Nanos(1300))));
 }
 
 TEST(LinkSharesTest, AFlowOnAnotherLinkIsLeftAlone) {
@@ -49,7 +50,8 @@ TEST(LinkSharesTest, AFlowOnAnotherLinkIsLeftAlone) {
   shares.Settle(0);
   const uint32_t before = shares.version(0);
   shares.Begin(2, second, 1000);
-  EXPECT_THAT(Finishes(shares.Settle(10)), UnorderedElementsAre(Pair(1, 1990), Pair(2, 2010)));
+  EXPECT_THAT(Finishes(shares.Settle(10)),
+              UnorderedElementsAre(Pair(1, Nanos(1990)), Pair(2, Nanos(2010))));
   EXPECT_EQ(shares.version(0), before);
 }
 
@@ -59,8 +61,9 @@ TEST(LinkSharesTest, TheMostCrowdedLinkDecides) {
   shares.Begin(0, both, 1000);
   shares.Begin(1, narrow, 1000);
   shares.Begin(2, wide, 1000);
-  EXPECT_THAT(Finishes(shares.Settle(0)),
-              UnorderedElementsAre(Pair(0, 2000), Pair(1, 2000), Pair(2, 200)));
+  EXPECT_THAT(
+      Finishes(shares.Settle(0)),
+      UnorderedElementsAre(Pair(0, Nanos(2000)), Pair(1, Nanos(2000)), Pair(2, Nanos(200))));
 }
 
 TEST(LinkSharesTest, ExchangeAtOneMomentChangesNobodyElse) {
@@ -71,7 +74,7 @@ TEST(LinkSharesTest, ExchangeAtOneMomentChangesNobodyElse) {
   shares.Settle(0);
   shares.End(1);
   shares.Begin(2, link, 100);
-  EXPECT_THAT(Finishes(shares.Settle(200)), UnorderedElementsAre(Pair(2, 400)));
+  EXPECT_THAT(Finishes(shares.Settle(200)), UnorderedElementsAre(Pair(2, Nanos(400))));
 }
 
 // A link is work-conserving: whatever comes and goes, it is never idle while a flow waits, so the

@@ -90,7 +90,7 @@ Simulation Run(const Chain& chain, Schedule schedule) {
 
 // Microseconds in which a device does nothing between the first forward and the last backward of
 // all.
-Nanos Bubble(const Chain& chain, Schedule schedule) {
+int64_t Bubble(const Chain& chain, Schedule schedule) {
   const Simulation simulation = Run(chain, schedule);
   Nanos end = 0;
   for (const TraceEvent& event : simulation.timeline) {
@@ -136,7 +136,7 @@ TEST(Schedules, DappleHasTheBubbleOfGPipeAndItsMemoryDoesNotGrow) {
       EXPECT_EQ(Bubble(chain, Schedule::kGPipe), (devices - 1) * 30);
       EXPECT_EQ(Peak(chain, Schedule::k1F1B), least);
       const Bytes grown = Peak(chain, Schedule::kGPipe);
-      EXPECT_GE(grown, gpipe + devices * 8);  // A layer keeps 8 bytes of a micro-batch.
+      EXPECT_GE(grown, gpipe + Bytes(devices * 8));  // A layer keeps 8 bytes of a micro-batch.
       gpipe = grown;
     }
   }

@@ -15,7 +15,7 @@ using ::testing::HasSubstr;
 Nanos Now() {
   timespec time;
   clock_gettime(CLOCK_MONOTONIC, &time);
-  return time.tv_sec * kSecond + time.tv_nsec;
+  return time.tv_sec * kSecond + Nanos(time.tv_nsec);
 }
 
 TEST(CudaClock, RefusesAGpuThatIsNotThere) {

@@ -18,7 +18,7 @@ constexpr Nanos kLag = 1000 * kSecond;  // More than the test takes.
 Nanos Now() {
   timespec time;
   clock_gettime(CLOCK_MONOTONIC, &time);
-  return time.tv_sec * kSecond + time.tv_nsec;
+  return time.tv_sec * kSecond + Nanos(time.tv_nsec);
 }
 
 // The clock of a device that runs everything so much later than it was queued.

@@ -78,7 +78,7 @@ TEST(MemoryMeter, ThreadsThatShareAMeterLoseNoByte) {
   });
   Bytes all = 0;
   for (const auto& of_thread : blocks) {
-    for (const at::Tensor& block : of_thread) all += block.numel();
+    for (const at::Tensor& block : of_thread) all += Bytes(block.numel());
   }
   EXPECT_EQ(meter.now(), all);
   EXPECT_EQ(meter.peak(), all);

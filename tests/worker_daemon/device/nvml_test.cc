@@ -29,8 +29,8 @@ TEST_F(NvmlTest, ReadsEveryGpu) {
     const GpuReading& gpu = (*gpus)[i];
     EXPECT_EQ(gpu.name, i == 0 ? "Double A" : "Double B");
     EXPECT_EQ(gpu.uuid, std::string("GPU-00000000-0000-0000-0000-00000000000") + (i ? "1" : "0"));
-    EXPECT_EQ(gpu.memory, Bytes{150} << 30);
-    EXPECT_EQ(gpu.free_memory, (Bytes{100} << 30) + i);
+    EXPECT_EQ(gpu.memory, 150 * kGiB);
+    EXPECT_EQ(gpu.free_memory, 100 * kGiB + Bytes(i));
     EXPECT_EQ(gpu.utilisation_percent, 40 + i);
   }
 }

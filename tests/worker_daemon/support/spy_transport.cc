@@ -11,7 +11,7 @@ namespace {
 Nanos Now() {
   timespec time;
   clock_gettime(CLOCK_MONOTONIC, &time);
-  return time.tv_sec * kSecond + time.tv_nsec;
+  return time.tv_sec * kSecond + Nanos(time.tv_nsec);
 }
 
 class SpyTransport : public Transport, public ReferenceTransport {

@@ -244,7 +244,7 @@ TEST(AutoTest, EveryStageRecomputesIfAsked) {
   for (int i = 0; i < 2; ++i) {
     SCOPED_TRACE(i);
     const Graph graph = testing::RandomProfile(random, 14);
-    const Cluster cluster = testing::FlatCluster(4, kGiB * kMiB);
+    const Cluster cluster = testing::FlatCluster(4, kGiB * kMiB.count());
     PlanRequest request = RequestFor(graph, cluster, 4);
     request.options.recompute = RecomputePolicy::kAlways;
     const PlanResponse always = Solve(request);

@@ -63,8 +63,8 @@ TEST_F(GPipeTest, StagesAreBalancedAsWellAsCanBe) {
     std::vector<Work> nodes(Draw(random, 2, 30));
     std::vector<Nanos> work;
     for (size_t v = 0; v < nodes.size(); ++v) {
-      nodes[v].forward = Draw(random, 0, 9) * 1000;
-      nodes[v].backward = Draw(random, 0, 9) * 1000;
+      nodes[v].forward = Nanos(Draw(random, 0, 9) * 1000);
+      nodes[v].backward = Nanos(Draw(random, 0, 9) * 1000);
       if (v > 0) nodes[v].after = {static_cast<int32_t>(v) - 1};
       work.push_back(nodes[v].forward + nodes[v].backward);
     }

@@ -42,7 +42,7 @@ TEST(PaceTest, WithoutMessagesTheEstimateIsTheSimulatedTime) {
     const SearchCase c(testing::ProfiledChain(stages, kWork),
                        testing::FlatCluster(8, 16 * kGiB, 0, 1e18), 16);
     Partition partition = OnePerStage(stages, 2);
-    partition.bottleneck = 300 * kMicrosecond;
+    partition.bottleneck = 300e3;
     Layout layout = InFlight(c, partition);
     const Strategy strategy = c.Build(partition, layout);
     const Pace pace = EstimatePace(c.oracle, partition, layout);
@@ -59,7 +59,7 @@ TEST(PaceTest, MoreSamplesInFlightCoverMessages) {
   const SearchCase c(testing::ProfiledChain(4, kWork),
                      testing::FlatCluster(4, 16 * kGiB, 0, 1024e6), 64);
   Partition partition = OnePerStage(4, 2);
-  partition.bottleneck = 300 * kMicrosecond;
+  partition.bottleneck = 300e3;
   const Layout layout = InFlight(c, partition);
   const Strategy plain = c.Build(partition, layout);
   const Pace pace = EstimatePace(c.oracle, partition, layout);
@@ -98,7 +98,7 @@ TEST(PaceTest, CoveringMessagesStaysWithinMemory) {
   const SearchCase c(testing::ProfiledChain(4, kWork),
                      testing::FlatCluster(4, 16 * kGiB, 0, 1024e6), 64);
   Partition partition = OnePerStage(4, 2);
-  partition.bottleneck = 300 * kMicrosecond;
+  partition.bottleneck = 300e3;
   const Layout layout = InFlight(c, partition);
   const Strategy plain = c.Build(partition, layout);
   const Pace pace = EstimatePace(c.oracle, partition, layout);

@@ -56,7 +56,7 @@ TEST(PfeifeTest, LoopsOverALongChain) {
     EXPECT_EQ(stages, 1);
   }
   EXPECT_GT(StagesByDevice(looped.best->plan.strategy).begin()->second, 1);
-  EXPECT_LT(looped.best->evaluation.iteration_time,
+  EXPECT_LT(static_cast<double>(looped.best->evaluation.iteration_time),
             0.95 * static_cast<double>(plain.best->evaluation.iteration_time));
 }
 
@@ -67,7 +67,7 @@ TEST(PfeifeTest, KeepsParallelBranchesParallel) {
   options.micro_batch = 4;
   const PlanResponse response = Solve(graph, Fast(4), 16, options);
   ASSERT_TRUE(response.best);
-  EXPECT_LT(response.best->evaluation.iteration_time,
+  EXPECT_LT(static_cast<double>(response.best->evaluation.iteration_time),
             1.1 * static_cast<double>(response.lower_bound));
   options.sequential = true;
   const PlanResponse chain = Solve(graph, Fast(4), 16, options);

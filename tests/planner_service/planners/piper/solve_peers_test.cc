@@ -36,7 +36,7 @@ void Check(const Case& c) {
     SCOPED_TRACE(reference.devices);
     PiperMachine machine;
     machine.devices = reference.devices;
-    machine.memory = static_cast<Bytes>(c.memory_gib * kGiB);
+    machine.memory = Bytes(c.memory_gib * static_cast<double>(kGiB));
     machine.bytes_per_second = c.bytes_per_second;
     machine.micro_batches = c.micro_batches > 0 ? c.micro_batches : 4 * reference.devices;
     const PiperProblem problem = PiperProblemOfProfile(graph, machine);

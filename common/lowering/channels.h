@@ -34,8 +34,8 @@ class Slots {
   int32_t first(StageId stage) const { return first_[stage.index()]; }
   int32_t end(StageId stage) const { return first_[stage.index() + 1]; }
   // The slot of a micro-batch's replica.
-  int32_t at(StageId stage, int64_t micro_batch, int32_t replica) const {
-    return first(stage) + static_cast<int32_t>(micro_batch) * replicas_[stage.index()] + replica;
+  int32_t at(StageId stage, int64_t index, int32_t replica) const {
+    return first(stage) + static_cast<int32_t>(index) * replicas_[stage.index()] + replica;
   }
 
  private:

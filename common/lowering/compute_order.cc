@@ -26,7 +26,7 @@ std::vector<Task> TasksOf(const Strategy& strategy, const ProgramStage& stage, c
   std::vector<Task> tasks;
   tasks.reserve(order.size());
   for (const MicroBatchTask& task : order) {
-    const int32_t slot = slots.at(id, task.micro_batch, replica);
+    const int32_t slot = slots.at(id, task.index, replica);
     if (!task.backward) {
       tasks.push_back({ActionKind::kForward, slot});
       continue;
@@ -160,8 +160,7 @@ std::vector<std::vector<Task>> ExplicitOrders(const Strategy& strategy,
     for (const ComputeStep& step : order.steps) {
       const size_t s = step.stage.index();
       if (step.pass != Pass::kForward && !stages[s].has_backward) continue;
-      orders.back().push_back(
-          {KindOf(step.pass), slots.at(step.stage, step.micro_batch, replica[s])});
+      orders.back().push_back({KindOf(step.pass), slots.at(step.stage, step.index, replica[s])});
     }
   }
   return orders;

@@ -21,7 +21,7 @@ struct Task {
 
 struct MicroBatchTask {
   bool backward = false;
-  int64_t micro_batch = 0;
+  int64_t index = 0;  // Of the micro-batch.
   friend bool operator==(const MicroBatchTask&, const MicroBatchTask&) = default;
 };
 

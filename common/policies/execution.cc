@@ -38,7 +38,7 @@ class Runner {
 
   bool Ready(size_t d, const ComputeStep& step) const {
     const DeviceId device = proposals_[d].device;
-    return execution_.Next(step.stage, device, step.pass) == step.micro_batch &&
+    return execution_.Next(step.stage, device, step.pass) == step.index &&
            execution_.Ready(step.stage, device, step.pass);
   }
 
@@ -173,7 +173,7 @@ bool Execution::Ready(StageId stage, DeviceId device, Pass pass) const {
 
 void Execution::Run(DeviceId device, const ComputeStep& step) {
   Counts& counts = counts_[step.stage.index()][Replica(step.stage, device)];
-  CHECK(counts[static_cast<size_t>(step.pass)] == step.micro_batch);
+  CHECK(counts[static_cast<size_t>(step.pass)] == step.index);
   ++counts[static_cast<size_t>(step.pass)];
 }
 

@@ -12,7 +12,7 @@ namespace {
 
 struct Unit {
   StageId stage;
-  int64_t micro_batch = 0;
+  int64_t index = 0;  // Of the micro-batch.
 };
 
 // Groups of `batch` micro-batches, each through all of the stages before the next group.
@@ -38,15 +38,15 @@ std::vector<ComputeStep> Alternate(const Pipeline& pipeline, const std::vector<U
   size_t next = 0;
   const auto forward = [&] {
     const Unit& unit = forwards[next++];
-    steps.push_back({unit.stage, Pass::kForward, unit.micro_batch});
+    steps.push_back({unit.stage, Pass::kForward, unit.index});
     ++forwarded[unit.stage.index()];
   };
   while (next < forwards.size() && static_cast<int64_t>(next) < warm_up) forward();
   for (const Unit& unit : backwards) {
-    while (forwarded[unit.stage.index()] <= unit.micro_batch) forward();
+    while (forwarded[unit.stage.index()] <= unit.index) forward();
     if (pipeline.stages[unit.stage.index()].recompute)
-      steps.push_back({unit.stage, Pass::kRecompute, unit.micro_batch});
-    steps.push_back({unit.stage, Pass::kBackward, unit.micro_batch});
+      steps.push_back({unit.stage, Pass::kRecompute, unit.index});
+    steps.push_back({unit.stage, Pass::kBackward, unit.index});
     if (next < forwards.size()) forward();
   }
   while (next < forwards.size()) forward();

@@ -83,10 +83,10 @@ class Checker {
     const Stage& stage = strategy_.stages[s];
     const char* name = kNames[static_cast<size_t>(step.pass)];
     const std::string what =
-        absl::StrCat(name, " of stage ", s, ", micro-batch ", step.micro_batch, ": ");
+        absl::StrCat(name, " of stage ", s, ", micro-batch ", step.index, ": ");
     if (std::find(stage.devices.begin(), stage.devices.end(), order.device) == stage.devices.end())
       return bad(what, "the stage is not on this device");
-    if (step.micro_batch < 0 || step.micro_batch >= MicroBatches(step.stage))
+    if (step.index < 0 || step.index >= MicroBatches(step.stage))
       return bad(what, "the stage has micro-batches 0 to ", MicroBatches(step.stage) - 1);
     if (step.pass != Pass::kForward && !has_backward_[s])
       return bad(what, "the stage has no backward pass");
@@ -97,9 +97,9 @@ class Checker {
     if (whole_[s] && halves_[s]) return bad(what, "the stage has whole and split backward passes");
     Progress& at = progress[s];
     const int64_t due = at.Of(step.pass);
-    if (step.micro_batch < due) return bad(what, "it is there twice");
-    if (step.micro_batch > due) return bad(what, "it comes before that of micro-batch ", due);
-    const auto missing = [&](Pass before) { return at.Of(before) <= step.micro_batch; };
+    if (step.index < due) return bad(what, "it is there twice");
+    if (step.index > due) return bad(what, "it comes before that of micro-batch ", due);
+    const auto missing = [&](Pass before) { return at.Of(before) <= step.index; };
     if (step.pass != Pass::kForward && missing(Pass::kForward))
       return bad(what, "it comes before the forward pass");
     const bool gradients = step.pass == Pass::kBackward || step.pass == Pass::kBackwardInput;

@@ -23,7 +23,7 @@ bool ParseStep(absl::string_view word, ComputeStep& step) {
   const std::vector<absl::string_view> numbers = absl::StrSplit(word, '.');
   int32_t stage = 0;
   if (numbers.size() != 2 || !absl::SimpleAtoi(numbers[0], &stage) ||
-      !absl::SimpleAtoi(numbers[1], &step.micro_batch) || stage < 0 || step.micro_batch < 0) {
+      !absl::SimpleAtoi(numbers[1], &step.index) || stage < 0 || step.index < 0) {
     return false;
   }
   step.stage = StageId(stage);
@@ -60,7 +60,7 @@ std::string OrdersToText(const std::vector<DeviceOrder>& orders) {
     for (const ComputeStep& step : order.steps) {
       const char letter = step.pass <= kLastPass ? kLetters[static_cast<size_t>(step.pass)] : '?';
       absl::StrAppend(&text, " ", absl::string_view(&letter, 1), step.stage.value(), ".",
-                      step.micro_batch);
+                      step.index);
     }
     text += '\n';
   }

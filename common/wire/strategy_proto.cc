@@ -48,7 +48,7 @@ v1::DeviceOrder ToProto(const DeviceOrder& order) {
     v1::ComputeStep* out = proto.add_steps();
     out->set_stage(step.stage.value());
     out->set_pass(static_cast<v1::Pass>(static_cast<int>(step.pass) + 1));
-    out->set_micro_batch(step.micro_batch);
+    out->set_micro_batch(step.index);
   }
   return proto;
 }

@@ -18,7 +18,7 @@ std::string Order(int64_t micro_batches, int64_t micro_batch, int64_t in_flight,
                   bool has_backward = true) {
   return absl::StrJoin(StageOrder(micro_batches, micro_batch, {in_flight, k}, has_backward), " ",
                        [](std::string* out, const MicroBatchTask& task) {
-                         absl::StrAppend(out, task.backward ? "B" : "F", task.micro_batch);
+                         absl::StrAppend(out, task.backward ? "B" : "F", task.index);
                        });
 }
 

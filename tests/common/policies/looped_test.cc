@@ -182,7 +182,7 @@ TEST(LoopedOrders, ASingleLoopIs1F1B) {
     ASSERT_EQ(order.steps.size(), policy.size());
     for (size_t i = 0; i < policy.size(); ++i) {
       EXPECT_EQ(order.steps[i].pass == Pass::kBackward, policy[i].backward);
-      EXPECT_EQ(order.steps[i].micro_batch, policy[i].micro_batch);
+      EXPECT_EQ(order.steps[i].index, policy[i].index);
     }
   }
 }

@@ -20,23 +20,24 @@ at::Tensor Compact(const at::Tensor& scalar) {
   return scalar.storage().nbytes() > scalar.nbytes() ? scalar.clone() : scalar;
 }
 
-std::string RangeName(SampleRange range) {
-  return absl::StrCat("samples [", range.begin, ",", range.end, ")");
+std::string RangeName(const StepSamples& samples) {
+  return absl::StrCat("samples [", samples.range.begin, ",", samples.range.end, ")");
 }
 
 }  // namespace
 
-absl::Status StageModule::CheckTensors(SampleRange range, const Tensors& tensors) const {
+absl::Status StageModule::CheckTensors(const StepSamples& samples, const Tensors& tensors) const {
   if (tensors.received.size() != received_.size() || tensors.inputs.size() != inputs_.size() ||
       tensors.totals.size() != totals_.size()) {
-    return absl::InvalidArgumentError(absl::StrCat(RangeName(range), ": wrong number of tensors"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(RangeName(samples), ": wrong number of tensors"));
   }
   const auto check = [&](const at::Tensor& tensor, const TensorMeta& meta,
                          absl::string_view name) -> absl::Status {
-    if (Matches(tensor, meta, range.size())) return absl::OkStatus();
+    if (Matches(tensor, meta, samples.range.size())) return absl::OkStatus();
     return absl::InvalidArgumentError(
-        absl::StrCat(RangeName(range), ": ", name, " is ", Describe(tensor), ", the graph says ",
-                     Describe(meta.dtype, ShapeAt(meta, range.size()))));
+        absl::StrCat(RangeName(samples), ": ", name, " is ", Describe(tensor), ", the graph says ",
+                     Describe(meta.dtype, ShapeAt(meta, samples.range.size()))));
   };
   for (size_t i = 0; i < received_.size(); ++i) {
     RETURN_IF_ERROR(check(tensors.received[i], graph_->meta(received_[i]),
@@ -92,7 +93,7 @@ std::vector<std::pair<ParameterId, at::Tensor>> StageModule::TakeStates() {
   return taken;
 }
 
-absl::Status StageModule::Evaluate(int64_t step, SampleRange range, const Tensors& tensors,
+absl::Status StageModule::Evaluate(const StepSamples& samples, const Tensors& tensors,
                                    const Versions& versions, bool again, SegmentedGraph* segments,
                                    std::vector<at::Tensor>& values) const {
   values.assign(num_places_, at::Tensor());
@@ -129,7 +130,7 @@ absl::Status StageModule::Evaluate(int64_t step, SampleRange range, const Tensor
     return tensors
         .inputs[std::lower_bound(inputs_.begin(), inputs_.end(), input) - inputs_.begin()];
   };
-  const RandomKey key{options_.seed, step, range.begin % options_.mini_batch};
+  const RandomKey key{options_.seed, samples.step, samples.range.begin};
   const bool mixed = options_.precision != Precision::kGraph;
   const AutocastScope autocast(options_.device.type(), options_.precision);
   std::vector<at::Tensor> outputs;
@@ -140,13 +141,13 @@ absl::Status StageModule::Evaluate(int64_t step, SampleRange range, const Tensor
     if (segments != nullptr) segment = segments_.of_node[n];
     outputs.clear();
     if (const auto* call = std::get_if<OperatorCall>(&item.call)) {
-      RETURN_IF_ERROR(call->Run(range.size(), source, outputs, mixed));
+      RETURN_IF_ERROR(call->Run(samples.range.size(), source, outputs, mixed));
     } else {
       const KeyedDropout& dropout = std::get<KeyedDropout>(item.call);
       absl::Status status;
       RETURN_IF_ERROR(Annotate(Guarded([&] {
-                                 status = dropout.Run(source(dropout.input()), range.size(), key,
-                                                      outputs);
+                                 status = dropout.Run(source(dropout.input()), samples.range.size(),
+                                                      key, outputs);
                                }),
                                NameOf(graph_->node(item.node))));
       RETURN_IF_ERROR(status);
@@ -168,130 +169,127 @@ absl::Status StageModule::Evaluate(int64_t step, SampleRange range, const Tensor
   return absl::OkStatus();
 }
 
-void StageModule::KeepRoots(const std::vector<at::Tensor>& values, InFlight& micro_batch) const {
-  micro_batch.tensors.inputs.clear();
-  micro_batch.tensors.totals.clear();
-  if (micro_batch.segments.has_value()) {
-    micro_batch.tensors.received.clear();
+void StageModule::KeepRoots(const std::vector<at::Tensor>& values, InFlight& pass) const {
+  pass.tensors.inputs.clear();
+  pass.tensors.totals.clear();
+  if (pass.segments.has_value()) {
+    pass.tensors.received.clear();
     return;
   }
-  for (int32_t place : output_places_) micro_batch.outputs.push_back(values[place]);
-  if (loss_.has_value()) micro_batch.loss = Compact(values[*loss_]);
+  for (int32_t place : output_places_) pass.outputs.push_back(values[place]);
+  if (loss_.has_value()) pass.loss = Compact(values[*loss_]);
 }
 
-absl::StatusOr<StageModule::Forwarded> StageModule::Forward(int64_t step, SampleRange range,
+absl::StatusOr<StageModule::Forwarded> StageModule::Forward(const StepSamples& samples,
                                                             Tensors tensors, Keep keep) {
-  RETURN_IF_ERROR(CheckTensors(range, tensors));
-  if (keep != Keep::kNothing && in_flight_.contains(range)) {
-    return absl::FailedPreconditionError(absl::StrCat(RangeName(range), " are in flight already"));
+  RETURN_IF_ERROR(CheckTensors(samples, tensors));
+  if (keep != Keep::kNothing && in_flight_.contains(samples)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(RangeName(samples), " are in flight already"));
   }
   const at::AutoGradMode grad_mode(keep == Keep::kGraph);
   if (keep != Keep::kNothing) MakeLeaves(tensors);
-  InFlight micro_batch;
-  micro_batch.versions.weights =
-      older_versions_.empty() ? CurrentWeights() : older_versions_.front();
-  micro_batch.versions.states = CurrentStates();
-  if (keep == Keep::kGraph && options_.split_backward) micro_batch.segments.emplace(segments_);
+  InFlight pass;
+  pass.versions.weights = older_versions_.empty() ? CurrentWeights() : older_versions_.front();
+  pass.versions.states = CurrentStates();
+  if (keep == Keep::kGraph && options_.split_backward) pass.segments.emplace(segments_);
   std::vector<at::Tensor> values;
-  RETURN_IF_ERROR(Evaluate(step, range, tensors, micro_batch.versions, /*again=*/false,
-                           micro_batch.segments.has_value() ? &*micro_batch.segments : nullptr,
-                           values));
+  RETURN_IF_ERROR(Evaluate(samples, tensors, pass.versions, /*again=*/false,
+                           pass.segments.has_value() ? &*pass.segments : nullptr, values));
   KeepStates(values);
   Forwarded result;
   for (int32_t place : output_places_) result.outputs.push_back(values[place].detach());
   if (loss_.has_value()) result.loss = values[*loss_].detach();
   if (prediction_.has_value()) result.prediction = values[*prediction_].detach();
   if (keep != Keep::kNothing) {
-    micro_batch.tensors = std::move(tensors);
-    if (keep == Keep::kInputs) micro_batch.tensors.inputs.clear();
-    if (keep == Keep::kGraph) KeepRoots(values, micro_batch);
-    in_flight_.emplace(range, std::move(micro_batch));
+    pass.tensors = std::move(tensors);
+    if (keep == Keep::kInputs) pass.tensors.inputs.clear();
+    if (keep == Keep::kGraph) KeepRoots(values, pass);
+    in_flight_.emplace(samples, std::move(pass));
   }
   return result;
 }
 
-absl::Status StageModule::Recompute(int64_t step, SampleRange range,
-                                    std::vector<at::Tensor> inputs) {
-  ASSIGN_OR_RETURN(InFlight * micro_batch, Find(range));
-  micro_batch->tensors.inputs = std::move(inputs);
+absl::Status StageModule::Recompute(const StepSamples& samples, std::vector<at::Tensor> inputs) {
+  ASSIGN_OR_RETURN(InFlight * pass, Find(samples));
+  pass->tensors.inputs = std::move(inputs);
   const at::AutoGradMode grad_mode(true);
-  micro_batch->outputs.clear();
-  micro_batch->segments.reset();
-  if (options_.split_backward) micro_batch->segments.emplace(segments_);
+  pass->outputs.clear();
+  pass->segments.reset();
+  if (options_.split_backward) pass->segments.emplace(segments_);
   std::vector<at::Tensor> values;
-  RETURN_IF_ERROR(Evaluate(step, range, micro_batch->tensors, micro_batch->versions, /*again=*/true,
-                           micro_batch->segments.has_value() ? &*micro_batch->segments : nullptr,
-                           values));
-  KeepRoots(values, *micro_batch);
+  RETURN_IF_ERROR(Evaluate(samples, pass->tensors, pass->versions, /*again=*/true,
+                           pass->segments.has_value() ? &*pass->segments : nullptr, values));
+  KeepRoots(values, *pass);
   return absl::OkStatus();
 }
 
-absl::StatusOr<StageModule::InFlight*> StageModule::Find(SampleRange range) {
-  const auto found = in_flight_.find(range);
+absl::StatusOr<StageModule::InFlight*> StageModule::Find(const StepSamples& samples) {
+  const auto found = in_flight_.find(samples);
   if (found == in_flight_.end()) {
-    return absl::FailedPreconditionError(absl::StrCat(RangeName(range), " are not in flight"));
+    return absl::FailedPreconditionError(absl::StrCat(RangeName(samples), " are not in flight"));
   }
   return &found->second;
 }
 
-double StageModule::LossShare(SampleRange range) const {
+double StageModule::LossShare(int64_t samples) const {
   const int64_t batch = options_.update_batch > 0 ? options_.update_batch : options_.mini_batch;
   const double share = graph_->loss_reduction() == LossReduction::kMean
-                           ? static_cast<double>(range.size()) / static_cast<double>(batch)
+                           ? static_cast<double>(samples) / static_cast<double>(batch)
                            : 1.0;
   return share * options_.loss_weight * loss_scale_;
 }
 
-at::Tensor StageModule::LossGradient(SampleRange range) const {
-  return at::full({}, LossShare(range),
+at::Tensor StageModule::LossGradient(int64_t samples) const {
+  return at::full({}, LossShare(samples),
                   at::TensorOptions()
                       .dtype(ToScalarType(graph_->meta(*graph_->loss()).dtype))
                       .device(options_.device));
 }
 
-absl::Status StageModule::CheckGradients(SampleRange range,
+absl::Status StageModule::CheckGradients(const StepSamples& samples,
                                          const std::vector<at::Tensor>& gradients) const {
   if (gradients.size() != outputs_.size()) {
     return absl::FailedPreconditionError(
-        absl::StrCat(RangeName(range), ": a gradient per output is needed"));
+        absl::StrCat(RangeName(samples), ": a gradient per output is needed"));
   }
   for (size_t i = 0; i < outputs_.size(); ++i) {
     const TensorMeta& meta = graph_->meta(outputs_[i]);
-    const std::vector<int64_t> shape = ShapeAt(meta, range.size());
+    const std::vector<int64_t> shape = ShapeAt(meta, samples.range.size());
     if (!gradients[i].defined() || gradients[i].sizes() == shape) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat(RangeName(range), ": the gradient of ", NameOf(graph_->node(outputs_[i].node)),
-                     " is ", Describe(gradients[i]), ", its value ", Describe(meta.dtype, shape)));
+    return absl::InvalidArgumentError(absl::StrCat(
+        RangeName(samples), ": the gradient of ", NameOf(graph_->node(outputs_[i].node)), " is ",
+        Describe(gradients[i]), ", its value ", Describe(meta.dtype, shape)));
   }
   return absl::OkStatus();
 }
 
 absl::StatusOr<StageModule::Roots> StageModule::RootsOf(
-    SampleRange range, const InFlight& micro_batch,
+    const StepSamples& samples, const InFlight& pass,
     const std::vector<at::Tensor>& gradients) const {
-  if (micro_batch.outputs.size() != outputs_.size()) {
+  if (pass.outputs.size() != outputs_.size()) {
     return absl::FailedPreconditionError(
-        absl::StrCat(RangeName(range), ": the forward pass kept nothing for a backward pass"));
+        absl::StrCat(RangeName(samples), ": the forward pass kept nothing for a backward pass"));
   }
   Roots roots;
   for (size_t i = 0; i < outputs_.size(); ++i) {
     // A gradient may come for what does not depend on a parameter after all (detached values).
-    if (!gradients[i].defined() || !micro_batch.outputs[i].requires_grad()) continue;
-    roots.tensors.push_back(micro_batch.outputs[i]);
+    if (!gradients[i].defined() || !pass.outputs[i].requires_grad()) continue;
+    roots.tensors.push_back(pass.outputs[i]);
     roots.gradients.push_back(gradients[i]);
   }
-  if (micro_batch.loss.defined() && micro_batch.loss.requires_grad()) {
-    roots.tensors.push_back(micro_batch.loss);
-    roots.gradients.push_back(LossGradient(range));
+  if (pass.loss.defined() && pass.loss.requires_grad()) {
+    roots.tensors.push_back(pass.loss);
+    roots.gradients.push_back(LossGradient(samples.range.size()));
   }
   return roots;
 }
 
 // Gradients that were added up in older versions of the parameters belong to the newest.
-void StageModule::MoveGradients(const InFlight& micro_batch) const {
+void StageModule::MoveGradients(const InFlight& pass) const {
   const at::NoGradGuard no_grad;
   for (size_t i = 0; i < trained_.size(); ++i) {
-    const at::Tensor& used = micro_batch.versions.weights[i];
+    const at::Tensor& used = pass.versions.weights[i];
     const at::Tensor& newest = (*parameters_)[trained_[i]];
     if (used.is_same(newest) || !used.grad().defined()) continue;
     if (newest.grad().defined()) {
@@ -331,42 +329,42 @@ bool StageModule::Uses(ParameterId id) const {
 }
 
 absl::StatusOr<std::vector<at::Tensor>> StageModule::Backward(
-    SampleRange range, const std::vector<at::Tensor>& gradients) {
-  ASSIGN_OR_RETURN(InFlight * found, Find(range));
-  RETURN_IF_ERROR(CheckGradients(range, gradients));
-  InFlight micro_batch = std::move(*found);
-  in_flight_.erase(range);
+    const StepSamples& samples, const std::vector<at::Tensor>& gradients) {
+  ASSIGN_OR_RETURN(InFlight * found, Find(samples));
+  RETURN_IF_ERROR(CheckGradients(samples, gradients));
+  InFlight pass = std::move(*found);
+  in_flight_.erase(samples);
   std::vector<at::Tensor> result(received_.size());
   if (options_.split_backward) {
-    RETURN_IF_ERROR(RunInputHalf(range, gradients, micro_batch, result));
-    RETURN_IF_ERROR(RunWeightHalf(micro_batch));
+    RETURN_IF_ERROR(RunInputHalf(samples, gradients, pass, result));
+    RETURN_IF_ERROR(RunWeightHalf(pass));
     return result;
   }
-  ASSIGN_OR_RETURN(Roots roots, RootsOf(range, micro_batch, gradients));
+  ASSIGN_OR_RETURN(Roots roots, RootsOf(samples, pass, gradients));
   if (roots.tensors.empty()) return result;
   RETURN_IF_ERROR(Annotate(
       Guarded([&] { torch::autograd::backward(roots.tensors, roots.gradients); }), "backward"));
-  MoveGradients(micro_batch);
-  for (size_t i = 0; i < received_.size(); ++i) result[i] = micro_batch.tensors.received[i].grad();
+  MoveGradients(pass);
+  for (size_t i = 0; i < received_.size(); ++i) result[i] = pass.tensors.received[i].grad();
   return result;
 }
 
-absl::Status StageModule::RunInputHalf(SampleRange range, const std::vector<at::Tensor>& gradients,
-                                       InFlight& micro_batch,
+absl::Status StageModule::RunInputHalf(const StepSamples& samples,
+                                       const std::vector<at::Tensor>& gradients, InFlight& pass,
                                        std::vector<at::Tensor>& result) const {
-  if (!micro_batch.segments.has_value() || micro_batch.input_done) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(RangeName(range), ": nothing is kept for the input half of a backward pass"));
+  if (!pass.segments.has_value() || pass.input_done) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        RangeName(samples), ": nothing is kept for the input half of a backward pass"));
   }
-  micro_batch.input_done = true;
+  pass.input_done = true;
   return Annotate(Guarded([&] {
-                    SegmentedGraph& segments = *micro_batch.segments;
+                    SegmentedGraph& segments = *pass.segments;
                     for (size_t i = 0; i < outputs_.size(); ++i) {
                       if (gradients[i].defined() && segments.Flows(output_places_[i]))
                         segments.AddGradient(output_places_[i], gradients[i]);
                     }
                     if (loss_.has_value() && segments.Flows(*loss_))
-                      segments.AddGradient(*loss_, LossGradient(range));
+                      segments.AddGradient(*loss_, LossGradient(samples.range.size()));
                     segments.BackwardInput();
                     for (size_t i = 0; i < received_.size(); ++i)
                       result[i] = segments.TakeGradient(static_cast<int32_t>(i));
@@ -374,32 +372,31 @@ absl::Status StageModule::RunInputHalf(SampleRange range, const std::vector<at::
                   "backward of the inputs");
 }
 
-absl::Status StageModule::RunWeightHalf(InFlight& micro_batch) const {
-  RETURN_IF_ERROR(
-      Annotate(Guarded([&] { micro_batch.segments->BackwardWeight(micro_batch.versions.weights); }),
-               "backward of the weights"));
-  MoveGradients(micro_batch);
+absl::Status StageModule::RunWeightHalf(InFlight& pass) const {
+  RETURN_IF_ERROR(Annotate(Guarded([&] { pass.segments->BackwardWeight(pass.versions.weights); }),
+                           "backward of the weights"));
+  MoveGradients(pass);
   return absl::OkStatus();
 }
 
 absl::StatusOr<std::vector<at::Tensor>> StageModule::BackwardInput(
-    SampleRange range, const std::vector<at::Tensor>& gradients) {
-  ASSIGN_OR_RETURN(InFlight * micro_batch, Find(range));
-  RETURN_IF_ERROR(CheckGradients(range, gradients));
+    const StepSamples& samples, const std::vector<at::Tensor>& gradients) {
+  ASSIGN_OR_RETURN(InFlight * pass, Find(samples));
+  RETURN_IF_ERROR(CheckGradients(samples, gradients));
   std::vector<at::Tensor> result(received_.size());
-  RETURN_IF_ERROR(RunInputHalf(range, gradients, *micro_batch, result));
+  RETURN_IF_ERROR(RunInputHalf(samples, gradients, *pass, result));
   return result;
 }
 
-absl::Status StageModule::BackwardWeight(SampleRange range) {
-  ASSIGN_OR_RETURN(InFlight * found, Find(range));
+absl::Status StageModule::BackwardWeight(const StepSamples& samples) {
+  ASSIGN_OR_RETURN(InFlight * found, Find(samples));
   if (!found->input_done) {
     return absl::FailedPreconditionError(
-        absl::StrCat(RangeName(range), ": the input half of the backward pass has not run"));
+        absl::StrCat(RangeName(samples), ": the input half of the backward pass has not run"));
   }
-  InFlight micro_batch = std::move(*found);
-  in_flight_.erase(range);
-  return RunWeightHalf(micro_batch);
+  InFlight pass = std::move(*found);
+  in_flight_.erase(samples);
+  return RunWeightHalf(pass);
 }
 
 }  // namespace stagewright

@@ -31,10 +31,10 @@
 #include <variant>
 #include <vector>
 
-#include "common/base/sample_range.h"
 #include "common/base/status.h"
 #include "common/graph/graph.h"
 #include "common/program/program.h"
+#include "common/program/step_samples.h"
 #include "common/training/precision.h"
 #include "worker_daemon/stage/parameter_store.h"
 #include "worker_daemon/stage/segmented_graph.h"
@@ -99,26 +99,25 @@ class StageModule {
     kInputs,   // What Recompute needs but for the inputs of the graph.
   };
 
-  // Runs the samples `range` of the mini-batch of `step`. With Keep::kGraph or kInputs the range
-  // stays in flight until its backward pass. Ranges may be counted on from step to step, so that
-  // those of two steps can be in flight together: of [mini_batch * n + i, ...) only i matters.
-  absl::StatusOr<Forwarded> Forward(int64_t step, SampleRange range, Tensors tensors, Keep keep);
+  // Runs some samples of a step. With Keep::kGraph or kInputs they stay in flight until their
+  // backward pass; those of several steps can be in flight together.
+  absl::StatusOr<Forwarded> Forward(const StepSamples& samples, Tensors tensors, Keep keep);
 
   // Runs the forward pass again, from the received tensors that Forward kept with Keep::kInputs and
   // `inputs`, equal to those that Forward had.
-  absl::Status Recompute(int64_t step, SampleRange range, std::vector<at::Tensor> inputs);
+  absl::Status Recompute(const StepSamples& samples, std::vector<at::Tensor> inputs);
 
-  // Runs the backward pass of `range` from the gradients of the outputs (parallel to outputs();
+  // Runs the backward pass of `samples` from the gradients of the outputs (parallel to outputs();
   // undefined: none), adds the gradients of parameters and returns those of received(), parallel;
   // undefined where needs_gradient() is false or nothing flows back.
-  absl::StatusOr<std::vector<at::Tensor>> Backward(SampleRange range,
+  absl::StatusOr<std::vector<at::Tensor>> Backward(const StepSamples& samples,
                                                    const std::vector<at::Tensor>& gradients);
 
-  // The two halves of Backward: the first keeps the range in flight for the second, with what that
-  // needs. REQUIRES: StageOptions::split_backward; FAILED_PRECONDITION otherwise.
-  absl::StatusOr<std::vector<at::Tensor>> BackwardInput(SampleRange range,
+  // The two halves of Backward: the first keeps the samples in flight for the second, with what
+  // that needs. REQUIRES: StageOptions::split_backward; FAILED_PRECONDITION otherwise.
+  absl::StatusOr<std::vector<at::Tensor>> BackwardInput(const StepSamples& samples,
                                                         const std::vector<at::Tensor>& gradients);
-  absl::Status BackwardWeight(SampleRange range);
+  absl::Status BackwardWeight(const StepSamples& samples);
 
   // The next values of buffers, by the last training pass forward; then there are none.
   std::vector<std::pair<ParameterId, at::Tensor>> TakeStates();
@@ -134,7 +133,7 @@ class StageModule {
   // is kept for forward passes to come.
   bool Uses(ParameterId id) const;
 
-  // Forgets every range in flight and older versions of parameters: at the end of a run, or after a
+  // Forgets all samples in flight and older versions of parameters: at the end of a run, or after a
   // step that failed.
   void Reset();
 
@@ -180,26 +179,27 @@ class StageModule {
   absl::Status AddStates();
   absl::Status FindOutputs();
   std::vector<SegmentNode> SegmentNodes() const;
-  absl::Status CheckTensors(SampleRange range, const Tensors& tensors) const;
+  absl::Status CheckTensors(const StepSamples& samples, const Tensors& tensors) const;
   // `again`: what ran before is repeated.
-  absl::Status Evaluate(int64_t step, SampleRange range, const Tensors& tensors,
+  absl::Status Evaluate(const StepSamples& samples, const Tensors& tensors,
                         const Versions& versions, bool again, SegmentedGraph* segments,
                         std::vector<at::Tensor>& values) const;
   void KeepStates(const std::vector<at::Tensor>& values);
   std::vector<at::Tensor> CurrentWeights() const;
   std::vector<at::Tensor> CurrentStates() const;
-  void KeepRoots(const std::vector<at::Tensor>& values, InFlight& micro_batch) const;
-  at::Tensor LossGradient(SampleRange range) const;
-  absl::Status CheckGradients(SampleRange range, const std::vector<at::Tensor>& gradients) const;
-  absl::Status RunInputHalf(SampleRange range, const std::vector<at::Tensor>& gradients,
-                            InFlight& micro_batch, std::vector<at::Tensor>& result) const;
-  absl::Status RunWeightHalf(InFlight& micro_batch) const;
-  void MoveGradients(const InFlight& micro_batch) const;
+  void KeepRoots(const std::vector<at::Tensor>& values, InFlight& pass) const;
+  at::Tensor LossGradient(int64_t samples) const;
+  absl::Status CheckGradients(const StepSamples& samples,
+                              const std::vector<at::Tensor>& gradients) const;
+  absl::Status RunInputHalf(const StepSamples& samples, const std::vector<at::Tensor>& gradients,
+                            InFlight& pass, std::vector<at::Tensor>& result) const;
+  absl::Status RunWeightHalf(InFlight& pass) const;
+  void MoveGradients(const InFlight& pass) const;
   void MakeLeaves(Tensors& tensors) const;
-  absl::StatusOr<InFlight*> Find(SampleRange range);
-  absl::StatusOr<Roots> RootsOf(SampleRange range, const InFlight& micro_batch,
+  absl::StatusOr<InFlight*> Find(const StepSamples& samples);
+  absl::StatusOr<Roots> RootsOf(const StepSamples& samples, const InFlight& pass,
                                 const std::vector<at::Tensor>& gradients) const;
-  double LossShare(SampleRange range) const;
+  double LossShare(int64_t samples) const;
 
   const Graph* graph_;
   const ParameterStore* parameters_;
@@ -223,7 +223,7 @@ class StageModule {
   // Index in states_ by ParameterId and by place; -1: not updated here, no next value of one.
   std::vector<int32_t> state_place_, state_of_place_;
   SegmentPlan segments_;  // With split_backward.
-  std::map<SampleRange, InFlight> in_flight_;
+  std::map<StepSamples, InFlight> in_flight_;
   size_t version_lag_ = 0;
   // The last version_lag_ versions before the newest, fewer at the start of a run: what trained_
   // were, oldest first.

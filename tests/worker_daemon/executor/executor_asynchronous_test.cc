@@ -120,11 +120,11 @@ class Reference {
             },
             size);
         const SampleRange range{begin, begin + size};
-        const auto forward = (*module)->Forward(step, range, tensors, StageModule::Keep::kGraph);
+        const auto forward = (*module)->Forward({step, range}, tensors, StageModule::Keep::kGraph);
         ASSERT_TRUE(forward.ok()) << forward.status();
         losses.back() += forward->loss.item<double>() * static_cast<double>(size) /
                          static_cast<double>(strategy_.mini_batch);
-        ASSERT_TRUE((*module)->Backward(range, {}).ok());
+        ASSERT_TRUE((*module)->Backward({step, range}, {}).ok());
         for (ParameterId id : newest_->ids()) {
           (*newest_)[id].mutable_grad() = (*used_)[id].grad();
           (*used_)[id].mutable_grad() = at::Tensor();

@@ -16,9 +16,9 @@
 #include "common/validation/validate.h"
 #include "tests/worker_daemon/support/runnable_graphs.h"
 #include "worker_daemon/checkpoint/shards.h"
-#include "worker_daemon/executor/batch_totals.h"
-#include "worker_daemon/executor/device_plan.h"
+#include "worker_daemon/effects/batch_totals.h"
 #include "worker_daemon/executor/device_runner.h"
+#include "worker_daemon/step/device_plan.h"
 #include "worker_daemon/torch/tensor_types.h"
 #include "worker_daemon/transport/local/local_transport.h"
 

@@ -151,18 +151,19 @@ TEST_P(MixedTraining, SplitBackwardPassesAddUp) {
       for (const at::Tensor& input : {x, target})
         tensors.inputs.push_back(input.narrow(0, range.begin, range.size()));
       const auto result =
-          (*module)->Forward(0, range, std::move(tensors), StageModule::Keep::kGraph);
+          (*module)->Forward({0, range}, std::move(tensors), StageModule::Keep::kGraph);
       ASSERT_TRUE(result.ok()) << result.status();
       EXPECT_EQ(result->loss.scalar_type(), at::kFloat);
       EXPECT_EQ(result->prediction.scalar_type(), at::kFloat);
     }
     for (const SampleRange range : {SampleRange{0, 8}, SampleRange{8, 16}}) {
       ASSERT_TRUE(
-          (split ? (*module)->BackwardInput(range, {}) : (*module)->Backward(range, {})).ok());
+          (split ? (*module)->BackwardInput({0, range}, {}) : (*module)->Backward({0, range}, {}))
+              .ok());
     }
     for (const SampleRange range : {SampleRange{0, 8}, SampleRange{8, 16}}) {
       if (!split) break;
-      ASSERT_EQ((*module)->BackwardWeight(range), absl::OkStatus());
+      ASSERT_EQ((*module)->BackwardWeight({0, range}), absl::OkStatus());
     }
     auto& of = gradients.emplace_back();
     for (ParameterId id : ids) {

@@ -1,4 +1,4 @@
-#include "worker_daemon/executor/mailbox.h"
+#include "worker_daemon/effects/tensor_pieces.h"
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "absl/strings/str_cat.h"
+#include "worker_daemon/torch/operator_call.h"
 #include "worker_daemon/torch/sample_view.h"
 #include "worker_daemon/torch/tensor_types.h"
 
@@ -21,32 +22,20 @@ absl::Status CannotCut(const TensorMeta& meta) {
 
 }  // namespace
 
-void Mailbox::Put(int32_t channel, Direction direction, TensorPiece piece) {
-  absl::MutexLock lock(&mutex_);
-  pieces_[{channel, direction, piece.samples}] = std::move(piece);
+Direction DirectionOf(ActionKind kind) {
+  return kind == ActionKind::kSendActivation || kind == ActionKind::kReceiveActivation
+             ? Direction::kActivation
+             : Direction::kGradient;
 }
 
-std::vector<TensorPiece> Mailbox::Take(int32_t channel, Direction direction, SampleRange range) {
-  std::vector<TensorPiece> taken;
-  absl::MutexLock lock(&mutex_);
-  auto next = pieces_.lower_bound({channel, direction, {range.begin, range.begin}});
-  while (next != pieces_.end()) {
-    const auto& [piece_channel, piece_direction, samples] = next->first;
-    if (piece_channel != channel || piece_direction != direction || samples.begin >= range.end)
-      break;
-    if (range.Contains(samples)) {
-      taken.push_back(std::move(next->second));
-      next = pieces_.erase(next);
-    } else {
-      ++next;
-    }
-  }
-  return taken;
+const std::vector<ValueRef>& ValuesOf(const Channel& channel, Direction direction) {
+  return direction == Direction::kActivation ? channel.values : channel.gradient_values;
 }
 
-void Mailbox::Clear() {
-  absl::MutexLock lock(&mutex_);
-  pieces_.clear();
+std::optional<size_t> IndexOf(const std::vector<ValueRef>& sorted, ValueRef value) {
+  const auto found = std::lower_bound(sorted.begin(), sorted.end(), value);
+  if (found == sorted.end() || *found != value) return std::nullopt;
+  return static_cast<size_t>(found - sorted.begin());
 }
 
 absl::StatusOr<at::Tensor> Cut(const at::Tensor& tensor, const TensorMeta& meta, SampleRange whole,
@@ -100,6 +89,24 @@ absl::StatusOr<at::Tensor> Sum(const std::vector<Part>& parts, const TensorMeta&
     }
   }
   return sum;
+}
+
+absl::StatusOr<std::vector<at::Tensor>> CutForChannel(const PassResult& result, const Graph& graph,
+                                                      const Program& program, int32_t channel,
+                                                      Direction direction, SampleRange piece) {
+  std::vector<at::Tensor> pieces;
+  for (ValueRef value : ValuesOf(program.channels[channel], direction)) {
+    const std::optional<size_t> index = IndexOf(*result.values, value);
+    if (!index.has_value()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("channel ", channel, " carries ", NameOf(graph.node(value.node)),
+                       ", which the stages it joins do not exchange"));
+    }
+    auto cut = Cut(result.tensors[*index], graph.meta(value), result.samples, piece);
+    if (!cut.ok()) return Annotate(cut.status(), NameOf(graph.node(value.node)));
+    pieces.push_back(*std::move(cut));
+  }
+  return pieces;
 }
 
 }  // namespace stagewright

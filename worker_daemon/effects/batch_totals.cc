@@ -1,4 +1,4 @@
-#include "worker_daemon/executor/batch_totals.h"
+#include "worker_daemon/effects/batch_totals.h"
 
 #include <ATen/core/grad_mode.h>
 

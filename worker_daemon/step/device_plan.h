@@ -1,4 +1,4 @@
-// What the engine derives once from a program for one device: which stages it runs, which action
+// What a worker derives once from a program for one device: which stages it runs, which action
 // feeds which, and how micro-batches are handed over between its own stages.
 #pragma once
 

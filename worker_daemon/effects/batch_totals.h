@@ -8,8 +8,8 @@
 
 #include "common/base/status.h"
 #include "common/graph/graph.h"
-#include "worker_daemon/executor/device_plan.h"
 #include "worker_daemon/stage/parameter_store.h"
+#include "worker_daemon/step/device_plan.h"
 #include "worker_daemon/torch/operator_call.h"
 
 namespace stagewright {

@@ -1,5 +1,5 @@
 // Losses that divide by a total of the batch are those of the whole mini-batch, however it is cut.
-#include "worker_daemon/executor/batch_totals.h"
+#include "worker_daemon/effects/batch_totals.h"
 
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>

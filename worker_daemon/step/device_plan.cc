@@ -1,4 +1,4 @@
-#include "worker_daemon/executor/device_plan.h"
+#include "worker_daemon/step/device_plan.h"
 
 #include <algorithm>
 #include <set>
@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/program/check_ids.h"
+#include "common/program/step_samples.h"
 #include "common/program/unroll.h"
 #include "worker_daemon/checkpoint/ownership.h"
 
@@ -49,10 +50,9 @@ class Planning {
  private:
   std::vector<SectionPlan*> Sections() { return {&plan_.prologue, &plan_.body, &plan_.epilogue}; }
 
-  // Samples of the next step become those of a step.
-  SampleRange InStep(SampleRange samples) const {
-    const int64_t before = samples.begin / program_.mini_batch * program_.mini_batch;
-    return {samples.begin - before, samples.end - before};
+  // A pass of a stage, whichever step of the run it belongs to.
+  std::pair<StageId, SampleRange> PassOf(const Action& action) const {
+    return {action.stage, SamplesInStep(0, action.samples, program_.mini_batch).range};
   }
 
   absl::Status Bad(const Action& action, absl::string_view what) const {
@@ -127,10 +127,8 @@ class Planning {
       for (const ProgramAction& entry : *section->program) {
         const Action& action = entry.action;
         if (IsCompute(action.kind)) ++section->computes;
-        if (action.kind == ActionKind::kForward)
-          forwards_.insert({action.stage, InStep(action.samples)});
-        if (action.kind == ActionKind::kRecompute)
-          recomputed_.insert({action.stage, InStep(action.samples)});
+        if (action.kind == ActionKind::kForward) forwards_.insert(PassOf(action));
+        if (action.kind == ActionKind::kRecompute) recomputed_.insert(PassOf(action));
         if (action.kind != ActionKind::kBackwardInput) continue;
         for (StagePlan& stage : plan_.stages)
           stage.split_backward = stage.split_backward || stage.stage == action.stage;
@@ -154,11 +152,11 @@ class Planning {
     ActionPlan& plan = section.actions[index];
     switch (action.kind) {
       case ActionKind::kForward:
-        plan.recomputed = recomputed_.contains({action.stage, InStep(action.samples)});
+        plan.recomputed = recomputed_.contains(PassOf(action));
         return PlanLocal(action, /*forward=*/true, plan);
       case ActionKind::kBackward:
       case ActionKind::kBackwardInput:
-        if (!forwards_.contains({action.stage, InStep(action.samples)}))
+        if (!forwards_.contains(PassOf(action)))
           return Bad(action, "no forward pass of the same samples");
         return PlanLocal(action, /*forward=*/false, plan);
       case ActionKind::kSendActivation:

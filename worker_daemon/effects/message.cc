@@ -1,4 +1,4 @@
-#include "worker_daemon/executor/message.h"
+#include "worker_daemon/effects/message.h"
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>

@@ -49,7 +49,7 @@ class AcceleratorCheckpoint : public ::testing::Test {
 
   const at::Device device_ = at::Device("simulated:0");
   const std::unique_ptr<DeviceStreams> streams_ = MakeDeviceStreams(device_);
-  JobSpec spec_;
+  DeviceJob spec_;
   std::vector<ParameterId> ids_;
   std::optional<ParameterStore> parameters_;
   CheckpointReport report_;

@@ -35,8 +35,8 @@ using ::testing::HasSubstr;
 
 constexpr int64_t kMiniBatch = 16;
 
-JobSpec SpecOf(const Model& model, const Programs& programs, Optimizer optimizer, int64_t steps) {
-  JobSpec spec;
+DeviceJob SpecOf(const Model& model, const Programs& programs, Optimizer optimizer, int64_t steps) {
+  DeviceJob spec;
   spec.graph = model.graph;
   spec.program = programs.training;
   spec.weights_path = model.weights;
@@ -55,7 +55,7 @@ JobSpec SpecOf(const Model& model, const Programs& programs, Optimizer optimizer
 // gradient makes update m + 1 from those after m updates.
 class Reference {
  public:
-  Reference(const Model& model, const Strategy& strategy, const JobSpec& spec)
+  Reference(const Model& model, const Strategy& strategy, const DeviceJob& spec)
       : model_(model), strategy_(strategy), spec_(spec) {
     std::vector<ParameterId> ids;
     for (size_t i = 0; i < model.graph->parameters().size(); ++i) ids.emplace_back(i);
@@ -169,7 +169,7 @@ class Reference {
 
   const Model& model_;
   const Strategy& strategy_;
-  const JobSpec& spec_;
+  const DeviceJob& spec_;
   std::optional<ParameterStore> used_, newest_;
   std::vector<int64_t> in_flight_;  // Micro-batches in flight in the stage of each parameter.
   std::vector<std::vector<at::Tensor>> versions_;
@@ -230,7 +230,7 @@ TEST_P(Asynchronous, WeightsAreThoseOfPipeDreamsEquations) {
     ASSERT_TRUE(programs.ok()) << programs.status();
     ASSERT_TRUE(HasSections(*programs->training));
     const Optimizer optimizer = trial % 3 == 2 ? Optimizer::kAdam : Optimizer::kSgdMomentum;
-    JobSpec spec = SpecOf(model, *programs, optimizer, /*steps=*/1 + trial++ % 4);
+    DeviceJob spec = SpecOf(model, *programs, optimizer, /*steps=*/1 + trial++ % 4);
     if (spec.steps % 2 == 0) {  // Evaluations flush the pipeline.
       spec.evaluation = programs->evaluation;
       spec.evaluation_path = model.data;

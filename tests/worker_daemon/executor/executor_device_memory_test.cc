@@ -46,7 +46,7 @@ class CountingMover : public DeviceMover {
 TEST(DeviceMemory, TrainsTheSameAsHostMemory) {
   for (uint64_t seed = 1; seed <= 6; ++seed) {
     SCOPED_TRACE(seed);
-    JobSpec spec = ClassifierJob("device_memory", /*dropout=*/true, 4);
+    DeviceJob spec = ClassifierJob("device_memory", /*dropout=*/true, 4);
     spec.training.max_gradient_norm = 1;  // So that all devices are peers of all.
     UsePlan(
         spec,

@@ -29,8 +29,8 @@ using namespace testing;  // NOLINT
 constexpr int64_t kMiniBatch = 16;
 constexpr int64_t kSteps = 5;
 
-JobSpec SpecOf(const Model& model, const Programs& programs, Optimizer optimizer) {
-  JobSpec spec;
+DeviceJob SpecOf(const Model& model, const Programs& programs, Optimizer optimizer) {
+  DeviceJob spec;
   spec.graph = model.graph;
   spec.program = programs.training;
   spec.weights_path = model.weights;
@@ -146,12 +146,12 @@ TEST_F(Equivalence, DropoutIsThatOfOneDevice) {
     const auto whole =
         LowerBoth(*model.graph, ForceStrategy(*model.graph, {.micro_batches = 1}, random));
     ASSERT_TRUE(whole.ok()) << whole.status();
-    const JobSpec spec = SpecOf(model, *whole, Optimizer::kSgd);
+    const DeviceJob spec = SpecOf(model, *whole, Optimizer::kSgd);
     const auto reference = TrainLocally(spec);
     ASSERT_TRUE(reference.ok()) << reference.status();
     CompareAll(model, Optimizer::kSgd, reference->parameters, reference->losses);
     // The reference has dropout: other masks make other parameters.
-    const auto other = TrainLocally(spec, [](JobSpec& own) { own.seed = 43; });
+    const auto other = TrainLocally(spec, [](DeviceJob& own) { own.seed = 43; });
     ASSERT_TRUE(other.ok()) << other.status();
     std::string where;
     EXPECT_GT(LargestError(other->parameters, reference->parameters, where), 1e-3);
@@ -170,7 +170,7 @@ TEST_F(Equivalence, AWrongLossScaleIsNoticed) {
     ASSERT_TRUE(programs.ok());
     for (const double weight : {1.0, 1.001}) {
       const auto result = TrainLocally(SpecOf(model, *programs, Optimizer::kSgd),
-                                       [&](JobSpec& spec) { spec.loss_weight = weight; });
+                                       [&](DeviceJob& spec) { spec.loss_weight = weight; });
       ASSERT_TRUE(result.ok()) << result.status();
       std::string where;
       const double error = LargestError(result->parameters, *expected, where);

@@ -45,7 +45,7 @@ Graph OfLength(int64_t length) {
 const std::vector<std::pair<int64_t, int64_t>> kFiles = {{5, 6}, {2, 7}, {3, 6}, {5, 4}};
 
 struct Job {
-  JobSpec spec;
+  DeviceJob spec;
   std::vector<at::Tensor> x, target;  // By sample.
 
   explicit Job(const std::vector<HandStage>& stages) {

@@ -278,7 +278,7 @@ Peaks Train(const Case& c, const TransportFactory& transports) {
   EXPECT_TRUE(program.ok()) << program.status();
   if (!program.ok()) return {};
   EXPECT_EQ(Validate(*program, {}), absl::OkStatus());
-  JobSpec spec;
+  DeviceJob spec;
   spec.graph = graph;
   spec.program = std::make_shared<const Program>(*std::move(program));
   spec.weights_path = WriteWeights(*graph, absl::StrCat("memory_", c.model, ".safetensors"));
@@ -290,7 +290,7 @@ Peaks Train(const Case& c, const TransportFactory& transports) {
   for (const DeviceProgram& device : spec.program->devices) peaks.measured[device.device] = 0;
   const auto result = TrainLocally(
       spec,
-      [&](JobSpec& own) {
+      [&](DeviceJob& own) {
         Bytes& peak = peaks.measured[own.device];
         own.on_step = [&peak, report = own.on_step](StepReport step) {
           peak = step.memory.peak;
@@ -353,7 +353,7 @@ TEST(MemoryLimit, EndsTheJobWithTheFigures) {
   auto program = Lower(*graph, StrategyOf(c, *graph), *MakeAnalyticCostModel(*graph),
                        {.optimizer = Optimizer::kSgd});
   ASSERT_TRUE(program.ok()) << program.status();
-  JobSpec spec;
+  DeviceJob spec;
   spec.graph = graph;
   spec.program = std::make_shared<const Program>(*std::move(program));
   spec.weights_path = WriteWeights(*graph, "memory_limit.safetensors");

@@ -55,7 +55,7 @@ TEST_P(Replay, OfMeasuredDurationsGivesTheMeasuredStepTime) {
   std::mt19937_64 random(5);
   const auto programs = LowerBoth(*graph, ForceStrategy(*graph, GetParam(), random));
   ASSERT_TRUE(programs.ok()) << programs.status();
-  JobSpec spec;
+  DeviceJob spec;
   spec.graph = graph;
   spec.program = programs->training;
   spec.weights_path = WriteWeights(*graph, "replay_weights.safetensors");
@@ -63,7 +63,7 @@ TEST_P(Replay, OfMeasuredDurationsGivesTheMeasuredStepTime) {
   spec.steps = kSteps;
   // Steps start together, as the simulator has it.
   std::barrier step_end(static_cast<std::ptrdiff_t>(spec.program->devices.size()));
-  const auto result = TrainLocally(spec, [&](JobSpec& own) {
+  const auto result = TrainLocally(spec, [&](DeviceJob& own) {
     own.on_step = [&step_end, report = own.on_step](StepReport step) {
       report(std::move(step));
       step_end.arrive_and_wait();

@@ -141,7 +141,7 @@ class StepComparisonTest : public ::testing::Test {
   }
 
   std::string stem_;
-  JobSpec spec_;
+  DeviceJob spec_;
 };
 
 TEST_F(StepComparisonTest, EveryPlanComputesWhatASingleDeviceDoes) {

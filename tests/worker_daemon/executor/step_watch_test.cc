@@ -22,7 +22,7 @@ TEST(StepWatchTest, ARecordHasGradientsStateAndLossOfTheStep) {
   const int linear = make.AddLinear("only", In(x), 3, 2);
   const int square =
       make.AddNode("aten.mul.Tensor", {Value(linear), Value(linear)}, {Meta({-1, 2})});
-  JobSpec spec;
+  DeviceJob spec;
   spec.graph = std::make_shared<const Graph>(
       make.Finish(make.AddNode("aten.mean.default", {Value(square)}, {Meta({})})));
   spec.weights_path = WriteWeights(*spec.graph, "record_weights.safetensors");

@@ -35,8 +35,8 @@ TransportFactory Ucx(const std::string& tls) {
 }
 #endif
 
-JobSpec SpecOf(const Model& model, std::shared_ptr<const Program> program, Optimizer optimizer) {
-  JobSpec spec;
+DeviceJob SpecOf(const Model& model, std::shared_ptr<const Program> program, Optimizer optimizer) {
+  DeviceJob spec;
   spec.graph = model.graph;
   spec.program = std::move(program);
   spec.weights_path = model.weights;

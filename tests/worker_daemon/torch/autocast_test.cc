@@ -58,7 +58,7 @@ TEST(AutocastScope, KeepsNoCastOfAWeight) {
 
 class MixedTraining : public ::testing::TestWithParam<Precision> {
  protected:
-  static TrainingResult Train(const JobSpec& spec) {
+  static TrainingResult Train(const DeviceJob& spec) {
     auto result = TrainLocally(spec);
     EXPECT_TRUE(result.ok()) << result.status();
     return result.ok() ? *std::move(result) : TrainingResult();
@@ -87,7 +87,7 @@ INSTANTIATE_TEST_SUITE_P(Precisions, MixedTraining,
 // Stages, replicas, shared devices, micro-batches of other sizes, recomputation and dropout.
 TEST_P(MixedTraining, IsTheSameForAnyPlan) {
   for (const bool dropout : {false, true}) {
-    JobSpec spec = ClassifierJob("mixed", dropout, kSteps);
+    DeviceJob spec = ClassifierJob("mixed", dropout, kSteps);
     UseOneDevice(spec);
     const TrainingResult exact = Train(spec);
     spec.training.precision = GetParam();
@@ -117,7 +117,7 @@ TEST_P(MixedTraining, IsTheSameForAnyPlan) {
 
 // A recomputed forward pass runs in the types of the first: the results are the same to the bit.
 TEST_P(MixedTraining, RecomputationChangesNothing) {
-  JobSpec spec = ClassifierJob("recomputed", /*dropout=*/true, kSteps);
+  DeviceJob spec = ClassifierJob("recomputed", /*dropout=*/true, kSteps);
   spec.training.precision = GetParam();
   UsePlan(spec, {.stages = 3, .micro_batches = 4}, 2);
   const TrainingResult expected = Train(spec);
@@ -129,7 +129,7 @@ TEST_P(MixedTraining, RecomputationChangesNothing) {
 
 // The halves of a split backward pass, over two micro-batches in flight, add up to the whole one.
 TEST_P(MixedTraining, SplitBackwardPassesAddUp) {
-  const JobSpec spec = ClassifierJob("split", /*dropout=*/true, 1);
+  const DeviceJob spec = ClassifierJob("split", /*dropout=*/true, 1);
   const at::Tensor x = Random({16, 12}, 5, at::kFloat);
   const at::Tensor target = x.narrow(1, 0, 5).argmax(1);
   std::vector<ParameterId> ids;
@@ -176,7 +176,7 @@ TEST_P(MixedTraining, SplitBackwardPassesAddUp) {
 }
 
 TEST_P(MixedTraining, ParametersStayFloat32) {
-  JobSpec spec = ClassifierJob("types", /*dropout=*/false, 2);
+  DeviceJob spec = ClassifierJob("types", /*dropout=*/false, 2);
   spec.training.precision = GetParam();
   UsePlan(spec, {.stages = 2, .micro_batches = 2}, 1);
   for (const auto& [name, value] : Train(spec).parameters)

@@ -114,7 +114,7 @@ TEST(ClipGradientNorm, ANormThatIsNotFiniteMayDropTheGradients) {
 }
 
 struct Job {
-  JobSpec spec;
+  DeviceJob spec;
   Job() {
     at::set_num_threads(1);
     spec.graph = std::make_shared<const Graph>(Tied());

@@ -71,10 +71,10 @@ struct StepRecords {
 // What runs for samples of one shape.
 struct LengthSpec {
   std::shared_ptr<const Graph> graph;
-  std::shared_ptr<const Program> program, evaluation;  // As in JobSpec.
+  std::shared_ptr<const Program> program, evaluation;  // As in DeviceJob.
 };
 
-struct JobSpec {
+struct DeviceJob {
   std::shared_ptr<const Graph> graph;
   std::shared_ptr<const Program> program;     // Trains.
   std::shared_ptr<const Program> evaluation;  // Does not; same stages. Null: no evaluation.
@@ -122,23 +122,26 @@ struct JobSpec {
   std::function<void(const EvaluationReport&)> on_evaluation;
 };
 
-// What runs for all samples: for those of JobSpec::graph first, then those of `lengths`.
-std::vector<LengthSpec> AllLengths(const JobSpec& spec);
+// What runs for all samples: for those of DeviceJob::graph first, then those of `lengths`.
+std::vector<LengthSpec> AllLengths(const DeviceJob& spec);
 
 // The programs of all lengths, for training and evaluation.
-std::vector<const Program*> ProgramsOf(const JobSpec& spec);
+std::vector<const Program*> ProgramsOf(const DeviceJob& spec);
+
+// The numbers that messages of a program have for channels and reductions: [0, this).
+uint32_t ChannelsOf(const Program& program);
 
 // Peak memory of the job's device by the largest of its programs.
-Bytes PredictedPeak(const JobSpec& spec);
+Bytes PredictedPeak(const DeviceJob& spec);
 
 // Evaluations come between steps, not only after the last.
-bool EvaluatesInBetween(const JobSpec& spec);
+bool EvaluatesInBetween(const DeviceJob& spec);
 
 // INVALID_ARGUMENT unless the programs of all lengths do the same work on the same devices, so that
 // their steps can follow each other.
-absl::Status CheckLengths(const JobSpec& spec);
+absl::Status CheckLengths(const DeviceJob& spec);
 
 // The devices that `device` exchanges messages with, ascending: the peers of its transport.
-std::vector<int> PeersOf(const JobSpec& spec);
+std::vector<int> PeersOf(const DeviceJob& spec);
 
 }  // namespace stagewright

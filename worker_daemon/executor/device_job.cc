@@ -1,4 +1,4 @@
-#include "worker_daemon/executor/job_spec.h"
+#include "worker_daemon/executor/device_job.h"
 
 #include <algorithm>
 #include <set>
@@ -20,13 +20,13 @@ bool HasSameStages(const Program& program, const Program& other) {
 
 }  // namespace
 
-std::vector<LengthSpec> AllLengths(const JobSpec& spec) {
+std::vector<LengthSpec> AllLengths(const DeviceJob& spec) {
   std::vector<LengthSpec> all = {{spec.graph, spec.program, spec.evaluation}};
   all.insert(all.end(), spec.lengths.begin(), spec.lengths.end());
   return all;
 }
 
-std::vector<const Program*> ProgramsOf(const JobSpec& spec) {
+std::vector<const Program*> ProgramsOf(const DeviceJob& spec) {
   std::vector<const Program*> programs;
   for (const LengthSpec& length : AllLengths(spec)) {
     for (const auto& program : {length.program, length.evaluation}) {
@@ -36,11 +36,15 @@ std::vector<const Program*> ProgramsOf(const JobSpec& spec) {
   return programs;
 }
 
-bool EvaluatesInBetween(const JobSpec& spec) {
+uint32_t ChannelsOf(const Program& program) {
+  return static_cast<uint32_t>(std::max(program.channels.size(), program.reductions.size()));
+}
+
+bool EvaluatesInBetween(const DeviceJob& spec) {
   return spec.evaluation != nullptr && spec.training.evaluation.every > 0;
 }
 
-Bytes PredictedPeak(const JobSpec& spec) {
+Bytes PredictedPeak(const DeviceJob& spec) {
   Bytes peak = 0;
   for (const Program* program : ProgramsOf(spec)) {
     for (const DeviceProgram& device : program->devices) {
@@ -50,7 +54,7 @@ Bytes PredictedPeak(const JobSpec& spec) {
   return peak;
 }
 
-std::vector<int> PeersOf(const JobSpec& spec) {
+std::vector<int> PeersOf(const DeviceJob& spec) {
   std::set<int> peers;
   for (const Program* program : ProgramsOf(spec)) {
     for (const Channel& channel : program->channels) {
@@ -70,7 +74,7 @@ std::vector<int> PeersOf(const JobSpec& spec) {
   return {peers.begin(), peers.end()};
 }
 
-absl::Status CheckLengths(const JobSpec& spec) {
+absl::Status CheckLengths(const DeviceJob& spec) {
   if (spec.lengths.empty()) return absl::OkStatus();
   if (spec.program->asynchronous) {
     return absl::InvalidArgumentError(

@@ -8,10 +8,8 @@
 #include "tests/worker_daemon/support/local_training.h"
 #include "tests/worker_daemon/support/mixed_models.h"
 
-namespace stagewright {
+namespace stagewright::testing {
 namespace {
-
-using namespace testing;  // NOLINT
 
 constexpr Nanos kLag = 1000 * kSecond;  // More than the test takes.
 
@@ -97,4 +95,4 @@ TEST(DeviceClock, TracesTellWhenTheDeviceRanWhat) {
 }
 
 }  // namespace
-}  // namespace stagewright
+}  // namespace stagewright::testing

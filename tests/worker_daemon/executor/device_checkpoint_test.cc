@@ -15,10 +15,9 @@
 #include "tests/worker_daemon/support/local_training.h"
 #include "tests/worker_daemon/support/runnable_graphs.h"
 
-namespace stagewright {
+namespace stagewright::testing {
 namespace {
 
-using namespace testing;  // NOLINT
 using ::testing::HasSubstr;
 
 constexpr int64_t kMiniBatch = 8;
@@ -272,4 +271,4 @@ TEST_P(DeviceCheckpointTestOnce, SavingChangesNothing) {
 }
 
 }  // namespace
-}  // namespace stagewright
+}  // namespace stagewright::testing

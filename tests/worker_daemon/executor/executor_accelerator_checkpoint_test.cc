@@ -15,10 +15,8 @@
 #include "tests/worker_daemon/support/simulated_accelerator.h"
 #include "worker_daemon/executor/device_checkpoint.h"
 
-namespace stagewright {
+namespace stagewright::testing {
 namespace {
-
-using namespace testing;  // NOLINT
 
 class AcceleratorCheckpoint : public ::testing::Test {
  protected:
@@ -87,4 +85,4 @@ TEST_F(AcceleratorCheckpoint, SavesTheStepBeforeAndHoldsUpTheOneAfter) {
 }
 
 }  // namespace
-}  // namespace stagewright
+}  // namespace stagewright::testing

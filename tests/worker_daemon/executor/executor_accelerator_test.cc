@@ -22,10 +22,9 @@
 #include "worker_daemon/transport/ucx/ucx_transport.h"
 #endif
 
-namespace stagewright {
+namespace stagewright::testing {
 namespace {
 
-using namespace testing;  // NOLINT
 using ::testing::HasSubstr;
 
 void Accelerate(DeviceJob& own) {
@@ -300,4 +299,4 @@ TEST_F(OnAccelerators, TheLossAloneMaySkipAStep) {
 }
 
 }  // namespace
-}  // namespace stagewright
+}  // namespace stagewright::testing

@@ -27,26 +27,19 @@
 #include "worker_daemon/stage/stage_module.h"
 #include "worker_daemon/update/optimizer.h"
 
-namespace stagewright {
+namespace stagewright::testing {
 namespace {
 
-using namespace testing;  // NOLINT
 using ::testing::HasSubstr;
 
 constexpr int64_t kMiniBatch = 16;
 
-DeviceJob SpecOf(const Model& model, const Programs& programs, Optimizer optimizer, int64_t steps) {
-  DeviceJob spec;
-  spec.graph = model.graph;
-  spec.program = programs.training;
-  spec.weights_path = model.weights;
-  spec.data_path = model.data;
-  spec.training.optimizer.kind = optimizer;
-  spec.training.optimizer.learning_rate = optimizer == Optimizer::kAdam ? 1e-3 : 0.05;
-  spec.steps = steps;
-  spec.seed = 42;
-  spec.order = SampleOrder::kShuffled;
-  return spec;
+DeviceJob ShuffledJob(const Model& model, const Programs& programs, Optimizer optimizer,
+                      int64_t steps) {
+  DeviceJob job = JobOf(model, programs.training, optimizer, steps);
+  job.training.optimizer.learning_rate = optimizer == Optimizer::kAdam ? 1e-3 : 0.05;
+  job.order = SampleOrder::kShuffled;
+  return job;
 }
 
 // What the equations give. Micro-batch m, counted through the steps from the last flush on, is run
@@ -230,7 +223,7 @@ TEST_P(Asynchronous, WeightsAreThoseOfPipeDreamsEquations) {
     ASSERT_TRUE(programs.ok()) << programs.status();
     ASSERT_TRUE(HasSections(*programs->training));
     const Optimizer optimizer = trial % 3 == 2 ? Optimizer::kAdam : Optimizer::kSgdMomentum;
-    DeviceJob spec = SpecOf(model, *programs, optimizer, /*steps=*/1 + trial++ % 4);
+    DeviceJob spec = ShuffledJob(model, *programs, optimizer, /*steps=*/1 + trial++ % 4);
     if (spec.steps % 2 == 0) {  // Evaluations flush the pipeline.
       spec.evaluation = programs->evaluation;
       spec.evaluation_path = model.data;
@@ -290,7 +283,7 @@ TEST(AsynchronousJob, TiedWeightsStayEqual) {
     strategy.asynchronous = true;
     const auto programs = LowerBoth(*model.graph, strategy);
     ASSERT_TRUE(programs.ok()) << programs.status();
-    const auto result = TrainLocally(SpecOf(model, *programs, Optimizer::kSgdMomentum, 3));
+    const auto result = TrainLocally(ShuffledJob(model, *programs, Optimizer::kSgdMomentum, 3));
     ASSERT_TRUE(result.ok()) << result.status();
     EXPECT_TRUE(std::isfinite(result->losses.back()));
   }
@@ -412,4 +405,4 @@ TEST(AsynchronousJob, StepsOfARunFollowEachOther) {
 }
 
 }  // namespace
-}  // namespace stagewright
+}  // namespace stagewright::testing

@@ -11,10 +11,8 @@
 #include "tests/worker_daemon/transport/copy_mover.h"
 #include "worker_daemon/transport/routing/routing_transport.h"
 
-namespace stagewright {
+namespace stagewright::testing {
 namespace {
-
-using namespace testing;  // NOLINT
 
 // Counts what it moves.
 class CountingMover : public DeviceMover {
@@ -77,4 +75,4 @@ TEST(DeviceMemory, TrainsTheSameAsHostMemory) {
 }
 
 }  // namespace
-}  // namespace stagewright
+}  // namespace stagewright::testing

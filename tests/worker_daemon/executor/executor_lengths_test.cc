@@ -13,10 +13,9 @@
 #include "tests/worker_daemon/support/runnable_graphs.h"
 #include "worker_daemon/executor/device_runner.h"
 
-namespace stagewright {
+namespace stagewright::testing {
 namespace {
 
-using namespace testing;  // NOLINT
 using ::testing::HasSubstr;
 
 constexpr int64_t kMiniBatch = 4;
@@ -169,4 +168,4 @@ TEST(EngineLengths, RefusesProgramsThatAreNotOfTheSameStages) {
 }
 
 }  // namespace
-}  // namespace stagewright
+}  // namespace stagewright::testing

@@ -24,10 +24,8 @@
 #include "tests/worker_daemon/support/pair_transport.h"
 #include "tests/worker_daemon/support/runnable_graphs.h"
 
-namespace stagewright {
+namespace stagewright::testing {
 namespace {
-
-using namespace testing;  // NOLINT
 
 constexpr int64_t kMiniBatch = 256;
 constexpr int64_t kMicroBatch = 64;
@@ -411,4 +409,4 @@ INSTANTIATE_TEST_SUITE_P(All, MemoryOfOneProcess, ::testing::ValuesIn(CasesOfSev
                          [](const auto& param_info) { return param_info.param.Name(); });
 
 }  // namespace
-}  // namespace stagewright
+}  // namespace stagewright::testing

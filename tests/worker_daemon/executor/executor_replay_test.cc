@@ -13,10 +13,8 @@
 #include "tests/worker_daemon/support/local_training.h"
 #include "tests/worker_daemon/support/runnable_graphs.h"
 
-namespace stagewright {
+namespace stagewright::testing {
 namespace {
-
-using namespace testing;  // NOLINT
 
 constexpr int64_t kWidth = 640;
 constexpr int64_t kMiniBatch = 64;
@@ -107,4 +105,4 @@ INSTANTIATE_TEST_SUITE_P(
                                     .micro_batches = 4}));
 
 }  // namespace
-}  // namespace stagewright
+}  // namespace stagewright::testing

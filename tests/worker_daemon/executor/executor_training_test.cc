@@ -14,10 +14,9 @@
 #include "worker_daemon/executor/device_runner.h"
 #include "worker_daemon/transport/local/local_transport.h"
 
-namespace stagewright {
+namespace stagewright::testing {
 namespace {
 
-using namespace testing;  // NOLINT
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
@@ -278,4 +277,4 @@ TEST(Training, LeavesNoThreadsBehind) {
 }
 
 }  // namespace
-}  // namespace stagewright
+}  // namespace stagewright::testing

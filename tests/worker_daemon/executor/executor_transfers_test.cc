@@ -12,10 +12,8 @@
 #include "tests/worker_daemon/support/runnable_graphs.h"
 #include "tests/worker_daemon/support/spy_transport.h"
 
-namespace stagewright {
+namespace stagewright::testing {
 namespace {
-
-using namespace testing;  // NOLINT
 
 constexpr int64_t kWidth = 6;
 constexpr int64_t kMiniBatch = 4;  // Micro-batches of one sample.
@@ -195,4 +193,4 @@ TEST(ExecutorTransfersTest, ReceivedMessagesUseTheSameBuffersAgain) {
 }
 
 }  // namespace
-}  // namespace stagewright
+}  // namespace stagewright::testing

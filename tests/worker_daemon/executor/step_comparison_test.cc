@@ -16,10 +16,9 @@
 #include "tests/worker_daemon/support/runnable_graphs.h"
 #include "worker_daemon/checkpoint/step_record.h"
 
-namespace stagewright {
+namespace stagewright::testing {
 namespace {
 
-using namespace testing;  // NOLINT
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -239,4 +238,4 @@ TEST(ToleranceTest, IsTighterForTypesThatRoundLess) {
 }
 
 }  // namespace
-}  // namespace stagewright
+}  // namespace stagewright::testing

@@ -10,10 +10,8 @@
 #include "tests/worker_daemon/support/runnable_graphs.h"
 #include "worker_daemon/checkpoint/step_record.h"
 
-namespace stagewright {
+namespace stagewright::testing {
 namespace {
-
-using namespace testing;  // NOLINT
 
 TEST(StepWatchTest, ARecordHasGradientsStateAndLossOfTheStep) {
   at::set_num_threads(1);
@@ -67,4 +65,4 @@ TEST(StepWatchTest, ARecordHasGradientsStateAndLossOfTheStep) {
 }
 
 }  // namespace
-}  // namespace stagewright
+}  // namespace stagewright::testing

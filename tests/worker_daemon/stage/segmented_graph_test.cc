@@ -15,10 +15,9 @@
 #include "worker_daemon/stage/stage_module.h"
 #include "worker_daemon/torch/tensor_types.h"
 
-namespace stagewright {
+namespace stagewright::testing {
 namespace {
 
-using namespace testing;  // NOLINT: the builders read like the graph.
 using ::testing::ElementsAre;
 using Keep = StageModule::Keep;
 
@@ -250,4 +249,4 @@ TEST(SplitBackward, TheInputHalfFreesWhatOnlyItNeeded) {
 }
 
 }  // namespace
-}  // namespace stagewright
+}  // namespace stagewright::testing

@@ -6,10 +6,9 @@
 
 #include "tests/worker_daemon/support/runnable_graphs.h"
 
-namespace stagewright {
+namespace stagewright::testing {
 namespace {
 
-using namespace testing;  // NOLINT: the builders read like the graph.
 using ::testing::HasSubstr;
 using Keep = StageModule::Keep;
 
@@ -323,4 +322,4 @@ TEST(ParameterStore, NamesWhatIsMissingOrHasAnotherShape) {
 }
 
 }  // namespace
-}  // namespace stagewright
+}  // namespace stagewright::testing

@@ -14,10 +14,9 @@
 #include "tests/worker_daemon/support/runnable_graphs.h"
 #include "worker_daemon/stage/stage_module.h"
 
-namespace stagewright {
+namespace stagewright::testing {
 namespace {
 
-using namespace testing;  // NOLINT
 using ::testing::HasSubstr;
 
 constexpr int64_t kSteps = 8;
@@ -184,4 +183,4 @@ TEST_P(MixedTraining, ParametersStayFloat32) {
 }
 
 }  // namespace
-}  // namespace stagewright
+}  // namespace stagewright::testing

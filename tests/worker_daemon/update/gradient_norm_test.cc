@@ -15,10 +15,9 @@
 #include "tests/worker_daemon/support/local_training.h"
 #include "tests/worker_daemon/support/runnable_graphs.h"
 
-namespace stagewright {
+namespace stagewright::testing {
 namespace {
 
-using namespace testing;  // NOLINT
 using ::testing::HasSubstr;
 
 constexpr int64_t kMiniBatch = 8;
@@ -213,4 +212,4 @@ TEST(NonFiniteTraining, EveryPolicyIsTheSameForAnyPlan) {
 }
 
 }  // namespace
-}  // namespace stagewright
+}  // namespace stagewright::testing

@@ -12,10 +12,9 @@
 #include "tests/worker_daemon/support/runnable_graphs.h"
 #include "worker_daemon/executor/device_checkpoint.h"
 
-namespace stagewright {
+namespace stagewright::testing {
 namespace {
 
-using namespace testing;  // NOLINT
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -209,4 +208,4 @@ TEST_F(ScaledTraining, AResumedJobGoesOnWithTheScale) {
 }
 
 }  // namespace
-}  // namespace stagewright
+}  // namespace stagewright::testing

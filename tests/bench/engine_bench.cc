@@ -75,11 +75,11 @@ Strategy MakeChainStrategy(const Shape& shape, bool one_device) {
 
 using Reports = std::vector<std::vector<StepReport>>;  // By device and step.
 
-Reports Train(const JobSpec& spec, const TransportFactory& transports) {
+Reports Train(const DeviceJob& spec, const TransportFactory& transports) {
   Reports reports(spec.program->devices.size());
   Checked(TrainLocally(
       spec,
-      [&](JobSpec& own) {
+      [&](DeviceJob& own) {
         auto& mine = reports[static_cast<size_t>(own.device.value())];
         own.on_step = [&mine](StepReport report) { mine.push_back(std::move(report)); };
       },
@@ -100,7 +100,7 @@ double FastestStep(const Reports& reports) {
   return slowest;
 }
 
-void Measure(const char* name, const JobSpec& spec, const TransportFactory& transports) {
+void Measure(const char* name, const DeviceJob& spec, const TransportFactory& transports) {
   const Reports reports = Train(spec, transports);
   // The median step of the device that does most; the first step warms up.
   double best_compute = 0, best_action = 0;
@@ -121,8 +121,8 @@ void Measure(const char* name, const JobSpec& spec, const TransportFactory& tran
               best_action);
 }
 
-JobSpec MakeJob(const Shape& shape, bool one_device) {
-  JobSpec spec;
+DeviceJob MakeJob(const Shape& shape, bool one_device) {
+  DeviceJob spec;
   spec.graph = MakeChain(shape);
   spec.weights_path = WriteWeights(*spec.graph, "engine_bench_weights.safetensors");
   spec.data_path = TempPath("engine_bench_data.safetensors");
@@ -168,7 +168,7 @@ int Main(int argc, char** argv) {
       ->check(CLI::PositiveNumber);
   CLI11_PARSE(app, argc, argv);
   at::set_num_threads(1);
-  JobSpec spec = MakeJob(shape, true);
+  DeviceJob spec = MakeJob(shape, true);
   Measure("one device", spec, MakeLocalTransport);
   spec.program = Checked(LowerBoth(*spec.graph, MakeChainStrategy(shape, false))).training;
   Measure("by reference", spec, MakeLocalTransport);

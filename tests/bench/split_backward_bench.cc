@@ -148,20 +148,20 @@ void Run(const Shape& shape) {
   const StageModule::Tensors tensors{{Random(sizes, 1, at::kFloat)}, {}};
   const std::vector<at::Tensor> gradients = {Random(sizes, 2, at::kFloat)};
   const auto forward = [&](StageModule& module) {
-    Checked(module.Forward(0, range, tensors, StageModule::Keep::kGraph));
+    Checked(module.Forward({0, range}, tensors, StageModule::Keep::kGraph));
   };
   std::vector<double> f, b, i, w;
   int64_t held = 0, between = 0;
   for (int round = 0; round < shape.rounds; ++round) {
     Time(f, [&] { forward(*whole); });
-    Time(b, [&] { Checked(whole->Backward(range, gradients)); });
+    Time(b, [&] { Checked(whole->Backward({0, range}, gradients)); });
     const auto meter = std::make_shared<Meter>();
     const c10::DebugInfoGuard guard(c10::DebugInfoKind::PROFILER_STATE, meter);
     forward(*halves);
     held = meter->bytes;
-    Time(i, [&] { Checked(halves->BackwardInput(range, gradients)); });
+    Time(i, [&] { Checked(halves->BackwardInput({0, range}, gradients)); });
     between = meter->bytes;
-    Time(w, [&] { Check(halves->BackwardWeight(range)); });
+    Time(w, [&] { Check(halves->BackwardWeight({0, range})); });
   }
   const double both = Median(i) + Median(w);
   std::printf("layer of width %ld, %ld heads, %ld x %ld tokens, %d thread(s), medians of %d\n",

@@ -14,7 +14,7 @@ struct OfferedDevice {
   std::string name;          // "cpu0", "cuda1"
   std::string torch_device;  // "cpu", "cuda:1"
   Bytes memory = 0;
-  Bytes memory_limit = 0;  // See JobSpec.
+  Bytes memory_limit = 0;  // See DeviceJob.
 };
 
 struct Offer {

@@ -7,7 +7,7 @@
 #include "absl/time/time.h"
 #include "common/base/status.h"
 #include "common/program/program.h"
-#include "worker_daemon/executor/job_spec.h"
+#include "worker_daemon/executor/device_job.h"
 
 namespace stagewright {
 

@@ -61,7 +61,7 @@ absl::Status RunCheckpoints::Resume(v1::Prepared* prepared) {
   return absl::OkStatus();
 }
 
-void RunCheckpoints::AddTo(JobSpec& spec) {
+void RunCheckpoints::AddTo(DeviceJob& spec) {
   spec.resume = resume_;
   if (!prepare_.spec().has_checkpoints()) return;
   spec.checkpoint_root = root_;

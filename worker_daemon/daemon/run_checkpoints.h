@@ -15,7 +15,7 @@
 #include "common/training/checkpoint_policy.h"
 #include "stagewright/v1/worker_service.pb.h"
 #include "worker_daemon/checkpoint/checkpoint.h"
-#include "worker_daemon/executor/job_spec.h"
+#include "worker_daemon/executor/device_job.h"
 
 namespace stagewright {
 
@@ -34,7 +34,7 @@ class RunCheckpoints {
   absl::Status Resume(v1::Prepared* prepared);
 
   // Completes the spec of a device: what to resume from, and when to save.
-  void AddTo(JobSpec& spec);
+  void AddTo(DeviceJob& spec);
 
   // Saves after `step` steps, too. Devices that are further on already report that they skip it.
   void Announce(int64_t step);

@@ -8,38 +8,15 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/data/sample_lengths.h"
-#include "common/program/check_ids.h"
-#include "common/validation/validate.h"
-#include "common/wire/graph_proto.h"
 #include "common/wire/strategy_proto.h"
-#include "common/wire/training_proto.h"
 #include "worker_daemon/checkpoint/shards.h"
 #include "worker_daemon/daemon/device_transport.h"
+#include "worker_daemon/daemon/prepared_job.h"
 
 namespace stagewright {
 namespace {
 
 constexpr absl::Duration kConnectDeadline = absl::Seconds(60);
-
-// Steps of the job: given, or as many mini-batches as its epochs hold.
-absl::StatusOr<int64_t> TotalSteps(const std::vector<const Graph*>& graphs,
-                                   const v1::JobSpec& spec) {
-  if (spec.steps() > 0) return spec.steps();
-  ASSIGN_OR_RETURN(const SampleLengths lengths, SampleLengths::Read(graphs, spec.data_path()));
-  const auto steps = Sampler::Steps(lengths, spec.mini_batch(), spec.epochs());
-  if (!steps.has_value()) {
-    return absl::InvalidArgumentError(absl::StrCat("spec.epochs: ", spec.epochs(), " epochs of ",
-                                                   lengths.samples(),
-                                                   " samples cannot be counted"));
-  }
-  if (lengths.samples() < spec.mini_batch()) {
-    return absl::InvalidArgumentError(absl::StrCat("mini-batch of ", spec.mini_batch(),
-                                                   " samples, but ", spec.data_path(),
-                                                   " holds only ", lengths.samples()));
-  }
-  return *steps;
-}
 
 }  // namespace
 
@@ -119,82 +96,12 @@ void WorkerRun::Loop() {
   }
 }
 
-// Programs come from the wire: nothing that they could break may see them before.
-absl::Status WorkerRun::CheckPrograms(const JobSpec& spec) const {
-  for (const LengthSpec& length : AllLengths(spec)) {
-    for (const Program* program : {length.program.get(), length.evaluation.get()}) {
-      if (program == nullptr) continue;
-      const char* name =
-          program == length.program.get() ? "prepare.program" : "prepare.evaluation_program";
-      RETURN_IF_ERROR(Annotate(CheckIds(*length.graph, *program), name));
-      RETURN_IF_ERROR(Annotate(Validate(*program, {}), name));
-    }
-  }
-  if (program_->mini_batch != prepare_.spec().mini_batch()) {
-    return absl::InvalidArgumentError(absl::StrCat("prepare.program.mini_batch is ",
-                                                   program_->mini_batch, ", the spec's is ",
-                                                   prepare_.spec().mini_batch()));
-  }
-  return absl::OkStatus();
-}
-
-absl::StatusOr<JobSpec> WorkerRun::MakeSpec() const {
-  const v1::JobSpec& proto = prepare_.spec();
-  JobSpec spec;
-  spec.graph = graph_;
-  spec.program = program_;
-  if (prepare_.has_evaluation_program()) {
-    ASSIGN_OR_RETURN(Program evaluation, FromProto(prepare_.evaluation_program()));
-    spec.evaluation = std::make_shared<const Program>(std::move(evaluation));
-    spec.evaluation_path = proto.evaluation_data_path();
-  }
-  RETURN_IF_ERROR(AddLengths(spec));
-  spec.weights_path = proto.weights_path();
-  spec.data_path = proto.data_path();
-  spec.training = training_;
-  spec.seed = proto.seed();
-  spec.order = proto.no_shuffle() ? SampleOrder::kSequential : SampleOrder::kShuffled;
-  spec.records.steps = proto.records().steps();
-  spec.records.compare = !proto.records().compare_with().empty();
-  spec.records.output_path =
-      spec.records.compare ? proto.records().compare_with() : proto.output_path();
-  if (proto.step_timeout_ns() > 0) spec.step_timeout = absl::Nanoseconds(proto.step_timeout_ns());
-  return spec;
-}
-
-absl::Status WorkerRun::AddLengths(JobSpec& spec) const {
-  ASSIGN_OR_RETURN(std::vector<Graph> graphs, LengthsFromProto(prepare_.spec().graph(), *graph_));
-  if (static_cast<int>(graphs.size()) != prepare_.lengths_size()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "prepare.lengths: there are ", prepare_.lengths_size(), ", the graph has ", graphs.size()));
-  }
-  for (int i = 0; i < prepare_.lengths_size(); ++i) {
-    const v1::LengthPrograms& programs = prepare_.lengths(i);
-    LengthSpec length;
-    length.graph = std::make_shared<const Graph>(std::move(graphs[static_cast<size_t>(i)]));
-    ASSIGN_OR_RETURN(Program program, FromProto(programs.program()));
-    length.program = std::make_shared<const Program>(std::move(program));
-    if (programs.has_evaluation_program()) {
-      ASSIGN_OR_RETURN(Program evaluation, FromProto(programs.evaluation_program()));
-      length.evaluation = std::make_shared<const Program>(std::move(evaluation));
-    }
-    spec.lengths.push_back(std::move(length));
-  }
-  return absl::OkStatus();
-}
-
 absl::Status WorkerRun::DoPrepare() {
-  ASSIGN_OR_RETURN(Graph graph, FromProto(prepare_.spec().graph()));
-  graph_ = std::make_shared<const Graph>(std::move(graph));
-  ASSIGN_OR_RETURN(Program program, FromProto(prepare_.program()));
-  program_ = std::make_shared<const Program>(std::move(program));
-  ASSIGN_OR_RETURN(training_, TrainingFromProto(prepare_.spec()));
-  ASSIGN_OR_RETURN(JobSpec base, MakeSpec());
-  RETURN_IF_ERROR(CheckPrograms(base));
-  std::vector<const Graph*> graphs;
-  for (const LengthSpec& length : AllLengths(base)) graphs.push_back(length.graph.get());
-  ASSIGN_OR_RETURN(total_steps_, TotalSteps(graphs, prepare_.spec()));
-  base.steps = total_steps_;
+  ASSIGN_OR_RETURN(const DeviceJob base, JobFromPrepare(prepare_));
+  graph_ = base.graph;
+  program_ = base.program;
+  training_ = base.training;
+  total_steps_ = base.steps;
   training_.optimizer.schedule = ForJob(training_.optimizer.schedule, total_steps_);
   v1::ConnectRequest message;
   RETURN_IF_ERROR(checkpoints_.Resume(message.mutable_prepared()));
@@ -228,11 +135,11 @@ absl::Status WorkerRun::DoPrepare() {
   return absl::OkStatus();
 }
 
-absl::Status WorkerRun::AddDevice(const JobSpec& base, int32_t index, const std::string& name) {
+absl::Status WorkerRun::AddDevice(const DeviceJob& base, int32_t index, const std::string& name) {
   auto device = std::make_unique<Device>();
   device->id = DeviceId(index);
   device->name = name;
-  JobSpec spec = base;
+  DeviceJob spec = base;
   spec.device = device->id;
   const std::optional<OfferedDevice> offered = find_device_(name);
   if (!offered.has_value())

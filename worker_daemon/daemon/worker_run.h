@@ -24,8 +24,8 @@
 #include "worker_daemon/daemon/devices.h"
 #include "worker_daemon/daemon/metrics.h"
 #include "worker_daemon/daemon/run_checkpoints.h"
+#include "worker_daemon/executor/device_job.h"
 #include "worker_daemon/executor/device_runner.h"
-#include "worker_daemon/executor/job_spec.h"
 #include "worker_daemon/transport/routing/routing_transport.h"
 
 namespace stagewright {
@@ -70,10 +70,7 @@ class WorkerRun {
   void Enqueue(std::function<absl::Status()> command);
   void Loop();
   absl::Status DoPrepare();
-  absl::Status CheckPrograms(const JobSpec& spec) const;
-  absl::StatusOr<JobSpec> MakeSpec() const;
-  absl::Status AddLengths(JobSpec& spec) const;
-  absl::Status AddDevice(const JobSpec& base, int32_t index, const std::string& name);
+  absl::Status AddDevice(const DeviceJob& base, int32_t index, const std::string& name);
   absl::Status DoConnect(const v1::ConnectPeers& message);
   absl::Status DoRun();
   // Trains, writes the shard and then evaluates, so that no evaluation can lose what was trained.

@@ -39,15 +39,15 @@ at::Tensor Copied(const at::Tensor& tensor) {
 
 }  // namespace
 
-int64_t FirstStep(const JobSpec& spec) {
+int64_t FirstStep(const DeviceJob& spec) {
   return spec.resume == nullptr ? 0 : spec.resume->manifest().step;
 }
 
-EvaluationHistory HistoryOf(const JobSpec& spec) {
+EvaluationHistory HistoryOf(const DeviceJob& spec) {
   return spec.resume == nullptr ? EvaluationHistory() : spec.resume->manifest().evaluations;
 }
 
-absl::Status CheckResume(const JobSpec& spec) {
+absl::Status CheckResume(const DeviceJob& spec) {
   if (spec.resume == nullptr) return absl::OkStatus();
   const Manifest& manifest = spec.resume->manifest();
   const auto wrong = [&](const auto&... what) {
@@ -74,7 +74,7 @@ absl::Status CheckResume(const JobSpec& spec) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<ParameterStore> LoadParameters(const JobSpec& spec,
+absl::StatusOr<ParameterStore> LoadParameters(const DeviceJob& spec,
                                               const std::vector<ParameterId>& ids,
                                               at::Device device) {
   if (spec.resume == nullptr)
@@ -84,7 +84,7 @@ absl::StatusOr<ParameterStore> LoadParameters(const JobSpec& spec,
       spec.resume->directory(), device);
 }
 
-absl::Status RestoreOptimizer(const JobSpec& spec, const std::vector<ParameterId>& ids,
+absl::Status RestoreOptimizer(const DeviceJob& spec, const std::vector<ParameterId>& ids,
                               ParameterOptimizer& optimizer) {
   if (spec.resume == nullptr) return absl::OkStatus();
   for (ParameterId id : ids) {
@@ -105,7 +105,7 @@ absl::Status RestoreOptimizer(const JobSpec& spec, const std::vector<ParameterId
   return absl::OkStatus();
 }
 
-absl::StatusOr<LossScale> RestoreLossScale(const JobSpec& spec) {
+absl::StatusOr<LossScale> RestoreLossScale(const DeviceJob& spec) {
   const TensorView* view =
       spec.resume == nullptr ? nullptr : spec.resume->SharedState(kLossScaleName);
   if (view == nullptr) return LossScale(spec.training.loss_scale);

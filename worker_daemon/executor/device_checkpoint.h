@@ -15,7 +15,7 @@
 #include "common/base/status.h"
 #include "worker_daemon/checkpoint/unread_tensors.h"
 #include "worker_daemon/device/device_streams.h"
-#include "worker_daemon/executor/job_spec.h"
+#include "worker_daemon/executor/device_job.h"
 #include "worker_daemon/stage/parameter_store.h"
 #include "worker_daemon/update/loss_scale.h"
 #include "worker_daemon/update/optimizer.h"
@@ -24,27 +24,27 @@ namespace stagewright {
 
 // INVALID_ARGUMENT, naming the checkpoint, unless the job continues the run that it is of: with the
 // same seed, order of samples, samples per step and kind of optimizer, and steps left to do.
-absl::Status CheckResume(const JobSpec& spec);
+absl::Status CheckResume(const DeviceJob& spec);
 
 // The job's first step: as many as the checkpoint has done.
-int64_t FirstStep(const JobSpec& spec);
+int64_t FirstStep(const DeviceJob& spec);
 
 // Parameters from the checkpoint if the job has one, otherwise from its weights. Errors of
 // ParameterStore::Load.
-absl::StatusOr<ParameterStore> LoadParameters(const JobSpec& spec,
+absl::StatusOr<ParameterStore> LoadParameters(const DeviceJob& spec,
                                               const std::vector<ParameterId>& ids,
                                               at::Device device);
 
 // The optimizer's state of those parameters. INVALID_ARGUMENT names checkpoint and parameter.
-absl::Status RestoreOptimizer(const JobSpec& spec, const std::vector<ParameterId>& ids,
+absl::Status RestoreOptimizer(const DeviceJob& spec, const std::vector<ParameterId>& ids,
                               ParameterOptimizer& optimizer);
 
 // The state of the loss's scale: that of the checkpoint if the job has one and it has that,
 // otherwise a fresh one. DATA_LOSS names a checkpoint in which it is damaged.
-absl::StatusOr<LossScale> RestoreLossScale(const JobSpec& spec);
+absl::StatusOr<LossScale> RestoreLossScale(const DeviceJob& spec);
 
 // Evaluations of the run that the job goes on with.
-EvaluationHistory HistoryOf(const JobSpec& spec);
+EvaluationHistory HistoryOf(const DeviceJob& spec);
 
 // Saves the share of a device. Parameters and optimizer state change in optimizer steps only, so
 // they are copied on another thread while the next passes run, from an accelerator on a stream of
@@ -53,7 +53,7 @@ class DeviceCheckpoint {
  public:
   // All outlive it. `loss_scale` may be null, `unread` is but on the device that writes them, and
   // `streams` is on a CPU.
-  DeviceCheckpoint(const JobSpec& spec, const ParameterStore& parameters,
+  DeviceCheckpoint(const DeviceJob& spec, const ParameterStore& parameters,
                    const ParameterOptimizer& optimizer, const LossScale* loss_scale,
                    const UnreadTensors* unread = nullptr, DeviceStreams* streams = nullptr)
       : spec_(&spec),
@@ -89,7 +89,7 @@ class DeviceCheckpoint {
   void Loop();
   void Write(const Order& order);
 
-  const JobSpec* const spec_;
+  const DeviceJob* const spec_;
   const ParameterStore* const parameters_;
   const ParameterOptimizer* const optimizer_;
   const LossScale* const loss_scale_;

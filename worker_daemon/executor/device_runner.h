@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "common/base/status.h"
-#include "worker_daemon/executor/job_spec.h"
+#include "worker_daemon/executor/device_job.h"
 #include "worker_daemon/transport/transport.h"
 
 namespace stagewright {
@@ -16,15 +16,15 @@ class DeviceRunner {
  public:
   // Loads parameters and data and builds the stages: all that can be refused is refused here,
   // before any device starts. `transport` is that of the device and must outlive the runner; null
-  // if PeersOf(spec) is empty. It need not be connected yet.
-  static absl::StatusOr<std::unique_ptr<DeviceRunner>> Create(JobSpec spec, Transport* transport);
+  // if PeersOf(job) is empty. It need not be connected yet.
+  static absl::StatusOr<std::unique_ptr<DeviceRunner>> Create(DeviceJob job, Transport* transport);
   ~DeviceRunner();
 
   // What the user should know: layers whose result depends on the micro-batch.
   const std::vector<std::string>& warnings() const;
 
-  // Runs all training steps, or fewer if evaluations say so (JobSpec::patience). Call it once, on a
-  // thread of its own, after the transport is connected. Errors of Executor::RunStep; then the
+  // Runs all training steps, or fewer if evaluations say so (DeviceJob::patience). Call it once, on
+  // a thread of its own, after the transport is connected. Errors of Executor::RunStep; then the
   // transport is aborted.
   absl::Status Run();
 

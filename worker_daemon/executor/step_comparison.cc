@@ -61,7 +61,7 @@ Tolerance ToleranceOf(DType dtype) {
   }
 }
 
-StepComparison::StepComparison(const JobSpec& spec, const ParameterStore& parameters,
+StepComparison::StepComparison(const DeviceJob& spec, const ParameterStore& parameters,
                                const ParameterOptimizer& optimizer)
     : spec_(spec), parameters_(parameters), optimizer_(optimizer) {
   if (spec.torch_device == "cpu") return;

@@ -35,7 +35,7 @@ Tolerance ToleranceOf(DType dtype);
 
 class StepComparison : public StepWatch {
  public:
-  StepComparison(const JobSpec& spec, const ParameterStore& parameters,
+  StepComparison(const DeviceJob& spec, const ParameterStore& parameters,
                  const ParameterOptimizer& optimizer);
 
   // Errors of StepRecord::Open.
@@ -69,7 +69,7 @@ class StepComparison : public StepWatch {
   absl::Status Judge(int64_t step, double loss, const std::vector<const Compared*>& all) const;
   Tolerance ToleranceIn(DType dtype) const;
 
-  const JobSpec& spec_;
+  const DeviceJob& spec_;
   const ParameterStore& parameters_;
   const ParameterOptimizer& optimizer_;
   bool rounds_more_ = false;  // Convolutions of an accelerator take float32 in TF32.

@@ -17,7 +17,7 @@ namespace {
 
 class StepRecorder : public StepWatch {
  public:
-  StepRecorder(const JobSpec& spec, const ParameterStore& parameters,
+  StepRecorder(const DeviceJob& spec, const ParameterStore& parameters,
                const ParameterOptimizer& optimizer)
       : spec_(spec), parameters_(parameters), optimizer_(optimizer) {}
 
@@ -73,7 +73,7 @@ class StepRecorder : public StepWatch {
     }
   }
 
-  const JobSpec& spec_;
+  const DeviceJob& spec_;
   const ParameterStore& parameters_;
   const ParameterOptimizer& optimizer_;
   std::vector<Item> items_;
@@ -81,7 +81,7 @@ class StepRecorder : public StepWatch {
 
 }  // namespace
 
-std::unique_ptr<StepWatch> MakeStepWatch(const JobSpec& spec, const ParameterStore& parameters,
+std::unique_ptr<StepWatch> MakeStepWatch(const DeviceJob& spec, const ParameterStore& parameters,
                                          const ParameterOptimizer& optimizer) {
   if (spec.records.compare) return std::make_unique<StepComparison>(spec, parameters, optimizer);
   return std::make_unique<StepRecorder>(spec, parameters, optimizer);

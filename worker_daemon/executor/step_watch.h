@@ -7,7 +7,7 @@
 
 #include "common/base/ids.h"
 #include "common/base/status.h"
-#include "worker_daemon/executor/job_spec.h"
+#include "worker_daemon/executor/device_job.h"
 #include "worker_daemon/stage/parameter_store.h"
 #include "worker_daemon/update/optimizer.h"
 
@@ -27,7 +27,7 @@ class StepWatch {
 
 // One that writes records, or compares with those there are (step_comparison.h). All arguments
 // outlive it. REQUIRES: spec.records.steps > 0.
-std::unique_ptr<StepWatch> MakeStepWatch(const JobSpec& spec, const ParameterStore& parameters,
+std::unique_ptr<StepWatch> MakeStepWatch(const DeviceJob& spec, const ParameterStore& parameters,
                                          const ParameterOptimizer& optimizer);
 
 }  // namespace stagewright

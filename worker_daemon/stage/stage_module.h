@@ -16,9 +16,7 @@
 // A buffer that training changes (Graph::state_updates) keeps its value while a pass runs; Forward
 // puts the next value aside for who runs the module. What repeats a forward pass reads the value
 // that this had, and changes no statistics of a normalisation again. In evaluation the next value
-// is the present one.
-//
-// Not thread-safe; all calls on one thread.
+// is the present one. Not thread-safe; all calls on one thread.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -26,72 +24,45 @@
 #include <deque>
 #include <map>
 #include <memory>
-#include <optional>
 #include <utility>
-#include <variant>
 #include <vector>
 
-#include "common/base/sample_range.h"
 #include "common/base/status.h"
 #include "common/graph/graph.h"
 #include "common/program/program.h"
-#include "common/training/precision.h"
+#include "common/program/step_samples.h"
+#include "worker_daemon/stage/compiled_stage.h"
 #include "worker_daemon/stage/parameter_store.h"
-#include "worker_daemon/stage/segmented_graph.h"
-#include "worker_daemon/torch/keyed_dropout.h"
-#include "worker_daemon/torch/operator_call.h"
+#include "worker_daemon/stage/stage_evaluation.h"
+#include "worker_daemon/stage/stage_pass.h"
 #include "worker_daemon/torch/weight_casts.h"
 
 namespace stagewright {
 
-struct StageOptions {
-  at::Device device = at::kCPU;
-  bool training = true;         // False: dropout and batch statistics off, no backward pass.
-  uint64_t seed = 0;            // The job's seed; keys dropout.
-  int64_t mini_batch = 1;       // Samples of a step.
-  int64_t update_batch = 0;     // Samples that an optimizer step is made from; 0: the mini-batch.
-  double loss_weight = 1.0;     // Multiplies the gradient of the loss.
-  bool split_backward = false;  // Backward passes come in two halves (segmented_graph.h).
-  // The type that the forward pass computes in, and what repeats it; outputs, loss and prediction
-  // are of the graph's types.
-  Precision precision = Precision::kGraph;
-};
-
 class StageModule {
  public:
   // A stage that gives the values `outputs` to others. `graph` and `parameters` must outlive it.
-  // Errors of OperatorCall::Bind, before anything runs; INVALID_ARGUMENT if a node reads a
-  // parameter that the store does not hold.
+  // Errors of CompileStage.
   static absl::StatusOr<std::unique_ptr<StageModule>> Create(const Graph& graph,
                                                              const ProgramStage& stage,
                                                              std::vector<ValueRef> outputs,
                                                              const ParameterStore& parameters,
                                                              const StageOptions& options);
 
-  // What Forward takes: values of other stages, sorted, and inputs of the graph, by id.
-  const std::vector<ValueRef>& received() const { return received_; }
-  const std::vector<InputId>& inputs() const { return inputs_; }
-  // What Forward gives, as passed to Create.
-  const std::vector<ValueRef>& outputs() const { return outputs_; }
-  bool has_loss() const { return loss_.has_value(); }
-  bool has_prediction() const { return prediction_.has_value(); }
-  // Totals of the batch that Forward takes, ascending.
-  const std::vector<TotalId>& totals() const { return totals_; }
-  // Nodes whose result depends on how the batch is cut: in training such as batch norm, in
-  // evaluation those that compare samples then, too.
-  const std::vector<NodeId>& batch_dependent() const { return batch_dependent_; }
-  // Whether the backward pass gives a gradient for received()[i].
-  bool needs_gradient(size_t i) const { return needs_gradient_[i]; }
+  // As in the CompiledStage.
+  const std::vector<ValueRef>& received() const { return stage_.received; }
+  const std::vector<InputId>& inputs() const { return stage_.inputs; }
+  const std::vector<ValueRef>& outputs() const { return stage_.outputs; }
+  const std::vector<TotalId>& totals() const { return stage_.totals; }
+  const std::vector<NodeId>& batch_dependent() const { return stage_.batch_dependent; }
+  bool needs_gradient(size_t i) const { return stage_.needs_gradient[i]; }
+  bool has_loss() const { return stage_.loss.has_value(); }
 
-  struct Tensors {
-    std::vector<at::Tensor> received;  // Parallel to received().
-    std::vector<at::Tensor> inputs;    // Parallel to inputs().
-    std::vector<at::Tensor> totals;    // Parallel to totals().
-  };
+  using Tensors = StageTensors;
   struct Forwarded {
     std::vector<at::Tensor> outputs;  // Parallel to outputs(); detached.
     at::Tensor loss;                  // Undefined unless has_loss(); detached.
-    at::Tensor prediction;            // Undefined unless has_prediction(); detached.
+    at::Tensor prediction;            // Undefined unless made here; detached.
   };
   enum class Keep {
     kNothing,  // No backward pass will follow.
@@ -99,26 +70,25 @@ class StageModule {
     kInputs,   // What Recompute needs but for the inputs of the graph.
   };
 
-  // Runs the samples `range` of the mini-batch of `step`. With Keep::kGraph or kInputs the range
-  // stays in flight until its backward pass. Ranges may be counted on from step to step, so that
-  // those of two steps can be in flight together: of [mini_batch * n + i, ...) only i matters.
-  absl::StatusOr<Forwarded> Forward(int64_t step, SampleRange range, Tensors tensors, Keep keep);
+  // Runs some samples of a step. With Keep::kGraph or kInputs they stay in flight until their
+  // backward pass; those of several steps can be in flight together.
+  absl::StatusOr<Forwarded> Forward(const StepSamples& samples, Tensors tensors, Keep keep);
 
   // Runs the forward pass again, from the received tensors that Forward kept with Keep::kInputs and
   // `inputs`, equal to those that Forward had.
-  absl::Status Recompute(int64_t step, SampleRange range, std::vector<at::Tensor> inputs);
+  absl::Status Recompute(const StepSamples& samples, std::vector<at::Tensor> inputs);
 
-  // Runs the backward pass of `range` from the gradients of the outputs (parallel to outputs();
+  // Runs the backward pass of `samples` from the gradients of the outputs (parallel to outputs();
   // undefined: none), adds the gradients of parameters and returns those of received(), parallel;
   // undefined where needs_gradient() is false or nothing flows back.
-  absl::StatusOr<std::vector<at::Tensor>> Backward(SampleRange range,
+  absl::StatusOr<std::vector<at::Tensor>> Backward(const StepSamples& samples,
                                                    const std::vector<at::Tensor>& gradients);
 
-  // The two halves of Backward: the first keeps the range in flight for the second, with what that
-  // needs. REQUIRES: StageOptions::split_backward; FAILED_PRECONDITION otherwise.
-  absl::StatusOr<std::vector<at::Tensor>> BackwardInput(SampleRange range,
+  // The two halves of Backward: the first keeps the samples in flight for the second, with what
+  // that needs. REQUIRES: StageOptions::split_backward; FAILED_PRECONDITION otherwise.
+  absl::StatusOr<std::vector<at::Tensor>> BackwardInput(const StepSamples& samples,
                                                         const std::vector<at::Tensor>& gradients);
-  absl::Status BackwardWeight(SampleRange range);
+  absl::Status BackwardWeight(const StepSamples& samples);
 
   // The next values of buffers, by the last training pass forward; then there are none.
   std::vector<std::pair<ParameterId, at::Tensor>> TakeStates();
@@ -134,99 +104,46 @@ class StageModule {
   // is kept for forward passes to come.
   bool Uses(ParameterId id) const;
 
-  // Forgets every range in flight and older versions of parameters: at the end of a run, or after a
-  // step that failed.
+  // Forgets all samples in flight and older versions of parameters.
   void Reset();
 
  private:
-  // What a pass reads of the parameters that change.
-  struct Versions {
-    std::vector<at::Tensor> weights;  // Parallel to trained_.
-    std::vector<at::Tensor> states;   // Parallel to states_.
-  };
-  // A micro-batch between its forward and its backward pass.
-  struct InFlight {
-    Tensors tensors;  // Received ones are leaves.
-    Versions versions;
-    std::vector<at::Tensor> outputs;         // With their autograd graph.
-    at::Tensor loss;                         // With its autograd graph.
-    std::optional<SegmentedGraph> segments;  // Instead of outputs and loss: a split backward pass.
-    bool input_done = false;                 // The input half of a split backward pass has run.
-  };
-  // A node of the stage, ready to run, and the values that are dead after it.
-  struct Step {
-    NodeId node;
-    std::variant<OperatorCall, KeyedDropout> call;
-    int32_t first_value = 0;         // Place of its outputs.
-    std::vector<int32_t> last_uses;  // Places to clear afterwards.
-    bool casts_weights = false;      // Takes parameters in the smaller type (weight_casts.h).
-    bool changes_buffers = false;    // OperatorCall::changes_buffers.
-  };
-  // A buffer that the stage updates.
-  struct State {
-    ParameterId parameter;
-    int32_t place = 0;  // Place of the buffer's next value.
-    at::Tensor next;    // Undefined until a training pass forward has run.
-  };
-  // The roots of a backward pass and their gradients.
-  struct Roots {
-    std::vector<at::Tensor> tensors;
-    std::vector<at::Tensor> gradients;
-  };
+  StageModule(const Graph& graph, const ParameterStore& parameters, const StageOptions& options,
+              CompiledStage stage)
+      : graph_(&graph),
+        parameters_(&parameters),
+        options_(options),
+        stage_(std::move(stage)),
+        casts_(options.precision),
+        next_states_(stage_.states.size()) {}
 
-  StageModule(const Graph& graph, const ParameterStore& parameters, const StageOptions& options)
-      : graph_(&graph), parameters_(&parameters), options_(options), casts_(options.precision) {}
-  absl::Status AddNodes(const ProgramStage& stage);
-  absl::Status AddStates();
-  absl::Status FindOutputs();
-  std::vector<SegmentNode> SegmentNodes() const;
-  absl::Status CheckTensors(SampleRange range, const Tensors& tensors) const;
-  // `again`: what ran before is repeated.
-  absl::Status Evaluate(int64_t step, SampleRange range, const Tensors& tensors,
-                        const Versions& versions, bool again, SegmentedGraph* segments,
-                        std::vector<at::Tensor>& values) const;
+  absl::Status CheckTensors(const StepSamples& samples, const Tensors& tensors) const;
+  absl::StatusOr<std::vector<at::Tensor>> Evaluate(const StepSamples& samples,
+                                                   const Tensors& tensors, StagePass& pass,
+                                                   bool again);
   void KeepStates(const std::vector<at::Tensor>& values);
   std::vector<at::Tensor> CurrentWeights() const;
   std::vector<at::Tensor> CurrentStates() const;
-  void KeepRoots(const std::vector<at::Tensor>& values, InFlight& micro_batch) const;
-  at::Tensor LossGradient(SampleRange range) const;
-  absl::Status CheckGradients(SampleRange range, const std::vector<at::Tensor>& gradients) const;
-  absl::Status RunInputHalf(SampleRange range, const std::vector<at::Tensor>& gradients,
-                            InFlight& micro_batch, std::vector<at::Tensor>& result) const;
-  absl::Status RunWeightHalf(InFlight& micro_batch) const;
-  void MoveGradients(const InFlight& micro_batch) const;
+  // The gradient that a pass over so many samples starts from; undefined without a loss.
+  at::Tensor LossGradient(int64_t samples) const;
+  absl::Status CheckGradients(const StepSamples& samples,
+                              const std::vector<at::Tensor>& gradients) const;
   void MakeLeaves(Tensors& tensors) const;
-  absl::StatusOr<InFlight*> Find(SampleRange range);
-  absl::StatusOr<Roots> RootsOf(SampleRange range, const InFlight& micro_batch,
-                                const std::vector<at::Tensor>& gradients) const;
-  double LossShare(SampleRange range) const;
+  absl::StatusOr<StagePass*> Find(const StepSamples& samples);
 
   const Graph* graph_;
   const ParameterStore* parameters_;
-  StageOptions options_;
-  std::vector<Step> steps_;
-  std::map<ValueRef, int32_t> place_;  // Place of every value that the stage computes or receives.
-  int32_t num_places_ = 0;
-  std::vector<ValueRef> received_, outputs_;
-  std::vector<InputId> inputs_;
-  std::vector<TotalId> totals_;
-  std::vector<bool> needs_gradient_;
-  std::vector<int32_t> output_places_;
-  std::optional<int32_t> loss_, prediction_;  // Places.
-  std::vector<bool> given_;                   // By place: outputs, loss and prediction.
+  const StageOptions options_;
+  const CompiledStage stage_;
   double loss_scale_ = 1;
-  mutable WeightCasts casts_;  // A cache: it changes no result.
-  std::vector<NodeId> batch_dependent_;
-  std::vector<ParameterId> trained_;    // By the stage, ascending.
-  std::vector<int32_t> trained_place_;  // Index in trained_ by ParameterId; -1: not trained here.
-  std::vector<State> states_;
-  // Index in states_ by ParameterId and by place; -1: not updated here, no next value of one.
-  std::vector<int32_t> state_place_, state_of_place_;
-  SegmentPlan segments_;  // With split_backward.
-  std::map<SampleRange, InFlight> in_flight_;
+  WeightCasts casts_;
+  // Parallel to CompiledStage::states: their next values, undefined until a training pass forward
+  // has run.
+  std::vector<at::Tensor> next_states_;
+  std::map<StepSamples, StagePass> in_flight_;
   size_t version_lag_ = 0;
-  // The last version_lag_ versions before the newest, fewer at the start of a run: what trained_
-  // were, oldest first.
+  // The last version_lag_ versions before the newest, fewer at the start of a run: what
+  // CompiledStage::trained were, oldest first.
   std::deque<std::vector<at::Tensor>> older_versions_;
 };
 

@@ -44,20 +44,17 @@
 namespace stagewright {
 
 // What a message is for. Keeps, for instance, the activations and gradients of a channel apart.
-// kArrangement belongs to transports that arrange their messages over another one
-// (arranged_transport.h).
 enum class Traffic : uint8_t {
   kActivation = 0,
   kGradient = 1,
   kReduction = 2,
   kState = 3,
-  kArrangement = 4,
+  kArrangement = 4,  // Between transports that arrange messages over another (control_link.h).
 };
 
 // Names one message between an ordered pair of devices.
 struct Tag {
   static constexpr uint32_t kMaxChannel = (1u << 20) - 1;
-
   uint32_t channel = 0;  // At most kMaxChannel.
   Traffic traffic = Traffic::kActivation;
   // Which message of the channel. Implementations may use the low 20 bits only, so that messages
@@ -83,7 +80,6 @@ class ReferenceTransport;
 class Transport {
  public:
   static constexpr int kMaxDevice = (1 << 12) - 1;
-
   using Done = std::function<void(absl::Status)>;
 
   struct Peer {
@@ -102,8 +98,8 @@ class Transport {
   // Connects to `peers` and waits until each edge has carried a message both ways, so all peers
   // must connect to each other at about the same time. Call it once.
   // Errors: INVALID_ARGUMENT for an address of another device, job or generation;
-  // DEADLINE_EXCEEDED naming the peers that did not answer; UNAVAILABLE naming a lost peer.
-  // After an error the transport is of no use other than to be destroyed.
+  // DEADLINE_EXCEEDED naming the peers that did not answer; UNAVAILABLE naming a lost peer. After
+  // an error the transport is of no use other than to be destroyed.
   virtual absl::Status Connect(const std::vector<Peer>& peers, absl::Time deadline) = 0;
 
   // Start a transfer; see above. An operation with a device that is not connected fails with
@@ -111,8 +107,8 @@ class Transport {
   virtual void Send(int peer, Tag tag, const void* data, size_t bytes, Done done) = 0;
   virtual void Receive(int peer, Tag tag, void* data, size_t bytes, Done done) = 0;
 
-  // Fails all operations with `status` (CANCELLED if it is OK). Returns at once; the operations
-  // are done shortly after. Only the first call has an effect. Safe from any thread.
+  // Fails all operations with `status` (CANCELLED if it is OK): returns at once, and they are done
+  // shortly after. Only the first call has an effect. Safe from any thread.
   virtual void Abort(absl::Status status) = 0;
 
   // The transport whose Send and Receive take memory of the accelerators at both ends, if there is
@@ -145,8 +141,8 @@ class ReferenceTransport {
 
   virtual ~ReferenceTransport() = default;
 
-  // The receiver knows what type to cast the object to: it is the one its program says. `done` of a
-  // send may come from a thread of the peer's transport.
+  // The receiver casts the object to the type that its program says. `done` of a send may come from
+  // a thread of the peer's transport.
   virtual void SendObject(int peer, Tag tag, Object object, Transport::Done done) = 0;
   virtual void ReceiveObject(int peer, Tag tag, Received done) = 0;
 };

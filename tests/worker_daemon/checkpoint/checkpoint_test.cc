@@ -12,10 +12,9 @@
 #include "tests/common/data/safetensors_files.h"
 #include "tests/worker_daemon/checkpoint/tied_graph.h"
 
-namespace stagewright {
+namespace stagewright::testing {
 namespace {
 
-using namespace testing;  // NOLINT
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -245,4 +244,4 @@ TEST_F(CheckpointTest, ATensorInTwoFilesIsRefused) {
 }
 
 }  // namespace
-}  // namespace stagewright
+}  // namespace stagewright::testing

@@ -5,10 +5,9 @@
 
 #include "tests/common/data/safetensors_files.h"
 
-namespace stagewright {
+namespace stagewright::testing {
 namespace {
 
-using namespace testing;  // NOLINT
 using ::testing::HasSubstr;
 
 Manifest Example() {
@@ -109,4 +108,4 @@ TEST_F(ManifestTest, ChecksumsAreThoseOfZlib) {
 }
 
 }  // namespace
-}  // namespace stagewright
+}  // namespace stagewright::testing

@@ -6,10 +6,9 @@
 #include "tests/common/data/safetensors_files.h"
 #include "tests/worker_daemon/checkpoint/tied_graph.h"
 
-namespace stagewright {
+namespace stagewright::testing {
 namespace {
 
-using namespace testing;  // NOLINT
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -118,4 +117,4 @@ TEST_F(ShardsTest, AnotherShapeIsNamed) {
 }
 
 }  // namespace
-}  // namespace stagewright
+}  // namespace stagewright::testing

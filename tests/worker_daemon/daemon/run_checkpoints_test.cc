@@ -9,10 +9,9 @@
 
 #include "tests/worker_daemon/support/runnable_graphs.h"
 
-namespace stagewright {
+namespace stagewright::testing {
 namespace {
 
-using namespace testing;  // NOLINT
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -100,4 +99,4 @@ TEST_F(RunCheckpointsTest, OneThatCannotBeWrittenIsReportedAndHoldsUpNone) {
 }
 
 }  // namespace
-}  // namespace stagewright
+}  // namespace stagewright::testing

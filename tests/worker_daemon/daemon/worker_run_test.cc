@@ -15,10 +15,9 @@
 #include "tests/worker_daemon/support/local_training.h"
 #include "tests/worker_daemon/support/runnable_graphs.h"
 
-namespace stagewright {
+namespace stagewright::testing {
 namespace {
 
-using namespace testing;  // NOLINT
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
@@ -178,4 +177,4 @@ TEST_F(WorkerRunTest, MomentumCountsOnlyWhereTheOptimizerHasIt) {
 }
 
 }  // namespace
-}  // namespace stagewright
+}  // namespace stagewright::testing

@@ -8,10 +8,8 @@
 #include "tests/worker_daemon/support/local_training.h"
 #include "tests/worker_daemon/support/mixed_models.h"
 
-namespace stagewright {
+namespace stagewright::testing {
 namespace {
-
-using namespace testing;  // NOLINT
 
 constexpr Nanos kLag = 1000 * kSecond;  // More than the test takes.
 
@@ -48,11 +46,11 @@ bool Overlap(const Action& a, const Action& b) {
 // Compute actions have the times of the device, one after the other, and no send begins before what
 // it sends is there.
 TEST(DeviceClock, TracesTellWhenTheDeviceRanWhat) {
-  JobSpec spec = ClassifierJob("late", /*dropout=*/false, 3);
+  DeviceJob spec = ClassifierJob("late", /*dropout=*/false, 3);
   UsePlan(spec, {.stages = 3, .micro_batches = 4}, 1);
   const Nanos begin = Now();
   std::vector<std::shared_ptr<LateClock>> clocks;
-  const auto result = TrainLocally(spec, [&](JobSpec& own) {
+  const auto result = TrainLocally(spec, [&](DeviceJob& own) {
     clocks.push_back(std::make_shared<LateClock>());
     own.clock = clocks.back();
   });
@@ -97,4 +95,4 @@ TEST(DeviceClock, TracesTellWhenTheDeviceRanWhat) {
 }
 
 }  // namespace
-}  // namespace stagewright
+}  // namespace stagewright::testing

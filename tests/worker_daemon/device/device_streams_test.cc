@@ -11,10 +11,8 @@
 #include "absl/time/clock.h"
 #include "tests/worker_daemon/support/simulated_accelerator.h"
 
-namespace stagewright {
+namespace stagewright::testing {
 namespace {
-
-using namespace testing;  // NOLINT
 
 constexpr int64_t kNumbers = 1000;
 constexpr absl::Duration kAWhile = absl::Milliseconds(20);
@@ -212,4 +210,4 @@ TEST_F(DeviceStreamsTest, AdoptsWhatAnotherDeviceMade) {
 }
 
 }  // namespace
-}  // namespace stagewright
+}  // namespace stagewright::testing

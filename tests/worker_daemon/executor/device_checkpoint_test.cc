@@ -15,10 +15,9 @@
 #include "tests/worker_daemon/support/local_training.h"
 #include "tests/worker_daemon/support/runnable_graphs.h"
 
-namespace stagewright {
+namespace stagewright::testing {
 namespace {
 
-using namespace testing;  // NOLINT
 using ::testing::HasSubstr;
 
 constexpr int64_t kMiniBatch = 8;
@@ -92,7 +91,7 @@ class DeviceCheckpointTest : public ::testing::TestWithParam<OptimizerSpec> {
 
   // Trains and saves after `kTaken` steps.
   absl::StatusOr<TrainingResult> Train() {
-    JobSpec spec = spec_;
+    DeviceJob spec = spec_;
     spec.checkpoint_root = root_;
     spec.checkpoint_due = [](int64_t steps) { return steps == kTaken; };
     spec.on_checkpoint = [this](CheckpointReport report) {
@@ -123,12 +122,12 @@ class DeviceCheckpointTest : public ::testing::TestWithParam<OptimizerSpec> {
   // What a change of the job that resumes is refused with.
   template <typename Change>
   std::string Refusal(Change&& change) {
-    JobSpec spec = spec_;
+    DeviceJob spec = spec_;
     change(spec);
     return std::string(TrainLocally(spec).status().message());
   }
 
-  JobSpec spec_;
+  DeviceJob spec_;
   std::string root_;
   Saved saved_;
 };
@@ -198,14 +197,14 @@ INSTANTIATE_TEST_SUITE_P(Once, DeviceCheckpointTestOnce, ::testing::Values(Adam(
 TEST_P(DeviceCheckpointTestOnce, WhatDoesNotContinueTheRunIsRefused) {
   ASSERT_TRUE(Train().ok());
   spec_.resume = Open();
-  EXPECT_THAT(Refusal([](JobSpec& spec) { spec.seed = 12; }), HasSubstr("seed 11"));
-  EXPECT_THAT(Refusal([](JobSpec& spec) { spec.order = SampleOrder::kSequential; }),
+  EXPECT_THAT(Refusal([](DeviceJob& spec) { spec.seed = 12; }), HasSubstr("seed 11"));
+  EXPECT_THAT(Refusal([](DeviceJob& spec) { spec.order = SampleOrder::kSequential; }),
               HasSubstr("with shuffling"));
-  EXPECT_THAT(Refusal([](JobSpec& spec) { spec.training.optimizer.kind = Optimizer::kSgd; }),
+  EXPECT_THAT(Refusal([](DeviceJob& spec) { spec.training.optimizer.kind = Optimizer::kSgd; }),
               HasSubstr("of optimizer adam, the job has sgd"));
-  EXPECT_THAT(Refusal([](JobSpec& spec) { spec.steps = kTaken; }),
+  EXPECT_THAT(Refusal([](DeviceJob& spec) { spec.steps = kTaken; }),
               HasSubstr("nothing is left to do"));
-  EXPECT_THAT(Refusal([](JobSpec& spec) {
+  EXPECT_THAT(Refusal([](DeviceJob& spec) {
                 GraphMaker make;
                 make.data = spec.graph->data();
                 make.data.parameters[0].name = "renamed";
@@ -272,4 +271,4 @@ TEST_P(DeviceCheckpointTestOnce, SavingChangesNothing) {
 }
 
 }  // namespace
-}  // namespace stagewright
+}  // namespace stagewright::testing

@@ -15,10 +15,8 @@
 #include "tests/worker_daemon/support/simulated_accelerator.h"
 #include "worker_daemon/executor/device_checkpoint.h"
 
-namespace stagewright {
+namespace stagewright::testing {
 namespace {
-
-using namespace testing;  // NOLINT
 
 class AcceleratorCheckpoint : public ::testing::Test {
  protected:
@@ -49,7 +47,7 @@ class AcceleratorCheckpoint : public ::testing::Test {
 
   const at::Device device_ = at::Device("simulated:0");
   const std::unique_ptr<DeviceStreams> streams_ = MakeDeviceStreams(device_);
-  JobSpec spec_;
+  DeviceJob spec_;
   std::vector<ParameterId> ids_;
   std::optional<ParameterStore> parameters_;
   CheckpointReport report_;
@@ -87,4 +85,4 @@ TEST_F(AcceleratorCheckpoint, SavesTheStepBeforeAndHoldsUpTheOneAfter) {
 }
 
 }  // namespace
-}  // namespace stagewright
+}  // namespace stagewright::testing

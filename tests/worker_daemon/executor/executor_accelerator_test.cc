@@ -22,13 +22,12 @@
 #include "worker_daemon/transport/ucx/ucx_transport.h"
 #endif
 
-namespace stagewright {
+namespace stagewright::testing {
 namespace {
 
-using namespace testing;  // NOLINT
 using ::testing::HasSubstr;
 
-void Accelerate(JobSpec& own) {
+void Accelerate(DeviceJob& own) {
   const auto name = TestedAccelerator(own.device.value());
   ASSERT_TRUE(name.ok()) << name.status();
   own.torch_device = *name;
@@ -60,7 +59,7 @@ class LateStreams : public DeviceStreams {
   const std::unique_ptr<DeviceStreams> real_;
 };
 
-void AccelerateLate(JobSpec& own) {
+void AccelerateLate(DeviceJob& own) {
   Accelerate(own);
   own.streams = std::make_shared<LateStreams>(own.torch_device);
 }
@@ -102,7 +101,7 @@ class TrainOver : public OnAccelerators, public ::testing::WithParamInterface<Wa
 TEST_P(TrainOver, TheSameAsProcessors) {
   for (uint64_t seed = 1; seed <= 5; ++seed) {
     SCOPED_TRACE(seed);
-    JobSpec spec = ClassifierJob("accelerated", /*dropout=*/true, 3);
+    DeviceJob spec = ClassifierJob("accelerated", /*dropout=*/true, 3);
     if (seed % 2 == 0) spec.training.max_gradient_norm = 1;
     if (seed == 3) spec.training.optimizer.kind = Optimizer::kAdam;
     UsePlan(spec,
@@ -130,7 +129,7 @@ INSTANTIATE_TEST_SUITE_P(Ways, TrainOver,
                          [](const auto& instance) { return std::string(instance.param.name); });
 
 TEST_F(OnAccelerators, EvaluationsCountTheSame) {
-  JobSpec spec = ClassifierJob("accelerated_evaluation", /*dropout=*/false, 2);
+  DeviceJob spec = ClassifierJob("accelerated_evaluation", /*dropout=*/false, 2);
   std::mt19937_64 random(2);
   const auto programs = LowerBoth(
       *spec.graph,
@@ -156,12 +155,12 @@ TEST_F(OnAccelerators, EvaluationsCountTheSame) {
 // What is saved is what the steps before made, though the device has not come to it, and though
 // the next steps change it.
 TEST_F(OnAccelerators, CheckpointsAreOfTheirStep) {
-  JobSpec spec = ClassifierJob("accelerated_checkpoint", /*dropout=*/true, 5);
+  DeviceJob spec = ClassifierJob("accelerated_checkpoint", /*dropout=*/true, 5);
   spec.training.optimizer.kind = Optimizer::kAdam;
   UseOneDevice(spec, 2);
   absl::Mutex mutex;
   std::map<int64_t, std::vector<CheckpointFile>> files;
-  JobSpec saving = spec;
+  DeviceJob saving = spec;
   saving.checkpoint_root = TempPath("accelerated_checkpoints");
   saving.checkpoint_due = [](int64_t steps) { return steps == 2 || steps == 4; };
   saving.on_checkpoint = [&](CheckpointReport report) {
@@ -176,7 +175,7 @@ TEST_F(OnAccelerators, CheckpointsAreOfTheirStep) {
   ASSERT_TRUE(files.contains(2));
   for (const auto& [step, written] : files) {
     SCOPED_TRACE(step);
-    JobSpec shorter = spec;
+    DeviceJob shorter = spec;
     shorter.steps = step;
     const auto expected = TrainLocally(shorter);
     ASSERT_TRUE(expected.ok()) << expected.status();
@@ -197,8 +196,8 @@ TEST_F(OnAccelerators, CheckpointsAreOfTheirStep) {
 }
 
 // A job whose second step meets a sample that is no number.
-JobSpec Poisoned() {
-  JobSpec spec = ClassifierJob("accelerated_nan", /*dropout=*/false, 3);
+DeviceJob Poisoned() {
+  DeviceJob spec = ClassifierJob("accelerated_nan", /*dropout=*/false, 3);
   auto data = ReadTensors(spec.data_path);
   EXPECT_TRUE(data.ok()) << data.status();
   (*data)["x"][16 + 13][2] = std::nanf("");
@@ -210,7 +209,7 @@ JobSpec Poisoned() {
 // The loss comes to the host after its pass was left behind; what is said about it, and when, is
 // the same.
 TEST_F(OnAccelerators, ALossThatIsNotANumberStopsTheJob) {
-  JobSpec spec = Poisoned();
+  DeviceJob spec = Poisoned();
   UsePlan(spec, {.stages = 3, .micro_batches = 4}, 1);
   const absl::Status expected = TrainLocally(spec).status();
   ASSERT_EQ(expected.code(), absl::StatusCode::kFailedPrecondition) << expected;
@@ -223,12 +222,12 @@ TEST_F(OnAccelerators, ALossThatIsNotANumberStopsTheJob) {
 }
 
 TEST_F(OnAccelerators, NoParameterChangesAfterALossThatIsNotANumber) {
-  JobSpec spec = Poisoned();
+  DeviceJob spec = Poisoned();
   UseOneDevice(spec, 4);
   spec.device = spec.program->devices.front().device;
   AccelerateLate(spec);
   const auto parameters_after = [&](int64_t steps) {
-    JobSpec own = spec;
+    DeviceJob own = spec;
     own.steps = steps;
     auto runner = DeviceRunner::Create(own, nullptr);
     EXPECT_TRUE(runner.ok()) << runner.status();
@@ -244,11 +243,11 @@ TEST_F(OnAccelerators, NoParameterChangesAfterALossThatIsNotANumber) {
 }
 
 TEST_F(OnAccelerators, AStepOfALossThatIsNotANumberIsSkipped) {
-  JobSpec spec = Poisoned();
+  DeviceJob spec = Poisoned();
   spec.training.on_non_finite = NonFinite::kSkip;
   UsePlan(spec, {.stages = 3, .micro_batches = 4}, 1);
   std::atomic<int> skipped = 0;
-  const auto count = [&](JobSpec& own) {
+  const auto count = [&](DeviceJob& own) {
     own.on_step = [&skipped, on_step = own.on_step](StepReport report) {
       if (report.skipped) ++skipped;
       on_step(std::move(report));
@@ -257,7 +256,7 @@ TEST_F(OnAccelerators, AStepOfALossThatIsNotANumberIsSkipped) {
   const auto expected = TrainLocally(spec, count);
   ASSERT_TRUE(expected.ok()) << expected.status();
   const int expected_skipped = skipped.exchange(0);
-  const auto found = TrainLocally(spec, [&](JobSpec& own) {
+  const auto found = TrainLocally(spec, [&](DeviceJob& own) {
     count(own);
     AccelerateLate(own);
   });
@@ -278,7 +277,7 @@ TEST_F(OnAccelerators, TheLossAloneMaySkipAStep) {
   const int log = make.AddNode("aten.log.default", {In(x)}, {Meta({-1, 4})});
   const int sum = make.AddNode("aten.add.Tensor", {Value(tanh), Value(log)}, {Meta({-1, 4})});
   const int loss = make.AddNode("aten.mean.default", {Value(sum)}, {Meta({})});
-  JobSpec spec = ClassifierJob("accelerated_loss", /*dropout=*/false, 3);
+  DeviceJob spec = ClassifierJob("accelerated_loss", /*dropout=*/false, 3);
   spec.graph = std::make_shared<const Graph>(make.Finish(loss));
   spec.weights_path = WriteWeights(*spec.graph, "accelerated_loss_weights.safetensors");
   at::Tensor data = Random({48, 4}, 1).abs() + 0.1;
@@ -288,7 +287,7 @@ TEST_F(OnAccelerators, TheLossAloneMaySkipAStep) {
   spec.training.on_non_finite = NonFinite::kSkip;
   UseOneDevice(spec, 4);
   std::vector<bool> skipped;
-  const auto found = TrainLocally(spec, [&](JobSpec& own) {
+  const auto found = TrainLocally(spec, [&](DeviceJob& own) {
     AccelerateLate(own);
     own.on_step = [&skipped, on_step = own.on_step](StepReport report) {
       skipped.push_back(report.skipped);
@@ -300,4 +299,4 @@ TEST_F(OnAccelerators, TheLossAloneMaySkipAStep) {
 }
 
 }  // namespace
-}  // namespace stagewright
+}  // namespace stagewright::testing

@@ -27,26 +27,19 @@
 #include "worker_daemon/stage/stage_module.h"
 #include "worker_daemon/update/optimizer.h"
 
-namespace stagewright {
+namespace stagewright::testing {
 namespace {
 
-using namespace testing;  // NOLINT
 using ::testing::HasSubstr;
 
 constexpr int64_t kMiniBatch = 16;
 
-JobSpec SpecOf(const Model& model, const Programs& programs, Optimizer optimizer, int64_t steps) {
-  JobSpec spec;
-  spec.graph = model.graph;
-  spec.program = programs.training;
-  spec.weights_path = model.weights;
-  spec.data_path = model.data;
-  spec.training.optimizer.kind = optimizer;
-  spec.training.optimizer.learning_rate = optimizer == Optimizer::kAdam ? 1e-3 : 0.05;
-  spec.steps = steps;
-  spec.seed = 42;
-  spec.order = SampleOrder::kShuffled;
-  return spec;
+DeviceJob ShuffledJob(const Model& model, const Programs& programs, Optimizer optimizer,
+                      int64_t steps) {
+  DeviceJob job = JobOf(model, programs.training, optimizer, steps);
+  job.training.optimizer.learning_rate = optimizer == Optimizer::kAdam ? 1e-3 : 0.05;
+  job.order = SampleOrder::kShuffled;
+  return job;
 }
 
 // What the equations give. Micro-batch m, counted through the steps from the last flush on, is run
@@ -55,7 +48,7 @@ JobSpec SpecOf(const Model& model, const Programs& programs, Optimizer optimizer
 // gradient makes update m + 1 from those after m updates.
 class Reference {
  public:
-  Reference(const Model& model, const Strategy& strategy, const JobSpec& spec)
+  Reference(const Model& model, const Strategy& strategy, const DeviceJob& spec)
       : model_(model), strategy_(strategy), spec_(spec) {
     std::vector<ParameterId> ids;
     for (size_t i = 0; i < model.graph->parameters().size(); ++i) ids.emplace_back(i);
@@ -120,11 +113,11 @@ class Reference {
             },
             size);
         const SampleRange range{begin, begin + size};
-        const auto forward = (*module)->Forward(step, range, tensors, StageModule::Keep::kGraph);
+        const auto forward = (*module)->Forward({step, range}, tensors, StageModule::Keep::kGraph);
         ASSERT_TRUE(forward.ok()) << forward.status();
         losses.back() += forward->loss.item<double>() * static_cast<double>(size) /
                          static_cast<double>(strategy_.mini_batch);
-        ASSERT_TRUE((*module)->Backward(range, {}).ok());
+        ASSERT_TRUE((*module)->Backward({step, range}, {}).ok());
         for (ParameterId id : newest_->ids()) {
           (*newest_)[id].mutable_grad() = (*used_)[id].grad();
           (*used_)[id].mutable_grad() = at::Tensor();
@@ -169,7 +162,7 @@ class Reference {
 
   const Model& model_;
   const Strategy& strategy_;
-  const JobSpec& spec_;
+  const DeviceJob& spec_;
   std::optional<ParameterStore> used_, newest_;
   std::vector<int64_t> in_flight_;  // Micro-batches in flight in the stage of each parameter.
   std::vector<std::vector<at::Tensor>> versions_;
@@ -230,7 +223,7 @@ TEST_P(Asynchronous, WeightsAreThoseOfPipeDreamsEquations) {
     ASSERT_TRUE(programs.ok()) << programs.status();
     ASSERT_TRUE(HasSections(*programs->training));
     const Optimizer optimizer = trial % 3 == 2 ? Optimizer::kAdam : Optimizer::kSgdMomentum;
-    JobSpec spec = SpecOf(model, *programs, optimizer, /*steps=*/1 + trial++ % 4);
+    DeviceJob spec = ShuffledJob(model, *programs, optimizer, /*steps=*/1 + trial++ % 4);
     if (spec.steps % 2 == 0) {  // Evaluations flush the pipeline.
       spec.evaluation = programs->evaluation;
       spec.evaluation_path = model.data;
@@ -290,7 +283,7 @@ TEST(AsynchronousJob, TiedWeightsStayEqual) {
     strategy.asynchronous = true;
     const auto programs = LowerBoth(*model.graph, strategy);
     ASSERT_TRUE(programs.ok()) << programs.status();
-    const auto result = TrainLocally(SpecOf(model, *programs, Optimizer::kSgdMomentum, 3));
+    const auto result = TrainLocally(ShuffledJob(model, *programs, Optimizer::kSgdMomentum, 3));
     ASSERT_TRUE(result.ok()) << result.status();
     EXPECT_TRUE(std::isfinite(result->losses.back()));
   }
@@ -412,4 +405,4 @@ TEST(AsynchronousJob, StepsOfARunFollowEachOther) {
 }
 
 }  // namespace
-}  // namespace stagewright
+}  // namespace stagewright::testing

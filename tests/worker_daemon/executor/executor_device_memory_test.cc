@@ -11,10 +11,8 @@
 #include "tests/worker_daemon/transport/copy_mover.h"
 #include "worker_daemon/transport/routing/routing_transport.h"
 
-namespace stagewright {
+namespace stagewright::testing {
 namespace {
-
-using namespace testing;  // NOLINT
 
 // Counts what it moves.
 class CountingMover : public DeviceMover {
@@ -46,7 +44,7 @@ class CountingMover : public DeviceMover {
 TEST(DeviceMemory, TrainsTheSameAsHostMemory) {
   for (uint64_t seed = 1; seed <= 6; ++seed) {
     SCOPED_TRACE(seed);
-    JobSpec spec = ClassifierJob("device_memory", /*dropout=*/true, 4);
+    DeviceJob spec = ClassifierJob("device_memory", /*dropout=*/true, 4);
     spec.training.max_gradient_norm = 1;  // So that all devices are peers of all.
     UsePlan(
         spec,
@@ -77,4 +75,4 @@ TEST(DeviceMemory, TrainsTheSameAsHostMemory) {
 }
 
 }  // namespace
-}  // namespace stagewright
+}  // namespace stagewright::testing

@@ -21,27 +21,11 @@
 #include "tests/worker_daemon/support/runnable_graphs.h"
 #include "tests/worker_daemon/support/test_models.h"
 
-namespace stagewright {
+namespace stagewright::testing {
 namespace {
-
-using namespace testing;  // NOLINT
 
 constexpr int64_t kMiniBatch = 16;
 constexpr int64_t kSteps = 5;
-
-JobSpec SpecOf(const Model& model, const Programs& programs, Optimizer optimizer) {
-  JobSpec spec;
-  spec.graph = model.graph;
-  spec.program = programs.training;
-  spec.weights_path = model.weights;
-  spec.data_path = model.data;
-  spec.training.optimizer.kind = optimizer;
-  spec.training.optimizer.learning_rate = optimizer == Optimizer::kSgd ? 0.1 : 1e-3;
-  spec.steps = kSteps;
-  spec.seed = 42;
-  spec.order = SampleOrder::kSequential;
-  return spec;
-}
 
 // Strategies of 1 to 6 stages, 1 to 8 micro-batches (per stage, equal or not), 1 to 3 replicas,
 // graph or sequential, on devices of their own or shared.
@@ -104,7 +88,7 @@ class Equivalence : public ::testing::Test {
       ASSERT_TRUE(valid.ok()) << valid;
       const auto programs = LowerBoth(*model.graph, strategy);
       ASSERT_TRUE(programs.ok()) << programs.status();
-      const auto result = TrainLocally(SpecOf(model, *programs, optimizer));
+      const auto result = TrainLocally(JobOf(model, programs->training, optimizer, kSteps));
       SCOPED_TRACE(Grid(*programs->training));
       ASSERT_TRUE(result.ok()) << result.status();
       std::string where;
@@ -146,12 +130,12 @@ TEST_F(Equivalence, DropoutIsThatOfOneDevice) {
     const auto whole =
         LowerBoth(*model.graph, ForceStrategy(*model.graph, {.micro_batches = 1}, random));
     ASSERT_TRUE(whole.ok()) << whole.status();
-    const JobSpec spec = SpecOf(model, *whole, Optimizer::kSgd);
+    const DeviceJob spec = JobOf(model, whole->training, Optimizer::kSgd, kSteps);
     const auto reference = TrainLocally(spec);
     ASSERT_TRUE(reference.ok()) << reference.status();
     CompareAll(model, Optimizer::kSgd, reference->parameters, reference->losses);
     // The reference has dropout: other masks make other parameters.
-    const auto other = TrainLocally(spec, [](JobSpec& own) { own.seed = 43; });
+    const auto other = TrainLocally(spec, [](DeviceJob& own) { own.seed = 43; });
     ASSERT_TRUE(other.ok()) << other.status();
     std::string where;
     EXPECT_GT(LargestError(other->parameters, reference->parameters, where), 1e-3);
@@ -169,8 +153,8 @@ TEST_F(Equivalence, AWrongLossScaleIsNoticed) {
         *model.graph, ForceStrategy(*model.graph, {.stages = 3, .micro_batches = 4}, random));
     ASSERT_TRUE(programs.ok());
     for (const double weight : {1.0, 1.001}) {
-      const auto result = TrainLocally(SpecOf(model, *programs, Optimizer::kSgd),
-                                       [&](JobSpec& spec) { spec.loss_weight = weight; });
+      const auto result = TrainLocally(JobOf(model, programs->training, Optimizer::kSgd, kSteps),
+                                       [&](DeviceJob& spec) { spec.loss_weight = weight; });
       ASSERT_TRUE(result.ok()) << result.status();
       std::string where;
       const double error = LargestError(result->parameters, *expected, where);
@@ -189,4 +173,4 @@ INSTANTIATE_TEST_SUITE_P(Models, EveryPlan,
                          [](const auto& param_info) { return param_info.param; });
 
 }  // namespace
-}  // namespace stagewright
+}  // namespace stagewright::testing

@@ -7,10 +7,9 @@
 #include "tests/worker_daemon/support/plans_by_hand.h"
 #include "tests/worker_daemon/support/runnable_graphs.h"
 
-namespace stagewright {
+namespace stagewright::testing {
 namespace {
 
-using namespace testing;  // NOLINT
 using ::testing::HasSubstr;
 
 constexpr int64_t kMiniBatch = 8;
@@ -219,4 +218,4 @@ TEST(MixedValues, ABatchThatIsNotFullIsRefused) {
 }
 
 }  // namespace
-}  // namespace stagewright
+}  // namespace stagewright::testing

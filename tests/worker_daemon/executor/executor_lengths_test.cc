@@ -13,10 +13,9 @@
 #include "tests/worker_daemon/support/runnable_graphs.h"
 #include "worker_daemon/executor/device_runner.h"
 
-namespace stagewright {
+namespace stagewright::testing {
 namespace {
 
-using namespace testing;  // NOLINT
 using ::testing::HasSubstr;
 
 constexpr int64_t kMiniBatch = 4;
@@ -45,7 +44,7 @@ Graph OfLength(int64_t length) {
 const std::vector<std::pair<int64_t, int64_t>> kFiles = {{5, 6}, {2, 7}, {3, 6}, {5, 4}};
 
 struct Job {
-  JobSpec spec;
+  DeviceJob spec;
   std::vector<at::Tensor> x, target;  // By sample.
 
   explicit Job(const std::vector<HandStage>& stages) {
@@ -169,4 +168,4 @@ TEST(EngineLengths, RefusesProgramsThatAreNotOfTheSameStages) {
 }
 
 }  // namespace
-}  // namespace stagewright
+}  // namespace stagewright::testing

@@ -24,10 +24,8 @@
 #include "tests/worker_daemon/support/pair_transport.h"
 #include "tests/worker_daemon/support/runnable_graphs.h"
 
-namespace stagewright {
+namespace stagewright::testing {
 namespace {
-
-using namespace testing;  // NOLINT
 
 constexpr int64_t kMiniBatch = 256;
 constexpr int64_t kMicroBatch = 64;
@@ -278,7 +276,7 @@ Peaks Train(const Case& c, const TransportFactory& transports) {
   EXPECT_TRUE(program.ok()) << program.status();
   if (!program.ok()) return {};
   EXPECT_EQ(Validate(*program, {}), absl::OkStatus());
-  JobSpec spec;
+  DeviceJob spec;
   spec.graph = graph;
   spec.program = std::make_shared<const Program>(*std::move(program));
   spec.weights_path = WriteWeights(*graph, absl::StrCat("memory_", c.model, ".safetensors"));
@@ -290,7 +288,7 @@ Peaks Train(const Case& c, const TransportFactory& transports) {
   for (const DeviceProgram& device : spec.program->devices) peaks.measured[device.device] = 0;
   const auto result = TrainLocally(
       spec,
-      [&](JobSpec& own) {
+      [&](DeviceJob& own) {
         Bytes& peak = peaks.measured[own.device];
         own.on_step = [&peak, report = own.on_step](StepReport step) {
           peak = step.memory.peak;
@@ -353,7 +351,7 @@ TEST(MemoryLimit, EndsTheJobWithTheFigures) {
   auto program = Lower(*graph, StrategyOf(c, *graph), *MakeAnalyticCostModel(*graph),
                        {.optimizer = Optimizer::kSgd});
   ASSERT_TRUE(program.ok()) << program.status();
-  JobSpec spec;
+  DeviceJob spec;
   spec.graph = graph;
   spec.program = std::make_shared<const Program>(*std::move(program));
   spec.weights_path = WriteWeights(*graph, "memory_limit.safetensors");
@@ -411,4 +409,4 @@ INSTANTIATE_TEST_SUITE_P(All, MemoryOfOneProcess, ::testing::ValuesIn(CasesOfSev
                          [](const auto& param_info) { return param_info.param.Name(); });
 
 }  // namespace
-}  // namespace stagewright
+}  // namespace stagewright::testing

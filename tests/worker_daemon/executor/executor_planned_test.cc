@@ -9,10 +9,8 @@
 #include "planner_service/front_door/front_door.h"
 #include "tests/worker_daemon/support/schedule_table.h"
 
-namespace stagewright {
+namespace stagewright::testing {
 namespace {
-
-using namespace testing;  // NOLINT
 
 class Planned : public ::testing::TestWithParam<Combination> {};
 
@@ -47,4 +45,4 @@ INSTANTIATE_TEST_SUITE_P(All, Planned, ::testing::ValuesIn(Combinations({"Auto"}
                          [](const auto& param_info) { return param_info.param.Name(); });
 
 }  // namespace
-}  // namespace stagewright
+}  // namespace stagewright::testing

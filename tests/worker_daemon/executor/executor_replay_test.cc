@@ -13,10 +13,8 @@
 #include "tests/worker_daemon/support/local_training.h"
 #include "tests/worker_daemon/support/runnable_graphs.h"
 
-namespace stagewright {
+namespace stagewright::testing {
 namespace {
-
-using namespace testing;  // NOLINT
 
 constexpr int64_t kWidth = 640;
 constexpr int64_t kMiniBatch = 64;
@@ -55,7 +53,7 @@ TEST_P(Replay, OfMeasuredDurationsGivesTheMeasuredStepTime) {
   std::mt19937_64 random(5);
   const auto programs = LowerBoth(*graph, ForceStrategy(*graph, GetParam(), random));
   ASSERT_TRUE(programs.ok()) << programs.status();
-  JobSpec spec;
+  DeviceJob spec;
   spec.graph = graph;
   spec.program = programs->training;
   spec.weights_path = WriteWeights(*graph, "replay_weights.safetensors");
@@ -63,7 +61,7 @@ TEST_P(Replay, OfMeasuredDurationsGivesTheMeasuredStepTime) {
   spec.steps = kSteps;
   // Steps start together, as the simulator has it.
   std::barrier step_end(static_cast<std::ptrdiff_t>(spec.program->devices.size()));
-  const auto result = TrainLocally(spec, [&](JobSpec& own) {
+  const auto result = TrainLocally(spec, [&](DeviceJob& own) {
     own.on_step = [&step_end, report = own.on_step](StepReport step) {
       report(std::move(step));
       step_end.arrive_and_wait();
@@ -107,4 +105,4 @@ INSTANTIATE_TEST_SUITE_P(
                                     .micro_batches = 4}));
 
 }  // namespace
-}  // namespace stagewright
+}  // namespace stagewright::testing

@@ -11,10 +11,8 @@
 #include "tests/worker_daemon/support/runnable_graphs.h"
 #include "worker_daemon/stage/stage_module.h"
 
-namespace stagewright {
+namespace stagewright::testing {
 namespace {
-
-using namespace testing;  // NOLINT
 
 constexpr int64_t kMiniBatch = 8;
 constexpr int64_t kSteps = 3;
@@ -289,4 +287,4 @@ TEST(States, RunningStatisticsChangeOncePerForwardPass) {
 }
 
 }  // namespace
-}  // namespace stagewright
+}  // namespace stagewright::testing

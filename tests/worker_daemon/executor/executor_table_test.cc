@@ -12,10 +12,8 @@
 #include "tests/worker_daemon/support/forced_strategies.h"
 #include "tests/worker_daemon/support/schedule_table.h"
 
-namespace stagewright {
+namespace stagewright::testing {
 namespace {
-
-using namespace testing;  // NOLINT
 
 constexpr int64_t kMiniBatch = 16;
 constexpr int kStages = 4;
@@ -118,4 +116,4 @@ INSTANTIATE_TEST_SUITE_P(All, Table,
                          [](const auto& param_info) { return param_info.param.Name(); });
 
 }  // namespace
-}  // namespace stagewright
+}  // namespace stagewright::testing

@@ -14,10 +14,9 @@
 #include "worker_daemon/executor/device_runner.h"
 #include "worker_daemon/transport/local/local_transport.h"
 
-namespace stagewright {
+namespace stagewright::testing {
 namespace {
 
-using namespace testing;  // NOLINT
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
@@ -51,7 +50,7 @@ std::map<std::string, at::Tensor> Data() {
 
 // A job on `stages` stages with `micro_batches` micro-batches; graph, weights and data in files.
 struct Job {
-  JobSpec spec;
+  DeviceJob spec;
   explicit Job(GraphMaker make, StrategyShape shape = {.stages = 3, .micro_batches = 4}) {
     at::set_num_threads(1);
     auto graph = Graph::Create(std::move(make.data));
@@ -155,7 +154,7 @@ TEST(Training, AHangIsDetectedAndNamed) {
   job.spec.step_timeout = absl::Seconds(2);  // Other steps take that long on no machine.
   const DeviceId slow = job.spec.program->devices.front().device;
   const absl::Time begin = absl::Now();
-  const auto result = TrainLocally(job.spec, [&](JobSpec& own) {
+  const auto result = TrainLocally(job.spec, [&](DeviceJob& own) {
     if (own.device != slow) return;
     // The first device dozes after its second step.
     own.on_step = [](const StepReport& report) {
@@ -225,7 +224,7 @@ TEST(Training, WhatCannotRunIsRefusedBeforeAnythingStarts) {
   EXPECT_EQ(TrainLocally(Job(unknown).spec).status().code(), absl::StatusCode::kNotFound);
 
   Job job(Classifier());
-  JobSpec spec = job.spec;
+  DeviceJob spec = job.spec;
   spec.torch_device = "abacus";
   EXPECT_THAT(std::string(TrainLocally(spec).status().message()),
               HasSubstr("torch_device \"abacus\""));
@@ -278,4 +277,4 @@ TEST(Training, LeavesNoThreadsBehind) {
 }
 
 }  // namespace
-}  // namespace stagewright
+}  // namespace stagewright::testing

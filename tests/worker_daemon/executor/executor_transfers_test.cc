@@ -12,19 +12,17 @@
 #include "tests/worker_daemon/support/runnable_graphs.h"
 #include "tests/worker_daemon/support/spy_transport.h"
 
-namespace stagewright {
+namespace stagewright::testing {
 namespace {
-
-using namespace testing;  // NOLINT
 
 constexpr int64_t kWidth = 6;
 constexpr int64_t kMiniBatch = 4;  // Micro-batches of one sample.
 
 // A job of a chain of stages, a device each; `first_nodes` are the first nodes of its stages.
-JobSpec MakeJob(GraphMaker& make, int loss, const std::vector<int>& first_nodes,
-                int64_t width = kWidth) {
+DeviceJob MakeJob(GraphMaker& make, int loss, const std::vector<int>& first_nodes,
+                  int64_t width = kWidth) {
   at::set_num_threads(1);
-  JobSpec spec;
+  DeviceJob spec;
   spec.graph = std::make_shared<const Graph>(make.Finish(loss));
   Strategy strategy;
   strategy.kind = StrategyKind::kGraph;
@@ -62,7 +60,7 @@ TEST(ExecutorTransfersTest, DevicesOfOneProcessShareMemory) {
       make.AddNode("aten.view.default", {Value(tanh), List({Batch(), Int(kWidth)})}, {whole});
   const int last = make.AddLinear("last", Value(alias), kWidth, kWidth);
   const int loss = make.AddNode("aten.mean.default", {Value(last)}, {Meta({})});
-  const JobSpec spec = MakeJob(make, loss, {0, alias, last});
+  const DeviceJob spec = MakeJob(make, loss, {0, alias, last});
   SpyLog log;
   const auto result = TrainLocally(spec, {}, SpyOn(log));
   ASSERT_TRUE(result.ok()) << result.status();
@@ -103,7 +101,7 @@ TEST(ExecutorTransfersTest, WhatWasHandedOverDoesNotChange) {
   const int sum = make.AddNode("aten.add.Tensor", {Value(same), Value(scales)}, {whole});
   const int again = make.AddNode("aten.mul.Tensor", {Value(sum), Value(view)}, {whole});
   const int loss = make.AddNode("aten.mean.default", {Value(again)}, {Meta({})});
-  const JobSpec spec = MakeJob(make, loss, {0, scales});
+  const DeviceJob spec = MakeJob(make, loss, {0, scales});
   SpyLog log(/*keeps_messages=*/true);
   const auto result = TrainLocally(spec, {}, SpyOn(log));
   ASSERT_TRUE(result.ok()) << result.status();
@@ -121,7 +119,7 @@ TEST(ExecutorTransfersTest, WhatWasHandedOverDoesNotChange) {
 }
 
 // Three stages of one linear layer each.
-JobSpec LinearChain(int64_t width) {
+DeviceJob LinearChain(int64_t width) {
   GraphMaker make;
   const int x = make.AddInput("x", {-1, width});
   int nodes[3];
@@ -138,7 +136,7 @@ class Receives : public ::testing::TestWithParam<bool> {};
 
 // What lower.h promises: a receive is under way while the pass before its consumer runs. The share
 // of a training's receives that were.
-double ShareInTime(const JobSpec& spec, const TrainingResult& result, const SpyLog& log) {
+double ShareInTime(const DeviceJob& spec, const TrainingResult& result, const SpyLog& log) {
   std::map<std::tuple<int, Traffic, uint32_t>, Nanos> posted;
   for (const SeenReceive& seen : log.receives())
     posted[{seen.device, seen.tag.traffic, seen.tag.sequence}] = seen.posted;
@@ -160,7 +158,7 @@ double ShareInTime(const JobSpec& spec, const TrainingResult& result, const SpyL
 }
 
 TEST_P(Receives, ArePostedWhileThePassBeforeRuns) {
-  const JobSpec spec = LinearChain(512);
+  const DeviceJob spec = LinearChain(512);
   // A thread of the transport that gets no core is late, on a busy machine in a whole training;
   // receives that are posted after the pass are never in time.
   double best = 0;
@@ -176,7 +174,7 @@ TEST_P(Receives, ArePostedWhileThePassBeforeRuns) {
 INSTANTIATE_TEST_SUITE_P(Ways, Receives, ::testing::Bool());
 
 TEST(ExecutorTransfersTest, ReceivedMessagesUseTheSameBuffersAgain) {
-  JobSpec spec = LinearChain(64);
+  DeviceJob spec = LinearChain(64);
   spec.steps = 12;
   SpyLog log;
   const auto result = TrainLocally(spec, {}, SpyOn(log, false));
@@ -195,4 +193,4 @@ TEST(ExecutorTransfersTest, ReceivedMessagesUseTheSameBuffersAgain) {
 }
 
 }  // namespace
-}  // namespace stagewright
+}  // namespace stagewright::testing

@@ -16,10 +16,9 @@
 #include "tests/worker_daemon/support/runnable_graphs.h"
 #include "worker_daemon/checkpoint/step_record.h"
 
-namespace stagewright {
+namespace stagewright::testing {
 namespace {
 
-using namespace testing;  // NOLINT
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -141,7 +140,7 @@ class StepComparisonTest : public ::testing::Test {
   }
 
   std::string stem_;
-  JobSpec spec_;
+  DeviceJob spec_;
 };
 
 TEST_F(StepComparisonTest, EveryPlanComputesWhatASingleDeviceDoes) {
@@ -239,4 +238,4 @@ TEST(ToleranceTest, IsTighterForTypesThatRoundLess) {
 }
 
 }  // namespace
-}  // namespace stagewright
+}  // namespace stagewright::testing

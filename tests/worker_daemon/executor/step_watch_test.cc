@@ -10,10 +10,8 @@
 #include "tests/worker_daemon/support/runnable_graphs.h"
 #include "worker_daemon/checkpoint/step_record.h"
 
-namespace stagewright {
+namespace stagewright::testing {
 namespace {
-
-using namespace testing;  // NOLINT
 
 TEST(StepWatchTest, ARecordHasGradientsStateAndLossOfTheStep) {
   at::set_num_threads(1);
@@ -22,7 +20,7 @@ TEST(StepWatchTest, ARecordHasGradientsStateAndLossOfTheStep) {
   const int linear = make.AddLinear("only", In(x), 3, 2);
   const int square =
       make.AddNode("aten.mul.Tensor", {Value(linear), Value(linear)}, {Meta({-1, 2})});
-  JobSpec spec;
+  DeviceJob spec;
   spec.graph = std::make_shared<const Graph>(
       make.Finish(make.AddNode("aten.mean.default", {Value(square)}, {Meta({})})));
   spec.weights_path = WriteWeights(*spec.graph, "record_weights.safetensors");
@@ -67,4 +65,4 @@ TEST(StepWatchTest, ARecordHasGradientsStateAndLossOfTheStep) {
 }
 
 }  // namespace
-}  // namespace stagewright
+}  // namespace stagewright::testing

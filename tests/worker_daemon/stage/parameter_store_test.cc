@@ -10,10 +10,9 @@
 #include "tests/worker_daemon/support/local_training.h"
 #include "tests/worker_daemon/support/runnable_graphs.h"
 
-namespace stagewright {
+namespace stagewright::testing {
 namespace {
 
-using namespace testing;  // NOLINT
 using ::testing::HasSubstr;
 
 Graph TwoLayers() {
@@ -77,4 +76,4 @@ TEST(ParameterStoreTest, ABufferTakesAValueInItsPlaceOrBesideIt) {
 }
 
 }  // namespace
-}  // namespace stagewright
+}  // namespace stagewright::testing

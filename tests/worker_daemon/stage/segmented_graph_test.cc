@@ -15,10 +15,9 @@
 #include "worker_daemon/stage/stage_module.h"
 #include "worker_daemon/torch/tensor_types.h"
 
-namespace stagewright {
+namespace stagewright::testing {
 namespace {
 
-using namespace testing;  // NOLINT: the builders read like the graph.
 using ::testing::ElementsAre;
 using Keep = StageModule::Keep;
 
@@ -88,19 +87,19 @@ class Runs {
            const std::vector<at::Tensor>& gradients, bool recompute = false) {
     for (StageModule* module : {&whole(), &halves()}) {
       const auto forward =
-          module->Forward(0, range, tensors, recompute ? Keep::kInputs : Keep::kGraph);
+          module->Forward({0, range}, tensors, recompute ? Keep::kInputs : Keep::kGraph);
       ASSERT_TRUE(forward.ok()) << forward.status();
       if (recompute) {
-        ASSERT_TRUE(module->Recompute(0, range, tensors.inputs).ok());
+        ASSERT_TRUE(module->Recompute({0, range}, tensors.inputs).ok());
       }
     }
     CountMultiplications count;
-    const auto expected = whole().Backward(range, gradients);
+    const auto expected = whole().Backward({0, range}, gradients);
     ASSERT_TRUE(expected.ok()) << expected.status();
     const int once = std::exchange(CountMultiplications::count, 0);
-    const auto found = halves().BackwardInput(range, gradients);
+    const auto found = halves().BackwardInput({0, range}, gradients);
     ASSERT_TRUE(found.ok()) << found.status();
-    const absl::Status weight = halves().BackwardWeight(range);
+    const absl::Status weight = halves().BackwardWeight({0, range});
     ASSERT_TRUE(weight.ok()) << weight;
     EXPECT_EQ(CountMultiplications::count, once) << "matrix products";
     for (size_t i = 0; i < expected->size(); ++i) {
@@ -204,15 +203,16 @@ TEST(SplitBackward, HalvesInTheWrongOrderAreRefused) {
   const auto graph = std::make_shared<const Graph>(make.Finish(loss));
   Runs runs(graph, WholeGraph(*graph), {}, WriteWeights(*graph, "order.safetensors"), 4);
   const StageModule::Tensors tensors{{}, {Random({4, 4}, 1)}};
-  ASSERT_TRUE(runs.halves().Forward(0, {0, 4}, tensors, Keep::kGraph).ok());
-  ASSERT_TRUE(runs.whole().Forward(0, {0, 4}, tensors, Keep::kGraph).ok());
-  EXPECT_EQ(runs.halves().BackwardWeight({0, 4}).code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_EQ(runs.whole().BackwardInput({0, 4}, {}).status().code(),
+  ASSERT_TRUE(runs.halves().Forward({0, {0, 4}}, tensors, Keep::kGraph).ok());
+  ASSERT_TRUE(runs.whole().Forward({0, {0, 4}}, tensors, Keep::kGraph).ok());
+  EXPECT_EQ(runs.halves().BackwardWeight({0, {0, 4}}).code(),
             absl::StatusCode::kFailedPrecondition);
-  ASSERT_TRUE(runs.halves().BackwardInput({0, 4}, {}).ok());
-  EXPECT_EQ(runs.halves().BackwardInput({0, 4}, {}).status().code(),
+  EXPECT_EQ(runs.whole().BackwardInput({0, {0, 4}}, {}).status().code(),
             absl::StatusCode::kFailedPrecondition);
-  EXPECT_TRUE(runs.halves().BackwardWeight({0, 4}).ok());
+  ASSERT_TRUE(runs.halves().BackwardInput({0, {0, 4}}, {}).ok());
+  EXPECT_EQ(runs.halves().BackwardInput({0, {0, 4}}, {}).status().code(),
+            absl::StatusCode::kFailedPrecondition);
+  EXPECT_TRUE(runs.halves().BackwardWeight({0, {0, 4}}).ok());
 }
 
 // Between the halves: the inputs of parameter nodes and the gradients of their outputs.
@@ -236,17 +236,17 @@ TEST(SplitBackward, TheInputHalfFreesWhatOnlyItNeeded) {
   const auto meter = std::make_shared<Meter>();
   const c10::DebugInfoGuard guard(c10::DebugInfoKind::PROFILER_STATE, meter);
   {
-    ASSERT_TRUE(runs.halves().Forward(0, {0, kSamples}, tensors, Keep::kGraph).ok());
+    ASSERT_TRUE(runs.halves().Forward({0, {0, kSamples}}, tensors, Keep::kGraph).ok());
     // tanh, sigmoid and exp keep their results, sine and cosine their input, which is one of those,
     // and the second layer the sine: seven tensors, x apart.
     EXPECT_NEAR(meter->bytes, 7 * unit, 0.1 * unit);
-    ASSERT_TRUE(runs.halves().BackwardInput({0, kSamples}, {}).ok());
+    ASSERT_TRUE(runs.halves().BackwardInput({0, {0, kSamples}}, {}).ok());
     EXPECT_NEAR(meter->bytes, 3 * unit, 0.1 * unit);
-    ASSERT_TRUE(runs.halves().BackwardWeight({0, kSamples}).ok());
+    ASSERT_TRUE(runs.halves().BackwardWeight({0, {0, kSamples}}).ok());
     // The parameters' gradients are left.
     EXPECT_NEAR(meter->bytes, 2 * (kWidth + 1) * kWidth * 8, 0.1 * unit);
   }
 }
 
 }  // namespace
-}  // namespace stagewright
+}  // namespace stagewright::testing

@@ -6,10 +6,9 @@
 
 #include "tests/worker_daemon/support/runnable_graphs.h"
 
-namespace stagewright {
+namespace stagewright::testing {
 namespace {
 
-using namespace testing;  // NOLINT: the builders read like the graph.
 using ::testing::HasSubstr;
 using Keep = StageModule::Keep;
 
@@ -78,14 +77,14 @@ TEST_P(MicroBatches, AddUpToTheGradientOfTheMiniBatch) {
   for (int64_t begin = 0; begin < 7; begin += size) {
     const SampleRange range{begin, std::min<int64_t>(7, begin + size)};
     const auto forward = module->Forward(
-        0, range,
+        {0, range},
         {{}, {x.slice(0, range.begin, range.end), target.slice(0, range.begin, range.end)}},
         Keep::kGraph);
     ASSERT_TRUE(forward.ok()) << forward.status();
     EXPECT_EQ(forward->prediction.size(0), range.size());
   }
   for (int64_t begin = 0; begin < 7; begin += size) {
-    const auto backward = module->Backward({begin, std::min<int64_t>(7, begin + size)}, {});
+    const auto backward = module->Backward({0, {begin, std::min<int64_t>(7, begin + size)}}, {});
     ASSERT_TRUE(backward.ok()) << backward.status();
   }
   const auto expected = Expected(store, x, target, reduction == LossReduction::kMean ? 1 : 2);
@@ -118,27 +117,27 @@ TEST_P(TwoStages, GiveTheGradientsOfOne) {
   const at::Tensor x = Random({6, 4}, 11), target = Random({6, 3}, 12);
   const Keep keep = GetParam() == Mode::kRecompute ? Keep::kInputs : Keep::kGraph;
   for (const SampleRange range : {SampleRange{0, 4}, SampleRange{4, 6}}) {
-    const auto front = a->Forward(0, range, {{}, {x.slice(0, range.begin, range.end)}}, keep);
+    const auto front = a->Forward({0, range}, {{}, {x.slice(0, range.begin, range.end)}}, keep);
     ASSERT_TRUE(front.ok()) << front.status();
     EXPECT_FALSE(front->outputs[0].requires_grad());
     const auto back =
-        b->Forward(0, range, {front->outputs, {target.slice(0, range.begin, range.end)}}, keep);
+        b->Forward({0, range}, {front->outputs, {target.slice(0, range.begin, range.end)}}, keep);
     ASSERT_TRUE(back.ok()) << back.status();
   }
   for (const SampleRange range : {SampleRange{0, 4}, SampleRange{4, 6}}) {
     if (GetParam() == Mode::kRecompute) {
-      ASSERT_TRUE(a->Recompute(0, range, {x.slice(0, range.begin, range.end)}).ok());
-      ASSERT_TRUE(b->Recompute(0, range, {target.slice(0, range.begin, range.end)}).ok());
+      ASSERT_TRUE(a->Recompute({0, range}, {x.slice(0, range.begin, range.end)}).ok());
+      ASSERT_TRUE(b->Recompute({0, range}, {target.slice(0, range.begin, range.end)}).ok());
     }
     const bool halves = GetParam() == Mode::kHalves;
-    const auto gradients = halves ? b->BackwardInput(range, {}) : b->Backward(range, {});
+    const auto gradients = halves ? b->BackwardInput({0, range}, {}) : b->Backward({0, range}, {});
     ASSERT_TRUE(gradients.ok()) << gradients.status();
     if (halves) {
-      ASSERT_TRUE(a->BackwardInput(range, *gradients).ok());
-      ASSERT_TRUE(b->BackwardWeight(range).ok());
-      ASSERT_TRUE(a->BackwardWeight(range).ok());
+      ASSERT_TRUE(a->BackwardInput({0, range}, *gradients).ok());
+      ASSERT_TRUE(b->BackwardWeight({0, range}).ok());
+      ASSERT_TRUE(a->BackwardWeight({0, range}).ok());
     } else {
-      ASSERT_TRUE(a->Backward(range, *gradients).ok());
+      ASSERT_TRUE(a->Backward({0, range}, *gradients).ok());
     }
   }
   const auto expected = Expected(store, x, target, 1);
@@ -179,7 +178,7 @@ TEST(StageModule, NumbersListsOptionalsAndSizesBecomeWhatTheSchemaWants) {
   const ParameterStore store = LoadAll(graph, "none.safetensors");
   const auto module = Build(graph, WholeGraph(graph), {}, store, {.mini_batch = 3});
   const at::Tensor input = Random({3, 4}, 5);
-  const auto result = module->Forward(0, {0, 3}, {{}, {input}}, Keep::kNothing);
+  const auto result = module->Forward({0, {0, 3}}, {{}, {input}}, Keep::kNothing);
   ASSERT_TRUE(result.ok()) << result.status();
   // The columns are swapped twice.
   const at::Tensor expected = at::clamp_min(input + 3, -2).view({6, 2}).to(at::kFloat);
@@ -223,11 +222,11 @@ TEST(StageModule, FailingOperatorAndWrongShapesAreNamed) {
   const Graph graph = make.Finish(loss);
   const ParameterStore store = LoadAll(graph, "shape.safetensors");
   const auto module = Build(graph, WholeGraph(graph), {}, store, {.mini_batch = 2});
-  auto result = module->Forward(0, {0, 2}, {{}, {Random({2, 4}, 1)}}, Keep::kGraph);
+  auto result = module->Forward({0, {0, 2}}, {{}, {Random({2, 4}, 1)}}, Keep::kGraph);
   EXPECT_THAT(std::string(result.status().message()),
               HasSubstr("\"n0\" (aten.linear.default): output 0 is float64[2, 5], the graph says "
                         "float64[2, 6] for 2 samples"));
-  result = module->Forward(0, {0, 2}, {{}, {Random({2, 3}, 1)}}, Keep::kGraph);
+  result = module->Forward({0, {0, 2}}, {{}, {Random({2, 3}, 1)}}, Keep::kGraph);
   EXPECT_THAT(std::string(result.status().message()),
               HasSubstr("input \"x\" is float64[2, 3], the graph says float64[2, 4]"));
 }
@@ -251,13 +250,13 @@ TEST(StageModule, FrozenParametersAndDetachedBranchesHaveNoBackward) {
   const auto front = Build(graph, first, cuts, store, {.mini_batch = 2});
   const auto back = Build(graph, second, {}, store, {.mini_batch = 2});
   EXPECT_FALSE(back->needs_gradient(0));
-  const auto values = front->Forward(0, {0, 2}, {{}, {Random({2, 4}, 1)}}, Keep::kGraph);
+  const auto values = front->Forward({0, {0, 2}}, {{}, {Random({2, 4}, 1)}}, Keep::kGraph);
   ASSERT_TRUE(values.ok()) << values.status();
-  ASSERT_TRUE(back->Forward(0, {0, 2}, {values->outputs, {}}, Keep::kGraph).ok());
-  const auto gradients = back->Backward({0, 2}, {});
+  ASSERT_TRUE(back->Forward({0, {0, 2}}, {values->outputs, {}}, Keep::kGraph).ok());
+  const auto gradients = back->Backward({0, {0, 2}}, {});
   ASSERT_TRUE(gradients.ok()) << gradients.status();
   EXPECT_FALSE((*gradients)[0].defined());
-  ASSERT_TRUE(front->Backward({0, 2}, *gradients).ok());
+  ASSERT_TRUE(front->Backward({0, {0, 2}}, *gradients).ok());
   EXPECT_FALSE(store[ParameterId(frozen)].grad().defined());
   EXPECT_FALSE(store[ParameterId(trained)].grad().defined());
 }
@@ -266,13 +265,14 @@ TEST(StageModule, MicroBatchesThatWereNotForwardedAreRefused) {
   const Graph graph = Perceptron();
   const ParameterStore store = LoadAll(graph, "refused.safetensors");
   const auto module = Build(graph, WholeGraph(graph), {}, store, {.mini_batch = 4});
-  EXPECT_EQ(module->Backward({0, 2}, {}).status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(module->Backward({0, {0, 2}}, {}).status().code(),
+            absl::StatusCode::kFailedPrecondition);
   const StageModule::Tensors tensors{{}, {Random({2, 4}, 1), Random({2, 3}, 1)}};
-  ASSERT_TRUE(module->Forward(0, {0, 2}, tensors, Keep::kGraph).ok());
-  EXPECT_EQ(module->Forward(0, {0, 2}, tensors, Keep::kGraph).status().code(),
+  ASSERT_TRUE(module->Forward({0, {0, 2}}, tensors, Keep::kGraph).ok());
+  EXPECT_EQ(module->Forward({0, {0, 2}}, tensors, Keep::kGraph).status().code(),
             absl::StatusCode::kFailedPrecondition);
   module->Reset();
-  EXPECT_TRUE(module->Forward(0, {0, 2}, tensors, Keep::kGraph).ok());
+  EXPECT_TRUE(module->Forward({0, {0, 2}}, tensors, Keep::kGraph).ok());
 }
 
 TEST(StageModule, BatchNormIsReportedAndEvaluatedWithItsStatistics) {
@@ -299,7 +299,7 @@ TEST(StageModule, BatchNormIsReportedAndEvaluatedWithItsStatistics) {
   const auto evaluation =
       Build(graph, WholeGraph(graph), {}, *store, {.training = false, .mini_batch = 4});
   const at::Tensor input = Random({4, 3}, 1);
-  const auto result = evaluation->Forward(0, {0, 4}, {{}, {input}}, Keep::kNothing);
+  const auto result = evaluation->Forward({0, {0, 4}}, {{}, {input}}, Keep::kNothing);
   ASSERT_TRUE(result.ok()) << result.status();
   const at::Tensor expected =
       at::batch_norm(input, (*store)[ParameterId(weight)], (*store)[ParameterId(bias)],
@@ -322,4 +322,4 @@ TEST(ParameterStore, NamesWhatIsMissingOrHasAnotherShape) {
 }
 
 }  // namespace
-}  // namespace stagewright
+}  // namespace stagewright::testing

@@ -16,9 +16,9 @@
 #include "common/validation/validate.h"
 #include "tests/worker_daemon/support/runnable_graphs.h"
 #include "worker_daemon/checkpoint/shards.h"
-#include "worker_daemon/executor/batch_totals.h"
-#include "worker_daemon/executor/device_plan.h"
+#include "worker_daemon/effects/batch_totals.h"
 #include "worker_daemon/executor/device_runner.h"
+#include "worker_daemon/step/device_plan.h"
 #include "worker_daemon/torch/tensor_types.h"
 #include "worker_daemon/transport/local/local_transport.h"
 
@@ -36,12 +36,12 @@ struct Member {
 };
 
 // Each device a thread: transports may wait for each other.
-absl::Status ConnectAll(const JobSpec& spec, std::vector<std::unique_ptr<Member>>& members) {
+absl::Status ConnectAll(const DeviceJob& spec, std::vector<std::unique_ptr<Member>>& members) {
   std::vector<absl::Status> connected(members.size());
   std::vector<std::thread> threads;
   for (size_t i = 0; i < members.size(); ++i) {
     threads.emplace_back([&, i] {
-      JobSpec own = spec;
+      DeviceJob own = spec;
       own.device = members[i]->device;
       std::vector<Transport::Peer> peers;
       for (int peer : PeersOf(own)) {
@@ -57,7 +57,7 @@ absl::Status ConnectAll(const JobSpec& spec, std::vector<std::unique_ptr<Member>
   return absl::OkStatus();
 }
 
-absl::Status Prepare(const JobSpec& spec, const std::function<void(JobSpec&)>& adjust,
+absl::Status Prepare(const DeviceJob& spec, const std::function<void(DeviceJob&)>& adjust,
                      const TransportFactory& create,
                      std::vector<std::unique_ptr<Member>>& members) {
   static std::atomic<uint64_t> generation = 0;
@@ -67,7 +67,7 @@ absl::Status Prepare(const JobSpec& spec, const std::function<void(JobSpec&)>& a
     member->device = program.device;
     const TransportIdentity identity{"local-training", this_generation, program.device.value()};
     ASSIGN_OR_RETURN(member->transport, create(identity));
-    JobSpec own = spec;
+    DeviceJob own = spec;
     own.device = program.device;
     own.on_step = [m = member.get()](StepReport report) { m->steps.push_back(std::move(report)); };
     own.on_evaluation = [m = member.get()](const EvaluationReport& report) {
@@ -147,8 +147,8 @@ absl::StatusOr<std::unique_ptr<Transport>> MakeLocalTransport(const TransportIde
   return LocalTransport::Create(identity);
 }
 
-absl::StatusOr<TrainingResult> TrainLocally(const JobSpec& spec,
-                                            const std::function<void(JobSpec&)>& adjust,
+absl::StatusOr<TrainingResult> TrainLocally(const DeviceJob& spec,
+                                            const std::function<void(DeviceJob&)>& adjust,
                                             const TransportFactory& transports) {
   std::vector<std::unique_ptr<Member>> members;
   RETURN_IF_ERROR(Prepare(spec, adjust, transports, members));

@@ -12,7 +12,7 @@
 #include "common/base/status.h"
 #include "common/strategy/strategy.h"
 #include "tests/worker_daemon/support/pair_transport.h"
-#include "worker_daemon/executor/job_spec.h"
+#include "worker_daemon/executor/device_job.h"
 #include "worker_daemon/stage/parameter_store.h"
 
 namespace stagewright::testing {
@@ -39,7 +39,7 @@ absl::StatusOr<std::unique_ptr<Transport>> MakeLocalTransport(const TransportIde
 // reads it. The error of the first device that failed. `adjust`, if given, may change the spec of
 // each device.
 absl::StatusOr<TrainingResult> TrainLocally(
-    const JobSpec& spec, const std::function<void(JobSpec&)>& adjust = {},
+    const DeviceJob& spec, const std::function<void(DeviceJob&)>& adjust = {},
     const TransportFactory& transports = MakeLocalTransport);
 
 // The totals of a batch of `samples` samples whose inputs `input` gives, by TotalId: what a module

@@ -59,9 +59,9 @@ Graph ResidualClassifier(bool dropout) {
   return make.Finish(loss, head);
 }
 
-JobSpec ClassifierJob(const std::string& stem, bool dropout, int64_t steps) {
+DeviceJob ClassifierJob(const std::string& stem, bool dropout, int64_t steps) {
   at::set_num_threads(1);
-  JobSpec spec;
+  DeviceJob spec;
   spec.graph = std::make_shared<const Graph>(ResidualClassifier(dropout));
   spec.weights_path = WriteWeights(*spec.graph, stem + "_weights.safetensors");
   spec.data_path = TempPath(stem + "_data.safetensors");
@@ -75,7 +75,7 @@ JobSpec ClassifierJob(const std::string& stem, bool dropout, int64_t steps) {
   return spec;
 }
 
-void UsePlan(JobSpec& spec, StrategyShape shape, uint64_t seed) {
+void UsePlan(DeviceJob& spec, StrategyShape shape, uint64_t seed) {
   shape.mini_batch = kMiniBatch;
   std::mt19937_64 random(seed);
   const Strategy strategy = ForceStrategy(*spec.graph, shape, random);
@@ -87,7 +87,7 @@ void UsePlan(JobSpec& spec, StrategyShape shape, uint64_t seed) {
   spec.program = std::make_shared<const Program>(*std::move(program));
 }
 
-void UseOneDevice(JobSpec& spec, int64_t micro_batches) {
+void UseOneDevice(DeviceJob& spec, int64_t micro_batches) {
   UsePlan(spec, {.stages = 1, .micro_batches = micro_batches}, 1);
 }
 

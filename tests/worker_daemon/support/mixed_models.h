@@ -4,7 +4,7 @@
 #include <string>
 
 #include "tests/worker_daemon/support/forced_strategies.h"
-#include "worker_daemon/executor/job_spec.h"
+#include "worker_daemon/executor/device_job.h"
 
 namespace stagewright::testing {
 
@@ -12,12 +12,12 @@ namespace stagewright::testing {
 Graph ResidualClassifier(bool dropout);
 
 // Its data and initial weights, `steps` steps of SGD with momentum. Files are named after `stem`.
-JobSpec ClassifierJob(const std::string& stem, bool dropout, int64_t steps);
+DeviceJob ClassifierJob(const std::string& stem, bool dropout, int64_t steps);
 
 // Replaces the job's program by that of a random strategy of such a shape.
-void UsePlan(JobSpec& spec, StrategyShape shape, uint64_t seed);
+void UsePlan(DeviceJob& spec, StrategyShape shape, uint64_t seed);
 
 // All on one device, in so many micro-batches.
-void UseOneDevice(JobSpec& spec, int64_t micro_batches = 1);
+void UseOneDevice(DeviceJob& spec, int64_t micro_batches = 1);
 
 }  // namespace stagewright::testing

@@ -55,7 +55,7 @@ HandJob::HandJob(Graph graph, const std::map<std::string, at::Tensor>& data, int
 
 absl::StatusOr<TrainingResult> HandJob::Train(const Strategy& strategy) const {
   ASSIGN_OR_RETURN(const Programs programs, LowerBoth(*spec.graph, strategy));
-  JobSpec own = spec;
+  DeviceJob own = spec;
   own.program = programs.training;
   own.evaluation = programs.evaluation;
   return TrainLocally(own);

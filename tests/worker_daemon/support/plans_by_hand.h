@@ -9,7 +9,7 @@
 #include "common/graph/graph.h"
 #include "common/strategy/strategy.h"
 #include "tests/worker_daemon/support/local_training.h"
-#include "worker_daemon/executor/job_spec.h"
+#include "worker_daemon/executor/device_job.h"
 
 namespace stagewright::testing {
 
@@ -37,7 +37,7 @@ class HandJob {
   // What training gives under a plan.
   absl::StatusOr<TrainingResult> Train(const Strategy& strategy) const;
 
-  JobSpec spec;
+  DeviceJob spec;
 };
 
 // Losses and parameters of two jobs agree to `tolerance`, relatively.

@@ -35,20 +35,6 @@ TransportFactory Ucx(const std::string& tls) {
 }
 #endif
 
-JobSpec SpecOf(const Model& model, std::shared_ptr<const Program> program, Optimizer optimizer) {
-  JobSpec spec;
-  spec.graph = model.graph;
-  spec.program = std::move(program);
-  spec.weights_path = model.weights;
-  spec.data_path = model.data;
-  spec.training.optimizer.kind = optimizer;
-  spec.training.optimizer.learning_rate = optimizer == Optimizer::kSgd ? 0.1 : 1e-3;
-  spec.steps = kSteps;
-  spec.seed = 42;
-  spec.order = SampleOrder::kSequential;
-  return spec;
-}
-
 struct Expected {
   std::map<std::string, at::Tensor> parameters;
   std::vector<double> losses;
@@ -70,7 +56,7 @@ Expected OfOneDevice(const Model& model, Optimizer optimizer) {
   const auto programs =
       LowerBoth(*model.graph, ForceStrategy(*model.graph, {.micro_batches = 1}, random));
   EXPECT_TRUE(programs.ok()) << programs.status();
-  const auto result = TrainLocally(SpecOf(model, programs->training, optimizer));
+  const auto result = TrainLocally(JobOf(model, programs->training, optimizer, kSteps));
   EXPECT_TRUE(result.ok()) << result.status();
   return {result->parameters, result->losses};
 }
@@ -137,7 +123,7 @@ void ExpectTheSameTraining(const Model& model, const Strategy& strategy, const W
                                                 : OfPyTorch(model, adam ? "adam" : "sgd");
   }
   const Expected& expected = entry->second;
-  const auto result = TrainLocally(SpecOf(model, programs->training, optimizer), {},
+  const auto result = TrainLocally(JobOf(model, programs->training, optimizer, kSteps), {},
                                    [&](const TransportIdentity& identity) {
                                      return PairTransport::Create(identity, ways.near, ways.far);
                                    });

@@ -6,6 +6,8 @@
 #include <vector>
 
 #include "common/graph/graph.h"
+#include "common/program/program.h"
+#include "worker_daemon/executor/device_job.h"
 
 namespace stagewright::testing {
 
@@ -22,5 +24,10 @@ struct Model {
 };
 
 Model LoadModel(const std::string& name);
+
+// A job that trains the model from its weights on its data, in the order of its samples, with a
+// learning rate that suits the optimizer.
+DeviceJob JobOf(const Model& model, std::shared_ptr<const Program> program, Optimizer optimizer,
+                int64_t steps);
 
 }  // namespace stagewright::testing

@@ -14,10 +14,9 @@
 #include "tests/worker_daemon/support/runnable_graphs.h"
 #include "worker_daemon/stage/stage_module.h"
 
-namespace stagewright {
+namespace stagewright::testing {
 namespace {
 
-using namespace testing;  // NOLINT
 using ::testing::HasSubstr;
 
 constexpr int64_t kSteps = 8;
@@ -58,7 +57,7 @@ TEST(AutocastScope, KeepsNoCastOfAWeight) {
 
 class MixedTraining : public ::testing::TestWithParam<Precision> {
  protected:
-  static TrainingResult Train(const JobSpec& spec) {
+  static TrainingResult Train(const DeviceJob& spec) {
     auto result = TrainLocally(spec);
     EXPECT_TRUE(result.ok()) << result.status();
     return result.ok() ? *std::move(result) : TrainingResult();
@@ -87,7 +86,7 @@ INSTANTIATE_TEST_SUITE_P(Precisions, MixedTraining,
 // Stages, replicas, shared devices, micro-batches of other sizes, recomputation and dropout.
 TEST_P(MixedTraining, IsTheSameForAnyPlan) {
   for (const bool dropout : {false, true}) {
-    JobSpec spec = ClassifierJob("mixed", dropout, kSteps);
+    DeviceJob spec = ClassifierJob("mixed", dropout, kSteps);
     UseOneDevice(spec);
     const TrainingResult exact = Train(spec);
     spec.training.precision = GetParam();
@@ -117,7 +116,7 @@ TEST_P(MixedTraining, IsTheSameForAnyPlan) {
 
 // A recomputed forward pass runs in the types of the first: the results are the same to the bit.
 TEST_P(MixedTraining, RecomputationChangesNothing) {
-  JobSpec spec = ClassifierJob("recomputed", /*dropout=*/true, kSteps);
+  DeviceJob spec = ClassifierJob("recomputed", /*dropout=*/true, kSteps);
   spec.training.precision = GetParam();
   UsePlan(spec, {.stages = 3, .micro_batches = 4}, 2);
   const TrainingResult expected = Train(spec);
@@ -129,7 +128,7 @@ TEST_P(MixedTraining, RecomputationChangesNothing) {
 
 // The halves of a split backward pass, over two micro-batches in flight, add up to the whole one.
 TEST_P(MixedTraining, SplitBackwardPassesAddUp) {
-  const JobSpec spec = ClassifierJob("split", /*dropout=*/true, 1);
+  const DeviceJob spec = ClassifierJob("split", /*dropout=*/true, 1);
   const at::Tensor x = Random({16, 12}, 5, at::kFloat);
   const at::Tensor target = x.narrow(1, 0, 5).argmax(1);
   std::vector<ParameterId> ids;
@@ -151,18 +150,19 @@ TEST_P(MixedTraining, SplitBackwardPassesAddUp) {
       for (const at::Tensor& input : {x, target})
         tensors.inputs.push_back(input.narrow(0, range.begin, range.size()));
       const auto result =
-          (*module)->Forward(0, range, std::move(tensors), StageModule::Keep::kGraph);
+          (*module)->Forward({0, range}, std::move(tensors), StageModule::Keep::kGraph);
       ASSERT_TRUE(result.ok()) << result.status();
       EXPECT_EQ(result->loss.scalar_type(), at::kFloat);
       EXPECT_EQ(result->prediction.scalar_type(), at::kFloat);
     }
     for (const SampleRange range : {SampleRange{0, 8}, SampleRange{8, 16}}) {
       ASSERT_TRUE(
-          (split ? (*module)->BackwardInput(range, {}) : (*module)->Backward(range, {})).ok());
+          (split ? (*module)->BackwardInput({0, range}, {}) : (*module)->Backward({0, range}, {}))
+              .ok());
     }
     for (const SampleRange range : {SampleRange{0, 8}, SampleRange{8, 16}}) {
       if (!split) break;
-      ASSERT_EQ((*module)->BackwardWeight(range), absl::OkStatus());
+      ASSERT_EQ((*module)->BackwardWeight({0, range}), absl::OkStatus());
     }
     auto& of = gradients.emplace_back();
     for (ParameterId id : ids) {
@@ -175,7 +175,7 @@ TEST_P(MixedTraining, SplitBackwardPassesAddUp) {
 }
 
 TEST_P(MixedTraining, ParametersStayFloat32) {
-  JobSpec spec = ClassifierJob("types", /*dropout=*/false, 2);
+  DeviceJob spec = ClassifierJob("types", /*dropout=*/false, 2);
   spec.training.precision = GetParam();
   UsePlan(spec, {.stages = 2, .micro_batches = 2}, 1);
   for (const auto& [name, value] : Train(spec).parameters)
@@ -183,4 +183,4 @@ TEST_P(MixedTraining, ParametersStayFloat32) {
 }
 
 }  // namespace
-}  // namespace stagewright
+}  // namespace stagewright::testing

@@ -11,10 +11,8 @@
 #include "worker_daemon/torch/sample_view.h"
 #include "worker_daemon/torch/tensor_types.h"
 
-namespace stagewright {
+namespace stagewright::testing {
 namespace {
-
-using namespace testing;  // NOLINT
 
 Node DropoutNode(std::string target, Argument p, TensorMeta meta) {
   Node node;
@@ -161,4 +159,4 @@ TEST(KeyedDropout, RefusesWhatIsNoProbability) {
 }
 
 }  // namespace
-}  // namespace stagewright
+}  // namespace stagewright::testing

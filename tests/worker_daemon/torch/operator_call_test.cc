@@ -6,10 +6,8 @@
 
 #include "tests/worker_daemon/support/runnable_graphs.h"
 
-namespace stagewright {
+namespace stagewright::testing {
 namespace {
-
-using namespace testing;  // NOLINT: the builders read like the graph.
 
 TEST(OperatorCall, GroupNormInAnyLayoutGivesTheGradientsOfItsParametersAlone) {
   GraphMaker make;
@@ -39,4 +37,4 @@ TEST(OperatorCall, GroupNormInAnyLayoutGivesTheGradientsOfItsParametersAlone) {
 }
 
 }  // namespace
-}  // namespace stagewright
+}  // namespace stagewright::testing

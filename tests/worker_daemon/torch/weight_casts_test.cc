@@ -8,10 +8,8 @@
 #include "tests/worker_daemon/support/runnable_graphs.h"
 #include "worker_daemon/torch/autocast.h"
 
-namespace stagewright {
+namespace stagewright::testing {
 namespace {
-
-using namespace testing;  // NOLINT
 
 constexpr ParameterId kFirst(0), kSecond(1);
 
@@ -99,4 +97,4 @@ TEST(WeightCasts, AppliesToWhatAutocastCasts) {
 }
 
 }  // namespace
-}  // namespace stagewright
+}  // namespace stagewright::testing

@@ -15,10 +15,9 @@
 #include "tests/worker_daemon/support/local_training.h"
 #include "tests/worker_daemon/support/runnable_graphs.h"
 
-namespace stagewright {
+namespace stagewright::testing {
 namespace {
 
-using namespace testing;  // NOLINT
 using ::testing::HasSubstr;
 
 constexpr int64_t kMiniBatch = 8;
@@ -114,7 +113,7 @@ TEST(ClipGradientNorm, ANormThatIsNotFiniteMayDropTheGradients) {
 }
 
 struct Job {
-  JobSpec spec;
+  DeviceJob spec;
   Job() {
     at::set_num_threads(1);
     spec.graph = std::make_shared<const Graph>(Tied());
@@ -213,4 +212,4 @@ TEST(NonFiniteTraining, EveryPolicyIsTheSameForAnyPlan) {
 }
 
 }  // namespace
-}  // namespace stagewright
+}  // namespace stagewright::testing

@@ -12,10 +12,9 @@
 #include "tests/worker_daemon/support/runnable_graphs.h"
 #include "worker_daemon/executor/device_checkpoint.h"
 
-namespace stagewright {
+namespace stagewright::testing {
 namespace {
 
-using namespace testing;  // NOLINT
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -73,10 +72,10 @@ class ScaledTraining : public ::testing::Test {
     return ::testing::UnitTest::GetInstance()->current_test_info()->name();
   }
   // Trains, and expects all devices to report the same scales and skipped steps.
-  TrainingResult Train(Steps* steps, const JobSpec& spec) {
+  TrainingResult Train(Steps* steps, const DeviceJob& spec) {
     absl::Mutex mutex;
     std::map<int32_t, Steps> of;
-    auto result = TrainLocally(spec, [&](JobSpec& own) {
+    auto result = TrainLocally(spec, [&](DeviceJob& own) {
       own.on_step = [&, device = own.device.value(), before = own.on_step](StepReport report) {
         {
           absl::MutexLock lock(&mutex);
@@ -96,7 +95,7 @@ class ScaledTraining : public ::testing::Test {
     return result.ok() ? *std::move(result) : TrainingResult();
   }
 
-  JobSpec spec_;
+  DeviceJob spec_;
 };
 
 // Float16 ends at 65504, so gradients overflow until the scale has come down; then it grows again.
@@ -170,7 +169,7 @@ TEST_F(ScaledTraining, AResumedJobGoesOnWithTheScale) {
   const int64_t taken = 6;
   absl::Mutex mutex;
   Manifest manifest;
-  JobSpec saving = spec_;
+  DeviceJob saving = spec_;
   saving.checkpoint_root = TempPath(Name() + "_checkpoints");
   saving.checkpoint_due = [&](int64_t steps) { return steps == taken; };
   saving.on_checkpoint = [&](CheckpointReport report) {
@@ -189,7 +188,7 @@ TEST_F(ScaledTraining, AResumedJobGoesOnWithTheScale) {
   auto checkpoint = Checkpoint::Open(directory);
   ASSERT_TRUE(checkpoint.ok()) << checkpoint.status();
 
-  JobSpec resumed = spec_;
+  DeviceJob resumed = spec_;
   resumed.resume = std::make_shared<const Checkpoint>(*std::move(checkpoint));
   Steps rest;
   const TrainingResult result = Train(&rest, resumed);
@@ -209,4 +208,4 @@ TEST_F(ScaledTraining, AResumedJobGoesOnWithTheScale) {
 }
 
 }  // namespace
-}  // namespace stagewright
+}  // namespace stagewright::testing

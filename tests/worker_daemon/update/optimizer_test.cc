@@ -9,10 +9,9 @@
 
 #include "tests/worker_daemon/support/runnable_graphs.h"
 
-namespace stagewright {
+namespace stagewright::testing {
 namespace {
 
-using namespace testing;  // NOLINT
 using nlohmann::json;
 
 json Reference() {
@@ -121,4 +120,4 @@ TEST(ParameterOptimizer, TakesTheRateOfItsStep) {
 }
 
 }  // namespace
-}  // namespace stagewright
+}  // namespace stagewright::testing

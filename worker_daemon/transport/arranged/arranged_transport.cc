@@ -1,7 +1,6 @@
 #include "worker_daemon/transport/arranged/arranged_transport.h"
 
 #include <algorithm>
-#include <cstring>
 #include <set>
 #include <utility>
 
@@ -13,7 +12,6 @@
 namespace stagewright {
 namespace {
 
-constexpr Tag kControlTag{0, Traffic::kArrangement, 0};
 // After a peer is lost, what it knew of is given this long to end: a peer that leaves does so when
 // it is done with a transfer, perhaps before we have noticed that it ended or even started.
 constexpr absl::Duration kDrain = absl::Milliseconds(200);
@@ -21,187 +19,120 @@ constexpr absl::Duration kDrain = absl::Milliseconds(200);
 constexpr absl::Duration kSpin = absl::Microseconds(100);
 constexpr absl::Duration kLook = absl::Microseconds(50);
 
-// Stands for a list of devices where the list itself would be too long (FNV-1a).
-uint64_t Fingerprint(const std::vector<int>& devices) {
-  uint64_t hash = 14695981039346656037u;
-  for (const int device : devices) {
-    for (int shift = 0; shift < 32; shift += 8) {
-      hash = (hash ^ (static_cast<uint32_t>(device) >> shift & 0xff)) * 1099511628211u;
-    }
-  }
-  return hash;
-}
-
 }  // namespace
-
-// On the wire as it is in memory: all machines of a job are little-endian.
-struct ArrangedTransport::ControlMessage {
-  enum class Type : uint32_t { kHello, kOffer, kOrder };
-
-  Type type = Type::kHello;
-  TransferOffer::Kind kind = TransferOffer::Kind::kSend;
-  uint64_t id = 0;
-  int32_t peer = 0;
-  uint32_t channel = 0;
-  uint32_t traffic = 0;
-  uint32_t sequence = 0;
-  uint64_t bytes = 0;  // In an order: what is offered.
-  uint64_t expected = 0;
-  uint64_t group = 0;
-  uint64_t round = 0;
-  uint32_t members = 0;
-  uint32_t element = 0;
-  uint32_t last_of_round = 0;
-  uint32_t mismatch = 0;
-  uint32_t note_bytes = 0;
-  char note[DeviceMover::kMaxNote] = {};
-
-  void SetNote(const std::string& text) {
-    note_bytes = static_cast<uint32_t>(std::min(text.size(), sizeof(note)));
-    std::memcpy(note, text.data(), note_bytes);
-  }
-  std::string Note() const { return {note, std::min<size_t>(note_bytes, sizeof(note))}; }
-
-  static ControlMessage Of(const TransferOffer& offer) {
-    ControlMessage message{.type = Type::kOffer, .kind = offer.kind, .id = offer.id};
-    message.peer = offer.peer;
-    message.channel = offer.tag.channel;
-    message.traffic = static_cast<uint32_t>(offer.tag.traffic);
-    message.sequence = offer.tag.sequence;
-    message.bytes = offer.bytes;
-    message.group = offer.group;
-    message.members = offer.members;
-    message.element = offer.element;
-    message.SetNote(offer.note);
-    return message;
-  }
-  static ControlMessage Of(const TransferOrder& order) {
-    ControlMessage message{.type = Type::kOrder, .id = order.id};
-    message.round = order.round;
-    message.last_of_round = order.last_of_round;
-    message.mismatch = order.mismatch;
-    message.bytes = order.offered;
-    message.expected = order.expected;
-    message.SetNote(order.note);
-    return message;
-  }
-  TransferOffer ToOffer(int device) const {
-    return {kind,  device, id,      peer,    {channel, static_cast<Traffic>(traffic), sequence},
-            bytes, group,  members, element, Note()};
-  }
-  TransferOrder ToOrder(int device) const {
-    return {device, id, round, last_of_round != 0, mismatch != 0, bytes, expected, Note()};
-  }
-};
-
-// One receive at a time from each peer. From peers that never say a word it tells of their loss.
-struct ArrangedTransport::Listener {
-  int peer = 0;
-  ControlMessage message;
-};
 
 ArrangedTransport::ArrangedTransport(TransportIdentity identity, Transport* control,
                                      std::unique_ptr<DeviceMover> mover)
-    : identity_(std::move(identity)),
-      control_(control),
-      mover_(std::move(mover)),
-      thread_([this] { Loop(); }) {}
+    : identity_(std::move(identity)), control_(control), mover_(std::move(mover)) {
+  link_ = std::make_unique<ControlLink>(
+      identity_.device, control,
+      ControlLink::Events{.on_hello =
+                              [this](const GroupHello& hello) {
+                                absl::MutexLock lock(&mutex_);
+                                hello_ = hello;
+                              },
+                          .on_offer =
+                              [this](TransferOffer offer) {
+                                absl::MutexLock lock(&mutex_);
+                                offers_.push_back(std::move(offer));
+                              },
+                          .on_order =
+                              [this](TransferOrder order) {
+                                absl::MutexLock lock(&mutex_);
+                                orders_.push_back(std::move(order));
+                              },
+                          .on_lost = [this](const absl::Status& status) { Drain(status); }});
+  thread_ = std::thread([this] { Loop(); });
+}
 
 ArrangedTransport::~ArrangedTransport() {
   Abort(absl::CancelledError("the transport was closed"));
   {
     absl::MutexLock lock(&mutex_);
-    stopping_ = true;
+    const auto failed = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+      return state_ == State::kFailed;
+    };
+    mutex_.Await(absl::Condition(&failed));
+    state_ = State::kStopped;
   }
   thread_.join();
-  absl::MutexLock lock(&mutex_);
-  mutex_.Await(absl::Condition(
-      +[](ArrangedTransport* self)
-           ABSL_NO_THREAD_SAFETY_ANALYSIS { return self->listening_ == 0 && self->sending_ == 0; },
-      this));
+  link_.reset();
 }
 
 absl::Status ArrangedTransport::Connect(const std::vector<Peer>& peers, absl::Time deadline) {
-  std::set<int> group = {identity_.device};
-  for (const Peer& peer : peers) group.insert(peer.device);
+  std::set<int> others;
+  for (const Peer& peer : peers) others.insert(peer.device);
+  others.erase(identity_.device);
+  std::vector<int> group(others.begin(), others.end());
+  group.insert(std::lower_bound(group.begin(), group.end(), identity_.device), identity_.device);
   {
     absl::MutexLock lock(&mutex_);
-    if (!group_.empty()) {
+    if (state_ == State::kJoining || state_ == State::kJoined || !group_.empty()) {
       return absl::FailedPreconditionError(
           absl::StrCat("device ", identity_.device, " is already connected"));
     }
     if (!failure_.ok()) return failure_;
-    group_.assign(group.begin(), group.end());
+    state_ = State::kJoining;
+    group_ = group;
   }
-  for (const int device : group) {
-    if (device == identity_.device) continue;
-    listeners_[device] = std::make_unique<Listener>();
-    listeners_[device]->peer = device;
-  }
-  {
-    absl::MutexLock lock(&mutex_);
-    listening_ = static_cast<int>(listeners_.size());
-  }
-  for (const auto& [device, listener] : listeners_) Listen(*listener);
-  const absl::Status status = JoinGroup(deadline);
+  link_->Listen({others.begin(), others.end()});
+  absl::Status status = JoinGroup(group, deadline);
   absl::MutexLock lock(&mutex_);
-  if (!failure_.ok()) return failure_;
-  joined_ = status.ok();
+  if (!failure_.ok()) status = failure_;
+  if (status.ok()) {
+    state_ = State::kJoined;
+  } else {
+    group_.clear();
+  }
   return status;
 }
 
 // The device with the lowest number makes the note by which the mover's devices find each other,
 // and hands it out over the edges that the planner's addresses have just made. (A note in every
 // address would leave a socket and a thread of NCCL waiting for each note that is not used.)
-absl::Status ArrangedTransport::JoinGroup(absl::Time deadline) {
-  std::vector<int> group;
-  {
-    absl::MutexLock lock(&mutex_);
-    group = group_;
-  }
+absl::Status ArrangedTransport::JoinGroup(const std::vector<int>& group, absl::Time deadline) {
   std::string note;
   if (group.front() == identity_.device) {
     ASSIGN_OR_RETURN(note, mover_->MakeNote());
-    ControlMessage hello;
-    hello.group = Fingerprint(group);
-    hello.members = static_cast<uint32_t>(group.size());
-    hello.SetNote(note);
+    const GroupHello hello = {Fingerprint(group), static_cast<uint32_t>(group.size()), note};
     for (const int device : group) {
-      if (device != identity_.device) SendControl(device, hello);
+      if (device != identity_.device) link_->SayHello(device, hello);
     }
   } else {
-    absl::MutexLock lock(&mutex_);
-    const auto ready = [](ArrangedTransport* self) ABSL_NO_THREAD_SAFETY_ANALYSIS {
-      return self->hello_ || !self->failure_.ok();
-    };
-    if (!mutex_.AwaitWithDeadline(absl::Condition(+ready, this), deadline)) {
-      return absl::DeadlineExceededError(
-          absl::StrCat("device ", identity_.device, ": no word of the group of accelerators from ",
-                       "device ", group.front()));
-    }
-    if (!failure_.ok()) return failure_;
-    if (their_group_ != Fingerprint(group)) {
-      return absl::FailedPreconditionError(absl::StrCat(
-          "device ", identity_.device, " was connected to devices ", absl::StrJoin(group, ", "),
-          ", and device ", group.front(), " to others: all must be connected to all"));
-    }
-    note = note_;
+    ASSIGN_OR_RETURN(note, AwaitHello(group, deadline));
   }
+  absl::MutexLock connecting(&connecting_);
   {
     absl::MutexLock lock(&mutex_);
     if (!failure_.ok()) return failure_;
-    connecting_ = true;
   }
-  const absl::Status status = mover_->Connect(identity_.device, group, note, deadline);
+  return mover_->Connect(identity_.device, group, note, deadline);
+}
+
+absl::StatusOr<std::string> ArrangedTransport::AwaitHello(const std::vector<int>& group,
+                                                          absl::Time deadline) {
   absl::MutexLock lock(&mutex_);
-  connecting_ = false;
-  return status;
+  const auto ready = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return hello_.has_value() || !failure_.ok();
+  };
+  if (!mutex_.AwaitWithDeadline(absl::Condition(&ready), deadline)) {
+    return absl::DeadlineExceededError(absl::StrCat("device ", identity_.device,
+                                                    ": no word of the group of accelerators from ",
+                                                    "device ", group.front()));
+  }
+  if (!failure_.ok()) return failure_;
+  if (hello_->group != Fingerprint(group)) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "device ", identity_.device, " was connected to devices ", absl::StrJoin(group, ", "),
+        ", and device ", group.front(), " to others: all must be connected to all"));
+  }
+  return hello_->note;
 }
 
 bool ArrangedTransport::connected_to(int device) const {
   absl::MutexLock lock(&mutex_);
-  return joined_ &&
-         (device == identity_.device || std::binary_search(group_.begin(), group_.end(), device));
+  return state_ != State::kNew && state_ != State::kJoining &&
+         std::binary_search(group_.begin(), group_.end(), device);
 }
 
 void ArrangedTransport::Send(int peer, Tag tag, const void* data, size_t bytes, Done done) {
@@ -293,7 +224,7 @@ void ArrangedTransport::Post(Operation operation) {
     arranger = group_.front();
     if (arranger == identity_.device) offers_.push_back(offer);
   }
-  if (arranger != identity_.device) SendControl(arranger, ControlMessage::Of(offer));
+  if (arranger != identity_.device) link_->Offer(arranger, offer);
 }
 
 void ArrangedTransport::Abort(absl::Status status) {
@@ -302,58 +233,20 @@ void ArrangedTransport::Abort(absl::Status status) {
     absl::MutexLock lock(&mutex_);
     if (std::exchange(aborted_, true)) return;
     failure_ = status;
-    fail_at_ = absl::InfinitePast();
+    if (state_ != State::kFailed) state_ = State::kFailing;
   }
   mover_->Interrupt();
   control_->Abort(std::move(status));
 }
 
-void ArrangedTransport::SendControl(int peer, const ControlMessage& message) {
-  const bool is_order = message.type == ControlMessage::Type::kOrder;
-  {
-    absl::MutexLock lock(&mutex_);
-    ++sending_;
-    if (is_order) ++untold_[message.round];
+void ArrangedTransport::Drain(const absl::Status& status) {
+  absl::MutexLock lock(&mutex_);
+  if (failure_.ok()) {
+    failure_ = status;
+    state_ = State::kDraining;
+    drained_at_ = absl::Now() + kDrain;
   }
-  const auto kept = std::make_shared<ControlMessage>(message);
-  // A peer that cannot be told is lost, which its listener notices.
-  control_->Send(peer, kControlTag, kept.get(), sizeof(ControlMessage),
-                 [this, kept, is_order](absl::Status) {
-                   absl::MutexLock lock(&mutex_);
-                   if (is_order && --untold_[kept->round] == 0) untold_.erase(kept->round);
-                   --sending_;  // Last: the destructor may be waiting for it.
-                 });
-}
-
-void ArrangedTransport::Listen(Listener& listener) {
-  control_->Receive(listener.peer, kControlTag, &listener.message, sizeof(ControlMessage),
-                    [this, &listener](absl::Status status) { OnControl(listener, status); });
-}
-
-void ArrangedTransport::OnControl(Listener& listener, const absl::Status& status) {
-  {
-    absl::MutexLock lock(&mutex_);
-    const ControlMessage& message = listener.message;
-    if (!status.ok()) {
-      if (failure_.ok()) {
-        failure_ = status;
-        fail_at_ = absl::Now() + kDrain;
-      }
-      mover_->Interrupt();
-      --listening_;  // Last: the destructor may be waiting for it.
-      return;
-    }
-    if (message.type == ControlMessage::Type::kHello) {
-      hello_ = true;
-      their_group_ = message.group;
-      note_ = message.Note();
-    } else if (message.type == ControlMessage::Type::kOffer) {
-      offers_.push_back(message.ToOffer(listener.peer));
-    } else {
-      orders_.push_back(message.ToOrder(identity_.device));
-    }
-  }
-  Listen(listener);
+  mover_->Interrupt();
 }
 
 void ArrangedTransport::Loop() {
@@ -362,16 +255,15 @@ void ArrangedTransport::Loop() {
     {
       absl::MutexLock lock(&mutex_);
       const auto never = [](ArrangedTransport*) { return false; };
-      const bool draining = !failure_.ok() && !failed_;
       const absl::Condition has_work(this, &ArrangedTransport::HasWork);
-      if (draining && absl::Now() < fail_at_) {
+      if (state_ == State::kDraining && absl::Now() < drained_at_) {
         mutex_.AwaitWithTimeout(absl::Condition(+never, this), kLook);
       } else if (in_flight_.empty()) {
         mutex_.Await(has_work);
       } else if (absl::Now() > spin_until) {
         mutex_.AwaitWithTimeout(has_work, kLook);
       }
-      if (stopping_ && failed_ && refused_.empty()) return;
+      if (state_ == State::kStopped && refused_.empty()) return;
     }
     if (Work()) spin_until = absl::Now() + kSpin;
   }
@@ -389,8 +281,9 @@ bool ArrangedTransport::Work() {
     offers.swap(offers_);
     orders.swap(orders_);
     refused.swap(refused_);
-    failed = failed_;
-    fails = !failure_.ok() && !failed_ && (absl::Now() >= fail_at_ || operations_.empty());
+    failed = state_ == State::kFailed || state_ == State::kStopped;
+    fails = state_ == State::kFailing ||
+            (state_ == State::kDraining && (absl::Now() >= drained_at_ || operations_.empty()));
   }
   for (const std::function<void()>& refusal : refused) refusal();
   if (failed) return true;
@@ -400,12 +293,17 @@ bool ArrangedTransport::Work() {
   }
   for (TransferOffer& offer : offers) arranger_.Add(std::move(offer));
   for (const TransferOrder& order : arranger_.Take()) {
+    absl::ReleasableMutexLock lock(&mutex_);
     if (order.device == identity_.device) {
-      absl::MutexLock lock(&mutex_);
       own_orders_.push_back(order);
-    } else {
-      SendControl(order.device, ControlMessage::Of(order));
+      continue;
     }
+    ++untold_[order.round];
+    lock.Release();
+    link_->Order(order, [this, round = order.round] {
+      absl::MutexLock told(&mutex_);
+      if (--untold_[round] == 0) untold_.erase(round);
+    });
   }
   TakeOwnOrders(orders);
   for (const TransferOrder& order : orders) Follow(order);
@@ -488,22 +386,20 @@ absl::StatusOr<bool> ArrangedTransport::CollectEnded() {
 void ArrangedTransport::Fail(absl::Status status) {
   absl::MutexLock lock(&mutex_);
   if (failure_.ok()) failure_ = std::move(status);
-  fail_at_ = absl::InfinitePast();
+  state_ = State::kFailing;
 }
 
 void ArrangedTransport::FailAll() {
   {
-    absl::MutexLock lock(&mutex_);
-    mutex_.Await(absl::Condition(
-        +[](bool* connecting) { return !*connecting; }, &connecting_));
+    absl::MutexLock connecting(&connecting_);
+    mover_->Stop();
   }
-  mover_->Stop();
   std::map<uint64_t, Operation> operations;
   absl::Status failure;
   {
     absl::MutexLock lock(&mutex_);
     operations.swap(operations_);
-    failed_ = true;
+    state_ = State::kFailed;
     failure = failure_;
   }
   in_flight_.clear();

@@ -24,6 +24,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -32,6 +33,7 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "worker_daemon/transport/arranged/arranger.h"
+#include "worker_daemon/transport/arranged/control_link.h"
 #include "worker_daemon/transport/arranged/device_mover.h"
 #include "worker_daemon/transport/identity.h"
 #include "worker_daemon/transport/transport.h"
@@ -67,19 +69,27 @@ class ArrangedTransport : public Transport {
     Tag tag;
     Done done;
   };
-  struct ControlMessage;
-  struct Listener;
+  // Where it is in its life; it only goes forwards.
+  enum class State {
+    kNew,       // Before Connect.
+    kJoining,   // Connect is under way, or failed for lack of time.
+    kJoined,    // Operations run.
+    kDraining,  // A peer was lost; what ends until drained_at_ is still done.
+    kFailing,   // All operations are to fail now, with failure_.
+    kFailed,    // They have failed, and new ones do.
+    kStopped,   // The thread is to end.
+  };
 
-  absl::Status JoinGroup(absl::Time deadline);
+  absl::Status JoinGroup(const std::vector<int>& group, absl::Time deadline);
+  absl::StatusOr<std::string> AwaitHello(const std::vector<int>& group, absl::Time deadline);
   void Post(Operation operation);
   absl::StatusOr<std::string> GroupNote(const std::vector<int>& devices)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status CheckReduction(const std::vector<int>& devices) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
-  void Listen(Listener& listener);
-  void OnControl(Listener& listener, const absl::Status& status);
-  void SendControl(int peer, const ControlMessage& message);
+  // A peer was lost.
+  void Drain(const absl::Status& status);
 
   // On the thread.
   void Loop();
@@ -95,21 +105,24 @@ class ArrangedTransport : public Transport {
     return !own_orders_.empty() && !untold_.contains(own_orders_.front().round);
   }
   bool HasWork() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    return stopping_ || !offers_.empty() || !orders_.empty() || !refused_.empty() ||
-           OwnOrderIsDue() || (!failure_.ok() && !failed_);
+    return state_ == State::kDraining || state_ == State::kFailing || state_ == State::kStopped ||
+           !offers_.empty() || !orders_.empty() || !refused_.empty() || OwnOrderIsDue();
   }
 
   const TransportIdentity identity_;
   Transport* const control_;
   const std::unique_ptr<DeviceMover> mover_;
+  std::unique_ptr<ControlLink> link_;
 
+  absl::Mutex connecting_;  // Held while the mover connects; before mutex_.
   mutable absl::Mutex mutex_;
-  std::vector<int> group_ ABSL_GUARDED_BY(mutex_);  // Ascending; empty before Connect.
-  bool hello_ ABSL_GUARDED_BY(mutex_) = false;
-  bool connecting_ ABSL_GUARDED_BY(mutex_) = false;  // The mover is.
-  bool joined_ ABSL_GUARDED_BY(mutex_) = false;
-  uint64_t their_group_ ABSL_GUARDED_BY(mutex_) = 0;
-  std::string note_ ABSL_GUARDED_BY(mutex_);
+  State state_ ABSL_GUARDED_BY(mutex_) = State::kNew;
+  absl::Status failure_ ABSL_GUARDED_BY(mutex_);  // What Abort or the first lost peer said.
+  bool aborted_ ABSL_GUARDED_BY(mutex_) = false;  // So that only the first Abort has an effect.
+  absl::Time drained_at_ ABSL_GUARDED_BY(mutex_);
+  // Ascending; empty before Connect, and after one that failed.
+  std::vector<int> group_ ABSL_GUARDED_BY(mutex_);
+  std::optional<GroupHello> hello_ ABSL_GUARDED_BY(mutex_);  // From the first of the group.
   std::map<std::vector<int>, std::string> group_notes_ ABSL_GUARDED_BY(mutex_);
   uint64_t next_id_ ABSL_GUARDED_BY(mutex_) = 1;
   std::map<uint64_t, Operation> operations_ ABSL_GUARDED_BY(mutex_);
@@ -120,14 +133,6 @@ class ArrangedTransport : public Transport {
   // Order messages that are on their way, by round.
   std::map<uint64_t, int> untold_ ABSL_GUARDED_BY(mutex_);
   std::deque<std::function<void()>> refused_ ABSL_GUARDED_BY(mutex_);
-  absl::Status failure_ ABSL_GUARDED_BY(mutex_);  // What Abort or the first lost peer said.
-  absl::Time fail_at_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteFuture();  // Act upon failure_.
-  bool aborted_ ABSL_GUARDED_BY(mutex_) = false;
-  bool failed_ ABSL_GUARDED_BY(mutex_) = false;  // The thread has acted upon failure_.
-  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
-  int listening_ ABSL_GUARDED_BY(mutex_) = 0;
-  int sending_ ABSL_GUARDED_BY(mutex_) = 0;
-  std::map<int, std::unique_ptr<Listener>> listeners_;  // Set by Connect.
 
   // Used by the thread alone.
   Arranger arranger_;

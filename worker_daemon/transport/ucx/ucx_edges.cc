@@ -79,7 +79,7 @@ void UcxEngine::SendControl(Edge& edge, Control type, absl::string_view text) {
   ControlSend& send = control_sends_.emplace_back();
   send.edge = &edge;
   send.type = type;
-  send.text = std::string(text.substr(0, kControlBytes));
+  send.text = std::string(text.substr(0, ControlReceive::kBytes));
   send.position = std::prev(control_sends_.end());
   ucp_request_param_t param = {};
   param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
@@ -115,7 +115,7 @@ void UcxEngine::PostControlReceive(ControlReceive& receive) {
   const uint64_t mask = uint64_t{0xff} << 56 | uint64_t{0xf} << 40;
   receive.posted = true;
   ucs_status_ptr_t request =
-      ucp_tag_recv_nbx(worker_->get(), receive.bytes, kControlBytes, tag, mask, &param);
+      ucp_tag_recv_nbx(worker_->get(), receive.bytes, ControlReceive::kBytes, tag, mask, &param);
   if (!UCS_PTR_IS_PTR(request)) receive.posted = false;
   receive.request = receive.posted ? request : nullptr;
 }

@@ -30,7 +30,6 @@
 #include <list>
 #include <map>
 #include <memory>
-#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -40,24 +39,14 @@
 #include "worker_daemon/transport/identity.h"
 #include "worker_daemon/transport/transport.h"
 #include "worker_daemon/transport/ucx/life_line.h"
-#include "worker_daemon/transport/ucx/process_watch.h"
+#include "worker_daemon/transport/ucx/ucx_edge.h"
 #include "worker_daemon/transport/ucx/ucx_worker.h"
 
 namespace stagewright {
 
-struct UcxOperation {
-  bool is_send = false;
-  int peer = 0;
-  Tag tag;
-  void* data = nullptr;  // Not written to by sends.
-  size_t bytes = 0;
-  Transport::Done done;
-};
-
 class UcxEngine {
  public:
   static constexpr uint32_t kControlTraffic = 15;
-  static constexpr size_t kControlBytes = 256;
   static constexpr absl::Duration kAnswer = absl::Seconds(1);
   static constexpr absl::Duration kWatch = absl::Milliseconds(50);
   static constexpr absl::Duration kDrain = absl::Milliseconds(200);
@@ -95,51 +84,12 @@ class UcxEngine {
   absl::Time next_timer() const;
 
  private:
-  // What a control message is about; stands in the channel field of its tag.
-  enum class Control : uint32_t { kHello = 0, kHelloAnswer = 1, kBye = 2, kByeAnswer = 3 };
-
-  struct Pending {
-    UcxEngine* engine = nullptr;
-    UcxOperation operation;
-    absl::Status result;
-    void* request = nullptr;
-    std::list<Pending>* list = nullptr;  // Where it is: an edge's, finished_ or abandoned_.
-    std::list<Pending>::iterator position;
-  };
-  struct Edge {
-    UcxEngine* engine = nullptr;
-    int device = 0;
-    ucp_ep_h endpoint = nullptr;
-    bool greeted = false;   // Their hello is in.
-    bool answered = false;  // Our hello has reached them.
-    bool reported = false;  // The owner knows that the edge is ready or has failed.
-    bool left = false;      // The failure is a bye: what was sent before it can still be received.
-    bool parted = false;    // Neither end waits for a word of the other any more.
-    absl::Status failure;
-    std::unique_ptr<ProcessWatch> process;  // Null where we cannot watch it, and once it ended.
-    std::unique_ptr<LifeWatch> life;        // Null where we cannot watch it, and once it ended.
-    std::optional<ucs_status_t> error;      // What UCX told and we have not yet acted upon.
-    std::optional<absl::Time> close_at;     // When to part, and close the endpoint if we may.
-    std::optional<absl::Time> abandon_at;
-    std::list<Pending> pending;
-  };
-  struct ControlSend {
-    Edge* edge = nullptr;
-    Control type = Control::kHello;
-    std::string text;
-    std::list<ControlSend>::iterator position;
-  };
-  struct ControlReceive {
-    UcxEngine* engine = nullptr;
-    bool posted = false;
-    void* request = nullptr;
-    char bytes[kControlBytes];
-  };
-  struct ControlMessage {
-    int from = 0;
-    Control type = Control::kHello;
-    std::string text;
-  };
+  using Pending = UcxPending;
+  using Edge = UcxEdge;
+  using Control = UcxControl;
+  using ControlSend = UcxControlSend;
+  using ControlReceive = UcxControlReceive;
+  using ControlMessage = UcxControlMessage;
 
   // ucx_engine.cc: operations.
   uint64_t PackTag(int sender, uint32_t traffic, uint32_t channel, uint32_t sequence) const;
@@ -193,7 +143,6 @@ class UcxEngine {
   std::vector<std::unique_ptr<ControlReceive>> control_receives_;
   std::vector<ControlReceive*> to_post_;
   std::vector<ControlMessage> inbox_;
-
   std::list<Pending> finished_;   // Wait for their `done` to be called.
   std::list<Pending> abandoned_;  // UCX may still refer to them.
 };

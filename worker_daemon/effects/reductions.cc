@@ -1,0 +1,57 @@
+#include "worker_daemon/effects/reductions.h"
+
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "worker_daemon/checkpoint/ownership.h"
+#include "worker_daemon/update/gradient_norm.h"
+#include "worker_daemon/update/gradient_reduction.h"
+
+namespace stagewright {
+
+Reductions::Reductions(const Graph& graph, const Program& program, DeviceId device,
+                       ParameterStore& parameters, StepFigures& figures, Transport* transport,
+                       DeviceStreams* streams, const ReductionOptions& options)
+    : graph_(graph),
+      program_(program),
+      parameters_(parameters),
+      figures_(figures),
+      transport_(transport),
+      streams_(streams),
+      options_(options),
+      owned_(ParametersToWrite(graph, program, device)),
+      tags_(options.first_channel, program.reductions.size()) {}
+
+absl::Status Reductions::Run(const StepAction& action) {
+  const int32_t index = action.action().channel;
+  const Reduction& reduction = program_.reductions[index];
+  const Tag tag = tags_.Next(index, Traffic::kReduction);
+  if (reduction.gradient_norm) return ReduceNorm(action, reduction, tag);
+  // Without a deadline of its own: when the step's passes, the transport is aborted.
+  return ReduceGradients(graph_, reduction, parameters_, *transport_, tag, absl::InfiniteFuture(),
+                         streams_);
+}
+
+absl::Status Reductions::ReduceNorm(const StepAction& action, const Reduction& reduction, Tag tag) {
+  figures_.AwaitAll();
+  // The compute lane adds to the loss no more: the sum waits for all its backward passes.
+  const double loss = figures_.LossOf(action.step);
+  LossScale* const scale = options_.loss_scale;
+  const NonFinite policy = scale == nullptr ? options_.on_non_finite : NonFinite::kSkip;
+  ASSIGN_OR_RETURN(const double norm,
+                   ClipGradientNorm(reduction, owned_, options_.max_gradient_norm, parameters_,
+                                    transport_, tag, absl::InfiniteFuture(), policy,
+                                    std::isfinite(loss), scale == nullptr ? 1 : scale->value()));
+  const bool finite = std::isfinite(norm);
+  figures_.SetSkipped(action.step, policy == NonFinite::kSkip && !finite);
+  if (scale == nullptr) return absl::OkStatus();
+  if (!finite && scale->exhausted() && options_.on_non_finite == NonFinite::kStop) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "the norm of the gradients is ", norm, " with a loss scale of ", scale->value(), ", too"));
+  }
+  scale->Update(finite);
+  return absl::OkStatus();
+}
+
+}  // namespace stagewright

@@ -1,0 +1,147 @@
+// Everything that one device needs to run its part of a job. Plain data; no LibTorch, no gRPC.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "common/base/ids.h"
+#include "common/base/status.h"
+#include "common/base/units.h"
+#include "common/graph/graph.h"
+#include "common/program/program.h"
+#include "common/program/trace.h"
+#include "common/training/training_spec.h"
+#include "worker_daemon/checkpoint/checkpoint.h"
+#include "worker_daemon/data/sampler.h"
+#include "worker_daemon/device/device_clock.h"
+#include "worker_daemon/device/memory_meter.h"
+
+namespace stagewright {
+
+class DeviceStreams;
+
+// One pass through the evaluation data; losses of all devices add up to that of the data set.
+struct EvaluationReport {
+  double loss = 0;
+  int64_t loss_samples = 0;
+  int64_t correct = 0;
+  int64_t predicted = 0;
+};
+
+// What one device saw of a training step. Losses, samples and correct predictions of all devices
+// add up to those of the mini-batch; devices without the loss report 0 samples.
+struct StepReport {
+  bool skipped = false;   // The update was left out, on all devices alike.
+  double loss_scale = 0;  // Scale that the step ran with (loss_scale.h); 0: none.
+  int64_t step = 0;       // From 0.
+  double loss = 0;
+  int64_t loss_samples = 0;
+  int64_t correct = 0;
+  int64_t predicted = 0;  // 0 if the graph does not classify.
+  Nanos start = 0;        // CLOCK_MONOTONIC.
+  Nanos end = 0;
+  std::vector<TraceEvent> events;  // What this device did.
+  MemoryFigures memory;            // What the job's tensors take here, after the step.
+  // The evaluation of all devices together, the same on each, if one followed the step.
+  std::optional<EvaluationReport> evaluation;
+};
+
+// What a device wrote of a checkpoint, or why it did not.
+struct CheckpointReport {
+  int64_t step = 0;      // Steps done.
+  absl::Status status;   // If not OK, this checkpoint cannot be completed; training goes on.
+  bool skipped = false;  // It was due while the one before was being written.
+  std::vector<CheckpointFile> files;
+  absl::Duration stall;  // For which training waited.
+};
+
+// For comparing a plan with a single device: what a job keeps of its first steps, or compares them
+// with (step_record.h).
+struct StepRecords {
+  int64_t steps = 0;        // The job ends after them; 0: nothing is kept.
+  std::string output_path;  // Where the records are.
+  bool compare = false;     // They are another job's, made by another plan.
+};
+
+// What runs for samples of one shape.
+struct LengthSpec {
+  std::shared_ptr<const Graph> graph;
+  std::shared_ptr<const Program> program, evaluation;  // As in DeviceJob.
+};
+
+struct DeviceJob {
+  std::shared_ptr<const Graph> graph;
+  std::shared_ptr<const Program> program;     // Trains.
+  std::shared_ptr<const Program> evaluation;  // Does not; same stages. Null: no evaluation.
+  // Graph and programs for samples of other shapes (common/graph/lengths.h): a step runs the
+  // program of its samples. Same stages on the same devices.
+  std::vector<LengthSpec> lengths;
+  DeviceId device;
+  std::string torch_device = "cpu";  // As LibTorch names it: "cpu", "cuda:1".
+  // Tells when actions ran; null: the clock of `torch_device`, if it has one of its own.
+  std::shared_ptr<DeviceClock> clock;
+  // What runs beside compute on `torch_device`; null: its own streams, if it is no CPU.
+  std::shared_ptr<DeviceStreams> streams;
+  Bytes memory_budget = 0;  // Memory of the device, for texts of errors; 0: unknown.
+  // Above 0: tensors of the job on a CPU that would take more than this fail as if memory had run
+  // out. Otherwise the machine is the limit.
+  Bytes memory_limit = 0;
+
+  std::string weights_path;  // `.safetensors` with the graph's parameters.
+  std::string data_path;     // `.safetensors` with the graph's inputs.
+  // `.safetensors` with the graph's inputs for `evaluation`, which needs it.
+  std::string evaluation_path;
+
+  // How the job trains. Its evaluations need `evaluation`; when to save is for `checkpoint_due`.
+  TrainingSpec training;
+  int64_t steps = 1;
+  uint64_t seed = 0;  // Keys the order of samples and dropout.
+  SampleOrder order = SampleOrder::kShuffled;
+  absl::Duration step_timeout = absl::Seconds(60);  // A step that takes longer hangs.
+  double loss_weight = 1.0;  // Multiplies the gradient of the loss; 1 is PyTorch's.
+
+  // The job goes on from here instead of from `weights_path` and step 0. May be null.
+  std::shared_ptr<const Checkpoint> resume;
+  // Where checkpoints are written.
+  std::string checkpoint_root;
+  // Whether this device saves its share now that so many steps are done; the same on all devices of
+  // the job. Called after each step but the last, on the thread that runs the job. May be empty.
+  std::function<bool(int64_t steps)> checkpoint_due;
+  // What came of it, from any thread.
+  std::function<void(CheckpointReport)> on_checkpoint;
+
+  StepRecords records;
+
+  // Called on the thread that runs the job, between steps. May be empty.
+  std::function<void(StepReport)> on_step;
+  std::function<void(const EvaluationReport&)> on_evaluation;
+};
+
+// What runs for all samples: for those of DeviceJob::graph first, then those of `lengths`.
+std::vector<LengthSpec> AllLengths(const DeviceJob& spec);
+
+// The programs of all lengths, for training and evaluation.
+std::vector<const Program*> ProgramsOf(const DeviceJob& spec);
+
+// The numbers that messages of a program have for channels and reductions: [0, this).
+uint32_t ChannelsOf(const Program& program);
+
+// Peak memory of the job's device by the largest of its programs.
+Bytes PredictedPeak(const DeviceJob& spec);
+
+// Evaluations come between steps, not only after the last.
+bool EvaluatesInBetween(const DeviceJob& spec);
+
+// INVALID_ARGUMENT unless the programs of all lengths do the same work on the same devices, so that
+// their steps can follow each other.
+absl::Status CheckLengths(const DeviceJob& spec);
+
+// The devices that `device` exchanges messages with, ascending: the peers of its transport.
+std::vector<int> PeersOf(const DeviceJob& spec);
+
+}  // namespace stagewright

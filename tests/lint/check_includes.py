@@ -51,7 +51,14 @@ MAY_INCLUDE = {
     "worker_daemon/executor": ["worker_daemon/update", "worker_daemon/transport/routing", "common/validation"],
     "worker_daemon/daemon": ["worker_daemon/executor", "worker_daemon/transport/nccl", "common/wire"],
     "worker_daemon/main.cc": ["worker_daemon/daemon"],
-    "clients/cli": ["common/data", "planner_service/wire", "planner_service/importers"],
+    "clients/cli": ["common/base"],
+    "clients/cli/view": ["planner_service/wire"],
+    "clients/cli/files": ["clients/cli/view"],
+    "clients/cli/flags": ["planner_service/wire", "planner_service/importers"],
+    "clients/cli/plan": ["clients/cli", "clients/cli/files", "clients/cli/flags"],
+    "clients/cli/jobs": ["clients/cli", "clients/cli/files", "clients/cli/flags", "common/data"],
+    "clients/cli/local": ["clients/cli"],
+    "clients/cli/main.cc": ["clients/cli/plan", "clients/cli/jobs", "clients/cli/local"],
 }
 
 # Libraries that only some components may see: what their headers look like, and where those may be included.

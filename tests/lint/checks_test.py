@@ -46,7 +46,7 @@ class IncludesTest(LintTest):
         ("planner_service/service/server.cc", "<grpcpp/grpcpp.h>"),
         ("common/wire/wire.cc", '"stagewright/v1/graph.pb.h"'),
         ("worker_daemon/executor/executor.cc", "<torch/torch.h>"),
-        ("clients/cli/plan.cc", '"planner_service/front_door/front_door.h"'),
+        ("clients/cli/plan/plan_commands.cc", '"planner_service/front_door/front_door.h"'),
         ("planner_service/front_door/planner_table.cc", '"planner_service/planners/x/x.h"'),
         ("planner_service/planners/x/x.cc", '"planner_service/planners/x/y.h"'),
         ("planner_service/planners/auto/members.cc", '"planner_service/planners/x/x.h"'),
@@ -64,7 +64,9 @@ class IncludesTest(LintTest):
         ("common/plan/plan.cc", '"common/wire/wire.h"'),
         ("planner_service/service/server.cc", '"worker_daemon/executor/executor.h"'),
         ("worker_daemon/daemon/daemon.cc", '"planner_service/simulator/simulator.h"'),
-        ("worker_daemon/daemon/daemon.cc", '"clients/cli/table.h"'),
+        ("worker_daemon/daemon/daemon.cc", '"clients/cli/view/table.h"'),
+        ("clients/cli/jobs/watch.cc", '"clients/cli/plan/measure.h"'),
+        ("clients/cli/connection.cc", '"clients/cli/jobs/watch.h"'),
         ("planner_service/evaluator/judge.cc", '"planner_service/planner/planner.h"'),
         ("planner_service/planner/planner.cc", '"planner_service/planners/x/x.h"'),
         ("planner_service/planners/x/x.cc", '"planner_service/front_door/front_door.h"'),
@@ -80,7 +82,7 @@ class IncludesTest(LintTest):
         ("planner_service/planners/x/x.cc", '"planner_service/planners/auto/auto.h"', "sibling auto"),
         ("planner_service/front_door/front_door.cc", '"planner_service/planners/x/x.h"', "only"),
         ("planner_service/jobs/jobs.cc", '"planner_service/planners/x/x.h"', "only"),
-        ("clients/cli/plan.cc", '"planner_service/planners/x/x.h"', "only"),
+        ("clients/cli/plan/plan_commands.cc", '"planner_service/planners/x/x.h"', "only"),
     ]:
       with self.subTest(path=path, header=header):
         self.assert_one(self.check_one(path, header), f"{path}:3:", words)

@@ -32,7 +32,9 @@ MAY_INCLUDE = {
     "planner_service/store": ["common/base"],
     "planner_service/registry": ["common/wire", "planner_service/store"],
     "planner_service/jobs": ["planner_service/wire", "planner_service/registry"],
-    "planner_service/service": ["planner_service/jobs", "planner_service/importers"],
+    "planner_service/runs": ["planner_service/jobs"],
+    "planner_service/lifecycle": ["planner_service/runs"],
+    "planner_service/service": ["planner_service/lifecycle", "planner_service/importers"],
     "planner_service/main.cc": ["planner_service/service"],
     "worker_daemon/transport": ["common/base"],
     "worker_daemon/transport/local": ["worker_daemon/transport"],
@@ -71,6 +73,7 @@ RESTRICTED = {
     "protobuf": (
         r".*\.pb\.h$|google/(protobuf|rpc)/",
         ["common/wire", "planner_service/wire", "planner_service/service", "planner_service/jobs",
+         "planner_service/runs", "planner_service/lifecycle",
          "planner_service/registry", "planner_service/store", "planner_service/main.cc", "worker_daemon/daemon", "worker_daemon/main.cc",
          "clients/"],
     ),

@@ -1,82 +1,14 @@
-#include "tests/planner_service/jobs/job_harness.h"
+#include "tests/planner_service/lifecycle/job_harness.h"
 
 #include <algorithm>
 
 #include "absl/strings/match.h"
 #include "absl/time/clock.h"
 #include "common/base/check.h"
-#include "common/wire/graph_proto.h"
 #include "common/wire/job_state.h"
 #include "planner_service/jobs/job_proto.h"
-#include "tests/support/test_graphs.h"
 
 namespace stagewright::testing {
-
-absl::Status RecordingStore::Write(const std::vector<Mutation>& batch) {
-  absl::MutexLock lock(&mutex_);
-  for (const Mutation& mutation : batch) {
-    v1::Job job;
-    if (fail_when_ && absl::StartsWith(mutation.key, "jobs/") && mutation.value.has_value() &&
-        job.ParseFromString(*mutation.value) && fail_when_(job)) {
-      return absl::UnavailableError("the disk is gone");
-    }
-  }
-  for (const Mutation& mutation : batch) {
-    if (mutation.value.has_value()) {
-      entries_[mutation.key] = *mutation.value;
-    } else {
-      entries_.erase(mutation.key);
-    }
-  }
-  return absl::OkStatus();
-}
-
-absl::StatusOr<std::string> RecordingStore::Read(const std::string& key) const {
-  absl::MutexLock lock(&mutex_);
-  auto it = entries_.find(key);
-  if (it == entries_.end()) return absl::NotFoundError(key);
-  return it->second;
-}
-
-absl::StatusOr<std::vector<std::pair<std::string, std::string>>> RecordingStore::Scan(
-    const std::string& prefix) const {
-  absl::MutexLock lock(&mutex_);
-  std::vector<std::pair<std::string, std::string>> found;
-  for (const auto& entry : entries_) {
-    if (absl::StartsWith(entry.first, prefix)) found.push_back(entry);
-  }
-  return found;
-}
-
-v1::JobState RecordingStore::State(const std::string& job) const {
-  absl::MutexLock lock(&mutex_);
-  for (const auto& [key, value] : entries_) {
-    v1::Job stored;
-    if (absl::StartsWith(key, "jobs/") && stored.ParseFromString(value) && stored.name() == job)
-      return stored.state();
-  }
-  return v1::JOB_STATE_UNSPECIFIED;
-}
-
-void RecordingStore::FailWhen(std::function<bool(const v1::Job&)> fail_when) {
-  absl::MutexLock lock(&mutex_);
-  fail_when_ = std::move(fail_when);
-}
-
-void RecordingStore::Clear() {
-  absl::MutexLock lock(&mutex_);
-  entries_.clear();
-}
-
-std::map<std::string, std::string> RecordingStore::Entries() const {
-  absl::MutexLock lock(&mutex_);
-  return entries_;
-}
-
-void RecordingStore::Replace(std::map<std::string, std::string> entries) {
-  absl::MutexLock lock(&mutex_);
-  entries_ = std::move(entries);
-}
 
 JobHarness::JobHarness(RecordingStore* recording, JobManagerOptions options)
     : store(recording), pool(1, 4) {
@@ -236,26 +168,6 @@ int JobHarness::Heard(const std::string& worker, v1::ConnectResponse::MessageCas
   const auto& heard = workers_[worker]->heard;
   return static_cast<int>(std::count_if(heard.begin(), heard.end(),
                                         [&](const auto& m) { return m.message_case() == kind; }));
-}
-
-v1::JobSpec SmallSpec() {
-  GraphBuilder builder("chain");
-  Argument x = builder.Feature("x", {16});
-  for (int i = 0; i < 4; ++i) x = builder.Linear(x, 16, 16);
-  builder.Loss(x, {16});
-  v1::JobSpec spec;
-  *spec.mutable_graph() = ToProto(builder.Build());
-  spec.set_weights_path("w");
-  spec.set_data_path("d");
-  spec.set_output_path("out");
-  spec.set_mini_batch(8);
-  spec.set_steps(3);
-  spec.set_num_devices(2);
-  spec.mutable_plan_options()->set_num_stages(2);
-  spec.mutable_plan_options()->set_max_loops(1);
-  spec.mutable_optimizer()->set_kind(v1::OPTIMIZER_SGD);
-  spec.mutable_optimizer()->set_learning_rate(0.1);
-  return spec;
 }
 
 }  // namespace stagewright::testing

@@ -1,4 +1,4 @@
-#include "planner_service/jobs/running_median.h"
+#include "planner_service/runs/running_median.h"
 
 #include <gtest/gtest.h>
 

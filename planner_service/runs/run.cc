@@ -1,4 +1,4 @@
-#include "planner_service/jobs/run.h"
+#include "planner_service/runs/run.h"
 
 #include <algorithm>
 

@@ -5,7 +5,8 @@
 #include <vector>
 
 #include "absl/time/clock.h"
-#include "tests/planner_service/jobs/job_harness.h"
+#include "tests/planner_service/jobs/small_spec.h"
+#include "tests/planner_service/lifecycle/job_harness.h"
 
 namespace stagewright {
 namespace {

@@ -1,4 +1,4 @@
-#include "planner_service/jobs/job_manager.h"
+#include "planner_service/lifecycle/job_manager.h"
 
 #include <algorithm>
 #include <limits>

@@ -1,4 +1,4 @@
-#include "planner_service/jobs/checkpoint_progress.h"
+#include "planner_service/runs/checkpoint_progress.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -11,10 +11,10 @@
 
 #include "absl/time/time.h"
 #include "common/base/status.h"
-#include "planner_service/jobs/checkpoint_progress.h"
 #include "planner_service/jobs/job.h"
-#include "planner_service/jobs/running_median.h"
-#include "planner_service/jobs/step_collector.h"
+#include "planner_service/runs/checkpoint_progress.h"
+#include "planner_service/runs/running_median.h"
+#include "planner_service/runs/step_collector.h"
 
 namespace stagewright {
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "planner_service/jobs/job.h"
-#include "planner_service/jobs/run.h"
+#include "planner_service/runs/run.h"
 #include "stagewright/v1/worker_service.pb.h"
 
 namespace stagewright {

@@ -1,4 +1,4 @@
-#include "planner_service/jobs/job_manager.h"
+#include "planner_service/lifecycle/job_manager.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,7 +7,8 @@
 
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
-#include "tests/planner_service/jobs/job_harness.h"
+#include "tests/planner_service/jobs/small_spec.h"
+#include "tests/planner_service/lifecycle/job_harness.h"
 
 namespace stagewright {
 namespace {

@@ -1,4 +1,4 @@
-#include "planner_service/jobs/step_collector.h"
+#include "planner_service/runs/step_collector.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "planner_service/jobs/worker_messages.h"
+#include "planner_service/runs/worker_messages.h"
 
 namespace stagewright {
 namespace {

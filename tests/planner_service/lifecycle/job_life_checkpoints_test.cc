@@ -3,7 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "absl/strings/str_cat.h"
-#include "tests/planner_service/jobs/job_harness.h"
+#include "tests/planner_service/jobs/small_spec.h"
+#include "tests/planner_service/lifecycle/job_harness.h"
 
 namespace stagewright {
 namespace {

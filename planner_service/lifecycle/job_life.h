@@ -10,19 +10,14 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <optional>
 #include <string>
-#include <vector>
 
 #include "absl/time/time.h"
 #include "common/base/status.h"
-#include "common/wire/step_history.h"
 #include "planner_service/front_door/planner_table.h"
 #include "planner_service/jobs/job.h"
-#include "planner_service/jobs/job_store.h"
-#include "planner_service/jobs/job_watches.h"
 #include "planner_service/jobs/planned_job.h"
-#include "planner_service/jobs/run.h"
+#include "planner_service/lifecycle/job_records.h"
 #include "planner_service/planner/planner.h"
 #include "planner_service/registry/worker_registry.h"
 #include "stagewright/v1/worker_service.pb.h"
@@ -42,18 +37,6 @@ struct JobManagerOptions {
   std::function<void(const Job&)> on_change;
 };
 
-// A job, and what is only in memory about it.
-struct JobRecord {
-  Job job;
-  std::shared_ptr<SearchContext> planning;  // Set while planning.
-  v1::Cluster cluster;                      // For workers, from the last planning.
-  std::vector<v1::Program> evaluations;     // PlannedJob::evaluations of the last planning.
-  std::optional<Run> run;                   // While workers have devices for the job.
-  StepHistory history;  // The whole job's; once it has ended, in the store only.
-  absl::Time write_steps = absl::InfiniteFuture();  // When the store is to have it.
-  v1::GetJobTraceResponse trace;
-};
-
 // Not thread-safe: JobManager's, under its lock.
 class JobLife {
  public:
@@ -66,9 +49,9 @@ class JobLife {
   JobLife(Store* store, WorkerRegistry* registry, const JobManagerOptions& options,
           StartPlanner start_planner);
 
-  const std::map<int64_t, JobRecord>& records() const { return records_; }
-  const JobStore& store() const { return store_; }
-  JobWatches& watches() { return watches_; }
+  const std::map<int64_t, JobRecord>& records() const { return records_.all(); }
+  const JobStore& store() const { return records_.store(); }
+  JobWatches& watches() { return records_.watches(); }
 
   // JobManager says what these do.
   absl::Status Recover();
@@ -88,12 +71,6 @@ class JobLife {
 
  private:
   absl::Status RecoverJob(v1::Job stored);
-  // Writes the job with its new state, then tells everybody. A store that fails makes the job fail
-  // in memory.
-  void Transition(JobRecord& record, JobState state, const std::string& message);
-  void Announce(const Job& job);
-  // A change that is no transition is seen by watchers and not worth a write to disk.
-  void AnnounceChange(Job& job);
   // Moves jobs on, in the order they came.
   void Advance();
   void Plan(JobRecord& record);
@@ -107,32 +84,16 @@ class JobLife {
   bool Resume(JobRecord& record, const std::string& worker);
   // The deadline of the present state has passed.
   void OnLate(JobRecord& record);
-  void SendToAll(const JobRecord& record, const v1::ConnectResponse& message);
-  void WriteSteps(JobRecord& record);
+  void OnPrepared(JobRecord& record, const std::string& worker, const v1::Prepared& message);
+  void OnConnected(JobRecord& record, const std::string& worker);
+  void OnMerged(JobRecord& record, const v1::Merged& message);
+  void OnFailed(JobRecord& record, const std::string& worker, const v1::Failed& message);
 
-  JobRecord* Find(int64_t job);
-  // The job whose present run `worker` takes part in; null: what it says is of no concern.
-  JobRecord* FindRun(const std::string& worker, const std::string& name, int64_t generation);
-  void Handle(JobRecord& record, const std::string& worker, const v1::Prepared& message);
-  void Handle(JobRecord& record, const std::string& worker, const v1::Connected& message);
-  void Handle(JobRecord& record, const std::string& worker, const v1::Progress& message);
-  void Handle(JobRecord& record, const std::string& worker, const v1::Finished& message);
-  void Handle(JobRecord& record, const std::string& worker, const v1::Merged& message);
-  void Handle(JobRecord& record, const std::string& worker, const v1::Failed& message);
-  void Handle(JobRecord& record, const std::string& worker, const v1::ShardWritten& message);
-  void Handle(JobRecord& record, const std::string& worker, const v1::CheckpointWritten& message);
-  void Handle(JobRecord& record, const std::string& worker, const v1::StepsSoFar& message);
-  // Tells watchers of the step, and workers of a checkpoint that is due, if it is news.
-  void ReportStep(JobRecord& record, const StepShare& step);
-  void WarnOfCheckpoint(Job& job, int64_t step, const std::string& error);
-
-  JobStore store_;
+  JobRecords records_;
   WorkerRegistry* const registry_;
   const JobManagerOptions& options_;
   const StartPlanner start_planner_;
-  std::map<int64_t, JobRecord> records_;         // By number.
   std::map<std::string, std::string> requests_;  // request_id -> job name.
-  JobWatches watches_;
   int64_t next_ = 1;
   bool suspended_ = false;
 };

@@ -1,4 +1,4 @@
-// A job manager with a store that records and can fail, and workers that answer by script.
+// A job manager with workers that answer by script.
 #pragma once
 
 #include <deque>
@@ -10,31 +10,10 @@
 #include <vector>
 
 #include "absl/synchronization/mutex.h"
-#include "planner_service/jobs/job_manager.h"
+#include "planner_service/lifecycle/job_manager.h"
+#include "tests/planner_service/jobs/recording_store.h"
 
 namespace stagewright::testing {
-
-// In memory. Writes fail while `fail_when` says so.
-class RecordingStore : public Store {
- public:
-  absl::Status Write(const std::vector<Mutation>& batch) override;
-  absl::StatusOr<std::string> Read(const std::string& key) const override;
-  absl::StatusOr<std::vector<std::pair<std::string, std::string>>> Scan(
-      const std::string& prefix) const override;
-
-  // The stored state of a job; UNSPECIFIED if there is none.
-  v1::JobState State(const std::string& job) const;
-  void FailWhen(std::function<bool(const v1::Job&)> fail_when);
-  void Clear();
-  // Its contents, and those of another time.
-  std::map<std::string, std::string> Entries() const;
-  void Replace(std::map<std::string, std::string> entries);
-
- private:
-  mutable absl::Mutex mutex_;
-  std::map<std::string, std::string> entries_ ABSL_GUARDED_BY(mutex_);
-  std::function<bool(const v1::Job&)> fail_when_ ABSL_GUARDED_BY(mutex_);
-};
 
 // What a scripted worker is told, and whether it answers.
 struct FakeWorker {
@@ -84,8 +63,5 @@ class JobHarness {
   // Devices of each worker in its present job, and the program's.
   std::map<std::string, std::vector<int32_t>> devices_;
 };
-
-// A chain of linear layers that two workers can share.
-v1::JobSpec SmallSpec();
 
 }  // namespace stagewright::testing

@@ -12,8 +12,8 @@ from stagewright.samples.sample_kinds import Kind, Layout, batch_total
 from stagewright.samples.sample_rules import kinds_by_rules
 from stagewright.samples.trial import find_kinds
 
-import test_ctc
-from test_complex_numbers import Rotary
+import ctc_model
+from rotary import Rotary
 
 
 class Step(nn.Module):
@@ -203,7 +203,7 @@ MODELS = {
     "rotary": (Rotary(), (torch.randn(4, 6, 32),), nn.CrossEntropyLoss(), None),
     **{
         f"ctc, {name}": (
-            test_ctc.Recogniser(), (torch.randn(4, 12, 3),), test_ctc.LOSSES[name], test_ctc.batch(4)[1],
+            ctc_model.Recogniser(), (torch.randn(4, 12, 3),), ctc_model.LOSSES[name], ctc_model.batch(4)[1],
         )
         for name in ("mean", "none")
     },

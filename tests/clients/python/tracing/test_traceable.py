@@ -9,7 +9,7 @@ import stagewright
 
 from faithful import export_and_compare
 from graph_interpreter import Interpreter
-from test_states import compare
+from three_steps import compare
 
 
 def batch(samples):

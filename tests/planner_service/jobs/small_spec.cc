@@ -1,7 +1,7 @@
 #include "tests/planner_service/jobs/small_spec.h"
 
 #include "common/wire/graph_proto.h"
-#include "tests/support/test_graphs.h"
+#include "tests/support/graph_builder.h"
 
 namespace stagewright::testing {
 

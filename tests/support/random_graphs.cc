@@ -1,10 +1,15 @@
-#include "tests/support/test_graphs.h"
+#include "tests/support/random_graphs.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <numeric>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
+#include "tests/support/graph_builder.h"
+#include "tests/support/profiled_graphs.h"
 
 namespace stagewright::testing {
 namespace {
@@ -75,11 +80,20 @@ struct Generator {
   }
 };
 
-}  // namespace
-
-int64_t Uniform(Rng& rng, int64_t low, int64_t high) {
-  return low + static_cast<int64_t>(rng() % static_cast<uint64_t>(high - low + 1));
+std::vector<int32_t> RandomPredecessors(Rng& rng, int32_t node) {
+  std::vector<int32_t> before;
+  if (node == 0) return before;
+  const int64_t count = Uniform(rng, 0, 9) == 0 ? 0 : Uniform(rng, 1, 3);
+  for (int64_t i = 0; i < count; ++i) {
+    const int64_t nearest = std::min<int64_t>(node, Uniform(rng, 1, 6));
+    before.push_back(static_cast<int32_t>(node - nearest));
+  }
+  std::sort(before.begin(), before.end());
+  before.erase(std::unique(before.begin(), before.end()), before.end());
+  return before;
 }
+
+}  // namespace
 
 Dag RandomDag(Rng& rng, int32_t n, double density) {
   const std::vector<int32_t> order = Shuffled(rng, n);
@@ -102,74 +116,6 @@ SeriesParallelCase RandomSeriesParallel(Rng& rng, int32_t n) {
   auto dag = Dag::Create(n, generator.edges);
   CHECK(dag.ok());
   return {*std::move(dag), root.text};
-}
-
-Argument Number(int64_t value) { return {SymInt{0, value}}; }
-
-TensorMeta Fixed(std::vector<int64_t> shape, DType dtype) {
-  TensorMeta meta{dtype, {}};
-  for (int64_t dim : shape) meta.shape.push_back({0, dim});
-  return meta;
-}
-
-TensorMeta Batched(std::vector<int64_t> shape, DType dtype) {
-  TensorMeta meta = Fixed(std::move(shape), dtype);
-  meta.shape.insert(meta.shape.begin(), SymInt{1, 0});
-  return meta;
-}
-
-NodeId NodeOf(const Argument& value) { return std::get<ValueRef>(value.value).node; }
-
-Argument GraphBuilder::Feature(const std::string& name, std::vector<int64_t> shape, DType dtype) {
-  data.inputs.push_back({name, Batched(std::move(shape), dtype), InputRole::kFeature});
-  return {InputId(static_cast<int64_t>(data.inputs.size()) - 1)};
-}
-
-Argument GraphBuilder::Weight(const std::string& name, std::vector<int64_t> shape, bool trainable) {
-  Parameter parameter;
-  parameter.name = name;
-  parameter.shape = std::move(shape);
-  parameter.trainable = trainable;
-  data.parameters.push_back(std::move(parameter));
-  return {ParameterId(static_cast<int64_t>(data.parameters.size()) - 1)};
-}
-
-Argument GraphBuilder::Add(const std::string& target, std::vector<Argument> args,
-                           std::vector<int64_t> shape) {
-  return AddWith(target, std::move(args), {Batched(std::move(shape))});
-}
-
-Argument GraphBuilder::AddWith(const std::string& target, std::vector<Argument> args,
-                               std::vector<TensorMeta> outputs) {
-  Node node;
-  node.name = absl::StrCat("n", data.nodes.size());
-  node.target = target;
-  node.args = std::move(args);
-  node.outputs = std::move(outputs);
-  data.nodes.push_back(std::move(node));
-  return {ValueRef{NodeId(static_cast<int64_t>(data.nodes.size()) - 1), 0}};
-}
-
-Argument GraphBuilder::Linear(Argument x, int64_t in, int64_t out) {
-  const std::string name = absl::StrCat("linear", data.parameters.size());
-  const Argument weight = Weight(name + ".weight", {out, in});
-  const Argument bias = Weight(name + ".bias", {out});
-  return Add("aten.linear.default", {std::move(x), weight, bias}, {out});
-}
-
-void GraphBuilder::Loss(Argument prediction, std::vector<int64_t> shape) {
-  data.inputs.push_back({"target", Batched(std::move(shape)), InputRole::kTarget});
-  const Argument target{InputId(static_cast<int64_t>(data.inputs.size()) - 1)};
-  const Argument loss =
-      AddWith("aten.mse_loss.default", {std::move(prediction), target}, {Fixed({})});
-  data.loss = std::get<ValueRef>(loss.value);
-}
-
-Graph GraphBuilder::Build() const {
-  auto graph = Graph::Create(data);
-  if (!graph.ok()) std::fprintf(stderr, "%s\n", graph.status().ToString().c_str());
-  CHECK(graph.ok());
-  return *std::move(graph);
 }
 
 Graph RandomGraph(Rng& rng, int32_t nodes) {
@@ -215,6 +161,78 @@ Graph RandomGraph(Rng& rng, int32_t nodes) {
   const Argument all = builder.Add("aten.cat.default", {{std::move(tail)}, Number(1)}, {width});
   builder.Loss(builder.Linear(all, width, 1), {1});
   return builder.Build();
+}
+
+Graph RandomProfile(Rng& rng, int32_t nodes) {
+  std::vector<Work> work(nodes);
+  const Bytes largest = Uniform(rng, 0, 1) == 0 ? kMiB : 64 * kMiB;
+  for (int32_t v = 0; v < nodes; ++v) {
+    work[v].after = RandomPredecessors(rng, v);
+    if (Uniform(rng, 0, 4) == 0) continue;  // Costs nothing.
+    work[v].forward = Uniform(rng, 0, 200) * kMicrosecond;
+    work[v].backward = Uniform(rng, 0, 2) * work[v].forward;
+    work[v].activation_bytes = Uniform(rng, 0, largest);
+    work[v].parameter_bytes = Uniform(rng, 0, 1) * Uniform(rng, 0, 16 * kMiB);
+  }
+  return ProfiledGraph(work);
+}
+
+Graph RandomNetwork(Rng& rng, int32_t nodes) {
+  constexpr int64_t kWidth = 64;
+  GraphData data;
+  data.name = "network";
+  const TensorMeta features{DType::kFloat32, {{1, 0}, {0, kWidth}}};
+  data.inputs = {{"x", features, InputRole::kFeature}};
+  std::vector<bool> read(nodes);
+  for (int32_t v = 0; v < nodes; ++v) {
+    Node node;
+    node.name = absl::StrCat("v", v);
+    node.outputs = {features};
+    std::vector<int32_t> before = RandomPredecessors(rng, v);
+    for (int32_t u : before) read[u] = true;
+    if (before.size() >= 2) {
+      node.target = "aten.add.Tensor";
+      node.args = {{ValueRef{NodeId(before[0])}}, {ValueRef{NodeId(before[1])}}};
+      read[before.back()] = before.size() == 2;
+    } else {
+      Argument source{InputId(0)};
+      if (!before.empty()) source = {ValueRef{NodeId(before[0])}};
+      node.args = {source};
+      node.target = "aten.relu.default";
+      if (before.empty() || Uniform(rng, 0, 1) == 0) {
+        node.target = "aten.linear.default";
+        node.args.push_back({ParameterId(static_cast<int64_t>(data.parameters.size()))});
+        Parameter weight;
+        weight.name = absl::StrCat("w", v);
+        weight.shape = {kWidth, kWidth};
+        weight.trainable = Uniform(rng, 0, 3) > 0;
+        data.parameters.push_back(std::move(weight));
+      }
+    }
+    data.nodes.push_back(std::move(node));
+  }
+  // All ends come together in one list, whose mean is the loss.
+  Argument::List ends;
+  for (int32_t v = 0; v < nodes; ++v) {
+    if (!read[v]) ends.push_back({ValueRef{NodeId(v)}});
+  }
+  const auto width = static_cast<int64_t>(ends.size()) * kWidth;
+  Node join;
+  join.name = "join";
+  join.target = "aten.cat.default";
+  join.args = {{std::move(ends)}, {SymInt{0, 1}}};
+  join.outputs = {{DType::kFloat32, {{1, 0}, {0, width}}}};
+  data.nodes.push_back(std::move(join));
+  Node loss;
+  loss.name = "loss";
+  loss.target = "aten.mean.default";
+  loss.args = {{ValueRef{NodeId(nodes)}}};
+  loss.outputs = {{DType::kFloat32, {}}};
+  data.nodes.push_back(std::move(loss));
+  data.loss = ValueRef{NodeId(nodes + 1)};
+  auto graph = Graph::Create(std::move(data));
+  CHECK(graph.ok());
+  return *std::move(graph);
 }
 
 }  // namespace stagewright::testing

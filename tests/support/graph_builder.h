@@ -1,32 +1,13 @@
-// Graphs for tests: random DAGs, random series-parallel orders, and a builder for executable
-// graphs.
+// A builder of executable graphs.
 #pragma once
 
-#include <cstdint>
-#include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "common/graph/dag.h"
 #include "common/graph/graph.h"
 
 namespace stagewright::testing {
-
-using Rng = std::mt19937_64;
-
-// Uniform in [low, high].
-int64_t Uniform(Rng& rng, int64_t low, int64_t high);
-
-// Each pair of a random order is an edge with probability `density`.
-Dag RandomDag(Rng& rng, int32_t n, double density);
-
-struct SeriesParallelCase {
-  Dag dag;
-  std::string tree;  // As ToString(Decompose(dag)) should print it.
-};
-// A random tree over n vertices with shuffled numbers; the DAG has its covers and some edges that
-// they imply.
-SeriesParallelCase RandomSeriesParallel(Rng& rng, int32_t n);
 
 // Builds graphs of ATen nodes over a batch of samples. Shapes are per sample: the batch dimension
 // is put in front.
@@ -57,9 +38,5 @@ Argument Number(int64_t value);
 TensorMeta Batched(std::vector<int64_t> shape, DType dtype = DType::kFloat32);
 TensorMeta Fixed(std::vector<int64_t> shape, DType dtype = DType::kFloat32);
 NodeId NodeOf(const Argument& value);
-
-// A random executable graph: products, elementwise chains, fan-outs, concatenations, constants and
-// tensors that cannot be cut. Ends in a loss.
-Graph RandomGraph(Rng& rng, int32_t nodes);
 
 }  // namespace stagewright::testing

@@ -3,18 +3,11 @@
 #include <grpcpp/create_channel.h>
 #include <grpcpp/security/credentials.h>
 
-#include <iostream>
 #include <random>
 
 #include "absl/strings/str_format.h"
-#include "clients/cli/exit_code.h"
 
 namespace stagewright::cli {
-
-int Report(const absl::Status& status) {
-  std::cerr << "stagewright: " << status.message() << std::endl;
-  return status.code() == absl::StatusCode::kUnavailable ? kUnreachable : kError;
-}
 
 Connection::Connection(const std::string& address) : address_(address) {
   grpc::ChannelArguments arguments;

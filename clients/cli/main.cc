@@ -3,17 +3,16 @@
 #include <algorithm>
 #include <string>
 
-#include "clients/cli/commands.h"
 #include "clients/cli/exit_code.h"
+#include "clients/cli/globals.h"
+#include "clients/cli/jobs/job_commands.h"
+#include "clients/cli/jobs/submit_command.h"
+#include "clients/cli/local/up_command.h"
+#include "clients/cli/plan/explain_command.h"
+#include "clients/cli/plan/graph_commands.h"
+#include "clients/cli/plan/plan_commands.h"
 
 namespace stagewright::cli {
-
-void AddOutputOption(CLI::App& command, Globals& globals) {
-  command.add_option("-o,--output", globals.output, "table for people, json for programs")
-      ->check(CLI::IsMember({"table", "json"}))
-      ->capture_default_str();
-}
-
 namespace {
 
 // One line that says what is wrong and where help is.
@@ -49,6 +48,7 @@ int main(int argc, char** argv) {
   AddPlanCommands(app, globals);
   AddExplainCommand(app, globals);
   AddGraphCommands(app, globals);
+  AddSubmitCommand(app, globals);
   AddJobCommands(app, globals);
   AddUpCommand(app, globals);
   try {

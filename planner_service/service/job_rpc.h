@@ -1,7 +1,7 @@
 // stagewright.v1.JobService and WorkerService over the job manager and the worker registry.
 #pragma once
 
-#include "planner_service/jobs/job_manager.h"
+#include "planner_service/lifecycle/job_manager.h"
 #include "planner_service/service/metrics.h"
 #include "planner_service/service/rpc.h"
 #include "stagewright/v1/job_service.grpc.pb.h"

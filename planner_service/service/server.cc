@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "absl/strings/numbers.h"
-#include "planner_service/jobs/job_manager.h"
+#include "planner_service/lifecycle/job_manager.h"
 #include "planner_service/service/job_rpc.h"
 #include "planner_service/service/planner_rpc.h"
 #include "planner_service/store/sqlite_store.h"

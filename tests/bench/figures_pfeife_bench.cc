@@ -16,7 +16,8 @@
 #include "absl/strings/str_join.h"
 #include "common/cost/analytic.h"
 #include "planner_service/planners/pfeife/split_search.h"
-#include "tests/support/planning_cases.h"
+#include "tests/support/clusters.h"
+#include "tests/support/profiled_graphs.h"
 
 namespace stagewright::pfeife {
 namespace {

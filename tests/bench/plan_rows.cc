@@ -14,7 +14,7 @@
 #include "planner_service/front_door/planner_table.h"
 #include "planner_service/importers/profile.h"
 #include "tests/support/model_graphs.h"
-#include "tests/support/planning_cases.h"
+#include "tests/support/profiled_graphs.h"
 #include "tests/support/shared_graphs.h"
 
 namespace stagewright::bench {

@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "tests/conformance/planner_suite.h"
+#include "tests/support/clusters.h"
+#include "tests/support/profiled_graphs.h"
 
 namespace stagewright {
 namespace {

@@ -9,7 +9,11 @@
 
 #include "common/cost/parameters.h"
 #include "tests/conformance/planner_suite.h"
+#include "tests/support/clusters.h"
 #include "tests/support/model_graphs.h"
+#include "tests/support/profiled_graphs.h"
+#include "tests/support/random.h"
+#include "tests/support/random_graphs.h"
 
 namespace stagewright {
 namespace {
@@ -18,7 +22,7 @@ using testing::FlatCluster;
 using ::testing::HasSubstr;
 using testing::ProfiledChain;
 using testing::ProfiledGraph;
-using testing::Random;
+using testing::Rng;
 using testing::Work;
 
 class PlannerConformanceTest : public PlannerSuite {};
@@ -71,7 +75,7 @@ TEST_P(PlannerConformanceTest, HasItsRegisteredName) {
 }
 
 TEST_P(PlannerConformanceTest, EqualProblemsHaveEqualAnswers) {
-  Random random(41);
+  Rng random(41);
   for (int i = 0; i < 10; ++i) {
     SCOPED_TRACE(i);
     const Graph graph = testing::RandomNetwork(random, 16);
@@ -90,7 +94,7 @@ TEST_P(PlannerConformanceTest, EqualProblemsHaveEqualAnswers) {
 
 // Each improvement beats the one before, and the answer is no worse than the last.
 TEST_P(PlannerConformanceTest, ImprovementsLeadToTheAnswer) {
-  Random random(46);
+  Rng random(46);
   for (int i = 0; i < 5; ++i) {
     SCOPED_TRACE(i);
     const Graph graph = testing::RandomProfile(random, 20);
@@ -191,7 +195,7 @@ TEST_P(PlannerConformanceTest, DifferentDevicesAndLinks) {
   const Cluster mixed = MixedCluster();
   MustPlan(ProfiledChain(9, {kMillisecond, 2 * kMillisecond, kMiB, kMiB, {}}), mixed, 16);
   MustPlan(Chains(3, 4, true, {kMillisecond, kMillisecond, kMiB, kMiB, {}}), mixed, 16);
-  Random random(47);
+  Rng random(47);
   for (int i = 0; i < 4; ++i) {
     SCOPED_TRACE(i);
     MustPlan(testing::RandomNetwork(random, 12), mixed, 12);
@@ -206,7 +210,7 @@ TEST_P(PlannerConformanceTest, DifferentDevicesAndLinks) {
 
 // Graphs that have costs and no arguments, shapes far from series-parallel among them.
 TEST_P(PlannerConformanceTest, PlanningOnlyGraphs) {
-  Random random(48);
+  Rng random(48);
   for (int i = 0; i < 8; ++i) {
     SCOPED_TRACE(i);
     const Graph graph = testing::RandomProfile(random, static_cast<int32_t>(4 + 3 * i));
@@ -224,7 +228,7 @@ TEST_P(PlannerConformanceTest, NetworksOfThePapers) {
 
 // Frozen operators have no backward pass.
 TEST_P(PlannerConformanceTest, FrozenBranches) {
-  Random random(49);
+  Rng random(49);
   const Graph trained = testing::RandomNetwork(random, 14);
   GraphData data = trained.data();
   for (size_t p = 0; p < data.parameters.size(); ++p) data.parameters[p].trainable = p == 0;

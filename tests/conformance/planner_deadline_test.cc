@@ -12,6 +12,10 @@
 
 #include "common/cost/analytic.h"
 #include "tests/conformance/planner_suite.h"
+#include "tests/support/clusters.h"
+#include "tests/support/profiled_graphs.h"
+#include "tests/support/random.h"
+#include "tests/support/random_graphs.h"
 #include "tests/support/stopwatch.h"
 
 namespace stagewright {
@@ -21,7 +25,7 @@ using std::chrono::milliseconds;
 using testing::FlatCluster;
 using testing::ProfiledChain;
 using testing::ProfiledGraph;
-using testing::Random;
+using testing::Rng;
 using testing::Stopwatch;
 using testing::Work;
 using Clock = SearchContext::Clock;
@@ -52,7 +56,7 @@ struct NamedGraph {
 
 const std::vector<NamedGraph>& LargeGraphs() {
   static const std::vector<NamedGraph>* graphs = [] {
-    Random random(45);
+    Rng random(45);
     return new std::vector<NamedGraph>{
         {"chain", ProfiledChain(kLarge, {1000, 2000, kKiB, kKiB, {}})},
         {"branches", LongBranches(kLarge)},
@@ -100,7 +104,7 @@ TEST_P(PlannerDeadlineTest, AnExpiredDeadlineEndsTheSearchAtOnce) {
     SCOPED_TRACE(large.name);
     SolveUntil(large.graph, FlatCluster(16), milliseconds(-1000), false);
   }
-  Random random(42);
+  Rng random(42);
   const Graph graph = testing::RandomProfile(random, 300);
   SearchContext context(Clock::now() - std::chrono::seconds(1));
   const PlanResponse response = Solve(Request(graph, FlatCluster(16), 64), context);
@@ -124,14 +128,14 @@ TEST_P(PlannerDeadlineTest, ADeadlineInsideTheSearchIsHonoured) {
     SCOPED_TRACE(large.name);
     for (int ms : {10, 70, 250, 700}) SolveUntil(large.graph, cluster, milliseconds(ms), false);
   }
-  Random random(44);
+  Rng random(44);
   const Graph wide = testing::RandomProfile(random, 300);
   SolveUntil(wide, FlatCluster(300), milliseconds(150), false);
 }
 
 // A graph of a real size is planned, or refused for its size by those that enumerate.
 TEST_P(PlannerDeadlineTest, FiveThousandNodes) {
-  Random random(50);
+  Rng random(50);
   const Graph network = testing::RandomNetwork(random, kLarge);
   std::vector<const Graph*> graphs = {&network};
   for (const NamedGraph& large : LargeGraphs()) graphs.push_back(&large.graph);

@@ -12,7 +12,6 @@
 #include "planner_service/front_door/front_door.h"
 #include "planner_service/front_door/planner_table.h"
 #include "planner_service/planners/drl_pp/on_demand.h"
-#include "tests/support/planning_cases.h"
 
 namespace stagewright {
 

@@ -8,6 +8,10 @@
 
 #include "common/cost/parameters.h"
 #include "tests/conformance/planner_suite.h"
+#include "tests/support/clusters.h"
+#include "tests/support/profiled_graphs.h"
+#include "tests/support/random.h"
+#include "tests/support/random_graphs.h"
 #include "tests/support/small_problems.h"
 
 namespace stagewright {
@@ -128,7 +132,7 @@ TEST_P(PlannerUnevenTest, SlowLinksAreCrossedRarely) {
 }
 
 TEST_P(PlannerUnevenTest, NoPlanIsWorseThanOneForEqualDevices) {
-  testing::Random random(77);
+  testing::Rng random(77);
   int compared = 0;
   for (int round = 0; round < 12; ++round) {
     SCOPED_TRACE(round);

@@ -7,13 +7,15 @@
 #include "common/validation/validate.h"
 #include "planner_service/front_door/front_door.h"
 #include "planner_service/front_door/planner_table.h"
-#include "tests/support/planning_cases.h"
+#include "tests/support/clusters.h"
+#include "tests/support/random.h"
+#include "tests/support/random_graphs.h"
 
 namespace stagewright {
 namespace {
 
-using testing::Draw;
-using testing::Random;
+using testing::Rng;
+using testing::Uniform;
 
 void ExpectSound(const Graph& graph, const Cluster& cluster, const PlanResponse& response) {
   const JudgedPlan& best = *response.best;
@@ -30,24 +32,24 @@ void ExpectSound(const Graph& graph, const Cluster& cluster, const PlanResponse&
 }
 
 TEST(RandomPlansTest, ThousandGraphs) {
-  Random random(1000);
+  Rng random(1000);
   int planned = 0;
   int pipelines = 0;
   for (int i = 0; i < 1000; ++i) {
     SCOPED_TRACE(i);
-    const auto size = static_cast<int32_t>(Draw(random, 1, 40));
-    const Graph graph = Draw(random, 0, 1) == 0 ? testing::RandomProfile(random, size)
-                                                : testing::RandomNetwork(random, size);
+    const auto size = static_cast<int32_t>(Uniform(random, 1, 40));
+    const Graph graph = Uniform(random, 0, 1) == 0 ? testing::RandomProfile(random, size)
+                                                   : testing::RandomNetwork(random, size);
     const Cluster cluster = testing::RandomCluster(random, 8);
     PlanRequest request;
     request.planner = i % 25 == 0 ? kDefaultPlanner : "graphpipe";  // The first takes a second.
     request.graph = &graph;
     request.cluster = &cluster;
-    request.mini_batch = Draw(random, 1, 32);
-    request.optimizer = static_cast<Optimizer>(Draw(random, 0, 2));
-    request.options.allow_replicas = Draw(random, 0, 3) > 0;
-    request.options.per_stage_micro_batch = Draw(random, 0, 3) == 0;
-    request.options.max_k = static_cast<int32_t>(Draw(random, 1, 2));
+    request.mini_batch = Uniform(random, 1, 32);
+    request.optimizer = static_cast<Optimizer>(Uniform(random, 0, 2));
+    request.options.allow_replicas = Uniform(random, 0, 3) > 0;
+    request.options.per_stage_micro_batch = Uniform(random, 0, 3) == 0;
+    request.options.max_k = static_cast<int32_t>(Uniform(random, 1, 2));
     SearchContext context;
     const auto response = SolvePlan(request, context);
     ASSERT_TRUE(response.ok()) << response.status();

@@ -32,7 +32,9 @@ MAY_INCLUDE = {
     "planner_service/store": ["common/base"],
     "planner_service/registry": ["common/wire", "planner_service/store"],
     "planner_service/jobs": ["planner_service/wire", "planner_service/registry"],
-    "planner_service/service": ["planner_service/jobs", "planner_service/importers"],
+    "planner_service/runs": ["planner_service/jobs"],
+    "planner_service/lifecycle": ["planner_service/runs"],
+    "planner_service/service": ["planner_service/lifecycle", "planner_service/importers"],
     "planner_service/main.cc": ["planner_service/service"],
     "worker_daemon/transport": ["common/base"],
     "worker_daemon/transport/local": ["worker_daemon/transport"],
@@ -53,7 +55,14 @@ MAY_INCLUDE = {
     "worker_daemon/executor": ["worker_daemon/effects", "worker_daemon/transport/routing", "common/validation"],
     "worker_daemon/daemon": ["worker_daemon/executor", "worker_daemon/transport/nccl", "common/wire"],
     "worker_daemon/main.cc": ["worker_daemon/daemon"],
-    "clients/cli": ["common/data", "planner_service/wire", "planner_service/importers"],
+    "clients/cli": ["common/base"],
+    "clients/cli/view": ["planner_service/wire"],
+    "clients/cli/files": ["clients/cli/view"],
+    "clients/cli/flags": ["planner_service/wire", "planner_service/importers"],
+    "clients/cli/plan": ["clients/cli", "clients/cli/files", "clients/cli/flags"],
+    "clients/cli/jobs": ["clients/cli", "clients/cli/files", "clients/cli/flags", "common/data"],
+    "clients/cli/local": ["clients/cli"],
+    "clients/cli/main.cc": ["clients/cli/plan", "clients/cli/jobs", "clients/cli/local"],
 }
 
 # Libraries that only some components may see: what their headers look like, and where those may be included.
@@ -66,6 +75,7 @@ RESTRICTED = {
     "protobuf": (
         r".*\.pb\.h$|google/(protobuf|rpc)/",
         ["common/wire", "planner_service/wire", "planner_service/service", "planner_service/jobs",
+         "planner_service/runs", "planner_service/lifecycle",
          "planner_service/registry", "planner_service/store", "planner_service/main.cc", "worker_daemon/daemon", "worker_daemon/main.cc",
          "clients/"],
     ),

@@ -6,6 +6,7 @@ import unittest
 
 import check_comments
 import check_deviations
+import check_files
 import check_format
 import check_includes
 import check_layout
@@ -46,7 +47,7 @@ class IncludesTest(LintTest):
         ("planner_service/service/server.cc", "<grpcpp/grpcpp.h>"),
         ("common/wire/wire.cc", '"stagewright/v1/graph.pb.h"'),
         ("worker_daemon/executor/executor.cc", "<torch/torch.h>"),
-        ("clients/cli/plan.cc", '"planner_service/front_door/front_door.h"'),
+        ("clients/cli/plan/plan_commands.cc", '"planner_service/front_door/front_door.h"'),
         ("planner_service/front_door/planner_table.cc", '"planner_service/planners/x/x.h"'),
         ("planner_service/planners/x/x.cc", '"planner_service/planners/x/y.h"'),
         ("planner_service/planners/auto/members.cc", '"planner_service/planners/x/x.h"'),
@@ -64,7 +65,9 @@ class IncludesTest(LintTest):
         ("common/plan/plan.cc", '"common/wire/wire.h"'),
         ("planner_service/service/server.cc", '"worker_daemon/executor/executor.h"'),
         ("worker_daemon/daemon/daemon.cc", '"planner_service/simulator/simulator.h"'),
-        ("worker_daemon/daemon/daemon.cc", '"clients/cli/table.h"'),
+        ("worker_daemon/daemon/daemon.cc", '"clients/cli/view/table.h"'),
+        ("clients/cli/jobs/watch.cc", '"clients/cli/plan/measure.h"'),
+        ("clients/cli/connection.cc", '"clients/cli/jobs/watch.h"'),
         ("planner_service/evaluator/judge.cc", '"planner_service/planner/planner.h"'),
         ("planner_service/planner/planner.cc", '"planner_service/planners/x/x.h"'),
         ("planner_service/planners/x/x.cc", '"planner_service/front_door/front_door.h"'),
@@ -80,7 +83,7 @@ class IncludesTest(LintTest):
         ("planner_service/planners/x/x.cc", '"planner_service/planners/auto/auto.h"', "sibling auto"),
         ("planner_service/front_door/front_door.cc", '"planner_service/planners/x/x.h"', "only"),
         ("planner_service/jobs/jobs.cc", '"planner_service/planners/x/x.h"', "only"),
-        ("clients/cli/plan.cc", '"planner_service/planners/x/x.h"', "only"),
+        ("clients/cli/plan/plan_commands.cc", '"planner_service/planners/x/x.h"', "only"),
     ]:
       with self.subTest(path=path, header=header):
         self.assert_one(self.check_one(path, header), f"{path}:3:", words)
@@ -274,6 +277,36 @@ class LayoutTest(LintTest):
                         ("from https://pypi.org/simple\n", "registry"), ("a \n", "white space"), ("a", "newline")]:
       with self.subTest(text=text):
         self.assert_one(self.findings(check_layout.check_text, {"a.md": text}), words)
+
+
+class FilesTest(LintTest):
+
+  def check_paths(self, files, headerless=(), pending=()):
+    return self.findings(lambda sources: check_files.check_with(sources, headerless, set(pending)), files)
+
+  def test_source_without_a_header_is_found(self):
+    whole = {"common/graph/dag.cc": "", "common/graph/dag.h": "", "clients/cli/main.cc": "", "tests/common/a_test.cc": ""}
+    self.assertEqual(self.check_paths(whole), [])
+    alone = {**whole, "common/graph/cut.cc": "", "planner_service/cut.h": ""}
+    self.assert_one(self.check_paths(alone), "common/graph/cut.cc: has no header", "common/graph/cut.h")
+    self.assertEqual(self.check_paths(alone, headerless=["common/graph/cut.cc"]), [])
+    self.assert_one(self.check_paths({**alone, "common/graph/cut.h": ""}, headerless=["common/graph/cut.cc"]), "strike")
+    self.assert_one(self.check_paths(whole, headerless=["common/graph/gone.cc"]), "gone.cc: is no source", "HEADERLESS")
+
+  def test_long_header_is_found(self):
+    self.assertEqual(self.check_paths({"common/a.h": "\n" * 150, "common/a.cc": "\n" * 151}), [])
+    self.assert_one(self.check_paths({"tests/support/b.h": "\n" * 151}), "tests/support/b.h: 151 lines")
+
+  def test_full_folder_is_found(self):
+    files = {f"tests/common/{i}_test.cc": "" for i in range(26)} | {"tests/common/README.md": "", "tests/common/a/a.h": ""}
+    self.assertEqual(self.check_paths(files), [])
+    self.assert_one(self.check_paths({**files, "tests/common/b.h": ""}), "tests/common: 27 sources")
+
+  def test_what_is_pending_is_silent_until_it_is_done(self):
+    files = {"common/graph/cut.cc": ""}
+    self.assertEqual(self.check_paths(files, pending=["common/graph/cut.cc"]), [])
+    self.assert_one(self.check_paths({**files, "common/graph/cut.h": ""}, pending=["common/graph/cut.cc"]),
+                    "common/graph/cut.cc: is as it should be", "PENDING")
 
 
 class ToolsTest(LintTest):

@@ -6,7 +6,7 @@
 
 #include "common/program/program.h"
 #include "common/program/trace.h"
-#include "tests/support/test_graphs.h"
+#include "tests/support/random.h"
 
 namespace stagewright::testing {
 

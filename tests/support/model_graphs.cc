@@ -3,7 +3,7 @@
 #include <cmath>
 #include <utility>
 
-#include "tests/support/planning_cases.h"
+#include "tests/support/profiled_graphs.h"
 
 namespace stagewright::testing {
 namespace {

@@ -1,10 +1,12 @@
-// A random execution of a strategy, micro-batch by micro-batch.
+#include "tests/support/random_orders.h"
+
 #include <algorithm>
 #include <array>
 #include <map>
+#include <utility>
+#include <vector>
 
 #include "common/strategy/orders.h"
-#include "tests/support/schedule_cases.h"
 
 namespace stagewright::testing {
 namespace {
@@ -16,6 +18,7 @@ struct Progress {
   int64_t Backwards() { return std::max(Of(Pass::kBackward), Of(Pass::kBackwardInput)); }
 };
 
+// A random execution of a strategy, micro-batch by micro-batch.
 class Execution {
  public:
   Execution(Rng& rng, const Graph& graph, const Strategy& strategy)

@@ -1,13 +1,17 @@
 #include "tests/support/schedule_cases.h"
 
 #include <algorithm>
+#include <iterator>
 #include <set>
+#include <utility>
+#include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/graph/operator_graph.h"
 #include "common/strategy/in_flight.h"
 #include "common/strategy/stage_edges.h"
+#include "tests/support/clusters.h"
+#include "tests/support/random_graphs.h"
 
 namespace stagewright::testing {
 namespace {
@@ -29,11 +33,6 @@ std::vector<int32_t> RandomOrder(Rng& rng, const Dag& dag) {
     }
   }
   return order;
-}
-
-void Connect(const Graph& graph, Strategy& strategy) {
-  strategy.edges = StageEdges(graph, strategy.kind, strategy.stages);
-  AssignInFlight(strategy);
 }
 
 // Distinct devices: fresh ones, or any of a small pool.
@@ -68,75 +67,6 @@ Stage DrawStage(Rng& rng, int64_t mini_batch, bool shared, int32_t& fresh) {
 
 }  // namespace
 
-Graph LinearGraph(const std::vector<std::vector<int32_t>>& reads) {
-  GraphBuilder builder("linear");
-  const Argument x = builder.Feature("x", {1});
-  const auto node = [](int32_t n) { return Argument{ValueRef{NodeId(n), 0}}; };
-  for (size_t i = 0; i < reads.size(); ++i) {
-    const std::string name = absl::StrCat("layer", i);
-    const auto width = static_cast<int64_t>(std::max<size_t>(reads[i].size(), 1));
-    if (reads[i].size() < 2) {
-      const Argument input = reads[i].empty() ? x : node(reads[i].front());
-      builder.Add("aten.linear.default", {input, builder.Weight(name, {1, width})}, {1});
-      continue;
-    }
-    Argument::List list;
-    for (int32_t read : reads[i]) list.push_back(node(read));
-    // One node that both joins and has a parameter keeps the numbers of layers and nodes equal.
-    builder.Add("test.linear_cat.default", {{std::move(list)}, builder.Weight(name, {1, width})},
-                {1});
-  }
-  builder.Loss(node(static_cast<int32_t>(reads.size()) - 1), {1});
-  return builder.Build();
-}
-
-Graph ChainGraph(int32_t length) {
-  std::vector<std::vector<int32_t>> reads(length);
-  for (int32_t i = 1; i < length; ++i) reads[i] = {i - 1};
-  return LinearGraph(reads);
-}
-
-Graph ProfiledGraph() {
-  GraphData data;
-  for (int i = 0; i < 2; ++i) {
-    Node node;
-    node.name = "n" + std::to_string(i);
-    node.cost = ProfiledCost{10, 20, 1000, 400, 8};
-    data.nodes.push_back(node);
-  }
-  data.nodes[1].after = {NodeId(0)};
-  return *Graph::Create(data);
-}
-
-Cluster TestCluster(int32_t size) {
-  ClusterData data;
-  data.name = "test";
-  data.kinds.push_back({"test", 1e12, 1e12, 0, 0});
-  data.links.push_back({"link", 0, 1e9});
-  for (int32_t d = 0; d < size; ++d) data.devices.push_back({absl::StrCat("d", d), 0, d, kGiB});
-  data.routes.assign(static_cast<size_t>(size) * size, {0});
-  for (int32_t d = 0; d < size; ++d) data.routes[static_cast<size_t>(d) * size + d].clear();
-  auto cluster = Cluster::Create(std::move(data));
-  CHECK(cluster.ok());
-  return *std::move(cluster);
-}
-
-Strategy MakeStages(const Graph& graph, int64_t mini_batch, const std::vector<StageSpec>& specs,
-                    StrategyKind kind) {
-  Strategy strategy;
-  strategy.kind = kind;
-  strategy.mini_batch = mini_batch;
-  for (const StageSpec& spec : specs) {
-    Stage& stage = strategy.stages.emplace_back();
-    for (int32_t node : spec.nodes) stage.nodes.push_back(NodeId(node));
-    for (int32_t device : spec.devices) stage.devices.push_back(DeviceId(device));
-    stage.micro_batch = spec.micro_batch;
-    stage.schedule.k = spec.k;
-  }
-  Connect(graph, strategy);
-  return strategy;
-}
-
 RandomCase MakeRandomCase(Rng& rng) {
   Graph graph = RandomGraph(rng, static_cast<int32_t>(Uniform(rng, 1, 24)));
   auto operators = Coarsen(graph, std::vector<double>(graph.size(), 1.0));
@@ -166,7 +96,8 @@ RandomCase MakeRandomCase(Rng& rng) {
     stage.replicated = ReplicatedInto(graph, *operators, stage.nodes);
     strategy.stages.push_back(std::move(stage));
   }
-  Connect(graph, strategy);
+  strategy.edges = StageEdges(graph, strategy.kind, strategy.stages);
+  AssignInFlight(strategy);
   return {std::move(graph), std::move(strategy), TestCluster(fresh), shared};
 }
 

@@ -7,7 +7,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/cost/analytic.h"
-#include "tests/support/planning_cases.h"
+#include "tests/support/profiled_graphs.h"
+#include "tests/support/random.h"
 
 namespace stagewright::testing {
 namespace {
@@ -17,23 +18,23 @@ constexpr double kProfiledRate = 1e12;  // FLOP/s of the kind that was profiled.
 enum class Shape { kChain, kFan, kDiamonds, kSkips, kTangle };
 constexpr const char* kShapeNames[] = {"chain", "fan", "diamonds", "skips", "tangle"};
 
-Work RandomWork(Random& random) {
+Work RandomWork(Rng& random) {
   Work work;
-  work.forward = Draw(random, 20, 300) * kMicrosecond;
-  work.backward = work.forward * Draw(random, 10, 22) / 10;
-  work.activation_bytes = Draw(random, 1, 40) * 16 * kKiB;
+  work.forward = Uniform(random, 20, 300) * kMicrosecond;
+  work.backward = work.forward * Uniform(random, 10, 22) / 10;
+  work.activation_bytes = Uniform(random, 1, 40) * 16 * kKiB;
   // Some operators hold most of the parameters, as embeddings and wide layers do.
-  work.parameter_bytes = Draw(random, 0, 3) == 0 ? Draw(random, 1, 24) * kMiB : 64 * kKiB;
+  work.parameter_bytes = Uniform(random, 0, 3) == 0 ? Uniform(random, 1, 24) * kMiB : 64 * kKiB;
   return work;
 }
 
 // Edges of the shape; every operator but the first ones reads an earlier one.
-std::vector<std::vector<int32_t>> Predecessors(Random& random, Shape shape, int32_t n) {
+std::vector<std::vector<int32_t>> Predecessors(Rng& random, Shape shape, int32_t n) {
   std::vector<std::vector<int32_t>> before(n);
   for (int32_t v = 1; v < n; ++v) before[v] = {v - 1};
   if (shape == Shape::kFan) {
     // Branches of equal length that meet in the last operator.
-    const auto branches = static_cast<int32_t>(Draw(random, 2, std::min(4, n - 1)));
+    const auto branches = static_cast<int32_t>(Uniform(random, 2, std::min(4, n - 1)));
     before[n - 1].clear();
     for (int32_t v = 0; v < n - 1; ++v) {
       before[v] = v < branches ? std::vector<int32_t>{} : std::vector<int32_t>{v - branches};
@@ -48,20 +49,21 @@ std::vector<std::vector<int32_t>> Predecessors(Random& random, Shape shape, int3
     }
   } else if (shape == Shape::kSkips) {
     for (int32_t v = 2; v < n; ++v) {
-      if (Draw(random, 0, 1) == 0) before[v].insert(before[v].begin(), Draw(random, 0, v - 2));
+      if (Uniform(random, 0, 1) == 0)
+        before[v].insert(before[v].begin(), Uniform(random, 0, v - 2));
     }
   } else if (shape == Shape::kTangle) {
     for (int32_t v = 1; v < n; ++v) {
       before[v].clear();
       for (int32_t u = std::max(0, v - 4); u < v; ++u) {
-        if (Draw(random, 0, 2) == 0) before[v].push_back(u);
+        if (Uniform(random, 0, 2) == 0) before[v].push_back(u);
       }
     }
   }
   return before;
 }
 
-Graph RandomShape(Random& random, Shape shape, int32_t n) {
+Graph RandomShape(Rng& random, Shape shape, int32_t n) {
   const auto before = Predecessors(random, shape, n);
   std::vector<Work> nodes;
   for (int32_t v = 0; v < n; ++v) {
@@ -71,23 +73,23 @@ Graph RandomShape(Random& random, Shape shape, int32_t n) {
   return ProfiledGraph(nodes);
 }
 
-Cluster SmallCluster(Random& random, int32_t devices, bool mixed, Bytes memory) {
+Cluster SmallCluster(Rng& random, int32_t devices, bool mixed, Bytes memory) {
   HierarchicalSpec spec;
   spec.name = "small";
-  spec.nodes = devices == 4 && Draw(random, 0, 1) == 0 ? 2 : 1;
+  spec.nodes = devices == 4 && Uniform(random, 0, 1) == 0 ? 2 : 1;
   spec.devices_per_node = devices / spec.nodes;
   spec.kind.name = "slow";
   spec.kind.flops_per_second = kProfiledRate;
   spec.kind.memory_bytes_per_second = 1e12;
-  spec.kind.kernel_overhead = Draw(random, 0, 20) * kMicrosecond;
+  spec.kind.kernel_overhead = Uniform(random, 0, 20) * kMicrosecond;
   spec.memory = memory;
-  spec.inside = {"port", 2 * kMicrosecond, static_cast<double>(Draw(random, 5, 50)) * 1e9};
-  spec.outside = {"uplink", 20 * kMicrosecond, static_cast<double>(Draw(random, 2, 10)) * 1e9};
+  spec.inside = {"port", 2 * kMicrosecond, static_cast<double>(Uniform(random, 5, 50)) * 1e9};
+  spec.outside = {"uplink", 20 * kMicrosecond, static_cast<double>(Uniform(random, 2, 10)) * 1e9};
   ClusterData data = MakeHierarchical(spec).value().data();
   if (mixed) {
     data.kinds.push_back(data.kinds[0]);
     data.kinds[1].name = "fast";
-    data.kinds[1].flops_per_second *= static_cast<double>(Draw(random, 15, 30)) / 10;
+    data.kinds[1].flops_per_second *= static_cast<double>(Uniform(random, 15, 30)) / 10;
     for (size_t d = 0; d < data.devices.size(); d += 2) data.devices[d].kind = 1;
   }
   return Cluster::Create(std::move(data)).value();
@@ -122,14 +124,14 @@ Bytes RatedProfileCosts::WorkspaceBytes(NodeId node, int64_t samples) const {
 }
 
 std::unique_ptr<SmallProblem> MakeSmallProblem(int32_t index) {
-  Random random(9001 + static_cast<uint64_t>(index));
+  Rng random(9001 + static_cast<uint64_t>(index));
   const auto shape = static_cast<Shape>(index % 5);
-  const auto n = static_cast<int32_t>(Draw(random, 4, 10));
-  const auto devices = static_cast<int32_t>(Draw(random, 2, 4));
+  const auto n = static_cast<int32_t>(Uniform(random, 4, 10));
+  const auto devices = static_cast<int32_t>(Uniform(random, 2, 4));
   const bool mixed = index % 2 == 1;
   constexpr int64_t kMiniBatches[] = {4, 6, 8, 12, 16};
   auto small = std::make_unique<SmallProblem>();
-  small->mini_batch = kMiniBatches[Draw(random, 0, 4)];
+  small->mini_batch = kMiniBatches[Uniform(random, 0, 4)];
   small->graph = RandomShape(random, shape, n);
   Bytes parameters = 0;
   Bytes largest = 0;
@@ -142,7 +144,7 @@ std::unique_ptr<SmallProblem> MakeSmallProblem(int32_t index) {
   // One time in four the model does not fit on a device, or only with a few samples in flight.
   const Bytes fair = 3 * parameters / devices;  // With gradients, half as much again.
   const Bytes tight = std::max(fair, 2 * largest) + 4 * activations;
-  const Bytes memory = Draw(random, 0, 3) == 0 ? tight : 16 * kGiB;
+  const Bytes memory = Uniform(random, 0, 3) == 0 ? tight : 16 * kGiB;
   small->cluster = SmallCluster(random, devices, mixed, memory);
   small->operators = OneOperatorPerNode(small->graph).value();
   small->costs = std::make_unique<RatedProfileCosts>(small->graph);

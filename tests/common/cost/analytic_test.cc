@@ -7,7 +7,9 @@
 
 #include "common/cost/cost_model.h"
 #include "common/cost/flops.h"
-#include "tests/support/test_graphs.h"
+#include "tests/support/graph_builder.h"
+#include "tests/support/random.h"
+#include "tests/support/random_graphs.h"
 
 namespace stagewright {
 namespace {

@@ -8,7 +8,9 @@
 #include "common/cost/node_weights.h"
 #include "common/cost/value_bytes.h"
 #include "common/topology/presets.h"
-#include "tests/support/test_graphs.h"
+#include "tests/support/graph_builder.h"
+#include "tests/support/random.h"
+#include "tests/support/random_graphs.h"
 
 namespace stagewright {
 namespace {

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "common/cost/analytic.h"
-#include "tests/support/test_graphs.h"
+#include "tests/support/graph_builder.h"
 
 namespace stagewright {
 namespace {

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "tests/support/test_graphs.h"
+#include "tests/support/graph_builder.h"
 
 namespace stagewright {
 namespace {

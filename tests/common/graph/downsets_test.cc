@@ -4,7 +4,8 @@
 
 #include <set>
 
-#include "tests/support/test_graphs.h"
+#include "tests/support/random.h"
+#include "tests/support/random_graphs.h"
 
 namespace stagewright {
 namespace {

@@ -5,7 +5,9 @@
 
 #include <functional>
 
-#include "tests/support/test_graphs.h"
+#include "tests/support/graph_builder.h"
+#include "tests/support/random.h"
+#include "tests/support/random_graphs.h"
 
 namespace stagewright {
 namespace {

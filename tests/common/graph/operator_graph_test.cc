@@ -8,8 +8,10 @@
 #include "common/cost/cost_model.h"
 #include "common/cost/flops.h"
 #include "common/graph/series_parallel.h"
+#include "tests/support/graph_builder.h"
+#include "tests/support/random.h"
+#include "tests/support/random_graphs.h"
 #include "tests/support/stopwatch.h"
-#include "tests/support/test_graphs.h"
 
 namespace stagewright {
 namespace {

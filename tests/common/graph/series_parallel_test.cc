@@ -5,8 +5,9 @@
 
 #include <chrono>
 
+#include "tests/support/random.h"
+#include "tests/support/random_graphs.h"
 #include "tests/support/stopwatch.h"
-#include "tests/support/test_graphs.h"
 
 namespace stagewright {
 namespace {

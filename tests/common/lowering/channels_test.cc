@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 
 #include "absl/strings/str_cat.h"
-#include "tests/support/schedule_cases.h"
+#include "tests/support/graph_builder.h"
+#include "tests/support/layer_graphs.h"
+#include "tests/support/strategies.h"
 
 namespace stagewright {
 namespace {

@@ -16,7 +16,10 @@
 #include "common/strategy/check_strategy.h"
 #include "common/validation/validate.h"
 #include "tests/support/fake_driver.h"
+#include "tests/support/layer_graphs.h"
+#include "tests/support/random.h"
 #include "tests/support/schedule_cases.h"
+#include "tests/support/strategies.h"
 
 namespace stagewright {
 namespace {

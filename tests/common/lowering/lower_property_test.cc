@@ -12,6 +12,8 @@
 #include "common/strategy/orders.h"
 #include "common/validation/validate.h"
 #include "tests/support/fake_driver.h"
+#include "tests/support/random.h"
+#include "tests/support/random_orders.h"
 #include "tests/support/schedule_cases.h"
 
 namespace stagewright {

@@ -10,7 +10,11 @@
 #include "common/strategy/orders.h"
 #include "common/validation/validate.h"
 #include "tests/support/fake_driver.h"
-#include "tests/support/schedule_cases.h"
+#include "tests/support/graph_builder.h"
+#include "tests/support/layer_graphs.h"
+#include "tests/support/profiled_graphs.h"
+#include "tests/support/random.h"
+#include "tests/support/strategies.h"
 
 namespace stagewright {
 namespace {
@@ -273,7 +277,7 @@ TEST(Lower, TiedParametersAreSummedOverTheirStagesInOneOrder) {
 }
 
 TEST(Lower, ProfiledNodesHaveSizesFromTheirProfile) {
-  const Graph graph = testing::ProfiledGraph();
+  const Graph graph = testing::TwoProfiledNodes();
   const Program program =
       *LowerStages(graph, MakeStages(graph, 4, {{{0}, {0, 1}, 2}, {{1}, {2}, 2}}));
   EXPECT_EQ(program.channels[0].activation_bytes_per_sample, 125);

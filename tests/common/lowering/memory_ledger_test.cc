@@ -3,7 +3,11 @@
 #include <gtest/gtest.h>
 
 #include "common/lowering/reductions.h"
+#include "tests/support/graph_builder.h"
+#include "tests/support/layer_graphs.h"
+#include "tests/support/profiled_graphs.h"
 #include "tests/support/schedule_cases.h"
+#include "tests/support/strategies.h"
 
 namespace stagewright {
 namespace {
@@ -129,7 +133,7 @@ TEST(MemoryLedger, MessagesLieInBuffersUnlessTheDeviceIsTheSame) {
   const Graph executable = ChainGraph(2);
   EXPECT_EQ(received(executable, {1, 2}, 1), 0);
   EXPECT_EQ(received(executable, {1, 2}, 0), 8 * 4);
-  EXPECT_EQ(received(testing::ProfiledGraph(), {1}, 1), 1000);
+  EXPECT_EQ(received(testing::TwoProfiledNodes(), {1}, 1), 1000);
 }
 
 TEST(MemoryLedger, OutputsGoWhenSentWhereNothingElseHoldsThem) {

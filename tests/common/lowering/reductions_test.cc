@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "tests/support/schedule_cases.h"
+#include "tests/support/graph_builder.h"
+#include "tests/support/layer_graphs.h"
+#include "tests/support/profiled_graphs.h"
 
 namespace stagewright {
 namespace {
@@ -68,7 +70,7 @@ TEST(Reductions, StagesOfOneDeviceNeedNone) {
 
 TEST(Reductions, PlanningOnlyNodesAddBytesWithoutParameters) {
   const std::vector<Reduction> reductions =
-      MakeReductions(testing::ProfiledGraph(), {StageOn({0, 1}, {0, 1})});
+      MakeReductions(testing::TwoProfiledNodes(), {StageOn({0, 1}, {0, 1})});
   ASSERT_EQ(reductions.size(), 1u);
   EXPECT_EQ(reductions[0].bytes, 2 * 400);
   EXPECT_THAT(reductions[0].parameters, IsEmpty());

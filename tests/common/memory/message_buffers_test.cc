@@ -4,7 +4,10 @@
 
 #include "common/cost/analytic.h"
 #include "common/lowering/lower.h"
-#include "tests/support/schedule_cases.h"
+#include "tests/support/graph_builder.h"
+#include "tests/support/layer_graphs.h"
+#include "tests/support/profiled_graphs.h"
+#include "tests/support/strategies.h"
 
 namespace stagewright {
 namespace {
@@ -73,7 +76,7 @@ TEST(MessageBuffersTest, PiecesOfAShareAreNeededUntilTheyAreJoined) {
 }
 
 TEST(MessageBuffersTest, NobodyRunsPlanningOnlyGraphs) {
-  const Graph graph = testing::ProfiledGraph();
+  const Graph graph = testing::TwoProfiledNodes();
   const Strategy strategy = MakeStages(graph, 4, {{{0}, {0}, 2}, {{1}, {1}, 2}});
   const Program program = *Lower(graph, strategy, *MakeAnalyticCostModel(graph), {});
   EXPECT_EQ(BufferBytes(graph, program, program.devices[1]), 0);

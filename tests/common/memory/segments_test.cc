@@ -5,7 +5,7 @@
 
 #include <utility>
 
-#include "tests/support/test_graphs.h"
+#include "tests/support/graph_builder.h"
 
 namespace stagewright {
 namespace {

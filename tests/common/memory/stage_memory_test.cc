@@ -5,8 +5,10 @@
 #include <gtest/gtest.h>
 
 #include "common/cost/analytic.h"
-#include "tests/support/schedule_cases.h"
-#include "tests/support/test_graphs.h"
+#include "tests/support/graph_builder.h"
+#include "tests/support/profiled_graphs.h"
+#include "tests/support/random.h"
+#include "tests/support/random_graphs.h"
 
 namespace stagewright {
 namespace {
@@ -113,7 +115,7 @@ TEST(StageMemoryTest, GradientsThatAreReturnedBelongToNobodyElse) {
 }
 
 TEST(StageMemoryTest, PlanningOnlyNodesHoldWhatTheirProfileSays) {
-  const Graph graph = testing::ProfiledGraph();
+  const Graph graph = testing::TwoProfiledNodes();
   for (bool split : {false, true}) {
     const StageMemory memory = Follow(graph, 0, 2, {}, split, 4);
     EXPECT_EQ(memory.saved, 1000);

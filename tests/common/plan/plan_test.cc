@@ -7,7 +7,10 @@
 #include <set>
 
 #include "common/lowering/lower.h"
+#include "tests/support/graph_builder.h"
+#include "tests/support/layer_graphs.h"
 #include "tests/support/schedule_cases.h"
+#include "tests/support/strategies.h"
 
 namespace stagewright {
 namespace {

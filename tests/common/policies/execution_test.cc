@@ -4,7 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "common/strategy/orders.h"
-#include "tests/support/schedule_cases.h"
+#include "tests/support/layer_graphs.h"
+#include "tests/support/strategies.h"
 
 namespace stagewright {
 namespace {

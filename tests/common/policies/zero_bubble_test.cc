@@ -12,7 +12,10 @@
 #include "common/strategy/orders.h"
 #include "common/validation/validate.h"
 #include "tests/support/fake_driver.h"
+#include "tests/support/layer_graphs.h"
+#include "tests/support/random.h"
 #include "tests/support/schedule_cases.h"
+#include "tests/support/strategies.h"
 
 namespace stagewright {
 namespace {

@@ -7,7 +7,9 @@
 #include <utility>
 
 #include "common/lowering/lower.h"
+#include "tests/support/layer_graphs.h"
 #include "tests/support/schedule_cases.h"
+#include "tests/support/strategies.h"
 
 namespace stagewright {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_replace.h"
 #include "common/validation/validate.h"
-#include "tests/support/schedule_cases.h"
+#include "tests/support/random.h"
 
 namespace stagewright {
 namespace {

@@ -10,7 +10,10 @@
 #include "common/lowering/lower.h"
 #include "common/program/unroll.h"
 #include "tests/support/fake_driver.h"
+#include "tests/support/layer_graphs.h"
+#include "tests/support/random.h"
 #include "tests/support/schedule_cases.h"
+#include "tests/support/strategies.h"
 
 namespace stagewright {
 namespace {

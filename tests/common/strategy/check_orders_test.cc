@@ -6,7 +6,10 @@
 #include "common/strategy/check_strategy.h"
 #include "common/strategy/orders.h"
 #include "common/strategy/strategy.h"
-#include "tests/support/schedule_cases.h"
+#include "tests/support/clusters.h"
+#include "tests/support/graph_builder.h"
+#include "tests/support/layer_graphs.h"
+#include "tests/support/strategies.h"
 
 namespace stagewright {
 namespace {

@@ -5,7 +5,9 @@
 
 #include "common/strategy/in_flight.h"
 #include "common/strategy/strategy.h"
-#include "tests/support/schedule_cases.h"
+#include "tests/support/clusters.h"
+#include "tests/support/layer_graphs.h"
+#include "tests/support/strategies.h"
 
 namespace stagewright {
 namespace {

@@ -5,7 +5,11 @@
 
 #include "common/strategy/check_orders.h"
 #include "common/strategy/strategy.h"
+#include "tests/support/layer_graphs.h"
+#include "tests/support/random.h"
+#include "tests/support/random_orders.h"
 #include "tests/support/schedule_cases.h"
+#include "tests/support/strategies.h"
 
 namespace stagewright {
 namespace {

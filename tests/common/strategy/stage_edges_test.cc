@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "tests/support/schedule_cases.h"
+#include "tests/support/layer_graphs.h"
 
 namespace stagewright {
 namespace {

@@ -4,7 +4,10 @@
 #include <gtest/gtest.h>
 
 #include "common/strategy/check_strategy.h"
-#include "tests/support/schedule_cases.h"
+#include "tests/support/clusters.h"
+#include "tests/support/graph_builder.h"
+#include "tests/support/layer_graphs.h"
+#include "tests/support/strategies.h"
 
 namespace stagewright {
 namespace {

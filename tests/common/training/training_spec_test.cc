@@ -4,7 +4,7 @@
 
 #include <functional>
 
-#include "tests/support/test_graphs.h"
+#include "tests/support/graph_builder.h"
 
 namespace stagewright {
 namespace {

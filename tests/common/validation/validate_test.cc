@@ -8,7 +8,10 @@
 
 #include "common/lowering/lower.h"
 #include "common/program/text.h"
+#include "tests/support/graph_builder.h"
+#include "tests/support/layer_graphs.h"
 #include "tests/support/schedule_cases.h"
+#include "tests/support/strategies.h"
 
 namespace stagewright {
 namespace {

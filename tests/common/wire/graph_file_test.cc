@@ -12,7 +12,9 @@
 #include <sstream>
 
 #include "common/wire/graph_proto.h"
-#include "tests/support/test_graphs.h"
+#include "tests/support/graph_builder.h"
+#include "tests/support/random.h"
+#include "tests/support/random_graphs.h"
 
 namespace stagewright {
 namespace {

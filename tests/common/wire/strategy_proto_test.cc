@@ -6,6 +6,8 @@
 
 #include "common/lowering/lower.h"
 #include "common/program/text.h"
+#include "tests/support/random.h"
+#include "tests/support/random_orders.h"
 #include "tests/support/schedule_cases.h"
 
 namespace stagewright {

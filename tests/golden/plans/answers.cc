@@ -7,8 +7,9 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
-#include "clients/cli/plan_file.h"
-#include "clients/cli/plan_view.h"
+#include "clients/cli/files/plan_file.h"
+#include "clients/cli/view/plan_json.h"
+#include "clients/cli/view/plan_text.h"
 #include "common/wire/graph_proto.h"
 #include "planner_service/front_door/planner_table.h"
 #include "planner_service/wire/plan_proto.h"

@@ -20,6 +20,8 @@
 #include "planner_service/simulator/model_durations.h"
 #include "planner_service/simulator/simulator.h"
 #include "tests/golden/plans/cell.h"
+#include "tests/support/random.h"
+#include "tests/support/random_orders.h"
 #include "tests/support/schedule_cases.h"
 
 namespace stagewright::golden {

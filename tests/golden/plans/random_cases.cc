@@ -10,15 +10,16 @@
 #include "common/topology/presets.h"
 #include "planner_service/front_door/planner_table.h"
 #include "tests/golden/plans/answers.h"
-#include "tests/support/planning_cases.h"
+#include "tests/support/clusters.h"
+#include "tests/support/random.h"
+#include "tests/support/random_graphs.h"
 #include "tests/support/small_problems.h"
-#include "tests/support/test_graphs.h"
 
 namespace stagewright::golden {
 namespace {
 
-using testing::Draw;
-using testing::Random;
+using testing::Rng;
+using testing::Uniform;
 
 constexpr int32_t kCases = 200;
 constexpr int32_t kDevices[] = {2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64};
@@ -67,21 +68,21 @@ Cluster Slowed(const Cluster& cluster) {
 }
 
 // Executable graphs with constants and values that cannot be cut, on nodes like Summit's.
-void DrawExecutable(Random& random, int32_t devices, Task& task) {
-  task.graph = testing::RandomGraph(random, static_cast<int32_t>(Draw(random, 4, 16)));
+void DrawExecutable(Rng& random, int32_t devices, Task& task) {
+  task.graph = testing::RandomGraph(random, static_cast<int32_t>(Uniform(random, 4, 16)));
   task.cluster = Slowed(Subcluster(ClusterPreset("summit:16").value(), devices));
 }
 
 // Measured costs on equal devices, whose memory binds now and then.
-void DrawProfile(Random& random, int32_t devices, Task& task) {
-  task.graph = testing::RandomProfile(random, static_cast<int32_t>(Draw(random, 4, 16)));
-  const Bytes memory = Draw(random, 0, 2) == 0 ? 160 * kMiB : 16 * kGiB;
+void DrawProfile(Rng& random, int32_t devices, Task& task) {
+  task.graph = testing::RandomProfile(random, static_cast<int32_t>(Uniform(random, 4, 16)));
+  const Bytes memory = Uniform(random, 0, 2) == 0 ? 160 * kMiB : 16 * kGiB;
   task.cluster = testing::FlatCluster(devices, memory, kMicrosecond, 1e10);
 }
 
 // A network on at most as many devices of one or two kinds.
-void DrawNetwork(Random& random, int32_t devices, Task& task) {
-  task.graph = testing::RandomNetwork(random, static_cast<int32_t>(Draw(random, 4, 16)));
+void DrawNetwork(Rng& random, int32_t devices, Task& task) {
+  task.graph = testing::RandomNetwork(random, static_cast<int32_t>(Uniform(random, 4, 16)));
   task.cluster = Slowed(testing::RandomCluster(random, devices));
 }
 
@@ -90,10 +91,10 @@ constexpr const char* kKinds[] = {"small", "executable", "profile", "network"};
 std::unique_ptr<Task> MakeTask(int32_t index) {
   auto task = std::make_unique<Task>();
   const int32_t kind = index % 4;
-  Random random(70'000 + static_cast<uint64_t>(index));
+  Rng random(70'000 + static_cast<uint64_t>(index));
   const int32_t devices = kDevices[index / 4 % std::size(kDevices)];
-  task->request.mini_batch = 4 * Draw(random, 1, 8);
-  task->request.optimizer = static_cast<Optimizer>(Draw(random, 0, 2));
+  task->request.mini_batch = 4 * Uniform(random, 1, 8);
+  task->request.optimizer = static_cast<Optimizer>(Uniform(random, 0, 2));
   if (kind == 0) {
     task->small = testing::MakeSmallProblem(index);
     task->graph = task->small->graph;
@@ -101,7 +102,7 @@ std::unique_ptr<Task> MakeTask(int32_t index) {
     task->request.mini_batch = task->small->mini_batch;
     task->request.costs = task->small->costs.get();
   } else {
-    constexpr void (*kDraw[])(Random&, int32_t, Task&) = {DrawExecutable, DrawProfile, DrawNetwork};
+    constexpr void (*kDraw[])(Rng&, int32_t, Task&) = {DrawExecutable, DrawProfile, DrawNetwork};
     kDraw[kind - 1](random, devices, *task);
   }
   task->request.graph = &task->graph;

@@ -7,18 +7,22 @@
 #include "common/cost/collectives.h"
 #include "common/cost/parameters.h"
 #include "common/strategy/in_flight.h"
-#include "tests/support/planning_cases.h"
-#include "tests/support/test_graphs.h"
+#include "tests/support/clusters.h"
+#include "tests/support/graph_builder.h"
+#include "tests/support/profiled_graphs.h"
+#include "tests/support/random.h"
+#include "tests/support/random_graphs.h"
+#include "tests/support/strategies.h"
 
 namespace stagewright {
 namespace {
 
-using testing::Draw;
 using testing::FlatCluster;
 using ::testing::HasSubstr;
 using testing::MakeStrategy;
 using testing::ProfiledChain;
-using testing::Random;
+using testing::Rng;
+using testing::Uniform;
 
 absl::StatusOr<Evaluation> Judge(const Graph& graph, const Cluster& cluster,
                                  const Strategy& strategy, const EvaluateOptions& options = {}) {
@@ -129,17 +133,17 @@ TEST(EvaluatorTest, TensorsThatCannotBeSplitAreTheStrategysFault) {
 // Random strategies of all kinds: the judge accepts them or says what is wrong, never with a
 // deadlock (they all satisfy the conditions), and what it accepts is consistent.
 TEST(EvaluatorTest, RandomStrategiesAreJudged) {
-  Random random(21);
+  Rng random(21);
   int accepted = 0;
   for (int i = 0; i < 300; ++i) {
     SCOPED_TRACE(i);
-    const auto size = static_cast<int32_t>(Draw(random, 1, 24));
-    const Graph graph = Draw(random, 0, 1) == 0 ? testing::RandomProfile(random, size)
-                                                : testing::RandomNetwork(random, size);
+    const auto size = static_cast<int32_t>(Uniform(random, 1, 24));
+    const Graph graph = Uniform(random, 0, 1) == 0 ? testing::RandomProfile(random, size)
+                                                   : testing::RandomNetwork(random, size);
     const Cluster cluster = testing::RandomCluster(random, 8);
     const OperatorGraph operators = OneOperatorPerNode(graph).value();
     const Strategy strategy =
-        testing::RandomStrategy(random, graph, operators, cluster, Draw(random, 1, 32));
+        testing::RandomStrategy(random, graph, operators, cluster, Uniform(random, 1, 32));
     const auto evaluation = Judge(graph, cluster, strategy);
     if (!evaluation.ok()) {
       // Tensors without a batch dimension may have to be split, which is refused.

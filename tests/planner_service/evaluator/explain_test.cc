@@ -4,7 +4,11 @@
 #include <gtest/gtest.h>
 
 #include "common/cost/analytic.h"
-#include "tests/support/planning_cases.h"
+#include "tests/support/clusters.h"
+#include "tests/support/profiled_graphs.h"
+#include "tests/support/random.h"
+#include "tests/support/random_graphs.h"
+#include "tests/support/strategies.h"
 
 namespace stagewright {
 namespace {
@@ -159,13 +163,13 @@ TEST(ExplainTest, StagesOfOneOperatorGiveNoneAway) {
 
 // Any valid strategy can be explained, and the parts always add up.
 TEST(ExplainTest, RandomStrategies) {
-  testing::Random random(11);
+  testing::Rng random(11);
   for (int round = 0; round < 60; ++round) {
     const Graph graph = testing::RandomProfile(random, 8);
     const Cluster cluster = testing::RandomCluster(random, 6);
     const OperatorGraph operators = OneOperatorPerNode(graph).value();
     const Strategy strategy =
-        testing::RandomStrategy(random, graph, operators, cluster, testing::Draw(random, 1, 12));
+        testing::RandomStrategy(random, graph, operators, cluster, testing::Uniform(random, 1, 12));
     const auto costs = MakeAnalyticCostModel(graph);
     const auto explanation = Explain(graph, operators, cluster, *costs, strategy);
     if (absl::IsResourceExhausted(explanation.status())) continue;

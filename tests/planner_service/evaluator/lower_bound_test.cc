@@ -12,16 +12,20 @@
 #include "common/strategy/in_flight.h"
 #include "common/strategy/orders.h"
 #include "planner_service/evaluator/evaluator.h"
-#include "tests/support/planning_cases.h"
+#include "tests/support/clusters.h"
+#include "tests/support/profiled_graphs.h"
+#include "tests/support/random.h"
+#include "tests/support/random_graphs.h"
+#include "tests/support/strategies.h"
 
 namespace stagewright {
 namespace {
 
-using testing::Draw;
 using testing::FlatCluster;
 using testing::ProfiledChain;
 using testing::ProfiledGraph;
-using testing::Random;
+using testing::Rng;
+using testing::Uniform;
 
 Nanos Bound(const Graph& graph, const Cluster& cluster, int64_t mini_batch) {
   const auto costs = MakeAnalyticCostModel(graph);
@@ -70,7 +74,7 @@ TEST(LowerBoundTest, TheFastestKindCounts) {
   data.kinds[1].flops_per_second *= 2;
   data.kinds[1].memory_bytes_per_second *= 2;
   data.devices[1].kind = 1;
-  Random random(1);
+  Rng random(1);
   const Graph graph = testing::RandomNetwork(random, 10);
   EXPECT_LT(Bound(graph, Cluster::Create(data).value(), 64), Bound(graph, FlatCluster(2), 64));
 }
@@ -158,7 +162,7 @@ TEST(LowerBoundTest, MemoryForcesSmallMicroBatches) {
 }
 
 // Looped, breadth-first and zero-bubble orders for a strategy with one micro-batch size.
-void OrderAtRandom(Random& random, const Graph& graph, int64_t mini_batch, Strategy& strategy) {
+void OrderAtRandom(Rng& random, const Graph& graph, int64_t mini_batch, Strategy& strategy) {
   for (Stage& stage : strategy.stages) {
     stage.micro_batch = strategy.stages[0].micro_batch;
     if (static_cast<int64_t>(stage.devices.size()) > stage.micro_batch) {
@@ -168,9 +172,9 @@ void OrderAtRandom(Random& random, const Graph& graph, int64_t mini_batch, Strat
   }
   AssignInFlight(strategy);
   absl::StatusOr<std::vector<DeviceOrder>> orders;
-  switch (Draw(random, 0, 3)) {
+  switch (Uniform(random, 0, 3)) {
     case 0:
-      orders = LoopedOrders(graph, strategy, {Draw(random, 1, mini_batch), {}});
+      orders = LoopedOrders(graph, strategy, {Uniform(random, 1, mini_batch), {}});
       break;
     case 1:
       orders = BreadthFirstOrders(graph, strategy);
@@ -186,12 +190,12 @@ void OrderAtRandom(Random& random, const Graph& graph, int64_t mini_batch, Strat
 
 // Any strategy: random partitions, replicas and micro-batches, then recomputation, devices with
 // several stages, and orders of their own.
-Strategy AnyStrategy(Random& random, const Graph& graph, const OperatorGraph& operators,
+Strategy AnyStrategy(Rng& random, const Graph& graph, const OperatorGraph& operators,
                      const Cluster& cluster, int64_t mini_batch) {
   Strategy strategy = testing::RandomStrategy(random, graph, operators, cluster, mini_batch);
-  for (Stage& stage : strategy.stages) stage.recompute = Draw(random, 0, 3) == 0;
-  if (Draw(random, 0, 2) == 0) {
-    const int64_t used = Draw(random, 1, cluster.size());
+  for (Stage& stage : strategy.stages) stage.recompute = Uniform(random, 0, 3) == 0;
+  if (Uniform(random, 0, 2) == 0) {
+    const int64_t used = Uniform(random, 1, cluster.size());
     for (Stage& stage : strategy.stages) {
       for (DeviceId& device : stage.devices) device = DeviceId(device.value() % used);
       std::sort(stage.devices.begin(), stage.devices.end());
@@ -199,28 +203,28 @@ Strategy AnyStrategy(Random& random, const Graph& graph, const OperatorGraph& op
                           stage.devices.end());
     }
   }
-  if (Draw(random, 0, 2) == 0) OrderAtRandom(random, graph, mini_batch, strategy);
+  if (Uniform(random, 0, 2) == 0) OrderAtRandom(random, graph, mini_batch, strategy);
   return strategy;
 }
 
 // Every strategy that can be evaluated takes at least the bound.
 TEST(LowerBoundTest, NoStrategyBeatsIt) {
-  Random random(31);
+  Rng random(31);
   int judged = 0;
   int tight = 0;
   int ordered = 0;
   int asynchronous = 0;
   for (int i = 0; i < 250; ++i) {
     SCOPED_TRACE(i);
-    const auto size = static_cast<int32_t>(Draw(random, 1, 20));
-    const Graph graph = Draw(random, 0, 1) == 0 ? testing::RandomProfile(random, size)
-                                                : testing::RandomNetwork(random, size);
+    const auto size = static_cast<int32_t>(Uniform(random, 1, 20));
+    const Graph graph = Uniform(random, 0, 1) == 0 ? testing::RandomProfile(random, size)
+                                                   : testing::RandomNetwork(random, size);
     const Cluster cluster = testing::RandomCluster(random, 8);
     const OperatorGraph operators = OneOperatorPerNode(graph).value();
     const auto costs = MakeAnalyticCostModel(graph);
-    const int64_t mini_batch = Draw(random, 1, 48);
+    const int64_t mini_batch = Uniform(random, 1, 48);
     EvaluateOptions evaluate;
-    evaluate.optimizer = Draw(random, 0, 1) == 0 ? Optimizer::kSgd : Optimizer::kAdam;
+    evaluate.optimizer = Uniform(random, 0, 1) == 0 ? Optimizer::kSgd : Optimizer::kAdam;
     BoundOptions options;
     options.optimizer = evaluate.optimizer;
     const Nanos bound = LowerBound(graph, operators, cluster, *costs, mini_batch, options);
@@ -230,7 +234,7 @@ TEST(LowerBoundTest, NoStrategyBeatsIt) {
     ASSERT_LE(unflushed, bound);
     for (int j = 0; j < 10; ++j) {
       Strategy strategy = AnyStrategy(random, graph, operators, cluster, mini_batch);
-      strategy.asynchronous = strategy.orders.empty() && Draw(random, 0, 4) == 0;
+      strategy.asynchronous = strategy.orders.empty() && Uniform(random, 0, 4) == 0;
       const auto evaluation = Evaluate(graph, cluster, *costs, strategy, evaluate);
       if (!evaluation.ok()) continue;
       ++judged;

@@ -5,7 +5,10 @@
 
 #include "common/cost/analytic.h"
 #include "common/topology/presets.h"
-#include "tests/support/planning_cases.h"
+#include "tests/support/clusters.h"
+#include "tests/support/profiled_graphs.h"
+#include "tests/support/random.h"
+#include "tests/support/strategies.h"
 
 namespace stagewright {
 namespace {
@@ -17,7 +20,7 @@ using testing::ProfiledChain;
 using testing::ProfiledGraph;
 
 TEST(WhatIfTest, DoubledClustersRepeatRoutes) {
-  testing::Random random(3);
+  testing::Rng random(3);
   for (int round = 0; round < 20; ++round) {
     const Cluster cluster = testing::RandomCluster(random, 6);
     const auto twice = Doubled(cluster);

@@ -6,7 +6,8 @@
 #include <functional>
 #include <string>
 
-#include "tests/support/planning_cases.h"
+#include "tests/support/clusters.h"
+#include "tests/support/profiled_graphs.h"
 
 namespace stagewright {
 namespace {

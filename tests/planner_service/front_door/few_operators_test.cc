@@ -4,8 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "planner_service/front_door/front_door.h"
-#include "tests/support/planning_cases.h"
-#include "tests/support/test_graphs.h"
+#include "tests/support/clusters.h"
+#include "tests/support/graph_builder.h"
 
 namespace stagewright {
 namespace {

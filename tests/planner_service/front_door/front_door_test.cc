@@ -6,7 +6,9 @@
 #include <algorithm>
 
 #include "planner_service/front_door/planner_table.h"
-#include "tests/support/planning_cases.h"
+#include "tests/support/clusters.h"
+#include "tests/support/profiled_graphs.h"
+#include "tests/support/strategies.h"
 
 namespace stagewright {
 namespace {

@@ -6,7 +6,9 @@
 #include <algorithm>
 
 #include "common/memory/message_buffers.h"
-#include "tests/support/planning_cases.h"
+#include "tests/support/clusters.h"
+#include "tests/support/graph_builder.h"
+#include "tests/support/strategies.h"
 
 namespace stagewright {
 namespace {

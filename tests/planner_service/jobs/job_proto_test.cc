@@ -4,7 +4,7 @@
 #include <google/protobuf/util/message_differencer.h>
 #include <gtest/gtest.h>
 
-#include "tests/planner_service/jobs/job_harness.h"
+#include "tests/planner_service/jobs/small_spec.h"
 
 namespace stagewright {
 namespace {

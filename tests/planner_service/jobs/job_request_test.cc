@@ -7,7 +7,7 @@
 #include <limits>
 
 #include "planner_service/jobs/job_proto.h"
-#include "tests/planner_service/jobs/job_harness.h"
+#include "tests/planner_service/jobs/small_spec.h"
 
 namespace stagewright {
 namespace {

@@ -3,17 +3,21 @@
 #include <gtest/gtest.h>
 
 #include "common/strategy/check_strategy.h"
-#include "tests/support/planning_cases.h"
+#include "tests/support/clusters.h"
+#include "tests/support/profiled_graphs.h"
+#include "tests/support/random.h"
+#include "tests/support/random_graphs.h"
 #include "tests/support/search_case.h"
+#include "tests/support/strategies.h"
 
 namespace stagewright {
 namespace {
 
-using testing::Random;
+using testing::Rng;
 using testing::SearchCase;
 
 TEST(DraftTest, StrategiesOfOneMicroBatchSizeRoundTrip) {
-  Random random(3);
+  Rng random(3);
   int kept = 0;
   for (int i = 0; i < 200; ++i) {
     SCOPED_TRACE(i);

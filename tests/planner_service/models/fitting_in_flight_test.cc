@@ -4,14 +4,16 @@
 
 #include <vector>
 
-#include "tests/support/planning_cases.h"
+#include "tests/support/clusters.h"
+#include "tests/support/random.h"
+#include "tests/support/random_graphs.h"
 #include "tests/support/search_case.h"
 
 namespace stagewright {
 namespace {
 
 TEST(FittingInFlight, IsTheMostWhoseMemoryFits) {
-  testing::Random random(3);
+  testing::Rng random(3);
   const testing::SearchCase c(testing::RandomProfile(random, 8), testing::FlatCluster(2), 32);
   const std::vector<int32_t>& order = c.operators.dag().order();
   const StageOracle oracle(c.problem, {order.begin(), order.end()});

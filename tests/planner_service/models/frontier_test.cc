@@ -6,13 +6,13 @@
 #include <map>
 #include <set>
 
-#include "tests/support/planning_cases.h"
+#include "tests/support/random.h"
 
 namespace stagewright {
 namespace {
 
-using testing::Draw;
-using testing::Random;
+using testing::Rng;
+using testing::Uniform;
 
 Dag Make(int32_t n, std::vector<Dag::Edge> edges) { return *Dag::Create(n, std::move(edges)); }
 
@@ -43,13 +43,13 @@ TEST(FrontierTest, ParallelBranchesAddOneClassForAllFinishedOnes) {
 // At every position, the classes are exactly the sets of prefix vertices with equal, non-empty
 // successors in the suffix, and parents lead to the class of the same members one position on.
 TEST(FrontierTest, ClassesMatchTheirDefinitionOnRandomGraphs) {
-  Random random(7);
+  Rng random(7);
   for (int round = 0; round < 300; ++round) {
-    const auto n = static_cast<int32_t>(Draw(random, 1, 14));
+    const auto n = static_cast<int32_t>(Uniform(random, 1, 14));
     std::vector<Dag::Edge> edges;
     for (int32_t v = 1; v < n; ++v) {
       for (int32_t u = 0; u < v; ++u) {
-        if (Draw(random, 0, 3) == 0) edges.emplace_back(u, v);
+        if (Uniform(random, 0, 3) == 0) edges.emplace_back(u, v);
       }
     }
     const Dag dag = Make(n, edges);

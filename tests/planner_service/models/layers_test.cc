@@ -3,7 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "tests/support/planning_cases.h"
+#include "tests/support/clusters.h"
+#include "tests/support/profiled_graphs.h"
 #include "tests/support/search_case.h"
 
 namespace stagewright {

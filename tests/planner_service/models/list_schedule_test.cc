@@ -8,14 +8,17 @@
 #include "common/topology/uniform.h"
 #include "planner_service/evaluator/evaluator.h"
 #include "planner_service/search/local_search.h"
-#include "tests/support/planning_cases.h"
+#include "tests/support/profiled_graphs.h"
+#include "tests/support/random.h"
+#include "tests/support/random_graphs.h"
 #include "tests/support/search_case.h"
+#include "tests/support/strategies.h"
 
 namespace stagewright {
 namespace {
 
 using testing::ProfiledChain;
-using testing::Random;
+using testing::Rng;
 using testing::SearchCase;
 using testing::Work;
 
@@ -126,12 +129,12 @@ TEST(ListScheduleTest, MemoryLimitsWhatIsInFlight) {
 
 // Calls `check` with the task graphs of so many random drafts.
 template <typename Check>
-void ForRandomDrafts(Random& random, int drafts, Check check) {
+void ForRandomDrafts(Rng& random, int drafts, Check check) {
   for (int i = 0; i < drafts; ++i) {
     SCOPED_TRACE(i);
-    const auto devices = static_cast<int32_t>(testing::Draw(random, 1, 5));
+    const auto devices = static_cast<int32_t>(testing::Uniform(random, 1, 5));
     const SearchCase c(
-        testing::RandomProfile(random, static_cast<int32_t>(testing::Draw(random, 2, 14))),
+        testing::RandomProfile(random, static_cast<int32_t>(testing::Uniform(random, 2, 14))),
         Uniform(std::to_string(devices) + ",bandwidth=1e10"), 8);
     const OperatorCosts costs(c.problem);
     const Strategy strategy =
@@ -146,13 +149,13 @@ void ForRandomDrafts(Random& random, int drafts, Check check) {
 }
 
 TEST(ListScheduleTest, TheSimulatorAcceptsEveryScheduleAndAgreesOnItsTime) {
-  Random random(7);
+  Rng random(7);
   int compared = 0;
   ForRandomDrafts(random, 150,
                   [&](const Problem& problem, const Draft& draft, const TaskGraph& graph) {
                     ListScheduler scheduler;
                     for (ListRule rule : ListRules(/*split_backward=*/true)) {
-                      rule.rounds = static_cast<int32_t>(testing::Draw(random, 0, 2));
+                      rule.rounds = static_cast<int32_t>(testing::Uniform(random, 0, 2));
                       const ListResult result = scheduler.Run(graph, rule, true);
                       ASSERT_TRUE(result.fits);
                       const auto evaluation = Simulated(problem, draft, result.orders);
@@ -171,14 +174,14 @@ TEST(ListScheduleTest, TheSimulatorAcceptsEveryScheduleAndAgreesOnItsTime) {
 // With a limit that the schedule meets nothing changes; below, it is given up with a bound that is
 // above the limit and no more than its whole time.
 TEST(ListScheduleTest, ALimitEndsOnlySchedulesThatExceedIt) {
-  Random random(8);
+  Rng random(8);
   int given_up = 0, early = 0;
   ForRandomDrafts(random, 100, [&](const Problem&, const Draft&, const TaskGraph& graph) {
     const ListRule rule{
-        testing::Draw(random, 0, 1) == 0 ? ListRule::Due::kTail : ListRule::Due::kTurn,
+        testing::Uniform(random, 0, 1) == 0 ? ListRule::Due::kTail : ListRule::Due::kTurn,
         1,
         1,
-        testing::Draw(random, 0, 1) == 0,
+        testing::Uniform(random, 0, 1) == 0,
         0,
         0};
     ListScheduler scheduler;
@@ -187,7 +190,7 @@ TEST(ListScheduleTest, ALimitEndsOnlySchedulesThatExceedIt) {
     const ListResult met = scheduler.Run(graph, rule, true, whole.step_time);
     EXPECT_EQ(met.step_time, whole.step_time);
     EXPECT_EQ(met.orders, whole.orders);
-    const Nanos limit = whole.step_time * testing::Draw(random, 10, 99) / 100;
+    const Nanos limit = whole.step_time * testing::Uniform(random, 10, 99) / 100;
     const ListResult cut = scheduler.Run(graph, rule, true, limit);
     EXPECT_GT(cut.step_time, limit);
     EXPECT_LE(cut.step_time, whole.step_time);

@@ -8,17 +8,19 @@
 #include "common/cost/analytic.h"
 #include "common/cost/parameters.h"
 #include "common/graph/operator_graph.h"
-#include "tests/support/planning_cases.h"
+#include "tests/support/clusters.h"
+#include "tests/support/random.h"
+#include "tests/support/random_graphs.h"
 #include "tests/support/search_case.h"
 
 namespace stagewright {
 namespace {
 
-using testing::Random;
+using testing::Rng;
 
 // Whatever the order of the operators: their nodes, each once, none before what it reads.
 TEST(StageMakerTest, NodesAreThoseOfTheOperatorsInTopologicalOrder) {
-  Random random(11);
+  Rng random(11);
   for (int i = 0; i < 50; ++i) {
     SCOPED_TRACE(i);
     const Graph graph = testing::RandomNetwork(random, 12);
@@ -30,7 +32,7 @@ TEST(StageMakerTest, NodesAreThoseOfTheOperatorsInTopologicalOrder) {
     std::vector<OperatorId> all;
     for (int32_t op = 0; op < operators.size(); ++op) all.push_back(OperatorId(op));
     std::shuffle(all.begin(), all.end(), random);
-    all.resize(testing::Draw(random, 1, operators.size()));
+    all.resize(testing::Uniform(random, 1, operators.size()));
     const Stage stage = maker.Make(all);
     std::vector<NodeId> expected;
     for (int32_t v : graph.dag().order()) {

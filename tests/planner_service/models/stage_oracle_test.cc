@@ -8,18 +8,21 @@
 #include "common/cost/analytic.h"
 #include "common/cost/parameters.h"
 #include "planner_service/evaluator/evaluator.h"
-#include "tests/support/planning_cases.h"
+#include "tests/support/clusters.h"
+#include "tests/support/random.h"
+#include "tests/support/random_graphs.h"
+#include "tests/support/strategies.h"
 
 namespace stagewright {
 namespace {
 
-using testing::Draw;
-using testing::Random;
+using testing::Rng;
+using testing::Uniform;
 
 // A random network with everything an oracle needs.
 struct Case {
-  explicit Case(Random& random)
-      : graph(testing::RandomNetwork(random, static_cast<int32_t>(Draw(random, 2, 16)))),
+  explicit Case(Rng& random)
+      : graph(testing::RandomNetwork(random, static_cast<int32_t>(Uniform(random, 2, 16)))),
         cluster(testing::FlatCluster(4, kGiB)),
         costs(MakeAnalyticCostModel(graph)),
         operators(*OneOperatorPerNode(graph)),
@@ -46,14 +49,14 @@ struct Case {
 };
 
 TEST(StageOracleTest, RangesAnswerWhatSumsOverTheirNodesGive) {
-  Random random(11);
+  Rng random(11);
   for (int round = 0; round < 100; ++round) {
     const Case c(random);
     const StageOracle oracle(c.problem, c.order);
     for (int trial = 0; trial < 20; ++trial) {
-      const auto begin = static_cast<int32_t>(Draw(random, 0, oracle.size() - 1));
-      const auto end = static_cast<int32_t>(Draw(random, begin + 1, oracle.size()));
-      const int64_t samples = Draw(random, 1, 8);
+      const auto begin = static_cast<int32_t>(Uniform(random, 0, oracle.size() - 1));
+      const auto end = static_cast<int32_t>(Uniform(random, begin + 1, oracle.size()));
+      const int64_t samples = Uniform(random, 1, 8);
       const std::vector<NodeId> nodes = c.Nodes(begin, end);
       Nanos time = 0;
       Nanos forward = 0;
@@ -102,14 +105,14 @@ TEST(StageOracleTest, RangesAnswerWhatSumsOverTheirNodesGive) {
 
 // The search must not believe that a stage fits when the evaluator finds that it does not.
 TEST(StageOracleTest, MemoryIsHardlyEverBelowTheEvaluatorsPeak) {
-  Random random(12);
+  Rng random(12);
   int compared = 0;
   for (int round = 0; round < 200; ++round) {
     const Case c(random);
     const StageOracle oracle(c.problem, c.order);
     std::vector<int32_t> cuts = {0};
     while (cuts.back() < oracle.size() && cuts.size() < 4) {
-      cuts.push_back(static_cast<int32_t>(Draw(random, cuts.back() + 1, oracle.size())));
+      cuts.push_back(static_cast<int32_t>(Uniform(random, cuts.back() + 1, oracle.size())));
     }
     cuts.back() = oracle.size();
     std::vector<std::vector<int32_t>> groups;
@@ -165,7 +168,7 @@ TEST(StageOracleTest, ASharedParameterCountsOncePerRange) {
 }
 
 TEST(StageOracleTest, GrowingARangeGivesWhatAskingForItGives) {
-  Random random(14);
+  Rng random(14);
   for (int round = 0; round < 50; ++round) {
     const Case c(random);
     const StageOracle oracle(c.problem, c.order);
@@ -183,13 +186,13 @@ TEST(StageOracleTest, GrowingARangeGivesWhatAskingForItGives) {
 }
 
 TEST(StageOracleTest, ExchangesAreTheDataEdgesAndAddUpToWhatRangesReceive) {
-  Random random(15);
+  Rng random(15);
   for (int round = 0; round < 100; ++round) {
     const Case c(random);
     const StageOracle oracle(c.problem, c.order);
     std::vector<int32_t> begins = {0};
     for (int32_t p = 1; p < oracle.size(); ++p) {
-      if (Draw(random, 0, 2) == 0) begins.push_back(p);
+      if (Uniform(random, 0, 2) == 0) begins.push_back(p);
     }
     std::vector<Stage> stages(begins.size());
     for (size_t s = 0; s < begins.size(); ++s) {

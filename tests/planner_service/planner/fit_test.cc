@@ -5,7 +5,8 @@
 
 #include "common/cost/analytic.h"
 #include "common/cost/parameters.h"
-#include "tests/support/planning_cases.h"
+#include "tests/support/clusters.h"
+#include "tests/support/profiled_graphs.h"
 
 namespace stagewright {
 namespace {

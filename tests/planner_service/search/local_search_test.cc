@@ -7,13 +7,16 @@
 #include "common/topology/uniform.h"
 #include "planner_service/evaluator/evaluator.h"
 #include "planner_service/search/starts.h"
-#include "tests/support/planning_cases.h"
+#include "tests/support/clusters.h"
+#include "tests/support/profiled_graphs.h"
+#include "tests/support/random.h"
+#include "tests/support/random_graphs.h"
 #include "tests/support/search_case.h"
 
 namespace stagewright {
 namespace {
 
-using testing::Random;
+using testing::Rng;
 using testing::SearchCase;
 
 TEST(LocalSearchTest, ABadCutIsMendedUpToTheBound) {
@@ -36,7 +39,7 @@ TEST(LocalSearchTest, ABadCutIsMendedUpToTheBound) {
 }
 
 TEST(LocalSearchTest, EveryResultKeepsTheOptionsAndIsAccepted) {
-  Random random(5);
+  Rng random(5);
   for (int i = 0; i < 12; ++i) {
     SCOPED_TRACE(i);
     const SearchCase c(testing::RandomProfile(random, 12), testing::RandomCluster(random, 6), 8);
@@ -81,7 +84,7 @@ TEST(LocalSearchTest, EveryResultKeepsTheOptionsAndIsAccepted) {
 }
 
 TEST(LocalSearchTest, EqualSeedsGiveEqualDrafts) {
-  Random random(6);
+  Rng random(6);
   const SearchCase c(testing::RandomProfile(random, 20), testing::RandomCluster(random, 6), 8);
   const OperatorCosts costs(c.problem);
   const PlanOptions options;

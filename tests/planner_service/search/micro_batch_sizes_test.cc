@@ -6,7 +6,8 @@
 #include <algorithm>
 
 #include "planner_service/models/stage_oracle.h"
-#include "tests/support/planning_cases.h"
+#include "tests/support/clusters.h"
+#include "tests/support/profiled_graphs.h"
 #include "tests/support/search_case.h"
 
 namespace stagewright {

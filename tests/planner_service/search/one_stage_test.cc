@@ -4,7 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "planner_service/search/micro_batch_sizes.h"
-#include "tests/support/planning_cases.h"
+#include "tests/support/clusters.h"
+#include "tests/support/profiled_graphs.h"
 #include "tests/support/search_case.h"
 
 namespace stagewright {

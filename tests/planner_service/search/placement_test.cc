@@ -5,13 +5,14 @@
 #include <set>
 
 #include "common/topology/presets.h"
-#include "tests/support/planning_cases.h"
+#include "tests/support/clusters.h"
+#include "tests/support/random.h"
 
 namespace stagewright {
 namespace {
 
-using testing::Draw;
-using testing::Random;
+using testing::Rng;
+using testing::Uniform;
 
 std::vector<std::vector<int32_t>> Place(const Cluster& cluster,
                                         const std::vector<int32_t>& replicas) {
@@ -54,17 +55,17 @@ TEST(PlacementTest, SpreadReplicasShareNoNodeUntilTheyMust) {
 }
 
 TEST(PlacementTest, DeviceSetsAreDisjointAndOfTheSizeAskedFor) {
-  Random random(3);
+  Rng random(3);
   for (int round = 0; round < 300; ++round) {
     const Cluster cluster = testing::RandomCluster(random, 12);
     std::vector<int32_t> replicas;
     for (int32_t left = cluster.size(); left > 0;) {
-      replicas.push_back(static_cast<int32_t>(Draw(random, 1, left)));
+      replicas.push_back(static_cast<int32_t>(Uniform(random, 1, left)));
       left -= replicas.back();
-      if (Draw(random, 0, 4) == 0) break;
+      if (Uniform(random, 0, 4) == 0) break;
     }
     std::vector<bool> spread;
-    for (size_t s = 0; s < replicas.size(); ++s) spread.push_back(Draw(random, 0, 3) == 0);
+    for (size_t s = 0; s < replicas.size(); ++s) spread.push_back(Uniform(random, 0, 3) == 0);
     const auto placed = PlaceStages(cluster, replicas, spread);
     std::set<DeviceId> used;
     for (size_t s = 0; s < replicas.size(); ++s) {

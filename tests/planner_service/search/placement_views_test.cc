@@ -7,7 +7,9 @@
 #include <set>
 
 #include "common/topology/presets.h"
-#include "tests/support/planning_cases.h"
+#include "tests/support/clusters.h"
+#include "tests/support/random.h"
+#include "tests/support/random_graphs.h"
 #include "tests/support/search_case.h"
 
 namespace stagewright {
@@ -18,7 +20,7 @@ using testing::FlatCluster;
 using testing::SearchCase;
 
 std::vector<PlacementView> ViewsOf(const Cluster& cluster) {
-  testing::Random random(5);
+  testing::Rng random(5);
   const SearchCase c(testing::RandomNetwork(random, 12), cluster, 64);
   return PlacementViews(c.problem);
 }
@@ -108,7 +110,7 @@ TEST(PlacementViewsTest, FastLinksMakeGroupsThatAreNodes) {
 }
 
 TEST(PlacementViewsTest, DevicesAndRoutesAreThoseOfTheCluster) {
-  testing::Random random(11);
+  testing::Rng random(11);
   for (int round = 0; round < 60; ++round) {
     SCOPED_TRACE(round);
     const Cluster cluster = testing::RandomCluster(random, 10);

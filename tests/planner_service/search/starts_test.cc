@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "common/topology/uniform.h"
-#include "tests/support/planning_cases.h"
+#include "tests/support/profiled_graphs.h"
 #include "tests/support/search_case.h"
 
 namespace stagewright {

@@ -24,7 +24,8 @@
 #include "stagewright/v1/job_service.grpc.pb.h"
 #include "stagewright/v1/planner_service.grpc.pb.h"
 #include "stagewright/v1/worker_service.grpc.pb.h"
-#include "tests/planner_service/jobs/job_harness.h"
+#include "tests/planner_service/jobs/small_spec.h"
+#include "tests/planner_service/lifecycle/job_harness.h"
 
 namespace stagewright {
 namespace {

@@ -7,7 +7,9 @@
 #include "common/lowering/lower.h"
 #include "planner_service/simulator/model_durations.h"
 #include "planner_service/simulator/simulator.h"
-#include "tests/support/planning_cases.h"
+#include "tests/support/clusters.h"
+#include "tests/support/profiled_graphs.h"
+#include "tests/support/strategies.h"
 
 namespace stagewright {
 namespace {

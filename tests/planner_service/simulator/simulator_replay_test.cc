@@ -10,13 +10,17 @@
 #include "planner_service/simulator/measured_durations.h"
 #include "planner_service/simulator/model_durations.h"
 #include "planner_service/simulator/simulator.h"
-#include "tests/support/planning_cases.h"
+#include "tests/support/clusters.h"
+#include "tests/support/random.h"
+#include "tests/support/random_graphs.h"
+#include "tests/support/schedule_cases.h"
+#include "tests/support/strategies.h"
 
 namespace stagewright {
 namespace {
 
-using testing::Draw;
-using testing::Random;
+using testing::Rng;
+using testing::Uniform;
 
 struct Case {
   Graph graph;
@@ -26,15 +30,15 @@ struct Case {
 };
 
 // A lowered random strategy; nullopt where a tensor would have to be split.
-std::optional<Case> RandomCase(Random& random) {
-  Graph graph = Draw(random, 0, 1) == 0
-                    ? testing::RandomProfile(random, static_cast<int32_t>(Draw(random, 1, 30)))
-                    : testing::RandomNetwork(random, static_cast<int32_t>(Draw(random, 1, 30)));
+std::optional<Case> RandomCase(Rng& random) {
+  Graph graph = Uniform(random, 0, 1) == 0
+                    ? testing::RandomProfile(random, static_cast<int32_t>(Uniform(random, 1, 30)))
+                    : testing::RandomNetwork(random, static_cast<int32_t>(Uniform(random, 1, 30)));
   Case result{std::move(graph), testing::RandomCluster(random, 12), nullptr, {}};
   result.costs = MakeAnalyticCostModel(result.graph);
   const OperatorGraph operators = OneOperatorPerNode(result.graph).value();
-  const Strategy strategy =
-      testing::RandomStrategy(random, result.graph, operators, result.cluster, Draw(random, 1, 24));
+  const Strategy strategy = testing::RandomStrategy(random, result.graph, operators, result.cluster,
+                                                    Uniform(random, 1, 24));
   auto program = Lower(result.graph, strategy, *result.costs, {});
   if (absl::IsInvalidArgument(program.status())) return std::nullopt;
   EXPECT_TRUE(program.ok()) << program.status();
@@ -63,7 +67,7 @@ void ExpectReplay(const Case& test, const Simulation& simulation) {
 }
 
 TEST(SimulatorReplayTest, ReplayingATimelineGivesTheSameTimeline) {
-  Random random(11);
+  Rng random(11);
   int cases = 0;
   int contended = 0;
   while (cases < 300) {
@@ -98,7 +102,7 @@ TEST(SimulatorReplayTest, ReplayingATimelineGivesTheSameTimeline) {
 }
 
 TEST(SimulatorReplayTest, SimulationIsDeterministic) {
-  Random random(12);
+  Rng random(12);
   for (int i = 0; i < 50; ++i) {
     const auto test = RandomCase(random);
     if (!test) continue;
@@ -119,7 +123,7 @@ TEST(SimulatorReplayTest, SimulationIsDeterministic) {
 // A device is never busy longer than the step, and the step is never shorter than any chain of
 // compute on one device.
 TEST(SimulatorReplayTest, BusyTimeIsTheSumOfComputeAndFitsTheStep) {
-  Random random(13);
+  Rng random(13);
   for (int i = 0; i < 50; ++i) {
     const auto test = RandomCase(random);
     if (!test) continue;

@@ -16,8 +16,11 @@
 #include "common/validation/validate.h"
 #include "planner_service/simulator/model_durations.h"
 #include "planner_service/simulator/simulator.h"
-#include "tests/support/planning_cases.h"
+#include "tests/support/clusters.h"
+#include "tests/support/profiled_graphs.h"
+#include "tests/support/random.h"
 #include "tests/support/schedule_cases.h"
+#include "tests/support/strategies.h"
 
 namespace stagewright {
 namespace {

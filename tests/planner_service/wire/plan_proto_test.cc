@@ -5,7 +5,9 @@
 
 #include "common/wire/graph_proto.h"
 #include "planner_service/front_door/check_request.h"
-#include "tests/support/planning_cases.h"
+#include "tests/support/profiled_graphs.h"
+#include "tests/support/random.h"
+#include "tests/support/random_graphs.h"
 
 namespace stagewright {
 namespace {
@@ -52,7 +54,7 @@ TEST(PlanProtoTest, EveryOptionArrives) {
 }
 
 TEST(PlanProtoTest, DevicesWithoutRatesNeedMeasuredTimes) {
-  testing::Random random(3);
+  testing::Rng random(3);
   v1::PlanningProblem problem;
   *problem.mutable_graph() = ToProto(testing::RandomNetwork(random, 6));
   problem.mutable_graph()->set_name("captured");

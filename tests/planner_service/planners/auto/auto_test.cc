@@ -16,8 +16,11 @@
 #include "common/topology/uniform.h"
 #include "planner_service/front_door/front_door.h"
 #include "planner_service/front_door/planner_table.h"
+#include "tests/support/clusters.h"
 #include "tests/support/model_graphs.h"
-#include "tests/support/planning_cases.h"
+#include "tests/support/profiled_graphs.h"
+#include "tests/support/random.h"
+#include "tests/support/random_graphs.h"
 #include "tests/support/small_problems.h"
 
 namespace stagewright {
@@ -28,8 +31,8 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using testing::ProfiledChain;
 using testing::ProfiledGraph;
-using testing::Random;
 using testing::RatedProfileCosts;
+using testing::Rng;
 using testing::Work;
 
 PlanRequest RequestFor(const Graph& graph, const Cluster& cluster, int64_t mini_batch) {
@@ -54,7 +57,7 @@ TEST(AutoTest, IsTheDefault) {
 }
 
 TEST(AutoTest, IsNeverSlowerThanAnyOtherPlanner) {
-  Random random(51);
+  Rng random(51);
   for (int i = 0; i < 8; ++i) {
     SCOPED_TRACE(i);
     const Graph graph =
@@ -212,7 +215,7 @@ TEST(AutoTest, ADeadlineThatCutsInIsALimitAndAWarning) {
 }
 
 TEST(AutoTest, AsynchronousPipelinesAreNoSlowerThanThoseOfMembers) {
-  Random random(52);
+  Rng random(52);
   for (int i = 0; i < 4; ++i) {
     SCOPED_TRACE(i);
     const Graph graph = testing::RandomProfile(random, 12);
@@ -240,7 +243,7 @@ TEST(AutoTest, AsynchronousPipelinesAreNoSlowerThanThoseOfMembers) {
 }
 
 TEST(AutoTest, EveryStageRecomputesIfAsked) {
-  Random random(53);
+  Rng random(53);
   for (int i = 0; i < 2; ++i) {
     SCOPED_TRACE(i);
     const Graph graph = testing::RandomProfile(random, 14);

@@ -5,7 +5,10 @@
 
 #include "common/cost/analytic.h"
 #include "common/cost/parameters.h"
-#include "tests/support/planning_cases.h"
+#include "tests/support/clusters.h"
+#include "tests/support/profiled_graphs.h"
+#include "tests/support/random.h"
+#include "tests/support/random_graphs.h"
 
 namespace stagewright {
 namespace {
@@ -61,7 +64,7 @@ TEST_F(BaselinesTest, SingleFindsTheFasterKind) {
   data.kinds[1].flops_per_second *= 4;
   data.kinds[1].memory_bytes_per_second *= 4;
   data.devices[2].kind = 1;
-  testing::Random random(5);
+  testing::Rng random(5);
   const Outcome outcome =
       Solve(*single_, testing::RandomNetwork(random, 12), Cluster::Create(data).value(), 64);
   ASSERT_TRUE(outcome.strategy);

@@ -10,18 +10,20 @@
 #include "common/cost/parameters.h"
 #include "planner_service/evaluator/evaluator.h"
 #include "planner_service/planners/baselines/baselines.h"
-#include "tests/support/planning_cases.h"
+#include "tests/support/clusters.h"
+#include "tests/support/profiled_graphs.h"
+#include "tests/support/random.h"
 
 namespace stagewright {
 namespace {
 
 using ::testing::AllOf;
-using testing::Draw;
 using testing::FlatCluster;
 using ::testing::HasSubstr;
 using testing::ProfiledChain;
 using testing::ProfiledGraph;
-using testing::Random;
+using testing::Rng;
+using testing::Uniform;
 using testing::Work;
 
 class GPipeTest : public ::testing::Test {
@@ -58,17 +60,17 @@ Nanos BestBalance(const std::vector<Nanos>& work, int32_t parts) {
 }
 
 TEST_F(GPipeTest, StagesAreBalancedAsWellAsCanBe) {
-  Random random(5);
+  Rng random(5);
   for (int round = 0; round < 60; ++round) {
-    std::vector<Work> nodes(Draw(random, 2, 30));
+    std::vector<Work> nodes(Uniform(random, 2, 30));
     std::vector<Nanos> work;
     for (size_t v = 0; v < nodes.size(); ++v) {
-      nodes[v].forward = Nanos(Draw(random, 0, 9) * 1000);
-      nodes[v].backward = Nanos(Draw(random, 0, 9) * 1000);
+      nodes[v].forward = Nanos(Uniform(random, 0, 9) * 1000);
+      nodes[v].backward = Nanos(Uniform(random, 0, 9) * 1000);
       if (v > 0) nodes[v].after = {static_cast<int32_t>(v) - 1};
       work.push_back(nodes[v].forward + nodes[v].backward);
     }
-    const int32_t devices = static_cast<int32_t>(Draw(random, 1, 8));
+    const int32_t devices = static_cast<int32_t>(Uniform(random, 1, 8));
     const Outcome outcome = Solve(ProfiledGraph(nodes), FlatCluster(devices), 1);
     ASSERT_TRUE(outcome.strategy);
     const auto stages = static_cast<int32_t>(outcome.strategy->stages.size());

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "planner_service/planners/dapple/network.h"
-#include "tests/support/planning_cases.h"
+#include "tests/support/clusters.h"
 
 namespace stagewright::dapple {
 namespace {

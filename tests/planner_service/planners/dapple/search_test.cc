@@ -5,24 +5,24 @@
 #include <algorithm>
 
 #include "planner_service/planners/dapple/network.h"
-#include "tests/support/planning_cases.h"
+#include "tests/support/random.h"
 
 namespace stagewright::dapple {
 namespace {
 
-using testing::Draw;
-using testing::Random;
+using testing::Rng;
+using testing::Uniform;
 
-ChainCosts RandomChain(Random& random, int32_t layers) {
+ChainCosts RandomChain(Rng& random, int32_t layers) {
   ChainCosts costs;
   costs.forward = costs.backward = {{0}};
   costs.least = costs.parameters = costs.boundary = {0};
   for (int32_t l = 0; l < layers; ++l) {
-    costs.forward[0].push_back(costs.forward[0].back() + Draw(random, 0, 9) * 1e-3);
-    costs.backward[0].push_back(costs.backward[0].back() + Draw(random, 0, 18) * 1e-3);
+    costs.forward[0].push_back(costs.forward[0].back() + Uniform(random, 0, 9) * 1e-3);
+    costs.backward[0].push_back(costs.backward[0].back() + Uniform(random, 0, 18) * 1e-3);
     costs.least.push_back(costs.forward[0].back() + costs.backward[0].back());
-    costs.parameters.push_back(costs.parameters.back() + Draw(random, 0, 40) * 1e6);
-    costs.boundary.push_back(l + 1 < layers ? Draw(random, 0, 5) * 1e6 : 0);
+    costs.parameters.push_back(costs.parameters.back() + Uniform(random, 0, 40) * 1e6);
+    costs.boundary.push_back(l + 1 < layers ? Uniform(random, 0, 5) * 1e6 : 0);
   }
   return costs;
 }
@@ -51,19 +51,19 @@ void Visit(const ChainCosts& costs, const Network& network, Placements& placemen
 }
 
 TEST(DappleSearchTest, WideSearchEqualsExhaustiveSearch) {
-  Random random(7);
+  Rng random(7);
   int equal_when_narrow = 0;
   constexpr int kCases = 40;
   for (int i = 0; i < kCases; ++i) {
     SCOPED_TRACE(i);
-    const ChainCosts costs = RandomChain(random, static_cast<int32_t>(Draw(random, 1, 6)));
-    const std::vector<int32_t> nodes = {static_cast<int32_t>(Draw(random, 1, 3)),
-                                        static_cast<int32_t>(Draw(random, 1, 3))};
+    const ChainCosts costs = RandomChain(random, static_cast<int32_t>(Uniform(random, 1, 6)));
+    const std::vector<int32_t> nodes = {static_cast<int32_t>(Uniform(random, 1, 3)),
+                                        static_cast<int32_t>(Uniform(random, 1, 3))};
     const CodedNetwork network(nodes);
     Placements placements(nodes);
     SearchOptions options;
-    options.ranking = Draw(random, 0, 1) ? Ranking::kPaper : Ranking::kCoded;
-    options.micro_batches = Draw(random, 1, 6);
+    options.ranking = Uniform(random, 0, 1) ? Ranking::kPaper : Ranking::kCoded;
+    options.micro_batches = Uniform(random, 1, 6);
     options.width = 1000;
     const SearchContext context;
     const SearchResult wide = SearchChain(costs, network, placements, options, context);
@@ -84,7 +84,7 @@ TEST(DappleSearchTest, WideSearchEqualsExhaustiveSearch) {
 }
 
 TEST(DappleSearchTest, PlansAreSortedAndDifferent) {
-  Random random(8);
+  Rng random(8);
   const ChainCosts costs = RandomChain(random, 8);
   const CodedNetwork network({2, 2});
   Placements placements(std::vector<int32_t>{2, 2});
@@ -98,7 +98,7 @@ TEST(DappleSearchTest, PlansAreSortedAndDifferent) {
 }
 
 TEST(DappleSearchTest, KeepsLimits) {
-  Random random(9);
+  Rng random(9);
   const ChainCosts costs = RandomChain(random, 8);
   const CodedNetwork network({2, 2});
   Placements placements(std::vector<int32_t>{2, 2});

@@ -6,7 +6,8 @@
 #include <fstream>
 
 #include "planner_service/front_door/front_door.h"
-#include "tests/support/planning_cases.h"
+#include "tests/support/clusters.h"
+#include "tests/support/profiled_graphs.h"
 
 namespace stagewright {
 namespace {

@@ -7,16 +7,18 @@
 #include "common/strategy/in_flight.h"
 #include "planner_service/evaluator/evaluator.h"
 #include "planner_service/front_door/planner_table.h"
-#include "tests/support/planning_cases.h"
+#include "tests/support/clusters.h"
+#include "tests/support/random.h"
+#include "tests/support/random_graphs.h"
 #include "tests/support/small_problems.h"
 
 namespace stagewright {
 namespace {
 
-using testing::Draw;
 using testing::MakeSmallProblem;
-using testing::Random;
 using testing::RatedProfileCosts;
+using testing::Rng;
+using testing::Uniform;
 
 struct Answer {
   double time = 0;
@@ -33,31 +35,31 @@ Answer Search(const Problem& problem, const PlanOptions& options, bool prune) {
 
 // Every strategy in scope is simulated, and none is faster than what the bounds leave.
 TEST(ExactSearchTest, EqualsEnumerationWithoutBounds) {
-  Random random(3);
+  Rng random(3);
   int64_t all = 0;
   int64_t left = 0;
   int found = 0;
   for (int i = 0; i < 150; ++i) {
     SCOPED_TRACE(i);
-    const auto n = static_cast<int32_t>(Draw(random, 1, 5));
-    const Graph graph = Draw(random, 0, 1) == 0 ? testing::RandomProfile(random, n)
-                                                : testing::RandomNetwork(random, std::min(n, 3));
+    const auto n = static_cast<int32_t>(Uniform(random, 1, 5));
+    const Graph graph = Uniform(random, 0, 1) == 0 ? testing::RandomProfile(random, n)
+                                                   : testing::RandomNetwork(random, std::min(n, 3));
     ClusterData data = testing::RandomCluster(random, 3).data();
     // Little memory in half of the cases, so that stages recompute or do not fit.
     for (Device& device : data.devices) {
-      if (Draw(random, 0, 1) == 0) device.memory = Draw(random, 1, 300) * kMiB;
+      if (Uniform(random, 0, 1) == 0) device.memory = Uniform(random, 1, 300) * kMiB;
     }
     // A stage's step has it once, however many of its operators train.
     for (DeviceKind& kind : data.kinds) kind.step_overhead = i % 3 * 300 * kMicrosecond;
     const Cluster cluster = Cluster::Create(std::move(data)).value();
     const OperatorGraph operators = OneOperatorPerNode(graph).value();
     const auto costs = MakeAnalyticCostModel(graph);
-    const Problem problem{&graph,      &operators,         &cluster,
-                          costs.get(), Draw(random, 1, 6), Optimizer::kSgd};
+    const Problem problem{&graph,         &operators, &cluster, costs.get(), Uniform(random, 1, 6),
+                          Optimizer::kSgd};
     PlanOptions options;
-    options.max_k = static_cast<int32_t>(Draw(random, 1, 2));
-    if (Draw(random, 0, 3) == 0) options.recompute = RecomputePolicy::kNever;
-    if (Draw(random, 0, 5) == 0) options.sequential = true;
+    options.max_k = static_cast<int32_t>(Uniform(random, 1, 2));
+    if (Uniform(random, 0, 3) == 0) options.recompute = RecomputePolicy::kNever;
+    if (Uniform(random, 0, 5) == 0) options.sequential = true;
     const Answer plain = Search(problem, options, false);
     const Answer pruned = Search(problem, options, true);
     EXPECT_EQ(plain.time, pruned.time);

@@ -7,7 +7,10 @@
 
 #include "planner_service/front_door/front_door.h"
 #include "planner_service/front_door/planner_table.h"
-#include "tests/support/planning_cases.h"
+#include "tests/support/clusters.h"
+#include "tests/support/profiled_graphs.h"
+#include "tests/support/random.h"
+#include "tests/support/random_graphs.h"
 #include "tests/support/small_problems.h"
 
 namespace stagewright {
@@ -109,7 +112,7 @@ TEST(ExactTest, FourteenOperatorsOnFourDevices) {
 }
 
 TEST(ExactTest, ADeadlineLeavesTheBestSoFar) {
-  testing::Random random(5);
+  testing::Rng random(5);
   const Graph graph = testing::RandomProfile(random, 16);
   const Cluster cluster = FlatCluster(6, 16 * kGiB, 1000, 1e10);
   PlanResponse response;

@@ -4,7 +4,7 @@
 
 #include <set>
 
-#include "tests/support/planning_cases.h"
+#include "tests/support/clusters.h"
 
 namespace stagewright {
 namespace {

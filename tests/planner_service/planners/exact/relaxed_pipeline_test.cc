@@ -5,7 +5,9 @@
 #include "common/cost/analytic.h"
 #include "common/cost/parameters.h"
 #include "planner_service/evaluator/evaluator.h"
-#include "tests/support/planning_cases.h"
+#include "tests/support/clusters.h"
+#include "tests/support/profiled_graphs.h"
+#include "tests/support/strategies.h"
 
 namespace stagewright {
 namespace {

@@ -10,16 +10,20 @@
 #include "common/topology/presets.h"
 #include "planner_service/evaluator/evaluator.h"
 #include "tests/planner_service/planners/graphpipe/search_case.h"
+#include "tests/support/clusters.h"
 #include "tests/support/model_graphs.h"
+#include "tests/support/profiled_graphs.h"
+#include "tests/support/random.h"
+#include "tests/support/random_graphs.h"
 #include "tests/support/stopwatch.h"
 
 namespace stagewright {
 namespace {
 
-using testing::Draw;
 using ::testing::HasSubstr;
-using testing::Random;
+using testing::Rng;
 using testing::SearchCase;
+using testing::Uniform;
 using testing::Work;
 
 Outcome Solve(const Planner& planner, const Problem& problem, const PlanOptions& options = {}) {
@@ -49,18 +53,18 @@ std::string Describe(const Strategy& strategy) {
 }
 
 // Options drawn at random; anything may turn out to be infeasible.
-PlanOptions RandomOptions(Random& random, int64_t mini_batch) {
+PlanOptions RandomOptions(Rng& random, int64_t mini_batch) {
   PlanOptions options;
-  options.allow_replicas = Draw(random, 0, 2) > 0;
-  if (Draw(random, 0, 3) == 0) options.num_stages = static_cast<int32_t>(Draw(random, 1, 6));
-  if (Draw(random, 0, 4) == 0) options.max_stages = static_cast<int32_t>(Draw(random, 1, 6));
-  if (Draw(random, 0, 3) == 0) {
-    options.micro_batch = int64_t{1} << Draw(random, 0, 3);
+  options.allow_replicas = Uniform(random, 0, 2) > 0;
+  if (Uniform(random, 0, 3) == 0) options.num_stages = static_cast<int32_t>(Uniform(random, 1, 6));
+  if (Uniform(random, 0, 4) == 0) options.max_stages = static_cast<int32_t>(Uniform(random, 1, 6));
+  if (Uniform(random, 0, 3) == 0) {
+    options.micro_batch = int64_t{1} << Uniform(random, 0, 3);
     if (mini_batch % options.micro_batch != 0) options.micro_batch = 1;
   }
-  options.per_stage_micro_batch = Draw(random, 0, 5) == 0;
-  if (Draw(random, 0, 5) == 0) options.max_k = 2;
-  options.recompute = static_cast<RecomputePolicy>(Draw(random, 0, 2));
+  options.per_stage_micro_batch = Uniform(random, 0, 5) == 0;
+  if (Uniform(random, 0, 5) == 0) options.max_k = 2;
+  options.recompute = static_cast<RecomputePolicy>(Uniform(random, 0, 2));
   return options;
 }
 
@@ -96,15 +100,15 @@ void ExpectHonours(const Strategy& strategy, const PlanOptions& options) {
 
 // Whatever the model and the cluster, what a planner returns passes the evaluator.
 void ExpectEveryPlanPasses(const Planner& planner, uint64_t seed, int rounds) {
-  Random random(seed);
+  Rng random(seed);
   int found = 0;
   int infeasible = 0;
   for (int round = 0; round < rounds; ++round) {
     SCOPED_TRACE(absl::StrCat("round ", round));
-    const auto size = static_cast<int32_t>(Draw(random, 1, 12));
-    Graph graph = Draw(random, 0, 1) == 0 ? testing::RandomProfile(random, size)
-                                          : testing::RandomNetwork(random, size);
-    const int64_t mini_batch = Draw(random, 0, 3) == 0 ? Draw(random, 1, 12) : 16;
+    const auto size = static_cast<int32_t>(Uniform(random, 1, 12));
+    Graph graph = Uniform(random, 0, 1) == 0 ? testing::RandomProfile(random, size)
+                                             : testing::RandomNetwork(random, size);
+    const int64_t mini_batch = Uniform(random, 0, 3) == 0 ? Uniform(random, 1, 12) : 16;
     const SearchCase c(std::move(graph), testing::RandomCluster(random, 8), mini_batch,
                        Optimizer::kAdam);
     const PlanOptions options = RandomOptions(random, mini_batch);
@@ -138,7 +142,7 @@ TEST(SequentialTest, EveryPlanPassesTheEvaluator) {
 }
 
 TEST(SequentialTest, StagesFormAChain) {
-  Random random(33);
+  Rng random(33);
   for (int round = 0; round < 50; ++round) {
     const SearchCase c(testing::RandomProfile(random, 10), testing::FlatCluster(4), 8);
     const Outcome outcome = Solve(*MakeSequentialPlanner(), c.problem);
@@ -342,7 +346,7 @@ TEST(GraphPipeTest, RecomputesOnlyWhereMemoryBinds) {
 
 // Branches whose operators are efficient at different sizes: only per-stage sizes suit both.
 TEST(GraphPipeTest, PerStageMicroBatchesAreNeverBehindOneSize) {
-  Random random(61);
+  Rng random(61);
   for (int round = 0; round < 20; ++round) {
     const SearchCase c(testing::RandomNetwork(random, 10), testing::FlatCluster(4), 16);
     PlanOptions options;

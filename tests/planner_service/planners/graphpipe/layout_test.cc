@@ -4,11 +4,14 @@
 
 #include "common/topology/presets.h"
 #include "tests/planner_service/planners/graphpipe/search_case.h"
+#include "tests/support/clusters.h"
+#include "tests/support/profiled_graphs.h"
+#include "tests/support/random.h"
 
 namespace stagewright {
 namespace {
 
-using testing::Random;
+using testing::Rng;
 using testing::SearchCase;
 using testing::Work;
 

@@ -8,21 +8,21 @@
 
 #include "common/strategy/in_flight.h"
 #include "common/strategy/strategy.h"
-#include "tests/support/planning_cases.h"
+#include "tests/support/random.h"
 
 namespace stagewright {
 namespace {
 
-using testing::Draw;
-using testing::Random;
+using testing::Rng;
+using testing::Uniform;
 
 constexpr int64_t kMiniBatch = 64;
 
-std::vector<StageConfig> RandomConfigs(Random& random) {
+std::vector<StageConfig> RandomConfigs(Rng& random) {
   std::vector<StageConfig> configs;
-  for (int64_t count = Draw(random, 2, 6); count > 0; --count) {
-    configs.push_back(
-        {int64_t{1} << Draw(random, 0, 4), static_cast<int32_t>(int64_t{1} << Draw(random, 0, 2))});
+  for (int64_t count = Uniform(random, 2, 6); count > 0; --count) {
+    configs.push_back({int64_t{1} << Uniform(random, 0, 4),
+                       static_cast<int32_t>(int64_t{1} << Uniform(random, 0, 2))});
   }
   return configs;
 }
@@ -36,13 +36,13 @@ int64_t InFlight(const StageConfig& config, int64_t need, int64_t most) {
 }
 
 TEST(NeedRowsTest, AgreesWithPlainVectors) {
-  Random random(41);
+  Rng random(41);
   int ordered = 0;
   int equal = 0;
   for (int round = 0; round < 100; ++round) {
     const std::vector<StageConfig> configs = RandomConfigs(random);
     NeedRows rows(configs, kMiniBatch);
-    for (int64_t most : {kMiniBatch, Draw(random, 1, kMiniBatch)}) {
+    for (int64_t most : {kMiniBatch, Uniform(random, 1, kMiniBatch)}) {
       rows.Reset(most);
       std::vector<std::pair<NeedRows::Row, std::vector<int64_t>>> known(1);
       known[0].first = NeedRows::kNothing;
@@ -50,11 +50,11 @@ TEST(NeedRowsTest, AgreesWithPlainVectors) {
       for (int step = 0; step < 60; ++step) {
         std::vector<int64_t> expected;
         NeedRows::Row row = 0;
-        if (Draw(random, 0, 1) == 0) {
+        if (Uniform(random, 0, 1) == 0) {
           const auto c =
-              static_cast<size_t>(Draw(random, 0, static_cast<int64_t>(configs.size()) - 1));
+              static_cast<size_t>(Uniform(random, 0, static_cast<int64_t>(configs.size()) - 1));
           const int64_t b = configs[c].micro_batch;
-          const int64_t in_flight = b * Draw(random, 1, kMiniBatch / b);
+          const int64_t in_flight = b * Uniform(random, 1, kMiniBatch / b);
           row = rows.Of(c, in_flight);
           for (const StageConfig& x : configs) {
             const int64_t need = ComputeInFlight(x.k, x.micro_batch, configs[c].k, b, in_flight);
@@ -62,8 +62,8 @@ TEST(NeedRowsTest, AgreesWithPlainVectors) {
           }
         } else {
           const auto last = static_cast<int64_t>(known.size()) - 1;
-          const auto& a = known[Draw(random, 0, last)];
-          const auto& b = known[Draw(random, 0, last)];
+          const auto& a = known[Uniform(random, 0, last)];
+          const auto& b = known[Uniform(random, 0, last)];
           row = rows.Larger(a.first, b.first);
           for (size_t x = 0; x < configs.size(); ++x) {
             expected.push_back(std::max(a.second[x], b.second[x]));

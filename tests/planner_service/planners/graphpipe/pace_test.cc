@@ -7,6 +7,8 @@
 #include "planner_service/evaluator/evaluator.h"
 #include "planner_service/planners/graphpipe/build_strategy.h"
 #include "tests/planner_service/planners/graphpipe/search_case.h"
+#include "tests/support/clusters.h"
+#include "tests/support/profiled_graphs.h"
 
 namespace stagewright {
 namespace {

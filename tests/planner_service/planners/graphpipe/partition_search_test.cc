@@ -13,37 +13,41 @@
 #include "planner_service/planners/graphpipe/build_strategy.h"
 #include "tests/planner_service/planners/graphpipe/reference.h"
 #include "tests/planner_service/planners/graphpipe/search_case.h"
+#include "tests/support/clusters.h"
+#include "tests/support/profiled_graphs.h"
+#include "tests/support/random.h"
+#include "tests/support/random_graphs.h"
 
 namespace stagewright {
 namespace {
 
-using testing::Draw;
-using testing::Random;
 using testing::ReferencePartitioner;
+using testing::Rng;
 using testing::SearchCase;
+using testing::Uniform;
 using testing::Work;
 
 constexpr Bytes kUnit = kMiB;
 
 // Messages take no time, or about as long as the operators of RandomWork.
-Cluster MakeCluster(Random& random, int32_t devices, Bytes memory) {
-  return testing::FlatCluster(devices, memory, 0, Draw(random, 0, 1) == 0 ? 1e15 : 5e10);
+Cluster MakeCluster(Rng& random, int32_t devices, Bytes memory) {
+  return testing::FlatCluster(devices, memory, 0, Uniform(random, 0, 1) == 0 ? 1e15 : 5e10);
 }
 Cluster FastCluster(int32_t devices) {
   return testing::FlatCluster(devices, 1000 * kUnit, 0, 1e15);
 }
 
-Work RandomWork(Random& random) {
+Work RandomWork(Rng& random) {
   Work work;
-  work.forward = Draw(random, 1, 20) * kMicrosecond;
+  work.forward = Uniform(random, 1, 20) * kMicrosecond;
   work.backward = 2 * work.forward;
-  work.activation_bytes = Draw(random, 0, 3) * kUnit;
-  work.parameter_bytes = Draw(random, 0, 4) * kUnit;
+  work.activation_bytes = Uniform(random, 0, 3) * kUnit;
+  work.parameter_bytes = Uniform(random, 0, 4) * kUnit;
   return work;
 }
 
 // Adds a random series-parallel graph below `sources` and returns its sinks.
-std::vector<int32_t> AddSeriesParallel(Random& random, int32_t size,
+std::vector<int32_t> AddSeriesParallel(Rng& random, int32_t size,
                                        const std::vector<int32_t>& sources,
                                        std::vector<Work>& nodes) {
   if (size == 1) {
@@ -51,8 +55,8 @@ std::vector<int32_t> AddSeriesParallel(Random& random, int32_t size,
     nodes.back().after = sources;
     return {static_cast<int32_t>(nodes.size()) - 1};
   }
-  const auto first = static_cast<int32_t>(Draw(random, 1, size - 1));
-  if (Draw(random, 0, 1) == 0) {
+  const auto first = static_cast<int32_t>(Uniform(random, 1, size - 1));
+  if (Uniform(random, 0, 1) == 0) {
     const auto middle = AddSeriesParallel(random, first, sources, nodes);
     return AddSeriesParallel(random, size - first, middle, nodes);
   }
@@ -62,7 +66,7 @@ std::vector<int32_t> AddSeriesParallel(Random& random, int32_t size,
   return sinks;
 }
 
-Graph RandomSeriesParallel(Random& random, int32_t size) {
+Graph RandomSeriesParallel(Rng& random, int32_t size) {
   std::vector<Work> nodes;
   AddSeriesParallel(random, size, {}, nodes);
   return testing::ProfiledGraph(nodes);
@@ -95,19 +99,19 @@ double Least(const std::vector<double>& times, const std::function<bool(double)>
 }
 
 TEST(PartitionSearchTest, EqualsAlgorithm1OnRandomSeriesParallelGraphs) {
-  Random random(21);
+  Rng random(21);
   int feasible = 0;
   int infeasible = 0;
   int ahead = 0;
   for (int round = 0; round < 400; ++round) {
-    const auto size = static_cast<int32_t>(Draw(random, 1, 10));
-    const auto devices = static_cast<int32_t>(Draw(random, 1, 6));
-    const Bytes memory = Draw(random, 8, 60) * kUnit;
+    const auto size = static_cast<int32_t>(Uniform(random, 1, 10));
+    const auto devices = static_cast<int32_t>(Uniform(random, 1, 6));
+    const Bytes memory = Uniform(random, 8, 60) * kUnit;
     const SearchCase c(RandomSeriesParallel(random, size), MakeCluster(random, devices, memory),
                        16);
-    const int64_t b = int64_t{1} << Draw(random, 0, 3);
+    const int64_t b = int64_t{1} << Uniform(random, 0, 3);
     PartitionOptions options;
-    options.replicas = Draw(random, 0, 1) == 1;
+    options.replicas = Uniform(random, 0, 1) == 1;
     PartitionSearch everything = c.Search({{b, 1}}, options);
     ReferencePartitioner reference(c.tree, c.oracle, everything, b, options.replicas);
     options.allowed = reference.StageRanges();
@@ -197,21 +201,21 @@ class EveryPartition {
   double best_ = 0;
 };
 
-void ExpectOptimal(Random& random, int rounds, int32_t most_nodes, bool replicas,
+void ExpectOptimal(Rng& random, int rounds, int32_t most_nodes, bool replicas,
                    const std::vector<StageConfig>& configs) {
   int feasible = 0;
   for (int round = 0; round < rounds; ++round) {
     std::vector<Work> nodes;
-    const auto size = static_cast<int32_t>(Draw(random, 1, most_nodes));
+    const auto size = static_cast<int32_t>(Uniform(random, 1, most_nodes));
     for (int32_t v = 0; v < size; ++v) {
       nodes.push_back(RandomWork(random));
       for (int32_t u = 0; u < v; ++u) {
-        if (Draw(random, 0, 2) == 0) nodes[v].after.push_back(u);
+        if (Uniform(random, 0, 2) == 0) nodes[v].after.push_back(u);
       }
     }
-    const auto devices = static_cast<int32_t>(Draw(random, 1, 5));
+    const auto devices = static_cast<int32_t>(Uniform(random, 1, 5));
     const SearchCase c(testing::ProfiledGraph(nodes),
-                       MakeCluster(random, devices, Draw(random, 8, 60) * kUnit), 8);
+                       MakeCluster(random, devices, Uniform(random, 8, 60) * kUnit), 8);
     PartitionOptions options;
     options.replicas = replicas;
     PartitionSearch search = c.Search(configs, options);
@@ -226,24 +230,24 @@ void ExpectOptimal(Random& random, int rounds, int32_t most_nodes, bool replicas
 }
 
 TEST(PartitionSearchTest, IsOptimalAmongAllContiguousPartitionsOfAnyGraph) {
-  Random random(22);
+  Rng random(22);
   ExpectOptimal(random, 200, 9, false, {{2, 1}});
 }
 
 TEST(PartitionSearchTest, IsOptimalWithReplicas) {
-  Random random(23);
+  Rng random(23);
   ExpectOptimal(random, 150, 6, true, {{4, 1}});
 }
 
 TEST(PartitionSearchTest, IsOptimalWithSeveralConfigsPerStage) {
-  Random random(24);
+  Rng random(24);
   ExpectOptimal(random, 60, 5, false, {{1, 1}, {2, 1}, {1, 2}, {4, 1}});
 }
 
 TEST(PartitionSearchTest, SamplesInFlightAreThoseOfAlgorithm2) {
-  Random random(25);
+  Rng random(25);
   for (int round = 0; round < 200; ++round) {
-    const auto size = static_cast<int32_t>(Draw(random, 2, 12));
+    const auto size = static_cast<int32_t>(Uniform(random, 2, 12));
     const SearchCase c(testing::RandomProfile(random, size), FastCluster(6), 16);
     PartitionSearch search = c.Search({{2, 1}}, {});
     const auto partition = search.Minimize(0, 1e18, {6, 16});
@@ -257,7 +261,7 @@ TEST(PartitionSearchTest, SamplesInFlightAreThoseOfAlgorithm2) {
 }
 
 TEST(PartitionSearchTest, MinimizeStopsWithinItsPrecision) {
-  Random random(26);
+  Rng random(26);
   for (int round = 0; round < 100; ++round) {
     const SearchCase c(RandomSeriesParallel(random, 10), FastCluster(4), 16);
     PartitionSearch search = c.Search({{4, 1}}, {});
@@ -279,13 +283,13 @@ std::string Text(const std::optional<Partition>& partition) {
 
 // Searches that learn from each other answer as searches that start afresh, whatever was asked
 // before.
-void ExpectLearningChangesNothing(Random& random, const std::vector<StageConfig>& configs) {
+void ExpectLearningChangesNothing(Rng& random, const std::vector<StageConfig>& configs) {
   int found = 0;
   int missing = 0;
   for (int round = 0; round < 60; ++round) {
-    const auto size = static_cast<int32_t>(Draw(random, 2, 14));
+    const auto size = static_cast<int32_t>(Uniform(random, 2, 14));
     const SearchCase c(RandomSeriesParallel(random, size),
-                       MakeCluster(random, 6, Draw(random, 10, 80) * kUnit), 16);
+                       MakeCluster(random, 6, Uniform(random, 10, 80) * kUnit), 16);
     std::vector<PartitionOptions> options;
     for (Messages messages : {Messages::kInside, Messages::kNetwork, Messages::kExposed}) {
       options.push_back({});
@@ -305,10 +309,11 @@ void ExpectLearningChangesNothing(Random& random, const std::vector<StageConfig>
     }
     const auto times = PossibleTimes(c, *searches[0], configs, true);
     for (int question = 0; question < 12; ++question) {
-      const double t = times[Draw(random, 0, static_cast<int64_t>(times.size()) - 1)];
-      const PartitionLimits limits{static_cast<int32_t>(Draw(random, 1, 6)), Draw(random, 1, 16)};
+      const double t = times[Uniform(random, 0, static_cast<int64_t>(times.size()) - 1)];
+      const PartitionLimits limits{static_cast<int32_t>(Uniform(random, 1, 6)),
+                                   Uniform(random, 1, 16)};
       for (size_t s = 0; s < searches.size(); ++s) {
-        if (Draw(random, 0, 7) == 0) searches[s]->Forget();
+        if (Uniform(random, 0, 7) == 0) searches[s]->Forget();
         const std::string expected = Text(c.Search(configs, options[s]).Find(t, limits));
         ASSERT_EQ(Text(searches[s]->Find(t, limits)), expected) << "round " << round;
         ++(expected == "none" ? missing : found);
@@ -320,12 +325,12 @@ void ExpectLearningChangesNothing(Random& random, const std::vector<StageConfig>
 }
 
 TEST(PartitionSearchTest, LearningFromOtherSearchesChangesNothing) {
-  Random random(27);
+  Rng random(27);
   ExpectLearningChangesNothing(random, {{2, 1}});
 }
 
 TEST(PartitionSearchTest, LearningChangesNothingWithSeveralConfigs) {
-  Random random(28);
+  Rng random(28);
   ExpectLearningChangesNothing(random, {{1, 1}, {2, 1}, {2, 2}, {4, 1}});
 }
 

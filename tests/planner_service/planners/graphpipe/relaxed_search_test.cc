@@ -7,24 +7,27 @@
 
 #include "planner_service/planners/graphpipe/partition_search.h"
 #include "tests/planner_service/planners/graphpipe/search_case.h"
+#include "tests/support/clusters.h"
+#include "tests/support/profiled_graphs.h"
+#include "tests/support/random.h"
 
 namespace stagewright {
 namespace {
 
-using testing::Draw;
-using testing::Random;
+using testing::Rng;
 using testing::SearchCase;
+using testing::Uniform;
 using testing::Work;
 
 constexpr Bytes kUnit = kMiB;
 
-Graph RandomChain(Random& random) {
-  std::vector<Work> nodes(Draw(random, 2, 16));
+Graph RandomChain(Rng& random) {
+  std::vector<Work> nodes(Uniform(random, 2, 16));
   for (size_t v = 0; v < nodes.size(); ++v) {
-    nodes[v].forward = Draw(random, 1, 20) * kMicrosecond;
+    nodes[v].forward = Uniform(random, 1, 20) * kMicrosecond;
     nodes[v].backward = 2 * nodes[v].forward;
-    nodes[v].activation_bytes = Draw(random, 0, 3) * kUnit;
-    nodes[v].parameter_bytes = Draw(random, 0, 4) * kUnit;
+    nodes[v].activation_bytes = Uniform(random, 0, 3) * kUnit;
+    nodes[v].parameter_bytes = Uniform(random, 0, 4) * kUnit;
     if (v > 0) nodes[v].after = {static_cast<int32_t>(v) - 1};
   }
   return testing::ProfiledGraph(nodes);
@@ -35,13 +38,13 @@ class RelaxedSearchTest : public ::testing::Test {
   // Calls `check` with random chains, clusters and searches over them.
   template <typename Check>
   void ForRandomSearches(uint64_t seed, Check check) {
-    Random random(seed);
+    Rng random(seed);
     const std::vector<StageConfig> configs = {{1, 1}, {2, 2}, {4, 1}};
     for (int round = 0; round < 60; ++round) {
       SCOPED_TRACE(round);
       const SearchCase c(RandomChain(random),
-                         testing::FlatCluster(8, Draw(random, 10, 80) * kUnit, 0, 5e10), 16);
-      RelaxedSearch search(c.ranges, configs, Draw(random, 0, 3) > 0, RecomputePolicy::kAllowed,
+                         testing::FlatCluster(8, Uniform(random, 10, 80) * kUnit, 0, 5e10), 16);
+      RelaxedSearch search(c.ranges, configs, Uniform(random, 0, 3) > 0, RecomputePolicy::kAllowed,
                            c.oracle.budget());
       check(random, c, search);
       if (HasFatalFailure()) return;
@@ -77,14 +80,14 @@ std::vector<int32_t> EveryRange(const SearchCase& c, const RelaxedSearch& search
   return least;
 }
 
-double RandomTime(Random& random, const RelaxedSearch& search) {
-  return search.LowerBound(static_cast<int32_t>(Draw(random, 1, 8))) *
-         static_cast<double>(Draw(random, 80, 250)) / 100;
+double RandomTime(Rng& random, const RelaxedSearch& search) {
+  return search.LowerBound(static_cast<int32_t>(Uniform(random, 1, 8))) *
+         static_cast<double>(Uniform(random, 80, 250)) / 100;
 }
 
 TEST_F(RelaxedSearchTest, EqualsTheRecurrenceOverEveryRange) {
   int64_t found = 0, missing = 0;
-  ForRandomSearches(61, [&](Random& random, const SearchCase& c, RelaxedSearch& search) {
+  ForRandomSearches(61, [&](Rng& random, const SearchCase& c, RelaxedSearch& search) {
     for (int question = 0; question < 5; ++question) {
       const double t = RandomTime(random, search);
       const std::vector<int32_t> expected = EveryRange(c, search, t);
@@ -100,7 +103,7 @@ TEST_F(RelaxedSearchTest, EqualsTheRecurrenceOverEveryRange) {
 
 TEST_F(RelaxedSearchTest, NoPartitionNeedsLess) {
   int64_t found = 0;
-  ForRandomSearches(62, [&](Random& random, const SearchCase& c, RelaxedSearch& search) {
+  ForRandomSearches(62, [&](Rng& random, const SearchCase& c, RelaxedSearch& search) {
     PartitionOptions options;
     options.recompute = RecomputePolicy::kAllowed;
     PartitionSearch real = c.Search(search.configs(), options);
@@ -119,8 +122,8 @@ TEST_F(RelaxedSearchTest, NoPartitionNeedsLess) {
 TEST_F(RelaxedSearchTest, LeastTimeIsWhereTheDevicesBeginToDo) {
   constexpr double kPrecision = 1e-3;
   int64_t found = 0;
-  ForRandomSearches(63, [&](Random& random, const SearchCase& c, RelaxedSearch& search) {
-    const auto devices = static_cast<int32_t>(Draw(random, 1, 8));
+  ForRandomSearches(63, [&](Rng& random, const SearchCase& c, RelaxedSearch& search) {
+    const auto devices = static_cast<int32_t>(Uniform(random, 1, 8));
     const double most = 4 * search.LowerBound(devices);
     const double time = search.LeastTime(devices, most, kPrecision, c.context);
     if (time > most) {

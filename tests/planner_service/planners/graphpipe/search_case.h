@@ -9,7 +9,6 @@
 #include "common/graph/series_parallel.h"
 #include "planner_service/planners/graphpipe/build_strategy.h"
 #include "planner_service/planners/graphpipe/partition_search.h"
-#include "tests/support/planning_cases.h"
 
 namespace stagewright::testing {
 

@@ -3,15 +3,19 @@
 #include <gtest/gtest.h>
 
 #include "tests/planner_service/planners/graphpipe/search_case.h"
+#include "tests/support/clusters.h"
+#include "tests/support/profiled_graphs.h"
+#include "tests/support/random.h"
+#include "tests/support/random_graphs.h"
 
 namespace stagewright {
 namespace {
 
-using testing::Random;
+using testing::Rng;
 using testing::SearchCase;
 
 TEST(StageRangesTest, ShortRangesAreAllThereWithTheExtentsOfTheOracle) {
-  Random random(41);
+  Rng random(41);
   for (int round = 0; round < 30; ++round) {
     const SearchCase c(testing::RandomProfile(random, 24), testing::FlatCluster(2), 8);
     StageRanges ranges(c.oracle, c.frontier);
@@ -33,7 +37,7 @@ TEST(StageRangesTest, ShortRangesAreAllThereWithTheExtentsOfTheOracle) {
 }
 
 TEST(StageRangesTest, ParentsFollowTheFrontierAcrossTheRange) {
-  Random random(42);
+  Rng random(42);
   for (int round = 0; round < 30; ++round) {
     const SearchCase c(testing::RandomProfile(random, 16), testing::FlatCluster(2), 8);
     StageRanges ranges(c.oracle, c.frontier);

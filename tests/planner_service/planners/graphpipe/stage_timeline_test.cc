@@ -8,24 +8,28 @@
 #include "common/strategy/in_flight.h"
 #include "planner_service/evaluator/evaluator.h"
 #include "tests/planner_service/planners/graphpipe/search_case.h"
+#include "tests/support/clusters.h"
+#include "tests/support/profiled_graphs.h"
+#include "tests/support/random.h"
+#include "tests/support/random_graphs.h"
 
 namespace stagewright {
 namespace {
 
-using testing::Draw;
-using testing::Random;
+using testing::Rng;
 using testing::SearchCase;
+using testing::Uniform;
 using testing::Work;
 
 // A random partition of the order with samples in flight by AssignInFlight.
-Partition RandomPartition(const SearchCase& c, Random& random, int64_t micro_batch) {
+Partition RandomPartition(const SearchCase& c, Rng& random, int64_t micro_batch) {
   Partition partition;
   int32_t devices = c.cluster.size();
   for (int32_t begin = 0; begin < c.oracle.size();) {
     const bool last = devices <= 2;
     const auto end =
-        last ? c.oracle.size() : static_cast<int32_t>(Draw(random, begin + 1, c.oracle.size()));
-    const int32_t replicas = Draw(random, 0, 3) == 0 && micro_batch % 2 == 0 ? 2 : 1;
+        last ? c.oracle.size() : static_cast<int32_t>(Uniform(random, begin + 1, c.oracle.size()));
+    const int32_t replicas = Uniform(random, 0, 3) == 0 && micro_batch % 2 == 0 ? 2 : 1;
     partition.stages.push_back(
         {begin, end, std::min(replicas, devices), {micro_batch, 1}, micro_batch});
     devices -= partition.stages.back().replicas;
@@ -49,7 +53,7 @@ double Judge(const SearchCase& c, const Strategy& strategy, ReceivePosting posti
 }
 
 TEST(StageTimelineTest, WithoutMessagesItIsTheEvaluatorsTime) {
-  Random random(51);
+  Rng random(51);
   for (int round = 0; round < 100; ++round) {
     const SearchCase c(testing::RandomProfile(random, 12),
                        testing::FlatCluster(6, 64 * kGiB, 0, 1e18), 16);
@@ -62,17 +66,18 @@ TEST(StageTimelineTest, WithoutMessagesItIsTheEvaluatorsTime) {
 }
 
 TEST(StageTimelineTest, WithMessagesItIsCloseToTheEvaluatorsTime) {
-  Random random(52);
+  Rng random(52);
   double worst = 0;
   double sum = 0;
   constexpr int kRounds = 200;
   for (int round = 0; round < kRounds; ++round) {
     std::vector<Work> nodes;
     for (int32_t v = 0; v < 10; ++v) {
-      nodes.push_back({Draw(random, 20, 200) * kMicrosecond, Draw(random, 20, 400) * kMicrosecond,
-                       Draw(random, 1, 100) * kKiB, kKiB});
+      nodes.push_back({Uniform(random, 20, 200) * kMicrosecond,
+                       Uniform(random, 20, 400) * kMicrosecond, Uniform(random, 1, 100) * kKiB,
+                       kKiB});
       for (int32_t u = 0; u < v; ++u) {
-        if (Draw(random, 0, 3) == 0) nodes[v].after.push_back(u);
+        if (Uniform(random, 0, 3) == 0) nodes[v].after.push_back(u);
       }
     }
     const SearchCase c(testing::ProfiledGraph(nodes),

@@ -8,14 +8,18 @@
 #include <utility>
 
 #include "tests/planner_service/planners/pfeife/pfeife_cases.h"
+#include "tests/support/clusters.h"
+#include "tests/support/profiled_graphs.h"
+#include "tests/support/random.h"
+#include "tests/support/random_graphs.h"
 
 namespace stagewright::pfeife {
 namespace {
 
 using testing::FlatCluster;
-using testing::Random;
+using testing::Rng;
 
-std::vector<int32_t> RandomCuts(Random& random, int32_t size, int32_t slices) {
+std::vector<int32_t> RandomCuts(Rng& random, int32_t size, int32_t slices) {
   std::vector<int32_t> inner(size - 1);
   std::iota(inner.begin(), inner.end(), 1);
   std::shuffle(inner.begin(), inner.end(), random);
@@ -27,7 +31,7 @@ std::vector<int32_t> RandomCuts(Random& random, int32_t size, int32_t slices) {
 }
 
 TEST(ChainModelTest, SlicesExchangeWhatTheGraphSays) {
-  Random random(5);
+  Rng random(5);
   for (int i = 0; i < 30; ++i) {
     const Case c(testing::RandomProfile(random, 20), FlatCluster(4, kGiB, 1000, 1e9), 8);
     const std::vector<int32_t>& order = c.operators.dag().order();

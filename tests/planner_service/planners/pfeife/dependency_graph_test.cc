@@ -7,24 +7,24 @@
 #include <map>
 #include <tuple>
 
-#include "tests/support/planning_cases.h"
+#include "tests/support/random.h"
 
 namespace stagewright::pfeife {
 namespace {
 
-using testing::Draw;
-using testing::Random;
+using testing::Rng;
+using testing::Uniform;
 
 // Slices with random costs; each pair exchanges a message with the given probability in percent.
-SliceCosts RandomCosts(Random& random, const LoopedShape& shape, int percent) {
+SliceCosts RandomCosts(Rng& random, const LoopedShape& shape, int percent) {
   SliceCosts costs;
   for (int32_t s = 0; s < shape.slices(); ++s) {
-    costs.forward.push_back(static_cast<double>(Draw(random, 0, 20)));
-    costs.backward.push_back(static_cast<double>(Draw(random, 0, 40)));
+    costs.forward.push_back(static_cast<double>(Uniform(random, 0, 20)));
+    costs.backward.push_back(static_cast<double>(Uniform(random, 0, 40)));
     for (int32_t to = s + 1; to < shape.slices(); ++to) {
-      if (shape.device_of(s) == shape.device_of(to) || Draw(random, 0, 99) >= percent) continue;
-      costs.messages.push_back({s, to, static_cast<double>(Draw(random, 0, 5)),
-                                static_cast<double>(Draw(random, -1, 5))});
+      if (shape.device_of(s) == shape.device_of(to) || Uniform(random, 0, 99) >= percent) continue;
+      costs.messages.push_back({s, to, static_cast<double>(Uniform(random, 0, 5)),
+                                static_cast<double>(Uniform(random, -1, 5))});
     }
   }
   return costs;
@@ -81,13 +81,13 @@ TEST(DependencyGraphTest, Figure2) {
 }
 
 TEST(DependencyGraphTest, LongestPathIsThatOfTheDefinition) {
-  Random random(3);
+  Rng random(3);
   for (int i = 0; i < 60; ++i) {
-    const auto devices = static_cast<int32_t>(Draw(random, 1, 4));
-    const auto loops = static_cast<int32_t>(Draw(random, 1, 3));
-    const auto batches = static_cast<int32_t>(Draw(random, 1, 6));
+    const auto devices = static_cast<int32_t>(Uniform(random, 1, 4));
+    const auto loops = static_cast<int32_t>(Uniform(random, 1, 3));
+    const auto batches = static_cast<int32_t>(Uniform(random, 1, 6));
     const auto shapes = PossibleShapes(devices, loops, batches);
-    const LoopedShape& shape = shapes[Draw(random, 0, static_cast<int64_t>(shapes.size()) - 1)];
+    const LoopedShape& shape = shapes[Uniform(random, 0, static_cast<int64_t>(shapes.size()) - 1)];
     SCOPED_TRACE(ToString(shape));
     auto graph = DependencyGraph::Create(shape);
     ASSERT_TRUE(graph);
@@ -98,11 +98,11 @@ TEST(DependencyGraphTest, LongestPathIsThatOfTheDefinition) {
 
 // The critical path is as long as the step, and bounds the step of all other costs.
 TEST(DependencyGraphTest, PathsBoundOtherSlices) {
-  Random random(4);
+  Rng random(4);
   int bounds = 0;
   for (int i = 0; i < 40; ++i) {
     const auto shapes = PossibleShapes(3, 1 + i % 3, 6);
-    const LoopedShape& shape = shapes[Draw(random, 0, static_cast<int64_t>(shapes.size()) - 1)];
+    const LoopedShape& shape = shapes[Uniform(random, 0, static_cast<int64_t>(shapes.size()) - 1)];
     auto graph = DependencyGraph::Create(shape);
     ASSERT_TRUE(graph);
     const SliceCosts costs = RandomCosts(random, shape, 70);

@@ -3,7 +3,11 @@
 #include <gtest/gtest.h>
 
 #include "tests/planner_service/planners/pfeife/pfeife_cases.h"
+#include "tests/support/clusters.h"
 #include "tests/support/model_graphs.h"
+#include "tests/support/profiled_graphs.h"
+#include "tests/support/random.h"
+#include "tests/support/random_graphs.h"
 
 namespace stagewright::pfeife {
 namespace {
@@ -20,7 +24,7 @@ void ExpectTopological(const Dag& dag, const std::vector<int32_t>& order) {
 }
 
 TEST(LinearOrdersTest, AreTopological) {
-  testing::Random random(9);
+  testing::Rng random(9);
   for (int i = 0; i < 30; ++i) {
     const Case c(testing::RandomProfile(random, 40), FlatCluster(4), 8);
     for (int32_t slices : {1, 4, 16}) {

@@ -8,14 +8,18 @@
 #include "planner_service/evaluator/evaluator.h"
 #include "planner_service/planners/pfeife/build_strategy.h"
 #include "tests/planner_service/planners/pfeife/pfeife_cases.h"
+#include "tests/support/clusters.h"
 #include "tests/support/model_graphs.h"
+#include "tests/support/profiled_graphs.h"
+#include "tests/support/random.h"
+#include "tests/support/random_graphs.h"
 
 namespace stagewright::pfeife {
 namespace {
 
-using testing::Draw;
 using testing::FlatCluster;
-using testing::Random;
+using testing::Rng;
+using testing::Uniform;
 
 std::vector<Bytes> Estimated(const LoopedShape& shape, bool recompute, const SliceMemory& memory,
                              const SliceCosts& costs, ReceivePosting posting = {}) {
@@ -117,12 +121,12 @@ TEST(PeakMemoryTest, IsNearOnChainsThatRecompute) {
 
 // Random graphs exchange more than they hold: a message is up to a fifth of the peak.
 TEST(PeakMemoryTest, IsNearOnTangledGraphs) {
-  Random random(6);
+  Rng random(6);
   double sum = 0;
   for (int i = 0; i < 40; ++i) {
     const Case c(testing::RandomProfile(random, 16), FlatCluster(3, 1024 * kGiB), 12);
     const auto shapes = PossibleShapes(3, 1 + i % 3, 6);
-    const LoopedShape& shape = shapes[Draw(random, 0, static_cast<int64_t>(shapes.size()) - 1)];
+    const LoopedShape& shape = shapes[Uniform(random, 0, static_cast<int64_t>(shapes.size()) - 1)];
     SCOPED_TRACE(ToString(shape));
     ChainModel model(c.table, c.operators.dag().order(), 2);
     const Ratios ratios =

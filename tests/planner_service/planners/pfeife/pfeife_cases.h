@@ -13,7 +13,6 @@
 #include "planner_service/planners/pfeife/chain_model.h"
 #include "planner_service/planners/pfeife/linear_orders.h"
 #include "planner_service/planners/pfeife/split_search.h"
-#include "tests/support/planning_cases.h"
 
 namespace stagewright::pfeife {
 

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "tests/planner_service/planners/pfeife/pfeife_cases.h"
+#include "tests/support/clusters.h"
 #include "tests/support/shared_graphs.h"
 
 namespace stagewright::pfeife {

@@ -9,8 +9,9 @@
 
 #include "common/cost/analytic.h"
 #include "planner_service/front_door/front_door.h"
+#include "tests/support/clusters.h"
 #include "tests/support/model_graphs.h"
-#include "tests/support/planning_cases.h"
+#include "tests/support/profiled_graphs.h"
 
 namespace stagewright {
 namespace {

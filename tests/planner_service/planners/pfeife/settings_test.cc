@@ -6,6 +6,8 @@
 #include <set>
 
 #include "tests/planner_service/planners/pfeife/pfeife_cases.h"
+#include "tests/support/clusters.h"
+#include "tests/support/profiled_graphs.h"
 
 namespace stagewright::pfeife {
 namespace {

@@ -8,15 +8,19 @@
 #include <utility>
 
 #include "tests/planner_service/planners/pfeife/pfeife_cases.h"
+#include "tests/support/clusters.h"
 #include "tests/support/model_graphs.h"
+#include "tests/support/profiled_graphs.h"
+#include "tests/support/random.h"
+#include "tests/support/random_graphs.h"
 
 namespace stagewright::pfeife {
 namespace {
 
-using testing::Draw;
 using testing::FlatCluster;
 using testing::ProfiledChain;
-using testing::Random;
+using testing::Rng;
+using testing::Uniform;
 
 constexpr int64_t kNoLimit = std::numeric_limits<int64_t>::max();
 
@@ -49,13 +53,13 @@ double Exhaustive(ChainModel& model, const LoopedShape& shape) {
 
 // Bounds change what is evaluated, not what is found.
 TEST(SplitSearchTest, BoundsDoNotChangeTheAnswer) {
-  Random random(7);
+  Rng random(7);
   int64_t bounded = 0;
   for (int i = 0; i < 12; ++i) {
     const Case c(i % 2 == 0 ? testing::RandomProfile(random, 30) : testing::UnevenChain(30),
                  FlatCluster(3, i % 3 == 0 ? kGiB / 2 : 64 * kGiB, 1000, 1e10), 6);
     const auto shapes = PossibleShapes(3, 1 + i % 3, 6);
-    const LoopedShape& shape = shapes[Draw(random, 0, static_cast<int64_t>(shapes.size()) - 1)];
+    const LoopedShape& shape = shapes[Uniform(random, 0, static_cast<int64_t>(shapes.size()) - 1)];
     ChainModel model(c.table, c.operators.dag().order(), 1);
     SearchContext context;
     Effort with = Unlimited(), without = Unlimited();
@@ -79,7 +83,7 @@ TEST(SplitSearchTest, BoundsDoNotChangeTheAnswer) {
 }
 
 TEST(SplitSearchTest, FindsNearlyTheBestOfAllCuts) {
-  Random random(8);
+  Rng random(8);
   double lost = 0;
   for (int i = 0; i < 12; ++i) {
     const Case c(i % 2 == 0 ? testing::RandomProfile(random, 18) : testing::CandleGraph(4, 3),

@@ -5,7 +5,7 @@
 #include "common/cost/analytic.h"
 #include "common/cost/parameters.h"
 #include "common/strategy/check_strategy.h"
-#include "tests/support/planning_cases.h"
+#include "tests/support/profiled_graphs.h"
 
 namespace stagewright::pipedream {
 namespace {

@@ -6,7 +6,8 @@
 #include <functional>
 
 #include "planner_service/planners/pipedream/partition.h"
-#include "tests/support/test_graphs.h"
+#include "tests/support/random.h"
+#include "tests/support/random_graphs.h"
 
 namespace stagewright::pipedream {
 namespace {

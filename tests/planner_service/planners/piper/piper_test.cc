@@ -7,7 +7,8 @@
 #include "common/cost/parameters.h"
 #include "planner_service/evaluator/evaluator.h"
 #include "planner_service/planners/piper/solve.h"
-#include "tests/support/planning_cases.h"
+#include "tests/support/clusters.h"
+#include "tests/support/profiled_graphs.h"
 
 namespace stagewright {
 namespace {

@@ -4,13 +4,13 @@
 
 #include <limits>
 
-#include "tests/support/planning_cases.h"
+#include "tests/support/random.h"
 
 namespace stagewright {
 namespace {
 
-using testing::Draw;
-using testing::Random;
+using testing::Rng;
+using testing::Uniform;
 
 double Exhaustive(const std::vector<RecomputeItem>& items, double needed) {
   double best = std::numeric_limits<double>::infinity();
@@ -27,15 +27,16 @@ double Exhaustive(const std::vector<RecomputeItem>& items, double needed) {
 }
 
 TEST(RecomputeTest, EqualsExhaustiveSearch) {
-  Random random(1);
+  Rng random(1);
   for (int i = 0; i < 300; ++i) {
-    std::vector<RecomputeItem> items(Draw(random, 1, 12));
+    std::vector<RecomputeItem> items(Uniform(random, 1, 12));
     double all = 0;
     for (RecomputeItem& item : items) {
-      item = {static_cast<double>(Draw(random, 1, 30)), static_cast<double>(Draw(random, 1, 30))};
+      item = {static_cast<double>(Uniform(random, 1, 30)),
+              static_cast<double>(Uniform(random, 1, 30))};
       all += item.bytes;
     }
-    const double needed = static_cast<double>(Draw(random, 1, 100)) / 100 * all;
+    const double needed = static_cast<double>(Uniform(random, 1, 100)) / 100 * all;
     const RecomputeAnswer answer = ChooseRecompute(items, needed, 100'000);
     EXPECT_TRUE(answer.exact);
     EXPECT_NEAR(answer.time, Exhaustive(items, needed), 1e-6);

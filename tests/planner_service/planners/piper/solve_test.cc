@@ -5,57 +5,57 @@
 #include <algorithm>
 #include <limits>
 
-#include "tests/support/planning_cases.h"
+#include "tests/support/random.h"
 
 namespace stagewright {
 namespace {
 
-using testing::Draw;
-using testing::Random;
+using testing::Rng;
+using testing::Uniform;
 
-PiperProblem RandomProblem(Random& random) {
+PiperProblem RandomProblem(Rng& random) {
   PiperProblem problem;
-  const auto n = static_cast<int32_t>(Draw(random, 1, 6));
+  const auto n = static_cast<int32_t>(Uniform(random, 1, 6));
   std::vector<Dag::Edge> edges;
   for (int32_t v = 1; v < n; ++v) {
     for (int32_t u = 0; u < v; ++u) {
-      if (Draw(random, 0, 2) == 0) edges.emplace_back(u, v);
+      if (Uniform(random, 0, 2) == 0) edges.emplace_back(u, v);
     }
   }
   problem.dag = *Dag::Create(n, edges);
   for (const auto& [u, v] : edges) {
-    problem.edges.push_back({u, v, static_cast<double>(Draw(random, 0, 40))});
+    problem.edges.push_back({u, v, static_cast<double>(Uniform(random, 0, 40))});
   }
-  const bool tensor_parallel = Draw(random, 0, 2) == 0;
+  const bool tensor_parallel = Uniform(random, 0, 2) == 0;
   for (int32_t v = 0; v < n; ++v) {
     std::vector<PiperMode>& modes = problem.modes.emplace_back();
     for (int32_t degree : {1, 2}) {
-      if (degree == 2 && (!tensor_parallel || Draw(random, 0, 4) == 0)) continue;
+      if (degree == 2 && (!tensor_parallel || Uniform(random, 0, 4) == 0)) continue;
       PiperMode mode;
       mode.degree = degree;
-      mode.keep = {static_cast<double>(Draw(random, 0, 30)),
-                   static_cast<double>(Draw(random, 0, 30)),
-                   static_cast<double>(Draw(random, 0, 20))};
-      if (Draw(random, 0, 2) > 0) {
+      mode.keep = {static_cast<double>(Uniform(random, 0, 30)),
+                   static_cast<double>(Uniform(random, 0, 30)),
+                   static_cast<double>(Uniform(random, 0, 20))};
+      if (Uniform(random, 0, 2) > 0) {
         mode.recompute = mode.keep;
-        mode.recompute->time += static_cast<double>(Draw(random, 0, 10));
+        mode.recompute->time += static_cast<double>(Uniform(random, 0, 10));
         mode.recompute->per_micro_batch /= 4;
-        mode.recompute->fixed += static_cast<double>(Draw(random, 0, 10));
+        mode.recompute->fixed += static_cast<double>(Uniform(random, 0, 10));
       }
-      mode.parameter_bytes = static_cast<double>(Draw(random, 0, 100));
+      mode.parameter_bytes = static_cast<double>(Uniform(random, 0, 100));
       for (const auto& [u, w] : edges) {
-        if (w == v && degree == 2) mode.sync_from.emplace_back(u, Draw(random, 0, 9));
-        if (u == v && degree == 2) mode.sync_to.emplace_back(w, Draw(random, 0, 9));
+        if (w == v && degree == 2) mode.sync_from.emplace_back(u, Uniform(random, 0, 9));
+        if (u == v && degree == 2) mode.sync_to.emplace_back(w, Uniform(random, 0, 9));
       }
       modes.push_back(std::move(mode));
     }
   }
-  problem.micro_batches = Draw(random, 1, 2) * 4;
-  problem.devices = static_cast<int32_t>(Draw(random, 1, 5));
-  problem.memory = static_cast<double>(Draw(random, 20, 300));
-  problem.bandwidth = static_cast<double>(Draw(random, 1, 20));
-  problem.recompute_by_stage = Draw(random, 0, 2) == 0;
-  problem.inputs_in_memory = Draw(random, 0, 2) == 0;
+  problem.micro_batches = Uniform(random, 1, 2) * 4;
+  problem.devices = static_cast<int32_t>(Uniform(random, 1, 5));
+  problem.memory = static_cast<double>(Uniform(random, 20, 300));
+  problem.bandwidth = static_cast<double>(Uniform(random, 1, 20));
+  problem.recompute_by_stage = Uniform(random, 0, 2) == 0;
+  problem.inputs_in_memory = Uniform(random, 0, 2) == 0;
   return problem;
 }
 
@@ -162,7 +162,7 @@ void ExpectValid(const PiperProblem& problem, const PiperAnswer& answer) {
 }
 
 TEST(PiperSolveTest, EqualsExhaustiveSearch) {
-  Random random(7);
+  Rng random(7);
   int feasible = 0;
   int infeasible = 0;
   for (int i = 0; i < 250; ++i) {

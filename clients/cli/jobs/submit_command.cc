@@ -1,0 +1,180 @@
+#include "clients/cli/jobs/submit_command.h"
+
+#include <filesystem>
+#include <iostream>
+#include <memory>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "clients/cli/connection.h"
+#include "clients/cli/exit_code.h"
+#include "clients/cli/files/plan_file.h"
+#include "clients/cli/flags/number_checks.h"
+#include "clients/cli/flags/plan_flags.h"
+#include "clients/cli/flags/training_flags.h"
+#include "clients/cli/jobs/file_check.h"
+#include "clients/cli/jobs/verify.h"
+#include "clients/cli/jobs/watch.h"
+#include "clients/cli/view/job_view.h"
+#include "common/wire/graph_file.h"
+#include "common/wire/graph_proto.h"
+#include "common/wire/training_proto.h"
+
+namespace stagewright::cli {
+namespace {
+
+constexpr absl::Duration kCallDeadline = absl::Seconds(30);
+
+struct SubmitFlags {
+  std::string graph, weights, data, evaluation_data, output, resume;
+  std::string name, planner, plan_file, request_id;
+  TrainingFlags training;
+  int64_t mini_batch = 0, steps = 0, epochs = 0, seed = 0;
+  int32_t devices = 0, max_restarts = 0;
+  bool no_shuffle = false;
+  double step_timeout_seconds = 60;
+  v1::PlanOptions plan_options;
+  VerifyFlags verify;
+  bool watch = false;
+};
+
+// Workers may run in other directories, so paths travel absolute.
+std::string Absolute(const std::string& path) {
+  return path.empty() ? path : std::filesystem::absolute(path).string();
+}
+
+// Every place of "input=place,..." (common/data/data_files.h says what data paths are), or
+// the path itself.
+std::string AbsoluteData(const std::string& path) {
+  if (path.find('=') == std::string::npos || std::filesystem::exists(path)) return Absolute(path);
+  std::vector<std::string> parts = absl::StrSplit(path, ',');
+  for (std::string& part : parts) {
+    const size_t at = part.find('=');
+    if (at == std::string::npos || part.find('/') < at) return Absolute(path);
+    part = part.substr(0, at + 1) + Absolute(part.substr(at + 1));
+  }
+  return absl::StrJoin(parts, ",");
+}
+
+// Reads the graph and the plan, if there is one.
+absl::StatusOr<v1::JobSpec> MakeSpec(const SubmitFlags& flags) {
+  v1::JobSpec spec;
+  ASSIGN_OR_RETURN(*spec.mutable_graph(), ReadGraphProto(flags.graph));
+  spec.set_display_name(flags.name.empty() ? spec.graph().name() : flags.name);
+  spec.set_weights_path(Absolute(flags.weights));
+  spec.set_data_path(AbsoluteData(flags.data));
+  spec.set_evaluation_data_path(AbsoluteData(flags.evaluation_data));
+  spec.set_resume_path(Absolute(flags.resume));
+  spec.set_output_path(Absolute(flags.output));
+  ASSIGN_OR_RETURN(const TrainingSpec training, MakeTraining(flags.training));
+  SetTraining(training, spec);
+  spec.set_mini_batch(flags.mini_batch);
+  spec.set_steps(flags.steps);
+  spec.set_epochs(flags.epochs);
+  spec.set_seed(static_cast<uint64_t>(flags.seed));
+  spec.set_no_shuffle(flags.no_shuffle);
+  spec.set_num_devices(flags.devices);
+  spec.set_max_restarts(flags.max_restarts);
+  spec.set_step_timeout_ns(static_cast<int64_t>(flags.step_timeout_seconds * 1e9));
+  spec.set_planner(flags.planner);
+  *spec.mutable_plan_options() = flags.plan_options;
+  if (!flags.plan_file.empty()) {
+    ASSIGN_OR_RETURN(*spec.mutable_plan_options()->mutable_manual(), ReadPlanFile(flags.plan_file));
+    if (spec.planner().empty()) spec.set_planner("manual");
+  }
+  return spec;
+}
+
+absl::StatusOr<v1::Job> Send(Connection& connection, const v1::JobSpec& spec,
+                             const std::string& request_id) {
+  v1::SubmitJobRequest request;
+  *request.mutable_spec() = spec;
+  request.set_request_id(request_id.empty() ? FreshId() : request_id);
+  v1::SubmitJobResponse response;
+  RETURN_IF_ERROR(connection.Call(kCallDeadline, [&](grpc::ClientContext* context) {
+    return connection.jobs().SubmitJob(context, request, &response);
+  }));
+  return response.job();
+}
+
+int RunSubmit(const SubmitFlags& flags, const Globals& globals) {
+  auto spec = MakeSpec(flags);
+  if (!spec.ok()) return Report(spec.status());
+  const auto checked = FromProto(spec->graph());
+  if (!checked.ok()) return Report(Annotate(checked.status(), flags.graph));
+  if (absl::Status status = CheckFiles(*checked, *spec); !status.ok()) return Report(status);
+
+  Connection connection(globals.planner_address);
+  if (flags.verify.steps > 0) {
+    const int code = Verify(connection, flags.verify, globals.json(), *spec);
+    if (code != kSuccess || flags.verify.only) return code;
+  }
+  const auto job = Send(connection, *spec, flags.request_id);
+  if (!job.ok()) return Report(job.status());
+  if (flags.watch) return Watch(connection, job->name(), globals);
+  if (globals.json()) {
+    std::cout << JobJson(*job).dump(2) << std::endl;
+  } else {
+    std::cout << job->name() << std::endl;
+  }
+  return kSuccess;
+}
+
+// What is trained on what data, and for how long.
+void AddDataFlags(CLI::App& submit, SubmitFlags& flags) {
+  submit.add_option("graph", flags.graph, "graph file (.swg)")->required();
+  submit.add_option("--weights", flags.weights, "initial weights (.safetensors)")->required();
+  submit.add_option("--data", flags.data, "training data (.safetensors, .npy, shards)")->required();
+  submit.add_option("--eval-data", flags.evaluation_data, "data to evaluate on at the end");
+  submit.add_option("--out", flags.output, "directory for checkpoints")->required();
+  submit.add_option("--name", flags.name, "for people (default: the graph's)");
+  submit.add_option("--mini-batch", flags.mini_batch, "samples per step")->required();
+  submit.add_option("--steps", flags.steps, "steps to train for")->check(Positive());
+  submit.add_option("--epochs", flags.epochs, "passes over the data, instead of steps")
+      ->check(Positive());
+}
+
+// Where training goes on from when it did not begin or end here.
+void AddResumeFlags(CLI::App& submit, SubmitFlags& flags) {
+  submit.add_option("--resume", flags.resume,
+                    "go on from a checkpoint, or from the newest whole one of a job's output "
+                    "directory");
+  submit
+      .add_option("--max-restarts", flags.max_restarts,
+                  "times to start again from the last checkpoint when a worker is lost")
+      ->check(CLI::NonNegativeNumber);
+}
+
+// By which plan, and on which devices.
+void AddPlanningFlags(CLI::App& submit, const std::shared_ptr<SubmitFlags>& flags) {
+  submit.add_option("--planner", flags->planner, "which planner");
+  submit.add_option("--plan-file", flags->plan_file,
+                    "a plan to run: by hand (docs/planners/manual.md), from -o json or --save");
+  submit.add_option("--devices", flags->devices, "devices to use (default: all that are free)")
+      ->check(Positive());
+  AddSearchFlags(submit, {flags, &flags->plan_options});
+}
+
+}  // namespace
+
+void AddSubmitCommand(CLI::App& app, Globals& globals) {
+  auto flags = std::make_shared<SubmitFlags>();
+  CLI::App* submit = app.add_subcommand("submit", "train a graph on the registered workers");
+  AddDataFlags(*submit, *flags);
+  AddTrainingFlags(*submit, flags->training);
+  AddResumeFlags(*submit, *flags);
+  submit->add_option("--seed", flags->seed, "of sample order and dropout");
+  submit->add_flag("--no-shuffle", flags->no_shuffle, "keep the data's order");
+  AddPlanningFlags(*submit, flags);
+  submit->add_option("--step-timeout", flags->step_timeout_seconds, "after which a step has hung")
+      ->check(Seconds())
+      ->capture_default_str();
+  submit->add_option("--request-id", flags->request_id, "makes repeating the command harmless");
+  AddVerifyFlags(*submit, flags->verify);
+  submit->add_flag("--watch", flags->watch, "stay and show progress");
+  AddOutputOption(*submit, globals);
+  submit->callback([flags, &globals] { globals.exit_code = RunSubmit(*flags, globals); });
+}
+
+}  // namespace stagewright::cli

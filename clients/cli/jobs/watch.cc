@@ -1,0 +1,22 @@
+#include "clients/cli/jobs/watch.h"
+
+#include <iostream>
+
+#include "clients/cli/exit_code.h"
+#include "clients/cli/jobs/follow.h"
+#include "clients/cli/view/job_view.h"
+
+namespace stagewright::cli {
+
+int Watch(Connection& connection, const std::string& name, const Globals& globals) {
+  const absl::StatusOr<v1::Job> job = Follow(connection, name);
+  if (!job.ok()) return Report(job.status());
+  if (globals.json()) {
+    std::cout << JobJson(*job).dump(2) << std::endl;
+  } else {
+    std::cout << JobSummary(*job);
+  }
+  return job->state() == v1::JOB_STATE_SUCCEEDED ? kSuccess : kJobNotWell;
+}
+
+}  // namespace stagewright::cli

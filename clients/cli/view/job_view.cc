@@ -1,0 +1,161 @@
+#include "clients/cli/view/job_view.h"
+
+#include <algorithm>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/time/time.h"
+#include "clients/cli/view/table.h"
+#include "common/base/units.h"
+#include "common/wire/job_state.h"
+
+namespace stagewright::cli {
+namespace {
+
+constexpr int kBarWidth = 30;
+
+std::string TimeText(const google::protobuf::Timestamp& time) {
+  if (time.seconds() == 0) return "-";
+  return absl::FormatTime("%Y-%m-%d %H:%M:%S", absl::FromUnixSeconds(time.seconds()),
+                          absl::UTCTimeZone());
+}
+
+std::string StepText(const v1::JobMetrics& metrics) {
+  return metrics.total_steps() > 0 ? absl::StrCat(metrics.step(), "/", metrics.total_steps()) : "-";
+}
+
+}  // namespace
+
+std::string JobsText(const v1::ListJobsResponse& jobs) {
+  Table table({"job", "name", "state", ">step", ">loss", "created (UTC)", "message"});
+  for (const v1::Job& job : jobs.jobs()) {
+    table.Add({job.name(), job.spec().display_name(), JobStateName(job.state()),
+               StepText(job.metrics()),
+               job.metrics().step() > 0 ? absl::StrFormat("%.4f", job.metrics().loss()) : "-",
+               TimeText(job.create_time()), job.message()});
+  }
+  return table.ToString();
+}
+
+nlohmann::json JobJson(const v1::Job& job) {
+  const v1::JobMetrics& metrics = job.metrics();
+  nlohmann::json json = {
+      {"name", job.name()},
+      {"display_name", job.spec().display_name()},
+      {"state", JobStateName(job.state())},
+      {"message", job.message()},
+      {"version", job.version()},
+      {"step", metrics.step()},
+      {"total_steps", metrics.total_steps()},
+      {"checkpoint_step", job.checkpoint_step()},
+      {"restarts", job.restarts()},
+      {"skipped_steps", metrics.skipped_steps()},
+      {"loss_scale", metrics.loss_scale()},
+      {"loss", metrics.loss()},
+      {"step_seconds", ToSeconds(Nanos(metrics.step_ns()))},
+      {"median_step_seconds", ToSeconds(Nanos(metrics.median_step_ns()))},
+      {"predicted_step_seconds", ToSeconds(Nanos(metrics.predicted_step_ns()))},
+      {"devices", std::vector<std::string>(job.devices().begin(), job.devices().end())},
+      {"create_time", TimeText(job.create_time())},
+      {"end_time", TimeText(job.end_time())}};
+  if (job.warnings_size() > 0) {
+    json["warnings"] = std::vector<std::string>(job.warnings().begin(), job.warnings().end());
+  }
+  json["memory"] = nlohmann::json::array();
+  for (const v1::DeviceMemory& memory : metrics.memory()) {
+    json["memory"].push_back({{"device", memory.device()},
+                              {"predicted_peak_bytes", memory.predicted_peak_bytes()},
+                              {"measured_peak_bytes", memory.measured_peak_bytes()},
+                              {"in_use_bytes", memory.in_use_bytes()},
+                              {"reserved_bytes", memory.reserved_bytes()},
+                              {"allocations", memory.allocations()}});
+  }
+  if (metrics.accuracy() >= 0) {
+    json["accuracy"] = metrics.accuracy();
+  }
+  if (metrics.evaluation_loss() != 0) json["evaluation_loss"] = metrics.evaluation_loss();
+  if (!job.checkpoint_path().empty()) json["checkpoint"] = job.checkpoint_path();
+  return json;
+}
+
+std::string WorkersText(const v1::ListWorkersResponse& workers) {
+  Table table({"worker", "device", "kind", ">memory", "job", "version", "address"});
+  for (const v1::Worker& worker : workers.workers()) {
+    for (const v1::WorkerDevice& device : worker.devices()) {
+      table.Add({worker.name(), device.name(), device.kind(),
+                 FormatBytes(Bytes(device.memory_bytes())),
+                 device.job().empty() ? "-" : device.job(), worker.version(), worker.address()});
+    }
+  }
+  return table.ToString();
+}
+
+nlohmann::json WorkersJson(const v1::ListWorkersResponse& workers) {
+  nlohmann::json list = nlohmann::json::array();
+  for (const v1::Worker& worker : workers.workers()) {
+    nlohmann::json devices = nlohmann::json::array();
+    for (const v1::WorkerDevice& device : worker.devices()) {
+      devices.push_back({{"name", device.name()},
+                         {"kind", device.kind()},
+                         {"memory_bytes", device.memory_bytes()},
+                         {"job", device.job()}});
+    }
+    list.push_back({{"name", worker.name()},
+                    {"version", worker.version()},
+                    {"address", worker.address()},
+                    {"last_heartbeat", TimeText(worker.last_heartbeat_time())},
+                    {"devices", std::move(devices)}});
+  }
+  return {{"workers", std::move(list)}};
+}
+
+std::string ProgressLine(const v1::Job& job) {
+  const v1::JobMetrics& metrics = job.metrics();
+  if (metrics.total_steps() == 0) {
+    return absl::StrCat(JobStateName(job.state()), job.message().empty() ? "" : ": ",
+                        job.message());
+  }
+  const auto filled = static_cast<int>(
+      kBarWidth * std::min<int64_t>(metrics.step(), metrics.total_steps()) / metrics.total_steps());
+  return absl::StrFormat("[%s%s] step %d/%d  loss %.4f  %s/step", std::string(filled, '='),
+                         std::string(kBarWidth - filled, ' '), metrics.step(),
+                         metrics.total_steps(), metrics.loss(),
+                         FormatDuration(Nanos(metrics.step_ns())));
+}
+
+std::string JobSummary(const v1::Job& job) {
+  const v1::JobMetrics& metrics = job.metrics();
+  std::string out =
+      absl::StrCat(job.name(), " ", JobStateName(job.state()),
+                   job.message().empty() ? "" : absl::StrCat(": ", job.message()), "\n");
+  for (const std::string& warning : job.warnings())
+    absl::StrAppend(&out, "  warning          ", warning, "\n");
+  if (metrics.step() > 0) {
+    absl::StrAppend(&out, absl::StrFormat("  steps            %d of %d, last loss %.4f\n",
+                                          metrics.step(), metrics.total_steps(), metrics.loss()));
+    if (metrics.skipped_steps() > 0)
+      absl::StrAppend(&out, "  skipped updates  ", metrics.skipped_steps(), "\n");
+    if (metrics.loss_scale() > 0)
+      absl::StrAppend(&out, "  scale of loss    ", metrics.loss_scale(), "\n");
+    absl::StrAppend(
+        &out, "  step time        ", FormatDuration(Nanos(metrics.median_step_ns())),
+        " measured (median), ", FormatDuration(Nanos(metrics.predicted_step_ns())),
+        job.plan().lengths_size() > 0 ? " predicted for the largest samples\n" : " predicted\n");
+  }
+  for (const v1::DeviceMemory& memory : metrics.memory()) {
+    if (memory.measured_peak_bytes() == 0) continue;
+    absl::StrAppend(&out, "  peak memory      ", FormatBytes(Bytes(memory.measured_peak_bytes())),
+                    " measured, ", FormatBytes(Bytes(memory.predicted_peak_bytes())),
+                    " predicted on ", memory.device(), "\n");
+  }
+  if (metrics.accuracy() >= 0) {
+    absl::StrAppend(&out,
+                    absl::StrFormat("  test accuracy    %.2f %%\n", metrics.accuracy() * 100));
+  }
+  if (!job.checkpoint_path().empty())
+    absl::StrAppend(&out, "  checkpoint       ", job.checkpoint_path(), "\n");
+  return out;
+}
+
+}  // namespace stagewright::cli

@@ -1,0 +1,112 @@
+#include "clients/cli/view/plan_json.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
+#include "clients/cli/view/explanation_json.h"
+#include "clients/cli/view/plan_figures.h"
+#include "clients/cli/view/schedule_text.h"
+#include "clients/cli/view/stage_dag.h"
+#include "clients/cli/view/stage_names.h"
+#include "common/base/units.h"
+#include "common/strategy/batch_statistics.h"
+#include "common/strategy/orders.h"
+#include "common/wire/strategy_proto.h"
+
+namespace stagewright::cli {
+namespace {
+
+nlohmann::json StageJson(const v1::Plan& plan, int32_t s, const PlanContext& context) {
+  const v1::Stage& stage = plan.strategy().stages(s);
+  const v1::StageReport& report = plan.evaluation().stages(s);
+  const std::vector<std::vector<int32_t>> successors = Successors(plan.strategy());
+  return {{"stage", s},
+          {"operators", std::vector<int32_t>(stage.nodes().begin(), stage.nodes().end())},
+          {"nodes", Nodes(stage, context)},
+          {"modules", Modules(stage, context)},
+          {"devices", Devices(stage, context)},
+          {"successors", successors[s]},
+          {"micro_batch_size", stage.micro_batch()},
+          {"schedule", ScheduleText(plan.strategy(), s)},
+          {"k", stage.k()},
+          {"in_flight", stage.in_flight()},
+          {"recompute", stage.recompute()},
+          {"in_flight_samples", report.in_flight()},
+          {"memory_bytes", report.peak_memory_bytes()},
+          {"time_per_sample", report.seconds_per_sample()}};
+}
+
+// As a plan by hand has them.
+std::vector<std::string> Orders(const v1::Strategy& strategy) {
+  return absl::StrSplit(OrdersToText(FromProto(strategy).orders), '\n', absl::SkipEmpty());
+}
+
+nlohmann::json OnePlanJson(const v1::Plan& plan, const PlanContext& context) {
+  int64_t micro_batch = 0;
+  nlohmann::json stages = nlohmann::json::array();
+  for (int32_t s = 0; s < plan.strategy().stages_size(); ++s) {
+    micro_batch = std::max(micro_batch, plan.strategy().stages(s).micro_batch());
+    stages.push_back(StageJson(plan, s, context));
+  }
+  nlohmann::json devices = nlohmann::json::array();
+  for (const v1::DeviceReport& device : plan.evaluation().devices()) {
+    devices.push_back({{"device", device.name()},
+                       {"busy_seconds", ToSeconds(device.busy_ns())},
+                       {"peak_memory_bytes", device.peak_memory_bytes()},
+                       {"memory_budget_bytes", device.memory_budget_bytes()}});
+  }
+  nlohmann::json json = {
+      {"kind", plan.strategy().kind() == v1::STRATEGY_KIND_SEQUENTIAL ? "sequential" : "graph"},
+      {"iteration_seconds", ToSeconds(plan.evaluation().iteration_ns())},
+      {"samples_per_second", plan.evaluation().samples_per_second()},
+      {"depth", plan.evaluation().depth()},
+      {"bubble_ratio", plan.evaluation().bubble_ratio()},
+      {"asynchronous", plan.strategy().asynchronous()},
+      {"vertical_sync", plan.strategy().vertical_sync()},
+      {"batch_statistics", BatchStatisticsName(FromProto(plan.strategy().batch_statistics()))},
+      {"mini_batch_size", plan.strategy().mini_batch()},
+      {"micro_batch_size", micro_batch},
+      {"devices_used", DevicesUsed(plan.strategy())},
+      {"peak_memory_bytes", PeakMemory(plan)},
+      {"planner", plan.provenance().planner()},
+      {"cost_model", plan.provenance().cost_model()},
+      {"fingerprint", absl::StrFormat("%016x", plan.fingerprint())},
+      {"stages", std::move(stages)},
+      {"devices", std::move(devices)}};
+  for (const v1::LengthPlan& length : plan.lengths()) {
+    json["lengths"].push_back({{"samples", length.samples()},
+                               {"iteration_seconds", ToSeconds(length.evaluation().iteration_ns())},
+                               {"samples_per_second", length.evaluation().samples_per_second()},
+                               {"peak_memory_bytes", PeakMemory(length.evaluation())}});
+  }
+  if (plan.strategy().orders_size() > 0) json["orders"] = Orders(plan.strategy());
+  return json;
+}
+
+}  // namespace
+
+nlohmann::json PlanJson(const v1::PlanResponse& response, const PlanContext& context) {
+  nlohmann::json json =
+      response.has_best() ? OnePlanJson(response.best(), context) : nlohmann::json::object();
+  json["model"] = context.model;
+  json["termination"] = TerminationText(response.termination());
+  if (response.has_one_device_ns())
+    json["one_device_seconds"] = ToSeconds(response.one_device_ns());
+  json["lower_bound_seconds"] = ToSeconds(response.lower_bound_ns());
+  if (const auto gap = GapRatio(response)) json["gap_ratio"] = *gap;
+  json["search_seconds"] = response.search_seconds();
+  json["search_states"] = response.states();
+  json["candidates"] = response.candidates();
+  json["planner_operators"] = response.operators();
+  json["warnings"] =
+      std::vector<std::string>(response.warnings().begin(), response.warnings().end());
+  if (!response.reason().empty()) json["reason"] = response.reason();
+  if (response.has_explanation()) json["explanation"] = ExplanationJson(response.explanation());
+  if (response.has_sequential()) json["sequential"] = OnePlanJson(response.sequential(), context);
+  return json;
+}
+
+}  // namespace stagewright::cli

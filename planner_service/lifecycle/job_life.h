@@ -1,0 +1,101 @@
+// What becomes of jobs: their transitions, and what each asks of workers. Every transition is in
+// the store before it is acted on or seen.
+//
+// Starting is all-or-nothing: every worker prepares, then every worker connects, then all start;
+// one refusal aborts all. Messages carry the job's generation, and those of an older one are
+// ignored.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "absl/time/time.h"
+#include "common/base/status.h"
+#include "planner_service/front_door/planner_table.h"
+#include "planner_service/jobs/job.h"
+#include "planner_service/jobs/planned_job.h"
+#include "planner_service/lifecycle/job_records.h"
+#include "planner_service/planner/planner.h"
+#include "planner_service/registry/worker_registry.h"
+#include "stagewright/v1/worker_service.pb.h"
+
+namespace stagewright {
+
+struct JobManagerOptions {
+  absl::Duration worker_timeout = absl::Seconds(10);     // A worker silent for longer is lost.
+  absl::Duration starting_timeout = absl::Seconds(120);  // From Prepare to Start.
+  absl::Duration planning_timeout = absl::Seconds(60);
+  // After a restart, the workers of a running job have this long to come back. Longer than a worker
+  // waits between two attempts to connect.
+  absl::Duration recovery_timeout = absl::Seconds(30);
+  std::string default_planner = kDefaultPlanner;
+  // Called after every change of a job, in order, without locks held by the caller that matter;
+  // must not call back.
+  std::function<void(const Job&)> on_change;
+};
+
+// Not thread-safe: JobManager's, under its lock.
+class JobLife {
+ public:
+  // Plans on another thread and then calls OnPlanned. RESOURCE_EXHAUSTED if too many wait.
+  using StartPlanner =
+      std::function<absl::Status(const Job& job, std::shared_ptr<const Cluster> cluster,
+                                 std::shared_ptr<SearchContext> context)>;
+
+  // Store and registry outlive it.
+  JobLife(Store* store, WorkerRegistry* registry, const JobManagerOptions& options,
+          StartPlanner start_planner);
+
+  const std::map<int64_t, JobRecord>& records() const { return records_.all(); }
+  const JobStore& store() const { return records_.store(); }
+  JobWatches& watches() { return records_.watches(); }
+
+  // JobManager says what these do.
+  absl::Status Recover();
+  // REQUIRES: Check(request), which is what the spec says.
+  absl::StatusOr<const Job*> Submit(const v1::JobSpec& spec, JobRequest request,
+                                    const std::string& request_id);
+  absl::Status Cancel(int64_t job);
+  void Suspend();
+  // From now on no job moves on by itself.
+  void Freeze() { suspended_ = true; }
+  absl::StatusOr<int64_t> Register(const v1::Register& message, const WorkerRegistry::Sink& sink);
+  void OnLost(const std::string& worker, const std::string& why);
+  void OnMessage(const std::string& worker, const v1::ConnectRequest& message);
+  void Tick(absl::Time now);
+  // The answer for the job in that generation, which is dropped unless it is still being planned.
+  void OnPlanned(int64_t job, int64_t generation, absl::StatusOr<PlannedJob> plan);
+
+ private:
+  absl::Status RecoverJob(v1::Job stored);
+  // Moves jobs on, in the order they came.
+  void Advance();
+  void Plan(JobRecord& record);
+  void TryStart(JobRecord& record);
+  // Ends a job: tells its workers, frees its devices, lets others go on.
+  void End(JobRecord& record, JobState state, const std::string& message);
+  bool MayRestart(const Job& job) const;
+  // Ends a run that lost a worker: the job starts again, or fails with the message.
+  void FailOrRestart(JobRecord& record, const std::string& message);
+  // A lost worker is back with its part of the job. False if that is not possible.
+  bool Resume(JobRecord& record, const std::string& worker);
+  // The deadline of the present state has passed.
+  void OnLate(JobRecord& record);
+  void OnPrepared(JobRecord& record, const std::string& worker, const v1::Prepared& message);
+  void OnConnected(JobRecord& record, const std::string& worker);
+  void OnMerged(JobRecord& record, const v1::Merged& message);
+  void OnFailed(JobRecord& record, const std::string& worker, const v1::Failed& message);
+
+  JobRecords records_;
+  WorkerRegistry* const registry_;
+  const JobManagerOptions& options_;
+  const StartPlanner start_planner_;
+  std::map<std::string, std::string> requests_;  // request_id -> job name.
+  int64_t next_ = 1;
+  bool suspended_ = false;
+};
+
+}  // namespace stagewright

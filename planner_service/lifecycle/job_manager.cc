@@ -1,0 +1,195 @@
+#include "planner_service/lifecycle/job_manager.h"
+
+#include <algorithm>
+#include <limits>
+#include <tuple>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "planner_service/jobs/job_proto.h"
+
+namespace stagewright {
+namespace {
+
+constexpr int kDefaultPageSize = 50;
+constexpr int kLargestPageSize = 1000;
+
+// What clients see: everything but the graph, which they sent.
+v1::Job Shown(const Job& job) { return ToProto(job, GraphDetail::kNone); }
+
+absl::StatusOr<const JobRecord*> RecordOf(const JobLife& life, const std::string& name) {
+  const auto it = life.records().find(JobNumber(name));
+  if (it == life.records().end()) return absl::NotFoundError(absl::StrCat("no job \"", name, "\""));
+  return &it->second;
+}
+
+}  // namespace
+
+JobManager::JobManager(Store* store, WorkerRegistry* registry, PlanningPool* pool,
+                       JobManagerOptions options)
+    : registry_(registry),
+      pool_(pool),
+      options_(std::move(options)),
+      life_(store, registry, options_,
+            [this](const Job& job, std::shared_ptr<const Cluster> cluster,
+                   std::shared_ptr<SearchContext> context)
+                ABSL_NO_THREAD_SAFETY_ANALYSIS {  // Called by life_, under the lock.
+                  return StartPlanner(job, std::move(cluster), std::move(context));
+                }) {}
+
+JobManager::~JobManager() {
+  absl::MutexLock lock(&mutex_);
+  life_.Freeze();
+  for (const auto& [number, record] : life_.records()) {
+    if (record.planning != nullptr) record.planning->Cancel();
+  }
+  mutex_.Await(absl::Condition(
+      +[](int* planning) { return *planning == 0; }, &planning_));
+}
+
+absl::Status JobManager::StartPlanner(const Job& job, std::shared_ptr<const Cluster> cluster,
+                                      std::shared_ptr<SearchContext> context) {
+  RETURN_IF_ERROR(
+      pool_->Submit([this, number = job.number, generation = job.generation, request = job.request,
+                     cluster = std::move(cluster), context = std::move(context)] {
+        absl::StatusOr<PlannedJob> planned = absl::UnknownError("not planned");
+        auto plan = PlanJob(*request, *cluster, options_.default_planner, *context);
+        if (plan.ok()) {
+          planned = ToProto(*plan, *cluster);
+        } else {
+          planned = plan.status();
+        }
+        absl::MutexLock lock(&mutex_);
+        --planning_;
+        life_.OnPlanned(number, generation, std::move(planned));
+      }));
+  ++planning_;
+  return absl::OkStatus();
+}
+
+absl::Status JobManager::Recover() {
+  absl::MutexLock lock(&mutex_);
+  return life_.Recover();
+}
+
+absl::StatusOr<v1::Job> JobManager::Submit(const v1::JobSpec& spec, const std::string& request_id) {
+  ASSIGN_OR_RETURN(JobRequest request, FromProto(spec));
+  RETURN_IF_ERROR(Check(request));
+  absl::MutexLock lock(&mutex_);
+  ASSIGN_OR_RETURN(const Job* job, life_.Submit(spec, std::move(request), request_id));
+  return Shown(*job);
+}
+
+absl::StatusOr<v1::Job> JobManager::Get(const std::string& name) const {
+  absl::MutexLock lock(&mutex_);
+  ASSIGN_OR_RETURN(const JobRecord* record, RecordOf(life_, name));
+  return ToProto(record->job, GraphDetail::kNames);
+}
+
+absl::StatusOr<v1::ListJobsResponse> JobManager::List(int page_size,
+                                                      const std::string& page_token) const {
+  if (page_size < 0) return absl::InvalidArgumentError("page_size must not be negative");
+  const int limit = page_size == 0 ? kDefaultPageSize : std::min(page_size, kLargestPageSize);
+  int64_t before = std::numeric_limits<int64_t>::max();
+  if (!page_token.empty() && !absl::SimpleAtoi(page_token, &before)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("page_token \"", page_token, "\" was not made by ListJobs"));
+  }
+  absl::MutexLock lock(&mutex_);
+  v1::ListJobsResponse response;
+  const std::map<int64_t, JobRecord>& records = life_.records();
+  for (auto it = records.lower_bound(before); it != records.begin();) {
+    --it;
+    if (response.jobs_size() == limit) {
+      response.set_next_page_token(absl::StrCat(it->first + 1));
+      break;
+    }
+    v1::Job* job = response.add_jobs();
+    *job = Shown(it->second.job);
+    job->clear_plan();
+    job->clear_sequential_plan();
+  }
+  return response;
+}
+
+absl::StatusOr<v1::Job> JobManager::Cancel(const std::string& name) {
+  absl::MutexLock lock(&mutex_);
+  ASSIGN_OR_RETURN(const JobRecord* record, RecordOf(life_, name));
+  RETURN_IF_ERROR(life_.Cancel(record->job.number));
+  return Shown(record->job);
+}
+
+absl::StatusOr<v1::GetJobTraceResponse> JobManager::Trace(const std::string& name) const {
+  absl::MutexLock lock(&mutex_);
+  ASSIGN_OR_RETURN(const JobRecord* record, RecordOf(life_, name));
+  v1::GetJobTraceResponse trace = record->trace;
+  if (trace.measured().empty()) {
+    auto stored = life_.store().ReadTrace(record->job);
+    if (!stored.ok())
+      return absl::FailedPreconditionError(absl::StrCat(name, " has no recorded steps yet"));
+    trace = *std::move(stored);
+  }
+  std::stable_sort(trace.mutable_measured()->begin(), trace.mutable_measured()->end(),
+                   [](const v1::TraceEvent& a, const v1::TraceEvent& b) {
+                     return std::tuple(a.step(), a.start_ns(), a.device()) <
+                            std::tuple(b.step(), b.start_ns(), b.device());
+                   });
+  return trace;
+}
+
+absl::StatusOr<v1::ListJobStepsResponse> JobManager::Steps(const std::string& name,
+                                                           int64_t after_step) const {
+  if (after_step < 0) return absl::InvalidArgumentError("after_step must not be negative");
+  absl::MutexLock lock(&mutex_);
+  ASSIGN_OR_RETURN(const JobRecord* record, RecordOf(life_, name));
+  if (!record->history.empty()) return record->history.ToProto(after_step);
+  ASSIGN_OR_RETURN(const StepHistory ended, life_.store().ReadSteps(record->job));
+  return ended.ToProto(after_step);
+}
+
+absl::StatusOr<int64_t> JobManager::Watch(const std::string& name, JobWatches::Watcher watcher) {
+  absl::MutexLock lock(&mutex_);
+  ASSIGN_OR_RETURN(const JobRecord* record, RecordOf(life_, name));
+  return life_.watches().Add(record->job, std::move(watcher));
+}
+
+void JobManager::Unwatch(int64_t id) {
+  absl::MutexLock lock(&mutex_);
+  life_.watches().Remove(id);
+}
+
+void JobManager::Suspend() {
+  absl::MutexLock lock(&mutex_);
+  life_.Suspend();
+}
+
+absl::StatusOr<int64_t> JobManager::Register(const v1::Register& message,
+                                             const WorkerRegistry::Sink& sink) {
+  // Under the lock, so that devices of a job that runs on cannot be given to another one first.
+  absl::MutexLock lock(&mutex_);
+  return life_.Register(message, sink);
+}
+
+void JobManager::OnLost(const std::string& worker, const std::string& why) {
+  absl::MutexLock lock(&mutex_);
+  life_.OnLost(worker, why);
+}
+
+void JobManager::OnMessage(const std::string& worker, const v1::ConnectRequest& message) {
+  absl::MutexLock lock(&mutex_);
+  life_.OnMessage(worker, message);
+}
+
+void JobManager::Tick(absl::Time now) {
+  for (const auto& [worker, session] : registry_->Silent(now - options_.worker_timeout)) {
+    if (registry_->Unregister(worker, session)) {
+      OnLost(worker,
+             absl::StrCat("no heartbeat for ", absl::FormatDuration(options_.worker_timeout)));
+    }
+  }
+  absl::MutexLock lock(&mutex_);
+  life_.Tick(now);
+}
+
+}  // namespace stagewright

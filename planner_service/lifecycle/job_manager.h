@@ -1,0 +1,74 @@
+// The door to jobs: PENDING -> PLANNING -> WAITING_FOR_DEVICES -> STARTING -> RUNNING ->
+// SUCCEEDED | FAILED | CANCELLED (job_life.h).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "common/base/status.h"
+#include "planner_service/jobs/planning_pool.h"
+#include "planner_service/lifecycle/job_life.h"
+#include "planner_service/registry/worker_registry.h"
+#include "planner_service/store/store.h"
+#include "stagewright/v1/job_service.pb.h"
+#include "stagewright/v1/worker_service.pb.h"
+
+namespace stagewright {
+
+// Thread-safe. The store, registry and pool outlive it.
+class JobManager {
+ public:
+  JobManager(Store* store, WorkerRegistry* registry, PlanningPool* pool, JobManagerOptions options);
+  ~JobManager();
+
+  // Loads jobs from the store. Unstarted ones continue; running ones wait for their workers to come
+  // back.
+  absl::Status Recover();
+
+  // INVALID_ARGUMENT names the field. An equal request_id returns the job it made before.
+  absl::StatusOr<v1::Job> Submit(const v1::JobSpec& spec, const std::string& request_id);
+  absl::StatusOr<v1::Job> Get(const std::string& name) const;
+  // Newest first, without plans. INVALID_ARGUMENT for a page token that is not ours.
+  absl::StatusOr<v1::ListJobsResponse> List(int page_size, const std::string& page_token) const;
+  absl::StatusOr<v1::Job> Cancel(const std::string& name);
+  absl::StatusOr<v1::GetJobTraceResponse> Trace(const std::string& name) const;
+  // Ascending; StepHistory says which steps are kept.
+  absl::StatusOr<v1::ListJobStepsResponse> Steps(const std::string& name, int64_t after_step) const;
+
+  // Calls `watcher` with the present job at once and after each change, until Unwatch. The watcher
+  // must not block or call back. After Unwatch has returned it is not called any more.
+  absl::StatusOr<int64_t> Watch(const std::string& name, JobWatches::Watcher watcher);
+  void Unwatch(int64_t id);
+
+  // The planner is going away: from now on a lost worker does not fail its job, which runs on and
+  // is found running after a restart.
+  void Suspend();
+
+  // Adds a worker to the registry, welcomes it, lets it carry on with jobs it still runs and tells
+  // it to stop what is over. Errors and result of WorkerRegistry::Register.
+  absl::StatusOr<int64_t> Register(const v1::Register& message, const WorkerRegistry::Sink& sink);
+  void OnLost(const std::string& worker, const std::string& why);
+  void OnMessage(const std::string& worker, const v1::ConnectRequest& message);
+
+  // Time passes: starting jobs time out, lost workers are noticed. Called about once a second.
+  void Tick(absl::Time now);
+
+ private:
+  // Hands the job to the pool.
+  absl::Status StartPlanner(const Job& job, std::shared_ptr<const Cluster> cluster,
+                            std::shared_ptr<SearchContext> context)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  WorkerRegistry* const registry_;
+  PlanningPool* const pool_;
+  const JobManagerOptions options_;
+
+  mutable absl::Mutex mutex_;
+  JobLife life_ ABSL_GUARDED_BY(mutex_);
+  int planning_ ABSL_GUARDED_BY(mutex_) = 0;  // Tasks of the pool that will call back.
+};
+
+}  // namespace stagewright

@@ -1,0 +1,82 @@
+// The jobs that the planner knows, with what is only in memory about them: how a change is kept and
+// told. Every transition is in the store before it is seen.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "common/wire/step_history.h"
+#include "planner_service/jobs/job.h"
+#include "planner_service/jobs/job_store.h"
+#include "planner_service/jobs/job_watches.h"
+#include "planner_service/planner/planner.h"
+#include "planner_service/registry/worker_registry.h"
+#include "planner_service/runs/run.h"
+#include "stagewright/v1/worker_service.pb.h"
+
+namespace stagewright {
+
+// A job, and what is only in memory about it.
+struct JobRecord {
+  Job job;
+  std::shared_ptr<SearchContext> planning;  // Set while planning.
+  v1::Cluster cluster;                      // For workers, from the last planning.
+  std::vector<v1::Program> evaluations;     // PlannedJob::evaluations of the last planning.
+  std::optional<Run> run;                   // While workers have devices for the job.
+  StepHistory history;  // The whole job's; once it has ended, in the store only.
+  absl::Time write_steps = absl::InfiniteFuture();  // When the store is to have it.
+  v1::GetJobTraceResponse trace;
+};
+
+// Not thread-safe.
+class JobRecords {
+ public:
+  using OnChange = std::function<void(const Job&)>;
+
+  // Store and registry outlive it. `on_change`, unless empty, hears of changes before watchers do.
+  JobRecords(Store* store, WorkerRegistry* registry, OnChange on_change);
+
+  // By number.
+  std::map<int64_t, JobRecord>& all() { return all_; }
+  const std::map<int64_t, JobRecord>& all() const { return all_; }
+  JobStore& store() { return store_; }
+  const JobStore& store() const { return store_; }
+  JobWatches& watches() { return watches_; }
+
+  // Null if there is no such job.
+  JobRecord* Find(int64_t job);
+  // The job whose present run `worker` takes part in; null: what it says is of no concern.
+  JobRecord* FindRun(const std::string& worker, const std::string& name, int64_t generation);
+
+  // Writes the job with its new state, then tells everybody. A store that fails makes the job fail
+  // in memory.
+  void Transition(JobRecord& record, JobState state, const std::string& message);
+  void Announce(const Job& job);
+  // A change that is no transition is seen by watchers and not worth a write to disk.
+  void AnnounceChange(Job& job);
+
+  // The store has the history before long. Workers still know what it misses if the planner is
+  // killed.
+  void WriteStepsSoon(JobRecord& record);
+  // Writes it now if it is to be written at all; again later if that fails.
+  void WriteSteps(JobRecord& record);
+
+  // REQUIRES: the job has a run.
+  void SendToAll(const JobRecord& record, const v1::ConnectResponse& message);
+  void SendToFirst(const JobRecord& record, const v1::ConnectResponse& message);
+
+ private:
+  JobStore store_;
+  WorkerRegistry* const registry_;
+  const OnChange on_change_;
+  std::map<int64_t, JobRecord> all_;
+  JobWatches watches_;
+};
+
+}  // namespace stagewright

@@ -1,0 +1,165 @@
+#include "planner_service/lifecycle/run_reports.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "planner_service/runs/worker_messages.h"
+
+namespace stagewright {
+namespace {
+
+constexpr int64_t kCoarsest = int64_t{1} << 40;  // Whatever a worker says.
+constexpr char kCheckpoint[] = "checkpoint after step ";
+
+// A restarted job keeps the largest peak of its attempts.
+void NoteMemory(const v1::DeviceProgress& progress, JobMetrics& metrics) {
+  for (DeviceMemory& memory : metrics.memory) {
+    if (memory.device != progress.device()) continue;
+    memory.measured_peak = std::max(memory.measured_peak, progress.peak_memory_bytes());
+    memory.in_use = progress.memory_in_use_bytes();
+    memory.reserved = progress.memory_reserved_bytes();
+    memory.allocations = progress.allocations();
+  }
+}
+
+void NoteEvaluation(const EvaluationFigures& evaluation, JobMetrics& metrics) {
+  metrics.evaluation_loss = evaluation.loss;
+  metrics.accuracy = evaluation.accuracy().value_or(metrics.accuracy);
+}
+
+// Adds what a device says of a step; the step of all devices if this was the last. It is then in
+// the history.
+std::optional<StepShare> AddStep(JobRecords& records, JobRecord& record, int32_t device,
+                                 const StepShare& share) {
+  if (record.history.Has(share.figures.step)) return std::nullopt;
+  std::optional<StepShare> whole = record.run->steps().Add(device, share);
+  if (!whole.has_value()) return std::nullopt;
+  record.history.Add(ToProto(whole->figures));
+  records.WriteStepsSoon(record);
+  return whole;
+}
+
+// One that cannot be written fails the job.
+bool NeedsCheckpoints(const Job& job) {
+  const std::optional<CheckpointPolicy>& policy = job.request->training.checkpoints;
+  return policy.has_value() && policy->fail_job;
+}
+
+// Tells watchers of the step, and workers of a checkpoint that is due, if it is news.
+void ReportStep(JobRecords& records, JobRecord& record, const StepShare& step) {
+  Job& job = record.job;
+  Run& run = *record.run;
+  const StepFigures& figures = step.figures;
+  if (!run.IsNews(figures)) return;
+  JobMetrics& metrics = job.metrics;
+  metrics.step = figures.step;
+  metrics.loss = figures.loss;
+  metrics.step_time = figures.time;
+  metrics.median_step_time = run.median_step_time();
+  if (figures.skipped) ++metrics.skipped_steps;
+  metrics.loss_scale = step.loss_scale;
+  if (step.evaluation.has_value()) NoteEvaluation(*step.evaluation, metrics);
+  if (figures.time > 0) {
+    metrics.samples_per_second =
+        static_cast<double>(job.request->mini_batch) * 1e9 / static_cast<double>(figures.time);
+  }
+  const auto due =
+      run.checkpoints().Announce(figures.step, figures.time, run.total_steps(), absl::Now());
+  if (due.has_value()) records.SendToAll(record, CheckpointMessage(job, *due));
+  records.AnnounceChange(job);
+}
+
+// The latest one only: a full disk would fill the job's record otherwise.
+void WarnOfCheckpoint(JobRecords& records, Job& job, int64_t step, const std::string& error) {
+  const std::string text = absl::StrCat(kCheckpoint, step, " was skipped: ", error);
+  const auto old = std::find_if(
+      job.warnings.begin(), job.warnings.end(),
+      [](const std::string& warning) { return absl::StartsWith(warning, kCheckpoint); });
+  if (old != job.warnings.end()) {
+    *old = text;
+  } else {
+    job.warnings.push_back(text);
+  }
+  records.AnnounceChange(job);
+}
+
+}  // namespace
+
+void NoteProgress(JobRecords& records, JobRecord& record, const v1::Progress& message) {
+  record.trace.mutable_measured()->MergeFrom(message.trace());
+  std::optional<StepShare> whole;
+  for (const v1::DeviceProgress& device : message.devices()) {
+    NoteMemory(device, record.job.metrics);
+    if (auto step = AddStep(records, record, device.device(), ShareOf(device, message.step())))
+      whole = std::move(step);
+  }
+  if (whole.has_value()) ReportStep(records, record, *whole);
+}
+
+void NoteSteps(JobRecords& records, JobRecord& record, const v1::StepsSoFar& message) {
+  std::optional<StepShare> newest;
+  for (const v1::DeviceSteps& device : message.devices()) {
+    record.history.Coarsen(std::min(device.stride(), kCoarsest));
+    for (const v1::JobStep& step : device.steps()) {
+      auto whole = AddStep(records, record, device.device(), ShareOf(step));
+      if (whole.has_value() && (!newest.has_value() || newest->figures.step < whole->figures.step))
+        newest = std::move(whole);
+    }
+  }
+  if (newest.has_value()) ReportStep(records, record, *newest);
+}
+
+std::optional<std::string> NoteShard(JobRecords& records, JobRecord& record,
+                                     const v1::ShardWritten& message) {
+  Job& job = record.job;
+  WrittenShare share = FromProto(message);
+  if (share.device < 0 || static_cast<size_t>(share.device) >= job.devices.size())
+    return std::nullopt;
+  if (!share.error.empty()) {
+    share.error =
+        absl::StrCat("device ", job.devices[static_cast<size_t>(share.device)], ": ", share.error);
+    if (!share.skipped && NeedsCheckpoints(job))
+      return absl::StrCat(kCheckpoint, share.step, " could not be written: ", share.error);
+  }
+  const auto written = record.run->checkpoints().Add(share, absl::Now());
+  if (!written.has_value()) return std::nullopt;
+  if (written->error.empty()) {
+    // The worker that merges the final checkpoint, too: it waits for the manifest then.
+    records.SendToFirst(record, ManifestMessage(job, *written));
+  } else {
+    WarnOfCheckpoint(records, job, written->step, written->error);
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string> NoteCheckpoint(JobRecords& records, JobRecord& record,
+                                          const std::string& worker,
+                                          const v1::CheckpointWritten& message) {
+  Job& job = record.job;
+  if (message.error().empty()) {
+    job.checkpoint_step = message.step();
+    records.AnnounceChange(job);
+    return std::nullopt;
+  }
+  const std::string error = absl::StrCat("worker ", worker, ": ", message.error());
+  if (NeedsCheckpoints(job))
+    return absl::StrCat(kCheckpoint, message.step(), " could not be completed: ", error);
+  WarnOfCheckpoint(records, job, message.step(), error);
+  return std::nullopt;
+}
+
+void NoteFinished(JobRecords& records, JobRecord& record, const std::string& worker,
+                  const v1::Finished& message) {
+  Run& run = *record.run;
+  if (!run.Complete(worker, FromProto(message))) return;
+  const Completion& all = run.completion();
+  JobMetrics& metrics = record.job.metrics;
+  if (all.evaluated > 0) metrics.evaluation_loss = all.evaluation.loss;
+  metrics.accuracy = all.evaluation.accuracy().value_or(metrics.accuracy);
+  records.SendToFirst(record, MergeMessage(record.job, run));
+}
+
+}  // namespace stagewright

@@ -1,0 +1,46 @@
+#include "planner_service/runs/checkpoint_progress.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace stagewright {
+namespace {
+
+// A step that a checkpoint is announced for lies so far ahead that all workers hear of it in time.
+constexpr absl::Duration kAhead = absl::Seconds(1);
+constexpr int64_t kLeastAhead = 2;
+constexpr int kMostDoublings = 10;
+
+}  // namespace
+
+std::optional<int64_t> CheckpointProgress::Announce(int64_t step, Nanos step_time,
+                                                    int64_t total_steps, absl::Time now) {
+  if (every_ == absl::ZeroDuration() || announced_ > 0) return std::nullopt;
+  if (now - last_ < every_) return std::nullopt;
+  const int64_t ahead =
+      kLeastAhead + Nanos(absl::ToInt64Nanoseconds(kAhead)) / std::max<Nanos>(step_time, 1);
+  const int64_t due = step + (ahead << doublings_);
+  if (due >= total_steps && total_steps > 0) return std::nullopt;  // The end comes first.
+  announced_ = due;
+  return due;
+}
+
+std::optional<WrittenCheckpoint> CheckpointProgress::Add(const WrittenShare& share,
+                                                         absl::Time now) {
+  Shares& shares = shares_[share.step];
+  shares.devices.insert(share.device);
+  WrittenCheckpoint& written = shares.written;
+  written.step = share.step;
+  written.files.insert(written.files.end(), share.files.begin(), share.files.end());
+  if (written.error.empty()) written.error = share.error;
+  const bool announced = announced_ == share.step;
+  if (announced && share.skipped) doublings_ = std::min(doublings_ + 1, kMostDoublings);
+  if (shares.devices.size() < devices_) return std::nullopt;
+  if (announced) announced_ = 0;
+  WrittenCheckpoint done = std::move(written);
+  shares_.erase(shares_.begin(), shares_.upper_bound(share.step));
+  if (done.error.empty()) last_ = now;
+  return done;
+}
+
+}  // namespace stagewright

@@ -1,0 +1,86 @@
+#include "planner_service/runs/run.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+
+namespace stagewright {
+namespace {
+
+// A step that some device has not reported yet waits at most until so many later ones do, too.
+constexpr size_t kOpenSteps = 8192;
+
+CheckpointProgress ProgressOf(const Job& job, absl::Time now) {
+  const std::optional<CheckpointPolicy>& policy = job.request->training.checkpoints;
+  return {static_cast<size_t>(job.working_devices),
+          absl::Nanoseconds(policy.has_value() ? policy->every.count() : 0), now};
+}
+
+}  // namespace
+
+Run::Run(const Job& job, absl::Time now)
+    : steps_(static_cast<size_t>(job.working_devices), kOpenSteps),
+      checkpoints_(ProgressOf(job, now)) {
+  for (size_t i = 0; i < job.devices.size(); ++i) {
+    const std::string& device = job.devices[i];
+    workers_[device.substr(0, device.find('/'))].push_back(static_cast<int32_t>(i));
+  }
+}
+
+absl::Status Run::Prepare(const std::string& worker, const Preparation& preparation) {
+  if (!prepared_.empty() && preparation.total_steps != total_steps_) {
+    return absl::FailedPreconditionError(absl::StrCat("workers disagree on the data: worker ",
+                                                      worker, " counts ", preparation.total_steps,
+                                                      " steps, others ", total_steps_));
+  }
+  if (!prepared_.empty() && preparation.first_step != first_step_) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("workers disagree on where to resume: worker ", worker, " after step ",
+                     preparation.first_step, " (", preparation.resumed_from, "), worker ",
+                     *prepared_.begin(), " after step ", first_step_));
+  }
+  first_step_ = newest_ = preparation.first_step;
+  total_steps_ = preparation.total_steps;
+  prepared_.insert(worker);
+  for (const auto& [device, address] : preparation.addresses) addresses_[device] = address;
+  return absl::OkStatus();
+}
+
+bool Run::Connect(const std::string& worker, absl::Time now) {
+  connected_.insert(worker);
+  if (connected_.size() < workers_.size()) return false;
+  checkpoints_.Begin(now);
+  return true;
+}
+
+std::vector<std::string> Run::Unanswered() const {
+  const std::set<std::string>& answered = connected_.empty() ? prepared_ : connected_;
+  std::vector<std::string> waiting;
+  for (const auto& [worker, devices] : workers_) {
+    if (!answered.contains(worker)) waiting.push_back(worker);
+  }
+  return waiting;
+}
+
+bool Run::IsNews(const StepFigures& step) {
+  if (step.step <= newest_) return false;
+  newest_ = step.step;
+  step_times_.Add(step.time.count());
+  return true;
+}
+
+bool Run::Complete(const std::string& worker, const Completion& completion) {
+  if (!completed_.insert(worker).second) return false;
+  std::vector<std::string>& shards = completion_.shards;
+  shards.insert(shards.end(), completion.shards.begin(), completion.shards.end());
+  if (completion.stopped_after > 0) completion_.stopped_after = completion.stopped_after;
+  completion_.evaluated += completion.evaluated;
+  completion_.evaluation.loss += completion.evaluation.loss;
+  completion_.evaluation.predicted += completion.evaluation.predicted;
+  completion_.evaluation.correct += completion.evaluation.correct;
+  if (completed_.size() < workers_.size()) return false;
+  std::sort(shards.begin(), shards.end());
+  return true;
+}
+
+}  // namespace stagewright

@@ -1,0 +1,93 @@
+// One attempt to run a job, of one generation: which workers take part and what they have said. A
+// job that starts again gets another one.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "common/base/status.h"
+#include "planner_service/jobs/job.h"
+#include "planner_service/runs/checkpoint_progress.h"
+#include "planner_service/runs/running_median.h"
+#include "planner_service/runs/step_collector.h"
+
+namespace stagewright {
+
+// A worker has built its stages.
+struct Preparation {
+  int64_t first_step = 0;                    // Steps done before.
+  int64_t total_steps = 0;                   // It counts.
+  std::string resumed_from;                  // Checkpoint; may be empty.
+  std::map<int32_t, std::string> addresses;  // The transports' addresses, by device.
+  std::vector<std::string> warnings;
+};
+
+// A worker's devices are done; sums over workers are those of the job.
+struct Completion {
+  std::vector<std::string> shards;
+  int64_t evaluated = 0;  // Samples whose loss they saw.
+  EvaluationFigures evaluation;
+  int64_t stopped_after = 0;  // Steps; 0: it did not stop early.
+};
+
+class Run {
+ public:
+  // The run of the job's present generation, on its devices.
+  Run(const Job& job, absl::Time now);
+
+  // The indices of the devices of each worker that takes part.
+  const std::map<std::string, std::vector<int32_t>>& workers() const { return workers_; }
+  bool HasWorker(const std::string& name) const { return workers_.contains(name); }
+  // Does what one has to do for all: manifests and the final checkpoint.
+  const std::string& first_worker() const { return workers_.begin()->first; }
+
+  // FAILED_PRECONDITION if workers disagree on what they are to do.
+  absl::Status Prepare(const std::string& worker, const Preparation& preparation);
+  bool IsPrepared() const { return prepared_.size() == workers_.size(); }
+  const std::map<int32_t, std::string>& addresses() const { return addresses_; }
+  // Whether all are connected now; steps begin then.
+  bool Connect(const std::string& worker, absl::Time now);
+  // Workers that have not said what is waited for while the run starts.
+  std::vector<std::string> Unanswered() const;
+
+  int64_t first_step() const { return first_step_; }
+  int64_t total_steps() const { return total_steps_; }  // 0: unknown, the planner was restarted.
+
+  StepCollector& steps() { return steps_; }
+  CheckpointProgress& checkpoints() { return checkpoints_; }
+  // Whether the step is newer than what is known; then its time is counted.
+  bool IsNews(const StepFigures& step);
+  Nanos median_step_time() const { return Nanos(step_times_.value()); }
+
+  // Whether all are done now, by this worker.
+  bool Complete(const std::string& worker, const Completion& completion);
+  // What all workers completed together, shards in order.
+  const Completion& completion() const { return completion_; }
+
+  // A worker is not heard of any more, or again: false if it was not lost.
+  void Lose(const std::string& worker) { lost_.insert(worker); }
+  bool Regain(const std::string& worker) { return lost_.erase(worker) > 0; }
+  const std::set<std::string>& lost() const { return lost_; }
+
+  bool given_up = false;  // A worker has given it up, which may be the echo of a loss.
+  absl::Time deadline = absl::InfiniteFuture();  // When the job's present state must have ended.
+
+ private:
+  std::map<std::string, std::vector<int32_t>> workers_;
+  std::set<std::string> prepared_, connected_, completed_, lost_;
+  std::map<int32_t, std::string> addresses_;
+  int64_t first_step_ = 0;
+  int64_t total_steps_ = 0;
+  int64_t newest_ = 0;  // Step that is known.
+  StepCollector steps_;
+  RunningMedian step_times_;
+  CheckpointProgress checkpoints_;
+  Completion completion_;
+};
+
+}  // namespace stagewright

@@ -1,0 +1,174 @@
+#include "planner_service/runs/worker_messages.h"
+
+namespace stagewright {
+namespace {
+
+// Steps whose actions are reported. The first ones pay for allocations and page faults, so replays
+// use later ones.
+constexpr int64_t kTracedSteps = 10;
+
+template <typename Message>
+void Address(const Job& job, Message* message) {
+  message->set_job(job.name());
+  message->set_generation(job.generation);
+}
+
+EvaluationFigures FromProto(const v1::EvaluationResult& result) {
+  return {result.loss(), result.predicted_samples(), result.correct_samples()};
+}
+
+}  // namespace
+
+v1::ConnectResponse PrepareMessage(const Job& job, const v1::Cluster& cluster,
+                                   const std::vector<v1::Program>& evaluations) {
+  v1::ConnectResponse message;
+  v1::Prepare* prepare = message.mutable_prepare();
+  Address(job, prepare);
+  *prepare->mutable_spec() = *job.spec;
+  *prepare->mutable_spec()->mutable_graph() = *job.graph;
+  *prepare->mutable_cluster() = cluster;
+  *prepare->mutable_program() = job.plan->program();
+  if (!evaluations.empty()) *prepare->mutable_evaluation_program() = evaluations.front();
+  for (int i = 0; i < job.plan->lengths_size(); ++i) {
+    v1::LengthPrograms* programs = prepare->add_lengths();
+    *programs->mutable_program() = job.plan->lengths(i).program();
+    if (!evaluations.empty())
+      *programs->mutable_evaluation_program() = evaluations[static_cast<size_t>(i) + 1];
+  }
+  prepare->set_restart(job.restarts > 0);
+  for (int64_t step = 0; step < kTracedSteps; ++step) prepare->add_traced_steps(step);
+  return message;
+}
+
+void SetDevices(const Job& job, const std::vector<int32_t>& devices, v1::Prepare& prepare) {
+  prepare.clear_devices();
+  prepare.clear_device_names();
+  for (const int32_t index : devices) {
+    const std::string& qualified = job.devices[static_cast<size_t>(index)];
+    prepare.add_devices(index);
+    prepare.add_device_names(qualified.substr(qualified.find('/') + 1));
+  }
+}
+
+v1::ConnectResponse ConnectMessage(const Job& job, const Run& run) {
+  v1::ConnectResponse message;
+  v1::ConnectPeers* connect = message.mutable_connect_peers();
+  Address(job, connect);
+  for (const auto& [device, address] : run.addresses()) {
+    v1::DeviceAddress* out = connect->add_addresses();
+    out->set_device(device);
+    out->set_address(address);
+  }
+  return message;
+}
+
+v1::ConnectResponse StartMessage(const Job& job) {
+  v1::ConnectResponse message;
+  Address(job, message.mutable_start());
+  return message;
+}
+
+v1::ConnectResponse CheckpointMessage(const Job& job, int64_t step) {
+  v1::ConnectResponse message;
+  Address(job, message.mutable_checkpoint_after());
+  message.mutable_checkpoint_after()->set_step(step);
+  return message;
+}
+
+v1::ConnectResponse ManifestMessage(const Job& job, const WrittenCheckpoint& checkpoint) {
+  v1::ConnectResponse message;
+  v1::WriteManifest* manifest = message.mutable_write_manifest();
+  Address(job, manifest);
+  manifest->set_step(checkpoint.step);
+  for (const WrittenFile& file : checkpoint.files) {
+    v1::CheckpointFile* out = manifest->add_files();
+    out->set_name(file.name);
+    out->set_bytes(file.bytes.count());
+    out->set_crc32(file.crc32);
+  }
+  return message;
+}
+
+v1::ConnectResponse MergeMessage(const Job& job, const Run& run) {
+  v1::ConnectResponse message;
+  v1::Merge* merge = message.mutable_merge();
+  Address(job, merge);
+  for (const std::string& shard : run.completion().shards) merge->add_shards(shard);
+  merge->set_checkpoint_path(job.request->output_path + "/model.safetensors");
+  return message;
+}
+
+v1::ConnectResponse ReleaseMessage(const Job& job) {
+  v1::ConnectResponse message;
+  Address(job, message.mutable_release());
+  return message;
+}
+
+v1::ConnectResponse AbortMessage(const std::string& job, int64_t generation,
+                                 const std::string& reason) {
+  v1::ConnectResponse message;
+  message.mutable_abort()->set_job(job);
+  message.mutable_abort()->set_generation(generation);
+  message.mutable_abort()->set_reason(reason);
+  return message;
+}
+
+Preparation FromProto(const v1::Prepared& message) {
+  Preparation preparation;
+  preparation.first_step = message.first_step();
+  preparation.total_steps = message.total_steps();
+  preparation.resumed_from = message.resumed_from();
+  for (const v1::DeviceAddress& address : message.addresses())
+    preparation.addresses[address.device()] = address.address();
+  preparation.warnings.assign(message.warnings().begin(), message.warnings().end());
+  return preparation;
+}
+
+StepShare ShareOf(const v1::DeviceProgress& device, int64_t step) {
+  StepShare share;
+  share.figures = {step, device.loss(), device.learning_rate(), Nanos(device.step_ns()),
+                   device.skipped()};
+  share.loss_scale = device.loss_scale();
+  if (device.has_evaluation()) share.evaluation = FromProto(device.evaluation());
+  return share;
+}
+
+StepShare ShareOf(const v1::JobStep& step) {
+  StepShare share;
+  share.figures = {step.step(), step.loss(), step.learning_rate(), Nanos(step.step_ns()),
+                   step.skipped()};
+  return share;
+}
+
+v1::JobStep ToProto(const StepFigures& figures) {
+  v1::JobStep step;
+  step.set_step(figures.step);
+  step.set_loss(figures.loss);
+  step.set_learning_rate(figures.learning_rate);
+  step.set_step_ns(figures.time.count());
+  step.set_skipped(figures.skipped);
+  return step;
+}
+
+WrittenShare FromProto(const v1::ShardWritten& message) {
+  WrittenShare share;
+  share.device = message.device();
+  share.step = message.step();
+  share.error = message.error();
+  share.skipped = message.skipped();
+  for (const v1::CheckpointFile& file : message.files())
+    share.files.push_back({file.name(), Bytes(file.bytes()), file.crc32()});
+  return share;
+}
+
+Completion FromProto(const v1::Finished& message) {
+  Completion completion;
+  completion.shards.assign(message.shards().begin(), message.shards().end());
+  completion.evaluated = message.evaluated_samples();
+  completion.evaluation = {message.evaluation_loss(), message.predicted_samples(),
+                           message.correct_samples()};
+  completion.stopped_after = message.stopped_after_step();
+  return completion;
+}
+
+}  // namespace stagewright

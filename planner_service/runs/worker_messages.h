@@ -1,0 +1,37 @@
+// What workers are told and what they say of a run, on the wire.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "planner_service/jobs/job.h"
+#include "planner_service/runs/run.h"
+#include "stagewright/v1/worker_service.pb.h"
+
+namespace stagewright {
+
+// To all workers of a run, but for their devices.
+v1::ConnectResponse PrepareMessage(const Job& job, const v1::Cluster& cluster,
+                                   const std::vector<v1::Program>& evaluations);
+// The devices of one worker, by their indices in the job.
+void SetDevices(const Job& job, const std::vector<int32_t>& devices, v1::Prepare& prepare);
+v1::ConnectResponse ConnectMessage(const Job& job, const Run& run);
+v1::ConnectResponse StartMessage(const Job& job);
+v1::ConnectResponse CheckpointMessage(const Job& job, int64_t step);
+v1::ConnectResponse ManifestMessage(const Job& job, const WrittenCheckpoint& checkpoint);
+v1::ConnectResponse MergeMessage(const Job& job, const Run& run);
+v1::ConnectResponse ReleaseMessage(const Job& job);
+// To stop what a worker does of that generation.
+v1::ConnectResponse AbortMessage(const std::string& job, int64_t generation,
+                                 const std::string& reason);
+
+Preparation FromProto(const v1::Prepared& message);
+// What one device reports of a step; `step` is the message's.
+StepShare ShareOf(const v1::DeviceProgress& device, int64_t step);
+StepShare ShareOf(const v1::JobStep& step);
+v1::JobStep ToProto(const StepFigures& figures);
+WrittenShare FromProto(const v1::ShardWritten& message);
+Completion FromProto(const v1::Finished& message);
+
+}  // namespace stagewright

@@ -1,0 +1,28 @@
+#include "clients/cli/flags/number_checks.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace stagewright::cli {
+namespace {
+
+// What the check says of a word; nothing if it takes it.
+std::string Refusal(const CLI::Validator& check, std::string word) { return check(word); }
+
+TEST(Positive, TakesWholeNumbersFromOne) {
+  for (const char* word : {"1", "64", "9000000000"})
+    EXPECT_EQ(Refusal(Positive(), word), "") << word;
+  for (const char* word : {"0", "-1", "1.5", "", "two", "99999999999999999999"})
+    EXPECT_NE(Refusal(Positive(), word), "") << word;
+}
+
+TEST(Seconds, TakesWhatCanBeAddedToATime) {
+  for (const char* word : {"0.001", "60", "315360000"})
+    EXPECT_EQ(Refusal(Seconds(), word), "") << word;
+  for (const char* word : {"0", "-1", "nan", "inf", "1e300", "soon"})
+    EXPECT_NE(Refusal(Seconds(), word), "") << word;
+}
+
+}  // namespace
+}  // namespace stagewright::cli

@@ -1,0 +1,89 @@
+#include "clients/cli/view/job_view.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+namespace stagewright::cli {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+v1::Job RunningJob() {
+  v1::Job job;
+  job.set_name("jobs/7");
+  job.mutable_spec()->set_display_name("digits");
+  job.set_state(v1::JOB_STATE_RUNNING);
+  job.mutable_create_time()->set_seconds(86400);
+  job.mutable_metrics()->set_step(30);
+  job.mutable_metrics()->set_total_steps(120);
+  job.mutable_metrics()->set_loss(0.5);
+  job.mutable_metrics()->set_step_ns(2'000'000);
+  job.mutable_metrics()->set_accuracy(-1);
+  return job;
+}
+
+TEST(JobsText, HasALineForEachJob) {
+  v1::ListJobsResponse jobs;
+  *jobs.add_jobs() = RunningJob();
+  jobs.add_jobs()->set_name("jobs/6");
+  const std::string text = JobsText(jobs);
+  EXPECT_THAT(text, HasSubstr("jobs/7"));
+  EXPECT_THAT(text, HasSubstr("30/120"));
+  EXPECT_THAT(text, HasSubstr("0.5000"));
+  EXPECT_THAT(text, HasSubstr("1970-01-02 00:00:00"));
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 3);
+}
+
+TEST(JobJson, LeavesOutWhatIsNotKnown) {
+  v1::Job job = RunningJob();
+  nlohmann::json json = JobJson(job);
+  EXPECT_EQ(json["name"], "jobs/7");
+  EXPECT_EQ(json["step"], 30);
+  EXPECT_DOUBLE_EQ(json["step_seconds"], 0.002);
+  for (const char* key : {"accuracy", "evaluation_loss", "checkpoint", "warnings"})
+    EXPECT_FALSE(json.contains(key)) << key;
+  job.mutable_metrics()->set_accuracy(0.75);
+  job.mutable_metrics()->set_evaluation_loss(0.25);
+  job.set_checkpoint_path("/out");
+  job.add_warnings("careful");
+  job.mutable_metrics()->add_memory()->set_measured_peak_bytes(9);
+  json = JobJson(job);
+  EXPECT_EQ(json["accuracy"], 0.75);
+  EXPECT_EQ(json["evaluation_loss"], 0.25);
+  EXPECT_EQ(json["checkpoint"], "/out");
+  EXPECT_EQ(json["warnings"], nlohmann::json::array({"careful"}));
+  EXPECT_EQ(json["memory"][0]["measured_peak_bytes"], 9);
+}
+
+TEST(Workers, AreShownByDevice) {
+  v1::ListWorkersResponse workers;
+  v1::Worker* worker = workers.add_workers();
+  worker->set_name("w0");
+  for (const char* name : {"cpu0", "cpu1"}) worker->add_devices()->set_name(name);
+  worker->mutable_devices(1)->set_job("jobs/7");
+  const std::string text = WorkersText(workers);
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 3);
+  EXPECT_THAT(text, HasSubstr("jobs/7"));
+  const nlohmann::json json = WorkersJson(workers);
+  EXPECT_EQ(json["workers"][0]["devices"][1]["job"], "jobs/7");
+  EXPECT_EQ(json["workers"][0]["last_heartbeat"], "-");
+}
+
+TEST(ProgressLine, HasStepAndLoss) {
+  EXPECT_THAT(ProgressLine(RunningJob()), HasSubstr("step 30/120  loss 0.5"));
+}
+
+TEST(JobSummary, SaysHowItEnded) {
+  v1::Job job = RunningJob();
+  job.set_state(v1::JOB_STATE_FAILED);
+  job.set_message("no memory");
+  EXPECT_THAT(JobSummary(job), HasSubstr("no memory"));
+  job.set_message("");
+  EXPECT_THAT(JobSummary(job), Not(HasSubstr("no memory")));
+}
+
+}  // namespace
+}  // namespace stagewright::cli

@@ -1,0 +1,182 @@
+"""What the tracer alone cannot follow is captured as eager mode has it."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import stagewright
+
+from faithful import export_and_compare
+from graph_interpreter import Interpreter
+from three_steps import compare
+
+
+def batch(samples):
+    return {"x": torch.randn(samples, 4)}, torch.randn(samples, 4)
+
+
+class Siamese(nn.Module):
+    def __init__(self, halves):
+        super().__init__()
+        self.tower, self.head, self.halves = nn.Linear(4, 4), nn.Linear(8, 4), halves
+
+    def forward(self, x):
+        a, b = self.halves(F.relu(self.tower(torch.cat([x, x.flip(1)]))))
+        return self.head(torch.cat([a, b], dim=1))
+
+
+@pytest.mark.parametrize(
+    "halves",
+    [lambda h: h.chunk(2, 0), lambda h: torch.chunk(h, 2), lambda h: torch.chunk(h, chunks=2, dim=0)],
+)
+def test_chunks_of_the_batch(halves, tmp_path):
+    exported = export_and_compare(Siamese(halves), batch, nn.MSELoss(), tmp_path)
+    assert not any(output.mixed for node in exported.graph.nodes for output in node.outputs)
+
+
+def test_chunks_of_two_inputs_joined(tmp_path):
+    class Pair(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.tower = nn.Linear(4, 4)
+
+        def forward(self, x, y):
+            a, b = self.tower(torch.cat([x, y], 0)).chunk(2, 0)
+            return a * b
+
+    def pairs(samples):
+        return {"x": torch.randn(samples, 4), "y": torch.randn(samples, 4)}, torch.randn(samples, 4)
+
+    export_and_compare(Pair(), pairs, nn.MSELoss(), tmp_path)
+
+
+def test_chunks_of_other_dimensions_stay_chunks(tmp_path):
+    class Gated(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body = nn.Linear(4, 8)
+
+        def forward(self, x):
+            a, b = self.body(x).chunk(2, dim=-1)
+            return a * b.sigmoid()
+
+    export_and_compare(Gated(), batch, nn.MSELoss(), tmp_path)
+
+
+def test_an_odd_chunk_of_the_batch_is_refused(tmp_path):
+    model = Siamese(lambda h: torch.cat(h.chunk(5, 0)).chunk(2, 0))
+    with pytest.raises(stagewright.ExportError, match="fixes or restricts the batch size"):
+        stagewright.export(model, torch.randn(6, 4), loss=nn.MSELoss(), path=tmp_path / "m.swg")
+
+
+def test_experts_that_all_see_all_rows(tmp_path):
+    """As Llama 4 has them; the sum over the experts compares a size with the smaller of two."""
+
+    class Experts(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.router, self.shared = nn.Linear(4, 3), nn.Linear(4, 4)
+            self.up, self.down = nn.Parameter(torch.randn(3, 4, 8)), nn.Parameter(torch.randn(3, 8, 4))
+
+        def forward(self, x):
+            rows = x.reshape(-1, 4)
+            scores = self.router(rows).sigmoid()
+            routed = rows.repeat(3, 1) * scores.transpose(0, 1).reshape(-1, 1)
+            routed = torch.bmm(torch.bmm(routed.view(3, -1, 4), self.up), self.down).view(-1, 4)
+            out = self.shared(rows)
+            out.add_(routed.reshape(3, -1, 4).sum(dim=0))
+            return out.view(x.shape)
+
+    def make(samples):
+        return {"x": torch.randn(samples, 6, 4)}, torch.randn(samples, 6, 4)
+
+    export_and_compare(Experts(), make, nn.MSELoss(), tmp_path)
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+@pytest.mark.parametrize("normalise", [nn.utils.spectral_norm, nn.utils.weight_norm])
+def test_weights_that_hooks_compute(normalise, tmp_path):
+    model = nn.Sequential(normalise(nn.Linear(4, 4)), nn.Tanh())
+    weight = model[0].weight
+    exported = stagewright.export(model, torch.randn(4, 4), loss=nn.MSELoss(), path=tmp_path / "m.swg")
+    assert model[0].weight is weight
+    # A deep copy of the hooks' result is no leaf; the module itself trains on.
+    compare_in_place(model, exported)
+
+
+def compare_in_place(model, exported):
+    model.train()
+    x, target = torch.randn(5, 4), torch.randn(5, 4)
+    from graph_interpreter import Interpreter
+
+    interpreter = Interpreter.load(exported)
+    found, _ = interpreter.run({"input": x, "target": target}, 5)
+    torch.testing.assert_close(found, F.mse_loss(model(x), target))
+    for name, value in interpreter.new_states.items():
+        torch.testing.assert_close(value, dict(model.named_buffers())[name])
+
+
+def test_attributes_that_are_read_first_are_state(tmp_path):
+    class Remembers(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body, self.last = nn.Linear(4, 4), torch.zeros(4)
+
+        def forward(self, x):
+            y = self.body(x) + self.last
+            self.last = y.detach().mean(0)
+            return y
+
+    with pytest.raises(stagewright.ExportError, match=r"assigns the tensor 'last'.*register_buffer"):
+        stagewright.export(Remembers(), torch.randn(4, 4), loss=nn.MSELoss(), path=tmp_path / "m.swg")
+
+
+@pytest.mark.parametrize("make", [nn.BatchNorm1d, nn.BatchNorm2d])
+def test_cumulative_averages(make, tmp_path):
+    flat = make is nn.BatchNorm1d
+    shape = (nn.Identity(), nn.Flatten()) if flat else (nn.Unflatten(1, (2, 1, 2)), nn.Flatten())
+    model = nn.Sequential(nn.Linear(4, 4), shape[0], make(4 if flat else 2, momentum=None), shape[1])
+    exported = stagewright.export(model, torch.randn(4, 4), loss=nn.MSELoss(), path=tmp_path / "m.swg")
+    assert len(exported.graph.state_updates) == 3
+    compare(model, exported, name="input")
+
+
+class InOneType(nn.Module):
+    """Makes sure of the type of a layer, as routers of mixtures of experts do."""
+
+    def __init__(self, dtype):
+        super().__init__()
+        self.layer, self.dtype = nn.Linear(4, 4), dtype
+
+    def forward(self, x):
+        self.layer = self.layer.to(self.dtype).to(dtype=self.dtype)
+        return self.layer(x)
+
+
+def test_a_layer_that_has_its_type_may_be_converted_to_it(tmp_path):
+    export_and_compare(InOneType(torch.float32), batch, nn.MSELoss(), tmp_path)
+    with pytest.raises(stagewright.ExportError):
+        stagewright.export(InOneType(torch.float64), torch.randn(2, 4), loss=nn.MSELoss(), path=tmp_path / "m.swg")
+
+
+class Likelihood(nn.Module):
+    """Returns the negative log-likelihood of its targets."""
+
+    def __init__(self):
+        super().__init__()
+        self.mean, self.scale = nn.Linear(4, 4), nn.Linear(4, 4)
+
+    def forward(self, x, target):
+        found = torch.distributions.Normal(self.mean(x), F.softplus(self.scale(x)))
+        return {"loss": -found.log_prob(target).mean()}
+
+
+def test_distributions(tmp_path):
+    inputs = {"x": torch.randn(3, 4), "target": torch.randn(3, 4)}
+    model = Likelihood()
+    checked = torch.distributions.Distribution._validate_args  # PyTorch's compiler may have switched it off before.
+    exported = stagewright.export(model, inputs, path=tmp_path / "m.swg")
+    found, _ = Interpreter.load(exported).run(inputs, 3)
+    torch.testing.assert_close(found, model(**inputs)["loss"])
+    assert torch.distributions.Distribution._validate_args is checked

@@ -1,0 +1,73 @@
+#include "tests/planner_service/jobs/recording_store.h"
+
+#include "absl/strings/match.h"
+
+namespace stagewright::testing {
+
+absl::Status RecordingStore::Write(const std::vector<Mutation>& batch) {
+  absl::MutexLock lock(&mutex_);
+  for (const Mutation& mutation : batch) {
+    v1::Job job;
+    if (fail_when_ && absl::StartsWith(mutation.key, "jobs/") && mutation.value.has_value() &&
+        job.ParseFromString(*mutation.value) && fail_when_(job)) {
+      return absl::UnavailableError("the disk is gone");
+    }
+  }
+  for (const Mutation& mutation : batch) {
+    if (mutation.value.has_value()) {
+      entries_[mutation.key] = *mutation.value;
+    } else {
+      entries_.erase(mutation.key);
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> RecordingStore::Read(const std::string& key) const {
+  absl::MutexLock lock(&mutex_);
+  auto it = entries_.find(key);
+  if (it == entries_.end()) return absl::NotFoundError(key);
+  return it->second;
+}
+
+absl::StatusOr<std::vector<std::pair<std::string, std::string>>> RecordingStore::Scan(
+    const std::string& prefix) const {
+  absl::MutexLock lock(&mutex_);
+  std::vector<std::pair<std::string, std::string>> found;
+  for (const auto& entry : entries_) {
+    if (absl::StartsWith(entry.first, prefix)) found.push_back(entry);
+  }
+  return found;
+}
+
+v1::JobState RecordingStore::State(const std::string& job) const {
+  absl::MutexLock lock(&mutex_);
+  for (const auto& [key, value] : entries_) {
+    v1::Job stored;
+    if (absl::StartsWith(key, "jobs/") && stored.ParseFromString(value) && stored.name() == job)
+      return stored.state();
+  }
+  return v1::JOB_STATE_UNSPECIFIED;
+}
+
+void RecordingStore::FailWhen(std::function<bool(const v1::Job&)> fail_when) {
+  absl::MutexLock lock(&mutex_);
+  fail_when_ = std::move(fail_when);
+}
+
+void RecordingStore::Clear() {
+  absl::MutexLock lock(&mutex_);
+  entries_.clear();
+}
+
+std::map<std::string, std::string> RecordingStore::Entries() const {
+  absl::MutexLock lock(&mutex_);
+  return entries_;
+}
+
+void RecordingStore::Replace(std::map<std::string, std::string> entries) {
+  absl::MutexLock lock(&mutex_);
+  entries_ = std::move(entries);
+}
+
+}  // namespace stagewright::testing

@@ -1,0 +1,173 @@
+#include "tests/planner_service/lifecycle/job_harness.h"
+
+#include <algorithm>
+
+#include "absl/strings/match.h"
+#include "absl/time/clock.h"
+#include "common/base/check.h"
+#include "common/wire/job_state.h"
+#include "planner_service/jobs/job_proto.h"
+
+namespace stagewright::testing {
+
+JobHarness::JobHarness(RecordingStore* recording, JobManagerOptions options)
+    : store(recording), pool(1, 4) {
+  options.on_change = [this](const Job& job) {
+    const v1::JobState state = ToProto(job.state);
+    if (store->State(job.name()) != state) announced_before_stored = true;
+    const std::pair<std::string, v1::JobState> change(job.name(), state);
+    const auto last = std::find_if(announced.rbegin(), announced.rend(),
+                                   [&](const auto& c) { return c.first == job.name(); });
+    if (last == announced.rend() || last->second != state) announced.push_back(change);
+  };
+  jobs = std::make_unique<JobManager>(store, &registry, &pool, options);
+  CHECK(jobs->Recover().ok());
+}
+
+JobHarness::~JobHarness() { jobs.reset(); }
+
+void JobHarness::Connect(const std::string& name,
+                         const std::vector<std::pair<std::string, int64_t>>& running) {
+  v1::Register message;
+  message.set_worker(name);
+  message.set_host_address("127.0.0.1");
+  v1::DeviceKind* kind = message.add_kinds();
+  kind->set_name("cpu");
+  kind->set_flops_per_second(1e9);
+  kind->set_memory_bytes_per_second(1e10);
+  v1::Device* device = message.add_devices();
+  device->set_name("cpu0");
+  device->set_memory_bytes(int64_t{1} << 30);
+  for (const auto& [job, generation] : running) {
+    message.add_running()->set_job(job);
+    message.mutable_running()->rbegin()->set_generation(generation);
+  }
+  std::unique_ptr<FakeWorker>& worker = workers_[name];
+  if (worker == nullptr) worker = std::make_unique<FakeWorker>();
+  worker->name = name;
+  FakeWorker* raw = worker.get();
+  auto session = jobs->Register(message, [this, raw](const v1::ConnectResponse& response) {
+    absl::MutexLock lock(&mutex_);
+    raw->inbox.push_back(response);
+    raw->heard.push_back(response);
+    return true;
+  });
+  CHECK(session.ok());
+  raw->session = *session;
+  raw->connected = true;
+}
+
+void JobHarness::Disconnect(const std::string& name) {
+  FakeWorker& worker = Worker(name);
+  worker.connected = false;
+  if (registry.Unregister(name, worker.session)) jobs->OnLost(name, "its connection ended");
+}
+
+void JobHarness::Pump() {
+  bool again = true;
+  while (again) {
+    again = false;
+    for (auto& [name, worker] : workers_) {
+      v1::ConnectResponse message;
+      {
+        absl::MutexLock lock(&mutex_);
+        if (worker->inbox.empty()) continue;
+        message = std::move(worker->inbox.front());
+        worker->inbox.pop_front();
+      }
+      again = true;
+      if (!worker->silent_on.contains(message.message_case())) Answer(*worker, message);
+    }
+  }
+}
+
+void JobHarness::Answer(FakeWorker& worker, const v1::ConnectResponse& message) {
+  v1::ConnectRequest answer;
+  if (message.has_prepare()) {
+    devices_[worker.name].clear();
+    for (const auto& device : message.prepare().program().devices()) {
+      const auto& mine = message.prepare().devices();
+      if (std::find(mine.begin(), mine.end(), device.device()) != mine.end())
+        devices_[worker.name].push_back(device.device());
+    }
+    if (worker.refusal.empty()) {
+      answer.mutable_prepared()->set_job(message.prepare().job());
+      answer.mutable_prepared()->set_generation(message.prepare().generation());
+      answer.mutable_prepared()->set_total_steps(worker.total_steps);
+    } else {
+      answer.mutable_failed()->set_job(message.prepare().job());
+      answer.mutable_failed()->set_generation(message.prepare().generation());
+      answer.mutable_failed()->set_message(worker.refusal);
+      answer.mutable_failed()->set_code(static_cast<int>(absl::StatusCode::kResourceExhausted));
+    }
+  } else if (message.has_connect_peers()) {
+    answer.mutable_connected()->set_job(message.connect_peers().job());
+    answer.mutable_connected()->set_generation(message.connect_peers().generation());
+  } else if (message.has_start()) {
+    return Train(worker, message.start().job(), message.start().generation());
+  } else if (message.has_merge()) {
+    answer.mutable_merged()->set_job(message.merge().job());
+    answer.mutable_merged()->set_generation(message.merge().generation());
+    answer.mutable_merged()->set_checkpoint_path(message.merge().checkpoint_path());
+  } else {
+    return;
+  }
+  jobs->OnMessage(worker.name, answer);
+}
+
+void JobHarness::Train(FakeWorker& worker, const std::string& job, int64_t generation) {
+  for (int64_t step = 1; step <= worker.total_steps; ++step) {
+    v1::ConnectRequest message;
+    v1::Progress* progress = message.mutable_progress();
+    progress->set_job(job);
+    progress->set_generation(generation);
+    progress->set_step(step);
+    for (int32_t device : devices_[worker.name]) {
+      v1::DeviceProgress* own = progress->add_devices();
+      own->set_device(device);
+      own->set_loss(0.5);
+      own->set_step_ns(1'000'000 * step);
+      own->set_learning_rate(0.1);
+      v1::TraceEvent* event = progress->add_trace();
+      event->set_device(device);
+      event->set_step(static_cast<int32_t>(step - 1));
+      event->set_start_ns(step * 1000 + device);
+      event->set_end_ns(step * 1000 + 500);
+    }
+    jobs->OnMessage(worker.name, message);
+  }
+  v1::ConnectRequest message;
+  message.mutable_finished()->set_job(job);
+  message.mutable_finished()->set_generation(generation);
+  message.mutable_finished()->add_shards("shard-" + worker.name);
+  message.mutable_finished()->set_predicted_samples(10);
+  message.mutable_finished()->set_correct_samples(9);
+  jobs->OnMessage(worker.name, message);
+}
+
+v1::Job JobHarness::Await(const std::string& job, v1::JobState state) {
+  const absl::Time deadline = absl::Now() + absl::Seconds(20);
+  while (true) {
+    // Before pumping: a state that the workers' next answers would end must be seen.
+    v1::Job present = Get(job);
+    if (present.state() == state || IsTerminal(present.state()) || absl::Now() > deadline)
+      return present;
+    Pump();
+    absl::SleepFor(absl::Milliseconds(1));
+  }
+}
+
+std::string JobHarness::Submit(const v1::JobSpec& spec, const std::string& request_id) {
+  auto job = jobs->Submit(spec, request_id);
+  CHECK(job.ok());
+  return job->name();
+}
+
+int JobHarness::Heard(const std::string& worker, v1::ConnectResponse::MessageCase kind) {
+  absl::MutexLock lock(&mutex_);
+  const auto& heard = workers_[worker]->heard;
+  return static_cast<int>(std::count_if(heard.begin(), heard.end(),
+                                        [&](const auto& m) { return m.message_case() == kind; }));
+}
+
+}  // namespace stagewright::testing

@@ -1,0 +1,67 @@
+// A job manager with workers that answer by script.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/synchronization/mutex.h"
+#include "planner_service/lifecycle/job_manager.h"
+#include "tests/planner_service/jobs/recording_store.h"
+
+namespace stagewright::testing {
+
+// What a scripted worker is told, and whether it answers.
+struct FakeWorker {
+  std::string name;
+  int64_t session = 0;
+  std::deque<v1::ConnectResponse> inbox;
+  std::vector<v1::ConnectResponse> heard;  // Everything, in order.
+  // Kinds of messages it does not answer.
+  std::set<v1::ConnectResponse::MessageCase> silent_on;
+  std::string refusal;      // Answers Prepare with Failed.
+  int64_t total_steps = 3;  // What it counts.
+  bool connected = false;
+};
+
+class JobHarness {
+ public:
+  explicit JobHarness(RecordingStore* store, JobManagerOptions options = {});
+  ~JobHarness();
+
+  FakeWorker& Worker(const std::string& name) { return *workers_[name]; }
+  // Registers the worker, with what it still runs.
+  void Connect(const std::string& name,
+               const std::vector<std::pair<std::string, int64_t>>& running = {});
+  void Disconnect(const std::string& name);
+  // Answers for all workers until none has an unread message.
+  void Pump();
+  // Pumps until the job has the state (or has ended); the job as Get shows it.
+  v1::Job Await(const std::string& job, v1::JobState state);
+  v1::Job Get(const std::string& job) const { return *jobs->Get(job); }
+  std::string Submit(const v1::JobSpec& spec, const std::string& request_id = "");
+  // What `worker` heard of this kind.
+  int Heard(const std::string& worker, v1::ConnectResponse::MessageCase kind);
+
+  RecordingStore* const store;
+  WorkerRegistry registry;
+  PlanningPool pool;
+  std::unique_ptr<JobManager> jobs;
+  std::vector<std::pair<std::string, v1::JobState>> announced;  // By change of state.
+  bool announced_before_stored = false;
+
+ private:
+  void Answer(FakeWorker& worker, const v1::ConnectResponse& message);
+  void Train(FakeWorker& worker, const std::string& job, int64_t generation);
+
+  absl::Mutex mutex_;  // Inboxes.
+  std::map<std::string, std::unique_ptr<FakeWorker>> workers_;
+  // Devices of each worker in its present job, and the program's.
+  std::map<std::string, std::vector<int32_t>> devices_;
+};
+
+}  // namespace stagewright::testing

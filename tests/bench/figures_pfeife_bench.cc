@@ -49,7 +49,7 @@ std::string Schedule(ChainModel& model, const Step& step, double top, double& ti
   model.Slices(step.points, {0, 1, 2}, costs);
   time = graph.LongestPath(costs) * 1e-6;
   std::set<std::tuple<int32_t, int32_t, bool>> critical;
-  for (const SlicePass& pass : graph.CriticalPasses(costs)) {
+  for (const SlicePass& pass : graph.CriticalPasses()) {
     critical.insert({pass.slice, pass.micro_batch, pass.backward});
   }
   std::string svg =
@@ -63,7 +63,7 @@ std::string Schedule(ChainModel& model, const Step& step, double top, double& ti
   for (const auto& passes : DevicePasses(step.shape)) {
     for (const SlicePass& pass : passes) {
       const double length = (pass.backward ? costs.backward : costs.forward)[pass.slice] * 1e-6;
-      svg += Box(95 + graph.Start(pass, costs) * 1e-6 * kScale,
+      svg += Box(95 + graph.Start(pass) * 1e-6 * kScale,
                  top + 20 + step.shape.device_of(pass.slice) * kRow, length * kScale, pass,
                  critical.count({pass.slice, pass.micro_batch, pass.backward}) > 0);
     }

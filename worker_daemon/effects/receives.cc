@@ -13,7 +13,7 @@ void Receives::Start(const StepAction& receive) {
   const Route& route = routes_.RouteOf(action);
   if (route.by_reference != nullptr) return ReceiveTensors(receive);
   const MessageLayout layout = routes_.LayoutOf(action);
-  at::Tensor buffer = route.device_memory ? at::empty({layout.bytes()},
+  at::Tensor buffer = route.device_memory ? at::empty({layout.bytes().count()},
                                                       at::TensorOptions(at::kByte).device(device_))
                                           : buffers_.Take(layout.bytes());
   route.transport->Receive(route.peer, routes_.NextTag(action), buffer.data_ptr(),

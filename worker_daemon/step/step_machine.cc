@@ -16,7 +16,7 @@ constexpr Nanos kPoll = 20 * kMicrosecond;
 Nanos Now() {
   timespec time;
   clock_gettime(CLOCK_MONOTONIC, &time);
-  return time.tv_sec * kSecond + time.tv_nsec;
+  return time.tv_sec * kSecond + Nanos(time.tv_nsec);
 }
 
 }  // namespace

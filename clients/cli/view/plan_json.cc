@@ -54,13 +54,13 @@ nlohmann::json OnePlanJson(const v1::Plan& plan, const PlanContext& context) {
   nlohmann::json devices = nlohmann::json::array();
   for (const v1::DeviceReport& device : plan.evaluation().devices()) {
     devices.push_back({{"device", device.name()},
-                       {"busy_seconds", ToSeconds(device.busy_ns())},
+                       {"busy_seconds", ToSeconds(Nanos(device.busy_ns()))},
                        {"peak_memory_bytes", device.peak_memory_bytes()},
                        {"memory_budget_bytes", device.memory_budget_bytes()}});
   }
   nlohmann::json json = {
       {"kind", plan.strategy().kind() == v1::STRATEGY_KIND_SEQUENTIAL ? "sequential" : "graph"},
-      {"iteration_seconds", ToSeconds(plan.evaluation().iteration_ns())},
+      {"iteration_seconds", ToSeconds(Nanos(plan.evaluation().iteration_ns()))},
       {"samples_per_second", plan.evaluation().samples_per_second()},
       {"depth", plan.evaluation().depth()},
       {"bubble_ratio", plan.evaluation().bubble_ratio()},
@@ -78,7 +78,7 @@ nlohmann::json OnePlanJson(const v1::Plan& plan, const PlanContext& context) {
       {"devices", std::move(devices)}};
   for (const v1::LengthPlan& length : plan.lengths()) {
     json["lengths"].push_back({{"samples", length.samples()},
-                               {"iteration_seconds", ToSeconds(length.evaluation().iteration_ns())},
+                               {"iteration_seconds", ToSeconds(Nanos(length.evaluation().iteration_ns()))},
                                {"samples_per_second", length.evaluation().samples_per_second()},
                                {"peak_memory_bytes", PeakMemory(length.evaluation())}});
   }
@@ -94,8 +94,8 @@ nlohmann::json PlanJson(const v1::PlanResponse& response, const PlanContext& con
   json["model"] = context.model;
   json["termination"] = TerminationText(response.termination());
   if (response.has_one_device_ns())
-    json["one_device_seconds"] = ToSeconds(response.one_device_ns());
-  json["lower_bound_seconds"] = ToSeconds(response.lower_bound_ns());
+    json["one_device_seconds"] = ToSeconds(Nanos(response.one_device_ns()));
+  json["lower_bound_seconds"] = ToSeconds(Nanos(response.lower_bound_ns()));
   if (const auto gap = GapRatio(response)) json["gap_ratio"] = *gap;
   json["search_seconds"] = response.search_seconds();
   json["search_states"] = response.states();

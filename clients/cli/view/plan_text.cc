@@ -30,7 +30,7 @@ std::string StageTable(const v1::Plan& plan, const PlanContext& context) {
                DevicesText(stage, context), ScheduleText(plan.strategy(), s),
                absl::StrCat(stage.micro_batch()), absl::StrCat(report.in_flight()),
                FormatDuration(static_cast<Nanos>(report.seconds_per_sample() * 1e9)),
-               FormatBytes(report.peak_memory_bytes())});
+               FormatBytes(Bytes(report.peak_memory_bytes()))});
   }
   return table.ToString();
 }
@@ -46,7 +46,7 @@ void AddSummaryRow(const v1::Plan& plan, Table& table) {
   table.Add({HasBranches(plan.strategy()) ? "graph (GPP)" : "sequential (SPP)",
              plan.provenance().planner(), absl::StrCat(plan.strategy().stages_size()),
              absl::StrCat(evaluation.depth()), absl::StrCat(DevicesUsed(plan.strategy())),
-             MicroBatches(plan.strategy()), FormatDuration(evaluation.iteration_ns()),
+             MicroBatches(plan.strategy()), FormatDuration(Nanos(evaluation.iteration_ns())),
              absl::StrFormat("%.1f", evaluation.samples_per_second()),
              Percent(evaluation.bubble_ratio()), FormatBytes(PeakMemory(plan))});
 }
@@ -57,7 +57,7 @@ std::string LengthsText(const v1::Plan& plan) {
   Table table({"samples of", ">step time", ">samples/s", ">peak memory"});
   for (const v1::LengthPlan& length : plan.lengths()) {
     const v1::Evaluation& evaluation = length.evaluation();
-    table.Add({length.samples(), FormatDuration(evaluation.iteration_ns()),
+    table.Add({length.samples(), FormatDuration(Nanos(evaluation.iteration_ns())),
                absl::StrFormat("%.1f", evaluation.samples_per_second()),
                FormatBytes(PeakMemory(evaluation))});
   }
@@ -111,7 +111,7 @@ std::string PlanText(const v1::PlanResponse& response, const PlanContext& contex
   absl::StrAppend(&out, OneDeviceText(response));
   if (const auto gap = GapRatio(response)) {
     absl::StrAppend(&out, "no plan on these devices can take less than ",
-                    FormatDuration(response.lower_bound_ns()), "; this one takes ", Percent(*gap),
+                    FormatDuration(Nanos(response.lower_bound_ns())), "; this one takes ", Percent(*gap),
                     " more\n");
   }
   if (response.search_seconds() > 0) {

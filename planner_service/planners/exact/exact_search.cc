@@ -18,12 +18,7 @@ constexpr uint32_t Bit(int32_t stage) { return uint32_t{1} << stage; }
 
 ExactSearch::ExactSearch(const Problem& problem, const PlanOptions& options, SearchContext& context,
                          Nanos bound)
-    : problem_(problem),
-      options_(options),
-      context_(context),
-      bound_(bound),
-      costs_(problem),
-      relaxed_(*problem.cluster) {
+    : problem_(problem), options_(options), context_(context), bound_(bound), costs_(problem) {
   int32_t most_stages =
       std::min({problem.cluster->size(), problem.operators->size(), kMostExactStages});
   if (options.max_stages > 0) most_stages = std::min(most_stages, options.max_stages);
@@ -125,7 +120,9 @@ void ExactSearch::Try(const StageTimes& times, const Choice& choice) {
     case_.stages[s].recompute = (choice.recompute & Bit(s)) != 0;
   }
   steps_ += kStepsPerSchedule;
-  if (prune_ && relaxed_.Run(times, case_, best_time_) >= best_time_) return;
+  if (prune_ && LeastPipelineTime(*problem_.cluster, times, case_, best_time_) >= best_time_) {
+    return;
+  }
   error_ = Judge(ToStrategy(times, choice));
 }
 

@@ -83,7 +83,6 @@ class ExactSearch {
   bool prune_ = true;
   OperatorCosts costs_;
   std::vector<DeviceLayout> layouts_;
-  RelaxedPipeline relaxed_;
 
   // What follows belongs to the assignment at hand.
   PipelineCase case_;

@@ -26,111 +26,96 @@ double PathLength(const PathCounts& path, const SliceCosts& costs) {
   return length;
 }
 
-std::optional<DependencyGraph> DependencyGraph::Create(const LoopedShape& shape) {
-  const auto order = TopologicalPasses(shape);
-  if (!order) return std::nullopt;
-  DependencyGraph graph;
-  graph.shape_ = shape;
-  graph.end_.assign(order->size(), 0);
-  graph.vertex_.resize(order->size());
-  std::vector<int32_t> last(shape.devices, -1);
-  for (const SlicePass& pass : *order) {
-    const int32_t self = graph.IndexOf(pass.slice, pass.micro_batch, pass.backward);
-    int32_t& previous = last[shape.device_of(pass.slice)];
-    graph.vertex_[self] = static_cast<int32_t>(graph.passes_.size());
-    graph.passes_.push_back({pass.slice, pass.micro_batch, pass.backward, self, previous});
-    previous = self;
+PassLanes LanesOf(const LoopedShape& shape, const std::vector<SlicePass>& passes, bool recompute,
+                  std::optional<ReceivePosting> posting) {
+  std::vector<PassLanes::Unit> units;
+  for (int32_t s = 0; s < shape.slices(); ++s) {
+    units.push_back({shape.device_of(s), shape.micro_batches});
   }
-  return graph;
+  std::vector<UnitPass> lanes;
+  lanes.reserve(passes.size());
+  for (const auto& [slice, micro_batch, backward] : passes) {
+    if (backward && recompute) lanes.push_back({slice, micro_batch, PassKind::kRecompute});
+    lanes.push_back({slice, micro_batch, backward ? PassKind::kBackward : PassKind::kForward});
+  }
+  return PassLanes(std::move(units), lanes, posting);
 }
 
-// Messages by receiver; those by sender are contiguous as they are.
-void DependencyGraph::Link(const SliceCosts& costs) {
-  const int32_t slices = shape_.slices();
-  incoming_at_.assign(slices + 1, 0);
-  outgoing_at_.assign(slices + 1, 0);
-  for (const SliceCosts::Message& message : costs.messages) {
-    ++incoming_at_[message.to + 1];
-    ++outgoing_at_[message.from + 1];
+void ToTimelineCosts(const SliceCosts& slices, bool recompute, TimelineCosts& costs) {
+  costs.times.clear();
+  for (size_t s = 0; s < slices.forward.size(); ++s) {
+    const double forward = slices.forward[s];
+    costs.times.push_back({forward, slices.backward[s] - (recompute ? forward : 0), forward, 0});
   }
-  for (int32_t s = 0; s < slices; ++s) {
-    incoming_at_[s + 1] += incoming_at_[s];
-    outgoing_at_[s + 1] += outgoing_at_[s];
+  costs.messages.clear();
+  for (const SliceCosts::Message& message : slices.messages) {
+    costs.messages.push_back({message.from,
+                              message.to,
+                              message.back >= 0,
+                              {0, message.there, {}},
+                              {0, message.back, {}}});
   }
-  incoming_.resize(costs.messages.size());
-  for (size_t i = 0; i < costs.messages.size(); ++i) {
-    incoming_[incoming_at_[costs.messages[i].to]++] = static_cast<int32_t>(i);
+}
+
+DependencyGraph::DependencyGraph(const LoopedShape& shape, const std::vector<SlicePass>& passes)
+    : shape_(shape),
+      timeline_(LanesOf(shape, passes, /*recompute=*/false, std::nullopt)),
+      previous_(passes.size(), -1) {
+  for (size_t p = 0; p < passes.size(); ++p) {
+    const int32_t next = timeline_.lanes().passes()[p].next;
+    if (next >= 0) previous_[next] = static_cast<int32_t>(p);
   }
-  for (int32_t s = slices; s > 0; --s) incoming_at_[s] = incoming_at_[s - 1];
-  incoming_at_[0] = 0;
+}
+
+std::optional<DependencyGraph> DependencyGraph::Create(const LoopedShape& shape) {
+  const auto passes = TopologicalPasses(shape);
+  if (!passes) return std::nullopt;
+  return DependencyGraph(shape, *passes);
 }
 
 double DependencyGraph::LongestPath(const SliceCosts& costs) {
-  Link(costs);
-  const int32_t batches = shape_.micro_batches;
-  const int32_t backward_base = shape_.slices() * batches;
-  double longest = 0;
-  for (const Vertex& v : passes_) {
-    double start = v.previous >= 0 ? end_[v.previous] : 0;
-    if (v.backward) {
-      for (int32_t i = outgoing_at_[v.slice]; i < outgoing_at_[v.slice + 1]; ++i) {
-        const SliceCosts::Message& message = costs.messages[i];
-        if (message.back < 0) continue;
-        start = std::max(start,
-                         end_[backward_base + message.to * batches + v.micro_batch] + message.back);
-      }
-    } else {
-      for (int32_t i = incoming_at_[v.slice]; i < incoming_at_[v.slice + 1]; ++i) {
-        const SliceCosts::Message& message = costs.messages[incoming_[i]];
-        start = std::max(start, end_[message.from * batches + v.micro_batch] + message.there);
-      }
-    }
-    const double end = start + (v.backward ? costs.backward[v.slice] : costs.forward[v.slice]);
-    end_[v.self] = end;
-    longest = std::max(longest, end);
+  ToTimelineCosts(costs, /*recompute=*/false, costs_);
+  return timeline_.Run(costs_, {.links = LinkModel::kUnlimited, .ordered = true});
+}
+
+double DependencyGraph::Start(const SlicePass& pass) const {
+  const PassLanes& lanes = timeline_.lanes();
+  return timeline_.start(lanes.reader(lanes.SlotOf(pass.slice, pass.micro_batch, pass.backward)));
+}
+
+std::vector<SlicePass> DependencyGraph::CriticalPasses() const {
+  const PassLanes& lanes = timeline_.lanes();
+  int32_t at = lanes.last(0);
+  for (int32_t s = 1; s < shape_.slices(); ++s) {
+    if (timeline_.end(lanes.last(s)) > timeline_.end(at)) at = lanes.last(s);
   }
-  return longest;
-}
-
-double DependencyGraph::Start(const SlicePass& pass, const SliceCosts& costs) const {
-  return end_[IndexOf(pass.slice, pass.micro_batch, pass.backward)] -
-         (pass.backward ? costs.backward[pass.slice] : costs.forward[pass.slice]);
-}
-
-std::vector<SlicePass> DependencyGraph::CriticalPasses(const SliceCosts& costs) const {
-  std::vector<SlicePass> passes;
-  auto at = static_cast<int32_t>(std::max_element(end_.begin(), end_.end()) - end_.begin());
+  std::vector<SlicePass> critical;
   while (at >= 0) {
-    const Vertex& v = passes_[vertex_[at]];
-    passes.push_back({v.slice, v.micro_batch, v.backward});
-    at = v.previous;
-    double latest = at >= 0 ? end_[at] : 0;
-    const auto consider = [&](int32_t from, double time) {
-      if (end_[from] + time <= latest) return;
-      latest = end_[from] + time;
+    const PassLanes::Placed& pass = lanes.passes()[at];
+    const bool backward = pass.kind == PassKind::kBackward;
+    critical.push_back({pass.unit, pass.micro_batch, backward});
+    at = previous_[at];
+    double latest = at >= 0 ? timeline_.end(at) : 0;
+    for (int32_t i : backward ? timeline_.Outgoing(pass.unit) : timeline_.Incoming(pass.unit)) {
+      const TimelineCosts::Message& message = costs_.messages[i];
+      if (backward && !message.gradient) continue;
+      const int32_t from = lanes.reader(
+          lanes.SlotOf(backward ? message.to : message.from, pass.micro_batch, backward));
+      const double arrival = timeline_.end(from) + (backward ? message.back : message.there).time;
+      if (arrival <= latest) continue;
+      latest = arrival;
       at = from;
-    };
-    if (v.backward) {
-      for (int32_t i = outgoing_at_[v.slice]; i < outgoing_at_[v.slice + 1]; ++i) {
-        const SliceCosts::Message& message = costs.messages[i];
-        if (message.back >= 0) consider(IndexOf(message.to, v.micro_batch, true), message.back);
-      }
-    } else {
-      for (int32_t i = incoming_at_[v.slice]; i < incoming_at_[v.slice + 1]; ++i) {
-        const SliceCosts::Message& message = costs.messages[incoming_[i]];
-        consider(IndexOf(message.from, v.micro_batch, false), message.there);
-      }
     }
   }
-  std::reverse(passes.begin(), passes.end());
-  return passes;
+  std::reverse(critical.begin(), critical.end());
+  return critical;
 }
 
-PathCounts DependencyGraph::CriticalPath(const SliceCosts& costs) const {
+PathCounts DependencyGraph::CriticalPath() const {
   PathCounts path;
   path.forward.assign(shape_.slices(), 0);
   path.backward.assign(shape_.slices(), 0);
-  const std::vector<SlicePass> passes = CriticalPasses(costs);
+  const std::vector<SlicePass> passes = CriticalPasses();
   std::map<std::pair<int32_t, int32_t>, PathCounts::Hop> hops;
   for (size_t i = 0; i < passes.size(); ++i) {
     const SlicePass& pass = passes[i];

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "common/base/units.h"
+#include "planner_service/models/timeline.h"
 #include "planner_service/planners/pfeife/looped_shape.h"
 
 namespace stagewright::pfeife {
@@ -50,6 +51,16 @@ struct PathCounts {
 // O(slices + messages).
 double PathLength(const PathCounts& path, const SliceCosts& costs);
 
+// The slices' passes in topological order, the first of them posted by `posting`; with `recompute`,
+// a pass that runs the forward pass again comes before every backward pass. O(passes).
+PassLanes LanesOf(const LoopedShape& shape, const std::vector<SlicePass>& passes, bool recompute,
+                  std::optional<ReceivePosting> posting);
+
+// What the timeline is to know of `slices`; backward times include recomputation. O(slices +
+// messages).
+void ToTimelineCosts(const SliceCosts& slices, bool recompute, TimelineCosts& costs);
+
+// A timeline with unlimited links.
 class DependencyGraph {
  public:
   // nullopt if the shape deadlocks. O(passes).
@@ -57,38 +68,25 @@ class DependencyGraph {
 
   const LoopedShape& shape() const { return shape_; }
   // Vertices: what one evaluation has to visit.
-  int64_t size() const { return static_cast<int64_t>(passes_.size()); }
+  int64_t size() const { return std::ssize(timeline_.lanes().passes()); }
 
   // The longest path, ns. O(passes + messages * micro-batches). Keeps when passes end.
   double LongestPath(const SliceCosts& costs);
 
   // When a pass starts, by the last LongestPath.
-  double Start(const SlicePass& pass, const SliceCosts& costs) const;
+  double Start(const SlicePass& pass) const;
   // The passes on one of the longest paths of the last LongestPath, first to last, and its counts.
-  // O(path * messages).
-  std::vector<SlicePass> CriticalPasses(const SliceCosts& costs) const;
-  PathCounts CriticalPath(const SliceCosts& costs) const;
+  // O(path * messages of a slice).
+  std::vector<SlicePass> CriticalPasses() const;
+  PathCounts CriticalPath() const;
 
  private:
-  struct Vertex {
-    int32_t slice;
-    int32_t micro_batch;
-    bool backward;
-    int32_t self;      // Index in end_.
-    int32_t previous;  // Index in end_ of the pass before it on its device; -1: none.
-  };
-  int32_t IndexOf(int32_t slice, int32_t micro_batch, bool backward) const {
-    return ((backward ? shape_.slices() : 0) + slice) * shape_.micro_batches + micro_batch;
-  }
-  void Link(const SliceCosts& costs);
+  DependencyGraph(const LoopedShape& shape, const std::vector<SlicePass>& passes);
 
   LoopedShape shape_;
-  std::vector<Vertex> passes_;        // Topological order.
-  std::vector<int32_t> vertex_;       // By index in end_: position in passes_.
-  std::vector<double> end_;           // By IndexOf.
-  std::vector<int32_t> incoming_;     // Indices of messages, by receiving slice.
-  std::vector<int32_t> incoming_at_;  // Where each slice's messages begin in incoming_.
-  std::vector<int32_t> outgoing_at_;  // Where each sender's messages begin in SliceCosts::messages.
+  Timeline timeline_;
+  std::vector<int32_t> previous_;  // By position: the pass before it on its device; -1: none.
+  TimelineCosts costs_;
 };
 
 }  // namespace stagewright::pfeife

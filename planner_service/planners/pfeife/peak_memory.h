@@ -39,15 +39,6 @@ class PeakMemory {
   std::vector<Bytes> AtMost(const SliceMemory& memory, const SliceCosts& costs) const;
 
  private:
-  enum class Kind : uint8_t { kForward, kRecompute, kBackward };
-  struct Task {
-    int32_t slice = 0;
-    int32_t micro_batch = 0;
-    Kind kind = Kind::kForward;
-    int32_t post_after = -1;  // The task after which its receives are posted; -1: at once.
-    double start = 0;         // As the last Time has found, ns.
-    double end = 0;
-  };
   // Bytes that one slice exchanges for one micro-batch.
   struct Flow {
     Bytes received = 0;      // Activations from other devices.
@@ -64,35 +55,22 @@ class PeakMemory {
     int32_t received = 0;
     int32_t returned = 0;
   };
-  using Messages = std::vector<std::vector<int32_t>>;
   // When and how much is given back.
   using Release = std::pair<double, Bytes>;
+  class Device;
 
-  void FindPosts(std::vector<Task>& tasks) const;
-  void CountHeld(const std::vector<Task>& tasks);
-  void CountFlows(const SliceCosts& costs);
-  void Time(const SliceCosts& costs);
-  void Arrive(const SliceCosts& costs, int32_t message, double posted, Task& task);
-  Bytes Walk(int32_t device, const SliceMemory& memory);
-  double& End(int32_t slice, int32_t micro_batch, bool backward) {
-    return ends_[((backward ? shape_.slices() : 0) + slice) * shape_.micro_batches + micro_batch];
-  }
+  void CountHeld();
+  std::vector<Flow> FlowsOf(const SliceCosts& costs) const;
+  std::vector<std::vector<Release>> ReleasesOf(const SliceCosts& costs) const;
   bool Local(const SliceCosts::Message& message) const {
     return shape_.device_of(message.from) == shape_.device_of(message.to);
   }
 
   LoopedShape shape_;
   bool recompute_;
-  ReceivePosting posting_;
-  std::vector<std::vector<Task>> tasks_;           // By device.
-  std::vector<std::pair<int32_t, int32_t>> runs_;  // Device and task, in topological order.
-  std::vector<Held> most_held_;                    // By slice.
-  // What the last estimate has found.
-  std::vector<Flow> flows_;                     // By slice.
-  Messages incoming_, outgoing_;                // By slice.
-  std::vector<double> ends_;                    // See End.
-  std::vector<double> lanes_;                   // By message and direction: until when it is busy.
-  std::vector<std::vector<Release>> releases_;  // By device: of the messages that it sent.
+  Timeline timeline_;
+  std::vector<Held> most_held_;  // By slice.
+  TimelineCosts costs_;
 };
 
 }  // namespace stagewright::pfeife

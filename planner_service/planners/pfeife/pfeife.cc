@@ -75,51 +75,55 @@ namespace stagewright {
 namespace pfeife {
 namespace {
 
-// Vertices of dependency graphs that the parts of a search may visit, or as much work of other
-// kinds: about 10 ns each. Rating all shapes, exploring those that look good, deepening the best,
-// and the warm-ups of the best one.
-constexpr int64_t kRating = 20'000'000;
-constexpr int64_t kExploring = 40'000'000;
-constexpr int64_t kDeepening = 20'000'000;
-constexpr int64_t kPolishing = 10'000'000;
-// Settings with more pairs of slice and micro-batch are left to those who ask for them: judging one
-// takes about a tenth of a second.
-constexpr int64_t kMostJudged = 40'000;
-// How many of each shape's best cuts are simulated.
-constexpr size_t kMostSimulations = 12;
-// Beams over shapes that are explored are narrow and have fewer moves; those over kDeepened of the
-// best shapes, which are searched once more, are wide.
-constexpr int32_t kNarrow = 6;
-constexpr int32_t kNarrowReach = 4;
-constexpr int32_t kWide = 32;
-constexpr size_t kDeepened = 4;
-// A line may use this part of what is left for exploring.
-constexpr int64_t kLineShare = 6;
-// A line whose first search ends this many times behind the best is left; a shape of a line is
-// searched if the cuts of the best shape are within this factor there.
-constexpr double kFar = 1.1;
-constexpr double kNear = 1.02;
-// Settings whose even cuts exceed the memory by this share come last, and only if nothing else
-// fits.
-constexpr double kHopeless = 0.5;
-// An estimate shorter than this share of the one before is worth a simulation at once.
-constexpr double kClearly = 0.97;
-// Beyond this share of a device's memory, an excess says nothing of devices.
-constexpr double kMostExcess = 1e6;
-// Beam entries of one shape that the next one begins with.
-constexpr size_t kHandedOn = 2;
+// What bounds the search. The figures in docs/planners/pfeife.md were taken with these values.
+struct Tuning {
+  // Vertices of dependency graphs that the phases may visit, or as much work of other kinds: about
+  // 10 ns each. Rating all shapes, exploring those that look good, deepening the best, and the
+  // warm-ups of the best one.
+  static constexpr int64_t kRating = 20'000'000;
+  static constexpr int64_t kExploring = 40'000'000;
+  static constexpr int64_t kDeepening = 20'000'000;
+  static constexpr int64_t kPolishing = 10'000'000;
+  // Settings with more pairs of slice and micro-batch are left to those who ask for them: judging
+  // one takes about a tenth of a second.
+  static constexpr int64_t kMostJudged = 40'000;
+  // How many of each shape's best cuts are simulated.
+  static constexpr size_t kMostSimulations = 12;
+  // Beams over shapes that are explored are narrow and have fewer moves; those over kDeepened of
+  // the best shapes, which are searched once more, are wide.
+  static constexpr int32_t kNarrow = 6;
+  static constexpr int32_t kNarrowReach = 4;
+  static constexpr int32_t kWide = 32;
+  static constexpr size_t kDeepened = 4;
+  // A candidate may use this part of what is left for exploring.
+  static constexpr int64_t kCandidateShare = 6;
+  // A candidate whose first search ends this many times behind the best is left; a shape of it is
+  // searched if the cuts of its best shape are within this factor there.
+  static constexpr double kFar = 1.1;
+  static constexpr double kNear = 1.02;
+  // Settings whose even cuts exceed the memory by this share come last, and only if nothing else
+  // fits.
+  static constexpr double kHopeless = 0.5;
+  // An estimate shorter than this share of the one before is worth a simulation at once.
+  static constexpr double kClearly = 0.97;
+  // Beyond this share of a device's memory, an excess says nothing of devices.
+  static constexpr double kMostExcess = 1e6;
+  // Beam entries of one shape that the next one begins with.
+  static constexpr size_t kHandedOn = 2;
+};
 
 // A setting and a linear order, with what even cuts take in its shapes, best first.
-struct Line {
-  const Setting* setting = nullptr;
+struct Candidate {
+  const LoopedSetting* setting = nullptr;
   size_t order = 0;
   ChainModel* model = nullptr;
   std::vector<Finalist> shapes;  // With the micro-batches that are searched with.
 };
 
-class Search {
+class PfeifeSearch {
  public:
-  Search(const Problem& problem, const PlanOptions& options, SearchContext& context, Judge& judge)
+  PfeifeSearch(const Problem& problem, const PlanOptions& options, SearchContext& context,
+               Judge& judge)
       : problem_(problem), options_(options), context_(context), judge_(judge), costs_(problem) {}
 
   // `explain`: says in found.reason what was lacking if nothing was found.
@@ -147,7 +151,7 @@ class Search {
   // could be rated.
   std::string Excess() const {
     const double excess = finalists_.least_excess();
-    if (excess <= 0 || excess > kMostExcess) return "";
+    if (excess <= 0 || excess > Tuning::kMostExcess) return "";
     return absl::StrFormat("the best cuts exceed a device by %.0f %%", excess * 100);
   }
 
@@ -165,26 +169,26 @@ class Search {
     finalists_.clear();
     known_.clear();
     rated_first_ = false;
-    const std::vector<Setting> settings = Judgeable(samples);
-    const auto cheapest =
-        std::min_element(settings.begin(), settings.end(),
-                         [&](const Setting& a, const Setting& b) { return Pieces(a) < Pieces(b); });
+    const std::vector<LoopedSetting> settings = Judgeable(samples);
+    const auto cheapest = std::min_element(
+        settings.begin(), settings.end(),
+        [&](const LoopedSetting& a, const LoopedSetting& b) { return Pieces(a) < Pieces(b); });
     double excess = 0;
     if (cheapest != settings.end()) RETURN_IF_ERROR(Start(*cheapest, recompute, excess));
     rated_first_ = false;
-    std::vector<Setting> likely, unlikely;
-    for (const Setting& setting : settings) {
+    std::vector<LoopedSetting> likely, unlikely;
+    for (const LoopedSetting& setting : settings) {
       if (context_.Expired()) return absl::OkStatus();
       RETURN_IF_ERROR(Start(setting, recompute, excess));
-      (excess <= kHopeless ? likely : unlikely).push_back(setting);
+      (excess <= Tuning::kHopeless ? likely : unlikely).push_back(setting);
     }
     for (const auto& some : {likely, unlikely}) {
       RETURN_IF_ERROR(Explore(some, recompute));
       if (finalists_.fit()) break;
     }
-    Allow(kDeepening);
+    Allow(Tuning::kDeepening);
     Deepen();
-    Allow(kPolishing);
+    Allow(Tuning::kPolishing);
     if (finalists_.fit()) Polish(finalists_.best());
     return Simulate();
   }
@@ -194,7 +198,7 @@ class Search {
   absl::Status Report() {
     if (!finalists_.fit() || context_.Expired()) return absl::OkStatus();
     const double time = finalists_.best().cuts.time;
-    if (answered() && time > kClearly * reported_) return absl::OkStatus();
+    if (answered() && time > Tuning::kClearly * reported_) return absl::OkStatus();
     reported_ = time;
     return Propose(finalists_.best());
   }
@@ -202,13 +206,13 @@ class Search {
   // Searches the cuts of the best shapes with a wider beam.
   void Deepen() {
     std::vector<Finalist> best = finalists_.all();
-    if (best.size() > kDeepened) best.resize(kDeepened);
+    if (best.size() > Tuning::kDeepened) best.resize(Tuning::kDeepened);
     for (const Finalist& finalist : best) {
       if (context_.Expired()) return;
       ChainModel& model = *finalist.model;
       const LoopedShape shape = Short(finalist.shape);
       const std::vector<Cuts> found =
-          Beam(model, finalist.devices, kWide)
+          Beam(model, finalist.devices, Tuning::kWide)
               .Run(shape, {finalist.cuts.points, model.EvenTime(shape.slices()),
                            model.EvenMemory(shape.slices())});
       if (!found.empty()) Add(model, finalist.devices, shape, found.front());
@@ -219,7 +223,7 @@ class Search {
     BeamOptions options;
     options.width = width;
     options.memory = memory_;
-    if (width <= kNarrow) options.reach = kNarrowReach;
+    if (width <= Tuning::kNarrow) options.reach = Tuning::kNarrowReach;
     return SplitSearch(model, devices, options, context_, effort_);
   }
 
@@ -234,19 +238,19 @@ class Search {
   }
 
   // Pairs of slice and micro-batch.
-  int64_t Pieces(const Setting& setting) const {
+  int64_t Pieces(const LoopedSetting& setting) const {
     return problem_.mini_batch / setting.samples * static_cast<int64_t>(setting.devices.size()) *
            setting.loops;
   }
 
   // The settings that are small enough to be simulated, with micro-batches of `samples` if given.
-  std::vector<Setting> Judgeable(std::optional<int64_t> samples) const {
+  std::vector<LoopedSetting> Judgeable(std::optional<int64_t> samples) const {
     PlanOptions options = options_;
     if (samples) options.micro_batch = *samples;
     const bool forced = options_.num_stages > 0 || options_.micro_batch > 0;
-    std::vector<Setting> settings = Settings(problem_, options);
-    std::erase_if(settings, [&](const Setting& setting) {
-      return Pieces(setting) > (forced ? kMostPieces : kMostJudged);
+    std::vector<LoopedSetting> settings = Settings(problem_, options);
+    std::erase_if(settings, [&](const LoopedSetting& setting) {
+      return Pieces(setting) > (forced ? kMostPieces : Tuning::kMostJudged);
     });
     return settings;
   }
@@ -254,7 +258,7 @@ class Search {
   // Rates even cuts, by how much they exceed the memory at least. The first that fit, of the
   // cheapest setting and of the most promising one, are judged, so that a deadline that comes soon
   // finds an answer.
-  absl::Status Start(const Setting& setting, bool recompute, double& excess) {
+  absl::Status Start(const LoopedSetting& setting, bool recompute, double& excess) {
     ChainModel& model = ModelFor(problem_.operators->dag().order(), setting.samples, recompute);
     const auto count = static_cast<int32_t>(setting.devices.size());
     const auto few = static_cast<int32_t>(Shortened(problem_.mini_batch / setting.samples, count));
@@ -276,74 +280,78 @@ class Search {
   void Allow(int64_t passes) { effort_.most_passes = effort_.passes + passes; }
   bool Ended() const { return effort_.passes >= effort_.most_passes || context_.Expired(); }
 
-  // Searches lines, the most promising first. None may use all that is left.
-  absl::Status Explore(const std::vector<Setting>& settings, bool recompute) {
-    const std::vector<Line> lines = Lines(settings, recompute);
-    const int64_t end = effort_.passes + kExploring;
-    for (const Line& line : lines) {
-      Allow((end - effort_.passes) / kLineShare);
+  // Searches candidates, the most promising first. None may use all that is left.
+  absl::Status Explore(const std::vector<LoopedSetting>& settings, bool recompute) {
+    const std::vector<Candidate> candidates = Candidates(settings, recompute);
+    const int64_t end = effort_.passes + Tuning::kExploring;
+    for (const Candidate& candidate : candidates) {
+      Allow((end - effort_.passes) / Tuning::kCandidateShare);
       if (Ended()) break;
-      ExploreLine(line);
+      ExploreCandidate(candidate);
       RETURN_IF_ERROR(Report());
     }
     return absl::OkStatus();
   }
 
-  // The lines of as many settings as there is effort for, best first.
-  std::vector<Line> Lines(const std::vector<Setting>& settings, bool recompute) {
-    std::vector<Line> lines;
-    Allow(kRating);
-    for (const Setting& setting : settings) {
+  // The candidates of as many settings as there is effort for, best first.
+  std::vector<Candidate> Candidates(const std::vector<LoopedSetting>& settings, bool recompute) {
+    std::vector<Candidate> candidates;
+    Allow(Tuning::kRating);
+    for (const LoopedSetting& setting : settings) {
       if (Ended()) break;
       const auto slices = static_cast<int32_t>(setting.devices.size()) * setting.loops;
       const auto orders = LinearOrders(costs_, setting.samples, slices);
       for (size_t i = 0; i < orders.size(); ++i) {
-        Line line{&setting, i, &ModelFor(orders[i], setting.samples, recompute), {}};
-        RateShapes(line);
-        if (!line.shapes.empty()) lines.push_back(std::move(line));
+        Candidate candidate{&setting, i, &ModelFor(orders[i], setting.samples, recompute), {}};
+        RateShapes(candidate);
+        if (!candidate.shapes.empty()) candidates.push_back(std::move(candidate));
       }
     }
-    std::stable_sort(lines.begin(), lines.end(), [](const Line& a, const Line& b) {
-      return Better(a.shapes.front(), b.shapes.front());
-    });
-    return lines;
+    std::stable_sort(candidates.begin(), candidates.end(),
+                     [](const Candidate& a, const Candidate& b) {
+                       return Better(a.shapes.front(), b.shapes.front());
+                     });
+    return candidates;
   }
 
-  void RateShapes(Line& line) {
-    const std::vector<int32_t>& devices = line.setting->devices;
+  void RateShapes(Candidate& candidate) {
+    const std::vector<int32_t>& devices = candidate.setting->devices;
     const auto count = static_cast<int32_t>(devices.size());
     const auto few =
-        static_cast<int32_t>(Shortened(problem_.mini_batch / line.setting->samples, count));
-    SplitSearch search = Beam(*line.model, devices, kNarrow);
-    for (const LoopedShape& shape : Shapes(count, line.setting->loops, few)) {
+        static_cast<int32_t>(Shortened(problem_.mini_batch / candidate.setting->samples, count));
+    SplitSearch search = Beam(*candidate.model, devices, Tuning::kNarrow);
+    for (const LoopedShape& shape : Shapes(count, candidate.setting->loops, few)) {
       if (context_.Expired()) break;
-      const std::optional<Cuts> cuts = search.Rate(shape, line.model->EvenTime(shape.slices()));
+      const std::optional<Cuts> cuts =
+          search.Rate(shape, candidate.model->EvenTime(shape.slices()));
       if (!cuts) continue;
-      line.shapes.push_back({line.model, devices, shape, *cuts});
-      line.shapes.back().cuts.time = Lengthened(line.shapes.back(), problem_.mini_batch).cuts.time;
+      candidate.shapes.push_back({candidate.model, devices, shape, *cuts});
+      candidate.shapes.back().cuts.time =
+          Lengthened(candidate.shapes.back(), problem_.mini_batch).cuts.time;
     }
-    std::stable_sort(line.shapes.begin(), line.shapes.end(), Better);
+    std::stable_sort(candidate.shapes.begin(), candidate.shapes.end(), Better);
   }
 
-  // The best cuts of the shapes of a line, except of those that are not worth it: known cuts take
-  // longer in them, or the line is far behind others.
-  void ExploreLine(const Line& line) {
-    ChainModel& model = *line.model;
-    const Setting& setting = *line.setting;
+  // The best cuts of the shapes of a candidate, except of those that are not worth it: known cuts
+  // take longer in them, or the candidate is far behind others.
+  void ExploreCandidate(const Candidate& candidate) {
+    ChainModel& model = *candidate.model;
+    const LoopedSetting& setting = *candidate.setting;
     const int64_t all = problem_.mini_batch / setting.samples;
     if (finalists_.fit() &&
         model.LeastTime(setting.devices) * static_cast<double>(all) > finalists_.best().cuts.time) {
       return;
     }
     const auto count = static_cast<int32_t>(setting.devices.size());
-    SplitSearch search = Beam(model, setting.devices, kNarrow);
+    SplitSearch search = Beam(model, setting.devices, Tuning::kNarrow);
     std::vector<std::vector<int32_t>>& known =
-        known_[std::make_tuple(line.order, count, setting.loops)];
-    std::optional<Cuts> best;  // The best cuts of the line.
-    for (const Finalist& rated : line.shapes) {
+        known_[std::make_tuple(candidate.order, count, setting.loops)];
+    std::optional<Cuts> best;  // The best cuts of the candidate.
+    for (const Finalist& rated : candidate.shapes) {
       if (Ended()) return;
       const LoopedShape& shape = rated.shape;
-      if (best && best->excess == 0 && search.TimeOf(shape, best->points) > kNear * best->time) {
+      if (best && best->excess == 0 &&
+          search.TimeOf(shape, best->points) > Tuning::kNear * best->time) {
         continue;
       }
       std::vector<std::vector<int32_t>> starts = known;
@@ -352,14 +360,14 @@ class Search {
       const std::vector<Cuts> found = search.Run(shape, starts);
       if (found.empty()) continue;
       const double time = Add(model, setting.devices, shape, found.front());
-      if (found.front().excess == 0 && time > kFar * finalists_.best().cuts.time) return;
+      if (found.front().excess == 0 && time > Tuning::kFar * finalists_.best().cuts.time) return;
       if (best && std::tie(best->excess, best->time) <=
                       std::tie(found.front().excess, found.front().time)) {
         continue;
       }
       best = found.front();
       known.clear();
-      for (size_t i = 0; i < std::min(kHandedOn, found.size()); ++i) {
+      for (size_t i = 0; i < std::min(Tuning::kHandedOn, found.size()); ++i) {
         known.push_back(found[i].points);
       }
     }
@@ -379,7 +387,7 @@ class Search {
   void Polish(const Finalist& best) {
     Finalist polished = best;
     ChainModel& model = *polished.model;
-    SplitSearch search = Beam(model, polished.devices, kNarrow);
+    SplitSearch search = Beam(model, polished.devices, Tuning::kNarrow);
     LoopedShape shape = Short(polished.shape);
     std::vector<Cuts> found = search.Run(shape, {polished.cuts.points});
     bool improved = false;
@@ -410,7 +418,7 @@ class Search {
     size_t count = 0;
     for (const Finalist& finalist : finalists_.all()) {
       if (finalist.cuts.excess > 0 && answered()) break;
-      if (count++ == kMostSimulations || context_.Expired()) break;
+      if (count++ == Tuning::kMostSimulations || context_.Expired()) break;
       RETURN_IF_ERROR(Propose(finalist));
     }
     return absl::OkStatus();
@@ -452,11 +460,11 @@ class PfeifePlanner : public Planner {
   }
   absl::StatusOr<Outcome> Solve(const Problem& problem, const PlanOptions& options,
                                 SearchContext& context) const override {
-    return SearchViews(
-        name(), problem, options, context, options.max_loops,
-        [&](const Problem& seen, Judge& judge, Outcome& found) {
-          return Search(seen, options, context, judge).Run(/*explain=*/&seen == &problem, found);
-        });
+    return SearchViews(name(), problem, options, context, options.max_loops,
+                       [&](const Problem& seen, Judge& judge, Outcome& found) {
+                         return PfeifeSearch(seen, options, context, judge)
+                             .Run(/*explain=*/&seen == &problem, found);
+                       });
   }
 };
 

@@ -62,13 +62,13 @@ std::vector<int64_t> SizesThatFill(const Problem& problem, int32_t devices,
   return sizes;
 }
 
-std::vector<Setting> Settings(const Problem& problem, const PlanOptions& options) {
+std::vector<LoopedSetting> Settings(const Problem& problem, const PlanOptions& options) {
   const int32_t operators = problem.operators->size();
   int32_t most_stages = operators;
   if (options.max_stages > 0) most_stages = std::min(most_stages, options.max_stages);
   int32_t most_loops = options.max_loops > 0 ? options.max_loops : kMostLoops;
   if (options.num_stages > 0 && options.max_loops == 0) most_loops = options.num_stages;
-  std::vector<Setting> settings;
+  std::vector<LoopedSetting> settings;
   for (const std::vector<int32_t>& all : DeviceLists(problem)) {
     const auto count = static_cast<int32_t>(all.size());
     for (int32_t loops = 1; loops <= most_loops; ++loops) {

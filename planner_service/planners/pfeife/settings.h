@@ -12,8 +12,8 @@ namespace stagewright::pfeife {
 // Loops per device that are tried where the options leave the choice; the published planner's.
 inline constexpr int32_t kMostLoops = 3;
 
-// One line of the outer loop.
-struct Setting {
+// What one pass of the outer loop searches.
+struct LoopedSetting {
   std::vector<int32_t> devices;  // Device ids in pipeline order.
   int32_t loops = 1;
   int64_t samples = 1;  // Per micro-batch.
@@ -27,7 +27,7 @@ std::vector<int64_t> SizesThatFill(const Problem& problem, int32_t devices,
 // Most promising first: all devices (as listed and, where they differ, by falling and by rising
 // speed), then half of them, a quarter, ..., one. Each with 1 to kMostLoops loops, as far as there
 // are operators and the options let it.
-std::vector<Setting> Settings(const Problem& problem, const PlanOptions& options);
+std::vector<LoopedSetting> Settings(const Problem& problem, const PlanOptions& options);
 
 // Shapes for D devices: of PossibleShapes those with B_l of D, 2 D and B, and prefetch 0, 1, 2, 3,
 // 5, 8, 13, ... `micro_batches` may be fewer than the step has, see Shortened.

@@ -133,7 +133,7 @@ void SplitSearch::Consider(std::vector<int32_t> points) {
   Cuts cuts{std::move(points), graph_->LongestPath(slices_), 0};
   ++effort_.evaluated;
   effort_.passes += graph_->size();
-  if (options_.bounds) Remember(graph_->CriticalPath(slices_));
+  if (options_.bounds) Remember(graph_->CriticalPath());
   if (fits && cuts.time > beam_.back().cuts.time) return;
   cuts.excess = Excess(cuts.points);
   if (full && !Better(cuts, beam_.back().cuts)) return;

@@ -19,11 +19,11 @@ namespace {
 using testing::Rng;
 using testing::SearchCase;
 
-TEST(Dice, AreTheSameEverywhere) {
-  Dice dice(1), again(1);
+TEST(RandomSource, AreTheSameEverywhere) {
+  RandomSource draws(1), again(1);
   std::set<int32_t> seen;
   for (int i = 0; i < 200; ++i) {
-    const int32_t drawn = dice.Below(6);
+    const int32_t drawn = draws.Below(6);
     EXPECT_EQ(again.Below(6), drawn);
     seen.insert(drawn);
   }
@@ -101,10 +101,10 @@ TEST(Moves, ChangeKeepsEveryOperatorOnceAndReachesEveryKindOfNeighbour) {
     ASSERT_TRUE(SortStages(c.operators.dag(), start));
     ListResult last;
     last.busy = {40, 30, 20, 10};
-    Dice dice(static_cast<uint64_t>(i) + 1);
+    RandomSource draws(static_cast<uint64_t>(i) + 1);
     for (int draw = 0; draw < 2000; ++draw) {
       Draft draft = start;
-      if (!moves.Change(last, dice, draft)) continue;
+      if (!moves.Change(last, draws, draft)) continue;
       std::multiset<int32_t> operators;
       for (const DraftStage& stage : draft.stages) {
         ASSERT_FALSE(stage.operators.empty() || stage.devices.empty()) << ToString(draft);

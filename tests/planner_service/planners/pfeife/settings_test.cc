@@ -33,17 +33,18 @@ TEST(SettingsTest, MicroBatchSizesDivideTheMiniBatch) {
 TEST(SettingsTest, LoopsAndDevicesWithinTheOptions) {
   const Case c(ProfiledChain(10, {10, 20, 0, 0, {}}), FlatCluster(4), 8);
   std::set<int32_t> loops;
-  for (const Setting& setting : Settings(c.problem, {})) {
+  for (const LoopedSetting& setting : Settings(c.problem, {})) {
     loops.insert(setting.loops);
     EXPECT_LE(setting.loops * setting.devices.size(), 10u);
   }
   EXPECT_THAT(loops, ElementsAre(1, 2, 3));  // Three only on two devices.
-  for (const Setting& setting : Settings(c.problem, {.max_loops = 1})) EXPECT_EQ(setting.loops, 1);
-  for (const Setting& setting : Settings(c.problem, {.max_stages = 3})) {
+  for (const LoopedSetting& setting : Settings(c.problem, {.max_loops = 1}))
+    EXPECT_EQ(setting.loops, 1);
+  for (const LoopedSetting& setting : Settings(c.problem, {.max_stages = 3})) {
     EXPECT_LE(setting.loops * setting.devices.size(), 3u);
   }
   int exact = 0;
-  for (const Setting& setting : Settings(c.problem, {.num_stages = 6})) {
+  for (const LoopedSetting& setting : Settings(c.problem, {.num_stages = 6})) {
     EXPECT_EQ(setting.loops * setting.devices.size(), 6u);
     ++exact;
   }
@@ -58,7 +59,7 @@ TEST(SettingsTest, WhereDevicesDifferTheFastOnesComeFirstOrLast) {
   data.devices[2].kind = 1;
   const Case c(ProfiledChain(10, {10, 20, 0, 0, {}}), Cluster::Create(data).value(), 8);
   std::set<std::vector<int32_t>> lists;
-  for (const Setting& setting : Settings(c.problem, {})) lists.insert(setting.devices);
+  for (const LoopedSetting& setting : Settings(c.problem, {})) lists.insert(setting.devices);
   EXPECT_TRUE(lists.count({0, 1, 2, 3}));
   EXPECT_TRUE(lists.count({2, 0, 1, 3}));
   EXPECT_TRUE(lists.count({3, 1, 0, 2}));

@@ -21,7 +21,7 @@ struct Task {
 
 struct MicroBatchTask {
   bool backward = false;
-  int64_t index = 0;  // Of the micro-batch.
+  int64_t index = 0;  // The micro-batch's.
   friend bool operator==(const MicroBatchTask&, const MicroBatchTask&) = default;
 };
 

@@ -1,5 +1,5 @@
 // Memory for messages between devices. A worker keeps the buffers of messages that have been used
-// up for later ones (worker_daemon/effects/buffer_pool.h), so that what it holds is what its
+// up for later ones (worker_daemon/messages/buffer_pool.h), so that what it holds is what its
 // program needs at most of each size.
 #pragma once
 

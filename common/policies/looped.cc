@@ -12,7 +12,7 @@ namespace {
 
 struct Unit {
   StageId stage;
-  int64_t index = 0;  // Of the micro-batch.
+  int64_t index = 0;  // The micro-batch's.
 };
 
 // Groups of `batch` micro-batches, each through all of the stages before the next group.

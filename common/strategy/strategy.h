@@ -54,7 +54,7 @@ enum class Pass : uint8_t {
 struct ComputeStep {
   StageId stage;
   Pass pass = Pass::kForward;
-  int64_t index = 0;  // Of the micro-batch, among its stage's; this device runs its share.
+  int64_t index = 0;  // The micro-batch's, among those of its stage; the device runs its share.
   friend auto operator<=>(const ComputeStep&, const ComputeStep&) = default;
 };
 inline constexpr Pass kLastPass = Pass::kBackwardWeight;

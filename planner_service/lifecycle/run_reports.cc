@@ -18,9 +18,9 @@ constexpr char kCheckpoint[] = "checkpoint after step ";
 void NoteMemory(const v1::DeviceProgress& progress, JobMetrics& metrics) {
   for (DeviceMemory& memory : metrics.memory) {
     if (memory.device != progress.device()) continue;
-    memory.measured_peak = std::max(memory.measured_peak, progress.peak_memory_bytes());
-    memory.in_use = progress.memory_in_use_bytes();
-    memory.reserved = progress.memory_reserved_bytes();
+    memory.measured_peak = std::max(memory.measured_peak, Bytes(progress.peak_memory_bytes()));
+    memory.in_use = Bytes(progress.memory_in_use_bytes());
+    memory.reserved = Bytes(progress.memory_reserved_bytes());
     memory.allocations = progress.allocations();
   }
 }

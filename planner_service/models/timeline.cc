@@ -102,7 +102,9 @@ double Timeline::Arrival(const Waiting& sent, double leaves) {
     double end = leaves;
     for (const auto& [link, bytes] : way.links) {
       const double time = bytes * sent.samples * 1e9 / costs_->rates[link];
-      end = std::max(end, links_.Pass(link, leaves, time));
+      double& free = links_free_[link];
+      free = std::max(free, leaves) + time;
+      end = std::max(end, free);
     }
     return end + way.latency;
   }
@@ -191,17 +193,61 @@ void Timeline::PrepareLinks() {
   posted_.assign(lanes_.slots(), -1);
   waiting_.assign(lanes_.slots(), -1);
   pool_.clear();
-  if constexpr (kLinks == LinkModel::kShared) links_.Reset(costs_->rates.size());
+  if constexpr (kLinks == LinkModel::kShared) links_free_.assign(costs_->rates.size(), 0);
   if constexpr (kLinks == LinkModel::kInTurn) channels_.assign(2 * costs_->messages.size(), 0);
 }
 
-template <LinkModel kLinks>
-double Timeline::InOrder() {
-  PrepareLinks<kLinks>();
-  if constexpr (kLinks != LinkModel::kUnlimited) Post<kLinks, true>(-1, 0);
+double Timeline::InTurn() {
+  PrepareLinks<LinkModel::kInTurn>();
+  Post<LinkModel::kInTurn, true>(-1, 0);
   for (int32_t p = 0; p < static_cast<int32_t>(lanes_.passes().size()); ++p) {
     Start(p);
-    Finish<kLinks, true>(p);
+    Finish<LinkModel::kInTurn, true>(p);
+  }
+  return StepTime();
+}
+
+// Edges by what they enter, the forward passes of each unit before all backward passes.
+void Timeline::FindEdges() {
+  const auto units = static_cast<int32_t>(lanes_.units().size());
+  edges_.clear();
+  edges_begin_.clear();
+  for (int32_t u = 0; u < 2 * units; ++u) {
+    edges_begin_.push_back(static_cast<int32_t>(edges_.size()));
+    const bool back = u >= units;
+    for (int32_t i : back ? Outgoing(u - units) : Incoming(u)) {
+      const TimelineCosts::Message& message = costs_->messages[i];
+      if (back && !message.gradient) continue;
+      const PassLanes::Unit& from = lanes_.units()[message.from];
+      const PassLanes::Unit& to = lanes_.units()[message.to];
+      CHECK(from.samples == to.samples);
+      const TimelineCosts::Way& way = back ? message.back : message.there;
+      const double time = way.latency + way.time * static_cast<double>(from.samples);
+      edges_.push_back({lanes_.SlotOf(back ? message.to : message.from, 0, back),
+                        from.device == to.device ? 0 : time});
+    }
+  }
+  edges_begin_.push_back(static_cast<int32_t>(edges_.size()));
+}
+
+// Each pass asks those that it reads when they ended: `ready_` holds the end of a slot's pass.
+double Timeline::LongestPath() {
+  FindEdges();
+  const auto units = static_cast<int32_t>(lanes_.units().size());
+  for (size_t p = 0; p < ends_.size(); ++p) {
+    const PassLanes::Placed& pass = lanes_.passes()[p];
+    double start = free_[pass.device];
+    if (pass.slot >= 0) {
+      const int32_t reader = pass.unit + (pass.kind == PassKind::kBackward ? units : 0);
+      for (int32_t e = edges_begin_[reader]; e < edges_begin_[reader + 1]; ++e) {
+        const auto& [first_slot, time] = edges_[e];
+        start = std::max(start, ready_[first_slot + pass.micro_batch] + time);
+      }
+    }
+    const double end = start + costs_->times[pass.unit][static_cast<size_t>(pass.kind)];
+    starts_[p] = start;
+    ends_[p] = free_[pass.device] = end;
+    if (pass.slot >= 0) ready_[pass.slot] = end;
   }
   return StepTime();
 }
@@ -238,10 +284,9 @@ double Timeline::Run(const TimelineCosts& costs, const Options& options) {
   Prepare(costs);
   switch (options.links) {
     case LinkModel::kUnlimited:
-      return options.ordered ? InOrder<LinkModel::kUnlimited>()
-                             : ByTime<LinkModel::kUnlimited>(options);
+      return options.ordered ? LongestPath() : ByTime<LinkModel::kUnlimited>(options);
     case LinkModel::kInTurn:
-      return options.ordered ? InOrder<LinkModel::kInTurn>() : ByTime<LinkModel::kInTurn>(options);
+      return options.ordered ? InTurn() : ByTime<LinkModel::kInTurn>(options);
     case LinkModel::kShared:
       CHECK(!options.ordered);
       return ByTime<LinkModel::kShared>(options);

@@ -24,7 +24,6 @@
 #include <utility>
 #include <vector>
 
-#include "planner_service/models/link_queues.h"
 #include "planner_service/models/pass_lanes.h"
 #include "planner_service/planner/search_context.h"
 
@@ -59,7 +58,8 @@ class Timeline {
   struct Options {
     LinkModel links = LinkModel::kInTurn;
     // The passes of the lanes are listed in an order in which each comes after all that it waits
-    // for, which is faster. Not with kShared; the other options do nothing then.
+    // for, which is faster. Not with kShared, and with kUnlimited only where units that exchange
+    // messages have micro-batches of equal samples; the other options do nothing then.
     bool ordered = false;
     double limit = kNever;                   // Ends early once the step must take longer.
     const SearchContext* context = nullptr;  // Ends the timeline when it expires.
@@ -101,16 +101,14 @@ class Timeline {
     double sent;
     int32_t next;
   };
-  struct Event {
-    double end;
-    int32_t position;
-    bool operator>(const Event& other) const {
-      return end != other.end ? end > other.end : position > other.position;
-    }
-  };
+  using Edge = std::pair<int32_t, double>;   // A message: first slot of its sender, time.
+  using Event = std::pair<double, int32_t>;  // The end of the pass at a position.
 
-  template <LinkModel kLinks>
-  double InOrder();
+  // In the order of the lanes.
+  double LongestPath();
+  double InTurn();
+  void FindEdges();
+  // In the order of time.
   template <LinkModel kLinks>
   double ByTime(const Options& options);
   void Prepare(const TimelineCosts& costs);
@@ -140,7 +138,9 @@ class Timeline {
   std::vector<int32_t> next_;        // By device: position of what it starts next; -1: it runs.
   std::vector<double> free_, rest_;  // By device: end of its last pass, work to be started.
   std::vector<double> channels_;     // By message and way: until when it is busy.
-  LinkQueues<double> links_;
+  std::vector<Edge> edges_;          // By the unit and kind of pass that they enter.
+  std::vector<int32_t> edges_begin_;
+  std::vector<double> links_free_;  // kShared, by link of the cluster.
   std::vector<Waiting> pool_;
   std::vector<Event> events_;  // Heap.
   std::vector<Sent> sent_;

@@ -51,7 +51,8 @@ MAY_INCLUDE = {
     "worker_daemon/update": ["worker_daemon/stage", "worker_daemon/device", "worker_daemon/checkpoint",
                              "worker_daemon/transport"],
     "worker_daemon/step": ["worker_daemon/checkpoint"],
-    "worker_daemon/effects": ["worker_daemon/step", "worker_daemon/update"],
+    "worker_daemon/messages": ["worker_daemon/step", "worker_daemon/device", "worker_daemon/transport", "common/memory"],
+    "worker_daemon/effects": ["worker_daemon/messages", "worker_daemon/update"],
     "worker_daemon/executor": ["worker_daemon/effects", "worker_daemon/transport/routing", "common/validation"],
     "worker_daemon/daemon": ["worker_daemon/executor", "worker_daemon/transport/nccl", "common/wire"],
     "worker_daemon/main.cc": ["worker_daemon/daemon"],
@@ -82,7 +83,7 @@ RESTRICTED = {
     "LibTorch": (
         r"(torch|ATen|c10|caffe2)/",
         ["worker_daemon/torch", "worker_daemon/device", "worker_daemon/stage", "worker_daemon/update",
-         "worker_daemon/effects", "worker_daemon/executor", "planner_service/planners/drl_pp"],
+         "worker_daemon/messages", "worker_daemon/effects", "worker_daemon/executor", "planner_service/planners/drl_pp"],
     ),
     "CUDA or NCCL": (r"(cuda|nccl|cublas|nvml)\w*\.h$", ["worker_daemon/device", "worker_daemon/transport/nccl"]),
     "UCX": (r"uc[pst]/", ["worker_daemon/transport/ucx"]),

@@ -171,8 +171,8 @@ Graph RandomProfile(Rng& rng, int32_t nodes) {
     if (Uniform(rng, 0, 4) == 0) continue;  // Costs nothing.
     work[v].forward = Uniform(rng, 0, 200) * kMicrosecond;
     work[v].backward = Uniform(rng, 0, 2) * work[v].forward;
-    work[v].activation_bytes = Uniform(rng, 0, largest);
-    work[v].parameter_bytes = Uniform(rng, 0, 1) * Uniform(rng, 0, 16 * kMiB);
+    work[v].activation_bytes = Bytes(Uniform(rng, 0, largest.count()));
+    work[v].parameter_bytes = Uniform(rng, 0, 1) * Bytes(Uniform(rng, 0, (16 * kMiB).count()));
   }
   return ProfiledGraph(work);
 }

@@ -7,9 +7,9 @@
 #include <ATen/core/Tensor.h>
 
 #include "worker_daemon/device/device_streams.h"
-#include "worker_daemon/effects/buffer_pool.h"
-#include "worker_daemon/effects/channel_routes.h"
-#include "worker_daemon/effects/mailbox.h"
+#include "worker_daemon/messages/buffer_pool.h"
+#include "worker_daemon/messages/channel_routes.h"
+#include "worker_daemon/messages/mailbox.h"
 
 namespace stagewright {
 

@@ -10,7 +10,7 @@
 #include "common/training/non_finite.h"
 #include "worker_daemon/device/device_streams.h"
 #include "worker_daemon/effects/step_figures.h"
-#include "worker_daemon/effects/tag_counter.h"
+#include "worker_daemon/messages/tag_counter.h"
 #include "worker_daemon/stage/parameter_store.h"
 #include "worker_daemon/step/step_action.h"
 #include "worker_daemon/transport/transport.h"

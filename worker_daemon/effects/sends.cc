@@ -68,7 +68,7 @@ void Sends::SendStaged(const StepAction& send, const MessageLayout& layout,
   };
   const auto leave = [this, send, tag, host](absl::Status copied) {
     if (!copied.ok()) return end_(send, std::move(copied));
-    SendBuffer(send, tag, host, host.numel());
+    SendBuffer(send, tag, host, Bytes(host.numel()));
   };
   streams_->CopyOut(made, make, host, leave);
 }

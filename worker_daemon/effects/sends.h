@@ -12,9 +12,9 @@
 #include "absl/synchronization/mutex.h"
 #include "common/base/status.h"
 #include "worker_daemon/device/device_streams.h"
-#include "worker_daemon/effects/buffer_pool.h"
-#include "worker_daemon/effects/channel_routes.h"
-#include "worker_daemon/effects/tensor_pieces.h"
+#include "worker_daemon/messages/buffer_pool.h"
+#include "worker_daemon/messages/channel_routes.h"
+#include "worker_daemon/messages/tensor_pieces.h"
 
 namespace stagewright {
 

@@ -19,10 +19,10 @@
 #include "common/program/program.h"
 #include "worker_daemon/device/device_streams.h"
 #include "worker_daemon/effects/device_stages.h"
-#include "worker_daemon/effects/mailbox.h"
 #include "worker_daemon/effects/sends.h"
 #include "worker_daemon/effects/step_figures.h"
 #include "worker_daemon/effects/step_inputs.h"
+#include "worker_daemon/messages/mailbox.h"
 #include "worker_daemon/step/step_action.h"
 #include "worker_daemon/update/optimizer.h"
 

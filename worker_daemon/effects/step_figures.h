@@ -17,8 +17,8 @@
 #include "common/graph/graph.h"
 #include "common/training/non_finite.h"
 #include "worker_daemon/device/device_streams.h"
-#include "worker_daemon/effects/buffer_pool.h"
 #include "worker_daemon/effects/step_data.h"
+#include "worker_daemon/messages/buffer_pool.h"
 #include "worker_daemon/step/step_action.h"
 
 namespace stagewright {

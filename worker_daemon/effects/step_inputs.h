@@ -16,8 +16,8 @@
 #include "common/program/program.h"
 #include "worker_daemon/device/device_streams.h"
 #include "worker_daemon/effects/batch_totals.h"
-#include "worker_daemon/effects/buffer_pool.h"
 #include "worker_daemon/effects/step_data.h"
+#include "worker_daemon/messages/buffer_pool.h"
 #include "worker_daemon/stage/parameter_store.h"
 #include "worker_daemon/step/step_action.h"
 

@@ -10,11 +10,8 @@
 #include "common/data/dataset.h"
 #include "common/graph/graph.h"
 #include "common/program/program.h"
-#include "worker_daemon/effects/buffer_pool.h"
-#include "worker_daemon/effects/channel_routes.h"
 #include "worker_daemon/effects/compute_times.h"
 #include "worker_daemon/effects/device_stages.h"
-#include "worker_daemon/effects/mailbox.h"
 #include "worker_daemon/effects/receives.h"
 #include "worker_daemon/effects/reductions.h"
 #include "worker_daemon/effects/sends.h"
@@ -23,6 +20,9 @@
 #include "worker_daemon/effects/step_figures.h"
 #include "worker_daemon/effects/step_inputs.h"
 #include "worker_daemon/executor/executor_options.h"
+#include "worker_daemon/messages/buffer_pool.h"
+#include "worker_daemon/messages/channel_routes.h"
+#include "worker_daemon/messages/mailbox.h"
 #include "worker_daemon/step/step_machine.h"
 
 namespace stagewright {

@@ -17,7 +17,7 @@ int32_t DevicesUsed(const v1::Strategy& strategy) {
 Bytes PeakMemory(const v1::Evaluation& evaluation) {
   Bytes peak = 0;
   for (const v1::DeviceReport& device : evaluation.devices())
-    peak = std::max(peak, device.peak_memory_bytes());
+    peak = std::max(peak, Bytes(device.peak_memory_bytes()));
   return peak;
 }
 

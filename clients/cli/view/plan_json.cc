@@ -70,17 +70,18 @@ nlohmann::json OnePlanJson(const v1::Plan& plan, const PlanContext& context) {
       {"mini_batch_size", plan.strategy().mini_batch()},
       {"micro_batch_size", micro_batch},
       {"devices_used", DevicesUsed(plan.strategy())},
-      {"peak_memory_bytes", PeakMemory(plan)},
+      {"peak_memory_bytes", PeakMemory(plan).count()},
       {"planner", plan.provenance().planner()},
       {"cost_model", plan.provenance().cost_model()},
       {"fingerprint", absl::StrFormat("%016x", plan.fingerprint())},
       {"stages", std::move(stages)},
       {"devices", std::move(devices)}};
   for (const v1::LengthPlan& length : plan.lengths()) {
-    json["lengths"].push_back({{"samples", length.samples()},
-                               {"iteration_seconds", ToSeconds(Nanos(length.evaluation().iteration_ns()))},
-                               {"samples_per_second", length.evaluation().samples_per_second()},
-                               {"peak_memory_bytes", PeakMemory(length.evaluation())}});
+    json["lengths"].push_back(
+        {{"samples", length.samples()},
+         {"iteration_seconds", ToSeconds(Nanos(length.evaluation().iteration_ns()))},
+         {"samples_per_second", length.evaluation().samples_per_second()},
+         {"peak_memory_bytes", PeakMemory(length.evaluation()).count()}});
   }
   if (plan.strategy().orders_size() > 0) json["orders"] = Orders(plan.strategy());
   return json;

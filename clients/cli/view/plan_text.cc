@@ -69,8 +69,8 @@ std::string LengthsText(const v1::Plan& plan) {
 std::string OneDeviceText(const v1::PlanResponse& response) {
   const v1::Plan& best = response.best();
   if (!response.has_one_device_ns() || best.evaluation().devices_size() < 2) return "";
-  const int64_t alone = response.one_device_ns();
-  const int64_t here = best.evaluation().iteration_ns();
+  const Nanos alone(response.one_device_ns());
+  const Nanos here(best.evaluation().iteration_ns());
   const std::string times = absl::StrCat("one device alone takes ", FormatDuration(alone),
                                          " a step, this plan ", FormatDuration(here));
   if (here >= alone) return absl::StrCat(times, ": it does not pay\n");
@@ -111,8 +111,8 @@ std::string PlanText(const v1::PlanResponse& response, const PlanContext& contex
   absl::StrAppend(&out, OneDeviceText(response));
   if (const auto gap = GapRatio(response)) {
     absl::StrAppend(&out, "no plan on these devices can take less than ",
-                    FormatDuration(Nanos(response.lower_bound_ns())), "; this one takes ", Percent(*gap),
-                    " more\n");
+                    FormatDuration(Nanos(response.lower_bound_ns())), "; this one takes ",
+                    Percent(*gap), " more\n");
   }
   if (response.search_seconds() > 0) {
     absl::StrAppend(&out, absl::StrFormat("searched for %.3f s by %s (%s)\n",

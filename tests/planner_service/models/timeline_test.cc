@@ -10,15 +10,18 @@
 
 #include "planner_service/evaluator/evaluator.h"
 #include "planner_service/simulator/model_durations.h"
-#include "tests/support/planning_cases.h"
+#include "tests/support/clusters.h"
+#include "tests/support/random.h"
+#include "tests/support/random_graphs.h"
 #include "tests/support/search_case.h"
+#include "tests/support/strategies.h"
 
 namespace stagewright {
 namespace {
 
-using testing::Draw;
-using testing::Random;
+using testing::Rng;
 using testing::SearchCase;
+using testing::Uniform;
 
 constexpr PassKind kF = PassKind::kForward;
 constexpr PassKind kB = PassKind::kBackward;
@@ -198,11 +201,11 @@ bool Translatable(const Strategy& strategy, bool equal) {
 }
 
 // Some stages recompute; where none has replicas, some devices have several stages.
-Strategy Drawn(Random& random, const SearchCase& c) {
+Strategy Drawn(Rng& random, const SearchCase& c) {
   Strategy strategy =
       testing::RandomStrategy(random, c.graph, c.operators, c.cluster, c.problem.mini_batch);
-  for (Stage& stage : strategy.stages) stage.recompute = Draw(random, 0, 3) == 0;
-  if (Translatable(strategy, false) && Draw(random, 0, 2) == 0) {
+  for (Stage& stage : strategy.stages) stage.recompute = Uniform(random, 0, 3) == 0;
+  if (Translatable(strategy, false) && Uniform(random, 0, 2) == 0) {
     for (Stage& stage : strategy.stages) {
       for (DeviceId& device : stage.devices) device = DeviceId((device.value() + 1) / 2);
     }
@@ -212,12 +215,12 @@ Strategy Drawn(Random& random, const SearchCase& c) {
 
 TEST(TimelineTest, BoundsAndEstimatesTheSimulatedTime) {
   constexpr size_t kStrategies = 1000;
-  Random random(11);
+  Rng random(11);
   std::vector<double> errors;
   int shared = 0;
   int unequal = 0;
   while (errors.size() < kStrategies) {
-    const SearchCase c(testing::RandomProfile(random, static_cast<int32_t>(Draw(random, 2, 12))),
+    const SearchCase c(testing::RandomProfile(random, static_cast<int32_t>(Uniform(random, 2, 12))),
                        testing::RandomCluster(random, 6), 24);
     const Strategy strategy = Drawn(random, c);
     const bool equal =
@@ -227,7 +230,7 @@ TEST(TimelineTest, BoundsAndEstimatesTheSimulatedTime) {
     if (!Translatable(strategy, equal)) continue;
     EvaluateOptions options;
     options.optimizer = c.problem.optimizer;
-    options.posting = {static_cast<int32_t>(Draw(random, 1, 6))};
+    options.posting = {static_cast<int32_t>(Uniform(random, 1, 6))};
     const auto evaluation = Evaluate(c.graph, c.cluster, *c.costs, strategy, options);
     if (!evaluation.ok()) continue;  // Over memory, or in need of more samples in flight.
     const auto simulated = static_cast<double>(evaluation->iteration_time);
@@ -247,7 +250,7 @@ TEST(TimelineTest, BoundsAndEstimatesTheSimulatedTime) {
 
     // Nothing of the problem takes any time now and then.
     if (bound == 0) continue;
-    const double limit = bound * static_cast<double>(Draw(random, 10, 99)) / 100;
+    const double limit = bound * static_cast<double>(Uniform(random, 10, 99)) / 100;
     const double early = timeline.Run(step.costs, {.links = LinkModel::kInTurn, .limit = limit});
     ASSERT_GT(early, limit);
     ASSERT_LE(early, bound + 1e-6);

@@ -7,7 +7,7 @@
 
 #include "absl/synchronization/mutex.h"
 #include "tests/worker_daemon/support/pair_transport.h"
-#include "worker_daemon/effects/message.h"
+#include "worker_daemon/messages/message.h"
 #include "worker_daemon/transport/transport.h"
 
 namespace stagewright::testing {

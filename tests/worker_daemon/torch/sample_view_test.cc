@@ -3,7 +3,7 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
-#include "worker_daemon/effects/tensor_pieces.h"
+#include "worker_daemon/messages/tensor_pieces.h"
 
 namespace stagewright {
 namespace {

@@ -182,7 +182,7 @@ TEST(PfeifeTest, LongStepsAreExtended) {
   options.micro_batch = 1;
   const PlanResponse response = Solve(graph, Fast(4), 2000, options);
   ASSERT_TRUE(response.best) << response.reason;
-  EXPECT_LT(response.best->evaluation.iteration_time,
+  EXPECT_LT(static_cast<double>(response.best->evaluation.iteration_time),
             1.25 * static_cast<double>(response.lower_bound));
 }
 

@@ -1,4 +1,4 @@
-#include "worker_daemon/effects/buffer_pool.h"
+#include "worker_daemon/messages/buffer_pool.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>

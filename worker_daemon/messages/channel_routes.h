@@ -12,8 +12,8 @@
 #include "common/base/status.h"
 #include "common/graph/graph.h"
 #include "common/program/program.h"
-#include "worker_daemon/effects/message.h"
-#include "worker_daemon/effects/tag_counter.h"
+#include "worker_daemon/messages/message.h"
+#include "worker_daemon/messages/tag_counter.h"
 #include "worker_daemon/step/step_action.h"
 #include "worker_daemon/transport/transport.h"
 

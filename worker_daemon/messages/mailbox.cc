@@ -1,4 +1,4 @@
-#include "worker_daemon/effects/mailbox.h"
+#include "worker_daemon/messages/mailbox.h"
 
 #include <utility>
 

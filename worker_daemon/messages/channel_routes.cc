@@ -1,6 +1,6 @@
-#include "worker_daemon/effects/channel_routes.h"
+#include "worker_daemon/messages/channel_routes.h"
 
-#include "worker_daemon/effects/tensor_pieces.h"
+#include "worker_daemon/messages/tensor_pieces.h"
 
 namespace stagewright {
 

@@ -1,4 +1,4 @@
-#include "worker_daemon/effects/tensor_pieces.h"
+#include "worker_daemon/messages/tensor_pieces.h"
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>

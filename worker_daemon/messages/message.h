@@ -9,7 +9,7 @@
 #include "common/base/units.h"
 #include "common/graph/graph.h"
 #include "worker_daemon/device/device_streams.h"
-#include "worker_daemon/effects/buffer_pool.h"
+#include "worker_daemon/messages/buffer_pool.h"
 
 namespace stagewright {
 

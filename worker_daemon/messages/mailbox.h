@@ -10,7 +10,7 @@
 #include "absl/synchronization/mutex.h"
 #include "common/program/step_samples.h"
 #include "worker_daemon/device/device_streams.h"
-#include "worker_daemon/effects/tensor_pieces.h"
+#include "worker_daemon/messages/tensor_pieces.h"
 
 namespace stagewright {
 

@@ -1,4 +1,4 @@
-#include "worker_daemon/effects/message.h"
+#include "worker_daemon/messages/message.h"
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>

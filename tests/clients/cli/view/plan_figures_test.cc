@@ -18,7 +18,7 @@ TEST(DevicesUsed, CountsADeviceOfSeveralStagesOnce) {
 TEST(PeakMemory, IsThatOfTheFullestDevice) {
   v1::Plan plan;
   EXPECT_EQ(PeakMemory(plan), 0);
-  for (const Bytes peak : {3, 7, 5})
+  for (const int64_t peak : {3, 7, 5})
     plan.mutable_evaluation()->add_devices()->set_peak_memory_bytes(peak);
   EXPECT_EQ(PeakMemory(plan), 7);
 }

@@ -172,7 +172,9 @@ Graph RandomProfile(Rng& rng, int32_t nodes) {
     work[v].forward = Uniform(rng, 0, 200) * kMicrosecond;
     work[v].backward = Uniform(rng, 0, 2) * work[v].forward;
     work[v].activation_bytes = Bytes(Uniform(rng, 0, largest.count()));
-    work[v].parameter_bytes = Uniform(rng, 0, 1) * Bytes(Uniform(rng, 0, (16 * kMiB).count()));
+    const bool has_parameters = Uniform(rng, 0, 1) == 1;
+    const Bytes parameters(Uniform(rng, 0, (16 * kMiB).count()));
+    if (has_parameters) work[v].parameter_bytes = parameters;
   }
   return ProfiledGraph(work);
 }

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "planner_service/planners/graphpipe/partition_search.h"
+#include "planner_service/planners/graphpipe/recurrence/partition_search.h"
 
 namespace stagewright {
 

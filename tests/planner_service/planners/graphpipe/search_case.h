@@ -8,7 +8,7 @@
 #include "common/cost/parameters.h"
 #include "common/graph/series_parallel.h"
 #include "planner_service/planners/graphpipe/build_strategy.h"
-#include "planner_service/planners/graphpipe/partition_search.h"
+#include "planner_service/planners/graphpipe/recurrence/partition_search.h"
 
 namespace stagewright::testing {
 

@@ -1,4 +1,4 @@
-#include "planner_service/planners/graphpipe/partition_search.h"
+#include "planner_service/planners/graphpipe/recurrence/partition_search.h"
 
 #include <algorithm>
 #include <utility>

@@ -1,4 +1,4 @@
-#include "planner_service/planners/graphpipe/relaxed_search.h"
+#include "planner_service/planners/graphpipe/recurrence/relaxed_search.h"
 
 #include <algorithm>
 #include <bit>

@@ -1,4 +1,4 @@
-#include "planner_service/planners/graphpipe/partition_front.h"
+#include "planner_service/planners/graphpipe/recurrence/partition_front.h"
 
 #include <algorithm>
 #include <utility>

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "common/graph/series_parallel.h"
-#include "planner_service/planners/graphpipe/partition_search.h"
+#include "planner_service/planners/graphpipe/recurrence/partition_search.h"
 
 namespace stagewright::testing {
 

@@ -1,4 +1,4 @@
-#include "planner_service/planners/graphpipe/nearer_bound.h"
+#include "planner_service/planners/graphpipe/recurrence/nearer_bound.h"
 
 #include <algorithm>
 

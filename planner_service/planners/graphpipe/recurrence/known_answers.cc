@@ -1,4 +1,4 @@
-#include "planner_service/planners/graphpipe/known_answers.h"
+#include "planner_service/planners/graphpipe/recurrence/known_answers.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "tests/planner_service/planners/graphpipe/reference.h"
+#include "tests/planner_service/planners/graphpipe/recurrence/reference.h"
 
 #include <algorithm>
 

@@ -9,11 +9,11 @@
 #include <cstdint>
 #include <vector>
 
-#include "planner_service/planners/graphpipe/partition.h"
-#include "planner_service/planners/graphpipe/relaxed_search.h"
-#include "planner_service/planners/graphpipe/stage_fit.h"
-#include "planner_service/planners/graphpipe/stage_ranges.h"
-#include "planner_service/planners/graphpipe/state_count.h"
+#include "planner_service/planners/graphpipe/recurrence/partition.h"
+#include "planner_service/planners/graphpipe/recurrence/relaxed_search.h"
+#include "planner_service/planners/graphpipe/recurrence/stage_fit.h"
+#include "planner_service/planners/graphpipe/recurrence/stage_ranges.h"
+#include "planner_service/planners/graphpipe/recurrence/state_count.h"
 
 namespace stagewright {
 

@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "planner_service/planner/planner.h"
-#include "planner_service/planners/graphpipe/need_rows.h"
-#include "planner_service/planners/graphpipe/stage_ranges.h"
+#include "planner_service/planners/graphpipe/recurrence/need_rows.h"
+#include "planner_service/planners/graphpipe/recurrence/stage_ranges.h"
 
 namespace stagewright {
 

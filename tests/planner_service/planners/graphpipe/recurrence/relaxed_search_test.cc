@@ -1,11 +1,11 @@
-#include "planner_service/planners/graphpipe/relaxed_search.h"
+#include "planner_service/planners/graphpipe/recurrence/relaxed_search.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <vector>
 
-#include "planner_service/planners/graphpipe/partition_search.h"
+#include "planner_service/planners/graphpipe/recurrence/partition_search.h"
 #include "tests/planner_service/planners/graphpipe/search_case.h"
 #include "tests/support/clusters.h"
 #include "tests/support/profiled_graphs.h"

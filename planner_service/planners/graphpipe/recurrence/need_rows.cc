@@ -1,4 +1,4 @@
-#include "planner_service/planners/graphpipe/need_rows.h"
+#include "planner_service/planners/graphpipe/recurrence/need_rows.h"
 
 #include <algorithm>
 #include <utility>

@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "planner_service/models/stage_oracle.h"
-#include "planner_service/planners/graphpipe/partition.h"
-#include "planner_service/planners/graphpipe/relaxed_search.h"
-#include "planner_service/planners/graphpipe/stage_ranges.h"
+#include "planner_service/planners/graphpipe/recurrence/partition.h"
+#include "planner_service/planners/graphpipe/recurrence/relaxed_search.h"
+#include "planner_service/planners/graphpipe/recurrence/stage_ranges.h"
 
 namespace stagewright {
 

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "common/base/units.h"
-#include "planner_service/planners/graphpipe/need_rows.h"
-#include "planner_service/planners/graphpipe/partition.h"
+#include "planner_service/planners/graphpipe/recurrence/need_rows.h"
+#include "planner_service/planners/graphpipe/recurrence/partition.h"
 
 namespace stagewright {
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "planner_service/planner/planner.h"
-#include "planner_service/planners/graphpipe/need_rows.h"
+#include "planner_service/planners/graphpipe/recurrence/need_rows.h"
 
 namespace stagewright {
 

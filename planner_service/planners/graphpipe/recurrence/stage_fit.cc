@@ -1,4 +1,4 @@
-#include "planner_service/planners/graphpipe/stage_fit.h"
+#include "planner_service/planners/graphpipe/recurrence/stage_fit.h"
 
 #include <algorithm>
 #include <bit>

@@ -1,4 +1,4 @@
-#include "planner_service/planners/graphpipe/partition_search.h"
+#include "planner_service/planners/graphpipe/recurrence/partition_search.h"
 
 #include <gtest/gtest.h>
 
@@ -11,7 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/strategy/in_flight.h"
 #include "planner_service/planners/graphpipe/build_strategy.h"
-#include "tests/planner_service/planners/graphpipe/reference.h"
+#include "tests/planner_service/planners/graphpipe/recurrence/reference.h"
 #include "tests/planner_service/planners/graphpipe/search_case.h"
 #include "tests/support/clusters.h"
 #include "tests/support/profiled_graphs.h"

@@ -74,15 +74,15 @@
 #include <vector>
 
 #include "planner_service/planner/planner.h"
-#include "planner_service/planners/graphpipe/known_answers.h"
-#include "planner_service/planners/graphpipe/nearer_bound.h"
-#include "planner_service/planners/graphpipe/need_rows.h"
-#include "planner_service/planners/graphpipe/partition.h"
-#include "planner_service/planners/graphpipe/partition_front.h"
-#include "planner_service/planners/graphpipe/relaxed_search.h"
-#include "planner_service/planners/graphpipe/stage_fit.h"
-#include "planner_service/planners/graphpipe/stage_ranges.h"
-#include "planner_service/planners/graphpipe/state_count.h"
+#include "planner_service/planners/graphpipe/recurrence/known_answers.h"
+#include "planner_service/planners/graphpipe/recurrence/nearer_bound.h"
+#include "planner_service/planners/graphpipe/recurrence/need_rows.h"
+#include "planner_service/planners/graphpipe/recurrence/partition.h"
+#include "planner_service/planners/graphpipe/recurrence/partition_front.h"
+#include "planner_service/planners/graphpipe/recurrence/relaxed_search.h"
+#include "planner_service/planners/graphpipe/recurrence/stage_fit.h"
+#include "planner_service/planners/graphpipe/recurrence/stage_ranges.h"
+#include "planner_service/planners/graphpipe/recurrence/state_count.h"
 
 namespace stagewright {
 

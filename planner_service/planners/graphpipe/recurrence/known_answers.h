@@ -9,7 +9,7 @@
 #include <optional>
 #include <vector>
 
-#include "planner_service/planners/graphpipe/partition.h"
+#include "planner_service/planners/graphpipe/recurrence/partition.h"
 
 namespace stagewright {
 

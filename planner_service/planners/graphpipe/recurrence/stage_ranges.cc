@@ -1,4 +1,4 @@
-#include "planner_service/planners/graphpipe/stage_ranges.h"
+#include "planner_service/planners/graphpipe/recurrence/stage_ranges.h"
 
 #include <algorithm>
 #include <bit>

@@ -378,4 +378,15 @@ absl::StatusOr<std::vector<Graph>> LengthsFromProto(const v1::Graph& proto, cons
   return lengths;
 }
 
+v1::Graph NamesOf(const v1::Graph& graph) {
+  v1::Graph names;
+  names.set_name(graph.name());
+  for (const v1::Node& node : graph.nodes()) {
+    v1::Node* out = names.add_nodes();
+    out->set_name(node.name());
+    out->set_module(node.module());
+  }
+  return names;
+}
+
 }  // namespace stagewright

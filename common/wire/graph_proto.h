@@ -17,6 +17,9 @@ absl::StatusOr<Graph> FromProto(const v1::Graph& proto);
 // INVALID_ARGUMENT names the entry that is not the same but for sizes, or not for other samples.
 absl::StatusOr<std::vector<Graph>> LengthsFromProto(const v1::Graph& proto, const Graph& graph);
 
+// The graph with no more than the names and modules of its nodes, for who only prints them.
+v1::Graph NamesOf(const v1::Graph& graph);
+
 v1::ValueRef ToProto(ValueRef value);
 ValueRef FromProto(const v1::ValueRef& proto);
 

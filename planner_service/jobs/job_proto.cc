@@ -95,17 +95,6 @@ JobMetrics FromProto(const v1::JobMetrics& proto, const v1::Plan& plan) {
   return metrics;
 }
 
-v1::Graph NamesOf(const v1::Graph& graph) {
-  v1::Graph names;
-  names.set_name(graph.name());
-  for (const v1::Node& node : graph.nodes()) {
-    v1::Node* out = names.add_nodes();
-    out->set_name(node.name());
-    out->set_module(node.module());
-  }
-  return names;
-}
-
 }  // namespace
 
 v1::JobState ToProto(JobState state) {

@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "clients/cli/files/write_file.h"
+#include "common/wire/graph_proto.h"
 
 namespace stagewright::cli {
 namespace {
@@ -57,15 +58,8 @@ absl::Status CheckIndices(const v1::Plan& plan, const std::string& where) {
 
 absl::Status SavePlan(const v1::PlanResponse& response, const v1::Graph& graph,
                       const std::string& path) {
-  v1::Graph names;
-  names.set_name(graph.name());
-  for (const v1::Node& node : graph.nodes()) {
-    v1::Node* out = names.add_nodes();
-    out->set_name(node.name());
-    out->set_module(node.module());
-  }
   ASSIGN_OR_RETURN(std::string response_text, ToJson(response));
-  ASSIGN_OR_RETURN(std::string graph_text, ToJson(names));
+  ASSIGN_OR_RETURN(std::string graph_text, ToJson(NamesOf(graph)));
   return WriteFile(path,
                    absl::StrCat("{\"response\":", response_text, ",\"graph\":", graph_text, "}\n"));
 }

@@ -64,5 +64,15 @@ TEST(GraphProto, LengthsThatAreNoneAreRefused) {
   EXPECT_THAT(std::string(LengthsOf(many).status().message()), HasSubstr("at most 256 are taken"));
 }
 
+TEST(GraphProto, TheNamesOfAGraphAreAllThatIsPrintedOfIt) {
+  v1::Graph proto = OfLength(8);
+  proto.mutable_nodes(0)->set_module("head");
+  v1::Graph names;
+  names.set_name("lengths");
+  names.add_nodes()->set_name("mean");
+  names.mutable_nodes(0)->set_module("head");
+  EXPECT_EQ(NamesOf(proto).SerializeAsString(), names.SerializeAsString());
+}
+
 }  // namespace
 }  // namespace stagewright

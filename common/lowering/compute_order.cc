@@ -223,13 +223,13 @@ std::vector<TaskSections> AsynchronousOrders(const Strategy& strategy,
     const StageId id(static_cast<int64_t>(s));
     const Stage& planned = strategy.stages[s];
     const int64_t micro_batches = strategy.mini_batch / planned.micro_batch;
-    const int64_t in_flight = planned.schedule.in_flight / planned.micro_batch;
+    const int64_t micro_batches_in_flight = planned.schedule.in_flight / planned.micro_batch;
     for (size_t r = 0; r < stages[s].devices.size(); ++r) {
       const size_t device = stages[s].devices[r].index();
       if (orders.size() <= device) orders.resize(device + 1);
       TaskSections& sections = orders[device];
       const auto slot = [&](int64_t m) { return slots.at(id, m, static_cast<int32_t>(r)); };
-      for (int64_t m = 0; m < in_flight; ++m)
+      for (int64_t m = 0; m < micro_batches_in_flight; ++m)
         sections.prologue.push_back({ActionKind::kForward, slot(m)});
       for (int64_t m = 0; m < micro_batches; ++m) {
         std::vector<Task> round;
@@ -238,7 +238,7 @@ std::vector<TaskSections> AsynchronousOrders(const Strategy& strategy,
         if (stages[s].has_backward) round.push_back({ActionKind::kBackward, slot(m)});
         sections.body.insert(sections.body.end(), round.begin(), round.end());
         sections.epilogue.insert(sections.epilogue.end(), round.begin(), round.end());
-        const int64_t next = m + in_flight;
+        const int64_t next = m + micro_batches_in_flight;
         const bool next_step = next >= micro_batches;
         const Task forward = {ActionKind::kForward, slot(next % micro_batches), next_step};
         sections.body.push_back(forward);

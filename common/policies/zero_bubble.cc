@@ -15,7 +15,7 @@ namespace stagewright {
 namespace {
 
 struct Limits {
-  std::vector<int64_t> in_flight;  // By stage: between forward and input half.
+  std::vector<int64_t> micro_batches_in_flight;  // By stage: between forward and input half.
   // Micro-batches between forward and weight half, at most: on each device for each stage if
   // `per_stage`, else for all its stages together.
   int64_t held = 1;
@@ -96,9 +96,11 @@ class Greedy {
 
   bool HasRoom(StageId stage, DeviceId device, const std::vector<StageId>& stages) const {
     if (!pipeline_.stages[stage.index()].has_backward) return true;
-    const int64_t in_flight = execution_.Next(stage, device, Pass::kForward) -
-                              execution_.Next(stage, device, Pass::kBackwardInput);
-    if (!limits_.in_flight.empty() && in_flight >= limits_.in_flight[stage.index()]) return false;
+    const int64_t micro_batches_in_flight = execution_.Next(stage, device, Pass::kForward) -
+                                            execution_.Next(stage, device, Pass::kBackwardInput);
+    if (!limits_.micro_batches_in_flight.empty() &&
+        micro_batches_in_flight >= limits_.micro_batches_in_flight[stage.index()])
+      return false;
     if (limits_.per_stage) return Held(stage, device) < limits_.held;
     // Leaves a place for every later stage of the device, so that what is in flight can pass.
     int64_t taken = 1;
@@ -149,7 +151,8 @@ absl::StatusOr<std::vector<DeviceOrder>> ZeroBubbleH1Orders(const Graph& graph,
                                   [](const auto& entry) { return entry.second.size() > 1; });
   if (shared) {
     Limits limits;
-    for (const Pipeline::Node& stage : pipeline.stages) limits.in_flight.push_back(stage.depth);
+    for (const Pipeline::Node& stage : pipeline.stages)
+      limits.micro_batches_in_flight.push_back(stage.depth);
     limits.held = pipeline.depth;
     return Greedy(pipeline, limits).Run();
   }

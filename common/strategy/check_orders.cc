@@ -108,9 +108,9 @@ class Checker {
     if (step.pass == Pass::kBackwardWeight && missing(Pass::kBackwardInput))
       return bad(what, "it comes before the input half");
     ++at.done[static_cast<size_t>(step.pass)];
-    const int64_t in_flight =
+    const int64_t micro_batches_in_flight =
         at.Of(Pass::kForward) - at.Of(Pass::kBackward) - at.Of(Pass::kBackwardInput);
-    reached_[s] = std::max(reached_[s], in_flight);
+    reached_[s] = std::max(reached_[s], micro_batches_in_flight);
     return absl::OkStatus();
   }
 

@@ -36,10 +36,10 @@ bool ParseStep(absl::string_view word, ComputeStep& step) {
 void SetOrders(const Graph& graph, std::vector<DeviceOrder> orders, Strategy& strategy) {
   std::vector<int64_t> most(strategy.stages.size(), 1);
   for (const DeviceOrder& order : orders) {
-    std::map<StageId, int64_t> in_flight;
+    std::map<StageId, int64_t> micro_batches_in_flight;
     for (const ComputeStep& step : order.steps) {
       if (!step.stage.valid() || step.stage.index() >= most.size()) continue;
-      int64_t& now = in_flight[step.stage];
+      int64_t& now = micro_batches_in_flight[step.stage];
       if (step.pass == Pass::kForward) ++now;
       if (step.pass == Pass::kBackward || step.pass == Pass::kBackwardInput) --now;
       most[step.stage.index()] = std::max(most[step.stage.index()], now);

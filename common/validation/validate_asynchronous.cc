@@ -85,16 +85,16 @@ absl::Status CheckLags(const Validation& v) {
   const bool synced = std::any_of(stages.begin(), stages.end(),
                                   [](const ProgramStage& stage) { return stage.version_lag > 0; });
   if (!synced) return absl::OkStatus();
-  std::vector<std::pair<StageId, int64_t>> in_flight;
+  std::vector<std::pair<StageId, int64_t>> micro_batches_in_flight;
   int64_t most = 0;
   for (const DeviceProgram& device : v.program().devices) {
     if (device.body.empty()) continue;
     const StageId stage = device.body.front().action.stage;
     if (!stages[stage.index()].has_backward) continue;
-    in_flight.emplace_back(stage, InFlight(device.body));
-    most = std::max(most, in_flight.back().second);
+    micro_batches_in_flight.emplace_back(stage, InFlight(device.body));
+    most = std::max(most, micro_batches_in_flight.back().second);
   }
-  for (const auto& [stage, own] : in_flight) {
+  for (const auto& [stage, own] : micro_batches_in_flight) {
     const int32_t lag = stages[stage.index()].version_lag;
     if (own + lag == most) continue;
     return v.BrokenAnywhere("stage ", stage.value(), " has ", own,

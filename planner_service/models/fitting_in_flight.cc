@@ -8,8 +8,8 @@ int64_t FittingInFlight(const StageOracle& oracle, int32_t begin, int32_t end,
   int64_t fits = 0;
   int64_t too_many = flow.micro_batches + 1;
   while (fits + 1 < too_many) {
-    tried.in_flight = (fits + too_many) / 2;
-    (oracle.Memory(begin, end, tried) <= memory ? fits : too_many) = tried.in_flight;
+    tried.micro_batches_in_flight = (fits + too_many) / 2;
+    (oracle.Memory(begin, end, tried) <= memory ? fits : too_many) = tried.micro_batches_in_flight;
   }
   return fits;
 }

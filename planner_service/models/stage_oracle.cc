@@ -202,8 +202,9 @@ Bytes StageOracle::Memory(const Extent& extent, Bytes saved, Bytes workspace, co
   // In steady state, while a backward pass runs: the inputs of all shares in flight and of the
   // next forward pass, two gradients of them that wait to be sent (the stage before cannot fall
   // back further), and the gradients of this and the next backward pass.
-  const double inputs = static_cast<double>(std::min(flow.in_flight + 1, flow.micro_batches) +
-                                            std::min<int64_t>(2, flow.micro_batches));
+  const double inputs =
+      static_cast<double>(std::min(flow.micro_batches_in_flight + 1, flow.micro_batches) +
+                          std::min<int64_t>(2, flow.micro_batches));
   const auto two = static_cast<double>(std::min<int64_t>(2, flow.micro_batches));
   double per_sample = extent.in_per_sample * inputs + extent.returned_per_sample * two;
   per_sample += extent.copied_per_sample;
@@ -211,9 +212,9 @@ Bytes StageOracle::Memory(const Extent& extent, Bytes saved, Bytes workspace, co
   if (flow.recompute) {
     per_sample += extent.held_per_sample + extent.returned_per_sample * two;
   } else {
-    per_sample += extent.held_per_sample * static_cast<double>(flow.in_flight);
+    per_sample += extent.held_per_sample * static_cast<double>(flow.micro_batches_in_flight);
   }
-  return extent.resident + (flow.recompute ? 1 : flow.in_flight) * saved + workspace +
+  return extent.resident + (flow.recompute ? 1 : flow.micro_batches_in_flight) * saved + workspace +
          static_cast<Bytes>(std::ceil(per_sample * static_cast<double>(flow.samples)));
 }
 

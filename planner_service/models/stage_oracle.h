@@ -90,11 +90,11 @@ class StageOracle {
   // Costs of shares of `samples` samples; computed at the first call (O(nodes)), then cached.
   const ShareCosts& Share(int64_t samples) const;
 
-  // Peak memory of one replica of a stage whose replicas hold `in_flight` of `micro_batches` shares
-  // of `samples` samples at once.
+  // Peak memory of one replica of a stage whose replicas hold `micro_batches_in_flight` of
+  // `micro_batches` shares of `samples` samples at once.
   struct Flow {
     int64_t samples = 1;
-    int64_t in_flight = 1;
+    int64_t micro_batches_in_flight = 1;
     int64_t micro_batches = 1;
     bool recompute = false;  // The forward pass is run again before each backward pass.
   };

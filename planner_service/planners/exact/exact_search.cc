@@ -79,11 +79,13 @@ bool ExactSearch::Consider(const StageTimes& times, const std::vector<int32_t>& 
     std::vector<int64_t> before;
     for (int64_t extra :
          {kExtraInFlight[0], kExtraInFlight[1], kExtraInFlight[2], times.micro_batches}) {
-      std::vector<int64_t> in_flight = InFlight(times.micro_batch, k);
-      for (int64_t& count : in_flight) count = std::min(count + extra, times.micro_batches);
-      if (in_flight == before) break;
-      for (size_t s = 0; s < in_flight.size(); ++s) case_.stages[s].in_flight = in_flight[s];
-      before = std::move(in_flight);
+      std::vector<int64_t> micro_batches_in_flight = InFlight(times.micro_batch, k);
+      for (int64_t& count : micro_batches_in_flight)
+        count = std::min(count + extra, times.micro_batches);
+      if (micro_batches_in_flight == before) break;
+      for (size_t s = 0; s < micro_batches_in_flight.size(); ++s)
+        case_.stages[s].micro_batches_in_flight = micro_batches_in_flight[s];
+      before = std::move(micro_batches_in_flight);
       case_.k = k;
       TryInFlight(times, {k, extra, 0});
       if (!error_.ok() || context_.Expired()) return false;
@@ -198,10 +200,10 @@ void ExactSearch::FillStage(const StageTimes& times, const std::vector<int32_t>&
 std::vector<int64_t> ExactSearch::InFlight(int64_t micro_batch, int32_t k) const {
   const std::vector<StageRound> rounds(layout_stage_.size(), StageRound{micro_batch, k});
   const std::vector<int64_t> samples = SamplesInFlight(rounds, draft_edges_, problem_.mini_batch);
-  std::vector<int64_t> in_flight(case_.stages.size(), 0);
+  std::vector<int64_t> micro_batches_in_flight(case_.stages.size(), 0);
   for (size_t i = 0; i < samples.size(); ++i)
-    in_flight[layout_stage_[i]] = samples[i] / micro_batch;
-  return in_flight;
+    micro_batches_in_flight[layout_stage_[i]] = samples[i] / micro_batch;
+  return micro_batches_in_flight;
 }
 
 // The stages that need recomputation to fit, by the least that they hold; nullopt if one does not
@@ -213,9 +215,9 @@ std::optional<uint32_t> ExactSearch::MustRecompute(const StageTimes& times) cons
     const bool always = options_.recompute == RecomputePolicy::kAlways;
     if (always) must |= Bit(s);
     if (!stage.has_backward) continue;
-    const Bytes inputs = fixed_[s] + stage.in_flight * entering_[s];
+    const Bytes inputs = fixed_[s] + stage.micro_batches_in_flight * entering_[s];
     if (inputs + saved_[s] > times.memory[s]) return std::nullopt;
-    if (inputs + stage.in_flight * saved_[s] <= times.memory[s] || always) continue;
+    if (inputs + stage.micro_batches_in_flight * saved_[s] <= times.memory[s] || always) continue;
     if (options_.recompute == RecomputePolicy::kNever) return std::nullopt;
     must |= Bit(s);
   }

@@ -23,9 +23,9 @@ PassLanes LanesOf(const StageTimes& times, const PipelineCase& pipeline) {
   std::vector<UnitPass> passes;
   for (int32_t s = 0; s < times.stages(); ++s) {
     const PipelineCase::StageCase& stage = pipeline.stages[s];
-    const std::vector<MicroBatchTask> order =
-        StageOrder(times.micro_batches, 1, {stage.in_flight, static_cast<int32_t>(pipeline.k)},
-                   stage.has_backward);
+    const std::vector<MicroBatchTask> order = StageOrder(
+        times.micro_batches, 1, {stage.micro_batches_in_flight, static_cast<int32_t>(pipeline.k)},
+        stage.has_backward);
     for (size_t r = 0; r < times.replicas[s].size(); ++r) {
       const auto unit = static_cast<int32_t>(units.size());
       units.push_back({unit, static_cast<int32_t>(times.micro_batches)});

@@ -17,8 +17,8 @@ struct PipelineCase {
     std::vector<double> forward, backward;  // By replica, ns.
     bool has_backward = true;
     bool recompute = false;
-    int64_t in_flight = 1;  // Micro-batches.
-    double update = 0;      // After its last backward pass: gradients summed and applied.
+    int64_t micro_batches_in_flight = 1;
+    double update = 0;  // After its last backward pass: gradients summed and applied.
   };
   std::vector<StageCase> stages;
   std::vector<CostTable::Exchange> links;  // Stage numbers need not be in topological order.

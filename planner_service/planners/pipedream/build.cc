@@ -55,14 +55,14 @@ std::vector<Placed> Place(const Cluster& cluster, const std::vector<PlannedStage
 
 std::vector<int64_t> AsynchronousInFlight(const std::vector<int32_t>& replicas) {
   int32_t left = std::accumulate(replicas.begin(), replicas.end(), 0);
-  std::vector<int64_t> in_flight;
+  std::vector<int64_t> micro_batches_in_flight;
   for (size_t s = 0; s < replicas.size(); ++s) {
     const auto depth = static_cast<int64_t>(replicas.size() - s);
     const int64_t own = std::max(depth, Noam(left, replicas[s]));
-    in_flight.push_back(s == 0 ? own : std::min(own, in_flight.back()));
+    micro_batches_in_flight.push_back(s == 0 ? own : std::min(own, micro_batches_in_flight.back()));
     left -= replicas[s];
   }
-  return in_flight;
+  return micro_batches_in_flight;
 }
 
 Strategy BuildStrategy(const StageOracle& oracle, const std::vector<PlannedStage>& stages,
@@ -84,10 +84,10 @@ Strategy BuildStrategy(const StageOracle& oracle, const std::vector<PlannedStage
   strategy.edges = StageEdges(*problem.graph, strategy.kind, strategy.stages);
   AssignInFlight(strategy);
   if (!asynchronous) return strategy;
-  const std::vector<int64_t> in_flight = AsynchronousInFlight(replicas);
+  const std::vector<int64_t> micro_batches_in_flight = AsynchronousInFlight(replicas);
   for (size_t s = 0; s < strategy.stages.size(); ++s) {
     strategy.stages[s].schedule.in_flight =
-        std::min(in_flight[s] * micro_batch, problem.mini_batch);
+        std::min(micro_batches_in_flight[s] * micro_batch, problem.mini_batch);
   }
   return strategy;
 }

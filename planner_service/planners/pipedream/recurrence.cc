@@ -88,13 +88,13 @@ int32_t Recurrence::LeastMachines(int32_t from, int32_t to, int32_t replicas) co
   const double saved = memory.saved_per_sample[to] - memory.saved_per_sample[from] + input;
   const double parameters = costs_.parameters[to] - costs_.parameters[from];
   const double kept = saved * static_cast<double>(share);
-  const double in_flight = kept + memory.versions * parameters;
+  const double per_mini_batch = kept + memory.versions * parameters;
   const double room =
       memory.budget - resident - memory.workspace_per_sample * static_cast<double>(share);
   // n mini-batches in flight need n * kept + max(n * versions, least_versions) * parameters.
   const double left = room - memory.least_versions * parameters;
-  if (room < in_flight || left < kept) return machines_ + 1;
-  double most = in_flight > 0 ? std::floor(room / in_flight) : 1e9;
+  if (room < per_mini_batch || left < kept) return machines_ + 1;
+  double most = per_mini_batch > 0 ? std::floor(room / per_mini_batch) : 1e9;
   if (kept > 0) most = std::min(most, std::floor(left / kept));
   if (most >= static_cast<double>(memory.most_in_flight)) return replicas;
   // Noam(machines - m + replicas, replicas) <= most.

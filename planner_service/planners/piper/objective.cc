@@ -66,17 +66,18 @@ double PiperStageMemory(const PiperProblem& problem, const PiperPartition& parti
   int64_t replicas = 0;
   for (size_t later = s; later < partition.size(); ++later) replicas += partition[later].replicas;
   const PiperStage& stage = partition[s];
-  const auto in_flight = static_cast<double>((replicas + stage.replicas - 1) / stage.replicas);
+  const auto micro_batches_in_flight =
+      static_cast<double>((replicas + stage.replicas - 1) / stage.replicas);
   double memory = 0;
   for (size_t i = 0; i < stage.operators.size(); ++i) {
     const PiperChoice& choice =
         ChoiceOf(ModeOf(problem, stage.operators[i], stage.degree), stage.recompute[i]);
-    memory += choice.per_micro_batch * in_flight + choice.fixed;
+    memory += choice.per_micro_batch * micro_batches_in_flight + choice.fixed;
   }
   if (!problem.inputs_in_memory) return memory;
   const std::vector<bool> member = MembersOf(problem, stage);
   for (const PiperEdge& edge : problem.edges) {
-    if (member[edge.to] && !member[edge.from]) memory += edge.bytes * in_flight;
+    if (member[edge.to] && !member[edge.from]) memory += edge.bytes * micro_batches_in_flight;
   }
   return memory;
 }

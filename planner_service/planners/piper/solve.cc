@@ -214,7 +214,7 @@ class FamilySearch {
       if (devices < least) continue;
       if (devices > most) break;
       const int32_t replicas = behind.replicas + shape.replicas;
-      shape.in_flight = (replicas + shape.replicas - 1) / shape.replicas;
+      shape.micro_batches_in_flight = (replicas + shape.replicas - 1) / shape.replicas;
       if (!costs_.Within(set, open.set, shape, limit)) continue;
       Keep(states_[set], {behind.devices + devices, replicas, stages, open.set, open.state, shape});
       if (fewest == 0) fewest = devices;
@@ -260,7 +260,8 @@ class FamilySearch {
   const SearchContext& context_;
   const PiperStageCosts costs_;
   int64_t& priced_;
-  std::vector<PiperStageCosts::Shape> shapes_;  // By devices; in_flight is filled in later.
+  // By devices; micro_batches_in_flight is filled in later.
+  std::vector<PiperStageCosts::Shape> shapes_;
   int32_t empty_ = 0;
   int32_t full_ = 0;
   bool nested_ = true;  // Each set holds all before it: the prefixes of an order.

@@ -25,15 +25,15 @@ double SyncOf(const std::vector<std::pair<int32_t, double>>& sync, int32_t neigh
   return 0;
 }
 
-double Bytes(const PiperChoice& choice, double in_flight) {
-  return choice.per_micro_batch * in_flight + choice.fixed;
+double Bytes(const PiperChoice& choice, double micro_batches_in_flight) {
+  return choice.per_micro_batch * micro_batches_in_flight + choice.fixed;
 }
 
 // The choice of an operator that needs less memory; of equals the faster one.
-const PiperChoice& Leanest(const PiperMode& mode, double in_flight) {
+const PiperChoice& Leanest(const PiperMode& mode, double micro_batches_in_flight) {
   if (!mode.recompute) return mode.keep;
-  const double keep = Bytes(mode.keep, in_flight);
-  const double again = Bytes(*mode.recompute, in_flight);
+  const double keep = Bytes(mode.keep, micro_batches_in_flight);
+  const double again = Bytes(*mode.recompute, micro_batches_in_flight);
   if (again == keep) return mode.recompute->time < mode.keep.time ? *mode.recompute : mode.keep;
   return again < keep ? *mode.recompute : mode.keep;
 }
@@ -128,16 +128,18 @@ void PiperStageCosts::AddDegree(int32_t degree) {
   edge_out_.push_back(std::move(out));
 }
 
-void PiperStageCosts::FillLeast(const Sums& sums, int32_t degree, int32_t in_flight) const {
-  if (static_cast<int32_t>(sums.least_bytes.size()) <= in_flight) {
-    sums.least_bytes.resize(in_flight + 1);
+void PiperStageCosts::FillLeast(const Sums& sums, int32_t degree,
+                                int32_t micro_batches_in_flight) const {
+  if (static_cast<int32_t>(sums.least_bytes.size()) <= micro_batches_in_flight) {
+    sums.least_bytes.resize(micro_batches_in_flight + 1);
   }
-  std::vector<double>& bytes = sums.least_bytes[in_flight];
+  std::vector<double>& bytes = sums.least_bytes[micro_batches_in_flight];
   if (!bytes.empty()) return;
   bytes.push_back(0);
   for (int32_t s = 1; s < sets_.size(); ++s) {
     const PiperMode* mode = FindMode(problem_, sets_.added(s), degrees_[degree]);
-    const double own = mode ? Bytes(Leanest(*mode, in_flight), in_flight) : 0;
+    const double own =
+        mode ? Bytes(Leanest(*mode, micro_batches_in_flight), micro_batches_in_flight) : 0;
     bytes.push_back(bytes[sets_.parent(s)] + own);
   }
 }
@@ -182,14 +184,14 @@ bool PiperStageCosts::FitsPlain(int32_t inner, int32_t outer, const Shape& shape
                                 double input) const {
   const Sums& sums = sums_[shape.degree];
   const double kept =
-      (sums.per_micro_batch[outer] - sums.per_micro_batch[inner]) * shape.in_flight +
+      (sums.per_micro_batch[outer] - sums.per_micro_batch[inner]) * shape.micro_batches_in_flight +
       sums.fixed[outer] - sums.fixed[inner];
   return kept <= MemoryFor(shape, input);
 }
 
 // What the choices of a stage's operators may take, with a margin for the rounding of sums.
 double PiperStageCosts::MemoryFor(const Shape& shape, double input) const {
-  const double inputs = problem_.inputs_in_memory ? input * shape.in_flight : 0;
+  const double inputs = problem_.inputs_in_memory ? input * shape.micro_batches_in_flight : 0;
   return problem_.memory * (1 + 1e-12) - inputs;
 }
 
@@ -198,7 +200,7 @@ double PiperStageCosts::MemoryFor(const Shape& shape, double input) const {
 double PiperStageCosts::LeastTime(int32_t inner, int32_t outer, const Shape& shape,
                                   double input) const {
   const Sums& sums = sums_[shape.degree];
-  const double c = shape.in_flight;
+  const double c = shape.micro_batches_in_flight;
   if (FitsPlain(inner, outer, shape, input)) return sums.time[outer] - sums.time[inner];
   const double memory = MemoryFor(shape, input);
   if (problem_.recompute_by_stage) {
@@ -208,13 +210,14 @@ double PiperStageCosts::LeastTime(int32_t inner, int32_t outer, const Shape& sha
     if (again > memory) return kInfinity;
     return sums.recompute_time[outer] - sums.recompute_time[inner];
   }
-  FillLeast(sums, shape.degree, shape.in_flight);
-  if (sums.least_bytes[shape.in_flight][outer] - sums.least_bytes[shape.in_flight][inner] >
+  FillLeast(sums, shape.degree, shape.micro_batches_in_flight);
+  if (sums.least_bytes[shape.micro_batches_in_flight][outer] -
+          sums.least_bytes[shape.micro_batches_in_flight][inner] >
       memory) {
     return kInfinity;
   }
   const uint64_t key = (static_cast<uint64_t>(inner) << 40) ^ (static_cast<uint64_t>(outer) << 16) ^
-                       (static_cast<uint64_t>(shape.in_flight) << 4) ^
+                       (static_cast<uint64_t>(shape.micro_batches_in_flight) << 4) ^
                        static_cast<uint64_t>(shape.degree);
   if (const auto known = least_.find(key); known != least_.end()) return known->second;
   double least = 0;
@@ -242,7 +245,7 @@ std::vector<bool> PiperStageCosts::Recomputing(const std::vector<int32_t>& opera
   std::vector<bool> recompute(operators.size());
   std::vector<RecomputeItem> items;
   std::vector<size_t> index;
-  const double c = shape.in_flight;
+  const double c = shape.micro_batches_in_flight;
   double bytes = 0;
   *time = 0;
   for (size_t i = 0; i < operators.size(); ++i) {

@@ -24,7 +24,7 @@ class PiperStageCosts {
   struct Shape {
     int32_t degree = 0;  // Index in degrees().
     int32_t replicas = 1;
-    int32_t in_flight = 1;  // ceil(S / d)
+    int32_t micro_batches_in_flight = 1;  // ceil(S / d)
   };
 
   // Whether the stage from set `inner` to set `outer`, which holds it, fits its memory within time
@@ -44,14 +44,14 @@ class PiperStageCosts {
     std::vector<double> per_micro_batch, fixed;
     std::vector<double> recompute_time, recompute_per_micro_batch, recompute_fixed;
     std::vector<double> entering, leaving;  // Bytes of edges that cross the set's boundary.
-    // By in_flight, filled when asked: with the leaner choice for every operator.
+    // By micro_batches_in_flight, filled when asked: with the leaner choice for every operator.
     mutable std::vector<std::vector<double>> least_bytes;
   };
 
   void SumDeviceTimes();
   void CollectCrossings();
   void AddDegree(int32_t degree);
-  void FillLeast(const Sums& sums, int32_t degree, int32_t in_flight) const;
+  void FillLeast(const Sums& sums, int32_t degree, int32_t micro_batches_in_flight) const;
   double Crossings(int32_t inner, int32_t outer, int32_t degree, double* input) const;
   bool FitsPlain(int32_t inner, int32_t outer, const Shape& shape, double input) const;
   double MemoryFor(const Shape& shape, double input) const;

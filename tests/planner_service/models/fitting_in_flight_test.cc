@@ -24,14 +24,14 @@ TEST(FittingInFlight, IsTheMostWhoseMemoryFits) {
       const Bytes one = oracle.Memory(0, end, flow);
       EXPECT_EQ(FittingInFlight(oracle, 0, end, flow, one - 1), 0);
       for (int64_t count = 1; count <= micro_batches; ++count) {
-        flow.in_flight = count;
+        flow.micro_batches_in_flight = count;
         const Bytes memory = oracle.Memory(0, end, flow);
         const int64_t fits = FittingInFlight(oracle, 0, end, flow, memory);
         EXPECT_GE(fits, count);
         EXPECT_LE(fits, micro_batches);
-        flow.in_flight = fits;
+        flow.micro_batches_in_flight = fits;
         EXPECT_LE(oracle.Memory(0, end, flow), memory);
-        flow.in_flight = fits + 1;
+        flow.micro_batches_in_flight = fits + 1;
         if (fits < micro_batches) {
           EXPECT_GT(oracle.Memory(0, end, flow), memory);
         }

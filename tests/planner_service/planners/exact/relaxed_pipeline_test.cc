@@ -31,7 +31,7 @@ TEST(RelaxedPipelineTest, IsJustBelowTheSimulatorWithLittleContention) {
     PipelineCase::StageCase& stage = pipeline.stages.emplace_back();
     stage.forward = {times.rows[s].forward[s]};
     stage.backward = {times.rows[s].backward[s]};
-    stage.in_flight = 3 - s;
+    stage.micro_batches_in_flight = 3 - s;
     stage.update = times.rows[s].update[s];
   }
   pipeline.links = {{0, 1, 1000, 1000, true}, {1, 2, 3000, 3000, true}};

@@ -53,11 +53,19 @@ elif ((!${#files[@]})); then
   mapfile -t files < <(changed_files | sort -u)
 fi
 
-# Only what the preset compiles has a command line to parse it with.
-mapfile -t files < <("$python" - "$commands" "${files[@]}" <<'PYTHON'
-import json, os, sys
-built = {os.path.relpath(entry["file"]) for entry in json.load(open(sys.argv[1]))}
-print("\n".join(f for f in sys.argv[2:] if os.path.relpath(f) in built))
+# Only what the preset compiles has a command line to parse it with. Headers that GCC has precompiled are none that clang
+# can read: the commands leave them out.
+tidy=build/$preset/tidy
+mkdir -p "$tidy"
+mapfile -t files < <("$python" - "$commands" "$tidy" "${files[@]}" <<'PYTHON'
+import json, os, re, sys
+commands, tidy, *files = sys.argv[1:]
+entries = json.load(open(commands))
+for entry in entries:
+  entry["command"] = re.sub(r" -fpch-preprocess| -Winvalid-pch| -include \S*cmake_pch\.hxx", "", entry["command"])
+json.dump(entries, open(os.path.join(tidy, "compile_commands.json"), "w"))
+built = {os.path.relpath(entry["file"]) for entry in entries}
+print("\n".join(f for f in files if os.path.relpath(f) in built))
 PYTHON
 )
 if [[ -z ${files[*]} ]]; then
@@ -65,7 +73,7 @@ if [[ -z ${files[*]} ]]; then
 else
   say "clang-tidy over ${#files[@]} files"
   printf '%s\0' "${files[@]}" |
-    xargs -0 -n 1 -P "$(jobs_wanted)" clang-tidy -p "build/$preset" --quiet 2> >(grep -v 'warnings generated' >&2) ||
+    xargs -0 -n 1 -P "$(jobs_wanted)" clang-tidy -p "$tidy" --quiet 2> >(grep -v 'warnings generated' >&2) ||
     failed=1
 fi
 ((!failed)) || die "the lints found something"

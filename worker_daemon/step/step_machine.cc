@@ -57,7 +57,7 @@ void StepMachine::Begin(const StepOfJob& step) {
     if (run_.has_value()) {
       ++run_->section;
     } else {
-      run_.emplace().first_step = step.number;
+      run_ = RunOfSteps{RunCursor(), step.number, step, 0, -1, 0};
       if (plan_.has_sections) {
         ready = run_->cursor.Append(*plan_.prologue.program);
         run_->computes_left = plan_.prologue.computes;

@@ -121,11 +121,11 @@ class StepMachine {
   // A run of steps without a flush; a synchronous program's is one step.
   struct RunOfSteps {
     RunCursor cursor;
-    int64_t first_step = 0;
-    StepOfJob step;             // The one under way.
-    int64_t section = 0;        // In which it computes last.
-    int64_t last_section = -1;  // The epilogue's number, once it is known.
-    int32_t computes_left = 0;  // Compute actions up to the end of `section`.
+    int64_t first_step;
+    StepOfJob step;         // The one under way.
+    int64_t section;        // In which it computes last.
+    int64_t last_section;   // The epilogue's number, once it is known; -1 before.
+    int32_t computes_left;  // Compute actions up to the end of `section`.
   };
 
   const Program& program_;

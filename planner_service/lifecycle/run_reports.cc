@@ -1,7 +1,6 @@
 #include "planner_service/lifecycle/run_reports.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -94,7 +93,7 @@ void NoteProgress(JobRecords& records, JobRecord& record, const v1::Progress& me
   for (const v1::DeviceProgress& device : message.devices()) {
     NoteMemory(device, record.job.metrics);
     if (auto step = AddStep(records, record, device.device(), ShareOf(device, message.step())))
-      whole = std::move(step);
+      whole = step;
   }
   if (whole.has_value()) ReportStep(records, record, *whole);
 }
@@ -106,7 +105,7 @@ void NoteSteps(JobRecords& records, JobRecord& record, const v1::StepsSoFar& mes
     for (const v1::JobStep& step : device.steps()) {
       auto whole = AddStep(records, record, device.device(), ShareOf(step));
       if (whole.has_value() && (!newest.has_value() || newest->figures.step < whole->figures.step))
-        newest = std::move(whole);
+        newest = whole;
     }
   }
   if (newest.has_value()) ReportStep(records, record, *newest);

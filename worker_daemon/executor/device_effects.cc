@@ -19,7 +19,7 @@ absl::StatusOr<std::unique_ptr<DeviceEffects>> DeviceEffects::Create(
   }
   if (program.training && optimizer == nullptr)
     return absl::InvalidArgumentError("a program that trains needs an optimizer");
-  std::unique_ptr<DeviceEffects> effects(new DeviceEffects(program, transport, options));
+  std::unique_ptr<DeviceEffects> effects(new DeviceEffects(transport, options));
   DeviceEffects& e = *effects;
   DeviceStreams* const streams = options.streams;
   StageOptions of_stages;

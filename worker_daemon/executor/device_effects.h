@@ -60,15 +60,14 @@ class DeviceEffects final : public StepEffects {
   std::string Details(const StepAction& action) const override;
 
  private:
-  DeviceEffects(const Program& program, Transport* transport, const ExecutorOptions& options)
-      : program_(program), transport_(transport), options_(options) {}
+  DeviceEffects(Transport* transport, const ExecutorOptions& options)
+      : transport_(transport), options_(options) {}
 
   absl::Status ComputeGuarded(const StepAction& action);
   void EndTransfer(const StepAction& transfer, const absl::Status& status);
   // Says, where memory ran out, how much was expected.
   absl::Status WithMemory(const StepAction& action, const absl::Status& status) const;
 
-  const Program& program_;
   Transport* const transport_;
   const ExecutorOptions options_;
   StepMachine* machine_ = nullptr;

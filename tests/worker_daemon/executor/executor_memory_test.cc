@@ -151,9 +151,9 @@ std::ostream& operator<<(std::ostream& out, const Case& c) { return out << c.Nam
 
 // How far below the prediction a device may stay. Tensors that are packed into one message count
 // until that has been sent, though they may be gone by then: this shows where nothing else keeps
-// them. Elsewhere a message that comes late on a busy machine may miss the peak.
+// them.
 double LeastRatio(const Case& c) {
-  return c.within && (c.recompute || c.schedule == "ZbH1") ? 0.6 : 0.85;
+  return c.within && (c.recompute || c.schedule == "ZbH1") ? 0.6 : 0.9;
 }
 
 // How far above the prediction a device may come: attention's result is laid out as its operands,
@@ -303,11 +303,9 @@ Peaks Train(const Case& c, const TransportFactory& transports) {
   return peaks;
 }
 
-class Memory : public ::testing::TestWithParam<Case> {};
-
-// Messages are copied, as between processes.
-TEST_P(Memory, IsWhatTheProgramSays) {
-  const Case& c = GetParam();
+// Messages are copied, as between processes. Notes by device the largest share of the prediction
+// that was measured.
+void HoldToPrediction(const Case& c, std::map<DeviceId, double>& fullest) {
   const Peaks peaks = Train(c, [](const TransportIdentity& identity) {
     return PairTransport::Create(identity, MakeLocalTransport, MakeLocalTransport);
   });
@@ -321,6 +319,25 @@ TEST_P(Memory, IsWhatTheProgramSays) {
     EXPECT_LE(static_cast<double>(measured - kScalars),
               MostRatio(c) * static_cast<double>(predicted))
         << "device " << device.value();
+    fullest[device] = std::max(fullest[device], ratio);
+  }
+}
+
+class Memory : public ::testing::TestWithParam<Case> {};
+
+TEST_P(Memory, IsWhatTheProgramSays) {
+  const Case& c = GetParam();
+  // A message that comes late on a busy machine may miss the peak, so the least is that of the
+  // fullest of three runs; the most holds for each.
+  std::map<DeviceId, double> fullest;
+  const auto full = [&] {
+    return !fullest.empty() && std::all_of(fullest.begin(), fullest.end(), [&](const auto& entry) {
+      return entry.second >= LeastRatio(c);
+    });
+  };
+  for (int run = 0; run < 3 && !full(); ++run) HoldToPrediction(c, fullest);
+  EXPECT_FALSE(fullest.empty());
+  for (const auto& [device, ratio] : fullest) {
     EXPECT_GE(ratio, LeastRatio(c)) << "device " << device.value();
   }
 }

@@ -39,7 +39,7 @@ Graph TwoProfiledNodes() {
   GraphData data;
   for (int i = 0; i < 2; ++i) {
     Node node;
-    node.name = "n" + std::to_string(i);
+    node.name = absl::StrCat("n", i);
     node.cost = ProfiledCost{10, 20, 1000, 400, 8};
     data.nodes.push_back(node);
   }

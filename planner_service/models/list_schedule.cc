@@ -1,6 +1,7 @@
 #include "planner_service/models/list_schedule.h"
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <limits>
 #include <utility>
@@ -60,7 +61,7 @@ void ListScheduler::Prepare(Direction direction) {
     devices_[unit.device].work +=
         graph.micro_batches * (unit.forward + (unit.has_backward ? unit.backward : 0));
   }
-  link_free_.assign(graph.cluster_links, 0);
+  link_free_.assign(graph.cluster_links.size(), 0);
   events_.clear();
   passes_.clear();
 }
@@ -130,6 +131,7 @@ void ListScheduler::ForCandidates(int32_t device, Nanos now, const Consider& con
 }
 
 void ListScheduler::Decide(int32_t device, Nanos now) {
+  work_ += static_cast<int64_t>(graph_->device_units[device].size());
   Choice best;    // The most urgent of the passes that are ready.
   Choice coming;  // The most urgent of the passes that are on their way.
   Nanos wake = kNever;
@@ -161,6 +163,7 @@ void ListScheduler::Wake(int32_t device, Nanos time) {
 }
 
 void ListScheduler::Start(int32_t unit, PassKind kind, Nanos now) {
+  ++work_;
   const TaskGraph::Unit& u = graph_->units[unit];
   UnitState& state = units_[unit];
   DeviceState& device = devices_[u.device];
@@ -204,18 +207,18 @@ void ListScheduler::Deliver(int32_t unit, PassKind kind, int32_t micro_batch, Na
 // What a pass sends when it ends, and wakes the reader when that was the last it waited for.
 void ListScheduler::Send(const TaskGraph::Link& link, PassKind kind, int32_t micro_batch,
                          Nanos end) {
+  ++work_;
   Nanos arrival = end;
   if (!link.local) {
     // Whether it uses the forward part of the link.
     const bool there = (kind == PassKind::kForward) != direction_.reversed;
-    const Nanos bytes = there ? link.there_bytes : link.back_bytes;
-    Nanos start = end;
-    if (bytes > 0) {
-      const std::vector<int32_t>& route = there ? *link.there_route : *link.back_route;
-      for (int32_t l : route) start = std::max(start, link_free_[l]);
-      for (int32_t l : route) link_free_[l] = start + bytes;
+    const auto size = static_cast<double>(there ? link.there_size : link.back_size);
+    for (int32_t l : there ? *link.there_route : *link.back_route) {
+      const double time = size * 1e9 / graph_->cluster_links[l].bytes_per_second;
+      link_free_[l] = std::max(link_free_[l], end) + static_cast<Nanos>(std::ceil(time));
+      arrival = std::max(arrival, link_free_[l]);
     }
-    arrival = start + bytes + (there ? link.there_latency : link.back_latency);
+    arrival += there ? link.there_latency : link.back_latency;
   }
   const int32_t to = kind == PassKind::kForward ? link.to : link.from;
   Inputs& inputs = kind == PassKind::kForward ? activations_ : gradients_;
@@ -281,14 +284,17 @@ ListResult ListScheduler::Run(const TaskGraph& graph, const ListRule& rule, bool
     if (!graph.device_units[d].empty() && kept > graph.memory[d]) result.fits = false;
   }
   patience_ = rule.patience;
+  work_ = 0;
   SetDueDates(graph, rule, due_);
   const Nanos given_up = Sweep({false, rule.split}, rule.rounds > 0 ? kNever : limit);
+  result.work = work_;
   if (given_up > 0) {
     result.step_time = given_up;
     return result;
   }
   result.step_time = StepEnd(graph, passes_);
   if (rule.rounds > 0) Improve(rule, result);
+  result.work = work_;
   result.busy.assign(graph.devices, 0);
   result.ends.assign(graph.devices, 0);
   for (const TimedPass& pass : passes_) {

@@ -17,8 +17,8 @@
 // still pass through all units of the device. So the oldest micro-batch of the step can always
 // advance, and no schedule deadlocks.
 //
-// Links of the cluster carry one message at a time here, in the order in which they become ready;
-// the simulator, which judges, shares them.
+// Every link of a message's route carries one message at a time here, in the order in which they
+// become ready; the simulator, which judges, shares them.
 #pragma once
 
 #include <cstdint>
@@ -34,6 +34,7 @@ namespace stagewright {
 struct ListResult {
   bool fits = false;                // One micro-batch at a time fits into memory everywhere.
   Nanos step_time = 0;              // An estimate of what the simulator will find.
+  int64_t work = 0;                 // Passes looked at and messages sent, in all rounds.
   std::vector<Nanos> busy;          // By device: compute time.
   std::vector<Nanos> ends;          // By device: when its last pass ends.
   std::vector<DeviceOrder> orders;  // For Strategy::orders, if asked for.
@@ -110,6 +111,7 @@ class ListScheduler {
   const TaskGraph* graph_ = nullptr;
   Direction direction_;
   double patience_ = 0;
+  int64_t work_ = 0;
   DueDates due_;
   Inputs activations_, gradients_;
   std::vector<UnitState> units_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <tuple>
 #include <utility>
 
@@ -24,7 +25,7 @@ class Builder {
  public:
   Builder(const OperatorCosts& costs, const Draft& draft) : costs_(costs), draft_(draft) {
     graph_.devices = costs.problem().cluster->size();
-    graph_.cluster_links = static_cast<int32_t>(costs.problem().cluster->links().size());
+    graph_.cluster_links = costs.problem().cluster->links();
     graph_.micro_batches = static_cast<int32_t>(costs.problem().mini_batch / draft.micro_batch);
     graph_.device_units.resize(graph_.devices);
     graph_.device_updates.resize(graph_.devices);
@@ -133,15 +134,17 @@ class Builder {
       AddMessage(graph_.units[to], load.gradient);
       const Route& there = cluster.route(source, target);
       const Route& back = cluster.route(target, source);
-      const auto time = [&](const Route& route, Bytes bytes) {
+      link.there_size = load.there * samples;
+      link.back_size = load.back * samples;
+      const auto time = [](const Route& route, Bytes bytes) {
         return static_cast<Nanos>(
-            std::ceil(static_cast<double>(bytes * samples) / route.bytes_per_second * 1e9));
+            std::ceil(static_cast<double>(bytes) / route.bytes_per_second * 1e9));
       };
       link.there_latency = there.latency;
-      link.there_bytes = time(there, load.there);
+      link.there_bytes = time(there, link.there_size);
       link.there_route = &there.links;
       link.back_latency = back.latency;
-      link.back_bytes = time(back, load.back);
+      link.back_bytes = time(back, link.back_size);
       link.back_route = &back.links;
       TaskGraph::Unit& reader = graph_.units[to];
       reader.longest_in = std::max(reader.longest_in, link.there_latency + link.there_bytes);
@@ -152,6 +155,22 @@ class Builder {
     }
     if (link.gradient) graph_.units[to].sends_gradients = true;
     graph_.links.push_back(link);
+  }
+
+  // Between replicas that share samples: both stages' shares ascend.
+  void AddLinks(const CostTable::Exchange& edge) {
+    const std::vector<int32_t>& readers = sums_[edge.to].units;
+    size_t first = 0;
+    for (int32_t from : sums_[edge.from].units) {
+      const SampleRange source = ShareOf(edge.from, graph_.units[from].replica);
+      for (size_t t = first; t < readers.size(); ++t) {
+        const SampleRange target = ShareOf(edge.to, graph_.units[readers[t]].replica);
+        if (target.begin >= source.end) break;
+        const SampleRange both = Intersect(source, target);
+        if (!both.empty()) AddLink(from, readers[t], both.size(), edge);
+        if (target.end <= source.end) first = t + 1;
+      }
+    }
   }
 
   void AddLinks() {
@@ -165,15 +184,7 @@ class Builder {
       const auto place = std::lower_bound(edges_.begin(), edges_.end(), chain, before);
       if (place == edges_.end() || before(chain, *place)) edges_.insert(place, chain);
     }
-    for (const CostTable::Exchange& edge : edges_) {
-      for (int32_t from : sums_[edge.from].units) {
-        const SampleRange source = ShareOf(edge.from, graph_.units[from].replica);
-        for (int32_t to : sums_[edge.to].units) {
-          const SampleRange both = Intersect(source, ShareOf(edge.to, graph_.units[to].replica));
-          if (!both.empty()) AddLink(from, to, both.size(), edge);
-        }
-      }
-    }
+    for (const CostTable::Exchange& edge : edges_) AddLinks(edge);
     std::stable_sort(graph_.links.begin(), graph_.links.end(),
                      [](const auto& a, const auto& b) { return a.from < b.from; });
     const auto n = static_cast<int32_t>(graph_.units.size());
@@ -252,6 +263,35 @@ class Builder {
 };
 
 }  // namespace
+
+double Promise(const TaskGraph& graph) {
+  std::vector<double> busy(graph.devices, 0);
+  std::vector<Nanos> tail(graph.devices, std::numeric_limits<Nanos>::max());  // The shortest.
+  std::vector<double> before(graph.units.size(), 0);  // The longest way that leads to a unit.
+  double longest = 0;
+  // Units are in topological order of their stages.
+  for (size_t u = 0; u < graph.units.size(); ++u) {
+    const TaskGraph::Unit& unit = graph.units[u];
+    const auto own = static_cast<double>(unit.forward + unit.backward);
+    busy[unit.device] += own;
+    tail[unit.device] = std::min(tail[unit.device], unit.tail);
+    const double end = before[u] + own;
+    longest = std::max(longest, end + static_cast<double>(unit.tail));
+    for (int32_t l = unit.out_begin; l < graph.out_end(static_cast<int32_t>(u)); ++l) {
+      const TaskGraph::Link& link = graph.links[l];
+      const Nanos messages =
+          link.there_latency + link.there_bytes + link.back_latency + link.back_bytes;
+      before[link.to] = std::max(before[link.to], end + static_cast<double>(messages));
+    }
+  }
+  double least = 0;
+  for (int32_t d = 0; d < graph.devices; ++d) {
+    if (busy[d] == 0) continue;
+    const double others = busy[d] * (graph.micro_batches - 1);
+    least = std::max(least, others + std::max(longest, busy[d] + static_cast<double>(tail[d])));
+  }
+  return least;
+}
 
 TaskGraph MakeTaskGraph(const OperatorCosts& costs, const Draft& draft, double memory_share) {
   return Builder(costs, draft).Build(memory_share);

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "common/base/units.h"
@@ -38,8 +39,9 @@ struct TaskGraph {
     int32_t to = 0;
     bool gradient = false;
     bool local = false;                        // Same device: no message.
-    Nanos there_latency = 0, there_bytes = 0;  // Time of the two parts of a transfer.
+    Nanos there_latency = 0, there_bytes = 0;  // Time of the two parts of a transfer alone.
     Nanos back_latency = 0, back_bytes = 0;
+    Bytes there_size = 0, back_size = 0;
     const std::vector<int32_t>* there_route = nullptr;  // Links of the cluster.
     const std::vector<int32_t>* back_route = nullptr;
   };
@@ -63,7 +65,7 @@ struct TaskGraph {
   std::vector<std::vector<Update>> device_updates;  // By device, in the order they run.
   std::vector<Sum> sums;                            // In the order they run.
   std::vector<Bytes> memory;                        // By device: left for `Unit::kept`.
-  int32_t cluster_links = 0;
+  std::span<const stagewright::Link> cluster_links;
 
   int32_t out_end(int32_t unit) const { return End(unit, &Unit::out_begin, links.size()); }
   int32_t in_end(int32_t unit) const { return End(unit, &Unit::in_begin, links_in.size()); }
@@ -74,6 +76,10 @@ struct TaskGraph {
                                                          : static_cast<int32_t>(size);
   }
 };
+
+// About what a step takes at least, ns: the busiest device's passes and an update, or the longest
+// way of one micro-batch there and back behind its other passes. O(units + links).
+double Promise(const TaskGraph& graph);
 
 // `memory_share` of each device's memory may be used. O(operators + reads + links).
 // REQUIRES: SortStages(draft) succeeded, and no stage has more devices than its micro-batch has

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <span>
 #include <utility>
 
 #include "common/strategy/orders.h"
@@ -10,12 +9,20 @@
 namespace stagewright {
 namespace {
 
-// The first threshold, over the current estimate.
-constexpr double kFirstThreshold = 0.012;
 // Neighbours without an improvement of the best draft until the search goes back to it.
 constexpr int32_t kPatience = 400;
 
 }  // namespace
+
+std::vector<ListRule> FewListRules(bool split_backward) {
+  std::vector<ListRule> rules;
+  for (bool split : {false, true}) {
+    if (split && !split_backward) break;
+    rules.push_back({ListRule::Due::kTail, 0.5, 1, split, 0, 0});
+    rules.push_back({ListRule::Due::kTurn, 0, 0.4, split, 0, 0});
+  }
+  return rules;
+}
 
 std::vector<ListRule> ListRules(bool split_backward) {
   std::vector<ListRule> rules;
@@ -39,18 +46,25 @@ LocalSearch::LocalSearch(const OperatorCosts& costs, const PlanOptions& options,
       options_(options),
       context_(context),
       moves_(costs, options),
-      rules_(ListRules(options.split_backward)) {}
+      rules_(ListRules(options.split_backward)),
+      few_(FewListRules(options.split_backward)) {}
 
 ListResult LocalSearch::Schedule(const TaskGraph& graph, const ListRule& rule, bool orders,
                                  Nanos limit) {
   ++states_;
-  // A message takes about as long as a pass; there is about one per pass without replicas. Making
-  // the graph and the draft counts as well: about as much as a pass for two operators.
-  const size_t work = std::max(graph.units.size(), (graph.units.size() + graph.links.size()) / 2);
-  passes_ += static_cast<int64_t>(work) * graph.micro_batches *
-                 (2 + 4 * rule.rounds + (rule.split ? 1 : 0)) +
-             costs_.size() / 2;
-  return scheduler_.Run(graph, rule, orders, limit);
+  ListResult result = scheduler_.Run(graph, rule, orders, limit);
+  // Making the graph and the draft takes about as long as a pass for two operators, a unit or a
+  // link.
+  passes_ += result.work + costs_.size() / 2 +
+             static_cast<int64_t>(graph.units.size() + graph.links.size());
+  return result;
+}
+
+std::optional<double> LocalSearch::Promise(Draft& draft) const {
+  if (!SortStages(costs_.problem().operators->dag(), draft) || !moves_.Allowed(draft)) {
+    return std::nullopt;
+  }
+  return stagewright::Promise(MakeTaskGraph(costs_, draft, memory_share_));
 }
 
 std::optional<RatedDraft> LocalSearch::Rate(Draft draft, bool quick) {
@@ -68,10 +82,7 @@ std::optional<RatedDraft> LocalSearch::Rate(Draft draft, bool quick) {
     }
     return true;
   };
-  const bool split = options_.split_backward;
-  const ListRule few[] = {{ListRule::Due::kTail, 0.5, 1, split, 0, 0},
-                          {ListRule::Due::kTurn, 0, 0.4, split, 0, 0}};
-  for (const ListRule& rule : quick ? std::span<const ListRule>(few) : rules_) {
+  for (const ListRule& rule : quick ? few_ : rules_) {
     if (!consider(rule) || context_.Expired()) break;
   }
   if (quick || !best.has_value() || context_.Expired()) return best;
@@ -81,7 +92,8 @@ std::optional<RatedDraft> LocalSearch::Rate(Draft draft, bool quick) {
   return best;
 }
 
-RatedDraft LocalSearch::Improve(RatedDraft start, int64_t budget, RandomSource& random) {
+RatedDraft LocalSearch::Improve(RatedDraft start, int64_t budget, double threshold,
+                                RandomSource& random) {
   const int64_t first = passes_;
   RatedDraft best = start;
   RatedDraft current = std::move(start);
@@ -108,11 +120,10 @@ RatedDraft LocalSearch::Improve(RatedDraft start, int64_t budget, RandomSource& 
       rule = rules_[random.Below(rules_.size())];
       rule.rounds = rounds;
     }
-    const double threshold =
-        static_cast<double>(current.estimate) * (1 + kFirstThreshold * left * left);
+    const double most = static_cast<double>(current.estimate) * (1 + threshold * left * left);
     ListResult result =
-        Schedule(graph, rule, /*orders=*/false, static_cast<Nanos>(std::ceil(threshold)));
-    if (!result.fits || static_cast<double>(result.step_time) > threshold) {
+        Schedule(graph, rule, /*orders=*/false, static_cast<Nanos>(std::ceil(most)));
+    if (!result.fits || static_cast<double>(result.step_time) > most) {
       ++idle;
     } else {
       current = {std::move(neighbour), rule, result.step_time};

@@ -1,7 +1,7 @@
 // Local search over drafts, timed by the list schedule.
 //
 // From a draft, random neighbours (moves.h) are scheduled one after the other; a neighbour becomes
-// the current draft if it is no slower than a threshold that falls from a per cent above to none
+// the current draft if it is no slower than a threshold that falls from some per cent above to none
 // (threshold accepting, Dueck and Scheuer 1990). The best one is kept. Each evaluation costs
 // microseconds to a millisecond, so that thousands fit into a second; the simulator only judges
 // what comes out.
@@ -25,21 +25,27 @@ struct RatedDraft {
   Nanos estimate = 0;  // Its step time.
 };
 
-// The rules that Rate tries; with split backward passes only if the options permit.
+// The rules that Rate tries, and the few for a quick rating; with split backward passes only if the
+// options permit.
 std::vector<ListRule> ListRules(bool split_backward);
+std::vector<ListRule> FewListRules(bool split_backward);
 
 class LocalSearch {
  public:
   // Arguments outlive the local_search.
   LocalSearch(const OperatorCosts& costs, const PlanOptions& options, const SearchContext& context);
 
+  // Promise() of a draft, without a schedule; nullopt if it is not allowed or has a cycle.
+  std::optional<double> Promise(Draft& draft) const;
+
   // With the best of all rules, or of a few; nullopt if the draft is not allowed, has a cycle or
   // does not fit into memory. A ListScheduler::Run per rule.
   std::optional<RatedDraft> Rate(Draft draft, bool quick);
 
-  // The best draft found from `start` with about `budget` scheduled passes. Stops when the context
-  // expires. The same for equal random unless the context cuts in.
-  RatedDraft Improve(RatedDraft start, int64_t budget, RandomSource& random);
+  // The best draft found from `start` with about `budget` scheduled passes and messages, where the
+  // threshold starts at `threshold` over the current estimate. Stops when the context expires. The
+  // same for equal random unless the context cuts in.
+  RatedDraft Improve(RatedDraft start, int64_t budget, double threshold, RandomSource& random);
 
   // The strategy of a draft with the orders of its schedule, which is made again.
   Strategy ToStrategy(const RatedDraft& rated);
@@ -58,7 +64,7 @@ class LocalSearch {
   const PlanOptions& options_;
   const SearchContext& context_;
   Moves moves_;
-  std::vector<ListRule> rules_;
+  std::vector<ListRule> rules_, few_;
   ListScheduler scheduler_;
   double memory_share_ = 1;
   int64_t states_ = 0;

@@ -1,7 +1,9 @@
 #include "planner_service/search/starts.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <map>
 #include <numeric>
 #include <set>
 #include <string>
@@ -16,15 +18,38 @@ namespace {
 
 // A run of operators with less than this share of what a group has to do is not cut.
 constexpr double kWorthCutting = 0.5;
+// Slices of a group: more than a few only where these are few for all groups together, as where
+// every device holds the whole model and the sums of one slice's gradients hide behind the others.
+constexpr int32_t kFewLoops = 4;
+constexpr int32_t kMostLoops = 32;
+constexpr int32_t kMostSlices = 64;
+// Groups, at most: nobody fills longer pipelines.
+constexpr int32_t kMostGroups = 64;
 
 enum class Placement { kInterleaved, kVShaped };
+
+// Where the operators are that all branches share (forks, joins): in one of the groups; on a device
+// of every node, apart from the groups, so that the ports of all nodes carry what a join reads; or
+// on all devices.
+enum class Shared { kInGroups, kOfEveryNode, kOnAll };
 
 struct Shape {
   int32_t replicas = 1;  // Devices per group.
   int64_t micro_batch = 1;
   int32_t loops = 1;
   Placement placement = Placement::kInterleaved;
+  Shared shared = Shared::kInGroups;
 };
+
+// The last device of every node; empty unless nodes have several.
+std::vector<int32_t> OneOfEveryNode(const Cluster& cluster) {
+  std::map<int32_t, int32_t> last;
+  for (int32_t d = 0; d < cluster.size(); ++d) last[cluster.device(DeviceId(d)).node] = d;
+  std::vector<int32_t> devices;
+  if (static_cast<int32_t>(last.size()) == cluster.size() || last.size() < 2) return devices;
+  for (const auto& [node, d] : last) devices.push_back(d);
+  return devices;
+}
 
 // Lays the operators out for one shape.
 class Layout {
@@ -32,9 +57,16 @@ class Layout {
   Layout(const OperatorCosts& costs, const SpTree& tree, const Shape& shape)
       : costs_(costs), tree_(tree), shape_(shape), whole_(WholeOperators(costs.problem())) {
     const Cluster& cluster = *costs.problem().cluster;
-    for (int32_t d = 0; d + shape.replicas <= cluster.size(); d += shape.replicas) {
-      std::vector<int32_t>& group = groups_.emplace_back(shape.replicas);
-      std::iota(group.begin(), group.end(), d);
+    if (shape.shared == Shared::kOfEveryNode) shared_ = OneOfEveryNode(cluster);
+    std::vector<int32_t> rest;
+    for (int32_t d = 0; d < cluster.size(); ++d) {
+      if (!std::binary_search(shared_.begin(), shared_.end(), d)) rest.push_back(d);
+    }
+    if (shape.shared == Shared::kOnAll) shared_ = rest;
+    const auto replicas = static_cast<size_t>(shape.replicas);
+    for (size_t d = 0; d + replicas <= rest.size(); d += replicas) {
+      groups_.emplace_back(rest.begin() + static_cast<std::ptrdiff_t>(d),
+                           rest.begin() + static_cast<std::ptrdiff_t>(d + replicas));
     }
     MeasureWork();
     loads_.assign(groups_.size(), 0);
@@ -122,8 +154,11 @@ class Layout {
   void AddStage(std::vector<int32_t> operators, int32_t group) {
     if (operators.empty()) return;
     loads_[group] += WorkOf(operators);
+    AddStageOn(std::move(operators), groups_[group]);
+  }
+
+  void AddStageOn(std::vector<int32_t> operators, std::vector<int32_t> devices) {
     std::sort(operators.begin(), operators.end());
-    std::vector<int32_t> devices = groups_[group];
     const bool whole =
         std::any_of(operators.begin(), operators.end(), [&](int32_t op) { return whole_[op]; });
     if (whole) devices.resize(1);
@@ -187,15 +222,19 @@ class Layout {
     } else if (v.kind == SpTree::Kind::kParallel) {
       PlaceParallel(v.children, groups);
     } else {
-      PlaceSeries(v.children, groups);
+      PlaceSeries(v.children, groups, vertex == tree_.root());
     }
   }
 
   // Runs of single operators first: branches fill up what they leave.
-  void PlaceSeries(const std::vector<int32_t>& children, const Groups& groups) {
+  void PlaceSeries(const std::vector<int32_t>& children, const Groups& groups, bool shared) {
     std::vector<int32_t> run;
     const auto flush = [&] {
-      if (!run.empty()) PlaceRun(run, groups);
+      if (!run.empty() && shared && !shared_.empty()) {
+        AddStageOn(run, shared_);
+      } else if (!run.empty()) {
+        PlaceRun(run, groups);
+      }
       run.clear();
     };
     for (int32_t child : children) {
@@ -277,6 +316,7 @@ class Layout {
   const SpTree& tree_;
   Shape shape_;
   const std::vector<bool> whole_;  // Operators that are not replicated.
+  std::vector<int32_t> shared_;    // Devices apart from the groups.
   std::vector<std::vector<int32_t>> groups_;
   std::vector<double> work_;         // By operator.
   std::vector<double> vertex_work_;  // By vertex of the tree.
@@ -285,19 +325,56 @@ class Layout {
   Draft draft_;
 };
 
-std::vector<Shape> Shapes(const Problem& problem, const PlanOptions& options) {
+// Powers of two, and what divides the devices evenly.
+std::vector<int32_t> GroupSizes(int32_t devices) {
+  std::vector<int32_t> sizes;
+  for (int32_t size = 1; size <= devices; ++size) {
+    if (std::has_single_bit(static_cast<uint32_t>(size)) || devices % size == 0) {
+      sizes.push_back(size);
+    }
+  }
+  return sizes;
+}
+
+void AddShapes(const Problem& problem, const PlanOptions& options, int32_t replicas, Shared shared,
+               int64_t most_micro_batches, std::vector<Shape>& shapes) {
+  const int32_t groups = problem.cluster->size() / replicas;
+  if (groups > kMostGroups) return;
+  size_t most = static_cast<size_t>(replicas);
+  if (shared == Shared::kOfEveryNode) {
+    most = std::max(most, OneOfEveryNode(*problem.cluster).size());
+  } else if (shared == Shared::kOnAll) {
+    most = static_cast<size_t>(problem.cluster->size());
+  }
+  if (most > 1 && !options.allow_replicas) return;
+  for (int64_t size : MicroBatchSizes(problem, options, Rounding::kUp)) {
+    if (MostReplicas(problem, options, size) < static_cast<int64_t>(most) ||
+        problem.mini_batch / size > most_micro_batches) {
+      continue;
+    }
+    for (int32_t loops = 1; loops <= kMostLoops; loops *= 2) {
+      if (loops > kFewLoops && groups * loops > kMostSlices) break;
+      if (options.max_loops > 0 && loops > options.max_loops) break;
+      shapes.push_back({replicas, size, loops, Placement::kInterleaved, shared});
+      if (loops == 2) shapes.push_back({replicas, size, loops, Placement::kVShaped, shared});
+    }
+  }
+}
+
+std::vector<Shape> Shapes(const Problem& problem, const PlanOptions& options, bool branches,
+                          int64_t most_micro_batches) {
   std::vector<Shape> shapes;
   const int32_t devices = problem.cluster->size();
-  for (int32_t replicas = 1; replicas <= devices; replicas *= 2) {
-    if (replicas > 1 && !options.allow_replicas) break;
-    for (int64_t size : MicroBatchSizes(problem, options, Rounding::kUp)) {
-      if (MostReplicas(problem, options, size) < replicas) continue;
-      for (int32_t loops : {1, 2, 4}) {
-        if (options.max_loops > 0 && loops > options.max_loops) continue;
-        shapes.push_back({replicas, size, loops, Placement::kInterleaved});
-        if (loops == 2) shapes.push_back({replicas, size, loops, Placement::kVShaped});
-      }
+  const auto nodes = static_cast<int32_t>(OneOfEveryNode(*problem.cluster).size());
+  for (int32_t replicas : GroupSizes(devices)) {
+    AddShapes(problem, options, replicas, Shared::kInGroups, most_micro_batches, shapes);
+    if (branches && replicas < devices) {
+      AddShapes(problem, options, replicas, Shared::kOnAll, most_micro_batches, shapes);
     }
+  }
+  if (!branches || nodes == 0) return shapes;
+  for (int32_t replicas : GroupSizes((devices - nodes) / nodes)) {
+    AddShapes(problem, options, replicas, Shared::kOfEveryNode, most_micro_batches, shapes);
   }
   return shapes;
 }
@@ -305,7 +382,8 @@ std::vector<Shape> Shapes(const Problem& problem, const PlanOptions& options) {
 }  // namespace
 
 std::vector<Draft> StartDrafts(const OperatorCosts& costs, const PlanOptions& options,
-                               StrategyKind kind, const SearchContext& context) {
+                               StrategyKind kind, const SearchContext& context,
+                               int64_t most_micro_batches) {
   const Problem& problem = costs.problem();
   const SpTree tree = Decompose(problem.operators->dag());
   const bool branches = std::any_of(tree.vertices.begin(), tree.vertices.end(), [](const auto& v) {
@@ -313,10 +391,12 @@ std::vector<Draft> StartDrafts(const OperatorCosts& costs, const PlanOptions& op
   });
   std::vector<Draft> drafts;
   std::set<std::string> known;
-  for (const Shape& shape : Shapes(problem, options)) {
+  for (const Shape& shape :
+       Shapes(problem, options, branches && options.num_stages == 0, most_micro_batches)) {
     if (context.Expired()) break;
     for (bool one_run : {false, true}) {
       if (!one_run && (options.num_stages > 0 || !branches)) continue;
+      if (one_run && shape.shared != Shared::kInGroups) continue;
       Draft draft = Layout(costs, tree, shape).Make(kind, one_run, options.num_stages);
       if (options.recompute == RecomputePolicy::kAlways) {
         for (DraftStage& stage : draft.stages) stage.recompute = true;

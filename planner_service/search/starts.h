@@ -8,9 +8,12 @@
 //     work, where there are at least as many groups as branches. Where there are fewer, the
 //     branches in a row are cut where a group has its share, so that a group runs a few branches
 //     and pieces of at most two.
-//   - Single heavy operators are placed first and the rest fills the groups up to equal load.
+//   - Single heavy operators are placed first and the rest fills the groups up to equal load. What
+//     all branches share is also tried on one device of every node, and on all devices.
 #pragma once
 
+#include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "planner_service/models/draft.h"
@@ -18,9 +21,11 @@
 
 namespace stagewright {
 
-// Drafts for the kind, in a fixed order, equal ones once; some may be too large for the memory.
-// Stages are sorted. Those found before the context expires. O(operators * drafts).
+// Drafts for the kind with at most so many micro-batches, in a fixed order, equal ones once; some
+// may be too large for the memory. Stages are sorted. Those found before the context expires.
+// O(operators * drafts).
 std::vector<Draft> StartDrafts(const OperatorCosts& costs, const PlanOptions& options,
-                               StrategyKind kind, const SearchContext& context);
+                               StrategyKind kind, const SearchContext& context,
+                               int64_t most_micro_batches = std::numeric_limits<int64_t>::max());
 
 }  // namespace stagewright

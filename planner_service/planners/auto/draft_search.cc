@@ -1,9 +1,14 @@
 #include "planner_service/planners/auto/draft_search.h"
 
 #include <algorithm>
+#include <cmath>
+#include <iterator>
 #include <map>
+#include <set>
+#include <string>
 #include <utility>
 
+#include "common/graph/series_parallel.h"
 #include "planner_service/search/memory_shares.h"
 #include "planner_service/search/starts.h"
 
@@ -12,42 +17,43 @@ namespace {
 
 // Scheduled passes of one search over graph pipelines; sequential ones have a third. Ten million
 // take about a second.
-constexpr int64_t kBudget = 6'000'000;
+constexpr int64_t kBudget = 35'000'000;
 // Passes for rating the starts of a search: by a few rules, and by all.
-constexpr int64_t kStartsBudget = 2'000'000;
-constexpr int64_t kRatingBudget = 3'000'000;
+constexpr int64_t kStartsBudget = 8'000'000;
+constexpr int64_t kRatingBudget = 5'000'000;
 // Schedules of one search: small problems are done earlier.
-constexpr int64_t kMostSchedules = 4'000;
+constexpr int64_t kMostSchedules = 20'000;
+// Operators times devices above which a scheduled pass takes longer, and there are fewer.
+constexpr int64_t kLarge = 200'000;
 // Drafts with more passes are not looked at: one schedule would take too long.
 constexpr int64_t kMostPasses = 60'000;
 // Operators that are laid out, over all shapes of starts.
-constexpr int64_t kLaidOut = 400'000;
-// The effort that the evaluator may spend on each kind of pipeline (EffortOfJudging).
+constexpr int64_t kLaidOut = 1'000'000;
+// The effort that the evaluator may spend on the starts of a search and on what it finds, and its
+// effort for each pass or message of a schedule.
 constexpr int64_t kJudgingEffort = 600'000;
+constexpr int64_t kEffortOfPass = 3;
+// Promises of starts that differ by less count as equal.
+constexpr double kAsGood = 0.005;
+// Starts that the evaluator judges, and of these that are improved.
+constexpr size_t kJudgedStarts = 16;
 constexpr size_t kKeptStarts = 8;
 // At most so many kept starts have one micro-batch size and number of replicas.
 constexpr int32_t kAlike = 2;
+// Local search goes in so many bursts at most, and what each finds is judged, so that errors of the
+// estimate are not what it gathers. A burst is long against the judgement: by this much work for
+// every replica's micro-batch.
+constexpr int64_t kBursts = 16;
+constexpr int64_t kBurst = 600;
+// The bursts' first thresholds over the current estimate, in turn: low ones refine, high ones leave
+// the neighbourhood.
+constexpr double kThresholds[] = {0.012, 0.05, 0.1, 0.2};
 
-void Sort(std::vector<RatedDraft>& drafts) {
-  std::stable_sort(drafts.begin(), drafts.end(), [](const RatedDraft& a, const RatedDraft& b) {
-    return a.estimate < b.estimate;
-  });
-}
-
-// The best of each kind.
-std::vector<RatedDraft> Varied(std::vector<RatedDraft> drafts) {
-  std::map<std::pair<int64_t, size_t>, int32_t> alike;
-  std::vector<RatedDraft> kept;
-  for (RatedDraft& rated : drafts) {
-    size_t replicas = 0;
-    for (const DraftStage& stage : rated.draft.stages) {
-      replicas = std::max(replicas, stage.devices.size());
-    }
-    if (kept.size() == kKeptStarts) break;
-    if (++alike[{rated.draft.micro_batch, replicas}] > kAlike) continue;
-    kept.push_back(std::move(rated));
-  }
-  return kept;
+// Whether a graph of stages can be nothing but a sequence.
+bool IsChain(const Dag& operators) {
+  const SpTree tree = Decompose(operators);
+  return std::none_of(tree.vertices.begin(), tree.vertices.end(),
+                      [](const SpTree::Vertex& v) { return v.kind == SpTree::Kind::kParallel; });
 }
 
 }  // namespace
@@ -65,30 +71,92 @@ DraftSearch::DraftSearch(const Problem& problem, const PlanOptions& options,
       random_(options.seed) {}
 
 absl::Status DraftSearch::Run(Nanos bound) {
-  const std::vector<RatedDraft> sequential = Improved(StrategyKind::kSequential, {}, kBudget / 3);
-  RETURN_IF_ERROR(Judge(sequential));
+  const bool chain = IsChain(problem_.operators->dag());
+  ASSIGN_OR_RETURN(const std::vector<Candidate> sequential,
+                   Improved(StrategyKind::kSequential, {}, (chain ? kBudget : kBudget / 6)));
   const bool optimal = incumbents_.best().has_value() && incumbents_.best_time() <= bound;
-  if (options_.sequential || optimal || context_.Expired()) return absl::OkStatus();
-  return Judge(Improved(StrategyKind::kGraph, sequential, kBudget));
+  if (options_.sequential || chain || optimal || context_.Expired()) return absl::OkStatus();
+  return Improved(StrategyKind::kGraph, sequential, kBudget).status();
 }
 
-// The best drafts of a kind, best first.
-std::vector<RatedDraft> DraftSearch::Improved(StrategyKind kind,
-                                              const std::vector<RatedDraft>& more, int64_t budget) {
-  std::vector<RatedDraft> drafts = Varied(RatedStarts(kind, more));
-  budget = std::min(budget, kMostSchedules * PassesOf(drafts));
+void DraftSearch::Sort(std::vector<Candidate>& candidates) {
+  std::stable_sort(candidates.begin(), candidates.end(),
+                   [](const Candidate& a, const Candidate& b) { return a.time < b.time; });
+}
+
+// The best of each kind.
+std::vector<DraftSearch::Candidate> DraftSearch::Varied(std::vector<Candidate> candidates) {
+  std::map<std::pair<int64_t, size_t>, int32_t> alike;
+  std::vector<Candidate> kept;
+  for (Candidate& candidate : candidates) {
+    const Draft& draft = candidate.rated.draft;
+    size_t replicas = 0;
+    for (const DraftStage& stage : draft.stages) {
+      replicas = std::max(replicas, stage.devices.size());
+    }
+    if (kept.size() == kKeptStarts) break;
+    if (++alike[{draft.micro_batch, replicas}] > kAlike) continue;
+    kept.push_back(std::move(candidate));
+  }
+  return kept;
+}
+
+// The best drafts of a kind, best first, each judged if it promises anything.
+absl::StatusOr<std::vector<DraftSearch::Candidate>> DraftSearch::Improved(
+    StrategyKind kind, const std::vector<Candidate>& more, int64_t budget) {
+  ASSIGN_OR_RETURN(std::vector<Candidate> drafts, JudgedStarts(RatedStarts(kind, more)));
+  drafts = Varied(std::move(drafts));
+  int64_t most = 1;
+  for (const Candidate& candidate : drafts) most = std::max(most, Passes(candidate.rated.draft));
+  budget = std::min(budget, kMostSchedules * most);
+  const int64_t size = int64_t{problem_.operators->size()} * problem_.cluster->size();
+  if (size > kLarge) budget = budget / size * kLarge;
   // Half of the drafts go on to the next round, which has as much effort for all of them.
   int32_t rounds = 1;
   while ((size_t{1} << (rounds - 1)) < drafts.size()) ++rounds;
+  const SearchContext judging(context_, kJudgingEffort);
   for (size_t going = drafts.size(); going > 0; going /= 2) {
     for (size_t i = 0; i < going && !context_.Expired(); ++i) {
-      drafts[i] = local_search_.Improve(std::move(drafts[i]),
-                                        budget / rounds / static_cast<int64_t>(going), random_);
+      RETURN_IF_ERROR(Improve(budget / rounds / static_cast<int64_t>(going), judging, drafts[i]));
     }
     Sort(drafts);
     if (going == 1) break;
   }
   return drafts;
+}
+
+// Local search in bursts that go on from the best draft as the evaluator sees it.
+absl::Status DraftSearch::Improve(int64_t budget, const SearchContext& judging,
+                                  Candidate& candidate) {
+  const int64_t burst = kBurst * Shares(candidate.rated.draft);
+  const int64_t bursts = std::clamp(budget / burst, int64_t{1}, kBursts);
+  for (int64_t i = 0; i < bursts && !context_.Expired(); ++i) {
+    RatedDraft next = local_search_.Improve(candidate.rated, budget / bursts,
+                                            kThresholds[i % std::size(kThresholds)], random_);
+    if (next.estimate >= candidate.rated.estimate) continue;
+    ASSIGN_OR_RETURN(const std::optional<Nanos> time, Judge(next, judging));
+    if (time.has_value() && *time < candidate.time) candidate = {std::move(next), *time};
+  }
+  return absl::OkStatus();
+}
+
+// The most promising starts as the evaluator sees them, best first.
+absl::StatusOr<std::vector<DraftSearch::Candidate>> DraftSearch::JudgedStarts(
+    std::vector<RatedDraft> starts) {
+  const SearchContext judging(context_, kJudgingEffort);
+  std::vector<Candidate> candidates;
+  for (RatedDraft& start : starts) {
+    const Nanos estimate = start.estimate;
+    Candidate candidate{std::move(start), estimate};
+    if (candidates.size() < kJudgedStarts && !judging.Expired()) {
+      ASSIGN_OR_RETURN(const std::optional<Nanos> time, Judge(candidate.rated, judging));
+      if (!time.has_value()) continue;
+      candidate.time = *time;
+    }
+    candidates.push_back(std::move(candidate));
+  }
+  Sort(candidates);
+  return candidates;
 }
 
 void DraftSearch::RateQuickly(Draft draft, std::vector<RatedDraft>& rated) {
@@ -101,74 +169,100 @@ void DraftSearch::RateQuickly(Draft draft, std::vector<RatedDraft>& rated) {
   if (quick.has_value()) rated.push_back(*std::move(quick));
 }
 
+// Starts of all shapes, the most promising first.
+std::vector<Draft> DraftSearch::PromisingStarts(StrategyKind kind) {
+  const SearchContext layouts(context_, kLaidOut / std::max(1, problem_.operators->size()));
+  std::vector<std::pair<double, Draft>> promising;
+  for (Draft& draft :
+       StartDrafts(costs_, options_, kind, layouts, kMostPasses / (3 * problem_.cluster->size()))) {
+    if (context_.Expired()) break;
+    const std::optional<double> promise = local_search_.Promise(draft);
+    if (promise.has_value()) promising.emplace_back(*promise, std::move(draft));
+  }
+  // What promises about the same in fewer passes comes first.
+  const auto key = [&](const std::pair<double, Draft>& start) {
+    return std::make_pair(std::floor(std::log(start.first) / kAsGood), Passes(start.second));
+  };
+  std::stable_sort(promising.begin(), promising.end(),
+                   [&](const auto& a, const auto& b) { return key(a) < key(b); });
+  std::vector<Draft> drafts;
+  for (auto& [promise, draft] : promising) drafts.push_back(std::move(draft));
+  return drafts;
+}
+
 // Starts, best first. All of them are rated by a few rules, the most promising by all.
 std::vector<RatedDraft> DraftSearch::RatedStarts(StrategyKind kind,
-                                                 const std::vector<RatedDraft>& more) {
+                                                 const std::vector<Candidate>& more) {
+  const auto sort = [](std::vector<RatedDraft>& rated) {
+    std::stable_sort(rated.begin(), rated.end(), [](const RatedDraft& a, const RatedDraft& b) {
+      return a.estimate < b.estimate;
+    });
+  };
   std::vector<Draft> drafts;
   for (const Draft& draft : found_) {
     if (draft.kind == kind || kind == StrategyKind::kGraph || draft.stages.size() == 1) {
       drafts.push_back(draft);
     }
   }
-  for (const RatedDraft& rated : more) drafts.push_back(rated.draft);
+  for (const Candidate& candidate : more) drafts.push_back(candidate.rated.draft);
   std::vector<RatedDraft> rated;
   int64_t first = local_search_.passes();
+  std::set<std::string> known;
   for (Draft& draft : drafts) {
     draft.kind = kind;
-    RateQuickly(std::move(draft), rated);
+    if (known.insert(ToString(draft)).second) RateQuickly(std::move(draft), rated);
   }
-  const SearchContext layouts(context_, kLaidOut / std::max(1, problem_.operators->size()));
-  for (Draft& draft : StartDrafts(costs_, options_, kind, layouts)) {
-    if (local_search_.passes() - first > kStartsBudget) break;
-    RateQuickly(std::move(draft), rated);
+  // Half of the effort goes to promising ones, which may have many passes, half to cheap ones.
+  std::vector<Draft> starts = PromisingStarts(kind);
+  for (const int64_t most : {kStartsBudget / 2, kStartsBudget}) {
+    for (const Draft& draft : starts) {
+      if (local_search_.passes() - first > most) break;
+      if (known.insert(ToString(draft)).second) RateQuickly(draft, rated);
+    }
+    std::stable_sort(starts.begin(), starts.end(),
+                     [&](const Draft& a, const Draft& b) { return Passes(a) < Passes(b); });
   }
-  Sort(rated);
+  sort(rated);
   if (rated.size() > 4 * kKeptStarts) rated.resize(4 * kKeptStarts);
   first = local_search_.passes();
   for (RatedDraft& draft : rated) {
     if (local_search_.passes() - first > kRatingBudget || context_.Expired()) break;
     if (auto full = local_search_.Rate(draft.draft, /*quick=*/false)) draft = *std::move(full);
   }
-  Sort(rated);
+  sort(rated);
   return rated;
 }
 
-// Until one is accepted, best first.
-absl::Status DraftSearch::Judge(const std::vector<RatedDraft>& drafts) {
-  const SearchContext judging(context_, kJudgingEffort);
-  bool done = false;
-  for (const RatedDraft& draft : drafts) {
-    RETURN_IF_ERROR(TryMemoryShares(kDraftShares, [&](double share) -> absl::StatusOr<bool> {
-      done = judging.Expired();
-      if (done) return false;
-      local_search_.set_memory_share(share);
-      std::optional<RatedDraft> again = draft;
-      if (share < 1) again = local_search_.Rate(draft.draft, /*quick=*/true);
-      if (!again.has_value()) return false;
-      const Strategy strategy = local_search_.ToStrategy(*again);
-      local_search_.set_memory_share(1);
-      judging.Charge(EffortOfJudging(strategy));
-      ASSIGN_OR_RETURN(done, incumbents_.Consider(strategy));
-      return !done;
-    }));
-    local_search_.set_memory_share(1);
-    if (done) break;
-  }
-  return absl::OkStatus();
+// The evaluator's time of a draft, scheduled within less where it needs more memory than the list
+// schedule thought; nullopt if it is refused.
+absl::StatusOr<std::optional<Nanos>> DraftSearch::Judge(const RatedDraft& draft,
+                                                        const SearchContext& judging) {
+  std::optional<Nanos> time;
+  const absl::Status status =
+      TryMemoryShares(kDraftShares, [&](double share) -> absl::StatusOr<bool> {
+        if (judging.Expired()) return false;
+        local_search_.set_memory_share(share);
+        std::optional<RatedDraft> again = draft;
+        if (share < 1) again = local_search_.Rate(draft.draft, /*quick=*/true);
+        if (!again.has_value()) return false;
+        const int64_t before = local_search_.passes();
+        const Strategy strategy = local_search_.ToStrategy(*again);
+        judging.Charge(kEffortOfPass * (local_search_.passes() - before));
+        ASSIGN_OR_RETURN(const Verdict verdict, incumbents_.Consider(strategy));
+        time = verdict.time;
+        return !time.has_value();
+      });
+  local_search_.set_memory_share(1);
+  RETURN_IF_ERROR(status);
+  return time;
 }
 
-int64_t DraftSearch::Passes(const Draft& draft) const {
+int64_t DraftSearch::Shares(const Draft& draft) const {
   int64_t units = 0;
   for (const DraftStage& stage : draft.stages) {
     units += static_cast<int64_t>(stage.devices.size());
   }
-  return 3 * units * (problem_.mini_batch / draft.micro_batch);
-}
-
-int64_t DraftSearch::PassesOf(const std::vector<RatedDraft>& drafts) const {
-  int64_t most = 1;
-  for (const RatedDraft& rated : drafts) most = std::max(most, Passes(rated.draft));
-  return most;
+  return units * (problem_.mini_batch / draft.micro_batch);
 }
 
 }  // namespace stagewright

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "planner_service/models/operator_costs.h"
@@ -20,19 +21,31 @@ class DraftSearch {
               const std::vector<Draft>& found, Incumbents& incumbents);
 
   // Offers the incumbents the best drafts of sequential pipelines, then of graphs unless the
-  // options forbid them. Ends early once the best incumbent takes no longer than `bound`.
+  // options forbid them: the most promising starts, and what local search makes of the best. Ends
+  // early once the best incumbent takes no longer than `bound`.
   absl::Status Run(Nanos bound);
 
   int64_t states() const { return local_search_.states(); }  // Schedules made.
 
  private:
-  std::vector<RatedDraft> Improved(StrategyKind kind, const std::vector<RatedDraft>& more,
-                                   int64_t budget);
-  std::vector<RatedDraft> RatedStarts(StrategyKind kind, const std::vector<RatedDraft>& more);
+  struct Candidate {
+    RatedDraft rated;
+    Nanos time = 0;  // The evaluator's; the estimate if there was no effort left to ask.
+  };
+
+  absl::StatusOr<std::vector<Candidate>> Improved(StrategyKind kind,
+                                                  const std::vector<Candidate>& more,
+                                                  int64_t budget);
+  std::vector<RatedDraft> RatedStarts(StrategyKind kind, const std::vector<Candidate>& more);
+  std::vector<Draft> PromisingStarts(StrategyKind kind);
   void RateQuickly(Draft draft, std::vector<RatedDraft>& rated);
-  absl::Status Judge(const std::vector<RatedDraft>& drafts);
-  int64_t Passes(const Draft& draft) const;
-  int64_t PassesOf(const std::vector<RatedDraft>& drafts) const;
+  absl::StatusOr<std::vector<Candidate>> JudgedStarts(std::vector<RatedDraft> starts);
+  absl::Status Improve(int64_t budget, const SearchContext& judging, Candidate& candidate);
+  absl::StatusOr<std::optional<Nanos>> Judge(const RatedDraft& draft, const SearchContext& judging);
+  static void Sort(std::vector<Candidate>& candidates);
+  static std::vector<Candidate> Varied(std::vector<Candidate> candidates);
+  int64_t Shares(const Draft& draft) const;
+  int64_t Passes(const Draft& draft) const { return 3 * Shares(draft); }
 
   const Problem& problem_;
   const PlanOptions& options_;

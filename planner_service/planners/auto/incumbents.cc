@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "common/strategy/orders.h"
-#include "planner_service/search/judge.h"
 
 namespace stagewright {
 namespace {
@@ -50,36 +49,34 @@ int64_t Recomputing(const Strategy& strategy) {
 Incumbents::Incumbents(const Problem& problem, const PlanOptions& options, SearchContext& context)
     : problem_(problem), options_(options), context_(context) {}
 
-absl::StatusOr<std::optional<Nanos>> Incumbents::TimeOf(const Strategy& strategy) {
+absl::StatusOr<Verdict> Incumbents::Judge(const Strategy& strategy) {
   ++judged_;
   // Without an answer, the first one is worth a late end.
   std::function<bool()> stop;
   if (best_.has_value()) stop = [this] { return context_.Expired(); };
-  ASSIGN_OR_RETURN(const Verdict verdict, VerdictOn(problem_, strategy, std::move(stop)));
+  ASSIGN_OR_RETURN(Verdict verdict, VerdictOn(problem_, strategy, std::move(stop)));
   if (!verdict.rejection.ok()) rejection_ = verdict.rejection;
-  return verdict.time;
+  return verdict;
 }
 
-absl::StatusOr<bool> Incumbents::Consider(const Strategy& strategy, std::optional<Nanos> known) {
-  std::optional<Nanos> time = known;
-  if (!time.has_value()) {
-    ASSIGN_OR_RETURN(time, TimeOf(strategy));
-  }
-  if (!time.has_value()) return false;
+absl::StatusOr<Verdict> Incumbents::Consider(const Strategy& strategy) {
+  ASSIGN_OR_RETURN(Verdict verdict, Judge(strategy));
+  if (!verdict.time.has_value()) return verdict;
+  const Nanos time = *verdict.time;
   accepted_.push_back(strategy);
-  if (UsesSeveralDevices(strategy)) several_time_ = std::min(*time, several_time_.value_or(*time));
+  if (UsesSeveralDevices(strategy)) several_time_ = std::min(time, several_time_.value_or(time));
   const bool sequential = IsSequential(strategy);
-  if (sequential && (!sequential_.has_value() || *time < sequential_time_)) {
+  if (sequential && (!sequential_.has_value() || time < sequential_time_)) {
     sequential_ = strategy;
     sequential_->kind = StrategyKind::kSequential;
-    sequential_time_ = *time;
+    sequential_time_ = time;
   }
-  if (options_.sequential && !sequential) return true;
-  if (best_.has_value() && *time >= best_time_) return true;
+  if (options_.sequential && !sequential) return verdict;
+  if (best_.has_value() && time >= best_time_) return verdict;
   best_ = options_.sequential ? *sequential_ : strategy;
-  best_time_ = *time;
+  best_time_ = time;
   if (context_.on_improvement) context_.on_improvement(*best_);
-  return true;
+  return verdict;
 }
 
 absl::Status Incumbents::DropIdleRecomputation() {
@@ -89,7 +86,8 @@ absl::Status Incumbents::DropIdleRecomputation() {
                         size_t last) -> absl::Status {
     const Strategy less = WithoutRecomputation(*problem_.graph, *incumbent, first, last);
     effort.Charge(EffortOfJudging(less));
-    ASSIGN_OR_RETURN(const std::optional<Nanos> now, TimeOf(less));
+    ASSIGN_OR_RETURN(const Verdict verdict, Judge(less));
+    const std::optional<Nanos> now = verdict.time;
     if (!now.has_value() || *now > time) return absl::OkStatus();
     const bool faster = *now < time;
     incumbent = less;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "planner_service/planner/planner.h"
+#include "planner_service/search/judge.h"
 
 namespace stagewright {
 
@@ -16,11 +17,9 @@ class Incumbents {
   // `context.on_improvement`.
   Incumbents(const Problem& problem, const PlanOptions& options, SearchContext& context);
 
-  // Judges a strategy, whose iteration time may be known from the evaluator. False if the evaluator
-  // rejects it, or if the context expired meanwhile and there is another answer; an error is a bug
-  // in who made it.
-  absl::StatusOr<bool> Consider(const Strategy& strategy,
-                                std::optional<Nanos> known = std::nullopt);
+  // The verdict on a strategy, without a time also if the context expired meanwhile and there is
+  // another answer; an error is a bug in who made it.
+  absl::StatusOr<Verdict> Consider(const Strategy& strategy);
 
   // Switches recomputation off in every stage of the incumbents where it makes nothing slower and
   // fits into memory, unless the options always want it. Judges a strategy per stage that
@@ -39,8 +38,7 @@ class Incumbents {
   const absl::Status& rejection() const { return rejection_; }  // The last one; OK if none.
 
  private:
-  // The time; nullopt if the evaluator rejects it or is stopped.
-  absl::StatusOr<std::optional<Nanos>> TimeOf(const Strategy& strategy);
+  absl::StatusOr<Verdict> Judge(const Strategy& strategy);
 
   const Problem& problem_;
   const PlanOptions& options_;

@@ -29,22 +29,23 @@ std::vector<AutoMember> AutoMembers(const Problem& problem, const PlanOptions& o
   std::vector<AutoMember> members;
   const int64_t size = int64_t{problem.operators->size()} * problem.cluster->size();
   const int64_t fewer = kEffort * kLarge / std::max(kLarge, size);
-  // There each pipeline judged is a program of a million actions, and one must be.
-  const int64_t pipelines = size > kHuge ? 3 * kEffort : kEffort;
   const auto add = [&](std::unique_ptr<Planner> planner, bool sequential, int64_t effort) {
     if (options.sequential && !sequential) return;
     if (!CheckAbilities(options, planner->name(), planner->abilities()).ok()) return;
-    members.push_back({std::move(planner), sequential, effort});
+    members.push_back({std::move(planner), sequential, effort, false});
   };
   add(MakeSinglePlanner(), true, fewer);
   add(MakeDataParallelPlanner(), true, fewer);
   if (problem.cluster->size() == 1) return members;
   add(MakeGPipePlanner(), true, fewer);
-  add(MakeSequentialPlanner(), true, pipelines);
-  add(MakeGraphPipePlanner(), false, pipelines);
+  for (const bool graph : {false, true}) {
+    const size_t before = members.size();
+    add(graph ? MakeGraphPipePlanner() : MakeSequentialPlanner(), !graph, kEffort);
+    if (members.size() > before) members.back().several_memories = size <= kHuge;
+  }
   if (size <= kHuge) add(MakePipeDreamPlanner(), true, fewer);
-  add(MakeDapplePlanner(), true, fewer);
-  add(MakePfeifePlanner(), true, fewer);
+  add(MakeDapplePlanner(), true, fewer / 16);
+  add(MakePfeifePlanner(), true, fewer / 16);
   if (size <= kHuge) add(MakePiperPlanner(), false, fewer);
   return members;
 }

@@ -1,5 +1,6 @@
 #include "planner_service/planners/auto/portfolio.h"
 
+#include <algorithm>
 #include <set>
 #include <utility>
 
@@ -15,9 +16,8 @@
 namespace stagewright {
 namespace {
 
-// Operators times devices beyond which the drafts' search is left out: laying out and rating its
-// starts alone would take many seconds.
-constexpr int64_t kTooLargeForDrafts = 200'000;
+// Memories that a member runs with again, over what its first answer needs.
+constexpr double kMemories[] = {1.6, 1.25, 0.95, 0.75, 0.55, 0.4};
 
 // Where one device is as fast as several.
 void WarnOfIdleDevices(const Incumbents& incumbents, Outcome& outcome) {
@@ -33,6 +33,34 @@ void WarnOfIdleDevices(const Incumbents& incumbents, Outcome& outcome) {
       "a pipeline does not pay: one device takes %.3g ms a step, the best plan found on several "
       "%.3g",
       ToSeconds(incumbents.best_time()) * 1e3, ToSeconds(*incumbents.several_time()) * 1e3));
+}
+
+Cluster WithMemory(const Cluster& cluster, Bytes memory) {
+  ClusterData data = cluster.data();
+  for (Device& device : data.devices) device.memory = std::min(device.memory, memory);
+  return *Cluster::Create(std::move(data));
+}
+
+// A member's answers on devices of other memories than its first one needed, `peak`.
+absl::Status RunOnLess(const AutoMember& member, const Problem& problem, const PlanOptions& options,
+                       const SearchContext& context, Bytes peak, Incumbents& incumbents,
+                       std::vector<Strategy>& found) {
+  Bytes most = 0;
+  for (const Device& device : problem.cluster->devices()) most = std::max(most, device.memory);
+  for (const double share : kMemories) {
+    const auto memory = static_cast<Bytes>(share * static_cast<double>(peak));
+    if (context.Expired()) break;
+    if (memory >= most || memory < 1) continue;
+    const Cluster less = WithMemory(*problem.cluster, memory);
+    Problem seen = problem;
+    seen.cluster = &less;
+    SearchContext own(context, member.most_effort);
+    ASSIGN_OR_RETURN(Outcome answer, SolveOnWholeBatches(*member.planner, seen, options, own));
+    if (!answer.strategy.has_value()) break;
+    RETURN_IF_ERROR(incumbents.Consider(*answer.strategy).status());
+    found.push_back(*std::move(answer.strategy));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -56,8 +84,11 @@ absl::StatusOr<std::vector<Strategy>> RunMembers(const Problem& problem, const P
       if (none.termination != Termination::kInfeasible) none = *std::move(answer);
       continue;
     }
-    RETURN_IF_ERROR(incumbents.Consider(*answer->strategy, answer->iteration_time).status());
+    ASSIGN_OR_RETURN(const Verdict verdict, incumbents.Consider(*answer->strategy));
     found.push_back(*std::move(answer->strategy));
+    if (member.several_memories && verdict.time.has_value()) {
+      RETURN_IF_ERROR(RunOnLess(member, problem, options, own, verdict.peak, incumbents, found));
+    }
   }
   return found;
 }
@@ -89,13 +120,12 @@ absl::StatusOr<Outcome> SolveSynchronous(const Problem& problem, const PlanOptio
     bound = LowerBound(*problem.graph, *problem.operators, *problem.cluster, *problem.costs,
                        problem.mini_batch, {problem.optimizer, /*asynchronous=*/false});
   }
-  const int64_t size = int64_t{problem.operators->size()} * problem.cluster->size();
   const bool whole = HasWholeStages(problem);
   const bool possible =
       !whole || options.micro_batch == 0 || options.micro_batch == problem.mini_batch;
   PlanOptions drawn = options;
   if (whole) drawn.micro_batch = problem.mini_batch;  // Moves looks after its devices.
-  if (!optimal() && possible && size <= kTooLargeForDrafts && !context.Expired()) {
+  if (!optimal() && possible && !context.Expired()) {
     std::vector<Draft> drafts;
     for (const Strategy& strategy : members) {
       if (auto draft = ToDraft(problem, strategy)) drafts.push_back(*std::move(draft));

@@ -40,7 +40,7 @@ class UcxTransfersTest : public ::testing::Test {
         [&] { return !absl::IsUnknown(status); });
   }
 
-  absl::Status failure_;  // Of both with the other.
+  absl::Status failure_;  // What either end is told about the other.
   std::unique_ptr<UcxWorker> owned_ = MakeUcxWorker(), peer_owned_ = MakeUcxWorker();
   UcxTransfers sends_{{"job", 1, 0}, owned_.get(), [this](int) { return failure_; }};
   UcxTransfers receives_{{"job", 1, 1}, peer_owned_.get(), [this](int) { return failure_; }};
@@ -98,7 +98,7 @@ TEST_F(UcxTransfersTest, TakesWhatHasArrivedAndNothingElse) {
   Send(out, sent);
   Send(out, sent, {8});
   receives_.Start(nullptr, Receive(last, received, {8}));
-  ASSERT_TRUE(Await(received));  // And so the message before it has arrived.
+  ASSERT_TRUE(Await(received));  // The message before it has arrived then, too.
   failure_ = absl::UnavailableError("gone");
   receives_.TakeArrived(Receive(in, received));
   receives_.TakeArrived(Receive(never, refused, {9}));

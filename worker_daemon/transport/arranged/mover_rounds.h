@@ -36,7 +36,7 @@ class MoverRounds {
 
  private:
   DeviceMover* const mover_;
-  std::vector<std::pair<uint64_t, MoverPart>> round_;    // That is being told.
+  std::vector<std::pair<uint64_t, MoverPart>> round_;    // The one being told.
   std::map<uint64_t, std::vector<uint64_t>> in_flight_;  // By the mover's number.
 };
 

@@ -23,18 +23,22 @@ constexpr absl::Duration kLook = absl::Microseconds(50);
 
 ArrangedTransport::ArrangedTransport(TransportIdentity identity, Transport* control,
                                      std::unique_ptr<DeviceMover> mover)
-    : identity_(std::move(identity)), control_(control), mover_(std::move(mover)) {
+    : identity_(std::move(identity)),
+      control_(control),
+      mover_(std::move(mover)),
+      arranger_(identity_.device),
+      rounds_(mover_.get()) {
   link_ = std::make_unique<ControlLink>(
       identity_.device, control,
       ControlLink::Events{.on_hello =
                               [this](const GroupHello& hello) {
                                 absl::MutexLock lock(&mutex_);
-                                hello_ = hello;
+                                group_.hello = hello;
                               },
                           .on_offer =
                               [this](TransferOffer offer) {
                                 absl::MutexLock lock(&mutex_);
-                                offers_.push_back(std::move(offer));
+                                arranger_.Add(std::move(offer));
                               },
                           .on_order =
                               [this](TransferOrder order) {
@@ -49,11 +53,9 @@ ArrangedTransport::~ArrangedTransport() {
   Abort(absl::CancelledError("the transport was closed"));
   {
     absl::MutexLock lock(&mutex_);
-    const auto failed = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-      return state_ == State::kFailed;
-    };
-    mutex_.Await(absl::Condition(&failed));
-    state_ = State::kStopped;
+    const auto aborted = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return life_.aborted(); };
+    mutex_.Await(absl::Condition(&aborted));
+    life_.Stop();
   }
   thread_.join();
   link_.reset();
@@ -63,26 +65,27 @@ absl::Status ArrangedTransport::Connect(const std::vector<Peer>& peers, absl::Ti
   std::set<int> others;
   for (const Peer& peer : peers) others.insert(peer.device);
   others.erase(identity_.device);
-  std::vector<int> group(others.begin(), others.end());
-  group.insert(std::lower_bound(group.begin(), group.end(), identity_.device), identity_.device);
+  std::vector<int> devices(others.begin(), others.end());
+  devices.insert(std::lower_bound(devices.begin(), devices.end(), identity_.device),
+                 identity_.device);
   {
     absl::MutexLock lock(&mutex_);
-    if (state_ == State::kJoining || state_ == State::kJoined || !group_.empty()) {
+    if (life_.joining_or_joined() || !group_.devices.empty()) {
       return absl::FailedPreconditionError(
           absl::StrCat("device ", identity_.device, " is already connected"));
     }
-    if (!failure_.ok()) return failure_;
-    state_ = State::kJoining;
-    group_ = group;
+    if (!life_.failure().ok()) return life_.failure();
+    life_.Join();
+    group_.devices = devices;
   }
   link_->Listen({others.begin(), others.end()});
-  absl::Status status = JoinGroup(group, deadline);
+  absl::Status status = JoinGroup(devices, deadline);
   absl::MutexLock lock(&mutex_);
-  if (!failure_.ok()) status = failure_;
+  if (!life_.failure().ok()) status = life_.failure();
   if (status.ok()) {
-    state_ = State::kJoined;
+    life_.SetJoined();
   } else {
-    group_.clear();
+    group_.devices.clear();
   }
   return status;
 }
@@ -90,49 +93,49 @@ absl::Status ArrangedTransport::Connect(const std::vector<Peer>& peers, absl::Ti
 // The device with the lowest number makes the note by which the mover's devices find each other,
 // and hands it out over the edges that the planner's addresses have just made. (A note in every
 // address would leave a socket and a thread of NCCL waiting for each note that is not used.)
-absl::Status ArrangedTransport::JoinGroup(const std::vector<int>& group, absl::Time deadline) {
+absl::Status ArrangedTransport::JoinGroup(const std::vector<int>& devices, absl::Time deadline) {
   std::string note;
-  if (group.front() == identity_.device) {
+  if (devices.front() == identity_.device) {
     ASSIGN_OR_RETURN(note, mover_->MakeNote());
-    const GroupHello hello = {Fingerprint(group), static_cast<uint32_t>(group.size()), note};
-    for (const int device : group) {
+    const GroupHello hello = {Fingerprint(devices), static_cast<uint32_t>(devices.size()), note};
+    for (const int device : devices) {
       if (device != identity_.device) link_->SayHello(device, hello);
     }
   } else {
-    ASSIGN_OR_RETURN(note, AwaitHello(group, deadline));
+    ASSIGN_OR_RETURN(note, AwaitHello(devices, deadline));
   }
   absl::MutexLock connecting(&connecting_);
   {
     absl::MutexLock lock(&mutex_);
-    if (!failure_.ok()) return failure_;
+    if (!life_.failure().ok()) return life_.failure();
   }
-  return mover_->Connect(identity_.device, group, note, deadline);
+  return mover_->Connect(identity_.device, devices, note, deadline);
 }
 
-absl::StatusOr<std::string> ArrangedTransport::AwaitHello(const std::vector<int>& group,
+absl::StatusOr<std::string> ArrangedTransport::AwaitHello(const std::vector<int>& devices,
                                                           absl::Time deadline) {
   absl::MutexLock lock(&mutex_);
   const auto ready = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    return hello_.has_value() || !failure_.ok();
+    return group_.hello.has_value() || !life_.failure().ok();
   };
   if (!mutex_.AwaitWithDeadline(absl::Condition(&ready), deadline)) {
     return absl::DeadlineExceededError(absl::StrCat("device ", identity_.device,
                                                     ": no word of the group of accelerators from ",
-                                                    "device ", group.front()));
+                                                    "device ", devices.front()));
   }
-  if (!failure_.ok()) return failure_;
-  if (hello_->group != Fingerprint(group)) {
+  if (!life_.failure().ok()) return life_.failure();
+  if (group_.hello->group != Fingerprint(devices)) {
     return absl::FailedPreconditionError(absl::StrCat(
-        "device ", identity_.device, " was connected to devices ", absl::StrJoin(group, ", "),
-        ", and device ", group.front(), " to others: all must be connected to all"));
+        "device ", identity_.device, " was connected to devices ", absl::StrJoin(devices, ", "),
+        ", and device ", devices.front(), " to others: all must be connected to all"));
   }
-  return hello_->note;
+  return group_.hello->note;
 }
 
 bool ArrangedTransport::connected_to(int device) const {
   absl::MutexLock lock(&mutex_);
-  return state_ != State::kNew && state_ != State::kJoining &&
-         std::binary_search(group_.begin(), group_.end(), device);
+  return life_.past_joining() &&
+         std::binary_search(group_.devices.begin(), group_.devices.end(), device);
 }
 
 void ArrangedTransport::Send(int peer, Tag tag, const void* data, size_t bytes, Done done) {
@@ -155,74 +158,39 @@ void ArrangedTransport::AllReduce(const std::vector<int>& devices, Tag tag, void
   Post({std::move(part), tag, std::move(done)});
 }
 
-absl::Status ArrangedTransport::CheckReduction(const std::vector<int>& devices) const {
-  std::set<int> distinct(devices.begin(), devices.end());
-  if (distinct.size() != devices.size() || !distinct.contains(identity_.device)) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "all-reduce: devices ", absl::StrJoin(devices, ", "), " on device ", identity_.device));
-  }
-  for (const int device : devices) {
-    if (!std::binary_search(group_.begin(), group_.end(), device)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("device ", identity_.device, " is not connected to device ", device));
-    }
-  }
-  return absl::OkStatus();
-}
-
 // The first of `devices` makes one note for them and says it with every offer, since the others may
 // hear of its offers in another order than they were made.
-absl::StatusOr<std::string> ArrangedTransport::GroupNote(const std::vector<int>& devices) {
+absl::StatusOr<std::string> ArrangedTransport::NoteFor(const std::vector<int>& devices) {
   if (devices.front() != identity_.device) return std::string();
-  std::string& note = group_notes_[devices];
+  std::string& note = group_.notes[devices];
   if (note.empty()) {
     ASSIGN_OR_RETURN(note, mover_->MakeNote());
   }
   return note;
 }
 
-void ArrangedTransport::Post(Operation operation) {
+void ArrangedTransport::Post(ArrangedOperation operation) {
   const bool reduces = operation.part.kind == MoverPart::Kind::kReduce;
   if (operation.part.bytes > 0) operation.part.after = mover_->Mark();
   TransferOffer offer;
   int arranger = identity_.device;
   {
     absl::MutexLock lock(&mutex_);
-    absl::Status status = failure_;
-    if (status.ok() && operation.tag.channel > Tag::kMaxChannel) {
-      status = absl::InvalidArgumentError(
-          absl::StrCat("channel ", operation.tag.channel, " is above ", Tag::kMaxChannel));
-    } else if (status.ok() && reduces) {
-      status = CheckReduction(operation.part.devices);
-    } else if (status.ok() &&
-               (operation.part.peer == identity_.device ||
-                !std::binary_search(group_.begin(), group_.end(), operation.part.peer))) {
-      status = absl::InvalidArgumentError(absl::StrCat(
-          "device ", identity_.device, " is not connected to device ", operation.part.peer));
-    }
+    absl::Status status = life_.failure();
+    if (status.ok()) status = CheckOperation(operation, identity_.device, group_.devices);
+    std::string note;
     if (status.ok() && reduces) {
-      absl::StatusOr<std::string> note = GroupNote(operation.part.devices);
-      if (note.ok()) offer.note = *std::move(note);
-      status = note.status();
+      absl::StatusOr<std::string> made = NoteFor(operation.part.devices);
+      if (made.ok()) note = *std::move(made);
+      status = made.status();
     }
     if (!status.ok() || (reduces && operation.part.bytes == 0)) {
-      refused_.push_back([done = std::move(operation.done), status] { done(status); });
-      return;
+      return operations_.Refuse(std::move(operation.done), std::move(status));
     }
-    offer.kind = static_cast<TransferOffer::Kind>(operation.part.kind);
-    offer.device = identity_.device;
-    offer.id = next_id_++;
-    offer.peer = operation.part.peer;
-    offer.tag = operation.tag;
-    offer.bytes = operation.part.bytes;
-    if (reduces) {
-      offer.group = Fingerprint(operation.part.devices);
-      offer.members = static_cast<uint32_t>(operation.part.devices.size());
-      offer.element = static_cast<uint32_t>(operation.part.element);
-    }
-    operations_.emplace(offer.id, std::move(operation));
-    arranger = group_.front();
-    if (arranger == identity_.device) offers_.push_back(offer);
+    const uint64_t id = operations_.Add(std::move(operation));
+    offer = OfferOf(*operations_.Find(id), identity_.device, id, std::move(note));
+    arranger = group_.devices.front();
+    if (arranger == identity_.device) arranger_.Add(offer);
   }
   if (arranger != identity_.device) link_->Offer(arranger, offer);
 }
@@ -231,9 +199,7 @@ void ArrangedTransport::Abort(absl::Status status) {
   if (status.ok()) status = absl::CancelledError("the transport was aborted");
   {
     absl::MutexLock lock(&mutex_);
-    if (std::exchange(aborted_, true)) return;
-    failure_ = status;
-    if (state_ != State::kFailed) state_ = State::kFailing;
+    if (!life_.Abort(status)) return;
   }
   mover_->Interrupt();
   control_->Abort(std::move(status));
@@ -241,12 +207,13 @@ void ArrangedTransport::Abort(absl::Status status) {
 
 void ArrangedTransport::Drain(const absl::Status& status) {
   absl::MutexLock lock(&mutex_);
-  if (failure_.ok()) {
-    failure_ = status;
-    state_ = State::kDraining;
-    drained_at_ = absl::Now() + kDrain;
-  }
+  life_.Lose(status, absl::Now() + kDrain);
   mover_->Interrupt();
+}
+
+bool ArrangedTransport::HasWork() const {
+  return life_.failing() || life_.stopped() || operations_.any_refused() || !orders_.empty() ||
+         arranger_.any_offers() || arranger_.own_due();
 }
 
 void ArrangedTransport::Loop() {
@@ -256,14 +223,14 @@ void ArrangedTransport::Loop() {
       absl::MutexLock lock(&mutex_);
       const auto never = [](ArrangedTransport*) { return false; };
       const absl::Condition has_work(this, &ArrangedTransport::HasWork);
-      if (state_ == State::kDraining && absl::Now() < drained_at_) {
+      if (life_.Drains(absl::Now())) {
         mutex_.AwaitWithTimeout(absl::Condition(+never, this), kLook);
-      } else if (in_flight_.empty()) {
+      } else if (rounds_.idle()) {
         mutex_.Await(has_work);
       } else if (absl::Now() > spin_until) {
         mutex_.AwaitWithTimeout(has_work, kLook);
       }
-      if (state_ == State::kStopped && refused_.empty()) return;
+      if (life_.stopped() && !operations_.any_refused()) return;
     }
     if (Work()) spin_until = absl::Now() + kSpin;
   }
@@ -271,54 +238,45 @@ void ArrangedTransport::Loop() {
 
 // Whether anything happened.
 bool ArrangedTransport::Work() {
-  std::deque<TransferOffer> offers;
   std::deque<TransferOrder> orders;
-  std::deque<std::function<void()>> refused;
+  std::vector<TransferOrder> for_others;
+  std::vector<PostedOperations::Refusal> refused;
+  bool any = false;
   bool failed = false;
   bool fails = false;
   {
     absl::MutexLock lock(&mutex_);
-    offers.swap(offers_);
+    any = arranger_.any_offers();
     orders.swap(orders_);
-    refused.swap(refused_);
-    failed = state_ == State::kFailed || state_ == State::kStopped;
-    fails = state_ == State::kFailing ||
-            (state_ == State::kDraining && (absl::Now() >= drained_at_ || operations_.empty()));
-  }
-  for (const std::function<void()>& refusal : refused) refusal();
-  if (failed) return true;
-  if (fails) {
-    FailAll();
-    return true;
-  }
-  for (TransferOffer& offer : offers) arranger_.Add(std::move(offer));
-  for (const TransferOrder& order : arranger_.Take()) {
-    absl::ReleasableMutexLock lock(&mutex_);
-    if (order.device == identity_.device) {
-      own_orders_.push_back(order);
-      continue;
+    refused = operations_.TakeRefused();
+    failed = life_.failed();
+    fails = life_.MustFail(absl::Now(), operations_.empty());
+    if (failed || fails) {
+      arranger_.Clear();
+    } else {
+      for_others = arranger_.Arrange();
     }
-    ++untold_[order.round];
-    lock.Release();
-    link_->Order(order, [this, round = order.round] {
-      absl::MutexLock told(&mutex_);
-      if (--untold_[round] == 0) untold_.erase(round);
-    });
   }
-  TakeOwnOrders(orders);
+  for (const auto& [done, status] : refused) done(status);
+  if (fails) FailAll();
+  if (failed || fails) return true;
+  TellOthers(for_others);
+  {
+    absl::MutexLock lock(&mutex_);
+    for (TransferOrder& order : arranger_.TakeOwn()) orders.push_back(std::move(order));
+  }
   for (const TransferOrder& order : orders) Follow(order);
   const absl::StatusOr<bool> ended = CollectEnded();
   if (!ended.ok()) Fail(ended.status());
-  return !offers.empty() || !orders.empty() || !refused.empty() || !ended.ok() || *ended;
+  return any || !orders.empty() || !refused.empty() || !ended.ok() || *ended;
 }
 
-// Our part of a round begins after the others have been told of theirs: who is done with a send may
-// leave, and must not take with it the word that the receiver waits for.
-void ArrangedTransport::TakeOwnOrders(std::deque<TransferOrder>& orders) {
-  absl::MutexLock lock(&mutex_);
-  while (OwnOrderIsDue()) {
-    orders.push_back(std::move(own_orders_.front()));
-    own_orders_.pop_front();
+void ArrangedTransport::TellOthers(const std::vector<TransferOrder>& orders) {
+  for (const TransferOrder& order : orders) {
+    link_->Order(order, [this, round = order.round] {
+      absl::MutexLock lock(&mutex_);
+      arranger_.Told(round);
+    });
   }
 }
 
@@ -326,67 +284,34 @@ void ArrangedTransport::Follow(const TransferOrder& order) {
   absl::Status refusal;
   {
     absl::MutexLock lock(&mutex_);
-    const auto found = operations_.find(order.id);
-    if (found == operations_.end()) return;
-    const Operation& operation = found->second;
-    MoverPart& part = found->second.part;
-    part.note = order.note;
-    if (order.mismatch && part.kind == MoverPart::Kind::kReduce) {
-      refusal = absl::InvalidArgumentError(
-          absl::StrCat(ToString(operation.tag), ": all-reduce of ", part.bytes, " bytes on device ",
-                       identity_.device, ", of other bytes or elements on another (", order.offered,
-                       ", ", order.expected, ")"));
-    } else if (order.mismatch) {
-      const bool sends = part.kind == MoverPart::Kind::kSend;
-      refusal =
-          SizeMismatch(sends ? identity_.device : part.peer, sends ? part.peer : identity_.device,
-                       operation.tag, order.offered, order.expected);
+    const ArrangedOperation* operation = operations_.Find(order.id);
+    if (operation == nullptr) return;
+    if (order.mismatch) {
+      refusal = MismatchOf(*operation, identity_.device, order);
+    } else {
+      MoverPart part = operation->part;
+      part.note = order.note;
+      rounds_.Add(order.id, std::move(part));
     }
   }
   if (order.mismatch) return Finish(order.id, std::move(refusal));
-  round_.push_back(order.id);
   if (order.last_of_round) StartRound();
 }
 
 void ArrangedTransport::StartRound() {
-  std::vector<MoverPart> parts;
-  std::vector<uint64_t> ids;
-  std::vector<uint64_t> empty;
-  {
-    absl::MutexLock lock(&mutex_);
-    for (const uint64_t id : std::exchange(round_, {})) {
-      const MoverPart& part = operations_.at(id).part;
-      if (part.bytes == 0) {
-        empty.push_back(id);
-      } else {
-        parts.push_back(part);
-        ids.push_back(id);
-      }
-    }
-  }
-  for (const uint64_t id : empty) Finish(id, absl::OkStatus());
-  if (parts.empty()) return;
-  absl::StatusOr<uint64_t> number = mover_->Start(parts);
-  if (!number.ok()) return Fail(number.status());
-  in_flight_[*number] = std::move(ids);
+  for (const uint64_t id : rounds_.TakeEmpty()) Finish(id, absl::OkStatus());
+  if (absl::Status started = rounds_.Start(); !started.ok()) Fail(started);
 }
 
 absl::StatusOr<bool> ArrangedTransport::CollectEnded() {
-  if (in_flight_.empty()) return false;
-  ASSIGN_OR_RETURN(const std::vector<uint64_t> ended, mover_->Ended());
-  for (const uint64_t number : ended) {
-    const auto round = in_flight_.find(number);
-    const std::vector<uint64_t> ids = std::move(round->second);
-    in_flight_.erase(round);
-    for (const uint64_t id : ids) Finish(id, absl::OkStatus());
-  }
+  ASSIGN_OR_RETURN(const std::vector<uint64_t> ended, rounds_.TakeEnded());
+  for (const uint64_t id : ended) Finish(id, absl::OkStatus());
   return !ended.empty();
 }
 
-void ArrangedTransport::Fail(absl::Status status) {
+void ArrangedTransport::Fail(const absl::Status& status) {
   absl::MutexLock lock(&mutex_);
-  if (failure_.ok()) failure_ = std::move(status);
-  state_ = State::kFailing;
+  life_.Break(status);
 }
 
 void ArrangedTransport::FailAll() {
@@ -394,26 +319,23 @@ void ArrangedTransport::FailAll() {
     absl::MutexLock connecting(&connecting_);
     mover_->Stop();
   }
-  std::map<uint64_t, Operation> operations;
+  std::vector<Done> dones;
   absl::Status failure;
   {
     absl::MutexLock lock(&mutex_);
-    operations.swap(operations_);
-    state_ = State::kFailed;
-    failure = failure_;
+    dones = operations_.RemoveAll();
+    life_.SetFailed();
+    failure = life_.failure();
   }
-  in_flight_.clear();
-  round_.clear();
-  for (const auto& [id, operation] : operations) operation.done(failure);
+  rounds_.Clear();
+  for (const Done& done : dones) done(failure);
 }
 
 void ArrangedTransport::Finish(uint64_t id, absl::Status status) {
   Done done;
   {
     absl::MutexLock lock(&mutex_);
-    const auto operation = operations_.find(id);
-    done = std::move(operation->second.done);
-    operations_.erase(operation);
+    done = operations_.Remove(id);
   }
   done(std::move(status));
 }

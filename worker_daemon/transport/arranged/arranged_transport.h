@@ -21,7 +21,6 @@
 
 #include <cstdint>
 #include <deque>
-#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -32,9 +31,13 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
+#include "worker_daemon/transport/arranged/arranged_life.h"
 #include "worker_daemon/transport/arranged/arranger.h"
 #include "worker_daemon/transport/arranged/control_link.h"
 #include "worker_daemon/transport/arranged/device_mover.h"
+#include "worker_daemon/transport/arranged/hosted_arranger.h"
+#include "worker_daemon/transport/arranged/mover_rounds.h"
+#include "worker_daemon/transport/arranged/posted_operations.h"
 #include "worker_daemon/transport/identity.h"
 #include "worker_daemon/transport/transport.h"
 
@@ -64,28 +67,18 @@ class ArrangedTransport : public Transport {
   bool connected_to(int device) const;
 
  private:
-  struct Operation {
-    MoverPart part;
-    Tag tag;
-    Done done;
-  };
-  // Where it is in its life; it only goes forwards.
-  enum class State {
-    kNew,       // Before Connect.
-    kJoining,   // Connect is under way, or failed for lack of time.
-    kJoined,    // Operations run.
-    kDraining,  // A peer was lost; what ends until drained_at_ is still done.
-    kFailing,   // All operations are to fail now, with failure_.
-    kFailed,    // They have failed, and new ones do.
-    kStopped,   // The thread is to end.
+  // All devices that take part in operations.
+  struct Group {
+    std::vector<int> devices;         // Ascending; empty before Connect, and after one that failed.
+    std::optional<GroupHello> hello;  // From the first of them.
+    // Notes for reductions of lists that begin with this device.
+    std::map<std::vector<int>, std::string> notes;
   };
 
-  absl::Status JoinGroup(const std::vector<int>& group, absl::Time deadline);
-  absl::StatusOr<std::string> AwaitHello(const std::vector<int>& group, absl::Time deadline);
-  void Post(Operation operation);
-  absl::StatusOr<std::string> GroupNote(const std::vector<int>& devices)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::Status CheckReduction(const std::vector<int>& devices) const
+  absl::Status JoinGroup(const std::vector<int>& devices, absl::Time deadline);
+  absl::StatusOr<std::string> AwaitHello(const std::vector<int>& devices, absl::Time deadline);
+  void Post(ArrangedOperation operation);
+  absl::StatusOr<std::string> NoteFor(const std::vector<int>& devices)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   // A peer was lost.
@@ -94,20 +87,14 @@ class ArrangedTransport : public Transport {
   // On the thread.
   void Loop();
   bool Work();
-  void TakeOwnOrders(std::deque<TransferOrder>& orders);
+  void TellOthers(const std::vector<TransferOrder>& orders);
   void Follow(const TransferOrder& order);
   void StartRound();
   absl::StatusOr<bool> CollectEnded();  // Whether anything has ended.
-  void Fail(absl::Status status);
+  void Fail(const absl::Status& status);
   void FailAll();
   void Finish(uint64_t id, absl::Status status);
-  bool OwnOrderIsDue() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    return !own_orders_.empty() && !untold_.contains(own_orders_.front().round);
-  }
-  bool HasWork() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    return state_ == State::kDraining || state_ == State::kFailing || state_ == State::kStopped ||
-           !offers_.empty() || !orders_.empty() || !refused_.empty() || OwnOrderIsDue();
-  }
+  bool HasWork() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const TransportIdentity identity_;
   Transport* const control_;
@@ -116,29 +103,14 @@ class ArrangedTransport : public Transport {
 
   absl::Mutex connecting_;  // Held while the mover connects; before mutex_.
   mutable absl::Mutex mutex_;
-  State state_ ABSL_GUARDED_BY(mutex_) = State::kNew;
-  absl::Status failure_ ABSL_GUARDED_BY(mutex_);  // What Abort or the first lost peer said.
-  bool aborted_ ABSL_GUARDED_BY(mutex_) = false;  // So that only the first Abort has an effect.
-  absl::Time drained_at_ ABSL_GUARDED_BY(mutex_);
-  // Ascending; empty before Connect, and after one that failed.
-  std::vector<int> group_ ABSL_GUARDED_BY(mutex_);
-  std::optional<GroupHello> hello_ ABSL_GUARDED_BY(mutex_);  // From the first of the group.
-  std::map<std::vector<int>, std::string> group_notes_ ABSL_GUARDED_BY(mutex_);
-  uint64_t next_id_ ABSL_GUARDED_BY(mutex_) = 1;
-  std::map<uint64_t, Operation> operations_ ABSL_GUARDED_BY(mutex_);
-  std::deque<TransferOffer> offers_ ABSL_GUARDED_BY(mutex_);  // For the arranger, if that is here.
-  std::deque<TransferOrder> orders_ ABSL_GUARDED_BY(mutex_);  // For this device.
-  // For this device, from the arranger here.
-  std::deque<TransferOrder> own_orders_ ABSL_GUARDED_BY(mutex_);
-  // Order messages that are on their way, by round.
-  std::map<uint64_t, int> untold_ ABSL_GUARDED_BY(mutex_);
-  std::deque<std::function<void()>> refused_ ABSL_GUARDED_BY(mutex_);
+  ArrangedLife life_ ABSL_GUARDED_BY(mutex_);
+  Group group_ ABSL_GUARDED_BY(mutex_);
+  PostedOperations operations_ ABSL_GUARDED_BY(mutex_);
+  HostedArranger arranger_ ABSL_GUARDED_BY(mutex_);           // Idle unless the arranger is here.
+  std::deque<TransferOrder> orders_ ABSL_GUARDED_BY(mutex_);  // From the arranger elsewhere.
 
-  // Used by the thread alone.
-  Arranger arranger_;
-  std::vector<uint64_t> round_;                          // Operations of the round being told.
-  std::map<uint64_t, std::vector<uint64_t>> in_flight_;  // By the mover's number.
-  std::thread thread_;                                   // Last: uses the members above.
+  MoverRounds rounds_;  // Used by the thread alone.
+  std::thread thread_;  // Last: uses the members above.
 };
 
 }  // namespace stagewright

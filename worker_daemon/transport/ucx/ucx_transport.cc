@@ -60,12 +60,12 @@ std::string UcxTransport::Address() const {
 }
 
 absl::Status UcxTransport::Connect(const std::vector<Peer>& peers, absl::Time deadline) {
-  std::map<int, UcxEngine::PeerAddress> addresses;
+  std::map<int, UcxPeerAddress> addresses;
   for (const Peer& peer : peers) {
     ASSIGN_OR_RETURN(const TransportAddress address,
                      DecodePeerAddress("ucx", identity_, peer.device, peer.address));
     absl::string_view payload = address.payload;
-    UcxEngine::PeerAddress& parts = addresses[peer.device];
+    UcxPeerAddress& parts = addresses[peer.device];
     if (!ConsumeString(&payload, &parts.worker) || !ConsumeString(&payload, &parts.process) ||
         !ConsumeString(&payload, &parts.life) || !payload.empty()) {
       return absl::InvalidArgumentError(

@@ -87,6 +87,16 @@ absl::Status Configure(const UcxOptions& options, ucp_config_t* config) {
   return absl::OkStatus();
 }
 
+// Takes the messages that nobody asked for: UCX warns of each that it is left with.
+void DropUnmatched(ucp_worker_h worker) {
+  ucp_tag_recv_info_t info;
+  while (ucp_tag_message_h message = ucp_tag_probe_nb(worker, 0, 0, 1, &info)) {
+    const ucp_request_param_t param = {};
+    ucs_status_ptr_t request = ucp_tag_msg_recv_nbx(worker, nullptr, 0, message, &param);
+    if (UCS_PTR_IS_PTR(request)) ucp_request_free(request);
+  }
+}
+
 }  // namespace
 
 absl::Status UcxError(absl::string_view what, ucs_status_t status) {
@@ -136,7 +146,10 @@ absl::Status UcxWorker::Initialize(const UcxOptions& options) {
 }
 
 UcxWorker::~UcxWorker() {
-  if (worker_ != nullptr) ucp_worker_destroy(worker_);
+  if (worker_ != nullptr) {
+    DropUnmatched(worker_);
+    ucp_worker_destroy(worker_);
+  }
   if (context_ != nullptr) ucp_cleanup(context_);
 }
 

@@ -3,27 +3,48 @@
 #include <algorithm>
 #include <cmath>
 
+#include "planner_service/evaluator/bounds/join_bound.h"
 #include "planner_service/evaluator/bounds/joint_bound.h"
 #include "planner_service/evaluator/bounds/least_costs.h"
 #include "planner_service/evaluator/bounds/node_bound.h"
 #include "planner_service/evaluator/bounds/work_bound.h"
 
 namespace stagewright {
+namespace {
 
-Nanos LowerBound(const Graph& graph, const OperatorGraph& operators, const Cluster& cluster,
-                 const CostModel& costs, int64_t mini_batch, const BoundOptions& options) {
+// One part in 10^12 for the rounding of floating-point sums.
+Nanos Rounded(double bound) { return static_cast<Nanos>(std::floor(bound * (1 - 1e-12))); }
+
+}  // namespace
+
+Nanos BoundParts::Largest() const { return std::max({work, node, path, joint, join}); }
+
+BoundParts BoundPartsOf(const Graph& graph, const OperatorGraph& operators, const Cluster& cluster,
+                        const CostModel& costs, int64_t mini_batch, const BoundOptions& options) {
   const BoundProblem problem =
       MakeBoundProblem(graph, operators, cluster, costs, mini_batch, options.optimizer);
   const WorkBound work = BoundWork(problem);
-  double bound = work.time;
+  double node = 0;
+  double path = 0;
   for (int32_t v = 0; v < graph.size(); ++v) {
     if (!problem.owned(v)) continue;  // Replicated: free.
-    bound = std::max(bound, BoundNode(problem, v, options.asynchronous));
-    if (!options.asynchronous) bound = std::max(bound, BoundPath(problem, v));
+    node = std::max(node, BoundNode(problem, v, options.asynchronous));
+    path = std::max(path, BoundPath(problem, v));
   }
-  if (!options.asynchronous) bound = std::max(bound, BoundJointly(problem, work));
-  // One part in 10^12 for the rounding of floating-point sums.
-  return static_cast<Nanos>(std::floor(bound * (1 - 1e-12)));
+  BoundParts parts;
+  parts.work = Rounded(work.time);
+  parts.node = Rounded(node);
+  if (options.asynchronous) return parts;
+  parts.path = Rounded(path);
+  const double joint = BoundJointly(problem, work);
+  parts.joint = Rounded(joint);
+  parts.join = Rounded(BoundJoins(problem, std::max({work.time, node, path, joint})));
+  return parts;
+}
+
+Nanos LowerBound(const Graph& graph, const OperatorGraph& operators, const Cluster& cluster,
+                 const CostModel& costs, int64_t mini_batch, const BoundOptions& options) {
+  return BoundPartsOf(graph, operators, cluster, costs, mini_batch, options).Largest();
 }
 
 }  // namespace stagewright

@@ -67,6 +67,18 @@ struct BoundOptions {
 //   not hold.
 //
 // In nanoseconds, rounded down. O(nodes * (|S| * kinds + n) + edges + n^2).
+struct BoundParts {
+  Nanos work = 0;
+  Nanos node = 0;
+  Nanos path = 0;  // 0 where strategies are asynchronous, and so on.
+  Nanos joint = 0;
+  Nanos join = 0;
+  Nanos Largest() const;
+};
+BoundParts BoundPartsOf(const Graph& graph, const OperatorGraph& operators, const Cluster& cluster,
+                        const CostModel& costs, int64_t mini_batch,
+                        const BoundOptions& options = {});
+
 Nanos LowerBound(const Graph& graph, const OperatorGraph& operators, const Cluster& cluster,
                  const CostModel& costs, int64_t mini_batch, const BoundOptions& options = {});
 

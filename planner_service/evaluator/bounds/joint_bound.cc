@@ -7,10 +7,10 @@ namespace stagewright {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-// Rounds of Frank and Wolfe's method, and the parts in which each looks for its step.
-constexpr int kMostRounds = 48;
-constexpr int kThirds = 10;
-constexpr double kLeastGain = 1e-4;
+// Rounds of Frank and Wolfe's method, and halvings in which each looks for its step.
+constexpr int kMostRounds = 24;
+constexpr int kHalvings = 8;
+constexpr double kLeastGain = 2e-4;
 
 // A mixture of the inequalities "work <= T" and "path <= T", one for each path: non-negative
 // weights with sum 1.
@@ -87,9 +87,15 @@ class Joint {
     return sum;
   }
 
-  double Value(const Mixture& mixture) const {
-    std::vector<ShareCost> ignored;
-    return Answer(mixture, ignored);
+  // What a mixture makes of given shares.
+  double ValueOf(const Mixture& mixture, const std::vector<ShareCost>& answer) const {
+    double work = work_.updates;
+    double paths = mixture.ends;
+    for (size_t v = 0; v < answer.size(); ++v) {
+      work += answer[v].per_sample;
+      paths += mixture.via[v] * answer[v].passes;
+    }
+    return mixture.work * work + paths;
   }
 
   // The inequality that is worst broken by an answer, on its own.
@@ -126,16 +132,16 @@ class Joint {
   // What is still to come when the input half of a path's first backward pass is done.
   double EndOf(int32_t v) const { return problem_.costs[v].weight + problem_.costs[v].update; }
 
+  // Where the value is largest between two mixtures: it is concave, and what the best answer makes
+  // of both ends tells on which side to go on.
   Mixture LineSearch(const Mixture& from, const Mixture& to) const {
+    std::vector<ShareCost> answer;
     double low = 0;
     double high = 1;
-    for (int i = 0; i < kThirds; ++i) {
-      const double third = (high - low) / 3;
-      if (Value(Between(from, to, low + third)) < Value(Between(from, to, high - third))) {
-        low += third;
-      } else {
-        high -= third;
-      }
+    for (int i = 0; i < kHalvings; ++i) {
+      const double middle = (low + high) / 2;
+      Answer(Between(from, to, middle), answer);
+      (ValueOf(to, answer) > ValueOf(from, answer) ? low : high) = middle;
     }
     return Between(from, to, (low + high) / 2);
   }

@@ -7,6 +7,7 @@
 #include "planner_service/evaluator/bounds/joint_bound.h"
 #include "planner_service/evaluator/bounds/least_costs.h"
 #include "planner_service/evaluator/bounds/node_bound.h"
+#include "planner_service/evaluator/bounds/packing_bound.h"
 #include "planner_service/evaluator/bounds/work_bound.h"
 
 namespace stagewright {
@@ -17,7 +18,7 @@ Nanos Rounded(double bound) { return static_cast<Nanos>(std::floor(bound * (1 - 
 
 }  // namespace
 
-Nanos BoundParts::Largest() const { return std::max({work, node, path, joint, join}); }
+Nanos BoundParts::Largest() const { return std::max({work, node, packing, path, joint, join}); }
 
 BoundParts BoundPartsOf(const Graph& graph, const OperatorGraph& operators, const Cluster& cluster,
                         const CostModel& costs, int64_t mini_batch, const BoundOptions& options) {
@@ -34,11 +35,13 @@ BoundParts BoundPartsOf(const Graph& graph, const OperatorGraph& operators, cons
   BoundParts parts;
   parts.work = Rounded(work.time);
   parts.node = Rounded(node);
+  parts.packing = Rounded(BoundPacking(problem, std::max(work.time, node), options.asynchronous));
   if (options.asynchronous) return parts;
   parts.path = Rounded(path);
   const double joint = BoundJointly(problem, work);
   parts.joint = Rounded(joint);
-  parts.join = Rounded(BoundJoins(problem, std::max({work.time, node, path, joint})));
+  parts.join = Rounded(BoundJoins(
+      problem, std::max({work.time, node, path, joint, static_cast<double>(parts.packing)})));
   return parts;
 }
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "planner_service/evaluator/bounds/edge_bytes.h"
+
 namespace stagewright {
 namespace {
 

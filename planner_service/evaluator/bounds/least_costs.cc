@@ -5,6 +5,7 @@
 #include <set>
 
 #include "common/cost/update.h"
+#include "planner_service/evaluator/bounds/ways.h"
 
 namespace stagewright {
 namespace {
@@ -137,29 +138,7 @@ class Costing {
   std::vector<Bytes> memory_;  // By kind: the largest.
 };
 
-void MeasurePaths(BoundProblem& problem) {
-  const Graph& graph = problem.graph;
-  problem.head.assign(graph.size(), 0);
-  problem.tail.assign(graph.size(), 0);
-  for (int32_t v : graph.dag().order()) {
-    for (int32_t u : graph.dag().Predecessors(v)) {
-      problem.head[v] = std::max(problem.head[v], problem.head[u] + problem.costs[u].forward);
-      if (!GradientReturns(graph, NodeId(u), NodeId(v))) continue;
-      problem.tail[v] = std::max(problem.tail[v], problem.WayBack(u));
-    }
-  }
-}
-
 }  // namespace
-
-bool GradientReturns(const Graph& graph, NodeId node, NodeId next) {
-  if (!graph.needs_backward(node) || !graph.needs_backward(next)) return false;
-  if (graph.node(node).cost) return true;
-  for (ValueRef value : graph.Values(next)) {
-    if (value.node == node && IsFloating(graph.meta(value).dtype)) return true;
-  }
-  return false;
-}
 
 BoundProblem MakeBoundProblem(const Graph& graph, const OperatorGraph& operators,
                               const Cluster& cluster, const CostModel& costs, int64_t mini_batch,
@@ -173,7 +152,7 @@ BoundProblem MakeBoundProblem(const Graph& graph, const OperatorGraph& operators
   for (int32_t v = 0; v < graph.size(); ++v) {
     if (problem.owned(v)) problem.costs[v] = costing.Of(NodeId(v));
   }
-  MeasurePaths(problem);
+  MeasureWays(problem);
   return problem;
 }
 

@@ -1,6 +1,7 @@
 // What the nodes of a graph cost at least, whatever the strategy: the question that all bounds ask.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -41,7 +42,7 @@ struct BoundProblem {
   const Cluster& cluster;
   int64_t mini_batch = 1;
   Optimizer optimizer = Optimizer::kSgd;
-  FastestExchange fastest;       // Of any two devices.
+  FastestExchange fastest;       // Between any two devices.
   std::vector<int32_t> devices;  // By kind: how many.
   // By node.
   std::vector<NodeCost> costs;
@@ -59,10 +60,6 @@ struct BoundProblem {
 BoundProblem MakeBoundProblem(const Graph& graph, const OperatorGraph& operators,
                               const Cluster& cluster, const CostModel& costs, int64_t mini_batch,
                               Optimizer optimizer);
-
-// Whether a tensor with a gradient flows from a node to its reader, both with a backward pass: then
-// the backward pass of `node` waits for that of `next`, as in common/lowering/channels.cc.
-bool GradientReturns(const Graph& graph, NodeId node, NodeId next);
 
 // Trained bytes of the parameters that a node is the first to use, by node.
 std::vector<HeldBytes> FirstUses(const BoundProblem& problem);

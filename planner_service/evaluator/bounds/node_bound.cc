@@ -26,7 +26,8 @@ double BoundPath(const BoundProblem& problem, int32_t v) {
   return problem.head[v] + problem.costs[v].forward + problem.WayBack(v);
 }
 
-double BoundNode(const BoundProblem& problem, int32_t v, bool asynchronous) {
+double BoundNode(const BoundProblem& problem, int32_t v, bool asynchronous,
+                 int32_t least_replicas) {
   const NodeCost& cost = problem.costs[v];
   const std::vector<double> whole = RatesDown(problem, cost.per_sample);
   const std::vector<double> returned = RatesDown(problem, cost.to_predecessors);
@@ -39,6 +40,7 @@ double BoundNode(const BoundProblem& problem, int32_t v, bool asynchronous) {
   for (int32_t r = 1; r <= most; ++r) {
     rate += whole[r - 1];
     returned_rate += returned[r - 1];
+    if (r < least_replicas) continue;
     const double work = batch / rate;
     const double sum = LeastAllReduceTime(cost.bytes.gradients, r, problem.fastest);
     const double bound = asynchronous

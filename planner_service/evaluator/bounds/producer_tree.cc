@@ -3,37 +3,10 @@
 #include <algorithm>
 #include <unordered_set>
 
-#include "common/cost/value_bytes.h"
+#include "planner_service/evaluator/bounds/edge_bytes.h"
 
 namespace stagewright {
 namespace {
-
-// Bytes a sample that a node reads from another; values whose samples do not lie side by side are
-// left out.
-double BytesRead(const Graph& graph, NodeId from, NodeId to) {
-  const Node& node = graph.node(from);
-  if (node.cost) {
-    return static_cast<double>(ProfiledEdgeBytes(graph, from, to)) /
-           static_cast<double>(node.cost->samples);
-  }
-  double bytes = 0;
-  for (ValueRef value : graph.Values(to)) {
-    if (value.node == from && graph.meta(value).IsBatched())
-      bytes += static_cast<double>(ValueBytesPerSample(graph, value, 1));
-  }
-  return bytes;
-}
-
-double GradientBytesRead(const Graph& graph, NodeId from, NodeId to) {
-  if (graph.node(from).cost) return BytesRead(graph, from, to);
-  double bytes = 0;
-  for (ValueRef value : graph.Values(to)) {
-    const TensorMeta& meta = graph.meta(value);
-    if (value.node == from && meta.IsBatched() && IsFloating(meta.dtype))
-      bytes += static_cast<double>(ValueBytesPerSample(graph, value, 1));
-  }
-  return bytes;
-}
 
 TreeNode MakeNode(const BoundProblem& problem, const std::vector<HeldBytes>& first_uses,
                   int32_t v) {

@@ -15,9 +15,9 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 struct Visitor {
   double remote = 0;  // Until it is done and has sent its tensor, or has been sent one and is done.
   double begin = 0;   // From when on it can run on the common device.
-  double length = 0;  // That it occupies the common device for.
+  double length = 0;  // On the common device.
   double after = 0;   // Until it is done, beyond `length`.
-  double late = 0;    // That it occupies the common device for at some time after `length`.
+  double late = 0;    // On the common device, too, at some time after `length`.
 };
 
 // When the last of some visitors to one device is done: in order of begin, the largest `after`

@@ -29,7 +29,7 @@ double Millis(const std::vector<int64_t>& nodes, int32_t devices, bool asynchron
 TEST(PackingBoundTest, TwoOfThreeShareADevice) {
   // Sums take a second; 20 ms of work for each ms.
   EXPECT_DOUBLE_EQ(Millis({5, 6, 7}, 2), 220);
-  EXPECT_DOUBLE_EQ(Millis({5, 6, 7, 1}, 3), 120);  // The smallest two.
+  EXPECT_DOUBLE_EQ(Millis({5, 5, 5, 4}, 3), 180);
 }
 
 TEST(PackingBoundTest, ThreeOfFiveShareADevice) {

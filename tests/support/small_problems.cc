@@ -95,6 +95,37 @@ Cluster SmallCluster(Rng& random, int32_t devices, bool mixed, Bytes memory) {
   return Cluster::Create(std::move(data)).value();
 }
 
+// Every device behind a port of its own, or two by two behind those of their nodes.
+Cluster LeanCluster(Rng& random, int32_t devices, bool mixed, Bytes memory) {
+  HierarchicalSpec spec;
+  spec.name = "lean";
+  spec.nodes = devices == 4 && Uniform(random, 0, 1) == 0 ? 2 : 1;
+  spec.devices_per_node = devices / spec.nodes;
+  spec.kind.name = "slow";
+  spec.kind.flops_per_second = kProfiledRate;
+  spec.kind.memory_bytes_per_second = 1e12;
+  spec.kind.kernel_overhead = Uniform(random, 0, 60) * kMicrosecond;
+  spec.memory = memory;
+  const auto rate = static_cast<double>(Uniform(random, 1, 200)) * 2e7;
+  spec.inside = {"port", Uniform(random, 0, 20) * kMicrosecond, rate};
+  spec.outside = {"uplink", Uniform(random, 0, 90) * kMicrosecond, rate / 2};
+  ClusterData data = MakeHierarchical(spec).value().data();
+  if (mixed) {
+    data.kinds.push_back(data.kinds[0]);
+    data.kinds[1].name = "fast";
+    data.kinds[1].flops_per_second *= static_cast<double>(Uniform(random, 12, 40)) / 10;
+    data.devices[0].kind = 1;
+  }
+  return Cluster::Create(std::move(data)).value();
+}
+
+// Finishes a problem whose graph is set.
+void SetCluster(Cluster cluster, SmallProblem& small) {
+  small.cluster = std::move(cluster);
+  small.operators = OneOperatorPerNode(small.graph).value();
+  small.costs = std::make_unique<RatedProfileCosts>(small.graph);
+}
+
 }  // namespace
 
 RatedProfileCosts::RatedProfileCosts(const Graph& graph)
@@ -145,12 +176,29 @@ std::unique_ptr<SmallProblem> MakeSmallProblem(int32_t index) {
   const Bytes fair = 3 * parameters / devices;  // With gradients, half as much again.
   const Bytes tight = std::max(fair, 2 * largest) + 4 * activations;
   const Bytes memory = Uniform(random, 0, 3) == 0 ? tight : 16 * kGiB;
-  small->cluster = SmallCluster(random, devices, mixed, memory);
-  small->operators = OneOperatorPerNode(small->graph).value();
-  small->costs = std::make_unique<RatedProfileCosts>(small->graph);
+  SetCluster(SmallCluster(random, devices, mixed, memory), *small);
   small->name =
       absl::StrCat(index, ": ", kShapeNames[index % 5], ", ", n, " operators, ", devices,
                    mixed ? " mixed devices" : " devices", ", mini-batch ", small->mini_batch);
+  return small;
+}
+
+std::unique_ptr<SmallProblem> MakeLeanProblem(int32_t index) {
+  Rng random(70'001 + static_cast<uint64_t>(index));
+  constexpr Shape kShapes[] = {Shape::kFan, Shape::kDiamonds, Shape::kTangle, Shape::kFan,
+                               Shape::kChain};
+  constexpr int64_t kMiniBatches[] = {1, 2, 3, 4, 6, 8};
+  const Shape shape = kShapes[index % 5];
+  const auto n = static_cast<int32_t>(Uniform(random, 3, 7));
+  const auto devices = static_cast<int32_t>(Uniform(random, 2, 4));
+  const bool mixed = Uniform(random, 0, 2) == 0;
+  auto small = std::make_unique<SmallProblem>();
+  small->mini_batch = kMiniBatches[Uniform(random, 0, 5)];
+  small->graph = RandomShape(random, shape, n);
+  SetCluster(LeanCluster(random, devices, mixed, 16 * kGiB), *small);
+  small->name = absl::StrCat("lean ", index, ": ", kShapeNames[static_cast<int>(shape)], ", ", n,
+                             " operators, ", devices, mixed ? " mixed devices" : " devices",
+                             ", mini-batch ", small->mini_batch);
   return small;
 }
 

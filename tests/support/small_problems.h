@@ -1,5 +1,5 @@
-// Two hundred random problems small enough for exhaustive search: what planners are compared on
-// with the optimum.
+// Random problems small enough for exhaustive search: what planners and bounds are compared on with
+// the optimum.
 #pragma once
 
 #include <cstdint>
@@ -54,5 +54,12 @@ struct SmallProblem {
 // Number `index` in [0, kSmallProblems); always the same. By pointer, because problem() refers to
 // its members.
 std::unique_ptr<SmallProblem> MakeSmallProblem(int32_t index);
+
+inline constexpr int32_t kLeanProblems = 300;
+
+// Number `index` in [0, kLeanProblems) of problems in which messages and sums count: joins and
+// branches of 3 to 7 operators, 2 to 4 devices of one or two kinds behind links of 20 MB/s to 4
+// GB/s that they own or share, mini-batches of 1 to 8 samples.
+std::unique_ptr<SmallProblem> MakeLeanProblem(int32_t index);
 
 }  // namespace stagewright::testing

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <memory>
 
 #include "common/cost/analytic.h"
 #include "common/cost/parameters.h"
@@ -16,6 +17,7 @@
 #include "tests/support/profiled_graphs.h"
 #include "tests/support/random.h"
 #include "tests/support/random_graphs.h"
+#include "tests/support/small_problems.h"
 #include "tests/support/strategies.h"
 
 namespace stagewright {
@@ -251,6 +253,44 @@ TEST(LowerBoundTest, NoStrategyBeatsIt) {
   EXPECT_GT(ordered, 100);
   EXPECT_GT(asynchronous, 50);
   EXPECT_GT(tight, 25);  // It also says something.
+}
+
+// The same where messages and sums decide: links between 10,000 and 30 times slower, or small
+// problems made for it.
+TEST(LowerBoundTest, NoStrategyBeatsItWhereMessagesCount) {
+  Rng random(47);
+  int judged = 0;
+  int joins = 0;
+  int tight = 0;
+  for (int i = 0; i < 400; ++i) {
+    SCOPED_TRACE(i);
+    ClusterData data = testing::RandomCluster(random, 8).data();
+    const auto slower = static_cast<double>(Uniform(random, 30, 10'000));
+    for (Link& link : data.links) link.bytes_per_second /= slower;
+    const auto size = static_cast<int32_t>(Uniform(random, 2, 14));
+    auto small = i % 2 == 0 ? testing::MakeLeanProblem(i % testing::kLeanProblems) : nullptr;
+    const Graph graph = small ? small->graph : testing::RandomNetwork(random, size);
+    const Cluster cluster = small ? small->cluster : Cluster::Create(data).value();
+    const OperatorGraph operators = OneOperatorPerNode(graph).value();
+    const std::unique_ptr<CostModel> analytic = MakeAnalyticCostModel(graph);
+    const CostModel& costs = small ? *small->costs : *analytic;
+    const int64_t mini_batch = Uniform(random, 1, 24);
+    const BoundParts parts = BoundPartsOf(graph, operators, cluster, costs, mini_batch);
+    joins += parts.join > std::max({parts.work, parts.node, parts.path, parts.joint}) ? 1 : 0;
+    EvaluateOptions evaluate;
+    evaluate.optimizer = Optimizer::kSgd;
+    for (int j = 0; j < 10; ++j) {
+      const Strategy strategy = AnyStrategy(random, graph, operators, cluster, mini_batch);
+      const auto evaluation = Evaluate(graph, cluster, costs, strategy, evaluate);
+      if (!evaluation.ok()) continue;
+      ++judged;
+      ASSERT_GE(evaluation->iteration_time, parts.Largest());
+      if (evaluation->iteration_time < parts.Largest() * 13 / 10) ++tight;
+    }
+  }
+  EXPECT_GT(judged, 1500);
+  EXPECT_GT(joins, 40);
+  EXPECT_GT(tight, 25);
 }
 
 }  // namespace

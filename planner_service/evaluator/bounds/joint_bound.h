@@ -1,0 +1,14 @@
+// Joint: a large share makes little work and a long way through the graph; no strategy has both
+// small.
+#pragma once
+
+#include "planner_service/evaluator/bounds/least_costs.h"
+#include "planner_service/evaluator/bounds/work_bound.h"
+
+namespace stagewright {
+
+// ns, at least that of `work`; docs/lower-bound.md, "Joint". O(rounds * (nodes * hull * kinds +
+// edges)).
+double BoundJointly(const BoundProblem& problem, const WorkBound& work);
+
+}  // namespace stagewright

@@ -185,24 +185,32 @@ void DeviceLowering::AddLocalDependencies() {
   }
 }
 
-// All-reduces, in the common order, after the last backward passes. By stage: those before its
-// optimizer step.
+// All-reduces, in the common order, after the last backward passes or their marks. By stage: those
+// before its optimizer step.
 std::vector<std::vector<int32_t>> DeviceLowering::AddReductions() {
   std::vector<std::vector<int32_t>> before_step(context_.stages.size());
   std::vector<int32_t> sums;
   for (size_t r = 0; r < context_.reductions.size(); ++r) {
     std::vector<StageId> holders;
-    for (StageId s : context_.reductions[r].stages) {
+    const auto& [reduction, mark] = context_.reductions[r];
+    for (StageId s : reduction.stages) {
       if (std::binary_search(stages_.begin(), stages_.end(), s)) holders.push_back(s);
     }
     if (holders.empty()) continue;
     ProgramAction sum;
     sum.action = {ActionKind::kAllReduce, holders.front(), {}, static_cast<int32_t>(r)};
     for (StageId s : holders) {
-      if (last_backward_[s.index()] >= 0) sum.after.push_back(last_backward_[s.index()]);
+      const int32_t last = last_backward_[s.index()];
+      if (last < 0) continue;
+      if (mark == PlannedReduction::kEnd) {
+        sum.after.push_back(last);
+      } else {
+        sum.after_marks.push_back({last, mark});
+        sum.acquire = sum.release = ledger_.SumCopy(reduction);
+      }
     }
     // The norm is that of summed gradients.
-    if (context_.reductions[r].gradient_norm) {
+    if (reduction.gradient_norm) {
       sum.after.insert(sum.after.end(), sums.begin(), sums.end());
     }
     const int32_t index = Add(std::move(sum));
@@ -211,7 +219,7 @@ std::vector<std::vector<int32_t>> DeviceLowering::AddReductions() {
       std::vector<int32_t>& before = before_step[s.index()];
       // A stage without gradients has nothing to step after the norm of those of others.
       const bool trains = !before.empty() || last_backward_[s.index()] >= 0;
-      if (trains || !context_.reductions[r].gradient_norm) before.push_back(index);
+      if (trains || !reduction.gradient_norm) before.push_back(index);
     }
   }
   return before_step;

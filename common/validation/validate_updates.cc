@@ -19,11 +19,6 @@ absl::Status CheckLast(const Validation& v, Cell step) {
   return absl::OkStatus();
 }
 
-bool WaitsFor(const Validation& v, Cell cell, int32_t action) {
-  const std::vector<int32_t>& after = v.At(cell).after;
-  return std::find(after.begin(), after.end(), action) != after.end();
-}
-
 bool Holds(const std::vector<DeviceId>& devices, DeviceId device) {
   return std::find(devices.begin(), devices.end(), device) != devices.end();
 }
@@ -43,7 +38,8 @@ absl::Status CheckHolders(const Validation& v, size_t r) {
   return absl::OkStatus();
 }
 
-// An all-reduce waits for the last gradient here of every stage that holds its parameters.
+// An all-reduce waits for the last gradient here of every stage that holds its parameters, or for a
+// mark of the pass that makes it.
 absl::Status CheckSumWaits(const Validation& v, Cell sum) {
   const Reduction& reduction = v.program().reductions[v.At(sum).action.channel];
   const auto& holders = reduction.stages;
@@ -54,7 +50,8 @@ absl::Status CheckSumWaits(const Validation& v, Cell sum) {
       const auto& cells = v.Of(kind)[stage.index()];
       const auto last = std::find_if(cells.rbegin(), cells.rend(),
                                      [&](Cell cell) { return cell.row == sum.row; });
-      if (last != cells.rend() && !WaitsFor(v, sum, last->action))
+      if (last != cells.rend() && !WaitsFor(v.At(sum), last->action) &&
+          !WaitsForMark(v.At(sum), last->action))
         return v.Broken(sum, "it does not wait for ", ToString(v.At(*last).action));
     }
   }
@@ -70,7 +67,7 @@ absl::Status CheckNormWaits(const Validation& v, const Sums& sums) {
     for (Cell norm : row) {
       if (!v.program().reductions[v.At(norm).action.channel].gradient_norm) continue;
       for (Cell sum : row) {
-        if (sum.action != norm.action && !WaitsFor(v, norm, sum.action))
+        if (sum.action != norm.action && !WaitsFor(v.At(norm), sum.action))
           return v.Broken(norm, "it does not wait for ", ToString(v.At(sum).action));
       }
     }
@@ -98,7 +95,7 @@ absl::Status CheckStepWaits(const Validation& v, const Sums& sums, Cell step) {
     const auto& holders = v.program().reductions[v.At(sum).action.channel].stages;
     const bool held =
         std::find(holders.begin(), holders.end(), v.At(step).action.stage) != holders.end();
-    if (held && !WaitsFor(v, step, sum.action))
+    if (held && !WaitsFor(v.At(step), sum.action))
       return v.Broken(step, "it does not wait for ", ToString(v.At(sum).action));
   }
   return absl::OkStatus();

@@ -28,6 +28,7 @@ class ModelDurations : public Durations {
                  const CostModel& costs, Optimizer optimizer);
 
   Nanos Of(DeviceId device, const Action& action) const override;
+  Nanos UntilMark(DeviceId device, const Action& pass, int32_t node) const override;
   Transfer TransferOf(const Action& send) const override;
   std::vector<double> LinkRates() const override { return link_rates_; }
 
@@ -36,6 +37,8 @@ class ModelDurations : public Durations {
     int32_t kind;
     int64_t samples;
     OperatorTime time;
+    // By node of the stage, if passes have marks: the times of the nodes before it.
+    std::vector<OperatorTime> before;
   };
   struct FixedCost {
     DeviceId device;
@@ -45,8 +48,9 @@ class ModelDurations : public Durations {
     std::vector<FixedCost> fixed;       // By replica.
     std::vector<Entry> entries;         // Few: shares of one stage differ by at most one sample.
     std::vector<Nanos> optimizer_step;  // By device kind.
+    bool marked = false;                // Sums wait for marks of its backward passes.
   };
-  const OperatorTime* Find(const StageTimes& times, int32_t kind, int64_t samples) const;
+  const Entry* Find(const StageTimes& times, int32_t kind, int64_t samples) const;
   void AddEntry(StageId stage, int32_t kind, int64_t samples);
   void AddFixedCosts(const DeviceProgram& device);
   Nanos FixedCostOf(const StageTimes& times, DeviceId device) const;
@@ -74,6 +78,14 @@ ModelDurations::ModelDurations(const Graph& graph, const Program& program, const
     }
   }
   for (const DeviceProgram& device : program.devices) {
+    for (const auto* section : {&device.prologue, &device.body, &device.epilogue}) {
+      for (const ProgramAction& item : *section) {
+        for (const PassMark& mark : item.after_marks)
+          stages_[(*section)[mark.action].action.stage.index()].marked = true;
+      }
+    }
+  }
+  for (const DeviceProgram& device : program.devices) {
     AddFixedCosts(device);
     const int32_t kind = cluster.device(device.device).kind;
     for (const auto* section : {&device.prologue, &device.body, &device.epilogue}) {
@@ -90,14 +102,16 @@ void ModelDurations::AddEntry(StageId stage, int32_t kind, int64_t samples) {
   StageTimes& times = stages_[stage.index()];
   if (Find(times, kind, samples) != nullptr) return;
   OperatorTime sum;
+  std::vector<OperatorTime> before;
   const DeviceKind& device_kind = cluster_.kinds()[kind];
   for (NodeId node : program_.stages[stage.index()].nodes) {
+    if (times.marked) before.push_back(sum);
     sum += costs_.Time(node, device_kind, samples);
   }
   for (NodeId node : program_.stages[stage.index()].replicated) {
     sum.forward += costs_.Time(node, device_kind, samples).forward;
   }
-  times.entries.push_back({kind, samples, sum});
+  times.entries.push_back({kind, samples, sum, std::move(before)});
 }
 
 // Passes and messages of the body, by stage: what the pipeline repeats in every step.
@@ -125,10 +139,10 @@ Nanos ModelDurations::FixedCostOf(const StageTimes& times, DeviceId device) cons
   return 0;
 }
 
-const OperatorTime* ModelDurations::Find(const StageTimes& times, int32_t kind,
-                                         int64_t samples) const {
+const ModelDurations::Entry* ModelDurations::Find(const StageTimes& times, int32_t kind,
+                                                  int64_t samples) const {
   for (const Entry& entry : times.entries) {
-    if (entry.samples == samples && entry.kind == kind) return &entry.time;
+    if (entry.samples == samples && entry.kind == kind) return &entry;
   }
   return nullptr;
 }
@@ -138,8 +152,9 @@ Nanos ModelDurations::Of(DeviceId device, const Action& action) const {
   const StageTimes& times = stages_[action.stage.index()];
   const int32_t kind = cluster_.device(device).kind;
   if (action.kind == ActionKind::kOptimizerStep) return times.optimizer_step[kind];
-  const OperatorTime* time = Find(times, kind, action.samples.size());
-  CHECK(time != nullptr);
+  const Entry* entry = Find(times, kind, action.samples.size());
+  CHECK(entry != nullptr);
+  const OperatorTime* time = &entry->time;
   const Nanos fixed = FixedCostOf(times, device);
   switch (action.kind) {
     case ActionKind::kForward:
@@ -154,6 +169,15 @@ Nanos ModelDurations::Of(DeviceId device, const Action& action) const {
     default:
       CHECK(false);  // Transfers have no time of their own: TransferOf.
   }
+}
+
+Nanos ModelDurations::UntilMark(DeviceId device, const Action& pass, int32_t node) const {
+  const Entry* entry =
+      Find(stages_[pass.stage.index()], cluster_.device(device).kind, pass.samples.size());
+  CHECK(entry != nullptr);
+  const OperatorTime& left = entry->before[node];
+  const Nanos whole = Of(device, pass);
+  return whole - (pass.kind == ActionKind::kBackward ? left.backward : left.backward_weight);
 }
 
 Durations::Transfer ModelDurations::TransferOf(const Action& send) const {

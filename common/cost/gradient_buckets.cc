@@ -50,6 +50,7 @@ std::vector<GradientBucket> CutGradients(std::span<const Bytes> gradients, Bytes
 
 double ExposedSums(const std::vector<GradientBucket>& buckets, std::span<const double> left,
                    const AllReduceLines& sums) {
+  if (buckets.empty()) return 0;
   if (buckets.size() == 1) return sums.Time(buckets[0].bytes);
   double end = -std::numeric_limits<double>::infinity();
   for (const GradientBucket& bucket : buckets)
@@ -57,8 +58,22 @@ double ExposedSums(const std::vector<GradientBucket>& buckets, std::span<const d
   return std::max(end, 0.0);
 }
 
+double UpdateTail(const std::vector<GradientBucket>& buckets, std::span<const double> left,
+                  const AllReduceLines& sums, double step) {
+  const double summed = ExposedSums(buckets, left, sums);
+  if (buckets.size() < 2) return summed + step;
+  Bytes all = 0;
+  for (const GradientBucket& bucket : buckets) all += bucket.bytes;
+  const GradientBucket& last = buckets.back();
+  const double rest = step * static_cast<double>(last.bytes) / static_cast<double>(all);
+  const double before = std::max(summed - sums.Time(last.bytes), 0.0);
+  return std::max(before + step - rest, summed) + rest;
+}
+
 std::vector<GradientBucket> BestBuckets(std::span<const Bytes> gradients,
-                                        std::span<const double> left, const AllReduceLines& sums) {
+                                        std::span<const double> left, const AllReduceLines& sums,
+                                        Bytes bucket_bytes) {
+  if (bucket_bytes > 0) return CutGradients(gradients, bucket_bytes);
   const Bytes all = std::accumulate(gradients.begin(), gradients.end(), Bytes(0));
   const double latency = sums.Time(0);
   const auto cost_of = [&](const std::vector<GradientBucket>& buckets) {

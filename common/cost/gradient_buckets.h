@@ -7,12 +7,12 @@
 //   what is left of the n sums when the pass ends + (n - 1) latencies,
 //
 // where the latencies stand for what sums of other stages wait longer for. All buckets begin with
-// about equally many bytes: those of the whole divided by 1, 2, 4, ..., 64. Then the last one, which
-// nothing hides, and the first one, before which no sum runs, are halved as long as that lowers the
-// cost. The cheapest are taken. Of sums of time T and latency L that are hidden but for the last, n
-// equal ones cost about T / n + n L, least where each takes the geometric mean of L and T: long
-// against the one and short against the other; a halved last bucket ends at about 2 L. n = 1 is a
-// sum after the pass, so that buckets are never the slower way.
+// about equally many bytes: those of the whole divided by 1, 2, 4, ..., 64. Then the last one,
+// which nothing hides, and the first one, before which no sum runs, are halved as long as that
+// lowers the cost. The cheapest are taken. Of sums of time T and latency L that are hidden but for
+// the last, n equal ones cost about T / n + n L, least where each takes the geometric mean of L and
+// T: long against the one and short against the other; a halved last bucket ends at about 2 L. n =
+// 1 is a sum after the pass, so that buckets are never the slower way.
 //
 // Nodes are numbered in the order of their forward pass; searches count operators instead. Times in
 // ns.
@@ -47,8 +47,15 @@ std::vector<GradientBucket> CutGradients(std::span<const Bytes> gradients, Bytes
 double ExposedSums(const std::vector<GradientBucket>& buckets, std::span<const double> left,
                    const AllReduceLines& sums);
 
-// The cheapest buckets, as above. Empty if there is nothing to sum. O(n).
+// The same to the end of the last optimizer step: what is summed before the last bucket is updated
+// while that is (lower.h). `step`: the time that updating all takes.
+double UpdateTail(const std::vector<GradientBucket>& buckets, std::span<const double> left,
+                  const AllReduceLines& sums, double step);
+
+// The cheapest buckets, as above, or with `bucket_bytes` those of CutGradients. Empty if there is
+// nothing to sum. O(n).
 std::vector<GradientBucket> BestBuckets(std::span<const Bytes> gradients,
-                                        std::span<const double> left, const AllReduceLines& sums);
+                                        std::span<const double> left, const AllReduceLines& sums,
+                                        Bytes bucket_bytes = 0);
 
 }  // namespace stagewright

@@ -192,7 +192,8 @@ std::vector<std::vector<int32_t>> DeviceLowering::AddReductions() {
   std::vector<int32_t> sums;
   for (size_t r = 0; r < context_.reductions.size(); ++r) {
     std::vector<StageId> holders;
-    const auto& [reduction, mark] = context_.reductions[r];
+    const Reduction& reduction = context_.reductions[r].reduction;
+    const int32_t mark = context_.reductions[r].mark;
     for (StageId s : reduction.stages) {
       if (std::binary_search(stages_.begin(), stages_.end(), s)) holders.push_back(s);
     }
@@ -225,6 +226,23 @@ std::vector<std::vector<int32_t>> DeviceLowering::AddReductions() {
   return before_step;
 }
 
+// The device updates what has been summed while the last bucket of the stage is.
+void DeviceLowering::AddEarlyUpdate(StageId stage) {
+  std::vector<int32_t> sums;  // Buckets of the stage: all-reduces of the section, in their order.
+  for (size_t i = 0; i < section_->size(); ++i) {
+    const ProgramAction& item = (*section_)[i];
+    if (!item.after_marks.empty() && item.action.stage == stage)
+      sums.push_back(static_cast<int32_t>(i));
+  }
+  if (sums.empty()) return;
+  const int32_t last = (*section_)[sums.back()].action.channel;
+  if (!context_.reductions[last].update_before) return;
+  sums.pop_back();
+  const int32_t before = (*section_)[sums.back()].action.channel;
+  sums.push_back(last_backward_[stage.index()]);
+  Add({{ActionKind::kOptimizerStep, stage, {}, before}, std::move(sums), 0, 0});
+}
+
 // All-reduces and then the optimizer steps; stages whose backward passes end first come first.
 void DeviceLowering::AddUpdates() {
   std::vector<std::vector<int32_t>> before_step = AddReductions();
@@ -233,6 +251,7 @@ void DeviceLowering::AddUpdates() {
     return last_backward_[a.index()] < last_backward_[b.index()];
   });
   for (StageId s : by_end) {
+    if (!updates_follow_ && !context_.options.gradient_norm) AddEarlyUpdate(s);
     std::vector<int32_t> after = std::move(before_step[s.index()]);
     if (last_backward_[s.index()] >= 0) after.push_back(last_backward_[s.index()]);
     if (after.empty()) continue;

@@ -6,7 +6,8 @@
 // stages differ in micro-batch size or replication, transfers are the intersections of their sample
 // ranges. The sender's place decides nothing: for each send the matching receive is placed in the
 // peer's program, in the order of the peer's compute lane, as early as receive_posting.h says.
-// Optimizer steps follow the last backward pass, or its weight half. All-reduces run beside that
+// Optimizer steps follow the last backward pass, or its weight half; one of them updates what has
+// been summed while the last bucket of a stage still is. All-reduces run beside that
 // pass: the gradients of a replicated stage are summed in buckets, each from the mark on at which
 // the pass has completed it (reductions.h); those of parameters that several stages share follow
 // the last pass.

@@ -72,6 +72,16 @@ std::vector<double> TimeLeft(const ProgramStage& stage, const BucketRule& rule, 
   return longest;
 }
 
+// Than what an optimizer step costs besides going over memory.
+bool LastsLonger(const GradientBucket& bucket, const ProgramStage& stage, const Cluster& cluster) {
+  Nanos step = 0;
+  for (DeviceId device : stage.devices) {
+    const DeviceKind& kind = cluster.kind_of(device);
+    step = std::max(step, kind.kernel_overhead + kind.step_overhead);
+  }
+  return AllReduceTime(cluster, stage.devices, bucket.bytes) > step;
+}
+
 // `whole` in the order in which it becomes complete.
 std::vector<PlannedReduction> InBuckets(const Graph& graph, const ProgramStage& stage,
                                         Reduction whole, const BucketRule& rule, bool split) {
@@ -96,6 +106,8 @@ std::vector<PlannedReduction> InBuckets(const Graph& graph, const ProgramStage& 
     end = bucket.mark;
     reductions.push_back({std::move(part), bucket.mark});
   }
+  reductions.back().update_before =
+      rule.cluster == nullptr || LastsLonger(buckets.back(), stage, *rule.cluster);
   return reductions;
 }
 

@@ -26,6 +26,9 @@ struct PlannedReduction {
   static constexpr int32_t kEnd = -1;  // It waits for the end of that of each of its stages.
   Reduction reduction;
   int32_t mark = kEnd;
+  // The last bucket of a stage that takes longer than one more optimizer step costs: what is summed
+  // before it is updated meanwhile.
+  bool update_before = false;
 };
 
 // Trainable parameters grouped by the exact set of stages that hold them, where these run on two or

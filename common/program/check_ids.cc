@@ -66,14 +66,26 @@ absl::Status CheckMark(const Program& program, const std::vector<ProgramAction>&
   return absl::OkStatus();
 }
 
+// An optimizer step of a part of what its stage trains.
+absl::Status CheckPart(const Program& program, const Action& step) {
+  if (!In(ChannelId(step.channel), program.reductions.size()))
+    return Bad("reduction ", step.channel, " does not exist");
+  const Reduction& reduction = program.reductions[step.channel];
+  if (reduction.gradient_norm || reduction.stages != std::vector<StageId>{step.stage})
+    return Bad("reduction ", step.channel, " is not of its stage alone");
+  return absl::OkStatus();
+}
+
 absl::Status CheckAction(const Program& program, const std::vector<ProgramAction>& section,
                          size_t index) {
   const auto& [action, after, acquire, release, after_marks] = section[index];
   if (!In(action.stage, program.stages.size())) return Bad("the stage does not exist");
   const bool transfer = IsTransfer(action.kind);
   const bool sum = action.kind == ActionKind::kAllReduce;
+  const bool part = action.kind == ActionKind::kOptimizerStep && action.channel != -1;
+  if (part) RETURN_IF_ERROR(CheckPart(program, action));
   const size_t channels = transfer ? program.channels.size() : sum ? program.reductions.size() : 0;
-  if ((transfer || sum) ? !In(ChannelId(action.channel), channels) : action.channel != -1)
+  if ((transfer || sum) ? !In(ChannelId(action.channel), channels) : !part && action.channel != -1)
     return Bad(sum ? "reduction " : "channel ", action.channel, " does not exist");
   const bool has_samples = !sum && action.kind != ActionKind::kOptimizerStep;
   const int64_t end = program.mini_batch * (HasSections(program) ? 2 : 1);

@@ -45,7 +45,9 @@ struct Channel {
 
 // A set of (stage, device) replicas that hold the same parameters, whose gradients are summed
 // before the optimizer step: the replicas of a stage, and all stages that share a tied parameter.
-// The parameters of the replicas of a stage may be several reductions, one for each bucket.
+// The parameters of the replicas of a stage may be several reductions, one for each bucket. An
+// optimizer step that names one of them updates the parameters of those of its stage alone up to
+// that one; the last step of the stage, which names none, updates all others.
 struct Reduction {
   std::vector<ParameterId> parameters;  // By id.
   std::vector<DeviceId> devices;        // By id, each once; at least two but for a norm.

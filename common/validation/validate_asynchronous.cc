@@ -39,6 +39,7 @@ absl::Status CheckRow(const Validation& v, int32_t row) {
         return v.Broken(cell, "it does not wait for ", ToString(v.At(backward).action));
       sums.push_back(cell);
     } else if (action.kind == ActionKind::kOptimizerStep) {
+      if (action.channel >= 0) return v.Broken(cell, "an asynchronous update comes whole");
       if (backward.action < 0) return v.Broken(cell, "no backward pass made gradients to use");
       if (sums.size() != reductions.size()) {
         return v.Broken(cell, "the all-reduce of reduction ", reductions[sums.size()],

@@ -22,6 +22,17 @@ Bytes TrainedBytes(const Graph& graph, const Program& program, StageId stage, Op
   return bytes;
 }
 
+Bytes GradientsOf(const Graph& graph, const std::vector<NodeId>& nodes) {
+  Bytes bytes = 0;
+  for (ParameterId id : ParametersOf(graph, nodes)) {
+    if (graph.parameter(id).trainable) bytes += graph.parameter(id).SizeBytes();
+  }
+  for (NodeId node : nodes) {
+    if (graph.node(node).cost.has_value()) bytes += graph.node(node).cost->parameter_bytes;
+  }
+  return bytes;
+}
+
 class ModelDurations : public Durations {
  public:
   ModelDurations(const Graph& graph, const Program& program, const Cluster& cluster,
@@ -45,14 +56,21 @@ class ModelDurations : public Durations {
     Nanos each_pass = 0;
   };
   struct StageTimes {
-    std::vector<FixedCost> fixed;       // By replica.
-    std::vector<Entry> entries;         // Few: shares of one stage differ by at most one sample.
-    std::vector<Nanos> optimizer_step;  // By device kind.
-    bool marked = false;                // Sums wait for marks of its backward passes.
+    std::vector<FixedCost> fixed;  // By replica.
+    std::vector<Entry> entries;    // Few: shares of one stage differ by at most one sample.
+    Bytes trained = 0;             // What optimizer steps go over.
+    struct Part {
+      int32_t reduction;  // That a step of a part names.
+      Bytes trained;      // What that step goes over.
+    };
+    std::vector<Part> parts;
+    bool marked = false;  // Sums wait for marks of its backward passes.
   };
   const Entry* Find(const StageTimes& times, int32_t kind, int64_t samples) const;
   void AddEntry(StageId stage, int32_t kind, int64_t samples);
   void AddFixedCosts(const DeviceProgram& device);
+  void AddPart(const Graph& graph, const Action& step);
+  Nanos StepTime(const StageTimes& times, int32_t kind, const Action& step) const;
   Nanos FixedCostOf(const StageTimes& times, DeviceId device) const;
 
   const Program& program_;
@@ -71,17 +89,15 @@ ModelDurations::ModelDurations(const Graph& graph, const Program& program, const
     all_reduce_.push_back(AllReduceTime(cluster, reduction.devices, reduction.bytes));
   }
   for (size_t stage = 0; stage < stages_.size(); ++stage) {
-    const Bytes trained =
+    stages_[stage].trained =
         TrainedBytes(graph, program, StageId(static_cast<int64_t>(stage)), optimizer);
-    for (const DeviceKind& kind : cluster.kinds()) {
-      stages_[stage].optimizer_step.push_back(OptimizerStepTime(kind, trained));
-    }
   }
   for (const DeviceProgram& device : program.devices) {
     for (const auto* section : {&device.prologue, &device.body, &device.epilogue}) {
       for (const ProgramAction& item : *section) {
         for (const PassMark& mark : item.after_marks)
           stages_[(*section)[mark.action].action.stage.index()].marked = true;
+        AddPart(graph, item.action);
       }
     }
   }
@@ -112,6 +128,35 @@ void ModelDurations::AddEntry(StageId stage, int32_t kind, int64_t samples) {
     sum.forward += costs_.Time(node, device_kind, samples).forward;
   }
   times.entries.push_back({kind, samples, sum, std::move(before)});
+}
+
+// A stage's steps of parts follow each other in the order of their reductions.
+void ModelDurations::AddPart(const Graph& graph, const Action& step) {
+  if (step.kind != ActionKind::kOptimizerStep || step.channel < 0) return;
+  StageTimes& times = stages_[step.stage.index()];
+  int32_t before = -1;
+  for (const StageTimes::Part& part : times.parts) {
+    if (part.reduction == step.channel) return;
+    before = std::max(before, part.reduction);
+  }
+  Bytes updated = 0;
+  for (int32_t r = before + 1; r <= step.channel; ++r) {
+    const Reduction& reduction = program_.reductions[r];
+    if (reduction.stages == std::vector<StageId>{step.stage}) updated += reduction.bytes;
+  }
+  const Bytes all = GradientsOf(graph, program_.stages[step.stage.index()].nodes);
+  const double share = static_cast<double>(updated) / static_cast<double>(all);
+  times.parts.push_back(
+      {step.channel, Bytes(static_cast<int64_t>(share * static_cast<double>(times.trained)))});
+}
+
+Nanos ModelDurations::StepTime(const StageTimes& times, int32_t kind, const Action& step) const {
+  Bytes trained = times.trained;
+  for (const StageTimes::Part& part : times.parts) {
+    if (step.channel < 0) trained -= part.trained;
+    if (step.channel == part.reduction) trained = part.trained;
+  }
+  return OptimizerStepTime(cluster_.kinds()[kind], trained);
 }
 
 // Passes and messages of the body, by stage: what the pipeline repeats in every step.
@@ -151,7 +196,7 @@ Nanos ModelDurations::Of(DeviceId device, const Action& action) const {
   if (action.kind == ActionKind::kAllReduce) return all_reduce_[action.channel];
   const StageTimes& times = stages_[action.stage.index()];
   const int32_t kind = cluster_.device(device).kind;
-  if (action.kind == ActionKind::kOptimizerStep) return times.optimizer_step[kind];
+  if (action.kind == ActionKind::kOptimizerStep) return StepTime(times, kind, action);
   const Entry* entry = Find(times, kind, action.samples.size());
   CHECK(entry != nullptr);
   const OperatorTime* time = &entry->time;

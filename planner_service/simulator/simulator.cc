@@ -99,7 +99,7 @@ class EventLoop {
   std::vector<std::vector<bool>> ended_flags_;
   std::priority_queue<Event, std::vector<Event>, std::greater<Event>> events_;
   std::vector<std::pair<Cell, Cell>> ready_;      // (action, cause)
-  std::map<Cell, std::vector<int32_t>> marks_;    // Of backward passes: nodes, each once.
+  std::map<Cell, std::vector<int32_t>> marks_;    // By backward pass: nodes, each once.
   std::vector<std::pair<Cell, int32_t>> marked_;  // Marks reached now.
   std::vector<Cell> ended_;
   std::vector<Nanos> busy_;

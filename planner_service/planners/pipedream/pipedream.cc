@@ -9,9 +9,10 @@
 // node.
 //
 // Deviations from the paper and the published program:
-//  1. Objective. The program's objective (compute and synchronisation in turn, transfers shared by
-//     replicas) is used, with gradients summed once per mini-batch instead of once per micro-batch
-//     in synchronous pipelines.
+//  1. Objective. The program's objective (transfers shared by replicas) is used. Asynchronous
+//     pipelines take the larger of compute and synchronisation, as in the paper: sums run beside
+//     backward passes. Synchronous ones take them in turn, with gradients summed once per
+//     mini-batch instead of once per micro-batch, beside the last backward pass alone.
 //  2. Simulation decides. The bottleneck proposes, the simulated iteration time decides: for
 //     several micro-batch sizes, flat and hierarchical, the least bottleneck and a few per cent
 //     more, each with the fewest stages that reach it, become candidates. A flush costs in
@@ -169,6 +170,7 @@ class PipeDreamSearch {
     const States& states = StatesOf(static_cast<int32_t>(std::min<int64_t>(most, room)));
     const Limits limits = LimitsOf(states, size, memory);
     Rules rules = RulesAsCoded();
+    rules.overlapped_sync = options_.asynchronous;
     if (!options_.asynchronous) {
       rules.syncs = static_cast<double>(size) / static_cast<double>(problem_.mini_batch);
     }

@@ -39,6 +39,16 @@ TEST(GradientBuckets, SumsFollowEachOtherFromTheirMarksOn) {
   EXPECT_EQ(ExposedSums({{1, 24}}, left, Sums(5)), 29) << "one sum follows the pass";
 }
 
+TEST(GradientBuckets, UpdatesRunBesideTheLastSum) {
+  const std::vector<double> left = {0, 10, 20};
+  EXPECT_EQ(UpdateTail({{1, 24}}, left, Sums(5), 12), 29 + 12);
+  EXPECT_EQ(UpdateTail({}, left, Sums(5), 12), 12);
+  const std::vector<GradientBucket> buckets = {{2, 8}, {1, 8}, {0, 8}};
+  EXPECT_EQ(UpdateTail(buckets, left, Sums(0), 3), 8 + 1) << "two thirds are hidden";
+  EXPECT_EQ(UpdateTail(buckets, left, Sums(0), 30), 20 + 10) << "the sum is";
+  EXPECT_EQ(UpdateTail(buckets, left, Sums(5), 30), 6 + 20 + 10) << "after the second sum";
+}
+
 // By the rule in the header, against all that there is to choose from.
 TEST(GradientBuckets, TheBestAreTheBestOfPowersOfTwoAndNeverSlowerThanOne) {
   testing::Rng rng(7);

@@ -137,6 +137,19 @@ TEST_F(CheckIdsTest, Marks) {
               HasSubstr("OS0: only all-reduces wait for marks"));
 }
 
+TEST_F(CheckIdsTest, AnOptimizerStepNamesAReductionOfItsStageAlone) {
+  const auto message = [&](int32_t reduction, const std::vector<StageId>& stages) {
+    return MessageWithoutGraph([&](Program& p) {
+      p.reductions[0].stages = stages;
+      p.devices[0].body = {{{ActionKind::kOptimizerStep, StageId(0), {}, reduction}, {}}};
+    });
+  };
+  EXPECT_THAT(message(1, {StageId(0)}), HasSubstr("OS0@1: reduction 1 does not exist"));
+  EXPECT_THAT(message(0, {StageId(0), StageId(1)}),
+              HasSubstr("OS0@0: reduction 0 is not of its stage alone"));
+  EXPECT_THAT(message(0, {StageId(1)}), HasSubstr("not of its stage alone"));
+}
+
 TEST_F(CheckIdsTest, NamesTheSectionOfAnAction) {
   const auto last_step = [](Program& p) {
     p.devices[2].epilogue.push_back({*ParseAction("OS4"), {}, 0, 0});

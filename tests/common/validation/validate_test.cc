@@ -48,6 +48,7 @@ class ValidateTest : public ::testing::Test {
     for (ProgramAction& other : Body(row)) {
       std::erase(other.after, index);
       for (int32_t& before : other.after) before -= before > index;
+      for (PassMark& mark : other.after_marks) mark.action -= mark.action > index;
     }
   }
 
@@ -86,6 +87,27 @@ TEST_F(ValidateBucketsTest, ASumWaitsForAMarkOfTheLastBackwardPass) {
   At(1, "AR1@0").after_marks = {};
   At(1, "AR1@0").after = {last};
   EXPECT_EQ(Validate(program_, {}), absl::OkStatus()) << "later than it may";
+}
+
+// The first bucket is updated while the second is summed.
+TEST_F(ValidateBucketsTest, AStepOfAPartWaitsForItsSums) {
+  const Program good = program_;
+  EXPECT_EQ(At(1, "OS1@0").after, (std::vector<int32_t>{Find(1, "B1[6,7)"), Find(1, "AR1@0")}));
+  EXPECT_THAT(At(1, "OS1").after, ::testing::IsSupersetOf({Find(1, "AR1@0"), Find(1, "AR1@1")}));
+  std::erase(At(1, "OS1@0").after, Find(1, "AR1@0"));
+  ExpectBroken("device 1, OS1@0: it does not wait for AR1@0");
+  program_ = good;
+  std::erase(At(1, "OS1").after, Find(1, "AR1@1"));
+  ExpectBroken("device 1, OS1: it does not wait for AR1@1");
+  program_ = good;
+  At(1, "OS1").action.channel = 0;
+  ExpectBroken("device 1, OS1@0: the stage steps twice");
+  program_ = good;
+  Erase(1, "OS1");
+  ExpectBroken("stage 1 has 1 optimizer steps for 2 devices");
+  program_ = good;
+  std::swap(At(1, "OS1@0"), At(1, "B1[6,7)"));
+  EXPECT_FALSE(Validate(program_, {}).ok()) << "before the last backward pass";
 }
 
 // What a sum holds is held within the pass.

@@ -34,8 +34,8 @@ struct CompletedGradients {
   std::vector<std::vector<ParameterId>> parameters;
 };
 
-// Of the parameters that the stage alone holds. The first node that uses one is the last that the
-// backward pass comes to.
+// `own`: the parameters that the stage alone holds. The first node that uses one is the last that
+// the backward pass comes to.
 CompletedGradients CompletedIn(const Graph& graph, const std::vector<NodeId>& nodes,
                                const std::vector<ParameterId>& own) {
   CompletedGradients completed{std::vector<Bytes>(nodes.size(), 0), {}};

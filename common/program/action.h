@@ -29,10 +29,10 @@ struct Action {
   ActionKind kind = ActionKind::kForward;
   StageId stage;
   SampleRange samples;  // This device's share. Empty for kAllReduce and kOptimizerStep.
-  int32_t channel =
-      -1;  // Transfers: index in Program::channels. kAllReduce: index in
-           // Program::reductions. kOptimizerStep: of the last of its stage's
-           // reductions that it follows, if it leaves others to a later step. Else -1.
+  // Transfers: index in Program::channels. kAllReduce: index in Program::reductions.
+  // kOptimizerStep: that of the last of its stage's reductions that it follows, if it leaves others
+  // to a later step. Else -1.
+  int32_t channel = -1;
   friend auto operator<=>(const Action&, const Action&) = default;
 };
 

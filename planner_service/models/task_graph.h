@@ -47,15 +47,15 @@ struct TaskGraph {
   struct Sum {
     int32_t stage = 0;
     std::vector<int32_t> devices;
-    Nanos time = 0;     // Of all its buckets (gradient_buckets.h).
+    Nanos time = 0;     // All its buckets (gradient_buckets.h).
     Nanos exposed = 0;  // What is left of it after the last backward pass, if nothing delays it.
-    Nanos last = 0;     // Of the last bucket.
+    Nanos last = 0;     // The last bucket.
   };
   struct Update {
     int32_t stage = 0;
     Nanos time = 0;
     Nanos early = 0;  // The part that runs beside the last bucket's sum.
-    Nanos last = 0;   // As that of its sum.
+    Nanos last = 0;   // Sum::last.
   };
 
   int32_t devices = 0;  // Devices of the cluster.

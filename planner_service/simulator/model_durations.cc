@@ -60,8 +60,8 @@ class ModelDurations : public Durations {
     std::vector<Entry> entries;    // Few: shares of one stage differ by at most one sample.
     Bytes trained = 0;             // What optimizer steps go over.
     struct Part {
-      int32_t reduction;  // That a step of a part names.
-      Bytes trained;      // What that step goes over.
+      int32_t reduction;  // The one that its step names.
+      Bytes trained;      // What its step goes over.
     };
     std::vector<Part> parts;
     bool marked = false;  // Sums wait for marks of its backward passes.

@@ -127,7 +127,8 @@ class Figures {
     file << "# GraphPipe's figures 6, 7, 8 and 10 and table 1\n\n"
             "Simulated on the Summit preset (docs/clusters.md) with analytic costs, Adam, fp32 "
             "tensors; mini-batches of appendix A.2.\nSPP is the planner `sequential`, GPP "
-            "`graphpipe`. Written by `scripts/bench.sh figures`.\n"
+            "`graphpipe`. Sums of gradients follow the last backward pass of a stage, as in "
+            "FlexFlow.\nWritten by `scripts/bench.sh figures`.\n"
          << text_;
     std::printf("%s", text_.c_str());
     if (file) return 0;

@@ -109,6 +109,16 @@ AllReduceLine FitAllReduce(const Cluster& cluster, const std::vector<DeviceId>& 
   return {latency, (many - latency) / static_cast<double>(kMany)};
 }
 
+AllReduceLines FitAllReduceLines(const Cluster& cluster, const std::vector<DeviceId>& devices) {
+  return {FitAllReduce(cluster, devices, RingAllReduceTime),
+          FitAllReduce(cluster, devices, HierarchicalAllReduceTime)};
+}
+
+double AllReduceLines::Time(Bytes bytes) const {
+  const auto all = static_cast<double>(bytes);
+  return std::min(ring.latency + ring.per_byte * all, hierarchy.latency + hierarchy.per_byte * all);
+}
+
 FastestExchange FastestOf(const Cluster& cluster, const std::vector<DeviceId>& devices) {
   FastestExchange fastest{std::numeric_limits<double>::infinity(), 0};
   for (DeviceId a : devices) {

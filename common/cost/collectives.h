@@ -34,6 +34,14 @@ using AllReduceTimer = Nanos (*)(const Cluster&, const std::vector<DeviceId>&, B
 AllReduceLine FitAllReduce(const Cluster& cluster, const std::vector<DeviceId>& devices,
                            AllReduceTimer time = AllReduceTime);
 
+// AllReduceTime without rounding, for who asks about many sizes.
+struct AllReduceLines {
+  AllReduceLine ring, hierarchy;
+  // ns. O(1).
+  double Time(Bytes bytes) const;
+};
+AllReduceLines FitAllReduceLines(const Cluster& cluster, const std::vector<DeviceId>& devices);
+
 // The fastest that any two of some devices can exchange; nothing for fewer than two.
 struct FastestExchange {
   double latency = 0;         // ns.

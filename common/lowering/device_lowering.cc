@@ -185,24 +185,33 @@ void DeviceLowering::AddLocalDependencies() {
   }
 }
 
-// All-reduces, in the common order, after the last backward passes. By stage: those before its
-// optimizer step.
+// All-reduces, in the common order, after the last backward passes or their marks. By stage: those
+// before its optimizer step.
 std::vector<std::vector<int32_t>> DeviceLowering::AddReductions() {
   std::vector<std::vector<int32_t>> before_step(context_.stages.size());
   std::vector<int32_t> sums;
   for (size_t r = 0; r < context_.reductions.size(); ++r) {
     std::vector<StageId> holders;
-    for (StageId s : context_.reductions[r].stages) {
+    const Reduction& reduction = context_.reductions[r].reduction;
+    const int32_t mark = context_.reductions[r].mark;
+    for (StageId s : reduction.stages) {
       if (std::binary_search(stages_.begin(), stages_.end(), s)) holders.push_back(s);
     }
     if (holders.empty()) continue;
     ProgramAction sum;
     sum.action = {ActionKind::kAllReduce, holders.front(), {}, static_cast<int32_t>(r)};
     for (StageId s : holders) {
-      if (last_backward_[s.index()] >= 0) sum.after.push_back(last_backward_[s.index()]);
+      const int32_t last = last_backward_[s.index()];
+      if (last < 0) continue;
+      if (mark == PlannedReduction::kEnd) {
+        sum.after.push_back(last);
+      } else {
+        sum.after_marks.push_back({last, mark});
+        sum.acquire = sum.release = ledger_.SumCopy(reduction);
+      }
     }
     // The norm is that of summed gradients.
-    if (context_.reductions[r].gradient_norm) {
+    if (reduction.gradient_norm) {
       sum.after.insert(sum.after.end(), sums.begin(), sums.end());
     }
     const int32_t index = Add(std::move(sum));
@@ -211,10 +220,27 @@ std::vector<std::vector<int32_t>> DeviceLowering::AddReductions() {
       std::vector<int32_t>& before = before_step[s.index()];
       // A stage without gradients has nothing to step after the norm of those of others.
       const bool trains = !before.empty() || last_backward_[s.index()] >= 0;
-      if (trains || !context_.reductions[r].gradient_norm) before.push_back(index);
+      if (trains || !reduction.gradient_norm) before.push_back(index);
     }
   }
   return before_step;
+}
+
+// The device updates what has been summed while the last bucket of the stage is.
+void DeviceLowering::AddEarlyUpdate(StageId stage) {
+  std::vector<int32_t> sums;  // Buckets of the stage: all-reduces of the section, in their order.
+  for (size_t i = 0; i < section_->size(); ++i) {
+    const ProgramAction& item = (*section_)[i];
+    if (!item.after_marks.empty() && item.action.stage == stage)
+      sums.push_back(static_cast<int32_t>(i));
+  }
+  if (sums.empty()) return;
+  const int32_t last = (*section_)[sums.back()].action.channel;
+  if (!context_.reductions[last].update_before) return;
+  sums.pop_back();
+  const int32_t before = (*section_)[sums.back()].action.channel;
+  sums.push_back(last_backward_[stage.index()]);
+  Add({{ActionKind::kOptimizerStep, stage, {}, before}, std::move(sums), 0, 0});
 }
 
 // All-reduces and then the optimizer steps; stages whose backward passes end first come first.
@@ -225,6 +251,7 @@ void DeviceLowering::AddUpdates() {
     return last_backward_[a.index()] < last_backward_[b.index()];
   });
   for (StageId s : by_end) {
+    if (!updates_follow_ && !context_.options.gradient_norm) AddEarlyUpdate(s);
     std::vector<int32_t> after = std::move(before_step[s.index()]);
     if (last_backward_[s.index()] >= 0) after.push_back(last_backward_[s.index()]);
     if (after.empty()) continue;

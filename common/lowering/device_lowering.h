@@ -40,6 +40,7 @@ class DeviceLowering {
   void AddSends(int32_t c);
   void AddLocalDependencies();
   void AddUpdates();
+  void AddEarlyUpdate(StageId stage);
   std::vector<std::vector<int32_t>> AddReductions();
   SampleRange Shifted(const Task& task, SampleRange samples) const;
 

@@ -58,15 +58,10 @@ absl::StatusOr<Program> Lower(const Graph& graph, const Strategy& strategy, cons
   Slots slots(strategy);
   ASSIGN_OR_RETURN(Channels channels,
                    MakeChannels(graph, strategy, stages, slots, options.training));
-  std::vector<Reduction> reductions;
-  if (options.training) reductions = MakeReductions(graph, stages);
-  if (options.training && options.gradient_norm) {
-    if (strategy.asynchronous) {
-      return absl::InvalidArgumentError(
-          "gradients of an asynchronous strategy are never all there, so their norm cannot be "
-          "clipped");
-    }
-    reductions.push_back(MakeNormReduction(stages));
+  if (options.training && options.gradient_norm && strategy.asynchronous) {
+    return absl::InvalidArgumentError(
+        "gradients of an asynchronous strategy are never all there, so their norm cannot be "
+        "clipped");
   }
   Program program;
   program.mini_batch = strategy.mini_batch;
@@ -75,8 +70,14 @@ absl::StatusOr<Program> Lower(const Graph& graph, const Strategy& strategy, cons
   program.stages = stages;
   std::vector<std::vector<Task>> orders;
   if (!program.asynchronous) orders = DeviceOrders(strategy, stages, slots, channels);
-  StageBytes bytes(graph, costs, program.stages, channels.channels,
-                   SplitStages(stages.size(), slots, orders));
+  const std::vector<bool> split = SplitStages(stages.size(), slots, orders);
+  std::vector<PlannedReduction> reductions;
+  if (options.training) {
+    reductions =
+        MakeReductions(graph, stages, {strategy.bucket_bytes, &costs, options.cluster, split});
+  }
+  if (options.training && options.gradient_norm) reductions.push_back({MakeNormReduction(stages)});
+  StageBytes bytes(graph, costs, program.stages, channels.channels, split);
   LoweringContext context{graph,
                           strategy,
                           options,
@@ -102,7 +103,8 @@ absl::StatusOr<Program> Lower(const Graph& graph, const Strategy& strategy, cons
     }
   }
   program.channels = std::move(context.channels.channels);
-  program.reductions = std::move(context.reductions);
+  for (PlannedReduction& planned : context.reductions)
+    program.reductions.push_back(std::move(planned.reduction));
   for (DeviceProgram& device : program.devices)
     device.resident += BufferBytes(graph, program, device);
   return program;

@@ -6,7 +6,11 @@
 // stages differ in micro-batch size or replication, transfers are the intersections of their sample
 // ranges. The sender's place decides nothing: for each send the matching receive is placed in the
 // peer's program, in the order of the peer's compute lane, as early as receive_posting.h says.
-// All-reduces and optimizer steps follow the last backward pass, or its weight half.
+// Optimizer steps follow the last backward pass, or its weight half; one of them updates what has
+// been summed while the last bucket of a stage still is. All-reduces run beside that
+// pass: the gradients of a replicated stage are summed in buckets, each from the mark on at which
+// the pass has completed it (reductions.h); those of parameters that several stages share follow
+// the last pass.
 //
 // Asynchronous strategies (PipeDream, Narayanan et al. 2019, section 3) are never flushed: a stage
 // with w micro-batches in flight runs w forwards in the prologue, then per micro-batch a backward,
@@ -35,6 +39,7 @@
 #include "common/lowering/receive_posting.h"
 #include "common/program/program.h"
 #include "common/strategy/strategy.h"
+#include "common/topology/cluster.h"
 
 namespace stagewright {
 
@@ -45,6 +50,9 @@ struct LowerOptions {
   // clipping. Not for asynchronous strategies, which have no such moment.
   bool gradient_norm = false;
   ReceivePosting posting = {};
+  // Where the program is to run, which decides how gradients are cut for their sums
+  // (gradient_buckets.h). Null: as Strategy::bucket_bytes says, and not at all if that is 0.
+  const Cluster* cluster = nullptr;
 };
 
 // `strategy` satisfies CheckStrategy. INVALID_ARGUMENT if a tensor that has no batch dimension

@@ -7,6 +7,7 @@
 #include "common/graph/graph.h"
 #include "common/lowering/channels.h"
 #include "common/lowering/lower.h"
+#include "common/lowering/reductions.h"
 #include "common/memory/stage_costs.h"
 #include "common/program/program.h"
 #include "common/strategy/strategy.h"
@@ -20,7 +21,7 @@ struct LoweringContext {
   Slots slots;
   std::vector<ProgramStage> stages;
   Channels channels;
-  std::vector<Reduction> reductions;
+  std::vector<PlannedReduction> reductions;
   StageBytes bytes;
 
   const Piece& PieceOf(int32_t piece) const { return channels.pieces[piece]; }

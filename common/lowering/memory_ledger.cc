@@ -4,6 +4,7 @@
 #include <span>
 
 #include "common/cost/parameters.h"
+#include "common/memory/gradient_parts.h"
 
 namespace stagewright {
 
@@ -190,6 +191,10 @@ Bytes MemoryLedger::NewGradients(StageId stage) {
     }
   }
   return bytes;
+}
+
+Bytes MemoryLedger::SumCopy(const Reduction& reduction) const {
+  return LargestGradientCopy(context_.graph, reduction.parameters);
 }
 
 Bytes MemoryLedger::Update(StageId stage) {

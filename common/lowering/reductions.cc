@@ -2,6 +2,11 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
+#include <utility>
+
+#include "common/cost/gradient_buckets.h"
+#include "common/strategy/strategy.h"
 
 namespace stagewright {
 namespace {
@@ -23,9 +28,94 @@ std::vector<DeviceId> DevicesOf(const std::vector<ProgramStage>& stages,
   return devices;
 }
 
+// By node of the stage: when the last backward pass has come to it, these gradients are complete.
+struct CompletedGradients {
+  std::vector<Bytes> bytes;
+  std::vector<std::vector<ParameterId>> parameters;
+};
+
+// `own`: the parameters that the stage alone holds. The first node that uses one is the last that
+// the backward pass comes to.
+CompletedGradients CompletedIn(const Graph& graph, const std::vector<NodeId>& nodes,
+                               const std::vector<ParameterId>& own) {
+  CompletedGradients completed{std::vector<Bytes>(nodes.size(), 0), {}};
+  completed.parameters.resize(nodes.size());
+  std::set<ParameterId> rest(own.begin(), own.end());
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    if (const auto& cost = graph.node(nodes[i]).cost) completed.bytes[i] = cost->parameter_bytes;
+    for (ParameterId p : graph.Parameters(nodes[i])) {
+      if (rest.erase(p) == 0) continue;
+      completed.bytes[i] += graph.parameter(p).SizeBytes();
+      completed.parameters[i].push_back(p);
+    }
+  }
+  return completed;
+}
+
+// What the replica that takes longest has left of its last backward pass, by node.
+std::vector<double> TimeLeft(const ProgramStage& stage, const BucketRule& rule, bool split) {
+  std::vector<double> longest(stage.nodes.size(), 0);
+  std::set<std::pair<int32_t, int64_t>> seen;
+  const auto replicas = static_cast<int32_t>(stage.devices.size());
+  for (int32_t r = 0; r < replicas; ++r) {
+    const int64_t samples = ReplicaShare({0, stage.micro_batch}, r, replicas).size();
+    const int32_t kind = rule.cluster->device(stage.devices[r]).kind;
+    if (!seen.insert({kind, samples}).second) continue;
+    std::vector<double> backward;
+    for (NodeId node : stage.nodes) {
+      const OperatorTime time = rule.costs->Time(node, rule.cluster->kinds()[kind], samples);
+      backward.push_back(static_cast<double>(split ? time.backward_weight : time.backward));
+    }
+    std::vector<double> left = TimeLeftAt(backward);
+    if (longest.empty() || left.back() > longest.back()) longest = std::move(left);
+  }
+  return longest;
+}
+
+// Than what an optimizer step costs besides going over memory.
+bool LastsLonger(const GradientBucket& bucket, const ProgramStage& stage, const Cluster& cluster) {
+  Nanos step = 0;
+  for (DeviceId device : stage.devices) {
+    const DeviceKind& kind = cluster.kind_of(device);
+    step = std::max(step, kind.kernel_overhead + kind.step_overhead);
+  }
+  return AllReduceTime(cluster, stage.devices, bucket.bytes) > step;
+}
+
+// `whole` in the order in which it becomes complete.
+std::vector<PlannedReduction> InBuckets(const Graph& graph, const ProgramStage& stage,
+                                        Reduction whole, const BucketRule& rule, bool split) {
+  const CompletedGradients completed = CompletedIn(graph, stage.nodes, whole.parameters);
+  std::vector<GradientBucket> buckets;
+  if (rule.bytes > 0) {
+    buckets = CutGradients(completed.bytes, rule.bytes);
+  } else if (rule.cluster != nullptr) {
+    buckets = BestBuckets(completed.bytes, TimeLeft(stage, rule, split),
+                          FitAllReduceLines(*rule.cluster, whole.devices));
+  }
+  if (buckets.size() < 2) return {{std::move(whole)}};
+  std::vector<PlannedReduction> reductions;
+  size_t end = stage.nodes.size();
+  for (const GradientBucket& bucket : buckets) {
+    Reduction part{{}, whole.devices, bucket.bytes, whole.stages};
+    for (size_t i = bucket.mark; i < end; ++i) {
+      const auto& here = completed.parameters[i];
+      part.parameters.insert(part.parameters.end(), here.begin(), here.end());
+    }
+    std::sort(part.parameters.begin(), part.parameters.end());
+    end = bucket.mark;
+    reductions.push_back({std::move(part), bucket.mark});
+  }
+  reductions.back().update_before =
+      rule.cluster == nullptr || LastsLonger(buckets.back(), stage, *rule.cluster);
+  return reductions;
+}
+
 }  // namespace
 
-std::vector<Reduction> MakeReductions(const Graph& graph, const std::vector<ProgramStage>& stages) {
+std::vector<PlannedReduction> MakeReductions(const Graph& graph,
+                                             const std::vector<ProgramStage>& stages,
+                                             const BucketRule& rule) {
   std::vector<std::vector<StageId>> holders(graph.parameters().size());
   // One per set of stages, so that a stage's gradients are summed while others still compute.
   std::map<std::vector<StageId>, Reduction> groups;
@@ -57,11 +147,22 @@ std::vector<Reduction> MakeReductions(const Graph& graph, const std::vector<Prog
     if (group) group->parameters.push_back(ParameterId(static_cast<int64_t>(p)));
   }
 
-  std::vector<Reduction> reductions;
-  for (auto& [of, group] : groups) reductions.push_back(std::move(group));
-  std::stable_sort(
-      reductions.begin(), reductions.end(),
-      [](const Reduction& a, const Reduction& b) { return a.stages.front() > b.stages.front(); });
+  std::vector<Reduction> in_order;
+  for (auto& [of, group] : groups) in_order.push_back(std::move(group));
+  std::stable_sort(in_order.begin(), in_order.end(), [](const Reduction& a, const Reduction& b) {
+    return a.stages.front() > b.stages.front();
+  });
+  std::vector<PlannedReduction> reductions;
+  for (Reduction& group : in_order) {
+    const size_t first = group.stages.front().index();
+    if (group.stages.size() > 1 || !stages[first].has_backward) {
+      reductions.push_back({std::move(group)});
+      continue;
+    }
+    const bool split = !rule.split.empty() && rule.split[first];
+    for (PlannedReduction& part : InBuckets(graph, stages[first], std::move(group), rule, split))
+      reductions.push_back(std::move(part));
+  }
   return reductions;
 }
 

@@ -37,6 +37,10 @@ bool HasSamples(ActionKind kind) {
 
 bool HasChannel(ActionKind kind) { return IsTransfer(kind) || kind == ActionKind::kAllReduce; }
 
+bool MayHaveChannel(ActionKind kind) {
+  return HasChannel(kind) || kind == ActionKind::kOptimizerStep;
+}
+
 // Takes a non-negative number off the front of `text`.
 template <typename Int>
 bool TakeNumber(std::string_view& text, Int& value) {
@@ -74,8 +78,8 @@ bool Parse(std::string_view text, Action& action) {
   if (!TakeKind(text, action.kind) || !TakeNumber(text, stage)) return false;
   action.stage = StageId(stage);
   if (HasSamples(action.kind) && !TakeSamples(text, action.samples)) return false;
-  if (HasChannel(action.kind) && !(Take(text, '@') && TakeNumber(text, action.channel)))
-    return false;
+  const bool names_channel = MayHaveChannel(action.kind) && Take(text, '@');
+  if (names_channel ? !TakeNumber(text, action.channel) : HasChannel(action.kind)) return false;
   return text.empty();
 }
 
@@ -111,7 +115,7 @@ std::string ToString(const Action& action) {
       absl::StrCat(absl::string_view(name.data(), name.size()), action.stage.value());
   if (HasSamples(action.kind))
     absl::StrAppend(&text, "[", action.samples.begin, ",", action.samples.end, ")");
-  if (HasChannel(action.kind)) absl::StrAppend(&text, "@", action.channel);
+  if (HasChannel(action.kind) || action.channel >= 0) absl::StrAppend(&text, "@", action.channel);
   return text;
 }
 

@@ -28,9 +28,11 @@ enum class ActionKind : uint8_t {
 struct Action {
   ActionKind kind = ActionKind::kForward;
   StageId stage;
-  SampleRange samples;   // This device's share. Empty for kAllReduce and kOptimizerStep.
-  int32_t channel = -1;  // Transfers: index in Program::channels. kAllReduce: index in
-                         // Program::reductions. Else -1.
+  SampleRange samples;  // This device's share. Empty for kAllReduce and kOptimizerStep.
+  // Transfers: index in Program::channels. kAllReduce: index in Program::reductions.
+  // kOptimizerStep: that of the last of its stage's reductions that it follows, if it leaves others
+  // to a later step. Else -1.
+  int32_t channel = -1;
   friend auto operator<=>(const Action&, const Action&) = default;
 };
 
@@ -46,7 +48,8 @@ std::string_view ActionKindName(ActionKind kind);
 // to 3 for stage 2". Samples are counted in the mini-batch.
 std::string InWords(const Action& action);
 
-// "F2[0,8)", "SA2[0,4)@3" (channel 3), "AR1@0" (reduction 0), "OS1". ParseAction is the inverse.
+// "F2[0,8)", "SA2[0,4)@3" (channel 3), "AR1@0" (reduction 0), "OS1" or, if it follows the
+// reductions up to 4 only, "OS1@4". ParseAction is the inverse.
 std::string ToString(const Action& action);
 absl::StatusOr<Action> ParseAction(const std::string& text);
 

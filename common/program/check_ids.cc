@@ -51,14 +51,41 @@ absl::Status CheckChannel(const Channel& channel, size_t index, size_t stages) {
   return absl::OkStatus();
 }
 
+absl::Status CheckMark(const Program& program, const std::vector<ProgramAction>& section,
+                       const PassMark& mark) {
+  if (mark.action < 0 || mark.action >= static_cast<int32_t>(section.size()))
+    return Bad("it waits for a mark of action ", mark.action, ", which does not exist");
+  const Action& pass = section[mark.action].action;
+  if (pass.kind != ActionKind::kBackward && pass.kind != ActionKind::kBackwardWeight)
+    return Bad("it waits for a mark of action ", mark.action, ", which makes no gradients");
+  if (!In(pass.stage, program.stages.size()) || mark.node < 0 ||
+      mark.node >= std::ssize(program.stages[pass.stage.index()].nodes)) {
+    return Bad("it waits for mark ", mark.node, " of action ", mark.action,
+               ", whose stage has no such node");
+  }
+  return absl::OkStatus();
+}
+
+// An optimizer step of a part of what its stage trains.
+absl::Status CheckPart(const Program& program, const Action& step) {
+  if (!In(ChannelId(step.channel), program.reductions.size()))
+    return Bad("reduction ", step.channel, " does not exist");
+  const Reduction& reduction = program.reductions[step.channel];
+  if (reduction.gradient_norm || reduction.stages != std::vector<StageId>{step.stage})
+    return Bad("reduction ", step.channel, " is not of its stage alone");
+  return absl::OkStatus();
+}
+
 absl::Status CheckAction(const Program& program, const std::vector<ProgramAction>& section,
                          size_t index) {
-  const auto& [action, after, acquire, release] = section[index];
+  const auto& [action, after, acquire, release, after_marks] = section[index];
   if (!In(action.stage, program.stages.size())) return Bad("the stage does not exist");
   const bool transfer = IsTransfer(action.kind);
   const bool sum = action.kind == ActionKind::kAllReduce;
+  const bool part = action.kind == ActionKind::kOptimizerStep && action.channel != -1;
+  if (part) RETURN_IF_ERROR(CheckPart(program, action));
   const size_t channels = transfer ? program.channels.size() : sum ? program.reductions.size() : 0;
-  if ((transfer || sum) ? !In(ChannelId(action.channel), channels) : action.channel != -1)
+  if ((transfer || sum) ? !In(ChannelId(action.channel), channels) : !part && action.channel != -1)
     return Bad(sum ? "reduction " : "channel ", action.channel, " does not exist");
   const bool has_samples = !sum && action.kind != ActionKind::kOptimizerStep;
   const int64_t end = program.mini_batch * (HasSections(program) ? 2 : 1);
@@ -70,6 +97,8 @@ absl::Status CheckAction(const Program& program, const std::vector<ProgramAction
     if (before < 0 || before >= static_cast<int32_t>(section.size()))
       return Bad("it waits for action ", before, ", which does not exist");
   }
+  for (const PassMark& mark : after_marks) RETURN_IF_ERROR(CheckMark(program, section, mark));
+  if (!after_marks.empty() && !sum) return Bad("only all-reduces wait for marks");
   if (acquire < 0 || release < 0) return Bad("it acquires or releases negative bytes");
   return absl::OkStatus();
 }

@@ -37,13 +37,20 @@ Cursor::Cursor(const std::vector<ProgramAction>& section, const std::vector<int3
       ++dependents_begin_[before + 1];
       ++missing_[i];
     }
+    for (const PassMark& mark : section[i].after_marks) {
+      CHECK(mark.action >= 0 && mark.action < n);
+      ++dependents_begin_[mark.action + 1];
+      ++missing_[i];
+    }
   }
   for (int32_t i = 0; i < n; ++i) dependents_begin_[i + 1] += dependents_begin_[i];
   dependents_.resize(dependents_begin_[n]);
   std::vector<int32_t> next(dependents_begin_.begin(), dependents_begin_.end() - 1);
   for (int32_t i = 0; i < n; ++i) {
-    if (lane_before[i] >= 0) dependents_[next[lane_before[i]]++] = i;
-    for (int32_t before : section[i].after) dependents_[next[before]++] = i;
+    if (lane_before[i] >= 0) dependents_[next[lane_before[i]]++] = {i};
+    for (int32_t before : section[i].after) dependents_[next[before]++] = {i};
+    for (const PassMark& mark : section[i].after_marks)
+      dependents_[next[mark.action]++] = {i, mark.node};
     if (missing_[i] == 0) {
       state_[i] = State::kReady;
       ready_.push_back(i);
@@ -80,7 +87,23 @@ std::vector<int32_t> Cursor::Finish(int32_t index) {
   memory_ -= (*section_)[index].release;
   std::vector<int32_t> became_ready;
   for (int32_t d = dependents_begin_[index]; d < dependents_begin_[index + 1]; ++d) {
-    if (Arrive(dependents_[d])) became_ready.push_back(dependents_[d]);
+    const Dependent& dependent = dependents_[d];
+    if (dependent.mark == Dependent::kReached) continue;
+    if (Arrive(dependent.action)) became_ready.push_back(dependent.action);
+  }
+  std::sort(became_ready.begin(), became_ready.end());
+  return became_ready;
+}
+
+std::vector<int32_t> Cursor::Reach(int32_t index, int32_t node) {
+  CHECK(index >= 0 && index < static_cast<int32_t>(state_.size()));
+  CHECK(state_[index] == State::kRunning && node >= 0);
+  std::vector<int32_t> became_ready;
+  for (int32_t d = dependents_begin_[index]; d < dependents_begin_[index + 1]; ++d) {
+    Dependent& dependent = dependents_[d];
+    if (dependent.mark != node) continue;
+    dependent.mark = Dependent::kReached;
+    if (Arrive(dependent.action)) became_ready.push_back(dependent.action);
   }
   std::sort(became_ready.begin(), became_ready.end());
   return became_ready;

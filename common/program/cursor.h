@@ -28,8 +28,12 @@ class Cursor {
   // REQUIRES: `index` is ready.
   void Start(int32_t index);
   // REQUIRES: `index` was started and not finished. Returns the actions that became ready,
-  // ascending.
+  // ascending. Marks of the action that were not reached are now.
   std::vector<int32_t> Finish(int32_t index);
+
+  // A backward pass has come to the mark at `node` (PassMark). Returns the actions that became
+  // ready, ascending; none if the mark was reached before. REQUIRES: `index` is running. O(d).
+  std::vector<int32_t> Reach(int32_t index, int32_t node);
 
   // What a held action waited for outside the section has happened. Returns whether the action
   // became ready. REQUIRES: `index` is held.
@@ -46,12 +50,20 @@ class Cursor {
  private:
   enum class State : uint8_t { kWaiting, kReady, kRunning, kFinished };
 
+  // What waits for an action: for its end, or for one of its marks.
+  struct Dependent {
+    static constexpr int32_t kEnd = -1;
+    static constexpr int32_t kReached = -2;
+    int32_t action = 0;
+    int32_t mark = kEnd;  // The node of the mark; kReached: waits no more.
+  };
+
   bool Arrive(int32_t index);  // One of those it waits for is there.
 
   const std::vector<ProgramAction>* section_;
   std::vector<int32_t> missing_;  // Unfinished predecessors, the lane's previous action included.
   std::vector<int32_t> dependents_begin_;  // By index, into dependents_.
-  std::vector<int32_t> dependents_;
+  std::vector<Dependent> dependents_;
   std::vector<State> state_;
   std::vector<int32_t> ready_;  // Sorted.
   int32_t finished_ = 0;

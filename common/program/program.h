@@ -45,6 +45,9 @@ struct Channel {
 
 // A set of (stage, device) replicas that hold the same parameters, whose gradients are summed
 // before the optimizer step: the replicas of a stage, and all stages that share a tied parameter.
+// The parameters of the replicas of a stage may be several reductions, one for each bucket. An
+// optimizer step that names one of them updates the parameters of those of its stage alone up to
+// that one; the last step of the stage, which names none, updates all others.
 struct Reduction {
   std::vector<ParameterId> parameters;  // By id.
   std::vector<DeviceId> devices;        // By id, each once; at least two but for a norm.
@@ -55,12 +58,23 @@ struct Reduction {
   bool gradient_norm = false;
 };
 
+// A place in a backward pass, whole or its weight half: the gradients that the stage's nodes from
+// `node` on make are complete. A pass reaches its marks while it runs, and all of them by its end.
+struct PassMark {
+  int32_t action = 0;  // The pass, in the same section.
+  int32_t node = 0;    // Index in ProgramStage::nodes.
+  friend auto operator<=>(const PassMark&, const PassMark&) = default;
+};
+
 struct ProgramAction {
   Action action;
   // Earlier or later actions of the same section that must finish first; sorted.
   std::vector<int32_t> after;
   Bytes acquire = 0;  // Device memory taken when the action starts.
   Bytes release = 0;  // Device memory given back when it finishes.
+  // All-reduces: marks that must be reached first, so that gradients are summed while the backward
+  // pass that makes others goes on; sorted.
+  std::vector<PassMark> after_marks = {};
   friend bool operator==(const ProgramAction&, const ProgramAction&) = default;
 };
 

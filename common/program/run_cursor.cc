@@ -50,6 +50,14 @@ std::vector<RunAction> RunCursor::Finish(RunAction action) {
   return ready;
 }
 
+std::vector<RunAction> RunCursor::Reach(RunAction action, int32_t node) {
+  CHECK(action.section >= first_ && action.section < sections());
+  std::vector<RunAction> ready;
+  for (int32_t index : CursorOf(action.section).Reach(action.index, node))
+    ready.push_back({action.section, index});
+  return ready;
+}
+
 bool RunCursor::finished(RunAction action) const {
   return action.section < first_ ||
          parts_[static_cast<size_t>(action.section - first_)].finished(action.index);

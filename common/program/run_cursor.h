@@ -35,6 +35,7 @@ class RunCursor {
   // As those of Cursor.
   void Start(RunAction action);
   std::vector<RunAction> Finish(RunAction action);
+  std::vector<RunAction> Reach(RunAction action, int32_t node);
 
   int64_t sections() const { return first_ + static_cast<int64_t>(parts_.size()); }
   bool done() const { return parts_.empty(); }  // All sections are.

@@ -1,6 +1,7 @@
 // The text form of programs; README.md explains it.
 #include "common/program/text.h"
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -34,13 +35,21 @@ std::string Values(const std::vector<ValueRef>& values) {
   });
 }
 
+// "<3,7^2"; empty if it waits for nothing.
+std::string Waits(const ProgramAction& action) {
+  std::vector<std::string> waits;
+  for (int32_t before : action.after) waits.push_back(absl::StrCat(before));
+  for (const PassMark& mark : action.after_marks)
+    waits.push_back(absl::StrCat(mark.action, "^", mark.node));
+  return waits.empty() ? "" : absl::StrCat(" <", absl::StrJoin(waits, ","));
+}
+
 void AppendSection(const char* name, const std::vector<ProgramAction>& section, std::string& text) {
   if (section.empty()) return;
   absl::StrAppend(&text, name, ":\n");
   for (size_t i = 0; i < section.size(); ++i) {
     const ProgramAction& action = section[i];
-    absl::StrAppend(&text, i, " ", ToString(action.action));
-    if (!action.after.empty()) absl::StrAppend(&text, " <", absl::StrJoin(action.after, ","));
+    absl::StrAppend(&text, i, " ", ToString(action.action), Waits(action));
     if (action.acquire != 0) absl::StrAppend(&text, " +", action.acquire);
     if (action.release != 0) absl::StrAppend(&text, " -", action.release);
     text += '\n';
@@ -236,6 +245,12 @@ class Parser {
     return line.Number("resident", device.resident);
   }
 
+  static bool TakeWait(absl::string_view text, ProgramAction& action) {
+    if (!absl::StrContains(text, '^')) return absl::SimpleAtoi(text, &action.after.emplace_back());
+    PassMark& mark = action.after_marks.emplace_back();
+    return Line::Pair(text, '^', mark.action, mark.node);
+  }
+
   absl::Status ParseActionLine(const Line& line) {
     if (line.word(0) != absl::StrCat(section_->size())) {
       return line.Error(
@@ -250,7 +265,7 @@ class Parser {
       bool ok = true;
       if (absl::ConsumePrefix(&word, "<")) {
         for (absl::string_view before : absl::StrSplit(word, ','))
-          ok = ok && absl::SimpleAtoi(before, &action.after.emplace_back());
+          ok = ok && TakeWait(before, action);
       } else if (absl::ConsumePrefix(&word, "+")) {
         ok = absl::SimpleAtoi(word, &action.acquire);
       } else if (absl::ConsumePrefix(&word, "-")) {

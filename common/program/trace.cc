@@ -99,6 +99,12 @@ absl::Status MatchDevice(const DeviceProgram& device, int32_t step,
                           : Span(*matched[before]));
       }
     }
+    for (const PassMark& mark : device.body[i].after_marks) {
+      const bool exists = mark.action >= 0 && mark.action < static_cast<int32_t>(matched.size());
+      if (exists && matched[i]->start >= matched[mark.action]->start) continue;
+      return Broken(device.device, step, Span(*matched[i]), " started before ",
+                    exists ? Span(*matched[mark.action]) : absl::StrCat("action ", mark.action));
+    }
   }
   return absl::OkStatus();
 }

@@ -22,10 +22,11 @@ struct TraceEvent {
 };
 
 // FAILED_PRECONDITION unless, for each step in the trace, the events are exactly the program's body
-// actions, each lane runs in order without overlap, every `after` is respected, and no receive ends
-// before its send started. Names device, step and action. The trace of an asynchronous program is
-// that of a whole run: actions as in their section, `step` that of the section (of the prologue,
-// the first); it is judged as one step of the unrolled program.
+// actions, each lane runs in order without overlap, every `after` is respected, nothing that waits
+// for a mark starts before the pass that has it, and no receive ends before its send started. Names
+// device, step and action. The trace of an asynchronous program is that of a whole run: actions as
+// in their section, `step` that of the section (of the prologue, the first); it is judged as one
+// step of the unrolled program.
 absl::Status CheckTrace(const Program& program, const std::vector<TraceEvent>& trace);
 
 // Chrome trace JSON ("traceEvents"): a process per (label, device), a thread per lane kind; names

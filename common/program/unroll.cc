@@ -13,6 +13,7 @@ void Append(const std::vector<ProgramAction>& section, int64_t samples,
   for (const ProgramAction& item : section) {
     ProgramAction& copy = body.emplace_back(item);
     for (int32_t& before : copy.after) before += first;
+    for (PassMark& mark : copy.after_marks) mark.action += first;
     if (copy.action.samples.empty()) continue;  // Updates have none.
     copy.action.samples.begin += samples;
     copy.action.samples.end += samples;

@@ -247,6 +247,8 @@ absl::Status CheckSchedules(const Strategy& strategy) {
   if (strategy.mini_batch < 1 || strategy.mini_batch > kMostSamples) {
     return Broken("C4: mini_batch is ", strategy.mini_batch, ", not from 1 to ", kMostSamples);
   }
+  if (strategy.bucket_bytes < 0)
+    return Broken("C4: bucket_bytes is negative: ", strategy.bucket_bytes);
   for (size_t s = 0; s < strategy.stages.size(); ++s) {
     const int64_t micro_batch = strategy.stages[s].micro_batch;
     const StageSchedule& schedule = strategy.stages[s].schedule;

@@ -92,6 +92,10 @@ struct Strategy {
   bool vertical_sync = false;
   // What C4 holds stages to whose nodes depend on which samples share a forward pass.
   BatchStatistics batch_statistics = BatchStatistics::kWhole;
+  // About so many bytes of a stage's gradients are summed over its replicas at a time, while the
+  // last backward pass makes others. 0: what suits the links between them (gradient_buckets.h); the
+  // gradients of a stage, or more: one sum after that pass.
+  Bytes bucket_bytes = 0;
 };
 
 // The share of samples [0, micro_batch) of a micro-batch that replica r of n runs: as even as

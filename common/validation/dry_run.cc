@@ -83,6 +83,9 @@ class Runner {
     for (int32_t before : body[stuck.action].after) {
       if (!cursors_[row].finished(before)) stuck.waits_for.push_back(before);
     }
+    for (const PassMark& mark : body[stuck.action].after_marks) {
+      if (!cursors_[row].finished(mark.action)) stuck.waits_for.push_back(mark.action);
+    }
     return stuck;
   }
 

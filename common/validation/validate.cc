@@ -1,6 +1,7 @@
 #include "common/validation/validate.h"
 
 #include <algorithm>
+#include <map>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -48,29 +49,72 @@ struct MemoryExtremes {
   int32_t peak_action = 0;
 };
 
-// Runs one device alone. Receives start as early as they may, so that the peak counts them.
-MemoryExtremes Extremes(const DeviceProgram& device) {
-  MemoryExtremes result{device.resident, 0, 0};
-  Cursor cursor(device.body);
-  while (!cursor.Ready().empty()) {
-    int32_t next = cursor.Ready().front();
-    const auto rank = [&](int32_t i) {
-      const ActionKind kind = device.body[i].action.kind;
-      return IsReceive(kind) ? 0 : IsCompute(kind) ? 2 : 1;
-    };
-    for (int32_t candidate : cursor.Ready()) {
-      if (rank(candidate) < rank(next)) next = candidate;
+// Runs one device alone. Receives start as early as they may, and sums that wait for marks run
+// within the pass that has these, so that the peak counts them.
+class AloneRun {
+ public:
+  explicit AloneRun(const DeviceProgram& device)
+      : device_(device), cursor_(device.body), result_{device.resident, 0, 0} {
+    for (const ProgramAction& item : device.body) {
+      for (const PassMark& mark : item.after_marks) marks_[mark.action].push_back(mark.node);
     }
-    cursor.Start(next);
-    if (device.resident + cursor.memory() > result.peak) {
-      result.peak = device.resident + cursor.memory();
-      result.peak_action = next;
-    }
-    cursor.Finish(next);
-    result.least = std::min(result.least, cursor.memory());
   }
-  return result;
-}
+
+  MemoryExtremes Run() {
+    while (!cursor_.Ready().empty()) {
+      int32_t next = cursor_.Ready().front();
+      for (int32_t candidate : cursor_.Ready()) {
+        if (Rank(candidate) < Rank(next)) next = candidate;
+      }
+      Start(next);
+      RunWithin(next);
+      Finish(next);
+    }
+    return result_;
+  }
+
+ private:
+  int Rank(int32_t index) const {
+    const ActionKind kind = device_.body[index].action.kind;
+    return IsReceive(kind) ? 0 : IsCompute(kind) ? 2 : 1;
+  }
+
+  void Start(int32_t index) {
+    cursor_.Start(index);
+    if (device_.resident + cursor_.memory() <= result_.peak) return;
+    result_.peak = device_.resident + cursor_.memory();
+    result_.peak_action = index;
+  }
+
+  void Finish(int32_t index) {
+    cursor_.Finish(index);
+    result_.least = std::min(result_.least, cursor_.memory());
+  }
+
+  void RunWithin(int32_t pass) {
+    const auto marks = marks_.find(pass);
+    if (marks == marks_.end()) return;
+    for (int32_t node : marks->second) cursor_.Reach(pass, node);
+    const auto sum = [&] {
+      const auto& ready = cursor_.Ready();
+      return std::find_if(ready.begin(), ready.end(), [&](int32_t index) {
+        return device_.body[index].action.kind == ActionKind::kAllReduce;
+      });
+    };
+    for (auto next = sum(); next != cursor_.Ready().end(); next = sum()) {
+      const int32_t index = *next;
+      Start(index);
+      Finish(index);
+    }
+  }
+
+  const DeviceProgram& device_;
+  Cursor cursor_;
+  std::map<int32_t, std::vector<int32_t>> marks_;  // By pass: nodes.
+  MemoryExtremes result_;
+};
+
+MemoryExtremes Extremes(const DeviceProgram& device) { return AloneRun(device).Run(); }
 
 absl::Status CheckMemoryReturns(const Validation& v) {
   for (const DeviceProgram& device : v.program().devices) {
@@ -134,6 +178,15 @@ absl::Status CheckPeaks(const Validation& v, const std::vector<Bytes>& budget) {
 }
 
 }  // namespace
+
+bool WaitsFor(const ProgramAction& action, int32_t other) {
+  return std::binary_search(action.after.begin(), action.after.end(), other);
+}
+
+bool WaitsForMark(const ProgramAction& action, int32_t pass) {
+  return std::any_of(action.after_marks.begin(), action.after_marks.end(),
+                     [&](const PassMark& mark) { return mark.action == pass; });
+}
 
 Validation::Validation(const Program& program) : program_(program) {
   by_kind_.assign(static_cast<size_t>(ActionKind::kOptimizerStep) + 1,

@@ -7,11 +7,6 @@
 namespace stagewright {
 namespace {
 
-bool WaitsFor(const Validation& v, Cell cell, int32_t action) {
-  const std::vector<int32_t>& after = v.At(cell).after;
-  return std::binary_search(after.begin(), after.end(), action);
-}
-
 // The reductions that the updates of a stage need.
 std::vector<int32_t> ReductionsOf(const Program& program, StageId stage) {
   std::vector<int32_t> reductions;
@@ -40,17 +35,18 @@ absl::Status CheckRow(const Validation& v, int32_t row) {
       if (backward.action < 0) return v.Broken(cell, "no backward pass made gradients to sum");
       if (sums.size() >= reductions.size() || action.channel != reductions[sums.size()])
         return v.Broken(cell, "it is not the sum that is due");
-      if (!WaitsFor(v, cell, backward.action))
+      if (!WaitsFor(body[i], backward.action) && !WaitsForMark(body[i], backward.action))
         return v.Broken(cell, "it does not wait for ", ToString(v.At(backward).action));
       sums.push_back(cell);
     } else if (action.kind == ActionKind::kOptimizerStep) {
+      if (action.channel >= 0) return v.Broken(cell, "an asynchronous update comes whole");
       if (backward.action < 0) return v.Broken(cell, "no backward pass made gradients to use");
       if (sums.size() != reductions.size()) {
         return v.Broken(cell, "the all-reduce of reduction ", reductions[sums.size()],
                         " is missing before it");
       }
       for (Cell sum : sums) {
-        if (!WaitsFor(v, cell, sum.action))
+        if (!WaitsFor(body[i], sum.action))
           return v.Broken(cell, "it does not wait for ", ToString(v.At(sum).action));
       }
       backward.action = -1;

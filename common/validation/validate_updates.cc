@@ -8,20 +8,20 @@
 namespace stagewright {
 namespace {
 
-// Nothing of the same stage computes after its optimizer step.
+// A step that leaves parameters to a later one.
+bool IsPart(const Validation& v, Cell step) { return v.At(step).action.channel >= 0; }
+
+// Nothing of the same stage computes after its optimizer step, and nothing but steps after a part.
 absl::Status CheckLast(const Validation& v, Cell step) {
   const StageId stage = v.At(step).action.stage;
   const auto& body = v.Body(step.row);
   for (size_t i = step.action + 1; i < body.size(); ++i) {
-    if (body[i].action.stage == stage && IsCompute(body[i].action.kind))
+    const Action& other = body[i].action;
+    const bool may = IsPart(v, step) && other.kind == ActionKind::kOptimizerStep;
+    if (other.stage == stage && IsCompute(other.kind) && !may)
       return v.Broken(step, ToString(body[i].action), " comes after the optimizer step");
   }
   return absl::OkStatus();
-}
-
-bool WaitsFor(const Validation& v, Cell cell, int32_t action) {
-  const std::vector<int32_t>& after = v.At(cell).after;
-  return std::find(after.begin(), after.end(), action) != after.end();
 }
 
 bool Holds(const std::vector<DeviceId>& devices, DeviceId device) {
@@ -43,7 +43,8 @@ absl::Status CheckHolders(const Validation& v, size_t r) {
   return absl::OkStatus();
 }
 
-// An all-reduce waits for the last gradient here of every stage that holds its parameters.
+// An all-reduce waits for the last gradient here of every stage that holds its parameters, or for a
+// mark of the pass that makes it.
 absl::Status CheckSumWaits(const Validation& v, Cell sum) {
   const Reduction& reduction = v.program().reductions[v.At(sum).action.channel];
   const auto& holders = reduction.stages;
@@ -54,7 +55,8 @@ absl::Status CheckSumWaits(const Validation& v, Cell sum) {
       const auto& cells = v.Of(kind)[stage.index()];
       const auto last = std::find_if(cells.rbegin(), cells.rend(),
                                      [&](Cell cell) { return cell.row == sum.row; });
-      if (last != cells.rend() && !WaitsFor(v, sum, last->action))
+      if (last != cells.rend() && !WaitsFor(v.At(sum), last->action) &&
+          !WaitsForMark(v.At(sum), last->action))
         return v.Broken(sum, "it does not wait for ", ToString(v.At(*last).action));
     }
   }
@@ -70,7 +72,7 @@ absl::Status CheckNormWaits(const Validation& v, const Sums& sums) {
     for (Cell norm : row) {
       if (!v.program().reductions[v.At(norm).action.channel].gradient_norm) continue;
       for (Cell sum : row) {
-        if (sum.action != norm.action && !WaitsFor(v, norm, sum.action))
+        if (sum.action != norm.action && !WaitsFor(v.At(norm), sum.action))
           return v.Broken(norm, "it does not wait for ", ToString(v.At(sum).action));
       }
     }
@@ -92,13 +94,17 @@ absl::Status CheckNorm(const Validation& v) {
   return absl::OkStatus();
 }
 
-// An optimizer step waits for the all-reduces here of what its stage holds.
+// An optimizer step waits for the all-reduces here of what it updates: of all that its stage holds,
+// or, of a part, of what the stage alone holds up to the reduction that it names.
 absl::Status CheckStepWaits(const Validation& v, const Sums& sums, Cell step) {
   for (Cell sum : sums[step.row]) {
+    const StageId stage = v.At(step).action.stage;
     const auto& holders = v.program().reductions[v.At(sum).action.channel].stages;
-    const bool held =
-        std::find(holders.begin(), holders.end(), v.At(step).action.stage) != holders.end();
-    if (held && !WaitsFor(v, step, sum.action))
+    const bool held = IsPart(v, step)
+                          ? holders == std::vector<StageId>{stage} &&
+                                v.At(sum).action.channel <= v.At(step).action.channel
+                          : std::find(holders.begin(), holders.end(), stage) != holders.end();
+    if (held && !WaitsFor(v.At(step), sum.action))
       return v.Broken(step, "it does not wait for ", ToString(v.At(sum).action));
   }
   return absl::OkStatus();
@@ -107,15 +113,20 @@ absl::Status CheckStepWaits(const Validation& v, const Sums& sums, Cell step) {
 absl::Status CheckSteps(const Validation& v, const Sums& sums) {
   for (size_t s = 0; s < v.program().stages.size(); ++s) {
     const auto& steps = v.Of(ActionKind::kOptimizerStep)[s];
+    size_t whole = 0;
     for (size_t i = 0; i < steps.size(); ++i) {
-      if (i > 0 && steps[i].row == steps[i - 1].row)
+      whole += IsPart(v, steps[i]) ? 0 : 1;
+      if (i > 0 && steps[i].row == steps[i - 1].row &&
+          (!IsPart(v, steps[i - 1]) ||
+           (IsPart(v, steps[i]) &&
+            v.At(steps[i]).action.channel <= v.At(steps[i - 1]).action.channel)))
         return v.Broken(steps[i], "the stage steps twice");
       RETURN_IF_ERROR(CheckLast(v, steps[i]));
       RETURN_IF_ERROR(CheckStepWaits(v, sums, steps[i]));
     }
     if (!v.program().training || !v.program().stages[s].has_backward) continue;
-    if (steps.size() != v.program().stages[s].devices.size()) {
-      return v.BrokenAnywhere("stage ", s, " has ", steps.size(), " optimizer steps for ",
+    if (whole != v.program().stages[s].devices.size()) {
+      return v.BrokenAnywhere("stage ", s, " has ", whole, " optimizer steps for ",
                               v.program().stages[s].devices.size(), " devices");
     }
   }

@@ -18,6 +18,10 @@ struct Cell {
   int32_t action = 0;
 };
 
+// Whether an action waits for the end of another or for one of its marks.
+bool WaitsFor(const ProgramAction& action, int32_t other);
+bool WaitsForMark(const ProgramAction& action, int32_t pass);
+
 class Validation {
  public:
   // REQUIRES: CheckIds.

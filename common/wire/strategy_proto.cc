@@ -98,6 +98,11 @@ void AddSection(const std::vector<ProgramAction>& section,
     for (int32_t index : item.after) proto->add_after(index);
     proto->set_acquire_bytes(item.acquire.count());
     proto->set_release_bytes(item.release.count());
+    for (const PassMark& mark : item.after_marks) {
+      v1::PassMark* const out_mark = proto->add_after_marks();
+      out_mark->set_action(mark.action);
+      out_mark->set_node(mark.node);
+    }
   }
 }
 
@@ -111,6 +116,8 @@ absl::StatusOr<std::vector<ProgramAction>> Section(
     item.after.assign(proto.after().begin(), proto.after().end());
     item.acquire = Bytes(proto.acquire_bytes());
     item.release = Bytes(proto.release_bytes());
+    for (const v1::PassMark& mark : proto.after_marks())
+      item.after_marks.push_back({mark.action(), mark.node()});
     section.push_back(std::move(item));
   }
   return section;
@@ -193,6 +200,7 @@ v1::Strategy ToProto(const Strategy& strategy) {
   proto.set_asynchronous(strategy.asynchronous);
   proto.set_vertical_sync(strategy.vertical_sync);
   proto.set_batch_statistics(ToProto(strategy.batch_statistics));
+  proto.set_bucket_bytes(strategy.bucket_bytes.count());
   return proto;
 }
 
@@ -216,6 +224,7 @@ Strategy FromProto(const v1::Strategy& proto) {
   strategy.asynchronous = proto.asynchronous();
   strategy.vertical_sync = proto.vertical_sync();
   strategy.batch_statistics = FromProto(proto.batch_statistics());
+  strategy.bucket_bytes = Bytes(proto.bucket_bytes());
   return strategy;
 }
 

@@ -124,6 +124,7 @@ absl::StatusOr<Evaluation> Evaluate(const Graph& graph, const Cluster& cluster,
   lower.optimizer = options.optimizer;
   lower.gradient_norm = options.gradient_norm;
   lower.posting = options.posting;
+  lower.cluster = &cluster;
   absl::StatusOr<Program> program = Lower(graph, strategy, costs, lower);
   // The strategy is at fault, not the question: it cuts what cannot be split.
   if (absl::IsInvalidArgument(program.status()))

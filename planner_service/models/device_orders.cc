@@ -57,16 +57,18 @@ Nanos StepEnd(const TaskGraph& graph, std::span<const TimedPass> passes) {
   std::vector<Nanos> lane(graph.devices, 0);
   Nanos end = 0;
   for (const TaskGraph::Sum& sum : graph.sums) {
-    Nanos start = stage_end[sum.stage];
-    for (int32_t d : sum.devices) start = std::max(start, lane[d]);
-    for (int32_t d : sum.devices) lane[d] = start + sum.time;
-    stage_end[sum.stage] = start + sum.time;
-    end = std::max(end, start + sum.time);
+    Nanos summed = stage_end[sum.stage] + sum.exposed;
+    for (int32_t d : sum.devices) summed = std::max(summed, lane[d] + sum.time);
+    for (int32_t d : sum.devices) lane[d] = summed;
+    stage_end[sum.stage] = summed;
+    end = std::max(end, summed);
   }
   for (int32_t d = 0; d < graph.devices; ++d) {
     Nanos now = device_end[d];
     for (const TaskGraph::Update& update : graph.device_updates[d]) {
-      now = std::max(now, stage_end[update.stage]) + update.time;
+      const Nanos summed = stage_end[update.stage];
+      now = std::max(std::max(now, summed - update.last) + update.early, summed) + update.time -
+            update.early;
     }
     end = std::max(end, now);
   }

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "common/cost/collectives.h"
+#include "common/cost/gradient_buckets.h"
 #include "common/cost/update.h"
 
 namespace stagewright {
@@ -211,20 +212,53 @@ class Builder {
       const auto s = static_cast<int32_t>(i);
       const DraftStage& stage = draft_.stages[s];
       if (!sums_[s].has_backward) continue;
-      Nanos sum = 0;
+      TaskGraph::Sum sum{s, stage.devices};
+      double early_share = 0;
       if (stage.devices.size() > 1 && sums_[s].parameters.gradients > 0) {
-        const std::vector<DeviceId> devices(stage.devices.begin(), stage.devices.end());
-        sum = AllReduceTime(cluster, devices, sums_[s].parameters.gradients);
-        graph_.sums.push_back({s, stage.devices, sum});
+        early_share = FillSum(sum);
+        graph_.sums.push_back(sum);
       }
       for (int32_t u : sums_[s].units) {
         TaskGraph::Unit& unit = graph_.units[u];
         const Nanos update =
             OptimizerStepTime(cluster.kind_of(DeviceId(unit.device)), sums_[s].parameters.trained);
-        unit.tail = sum + update;
-        graph_.device_updates[unit.device].push_back({s, update});
+        const auto early = static_cast<Nanos>(early_share * static_cast<double>(update));
+        const Nanos before = std::max<Nanos>(sum.exposed - sum.last, 0);
+        unit.tail = std::max(before + early, sum.exposed) + update - early;
+        graph_.device_updates[unit.device].push_back({s, update, early, sum.last});
       }
     }
+  }
+
+  // As MakeReductions cuts it, by operators. Returns the share that is summed before the last
+  // bucket.
+  double FillSum(TaskGraph::Sum& sum) const {
+    const DraftStage& stage = draft_.stages[sum.stage];
+    const Cluster& cluster = *costs_.problem().cluster;
+    const ShareTable& share = costs_.Share(ShareOf(sum.stage, 0).size());
+    const int32_t kind = cluster.device(DeviceId(stage.devices[0])).kind;
+    std::vector<Bytes> gradients;
+    std::vector<double> backward;
+    for (int32_t op : stage.operators) {
+      gradients.push_back(costs_.held(op).planned.gradients);
+      backward.push_back(static_cast<double>(share.time[kind][op].backward));
+    }
+    const std::vector<DeviceId> devices(stage.devices.begin(), stage.devices.end());
+    const AllReduceLines lines = FitAllReduceLines(cluster, devices);
+    const std::vector<double> left = TimeLeftAt(backward);
+    const std::vector<GradientBucket> buckets =
+        BestBuckets(gradients, left, lines, costs_.problem().bucket_bytes);
+    Bytes all = 0;
+    double time = 0;
+    for (const GradientBucket& bucket : buckets) {
+      all += bucket.bytes;
+      time += lines.Time(bucket.bytes);
+    }
+    sum.time = static_cast<Nanos>(time);
+    sum.exposed = static_cast<Nanos>(ExposedSums(buckets, left, lines));
+    if (buckets.size() < 2) return 0;
+    sum.last = static_cast<Nanos>(lines.Time(buckets.back().bytes));
+    return 1 - static_cast<double>(buckets.back().bytes) / static_cast<double>(all);
   }
 
   // What is there all the time, and what comes and goes around one pass: the largest workspace, or

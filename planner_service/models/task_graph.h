@@ -27,7 +27,7 @@ struct TaskGraph {
     Nanos backward = 0;      // Both halves, and what is recomputed.
     Nanos input = 0;         // The input half alone, and what is recomputed.
     Bytes kept = 0;          // From the forward pass to the end of the backward pass.
-    Nanos tail = 0;          // All-reduce and optimizer step after the last backward pass.
+    Nanos tail = 0;          // What sums and updates have left after the last backward pass.
     int32_t out_begin = 0;   // Range of `links` that leave it.
     int32_t in_begin = 0;    // Range of `links_in` that enter it.
     Nanos longest_in = 0;    // The longest message that a forward pass waits for.
@@ -49,11 +49,15 @@ struct TaskGraph {
   struct Sum {
     int32_t stage = 0;
     std::vector<int32_t> devices;
-    Nanos time = 0;
+    Nanos time = 0;     // All its buckets (gradient_buckets.h).
+    Nanos exposed = 0;  // What is left of it after the last backward pass, if nothing delays it.
+    Nanos last = 0;     // The last bucket.
   };
   struct Update {
     int32_t stage = 0;
     Nanos time = 0;
+    Nanos early = 0;  // The part that runs beside the last bucket's sum.
+    Nanos last = 0;   // Sum::last.
   };
 
   int32_t devices = 0;  // Devices of the cluster.

@@ -10,6 +10,7 @@ Strategy EmptyStrategy(const Problem& problem, StrategyKind kind) {
   strategy.kind = kind;
   strategy.mini_batch = problem.mini_batch;
   strategy.batch_statistics = problem.batch_statistics;
+  strategy.bucket_bytes = problem.bucket_bytes;
   return strategy;
 }
 

@@ -27,9 +27,10 @@ struct Problem {
   int64_t mini_batch = 1;
   Optimizer optimizer = Optimizer::kAdam;
   BatchStatistics batch_statistics = BatchStatistics::kWhole;
+  Bytes bucket_bytes = 0;  // Strategy::bucket_bytes.
 };
 
-// A strategy of the problem's mini-batch and batch statistics, without stages.
+// A strategy of the problem's mini-batch, batch statistics and buckets, without stages.
 Strategy EmptyStrategy(const Problem& problem, StrategyKind kind);
 
 enum class RecomputePolicy { kAllowed, kNever, kAlways };

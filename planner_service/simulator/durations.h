@@ -23,6 +23,12 @@ class Durations {
   virtual ~Durations() = default;
   // Compute actions and all-reduces of the program.
   virtual Nanos Of(DeviceId device, const Action& action) const = 0;
+  // From the start of a backward pass to its mark at `node` (PassMark), at most Of the pass; by
+  // default that, as if the mark were its end.
+  virtual Nanos UntilMark(DeviceId device, const Action& pass, int32_t node) const {
+    (void)node;
+    return Of(device, pass);
+  }
   struct Transfer {
     Nanos latency = 0;               // Before the first byte moves.
     Bytes bytes = 0;                 // 0: a control message, which costs its latency only.

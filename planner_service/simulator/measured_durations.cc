@@ -1,6 +1,7 @@
 #include "planner_service/simulator/measured_durations.h"
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
@@ -33,10 +34,13 @@ struct Span {
 
 using Spans = absl::flat_hash_map<Key, Span>;
 
+// From the start of a pass to its marks, by node.
+using Marks = absl::flat_hash_map<Key, std::map<int32_t, Nanos>>;
+
 class MeasuredDurations : public Durations {
  public:
-  MeasuredDurations(absl::flat_hash_map<Key, Nanos> times, const Program& program)
-      : times_(std::move(times)) {
+  MeasuredDurations(absl::flat_hash_map<Key, Nanos> times, Marks marks, const Program& program)
+      : times_(std::move(times)), marks_(std::move(marks)) {
     for (const Channel& channel : program.channels) {
       senders_.push_back({channel.source, channel.target});
     }
@@ -47,6 +51,9 @@ class MeasuredDurations : public Durations {
     CHECK(it != times_.end());
     return it->second;
   }
+  Nanos UntilMark(DeviceId device, const Action& pass, int32_t node) const override {
+    return marks_.at({device, pass}).at(node);
+  }
   Transfer TransferOf(const Action& send) const override {
     const auto& [source, target] = senders_[send.channel];
     return {Of(send.kind == ActionKind::kSendGradient ? target : source, send), 0, {}};
@@ -55,6 +62,7 @@ class MeasuredDurations : public Durations {
 
  private:
   absl::flat_hash_map<Key, Nanos> times_;
+  Marks marks_;
   std::vector<std::pair<DeviceId, DeviceId>> senders_;  // By channel: of activations, gradients.
 };
 
@@ -87,6 +95,26 @@ absl::StatusOr<Nanos> TransferTime(const Program& program, const Spans& spans, c
   auto to = spans.find(receive);
   if (to == spans.end()) return Missing(receive, step);
   return std::max<Nanos>(0, to->second.end - std::max(from->second.start, to->second.start));
+}
+
+// An all-reduce that started later than its mark was reached waited for its lane, as it does again.
+Marks MarksOf(const Program& program, const Spans& spans) {
+  Marks marks;
+  for (const DeviceProgram& device : program.devices) {
+    for (const ProgramAction& item : device.body) {
+      for (const PassMark& mark : item.after_marks) {
+        const Key pass{device.device, device.body[mark.action].action};
+        const auto sum = spans.find({device.device, item.action});
+        const auto span = spans.find(pass);
+        if (sum == spans.end() || span == spans.end()) continue;  // Found to be missing later.
+        const Nanos whole = std::max<Nanos>(0, span->second.end - span->second.start);
+        const Nanos until = std::clamp<Nanos>(sum->second.start - span->second.start, 0, whole);
+        const auto [known, is_new] = marks[pass].try_emplace(mark.node, until);
+        if (!is_new) known->second = std::min(known->second, until);
+      }
+    }
+  }
+  return marks;
 }
 
 // From the last start to the last end over the members of each reduction.
@@ -140,7 +168,7 @@ absl::StatusOr<std::unique_ptr<Durations>> MakeMeasuredDurations(
       }
     }
   }
-  return std::make_unique<MeasuredDurations>(std::move(times), program);
+  return std::make_unique<MeasuredDurations>(std::move(times), MarksOf(program, spans), program);
 }
 
 }  // namespace stagewright

@@ -22,12 +22,24 @@ Bytes TrainedBytes(const Graph& graph, const Program& program, StageId stage, Op
   return bytes;
 }
 
+Bytes GradientsOf(const Graph& graph, const std::vector<NodeId>& nodes) {
+  Bytes bytes = 0;
+  for (ParameterId id : ParametersOf(graph, nodes)) {
+    if (graph.parameter(id).trainable) bytes += graph.parameter(id).SizeBytes();
+  }
+  for (NodeId node : nodes) {
+    if (graph.node(node).cost.has_value()) bytes += graph.node(node).cost->parameter_bytes;
+  }
+  return bytes;
+}
+
 class ModelDurations : public Durations {
  public:
   ModelDurations(const Graph& graph, const Program& program, const Cluster& cluster,
                  const CostModel& costs, Optimizer optimizer);
 
   Nanos Of(DeviceId device, const Action& action) const override;
+  Nanos UntilMark(DeviceId device, const Action& pass, int32_t node) const override;
   Transfer TransferOf(const Action& send) const override;
   std::vector<double> LinkRates() const override { return link_rates_; }
 
@@ -36,19 +48,29 @@ class ModelDurations : public Durations {
     int32_t kind;
     int64_t samples;
     OperatorTime time;
+    // By node of the stage, if passes have marks: the times of the nodes before it.
+    std::vector<OperatorTime> before;
   };
   struct FixedCost {
     DeviceId device;
     Nanos each_pass = 0;
   };
   struct StageTimes {
-    std::vector<FixedCost> fixed;       // By replica.
-    std::vector<Entry> entries;         // Few: shares of one stage differ by at most one sample.
-    std::vector<Nanos> optimizer_step;  // By device kind.
+    std::vector<FixedCost> fixed;  // By replica.
+    std::vector<Entry> entries;    // Few: shares of one stage differ by at most one sample.
+    Bytes trained = 0;             // What optimizer steps go over.
+    struct Part {
+      int32_t reduction;  // The one that its step names.
+      Bytes trained;      // What its step goes over.
+    };
+    std::vector<Part> parts;
+    bool marked = false;  // Sums wait for marks of its backward passes.
   };
-  const OperatorTime* Find(const StageTimes& times, int32_t kind, int64_t samples) const;
+  const Entry* Find(const StageTimes& times, int32_t kind, int64_t samples) const;
   void AddEntry(StageId stage, int32_t kind, int64_t samples);
   void AddFixedCosts(const DeviceProgram& device);
+  void AddPart(const Graph& graph, const Action& step);
+  Nanos StepTime(const StageTimes& times, int32_t kind, const Action& step) const;
   Nanos FixedCostOf(const StageTimes& times, DeviceId device) const;
 
   const Program& program_;
@@ -67,10 +89,16 @@ ModelDurations::ModelDurations(const Graph& graph, const Program& program, const
     all_reduce_.push_back(AllReduceTime(cluster, reduction.devices, reduction.bytes));
   }
   for (size_t stage = 0; stage < stages_.size(); ++stage) {
-    const Bytes trained =
+    stages_[stage].trained =
         TrainedBytes(graph, program, StageId(static_cast<int64_t>(stage)), optimizer);
-    for (const DeviceKind& kind : cluster.kinds()) {
-      stages_[stage].optimizer_step.push_back(OptimizerStepTime(kind, trained));
+  }
+  for (const DeviceProgram& device : program.devices) {
+    for (const auto* section : {&device.prologue, &device.body, &device.epilogue}) {
+      for (const ProgramAction& item : *section) {
+        for (const PassMark& mark : item.after_marks)
+          stages_[(*section)[mark.action].action.stage.index()].marked = true;
+        AddPart(graph, item.action);
+      }
     }
   }
   for (const DeviceProgram& device : program.devices) {
@@ -90,14 +118,45 @@ void ModelDurations::AddEntry(StageId stage, int32_t kind, int64_t samples) {
   StageTimes& times = stages_[stage.index()];
   if (Find(times, kind, samples) != nullptr) return;
   OperatorTime sum;
+  std::vector<OperatorTime> before;
   const DeviceKind& device_kind = cluster_.kinds()[kind];
   for (NodeId node : program_.stages[stage.index()].nodes) {
+    if (times.marked) before.push_back(sum);
     sum += costs_.Time(node, device_kind, samples);
   }
   for (NodeId node : program_.stages[stage.index()].replicated) {
     sum.forward += costs_.Time(node, device_kind, samples).forward;
   }
-  times.entries.push_back({kind, samples, sum});
+  times.entries.push_back({kind, samples, sum, std::move(before)});
+}
+
+// A stage's steps of parts follow each other in the order of their reductions.
+void ModelDurations::AddPart(const Graph& graph, const Action& step) {
+  if (step.kind != ActionKind::kOptimizerStep || step.channel < 0) return;
+  StageTimes& times = stages_[step.stage.index()];
+  int32_t before = -1;
+  for (const StageTimes::Part& part : times.parts) {
+    if (part.reduction == step.channel) return;
+    before = std::max(before, part.reduction);
+  }
+  Bytes updated = 0;
+  for (int32_t r = before + 1; r <= step.channel; ++r) {
+    const Reduction& reduction = program_.reductions[r];
+    if (reduction.stages == std::vector<StageId>{step.stage}) updated += reduction.bytes;
+  }
+  const Bytes all = GradientsOf(graph, program_.stages[step.stage.index()].nodes);
+  const double share = static_cast<double>(updated) / static_cast<double>(all);
+  times.parts.push_back(
+      {step.channel, Bytes(static_cast<int64_t>(share * static_cast<double>(times.trained)))});
+}
+
+Nanos ModelDurations::StepTime(const StageTimes& times, int32_t kind, const Action& step) const {
+  Bytes trained = times.trained;
+  for (const StageTimes::Part& part : times.parts) {
+    if (step.channel < 0) trained -= part.trained;
+    if (step.channel == part.reduction) trained = part.trained;
+  }
+  return OptimizerStepTime(cluster_.kinds()[kind], trained);
 }
 
 // Passes and messages of the body, by stage: what the pipeline repeats in every step.
@@ -125,10 +184,10 @@ Nanos ModelDurations::FixedCostOf(const StageTimes& times, DeviceId device) cons
   return 0;
 }
 
-const OperatorTime* ModelDurations::Find(const StageTimes& times, int32_t kind,
-                                         int64_t samples) const {
+const ModelDurations::Entry* ModelDurations::Find(const StageTimes& times, int32_t kind,
+                                                  int64_t samples) const {
   for (const Entry& entry : times.entries) {
-    if (entry.samples == samples && entry.kind == kind) return &entry.time;
+    if (entry.samples == samples && entry.kind == kind) return &entry;
   }
   return nullptr;
 }
@@ -137,9 +196,10 @@ Nanos ModelDurations::Of(DeviceId device, const Action& action) const {
   if (action.kind == ActionKind::kAllReduce) return all_reduce_[action.channel];
   const StageTimes& times = stages_[action.stage.index()];
   const int32_t kind = cluster_.device(device).kind;
-  if (action.kind == ActionKind::kOptimizerStep) return times.optimizer_step[kind];
-  const OperatorTime* time = Find(times, kind, action.samples.size());
-  CHECK(time != nullptr);
+  if (action.kind == ActionKind::kOptimizerStep) return StepTime(times, kind, action);
+  const Entry* entry = Find(times, kind, action.samples.size());
+  CHECK(entry != nullptr);
+  const OperatorTime* time = &entry->time;
   const Nanos fixed = FixedCostOf(times, device);
   switch (action.kind) {
     case ActionKind::kForward:
@@ -154,6 +214,15 @@ Nanos ModelDurations::Of(DeviceId device, const Action& action) const {
     default:
       CHECK(false);  // Transfers have no time of their own: TransferOf.
   }
+}
+
+Nanos ModelDurations::UntilMark(DeviceId device, const Action& pass, int32_t node) const {
+  const Entry* entry =
+      Find(stages_[pass.stage.index()], cluster_.device(device).kind, pass.samples.size());
+  CHECK(entry != nullptr);
+  const OperatorTime& left = entry->before[node];
+  const Nanos whole = Of(device, pass);
+  return whole - (pass.kind == ActionKind::kBackward ? left.backward : left.backward_weight);
 }
 
 Durations::Transfer ModelDurations::TransferOf(const Action& send) const {

@@ -1,6 +1,7 @@
 #include "planner_service/simulator/simulator.h"
 
 #include <algorithm>
+#include <map>
 #include <queue>
 #include <tuple>
 #include <utility>
@@ -29,13 +30,14 @@ struct Cell {
   friend auto operator<=>(const Cell&, const Cell&) = default;
 };
 
-enum class EventKind : uint8_t { kComputed, kLatencyOver, kTransferred, kReduced };
+enum class EventKind : uint8_t { kComputed, kMarked, kLatencyOver, kTransferred, kReduced };
 
 struct Event {
   Nanos time;
   Cell cell;  // A transfer's send; an all-reduce's smallest member.
   EventKind kind;
-  uint32_t version = 0;  // kTransferred: void unless it is still the flow's version.
+  // kTransferred: void unless it is still the flow's version. kMarked: the mark's node.
+  uint32_t version = 0;
 
   friend bool operator>(const Event& a, const Event& b) {
     return std::tie(a.time, a.cell) > std::tie(b.time, b.cell);
@@ -52,7 +54,7 @@ struct Meeting {
 struct Record {
   Nanos start = 0;
   Nanos end = 0;
-  Cell cause;  // The action whose end let it start.
+  Cell cause;  // The action whose end, or mark, let it start.
   Cell late;   // The member of its transfer or all-reduce that started last.
 };
 
@@ -74,10 +76,12 @@ class EventLoop {
   bool Void(const Event& event) const;
   void DropVoidEvents();
   void StartReady();
+  void StartMarks(Cell cell, const Action& action, Nanos time);
   void StartTransferEnd(Cell cell, const Action& action);
   void BeginTransfer(int32_t slot, Cell late);
   void StartAllReduce(Cell cell, const Action& action);
   void Handle(const Event& event);
+  void ReachMarks();
   void FinishEnded();
   absl::Status Deadlock() const;
   Simulation Result();
@@ -94,7 +98,9 @@ class EventLoop {
   std::vector<std::vector<Record>> records_;
   std::vector<std::vector<bool>> ended_flags_;
   std::priority_queue<Event, std::vector<Event>, std::greater<Event>> events_;
-  std::vector<std::pair<Cell, Cell>> ready_;  // (action, cause)
+  std::vector<std::pair<Cell, Cell>> ready_;      // (action, cause)
+  std::map<Cell, std::vector<int32_t>> marks_;    // By backward pass: nodes, each once.
+  std::vector<std::pair<Cell, int32_t>> marked_;  // Marks reached now.
   std::vector<Cell> ended_;
   std::vector<Nanos> busy_;
   Nanos now_ = 0;
@@ -114,6 +120,14 @@ EventLoop::EventLoop(const Program& program, const Durations& durations, bool re
   for (const DeviceProgram& device : program.devices) {
     cursors_.emplace_back(device.body);
     ended_flags_.emplace_back(device.body.size());
+    const auto row = static_cast<int32_t>(cursors_.size()) - 1;
+    for (const ProgramAction& item : device.body) {
+      for (const PassMark& mark : item.after_marks) {
+        std::vector<int32_t>& nodes = marks_[{row, mark.action}];
+        if (std::find(nodes.begin(), nodes.end(), mark.node) == nodes.end())
+          nodes.push_back(mark.node);
+      }
+    }
     if (record) records_.emplace_back(device.body.size());
   }
 }
@@ -139,6 +153,7 @@ absl::StatusOr<Simulation> EventLoop::Run() {
       events_.pop();
       if (!Void(event)) Handle(event);
     }
+    ReachMarks();
     FinishEnded();
   }
   for (const Cursor& cursor : cursors_) {
@@ -175,9 +190,20 @@ void EventLoop::StartReady() {
       CHECK(time >= 0);
       busy_[cell.row] += time;
       events_.push({now_ + time, cell, EventKind::kComputed});
+      StartMarks(cell, action, time);
     }
   }
   ready_.clear();
+}
+
+void EventLoop::StartMarks(Cell cell, const Action& action, Nanos time) {
+  const auto marks = marks_.find(cell);
+  if (marks == marks_.end()) return;
+  for (int32_t node : marks->second) {
+    const Nanos until = durations_.UntilMark(program_.devices[cell.row].device, action, node);
+    CHECK(until >= 0 && until <= time);
+    events_.push({now_ + until, cell, EventKind::kMarked, static_cast<uint32_t>(node)});
+  }
 }
 
 void EventLoop::StartTransferEnd(Cell cell, const Action& action) {
@@ -227,6 +253,9 @@ void EventLoop::Handle(const Event& event) {
     case EventKind::kComputed:
       ended_.push_back(event.cell);
       return;
+    case EventKind::kMarked:
+      marked_.push_back({event.cell, static_cast<int32_t>(event.version)});
+      return;
     case EventKind::kLatencyOver: {
       const Durations::Transfer transfer = durations_.TransferOf(action);
       shares_.Begin(SlotOf(action), transfer.links, transfer.bytes);
@@ -248,6 +277,17 @@ void EventLoop::Handle(const Event& event) {
       return;
     }
   }
+}
+
+// Before ends of the same moment: a pass that has ended has no marks left.
+void EventLoop::ReachMarks() {
+  if (marked_.size() > 1) std::sort(marked_.begin(), marked_.end());
+  for (const auto& [cell, node] : marked_) {
+    for (int32_t index : cursors_[cell.row].Reach(cell.index, node)) {
+      ready_.push_back({{cell.row, index}, cell});
+    }
+  }
+  marked_.clear();
 }
 
 void EventLoop::FinishEnded() {
@@ -313,9 +353,12 @@ void EventLoop::FillTimeline(Simulation& simulation) {
     if (RecordOf(cell).end != now_) continue;
     if (!last.valid() || cell < last) last = cell;
   }
+  Nanos next = now_;
   while (last.valid()) {
     if (RecordOf(last).late.valid()) last = RecordOf(last).late;
-    simulation.critical_path.push_back(event(last));
+    TraceEvent& link = simulation.critical_path.emplace_back(event(last));
+    link.end = std::min(link.end, next);
+    next = link.start;
     last = RecordOf(last).cause;
   }
   std::reverse(simulation.critical_path.begin(), simulation.critical_path.end());

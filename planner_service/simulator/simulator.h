@@ -7,7 +7,8 @@
 //     and ends both.
 //   - Transfers over a common link share it equally: a transfer moves at the smallest, over its
 //     links, of rate / active transfers (LinkShares).
-//   - An all-reduce begins when its last member starts it and ends for all at once.
+//   - An all-reduce begins when its last member starts it and ends for all at once. One that waits
+//     for marks of a backward pass starts when that comes to them.
 //
 // An asynchronous program is simulated unrolled, twice: the steps that the longer run has more are
 // steady state. Their share of its length is the step time, their share of busy time that of a
@@ -37,7 +38,8 @@ struct Simulation {
   std::vector<DeviceUse> devices;    // In Program::devices order.
   std::vector<TraceEvent> timeline;  // By (start, device, index) if requested, else empty.
   // If the timeline is requested: a longest chain of events from time 0 to step_time. Each starts
-  // when the one before ended; of a transfer or an all-reduce it holds the event that started last.
+  // when the one before ended; of a transfer or an all-reduce it holds the event that started last,
+  // and a backward pass that all-reduces follow from a mark on ends there.
   std::vector<TraceEvent> critical_path;
 };
 

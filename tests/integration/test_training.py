@@ -127,6 +127,25 @@ def test_the_trace_follows_the_program_and_its_replay_gives_the_step_time(system
     assert 0.9 < ratio < 1.1, checked.stdout
 
 
+def test_two_workers_sum_gradients_while_the_backward_pass_goes_on(system):
+    """A bucket for each gradient, and weights as on one device."""
+    plan, path = system.path / "replicas.json", system.path / "buckets.json"
+    stage = {"nodes": ["*"], "devices": [0, 1]}
+    plan.write_text(json.dumps({"micro_batch": 8, "bucket_bytes": 1, "stages": [stage]}))
+    job = system.train("four_branches_f64", devices=2, plan_file=plan, out=system.path / "buckets")
+    assert job["state"] == "succeeded", job["message"]
+    assert_equal_to_reference(job["checkpoint"], "four_branches_f64", "sgd")
+    assert system.cli("trace", job["name"], "--file", path).returncode == 0
+    events = json.loads(path.read_text())["traceEvents"]
+    measured = {e["pid"] for e in events if e["ph"] == "M" and e["args"]["name"].startswith("measured")}
+    spans = [e for e in events if e["ph"] == "X" and e["pid"] in measured]
+    passes = [e for e in spans if e["name"].startswith("B")]
+    sums = [e for e in spans if e["name"].startswith("AR")]
+    within = [s for s in sums for b in passes if s["pid"] == b["pid"] and 0 <= s["ts"] - b["ts"] < b["dur"]]
+    assert len({s["pid"] for s in within}) == 2
+    assert len(within) > len(sums) / 4
+
+
 def timelines(trace: dict) -> dict[str, dict[str, list]]:
     """By "predicted" or "measured" and device: (name, row) of what happens there, sorted, and that the devices' rows of
     computation never do two things at once."""

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <queue>
+#include <set>
 #include <tuple>
 
 #include "common/program/cursor.h"
@@ -16,6 +17,7 @@ struct Event {
   int32_t row = 0;
   int32_t action = 0;
   bool finish = false;
+  int32_t mark = -1;  // The node of a mark that is reached.
 
   bool operator>(const Event& other) const {
     return std::tie(time, number) > std::tie(other.time, other.number);
@@ -41,7 +43,7 @@ class Driver {
     while (!events_.empty()) {
       const Event event = events_.top();
       events_.pop();
-      event.finish ? Finish(event) : Start(event);
+      event.mark >= 0 ? Reach(event) : event.finish ? Finish(event) : Start(event);
     }
     run_.done = std::all_of(cursors_.begin(), cursors_.end(),
                             [](const Cursor& cursor) { return cursor.done(); });
@@ -54,7 +56,7 @@ class Driver {
     return program_.devices[event.row].body[event.action].action;
   }
   void Push(Nanos time, int32_t row, int32_t action, bool finish) {
-    events_.push({time, number_++, row, action, finish});
+    events_.push({time, number_++, row, action, finish, -1});
   }
   void Schedule(int32_t row, int32_t action) {
     Push(now_ + Nanos(Uniform(rng_, 0, longest_.count())), row, action, false);
@@ -72,7 +74,12 @@ class Driver {
       most = std::max(most, count);
     }
     if (IsCompute(action.kind)) {
-      Push(now_ + Nanos(Uniform(rng_, 1, longest_.count())), event.row, event.action, true);
+      const int64_t time = Uniform(rng_, 1, longest_.count());
+      for (int32_t node : MarksOf(event)) {
+        const Nanos at = now_ + Nanos(Uniform(rng_, 0, time));
+        events_.push({at, number_++, event.row, event.action, false, node});
+      }
+      Push(now_ + Nanos(time), event.row, event.action, true);
       return;
     }
     const bool sum = action.kind == ActionKind::kAllReduce;
@@ -85,6 +92,22 @@ class Driver {
     for (const Event& one : waiting)
       Push(now_ + Nanos(Uniform(rng_, 1, longest_.count())), one.row, one.action, true);
     waiting.clear();
+  }
+
+  std::set<int32_t> MarksOf(const Event& event) const {
+    std::set<int32_t> nodes;
+    for (const ProgramAction& item : program_.devices[event.row].body) {
+      for (const PassMark& mark : item.after_marks) {
+        if (mark.action == event.action) nodes.insert(mark.node);
+      }
+    }
+    return nodes;
+  }
+
+  void Reach(const Event& event) {
+    now_ = event.time;
+    for (int32_t next : cursors_[event.row].Reach(event.action, event.mark))
+      Schedule(event.row, next);
   }
 
   void Finish(const Event& event) {

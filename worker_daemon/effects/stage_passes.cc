@@ -29,7 +29,7 @@ absl::Status StagePasses::Run(const StepAction& action) {
     case ActionKind::kBackwardInput:
       return Backward(action);
     case ActionKind::kBackwardWeight:
-      return context_.stages[action.action().stage].BackwardWeight(action.samples);
+      return BackwardWeight(action);
     case ActionKind::kOptimizerStep:
       Update(action);
       return absl::OkStatus();
@@ -130,14 +130,29 @@ absl::Status StagePasses::Recompute(const StepAction& pass) {
 absl::Status StagePasses::Backward(const StepAction& pass) {
   StageModule& module = context_.stages[pass.action().stage];
   ASSIGN_OR_RETURN(std::vector<at::Tensor> gradients, CollectGradients(pass));
+  const AwaitedGradients awaited = AwaitedIn(pass);
   auto result = pass.action().kind == ActionKind::kBackward
-                    ? module.Backward(pass.samples, gradients)
+                    ? module.Backward(pass.samples, gradients, &awaited)
                     : module.BackwardInput(pass.samples, gradients);
   RETURN_IF_ERROR(result.status());
   gradients.clear();
   IsolateGradients(*result);
   return HandOver(pass, Direction::kGradient,
                   {&module.received(), *std::move(result), pass.samples.range});
+}
+
+absl::Status StagePasses::BackwardWeight(const StepAction& pass) {
+  const AwaitedGradients awaited = AwaitedIn(pass);
+  return context_.stages[pass.action().stage].BackwardWeight(pass.samples, &awaited);
+}
+
+AwaitedGradients StagePasses::AwaitedIn(const StepAction& pass) const {
+  AwaitedGradients awaited;
+  for (const MarkPlan& mark : pass.plan->marks) awaited.sets.push_back(mark.parameters);
+  awaited.complete = [this, &pass](size_t set) {
+    context_.reach(pass, pass.plan->marks[set].node);
+  };
+  return awaited;
 }
 
 std::vector<TensorPiece> StagePasses::Take(int32_t channel, Direction direction,

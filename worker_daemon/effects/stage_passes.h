@@ -7,11 +7,13 @@
 // sync as many as in the stage with most of them.
 //
 // On an accelerator a pass has ended when it is queued; one that reads a message waits for its copy
-// on the device.
+// on the device. Sums that start within a backward pass queue what they read and write behind what
+// that has queued so far.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
+#include <functional>
 #include <vector>
 
 #include "common/base/status.h"
@@ -44,6 +46,8 @@ class StagePasses {
     ParameterOptimizer* optimizer = nullptr;  // Null in programs that do not train.
     // Null, unless what is queued on the device runs while the compute lane goes on.
     DeviceStreams* streams = nullptr;
+    // Told, on any thread, when a backward pass under way has come to a mark.
+    std::function<void(const StepAction& pass, int32_t node)> reach;
   };
 
   explicit StagePasses(const Context& context) : context_(context) {}
@@ -55,6 +59,9 @@ class StagePasses {
   absl::Status Forward(const StepAction& pass);
   absl::Status Recompute(const StepAction& pass);
   absl::Status Backward(const StepAction& pass);
+  absl::Status BackwardWeight(const StepAction& pass);
+  // What all-reduces wait for within the pass.
+  AwaitedGradients AwaitedIn(const StepAction& pass) const;
   void Update(const StepAction& action);
   // The loss of a micro-batch that is filled up counts its valid samples only, so they run alone.
   absl::Status EvaluateValid(const StepAction& pass, const StageModule::Tensors& tensors);

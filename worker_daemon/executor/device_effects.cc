@@ -42,8 +42,9 @@ absl::StatusOr<std::unique_ptr<DeviceEffects>> DeviceEffects::Create(
   };
   e.sends_.emplace(graph, program, *e.routes_, *e.buffers_, options.device, streams, end);
   e.receives_.emplace(*e.routes_, *e.buffers_, e.mailbox_, options.device, streams, end);
-  e.passes_.emplace(StagePasses::Context{graph, program, plan, *e.stages_, *e.inputs_, e.mailbox_,
-                                         *e.sends_, *e.figures_, optimizer, streams});
+  e.passes_.emplace(StagePasses::Context{
+      graph, program, plan, *e.stages_, *e.inputs_, e.mailbox_, *e.sends_, *e.figures_, optimizer,
+      streams, [&e](const StepAction& pass, int32_t node) { e.machine_->Reach(pass, node); }});
   e.reductions_.emplace(graph, program, device, parameters, *e.figures_, transport, streams,
                         ReductionOptions{options.max_gradient_norm, options.on_non_finite,
                                          options.loss_scale, options.first_channel});

@@ -210,12 +210,14 @@ bool StageModule::Uses(ParameterId id) const {
 }
 
 absl::StatusOr<std::vector<at::Tensor>> StageModule::Backward(
-    const StepSamples& samples, const std::vector<at::Tensor>& gradients) {
+    const StepSamples& samples, const std::vector<at::Tensor>& gradients,
+    const AwaitedGradients* awaited) {
   ASSIGN_OR_RETURN(StagePass * found, Find(samples));
   RETURN_IF_ERROR(CheckGradients(samples, gradients));
   StagePass pass = std::move(*found);
   in_flight_.erase(samples);
   const at::Tensor loss_gradient = LossGradient(samples.range.size());
+  const GradientWatch watch(*graph_, stage_, *parameters_, pass.versions, awaited);
   std::vector<at::Tensor> result;
   if (options_.split_backward) {
     ASSIGN_OR_RETURN(result, pass.RunInputHalf(stage_, samples, gradients, loss_gradient));
@@ -234,7 +236,8 @@ absl::StatusOr<std::vector<at::Tensor>> StageModule::BackwardInput(
   return pass->RunInputHalf(stage_, samples, gradients, LossGradient(samples.range.size()));
 }
 
-absl::Status StageModule::BackwardWeight(const StepSamples& samples) {
+absl::Status StageModule::BackwardWeight(const StepSamples& samples,
+                                         const AwaitedGradients* awaited) {
   ASSIGN_OR_RETURN(StagePass * found, Find(samples));
   if (!found->input_done) {
     return absl::FailedPreconditionError(
@@ -242,6 +245,7 @@ absl::Status StageModule::BackwardWeight(const StepSamples& samples) {
   }
   StagePass pass = std::move(*found);
   in_flight_.erase(samples);
+  const GradientWatch watch(*graph_, stage_, *parameters_, pass.versions, awaited);
   RETURN_IF_ERROR(pass.RunWeightHalf());
   pass.MoveGradients(stage_, *parameters_);
   return absl::OkStatus();

@@ -10,8 +10,7 @@
 //
 // A micro-batch's backward pass uses the parameters of its forward pass, even if the store holds
 // newer versions by then (ParameterStore::Renew); the gradients go to the newest. Forward passes of
-// a stage with a version lag use parameters that many updates older than the newest, which the
-// module keeps.
+// a stage with a version lag use parameters that many updates older, which the module keeps.
 //
 // A buffer that training changes (Graph::state_updates) keeps its value while a pass runs; Forward
 // puts the next value aside for who runs the module. What repeats a forward pass reads the value
@@ -32,6 +31,7 @@
 #include "common/program/program.h"
 #include "common/program/step_samples.h"
 #include "worker_daemon/stage/compiled_stage.h"
+#include "worker_daemon/stage/gradient_watch.h"
 #include "worker_daemon/stage/parameter_store.h"
 #include "worker_daemon/stage/stage_evaluation.h"
 #include "worker_daemon/stage/stage_pass.h"
@@ -80,15 +80,16 @@ class StageModule {
 
   // Runs the backward pass of `samples` from the gradients of the outputs (parallel to outputs();
   // undefined: none), adds the gradients of parameters and returns those of received(), parallel;
-  // undefined where needs_gradient() is false or nothing flows back.
+  // undefined where needs_gradient() is false or nothing flows back. `awaited` may be null.
   absl::StatusOr<std::vector<at::Tensor>> Backward(const StepSamples& samples,
-                                                   const std::vector<at::Tensor>& gradients);
+                                                   const std::vector<at::Tensor>& gradients,
+                                                   const AwaitedGradients* awaited = nullptr);
 
   // The two halves of Backward: the first keeps the samples in flight for the second, with what
   // that needs. REQUIRES: StageOptions::split_backward; FAILED_PRECONDITION otherwise.
   absl::StatusOr<std::vector<at::Tensor>> BackwardInput(const StepSamples& samples,
                                                         const std::vector<at::Tensor>& gradients);
-  absl::Status BackwardWeight(const StepSamples& samples);
+  absl::Status BackwardWeight(const StepSamples& samples, const AwaitedGradients* awaited = {});
 
   // The next values of buffers, by the last training pass forward; then there are none.
   std::vector<std::pair<ParameterId, at::Tensor>> TakeStates();
@@ -103,8 +104,7 @@ class StageModule {
   // Whether a micro-batch in flight was run forward with the store's present tensor of `id`, or it
   // is kept for forward passes to come.
   bool Uses(ParameterId id) const;
-
-  // Forgets all samples in flight and older versions of parameters.
+  // Forgets samples in flight and older versions.
   void Reset();
 
  private:

@@ -4,6 +4,7 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include "absl/strings/str_cat.h"
+#include "worker_daemon/stage/gradient_watch.h"
 #include "worker_daemon/torch/torch_guard.h"
 
 namespace stagewright {
@@ -89,15 +90,7 @@ absl::Status StagePass::RunWeightHalf() {
 void StagePass::MoveGradients(const CompiledStage& stage, const ParameterStore& parameters) const {
   const at::NoGradGuard no_grad;
   for (size_t i = 0; i < stage.trained.size(); ++i) {
-    const at::Tensor& used = versions.weights[i];
-    const at::Tensor& newest = parameters[stage.trained[i]];
-    if (used.is_same(newest) || !used.grad().defined()) continue;
-    if (newest.grad().defined()) {
-      newest.mutable_grad() = newest.grad() + used.grad();
-    } else {
-      newest.mutable_grad() = used.grad();
-    }
-    used.mutable_grad() = at::Tensor();
+    MoveGradient(versions.weights[i], parameters[stage.trained[i]]);
   }
 }
 

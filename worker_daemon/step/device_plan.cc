@@ -170,6 +170,7 @@ class Planning {
       case ActionKind::kAllReduce:
         plan_.reduces = true;
         plan_.communicates |= program_.reductions[action.channel].devices.size() > 1;
+        PlanMarks(section, index);
         return absl::OkStatus();
       case ActionKind::kReceiveActivation:
       case ActionKind::kReceiveGradient:
@@ -185,6 +186,18 @@ class Planning {
       return Bad(action, "is not after the action that makes what is sent");
     section.actions[plan.producer].sends.push_back(index);
     return absl::OkStatus();
+  }
+
+  void PlanMarks(SectionPlan& section, int32_t sum) const {
+    const ProgramAction& entry = (*section.program)[sum];
+    const std::vector<ParameterId>& summed = program_.reductions[entry.action.channel].parameters;
+    for (const PassMark& mark : entry.after_marks) {
+      std::vector<MarkPlan>& marks = section.actions[mark.action].marks;
+      auto plan = std::find_if(marks.begin(), marks.end(),
+                               [&](const MarkPlan& other) { return other.node == mark.node; });
+      if (plan == marks.end()) plan = marks.insert(marks.end(), {mark.node, {}});
+      plan->parameters.insert(plan->parameters.end(), summed.begin(), summed.end());
+    }
   }
 
   // Cuts the result of a forward or backward into the micro-batches of the stages that read it.
@@ -217,12 +230,32 @@ class Planning {
     return trained;
   }
 
+  // Parameters of the stage alone that are summed by the reduction that the step names and those
+  // before it.
+  std::vector<ParameterId> SummedUpTo(const Action& step) const {
+    std::vector<ParameterId> summed;
+    for (int32_t r = 0; r <= step.channel; ++r) {
+      const Reduction& reduction = program_.reductions[r];
+      if (reduction.stages != std::vector<StageId>{step.stage}) continue;
+      summed.insert(summed.end(), reduction.parameters.begin(), reduction.parameters.end());
+    }
+    return summed;
+  }
+
   // A parameter that several stages of the device share is updated by the last of their steps.
   void PlanUpdates(SectionPlan& section) {
     std::set<ParameterId> done;
+    for (size_t i = 0; i < section.actions.size(); ++i) {
+      const Action& action = (*section.program)[i].action;
+      if (action.kind != ActionKind::kOptimizerStep || action.channel < 0) continue;
+      for (ParameterId id : SummedUpTo(action)) {
+        if (done.insert(id).second) section.actions[i].updates.push_back(id);
+      }
+      std::sort(section.actions[i].updates.begin(), section.actions[i].updates.end());
+    }
     for (size_t i = section.actions.size(); i-- > 0;) {
       const Action& action = (*section.program)[i].action;
-      if (action.kind != ActionKind::kOptimizerStep) continue;
+      if (action.kind != ActionKind::kOptimizerStep || action.channel >= 0) continue;
       const std::set<ParameterId> updates = TrainedBy(action.stage, done);
       done.insert(updates.begin(), updates.end());
       section.actions[i].updates.assign(updates.begin(), updates.end());

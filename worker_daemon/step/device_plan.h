@@ -18,6 +18,12 @@ struct LocalPiece {
   SampleRange samples;
 };
 
+// A mark of a backward pass (PassMark) that all-reduces of the device wait for.
+struct MarkPlan {
+  int32_t node = 0;
+  std::vector<ParameterId> parameters;  // Those that they sum.
+};
+
 struct ActionPlan {
   int32_t producer = -1;       // Sends: index, in their section, of the forward or backward whose
                                // result is sent.
@@ -25,6 +31,7 @@ struct ActionPlan {
   std::vector<LocalPiece> local;  // Forwards and backwards: pieces for other stages of the device.
   bool recomputed = false;        // Forwards: a recompute of the same samples follows.
   std::vector<ParameterId> updates;  // Optimizer steps: parameters to update, ascending.
+  std::vector<MarkPlan> marks;       // Backward passes and weight halves.
 };
 
 struct StagePlan {

@@ -177,6 +177,13 @@ void StepMachine::End(const StepAction& action, const absl::Status& status) {
   for (const StepAction& next : transfers) effects_.StartTransfer(next);
 }
 
+void StepMachine::Reach(const StepAction& pass, int32_t node) {
+  absl::MutexLock lock(&mutex_);
+  if (!failure_.ok()) return;
+  // Only all-reduces wait for marks (check_ids.h), so that there is no transfer to start.
+  Launch(run_->cursor.Reach(pass.place, node));
+}
+
 absl::Status StepMachine::InAction(const absl::Status& status, const StepAction& action) const {
   return Annotate(
       status, absl::StrCat("device ", plan_.program->device.value(), ", step ", action.step, ", ",

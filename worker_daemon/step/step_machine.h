@@ -3,7 +3,8 @@
 //
 // The thread that calls Run is the compute lane. Transfers are asynchronous: the thread that learns
 // that one has ended, the caller's or one of a transport's, calls End, which tells the cursor and
-// starts what became ready. All-reduces block and have a thread of their own.
+// starts what became ready. All-reduces block and have a thread of their own, where those of the
+// gradients that a backward pass has completed run while it makes others (Reach).
 //
 // A synchronous program's body runs once per step. The sections of an asynchronous program follow
 // each other without a barrier (program.h): while Run runs the section of one step, transfers of
@@ -90,13 +91,13 @@ class StepMachine {
 
   // Ends a transfer. Safe from any thread, as all below.
   void End(const StepAction& action, const absl::Status& status) ABSL_LOCKS_EXCLUDED(mutex_);
+  // The backward pass under way has come to its mark at `node`: all-reduces may wait for it.
+  void Reach(const StepAction& pass, int32_t node) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // An action turned out to have failed, perhaps after its end.
   void Fail(const StepAction& action, const absl::Status& status) ABSL_LOCKS_EXCLUDED(mutex_);
-
   // Ends the step under way and all later ones with `status`.
   void Abort(const absl::Status& status) ABSL_LOCKS_EXCLUDED(mutex_);
-
   // The first failure so far.
   absl::Status failure() const ABSL_LOCKS_EXCLUDED(mutex_);
 

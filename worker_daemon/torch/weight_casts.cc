@@ -2,8 +2,11 @@
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
+#include <torch/csrc/autograd/function.h>
 
 #include <array>
+#include <cstdint>
+#include <limits>
 
 namespace stagewright {
 
@@ -28,6 +31,11 @@ const at::Tensor& WeightCasts::Get(ParameterId id, const at::Tensor& weight) {
     cast.weight = weight;
     cast.version = static_cast<int64_t>(weight._version());
     cast.copy = weight.to(precision_ == Precision::kFloat16 ? at::kHalf : at::kBFloat16);
+    // Backward passes run nodes that were made last first. A cast is older than all of a later
+    // micro-batch, and would come after all of them; its gradient is awaited as soon as it is
+    // there.
+    if (cast.copy.grad_fn())
+      cast.copy.grad_fn()->set_sequence_nr(std::numeric_limits<uint64_t>::max());
   }
   return cast.copy;
 }

@@ -4,11 +4,11 @@
 #include <ATen/core/grad_mode.h>
 
 #include <algorithm>
-#include <map>
 #include <utility>
 #include <vector>
 
 #include "absl/synchronization/notification.h"
+#include "common/memory/gradient_parts.h"
 #include "worker_daemon/torch/tensor_types.h"
 #include "worker_daemon/transport/all_reduce.h"
 
@@ -73,28 +73,6 @@ void Unflatten(const at::Tensor& flat, const at::Tensor& readable,
   }
 }
 
-// Gradients are summed in parts of about this many bytes, at least one parameter each: the copy
-// that a part needs must not be larger than what the backward pass left free.
-constexpr int64_t kPartBytes = 1 << 20;
-
-std::vector<std::vector<at::Tensor>> Parts(const std::vector<at::Tensor>& parameters) {
-  int64_t most = kPartBytes;
-  for (const at::Tensor& parameter : parameters)
-    most = std::max(most, static_cast<int64_t>(parameter.nbytes()));
-  std::vector<std::vector<at::Tensor>> parts;
-  int64_t bytes = 0;
-  for (const at::Tensor& parameter : parameters) {
-    const auto own = static_cast<int64_t>(parameter.nbytes());
-    if (parts.empty() || bytes + own > most) {
-      parts.emplace_back();
-      bytes = 0;
-    }
-    parts.back().push_back(parameter);
-    bytes += own;
-  }
-  return parts;
-}
-
 // Copies what the device has queued into `flat` to the host, in memory that it copies to by itself.
 absl::StatusOr<at::Tensor> Fetch(DeviceStreams& streams, at::Tensor flat) {
   const at::Tensor host =
@@ -145,10 +123,6 @@ absl::Status ReduceGradients(const Graph& graph, const Reduction& reduction,
                              const ParameterStore& parameters, Transport& transport, Tag tag,
                              absl::Time deadline, DeviceStreams* streams) {
   const at::NoGradGuard no_grad;
-  std::map<DType, std::vector<at::Tensor>> groups;
-  for (ParameterId id : reduction.parameters) {
-    groups[graph.parameter(id).dtype].push_back(parameters[id]);
-  }
   Way way{.tag = tag, .deadline = deadline};
   for (DeviceId device : reduction.devices) way.devices.push_back(device.value());
   way.transport = transport.ForDeviceMemory(way.devices);
@@ -158,13 +132,13 @@ absl::Status ReduceGradients(const Graph& graph, const Reduction& reduction,
     way.streams = streams;
   }
   // One after the other, so that equal tags are matched in order.
-  for (const auto& [dtype, group] : groups) {
-    ASSIGN_OR_RETURN(const Element element, ElementOf(dtype));
+  for (const std::vector<ParameterId>& ids : GradientParts(graph, reduction.parameters)) {
+    ASSIGN_OR_RETURN(const Element element, ElementOf(graph.parameter(ids[0]).dtype));
+    std::vector<at::Tensor> part;
+    for (ParameterId id : ids) part.push_back(parameters[id]);
     const bool on_device = in_place || streams != nullptr;
-    const at::Device where = on_device ? group[0].device() : at::Device(at::kCPU);
-    for (const std::vector<at::Tensor>& part : Parts(group)) {
-      RETURN_IF_ERROR(ReducePart(part, where, element, way));
-    }
+    const at::Device where = on_device ? part[0].device() : at::Device(at::kCPU);
+    RETURN_IF_ERROR(ReducePart(part, where, element, way));
   }
   return absl::OkStatus();
 }

@@ -22,6 +22,7 @@ constexpr Field kPlanFields[] = {{"kind", "kind"},
                                  {"asynchronous", "asynchronous"},
                                  {"vertical_sync", "vertical_sync"},
                                  {"batch_statistics", "batch_statistics"},
+                                 {"bucket_bytes", "bucket_bytes"},
                                  {"orders", "orders"}};
 constexpr Field kStageFields[] = {
     {"nodes", "nodes"}, {"devices", "devices"},     {"micro_batch_size", "micro_batch"},

@@ -76,6 +76,7 @@ nlohmann::json OnePlanJson(const v1::Plan& plan, const PlanContext& context) {
       {"fingerprint", absl::StrFormat("%016x", plan.fingerprint())},
       {"stages", std::move(stages)},
       {"devices", std::move(devices)}};
+  if (plan.strategy().bucket_bytes() > 0) json["bucket_bytes"] = plan.strategy().bucket_bytes();
   for (const v1::LengthPlan& length : plan.lengths()) {
     json["lengths"].push_back(
         {{"samples", length.samples()},

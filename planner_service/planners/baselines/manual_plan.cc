@@ -27,8 +27,8 @@ class ManualReader {
   ManualReader(const Problem& problem, const Json& root)
       : problem_(problem),
         root_(root, "", error_,
-              {"kind", "micro_batch", "asynchronous", "vertical_sync", "batch_statistics", "stages",
-               "orders"}),
+              {"kind", "micro_batch", "asynchronous", "vertical_sync", "batch_statistics",
+               "bucket_bytes", "stages", "orders"}),
         owner_(problem.graph->size(), -1) {
     for (int32_t v = 0; v < problem.graph->size(); ++v) {
       nodes_.emplace(problem.graph->node(NodeId(v)).name, v);
@@ -53,6 +53,9 @@ class ManualReader {
     if (strategy_.vertical_sync && !strategy_.asynchronous)
       root_.Fail("vertical_sync", "is of asynchronous plans only");
     ReadBatchStatistics();
+    const int64_t asked = problem_.bucket_bytes.count();
+    strategy_.bucket_bytes = Bytes(root_.Integer("bucket_bytes", &asked));
+    if (strategy_.bucket_bytes < 0) root_.Fail("bucket_bytes", "is negative");
     const Json& stages = root_.Array("stages");
     if (stages.empty()) root_.Fail("stages", "is empty");
     for (size_t s = 0; s < stages.size() && error_.ok(); ++s) ReadStage(stages[s], s);

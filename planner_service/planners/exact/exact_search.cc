@@ -192,8 +192,9 @@ void ExactSearch::FillStage(const StageTimes& times, const std::vector<int32_t>&
     saved_[s] += times.rows[s].saved[op];
     gradients += costs_.held(op).least.gradients;
   }
-  stage.update =
-      times.rows[s].Step(stage.update) + LeastAllReduce(*problem_.cluster, devices, gradients);
+  stage.update = LeastTail(*std::max_element(stage.backward.begin(), stage.backward.end()),
+                           LeastAllReduce(*problem_.cluster, devices, gradients),
+                           times.rows[s].Step(stage.update));
 }
 
 // Micro-batches in flight of every stage of the layout.

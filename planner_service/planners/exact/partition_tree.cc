@@ -102,8 +102,9 @@ double PartitionTree::Bound(int32_t placed, const State& state) const {
            static_cast<double>(wire.samples * state.bytes[from][to]) * wire.nanos_per_byte;
   };
   for (int32_t s = 0; s < state.open; ++s) {
-    update[s] = times_.rows[s].Step(state.stages[s].update) +
-                LeastAllReduce(cluster_, layout_[s], state.stages[s].gradients);
+    const Open& open = state.stages[s];
+    update[s] = LeastTail(open.backward, LeastAllReduce(cluster_, layout_[s], open.gradients),
+                          times_.rows[s].Step(open.update));
   }
   // Stages are numbered in no particular order; a longest path has at most `open` of them.
   bool changed = true;

@@ -12,9 +12,10 @@
 //   T * devices >= sum over stages of (devices of i) (head(i) + max(tail(i), update(i)))
 //                  + device time of all operators, each that is not placed where it costs least,
 //
-// with F and B the passes of one micro-batch, M of them, and update(i) the sum of gradients over
-// the replicas and the optimizer step. Both hold for any order of passes in which a device runs
-// each micro-batch forward and backward once, in order.
+// with F and B the passes of one micro-batch, M of them, and update(i) what the sum of gradients
+// over the replicas, which may begin with the last B, and the optimizer step have left behind it.
+// Both hold for any order of passes in which a device runs each micro-batch forward and backward
+// once, in order.
 #pragma once
 
 #include <array>

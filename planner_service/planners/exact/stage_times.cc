@@ -110,6 +110,10 @@ StageTimes MakeStageTimes(const OperatorCosts& costs, const DeviceLayout& layout
   return times;
 }
 
+double LeastTail(double backward, double sum, double step) {
+  return std::max(step, sum - backward);
+}
+
 double LeastAllReduce(const Cluster& cluster, const std::vector<DeviceId>& devices, Bytes bytes) {
   if (bytes == 0 || devices.size() < 2) return 0;
   return LeastAllReduceTime(bytes, std::ssize(devices), FastestOf(cluster, devices));

@@ -53,6 +53,10 @@ struct StageTimes {
 StageTimes MakeStageTimes(const OperatorCosts& costs, const DeviceLayout& layout,
                           int64_t micro_batch);
 
+// From the end of a last backward pass of `backward` to that of the update, at least: its sums may
+// begin with that pass, its steps not before its end.
+double LeastTail(double backward, double sum, double step);
+
 // LeastAllReduceTime over `devices`. O(devices^2).
 double LeastAllReduce(const Cluster& cluster, const std::vector<DeviceId>& devices, Bytes bytes);
 

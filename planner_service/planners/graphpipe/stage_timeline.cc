@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "common/cost/collectives.h"
+#include "common/cost/gradient_buckets.h"
 #include "common/cost/update.h"
 #include "common/lowering/compute_order.h"
 #include "planner_service/models/timeline.h"
@@ -33,6 +34,24 @@ PassLanes LanesOf(const Partition& partition, const Layout& layout, int64_t samp
   return PassLanes(std::move(units), passes, posting);
 }
 
+// What the sums and updates of a stage have left after its last backward pass, cut as
+// MakeReductions does, by operators.
+double TailOf(const StageOracle& oracle, const StageChoice& choice,
+              const std::vector<DeviceId>& devices, double step) {
+  if (devices.size() < 2) return step;
+  const ShareCosts& share = oracle.Share(choice.config.micro_batch / choice.replicas);
+  std::vector<Bytes> gradients;
+  std::vector<double> backward;
+  for (int32_t p = choice.begin; p < choice.end; ++p) {
+    gradients.push_back(oracle.costs().held(oracle.order()[p].value()).planned.gradients);
+    backward.push_back(share.Time(p, p + 1) - share.Forward(p, p + 1));
+  }
+  const AllReduceLines lines = FitAllReduceLines(*oracle.problem().cluster, devices);
+  const std::vector<double> left = TimeLeftAt(backward);
+  return UpdateTail(BestBuckets(gradients, left, lines, oracle.problem().bucket_bytes), left, lines,
+                    step);
+}
+
 // What the stages cost and exchange.
 TimelineCosts CostsOf(const StageOracle& oracle, const Partition& partition, const Layout& layout) {
   const Cluster& cluster = *oracle.problem().cluster;
@@ -47,9 +66,8 @@ TimelineCosts CostsOf(const StageOracle& oracle, const Partition& partition, con
         share.Time(choice.begin, choice.end) - forward + (choice.recompute ? forward : 0);
     costs.times.push_back({forward, backward, 0, 0});
     const StageOracle::Extent& extent = oracle.At(choice.begin, choice.end);
-    costs.updates.push_back(
-        static_cast<double>(AllReduceTime(cluster, layout.devices[s], extent.gradients) +
-                            OptimizerStepTime(oracle.kind(), extent.resident)));
+    const auto step = static_cast<double>(OptimizerStepTime(oracle.kind(), extent.resident));
+    costs.updates.push_back(TailOf(oracle, choice, layout.devices[s], step));
   }
   const auto way = [](const Layout::Load& load) {
     return TimelineCosts::Way{static_cast<double>(load.latency), 0, load.links};

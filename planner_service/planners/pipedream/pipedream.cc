@@ -11,7 +11,8 @@
 // Deviations from the paper and the published program:
 //  1. Objective. The program's objective (compute and synchronisation in turn, transfers shared by
 //     replicas) is used, with gradients summed once per mini-batch instead of once per micro-batch
-//     in synchronous pipelines.
+//     in synchronous pipelines. Asynchronous ones, whose sums run beside every backward pass, are
+//     searched with the larger of compute and synchronisation, too, as in the paper.
 //  2. Simulation decides. The bottleneck proposes, the simulated iteration time decides: for
 //     several micro-batch sizes, flat and hierarchical, the least bottleneck and a few per cent
 //     more, each with the fewest stages that reach it, become candidates. A flush costs in
@@ -88,10 +89,10 @@ class PipeDreamSearch {
     const bool one_stage = judge_.best() != nullptr;
     const auto attempt = [&](double share) -> absl::StatusOr<bool> {
       const int64_t before = judge_.count();
-      RETURN_IF_ERROR(judge_.Consider(Proposals({share, false}), kMostSimulations, kPromising));
+      RETURN_IF_ERROR(Consider({share, false}));
       if (judge_.count() == before || judge_.best() != nullptr || one_stage) return false;
       if (!options_.vertical_sync) return true;
-      RETURN_IF_ERROR(judge_.Consider(Proposals({share, true}), kMostSimulations, kPromising));
+      RETURN_IF_ERROR(Consider({share, true}));
       return judge_.best() == nullptr;
     };
     RETURN_IF_ERROR(TryMemoryShares(kChainShares, attempt));
@@ -107,6 +108,16 @@ class PipeDreamSearch {
     bool most_versions = false;
   };
 
+  // By both objectives where sums run beside every backward pass.
+  absl::Status Consider(Memory memory) {
+    for (const bool overlapped_sync : {false, true}) {
+      if (overlapped_sync && !options_.asynchronous) break;
+      RETURN_IF_ERROR(
+          judge_.Consider(Proposals(memory, overlapped_sync), kMostSimulations, kPromising));
+    }
+    return absl::OkStatus();
+  }
+
   const States& StatesOf(int32_t most) {
     auto it = states_.find(most);
     if (it == states_.end()) {
@@ -121,7 +132,7 @@ class PipeDreamSearch {
     return it->second;
   }
 
-  std::vector<Proposal> Proposals(Memory memory) {
+  std::vector<Proposal> Proposals(Memory memory, bool overlapped_sync) {
     std::vector<Proposal> proposals;
     const std::vector<Level> flat = FlatLevels(*problem_.cluster);
     const std::vector<Level> nodes = HierarchicalLevels(*problem_.cluster);
@@ -129,10 +140,10 @@ class PipeDreamSearch {
     const bool limited = options_.num_stages > 0 || options_.max_stages > 0;
     for (int64_t size : PromisingSizes(oracle_, options_, {fill}, kMostSizes, context_)) {
       if (context_.Expired()) break;
-      Propose(flat, size, memory, proposals);
+      Propose(flat, size, memory, overlapped_sync, proposals);
       if (!nodes.empty() && !limited &&
           MostReplicas(problem_, options_, size) >= nodes[0].machines) {
-        Propose(nodes, size, memory, proposals);
+        Propose(nodes, size, memory, overlapped_sync, proposals);
       }
     }
     return proposals;
@@ -153,7 +164,7 @@ class PipeDreamSearch {
   }
 
   // Adds the pipelines of one micro-batch size on one network.
-  void Propose(std::vector<Level> levels, int64_t size, Memory memory,
+  void Propose(std::vector<Level> levels, int64_t size, Memory memory, bool overlapped_sync,
                std::vector<Proposal>& proposals) {
     const int32_t stages = std::min(oracle_.size(), options_.num_stages > 0   ? options_.num_stages
                                                     : options_.max_stages > 0 ? options_.max_stages
@@ -169,6 +180,7 @@ class PipeDreamSearch {
     const States& states = StatesOf(static_cast<int32_t>(std::min<int64_t>(most, room)));
     const Limits limits = LimitsOf(states, size, memory);
     Rules rules = RulesAsCoded();
+    rules.overlapped_sync = overlapped_sync;
     if (!options_.asynchronous) {
       rules.syncs = static_cast<double>(size) / static_cast<double>(problem_.mini_batch);
     }

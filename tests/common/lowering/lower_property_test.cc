@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 
 #include "common/cost/parameters.h"
 #include "common/lowering/lower.h"
@@ -33,12 +34,22 @@ absl::StatusOr<Program> LowerCase(const RandomCase& random, bool training = true
   return Lower(random.graph, random.strategy, costs, {Optimizer::kAdam, training});
 }
 
+bool WithMarks(const Program& program) {
+  for (const DeviceProgram& device : program.devices) {
+    for (const ProgramAction& item : device.body) {
+      if (!item.after_marks.empty()) return true;
+    }
+  }
+  return false;
+}
+
 TEST(LowerProperty, EveryProgramIsValidAndRunsUnderRandomDelays) {
   Rng rng(20250401);
-  int shared = 0, with_reductions = 0, many_stages = 0;
+  int shared = 0, with_reductions = 0, many_stages = 0, with_marks = 0;
   for (int i = 0; i < kCases; ++i) {
-    const RandomCase random = MakeRandomCase(rng);
+    RandomCase random = MakeRandomCase(rng);
     SCOPED_TRACE(i);
+    random.strategy.bucket_bytes = Bytes(i % 3);  // 1: a bucket for each gradient.
     ASSERT_EQ(CheckStrategy(random.graph, random.cluster, random.strategy), absl::OkStatus());
     auto program = LowerCase(random, Uniform(rng, 0, 7) > 0);
     ASSERT_EQ(program.status(), absl::OkStatus());
@@ -55,12 +66,14 @@ TEST(LowerProperty, EveryProgramIsValidAndRunsUnderRandomDelays) {
     }
     shared += random.shared_devices && random.strategy.stages.size() > 1;
     with_reductions += !program->reductions.empty();
+    with_marks += WithMarks(*program);
     many_stages += random.strategy.stages.size() >= 4;
   }
   // The generator reaches what it is for.
   EXPECT_GT(shared, kCases / 10);
   EXPECT_GT(with_reductions, kCases / 10);
   EXPECT_GT(many_stages, kCases / 10);
+  EXPECT_GT(with_marks, kCases / 20);
 }
 
 // The passes of a device and, for each that reads messages, after which of them these are posted.
@@ -114,6 +127,52 @@ TEST(LowerProperty, PostsReceivesByTheRuleHoweverFarAheadItAllows) {
     }
   }
   EXPECT_GT(receives, kCases);
+}
+
+// Buckets change nothing but when sums start: each is of one stage, all of them sum what one sum
+// did, and a mark lies before none of the nodes that make the bucket's gradients.
+TEST(LowerProperty, BucketsSumTheSameGradientsFromTheirMarksOn) {
+  Rng rng(17);
+  int marks = 0;
+  for (int i = 0; i < kCases / 2; ++i) {
+    RandomCase random = MakeRandomCase(rng);
+    SCOPED_TRACE(i);
+    const auto whole = LowerCase(random);
+    random.strategy.bucket_bytes = Bytes(Uniform(rng, 1, 12));
+    const auto cut = LowerCase(random);
+    ASSERT_EQ(cut.status(), absl::OkStatus());
+    const auto summed = [](const Program& program) {
+      std::map<std::vector<StageId>, std::pair<std::vector<ParameterId>, Bytes>> all;
+      for (const Reduction& reduction : program.reductions) {
+        auto& [parameters, bytes] = all[reduction.stages];
+        parameters.insert(parameters.end(), reduction.parameters.begin(),
+                          reduction.parameters.end());
+        std::sort(parameters.begin(), parameters.end());
+        bytes += reduction.bytes;
+      }
+      return all;
+    };
+    EXPECT_EQ(summed(*cut), summed(*whole));
+    for (const DeviceProgram& device : cut->devices) {
+      for (const ProgramAction& item : device.body) {
+        for (const PassMark& mark : item.after_marks) {
+          ++marks;
+          const Reduction& reduction = cut->reductions[item.action.channel];
+          ASSERT_EQ(reduction.stages, std::vector<StageId>{item.action.stage});
+          EXPECT_EQ(device.body[mark.action].action.stage, item.action.stage);
+          const std::vector<NodeId>& nodes = cut->stages[item.action.stage.index()].nodes;
+          for (int32_t n = 0; n < mark.node; ++n) {
+            for (ParameterId used : random.graph.Parameters(nodes[n]))
+              EXPECT_THAT(reduction.parameters, ::testing::Not(::testing::Contains(used)));
+          }
+        }
+      }
+    }
+    const auto read = ParseProgram(ToText(*cut));
+    ASSERT_TRUE(read.ok()) << read.status();
+    EXPECT_EQ(ToText(*read), ToText(*cut));
+  }
+  EXPECT_GT(marks, kCases / 10);
 }
 
 // With a norm of all gradients: the sum of one number over all devices, once each, after all other

@@ -26,7 +26,7 @@ struct Case {
                 Slots(strategy),
                 Stages(),
                 *MakeChannels(graph, strategy, Stages(), Slots(strategy), true),
-                MakeReductions(graph, Stages()),
+                MakeReductions(graph, Stages(), {}),
                 StageBytes(graph, costs, context.stages, context.channels.channels,
                            split.empty() ? std::vector<bool>(strategy.stages.size()) : split)},
         ledger(context) {}

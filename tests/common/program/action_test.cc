@@ -9,7 +9,7 @@ namespace {
 TEST(ParseAction, IsTheInverseOfToString) {
   const std::string texts[] = {"F2[0,8)",     "B0[4,12)",   "I1[0,1)",    "W1[0,1)",
                                "R3[8,16)",    "SA2[0,4)@3", "RA2[0,4)@3", "SG10[7,9)@12",
-                               "RG0[0,32)@0", "AR1@0",      "OS1"};
+                               "RG0[0,32)@0", "AR1@0",      "OS1",        "OS1@4"};
   for (const std::string& text : texts) {
     auto action = ParseAction(text);
     ASSERT_EQ(action.status(), absl::OkStatus());
@@ -29,28 +29,12 @@ TEST(InWords, SaysWhatADeviceDoes) {
 }
 
 TEST(ParseAction, RejectsEverythingElse) {
-  const std::string texts[] = {"",
-                               "F",
-                               "F2",
-                               "2[0,8)",
-                               "X2[0,8)",
-                               "f2[0,8)",
-                               "F2[0,8",
-                               "F2[8,8)",
-                               "F2[-1,8)",
-                               "F2[0,8)@1",
-                               "SA2[0,4)",
-                               "SA2[0,4)@",
-                               "AR1",
-                               "AR1[0,2)@0",
-                               "OS1@0",
-                               "OS",
-                               "F2[0,8) ",
-                               "F2[ 0,8)",
-                               "F99999999999[0,8)",
-                               "FF2[0,8)",
-                               "F-1[0,8)",
-                               "SA2[0,4)@-1"};
+  const std::string texts[] = {"",         "F",         "F2",         "2[0,8)",
+                               "X2[0,8)",  "f2[0,8)",   "F2[0,8",     "F2[8,8)",
+                               "F2[-1,8)", "F2[0,8)@1", "SA2[0,4)",   "SA2[0,4)@",
+                               "AR1",      "OS1@",      "AR1[0,2)@0", "OS1@0",
+                               "OS",       "F2[0,8) ",  "F2[ 0,8)",   "F99999999999[0,8)",
+                               "FF2[0,8)", "F-1[0,8)",  "SA2[0,4)@-1"};
   for (const std::string& text : texts) {
     const absl::Status status = ParseAction(text).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << text;

@@ -116,6 +116,40 @@ TEST_F(CheckIdsTest, Actions) {
               HasSubstr("F0[0,1): it acquires or releases negative bytes"));
 }
 
+TEST_F(CheckIdsTest, Marks) {
+  const auto message = [&](const std::vector<PassMark>& marks, ActionKind waits, ActionKind pass) {
+    return MessageWithoutGraph([&](Program& p) {
+      p.devices[0].body = {{{pass, StageId(0), {0, 1}}, {}}, {{waits, StageId(0), {}, 0}, {}}};
+      if (waits != ActionKind::kAllReduce) p.devices[0].body[1].action.channel = -1;
+      p.devices[0].body[1].after_marks = marks;
+    });
+  };
+  const ActionKind sum = ActionKind::kAllReduce;
+  EXPECT_THAT(message({{2, 0}}, sum, ActionKind::kBackward),
+              HasSubstr("AR0@0: it waits for a mark of action 2, which does not exist"));
+  EXPECT_THAT(message({{-1, 0}}, sum, ActionKind::kBackward), HasSubstr("a mark of action -1"));
+  EXPECT_THAT(message({{0, 0}}, sum, ActionKind::kBackwardInput),
+              HasSubstr("it waits for a mark of action 0, which makes no gradients"));
+  EXPECT_THAT(message({{0, 1}}, sum, ActionKind::kBackward),
+              HasSubstr("it waits for mark 1 of action 0, whose stage has no such node"));
+  EXPECT_THAT(message({{0, -1}}, sum, ActionKind::kBackwardWeight), HasSubstr("mark -1"));
+  EXPECT_THAT(message({{0, 0}}, ActionKind::kOptimizerStep, ActionKind::kBackward),
+              HasSubstr("OS0: only all-reduces wait for marks"));
+}
+
+TEST_F(CheckIdsTest, AnOptimizerStepNamesAReductionOfItsStageAlone) {
+  const auto message = [&](int32_t reduction, const std::vector<StageId>& stages) {
+    return MessageWithoutGraph([&](Program& p) {
+      p.reductions[0].stages = stages;
+      p.devices[0].body = {{{ActionKind::kOptimizerStep, StageId(0), {}, reduction}, {}}};
+    });
+  };
+  EXPECT_THAT(message(1, {StageId(0)}), HasSubstr("OS0@1: reduction 1 does not exist"));
+  EXPECT_THAT(message(0, {StageId(0), StageId(1)}),
+              HasSubstr("OS0@0: reduction 0 is not of its stage alone"));
+  EXPECT_THAT(message(0, {StageId(1)}), HasSubstr("not of its stage alone"));
+}
+
 TEST_F(CheckIdsTest, NamesTheSectionOfAnAction) {
   const auto last_step = [](Program& p) {
     p.devices[2].epilogue.push_back({*ParseAction("OS4"), {}, 0, 0});

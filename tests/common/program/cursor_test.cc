@@ -76,6 +76,38 @@ TEST(Cursor, AccountsForMemoryAtStartAndFinish) {
   EXPECT_EQ(cursor.peak_memory(), 100);
 }
 
+// Two sums wait for marks of a pass, a third for its end; the second comes behind the first.
+TEST(Cursor, MarksLetSumsStartWithinAPass) {
+  std::vector<ProgramAction> section = {Make("B0[0,1)"), Make("AR0@0"), Make("AR0@1"),
+                                        Make("AR0@2", {0})};
+  section[1].after_marks = {{0, 5}};
+  section[2].after_marks = {{0, 3}};
+  Cursor cursor(section);
+  EXPECT_THAT(cursor.Ready(), ElementsAre(0));
+  cursor.Start(0);
+  EXPECT_THAT(cursor.Reach(0, 3), IsEmpty()) << "its lane is not free";
+  EXPECT_THAT(cursor.Reach(0, 7), IsEmpty()) << "nobody waits for it";
+  EXPECT_THAT(cursor.Reach(0, 5), ElementsAre(1));
+  EXPECT_THAT(cursor.Reach(0, 5), IsEmpty()) << "reached before";
+  cursor.Start(1);
+  EXPECT_THAT(cursor.Finish(1), ElementsAre(2));
+  cursor.Start(2);
+  EXPECT_THAT(cursor.Finish(2), IsEmpty());
+  EXPECT_THAT(cursor.Finish(0), ElementsAre(3));
+}
+
+TEST(Cursor, APassReachesItsMarksByItsEnd) {
+  std::vector<ProgramAction> section = {Make("B0[0,1)"), Make("AR0@0"), Make("AR0@1")};
+  section[1].after_marks = {{0, 5}};
+  section[2].after_marks = {{0, 3}, {0, 5}};
+  Cursor cursor(section);
+  cursor.Start(0);
+  EXPECT_THAT(cursor.Reach(0, 5), ElementsAre(1));
+  cursor.Start(1);
+  EXPECT_THAT(cursor.Finish(1), IsEmpty()) << "the other mark is missing";
+  EXPECT_THAT(cursor.Finish(0), ElementsAre(2));
+}
+
 TEST(Cursor, AnEmptySectionIsDone) {
   const std::vector<ProgramAction> section;
   const Cursor cursor(section);

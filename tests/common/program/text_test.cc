@@ -25,7 +25,7 @@ prologue:
 body:
 0 RA1[0,4)@0
 1 F0[0,4) <0,2 +100 -20
-2 AR0@0 -3
+2 AR0@0 <0,1^3,1^12 -3
 epilogue:
 0 OS0
 device 1 resident=0
@@ -47,6 +47,8 @@ TEST(ParseProgram, ReadsEveryField) {
   EXPECT_EQ(program->devices[0].body[1].after, (std::vector<int32_t>{0, 2}));
   EXPECT_EQ(program->devices[0].body[1].acquire, 100);
   EXPECT_EQ(program->devices[0].body[2].release, 3);
+  EXPECT_EQ(program->devices[0].body[2].after, std::vector<int32_t>{0});
+  EXPECT_EQ(program->devices[0].body[2].after_marks, (std::vector<PassMark>{{1, 3}, {1, 12}}));
 }
 
 TEST(ParseProgram, IgnoresEmptyLinesAndSpaces) {

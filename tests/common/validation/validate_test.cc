@@ -48,6 +48,7 @@ class ValidateTest : public ::testing::Test {
     for (ProgramAction& other : Body(row)) {
       std::erase(other.after, index);
       for (int32_t& before : other.after) before -= before > index;
+      for (PassMark& mark : other.after_marks) mark.action -= mark.action > index;
     }
   }
 
@@ -62,6 +63,64 @@ class ValidateTest : public ::testing::Test {
   Strategy strategy_;
   Program program_;
 };
+
+// Stage 1 on two devices, its two layers in two buckets.
+class ValidateBucketsTest : public ValidateTest {
+ protected:
+  void SetUp() override {
+    strategy_ = MakeStages(graph_of_three_, 8, {{{0}, {0}, 2}, {{1, 2, 3}, {1, 2}, 2}});
+    strategy_.bucket_bytes = 1;
+    program_ = *Lower(graph_of_three_, strategy_, testing::FixedCosts(100, 7, graph_of_three_), {});
+    ASSERT_EQ(Validate(program_, {}), absl::OkStatus());
+  }
+  const Graph graph_of_three_ = ChainGraph(3);
+};
+
+TEST_F(ValidateBucketsTest, ASumWaitsForAMarkOfTheLastBackwardPass) {
+  const int32_t last = Find(1, "B1[6,7)");
+  EXPECT_EQ(At(1, "AR1@0").after_marks, (std::vector<PassMark>{{last, 1}}));
+  EXPECT_EQ(At(1, "AR1@1").after_marks, (std::vector<PassMark>{{last, 0}}));
+  At(1, "AR1@0").after_marks = {};
+  ExpectBroken("device 1, AR1@0: it does not wait for B1[6,7)");
+  At(1, "AR1@0").after_marks = {{Find(1, "B1[4,5)"), 1}};
+  ExpectBroken("device 1, AR1@0: it does not wait for B1[6,7)");
+  At(1, "AR1@0").after_marks = {};
+  At(1, "AR1@0").after = {last};
+  EXPECT_EQ(Validate(program_, {}), absl::OkStatus()) << "later than it may";
+}
+
+// The first bucket is updated while the second is summed.
+TEST_F(ValidateBucketsTest, AStepOfAPartWaitsForItsSums) {
+  const Program good = program_;
+  EXPECT_EQ(At(1, "OS1@0").after, (std::vector<int32_t>{Find(1, "B1[6,7)"), Find(1, "AR1@0")}));
+  EXPECT_THAT(At(1, "OS1").after, ::testing::IsSupersetOf({Find(1, "AR1@0"), Find(1, "AR1@1")}));
+  std::erase(At(1, "OS1@0").after, Find(1, "AR1@0"));
+  ExpectBroken("device 1, OS1@0: it does not wait for AR1@0");
+  program_ = good;
+  std::erase(At(1, "OS1").after, Find(1, "AR1@1"));
+  ExpectBroken("device 1, OS1: it does not wait for AR1@1");
+  program_ = good;
+  At(1, "OS1").action.channel = 0;
+  ExpectBroken("device 1, OS1@0: the stage steps twice");
+  program_ = good;
+  Erase(1, "OS1");
+  ExpectBroken("stage 1 has 1 optimizer steps for 2 devices");
+  program_ = good;
+  std::swap(At(1, "OS1@0"), At(1, "B1[6,7)"));
+  EXPECT_FALSE(Validate(program_, {}).ok()) << "before the last backward pass";
+}
+
+// What a sum holds is held within the pass.
+TEST_F(ValidateBucketsTest, ThePeakCountsSumsWithinThePass) {
+  const Bytes peak = PeakMemory(program_.devices[1]);
+  for (const std::string sum : {"AR1@0", "AR1@1"}) {
+    At(1, sum).acquire += 1'000'000;
+    At(1, sum).release += 1'000'000;
+  }
+  const Bytes with_sums = PeakMemory(program_.devices[1]);
+  EXPECT_GT(with_sums, 1'000'000 + At(1, "B1[6,7)").acquire);
+  EXPECT_LT(with_sums, 1'000'000 + peak + 100) << "one at a time";
+}
 
 TEST_F(ValidateTest, IndicesOutOfRange) {
   At(0, "F0[0,1)").after = {99};

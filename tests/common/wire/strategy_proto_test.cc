@@ -21,6 +21,7 @@ TEST(StrategyProtoTest, RandomStrategiesAndProgramsRoundTrip) {
     testing::RandomCase random = testing::MakeRandomCase(rng);
     random.strategy.asynchronous = i % 5 == 0;
     random.strategy.vertical_sync = i % 10 == 0;
+    random.strategy.bucket_bytes = Bytes(i % 3);
     random.strategy.batch_statistics = static_cast<BatchStatistics>(i % 3);
     if (i % 3 == 0) testing::DrawOrders(rng, random.graph, random.strategy);
     const Strategy strategy = FromProto(ToProto(random.strategy));
@@ -28,6 +29,7 @@ TEST(StrategyProtoTest, RandomStrategiesAndProgramsRoundTrip) {
     EXPECT_EQ(strategy.orders, random.strategy.orders);
     EXPECT_EQ(strategy.asynchronous, random.strategy.asynchronous);
     EXPECT_EQ(strategy.vertical_sync, random.strategy.vertical_sync);
+    EXPECT_EQ(strategy.bucket_bytes, random.strategy.bucket_bytes);
     EXPECT_EQ(strategy.batch_statistics, random.strategy.batch_statistics);
     if (strategy.asynchronous) continue;
     const testing::FixedCosts costs(100, 10, random.graph);
@@ -49,6 +51,7 @@ TEST(StrategyProtoTest, AsynchronousProgramsRoundTrip) {
     if (random.shared_devices) continue;
     random.strategy.asynchronous = true;
     random.strategy.vertical_sync = i % 2 == 0;
+    random.strategy.bucket_bytes = Bytes(i % 3);
     const auto lowered =
         Lower(random.graph, random.strategy, testing::FixedCosts(100, 10, random.graph), {});
     ASSERT_TRUE(lowered.ok());

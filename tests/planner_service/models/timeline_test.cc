@@ -129,12 +129,21 @@ std::optional<PassKind> KindOf(ActionKind kind) {
   }
 }
 
+// Behind the end of the last backward pass: when the buckets so far, and those but the last, are
+// summed, and when what is updated early is.
+struct Tail {
+  Nanos summed = -kSecond * 1'000'000;
+  Nanos before = 0;
+  Nanos updated = 0;
+};
+
 Translated Translate(const Program& program, const Durations& durations, bool equal) {
   Translated out;
   std::map<std::pair<StageId, DeviceId>, int32_t> unit_of;
   std::map<std::pair<int32_t, bool>, Durations::Transfer> transfers;  // By channel and way.
   for (const DeviceProgram& device : program.devices) {
     std::map<StageId, Nanos> sums;
+    std::map<StageId, Tail> tails;
     for (const ProgramAction& item : device.body) {
       const Action& action = item.action;
       if (IsSend(action.kind)) {
@@ -144,6 +153,16 @@ Translated Translate(const Program& program, const Durations& durations, bool eq
       }
       if (action.kind == ActionKind::kAllReduce) {
         const Nanos time = durations.Of(device.device, action);
+        if (!item.after_marks.empty()) {
+          Tail& tail = tails[action.stage];
+          const PassMark& mark = item.after_marks[0];
+          const Action& pass = device.body[mark.action].action;
+          const Nanos left = durations.Of(device.device, pass) -
+                             durations.UntilMark(device.device, pass, mark.node);
+          tail.before = tail.summed;
+          tail.summed = std::max(tail.summed, -left) + time;
+          continue;
+        }
         for (StageId stage : program.reductions[action.channel].stages) {
           sums[stage] = std::max(sums[stage], time);
         }
@@ -165,8 +184,11 @@ Translated Translate(const Program& program, const Durations& durations, bool eq
         out.passes.push_back(
             {unit, static_cast<int32_t>(action.samples.begin / stage.micro_batch), *kind});
         out.costs.times[unit][static_cast<size_t>(*kind)] = time;
+      } else if (Tail& tail = tails[action.stage]; action.channel >= 0) {
+        tail.updated = std::max<Nanos>(tail.before, 0) + durations.Of(device.device, action);
       } else {
-        out.costs.updates[unit] = time + static_cast<double>(sums[action.stage]);
+        const Nanos ready = std::max<Nanos>({tail.summed, tail.updated, 0});
+        out.costs.updates[unit] = time + static_cast<double>(ready + sums[action.stage]);
       }
     }
   }

@@ -61,5 +61,33 @@ TEST(ModelDurationsTest, FixedCostsAreAddedToPasses) {
   EXPECT_EQ(of(two, "B0[0,4)"), 1050 + 4 * 5);
 }
 
+// Three nodes with gradients of 100, 100 and 200 bytes, a bucket each.
+TEST(ModelDurationsTest, MarksComeWhenTheNodesBehindThemAreDone) {
+  const Graph graph =
+      ProfiledGraph({{3, 5, 100, 100, {}}, {4, 6, 100, 100, {0}}, {1, 2, 0, 200, {1}}});
+  ClusterData data = FlatCluster(2, kGiB, 11, 1e9).data();
+  data.kinds[0].pass_overhead = 1000;
+  const Cluster cluster = Cluster::Create(data).value();
+  const auto costs = MakeAnalyticCostModel(graph);
+  Strategy strategy = MakeStrategy(graph, {{0, 1, 2}}, {{0, 1}}, 8, 4);
+  strategy.bucket_bytes = 1;
+  const Program program = Lower(graph, strategy, *costs, {}).value();
+  ASSERT_EQ(program.reductions.size(), 3u);
+  const auto durations = MakeModelDurations(graph, program, cluster, *costs, Optimizer::kSgd);
+  const auto until = [&](const char* pass, int32_t node) {
+    return durations->UntilMark(DeviceId(0), ParseAction(pass).value(), node);
+  };
+  EXPECT_EQ(until("B0[4,6)", 2), 1000 + 2 * 2);
+  EXPECT_EQ(until("B0[4,6)", 1), 1000 + 2 * (2 + 6));
+  EXPECT_EQ(until("B0[4,6)", 0), 1000 + 2 * (2 + 6 + 5));
+  const auto of = [&](const char* action) {
+    return durations->Of(DeviceId(0), ParseAction(action).value());
+  };
+  EXPECT_EQ(of("B0[4,6)"), until("B0[4,6)", 0));
+  const DeviceKind& kind = cluster.kinds()[0];
+  EXPECT_EQ(of("OS0@1"), OptimizerStepTime(kind, 2 * 300)) << "the last two nodes'";
+  EXPECT_EQ(of("OS0"), OptimizerStepTime(kind, 2 * 100)) << "the rest";
+}
+
 }  // namespace
 }  // namespace stagewright

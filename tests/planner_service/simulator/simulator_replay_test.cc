@@ -37,9 +37,12 @@ std::optional<Case> RandomCase(Rng& random) {
   Case result{std::move(graph), testing::RandomCluster(random, 12), nullptr, {}};
   result.costs = MakeAnalyticCostModel(result.graph);
   const OperatorGraph operators = OneOperatorPerNode(result.graph).value();
-  const Strategy strategy = testing::RandomStrategy(random, result.graph, operators, result.cluster,
-                                                    Uniform(random, 1, 24));
-  auto program = Lower(result.graph, strategy, *result.costs, {});
+  Strategy strategy = testing::RandomStrategy(random, result.graph, operators, result.cluster,
+                                              Uniform(random, 1, 24));
+  const bool forced = Uniform(random, 0, 1) == 0;  // Into buckets, whatever is best.
+  if (forced) strategy.bucket_bytes = Bytes(Uniform(random, 1, 10'000));
+  auto program =
+      Lower(result.graph, strategy, *result.costs, {.posting = {}, .cluster = &result.cluster});
   if (absl::IsInvalidArgument(program.status())) return std::nullopt;
   EXPECT_TRUE(program.ok()) << program.status();
   result.program = *std::move(program);
@@ -70,6 +73,7 @@ TEST(SimulatorReplayTest, ReplayingATimelineGivesTheSameTimeline) {
   Rng random(11);
   int cases = 0;
   int contended = 0;
+  int overlapping = 0;
   while (cases < 300) {
     const auto test = RandomCase(random);
     if (!test) continue;
@@ -83,6 +87,15 @@ TEST(SimulatorReplayTest, ReplayingATimelineGivesTheSameTimeline) {
     ASSERT_TRUE(trace.ok()) << trace;
     ExpectCriticalPath(*simulation);
     ExpectReplay(*test, *simulation);
+    for (const TraceEvent& sum : simulation->timeline) {
+      if (sum.action.kind != ActionKind::kAllReduce) continue;
+      overlapping += std::any_of(
+          simulation->timeline.begin(), simulation->timeline.end(), [&](const TraceEvent& pass) {
+            return pass.device == sum.device && pass.action.stage == sum.action.stage &&
+                   pass.action.kind == ActionKind::kBackward && pass.start < sum.start &&
+                   sum.start < pass.end;
+          });
+    }
     // Some transfers must have shared a link, or this test says little.
     for (const TraceEvent& event : simulation->timeline) {
       if (!IsSend(event.action.kind)) continue;
@@ -99,6 +112,7 @@ TEST(SimulatorReplayTest, ReplayingATimelineGivesTheSameTimeline) {
     if (HasFailure()) return;
   }
   EXPECT_GT(contended, 100);
+  EXPECT_GT(overlapping, 100) << "sums that start within the backward pass of their stage";
 }
 
 TEST(SimulatorReplayTest, SimulationIsDeterministic) {

@@ -20,12 +20,14 @@ class TableDurations : public Durations {
     auto it = times.find({device.value(), action.kind});
     return it == times.end() ? 0 : it->second;
   }
+  Nanos UntilMark(DeviceId, const Action&, int32_t node) const override { return marks.at(node); }
   Transfer TransferOf(const Action& send) const override {
     return {latency, bytes, links[send.channel]};
   }
   std::vector<double> LinkRates() const override { return rates; }
 
   std::map<std::pair<int32_t, ActionKind>, Nanos> times;
+  std::map<int32_t, Nanos> marks;
   Nanos latency = 0;
   Bytes bytes = 0;
   std::vector<std::vector<int32_t>> links;  // By channel.
@@ -114,6 +116,27 @@ TEST(SimulatorTest, AControlMessageTakesLatencyOnly) {
   durations.links = {{0}};
   durations.rates = {1};
   EXPECT_EQ(Timed(Handover(), durations).step_time, 35);
+}
+
+// Two buckets; the second sum starts when the first is done, before the pass ends.
+TEST(SimulatorTest, SumsStartAtTheMarksOfABackwardPass) {
+  Program program = MakeProgram({{{"B0[0,1)"}, {"AR0@0"}, {"AR0@1"}, {"OS0", {1, 2}}}});
+  program.reductions.assign(2, {{}, {DeviceId(0)}, 8, {StageId(0)}});
+  program.devices[0].body[1].after_marks = {{0, 2}};
+  program.devices[0].body[2].after_marks = {{0, 1}};
+  TableDurations durations;
+  durations.times = {{{0, ActionKind::kBackward}, 50},
+                     {{0, ActionKind::kAllReduce}, 25},
+                     {{0, ActionKind::kOptimizerStep}, 3}};
+  durations.marks = {{2, 10}, {1, 30}};
+  const Simulation simulation = Timed(program, durations);
+  EXPECT_THAT(Describe(simulation.timeline),
+              ElementsAre("0 B0[0,1) 0-50", "0 AR0@0 10-35", "0 AR0@1 35-60", "0 OS0 60-63"));
+  EXPECT_THAT(Describe(simulation.critical_path),
+              ElementsAre("0 B0[0,1) 0-10", "0 AR0@0 10-35", "0 AR0@1 35-60", "0 OS0 60-63"));
+  EXPECT_EQ(simulation.devices[0].busy, 53);
+  durations.marks = {{2, 0}, {1, 50}};
+  EXPECT_EQ(Timed(program, durations).step_time, 78) << "a mark at the end is the end";
 }
 
 TEST(SimulatorTest, ASendWaitsForItsReceive) {

@@ -11,6 +11,8 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "common/program/trace.h"
 
 namespace stagewright {
 namespace {
@@ -20,16 +22,17 @@ using ::testing::IsEmpty;
 
 constexpr int64_t kMiniBatch = 4;
 
-// "F0[0,4)" and what must end before it.
+// "F0[0,4)" and what must end before it, or be reached.
 struct Entry {
   std::string action;
   std::vector<int32_t> after;
+  std::vector<PassMark> after_marks = {};
 };
 
 std::vector<ProgramAction> SectionOf(const std::vector<Entry>& entries) {
   std::vector<ProgramAction> section;
   for (const Entry& entry : entries)
-    section.push_back({ParseAction(entry.action).value(), entry.after});
+    section.push_back({ParseAction(entry.action).value(), entry.after, 0, 0, entry.after_marks});
   return section;
 }
 
@@ -135,6 +138,26 @@ class StepMachineTest : public ::testing::Test {
   std::optional<Work> work_;
   std::optional<StepMachine> machine_;
 };
+
+// The pass ends only when the sum that it lets start by a mark has run.
+TEST_F(StepMachineTest, ASumRunsWithinTheBackwardPassThatReachesItsMark) {
+  Make({{"B0[0,4)", {}}, {"AR0@0", {}, {{0, 3}}}, {"AR0@1", {}, {{0, 1}}}, {"OS0", {1, 2}}});
+  effects_.on_compute = [&](const StepAction& pass) {
+    if (pass.action().kind != ActionKind::kBackward) return absl::OkStatus();
+    machine_->Reach(pass, 3);
+    const absl::Time deadline = absl::Now() + absl::Seconds(20);
+    while (effects_.done().size() < 2 && absl::Now() < deadline)
+      absl::SleepFor(absl::Milliseconds(1));
+    return absl::OkStatus();
+  };
+  ASSERT_EQ(RunStep({}), absl::OkStatus());
+  EXPECT_THAT(effects_.done(), ElementsAre("B0[0,4) of 0", "AR0@0 of 0", "AR0@1 of 0", "OS0 of 0"));
+  const StepTrace trace = machine_->TakeTrace();
+  ASSERT_EQ(trace.events.size(), 4u);
+  EXPECT_EQ(ToString(trace.events[0].action), "AR0@0") << "it ended first";
+  EXPECT_GE(trace.events[0].start, trace.events[1].start);
+  EXPECT_EQ(CheckTrace(work_->program, trace.events), absl::OkStatus());
+}
 
 TEST_F(StepMachineTest, RunsWhatIsReadyInTheOrderOfItsLane) {
   Make({{"RA0[0,4)@0", {}}, {"F0[0,4)", {0}}, {"B0[0,4)", {1}}, {"AR0@0", {2}}, {"OS0", {3}}});

@@ -132,6 +132,8 @@ Strategy ForceStrategy(const Graph& graph, const StrategyShape& shape, std::mt19
   AssignWork(shape, random, strategy);
   strategy.edges = StageEdges(graph, shape.kind, strategy.stages);
   AssignInFlight(strategy);
+  // As many buckets as there can be, or one sum after the last backward pass.
+  if (strategy.stages.size() % 2 == 1) strategy.bucket_bytes = 1;
   return strategy;
 }
 

@@ -4,6 +4,12 @@
 #include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/function_hook.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <functional>
+#include <memory>
+#include <utility>
 
 #include "tests/worker_daemon/support/runnable_graphs.h"
 #include "worker_daemon/torch/autocast.h"
@@ -37,6 +43,32 @@ TEST(WeightCasts, LeavesOtherTypesAlone) {
   WeightCasts casts(Precision::kFloat16);
   const at::Tensor weight = Random({3}, 1, at::kDouble);
   EXPECT_TRUE(casts.Get(kFirst, weight).is_same(weight));
+}
+
+// Calls a function when a parameter has its gradient.
+struct Hook : torch::autograd::PostAccumulateGradHook {
+  explicit Hook(std::function<void()> called) : function(std::move(called)) {}
+  void operator()(const at::Tensor&) override { function(); }
+  std::function<void()> function;
+};
+
+// Sums over replicas start as soon as a layer's gradient is there, in later micro-batches, too.
+TEST(WeightCasts, GradientsComeInTheOrderOfTheBackwardPass) {
+  WeightCasts casts(Precision::kBFloat16);
+  const AutocastScope scope(at::kCPU, Precision::kBFloat16);
+  const at::Tensor first = Weight(1), second = Weight(2);
+  const auto forward = [&](uint64_t seed) {
+    const at::Tensor x = Random({4, 6}, seed, at::kFloat);
+    return at::linear(at::linear(x, casts.Get(kFirst, first)), casts.Get(kSecond, second)).sum();
+  };
+  torch::autograd::backward({forward(3)}, {});
+  const at::Tensor later = forward(4);
+  first.mutable_grad() = second.mutable_grad() = at::Tensor();
+  bool in_order = false;
+  torch::autograd::impl::set_post_acc_grad_hooks(
+      second, std::make_unique<Hook>([&] { in_order = !first.grad().defined(); }));
+  torch::autograd::backward({later}, {});
+  EXPECT_TRUE(in_order);
 }
 
 // Two micro-batches, one of which ran forward without a graph first: the gradient is that of a cast

@@ -106,6 +106,12 @@ TEST_F(ManualPlanTest, AsynchronousPlansMaySyncVersions) {
   EXPECT_TRUE(strategy->asynchronous && strategy->vertical_sync);
 }
 
+TEST_F(ManualPlanTest, SaysHowGradientsAreCut) {
+  const std::string rest = R"("micro_batch": 2, "stages": [{"nodes": ["*"], "devices": [0]}]})";
+  EXPECT_EQ(Parse("{" + rest)->bucket_bytes, 0);
+  EXPECT_EQ(Parse(R"({"bucket_bytes": 25e6, )" + rest)->bucket_bytes, 25'000'000);
+}
+
 TEST_F(ManualPlanTest, WhatIsWrongIsNamed) {
   const auto stages = [](const std::string& list) {
     return R"({"micro_batch": 2, "stages": [)" + list + "]}";
@@ -120,6 +126,8 @@ TEST_F(ManualPlanTest, WhatIsWrongIsNamed) {
       {R"({"kind": "tree", "stages": [{)" + all + "}]}", "kind is neither"},
       {R"({"vertical_sync": true, "micro_batch": 2, "stages": [{)" + all + "}]}",
        "vertical_sync is of asynchronous plans only"},
+      {R"({"bucket_bytes": -1, "micro_batch": 2, "stages": [{)" + all + "}]}",
+       "bucket_bytes is negative"},
       {R"({"stages": [{)" + all + "}]}", "stages[0].micro_batch is missing"},
       {stages("{" + all + R"(, "micro_batch": 3})"), "stages[0].micro_batch is 3, which does not"},
       {stages("{" + all + R"(, "micro_batch": 0})"), "stages[0].micro_batch is 0, which does not"},

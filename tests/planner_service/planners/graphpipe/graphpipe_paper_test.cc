@@ -58,7 +58,10 @@ struct Model {
         operators(
             *Coarsen(graph, NodeWeights(graph, *costs, cluster.kinds()[0],
                                         std::max<int64_t>(1, mini_batch / (2 * cluster.size()))))),
-        problem{&graph, &operators, &cluster, costs.get(), mini_batch} {}
+        problem{&graph, &operators, &cluster, costs.get(), mini_batch} {
+    // FlexFlow sums the gradients of a stage after its last backward pass.
+    problem.bucket_bytes = Bytes{int64_t{1} << 50};
+  }
   Model(const Model&) = delete;
 
   Graph graph;

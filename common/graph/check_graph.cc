@@ -9,6 +9,7 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
+#include "common/graph/check_slices.h"
 
 namespace stagewright {
 namespace {
@@ -349,6 +350,7 @@ absl::Status CheckGraphData(const GraphData& data) {
     return absl::InvalidArgumentError("nodes: too many");
   }
   RETURN_IF_ERROR(CheckParameters(data.parameters));
+  RETURN_IF_ERROR(CheckSlices(data.parameters));
   RETURN_IF_ERROR(CheckInputs(data.inputs));
   RETURN_IF_ERROR(CheckNodes(data));
   RETURN_IF_ERROR(CheckLoss(data));

@@ -8,4 +8,20 @@ int64_t Parameter::Elements() const {
   return product;
 }
 
+Parameter StoredTensor(const Parameter& parameter) {
+  if (!parameter.slice.has_value()) return parameter;
+  Parameter stored = parameter;
+  stored.name = parameter.slice->whole;
+  stored.aliases = parameter.slice->aliases;
+  stored.shape = parameter.slice->shape;
+  stored.slice.reset();
+  return stored;
+}
+
+std::vector<std::string> NamesOf(const Parameter& parameter) {
+  std::vector<std::string> names = {parameter.name};
+  names.insert(names.end(), parameter.aliases.begin(), parameter.aliases.end());
+  return names;
+}
+
 }  // namespace stagewright

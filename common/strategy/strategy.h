@@ -10,6 +10,7 @@
 #include "common/base/sample_range.h"
 #include "common/base/status.h"
 #include "common/graph/graph.h"
+#include "common/graph/operator_split.h"
 #include "common/strategy/batch_statistics.h"
 #include "common/topology/cluster.h"
 
@@ -92,6 +93,9 @@ struct Strategy {
   bool vertical_sync = false;
   // What C4 holds stages to whose nodes depend on which samples share a forward pass.
   BatchStatistics batch_statistics = BatchStatistics::kWhole;
+  // The operators of the problem's graph that are cut in parallel parts (common/rewrite). Nodes in
+  // `stages` are those of the graph that comes out; whoever has that graph need not look here.
+  std::vector<OperatorSplit> splits;
 };
 
 // The share of samples [0, micro_batch) of a micro-batch that replica r of n runs: as even as

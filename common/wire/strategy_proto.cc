@@ -169,6 +169,15 @@ BatchStatistics FromProto(v1::BatchStatistics statistics) {
   }
 }
 
+v1::OperatorSplit ToProto(const OperatorSplit& split) {
+  v1::OperatorSplit proto;
+  proto.set_node(split.node);
+  proto.set_parts(split.parts);
+  return proto;
+}
+
+OperatorSplit FromProto(const v1::OperatorSplit& proto) { return {proto.node(), proto.parts()}; }
+
 v1::Strategy ToProto(const Strategy& strategy) {
   v1::Strategy proto;
   proto.set_kind(strategy.kind == StrategyKind::kSequential ? v1::STRATEGY_KIND_SEQUENTIAL
@@ -193,6 +202,7 @@ v1::Strategy ToProto(const Strategy& strategy) {
   proto.set_asynchronous(strategy.asynchronous);
   proto.set_vertical_sync(strategy.vertical_sync);
   proto.set_batch_statistics(ToProto(strategy.batch_statistics));
+  for (const OperatorSplit& split : strategy.splits) *proto.add_splits() = ToProto(split);
   return proto;
 }
 
@@ -216,6 +226,7 @@ Strategy FromProto(const v1::Strategy& proto) {
   strategy.asynchronous = proto.asynchronous();
   strategy.vertical_sync = proto.vertical_sync();
   strategy.batch_statistics = FromProto(proto.batch_statistics());
+  for (const v1::OperatorSplit& split : proto.splits()) strategy.splits.push_back(FromProto(split));
   return strategy;
 }
 

@@ -37,12 +37,6 @@ absl::Status CheckComplete(const Graph& graph, const std::map<std::string, Tenso
 
 }  // namespace
 
-std::vector<std::string> NamesOf(const Parameter& parameter) {
-  std::vector<std::string> names = {parameter.name};
-  names.insert(names.end(), parameter.aliases.begin(), parameter.aliases.end());
-  return names;
-}
-
 std::string ShardPath(const std::string& directory, DeviceId device) {
   const std::string name = absl::StrFormat("shard-%05d.safetensors", device.value());
   return (std::filesystem::path(directory) / name).string();

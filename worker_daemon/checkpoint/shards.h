@@ -19,9 +19,6 @@ struct ParameterBytes {
   std::span<const std::byte> data;
 };
 
-// The parameter's name and its aliases.
-std::vector<std::string> NamesOf(const Parameter& parameter);
-
 // Where the shard of a device lies: "shard-00003.safetensors" in `directory`.
 std::string ShardPath(const std::string& directory, DeviceId device);
 

@@ -1,5 +1,7 @@
 #include "common/graph/graph_data.h"
 
+#include "absl/strings/str_cat.h"
+
 namespace stagewright {
 
 int64_t Parameter::Elements() const {
@@ -16,6 +18,10 @@ Parameter StoredTensor(const Parameter& parameter) {
   stored.shape = parameter.slice->shape;
   stored.slice.reset();
   return stored;
+}
+
+std::string PartName(const std::string& name, int32_t index, int32_t parts) {
+  return absl::StrCat(name, "[", index + 1, "/", parts, "]");
 }
 
 std::vector<std::string> NamesOf(const Parameter& parameter) {

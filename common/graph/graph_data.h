@@ -59,6 +59,8 @@ struct Parameter {
 
 // The tensor that weights files and checkpoints hold: the parameter itself unless it is a slice.
 Parameter StoredTensor(const Parameter& parameter);
+// "top[2/4]": what part `index` of `parts` of an operator or a parameter is called.
+std::string PartName(const std::string& name, int32_t index, int32_t parts);
 // The parameter's name and its aliases.
 std::vector<std::string> NamesOf(const Parameter& parameter);
 

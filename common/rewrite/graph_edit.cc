@@ -6,10 +6,6 @@
 
 namespace stagewright {
 
-std::string PartName(const std::string& name, int32_t index, int32_t parts) {
-  return absl::StrCat(name, "[", index + 1, "/", parts, "]");
-}
-
 NodeId GraphEdit::Add(Node node) {
   data_.nodes.push_back(std::move(node));
   return NodeId(data_.nodes.size() - 1);

@@ -11,9 +11,6 @@
 
 namespace stagewright {
 
-// "top[2/4]": the name of part `index` of `parts`.
-std::string PartName(const std::string& name, int32_t index, int32_t parts);
-
 class GraphEdit {
  public:
   explicit GraphEdit(const Graph& graph) : data_(graph.data()) {}

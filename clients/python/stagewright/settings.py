@@ -3,6 +3,7 @@
 import dataclasses
 import os
 import pathlib
+from collections.abc import Mapping
 
 from .plans import Plan, load_plan, plan_by_hand
 from .proto import jobs_pb, planner_pb, strategy_pb
@@ -33,6 +34,7 @@ class PlanOptions:
     asynchronous: bool = False
     vertical_sync: bool = False
     seed: int = 0  # Of planners that draw random numbers.
+    split_operators: str | Mapping[str, int] = "auto"  # "off", or numbers of parts by node.
 
     def to_proto(self) -> "planner_pb.PlanOptions":
         return planner_pb.PlanOptions(
@@ -53,7 +55,13 @@ class PlanOptions:
             asynchronous=self.asynchronous,
             vertical_sync=self.vertical_sync,
             seed=self.seed,
+            **self._splits(),
         )
+
+    def _splits(self) -> dict:
+        if isinstance(self.split_operators, str):
+            return {"split_policy": _choice("split_operators", self.split_operators, planner_pb.SplitPolicy, "SPLIT_POLICY_")}
+        return {"splits": [strategy_pb.OperatorSplit(node=n, parts=p) for n, p in self.split_operators.items()]}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

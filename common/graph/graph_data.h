@@ -47,8 +47,8 @@ struct Parameter {
   // The elements of a constant that capture made, little-endian: no module holds it, so it is in no
   // weights file and in no checkpoint.
   std::optional<std::string> data;
-  // Of a node that was cut in parts (common/rewrite): the part of a tensor that this is. It has no
-  // aliases of its own then.
+  // The part of a stored tensor that this is, where its node was cut in parts (common/rewrite). It
+  // has no aliases of its own then.
   std::optional<ParameterSlice> slice;
 
   int64_t Elements() const;

@@ -8,12 +8,12 @@
 namespace stagewright {
 
 struct MatrixOperand {
-  size_t input = 0;   // Which argument the matrix is applied to.
-  size_t matrix = 1;  // Which argument it is.
+  size_t input = 0;   // The argument that the matrix is applied to.
+  size_t matrix = 1;  // The argument that it is.
   ParameterId weight;
   int32_t out_dim = 0;  // The weight's dimension of the features that come out.
   bool embedding = false;
-  std::optional<size_t> bias;        // Which argument is added; none if there is no parameter.
+  std::optional<size_t> bias;        // The argument that is added, if there is one.
   std::optional<ParameterId> added;  // A vector of the features that come out.
 };
 

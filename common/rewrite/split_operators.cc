@@ -241,7 +241,7 @@ class Splitter {
   GraphEdit edit_;
   std::vector<std::optional<Split>> splits_;     // By node.
   std::map<NodeId, bool> whole_;                 // Nodes whose result is read joined.
-  std::map<NodeId, std::vector<NodeId>> parts_;  // Of nodes that give parts.
+  std::map<NodeId, std::vector<NodeId>> parts_;  // By node that gives parts.
 };
 
 }  // namespace

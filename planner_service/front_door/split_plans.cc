@@ -89,7 +89,10 @@ class SplitSearch {
     ImprovementCallback improved;
     if (on_improvement_) {
       improved = [&](JudgedPlan plan) {
-        if (plan.evaluation.iteration_time >= fastest_) return;
+        // What is not kept in the end is told nobody.
+        if (plan.evaluation.iteration_time >= fastest_ ||
+            (kept_.has_value() && !IsFasterBy(plan.evaluation.iteration_time, *kept_, kLeastGain)))
+          return;
         fastest_ = plan.evaluation.iteration_time;
         if (graphs != nullptr) TellSplits(splits, graphs, plan);
         on_improvement_(plan);
@@ -110,12 +113,14 @@ class SplitSearch {
   absl::StatusOr<PlanResponse> Try() {
     ASSIGN_OR_RETURN(PlanResponse best, Solve({}));
     std::vector<OperatorSplit> splits;
+    kept_ = TimeOf(best);
     while (best.best.has_value() && splits.size() < kMostOperators && !context_.Expired()) {
       ASSIGN_OR_RETURN(const std::optional<NodeId> binds, BindingNode(splits, best));
       if (!binds.has_value()) break;
       ASSIGN_OR_RETURN(std::optional<PlanResponse> better, BestOf(splits, *binds, TimeOf(best)));
       if (!better.has_value()) break;
       best = *std::move(better);
+      kept_ = TimeOf(best);
       splits = best.best->plan.strategy.splits;
     }
     if (!splits.empty()) Explain(splits, best);
@@ -179,7 +184,8 @@ class SplitSearch {
   const SearchContext& context_;
   const ImprovementCallback& on_improvement_;
   const WholeSolver& solver_;
-  Nanos fastest_ = std::numeric_limits<Nanos>::max();
+  Nanos fastest_ = std::numeric_limits<Nanos>::max();  // The last improvement told.
+  std::optional<Nanos> kept_;                          // The time of the best plan so far.
   double seconds_ = 0;
   int64_t states_ = 0, candidates_ = 0;
 };

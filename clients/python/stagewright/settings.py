@@ -134,7 +134,9 @@ def _apply_plan(plan: Plan | str | os.PathLike, spec: "jobs_pb.JobSpec") -> None
     if text.lstrip().startswith('{"response"'):
         _apply_plan(load_plan(plan), spec)
         return
-    spec.plan_options.manual = plan_by_hand(plan)
+    spec.plan_options.manual, splits = plan_by_hand(plan)
+    if not spec.plan_options.splits:
+        spec.plan_options.splits.extend(strategy_pb.OperatorSplit(node=n, parts=p) for n, p in splits.items())
     spec.planner = spec.planner or "manual"
 
 

@@ -1,9 +1,10 @@
-#include "common/graph/check_slices.h"
-
+// Which slices of stored tensors a graph may have.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <functional>
+
+#include "common/graph/check_graph.h"
 
 namespace stagewright {
 namespace {

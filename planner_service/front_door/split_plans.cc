@@ -124,6 +124,12 @@ class SplitSearch {
       splits = best.best->plan.strategy.splits;
     }
     if (!splits.empty()) Explain(splits, best);
+    if (context_.Stopped() && best.termination == Termination::kFeasible) {
+      best.termination = Termination::kLimit;
+      best.reason = "the deadline came, or the request was cancelled, while operators were cut";
+      best.warnings.push_back(
+          absl::StrCat("the search ended early, so that a better plan may exist: ", best.reason));
+    }
     return best;
   }
 

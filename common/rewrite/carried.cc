@@ -194,6 +194,7 @@ std::optional<InParts> CarriedParts(const Graph& graph, NodeId id, const PartsOf
   if (name == "permute") carried = Permuted(node, operands);
   if (!carried.has_value()) return std::nullopt;
   const TensorMeta& out = node.outputs.front();
+  if (carried->dim < 0 || carried->dim >= Rank(out.shape)) return std::nullopt;
   const SymInt size = out.shape[carried->dim];
   const auto samples = out.Samples();
   if (size.scale != 0 || size.offset % carried->parts != 0 || out.mixed ||
@@ -211,9 +212,9 @@ Node WithSizesOfPart(const Graph& graph, NodeId id, const InParts& parts) {
   Node node = graph.node(id);
   const int64_t whole = node.outputs.front().shape[parts.dim].offset;
   node.outputs.front() = MetaOfPart(std::move(node.outputs.front()), parts);
-  if (!IsIn(kReshapes, AtenName(node.target))) return node;
+  if (!IsIn(kReshapes, AtenName(node.target)) || node.args.size() < 2) return node;
   auto* sizes = std::get_if<Argument::List>(&node.args[1].value);
-  if (sizes == nullptr) return node;
+  if (sizes == nullptr || static_cast<size_t>(parts.dim) >= sizes->size()) return node;
   auto* size = std::get_if<SymInt>(&(*sizes)[parts.dim].value);
   if (size != nullptr && *size == SymInt{0, whole}) size->offset = whole / parts.parts;
   return node;

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <numeric>
 
 namespace stagewright {
@@ -71,8 +72,8 @@ TEST(SlicedTensorsTest, RefusesPartsOfDifferentTensors) {
   const OwnedTensor a = Counting({2, 2}), b = Counting({2, 3}), c = Counting({4});
   OwnedTensor d = a;
   d.dtype = DType::kFloat32;
-  for (const OwnedTensor* other : {&b, &c, &d}) {
-    const auto joined = JoinSlices("w", {a.view(), other->view()}, 0);
+  for (const OwnedTensor& other : {b, c, d}) {
+    const auto joined = JoinSlices("w", {a.view(), other.view()}, 0);
     EXPECT_EQ(joined.status().code(), absl::StatusCode::kInvalidArgument);
     EXPECT_THAT(joined.status().message(), HasSubstr("no part of \"w\""));
   }

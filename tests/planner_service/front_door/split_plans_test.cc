@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "common/cost/analytic.h"
+#include "common/topology/presets.h"
 #include "common/topology/uniform.h"
 #include "tests/support/graph_builder.h"
 #include "tests/support/profiled_graphs.h"
@@ -161,7 +162,8 @@ Graph LanguageModel() {
 
 TEST(SplitPlansHeadTest, AHeadOver128000WordsDoesNotBind) {
   const Graph graph = LanguageModel();
-  const Cluster cluster = *UniformPreset("uniform:16");
+  const Cluster cluster = *ClusterPreset("summit:4");
+  ASSERT_EQ(cluster.size(), 16);
   PlanRequest request;
   request.graph = &graph;
   request.cluster = &cluster;

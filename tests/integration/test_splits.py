@@ -48,7 +48,8 @@ def flags(system):
     tokens, target = torch.randint(WORDS, (SAMPLES, TOKENS)), torch.randint(WORDS, (SAMPLES, TOKENS))
     stem = system.path / "words"
     save_file({"tokens": tokens, "target": target}, f"{stem}.data.safetensors")
-    stagewright.export(LanguageModel().double(), {"tokens": tokens[:4]}, loss=loss, targets=target[:4], path=f"{stem}.swg")
+    model = LanguageModel().double()
+    stagewright.export(model, {"tokens": tokens[:4]}, loss=loss, targets=target[:4], path=f"{stem}.swg")
     return dict(
         graph=f"{stem}.swg", weights=f"{stem}.safetensors", data=f"{stem}.data.safetensors", optimizer="adam",
         mini_batch=MINI_BATCH, steps=6, devices=3, watch=True, output="json", micro_batch=4,
@@ -81,7 +82,7 @@ def test_checkpoints_fit_jobs_with_and_without_parts(system, flags):
     _, whole = run(system, flags, "all", split_operators="off", devices=1)
     for first, then in [(SPLITS, "off"), ("off", SPLITS), (SPLITS, "head=2")]:
         name = f"{len(first)}-{len(then)}"
-        run(system, flags, f"first-{name}", split_operators=first, steps=3, checkpoint_every=3)
+        run(system, flags, f"first-{name}", split_operators=first, steps=4, checkpoint_every=3)
         found = system.path / f"first-{name}" / "checkpoints" / "step-0000000003"
         weights = stagewright.read_checkpoint(found).weights
         assert set(weights) == set(whole)

@@ -60,7 +60,8 @@ class PlanOptions:
 
     def _splits(self) -> dict:
         if isinstance(self.split_operators, str):
-            return {"split_policy": _choice("split_operators", self.split_operators, planner_pb.SplitPolicy, "SPLIT_POLICY_")}
+            policy = _choice("split_operators", self.split_operators, planner_pb.SplitPolicy, "SPLIT_POLICY_")
+            return {"split_policy": policy}
         return {"splits": [strategy_pb.OperatorSplit(node=n, parts=p) for n, p in self.split_operators.items()]}
 
 

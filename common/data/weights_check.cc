@@ -31,7 +31,8 @@ std::string Hint(const std::string& name, const SafetensorsFile& file) {
 
 }  // namespace
 
-absl::Status CheckParameter(const Parameter& parameter, const SafetensorsFile& file) {
+absl::Status CheckParameter(const Parameter& own, const SafetensorsFile& file) {
+  const Parameter parameter = StoredTensor(own);
   if (parameter.data.has_value()) return absl::OkStatus();
   const TensorView* stored = file.Find(parameter.name);
   for (const std::string& alias : parameter.aliases) {

@@ -26,6 +26,17 @@ struct Node {
   bool batch_dependent = false;  // The result depends on which samples share a micro-batch.
 };
 
+// Where a parameter lies in the tensor that weights files and checkpoints hold: the entries from
+// `begin` on along dimension `dim`. The slices of a tensor are all of it, each entry once.
+struct ParameterSlice {
+  std::string whole;                 // The tensor's name.
+  std::vector<std::string> aliases;  // Its other names.
+  std::vector<int64_t> shape;        // The whole tensor's.
+  int32_t dim = 0;
+  int64_t begin = 0;
+  friend bool operator==(const ParameterSlice&, const ParameterSlice&) = default;
+};
+
 struct Parameter {
   std::string name;
   DType dtype = DType::kFloat32;
@@ -36,10 +47,22 @@ struct Parameter {
   // The elements of a constant that capture made, little-endian: no module holds it, so it is in no
   // weights file and in no checkpoint.
   std::optional<std::string> data;
+  // The part of a stored tensor that this is, where its node was cut in parts (common/rewrite). It
+  // has no aliases of its own then.
+  std::optional<ParameterSlice> slice;
 
   int64_t Elements() const;
   Bytes SizeBytes() const { return Elements() * SizeOf(dtype); }
+  // What users, weights files and checkpoints call it.
+  const std::string& stored_name() const { return slice.has_value() ? slice->whole : name; }
 };
+
+// The tensor that weights files and checkpoints hold: the parameter itself unless it is a slice.
+Parameter StoredTensor(const Parameter& parameter);
+// "top[2/4]": what part `index` of `parts` of an operator or a parameter is called.
+std::string PartName(const std::string& name, int32_t index, int32_t parts);
+// The parameter's name and its aliases.
+std::vector<std::string> NamesOf(const Parameter& parameter);
 
 enum class InputRole { kFeature, kTarget };
 

@@ -47,7 +47,7 @@ bool Same(const Parameter& parameter, const Parameter& other) {
   return parameter.name == other.name && parameter.dtype == other.dtype &&
          parameter.shape == other.shape && parameter.trainable == other.trainable &&
          parameter.buffer == other.buffer && parameter.aliases == other.aliases &&
-         parameter.data == other.data;
+         parameter.data == other.data && parameter.slice == other.slice;
 }
 
 bool Same(const Input& input, const Input& other) {

@@ -150,6 +150,12 @@ void Add(Hasher& hasher, const Parameter& parameter) {
   hasher.Number(parameter.aliases.size());
   for (const std::string& alias : parameter.aliases) hasher.Text(alias);
   if (parameter.data.has_value()) hasher.Text(*parameter.data);
+  if (!parameter.slice.has_value()) return;
+  hasher.Text(parameter.slice->whole);
+  for (const std::string& alias : parameter.slice->aliases) hasher.Text(alias);
+  for (int64_t dim : parameter.slice->shape) hasher.Signed(dim);
+  hasher.Signed(parameter.slice->dim);
+  hasher.Signed(parameter.slice->begin);
 }
 
 // Nothing, for a graph without them.

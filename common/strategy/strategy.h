@@ -10,6 +10,7 @@
 #include "common/base/sample_range.h"
 #include "common/base/status.h"
 #include "common/graph/graph.h"
+#include "common/graph/operator_split.h"
 #include "common/strategy/batch_statistics.h"
 #include "common/topology/cluster.h"
 
@@ -96,6 +97,9 @@ struct Strategy {
   // last backward pass makes others. 0: what suits the links between them (gradient_buckets.h); the
   // gradients of a stage, or more: one sum after that pass.
   Bytes bucket_bytes = 0;
+  // The operators of the problem's graph that are cut in parallel parts (common/rewrite). Nodes in
+  // `stages` are those of the graph that comes out; whoever has that graph need not look here.
+  std::vector<OperatorSplit> splits;
 };
 
 // The share of samples [0, micro_batch) of a micro-batch that replica r of n runs: as even as

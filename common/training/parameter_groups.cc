@@ -9,7 +9,8 @@
 namespace stagewright {
 namespace {
 
-bool Matches(const ParameterGroup& group, const Parameter& parameter) {
+bool Matches(const ParameterGroup& group, const Parameter& own) {
+  const Parameter parameter = StoredTensor(own);  // Users know nothing of slices.
   const auto matches = [&](const std::string& name) {
     return fnmatch(group.pattern.c_str(), name.c_str(), 0) == 0;
   };

@@ -227,6 +227,24 @@ absl::StatusOr<Node> FromProto(const v1::Node& proto, const std::string& where) 
   return node;
 }
 
+v1::ParameterSlice ToProto(const ParameterSlice& slice) {
+  v1::ParameterSlice proto;
+  proto.set_whole(slice.whole);
+  for (const std::string& alias : slice.aliases) proto.add_aliases(alias);
+  for (int64_t dim : slice.shape) proto.add_shape(dim);
+  proto.set_dim(slice.dim);
+  proto.set_begin(slice.begin);
+  return proto;
+}
+
+ParameterSlice FromProto(const v1::ParameterSlice& proto) {
+  return {proto.whole(),
+          {proto.aliases().begin(), proto.aliases().end()},
+          {proto.shape().begin(), proto.shape().end()},
+          proto.dim(),
+          proto.begin()};
+}
+
 absl::StatusOr<Parameter> FromProto(const v1::Parameter& proto, const std::string& where) {
   Parameter parameter;
   parameter.name = proto.name();
@@ -236,6 +254,7 @@ absl::StatusOr<Parameter> FromProto(const v1::Parameter& proto, const std::strin
   parameter.buffer = proto.buffer();
   parameter.aliases.assign(proto.aliases().begin(), proto.aliases().end());
   if (proto.has_data()) parameter.data = proto.data();
+  if (proto.has_slice()) parameter.slice = FromProto(proto.slice());
   return parameter;
 }
 
@@ -263,6 +282,7 @@ v1::Graph ToProto(const Graph& graph) {
     out->set_buffer(parameter.buffer);
     for (const std::string& alias : parameter.aliases) out->add_aliases(alias);
     if (parameter.data.has_value()) out->set_data(*parameter.data);
+    if (parameter.slice.has_value()) *out->mutable_slice() = ToProto(*parameter.slice);
   }
   for (const Input& input : graph.inputs()) {
     v1::Input* out = proto.add_inputs();

@@ -176,6 +176,15 @@ BatchStatistics FromProto(v1::BatchStatistics statistics) {
   }
 }
 
+v1::OperatorSplit ToProto(const OperatorSplit& split) {
+  v1::OperatorSplit proto;
+  proto.set_node(split.node);
+  proto.set_parts(split.parts);
+  return proto;
+}
+
+OperatorSplit FromProto(const v1::OperatorSplit& proto) { return {proto.node(), proto.parts()}; }
+
 v1::Strategy ToProto(const Strategy& strategy) {
   v1::Strategy proto;
   proto.set_kind(strategy.kind == StrategyKind::kSequential ? v1::STRATEGY_KIND_SEQUENTIAL
@@ -201,6 +210,7 @@ v1::Strategy ToProto(const Strategy& strategy) {
   proto.set_vertical_sync(strategy.vertical_sync);
   proto.set_batch_statistics(ToProto(strategy.batch_statistics));
   proto.set_bucket_bytes(strategy.bucket_bytes.count());
+  for (const OperatorSplit& split : strategy.splits) *proto.add_splits() = ToProto(split);
   return proto;
 }
 
@@ -225,6 +235,7 @@ Strategy FromProto(const v1::Strategy& proto) {
   strategy.vertical_sync = proto.vertical_sync();
   strategy.batch_statistics = FromProto(proto.batch_statistics());
   strategy.bucket_bytes = Bytes(proto.bucket_bytes());
+  for (const v1::OperatorSplit& split : proto.splits()) strategy.splits.push_back(FromProto(split));
   return strategy;
 }
 

@@ -15,6 +15,9 @@ namespace stagewright {
 v1::BatchStatistics ToProto(BatchStatistics statistics);
 BatchStatistics FromProto(v1::BatchStatistics statistics);  // Whole where unspecified.
 
+v1::OperatorSplit ToProto(const OperatorSplit& split);
+OperatorSplit FromProto(const v1::OperatorSplit& proto);
+
 v1::Strategy ToProto(const Strategy& strategy);
 Strategy FromProto(const v1::Strategy& proto);
 

@@ -149,6 +149,9 @@ absl::Status CheckOptions(const PlanRequest& request) {
   if (options.max_loops < 0) {
     return Invalid("options.max_loops: must not be negative, is ", options.max_loops);
   }
+  if (!options.try_splits && !options.splits.empty()) {
+    return Invalid("options.split_operators: names operators to cut and forbids it");
+  }
   if (options.vertical_sync && !options.asynchronous) {
     return Invalid("options.vertical_sync: needs options.asynchronous; in synchronous schedules ",
                    "all stages use the same weights anyway");
@@ -192,6 +195,10 @@ std::string OptionsText(const PlanRequest& request) {
       " asynchronous=", options.asynchronous ? "yes" : "no",
       " vertical_sync=", options.vertical_sync ? "yes" : "no", " seed=", options.seed,
       " batch_statistics=", BatchStatisticsName(options.batch_statistics),
+      options.try_splits ? "" : " split_operators=off",
+      options.splits.empty()
+          ? ""
+          : absl::StrCat(" split_operators=", OperatorSplitsText(options.splits)),
       options.manual.empty() ? "" : absl::StrCat(" manual=", options.manual.size(), "_bytes"));
 }
 

@@ -18,6 +18,7 @@
 #include "planner_service/front_door/judge_lengths.h"
 #include "planner_service/front_door/plan_warnings.h"
 #include "planner_service/front_door/planner_table.h"
+#include "planner_service/front_door/split_plans.h"
 #include "planner_service/planner/fit.h"
 #include "planner_service/planner/whole_batch.h"
 #include "planner_service/search/micro_batch_sizes.h"
@@ -211,6 +212,31 @@ absl::Status CompareSequential(const PlanRequest& request, const Problem& proble
   return absl::OkStatus();
 }
 
+// The request with the operators cut that a strategy names.
+struct CutRequest {
+  PlanRequest request;
+  std::shared_ptr<const SplitGraphs> graphs;  // Null if it names none.
+};
+
+absl::StatusOr<CutRequest> CutFor(const PlanRequest& request, const Strategy& strategy) {
+  if (strategy.splits.empty()) return CutRequest{request, nullptr};
+  ASSIGN_OR_RETURN(auto graphs, SplitGraphsOf(request, strategy.splits));
+  PlanRequest cut = RequestFor(request, *graphs);
+  return CutRequest{std::move(cut), std::move(graphs)};
+}
+
+// The answer for the graphs as they are.
+absl::StatusOr<PlanResponse> SolveWhole(const Planner& planner, const PlanRequest& request,
+                                        SearchContext& context,
+                                        const ImprovementCallback& on_improvement);
+
+absl::StatusOr<Nanos> BoundOf(const PlanRequest& request) {
+  Prepared prepared;
+  RETURN_IF_ERROR(Prepare(request, prepared));
+  return LowerBound(*request.graph, prepared.operators, *request.cluster, *prepared.problem.costs,
+                    request.mini_batch, {request.optimizer, request.options.asynchronous});
+}
+
 }  // namespace
 
 absl::StatusOr<PlanResponse> SolvePlan(const PlanRequest& request, SearchContext& context,
@@ -231,6 +257,18 @@ absl::StatusOr<PlanResponse> SolvePlanWith(const Planner& planner, const PlanReq
     return absl::InvalidArgumentError(absl::StrCat(
         "planner '", planner.name(), "' does not learn from measurements of strategies"));
   }
+  return SolveWithSplits(request, planner.abilities().tries_splits, context, on_improvement,
+                         {[&](const PlanRequest& whole, const ImprovementCallback& improved) {
+                            return SolveWhole(planner, whole, context, improved);
+                          },
+                          BoundOf});
+}
+
+namespace {
+
+absl::StatusOr<PlanResponse> SolveWhole(const Planner& planner, const PlanRequest& request,
+                                        SearchContext& context,
+                                        const ImprovementCallback& on_improvement) {
   Prepared prepared;
   RETURN_IF_ERROR(Prepare(request, prepared));
   const Problem& problem = prepared.problem;
@@ -295,6 +333,8 @@ absl::StatusOr<PlanResponse> SolvePlanWith(const Planner& planner, const PlanReq
   return response;
 }
 
+}  // namespace
+
 absl::StatusOr<JudgedPlan> JudgeStrategy(const PlanRequest& request, const Strategy& strategy,
                                          const std::string& planner_name) {
   RETURN_IF_ERROR(CheckProblem(request));
@@ -302,22 +342,25 @@ absl::StatusOr<JudgedPlan> JudgeStrategy(const PlanRequest& request, const Strat
     return absl::InvalidArgumentError(absl::StrCat(
         "mini_batch: is ", request.mini_batch, ", but the strategy is for ", strategy.mini_batch));
   }
+  ASSIGN_OR_RETURN(const CutRequest cut, CutFor(request, strategy));
   std::unique_ptr<CostModel> own_costs;
-  ASSIGN_OR_RETURN(JudgedPlan judged,
-                   MakeJudgedPlan(request, *CostsOf(request, own_costs), strategy, planner_name));
-  RETURN_IF_ERROR(JudgeLengths(request, judged));
+  ASSIGN_OR_RETURN(JudgedPlan judged, MakeJudgedPlan(cut.request, *CostsOf(cut.request, own_costs),
+                                                     strategy, planner_name));
+  RETURN_IF_ERROR(JudgeLengths(cut.request, judged));
+  if (cut.graphs != nullptr) TellSplits(strategy.splits, cut.graphs, judged);
   return judged;
 }
 
 absl::StatusOr<Explanation> ExplainStrategy(const PlanRequest& request, const Strategy& strategy,
                                             const SearchContext& context) {
   RETURN_IF_ERROR(CheckProblem(request));
+  ASSIGN_OR_RETURN(const CutRequest cut, CutFor(request, strategy));
   Prepared prepared;
-  RETURN_IF_ERROR(Prepare(request, prepared));
+  RETURN_IF_ERROR(Prepare(cut.request, prepared));
   ExplainOptions options;
   options.optimizer = request.optimizer;
   options.expired = [&context] { return context.Expired(); };
-  return Explain(*request.graph, prepared.operators, *request.cluster, *prepared.problem.costs,
+  return Explain(*cut.request.graph, prepared.operators, *request.cluster, *prepared.problem.costs,
                  strategy, options);
 }
 

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -43,9 +44,18 @@ struct LengthPlan {
   Evaluation evaluation;  // With its program.
 };
 
+// A request's graphs, with the operators cut that a strategy names (common/rewrite).
+struct SplitGraphs {
+  Graph graph;
+  std::vector<Graph> lengths;
+};
+
 struct JudgedPlan {
   Plan plan;
   Evaluation evaluation;
+  // What the plan is for and what it runs, where its strategy cuts operators; else null, and the
+  // request's graphs are.
+  std::shared_ptr<const SplitGraphs> split_graphs;
   // The plan for each of PlanRequest::lengths, in the answer and where it is judged.
   std::vector<LengthPlan> lengths;
 };

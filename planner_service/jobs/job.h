@@ -71,6 +71,8 @@ struct Job {
   // As it was submitted, for workers, clients and the store: the graph, which may be large, apart.
   std::shared_ptr<const v1::JobSpec> spec;
   std::shared_ptr<const v1::Graph> graph;
+  // What the plan is for and workers run: `graph`, with the operators cut that the plan names.
+  std::shared_ptr<const v1::Graph> planned_graph;
   // What it says; null once the job has ended.
   std::shared_ptr<const JobRequest> request;
   absl::Time create_time;

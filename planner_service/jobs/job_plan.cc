@@ -67,7 +67,9 @@ absl::StatusOr<JobPlan> PlanJob(const JobRequest& job, const Cluster& cluster,
   JobPlan plan;
   if (job.strategy.has_value()) {
     ASSIGN_OR_RETURN(plan.best, JudgeStrategy(request, *job.strategy, "given"));
-    plan.warnings = StrategyWarnings(graph, cluster, plan.best.plan.strategy);
+    const SplitGraphs* split = plan.best.split_graphs.get();
+    plan.warnings =
+        StrategyWarnings(split == nullptr ? graph : split->graph, cluster, plan.best.plan.strategy);
   } else {
     ASSIGN_OR_RETURN(PlanResponse response, SolvePlan(request, context));
     if (!response.best.has_value()) {
@@ -78,8 +80,10 @@ absl::StatusOr<JobPlan> PlanJob(const JobRequest& job, const Cluster& cluster,
     plan.warnings = std::move(response.warnings);
   }
   if (!job.evaluation_data_path.empty()) {
-    std::vector<const Graph*> graphs = {&graph};
-    for (const Graph& length : *job.lengths) graphs.push_back(&length);
+    const SplitGraphs* split = plan.best.split_graphs.get();
+    std::vector<const Graph*> graphs = {split == nullptr ? &graph : &split->graph};
+    for (const Graph& length : split == nullptr ? *job.lengths : split->lengths)
+      graphs.push_back(&length);
     const Plan& training = plan.best.plan;
     ASSIGN_OR_RETURN(plan.evaluations, EvaluationPrograms(graphs, training.strategy, cluster,
                                                           training.program, request.optimizer));

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "common/wire/graph_proto.h"
+#include "common/wire/split_graph.h"
 #include "common/wire/strategy_proto.h"
 #include "common/wire/training_proto.h"
 #include "planner_service/wire/plan_proto.h"
@@ -155,6 +156,7 @@ absl::StatusOr<JobRequest> FromProto(const v1::JobSpec& spec) {
 
 void SetSpec(v1::JobSpec spec, Job& job) {
   job.graph = std::make_shared<const v1::Graph>(std::move(*spec.mutable_graph()));
+  job.planned_graph = job.graph;
   spec.clear_graph();
   job.spec = std::make_shared<const v1::JobSpec>(std::move(spec));
 }
@@ -166,7 +168,8 @@ v1::Job ToProto(const Job& job, GraphDetail detail) {
   proto.set_message(job.message);
   *proto.mutable_spec() = *job.spec;
   if (detail == GraphDetail::kAll) *proto.mutable_spec()->mutable_graph() = *job.graph;
-  if (detail == GraphDetail::kNames) *proto.mutable_spec()->mutable_graph() = NamesOf(*job.graph);
+  if (detail == GraphDetail::kNames)
+    *proto.mutable_spec()->mutable_graph() = NamesOf(*job.planned_graph);
   if (job.plan != nullptr) *proto.mutable_plan() = *job.plan;
   if (job.sequential_plan != nullptr) *proto.mutable_sequential_plan() = *job.sequential_plan;
   *proto.mutable_metrics() = ToProto(job.metrics);
@@ -202,8 +205,14 @@ absl::StatusOr<Job> FromProto(v1::Job proto) {
   job.checkpoint_step = proto.checkpoint_step();
   job.failure_code = proto.failure_code();
   SetSpec(std::move(*proto.mutable_spec()), job);
-  if (proto.has_plan())
+  if (proto.has_plan()) {
+    const std::vector<OperatorSplit> splits = FromProto(proto.plan().strategy()).splits;
+    if (!splits.empty()) {
+      ASSIGN_OR_RETURN(v1::Graph split, SplitGraph(*job.graph, splits));
+      job.planned_graph = std::make_shared<const v1::Graph>(std::move(split));
+    }
     job.plan = std::make_shared<const v1::Plan>(std::move(*proto.mutable_plan()));
+  }
   if (proto.has_sequential_plan()) {
     job.sequential_plan =
         std::make_shared<const v1::Plan>(std::move(*proto.mutable_sequential_plan()));

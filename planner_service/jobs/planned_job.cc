@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "common/wire/graph_proto.h"
 #include "common/wire/strategy_proto.h"
 #include "planner_service/wire/plan_proto.h"
 
@@ -9,6 +10,12 @@ namespace stagewright {
 
 PlannedJob ToProto(const JobPlan& plan, const Cluster& cluster) {
   PlannedJob planned;
+  if (plan.best.split_graphs != nullptr) {
+    v1::Graph graph = ToProto(plan.best.split_graphs->graph);
+    for (const Graph& length : plan.best.split_graphs->lengths)
+      *graph.add_lengths() = ToProto(length);
+    planned.graph = std::make_shared<const v1::Graph>(std::move(graph));
+  }
   v1::Plan best = ToProto(plan.best, cluster);
   planned.timeline.Swap(best.mutable_evaluation()->mutable_timeline());
   planned.step_time = Nanos(best.evaluation().iteration_ns());

@@ -178,6 +178,7 @@ void JobLife::OnPlanned(int64_t number, int64_t generation, absl::StatusOr<Plann
   for (const std::string& device : job.devices) record->trace.add_devices(device);
   record->evaluations = std::move(plan->evaluations);
   job.plan = std::move(plan->best);
+  job.planned_graph = plan->graph != nullptr ? std::move(plan->graph) : job.graph;
   if (plan->sequential != nullptr) job.sequential_plan = std::move(plan->sequential);
   job.working_devices = plan->working_devices;
   job.warnings = std::move(plan->warnings);

@@ -12,6 +12,7 @@
 #include "common/cost/parameters.h"
 #include "common/graph/graph.h"
 #include "common/graph/operator_graph.h"
+#include "common/graph/operator_split.h"
 #include "common/strategy/strategy.h"
 #include "common/topology/cluster.h"
 #include "planner_service/planner/search_context.h"
@@ -57,6 +58,10 @@ struct PlanOptions {
   bool vertical_sync = false;  // With asynchronous: Strategy::vertical_sync.
   uint64_t seed = 1;           // For planners that draw random numbers.
   BatchStatistics batch_statistics = BatchStatistics::kWhole;  // Problem::batch_statistics.
+  // Operators that are cut in parallel parts before anything is planned (common/rewrite). None:
+  // planners that try it by themselves may, with `try_splits`.
+  std::vector<OperatorSplit> splits;
+  bool try_splits = true;
   std::string manual;  // The plan that the planner "manual" reads (docs/planners/manual.md).
 };
 
@@ -70,6 +75,8 @@ struct PlannerAbilities {
   // Gives stages with nodes that need the whole mini-batch a micro-batch of their own. Others are
   // asked for plans without micro-batches and replicas wherever there is such a node.
   bool whole_stages = false;
+  // Is asked again with operators cut that bind (PlanOptions::try_splits).
+  bool tries_splits = false;
 };
 
 // INVALID_ARGUMENT names the first option that the planner cannot keep to, and the planner. The

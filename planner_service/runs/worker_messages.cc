@@ -25,7 +25,7 @@ v1::ConnectResponse PrepareMessage(const Job& job, const v1::Cluster& cluster,
   v1::Prepare* prepare = message.mutable_prepare();
   Address(job, prepare);
   *prepare->mutable_spec() = *job.spec;
-  *prepare->mutable_spec()->mutable_graph() = *job.graph;
+  *prepare->mutable_spec()->mutable_graph() = *job.planned_graph;
   *prepare->mutable_cluster() = cluster;
   *prepare->mutable_program() = job.plan->program();
   if (!evaluations.empty()) *prepare->mutable_evaluation_program() = evaluations.front();

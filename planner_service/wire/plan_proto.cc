@@ -129,6 +129,8 @@ PlanOptions FromProto(const v1::PlanOptions& proto) {
   options.vertical_sync = proto.vertical_sync();
   options.seed = proto.seed() == 0 ? 1 : proto.seed();
   options.batch_statistics = FromProto(proto.batch_statistics());
+  options.try_splits = proto.split_policy() != v1::SPLIT_POLICY_OFF;
+  for (const v1::OperatorSplit& split : proto.splits()) options.splits.push_back(FromProto(split));
   options.manual = proto.manual();
   return options;
 }

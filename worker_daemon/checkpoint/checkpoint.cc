@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <set>
 #include <system_error>
 #include <tuple>
 #include <utility>
@@ -12,6 +13,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "common/data/safetensors_writer.h"
+#include "worker_daemon/checkpoint/slices.h"
 
 namespace stagewright {
 namespace {
@@ -136,6 +138,11 @@ absl::Status CompleteCheckpoint(const std::string& directory, const Graph& graph
       }
     }
   }
+  for (const SlicedTensor& sliced : SlicedTensors(graph)) {
+    manifest.slices[sliced.names.front()] = {sliced.dim, sliced.slices};
+    for (size_t i = 1; i < sliced.names.size(); ++i)
+      manifest.aliases[sliced.names[i]] = sliced.names.front();
+  }
   for (const Parameter& parameter : graph.parameters()) {
     if (!parameter.data.has_value() && !manifest.weight_map.contains(parameter.name)) {
       return absl::InvalidArgumentError(
@@ -172,7 +179,51 @@ absl::StatusOr<Checkpoint> Checkpoint::Open(const std::string& directory) {
                      SafetensorsFile::Open((fs::path(directory) / file.name).string()));
     checkpoint.files_.emplace(file.name, std::move(opened));
   }
+  for (const auto& [name, sliced] : checkpoint.manifest_.slices) {
+    auto joined = checkpoint.JoinSliced(name, sliced);
+    if (!joined.ok()) return absl::DataLossError(absl::StrCat(directory, ": ", joined.message()));
+  }
   return checkpoint;
+}
+
+absl::Status Checkpoint::JoinSliced(const std::string& name, const SlicedEntry& sliced) {
+  std::vector<TensorView> weights;
+  std::map<std::string, std::vector<TensorView>> states;
+  for (const std::string& slice : sliced.slices) {
+    const TensorView* weight = FindIn(manifest_.weight_map, slice);
+    if (weight == nullptr) return absl::DataLossError(absl::StrCat("there is no \"", slice, "\""));
+    weights.push_back(*weight);
+    for (const auto& [state, view] : OptimizerState(slice)) states[state].push_back(view);
+  }
+  const auto& shape = weights.front().shape;
+  ASSIGN_OR_RETURN(OwnedTensor whole, JoinSlices(name, weights, sliced.dim));
+  joined_views_[name] = joined_weights_.emplace(name, std::move(whole)).first->second.view();
+  for (const auto& [state, views] : states) {
+    const std::string full = absl::StrCat(name, ".", state);
+    if (views.front().shape != shape) {  // A number of steps, the same of all.
+      joined_state_views_[full] = views.front();
+      continue;
+    }
+    if (views.size() != weights.size())
+      return absl::DataLossError(absl::StrCat("not all of \"", full, "\" is there"));
+    ASSIGN_OR_RETURN(OwnedTensor joined, JoinSlices(full, views, sliced.dim));
+    joined_state_views_[full] =
+        joined_states_.emplace(full, std::move(joined)).first->second.view();
+  }
+  return absl::OkStatus();
+}
+
+std::vector<std::string> Checkpoint::WeightNames() const {
+  std::set<std::string> slices;
+  std::vector<std::string> names;
+  for (const auto& [name, sliced] : manifest_.slices) {
+    names.push_back(name);
+    slices.insert(sliced.slices.begin(), sliced.slices.end());
+  }
+  for (const auto& [name, file] : manifest_.weight_map) {
+    if (!slices.contains(name)) names.push_back(name);
+  }
+  return names;
 }
 
 absl::StatusOr<Checkpoint> Checkpoint::Find(const std::string& path,
@@ -204,6 +255,8 @@ const TensorView* Checkpoint::FindIn(const std::map<std::string, std::string>& m
 }
 
 const TensorView* Checkpoint::Weight(const std::string& name) const {
+  const auto joined = joined_views_.find(name);
+  if (joined != joined_views_.end()) return &joined->second;
   return FindIn(manifest_.weight_map, name);
 }
 
@@ -222,6 +275,11 @@ std::map<std::string, TensorView> Checkpoint::OptimizerState(const std::string& 
     if (name.find('.') != absl::string_view::npos) continue;
     if (const TensorView* tensor = FindIn(manifest_.optimizer_map, it->first))
       state[std::string(name)] = *tensor;
+  }
+  for (auto it = joined_state_views_.lower_bound(prefix); it != joined_state_views_.end(); ++it) {
+    absl::string_view name = it->first;
+    if (!absl::ConsumePrefix(&name, prefix)) break;
+    if (name.find('.') == absl::string_view::npos) state[std::string(name)] = it->second;
   }
   return state;
 }

@@ -12,6 +12,7 @@
 #include "common/base/ids.h"
 #include "common/base/status.h"
 #include "common/data/safetensors.h"
+#include "common/data/sliced_tensors.h"
 #include "common/graph/graph.h"
 #include "worker_daemon/checkpoint/manifest.h"
 
@@ -55,8 +56,11 @@ class Checkpoint {
   const std::string& directory() const { return directory_; }
   const Manifest& manifest() const { return manifest_; }
 
-  // Null if there is none of that name. Views live as long as the checkpoint.
+  // Null if there is none of that name. Views live as long as the checkpoint. What is stored in
+  // slices was put together in memory when the checkpoint was opened.
   const TensorView* Weight(const std::string& name) const;
+  // The names of all weights; of those in slices, the whole tensors'.
+  std::vector<std::string> WeightNames() const;
   // State of the optimizer that is of no parameter, such as the scale of the loss. Null if there is
   // none of that name, which has no dot.
   const TensorView* SharedState(const std::string& name) const;
@@ -64,12 +68,16 @@ class Checkpoint {
   std::map<std::string, TensorView> OptimizerState(const std::string& parameter) const;
 
  private:
+  absl::Status JoinSliced(const std::string& name, const SlicedEntry& sliced);
   const TensorView* FindIn(const std::map<std::string, std::string>& map,
                            const std::string& name) const;
 
   std::string directory_;
   Manifest manifest_;
   std::map<std::string, SafetensorsFile> files_;
+  // What was in slices: weights by their names, states as "<parameter>.<state>".
+  std::map<std::string, OwnedTensor> joined_weights_, joined_states_;
+  std::map<std::string, TensorView> joined_views_, joined_state_views_;
 };
 
 // Whether the output directory has a checkpoint with a manifest.

@@ -67,6 +67,14 @@ Manifest Parse(const nlohmann::json& json) {
   manifest.weight_map = json.at("weight_map").get<std::map<std::string, std::string>>();
   manifest.optimizer_map = json.at("optimizer_map").get<std::map<std::string, std::string>>();
   manifest.aliases = json.at("aliases").get<std::map<std::string, std::string>>();
+  if (json.contains("slices")) {  // Not where no operator was cut.
+    for (const auto& [name, entry] : json["slices"].items()) {
+      SlicedEntry& sliced = manifest.slices[name];
+      sliced.dim = entry.at("dim");
+      sliced.slices = entry.at("slices").get<std::vector<std::string>>();
+      if (sliced.slices.empty()) throw std::invalid_argument("\"" + name + "\" has no slices");
+    }
+  }
   if (manifest.step < 0 || manifest.samples < 0)
     throw std::invalid_argument("its step is negative");
   if (manifest.evaluations.since_best < 0)
@@ -100,6 +108,8 @@ absl::Status WriteManifest(const std::string& directory, const Manifest& manifes
   json["weight_map"] = manifest.weight_map;
   json["optimizer_map"] = manifest.optimizer_map;
   json["aliases"] = manifest.aliases;
+  for (const auto& [name, sliced] : manifest.slices)
+    json["slices"][name] = {{"dim", sliced.dim}, {"slices", sliced.slices}};
   const std::string text =
       json.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
   return WriteAtomically(PathIn(directory), {std::as_bytes(std::span(text))});

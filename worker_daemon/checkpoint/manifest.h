@@ -28,6 +28,12 @@ struct EvaluationHistory {
   friend bool operator==(const EvaluationHistory&, const EvaluationHistory&) = default;
 };
 
+// A tensor that is stored in slices, under the names of these.
+struct SlicedEntry {
+  int32_t dim = 0;
+  std::vector<std::string> slices;  // In order along `dim`.
+};
+
 struct Manifest {
   int64_t step = 0;     // Steps done.
   int64_t samples = 0;  // Samples consumed: steps times the mini-batch.
@@ -42,6 +48,8 @@ struct Manifest {
   // torch.optim>".
   std::map<std::string, std::string> weight_map, optimizer_map;
   std::map<std::string, std::string> aliases;  // Other names of tied parameters, and theirs.
+  // Parameters that are in the maps slice by slice, with their states.
+  std::map<std::string, SlicedEntry> slices;
 };
 
 inline constexpr char kManifestName[] = "manifest.json";

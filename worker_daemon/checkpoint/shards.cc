@@ -7,13 +7,42 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/data/safetensors_writer.h"
+#include "common/data/sliced_tensors.h"
+#include "worker_daemon/checkpoint/slices.h"
 
 namespace stagewright {
 namespace {
 
+// Puts the tensors of which there are slices in the place of these.
+absl::Status Join(const Graph& graph, std::map<std::string, TensorView>& tensors,
+                  std::vector<OwnedTensor>& joined) {
+  for (const SlicedTensor& sliced : SlicedTensors(graph)) {
+    std::vector<TensorView> slices;
+    for (const std::string& name : sliced.slices) {
+      if (const auto found = tensors.find(name); found != tensors.end()) {
+        slices.push_back(found->second);
+        tensors.erase(found);
+      }
+    }
+    if (slices.empty()) continue;  // They are as they were.
+    if (slices.size() < sliced.slices.size()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("no shard has all parts of parameter \"", sliced.names.front(), "\""));
+    }
+    ASSIGN_OR_RETURN(OwnedTensor whole, JoinSlices(sliced.names.front(), slices, sliced.dim));
+    joined.push_back(std::move(whole));
+    for (const std::string& name : sliced.names) {
+      tensors[name] = joined.back().view();
+      tensors[name].name = name;
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckComplete(const Graph& graph, const std::map<std::string, TensorView>& tensors,
                            const std::string& path) {
-  for (const Parameter& parameter : graph.parameters()) {
+  for (const Parameter& own : graph.parameters()) {
+    const Parameter parameter = StoredTensor(own);
     if (parameter.data.has_value()) continue;
     bool found = false;
     for (const std::string& name : NamesOf(parameter)) {
@@ -36,12 +65,6 @@ absl::Status CheckComplete(const Graph& graph, const std::map<std::string, Tenso
 }
 
 }  // namespace
-
-std::vector<std::string> NamesOf(const Parameter& parameter) {
-  std::vector<std::string> names = {parameter.name};
-  names.insert(names.end(), parameter.aliases.begin(), parameter.aliases.end());
-  return names;
-}
 
 std::string ShardPath(const std::string& directory, DeviceId device) {
   const std::string name = absl::StrFormat("shard-%05d.safetensors", device.value());
@@ -86,6 +109,8 @@ absl::Status MergeShards(const Graph& graph, const std::vector<std::string>& sha
     }
     files.push_back(std::move(file));
   }
+  std::vector<OwnedTensor> joined;
+  RETURN_IF_ERROR(Join(graph, tensors, joined));
   if (!original.empty()) {
     ASSIGN_OR_RETURN(SafetensorsFile file, SafetensorsFile::Open(original));
     for (const TensorView& tensor : file.tensors()) tensors.emplace(tensor.name, tensor);

@@ -19,9 +19,6 @@ struct ParameterBytes {
   std::span<const std::byte> data;
 };
 
-// The parameter's name and its aliases.
-std::vector<std::string> NamesOf(const Parameter& parameter);
-
 // Where the shard of a device lies: "shard-00003.safetensors" in `directory`.
 std::string ShardPath(const std::string& directory, DeviceId device);
 
@@ -30,12 +27,12 @@ std::string ShardPath(const std::string& directory, DeviceId device);
 absl::Status WriteShard(const Graph& graph, const std::vector<ParameterBytes>& parameters,
                         const std::vector<TensorView>& others, const std::string& path);
 
-// Merges `shards` into the file `path`, atomically. Every parameter of the graph but its constants
-// must be in exactly one shard or, if no shard has it, in `original`, the weights that the job
-// began with; other tensors of `original` are kept as they are. `original` may be empty: no such
-// file. INVALID_ARGUMENT, naming tensor and file, if a parameter is in two shards, is missing, or
-// has another type or shape than the graph says; errors of SafetensorsFile::Open and
-// WriteSafetensors.
+// Merges `shards` into the file `path`, atomically; slices become the tensors that they are of.
+// Every parameter of the graph but its constants must be in exactly one shard or, if no shard has
+// it, in `original`, the weights that the job began with; other tensors of `original` are kept as
+// they are. `original` may be empty: no such file. INVALID_ARGUMENT, naming tensor and file, if a
+// parameter is in two shards, is missing, or has another type or shape than the graph says; errors
+// of SafetensorsFile::Open and WriteSafetensors.
 absl::Status MergeShards(const Graph& graph, const std::vector<std::string>& shards,
                          const std::string& original, const std::string& path);
 

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/data/safetensors_writer.h"
+#include "common/graph/graph_data.h"
 
 namespace stagewright {
 namespace {
@@ -81,6 +82,18 @@ std::vector<StepRecord::Copy> StepRecord::Find(const std::string& name) const {
     if (const TensorView* tensor = share.file.Find(name)) copies.push_back({share.device, tensor});
   }
   return copies;
+}
+
+std::vector<std::vector<StepRecord::Copy>> StepRecord::FindSlices(
+    const std::string& parameter,
+    const std::function<std::string(const std::string&)>& name_of) const {
+  constexpr int32_t kMostParts = 1024;
+  std::vector<std::vector<Copy>> slices;
+  int32_t parts = 2;
+  while (parts <= kMostParts && Find(name_of(PartName(parameter, 0, parts))).empty()) ++parts;
+  for (int32_t i = 0; i < parts && parts <= kMostParts; ++i)
+    slices.push_back(Find(name_of(PartName(parameter, i, parts))));
+  return slices;
 }
 
 }  // namespace stagewright

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -38,6 +39,11 @@ class StepRecord {
   };
   // By device; empty if none has it. Views live as long as the record.
   std::vector<Copy> Find(const std::string& name) const;
+  // The slices of a tensor that the job had in parallel parts, in order, each as Find gives it;
+  // empty if it had none. `name_of` makes a name in the record of a parameter's.
+  std::vector<std::vector<Copy>> FindSlices(
+      const std::string& parameter,
+      const std::function<std::string(const std::string&)>& name_of) const;
 
  private:
   struct Share {

@@ -50,7 +50,7 @@ absl::StatusOr<UnreadTensors> UnreadTensors::Open(const Graph& graph, const Prog
   std::set<std::string> of_graph;
   for (size_t i = 0; i < written.size(); ++i) {
     const Parameter& parameter = graph.parameters()[i];
-    const std::vector<std::string> names = NamesOf(parameter);
+    const std::vector<std::string> names = NamesOf(StoredTensor(parameter));
     of_graph.insert(names.begin(), names.end());
     if (written[i]) continue;
     const TensorView* found = nullptr;
@@ -69,7 +69,7 @@ absl::StatusOr<UnreadTensors> UnreadTensors::Open(const Graph& graph, const Prog
     unread.tensors_.back().name = parameter.name;
   }
   if (unread.resume_ != nullptr) {
-    for (const auto& [name, file] : unread.resume_->manifest().weight_map) {
+    for (const std::string& name : unread.resume_->WeightNames()) {
       if (!of_graph.contains(name)) unread.tensors_.push_back(*unread.resume_->Weight(name));
     }
     return unread;

@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "common/data/sliced_tensors.h"
 #include "worker_daemon/checkpoint/ownership.h"
 #include "worker_daemon/torch/tensor_types.h"
 #include "worker_daemon/torch/torch_guard.h"
@@ -16,9 +17,13 @@
 namespace stagewright {
 namespace {
 
-absl::StatusOr<at::Tensor> ToTensor(const TensorView& view) {
-  at::Tensor tensor = at::empty(view.shape, ToScalarType(view.dtype));
-  RETURN_IF_ERROR(ReadTensor(view, {static_cast<std::byte*>(tensor.data_ptr()), tensor.nbytes()}));
+// The parameter's part of a state of the optimizer, where that has an entry for each of the stored
+// tensor; else all of it.
+absl::StatusOr<at::Tensor> StateTensor(const TensorView& view, const Parameter& parameter) {
+  const bool sliced = parameter.slice.has_value() && view.shape == parameter.slice->shape;
+  at::Tensor tensor = at::empty(sliced ? parameter.shape : view.shape, ToScalarType(view.dtype));
+  const std::span out(static_cast<std::byte*>(tensor.data_ptr()), tensor.nbytes());
+  RETURN_IF_ERROR(sliced ? ReadParameter(view, parameter, out) : ReadTensor(view, out));
   return tensor;
 }
 
@@ -90,17 +95,17 @@ absl::Status RestoreOptimizer(const DeviceJob& spec, const std::vector<Parameter
   for (ParameterId id : ids) {
     const Parameter& parameter = spec.graph->parameter(id);
     if (!parameter.trainable) continue;
-    std::map<std::string, TensorView> views = spec.resume->OptimizerState(parameter.name);
-    for (const std::string& alias : parameter.aliases) {
-      if (views.empty()) views = spec.resume->OptimizerState(alias);
+    std::map<std::string, TensorView> views;
+    for (const std::string& name : NamesOf(StoredTensor(parameter))) {
+      if (views.empty()) views = spec.resume->OptimizerState(name);
     }
     std::map<std::string, at::Tensor> state;
     for (const auto& [name, view] : views) {
-      ASSIGN_OR_RETURN(state[name], ToTensor(view));
+      ASSIGN_OR_RETURN(state[name], StateTensor(view, parameter));
     }
-    RETURN_IF_ERROR(
-        Annotate(optimizer.Restore(id, state),
-                 absl::StrCat(spec.resume->directory(), ": parameter \"", parameter.name, "\"")));
+    RETURN_IF_ERROR(Annotate(
+        optimizer.Restore(id, state),
+        absl::StrCat(spec.resume->directory(), ": parameter \"", parameter.stored_name(), "\"")));
   }
   return absl::OkStatus();
 }

@@ -32,6 +32,21 @@ absl::StatusOr<at::Tensor> Read(const TensorView& view) {
   return tensor;
 }
 
+// The slices of a tensor of `sizes`, which differ from it along the dimension that they share out.
+absl::StatusOr<at::Tensor> ReadJoined(const std::vector<const TensorView*>& slices,
+                                      at::IntArrayRef sizes) {
+  std::vector<at::Tensor> parts;
+  for (const TensorView* slice : slices) {
+    ASSIGN_OR_RETURN(at::Tensor part, Read(*slice));
+    parts.push_back(std::move(part));
+  }
+  if (parts.size() == 1 || parts.front().sizes().size() != sizes.size()) return parts.front();
+  int64_t dim = 0;
+  while (dim + 1 < parts.front().dim() && parts.front().size(dim) == sizes[dim]) ++dim;
+  if (parts.front().sizes() == sizes) return parts.front();  // Each has all of it.
+  return at::cat(parts, dim);
+}
+
 // The place of a flat index.
 std::vector<int64_t> IndexIn(at::IntArrayRef sizes, int64_t flat) {
   std::vector<int64_t> index(sizes.size());
@@ -89,15 +104,36 @@ absl::Status StepComparison::BeginStep(int64_t step) {
   return absl::OkStatus();
 }
 
-StepComparison::Compared StepComparison::Compare(std::string what, const std::string& name,
-                                                 const at::Tensor& own, double relative,
-                                                 double floor) {
+std::vector<StepComparison::Recorded> StepComparison::Find(const std::string& parameter,
+                                                           const NameOf& name_of) const {
+  std::vector<Recorded> found;
+  for (const StepRecord::Copy& copy : record_->Find(name_of(parameter)))
+    found.push_back({copy.device, {copy.tensor}});
+  if (!found.empty()) return found;
+  const auto slices = record_->FindSlices(parameter, name_of);
+  size_t copies = 0;
+  for (const auto& slice : slices) {
+    if (slice.empty()) return {};
+    copies = std::max(copies, slice.size());
+  }
+  for (size_t i = 0; i < copies; ++i) {  // Each copy of each slice is in one of them.
+    Recorded recorded{slices.front()[std::min(i, slices.front().size() - 1)].device, {}};
+    for (const auto& slice : slices)
+      recorded.slices.push_back(slice[std::min(i, slice.size() - 1)].tensor);
+    found.push_back(std::move(recorded));
+  }
+  return found;
+}
+
+StepComparison::Compared StepComparison::Compare(std::string what, const std::string& parameter,
+                                                 const NameOf& name_of, const at::Tensor& own,
+                                                 double relative, double floor) {
   Compared compared{std::move(what), std::nullopt, "", relative, floor};
-  const std::vector<StepRecord::Copy> copies = record_->Find(name);
+  const std::vector<Recorded> copies = Find(parameter, name_of);
   if (copies.empty()) compared.missing = "under the plan";
   const at::Tensor mine = own.detach().to(at::kCPU).to(at::kDouble).contiguous();
-  for (const StepRecord::Copy& copy : copies) {
-    auto read = Read(*copy.tensor);
+  for (const Recorded& copy : copies) {
+    auto read = ReadJoined(copy.slices, mine.sizes());
     if (read.ok() && read->sizes() != mine.sizes())
       read = absl::DataLossError(
           absl::StrCat("the record of ", compared.what, " has shape ", Describe(*read)));
@@ -128,13 +164,13 @@ StepComparison::Compared StepComparison::Compare(std::string what, const std::st
 void StepComparison::OnGradient(ParameterId id, at::Tensor& gradient) {
   const at::NoGradGuard no_grad;
   const Parameter& parameter = spec_.graph->parameter(id);
-  const std::string name = GradientName(parameter.name);
   const Tolerance tolerance = ToleranceIn(parameter.dtype);
-  gradients_[id.index()] = Compare(absl::StrCat("the gradient of \"", parameter.name, "\""), name,
-                                   gradient, tolerance.relative, tolerance.floor);
-  const std::vector<StepRecord::Copy> copies = record_->Find(name);
+  gradients_[id.index()] =
+      Compare(absl::StrCat("the gradient of \"", parameter.name, "\""), parameter.name,
+              GradientName, gradient, tolerance.relative, tolerance.floor);
+  const std::vector<Recorded> copies = Find(parameter.name, GradientName);
   if (copies.empty()) return;
-  const auto recorded = Read(*copies.front().tensor);
+  const auto recorded = ReadJoined(copies.front().slices, gradient.sizes());
   failure_.Update(recorded.status());
   if (recorded.ok() && recorded->sizes() == gradient.sizes())
     gradient = at::empty_like(gradient).copy_(*recorded);
@@ -147,17 +183,20 @@ absl::Status StepComparison::CompareState() {
     if (parameter.data.has_value()) continue;  // A constant.
     const Tolerance tolerance = ToleranceIn(parameter.dtype);
     const char* kind = parameter.buffer ? "buffer \"" : "parameter \"";
-    state_.push_back(Compare(absl::StrCat(kind, parameter.name, "\""),
-                             ParameterName(parameter.name), parameters_[id],
+    state_.push_back(Compare(absl::StrCat(kind, parameter.name, "\""), parameter.name,
+                             ParameterName, parameters_[id],
                              parameter.trainable ? tolerance.update : tolerance.relative,
                              parameter.trainable ? 0 : tolerance.floor));
     for (const auto& [name, state] : optimizer_.StateOf(id)) {
-      const std::string full = absl::StrCat(parameter.name, ".", name);
-      optimizer_state_.push_back(Compare(absl::StrCat("optimizer state \"", full, "\""),
-                                         StateName(full), state, tolerance.update, 0));
+      const auto full = [&state_name = name](const std::string& of) {
+        return StateName(absl::StrCat(of, ".", state_name));
+      };
+      optimizer_state_.push_back(
+          Compare(absl::StrCat("optimizer state \"", parameter.name, ".", name, "\""),
+                  parameter.name, full, state, tolerance.update, 0));
     }
     if (parameter.trainable && !gradients_[id.index()].has_value() &&
-        !record_->Find(GradientName(parameter.name)).empty()) {
+        !Find(parameter.name, GradientName).empty()) {
       gradients_[id.index()] = {absl::StrCat("the gradient of \"", parameter.name, "\""),
                                 std::nullopt, "on the single device", 0, 0};
     }

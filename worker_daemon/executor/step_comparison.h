@@ -15,6 +15,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -63,8 +64,16 @@ class StepComparison : public StepWatch {
     double floor = 0;
   };
 
-  Compared Compare(std::string what, const std::string& name, const at::Tensor& own,
-                   double relative, double floor);
+  // What a device recorded of a tensor: all of it, or the slices that the plan had.
+  struct Recorded {
+    DeviceId device;
+    std::vector<const TensorView*> slices;
+  };
+  using NameOf = std::function<std::string(const std::string&)>;  // In the record.
+
+  std::vector<Recorded> Find(const std::string& parameter, const NameOf& name_of) const;
+  Compared Compare(std::string what, const std::string& parameter, const NameOf& name_of,
+                   const at::Tensor& own, double relative, double floor);
   absl::Status CompareState();
   absl::Status Judge(int64_t step, double loss, const std::vector<const Compared*>& all) const;
   Tolerance ToleranceIn(DType dtype) const;

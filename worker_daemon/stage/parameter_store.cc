@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "common/data/sliced_tensors.h"
 #include "common/data/weights_check.h"
 #include "worker_daemon/torch/tensor_types.h"
 
@@ -50,19 +51,19 @@ absl::StatusOr<ParameterStore> ParameterStore::Load(const Graph& graph,
       store.tensors_[id.index()] = constant.to(device);
       continue;
     }
-    const TensorView* stored = FindAny(source, parameter);
+    const Parameter said = StoredTensor(parameter);
+    const TensorView* stored = FindAny(source, said);
     if (stored == nullptr) {
-      return absl::NotFoundError(
-          absl::StrCat(where, ": there is no tensor \"", parameter.name, "\""));
+      return absl::NotFoundError(absl::StrCat(where, ": there is no tensor \"", said.name, "\""));
     }
-    if (stored->dtype != parameter.dtype || stored->shape != parameter.shape) {
+    if (stored->dtype != said.dtype || stored->shape != said.shape) {
       return absl::InvalidArgumentError(absl::StrCat(
           where, ": tensor \"", stored->name, "\" is ", Describe(stored->dtype, stored->shape),
-          ", the graph says ", Describe(parameter.dtype, parameter.shape)));
+          ", the graph says ", Describe(said.dtype, said.shape)));
     }
     at::Tensor tensor = at::empty(parameter.shape, ToScalarType(parameter.dtype));
-    RETURN_IF_ERROR(
-        ReadTensor(*stored, {static_cast<std::byte*>(tensor.data_ptr()), tensor.nbytes()}));
+    RETURN_IF_ERROR(ReadParameter(*stored, parameter,
+                                  {static_cast<std::byte*>(tensor.data_ptr()), tensor.nbytes()}));
     store.tensors_[id.index()] = tensor.to(device).requires_grad_(parameter.trainable);
   }
   return store;

@@ -18,9 +18,9 @@ namespace stagewright {
 class ParameterStore {
  public:
   // Loads `parameters` of the graph from a `.safetensors` file, under their name or one of their
-  // aliases; constants are in the graph. Trainable ones require a gradient. INVALID_ARGUMENT or
-  // NOT_FOUND names the file and the tensor that is missing or has another type or shape than the
-  // graph says.
+  // aliases; of a slice, out of the whole tensor's. Constants are in the graph. Trainable ones
+  // require a gradient. INVALID_ARGUMENT or NOT_FOUND names the file and the tensor that is missing
+  // or has another type or shape than the graph says.
   static absl::StatusOr<ParameterStore> Load(const Graph& graph,
                                              const std::vector<ParameterId>& parameters,
                                              const std::string& path, at::Device device);

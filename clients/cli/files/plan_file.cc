@@ -8,6 +8,7 @@
 #include "clients/cli/view/plan_context.h"
 #include "clients/cli/view/plan_json.h"
 #include "common/base/text_file.h"
+#include "common/wire/strategy_proto.h"
 
 namespace stagewright::cli {
 namespace {
@@ -28,6 +29,12 @@ constexpr Field kStageFields[] = {
     {"nodes", "nodes"}, {"devices", "devices"},     {"micro_batch_size", "micro_batch"},
     {"k", "k"},         {"in_flight", "in_flight"}, {"recompute", "recompute"}};
 
+constexpr char kSplits[] = "split_operators";
+
+std::string Text(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
 template <size_t n>
 Json Renamed(const Json& shown, const Field (&fields)[n]) {
   if (!shown.is_object()) return shown;  // The reader of the plan says what is wrong.
@@ -45,21 +52,53 @@ absl::StatusOr<std::string> ByHand(const Json& shown, const std::string& path) {
   Json plan = Renamed(shown, kPlanFields);
   plan["stages"] = Json::array();
   for (const Json& stage : shown["stages"]) plan["stages"].push_back(Renamed(stage, kStageFields));
-  return plan.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return Text(plan);
+}
+
+// {"top": 4, ...}
+absl::StatusOr<std::vector<OperatorSplit>> SplitsIn(const Json& json, const std::string& path) {
+  std::vector<OperatorSplit> splits;
+  if (!json.contains(kSplits)) return splits;
+  const Json& given = json[kSplits];
+  bool good = given.is_object();
+  for (auto it = given.begin(); good && it != given.end(); ++it) {
+    good = it->is_number_integer() && it->get<int64_t>() >= 2 && it->get<int64_t>() <= 1024;
+    if (good) splits.push_back({it.key(), it->get<int32_t>()});
+  }
+  if (good) return splits;
+  return absl::InvalidArgumentError(
+      absl::StrCat(path, ": ", kSplits, " is not an object of numbers of parts by node"));
 }
 
 }  // namespace
 
-absl::StatusOr<std::string> ReadPlanFile(const std::string& path) {
+absl::StatusOr<PlanFile> ReadPlanFile(const std::string& path) {
   ASSIGN_OR_RETURN(std::string text, ReadTextFile(path));
-  const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object()) return text;
+  Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object()) return PlanFile{std::move(text), {}};
   if (json.contains("response")) {
     ASSIGN_OR_RETURN(const SavedPlan saved, LoadPlan(path));
-    return ByHand(PlanJson(saved.response, ContextOf(saved.graph, saved.response.best())), path);
+    json = PlanJson(saved.response, ContextOf(saved.graph, saved.response.best()));
   }
-  if (json.contains("termination")) return ByHand(json, path);
-  return text;
+  PlanFile file;
+  ASSIGN_OR_RETURN(file.splits, SplitsIn(json, path));
+  if (json.contains("termination")) {
+    ASSIGN_OR_RETURN(file.plan, ByHand(json, path));
+  } else if (file.splits.empty()) {
+    file.plan = std::move(text);
+  } else {
+    json.erase(kSplits);
+    file.plan = Text(json);
+  }
+  return file;
+}
+
+absl::Status SetManualPlan(const std::string& path, v1::PlanOptions& options) {
+  ASSIGN_OR_RETURN(PlanFile file, ReadPlanFile(path));
+  options.set_manual(std::move(file.plan));
+  if (options.splits_size() > 0) return absl::OkStatus();
+  for (const OperatorSplit& split : file.splits) *options.add_splits() = ToProto(split);
+  return absl::OkStatus();
 }
 
 }  // namespace stagewright::cli

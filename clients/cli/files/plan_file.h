@@ -2,14 +2,25 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "common/base/status.h"
+#include "common/graph/operator_split.h"
+#include "stagewright/v1/planner_service.pb.h"
 
 namespace stagewright::cli {
+
+struct PlanFile {
+  std::string plan;                   // By hand.
+  std::vector<OperatorSplit> splits;  // "split_operators": what is cut before.
+};
 
 // The text of a plan by hand (docs/planners/manual.md) from a file that holds one, what
 // `plan -o json` printed, or what `plan --save` wrote. Of the last two, the best plan.
 // INVALID_ARGUMENT, naming the file, if there is no plan in it.
-absl::StatusOr<std::string> ReadPlanFile(const std::string& path);
+absl::StatusOr<PlanFile> ReadPlanFile(const std::string& path);
+
+// Asks for that plan. Operators that are named to be cut already are cut instead of the file's.
+absl::Status SetManualPlan(const std::string& path, v1::PlanOptions& options);
 
 }  // namespace stagewright::cli

@@ -8,6 +8,7 @@
 #include "clients/cli/flags/number_checks.h"
 #include "common/topology/presets.h"
 #include "common/topology/uniform.h"
+#include "common/wire/strategy_proto.h"
 #include "common/wire/topology_proto.h"
 #include "common/wire/training_proto.h"
 
@@ -112,6 +113,21 @@ void AddSearchFlags(CLI::App& command, std::shared_ptr<v1::PlanOptions> options)
   flag(
       "--asynchronous", [options] { options->set_asynchronous(true); },
       "asynchronous 1F1B with weight stashing, from planners that have it");
+  command
+      .add_option_function<std::string>(
+          "--split-operators",
+          [options](const std::string& text) {
+            if (text == "auto") return;
+            if (text == "off") return options->set_split_policy(v1::SPLIT_POLICY_OFF);
+            const auto splits = ParseOperatorSplits(text);
+            if (!splits.ok())
+              throw CLI::ValidationError("--split-operators",
+                                         std::string(splits.status().message()));
+            for (const OperatorSplit& split : *splits) *options->add_splits() = ToProto(split);
+          },
+          "operators cut in parallel parts: auto (planner auto tries those that bind, default), "
+          "off, or NAME=PARTS[,NAME=PARTS]")
+      ->type_name("auto|off|NAME=PARTS,...");
   flag(
       "--vertical-sync", [options] { options->set_vertical_sync(true); },
       "with --asynchronous: all stages use the same version of the weights for a micro-batch");

@@ -80,7 +80,7 @@ absl::StatusOr<v1::JobSpec> MakeSpec(const SubmitFlags& flags) {
   spec.set_planner(flags.planner);
   *spec.mutable_plan_options() = flags.plan_options;
   if (!flags.plan_file.empty()) {
-    ASSIGN_OR_RETURN(*spec.mutable_plan_options()->mutable_manual(), ReadPlanFile(flags.plan_file));
+    RETURN_IF_ERROR(SetManualPlan(flags.plan_file, *spec.mutable_plan_options()));
     if (spec.planner().empty()) spec.set_planner("manual");
   }
   return spec;

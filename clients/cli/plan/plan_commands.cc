@@ -23,6 +23,8 @@
 #include "clients/cli/view/plan_json.h"
 #include "clients/cli/view/plan_text.h"
 #include "common/base/units.h"
+#include "common/wire/split_graph.h"
+#include "common/wire/strategy_proto.h"
 #include "planner_service/front_door/front_door.h"
 #include "planner_service/wire/plan_proto.h"
 
@@ -57,7 +59,7 @@ absl::StatusOr<v1::PlanRequest> MakeRequest(const PlanFlags& flags,
   request.set_planner(flags.planner);
   *request.mutable_options() = *flags.options;
   if (!flags.plan_file.empty()) {
-    ASSIGN_OR_RETURN(*request.mutable_options()->mutable_manual(), ReadPlanFile(flags.plan_file));
+    RETURN_IF_ERROR(SetManualPlan(flags.plan_file, *request.mutable_options()));
     if (flags.planner.empty()) request.set_planner("manual");
   }
   request.set_compare_sequential(!flags.no_sequential);
@@ -146,6 +148,11 @@ void CheckMeasureFlags(const PlanFlags& flags) {
                                absl::StrCat("only --planner ", absl::StrJoin(learners, " or "),
                                             " learns from real steps"));
   }
+  if (flags.options->splits_size() > 0) {
+    throw CLI::ValidationError("--measure-steps",
+                               "strategies are tried on the graph as it is: --split-operators can "
+                               "name none");
+  }
   if (flags.measure.weights.empty()) throw CLI::RequiredError("--weights");
   if (flags.measure.data.empty()) throw CLI::RequiredError("--data");
 }
@@ -163,10 +170,12 @@ int RunPlan(const PlanFlags& flags, const Globals& globals) {
   if (!response.ok()) return Report(response.status());
   for (const std::string& warning : warnings) response->add_warnings(warning);
 
-  const Answer answer{*response, ContextOf(request->problem().graph(), response->best()), measured};
+  const auto graph =
+      SplitGraph(request->problem().graph(), FromProto(response->best().strategy()).splits);
+  if (!graph.ok()) return Report(graph.status());
+  const Answer answer{*response, ContextOf(*graph, response->best()), measured};
   if (!flags.save.empty()) {
-    if (absl::Status status = SavePlan(*response, request->problem().graph(), flags.save);
-        !status.ok()) {
+    if (absl::Status status = SavePlan(*response, *graph, flags.save); !status.ok()) {
       return Report(status);
     }
   }

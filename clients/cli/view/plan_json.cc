@@ -84,6 +84,8 @@ nlohmann::json OnePlanJson(const v1::Plan& plan, const PlanContext& context) {
          {"samples_per_second", length.evaluation().samples_per_second()},
          {"peak_memory_bytes", PeakMemory(length.evaluation()).count()}});
   }
+  for (const v1::OperatorSplit& split : plan.strategy().splits())
+    json["split_operators"][split.node()] = split.parts();
   if (plan.strategy().orders_size() > 0) json["orders"] = Orders(plan.strategy());
   return json;
 }

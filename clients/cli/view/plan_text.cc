@@ -1,5 +1,6 @@
 #include "clients/cli/view/plan_text.h"
 
+#include <algorithm>
 #include <set>
 
 #include "absl/strings/str_cat.h"
@@ -78,6 +79,21 @@ std::string OneDeviceText(const v1::PlanResponse& response) {
                          static_cast<double>(alone) / static_cast<double>(here));
 }
 
+// What was cut in parallel parts.
+std::string SplitsText(const v1::Strategy& strategy, const PlanContext& context) {
+  std::vector<std::string> cut;
+  for (const v1::OperatorSplit& split : strategy.splits()) {
+    const auto node = std::find(context.node_names.begin(), context.node_names.end(), split.node());
+    const auto index = static_cast<size_t>(node - context.node_names.begin());
+    const bool in_module = node != context.node_names.end() && !context.node_modules[index].empty();
+    cut.push_back(absl::StrCat(
+        split.node(), in_module ? absl::StrCat(" (", context.node_modules[index], ")") : "", " in ",
+        split.parts()));
+  }
+  if (cut.empty()) return "";
+  return absl::StrCat("operators cut in parallel parts: ", absl::StrJoin(cut, ", "), "\n");
+}
+
 }  // namespace
 
 std::string PlanText(const v1::PlanResponse& response, const PlanContext& context) {
@@ -108,7 +124,7 @@ std::string PlanText(const v1::PlanResponse& response, const PlanContext& contex
                         static_cast<double>(best.evaluation().iteration_ns());
     absl::StrAppend(&out, absl::StrFormat("graph over sequential: %.2fx\n", gain));
   }
-  absl::StrAppend(&out, OneDeviceText(response));
+  absl::StrAppend(&out, OneDeviceText(response), SplitsText(best.strategy(), context));
   if (const auto gap = GapRatio(response)) {
     absl::StrAppend(&out, "no plan on these devices can take less than ",
                     FormatDuration(Nanos(response.lower_bound_ns())), "; this one takes ",

@@ -99,6 +99,8 @@ def read_checkpoint(directory: str | os.PathLike) -> TrainingCheckpoint:
             if not parameter:
                 continue  # Of the job, not of a parameter: the scale of its loss.
             state.setdefault(parameter, {})[key] = files[file][name]
+        for name, sliced in manifest.get("slices", {}).items():
+            _join(name, sliced["slices"], sliced["dim"], weights, state)
         for alias, name in manifest["aliases"].items():
             if name in weights:
                 weights[alias] = weights[name]
@@ -155,6 +157,19 @@ def import_state_dict(source: str | os.PathLike, path: str | os.PathLike) -> lis
     stored = dict(zip(without_prefixes(list(stored)), stored.values()))
     write_tensors(path, stored)
     return sorted(stored)
+
+
+def _join(name: str, slices: list[str], dim: int, weights: dict, state: dict) -> None:
+    """Puts a parameter that a job trained in parallel parts, and its state, in the place of the parts."""
+    parts = [weights.pop(part) for part in slices]
+    weights[name] = torch.cat(parts, dim)
+    states = [state.pop(part, {}) for part in slices]
+    joined = {
+        key: torch.cat([of[key] for of in states], dim) if value.shape == parts[0].shape else value
+        for key, value in states[0].items()
+    }
+    if joined:
+        state[name] = joined
 
 
 def _load(path: str | os.PathLike) -> dict[str, torch.Tensor]:

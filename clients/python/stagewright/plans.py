@@ -218,18 +218,20 @@ _STAGE_FIELDS = {
 }
 
 
-def plan_by_hand(path: str | os.PathLike) -> str:
-    """The text of a plan by hand (docs/planners/manual.md), from such a file or from what `plan -o json` printed."""
+def plan_by_hand(path: str | os.PathLike) -> tuple[str, dict[str, int]]:
+    """The text of a plan by hand (docs/planners/manual.md), from such a file or from what `plan -o json` printed, and
+    the operators that it cuts in parallel parts, in how many."""
     document = _read_json(path)
     if not isinstance(document, dict) or not isinstance(document.get("stages"), list):
         raise PlanFileError(f"{path}: holds no plan")
+    splits = document.pop("split_operators", {})
     if "termination" not in document:
-        return json.dumps(document)
+        return json.dumps(document), splits
     plan = {field: document[field] for field in _PLAN_FIELDS if field in document}
     plan["stages"] = [
         {name: stage[shown] for shown, name in _STAGE_FIELDS.items() if shown in stage} for stage in document["stages"]
     ]
-    return json.dumps(plan)
+    return json.dumps(plan), splits
 
 
 def _read_json(path: str | os.PathLike) -> object:

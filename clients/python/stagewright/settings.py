@@ -3,6 +3,7 @@
 import dataclasses
 import os
 import pathlib
+from collections.abc import Mapping
 
 from .plans import Plan, load_plan, plan_by_hand
 from .proto import jobs_pb, planner_pb, strategy_pb
@@ -33,6 +34,7 @@ class PlanOptions:
     asynchronous: bool = False
     vertical_sync: bool = False
     seed: int = 0  # Of planners that draw random numbers.
+    split_operators: str | Mapping[str, int] = "auto"  # "off", or numbers of parts by node.
 
     def to_proto(self) -> "planner_pb.PlanOptions":
         return planner_pb.PlanOptions(
@@ -53,7 +55,14 @@ class PlanOptions:
             asynchronous=self.asynchronous,
             vertical_sync=self.vertical_sync,
             seed=self.seed,
+            **self._splits(),
         )
+
+    def _splits(self) -> dict:
+        if isinstance(self.split_operators, str):
+            policy = _choice("split_operators", self.split_operators, planner_pb.SplitPolicy, "SPLIT_POLICY_")
+            return {"split_policy": policy}
+        return {"splits": [strategy_pb.OperatorSplit(node=n, parts=p) for n, p in self.split_operators.items()]}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -126,7 +135,9 @@ def _apply_plan(plan: Plan | str | os.PathLike, spec: "jobs_pb.JobSpec") -> None
     if text.lstrip().startswith('{"response"'):
         _apply_plan(load_plan(plan), spec)
         return
-    spec.plan_options.manual = plan_by_hand(plan)
+    spec.plan_options.manual, splits = plan_by_hand(plan)
+    if not spec.plan_options.splits:
+        spec.plan_options.splits.extend(strategy_pb.OperatorSplit(node=n, parts=p) for n, p in splits.items())
     spec.planner = spec.planner or "manual"
 
 

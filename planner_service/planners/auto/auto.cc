@@ -42,7 +42,7 @@ class AutoPlanner : public Planner {
     return "all planners that fit, then looped stages on the model's DAG improved by local search";
   }
   PlannerAbilities abilities() const override {
-    return {.asynchronous = true, .whole_stages = true};
+    return {.asynchronous = true, .whole_stages = true, .tries_splits = true};
   }
   absl::StatusOr<Outcome> Solve(const Problem& problem, const PlanOptions& options,
                                 SearchContext& context) const override {

@@ -28,15 +28,25 @@ def step(model, optimizer, seed):
     optimizer.step()
 
 
-def write(directory, model, optimizer):
+def parts(name, tensor, cut):
+    """A tensor, or the two halves along dimension 1 in which a job had it."""
+    if name != cut or tensor.dim() < 2:
+        return {name: tensor.clone()}
+    return {f"{name}[{i + 1}/2]": half.clone() for i, half in enumerate(tensor.chunk(2, 1))}
+
+
+def write(directory, model, optimizer, cut=""):
     """A checkpoint as two devices write it: tied parameters once, state under the names of torch.optim."""
     directory.mkdir()
     names = dict(model.named_parameters())
     files = {"model-00000.safetensors": {}, "model-00001.safetensors": {}, "optimizer-00000.safetensors": {}}
     for i, (name, parameter) in enumerate(names.items()):
-        files[f"model-0000{i % 2}.safetensors"][name] = parameter.detach().clone()
+        halves = parts(name, parameter.detach(), cut)
+        files[f"model-0000{i % 2}.safetensors"].update(halves)
         for key, value in optimizer.state[parameter].items():
-            files["optimizer-00000.safetensors"][f"{name}.{key}"] = value.clone()
+            states = parts(name, value, cut)
+            for half in halves:
+                files["optimizer-00000.safetensors"][f"{half}.{key}"] = states.get(half, value).clone()
     # Of no parameter: the scale of a loss in float16.
     files["optimizer-00000.safetensors"]["loss_scale"] = torch.tensor([65536, 3], dtype=torch.float64)
     entries = []
@@ -53,16 +63,18 @@ def write(directory, model, optimizer):
         graph="tied", graph_fingerprint="0", files=entries, weight_map=maps[0], optimizer_map=maps[1],
         aliases={"output.weight": "embedding.weight"},
     )  # fmt: skip
+    if cut:
+        manifest["slices"] = {cut: {"dim": 1, "slices": [f"{cut}[1/2]", f"{cut}[2/2]"]}}
     (directory / "manifest.json").write_text(json.dumps(manifest))
 
 
-@pytest.fixture
-def trained(tmp_path):
+@pytest.fixture(params=["", "embedding.weight"])
+def trained(tmp_path, request):
     model = Tied()
     optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
     for seed in range(3):
         step(model, optimizer, seed)
-    write(tmp_path / "step", model, optimizer)
+    write(tmp_path / "step", model, optimizer, request.param)
     return model, optimizer, tmp_path / "step"
 
 

@@ -19,6 +19,7 @@ TEST(StrategyProtoTest, RandomStrategiesAndProgramsRoundTrip) {
   testing::Rng rng(11);
   for (int i = 0; i < 200; ++i) {
     testing::RandomCase random = testing::MakeRandomCase(rng);
+    random.strategy.splits = {{"top", 4}, {"head", 2}};
     random.strategy.asynchronous = i % 5 == 0;
     random.strategy.vertical_sync = i % 10 == 0;
     random.strategy.bucket_bytes = Bytes(i % 3);
@@ -27,6 +28,7 @@ TEST(StrategyProtoTest, RandomStrategiesAndProgramsRoundTrip) {
     const Strategy strategy = FromProto(ToProto(random.strategy));
     EXPECT_EQ(ToProto(strategy).SerializeAsString(), ToProto(random.strategy).SerializeAsString());
     EXPECT_EQ(strategy.orders, random.strategy.orders);
+    EXPECT_EQ(strategy.splits, random.strategy.splits);
     EXPECT_EQ(strategy.asynchronous, random.strategy.asynchronous);
     EXPECT_EQ(strategy.vertical_sync, random.strategy.vertical_sync);
     EXPECT_EQ(strategy.bucket_bytes, random.strategy.bucket_bytes);

@@ -30,7 +30,9 @@ Answer Shown(const PlanRequest& request, PlanResponse response) {
   response.search_seconds = 0;
   response.states = response.candidates = 0;
   const v1::PlanResponse proto = ToProto(response, *request.cluster);
-  const cli::PlanContext context = cli::ContextOf(ToProto(*request.graph), proto.best());
+  const bool split = response.best && response.best->split_graphs != nullptr;
+  const Graph& graph = split ? response.best->split_graphs->graph : *request.graph;
+  const cli::PlanContext context = cli::ContextOf(ToProto(graph), proto.best());
   const std::string json = cli::PlanJson(proto, context).dump(2);
   const std::string shown = absl::StrCat(cli::PlanText(proto, context), json);
   if (!response.best) return {WordCell(shown, TerminationName(response.termination)), ""};
@@ -62,7 +64,8 @@ absl::StatusOr<std::string> ByHand(const std::string& json) {
   std::ofstream(path) << json;
   auto plan = cli::ReadPlanFile(path);
   std::filesystem::remove(path);
-  return plan;
+  RETURN_IF_ERROR(plan.status());
+  return plan->plan;
 }
 
 }  // namespace

@@ -23,7 +23,7 @@ Job RunningJob() {
   job.spec = std::make_shared<const v1::JobSpec>();
   v1::Graph graph;
   graph.set_name("net");
-  job.graph = std::make_shared<const v1::Graph>(graph);
+  job.graph = job.planned_graph = std::make_shared<const v1::Graph>(graph);
   v1::Plan plan;
   plan.add_lengths();
   job.plan = std::make_shared<const v1::Plan>(plan);

@@ -58,6 +58,18 @@ TEST_F(ManifestTest, ComesBackAsItWas) {
   EXPECT_EQ(found->weight_map, wanted.weight_map);
   EXPECT_EQ(found->optimizer_map, wanted.optimizer_map);
   EXPECT_EQ(found->aliases, wanted.aliases);
+  EXPECT_TRUE(found->slices.empty());
+}
+
+TEST_F(ManifestTest, SlicesComeBack) {
+  Manifest wanted = Example();
+  wanted.slices["w"] = {1, {"w[1/2]", "w[2/2]"}};
+  ASSERT_TRUE(WriteManifest(directory_.File(""), wanted).ok());
+  const auto found = ReadManifest(directory_.File(""));
+  ASSERT_TRUE(found.ok()) << found.status();
+  ASSERT_EQ(found->slices.size(), 1u);
+  EXPECT_EQ(found->slices.at("w").dim, 1);
+  EXPECT_EQ(found->slices.at("w").slices, wanted.slices.at("w").slices);
 }
 
 TEST_F(ManifestTest, EvaluationsMayBeAbsentOrWithoutABest) {

@@ -59,6 +59,42 @@ TEST_F(ShardsTest, MergeUnderAllNamesAndKeepWhatNothingUses) {
   EXPECT_THAT(Read(merged, "steps"), ElementsAre(7));
 }
 
+// Two parts of "w", 2 x 4, by columns; "again" is another name of it.
+Graph Sliced() {
+  GraphData data = Tied({}).data();
+  for (const int64_t begin : {0, 2}) {
+    Parameter part;
+    part.name = PartName("w", static_cast<int32_t>(begin / 2), 2);
+    part.shape = {2, 2};
+    part.slice = {"w", {"again"}, {2, 4}, 1, begin};
+    data.parameters.push_back(part);
+  }
+  return *Graph::Create(std::move(data));
+}
+
+TEST_F(ShardsTest, SlicesBecomeTheTensorAgain) {
+  const Graph graph = Sliced();
+  const ParameterId first(graph.parameters().size() - 2), second(graph.parameters().size() - 1);
+  const std::vector<float> left = {1, 2, 5, 6}, right = {3, 4, 7, 8}, whole(8, 9);
+  const std::string original = directory_.File("original.safetensors");
+  ASSERT_TRUE(WriteSafetensors(original, {View("w", DType::kFloat32, {2, 4}, whole)}).ok());
+  const std::string a = ShardPath(directory_.File(""), DeviceId(0));
+  const std::string b = ShardPath(directory_.File(""), DeviceId(1));
+  ASSERT_TRUE(
+      WriteShard(graph, {{ParameterId(0), BytesOf(embedding_)}, {second, BytesOf(right)}}, {}, a)
+          .ok());
+  ASSERT_TRUE(
+      WriteShard(graph, {{ParameterId(1), BytesOf(bias_)}, {first, BytesOf(left)}}, {}, b).ok());
+  const std::string merged = directory_.File("model.safetensors");
+  const absl::Status status = MergeShards(graph, {a, b}, original, merged);
+  ASSERT_TRUE(status.ok()) << status;
+  for (const char* name : {"w", "again"})
+    EXPECT_THAT(Read(merged, name), ElementsAre(1, 2, 3, 4, 5, 6, 7, 8)) << name;
+  EXPECT_THAT(Read(merged, "w[1/2]"), ElementsAre());
+  EXPECT_THAT(MergeShards(graph, {a}, original, merged).message(),
+              HasSubstr("no shard has all parts of parameter \"w\""));
+}
+
 TEST_F(ShardsTest, WhatNothingReadsComesFromAShardIfOneHasIt) {
   const Graph graph = Tied({{"unused", DType::kFloat32, {1}, false, true, {"unused.too"}}});
   const std::string original = directory_.File("original.safetensors");

@@ -80,6 +80,7 @@ def read_plan(path: str | os.PathLike, graph: "pb.Graph") -> Plan:
     except ValueError as error:
         raise PlanFileError(f"{path}: not JSON: {error}") from error
     try:
+        _refuse_splits(content, path)
         if isinstance(content, dict) and "response" in content:
             names = [node.get("name", "") for node in content.get("graph", {}).get("nodes", [])]
             _check_names(dict(enumerate(names)), graph, path)
@@ -89,6 +90,13 @@ def read_plan(path: str | os.PathLike, graph: "pb.Graph") -> Plan:
     except (AttributeError, IndexError, KeyError, TypeError, ValueError, json_format.ParseError) as error:
         raise PlanFileError(f"{path}: not a whole plan ({type(error).__name__}: {error})") from error
     raise PlanFileError(f"{path}: holds no plan; `stagewright plan --save FILE` and `-o json` write one")
+
+
+def _refuse_splits(content: object, path: str | os.PathLike) -> None:
+    """Operators in parallel parts are a rewrite of the graph, which other frameworks do not have."""
+    saved = content.get("response", {}).get("best", {}).get("strategy", {}).get("splits")
+    if saved or content.get("split_operators"):
+        raise PlanFileError(f"{path}: cuts operators in parallel parts; plan with --split-operators off")
 
 
 def _check_names(names: dict[int, str], graph: "pb.Graph", path: str | os.PathLike) -> None:

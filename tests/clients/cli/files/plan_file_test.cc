@@ -39,7 +39,10 @@ class PlanFileTest : public ::testing::Test {
   ~PlanFileTest() override { std::filesystem::remove(path_); }
 
   void Write(const std::string& text) const { std::ofstream(path_) << text; }
-  absl::StatusOr<std::string> Read() const { return ReadPlanFile(path_); }
+  absl::StatusOr<std::string> Read() const {
+    ASSIGN_OR_RETURN(PlanFile file, ReadPlanFile(path_));
+    return std::move(file.plan);
+  }
 
   const std::string path_ = std::filesystem::temp_directory_path() /
                             ("stagewright_plan_file_" + std::to_string(getpid()));
@@ -54,6 +57,30 @@ TEST_F(PlanFileTest, APlanByHandStaysAsItIs) {
   }
   std::filesystem::remove(path_);
   EXPECT_EQ(Read().status().code(), absl::StatusCode::kNotFound);
+}
+
+TEST_F(PlanFileTest, OperatorsToCutAreOptionsOfTheProblem) {
+  Write("{\"split_operators\": {\"n0\": 4}, \"stages\": []}");
+  v1::PlanOptions options;
+  ASSERT_TRUE(SetManualPlan(path_, options).ok());
+  EXPECT_EQ(options.manual(), "{\"stages\":[]}");
+  ASSERT_EQ(options.splits_size(), 1);
+  EXPECT_EQ(options.splits(0).node(), "n0");
+  EXPECT_EQ(options.splits(0).parts(), 4);
+
+  v1::OperatorSplit* split = response_.mutable_best()->mutable_strategy()->add_splits();
+  split->set_node("n1");
+  split->set_parts(2);
+  Write(PlanJson(response_, ContextOf(graph_, response_.best())).dump());
+  ASSERT_TRUE(SetManualPlan(path_, options).ok());
+  EXPECT_EQ(options.splits(0).node(), "n0") << "what is named is kept";
+  options.clear_splits();
+  ASSERT_TRUE(SetManualPlan(path_, options).ok());
+  EXPECT_EQ(options.splits(0).node(), "n1");
+  for (const char* bad : {"3", "[\"n0\"]", "{\"n0\": 1}", "{\"n0\": \"2\"}"}) {
+    Write(std::string("{\"split_operators\": ") + bad + "}");
+    EXPECT_EQ(SetManualPlan(path_, options).code(), absl::StatusCode::kInvalidArgument) << bad;
+  }
 }
 
 TEST_F(PlanFileTest, APrintedPlanAndASavedOneAreTheSameByHand) {

@@ -1,0 +1,249 @@
+#include "planner_service/front_door/split_plans.h"
+
+#include <algorithm>
+#include <limits>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/cost/analytic.h"
+#include "common/cost/node_weights.h"
+#include "common/rewrite/operator_cut.h"
+#include "common/rewrite/split_operators.h"
+
+namespace stagewright {
+namespace {
+
+constexpr int32_t kParts[] = {2, 4, 8};
+constexpr size_t kMostOperators = 4;   // Cut in a plan, where nobody names them.
+constexpr size_t kMostCandidates = 3;  // Operators whose bound is looked at in a round.
+// A plan with one more operator cut is faster by this share, or it is not worth it; so is the bound
+// if the operator binds.
+constexpr double kLeastGain = 0.01;
+
+bool IsFasterBy(Nanos time, Nanos than, double share) {
+  return static_cast<double>(time) < (1 - share) * static_cast<double>(than);
+}
+
+Nanos TimeOf(const PlanResponse& response) {
+  return response.best.has_value() ? response.best->evaluation.iteration_time
+                                   : std::numeric_limits<Nanos>::max();
+}
+
+// Nodes that can be cut, with more than half a device's share of the work, heaviest first.
+std::vector<NodeId> HeavyNodes(const PlanRequest& request,
+                               const std::vector<OperatorSplit>& splits) {
+  const Graph& graph = *request.graph;
+  const std::unique_ptr<CostModel> costs = MakeAnalyticCostModel(graph);
+  const int64_t samples = std::max<int64_t>(1, request.mini_batch / (2 * request.cluster->size()));
+  const std::vector<double> weights =
+      NodeWeights(graph, *costs, request.cluster->kinds()[0], samples);
+  double all = 0;
+  for (double weight : weights) all += weight;
+  std::vector<NodeId> heavy;
+  for (int32_t v = 0; v < graph.size(); ++v) {
+    const bool cut = std::any_of(splits.begin(), splits.end(), [&](const OperatorSplit& split) {
+      return split.node == graph.node(NodeId(v)).name;
+    });
+    if (!cut && 2 * request.cluster->size() * weights[v] > all && CutOf(graph, NodeId(v)).ok())
+      heavy.emplace_back(v);
+  }
+  std::stable_sort(heavy.begin(), heavy.end(),
+                   [&](NodeId a, NodeId b) { return weights[a.index()] > weights[b.index()]; });
+  if (heavy.size() > kMostCandidates) heavy.resize(kMostCandidates);
+  return heavy;
+}
+
+std::vector<OperatorSplit> With(std::vector<OperatorSplit> splits, const Graph& graph, NodeId node,
+                                int32_t parts) {
+  splits.push_back({graph.node(node).name, parts});
+  return splits;
+}
+
+// The numbers of parts to try, ascending.
+std::vector<int32_t> PartsOf(const PlanRequest& request, NodeId node) {
+  std::vector<int32_t> parts;
+  const absl::StatusOr<OperatorCut> cut = CutOf(*request.graph, node);
+  for (int32_t count : kParts) {
+    if (count <= request.cluster->size() && CheckParts(*request.graph, node, *cut, count).ok())
+      parts.push_back(count);
+  }
+  return parts;
+}
+
+class SplitSearch {
+ public:
+  SplitSearch(const PlanRequest& request, const SearchContext& context,
+              const ImprovementCallback& on_improvement, const WholeSolver& solver)
+      : request_(request), context_(context), on_improvement_(on_improvement), solver_(solver) {
+    request_.explain = false;  // Only the last answer is explained.
+  }
+
+  // The answer with the operators cut.
+  absl::StatusOr<PlanResponse> Solve(const std::vector<OperatorSplit>& splits) {
+    std::shared_ptr<const SplitGraphs> graphs;
+    if (!splits.empty()) {
+      ASSIGN_OR_RETURN(graphs, SplitGraphsOf(request_, splits));
+    }
+    ImprovementCallback improved;
+    if (on_improvement_) {
+      improved = [&](JudgedPlan plan) {
+        // What is not kept in the end is told nobody.
+        if (plan.evaluation.iteration_time >= fastest_ ||
+            (kept_.has_value() && !IsFasterBy(plan.evaluation.iteration_time, *kept_, kLeastGain)))
+          return;
+        fastest_ = plan.evaluation.iteration_time;
+        if (graphs != nullptr) TellSplits(splits, graphs, plan);
+        on_improvement_(plan);
+      };
+    }
+    ASSIGN_OR_RETURN(
+        PlanResponse response,
+        solver_.solve(graphs == nullptr ? request_ : RequestFor(request_, *graphs), improved));
+    for (auto* judged : {&response.best, &response.sequential}) {
+      if (judged->has_value() && graphs != nullptr) TellSplits(splits, graphs, **judged);
+    }
+    seconds_ += response.search_seconds;
+    states_ += response.states;
+    candidates_ += response.candidates;
+    return response;
+  }
+
+  absl::StatusOr<PlanResponse> Try() {
+    ASSIGN_OR_RETURN(PlanResponse best, Solve({}));
+    std::vector<OperatorSplit> splits;
+    kept_ = TimeOf(best);
+    while (best.best.has_value() && splits.size() < kMostOperators && !context_.Expired()) {
+      ASSIGN_OR_RETURN(const std::optional<NodeId> binds, BindingNode(splits, best));
+      if (!binds.has_value()) break;
+      ASSIGN_OR_RETURN(std::optional<PlanResponse> better, BestOf(splits, *binds, TimeOf(best)));
+      if (!better.has_value()) break;
+      best = *std::move(better);
+      kept_ = TimeOf(best);
+      splits = best.best->plan.strategy.splits;
+    }
+    if (!splits.empty()) Explain(splits, best);
+    if (context_.Stopped() && best.termination == Termination::kFeasible) {
+      best.termination = Termination::kLimit;
+      best.reason = "the deadline came, or the request was cancelled, while operators were cut";
+      best.warnings.push_back(
+          absl::StrCat("the search ended early, so that a better plan may exist: ", best.reason));
+    }
+    return best;
+  }
+
+  // The figures of all searches together.
+  void Add(PlanResponse& response) const {
+    response.search_seconds = seconds_;
+    response.states = states_;
+    response.candidates = candidates_;
+  }
+
+ private:
+  // The node whose cutting lowers the bound most, if it lowers it, and below what was found.
+  absl::StatusOr<std::optional<NodeId>> BindingNode(const std::vector<OperatorSplit>& splits,
+                                                    const PlanResponse& best) {
+    std::optional<NodeId> binds;
+    Nanos least = best.lower_bound;
+    for (NodeId node : HeavyNodes(request_, splits)) {
+      const std::vector<int32_t> parts = PartsOf(request_, node);
+      if (parts.empty()) continue;
+      const auto graphs =
+          SplitGraphsOf(request_, With(splits, *request_.graph, node, parts.back()));
+      if (!graphs.ok()) continue;  // Its parameters are read by others, too.
+      ASSIGN_OR_RETURN(const Nanos bound, solver_.lower_bound(RequestFor(request_, **graphs)));
+      if (!IsFasterBy(bound, best.lower_bound, kLeastGain) || bound >= least ||
+          !IsFasterBy(bound, TimeOf(best), kLeastGain))
+        continue;
+      least = bound;
+      binds = node;
+    }
+    return binds;
+  }
+
+  absl::StatusOr<std::optional<PlanResponse>> BestOf(const std::vector<OperatorSplit>& splits,
+                                                     NodeId node, Nanos before) {
+    std::optional<PlanResponse> best;
+    for (int32_t parts : PartsOf(request_, node)) {
+      if (context_.Expired()) break;
+      ASSIGN_OR_RETURN(PlanResponse response, Solve(With(splits, *request_.graph, node, parts)));
+      if (!response.best.has_value() || !IsFasterBy(TimeOf(response), before, kLeastGain)) continue;
+      if (!best.has_value() || TimeOf(response) < TimeOf(*best)) best = std::move(response);
+    }
+    return best;
+  }
+
+  void Explain(const std::vector<OperatorSplit>& splits, PlanResponse& response) const {
+    for (const OperatorSplit& split : splits) {
+      const NodeId node = *NodeToCut(*request_.graph, split.node);
+      if (CutOf(*request_.graph, node)->known) continue;
+      const std::string& module = request_.graph->node(node).module;
+      response.warnings.push_back(absl::StrCat(
+          "node ", split.node, module.empty() ? "" : absl::StrCat(" (", module, ")"), " is cut in ",
+          split.parts, " as if it were a linear layer, which the profile does not ",
+          "say; --split-operators off leaves it whole"));
+    }
+  }
+
+  PlanRequest request_;
+  const SearchContext& context_;
+  const ImprovementCallback& on_improvement_;
+  const WholeSolver& solver_;
+  Nanos fastest_ = std::numeric_limits<Nanos>::max();  // The last improvement told.
+  std::optional<Nanos> kept_;                          // The time of the best plan so far.
+  double seconds_ = 0;
+  int64_t states_ = 0, candidates_ = 0;
+};
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<const SplitGraphs>> SplitGraphsOf(
+    const PlanRequest& request, const std::vector<OperatorSplit>& splits) {
+  if (request.costs != nullptr) {
+    return absl::InvalidArgumentError(
+        "options.split_operators: the costs given are those of the operators as they are");
+  }
+  auto graph = SplitOperators(*request.graph, splits);
+  if (!graph.ok()) return Annotate(graph.status(), "options.split_operators");
+  std::vector<Graph> lengths;
+  if (request.lengths != nullptr) {
+    auto split = SplitOperators(*request.lengths, splits);
+    if (!split.ok()) return Annotate(split.status(), "options.split_operators");
+    lengths = *std::move(split);
+  }
+  return std::make_shared<const SplitGraphs>(SplitGraphs{*std::move(graph), std::move(lengths)});
+}
+
+PlanRequest RequestFor(PlanRequest request, const SplitGraphs& graphs) {
+  request.graph = &graphs.graph;
+  request.lengths = &graphs.lengths;
+  request.options.splits.clear();
+  return request;
+}
+
+void TellSplits(const std::vector<OperatorSplit>& splits,
+                const std::shared_ptr<const SplitGraphs>& graphs, JudgedPlan& judged) {
+  judged.plan.strategy.splits = splits;
+  judged.split_graphs = graphs;
+}
+
+absl::StatusOr<PlanResponse> SolveWithSplits(const PlanRequest& request, bool tries,
+                                             const SearchContext& context,
+                                             const ImprovementCallback& on_improvement,
+                                             const WholeSolver& solver) {
+  const bool named = !request.options.splits.empty();
+  tries = tries && request.options.try_splits && request.costs == nullptr;
+  if (!named && !tries) return solver.solve(request, on_improvement);
+  SplitSearch search(request, context, on_improvement, solver);
+  ASSIGN_OR_RETURN(PlanResponse response,
+                   named ? search.Solve(request.options.splits) : search.Try());
+  search.Add(response);
+  if (request.explain && response.best.has_value()) {
+    ASSIGN_OR_RETURN(response.explanation,
+                     ExplainStrategy(request, response.best->plan.strategy, context));
+  }
+  return response;
+}
+
+}  // namespace stagewright

@@ -1,0 +1,128 @@
+// The shape of graphs whose operators are cut; that they compute the same is the engine's test
+// (tests/worker_daemon/executor/executor_splits_test.cc).
+#include "common/rewrite/split_operators.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/support/graph_builder.h"
+
+namespace stagewright {
+namespace {
+
+using testing::Batched;
+using ::testing::ElementsAre;
+using testing::GraphBuilder;
+using ::testing::HasSubstr;
+
+// n0 = linear 6 -> 8, n1 = relu, n2 = linear 8 -> 4, then the loss.
+Graph Mlp() {
+  GraphBuilder build("mlp");
+  const Argument wide = build.Linear(build.Feature("x", {6}), 6, 8);
+  const Argument active = build.Add("aten.relu.default", {wide}, {8});
+  build.Loss(build.Linear(active, 8, 4), {4});
+  return build.Build();
+}
+
+std::vector<std::string> Targets(const Graph& graph) {
+  std::vector<std::string> targets;
+  for (const Node& node : graph.nodes()) targets.push_back(node.target);
+  return targets;
+}
+
+TEST(SplitOperatorsTest, NothingToCutLeavesTheGraphAsItIs) {
+  const Graph whole = Mlp();
+  const auto graph = SplitOperators(whole, {});
+  ASSERT_TRUE(graph.ok()) << graph.status();
+  EXPECT_EQ(Targets(*graph), Targets(whole));
+}
+
+TEST(SplitOperatorsTest, ColumnsGoThroughAnActivationAndAreJoined) {
+  const Graph whole = Mlp();
+  const auto graph = SplitOperators(whole, {{"n0", 2}});
+  ASSERT_TRUE(graph.ok()) << graph.status();
+  // n0 is its own first part, as nothing reads it joined; n1 joins what n2 reads.
+  EXPECT_EQ(graph->node(NodeId(0)).name, "n0[1/2]");
+  EXPECT_EQ(graph->node(NodeId(0)).outputs.front(), Batched({4}));
+  EXPECT_EQ(graph->node(NodeId(1)).target, "aten.cat.default");
+  EXPECT_EQ(graph->node(NodeId(1)).outputs, whole.node(NodeId(1)).outputs);
+  EXPECT_EQ(graph->node(NodeId(2)).args, whole.node(NodeId(2)).args);
+  EXPECT_EQ(graph->size(), whole.size() + 3);
+  EXPECT_EQ(graph->loss(), whole.loss());
+  std::vector<std::string> names;
+  for (const Parameter& parameter : graph->parameters()) names.push_back(parameter.name);
+  EXPECT_THAT(names, ElementsAre("linear0.weight[1/2]", "linear0.bias[1/2]", "linear2.weight",
+                                 "linear2.bias", "linear0.weight[2/2]", "linear0.bias[2/2]"));
+}
+
+TEST(SplitOperatorsTest, RowsAreAddedUpWithoutAJoin) {
+  const auto graph = SplitOperators(Mlp(), {{"n0", 4}, {"n2", 4}});
+  ASSERT_TRUE(graph.ok()) << graph.status();
+  EXPECT_THAT(Targets(*graph), ::testing::Not(::testing::Contains("aten.cat.default")));
+  const Node& last = graph->node(NodeId(2));
+  EXPECT_EQ(last.target, "aten.add.Tensor");
+  // The bias is added once, to the sum.
+  EXPECT_EQ(last.args[1], Argument{ParameterId(3)});
+  EXPECT_FALSE(graph->parameter(ParameterId(3)).slice.has_value());
+  EXPECT_EQ(graph->parameter(ParameterId(2)).slice->dim, 1);
+}
+
+TEST(SplitOperatorsTest, RefusesAParameterThatOthersRead) {
+  GraphBuilder build("tied");
+  const Argument weight = build.Weight("w", {6, 6});
+  Argument x = build.Feature("x", {6});
+  for (int i = 0; i < 2; ++i) x = build.Add("aten.linear.default", {x, weight}, {6});
+  build.Loss(x, {6});
+  const Graph graph = build.Build();
+  EXPECT_THAT(SplitOperators(graph, {{"n0", 2}}).status().message(),
+              HasSubstr("parameter \"w\" is read by node \"n1\", too"));
+}
+
+TEST(SplitOperatorsTest, RefusesWhatCannotBeCut) {
+  const Graph graph = Mlp();
+  EXPECT_THAT(SplitOperators(graph, {{"n1", 2}}).status().message(), HasSubstr("cannot be cut"));
+  EXPECT_THAT(SplitOperators(graph, {{"n9", 2}}).status().message(),
+              HasSubstr("there is no node or module \"n9\""));
+  EXPECT_THAT(SplitOperators(graph, {{"n0", 3}}).status().message(),
+              HasSubstr("3 parts do not divide out_features = 8; near by do 2 and 4"));
+  EXPECT_THAT(SplitOperators(graph, {{"n0", 2}, {"n0", 2}}).status().message(),
+              HasSubstr("given twice"));
+}
+
+// A head over 12 words for 3 tokens a sample, and its loss.
+Graph Head(bool rows) {
+  GraphBuilder build("head");
+  const Argument logits = build.Linear(build.Feature("x", {6}), 6, 12);
+  const Argument labels = build.Feature("labels", {}, DType::kInt64);
+  const Argument loss = build.AddWith("aten.cross_entropy_loss.default", {logits, labels},
+                                      {TensorMeta{DType::kFloat32, {}}});
+  build.data.loss = ValueRef{testing::NodeOf(loss), 0};
+  Argument prediction = logits;
+  if (!rows) prediction = build.Add("aten.view.default", {logits, {Argument::List{}}}, {12, 1});
+  build.data.prediction = std::get<ValueRef>(prediction.value);
+  return build.Build();
+}
+
+TEST(SplitOperatorsTest, NoNodeHoldsAllLogitsUnlessAccuracyIsTold) {
+  for (const bool rows : {false, true}) {
+    const auto graph = SplitOperators(Head(rows), {{"n0", 4}});
+    ASSERT_TRUE(graph.ok()) << graph.status();
+    EXPECT_EQ(graph->prediction().has_value(), rows);
+    bool whole = false;
+    for (const Node& node : graph->nodes())
+      whole = whole || (!node.outputs.front().shape.empty() && IsFloating(node.outputs[0].dtype) &&
+                        node.outputs[0].Elements(1) >= 12);
+    EXPECT_EQ(whole, rows);
+    EXPECT_EQ(graph->node(graph->loss()->node).target, "aten.div.Tensor");
+  }
+}
+
+TEST(SplitOperatorsTest, LengthsAreCutAlike) {
+  const auto graphs = SplitOperators(std::vector<Graph>{Mlp(), Mlp()}, {{"n0", 2}});
+  ASSERT_TRUE(graphs.ok()) << graphs.status();
+  ASSERT_EQ(graphs->size(), 2u);
+  EXPECT_EQ(Targets(graphs->at(0)), Targets(graphs->at(1)));
+}
+
+}  // namespace
+}  // namespace stagewright

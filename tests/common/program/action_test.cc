@@ -29,12 +29,28 @@ TEST(InWords, SaysWhatADeviceDoes) {
 }
 
 TEST(ParseAction, RejectsEverythingElse) {
-  const std::string texts[] = {"",         "F",         "F2",         "2[0,8)",
-                               "X2[0,8)",  "f2[0,8)",   "F2[0,8",     "F2[8,8)",
-                               "F2[-1,8)", "F2[0,8)@1", "SA2[0,4)",   "SA2[0,4)@",
-                               "AR1",      "OS1@",      "AR1[0,2)@0", "OS1@0",
-                               "OS",       "F2[0,8) ",  "F2[ 0,8)",   "F99999999999[0,8)",
-                               "FF2[0,8)", "F-1[0,8)",  "SA2[0,4)@-1"};
+  const std::string texts[] = {"",
+                               "F",
+                               "F2",
+                               "2[0,8)",
+                               "X2[0,8)",
+                               "f2[0,8)",
+                               "F2[0,8",
+                               "F2[8,8)",
+                               "F2[-1,8)",
+                               "F2[0,8)@1",
+                               "SA2[0,4)",
+                               "SA2[0,4)@",
+                               "AR1",
+                               "OS1@",
+                               "AR1[0,2)@0",
+                               "OS",
+                               "F2[0,8) ",
+                               "F2[ 0,8)",
+                               "F99999999999[0,8)",
+                               "FF2[0,8)",
+                               "F-1[0,8)",
+                               "SA2[0,4)@-1"};
   for (const std::string& text : texts) {
     const absl::Status status = ParseAction(text).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << text;

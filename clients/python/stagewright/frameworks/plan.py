@@ -80,7 +80,8 @@ def read_plan(path: str | os.PathLike, graph: "pb.Graph") -> Plan:
     except ValueError as error:
         raise PlanFileError(f"{path}: not JSON: {error}") from error
     try:
-        _refuse_splits(content, path)
+        if isinstance(content, dict):
+            _refuse_splits(content, path)
         if isinstance(content, dict) and "response" in content:
             names = [node.get("name", "") for node in content.get("graph", {}).get("nodes", [])]
             _check_names(dict(enumerate(names)), graph, path)
@@ -92,7 +93,7 @@ def read_plan(path: str | os.PathLike, graph: "pb.Graph") -> Plan:
     raise PlanFileError(f"{path}: holds no plan; `stagewright plan --save FILE` and `-o json` write one")
 
 
-def _refuse_splits(content: object, path: str | os.PathLike) -> None:
+def _refuse_splits(content: dict, path: str | os.PathLike) -> None:
     """Operators in parallel parts are a rewrite of the graph, which other frameworks do not have."""
     saved = content.get("response", {}).get("best", {}).get("strategy", {}).get("splits")
     if saved or content.get("split_operators"):

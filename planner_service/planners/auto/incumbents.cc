@@ -59,8 +59,14 @@ absl::StatusOr<Verdict> Incumbents::Judge(const Strategy& strategy) {
   return verdict;
 }
 
-absl::StatusOr<Verdict> Incumbents::Consider(const Strategy& strategy) {
-  ASSIGN_OR_RETURN(Verdict verdict, Judge(strategy));
+absl::StatusOr<Verdict> Incumbents::Consider(const Strategy& strategy,
+                                             std::optional<Verdict> known) {
+  Verdict verdict;
+  if (known.has_value()) {
+    verdict = *std::move(known);
+  } else {
+    ASSIGN_OR_RETURN(verdict, Judge(strategy));
+  }
   if (!verdict.time.has_value()) return verdict;
   const Nanos time = *verdict.time;
   accepted_.push_back(strategy);

@@ -17,9 +17,10 @@ class Incumbents {
   // `context.on_improvement`.
   Incumbents(const Problem& problem, const PlanOptions& options, SearchContext& context);
 
-  // The verdict on a strategy, without a time also if the context expired meanwhile and there is
-  // another answer; an error is a bug in who made it.
-  absl::StatusOr<Verdict> Consider(const Strategy& strategy);
+  // The verdict on a strategy, or `known` if the evaluator has said it before; without a time also
+  // if the context expired meanwhile and there is another answer. An error is a bug in who made it.
+  absl::StatusOr<Verdict> Consider(const Strategy& strategy,
+                                   std::optional<Verdict> known = std::nullopt);
 
   // Switches recomputation off in every stage of the incumbents where it makes nothing slower and
   // fits into memory, unless the options always want it. Judges a strategy per stage that

@@ -1,6 +1,7 @@
 #include "planner_service/planners/auto/portfolio.h"
 
 #include <algorithm>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -84,7 +85,10 @@ absl::StatusOr<std::vector<Strategy>> RunMembers(const Problem& problem, const P
       if (none.termination != Termination::kInfeasible) none = *std::move(answer);
       continue;
     }
-    ASSIGN_OR_RETURN(const Verdict verdict, incumbents.Consider(*answer->strategy));
+    std::optional<Verdict> known;
+    if (answer->iteration_time && !member.several_memories) known = {answer->iteration_time};
+    ASSIGN_OR_RETURN(const Verdict verdict,
+                     incumbents.Consider(*answer->strategy, std::move(known)));
     found.push_back(*std::move(answer->strategy));
     if (member.several_memories && verdict.time.has_value()) {
       RETURN_IF_ERROR(RunOnLess(member, problem, options, own, verdict.peak, incumbents, found));

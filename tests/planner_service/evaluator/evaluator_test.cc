@@ -33,7 +33,8 @@ absl::StatusOr<Evaluation> Judge(const Graph& graph, const Cluster& cluster,
 TEST(EvaluatorTest, ReportsEveryStage) {
   const Graph graph = ProfiledChain(4, {1000, 2000, kKiB, 1000, {}});
   const Cluster cluster = FlatCluster(3, kGiB, 10, 1e9);
-  const Strategy strategy = MakeStrategy(graph, {{0, 1}, {2, 3}}, {{0, 1}, {2}}, 16, 4);
+  Strategy strategy = MakeStrategy(graph, {{0, 1}, {2, 3}}, {{0, 1}, {2}}, 16, 4);
+  strategy.bucket_bytes = kMiB;  // One sum a stage.
   const auto evaluation = Judge(graph, cluster, strategy);
   ASSERT_TRUE(evaluation.ok()) << evaluation.status();
   ASSERT_EQ(evaluation->stages.size(), 2u);

@@ -19,6 +19,8 @@ namespace {
 using testing::Rng;
 using testing::SearchCase;
 
+constexpr double kThreshold = 0.012;
+
 TEST(LocalSearchTest, ABadCutIsMendedUpToTheBound) {
   // Twelve equal operators over two devices, cut after the first.
   const SearchCase c(testing::ProfiledChain(12, {1000, 2000, 0, 0, {}}),
@@ -32,7 +34,7 @@ TEST(LocalSearchTest, ABadCutIsMendedUpToTheBound) {
   const std::optional<RatedDraft> start = local_search.Rate(draft, false);
   ASSERT_TRUE(start.has_value());
   RandomSource random(1);
-  const RatedDraft best = local_search.Improve(*start, 500'000, random);
+  const RatedDraft best = local_search.Improve(*start, 500'000, kThreshold, random);
   const Nanos bound = 64 * 12 * 3000 / 2;
   EXPECT_GT(start->estimate, bound * 9 / 5);
   EXPECT_LT(best.estimate, bound * 21 / 20);
@@ -57,7 +59,7 @@ TEST(LocalSearchTest, EveryResultKeepsTheOptionsAndIsAccepted) {
       for (const Draft& draft : StartDrafts(costs, options, kind, SearchContext())) {
         const std::optional<RatedDraft> start = local_search.Rate(draft, true);
         if (!start.has_value()) continue;
-        const RatedDraft best = local_search.Improve(*start, 5'000, draws);
+        const RatedDraft best = local_search.Improve(*start, 5'000, kThreshold, draws);
         EXPECT_LE(best.estimate, start->estimate);
         const Strategy strategy = local_search.ToStrategy(best);
         EXPECT_EQ(strategy.kind, kind);
@@ -83,6 +85,29 @@ TEST(LocalSearchTest, EveryResultKeepsTheOptionsAndIsAccepted) {
   }
 }
 
+// The promise of a draft is near its estimate where devices are mostly busy, and orders drafts.
+TEST(LocalSearchTest, WhatPromisesMoreIsEstimatedFaster) {
+  const SearchCase c(testing::ProfiledChain(12, {1000, 2000, 0, 0, {}}),
+                     *UniformPreset("uniform:2"), 64);
+  const OperatorCosts costs(c.problem);
+  const PlanOptions options;
+  const SearchContext context;
+  LocalSearch local_search(costs, options, context);
+  Draft even;
+  even.stages = {{{0, 1, 2, 3, 4, 5}, {0}, false}, {{6, 7, 8, 9, 10, 11}, {1}, false}};
+  Draft uneven;
+  uneven.stages = {{{0, 1}, {0}, false}, {{2, 3, 4, 5, 6, 7, 8, 9, 10, 11}, {1}, false}};
+  const std::optional<RatedDraft> rated = local_search.Rate(even, false);
+  ASSERT_TRUE(rated.has_value());
+  const double promise = *local_search.Promise(even);
+  EXPECT_LE(promise, static_cast<double>(rated->estimate));
+  EXPECT_GT(promise, 0.8 * static_cast<double>(rated->estimate));
+  EXPECT_GT(*local_search.Promise(uneven), 1.5 * promise);
+  Draft cyclic;
+  cyclic.stages = {{{0, 2}, {0}, false}, {{1, 3, 4, 5, 6, 7, 8, 9, 10, 11}, {1}, false}};
+  EXPECT_FALSE(local_search.Promise(cyclic).has_value());
+}
+
 TEST(LocalSearchTest, EqualSeedsGiveEqualDrafts) {
   Rng random(6);
   const SearchCase c(testing::RandomProfile(random, 20), testing::RandomCluster(random, 6), 8);
@@ -97,7 +122,7 @@ TEST(LocalSearchTest, EqualSeedsGiveEqualDrafts) {
         StartDrafts(costs, options, StrategyKind::kGraph, SearchContext());
     const std::optional<RatedDraft> start = local_search.Rate(starts.front(), false);
     ASSERT_TRUE(start.has_value());
-    results.push_back(local_search.Improve(*start, 50'000, draws).draft);
+    results.push_back(local_search.Improve(*start, 50'000, kThreshold, draws).draft);
   }
   EXPECT_EQ(results[0], results[1]);
 }

@@ -35,6 +35,38 @@ TEST(StartsTest, BranchesGetDevicesOfTheirOwn) {
               Contains("g b1 | 0@0 | 1@1 | 2@2 | 3@3 | 4@0"));
 }
 
+TEST(StartsTest, JoinsAreSpreadOverNodesOrAllDevices) {
+  // Two branches and a join, on two nodes of two devices.
+  std::vector<Work> nodes(3, {1000, 2000, 0, 0, {}});
+  nodes[2] = {100, 200, 0, 0, {0, 1}};
+  const SearchCase c(testing::ProfiledGraph(nodes), *UniformPreset("uniform:2x2"), 4);
+  const std::vector<std::string> texts = Texts(c, {}, StrategyKind::kGraph);
+  EXPECT_THAT(texts, Contains("g b4 | 0@0 | 1@2 | 2@1,3"));
+  EXPECT_THAT(texts, Contains("g b4 | 0@0 | 1@2 | 2@0,1,2,3"));
+  // Not where a micro-batch has fewer samples.
+  EXPECT_THAT(texts, ::testing::Not(Contains("g b1 | 0@0 | 1@2 | 2@1,3")));
+}
+
+TEST(StartsTest, AChainOnAllDevicesIsCutIntoManySlices) {
+  const SearchCase c(testing::ProfiledChain(16, {1000, 2000, 0, 0, {}}),
+                     *UniformPreset("uniform:2"), 2);
+  std::vector<size_t> slices;
+  for (const Draft& draft : StartDrafts(OperatorCosts(c.problem), PlanOptions(),
+                                        StrategyKind::kSequential, SearchContext())) {
+    if (draft.stages.front().devices.size() == 2) slices.push_back(draft.stages.size());
+  }
+  EXPECT_THAT(slices, ::testing::IsSupersetOf({1u, 2u, 4u, 8u, 16u}));
+}
+
+TEST(StartsTest, NoDraftHasMoreMicroBatchesThanAskedFor) {
+  const SearchCase c(testing::ProfiledChain(8, {1000, 2000, 0, 0, {}}), *UniformPreset("uniform:2"),
+                     8);
+  const auto drafts = StartDrafts(OperatorCosts(c.problem), PlanOptions(), StrategyKind::kGraph,
+                                  SearchContext(), /*most_micro_batches=*/2);
+  ASSERT_FALSE(drafts.empty());
+  for (const Draft& draft : drafts) EXPECT_GE(draft.micro_batch, 4);
+}
+
 TEST(StartsTest, FewerDevicesThanBranchesShareThem) {
   std::vector<Work> nodes(7, {1000, 2000, 0, 0, {}});
   nodes[6] = {1, 2, 0, 0, {0, 1, 2, 3, 4, 5}};

@@ -295,7 +295,7 @@ TEST(AutoTest, ASlowLinkIsCrossedRarely) {
   for (int32_t a = 0; a < 4; ++a) {
     for (int32_t b = 0; b < 4; ++b) {
       if (a % 2 == b % 2) continue;
-      for (int32_t link : data.routes[a * 4 + b]) data.links[link].bytes_per_second = 4e8;
+      for (int32_t link : data.routes[a * 4 + b]) data.links[link].bytes_per_second = 1e8;
     }
   }
   const Cluster split = *Cluster::Create(data);

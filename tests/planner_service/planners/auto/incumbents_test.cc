@@ -38,7 +38,7 @@ TEST_F(IncumbentsTest, IdleRecomputationIsDroppedUnlessItIsAskedFor) {
   const Problem problem = On(cluster);
   PlanOptions options;
   Incumbents incumbents(problem, options, context_);
-  ASSERT_TRUE(*incumbents.Consider(Recomputing()));
+  ASSERT_TRUE(incumbents.Consider(Recomputing())->time.has_value());
   const Nanos before = incumbents.best_time();
   ASSERT_TRUE(incumbents.DropIdleRecomputation().ok());
   EXPECT_FALSE(incumbents.best()->stages[1].recompute);
@@ -46,7 +46,7 @@ TEST_F(IncumbentsTest, IdleRecomputationIsDroppedUnlessItIsAskedFor) {
 
   options.recompute = RecomputePolicy::kAlways;
   Incumbents always(problem, options, context_);
-  ASSERT_TRUE(*always.Consider(Recomputing()));
+  ASSERT_TRUE(always.Consider(Recomputing())->time.has_value());
   ASSERT_TRUE(always.DropIdleRecomputation().ok());
   EXPECT_TRUE(always.best()->stages[1].recompute);
 }
@@ -70,7 +70,7 @@ TEST_F(IncumbentsTest, RecomputationThatMemoryNeedsIsKept) {
   const Problem problem = On(tight);
   const PlanOptions options;
   Incumbents incumbents(problem, options, context_);
-  ASSERT_TRUE(*incumbents.Consider(strategy));
+  ASSERT_TRUE(incumbents.Consider(strategy)->time.has_value());
   ASSERT_TRUE(incumbents.DropIdleRecomputation().ok());
   EXPECT_TRUE(incumbents.best()->stages[0].recompute);
 }
@@ -80,10 +80,10 @@ TEST_F(IncumbentsTest, AKnownTimeIsNotJudgedAgain) {
   const Problem problem = On(cluster);
   const PlanOptions options;
   Incumbents incumbents(problem, options, context_);
-  ASSERT_TRUE(*incumbents.Consider(Recomputing(), Nanos{17}));
+  ASSERT_TRUE(incumbents.Consider(Recomputing(), Verdict{Nanos(17)})->time.has_value());
   EXPECT_EQ(incumbents.judged(), 0);
   EXPECT_EQ(incumbents.best_time(), 17);
-  ASSERT_TRUE(*incumbents.Consider(Recomputing()));
+  ASSERT_TRUE(incumbents.Consider(Recomputing())->time.has_value());
   EXPECT_EQ(incumbents.judged(), 1);
   EXPECT_EQ(incumbents.best_time(), 17);
 }
@@ -95,9 +95,9 @@ TEST_F(IncumbentsTest, WhatIsLateOnlyCountsAsTheFirstAnswer) {
   const PlanOptions options;
   SearchContext late(SearchContext::Clock::now());
   Incumbents incumbents(problem, options, late);
-  ASSERT_TRUE(*incumbents.Consider(Recomputing()));
+  ASSERT_TRUE(incumbents.Consider(Recomputing())->time.has_value());
   ASSERT_TRUE(incumbents.best().has_value());
-  EXPECT_FALSE(*incumbents.Consider(Recomputing()));
+  EXPECT_FALSE(incumbents.Consider(Recomputing())->time.has_value());
   EXPECT_EQ(incumbents.accepted().size(), 1u);
 }
 

@@ -53,7 +53,7 @@ class LocalSearch {
   // As in MakeTaskGraph.
   void set_memory_share(double share) { memory_share_ = share; }
   int64_t states() const { return states_; }  // Schedules made.
-  int64_t passes() const { return passes_; }  // Passes scheduled.
+  int64_t passes() const { return passes_; }  // Work so far, as `budget`.
 
  private:
   RatedDraft AllRules(RatedDraft rated);  // With another rule if one is faster.

@@ -15,15 +15,15 @@
 namespace stagewright {
 namespace {
 
-// Scheduled passes of one search over graph pipelines; sequential ones have a third. Ten million
-// take about a second.
+// Work of list schedules (ListResult::work) in one search over graph pipelines; over sequential
+// ones a sixth. Twenty million take about a second.
 constexpr int64_t kBudget = 35'000'000;
-// Passes for rating the starts of a search: by a few rules, and by all.
+// Work of rating the starts of a search: by a few rules, and by all.
 constexpr int64_t kStartsBudget = 8'000'000;
 constexpr int64_t kRatingBudget = 5'000'000;
 // Schedules of one search: small problems are done earlier.
 constexpr int64_t kMostSchedules = 20'000;
-// Operators times devices above which a scheduled pass takes longer, and there are fewer.
+// Operators times devices above which the same work takes longer, and there is less.
 constexpr int64_t kLarge = 200'000;
 // Drafts with more passes are not looked at: one schedule would take too long.
 constexpr int64_t kMostPasses = 60'000;

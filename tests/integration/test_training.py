@@ -105,19 +105,23 @@ class Wide(nn.Module):
         return self.head(self.left(x) + self.right(x))
 
 
+def exported_wide(system, width: int) -> dict:
+    """What a job needs of Wide, exported once for a width."""
+    stem = system.path / f"wide{width}"
+    if not stem.with_suffix(".swg").exists():
+        torch.manual_seed(0)
+        x, target = torch.randn(64, width), torch.randn(64, width)
+        stagewright.export(Wide(width), {"x": x[:4]}, loss=nn.MSELoss(), targets=target[:4], path=f"{stem}.swg")
+        save_file({"x": x, "target": target}, f"{stem}.data.safetensors")
+    files = {"graph": f"{stem}.swg", "weights": f"{stem}.safetensors", "data": f"{stem}.data.safetensors"}
+    return {**files, "mini_batch": 64}
+
+
 @pytest.mark.parametrize("devices", [1, 2])
 def test_the_trace_follows_the_program_and_its_replay_gives_the_step_time(system, devices):
     """Within 10 %, the median over the recorded steps but the first two. Two devices at most: more would share cores."""
-    stem = system.path / "wide"
-    if not stem.with_suffix(".swg").exists():
-        torch.manual_seed(0)
-        x, target = torch.randn(64, 512), torch.randn(64, 512)
-        stagewright.export(Wide(), {"x": x[:4]}, loss=nn.MSELoss(), targets=target[:4], path=f"{stem}.swg")
-        save_file({"x": x, "target": target}, f"{stem}.data.safetensors")
-    job = system.train(
-        "wide", graph=f"{stem}.swg", weights=f"{stem}.safetensors", data=f"{stem}.data.safetensors",
-        mini_batch=64, steps=12, devices=devices, stages=devices, micro_batch=16,
-    )  # fmt: skip
+    files = exported_wide(system, 512)
+    job = system.train("wide", **files, steps=12, devices=devices, stages=devices, micro_batch=16)
     assert job["state"] == "succeeded", job["message"]
     command = [os.environ["STAGEWRIGHT_CHECK_JOB_TRACE"], system.address, job["name"]]
     checked = subprocess.run(command, capture_output=True, text=True, timeout=60)
@@ -127,14 +131,22 @@ def test_the_trace_follows_the_program_and_its_replay_gives_the_step_time(system
     assert 0.9 < ratio < 1.1, checked.stdout
 
 
-def test_two_workers_sum_gradients_while_the_backward_pass_goes_on(system):
+def test_two_workers_sum_gradients_in_buckets(system):
     """A bucket for each gradient, and weights as on one device."""
-    plan, path = system.path / "replicas.json", system.path / "buckets.json"
-    stage = {"nodes": ["*"], "devices": [0, 1]}
-    plan.write_text(json.dumps({"micro_batch": 8, "bucket_bytes": 1, "stages": [stage]}))
+    plan = system.path / "replicas.json"
+    plan.write_text(json.dumps({"micro_batch": 8, "bucket_bytes": 1, "stages": [{"nodes": ["*"], "devices": [0, 1]}]}))
     job = system.train("four_branches_f64", devices=2, plan_file=plan, out=system.path / "buckets")
     assert job["state"] == "succeeded", job["message"]
     assert_equal_to_reference(job["checkpoint"], "four_branches_f64", "sgd")
+
+
+def test_two_workers_sum_gradients_while_the_backward_pass_goes_on(system):
+    """A pass of many milliseconds, so that a busy machine has time to start a sum before it ends."""
+    plan, path = system.path / "wide.json", system.path / "buckets.json"
+    stage = {"nodes": ["*"], "devices": [0, 1]}
+    plan.write_text(json.dumps({"micro_batch": 64, "bucket_bytes": 1 << 20, "stages": [stage]}))
+    job = system.train("wide", **exported_wide(system, 1024), steps=6, devices=2, plan_file=plan)
+    assert job["state"] == "succeeded", job["message"]
     assert system.cli("trace", job["name"], "--file", path).returncode == 0
     events = json.loads(path.read_text())["traceEvents"]
     measured = {e["pid"] for e in events if e["ph"] == "M" and e["args"]["name"].startswith("measured")}
@@ -143,7 +155,6 @@ def test_two_workers_sum_gradients_while_the_backward_pass_goes_on(system):
     sums = [e for e in spans if e["name"].startswith("AR")]
     within = [s for s in sums for b in passes if s["pid"] == b["pid"] and 0 <= s["ts"] - b["ts"] < b["dur"]]
     assert len({s["pid"] for s in within}) == 2
-    assert len(within) > len(sums) / 4
 
 
 def timelines(trace: dict) -> dict[str, dict[str, list]]:

@@ -8,8 +8,11 @@
 #include <cmath>
 #include <cstring>
 
-#include "tests/worker_daemon/support/plans_by_hand.h"
+#include "tests/worker_daemon/support/hand_job.h"
+#include "tests/worker_daemon/support/plans/plans_by_hand.h"
 #include "tests/worker_daemon/support/runnable_graphs.h"
+#include "tests/worker_daemon/support/training_result.h"
+#include "worker_daemon/stage/parameter_store.h"
 
 namespace stagewright::testing {
 namespace {

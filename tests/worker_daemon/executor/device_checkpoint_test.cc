@@ -11,9 +11,12 @@
 #include <fstream>
 #include <span>
 
-#include "tests/worker_daemon/support/forced_strategies.h"
 #include "tests/worker_daemon/support/local_training.h"
+#include "tests/worker_daemon/support/plans/forced_strategies.h"
+#include "tests/worker_daemon/support/plans/lowered_programs.h"
 #include "tests/worker_daemon/support/runnable_graphs.h"
+#include "tests/worker_daemon/support/training_result.h"
+#include "worker_daemon/executor/device_job.h"
 
 namespace stagewright::testing {
 namespace {

@@ -9,11 +9,12 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
-#include "tests/worker_daemon/support/local_training.h"
 #include "tests/worker_daemon/support/mixed_models.h"
 #include "tests/worker_daemon/support/runnable_graphs.h"
 #include "tests/worker_daemon/support/simulated_accelerator.h"
 #include "worker_daemon/executor/device_checkpoint.h"
+#include "worker_daemon/executor/device_job.h"
+#include "worker_daemon/stage/parameter_store.h"
 
 namespace stagewright::testing {
 namespace {

@@ -13,10 +13,14 @@
 #include "absl/synchronization/mutex.h"
 #include "tests/worker_daemon/support/local_training.h"
 #include "tests/worker_daemon/support/mixed_models.h"
+#include "tests/worker_daemon/support/plans/lowered_programs.h"
 #include "tests/worker_daemon/support/runnable_graphs.h"
 #include "tests/worker_daemon/support/spy_transport.h"
 #include "tests/worker_daemon/support/tested_accelerator.h"
+#include "tests/worker_daemon/support/training_result.h"
+#include "tests/worker_daemon/support/transports/transport_factory.h"
 #include "worker_daemon/device/device_streams.h"
+#include "worker_daemon/executor/device_job.h"
 #include "worker_daemon/executor/device_runner.h"
 #if STAGEWRIGHT_HAVE_UCX
 #include "worker_daemon/transport/ucx/ucx_transport.h"
@@ -64,14 +68,10 @@ void AccelerateLate(DeviceJob& own) {
   own.streams = std::make_shared<LateStreams>(own.torch_device);
 }
 
-void ExpectSame(const TrainingResult& found, const TrainingResult& expected) {
-  ASSERT_EQ(found.losses.size(), expected.losses.size());
-  for (size_t i = 0; i < expected.losses.size(); ++i)
-    EXPECT_NEAR(found.losses[i], expected.losses[i], 1e-5 * std::abs(expected.losses[i])) << i;
+void ExpectSameCounts(const TrainingResult& found, const TrainingResult& expected) {
+  ExpectSame(found, expected, 1e-5);
   EXPECT_EQ(found.predicted, expected.predicted);
   EXPECT_EQ(found.correct, expected.correct);
-  for (const auto& [name, value] : expected.parameters)
-    EXPECT_LT(RelativeError(found.parameters.at(name), value), 1e-5) << name;
 }
 
 class OnAccelerators : public ::testing::Test {
@@ -115,7 +115,7 @@ TEST_P(TrainOver, TheSameAsProcessors) {
     SpyLog log;
     const auto found = TrainLocally(spec, &Accelerate, GetParam().make(log));
     ASSERT_TRUE(found.ok()) << found.status();
-    ExpectSame(*found, *expected);
+    ExpectSameCounts(*found, *expected);
   }
 }
 
@@ -142,7 +142,7 @@ TEST_F(OnAccelerators, EvaluationsCountTheSame) {
   ASSERT_TRUE(expected.ok()) << expected.status();
   const auto found = TrainLocally(spec, &AccelerateLate);
   ASSERT_TRUE(found.ok()) << found.status();
-  ExpectSame(*found, *expected);
+  ExpectSameCounts(*found, *expected);
   ASSERT_EQ(found->evaluations.size(), expected->evaluations.size());
   for (size_t i = 0; i < found->evaluations.size(); ++i) {
     EXPECT_NEAR(found->evaluations[i].loss, expected->evaluations[i].loss, 1e-5);
@@ -171,7 +171,7 @@ TEST_F(OnAccelerators, CheckpointsAreOfTheirStep) {
   const auto whole = TrainLocally(spec);
   const auto saved = TrainLocally(saving, &Accelerate);
   ASSERT_TRUE(whole.ok() && saved.ok()) << whole.status() << saved.status();
-  ExpectSame(*saved, *whole);
+  ExpectSameCounts(*saved, *whole);
   ASSERT_TRUE(files.contains(2));
   for (const auto& [step, written] : files) {
     SCOPED_TRACE(step);

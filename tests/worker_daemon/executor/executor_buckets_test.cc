@@ -6,7 +6,9 @@
 #include <gtest/gtest.h>
 
 #include "common/program/trace.h"
-#include "tests/worker_daemon/support/plans_by_hand.h"
+#include "tests/worker_daemon/support/hand_job.h"
+#include "tests/worker_daemon/support/plans/lowered_programs.h"
+#include "tests/worker_daemon/support/plans/plans_by_hand.h"
 #include "tests/worker_daemon/support/runnable_graphs.h"
 
 namespace stagewright::testing {

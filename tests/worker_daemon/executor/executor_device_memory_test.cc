@@ -9,6 +9,7 @@
 #include "tests/worker_daemon/support/mixed_models.h"
 #include "tests/worker_daemon/support/runnable_graphs.h"
 #include "tests/worker_daemon/transport/copy_mover.h"
+#include "worker_daemon/executor/device_job.h"
 #include "worker_daemon/transport/routing/routing_transport.h"
 
 namespace stagewright::testing {

@@ -16,10 +16,12 @@
 #include "common/strategy/check_strategy.h"
 #include "common/topology/cluster.h"
 #include "common/topology/presets.h"
-#include "tests/worker_daemon/support/forced_strategies.h"
 #include "tests/worker_daemon/support/local_training.h"
+#include "tests/worker_daemon/support/plans/forced_strategies.h"
+#include "tests/worker_daemon/support/plans/lowered_programs.h"
 #include "tests/worker_daemon/support/runnable_graphs.h"
 #include "tests/worker_daemon/support/test_models.h"
+#include "worker_daemon/executor/device_job.h"
 
 namespace stagewright::testing {
 namespace {

@@ -4,8 +4,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "tests/worker_daemon/support/plans_by_hand.h"
+#include "tests/worker_daemon/support/hand_job.h"
+#include "tests/worker_daemon/support/plans/plans_by_hand.h"
 #include "tests/worker_daemon/support/runnable_graphs.h"
+#include "tests/worker_daemon/support/training_result.h"
 
 namespace stagewright::testing {
 namespace {

@@ -9,8 +9,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "tests/worker_daemon/support/local_training.h"
-#include "tests/worker_daemon/support/plans_by_hand.h"
+#include "tests/worker_daemon/support/plans/lowered_programs.h"
+#include "tests/worker_daemon/support/plans/plans_by_hand.h"
 #include "tests/worker_daemon/support/runnable_graphs.h"
+#include "tests/worker_daemon/support/training_result.h"
+#include "worker_daemon/executor/device_job.h"
 #include "worker_daemon/executor/device_runner.h"
 
 namespace stagewright::testing {

@@ -9,9 +9,11 @@
 #include "common/program/trace.h"
 #include "planner_service/simulator/measured_durations.h"
 #include "planner_service/simulator/simulator.h"
-#include "tests/worker_daemon/support/forced_strategies.h"
 #include "tests/worker_daemon/support/local_training.h"
+#include "tests/worker_daemon/support/plans/forced_strategies.h"
+#include "tests/worker_daemon/support/plans/lowered_programs.h"
 #include "tests/worker_daemon/support/runnable_graphs.h"
+#include "worker_daemon/executor/device_job.h"
 
 namespace stagewright::testing {
 namespace {

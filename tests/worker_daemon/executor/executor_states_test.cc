@@ -7,8 +7,11 @@
 #include "common/cost/analytic.h"
 #include "common/cost/cost_model.h"
 #include "common/lowering/lower.h"
-#include "tests/worker_daemon/support/plans_by_hand.h"
+#include "tests/worker_daemon/support/hand_job.h"
+#include "tests/worker_daemon/support/local_training.h"
+#include "tests/worker_daemon/support/plans/plans_by_hand.h"
 #include "tests/worker_daemon/support/runnable_graphs.h"
+#include "tests/worker_daemon/support/training_result.h"
 #include "worker_daemon/stage/stage_module.h"
 
 namespace stagewright::testing {

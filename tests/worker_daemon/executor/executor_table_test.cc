@@ -3,13 +3,14 @@
 
 #include <algorithm>
 
+#include "common/base/status.h"
 #include "common/policies/breadth_first.h"
 #include "common/policies/early_backward.h"
 #include "common/policies/looped.h"
 #include "common/policies/zero_bubble.h"
 #include "common/strategy/in_flight.h"
 #include "common/strategy/orders.h"
-#include "tests/worker_daemon/support/forced_strategies.h"
+#include "tests/worker_daemon/support/plans/forced_strategies.h"
 #include "tests/worker_daemon/support/schedule_table.h"
 
 namespace stagewright::testing {

@@ -8,9 +8,11 @@
 #include <filesystem>
 #include <thread>
 
-#include "tests/worker_daemon/support/forced_strategies.h"
 #include "tests/worker_daemon/support/local_training.h"
+#include "tests/worker_daemon/support/plans/forced_strategies.h"
+#include "tests/worker_daemon/support/plans/lowered_programs.h"
 #include "tests/worker_daemon/support/runnable_graphs.h"
+#include "worker_daemon/executor/device_job.h"
 #include "worker_daemon/executor/device_runner.h"
 #include "worker_daemon/transport/local/local_transport.h"
 

@@ -9,8 +9,11 @@
 #include "common/memory/message_buffers.h"
 #include "common/strategy/in_flight.h"
 #include "tests/worker_daemon/support/local_training.h"
+#include "tests/worker_daemon/support/plans/lowered_programs.h"
 #include "tests/worker_daemon/support/runnable_graphs.h"
 #include "tests/worker_daemon/support/spy_transport.h"
+#include "tests/worker_daemon/support/training_result.h"
+#include "worker_daemon/executor/device_job.h"
 
 namespace stagewright::testing {
 namespace {

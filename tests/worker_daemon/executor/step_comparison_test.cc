@@ -11,10 +11,12 @@
 #include <filesystem>
 
 #include "common/data/safetensors_writer.h"
-#include "tests/worker_daemon/support/forced_strategies.h"
 #include "tests/worker_daemon/support/local_training.h"
+#include "tests/worker_daemon/support/plans/forced_strategies.h"
+#include "tests/worker_daemon/support/plans/lowered_programs.h"
 #include "tests/worker_daemon/support/runnable_graphs.h"
 #include "worker_daemon/checkpoint/step_record.h"
+#include "worker_daemon/executor/device_job.h"
 
 namespace stagewright::testing {
 namespace {

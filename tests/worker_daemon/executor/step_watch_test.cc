@@ -5,10 +5,12 @@
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
-#include "tests/worker_daemon/support/forced_strategies.h"
 #include "tests/worker_daemon/support/local_training.h"
+#include "tests/worker_daemon/support/plans/forced_strategies.h"
+#include "tests/worker_daemon/support/plans/lowered_programs.h"
 #include "tests/worker_daemon/support/runnable_graphs.h"
 #include "worker_daemon/checkpoint/step_record.h"
+#include "worker_daemon/executor/device_job.h"
 
 namespace stagewright::testing {
 namespace {

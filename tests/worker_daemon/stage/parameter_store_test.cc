@@ -7,7 +7,6 @@
 #include <filesystem>
 
 #include "common/data/safetensors.h"
-#include "tests/worker_daemon/support/local_training.h"
 #include "tests/worker_daemon/support/runnable_graphs.h"
 
 namespace stagewright::testing {

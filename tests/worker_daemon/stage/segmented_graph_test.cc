@@ -9,9 +9,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "tests/worker_daemon/support/local_training.h"
+#include "tests/worker_daemon/support/graph_totals.h"
 #include "tests/worker_daemon/support/runnable_graphs.h"
 #include "tests/worker_daemon/support/test_models.h"
+#include "worker_daemon/stage/parameter_store.h"
 #include "worker_daemon/stage/stage_module.h"
 #include "worker_daemon/torch/tensor_types.h"
 

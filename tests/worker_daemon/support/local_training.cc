@@ -1,26 +1,19 @@
 #include "tests/worker_daemon/support/local_training.h"
 
-#include <ATen/ATen.h>
-#include <gtest/gtest.h>
-
 #include <atomic>
-#include <cstring>
 #include <filesystem>
+#include <memory>
+#include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "common/cost/analytic.h"
-#include "common/cost/cost_model.h"
-#include "common/data/safetensors.h"
-#include "common/lowering/lower.h"
-#include "common/validation/validate.h"
+#include "common/base/status.h"
 #include "tests/worker_daemon/support/runnable_graphs.h"
 #include "worker_daemon/checkpoint/shards.h"
-#include "worker_daemon/effects/batch_totals.h"
 #include "worker_daemon/executor/device_runner.h"
 #include "worker_daemon/step/device_plan.h"
-#include "worker_daemon/torch/tensor_types.h"
-#include "worker_daemon/transport/local/local_transport.h"
 
 namespace stagewright::testing {
 namespace {
@@ -133,20 +126,6 @@ void AddUp(const std::vector<std::unique_ptr<Member>>& members, TrainingResult& 
 
 }  // namespace
 
-absl::StatusOr<Programs> LowerBoth(const Graph& graph, const Strategy& strategy) {
-  const std::unique_ptr<CostModel> costs = MakeAnalyticCostModel(graph);
-  ASSIGN_OR_RETURN(Program training, Lower(graph, strategy, *costs, {.training = true}));
-  RETURN_IF_ERROR(Annotate(Validate(training, {}), "training"));
-  ASSIGN_OR_RETURN(Program evaluation, Lower(graph, strategy, *costs, {.training = false}));
-  RETURN_IF_ERROR(Annotate(Validate(evaluation, {}), "evaluation"));
-  return Programs{std::make_shared<const Program>(std::move(training)),
-                  std::make_shared<const Program>(std::move(evaluation))};
-}
-
-absl::StatusOr<std::unique_ptr<Transport>> MakeLocalTransport(const TransportIdentity& identity) {
-  return LocalTransport::Create(identity);
-}
-
 absl::StatusOr<TrainingResult> TrainLocally(const DeviceJob& spec,
                                             const std::function<void(DeviceJob&)>& adjust,
                                             const TransportFactory& transports) {
@@ -168,32 +147,6 @@ absl::StatusOr<TrainingResult> TrainLocally(const DeviceJob& spec,
   ASSIGN_OR_RETURN(result.parameters, ReadTensors(merged));
   std::filesystem::remove_all(directory);
   return result;
-}
-
-std::vector<at::Tensor> TotalsOf(const Graph& graph, const ParameterStore& parameters,
-                                 const std::function<at::Tensor(InputId)>& input, int64_t samples) {
-  std::vector<TotalId> ids;
-  for (size_t i = 0; i < graph.totals().values.size(); ++i) ids.emplace_back(i);
-  if (ids.empty()) return {};
-  const TotalsPlan plan = PlanTotals(graph, std::move(ids));
-  const auto module = TotalsModule::Create(graph, plan, parameters, at::kCPU);
-  EXPECT_TRUE(module.ok()) << module.status();
-  std::vector<at::Tensor> inputs;
-  for (InputId id : plan.inputs) inputs.push_back(input(id));
-  auto totals = module->Run(samples, inputs);
-  EXPECT_TRUE(totals.ok()) << totals.status();
-  return *std::move(totals);
-}
-
-absl::StatusOr<std::map<std::string, at::Tensor>> ReadTensors(const std::string& path) {
-  ASSIGN_OR_RETURN(const SafetensorsFile file, SafetensorsFile::Open(path));
-  std::map<std::string, at::Tensor> tensors;
-  for (const TensorView& view : file.tensors()) {
-    at::Tensor tensor = at::empty(view.shape, ToScalarType(view.dtype));
-    std::memcpy(tensor.data_ptr(), view.data.data(), view.data.size());
-    tensors[view.name] = std::move(tensor);
-  }
-  return tensors;
 }
 
 }  // namespace stagewright::testing

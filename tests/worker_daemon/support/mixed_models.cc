@@ -21,6 +21,17 @@ constexpr int64_t kFeatures = 12, kWidth = 32, kClasses = 5;
 
 }  // namespace
 
+void ToFloat32(GraphMaker& make) {
+  const auto convert = [](TensorMeta& meta) {
+    if (meta.dtype == DType::kFloat64) meta.dtype = DType::kFloat32;
+  };
+  for (auto& input : make.data.inputs) convert(input.meta);
+  for (Parameter& parameter : make.data.parameters) parameter.dtype = DType::kFloat32;
+  for (Node& node : make.data.nodes) {
+    for (TensorMeta& meta : node.outputs) convert(meta);
+  }
+}
+
 Graph ResidualClassifier(bool dropout) {
   GraphMaker make;
   const int x = make.AddInput("x", {-1, kFeatures});
@@ -48,14 +59,7 @@ Graph ResidualClassifier(bool dropout) {
   const int head = make.AddLinear("head", Value(last), kWidth, kClasses);
   const int loss =
       make.AddNode("aten.cross_entropy_loss.default", {Value(head), In(target)}, {Meta({})});
-  const auto to_float32 = [](TensorMeta& meta) {
-    if (meta.dtype == DType::kFloat64) meta.dtype = DType::kFloat32;
-  };
-  for (auto& input : make.data.inputs) to_float32(input.meta);
-  for (Parameter& parameter : make.data.parameters) parameter.dtype = DType::kFloat32;
-  for (Node& node : make.data.nodes) {
-    for (TensorMeta& meta : node.outputs) to_float32(meta);
-  }
+  ToFloat32(make);
   return make.Finish(loss, head);
 }
 

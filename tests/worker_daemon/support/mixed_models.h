@@ -3,10 +3,14 @@
 
 #include <string>
 
-#include "tests/worker_daemon/support/forced_strategies.h"
+#include "tests/worker_daemon/support/plans/forced_strategies.h"
+#include "tests/worker_daemon/support/runnable_graphs.h"
 #include "worker_daemon/executor/device_job.h"
 
 namespace stagewright::testing {
+
+// Turns what is float64 in a graph in the making, and its parameters, into float32.
+void ToFloat32(GraphMaker& make);
 
 // A classifier with residual blocks, normalisation, dropout if `dropout`, and a tied weight.
 Graph ResidualClassifier(bool dropout);

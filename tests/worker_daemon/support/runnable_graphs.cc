@@ -6,9 +6,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstring>
 #include <filesystem>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/status.h"
+#include "common/data/safetensors.h"
 #include "common/data/safetensors_writer.h"
 #include "worker_daemon/torch/tensor_types.h"
 
@@ -114,6 +117,17 @@ void WriteTensors(const std::string& path, const std::map<std::string, at::Tenso
   }
   const absl::Status status = WriteSafetensors(path, views);
   EXPECT_TRUE(status.ok()) << status;
+}
+
+absl::StatusOr<std::map<std::string, at::Tensor>> ReadTensors(const std::string& path) {
+  ASSIGN_OR_RETURN(const SafetensorsFile file, SafetensorsFile::Open(path));
+  std::map<std::string, at::Tensor> tensors;
+  for (const TensorView& view : file.tensors()) {
+    at::Tensor tensor = at::empty(view.shape, ToScalarType(view.dtype));
+    std::memcpy(tensor.data_ptr(), view.data.data(), view.data.size());
+    tensors[view.name] = std::move(tensor);
+  }
+  return tensors;
 }
 
 std::string WriteWeights(const Graph& graph, const std::string& name) {

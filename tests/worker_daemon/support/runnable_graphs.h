@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "common/graph/graph.h"
 #include "common/program/program.h"
 
@@ -50,6 +51,9 @@ ProgramStage WholeGraph(const Graph& graph);
 
 // Writes tensors to a `.safetensors` file.
 void WriteTensors(const std::string& path, const std::map<std::string, at::Tensor>& tensors);
+
+// All tensors of a `.safetensors` file.
+absl::StatusOr<std::map<std::string, at::Tensor>> ReadTensors(const std::string& path);
 
 // Reproducible normal values.
 at::Tensor Random(std::vector<int64_t> shape, uint64_t seed, at::ScalarType dtype = at::kDouble);

@@ -14,9 +14,12 @@
 #include "common/strategy/check_strategy.h"
 #include "common/topology/cluster.h"
 #include "common/topology/presets.h"
-#include "tests/worker_daemon/support/forced_strategies.h"
 #include "tests/worker_daemon/support/local_training.h"
+#include "tests/worker_daemon/support/plans/forced_strategies.h"
+#include "tests/worker_daemon/support/plans/lowered_programs.h"
 #include "tests/worker_daemon/support/runnable_graphs.h"
+#include "tests/worker_daemon/support/transports/pair_transport.h"
+#include "tests/worker_daemon/support/transports/transport_factory.h"
 #if STAGEWRIGHT_HAVE_UCX
 #include "worker_daemon/transport/ucx/ucx_transport.h"
 #endif

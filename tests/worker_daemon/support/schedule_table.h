@@ -9,12 +9,12 @@
 
 #include "common/graph/graph.h"
 #include "common/strategy/strategy.h"
-#include "tests/worker_daemon/support/pair_transport.h"
 #include "tests/worker_daemon/support/test_models.h"
+#include "tests/worker_daemon/support/transports/transport_factory.h"
 
 namespace stagewright::testing {
 
-// How devices reach each other: near ones and far ones (pair_transport.h).
+// How devices reach each other: near ones and far ones (transports/pair_transport.h).
 struct Ways {
   std::string name;  // "LocalTcp"
   TransportFactory near, far;

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <time.h>
 
+#include "common/base/status.h"
 #include "worker_daemon/transport/local/local_transport.h"
 
 namespace stagewright::testing {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "absl/synchronization/mutex.h"
-#include "tests/worker_daemon/support/pair_transport.h"
+#include "tests/worker_daemon/support/transports/transport_factory.h"
 #include "worker_daemon/messages/message.h"
 #include "worker_daemon/transport/transport.h"
 

@@ -11,9 +11,12 @@
 #include "common/cost/cost_model.h"
 #include "common/lowering/lower.h"
 #include "common/validation/validate.h"
-#include "tests/worker_daemon/support/forced_strategies.h"
 #include "tests/worker_daemon/support/local_training.h"
+#include "tests/worker_daemon/support/plans/forced_strategies.h"
 #include "tests/worker_daemon/support/runnable_graphs.h"
+#include "tests/worker_daemon/support/training_result.h"
+#include "worker_daemon/executor/device_job.h"
+#include "worker_daemon/stage/parameter_store.h"
 
 namespace stagewright::testing {
 namespace {

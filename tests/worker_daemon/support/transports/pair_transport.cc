@@ -1,7 +1,8 @@
-#include "tests/worker_daemon/support/pair_transport.h"
+#include "tests/worker_daemon/support/transports/pair_transport.h"
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "common/base/status.h"
 
 namespace stagewright::testing {
 

@@ -1,4 +1,4 @@
-#include "tests/worker_daemon/support/forced_strategies.h"
+#include "tests/worker_daemon/support/plans/forced_strategies.h"
 
 #include <algorithm>
 #include <set>

@@ -1,19 +1,17 @@
 // Two transports as one: to some devices the messages of a job take one way, to others the other.
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "common/base/status.h"
+#include "absl/status/statusor.h"
+#include "tests/worker_daemon/support/transports/transport_factory.h"
 #include "worker_daemon/transport/identity.h"
 #include "worker_daemon/transport/transport.h"
 
 namespace stagewright::testing {
-
-using TransportFactory =
-    std::function<absl::StatusOr<std::unique_ptr<Transport>>(const TransportIdentity&)>;
 
 // Devices 2n and 2n + 1 are near each other.
 class PairTransport : public Transport {

@@ -11,12 +11,13 @@ namespace {
 constexpr int64_t kSteps[] = {1, 2, 4, 8};
 
 // Device ids, the fastest first; equals keep their order.
-std::vector<int32_t> BySpeed(const Cluster& cluster) {
+std::vector<int32_t> BySpeed(const Problem& problem) {
+  const Cluster& cluster = *problem.cluster;
+  const std::vector<Nanos> times = TimesOfKinds(problem);
   std::vector<int32_t> devices(cluster.size());
   std::iota(devices.begin(), devices.end(), 0);
   std::stable_sort(devices.begin(), devices.end(), [&](int32_t a, int32_t b) {
-    return cluster.kind_of(DeviceId(a)).flops_per_second >
-           cluster.kind_of(DeviceId(b)).flops_per_second;
+    return times[cluster.device(DeviceId(a)).kind] < times[cluster.device(DeviceId(b)).kind];
   });
   return devices;
 }
@@ -26,7 +27,7 @@ std::vector<std::vector<int32_t>> DeviceLists(const Problem& problem) {
   const int32_t most = std::min(cluster.size(), problem.operators->size());
   std::vector<int32_t> listed(cluster.size());
   std::iota(listed.begin(), listed.end(), 0);
-  const std::vector<int32_t> falling = BySpeed(cluster);
+  const std::vector<int32_t> falling = BySpeed(problem);
   std::vector<std::vector<int32_t>> lists;
   const auto add = [&](const std::vector<int32_t>& devices, int32_t count) {
     std::vector<int32_t> first(devices.begin(), devices.begin() + count);

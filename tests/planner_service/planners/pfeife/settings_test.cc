@@ -8,6 +8,7 @@
 #include "tests/planner_service/planners/pfeife/pfeife_cases.h"
 #include "tests/support/clusters.h"
 #include "tests/support/profiled_graphs.h"
+#include "tests/support/small_problems.h"
 
 namespace stagewright::pfeife {
 namespace {
@@ -57,7 +58,9 @@ TEST(SettingsTest, WhereDevicesDifferTheFastOnesComeFirstOrLast) {
   data.kinds[1].name = "fast";
   data.kinds[1].flops_per_second *= 2;
   data.devices[2].kind = 1;
-  const Case c(ProfiledChain(10, {10, 20, 0, 0, {}}), Cluster::Create(data).value(), 8);
+  Case c(ProfiledChain(10, {1000, 2000, 0, 0, {}}), Cluster::Create(data).value(), 8);
+  const testing::RatedProfileCosts costs(c.graph);
+  c.problem.costs = &costs;
   std::set<std::vector<int32_t>> lists;
   for (const LoopedSetting& setting : Settings(c.problem, {})) lists.insert(setting.devices);
   EXPECT_TRUE(lists.count({0, 1, 2, 3}));

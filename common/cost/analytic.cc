@@ -1,22 +1,27 @@
 // The analytic cost model: a roofline over the operator's floating-point operations and bytes.
 //
-//   forward  = overhead + max((w + half) / (peak * e), bytes / bandwidth)   products, convolutions
-//   forward  = overhead + max(w / (peak * e), bytes / bandwidth)            everything else
+//   forward  = overhead + max(ProductSeconds(w), bytes / bandwidth)     products, convolutions
+//   forward  = overhead + max(w / (peak * e), bytes / bandwidth)        everything else
 //
-// which is the header's formula: w / (peak * e * w / (w + half)). The half-efficiency term only
-// makes sense where work is tiled over the device's units. Bytes are those of all operands and
-// results, once each. The backward pass of a product is one product per operand that needs a
-// gradient; of anything else, as long as its forward pass.
+// How much of the peak an operator reaches by its size only makes sense where work is tiled over
+// the device's units. Bytes are those of all operands and results, once each, in the types that the
+// precision takes them in; an operand that is cast is read and written once more, in a launch of
+// its own, and so is its gradient. The backward pass of a product is one product per operand that
+// needs a gradient; of anything else, as long as its forward pass.
 #include "common/cost/analytic.h"
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/cost/cost_model.h"
 #include "common/cost/flops.h"
+#include "common/cost/parameters.h"
 #include "common/cost/retention.h"
 #include "common/graph/aten.h"
+#include "common/training/autocast.h"
 
 namespace stagewright {
 namespace {
@@ -47,63 +52,121 @@ class Quadratic {
   double first_ = 0, step_ = 0, bend_ = 0;
 };
 
-double OutputBytes(const Node& node, int64_t samples) {
-  double bytes = 0;
-  for (const TensorMeta& meta : node.outputs) {
-    bytes += static_cast<double>(meta.SizeBytes(samples));
+// Sizes of what nodes read and make, in the types that they come in and are taken in.
+class TypedSizes {
+ public:
+  TypedSizes(const Graph& graph, Precision precision) : graph_(graph), precision_(precision) {
+    if (IsMixed(precision)) types_ = TypesOfGraph(graph, precision);
   }
-  return bytes;
-}
 
-double OperandBytes(const Graph& graph, NodeId id, int64_t samples) {
-  double bytes = 0;
-  for (const ValueRef& value : graph.Values(id)) {
-    bytes += static_cast<double>(graph.meta(value).SizeBytes(samples));
+  DType ResultType(ValueRef value) const {
+    const bool typed = mixed() && !graph_.node(value.node).cost.has_value();
+    return typed ? types_->nodes[value.node.index()].results[value.output]
+                 : graph_.meta(value).dtype;
   }
-  for (InputId input : graph.Inputs(id)) {
-    bytes += static_cast<double>(graph.input(input).meta.SizeBytes(samples));
+  double Result(ValueRef value, int64_t samples) const {
+    return Size(graph_.meta(value), ResultType(value), samples);
   }
-  return bytes;
-}
+  double Results(NodeId id, int64_t samples) const {
+    double bytes = 0;
+    for (size_t i = 0; i < graph_.node(id).outputs.size(); ++i)
+      bytes += Result({id, static_cast<int32_t>(i)}, samples);
+    return bytes;
+  }
+  // Inputs of the graph in the types that the node takes them in.
+  double Inputs(NodeId id, int64_t samples) const {
+    double bytes = 0;
+    ForEachOperand(id, [&](const Operand& operand) {
+      if (!operand.value) bytes += Size(*operand.meta, operand.taken, samples);
+    });
+    return bytes;
+  }
 
-double ParameterBytes(const Graph& graph, NodeId id) {
-  double bytes = 0;
-  for (ParameterId p : graph.Parameters(id)) {
-    bytes += static_cast<double>(graph.parameter(p).SizeBytes());
+  struct Operand {
+    const TensorMeta* meta = nullptr;
+    std::optional<ValueRef> value;  // Nothing: an input of the graph.
+    DType comes, taken;
+    bool cast() const { return comes != taken; }
+  };
+  // Values, then inputs of the graph.
+  template <typename F>
+  void ForEachOperand(NodeId id, F&& visit) const {
+    const auto values = graph_.Values(id);
+    const auto taken = [&](size_t i, DType comes) {
+      return mixed() ? types_->nodes[id.index()].operands[i] : comes;
+    };
+    for (size_t i = 0; i < values.size(); ++i) {
+      const DType comes = ResultType(values[i]);
+      visit(Operand{&graph_.meta(values[i]), values[i], comes, taken(i, comes)});
+    }
+    const auto inputs = graph_.Inputs(id);
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      const TensorMeta& meta = graph_.input(inputs[i]).meta;
+      visit(Operand{&meta, std::nullopt, meta.dtype, taken(values.size() + i, meta.dtype)});
+    }
   }
-  return bytes;
-}
+
+  // Parameters as the node takes them: the copies of weights, where it takes those.
+  double Parameters(NodeId id) const {
+    double bytes = 0;
+    for (ParameterId p : graph_.Parameters(id)) bytes += Taken(id, graph_.parameter(p));
+    return bytes;
+  }
+  double Taken(NodeId id, const Parameter& parameter) const {
+    const bool cast = CastsWeights(graph_, id, precision_);
+    return static_cast<double>(cast ? CastBytes(parameter, precision_) : parameter.SizeBytes());
+  }
+  bool mixed() const { return types_.has_value(); }
+
+  static double Size(const TensorMeta& meta, DType dtype, int64_t samples) {
+    return static_cast<double>(meta.Elements(samples) * SizeOf(dtype));
+  }
+
+ private:
+  const Graph& graph_;
+  const Precision precision_;
+  std::optional<GraphTypes> types_;
+};
 
 // What of a graph's tensors outlives the node that makes or reads it.
 struct Retention {
-  explicit Retention(const Graph& graph)
-      : outputs(KeptOutputs(graph)), inputs(KeepsInputs(graph)) {}
+  Retention(const Graph& graph, Precision precision)
+      : sizes(graph, precision),
+        outputs(KeptOutputs(graph, precision)),
+        inputs(KeepsInputs(graph, precision)) {}
+  TypedSizes sizes;
   std::vector<std::vector<bool>> outputs;
   std::vector<bool> inputs;
 };
 
-double InputBytes(const Graph& graph, NodeId id, int64_t samples) {
+// Copies of operands in another type, that the node keeps or has while it runs.
+double OperandCopies(const Graph& graph, NodeId id, const Retention& kept, bool saved,
+                     int64_t samples) {
+  if (saved != (kept.inputs[id.index()] && NeedsItsInputs(graph, id))) return 0;
   double bytes = 0;
-  for (InputId input : graph.Inputs(id))
-    bytes += static_cast<double>(graph.input(input).meta.SizeBytes(samples));
+  kept.sizes.ForEachOperand(id, [&](const TypedSizes::Operand& operand) {
+    if (operand.value && operand.cast())
+      bytes += TypedSizes::Size(*operand.meta, operand.taken, samples);
+  });
   return bytes;
 }
 
 // What is there while the node runs forward and not saved: of its results, operands and inputs.
 double ForwardBytes(const Graph& graph, NodeId id, const Retention& kept, int64_t samples) {
   const Node& node = graph.node(id);
-  double bytes = static_cast<double>(TemporaryBytes(graph, id, samples, false));
+  double bytes = static_cast<double>(TemporaryBytes(graph, id, samples, false)) +
+                 OperandCopies(graph, id, kept, /*saved=*/false, samples);
   for (size_t i = 0; i < node.outputs.size(); ++i) {
     if (!kept.outputs[id.index()][i])
-      bytes += static_cast<double>(node.outputs[i].SizeBytes(samples));
+      bytes += kept.sizes.Result({id, static_cast<int32_t>(i)}, samples);
   }
   for (const ValueRef& value : graph.Values(id)) {
     const ValueRef storage = StorageOf(graph, value);
     if (KindOfTarget(graph.node(storage.node).target) == AtenKind::kView) continue;  // An input.
     if (kept.outputs[storage.node.index()][storage.output]) continue;
-    bytes += static_cast<double>(graph.meta(storage).SizeBytes(samples));
+    bytes += kept.sizes.Result(storage, samples);
   }
-  if (!kept.inputs[id.index()]) bytes += InputBytes(graph, id, samples);
+  if (!kept.inputs[id.index()]) bytes += kept.sizes.Inputs(id, samples);
   return bytes;
 }
 
@@ -117,22 +180,31 @@ double BackwardBytes(const Graph& graph, NodeId id, const Retention& kept, int64
   for (size_t i = 0; i < node.outputs.size(); ++i) {
     const bool gone = kept.outputs[id.index()][i] && i == 0 && !NeedsItsOutputs(graph, id);
     if (!gone && IsFloating(node.outputs[i].dtype))
-      bytes += static_cast<double>(node.outputs[i].SizeBytes(samples));
+      bytes += kept.sizes.Result({id, static_cast<int32_t>(i)}, samples);
   }
-  for (const ValueRef& value : graph.Values(id)) {
-    if (PassesGradientOn(node) || !graph.needs_backward(value.node)) continue;
-    if (IsFloating(graph.meta(value).dtype))
-      bytes += static_cast<double>(graph.meta(value).SizeBytes(samples));
-  }
+  kept.sizes.ForEachOperand(id, [&](const TypedSizes::Operand& operand) {
+    if (!operand.value || PassesGradientOn(node) || !graph.needs_backward(operand.value->node))
+      return;
+    if (IsFloating(operand.meta->dtype))
+      bytes += TypedSizes::Size(*operand.meta, operand.comes, samples);
+  });
   for (ParameterId p : graph.Parameters(id)) {
-    if (graph.parameter(p).trainable) bytes += static_cast<double>(graph.parameter(p).SizeBytes());
+    const Parameter& parameter = graph.parameter(p);
+    if (parameter.trainable) bytes += static_cast<double>(parameter.SizeBytes());
   }
   return bytes;
 }
 
+// What casts add to a pass: a launch each, and the bytes that they read and write.
+struct Casts {
+  int launches = 0;
+  Quadratic bytes;
+};
+
 // What Time() and its kin need to know about one node.
 struct NodeCost {
   AtenKind kind = AtenKind::kElementwise;
+  ProductType type = ProductType::kFloat32;
   Quadratic flops;
   Quadratic bytes;  // Read and written by the forward pass.
   Quadratic saved;
@@ -140,14 +212,29 @@ struct NodeCost {
   double gradient_bytes = 0;  // Dense gradient of a gathered table, written whole.
   bool input_gradient = false;
   bool weight_gradient = false;
-  int input_products = 0;  // Products in the input half of a product's backward pass.
+  int input_products = 0;     // Products in the input half of a product's backward pass.
+  Casts operands, gradients;  // Forward and in the input half.
+  Casts weights;              // Gradients of weights, in the weight half.
   std::optional<ProfiledCost> profiled;
 };
 
+ProductKind ProductKindOf(AtenKind kind) {
+  if (kind == AtenKind::kConvolution) return ProductKind::kConvolution;
+  return kind == AtenKind::kAttention ? ProductKind::kAttention : ProductKind::kMatmul;
+}
+
+// LibTorch lets cuDNN's convolutions in float32 use TF32, and no other product.
+ProductType ProductTypeOf(AtenKind kind, DType dtype) {
+  if (dtype == DType::kBFloat16) return ProductType::kBFloat16;
+  if (dtype == DType::kFloat16) return ProductType::kFloat16;
+  const bool tf32 = kind == AtenKind::kConvolution && dtype == DType::kFloat32;
+  return tf32 ? ProductType::kTF32 : ProductType::kFloat32;
+}
+
 class AnalyticCostModel : public CostModel {
  public:
-  explicit AnalyticCostModel(const Graph& graph) {
-    const Retention kept(graph);
+  AnalyticCostModel(const Graph& graph, Precision precision) : precision_(precision) {
+    const Retention kept(graph, precision);
     nodes_.reserve(graph.size());
     for (int32_t v = 0; v < graph.size(); ++v) {
       nodes_.push_back(Measure(graph, NodeId(v), kept));
@@ -171,12 +258,13 @@ class AnalyticCostModel : public CostModel {
     }
     if (node.kind == AtenKind::kView) return time;
     const bool tiled = IsMatmulLike(node.kind);
-    const double work = (node.flops.At(n) + (tiled ? kind.half_efficiency_flops : 0)) /
-                        (kind.flops_per_second * kPeakShare);
+    const double flops = node.flops.At(n);
+    const double work = tiled ? ProductSeconds(kind, ProductKindOf(node.kind), node.type, flops)
+                              : flops / (kind.flops_per_second * kPeakShare);
     const double traffic = node.bytes.At(n) / kind.memory_bytes_per_second;
     const Nanos once =
         kind.kernel_overhead + Nanos(Saturate(std::ceil(std::max(work, traffic) * 1e9)));
-    time.forward = once;
+    time.forward = once + CastTime(node.operands, kind, n);
     if (tiled) {
       time.backward_input = node.input_products * once;
       if (node.weight_gradient) time.backward_weight = once;
@@ -190,6 +278,8 @@ class AnalyticCostModel : public CostModel {
     } else if (node.weight_gradient) {
       time.backward_weight = once;
     }
+    time.backward_input += CastTime(node.gradients, kind, n);
+    time.backward_weight += CastTime(node.weights, kind, n);
     time.backward = time.backward_input + time.backward_weight;
     return time;
   }
@@ -203,11 +293,21 @@ class AnalyticCostModel : public CostModel {
     return std::max(At(cost.forward_workspace, samples), At(cost.backward_workspace, samples));
   }
 
+  Precision precision() const override { return precision_; }
+
   std::string Description() const override {
-    return absl::StrFormat("analytic roofline at %.0f %% of peak", kPeakShare * 100);
+    std::string text = "analytic roofline";
+    if (IsMixed(precision_)) absl::StrAppend(&text, ", ", NameIn(kPrecisionNames, precision_));
+    return text;
   }
 
  private:
+  static Nanos CastTime(const Casts& casts, const DeviceKind& kind, double samples) {
+    if (casts.launches == 0) return 0;
+    const double seconds = casts.bytes.At(samples) / kind.memory_bytes_per_second;
+    return casts.launches * kind.kernel_overhead + Nanos(Saturate(std::ceil(seconds * 1e9)));
+  }
+
   static Bytes At(const Quadratic& bytes, int64_t samples) {
     if (samples <= 0) return 0;
     return Bytes(Saturate(std::ceil(bytes.At(static_cast<double>(samples)))));
@@ -229,24 +329,63 @@ class AnalyticCostModel : public CostModel {
     cost.saved = Quadratic([&](int64_t s) { return Saved(graph, id, kept, s); });
     if (cost.kind == AtenKind::kView) return cost;
     const bool gather = cost.kind == AtenKind::kEmbedding;
+    const TypedSizes& sizes = kept.sizes;
+    if (!node.outputs.empty()) cost.type = ProductTypeOf(cost.kind, sizes.ResultType({id, 0}));
     cost.bytes = Quadratic([&](int64_t s) {
-      return OperandBytes(graph, id, s) +
-             (gather ? 2 * OutputBytes(node, s) : ParameterBytes(graph, id) + OutputBytes(node, s));
+      double operands = 0;
+      sizes.ForEachOperand(id, [&](const TypedSizes::Operand& operand) {
+        operands += TypedSizes::Size(*operand.meta, operand.taken, s);
+      });
+      const double results = sizes.Results(id, s);
+      return operands + (gather ? 2 * results : sizes.Parameters(id) + results);
     });
     cost.forward_workspace = Quadratic([&](int64_t s) { return ForwardBytes(graph, id, kept, s); });
     cost.backward_workspace =
         Quadratic([&](int64_t s) { return BackwardBytes(graph, id, kept, s); });
     Differentiate(graph, id, cost);
+    if (sizes.mixed()) MeasureCasts(graph, id, sizes, cost);
     return cost;
   }
 
-  static double Saved(const Graph& graph, NodeId id, const Retention& retention, int64_t s) {
-    const Node& node = graph.node(id);
-    const std::vector<bool>& kept = retention.outputs[id.index()];
-    double bytes = retention.inputs[id.index()] ? InputBytes(graph, id, s) : 0;
-    for (size_t i = 0; i < kept.size(); ++i) {
-      if (kept[i]) bytes += static_cast<double>(node.outputs[i].SizeBytes(s));
+  static void MeasureCasts(const Graph& graph, NodeId id, const TypedSizes& sizes, NodeCost& cost) {
+    const auto bytes_of = [&](bool gradients, int64_t s) {
+      double bytes = 0;
+      sizes.ForEachOperand(id, [&](const TypedSizes::Operand& operand) {
+        if (!operand.cast() || (gradients && !Flows(graph, id, operand))) return;
+        bytes += TypedSizes::Size(*operand.meta, operand.comes, s) +
+                 TypedSizes::Size(*operand.meta, operand.taken, s);
+      });
+      return bytes;
+    };
+    cost.operands.bytes = Quadratic([&](int64_t s) { return bytes_of(false, s); });
+    cost.gradients.bytes = Quadratic([&](int64_t s) { return bytes_of(true, s); });
+    sizes.ForEachOperand(id, [&](const TypedSizes::Operand& operand) {
+      if (operand.cast()) ++cost.operands.launches;
+      if (operand.cast() && Flows(graph, id, operand)) ++cost.gradients.launches;
+    });
+    double weights = 0;
+    for (ParameterId p : graph.Parameters(id)) {
+      const Parameter& parameter = graph.parameter(p);
+      const double taken = sizes.Taken(id, parameter);
+      const auto own = static_cast<double>(parameter.SizeBytes());
+      if (taken == own || !parameter.trainable) continue;
+      weights += taken + own;
+      ++cost.weights.launches;
     }
+    cost.weights.bytes = Quadratic([&](int64_t) { return weights; });
+  }
+
+  static bool Flows(const Graph& graph, NodeId id, const TypedSizes::Operand& operand) {
+    return operand.value && graph.needs_backward(id) && graph.needs_backward(operand.value->node);
+  }
+
+  static double Saved(const Graph& graph, NodeId id, const Retention& retention, int64_t s) {
+    const std::vector<bool>& kept = retention.outputs[id.index()];
+    double bytes = retention.inputs[id.index()] ? retention.sizes.Inputs(id, s) : 0;
+    for (size_t i = 0; i < kept.size(); ++i) {
+      if (kept[i]) bytes += retention.sizes.Result({id, static_cast<int32_t>(i)}, s);
+    }
+    bytes += OperandCopies(graph, id, retention, /*saved=*/true, s);
     bytes += static_cast<double>(HiddenBytes(graph, id, s));
     return bytes;
   }
@@ -272,13 +411,14 @@ class AnalyticCostModel : public CostModel {
     }
   }
 
+  const Precision precision_;
   std::vector<NodeCost> nodes_;
 };
 
 }  // namespace
 
-std::unique_ptr<CostModel> MakeAnalyticCostModel(const Graph& graph) {
-  return std::make_unique<AnalyticCostModel>(graph);
+std::unique_ptr<CostModel> MakeAnalyticCostModel(const Graph& graph, Precision precision) {
+  return std::make_unique<AnalyticCostModel>(graph, precision);
 }
 
 }  // namespace stagewright

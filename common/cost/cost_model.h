@@ -11,6 +11,7 @@
 #include "common/base/units.h"
 #include "common/graph/graph.h"
 #include "common/topology/cluster.h"
+#include "common/training/precision.h"
 
 namespace stagewright {
 
@@ -29,10 +30,6 @@ struct OperatorTime {
   }
 };
 
-// Share of a device's peak that large kernels reach: what a measured rate is divided by to name a
-// peak.
-inline constexpr double kPeakShare = 0.6;
-
 class CostModel {
  public:
   virtual ~CostModel() = default;
@@ -44,8 +41,9 @@ class CostModel {
   // Bytes needed beyond saved tensors while the node runs forward or backward, gradients of its
   // parameters included.
   virtual Bytes WorkspaceBytes(NodeId node, int64_t samples) const = 0;
-  // "analytic (v100-16g at 50 % of peak)" or "profile measured 2026-01-01 on ...": provenance for
-  // people.
+  // In which types the passes compute that are asked about: memory is followed in them, too.
+  virtual Precision precision() const { return Precision::kGraph; }
+  // "analytic roofline" or "profile measured 2026-01-01 on ...": provenance for people.
   virtual std::string Description() const = 0;
 };
 

@@ -33,7 +33,7 @@ CostTable::CostTable(const Graph& graph, const OperatorGraph& operators, const C
 
 // Replicated nodes read no others than replicated ones.
 void CostTable::CollectValues() {
-  const auto kept = KeptOutputs(*graph_);
+  const auto kept = KeptOutputs(*graph_, costs_->precision());
   std::vector<std::vector<int32_t>> index(graph_->size());  // By node and output; -1: none yet.
   const auto add = [&](ValueRef value, OperatorId producer) {
     const auto& cost = graph_->node(value.node).cost;
@@ -71,13 +71,18 @@ void CostTable::CollectValues() {
 
 void CostTable::CollectParameters(Optimizer optimizer) {
   held_.resize(size());
+  const std::vector<bool> cast = CastParameters(*graph_, costs_->precision());
+  for (const Parameter& parameter : graph_->parameters()) {
+    HeldBytes& held = of_parameter_.emplace_back(BytesHeld(parameter, optimizer));
+    if (cast[of_parameter_.size() - 1]) held.resident += CastBytes(parameter, costs_->precision());
+  }
   std::vector<int32_t> users(graph_->parameters().size(), 0);
   for (int32_t op = 0; op < size(); ++op) {
     Held& held = held_[op];
     const std::vector<NodeId>& nodes = operators_->op(OperatorId(op)).nodes;
     held.parameters = ParametersOf(*graph_, nodes);
     for (ParameterId id : held.parameters) {
-      held.planned += BytesHeld(graph_->parameter(id), optimizer);
+      held.planned += of_parameter_[id.index()];
       ++users[id.index()];
     }
     for (NodeId node : nodes) {

@@ -76,6 +76,8 @@ class CostTable {
   int32_t size() const { return operators_->size(); }
   const std::vector<Value>& values() const { return values_; }
   const Held& held(int32_t op) const { return held_[op]; }
+  // What one parameter takes on a device that uses it, as planned.
+  const HeldBytes& held(ParameterId id) const { return of_parameter_[id.index()]; }
   // By (from, to), unique, for `group` of every operator. O(reads log(reads)).
   std::vector<Exchange> Exchanges(const std::vector<int32_t>& group,
                                   CostView view = CostView::kPlanned) const;
@@ -98,6 +100,7 @@ class CostTable {
   std::vector<std::vector<NodeId>> replicated_;  // By operator: nodes that it pulls in.
   std::vector<Value> values_;
   std::vector<Held> held_;
+  std::vector<HeldBytes> of_parameter_;
   mutable std::map<std::pair<int64_t, CostView>, ShareTable> shares_;
 };
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "common/training/autocast.h"
+
 namespace stagewright {
 
 Bytes ResidentBytes(const Parameter& parameter, Optimizer optimizer) {
@@ -32,6 +34,20 @@ HeldBytes BytesHeld(const Parameter& parameter, Optimizer optimizer) {
 HeldBytes BytesHeld(const ProfiledCost& cost, Optimizer optimizer) {
   const Bytes resident = ResidentBytes(cost, optimizer);
   return {resident, cost.parameter_bytes, resident};
+}
+
+Bytes CastBytes(const Parameter& parameter, Precision precision) {
+  if (!IsMixed(precision) || parameter.dtype != DType::kFloat32) return 0;
+  return parameter.Elements() * SizeOf(SmallerType(precision));
+}
+
+std::vector<bool> CastParameters(const Graph& graph, Precision precision) {
+  std::vector<bool> cast(graph.parameters().size(), false);
+  for (int32_t v = 0; IsMixed(precision) && v < graph.size(); ++v) {
+    if (!CastsWeights(graph, NodeId(v), precision)) continue;
+    for (ParameterId p : graph.Parameters(NodeId(v))) cast[p.index()] = true;
+  }
+  return cast;
 }
 
 HeldBytes LeastBytesHeld(const Parameter& parameter, Optimizer optimizer) {

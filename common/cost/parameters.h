@@ -7,6 +7,7 @@
 #include "common/base/units.h"
 #include "common/graph/graph.h"
 #include "common/training/optimizer_spec.h"
+#include "common/training/precision.h"
 
 namespace stagewright {
 
@@ -16,6 +17,13 @@ Bytes ResidentBytes(const Parameter& parameter, Optimizer optimizer);
 
 // ResidentBytes of a planning-only node; what its profile says whatever the optimizer, if it does.
 Bytes ResidentBytes(const ProfiledCost& cost, Optimizer optimizer);
+
+// Bytes of a parameter's copy in the smaller type of a mixed precision, which operators take
+// instead (common/training/autocast.h): 0 for what is not float32 or not mixed.
+Bytes CastBytes(const Parameter& parameter, Precision precision);
+
+// By parameter of the graph: some operator takes a copy in the smaller type. O(nodes).
+std::vector<bool> CastParameters(const Graph& graph, Precision precision);
 
 // What parameters take throughout a job.
 struct HeldBytes {

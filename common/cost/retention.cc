@@ -4,6 +4,7 @@
 #include <array>
 
 #include "common/graph/aten.h"
+#include "common/training/autocast.h"
 
 namespace stagewright {
 namespace {
@@ -107,7 +108,8 @@ struct Kept {
   std::vector<bool> inputs;
 };
 
-Kept WhatIsKept(const Graph& graph) {
+Kept WhatIsKept(const Graph& graph, Precision precision) {
+  const GraphTypes types = IsMixed(precision) ? TypesOfGraph(graph, precision) : GraphTypes{};
   Kept result;
   std::vector<std::vector<bool>>& kept = result.outputs;
   kept.resize(graph.size());
@@ -127,7 +129,12 @@ Kept WhatIsKept(const Graph& graph) {
     const bool backward = graph.needs_backward(id) && !node.cost;
     if (view_is_needed || (backward && need.inputs)) {
       result.inputs[*it] = true;
-      for (const ValueRef& value : graph.Values(id)) kept[value.node.index()][value.output] = true;
+      const auto values = graph.Values(id);
+      for (size_t i = 0; i < values.size(); ++i) {
+        const bool cast = !types.nodes.empty() && !types.values[*it].empty() &&
+                          types.nodes[*it].operands[i] != types.values[*it][i];
+        if (!cast) kept[values[i].node.index()][values[i].output] = true;
+      }
     }
     if (is_view) {
       kept[*it].assign(kept[*it].size(), false);
@@ -142,9 +149,13 @@ Kept WhatIsKept(const Graph& graph) {
 
 }  // namespace
 
-std::vector<std::vector<bool>> KeptOutputs(const Graph& graph) { return WhatIsKept(graph).outputs; }
+std::vector<std::vector<bool>> KeptOutputs(const Graph& graph, Precision precision) {
+  return WhatIsKept(graph, precision).outputs;
+}
 
-std::vector<bool> KeepsInputs(const Graph& graph) { return WhatIsKept(graph).inputs; }
+std::vector<bool> KeepsInputs(const Graph& graph, Precision precision) {
+  return WhatIsKept(graph, precision).inputs;
+}
 
 bool NeedsItsOutputs(const Graph& graph, NodeId node) { return NeedOf(graph, node).outputs; }
 

@@ -5,6 +5,7 @@
 
 #include "common/base/units.h"
 #include "common/graph/graph.h"
+#include "common/training/precision.h"
 
 namespace stagewright {
 
@@ -12,12 +13,15 @@ namespace stagewright {
 // (softmax, relu), if a node that reads it, directly or through views, needs its inputs (products,
 // gelu, layer norm), or if it is a second output of a node with a backward pass (statistics,
 // masks). Nodes without a backward pass need nothing; views own no memory and keep nothing. Sums,
-// concatenations and other linear maps need neither inputs nor outputs. O(size of the graph).
-std::vector<std::vector<bool>> KeptOutputs(const Graph& graph);
+// concatenations and other linear maps need neither inputs nor outputs. A reader that casts a value
+// (common/training/autocast.h) keeps a copy of its own instead. O(size of the graph).
+std::vector<std::vector<bool>> KeptOutputs(const Graph& graph,
+                                           Precision precision = Precision::kGraph);
 
 // For every node, whether it keeps the inputs of the graph that it reads, directly or, where it is
-// a view, for a node that reads it. O(size of the graph).
-std::vector<bool> KeepsInputs(const Graph& graph);
+// a view, for a node that reads it; as they come or as copies of another type. O(size of the
+// graph).
+std::vector<bool> KeepsInputs(const Graph& graph, Precision precision = Precision::kGraph);
 
 // Whether the node itself needs its outputs for its backward pass, whoever else does.
 bool NeedsItsOutputs(const Graph& graph, NodeId node);

@@ -435,6 +435,13 @@ std::string NameOf(const Graph& graph, const std::vector<NodeId>& nodes,
   return node.module.empty() ? node.name : absl::StrCat(node.module, "/", node.name);
 }
 
+// Operators are numbered in topological order.
+std::vector<int32_t> TopologicalNumbers(const Dag& dag) {
+  std::vector<int32_t> number(dag.size());
+  for (int32_t i = 0; i < dag.size(); ++i) number[dag.order()[i]] = i;
+  return number;
+}
+
 }  // namespace
 
 absl::StatusOr<OperatorGraph> Coarsen(const Graph& graph, const std::vector<double>& weight) {
@@ -454,9 +461,7 @@ absl::StatusOr<OperatorGraph> Coarsen(const Graph& graph, const std::vector<doub
   ASSIGN_OR_RETURN(const Dag provisional,
                    Quotient(graph.dag(), coarsener.group(), coarsener.num_groups()));
 
-  // Operators are numbered in topological order.
-  std::vector<int32_t> number(provisional.size());
-  for (int32_t i = 0; i < provisional.size(); ++i) number[provisional.order()[i]] = i;
+  const std::vector<int32_t> number = TopologicalNumbers(provisional);
   OperatorGraph result;
   result.operators_.resize(provisional.size());
   result.owner_.resize(graph.size());
@@ -482,6 +487,31 @@ absl::StatusOr<OperatorGraph> OneOperatorPerNode(const Graph& graph) {
     result.operators_.push_back({graph.node(NodeId(v)).name, {NodeId(v)}});
     result.owner_.push_back(OperatorId(v));
   }
+  return result;
+}
+
+OperatorGraph United(const Graph& graph, const OperatorGraph& operators,
+                     const std::vector<int32_t>& group, int32_t count) {
+  const auto provisional = Quotient(operators.dag(), group, count);
+  CHECK(provisional.ok());
+  const std::vector<int32_t> number = TopologicalNumbers(*provisional);
+  OperatorGraph result;
+  result.replicated_ = operators.replicated();
+  result.operators_.resize(count);
+  result.owner_.resize(graph.size());
+  std::vector<int32_t> united(operators.size());
+  for (int32_t v : operators.dag().order()) {
+    united[v] = number[group[v]];
+    Operator& into = result.operators_[united[v]];
+    if (into.name.empty()) into.name = operators.op(OperatorId(v)).name;
+  }
+  for (int32_t v : graph.dag().order()) {
+    const OperatorId owner = operators.owner(NodeId(v));
+    if (!owner.valid()) continue;
+    result.owner_[v] = OperatorId(united[owner.index()]);
+    result.operators_[united[owner.index()]].nodes.push_back(NodeId(v));
+  }
+  result.dag_ = *Quotient(operators.dag(), united, count);
   return result;
 }
 

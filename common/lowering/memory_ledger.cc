@@ -22,6 +22,11 @@ Bytes MemoryLedger::Resident(const std::vector<StageId>& stages, int64_t version
   if (versions > 1) {
     bytes += (versions - 1) * WeightBytesOf(graph, context_.stages[stages.front().index()]);
   }
+  // Passes in flight keep those of the version that they began with.
+  for (StageId stage : stages) {
+    bytes += std::max<int64_t>(versions, 1) *
+             CastBytesOf(graph, context_.stages[stage.index()], context_.bytes.precision());
+  }
   return bytes;
 }
 

@@ -1,8 +1,10 @@
 #include "common/memory/stage_costs.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "common/cost/parameters.h"
+#include "common/training/autocast.h"
 
 namespace stagewright {
 
@@ -31,7 +33,8 @@ const StageTape& StageBytes::TapeOf(StageId stage) {
   std::optional<StageTape>& tape = tapes_[stage.index()];
   if (tape.has_value()) return *tape;
   const ProgramStage& contents = stages_[stage.index()];
-  tape = MakeStageTape(graph_, order_.Of(contents), given_[stage.index()], contents.has_backward);
+  tape = MakeStageTape(graph_, order_.Of(contents), given_[stage.index()], contents.has_backward,
+                       costs_.precision());
   return *tape;
 }
 
@@ -85,6 +88,19 @@ Bytes WeightBytesOf(const Graph& graph, const ProgramStage& stage) {
   for (NodeId node : stage.nodes) {
     if (graph.node(node).cost.has_value()) bytes += graph.node(node).cost->parameter_bytes;
   }
+  return bytes;
+}
+
+Bytes CastBytesOf(const Graph& graph, const ProgramStage& stage, Precision precision) {
+  if (!IsMixed(precision)) return 0;
+  std::vector<NodeId> takers;
+  for (const std::vector<NodeId>* nodes : {&stage.nodes, &stage.replicated}) {
+    std::copy_if(nodes->begin(), nodes->end(), std::back_inserter(takers),
+                 [&](NodeId node) { return CastsWeights(graph, node, precision); });
+  }
+  Bytes bytes = 0;
+  for (ParameterId p : ParametersOf(graph, takers))
+    bytes += CastBytes(graph.parameter(p), precision);
   return bytes;
 }
 

@@ -29,6 +29,7 @@ class StageBytes {
   // Planning-only nodes are in the stage: gradients of what it receives are not in its figures.
   bool Profiled(StageId stage) { return TapeOf(stage).profiled; }
   bool split(StageId stage) const { return split_[stage.index()]; }
+  Precision precision() const { return costs_.precision(); }
 
  private:
   const StageTape& TapeOf(StageId stage);
@@ -56,5 +57,9 @@ Bytes GradientBytesOf(const Graph& graph, const std::vector<ProgramStage>& stage
 // Bytes of one version of what a stage trains: its parameters, without gradients and optimizer
 // state.
 Bytes WeightBytesOf(const Graph& graph, const ProgramStage& stage);
+
+// Bytes of the copies of its weights that a stage keeps in a mixed precision from one update to the
+// next (worker_daemon/torch/weight_casts.h); 0 in others.
+Bytes CastBytesOf(const Graph& graph, const ProgramStage& stage, Precision precision);
 
 }  // namespace stagewright

@@ -39,15 +39,24 @@ class Ledger {
 struct Sizes {
   Sizes(const Graph& graph, const CostModel& costs, const StageTape& tape, int64_t samples) {
     for (const TapeStep& step : tape.steps) {
+      if (step.cast) {
+        for (std::vector<Bytes>* bytes : {&own, &forward, &backward}) bytes->push_back(0);
+        continue;
+      }
       own.push_back(step.profiled ? costs.SavedBytes(step.node, samples)
                                   : HiddenBytes(graph, step.node, samples));
       forward.push_back(step.profiled ? costs.WorkspaceBytes(step.node, samples)
                                       : TemporaryBytes(graph, step.node, samples, false));
+      for (int32_t value : step.widened)
+        forward.back() += tape.values[value].meta->Elements(samples) * SizeOf(DType::kFloat32);
       backward.push_back(step.profiled ? 0 : TemporaryBytes(graph, step.node, samples, true));
     }
-    for (const TapeValue& value : tape.values) values.push_back(value.meta->SizeBytes(samples));
-    for (const TensorMeta* meta : tape.storages)
-      storages.push_back(meta == nullptr ? 0 : meta->SizeBytes(samples));
+    for (const TapeValue& value : tape.values)
+      values.push_back(value.meta->Elements(samples) * SizeOf(value.dtype));
+    for (const TapeStorage& storage : tape.storages) {
+      storages.push_back(
+          storage.meta == nullptr ? 0 : storage.meta->Elements(samples) * SizeOf(storage.dtype));
+    }
   }
 
   std::vector<Bytes> own;                // Saved beside values of the graph.
@@ -97,6 +106,7 @@ class PassReplay {
   void Start(int32_t value);
   int32_t GradientOf(const TapeStep& step, int32_t operand, int32_t of_result);
   bool Differentiate(size_t step, bool operands, bool parameters);
+  void CastGradients(const TapeStep& step);
   void Deliver(const TapeStep& step, int32_t value, int32_t gradient);
   void Accumulate(int32_t& sum, int32_t gradient, Bytes bytes);
 
@@ -247,12 +257,21 @@ bool PassReplay::Differentiate(size_t index, bool operands, bool parameters) {
     if (operands && tape_.values[value].flows)
       made.emplace_back(value, GradientOf(step, value, of_results.front()));
   }
-  ledger_.TakeAndFree((parameters ? step.parameters : 0) + sizes_.backward[index]);
-  if (parameters && keeps_gradients_) ledger_.Take(step.own_parameters);
+  const bool casts = step.cast_gradients > 0;
+  const Bytes direct = casts ? step.cast_gradients : step.parameters;
+  ledger_.TakeAndFree((parameters ? direct : 0) + sizes_.backward[index]);
+  if (parameters && !casts && keeps_gradients_) ledger_.Take(step.own_parameters);
   if (!halves_ || !step.waits()) Forget(index);
   for (int32_t gradient : of_results) Drop(gradient);
+  if (parameters && casts) CastGradients(step);
   for (const auto& [value, gradient] : made) Deliver(step, value, gradient);
   return true;
+}
+
+// Gradients of weights in the type of the parameters, made of those in the smaller one.
+void PassReplay::CastGradients(const TapeStep& step) {
+  ledger_.TakeAndFree(step.cast_gradients + step.parameters);
+  if (keeps_gradients_) ledger_.Take(step.own_parameters);
 }
 
 Bytes PassReplay::Backward() {
@@ -319,8 +338,7 @@ Bytes PassReplay::WeightHalf() {
         of_parameter_side += SizeOf(value);
     }
     ledger_.Take(of_parameter_side);
-    ledger_.TakeAndFree(step.parameters);
-    if (keeps_gradients_) ledger_.Take(step.own_parameters);
+    CastGradients(step);
     Forget(i);
   }
   return ledger_.Peak();

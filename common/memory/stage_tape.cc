@@ -7,6 +7,8 @@
 #include "absl/container/flat_hash_set.h"
 #include "common/cost/retention.h"
 #include "common/graph/aten.h"
+#include "common/memory/tape_casts.h"
+#include "common/training/autocast.h"
 
 namespace stagewright {
 namespace {
@@ -34,6 +36,7 @@ class TapeMaker {
     if (is_new) {
       TapeValue& value = tape_.values.emplace_back();
       value.meta = &graph_.meta(ref);
+      value.dtype = value.meta->dtype;
       value.flows =
           has_backward_ && graph_.needs_backward(ref.node) && IsFloating(value.meta->dtype);
     }
@@ -41,7 +44,7 @@ class TapeMaker {
   }
 
   int32_t AddStorage(const TensorMeta* meta) {
-    tape_.storages.push_back(meta);
+    tape_.storages.push_back({meta, meta == nullptr ? DType::kFloat32 : meta->dtype});
     return static_cast<int32_t>(tape_.storages.size()) - 1;
   }
 
@@ -162,8 +165,10 @@ class TapeMaker {
 }  // namespace
 
 StageTape MakeStageTape(const Graph& graph, const std::vector<NodeId>& nodes,
-                        const GivenValues& given, bool has_backward) {
-  return TapeMaker(graph, has_backward).Make(nodes, given);
+                        const GivenValues& given, bool has_backward, Precision precision) {
+  StageTape tape = TapeMaker(graph, has_backward).Make(nodes, given);
+  if (IsMixed(precision) && !tape.profiled) AddCasts(graph, precision, tape);
+  return tape;
 }
 
 }  // namespace stagewright

@@ -8,12 +8,14 @@
 #include "common/base/units.h"
 #include "common/graph/graph.h"
 #include "common/memory/segments.h"
+#include "common/training/precision.h"
 
 namespace stagewright {
 
 struct TapeValue {
   const TensorMeta* meta = nullptr;
-  int32_t storage = -1;  // -1: a view of a parameter.
+  DType dtype = DType::kFloat32;  // In which it is computed: the graph's, or what autocast takes.
+  int32_t storage = -1;           // -1: a view of a parameter.
   int32_t segment = -1;  // Segment of the node that makes it; -1: received from another stage.
   bool flows = false;    // Has a gradient.
   bool given = false;    // Goes to other stages, or is the loss or the prediction.
@@ -25,8 +27,16 @@ struct TapeValue {
   bool received() const { return segment < 0; }
 };
 
+// What lies in one piece of memory.
+struct TapeStorage {
+  // Null: something received, whose bytes are those of the message.
+  const TensorMeta* meta = nullptr;
+  DType dtype = DType::kFloat32;
+};
+
 struct TapeStep {
   NodeId node;
+  bool cast = false;      // Turns an operand of the node, or its result, into another type.
   bool profiled = false;  // Planning-only: of the rest, only the segment is known.
   bool backward = false;  // Has a backward pass.
   bool view = false;      // Its result lies where its first operand does.
@@ -39,9 +49,13 @@ struct TapeStep {
   std::vector<int32_t> reads, makes;  // Values.
   std::vector<int32_t> saves;         // Storages.
   std::vector<int32_t> last_uses;     // Values of the stage that no later node reads.
-  Bytes parameters = 0;               // Bytes of the parameters that it trains.
+  std::vector<int32_t> widened;  // Values of which it has float32 copies while it runs forward.
+  Bytes parameters = 0;          // Bytes of the parameters that it trains.
   // Bytes of the parameters that it trains and no later node reads.
   Bytes own_parameters = 0;
+  // Gradients of the weights' copies that it takes in place of those, in a smaller type: they are
+  // turned into those of the parameters once what the node saved is gone.
+  Bytes cast_gradients = 0;
 
   // Left for the weight half of a backward pass that comes in halves.
   bool waits() const { return SegmentPlan::HasParameters(segment); }
@@ -50,8 +64,7 @@ struct TapeStep {
 struct StageTape {
   std::vector<TapeStep> steps;
   std::vector<TapeValue> values;
-  // What a storage holds; null: something received, whose bytes are those of the message.
-  std::vector<const TensorMeta*> storages;
+  std::vector<TapeStorage> storages;
   std::vector<int32_t> inputs;  // Storages: inputs of the graph that the stage reads.
   int32_t segments = 0;
   bool profiled = false;  // A planning-only node is among them.
@@ -63,8 +76,11 @@ struct GivenValues {
   std::vector<ValueRef> sent;
 };
 
-// The tape of `nodes`, topologically sorted. The graph must outlive the tape. O(nodes + reads).
+// The tape of `nodes`, topologically sorted, in a precision: where that is mixed, what is cast
+// (common/training/autocast.h) is cast by a step of its own before or after the node. What a stage
+// receives and gives has the types of the graph. The graph must outlive the tape. O(nodes + reads).
 StageTape MakeStageTape(const Graph& graph, const std::vector<NodeId>& nodes,
-                        const GivenValues& given, bool has_backward);
+                        const GivenValues& given, bool has_backward,
+                        Precision precision = Precision::kGraph);
 
 }  // namespace stagewright

@@ -30,21 +30,6 @@ std::string Where(absl::string_view list, size_t index, absl::string_view name) 
   return absl::StrCat(list, "[", index, "] \"", name, "\"");
 }
 
-absl::Status CheckKind(const DeviceKind& kind, absl::string_view where) {
-  if (kind.name.empty()) return Invalid(where, ".name is empty");
-  RETURN_IF_ERROR(CheckRate(kind.flops_per_second, where, "flops_per_second"));
-  RETURN_IF_ERROR(CheckRate(kind.memory_bytes_per_second, where, "memory_bytes_per_second"));
-  RETURN_IF_ERROR(CheckLatency(kind.kernel_overhead, where, "kernel_overhead_ns"));
-  RETURN_IF_ERROR(CheckLatency(kind.pass_overhead, where, "pass_overhead_ns"));
-  RETURN_IF_ERROR(CheckLatency(kind.message_overhead, where, "message_overhead_ns"));
-  RETURN_IF_ERROR(CheckLatency(kind.step_overhead, where, "step_overhead_ns"));
-  if (!std::isfinite(kind.half_efficiency_flops) || kind.half_efficiency_flops < 0) {
-    return Invalid(where, absl::StrCat(".half_efficiency_flops: ", kind.half_efficiency_flops,
-                                       " is negative or not a number"));
-  }
-  return absl::OkStatus();
-}
-
 absl::Status CheckLink(const Link& link, absl::string_view where) {
   RETURN_IF_ERROR(CheckLatency(link.latency, where, "latency_ns"));
   return CheckRate(link.bytes_per_second, where, "bytes_per_second");

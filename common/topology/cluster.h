@@ -12,27 +12,9 @@
 #include "common/base/ids.h"
 #include "common/base/status.h"
 #include "common/base/units.h"
+#include "common/topology/device_kind.h"
 
 namespace stagewright {
-
-// Peak rates of one kind of device, for the analytic cost model.
-struct DeviceKind {
-  std::string name;             // "v100-16g"
-  double flops_per_second = 0;  // Dense floating-point peak at the precision models are trained in.
-  double memory_bytes_per_second = 0;
-  Nanos kernel_overhead = 0;  // Fixed cost of one operator launch.
-  // Samples-independent half-saturation point: work (flops) at which a kernel reaches half of its
-  // peak efficiency.
-  double half_efficiency_flops = 0;
-  // What running a program costs beyond its operators, on the thread that computes.
-  Nanos pass_overhead = 0;     // A forward or backward pass of a stage, or a half of one.
-  Nanos message_overhead = 0;  // A message, at each of its ends.
-  Nanos step_overhead = 0;     // A stage's update in every step.
-};
-
-// The kind with the fixed costs of workers on CPUs, in proportion to its kernel overhead, unless it
-// has any of its own.
-DeviceKind WithFixedCosts(DeviceKind kind);
 
 struct Device {
   std::string name;  // "node0/gpu1"

@@ -3,6 +3,8 @@
 #include "common/topology/cluster_json.h"
 
 #include <map>
+#include <optional>
+#include <utility>
 
 #include "absl/strings/str_join.h"
 #include "common/base/json_object.h"
@@ -16,22 +18,88 @@ namespace {
 
 using Json = nlohmann::json;
 
+// Names of what efficiency curves are for.
+constexpr std::pair<const char*, ProductKind> kProductKinds[] = {
+    {"matmul", ProductKind::kMatmul},
+    {"convolution", ProductKind::kConvolution},
+    {"attention", ProductKind::kAttention}};
+constexpr std::pair<const char*, ProductType> kProductTypes[] = {{"fp32", ProductType::kFloat32},
+                                                                 {"tf32", ProductType::kTF32},
+                                                                 {"bf16", ProductType::kBFloat16},
+                                                                 {"fp16", ProductType::kFloat16}};
+
+template <typename T, size_t N>
+std::optional<T> ReadNamed(JsonObject& object, const char* key,
+                           const std::pair<const char*, T> (&names)[N]) {
+  if (!object.Has(key)) return std::nullopt;
+  const std::string given = object.Text(key);
+  std::vector<std::string> known;
+  for (const auto& [name, value] : names) {
+    if (given == name) return value;
+    known.emplace_back(name);
+  }
+  object.Fail(key, absl::StrCat("is none of ", absl::StrJoin(known, ", ")));
+  return std::nullopt;
+}
+
+template <typename T, size_t N>
+const char* NameOf(T value, const std::pair<const char*, T> (&names)[N]) {
+  for (const auto& [name, known] : names) {
+    if (known == value) return name;
+  }
+  return "";
+}
+
+EfficiencyCurve ReadCurve(const Json& json, const std::string& path, absl::Status& status) {
+  JsonObject object(json, path, status, {"operators", "type", "points"});
+  EfficiencyCurve curve;
+  curve.operators = ReadNamed(object, "operators", kProductKinds);
+  curve.type = ReadNamed(object, "type", kProductTypes);
+  for (const Json& item : object.Array("points")) {
+    JsonObject point(item, absl::StrCat(path, ".points[", curve.points.size(), "]"), status,
+                     {"flops", "share"});
+    curve.points.push_back({point.Real("flops"), point.Real("share")});
+  }
+  return curve;
+}
+
+Json CurvesToJson(const std::vector<EfficiencyCurve>& curves) {
+  Json list = Json::array();
+  for (const EfficiencyCurve& curve : curves) {
+    Json json;
+    if (curve.operators) json["operators"] = NameOf(*curve.operators, kProductKinds);
+    if (curve.type) json["type"] = NameOf(*curve.type, kProductTypes);
+    for (const EfficiencyPoint& point : curve.points)
+      json["points"].push_back({{"flops", point.flops}, {"share", point.share}});
+    list.push_back(std::move(json));
+  }
+  return list;
+}
+
 DeviceKind ReadKind(const Json& json, const std::string& path, absl::Status& status) {
   JsonObject object(
       json, path, status,
       {"name", "flops_per_second", "memory_bytes_per_second", "kernel_overhead_ns",
-       "half_efficiency_flops", "pass_overhead_ns", "message_overhead_ns", "step_overhead_ns"});
+       "half_efficiency_flops", "pass_overhead_ns", "message_overhead_ns", "step_overhead_ns",
+       "tf32_flops_per_second", "bf16_flops_per_second", "fp16_flops_per_second", "efficiency"});
   const int64_t no_overhead = 0;
-  const double no_half = 0;
+  const double none = 0;
   DeviceKind kind;
   kind.name = object.Text("name");
   kind.flops_per_second = object.Real("flops_per_second");
   kind.memory_bytes_per_second = object.Real("memory_bytes_per_second");
   kind.kernel_overhead = Nanos(object.Integer("kernel_overhead_ns", &no_overhead));
-  kind.half_efficiency_flops = object.Real("half_efficiency_flops", &no_half);
+  kind.half_efficiency_flops = object.Real("half_efficiency_flops", &none);
   kind.pass_overhead = Nanos(object.Integer("pass_overhead_ns", &no_overhead));
   kind.message_overhead = Nanos(object.Integer("message_overhead_ns", &no_overhead));
   kind.step_overhead = Nanos(object.Integer("step_overhead_ns", &no_overhead));
+  kind.tf32_flops_per_second = object.Real("tf32_flops_per_second", &none);
+  kind.bf16_flops_per_second = object.Real("bf16_flops_per_second", &none);
+  kind.fp16_flops_per_second = object.Real("fp16_flops_per_second", &none);
+  for (const Json& curve : object.Array("efficiency", /*optional=*/true)) {
+    kind.efficiency.push_back(
+        ReadCurve(curve, absl::StrCat(path, ".efficiency[", kind.efficiency.size(), "]"), status));
+  }
   return kind;
 }
 
@@ -166,7 +234,11 @@ std::string ClusterToJson(const Cluster& cluster) {
                              {"half_efficiency_flops", kind.half_efficiency_flops},
                              {"pass_overhead_ns", kind.pass_overhead.count()},
                              {"message_overhead_ns", kind.message_overhead.count()},
-                             {"step_overhead_ns", kind.step_overhead.count()}});
+                             {"step_overhead_ns", kind.step_overhead.count()},
+                             {"tf32_flops_per_second", kind.tf32_flops_per_second},
+                             {"bf16_flops_per_second", kind.bf16_flops_per_second},
+                             {"fp16_flops_per_second", kind.fp16_flops_per_second},
+                             {"efficiency", CurvesToJson(kind.efficiency)}});
   }
   root["devices"] = Json::array();
   for (const Device& device : cluster.devices()) {

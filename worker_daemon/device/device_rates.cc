@@ -7,18 +7,21 @@
 #include <chrono>
 #include <functional>
 #include <limits>
+#include <vector>
 
 #include "common/cost/cost_model.h"
+#include "worker_daemon/torch/torch_guard.h"
 
 namespace stagewright {
 namespace {
 
 constexpr int kRepeats = 5;
+constexpr int kFewRepeats = 2;  // The first warms up.
 
 // The shortest of several runs, in seconds: the one least disturbed.
-double Fastest(const at::Device& device, const std::function<at::Tensor()>& work) {
+double Fastest(const at::Device& device, int repeats, const std::function<at::Tensor()>& work) {
   double best = std::numeric_limits<double>::infinity();
-  for (int i = 0; i < kRepeats; ++i) {
+  for (int i = 0; i < repeats; ++i) {
     const auto start = std::chrono::steady_clock::now();
     at::Tensor result = work();
     if (device.is_cuda()) result.flatten().slice(0, 0, 1).cpu();  // Waits for the kernels.
@@ -29,20 +32,43 @@ double Fastest(const at::Device& device, const std::function<at::Tensor()>& work
 }
 
 // What one small operator costs in training, per pass: dispatch, autograd's bookkeeping,
-// allocation.
+// allocation. A pass comes after others that used the caches for their own tensors and code, so
+// that it is timed after a product and a walk over memory, and the middle of several counts.
 double OperatorOverhead(const at::Device& device) {
-  constexpr int kOperators = 100;
+  constexpr int kOperators = 10, kPasses = 15;
   const c10::AutoGradMode grad(true);
   const auto options = at::TensorOptions().device(device).dtype(at::kFloat);
   const at::Tensor input = at::ones({8, 8}, options);
-  at::Tensor weight = at::ones({8, 8}, options).set_requires_grad(true);
-  const double seconds = Fastest(device, [&] {
-    at::Tensor value = input;
-    for (int i = 0; i < kOperators / 2; ++i) value = at::linear(value, weight).tanh();
-    value.sum().backward();
-    return weight.grad();
-  });
-  return seconds / (2 * kOperators);  // Forward and backward pass.
+  const at::Tensor weight = at::ones({8, 8}, options).set_requires_grad(true);
+  const at::Tensor others = at::ones({512, 2048}, options);
+  std::vector<double> seconds;
+  for (int pass = 0; pass < kPasses; ++pass) {
+    Fastest(device, 1, [&] { return at::mm(others, others.t()); });
+    seconds.push_back(Fastest(device, 1, [&] {
+      at::Tensor value = input;
+      for (int i = 0; i < kOperators / 2; ++i) value = at::linear(value, weight).tanh();
+      value.sum().backward();
+      return weight.grad();
+    }));
+  }
+  std::nth_element(seconds.begin(), seconds.begin() + kPasses / 2, seconds.end());
+  return seconds[kPasses / 2] / (2 * kOperators);  // Forward and backward pass.
+}
+
+double FlopsOfProduct(int64_t rows, int64_t width) {
+  return 2.0 * static_cast<double>(rows) * static_cast<double>(width) * static_cast<double>(width);
+}
+
+// What a large product in a type reaches, in operations a second; 0 where the device has none.
+double ReachedIn(at::ScalarType type, const at::Device& device, int repeats, double overhead) {
+  const int64_t large = device.is_cuda() ? 4096 : 512;
+  double reached = 0;
+  Guarded([&] {
+    const at::Tensor a = at::ones({large, large}, at::TensorOptions().device(device).dtype(type));
+    const double seconds = Fastest(device, repeats, [&] { return at::mm(a, a); });
+    reached = FlopsOfProduct(large, large) / std::max(seconds - overhead, 1e-9);
+  }).IgnoreError();
+  return reached;
 }
 
 }  // namespace
@@ -54,27 +80,33 @@ DeviceKind MeasureDeviceRates(const std::string& torch_device, const std::string
   DeviceKind kind;
   kind.name = name;
 
-  const int64_t large = device.is_cuda() ? 4096 : 512;
-  const int64_t small = 64;
-  const at::Tensor a = at::ones({large, large}, options);
-  const at::Tensor b = at::ones({small, small}, options);
+  // The product of a layer with a few samples. As in training, each layer's weight was last used
+  // longer ago than the caches of a core remember.
+  const int64_t rows = 64, width = 256, layers = 32;
+  const at::Tensor samples = at::ones({rows, width}, options);
+  const std::vector<at::Tensor> weights =
+      at::full({layers, width, width}, 1.0 / static_cast<double>(width), options).unbind();
   const at::Tensor wide = at::ones({int64_t{1} << 22}, options);
 
   const double overhead = OperatorOverhead(device);
   kind.kernel_overhead = static_cast<Nanos>(overhead * 1e9);
 
-  auto flops = [](int64_t n) {
-    return 2.0 * static_cast<double>(n) * static_cast<double>(n) * static_cast<double>(n);
-  };
-  const double large_seconds = Fastest(device, [&] { return at::mm(a, a); });
-  const double reached = flops(large) / std::max(large_seconds - overhead, 1e-9);
+  const double reached = ReachedIn(at::kFloat, device, kRepeats, overhead);
   kind.flops_per_second = reached / kPeakShare;
-  // efficiency(w) = w / (w + half) fits the rate of the small product.
-  const double small_seconds =
-      std::max(Fastest(device, [&] { return at::mm(b, b); }) - overhead, 1e-9);
-  kind.half_efficiency_flops = std::max(0.0, reached * small_seconds - flops(small));
+  // Processors may have a type in name only, and take a tenth of a second for one product in it.
+  kind.bf16_flops_per_second = ReachedIn(at::kBFloat16, device, kFewRepeats, overhead) / kPeakShare;
+  kind.fp16_flops_per_second = ReachedIn(at::kHalf, device, kFewRepeats, overhead) / kPeakShare;
+  // efficiency(w) = w / (w + half) fits the rate of the layers.
+  const double layers_seconds = Fastest(device, kRepeats, [&] {
+    at::Tensor value = samples;
+    for (const at::Tensor& weight : weights) value = at::mm(value, weight);
+    return value;
+  });
+  const double layer_seconds =
+      std::max(layers_seconds / static_cast<double>(layers) - overhead, 1e-9);
+  kind.half_efficiency_flops = std::max(0.0, reached * layer_seconds - FlopsOfProduct(rows, width));
 
-  const double wide_seconds = Fastest(device, [&] { return wide.add(1.0); });
+  const double wide_seconds = Fastest(device, kRepeats, [&] { return wide.add(1.0); });
   kind.memory_bytes_per_second =
       2.0 * static_cast<double>(wide.nbytes()) / std::max(wide_seconds - overhead, 1e-9);
   return kind;

@@ -7,6 +7,8 @@
 
 #include <utility>
 
+#include "worker_daemon/torch/autograd_node.h"
+
 namespace stagewright {
 namespace {
 
@@ -32,18 +34,6 @@ class Cut : public torch::autograd::Node {
  private:
   at::Tensor gradient_;
 };
-
-// LibTorch counted references to nodes by std::shared_ptr, and does by c10::intrusive_ptr
-// since 2.13.
-template <typename T>
-auto MakeNode() {
-  using Pointer = decltype(torch::autograd::Edge::function);
-  if constexpr (std::is_same_v<Pointer, std::shared_ptr<torch::autograd::Node>>) {
-    return std::make_shared<T>();
-  } else {
-    return c10::make_intrusive<T>();
-  }
-}
 
 // Where a backward pass starts.
 struct Roots {
@@ -73,7 +63,7 @@ class SegmentedGraph::Impl {
 
   at::Tensor WithoutHistory(int32_t place, const at::Tensor& value) {
     at::Tensor cut = value.detach();
-    cuts_[place] = MakeNode<Cut>();
+    cuts_[place] = MakeAutogradNode<Cut>();
     torch::autograd::create_gradient_edge(cut, cuts_[place]);
     return cut;
   }
@@ -130,9 +120,9 @@ class SegmentedGraph::Impl {
   }
 
   const SegmentPlan& plan_;
-  std::vector<decltype(MakeNode<Cut>())> cuts_;  // By place.
-  edge_list edges_;                              // By place: the history of a value that crosses.
-  Roots weights_;  // Gradients of parameter nodes, between the halves.
+  std::vector<decltype(MakeAutogradNode<Cut>())> cuts_;  // By place.
+  edge_list edges_;  // By place: the history of a value that crosses.
+  Roots weights_;    // Gradients of parameter nodes, between the halves.
 };
 
 SegmentedGraph::SegmentedGraph(const SegmentPlan& plan) : impl_(std::make_unique<Impl>(plan)) {}

@@ -6,6 +6,7 @@
 #include <deque>
 #include <utility>
 
+#include "common/training/autocast.h"
 #include "worker_daemon/torch/autocast.h"
 #include "worker_daemon/torch/tensor_types.h"
 #include "worker_daemon/torch/torch_guard.h"
@@ -57,7 +58,7 @@ class Evaluation {
   }
 
  private:
-  bool mixed() const { return evaluator_.options.precision != Precision::kGraph; }
+  bool mixed() const { return IsMixed(evaluator_.options.precision); }
 
   absl::Status RunStep(size_t n, std::vector<at::Tensor>& outputs) {
     const CompiledStage::Step& step = stage_.steps[n];

@@ -4,21 +4,16 @@
 #include <ATen/core/grad_mode.h>
 #include <torch/csrc/autograd/function.h>
 
-#include <array>
 #include <cstdint>
 #include <limits>
+
+#include "common/training/autocast.h"
+#include "worker_daemon/torch/tensor_types.h"
 
 namespace stagewright {
 
 bool WeightCasts::Applies(const std::string& target) const {
-  if (precision_ == Precision::kGraph) return false;
-  static constexpr std::array kTargets = {
-      "aten.linear.default", "aten.matmul.default", "aten.mm.default",     "aten.bmm.default",
-      "aten.addmm.default",  "aten.conv1d.default", "aten.conv2d.default", "aten.conv3d.default"};
-  for (const char* known : kTargets) {
-    if (target == known) return true;
-  }
-  return false;
+  return IsMixed(precision_) && TakesSmallerType(target);
 }
 
 const at::Tensor& WeightCasts::Get(ParameterId id, const at::Tensor& weight) {
@@ -30,7 +25,8 @@ const at::Tensor& WeightCasts::Get(ParameterId id, const at::Tensor& weight) {
     const at::AutoGradMode grad_mode(true);
     cast.weight = weight;
     cast.version = static_cast<int64_t>(weight._version());
-    cast.copy = weight.to(precision_ == Precision::kFloat16 ? at::kHalf : at::kBFloat16);
+    cast.copy = at::Tensor();  // So that there is never more than one.
+    cast.copy = weight.to(ToScalarType(SmallerType(precision_)));
     // Backward passes run nodes that were made last first. A cast is older than all of a later
     // micro-batch, and would come after all of them; its gradient is awaited as soon as it is
     // there.

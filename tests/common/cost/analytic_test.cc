@@ -7,6 +7,7 @@
 
 #include "common/cost/cost_model.h"
 #include "common/cost/flops.h"
+#include "common/topology/presets.h"
 #include "tests/support/graph_builder.h"
 #include "tests/support/random.h"
 #include "tests/support/random_graphs.h"
@@ -253,6 +254,104 @@ TEST(Analytic, TimesOfRandomGraphsAreSane) {
         ASSERT_GE(costs->SavedBytes(id, samples), 0);
         before = time;
       }
+    }
+  }
+}
+
+// Three layers of 1,024 and what is between them in a Transformer.
+Graph Wide() {
+  GraphBuilder builder("wide");
+  Argument x = builder.Feature("x", {128, 1024});
+  const auto linear = [&](const Argument& value, int64_t in, int64_t out) {
+    return builder.Add(
+        "aten.linear.default",
+        {value, builder.Weight(absl::StrCat("w", builder.data.nodes.size()), {out, in})},
+        {128, out});
+  };
+  for (int layer = 0; layer < 3; ++layer) {
+    const Argument norm = builder.Add("aten.layer_norm.default", {x}, {128, 1024});
+    const Argument gelu = builder.Add("aten.gelu.default", {linear(norm, 1024, 4096)}, {128, 4096});
+    x = builder.Add("aten.add.Tensor", {x, linear(gelu, 4096, 1024)}, {128, 1024});
+  }
+  builder.Loss(x, {128, 1024});
+  return builder.Build();
+}
+
+TEST(Analytic, ProductsInMixedPrecision) {
+  GraphBuilder builder("mixed");
+  const Argument x = builder.Feature("x", {512, 1024});
+  const Argument a =
+      builder.Add("aten.linear.default", {x, builder.Weight("a", {1024, 1024})}, {512, 1024});
+  const Argument b =
+      builder.Add("aten.linear.default", {a, builder.Weight("b", {1024, 1024})}, {512, 1024});
+  const Graph graph = builder.Build();
+  DeviceKind kind = kKind;
+  kind.bf16_flops_per_second = 4e12;
+  const auto costs = MakeAnalyticCostModel(graph, Precision::kBFloat16);
+  EXPECT_EQ(costs->precision(), Precision::kBFloat16);
+  const double flops = 2.0 * 3 * 512 * 1024 * 1024;
+  const Nanos product = 1000 + static_cast<Nanos>(std::ceil(flops / (4e12 * kPeakShare) * 1e9));
+  const double values = 3.0 * 512 * 1024, weights = 1024.0 * 1024;
+  const auto cast = [](double scalars) {
+    return 1000 + static_cast<Nanos>(std::ceil(scalars * (4 + 2) / 1e11 * 1e9));
+  };
+  // The first casts the input of the graph, which has no gradient; both cast those of weights.
+  EXPECT_EQ(costs->Time(NodeOf(a), kind, 3).forward, product + cast(values));
+  EXPECT_EQ(costs->Time(NodeOf(b), kind, 3).forward, product);
+  EXPECT_EQ(costs->Time(NodeOf(b), kind, 3).backward_input, product);
+  EXPECT_EQ(costs->Time(NodeOf(b), kind, 3).backward_weight, product + cast(weights));
+  // What each takes, in two bytes a scalar.
+  EXPECT_EQ(costs->SavedBytes(NodeOf(a), 3), 2 * 2 * 3 * 512 * 1024);
+  EXPECT_EQ(MakeAnalyticCostModel(graph)->SavedBytes(NodeOf(a), 3), 2 * 4 * 3 * 512 * 1024);
+}
+
+TEST(Analytic, ConvolutionsInFloat32UseTF32) {
+  GraphBuilder builder("conv");
+  const Argument x = builder.Feature("x", {64, 32, 32});
+  const Argument y =
+      builder.Add("aten.conv2d.default", {x, builder.Weight("w", {64, 64, 3, 3})}, {64, 30, 30});
+  const Graph graph = builder.Build();
+  const auto costs = MakeAnalyticCostModel(graph);
+  DeviceKind kind = kKind;
+  kind.tf32_flops_per_second = 2e12;
+  const double flops = 2.0 * 64 * 30 * 30 * 64 * 9;
+  EXPECT_EQ(costs->Time(NodeOf(y), kKind, 1).forward, ComputeTime(flops));
+  EXPECT_EQ(costs->Time(NodeOf(y), kind, 1).forward, ComputeTime(flops / 2));
+  GraphData wide = graph.data();
+  for (Input& input : wide.inputs) input.meta.dtype = DType::kFloat64;
+  for (Parameter& parameter : wide.parameters) parameter.dtype = DType::kFloat64;
+  for (Node& node : wide.nodes) node.outputs[0].dtype = DType::kFloat64;
+  const Graph in_float64 = Graph::Create(std::move(wide)).value();
+  EXPECT_EQ(MakeAnalyticCostModel(in_float64)->Time(NodeOf(y), kind, 1).forward,
+            ComputeTime(flops));
+}
+
+TEST(Analytic, MixedPrecisionIsNeverSlowerNorTakesMoreThanFloat32) {
+  const Graph graph = Wide();
+  const auto wide = MakeAnalyticCostModel(graph);
+  const struct {
+    const char* preset;
+    Precision precision;
+  } cases[] = {{"summit:1", Precision::kFloat16},
+               {"dgx-a100:1", Precision::kBFloat16},
+               {"dgx-a100:1", Precision::kFloat16},
+               {"dgx-h100:1", Precision::kBFloat16},
+               {"dgx-h200:1", Precision::kBFloat16}};
+  for (const auto& c : cases) {
+    const DeviceKind kind = ClusterPreset(c.preset)->kinds()[0];
+    const auto small = MakeAnalyticCostModel(graph, c.precision);
+    for (int64_t samples : {1, 4, 32, 256}) {
+      OperatorTime before, after;
+      Bytes saved_before = 0, saved_after = 0;
+      for (int32_t v = 0; v < graph.size(); ++v) {
+        before += wide->Time(NodeId(v), kind, samples);
+        after += small->Time(NodeId(v), kind, samples);
+        saved_before += wide->SavedBytes(NodeId(v), samples);
+        saved_after += small->SavedBytes(NodeId(v), samples);
+      }
+      EXPECT_LT(after.forward, before.forward) << c.preset << " " << samples;
+      EXPECT_LT(after.backward, before.backward) << c.preset << " " << samples;
+      EXPECT_LT(saved_after, saved_before) << c.preset << " " << samples;
     }
   }
 }

@@ -77,6 +77,10 @@ void ExpectSame(const Cluster& a, const Cluster& b) {
     EXPECT_EQ(a.kinds()[i].pass_overhead, b.kinds()[i].pass_overhead);
     EXPECT_EQ(a.kinds()[i].message_overhead, b.kinds()[i].message_overhead);
     EXPECT_EQ(a.kinds()[i].step_overhead, b.kinds()[i].step_overhead);
+    EXPECT_EQ(a.kinds()[i].tf32_flops_per_second, b.kinds()[i].tf32_flops_per_second);
+    EXPECT_EQ(a.kinds()[i].bf16_flops_per_second, b.kinds()[i].bf16_flops_per_second);
+    EXPECT_EQ(a.kinds()[i].fp16_flops_per_second, b.kinds()[i].fp16_flops_per_second);
+    EXPECT_EQ(a.kinds()[i].efficiency, b.kinds()[i].efficiency);
   }
   for (size_t i = 0; i < a.links().size(); ++i) {
     EXPECT_EQ(a.links()[i].name, b.links()[i].name);
@@ -95,7 +99,7 @@ void ExpectSame(const Cluster& a, const Cluster& b) {
 }
 
 TEST(ClusterJson, RoundTrips) {
-  for (const char* name : {"summit:3", "dgx-a100:2", "dgx-h100:1", "cpu:1", "cpu:4"}) {
+  for (const char* name : {"summit:3", "dgx-a100:2", "dgx-h200:1", "cpu:1", "cpu:4"}) {
     const auto cluster = ClusterPreset(name);
     ASSERT_TRUE(cluster.ok());
     const std::string text = ClusterToJson(*cluster);
@@ -134,7 +138,15 @@ TEST(ClusterJson, ErrorsInTheShortForm) {
   EXPECT_EQ(Message(kShort, "\"kernel_overhead_ns\"", "\"overhead\""),
             "cluster file bad.json: kind.overhead is not a known field (name, flops_per_second, "
             "memory_bytes_per_second, kernel_overhead_ns, half_efficiency_flops, "
-            "pass_overhead_ns, message_overhead_ns, step_overhead_ns)");
+            "pass_overhead_ns, message_overhead_ns, step_overhead_ns, tf32_flops_per_second, "
+            "bf16_flops_per_second, fp16_flops_per_second, efficiency)");
+  const std::string name = "\"name\": \"gpu\"";
+  EXPECT_EQ(Message(kShort, name, name + ", \"efficiency\": [{\"type\": \"fp8\"}]"),
+            "cluster file bad.json: kind.efficiency[0].type is none of fp32, tf32, bf16, fp16");
+  EXPECT_EQ(Message(kShort, name,
+                    name + ", \"efficiency\": [{\"points\": [{\"flops\": 1, \"share\": 2}]}]"),
+            "cluster file bad.json: kind.efficiency[0].points[0].share: 2 is not above 0 and at "
+            "most 1");
   EXPECT_EQ(Message(kShort, "{\"latency_ns\": 1000, \"bytes_per_second\": 5e10}", "[]"),
             "cluster file bad.json: inside is not an object");
 }

@@ -9,10 +9,15 @@
 #include <algorithm>
 #include <cmath>
 
+#include "common/training/autocast.h"
 #include "tests/worker_daemon/support/local_training.h"
 #include "tests/worker_daemon/support/mixed_models.h"
 #include "tests/worker_daemon/support/runnable_graphs.h"
+#include "tests/worker_daemon/support/training_result.h"
+#include "worker_daemon/executor/device_job.h"
+#include "worker_daemon/stage/parameter_store.h"
 #include "worker_daemon/stage/stage_module.h"
+#include "worker_daemon/torch/tensor_types.h"
 
 namespace stagewright::testing {
 namespace {
@@ -42,6 +47,52 @@ TEST(AutocastScope, HoldsForItsDeviceWhileItLives) {
   }
   EXPECT_EQ(at::matmul(a, a).scalar_type(), at::kFloat);
   EXPECT_TRUE(at::autocast::is_autocast_cache_enabled());
+}
+
+// The types that plans count with are LibTorch's.
+TEST(AutocastScope, TypesAreThoseOfTheCommonRule) {
+  GraphMaker make;
+  const int x = make.AddInput("x", {-1, 4});
+  const int linear = make.AddLinear("l", In(x), 4, 4);
+  const auto add = [&](const std::string& target, std::vector<Argument> arguments) {
+    return make.AddNode(target, std::move(arguments), {Meta({-1, 4})});
+  };
+  const int relu = add("aten.relu.default", {Value(linear)});
+  add("aten.gelu.default", {Value(linear)});
+  add("aten.tanh.default", {Value(linear)});
+  add("aten.mul.Tensor", {Value(linear), Value(relu)});
+  add("aten.add.Tensor", {Value(linear), In(x)});
+  add("aten.layer_norm.default", {In(x), List({Int(4)})});
+  add("aten.softmax.int", {In(x), Int(1)});
+  const int cat =
+      make.AddNode("aten.cat.default", {List({Value(linear), In(x)}), Int(1)}, {Meta({-1, 8})});
+  const int out = make.AddLinear("m", Value(cat), 8, 4);
+  const int loss = make.AddNode("aten.mse_loss.default", {Value(out), In(x)}, {Meta({})});
+  ToFloat32(make);
+  const Graph graph = make.Finish(loss, out);
+  for (Precision precision : {Precision::kBFloat16, Precision::kFloat16}) {
+    const GraphTypes types = TypesOfGraph(graph, precision);
+    const AutocastScope scope(at::kCPU, precision);
+    const at::Tensor in = Random({2, 4}, 1, at::kFloat), weight = Random({4, 4}, 2, at::kFloat);
+    const at::Tensor first = at::linear(in, weight), joined = at::cat({first, in}, 1);
+    const at::Tensor last = at::linear(joined, Random({4, 8}, 3, at::kFloat));
+    const std::vector<at::Tensor> results = {first,
+                                             at::relu(first),
+                                             at::gelu(first),
+                                             at::tanh(first),
+                                             at::mul(first, at::relu(first)),
+                                             at::add(first, in),
+                                             at::layer_norm(in, {4}),
+                                             at::softmax(in, 1),
+                                             joined,
+                                             last,
+                                             at::mse_loss(last, in)};
+    ASSERT_EQ(static_cast<size_t>(graph.size()), results.size());
+    for (size_t v = 0; v < results.size(); ++v) {
+      EXPECT_EQ(results[v].scalar_type(), ToScalarType(types.nodes[v].results[0]))
+          << graph.nodes()[v].target;
+    }
+  }
 }
 
 TEST(AutocastScope, KeepsNoCastOfAWeight) {

@@ -1,0 +1,18 @@
+// Mixed precision on a stage's tape: the types in which its nodes compute, and the casts between
+// them.
+#pragma once
+
+#include "common/graph/graph.h"
+#include "common/memory/stage_tape.h"
+#include "common/training/precision.h"
+
+namespace stagewright {
+
+// Gives the values of a tape made in the graph's types those that they have under autocast, as a
+// worker's stage computes them: an operand of another type than its node takes is cast by a step
+// before it, in a copy that the node saves in its place; what the stage gives is cast back right
+// after the node, and read so by later nodes. Parameters are cast once for all passes
+// (CastBytesOf in stage_costs.h). O(nodes + reads). REQUIRES: IsMixed(precision).
+void AddCasts(const Graph& graph, Precision precision, StageTape& tape);
+
+}  // namespace stagewright

@@ -1,9 +1,9 @@
 #include "planner_service/registry/worker_registry.h"
 
-#include <cmath>
 #include <set>
 
 #include "absl/strings/str_cat.h"
+#include "common/wire/topology_proto.h"
 
 namespace stagewright {
 namespace {
@@ -34,26 +34,8 @@ absl::Status CheckRegistration(const v1::Register& message) {
       return absl::InvalidArgumentError(absl::StrCat(which, ".memory_bytes must be positive"));
     }
   }
-  for (const v1::DeviceKind& kind : message.kinds()) {
-    if (!(kind.flops_per_second() > 0 && std::isfinite(kind.flops_per_second())) ||
-        !(kind.memory_bytes_per_second() > 0 && std::isfinite(kind.memory_bytes_per_second()))) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(where, " kind \"", kind.name(), "\": rates must be positive"));
-    }
-    if (kind.pass_overhead_ns() < 0 || kind.message_overhead_ns() < 0 ||
-        kind.step_overhead_ns() < 0) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(where, " kind \"", kind.name(),
-                       "\": pass_overhead_ns, message_overhead_ns and step_overhead_ns must not be "
-                       "negative"));
-    }
-    if (kind.kernel_overhead_ns() < 0 ||
-        !(kind.half_efficiency_flops() >= 0 && std::isfinite(kind.half_efficiency_flops()))) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(where, " kind \"", kind.name(),
-                       "\": kernel_overhead_ns and half_efficiency_flops must not be negative"));
-    }
-  }
+  for (const v1::DeviceKind& kind : message.kinds())
+    RETURN_IF_ERROR(CheckKind(FromProto(kind), absl::StrCat(where, " kind \"", kind.name(), "\"")));
   return absl::OkStatus();
 }
 
@@ -119,7 +101,9 @@ std::vector<RegisteredDevice> WorkerRegistry::Devices(bool free_only) const {
       const v1::Device& device = worker.registration.devices(i);
       devices.push_back({name, i, device, worker.registration.kinds(device.kind()),
                          worker.registration.host_address(), worker.registration.host_cores(),
-                         worker.registration.threads_per_device(), worker.holder[i]});
+                         worker.registration.threads_per_device(),
+                         worker.registration.probes_links(), worker.registration.software(),
+                         worker.holder[i]});
     }
   }
   return devices;
@@ -169,6 +153,16 @@ bool WorkerRegistry::Send(const std::string& worker, const v1::ConnectResponse& 
     sink = it->second.sink;
   }
   return sink(message);
+}
+
+LinkTable WorkerRegistry::Links() const {
+  absl::MutexLock lock(&mutex_);
+  return links_;
+}
+
+void WorkerRegistry::SetLinks(LinkTable links) {
+  absl::MutexLock lock(&mutex_);
+  links_ = std::move(links);
 }
 
 bool WorkerRegistry::Connected(const std::string& worker) const {

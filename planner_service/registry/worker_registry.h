@@ -10,6 +10,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "common/base/status.h"
+#include "planner_service/registry/link_table.h"
 #include "stagewright/v1/worker_service.pb.h"
 
 namespace stagewright {
@@ -23,7 +24,9 @@ struct RegisteredDevice {
   std::string host_address;
   int32_t host_cores = 0;  // 0: not known.
   int32_t threads = 0;     // Threads that it computes with; 0 for GPUs.
-  std::string job;         // The job that holds it; empty if free.
+  bool probes_links = false;
+  std::string software;  // Register.software.
+  std::string job;       // The job that holds it; empty if free.
 
   std::string QualifiedName() const { return worker + "/" + device.name(); }
 };
@@ -58,6 +61,10 @@ class WorkerRegistry {
   bool Connected(const std::string& worker) const;
   std::vector<v1::Worker> List() const;
 
+  // What was measured of the links between workers, connected or not.
+  LinkTable Links() const;
+  void SetLinks(LinkTable links);
+
  private:
   struct Worker {
     v1::Register registration;
@@ -69,6 +76,7 @@ class WorkerRegistry {
 
   mutable absl::Mutex mutex_;
   std::map<std::string, Worker> workers_ ABSL_GUARDED_BY(mutex_);
+  LinkTable links_ ABSL_GUARDED_BY(mutex_);
   int64_t next_session_ ABSL_GUARDED_BY(mutex_) = 1;
 };
 

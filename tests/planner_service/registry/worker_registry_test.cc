@@ -185,14 +185,21 @@ TEST_F(WorkerRegistryTest, BadFieldsAreNamed) {
       {"device \"cpu1\".kind: -1", [](v1::Register& m) { m.mutable_devices(1)->set_kind(-1); }},
       {".memory_bytes must be positive",
        [](v1::Register& m) { m.mutable_devices(0)->set_memory_bytes(0); }},
-      {"kind \"cpu\": rates", [](v1::Register& m) { m.mutable_kinds(0)->set_flops_per_second(0); }},
-      {"kind \"cpu\": rates",
+      {"kind \"cpu\".flops_per_second",
+       [](v1::Register& m) { m.mutable_kinds(0)->set_flops_per_second(0); }},
+      {"kind \"cpu\".memory_bytes_per_second",
        [](v1::Register& m) { m.mutable_kinds(0)->set_memory_bytes_per_second(bad_rate); }},
       {"kernel_overhead_ns",
        [](v1::Register& m) { m.mutable_kinds(0)->set_kernel_overhead_ns(-1); }},
-      {"pass_overhead_ns", [](v1::Register& m) { m.mutable_kinds(0)->set_step_overhead_ns(-1); }},
+      {"step_overhead_ns", [](v1::Register& m) { m.mutable_kinds(0)->set_step_overhead_ns(-1); }},
       {"half_efficiency_flops",
        [](v1::Register& m) { m.mutable_kinds(0)->set_half_efficiency_flops(bad_rate); }},
+      {"kind \"cpu\".efficiency[0].points[0].share",
+       [](v1::Register& m) {
+         v1::EfficiencyPoint* point = m.mutable_kinds(0)->add_efficiency()->add_points();
+         point->set_flops(1e9);
+         point->set_share(1.1);
+       }},
       {"host_cores", [](v1::Register& m) { m.set_host_cores(-1); }},
       {"threads_per_device", [](v1::Register& m) { m.set_threads_per_device(-1); }},
   };

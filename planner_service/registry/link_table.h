@@ -1,0 +1,68 @@
+// What was measured of the links between workers, and of machines whose devices all work at once.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+
+#include "absl/time/time.h"
+#include "common/base/units.h"
+#include "stagewright/v1/links.pb.h"
+#include "stagewright/v1/worker_service.pb.h"
+
+namespace stagewright {
+
+// One direction between two workers, or between the devices of one.
+struct LinkFigure {
+  Nanos latency = 0;
+  double bytes_per_second = 0;
+  absl::Time measured = absl::InfinitePast();
+  std::string failure;  // Why nothing was measured; empty if it was.
+
+  bool ok() const { return failure.empty(); }
+};
+
+// So many devices of a machine, of so many threads each.
+struct Crowd {
+  std::string host_address;
+  int32_t devices = 0;
+  int32_t threads_per_device = 0;
+
+  friend auto operator<=>(const Crowd&, const Crowd&) = default;
+};
+
+// What they do while all of them work. Caches and memory that they share show in the ratios of two
+// crowds' figures; cores that they share do not.
+struct CrowdFigure {
+  Nanos product = 0;            // Processor time of a unit of matrix products.
+  Nanos copy = 0;               // Processor time of a unit of copies in memory.
+  Nanos latency = 0;            // A small message; 0 for one device.
+  double bytes_per_second = 0;  // All messages together; 0 for one device.
+  absl::Time measured = absl::InfinitePast();
+  std::string failure;  // Why nothing was measured; empty if it was.
+
+  bool ok() const { return failure.empty(); }
+};
+
+struct LinkTable {
+  // By the names of the workers that send and receive.
+  std::map<std::pair<std::string, std::string>, LinkFigure> links;
+  std::map<Crowd, CrowdFigure> crowds;
+  // What each worker was when it was measured: where it runs, and on what.
+  std::map<std::string, std::string> workers;
+};
+
+// A worker registers: drops what was measured of one of its name that was another, and failures of
+// its own, which are worth another try.
+void Meet(const v1::Register& worker, LinkTable& table);
+
+// The largest measured crowd of up to `crowd.devices`; null if there is none.
+const CrowdFigure* Find(const LinkTable& table, const Crowd& crowd);
+
+v1::MeasuredLinks ToProto(const LinkTable& table);
+// Leaves out figures that cannot be.
+LinkTable FromProto(const v1::MeasuredLinks& proto);
+
+}  // namespace stagewright

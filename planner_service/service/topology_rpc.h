@@ -1,0 +1,27 @@
+// stagewright.v1.TopologyService over the registry and the link prober.
+#pragma once
+
+#include "planner_service/links/link_prober.h"
+#include "planner_service/registry/worker_registry.h"
+#include "planner_service/service/metrics.h"
+#include "stagewright/v1/links.grpc.pb.h"
+
+namespace stagewright {
+
+class TopologyRpc : public v1::TopologyService::CallbackService {
+ public:
+  // All outlive the service; `metrics` may be null.
+  TopologyRpc(WorkerRegistry* registry, LinkProber* links, PlannerMetrics* metrics)
+      : registry_(registry), links_(links), metrics_(metrics) {}
+
+  grpc::ServerUnaryReactor* MeasureTopology(grpc::CallbackServerContext* context,
+                                            const v1::MeasureTopologyRequest* request,
+                                            v1::MeasureTopologyResponse* response) override;
+
+ private:
+  WorkerRegistry* const registry_;
+  LinkProber* const links_;
+  PlannerMetrics* const metrics_;
+};
+
+}  // namespace stagewright

@@ -16,6 +16,8 @@ Connection::Connection(const std::string& address) : address_(address) {
   auto channel = grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
   planner_ = v1::PlannerService::NewStub(channel);
   jobs_ = v1::JobService::NewStub(channel);
+  profiles_ = v1::ProfileService::NewStub(channel);
+  topology_ = v1::TopologyService::NewStub(channel);
 }
 
 std::string FreshId() {

@@ -11,7 +11,9 @@
 #include "absl/time/time.h"
 #include "common/base/status.h"
 #include "stagewright/v1/job_service.grpc.pb.h"
+#include "stagewright/v1/links.grpc.pb.h"
 #include "stagewright/v1/planner_service.grpc.pb.h"
+#include "stagewright/v1/profile.grpc.pb.h"
 
 namespace stagewright::cli {
 
@@ -22,6 +24,8 @@ class Connection {
 
   v1::PlannerService::Stub& planner() { return *planner_; }
   v1::JobService::Stub& jobs() { return *jobs_; }
+  v1::ProfileService::Stub& profiles() { return *profiles_; }
+  v1::TopologyService::Stub& topology() { return *topology_; }
 
   // One unary call: Call(deadline, [&](grpc::ClientContext* c) { return stub.F(c, request,
   // &response); }). An unreachable planner is UNAVAILABLE and names the address.
@@ -37,6 +41,8 @@ class Connection {
   const std::string address_;
   std::unique_ptr<v1::PlannerService::Stub> planner_;
   std::unique_ptr<v1::JobService::Stub> jobs_;
+  std::unique_ptr<v1::ProfileService::Stub> profiles_;
+  std::unique_ptr<v1::TopologyService::Stub> topology_;
 };
 
 // Distinguishes a submission from any other, wherever it is made.

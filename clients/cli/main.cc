@@ -7,10 +7,12 @@
 #include "clients/cli/globals.h"
 #include "clients/cli/jobs/job_commands.h"
 #include "clients/cli/jobs/submit_command.h"
+#include "clients/cli/jobs/topology_command.h"
 #include "clients/cli/local/up_command.h"
 #include "clients/cli/plan/explain_command.h"
 #include "clients/cli/plan/graph_commands.h"
 #include "clients/cli/plan/plan_commands.h"
+#include "clients/cli/profiles/profile_commands.h"
 
 namespace stagewright::cli {
 namespace {
@@ -50,6 +52,8 @@ int main(int argc, char** argv) {
   AddGraphCommands(app, globals);
   AddSubmitCommand(app, globals);
   AddJobCommands(app, globals);
+  AddProfileCommands(app, globals);
+  AddTopologyCommand(app, globals);
   AddUpCommand(app, globals);
   try {
     app.parse(argc, argv);

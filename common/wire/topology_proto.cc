@@ -5,6 +5,42 @@
 #include "common/base/one_line.h"
 
 namespace stagewright {
+namespace {
+
+// The wire's values are ours, one higher; 0 is none.
+static_assert(static_cast<int>(ProductType::kFloat32) + 1 == v1::PRODUCT_TYPE_FP32);
+static_assert(static_cast<int>(ProductType::kFloat16) + 1 == v1::PRODUCT_TYPE_FP16);
+static_assert(static_cast<int>(ProductKind::kMatmul) + 1 == v1::PRODUCT_KIND_MATMUL);
+static_assert(static_cast<int>(ProductKind::kAttention) + 1 == v1::PRODUCT_KIND_ATTENTION);
+
+v1::EfficiencyCurve ToProto(const EfficiencyCurve& curve) {
+  v1::EfficiencyCurve proto;
+  if (curve.operators)
+    proto.set_operators(static_cast<v1::ProductKind>(static_cast<int>(*curve.operators) + 1));
+  if (curve.type) proto.set_type(static_cast<v1::ProductType>(static_cast<int>(*curve.type) + 1));
+  for (const EfficiencyPoint& point : curve.points) {
+    v1::EfficiencyPoint* out = proto.add_points();
+    out->set_flops(point.flops);
+    out->set_share(point.share);
+  }
+  return proto;
+}
+
+// A value that this version does not know stands for nothing that it asks for: its curve has no
+// points, which CheckKind refuses.
+EfficiencyCurve FromProto(const v1::EfficiencyCurve& proto) {
+  EfficiencyCurve curve;
+  if (proto.operators() < 0 || proto.operators() > v1::PRODUCT_KIND_ATTENTION || proto.type() < 0 ||
+      proto.type() > v1::PRODUCT_TYPE_FP16)
+    return curve;
+  if (proto.operators() != 0) curve.operators = static_cast<ProductKind>(proto.operators() - 1);
+  if (proto.type() != 0) curve.type = static_cast<ProductType>(proto.type() - 1);
+  for (const v1::EfficiencyPoint& point : proto.points())
+    curve.points.push_back({point.flops(), point.share()});
+  return curve;
+}
+
+}  // namespace
 
 v1::DeviceKind ToProto(const DeviceKind& kind) {
   v1::DeviceKind proto;
@@ -16,6 +52,10 @@ v1::DeviceKind ToProto(const DeviceKind& kind) {
   proto.set_pass_overhead_ns(kind.pass_overhead.count());
   proto.set_message_overhead_ns(kind.message_overhead.count());
   proto.set_step_overhead_ns(kind.step_overhead.count());
+  proto.set_tf32_flops_per_second(kind.tf32_flops_per_second);
+  proto.set_bf16_flops_per_second(kind.bf16_flops_per_second);
+  proto.set_fp16_flops_per_second(kind.fp16_flops_per_second);
+  for (const EfficiencyCurve& curve : kind.efficiency) *proto.add_efficiency() = ToProto(curve);
   return proto;
 }
 
@@ -29,6 +69,11 @@ DeviceKind FromProto(const v1::DeviceKind& proto) {
   kind.pass_overhead = Nanos(proto.pass_overhead_ns());
   kind.message_overhead = Nanos(proto.message_overhead_ns());
   kind.step_overhead = Nanos(proto.step_overhead_ns());
+  kind.tf32_flops_per_second = proto.tf32_flops_per_second();
+  kind.bf16_flops_per_second = proto.bf16_flops_per_second();
+  kind.fp16_flops_per_second = proto.fp16_flops_per_second();
+  for (const v1::EfficiencyCurve& curve : proto.efficiency())
+    kind.efficiency.push_back(FromProto(curve));
   return kind;
 }
 

@@ -69,32 +69,6 @@ v1::NanPolicy ToProto(NonFinite policy) {
   return v1::NAN_POLICY_UNSPECIFIED;
 }
 
-absl::StatusOr<Precision> FromProto(v1::Precision precision) {
-  switch (precision) {
-    case v1::PRECISION_UNSPECIFIED:
-    case v1::PRECISION_GRAPH:
-      return Precision::kGraph;
-    case v1::PRECISION_BF16:
-      return Precision::kBFloat16;
-    case v1::PRECISION_FP16:
-      return Precision::kFloat16;
-    default:
-      return WrongField(kSpec, "precision", "unknown precision ", static_cast<int>(precision));
-  }
-}
-
-v1::Precision ToProto(Precision precision) {
-  switch (precision) {
-    case Precision::kGraph:
-      return v1::PRECISION_GRAPH;
-    case Precision::kBFloat16:
-      return v1::PRECISION_BF16;
-    case Precision::kFloat16:
-      return v1::PRECISION_FP16;
-  }
-  return v1::PRECISION_UNSPECIFIED;
-}
-
 absl::StatusOr<LearningRateSchedule> FromProto(const v1::LearningRateSchedule& proto) {
   LearningRateSchedule schedule;
   ASSIGN_OR_RETURN(schedule.decay, FromProto(proto.decay()));
@@ -186,6 +160,32 @@ v1::Optimizer ToProto(Optimizer optimizer) {
   return v1::OPTIMIZER_UNSPECIFIED;
 }
 
+absl::StatusOr<Precision> FromProto(v1::Precision precision, absl::string_view of) {
+  switch (precision) {
+    case v1::PRECISION_UNSPECIFIED:
+    case v1::PRECISION_GRAPH:
+      return Precision::kGraph;
+    case v1::PRECISION_BF16:
+      return Precision::kBFloat16;
+    case v1::PRECISION_FP16:
+      return Precision::kFloat16;
+    default:
+      return WrongField(of, "precision", "unknown precision ", static_cast<int>(precision));
+  }
+}
+
+v1::Precision ToProto(Precision precision) {
+  switch (precision) {
+    case Precision::kGraph:
+      return v1::PRECISION_GRAPH;
+    case Precision::kBFloat16:
+      return v1::PRECISION_BF16;
+    case Precision::kFloat16:
+      return v1::PRECISION_FP16;
+  }
+  return v1::PRECISION_UNSPECIFIED;
+}
+
 CheckpointPolicy FromProto(const v1::CheckpointPolicy& proto) {
   return {proto.every_steps(), Nanos(proto.every_ns()),
           proto.keep() == 0 ? CheckpointPolicy::kDefaultKeep : proto.keep(), proto.fail_job()};
@@ -196,7 +196,7 @@ absl::StatusOr<TrainingSpec> TrainingFromProto(const v1::JobSpec& spec) {
   ASSIGN_OR_RETURN(training.optimizer, FromProto(spec.optimizer()));
   training.max_gradient_norm = spec.optimizer().max_gradient_norm();
   ASSIGN_OR_RETURN(training.on_non_finite, FromProto(spec.on_nan()));
-  ASSIGN_OR_RETURN(training.precision, FromProto(spec.precision()));
+  ASSIGN_OR_RETURN(training.precision, FromProto(spec.precision(), kSpec));
   training.evaluation = {spec.evaluate_every(), spec.patience(), spec.min_delta()};
   if (spec.has_checkpoints()) training.checkpoints = FromProto(spec.checkpoints());
   return training;

@@ -10,6 +10,9 @@ namespace stagewright {
 
 Optimizer FromProto(v1::Optimizer optimizer);  // Unspecified is Adam: the most memory.
 v1::Optimizer ToProto(Optimizer optimizer);
+// Unspecified is the graph's. INVALID_ARGUMENT with `of` before the field.
+absl::StatusOr<Precision> FromProto(v1::Precision precision, absl::string_view of);
+v1::Precision ToProto(Precision precision);
 CheckpointPolicy FromProto(const v1::CheckpointPolicy& proto);
 
 // INVALID_ARGUMENT names the field, with "spec." before it, of an enum without a value that is

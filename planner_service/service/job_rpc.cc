@@ -55,8 +55,14 @@ class WatchCall : public grpc::ServerWriteReactor<v1::WatchJobResponse> {
 // the worker is lost.
 class WorkerStream : public grpc::ServerBidiReactor<v1::ConnectRequest, v1::ConnectResponse> {
  public:
-  WorkerStream(JobManager* jobs, WorkerRegistry* registry, OpenStreams* streams)
-      : jobs_(jobs), registry_(registry), streams_(streams), queue_(std::make_shared<Queue>(this)) {
+  WorkerStream(JobManager* jobs, Profiling* profiling, WorkerRegistry* registry, LinkProber* links,
+               OpenStreams* streams)
+      : jobs_(jobs),
+        profiling_(profiling),
+        registry_(registry),
+        links_(links),
+        streams_(streams),
+        queue_(std::make_shared<Queue>(this)) {
     stream_ = streams_->Add([queue = queue_] {
       queue->Abort(grpc::Status(grpc::StatusCode::UNAVAILABLE, "the planner is shutting down"));
     });
@@ -96,7 +102,15 @@ class WorkerStream : public grpc::ServerBidiReactor<v1::ConnectRequest, v1::Conn
       return absl::UnavailableError(
           absl::StrCat("worker ", worker_, " was silent for too long; it must register again"));
     }
-    jobs_->OnMessage(worker_, incoming_);
+    if (incoming_.has_operators_profiled()) {
+      profiling_->OnProfiled(worker_, incoming_.operators_profiled());
+    } else if (incoming_.has_probe_ready()) {
+      links_->OnReady(worker_, incoming_.probe_ready(), absl::Now());
+    } else if (incoming_.has_links_probed()) {
+      links_->OnProbed(worker_, incoming_.links_probed(), absl::Now());
+    } else {
+      jobs_->OnMessage(worker_, incoming_);
+    }
     return absl::OkStatus();
   }
 
@@ -111,15 +125,21 @@ class WorkerStream : public grpc::ServerBidiReactor<v1::ConnectRequest, v1::Conn
     if (!session.ok()) return session.status();
     worker_ = message.worker();
     session_ = *session;
+    links_->OnRegistered(message, absl::Now());
     return absl::OkStatus();
   }
 
   void Leave(const std::string& why) {
-    if (!worker_.empty() && registry_->Unregister(worker_, session_)) jobs_->OnLost(worker_, why);
+    if (worker_.empty() || !registry_->Unregister(worker_, session_)) return;
+    jobs_->OnLost(worker_, why);
+    profiling_->OnLost(worker_);
+    links_->OnLost(worker_, absl::Now());
   }
 
   JobManager* const jobs_;
+  Profiling* const profiling_;
   WorkerRegistry* const registry_;
+  LinkProber* const links_;
   OpenStreams* const streams_;
   v1::ConnectRequest incoming_;
   std::string worker_;
@@ -200,7 +220,7 @@ grpc::ServerUnaryReactor* JobRpc::ListWorkers(grpc::CallbackServerContext* conte
 
 grpc::ServerBidiReactor<v1::ConnectRequest, v1::ConnectResponse>* WorkerRpc::Connect(
     grpc::CallbackServerContext* /*context*/) {
-  return new WorkerStream(jobs_, registry_, streams_);
+  return new WorkerStream(jobs_, profiling_, registry_, links_, streams_);
 }
 
 }  // namespace stagewright

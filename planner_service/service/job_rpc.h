@@ -2,6 +2,8 @@
 #pragma once
 
 #include "planner_service/lifecycle/job_manager.h"
+#include "planner_service/links/link_prober.h"
+#include "planner_service/profiles/profiling.h"
 #include "planner_service/service/metrics.h"
 #include "planner_service/service/rpc.h"
 #include "stagewright/v1/job_service.grpc.pb.h"
@@ -50,15 +52,18 @@ class JobRpc : public v1::JobService::CallbackService {
 
 class WorkerRpc : public v1::WorkerService::CallbackService {
  public:
-  WorkerRpc(JobManager* jobs, WorkerRegistry* registry, OpenStreams* streams)
-      : jobs_(jobs), registry_(registry), streams_(streams) {}
+  WorkerRpc(JobManager* jobs, Profiling* profiling, WorkerRegistry* registry, LinkProber* links,
+            OpenStreams* streams)
+      : jobs_(jobs), profiling_(profiling), registry_(registry), links_(links), streams_(streams) {}
 
   grpc::ServerBidiReactor<v1::ConnectRequest, v1::ConnectResponse>* Connect(
       grpc::CallbackServerContext* context) override;
 
  private:
   JobManager* const jobs_;
+  Profiling* const profiling_;
   WorkerRegistry* const registry_;
+  LinkProber* const links_;
   OpenStreams* const streams_;
 };
 

@@ -12,8 +12,11 @@
 
 #include "absl/strings/numbers.h"
 #include "planner_service/lifecycle/job_manager.h"
+#include "planner_service/links/link_prober.h"
 #include "planner_service/service/job_rpc.h"
 #include "planner_service/service/planner_rpc.h"
+#include "planner_service/service/profile_rpc.h"
+#include "planner_service/service/topology_rpc.h"
 #include "planner_service/store/sqlite_store.h"
 
 namespace stagewright {
@@ -47,15 +50,22 @@ class RunningServer : public PlannerServer {
       ASSIGN_OR_RETURN(metrics_, PlannerMetrics::Serve(options_.metrics_listen));
     }
     pool_ = std::make_unique<PlanningPool>(options_.planning_threads, options_.planning_queue);
+    links_ = std::make_unique<LinkProber>(store_.get(), &registry_);
+    RETURN_IF_ERROR(links_->Recover());
     JobManagerOptions job_options;
+    job_options.measuring = [this] { return links_->busy(); };
     job_options.worker_timeout = options_.worker_timeout;
     if (metrics_ != nullptr)
       job_options.on_change = [this](const Job& job) { metrics_->ObserveJob(job); };
     jobs_ = std::make_unique<JobManager>(store_.get(), &registry_, pool_.get(), job_options);
     RETURN_IF_ERROR(jobs_->Recover());
+    profiling_ = std::make_unique<Profiling>(store_.get(), &registry_);
     planner_rpc_ = std::make_unique<PlannerRpc>(pool_.get(), &streams_, metrics_.get());
     job_rpc_ = std::make_unique<JobRpc>(jobs_.get(), &registry_, &streams_, metrics_.get());
-    worker_rpc_ = std::make_unique<WorkerRpc>(jobs_.get(), &registry_, &streams_);
+    profile_rpc_ = std::make_unique<ProfileRpc>(profiling_.get(), &streams_, metrics_.get());
+    worker_rpc_ = std::make_unique<WorkerRpc>(jobs_.get(), profiling_.get(), &registry_,
+                                              links_.get(), &streams_);
+    topology_rpc_ = std::make_unique<TopologyRpc>(&registry_, links_.get(), metrics_.get());
     RETURN_IF_ERROR(Listen());
     ticker_ = std::thread([this] { Tick(); });
     return absl::OkStatus();
@@ -103,7 +113,9 @@ class RunningServer : public PlannerServer {
     builder.SetMaxSendMessageSize(-1);
     builder.RegisterService(planner_rpc_.get());
     builder.RegisterService(job_rpc_.get());
+    builder.RegisterService(profile_rpc_.get());
     builder.RegisterService(worker_rpc_.get());
+    builder.RegisterService(topology_rpc_.get());
     server_ = builder.BuildAndStart();
     if (server_ == nullptr || port == 0) {
       server_.reset();
@@ -119,6 +131,8 @@ class RunningServer : public PlannerServer {
     std::unique_lock<std::mutex> lock(mutex_);
     while (!wake_.wait_for(lock, std::chrono::milliseconds(500), [this] { return stopping_; })) {
       jobs_->Tick(absl::Now());
+      profiling_->Tick();
+      links_->Tick(absl::Now());
       if (metrics_ != nullptr) metrics_->Sample(*pool_, registry_);
     }
   }
@@ -129,10 +143,14 @@ class RunningServer : public PlannerServer {
   WorkerRegistry registry_;
   OpenStreams streams_;
   std::unique_ptr<PlanningPool> pool_;
+  std::unique_ptr<LinkProber> links_;
   std::unique_ptr<JobManager> jobs_;
+  std::unique_ptr<Profiling> profiling_;
   std::unique_ptr<PlannerRpc> planner_rpc_;
   std::unique_ptr<JobRpc> job_rpc_;
+  std::unique_ptr<ProfileRpc> profile_rpc_;
   std::unique_ptr<WorkerRpc> worker_rpc_;
+  std::unique_ptr<TopologyRpc> topology_rpc_;
   std::unique_ptr<grpc::Server> server_;
   std::string address_;
 

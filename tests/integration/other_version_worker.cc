@@ -19,6 +19,7 @@ int main(int argc, char** argv) {
   worker->set_worker(argv[2]);
   worker->set_version(argv[3]);
   v1::DeviceKind* kind = worker->add_kinds();
+  kind->set_name("cpu");
   kind->set_flops_per_second(1);
   kind->set_memory_bytes_per_second(1);
   worker->add_devices()->set_name("cpu0");

@@ -13,10 +13,13 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "worker_daemon/daemon/devices.h"
+#include "worker_daemon/daemon/link_probe_run.h"
 #include "worker_daemon/daemon/metrics.h"
 #include "worker_daemon/daemon/planner_link.h"
+#include "worker_daemon/daemon/profile_run.h"
 #include "worker_daemon/daemon/worker_run.h"
 #include "worker_daemon/executor/device_runner.h"
+#include "worker_daemon/profiler/operator_profiler.h"
 
 namespace stagewright {
 namespace {
@@ -35,8 +38,10 @@ class RunningDaemon : public Daemon {
 
   ~RunningDaemon() override {
     link_.reset();  // No message comes after this.
+    EndProbe();
     absl::MutexLock lock(&mutex_);
     runs_.clear();
+    profiles_.clear();
   }
 
   absl::Status Init() {
@@ -71,6 +76,8 @@ class RunningDaemon : public Daemon {
     message.set_host_cores(static_cast<int32_t>(std::thread::hardware_concurrency()));
     const bool on_cpu = offer_.devices.front().torch_device == "cpu";
     message.set_threads_per_device(on_cpu ? options_.threads_per_device : 0);
+    message.set_software(ProfiledSoftware(message.threads_per_device()));
+    message.set_probes_links(on_cpu);
     for (const v1::DeviceKind& kind : offer_.kinds) *message.add_kinds() = kind;
     for (size_t i = 0; i < offer_.devices.size(); ++i) {
       v1::Device* device = message.add_devices();
@@ -89,8 +96,12 @@ class RunningDaemon : public Daemon {
 
   void OnConnected(bool connected) {
     if (metrics_ != nullptr) metrics_->SetConnected(connected);
+    if (!connected) EndProbe();
     absl::MutexLock lock(&mutex_);
-    if (!connected) return;
+    if (!connected) {  // The planner takes what was being measured for lost.
+      StopProfiles();
+      return;
+    }
     for (const auto& [job, run] : runs_) run->RepeatLastReport();
   }
 
@@ -110,6 +121,18 @@ class RunningDaemon : public Daemon {
 
   void OnMessage(const v1::ConnectResponse& message) {
     if (message.has_prepare()) return Prepare(message.prepare());
+    if (message.has_profile_operators()) return Profile(message.profile_operators());
+    if (message.has_stop_profiling()) return StopProfiling(message.stop_profiling().request());
+    if (message.has_probe_links()) return ProbeLinks(message.probe_links());
+    if (message.has_probe_peers()) {
+      if (probe_ != nullptr && probe_->probe() == message.probe_peers().probe())
+        probe_->Connect(message.probe_peers());
+      return;
+    }
+    if (message.has_end_probe()) {
+      if (probe_ != nullptr && probe_->probe() == message.end_probe().probe()) EndProbe();
+      return;
+    }
     // Destroyed after the lock is gone: that waits for the run's threads.
     std::unique_ptr<WorkerRun> over;
     {
@@ -119,9 +142,39 @@ class RunningDaemon : public Daemon {
     End(std::move(over));
   }
 
+  // A probe would disturb a job, and be disturbed.
+  void ProbeLinks(const v1::ProbeLinks& message) {
+    EndProbe();
+    std::vector<OfferedDevice> devices;
+    std::string error;
+    {
+      absl::MutexLock lock(&mutex_);
+      if (!runs_.empty()) error = "the worker has a job";
+    }
+    const bool interrupted = !error.empty();
+    for (const v1::ProbedDevice& device : message.devices()) {
+      const std::optional<OfferedDevice> found = FindDevice(device.name());
+      if (found.has_value()) devices.push_back(*found);
+      if (!found.has_value()) error = absl::StrCat("there is no device ", device.name());
+    }
+    const auto report = [this](v1::ConnectRequest answer) { outbox_.Push(std::move(answer)); };
+    if (error.empty()) {
+      probe_ = std::make_unique<LinkProbeRun>(message, std::move(devices), report);
+      return;
+    }
+    v1::ConnectRequest refusal;
+    refusal.mutable_links_probed()->set_probe(message.probe());
+    refusal.mutable_links_probed()->set_error(error);
+    refusal.mutable_links_probed()->set_interrupted(interrupted);
+    report(std::move(refusal));
+  }
+
+  void EndProbe() { probe_.reset(); }
+
   // Ends the run that is older before the new one loads: both would not fit into memory. A Prepare
   // that is not newer than the run comes late and is ignored.
   void Prepare(const v1::Prepare& message) {
+    if (probe_ != nullptr) probe_->Interrupt("the worker got a job");
     std::unique_ptr<WorkerRun> older;
     {
       absl::MutexLock lock(&mutex_);
@@ -134,6 +187,45 @@ class RunningDaemon : public Daemon {
     runs_[message.job()] = std::make_unique<WorkerRun>(
         message, [this](const std::string& name) { return FindDevice(name); },
         [this](v1::ConnectRequest report) { outbox_.Push(std::move(report)); }, metrics_.get());
+  }
+
+  // On a device that no job has.
+  void Profile(const v1::ProfileOperators& message) {
+    const auto report = [this](v1::ConnectRequest answer) { outbox_.Push(std::move(answer)); };
+    const std::optional<OfferedDevice> device = FindDevice(message.device_name());
+    if (!device.has_value()) {
+      v1::ConnectRequest answer;
+      answer.mutable_operators_profiled()->set_request(message.request());
+      answer.mutable_operators_profiled()->set_code(
+          static_cast<int32_t>(absl::StatusCode::kNotFound));
+      answer.mutable_operators_profiled()->set_message(
+          absl::StrCat("there is no device \"", message.device_name(), "\""));
+      return report(std::move(answer));
+    }
+    if (probe_ != nullptr) probe_->Interrupt("operators are being measured");
+    std::unique_ptr<ProfileRun> older;
+    {
+      absl::MutexLock lock(&mutex_);
+      older = std::move(profiles_[message.device_name()]);
+    }
+    older.reset();  // It has ended or was stopped, since the planner takes the device for free.
+    const int threads = device->torch_device == "cpu" ? options_.threads_per_device : 0;
+    auto run = std::make_unique<ProfileRun>(message, *device, threads, report);
+    absl::MutexLock lock(&mutex_);
+    profiles_[message.device_name()] = std::move(run);
+  }
+
+  void StopProfiles() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    for (const auto& [device, run] : profiles_) {
+      if (run != nullptr) run->Stop();
+    }
+  }
+
+  void StopProfiling(int64_t request) {
+    absl::MutexLock lock(&mutex_);
+    for (const auto& [device, run] : profiles_) {
+      if (run != nullptr && run->request() == request) run->Stop();
+    }
   }
 
   void End(std::unique_ptr<WorkerRun> run) ABSL_LOCKS_EXCLUDED(mutex_) {
@@ -187,7 +279,12 @@ class RunningDaemon : public Daemon {
         over = Remove(message.release().job(), message.release().generation());
         break;
       case v1::ConnectResponse::kPrepare:
+      case v1::ConnectResponse::kProbeLinks:
+      case v1::ConnectResponse::kProbePeers:
+      case v1::ConnectResponse::kEndProbe:
       case v1::ConnectResponse::kRegistered:
+      case v1::ConnectResponse::kProfileOperators:
+      case v1::ConnectResponse::kStopProfiling:
       case v1::ConnectResponse::MESSAGE_NOT_SET:
         break;
     }
@@ -210,6 +307,9 @@ class RunningDaemon : public Daemon {
   Outbox outbox_;
   absl::Mutex mutex_;
   std::map<std::string, std::unique_ptr<WorkerRun>> runs_ ABSL_GUARDED_BY(mutex_);
+  // By device: the last measurement, which may have ended.
+  std::map<std::string, std::unique_ptr<ProfileRun>> profiles_ ABSL_GUARDED_BY(mutex_);
+  std::unique_ptr<LinkProbeRun> probe_;  // Only the link's thread uses it.
   std::unique_ptr<PlannerLink> link_;
 };
 

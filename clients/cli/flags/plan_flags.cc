@@ -47,6 +47,8 @@ void AddProblemFlags(CLI::App& command, ProblemFlags& flags) {
   AddNamedOption(command, "--optimizer", flags.optimizer, kOptimizerNames,
                  "whose state is counted: sgd, momentum, adam")
       ->default_str(std::string(NameIn(kOptimizerNames, flags.optimizer)));
+  AddNamedOption(command, "--precision", flags.precision, kPrecisionNames,
+                 "in which passes compute, as in training: graph (default: its types), bf16, fp16");
 }
 
 void AddSearchFlags(CLI::App& command, std::shared_ptr<v1::PlanOptions> options) {
@@ -105,6 +107,9 @@ void AddSearchFlags(CLI::App& command, std::shared_ptr<v1::PlanOptions> options)
   count(
       "--max-loops", [options](int32_t n) { options->set_max_loops(n); },
       "at most this many stages a device; 1 forbids loops");
+  count(
+      "--effort", [options](int32_t n) { options->set_effort(n); },
+      "so many times the search that auto does by itself (default 1)");
   flag(
       "--no-split-backward", [options] { options->set_forbid_split_backward(true); },
       "schedules do not split the backward pass");
@@ -148,6 +153,7 @@ absl::StatusOr<v1::PlanningProblem> MakeProblem(const ProblemFlags& flags,
   }
   *problem.mutable_graph() = std::move(source.graph);
   problem.set_optimizer(ToProto(flags.optimizer));
+  problem.set_precision(ToProto(flags.precision));
   const int64_t samples = std::clamp<int64_t>(flags.source.import.profile_batch, 1, 1 << 30);
   problem.set_mini_batch(flags.mini_batch ? *flags.mini_batch
                                           : source.piper->micro_batches * samples);

@@ -10,6 +10,7 @@
 #include "clients/cli/flags/graph_source.h"
 #include "common/base/status.h"
 #include "common/training/optimizer_spec.h"
+#include "common/training/precision.h"
 #include "stagewright/v1/planner_service.pb.h"
 
 namespace stagewright::cli {
@@ -18,10 +19,11 @@ struct ProblemFlags {
   GraphSource source;
   std::string cluster;
   Optimizer optimizer = Optimizer::kAdam;
+  Precision precision = Precision::kGraph;
   std::optional<int64_t> mini_batch;
 };
 
-// Graph, --cluster, --mini-batch and --optimizer. `flags` outlives the app.
+// Graph, --cluster, --mini-batch, --optimizer and --precision. `flags` outlives the app.
 void AddProblemFlags(CLI::App& command, ProblemFlags& flags);
 
 // The flags that bound and steer the search, into `options`, which the command keeps.

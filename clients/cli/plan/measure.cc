@@ -35,6 +35,7 @@ v1::JobSpec SpecOf(const v1::PlanningProblem& problem, const MeasureFlags& flags
   training.optimizer.kind = FromProto(problem.optimizer());
   training.optimizer.learning_rate = kLearningRate;
   SetTraining(training, spec);
+  spec.set_precision(problem.precision());
   return spec;
 }
 

@@ -22,7 +22,9 @@
 #include "clients/cli/view/plan_context.h"
 #include "clients/cli/view/plan_json.h"
 #include "clients/cli/view/plan_text.h"
+#include "common/base/text_file.h"
 #include "common/base/units.h"
+#include "common/cost/measured/operator_profile.h"
 #include "common/wire/split_graph.h"
 #include "common/wire/strategy_proto.h"
 #include "planner_service/front_door/front_door.h"
@@ -39,6 +41,7 @@ struct PlanFlags {
   std::shared_ptr<v1::PlanOptions> options = std::make_shared<v1::PlanOptions>();
   double time_limit_seconds = 60;
   bool local = false;
+  std::string profile;  // File; with --local.
   bool no_sequential = false;
   bool explain = false;
   std::string save;
@@ -74,9 +77,16 @@ SearchContext::Clock::time_point After(double seconds) {
 }
 
 absl::StatusOr<v1::PlanResponse> SolveHere(const v1::PlanRequest& request,
+                                           const std::string& profile_file,
                                            double time_limit_seconds) {
   auto owned = FromProto(request);
   RETURN_IF_ERROR(owned.status());
+  OperatorProfile profile;
+  if (!profile_file.empty()) {
+    ASSIGN_OR_RETURN(const std::string text, ReadTextFile(profile_file));
+    ASSIGN_OR_RETURN(profile, ParseOperatorProfile(text, profile_file));
+    owned->request.profile = &profile;
+  }
   SearchContext context(After(time_limit_seconds));
   ASSIGN_OR_RETURN(PlanResponse response, SolvePlan(owned->request, context));
   return ToProto(response, *owned->cluster);
@@ -165,7 +175,7 @@ int RunPlan(const PlanFlags& flags, const Globals& globals) {
   std::optional<Measurement> measured;
   auto response =
       flags.measure.steps > 0 ? SolveByMeasuring(*request, flags, globals.planner_address, measured)
-      : flags.local           ? SolveHere(*request, flags.time_limit_seconds)
+      : flags.local           ? SolveHere(*request, flags.profile, flags.time_limit_seconds)
                     : SolveThere(*request, flags.time_limit_seconds, globals.planner_address);
   if (!response.ok()) return Report(response.status());
   for (const std::string& warning : warnings) response->add_warnings(warning);
@@ -241,7 +251,12 @@ void AddPlanCommands(CLI::App& app, Globals& globals) {
   plan->add_option("--time-limit", flags->time_limit_seconds, "for the search")
       ->check(Seconds())
       ->capture_default_str();
-  plan->add_flag("--local", flags->local, "plan in this process, without a service");
+  CLI::Option* local =
+      plan->add_flag("--local", flags->local, "plan in this process, without a service");
+  plan->add_option("--profile", flags->profile,
+                   "costs of operators, as `profiles export` writes them, by the names of the "
+                   "cluster's device kinds")
+      ->needs(local);
   plan->add_option("--save", flags->save, "write the plan to a file that `plan show` reads");
   plan->add_option("--trace", flags->trace, "write the timeline as a Chrome trace");
   AddOutputOption(*plan, globals);

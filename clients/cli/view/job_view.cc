@@ -131,6 +131,8 @@ std::string JobSummary(const v1::Job& job) {
                    job.message().empty() ? "" : absl::StrCat(": ", job.message()), "\n");
   for (const std::string& warning : job.warnings())
     absl::StrAppend(&out, "  warning          ", warning, "\n");
+  if (!job.plan().provenance().cluster().empty())
+    absl::StrAppend(&out, "  planned for      ", job.plan().provenance().cluster(), "\n");
   if (metrics.step() > 0) {
     absl::StrAppend(&out, absl::StrFormat("  steps            %d of %d, last loss %.4f\n",
                                           metrics.step(), metrics.total_steps(), metrics.loss()));

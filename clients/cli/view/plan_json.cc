@@ -73,6 +73,7 @@ nlohmann::json OnePlanJson(const v1::Plan& plan, const PlanContext& context) {
       {"peak_memory_bytes", PeakMemory(plan).count()},
       {"planner", plan.provenance().planner()},
       {"cost_model", plan.provenance().cost_model()},
+      {"cluster", plan.provenance().cluster()},
       {"fingerprint", absl::StrFormat("%016x", plan.fingerprint())},
       {"stages", std::move(stages)},
       {"devices", std::move(devices)}};

@@ -135,6 +135,9 @@ std::string PlanText(const v1::PlanResponse& response, const PlanContext& contex
                                           response.search_seconds(), best.provenance().planner(),
                                           TerminationText(response.termination())));
   }
+  // The roofline is what everybody expects; a profile is worth a line.
+  if (best.provenance().cost_model().rfind("profile ", 0) == 0)
+    absl::StrAppend(&out, "costs: ", best.provenance().cost_model(), "\n");
   if (response.has_explanation())
     absl::StrAppend(&out, "\n", ToText(FromProto(response.explanation())));
   for (const std::string& warning : response.warnings())

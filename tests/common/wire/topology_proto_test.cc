@@ -21,6 +21,20 @@ TEST(TopologyProtoTest, ClustersRoundTrip) {
   }
 }
 
+TEST(TopologyProtoTest, RatesAndEfficiencyArrive) {
+  const DeviceKind kind = ClusterPreset("dgx-h200:1")->kinds()[0];
+  const DeviceKind again = FromProto(ToProto(kind));
+  EXPECT_EQ(again.flops_per_second, 67e12);
+  EXPECT_EQ(again.tf32_flops_per_second, 494.5e12);
+  EXPECT_EQ(again.bf16_flops_per_second, 989e12);
+  EXPECT_EQ(again.fp16_flops_per_second, 989e12);
+  EXPECT_EQ(again.efficiency, kind.efficiency);
+  v1::DeviceKind later = ToProto(kind);
+  later.mutable_efficiency(1)->set_type(static_cast<v1::ProductType>(77));
+  EXPECT_THAT(std::string(CheckKind(FromProto(later), "kind").message()),
+              HasSubstr("kind.efficiency[1].points is empty"));
+}
+
 TEST(TopologyProtoTest, HostileIndicesAreRefused) {
   const v1::Cluster good = ToProto(*ClusterPreset("summit:2"));
   for (int32_t index : {-1, 1 << 30}) {

@@ -11,8 +11,8 @@
 
 #include "common/wire/graph_proto.h"
 #include "common/wire/strategy_proto.h"
-#include "tests/worker_daemon/support/forced_strategies.h"
-#include "tests/worker_daemon/support/local_training.h"
+#include "tests/worker_daemon/support/plans/forced_strategies.h"
+#include "tests/worker_daemon/support/plans/lowered_programs.h"
 #include "tests/worker_daemon/support/runnable_graphs.h"
 
 namespace stagewright::testing {

@@ -1,0 +1,17 @@
+// Which measurements hold for the devices of a job.
+#pragma once
+
+#include <vector>
+
+#include "common/cost/measured/operator_profile.h"
+#include "planner_service/registry/worker_registry.h"
+
+namespace stagewright {
+
+// Those of the devices' kinds, made with the software of the devices' workers. A kind is left out
+// where a device of it shares its machine's cores with others, more threads than cores: how much
+// that slows an operator was not measured.
+OperatorProfile ProfileOf(const std::vector<RegisteredDevice>& devices,
+                          const OperatorProfile& known);
+
+}  // namespace stagewright

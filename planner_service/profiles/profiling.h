@@ -1,0 +1,61 @@
+// Measurements that workers are making.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+
+#include "absl/synchronization/mutex.h"
+#include "absl/time/clock.h"
+#include "common/base/status.h"
+#include "planner_service/profiles/profile_store.h"
+#include "planner_service/registry/worker_registry.h"
+#include "stagewright/v1/profile.pb.h"
+#include "stagewright/v1/worker_service.pb.h"
+
+namespace stagewright {
+
+// Thread-safe.
+class Profiling {
+ public:
+  // Called once, without locks held.
+  using Done = std::function<void(absl::StatusOr<v1::ProfileGraphResponse>)>;
+
+  // Both outlive it.
+  Profiling(Store* store, WorkerRegistry* registry) : store_(store), registry_(registry) {}
+
+  // Takes the device and has its worker measure; what comes is kept, then told. Returns the number
+  // to cancel by. NOT_FOUND if there is no such device, FAILED_PRECONDITION if none is free or the
+  // worker's program cannot measure, INVALID_ARGUMENT for a negative number of samples; then `done`
+  // is not called.
+  absl::StatusOr<int64_t> Start(const v1::ProfileGraphRequest& request, Done done);
+  void Cancel(int64_t number);
+
+  void OnProfiled(const std::string& worker, const v1::OperatorsProfiled& message);
+  void OnLost(const std::string& worker);
+  // Time passes: workers that are gone are noticed.
+  void Tick();
+
+  const ProfileStore& store() const { return store_; }
+  ProfileStore& store() { return store_; }
+
+ private:
+  struct Running {
+    RegisteredDevice device;
+    Done done;
+  };
+  // Ends one, unless it has ended: frees the device.
+  void End(int64_t number, absl::StatusOr<v1::ProfileGraphResponse> result);
+  absl::StatusOr<v1::ProfileGraphResponse> Keep(const RegisteredDevice& device,
+                                                const v1::OperatorsProfiled& message);
+
+  ProfileStore store_;
+  WorkerRegistry* const registry_;
+  absl::Mutex mutex_;
+  std::map<int64_t, Running> running_ ABSL_GUARDED_BY(mutex_);
+  // By the clock: answers to a planner before this one are none to it.
+  int64_t next_ ABSL_GUARDED_BY(mutex_) = absl::ToUnixMicros(absl::Now());
+};
+
+}  // namespace stagewright

@@ -1,0 +1,80 @@
+"""Operators are measured on a worker, kept, and plan the jobs that follow."""
+
+import json
+
+import pytest
+from processes import MODELS, Processes
+
+MODEL = "chain_f32"
+
+
+@pytest.fixture(scope="module")
+def system():
+    with Processes(workers=2) as running:
+        yield running
+
+
+def test_profile_measures_keeps_and_plans(system):
+    before = system.train(MODEL, out=system.path / "before")
+    assert before["state"] == "succeeded", before["message"]
+    assert system.json("plan", "show", before["name"])["cost_model"].startswith("analytic")
+    assert system.json("profiles") == {"profiles": []}
+
+    measured = system.json("profile", MODELS / f"{MODEL}.swg", "--samples", 16, "--device", "w1")
+    assert measured["device"] == "w1/cpu0"
+    assert measured["unmeasured"] == []
+    (device,) = measured["profile"]["devices"]
+    assert device["device_kind"] == "cpu"
+    assert "1 thread" in device["software"]
+    for operator in device["operators"]:
+        assert [sample["samples"] for sample in operator["samples"]] in ([1], [1, 2, 4, 8, 16]), operator
+    (kept,) = system.json("profiles")["profiles"]
+    assert kept["operators"] == len(device["operators"])
+
+    # The device is free again, and a job is planned by what is known.
+    job = system.train(MODEL, out=system.path / "after")
+    assert job["state"] == "succeeded", job["message"]
+    shown = system.cli("plan", "show", job["name"])
+    assert shown.returncode == 0, shown.stderr
+    assert "costs: profile of " in shown.stdout
+
+
+def test_profiles_survive_the_planner_and_travel_as_files(system):
+    path = system.path / "profiles.json"
+    assert system.cli("profiles", "export", path).returncode == 0
+    system.planner.kill()
+    system.planner.wait()
+    system.start_planner()
+    system.await_workers(2)
+    again = system.path / "again.json"
+    assert system.cli("profiles", "export", again).returncode == 0
+    assert again.read_text() == path.read_text()
+
+    profile = json.loads(path.read_text())
+    profile["devices"][0]["device_kind"] = "another"
+    path.write_text(json.dumps(profile))
+    imported = system.cli("profiles", "import", path)
+    assert imported.returncode == 0, imported.stderr
+    assert {entry["device_kind"] for entry in system.json("profiles")["profiles"]} == {"cpu", "another"}
+
+    profile["devices"][0]["operators"][0]["samples"][0]["forward_ns"] = -1
+    path.write_text(json.dumps(profile))
+    refused = system.cli("profiles", "import", path)
+    assert refused.returncode == 1
+    assert "profiles.json" in refused.stderr and "forward_ns is -1" in refused.stderr
+
+
+def test_plans_without_a_service_take_a_profile_from_a_file(system):
+    path = system.path / "local.json"
+    assert system.cli("profiles", "export", path).returncode == 0
+    plan = ("plan", MODELS / f"{MODEL}.swg", "--cluster", "cpu:2", "--mini-batch", 16, "--local")
+    analytic, profiled = system.json(*plan), system.json(*plan, "--profile", path)
+    assert "analytic" in analytic["cost_model"]
+    assert "profile" in profiled["cost_model"]
+    assert system.cli(*plan, "--profile", system.path / "none.json").returncode == 1
+
+
+def test_a_device_that_is_not_there_is_told(system):
+    refused = system.cli("profile", MODELS / f"{MODEL}.swg", "--device", "w7/cpu0")
+    assert refused.returncode == 1
+    assert 'device "w7/cpu0" is not connected' in refused.stderr

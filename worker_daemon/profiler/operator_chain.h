@@ -1,0 +1,46 @@
+// One operator several times in a row, as a stage runs it: through OperatorCall (or KeyedDropout),
+// under autocast where the precision is mixed, with autograd on, results dropped as soon as no
+// backward pass needs them, and the gradients of parameters added up.
+//
+// Each time it reads the same operands, as tensors without history whose gradients are dropped
+// where they arrive, as if handed on to the operator before. Backward passes start from as many
+// made-up gradients of each result as come to it in the graph. What a pass costs beside its
+// operators comes once a chain.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <memory>
+
+#include "common/base/status.h"
+#include "common/graph/graph.h"
+#include "common/training/precision.h"
+#include "worker_daemon/profiler/operands.h"
+
+namespace stagewright {
+
+class OperatorChain {
+ public:
+  // `graph` outlives it. Errors of OperatorCall::Bind and KeyedDropout::Create.
+  static absl::StatusOr<std::unique_ptr<OperatorChain>> Create(const Graph& graph, NodeId node,
+                                                               int64_t samples, Operands operands,
+                                                               at::Device device,
+                                                               Precision precision);
+  virtual ~OperatorChain() = default;
+
+  // Runs the operator `length` times. What backward passes need of an earlier call is dropped.
+  // Errors of OperatorCall::Run.
+  virtual absl::Status Forward(int length) = 0;
+
+  // The backward pass of what Forward ran: in one go, or the input half and then the weight half.
+  // Nothing happens where there is none. INTERNAL with LibTorch's message.
+  enum class Part { kWhole, kInput, kWeight };
+  virtual absl::Status Backward(Part part) = 0;
+
+  virtual bool has_backward() const = 0;
+  virtual bool trains_parameters() const = 0;
+  // Both halves have something to do.
+  virtual bool splits() const = 0;
+};
+
+}  // namespace stagewright

@@ -1,0 +1,265 @@
+#include "worker_daemon/profiler/operator_profiler.h"
+
+#include <ATen/Parallel.h>
+#include <c10/core/DeviceGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+#include <torch/version.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <memory>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/cost/measured/operator_signature.h"
+#include "common/graph/index_bounds.h"
+#include "worker_daemon/device/memory_meter.h"
+#include "worker_daemon/profiler/operands.h"
+#include "worker_daemon/profiler/operator_chain.h"
+#include "worker_daemon/profiler/repeats.h"
+#include "worker_daemon/torch/torch_guard.h"
+
+namespace stagewright {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using Part = OperatorChain::Part;
+
+constexpr int kLongestChain = 256;
+constexpr double kChainNanos = 1e6;
+constexpr int kWarmUps = 2;
+constexpr size_t kLeastRepeats = 3;
+constexpr size_t kMostRepeats = 30;
+constexpr double kMostNanos = 3e8;
+
+Bytes BytesOf(const Operands& operands, const Graph& graph, NodeId node) {
+  Bytes bytes = 0;
+  for (const auto& [argument, tensor] : operands) {
+    if (NeedsGradient(graph, node, argument)) bytes += Bytes(tensor.nbytes());
+  }
+  return bytes;
+}
+
+// One operator with one number of samples.
+class Measuring {
+ public:
+  Measuring(const Graph& graph, NodeId node, int64_t samples, const ProfileOptions& options,
+            const std::vector<IndexBounds>& bounds)
+      : graph_(graph),
+        node_(node),
+        options_(options),
+        bounds_(bounds),
+        device_(options.torch_device) {
+    measured_.samples = samples;
+  }
+
+  absl::StatusOr<OperatorMeasurement> Run() {
+    const MemoryMeter meter(options_.torch_device, options_.memory);
+    const MemoryMeter::Scope scope(&meter);
+    ASSIGN_OR_RETURN(Operands operands,
+                     MakeOperands(graph_, node_, measured_.samples, bounds_, device_));
+    const Bytes gradients = BytesOf(operands, graph_, node_);
+    ASSIGN_OR_RETURN(chain_,
+                     OperatorChain::Create(graph_, node_, measured_.samples, std::move(operands),
+                                           device_, options_.precision));
+    RETURN_IF_ERROR(MeasureMemory(gradients));
+    ASSIGN_OR_RETURN(const int length, ChainLength());
+    RETURN_IF_ERROR(MeasureTimes(length));
+    chain_.reset();
+    return measured_;
+  }
+
+ private:
+  // Nanoseconds until the device has done what `work` asks of it.
+  template <typename F>
+  absl::StatusOr<double> Timed(F&& work) {
+    if (options_.stopped && options_.stopped()) return absl::CancelledError("stopped");
+    const auto start = Clock::now();
+    RETURN_IF_ERROR(work());
+    RETURN_IF_ERROR(Wait());
+    return std::chrono::duration<double, std::nano>(Clock::now() - start).count();
+  }
+
+  absl::Status Wait() const {
+    if (device_.is_cpu()) return absl::OkStatus();
+    return Guarded(
+        [&] { c10::impl::VirtualGuardImpl(device_.type()).synchronizeDevice(device_.index()); });
+  }
+
+  // By a chain of one: what it takes forward, and what of that is there when its results are gone.
+  absl::Status MeasureMemory(Bytes gradients) {
+    // The first run takes what stays for good: casts of weights, workspaces of libraries.
+    RETURN_IF_ERROR(chain_->Forward(1));
+    RETURN_IF_ERROR(chain_->Backward(Part::kWhole));
+    RETURN_IF_ERROR(Wait());
+    {
+      const MemoryMeter forward(options_.torch_device);
+      const MemoryMeter::Scope scope(&forward);
+      const Bytes before = forward.now();
+      RETURN_IF_ERROR(chain_->Forward(1));
+      RETURN_IF_ERROR(Wait());
+      Bytes results = 0;
+      for (const TensorMeta& meta : graph_.node(node_).outputs)
+        results += meta.SizeBytes(measured_.samples);
+      measured_.kept = std::max(forward.now() - before, Bytes(0));
+      measured_.workspace = forward.peak() - before - std::max(results, measured_.kept);
+    }
+    if (chain_->has_backward()) {
+      const MemoryMeter backward(options_.torch_device);
+      const MemoryMeter::Scope scope(&backward);
+      const Bytes before = backward.now();
+      RETURN_IF_ERROR(chain_->Backward(Part::kWhole));
+      RETURN_IF_ERROR(Wait());
+      measured_.workspace = std::max(measured_.workspace, backward.peak() - before - gradients);
+    }
+    measured_.workspace = std::max(measured_.workspace, Bytes(0));
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<int> ChainLength() {
+    double nanos = 0;
+    for (int i = 0; i < kWarmUps; ++i) {
+      ASSIGN_OR_RETURN(nanos, Timed([&] { return chain_->Forward(1); }));
+      RETURN_IF_ERROR(chain_->Backward(Part::kWhole));
+    }
+    const double by_time = std::ceil(kChainNanos / std::max(nanos, 1.0));
+    const double by_memory =
+        static_cast<double>(options_.memory) / 4 /
+        static_cast<double>(std::max(measured_.kept + measured_.workspace, Bytes(1)));
+    return static_cast<int>(
+        std::clamp(std::min(by_time, by_memory), 1.0, static_cast<double>(kLongestChain)));
+  }
+
+  struct Times {
+    std::vector<double> forward, backward, both, input, weight;  // In nanoseconds a link.
+  };
+
+  absl::Status RepeatOnce(int length, Times& times) {
+    const auto per_link = [&](double nanos) { return nanos / length; };
+    ASSIGN_OR_RETURN(const double forward, Timed([&] { return chain_->Forward(length); }));
+    ASSIGN_OR_RETURN(const double backward, Timed([&] { return chain_->Backward(Part::kWhole); }));
+    times.forward.push_back(per_link(forward));
+    times.backward.push_back(per_link(backward));
+    times.both.push_back(per_link(forward + backward));
+    if (!chain_->splits()) return absl::OkStatus();
+    RETURN_IF_ERROR(chain_->Forward(length));
+    RETURN_IF_ERROR(Wait());
+    ASSIGN_OR_RETURN(const double input, Timed([&] { return chain_->Backward(Part::kInput); }));
+    ASSIGN_OR_RETURN(const double weight, Timed([&] { return chain_->Backward(Part::kWeight); }));
+    times.input.push_back(per_link(input));
+    times.weight.push_back(per_link(weight));
+    return absl::OkStatus();
+  }
+
+  absl::Status MeasureTimes(int length) {
+    for (int i = 0; i < kWarmUps; ++i) {
+      Times unused;
+      RETURN_IF_ERROR(RepeatOnce(length, unused));
+    }
+    Times times;
+    const auto start = Clock::now();
+    while (times.both.size() < kMostRepeats && !IsSettled(times.both)) {
+      const double taken = std::chrono::duration<double, std::nano>(Clock::now() - start).count();
+      if (times.both.size() >= kLeastRepeats && taken > kMostNanos) break;
+      RETURN_IF_ERROR(RepeatOnce(length, times));
+    }
+    measured_.forward = Nanos(std::round(RobustMedian(times.forward)));
+    if (!chain_->has_backward()) return absl::OkStatus();
+    measured_.backward = Nanos(std::round(RobustMedian(times.backward)));
+    measured_.backward_weight =
+        Nanos(std::round(static_cast<double>(measured_.backward) * WeightShare(times)));
+    measured_.backward_input = measured_.backward - measured_.backward_weight;
+    return absl::OkStatus();
+  }
+
+  // Which part of the backward pass the weight half is.
+  double WeightShare(const Times& times) const {
+    if (times.input.empty()) return chain_->trains_parameters() ? 1 : 0;
+    const double input = RobustMedian(times.input), weight = RobustMedian(times.weight);
+    return weight / std::max(input + weight, 1.0);
+  }
+
+  const Graph& graph_;
+  const NodeId node_;
+  const ProfileOptions& options_;
+  const std::vector<IndexBounds>& bounds_;
+  const at::Device device_;
+  OperatorMeasurement measured_;
+  std::unique_ptr<OperatorChain> chain_;
+};
+
+std::vector<int64_t> SizesOf(const Graph& graph, NodeId node, int64_t most) {
+  const SampleBounds bounds = graph.samples();
+  std::vector<int64_t> sizes = {bounds.least};
+  if (!DependsOnSamples(graph, node)) return sizes;
+  const int64_t last = std::min({most, bounds.most, kMostProfiledSamples});
+  for (int64_t size = 1; size <= last; size *= 2) {
+    if (size > bounds.least) sizes.push_back(size);
+  }
+  return sizes;
+}
+
+// Errors that say that nothing more is to be measured of any operator.
+bool EndsAll(const absl::Status& status) { return absl::IsCancelled(status); }
+
+absl::StatusOr<MeasuredOperator> ProfileOperator(const Graph& graph, NodeId node,
+                                                 const ProfileOptions& options,
+                                                 const std::vector<IndexBounds>& bounds) {
+  MeasuredOperator operator_costs = {options.day, {}};
+  for (const int64_t samples : SizesOf(graph, node, options.most_samples)) {
+    if (options.stopped && options.stopped()) return absl::CancelledError("stopped");
+    absl::StatusOr<OperatorMeasurement> measured = absl::UnknownError("not measured");
+    RETURN_IF_ERROR(
+        Guarded([&] { measured = Measuring(graph, node, samples, options, bounds).Run(); }));
+    if (!measured.ok() && (operator_costs.samples.empty() || EndsAll(measured.status())))
+      return measured.status();
+    if (!measured.ok()) break;
+    operator_costs.samples.push_back(*measured);
+  }
+  return operator_costs;
+}
+
+}  // namespace
+
+absl::StatusOr<ProfiledGraph> ProfileOperators(const Graph& graph, const ProfileOptions& options) {
+  if (!graph.executable()) {
+    return absl::InvalidArgumentError(
+        "the graph has costs and no operators to run: it was imported from a profile");
+  }
+  if (options.most_samples < 1) return absl::InvalidArgumentError("samples must be positive");
+  RETURN_IF_ERROR(Check(options.precision, graph, /*asynchronous=*/false));
+  std::optional<at::Device> device;
+  RETURN_IF_ERROR(Annotate(Guarded([&] { device.emplace(options.torch_device); }),
+                           absl::StrCat("torch_device \"", options.torch_device, "\"")));
+  const c10::OptionalDeviceGuard guard(device->is_cpu() ? std::nullopt : device);
+  at::init_num_threads();  // OpenMP keeps their number per thread; new ones must be told.
+  const std::vector<IndexBounds> bounds = FindIndexBounds(graph);
+  ProfiledGraph profiled;
+  std::set<std::string> seen;
+  for (int32_t v = 0; v < graph.size(); ++v) {
+    const NodeId node(v);
+    std::string signature = SignatureOf(graph, node, options.precision);
+    if (!seen.insert(signature).second) continue;
+    auto measured = ProfileOperator(graph, node, options, bounds);
+    if (measured.ok()) {
+      profiled.operators.emplace(std::move(signature), *std::move(measured));
+    } else if (EndsAll(measured.status())) {
+      return measured.status();
+    } else {
+      profiled.unmeasured.push_back(
+          {graph.node(node).name, std::string(measured.status().message())});
+    }
+  }
+  return profiled;
+}
+
+std::string ProfiledSoftware(int threads) {
+  std::string text = absl::StrCat("stagewright ", STAGEWRIGHT_VERSION, ", torch ", TORCH_VERSION);
+  if (threads > 0) absl::StrAppend(&text, ", ", threads, threads == 1 ? " thread" : " threads");
+  return text;
+}
+
+}  // namespace stagewright

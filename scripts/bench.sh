@@ -17,8 +17,10 @@ usage: scripts/bench.sh NAME [ARGUMENT...]
 
   plan      search times of every planner, as one Markdown table
   growth    how search time grows with the model: fitted exponents, and docs/results/search-growth.svg
-  figures   the counterparts of the papers' figures and tables, under docs/results
+  figures   the counterparts of the papers' figures and tables, under docs/results, in less than ten minutes; with --long
+            DRL-PP learns for longer, in half an hour
   run       step times of jobs on workers beside PyTorch's, as one Markdown table
+  accuracy  predicted beside measured step times, before and after operators are profiled, as one Markdown table
   coverage  models of transformers, diffusers and others on workers, compared with PyTorch tensor by tensor; without
             arguments all of them, into docs/coverage.md. Results in build/coverage are kept: a run goes on where the last
             one ended
@@ -65,12 +67,21 @@ report_growth() {
 # Every program figures_NAME_bench writes its own.
 report_figures() {
   local name names
+  local -a learning=()
+  if [[ ${1:-} == --long ]]; then
+    learning=(--long)
+    shift
+  fi
   mapfile -t names < <(programs | grep '^figures_')
   scripts/build.sh release "${names[@]/%/_bench}" >&2
   mkdir -p docs/results
   for name in "${names[@]}"; do
     say "$name"
-    run "${name}_bench" --out docs/results "$@"
+    if [[ $name == figures_drl_pp ]]; then
+      OMP_NUM_THREADS=1 run "${name}_bench" --out docs/results "${learning[@]}"
+    else
+      run "${name}_bench" --out docs/results "$@"
+    fi
   done
 }
 
@@ -79,6 +90,13 @@ report_run() {
   scripts/build.sh release stagewright stagewright-planner stagewright-worker >&2
   STAGEWRIGHT_BIN=$(bin_dir release) STAGEWRIGHT_TEST_MODELS='' PYTHONPATH=clients/python \
     "$VENV/bin/python" tests/bench/run/run_bench.py "$@"
+}
+
+# As report_run: jobs on real workers.
+report_accuracy() {
+  scripts/build.sh release stagewright stagewright-planner stagewright-worker >&2
+  STAGEWRIGHT_BIN=$(bin_dir release) STAGEWRIGHT_TEST_MODELS='' PYTHONPATH=clients/python OMP_NUM_THREADS=1 \
+    "$VENV/bin/python" tests/bench/accuracy/accuracy_bench.py "$@"
 }
 
 # The environment of the models' libraries: .venv's packages, and scripts/requirements-coverage.txt on top.
@@ -126,7 +144,7 @@ machine() {
   say "benchmark $name, $(grep -m1 'model name' /proc/cpuinfo | cut -d: -f2 | xargs), $(nproc) cores"
 }
 case $name in
-  plan | growth | figures | run | coverage | large) machine && "report_$name" "$@" ;;
+  plan | growth | figures | run | accuracy | coverage | large) machine && "report_$name" "$@" ;;
   all)
     machine
     for each in $(programs); do report_program "$each" "$@"; done

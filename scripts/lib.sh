@@ -36,3 +36,14 @@ need_preset() {
     *) die "unknown preset '$1' (there are dev, release, asan and tsan)" ;;
   esac
 }
+
+# skipped_tests LOG: a line "ENTRY: CASE: reason" for each case that CTest's log says was skipped, by GoogleTest, unittest,
+# pytest (with -rs) or golden_plans.
+skipped_tests() {
+  awk '
+    /^[0-9]+\/[0-9]+ Test: / { entry = $3 }
+    /: Skipped$/ { getline reason; next }
+    /^\[  SKIPPED \] .* \([0-9]+ ms\)$/ { print entry ": " $4 ": " reason }
+    /^SKIPPED \[[0-9]+\] / || / \.\.\. skipped / || /^no profiles in / { print entry ": " $0 }
+  ' "$1"
+}

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Sets up, builds and tests in one command, and ends with CTest's summary.
+# Sets up, builds and tests in one command, and ends with CTest's summary and what was skipped and why.
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
@@ -34,4 +34,12 @@ need_preset "$preset"
 scripts/setup.sh
 scripts/build.sh "$preset"
 say "set-up and build took $SECONDS s; testing preset $preset"
-exec ctest --preset "$preset" --parallel "$(jobs_wanted)" ${exclude:+--label-exclude "$exclude"} --no-tests=error "$@"
+ended=0
+PYTEST_ADDOPTS="-rs ${PYTEST_ADDOPTS:-}" ctest --preset "$preset" --parallel "$(jobs_wanted)" \
+  ${exclude:+--label-exclude "$exclude"} --no-tests=error "$@" || ended=$?
+skipped=$(skipped_tests "build/$preset/Testing/Temporary/LastTest.log")
+if [[ -n $skipped ]]; then
+  say "skipped, each with the reason:"
+  echo "$skipped"
+fi
+exit "$ended"

@@ -41,6 +41,10 @@ def candle_uno(branches: int = 7, layers: int = 4) -> tuple:
     return CandleUno(branches, layers), rows(branches), nn.MSELoss()
 
 
+def candle_uno_flexflow(branches: int = 7, layers: int = 4) -> tuple:
+    return CandleUno(branches, layers, top=WIDTH, top_layers=4), rows(branches), nn.MSELoss()
+
+
 def transformer(layers: int = 32) -> tuple:
     return SequentialTransformer(layers), sequences(1), nn.MSELoss()
 
@@ -49,7 +53,16 @@ def case_study(layers: int = 4) -> tuple:
     return CaseStudy(2, layers), sequences(2), nn.MSELoss()
 
 
-MODELS = {"mmt": mmt, "dlrm": dlrm, "candle-uno": candle_uno, "transformer": transformer, "case-study": case_study}
+MODELS = {
+    "mmt": mmt,
+    "dlrm": dlrm,
+    "candle-uno": candle_uno,
+    "candle-uno-flexflow": candle_uno_flexflow,
+    "transformer": transformer,
+    "case-study": case_study,
+}
+# Figure 7 of the paper: CANDLE-Uno by branches.
+OTHER_SIZES = [("candle-uno", {"branches": branches}) for branches in (2, 4, 8, 16)]
 
 
 def main() -> None:
@@ -66,7 +79,7 @@ def main() -> None:
         parser.error(f"--branches does not apply to {options.model}")
 
     options.output.mkdir(parents=True, exist_ok=True)
-    for name in [options.model] if options.model else MODELS:
+    for name, sizes in [(options.model, sizes)] if options.model else [(name, {}) for name in MODELS] + OTHER_SIZES:
         with torch.device("meta"):
             model, example, loss = MODELS[name](**sizes)
         stem = "-".join([name, *(f"{key[0]}{value}" for key, value in sizes.items())])

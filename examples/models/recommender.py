@@ -38,12 +38,16 @@ class Dlrm(nn.Module):
 
 
 class CandleUno(nn.Module):
-    """Feature towers, a concatenation and a top MLP: the response of a tumour to drugs, [samples, 1]."""
+    """Feature towers, a concatenation and a top MLP: the response of a tumour to drugs, [samples, 1].
 
-    def __init__(self, branches: int = 7, layers: int = 4, width: int = WIDTH, top: int = 256):
+    The paper gives the towers only. By default the top is one layer of 256; `top_layers=4, top=4096` is that of
+    FlexFlow's example, on which the paper measured.
+    """
+
+    def __init__(self, branches: int = 7, layers: int = 4, width: int = WIDTH, top: int = 256, top_layers: int = 1):
         super().__init__()
         self.towers = nn.ModuleList(tower(width, width, layers) for _ in range(branches))
-        self.top = nn.Sequential(nn.Linear(branches * width, top), nn.ReLU(), nn.Linear(top, 1))
+        self.top = nn.Sequential(*tower(branches * width, top, top_layers), nn.Linear(top, 1))
 
     def forward(self, *features: torch.Tensor) -> torch.Tensor:
         encoded = [branch(x) for branch, x in zip(self.towers, features, strict=True)]

@@ -20,9 +20,13 @@
 #include <vector>
 
 #include "common/strategy/in_flight.h"
-#include "tests/worker_daemon/support/forced_strategies.h"
 #include "tests/worker_daemon/support/local_training.h"
+#include "tests/worker_daemon/support/plans/forced_strategies.h"
+#include "tests/worker_daemon/support/plans/lowered_programs.h"
 #include "tests/worker_daemon/support/runnable_graphs.h"
+#include "tests/worker_daemon/support/transports/pair_transport.h"
+#include "tests/worker_daemon/support/transports/transport_factory.h"
+#include "worker_daemon/executor/device_job.h"
 #include "worker_daemon/transport/local/local_transport.h"
 
 namespace stagewright {

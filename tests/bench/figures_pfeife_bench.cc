@@ -1,5 +1,6 @@
 // The counterpart of Pfeife's figure 4: how uneven slices and prefetch shorten a 1F1B schedule of
-// 15 equal operators on three devices. Writes pfeife-figure-4.svg and pfeife-figure-4.md.
+// 15 equal operators on three devices; and its table 5 as printed. Writes pfeife-figure-4.svg,
+// pfeife-figure-4.md and pfeife-table-5.md.
 //
 //   figures_pfeife_bench --out FOLDER
 #include <algorithm>
@@ -16,6 +17,7 @@
 #include "absl/strings/str_join.h"
 #include "common/cost/analytic.h"
 #include "planner_service/planners/pfeife/split_search.h"
+#include "tests/bench/pfeife_table_5.h"
 #include "tests/support/clusters.h"
 #include "tests/support/profiled_graphs.h"
 
@@ -149,7 +151,9 @@ int Main(const std::string& folder) {
          "(6, 11) and give the last device\nthe least, and prefetch shortens the schedule once "
          "more. The paper tells neither the times of its operators nor its\nlink, so latencies "
          "differ. Written by `scripts/bench.sh figures`.\n";
-  if (!out) {
+  std::ofstream printed(folder + "/pfeife-table-5.md");
+  printed << bench::PfeifeTable5();
+  if (!out || !printed) {
     std::fprintf(stderr, "figures_pfeife_bench: cannot write to %s\n", folder.c_str());
     return 1;
   }

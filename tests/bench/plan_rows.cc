@@ -108,11 +108,11 @@ Row ModelRow(const std::string& graphs, const Model& model, const std::string& p
 absl::StatusOr<Graph> Profile(const std::string& name) {
   const std::string path = SharedGraph(name);
   if (path.empty()) return absl::NotFoundError(absl::StrCat("no profile ", name));
-  ASSIGN_OR_RETURN(ImportedProfile profile, ImportProfileFile(ProfileFormat::kPipeDream, path));
+  ASSIGN_OR_RETURN(ImportedProfile profile, ReadProfile(ProfileFormat::kPipeDream, path));
   return std::move(profile.graph);
 }
 
-// A published profile: a sample is a micro-batch of the profile's.
+// A profile of our own: a sample is a micro-batch of the profile's.
 Row ProfileRow(const std::string& planner, const std::string& profile, int32_t devices, double must,
                double aim, const std::string& original) {
   Row row;

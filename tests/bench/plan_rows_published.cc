@@ -19,7 +19,7 @@ absl::StatusOr<std::shared_ptr<const Graph>> Profile(ProfileFormat format,
                                                      const std::string& name) {
   const std::string path = SharedGraph(name);
   if (path.empty()) return absl::NotFoundError(absl::StrCat("no profile ", name));
-  ASSIGN_OR_RETURN(ImportedProfile profile, ImportProfileFile(format, path));
+  ASSIGN_OR_RETURN(ImportedProfile profile, ReadProfile(format, path));
   return std::make_shared<const Graph>(std::move(profile.graph));
 }
 

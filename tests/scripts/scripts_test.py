@@ -50,7 +50,39 @@ class ArgumentsTest(unittest.TestCase):
         self.assertIn(script, result.stdout)
 
 
+# What CTest keeps of a run, as GoogleTest, unittest, pytest and golden_plans write it.
+LOG = """1/4 Test: peers_published
+[ RUN      ] Published/PeersTest.Reach/0
+tests/peers_test.cc:41: Skipped
+no profile piper/gnmt.json: see tests/README.md
+
+[  SKIPPED ] Published/PeersTest.Reach/0 (0 ms)
+[       OK ] Published/PeersTest.Reach/1 (3 ms)
+[  SKIPPED ] 1 test, listed below:
+[  SKIPPED ] Published/PeersTest.Reach/0
+2/4 Test: deploy
+test_alerts (metrics_test.MetricsTest.test_alerts) ... skipped 'no promtool'
+test_names (metrics_test.MetricsTest.test_names) ... ok
+3/4 Test: integration_storage
+SKIPPED [1] tests/integration/test_storage.py:61: no right to mount a file system
+4/4 Test: golden_plans_profiles
+no profiles in ../shared/graphs: piper/gnmt.json; not checked: piper/gnmt.json/02
+"""
+
+
 class SharedFunctionsTest(unittest.TestCase):
+
+  def test_skipped_tests_are_listed_with_their_reasons(self):
+    with tempfile.NamedTemporaryFile("w") as file:
+      file.write(LOG)
+      file.flush()
+      lines = bash(f"skipped_tests {file.name}").stdout.splitlines()
+    self.assertEqual(lines, [
+        "peers_published: Published/PeersTest.Reach/0: no profile piper/gnmt.json: see tests/README.md",
+        "deploy: test_alerts (metrics_test.MetricsTest.test_alerts) ... skipped 'no promtool'",
+        "integration_storage: SKIPPED [1] tests/integration/test_storage.py:61: no right to mount a file system",
+        "golden_plans_profiles: no profiles in ../shared/graphs: piper/gnmt.json; not checked: piper/gnmt.json/02",
+    ])
 
   def test_hash_follows_the_contents(self):
     with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:

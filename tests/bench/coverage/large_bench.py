@@ -45,7 +45,7 @@ def plan(path: pathlib.Path, cluster: str, mini_batch: int, planner: str) -> Non
     program = pathlib.Path(os.environ["STAGEWRIGHT_BIN"]) / "stagewright"
     command = [program, "plan", path, "--local", "--cluster", cluster, "--planner", planner]
     answer = subprocess.run(
-        [*map(str, command), "--mini-batch", str(mini_batch), "-o", "json"], check=True, capture_output=True, text=True
+        [*map(str, command), "--mini-batch", str(mini_batch), "--precision", "bf16", "-o", "json"], check=True, capture_output=True, text=True
     )
     found = json.loads(answer.stdout)
     memory = [stage["memory_bytes"] / 2**30 for stage in found["stages"]]

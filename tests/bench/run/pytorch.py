@@ -1,14 +1,15 @@
-"""PyTorch's own step times on this machine: torch.distributed.pipelining over Gloo, and eager training.
+"""PyTorch's own training on this machine: torch.distributed.pipelining over Gloo, and eager training.
 
-Every process has one thread. Prints the median and the mean of the steps after the warm-up as JSON.
+Every process has one thread. Trains until it is killed and writes each step's seconds and loss as a line of JSON.
 """
 
 import argparse
 import json
 import os
+import pathlib
 import socket
-import statistics
 import time
+from collections.abc import Callable
 
 import gpt
 import torch
@@ -17,17 +18,18 @@ from torch import distributed
 from torch.distributed import pipelining
 
 
-def measure(step, warm_up: int, steps: int) -> dict:
-    times = []
-    for i in range(warm_up + steps):
+def train(step: Callable[[], float], out: pathlib.Path | None) -> None:
+    """Step after step; with `out`, says so there."""
+    lines = open(out, "w", buffering=1) if out is not None else None  # noqa: SIM115
+    while True:
         start = time.perf_counter()
         loss = step()
-        if i >= warm_up:
-            times.append(time.perf_counter() - start)
-    return {"median": statistics.median(times), "mean": statistics.mean(times), "loss": loss}
+        seconds = time.perf_counter() - start
+        if lines is not None:
+            lines.write(json.dumps({"step_seconds": seconds, "loss": loss}) + "\n")
 
 
-def eager(options: argparse.Namespace) -> dict:
+def eager(options: argparse.Namespace) -> None:
     """One device: micro-batches one after the other, gradients added up."""
     model, loss_of = gpt.cut(1)[0], gpt.TokenLoss()
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-4)
@@ -43,10 +45,10 @@ def eager(options: argparse.Namespace) -> dict:
         optimizer.zero_grad()
         return total
 
-    return measure(step, options.warm_up, options.steps)
+    train(step, options.out)
 
 
-def rank_main(rank: int, port: int, options: argparse.Namespace, results) -> None:
+def rank_main(rank: int, port: int, options: argparse.Namespace) -> None:
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), GLOO_SOCKET_IFNAME="lo")
     torch.set_num_threads(1)
     distributed.init_process_group("gloo", rank=rank, world_size=options.devices)
@@ -69,28 +71,23 @@ def rank_main(rank: int, port: int, options: argparse.Namespace, results) -> Non
         schedule.step(*([ids] if rank == 0 else []), **({"target": target, "losses": losses} if last else {}))
         optimizer.step()
         optimizer.zero_grad()
-        return float(sum(losses)) / options.micro_batches if last else 0.0
+        return sum(float(loss.detach()) for loss in losses) / options.micro_batches if last else 0.0
 
-    measured = measure(step, options.warm_up, options.steps)
-    if last:
-        results.put(measured)
-    distributed.destroy_process_group()
+    train(step, options.out if last else None)
 
 
-def pipelined(options: argparse.Namespace) -> dict:
+def pipelined(options: argparse.Namespace) -> None:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     context = torch.multiprocessing.get_context("spawn")
-    results = context.SimpleQueue()
-    processes = [context.Process(target=rank_main, args=(i, port, options, results)) for i in range(options.devices)]
+    processes = [context.Process(target=rank_main, args=(i, port, options)) for i in range(options.devices)]
     for process in processes:
         process.start()
     for process in processes:
         process.join()
         if process.exitcode != 0:
             raise SystemExit(f"a rank ended with {process.exitcode}")
-    return results.get()
 
 
 def main() -> None:
@@ -99,11 +96,10 @@ def main() -> None:
     parser.add_argument("--devices", type=int, default=2)
     parser.add_argument("--micro-batch", type=int, default=4)
     parser.add_argument("--micro-batches", type=int, default=8)
-    parser.add_argument("--warm-up", type=int, default=3)
-    parser.add_argument("--steps", type=int, default=10)
+    parser.add_argument("--out", type=pathlib.Path, required=True)
     options = parser.parse_args()
     torch.set_num_threads(1)
-    print(json.dumps(eager(options) if options.schedule == "eager" else pipelined(options)))
+    (eager if options.schedule == "eager" else pipelined)(options)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,9 @@ import stagewright
 from safetensors.torch import save_file
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "integration"))
-from processes import Processes  # noqa: E402
+from processes import Processes, wait_for  # noqa: E402
+
+FOREVER = 1_000_000  # Steps.
 
 
 def export_gpt(directory: pathlib.Path, samples: int) -> pathlib.Path:
@@ -53,15 +55,27 @@ def gpt_plan(devices: int, loops: int, micro_batch: int, micro_batches: int) -> 
     return plan
 
 
-def run_job(system: Processes, stem: pathlib.Path, steps: int, mini_batch: int, **flags) -> dict:
-    """The job at its end; flags as of `stagewright submit`."""
+def start_job(system: Processes, stem: pathlib.Path, mini_batch: int, **flags) -> str:
+    """The name of a job that trains until it is cancelled, after its first steps; flags as of `stagewright submit`."""
     out = system.path / f"out-{len(list(system.path.glob('out-*')))}"
     arguments = ["submit", f"{stem}.swg", "--weights", f"{stem}.safetensors", "--data", f"{stem}.data.safetensors"]
-    arguments += ["--out", out, "--mini-batch", mini_batch, "--steps", steps, "--optimizer", "adam", "--lr", 1e-4]
+    arguments += ["--out", out, "--mini-batch", mini_batch, "--steps", FOREVER, "--optimizer", "adam", "--lr", 1e-4]
     for name, value in flags.items():
         arguments += [f"--{name.replace('_', '-')}"] + ([] if value is True else [value])
-    result = system.cli(*arguments, "--no-shuffle", "--watch", "-o", "json", timeout=1800)
-    job = json.loads(result.stdout) if result.stdout else {}
-    if job.get("state") != "succeeded":
-        raise SystemExit(f"the job did not succeed: {job.get('message') or result.stderr}")
-    return job
+    name = system.json(*arguments, "--no-shuffle")["name"]
+    system.await_step(name, 2)
+    return name
+
+
+def await_more(system: Processes, name: str, count: int) -> None:
+    """That the job takes so many more steps. A worker that was stopped may have to connect anew before it tells."""
+    last = system.job(name)["step"] + count
+    wait_for(lambda: system.job(name)["step"] >= last, f"step {last} of {name}", patience=600)
+
+
+def steps_of(system: Processes, name: str) -> list[dict]:
+    """Every step that the job has taken, with `step_seconds` and `loss`."""
+    kept = system.json("jobs", "losses", name)
+    if kept["stride"] != 1:
+        raise SystemExit(f"{name} took so many steps that not all of them are kept: let turns be fewer or shorter")
+    return kept["steps"]

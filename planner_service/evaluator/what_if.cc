@@ -52,6 +52,7 @@ class HalvedCosts : public CostModel {
   Bytes WorkspaceBytes(NodeId node, int64_t samples) const override {
     return costs_.WorkspaceBytes(node, samples);
   }
+  Precision precision() const override { return costs_.precision(); }
   std::string Description() const override {
     return absl::StrCat(costs_.Description(), ", twice as fast");
   }

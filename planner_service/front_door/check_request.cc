@@ -5,6 +5,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "common/training/autocast.h"
 #include "common/training/optimizer_spec.h"
 
 namespace stagewright {
@@ -121,7 +122,11 @@ absl::Status CheckProblem(const PlanRequest& request) {
     return Invalid("mini_batch: must be at most ", kMostMiniBatch, " samples, is ",
                    request.mini_batch);
   }
-  return absl::OkStatus();
+  if (IsMixed(request.precision) && !request.graph->executable()) {
+    return Invalid("precision: times of the graph were measured, in the precision of then; ",
+                   "leave it at \"graph\"");
+  }
+  return Check(request.precision, *request.graph, request.options.asynchronous);
 }
 
 absl::Status CheckOptions(const PlanRequest& request) {
@@ -145,6 +150,10 @@ absl::Status CheckOptions(const PlanRequest& request) {
   }
   if (options.max_k < 1) {
     return Invalid("options.max_k: must be at least 1, is ", options.max_k);
+  }
+  if (options.effort < 1 || options.effort > kMostSearchEffort) {
+    return Invalid("options.effort: must be between 1 and ", kMostSearchEffort, ", is ",
+                   options.effort);
   }
   if (options.max_loops < 0) {
     return Invalid("options.max_loops: must not be negative, is ", options.max_loops);
@@ -194,11 +203,15 @@ std::string OptionsText(const PlanRequest& request) {
       " sequential=", options.sequential ? "yes" : "no",
       " asynchronous=", options.asynchronous ? "yes" : "no",
       " vertical_sync=", options.vertical_sync ? "yes" : "no", " seed=", options.seed,
+      options.effort == 1 ? "" : absl::StrCat(" effort=", options.effort),
       " batch_statistics=", BatchStatisticsName(options.batch_statistics),
       options.try_splits ? "" : " split_operators=off",
       options.splits.empty()
           ? ""
           : absl::StrCat(" split_operators=", OperatorSplitsText(options.splits)),
+      IsMixed(request.precision)
+          ? absl::StrCat(" precision=", NameIn(kPrecisionNames, request.precision))
+          : "",
       options.manual.empty() ? "" : absl::StrCat(" manual=", options.manual.size(), "_bytes"));
 }
 

@@ -9,7 +9,6 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
-#include "common/cost/analytic.h"
 #include "common/cost/node_weights.h"
 #include "common/graph/operator_graph.h"
 #include "planner_service/evaluator/lower_bound.h"
@@ -18,6 +17,7 @@
 #include "planner_service/front_door/judge_lengths.h"
 #include "planner_service/front_door/plan_warnings.h"
 #include "planner_service/front_door/planner_table.h"
+#include "planner_service/front_door/request_costs.h"
 #include "planner_service/front_door/split_plans.h"
 #include "planner_service/planner/fit.h"
 #include "planner_service/planner/whole_batch.h"
@@ -38,7 +38,7 @@ struct Prepared {
 
 const CostModel* CostsOf(const PlanRequest& request, std::unique_ptr<CostModel>& own) {
   if (request.costs != nullptr) return request.costs;
-  own = MakeAnalyticCostModel(*request.graph);
+  own = MakeCosts(request, *request.graph);
   return own.get();
 }
 

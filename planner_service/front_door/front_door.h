@@ -11,8 +11,10 @@
 #include <vector>
 
 #include "common/base/status.h"
+#include "common/cost/measured/operator_profile.h"
 #include "common/cost/parameters.h"
 #include "common/plan/plan.h"
+#include "common/training/precision.h"
 #include "planner_service/evaluator/evaluator.h"
 #include "planner_service/evaluator/explain.h"
 #include "planner_service/planner/planner.h"
@@ -25,7 +27,9 @@ struct PlanRequest {
   // largest, which decide about the plan. Null: there are none.
   const std::vector<Graph>* lengths = nullptr;
   const Cluster* cluster = nullptr;
-  const CostModel* costs = nullptr;  // Null: MakeAnalyticCostModel(*graph).
+  const CostModel* costs = nullptr;          // Null: by `profile`, or MakeAnalyticCostModel().
+  const OperatorProfile* profile = nullptr;  // What operators cost, where `costs` is null.
+  Precision precision = Precision::kGraph;   // In which passes compute, where `costs` is null.
   std::string planner = "auto";
   int64_t mini_batch = 0;
   Optimizer optimizer = Optimizer::kAdam;

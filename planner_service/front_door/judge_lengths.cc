@@ -7,17 +7,17 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/units.h"
-#include "common/cost/analytic.h"
 #include "common/graph/lengths.h"
 #include "common/memory/message_buffers.h"
 #include "common/plan/plan.h"
+#include "planner_service/front_door/request_costs.h"
 
 namespace stagewright {
 namespace {
 
 absl::StatusOr<Evaluation> EvaluateFor(const PlanRequest& request, const Graph& graph,
                                        const Strategy& strategy) {
-  const std::unique_ptr<CostModel> costs = MakeAnalyticCostModel(graph);
+  const std::unique_ptr<CostModel> costs = MakeCosts(request, graph);
   EvaluateOptions options;
   options.optimizer = request.optimizer;
   options.gradient_norm = request.gradient_norm;

@@ -7,10 +7,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/cost/analytic.h"
 #include "common/cost/node_weights.h"
 #include "common/rewrite/operator_cut.h"
 #include "common/rewrite/split_operators.h"
+#include "planner_service/front_door/request_costs.h"
 
 namespace stagewright {
 namespace {
@@ -35,7 +35,7 @@ Nanos TimeOf(const PlanResponse& response) {
 std::vector<NodeId> HeavyNodes(const PlanRequest& request,
                                const std::vector<OperatorSplit>& splits) {
   const Graph& graph = *request.graph;
-  const std::unique_ptr<CostModel> costs = MakeAnalyticCostModel(graph);
+  const std::unique_ptr<CostModel> costs = MakeCosts(request, graph);
   const int64_t samples = std::max<int64_t>(1, request.mini_batch / (2 * request.cluster->size()));
   const std::vector<double> weights =
       NodeWeights(graph, *costs, request.cluster->kinds()[0], samples);

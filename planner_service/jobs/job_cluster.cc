@@ -7,34 +7,56 @@
 #include <tuple>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "common/wire/topology_proto.h"
+#include "planner_service/jobs/job_links.h"
 
 namespace stagewright {
 namespace {
 
-constexpr double kMemoryBytesPerSecond = 5e9;
-constexpr Nanos kMemoryLatency = 30 * kMicrosecond;
-constexpr double kUplinkBytesPerSecond = 1.25e9;
-constexpr Nanos kUplinkLatency = 50 * kMicrosecond;
-
 // Measured rates scatter; devices of one name this close together count as equal.
 constexpr double kSameKindRatio = 1.5;
 
-// Devices whose threads outnumber the cores of their machine get a share of them each.
-std::vector<DeviceKind> SharedRates(const std::vector<RegisteredDevice>& devices) {
-  std::map<std::string, int32_t> threads;
-  for (const RegisteredDevice& device : devices) threads[device.host_address] += device.threads;
+// How many times longer a device computes, and goes over memory, while the others of its machine
+// do.
+struct Slowdown {
+  double product = 1, memory = 1;
+};
+
+// Threads that outnumber the cores get a share of them each, and what they do takes longer in
+// shared caches and memory, as measured.
+Slowdown SlowdownOf(const RegisteredDevice& device, const std::vector<RegisteredDevice>& devices,
+                    const LinkTable& table) {
+  const Crowd all = CrowdOf(device, devices);
+  const CrowdFigure* alone = Find(table, {all.host_address, 1, all.threads_per_device});
+  const CrowdFigure* together = Find(table, all);
+  double threads = 0;
+  for (const RegisteredDevice& other : devices) {
+    if (other.host_address == device.host_address) threads += other.threads;
+  }
+  const double shared = device.host_cores > 0 ? std::max(1.0, threads / device.host_cores) : 1;
+  if (alone == nullptr || together == nullptr) return {shared, shared};
+  const auto ratio = [&](Nanos a, Nanos b) {
+    return shared * std::max(1.0, static_cast<double>(a) / static_cast<double>(b));
+  };
+  return {ratio(together->product, alone->product), ratio(together->copy, alone->copy)};
+}
+
+std::vector<DeviceKind> SharedRates(const std::vector<RegisteredDevice>& devices,
+                                    const LinkTable& table) {
   std::vector<DeviceKind> kinds;
   for (const RegisteredDevice& device : devices) {
     DeviceKind kind = FromProto(device.kind);
-    if (device.threads > 0 && device.host_cores > 0) {
-      const double share =
-          std::min(1.0, static_cast<double>(device.host_cores) / threads[device.host_address]);
-      kind.flops_per_second *= share;
-      kind.memory_bytes_per_second *= share;
-      kind.kernel_overhead = static_cast<Nanos>(static_cast<double>(kind.kernel_overhead) / share);
+    if (device.threads > 0) {
+      const Slowdown slower = SlowdownOf(device, devices, table);
+      kind = WithShareOfRates(std::move(kind), 1 / slower.product);
+      kind.memory_bytes_per_second *= slower.product / slower.memory;
+      kind = WithFixedCosts(std::move(kind));
+      for (Nanos* cost : {&kind.kernel_overhead, &kind.pass_overhead, &kind.message_overhead,
+                          &kind.step_overhead})
+        *cost = Nanos(static_cast<double>(*cost) * slower.product);
     }
-    kinds.push_back(device.threads > 0 ? WithFixedCosts(std::move(kind)) : std::move(kind));
+    kinds.push_back(std::move(kind));
   }
   return kinds;
 }
@@ -66,13 +88,12 @@ std::vector<int32_t> GroupKinds(const std::vector<DeviceKind>& devices,
 
 }  // namespace
 
-absl::StatusOr<Cluster> JobCluster(const std::vector<RegisteredDevice>& devices) {
+absl::StatusOr<Cluster> JobCluster(const std::vector<RegisteredDevice>& devices,
+                                   const LinkTable& table) {
   ClusterData data;
-  data.name = absl::StrCat(devices.size(), " registered devices");
+  data.name = absl::StrCat(devices.size(), " registered devices, ", LinkSummary(devices, table));
   std::map<std::string, int32_t> hosts;
-  std::vector<int32_t> port;          // Link of each device to its host's memory.
-  std::map<int32_t, int32_t> uplink;  // Link of each host to the network.
-  const std::vector<int32_t> kind_of = GroupKinds(SharedRates(devices), data.kinds);
+  const std::vector<int32_t> kind_of = GroupKinds(SharedRates(devices, table), data.kinds);
   for (size_t i = 0; i < devices.size(); ++i) {
     const RegisteredDevice& registered = devices[i];
     const int32_t host =
@@ -80,27 +101,8 @@ absl::StatusOr<Cluster> JobCluster(const std::vector<RegisteredDevice>& devices)
             .first->second;
     data.devices.push_back(
         {registered.QualifiedName(), kind_of[i], host, Bytes(registered.device.memory_bytes())});
-    port.push_back(static_cast<int32_t>(data.links.size()));
-    data.links.push_back(
-        {registered.QualifiedName() + "/memory", kMemoryLatency, kMemoryBytesPerSecond});
   }
-  for (const auto& [address, host] : hosts) {
-    uplink[host] = static_cast<int32_t>(data.links.size());
-    data.links.push_back({address + "/uplink", kUplinkLatency, kUplinkBytesPerSecond});
-  }
-  const size_t n = devices.size();
-  data.routes.resize(n * n);
-  for (size_t a = 0; a < n; ++a) {
-    for (size_t b = 0; b < n; ++b) {
-      if (a == b) continue;
-      std::vector<int32_t>& route = data.routes[a * n + b];
-      route = {port[a]};
-      if (data.devices[a].node != data.devices[b].node) {
-        route.push_back(uplink[data.devices[a].node]);
-        route.push_back(uplink[data.devices[b].node]);
-      }
-    }
-  }
+  AddLinks(devices, table, data);
   return Cluster::Create(std::move(data));
 }
 

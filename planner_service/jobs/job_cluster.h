@@ -5,13 +5,16 @@
 
 #include "common/base/status.h"
 #include "common/topology/cluster.h"
+#include "planner_service/registry/link_table.h"
 #include "planner_service/registry/worker_registry.h"
 
 namespace stagewright {
 
-// Devices with equal host address share a machine: transfers between them pass through its memory,
-// others through both machines' uplinks. Rates are defaults (shared memory 5 GB/s and 30 us,
-// uplink 1.25 GB/s and 50 us) until workers measure them. Device i of the cluster is devices[i].
-absl::StatusOr<Cluster> JobCluster(const std::vector<RegisteredDevice>& devices);
+// Devices with equal host address share a machine. Where all of them at once are slower than one
+// alone, their rates are those that were measured then, or else a share of the cores each;
+// job_links.h says what their links are, and the name of the cluster which of them were measured.
+// Device i of the cluster is devices[i].
+absl::StatusOr<Cluster> JobCluster(const std::vector<RegisteredDevice>& devices,
+                                   const LinkTable& table);
 
 }  // namespace stagewright

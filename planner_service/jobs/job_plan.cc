@@ -2,7 +2,6 @@
 
 #include <utility>
 
-#include "common/cost/analytic.h"
 #include "common/cost/parameters.h"
 #include "common/lowering/lower.h"
 #include "common/memory/message_buffers.h"
@@ -10,6 +9,7 @@
 #include "planner_service/front_door/front_door.h"
 #include "planner_service/front_door/judge_lengths.h"
 #include "planner_service/front_door/plan_warnings.h"
+#include "planner_service/front_door/request_costs.h"
 
 namespace stagewright {
 namespace {
@@ -20,14 +20,14 @@ absl::StatusOr<std::vector<Program>> EvaluationPrograms(const std::vector<const 
                                                         const Strategy& strategy,
                                                         const Cluster& cluster,
                                                         const Program& training,
-                                                        Optimizer optimizer) {
+                                                        const PlanRequest& request) {
   std::vector<Program> programs;
   std::vector<Program*> each;
   programs.reserve(graphs.size());
   for (const Graph* graph : graphs) {
-    const auto costs = MakeAnalyticCostModel(*graph);
-    ASSIGN_OR_RETURN(Program program,
-                     Lower(*graph, strategy, *costs, {.optimizer = optimizer, .training = false}));
+    const auto costs = MakeCosts(request, *graph);
+    ASSIGN_OR_RETURN(Program program, Lower(*graph, strategy, *costs,
+                                            {.optimizer = request.optimizer, .training = false}));
     for (DeviceProgram& device : program.devices) {
       for (const DeviceProgram& trained : training.devices) {
         if (trained.device == device.device)
@@ -50,7 +50,8 @@ absl::StatusOr<std::vector<Program>> EvaluationPrograms(const std::vector<const 
 }  // namespace
 
 absl::StatusOr<JobPlan> PlanJob(const JobRequest& job, const Cluster& cluster,
-                                const std::string& default_planner, SearchContext& context) {
+                                const OperatorProfile& profile, const std::string& default_planner,
+                                SearchContext& context) {
   const Graph& graph = *job.graph;
   PlanRequest request;
   request.graph = &graph;
@@ -60,6 +61,8 @@ absl::StatusOr<JobPlan> PlanJob(const JobRequest& job, const Cluster& cluster,
   request.mini_batch = job.mini_batch;
   request.optimizer = job.training.optimizer.kind;
   request.options = job.options;
+  request.profile = profile.empty() ? nullptr : &profile;
+  request.precision = job.training.precision;
   request.gradient_norm = NeedsGradientNorm(job.training);
   request.timeline = true;
   request.compare_sequential = true;
@@ -86,7 +89,7 @@ absl::StatusOr<JobPlan> PlanJob(const JobRequest& job, const Cluster& cluster,
       graphs.push_back(&length);
     const Plan& training = plan.best.plan;
     ASSIGN_OR_RETURN(plan.evaluations, EvaluationPrograms(graphs, training.strategy, cluster,
-                                                          training.program, request.optimizer));
+                                                          training.program, request));
   }
   return plan;
 }

@@ -22,8 +22,10 @@ struct JobPlan {
   std::vector<Program> evaluations;
 };
 
-// FAILED_PRECONDITION carries the planner's reason where no plan exists.
+// By the costs of `profile` where it has any of the cluster's kinds. FAILED_PRECONDITION carries
+// the planner's reason where no plan exists.
 absl::StatusOr<JobPlan> PlanJob(const JobRequest& job, const Cluster& cluster,
-                                const std::string& default_planner, SearchContext& context);
+                                const OperatorProfile& profile, const std::string& default_planner,
+                                SearchContext& context);
 
 }  // namespace stagewright

@@ -13,6 +13,7 @@
 #include "planner_service/jobs/job_cluster.h"
 #include "planner_service/jobs/job_proto.h"
 #include "planner_service/lifecycle/run_reports.h"
+#include "planner_service/profiles/profile_choice.h"
 #include "planner_service/runs/worker_messages.h"
 
 namespace stagewright {
@@ -44,6 +45,7 @@ bool IsOfRun(JobState state, const v1::ConnectRequest& message) {
 JobLife::JobLife(Store* store, WorkerRegistry* registry, const JobManagerOptions& options,
                  StartPlanner start_planner)
     : records_(store, registry, options.on_change),
+      profiles_(store),
       registry_(registry),
       options_(options),
       start_planner_(std::move(start_planner)) {}
@@ -144,8 +146,14 @@ void JobLife::Plan(JobRecord& record) {
     if (job.message != message) records_.Transition(record, JobState::kPending, message);
     return;
   }
+  if (absl::Now() < job.create_time + options_.measuring_timeout && options_.measuring != nullptr &&
+      options_.measuring()) {
+    constexpr char kMeasuring[] = "waiting for links that are being measured";
+    if (job.message != kMeasuring) records_.Transition(record, JobState::kPending, kMeasuring);
+    return;
+  }
   if (wanted > 0) devices.resize(wanted);
-  auto cluster = JobCluster(devices);
+  auto cluster = JobCluster(devices, registry_->Links());
   if (!cluster.ok()) return End(record, JobState::kFailed, std::string(cluster.status().message()));
 
   record.cluster = ToProto(*cluster);
@@ -156,8 +164,14 @@ void JobLife::Plan(JobRecord& record) {
   if (IsTerminal(job.state)) return;
   record.planning = std::make_shared<SearchContext>(
       SearchContext::Clock::now() + absl::ToChronoNanoseconds(options_.planning_timeout));
+  job.warnings.clear();
+  auto known = profiles_.Read();
+  if (!known.ok()) job.Warn(absl::StrCat("planned without profiles: ", known.status().message()));
   const absl::Status queued =
-      start_planner_(job, std::make_shared<const Cluster>(*std::move(cluster)), record.planning);
+      start_planner_(job, std::make_shared<const Cluster>(*std::move(cluster)),
+                     std::make_shared<const OperatorProfile>(known.ok() ? ProfileOf(devices, *known)
+                                                                        : OperatorProfile()),
+                     record.planning);
   if (queued.ok()) return;
   record.planning.reset();
   records_.Transition(record, JobState::kPending, std::string(queued.message()));
@@ -181,7 +195,7 @@ void JobLife::OnPlanned(int64_t number, int64_t generation, absl::StatusOr<Plann
   job.planned_graph = plan->graph != nullptr ? std::move(plan->graph) : job.graph;
   if (plan->sequential != nullptr) job.sequential_plan = std::move(plan->sequential);
   job.working_devices = plan->working_devices;
-  job.warnings = std::move(plan->warnings);
+  for (const std::string& warning : plan->warnings) job.Warn(warning);
   job.metrics.predicted_step_time = plan->step_time;
   job.metrics.memory = std::move(plan->memory);
   records_.Transition(*record, JobState::kWaitingForDevices, "");
@@ -384,6 +398,9 @@ void JobLife::OnMessage(const std::string& worker, const v1::ConnectRequest& mes
                   [&](auto& record, auto& report) { NoteSteps(records_, record, report); });
     case v1::ConnectRequest::kRegister:
     case v1::ConnectRequest::kHeartbeat:
+    case v1::ConnectRequest::kOperatorsProfiled:
+    case v1::ConnectRequest::kProbeReady:
+    case v1::ConnectRequest::kLinksProbed:
     case v1::ConnectRequest::MESSAGE_NOT_SET:
       return;  // The service's own affair.
   }

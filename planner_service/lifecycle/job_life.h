@@ -19,6 +19,7 @@
 #include "planner_service/jobs/planned_job.h"
 #include "planner_service/lifecycle/job_records.h"
 #include "planner_service/planner/planner.h"
+#include "planner_service/profiles/profile_store.h"
 #include "planner_service/registry/worker_registry.h"
 #include "stagewright/v1/worker_service.pb.h"
 
@@ -31,6 +32,9 @@ struct JobManagerOptions {
   // After a restart, the workers of a running job have this long to come back. Longer than a worker
   // waits between two attempts to connect.
   absl::Duration recovery_timeout = absl::Seconds(30);
+  // Whether links are being measured. A new job waits that long for better figures.
+  std::function<bool()> measuring;
+  absl::Duration measuring_timeout = absl::Seconds(3);
   std::string default_planner = kDefaultPlanner;
   // Called after every change of a job, in order, without locks held by the caller that matter;
   // must not call back.
@@ -41,9 +45,9 @@ struct JobManagerOptions {
 class JobLife {
  public:
   // Plans on another thread and then calls OnPlanned. RESOURCE_EXHAUSTED if too many wait.
-  using StartPlanner =
-      std::function<absl::Status(const Job& job, std::shared_ptr<const Cluster> cluster,
-                                 std::shared_ptr<SearchContext> context)>;
+  using StartPlanner = std::function<absl::Status(
+      const Job& job, std::shared_ptr<const Cluster> cluster,
+      std::shared_ptr<const OperatorProfile> profile, std::shared_ptr<SearchContext> context)>;
 
   // Store and registry outlive it.
   JobLife(Store* store, WorkerRegistry* registry, const JobManagerOptions& options,
@@ -90,6 +94,7 @@ class JobLife {
   void OnFailed(JobRecord& record, const std::string& worker, const v1::Failed& message);
 
   JobRecords records_;
+  const ProfileStore profiles_;
   WorkerRegistry* const registry_;
   const JobManagerOptions& options_;
   const StartPlanner start_planner_;

@@ -33,9 +33,11 @@ JobManager::JobManager(Store* store, WorkerRegistry* registry, PlanningPool* poo
       options_(std::move(options)),
       life_(store, registry, options_,
             [this](const Job& job, std::shared_ptr<const Cluster> cluster,
+                   std::shared_ptr<const OperatorProfile> profile,
                    std::shared_ptr<SearchContext> context)
                 ABSL_NO_THREAD_SAFETY_ANALYSIS {  // Called by life_, under the lock.
-                  return StartPlanner(job, std::move(cluster), std::move(context));
+                  return StartPlanner(job, std::move(cluster), std::move(profile),
+                                      std::move(context));
                 }) {}
 
 JobManager::~JobManager() {
@@ -49,21 +51,22 @@ JobManager::~JobManager() {
 }
 
 absl::Status JobManager::StartPlanner(const Job& job, std::shared_ptr<const Cluster> cluster,
+                                      std::shared_ptr<const OperatorProfile> profile,
                                       std::shared_ptr<SearchContext> context) {
-  RETURN_IF_ERROR(
-      pool_->Submit([this, number = job.number, generation = job.generation, request = job.request,
-                     cluster = std::move(cluster), context = std::move(context)] {
-        absl::StatusOr<PlannedJob> planned = absl::UnknownError("not planned");
-        auto plan = PlanJob(*request, *cluster, options_.default_planner, *context);
-        if (plan.ok()) {
-          planned = ToProto(*plan, *cluster);
-        } else {
-          planned = plan.status();
-        }
-        absl::MutexLock lock(&mutex_);
-        --planning_;
-        life_.OnPlanned(number, generation, std::move(planned));
-      }));
+  RETURN_IF_ERROR(pool_->Submit([this, number = job.number, generation = job.generation,
+                                 request = job.request, cluster = std::move(cluster),
+                                 profile = std::move(profile), context = std::move(context)] {
+    absl::StatusOr<PlannedJob> planned = absl::UnknownError("not planned");
+    auto plan = PlanJob(*request, *cluster, *profile, options_.default_planner, *context);
+    if (plan.ok()) {
+      planned = ToProto(*plan, *cluster);
+    } else {
+      planned = plan.status();
+    }
+    absl::MutexLock lock(&mutex_);
+    --planning_;
+    life_.OnPlanned(number, generation, std::move(planned));
+  }));
   ++planning_;
   return absl::OkStatus();
 }

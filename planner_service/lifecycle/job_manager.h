@@ -59,6 +59,7 @@ class JobManager {
  private:
   // Hands the job to the pool.
   absl::Status StartPlanner(const Job& job, std::shared_ptr<const Cluster> cluster,
+                            std::shared_ptr<const OperatorProfile> profile,
                             std::shared_ptr<SearchContext> context)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 

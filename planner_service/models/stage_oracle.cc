@@ -76,7 +76,7 @@ void StageOracle::CollectParameters() {
   for (int32_t p = size() - 1; p >= 0; --p) {
     const CostTable::Held& held = costs_.held(order_[p].value());
     for (ParameterId id : held.parameters) {
-      const HeldBytes bytes = BytesHeld(graph.parameter(id), problem().optimizer);
+      const HeldBytes& bytes = costs_.held(id);
       parameters_[p].push_back({bytes.resident, bytes.gradients, next[id.index()]});
       next[id.index()] = p;
     }
@@ -159,7 +159,7 @@ std::vector<Bytes> StageOracle::PassingBytes(int64_t samples) const {
     change[value.consumers.back()] -= bytes;
   }
   const Graph& graph = *problem().graph;
-  const std::vector<bool> kept = KeepsInputs(graph);
+  const std::vector<bool> kept = KeepsInputs(graph, problem().costs->precision());
   std::set<InputId> inputs;
   for (int32_t v = 0; v < graph.size(); ++v) {
     if (!kept[v]) inputs.insert(graph.Inputs(NodeId(v)).begin(), graph.Inputs(NodeId(v)).end());

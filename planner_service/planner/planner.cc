@@ -1,7 +1,10 @@
 #include "planner_service/planner/planner.h"
 
+#include <cmath>
+
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
+#include "common/cost/node_weights.h"
 
 namespace stagewright {
 
@@ -12,6 +15,13 @@ Strategy EmptyStrategy(const Problem& problem, StrategyKind kind) {
   strategy.batch_statistics = problem.batch_statistics;
   strategy.bucket_bytes = problem.bucket_bytes;
   return strategy;
+}
+
+std::vector<Nanos> TimesOfKinds(const Problem& problem) {
+  std::vector<Nanos> times;
+  for (const DeviceKind& kind : problem.cluster->kinds())
+    times.emplace_back(std::llround(TotalTime(*problem.graph, *problem.costs, kind, 1)));
+  return times;
 }
 
 const char* TerminationName(Termination termination) {

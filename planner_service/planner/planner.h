@@ -34,14 +34,21 @@ struct Problem {
 // A strategy of the problem's mini-batch, batch statistics and buckets, without stages.
 Strategy EmptyStrategy(const Problem& problem, StrategyKind kind);
 
+// Time of the whole model's passes over one sample, by kind of device of the cluster: how fast each
+// is at what the model does, in the precision of the costs. O(nodes * kinds).
+std::vector<Nanos> TimesOfKinds(const Problem& problem);
+
 enum class RecomputePolicy { kAllowed, kNever, kAlways };
 
 // The planner that reads its plan from PlanOptions::manual. No other option holds for it.
 inline constexpr char kManualPlanner[] = "manual";
 
+// The most that PlanOptions::effort may ask for: hours, where the least takes seconds.
+inline constexpr int32_t kMostSearchEffort = 1'000;
+
 // What the user asks of the search; 0 and "any" leave the choice to the planner. A planner that
-// knows nothing of an option that only permits something (max_k, per_stage_micro_batch, seed)
-// ignores it. One that asks for something is kept, or the front door refuses the request by
+// knows nothing of an option that only permits something (max_k, per_stage_micro_batch, effort,
+// seed) ignores it. One that asks for something is kept, or the front door refuses the request by
 // PlannerAbilities.
 struct PlanOptions {
   int64_t micro_batch = 0;     // Force one micro-batch size.
@@ -57,6 +64,7 @@ struct PlanOptions {
   bool asynchronous = false;   // Only asynchronous strategies: 1F1B with weight stashing.
   bool vertical_sync = false;  // With asynchronous: Strategy::vertical_sync.
   uint64_t seed = 1;           // For planners that draw random numbers.
+  int32_t effort = 1;          // So many times the budgets of members and local search.
   BatchStatistics batch_statistics = BatchStatistics::kWhole;  // Problem::batch_statistics.
   // Operators that are cut in parallel parts before anything is planned (common/rewrite). None:
   // planners that try it by themselves may, with `try_splits`.

@@ -83,6 +83,8 @@ absl::StatusOr<Outcome> SolveOnWholeBatches(const Planner& planner, const Proble
 }
 
 Strategy WithWholeStages(const Problem& problem, Strategy strategy) {
+  const std::vector<Nanos> times = TimesOfKinds(problem);
+  const auto time_on = [&](DeviceId device) { return times[problem.cluster->device(device).kind]; };
   for (Stage& stage : strategy.stages) {
     const bool whole = std::any_of(stage.nodes.begin(), stage.nodes.end(), [&](NodeId node) {
       return NeedsWholeBatch(problem.graph->node(node), problem.batch_statistics);
@@ -91,10 +93,8 @@ Strategy WithWholeStages(const Problem& problem, Strategy strategy) {
     stage.micro_batch = problem.mini_batch;
     stage.schedule.k = 1;
     stage.devices = {
-        *std::max_element(stage.devices.begin(), stage.devices.end(), [&](DeviceId a, DeviceId b) {
-          return problem.cluster->kind_of(a).flops_per_second <
-                 problem.cluster->kind_of(b).flops_per_second;
-        })};
+        *std::min_element(stage.devices.begin(), stage.devices.end(),
+                          [&](DeviceId a, DeviceId b) { return time_on(a) < time_on(b); })};
   }
   strategy.batch_statistics = problem.batch_statistics;
   strategy.orders.clear();

@@ -76,11 +76,12 @@ absl::Status CheckRates(const Graph& graph, const Cluster& cluster) {
     return absl::OkStatus();
   for (const DeviceKind& kind : cluster.kinds()) {
     if (!OnlyForMeasuredTimes(kind)) continue;
-    return OneLine(absl::InvalidArgumentError(absl::StrCat(
-        "device kind \"", kind.name, "\" is for graphs with measured times only, and \"",
-        graph.name(),
-        "\" has none: use a preset with rates (summit:N, dgx-a100:N, dgx-h100:N, cpu:N) or a "
-        "cluster file with those of the devices")));
+    return OneLine(absl::InvalidArgumentError(
+        absl::StrCat("device kind \"", kind.name,
+                     "\" is for graphs with measured times only, and \"", graph.name(),
+                     "\" has none: use a preset with rates (summit:N, dgx-a100:N, dgx-h100:N, "
+                     "dgx-h200:N, cpu:N) or a "
+                     "cluster file with those of the devices")));
   }
   return absl::OkStatus();
 }
@@ -128,6 +129,7 @@ PlanOptions FromProto(const v1::PlanOptions& proto) {
   options.asynchronous = proto.asynchronous();
   options.vertical_sync = proto.vertical_sync();
   options.seed = proto.seed() == 0 ? 1 : proto.seed();
+  options.effort = proto.effort() == 0 ? 1 : proto.effort();
   options.batch_statistics = FromProto(proto.batch_statistics());
   options.try_splits = proto.split_policy() != v1::SPLIT_POLICY_OFF;
   for (const v1::OperatorSplit& split : proto.splits()) options.splits.push_back(FromProto(split));
@@ -153,6 +155,7 @@ absl::StatusOr<OwnedPlanRequest> FromProto(const v1::PlanningProblem& proto) {
   owned.request.cluster = owned.cluster.get();
   owned.request.mini_batch = proto.mini_batch();
   owned.request.optimizer = FromProto(proto.optimizer());
+  ASSIGN_OR_RETURN(owned.request.precision, FromProto(proto.precision(), "problem."));
   return owned;
 }
 

@@ -108,13 +108,13 @@ absl::StatusOr<std::vector<DraftSearch::Candidate>> DraftSearch::Improved(
   drafts = Varied(std::move(drafts));
   int64_t most = 1;
   for (const Candidate& candidate : drafts) most = std::max(most, Passes(candidate.rated.draft));
-  budget = std::min(budget, kMostSchedules * most);
+  budget = options_.effort * std::min(budget, kMostSchedules * most);
   const int64_t size = int64_t{problem_.operators->size()} * problem_.cluster->size();
   if (size > kLarge) budget = budget / size * kLarge;
   // Half of the drafts go on to the next round, which has as much effort for all of them.
   int32_t rounds = 1;
   while ((size_t{1} << (rounds - 1)) < drafts.size()) ++rounds;
-  const SearchContext judging(context_, kJudgingEffort);
+  const SearchContext judging(context_, options_.effort * kJudgingEffort);
   for (size_t going = drafts.size(); going > 0; going /= 2) {
     for (size_t i = 0; i < going && !context_.Expired(); ++i) {
       RETURN_IF_ERROR(Improve(budget / rounds / static_cast<int64_t>(going), judging, drafts[i]));
@@ -129,7 +129,7 @@ absl::StatusOr<std::vector<DraftSearch::Candidate>> DraftSearch::Improved(
 absl::Status DraftSearch::Improve(int64_t budget, const SearchContext& judging,
                                   Candidate& candidate) {
   const int64_t burst = kBurst * Shares(candidate.rated.draft);
-  const int64_t bursts = std::clamp(budget / burst, int64_t{1}, kBursts);
+  const int64_t bursts = std::clamp(budget / burst, int64_t{1}, kBursts * options_.effort);
   for (int64_t i = 0; i < bursts && !context_.Expired(); ++i) {
     RatedDraft next = local_search_.Improve(candidate.rated, budget / bursts,
                                             kThresholds[i % std::size(kThresholds)], random_);

@@ -32,7 +32,7 @@ std::vector<AutoMember> AutoMembers(const Problem& problem, const PlanOptions& o
   const auto add = [&](std::unique_ptr<Planner> planner, bool sequential, int64_t effort) {
     if (options.sequential && !sequential) return;
     if (!CheckAbilities(options, planner->name(), planner->abilities()).ok()) return;
-    members.push_back({std::move(planner), sequential, effort, false});
+    members.push_back({std::move(planner), sequential, options.effort * effort, false});
   };
   add(MakeSinglePlanner(), true, fewer);
   add(MakeDataParallelPlanner(), true, fewer);

@@ -7,11 +7,14 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/cost/cost_table.h"
 #include "planner_service/evaluator/lower_bound.h"
+#include "planner_service/models/stage_oracle.h"
 #include "planner_service/planner/whole_batch.h"
 #include "planner_service/planners/auto/draft_search.h"
 #include "planner_service/planners/auto/members.h"
 #include "planner_service/planners/auto/whole_stages.h"
+#include "planner_service/search/merged_operators.h"
 #include "planner_service/search/why_not.h"
 
 namespace stagewright {
@@ -19,6 +22,11 @@ namespace {
 
 // Memories that a member runs with again, over what its first answer needs.
 constexpr double kMemories[] = {1.6, 1.25, 0.95, 0.75, 0.55, 0.4};
+
+// Operators times devices beyond which neighbours in chains are planned as one operator, so that
+// so much is left: what is searched in some ten seconds.
+constexpr int64_t kTooMany = 2'000'000;
+constexpr int64_t kSearchable = 1'000'000;
 
 // Where one device is as fast as several.
 void WarnOfIdleDevices(const Incumbents& incumbents, Outcome& outcome) {
@@ -62,6 +70,20 @@ absl::Status RunOnLess(const AutoMember& member, const Problem& problem, const P
     found.push_back(*std::move(answer.strategy));
   }
   return absl::OkStatus();
+}
+
+// The operators of a problem that has too many to be searched, united; nullopt if it has not.
+std::optional<OperatorGraph> FewerOperators(const Problem& problem) {
+  const int64_t size = int64_t{problem.operators->size()} * problem.cluster->size();
+  if (size <= kTooMany) return std::nullopt;
+  const int64_t most = kSearchable / problem.cluster->size();
+  if (problem.operators->size() <= most) return std::nullopt;
+  std::vector<double> weight;
+  for (const OperatorTime& time :
+       OwnTimes(*problem.operators, *problem.costs, SlowestKind(problem, 1), 1)) {
+    weight.push_back(ToSeconds(time.forward + time.backward));
+  }
+  return MergeChains(*problem.graph, *problem.operators, weight, static_cast<int32_t>(most));
 }
 
 }  // namespace
@@ -108,8 +130,11 @@ void SayNoneFound(const Problem& problem, const PlanOptions& options, const Incu
   outcome.reason = said.reason;
 }
 
-absl::StatusOr<Outcome> SolveSynchronous(const Problem& problem, const PlanOptions& options,
+absl::StatusOr<Outcome> SolveSynchronous(const Problem& whole, const PlanOptions& options,
                                          SearchContext& context, std::vector<Strategy>* found) {
+  const std::optional<OperatorGraph> fewer = FewerOperators(whole);
+  Problem problem = whole;
+  if (fewer.has_value()) problem.operators = &*fewer;
   Outcome outcome;
   Incumbents incumbents(problem, options, context);
   Outcome none;  // The answer of a member that found nothing: a proof, if any member has one.
@@ -121,14 +146,14 @@ absl::StatusOr<Outcome> SolveSynchronous(const Problem& problem, const PlanOptio
     return incumbents.best().has_value() && incumbents.best_time() <= bound;
   };
   if (!context.Expired()) {
-    bound = LowerBound(*problem.graph, *problem.operators, *problem.cluster, *problem.costs,
+    bound = LowerBound(*problem.graph, *whole.operators, *problem.cluster, *problem.costs,
                        problem.mini_batch, {problem.optimizer, /*asynchronous=*/false});
   }
-  const bool whole = HasWholeStages(problem);
+  const bool whole_stages = HasWholeStages(problem);
   const bool possible =
-      !whole || options.micro_batch == 0 || options.micro_batch == problem.mini_batch;
+      !whole_stages || options.micro_batch == 0 || options.micro_batch == problem.mini_batch;
   PlanOptions drawn = options;
-  if (whole) drawn.micro_batch = problem.mini_batch;  // Moves looks after its devices.
+  if (whole_stages) drawn.micro_batch = problem.mini_batch;  // Moves looks after its devices.
   if (!optimal() && possible && !context.Expired()) {
     std::vector<Draft> drafts;
     for (const Strategy& strategy : members) {
@@ -138,7 +163,7 @@ absl::StatusOr<Outcome> SolveSynchronous(const Problem& problem, const PlanOptio
     RETURN_IF_ERROR(search.Run(bound));
     outcome.states += search.states();
   }
-  if (whole && !optimal() && !context.Expired()) {
+  if (whole_stages && !optimal() && !context.Expired()) {
     RETURN_IF_ERROR(ConsiderWholeStages(problem, options, context, incumbents, outcome));
   }
   if (!context.Expired()) RETURN_IF_ERROR(incumbents.DropIdleRecomputation());

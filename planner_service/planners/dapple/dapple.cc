@@ -8,7 +8,7 @@
 // Complexity: for each of at most kMostSizes micro-batch sizes one search (search.h) over at most
 // kMostCuts cuts and a few simulations.
 //
-// Deviations from the paper and the published program (1 to 3: search.h):
+// Deviations from the paper and the published program (1 to 3: search.h, 10: objective.h):
 //  4. Simulation decides. L models no bubbles inside the pivot stage and no messages that meet on a
 //     link: the best few plans by L of each micro-batch size become candidates, each with the
 //     in-flight micro-batches of policies PA and PB, and the simulated iteration time decides.

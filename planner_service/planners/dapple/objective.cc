@@ -4,7 +4,8 @@
 
 namespace stagewright::dapple {
 
-Pivot LatencyAsInPaper(const std::vector<StageLoad>& stages, int64_t micro_batches) {
+Pivot LatencyAsInPaper(const std::vector<StageLoad>& stages, int64_t micro_batches,
+                       PivotSum pivot_sum) {
   // The paper's stages: every second one is a network stage.
   const auto count = static_cast<int32_t>(2 * stages.size()) - 1;
   const auto forward = [&](int32_t s) {
@@ -32,8 +33,10 @@ Pivot LatencyAsInPaper(const std::vector<StageLoad>& stages, int64_t micro_batch
   for (int32_t s = 0; s <= q; ++s) pivot.warm_up += forward(s);
   pivot.steady = steady(q);
   // sum of B_a from s to Q before the pivot, minus that from Q to s behind it.
-  double passes = 0;
-  for (int32_t s = q; s >= 0; --s) {
+  double passes = backward(q);
+  pivot.ending =
+      pivot_sum == PivotSum::kAsPrinted ? all_reduce(q) - passes : all_reduce(q) + passes;
+  for (int32_t s = q - 1; s >= 0; --s) {
     passes += backward(s);
     pivot.ending = std::max(pivot.ending, all_reduce(s) + passes);
   }

@@ -3,6 +3,13 @@
 // Two objectives: that of the paper, L = T_w + T_s + T_e around a pivot stage, and that of the
 // published program, which ranks plans by a formula of its own. Both are free functions over plain
 // numbers. All times are seconds, sizes bytes.
+//
+// Deviations from the paper (1 to 3: search.h, 4 to 9: dapple.cc):
+//  10. Sum of the pivot. Formula 2 as printed lets the all-reduce of the pivot stage Q overlap with
+//     the stage's own last backward pass: T_e has AR_Q - B_Q for s = Q, as for the stages behind
+//     it, and no term holds that pass where Q is the first stage. A stage's gradients are complete
+//     only after its last backward pass, so by default T_e has AR_Q + B_Q, as for the stages before
+//     it. PivotSum::kAsPrinted is the printed formula; docs/results/dapple.md has plans of both.
 #pragma once
 
 #include <cstdint>
@@ -47,9 +54,16 @@ struct Pivot {
   double Latency() const { return warm_up + steady + ending; }
 };
 
+// The term of T_e for the pivot stage itself, deviation 10.
+enum class PivotSum {
+  kAfterBackward,  // AR_Q + B_Q
+  kAsPrinted,      // AR_Q - B_Q; T_e may be negative.
+};
+
 // Formulas 1 to 3: Q by the heuristic, from the last stage to the first, then T_w, T_s and T_e.
 // O(stages^2). REQUIRES: at least one stage.
-Pivot LatencyAsInPaper(const std::vector<StageLoad>& stages, int64_t micro_batches);
+Pivot LatencyAsInPaper(const std::vector<StageLoad>& stages, int64_t micro_batches,
+                       PivotSum pivot_sum = PivotSum::kAfterBackward);
 
 // The published program's ranking. The mini-batch runs as `copies` pipelines side by side whose
 // gradients are summed together; stage times are those of a micro-batch of one of them.

@@ -114,7 +114,7 @@ class LabelSearch {
     ++result_.visited;
     --left_;
     if (options_.ranking == Ranking::kPaper) {
-      return LatencyAsInPaper(path_, options_.micro_batches).Latency();
+      return LatencyAsInPaper(path_, options_.micro_batches, options_.pivot_sum).Latency();
     }
     coded_.stages = path_;
     coded_.one_device = one_device_;
@@ -126,10 +126,13 @@ class LabelSearch {
 
   // What a stage's forward and backward pass may take in a plan better than the best: L is no less
   // than M times that of any stage (formulas 1 to 3), and in the program's formula no less than
-  // M - 1 times that and a micro-batch on one device.
+  // M - 1 times that and a micro-batch on one device. As printed, L may be less by twice B_Q.
   double StageLimit() const {
-    const auto count = static_cast<double>(options_.micro_batches);
-    if (options_.ranking == Ranking::kPaper) return best_ / count;
+    auto count = static_cast<double>(options_.micro_batches);
+    if (options_.ranking == Ranking::kPaper) {
+      if (options_.pivot_sum == PivotSum::kAsPrinted) count -= 2;
+      return count > 0 ? best_ / count : kNever;
+    }
     return count > 1 ? (best_ - one_device_) / (count - 1) : kNever;
   }
 

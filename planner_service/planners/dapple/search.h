@@ -17,7 +17,7 @@
 // stages. A stage may not take longer than the best latency over M, nor leave the rest with so
 // few devices that it must; that leaves a few m' for each j'.
 //
-// Deviations from the paper (4 to 9: dapple.cc):
+// Deviations from the paper (4 to 9: dapple.cc, 10: objective.h):
 //  1. Labels. A state is the number of devices used of each node, and keeps W labels, because L is
 //     not a sum of what precedes and what follows. Labels are compared not by T_PL but by the L
 //     that they had if the rest were spread evenly over all other devices for free: one replicated
@@ -66,6 +66,7 @@ enum class Ranking { kPaper, kCoded };
 
 struct SearchOptions {
   Ranking ranking = Ranking::kPaper;
+  PivotSum pivot_sum = PivotSum::kAfterBackward;  // With kPaper.
   int64_t micro_batches = 1;
   // With kCoded, the mini-batch runs as so many copies of the pipeline, each with micro_batches.
   // Every stage has a multiple of it as replicas.

@@ -44,7 +44,7 @@ namespace {
 
 constexpr size_t kMostSizes = 5;
 constexpr size_t kMostSimulations = 16;
-constexpr double kPromising = 1.2;
+constexpr double kPromising = 1.5;
 // Micro-batches times devices that a program may have unless memory asks for more.
 constexpr int64_t kLongProgram = 1 << 12;
 
@@ -168,6 +168,7 @@ class PiperSearch {
       std::sort(stage.devices.begin(), stage.devices.end());
       stage.recompute = Recomputes(partition[s]);
     }
+    // The objective is that of shares of `size`; the whole model tells how others compare.
     const double per_sample = objective * 1e-9 / static_cast<double>(size);
     const int32_t most = *std::max_element(replicas.begin(), replicas.end());
     const auto batch = static_cast<double>(problem_.mini_batch);
@@ -177,7 +178,8 @@ class PiperSearch {
       const int64_t count = problem_.mini_batch / micro_batch;
       if (!long_programs_ && IsLong(count) && micro_batch < problem_.mini_batch) continue;
       idea.draft.micro_batch = micro_batch;
-      idea.estimate = per_sample * (batch + fill * static_cast<double>(micro_batch));
+      const double slower = PerSample(std::max<int64_t>(1, micro_batch / most)) / PerSample(size);
+      idea.estimate = per_sample * slower * (batch + fill * static_cast<double>(micro_batch));
       ideas.push_back(idea);
     }
     if (options_.per_stage_micro_batch && options_.micro_batch == 0 && most > 1) {
@@ -185,6 +187,11 @@ class PiperSearch {
       idea.estimate = per_sample * (batch + fill * static_cast<double>(size));
       ideas.push_back(std::move(idea));
     }
+  }
+
+  // The model's passes on one device, ns.
+  double PerSample(int64_t share) const {
+    return oracle_.Share(share).Time(0, oracle_.size()) / static_cast<double>(share);
   }
 
   Proposal Build(const Idea& idea) const {

@@ -48,6 +48,8 @@ TEST(CheckRequestTest, OptionsThatAreWrongAreNamed) {
       {[](PlanOptions& o) { o.max_stages = -2; }, "options.max_stages: must not be negative"},
       {[](PlanOptions& o) { o.num_stages = 4, o.max_stages = 3; }, "4 is more than options.max_"},
       {[](PlanOptions& o) { o.max_k = 0; }, "options.max_k: must be at least 1"},
+      {[](PlanOptions& o) { o.effort = 0; }, "options.effort: must be between 1 and 1000, is 0"},
+      {[](PlanOptions& o) { o.effort = 1001; }, "options.effort: must be between 1 and 1000"},
       {[](PlanOptions& o) { o.max_loops = -1; }, "options.max_loops: must not be negative"},
       {[](PlanOptions& o) { o.vertical_sync = true; },
        "options.vertical_sync: needs options.async"},

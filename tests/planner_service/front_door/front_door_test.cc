@@ -5,8 +5,10 @@
 
 #include <algorithm>
 
+#include "common/topology/presets.h"
 #include "planner_service/front_door/planner_table.h"
 #include "tests/support/clusters.h"
+#include "tests/support/graph_builder.h"
 #include "tests/support/profiled_graphs.h"
 #include "tests/support/strategies.h"
 
@@ -16,6 +18,7 @@ namespace {
 using testing::FlatCluster;
 using ::testing::HasSubstr;
 using testing::MakeStrategy;
+using ::testing::Not;
 using testing::ProfiledChain;
 
 // Four branches that join, on four devices.
@@ -78,6 +81,33 @@ TEST_F(FrontDoorTest, FieldsThatAreWrongAreNamed) {
   request_.planner = "magic";
   EXPECT_THAT(message(absl::StatusCode::kNotFound),
               AllOf(HasSubstr("'magic'"), HasSubstr("graphpipe"), HasSubstr("data-parallel")));
+}
+
+TEST_F(FrontDoorTest, PlansForThePrecisionOfTheTraining) {
+  request_.precision = Precision::kBFloat16;
+  EXPECT_EQ(Solve().status().message(),
+            "precision: times of the graph were measured, in the precision of then; leave it at "
+            "\"graph\"");
+  testing::GraphBuilder builder("layers");
+  Argument x = builder.Feature("x", {512, 1024});
+  for (int layer = 0; layer < 4; ++layer) {
+    const Argument weight = builder.Weight(absl::StrCat("w", layer), {1024, 1024});
+    x = builder.Add("aten.linear.default", {x, weight}, {512, 1024});
+  }
+  builder.Loss(x, {512, 1024});
+  graph_ = builder.Build();
+  cluster_ = *ClusterPreset("dgx-a100:1");
+  request_.planner = "sequential";
+  const auto mixed = Solve();
+  ASSERT_TRUE(mixed.ok()) << mixed.status();
+  EXPECT_THAT(mixed->best->plan.provenance.options, HasSubstr(" precision=bf16"));
+  EXPECT_THAT(mixed->best->plan.provenance.cost_model, HasSubstr("bf16"));
+  request_.precision = Precision::kGraph;
+  const auto wide = Solve();
+  ASSERT_TRUE(wide.ok()) << wide.status();
+  EXPECT_THAT(wide->best->plan.provenance.options, Not(HasSubstr("precision")));
+  EXPECT_LT(2 * mixed->best->evaluation.iteration_time, wide->best->evaluation.iteration_time);
+  EXPECT_LT(mixed->lower_bound, wide->lower_bound);
 }
 
 // Passes that cost far more than what they compute.

@@ -101,6 +101,27 @@ TEST_F(JobManagerTest, AJobGoesThroughAllStatesEachStoredBeforeItIsSeen) {
   EXPECT_EQ(harness_->registry.Devices(/*free_only=*/true).size(), 2u);
 }
 
+TEST_F(JobManagerTest, ANewJobWaitsForLinksThatAreBeingMeasuredButNotForLong) {
+  bool measuring = true;
+  JobManagerOptions options;
+  options.measuring = [&] { return measuring; };
+  harness_ = std::make_unique<JobHarness>(&store_, options);
+  ConnectBoth();
+  const std::string first = harness_->Submit(SmallSpec());
+  EXPECT_EQ(harness_->Get(first).state(), v1::JOB_STATE_PENDING);
+  EXPECT_THAT(harness_->Get(first).message(), HasSubstr("links that are being measured"));
+  measuring = false;
+  harness_->jobs->Tick(absl::Now());
+  EXPECT_EQ(harness_->Await(first, v1::JOB_STATE_SUCCEEDED).state(), v1::JOB_STATE_SUCCEEDED);
+
+  measuring = true;  // For ever.
+  options.measuring_timeout = absl::ZeroDuration();
+  harness_ = std::make_unique<JobHarness>(&store_, options);
+  ConnectBoth();
+  const std::string second = harness_->Submit(SmallSpec());
+  EXPECT_EQ(harness_->Await(second, v1::JOB_STATE_SUCCEEDED).state(), v1::JOB_STATE_SUCCEEDED);
+}
+
 TEST_F(JobManagerTest, TraceIsOrderedByStepStartAndDeviceAndSurvivesARestart) {
   ConnectBoth();
   const std::string job = harness_->Submit(SmallSpec());

@@ -28,8 +28,9 @@ class WholeBatchTest : public ::testing::Test {
   static Cluster OneFast() {
     ClusterData data = testing::FlatCluster(3).data();
     data.kinds.push_back(data.kinds[0]);
-    data.kinds[1].name = "fast";
-    data.kinds[1].flops_per_second *= 2;
+    data.kinds[1].name = "fast";  // At the model's small operators, whatever its peak.
+    data.kinds[1].flops_per_second /= 2;
+    data.kinds[0].kernel_overhead = kMicrosecond;
     data.devices[2].kind = 1;
     return Cluster::Create(std::move(data)).value();
   }

@@ -476,6 +476,7 @@ TEST_F(ServerTest, ASilentWorkerLosesItsStream) {
   v1::Register* worker = registration.mutable_register_();
   worker->set_worker("sleepy");
   v1::DeviceKind* kind = worker->add_kinds();
+  kind->set_name("cpu");
   kind->set_flops_per_second(1);
   kind->set_memory_bytes_per_second(1);
   worker->add_devices()->set_name("cpu0");

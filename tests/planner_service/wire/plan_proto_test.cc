@@ -41,12 +41,14 @@ TEST(PlanProtoTest, EveryOptionArrives) {
   proto.set_asynchronous(true);
   proto.set_vertical_sync(true);
   proto.set_seed(11);
+  proto.set_effort(5);
   proto.set_batch_statistics(v1::BATCH_STATISTICS_MICRO);
   proto.set_manual("{}");
   EXPECT_EQ(Text(FromProto(proto)),
             "mini_batch=8 optimizer=adam micro_batch=2 max_stages=7 num_stages=5 replicas=no "
             "per_stage_micro_batch=yes max_k=3 recompute=never max_loops=4 split_backward=no "
-            "sequential=yes asynchronous=yes vertical_sync=yes seed=11 batch_statistics=micro "
+            "sequential=yes asynchronous=yes vertical_sync=yes seed=11 effort=5 "
+            "batch_statistics=micro "
             "manual=2_bytes");
   EXPECT_EQ(FromProto(proto).manual, "{}");
   proto.set_recompute(v1::RECOMPUTE_POLICY_ALWAYS);
@@ -67,6 +69,12 @@ TEST(PlanProtoTest, DevicesWithoutRatesNeedMeasuredTimes) {
                     HasSubstr("\"captured\" has none: use a preset with rates (summit:N")));
   problem.set_cluster_preset("summit:1");
   EXPECT_TRUE(FromProto(problem).ok()) << FromProto(problem).status();
+  EXPECT_EQ(FromProto(problem)->request.precision, Precision::kGraph);
+  problem.set_precision(v1::PRECISION_BF16);
+  EXPECT_EQ(FromProto(problem)->request.precision, Precision::kBFloat16);
+  problem.set_precision(static_cast<v1::Precision>(77));
+  EXPECT_EQ(FromProto(problem).status().message(), "problem.precision unknown precision 77");
+  problem.clear_precision();
   problem.set_cluster_preset("uniform:2");
   *problem.mutable_graph() = ToProto(testing::ProfiledChain(3, {1000, 2000, 0, 0, {}}));
   EXPECT_TRUE(FromProto(problem).ok()) << FromProto(problem).status();

@@ -1,4 +1,4 @@
-// How good the default planner's answers are on published profiles, and in how much time.
+// How good the default planner's answers are on our own profiles, and in how much time.
 #include <gtest/gtest.h>
 
 #include "common/cost/parameters.h"
@@ -26,8 +26,7 @@ class AutoQualityTest : public ::testing::TestWithParam<Target> {};
 TEST_P(AutoQualityTest, MeetsItsTarget) {
   const Target& target = GetParam();
   const std::string name = std::string("synthetic/") + target.graph + ".graph.txt";
-  STAGEWRIGHT_SHARED_GRAPH_OR_SKIP(path, name);
-  const Graph graph = ImportedGraph(ProfileFormat::kPipeDream, path);
+  const Graph graph = ImportedGraph(ProfileFormat::kPipeDream, name);
   const Cluster cluster = *UniformPreset("uniform:" + std::to_string(target.devices));
   PlanRequest request;
   request.graph = &graph;

@@ -197,6 +197,17 @@ TEST(AutoTest, SlownessChangesNothing) {
   EXPECT_EQ(slow->candidates, quick.candidates);
 }
 
+TEST(AutoTest, MoreEffortSearchesMore) {
+  const Graph graph = testing::MmtGraph(2, 4);
+  const Cluster cluster = *UniformPreset("uniform:4,bandwidth=12e9");
+  PlanRequest request = RequestFor(graph, cluster, 16);
+  const PlanResponse once = Solve(request);
+  request.options.effort = 3;
+  const PlanResponse more = Solve(request);
+  ASSERT_TRUE(once.best && more.best);
+  EXPECT_GT(more.states, once.states + once.states / 2);
+}
+
 TEST(AutoTest, ADeadlineThatCutsInIsALimitAndAWarning) {
   const Graph graph = Branches();
   const Cluster cluster = *UniformPreset("uniform:4");

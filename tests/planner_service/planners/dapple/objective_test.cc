@@ -48,6 +48,21 @@ TEST(DappleObjectiveTest, AllReducesOverlapWithTheEnding) {
   EXPECT_DOUBLE_EQ(LatencyAsInPaper(last, 8).ending, 30 + 1 + 0.5 + 9);
 }
 
+// The printed formula 2 subtracts the pivot stage's own backward pass, too.
+TEST(DappleObjectiveTest, AsPrintedTheSumOfThePivotOverlapsWithItsBackwardPass) {
+  const auto printed = [](const std::vector<StageLoad>& stages) {
+    return LatencyAsInPaper(stages, 8, PivotSum::kAsPrinted);
+  };
+  // max(15 - 9, 0 - 9 - 0.5, 10 - 9 - 0.5 - 2)
+  const Pivot first = printed({{9, 9, 15, 0}, {1, 2, 10, 0.5}});
+  EXPECT_EQ(first.stage, 0);
+  EXPECT_DOUBLE_EQ(first.ending, 15 - 9);
+  EXPECT_DOUBLE_EQ(printed({{9, 9, 7, 0}, {1, 2, 20, 0.5}}).ending, 20 - 9 - 0.5 - 2);
+  // Stages before the pivot add their passes as ever.
+  EXPECT_DOUBLE_EQ(printed({{1, 1, 30, 0}, {9, 9, 0, 0.5}}).ending, 30 + 1 + 0.5 + 9);
+  EXPECT_DOUBLE_EQ(printed({{2, 3, 1, 0}}).ending, 1 - 3);
+}
+
 TEST(DappleObjectiveTest, OneStageIsDataParallelism) {
   const Pivot pivot = LatencyAsInPaper({{2, 3, 11, 0}}, 4);
   EXPECT_DOUBLE_EQ(pivot.Latency(), 4 * 5 + 11);

@@ -50,8 +50,9 @@ void Visit(const ChainCosts& costs, const Network& network, Placements& placemen
   }
 }
 
-TEST(DappleSearchTest, WideSearchEqualsExhaustiveSearch) {
-  Rng random(7);
+// Random chains, searched with many labels a state and with one.
+void CompareWithExhaustiveSearch(uint64_t seed, PivotSum pivot_sum, Ranking other) {
+  Rng random(seed);
   int equal_when_narrow = 0;
   constexpr int kCases = 40;
   for (int i = 0; i < kCases; ++i) {
@@ -62,7 +63,8 @@ TEST(DappleSearchTest, WideSearchEqualsExhaustiveSearch) {
     const CodedNetwork network(nodes);
     Placements placements(nodes);
     SearchOptions options;
-    options.ranking = Uniform(random, 0, 1) ? Ranking::kPaper : Ranking::kCoded;
+    options.pivot_sum = pivot_sum;
+    options.ranking = Uniform(random, 0, 1) ? Ranking::kPaper : other;
     options.micro_batches = Uniform(random, 1, 6);
     options.width = 1000;
     const SearchContext context;
@@ -81,6 +83,14 @@ TEST(DappleSearchTest, WideSearchEqualsExhaustiveSearch) {
   }
   // One label a state is a heuristic, and a good one.
   EXPECT_GE(equal_when_narrow, kCases * 3 / 4);
+}
+
+TEST(DappleSearchTest, WideSearchEqualsExhaustiveSearch) {
+  CompareWithExhaustiveSearch(7, PivotSum::kAfterBackward, Ranking::kCoded);
+}
+
+TEST(DappleSearchTest, WideSearchEqualsExhaustiveSearchByThePrintedFormula) {
+  CompareWithExhaustiveSearch(17, PivotSum::kAsPrinted, Ranking::kPaper);
 }
 
 TEST(DappleSearchTest, PlansAreSortedAndDifferent) {

@@ -139,7 +139,26 @@ TEST(GraphPipePaper, Figure10CaseStudy) {
   EXPECT_GT(both.gain / same_size.gain, 1.05);  // The gain of larger micro-batches.
 }
 
-TEST(GraphPipePaper, Figure7TheGainGrowsWithTheBranches) {
+// On captured models, where messages meet at the join, the gain is below the paper's, which is up
+// to 2, and may stay for one more doubling.
+TEST(GraphPipePaper, Figure7TheGainGrowsWithTheBranchesOfCandle) {
+  PlanOptions options;
+  options.allow_replicas = false;
+  for (int32_t devices : {8, 16}) {
+    double before = 1;
+    for (int32_t branches : {2, 4, 8, 16}) {
+      const Model model(absl::StrCat("candle-uno-b", branches, ".swg"), Summit(devices),
+                        1024 * devices);
+      const double gain = Compare(model.problem, options).gain;
+      EXPECT_GT(gain, 0.98 * before) << branches << " branches on " << devices;
+      before = gain;
+    }
+    EXPECT_GT(before, 1.2) << devices;
+  }
+}
+
+// A synthetic graph: equal operators, messages of no size, links without latency.
+TEST(GraphPipePaper, Figure7TheGainGrowsWithTheBranchesOfEqualOperators) {
   double before = 1;
   for (int32_t branches : {2, 4, 8, 16}) {
     std::vector<Work> nodes;

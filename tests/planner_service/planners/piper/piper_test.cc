@@ -45,6 +45,40 @@ struct Case {
   Problem problem;
 };
 
+// Every pass costs as much as many samples of it.
+class CostlyCalls : public CostModel {
+ public:
+  explicit CostlyCalls(const Graph& graph) : per_sample_(MakeAnalyticCostModel(graph)) {}
+  OperatorTime Time(NodeId node, const DeviceKind& kind, int64_t samples) const override {
+    OperatorTime time = per_sample_->Time(node, kind, samples);
+    if (samples <= 0) return time;
+    return time += {kCall, 2 * kCall, kCall, kCall};
+  }
+  Bytes SavedBytes(NodeId node, int64_t samples) const override {
+    return per_sample_->SavedBytes(node, samples);
+  }
+  Bytes WorkspaceBytes(NodeId node, int64_t samples) const override {
+    return per_sample_->WorkspaceBytes(node, samples);
+  }
+  std::string Description() const override { return "costly calls"; }
+
+ private:
+  static constexpr Nanos kCall = 100 * kMicrosecond;
+  std::unique_ptr<CostModel> per_sample_;
+};
+
+TEST(PiperTest, LeavesNoDevicesIdleWhereSmallMicroBatchesAreDear) {
+  Case c(ProfiledChain(8, {kMicrosecond, 2 * kMicrosecond, kKiB, 256 * kMiB, {}}), FlatCluster(4),
+         256);
+  const CostlyCalls costs(c.graph);
+  c.problem.costs = &costs;
+  const Outcome outcome = c.Solve();
+  ASSERT_TRUE(outcome.strategy);
+  EXPECT_EQ(outcome.strategy->stages.size(), 4u);
+  // Two large micro-batches: fewer than on one device would be idle, more would call too often.
+  EXPECT_GE(outcome.strategy->stages[0].micro_batch, 64);
+}
+
 TEST(PiperTest, BalancesAChain) {
   // Parameters too large to be replicated: a stage per device.
   const Case c(ProfiledChain(8, {kMillisecond, 2 * kMillisecond, kKiB, 256 * kMiB, {}}),

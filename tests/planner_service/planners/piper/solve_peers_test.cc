@@ -52,7 +52,7 @@ void Check(const Case& c) {
   }
 }
 
-TEST(PiperPeersTest, Resnet) {
+TEST(PiperPeersTest, PublishedResnet) {
   Check({"piper/resnet.json",
          16,
          kPublished,
@@ -61,7 +61,7 @@ TEST(PiperPeersTest, Resnet) {
          {{4, 117.131}, {8, 58.5577}, {16, 29.2789}, {32, 14.6394}, {64, 7.31972}}});
 }
 
-TEST(PiperPeersTest, ResnetWithLittleMemory) {
+TEST(PiperPeersTest, PublishedResnetWithLittleMemory) {
   // At 32 devices the original's greedy choice of what to recompute gives 17.6240.
   Check({"piper/resnet.json",
          4,
@@ -71,7 +71,7 @@ TEST(PiperPeersTest, ResnetWithLittleMemory) {
          {{8, 73.4933}, {16, 35.3334}, {32, 17.4201}}});
 }
 
-TEST(PiperPeersTest, Gnmt) {
+TEST(PiperPeersTest, PublishedGnmt) {
   Check({"piper/gnmt.json", 2.5, kPublished, 256, true, {{2, 263.354}, {4, 131.677}}});
 }
 

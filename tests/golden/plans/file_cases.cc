@@ -1,7 +1,5 @@
 #include "tests/golden/plans/file_cases.h"
 
-#include <algorithm>
-#include <filesystem>
 #include <iterator>
 #include <optional>
 #include <string>
@@ -11,6 +9,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/string_view.h"
 #include "common/topology/presets.h"
 #include "common/wire/graph_file.h"
 #include "planner_service/front_door/planner_table.h"
@@ -31,7 +31,7 @@ struct GraphFile {
 
 absl::StatusOr<Graph> Read(const GraphFile& file) {
   if (!file.format) return ReadGraphFile(file.path);
-  ASSIGN_OR_RETURN(ImportedProfile profile, ImportProfileFile(*file.format, file.path));
+  ASSIGN_OR_RETURN(ImportedProfile profile, ReadProfile(*file.format, file.path));
   return std::move(profile.graph);
 }
 
@@ -41,6 +41,29 @@ absl::StatusOr<Cluster> ClusterFor(const Graph& graph, int32_t devices) {
   ASSIGN_OR_RETURN(const Cluster cluster, ClusterPreset("summit:16"));
   return Subcluster(cluster, devices);
 }
+
+// In the order of the table, whether they are there or not: the short form goes by their number.
+constexpr const char* kProfiles[] = {"dapple/bert-48-pbs-2.txt",
+                                     "dapple/gnmt-16-pbs-64.txt",
+                                     "dapple/vgg-19-pbs-32.txt",
+                                     "pipedream/alexnet.graph.txt",
+                                     "pipedream/gnmt.graph.txt",
+                                     "pipedream/inception_v3.graph.txt",
+                                     "pipedream/resnet50.graph.txt",
+                                     "pipedream/resnext50.graph.txt",
+                                     "pipedream/vgg16.graph.txt",
+                                     "piper/gnmt.json",
+                                     "piper/resnet.json",
+                                     "synthetic/candle7.graph.txt",
+                                     "synthetic/candle7.json",
+                                     "synthetic/dlrm7x7.graph.txt",
+                                     "synthetic/dlrm7x7.json",
+                                     "synthetic/mmt2_layer.graph.txt",
+                                     "synthetic/mmt2_layer.json",
+                                     "synthetic/mmt4_layer.graph.txt",
+                                     "synthetic/mmt4_layer.json",
+                                     "synthetic/mmt4_op.graph.txt",
+                                     "synthetic/mmt4_op.json"};
 
 // What is asked of the file number `f` on kDevices[d]: in the short form one number of devices up
 // to 16, in the long form all, and the default planner, which takes seconds, on every third.
@@ -60,9 +83,11 @@ absl::StatusOr<Cells> Ask(const GraphFile& file, int32_t devices, const Wanted& 
   return AskPlanners(request, wanted);
 }
 
+// Nothing of a file without a path.
 Cases CasesOf(const std::vector<GraphFile>& files) {
   Cases cases{PlanColumns(), {}, ""};
   for (size_t f = 0; f < files.size(); ++f) {
+    if (files[f].path.empty()) continue;
     for (size_t d = 0; d < std::size(kDevices); ++d) {
       const auto ask = [file = files[f], f, d](Form form) {
         return Ask(file, kDevices[d],
@@ -75,17 +100,20 @@ Cases CasesOf(const std::vector<GraphFile>& files) {
 }
 
 std::vector<GraphFile> RepositoryFiles() {
-  const std::string root = std::string(STAGEWRIGHT_SOURCE_DIR) + "/";
-  const std::string graphs = root + "examples/graphs/";
-  const std::string corpus = root + "tests/fuzz/corpus/";
-  return {{"candle-uno", graphs + "candle-uno.swg", {}, 1024},
-          {"case-study", graphs + "case-study.swg", {}, 16},
-          {"dlrm", graphs + "dlrm.swg", {}, 64},
-          {"mmt", graphs + "mmt.swg", {}, 16},
-          {"transformer", graphs + "transformer.swg", {}, 16},
-          {"fuzz/dapple", corpus + "import_dapple/small", ProfileFormat::kDapple},
-          {"fuzz/pipedream", corpus + "import_pipedream/small", ProfileFormat::kPipeDream},
-          {"fuzz/piper", corpus + "import_piper/small", ProfileFormat::kPiper}};
+  const auto example = [](absl::string_view name) {
+    return absl::StrCat(STAGEWRIGHT_SOURCE_DIR, "/examples/graphs/", name);
+  };
+  const auto seed = [](absl::string_view name) {
+    return absl::StrCat(STAGEWRIGHT_SOURCE_DIR, "/tests/fuzz/corpus/", name);
+  };
+  return {{"candle-uno", example("candle-uno.swg"), {}, 1024},
+          {"case-study", example("case-study.swg"), {}, 16},
+          {"dlrm", example("dlrm.swg"), {}, 64},
+          {"mmt", example("mmt.swg"), {}, 16},
+          {"transformer", example("transformer.swg"), {}, 16},
+          {"fuzz/dapple", seed("import_dapple/small"), ProfileFormat::kDapple},
+          {"fuzz/pipedream", seed("import_pipedream/small"), ProfileFormat::kPipeDream},
+          {"fuzz/piper", seed("import_piper/small"), ProfileFormat::kPiper}};
 }
 
 ProfileFormat FormatOf(const std::string& name) {
@@ -98,18 +126,17 @@ ProfileFormat FormatOf(const std::string& name) {
 Cases ExampleCases() { return CasesOf(RepositoryFiles()); }
 
 Cases ProfileCases() {
-  namespace fs = std::filesystem;
-  const fs::path folder = SharedGraphs();
-  std::error_code error;
-  std::vector<std::string> names;
-  for (const fs::directory_entry& entry : fs::recursive_directory_iterator(folder, error)) {
-    if (entry.is_regular_file()) names.push_back(entry.path().lexically_relative(folder));
-  }
-  std::sort(names.begin(), names.end());
   std::vector<GraphFile> files;
-  for (const std::string& name : names) files.push_back({name, folder / name, FormatOf(name)});
+  std::vector<std::string> absent;
+  for (const char* name : kProfiles) {
+    files.push_back({name, SharedGraph(name), FormatOf(name)});
+    if (files.back().path.empty()) absent.push_back(name);
+  }
   Cases cases = CasesOf(files);
-  if (files.empty()) cases.absent = absl::StrCat("no profiles in ", folder.string());
+  if (!absent.empty()) {
+    cases.absent =
+        absl::StrCat("no profiles in ", SharedGraphs(), ": ", absl::StrJoin(absent, " "));
+  }
   return cases;
 }
 

@@ -8,7 +8,7 @@ namespace stagewright::golden {
 // examples/graphs on Summit nodes, and what the fuzz targets begin with.
 Cases ExampleCases();
 
-// Every profile of the folder that SharedGraph() looks into, on uniform clusters.
+// Profiles of our own and those published that SharedGraph() finds, on uniform clusters.
 Cases ProfileCases();
 
 }  // namespace stagewright::golden

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "common/base/text_file.h"
 #include "tests/golden/plans/file_cases.h"
 #include "tests/golden/plans/program_cases.h"
@@ -44,7 +45,7 @@ absl::StatusOr<Table> ReadTable(const std::string& path) {
 }
 
 absl::StatusOr<ExitCode> RunTable(const std::string& name, const Cases& cases, const Flags& flags) {
-  const std::string path = std::string(STAGEWRIGHT_GOLDEN_FOLDER) + "/" + name + ".txt";
+  const std::string path = absl::StrCat(STAGEWRIGHT_GOLDEN_FOLDER, "/", name, ".txt");
   ASSIGN_OR_RETURN(const Table golden, ReadTable(path));
   ASSIGN_OR_RETURN(
       const Report report,
@@ -56,7 +57,7 @@ absl::StatusOr<ExitCode> RunTable(const std::string& name, const Cases& cases, c
     return kSame;
   }
   if (report.differences > 0) return kDifferent;
-  return cases.cases.empty() ? kSkipped : kSame;
+  return cases.absent.empty() ? kSame : kSkipped;
 }
 
 // The worst of the tables asked for.

@@ -25,21 +25,40 @@ if(STAGEWRIGHT_SANITIZE)
   set(STAGEWRIGHT_TEST_ENVIRONMENT "UCX_MEM_MMAP_HOOK_MODE=none;UCX_MEM_EVENTS=n;UCX_ERROR_SIGNALS=")
 endif()
 
-# stagewright_test(NAME n SOURCES ... [DEPS ...] [LABELS ...] [TIMEOUT seconds]): one CTest entry per program.
+# stagewright_test(NAME n SOURCES ... [DEPS ...] [LABELS ...] [TIMEOUT seconds] [PUBLISHED SOME | ALL]): one CTest entry per
+# program. PUBLISHED: tests read profiles that stay outside the repository (tests/README.md). Those, all of them or the ones
+# with "Published" in their names, are an entry NAME_published, which CTest's summary has as skipped where a profile is absent.
 function(stagewright_test)
-  cmake_parse_arguments(ARG "" "NAME;TIMEOUT" "SOURCES;DEPS;LABELS" ${ARGN})
+  cmake_parse_arguments(ARG "" "NAME;TIMEOUT;PUBLISHED" "SOURCES;DEPS;LABELS" ${ARGN})
   add_executable(${ARG_NAME} ${ARG_SOURCES})
   set_target_properties(${ARG_NAME} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
   target_include_directories(${ARG_NAME} PRIVATE ${PROJECT_SOURCE_DIR})
-  target_link_libraries(${ARG_NAME} PRIVATE ${ARG_DEPS} GTest::gmock GTest::gtest_main)
+  set(main GTest::gtest_main)
+  if(ARG_PUBLISHED)
+    set(main stagewright_skipping_main stagewright_shared_graphs)
+  endif()
+  target_link_libraries(${ARG_NAME} PRIVATE ${ARG_DEPS} ${main} GTest::gmock)
   stagewright_reuse(${ARG_NAME} testing)
   target_compile_definitions(${ARG_NAME} PRIVATE STAGEWRIGHT_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 120)
   endif()
-  add_test(NAME ${ARG_NAME} COMMAND ${ARG_NAME} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
-  set_tests_properties(${ARG_NAME} PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}"
-    ENVIRONMENT "${STAGEWRIGHT_TEST_ENVIRONMENT}")
+  set(entries ${ARG_NAME})
+  if(ARG_PUBLISHED STREQUAL "SOME")
+    set(entries ${ARG_NAME} ${ARG_NAME}_published)
+    set(filter_${ARG_NAME} --gtest_filter=-*Published*)
+    set(filter_${ARG_NAME}_published --gtest_filter=*Published*)
+  elseif(ARG_PUBLISHED)
+    set(entries ${ARG_NAME}_published)
+  endif()
+  foreach(entry ${entries})
+    add_test(NAME ${entry} COMMAND ${ARG_NAME} ${filter_${entry}} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+    set_tests_properties(${entry} PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}"
+      ENVIRONMENT "${STAGEWRIGHT_TEST_ENVIRONMENT}")
+    if(entry MATCHES "_published$")
+      set_tests_properties(${entry} PROPERTIES SKIP_RETURN_CODE 77)
+    endif()
+  endforeach()
 endfunction()
 
 # stagewright_add_subdirectories(a b c): each that has a CMakeLists.txt.

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "common/training/autocast.h"
 #include "worker_daemon/torch/tensor_types.h"
 #include "worker_daemon/torch/torch_guard.h"
 
@@ -21,9 +22,7 @@ namespace {
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 DType ComputeType(Precision precision, DType dtype) {
-  if (precision == Precision::kBFloat16) return DType::kBFloat16;
-  if (precision == Precision::kFloat16) return DType::kFloat16;
-  return dtype;
+  return IsMixed(precision) ? SmallerType(precision) : dtype;
 }
 
 absl::StatusOr<at::Tensor> Read(const TensorView& view) {

@@ -18,7 +18,7 @@ from .jobs import Checkpoint, Job, Worker, checkpoints_of, job_from_proto, worke
 from .optimizers import named_optimizer
 from .plans import Plan, plan_from_response
 from .proto import jobs_pb, pb, planner_pb
-from .settings import JobSettings, LearningRateSchedule, PlanOptions, absolute, absolute_data
+from .settings import JobSettings, LearningRateSchedule, PlanOptions, absolute, absolute_data, choice
 
 Graph = Exported | pb.Graph | str | os.PathLike
 _PAGE = 200
@@ -47,6 +47,7 @@ def plan(
     cluster: str,
     mini_batch: int,
     optimizer: str = "adam",
+    precision: str = "graph",
     planner: str = "",
     options: PlanOptions | None = None,
     sequential: bool = True,
@@ -55,7 +56,8 @@ def plan(
     """Finds a strategy for a graph on a cluster (`"summit:8"`, docs/clusters.md).
 
     `graph` is what `export` returned, the path of a graph file, or a graph. `sequential` also looks for the best chain
-    of stages, for comparison. `timeout`, in seconds, ends the search. Raises NoPlanError where there is no plan.
+    of stages, for comparison. `precision` is that of the training: "graph", "bf16" or "fp16". `timeout`, in seconds,
+    ends the search. Raises NoPlanError where there is no plan.
     """
     if os.path.exists(cluster):
         raise ValueError(
@@ -69,6 +71,7 @@ def plan(
         cluster_preset=cluster,
         mini_batch=mini_batch,
         optimizer=kinds.get(optimizer, planner_pb.OPTIMIZER_ADAM),
+        precision=choice("precision", precision, planner_pb.Precision, "PRECISION_"),
     )
     request = planner_pb.PlanRequest(
         problem=problem,

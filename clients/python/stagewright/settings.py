@@ -9,7 +9,7 @@ from .plans import Plan, load_plan, plan_by_hand
 from .proto import jobs_pb, planner_pb, strategy_pb
 
 
-def _choice(field: str, value: str, enum: object, prefix: str) -> int:
+def choice(field: str, value: str, enum: object, prefix: str) -> int:
     """The number of `value` in an enum of the wire."""
     names = [name.removeprefix(prefix).lower() for name in enum.keys() if not name.endswith("UNSPECIFIED")]
     if value not in names:
@@ -34,6 +34,7 @@ class PlanOptions:
     asynchronous: bool = False
     vertical_sync: bool = False
     seed: int = 0  # Of planners that draw random numbers.
+    effort: int = 0  # So many times the search that "auto" does by itself.
     split_operators: str | Mapping[str, int] = "auto"  # "off", or numbers of parts by node.
 
     def to_proto(self) -> "planner_pb.PlanOptions":
@@ -45,7 +46,7 @@ class PlanOptions:
             per_stage_micro_batch=self.per_stage_micro_batch,
             max_k=self.max_k,
             recompute=(
-                _choice("recompute", self.recompute, planner_pb.RecomputePolicy, "RECOMPUTE_POLICY_")
+                choice("recompute", self.recompute, planner_pb.RecomputePolicy, "RECOMPUTE_POLICY_")
                 if self.recompute
                 else 0
             ),
@@ -55,12 +56,13 @@ class PlanOptions:
             asynchronous=self.asynchronous,
             vertical_sync=self.vertical_sync,
             seed=self.seed,
+            effort=self.effort,
             **self._splits(),
         )
 
     def _splits(self) -> dict:
         if isinstance(self.split_operators, str):
-            policy = _choice("split_operators", self.split_operators, planner_pb.SplitPolicy, "SPLIT_POLICY_")
+            policy = choice("split_operators", self.split_operators, planner_pb.SplitPolicy, "SPLIT_POLICY_")
             return {"split_policy": policy}
         return {"splits": [strategy_pb.OperatorSplit(node=n, parts=p) for n, p in self.split_operators.items()]}
 
@@ -78,7 +80,7 @@ class LearningRateSchedule:
 
     def to_proto(self) -> "jobs_pb.LearningRateSchedule":
         values = dataclasses.asdict(self)
-        values["decay"] = _choice("decay", self.decay, jobs_pb.LearningRateDecay, "LEARNING_RATE_DECAY_")
+        values["decay"] = choice("decay", self.decay, jobs_pb.LearningRateDecay, "LEARNING_RATE_DECAY_")
         return jobs_pb.LearningRateSchedule(**values)
 
 
@@ -116,8 +118,8 @@ class JobSettings:
             spec.checkpoints.fail_job = self.checkpoint_or_fail
         spec.resume_path = absolute(self.resume)
         spec.max_restarts = self.max_restarts
-        spec.on_nan = _choice("on_nan", self.on_nan, jobs_pb.NanPolicy, "NAN_POLICY_")
-        spec.precision = _choice("precision", self.precision, jobs_pb.Precision, "PRECISION_")
+        spec.on_nan = choice("on_nan", self.on_nan, jobs_pb.NanPolicy, "NAN_POLICY_")
+        spec.precision = choice("precision", self.precision, planner_pb.Precision, "PRECISION_")
         spec.seed, spec.no_shuffle = self.seed, not self.shuffle
         spec.num_devices, spec.planner = self.devices, self.planner
         spec.step_timeout_ns = round(self.step_timeout * 1e9)

@@ -79,6 +79,16 @@ def test_tables_carry_no_terminal_codes():
         assert result.stdout.count("\n") > 5
 
 
+def test_plans_are_for_the_precision_of_the_training():
+    def step(*flags):
+        command = local(CASE_STUDY, "dgx-a100:1", 64, "--planner", "sequential", "--no-sequential", "-o", "json", *flags)
+        return json.loads(run(*command).stdout)["iteration_seconds"]
+
+    assert step("--precision", "graph") == step()
+    assert step("--precision", "bf16") < step() / 2
+    assert "--precision" in fails(2, *local(CASE_STUDY, "dgx-a100:1", 64, "--precision", "fp8"))
+
+
 def test_a_saved_plan_shows_the_same_and_its_timeline_is_a_trace(tmp_path):
     saved, trace, again = tmp_path / "plan.json", tmp_path / "a.trace", tmp_path / "b.trace"
     shown = run(*local(CASE_STUDY, "summit:2", 64, "--save", saved, "--trace", trace, "-o", "json"))

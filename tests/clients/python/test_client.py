@@ -74,13 +74,14 @@ def test_plan_returns_stages_by_name_and_the_comparison(connect, tmp_path):
 
     with PlannerDouble(Plan=answer) as planner:
         plan = connect(planner.address).plan(
-            graph_file(tmp_path), cluster="cpu:4", mini_batch=16, optimizer="sgd",
+            graph_file(tmp_path), cluster="cpu:4", mini_batch=16, optimizer="sgd", precision="bf16",
             options=stagewright.PlanOptions(micro_batch=4, stages=2, recompute="never"), timeout=7,
         )  # fmt: skip
     request, remaining = asked[0]
-    assert 5 < remaining <= 7
+    assert 5 < remaining < 7.5  # Clocks round.
     assert (request.problem.cluster_preset, request.problem.mini_batch) == ("cpu:4", 16)
     assert (request.problem.optimizer, request.timeline) == (planner_pb.OPTIMIZER_SGD, True)
+    assert request.problem.precision == planner_pb.PRECISION_BF16
     assert (request.options.micro_batch, request.options.num_stages) == (4, 2)
     assert request.options.recompute == planner_pb.RECOMPUTE_POLICY_NEVER
     assert [stage.successors for stage in plan.stages] == [(1, 4), (3,), (4,), (4,), ()]
@@ -133,7 +134,7 @@ def test_submit_fills_the_spec_and_repeats_with_one_request_id(connect, tmp_path
         4,
     )
     assert (spec.checkpoints.every_steps, spec.on_nan) == (2, jobs_pb.NAN_POLICY_SKIP)
-    assert (spec.precision, spec.step_timeout_ns) == (jobs_pb.PRECISION_BF16, 60 * 10**9)
+    assert (spec.precision, spec.step_timeout_ns) == (planner_pb.PRECISION_BF16, 60 * 10**9)
     assert not spec.HasField("strategy")
 
 

@@ -82,6 +82,8 @@ def test_paper_models_are_up_to_date(tmp_path):
         ("transformer", 32 * 4 + 1, 32, 0),
         ("dlrm", 7 * 4 + 2, 0, 14),
         ("candle-uno", 7 * 4 + 2, 0, 7),
+        ("candle-uno-flexflow", 7 * 4 + 4 + 1, 0, 7),
+        ("candle-uno-b16", 16 * 4 + 2, 0, 16),
         ("case-study", 2 * 4 * 4, 8, 2),
     ],
 )

@@ -58,6 +58,8 @@ TEST(AddSearchFlags, FillTheOptions) {
                   "5",
                   "--max-loops",
                   "6",
+                  "--effort",
+                  "7",
                   "--no-replicas",
                   "--per-stage-micro-batch",
                   "--recompute",
@@ -73,6 +75,7 @@ TEST(AddSearchFlags, FillTheOptions) {
   EXPECT_EQ(options->max_stages(), 3);
   EXPECT_EQ(options->max_k(), 5);
   EXPECT_EQ(options->max_loops(), 6);
+  EXPECT_EQ(options->effort(), 7);
   EXPECT_TRUE(options->forbid_replicas() && options->per_stage_micro_batch());
   EXPECT_EQ(options->recompute(), v1::RECOMPUTE_POLICY_NEVER);
   EXPECT_EQ(options->batch_statistics(), v1::BATCH_STATISTICS_MICRO);

@@ -11,10 +11,11 @@
 namespace stagewright {
 namespace {
 
-constexpr std::array<std::string_view, 24> kElementwise = {
-    "add",      "sub",   "mul",         "div",      "relu",  "gelu",       "silu", "tanh",
-    "sigmoid",  "neg",   "exp",         "sqrt",     "rsqrt", "pow",        "elu",  "leaky_relu",
-    "softplus", "clone", "masked_fill", "_to_copy", "to",    "contiguous", "mish", "hardswish"};
+constexpr std::array<std::string_view, 25> kElementwise = {
+    "alias", "add",        "sub",        "mul",      "div",   "relu",        "gelu",
+    "silu",  "tanh",       "sigmoid",    "neg",      "exp",   "sqrt",        "rsqrt",
+    "pow",   "elu",        "leaky_relu", "softplus", "clone", "masked_fill", "_to_copy",
+    "to",    "contiguous", "mish",       "hardswish"};
 constexpr std::array<std::string_view, 3> kReshapes = {"view", "reshape", "_unsafe_view"};
 
 bool IsIn(std::span<const std::string_view> names, std::string_view name) {
@@ -144,6 +145,26 @@ std::optional<InParts> Permuted(const Node& node, const std::vector<Operand>& op
   return std::nullopt;
 }
 
+// A dimension is added, or one that is not that of the parts is taken away or cut.
+enum class Along { kAdded, kRemoved, kKept };
+
+std::optional<InParts> AlongAnother(const Node& node, const std::vector<Operand>& operands,
+                                    Along along) {
+  if (operands.size() != 1 || !operands.front().parts.has_value()) return std::nullopt;
+  auto dim = IntegerAt(node, 1);
+  if (!dim.has_value()) return std::nullopt;
+  const int32_t rank = Rank(operands.front().shape);
+  if (*dim < 0) *dim += along == Along::kAdded ? rank + 1 : rank;
+  InParts parts = *operands.front().parts;
+  if (along == Along::kAdded) {
+    if (*dim <= parts.dim) ++parts.dim;
+    return parts;
+  }
+  if (*dim == parts.dim) return std::nullopt;
+  if (along == Along::kRemoved && *dim < parts.dim) --parts.dim;
+  return parts;
+}
+
 int64_t Product(std::span<const SymInt> sizes, int64_t samples) {
   int64_t product = 1;
   for (const SymInt& size : sizes) product *= size.At(samples);
@@ -192,6 +213,13 @@ std::optional<InParts> CarriedParts(const Graph& graph, NodeId id, const PartsOf
   if (name == "scaled_dot_product_attention") carried = Attention(node, operands);
   if (name == "transpose") carried = Transposed(node, operands);
   if (name == "permute") carried = Permuted(node, operands);
+  if (name == "unsqueeze") carried = AlongAnother(node, operands, Along::kAdded);
+  if (name == "select") carried = AlongAnother(node, operands, Along::kRemoved);
+  if (name == "slice") carried = AlongAnother(node, operands, Along::kKept);
+  if (name == "squeeze") {
+    const bool removes = operands[0].shape.size() > node.outputs.front().shape.size();
+    carried = AlongAnother(node, operands, removes ? Along::kRemoved : Along::kKept);
+  }
   if (!carried.has_value()) return std::nullopt;
   const TensorMeta& out = node.outputs.front();
   if (carried->dim < 0 || carried->dim >= Rank(out.shape)) return std::nullopt;

@@ -1,5 +1,6 @@
 #include "common/rewrite/graph_edit.h"
 
+#include <functional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -24,14 +25,16 @@ absl::StatusOr<std::vector<ParameterId>> GraphEdit::Slices(ParameterId id, int32
     return bad("is read by several nodes, which would cut it in different ways");
   }
   if (whole.data.has_value()) return bad("is a constant of the graph and cannot be cut");
-  if (whole.slice.has_value()) return bad("is a part already");
+  if (whole.slice.has_value() && whole.slice->dim != dim)
+    return bad("is a part already, along another dimension");
   if (dim >= static_cast<int32_t>(whole.shape.size()) || whole.shape[dim] % parts != 0)
     return bad("cannot be cut in ", parts, " along dimension ", dim);
   const int64_t size = whole.shape[dim] / parts;
   std::vector<ParameterId> ids;
   for (int32_t i = 0; i < parts; ++i) {
     Parameter part = whole;
-    part.slice = {whole.name, whole.aliases, whole.shape, dim, i * size};
+    if (!part.slice.has_value()) part.slice = {whole.name, whole.aliases, whole.shape, dim, 0};
+    part.slice->begin += i * size;
     part.name = PartName(whole.name, i, parts);
     part.aliases.clear();
     part.shape[dim] = size;
@@ -51,7 +54,30 @@ void GraphEdit::ReadsSlices(NodeId id) {
   reads_slices_[id.index()] = true;
 }
 
+void GraphEdit::FollowRedirections() {
+  if (redirected_.empty()) return;
+  const auto follow = [&](ValueRef& value) {
+    if (const auto to = redirected_.find(value); to != redirected_.end()) value = to->second;
+  };
+  const std::function<void(Argument&)> follow_leaves = [&](Argument& argument) {
+    if (auto* value = std::get_if<ValueRef>(&argument.value)) follow(*value);
+    if (auto* list = std::get_if<Argument::List>(&argument.value)) {
+      for (Argument& item : *list) follow_leaves(item);
+    }
+  };
+  for (std::vector<Node>* nodes : {&data_.nodes, &data_.totals.nodes}) {
+    for (Node& node : *nodes) {
+      for (Argument& argument : node.args) follow_leaves(argument);
+      for (NamedArgument& argument : node.kwargs) follow_leaves(argument.value);
+    }
+  }
+  for (StateUpdate& update : data_.state_updates) follow(update.value);
+  if (data_.loss.has_value()) follow(*data_.loss);
+  if (data_.prediction.has_value()) follow(*data_.prediction);
+}
+
 absl::StatusOr<Graph> GraphEdit::Finish() && {
+  FollowRedirections();
   reads_slices_.resize(data_.nodes.size());
   absl::Status status;
   const auto check = [&](const Node& node) {

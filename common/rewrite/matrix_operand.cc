@@ -45,7 +45,7 @@ std::optional<MatrixOperand> MatrixOf(const Graph& graph, NodeId id) {
   operands->weight = *weight;
   const Parameter& matrix = graph.parameter(*weight);
   const TensorMeta& out = node.outputs.front();
-  if (matrix.shape.size() != 2 || matrix.slice.has_value() || out.shape.empty() ||
+  if (matrix.shape.size() != 2 || out.shape.empty() ||
       out.shape.back() != SymInt{0, matrix.shape[operands->out_dim]})
     return std::nullopt;
   if (out.layout.has_value() && out.layout->dim + 1 == static_cast<int32_t>(out.shape.size()))
@@ -56,6 +56,15 @@ std::optional<MatrixOperand> MatrixOf(const Graph& graph, NodeId id) {
   const Parameter& bias = graph.parameter(*operands->added);
   if (bias.shape != std::vector<int64_t>{matrix.shape[operands->out_dim]}) return std::nullopt;
   return operands;
+}
+
+std::vector<NodeId> NodesOfMatrix(const Graph& graph, ParameterId weight) {
+  std::vector<NodeId> nodes;
+  for (int32_t v = 0; v < graph.size(); ++v) {
+    const auto matrix = MatrixOf(graph, NodeId(v));
+    if (matrix.has_value() && matrix->weight == weight) nodes.emplace_back(v);
+  }
+  return nodes;
 }
 
 }  // namespace stagewright

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <vector>
 
 #include "common/graph/graph.h"
 
@@ -21,5 +22,8 @@ struct MatrixOperand {
 // parameters, W has two dimensions and the last dimension of the one result is that of the features
 // that come out, along which no samples lie. O(1).
 std::optional<MatrixOperand> MatrixOf(const Graph& graph, NodeId node);
+
+// The nodes whose matrix the parameter is, ascending: several if it is tied. O(size of the graph).
+std::vector<NodeId> NodesOfMatrix(const Graph& graph, ParameterId weight);
 
 }  // namespace stagewright

@@ -1,5 +1,6 @@
 #include "common/rewrite/operator_cut.h"
 
+#include <algorithm>
 #include <optional>
 #include <string_view>
 
@@ -61,6 +62,12 @@ absl::StatusOr<OperatorCut> CutOfProfile(const Node& node) {
   return CannotBeCut(node, "the profile says that it is no Linear, Conv2d or Embedding");
 }
 
+bool IsTiedToLayer(const Graph& graph, ParameterId weight) {
+  const std::vector<NodeId> readers = NodesOfMatrix(graph, weight);
+  return std::any_of(readers.begin(), readers.end(),
+                     [&](NodeId id) { return !MatrixOf(graph, id)->embedding; });
+}
+
 }  // namespace
 
 absl::StatusOr<OperatorCut> CutOf(const Graph& graph, NodeId id) {
@@ -72,9 +79,10 @@ absl::StatusOr<OperatorCut> CutOf(const Graph& graph, NodeId id) {
                                           " is no linear layer or embedding with a parameter of "
                                           "its own"));
   }
-  const Parameter& weight = graph.parameter(matrix->weight);
-  return OperatorCut{matrix->embedding ? "embedding_dim" : "out_features",
-                     weight.shape[matrix->out_dim], true};
+  const std::vector<int64_t>& shape = graph.parameter(matrix->weight).shape;
+  if (!matrix->embedding) return OperatorCut{"out_features", shape[matrix->out_dim], true};
+  if (IsTiedToLayer(graph, matrix->weight)) return OperatorCut{"num_embeddings", shape[0], true};
+  return OperatorCut{"embedding_dim", shape[1], true};
 }
 
 absl::Status CheckParts(const Graph& graph, NodeId id, const OperatorCut& cut, int32_t parts) {

@@ -21,11 +21,11 @@ struct OperatorCut {
 // How the node can be cut:
 //  - aten.linear, by the features that come out (by those that go in, where these are in parts);
 //    the same for mm, matmul and addmm with a parameter as the matrix;
-//  - aten.embedding, by the entries of a row;
+//  - aten.embedding, by the entries of a row; by the words if a linear layer reads the same table;
 //  - a node of a profile that has parameters, by what its description says: Linear, Conv2d and
 //    Embedding as PyTorch prints them. A name alone ("top0") says nothing.
 // INVALID_ARGUMENT names the node and says why it cannot be cut; other layers that a description
-// names ("LSTM(...)") are refused. O(1).
+// names ("LSTM(...)") are refused. O(1), for embeddings O(size of the graph).
 absl::StatusOr<OperatorCut> CutOf(const Graph& graph, NodeId node);
 
 // INVALID_ARGUMENT names node, dimension, size and the numbers near by that divide it, unless

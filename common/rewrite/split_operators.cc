@@ -2,137 +2,63 @@
 
 #include <map>
 #include <optional>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/rewrite/carried.h"
 #include "common/rewrite/graph_edit.h"
+#include "common/rewrite/joint_layers.h"
 #include "common/rewrite/matrix_operand.h"
 #include "common/rewrite/operator_cut.h"
+#include "common/rewrite/split_decisions.h"
 #include "common/rewrite/split_profile.h"
+#include "common/rewrite/taken.h"
+#include "common/rewrite/vocabulary_embedding.h"
 #include "common/rewrite/vocabulary_loss.h"
 
 namespace stagewright {
 namespace {
 
-// How a node is computed in parts.
-enum class Form {
-  kProfile,  // A node of a profile.
-  kColumns,  // A matrix by the features that come out.
-  kRows,     // A matrix by the features that go in: its parts are added up.
-  kCarried,  // Part by part of what it reads.
-  kLoss,     // A cross-entropy of logits in parts.
-};
-
-struct Split {
-  Form form;
-  InParts result;  // How the result comes, unless whole; how what it reads comes, for rows.
-};
-
-bool GivesParts(const Split& split) {
-  return split.form == Form::kColumns || split.form == Form::kCarried;
-}
-
 class Splitter {
  public:
-  Splitter(const Graph& graph, std::map<NodeId, int32_t> asked)
-      : graph_(graph), asked_(std::move(asked)), edit_(graph), splits_(graph.size()) {}
+  Splitter(const Graph& graph, const std::map<NodeId, int32_t>& asked)
+      : graph_(graph), decisions_(graph, asked), edit_(graph) {}
 
   absl::StatusOr<Graph> Run() {
-    for (const int32_t v : graph_.dag().order()) splits_[v] = Decide(NodeId(v));
-    for (int32_t v = 0; v < graph_.size(); ++v) FindWholeReads(NodeId(v));
-    FindOtherReads();
+    if (decisions_.drops_prediction()) edit_.DropPrediction();
     for (const int32_t v : graph_.dag().order()) {
-      if (splits_[v].has_value()) RETURN_IF_ERROR(Emit(NodeId(v), *splits_[v]));
+      const NodeId id(v);
+      if (decisions_.of(id).has_value()) RETURN_IF_ERROR(Emit(id, *decisions_.of(id)));
     }
     return std::move(edit_).Finish();
   }
 
  private:
-  std::optional<InParts> PartsOfValue(ValueRef value) const {
-    const std::optional<Split>& split = splits_[value.node.index()];
-    if (!split.has_value() || !GivesParts(*split)) return std::nullopt;
-    return split->result;
-  }
-
-  std::optional<InParts> PartsOfArgument(const Argument& argument) const {
-    const auto* value = std::get_if<ValueRef>(&argument.value);
-    return value == nullptr ? std::nullopt : PartsOfValue(*value);
-  }
-
-  // REQUIRES: decided for all that the node reads.
-  std::optional<Split> Decide(NodeId id) const {
-    const Node& node = graph_.node(id);
-    if (const auto asked = asked_.find(id); asked != asked_.end()) {
-      const int32_t parts = asked->second;
-      if (node.cost.has_value()) return Split{Form::kProfile, {0, parts}};
-      const MatrixOperand matrix = *MatrixOf(graph_, id);
-      const auto read = PartsOfArgument(node.args[matrix.input]);
-      const auto last = static_cast<int32_t>(node.outputs.front().shape.size()) - 1;
-      if (!matrix.embedding && read == InParts{last, parts}) return Split{Form::kRows, *read};
-      return Split{Form::kColumns, {last, parts}};
-    }
-    if (IsVocabularyLoss(graph_, id)) {
-      const auto read = PartsOfArgument(node.args[0]);
-      if (read.has_value() && read->dim == 1) return Split{Form::kLoss, *read};
-    }
-    const auto carried =
-        CarriedParts(graph_, id, [this](ValueRef value) { return PartsOfValue(value); });
-    if (!carried.has_value()) return std::nullopt;
-    return Split{Form::kCarried, *carried};
-  }
-
-  // Which argument the node reads in parts, if it is not all that come so.
-  bool ReadsInParts(NodeId id, ValueRef value) const {
-    const std::optional<Split>& split = splits_[id.index()];
-    if (!split.has_value() || split->form == Form::kProfile || split->form == Form::kColumns)
-      return false;
-    if (split->form == Form::kCarried) return true;
-    const Node& node = graph_.node(id);
-    const size_t index = split->form == Form::kLoss ? 0 : MatrixOf(graph_, id)->input;
-    const auto* read = std::get_if<ValueRef>(&node.args[index].value);
-    return read != nullptr && *read == value;
-  }
-
-  void FindWholeReads(NodeId id) {
-    for (const ValueRef value : graph_.Values(id)) {
-      if (PartsOfValue(value).has_value() && !ReadsInParts(id, value)) whole_[value.node] = true;
-    }
-  }
-
-  void FindOtherReads() {
-    if (graph_.loss().has_value()) whole_[graph_.loss()->node] = true;
-    for (const StateUpdate& update : graph_.state_updates()) whole_[update.value.node] = true;
-    if (!graph_.prediction().has_value()) return;
-    const NodeId node = graph_.prediction()->node;
-    if (!PartsOfValue(*graph_.prediction()).has_value() || whole_.contains(node)) return;
-    // Accuracy is told of a row of classes for each sample only.
-    if (graph_.meta(*graph_.prediction()).shape.size() == 2) {
-      whole_[node] = true;
-    } else {
-      edit_.DropPrediction();
-    }
-  }
-
   absl::Status Emit(NodeId id, const Split& split) {
     const Node& node = graph_.node(id);
     switch (split.form) {
-      case Form::kProfile:
-        SplitProfiledNode(graph_, id, split.result.parts, edit_);
+      case SplitForm::kProfile:
+        SplitProfiledNode(graph_, id, split.parts.parts, edit_);
         return absl::OkStatus();
-      case Form::kLoss:
+      case SplitForm::kLoss:
         ReplaceVocabularyLoss(graph_, id, PartsRead(node.args[0]), edit_);
         return absl::OkStatus();
-      case Form::kColumns: {
-        ASSIGN_OR_RETURN(std::vector<Node> parts, Columns(id, split.result));
-        Place(id, split.result, std::move(parts), /*slices=*/true);
+      case SplitForm::kColumns: {
+        ASSIGN_OR_RETURN(std::vector<Node> parts, Columns(id, split.parts));
+        Place(id, split.parts, std::move(parts), /*slices=*/true);
         return absl::OkStatus();
       }
-      case Form::kCarried:
-        Place(id, split.result, Carried(id, split.result), /*slices=*/false);
+      case SplitForm::kCarried:
+        Place(id, split.parts, Carried(id, split.parts), /*slices=*/false);
         return absl::OkStatus();
-      case Form::kRows:
-        return AddUp(id, split.result);
+      case SplitForm::kTaken:
+        Take(id, split.parts);
+        return absl::OkStatus();
+      case SplitForm::kRows:
+        return AddRows(id, split.parts);
+      case SplitForm::kWords:
+        return AddWords(id, split.parts.parts);
     }
     return absl::InternalError("unknown form");
   }
@@ -164,7 +90,7 @@ class Splitter {
     std::vector<Node> parts(result.parts, WithSizesOfPart(graph_, id, result));
     for (int32_t i = 0; i < result.parts; ++i) {
       for (Argument& argument : parts[i].args) {
-        if (PartsOfArgument(argument).has_value())
+        if (decisions_.PartsOfArgument(argument).has_value())
           argument.value = ValueRef{PartsRead(argument)[i], 0};
       }
     }
@@ -173,7 +99,7 @@ class Splitter {
 
   // Puts the parts of a node into the graph and, where they are read joined, what joins them.
   void Place(NodeId id, const InParts& result, std::vector<Node> parts, bool slices) {
-    const bool joined = whole_.contains(id);
+    const bool joined = decisions_.IsJoined(id);
     const Node node = graph_.node(id);
     Argument::List list;
     std::vector<NodeId>& ids = parts_[id];
@@ -196,35 +122,63 @@ class Splitter {
     edit_.Replace(id, std::move(join));
   }
 
+  // Each output is a part of what is read.
+  void Take(NodeId id, const InParts& read) {
+    const auto taken =
+        *TakenParts(graph_, id, [this](ValueRef value) { return decisions_.PartsOfValue(value); });
+    const std::vector<NodeId>& parts = PartsRead(graph_.node(id).args[0]);
+    for (size_t k = 0; k < taken.size(); ++k) {
+      const auto output = static_cast<int32_t>(k);
+      Node node = TakenFrom(graph_, id, output, read, parts[taken[k]]);
+      if (k == 0) {
+        edit_.Replace(id, std::move(node));
+      } else {
+        edit_.Redirect({id, output}, {edit_.Add(std::move(node)), 0});
+      }
+    }
+  }
+
   // A matrix by the features that go in. What is added once is added at the end.
-  absl::Status AddUp(NodeId id, const InParts& read) {
+  absl::Status AddRows(NodeId id, const InParts& read) {
     const Node& node = graph_.node(id);
     const MatrixOperand matrix = *MatrixOf(graph_, id);
     ASSIGN_OR_RETURN(const auto weights,
                      edit_.Slices(matrix.weight, 1 - matrix.out_dim, read.parts));
     const std::vector<NodeId>& inputs = PartsRead(node.args[matrix.input]);
-    Node sum;  // The last one, in the node's place.
+    std::vector<NodeId> products;
     for (int32_t i = 0; i < read.parts; ++i) {
       Node part = node;
       part.name = PartName(node.name, i, read.parts);
-      part.target = "aten.matmul.default";
-      if (matrix.out_dim == 0) part.target = "aten.linear.default";
+      part.target = matrix.out_dim == 0 ? "aten.linear.default" : "aten.matmul.default";
       part.args = {{ValueRef{inputs[i], 0}}, {weights[i]}};
       part.kwargs.clear();
-      const NodeId product = edit_.Add(std::move(part));
-      edit_.ReadsSlices(product);
-      if (i == 0) {
-        sum.args = {{ValueRef{product, 0}}};
-        continue;
-      }
-      if (i > 1) sum.args = {{ValueRef{edit_.Add(sum), 0}}};
-      sum = Sum(node, absl::StrCat(node.name, ".sum", i), sum.args[0], {ValueRef{product, 0}});
+      products.push_back(edit_.Add(std::move(part)));
+      edit_.ReadsSlices(products.back());
     }
-    if (matrix.added.has_value())
-      sum = Sum(node, "", {ValueRef{edit_.Add(sum), 0}}, {*matrix.added});
-    sum.name = node.name;
-    edit_.Replace(id, std::move(sum));
+    AddUp(id, products, matrix.added);
     return absl::OkStatus();
+  }
+
+  absl::Status AddWords(NodeId id, int32_t parts) {
+    const MatrixOperand matrix = *MatrixOf(graph_, id);
+    ASSIGN_OR_RETURN(const auto tables, edit_.Slices(matrix.weight, 0, parts));
+    ASSIGN_OR_RETURN(const auto rows, AddEmbeddingsOfWords(graph_, id, tables, edit_));
+    AddUp(id, rows, std::nullopt);
+    return absl::OkStatus();
+  }
+
+  // Puts the sum of the parts, and of a vector, in the node's place.
+  void AddUp(NodeId id, const std::vector<NodeId>& parts, std::optional<ParameterId> added) {
+    const Node node = graph_.node(id);
+    std::vector<Argument> terms;
+    for (NodeId part : parts) terms.push_back({ValueRef{part, 0}});
+    if (added.has_value()) terms.push_back({*added});
+    Argument sum = terms[0];
+    for (size_t i = 1; i + 1 < terms.size(); ++i) {
+      const std::string name = absl::StrCat(node.name, ".sum", i);
+      sum = {ValueRef{edit_.Add(Sum(node, name, std::move(sum), terms[i])), 0}};
+    }
+    edit_.Replace(id, Sum(node, node.name, std::move(sum), terms.back()));
   }
 
   static Node Sum(const Node& like, std::string name, Argument a, Argument b) {
@@ -237,12 +191,42 @@ class Splitter {
   }
 
   const Graph& graph_;
-  const std::map<NodeId, int32_t> asked_;
+  const SplitDecisions decisions_;
   GraphEdit edit_;
-  std::vector<std::optional<Split>> splits_;     // By node.
-  std::map<NodeId, bool> whole_;                 // Nodes whose result is read joined.
   std::map<NodeId, std::vector<NodeId>> parts_;  // By node that gives parts.
 };
+
+// With the other nodes whose matrix one of these reads: they can only be cut alike.
+std::map<NodeId, int32_t> WithTied(const Graph& graph, const std::map<NodeId, int32_t>& asked) {
+  std::map<NodeId, int32_t> all = asked;
+  for (const auto& [node, parts] : asked) {
+    const auto matrix = MatrixOf(graph, node);
+    if (!matrix.has_value()) continue;
+    for (NodeId tied : NodesOfMatrix(graph, matrix->weight)) all.emplace(tied, parts);
+  }
+  return all;
+}
+
+// Cuts joint layers into the layers that they are; `asked` names these instead from then on.
+absl::StatusOr<Graph> WithoutJointLayers(const Graph& graph, std::map<NodeId, int32_t>& asked) {
+  std::map<NodeId, int32_t> joint;
+  std::map<std::string, int32_t> layers;  // By name.
+  for (const auto& [node, parts] : asked) {
+    const int32_t count = JointLayers(graph, node, parts);
+    if (count == 1) continue;
+    joint.emplace(node, count);
+    for (int32_t i = 0; i < count; ++i)
+      layers.emplace(PartName(graph.node(node).name, i, count), parts);
+  }
+  if (joint.empty()) return graph;
+  ASSIGN_OR_RETURN(Graph apart, Splitter(graph, joint).Run());
+  for (const auto& [node, count] : joint) asked.erase(node);
+  for (const auto& [name, parts] : layers) {
+    ASSIGN_OR_RETURN(const NodeId node, NodeToCut(apart, name));
+    asked.emplace(node, parts);
+  }
+  return apart;
+}
 
 }  // namespace
 
@@ -257,7 +241,9 @@ absl::StatusOr<Graph> SplitOperators(const Graph& graph, const std::vector<Opera
           absl::StrCat("node \"", graph.node(node).name, "\" is given twice"));
     }
   }
-  return Splitter(graph, std::move(asked)).Run();
+  asked = WithTied(graph, asked);
+  ASSIGN_OR_RETURN(const Graph apart, WithoutJointLayers(graph, asked));
+  return Splitter(apart, asked).Run();
 }
 
 absl::StatusOr<std::vector<Graph>> SplitOperators(const std::vector<Graph>& graphs,

@@ -1,7 +1,9 @@
 // Operators cut in parallel parts: tensor parallelism as a rewrite of the graph.
 //
-// A linear layer is cut by the features that come out, an embedding by the entries of a row, a
-// profiled node evenly. Parts go on through operators that work on each of them alone
+// A linear layer is cut by the features that come out, an embedding by the entries of a row, or by
+// the words if a linear layer reads the same table, a profiled node evenly. Whatever reads a matrix
+// that is cut is cut like it. A layer that is several in one (joint_layers.h) is first cut into
+// these. Parts go on through operators that work on each of them alone
 // (carried.h): biases, activations, the heads of attention. A linear layer that is to be cut in as
 // many parts and reads its features in these parts is cut by the features that go in, and its parts
 // are added up; a cross-entropy of logits in parts is computed without joining them
@@ -27,7 +29,8 @@
 namespace stagewright {
 
 // INVALID_ARGUMENT names the node and why it cannot be cut so: CutOf and CheckParts, a node given
-// twice, or a parameter that others read, too. O(size of the graph + new nodes).
+// twice, or a parameter that other operators read, too. O(size of the graph + new nodes) for each
+// node that is cut.
 absl::StatusOr<Graph> SplitOperators(const Graph& graph, const std::vector<OperatorSplit>& splits);
 
 // The graphs of a model for samples of several lengths, each cut alike.

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/graph/aten.h"
+#include "common/rewrite/vocabulary.h"
 
 namespace stagewright {
 namespace {
@@ -83,36 +84,31 @@ class LossMaker {
   }
 
   // The logarithm of the part's sum of exponentials, and the logit of the class where the part has
-  // it. What lies outside is not clamped where no other part could have it, so that it is an error.
+  // it.
   std::pair<NodeId, NodeId> Part(size_t i, int64_t begin, NodeId counted) {
     const std::string at = absl::StrCat("part", i, ".");
     TensorMeta meta = edit_.node(logits_[i]).outputs.front();
-    const int64_t size = meta.shape[1].offset;
+    const WordRange range{static_cast<int32_t>(i), static_cast<int32_t>(logits_.size()), begin,
+                          meta.shape[1].offset};
     meta.dtype = scores_.dtype;
     // Where precision is mixed, products come in the lower one.
     const NodeId logits =
         Add(at + "logits", "aten.to.dtype", {Of(logits_[i]), {scores_.dtype}}, meta);
     const NodeId sum = Add(at + "logsumexp", "aten.logsumexp.default",
                            {Of(logits), {Argument::List{Integer(1)}}}, scores_);
-    const NodeId local =
-        Add(at + "local", "aten.sub.Scalar", {Of(counted), Integer(begin)}, labels_);
-    const bool first = i == 0, last = i + 1 == logits_.size();
-    const NodeId clamped = Add(at + "clamped", "aten.clamp.default",
-                               {Of(local), first ? Argument{None()} : Integer(0),
-                                last ? Argument{None()} : Integer(size - 1)},
-                               labels_);
+    const LocalWords classes = AddLocalWords(absl::StrCat(loss_.name, ".", at), loss_.module,
+                                             Of(counted), labels_, range, edit_);
     TensorMeta column = labels_;
     column.shape.insert(column.shape.begin() + 1, {0, 1});
     if (column.layout.has_value() && column.layout->dim >= 1) ++column.layout->dim;
     const NodeId index =
-        Add(at + "index", "aten.unsqueeze.default", {Of(clamped), Integer(1)}, column);
+        Add(at + "index", "aten.unsqueeze.default", {Of(classes.index), Integer(1)}, column);
     column.dtype = scores_.dtype;
     const NodeId gathered =
         Add(at + "gathered", "aten.gather.default", {Of(logits), Integer(1), Of(index)}, column);
     const NodeId logit = Add(at + "logit", "aten.squeeze.dim", {Of(gathered), Integer(1)}, scores_);
-    const NodeId outside = Add(at + "outside", "aten.ne.Tensor", {Of(local), Of(clamped)}, truths_);
-    return {sum, Add(at + "picked", "aten.masked_fill.Scalar", {Of(logit), Of(outside), Integer(0)},
-                     scores_)};
+    return {sum, Add(at + "picked", "aten.masked_fill.Scalar",
+                     {Of(logit), Of(classes.outside), Integer(0)}, scores_)};
   }
 
   NodeId Whole(Argument::List sums) {

@@ -237,6 +237,12 @@ absl::StatusOr<Nanos> BoundOf(const PlanRequest& request) {
                     request.mini_batch, {request.optimizer, request.options.asynchronous});
 }
 
+absl::StatusOr<std::optional<NodeId>> TooLargeIn(const PlanRequest& request) {
+  Prepared prepared;
+  RETURN_IF_ERROR(Prepare(request, prepared));
+  return NodeTooLarge(prepared.problem);
+}
+
 }  // namespace
 
 absl::StatusOr<PlanResponse> SolvePlan(const PlanRequest& request, SearchContext& context,
@@ -261,7 +267,7 @@ absl::StatusOr<PlanResponse> SolvePlanWith(const Planner& planner, const PlanReq
                          {[&](const PlanRequest& whole, const ImprovementCallback& improved) {
                             return SolveWhole(planner, whole, context, improved);
                           },
-                          BoundOf});
+                          BoundOf, TooLargeIn});
 }
 
 namespace {
@@ -344,8 +350,8 @@ absl::StatusOr<JudgedPlan> JudgeStrategy(const PlanRequest& request, const Strat
   }
   ASSIGN_OR_RETURN(const CutRequest cut, CutFor(request, strategy));
   std::unique_ptr<CostModel> own_costs;
-  ASSIGN_OR_RETURN(JudgedPlan judged, MakeJudgedPlan(cut.request, *CostsOf(cut.request, own_costs),
-                                                     strategy, planner_name));
+  const CostModel& costs = *CostsOf(cut.request, own_costs);
+  ASSIGN_OR_RETURN(JudgedPlan judged, MakeJudgedPlan(cut.request, costs, strategy, planner_name));
   RETURN_IF_ERROR(JudgeLengths(cut.request, judged));
   if (cut.graphs != nullptr) TellSplits(strategy.splits, cut.graphs, judged);
   return judged;

@@ -111,8 +111,8 @@ class SplitSearch {
   }
 
   absl::StatusOr<PlanResponse> Try() {
-    ASSIGN_OR_RETURN(PlanResponse best, Solve({}));
-    std::vector<OperatorSplit> splits;
+    ASSIGN_OR_RETURN(std::vector<OperatorSplit> splits, SplitsThatFit());
+    ASSIGN_OR_RETURN(PlanResponse best, Solve(splits));
     kept_ = TimeOf(best);
     while (best.best.has_value() && splits.size() < kMostOperators && !context_.Expired()) {
       ASSIGN_OR_RETURN(const std::optional<NodeId> binds, BindingNode(splits, best));
@@ -141,6 +141,42 @@ class SplitSearch {
   }
 
  private:
+  // What must be cut so that each operator fits some device; nothing if cutting does not help.
+  absl::StatusOr<std::vector<OperatorSplit>> SplitsThatFit() {
+    std::vector<OperatorSplit> splits;
+    ASSIGN_OR_RETURN(std::optional<std::string> large, TooLargeWith(splits));
+    while (large.has_value() && splits.size() < kMostOperators) {
+      const absl::StatusOr<NodeId> node = NodeToCut(*request_.graph, *large);
+      if (!node.ok() || !CutOf(*request_.graph, *node).ok()) break;
+      std::optional<std::string> next = large;
+      for (int32_t parts : PartsOf(request_, *node)) {
+        const std::vector<OperatorSplit> more = With(splits, *request_.graph, *node, parts);
+        if (!SplitGraphsOf(request_, more).ok()) continue;
+        ASSIGN_OR_RETURN(next, TooLargeWith(more));
+        if (next.has_value() && !NodeToCut(*request_.graph, *next).ok()) continue;  // Still a part.
+        splits = more;
+        break;
+      }
+      if (next == large) break;
+      large = std::move(next);
+    }
+    return large.has_value() ? std::vector<OperatorSplit>() : splits;
+  }
+
+  // The name of the node that is too large once these are cut.
+  absl::StatusOr<std::optional<std::string>> TooLargeWith(
+      const std::vector<OperatorSplit>& splits) {
+    PlanRequest request = request_;
+    std::shared_ptr<const SplitGraphs> graphs;
+    if (!splits.empty()) {
+      ASSIGN_OR_RETURN(graphs, SplitGraphsOf(request_, splits));
+      request = RequestFor(request_, *graphs);
+    }
+    ASSIGN_OR_RETURN(const std::optional<NodeId> node, solver_.too_large(request));
+    if (!node.has_value()) return std::nullopt;
+    return request.graph->node(*node).name;
+  }
+
   // The node whose cutting lowers the bound most, if it lowers it, and below what was found.
   absl::StatusOr<std::optional<NodeId>> BindingNode(const std::vector<OperatorSplit>& splits,
                                                     const PlanResponse& best) {

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "common/base/status.h"
@@ -26,6 +27,8 @@ void TellSplits(const std::vector<OperatorSplit>& splits,
 struct WholeSolver {
   std::function<absl::StatusOr<PlanResponse>(const PlanRequest&, const ImprovementCallback&)> solve;
   std::function<absl::StatusOr<Nanos>(const PlanRequest&)> lower_bound;
+  // NodeTooLarge of the request's problem.
+  std::function<absl::StatusOr<std::optional<NodeId>>(const PlanRequest&)> too_large;
 };
 
 // Plans with the operators cut that the request names. Where it names none and `tries` is set, the
@@ -33,7 +36,8 @@ struct WholeSolver {
 // lowers the bound of the step time. The fastest of these plans is kept, another only if it is at
 // least kLeastGain faster, and the next operator is looked for, a few times. Operators are tried
 // that have more than half a device's share of the work, the heaviest first, and of profiles only
-// what CutOf has no objection to. Improvements get ever faster.
+// what CutOf has no objection to. Improvements get ever faster. Operators that are larger than
+// every device are cut before all else, in as few of 2, 4 and 8 parts as fit, each by itself.
 absl::StatusOr<PlanResponse> SolveWithSplits(const PlanRequest& request, bool tries,
                                              const SearchContext& context,
                                              const ImprovementCallback& on_improvement,

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/cost/parameters.h"
 #include "common/memory/stage_costs.h"
+#include "common/rewrite/operator_cut.h"
 
 namespace stagewright {
 namespace {
@@ -38,26 +39,60 @@ Need NeedOf(const Problem& problem, const Operator& op) {
   return need;
 }
 
-std::optional<std::string> OperatorTooLarge(const Problem& problem) {
+const Device& LargestDevice(const Problem& problem) {
   const auto devices = problem.cluster->devices();
-  const Device& largest =
-      *std::max_element(devices.begin(), devices.end(),
-                        [](const Device& a, const Device& b) { return a.memory < b.memory; });
-  const Operator* worst = nullptr;
+  return *std::max_element(devices.begin(), devices.end(),
+                           [](const Device& a, const Device& b) { return a.memory < b.memory; });
+}
+
+struct TooLarge {
+  const Operator* op;
   Need need;
+};
+
+// What needs most of all that is larger than every device.
+std::optional<TooLarge> WorstOperator(const Problem& problem) {
+  std::optional<TooLarge> worst;
+  Bytes least = LargestDevice(problem).memory;
   for (const Operator& op : problem.operators->operators()) {
-    const Need own = NeedOf(problem, op);
-    if (own.Total() <= largest.memory || own.Total() <= need.Total()) continue;
-    worst = &op;
-    need = own;
+    const Need need = NeedOf(problem, op);
+    if (need.Total() <= least) continue;
+    least = need.Total();
+    worst = {&op, need};
   }
-  if (worst == nullptr) return std::nullopt;
+  return worst;
+}
+
+// The node of the operator with the most parameters, the first of several.
+NodeId HeaviestNode(const Problem& problem, const Operator& op) {
+  NodeId heaviest = op.nodes.front();
+  Bytes most = -1;
+  for (NodeId node : op.nodes) {
+    const Bytes bytes = Resident(*problem.graph, {node}, problem.optimizer);
+    if (bytes <= most) continue;
+    most = bytes;
+    heaviest = node;
+  }
+  return heaviest;
+}
+
+std::optional<std::string> OperatorTooLarge(const Problem& problem) {
+  const std::optional<TooLarge> found = WorstOperator(problem);
+  if (!found.has_value()) return std::nullopt;
+  const Operator* worst = found->op;
+  const Need& need = found->need;
+  const Device& largest = LargestDevice(problem);
   std::string help = absl::StrCat("a device with at least ", FormatBytes(need.Total()));
   if (need.resident_sgd + need.activations <= largest.memory) {
     absl::StrAppend(&help, ", or plain SGD, with which it needs ",
                     FormatBytes(need.resident_sgd + need.activations));
   } else {
     absl::StrAppend(&help, ", or a model in which it is split");
+  }
+  const NodeId heaviest = HeaviestNode(problem, *worst);
+  if (CutOf(*problem.graph, heaviest).ok()) {
+    absl::StrAppend(&help, ", or the operator in parallel parts (--split-operators ",
+                    problem.graph->node(heaviest).name, "=2)");
   }
   return absl::StrCat("operator '", worst->name, "' alone needs ", FormatBytes(need.Total()), " (",
                       FormatBytes(need.resident), " for parameters, ",
@@ -89,6 +124,12 @@ std::optional<std::string> ModelTooLarge(const Problem& problem) {
 }
 
 }  // namespace
+
+std::optional<NodeId> NodeTooLarge(const Problem& problem) {
+  const std::optional<TooLarge> worst = WorstOperator(problem);
+  if (!worst.has_value()) return std::nullopt;
+  return HeaviestNode(problem, *worst->op);
+}
 
 std::optional<std::string> WhyNothingFits(const Problem& problem) {
   if (auto reason = OperatorTooLarge(problem)) return reason;

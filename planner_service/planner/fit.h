@@ -14,4 +14,8 @@ namespace stagewright {
 // because planners never cut operators. O(nodes).
 std::optional<std::string> WhyNothingFits(const Problem& problem);
 
+// The node with the most parameters in the operator that WhyNothingFits names; nullopt if no
+// operator is larger than every device. O(nodes).
+std::optional<NodeId> NodeTooLarge(const Problem& problem);
+
 }  // namespace stagewright

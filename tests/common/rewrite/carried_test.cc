@@ -77,6 +77,21 @@ TEST_F(CarriedTest, ViewsKeepThemWhereBlocksStayApart) {
             (InParts{1, 4}));
 }
 
+TEST_F(CarriedTest, OtherDimensionsComeAndGoAroundThem) {
+  const Argument a = Made(), b = Made({1, 3, 8});
+  EXPECT_EQ(Carried("aten.unsqueeze.default", {a, Number(1)}, {1, 2, 3, 8}, {a}), (InParts{4, 4}));
+  EXPECT_EQ(Carried("aten.unsqueeze.default", {a, Number(-1)}, {2, 3, 8, 1}, {a}), kFour);
+  EXPECT_EQ(Carried("aten.squeeze.dim", {b, Number(1)}, {3, 8}, {b}), (InParts{2, 4}));
+  EXPECT_EQ(Carried("aten.squeeze.dim", {b, Number(-1)}, {1, 3, 8}, {b}), std::nullopt);
+  EXPECT_EQ(Carried("aten.squeeze.dim", {a, Number(1)}, {2, 3, 8}, {a}), kFour);  // Is not 1.
+  EXPECT_EQ(Carried("aten.select.int", {a, Number(1), Number(0)}, {3, 8}, {a}), (InParts{2, 4}));
+  EXPECT_EQ(Carried("aten.select.int", {a, Number(3), Number(0)}, {2, 3}, {a}), std::nullopt);
+  EXPECT_EQ(Carried("aten.slice.Tensor", {a, Number(2), Number(0), Number(2)}, {2, 2, 8}, {a}),
+            kFour);
+  EXPECT_EQ(Carried("aten.slice.Tensor", {a, Number(-1), Number(0), Number(2)}, {2, 3, 2}, {a}),
+            std::nullopt);
+}
+
 TEST_F(CarriedTest, AttentionKeepsWholeHeads) {
   const InParts heads{1, 4};
   const std::vector<int64_t> shape = {4, 5, 2};

@@ -42,6 +42,35 @@ TEST(GraphEditTest, SlicesTakeThePlaceOfTheParameter) {
   EXPECT_EQ(NamesOf(StoredTensor(second)), (std::vector<std::string>{"w", "tied"}));
 }
 
+TEST(GraphEditTest, SlicesOfASliceLieInTheWhole) {
+  GraphEdit first(Shared());
+  const auto halves = first.Slices(ParameterId(0), 0, 2);
+  ASSERT_TRUE(halves.ok()) << halves.status();
+  const auto quarters = first.Slices(halves->at(1), 0, 2);
+  ASSERT_TRUE(quarters.ok()) << quarters.status();
+  EXPECT_EQ(*quarters, (std::vector<ParameterId>{ParameterId(1), ParameterId(2)}));
+  first.ReadsSlices(NodeId(0));
+  first.ReadsSlices(NodeId(1));
+  const auto graph = std::move(first).Finish();
+  ASSERT_TRUE(graph.ok()) << graph.status();
+  EXPECT_EQ(graph->parameter(ParameterId(2)).slice, (ParameterSlice{"w", {"tied"}, {4, 4}, 0, 3}));
+  GraphEdit second(*graph);
+  EXPECT_THAT(second.Slices(ParameterId(0), 1, 2).status().message(),
+              HasSubstr("is a part already, along another dimension"));
+}
+
+TEST(GraphEditTest, ReadersFollowAValueToAnother) {
+  GraphEdit edit(Shared());
+  edit.Redirect({NodeId(1), 0}, {NodeId(0), 0});
+  const auto graph = std::move(edit).Finish();
+  ASSERT_TRUE(graph.ok()) << graph.status();
+  const Node& loss = graph->node(graph->loss()->node);
+  EXPECT_EQ(loss.args[0], (Argument{ValueRef{NodeId(0), 0}}));
+  GraphEdit cycle(Shared());
+  cycle.Redirect({NodeId(0), 0}, {NodeId(1), 0});
+  EXPECT_FALSE(std::move(cycle).Finish().ok());  // The second layer would read itself.
+}
+
 TEST(GraphEditTest, RefusesOtherReadersOfTheWhole) {
   GraphEdit edit(Shared());
   ASSERT_TRUE(edit.Slices(ParameterId(0), 0, 4).ok());

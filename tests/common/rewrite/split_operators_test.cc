@@ -67,15 +67,118 @@ TEST(SplitOperatorsTest, RowsAreAddedUpWithoutAJoin) {
   EXPECT_EQ(graph->parameter(ParameterId(2)).slice->dim, 1);
 }
 
-TEST(SplitOperatorsTest, RefusesAParameterThatOthersRead) {
-  GraphBuilder build("tied");
+// Two layers of one weight; `also` reads it, too, as something else.
+Graph Shared(bool also) {
+  GraphBuilder build("shared");
   const Argument weight = build.Weight("w", {6, 6});
   Argument x = build.Feature("x", {6});
   for (int i = 0; i < 2; ++i) x = build.Add("aten.linear.default", {x, weight}, {6});
+  if (also)
+    x = build.Add(
+        "aten.add.Tensor",
+        {x, build.AddWith("aten.sum.default", {weight}, {TensorMeta{DType::kFloat32, {}}})}, {6});
   build.Loss(x, {6});
-  const Graph graph = build.Build();
-  EXPECT_THAT(SplitOperators(graph, {{"n0", 2}}).status().message(),
-              HasSubstr("parameter \"w\" is read by node \"n1\", too"));
+  return build.Build();
+}
+
+TEST(SplitOperatorsTest, LayersOfOneWeightAreCutAlike) {
+  const auto graph = SplitOperators(Shared(false), {{"n0", 2}});
+  ASSERT_TRUE(graph.ok()) << graph.status();
+  for (const Node& node : graph->nodes()) {
+    if (node.target != "aten.linear.default") continue;
+    EXPECT_EQ(node.outputs.front(), Batched({3})) << node.name;
+  }
+  EXPECT_EQ(graph->parameters().size(), 2u);
+  EXPECT_TRUE(SplitOperators(Shared(false), {{"n0", 2}, {"n1", 2}}).ok());
+  EXPECT_THAT(SplitOperators(Shared(false), {{"n0", 2}, {"n1", 3}}).status().message(),
+              HasSubstr("parameter \"w\" is read by several nodes"));
+}
+
+TEST(SplitOperatorsTest, RefusesAParameterThatOthersRead) {
+  EXPECT_THAT(SplitOperators(Shared(true), {{"n0", 2}}).status().message(),
+              HasSubstr("parameter \"w\" is read by node \"n2\", too"));
+}
+
+// Words through a table and back to scores of words through the same.
+Graph Tied(std::vector<Argument> more) {
+  GraphBuilder build("tied");
+  const Argument table = build.Weight("table", {12, 6});
+  std::vector<Argument> args = {table, build.Feature("words", {}, DType::kInt64)};
+  args.insert(args.end(), more.begin(), more.end());
+  const Argument x = build.Add("aten.embedding.default", std::move(args), {6});
+  build.Loss(build.Add("aten.linear.default", {x, table}, {12}), {12});
+  return build.Build();
+}
+
+TEST(SplitOperatorsTest, AnEmbeddingThatIsTheHeadIsCutByWords) {
+  for (const char* name : {"n0", "n1"}) {
+    const auto graph = SplitOperators(Tied({}), {{name, 4}});
+    ASSERT_TRUE(graph.ok()) << graph.status();
+    ASSERT_EQ(graph->parameters().size(), 4u);
+    for (int32_t i = 0; i < 4; ++i) {
+      const auto& slice = graph->parameter(ParameterId(i)).slice;
+      EXPECT_EQ(slice, (ParameterSlice{"table", {}, {12, 6}, 0, 3 * i}));
+    }
+    EXPECT_EQ(graph->node(NodeId(0)).target, "aten.add.Tensor");
+    EXPECT_EQ(graph->node(NodeId(0)).outputs.front(), Batched({6}));
+  }
+  EXPECT_THAT(SplitOperators(Tied({}), {{"n0", 5}}).status().message(),
+              HasSubstr("5 parts do not divide num_embeddings = 12; near by do 4 and 6"));
+}
+
+TEST(SplitOperatorsTest, PaddingIsAWordOfOnePart) {
+  const auto graph = SplitOperators(Tied({testing::Number(7), {false}, {false}}), {{"n1", 4}});
+  ASSERT_TRUE(graph.ok()) << graph.status();
+  std::vector<Argument> padding;
+  for (const Node& node : graph->nodes()) {
+    if (node.target == "aten.embedding.default") padding.push_back(node.args[2]);
+  }
+  EXPECT_THAT(padding, ElementsAre(testing::Number(-1), testing::Number(-1), testing::Number(1),
+                                   testing::Number(-1)));
+}
+
+TEST(SplitOperatorsTest, RefusesGradientsScaledByCounts) {
+  EXPECT_THAT(
+      SplitOperators(Tied({testing::Number(-1), {true}, {false}}), {{"n1", 4}}).status().message(),
+      HasSubstr("node \"n0\" cannot be cut: it scales gradients"));
+}
+
+// A projection of which the second half gates the first, and a layer behind it; "whole": something
+// else reads it as it is.
+Graph Gated(bool whole) {
+  GraphBuilder build("gated");
+  const Argument wide = build.Linear(build.Feature("x", {6}), 6, 16);
+  const Argument first =
+      build.AddWith("aten.split.Tensor", {wide, testing::Number(8), testing::Number(-1)},
+                    {Batched({8}), Batched({8})});
+  const Argument second = {ValueRef{testing::NodeOf(first), 1}};
+  const Argument gated = build.Add("aten.mul.Tensor", {first, second}, {8});
+  Argument y = build.Linear(gated, 8, 4);
+  if (whole)
+    y = build.Add("aten.add.Tensor", {y, build.Add("aten.sum.dim_IntList", {wide}, {1})}, {4});
+  build.Loss(y, {4});
+  return build.Build();
+}
+
+TEST(SplitOperatorsTest, AJointLayerIsCutLayerByLayer) {
+  const auto graph = SplitOperators(Gated(false), {{"n0", 4}, {"n3", 4}});
+  ASSERT_TRUE(graph.ok()) << graph.status();
+  EXPECT_THAT(Targets(*graph), ::testing::Not(::testing::Contains("aten.cat.default")));
+  std::vector<int64_t> begins;
+  for (const Parameter& parameter : graph->parameters()) {
+    if (parameter.slice.has_value() && parameter.slice->whole == "linear0.weight") {
+      EXPECT_EQ(parameter.shape, (std::vector<int64_t>{2, 6}));
+      begins.push_back(parameter.slice->begin);
+    }
+  }
+  EXPECT_THAT(begins, ::testing::UnorderedElementsAre(0, 2, 4, 6, 8, 10, 12, 14));
+}
+
+TEST(SplitOperatorsTest, AJointLayerThatIsReadWholeIsOneLayer) {
+  const auto graph = SplitOperators(Gated(true), {{"n0", 4}});
+  ASSERT_TRUE(graph.ok()) << graph.status();
+  EXPECT_THAT(Targets(*graph), ::testing::Contains("aten.cat.default"));
+  EXPECT_EQ(graph->parameter(ParameterId(0)).shape, (std::vector<int64_t>{4, 6}));
 }
 
 TEST(SplitOperatorsTest, RefusesWhatCannotBeCut) {

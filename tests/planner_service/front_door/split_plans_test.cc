@@ -187,5 +187,34 @@ TEST(SplitPlansHeadTest, AHeadOver128000WordsDoesNotBind) {
             0.5 * whole->best->evaluation.iteration_time.count());
 }
 
+TEST(SplitPlansHeadTest, AHeadThatFitsNoDeviceIsCut) {
+  const Graph graph = LanguageModel();  // 262 MB of head; with Adam's states four times as much.
+  Cluster cluster = *ClusterPreset("uniform:8,memory=600MiB");
+  PlanRequest request;
+  request.graph = &graph;
+  request.cluster = &cluster;
+  request.mini_batch = 8;
+  request.optimizer = Optimizer::kAdam;
+  request.options.try_splits = false;
+  SearchContext context;
+  const auto whole = SolvePlan(request, context);
+  ASSERT_TRUE(whole.ok()) << whole.status();
+  EXPECT_FALSE(whole->best.has_value());
+  EXPECT_THAT(whole->reason, HasSubstr("operator 'head' alone needs"));
+  EXPECT_THAT(whole->reason, HasSubstr("--split-operators head=2"));
+  request.options.try_splits = true;
+  const auto found = SolvePlan(request, context);
+  ASSERT_TRUE(found.ok()) << found.status();
+  ASSERT_TRUE(found->best) << found->reason;
+  ASSERT_FALSE(found->best->plan.strategy.splits.empty());
+  EXPECT_EQ(found->best->plan.strategy.splits[0], (OperatorSplit{"head", 2}));
+  // What does not fit in any number of parts stays as it is, and the reason with it.
+  cluster = *ClusterPreset("uniform:2,memory=100MiB");
+  const auto none = SolvePlan(request, context);
+  ASSERT_TRUE(none.ok()) << none.status();
+  EXPECT_FALSE(none->best.has_value());
+  EXPECT_THAT(none->reason, HasSubstr("operator 'head' alone needs"));
+}
+
 }  // namespace
 }  // namespace stagewright

@@ -18,6 +18,7 @@ namespace {
 
 constexpr int64_t kMiniBatch = 8, kSamples = 24, kSteps = 6, kTaken = 3;
 constexpr int64_t kTokens = 5, kWidth = 8, kHeads = 4, kWords = 24;
+constexpr int64_t kHeadWidth = kWidth / kHeads;
 
 TensorMeta Rows(int64_t columns, DType dtype = DType::kFloat64) {
   TensorMeta meta = Meta({}, dtype);
@@ -27,62 +28,135 @@ TensorMeta Rows(int64_t columns, DType dtype = DType::kFloat64) {
   return meta;
 }
 
-// A language model: embedding, dropout, attention with a residual, a layer of two products with a
-// residual, a head over the words, cross-entropy that ignores word 3.
-Graph LanguageModel(int64_t reduction) {
-  GraphMaker make;
-  const auto values = Meta({-1, kTokens, kWidth});
-  const int tokens = make.AddInput("tokens", {-1, kTokens}, DType::kInt64);
-  const int target = make.AddInput("target", {-1, kTokens}, DType::kInt64);
-  make.data.inputs[static_cast<size_t>(target)].role = InputRole::kTarget;
-  const auto linear = [&](const std::string& name, Argument x, int64_t in, int64_t out) {
-    const int weight = make.AddParameter(name + ".weight", {out, in});
-    // A bias of the keys changes nothing: its gradient is all rounding.
-    const Argument bias = name == "k" ? Nothing() : Param(make.AddParameter(name + ".bias", {out}));
-    const int node =
-        make.AddNode("aten.linear.default", {x, Param(weight), bias}, {Meta({-1, kTokens, out})});
+// Parts that language models are made of.
+class ModelMaker {
+ public:
+  ModelMaker() {
+    tokens_ = make.AddInput("tokens", {-1, kTokens}, DType::kInt64);
+    target_ = make.AddInput("target", {-1, kTokens}, DType::kInt64);
+    make.data.inputs[static_cast<size_t>(target_)].role = InputRole::kTarget;
+  }
+
+  static TensorMeta Values(int64_t width = kWidth) { return Meta({-1, kTokens, width}); }
+  static TensorMeta Heads() { return Meta({-1, kHeads, kTokens, kHeadWidth}); }
+
+  int Add(const std::string& target, std::vector<Argument> args, const TensorMeta& out) {
+    return make.AddNode("aten." + target, std::move(args), {out});
+  }
+  int Named(const std::string& name, int node) {
     make.data.nodes[static_cast<size_t>(node)].name = name;
     return node;
+  }
+  int Linear(const std::string& name, int x, int64_t in, int64_t out, bool bias = true) {
+    const int weight = make.AddParameter(name + ".weight", {out, in});
+    const Argument added = bias ? Param(make.AddParameter(name + ".bias", {out})) : Nothing();
+    return Named(name, Add("linear.default", {Value(x), Param(weight), added}, Values(out)));
+  }
+  int Embed(int table, std::vector<Argument> more = {}) {
+    std::vector<Argument> args = {Param(table), In(tokens_)};
+    args.insert(args.end(), more.begin(), more.end());
+    const int embedded = Named("table", Add("embedding.default", std::move(args), Values()));
+    return Add("dropout.default", {Value(embedded), Real(0.25), Bool(true)}, Values());
+  }
+  // The heads of a value of the whole width.
+  int Apart(Argument x) {
+    const int apart = Add(
+        "view.default", {std::move(x), List({Batch(), Int(kTokens), Int(kHeads), Int(kHeadWidth)})},
+        Meta({-1, kTokens, kHeads, kHeadWidth}));
+    return Add("transpose.int", {Value(apart), Int(1), Int(2)}, Heads());
+  }
+  // Attention and its projection.
+  int Attend(Argument q, Argument k, Argument v) {
+    const int mixed =
+        Add("scaled_dot_product_attention.default",
+            {std::move(q), std::move(k), std::move(v), Nothing(), Real(0), Bool(true)}, Heads());
+    const int back = Add("transpose.int", {Value(mixed), Int(1), Int(2)},
+                         Meta({-1, kTokens, kHeads, kHeadWidth}));
+    const int together =
+        Add("reshape.default", {Value(back), List({Batch(), Int(kTokens), Int(kWidth)})}, Values());
+    return Linear("o", together, kWidth, kWidth);
+  }
+  int Sum(int a, int b) { return Add("add.Tensor", {Value(a), Value(b)}, Values()); }
+  // Cross-entropy; its sum ignores word 3.
+  Graph Finish(int logits, int64_t reduction) {
+    const int rows =
+        Add("view.default", {Value(logits), List({Batch(kTokens), Int(kWords)})}, Rows(kWords));
+    const int labels =
+        Add("view.default", {In(target_), List({Batch(kTokens)})}, Rows(0, DType::kInt64));
+    const int loss =
+        Add("cross_entropy_loss.default",
+            {Value(rows), Value(labels), Nothing(), Int(reduction), Int(reduction == 1 ? -100 : 3)},
+            Meta({}));
+    return make.Finish(loss, logits, reduction == 1 ? LossReduction::kMean : LossReduction::kSum);
+  }
+
+  GraphMaker make;
+
+ private:
+  int tokens_, target_;
+};
+
+// Embedding, dropout, attention with a residual, a layer of two products with a residual, a head
+// over the words.
+Graph LanguageModel(int64_t reduction) {
+  ModelMaker model;
+  const int x = model.Embed(model.make.AddParameter("table.weight", {kWords, kWidth}));
+  // A bias of the keys changes nothing: its gradient is all rounding.
+  const auto heads = [&](const std::string& name) {
+    return Value(model.Apart(Value(model.Linear(name, x, kWidth, kWidth, name != "k"))));
   };
-  const auto heads = [&](const std::string& name, int x) {
-    const int all = linear(name, Value(x), kWidth, kWidth);
+  const int y = model.Sum(x, model.Attend(heads("q"), heads("k"), heads("v")));
+  const int wide = model.Linear("up", y, kWidth, 3 * kWidth);
+  const int active = model.Add("gelu.default", {Value(wide)}, model.Values(3 * kWidth));
+  const int z = model.Sum(y, model.Linear("down", active, 3 * kWidth, kWidth));
+  return model.Finish(model.Linear("head", z, kWidth, kWords), reduction);
+}
+
+// How a joint projection is taken apart.
+enum class Joint { kSplit, kUnbind, kSelect };
+
+// The table is the head, too; queries, keys and values come from one projection, and a gate and
+// what it gates from another.
+Graph JointModel(int64_t reduction, Joint joint) {
+  ModelMaker model;
+  const int table = model.make.AddParameter("table.weight", {kWords, kWidth});
+  const int x = model.Embed(table, {Int(5), Bool(false), Bool(false)});
+  const int all = model.Linear("qkv", x, kWidth, 3 * kWidth, false);
+  std::vector<Argument> heads;
+  if (joint == Joint::kSplit) {
+    const int parts = model.make.AddNode("aten.split.Tensor", {Value(all), Int(kWidth), Int(-1)},
+                                         std::vector<TensorMeta>(3, model.Values()));
+    for (int i = 0; i < 3; ++i) heads.push_back(Value(model.Apart(Value(parts, i))));
+  } else {
     const int apart =
-        make.AddNode("aten.view.default",
-                     {Value(all), List({Batch(), Int(kTokens), Int(kHeads), Int(kWidth / kHeads)})},
-                     {Meta({-1, kTokens, kHeads, kWidth / kHeads})});
-    return make.AddNode("aten.transpose.int", {Value(apart), Int(1), Int(2)},
-                        {Meta({-1, kHeads, kTokens, kWidth / kHeads})});
-  };
-  const int table = make.AddParameter("table.weight", {kWords, kWidth});
-  const int embedded = make.AddNode("aten.embedding.default", {Param(table), In(tokens)}, {values});
-  make.data.nodes[static_cast<size_t>(embedded)].name = "table";
-  const int x =
-      make.AddNode("aten.dropout.default", {Value(embedded), Real(0.25), Bool(true)}, {values});
-  const int mixed = make.AddNode("aten.scaled_dot_product_attention.default",
-                                 {Value(heads("q", x)), Value(heads("k", x)), Value(heads("v", x)),
-                                  Nothing(), Real(0), Bool(true)},
-                                 {Meta({-1, kHeads, kTokens, kWidth / kHeads})});
-  const int back = make.AddNode("aten.transpose.int", {Value(mixed), Int(1), Int(2)},
-                                {Meta({-1, kTokens, kHeads, kWidth / kHeads})});
-  const int together = make.AddNode(
-      "aten.reshape.default", {Value(back), List({Batch(), Int(kTokens), Int(kWidth)})}, {values});
-  const int attended = linear("o", Value(together), kWidth, kWidth);
-  const int y = make.AddNode("aten.add.Tensor", {Value(x), Value(attended)}, {values});
-  const int wide = linear("up", Value(y), kWidth, 3 * kWidth);
-  const int active =
-      make.AddNode("aten.gelu.default", {Value(wide)}, {Meta({-1, kTokens, 3 * kWidth})});
-  const int narrow = linear("down", Value(active), 3 * kWidth, kWidth);
-  const int z = make.AddNode("aten.add.Tensor", {Value(y), Value(narrow)}, {values});
-  const int logits = linear("head", Value(z), kWidth, kWords);
-  const int rows = make.AddNode(
-      "aten.view.default", {Value(logits), List({Batch(kTokens), Int(kWords)})}, {Rows(kWords)});
-  const int labels = make.AddNode("aten.view.default", {In(target), List({Batch(kTokens)})},
-                                  {Rows(0, DType::kInt64)});
-  const int loss = make.AddNode(
-      "aten.cross_entropy_loss.default",
-      {Value(rows), Value(labels), Nothing(), Int(reduction), Int(reduction == 1 ? -100 : 3)},
-      {Meta({})});
-  return make.Finish(loss, logits, reduction == 1 ? LossReduction::kMean : LossReduction::kSum);
+        model.Add("view.default",
+                  {Value(all), List({Batch(), Int(kTokens), Int(3), Int(kHeads), Int(kHeadWidth)})},
+                  Meta({-1, kTokens, 3, kHeads, kHeadWidth}));
+    TensorMeta three = Meta({3, -1, kHeads, kTokens, kHeadWidth});
+    three.layout = SampleLayout{1, 1};
+    const int turned = model.Add(
+        "permute.default", {Value(apart), List({Int(2), Int(0), Int(3), Int(1), Int(4)})}, three);
+    const int parts = joint == Joint::kSelect
+                          ? 0
+                          : model.make.AddNode("aten.unbind.int", {Value(turned), Int(0)},
+                                               std::vector<TensorMeta>(3, model.Heads()));
+    for (int i = 0; i < 3; ++i) {
+      heads.push_back(
+          joint == Joint::kUnbind
+              ? Value(parts, i)
+              : Value(model.Add("select.int", {Value(turned), Int(0), Int(i - 3)}, model.Heads())));
+    }
+  }
+  const int y = model.Sum(x, model.Attend(heads[0], heads[1], heads[2]));
+  const int wide = model.Linear("gate", y, kWidth, 6 * kWidth);
+  const int two = model.make.AddNode("aten.chunk.default", {Value(wide), Int(2), Int(2)},
+                                     std::vector<TensorMeta>(2, model.Values(3 * kWidth)));
+  const int gate = model.Add("silu.default", {Value(two, 0)}, model.Values(3 * kWidth));
+  const int gated = model.Add("mul.Tensor", {Value(gate), Value(two, 1)}, model.Values(3 * kWidth));
+  const int z = model.Sum(y, model.Linear("down", gated, 3 * kWidth, kWidth));
+  const int logits = model.Named(
+      "head", model.Add("linear.default", {Value(z), Param(table)}, model.Values(kWords)));
+  return model.Finish(logits, reduction);
 }
 
 const std::vector<std::vector<OperatorSplit>>& Splits() {
@@ -105,9 +179,12 @@ struct Saved {
 
 class ExecutorSplitsTest : public ::testing::TestWithParam<int64_t> {
  protected:
-  ExecutorSplitsTest() {
+  ExecutorSplitsTest() { Use(LanguageModel(GetParam()), "head.weight"); }
+
+  // Trains a model whose parameter `apart` is in a group of its own.
+  void Use(Graph graph, const std::string& apart) {
     at::set_num_threads(1);
-    spec_.graph = whole_ = std::make_shared<const Graph>(LanguageModel(GetParam()));
+    spec_.graph = whole_ = std::make_shared<const Graph>(std::move(graph));
     const std::string stem = "splits_" + std::to_string(GetParam()) + "_" +
                              std::to_string(reinterpret_cast<uintptr_t>(this));
     spec_.weights_path = WriteWeights(*whole_, stem + "_weights.safetensors");
@@ -121,7 +198,7 @@ class ExecutorSplitsTest : public ::testing::TestWithParam<int64_t> {
     optimizer.learning_rate = 0.01;
     optimizer.decoupled_weight_decay = true;
     optimizer.weight_decay = 0.1;
-    optimizer.groups = {{"*.bias", 0, 2.0}, {"head.weight", 0.3, 0.5}};
+    optimizer.groups = {{"*.bias", 0, 2.0}, {apart, 0.3, 0.5}};
     spec_.steps = kSteps;
     spec_.seed = 11;
   }
@@ -149,6 +226,26 @@ class ExecutorSplitsTest : public ::testing::TestWithParam<int64_t> {
       };
     }
     return TrainLocally(spec);
+  }
+
+  void ExpectTrainsAlike(const std::vector<std::vector<OperatorSplit>>& all) {
+    const auto whole = Train({.stages = 1, .micro_batches = 1}, 1);
+    ASSERT_TRUE(whole.ok()) << whole.status();
+    const std::vector<StrategyShape> plans = {
+        {.stages = 1, .micro_batches = 1},
+        {.stages = 4, .micro_batches = 4},
+        {.stages = 6, .most_replicas = 2, .micro_batches = 2}};
+    for (const auto& splits : all) {
+      SCOPED_TRACE(OperatorSplitsText(splits));
+      Cut(splits);
+      for (size_t plan = 0; plan < plans.size(); ++plan) {
+        SCOPED_TRACE(plan);
+        const auto cut = Train(plans[plan], 10 + plan);
+        ASSERT_TRUE(cut.ok()) << cut.status();
+        ExpectSame(*cut, *whole);
+      }
+    }
+    spec_.graph = whole_;
   }
 
   std::shared_ptr<const Checkpoint> Complete(const Saved& saved) {
@@ -186,21 +283,26 @@ class ExecutorSplitsTest : public ::testing::TestWithParam<int64_t> {
 
 INSTANTIATE_TEST_SUITE_P(MeanAndSum, ExecutorSplitsTest, ::testing::Values(1, 2));
 
-TEST_P(ExecutorSplitsTest, TrainsAsTheModelAsItIs) {
-  const auto whole = Train({.stages = 1, .micro_batches = 1}, 1);
-  ASSERT_TRUE(whole.ok()) << whole.status();
-  const std::vector<StrategyShape> plans = {{.stages = 1, .micro_batches = 1},
-                                            {.stages = 4, .micro_batches = 4},
-                                            {.stages = 6, .most_replicas = 2, .micro_batches = 2}};
-  for (const auto& splits : Splits()) {
-    SCOPED_TRACE(OperatorSplitsText(splits));
-    Cut(splits);
-    for (size_t plan = 0; plan < plans.size(); ++plan) {
-      SCOPED_TRACE(plan);
-      const auto cut = Train(plans[plan], 10 + plan);
-      ASSERT_TRUE(cut.ok()) << cut.status();
-      ExpectSame(*cut, *whole);
-    }
+TEST_P(ExecutorSplitsTest, TrainsAsTheModelAsItIs) { ExpectTrainsAlike(Splits()); }
+
+TEST_P(ExecutorSplitsTest, JointProjectionsGoOnInParts) {
+  for (const Joint joint : {Joint::kSplit, Joint::kUnbind, Joint::kSelect}) {
+    Use(JointModel(GetParam(), joint), "table.weight");
+    Cut({{"qkv", 2}, {"o", 2}, {"gate", 4}, {"down", 4}});
+    for (const Node& node : spec_.graph->nodes())
+      EXPECT_NE(node.target, "aten.cat.default") << node.name;
+  }
+}
+
+TEST_P(ExecutorSplitsTest, TiedWeightsAndJointProjectionsTrainAsTheModelAsItIs) {
+  for (const Joint joint : {Joint::kSplit, Joint::kUnbind, Joint::kSelect}) {
+    SCOPED_TRACE(static_cast<int>(joint));
+    Use(JointModel(GetParam(), joint), "table.weight");
+    ExpectTrainsAlike({{{"head", 3}},                             // The table, too.
+                       {{"table", 4}},                            // The head, too.
+                       {{"qkv", 2}, {"o", 2}},                    // Heads.
+                       {{"gate", 2}, {"down", 2}},                // Columns, then rows.
+                       {{"qkv", 4}, {"gate", 2}, {"head", 8}}});  // Joined before "o" and "down".
   }
 }
 
@@ -226,15 +328,21 @@ TEST_P(ExecutorSplitsTest, CheckpointsFitTheModelAsItIsAndTheReverse) {
 }
 
 TEST_P(ExecutorSplitsTest, AWordThatIsNotThereIsAnErrorAsItIsWithoutParts) {
-  for (const int64_t word : {kWords, int64_t{-7}}) {
-    at::Tensor target = at::zeros({kSamples, kTokens}, at::kLong);
-    target[1][2] = word;
-    WriteTensors(spec_.data_path,
-                 {{"tokens", at::zeros({kSamples, kTokens}, at::kLong)}, {"target", target}});
-    spec_.graph = whole_;
-    EXPECT_FALSE(Train({.stages = 1, .micro_batches = 1}, 1).ok());
-    Cut({{"head", 3}});
-    EXPECT_FALSE(Train({.stages = 1, .micro_batches = 1}, 1).ok());
+  for (const bool joint : {false, true}) {
+    if (joint) Use(JointModel(GetParam(), Joint::kSplit), "table.weight");
+    for (const int64_t word : {kWords, int64_t{-7}}) {
+      at::Tensor wrong = at::zeros({kSamples, kTokens}, at::kLong);
+      wrong[1][2] = word;
+      const at::Tensor right = at::zeros({kSamples, kTokens}, at::kLong);
+      for (const bool in_target : {false, true}) {
+        WriteTensors(spec_.data_path, {{"tokens", in_target ? right : wrong},
+                                       {"target", in_target ? wrong : right}});
+        spec_.graph = whole_;
+        EXPECT_FALSE(Train({.stages = 1, .micro_batches = 1}, 1).ok());
+        Cut({{"head", 3}});
+        EXPECT_FALSE(Train({.stages = 1, .micro_batches = 1}, 1).ok());
+      }
+    }
   }
 }
 

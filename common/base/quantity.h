@@ -33,9 +33,10 @@ class Quantity {
   template <std::integral T>
   requires Number<T>
   constexpr explicit Quantity(T count) : count_(static_cast<int64_t>(count)) {}
-  // Towards zero; the number is in the range of int64.
+  // Towards zero; what is beyond a quarter of int64's range becomes that, so that a few of them add
+  // up, and what is no number the largest.
   template <std::floating_point T>
-  constexpr explicit Quantity(T count) : count_(static_cast<int64_t>(count)) {}
+  constexpr explicit Quantity(T count) : count_(Saturated(static_cast<double>(count))) {}
 
   constexpr int64_t count() const { return count_; }
   template <Number T>
@@ -76,6 +77,13 @@ class Quantity {
   }
 
  private:
+  static constexpr int64_t Saturated(double count) {
+    constexpr int64_t kMost = int64_t{1} << 61;
+    if (count > -static_cast<double>(kMost) && count < static_cast<double>(kMost))
+      return static_cast<int64_t>(count);
+    return count < 0 ? -kMost : kMost;
+  }
+
   int64_t count_ = 0;
 };
 

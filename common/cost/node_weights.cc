@@ -10,7 +10,7 @@ std::vector<double> NodeWeights(const Graph& graph, const CostModel& costs, cons
   weights.reserve(graph.size());
   for (int32_t v = 0; v < graph.size(); ++v) {
     const OperatorTime time = costs.Time(NodeId(v), kind, samples);
-    weights.push_back(static_cast<double>(time.forward + time.backward));
+    weights.push_back(static_cast<double>(time.forward) + static_cast<double>(time.backward));
   }
   return weights;
 }

@@ -46,6 +46,10 @@ absl::Status CheckDevice(const ClusterData& data, size_t index) {
   if (device.memory <= 0) {
     return Invalid(where, absl::StrCat(".memory_bytes: ", device.memory, " is not positive"));
   }
+  if (device.memory > Cluster::kMostMemory) {
+    return Invalid(where, absl::StrCat(".memory_bytes: ", device.memory, " is more than ",
+                                       FormatBytes(Cluster::kMostMemory)));
+  }
   return absl::OkStatus();
 }
 
@@ -75,6 +79,18 @@ absl::StatusOr<Route> MakeRoute(const ClusterData& data, size_t from, size_t to)
   return route;
 }
 
+// Numbers nodes from 0 on, in the order of the numbers that they have.
+void NumberNodes(std::vector<Device>& devices) {
+  std::vector<int32_t> nodes;
+  for (const Device& device : devices) nodes.push_back(device.node);
+  std::sort(nodes.begin(), nodes.end());
+  nodes.erase(std::unique(nodes.begin(), nodes.end()), nodes.end());
+  for (Device& device : devices) {
+    const auto place = std::lower_bound(nodes.begin(), nodes.end(), device.node);
+    device.node = static_cast<int32_t>(place - nodes.begin());
+  }
+}
+
 template <typename T>
 absl::Status CheckUniqueNames(const std::vector<T>& items, absl::string_view list) {
   absl::flat_hash_set<absl::string_view> names;
@@ -91,8 +107,7 @@ absl::Status CheckUniqueNames(const std::vector<T>& items, absl::string_view lis
 
 Nanos Route::TransferTime(Bytes bytes) const {
   if (links.empty()) return 0;
-  return latency +
-         static_cast<Nanos>(std::ceil(static_cast<double>(bytes) / bytes_per_second * 1e9));
+  return latency + Nanos(std::ceil(static_cast<double>(bytes) / bytes_per_second * 1e9));
 }
 
 absl::StatusOr<Cluster> Cluster::Create(ClusterData data) {
@@ -118,6 +133,7 @@ absl::StatusOr<Cluster> Cluster::Create(ClusterData data) {
     return absl::InvalidArgumentError(absl::StrCat("routes: ", data.routes.size(), " given, ",
                                                    n * n, " needed for ", n, " devices"));
   }
+  NumberNodes(data.devices);
   Cluster cluster;
   cluster.routes_.reserve(n * n);
   for (size_t from = 0; from < n; ++from) {

@@ -53,10 +53,12 @@ struct ClusterData {
 class Cluster {
  public:
   static constexpr int32_t kMostDevices = 1024;
+  static constexpr Bytes kMostMemory = Bytes(int64_t{1} << 52);  // Of a device: 4 PiB.
 
-  // INVALID_ARGUMENT, naming the field and device: no device or more than kMostDevices, memory or
-  // rates not positive (or NaN), indices out of range, a pair of devices without a route, duplicate
-  // device names.
+  // Numbers nodes from 0 on without gaps, in the order of the numbers given. INVALID_ARGUMENT,
+  // naming the field and device: no device or more than kMostDevices, memory or rates not positive
+  // (or NaN), memory over kMostMemory, latencies over an hour, indices out of range, a pair of
+  // devices without a route, duplicate device names.
   static absl::StatusOr<Cluster> Create(ClusterData data);
 
   const std::string& name() const { return data_.name; }

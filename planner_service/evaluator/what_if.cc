@@ -13,8 +13,6 @@
 namespace stagewright {
 namespace {
 
-constexpr double kMostMemory = 0x1p60;
-
 Cluster Rebuilt(ClusterData data) {
   auto cluster = Cluster::Create(std::move(data));
   CHECK(cluster.ok());  // Was valid, and the changes keep it so.
@@ -75,8 +73,8 @@ Cluster WithLinks(const Cluster& cluster, double rate, double latency) {
 Cluster WithMemory(const Cluster& cluster, double factor) {
   ClusterData data = cluster.data();
   for (Device& device : data.devices) {
-    device.memory = static_cast<Bytes>(
-        std::clamp(static_cast<double>(device.memory) * factor, 1.0, kMostMemory));
+    device.memory = static_cast<Bytes>(std::clamp(static_cast<double>(device.memory) * factor, 1.0,
+                                                  static_cast<double>(Cluster::kMostMemory)));
   }
   return Rebuilt(std::move(data));
 }

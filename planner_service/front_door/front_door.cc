@@ -13,6 +13,7 @@
 #include "common/graph/operator_graph.h"
 #include "planner_service/evaluator/lower_bound.h"
 #include "planner_service/front_door/check_request.h"
+#include "planner_service/front_door/check_times.h"
 #include "planner_service/front_door/few_operators.h"
 #include "planner_service/front_door/judge_lengths.h"
 #include "planner_service/front_door/plan_warnings.h"
@@ -59,6 +60,7 @@ std::vector<double> WeightsOf(const PlanRequest& request, const CostModel& costs
 
 absl::Status Prepare(const PlanRequest& request, Prepared& prepared) {
   const CostModel* costs = CostsOf(request, prepared.own_costs);
+  RETURN_IF_ERROR(CheckTimes(*request.graph, *request.cluster, *costs, request.mini_batch));
   if (IsProfiled(*request.graph)) {
     ASSIGN_OR_RETURN(prepared.operators, OneOperatorPerNode(*request.graph));
   } else {
@@ -351,6 +353,7 @@ absl::StatusOr<JudgedPlan> JudgeStrategy(const PlanRequest& request, const Strat
   ASSIGN_OR_RETURN(const CutRequest cut, CutFor(request, strategy));
   std::unique_ptr<CostModel> own_costs;
   const CostModel& costs = *CostsOf(cut.request, own_costs);
+  RETURN_IF_ERROR(CheckTimes(*cut.request.graph, *request.cluster, costs, request.mini_batch));
   ASSIGN_OR_RETURN(JudgedPlan judged, MakeJudgedPlan(cut.request, costs, strategy, planner_name));
   RETURN_IF_ERROR(JudgeLengths(cut.request, judged));
   if (cut.graphs != nullptr) TellSplits(strategy.splits, cut.graphs, judged);

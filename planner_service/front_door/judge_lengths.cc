@@ -10,6 +10,7 @@
 #include "common/graph/lengths.h"
 #include "common/memory/message_buffers.h"
 #include "common/plan/plan.h"
+#include "planner_service/front_door/check_times.h"
 #include "planner_service/front_door/request_costs.h"
 
 namespace stagewright {
@@ -18,6 +19,7 @@ namespace {
 absl::StatusOr<Evaluation> EvaluateFor(const PlanRequest& request, const Graph& graph,
                                        const Strategy& strategy) {
   const std::unique_ptr<CostModel> costs = MakeCosts(request, graph);
+  RETURN_IF_ERROR(CheckTimes(graph, *request.cluster, *costs, request.mini_batch));
   EvaluateOptions options;
   options.optimizer = request.optimizer;
   options.gradient_norm = request.gradient_norm;

@@ -77,5 +77,16 @@ TEST(QuantityTest, IsWrittenAsItsNumber) {
   EXPECT_EQ(absl::StrCat(Apples(12), " apples"), "12 apples");
 }
 
+TEST(QuantityTest, NumbersOutOfRangeBecomeTheEndsOfIt) {
+  EXPECT_EQ(Apples(1.9), 1);
+  EXPECT_EQ(Apples(-1.9), -1);
+  const Apples most(1e300);
+  EXPECT_GT(most, 2'000'000'000'000'000'000);
+  EXPECT_EQ(Apples(std::numeric_limits<double>::infinity()), most);
+  EXPECT_EQ(Apples(std::numeric_limits<double>::quiet_NaN()), most);
+  EXPECT_EQ(Apples(-1e300), -most);
+  EXPECT_GT(most + most + most, most);  // No overflow.
+}
+
 }  // namespace
 }  // namespace stagewright

@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <functional>
+#include <limits>
 
 namespace stagewright {
 namespace {
@@ -37,6 +38,17 @@ TEST(Cluster, RoutesSumLatencyAndTakeTheSlowestLink) {
   EXPECT_EQ(cluster->route(DeviceId(2), DeviceId(2)).TransferTime(kGiB), 0);
 }
 
+TEST(Cluster, NodesAreNumberedWithoutGaps) {
+  ClusterData data = Small();
+  data.devices[0].node = data.devices[1].node = 7;
+  data.devices[2].node = std::numeric_limits<int32_t>::max();
+  const auto cluster = Cluster::Create(std::move(data));
+  ASSERT_TRUE(cluster.ok()) << cluster.status();
+  EXPECT_EQ(cluster->device(DeviceId(0)).node, 0);
+  EXPECT_EQ(cluster->device(DeviceId(1)).node, 0);
+  EXPECT_EQ(cluster->device(DeviceId(2)).node, 1);
+}
+
 struct BadCluster {
   const char* name;
   std::function<void(ClusterData&)> spoil;
@@ -59,6 +71,8 @@ const BadCluster kBadClusters[] = {
      "devices: 2000 are more than the 1024 supported"},
     {"NoMemory", [](ClusterData& c) { c.devices[1].memory = 0; },
      "devices[1] \"b\".memory_bytes: 0 is not positive"},
+    {"AllMemory", [](ClusterData& c) { c.devices[1].memory = std::numeric_limits<Bytes>::max(); },
+     "devices[1] \"b\".memory_bytes: 9223372036854775807 is more than 4194304 GiB"},
     {"NegativeMemory", [](ClusterData& c) { c.devices[1].memory = -5; },
      "devices[1] \"b\".memory_bytes: -5 is not positive"},
     {"NoName", [](ClusterData& c) { c.devices[2].name = ""; }, "devices[2] \"\".name is empty"},

@@ -34,7 +34,10 @@ absl::Status CheckRates(const DeviceKind& kind, absl::string_view where) {
   RETURN_IF_ERROR(check(kind.memory_bytes_per_second, false, "memory_bytes_per_second"));
   RETURN_IF_ERROR(check(kind.tf32_flops_per_second, true, "tf32_flops_per_second"));
   RETURN_IF_ERROR(check(kind.bf16_flops_per_second, true, "bf16_flops_per_second"));
-  return check(kind.fp16_flops_per_second, true, "fp16_flops_per_second");
+  RETURN_IF_ERROR(check(kind.fp16_flops_per_second, true, "fp16_flops_per_second"));
+  RETURN_IF_ERROR(check(kind.message_bytes_per_second, true, "message_bytes_per_second"));
+  RETURN_IF_ERROR(check(kind.product_slowdown, false, "product_slowdown"));
+  return check(kind.memory_slowdown, false, "memory_slowdown");
 }
 
 absl::Status CheckCosts(const DeviceKind& kind, absl::string_view where) {
@@ -46,6 +49,8 @@ absl::Status CheckCosts(const DeviceKind& kind, absl::string_view where) {
   RETURN_IF_ERROR(check(kind.pass_overhead, "pass_overhead_ns"));
   RETURN_IF_ERROR(check(kind.message_overhead, "message_overhead_ns"));
   RETURN_IF_ERROR(check(kind.step_overhead, "step_overhead_ns"));
+  RETURN_IF_ERROR(check(kind.parameter_overhead, "parameter_overhead_ns"));
+  RETURN_IF_ERROR(check(kind.reduction_overhead, "reduction_overhead_ns"));
   if (!std::isfinite(kind.half_efficiency_flops) || kind.half_efficiency_flops < 0) {
     return Invalid(where, ".half_efficiency_flops: ", kind.half_efficiency_flops,
                    " is negative or not a number");
@@ -111,12 +116,28 @@ DeviceKind WithFixedCosts(DeviceKind kind) {
   return kind;
 }
 
-DeviceKind WithShareOfRates(DeviceKind kind, double share) {
-  for (double* rate :
-       {&kind.flops_per_second, &kind.memory_bytes_per_second, &kind.tf32_flops_per_second,
-        &kind.bf16_flops_per_second, &kind.fp16_flops_per_second})
-    *rate *= share;
+DeviceKind WithSlowdown(DeviceKind kind, double product, double memory) {
+  for (double* rate : {&kind.flops_per_second, &kind.tf32_flops_per_second,
+                       &kind.bf16_flops_per_second, &kind.fp16_flops_per_second})
+    *rate /= product;
+  kind.memory_bytes_per_second /= memory;
+  kind.message_bytes_per_second /= memory;
+  for (Nanos* cost : {&kind.kernel_overhead, &kind.pass_overhead, &kind.message_overhead,
+                      &kind.step_overhead, &kind.parameter_overhead})
+    *cost = Nanos(static_cast<double>(*cost) * product);
+  kind.product_slowdown *= product;
+  kind.memory_slowdown *= memory;
   return kind;
+}
+
+DeviceKind Alone(const DeviceKind& kind) {
+  return WithSlowdown(kind, 1 / kind.product_slowdown, 1 / kind.memory_slowdown);
+}
+
+Nanos MessageCost(const DeviceKind& kind, Bytes bytes) {
+  if (kind.message_bytes_per_second <= 0) return kind.message_overhead;
+  const double seconds = static_cast<double>(bytes) / kind.message_bytes_per_second;
+  return kind.message_overhead + Nanos(std::llround(seconds * 1e9));
 }
 
 double RateOf(const DeviceKind& kind, ProductType type) {

@@ -42,6 +42,16 @@ Slowdown SlowdownOf(const RegisteredDevice& device, const std::vector<Registered
   return {ratio(together->product, alone->product), ratio(together->copy, alone->copy)};
 }
 
+// As they were measured among busy devices, if they were.
+void AddMessageCosts(const Crowd& crowd, const LinkTable& table, DeviceKind& kind) {
+  const CrowdFigure* figure = Find(table, crowd);
+  if (crowd.devices < 2 || figure == nullptr || figure->message == 0) return;
+  kind.message_overhead = figure->message;
+  kind.message_bytes_per_second = figure->message_bytes_per_second;
+  kind.reduction_overhead =
+      std::max<Nanos>(0, figure->reduction - figure->latency - 2 * figure->message);
+}
+
 std::vector<DeviceKind> SharedRates(const std::vector<RegisteredDevice>& devices,
                                     const LinkTable& table) {
   std::vector<DeviceKind> kinds;
@@ -49,12 +59,8 @@ std::vector<DeviceKind> SharedRates(const std::vector<RegisteredDevice>& devices
     DeviceKind kind = FromProto(device.kind);
     if (device.threads > 0) {
       const Slowdown slower = SlowdownOf(device, devices, table);
-      kind = WithShareOfRates(std::move(kind), 1 / slower.product);
-      kind.memory_bytes_per_second *= slower.product / slower.memory;
-      kind = WithFixedCosts(std::move(kind));
-      for (Nanos* cost : {&kind.kernel_overhead, &kind.pass_overhead, &kind.message_overhead,
-                          &kind.step_overhead})
-        *cost = Nanos(static_cast<double>(*cost) * slower.product);
+      kind = WithSlowdown(WithFixedCosts(std::move(kind)), slower.product, slower.memory);
+      AddMessageCosts(CrowdOf(device, devices), table, kind);
     }
     kinds.push_back(std::move(kind));
   }

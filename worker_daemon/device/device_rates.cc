@@ -4,12 +4,12 @@
 #include <ATen/core/grad_mode.h>
 
 #include <algorithm>
-#include <chrono>
 #include <functional>
 #include <limits>
 #include <vector>
 
 #include "common/cost/cost_model.h"
+#include "worker_daemon/device/work_clock.h"
 #include "worker_daemon/torch/torch_guard.h"
 
 namespace stagewright {
@@ -22,11 +22,10 @@ constexpr int kFewRepeats = 2;  // The first warms up.
 double Fastest(const at::Device& device, int repeats, const std::function<at::Tensor()>& work) {
   double best = std::numeric_limits<double>::infinity();
   for (int i = 0; i < repeats; ++i) {
-    const auto start = std::chrono::steady_clock::now();
+    const double start = WorkClock(device);
     at::Tensor result = work();
     if (device.is_cuda()) result.flatten().slice(0, 0, 1).cpu();  // Waits for the kernels.
-    best = std::min(
-        best, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+    best = std::min(best, WorkClock(device) - start);
   }
   return best;
 }
@@ -79,6 +78,7 @@ DeviceKind MeasureDeviceRates(const std::string& torch_device, const std::string
   const auto options = at::TensorOptions().device(device).dtype(at::kFloat);
   DeviceKind kind;
   kind.name = name;
+  kind.adds_gradients = true;
 
   // The product of a layer with a few samples. As in training, each layer's weight was last used
   // longer ago than the caches of a core remember.

@@ -1,6 +1,7 @@
 #include "worker_daemon/device/device_rates.h"
 
 #include <ATen/ATen.h>
+#include <ATen/Context.h>
 #include <ATen/core/grad_mode.h>
 
 #include <algorithm>
@@ -70,6 +71,17 @@ double ReachedIn(at::ScalarType type, const at::Device& device, int repeats, dou
   return reached;
 }
 
+// The same of float32 products that round their operands to TF32; 0 where nothing does that.
+double ReachedInTf32(const at::Device& device, int repeats, double overhead) {
+  if (!device.is_cuda()) return 0;
+  at::Context& context = at::globalContext();
+  const bool allowed = context.allowTF32CuBLAS();
+  context.setAllowTF32CuBLAS(true);
+  const double reached = ReachedIn(at::kFloat, device, repeats, overhead);
+  context.setAllowTF32CuBLAS(allowed);
+  return reached;
+}
+
 }  // namespace
 
 DeviceKind MeasureDeviceRates(const std::string& torch_device, const std::string& name) {
@@ -93,6 +105,7 @@ DeviceKind MeasureDeviceRates(const std::string& torch_device, const std::string
 
   const double reached = ReachedIn(at::kFloat, device, kRepeats, overhead);
   kind.flops_per_second = reached / kPeakShare;
+  kind.tf32_flops_per_second = ReachedInTf32(device, kRepeats, overhead) / kPeakShare;
   // Processors may have a type in name only, and take a tenth of a second for one product in it.
   kind.bf16_flops_per_second = ReachedIn(at::kBFloat16, device, kFewRepeats, overhead) / kPeakShare;
   kind.fp16_flops_per_second = ReachedIn(at::kHalf, device, kFewRepeats, overhead) / kPeakShare;

@@ -20,12 +20,14 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr auto kPoll = std::chrono::microseconds(20);  // As the engine's compute lane.
+// Until all threads of the receiver sleep, as they do when a pipeline waits for a message.
+constexpr auto kPause = std::chrono::milliseconds(1);
 
 // Small ones, those of activations, and some that show the bandwidth.
 constexpr struct {
   int64_t bytes;
   int repeats;
-} kSizes[] = {{64, 24}, {4 << 10, 24}, {32 << 10, 16}, {128 << 10, 8}, {512 << 10, 4}};
+} kSizes[] = {{64, 24}, {4 << 10, 24}, {32 << 10, 16}, {128 << 10, 12}, {512 << 10, 8}};
 
 constexpr auto kWorkTime = std::chrono::milliseconds(50);
 constexpr int kBlocks = 3;
@@ -115,13 +117,14 @@ absl::Status ReceiveFrom(Transport& self, int peer, Tag tag, std::vector<char>& 
   return operations.Wait(deadline);
 }
 
-// Messages of one size to the peer, each answered by an empty one.
+// Messages of one size to the peer, which sleeps when they come, each answered by an empty one.
 absl::StatusOr<Nanos> LeadSize(Transport& self, int peer, int64_t size, int repeats,
                                absl::Time deadline) {
   const std::vector<char> data(static_cast<size_t>(size), 1);
   std::vector<char> answer;
   std::vector<Nanos> times;
   for (int i = 0; i < repeats; ++i) {
+    std::this_thread::sleep_for(kPause);
     const Clock::time_point start = Clock::now();
     RETURN_IF_ERROR(SendTo(self, peer, kData, data, deadline));
     RETURN_IF_ERROR(ReceiveFrom(self, peer, kAnswer, answer, deadline));

@@ -14,10 +14,9 @@ constexpr Nanos kLongestCost = 3600 * kSecond;
 // faster and slower cores. From the table "Engine" of docs/benchmarks.md (release build, idle
 // machine), for calls of 8 us: a pass of one or two tiny operators took 6.9 us, of which about 4
 // are not theirs; two passes and two packed messages took 38 us, so that a message took 12 us at
-// each end. `engine_bench` prints these and what a step costs, which is not known yet.
+// each end. Workers measure passes themselves, and messages where several devices share a machine.
 constexpr double kCallsOfPass = 0.5;
 constexpr double kCallsOfMessage = 1.5;
-constexpr double kCallsOfStep = 0;
 
 template <typename... Parts>
 absl::Status Invalid(const Parts&... parts) {
@@ -108,11 +107,10 @@ double WorkAtPeak(const std::vector<EfficiencyPoint>& points, double flops) {
 }  // namespace
 
 DeviceKind WithFixedCosts(DeviceKind kind) {
-  if (kind.pass_overhead != 0 || kind.message_overhead != 0 || kind.step_overhead != 0) return kind;
   const auto call = static_cast<double>(kind.kernel_overhead);
-  kind.pass_overhead = Nanos(std::llround(kCallsOfPass * call));
-  kind.message_overhead = Nanos(std::llround(kCallsOfMessage * call));
-  kind.step_overhead = Nanos(std::llround(kCallsOfStep * call));
+  if (kind.pass_overhead == 0) kind.pass_overhead = Nanos(std::llround(kCallsOfPass * call));
+  if (kind.message_overhead == 0)
+    kind.message_overhead = Nanos(std::llround(kCallsOfMessage * call));
   return kind;
 }
 

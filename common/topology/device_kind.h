@@ -68,8 +68,8 @@ struct DeviceKind {
   std::vector<EfficiencyCurve> efficiency;
 };
 
-// The kind with the fixed costs of workers on CPUs, in proportion to its kernel overhead, unless it
-// has any of its own.
+// The kind with the costs of passes and messages on CPUs, in proportion to its kernel overhead,
+// where it has none of its own: those of workers that have not measured them.
 DeviceKind WithFixedCosts(DeviceKind kind);
 
 // The kind among neighbours that slow its products, and every fixed cost, `product` times and its

@@ -21,13 +21,13 @@ using Clock = std::chrono::steady_clock;
 
 constexpr auto kPoll = std::chrono::microseconds(20);  // As the engine's compute lane.
 // Until all threads of the receiver sleep, as they do when a pipeline waits for a message.
-constexpr auto kPause = std::chrono::milliseconds(1);
+constexpr auto kPause = std::chrono::microseconds(500);
 
 // Small ones, those of activations, and some that show the bandwidth.
 constexpr struct {
   int64_t bytes;
   int repeats;
-} kSizes[] = {{64, 24}, {4 << 10, 24}, {32 << 10, 16}, {128 << 10, 12}, {512 << 10, 8}};
+} kSizes[] = {{64, 12}, {4 << 10, 12}, {32 << 10, 12}, {128 << 10, 8}, {512 << 10, 6}};
 
 constexpr auto kWorkTime = std::chrono::milliseconds(50);
 constexpr int kBlocks = 3;

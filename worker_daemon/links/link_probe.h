@@ -24,8 +24,8 @@ struct MessageTime {
 
 // Messages from this device to `peer`: of every size the first quartile of several, by ascending
 // size. Two devices take turns; the one with the smaller number begins. A time is that of the
-// message and an empty answer, less that of an empty answer. Receivers sleep when a message comes, so
-// that waking them counts. Moves about 6 MB both ways.
+// message and an empty answer, less that of an empty answer. Receivers sleep when a message comes,
+// so that waking them counts. Moves about 9 MB both ways.
 absl::StatusOr<std::vector<MessageTime>> ProbeLink(Transport& self, int peer, absl::Time deadline);
 
 // Units of work, of a fraction of a millisecond each, on the device of the calling thread.

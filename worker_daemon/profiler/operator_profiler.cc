@@ -17,6 +17,7 @@
 #include "common/cost/measured/operator_signature.h"
 #include "common/graph/index_bounds.h"
 #include "worker_daemon/device/memory_meter.h"
+#include "worker_daemon/profiler/harness_cost.h"
 #include "worker_daemon/profiler/operands.h"
 #include "worker_daemon/profiler/operator_chain.h"
 #include "worker_daemon/profiler/repeats.h"
@@ -43,17 +44,18 @@ Bytes BytesOf(const Operands& operands, const Graph& graph, NodeId node) {
   return bytes;
 }
 
-// What is known of a graph's tensors before any operator runs.
-struct KnownTensors {
+// What is known before any operator of a graph runs.
+struct KnownBefore {
   std::vector<IndexBounds> bounds;
   std::optional<GraphTypes> types;
+  HarnessCost harness;
 };
 
 // One operator with one number of samples.
 class Measuring {
  public:
   Measuring(const Graph& graph, NodeId node, int64_t samples, const ProfileOptions& options,
-            const KnownTensors& known)
+            const KnownBefore& known)
       : graph_(graph),
         node_(node),
         options_(options),
@@ -180,13 +182,18 @@ class Measuring {
       if (times.both.size() >= kLeastRepeats && taken > kMostNanos) break;
       RETURN_IF_ERROR(RepeatOnce(length, times));
     }
-    measured_.forward = Nanos(std::round(RobustMedian(times.forward)));
-    if (!chain_->has_backward()) return absl::OkStatus();
-    measured_.backward = Nanos(std::round(RobustMedian(times.backward)));
+    const bool backward = chain_->has_backward();
+    measured_.forward = WithoutHarness(times.forward, backward ? known_.harness.forward : 0);
+    if (!backward) return absl::OkStatus();
+    measured_.backward = WithoutHarness(times.backward, known_.harness.backward);
     measured_.backward_weight =
         Nanos(std::round(static_cast<double>(measured_.backward) * WeightShare(times)));
     measured_.backward_input = measured_.backward - measured_.backward_weight;
     return absl::OkStatus();
+  }
+
+  static Nanos WithoutHarness(const std::vector<double>& times, double harness) {
+    return Nanos(std::round(std::max(1.0, RobustMedian(times) - harness)));
   }
 
   // Which part of the backward pass the weight half is.
@@ -199,7 +206,7 @@ class Measuring {
   const Graph& graph_;
   const NodeId node_;
   const ProfileOptions& options_;
-  const KnownTensors& known_;
+  const KnownBefore& known_;
   const at::Device device_;
   OperatorMeasurement measured_;
   std::unique_ptr<OperatorChain> chain_;
@@ -221,7 +228,7 @@ bool EndsAll(const absl::Status& status) { return absl::IsCancelled(status); }
 
 absl::StatusOr<MeasuredOperator> ProfileOperator(const Graph& graph, NodeId node,
                                                  const ProfileOptions& options,
-                                                 const KnownTensors& known) {
+                                                 const KnownBefore& known) {
   MeasuredOperator operator_costs = {options.day, {}};
   for (const int64_t samples : SizesOf(graph, node, options.most_samples)) {
     if (options.stopped && options.stopped()) return absl::CancelledError("stopped");
@@ -250,7 +257,8 @@ absl::StatusOr<ProfiledGraph> ProfileOperators(const Graph& graph, const Profile
                            absl::StrCat("torch_device \"", options.torch_device, "\"")));
   const c10::OptionalDeviceGuard guard(device->is_cpu() ? std::nullopt : device);
   at::init_num_threads();  // OpenMP keeps their number per thread; new ones must be told.
-  const KnownTensors known = {FindIndexBounds(graph), MixedTypes(graph, options.precision)};
+  ASSIGN_OR_RETURN(const HarnessCost harness, MeasureHarness(*device));
+  const KnownBefore known = {FindIndexBounds(graph), MixedTypes(graph, options.precision), harness};
   const std::vector<std::string> signatures = SignaturesOf(graph, options.precision);
   ProfiledGraph profiled;
   std::set<std::string> seen;

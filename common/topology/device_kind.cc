@@ -9,6 +9,7 @@ namespace stagewright {
 namespace {
 
 constexpr Nanos kLongestCost = 3600 * kSecond;
+constexpr double kLargestSlowdown = 1e4;
 
 // What the engine costs on a CPU beyond operators, in calls of small ones, so that it holds on
 // faster and slower cores. From the table "Engine" of docs/benchmarks.md (release build, idle
@@ -35,8 +36,12 @@ absl::Status CheckRates(const DeviceKind& kind, absl::string_view where) {
   RETURN_IF_ERROR(check(kind.bf16_flops_per_second, true, "bf16_flops_per_second"));
   RETURN_IF_ERROR(check(kind.fp16_flops_per_second, true, "fp16_flops_per_second"));
   RETURN_IF_ERROR(check(kind.message_bytes_per_second, true, "message_bytes_per_second"));
-  RETURN_IF_ERROR(check(kind.product_slowdown, false, "product_slowdown"));
-  return check(kind.memory_slowdown, false, "memory_slowdown");
+  for (const auto& [slowdown, field] : {std::pair(kind.product_slowdown, "product_slowdown"),
+                                        std::pair(kind.memory_slowdown, "memory_slowdown")}) {
+    if (!(slowdown >= 1 && slowdown <= kLargestSlowdown))
+      return Invalid(where, ".", field, ": ", slowdown, " is not from 1 to ", kLargestSlowdown);
+  }
+  return absl::OkStatus();
 }
 
 absl::Status CheckCosts(const DeviceKind& kind, absl::string_view where) {
@@ -134,7 +139,8 @@ DeviceKind Alone(const DeviceKind& kind) {
 
 Nanos MessageCost(const DeviceKind& kind, Bytes bytes) {
   if (kind.message_bytes_per_second <= 0) return kind.message_overhead;
-  const double seconds = static_cast<double>(bytes) / kind.message_bytes_per_second;
+  const double seconds =
+      std::min(3600.0, static_cast<double>(bytes) / kind.message_bytes_per_second);
   return kind.message_overhead + Nanos(std::llround(seconds * 1e9));
 }
 

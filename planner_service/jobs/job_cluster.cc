@@ -42,14 +42,13 @@ Slowdown SlowdownOf(const RegisteredDevice& device, const std::vector<Registered
   return {ratio(together->product, alone->product), ratio(together->copy, alone->copy)};
 }
 
-// As they were measured among busy devices, if they were.
+// As they were measured among busy devices, if they were. How long a hop of a sum waits for a core
+// while all compute is not among them: most of a sum's hops find devices that wait for it.
 void AddMessageCosts(const Crowd& crowd, const LinkTable& table, DeviceKind& kind) {
   const CrowdFigure* figure = Find(table, crowd);
   if (crowd.devices < 2 || figure == nullptr || figure->message == 0) return;
   kind.message_overhead = figure->message;
   kind.message_bytes_per_second = figure->message_bytes_per_second;
-  kind.reduction_overhead =
-      std::max<Nanos>(0, figure->reduction - figure->latency - 2 * figure->message);
 }
 
 std::vector<DeviceKind> SharedRates(const std::vector<RegisteredDevice>& devices,

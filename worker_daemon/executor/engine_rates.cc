@@ -271,10 +271,11 @@ DeviceKind WithRates(DeviceKind kind, double share) {
   return kind;
 }
 
-// By bisection: a step is the slower, the smaller the share is.
+// By bisection: a step is the slower, the smaller the share is. Operators of a step are not faster
+// than those that are repeated: a step that seems to be tells of too large fixed costs.
 DeviceKind Fit(const Graph& graph, const DeviceKind& kind, double measured) {
   const auto costs = MakeAnalyticCostModel(graph);
-  double least = 0.1, most = 10;
+  double least = 0.1, most = 1;
   for (int i = 0; i < 40; ++i) {
     const double share = (least + most) / 2;
     const bool too_fast =

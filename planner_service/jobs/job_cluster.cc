@@ -42,15 +42,6 @@ Slowdown SlowdownOf(const RegisteredDevice& device, const std::vector<Registered
   return {ratio(together->product, alone->product), ratio(together->copy, alone->copy)};
 }
 
-// As they were measured among busy devices, if they were. How long a hop of a sum waits for a core
-// while all compute is not among them: most of a sum's hops find devices that wait for it.
-void AddMessageCosts(const Crowd& crowd, const LinkTable& table, DeviceKind& kind) {
-  const CrowdFigure* figure = Find(table, crowd);
-  if (crowd.devices < 2 || figure == nullptr || figure->message == 0) return;
-  kind.message_overhead = figure->message;
-  kind.message_bytes_per_second = figure->message_bytes_per_second;
-}
-
 std::vector<DeviceKind> SharedRates(const std::vector<RegisteredDevice>& devices,
                                     const LinkTable& table) {
   std::vector<DeviceKind> kinds;
@@ -59,7 +50,6 @@ std::vector<DeviceKind> SharedRates(const std::vector<RegisteredDevice>& devices
     if (device.threads > 0) {
       const Slowdown slower = SlowdownOf(device, devices, table);
       kind = WithSlowdown(WithFixedCosts(std::move(kind)), slower.product, slower.memory);
-      AddMessageCosts(CrowdOf(device, devices), table, kind);
     }
     kinds.push_back(std::move(kind));
   }

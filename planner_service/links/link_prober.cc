@@ -94,9 +94,7 @@ absl::StatusOr<CrowdFigure> CrowdFigureOf(const std::vector<v1::DeviceProbe>& pr
     if (n == 1) continue;
     const auto product =
         static_cast<int64_t>(static_cast<double>(probe.product_ns()) / expected_share);
-    // What messages cost the threads at their ends is no latency.
-    const int64_t ends = 2 * (n - 1) * probe.message_ns();
-    figure.latency += Nanos(std::max<int64_t>(0, probe.round_ns() - product - ends) / n);
+    figure.latency += Nanos(std::max<int64_t>(0, probe.round_ns() - product) / n);
     figure.bytes_per_second +=
         static_cast<double>(probe.sent_bytes()) * 1e9 / static_cast<double>(probe.send_ns());
     figure.message += Nanos(probe.message_ns() / n);

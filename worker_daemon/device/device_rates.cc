@@ -33,7 +33,8 @@ double Fastest(const at::Device& device, int repeats, const std::function<at::Te
 
 // What one small operator costs in training, per pass: dispatch, autograd's bookkeeping,
 // allocation. A pass comes after others that used the caches for their own tensors and code, so
-// that it is timed after a product and a walk over memory, and the middle of several counts.
+// that it is timed after a product and a walk over memory, and the least disturbed of several
+// counts.
 double OperatorOverhead(const at::Device& device) {
   constexpr int kOperators = 10, kPasses = 15;
   const c10::AutoGradMode grad(true);
@@ -51,8 +52,8 @@ double OperatorOverhead(const at::Device& device) {
       return weight.grad();
     }));
   }
-  std::nth_element(seconds.begin(), seconds.begin() + kPasses / 2, seconds.end());
-  return seconds[kPasses / 2] / (2 * kOperators);  // Forward and backward pass.
+  const double least = *std::min_element(seconds.begin(), seconds.end());
+  return least / (2 * kOperators);  // Forward and backward pass.
 }
 
 double FlopsOfProduct(int64_t rows, int64_t width) {

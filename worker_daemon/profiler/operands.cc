@@ -79,7 +79,7 @@ class OperandMaker {
     ASSIGN_OR_RETURN(const OperatorCall call,
                      OperatorCall::Bind(node, device_, /*training=*/true, source));
     std::vector<at::Tensor> outputs;
-    RETURN_IF_ERROR(call.Run(samples_, source, outputs));
+    RETURN_IF_ERROR(call.Run(samples_, source, outputs, types_.has_value()));
     const size_t output = static_cast<size_t>(std::get<ValueRef>(argument.value).output);
     operands_.emplace_back(argument, outputs[output].detach());
     return absl::OkStatus();

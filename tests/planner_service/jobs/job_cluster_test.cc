@@ -86,23 +86,5 @@ TEST(JobCluster, RatesAreThoseOfTheMachineWhenAllItsDevicesWork) {
   EXPECT_DOUBLE_EQ(alone.flops_per_second, 1e9);
 }
 
-TEST(JobCluster, MessagesCostWhatTheyCostBusyDevices) {
-  std::vector<RegisteredDevice> devices = {DeviceAt("a", "w0", 1e9), DeviceAt("a", "w1", 1e9)};
-  for (RegisteredDevice& device : devices) {
-    device.threads = 1;
-    device.host_cores = 2;
-    device.kind.set_kernel_overhead_ns(1000);
-  }
-  LinkTable table;
-  table.crowds[{"a", 1, 1}] = {300, 50};
-  table.crowds[{"a", 2, 1}] = {300, 50, 7000, 1e9, absl::InfinitePast(), "", 4000, 5e9, 90000};
-  const DeviceKind together = JobCluster(devices, table)->kinds()[0];
-  EXPECT_EQ(together.message_overhead, 4000);
-  EXPECT_EQ(together.message_bytes_per_second, 5e9);
-  EXPECT_EQ(together.reduction_overhead, 0) << "devices that wait for a sum leave it their cores";
-  const DeviceKind alone = JobCluster({devices[0]}, table)->kinds()[0];
-  EXPECT_EQ(alone.message_bytes_per_second, 0);
-}
-
 }  // namespace
 }  // namespace stagewright

@@ -6,8 +6,9 @@
 // How much of the peak an operator reaches by its size only makes sense where work is tiled over
 // the device's units. Bytes are those of all operands and results, once each, in the types that the
 // precision takes them in; an operand that is cast is read and written once more, in a launch of
-// its own, and so is its gradient. The backward pass of a product is one product per operand that
-// needs a gradient; of anything else, as long as its forward pass.
+// its own, and so is its gradient. Where the kind adds gradients of weights up by themselves, each
+// of them takes a launch, two reads and a write. The backward pass of a product is one product per
+// operand that needs a gradient; of anything else, as long as its forward pass.
 #include "common/cost/analytic.h"
 
 #include <algorithm>
@@ -195,7 +196,7 @@ double BackwardBytes(const Graph& graph, NodeId id, const Retention& kept, int64
   return bytes;
 }
 
-// What casts add to a pass: a launch each, and the bytes that they read and write.
+// What casts, or sums, add to a pass: a launch each, and the bytes that they read and write.
 struct Casts {
   int launches = 0;
   Quadratic bytes;
@@ -215,6 +216,7 @@ struct NodeCost {
   int input_products = 0;     // Products in the input half of a product's backward pass.
   Casts operands, gradients;  // Forward and in the input half.
   Casts weights;              // Gradients of weights, in the weight half.
+  Casts sums;                 // Gradients of weights that are added up, in the weight half.
   std::optional<ProfiledCost> profiled;
 };
 
@@ -280,6 +282,7 @@ class AnalyticCostModel : public CostModel {
     }
     time.backward_input += CastTime(node.gradients, kind, n);
     time.backward_weight += CastTime(node.weights, kind, n);
+    if (kind.adds_gradients) time.backward_weight += CastTime(node.sums, kind, n);
     time.backward = time.backward_input + time.backward_weight;
     return time;
   }
@@ -402,13 +405,18 @@ class AnalyticCostModel : public CostModel {
     // Two operands of a product; attention's three share twice its own two products.
     const bool attention = cost.kind == AtenKind::kAttention && cost.input_gradient;
     cost.input_products = attention ? 2 : std::min(cost.input_products, 2);
+    double sums = 0;
     for (ParameterId p : graph.Parameters(id)) {
       if (!graph.parameter(p).trainable) continue;
       cost.weight_gradient = true;
+      // Two are read, one is written.
+      sums += 3 * static_cast<double>(graph.parameter(p).SizeBytes());
+      ++cost.sums.launches;
       if (cost.kind == AtenKind::kEmbedding) {
         cost.gradient_bytes += static_cast<double>(graph.parameter(p).SizeBytes());
       }
     }
+    cost.sums.bytes = Quadratic([&](int64_t) { return sums; });
   }
 
   const Precision precision_;

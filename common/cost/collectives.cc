@@ -36,11 +36,13 @@ Step StepOf(const Cluster& cluster, const Rings& rings) {
     for (int32_t link : route.links)
       step.rate = std::min(step.rate, cluster.links()[link].bytes_per_second / users[link]);
   });
-  // Every device sends a message and receives one.
+  // Every device sends a message and receives one, once it has a core.
   Nanos messages = 0;
   for (const std::vector<DeviceId>& ring : rings) {
-    for (DeviceId device : ring)
-      messages = std::max(messages, 2 * cluster.kind_of(device).message_overhead);
+    for (DeviceId device : ring) {
+      const DeviceKind& kind = cluster.kind_of(device);
+      messages = std::max(messages, 2 * kind.message_overhead + kind.reduction_overhead);
+    }
   }
   step.latency += messages;
   return step;

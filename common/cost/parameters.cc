@@ -27,13 +27,13 @@ Bytes ResidentBytes(const ProfiledCost& cost, Optimizer optimizer) {
 
 HeldBytes BytesHeld(const Parameter& parameter, Optimizer optimizer) {
   const Bytes resident = ResidentBytes(parameter, optimizer);
-  if (!parameter.trainable) return {resident, 0, 0};
-  return {resident, parameter.SizeBytes(), resident};
+  if (!parameter.trainable) return {resident, 0, 0, 0};
+  return {resident, parameter.SizeBytes(), resident, 1};
 }
 
 HeldBytes BytesHeld(const ProfiledCost& cost, Optimizer optimizer) {
   const Bytes resident = ResidentBytes(cost, optimizer);
-  return {resident, cost.parameter_bytes, resident};
+  return {resident, cost.parameter_bytes, resident, cost.parameter_bytes > 0 ? 1 : 0};
 }
 
 Bytes CastBytes(const Parameter& parameter, Precision precision) {

@@ -30,11 +30,13 @@ struct HeldBytes {
   Bytes resident = 0;   // Parameter, gradient and optimizer state.
   Bytes gradients = 0;  // Summed by replicas.
   Bytes trained = 0;    // What the optimizer step goes over.
+  int64_t updated = 0;  // Parameters that it updates.
 
   HeldBytes& operator+=(const HeldBytes& other) {
     resident += other.resident;
     gradients += other.gradients;
     trained += other.trained;
+    updated += other.updated;
     return *this;
   }
 };

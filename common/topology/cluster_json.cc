@@ -81,9 +81,11 @@ DeviceKind ReadKind(const Json& json, const std::string& path, absl::Status& sta
       json, path, status,
       {"name", "flops_per_second", "memory_bytes_per_second", "kernel_overhead_ns",
        "half_efficiency_flops", "pass_overhead_ns", "message_overhead_ns", "step_overhead_ns",
-       "tf32_flops_per_second", "bf16_flops_per_second", "fp16_flops_per_second", "efficiency"});
+       "parameter_overhead_ns", "reduction_overhead_ns", "message_bytes_per_second",
+       "product_slowdown", "memory_slowdown", "adds_gradients", "tf32_flops_per_second",
+       "bf16_flops_per_second", "fp16_flops_per_second", "efficiency"});
   const int64_t no_overhead = 0;
-  const double none = 0;
+  const double none = 0, alone = 1;
   DeviceKind kind;
   kind.name = object.Text("name");
   kind.flops_per_second = object.Real("flops_per_second");
@@ -93,6 +95,12 @@ DeviceKind ReadKind(const Json& json, const std::string& path, absl::Status& sta
   kind.pass_overhead = Nanos(object.Integer("pass_overhead_ns", &no_overhead));
   kind.message_overhead = Nanos(object.Integer("message_overhead_ns", &no_overhead));
   kind.step_overhead = Nanos(object.Integer("step_overhead_ns", &no_overhead));
+  kind.parameter_overhead = Nanos(object.Integer("parameter_overhead_ns", &no_overhead));
+  kind.reduction_overhead = Nanos(object.Integer("reduction_overhead_ns", &no_overhead));
+  kind.message_bytes_per_second = object.Real("message_bytes_per_second", &none);
+  kind.adds_gradients = object.Flag("adds_gradients", false);
+  kind.product_slowdown = object.Real("product_slowdown", &alone);
+  kind.memory_slowdown = object.Real("memory_slowdown", &alone);
   kind.tf32_flops_per_second = object.Real("tf32_flops_per_second", &none);
   kind.bf16_flops_per_second = object.Real("bf16_flops_per_second", &none);
   kind.fp16_flops_per_second = object.Real("fp16_flops_per_second", &none);
@@ -235,6 +243,12 @@ std::string ClusterToJson(const Cluster& cluster) {
                              {"pass_overhead_ns", kind.pass_overhead.count()},
                              {"message_overhead_ns", kind.message_overhead.count()},
                              {"step_overhead_ns", kind.step_overhead.count()},
+                             {"parameter_overhead_ns", kind.parameter_overhead.count()},
+                             {"reduction_overhead_ns", kind.reduction_overhead.count()},
+                             {"message_bytes_per_second", kind.message_bytes_per_second},
+                             {"adds_gradients", kind.adds_gradients},
+                             {"product_slowdown", kind.product_slowdown},
+                             {"memory_slowdown", kind.memory_slowdown},
                              {"tf32_flops_per_second", kind.tf32_flops_per_second},
                              {"bf16_flops_per_second", kind.bf16_flops_per_second},
                              {"fp16_flops_per_second", kind.fp16_flops_per_second},

@@ -9,15 +9,15 @@ namespace stagewright {
 namespace {
 
 constexpr Nanos kLongestCost = 3600 * kSecond;
+constexpr double kLargestSlowdown = 1e4;
 
 // What the engine costs on a CPU beyond operators, in calls of small ones, so that it holds on
 // faster and slower cores. From the table "Engine" of docs/benchmarks.md (release build, idle
 // machine), for calls of 8 us: a pass of one or two tiny operators took 6.9 us, of which about 4
 // are not theirs; two passes and two packed messages took 38 us, so that a message took 12 us at
-// each end. `engine_bench` prints these and what a step costs, which is not known yet.
+// each end. Workers measure passes themselves, and messages where several devices share a machine.
 constexpr double kCallsOfPass = 0.5;
 constexpr double kCallsOfMessage = 1.5;
-constexpr double kCallsOfStep = 0;
 
 template <typename... Parts>
 absl::Status Invalid(const Parts&... parts) {
@@ -34,7 +34,14 @@ absl::Status CheckRates(const DeviceKind& kind, absl::string_view where) {
   RETURN_IF_ERROR(check(kind.memory_bytes_per_second, false, "memory_bytes_per_second"));
   RETURN_IF_ERROR(check(kind.tf32_flops_per_second, true, "tf32_flops_per_second"));
   RETURN_IF_ERROR(check(kind.bf16_flops_per_second, true, "bf16_flops_per_second"));
-  return check(kind.fp16_flops_per_second, true, "fp16_flops_per_second");
+  RETURN_IF_ERROR(check(kind.fp16_flops_per_second, true, "fp16_flops_per_second"));
+  RETURN_IF_ERROR(check(kind.message_bytes_per_second, true, "message_bytes_per_second"));
+  for (const auto& [slowdown, field] : {std::pair(kind.product_slowdown, "product_slowdown"),
+                                        std::pair(kind.memory_slowdown, "memory_slowdown")}) {
+    if (!(slowdown >= 1 && slowdown <= kLargestSlowdown))
+      return Invalid(where, ".", field, ": ", slowdown, " is not from 1 to ", kLargestSlowdown);
+  }
+  return absl::OkStatus();
 }
 
 absl::Status CheckCosts(const DeviceKind& kind, absl::string_view where) {
@@ -46,6 +53,8 @@ absl::Status CheckCosts(const DeviceKind& kind, absl::string_view where) {
   RETURN_IF_ERROR(check(kind.pass_overhead, "pass_overhead_ns"));
   RETURN_IF_ERROR(check(kind.message_overhead, "message_overhead_ns"));
   RETURN_IF_ERROR(check(kind.step_overhead, "step_overhead_ns"));
+  RETURN_IF_ERROR(check(kind.parameter_overhead, "parameter_overhead_ns"));
+  RETURN_IF_ERROR(check(kind.reduction_overhead, "reduction_overhead_ns"));
   if (!std::isfinite(kind.half_efficiency_flops) || kind.half_efficiency_flops < 0) {
     return Invalid(where, ".half_efficiency_flops: ", kind.half_efficiency_flops,
                    " is negative or not a number");
@@ -103,20 +112,36 @@ double WorkAtPeak(const std::vector<EfficiencyPoint>& points, double flops) {
 }  // namespace
 
 DeviceKind WithFixedCosts(DeviceKind kind) {
-  if (kind.pass_overhead != 0 || kind.message_overhead != 0 || kind.step_overhead != 0) return kind;
   const auto call = static_cast<double>(kind.kernel_overhead);
-  kind.pass_overhead = Nanos(std::llround(kCallsOfPass * call));
-  kind.message_overhead = Nanos(std::llround(kCallsOfMessage * call));
-  kind.step_overhead = Nanos(std::llround(kCallsOfStep * call));
+  if (kind.pass_overhead == 0) kind.pass_overhead = Nanos(std::llround(kCallsOfPass * call));
+  if (kind.message_overhead == 0)
+    kind.message_overhead = Nanos(std::llround(kCallsOfMessage * call));
   return kind;
 }
 
-DeviceKind WithShareOfRates(DeviceKind kind, double share) {
-  for (double* rate :
-       {&kind.flops_per_second, &kind.memory_bytes_per_second, &kind.tf32_flops_per_second,
-        &kind.bf16_flops_per_second, &kind.fp16_flops_per_second})
-    *rate *= share;
+DeviceKind WithSlowdown(DeviceKind kind, double product, double memory) {
+  for (double* rate : {&kind.flops_per_second, &kind.tf32_flops_per_second,
+                       &kind.bf16_flops_per_second, &kind.fp16_flops_per_second})
+    *rate /= product;
+  kind.memory_bytes_per_second /= memory;
+  kind.message_bytes_per_second /= memory;
+  for (Nanos* cost : {&kind.kernel_overhead, &kind.pass_overhead, &kind.message_overhead,
+                      &kind.step_overhead, &kind.parameter_overhead})
+    *cost = Nanos(static_cast<double>(*cost) * product);
+  kind.product_slowdown *= product;
+  kind.memory_slowdown *= memory;
   return kind;
+}
+
+DeviceKind Alone(const DeviceKind& kind) {
+  return WithSlowdown(kind, 1 / kind.product_slowdown, 1 / kind.memory_slowdown);
+}
+
+Nanos MessageCost(const DeviceKind& kind, Bytes bytes) {
+  if (kind.message_bytes_per_second <= 0) return kind.message_overhead;
+  const double seconds =
+      std::min(3600.0, static_cast<double>(bytes) / kind.message_bytes_per_second);
+  return kind.message_overhead + Nanos(std::llround(seconds * 1e9));
 }
 
 double RateOf(const DeviceKind& kind, ProductType type) {

@@ -46,9 +46,20 @@ struct DeviceKind {
   // Without efficiency curves: work (flops) at which a product reaches half of kPeakShare.
   double half_efficiency_flops = 0;
   // What running a program costs beyond its operators, on the thread that computes.
-  Nanos pass_overhead = 0;     // A forward or backward pass of a stage, or a half of one.
-  Nanos message_overhead = 0;  // A message, at each of its ends.
-  Nanos step_overhead = 0;     // A stage's update in every step.
+  Nanos pass_overhead = 0;              // A forward or backward pass of a stage, or a half of one.
+  Nanos message_overhead = 0;           // A message, at each of its ends.
+  double message_bytes_per_second = 0;  // What a message's bytes add to that; 0: nothing.
+  Nanos step_overhead = 0;              // A stage's update in every step.
+  Nanos parameter_overhead = 0;         // Each parameter of an update.
+  // What a hop of an all-reduce waits for a core because all devices of the machine compute.
+  Nanos reduction_overhead = 0;
+  // Gradients of parameters are added to those of the micro-batches before in an operation of its
+  // own, as LibTorch does it. Presets leave it out, as programs that add within a product do.
+  bool adds_gradients = false;
+  // How many times slower than alone the device is by the figures above, which are those among
+  // busy neighbours: with work in the caches, and with work that goes over memory.
+  double product_slowdown = 1;
+  double memory_slowdown = 1;
   // Peaks of dense products in other types; 0: the device lacks the type, and computes at
   // flops_per_second, after or instead of a conversion.
   double tf32_flops_per_second = 0;
@@ -57,12 +68,19 @@ struct DeviceKind {
   std::vector<EfficiencyCurve> efficiency;
 };
 
-// The kind with the fixed costs of workers on CPUs, in proportion to its kernel overhead, unless it
-// has any of its own.
+// The kind with the costs of passes and messages on CPUs, in proportion to its kernel overhead,
+// where it has none of its own: those of workers that have not measured them.
 DeviceKind WithFixedCosts(DeviceKind kind);
 
-// A kind that computes at `share` of all its rates.
-DeviceKind WithShareOfRates(DeviceKind kind, double share);
+// The kind among neighbours that slow its products, and every fixed cost, `product` times and its
+// memory `memory` times.
+DeviceKind WithSlowdown(DeviceKind kind, double product, double memory);
+
+// The kind without the neighbours that its slowdowns tell of.
+DeviceKind Alone(const DeviceKind& kind);
+
+// What a message of so many bytes costs the computing thread, at each of its ends.
+Nanos MessageCost(const DeviceKind& kind, Bytes bytes);
 
 // Peak rate of products in a type; that of float32 where the device lacks it.
 double RateOf(const DeviceKind& kind, ProductType type);

@@ -52,6 +52,12 @@ v1::DeviceKind ToProto(const DeviceKind& kind) {
   proto.set_pass_overhead_ns(kind.pass_overhead.count());
   proto.set_message_overhead_ns(kind.message_overhead.count());
   proto.set_step_overhead_ns(kind.step_overhead.count());
+  proto.set_parameter_overhead_ns(kind.parameter_overhead.count());
+  proto.set_reduction_overhead_ns(kind.reduction_overhead.count());
+  proto.set_message_bytes_per_second(kind.message_bytes_per_second);
+  proto.set_adds_gradients(kind.adds_gradients);
+  proto.set_product_slowdown(kind.product_slowdown);
+  proto.set_memory_slowdown(kind.memory_slowdown);
   proto.set_tf32_flops_per_second(kind.tf32_flops_per_second);
   proto.set_bf16_flops_per_second(kind.bf16_flops_per_second);
   proto.set_fp16_flops_per_second(kind.fp16_flops_per_second);
@@ -69,6 +75,12 @@ DeviceKind FromProto(const v1::DeviceKind& proto) {
   kind.pass_overhead = Nanos(proto.pass_overhead_ns());
   kind.message_overhead = Nanos(proto.message_overhead_ns());
   kind.step_overhead = Nanos(proto.step_overhead_ns());
+  kind.parameter_overhead = Nanos(proto.parameter_overhead_ns());
+  kind.reduction_overhead = Nanos(proto.reduction_overhead_ns());
+  kind.message_bytes_per_second = proto.message_bytes_per_second();
+  kind.adds_gradients = proto.adds_gradients();
+  if (proto.product_slowdown() != 0) kind.product_slowdown = proto.product_slowdown();
+  if (proto.memory_slowdown() != 0) kind.memory_slowdown = proto.memory_slowdown();
   kind.tf32_flops_per_second = proto.tf32_flops_per_second();
   kind.bf16_flops_per_second = proto.bf16_flops_per_second();
   kind.fp16_flops_per_second = proto.fp16_flops_per_second();

@@ -49,12 +49,7 @@ std::vector<DeviceKind> SharedRates(const std::vector<RegisteredDevice>& devices
     DeviceKind kind = FromProto(device.kind);
     if (device.threads > 0) {
       const Slowdown slower = SlowdownOf(device, devices, table);
-      kind = WithShareOfRates(std::move(kind), 1 / slower.product);
-      kind.memory_bytes_per_second *= slower.product / slower.memory;
-      kind = WithFixedCosts(std::move(kind));
-      for (Nanos* cost : {&kind.kernel_overhead, &kind.pass_overhead, &kind.message_overhead,
-                          &kind.step_overhead})
-        *cost = Nanos(static_cast<double>(*cost) * slower.product);
+      kind = WithSlowdown(WithFixedCosts(std::move(kind)), slower.product, slower.memory);
     }
     kinds.push_back(std::move(kind));
   }

@@ -45,8 +45,10 @@ LinkFigure FigureOf(const absl::Status& status, const v1::DeviceProbe& probe, ab
 absl::Status CheckCrowd(const v1::DeviceProbe& probe, bool alone) {
   const auto is_time = [](int64_t ns) { return ns > 0 && Nanos(ns) <= kLongestProbe; };
   const bool works = is_time(probe.product_ns()) && is_time(probe.copy_ns());
-  const bool talks =
-      is_time(probe.round_ns()) && probe.sent_bytes() > 0 && is_time(probe.send_ns());
+  const auto is_cost = [&](int64_t ns) { return ns == 0 || is_time(ns); };
+  const bool talks = is_time(probe.round_ns()) && probe.sent_bytes() > 0 &&
+                     is_time(probe.send_ns()) && is_cost(probe.message_ns()) &&
+                     is_cost(probe.large_message_ns()) && is_cost(probe.reduction_ns());
   if (works && (alone || talks)) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat("the probe measured ", probe.product_ns(), ", ", probe.copy_ns(), ", ",
@@ -71,11 +73,19 @@ bool Disturbed(const std::vector<v1::DeviceProbe>& probes, double expected_share
   return share < kLeastShare * expected_share * static_cast<double>(probes.size());
 }
 
+// What a byte of a message costs each end, ns.
+double PerByte(const v1::DeviceProbe& probe) {
+  if (probe.large_message_bytes() <= 0) return 0;
+  return static_cast<double>(probe.large_message_ns() - probe.message_ns()) /
+         static_cast<double>(probe.large_message_bytes());
+}
+
 // Means over devices that do the same at the same time.
 absl::StatusOr<CrowdFigure> CrowdFigureOf(const std::vector<v1::DeviceProbe>& probes,
                                           double expected_share, absl::Time now) {
   CrowdFigure figure;
   figure.measured = now;
+  double per_byte = 0;  // ns.
   const auto n = static_cast<int64_t>(probes.size());
   for (const v1::DeviceProbe& probe : probes) {
     RETURN_IF_ERROR(CheckCrowd(probe, n == 1));
@@ -87,7 +97,11 @@ absl::StatusOr<CrowdFigure> CrowdFigureOf(const std::vector<v1::DeviceProbe>& pr
     figure.latency += Nanos(std::max<int64_t>(0, probe.round_ns() - product) / n);
     figure.bytes_per_second +=
         static_cast<double>(probe.sent_bytes()) * 1e9 / static_cast<double>(probe.send_ns());
+    figure.message += Nanos(probe.message_ns() / n);
+    figure.reduction += Nanos(probe.reduction_ns() / n);
+    per_byte += PerByte(probe) / static_cast<double>(n);
   }
+  if (per_byte > 0) figure.message_bytes_per_second = 1e9 / per_byte;
   return figure;
 }
 
@@ -108,6 +122,12 @@ void LinkProber::OnRegistered(const v1::Register& worker, absl::Time now) {
   absl::MutexLock lock(&mutex_);
   LinkTable table = registry_->Links();
   Meet(worker, table);
+  std::set<std::string> workers = {worker.worker()}, hosts = {worker.host_address()};
+  for (const RegisteredDevice& device : registry_->Devices(/*free_only=*/false)) {
+    workers.insert(device.worker);
+    hosts.insert(device.host_address);
+  }
+  Bound(workers, hosts, table);
   registry_->SetLinks(std::move(table));
   Advance(now);
 }

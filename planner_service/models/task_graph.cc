@@ -113,10 +113,12 @@ class Builder {
   }
 
   // A message of the forward pass and, with a gradient, one of the backward pass.
-  void AddMessage(TaskGraph::Unit& unit, bool gradient) const {
-    const Nanos cost = costs_.problem().cluster->kind_of(DeviceId(unit.device)).message_overhead;
+  void AddMessage(TaskGraph::Unit& unit, const TaskGraph::Link& link) const {
+    const DeviceKind& kind = costs_.problem().cluster->kind_of(DeviceId(unit.device));
+    const Nanos cost = MessageCost(kind, link.there_size);
     unit.forward += cost;
-    const Nanos back = (gradient ? cost : 0) + (unit.recompute ? cost : 0);
+    const Nanos back =
+        (link.gradient ? MessageCost(kind, link.back_size) : 0) + (unit.recompute ? cost : 0);
     unit.backward += back;
     unit.input += back;
   }
@@ -131,12 +133,12 @@ class Builder {
     link.gradient = load.gradient;
     link.local = source == target;
     if (!link.local) {
-      AddMessage(graph_.units[from], load.gradient);
-      AddMessage(graph_.units[to], load.gradient);
-      const Route& there = cluster.route(source, target);
-      const Route& back = cluster.route(target, source);
       link.there_size = load.there * samples;
       link.back_size = load.back * samples;
+      AddMessage(graph_.units[from], link);
+      AddMessage(graph_.units[to], link);
+      const Route& there = cluster.route(source, target);
+      const Route& back = cluster.route(target, source);
       const auto time = [](const Route& route, Bytes bytes) {
         return static_cast<Nanos>(
             std::ceil(static_cast<double>(bytes) / route.bytes_per_second * 1e9));
@@ -221,7 +223,8 @@ class Builder {
       for (int32_t u : sums_[s].units) {
         TaskGraph::Unit& unit = graph_.units[u];
         const Nanos update =
-            OptimizerStepTime(cluster.kind_of(DeviceId(unit.device)), sums_[s].parameters.trained);
+            OptimizerStepTime(cluster.kind_of(DeviceId(unit.device)), sums_[s].parameters.trained,
+                              sums_[s].parameters.updated);
         const auto early = static_cast<Nanos>(early_share * static_cast<double>(update));
         const Nanos before = std::max<Nanos>(sum.exposed - sum.last, 0);
         unit.tail = std::max(before + early, sum.exposed) + update - early;

@@ -8,23 +8,19 @@ namespace stagewright {
 
 OperatorProfile ProfileOf(const std::vector<RegisteredDevice>& devices,
                           const OperatorProfile& known) {
-  std::map<std::string, int32_t> threads;  // By machine.
-  for (const RegisteredDevice& device : devices) threads[device.host_address] += device.threads;
   OperatorProfile profile;
-  std::set<std::string> shared;
+  std::set<std::string> mixed;
   std::map<std::string, std::string> software;  // By kind.
   for (const RegisteredDevice& device : devices) {
     const ProfiledDevice key{device.kind.name(), device.software};
-    if (device.host_cores > 0 && threads[device.host_address] > device.host_cores)
-      shared.insert(key.kind);
     // One kind has one profile, which must be true of all its devices.
     if (software.try_emplace(key.kind, key.software).first->second != key.software)
-      shared.insert(key.kind);
+      mixed.insert(key.kind);
     const auto found = known.devices.find(key);
     if (found != known.devices.end()) profile.devices.insert(*found);
   }
   std::erase_if(profile.devices,
-                [&](const auto& entry) { return shared.contains(entry.first.kind); });
+                [&](const auto& entry) { return mixed.contains(entry.first.kind); });
   return profile;
 }
 

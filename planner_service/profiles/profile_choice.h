@@ -8,9 +8,8 @@
 
 namespace stagewright {
 
-// Those of the devices' kinds, made with the software of the devices' workers. A kind is left out
-// where a device of it shares its machine's cores with others, more threads than cores: how much
-// that slows an operator was not measured.
+// Those of the devices' kinds, made with the software of the devices' workers. A kind whose devices
+// have different software is left out.
 OperatorProfile ProfileOf(const std::vector<RegisteredDevice>& devices,
                           const OperatorProfile& known);
 

@@ -4,6 +4,7 @@
 #include <compare>
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -42,6 +43,9 @@ struct CrowdFigure {
   double bytes_per_second = 0;  // All messages together; 0 for one device.
   absl::Time measured = absl::InfinitePast();
   std::string failure;  // Why nothing was measured; empty if it was.
+  Nanos message = 0;    // By how much one makes work longer, at each of its ends; 0: not measured.
+  double message_bytes_per_second = 0;  // How fast its bytes do so; 0: they do not.
+  Nanos reduction = 0;  // A hop of an all-reduce while all compute; 0: not measured.
 
   bool ok() const { return failure.empty(); }
 };
@@ -52,11 +56,21 @@ struct LinkTable {
   std::map<Crowd, CrowdFigure> crowds;
   // What each worker was when it was measured: where it runs, and on what.
   std::map<std::string, std::string> workers;
+  // What each machine was when its crowds were measured, by host address: processor and cores.
+  std::map<std::string, std::string> machines;
 };
 
-// A worker registers: drops what was measured of one of its name that was another, and failures of
-// its own, which are worth another try.
+// A worker registers: drops what was measured of one of its name that was another, of a machine at
+// its address that was another, and failures of its own, which are worth another try.
 void Meet(const v1::Register& worker, LinkTable& table);
+
+// So many workers, and machines, that are not there have their figures kept.
+inline constexpr size_t kMostAbsent = 64;
+
+// Forgets workers and machines that are not `present`, beyond kMostAbsent of each those that were
+// measured the longest ago: names that never come again must not fill the table. O(table).
+void Bound(const std::set<std::string>& present_workers, const std::set<std::string>& present_hosts,
+           LinkTable& table);
 
 // The largest measured crowd of up to `crowd.devices`; null if there is none.
 const CrowdFigure* Find(const LinkTable& table, const Crowd& crowd);

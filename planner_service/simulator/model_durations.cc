@@ -33,6 +33,17 @@ Bytes GradientsOf(const Graph& graph, const std::vector<NodeId>& nodes) {
   return bytes;
 }
 
+// Parameters that are updated.
+int64_t UpdatedBy(const Graph& graph, const std::vector<NodeId>& nodes) {
+  int64_t count = 0;
+  for (ParameterId id : ParametersOf(graph, nodes)) count += graph.parameter(id).trainable ? 1 : 0;
+  for (NodeId node : nodes) {
+    const auto& cost = graph.node(node).cost;
+    count += cost.has_value() && cost->parameter_bytes > 0 ? 1 : 0;
+  }
+  return count;
+}
+
 class ModelDurations : public Durations {
  public:
   ModelDurations(const Graph& graph, const Program& program, const Cluster& cluster,
@@ -59,9 +70,11 @@ class ModelDurations : public Durations {
     std::vector<FixedCost> fixed;  // By replica.
     std::vector<Entry> entries;    // Few: shares of one stage differ by at most one sample.
     Bytes trained = 0;             // What optimizer steps go over.
+    int64_t parameters = 0;        // How many they update.
     struct Part {
-      int32_t reduction;  // The one that its step names.
-      Bytes trained;      // What its step goes over.
+      int32_t reduction;   // The one that its step names.
+      Bytes trained;       // What its step goes over.
+      int64_t parameters;  // How many it updates.
     };
     std::vector<Part> parts;
     bool marked = false;  // Sums wait for marks of its backward passes.
@@ -72,6 +85,8 @@ class ModelDurations : public Durations {
   void AddPart(const Graph& graph, const Action& step);
   Nanos StepTime(const StageTimes& times, int32_t kind, const Action& step) const;
   Nanos FixedCostOf(const StageTimes& times, DeviceId device) const;
+  // How large a send or receive is.
+  Bytes BytesOf(const Action& transfer) const;
 
   const Program& program_;
   const Cluster& cluster_;
@@ -93,6 +108,7 @@ ModelDurations::ModelDurations(const Graph& graph, const Program& program, const
         TrainedBytes(graph, program, StageId(static_cast<int64_t>(stage)), optimizer);
     // The first pass after an update casts the weights: 4 bytes are read where 2 are written, while
     // a step reads and writes each of its own.
+    stages_[stage].parameters = UpdatedBy(graph, program.stages[stage].nodes);
     stages_[stage].trained += CastBytesOf(graph, program.stages[stage], costs.precision()) * 3 / 2;
   }
   for (const DeviceProgram& device : program.devices) {
@@ -143,40 +159,54 @@ void ModelDurations::AddPart(const Graph& graph, const Action& step) {
     before = std::max(before, part.reduction);
   }
   Bytes updated = 0;
+  int64_t parameters = 0;
   for (int32_t r = before + 1; r <= step.channel; ++r) {
     const Reduction& reduction = program_.reductions[r];
-    if (reduction.stages == std::vector<StageId>{step.stage}) updated += reduction.bytes;
+    if (reduction.stages != std::vector<StageId>{step.stage}) continue;
+    updated += reduction.bytes;
+    parameters += static_cast<int64_t>(reduction.parameters.size());
   }
   const Bytes all = GradientsOf(graph, program_.stages[step.stage.index()].nodes);
   const double share = static_cast<double>(updated) / static_cast<double>(all);
-  times.parts.push_back(
-      {step.channel, Bytes(static_cast<int64_t>(share * static_cast<double>(times.trained)))});
+  times.parts.push_back({step.channel,
+                         Bytes(static_cast<int64_t>(share * static_cast<double>(times.trained))),
+                         parameters});
 }
 
 Nanos ModelDurations::StepTime(const StageTimes& times, int32_t kind, const Action& step) const {
   Bytes trained = times.trained;
+  int64_t parameters = times.parameters;
   for (const StageTimes::Part& part : times.parts) {
-    if (step.channel < 0) trained -= part.trained;
-    if (step.channel == part.reduction) trained = part.trained;
+    if (step.channel < 0) {
+      trained -= part.trained;
+      parameters -= part.parameters;
+    } else if (step.channel == part.reduction) {
+      trained = part.trained;
+      parameters = part.parameters;
+    }
   }
-  return OptimizerStepTime(cluster_.kinds()[kind], trained);
+  return OptimizerStepTime(cluster_.kinds()[kind], trained, parameters);
 }
 
 // Passes and messages of the body, by stage: what the pipeline repeats in every step.
 void ModelDurations::AddFixedCosts(const DeviceProgram& device) {
   const DeviceKind& kind = cluster_.kind_of(device.device);
-  if (kind.pass_overhead == 0 && kind.message_overhead == 0) return;
-  std::vector<int64_t> passes(stages_.size(), 0), messages(stages_.size(), 0);
+  if (kind.pass_overhead == 0 && MessageCost(kind, kGiB) == 0) return;
+  std::vector<int64_t> passes(stages_.size(), 0);
+  std::vector<Nanos> messages(stages_.size(), 0);
   for (const ProgramAction& item : device.body) {
     const Action& action = item.action;
     if (action.kind == ActionKind::kAllReduce || action.kind == ActionKind::kOptimizerStep)
       continue;
-    ++(IsCompute(action.kind) ? passes : messages)[action.stage.index()];
+    if (IsCompute(action.kind)) {
+      ++passes[action.stage.index()];
+    } else {
+      messages[action.stage.index()] += MessageCost(kind, BytesOf(action));
+    }
   }
   for (size_t s = 0; s < stages_.size(); ++s) {
     if (passes[s] == 0) continue;
-    stages_[s].fixed.push_back(
-        {device.device, kind.pass_overhead + kind.message_overhead * messages[s] / passes[s]});
+    stages_[s].fixed.push_back({device.device, kind.pass_overhead + messages[s] / passes[s]});
   }
 }
 
@@ -228,14 +258,20 @@ Nanos ModelDurations::UntilMark(DeviceId device, const Action& pass, int32_t nod
   return whole - (pass.kind == ActionKind::kBackward ? left.backward : left.backward_weight);
 }
 
+Bytes ModelDurations::BytesOf(const Action& transfer) const {
+  const Channel& channel = program_.channels[transfer.channel];
+  const bool gradient =
+      transfer.kind == ActionKind::kSendGradient || transfer.kind == ActionKind::kReceiveGradient;
+  return (gradient ? channel.gradient_bytes_per_sample : channel.activation_bytes_per_sample) *
+         transfer.samples.size();
+}
+
 Durations::Transfer ModelDurations::TransferOf(const Action& send) const {
   const Channel& channel = program_.channels[send.channel];
   const bool gradient = send.kind == ActionKind::kSendGradient;
-  const Bytes per_sample =
-      gradient ? channel.gradient_bytes_per_sample : channel.activation_bytes_per_sample;
   const Route& route = gradient ? cluster_.route(channel.target, channel.source)
                                 : cluster_.route(channel.source, channel.target);
-  return {route.latency, per_sample * send.samples.size(), route.links};
+  return {route.latency, BytesOf(send), route.links};
 }
 
 }  // namespace

@@ -154,7 +154,8 @@ def test_the_asynchronous_client_watches_two_jobs_at_once(system):
     async def run():
         async with stagewright.AsyncClient(system.address) as client:
             workers = await client.workers()
-            assert [device.kind for worker in workers for device in worker.devices] == ["cpu", "cpu"]
+            kinds = [device.kind for worker in workers for device in worker.devices]
+            assert len(kinds) == 2 and len(set(kinds)) == 1 and kinds[0]
             names = []
             for index in range(2):
                 made = await client.submit(

@@ -10,8 +10,10 @@
 #include "absl/strings/str_split.h"
 #include "common/wire/topology_proto.h"
 #include "worker_daemon/device/accelerators.h"
+#include "worker_daemon/device/cpu_name.h"
 #include "worker_daemon/device/device_rates.h"
 #include "worker_daemon/device/nvml.h"
+#include "worker_daemon/executor/engine_rates.h"
 
 namespace stagewright {
 namespace {
@@ -44,7 +46,9 @@ absl::StatusOr<Offer> OfferCpus(const std::string& spec, const std::string& coun
         static_cast<Bytes>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGE_SIZE) / 2 / n;
   }
   Offer offer;
-  offer.kinds.push_back(ToProto(MeasureDeviceRates("cpu", "cpu")));
+  ASSIGN_OR_RETURN(const DeviceKind kind,
+                   MeasureEngine(MeasureDeviceRates("cpu", ThisCpuName()), "cpu"));
+  offer.kinds.push_back(ToProto(kind));
   for (int i = 0; i < n; ++i) {
     offer.devices.push_back({absl::StrCat("cpu", i), "cpu", memory_per_device});
     offer.kind_of.push_back(0);

@@ -138,6 +138,10 @@ absl::StatusOr<v1::DeviceProbe> LinkProbeRun::MeasureDevice(
     probe.set_round_ns(times.round.count());
     probe.set_sent_bytes(times.sent.count());
     probe.set_send_ns(times.sending.count());
+    probe.set_message_ns(times.message.count());
+    probe.set_large_message_ns(times.large_message.count());
+    probe.set_large_message_bytes(times.large_size.count());
+    probe.set_reduction_ns(times.reduction.count());
     return probe;
   }
   if (peers.size() != 1) return absl::InvalidArgumentError("a link has two ends");

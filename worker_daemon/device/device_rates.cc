@@ -1,15 +1,16 @@
 #include "worker_daemon/device/device_rates.h"
 
 #include <ATen/ATen.h>
+#include <ATen/Context.h>
 #include <ATen/core/grad_mode.h>
 
 #include <algorithm>
-#include <chrono>
 #include <functional>
 #include <limits>
 #include <vector>
 
 #include "common/cost/cost_model.h"
+#include "worker_daemon/device/work_clock.h"
 #include "worker_daemon/torch/torch_guard.h"
 
 namespace stagewright {
@@ -22,18 +23,18 @@ constexpr int kFewRepeats = 2;  // The first warms up.
 double Fastest(const at::Device& device, int repeats, const std::function<at::Tensor()>& work) {
   double best = std::numeric_limits<double>::infinity();
   for (int i = 0; i < repeats; ++i) {
-    const auto start = std::chrono::steady_clock::now();
+    const double start = WorkClock(device);
     at::Tensor result = work();
     if (device.is_cuda()) result.flatten().slice(0, 0, 1).cpu();  // Waits for the kernels.
-    best = std::min(
-        best, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+    best = std::min(best, WorkClock(device) - start);
   }
   return best;
 }
 
 // What one small operator costs in training, per pass: dispatch, autograd's bookkeeping,
 // allocation. A pass comes after others that used the caches for their own tensors and code, so
-// that it is timed after a product and a walk over memory, and the middle of several counts.
+// that it is timed after a product and a walk over memory, and the least disturbed of several
+// counts.
 double OperatorOverhead(const at::Device& device) {
   constexpr int kOperators = 10, kPasses = 15;
   const c10::AutoGradMode grad(true);
@@ -51,8 +52,8 @@ double OperatorOverhead(const at::Device& device) {
       return weight.grad();
     }));
   }
-  std::nth_element(seconds.begin(), seconds.begin() + kPasses / 2, seconds.end());
-  return seconds[kPasses / 2] / (2 * kOperators);  // Forward and backward pass.
+  const double least = *std::min_element(seconds.begin(), seconds.end());
+  return least / (2 * kOperators);  // Forward and backward pass.
 }
 
 double FlopsOfProduct(int64_t rows, int64_t width) {
@@ -71,6 +72,17 @@ double ReachedIn(at::ScalarType type, const at::Device& device, int repeats, dou
   return reached;
 }
 
+// The same of float32 products that round their operands to TF32; 0 where nothing does that.
+double ReachedInTf32(const at::Device& device, int repeats, double overhead) {
+  if (!device.is_cuda()) return 0;
+  at::Context& context = at::globalContext();
+  const bool allowed = context.allowTF32CuBLAS();
+  context.setAllowTF32CuBLAS(true);
+  const double reached = ReachedIn(at::kFloat, device, repeats, overhead);
+  context.setAllowTF32CuBLAS(allowed);
+  return reached;
+}
+
 }  // namespace
 
 DeviceKind MeasureDeviceRates(const std::string& torch_device, const std::string& name) {
@@ -79,6 +91,7 @@ DeviceKind MeasureDeviceRates(const std::string& torch_device, const std::string
   const auto options = at::TensorOptions().device(device).dtype(at::kFloat);
   DeviceKind kind;
   kind.name = name;
+  kind.adds_gradients = true;
 
   // The product of a layer with a few samples. As in training, each layer's weight was last used
   // longer ago than the caches of a core remember.
@@ -93,6 +106,7 @@ DeviceKind MeasureDeviceRates(const std::string& torch_device, const std::string
 
   const double reached = ReachedIn(at::kFloat, device, kRepeats, overhead);
   kind.flops_per_second = reached / kPeakShare;
+  kind.tf32_flops_per_second = ReachedInTf32(device, kRepeats, overhead) / kPeakShare;
   // Processors may have a type in name only, and take a tenth of a second for one product in it.
   kind.bf16_flops_per_second = ReachedIn(at::kBFloat16, device, kFewRepeats, overhead) / kPeakShare;
   kind.fp16_flops_per_second = ReachedIn(at::kHalf, device, kFewRepeats, overhead) / kPeakShare;

@@ -10,8 +10,8 @@
 namespace stagewright {
 
 // Runs matrix products, copies and tiny operators for about a tenth of a second. `name` becomes the
-// kind's name. The figures are those of an otherwise idle machine; processes that share its cores
-// make them optimistic.
+// kind's name. Other programs that have cores meanwhile slow it by what they do to caches and
+// memory alone (work_clock.h).
 DeviceKind MeasureDeviceRates(const std::string& torch_device, const std::string& name);
 
 }  // namespace stagewright

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "common/base/status.h"
+#include "worker_daemon/transport/all_reduce.h"
 
 namespace stagewright {
 namespace {
@@ -19,12 +20,14 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr auto kPoll = std::chrono::microseconds(20);  // As the engine's compute lane.
+// Until all threads of the receiver sleep, as they do when a pipeline waits for a message.
+constexpr auto kPause = std::chrono::microseconds(500);
 
 // Small ones, those of activations, and some that show the bandwidth.
 constexpr struct {
   int64_t bytes;
   int repeats;
-} kSizes[] = {{64, 24}, {4 << 10, 24}, {32 << 10, 16}, {128 << 10, 8}, {512 << 10, 4}};
+} kSizes[] = {{64, 12}, {4 << 10, 12}, {32 << 10, 12}, {128 << 10, 8}, {512 << 10, 6}};
 
 constexpr auto kWorkTime = std::chrono::milliseconds(50);
 constexpr int kBlocks = 3;
@@ -33,8 +36,13 @@ constexpr int64_t kSmall = 4 << 10;
 constexpr int64_t kLarge = 256 << 10;
 constexpr int kLargeMessages = 4;
 
+constexpr int64_t kActivation = 128 << 10;
+constexpr int kReductions = 4;
+constexpr size_t kReduced = 256;  // Elements.
+
 constexpr Tag kData = {0, Traffic::kState, 0};
 constexpr Tag kAnswer = {1, Traffic::kState, 0};
+constexpr Tag kSum = {2, Traffic::kState, 0};
 
 Nanos Since(Clock::time_point start) {
   return Nanos(std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - start).count());
@@ -109,13 +117,14 @@ absl::Status ReceiveFrom(Transport& self, int peer, Tag tag, std::vector<char>& 
   return operations.Wait(deadline);
 }
 
-// Messages of one size to the peer, each answered by an empty one.
+// Messages of one size to the peer, which sleeps when they come, each answered by an empty one.
 absl::StatusOr<Nanos> LeadSize(Transport& self, int peer, int64_t size, int repeats,
                                absl::Time deadline) {
   const std::vector<char> data(static_cast<size_t>(size), 1);
   std::vector<char> answer;
   std::vector<Nanos> times;
   for (int i = 0; i < repeats; ++i) {
+    std::this_thread::sleep_for(kPause);
     const Clock::time_point start = Clock::now();
     RETURN_IF_ERROR(SendTo(self, peer, kData, data, deadline));
     RETURN_IF_ERROR(ReceiveFrom(self, peer, kAnswer, answer, deadline));
@@ -204,6 +213,84 @@ absl::StatusOr<Units> TimeUnits(const std::function<void()>& unit, absl::Time de
                static_cast<double>(processor) / static_cast<double>(Since(start))};
 }
 
+// Rounds of work whose messages go on meanwhile, as activations and gradients do: by how much each
+// message makes them longer at each of its ends.
+class BusyMessages {
+ public:
+  BusyMessages(Transport& self, const std::vector<int>& peers, const std::function<void()>& work,
+               absl::Time deadline)
+      : self_(self), peers_(peers), work_(work), deadline_(deadline) {}
+
+  absl::Status AddTo(CrowdTimes& times) {
+    constexpr int64_t kNone = -1;
+    Nanos none = 0, small = 0, large = 0;
+    for (int block = 0; block < kBlocks; ++block) {
+      for (const auto& [size, least] :
+           {std::pair(kNone, &none), std::pair(kSmall, &small), std::pair(kActivation, &large)}) {
+        ASSIGN_OR_RETURN(const Nanos time, Block(size));
+        *least = block == 0 ? time : std::min(*least, time);
+      }
+    }
+    const auto ends = static_cast<int64_t>(2 * peers_.size());
+    times.message = std::max<Nanos>(1, (small - none) / ends);
+    times.large_message = std::max(times.message, (large - none) / ends);
+    times.large_size = Bytes(kActivation);
+    return absl::OkStatus();
+  }
+
+ private:
+  // The time of a round whose messages are of `size` bytes; without messages if that is negative.
+  absl::StatusOr<Nanos> Block(int64_t size) {
+    RETURN_IF_ERROR(ExchangeWithAll(self_, peers_, 0, 1, deadline_));
+    const auto bytes = static_cast<size_t>(std::max<int64_t>(size, 0));
+    const std::vector<char> out(bytes, 1);
+    std::vector<std::vector<char>> in(peers_.size() * kRoundsOfBlock, std::vector<char>(bytes));
+    Operations operations(self_);
+    const Clock::time_point start = Clock::now();
+    for (size_t round = 0; round < kRoundsOfBlock; ++round) {
+      for (size_t i = 0; size >= 0 && i < peers_.size(); ++i) {
+        operations.Receive(peers_[i], kData, in[round * peers_.size() + i]);
+        operations.Send(peers_[i], kData, out);
+      }
+      work_();
+    }
+    const Nanos time = Since(start) / kRoundsOfBlock;
+    RETURN_IF_ERROR(operations.Wait(deadline_));
+    return time;
+  }
+
+  Transport& self_;
+  const std::vector<int>& peers_;
+  const std::function<void()>& work_;
+  const absl::Time deadline_;
+};
+
+// Sums of little on a thread of their own, as the engine makes them, while this one works.
+absl::StatusOr<Nanos> TimeReduction(Transport& self, const std::vector<int>& peers,
+                                    const std::function<void()>& work, absl::Time deadline) {
+  std::vector<int> devices = peers;
+  devices.push_back(self.device());
+  std::sort(devices.begin(), devices.end());
+  const auto hops = static_cast<int64_t>(kReductions * 2 * peers.size());
+  absl::Status status;
+  Nanos time = 0;
+  std::atomic<bool> ended = false;
+  std::thread sums([&] {
+    std::vector<float> values(kReduced * devices.size(), 1);
+    const Clock::time_point start = Clock::now();
+    for (int i = 0; i < kReductions && status.ok(); ++i) {
+      status = AllReduceSum(self, devices, kSum, values.data(), values.size(), Element::kFloat32,
+                            deadline);
+    }
+    time = Since(start);
+    ended.store(true);
+  });
+  while (!ended.load()) work();
+  sums.join();
+  RETURN_IF_ERROR(status);
+  return time / hops;
+}
+
 }  // namespace
 
 absl::StatusOr<std::vector<MessageTime>> ProbeLink(Transport& self, int peer, absl::Time deadline) {
@@ -245,6 +332,9 @@ absl::StatusOr<CrowdTimes> ProbeCrowd(Transport& self, const std::vector<int>& p
   ASSIGN_OR_RETURN(times.round, Fastest(rounds));
   ASSIGN_OR_RETURN(times.sending, Fastest(sending));
   times.sent = Bytes(kLarge * kLargeMessages * static_cast<int64_t>(peers.size()));
+  RETURN_IF_ERROR(BusyMessages(self, peers, work.product, deadline).AddTo(times));
+  RETURN_IF_ERROR(meet());
+  ASSIGN_OR_RETURN(times.reduction, TimeReduction(self, peers, work.product, deadline));
   return times;
 }
 

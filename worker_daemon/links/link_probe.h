@@ -24,7 +24,8 @@ struct MessageTime {
 
 // Messages from this device to `peer`: of every size the first quartile of several, by ascending
 // size. Two devices take turns; the one with the smaller number begins. A time is that of the
-// message and an empty answer, less that of an empty answer. Moves about 5 MB both ways.
+// message and an empty answer, less that of an empty answer. Receivers sleep when a message comes,
+// so that waking them counts. Moves about 9 MB both ways.
 absl::StatusOr<std::vector<MessageTime>> ProbeLink(Transport& self, int peer, absl::Time deadline);
 
 // Units of work, of a fraction of a millisecond each, on the device of the calling thread.
@@ -41,9 +42,14 @@ struct CrowdTimes {
   Nanos round = 0;        // A unit of products, then a small message to and from every peer.
   Bytes sent = 0;         // While all send at once.
   Nanos sending = 0;      // The time that it took.
+  // By how much a message that nobody waits for makes work longer, at each of its ends: a small
+  // one, and one of `large_size`.
+  Nanos message = 0, large_message = 0;
+  Bytes large_size = 0;
+  Nanos reduction = 0;  // A hop of an all-reduce of little while all compute.
 };
 
-// With no peers, rounds and messages are left out. Takes a fifth of a second.
+// With no peers, all that needs messages is left out. Takes half a second.
 absl::StatusOr<CrowdTimes> ProbeCrowd(Transport& self, const std::vector<int>& peers,
                                       const WorkUnits& work, absl::Time deadline);
 

@@ -21,8 +21,10 @@ namespace {
 class OperandMaker {
  public:
   OperandMaker(const Graph& graph, NodeId id, int64_t samples,
-               const std::vector<IndexBounds>& bounds, at::Device device)
+               const std::vector<IndexBounds>& bounds, at::Device device,
+               const std::optional<GraphTypes>& types)
       : graph_(graph),
+        types_(types),
         samples_(samples),
         device_(device),
         random_(at::detail::createCPUGenerator(/*seed=*/1)) {
@@ -54,7 +56,7 @@ class OperandMaker {
       return MakeView(argument, view, depth);
     at::Tensor tensor;
     if (const auto* value = std::get_if<ValueRef>(&argument.value)) {
-      tensor = Filled(graph_.meta(*value));
+      tensor = Filled(TypeOf(graph_, types_, *value), ShapeAt(graph_.meta(*value), samples_));
     } else if (const auto* input = std::get_if<InputId>(&argument.value)) {
       tensor = Filled(graph_.input(*input).meta);
     } else if (const auto* total = std::get_if<TotalId>(&argument.value)) {
@@ -77,17 +79,19 @@ class OperandMaker {
     ASSIGN_OR_RETURN(const OperatorCall call,
                      OperatorCall::Bind(node, device_, /*training=*/true, source));
     std::vector<at::Tensor> outputs;
-    RETURN_IF_ERROR(call.Run(samples_, source, outputs));
+    RETURN_IF_ERROR(call.Run(samples_, source, outputs, types_.has_value()));
     const size_t output = static_cast<size_t>(std::get<ValueRef>(argument.value).output);
     operands_.emplace_back(argument, outputs[output].detach());
     return absl::OkStatus();
   }
 
-  at::Tensor Filled(const TensorMeta& meta) {
-    return Filled(meta.dtype, ShapeAt(meta, samples_)).to(device_);
-  }
+  at::Tensor Filled(const TensorMeta& meta) { return Filled(meta.dtype, ShapeAt(meta, samples_)); }
 
   at::Tensor Filled(DType dtype, const std::vector<int64_t>& shape) {
+    return OnHost(dtype, shape).to(device_);
+  }
+
+  at::Tensor OnHost(DType dtype, const std::vector<int64_t>& shape) {
     const at::ScalarType type = ToScalarType(dtype);
     if (IsFloating(dtype)) {
       return at::empty(shape, at::kFloat).uniform_(0.05, 0.95, random_).to(type);
@@ -99,7 +103,7 @@ class OperandMaker {
 
   absl::StatusOr<at::Tensor> MakeParameter(ParameterId id) {
     const Parameter stored = StoredTensor(graph_.parameter(id));
-    const at::Tensor made = Filled(stored.dtype, stored.shape);
+    const at::Tensor made = OnHost(stored.dtype, stored.shape);
     const TensorView view = {stored.name, stored.dtype, stored.shape,
                              std::as_bytes(std::span(static_cast<const char*>(made.data_ptr()),
                                                      static_cast<size_t>(made.nbytes()))),
@@ -112,6 +116,7 @@ class OperandMaker {
   }
 
   const Graph& graph_;
+  const std::optional<GraphTypes>& types_;
   const int64_t samples_;
   const at::Device device_;
   at::Generator random_;
@@ -129,8 +134,9 @@ const at::Tensor& TensorOf(const Operands& operands, const Argument& argument) {
 }
 
 absl::StatusOr<Operands> MakeOperands(const Graph& graph, NodeId node, int64_t samples,
-                                      const std::vector<IndexBounds>& bounds, at::Device device) {
-  OperandMaker maker(graph, node, samples, bounds, device);
+                                      const std::vector<IndexBounds>& bounds, at::Device device,
+                                      const std::optional<GraphTypes>& types) {
+  OperandMaker maker(graph, node, samples, bounds, device, types);
   const at::NoGradGuard no_grad;
   absl::Status status;
   RETURN_IF_ERROR(Guarded([&] { status = maker.Make(graph.node(node)); }));

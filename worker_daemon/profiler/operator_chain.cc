@@ -33,12 +33,13 @@ class Sink : public torch::autograd::Node {
 class RunnableChain : public OperatorChain {
  public:
   RunnableChain(const Graph& graph, NodeId id, int64_t samples, Operands operands,
-                at::Device device, Precision precision)
+                at::Device device, Precision precision, Links links)
       : graph_(graph),
         id_(id),
         samples_(samples),
         device_(device),
         precision_(precision),
+        in_a_row_(links == Links::kInARow),
         operands_(std::move(operands)),
         casts_(precision),
         received_(GradientsReceived(graph, id)),
@@ -80,10 +81,12 @@ class RunnableChain : public OperatorChain {
       const AutocastScope autocast(device_.type(), precision_);
       std::vector<at::Tensor> outputs;
       for (int link = 0; link < length; ++link) {
+        if (in_a_row_ && link > 0) before_ = std::move(outputs[0]);
         outputs.clear();
         RETURN_IF_ERROR(RunOnce(link, outputs));
-        if (has_backward()) KeepRoots(outputs);
+        if (has_backward() && (!in_a_row_ || link + 1 == length)) KeepRoots(outputs);
       }
+      before_ = at::Tensor();
       return absl::OkStatus();
     });
   }
@@ -166,6 +169,7 @@ class RunnableChain : public OperatorChain {
   const at::Tensor& Resolve(const Argument& argument, size_t link) {
     size_t i = 0;
     while (!(operands_[i].first == argument)) ++i;
+    if (in_a_row_ && link > 0 && i == differentiated_[0]) return before_;
     for (size_t d = 0; has_backward() && d < differentiated_.size(); ++d) {
       if (differentiated_[d] == i) return links_[link][d];
     }
@@ -200,6 +204,8 @@ class RunnableChain : public OperatorChain {
   const int64_t samples_;
   const at::Device device_;
   const Precision precision_;
+  const bool in_a_row_;
+  at::Tensor before_;  // What the link before gave, if they are in a row.
   const Operands operands_;
   std::optional<std::variant<OperatorCall, KeyedDropout>> call_;
   WeightCasts casts_;
@@ -217,13 +223,11 @@ class RunnableChain : public OperatorChain {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<OperatorChain>> OperatorChain::Create(const Graph& graph,
-                                                                     NodeId node, int64_t samples,
-                                                                     Operands operands,
-                                                                     at::Device device,
-                                                                     Precision precision) {
-  auto chain =
-      std::make_unique<RunnableChain>(graph, node, samples, std::move(operands), device, precision);
+absl::StatusOr<std::unique_ptr<OperatorChain>> OperatorChain::Create(
+    const Graph& graph, NodeId node, int64_t samples, Operands operands, at::Device device,
+    Precision precision, Links links) {
+  auto chain = std::make_unique<RunnableChain>(graph, node, samples, std::move(operands), device,
+                                               precision, links);
   RETURN_IF_ERROR(chain->Init());
   return std::unique_ptr<OperatorChain>(std::move(chain));
 }

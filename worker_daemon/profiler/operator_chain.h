@@ -21,11 +21,16 @@ namespace stagewright {
 
 class OperatorChain {
  public:
+  // In a row, each time but the first reads the result of the time before in place of its operand
+  // with a gradient: one operand, and a result of its type and shape.
+  enum class Links { kApart, kInARow };
+
   // `graph` outlives it. Errors of OperatorCall::Bind and KeyedDropout::Create.
   static absl::StatusOr<std::unique_ptr<OperatorChain>> Create(const Graph& graph, NodeId node,
                                                                int64_t samples, Operands operands,
                                                                at::Device device,
-                                                               Precision precision);
+                                                               Precision precision,
+                                                               Links links = Links::kApart);
   virtual ~OperatorChain() = default;
 
   // Runs the operator `length` times. What backward passes need of an earlier call is dropped.

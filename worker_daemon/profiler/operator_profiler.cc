@@ -17,6 +17,7 @@
 #include "common/cost/measured/operator_signature.h"
 #include "common/graph/index_bounds.h"
 #include "worker_daemon/device/memory_meter.h"
+#include "worker_daemon/profiler/harness_cost.h"
 #include "worker_daemon/profiler/operands.h"
 #include "worker_daemon/profiler/operator_chain.h"
 #include "worker_daemon/profiler/repeats.h"
@@ -43,15 +44,22 @@ Bytes BytesOf(const Operands& operands, const Graph& graph, NodeId node) {
   return bytes;
 }
 
+// What is known before any operator of a graph runs.
+struct KnownBefore {
+  std::vector<IndexBounds> bounds;
+  std::optional<GraphTypes> types;
+  HarnessCost harness;
+};
+
 // One operator with one number of samples.
 class Measuring {
  public:
   Measuring(const Graph& graph, NodeId node, int64_t samples, const ProfileOptions& options,
-            const std::vector<IndexBounds>& bounds)
+            const KnownBefore& known)
       : graph_(graph),
         node_(node),
         options_(options),
-        bounds_(bounds),
+        known_(known),
         device_(options.torch_device) {
     measured_.samples = samples;
   }
@@ -59,8 +67,8 @@ class Measuring {
   absl::StatusOr<OperatorMeasurement> Run() {
     const MemoryMeter meter(options_.torch_device, options_.memory);
     const MemoryMeter::Scope scope(&meter);
-    ASSIGN_OR_RETURN(Operands operands,
-                     MakeOperands(graph_, node_, measured_.samples, bounds_, device_));
+    ASSIGN_OR_RETURN(Operands operands, MakeOperands(graph_, node_, measured_.samples,
+                                                     known_.bounds, device_, known_.types));
     const Bytes gradients = BytesOf(operands, graph_, node_);
     ASSIGN_OR_RETURN(chain_,
                      OperatorChain::Create(graph_, node_, measured_.samples, std::move(operands),
@@ -89,6 +97,16 @@ class Measuring {
         [&] { c10::impl::VirtualGuardImpl(device_.type()).synchronizeDevice(device_.index()); });
   }
 
+  Bytes BytesOfResults() const {
+    const std::vector<TensorMeta>& outputs = graph_.node(node_).outputs;
+    Bytes bytes = 0;
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      const DType type = TypeOf(graph_, known_.types, {node_, static_cast<int32_t>(i)});
+      bytes += outputs[i].Elements(measured_.samples) * SizeOf(type);
+    }
+    return bytes;
+  }
+
   // By a chain of one: what it takes forward, and what of that is there when its results are gone.
   absl::Status MeasureMemory(Bytes gradients) {
     // The first run takes what stays for good: casts of weights, workspaces of libraries.
@@ -101,9 +119,7 @@ class Measuring {
       const Bytes before = forward.now();
       RETURN_IF_ERROR(chain_->Forward(1));
       RETURN_IF_ERROR(Wait());
-      Bytes results = 0;
-      for (const TensorMeta& meta : graph_.node(node_).outputs)
-        results += meta.SizeBytes(measured_.samples);
+      const Bytes results = BytesOfResults();
       measured_.kept = std::max(forward.now() - before, Bytes(0));
       measured_.workspace = forward.peak() - before - std::max(results, measured_.kept);
     }
@@ -166,13 +182,18 @@ class Measuring {
       if (times.both.size() >= kLeastRepeats && taken > kMostNanos) break;
       RETURN_IF_ERROR(RepeatOnce(length, times));
     }
-    measured_.forward = Nanos(std::round(RobustMedian(times.forward)));
-    if (!chain_->has_backward()) return absl::OkStatus();
-    measured_.backward = Nanos(std::round(RobustMedian(times.backward)));
+    const bool backward = chain_->has_backward();
+    measured_.forward = WithoutHarness(times.forward, backward ? known_.harness.forward : 0);
+    if (!backward) return absl::OkStatus();
+    measured_.backward = WithoutHarness(times.backward, known_.harness.backward);
     measured_.backward_weight =
         Nanos(std::round(static_cast<double>(measured_.backward) * WeightShare(times)));
     measured_.backward_input = measured_.backward - measured_.backward_weight;
     return absl::OkStatus();
+  }
+
+  static Nanos WithoutHarness(const std::vector<double>& times, double harness) {
+    return Nanos(std::round(std::max(1.0, RobustMedian(times) - harness)));
   }
 
   // Which part of the backward pass the weight half is.
@@ -185,7 +206,7 @@ class Measuring {
   const Graph& graph_;
   const NodeId node_;
   const ProfileOptions& options_;
-  const std::vector<IndexBounds>& bounds_;
+  const KnownBefore& known_;
   const at::Device device_;
   OperatorMeasurement measured_;
   std::unique_ptr<OperatorChain> chain_;
@@ -207,13 +228,13 @@ bool EndsAll(const absl::Status& status) { return absl::IsCancelled(status); }
 
 absl::StatusOr<MeasuredOperator> ProfileOperator(const Graph& graph, NodeId node,
                                                  const ProfileOptions& options,
-                                                 const std::vector<IndexBounds>& bounds) {
+                                                 const KnownBefore& known) {
   MeasuredOperator operator_costs = {options.day, {}};
   for (const int64_t samples : SizesOf(graph, node, options.most_samples)) {
     if (options.stopped && options.stopped()) return absl::CancelledError("stopped");
     absl::StatusOr<OperatorMeasurement> measured = absl::UnknownError("not measured");
     RETURN_IF_ERROR(
-        Guarded([&] { measured = Measuring(graph, node, samples, options, bounds).Run(); }));
+        Guarded([&] { measured = Measuring(graph, node, samples, options, known).Run(); }));
     if (!measured.ok() && (operator_costs.samples.empty() || EndsAll(measured.status())))
       return measured.status();
     if (!measured.ok()) break;
@@ -236,16 +257,18 @@ absl::StatusOr<ProfiledGraph> ProfileOperators(const Graph& graph, const Profile
                            absl::StrCat("torch_device \"", options.torch_device, "\"")));
   const c10::OptionalDeviceGuard guard(device->is_cpu() ? std::nullopt : device);
   at::init_num_threads();  // OpenMP keeps their number per thread; new ones must be told.
-  const std::vector<IndexBounds> bounds = FindIndexBounds(graph);
+  ASSIGN_OR_RETURN(const HarnessCost harness, MeasureHarness(*device));
+  const KnownBefore known = {FindIndexBounds(graph), MixedTypes(graph, options.precision), harness};
+  const std::vector<std::string> signatures = SignaturesOf(graph, options.precision);
   ProfiledGraph profiled;
   std::set<std::string> seen;
   for (int32_t v = 0; v < graph.size(); ++v) {
     const NodeId node(v);
-    std::string signature = SignatureOf(graph, node, options.precision);
+    const std::string& signature = signatures[static_cast<size_t>(v)];
     if (!seen.insert(signature).second) continue;
-    auto measured = ProfileOperator(graph, node, options, bounds);
+    auto measured = ProfileOperator(graph, node, options, known);
     if (measured.ok()) {
-      profiled.operators.emplace(std::move(signature), *std::move(measured));
+      profiled.operators.emplace(signature, *std::move(measured));
     } else if (EndsAll(measured.status())) {
       return measured.status();
     } else {

@@ -59,7 +59,8 @@ std::string Text(const v1::MeasureTopologyResponse& response) {
       links.Add({link.from(), link.to(), "", "", link.failure()});
     }
   }
-  Table machines({"machine", ">devices at once", ">product", ">copy", ">message", ">together", ""});
+  Table machines({"machine", ">devices at once", ">product", ">copy", ">message", ">together",
+                  ">message's work", ">hop of a sum", ""});
   for (const v1::CrowdFigure& crowd : response.measured().crowds()) {
     const bool alone = crowd.devices() == 1;
     const bool failed = !crowd.failure().empty();
@@ -67,7 +68,10 @@ std::string Text(const v1::MeasureTopologyResponse& response) {
                   failed ? "" : FormatDuration(Nanos(crowd.product_ns())),
                   failed ? "" : FormatDuration(Nanos(crowd.copy_ns())),
                   failed || alone ? "" : FormatDuration(Nanos(crowd.latency_ns())),
-                  failed || alone ? "" : Rate(crowd.bytes_per_second()), crowd.failure()});
+                  failed || alone ? "" : Rate(crowd.bytes_per_second()),
+                  failed || alone ? "" : FormatDuration(Nanos(crowd.message_ns())),
+                  failed || alone ? "" : FormatDuration(Nanos(crowd.reduction_ns())),
+                  crowd.failure()});
   }
   std::string text;
   if (response.measured().links_size() > 0) text = links.ToString() + "\n";
@@ -96,6 +100,9 @@ nlohmann::json Json(const v1::MeasureTopologyResponse& response) {
       item["copy_seconds"] = ToSeconds(Nanos(crowd.copy_ns()));
       item["latency_seconds"] = ToSeconds(Nanos(crowd.latency_ns()));
       item["bytes_per_second"] = crowd.bytes_per_second();
+      item["message_seconds"] = ToSeconds(Nanos(crowd.message_ns()));
+      item["message_bytes_per_second"] = crowd.message_bytes_per_second();
+      item["reduction_seconds"] = ToSeconds(Nanos(crowd.reduction_ns()));
     } else {
       item["failure"] = crowd.failure();
     }

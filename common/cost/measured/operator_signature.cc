@@ -32,9 +32,16 @@ TensorMeta MetaOf(const Parameter& parameter) {
   return meta;
 }
 
+TensorMeta TypedMeta(const Graph& graph, const std::optional<GraphTypes>& types, ValueRef value) {
+  TensorMeta meta = graph.meta(value);
+  meta.dtype = TypeOf(graph, types, value);
+  return meta;
+}
+
 class SignatureText {
  public:
-  SignatureText(const Graph& graph, NodeId id) : graph_(graph), id_(id) {}
+  SignatureText(const Graph& graph, NodeId id, const std::optional<GraphTypes>& types)
+      : graph_(graph), id_(id), types_(types) {}
 
   std::string Of(const Argument& argument) {
     if (const NodeId view = ViewThatMade(graph_, argument, depth_); view.valid())
@@ -52,7 +59,7 @@ class SignatureText {
 
  private:
   std::string Value(const Argument& argument, const ValueRef& value) {
-    return Tensor(argument, "", graph_.meta(value));
+    return Tensor(argument, "", TypedMeta(graph_, types_, value));
   }
   std::string Value(const Argument& argument, const InputId& input) {
     return Tensor(argument, "", graph_.input(input).meta);
@@ -110,6 +117,7 @@ class SignatureText {
 
   const Graph& graph_;
   const NodeId id_;
+  const std::optional<GraphTypes>& types_;
   std::vector<Argument> seen_;  // Tensors, in first-use order.
   int depth_ = 0;               // Views around the argument at hand.
 };
@@ -156,20 +164,49 @@ std::vector<int> GradientsReceived(const Graph& graph, NodeId id) {
   return received;
 }
 
-std::string SignatureOf(const Graph& graph, NodeId id, Precision precision) {
+std::optional<GraphTypes> MixedTypes(const Graph& graph, Precision precision) {
+  if (!IsMixed(precision)) return std::nullopt;
+  return TypesOfGraph(graph, precision);
+}
+
+DType TypeOf(const Graph& graph, const std::optional<GraphTypes>& types, ValueRef value) {
+  if (!types.has_value() || graph.node(value.node).cost.has_value()) return graph.meta(value).dtype;
+  return types->nodes[value.node.index()].results[static_cast<size_t>(value.output)];
+}
+
+namespace {
+
+std::string SignatureIn(const Graph& graph, NodeId id, Precision precision,
+                        const std::optional<GraphTypes>& types) {
   const Node& node = graph.node(id);
-  SignatureText text(graph, id);
+  SignatureText text(graph, id, types);
   const std::vector<std::string> arguments = text.Arguments(node);
   std::vector<std::string> results;
   const std::vector<int> received = GradientsReceived(graph, id);
   for (size_t i = 0; i < node.outputs.size(); ++i)
-    results.push_back(
-        absl::StrCat(Text(node.outputs[i]), std::string(static_cast<size_t>(received[i]), '\'')));
+    results.push_back(absl::StrCat(Text(TypedMeta(graph, types, {id, static_cast<int32_t>(i)})),
+                                   std::string(static_cast<size_t>(received[i]), '\'')));
   std::string signature = absl::StrCat(node.target, "(", absl::StrJoin(arguments, ", "), ") -> ",
                                        absl::StrJoin(results, ", "));
   if (precision != Precision::kGraph)
     absl::StrAppend(&signature, " in ", NameIn(kPrecisionNames, precision));
   return signature;
+}
+
+}  // namespace
+
+std::string SignatureOf(const Graph& graph, NodeId id, Precision precision) {
+  return SignatureIn(graph, id, precision, MixedTypes(graph, precision));
+}
+
+std::vector<std::string> SignaturesOf(const Graph& graph, Precision precision) {
+  const std::optional<GraphTypes> types = MixedTypes(graph, precision);
+  std::vector<std::string> signatures(static_cast<size_t>(graph.size()));
+  for (int32_t v = 0; v < graph.size(); ++v) {
+    if (!graph.node(NodeId(v)).cost.has_value())
+      signatures[static_cast<size_t>(v)] = SignatureIn(graph, NodeId(v), precision, types);
+  }
+  return signatures;
 }
 
 bool DependsOnSamples(const Graph& graph, NodeId id) {

@@ -2,10 +2,12 @@
 // equally long on one device, so that one of them is measured for both.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "common/graph/graph.h"
+#include "common/training/autocast.h"
 #include "common/training/precision.h"
 
 namespace stagewright {
@@ -15,9 +17,20 @@ namespace stagewright {
 // precision where it is not the graph's. Parameters have a "p", totals of the batch a "t" in front;
 // a tensor that is read again is "=i" for the i-th. "'" marks operands that get a gradient and
 // results that a gradient comes to. An operand that a view made is told as that view of what it
-// shows, because the order of its elements in memory counts. REQUIRES: the graph is executable.
-// O(size of the node, of the views before it and of its readers).
+// shows, because the order of its elements in memory counts. Types are those that tensors come in
+// at this precision (TypesOfGraph), which decide what is cast. REQUIRES: the graph is executable.
+// O(size of the node, of the views before it and of its readers); at a mixed precision, of the
+// graph.
 std::string SignatureOf(const Graph& graph, NodeId node, Precision precision = Precision::kGraph);
+
+// By node; empty for planning-only ones. O(size of the graph).
+std::vector<std::string> SignaturesOf(const Graph& graph, Precision precision);
+
+// The type that a value comes in, by `types` if there are any.
+DType TypeOf(const Graph& graph, const std::optional<GraphTypes>& types, ValueRef value);
+
+// TypesOfGraph where the precision is mixed.
+std::optional<GraphTypes> MixedTypes(const Graph& graph, Precision precision);
 
 // The node of a view whose result the operand is, invalid if it is none. `depth` counts the views
 // that were looked through to get there; beyond 16 a tensor is taken for one in memory of its own.

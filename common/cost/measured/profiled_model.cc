@@ -32,15 +32,50 @@ MonotoneCurve CurveOf(const MeasuredOperator& measured, bool constant, F&& value
   return MonotoneCurve(std::move(points), constant);
 }
 
+using Types = std::optional<GraphTypes>;
+
+// Copies of operands in the types that the node takes them in.
+Bytes CopiesTaken(const Graph& graph, NodeId id, int64_t samples, const Types& types) {
+  if (!types.has_value()) return 0;
+  const std::vector<DType>& taken = types->nodes[id.index()].operands;
+  Bytes bytes = 0;
+  size_t operand = 0;
+  const auto add = [&](const TensorMeta& meta, DType comes) {
+    const DType as = taken[operand++];
+    if (as != comes) bytes += meta.Elements(samples) * SizeOf(as);
+  };
+  for (const ValueRef& value : graph.Values(id))
+    add(graph.meta(value), TypeOf(graph, types, value));
+  for (const InputId& input : graph.Inputs(id)) {
+    const TensorMeta& meta = graph.input(input).meta;
+    add(meta, meta.dtype);
+  }
+  return bytes;
+}
+
+// Whether such copies stay for the backward pass.
+bool KeepsCopies(const Graph& graph, NodeId id) {
+  return graph.needs_backward(id) && NeedsItsInputs(graph, id);
+}
+
 // What a node by itself keeps of what its forward pass makes, as far as the graph tells.
-Bytes KeptAlone(const Graph& graph, NodeId id, int64_t samples) {
+Bytes KeptAlone(const Graph& graph, NodeId id, int64_t samples, const Types& types) {
   if (!graph.needs_backward(id)) return 0;
   const Node& node = graph.node(id);
   Bytes bytes = HiddenBytes(graph, id, samples);
   for (size_t i = 0; i < node.outputs.size(); ++i) {
-    if (i > 0 || NeedsItsOutputs(graph, id)) bytes += node.outputs[i].SizeBytes(samples);
+    if (i == 0 && !NeedsItsOutputs(graph, id)) continue;
+    const DType type = TypeOf(graph, types, {id, static_cast<int32_t>(i)});
+    bytes += node.outputs[i].Elements(samples) * SizeOf(type);
   }
-  return bytes;
+  return bytes + (KeepsCopies(graph, id) ? CopiesTaken(graph, id, samples, types) : Bytes(0));
+}
+
+// What it takes and does not keep, as far as the graph tells.
+Bytes TakenAlone(const Graph& graph, NodeId id, int64_t samples, const Types& types) {
+  const Bytes copies = KeepsCopies(graph, id) ? Bytes(0) : CopiesTaken(graph, id, samples, types);
+  return std::max(TemporaryBytes(graph, id, samples, false) + copies,
+                  TemporaryBytes(graph, id, samples, true));
 }
 
 // One node on one kind of device.
@@ -49,19 +84,20 @@ struct MeasuredCurves {
   MonotoneCurve kept, workspace;  // Bytes beyond those that the graph tells of.
 };
 
-MeasuredCurves CurvesOf(const Graph& graph, NodeId id, const MeasuredOperator& measured) {
+MeasuredCurves CurvesOf(const Graph& graph, NodeId id, const MeasuredOperator& measured,
+                        const Types& types) {
   const bool constant = !DependsOnSamples(graph, id);
   const auto beyond = [](Bytes bytes, Bytes known) { return std::max(bytes - known, Bytes(0)); };
-  return {
-      CurveOf(measured, constant, [](const auto& at) { return at.forward; }),
-      CurveOf(measured, constant, [](const auto& at) { return at.backward_input; }),
-      CurveOf(measured, constant, [](const auto& at) { return at.backward_weight; }),
-      CurveOf(measured, constant,
-              [&](const auto& at) { return beyond(at.kept, KeptAlone(graph, id, at.samples)); }),
-      CurveOf(measured, constant, [&](const auto& at) {
-        return beyond(at.workspace, std::max(TemporaryBytes(graph, id, at.samples, false),
-                                             TemporaryBytes(graph, id, at.samples, true)));
-      })};
+  return {CurveOf(measured, constant, [](const auto& at) { return at.forward; }),
+          CurveOf(measured, constant, [](const auto& at) { return at.backward_input; }),
+          CurveOf(measured, constant, [](const auto& at) { return at.backward_weight; }),
+          CurveOf(measured, constant,
+                  [&](const auto& at) {
+                    return beyond(at.kept, KeptAlone(graph, id, at.samples, types));
+                  }),
+          CurveOf(measured, constant, [&](const auto& at) {
+            return beyond(at.workspace, TakenAlone(graph, id, at.samples, types));
+          })};
 }
 
 // The measurements that count for a kind of device; null without any.
@@ -82,32 +118,35 @@ const std::pair<const ProfiledDevice, MeasuredOperators>* FindDevice(const Opera
   return last;
 }
 
+double Whole(const OperatorTime& time) { return static_cast<double>(time.forward + time.backward); }
+
 // All nodes on one kind of device.
 class KindCosts {
  public:
   KindCosts(const Graph& graph, const DeviceKind& kind, const ProfiledDevice& device,
             const MeasuredOperators& operators, const std::vector<std::string>& signatures,
-            const CostModel& analytic)
+            const Types& types, const CostModel& analytic)
       : kind_(kind.name),
         device_(device),
         curves_(signatures.size()),
         scale_(signatures.size(), 1) {
+    const DeviceKind alone = Alone(kind);
     std::map<AtenKind, std::vector<double>> ratios;
     std::vector<double> all;
     for (size_t v = 0; v < signatures.size(); ++v) {
       const auto found = operators.find(signatures[v]);
       if (signatures[v].empty() || found == operators.end()) continue;
       const NodeId id(static_cast<int64_t>(v));
-      curves_[v] = CurvesOf(graph, id, found->second);
+      curves_[v] = CurvesOf(graph, id, found->second, types);
       ++covered_;
       days_.push_back(found->second.measured_on);
       const AtenKind aten = KindOfTarget(graph.node(id).target);
       for (const OperatorMeasurement& at : found->second.samples) {
-        const OperatorTime modelled = analytic.Time(id, kind, at.samples);
-        if (modelled.forward <= 0) continue;  // A view.
-        all.push_back(static_cast<double>(at.forward + at.backward) /
-                      static_cast<double>(modelled.forward + modelled.backward));
+        const double modelled = Whole(analytic.Time(id, alone, at.samples));
+        if (modelled <= 0) continue;  // A view.
+        all.push_back(static_cast<double>(at.forward + at.backward) / modelled);
         ratios[aten].push_back(all.back());
+        scale_[v] = Whole(analytic.Time(id, kind, at.samples)) / modelled;
       }
     }
     if (all.empty()) return;
@@ -121,6 +160,7 @@ class KindCosts {
 
   const std::string& kind() const { return kind_; }
   const std::optional<MeasuredCurves>& curves(NodeId id) const { return curves_[id.index()]; }
+  // Multiplies the measured time, or the analytic one where there is none.
   double scale(NodeId id) const { return scale_[id.index()]; }
 
   // "31 of 34 operators measured 2026-11-22 on cpu (torch 2.13.0, 1 thread)".
@@ -138,7 +178,7 @@ class KindCosts {
   const std::string kind_;
   const ProfiledDevice device_;
   std::vector<std::optional<MeasuredCurves>> curves_;  // By node.
-  std::vector<double> scale_;                          // By node: of its analytic time.
+  std::vector<double> scale_;                          // By node.
   size_t covered_ = 0;
   std::vector<std::string> days_;
 };
@@ -153,15 +193,12 @@ class ProfiledCostModel : public CostModel {
                     const OperatorProfile& profile, Precision precision,
                     std::unique_ptr<CostModel> analytic)
       : analytic_(std::move(analytic)) {
-    std::vector<std::string> signatures(graph.size());  // Empty: planning-only.
-    for (int32_t v = 0; v < graph.size(); ++v) {
-      if (!graph.node(NodeId(v)).cost.has_value())
-        signatures[v] = SignatureOf(graph, NodeId(v), precision);
-    }
+    const std::vector<std::string> signatures = SignaturesOf(graph, precision);
+    const Types types = MixedTypes(graph, precision);
     for (const DeviceKind& kind : kinds) {
       const auto* found = FindDevice(profile, kind.name);
       if (found == nullptr) continue;
-      kinds_.emplace_back(graph, kind, found->first, found->second, signatures, *analytic_);
+      kinds_.emplace_back(graph, kind, found->first, found->second, signatures, types, *analytic_);
     }
   }
 
@@ -173,9 +210,10 @@ class ProfiledCostModel : public CostModel {
     OperatorTime time;
     if (const auto& curves = costs->curves(node)) {
       const auto n = static_cast<double>(samples);
-      time.forward = Nanos(std::round(curves->forward.At(n)));
-      time.backward_input = Nanos(std::round(curves->backward_input.At(n)));
-      time.backward_weight = Nanos(std::round(curves->backward_weight.At(n)));
+      const double slowdown = costs->scale(node);
+      time.forward = Nanos(std::round(curves->forward.At(n) * slowdown));
+      time.backward_input = Nanos(std::round(curves->backward_input.At(n) * slowdown));
+      time.backward_weight = Nanos(std::round(curves->backward_weight.At(n) * slowdown));
     } else {
       time = analytic_->Time(node, kind, samples);
       time.forward = Scaled(time.forward, costs->scale(node));

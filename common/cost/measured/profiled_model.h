@@ -16,6 +16,10 @@ namespace stagewright {
 // signature: exact at the measured sizes where times do not fall, in between and beyond as
 // MonotoneCurve says. Of several softwares that a kind was measured with, the last measured counts.
 //
+// Measurements are those of a device alone. Where the kind has busy neighbours
+// (DeviceKind::product_slowdown), an operator is as many times slower as `analytic` says, which
+// knows whether it goes over memory.
+//
 // An operator that was not measured takes as long as `analytic` says, times the median of measured
 // over analytic time of the measured operators of its AtenKind, or of all where none is of it: a
 // roofline errs alike for operators alike (a library that reaches a third of the peak in one

@@ -66,7 +66,7 @@ TimelineCosts CostsOf(const StageOracle& oracle, const Partition& partition, con
         share.Time(choice.begin, choice.end) - forward + (choice.recompute ? forward : 0);
     costs.times.push_back({forward, backward, 0, 0});
     const StageOracle::Extent& extent = oracle.At(choice.begin, choice.end);
-    const auto step = static_cast<double>(OptimizerStepTime(oracle.kind(), extent.resident));
+    const auto step = static_cast<double>(OptimizerStepTime(oracle.kind(), extent.resident, 0));
     costs.updates.push_back(TailOf(oracle, choice, layout.devices[s], step));
   }
   const auto way = [](const Layout::Load& load) {

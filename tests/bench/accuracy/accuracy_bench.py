@@ -4,11 +4,15 @@ Every model is cut by hand in 1 to 4 stages with equally many nodes, which two w
 plan runs as a job before and as one after its model's operators are measured; a job predicts its step time by what is
 known then, and its measured time is the median of its steps. The error of a prediction is against the job's own
 measurement, so that a change of the machine's speed between the two meets each of them alone.
+
+With `--ranking N`, N random plans of each model are run instead, after its operators are measured: are those that are
+predicted to be faster the faster ones?
 """
 
 import argparse
 import json
 import pathlib
+import random
 import statistics
 import sys
 
@@ -131,10 +135,34 @@ def export(directory: pathlib.Path, name: str, make, samples: int) -> pathlib.Pa
     return stem
 
 
+def nodes_of(system: Processes, stem: pathlib.Path) -> list[str]:
+    """In the order of the graph."""
+    operators = system.json("graph", "show", f"{stem}.swg")["operators"]
+    return [node for operator in operators for node in operator["nodes"]]
+
+
+def random_plan(system: Processes, stem: pathlib.Path, mini_batch: int, number: int) -> pathlib.Path:
+    """Up to four stages, cut anywhere, on any of two devices, in up to 16 micro-batches."""
+    draw = random.Random(number)
+    nodes = nodes_of(system, stem)
+    cuts = [0, *sorted(draw.sample(range(1, len(nodes)), draw.randint(0, 3)))]
+    stages = [{"nodes": nodes[a:b], "devices": [draw.randrange(2)]} for a, b in zip(cuts, cuts[1:], strict=False)]
+    stages.append({"nodes": ["*"], "devices": [draw.randrange(2)]})
+    all_forward = draw.random() < 0.25  # Of one stage alone it may deadlock.
+    for stage in stages:
+        if draw.random() < 0.25:
+            stage["recompute"] = True
+        if all_forward:
+            stage["in_flight"] = mini_batch
+    path = stem.with_suffix(f".random-{number}.json")
+    micro_batch = mini_batch // draw.choice([count for count in (1, 2, 4, 8, 16) if mini_batch % count == 0])
+    path.write_text(json.dumps({"micro_batch": micro_batch, "stages": stages}))
+    return path
+
+
 def plan(system: Processes, stem: pathlib.Path, stages: int, micro_batch: int) -> pathlib.Path:
     """Stages of equally many nodes in the order of the graph, on the devices in turns."""
-    operators = system.json("graph", "show", f"{stem}.swg")["operators"]
-    nodes = [node for operator in operators for node in operator["nodes"]]
+    nodes = nodes_of(system, stem)
     cuts = [len(nodes) * i // stages for i in range(stages)]
     parts = [{"nodes": nodes[a:b], "devices": [i % 2]} for i, (a, b) in enumerate(zip(cuts, cuts[1:], strict=False))]
     parts.append({"nodes": ["*"], "devices": [(stages - 1) % 2]})
@@ -161,17 +189,20 @@ class Model:
     def __init__(self, system: Processes, name: str, make, mini_batch: int, micro_batch: int, options):
         self.system, self.mini_batch, self.micro_batch, self.steps = system, mini_batch, micro_batch, options.steps
         self.stem = export(system.path, name, make, mini_batch)
-        self.plans = [plan(system, self.stem, stages, micro_batch) for stages in range(1, options.stages + 1)]
+        if options.ranking:
+            self.plans = [random_plan(system, self.stem, mini_batch, i) for i in range(options.ranking)]
+        else:
+            self.plans = [plan(system, self.stem, stages, micro_batch) for stages in range(1, options.stages + 1)]
 
-    def profile(self) -> None:
-        done = self.system.cli("profile", f"{self.stem}.swg", "--samples", self.micro_batch, "-o", "json", timeout=600)
+    def profile(self, samples: int) -> None:
+        done = self.system.cli("profile", f"{self.stem}.swg", "--samples", samples, "-o", "json", timeout=600)
         if done.returncode != 0:
             raise SystemExit(done.stderr)
         for left in json.loads(done.stdout)["unmeasured"]:
             print(f"{self.stem.name}: {left['node']} was not measured: {left['reason']}", file=sys.stderr)
 
     def times(self) -> list[tuple]:
-        """(predicted, measured) by number of stages."""
+        """(predicted, measured) by plan."""
         jobs = [run(self.system, self.stem, each, self.mini_batch, self.steps) for each in self.plans]
         return [(job["predicted_step_seconds"], job["median_step_seconds"]) for job in jobs]
 
@@ -191,30 +222,51 @@ def summary(rows: list[tuple]) -> None:
               f"of {len(errors)} plans")  # fmt: skip
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--stages", type=int, default=4, help="at most, of a plan")
-    parser.add_argument("--steps", type=int, default=20, help="of a job")
-    parser.add_argument("--only", nargs="*", help="names of models")
-    options = parser.parse_args()
-    torch.set_num_threads(1)
+def ranking(chosen: dict) -> None:
+    print("Random plans of a model: least and largest step times, in ms, predicted and measured, the rank correlation of "
+          "the two, and the error.\n")  # fmt: skip
+    print("| model | plans | predicted | measured | rank correlation | median error | worst |")
+    print("|---|---|---|---|---|---|---|")
+    for name, model in chosen.items():
+        model.profile(model.mini_batch)
+        predicted, measured = zip(*model.times(), strict=True)
+        errors = [error(*pair) for pair in zip(predicted, measured, strict=True)]
+        ranges = [f"{min(times) * 1e3:.2f} to {max(times) * 1e3:.2f}" for times in (predicted, measured)]
+        print(f"| {name} | {len(errors)} | {ranges[0]} | {ranges[1]} | {spearman(predicted, measured):.3f} | "
+              f"{statistics.median(errors):.1%} | {max(errors):.1%} |", flush=True)  # fmt: skip
+
+
+def accuracy(chosen: dict) -> None:
     print("Step times of plans with 1, 2, ... stages, in ms; errors are the worst of a model's plans; the last column is "
           "the rank correlation over them, analytic and profiled.\n")  # fmt: skip
     print("| model | analytic | profiled | measured | analytic error | profiled error | order |")
     print("|---|---|---|---|---|---|---|")
     rows: list[tuple] = []
+    # Models share operators, so that none may be measured before all jobs without measurements have run.
+    analytic = {name: model.times() for name, model in chosen.items()}
+    for name, model in chosen.items():
+        model.profile(model.micro_batch)
+        of_model = [before + after for before, after in zip(analytic[name], model.times(), strict=True)]
+        report(name, of_model)
+        rows += of_model
+    print()
+    summary(rows)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--stages", type=int, default=4, help="at most, of a plan")
+    parser.add_argument("--steps", type=int, default=20, help="of a job")
+    parser.add_argument("--only", nargs="*", help="names of models")
+    parser.add_argument("--ranking", type=int, default=0, metavar="N", help="random plans of each model")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
     with Processes(workers=2) as system:
         chosen = {name: Model(system, name, *of, options) for name, of in models().items()
                   if not options.only or name in options.only}  # fmt: skip
-        # Models share operators, so that none may be measured before all jobs without measurements have run.
-        analytic = {name: model.times() for name, model in chosen.items()}
-        for name, model in chosen.items():
-            model.profile()
-            of_model = [before + after for before, after in zip(analytic[name], model.times(), strict=True)]
-            report(name, of_model)
-            rows += of_model
-    print()
-    summary(rows)
+        # The links were probed while the models were exported, which takes a core.
+        system.json("topology", "measure")
+        (ranking if options.ranking else accuracy)(chosen)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """PyTorch's own training on this machine: torch.distributed.pipelining over Gloo, and eager training.
 
-Every process has one thread. Trains until it is killed and writes each step's seconds and loss as a line of JSON.
+Every process has one thread. Trains until it is killed or its parent ends, and writes each step's seconds and loss as a
+line of JSON.
 """
 
 import argparse
@@ -14,6 +15,7 @@ from collections.abc import Callable
 import gpt
 import torch
 import torch.multiprocessing
+from parent import end_with
 from torch import distributed
 from torch.distributed import pipelining
 
@@ -48,7 +50,8 @@ def eager(options: argparse.Namespace) -> None:
     train(step, options.out)
 
 
-def rank_main(rank: int, port: int, options: argparse.Namespace) -> None:
+def rank_main(rank: int, port: int, parent: int, options: argparse.Namespace) -> None:
+    end_with(parent)
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), GLOO_SOCKET_IFNAME="lo")
     torch.set_num_threads(1)
     distributed.init_process_group("gloo", rank=rank, world_size=options.devices)
@@ -81,7 +84,7 @@ def pipelined(options: argparse.Namespace) -> None:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     context = torch.multiprocessing.get_context("spawn")
-    processes = [context.Process(target=rank_main, args=(i, port, options)) for i in range(options.devices)]
+    processes = [context.Process(target=rank_main, args=(i, port, os.getpid(), options)) for i in range(options.devices)]
     for process in processes:
         process.start()
     for process in processes:
@@ -97,7 +100,9 @@ def main() -> None:
     parser.add_argument("--micro-batch", type=int, default=4)
     parser.add_argument("--micro-batches", type=int, default=8)
     parser.add_argument("--out", type=pathlib.Path, required=True)
+    parser.add_argument("--parent", type=int, required=True, help="process that this one ends with")
     options = parser.parse_args()
+    end_with(options.parent)
     torch.set_num_threads(1)
     (eager if options.schedule == "eager" else pipelined)(options)
 

@@ -44,9 +44,10 @@ def await_lines(out: pathlib.Path, count: int, process: subprocess.Popen) -> Non
 
 @contextlib.contextmanager
 def theirs(schedule: str, devices: int, out: pathlib.Path, options: argparse.Namespace) -> Iterator[subprocess.Popen]:
-    """PyTorch's training after its first steps, as a group of processes of its own."""
+    """PyTorch's training after its first steps, as a group of processes of its own that end with this one."""
     command = [sys.executable, HERE / "pytorch.py", schedule, "--devices", devices, "--out", out]
     command += ["--micro-batch", options.micro_batch, "--micro-batches", options.micro_batches]
+    command += ["--parent", os.getpid()]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
     process = subprocess.Popen(list(map(str, command)), env=environment, start_new_session=True)
     try:
@@ -76,7 +77,7 @@ def beside_pytorch(options: argparse.Namespace) -> None:
     print("| schedule | ours, s | PyTorch, s | ratio (95 %) | predicted, s | difference of the losses |")
     print("|---|---|---|---|---|---|")
     for name, (schedule, devices, loops) in ROWS.items():
-        if options.only and options.only not in name:
+        if options.only not in (None, name):
             continue
         with Processes(workers=devices, planner_flags=PATIENT) as system:
             stem = export_gpt(system.path, mini_batch)
@@ -139,8 +140,9 @@ def main() -> None:
     parser.add_argument("--micro-batches", type=int, default=8, help="of a step")
     parser.add_argument("--pairs", type=int, default=30, help="turns of each that count")
     parser.add_argument("--seconds", type=float, default=10, help="of a turn: several steps")
-    parser.add_argument("--only", help="rows whose name has this in it; of the second table: branches")
+    parser.add_argument("--only", choices=(*ROWS, "branches"), help="a row; branches: the second table")
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))  # What was started is ended on the way out.
     print(f"{options.micro_batches} micro-batches of {options.micro_batch} samples, {options.pairs} pairs of turns\n")
     if options.only != "branches":
         beside_pytorch(options)

@@ -51,6 +51,27 @@ TEST(Analytic, ComputeBoundProduct) {
   EXPECT_EQ(no_input_gradient.backward, no_input_gradient.forward);
 }
 
+TEST(Analytic, KindsThatAddGradientsUpTakeAnOperationForEach) {
+  GraphBuilder builder("sums");
+  const Argument linear = builder.Linear(builder.Feature("x", {64}), 64, 64);
+  const Argument frozen = builder.Weight("frozen", {64, 64}, false);
+  const Argument other = builder.Add("aten.linear.default", {linear, frozen}, {64});
+  builder.Loss(other, {64});
+  const Graph graph = builder.Build();
+  const auto costs = MakeAnalyticCostModel(graph);
+  DeviceKind adds = kKind;
+  adds.adds_gradients = true;
+  const OperatorTime without = costs->Time(NodeOf(linear), kKind, 3);
+  const OperatorTime with = costs->Time(NodeOf(linear), adds, 3);
+  EXPECT_EQ(with.forward, without.forward);
+  // A weight and a bias: two reads and a write of each, at 100 bytes a nanosecond.
+  const double bytes = 3.0 * 4 * (64 * 64 + 64);
+  EXPECT_EQ(with.backward_weight - without.backward_weight,
+            2 * 1000 + Nanos(std::ceil(bytes / 100)));
+  EXPECT_EQ(costs->Time(NodeOf(other), adds, 3).backward,
+            costs->Time(NodeOf(other), kKind, 3).backward);
+}
+
 TEST(Analytic, FrozenWeightsHaveNoWeightGradient) {
   GraphBuilder builder("frozen");
   const Argument x = builder.Feature("x", {64});

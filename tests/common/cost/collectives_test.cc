@@ -58,6 +58,13 @@ TEST(RingAllReduceTest, EveryStepIsAMessageOutAndOneIn) {
   EXPECT_EQ(RingAllReduceTime(cluster, Devices({0, 1, 2, 3}), 1000), 1500 + 6 * (10 + 2 * 7));
 }
 
+TEST(RingAllReduceTest, EveryStepWaitsForACore) {
+  ClusterData data = FlatCluster(4, 10, 1e9).data();
+  data.kinds[0].reduction_overhead = 500;
+  const Cluster cluster = Cluster::Create(data).value();
+  EXPECT_EQ(RingAllReduceTime(cluster, Devices({0, 1, 2, 3}), 1000), 1500 + 6 * (10 + 500));
+}
+
 TEST(RingAllReduceTest, TheSlowestRouteDecides) {
   const Cluster cluster = Nodes(2, 100);
   EXPECT_EQ(RingAllReduceTime(cluster, Devices({0, 1}), 1000), 1000);

@@ -21,7 +21,9 @@ constexpr char kShort[] = R"({
   "nodes": 2, "devices_per_node": 4,
   "kind": {"name": "gpu", "flops_per_second": 1e13, "memory_bytes_per_second": 5e11,
            "kernel_overhead_ns": 4000, "pass_overhead_ns": 1, "message_overhead_ns": 2,
-           "step_overhead_ns": 3},
+           "step_overhead_ns": 3, "parameter_overhead_ns": 4, "reduction_overhead_ns": 5,
+           "message_bytes_per_second": 6e9, "product_slowdown": 1.5, "memory_slowdown": 2,
+           "adds_gradients": true},
   "memory_bytes": 16e9,
   "inside": {"latency_ns": 1000, "bytes_per_second": 5e10},
   "outside": {"latency_ns": 9000, "bytes_per_second": 1e10}
@@ -50,6 +52,12 @@ TEST(ClusterJson, ShortForm) {
   EXPECT_EQ(cluster->kinds()[0].pass_overhead, 1);
   EXPECT_EQ(cluster->kinds()[0].message_overhead, 2);
   EXPECT_EQ(cluster->kinds()[0].step_overhead, 3);
+  EXPECT_EQ(cluster->kinds()[0].parameter_overhead, 4);
+  EXPECT_EQ(cluster->kinds()[0].reduction_overhead, 5);
+  EXPECT_EQ(cluster->kinds()[0].message_bytes_per_second, 6e9);
+  EXPECT_EQ(cluster->kinds()[0].product_slowdown, 1.5);
+  EXPECT_EQ(cluster->kinds()[0].memory_slowdown, 2);
+  EXPECT_TRUE(cluster->kinds()[0].adds_gradients);
   EXPECT_EQ(cluster->route(DeviceId(0), DeviceId(7)).latency, 9000);
 }
 
@@ -77,6 +85,12 @@ void ExpectSame(const Cluster& a, const Cluster& b) {
     EXPECT_EQ(a.kinds()[i].pass_overhead, b.kinds()[i].pass_overhead);
     EXPECT_EQ(a.kinds()[i].message_overhead, b.kinds()[i].message_overhead);
     EXPECT_EQ(a.kinds()[i].step_overhead, b.kinds()[i].step_overhead);
+    EXPECT_EQ(a.kinds()[i].parameter_overhead, b.kinds()[i].parameter_overhead);
+    EXPECT_EQ(a.kinds()[i].reduction_overhead, b.kinds()[i].reduction_overhead);
+    EXPECT_EQ(a.kinds()[i].message_bytes_per_second, b.kinds()[i].message_bytes_per_second);
+    EXPECT_EQ(a.kinds()[i].product_slowdown, b.kinds()[i].product_slowdown);
+    EXPECT_EQ(a.kinds()[i].adds_gradients, b.kinds()[i].adds_gradients);
+    EXPECT_EQ(a.kinds()[i].memory_slowdown, b.kinds()[i].memory_slowdown);
     EXPECT_EQ(a.kinds()[i].tf32_flops_per_second, b.kinds()[i].tf32_flops_per_second);
     EXPECT_EQ(a.kinds()[i].bf16_flops_per_second, b.kinds()[i].bf16_flops_per_second);
     EXPECT_EQ(a.kinds()[i].fp16_flops_per_second, b.kinds()[i].fp16_flops_per_second);
@@ -138,8 +152,10 @@ TEST(ClusterJson, ErrorsInTheShortForm) {
   EXPECT_EQ(Message(kShort, "\"kernel_overhead_ns\"", "\"overhead\""),
             "cluster file bad.json: kind.overhead is not a known field (name, flops_per_second, "
             "memory_bytes_per_second, kernel_overhead_ns, half_efficiency_flops, "
-            "pass_overhead_ns, message_overhead_ns, step_overhead_ns, tf32_flops_per_second, "
-            "bf16_flops_per_second, fp16_flops_per_second, efficiency)");
+            "pass_overhead_ns, message_overhead_ns, step_overhead_ns, parameter_overhead_ns, "
+            "reduction_overhead_ns, message_bytes_per_second, product_slowdown, memory_slowdown, "
+            "adds_gradients, tf32_flops_per_second, bf16_flops_per_second, fp16_flops_per_second, "
+            "efficiency)");
   const std::string name = "\"name\": \"gpu\"";
   EXPECT_EQ(Message(kShort, name, name + ", \"efficiency\": [{\"type\": \"fp8\"}]"),
             "cluster file bad.json: kind.efficiency[0].type is none of fp32, tf32, bf16, fp16");

@@ -65,11 +65,29 @@ TEST(ProductSeconds, TakesTheCurveForTheOperatorsThenForTheType) {
   EXPECT_DOUBLE_EQ(Seconds(kind, 1e9), 2e9 / (1e12 * kPeakShare)) << "no curve is for it";
 }
 
-TEST(WithShareOfRates, SlowsEveryRate) {
-  const DeviceKind half = WithShareOfRates(Kind(), 0.5);
-  EXPECT_EQ(half.flops_per_second, 0.5e12);
-  EXPECT_EQ(half.bf16_flops_per_second, 4e12);
-  EXPECT_EQ(half.memory_bytes_per_second, 0.5e11);
+TEST(WithSlowdown, SlowsEveryRateAndFixedCost) {
+  DeviceKind kind = Kind();
+  kind.kernel_overhead = 100;
+  kind.parameter_overhead = 10;
+  const DeviceKind slow = WithSlowdown(kind, 2, 4);
+  EXPECT_EQ(slow.flops_per_second, 0.5e12);
+  EXPECT_EQ(slow.bf16_flops_per_second, 4e12);
+  EXPECT_EQ(slow.memory_bytes_per_second, 0.25e11);
+  EXPECT_EQ(slow.kernel_overhead, 200);
+  EXPECT_EQ(slow.parameter_overhead, 20);
+  const DeviceKind alone = Alone(slow);
+  EXPECT_EQ(alone.flops_per_second, kind.flops_per_second);
+  EXPECT_EQ(alone.memory_bytes_per_second, kind.memory_bytes_per_second);
+  EXPECT_EQ(alone.kernel_overhead, kind.kernel_overhead);
+  EXPECT_EQ(alone.product_slowdown, 1);
+}
+
+TEST(MessageCost, IsAFixedCostAndThatOfTheBytes) {
+  DeviceKind kind = Kind();
+  kind.message_overhead = 100;
+  EXPECT_EQ(MessageCost(kind, 1000), 100);
+  kind.message_bytes_per_second = 1e9;
+  EXPECT_EQ(MessageCost(kind, 1000), 1100);
 }
 
 TEST(CheckKind, NamesTheField) {
@@ -83,6 +101,14 @@ TEST(CheckKind, NamesTheField) {
        "kind.bf16_flops_per_second: nan is not a positive number or 0"},
       {[](DeviceKind& k) { k.tf32_flops_per_second = -1; },
        "kind.tf32_flops_per_second: -1 is not a positive number or 0"},
+      {[](DeviceKind& k) { k.message_bytes_per_second = -1; },
+       "kind.message_bytes_per_second: -1 is not a positive number or 0"},
+      {[](DeviceKind& k) { k.product_slowdown = 0.5; },
+       "kind.product_slowdown: 0.5 is not from 1 to 10000"},
+      {[&](DeviceKind& k) { k.memory_slowdown = nan; },
+       "kind.memory_slowdown: nan is not from 1 to 10000"},
+      {[](DeviceKind& k) { k.reduction_overhead = -1; },
+       "kind.reduction_overhead_ns: -1 ns is negative or over an hour"},
       {[](DeviceKind& k) { k.flops_per_second = 0; },
        "kind.flops_per_second: 0 is not a positive number"},
       {[](DeviceKind& k) { k.efficiency[0].points.clear(); }, "kind.efficiency[0].points is empty"},

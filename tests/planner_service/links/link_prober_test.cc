@@ -199,6 +199,10 @@ v1::LinksProbed CrowdAnswer(int64_t probe, int device, double core_share) {
   own->set_sent_bytes(3000);
   own->set_send_ns(1000);
   own->set_core_share(core_share);
+  own->set_message_ns(400);
+  own->set_large_message_ns(1400);
+  own->set_large_message_bytes(5000);
+  own->set_reduction_ns(9000);
   return message;
 }
 
@@ -265,6 +269,9 @@ TEST_F(LinkProberTest, DevicesOfAMachineAreMeasuredAtOnceAndAgainIfOthersHadTheC
   const LinkTable table = registry_.Links();
   EXPECT_EQ(table.crowds.at({"h", 1, 1}).product, 1000);
   EXPECT_EQ(table.crowds.at({"h", 2, 1}).latency, 5000) << "a round less two products";
+  EXPECT_EQ(table.crowds.at({"h", 2, 1}).message, 400);
+  EXPECT_DOUBLE_EQ(table.crowds.at({"h", 2, 1}).message_bytes_per_second, 5e9);
+  EXPECT_EQ(table.crowds.at({"h", 2, 1}).reduction, 9000);
   EXPECT_DOUBLE_EQ(table.crowds.at({"h", 2, 1}).bytes_per_second, 6e9);
   EXPECT_EQ(prober_.pending(), 1);
   EXPECT_TRUE(prober_.busy());

@@ -39,13 +39,9 @@ TEST(ProfileChoice, LeavesOutKindsWhoseDevicesDiffer) {
   EXPECT_TRUE(ProfileOf(devices, Known()).empty());
 }
 
-TEST(ProfileChoice, LeavesOutDevicesThatShareCores) {
-  std::vector<RegisteredDevice> devices = {Device("cpu", "new", 2), Device("cpu", "new", 1),
-                                           Device("gpu", "new", 0)};
-  devices.back().host_address = "other";
-  const OperatorProfile chosen = ProfileOf(devices, Known());
-  ASSERT_EQ(chosen.devices.size(), 1u);
-  EXPECT_EQ(chosen.devices.begin()->first, (ProfiledDevice{"gpu", "new"}));
+TEST(ProfileChoice, TakesThoseOfDevicesThatShareCores) {
+  const std::vector<RegisteredDevice> devices = {Device("cpu", "new", 2), Device("cpu", "new", 1)};
+  EXPECT_EQ(ProfileOf(devices, Known()).devices.size(), 1u) << "the cluster knows how it slows";
 }
 
 }  // namespace

@@ -29,7 +29,7 @@ TEST(ModelDurationsTest, SumsNodesAndSizesTransfers) {
   EXPECT_EQ(of("F0[0,4)"), 4 * 7);
   EXPECT_EQ(of("B0[4,8)"), 4 * 11);
   // Parameter, gradient and two moments of 400 bytes, read and written at a byte per picosecond.
-  EXPECT_EQ(of("OS0"), OptimizerStepTime(cluster.kinds()[0], 1600));
+  EXPECT_EQ(of("OS0"), OptimizerStepTime(cluster.kinds()[0], 1600, 1));
   const auto transfer = durations->TransferOf(ParseAction("SA0[0,4)@0").value());
   EXPECT_EQ(transfer.latency, 11);
   EXPECT_EQ(transfer.bytes, 400);
@@ -43,6 +43,7 @@ TEST(ModelDurationsTest, FixedCostsAreAddedToPasses) {
   data.kinds[0].pass_overhead = 1000;
   data.kinds[0].message_overhead = 50;
   data.kinds[0].step_overhead = 7000;
+  data.kinds[0].parameter_overhead = 30;
   const Cluster cluster = Cluster::Create(data).value();
   const auto costs = MakeAnalyticCostModel(graph);
   const auto of = [&](const Strategy& strategy, const char* action) {
@@ -53,12 +54,18 @@ TEST(ModelDurationsTest, FixedCostsAreAddedToPasses) {
   const Strategy one = MakeStrategy(graph, {{0, 1}}, {{0}}, 8, 4);
   EXPECT_EQ(of(one, "F0[0,4)"), 1000 + 4 * 7);
   EXPECT_EQ(of(one, "B0[4,8)"), 1000 + 4 * 11);
-  EXPECT_EQ(of(one, "OS0"), OptimizerStepTime(cluster.kinds()[0], 1600));
-  EXPECT_GE(of(one, "OS0"), 7000);
+  EXPECT_EQ(of(one, "OS0"), OptimizerStepTime(cluster.kinds()[0], 1600, 2));
+  EXPECT_GE(of(one, "OS0"), 7060);
   // An activation goes and a gradient comes for every pair of passes: a message each.
   const Strategy two = MakeStrategy(graph, {{0}, {1}}, {{0}, {1}}, 8, 4);
   EXPECT_EQ(of(two, "F0[0,4)"), 1050 + 4 * 3);
   EXPECT_EQ(of(two, "B0[0,4)"), 1050 + 4 * 5);
+  // Both are of 100 bytes a sample.
+  data.kinds[0].message_bytes_per_second = 1e9;
+  const Cluster slower = Cluster::Create(data).value();
+  const Program program = Lower(graph, two, *costs, {}).value();
+  const auto durations = MakeModelDurations(graph, program, slower, *costs, Optimizer::kSgd);
+  EXPECT_EQ(durations->Of(DeviceId(0), ParseAction("F0[0,4)").value()), 1050 + 400 + 4 * 3);
 }
 
 // Three nodes with gradients of 100, 100 and 200 bytes, a bucket each.
@@ -85,8 +92,8 @@ TEST(ModelDurationsTest, MarksComeWhenTheNodesBehindThemAreDone) {
   };
   EXPECT_EQ(of("B0[4,6)"), until("B0[4,6)", 0));
   const DeviceKind& kind = cluster.kinds()[0];
-  EXPECT_EQ(of("OS0@1"), OptimizerStepTime(kind, 2 * 300)) << "the last two nodes'";
-  EXPECT_EQ(of("OS0"), OptimizerStepTime(kind, 2 * 100)) << "the rest";
+  EXPECT_EQ(of("OS0@1"), OptimizerStepTime(kind, 2 * 300, 0)) << "the last two nodes'";
+  EXPECT_EQ(of("OS0"), OptimizerStepTime(kind, 2 * 100, 3)) << "the rest";
 }
 
 }  // namespace

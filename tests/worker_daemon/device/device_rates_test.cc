@@ -18,6 +18,8 @@ TEST(DeviceRates, EveryTypeOfProductsHasARateOfItsOwn) {
   }
   EXPECT_NE(kind.bf16_flops_per_second, kind.flops_per_second);
   EXPECT_EQ(RateOf(kind, ProductType::kBFloat16), kind.bf16_flops_per_second);
+  EXPECT_EQ(kind.tf32_flops_per_second, 0) << "processors have no such products";
+  EXPECT_TRUE(kind.adds_gradients);
   EXPECT_GT(kind.memory_bytes_per_second, 1e6);
   EXPECT_GT(kind.kernel_overhead, 0);
   EXPECT_GE(kind.half_efficiency_flops, 0);

@@ -64,6 +64,10 @@ TEST_P(LinkProbeTest, ACrowdTimesItsWorkAndItsRounds) {
     EXPECT_GT(own->round, kMillisecond);
     EXPECT_GT(own->sent, 2 * kMiB - 1);
     EXPECT_GT(own->sending, 0);
+    EXPECT_GT(own->message, 0);
+    EXPECT_GE(own->large_message, own->message);
+    EXPECT_GT(own->large_size, 0);
+    EXPECT_GT(own->reduction, 0);
   }
 }
 
@@ -74,6 +78,8 @@ TEST_P(LinkProbeTest, ACrowdOfOneSendsNothing) {
   EXPECT_GT(times->product, 0);
   EXPECT_EQ(times->round, 0);
   EXPECT_EQ(times->sent, 0);
+  EXPECT_EQ(times->message, 0);
+  EXPECT_EQ(times->reduction, 0);
 }
 
 TEST_P(LinkProbeTest, APeerThatSaysNothingEndsTheProbe) {

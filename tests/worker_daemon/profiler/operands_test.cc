@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include "common/cost/measured/operator_signature.h"
 #include "tests/support/graph_builder.h"
 
 namespace stagewright {
@@ -35,6 +36,24 @@ TEST(Operands, HaveTheGraphsTypesAndShapes) {
   EXPECT_LT(Operand(graph, picked, 1).max().item<double>(), 1);
   EXPECT_FALSE(Operand(graph, picked, 1).requires_grad());
   EXPECT_TRUE(Operand(graph, picked, 2).requires_grad());
+}
+
+TEST(Operands, ComeAsMixedPrecisionGivesThem) {
+  GraphBuilder builder("mixed");
+  const Argument first = builder.Linear(builder.Feature("x", {3}), 3, 3);
+  const Argument flat =
+      builder.Add("aten.view.default", {first, {Argument::List{{SymInt{1, 0}}, Number(3)}}}, {3});
+  const Argument second = builder.Linear(flat, 3, 3);
+  const Graph graph = builder.Build();
+  const auto types = MixedTypes(graph, Precision::kBFloat16);
+  const auto operand = [&](const Argument& node) {
+    const auto operands =
+        MakeOperands(graph, NodeOf(node), 4, FindIndexBounds(graph), at::kCPU, types);
+    EXPECT_TRUE(operands.ok()) << operands.status();
+    return TensorOf(*operands, graph.node(NodeOf(node)).args[0]).scalar_type();
+  };
+  EXPECT_EQ(operand(first), at::kFloat) << "the data's";
+  EXPECT_EQ(operand(second), at::kBFloat16) << "a product's result, seen through a view";
 }
 
 TEST(Operands, IndicesAreThoseThatTheOperatorTakes) {

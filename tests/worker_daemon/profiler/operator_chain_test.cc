@@ -35,6 +35,29 @@ at::Tensor Expected(const Operands& operands, const Node& node, int links) {
   return 0.5 * links * x.sum(0).unsqueeze(0).expand_as(TensorOf(operands, node.args[1]));
 }
 
+TEST(OperatorChain, LinksInARowReadEachOthersResults) {
+  GraphBuilder builder("row");
+  const Argument first = builder.Linear(builder.Feature("x", {4}), 4, 4);
+  const Argument second = builder.Linear(first, 4, 4);
+  const Graph graph = builder.Build();
+  const Node& node = graph.node(NodeOf(second));
+  auto operands = MakeOperands(graph, NodeOf(second), 3, {}, at::kCPU);
+  ASSERT_TRUE(operands.ok()) << operands.status();
+  const at::Tensor x = TensorOf(*operands, node.args[0]);
+  const at::Tensor weight = TensorOf(*operands, node.args[1]);
+  const at::Tensor bias = TensorOf(*operands, node.args[2]);
+  const auto chain = OperatorChain::Create(graph, NodeOf(second), 3, *operands, at::kCPU,
+                                           Precision::kGraph, OperatorChain::Links::kInARow);
+  ASSERT_TRUE(chain.ok()) << chain.status();
+  ASSERT_TRUE((*chain)->Forward(2).ok());
+  ASSERT_TRUE((*chain)->Backward(Part::kWhole).ok());
+  const at::Tensor w = weight.detach().clone().requires_grad_();
+  const at::Tensor b = bias.detach().clone().requires_grad_();
+  const at::Tensor last = at::linear(at::linear(x, w, b), w, b);
+  last.backward(at::full_like(last, 0.5));
+  EXPECT_TRUE(at::allclose(weight.grad(), w.grad(), 1e-5));
+}
+
 class ChainOfLinears : public ::testing::TestWithParam<bool> {};
 
 TEST_P(ChainOfLinears, AddsTheGradientOfEveryLinkToItsParameters) {

@@ -193,6 +193,34 @@ TEST(OperatorProfiler, MixedPrecisionIsMeasuredAsSuch) {
       profiled->operators.contains(SignatureOf(graph, NodeOf(first), Precision::kBFloat16)));
 }
 
+// What the engine keeps for the backward pass is what the graph tells, in the types of bf16: a
+// product's result has half the size, and the next product keeps it as it came.
+TEST(OperatorProfiler, MixedPrecisionKeepsWhatTheGraphTells) {
+  GraphBuilder builder("mixed");
+  const Argument first = builder.Linear(builder.Feature("x", {64}), 64, 64);
+  const Argument tanh = builder.Add("aten.tanh.default", {first}, {64});
+  const Argument second = builder.Linear(tanh, 64, 64);
+  builder.Loss(second, {64});
+  const Graph graph = builder.Build();
+  constexpr Precision kPrecision = Precision::kBFloat16;
+  const auto profiled = ProfileOperators(
+      graph, {.precision = kPrecision, .most_samples = 8, .memory = kGiB, .day = "2026-11-22"});
+  ASSERT_TRUE(profiled.ok()) << profiled.status();
+  OperatorProfile profile;
+  profile.devices[{"cpu", ProfiledSoftware(1)}] = profiled->operators;
+  const DeviceKind kinds[] = {{"cpu", 1e11, 1e10, 1000, 0}};
+  const auto costs = MakeProfiledCostModel(graph, kinds, profile, kPrecision,
+                                           MakeAnalyticCostModel(graph, kPrecision));
+  const auto analytic = MakeAnalyticCostModel(graph, kPrecision);
+  for (const Argument& node : {first, tanh, second}) {
+    EXPECT_EQ(costs->SavedBytes(NodeOf(node), 8), analytic->SavedBytes(NodeOf(node), 8))
+        << graph.node(NodeOf(node)).name;
+  }
+  // The second product's operand is no copy of its own.
+  const auto at8 = profiled->operators.at(SignatureOf(graph, NodeOf(second), kPrecision));
+  EXPECT_EQ(at8.samples.back().kept, 0);
+}
+
 TEST(OperatorProfiler, RefusesWhatItCannotMeasureAndStopsWhenAsked) {
   const Model model = Layer();
   EXPECT_EQ(ProfileOperators(model.graph, {.most_samples = 0}).status().code(),

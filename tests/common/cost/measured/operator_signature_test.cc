@@ -26,7 +26,13 @@ TEST(OperatorSignature, SaysTypesShapesGradientsAndAttributes) {
   EXPECT_EQ(SignatureOf(graph, NodeOf(second)),
             "aten.linear.default(float32[s,4]', p float32[4,4], none) -> float32[s,4]'");
   EXPECT_EQ(SignatureOf(graph, NodeOf(second), Precision::kBFloat16),
-            "aten.linear.default(float32[s,4]', p float32[4,4], none) -> float32[s,4]' in bf16");
+            "aten.linear.default(bfloat16[s,4]', p float32[4,4], none) -> bfloat16[s,4]' in bf16")
+      << "what comes from a product has the smaller type, and is not cast";
+  EXPECT_EQ(SignatureOf(graph, NodeOf(first), Precision::kBFloat16),
+            "aten.linear.default(float32[s,8], p float32[4,8]', p float32[4]') -> "
+            "bfloat16[s,4]' in bf16");
+  EXPECT_EQ(SignaturesOf(graph, Precision::kBFloat16)[NodeOf(second).index()],
+            SignatureOf(graph, NodeOf(second), Precision::kBFloat16));
 }
 
 TEST(OperatorSignature, EqualOperatorsShareOneAndOthersDoNot) {

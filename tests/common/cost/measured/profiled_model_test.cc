@@ -89,6 +89,24 @@ TEST(ProfiledModel, OthersAreAnalyticTimesScaledByOperatorsAlike) {
             "thread); others analytic roofline, scaled");
 }
 
+TEST(ProfiledModel, NeighboursSlowMeasuredOperatorsByWhatTheyDo) {
+  const Model model = Perceptron();
+  const DeviceKind kinds[] = {WithSlowdown(kKind, 1, 3), WithSlowdown(kKind, 2, 2)};
+  OperatorProfile profile;
+  profile.devices[kDevice][SignatureOf(model.graph, model.tanh)] = {
+      "2026-11-22", {{1 << 20, 3'000'000, 600'000, 600'000, 0, 0, 0}}};
+  const auto time = [&](const DeviceKind& kind) {
+    return MakeProfiledCostModel(model.graph, std::span(&kind, 1), profile, Precision::kGraph,
+                                 MakeAnalyticCostModel(model.graph))
+        ->Time(model.tanh, kind, 1 << 20);
+  };
+  EXPECT_NEAR(static_cast<double>(time(kinds[0]).forward), 9e6, 0.1e6) << "it goes over memory";
+  EXPECT_NEAR(static_cast<double>(time(kinds[0]).backward), 1.8e6, 0.1e6);
+  EXPECT_NEAR(static_cast<double>(time(kinds[1]).forward), 6e6, 0.1e6);
+  const DeviceKind alone = Alone(kinds[1]);
+  EXPECT_EQ(time(alone).forward, 3'000'000);
+}
+
 TEST(ProfiledModel, TakesTheLastSoftwareAndOnlyThePrecision) {
   const Model model = Perceptron();
   const std::string signature = SignatureOf(model.graph, model.tanh);

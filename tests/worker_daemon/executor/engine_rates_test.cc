@@ -1,0 +1,36 @@
+#include "worker_daemon/executor/engine_rates.h"
+
+#include <ATen/Parallel.h>
+#include <gtest/gtest.h>
+
+#include "worker_daemon/device/device_rates.h"
+
+namespace stagewright {
+namespace {
+
+// Whatever the machine does besides, these are costs of a computer, and rates keep their ratios.
+TEST(EngineRates, FillsInFixedCostsAndLowersRates) {
+  at::set_num_threads(1);  // As jobs on CPUs have.
+  const DeviceKind alone = MeasureDeviceRates("cpu", "this");
+  const auto kind = MeasureEngine(alone, "cpu");
+  ASSERT_TRUE(kind.ok()) << kind.status();
+  EXPECT_EQ(kind->name, "this");
+  EXPECT_GT(kind->parameter_overhead, 0);
+  EXPECT_LT(kind->parameter_overhead, kSecond);
+  EXPECT_GT(kind->pass_overhead + kind->step_overhead, 0);
+  EXPECT_LT(kind->pass_overhead + kind->step_overhead, kSecond);
+  const double share = kind->flops_per_second / alone.flops_per_second;
+  EXPECT_GT(share, 0);
+  EXPECT_LE(share, 1);
+  EXPECT_NEAR(kind->memory_bytes_per_second / alone.memory_bytes_per_second, share, 1e-9);
+  EXPECT_NEAR(kind->bf16_flops_per_second / alone.bf16_flops_per_second, share, 1e-9);
+  EXPECT_EQ(kind->kernel_overhead, alone.kernel_overhead);
+  EXPECT_TRUE(CheckKind(*kind, "kind").ok()) << CheckKind(*kind, "kind");
+}
+
+TEST(EngineRates, SaysWhatIsWrongWithADevice) {
+  EXPECT_FALSE(MeasureEngine(MeasureDeviceRates("cpu", "this"), "no device").ok());
+}
+
+}  // namespace
+}  // namespace stagewright

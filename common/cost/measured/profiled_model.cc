@@ -150,13 +150,12 @@ Nanos Scaled(Nanos time, double factor) {
 class ProfiledCostModel : public CostModel {
  public:
   ProfiledCostModel(const Graph& graph, std::span<const DeviceKind> kinds,
-                    const OperatorProfile& profile, Precision precision,
-                    std::unique_ptr<CostModel> analytic)
+                    const OperatorProfile& profile, std::unique_ptr<CostModel> analytic)
       : analytic_(std::move(analytic)) {
     std::vector<std::string> signatures(graph.size());  // Empty: planning-only.
     for (int32_t v = 0; v < graph.size(); ++v) {
       if (!graph.node(NodeId(v)).cost.has_value())
-        signatures[v] = SignatureOf(graph, NodeId(v), precision);
+        signatures[v] = SignatureOf(graph, NodeId(v), analytic_->precision());
     }
     for (const DeviceKind& kind : kinds) {
       const auto* found = FindDevice(profile, kind.name);
@@ -230,9 +229,8 @@ class ProfiledCostModel : public CostModel {
 std::unique_ptr<CostModel> MakeProfiledCostModel(const Graph& graph,
                                                  std::span<const DeviceKind> kinds,
                                                  const OperatorProfile& profile,
-                                                 Precision precision,
                                                  std::unique_ptr<CostModel> analytic) {
-  return std::make_unique<ProfiledCostModel>(graph, kinds, profile, precision, std::move(analytic));
+  return std::make_unique<ProfiledCostModel>(graph, kinds, profile, std::move(analytic));
 }
 
 }  // namespace stagewright

@@ -44,7 +44,7 @@ Model Perceptron() {
 std::unique_ptr<CostModel> Profiled(const Graph& graph, const OperatorProfile& profile,
                                     Precision precision = Precision::kGraph) {
   const DeviceKind kinds[] = {kKind};
-  return MakeProfiledCostModel(graph, kinds, profile, precision, MakeAnalyticCostModel(graph));
+  return MakeProfiledCostModel(graph, kinds, profile, MakeAnalyticCostModel(graph, precision));
 }
 
 TEST(ProfiledModel, IsExactAtMeasuredSizesAndInterpolates) {

@@ -6,25 +6,30 @@
 
 namespace stagewright {
 
-OperatorProfile ProfileOf(const std::vector<RegisteredDevice>& devices,
-                          const OperatorProfile& known) {
+std::set<std::string> UnlikeKinds(const std::vector<RegisteredDevice>& devices) {
   std::map<std::string, int32_t> threads;  // By machine.
   for (const RegisteredDevice& device : devices) threads[device.host_address] += device.threads;
-  OperatorProfile profile;
-  std::set<std::string> shared;
+  std::set<std::string> unlike;
   std::map<std::string, std::string> software;  // By kind.
   for (const RegisteredDevice& device : devices) {
-    const ProfiledDevice key{device.kind.name(), device.software};
+    const std::string& kind = device.kind.name();
     if (device.host_cores > 0 && threads[device.host_address] > device.host_cores)
-      shared.insert(key.kind);
-    // One kind has one profile, which must be true of all its devices.
-    if (software.try_emplace(key.kind, key.software).first->second != key.software)
-      shared.insert(key.kind);
-    const auto found = known.devices.find(key);
-    if (found != known.devices.end()) profile.devices.insert(*found);
+      unlike.insert(kind);
+    if (software.try_emplace(kind, device.software).first->second != device.software)
+      unlike.insert(kind);
   }
-  std::erase_if(profile.devices,
-                [&](const auto& entry) { return shared.contains(entry.first.kind); });
+  return unlike;
+}
+
+OperatorProfile ProfileOf(const std::vector<RegisteredDevice>& devices,
+                          const OperatorProfile& known) {
+  const std::set<std::string> unlike = UnlikeKinds(devices);
+  OperatorProfile profile;
+  for (const RegisteredDevice& device : devices) {
+    const auto found = known.devices.find({device.kind.name(), device.software});
+    if (found != known.devices.end() && !unlike.contains(device.kind.name()))
+      profile.devices.insert(*found);
+  }
   return profile;
 }
 

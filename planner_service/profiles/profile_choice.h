@@ -1,6 +1,8 @@
 // Which measurements hold for the devices of a job.
 #pragma once
 
+#include <set>
+#include <string>
 #include <vector>
 
 #include "common/cost/measured/operator_profile.h"
@@ -8,9 +10,12 @@
 
 namespace stagewright {
 
-// Those of the devices' kinds, made with the software of the devices' workers. A kind is left out
-// where a device of it shares its machine's cores with others, more threads than cores: how much
-// that slows an operator was not measured.
+// Kinds of devices that one profile cannot be true of: a device of the kind shares its machine's
+// cores with others, more threads than cores, or devices of the kind have several softwares.
+std::set<std::string> UnlikeKinds(const std::vector<RegisteredDevice>& devices);
+
+// Those of the devices' kinds, made with the software of the devices' workers, but for UnlikeKinds:
+// how much threads slow each other down was not measured.
 OperatorProfile ProfileOf(const std::vector<RegisteredDevice>& devices,
                           const OperatorProfile& known);
 

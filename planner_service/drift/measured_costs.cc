@@ -18,8 +18,6 @@ namespace {
 
 // A factor this near to 1 is none.
 constexpr double kSame = 0.1;
-// At least this part of a pass is its operators', whatever its fixed costs are said to be.
-constexpr double kLeastShare = 0.1;
 
 // Measured and predicted time of the same work.
 struct Sums {
@@ -98,6 +96,12 @@ class Correction {
     return all;
   }
 
+  // Measured over predicted fixed costs of passes on a kind of device.
+  double OverheadOf(int32_t kind) const {
+    const auto found = overheads_.find(kind);
+    return found == overheads_.end() ? 1 : found->second.ratio();
+  }
+
   std::string SignatureOfNode(NodeId node) const {
     return plan_.graph.node(node).cost.has_value()
                ? std::string()
@@ -122,7 +126,7 @@ class Correction {
     return found != known->end() && found->second.job.empty();
   }
 
-  // What passes take beyond their fixed costs, by device and stage.
+  // What the operators of passes took, by device and stage, and what went beside them.
   void SumPasses(const std::vector<ActionTimes>& actions) {
     for (const ActionTimes& times : actions) {
       const ActionGroup& group = times.group;
@@ -131,15 +135,44 @@ class Correction {
       for (NodeId node : plan_.program.stages[group.stage.index()].nodes)
         work += PartOf(plan_.costs.Time(node, KindOf(group.device), group.samples), group.kind);
       const Action action{group.kind, group.stage, {0, group.samples}, -1};
-      const auto fixed = static_cast<double>(durations_->Of(group.device, action) - work);
-      const auto measured = static_cast<double>(times.measured);
-      const double left = std::max(measured - fixed, measured * kLeastShare);
-      Passes& passes = passes_[{group.device, group.stage}];
+      const Nanos fixed = durations_->Of(group.device, action) - work;
       const auto count = static_cast<double>(times.count);
+      const double operators = OperatorsIn(times, static_cast<double>(work), fixed);
+      Passes& passes = passes_[{group.device, group.stage}];
       (group.kind == ActionKind::kForward ? passes.forward : passes.backward)
-          .Add(left * count, static_cast<double>(work) * count);
+          .Add(operators * count, static_cast<double>(work) * count);
       samples_[{group.device, group.stage}] = group.samples;
+      overheads_[plan_.cluster.device(group.device).kind].Add(
+          (static_cast<double>(times.measured) - operators) * count,
+          static_cast<double>(fixed) * count);
     }
+  }
+
+  // The part of a pass that its operators took: as they were timed; else in proportion to the
+  // prediction; all of it on devices without fixed costs.
+  double OperatorsIn(const ActionTimes& times, double work, Nanos fixed) const {
+    const auto measured = static_cast<double>(times.measured);
+    if (fixed <= 0) return measured;
+    const bool forward = times.group.kind == ActionKind::kForward;
+    const auto* timed = TimedIn(times.group.device, times.group.stage, times.group.samples);
+    if (timed == nullptr || (!forward && times.group.kind != ActionKind::kBackward))
+      return measured * work / (work + static_cast<double>(fixed));
+    Nanos sum = 0;
+    for (NodeId node : plan_.program.stages[times.group.stage.index()].nodes)
+      sum += forward ? timed->at(node).forward : timed->at(node).backward;
+    return std::min(measured, static_cast<double>(sum));
+  }
+
+  // What was timed of a stage's operators in such passes, if all of them were; else null.
+  const std::map<NodeId, TimedOperator>* TimedIn(DeviceId device, StageId stage,
+                                                 int64_t samples) const {
+    const auto found = timed_.find({device, stage});
+    if (found == timed_.end()) return nullptr;
+    for (NodeId node : plan_.program.stages[stage.index()].nodes) {
+      const auto one = found->second.find(node);
+      if (one == found->second.end() || one->second.samples != samples) return nullptr;
+    }
+    return &found->second;
   }
 
   // Operators take their part of the passes: as timed, if all of the stage were, else as predicted.
@@ -156,8 +189,8 @@ class Correction {
     std::vector<Passes> each;
     for (NodeId node : nodes) {
       const OperatorTime time = plan_.costs.Time(node, KindOf(device), samples);
-      const Nanos forward = timed ? found->second.at(node).forward : time.forward;
-      const Nanos backward = timed ? found->second.at(node).backward : time.backward;
+      const Nanos forward = timed != nullptr ? timed->at(node).forward : time.forward;
+      const Nanos backward = timed != nullptr ? timed->at(node).backward : time.backward;
       Passes& one = each.emplace_back();
       one.forward = {static_cast<double>(forward), static_cast<double>(time.forward)};
       one.backward = {static_cast<double>(backward), static_cast<double>(time.backward)};
@@ -207,6 +240,7 @@ class Correction {
   std::map<Place, std::map<NodeId, TimedOperator>> timed_;
   std::map<Place, Passes> passes_;
   std::map<Place, int64_t> samples_;        // A pass's.
+  std::map<int32_t, Sums> overheads_;       // What goes beside operators, by kind.
   std::map<std::string, OfDevice> ratios_;  // By signature.
   std::map<DeviceId, double> factors_;
 };
@@ -317,7 +351,12 @@ MeasuredCosts CostsAsMeasured(const RunningPlan& plan, const std::vector<ActionT
     if (!measured.empty()) profile.devices[{name, source}] = std::move(measured);
   };
   const auto kinds = static_cast<int32_t>(data.kinds.size());
-  for (int32_t kind = 0; kind < kinds; ++kind) add(data.kinds[kind].name, kind, 1);
+  for (int32_t k = 0; k < kinds; ++k) {
+    DeviceKind& kind = data.kinds[k];
+    add(kind.name, k, 1);
+    for (Nanos* cost : {&kind.pass_overhead, &kind.message_overhead})
+      *cost = Nanos(static_cast<double>(*cost) * correction.OverheadOf(k));
+  }
   for (int32_t d = 0; d < plan.cluster.size(); ++d) {
     const double factor = correction.FactorOf(DeviceId(d));
     if (factor == 1) continue;

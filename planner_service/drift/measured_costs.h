@@ -1,11 +1,12 @@
 // Costs to plan a running job by: those that it was planned by, corrected by what its steps took.
 //
-// What a pass took beyond its fixed costs is shared out among its operators: as they were timed, or
-// else as predicted. So every operator has a ratio of measured over predicted time on each device
-// that runs it. Whose it is, the operator's or the device's, shows where an operator runs on
-// several devices, or was measured by itself before: a device whose operators take longer than the
-// same ones elsewhere, or than they took then, is slower by that factor, and its other operators
-// are, too. All else is the operators', on all devices of the kind.
+// What a pass took is shared out among its operators and, on kinds of devices that have them, its
+// fixed costs: as operators were timed, or else as predicted. So every operator has a ratio of
+// measured over predicted time on each device that runs it. Whose it is, the operator's or the
+// device's, shows where an operator runs on several devices, or was measured by itself before: a
+// device whose operators take longer than the same ones elsewhere, or than they took then, is
+// slower by that factor, and its other operators are, too. All else is the operators', on all
+// devices of the kind.
 //
 // Links take as long, against their prediction, as the median of the messages that went over them.
 #pragma once

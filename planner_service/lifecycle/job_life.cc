@@ -364,6 +364,9 @@ bool JobLife::Resume(JobRecord& record, const std::string& worker) {
   // It may wait for a change of plans that a planner before this one began.
   if (!record.changeover.has_value()) registry_->Send(worker, GoOnMessage(record.job));
   if (run.lost().empty()) records_.Transition(record, JobState::kRunning, "");
+  // What it said of its share may be lost, and all would wait for it.
+  if (record.changeover.has_value())
+    FailHold(records_, record, /*again=*/true, absl::StrCat("worker ", worker, " was lost"));
   return true;
 }
 

@@ -104,6 +104,46 @@ TEST_F(MeasuredCostsTest, TimedOperatorsShareThePassAsTheyTook) {
               0.001 * static_cast<double>(before));
 }
 
+TEST_F(MeasuredCostsTest, FixedCostsOfPassesAreMeasuredToo) {
+  ClusterData data = case_.cluster.data();
+  data.kinds[0].pass_overhead = 50 * kMicrosecond;
+  const Cluster cluster = Cluster::Create(data).value();
+  const auto durations =
+      MakeModelDurations(case_.graph, case_.program, cluster, *case_.costs, Optimizer::kAdam);
+  const auto predicted = Simulate(case_.program, *durations, {.timeline = true}).value().timeline;
+  auto actions = CompareTimes(case_.program, predicted, predicted, case_.OneClock);
+  for (ActionTimes& times : actions) times.measured = times.predicted / 4;
+  std::vector<TimedOperator> timed;
+  for (const bool with_operators : {false, true}) {
+    const MeasuredCosts measured = CostsAsMeasured(
+        {case_.graph, case_.program, cluster, *case_.costs, profile_, Optimizer::kAdam}, actions,
+        timed, "steps of jobs/7", "2026-11-22");
+    const auto costs = MakeProfiledCostModel(case_.graph, measured.cluster.kinds(),
+                                             measured.profile, MakeAnalyticCostModel(case_.graph));
+    const auto after =
+        MakeModelDurations(case_.graph, case_.program, measured.cluster, *costs, Optimizer::kAdam);
+    for (const ActionTimes& times : actions) {
+      const ActionGroup& group = times.group;
+      if (group.kind != ActionKind::kForward && group.kind != ActionKind::kBackward) continue;
+      const Action pass{group.kind, group.stage, {0, group.samples}, -1};
+      EXPECT_NEAR(static_cast<double>(after->Of(group.device, pass)),
+                  static_cast<double>(times.measured), 0.05 * static_cast<double>(times.measured));
+    }
+    // As predicted, so that all that was saved was saved beside them.
+    for (TimedOperator one : ExpectedOperators(case_.program, cluster, *case_.costs)) {
+      if (one.stage == StageId(1)) {
+        timed.push_back(one);
+        one.device = DeviceId(2);
+      }
+      timed.push_back(one);
+    }
+    if (!with_operators) continue;
+    EXPECT_NEAR(static_cast<double>(costs->Time(NodeId(1), measured.cluster.kinds()[0], 4).forward),
+                static_cast<double>(case_.costs->Time(NodeId(1), cluster.kinds()[0], 4).forward),
+                2);
+  }
+}
+
 TEST_F(MeasuredCostsTest, LinksTakeWhatMessagesTook) {
   auto actions = CompareTimes(case_.program, case_.predicted, case_.predicted, case_.OneClock);
   for (ActionTimes& times : actions) {

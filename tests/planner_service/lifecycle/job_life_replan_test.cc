@@ -276,6 +276,24 @@ TEST_F(JobReplanTest, ACheckpointThatCannotBeWrittenKeepsThePlan) {
   EXPECT_THAT(Job().warnings(), ::testing::Contains(HasSubstr("it keeps its plan: ")));
 }
 
+TEST_F(JobReplanTest, AWorkerThatWasNotHeardOfMakesAllGoOnAndTryAgain) {
+  Run();
+  Steps(1, 10, 200 * kPass);
+  const auto changed = Replan(true);
+  ASSERT_TRUE(changed.ok() && changed->applied());
+  harness_->Disconnect("b");
+  EXPECT_EQ(Job().state(), v1::JOB_STATE_RECOVERING);
+  harness_->Connect("b", {{job_, 1}});
+  EXPECT_EQ(Job().state(), v1::JOB_STATE_RUNNING);
+  EXPECT_EQ(harness_->Heard("a", Message::kGoOn), 1);
+  EXPECT_EQ(harness_->Heard("a", Message::kCheckpointAfter), 2);
+  EXPECT_EQ(harness_->Heard("b", Message::kCheckpointAfter), 2);
+  const int64_t step = Newest("b", Message::kCheckpointAfter)->checkpoint_after().step();
+  WriteShares(step);
+  WriteManifest(step);
+  EXPECT_EQ(harness_->Await(job_, v1::JOB_STATE_RUNNING).generation(), 2);
+}
+
 TEST_F(JobReplanTest, WorkersThatWaitForAPlannerThatIsGoneGoOn) {
   Run();
   Steps(1, 10, 200 * kPass);

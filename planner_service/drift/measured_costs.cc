@@ -99,7 +99,8 @@ class Correction {
   // Measured over predicted fixed costs of passes on a kind of device.
   double OverheadOf(int32_t kind) const {
     const auto found = overheads_.find(kind);
-    return found == overheads_.end() ? 1 : found->second.ratio();
+    if (found == overheads_.end() || found->second.predicted <= 0) return 1;
+    return found->second.measured / found->second.predicted;
   }
 
   std::string SignatureOfNode(NodeId node) const {
@@ -179,12 +180,7 @@ class Correction {
   void ShareOut(StageId stage, DeviceId device, const Passes& passes) {
     const std::vector<NodeId>& nodes = plan_.program.stages[stage.index()].nodes;
     const int64_t samples = samples_.at({device, stage});
-    const auto found = timed_.find({device, stage});
-    const bool timed =
-        found != timed_.end() && std::all_of(nodes.begin(), nodes.end(), [&](NodeId node) {
-          const auto one = found->second.find(node);
-          return one != found->second.end() && one->second.samples == samples;
-        });
+    const auto* timed = TimedIn(device, stage, samples);
     Passes sum;
     std::vector<Passes> each;
     for (NodeId node : nodes) {

@@ -127,7 +127,7 @@ TEST_F(MeasuredCostsTest, FixedCostsOfPassesAreMeasuredToo) {
       if (group.kind != ActionKind::kForward && group.kind != ActionKind::kBackward) continue;
       const Action pass{group.kind, group.stage, {0, group.samples}, -1};
       EXPECT_NEAR(static_cast<double>(after->Of(group.device, pass)),
-                  static_cast<double>(times.measured), 0.05 * static_cast<double>(times.measured));
+                  static_cast<double>(times.measured), 0.15 * static_cast<double>(times.measured));
     }
     // As predicted, so that all that was saved was saved beside them.
     for (TimedOperator one : ExpectedOperators(case_.program, cluster, *case_.costs)) {

@@ -21,7 +21,7 @@ void RunTraces::Ask(const v1::TraceSteps& message) {
 
 bool RunTraces::TimesOperators(int64_t step) {
   absl::MutexLock lock(&mutex_);
-  return operators_ && IsAsked(step);
+  return operators_ && IsAsked(step) && step >= end_ - kTimedSteps;
 }
 
 void RunTraces::Add(const StepReport& report, int64_t first_step, DeviceId device,

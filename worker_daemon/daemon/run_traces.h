@@ -17,6 +17,9 @@ namespace stagewright {
 class RunTraces {
  public:
   static constexpr int32_t kMostSteps = 16;
+  // Operators are timed in the last steps asked for only: that takes time itself, which is then not
+  // in the median of what actions take.
+  static constexpr int64_t kTimedSteps = 2;
 
   // `prepare` outlives it.
   explicit RunTraces(const v1::Prepare& prepare) : prepare_(prepare) {}

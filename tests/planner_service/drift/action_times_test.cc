@@ -58,14 +58,16 @@ TEST(ActionTimesTest, TheSlowGroupIsFirstAndOneSlowStepDoesNotCount) {
 TEST(ActionTimesTest, ATransferLastsFromTheLaterEndOn) {
   const DriftCase c;
   std::vector<TraceEvent> trace = c.predicted;
-  for (TraceEvent& event : trace) {
-    if (IsSend(event.action.kind)) {  // Posted long before anybody receives.
-      event.start = event.start - kMillisecond;
+  const auto receive_at = [&trace](Nanos start) {  // Before anybody sends.
+    for (TraceEvent& event : trace) {
+      if (IsReceive(event.action.kind)) event.start = start;
     }
-  }
+  };
+  receive_at(0);
   const auto one = TypicalTimes(c.program, trace, c.OneClock);
-  EXPECT_EQ(one, TypicalTimes(c.program, c.predicted, c.OneClock));
-  // The receiver's clock is an hour ahead.
+  receive_at(-kMillisecond);
+  EXPECT_EQ(one, TypicalTimes(c.program, trace, c.OneClock));
+  // A device's clock is an hour ahead.
   for (TraceEvent& event : trace) {
     if (event.device != DeviceId(0)) continue;
     event.start += 3600 * kSecond;
@@ -73,8 +75,8 @@ TEST(ActionTimesTest, ATransferLastsFromTheLaterEndOn) {
   }
   const auto two = TypicalTimes(c.program, trace, [](DeviceId a, DeviceId b) { return a == b; });
   for (const auto& [group, time] : two) {
-    if (group.kind == ActionKind::kSendActivation) {
-      EXPECT_EQ(time, one.at(group));
+    if (IsSend(group.kind)) {
+      EXPECT_EQ(time, one.at(group)) << group.channel;
     }
   }
 }

@@ -57,8 +57,8 @@ TEST_F(RunTracesTest, TellsTheStepsThatAreAskedForAndTheirOperatorsAtTheEnd) {
   EXPECT_EQ(timed.stage(), 2);
   EXPECT_EQ(timed.node(), 5);
   EXPECT_EQ(timed.samples(), 4);
-  EXPECT_EQ(timed.forward_ns(), 10);   // 60 in six passes.
-  EXPECT_EQ(timed.backward_ns(), 30);  // 90 in three.
+  EXPECT_EQ(timed.forward_ns(), 12);   // 50 in four passes of the last two steps.
+  EXPECT_EQ(timed.backward_ns(), 30);  // 60 in two.
   EXPECT_EQ(Tell(203).trace_size(), 0);
 }
 

@@ -98,10 +98,9 @@ TEST(ProfiledModel, TakesTheLastSoftwareAndOnlyThePrecision) {
   EXPECT_EQ(Profiled(model.graph, profile)->Time(model.tanh, kKind, 1).forward, 100);
   const auto mixed = Profiled(model.graph, profile, Precision::kBFloat16);
   EXPECT_THAT(mixed->Description(), HasSubstr("profile of 0 of 5 operators on cpu"));
-  EXPECT_EQ(mixed->Time(model.tanh, kKind, 1).forward,
-            MakeAnalyticCostModel(model.graph, Precision::kBFloat16)
-                ->Time(model.tanh, kKind, 1)
-                .forward);
+  EXPECT_EQ(
+      mixed->Time(model.tanh, kKind, 1).forward,
+      MakeAnalyticCostModel(model.graph, Precision::kBFloat16)->Time(model.tanh, kKind, 1).forward);
   EXPECT_THAT(Profiled(model.graph, {})->Description(), HasSubstr("no device kind has a profile"));
 }
 

@@ -8,6 +8,7 @@
 #include "common/base/units.h"
 #include "common/program/program.h"
 #include "common/strategy/strategy.h"
+#include "common/training/precision.h"
 
 namespace stagewright {
 
@@ -18,6 +19,7 @@ struct Provenance {
   std::string options;     // Canonical text of the planner's options.
   std::string cluster;     // Its name.
   uint64_t graph_fingerprint = 0;
+  Precision precision = Precision::kGraph;  // In which passes compute.
 };
 
 struct Plan {

@@ -14,6 +14,7 @@ v1::DeviceProfile ToProto(const ProfiledDevice& device, const MeasuredOperators&
     v1::MeasuredOperator* entry = proto.add_operators();
     entry->set_signature(signature);
     entry->set_measured_on(measured.measured_on);
+    entry->set_job(measured.job);
     for (const OperatorMeasurement& at : measured.samples) {
       v1::OperatorMeasurement* sample = entry->add_samples();
       sample->set_samples(at.samples);
@@ -31,7 +32,7 @@ absl::Status Merge(const v1::DeviceProfile& proto, OperatorProfile& profile) {
   OperatorProfile newer;
   MeasuredOperators& operators = newer.devices[{proto.device_kind(), proto.software()}];
   for (const v1::MeasuredOperator& entry : proto.operators()) {
-    MeasuredOperator measured{entry.measured_on(), {}};
+    MeasuredOperator measured{entry.measured_on(), {}, entry.job()};
     for (const v1::OperatorMeasurement& at : entry.samples()) {
       OperatorMeasurement sample;
       sample.samples = at.samples();

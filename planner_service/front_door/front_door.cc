@@ -99,6 +99,7 @@ absl::StatusOr<JudgedPlan> MakeJudgedPlan(const PlanRequest& request, const Cost
   plan.provenance.options = OptionsText(request);
   plan.provenance.cluster = request.cluster->name();
   plan.provenance.graph_fingerprint = Fingerprint(*request.graph);
+  plan.provenance.precision = costs.precision();
   plan.fingerprint = Fingerprint(plan.program, plan.provenance.graph_fingerprint);
   return judged;
 }

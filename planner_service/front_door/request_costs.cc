@@ -10,7 +10,7 @@ namespace stagewright {
 std::unique_ptr<CostModel> MakeCosts(const PlanRequest& request, const Graph& graph) {
   std::unique_ptr<CostModel> analytic = MakeAnalyticCostModel(graph, request.precision);
   if (request.profile == nullptr) return analytic;
-  return MakeProfiledCostModel(graph, request.cluster->kinds(), *request.profile, request.precision,
+  return MakeProfiledCostModel(graph, request.cluster->kinds(), *request.profile,
                                std::move(analytic));
 }
 

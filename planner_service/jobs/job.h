@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,7 @@ namespace v1 {
 class Graph;
 class JobSpec;
 class Plan;
+class StepMeasurement;
 }  // namespace v1
 
 enum class JobState {
@@ -57,6 +59,7 @@ struct JobMetrics {
   double loss = 0;
   Nanos step_time = 0;  // The slowest device's.
   Nanos median_step_time = 0;
+  Nanos recent_step_time = 0;  // Median of the last steps of the present run.
   Nanos predicted_step_time = 0;
   double accuracy = -1;  // On the evaluation data; negative: unknown.
   double evaluation_loss = 0;
@@ -64,6 +67,13 @@ struct JobMetrics {
   int64_t skipped_steps = 0;
   double loss_scale = 0;
   std::vector<DeviceMemory> memory;  // In the order of the plan's devices.
+};
+
+// Steps have taken more than a tenth longer, or shorter, than predicted for a while.
+struct JobDrift {
+  double ratio = 0;                 // Measured over predicted, less 1.
+  std::vector<std::string> causes;  // A line each; empty until actions are measured.
+  int64_t since_step = 0;           // Steps done when it was noticed.
 };
 
 struct Job {
@@ -82,6 +92,8 @@ struct Job {
   int64_t version = 1;          // Grows with every change.
   int64_t generation = 0;       // The number of the present or last run.
   int32_t restarts = 0;         // After a worker was lost.
+  int32_t replans = 0;          // Given another plan while it ran.
+  std::string resume_from;      // The checkpoint that it goes on from since; empty otherwise.
   int64_t checkpoint_step = 0;  // Steps that its last complete checkpoint has done; 0: none.
   std::string checkpoint_path;  // Where the final checkpoint is.
   int32_t failure_code = 0;     // What a worker failed it with; 0: none did.
@@ -90,6 +102,9 @@ struct Job {
   int32_t working_devices = 0;        // Those of them that the plan gives work.
   std::vector<std::string> warnings;  // A sentence each.
   JobMetrics metrics;
+  std::optional<JobDrift> drift;
+  // The last one of the present plan, as it is shown; null before.
+  std::shared_ptr<const v1::StepMeasurement> measurement;
   // As they are shown and sent; null before planning.
   std::shared_ptr<const v1::Plan> plan, sequential_plan;
 

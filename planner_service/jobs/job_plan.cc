@@ -6,6 +6,7 @@
 #include "common/lowering/lower.h"
 #include "common/memory/message_buffers.h"
 #include "common/validation/validate.h"
+#include "planner_service/drift/measured_costs.h"
 #include "planner_service/front_door/front_door.h"
 #include "planner_service/front_door/judge_lengths.h"
 #include "planner_service/front_door/plan_warnings.h"
@@ -82,8 +83,10 @@ absl::StatusOr<JobPlan> PlanJob(const JobRequest& job, const Cluster& cluster,
     plan.sequential = std::move(response.sequential);
     plan.warnings = std::move(response.warnings);
   }
+  const SplitGraphs* split = plan.best.split_graphs.get();
+  plan.operators = ExpectedOperators(plan.best.plan.program, cluster,
+                                     *MakeCosts(request, split == nullptr ? graph : split->graph));
   if (!job.evaluation_data_path.empty()) {
-    const SplitGraphs* split = plan.best.split_graphs.get();
     std::vector<const Graph*> graphs = {split == nullptr ? &graph : &split->graph};
     for (const Graph& length : split == nullptr ? *job.lengths : split->lengths)
       graphs.push_back(&length);

@@ -7,6 +7,7 @@
 
 #include "common/base/status.h"
 #include "common/topology/cluster.h"
+#include "planner_service/drift/action_times.h"
 #include "planner_service/front_door/front_door.h"
 #include "planner_service/jobs/job_request.h"
 #include "planner_service/planner/planner.h"
@@ -20,6 +21,7 @@ struct JobPlan {
   // Forward passes of the same stages, if there is data for it: for the samples of the graph first,
   // then for each of the request's lengths.
   std::vector<Program> evaluations;
+  std::vector<TimedOperator> operators;  // ExpectedOperators of the best plan.
 };
 
 // By the costs of `profile` where it has any of the cluster's kinds. FAILED_PRECONDITION carries

@@ -53,6 +53,7 @@ v1::JobMetrics ToProto(const JobMetrics& metrics) {
   proto.set_loss(metrics.loss);
   proto.set_step_ns(metrics.step_time.count());
   proto.set_median_step_ns(metrics.median_step_time.count());
+  proto.set_recent_step_ns(metrics.recent_step_time.count());
   proto.set_predicted_step_ns(metrics.predicted_step_time.count());
   proto.set_accuracy(metrics.accuracy);
   proto.set_evaluation_loss(metrics.evaluation_loss);
@@ -79,6 +80,7 @@ JobMetrics FromProto(const v1::JobMetrics& proto, const v1::Plan& plan) {
   metrics.loss = proto.loss();
   metrics.step_time = Nanos(proto.step_ns());
   metrics.median_step_time = Nanos(proto.median_step_ns());
+  metrics.recent_step_time = Nanos(proto.recent_step_ns());
   metrics.predicted_step_time = Nanos(proto.predicted_step_ns());
   metrics.accuracy = proto.accuracy();
   metrics.evaluation_loss = proto.evaluation_loss();
@@ -183,6 +185,15 @@ v1::Job ToProto(const Job& job, GraphDetail detail) {
   proto.set_restarts(job.restarts);
   proto.set_checkpoint_step(job.checkpoint_step);
   proto.set_failure_code(job.failure_code);
+  proto.set_replans(job.replans);
+  proto.set_resume_from(job.resume_from);
+  if (job.drift.has_value()) {
+    proto.mutable_drift()->set_ratio(job.drift->ratio);
+    proto.mutable_drift()->set_since_step(job.drift->since_step);
+    for (const std::string& cause : job.drift->causes) proto.mutable_drift()->add_causes(cause);
+  }
+  if (job.measurement != nullptr && detail != GraphDetail::kNone)
+    *proto.mutable_measurement() = *job.measurement;
   return proto;
 }
 
@@ -204,6 +215,15 @@ absl::StatusOr<Job> FromProto(v1::Job proto) {
   job.restarts = proto.restarts();
   job.checkpoint_step = proto.checkpoint_step();
   job.failure_code = proto.failure_code();
+  job.replans = proto.replans();
+  job.resume_from = proto.resume_from();
+  if (proto.has_drift()) {
+    job.drift = {proto.drift().ratio(),
+                 {proto.drift().causes().begin(), proto.drift().causes().end()},
+                 proto.drift().since_step()};
+  }
+  if (proto.has_measurement())
+    job.measurement = std::make_shared<const v1::StepMeasurement>(proto.measurement());
   SetSpec(std::move(*proto.mutable_spec()), job);
   if (proto.has_plan()) {
     const std::vector<OperatorSplit> splits = FromProto(proto.plan().strategy()).splits;

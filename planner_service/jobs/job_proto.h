@@ -20,7 +20,8 @@ void SetSpec(v1::JobSpec spec, Job& job);
 // What of the spec's graph comes along.
 enum class GraphDetail { kNone, kNames, kAll };
 
-// With its plans. `kNames`: names and modules of nodes, for views of the plan.
+// With its plans and, but for `kNone`, what was measured of it. `kNames`: names and modules of
+// nodes, for views of the plan.
 v1::Job ToProto(const Job& job, GraphDetail detail);
 
 // One that was stored with all of its graph, without `request`. INVALID_ARGUMENT if it has no name

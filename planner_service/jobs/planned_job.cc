@@ -29,6 +29,7 @@ PlannedJob ToProto(const JobPlan& plan, const Cluster& cluster) {
     planned.sequential = std::make_shared<const v1::Plan>(std::move(sequential));
   }
   for (const Program& program : plan.evaluations) planned.evaluations.push_back(ToProto(program));
+  planned.operators = plan.operators;
   planned.warnings = plan.warnings;
   return planned;
 }

@@ -9,6 +9,7 @@
 
 #include "common/base/units.h"
 #include "common/topology/cluster.h"
+#include "planner_service/drift/action_times.h"
 #include "planner_service/jobs/job.h"
 #include "planner_service/jobs/job_plan.h"
 #include "stagewright/v1/planner_service.pb.h"
@@ -24,6 +25,7 @@ struct PlannedJob {
   // Evaluation programs, of the graph first, then of each of its lengths; none if nothing is
   // evaluated.
   std::vector<v1::Program> evaluations;
+  std::vector<TimedOperator> operators;  // What the best plan reckons with.
   std::vector<std::string> warnings;
   Nanos step_time = 0;               // As predicted.
   std::vector<DeviceMemory> memory;  // The same, of the devices that have work.

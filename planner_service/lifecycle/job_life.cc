@@ -12,6 +12,8 @@
 #include "common/wire/topology_proto.h"
 #include "planner_service/jobs/job_cluster.h"
 #include "planner_service/jobs/job_proto.h"
+#include "planner_service/lifecycle/changeover.h"
+#include "planner_service/lifecycle/measurements.h"
 #include "planner_service/lifecycle/run_reports.h"
 #include "planner_service/profiles/profile_choice.h"
 #include "planner_service/runs/worker_messages.h"
@@ -45,7 +47,6 @@ bool IsOfRun(JobState state, const v1::ConnectRequest& message) {
 JobLife::JobLife(Store* store, WorkerRegistry* registry, const JobManagerOptions& options,
                  StartPlanner start_planner)
     : records_(store, registry, options.on_change),
-      profiles_(store),
       registry_(registry),
       options_(options),
       start_planner_(std::move(start_planner)) {}
@@ -87,6 +88,9 @@ absl::Status JobLife::RecoverJob(v1::Job stored) {
   // Workers run on without us; those that are back in time carry on under the same generation.
   record.run.emplace(job, absl::Now());
   for (const auto& [worker, devices] : record.run->workers()) record.run->Lose(worker);
+  if (auto trace = records_.store().ReadTrace(job); trace.ok()) record.trace = *std::move(trace);
+  record.trace.clear_measured();
+  record.trace.clear_devices();
   for (const std::string& device : job.devices) record.trace.add_devices(device);
   records_.Transition(record, JobState::kRecovering, kRestarted);
   record.run->deadline = absl::Now() + options_.recovery_timeout;
@@ -122,6 +126,44 @@ absl::Status JobLife::Cancel(int64_t number) {
   }
   End(record, JobState::kCancelled, "cancelled by request");
   return absl::OkStatus();
+}
+
+absl::StatusOr<ReplanProblem> JobLife::BeginReplan(int64_t number, absl::Duration limit) {
+  JobRecord& record = *records_.Find(number);
+  ASSIGN_OR_RETURN(const OperatorProfile known, records_.profiles().Read());
+  ASSIGN_OR_RETURN(ReplanProblem problem, ProblemOf(record, registry_->Devices(/*free_only=*/false),
+                                                    registry_->Links(), known));
+  if (limit <= absl::ZeroDuration()) limit = options_.planning_timeout;
+  problem.context = std::make_shared<SearchContext>(SearchContext::Clock::now() +
+                                                    absl::ToChronoNanoseconds(limit));
+  record.replanning = problem.context;
+  return problem;
+}
+
+absl::StatusOr<v1::ReplanJobResponse> JobLife::EndReplan(const ReplanProblem& problem,
+                                                         absl::StatusOr<ReplanResult> result,
+                                                         bool apply) {
+  JobRecord& record = *records_.Find(problem.number);
+  record.replanning.reset();
+  RETURN_IF_ERROR(result.status());
+  Job& job = record.job;
+  if (suspended_) return absl::UnavailableError("the planner is shutting down");
+  if (job.state != JobState::kRunning || job.generation != problem.generation)
+    return absl::AbortedError(absl::StrCat(job.name(), " changed while it was planned anew"));
+  v1::ReplanJobResponse response = ToProto(problem, *result, job.metrics);
+  if (apply && result->better.has_value()) {
+    record.changeover =
+        Changeover{*std::move(result->better), std::move(result->cluster), problem.devices};
+    if (!Hold(records_, record)) {
+      record.changeover.reset();
+      return absl::FailedPreconditionError(
+          absl::StrCat(job.name(), " ends before it could change its plan"));
+    }
+    response.set_applied(true);
+    response.set_after_step(record.run->checkpoints().hold());
+  }
+  *response.mutable_job() = ToProto(job, GraphDetail::kNames);
+  return response;
 }
 
 void JobLife::Advance() {
@@ -165,7 +207,7 @@ void JobLife::Plan(JobRecord& record) {
   record.planning = std::make_shared<SearchContext>(
       SearchContext::Clock::now() + absl::ToChronoNanoseconds(options_.planning_timeout));
   job.warnings.clear();
-  auto known = profiles_.Read();
+  auto known = records_.profiles().Read();
   if (!known.ok()) job.Warn(absl::StrCat("planned without profiles: ", known.status().message()));
   const absl::Status queued =
       start_planner_(job, std::make_shared<const Cluster>(*std::move(cluster)),
@@ -186,20 +228,29 @@ void JobLife::OnPlanned(int64_t number, int64_t generation, absl::StatusOr<Plann
   record->planning.reset();
   if (!plan.ok()) return End(*record, JobState::kFailed, std::string(plan.status().message()));
 
-  Job& job = record->job;
-  record->trace.mutable_predicted()->Swap(&plan->timeline);
-  record->trace.clear_devices();
-  for (const std::string& device : job.devices) record->trace.add_devices(device);
-  record->evaluations = std::move(plan->evaluations);
-  job.plan = std::move(plan->best);
-  job.planned_graph = plan->graph != nullptr ? std::move(plan->graph) : job.graph;
-  if (plan->sequential != nullptr) job.sequential_plan = std::move(plan->sequential);
-  job.working_devices = plan->working_devices;
-  for (const std::string& warning : plan->warnings) job.Warn(warning);
-  job.metrics.predicted_step_time = plan->step_time;
-  job.metrics.memory = std::move(plan->memory);
+  Adopt(*record, *std::move(plan));
   records_.Transition(*record, JobState::kWaitingForDevices, "");
   Advance();
+}
+
+void JobLife::Adopt(JobRecord& record, PlannedJob plan) {
+  Job& job = record.job;
+  ForgetMeasurement(record);
+  record.trace.Clear();
+  record.trace.mutable_predicted()->Swap(&plan.timeline);
+  for (const TimedOperator& expected : plan.operators)
+    *record.trace.add_predicted_operators() = ToProto(expected);
+  for (const std::string& device : job.devices) record.trace.add_devices(device);
+  // For a planner after this one. A job that cannot be measured then runs all the same.
+  records_.store().WriteTrace(job, record.trace).IgnoreError();
+  record.evaluations = std::move(plan.evaluations);
+  job.plan = std::move(plan.best);
+  job.planned_graph = plan.graph != nullptr ? std::move(plan.graph) : job.graph;
+  if (plan.sequential != nullptr) job.sequential_plan = std::move(plan.sequential);
+  job.working_devices = plan.working_devices;
+  for (const std::string& warning : plan.warnings) job.Warn(warning);
+  job.metrics.predicted_step_time = plan.step_time;
+  job.metrics.memory = std::move(plan.memory);
 }
 
 void JobLife::TryStart(JobRecord& record) {
@@ -238,6 +289,8 @@ void JobLife::End(JobRecord& record, JobState state, const std::string& message)
   Job& job = record.job;
   const bool on_workers = OnWorkers(job.state);
   if (record.planning != nullptr) record.planning->Cancel();
+  if (record.replanning != nullptr) record.replanning->Cancel();
+  record.changeover.reset();
   if (record.trace.measured_size() > 0) {
     records_.store()
         .WriteTrace(job, record.trace)
@@ -262,6 +315,8 @@ void JobLife::FailOrRestart(JobRecord& record, const std::string& message) {
   if (!MayRestart(job)) return End(record, JobState::kFailed, message);
   const v1::ConnectResponse abort = AbortOf(job);
   ++job.restarts;
+  job.resume_from.clear();
+  record.changeover.reset();
   records_.Transition(record, JobState::kPending,
                       absl::StrCat(message, "; starting again from the last checkpoint"));
   if (!IsTerminal(job.state)) records_.SendToAll(record, abort);
@@ -306,7 +361,12 @@ bool JobLife::Resume(JobRecord& record, const std::string& worker) {
     devices.push_back(record.job.devices[static_cast<size_t>(index)]);
   if (!registry_->Allocate(record.job.name(), devices).ok()) return false;
   run.Regain(worker);
+  // It may wait for a change of plans that a planner before this one began.
+  if (!record.changeover.has_value()) registry_->Send(worker, GoOnMessage(record.job));
   if (run.lost().empty()) records_.Transition(record, JobState::kRunning, "");
+  // What it said of its share may be lost, and all would wait for it.
+  if (record.changeover.has_value())
+    FailHold(records_, record, /*again=*/true, absl::StrCat("worker ", worker, " was lost"));
   return true;
 }
 
@@ -364,9 +424,6 @@ void JobLife::OnMessage(const std::string& worker, const v1::ConnectRequest& mes
     JobRecord* record = records_.FindRun(worker, report.job(), report.generation());
     if (record != nullptr && IsOfRun(record->job.state, message)) note(*record, report);
   };
-  const auto fail = [&](JobRecord& record, const std::optional<std::string>& why) {
-    if (why.has_value()) End(record, JobState::kFailed, *why);
-  };
   switch (message.message_case()) {
     case v1::ConnectRequest::kPrepared:
       return take(message.prepared(),
@@ -386,13 +443,11 @@ void JobLife::OnMessage(const std::string& worker, const v1::ConnectRequest& mes
       return take(message.failed(),
                   [&](auto& record, auto& report) { OnFailed(record, worker, report); });
     case v1::ConnectRequest::kShardWritten:
-      return take(message.shard_written(), [&](auto& record, auto& report) {
-        fail(record, NoteShard(records_, record, report));
-      });
+      return take(message.shard_written(),
+                  [&](auto& record, auto& report) { OnShard(record, report); });
     case v1::ConnectRequest::kCheckpointWritten:
-      return take(message.checkpoint_written(), [&](auto& record, auto& report) {
-        fail(record, NoteCheckpoint(records_, record, worker, report));
-      });
+      return take(message.checkpoint_written(),
+                  [&](auto& record, auto& report) { OnCheckpoint(record, worker, report); });
     case v1::ConnectRequest::kStepsSoFar:
       return take(message.steps_so_far(),
                   [&](auto& record, auto& report) { NoteSteps(records_, record, report); });
@@ -425,6 +480,7 @@ void JobLife::OnConnected(JobRecord& record, const std::string& worker) {
     record.write_steps = absl::Now();  // With the transition: the store must not know them either.
   }
   records_.Transition(record, JobState::kRunning, "");
+  BeginMeasuring(record, absl::Now());
   if (!IsTerminal(job.state)) return records_.SendToAll(record, StartMessage(job));
   records_.SendToAll(record, AbortMessage(job.name(), job.generation, job.message));
   record.run.reset();
@@ -461,6 +517,52 @@ void JobLife::OnFailed(JobRecord& record, const std::string& worker, const v1::F
   if (echo && !run.lost().empty()) return FailOrRestart(record, text);
   job.failure_code = message.code();
   End(record, JobState::kFailed, text);
+}
+
+void JobLife::OnShard(JobRecord& record, const v1::ShardWritten& message) {
+  const bool held = ChangesAfter(record, message.step());
+  const std::optional<std::string> failure = NoteShard(records_, record, message);
+  if (failure.has_value()) return End(record, JobState::kFailed, *failure);
+  if (held && !message.error().empty())
+    FailHold(
+        records_, record, message.skipped(),
+        absl::StrCat("a device did not stop after step ", message.step(), ": ", message.error()));
+}
+
+void JobLife::OnCheckpoint(JobRecord& record, const std::string& worker,
+                           const v1::CheckpointWritten& message) {
+  const bool held = ChangesAfter(record, message.step());
+  const std::optional<std::string> failure = NoteCheckpoint(records_, record, worker, message);
+  if (failure.has_value()) return End(record, JobState::kFailed, *failure);
+  if (!held) return;
+  if (!message.error().empty()) {
+    FailHold(records_, record, /*again=*/false,
+             absl::StrCat("worker ", worker, ": ", message.error()));
+  } else if (record.job.state == JobState::kRunning) {
+    ChangeOver(record, message.path());
+  } else {  // A worker is not heard of just now.
+    FailHold(records_, record, /*again=*/false, record.job.message);
+  }
+}
+
+void JobLife::ChangeOver(JobRecord& record, const std::string& checkpoint) {
+  Job& job = record.job;
+  Changeover next = *std::move(record.changeover);
+  record.changeover.reset();
+  const v1::ConnectResponse abort =
+      AbortMessage(job.name(), job.generation, "the job goes on under another plan");
+  ++job.replans;
+  job.resume_from = checkpoint;
+  job.devices = std::move(next.devices);
+  record.cluster = std::move(next.cluster);
+  Adopt(record, std::move(next.plan));
+  records_.Transition(record, JobState::kWaitingForDevices,
+                      absl::StrCat("changing its plan after step ", job.checkpoint_step));
+  records_.SendToAll(record, abort);
+  record.run.reset();
+  registry_->Release(job.name());
+  if (!suspended_ && !IsTerminal(job.state)) TryStart(record);
+  Advance();
 }
 
 }  // namespace stagewright

@@ -18,8 +18,8 @@
 #include "planner_service/jobs/job.h"
 #include "planner_service/jobs/planned_job.h"
 #include "planner_service/lifecycle/job_records.h"
+#include "planner_service/lifecycle/replanning.h"
 #include "planner_service/planner/planner.h"
-#include "planner_service/profiles/profile_store.h"
 #include "planner_service/registry/worker_registry.h"
 #include "stagewright/v1/worker_service.pb.h"
 
@@ -63,6 +63,13 @@ class JobLife {
   absl::StatusOr<const Job*> Submit(const v1::JobSpec& spec, JobRequest request,
                                     const std::string& request_id);
   absl::Status Cancel(int64_t job);
+  // What a better plan for a running job is to be sought by, at most for `limit`; REQUIRES: the job
+  // is known. Errors of ProblemOf.
+  absl::StatusOr<ReplanProblem> BeginReplan(int64_t job, absl::Duration limit);
+  // What came of it; with `apply` a better plan is carried out. ABORTED if the job changed
+  // meanwhile, FAILED_PRECONDITION if it ends before it could change over.
+  absl::StatusOr<v1::ReplanJobResponse> EndReplan(const ReplanProblem& problem,
+                                                  absl::StatusOr<ReplanResult> result, bool apply);
   void Suspend();
   // From now on no job moves on by itself.
   void Freeze() { suspended_ = true; }
@@ -79,6 +86,10 @@ class JobLife {
   void Advance();
   void Plan(JobRecord& record);
   void TryStart(JobRecord& record);
+  // The job gets the plan, on the devices that it has.
+  void Adopt(JobRecord& record, PlannedJob plan);
+  // All devices have stopped, and their state is in this checkpoint.
+  void ChangeOver(JobRecord& record, const std::string& checkpoint);
   // Ends a job: tells its workers, frees its devices, lets others go on.
   void End(JobRecord& record, JobState state, const std::string& message);
   bool MayRestart(const Job& job) const;
@@ -91,10 +102,12 @@ class JobLife {
   void OnPrepared(JobRecord& record, const std::string& worker, const v1::Prepared& message);
   void OnConnected(JobRecord& record, const std::string& worker);
   void OnMerged(JobRecord& record, const v1::Merged& message);
+  void OnShard(JobRecord& record, const v1::ShardWritten& message);
+  void OnCheckpoint(JobRecord& record, const std::string& worker,
+                    const v1::CheckpointWritten& message);
   void OnFailed(JobRecord& record, const std::string& worker, const v1::Failed& message);
 
   JobRecords records_;
-  const ProfileStore profiles_;
   WorkerRegistry* const registry_;
   const JobManagerOptions& options_;
   const StartPlanner start_planner_;

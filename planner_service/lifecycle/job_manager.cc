@@ -45,6 +45,7 @@ JobManager::~JobManager() {
   life_.Freeze();
   for (const auto& [number, record] : life_.records()) {
     if (record.planning != nullptr) record.planning->Cancel();
+    if (record.replanning != nullptr) record.replanning->Cancel();
   }
   mutex_.Await(absl::Condition(
       +[](int* planning) { return *planning == 0; }, &planning_));
@@ -123,13 +124,45 @@ absl::StatusOr<v1::Job> JobManager::Cancel(const std::string& name) {
   return Shown(record->job);
 }
 
+absl::StatusOr<ReplanProblem> JobManager::BeginReplan(const v1::ReplanJobRequest& request) {
+  if (request.time_limit_ns() < 0)
+    return absl::InvalidArgumentError("time_limit_ns must not be negative");
+  absl::MutexLock lock(&mutex_);
+  ASSIGN_OR_RETURN(const JobRecord* record, RecordOf(life_, request.name()));
+  const int64_t number = record->job.number;
+  ASSIGN_OR_RETURN(ReplanProblem problem,
+                   life_.BeginReplan(number, absl::Nanoseconds(request.time_limit_ns())));
+  ++planning_;
+  return problem;
+}
+
+void JobManager::Replan(const v1::ReplanJobRequest& request,
+                        std::function<void(absl::StatusOr<v1::ReplanJobResponse>)> done) {
+  auto begun = BeginReplan(request);
+  if (!begun.ok()) return done(begun.status());
+  const auto problem = std::make_shared<const ReplanProblem>(*std::move(begun));
+  const auto end = [this, problem, done = std::move(done),
+                    apply = request.apply()](absl::StatusOr<ReplanResult> result) {
+    absl::StatusOr<v1::ReplanJobResponse> response = absl::UnknownError("not planned");
+    {
+      absl::MutexLock lock(&mutex_);
+      --planning_;
+      response = life_.EndReplan(*problem, std::move(result), apply);
+    }
+    done(std::move(response));
+  };
+  const absl::Status queued =
+      pool_->Submit([this, problem, end] { end(PlanAnew(*problem, options_.default_planner)); });
+  if (!queued.ok()) end(queued);
+}
+
 absl::StatusOr<v1::GetJobTraceResponse> JobManager::Trace(const std::string& name) const {
   absl::MutexLock lock(&mutex_);
   ASSIGN_OR_RETURN(const JobRecord* record, RecordOf(life_, name));
   v1::GetJobTraceResponse trace = record->trace;
   if (trace.measured().empty()) {
     auto stored = life_.store().ReadTrace(record->job);
-    if (!stored.ok())
+    if (!stored.ok() || stored->measured().empty())
       return absl::FailedPreconditionError(absl::StrCat(name, " has no recorded steps yet"));
     trace = *std::move(stored);
   }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -34,6 +35,11 @@ class JobManager {
   // Newest first, without plans. INVALID_ARGUMENT for a page token that is not ours.
   absl::StatusOr<v1::ListJobsResponse> List(int page_size, const std::string& page_token) const;
   absl::StatusOr<v1::Job> Cancel(const std::string& name);
+  // Plans a running job anew and then calls `done` once, without locks held, on another thread or
+  // at once: NOT_FOUND, the errors of BeginReplan and EndReplan, INVALID_ARGUMENT for a negative
+  // limit, RESOURCE_EXHAUSTED if too many wait.
+  void Replan(const v1::ReplanJobRequest& request,
+              std::function<void(absl::StatusOr<v1::ReplanJobResponse>)> done);
   absl::StatusOr<v1::GetJobTraceResponse> Trace(const std::string& name) const;
   // Ascending; StepHistory says which steps are kept.
   absl::StatusOr<v1::ListJobStepsResponse> Steps(const std::string& name, int64_t after_step) const;
@@ -57,6 +63,7 @@ class JobManager {
   void Tick(absl::Time now);
 
  private:
+  absl::StatusOr<ReplanProblem> BeginReplan(const v1::ReplanJobRequest& request);
   // Hands the job to the pool.
   absl::Status StartPlanner(const Job& job, std::shared_ptr<const Cluster> cluster,
                             std::shared_ptr<const OperatorProfile> profile,

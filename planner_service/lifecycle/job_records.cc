@@ -14,7 +14,7 @@ constexpr absl::Duration kWriteEvery = absl::Seconds(5);
 }  // namespace
 
 JobRecords::JobRecords(Store* store, WorkerRegistry* registry, OnChange on_change)
-    : store_(store), registry_(registry), on_change_(std::move(on_change)) {}
+    : store_(store), profiles_(store), registry_(registry), on_change_(std::move(on_change)) {}
 
 JobRecord* JobRecords::Find(int64_t job) {
   const auto it = all_.find(job);

@@ -15,12 +15,30 @@
 #include "planner_service/jobs/job.h"
 #include "planner_service/jobs/job_store.h"
 #include "planner_service/jobs/job_watches.h"
+#include "planner_service/jobs/planned_job.h"
 #include "planner_service/planner/planner.h"
+#include "planner_service/profiles/profile_store.h"
 #include "planner_service/registry/worker_registry.h"
 #include "planner_service/runs/run.h"
 #include "stagewright/v1/worker_service.pb.h"
 
 namespace stagewright {
+
+// What the actions of a job's steps took, by its present plan.
+struct Measured {
+  int64_t step = 0;   // Steps done when the newest of them was.
+  int32_t steps = 0;  // How many were measured.
+  std::vector<ActionTimes> actions;
+  std::vector<TimedOperator> operators;  // None: not timed yet.
+};
+
+// Another plan for a running job, which is carried out when its state is saved.
+struct Changeover {
+  PlannedJob plan;
+  v1::Cluster cluster;
+  std::vector<std::string> devices;
+  int tries = 1;  // To have all devices stop after one step.
+};
 
 // A job, and what is only in memory about it.
 struct JobRecord {
@@ -32,6 +50,10 @@ struct JobRecord {
   StepHistory history;  // The whole job's; once it has ended, in the store only.
   absl::Time write_steps = absl::InfiniteFuture();  // When the store is to have it.
   v1::GetJobTraceResponse trace;
+  std::optional<Measured> measured;
+  bool asked_operators = false;  // Workers were asked to time them, in the present run.
+  std::shared_ptr<SearchContext> replanning;  // Set while a plan for the running job is sought.
+  std::optional<Changeover> changeover;       // From the search until the job has the plan.
 };
 
 // Not thread-safe.
@@ -48,6 +70,8 @@ class JobRecords {
   JobStore& store() { return store_; }
   const JobStore& store() const { return store_; }
   JobWatches& watches() { return watches_; }
+  ProfileStore& profiles() { return profiles_; }
+  const WorkerRegistry& registry() const { return *registry_; }
 
   // Null if there is no such job.
   JobRecord* Find(int64_t job);
@@ -73,6 +97,7 @@ class JobRecords {
 
  private:
   JobStore store_;
+  ProfileStore profiles_;
   WorkerRegistry* const registry_;
   const OnChange on_change_;
   std::map<int64_t, JobRecord> all_;

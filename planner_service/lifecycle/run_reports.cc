@@ -5,6 +5,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "planner_service/lifecycle/measurements.h"
 #include "planner_service/runs/worker_messages.h"
 
 namespace stagewright {
@@ -58,6 +59,7 @@ void ReportStep(JobRecords& records, JobRecord& record, const StepShare& step) {
   metrics.loss = figures.loss;
   metrics.step_time = figures.time;
   metrics.median_step_time = run.median_step_time();
+  metrics.recent_step_time = run.recent_steps().Median();
   if (figures.skipped) ++metrics.skipped_steps;
   metrics.loss_scale = step.loss_scale;
   if (step.evaluation.has_value()) NoteEvaluation(*step.evaluation, metrics);
@@ -68,6 +70,7 @@ void ReportStep(JobRecords& records, JobRecord& record, const StepShare& step) {
   const auto due =
       run.checkpoints().Announce(figures.step, figures.time, run.total_steps(), absl::Now());
   if (due.has_value()) records.SendToAll(record, CheckpointMessage(job, *due));
+  WatchDrift(records, record, absl::Now());
   records.AnnounceChange(job);
 }
 
@@ -88,7 +91,7 @@ void WarnOfCheckpoint(JobRecords& records, Job& job, int64_t step, const std::st
 }  // namespace
 
 void NoteProgress(JobRecords& records, JobRecord& record, const v1::Progress& message) {
-  record.trace.mutable_measured()->MergeFrom(message.trace());
+  NoteActions(records, record, message);
   std::optional<StepShare> whole;
   for (const v1::DeviceProgress& device : message.devices()) {
     NoteMemory(device, record.job.metrics);

@@ -6,21 +6,41 @@
 
 namespace stagewright {
 
-OperatorProfile ProfileOf(const std::vector<RegisteredDevice>& devices,
-                          const OperatorProfile& known) {
-  OperatorProfile profile;
-  std::set<std::string> mixed;
+namespace {
+
+std::set<std::string> KindsOfSeveralSoftwares(const std::vector<RegisteredDevice>& devices) {
+  std::set<std::string> several;
   std::map<std::string, std::string> software;  // By kind.
   for (const RegisteredDevice& device : devices) {
-    const ProfiledDevice key{device.kind.name(), device.software};
-    // One kind has one profile, which must be true of all its devices.
-    if (software.try_emplace(key.kind, key.software).first->second != key.software)
-      mixed.insert(key.kind);
-    const auto found = known.devices.find(key);
-    if (found != known.devices.end()) profile.devices.insert(*found);
+    const std::string& kind = device.kind.name();
+    if (software.try_emplace(kind, device.software).first->second != device.software)
+      several.insert(kind);
   }
-  std::erase_if(profile.devices,
-                [&](const auto& entry) { return mixed.contains(entry.first.kind); });
+  return several;
+}
+
+}  // namespace
+
+std::set<std::string> UnlikeKinds(const std::vector<RegisteredDevice>& devices) {
+  std::set<std::string> unlike = KindsOfSeveralSoftwares(devices);
+  std::map<std::string, int32_t> threads;  // By machine.
+  for (const RegisteredDevice& device : devices) threads[device.host_address] += device.threads;
+  for (const RegisteredDevice& device : devices) {
+    if (device.host_cores > 0 && threads[device.host_address] > device.host_cores)
+      unlike.insert(device.kind.name());
+  }
+  return unlike;
+}
+
+OperatorProfile ProfileOf(const std::vector<RegisteredDevice>& devices,
+                          const OperatorProfile& known) {
+  const std::set<std::string> several = KindsOfSeveralSoftwares(devices);
+  OperatorProfile profile;
+  for (const RegisteredDevice& device : devices) {
+    const auto found = known.devices.find({device.kind.name(), device.software});
+    if (found != known.devices.end() && !several.contains(device.kind.name()))
+      profile.devices.insert(*found);
+  }
   return profile;
 }
 

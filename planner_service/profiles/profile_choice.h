@@ -1,6 +1,8 @@
 // Which measurements hold for the devices of a job.
 #pragma once
 
+#include <set>
+#include <string>
 #include <vector>
 
 #include "common/cost/measured/operator_profile.h"
@@ -8,8 +10,13 @@
 
 namespace stagewright {
 
+// Kinds of devices in whose jobs nothing is measured that holds for others: a device of the kind
+// shares its machine's cores with others, more threads than cores, or devices of the kind have
+// several softwares.
+std::set<std::string> UnlikeKinds(const std::vector<RegisteredDevice>& devices);
+
 // Those of the devices' kinds, made with the software of the devices' workers. A kind whose devices
-// have different software is left out.
+// have several softwares is left out.
 OperatorProfile ProfileOf(const std::vector<RegisteredDevice>& devices,
                           const OperatorProfile& known);
 

@@ -1,5 +1,6 @@
 #include "planner_service/profiles/profile_store.h"
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -11,12 +12,22 @@ namespace stagewright {
 namespace {
 
 constexpr absl::string_view kProfiles = "profiles/";
+constexpr absl::string_view kOfJobs = "job_profiles/";
 
 // Parts of a key, which may themselves have slashes.
-std::string KeyOf(const ProfiledDevice& device, const std::string& signature) {
-  return absl::StrCat(kProfiles, absl::WebSafeBase64Escape(device.kind), "/",
+std::string KeyOf(const ProfiledDevice& device, const std::string& signature, bool of_job) {
+  return absl::StrCat(of_job ? kOfJobs : kProfiles, absl::WebSafeBase64Escape(device.kind), "/",
                       absl::WebSafeBase64Escape(device.software), "/",
                       absl::WebSafeBase64Escape(signature));
+}
+
+// What is newer, and what is older at other numbers of samples.
+void AddOlder(const MeasuredOperator& older, MeasuredOperator& newer) {
+  std::map<int64_t, OperatorMeasurement> all;
+  for (const OperatorMeasurement& at : older.samples) all[at.samples] = at;
+  for (const OperatorMeasurement& at : newer.samples) all[at.samples] = at;
+  newer.samples.clear();
+  for (const auto& [samples, at] : all) newer.samples.push_back(at);
 }
 
 }  // namespace
@@ -25,20 +36,29 @@ absl::Status ProfileStore::Write(const OperatorProfile& profile) {
   std::vector<Mutation> batch;
   for (const auto& [device, operators] : profile.devices) {
     for (const auto& [signature, measured] : operators) {
-      batch.push_back(
-          {KeyOf(device, signature), ToProto(device, {{signature, measured}}).SerializeAsString()});
+      const bool of_job = !measured.job.empty();
+      const std::string key = KeyOf(device, signature, of_job);
+      MeasuredOperator kept = measured;
+      v1::DeviceProfile stored;
+      OperatorProfile older;
+      const auto before = of_job ? store_->Read(key) : absl::NotFoundError("");
+      if (before.ok() && stored.ParseFromString(*before) && Merge(stored, older).ok())
+        AddOlder(older.devices[device][signature], kept);
+      batch.push_back({key, ToProto(device, {{signature, kept}}).SerializeAsString()});
     }
   }
   return batch.empty() ? absl::OkStatus() : store_->Write(batch);
 }
 
 absl::StatusOr<OperatorProfile> ProfileStore::Read() const {
-  ASSIGN_OR_RETURN(const auto entries, store_->Scan(std::string(kProfiles)));
   OperatorProfile profile;
-  for (const auto& [key, value] : entries) {
-    v1::DeviceProfile entry;
-    if (!entry.ParseFromString(value) || !Merge(entry, profile).ok())
-      return absl::DataLossError(absl::StrCat("store: entry ", key, " is damaged"));
+  for (const absl::string_view kind : {kOfJobs, kProfiles}) {
+    ASSIGN_OR_RETURN(const auto entries, store_->Scan(std::string(kind)));
+    for (const auto& [key, value] : entries) {
+      v1::DeviceProfile entry;
+      if (!entry.ParseFromString(value) || !Merge(entry, profile).ok())
+        return absl::DataLossError(absl::StrCat("store: entry ", key, " is damaged"));
+    }
   }
   return profile;
 }

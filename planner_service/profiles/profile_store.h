@@ -13,9 +13,12 @@ class ProfileStore {
  public:
   explicit ProfileStore(Store* store) : store_(store) {}
 
-  // Replaces what is known of the same operators. All or nothing. REQUIRES: Check(profile).
+  // Replaces what is known of the same operators. What was measured in jobs is kept apart, so that
+  // it never takes the place of what was measured by itself, and adds to what jobs measured of the
+  // operator at other numbers of samples. All or nothing. REQUIRES: Check(profile).
   absl::Status Write(const OperatorProfile& profile);
-  // DATA_LOSS if an entry is damaged.
+  // What was measured by itself, and of other operators what was measured in jobs. DATA_LOSS if an
+  // entry is damaged.
   absl::StatusOr<OperatorProfile> Read() const;
 
  private:

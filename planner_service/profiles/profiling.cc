@@ -11,7 +11,6 @@ namespace stagewright {
 namespace {
 
 constexpr int64_t kDefaultSamples = 16;
-constexpr int64_t kMostSamples = int64_t{1} << 20;
 
 // Whom the registry names as the holder of the device.
 std::string HolderName(int64_t number) { return absl::StrCat("profiles/", number); }
@@ -32,9 +31,10 @@ absl::StatusOr<RegisteredDevice> Choose(const WorkerRegistry& registry, const st
 }  // namespace
 
 absl::StatusOr<int64_t> Profiling::Start(const v1::ProfileGraphRequest& request, Done done) {
-  if (request.most_samples() < 0 || request.most_samples() > kMostSamples) {
+  if (request.most_samples() < 0 || request.most_samples() > kMostProfiledSamples) {
     return absl::InvalidArgumentError(absl::StrCat("most_samples must be between 0 and ",
-                                                   kMostSamples, ", is ", request.most_samples()));
+                                                   kMostProfiledSamples, ", is ",
+                                                   request.most_samples()));
   }
   ASSIGN_OR_RETURN(const RegisteredDevice device, Choose(*registry_, request.device()));
   if (device.software.empty()) {

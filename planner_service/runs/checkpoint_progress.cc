@@ -13,15 +13,30 @@ constexpr int kMostDoublings = 10;
 
 }  // namespace
 
+int64_t StepsAhead(Nanos step_time) {
+  return kLeastAhead + Nanos(absl::ToInt64Nanoseconds(kAhead)) / std::max<Nanos>(step_time, 1);
+}
+
 std::optional<int64_t> CheckpointProgress::Announce(int64_t step, Nanos step_time,
                                                     int64_t total_steps, absl::Time now) {
   if (every_ == absl::ZeroDuration() || announced_ > 0) return std::nullopt;
   if (now - last_ < every_) return std::nullopt;
-  const int64_t ahead =
-      kLeastAhead + Nanos(absl::ToInt64Nanoseconds(kAhead)) / std::max<Nanos>(step_time, 1);
-  const int64_t due = step + (ahead << doublings_);
+  const int64_t due = step + (StepsAhead(step_time) << doublings_);
   if (due >= total_steps && total_steps > 0) return std::nullopt;  // The end comes first.
   announced_ = due;
+  return due;
+}
+
+std::optional<int64_t> CheckpointProgress::AnnounceHold(int64_t step, Nanos step_time,
+                                                        int64_t total_steps,
+                                                        const CheckpointPolicy* policy) {
+  int64_t due = step + (StepsAhead(step_time) << doublings_);
+  while (due == announced_ ||
+         (policy != nullptr && policy->every_steps > 1 && policy->IsDue(due))) {
+    ++due;
+  }
+  if (due >= total_steps && total_steps > 0) return std::nullopt;
+  hold_ = due;
   return due;
 }
 
@@ -33,10 +48,11 @@ std::optional<WrittenCheckpoint> CheckpointProgress::Add(const WrittenShare& sha
   written.step = share.step;
   written.files.insert(written.files.end(), share.files.begin(), share.files.end());
   if (written.error.empty()) written.error = share.error;
-  const bool announced = announced_ == share.step;
+  written.skipped |= share.skipped;
+  const bool announced = announced_ == share.step || hold_ == share.step;
   if (announced && share.skipped) doublings_ = std::min(doublings_ + 1, kMostDoublings);
   if (shares.devices.size() < devices_) return std::nullopt;
-  if (announced) announced_ = 0;
+  if (announced_ == share.step) announced_ = 0;
   WrittenCheckpoint done = std::move(written);
   shares_.erase(shares_.begin(), shares_.upper_bound(share.step));
   if (done.error.empty()) last_ = now;

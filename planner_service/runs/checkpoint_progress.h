@@ -10,6 +10,7 @@
 
 #include "absl/time/time.h"
 #include "common/base/units.h"
+#include "common/training/checkpoint_policy.h"
 
 namespace stagewright {
 
@@ -33,8 +34,12 @@ struct WrittenShare {
 struct WrittenCheckpoint {
   int64_t step = 0;
   std::vector<WrittenFile> files;
-  std::string error;  // The first one's; empty if it is whole.
+  std::string error;     // The first one's; empty if it is whole.
+  bool skipped = false;  // A share was skipped.
 };
+
+// How far ahead a step is named to workers, so that all hear of it in time.
+int64_t StepsAhead(Nanos step_time);
 
 class CheckpointProgress {
  public:
@@ -50,6 +55,14 @@ class CheckpointProgress {
   std::optional<int64_t> Announce(int64_t step, Nanos step_time, int64_t total_steps,
                                   absl::Time now);
 
+  // The same, at once, for one after which all devices wait: after a step that no policy names.
+  // Nothing if the job ends first.
+  std::optional<int64_t> AnnounceHold(int64_t step, Nanos step_time, int64_t total_steps,
+                                      const CheckpointPolicy* policy);
+  // The step after which devices wait; 0: none.
+  int64_t hold() const { return hold_; }
+  void EndHold() { hold_ = 0; }
+
   // The checkpoint if this was its last share.
   std::optional<WrittenCheckpoint> Add(const WrittenShare& share, absl::Time now);
 
@@ -64,6 +77,7 @@ class CheckpointProgress {
   absl::Time last_;                   // When the last one was written or the run began.
   std::map<int64_t, Shares> shares_;  // By step.
   int64_t announced_ = 0;             // Step; 0: none.
+  int64_t hold_ = 0;                  // The same.
   // How often the distance of announcements was doubled, because some came too late.
   int doublings_ = 0;
 };

@@ -20,6 +20,7 @@ CheckpointProgress ProgressOf(const Job& job, absl::Time now) {
 
 Run::Run(const Job& job, absl::Time now)
     : steps_(static_cast<size_t>(job.working_devices), kOpenSteps),
+      traces_(static_cast<size_t>(job.working_devices)),
       checkpoints_(ProgressOf(job, now)) {
   for (size_t i = 0; i < job.devices.size(); ++i) {
     const std::string& device = job.devices[i];
@@ -66,6 +67,7 @@ bool Run::IsNews(const StepFigures& step) {
   if (step.step <= newest_) return false;
   newest_ = step.step;
   step_times_.Add(step.time.count());
+  recent_.Add(step.time);
   return true;
 }
 

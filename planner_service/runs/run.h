@@ -13,8 +13,10 @@
 #include "common/base/status.h"
 #include "planner_service/jobs/job.h"
 #include "planner_service/runs/checkpoint_progress.h"
+#include "planner_service/runs/recent_steps.h"
 #include "planner_service/runs/running_median.h"
 #include "planner_service/runs/step_collector.h"
+#include "planner_service/runs/trace_window.h"
 
 namespace stagewright {
 
@@ -63,6 +65,10 @@ class Run {
   // Whether the step is newer than what is known; then its time is counted.
   bool IsNews(const StepFigures& step);
   Nanos median_step_time() const { return Nanos(step_times_.value()); }
+  const RecentSteps& recent_steps() const { return recent_; }
+  // The newest step that is known, as many as are done.
+  int64_t newest_step() const { return newest_; }
+  TraceWindow& traces() { return traces_; }
 
   // Whether all are done now, by this worker.
   bool Complete(const std::string& worker, const Completion& completion);
@@ -86,6 +92,8 @@ class Run {
   int64_t newest_ = 0;  // Step that is known.
   StepCollector steps_;
   RunningMedian step_times_;
+  RecentSteps recent_;
+  TraceWindow traces_;
   CheckpointProgress checkpoints_;
   Completion completion_;
 };

@@ -3,10 +3,6 @@
 namespace stagewright {
 namespace {
 
-// Steps whose actions are reported. The first ones pay for allocations and page faults, so replays
-// use later ones.
-constexpr int64_t kTracedSteps = 10;
-
 template <typename Message>
 void Address(const Job& job, Message* message) {
   message->set_job(job.name());
@@ -35,7 +31,9 @@ v1::ConnectResponse PrepareMessage(const Job& job, const v1::Cluster& cluster,
     if (!evaluations.empty())
       *programs->mutable_evaluation_program() = evaluations[static_cast<size_t>(i) + 1];
   }
-  prepare->set_restart(job.restarts > 0);
+  // Where that is known, from no other checkpoint that may lie beside it.
+  if (!job.resume_from.empty()) prepare->mutable_spec()->set_resume_path(job.resume_from);
+  prepare->set_restart(job.resume_from.empty() && (job.restarts > 0 || job.replans > 0));
   for (int64_t step = 0; step < kTracedSteps; ++step) prepare->add_traced_steps(step);
   return message;
 }
@@ -68,10 +66,27 @@ v1::ConnectResponse StartMessage(const Job& job) {
   return message;
 }
 
-v1::ConnectResponse CheckpointMessage(const Job& job, int64_t step) {
+v1::ConnectResponse GoOnMessage(const Job& job) {
+  v1::ConnectResponse message;
+  Address(job, message.mutable_go_on());
+  return message;
+}
+
+v1::ConnectResponse TraceMessage(const Job& job, int64_t first_step, int32_t steps) {
+  v1::ConnectResponse message;
+  v1::TraceSteps* trace = message.mutable_trace_steps();
+  Address(job, trace);
+  trace->set_first_step(first_step);
+  trace->set_steps(steps);
+  trace->set_operators(true);
+  return message;
+}
+
+v1::ConnectResponse CheckpointMessage(const Job& job, int64_t step, bool hold) {
   v1::ConnectResponse message;
   Address(job, message.mutable_checkpoint_after());
   message.mutable_checkpoint_after()->set_step(step);
+  message.mutable_checkpoint_after()->set_hold(hold);
   return message;
 }
 
@@ -169,6 +184,22 @@ Completion FromProto(const v1::Finished& message) {
                            message.correct_samples()};
   completion.stopped_after = message.stopped_after_step();
   return completion;
+}
+
+TimedOperator FromProto(const v1::OperatorTime& proto) {
+  return {DeviceId(proto.device()), StageId(proto.stage()),    NodeId(proto.node()),
+          proto.samples(),          Nanos(proto.forward_ns()), Nanos(proto.backward_ns())};
+}
+
+v1::OperatorTime ToProto(const TimedOperator& timed) {
+  v1::OperatorTime proto;
+  proto.set_device(timed.device.value());
+  proto.set_stage(timed.stage.value());
+  proto.set_node(timed.node.value());
+  proto.set_samples(timed.samples);
+  proto.set_forward_ns(timed.forward.count());
+  proto.set_backward_ns(timed.backward.count());
+  return proto;
 }
 
 }  // namespace stagewright

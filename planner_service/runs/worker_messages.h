@@ -5,11 +5,15 @@
 #include <string>
 #include <vector>
 
+#include "planner_service/drift/action_times.h"
 #include "planner_service/jobs/job.h"
 #include "planner_service/runs/run.h"
 #include "stagewright/v1/worker_service.pb.h"
 
 namespace stagewright {
+
+// Steps of a run, from its first one, that workers tell the actions of without being asked.
+inline constexpr int64_t kTracedSteps = 10;
 
 // To all workers of a run, but for their devices.
 v1::ConnectResponse PrepareMessage(const Job& job, const v1::Cluster& cluster,
@@ -18,7 +22,9 @@ v1::ConnectResponse PrepareMessage(const Job& job, const v1::Cluster& cluster,
 void SetDevices(const Job& job, const std::vector<int32_t>& devices, v1::Prepare& prepare);
 v1::ConnectResponse ConnectMessage(const Job& job, const Run& run);
 v1::ConnectResponse StartMessage(const Job& job);
-v1::ConnectResponse CheckpointMessage(const Job& job, int64_t step);
+v1::ConnectResponse CheckpointMessage(const Job& job, int64_t step, bool hold = false);
+v1::ConnectResponse GoOnMessage(const Job& job);
+v1::ConnectResponse TraceMessage(const Job& job, int64_t first_step, int32_t steps);
 v1::ConnectResponse ManifestMessage(const Job& job, const WrittenCheckpoint& checkpoint);
 v1::ConnectResponse MergeMessage(const Job& job, const Run& run);
 v1::ConnectResponse ReleaseMessage(const Job& job);
@@ -33,5 +39,7 @@ StepShare ShareOf(const v1::JobStep& step);
 v1::JobStep ToProto(const StepFigures& figures);
 WrittenShare FromProto(const v1::ShardWritten& message);
 Completion FromProto(const v1::Finished& message);
+TimedOperator FromProto(const v1::OperatorTime& proto);
+v1::OperatorTime ToProto(const TimedOperator& timed);
 
 }  // namespace stagewright

@@ -195,6 +195,19 @@ grpc::ServerUnaryReactor* JobRpc::CancelJob(grpc::CallbackServerContext* context
   return Done(context, "CancelJob", job.status());
 }
 
+grpc::ServerUnaryReactor* JobRpc::ReplanJob(grpc::CallbackServerContext* context,
+                                            const v1::ReplanJobRequest* request,
+                                            v1::ReplanJobResponse* response) {
+  auto* reactor = context->DefaultReactor();
+  jobs_->Replan(*request, [this, reactor, response](absl::StatusOr<v1::ReplanJobResponse> result) {
+    if (result.ok()) *response = *std::move(result);
+    if (metrics_ != nullptr)
+      metrics_->CountRequest("ReplanJob", absl::StatusCodeToString(result.status().code()));
+    reactor->Finish(ToGrpc(result.status()));
+  });
+  return reactor;
+}
+
 grpc::ServerUnaryReactor* JobRpc::GetJobTrace(grpc::CallbackServerContext* context,
                                               const v1::GetJobTraceRequest* request,
                                               v1::GetJobTraceResponse* response) {

@@ -30,6 +30,9 @@ class JobRpc : public v1::JobService::CallbackService {
   grpc::ServerUnaryReactor* CancelJob(grpc::CallbackServerContext* context,
                                       const v1::CancelJobRequest* request,
                                       v1::CancelJobResponse* response) override;
+  grpc::ServerUnaryReactor* ReplanJob(grpc::CallbackServerContext* context,
+                                      const v1::ReplanJobRequest* request,
+                                      v1::ReplanJobResponse* response) override;
   grpc::ServerUnaryReactor* GetJobTrace(grpc::CallbackServerContext* context,
                                         const v1::GetJobTraceRequest* request,
                                         v1::GetJobTraceResponse* response) override;

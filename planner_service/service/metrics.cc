@@ -55,11 +55,15 @@ class ServedMetrics : public PlannerMetrics {
     ShowMemory(job);
     if (IsTerminal(job.state)) {
       step_seconds_.Remove(&step_seconds_.Add(labels));
+      recent_seconds_.Remove(&recent_seconds_.Add(labels));
       predicted_seconds_.Remove(&predicted_seconds_.Add(labels));
+      drift_.Remove(&drift_.Add(labels));
       loss_.Remove(&loss_.Add(labels));
     } else if (job.metrics.step > 0) {
       step_seconds_.Add(labels).Set(ToSeconds(job.metrics.step_time));
+      recent_seconds_.Add(labels).Set(ToSeconds(job.metrics.recent_step_time));
       predicted_seconds_.Add(labels).Set(ToSeconds(job.metrics.predicted_step_time));
+      drift_.Add(labels).Set(job.drift.has_value() ? job.drift->ratio : 0);
       loss_.Add(labels).Set(job.metrics.loss);
     }
   }
@@ -122,6 +126,13 @@ class ServedMetrics : public PlannerMetrics {
   Family<Gauge>& predicted_seconds_ =
       Make(prometheus::BuildGauge(), *registry_, "stagewright_planner_job_predicted_step_seconds",
            "Step time that the plan of a running job predicts.");
+  Family<Gauge>& recent_seconds_ =
+      Make(prometheus::BuildGauge(), *registry_, "stagewright_planner_job_recent_step_seconds",
+           "Median of the last steps of a running job, at most 64.");
+  Family<Gauge>& drift_ =
+      Make(prometheus::BuildGauge(), *registry_, "stagewright_planner_job_drift_ratio",
+           "By how much steps of a running job lastingly take longer than predicted, over the "
+           "prediction; 0 within a tenth.");
   Family<Gauge>& memory_ =
       Make(prometheus::BuildGauge(), *registry_, "stagewright_planner_job_memory_peak_bytes",
            "Most memory that the tensors of a running job took so far, by device.");

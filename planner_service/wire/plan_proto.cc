@@ -222,6 +222,7 @@ v1::Plan ToProto(const JudgedPlan& plan, const Cluster& cluster) {
   proto.mutable_provenance()->set_options(provenance.options);
   proto.mutable_provenance()->set_cluster(provenance.cluster);
   proto.mutable_provenance()->set_graph_fingerprint(provenance.graph_fingerprint);
+  proto.mutable_provenance()->set_precision(ToProto(provenance.precision));
   proto.set_fingerprint(plan.plan.fingerprint);
   *proto.mutable_evaluation() = ToProto(plan.evaluation, cluster);
   for (const LengthPlan& length : plan.lengths) {

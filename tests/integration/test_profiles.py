@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from processes import MODELS, Processes
+from processes import MODELS, Processes, wait_for
 
 MODEL = "chain_f32"
 
@@ -81,3 +81,23 @@ def test_a_device_that_is_not_there_is_told(system):
     refused = system.cli("profile", MODELS / f"{MODEL}.swg", "--device", "w7/cpu0")
     assert refused.returncode == 1
     assert 'device "w7/cpu0" is not connected' in refused.stderr
+
+
+def test_what_operators_take_in_a_job_is_kept_beside_what_was_measured_by_itself(system):
+    path = system.path / "jobs.json"
+
+    def known():
+        assert system.cli("profiles", "export", path).returncode == 0
+        devices = json.loads(path.read_text())["devices"]
+        return {operator["signature"]: operator for device in devices for operator in device["operators"]}
+
+    before = known()
+    name = system.submit("four_branches_f64", out=system.path / "long", devices=1, micro_batch=8, steps=1_000_000)
+    wait_for(lambda: len(known()) > len(before), "operators of a job")
+    assert system.cli("cancel", name).returncode == 0
+    after = known()
+    assert all(after[signature] == operator for signature, operator in before.items())
+    for signature in after.keys() - before.keys():
+        assert after[signature]["job"] == name
+        (sample,) = after[signature]["samples"]
+        assert sample["samples"] == 8 and sample["forward_ns"] > 0

@@ -258,8 +258,15 @@ class RunningDaemon : public Daemon {
       case v1::ConnectResponse::kCheckpointAfter:
         if (WorkerRun* run =
                 Find(message.checkpoint_after().job(), message.checkpoint_after().generation())) {
-          run->CheckpointAfter(message.checkpoint_after().step());
+          run->CheckpointAfter(message.checkpoint_after());
         }
+        break;
+      case v1::ConnectResponse::kGoOn:
+        if (WorkerRun* run = Find(message.go_on().job(), message.go_on().generation())) run->GoOn();
+        break;
+      case v1::ConnectResponse::kTraceSteps:
+        if (WorkerRun* run = Find(message.trace_steps().job(), message.trace_steps().generation()))
+          run->TraceSteps(message.trace_steps());
         break;
       case v1::ConnectResponse::kWriteManifest:
         if (WorkerRun* run =

@@ -63,25 +63,48 @@ absl::Status RunCheckpoints::Resume(v1::Prepared* prepared) {
 
 void RunCheckpoints::AddTo(DeviceJob& spec) {
   spec.resume = resume_;
-  if (!prepare_.spec().has_checkpoints()) return;
+  // The planner may ask for one whatever the job's policy; an asynchronous run has no moment for
+  // it.
+  if (spec.program->asynchronous) return;
   spec.checkpoint_root = root_;
   const DeviceId device = spec.device;
   spec.checkpoint_due = [this, device](int64_t steps) { return IsDue(device, steps); };
   spec.on_checkpoint = [this, device](const CheckpointReport& report) {
     Report(device, report, /*too_late=*/false);
   };
+  spec.holds = [this, device] {
+    absl::MutexLock lock(&mutex_);
+    return holding_.contains(device);
+  };
+  spec.await_go_on = [this, device] { AwaitGoOn(device); };
 }
 
 bool RunCheckpoints::IsDue(DeviceId device, int64_t steps) {
   absl::MutexLock lock(&mutex_);
   reached_[device] = steps;
+  if (hold_after_ == steps) holding_.insert(device);
   return policy_.IsDue(steps) || announced_.contains(steps);
 }
 
-void RunCheckpoints::Announce(int64_t step) {
+void RunCheckpoints::AwaitGoOn(DeviceId device) {
+  absl::MutexLock lock(&mutex_);
+  const auto released = [this, device]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return !holding_.contains(device);
+  };
+  mutex_.Await(absl::Condition(&released));
+}
+
+void RunCheckpoints::GoOn() {
+  absl::MutexLock lock(&mutex_);
+  hold_after_ = 0;
+  holding_.clear();
+}
+
+void RunCheckpoints::Announce(int64_t step, bool hold) {
   std::vector<DeviceId> late;
   {
     absl::MutexLock lock(&mutex_);
+    if (hold) hold_after_ = step;
     if (policy_.IsDue(step) || !announced_.insert(step).second) return;
     for (const auto& [device, reached] : reached_) {
       if (reached >= step) late.push_back(device);
@@ -157,7 +180,8 @@ void RunCheckpoints::DoComplete(const v1::WriteManifest& message, const Graph& g
     manifest.files.push_back({file.name(), file.bytes(), file.crc32()});
   const absl::Status status =
       CompleteCheckpoint(CheckpointDirectory(root_, message.step()), graph, std::move(manifest));
-  if (status.ok()) {
+  // What lies beside the checkpoint of a job without a policy may be another job's.
+  if (status.ok() && spec.has_checkpoints()) {
     for (const std::string& left : PruneCheckpoints(root_, message.step(), policy_.keep))
       std::cerr << "stagewright-worker: " << prepare_.job() << ": not removed: " << left
                 << std::endl;
@@ -168,6 +192,7 @@ void RunCheckpoints::DoComplete(const v1::WriteManifest& message, const Graph& g
   written->set_generation(prepare_.generation());
   written->set_step(message.step());
   written->set_error(std::string(status.message()));
+  written->set_path(CheckpointDirectory(root_, message.step()));
   report_(std::move(answer));
 }
 

@@ -37,7 +37,10 @@ class RunCheckpoints {
   void AddTo(DeviceJob& spec);
 
   // Saves after `step` steps, too. Devices that are further on already report that they skip it.
-  void Announce(int64_t step);
+  // With `hold` the others then wait for GoOn.
+  void Announce(int64_t step, bool hold);
+  // No device waits any more.
+  void GoOn();
 
   // Writes the manifest, prunes older checkpoints and reports, on the one thread that does this, in
   // the order of the calls.
@@ -53,6 +56,7 @@ class RunCheckpoints {
   };
 
   bool IsDue(DeviceId device, int64_t steps);
+  void AwaitGoOn(DeviceId device);
   void Loop();
   void Report(DeviceId device, const CheckpointReport& report, bool too_late);
   void DoComplete(const v1::WriteManifest& message, const Graph& graph);
@@ -65,7 +69,9 @@ class RunCheckpoints {
   absl::Mutex mutex_;
   std::set<int64_t> announced_ ABSL_GUARDED_BY(mutex_);
   std::map<DeviceId, int64_t> reached_ ABSL_GUARDED_BY(mutex_);  // Steps each device has done.
-  std::deque<Order> orders_ ABSL_GUARDED_BY(mutex_);             // The first is being written.
+  int64_t hold_after_ ABSL_GUARDED_BY(mutex_) = 0;               // Steps; 0: none.
+  std::set<DeviceId> holding_ ABSL_GUARDED_BY(mutex_);
+  std::deque<Order> orders_ ABSL_GUARDED_BY(mutex_);  // The first is being written.
   bool closing_ ABSL_GUARDED_BY(mutex_) = false;
   std::thread thread_ ABSL_GUARDED_BY(mutex_);  // From the first order to the end of life.
 };

@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/wire/strategy_proto.h"
 #include "worker_daemon/checkpoint/shards.h"
 #include "worker_daemon/daemon/device_transport.h"
 #include "worker_daemon/daemon/prepared_job.h"
@@ -26,12 +25,15 @@ WorkerRun::WorkerRun(v1::Prepare prepare, DeviceFinder find_device, Reporter rep
       find_device_(std::move(find_device)),
       report_(std::move(report)),
       metrics_(metrics),
-      checkpoints_(prepare_, [this](v1::ConnectRequest message) {
-        if (metrics_ != nullptr && message.has_shard_written()) {
-          metrics_->ObserveCheckpoint(job(), absl::Nanoseconds(message.shard_written().stall_ns()));
-        }
-        Report(std::move(message), /*remember=*/false);
-      }) {
+      checkpoints_(prepare_,
+                   [this](v1::ConnectRequest message) {
+                     if (metrics_ != nullptr && message.has_shard_written()) {
+                       metrics_->ObserveCheckpoint(
+                           job(), absl::Nanoseconds(message.shard_written().stall_ns()));
+                     }
+                     Report(std::move(message), /*remember=*/false);
+                   }),
+      traces_(prepare_) {
   Enqueue([this] { return DoPrepare(); });
   thread_ = std::thread([this] { Loop(); });
 }
@@ -66,6 +68,7 @@ void WorkerRun::Abort(const std::string& reason) {
     if (device->runner != nullptr) device->runner->Abort(aborted_);
     if (device->transport != nullptr) device->transport->Abort(aborted_);
   }
+  checkpoints_.GoOn();  // Into the end.
 }
 
 void WorkerRun::RepeatLastReport() {
@@ -162,6 +165,7 @@ absl::Status WorkerRun::AddDevice(const DeviceJob& base, int32_t index, const st
   Device* raw = device.get();
   spec.on_step = [this, raw](StepReport report) { OnStep(*raw, std::move(report)); };
   checkpoints_.AddTo(spec);
+  spec.time_operators = [this](int64_t step) { return traces_.TimesOperators(step); };
   spec.on_evaluation = [this](const EvaluationReport& report) { OnEvaluation(report); };
   auto runner = DeviceRunner::Create(std::move(spec), device->transport.get());
   if (!runner.ok()) return Annotate(runner.status(), absl::StrCat("device ", name));
@@ -320,10 +324,7 @@ void WorkerRun::OnStep(const Device& device, StepReport report) {
   own->set_learning_rate(training_.optimizer.learning_rate *
                          LearningRateFactor(training_.optimizer.schedule, report.step));
   Note(*progress);
-  const auto& traced = prepare_.traced_steps();
-  if (std::find(traced.begin(), traced.end(), report.step - first_step_) != traced.end()) {
-    for (const TraceEvent& event : report.events) *progress->add_trace() = ToProto(event);
-  }
+  traces_.Add(report, first_step_, device.id, *progress);
   Report(std::move(message), /*remember=*/false);
 }
 

@@ -24,6 +24,7 @@
 #include "worker_daemon/daemon/devices.h"
 #include "worker_daemon/daemon/metrics.h"
 #include "worker_daemon/daemon/run_checkpoints.h"
+#include "worker_daemon/daemon/run_traces.h"
 #include "worker_daemon/executor/device_job.h"
 #include "worker_daemon/executor/device_runner.h"
 #include "worker_daemon/transport/routing/routing_transport.h"
@@ -50,7 +51,11 @@ class WorkerRun {
   void Start();
   void Merge(v1::Merge message);
   // At once, from any thread, after Start.
-  void CheckpointAfter(int64_t step) { checkpoints_.Announce(step); }
+  void CheckpointAfter(const v1::CheckpointAfter& message) {
+    checkpoints_.Announce(message.step(), message.hold());
+  }
+  void GoOn() { checkpoints_.GoOn(); }
+  void TraceSteps(const v1::TraceSteps& message) { traces_.Ask(message); }
   void WriteManifest(const v1::WriteManifest& message) { checkpoints_.Complete(message, graph_); }
   void Abort(const std::string& reason);
 
@@ -100,6 +105,7 @@ class WorkerRun {
 
   absl::Mutex mutex_;
   RunCheckpoints checkpoints_;
+  RunTraces traces_;
   std::deque<std::function<absl::Status()>> commands_ ABSL_GUARDED_BY(mutex_);
   // Grows while preparing only.
   std::vector<std::unique_ptr<Device>> devices_ ABSL_GUARDED_BY(mutex_);

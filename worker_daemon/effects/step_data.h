@@ -9,6 +9,7 @@
 
 #include "absl/time/time.h"
 #include "common/program/trace.h"
+#include "worker_daemon/stage/operator_times.h"
 
 namespace stagewright {
 
@@ -26,6 +27,7 @@ struct StepInput {
   // Totals of the data set that the mini-batch is a part of, as TotalsOf gives them: the loss is
   // its share of the data set's. Null: those of the mini-batch itself.
   const std::vector<at::Tensor>* totals = nullptr;
+  bool time_operators = false;
 };
 
 // What one device saw of a step. Loss, samples and correct predictions of all devices add up to
@@ -40,6 +42,8 @@ struct StepOutput {
   // In order of their end. Asynchronous programs: those that ended since the step before; actions
   // as in the program, `step` that of their section (the prologue belongs to the first).
   std::vector<TraceEvent> events;
+  // If StepInput::time_operators, on devices without a clock of their own; else empty.
+  std::vector<OperatorTimes> operators;
 };
 
 }  // namespace stagewright

@@ -7,6 +7,21 @@
 #include "worker_daemon/torch/torch_guard.h"
 
 namespace stagewright {
+namespace {
+
+OperatorWatch::Pass PassOf(ActionKind kind) {
+  switch (kind) {
+    case ActionKind::kBackward:
+    case ActionKind::kBackwardWeight:
+      return OperatorWatch::Pass::kBackward;
+    case ActionKind::kBackwardInput:
+      return OperatorWatch::Pass::kFirstHalf;
+    default:
+      return OperatorWatch::Pass::kForward;
+  }
+}
+
+}  // namespace
 
 absl::StatusOr<std::unique_ptr<DeviceEffects>> DeviceEffects::Create(
     const Graph& graph, const Program& program, const DevicePlan& plan, ParameterStore& parameters,
@@ -54,6 +69,7 @@ absl::StatusOr<std::unique_ptr<DeviceEffects>> DeviceEffects::Create(
 
 void DeviceEffects::BeginStep(const StepInput& input) {
   inputs_->Begin(input);
+  time_operators_ = input.time_operators && options_.clock == nullptr;
   if (options_.loss_scale != nullptr) stages_->SetLossScale(options_.loss_scale->value());
   routes_->FindRoutes();
 }
@@ -68,10 +84,13 @@ absl::StatusOr<StepOutput> DeviceEffects::TakeOutput(int64_t step, StepTrace tra
   RETURN_IF_ERROR(times_->Correct(trace));
   StepOutput output = figures_->Take(step);
   output.events = std::move(trace.events);
+  output.operators = operators_.Take();
   return output;
 }
 
 absl::Status DeviceEffects::Compute(const StepAction& action) {
+  const OperatorWatch::Scope watched(time_operators_ ? &operators_ : nullptr, action.action().stage,
+                                     action.samples.range.size(), PassOf(action.action().kind));
   times_->Begin();
   absl::Status status;
   const absl::Status thrown = Guarded([&] { status = ComputeGuarded(action); });

@@ -23,6 +23,7 @@
 #include "worker_daemon/messages/buffer_pool.h"
 #include "worker_daemon/messages/channel_routes.h"
 #include "worker_daemon/messages/mailbox.h"
+#include "worker_daemon/stage/operator_watch.h"
 #include "worker_daemon/step/step_machine.h"
 
 namespace stagewright {
@@ -82,6 +83,8 @@ class DeviceEffects final : public StepEffects {
   std::optional<StagePasses> passes_;
   std::optional<Reductions> reductions_;
   std::optional<ComputeTimes> times_;
+  OperatorWatch operators_;
+  bool time_operators_ = false;  // In the step under way.
 };
 
 }  // namespace stagewright

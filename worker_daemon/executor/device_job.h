@@ -14,42 +14,15 @@
 #include "common/base/units.h"
 #include "common/graph/graph.h"
 #include "common/program/program.h"
-#include "common/program/trace.h"
 #include "common/training/training_spec.h"
 #include "worker_daemon/checkpoint/checkpoint.h"
 #include "worker_daemon/data/sampler.h"
 #include "worker_daemon/device/device_clock.h"
-#include "worker_daemon/device/memory_meter.h"
+#include "worker_daemon/executor/step_report.h"
 
 namespace stagewright {
 
 class DeviceStreams;
-
-// One pass through the evaluation data; losses of all devices add up to that of the data set.
-struct EvaluationReport {
-  double loss = 0;
-  int64_t loss_samples = 0;
-  int64_t correct = 0;
-  int64_t predicted = 0;
-};
-
-// What one device saw of a training step. Losses, samples and correct predictions of all devices
-// add up to those of the mini-batch; devices without the loss report 0 samples.
-struct StepReport {
-  bool skipped = false;   // The update was left out, on all devices alike.
-  double loss_scale = 0;  // Scale that the step ran with (loss_scale.h); 0: none.
-  int64_t step = 0;       // From 0.
-  double loss = 0;
-  int64_t loss_samples = 0;
-  int64_t correct = 0;
-  int64_t predicted = 0;  // 0 if the graph does not classify.
-  Nanos start = 0;        // CLOCK_MONOTONIC.
-  Nanos end = 0;
-  std::vector<TraceEvent> events;  // What this device did.
-  MemoryFigures memory;            // What the job's tensors take here, after the step.
-  // The evaluation of all devices together, the same on each, if one followed the step.
-  std::optional<EvaluationReport> evaluation;
-};
 
 // What a device wrote of a checkpoint, or why it did not.
 struct CheckpointReport {
@@ -114,6 +87,13 @@ struct DeviceJob {
   std::function<bool(int64_t steps)> checkpoint_due;
   // What came of it, from any thread.
   std::function<void(CheckpointReport)> on_checkpoint;
+
+  // Whether the device waits once it has saved its share, as the last `checkpoint_due` decided, and
+  // what it then calls before the next step, which returns when that may begin. May be empty.
+  std::function<bool()> holds;
+  std::function<void()> await_go_on;
+  // Whether operators are timed in a step; called on the thread that runs the job. May be empty.
+  std::function<bool(int64_t step)> time_operators;
 
   StepRecords records;
 

@@ -126,13 +126,15 @@ class DeviceRunner::Impl {
       std::vector<int64_t> next = left > 0 ? MiniBatch(step + 1) : std::vector<int64_t>();
       if (watch_ != nullptr) RETURN_IF_ERROR(watch_->BeginStep(step));
       Executor& training = *lengths_[LengthAt(step)].training;
-      ASSIGN_OR_RETURN(StepOutput output,
-                       training.RunStep({.step = step,
-                                         .samples = samples,
-                                         .valid = job_.program->mini_batch,
-                                         .deadline = absl::Now() + job_.step_timeout,
-                                         .steps_left = left,
-                                         .next_samples = next}));
+      ASSIGN_OR_RETURN(
+          StepOutput output,
+          training.RunStep({.step = step,
+                            .samples = samples,
+                            .valid = job_.program->mini_batch,
+                            .deadline = absl::Now() + job_.step_timeout,
+                            .steps_left = left,
+                            .next_samples = next,
+                            .time_operators = job_.time_operators && job_.time_operators(step)}));
       if (watch_ != nullptr) RETURN_IF_ERROR(watch_->EndStep(step, output.loss));
       std::optional<EvaluationReport> evaluation;
       if (left == 0 && IsDue(step)) {
@@ -143,8 +145,7 @@ class DeviceRunner::Impl {
         if (step + 1 < job_.steps) stopped_after_ = step + 1;
         return absl::OkStatus();
       }
-      if (step + 1 < job_.steps && checkpoint_.has_value() && job_.checkpoint_due(step + 1))
-        checkpoint_->Begin(step + 1, early_stop_.history());
+      if (step + 1 < job_.steps && checkpoint_.has_value()) SaveIfDue(step + 1);
       samples = left > 0 || step + 1 == end ? std::move(next) : MiniBatch(step + 1);
     }
     return absl::OkStatus();
@@ -186,6 +187,15 @@ class DeviceRunner::Impl {
   const std::vector<std::string>& warnings() const { return warnings_; }
 
  private:
+  // A checkpoint after which the device waits is not skipped because of the one before.
+  void SaveIfDue(int64_t steps) {
+    if (!job_.checkpoint_due(steps)) return;
+    const bool holds = job_.holds && job_.holds();
+    if (holds) checkpoint_->AwaitWritten();
+    checkpoint_->Begin(steps, early_stop_.history());
+    if (holds) job_.await_go_on();
+  }
+
   // Indices of the samples of a step; any where none is read.
   std::vector<int64_t> MiniBatch(int64_t step) {
     if (sampler_.has_value()) return sampler_->MiniBatch(step);
@@ -279,6 +289,7 @@ class DeviceRunner::Impl {
       report.end = std::max(report.end, event.end);
     }
     report.events = std::move(output.events);
+    report.operators = std::move(output.operators);
     report.evaluation = evaluation;
     report.memory = memory_->figures();
     job_.on_step(std::move(report));

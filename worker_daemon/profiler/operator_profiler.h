@@ -27,9 +27,6 @@
 
 namespace stagewright {
 
-// More samples at once are not measured: costs of so many are in proportion.
-inline constexpr int64_t kMostProfiledSamples = int64_t{1} << 20;
-
 struct ProfileOptions {
   std::string torch_device = "cpu";
   Precision precision = Precision::kGraph;

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "common/training/autocast.h"
+#include "worker_daemon/stage/operator_watch.h"
 #include "worker_daemon/torch/autocast.h"
 #include "worker_daemon/torch/tensor_types.h"
 #include "worker_daemon/torch/torch_guard.h"
@@ -47,7 +48,8 @@ class Evaluation {
     std::vector<at::Tensor> outputs;
     for (size_t n = 0; n < stage_.steps.size(); ++n) {
       outputs.clear();
-      RETURN_IF_ERROR(RunStep(n, outputs));
+      RETURN_IF_ERROR(
+          OperatorWatch::Forward(stage_.steps[n].node, [&] { return RunStep(n, outputs); }));
       Keep(stage_.steps[n], outputs);
       for (int32_t place : stage_.steps[n].last_uses) {
         values_[place] = at::Tensor();

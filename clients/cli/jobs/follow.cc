@@ -4,6 +4,7 @@
 
 #include <iostream>
 
+#include "absl/strings/str_join.h"
 #include "clients/cli/view/job_view.h"
 #include "common/wire/job_state.h"
 
@@ -19,6 +20,10 @@ class ProgressPrinter {
       std::cerr << job.name() << " " << JobStateName(job.state())
                 << (job.message().empty() ? "" : ": ") << job.message() << std::endl;
     }
+    const std::string drift = absl::StrJoin(job.drift().causes(), "; ");
+    if (!terminal_ && !drift.empty() && drift != last_drift_)
+      std::cerr << job.name() << " drifts: " << drift << std::endl;
+    last_drift_ = drift;
     last_state_ = job.state();
     last_message_ = job.message();
   }
@@ -30,6 +35,7 @@ class ProgressPrinter {
   const bool terminal_ = isatty(STDERR_FILENO) != 0;
   v1::JobState last_state_ = v1::JOB_STATE_UNSPECIFIED;
   std::string last_message_;
+  std::string last_drift_;
 };
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include "clients/cli/exit_code.h"
 #include "clients/cli/files/write_file.h"
 #include "clients/cli/jobs/losses_command.h"
+#include "clients/cli/jobs/replan_command.h"
 #include "clients/cli/jobs/watch.h"
 #include "clients/cli/view/job_view.h"
 #include "common/program/trace.h"
@@ -43,6 +44,24 @@ int RunJobs(const Globals& globals) {
   } else {
     std::cout << JobsText(all);
   }
+  return kSuccess;
+}
+
+int RunShow(const std::string& name, const Globals& globals) {
+  Connection connection(globals.planner_address);
+  v1::GetJobRequest request;
+  request.set_name(name);
+  v1::GetJobResponse response;
+  const absl::Status status = connection.Call(kCallDeadline, [&](grpc::ClientContext* context) {
+    return connection.jobs().GetJob(context, request, &response);
+  });
+  if (!status.ok()) return Report(status);
+  if (globals.json()) {
+    std::cout << JobJson(response.job()).dump(2) << std::endl;
+    return kSuccess;
+  }
+  const std::string measured = MeasurementText(response.job());
+  std::cout << JobSummary(response.job()) << (measured.empty() ? "" : "\n") << measured;
   return kSuccess;
 }
 
@@ -129,6 +148,15 @@ void AddJobCommands(CLI::App& app, Globals& globals) {
   CLI::App* jobs = app.add_subcommand("jobs", "list jobs, newest first");
   AddOutputOption(*jobs, globals);
   AddLossesCommand(*jobs, globals);
+  AddReplanCommand(*jobs, globals);
+  CLI::App* list = jobs->add_subcommand("list", "the same");
+  AddOutputOption(*list, globals);
+  list->callback([&globals] { globals.exit_code = RunJobs(globals); });
+  auto shown = std::make_shared<std::string>();
+  CLI::App* show = jobs->add_subcommand("show", "one job, its steps as measured and as predicted");
+  show->add_option("job", *shown, "jobs/7")->required();
+  AddOutputOption(*show, globals);
+  show->callback([shown, &globals] { globals.exit_code = RunShow(*shown, globals); });
   jobs->callback([jobs, &globals] {
     if (jobs->get_subcommands().empty()) globals.exit_code = RunJobs(globals);
   });

@@ -19,6 +19,7 @@ namespace {
 struct ExplainFlags {
   std::string plan;
   ProblemFlags problem;
+  bool own_precision = false;  // Given here, whatever the plan was made for.
   double time_limit_seconds = 60;
   bool local = false;
 };
@@ -59,6 +60,8 @@ absl::StatusOr<v1::Explanation> ExplanationOf(ExplainFlags flags, const Globals&
   v1::ExplainRequest request;
   std::vector<std::string> warnings;
   ASSIGN_OR_RETURN(*request.mutable_problem(), MakeProblem(flags.problem, warnings));
+  if (!flags.own_precision)
+    request.mutable_problem()->set_precision(saved.response.best().provenance().precision());
   for (const std::string& warning : warnings) std::cerr << "warning: " << warning << "\n";
   *request.mutable_strategy() = strategy;
   return flags.local ? ExplainHere(request, flags.time_limit_seconds)
@@ -89,7 +92,10 @@ void AddExplainCommand(CLI::App& app, Globals& globals) {
       ->capture_default_str();
   explain->add_flag("--local", flags->local, "simulate in this process, without a service");
   AddOutputOption(*explain, globals);
-  explain->callback([flags, &globals] { globals.exit_code = RunExplain(*flags, globals); });
+  explain->callback([flags, explain, &globals] {
+    flags->own_precision = explain->count("--precision") > 0;
+    globals.exit_code = RunExplain(*flags, globals);
+  });
 }
 
 }  // namespace stagewright::cli

@@ -5,9 +5,11 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "absl/time/time.h"
 #include "clients/cli/view/table.h"
 #include "common/base/units.h"
+#include "common/program/action.h"
 #include "common/wire/job_state.h"
 
 namespace stagewright::cli {
@@ -21,6 +23,39 @@ std::string TimeText(const google::protobuf::Timestamp& time) {
                           absl::UTCTimeZone());
 }
 
+// The typical step of late; of jobs that an older planner ran, of all steps.
+int64_t MeasuredStep(const v1::JobMetrics& metrics) {
+  return metrics.recent_step_ns() > 0 ? metrics.recent_step_ns() : metrics.median_step_ns();
+}
+
+std::string DurationText(int64_t nanos) { return nanos > 0 ? FormatDuration(Nanos(nanos)) : "-"; }
+
+std::string DriftText(const v1::JobDrift& drift) {
+  return absl::StrFormat("%+.0f %% since step %d", drift.ratio() * 100, drift.since_step());
+}
+
+nlohmann::json ActionJson(const v1::ActionTime& action) {
+  nlohmann::json json = {
+      {"kind", std::string(ActionKindName(static_cast<ActionKind>(action.kind() - 1)))},
+      {"stage", action.stage()},
+      {"devices", std::vector<std::string>(action.devices().begin(), action.devices().end())},
+      {"samples", action.samples()},
+      {"count", action.count()},
+      {"predicted_seconds", ToSeconds(Nanos(action.predicted_ns()))},
+      {"measured_seconds", ToSeconds(Nanos(action.measured_ns()))}};
+  if (action.size_bytes() > 0) json["bytes"] = action.size_bytes();
+  return json;
+}
+
+nlohmann::json OperatorJson(const v1::OperatorTime& timed, const v1::Graph& graph) {
+  return {{"node", timed.node() < graph.nodes_size() ? graph.nodes(timed.node()).name() : ""},
+          {"stage", timed.stage()},
+          {"device", timed.device()},
+          {"samples", timed.samples()},
+          {"forward_seconds", ToSeconds(Nanos(timed.forward_ns()))},
+          {"backward_seconds", ToSeconds(Nanos(timed.backward_ns()))}};
+}
+
 std::string StepText(const v1::JobMetrics& metrics) {
   return metrics.total_steps() > 0 ? absl::StrCat(metrics.step(), "/", metrics.total_steps()) : "-";
 }
@@ -28,12 +63,14 @@ std::string StepText(const v1::JobMetrics& metrics) {
 }  // namespace
 
 std::string JobsText(const v1::ListJobsResponse& jobs) {
-  Table table({"job", "name", "state", ">step", ">loss", "created (UTC)", "message"});
+  Table table({"job", "name", "state", ">step", ">loss", ">step time", ">predicted",
+               "created (UTC)", "message"});
   for (const v1::Job& job : jobs.jobs()) {
-    table.Add({job.name(), job.spec().display_name(), JobStateName(job.state()),
-               StepText(job.metrics()),
-               job.metrics().step() > 0 ? absl::StrFormat("%.4f", job.metrics().loss()) : "-",
-               TimeText(job.create_time()), job.message()});
+    table.Add(
+        {job.name(), job.spec().display_name(), JobStateName(job.state()), StepText(job.metrics()),
+         job.metrics().step() > 0 ? absl::StrFormat("%.4f", job.metrics().loss()) : "-",
+         DurationText(MeasuredStep(job.metrics())), DurationText(job.metrics().predicted_step_ns()),
+         TimeText(job.create_time()), job.message()});
   }
   return table.ToString();
 }
@@ -50,17 +87,36 @@ nlohmann::json JobJson(const v1::Job& job) {
       {"total_steps", metrics.total_steps()},
       {"checkpoint_step", job.checkpoint_step()},
       {"restarts", job.restarts()},
+      {"replans", job.replans()},
       {"skipped_steps", metrics.skipped_steps()},
       {"loss_scale", metrics.loss_scale()},
       {"loss", metrics.loss()},
       {"step_seconds", ToSeconds(Nanos(metrics.step_ns()))},
       {"median_step_seconds", ToSeconds(Nanos(metrics.median_step_ns()))},
+      {"recent_step_seconds", ToSeconds(Nanos(metrics.recent_step_ns()))},
       {"predicted_step_seconds", ToSeconds(Nanos(metrics.predicted_step_ns()))},
       {"devices", std::vector<std::string>(job.devices().begin(), job.devices().end())},
       {"create_time", TimeText(job.create_time())},
       {"end_time", TimeText(job.end_time())}};
   if (job.warnings_size() > 0) {
     json["warnings"] = std::vector<std::string>(job.warnings().begin(), job.warnings().end());
+  }
+  if (job.has_drift()) {
+    const auto& causes = job.drift().causes();
+    json["drift"] = {{"ratio", job.drift().ratio()},
+                     {"since_step", job.drift().since_step()},
+                     {"causes", std::vector<std::string>(causes.begin(), causes.end())}};
+  }
+  if (job.has_measurement()) {
+    nlohmann::json actions = nlohmann::json::array(), operators = nlohmann::json::array();
+    for (const v1::ActionTime& action : job.measurement().actions())
+      actions.push_back(ActionJson(action));
+    for (const v1::OperatorTime& timed : job.measurement().operators())
+      operators.push_back(OperatorJson(timed, job.spec().graph()));
+    json["measurement"] = {{"step", job.measurement().step()},
+                           {"steps", job.measurement().steps()},
+                           {"actions", std::move(actions)},
+                           {"operators", std::move(operators)}};
   }
   json["memory"] = nlohmann::json::array();
   for (const v1::DeviceMemory& memory : metrics.memory()) {
@@ -118,10 +174,12 @@ std::string ProgressLine(const v1::Job& job) {
   }
   const auto filled = static_cast<int>(
       kBarWidth * std::min<int64_t>(metrics.step(), metrics.total_steps()) / metrics.total_steps());
-  return absl::StrFormat("[%s%s] step %d/%d  loss %.4f  %s/step", std::string(filled, '='),
-                         std::string(kBarWidth - filled, ' '), metrics.step(),
-                         metrics.total_steps(), metrics.loss(),
-                         FormatDuration(Nanos(metrics.step_ns())));
+  std::string line = absl::StrFormat(
+      "[%s%s] step %d/%d  loss %.4f  %s/step, predicted %s", std::string(filled, '='),
+      std::string(kBarWidth - filled, ' '), metrics.step(), metrics.total_steps(), metrics.loss(),
+      FormatDuration(Nanos(MeasuredStep(metrics))), DurationText(metrics.predicted_step_ns()));
+  if (job.has_drift()) absl::StrAppend(&line, " (", DriftText(job.drift()), ")");
+  return line;
 }
 
 std::string JobSummary(const v1::Job& job) {
@@ -141,10 +199,16 @@ std::string JobSummary(const v1::Job& job) {
     if (metrics.loss_scale() > 0)
       absl::StrAppend(&out, "  scale of loss    ", metrics.loss_scale(), "\n");
     absl::StrAppend(
-        &out, "  step time        ", FormatDuration(Nanos(metrics.median_step_ns())),
+        &out, "  step time        ", FormatDuration(Nanos(MeasuredStep(metrics))),
         " measured (median), ", FormatDuration(Nanos(metrics.predicted_step_ns())),
         job.plan().lengths_size() > 0 ? " predicted for the largest samples\n" : " predicted\n");
   }
+  if (job.has_drift()) {
+    absl::StrAppend(&out, "  drift            ", DriftText(job.drift()), "\n");
+    for (const std::string& cause : job.drift().causes())
+      absl::StrAppend(&out, "                   ", cause, "\n");
+  }
+  if (job.replans() > 0) absl::StrAppend(&out, "  plans changed    ", job.replans(), "\n");
   for (const v1::DeviceMemory& memory : metrics.memory()) {
     if (memory.measured_peak_bytes() == 0) continue;
     absl::StrAppend(&out, "  peak memory      ", FormatBytes(Bytes(memory.measured_peak_bytes())),
@@ -158,6 +222,26 @@ std::string JobSummary(const v1::Job& job) {
   if (!job.checkpoint_path().empty())
     absl::StrAppend(&out, "  checkpoint       ", job.checkpoint_path(), "\n");
   return out;
+}
+
+std::string MeasurementText(const v1::Job& job) {
+  if (job.measurement().actions().empty()) return "";
+  Table table({"stage", "action", "on", ">samples", ">a step", ">measured", ">predicted", ">off"});
+  for (const v1::ActionTime& action : job.measurement().actions()) {
+    const double off = action.predicted_ns() > 0
+                           ? static_cast<double>(action.measured_ns()) /
+                                     static_cast<double>(action.predicted_ns()) -
+                                 1
+                           : 0;
+    table.Add({absl::StrCat(action.stage()),
+               std::string(ActionKindName(static_cast<ActionKind>(action.kind() - 1))),
+               absl::StrJoin(action.devices(),
+                             action.count() > 0 && action.size_bytes() > 0 ? " - " : ", "),
+               action.samples() > 0 ? absl::StrCat(action.samples()) : "-",
+               absl::StrCat(action.count()), DurationText(action.measured_ns()),
+               DurationText(action.predicted_ns()), absl::StrFormat("%+.0f %%", off * 100)});
+  }
+  return table.ToString();
 }
 
 }  // namespace stagewright::cli

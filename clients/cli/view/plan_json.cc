@@ -14,7 +14,10 @@
 #include "common/base/units.h"
 #include "common/strategy/batch_statistics.h"
 #include "common/strategy/orders.h"
+#include "common/training/names.h"
+#include "common/training/precision.h"
 #include "common/wire/strategy_proto.h"
+#include "common/wire/training_proto.h"
 
 namespace stagewright::cli {
 namespace {
@@ -42,6 +45,11 @@ nlohmann::json StageJson(const v1::Plan& plan, int32_t s, const PlanContext& con
 // As a plan by hand has them.
 std::vector<std::string> Orders(const v1::Strategy& strategy) {
   return absl::StrSplit(OrdersToText(FromProto(strategy).orders), '\n', absl::SkipEmpty());
+}
+
+// As --precision names it; that of the graph where an older planner did not say.
+std::string PrecisionText(v1::Precision precision) {
+  return std::string(NameIn(kPrecisionNames, FromProto(precision, "").value_or(Precision::kGraph)));
 }
 
 nlohmann::json OnePlanJson(const v1::Plan& plan, const PlanContext& context) {
@@ -73,6 +81,7 @@ nlohmann::json OnePlanJson(const v1::Plan& plan, const PlanContext& context) {
       {"peak_memory_bytes", PeakMemory(plan).count()},
       {"planner", plan.provenance().planner()},
       {"cost_model", plan.provenance().cost_model()},
+      {"precision", PrecisionText(plan.provenance().precision())},
       {"cluster", plan.provenance().cluster()},
       {"fingerprint", absl::StrFormat("%016x", plan.fingerprint())},
       {"stages", std::move(stages)},

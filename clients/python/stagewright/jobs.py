@@ -23,13 +23,19 @@ class Job:
     loss: float | None
     step_seconds: float
     median_step_seconds: float
+    recent_step_seconds: float  # Median of the last 64.
     predicted_step_seconds: float
+    # By how much the last steps take longer than predicted, over the prediction, and what that comes from, a line each; 0
+    # and none while they are within a tenth.
+    drift_ratio: float
+    drift_causes: tuple[str, ...]
     accuracy: float | None
     evaluation_loss: float | None
     skipped_steps: int
     devices: tuple[str, ...]
     warnings: tuple[str, ...]
     restarts: int
+    replans: int
     checkpoint_step: int  # Of its last whole checkpoint on the way; 0 without.
     checkpoint_path: pathlib.Path | None  # Of the final one.
     output_path: pathlib.Path
@@ -90,13 +96,17 @@ def job_from_proto(job: "jobs_pb.Job") -> Job:
         loss=metrics.loss if trained else None,
         step_seconds=metrics.step_ns / 1e9,
         median_step_seconds=metrics.median_step_ns / 1e9,
+        recent_step_seconds=metrics.recent_step_ns / 1e9,
         predicted_step_seconds=metrics.predicted_step_ns / 1e9,
+        drift_ratio=job.drift.ratio,
+        drift_causes=tuple(job.drift.causes),
         accuracy=metrics.accuracy if metrics.accuracy >= 0 and job.spec.evaluation_data_path else None,
         evaluation_loss=metrics.evaluation_loss if metrics.evaluation_loss != 0 else None,
         skipped_steps=metrics.skipped_steps,
         devices=tuple(job.devices),
         warnings=tuple(job.warnings),
         restarts=job.restarts,
+        replans=job.replans,
         checkpoint_step=job.checkpoint_step,
         checkpoint_path=pathlib.Path(job.checkpoint_path) if job.checkpoint_path else None,
         output_path=pathlib.Path(job.spec.output_path),

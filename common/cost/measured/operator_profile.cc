@@ -97,10 +97,12 @@ void ReadDevice(const Json& json, const std::string& path, OperatorProfile& prof
         is_named ? absl::StrCat(path, ".operators[\"", named->get<std::string>(), "\"]")
                  : absl::StrCat(path, ".operators[", number, "]");
     ++number;
-    JsonObject fields(item, where, status, {"signature", "measured_on", "samples"});
+    JsonObject fields(item, where, status, {"signature", "measured_on", "samples", "job"});
     const std::string signature = fields.Text("signature");
     MeasuredOperator measured;
     measured.measured_on = fields.Text("measured_on");
+    const std::string by_itself;
+    measured.job = fields.Text("job", &by_itself);
     for (const Json& at : fields.Array("samples")) {
       measured.samples.push_back(ReadMeasurement(
           at, absl::StrCat(where, ".samples[", measured.samples.size(), "]"), status));
@@ -149,7 +151,11 @@ absl::Status Check(const OperatorProfile& profile) {
 void Merge(const OperatorProfile& newer, OperatorProfile& profile) {
   for (const auto& [device, operators] : newer.devices) {
     MeasuredOperators& known = profile.devices[device];
-    for (const auto& [signature, measured] : operators) known[signature] = measured;
+    for (const auto& [signature, measured] : operators) {
+      const auto before = known.find(signature);
+      if (before != known.end() && before->second.job.empty() && !measured.job.empty()) continue;
+      known[signature] = measured;
+    }
   }
 }
 
@@ -180,6 +186,7 @@ std::string OperatorProfileToJson(const OperatorProfile& profile) {
       operators.push_back({{"signature", signature},
                            {"measured_on", measured.measured_on},
                            {"samples", std::move(samples)}});
+      if (!measured.job.empty()) operators.back()["job"] = measured.job;
     }
     devices.push_back({{"device_kind", device.kind},
                        {"software", device.software},

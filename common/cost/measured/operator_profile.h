@@ -6,6 +6,8 @@
 //       "samples": [{"samples": 1, "forward_ns": 1200, "backward_ns": 900, "backward_input_ns":
 //       900,
 //                    "backward_weight_ns": 0, "kept_bytes": 0, "workspace_bytes": 0}]}]}]}
+//
+// with "job": "jobs/7" beside "measured_on" of what was measured in the steps of a job.
 #pragma once
 
 #include <compare>
@@ -18,6 +20,9 @@
 #include "common/base/units.h"
 
 namespace stagewright {
+
+// Operators are measured on so many samples at most.
+inline constexpr int64_t kMostProfiledSamples = int64_t{1} << 20;
 
 // An operator on one micro-batch of `samples` samples, as part of a pass with others: without the
 // fixed costs of a pass.
@@ -38,6 +43,8 @@ struct OperatorMeasurement {
 struct MeasuredOperator {
   std::string measured_on;                   // "2026-11-22", UTC.
   std::vector<OperatorMeasurement> samples;  // By samples, each number once; at least one.
+  // The job in whose steps it was measured: "jobs/7". Empty: by itself, as Merge prefers it.
+  std::string job = {};
   friend bool operator==(const MeasuredOperator&, const MeasuredOperator&) = default;
 };
 
@@ -62,7 +69,8 @@ struct OperatorProfile {
 // beyond 11 days or an exbibyte, halves that do not add up.
 absl::Status Check(const OperatorProfile& profile);
 
-// `newer` replaces what is known of its operators.
+// `newer` replaces what is known of its operators, but what was measured in a job replaces nothing
+// that was measured by itself: neighbours, caches and threads of a job's own make a difference.
 void Merge(const OperatorProfile& newer, OperatorProfile& profile);
 
 // Errors as Check's, and for unknown fields, other versions and what is given twice; each names

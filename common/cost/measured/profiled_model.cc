@@ -190,11 +190,10 @@ Nanos Scaled(Nanos time, double factor) {
 class ProfiledCostModel : public CostModel {
  public:
   ProfiledCostModel(const Graph& graph, std::span<const DeviceKind> kinds,
-                    const OperatorProfile& profile, Precision precision,
-                    std::unique_ptr<CostModel> analytic)
+                    const OperatorProfile& profile, std::unique_ptr<CostModel> analytic)
       : analytic_(std::move(analytic)) {
-    const std::vector<std::string> signatures = SignaturesOf(graph, precision);
-    const Types types = MixedTypes(graph, precision);
+    const std::vector<std::string> signatures = SignaturesOf(graph, analytic_->precision());
+    const Types types = MixedTypes(graph, analytic_->precision());
     for (const DeviceKind& kind : kinds) {
       const auto* found = FindDevice(profile, kind.name);
       if (found == nullptr) continue;
@@ -268,9 +267,8 @@ class ProfiledCostModel : public CostModel {
 std::unique_ptr<CostModel> MakeProfiledCostModel(const Graph& graph,
                                                  std::span<const DeviceKind> kinds,
                                                  const OperatorProfile& profile,
-                                                 Precision precision,
                                                  std::unique_ptr<CostModel> analytic) {
-  return std::make_unique<ProfiledCostModel>(graph, kinds, profile, precision, std::move(analytic));
+  return std::make_unique<ProfiledCostModel>(graph, kinds, profile, std::move(analytic));
 }
 
 }  // namespace stagewright

@@ -8,7 +8,6 @@
 #include "common/cost/measured/operator_profile.h"
 #include "common/graph/graph.h"
 #include "common/topology/cluster.h"
-#include "common/training/precision.h"
 
 namespace stagewright {
 
@@ -30,12 +29,11 @@ namespace stagewright {
 // plus what measured operators keep or take beyond what it knows of, on the kind where that is
 // most.
 //
-// Description() says how many operators are covered, and when they were measured. The graph
-// outlives the model. O(nodes * kinds) to make.
+// Passes compute in the precision of `analytic`. Description() says how many operators are covered,
+// and when they were measured. The graph outlives the model. O(nodes * kinds) to make.
 std::unique_ptr<CostModel> MakeProfiledCostModel(const Graph& graph,
                                                  std::span<const DeviceKind> kinds,
                                                  const OperatorProfile& profile,
-                                                 Precision precision,
                                                  std::unique_ptr<CostModel> analytic);
 
 }  // namespace stagewright

@@ -435,6 +435,25 @@ def test_plans_are_explained(profile, tmp_path):
     assert "holds no explanation" in fails(1, "explain", saved)
 
 
+def test_a_plan_is_explained_in_its_precision(tmp_path):
+    saved = tmp_path / "plan.json"
+    graph = GRAPHS / "mmt.swg"
+    cluster = ("--cluster", "dgx-h100:1")
+    result = run("plan", "--local", graph, *cluster, "--mini-batch", 128, "--planner", "gpipe", "--precision", "bf16",
+                 "--no-sequential", "--save", saved, "-o", "json")  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    plan = json.loads(result.stdout)
+    assert plan["precision"] == "bf16"
+
+    def explained(*more):
+        result = run("explain", saved, graph, *cluster, "--local", "-o", "json", *more)
+        assert result.returncode == 0, result.stderr
+        return json.loads(result.stdout)["iteration_seconds"]
+
+    assert explained() == plan["iteration_seconds"]
+    assert explained("--precision", "graph") > plan["iteration_seconds"]
+
+
 def test_the_service_explains_too(service, profile, tmp_path):
     saved = tmp_path / "plan.json"
     problem = ("--from", "pipedream", profile, "--cluster", "uniform:2")

@@ -37,6 +37,31 @@ TEST(ProfileStore, KeepsEachOperatorOfEachDevice) {
   EXPECT_EQ(*profiles.Read(), expected);
 }
 
+TEST(ProfileStore, WhatJobsMeasuredNeverReplacesWhatWasMeasuredByItself) {
+  const auto store = OpenSqliteStore(":memory:");
+  ASSERT_TRUE(store.ok()) << store.status();
+  ProfileStore profiles(store->get());
+  const ProfiledDevice cpu = {"cpu", "torch"};
+  OperatorProfile alone, job, later;
+  alone.devices[cpu] = {{"mm", {"2026-11-01", {{4, 7, 0, 0, 0, 0, 0}}}}};
+  job.devices[cpu] = {{"mm", {"2026-11-22", {{4, 90, 0, 0, 0, 0, 0}}, "jobs/7"}},
+                      {"relu", {"2026-11-22", {{4, 9, 0, 0, 0, 0, 0}}, "jobs/7"}}};
+  later.devices[cpu] = {
+      {"relu", {"2026-11-23", {{2, 5, 0, 0, 0, 0, 0}, {4, 8, 0, 0, 0, 0, 0}}, "jobs/8"}}};
+  ASSERT_TRUE(profiles.Write(job).ok());
+  EXPECT_EQ(profiles.Read()->devices.at(cpu).at("mm").job, "jobs/7");  // Better than nothing.
+  ASSERT_TRUE(profiles.Write(alone).ok());
+  ASSERT_TRUE(profiles.Write(job).ok());
+  EXPECT_EQ(profiles.Read()->devices.at(cpu).at("mm"), alone.devices.at(cpu).at("mm"));
+  EXPECT_EQ(profiles.Read()->devices.at(cpu).at("relu"), job.devices.at(cpu).at("relu"));
+  ASSERT_TRUE(profiles.Write(later).ok());
+  EXPECT_EQ(profiles.Read()->devices.at(cpu).at("relu"), later.devices.at(cpu).at("relu"));
+  // Another number of samples is something else that is known.
+  later.devices[cpu]["relu"].samples = {{8, 20, 0, 0, 0, 0, 0}};
+  ASSERT_TRUE(profiles.Write(later).ok());
+  EXPECT_EQ(profiles.Read()->devices.at(cpu).at("relu").samples.size(), 3u);
+}
+
 TEST(ProfileStore, SaysWhichEntryIsDamaged) {
   const auto store = OpenSqliteStore(":memory:");
   ASSERT_TRUE(store.ok()) << store.status();

@@ -515,6 +515,12 @@ TEST_F(ServerTest, MetricsCountWhatHappened) {
   v1::SubmitJobResponse job;
   grpc::ClientContext context;
   ASSERT_TRUE(jobs_->SubmitJob(&context, submit, &job).ok());
+  v1::ReplanJobRequest replan;
+  replan.set_name("jobs/99");
+  v1::ReplanJobResponse better;
+  grpc::ClientContext replanning;
+  EXPECT_EQ(jobs_->ReplanJob(&replanning, replan, &better).error_code(),
+            grpc::StatusCode::NOT_FOUND);
   // Gauges are sampled twice a second.
   const auto sampled = [this] {
     return Metric("stagewright_planner_jobs{state=\"pending\"}") == 1 &&
@@ -527,6 +533,7 @@ TEST_F(ServerTest, MetricsCountWhatHappened) {
         "stagewright_planner_pool_queue_length", "stagewright_planner_pool_rejected_total",
         "stagewright_planner_jobs", "stagewright_planner_workers", "stagewright_planner_devices",
         "stagewright_planner_job_step_seconds", "stagewright_planner_job_predicted_step_seconds",
+        "stagewright_planner_job_recent_step_seconds", "stagewright_planner_job_drift_ratio",
         "stagewright_planner_job_loss", "stagewright_planner_rpc_requests_total"}) {
     const bool per_job = std::string(name).find("_job_") != std::string::npos;
     // No job has run: families without series are not written.
@@ -537,6 +544,8 @@ TEST_F(ServerTest, MetricsCountWhatHappened) {
   EXPECT_EQ(Metric("stagewright_planner_rpc_requests_total{code=\"NOT_FOUND\",method=\"Plan\"}"),
             1);
   EXPECT_EQ(Metric("stagewright_planner_rpc_requests_total{code=\"OK\",method=\"SubmitJob\"}"), 1);
+  EXPECT_EQ(
+      Metric("stagewright_planner_rpc_requests_total{code=\"NOT_FOUND\",method=\"ReplanJob\"}"), 1);
   EXPECT_EQ(Metric("stagewright_planner_plans_total{planner=\"unknown\",result=\"NOT_FOUND\"}"), 1);
   EXPECT_EQ(Metric("stagewright_planner_jobs{state=\"pending\"}"), 1);
   EXPECT_EQ(Metric("stagewright_planner_workers"), 0);

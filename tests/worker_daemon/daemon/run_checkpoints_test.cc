@@ -3,8 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <filesystem>
 #include <set>
+#include <thread>
 #include <vector>
 
 #include "tests/worker_daemon/support/runnable_graphs.h"
@@ -96,6 +98,73 @@ TEST_F(RunCheckpointsTest, OneThatCannotBeWrittenIsReportedAndHoldsUpNone) {
   absl::MutexLock lock(&mutex_);
   EXPECT_THAT(steps_, ElementsAre(1, 2));
   EXPECT_THAT(errors_, ElementsAre(HasSubstr(Directory(1)), ""));
+}
+
+// Devices 0 and 1 as the run has them, whose steps the test counts.
+class HoldTest : public RunCheckpointsTest {
+ protected:
+  HoldTest() {
+    prepare_.mutable_spec()->clear_checkpoints();
+    checkpoints_ = std::make_unique<RunCheckpoints>(prepare_, [this](v1::ConnectRequest message) {
+      if (message.has_shard_written()) shards_.push_back(message.shard_written());
+    });
+    for (int32_t device : {0, 1}) {
+      jobs_[device].device = DeviceId(device);
+      jobs_[device].program = std::make_shared<const Program>();
+      checkpoints_->AddTo(jobs_[device]);
+    }
+  }
+
+  std::vector<v1::ShardWritten> shards_;
+  std::unique_ptr<RunCheckpoints> checkpoints_;
+  DeviceJob jobs_[2];
+};
+
+TEST_F(HoldTest, DevicesWaitAfterTheStepUntilTheyMayGoOn) {
+  EXPECT_FALSE(jobs_[0].checkpoint_due(4));
+  checkpoints_->Announce(5, /*hold=*/true);
+  EXPECT_TRUE(jobs_[0].checkpoint_due(5));
+  EXPECT_TRUE(jobs_[0].holds());
+  EXPECT_FALSE(jobs_[1].holds());
+  std::atomic<bool> went_on = false;
+  std::thread device([&] {
+    jobs_[0].await_go_on();
+    went_on = true;
+  });
+  EXPECT_TRUE(jobs_[1].checkpoint_due(5));
+  EXPECT_TRUE(jobs_[1].holds());
+  EXPECT_FALSE(went_on);
+  checkpoints_->GoOn();
+  device.join();
+  jobs_[1].await_go_on();
+  EXPECT_FALSE(jobs_[0].checkpoint_due(6));
+  EXPECT_FALSE(jobs_[0].holds());
+}
+
+TEST_F(HoldTest, WhoIsFurtherOnSaysSoAndDoesNotWait) {
+  EXPECT_FALSE(jobs_[0].checkpoint_due(5));
+  checkpoints_->Announce(5, /*hold=*/true);
+  ASSERT_EQ(shards_.size(), 1u);
+  EXPECT_EQ(shards_[0].device(), 0);
+  EXPECT_TRUE(shards_[0].skipped());
+  EXPECT_FALSE(jobs_[0].holds());
+  EXPECT_TRUE(jobs_[1].checkpoint_due(5));
+  EXPECT_TRUE(jobs_[1].holds());
+}
+
+TEST_F(HoldTest, ACheckpointThatIsNotHeldStopsNobody) {
+  checkpoints_->Announce(5, /*hold=*/false);
+  EXPECT_TRUE(jobs_[0].checkpoint_due(5));
+  EXPECT_FALSE(jobs_[0].holds());
+}
+
+TEST_F(HoldTest, AsynchronousRunsHaveNoMomentForIt) {
+  Program program;
+  program.asynchronous = true;
+  DeviceJob job;
+  job.program = std::make_shared<const Program>(program);
+  checkpoints_->AddTo(job);
+  EXPECT_FALSE(job.checkpoint_due);
 }
 
 }  // namespace

@@ -127,8 +127,8 @@ TEST(OperatorProfiler, CostsOfAModelMadeOfItAreItsOwn) {
   OperatorProfile profile;
   profile.devices[{"cpu", ProfiledSoftware(1)}] = profiled.operators;
   const DeviceKind kinds[] = {{"cpu", 1e11, 1e10, 1000, 0}};
-  const auto costs = MakeProfiledCostModel(model.graph, kinds, profile, Precision::kGraph,
-                                           MakeAnalyticCostModel(model.graph));
+  const auto costs =
+      MakeProfiledCostModel(model.graph, kinds, profile, MakeAnalyticCostModel(model.graph));
   EXPECT_EQ(costs->Time(model.up, kinds[0], 4).forward,
             Of(profiled, model.graph, model.up).samples[2].forward);
   EXPECT_THAT(costs->Description(), HasSubstr("11 of 11 operators"));

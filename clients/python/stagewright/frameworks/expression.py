@@ -44,14 +44,18 @@ class Judge:
         """The chain, lowered and timed. Raises FrameworkError if that is not possible."""
         if not self.cluster:
             raise FrameworkError("the plan does not say its cluster, on which to simulate it; name it with --cluster")
-        return simulate(chain, self.graph, self.cluster, self.plan.device_numbers, self.optimizer)
+        return simulate(
+            chain, self.graph, self.cluster, self.plan.device_numbers, self.optimizer, self.plan.precision
+        )
 
     def searched_seconds(self, options: tuple[str, ...]) -> float | None:
         """A step of the best plan that is found under options of `stagewright plan`; None if there is none."""
         if not self.can_simulate:
             return None
         try:
-            plan = search(self.graph, self.cluster, self.plan.mini_batch, self.optimizer, options)
+            plan = search(
+                self.graph, self.cluster, self.plan.mini_batch, self.optimizer, self.plan.precision, options
+            )
         except FrameworkError:
             return None
         return plan.step_seconds

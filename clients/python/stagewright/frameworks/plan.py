@@ -19,6 +19,7 @@ _PASSES = {
     program_pb2.ACTION_KIND_BACKWARD_WEIGHT: "W",
     program_pb2.ACTION_KIND_RECOMPUTE: "R",
 }
+_PRECISIONS = {planner_service_pb2.PRECISION_BF16: "bf16", planner_service_pb2.PRECISION_FP16: "fp16"}
 _STEP = re.compile(r"([FRBIW])(\d+)\.(\d+)")
 
 
@@ -62,6 +63,8 @@ class Plan:
     device_numbers: dict[str, int]
     # The preset or the name of the cluster; empty if unknown.
     cluster: str = ""
+    # In which passes compute, as `stagewright plan --precision` names it.
+    precision: str = "graph"
     # The step of the best sequential plan that was found beside this one.
     sequential_seconds: float | None = None
 
@@ -138,6 +141,7 @@ def _from_response(json_response: dict, path: str | os.PathLike) -> Plan:
         steps=_program_steps(plan.program, names),
         device_numbers={name: number for number, name in names.items()},
         cluster=plan.provenance.cluster,
+        precision=_PRECISIONS.get(plan.provenance.precision, "graph"),
         sequential_seconds=sequential / 1e9 if sequential else None,
     )
 
@@ -184,6 +188,7 @@ def _from_shown(content: dict, graph: "pb.Graph", path: str | os.PathLike) -> Pl
         planner=content.get("planner", ""),
         steps={device: steps for device, (_, steps) in numbered},
         device_numbers={device: number for device, (number, _) in numbered},
+        precision=content.get("precision", "graph"),
     )
 
 

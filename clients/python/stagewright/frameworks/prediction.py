@@ -25,7 +25,9 @@ def find_program() -> str | None:
     return os.environ.get(PROGRAM_VARIABLE) or shutil.which("stagewright")
 
 
-def simulate(chain: Chain, graph: "pb.Graph", cluster: str, device_numbers: dict[str, int], optimizer: str) -> Plan:
+def simulate(
+    chain: Chain, graph: "pb.Graph", cluster: str, device_numbers: dict[str, int], optimizer: str, precision: str
+) -> Plan:
     """The chain on a cluster, lowered and timed: what each device computes, and how long a step takes.
 
     Values that stages only pass on are sent from stage to stage, as the other framework sends them.
@@ -38,22 +40,30 @@ def simulate(chain: Chain, graph: "pb.Graph", cluster: str, device_numbers: dict
         (folder / "plan.json").write_text(json.dumps(by_hand))
         try:
             return _plan(
-                relayed, folder, cluster, chain.mini_batch, optimizer, "--plan-file", folder / "plan.json"
+                relayed, folder, cluster, chain.mini_batch, optimizer, precision, "--plan-file", folder / "plan.json"
             )
         except FrameworkError as error:
             raise FrameworkError(f"the stages as a chain cannot run on {cluster}: {error}") from error
 
 
-def search(graph: "pb.Graph", cluster: str, mini_batch: int, optimizer: str, options: tuple[str, ...]) -> Plan:
+def search(
+    graph: "pb.Graph", cluster: str, mini_batch: int, optimizer: str, precision: str, options: tuple[str, ...]
+) -> Plan:
     """The best plan that is found in a little time under options of `stagewright plan`."""
     with tempfile.TemporaryDirectory() as scratch:
         save_graph(graph, pathlib.Path(scratch, "graph.swg"))
         limit = ("--time-limit", _SEARCH_SECONDS)
-        return _plan(graph, pathlib.Path(scratch), cluster, mini_batch, optimizer, *options, *limit)
+        return _plan(graph, pathlib.Path(scratch), cluster, mini_batch, optimizer, precision, *options, *limit)
 
 
 def _plan(
-    graph: "pb.Graph", folder: pathlib.Path, cluster: str, mini_batch: int, optimizer: str, *more: object
+    graph: "pb.Graph",
+    folder: pathlib.Path,
+    cluster: str,
+    mini_batch: int,
+    optimizer: str,
+    precision: str,
+    *more: object,
 ) -> Plan:
     """Plans `graph.swg` of a folder. Raises FrameworkError with the planner's own word where there is no plan."""
     program = find_program()
@@ -62,7 +72,8 @@ def _plan(
             f"there is no program 'stagewright' on the path (or named by {PROGRAM_VARIABLE}), which simulates plans"
         )
     command = [program, "plan", "--local", folder / "graph.swg", "--cluster", cluster, "--mini-batch", mini_batch]
-    command += ["--optimizer", optimizer, "--no-sequential", "--save", folder / "answer.json", "-o", "json", *more]
+    command += ["--optimizer", optimizer, "--precision", precision, "--no-sequential"]
+    command += ["--save", folder / "answer.json", "-o", "json", *more]
     try:
         run = subprocess.run(
             [str(word) for word in command], capture_output=True, text=True, timeout=_SECONDS, check=False

@@ -177,6 +177,18 @@ def test_a_plan_that_has_to_be_simulated_needs_the_program(planned, decoder, tmp
     assert code == 1 and "no program 'stagewright' on the path" in capsys.readouterr().err
 
 
+def test_what_is_simulated_is_of_the_plans_precision(planned, decoder, tmp_path, monkeypatch, capsys):
+    program = tmp_path / "stagewright"
+    program.write_text('#!/bin/sh\necho "$@" >"$0.said"\nexit 1\n')
+    program.chmod(0o755)
+    monkeypatch.setenv(PROGRAM_VARIABLE, str(program))
+    plan = planned(edges=[(0, 2), (1, 2), (2, 3)])
+    for precision, content in (("graph", {}), ("bf16", {"precision": "bf16"})):
+        plan.write_text(json.dumps(json.loads(plan.read_text()) | content))
+        command.main(["pipelining", str(plan), str(decoder.path), "-o", str(tmp_path / "x"), "--cluster", "cpu:4"])
+        assert f"--precision {precision} " in (tmp_path / "stagewright.said").read_text()
+
+
 def test_stages_that_hold_no_layer_or_share_devices_unevenly(planned, decoder, tmp_path, capsys):
     middle = ["layers.1", "layers.2", "layers.3"]
     parts = (["tok_embeddings", "layers.0.up"], ["layers.0.down"], middle, ["layers.4", *STAGES[3]])

@@ -14,7 +14,7 @@ OperatorProfile Example() {
   MeasuredOperators& cpu = profile.devices[{"cpu", "torch 2.13.0, 1 thread"}];
   cpu["aten.relu.default(float32[s,8]') -> float32[s,8]'"] = {
       "2026-11-22", {{1, 100, 60, 60, 0, 32, 0}, {2, 120, 70, 70, 0, 64, 8}}};
-  cpu["aten.mm.default(a \"quoted\" one)"] = {"2026-11-21", {{4, 9, 8, 5, 3, 0, 0}}};
+  cpu["aten.mm.default(a \"quoted\" one)"] = {"2026-11-21", {{4, 9, 8, 5, 3, 0, 0}}, "jobs/7"};
   profile.devices[{"cuda", "torch 2.11.0"}];
   return profile;
 }

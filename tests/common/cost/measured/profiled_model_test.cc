@@ -44,7 +44,7 @@ Model Perceptron() {
 std::unique_ptr<CostModel> Profiled(const Graph& graph, const OperatorProfile& profile,
                                     Precision precision = Precision::kGraph) {
   const DeviceKind kinds[] = {kKind};
-  return MakeProfiledCostModel(graph, kinds, profile, precision, MakeAnalyticCostModel(graph));
+  return MakeProfiledCostModel(graph, kinds, profile, MakeAnalyticCostModel(graph, precision));
 }
 
 TEST(ProfiledModel, IsExactAtMeasuredSizesAndInterpolates) {
@@ -116,8 +116,9 @@ TEST(ProfiledModel, TakesTheLastSoftwareAndOnlyThePrecision) {
   EXPECT_EQ(Profiled(model.graph, profile)->Time(model.tanh, kKind, 1).forward, 100);
   const auto mixed = Profiled(model.graph, profile, Precision::kBFloat16);
   EXPECT_THAT(mixed->Description(), HasSubstr("profile of 0 of 5 operators on cpu"));
-  EXPECT_EQ(mixed->Time(model.tanh, kKind, 1).forward,
-            MakeAnalyticCostModel(model.graph)->Time(model.tanh, kKind, 1).forward);
+  EXPECT_EQ(
+      mixed->Time(model.tanh, kKind, 1).forward,
+      MakeAnalyticCostModel(model.graph, Precision::kBFloat16)->Time(model.tanh, kKind, 1).forward);
   EXPECT_THAT(Profiled(model.graph, {})->Description(), HasSubstr("no device kind has a profile"));
 }
 

@@ -21,6 +21,7 @@
 #include "planner_service/front_door/split_plans.h"
 #include "planner_service/planner/fit.h"
 #include "planner_service/planner/whole_batch.h"
+#include "planner_service/search/canonical_operators.h"
 #include "planner_service/search/micro_batch_sizes.h"
 #include "planner_service/search/one_stage.h"
 #include "planner_service/search/why_not.h"
@@ -75,6 +76,7 @@ absl::Status Prepare(const PlanRequest& request, Prepared& prepared) {
                       request.mini_batch,
                       request.optimizer,
                       request.options.batch_statistics};
+  prepared.operators = CanonicalOperators(prepared.problem);
   return absl::OkStatus();
 }
 

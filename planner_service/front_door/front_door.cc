@@ -277,16 +277,23 @@ absl::StatusOr<PlanResponse> SolveWhole(const Planner& planner, const PlanReques
 
   PlanResponse response;
   response.operators = prepared.operators.size();
-  response.lower_bound =
-      LowerBound(*request.graph, prepared.operators, *request.cluster, *problem.costs,
-                 request.mini_batch, {request.optimizer, request.options.asynchronous});
+  // On large clusters it takes longer than the first plan, which does not wait for it.
+  const auto set_bound = [&] {
+    response.lower_bound =
+        LowerBound(*request.graph, prepared.operators, *request.cluster, *problem.costs,
+                   request.mini_batch, {request.optimizer, request.options.asynchronous});
+  };
   response.reason = WhyNoMicroBatch(problem, request.options);
   if (std::string reason = TooManyStages(request.options, prepared); !reason.empty()) {
     response.reason = std::move(reason);
   }
   if (auto reason = WhyNothingFits(problem)) response.reason = *std::move(reason);
-  if (!response.reason.empty()) return response;
+  if (!response.reason.empty()) {
+    set_bound();
+    return response;
+  }
   ASSIGN_OR_RETURN(SearchedPlan found, Search(request, problem, planner, context, on_improvement));
+  set_bound();
   response.termination = found.outcome.termination;
   response.reason = std::move(found.outcome.reason);
   response.best = std::move(found.judged);

@@ -38,7 +38,7 @@ struct Limits {
 
 Limits LimitsFor(const std::string& planner) {
   Limits limits;
-  if (planner == "auto") limits = {96, 0.01, 1.01};
+  if (planner == "auto") limits = {96, 0.02, 1.05};
   if (Asked() != nullptr) limits.problems = std::max(1, std::atoi(Asked()));
   return limits;
 }

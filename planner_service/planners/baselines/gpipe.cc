@@ -1,4 +1,4 @@
-// GPipe as its authors run it: balanced stages of the model's own order of operators, all forward
+// GPipe as its authors run it: balanced stages of one order of the operators, all forward
 // passes before all backward passes.
 //
 // Problem: operators v_1 ... v_n in the topological order of the graph, f_v + b_v the time of one

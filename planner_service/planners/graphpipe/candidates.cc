@@ -26,7 +26,7 @@ constexpr double kMatters = 1.02;
 // done.
 constexpr int kLeastTimelines = 4;
 constexpr int64_t kMostTimelineTasks = 1'000'000;
-// Of so many devices, every smaller number is tried, too.
+// Where there are so few devices, every smaller number is tried, too.
 constexpr int32_t kFewDevices = 4;
 
 // How much of the messages' time is in the way depends on the schedule, and

@@ -105,7 +105,7 @@ OperatorGraph CanonicalOperators(const Problem& problem) {
   const std::vector<Colour> colours = Refined(dag, ColoursOfCosts(costs));
   // On a stack, what comes first lies on top.
   const auto later = [&](int32_t a, int32_t b) {
-    return std::tie(tails[a], colours[a], a) > std::tie(tails[b], colours[b], b);
+    return std::tie(tails[a], colours[b], b) < std::tie(tails[b], colours[a], a);
   };
   std::vector<int32_t> missing(dag.size());
   std::vector<int32_t> stack;

@@ -8,11 +8,11 @@
 namespace stagewright {
 
 // The problem's operators in another topological order, each with its own nodes. It is depth first:
-// of those that may come next, one that the last one released; among equals the one with the least
-// work on its longest way to an end, so that light branches come first; then by what tells
-// operators apart in all orders (a colour refinement of the DAG by costs, after Weisfeiler and
-// Leman). What that cannot tell apart keeps its order, as equal branches do. O((n + m) log n +
-// nodes * kinds).
+// of those that may come next, one that the last one released; of these the one with the most work
+// on its longest way to an end, so that what light branches make waits least where branches meet,
+// as models mostly list them; then by what tells operators apart in all orders (a colour refinement
+// of the DAG by costs, after Weisfeiler and Leman). What that cannot tell apart keeps its order, as
+// equal branches do. O((n + m) log n + nodes * kinds).
 OperatorGraph CanonicalOperators(const Problem& problem);
 
 }  // namespace stagewright

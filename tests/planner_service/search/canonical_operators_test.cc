@@ -63,11 +63,11 @@ Work Takes(int64_t microseconds, std::vector<int32_t> after) {
           std::move(after)};
 }
 
-TEST(CanonicalOperators, BranchesStayTogetherTheLightestFirst) {
+TEST(CanonicalOperators, BranchesStayTogetherTheLongestFirst) {
   // A fork, branches of 5 + 6 and 2 + 3 whose operators alternate, and a join.
   const Listed listed(
       {Takes(1, {}), Takes(5, {0}), Takes(2, {0}), Takes(6, {1}), Takes(3, {2}), Takes(4, {3, 4})});
-  EXPECT_THAT(listed.Times(), ::testing::ElementsAre(1, 2, 3, 5, 6, 4));
+  EXPECT_THAT(listed.Times(), ::testing::ElementsAre(1, 5, 6, 2, 3, 4));
 }
 
 TEST(CanonicalOperators, EqualBranchesKeepTheirOrder) {

@@ -134,7 +134,7 @@ class PiperSearch {
   // The best partition of every size, with replicas where they are allowed and without: of the most
   // promising size over all downsets, of the others over topological orders.
   std::vector<Proposal> Proposals(double memory_share) {
-    std::vector<Idea> ideas;
+    std::vector<Idea> ideas[2];  // Without replicas, with.
     bool lattice = true;
     for (int64_t size : Sizes()) {
       if (context_.Expired()) break;
@@ -147,18 +147,20 @@ class PiperSearch {
         if (lattice && !answer.lattice && !answer.expired) over_limit_ = true;
         if (!answer.partition) continue;
         found = true;
-        AddIdeas(*answer.partition, size, answer.objective, ideas);
+        AddIdeas(*answer.partition, size, answer.objective, ideas[replicas ? 1 : 0]);
       }
       if (found) lattice = false;
     }
-    return Promising(std::move(ideas));
+    std::vector<Proposal> proposals;
+    std::set<std::string> known;
+    for (std::vector<Idea>& some : ideas) AddPromising(std::move(some), known, proposals);
+    return proposals;
   }
 
   // Passes slow down with smaller shares, messages do not: ideas that are the best by either
   // estimate.
-  std::vector<Proposal> Promising(std::vector<Idea> ideas) const {
-    std::vector<Proposal> proposals;
-    std::set<std::string> known;
+  void AddPromising(std::vector<Idea> ideas, std::set<std::string>& known,
+                    std::vector<Proposal>& proposals) const {
     for (double Idea::*estimate : {&Idea::estimate, &Idea::least}) {
       std::stable_sort(ideas.begin(), ideas.end(),
                        [&](const Idea& a, const Idea& b) { return a.*estimate < b.*estimate; });
@@ -168,7 +170,6 @@ class PiperSearch {
         if (known.insert(proposal.text).second) proposals.push_back(std::move(proposal));
       }
     }
-    return proposals;
   }
 
   void AddIdeas(const PiperPartition& partition, int64_t size, double objective,

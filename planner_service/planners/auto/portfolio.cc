@@ -72,9 +72,15 @@ absl::StatusOr<std::vector<Strategy>> RunMembers(const Problem& problem, const P
                                                  Incumbents& incumbents, Outcome& none,
                                                  Outcome& outcome) {
   std::vector<Strategy> found;
+  bool first = true;
   for (const AutoMember& member : AutoMembers(problem, options)) {
     if (context.Expired()) break;
     SearchContext own(context, member.most_effort);
+    // The very first plan is passed on at once: a member may look at many before it answers.
+    own.on_improvement = [&](const Strategy& strategy) {
+      if (first && context.on_improvement) context.on_improvement(strategy);
+      first = false;
+    };
     absl::StatusOr<Outcome> answer = SolveOnWholeBatches(*member.planner, problem, options, own);
     if (!answer.ok()) {  // Its conformance suite says so, too; the others go on.
       none.reason = absl::StrCat(member.planner->name(), ": ", answer.status().message());

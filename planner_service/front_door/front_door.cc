@@ -22,6 +22,7 @@
 #include "planner_service/front_door/split_plans.h"
 #include "planner_service/planner/fit.h"
 #include "planner_service/planner/whole_batch.h"
+#include "planner_service/search/canonical_operators.h"
 #include "planner_service/search/micro_batch_sizes.h"
 #include "planner_service/search/one_stage.h"
 #include "planner_service/search/why_not.h"
@@ -77,6 +78,7 @@ absl::Status Prepare(const PlanRequest& request, Prepared& prepared) {
                       request.mini_batch,
                       request.optimizer,
                       request.options.batch_statistics};
+  prepared.operators = CanonicalOperators(prepared.problem);
   return absl::OkStatus();
 }
 
@@ -284,16 +286,23 @@ absl::StatusOr<PlanResponse> SolveWhole(const Planner& planner, const PlanReques
 
   PlanResponse response;
   response.operators = prepared.operators.size();
-  response.lower_bound =
-      LowerBound(*request.graph, prepared.operators, *request.cluster, *problem.costs,
-                 request.mini_batch, {request.optimizer, request.options.asynchronous});
+  // On large clusters it takes longer than the first plan, which does not wait for it.
+  const auto set_bound = [&] {
+    response.lower_bound =
+        LowerBound(*request.graph, prepared.operators, *request.cluster, *problem.costs,
+                   request.mini_batch, {request.optimizer, request.options.asynchronous});
+  };
   response.reason = WhyNoMicroBatch(problem, request.options);
   if (std::string reason = TooManyStages(request.options, prepared); !reason.empty()) {
     response.reason = std::move(reason);
   }
   if (auto reason = WhyNothingFits(problem)) response.reason = *std::move(reason);
-  if (!response.reason.empty()) return response;
+  if (!response.reason.empty()) {
+    set_bound();
+    return response;
+  }
   ASSIGN_OR_RETURN(SearchedPlan found, Search(request, problem, planner, context, on_improvement));
+  set_bound();
   response.termination = found.outcome.termination;
   response.reason = std::move(found.outcome.reason);
   response.best = std::move(found.judged);

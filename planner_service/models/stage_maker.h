@@ -11,17 +11,18 @@ namespace stagewright {
 
 class StageMaker {
  public:
-  // The problem outlives the maker. O(nodes).
+  // The problem outlives the maker. O(operators).
   explicit StageMaker(const Problem& problem);
 
-  // A stage of these operators, in any order, each once: their nodes in topological order and the
-  // constant nodes that the stage computes for itself. All else is as a Stage has it by default.
-  // O(n log n) for n nodes, and what ReplicatedInto() takes.
+  // A stage of these operators, in any order, each once: their nodes, operator by operator in the
+  // order of the operator graph, which is topological for the nodes, too, and the constant nodes
+  // that the stage computes for itself. All else is as a Stage has it by default. O(n log n) for n
+  // operators, and what ReplicatedInto() takes.
   Stage Make(std::span<const OperatorId> operators) const;
 
  private:
   const Problem& problem_;
-  std::vector<int32_t> rank_;  // By node: its place in the graph's topological order.
+  std::vector<int32_t> rank_;  // By operator: its place in their topological order.
 };
 
 }  // namespace stagewright

@@ -47,6 +47,7 @@ StageOracle::StageOracle(const Problem& problem, std::vector<OperatorId> order)
   for (int32_t p = 0; p < size(); ++p) position[order_[p].index()] = p;
   CollectValues(position);
   CollectParameters();
+  CollectInputs();
   rows_.resize(order_.size() + 1);
   for (auto& row : rows_) row.push_back({});
 }
@@ -147,6 +148,17 @@ const StageOracle::Extent& StageOracle::At(int32_t begin, int32_t end) const {
   return row[length];
 }
 
+void StageOracle::CollectInputs() {
+  const Graph& graph = *problem().graph;
+  if (!graph.executable()) return;
+  const std::vector<bool> kept = KeepsInputs(graph, problem().costs->precision());
+  std::set<InputId> inputs;
+  for (int32_t v = 0; v < graph.size(); ++v) {
+    if (!kept[v]) inputs.insert(graph.Inputs(NodeId(v)).begin(), graph.Inputs(NodeId(v)).end());
+  }
+  passing_inputs_.assign(inputs.begin(), inputs.end());
+}
+
 // By position: values made before it and read after it, or their gradients, and inputs of the graph
 // that are not saved. Planning-only operators have none of these.
 std::vector<Bytes> StageOracle::PassingBytes(int64_t samples) const {
@@ -158,15 +170,11 @@ std::vector<Bytes> StageOracle::PassingBytes(int64_t samples) const {
     change[value.producer + 1] += bytes;
     change[value.consumers.back()] -= bytes;
   }
-  const Graph& graph = *problem().graph;
-  const std::vector<bool> kept = KeepsInputs(graph, problem().costs->precision());
-  std::set<InputId> inputs;
-  for (int32_t v = 0; v < graph.size(); ++v) {
-    if (!kept[v]) inputs.insert(graph.Inputs(NodeId(v)).begin(), graph.Inputs(NodeId(v)).end());
-  }
   std::vector<Bytes> passing(size(), 0);
   Bytes now = 0;
-  for (InputId input : inputs) now += graph.input(input).meta.SizeBytes(samples);
+  for (InputId input : passing_inputs_) {
+    now += problem().graph->input(input).meta.SizeBytes(samples);
+  }
   for (int32_t p = 0; p < size(); ++p) passing[p] = now += change[p];
   return passing;
 }

@@ -120,6 +120,7 @@ class StageOracle {
   };
   void CollectValues(const std::vector<int32_t>& position);
   void CollectParameters();
+  void CollectInputs();
   std::vector<Bytes> PassingBytes(int64_t samples) const;
 
   OperatorCosts costs_;
@@ -130,6 +131,7 @@ class StageOracle {
   std::vector<std::vector<int32_t>> produced_;  // By position: values.
   std::vector<std::vector<int32_t>> consumed_;  // By position: values of earlier positions.
   std::vector<std::vector<ParameterUse>> parameters_;
+  std::vector<InputId> passing_inputs_;            // Inputs that no node saves.
   mutable std::vector<std::vector<Extent>> rows_;  // rows_[end][end - begin].
   mutable std::map<int64_t, std::unique_ptr<ShareCosts>> shares_;
 };

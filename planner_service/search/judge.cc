@@ -8,6 +8,21 @@
 #include "planner_service/evaluator/evaluator.h"
 
 namespace stagewright {
+namespace {
+
+// Strategies of one problem.
+bool IsSame(const Strategy& a, const Strategy& b) {
+  const auto same_stage = [](const Stage& x, const Stage& y) {
+    return x.micro_batch == y.micro_batch && x.recompute == y.recompute &&
+           x.schedule == y.schedule && x.devices == y.devices && x.nodes == y.nodes &&
+           x.replicated == y.replicated;
+  };
+  return a.kind == b.kind && a.asynchronous == b.asynchronous &&
+         a.vertical_sync == b.vertical_sync && a.edges == b.edges && a.orders == b.orders &&
+         std::equal(a.stages.begin(), a.stages.end(), b.stages.begin(), b.stages.end(), same_stage);
+}
+
+}  // namespace
 
 absl::StatusOr<Verdict> VerdictOn(const Problem& problem, const Strategy& strategy,
                                   std::function<bool()> stop) {
@@ -50,10 +65,7 @@ absl::Status Judge::Evaluate(Proposal& proposal) {
   if (whole_ != nullptr) ++whole_->count_;
   if (view_ != nullptr) proposal.strategy = OnDevicesOf(*view_, std::move(proposal.strategy));
   context_.Charge(EffortOfJudging(proposal.strategy));
-  // What is there already is the answer when the time is over.
-  std::function<bool()> stop;
-  if (best_ != nullptr) stop = [this] { return context_.Expired(); };
-  const absl::StatusOr<Verdict> verdict = VerdictOn(problem_, proposal.strategy, std::move(stop));
+  const absl::StatusOr<Verdict> verdict = VerdictOnce(proposal.strategy);
   if (!verdict.ok()) {
     return Annotate(verdict.status(), absl::StrCat("candidate ", proposal.text));
   }
@@ -65,6 +77,20 @@ absl::Status Judge::Evaluate(Proposal& proposal) {
   ++accepted_;
   Keep(proposal.strategy, *verdict->time, verdict->peak, proposal.text);
   return absl::OkStatus();
+}
+
+// Views of a cluster often propose the same.
+absl::StatusOr<Verdict> Judge::VerdictOnce(const Strategy& strategy) {
+  auto& known = whole_ == nullptr ? known_ : whole_->known_;
+  for (const auto& [other, verdict] : known) {
+    if (IsSame(other, strategy)) return verdict;
+  }
+  // What is there already is the answer when the time is over.
+  std::function<bool()> stop;
+  if (best_ != nullptr) stop = [this] { return context_.Expired(); };
+  ASSIGN_OR_RETURN(const Verdict verdict, VerdictOn(problem_, strategy, std::move(stop)));
+  if (verdict.time || !verdict.rejection.ok()) known.emplace_back(strategy, verdict);
+  return verdict;
 }
 
 void Judge::Keep(const Strategy& strategy, Nanos time, Bytes peak, const std::string& text) {

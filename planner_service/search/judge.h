@@ -8,6 +8,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "planner_service/planner/planner.h"
@@ -50,8 +51,9 @@ class Judge {
   // Evaluates proposals, best estimate first, until there were `most`, an estimate exceeds the best
   // time by the factor `hope`, or the context expires. What the evaluator refuses (Verdict) is
   // passed over; any other error is a bug of the planner and returned with the proposal's text.
-  // Equal texts are evaluated once. The context's on_improvement hears of each better strategy. An
-  // evaluation takes what Evaluate() does.
+  // Equal texts are looked at once, and what comes to the strategy of another text or view has its
+  // verdict. The context's on_improvement hears of each better strategy. An evaluation takes what
+  // Evaluate() does.
   absl::Status Consider(std::vector<Proposal> proposals, int64_t most, double hope);
 
   // The strategy with the least time, of these the one with the least peak memory, then by text;
@@ -59,8 +61,8 @@ class Judge {
   const Strategy* best() const { return best_.get(); }
   Nanos best_time() const { return best_time_; }  // Iteration time; 0 without one.
   double best_seconds() const { return ToSeconds(best_time_); }
-  int64_t count() const { return count_; }        // Evaluations.
-  int64_t accepted() const { return accepted_; }  // Evaluations that accepted the strategy.
+  int64_t count() const { return count_; }        // Strategies looked at.
+  int64_t accepted() const { return accepted_; }  // Those that the evaluator accepted.
   // The best of all views, as best_seconds().
   double seconds_to_beat() const {
     return whole_ == nullptr ? best_seconds() : whole_->best_seconds();
@@ -70,6 +72,7 @@ class Judge {
 
  private:
   absl::Status Evaluate(Proposal& proposal);
+  absl::StatusOr<Verdict> VerdictOnce(const Strategy& strategy);
   void Keep(const Strategy& strategy, Nanos time, Bytes peak, const std::string& text);
 
   const Problem& problem_;
@@ -81,6 +84,7 @@ class Judge {
   Bytes best_peak_ = 0;
   std::string best_text_;
   std::set<std::string> seen_;
+  std::vector<std::pair<Strategy, Verdict>> known_;  // The whole's: by all views.
   int64_t count_ = 0;
   int64_t accepted_ = 0;
   absl::Status rejection_;

@@ -4,7 +4,9 @@
 #include <numeric>
 
 #include "common/base/check.h"
+#include "common/cost/cost_table.h"
 #include "common/graph/dag.h"
+#include "planner_service/models/stage_oracle.h"
 
 namespace stagewright {
 namespace {
@@ -67,6 +69,20 @@ OperatorGraph MergeChains(const Graph& graph, const OperatorGraph& operators,
     count = NumberRuns(chains, weight, limit, run);
   }
   return United(graph, operators, run, count);
+}
+
+std::optional<OperatorGraph> FewerOperators(const Problem& problem) {
+  const int64_t operators = problem.operators->size();
+  const int64_t devices = problem.cluster->size();
+  if (operators * devices <= kMostSearched) return std::nullopt;
+  const int64_t most = kSearchedAtEase / devices;
+  if (operators <= most || most == 0) return std::nullopt;
+  std::vector<double> weight;
+  for (const OperatorTime& time :
+       OwnTimes(*problem.operators, *problem.costs, SlowestKind(problem, 1), 1)) {
+    weight.push_back(ToSeconds(time.forward + time.backward));
+  }
+  return MergeChains(*problem.graph, *problem.operators, weight, static_cast<int32_t>(most));
 }
 
 }  // namespace stagewright

@@ -2,10 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "common/graph/graph.h"
 #include "common/graph/operator_graph.h"
+#include "planner_service/planner/planner.h"
 
 namespace stagewright {
 
@@ -17,5 +19,14 @@ namespace stagewright {
 // unit, >= 0). What is replicated stays replicated. Deterministic. O(n m / 64 + n log(n)).
 OperatorGraph MergeChains(const Graph& graph, const OperatorGraph& operators,
                           const std::vector<double>& weight, int32_t most);
+
+// Operators times devices beyond which a problem has too many to be searched, and how many then are
+// left: what is searched in some ten seconds.
+inline constexpr int64_t kMostSearched = 2'000'000;
+inline constexpr int64_t kSearchedAtEase = 1'000'000;
+
+// The operators of a problem that has too many, united by their time; nullopt if it has not, or if
+// its devices alone are too many. As MergeChains.
+std::optional<OperatorGraph> FewerOperators(const Problem& problem);
 
 }  // namespace stagewright

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "planner_service/models/stage_maker.h"
 #include "planner_service/search/micro_batch_sizes.h"
 
 namespace stagewright {
@@ -32,11 +33,7 @@ std::optional<OneStageChoice> LargestThatFits(const StageOracle& oracle, const P
 
 Strategy OneStage(const Problem& problem, const std::vector<DeviceId>& devices,
                   int64_t micro_batch) {
-  Stage stage;
-  for (int32_t node : problem.graph->dag().order()) {
-    if (problem.operators->owner(NodeId(node)).valid()) stage.nodes.push_back(NodeId(node));
-  }
-  stage.replicated = ReplicatedInto(*problem.graph, *problem.operators, stage.nodes);
+  Stage stage = StageMaker(problem).Make(ModelOrder(problem));
   stage.micro_batch = micro_batch;
   stage.devices = devices;
   stage.schedule = {micro_batch, 1};

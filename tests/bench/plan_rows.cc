@@ -11,6 +11,7 @@
 #include "common/topology/uniform.h"
 #include "common/wire/graph_file.h"
 #include "planner_service/evaluator/evaluator.h"
+#include "planner_service/front_door/front_door.h"
 #include "planner_service/front_door/planner_table.h"
 #include "planner_service/importers/profile.h"
 #include "tests/support/model_graphs.h"
@@ -87,20 +88,65 @@ constexpr Model kModels[] = {{"mmt", 512, "10.1 s (paper)"},
                              {"dlrm", 2048, "54.6 s (paper)"},
                              {"candle-uno", 32768, "22.4 s (paper)"}};
 
-Row ModelRow(const std::string& graphs, const Model& model, const std::string& planner,
-             const std::string& what, PlanOptions options, double must, double aim) {
+// The model on Summit's nodes of 4 devices.
+absl::StatusOr<std::shared_ptr<Task>> ModelTask(const std::string& graphs, const Model& model,
+                                                int32_t devices) {
+  ASSIGN_OR_RETURN(Graph graph, ReadGraphFile(absl::StrCat(graphs, "/", model.file, ".swg")));
+  ASSIGN_OR_RETURN(Cluster cluster, ClusterPreset(absl::StrCat("summit:", devices / 4)));
+  return std::make_shared<Task>(std::move(graph), std::move(cluster),
+                                model.mini_batch * devices / 32);
+}
+
+Row ModelRow(const std::string& graphs, const Model& model, int32_t devices,
+             const std::string& planner, const std::string& what, PlanOptions options, double must,
+             double aim) {
   Row row;
-  row.name = absl::StrCat(planner, what.empty() ? "" : "-kfkb", "/", model.file);
-  row.problem = absl::StrCat(planner, ", ", model.file, ", 32 devices", what);
+  row.name = absl::StrCat(planner, what.empty() ? "" : "-kfkb", "/", model.file, "/", devices);
+  row.problem = absl::StrCat(planner, ", ", model.file, ", ", devices, " devices", what);
   row.must = must;
   row.aim = aim;
-  if (planner == "graphpipe") row.original = model.original;
+  if (planner == "graphpipe" && devices == 32) row.original = model.original;
   row.prepare = [=]() -> absl::StatusOr<Search> {
-    ASSIGN_OR_RETURN(Graph graph, ReadGraphFile(absl::StrCat(graphs, "/", model.file, ".swg")));
-    ASSIGN_OR_RETURN(Cluster cluster, ClusterPreset("summit:8"));
-    return SearchOf(planner,
-                    std::make_shared<Task>(std::move(graph), std::move(cluster), model.mini_batch),
-                    options);
+    ASSIGN_OR_RETURN(std::shared_ptr<Task> task, ModelTask(graphs, model, devices));
+    return SearchOf(planner, std::move(task), options);
+  };
+  return row;
+}
+
+// The time until the first plan of `auto` comes, through the front door.
+Search FirstPlanOf(std::shared_ptr<Task> task) {
+  return [task]() -> absl::StatusOr<Finding> {
+    PlanRequest request;
+    request.graph = &task->graph;
+    request.cluster = &task->cluster;
+    request.costs = task->costs.get();
+    request.mini_batch = task->mini_batch;
+    request.planner = kDefaultPlanner;
+    SearchContext context;
+    Finding finding;
+    const Stopwatch watch;
+    RETURN_IF_ERROR(SolvePlan(request, context, [&](const JudgedPlan& plan) {
+                      if (!finding.text.empty()) return;
+                      finding.seconds = watch.Seconds();
+                      finding.text = absl::StrFormat(
+                          "%.4g ms, %d stages", ToSeconds(plan.evaluation.iteration_time) * 1e3,
+                          static_cast<int>(plan.plan.strategy.stages.size()));
+                      context.Cancel();
+                    }).status());
+    return finding;
+  };
+}
+
+Row FirstPlanRow(const std::string& name, const std::string& problem,
+                 std::function<absl::StatusOr<std::shared_ptr<Task>>()> make) {
+  Row row;
+  row.name = absl::StrCat("first/", name);
+  row.problem = absl::StrCat("first plan of auto, ", problem);
+  row.must = 0.1;
+  row.aim = 0.02;
+  row.prepare = [make = std::move(make)]() -> absl::StatusOr<Search> {
+    ASSIGN_OR_RETURN(std::shared_ptr<Task> task, make());
+    return FirstPlanOf(std::move(task));
   };
   return row;
 }
@@ -159,6 +205,29 @@ Graph Fourteen() {
   return testing::ProfiledGraph(nodes);
 }
 
+void AddFirstPlanRows(const std::string& graphs, std::vector<Row>& rows) {
+  for (const Model& model : kModels) {
+    for (int32_t devices : {16, 32}) {
+      rows.push_back(FirstPlanRow(absl::StrCat(model.file, "/", devices),
+                                  absl::StrCat(model.file, ", ", devices, " devices"),
+                                  [=] { return ModelTask(graphs, model, devices); }));
+    }
+  }
+  const auto built = [&](const std::string& name, const std::string& problem,
+                         std::function<Graph()> graph, int32_t devices, int64_t mini_batch) {
+    rows.push_back(FirstPlanRow(name, problem, [=]() -> absl::StatusOr<std::shared_ptr<Task>> {
+      ASSIGN_OR_RETURN(Cluster cluster, Links(devices));
+      return std::make_shared<Task>(graph(), std::move(cluster), mini_batch);
+    }));
+  };
+  built(
+      "mmt-8x64/1024", "MMT of 8 branches of 64 layers, 1,024 devices",
+      [] { return testing::MmtGraph(8, 64); }, 1024, 16384);
+  built(
+      "chain-10000/1024", "chain of 10,000 operators, 1,024 devices",
+      [] { return testing::UnevenChain(10'000); }, 1024, 16384);
+}
+
 }  // namespace
 
 std::vector<Row> PlannerRows(const std::string& graphs) {
@@ -167,11 +236,13 @@ std::vector<Row> PlannerRows(const std::string& graphs) {
   mixed.per_stage_micro_batch = true;
   mixed.max_k = 4;
   for (const Model& model : kModels) {
-    rows.push_back(ModelRow(graphs, model, "graphpipe", "", {}, 0.050, 0.010));
+    for (int32_t devices : {16, 32}) {
+      rows.push_back(ModelRow(graphs, model, devices, "graphpipe", "", {}, 0.010, 0.005));
+    }
   }
   for (const Model& model : kModels) {
     rows.push_back(
-        ModelRow(graphs, model, "graphpipe", ", micro-batches per stage, kFkB", mixed, 1, 0.2));
+        ModelRow(graphs, model, 32, "graphpipe", ", micro-batches per stage, kFkB", mixed, 1, 0.2));
   }
   rows.push_back(BuiltRow("graphpipe/mmt-8x64/1024",
                           "graphpipe, MMT of 8 branches of 64 layers, 1,024 devices",
@@ -189,7 +260,7 @@ std::vector<Row> PlannerRows(const std::string& graphs) {
   rows.back().aim = 1;
   rows.back().original = "under 5 minutes (paper, another chain)";
   for (const Model& model : kModels) {
-    rows.push_back(ModelRow(graphs, model, "auto", "", {}, 5, 1));
+    rows.push_back(ModelRow(graphs, model, 32, "auto", "", {}, 5, 1));
   }
   rows.push_back(BuiltRow("auto/mmt-8x64/1024",
                           "auto, MMT of 8 branches of 64 layers, 1,024 devices",
@@ -199,6 +270,7 @@ std::vector<Row> PlannerRows(const std::string& graphs) {
   for (const char* profile : {"mmt4_layer", "mmt4_op", "candle7", "dlrm7x7"}) {
     rows.push_back(ProfileRow("auto", profile, 8, 5, 1, ""));
   }
+  AddFirstPlanRows(graphs, rows);
   // With larger micro-batches, one stage on all devices meets the lower bound at once.
   PlanOptions single;
   single.micro_batch = 1;

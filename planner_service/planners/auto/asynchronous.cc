@@ -9,6 +9,7 @@
 #include "absl/strings/str_format.h"
 #include "common/strategy/in_flight.h"
 #include "planner_service/evaluator/lower_bound.h"
+#include "planner_service/planners/auto/effort.h"
 #include "planner_service/planners/auto/incumbents.h"
 #include "planner_service/planners/auto/portfolio.h"
 #include "planner_service/search/judge.h"
@@ -27,7 +28,7 @@ std::string Milliseconds(Nanos time) { return absl::StrFormat("%.4g ms", ToSecon
 absl::Status ConsiderConversions(const Problem& problem, const PlanOptions& options,
                                  const std::vector<Strategy>& found, const SearchContext& context,
                                  Incumbents& incumbents) {
-  const SearchContext effort(context, kConversionEffort);
+  const SearchContext effort(context, WithEffort(options, kConversionEffort));
   for (const Strategy& strategy : found) {
     std::set<int64_t> sizes;
     for (int64_t size : MicroBatchSizes(problem, options, Rounding::kUp)) {

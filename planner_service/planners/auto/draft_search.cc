@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "common/graph/series_parallel.h"
+#include "planner_service/planners/auto/effort.h"
 #include "planner_service/search/memory_shares.h"
 #include "planner_service/search/starts.h"
 
@@ -108,13 +109,13 @@ absl::StatusOr<std::vector<DraftSearch::Candidate>> DraftSearch::Improved(
   drafts = Varied(std::move(drafts));
   int64_t most = 1;
   for (const Candidate& candidate : drafts) most = std::max(most, Passes(candidate.rated.draft));
-  budget = options_.effort * std::min(budget, kMostSchedules * most);
+  budget = WithEffort(options_, std::min(budget, kMostSchedules * most));
   const int64_t size = int64_t{problem_.operators->size()} * problem_.cluster->size();
   if (size > kLarge) budget = budget / size * kLarge;
   // Half of the drafts go on to the next round, which has as much effort for all of them.
   int32_t rounds = 1;
   while ((size_t{1} << (rounds - 1)) < drafts.size()) ++rounds;
-  const SearchContext judging(context_, options_.effort * kJudgingEffort);
+  const SearchContext judging(context_, WithEffort(options_, kJudgingEffort));
   for (size_t going = drafts.size(); going > 0; going /= 2) {
     for (size_t i = 0; i < going && !context_.Expired(); ++i) {
       RETURN_IF_ERROR(Improve(budget / rounds / static_cast<int64_t>(going), judging, drafts[i]));
@@ -129,7 +130,7 @@ absl::StatusOr<std::vector<DraftSearch::Candidate>> DraftSearch::Improved(
 absl::Status DraftSearch::Improve(int64_t budget, const SearchContext& judging,
                                   Candidate& candidate) {
   const int64_t burst = kBurst * Shares(candidate.rated.draft);
-  const int64_t bursts = std::clamp(budget / burst, int64_t{1}, kBursts * options_.effort);
+  const int64_t bursts = std::clamp(budget / burst, int64_t{1}, WithEffort(options_, kBursts));
   for (int64_t i = 0; i < bursts && !context_.Expired(); ++i) {
     RatedDraft next = local_search_.Improve(candidate.rated, budget / bursts,
                                             kThresholds[i % std::size(kThresholds)], random_);
@@ -143,7 +144,7 @@ absl::Status DraftSearch::Improve(int64_t budget, const SearchContext& judging,
 // The most promising starts as the evaluator sees them, best first.
 absl::StatusOr<std::vector<DraftSearch::Candidate>> DraftSearch::JudgedStarts(
     std::vector<RatedDraft> starts) {
-  const SearchContext judging(context_, kJudgingEffort);
+  const SearchContext judging(context_, WithEffort(options_, kJudgingEffort));
   std::vector<Candidate> candidates;
   for (RatedDraft& start : starts) {
     const Nanos estimate = start.estimate;
@@ -171,7 +172,8 @@ void DraftSearch::RateQuickly(Draft draft, std::vector<RatedDraft>& rated) {
 
 // Starts of all shapes, the most promising first.
 std::vector<Draft> DraftSearch::PromisingStarts(StrategyKind kind) {
-  const SearchContext layouts(context_, kLaidOut / std::max(1, problem_.operators->size()));
+  const SearchContext layouts(
+      context_, WithEffort(options_, kLaidOut) / std::max(1, problem_.operators->size()));
   std::vector<std::pair<double, Draft>> promising;
   for (Draft& draft :
        StartDrafts(costs_, options_, kind, layouts, kMostPasses / (3 * problem_.cluster->size()))) {
@@ -214,7 +216,8 @@ std::vector<RatedDraft> DraftSearch::RatedStarts(StrategyKind kind,
   }
   // Half of the effort goes to promising ones, which may have many passes, half to cheap ones.
   std::vector<Draft> starts = PromisingStarts(kind);
-  for (const int64_t most : {kStartsBudget / 2, kStartsBudget}) {
+  const int64_t effort = WithEffort(options_, kStartsBudget);
+  for (const int64_t most : {effort / 2, effort}) {
     for (const Draft& draft : starts) {
       if (local_search_.passes() - first > most) break;
       if (known.insert(ToString(draft)).second) RateQuickly(draft, rated);
@@ -226,7 +229,8 @@ std::vector<RatedDraft> DraftSearch::RatedStarts(StrategyKind kind,
   if (rated.size() > 4 * kKeptStarts) rated.resize(4 * kKeptStarts);
   first = local_search_.passes();
   for (RatedDraft& draft : rated) {
-    if (local_search_.passes() - first > kRatingBudget || context_.Expired()) break;
+    if (local_search_.passes() - first > WithEffort(options_, kRatingBudget) || context_.Expired())
+      break;
     if (auto full = local_search_.Rate(draft.draft, /*quick=*/false)) draft = *std::move(full);
   }
   sort(rated);

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "common/strategy/orders.h"
+#include "planner_service/planners/auto/effort.h"
 
 namespace stagewright {
 namespace {
@@ -87,7 +88,7 @@ absl::StatusOr<Verdict> Incumbents::Consider(const Strategy& strategy,
 
 absl::Status Incumbents::DropIdleRecomputation() {
   if (options_.recompute == RecomputePolicy::kAlways) return absl::OkStatus();
-  const SearchContext effort(context_, kRecomputationEffort);
+  const SearchContext effort(context_, WithEffort(options_, kRecomputationEffort));
   const auto drop = [&](std::optional<Strategy>& incumbent, Nanos& time, size_t first,
                         size_t last) -> absl::Status {
     const Strategy less = WithoutRecomputation(*problem_.graph, *incumbent, first, last);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "planner_service/planners/auto/effort.h"
 #include "planner_service/planners/baselines/baselines.h"
 #include "planner_service/planners/baselines/gpipe.h"
 #include "planner_service/planners/dapple/dapple.h"
@@ -32,7 +33,7 @@ std::vector<AutoMember> AutoMembers(const Problem& problem, const PlanOptions& o
   const auto add = [&](std::unique_ptr<Planner> planner, bool sequential, int64_t effort) {
     if (options.sequential && !sequential) return;
     if (!CheckAbilities(options, planner->name(), planner->abilities()).ok()) return;
-    members.push_back({std::move(planner), sequential, options.effort * effort, false});
+    members.push_back({std::move(planner), sequential, WithEffort(options, effort), false});
   };
   add(MakeSinglePlanner(), true, fewer);
   add(MakeDataParallelPlanner(), true, fewer);

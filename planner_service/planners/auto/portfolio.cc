@@ -7,9 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "common/cost/cost_table.h"
 #include "planner_service/evaluator/lower_bound.h"
-#include "planner_service/models/stage_oracle.h"
 #include "planner_service/planner/whole_batch.h"
 #include "planner_service/planners/auto/draft_search.h"
 #include "planner_service/planners/auto/members.h"
@@ -22,11 +20,6 @@ namespace {
 
 // Memories that a member runs with again, over what its first answer needs.
 constexpr double kMemories[] = {1.6, 1.25, 0.95, 0.75, 0.55, 0.4};
-
-// Operators times devices beyond which neighbours in chains are planned as one operator, so that
-// so much is left: what is searched in some ten seconds.
-constexpr int64_t kTooMany = 2'000'000;
-constexpr int64_t kSearchable = 1'000'000;
 
 // Where one device is as fast as several.
 void WarnOfIdleDevices(const Incumbents& incumbents, Outcome& outcome) {
@@ -72,20 +65,6 @@ absl::Status RunOnLess(const AutoMember& member, const Problem& problem, const P
   return absl::OkStatus();
 }
 
-// The operators of a problem that has too many to be searched, united; nullopt if it has not.
-std::optional<OperatorGraph> FewerOperators(const Problem& problem) {
-  const int64_t size = int64_t{problem.operators->size()} * problem.cluster->size();
-  if (size <= kTooMany) return std::nullopt;
-  const int64_t most = kSearchable / problem.cluster->size();
-  if (problem.operators->size() <= most) return std::nullopt;
-  std::vector<double> weight;
-  for (const OperatorTime& time :
-       OwnTimes(*problem.operators, *problem.costs, SlowestKind(problem, 1), 1)) {
-    weight.push_back(ToSeconds(time.forward + time.backward));
-  }
-  return MergeChains(*problem.graph, *problem.operators, weight, static_cast<int32_t>(most));
-}
-
 }  // namespace
 
 absl::StatusOr<std::vector<Strategy>> RunMembers(const Problem& problem, const PlanOptions& options,
@@ -93,9 +72,15 @@ absl::StatusOr<std::vector<Strategy>> RunMembers(const Problem& problem, const P
                                                  Incumbents& incumbents, Outcome& none,
                                                  Outcome& outcome) {
   std::vector<Strategy> found;
+  bool first = true;
   for (const AutoMember& member : AutoMembers(problem, options)) {
     if (context.Expired()) break;
     SearchContext own(context, member.most_effort);
+    // The very first plan is passed on at once: a member may look at many before it answers.
+    own.on_improvement = [&](const Strategy& strategy) {
+      if (first && context.on_improvement) context.on_improvement(strategy);
+      first = false;
+    };
     absl::StatusOr<Outcome> answer = SolveOnWholeBatches(*member.planner, problem, options, own);
     if (!answer.ok()) {  // Its conformance suite says so, too; the others go on.
       none.reason = absl::StrCat(member.planner->name(), ": ", answer.status().message());

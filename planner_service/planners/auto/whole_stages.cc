@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "planner_service/planner/whole_batch.h"
+#include "planner_service/planners/auto/effort.h"
 #include "planner_service/planners/auto/portfolio.h"
 
 namespace stagewright {
@@ -31,7 +32,7 @@ absl::Status ConsiderWholeStages(const Problem& problem, const PlanOptions& opti
   ASSIGN_OR_RETURN(const Outcome without, SolveSynchronous(seen, options, silent, &found));
   outcome.states += without.states;
   outcome.candidates += without.candidates;
-  const SearchContext judging(context, kJudgingEffort);
+  const SearchContext judging(context, WithEffort(options, kJudgingEffort));
   for (const Strategy& strategy : found) {
     const Strategy whole = WithWholeStages(problem, strategy);
     judging.Charge(EffortOfJudging(whole));

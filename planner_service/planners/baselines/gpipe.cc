@@ -1,4 +1,4 @@
-// GPipe as its authors run it: balanced stages of the model's own order of operators, all forward
+// GPipe as its authors run it: balanced stages of one order of the operators, all forward
 // passes before all backward passes.
 //
 // Problem: operators v_1 ... v_n in the topological order of the graph, f_v + b_v the time of one
@@ -7,7 +7,8 @@
 // far as a limit L allows, so whether K ranges suffice for L is one pass over prefix sums; L is
 // found by bisection, which ends when no double lies between the bounds.
 //
-// Complexity: O(n log(1 / epsilon)) per micro-batch size, plus one evaluation each.
+// Complexity: O(n log(1 / epsilon)) per micro-batch size and number of stages, and at most one
+// evaluation.
 //
 // Deviations from the paper:
 //  1. Micro-batches. The paper leaves their number to the user; here every divisor of the
@@ -17,7 +18,10 @@
 //     for it, or the options do.
 //  3. Modelled balance. The balance is by modelled time on the kind of device that a stage runs on,
 //     not by a measurement.
-//  4. Views of the cluster. Where devices, memories or links differ, several views of the cluster
+//  4. Fewer stages. The paper leaves the number of stages to the user; here one per device comes
+//     first, then any smaller number up to kAllCounts and of larger ones those of the form 2^i or
+//     3 * 2^i, unless their bubble and their slowest range alone take longer than the best so far.
+//  5. Views of the cluster. Where devices, memories or links differ, several views of the cluster
 //     are tried (search/placement_views.h).
 //
 // Reference: Huang et al., "GPipe: Efficient Training of Giant Neural Networks using Pipeline
@@ -25,6 +29,7 @@
 #include "planner_service/planners/baselines/gpipe.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <utility>
@@ -44,6 +49,7 @@ namespace {
 
 constexpr int64_t kMostMicroBatches = 1024;
 constexpr int64_t kMostCells = 1 << 14;  // Micro-batches times stages: one evaluation's size.
+constexpr int32_t kAllCounts = 8;        // Up to so many stages every number is tried.
 
 // A stage's time relative to that on the slowest kind of device, by stage.
 using Rates = std::vector<double>;
@@ -111,6 +117,32 @@ std::vector<int32_t> Balance(const ShareCosts& costs, int32_t operators, const R
   return best;
 }
 
+// What an iteration takes at least: the slowest range runs all micro-batches, the first of which
+// comes through all others, and the last goes back through them.
+double LeastTime(const ShareCosts& costs, const std::vector<int32_t>& ends, const Rates& rates,
+                 int64_t micro_batches) {
+  double all = 0;
+  double slowest = 0;
+  for (size_t s = 0; s < ends.size(); ++s) {
+    const double own = costs.Time(s == 0 ? 0 : ends[s - 1], ends[s]) * rates[s];
+    all += own;
+    slowest = std::max(slowest, own);
+  }
+  return all + slowest * static_cast<double>(micro_batches - 1);
+}
+
+// The numbers of stages to try where there may be `most`: that one first.
+std::vector<int32_t> StageCounts(int32_t most) {
+  std::vector<int32_t> counts = {most};
+  for (int32_t count = most - 1; count >= 1; --count) {
+    const auto bits = static_cast<uint32_t>(count);
+    const bool round =
+        std::has_single_bit(bits) || (count % 3 == 0 && std::has_single_bit(bits / 3));
+    if (count <= kAllCounts || round) counts.push_back(count);
+  }
+  return counts;
+}
+
 class GPipePlanner : public Planner {
  public:
   std::string name() const override { return "gpipe"; }
@@ -154,25 +186,42 @@ class GPipePlanner : public Planner {
   }
 
  private:
-  // Every number of micro-batches on the cluster, or on a view of it.
+  // Every number of stages and of micro-batches on the cluster, or on a view of it.
   static absl::Status SearchOne(const Problem& problem, const PlacementView* view,
                                 const PlanOptions& options, SearchContext& context, Nanos& best,
                                 Outcome& outcome, absl::Status& rejection) {
     Problem seen = problem;
     if (view != nullptr) seen.cluster = &view->cluster;
-    int32_t stages = std::min(seen.operators->size(), seen.cluster->size());
-    if (options.max_stages > 0) stages = std::min(stages, options.max_stages);
-    if (options.num_stages > 0) stages = options.num_stages;
+    int32_t most = std::min(seen.operators->size(), seen.cluster->size());
+    if (options.max_stages > 0) most = std::min(most, options.max_stages);
+    if (options.num_stages > 0) most = options.num_stages;
     const StageOracle oracle(seen, ModelOrder(seen));
-    std::vector<int64_t> sizes = MicroBatches(seen, options);
+    for (int32_t stages : StageCounts(most)) {
+      if (context.Expired() || (stages < most && options.num_stages > 0)) break;
+      RETURN_IF_ERROR(SearchCount(oracle, stages, stages < most, problem, view, options, context,
+                                  best, outcome, rejection));
+    }
+    return absl::OkStatus();
+  }
+
+  // Every number of micro-batches for one number of stages. `prune`: only what may be the best.
+  static absl::Status SearchCount(const StageOracle& oracle, int32_t stages, bool prune,
+                                  const Problem& problem, const PlacementView* view,
+                                  const PlanOptions& options, SearchContext& context, Nanos& best,
+                                  Outcome& outcome, absl::Status& rejection) {
+    std::vector<int64_t> sizes = MicroBatches(oracle.problem(), options);
     std::reverse(sizes.begin(), sizes.end());
     for (int64_t micro_batch : sizes) {
-      const int64_t parts = seen.mini_batch / micro_batch;
+      const int64_t parts = problem.mini_batch / micro_batch;
       if (parts > kMostMicroBatches) break;
       // One evaluation must not outlast a deadline by much.
       if (options.micro_batch == 0 && parts > 1 && parts * stages > kMostCells) break;
-      const std::vector<int32_t> ends =
-          Balance(oracle.Share(micro_batch), oracle.size(), RatesOf(oracle, stages, micro_batch));
+      const Rates rates = RatesOf(oracle, stages, micro_batch);
+      const std::vector<int32_t> ends = Balance(oracle.Share(micro_batch), oracle.size(), rates);
+      if (prune &&
+          LeastTime(oracle.Share(micro_batch), ends, rates, parts) >= static_cast<double>(best)) {
+        continue;
+      }
       RETURN_IF_ERROR(TryCuts(oracle, ends, problem, view, options, micro_batch, context, best,
                               outcome, rejection));
       if (context.Expired()) break;

@@ -26,6 +26,8 @@ constexpr double kMatters = 1.02;
 // done.
 constexpr int kLeastTimelines = 4;
 constexpr int64_t kMostTimelineTasks = 1'000'000;
+// Where there are so few devices, every smaller number is tried, too.
+constexpr int32_t kFewDevices = 4;
 
 // How much of the messages' time is in the way depends on the schedule, and
 // replicas that save a stage may cost more in messages.
@@ -205,6 +207,16 @@ std::vector<std::vector<StageConfig>> ConfigSets(const std::vector<int64_t>& siz
   return sets;
 }
 
+// The numbers of devices that candidates may use: all, half of them and so on, and of few every
+// number, falling.
+std::vector<int32_t> DeviceLimits(int32_t devices) {
+  std::vector<int32_t> limits;
+  for (int32_t limit = devices; limit >= 1; limit = limit > kFewDevices ? limit / 2 : limit - 1) {
+    limits.push_back(limit);
+  }
+  return limits;
+}
+
 }  // namespace
 
 std::vector<Candidate> FindCandidates(const SearchSpace& space, const CandidateOptions& options,
@@ -258,7 +270,7 @@ std::vector<Candidate> FindCandidates(const SearchSpace& space, const CandidateO
     return std::tie(a.mixed, a.bound) < std::tie(b.mixed, b.bound);
   });
   Collector collector(space, options, context);
-  for (int32_t limit = devices; limit >= 1; limit /= 2) {
+  for (int32_t limit : DeviceLimits(devices)) {
     for (const Attempt& attempt : attempts) {
       if (context.Expired()) break;
       collector.Search(*attempt.search, limit, attempt.round, attempt.mixed);

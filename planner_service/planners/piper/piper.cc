@@ -25,6 +25,8 @@
 #include "planner_service/planners/piper/piper.h"
 
 #include <algorithm>
+#include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -64,7 +66,9 @@ class PiperSearch {
     const auto attempt = [&](double share) -> absl::StatusOr<bool> {
       const int64_t before = judge_.count();
       const absl::Status rejected_before = judge_.rejection();
-      RETURN_IF_ERROR(judge_.Consider(Proposals(share), kMostSimulations, kPromising));
+      std::vector<Proposal> proposals = Proposals(share);
+      const auto all = static_cast<int64_t>(proposals.size());
+      RETURN_IF_ERROR(judge_.Consider(std::move(proposals), all, kPromising));
       if (context_.Expired()) return false;
       if (judge_.best() != nullptr && judge_.rejection() == rejected_before) return false;
       // Nothing fits: small micro-batches may, less memory will not.
@@ -104,13 +108,13 @@ class PiperSearch {
     return options_.micro_batch == 0 && micro_batches * problem_.cluster->size() > kLongProgram;
   }
 
-  PiperLimits LimitsFor(int64_t size, bool lattice) const {
+  PiperLimits LimitsFor(int64_t size, bool replicas, bool lattice) const {
     PiperLimits limits;
     if (!lattice) limits.downsets = 0;
     limits.min_stages = options_.num_stages;
     limits.max_stages = options_.num_stages > 0 ? options_.num_stages : options_.max_stages;
     limits.most_replicas = 1;
-    if (options_.allow_replicas) {
+    if (replicas) {
       const int64_t most = options_.micro_batch > 0 ? size : problem_.mini_batch;
       limits.most_replicas = static_cast<int32_t>(
           std::min<int64_t>(MostReplicas(problem_, options_, most), problem_.cluster->size()));
@@ -123,35 +127,49 @@ class PiperSearch {
     Draft draft;
     // Each stage has its own micro-batch, of this many samples a replica; 0: all have one.
     int64_t share = 0;
-    double estimate = 0;
+    double estimate = 0;  // If all it does slows down with smaller shares as the model's passes do.
+    double least = 0;     // If nothing does.
   };
 
-  // The best partition of every size: of the most promising one over all downsets, of the others
-  // over topological orders.
+  // The best partition of every size, with replicas where they are allowed and without: of the most
+  // promising size over all downsets, of the others over topological orders.
   std::vector<Proposal> Proposals(double memory_share) {
-    std::vector<Idea> ideas;
+    std::vector<Idea> ideas[2];  // Without replicas, with.
     bool lattice = true;
     for (int64_t size : Sizes()) {
       if (context_.Expired()) break;
       const PiperProblem piper = PiperProblemOf(costs_, size, memory_share, options_.recompute);
-      const PiperAnswer answer = SolvePiper(piper, LimitsFor(size, lattice), context_);
-      states_ += answer.states;
-      if (lattice && !answer.lattice && !answer.expired) over_limit_ = true;
-      if (!answer.partition) continue;
-      lattice = false;
-      AddIdeas(*answer.partition, size, answer.objective, ideas);
-    }
-    std::stable_sort(ideas.begin(), ideas.end(),
-                     [](const Idea& a, const Idea& b) { return a.estimate < b.estimate; });
-    std::vector<Proposal> proposals;
-    for (const Idea& idea : ideas) {
-      if (context_.Expired() || proposals.size() >= kMostSimulations ||
-          idea.estimate > kPromising * ideas.front().estimate) {
-        break;
+      bool found = false;
+      for (const bool replicas : {true, false}) {
+        if (replicas && !options_.allow_replicas) continue;
+        const PiperAnswer answer = SolvePiper(piper, LimitsFor(size, replicas, lattice), context_);
+        states_ += answer.states;
+        if (lattice && !answer.lattice && !answer.expired) over_limit_ = true;
+        if (!answer.partition) continue;
+        found = true;
+        AddIdeas(*answer.partition, size, answer.objective, ideas[replicas ? 1 : 0]);
       }
-      proposals.push_back(Build(idea));
+      if (found) lattice = false;
     }
+    std::vector<Proposal> proposals;
+    std::set<std::string> known;
+    for (std::vector<Idea>& some : ideas) AddPromising(std::move(some), known, proposals);
     return proposals;
+  }
+
+  // Passes slow down with smaller shares, messages do not: ideas that are the best by either
+  // estimate.
+  void AddPromising(std::vector<Idea> ideas, std::set<std::string>& known,
+                    std::vector<Proposal>& proposals) const {
+    for (double Idea::*estimate : {&Idea::estimate, &Idea::least}) {
+      std::stable_sort(ideas.begin(), ideas.end(),
+                       [&](const Idea& a, const Idea& b) { return a.*estimate < b.*estimate; });
+      for (size_t i = 0; i < ideas.size() && i < kMostSimulations; ++i) {
+        if (context_.Expired() || ideas[i].*estimate > kPromising * ideas[0].*estimate) break;
+        Proposal proposal = Build(ideas[i]);
+        if (known.insert(proposal.text).second) proposals.push_back(std::move(proposal));
+      }
+    }
   }
 
   void AddIdeas(const PiperPartition& partition, int64_t size, double objective,
@@ -179,12 +197,13 @@ class PiperSearch {
       if (!long_programs_ && IsLong(count) && micro_batch < problem_.mini_batch) continue;
       idea.draft.micro_batch = micro_batch;
       const double slower = PerSample(std::max<int64_t>(1, micro_batch / most)) / PerSample(size);
-      idea.estimate = per_sample * slower * (batch + fill * static_cast<double>(micro_batch));
+      idea.least = per_sample * (batch + fill * static_cast<double>(micro_batch));
+      idea.estimate = slower * idea.least;
       ideas.push_back(idea);
     }
     if (options_.per_stage_micro_batch && options_.micro_batch == 0 && most > 1) {
       idea.share = size;
-      idea.estimate = per_sample * (batch + fill * static_cast<double>(size));
+      idea.estimate = idea.least = per_sample * (batch + fill * static_cast<double>(size));
       ideas.push_back(std::move(idea));
     }
   }
@@ -197,7 +216,7 @@ class PiperSearch {
   Proposal Build(const Idea& idea) const {
     Proposal proposal;
     proposal.strategy = ToStrategy(problem_, idea.draft);
-    proposal.estimate = idea.estimate;
+    proposal.estimate = std::min(idea.estimate, idea.least);
     proposal.text = ToString(idea.draft);
     if (idea.share == 0) return proposal;
     for (Stage& stage : proposal.strategy.stages) {

@@ -34,14 +34,18 @@ TEST(StageMakerTest, NodesAreThoseOfTheOperatorsInTopologicalOrder) {
     std::shuffle(all.begin(), all.end(), random);
     all.resize(testing::Uniform(random, 1, operators.size()));
     const Stage stage = maker.Make(all);
+    std::sort(all.begin(), all.end());
     std::vector<NodeId> expected;
-    for (int32_t v : graph.dag().order()) {
-      const OperatorId owner = operators.owner(NodeId(v));
-      if (owner.valid() && std::find(all.begin(), all.end(), owner) != all.end()) {
-        expected.push_back(NodeId(v));
-      }
+    for (OperatorId op : all) {
+      const std::vector<NodeId>& nodes = operators.op(op).nodes;
+      expected.insert(expected.end(), nodes.begin(), nodes.end());
     }
     EXPECT_EQ(stage.nodes, expected);
+    std::vector<bool> there(graph.size(), false);
+    for (NodeId node : stage.nodes) {
+      for (int32_t after : graph.dag().Successors(node.value())) EXPECT_FALSE(there[after]);
+      there[node.index()] = true;
+    }
     EXPECT_EQ(stage.replicated, ReplicatedInto(graph, operators, expected));
     EXPECT_TRUE(stage.devices.empty());
   }

@@ -4,7 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <memory>
 
+#include "common/cost/analytic.h"
+#include "tests/support/clusters.h"
 #include "tests/support/profiled_graphs.h"
 #include "tests/support/random_graphs.h"
 
@@ -74,6 +77,47 @@ TEST(MergeChains, WhoReachesWhomStaysOnRandomGraphs) {
     }
   }
   EXPECT_GT(fewer, 100);
+}
+
+// A chain on devices whose product is what is searched at most, or above it.
+struct ManyOperators {
+  ManyOperators(int32_t size, int32_t devices)
+      : graph(ProfiledChain(size, {kMillisecond, kMillisecond, kKiB, kKiB, {}})),
+        operators(OneOperatorPerNode(graph).value()),
+        cluster(testing::FlatCluster(devices)),
+        costs(MakeAnalyticCostModel(graph)) {}
+  Problem problem() const { return {&graph, &operators, &cluster, costs.get(), 4}; }
+
+  Graph graph;
+  OperatorGraph operators;
+  Cluster cluster;
+  std::unique_ptr<CostModel> costs;
+};
+
+TEST(FewerOperators, ManyAreUnitedEvenly) {
+  const ManyOperators many(8'001, 250);
+  const std::optional<OperatorGraph> fewer = FewerOperators(many.problem());
+  ASSERT_TRUE(fewer.has_value());
+  EXPECT_LE(fewer->size(), kSearchedAtEase / 250);
+  EXPECT_GE(3 * fewer->size(), 8'001);
+  size_t most = 0;
+  for (const Operator& op : fewer->operators()) most = std::max(most, op.nodes.size());
+  EXPECT_LE(most, 3u);
+}
+
+TEST(FewerOperators, AsManyAsAreSearchedStay) {
+  EXPECT_FALSE(FewerOperators(ManyOperators(8'000, 250).problem()).has_value());
+}
+
+TEST(FewerOperators, HeavyOnesStandAlone) {
+  ManyOperators many(8'001, 250);
+  GraphData data = many.graph.data();
+  data.nodes[4'000].cost->forward = kSecond;
+  many.graph = Graph::Create(std::move(data)).value();
+  many.costs = MakeAnalyticCostModel(many.graph);
+  const std::optional<OperatorGraph> fewer = FewerOperators(many.problem());
+  ASSERT_TRUE(fewer.has_value());
+  EXPECT_EQ(fewer->op(fewer->owner(NodeId(4'000))).nodes.size(), 1u);
 }
 
 }  // namespace

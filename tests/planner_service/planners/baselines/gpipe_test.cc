@@ -102,6 +102,7 @@ TEST_F(GPipeTest, RecomputesOnlyWhereMemoryAsksForIt) {
   // 16 samples of 1 MiB for each of two operators do not fit in 20 MiB; their inputs alone do.
   const Graph graph = ProfiledChain(4, {1000, 2000, kMiB, 0, {}});
   options_.micro_batch = 1;
+  options_.num_stages = 2;
   const Outcome tight = Solve(graph, FlatCluster(2, 25 * kMiB), 16);
   ASSERT_TRUE(tight.strategy) << tight.reason;
   EXPECT_TRUE(tight.strategy->stages[0].recompute);
@@ -125,6 +126,15 @@ TEST_F(GPipeTest, KeepsTheOptions) {
   const Outcome outcome = Solve(graph, FlatCluster(4), 8);
   EXPECT_EQ(outcome.strategy->stages.size(), 2u);
   EXPECT_EQ(outcome.strategy->stages[0].micro_batch, 4);
+}
+
+// Behind slow links, two devices take longer than one; the answer is never slower for having more.
+TEST_F(GPipeTest, MoreDevicesAreNotUsedWhereTheyDoNotPay) {
+  const Graph graph = ProfiledChain(6, {kMicrosecond, 2 * kMicrosecond, kMiB, kKiB, {}});
+  const Outcome one = Solve(graph, FlatCluster(1), 4);
+  const Outcome several = Solve(graph, FlatCluster(3, 16 * kGiB, kMillisecond, 1e8), 4);
+  ASSERT_TRUE(one.strategy && several.strategy);
+  EXPECT_EQ(several.strategy->stages.size(), 1u);
 }
 
 }  // namespace

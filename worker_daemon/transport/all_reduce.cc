@@ -64,8 +64,6 @@ struct Range {
   size_t end = 0;
 };
 
-enum class Collective { kAllReduce, kReduceScatter, kAllGather };
-
 // One collective of one device, which has place `rank` of `size` in the ring. Step s sends chunk
 // first - s and receives chunk first - s - 1 (mod size): what it received in a step it sends in the
 // next. In the first steps, as many as add, what arrives is added, in the others it replaces. A
@@ -203,9 +201,9 @@ absl::Status Run(Collective collective, Transport& transport, const std::vector<
   }
   CHECK(collective == Collective::kAllReduce || count % devices.size() == 0);
   if (devices.size() == 1 || count == 0) return absl::OkStatus();
-  if (collective != Collective::kAllGather && transport.reduces()) {
+  if (transport.reduces()) {
     Completion completion;
-    transport.AllReduce(devices, tag, data, count, element, completion.Callback());
+    transport.RunCollective(collective, devices, tag, data, count, element, completion.Callback());
     const absl::Status status = completion.Wait(transport, deadline);
     if (!status.ok()) transport.Abort(status);
     return status;

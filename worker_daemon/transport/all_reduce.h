@@ -38,13 +38,13 @@ absl::Status AllReduceSum(Transport& transport, const std::vector<int>& devices,
 
 // Half of it: of the `count` elements, as many equal chunks as there are devices, that one is
 // summed on each device which has its place in the list; the others are undefined afterwards. In
-// size - 1 steps of the ring; a transport that reduces() sums all of them. REQUIRES: count is a
-// multiple of the number of devices. All else as for AllReduceSum.
+// size - 1 steps of the ring. REQUIRES: count is a multiple of the number of devices. All else as
+// for AllReduceSum.
 absl::Status ReduceScatterSum(Transport& transport, const std::vector<int>& devices, Tag tag,
                               void* data, size_t count, Element element, absl::Time deadline);
 
 // The other half: every device gives the chunk that has its place in the list, and gets those of
-// the others. Only moves bytes, so that it works in whatever memory the transport takes.
+// the others.
 absl::Status AllGather(Transport& transport, const std::vector<int>& devices, Tag tag, void* data,
                        size_t count, Element element, absl::Time deadline);
 

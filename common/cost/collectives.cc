@@ -103,6 +103,10 @@ Nanos AllReduceTime(const Cluster& cluster, const std::vector<DeviceId>& devices
                   HierarchicalAllReduceTime(cluster, devices, bytes));
 }
 
+Nanos ShareExchangeTime(const Cluster& cluster, const std::vector<DeviceId>& devices, Bytes bytes) {
+  return (AllReduceTime(cluster, devices, bytes) + 1) / 2;
+}
+
 AllReduceLine FitAllReduce(const Cluster& cluster, const std::vector<DeviceId>& devices,
                            AllReduceTimer time) {
   constexpr Bytes kMany = Bytes{int64_t{1} << 40};
@@ -114,6 +118,13 @@ AllReduceLine FitAllReduce(const Cluster& cluster, const std::vector<DeviceId>& 
 AllReduceLines FitAllReduceLines(const Cluster& cluster, const std::vector<DeviceId>& devices) {
   return {FitAllReduce(cluster, devices, RingAllReduceTime),
           FitAllReduce(cluster, devices, HierarchicalAllReduceTime)};
+}
+
+AllReduceLines HalfOf(const AllReduceLines& lines) {
+  const auto half = [](const AllReduceLine& line) {
+    return AllReduceLine{line.latency / 2, line.per_byte / 2};
+  };
+  return {half(lines.ring), half(lines.hierarchy)};
 }
 
 double AllReduceLines::Time(Bytes bytes) const {

@@ -25,6 +25,11 @@ Nanos HierarchicalAllReduceTime(const Cluster& cluster, const std::vector<Device
 // What the simulator takes: the faster of the two.
 Nanos AllReduceTime(const Cluster& cluster, const std::vector<DeviceId>& devices, Bytes bytes);
 
+// Half of an all-reduce: a reduce-scatter, after which each of n devices has the sum of an n-th of
+// the bytes, or an all-gather, after which all have these. n - 1 steps of a ring, or rings inside
+// the nodes and across them, whichever is faster.
+Nanos ShareExchangeTime(const Cluster& cluster, const std::vector<DeviceId>& devices, Bytes bytes);
+
 // The straight line through the times of an all-reduce of none and of very many bytes.
 struct AllReduceLine {
   double latency = 0;   // ns.
@@ -41,6 +46,8 @@ struct AllReduceLines {
   double Time(Bytes bytes) const;
 };
 AllReduceLines FitAllReduceLines(const Cluster& cluster, const std::vector<DeviceId>& devices);
+// Those of ShareExchangeTime.
+AllReduceLines HalfOf(const AllReduceLines& lines);
 
 // The fastest that any two of some devices can exchange; nothing for fewer than two.
 struct FastestExchange {

@@ -21,14 +21,14 @@ std::vector<OperatorTime> OwnTimes(const OperatorGraph& operators, const CostMod
 }
 
 CostTable::CostTable(const Graph& graph, const OperatorGraph& operators, const Cluster& cluster,
-                     const CostModel& costs, Optimizer optimizer)
+                     const CostModel& costs, Optimizer optimizer, OptimizerSharding sharding)
     : graph_(&graph), operators_(&operators), cluster_(&cluster), costs_(&costs) {
   replicated_.reserve(operators.size());
   for (const Operator& op : operators.operators()) {
     replicated_.push_back(ReplicatedInto(graph, operators, op.nodes));
   }
   CollectValues();
-  CollectParameters(optimizer);
+  CollectParameters(optimizer, sharding);
 }
 
 // Replicated nodes read no others than replicated ones.
@@ -69,7 +69,7 @@ void CostTable::CollectValues() {
   }
 }
 
-void CostTable::CollectParameters(Optimizer optimizer) {
+void CostTable::CollectParameters(Optimizer optimizer, OptimizerSharding sharding) {
   held_.resize(size());
   const std::vector<bool> cast = CastParameters(*graph_, costs_->precision());
   for (const Parameter& parameter : graph_->parameters()) {
@@ -90,13 +90,14 @@ void CostTable::CollectParameters(Optimizer optimizer) {
       const auto& cost = graph_->node(node).cost;
       if (!cost.has_value()) continue;
       held.profiled += BytesHeld(*cost, optimizer);
-      held.least += LeastBytesHeld(*cost, optimizer);
+      held.least += LeastBytesHeld(*cost, optimizer, sharding);
     }
     held.planned += held.profiled;
   }
   for (Held& held : held_) {
     for (ParameterId id : held.parameters) {
-      if (users[id.index()] == 1) held.least += LeastBytesHeld(graph_->parameter(id), optimizer);
+      if (users[id.index()] == 1)
+        held.least += LeastBytesHeld(graph_->parameter(id), optimizer, sharding);
     }
     if (!held.has_backward) held.least.gradients = held.least.trained = 0;
   }

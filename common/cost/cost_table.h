@@ -71,7 +71,8 @@ class CostTable {
 
   // What is referenced outlives the table. O(nodes + reads).
   CostTable(const Graph& graph, const OperatorGraph& operators, const Cluster& cluster,
-            const CostModel& costs, Optimizer optimizer);
+            const CostModel& costs, Optimizer optimizer,
+            OptimizerSharding sharding = OptimizerSharding::kNone);
 
   int32_t size() const { return operators_->size(); }
   const std::vector<Value>& values() const { return values_; }
@@ -89,7 +90,7 @@ class CostTable {
 
  private:
   void CollectValues();
-  void CollectParameters(Optimizer optimizer);
+  void CollectParameters(Optimizer optimizer, OptimizerSharding sharding);
   std::vector<OperatorTime> Times(const DeviceKind& kind, int64_t samples, CostView view) const;
   ShareTable Memory(int64_t samples, CostView view) const;
 

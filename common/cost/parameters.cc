@@ -25,15 +25,31 @@ Bytes ResidentBytes(const ProfiledCost& cost, Optimizer optimizer) {
   return ResidentBytes(ProfiledParameter(cost), optimizer);
 }
 
+Bytes OptimizerStateBytes(const Parameter& parameter, Optimizer optimizer) {
+  return ResidentBytes(parameter, optimizer) - ResidentBytes(parameter, Optimizer::kSgd);
+}
+
+Bytes OptimizerStateBytes(const ProfiledCost& cost, Optimizer optimizer) {
+  return ResidentBytes(cost, optimizer) - ResidentBytes(cost, Optimizer::kSgd);
+}
+
 HeldBytes BytesHeld(const Parameter& parameter, Optimizer optimizer) {
   const Bytes resident = ResidentBytes(parameter, optimizer);
-  if (!parameter.trainable) return {resident, 0, 0, 0};
-  return {resident, parameter.SizeBytes(), resident, 1};
+  if (!parameter.trainable) return {.resident = resident};
+  return {.resident = resident,
+          .gradients = parameter.SizeBytes(),
+          .trained = resident,
+          .updated = 1,
+          .state = OptimizerStateBytes(parameter, optimizer)};
 }
 
 HeldBytes BytesHeld(const ProfiledCost& cost, Optimizer optimizer) {
   const Bytes resident = ResidentBytes(cost, optimizer);
-  return {resident, cost.parameter_bytes, resident, cost.parameter_bytes > 0 ? 1 : 0};
+  return {.resident = resident,
+          .gradients = cost.parameter_bytes,
+          .trained = resident,
+          .updated = cost.parameter_bytes > 0 ? 1 : 0,
+          .state = OptimizerStateBytes(cost, optimizer)};
 }
 
 Bytes CastBytes(const Parameter& parameter, Precision precision) {
@@ -50,16 +66,30 @@ std::vector<bool> CastParameters(const Graph& graph, Precision precision) {
   return cast;
 }
 
-HeldBytes LeastBytesHeld(const Parameter& parameter, Optimizer optimizer) {
-  HeldBytes bytes = BytesHeld(parameter, optimizer);
-  bytes.resident -= bytes.gradients;
+namespace {
+
+// A share of arbitrarily many may be empty.
+HeldBytes LeastOf(HeldBytes bytes, OptimizerSharding sharding) {
+  if (sharding == OptimizerSharding::kNone) return bytes;
+  bytes.resident -= bytes.state;
+  bytes.state = bytes.trained = 0;
   return bytes;
 }
 
-HeldBytes LeastBytesHeld(const ProfiledCost& cost, Optimizer optimizer) {
+}  // namespace
+
+HeldBytes LeastBytesHeld(const Parameter& parameter, Optimizer optimizer,
+                         OptimizerSharding sharding) {
+  HeldBytes bytes = BytesHeld(parameter, optimizer);
+  bytes.resident -= bytes.gradients;
+  return LeastOf(bytes, sharding);
+}
+
+HeldBytes LeastBytesHeld(const ProfiledCost& cost, Optimizer optimizer,
+                         OptimizerSharding sharding) {
   HeldBytes bytes = BytesHeld(cost, optimizer);
   bytes.trained = std::min(bytes.resident, ResidentBytes(ProfiledParameter(cost), optimizer));
-  return bytes;
+  return LeastOf(bytes, sharding);
 }
 
 Parameter ProfiledParameter(const ProfiledCost& cost) {

@@ -6,6 +6,7 @@
 #include "common/base/ids.h"
 #include "common/base/units.h"
 #include "common/graph/graph.h"
+#include "common/training/optimizer_sharding.h"
 #include "common/training/optimizer_spec.h"
 #include "common/training/precision.h"
 
@@ -17,6 +18,10 @@ Bytes ResidentBytes(const Parameter& parameter, Optimizer optimizer);
 
 // ResidentBytes of a planning-only node; what its profile says whatever the optimizer, if it does.
 Bytes ResidentBytes(const ProfiledCost& cost, Optimizer optimizer);
+
+// The part of them that is optimizer state; 0 where a profile has one figure for everything.
+Bytes OptimizerStateBytes(const Parameter& parameter, Optimizer optimizer);
+Bytes OptimizerStateBytes(const ProfiledCost& cost, Optimizer optimizer);
 
 // Bytes of a parameter's copy in the smaller type of a mixed precision, which operators take
 // instead (common/training/autocast.h): 0 for what is not float32 or not mixed.
@@ -31,13 +36,20 @@ struct HeldBytes {
   Bytes gradients = 0;  // Summed by replicas.
   Bytes trained = 0;    // What the optimizer step goes over.
   int64_t updated = 0;  // Parameters that it updates.
+  Bytes state = 0;      // The part of `resident` that is optimizer state.
 
   HeldBytes& operator+=(const HeldBytes& other) {
     resident += other.resident;
     gradients += other.gradients;
     trained += other.trained;
     updated += other.updated;
+    state += other.state;
     return *this;
+  }
+  // `resident` on the one of `replicas` with the largest share.
+  Bytes ResidentOn(int64_t replicas, OptimizerSharding sharding) const {
+    if (sharding == OptimizerSharding::kNone || replicas < 2) return resident;
+    return resident - state + (state + Bytes(replicas - 1)) / replicas;
   }
 };
 HeldBytes BytesHeld(const Parameter& parameter, Optimizer optimizer);
@@ -45,8 +57,11 @@ HeldBytes BytesHeld(const ProfiledCost& cost, Optimizer optimizer);
 
 // At least: no gradient is there while all activations are saved, and what a profile says is held
 // may be more than what an optimizer goes over.
-HeldBytes LeastBytesHeld(const Parameter& parameter, Optimizer optimizer);
-HeldBytes LeastBytesHeld(const ProfiledCost& cost, Optimizer optimizer);
+// Where replicas share out the optimizer's state, however many they are.
+HeldBytes LeastBytesHeld(const Parameter& parameter, Optimizer optimizer,
+                         OptimizerSharding sharding = OptimizerSharding::kNone);
+HeldBytes LeastBytesHeld(const ProfiledCost& cost, Optimizer optimizer,
+                         OptimizerSharding sharding = OptimizerSharding::kNone);
 
 // The parameters of a planning-only node: without a name, trained, float32.
 Parameter ProfiledParameter(const ProfiledCost& cost);

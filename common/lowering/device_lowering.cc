@@ -32,7 +32,7 @@ DeviceLowering::DeviceLowering(LoweringContext& context, DeviceId device, PassIn
 }
 
 DeviceProgram DeviceLowering::Lower(const std::vector<Task>& tasks) {
-  program_.resident = ledger_.Resident(stages_, 1);
+  program_.resident = ledger_.Resident(stages_, 1) - ledger_.SharedOut(stages_, program_.device);
   WriteSection(tasks, program_.body);
   AddLocalDependencies();
   if (context_.options.training) AddUpdates();
@@ -185,8 +185,8 @@ void DeviceLowering::AddLocalDependencies() {
   }
 }
 
-// All-reduces, in the common order, after the last backward passes or their marks. By stage: those
-// before its optimizer step.
+// Sums of gradients, in the common order, after the last backward passes or their marks. By stage:
+// those before its optimizer step.
 std::vector<std::vector<int32_t>> DeviceLowering::AddReductions() {
   std::vector<std::vector<int32_t>> before_step(context_.stages.size());
   std::vector<int32_t> sums;
@@ -199,7 +199,10 @@ std::vector<std::vector<int32_t>> DeviceLowering::AddReductions() {
     }
     if (holders.empty()) continue;
     ProgramAction sum;
-    sum.action = {ActionKind::kAllReduce, holders.front(), {}, static_cast<int32_t>(r)};
+    sum.action = {reduction.sharded ? ActionKind::kReduceScatter : ActionKind::kAllReduce,
+                  holders.front(),
+                  {},
+                  static_cast<int32_t>(r)};
     for (StageId s : holders) {
       const int32_t last = last_backward_[s.index()];
       if (last < 0) continue;
@@ -228,7 +231,7 @@ std::vector<std::vector<int32_t>> DeviceLowering::AddReductions() {
 
 // The device updates what has been summed while the last bucket of the stage is.
 void DeviceLowering::AddEarlyUpdate(StageId stage) {
-  std::vector<int32_t> sums;  // Buckets of the stage: all-reduces of the section, in their order.
+  std::vector<int32_t> sums;  // Buckets of the stage: sums of the section, in their order.
   for (size_t i = 0; i < section_->size(); ++i) {
     const ProgramAction& item = (*section_)[i];
     if (!item.after_marks.empty() && item.action.stage == stage)
@@ -243,7 +246,28 @@ void DeviceLowering::AddEarlyUpdate(StageId stage) {
   Add({{ActionKind::kOptimizerStep, stage, {}, before}, std::move(sums), 0, 0});
 }
 
-// All-reduces and then the optimizer steps; stages whose backward passes end first come first.
+// What has been updated in shares is exchanged after the first step that updates it.
+void DeviceLowering::AddGathers() {
+  for (size_t r = 0; r < context_.reductions.size(); ++r) {
+    const Reduction& reduction = context_.reductions[r].reduction;
+    const auto index = static_cast<int32_t>(r);
+    if (!reduction.sharded) continue;
+    const StageId stage = reduction.stages.front();
+    const auto updates = [&](const ProgramAction& item) {
+      const int32_t last = item.action.channel;
+      return item.action.kind == ActionKind::kOptimizerStep && item.action.stage == stage &&
+             (last < 0 || last >= index);
+    };
+    const auto step = std::find_if(section_->begin(), section_->end(), updates);
+    if (step == section_->end()) continue;  // The stage is not on this device.
+    const Bytes copy = ledger_.SumCopy(reduction);
+    const auto after = static_cast<int32_t>(step - section_->begin());
+    Add({{ActionKind::kAllGather, stage, {}, index}, {after}, copy, copy});
+  }
+}
+
+// Sums of gradients and then the optimizer steps; stages whose backward passes end first come
+// first.
 void DeviceLowering::AddUpdates() {
   std::vector<std::vector<int32_t>> before_step = AddReductions();
   std::vector<StageId> by_end(stages_.rbegin(), stages_.rend());
@@ -257,6 +281,7 @@ void DeviceLowering::AddUpdates() {
     if (after.empty()) continue;
     Add({{ActionKind::kOptimizerStep, s, {}, -1}, std::move(after), 0, ledger_.Update(s)});
   }
+  AddGathers();
 }
 
 }  // namespace stagewright

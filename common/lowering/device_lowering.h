@@ -41,6 +41,7 @@ class DeviceLowering {
   void AddLocalDependencies();
   void AddUpdates();
   void AddEarlyUpdate(StageId stage);
+  void AddGathers();
   std::vector<std::vector<int32_t>> AddReductions();
   SampleRange Shifted(const Task& task, SampleRange samples) const;
 

@@ -73,8 +73,9 @@ absl::StatusOr<Program> Lower(const Graph& graph, const Strategy& strategy, cons
   const std::vector<bool> split = SplitStages(stages.size(), slots, orders);
   std::vector<PlannedReduction> reductions;
   if (options.training) {
-    reductions =
-        MakeReductions(graph, stages, {strategy.bucket_bytes, &costs, options.cluster, split});
+    reductions = MakeReductions(graph, stages,
+                                {strategy.bucket_bytes, &costs, options.cluster, split,
+                                 strategy.optimizer_sharding != OptimizerSharding::kNone});
   }
   if (options.training && options.gradient_norm) reductions.push_back({MakeNormReduction(stages)});
   StageBytes bytes(graph, costs, program.stages, channels.channels, split);

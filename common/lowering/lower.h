@@ -10,7 +10,9 @@
 // been summed while the last bucket of a stage still is. All-reduces run beside that
 // pass: the gradients of a replicated stage are summed in buckets, each from the mark on at which
 // the pass has completed it (reductions.h); those of parameters that several stages share follow
-// the last pass.
+// the last pass. Where replicas share out the optimizer's state, a reduce-scatter stands for each
+// of those sums, and after the optimizer step that follows it an all-gather brings the parameters
+// up to date (Strategy::optimizer_sharding).
 //
 // Asynchronous strategies (PipeDream, Narayanan et al. 2019, section 3) are never flushed: a stage
 // with w micro-batches in flight runs w forwards in the prologue, then per micro-batch a backward,

@@ -30,6 +30,18 @@ Bytes MemoryLedger::Resident(const std::vector<StageId>& stages, int64_t version
   return bytes;
 }
 
+Bytes MemoryLedger::SharedOut(const std::vector<StageId>& stages, DeviceId device) const {
+  Bytes others = 0;
+  for (const PlannedReduction& planned : context_.reductions) {
+    const Reduction& reduction = planned.reduction;
+    const StageId stage = reduction.stages.front();
+    if (std::find(stages.begin(), stages.end(), stage) == stages.end()) continue;
+    others += StateOfOthers(context_.graph, context_.stages[stage.index()], reduction, device,
+                            context_.options.optimizer);
+  }
+  return others;
+}
+
 MemoryChange MemoryLedger::Pass(const Task& task) {
   const Slot& slot = context_.slots[task.slot];
   const StageMemory& own = context_.bytes.Of(slot.stage, slot.samples.size());

@@ -27,6 +27,9 @@ class MemoryLedger {
   // weights of its one stage.
   Bytes Resident(const std::vector<StageId>& stages, int64_t versions) const;
 
+  // The part of Resident that other replicas hold: optimizer state.
+  Bytes SharedOut(const std::vector<StageId>& stages, DeviceId device) const;
+
   // A forward, recomputing or backward pass. O(pieces of its slot).
   MemoryChange Pass(const Task& task);
 

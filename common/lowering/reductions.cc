@@ -73,13 +73,15 @@ std::vector<double> TimeLeft(const ProgramStage& stage, const BucketRule& rule, 
 }
 
 // Than what an optimizer step costs besides going over memory.
-bool LastsLonger(const GradientBucket& bucket, const ProgramStage& stage, const Cluster& cluster) {
+bool LastsLonger(const GradientBucket& bucket, const ProgramStage& stage, const Cluster& cluster,
+                 bool sharded) {
   Nanos step = 0;
   for (DeviceId device : stage.devices) {
     const DeviceKind& kind = cluster.kind_of(device);
     step = std::max(step, kind.kernel_overhead + kind.step_overhead);
   }
-  return AllReduceTime(cluster, stage.devices, bucket.bytes) > step;
+  const auto time = sharded ? ShareExchangeTime : AllReduceTime;
+  return time(cluster, stage.devices, bucket.bytes) > step;
 }
 
 // `whole` in the order in which it becomes complete.
@@ -90,14 +92,17 @@ std::vector<PlannedReduction> InBuckets(const Graph& graph, const ProgramStage& 
   if (rule.bytes > 0) {
     buckets = CutGradients(completed.bytes, rule.bytes);
   } else if (rule.cluster != nullptr) {
+    const AllReduceLines lines = FitAllReduceLines(*rule.cluster, whole.devices);
     buckets = BestBuckets(completed.bytes, TimeLeft(stage, rule, split),
-                          FitAllReduceLines(*rule.cluster, whole.devices));
+                          whole.sharded ? HalfOf(lines) : lines);
   }
   if (buckets.size() < 2) return {{std::move(whole)}};
   std::vector<PlannedReduction> reductions;
   size_t end = stage.nodes.size();
   for (const GradientBucket& bucket : buckets) {
-    Reduction part{{}, whole.devices, bucket.bytes, whole.stages};
+    Reduction part = whole;
+    part.parameters.clear();
+    part.bytes = bucket.bytes;
     for (size_t i = bucket.mark; i < end; ++i) {
       const auto& here = completed.parameters[i];
       part.parameters.insert(part.parameters.end(), here.begin(), here.end());
@@ -107,7 +112,7 @@ std::vector<PlannedReduction> InBuckets(const Graph& graph, const ProgramStage& 
     reductions.push_back({std::move(part), bucket.mark});
   }
   reductions.back().update_before =
-      rule.cluster == nullptr || LastsLonger(buckets.back(), stage, *rule.cluster);
+      rule.cluster == nullptr || LastsLonger(buckets.back(), stage, *rule.cluster, whole.sharded);
   return reductions;
 }
 
@@ -160,6 +165,7 @@ std::vector<PlannedReduction> MakeReductions(const Graph& graph,
       continue;
     }
     const bool split = !rule.split.empty() && rule.split[first];
+    group.sharded = rule.sharded;
     for (PlannedReduction& part : InBuckets(graph, stages[first], std::move(group), rule, split))
       reductions.push_back(std::move(part));
   }

@@ -19,6 +19,8 @@ struct BucketRule {
   const CostModel* costs = nullptr;
   const Cluster* cluster = nullptr;  // Null: with `bytes` 0, one sum after the last backward pass.
   std::vector<bool> split = {};      // By stage: backward passes come in halves. Empty: none.
+  // What one stage alone holds is shared out by its replicas (Reduction::sharded).
+  bool sharded = false;
 };
 
 // A sum, and the mark of the last backward pass of its stage that it waits for.
@@ -37,7 +39,8 @@ struct PlannedReduction {
 // since backward passes end there first; so every device meets its all-reduces in one common order.
 // Planning-only nodes of a replicated stage add their parameter bytes without naming parameters.
 // Parameters of one stage alone come in buckets, in the order in which its backward pass completes
-// them. O(nodes), and for each parameter O(d log d) for the d devices of the stages that hold it.
+// them, and may be shared out. O(nodes), and for each parameter O(d log d) for the d devices of the
+// stages that hold it.
 std::vector<PlannedReduction> MakeReductions(const Graph& graph,
                                              const std::vector<ProgramStage>& stages,
                                              const BucketRule& rule);

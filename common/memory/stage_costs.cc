@@ -4,6 +4,7 @@
 #include <iterator>
 
 #include "common/cost/parameters.h"
+#include "common/memory/parameter_shares.h"
 #include "common/training/autocast.h"
 
 namespace stagewright {
@@ -64,6 +65,32 @@ Bytes ResidentBytesOf(const Graph& graph, const std::vector<ProgramStage>& stage
     resident += training ? ResidentBytes(cost, optimizer) : cost.parameter_bytes;
   }
   return resident;
+}
+
+Bytes StateOfOthers(const Graph& graph, const ProgramStage& stage, const Reduction& reduction,
+                    DeviceId device, Optimizer optimizer) {
+  if (!reduction.sharded) return 0;
+  Bytes others = 0;
+  // What planning-only nodes have of it.
+  Bytes unnamed = reduction.bytes;
+  for (const ParameterRange& own : SharesOf(graph, reduction, device)) {
+    const Parameter& parameter = graph.parameter(own.id);
+    const int64_t elements = parameter.Elements();
+    unnamed -= parameter.SizeBytes();
+    if (elements == 0) continue;
+    others += OptimizerStateBytes(parameter, optimizer) / elements * (elements - own.size());
+  }
+  if (unnamed <= 0) return others;
+  Bytes all = 0, state = 0;
+  for (NodeId node : stage.nodes) {
+    const auto& cost = graph.node(node).cost;
+    if (!cost.has_value()) continue;
+    all += cost->parameter_bytes;
+    state += OptimizerStateBytes(*cost, optimizer);
+  }
+  const double share = static_cast<double>(unnamed) / static_cast<double>(all);
+  const Bytes summed(static_cast<int64_t>(share * static_cast<double>(state)));
+  return others + summed - Bytes(ShareSize(summed.count(), std::ssize(reduction.devices)));
 }
 
 Bytes GradientBytesOf(const Graph& graph, const std::vector<ProgramStage>& stages,

@@ -49,6 +49,11 @@ class StageBytes {
 Bytes ResidentBytesOf(const Graph& graph, const std::vector<ProgramStage>& stages,
                       const std::vector<StageId>& on_device, Optimizer optimizer, bool training);
 
+// Optimizer state of the parameters of a reduction that others of its devices hold instead of this
+// one; 0 unless they share it out. `stage`: the first of the reduction's. O(n log n).
+Bytes StateOfOthers(const Graph& graph, const ProgramStage& stage, const Reduction& reduction,
+                    DeviceId device, Optimizer optimizer);
+
 // The part of ResidentBytesOf that is gradients which come with the first backward pass and go with
 // the update: all but those of planning-only nodes, which have one figure for everything.
 Bytes GradientBytesOf(const Graph& graph, const std::vector<ProgramStage>& stages,

@@ -17,7 +17,7 @@ struct KindNames {
 };
 
 // By ActionKind.
-constexpr std::array<KindNames, 11> kNames = {
+constexpr std::array<KindNames, 13> kNames = {
     {{"F", "forward", "the forward pass of stage $1 on $0"},
      {"B", "backward", "the backward pass of stage $1 on $0"},
      {"I", "backward_input", "the backward pass to the inputs of stage $1 on $0"},
@@ -28,14 +28,16 @@ constexpr std::array<KindNames, 11> kNames = {
      {"SG", "send_gradient", "sending gradients of $0 from stage $1"},
      {"RG", "receive_gradient", "receiving gradients of $0 for stage $1"},
      {"AR", "all_reduce", "summing gradients of stage $1 over devices"},
-     {"OS", "optimizer_step", "the optimizer step of stage $1"}}};
-static_assert(kNames.size() == static_cast<size_t>(ActionKind::kOptimizerStep) + 1);
+     {"OS", "optimizer_step", "the optimizer step of stage $1"},
+     {"RS", "reduce_scatter", "summing shares of the gradients of stage $1 over devices"},
+     {"AG", "all_gather", "exchanging updated parameters of stage $1"}}};
+static_assert(kNames.size() == static_cast<size_t>(kLastActionKind) + 1);
 
 bool HasSamples(ActionKind kind) {
-  return kind != ActionKind::kAllReduce && kind != ActionKind::kOptimizerStep;
+  return !IsCollective(kind) && kind != ActionKind::kOptimizerStep;
 }
 
-bool HasChannel(ActionKind kind) { return IsTransfer(kind) || kind == ActionKind::kAllReduce; }
+bool HasChannel(ActionKind kind) { return IsTransfer(kind) || IsCollective(kind); }
 
 bool MayHaveChannel(ActionKind kind) {
   return HasChannel(kind) || kind == ActionKind::kOptimizerStep;
@@ -85,7 +87,7 @@ bool Parse(std::string_view text, Action& action) {
 
 }  // namespace
 
-bool IsCompute(ActionKind kind) { return !IsTransfer(kind) && kind != ActionKind::kAllReduce; }
+bool IsCompute(ActionKind kind) { return !IsTransfer(kind) && !IsCollective(kind); }
 
 bool IsSend(ActionKind kind) {
   return kind == ActionKind::kSendActivation || kind == ActionKind::kSendGradient;
@@ -96,6 +98,12 @@ bool IsReceive(ActionKind kind) {
 }
 
 bool IsTransfer(ActionKind kind) { return IsSend(kind) || IsReceive(kind); }
+
+bool IsSum(ActionKind kind) {
+  return kind == ActionKind::kAllReduce || kind == ActionKind::kReduceScatter;
+}
+
+bool IsCollective(ActionKind kind) { return IsSum(kind) || kind == ActionKind::kAllGather; }
 
 std::string_view ActionKindName(ActionKind kind) { return kNames[static_cast<size_t>(kind)].name; }
 

@@ -23,13 +23,16 @@ enum class ActionKind : uint8_t {
   kReceiveGradient,    // RG
   kAllReduce,          // AR: sum gradients over a reduction group
   kOptimizerStep,      // OS
+  kReduceScatter,      // RS: sum gradients, each device those of its share
+  kAllGather,          // AG: exchange the shares of the parameters that were updated
 };
+inline constexpr ActionKind kLastActionKind = ActionKind::kAllGather;
 
 struct Action {
   ActionKind kind = ActionKind::kForward;
   StageId stage;
-  SampleRange samples;  // This device's share. Empty for kAllReduce and kOptimizerStep.
-  // Transfers: index in Program::channels. kAllReduce: index in Program::reductions.
+  SampleRange samples;  // This device's share. Empty for collectives and kOptimizerStep.
+  // Transfers: index in Program::channels. Collectives: index in Program::reductions.
   // kOptimizerStep: that of the last of its stage's reductions that it follows, if it leaves others
   // to a later step. Else -1.
   int32_t channel = -1;
@@ -40,6 +43,10 @@ bool IsCompute(ActionKind kind);   // F, B, I, W, R, OS: occupies the device's c
 bool IsSend(ActionKind kind);      // SA, SG
 bool IsReceive(ActionKind kind);   // RA, RG
 bool IsTransfer(ActionKind kind);  // IsSend or IsReceive
+// AR, RS: gradients that a reduction sums.
+bool IsSum(ActionKind kind);
+// IsSum or AG: all devices of a reduction take part.
+bool IsCollective(ActionKind kind);
 
 // "forward", "backward_input", "send_activation", "all_reduce", ...: for metrics and traces.
 std::string_view ActionKindName(ActionKind kind);

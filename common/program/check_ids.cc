@@ -81,7 +81,7 @@ absl::Status CheckAction(const Program& program, const std::vector<ProgramAction
   const auto& [action, after, acquire, release, after_marks] = section[index];
   if (!In(action.stage, program.stages.size())) return Bad("the stage does not exist");
   const bool transfer = IsTransfer(action.kind);
-  const bool sum = action.kind == ActionKind::kAllReduce;
+  const bool sum = IsCollective(action.kind);
   const bool part = action.kind == ActionKind::kOptimizerStep && action.channel != -1;
   if (part) RETURN_IF_ERROR(CheckPart(program, action));
   const size_t channels = transfer ? program.channels.size() : sum ? program.reductions.size() : 0;
@@ -98,7 +98,7 @@ absl::Status CheckAction(const Program& program, const std::vector<ProgramAction
       return Bad("it waits for action ", before, ", which does not exist");
   }
   for (const PassMark& mark : after_marks) RETURN_IF_ERROR(CheckMark(program, section, mark));
-  if (!after_marks.empty() && !sum) return Bad("only all-reduces wait for marks");
+  if (!after_marks.empty() && !IsSum(action.kind)) return Bad("only sums wait for marks");
   if (acquire < 0 || release < 0) return Bad("it acquires or releases negative bytes");
   return absl::OkStatus();
 }
@@ -129,6 +129,11 @@ absl::Status CheckIds(const Program& program) {
     for (StageId stage : program.reductions[r].stages) {
       if (!stage.valid() || stage.index() >= program.stages.size())
         return Bad("reductions[", r, "].stages: ", stage.value());
+    }
+    const Reduction& reduction = program.reductions[r];
+    if (reduction.sharded && (reduction.gradient_norm || reduction.stages.size() != 1)) {
+      return Bad("reductions[", r, "].sharded: what is shared out is of one stage's replicas, not ",
+                 reduction.gradient_norm ? "a norm" : "of several stages");
     }
   }
   DeviceId last;

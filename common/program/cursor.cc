@@ -9,8 +9,7 @@ namespace stagewright {
 
 LaneKey LaneOf(const Action& action) {
   if (IsTransfer(action.kind)) return {action.channel, static_cast<int32_t>(action.kind)};
-  if (action.kind == ActionKind::kAllReduce)
-    return {-1, static_cast<int32_t>(ActionKind::kAllReduce)};
+  if (IsCollective(action.kind)) return {-1, static_cast<int32_t>(ActionKind::kAllReduce)};
   return {-1, 0};
 }
 

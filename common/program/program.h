@@ -56,6 +56,10 @@ struct Reduction {
   // Not gradients but their squared norm is summed, of all parameters of all stages, after all
   // other sums and before all optimizer steps. At most one, the last; it names no parameters.
   bool gradient_norm = false;
+  // The devices, replicas of one stage, share out the parameters (parameter_shares.h): each sums
+  // the gradients of its share alone, by a reduce-scatter instead of an all-reduce, and updates
+  // that; after the step that does, an all-gather brings all parameters up to date.
+  bool sharded = false;
 };
 
 // A place in a backward pass, whole or its weight half: the gradients that the stage's nodes from
@@ -72,14 +76,14 @@ struct ProgramAction {
   std::vector<int32_t> after;
   Bytes acquire = 0;  // Device memory taken when the action starts.
   Bytes release = 0;  // Device memory given back when it finishes.
-  // All-reduces: marks that must be reached first, so that gradients are summed while the backward
+  // Sums (IsSum): marks that must be reached first, so that gradients are summed while the backward
   // pass that makes others goes on; sorted.
   std::vector<PassMark> after_marks = {};
   friend bool operator==(const ProgramAction&, const ProgramAction&) = default;
 };
 
 // The work of one device. Actions of one lane run in list order, one at a time: compute actions
-// form one lane; transfers form a lane per (channel, kind); all-reduces form one lane. Lanes are
+// form one lane; transfers form a lane per (channel, kind); collectives form one lane. Lanes are
 // only tied by `after`.
 //
 // Synchronous programs are all body, run once per step. Asynchronous ones run the prologue, the

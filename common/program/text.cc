@@ -233,6 +233,7 @@ class Parser {
     RETURN_IF_ERROR(line.IdList("devices", reduction.devices));
     RETURN_IF_ERROR(line.IdList("parameters", reduction.parameters));
     if (!line.Field("norm").empty()) RETURN_IF_ERROR(line.Flag("norm", reduction.gradient_norm));
+    if (!line.Field("sharded").empty()) RETURN_IF_ERROR(line.Flag("sharded", reduction.sharded));
     return line.Number("bytes", reduction.bytes);
   }
 
@@ -315,7 +316,8 @@ std::string ToText(const Program& program) {
     const Reduction& reduction = program.reductions[r];
     absl::StrAppend(&text, "reduction ", r, " stages=", Ids(reduction.stages),
                     " devices=", Ids(reduction.devices), " parameters=", Ids(reduction.parameters),
-                    " bytes=", reduction.bytes, reduction.gradient_norm ? " norm=1\n" : "\n");
+                    " bytes=", reduction.bytes, reduction.gradient_norm ? " norm=1" : "",
+                    reduction.sharded ? " sharded=1\n" : "\n");
   }
   for (const DeviceProgram& device : program.devices) {
     absl::StrAppend(&text, "device ", device.device.value(), " resident=", device.resident, "\n");

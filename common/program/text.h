@@ -12,15 +12,15 @@
 //   2 RG0[0,2)@0 <0
 //
 // An action line is its index, the action (`F0[0,2)`: forward of stage 0 for samples 0 and 1; `@0`:
-// over channel 0, or for `AR` reduction 0), `<` what it waits for, `+` bytes acquired at its start,
-// `-` bytes released at its end. It waits for the end of an action, given by its index, or for a
-// mark of it: `<7^3` is when backward pass 7 has made all gradients of its stage's nodes from the
-// fourth on (PassMark). Kinds: `F` forward, `B` backward, `I` and `W` its halves for inputs and
+// over channel 0, or for collectives reduction 0), `<` what it waits for, `+` bytes acquired at its
+// start, `-` bytes released at its end. It waits for the end of an action, given by its index, or
+// for a mark of it: `<7^3` is when backward pass 7 has made all gradients of its stage's nodes from
+// the fourth on (PassMark). Kinds: `F` forward, `B` backward, `I` and `W` its halves for inputs and
 // weights, `R` recompute, `SA` `RA` `SG` `RG` send and receive activation and gradient, `AR`
-// all-reduce, `OS` optimizer step (`OS1@4`: of what the reductions of stage 1 up to 4 sum). Values
-// are `node.output`, bytes per sample are activation/gradient. `version_lag=` of a stage: how many
-// updates older than the newest the weights of its forward passes are (asynchronous programs with
-// vertical sync).
+// all-reduce, `OS` optimizer step (`OS1@4`: of what the reductions of stage 1 up to 4 sum), `RS`
+// and `AG` reduce-scatter and all-gather of a reduction with `sharded=1`. Values are `node.output`,
+// bytes per sample are activation/gradient. `version_lag=` of a stage: how many updates older than
+// the newest the weights of its forward passes are (asynchronous programs with vertical sync).
 #pragma once
 
 #include <string>

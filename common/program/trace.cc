@@ -120,7 +120,7 @@ absl::Status CheckMeetings(const Program& program, int32_t step,
     std::map<int32_t, size_t> sums;
     for (const TraceEvent* event : events) {
       if (IsSend(event->action.kind)) sends[LaneOf(event->action)].push_back(event);
-      if (event->action.kind != ActionKind::kAllReduce) continue;
+      if (!IsCollective(event->action.kind)) continue;
       const int32_t reduction = event->action.channel;
       const TraceEvent*& last = last_start[{reduction, sums[reduction]++}];
       if (last == nullptr || last->start < event->start) last = event;
@@ -130,7 +130,7 @@ absl::Status CheckMeetings(const Program& program, int32_t step,
     std::map<LaneKey, size_t> received;
     std::map<int32_t, size_t> sums;
     for (const TraceEvent* event : matched[d]) {
-      if (event->action.kind == ActionKind::kAllReduce) {
+      if (IsCollective(event->action.kind)) {
         const int32_t reduction = event->action.channel;
         const TraceEvent& last = *last_start[{reduction, sums[reduction]++}];
         if (event->end < last.start) {

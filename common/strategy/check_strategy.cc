@@ -317,6 +317,12 @@ absl::Status CheckPasses(const Graph& graph, const Strategy& strategy) {
 // What an asynchronous strategy may be: updates follow every micro-batch, so stages agree on what
 // one is, and a device has the weight versions of one stage.
 absl::Status CheckAsynchronous(const Strategy& strategy) {
+  if (strategy.asynchronous && strategy.optimizer_sharding != OptimizerSharding::kNone) {
+    return Broken(
+        "C4: an asynchronous strategy keeps the optimizer's state whole on every replica, "
+        "and this one shares out its ",
+        OptimizerShardingName(strategy.optimizer_sharding));
+  }
   if (!strategy.asynchronous) {
     if (!strategy.vertical_sync) return absl::OkStatus();
     return Broken("C4: vertical sync is of asynchronous strategies, and this one is synchronous");

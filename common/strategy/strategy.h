@@ -13,6 +13,7 @@
 #include "common/graph/operator_split.h"
 #include "common/strategy/batch_statistics.h"
 #include "common/topology/cluster.h"
+#include "common/training/optimizer_sharding.h"
 
 namespace stagewright {
 
@@ -97,6 +98,8 @@ struct Strategy {
   // last backward pass makes others. 0: what suits the links between them (gradient_buckets.h); the
   // gradients of a stage, or more: one sum after that pass.
   Bytes bucket_bytes = 0;
+  // Whether replicas share out the optimizer's state; synchronous strategies only may.
+  OptimizerSharding optimizer_sharding = OptimizerSharding::kNone;
   // The operators of the problem's graph that are cut in parallel parts (common/rewrite). Nodes in
   // `stages` are those of the graph that comes out; whoever has that graph need not look here.
   std::vector<OperatorSplit> splits;

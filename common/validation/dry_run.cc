@@ -56,9 +56,9 @@ class Runner {
       queue_.push_back({started.row, action});
   }
 
-  // Sends and receives of one channel and direction meet in pairs; all-reduces all together.
+  // Sends and receives of one channel and direction meet in pairs; collectives all together.
   void Meet(Started started, const Action& action) {
-    const bool sum = action.kind == ActionKind::kAllReduce;
+    const bool sum = IsCollective(action.kind);
     const bool gradient =
         action.kind == ActionKind::kSendGradient || action.kind == ActionKind::kReceiveGradient;
     const size_t place = sum ? 2 * program_.channels.size() + action.channel

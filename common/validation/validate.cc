@@ -97,9 +97,8 @@ class AloneRun {
     for (int32_t node : marks->second) cursor_.Reach(pass, node);
     const auto sum = [&] {
       const auto& ready = cursor_.Ready();
-      return std::find_if(ready.begin(), ready.end(), [&](int32_t index) {
-        return device_.body[index].action.kind == ActionKind::kAllReduce;
-      });
+      return std::find_if(ready.begin(), ready.end(),
+                          [&](int32_t index) { return IsSum(device_.body[index].action.kind); });
     };
     for (auto next = sum(); next != cursor_.Ready().end(); next = sum()) {
       const int32_t index = *next;
@@ -189,7 +188,7 @@ bool WaitsForMark(const ProgramAction& action, int32_t pass) {
 }
 
 Validation::Validation(const Program& program) : program_(program) {
-  by_kind_.assign(static_cast<size_t>(ActionKind::kOptimizerStep) + 1,
+  by_kind_.assign(static_cast<size_t>(kLastActionKind) + 1,
                   std::vector<std::vector<Cell>>(program.stages.size()));
   for (size_t d = 0; d < program.devices.size(); ++d) {
     for (size_t i = 0; i < program.devices[d].body.size(); ++i) {

@@ -31,7 +31,9 @@ absl::Status CheckRow(const Validation& v, int32_t row) {
     const Action& action = body[i].action;
     if (action.stage != stage)
       return v.Broken(cell, "an asynchronous program has one stage per device");
-    if (action.kind == ActionKind::kAllReduce) {
+    if (IsCollective(action.kind)) {
+      if (action.kind != ActionKind::kAllReduce)
+        return v.Broken(cell, "an asynchronous program sums gradients by all-reduces");
       if (backward.action < 0) return v.Broken(cell, "no backward pass made gradients to sum");
       if (sums.size() >= reductions.size() || action.channel != reductions[sums.size()])
         return v.Broken(cell, "it is not the sum that is due");
@@ -106,6 +108,8 @@ absl::Status CheckAsynchronousUpdates(const Validation& v) {
   for (const Reduction& reduction : v.program().reductions) {
     if (reduction.gradient_norm)
       return v.BrokenAnywhere("an asynchronous program has no norm of all gradients");
+    if (reduction.sharded)
+      return v.BrokenAnywhere("an asynchronous program keeps optimizer state whole");
   }
   for (size_t d = 0; d < v.program().devices.size(); ++d)
     RETURN_IF_ERROR(CheckRow(v, static_cast<int32_t>(d)));

@@ -43,11 +43,15 @@ absl::Status CheckHolders(const Validation& v, size_t r) {
   return absl::OkStatus();
 }
 
-// An all-reduce waits for the last gradient here of every stage that holds its parameters, or for a
+// A sum waits for the last gradient here of every stage that holds its parameters, or for a
 // mark of the pass that makes it.
 absl::Status CheckSumWaits(const Validation& v, Cell sum) {
   const Reduction& reduction = v.program().reductions[v.At(sum).action.channel];
   const auto& holders = reduction.stages;
+  if (reduction.sharded != (v.At(sum).action.kind == ActionKind::kReduceScatter)) {
+    return v.Broken(sum, "the reduction's parameters are ", reduction.sharded ? "" : "not ",
+                    "shared out by its devices");
+  }
   if (std::find(holders.begin(), holders.end(), v.At(sum).action.stage) == holders.end())
     return v.Broken(sum, "the stage is not in the reduction");
   for (StageId stage : holders) {
@@ -63,10 +67,10 @@ absl::Status CheckSumWaits(const Validation& v, Cell sum) {
   return absl::OkStatus();
 }
 
-// All-reduces by row of their device.
+// Sums by row of their device.
 using Sums = std::vector<std::vector<Cell>>;
 
-// The norm is that of summed gradients: it waits for all other all-reduces of its device.
+// The norm is that of summed gradients: it waits for all other sums of its device.
 absl::Status CheckNormWaits(const Validation& v, const Sums& sums) {
   for (const std::vector<Cell>& row : sums) {
     for (Cell norm : row) {
@@ -94,7 +98,7 @@ absl::Status CheckNorm(const Validation& v) {
   return absl::OkStatus();
 }
 
-// An optimizer step waits for the all-reduces here of what it updates: of all that its stage holds,
+// An optimizer step waits for the sums here of what it updates: of all that its stage holds,
 // or, of a part, of what the stage alone holds up to the reduction that it names.
 absl::Status CheckStepWaits(const Validation& v, const Sums& sums, Cell step) {
   for (Cell sum : sums[step.row]) {
@@ -133,37 +137,87 @@ absl::Status CheckSteps(const Validation& v, const Sums& sums) {
   return absl::OkStatus();
 }
 
-}  // namespace
+using ByReductionAndRow = std::map<std::pair<int32_t, int32_t>, Cell>;
 
-// All-reduces and optimizer steps: once per device that has them, after the backward passes.
-absl::Status CheckUpdates(const Validation& v) {
-  for (size_t r = 0; r < v.program().reductions.size(); ++r) RETURN_IF_ERROR(CheckHolders(v, r));
-  RETURN_IF_ERROR(CheckNorm(v));
-  Sums by_row(v.program().devices.size());
-  std::map<std::pair<int32_t, int32_t>, Cell> sums;  // (reduction, row)
-  for (const auto& cells : v.Of(ActionKind::kAllReduce)) {
-    for (Cell cell : cells) {
-      const int32_t r = v.At(cell).action.channel;
-      by_row[cell.row].push_back(cell);
-      if (!Holds(v.program().reductions[r].devices, v.DeviceOf(cell)))
-        return v.Broken(cell, "the device is not in the reduction");
-      if (!sums.try_emplace({r, cell.row}, cell).second)
-        return v.Broken(cell, "the device sums these gradients twice");
-      RETURN_IF_ERROR(CheckSumWaits(v, cell));
-    }
-  }
-  for (size_t r = 0; v.program().training && r < v.program().reductions.size(); ++r) {
+// Every device that a reduction with `of` names has it in `cells`.
+template <typename Predicate>
+absl::Status CheckPresent(const Validation& v, const ByReductionAndRow& cells, Predicate of,
+                          const char* what) {
+  const auto& rows = v.program().devices;
+  for (size_t r = 0; r < v.program().reductions.size(); ++r) {
+    if (!of(v.program().reductions[r])) continue;
     for (DeviceId device : v.program().reductions[r].devices) {
-      const auto row = std::find_if(v.program().devices.begin(), v.program().devices.end(),
+      const auto row = std::find_if(rows.begin(), rows.end(),
                                     [&](const DeviceProgram& d) { return d.device == device; });
-      if (row == v.program().devices.end() ||
-          !sums.contains(
-              {static_cast<int32_t>(r), static_cast<int32_t>(row - v.program().devices.begin())})) {
-        return v.BrokenAnywhere("device ", device.value(), ": the all-reduce of reduction ", r,
+      if (row == rows.end() ||
+          !cells.contains({static_cast<int32_t>(r), static_cast<int32_t>(row - rows.begin())})) {
+        return v.BrokenAnywhere("device ", device.value(), ": the ", what, " of reduction ", r,
                                 " is missing");
       }
     }
   }
+  return absl::OkStatus();
+}
+
+// All-gathers of what is shared out: once per device of the reduction, after the step that updates
+// its parameters.
+absl::Status CheckGathers(const Validation& v) {
+  ByReductionAndRow gathers;
+  for (const auto& cells : v.Of(ActionKind::kAllGather)) {
+    for (Cell cell : cells) {
+      const int32_t r = v.At(cell).action.channel;
+      const Reduction& reduction = v.program().reductions[r];
+      if (!reduction.sharded)
+        return v.Broken(cell, "the reduction's parameters are not shared out by its devices");
+      if (reduction.stages.front() != v.At(cell).action.stage)
+        return v.Broken(cell, "the stage is not in the reduction");
+      if (!Holds(reduction.devices, v.DeviceOf(cell)))
+        return v.Broken(cell, "the device is not in the reduction");
+      if (!gathers.try_emplace({r, cell.row}, cell).second)
+        return v.Broken(cell, "the device gathers these parameters twice");
+      const std::vector<int32_t>& after = v.At(cell).after;
+      const bool follows = std::any_of(after.begin(), after.end(), [&](int32_t before) {
+        const Action& step = v.Body(cell.row)[before].action;
+        return step.kind == ActionKind::kOptimizerStep && step.stage == reduction.stages.front() &&
+               (step.channel < 0 || step.channel >= r);
+      });
+      if (!follows) return v.Broken(cell, "it does not wait for the step that updates them");
+    }
+  }
+  if (!v.program().training) return absl::OkStatus();
+  return CheckPresent(
+      v, gathers, [](const Reduction& reduction) { return reduction.sharded; }, "all-gather");
+}
+
+}  // namespace
+
+// Sums and optimizer steps: once per device that has them, after the backward passes.
+absl::Status CheckUpdates(const Validation& v) {
+  for (size_t r = 0; r < v.program().reductions.size(); ++r) RETURN_IF_ERROR(CheckHolders(v, r));
+  RETURN_IF_ERROR(CheckNorm(v));
+  Sums by_row(v.program().devices.size());
+  ByReductionAndRow sums;
+  for (ActionKind kind : {ActionKind::kAllReduce, ActionKind::kReduceScatter}) {
+    for (const auto& cells : v.Of(kind)) {
+      for (Cell cell : cells) {
+        const int32_t r = v.At(cell).action.channel;
+        by_row[cell.row].push_back(cell);
+        if (!Holds(v.program().reductions[r].devices, v.DeviceOf(cell)))
+          return v.Broken(cell, "the device is not in the reduction");
+        if (!sums.try_emplace({r, cell.row}, cell).second)
+          return v.Broken(cell, "the device sums these gradients twice");
+        RETURN_IF_ERROR(CheckSumWaits(v, cell));
+      }
+    }
+  }
+  if (v.program().training) {
+    for (bool sharded : {false, true}) {
+      RETURN_IF_ERROR(CheckPresent(
+          v, sums, [&](const Reduction& reduction) { return reduction.sharded == sharded; },
+          sharded ? "reduce-scatter" : "all-reduce"));
+    }
+  }
+  RETURN_IF_ERROR(CheckGathers(v));
   RETURN_IF_ERROR(CheckNormWaits(v, by_row));
   return CheckSteps(v, by_row);
 }

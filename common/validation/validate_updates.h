@@ -6,7 +6,7 @@
 
 namespace stagewright {
 
-// All-reduces and optimizer steps come once per device that has them, after the gradients they use.
+// Sums, optimizer steps and all-gathers come once per device that has them, after what they use.
 absl::Status CheckUpdates(const Validation& v);
 
 }  // namespace stagewright

@@ -34,6 +34,9 @@ static_assert(static_cast<int>(ActionKind::kReceiveGradient) + 1 ==
               v1::ACTION_KIND_RECEIVE_GRADIENT);
 static_assert(static_cast<int>(ActionKind::kAllReduce) + 1 == v1::ACTION_KIND_ALL_REDUCE);
 static_assert(static_cast<int>(ActionKind::kOptimizerStep) + 1 == v1::ACTION_KIND_OPTIMIZER_STEP);
+static_assert(static_cast<int>(ActionKind::kReduceScatter) + 1 == v1::ACTION_KIND_REDUCE_SCATTER);
+static_assert(static_cast<int>(ActionKind::kAllGather) + 1 == v1::ACTION_KIND_ALL_GATHER);
+static_assert(static_cast<int>(kLastActionKind) + 1 == v1::ActionKind_MAX);
 
 static_assert(static_cast<int>(Pass::kForward) + 1 == v1::PASS_FORWARD);
 static_assert(static_cast<int>(Pass::kRecompute) + 1 == v1::PASS_RECOMPUTE);
@@ -80,7 +83,7 @@ v1::Action ToProto(const Action& action) {
 
 absl::StatusOr<Action> FromProto(const v1::Action& proto) {
   if (proto.kind() <= v1::ACTION_KIND_UNSPECIFIED ||
-      proto.kind() > v1::ACTION_KIND_OPTIMIZER_STEP) {
+      proto.kind() > static_cast<int>(kLastActionKind) + 1) {
     return absl::InvalidArgumentError(
         absl::StrCat("action.kind ", static_cast<int>(proto.kind()), " is not known"));
   }
@@ -158,8 +161,19 @@ static_assert(static_cast<int>(BatchStatistics::kWhole) + 1 == v1::BATCH_STATIST
 static_assert(static_cast<int>(BatchStatistics::kMicro) + 1 == v1::BATCH_STATISTICS_MICRO);
 static_assert(static_cast<int>(BatchStatistics::kSynchronised) + 1 ==
               v1::BATCH_STATISTICS_SYNCHRONISED);
+static_assert(static_cast<int>(OptimizerSharding::kNone) + 1 == v1::OPTIMIZER_SHARDING_NONE);
+static_assert(static_cast<int>(OptimizerSharding::kStates) + 1 == v1::OPTIMIZER_SHARDING_STATES);
 
 }  // namespace
+
+v1::OptimizerSharding ToProto(OptimizerSharding sharding) {
+  return static_cast<v1::OptimizerSharding>(static_cast<int>(sharding) + 1);
+}
+
+OptimizerSharding FromProto(v1::OptimizerSharding sharding) {
+  return sharding == v1::OPTIMIZER_SHARDING_STATES ? OptimizerSharding::kStates
+                                                   : OptimizerSharding::kNone;
+}
 
 v1::BatchStatistics ToProto(BatchStatistics statistics) {
   return static_cast<v1::BatchStatistics>(static_cast<int>(statistics) + 1);
@@ -210,6 +224,7 @@ v1::Strategy ToProto(const Strategy& strategy) {
   proto.set_vertical_sync(strategy.vertical_sync);
   proto.set_batch_statistics(ToProto(strategy.batch_statistics));
   proto.set_bucket_bytes(strategy.bucket_bytes.count());
+  proto.set_optimizer_sharding(ToProto(strategy.optimizer_sharding));
   for (const OperatorSplit& split : strategy.splits) *proto.add_splits() = ToProto(split);
   return proto;
 }
@@ -235,6 +250,7 @@ Strategy FromProto(const v1::Strategy& proto) {
   strategy.vertical_sync = proto.vertical_sync();
   strategy.batch_statistics = FromProto(proto.batch_statistics());
   strategy.bucket_bytes = Bytes(proto.bucket_bytes());
+  strategy.optimizer_sharding = FromProto(proto.optimizer_sharding());
   for (const v1::OperatorSplit& split : proto.splits()) strategy.splits.push_back(FromProto(split));
   return strategy;
 }
@@ -261,6 +277,7 @@ v1::Program ToProto(const Program& program) {
     out->set_bytes(reduction.bytes.count());
     AddIds(reduction.stages, out->mutable_stages());
     out->set_gradient_norm(reduction.gradient_norm);
+    out->set_sharded(reduction.sharded);
   }
   for (const DeviceProgram& device : program.devices) {
     v1::DeviceProgram* out = proto.add_devices();
@@ -288,7 +305,8 @@ absl::StatusOr<Program> FromProto(const v1::Program& proto) {
   for (const v1::Reduction& reduction : proto.reductions()) {
     program.reductions.push_back({Ids<ParameterId>(reduction.parameters()),
                                   Ids<DeviceId>(reduction.devices()), Bytes(reduction.bytes()),
-                                  Ids<StageId>(reduction.stages()), reduction.gradient_norm()});
+                                  Ids<StageId>(reduction.stages()), reduction.gradient_norm(),
+                                  reduction.sharded()});
   }
   for (const v1::DeviceProgram& device : proto.devices()) {
     DeviceProgram out;

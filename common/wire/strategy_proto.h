@@ -12,6 +12,8 @@
 
 namespace stagewright {
 
+v1::OptimizerSharding ToProto(OptimizerSharding sharding);
+OptimizerSharding FromProto(v1::OptimizerSharding sharding);  // None where unspecified.
 v1::BatchStatistics ToProto(BatchStatistics statistics);
 BatchStatistics FromProto(v1::BatchStatistics statistics);  // Whole where unspecified.
 

@@ -31,8 +31,8 @@ absl::Status CheckMemory(const Graph& graph, const Cluster& cluster, Optimizer o
 
 // What one device does for one stage.
 struct StageWork {
-  Nanos longest[static_cast<size_t>(ActionKind::kOptimizerStep) + 1] = {};  // By action kind.
-  Nanos all_reduce = 0;
+  Nanos longest[static_cast<size_t>(kLastActionKind) + 1] = {};  // By action kind.
+  Nanos collectives = 0;
   int64_t in_flight = 0;
   int64_t most_in_flight = 0;
 
@@ -58,7 +58,7 @@ std::vector<StageWork> WorkOf(const DeviceProgram& device, const Durations& dura
       const Nanos time = durations.Of(device.device, action);
       Nanos& longest = stage.longest[static_cast<size_t>(action.kind)];
       longest = std::max(longest, time);
-      if (action.kind == ActionKind::kAllReduce) stage.all_reduce += time;
+      if (IsCollective(action.kind)) stage.collectives += time;
       if (action.kind == ActionKind::kForward) {
         stage.in_flight += action.samples.size();
         stage.most_in_flight = std::max(stage.most_in_flight, stage.in_flight);
@@ -74,7 +74,7 @@ std::vector<StageWork> WorkOf(const DeviceProgram& device, const Durations& dura
 std::vector<StageReport> ReportStages(const Evaluation& evaluation, const Durations& durations) {
   const Program& program = evaluation.program;
   std::vector<StageReport> reports(program.stages.size());
-  std::vector<Nanos> all_reduce(program.stages.size());
+  std::vector<Nanos> collectives(program.stages.size());
   for (size_t row = 0; row < program.devices.size(); ++row) {
     const DeviceProgram& device = program.devices[row];
     const std::vector<StageWork> work = WorkOf(device, durations, reports.size());
@@ -86,14 +86,14 @@ std::vector<StageReport> ReportStages(const Evaluation& evaluation, const Durati
           std::max(report.compute_per_micro_batch, work[stage].ComputePerMicroBatch());
       report.peak_memory = std::max(report.peak_memory, evaluation.devices[row].peak_memory);
       if (program.stages[stage].has_backward) report.in_flight += work[stage].most_in_flight;
-      all_reduce[stage] = std::max(all_reduce[stage], work[stage].all_reduce);
+      collectives[stage] = std::max(collectives[stage], work[stage].collectives);
     }
   }
   for (size_t stage = 0; stage < reports.size(); ++stage) {
     reports[stage].seconds_per_sample =
         ToSeconds(reports[stage].compute_per_micro_batch) /
             static_cast<double>(program.stages[stage].micro_batch) +
-        ToSeconds(all_reduce[stage]) / static_cast<double>(program.mini_batch);
+        ToSeconds(collectives[stage]) / static_cast<double>(program.mini_batch);
   }
   return reports;
 }

@@ -204,6 +204,17 @@ class Explainer {
     levers.push_back(
         Judged("micro-batches half as large",
                half.ok() ? Time(cluster_, costs_, *half) : absl::StatusOr<Nanos>(half.status())));
+    const bool replicated =
+        std::any_of(strategy_.stages.begin(), strategy_.stages.end(),
+                    [](const Stage& stage) { return stage.devices.size() > 1; });
+    if (replicated && !strategy_.asynchronous) {
+      Strategy other = strategy_;
+      const bool shared = strategy_.optimizer_sharding != OptimizerSharding::kNone;
+      other.optimizer_sharding = shared ? OptimizerSharding::kNone : OptimizerSharding::kStates;
+      levers.push_back(Judged(shared ? "all of the optimizer's state on every replica"
+                                     : "the optimizer's state shared out by replicas",
+                              Time(cluster_, costs_, other)));
+    }
     std::stable_sort(levers.begin(), levers.end(), [](const WhatIf& a, const WhatIf& b) {
       if (a.step_time.has_value() != b.step_time.has_value()) return a.step_time.has_value();
       return a.step_time && *a.step_time < *b.step_time;

@@ -22,8 +22,8 @@ Nanos BoundParts::Largest() const { return std::max({work, node, packing, path, 
 
 BoundParts BoundPartsOf(const Graph& graph, const OperatorGraph& operators, const Cluster& cluster,
                         const CostModel& costs, int64_t mini_batch, const BoundOptions& options) {
-  const BoundProblem problem =
-      MakeBoundProblem(graph, operators, cluster, costs, mini_batch, options.optimizer);
+  const BoundProblem problem = MakeBoundProblem(graph, operators, cluster, costs, mini_batch,
+                                                options.optimizer, options.sharding);
   const WorkBound work = BoundWork(problem);
   double node = 0;
   double path = 0;

@@ -18,6 +18,9 @@ struct BoundOptions {
   Optimizer optimizer = Optimizer::kSgd;
   // For asynchronous strategies: the time per mini-batch of a pipeline that is never flushed.
   bool asynchronous = false;
+  // The bound is of strategies whose replicas share out the optimizer's state, however many they
+  // are: the state and its updates cost nothing then.
+  OptimizerSharding sharding = OptimizerSharding::kNone;
 };
 
 // The bounds whose largest is the answer; docs/lower-bound.md proves each under its name. 0 where

@@ -26,7 +26,22 @@ std::string ActivationAdvice(const Program& program, DeviceId device) {
                       ", fewer samples in flight or more devices");
 }
 
-std::string OptimizerAdvice(Optimizer optimizer, Bytes state) {
+// Something here could be shared out by replicas and is not.
+bool HasWholeState(const Program& program, DeviceId device) {
+  return std::any_of(program.reductions.begin(), program.reductions.end(),
+                     [&](const Reduction& reduction) {
+                       const auto& devices = reduction.devices;
+                       return !reduction.sharded && !reduction.gradient_norm &&
+                              reduction.stages.size() == 1 && !program.asynchronous &&
+                              std::find(devices.begin(), devices.end(), device) != devices.end();
+                     });
+}
+
+std::string OptimizerAdvice(Optimizer optimizer, Bytes state, bool may_share) {
+  if (may_share) {
+    return absl::StrCat("replicas that share out the optimizer state (--shard-optimizer states), ",
+                        OptimizerAdvice(optimizer, state, false));
+  }
   if (optimizer == Optimizer::kAdam) {
     return absl::StrCat("SGD instead of Adam (saves ", FormatBytes(state),
                         "; with momentum half of that) or more devices");
@@ -49,6 +64,12 @@ MemoryParts PartsOf(const Graph& graph, const Program& program, const DeviceProg
   parts.optimizer =
       ResidentBytesOf(graph, program.stages, stages, optimizer, program.training) -
       ResidentBytesOf(graph, program.stages, stages, Optimizer::kSgd, program.training);
+  for (const Reduction& reduction : program.reductions) {
+    const StageId stage = reduction.stages.front();
+    if (std::find(stages.begin(), stages.end(), stage) == stages.end()) continue;
+    parts.optimizer -=
+        StateOfOthers(graph, program.stages[stage.index()], reduction, device.device, optimizer);
+  }
   parts.parameters = device.resident - parts.optimizer - BufferBytes(graph, program, device);
   parts.parameters += std::min(gradients, peak - device.resident);
   parts.activations = peak - parts.parameters - parts.optimizer;
@@ -67,7 +88,7 @@ absl::Status OverMemory(const Graph& graph, const Cluster& cluster, const Progra
     advice = ActivationAdvice(program, device.device);
   } else if (largest == parts.optimizer) {
     dominates = "optimizer state dominates";
-    advice = OptimizerAdvice(optimizer, parts.optimizer);
+    advice = OptimizerAdvice(optimizer, parts.optimizer, HasWholeState(program, device.device));
   } else {
     dominates = "parameters and their gradients dominate";
     advice = absl::StrCat("more devices, so that each holds fewer parameters, or devices with ",

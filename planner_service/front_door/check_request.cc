@@ -82,6 +82,9 @@ std::string BrokenPromise(const PlanRequest& request, const std::string& planner
   if (planner == kManualPlanner) return "";
   if (strategy.batch_statistics != request.options.batch_statistics)
     return absl::StrCat("batch statistics ", BatchStatisticsName(strategy.batch_statistics));
+  if (strategy.optimizer_sharding != options.optimizer_sharding) {
+    return absl::StrCat("optimizer sharding ", OptimizerShardingName(strategy.optimizer_sharding));
+  }
   if (options.num_stages > 0 && stages != options.num_stages) {
     return absl::StrCat(stages, " stages instead of ", options.num_stages);
   }
@@ -165,6 +168,13 @@ absl::Status CheckOptions(const PlanRequest& request) {
     return Invalid("options.vertical_sync: needs options.asynchronous; in synchronous schedules ",
                    "all stages use the same weights anyway");
   }
+  if (options.bucket_bytes < 0) {
+    return Invalid("options.bucket_bytes: must not be negative, is ", options.bucket_bytes);
+  }
+  if (options.asynchronous && options.optimizer_sharding == OptimizerSharding::kStates) {
+    return Invalid("options.optimizer_sharding: is of synchronous plans; with ",
+                   "options.asynchronous every replica keeps the optimizer's state whole");
+  }
   return absl::OkStatus();
 }
 
@@ -205,6 +215,13 @@ std::string OptionsText(const PlanRequest& request) {
       " vertical_sync=", options.vertical_sync ? "yes" : "no", " seed=", options.seed,
       options.effort == 1 ? "" : absl::StrCat(" effort=", options.effort),
       " batch_statistics=", BatchStatisticsName(options.batch_statistics),
+      options.optimizer_sharding == OptimizerSharding::kNone
+          ? ""
+          : absl::StrCat(" optimizer_sharding=",
+                         options.optimizer_sharding.has_value()
+                             ? OptimizerShardingName(*options.optimizer_sharding)
+                             : "auto"),
+      options.bucket_bytes == 0 ? "" : absl::StrCat(" bucket_bytes=", options.bucket_bytes),
       options.try_splits ? "" : " split_operators=off",
       options.splits.empty()
           ? ""

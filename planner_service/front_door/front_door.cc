@@ -19,6 +19,7 @@
 #include "planner_service/front_door/plan_warnings.h"
 #include "planner_service/front_door/planner_table.h"
 #include "planner_service/front_door/request_costs.h"
+#include "planner_service/front_door/sharded_plans.h"
 #include "planner_service/front_door/split_plans.h"
 #include "planner_service/planner/fit.h"
 #include "planner_service/planner/whole_batch.h"
@@ -77,7 +78,9 @@ absl::Status Prepare(const PlanRequest& request, Prepared& prepared) {
                       costs,
                       request.mini_batch,
                       request.optimizer,
-                      request.options.batch_statistics};
+                      request.options.batch_statistics,
+                      request.options.bucket_bytes,
+                      request.options.optimizer_sharding.value_or(OptimizerSharding::kNone)};
   prepared.operators = CanonicalOperators(prepared.problem);
   return absl::OkStatus();
 }
@@ -238,8 +241,10 @@ absl::StatusOr<PlanResponse> SolveWhole(const Planner& planner, const PlanReques
 absl::StatusOr<Nanos> BoundOf(const PlanRequest& request) {
   Prepared prepared;
   RETURN_IF_ERROR(Prepare(request, prepared));
-  return LowerBound(*request.graph, prepared.operators, *request.cluster, *prepared.problem.costs,
-                    request.mini_batch, {request.optimizer, request.options.asynchronous});
+  return LowerBound(
+      *request.graph, prepared.operators, *request.cluster, *prepared.problem.costs,
+      request.mini_batch,
+      {request.optimizer, request.options.asynchronous, prepared.problem.optimizer_sharding});
 }
 
 absl::StatusOr<std::optional<NodeId>> TooLargeIn(const PlanRequest& request) {
@@ -268,11 +273,17 @@ absl::StatusOr<PlanResponse> SolvePlanWith(const Planner& planner, const PlanReq
     return absl::InvalidArgumentError(absl::StrCat(
         "planner '", planner.name(), "' does not learn from measurements of strategies"));
   }
-  return SolveWithSplits(request, planner.abilities().tries_splits, context, on_improvement,
-                         {[&](const PlanRequest& whole, const ImprovementCallback& improved) {
-                            return SolveWhole(planner, whole, context, improved);
-                          },
-                          BoundOf, TooLargeIn});
+  const auto solve = [&](const PlanRequest& one, SearchContext& own,
+                         const ImprovementCallback& improved) {
+    return SolveWithSplits(one, planner.abilities().tries_splits, own, improved,
+                           {[&](const PlanRequest& whole, const ImprovementCallback& better) {
+                              return SolveWhole(planner, whole, own, better);
+                            },
+                            BoundOf});
+  };
+  if (request.options.optimizer_sharding.has_value())
+    return solve(request, context, on_improvement);
+  return SolveEitherSharding(request, context, on_improvement, solve);
 }
 
 namespace {
@@ -288,9 +299,9 @@ absl::StatusOr<PlanResponse> SolveWhole(const Planner& planner, const PlanReques
   response.operators = prepared.operators.size();
   // On large clusters it takes longer than the first plan, which does not wait for it.
   const auto set_bound = [&] {
-    response.lower_bound =
-        LowerBound(*request.graph, prepared.operators, *request.cluster, *problem.costs,
-                   request.mini_batch, {request.optimizer, request.options.asynchronous});
+    response.lower_bound = LowerBound(
+        *request.graph, prepared.operators, *request.cluster, *problem.costs, request.mini_batch,
+        {request.optimizer, request.options.asynchronous, problem.optimizer_sharding});
   };
   response.reason = WhyNoMicroBatch(problem, request.options);
   if (std::string reason = TooManyStages(request.options, prepared); !reason.empty()) {

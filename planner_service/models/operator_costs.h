@@ -11,7 +11,7 @@ class OperatorCosts : public CostTable {
   // The problem must outlive the costs. O(nodes + reads).
   explicit OperatorCosts(const Problem& problem)
       : CostTable(*problem.graph, *problem.operators, *problem.cluster, *problem.costs,
-                  problem.optimizer),
+                  problem.optimizer, problem.optimizer_sharding),
         problem_(&problem) {}
 
   const Problem& problem() const { return *problem_; }

@@ -72,17 +72,20 @@ void StageOracle::CollectValues(const std::vector<int32_t>& position) {
 
 void StageOracle::CollectParameters() {
   const Graph& graph = *problem().graph;
+  const bool shares_state = problem().optimizer_sharding != OptimizerSharding::kNone;
   parameters_.resize(size());
   std::vector<int32_t> next(graph.parameters().size(), size());
   for (int32_t p = size() - 1; p >= 0; --p) {
     const CostTable::Held& held = costs_.held(order_[p].value());
     for (ParameterId id : held.parameters) {
       const HeldBytes& bytes = costs_.held(id);
-      parameters_[p].push_back({bytes.resident, bytes.gradients, next[id.index()]});
+      parameters_[p].push_back(
+          {bytes.resident, bytes.gradients, shares_state ? bytes.state : 0, next[id.index()]});
       next[id.index()] = p;
     }
     if (held.profiled.resident == 0 && held.profiled.gradients == 0) continue;
-    parameters_[p].push_back({held.profiled.resident, held.profiled.gradients, size()});
+    parameters_[p].push_back({held.profiled.resident, held.profiled.gradients,
+                              shares_state ? held.profiled.state : 0, size()});
   }
 }
 
@@ -110,6 +113,7 @@ StageOracle::Extent StageOracle::Grow(const Extent& shorter, int32_t p, int32_t 
   for (const ParameterUse& use : parameters_[p]) {
     if (use.next < end) continue;
     extent.resident += use.resident;
+    extent.state += use.state;
     extent.gradients += use.gradient;
   }
   return extent;
@@ -124,7 +128,7 @@ void StageOracle::LeastParameters(std::vector<Bytes>& resident,
     gradients.push_back(gradients.back());
     for (const ParameterUse& use : uses) {
       if (use.next < size()) continue;
-      resident.back() += use.resident;
+      resident.back() += use.resident - use.state;
       gradients.back() += use.gradient;
     }
   }
@@ -222,8 +226,9 @@ Bytes StageOracle::Memory(const Extent& extent, Bytes saved, Bytes workspace, co
   } else {
     per_sample += extent.held_per_sample * static_cast<double>(flow.micro_batches_in_flight);
   }
-  return extent.resident + (flow.recompute ? 1 : flow.micro_batches_in_flight) * saved + workspace +
-         static_cast<Bytes>(std::ceil(per_sample * static_cast<double>(flow.samples)));
+  const Bytes of_others = extent.state - (extent.state + Bytes(flow.replicas - 1)) / flow.replicas;
+  return extent.resident - of_others + (flow.recompute ? 1 : flow.micro_batches_in_flight) * saved +
+         workspace + static_cast<Bytes>(std::ceil(per_sample * static_cast<double>(flow.samples)));
 }
 
 Bytes StageOracle::Memory(int32_t begin, int32_t end, const Flow& flow) const {

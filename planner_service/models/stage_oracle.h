@@ -54,6 +54,7 @@ class StageOracle {
   // What a range holds and exchanges whatever the number of samples.
   struct Extent {
     Bytes resident = 0;         // Parameters, gradients, optimizer state.
+    Bytes state = 0;            // The part of it that replicas share out; 0 if they do not.
     Bytes gradients = 0;        // Gradient bytes that replicas sum.
     double in_per_sample = 0;   // Activation bytes received from earlier ranges.
     double out_per_sample = 0;  // Activation bytes sent to later ranges, each value once.
@@ -97,6 +98,7 @@ class StageOracle {
     int64_t micro_batches_in_flight = 1;
     int64_t micro_batches = 1;
     bool recompute = false;  // The forward pass is run again before each backward pass.
+    int64_t replicas = 1;    // They share out Extent::state.
   };
   Bytes Memory(int32_t begin, int32_t end, const Flow& flow) const;
   // Peak memory of a range without asking again for what the caller already has.
@@ -116,6 +118,7 @@ class StageOracle {
   struct ParameterUse {
     Bytes resident = 0;
     Bytes gradient = 0;
+    Bytes state = 0;   // The part of `resident` that replicas share out.
     int32_t next = 0;  // Next position that uses the same parameter; size() if none.
   };
   void CollectValues(const std::vector<int32_t>& position);

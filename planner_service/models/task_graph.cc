@@ -220,11 +220,13 @@ class Builder {
         early_share = FillSum(sum);
         graph_.sums.push_back(sum);
       }
+      // Replicas may each update a share; the all-gather behind that is left out.
+      const bool shared = costs_.problem().optimizer_sharding != OptimizerSharding::kNone;
+      const Bytes trained = sums_[s].parameters.trained / (shared ? std::ssize(stage.devices) : 1);
       for (int32_t u : sums_[s].units) {
         TaskGraph::Unit& unit = graph_.units[u];
-        const Nanos update =
-            OptimizerStepTime(cluster.kind_of(DeviceId(unit.device)), sums_[s].parameters.trained,
-                              sums_[s].parameters.updated);
+        const Nanos update = OptimizerStepTime(cluster.kind_of(DeviceId(unit.device)), trained,
+                                               sums_[s].parameters.updated);
         const auto early = static_cast<Nanos>(early_share * static_cast<double>(update));
         const Nanos before = std::max<Nanos>(sum.exposed - sum.last, 0);
         unit.tail = std::max(before + early, sum.exposed) + update - early;
@@ -284,7 +286,8 @@ class Builder {
           if (unit.recompute || !unit.has_backward) saved += share.saved[op];
         }
         const StageSums& sums = sums_[unit.stage];
-        resident += sums.parameters.resident;
+        resident += sums.parameters.ResidentOn(std::ssize(draft_.stages[unit.stage].devices),
+                                               costs_.problem().optimizer_sharding);
         passing = std::max(
             passing, workspace + saved + (sums.in_per_sample + 2 * sums.back_per_sample) * samples);
       }

@@ -21,8 +21,10 @@ Bytes Resident(const Graph& graph, const std::vector<NodeId>& nodes, Optimizer o
 struct Need {
   Bytes resident = 0;
   Bytes resident_sgd = 0;  // `resident` with plain SGD.
-  Bytes gradients = 0;     // The part of `resident` that is not there before a backward pass.
-  Bytes activations = 0;   // What one sample needs.
+  // `resident` where all devices are replicas that share out the optimizer's state.
+  Bytes resident_shared = 0;
+  Bytes gradients = 0;    // The part of `resident` that is not there before a backward pass.
+  Bytes activations = 0;  // What one sample needs.
   Bytes Total() const { return resident + std::max<Bytes>(activations - gradients, 0); }
 };
 
@@ -30,6 +32,9 @@ Need NeedOf(const Problem& problem, const Operator& op) {
   Need need;
   need.resident = Resident(*problem.graph, op.nodes, problem.optimizer);
   need.resident_sgd = Resident(*problem.graph, op.nodes, Optimizer::kSgd);
+  const Bytes state = need.resident - need.resident_sgd;
+  need.resident_shared = need.resident_sgd + state / problem.cluster->size();
+  if (problem.optimizer_sharding != OptimizerSharding::kNone) need.resident = need.resident_shared;
   ProgramStage stage;
   stage.nodes = op.nodes;
   need.gradients = GradientBytesOf(*problem.graph, {stage}, {StageId(0)});
@@ -93,6 +98,11 @@ std::optional<std::string> OperatorTooLarge(const Problem& problem) {
   if (CutOf(*problem.graph, heaviest).ok()) {
     absl::StrAppend(&help, ", or the operator in parallel parts (--split-operators ",
                     problem.graph->node(heaviest).name, "=2)");
+  }
+  if (need.resident_shared < need.resident &&
+      need.resident_shared + need.activations <= largest.memory) {
+    absl::StrAppend(&help, ", or replicas that share out the optimizer's state ",
+                    "(--shard-optimizer states)");
   }
   return absl::StrCat("operator '", worst->name, "' alone needs ", FormatBytes(need.Total()), " (",
                       FormatBytes(need.resident), " for parameters, ",

@@ -14,6 +14,7 @@ Strategy EmptyStrategy(const Problem& problem, StrategyKind kind) {
   strategy.mini_batch = problem.mini_batch;
   strategy.batch_statistics = problem.batch_statistics;
   strategy.bucket_bytes = problem.bucket_bytes;
+  strategy.optimizer_sharding = problem.optimizer_sharding;
   return strategy;
 }
 

@@ -29,9 +29,11 @@ struct Problem {
   Optimizer optimizer = Optimizer::kAdam;
   BatchStatistics batch_statistics = BatchStatistics::kWhole;
   Bytes bucket_bytes = 0;  // Strategy::bucket_bytes.
+  // Strategy::optimizer_sharding.
+  OptimizerSharding optimizer_sharding = OptimizerSharding::kNone;
 };
 
-// A strategy of the problem's mini-batch, batch statistics and buckets, without stages.
+// A strategy of the problem's mini-batch, batch statistics, buckets and sharding, without stages.
 Strategy EmptyStrategy(const Problem& problem, StrategyKind kind);
 
 // Time of the whole model's passes over one sample, by kind of device of the cluster: how fast each
@@ -66,6 +68,9 @@ struct PlanOptions {
   uint64_t seed = 1;           // For planners that draw random numbers.
   int32_t effort = 1;          // So many times the budgets of members and local search.
   BatchStatistics batch_statistics = BatchStatistics::kWhole;  // Problem::batch_statistics.
+  Bytes bucket_bytes = 0;                                      // Problem::bucket_bytes.
+  // Problem::optimizer_sharding; nothing: the front door tries each.
+  std::optional<OptimizerSharding> optimizer_sharding = OptimizerSharding::kNone;
   // Operators that are cut in parallel parts before anything is planned (common/rewrite). None:
   // planners that try it by themselves may, with `try_splits`.
   std::vector<OperatorSplit> splits;

@@ -32,6 +32,16 @@ class SearchContext {
   // measures: one unit for each poll, and what is charged. `outer` outlives the context.
   SearchContext(const SearchContext& outer, int64_t most_effort)
       : outer_(&outer), most_effort_(most_effort) {}
+  // A part of another search: it expires with it or at `deadline`, and has its measurements.
+  // `outer` outlives the context.
+  SearchContext(const SearchContext& outer, Clock::time_point deadline)
+      : measure(outer.measure), outer_(&outer), deadline_(deadline) {}
+
+  // When half of the time is over that is left; never without a deadline.
+  Clock::time_point HalfTime() const {
+    const Clock::time_point now = Clock::now();
+    return deadline_ == Clock::time_point::max() ? deadline_ : now + (deadline_ - now) / 2;
+  }
 
   void Cancel() { cancelled_.store(true, std::memory_order_relaxed); }
   bool Expired() const {

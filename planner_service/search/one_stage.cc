@@ -21,7 +21,7 @@ std::optional<OneStageChoice> LargestThatFits(const StageOracle& oracle, const P
     for (int64_t size : sizes) {
       if (MostReplicas(problem, options, size) < replicas) continue;
       const StageOracle::Flow flow{(size + replicas - 1) / replicas, 1, problem.mini_batch / size,
-                                   recompute};
+                                   recompute, replicas};
       if (oracle.Memory(0, oracle.size(), flow) > oracle.budget()) continue;
       return OneStageChoice{replicas, size, recompute};
     }

@@ -21,7 +21,7 @@ namespace stagewright {
 class Durations {
  public:
   virtual ~Durations() = default;
-  // Compute actions and all-reduces of the program.
+  // Compute actions and collectives of the program.
   virtual Nanos Of(DeviceId device, const Action& action) const = 0;
   // From the start of a backward pass to its mark at `node` (PassMark), at most Of the pass; by
   // default that, as if the mark were its end.

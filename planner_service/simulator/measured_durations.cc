@@ -13,7 +13,7 @@
 namespace stagewright {
 namespace {
 
-// An action on a device; for transfers and all-reduces it is found from either end.
+// An action on a device; for transfers and collectives it is found from either end.
 struct Key {
   DeviceId device;
   Action action;
@@ -117,24 +117,27 @@ Marks MarksOf(const Program& program, const Spans& spans) {
   return marks;
 }
 
-// From the last start to the last end over the members of each reduction.
-std::vector<Nanos> AllReduceTimes(const Program& program, const Spans& spans) {
-  std::vector<Span> last(program.reductions.size());
-  std::vector<bool> seen(program.reductions.size());
+// Collectives by kind and reduction.
+using Meetings = std::map<std::pair<ActionKind, int32_t>, Nanos>;
+
+// From the last start to the last end over the members of each.
+Meetings CollectiveTimes(const Program& program, const Spans& spans) {
+  std::map<std::pair<ActionKind, int32_t>, Span> last;
   for (const DeviceProgram& device : program.devices) {
     for (const ProgramAction& item : device.body) {
-      if (item.action.kind != ActionKind::kAllReduce) continue;
+      if (!IsCollective(item.action.kind)) continue;
       const auto it = spans.find({device.device, item.action});
       if (it == spans.end()) continue;
-      const int32_t reduction = item.action.channel;
-      Span& span = last[reduction];
-      span.start = seen[reduction] ? std::max(span.start, it->second.start) : it->second.start;
-      span.end = seen[reduction] ? std::max(span.end, it->second.end) : it->second.end;
-      seen[reduction] = true;
+      const auto [entry, first] =
+          last.try_emplace({item.action.kind, item.action.channel}, it->second);
+      if (first) continue;
+      entry->second.start = std::max(entry->second.start, it->second.start);
+      entry->second.end = std::max(entry->second.end, it->second.end);
     }
   }
-  std::vector<Nanos> times;
-  for (const Span& span : last) times.push_back(std::max<Nanos>(0, span.end - span.start));
+  Meetings times;
+  for (const auto& [meeting, span] : last)
+    times[meeting] = std::max<Nanos>(0, span.end - span.start);
   return times;
 }
 
@@ -151,7 +154,7 @@ absl::StatusOr<std::unique_ptr<Durations>> MakeMeasuredDurations(
     if (event.step != step) continue;
     spans[{event.device, event.action}] = {event.start, event.end};
   }
-  const std::vector<Nanos> all_reduce = AllReduceTimes(program, spans);
+  const Meetings collectives = CollectiveTimes(program, spans);
   absl::flat_hash_map<Key, Nanos> times;
   for (const DeviceProgram& device : program.devices) {
     for (const ProgramAction& item : device.body) {
@@ -161,8 +164,8 @@ absl::StatusOr<std::unique_ptr<Durations>> MakeMeasuredDurations(
       if (IsReceive(item.action.kind)) continue;  // Measured with its send.
       if (IsSend(item.action.kind)) {
         ASSIGN_OR_RETURN(times[key], TransferTime(program, spans, key, step));
-      } else if (item.action.kind == ActionKind::kAllReduce) {
-        times[key] = all_reduce[item.action.channel];
+      } else if (IsCollective(item.action.kind)) {
+        times[key] = collectives.at({item.action.kind, item.action.channel});
       } else {
         times[key] = std::max<Nanos>(0, it->second.end - it->second.start);
       }

@@ -13,8 +13,8 @@
 namespace stagewright {
 
 // Durations measured in one step of a trace. A transfer lasts from the moment both ends were ready
-// to the end of its receive; an all-reduce from its last start to its last end. A mark was reached
-// when the first all-reduce that waits for it started, or with the end of its pass.
+// to the end of its receive; a collective from its last start to its last end. A mark was reached
+// when the first sum that waits for it started, or with the end of its pass.
 // FAILED_PRECONDITION if an action of the body is missing (names device, step and action), or if
 // the program is asynchronous and not unrolled.
 absl::StatusOr<std::unique_ptr<Durations>> MakeMeasuredDurations(

@@ -1,6 +1,7 @@
 #include "planner_service/simulator/model_durations.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "common/base/check.h"
@@ -44,6 +45,19 @@ int64_t UpdatedBy(const Graph& graph, const std::vector<NodeId>& nodes) {
   return count;
 }
 
+// Gradient bytes of the largest share of what replicas share out; else all.
+double LargestShare(const Reduction& reduction) {
+  const auto bytes = static_cast<double>(reduction.bytes);
+  return reduction.sharded ? bytes / static_cast<double>(reduction.devices.size()) : bytes;
+}
+
+// Parameters of which a replica updates something.
+int64_t UpdatedOf(const Reduction& reduction) {
+  const auto all = std::ssize(reduction.parameters);
+  const auto replicas = std::ssize(reduction.devices);
+  return reduction.sharded ? (all + replicas - 1) / replicas : all;
+}
+
 class ModelDurations : public Durations {
  public:
   ModelDurations(const Graph& graph, const Program& program, const Cluster& cluster,
@@ -71,6 +85,7 @@ class ModelDurations : public Durations {
     std::vector<Entry> entries;    // Few: shares of one stage differ by at most one sample.
     Bytes trained = 0;             // What optimizer steps go over.
     int64_t parameters = 0;        // How many they update.
+    double gradients = 0;          // Bytes of which they use the gradients.
     struct Part {
       int32_t reduction;   // The one that its step names.
       Bytes trained;       // What its step goes over.
@@ -82,7 +97,8 @@ class ModelDurations : public Durations {
   const Entry* Find(const StageTimes& times, int32_t kind, int64_t samples) const;
   void AddEntry(StageId stage, int32_t kind, int64_t samples);
   void AddFixedCosts(const DeviceProgram& device);
-  void AddPart(const Graph& graph, const Action& step);
+  void FindTrained(const Graph& graph, StageId stage, Optimizer optimizer);
+  void AddPart(const Action& step);
   Nanos StepTime(const StageTimes& times, int32_t kind, const Action& step) const;
   Nanos FixedCostOf(const StageTimes& times, DeviceId device) const;
   // How large a send or receive is.
@@ -92,7 +108,7 @@ class ModelDurations : public Durations {
   const Cluster& cluster_;
   const CostModel& costs_;
   std::vector<StageTimes> stages_;
-  std::vector<Nanos> all_reduce_;  // By reduction.
+  std::vector<Nanos> collectives_;  // By reduction.
   std::vector<double> link_rates_;
 };
 
@@ -101,22 +117,17 @@ ModelDurations::ModelDurations(const Graph& graph, const Program& program, const
     : program_(program), cluster_(cluster), costs_(costs), stages_(program.stages.size()) {
   for (const Link& link : cluster.links()) link_rates_.push_back(link.bytes_per_second);
   for (const Reduction& reduction : program.reductions) {
-    all_reduce_.push_back(AllReduceTime(cluster, reduction.devices, reduction.bytes));
+    const auto time = reduction.sharded ? ShareExchangeTime : AllReduceTime;
+    collectives_.push_back(time(cluster, reduction.devices, reduction.bytes));
   }
-  for (size_t stage = 0; stage < stages_.size(); ++stage) {
-    stages_[stage].trained =
-        TrainedBytes(graph, program, StageId(static_cast<int64_t>(stage)), optimizer);
-    // The first pass after an update casts the weights: 4 bytes are read where 2 are written, while
-    // a step reads and writes each of its own.
-    stages_[stage].parameters = UpdatedBy(graph, program.stages[stage].nodes);
-    stages_[stage].trained += CastBytesOf(graph, program.stages[stage], costs.precision()) * 3 / 2;
-  }
+  for (size_t stage = 0; stage < stages_.size(); ++stage)
+    FindTrained(graph, StageId(static_cast<int64_t>(stage)), optimizer);
   for (const DeviceProgram& device : program.devices) {
     for (const auto* section : {&device.prologue, &device.body, &device.epilogue}) {
       for (const ProgramAction& item : *section) {
         for (const PassMark& mark : item.after_marks)
           stages_[(*section)[mark.action].action.stage.index()].marked = true;
-        AddPart(graph, item.action);
+        AddPart(item.action);
       }
     }
   }
@@ -131,6 +142,26 @@ ModelDurations::ModelDurations(const Graph& graph, const Program& program, const
       }
     }
   }
+}
+
+void ModelDurations::FindTrained(const Graph& graph, StageId stage, Optimizer optimizer) {
+  StageTimes& times = stages_[stage.index()];
+  times.trained = TrainedBytes(graph, program_, stage, optimizer);
+  times.parameters = UpdatedBy(graph, program_.stages[stage.index()].nodes);
+  const auto all = static_cast<double>(GradientsOf(graph, program_.stages[stage.index()].nodes));
+  times.gradients = all;
+  for (const Reduction& reduction : program_.reductions) {
+    if (!reduction.sharded || reduction.stages.front() != stage) continue;
+    times.parameters -= std::ssize(reduction.parameters) - UpdatedOf(reduction);
+    times.gradients -= static_cast<double>(reduction.bytes) - LargestShare(reduction);
+  }
+  if (times.gradients < all) {
+    const double own = static_cast<double>(times.trained) * (times.gradients / all);
+    times.trained = Bytes(std::llround(own));
+  }
+  // The first pass after an update casts the weights: 4 bytes are read where 2 are written, while
+  // a step reads and writes each of its own.
+  times.trained += CastBytesOf(graph, program_.stages[stage.index()], costs_.precision()) * 3 / 2;
 }
 
 void ModelDurations::AddEntry(StageId stage, int32_t kind, int64_t samples) {
@@ -150,7 +181,7 @@ void ModelDurations::AddEntry(StageId stage, int32_t kind, int64_t samples) {
 }
 
 // A stage's steps of parts follow each other in the order of their reductions.
-void ModelDurations::AddPart(const Graph& graph, const Action& step) {
+void ModelDurations::AddPart(const Action& step) {
   if (step.kind != ActionKind::kOptimizerStep || step.channel < 0) return;
   StageTimes& times = stages_[step.stage.index()];
   int32_t before = -1;
@@ -158,16 +189,15 @@ void ModelDurations::AddPart(const Graph& graph, const Action& step) {
     if (part.reduction == step.channel) return;
     before = std::max(before, part.reduction);
   }
-  Bytes updated = 0;
+  double updated = 0;
   int64_t parameters = 0;
   for (int32_t r = before + 1; r <= step.channel; ++r) {
     const Reduction& reduction = program_.reductions[r];
     if (reduction.stages != std::vector<StageId>{step.stage}) continue;
-    updated += reduction.bytes;
-    parameters += static_cast<int64_t>(reduction.parameters.size());
+    updated += LargestShare(reduction);
+    parameters += UpdatedOf(reduction);
   }
-  const Bytes all = GradientsOf(graph, program_.stages[step.stage.index()].nodes);
-  const double share = static_cast<double>(updated) / static_cast<double>(all);
+  const double share = updated / times.gradients;
   times.parts.push_back({step.channel,
                          Bytes(static_cast<int64_t>(share * static_cast<double>(times.trained))),
                          parameters});
@@ -196,8 +226,7 @@ void ModelDurations::AddFixedCosts(const DeviceProgram& device) {
   std::vector<Nanos> messages(stages_.size(), 0);
   for (const ProgramAction& item : device.body) {
     const Action& action = item.action;
-    if (action.kind == ActionKind::kAllReduce || action.kind == ActionKind::kOptimizerStep)
-      continue;
+    if (IsCollective(action.kind) || action.kind == ActionKind::kOptimizerStep) continue;
     if (IsCompute(action.kind)) {
       ++passes[action.stage.index()];
     } else {
@@ -226,7 +255,7 @@ const ModelDurations::Entry* ModelDurations::Find(const StageTimes& times, int32
 }
 
 Nanos ModelDurations::Of(DeviceId device, const Action& action) const {
-  if (action.kind == ActionKind::kAllReduce) return all_reduce_[action.channel];
+  if (IsCollective(action.kind)) return collectives_[action.channel];
   const StageTimes& times = stages_[action.stage.index()];
   const int32_t kind = cluster_.device(device).kind;
   if (action.kind == ActionKind::kOptimizerStep) return StepTime(times, kind, action);

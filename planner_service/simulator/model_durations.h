@@ -20,7 +20,9 @@ namespace stagewright {
 // for the stage. An optimizer step reads and writes what its stage holds for the trainable
 // parameters that it updates once, in proportion to their gradients. A backward pass comes to a
 // mark when it has the times of the nodes before it left, of each the whole backward time or, in a
-// weight half, that of its weights. Links are its own while an all-reduce runs (AllReduceTime).
+// weight half, that of its weights. Links are its own while a collective runs: AllReduceTime, or
+// ShareExchangeTime for a reduce-scatter and an all-gather. Of what replicas share out, a step goes
+// over the largest share.
 // Splitting and joining tensors between stages of different micro-batches or replicas happens on
 // the way into and out of messages and takes no time of its own.
 std::unique_ptr<Durations> MakeModelDurations(const Graph& graph, const Program& program,

@@ -79,7 +79,7 @@ class EventLoop {
   void StartMarks(Cell cell, const Action& action, Nanos time);
   void StartTransferEnd(Cell cell, const Action& action);
   void BeginTransfer(int32_t slot, Cell late);
-  void StartAllReduce(Cell cell, const Action& action);
+  void StartCollective(Cell cell, const Action& action);
   void Handle(const Event& event);
   void ReachMarks();
   void FinishEnded();
@@ -183,8 +183,8 @@ void EventLoop::StartReady() {
     }
     if (IsTransfer(action.kind)) {
       StartTransferEnd(cell, action);
-    } else if (action.kind == ActionKind::kAllReduce) {
-      StartAllReduce(cell, action);
+    } else if (IsCollective(action.kind)) {
+      StartCollective(cell, action);
     } else {
       const Nanos time = durations_.Of(program_.devices[cell.row].device, action);
       CHECK(time >= 0);
@@ -234,7 +234,7 @@ void EventLoop::BeginTransfer(int32_t slot, Cell late) {
   }
 }
 
-void EventLoop::StartAllReduce(Cell cell, const Action& action) {
+void EventLoop::StartCollective(Cell cell, const Action& action) {
   std::vector<Cell>& members = members_[action.channel];
   members.push_back(cell);
   if (members.size() < program_.reductions[action.channel].devices.size()) return;

@@ -7,7 +7,7 @@
 //     and ends both.
 //   - Transfers over a common link share it equally: a transfer moves at the smallest, over its
 //     links, of rate / active transfers (LinkShares).
-//   - An all-reduce begins when its last member starts it and ends for all at once. One that waits
+//   - A collective begins when its last member starts it and ends for all at once. A sum that waits
 //     for marks of a backward pass starts when that comes to them.
 //
 // An asynchronous program is simulated unrolled, twice: the steps that the longer run has more are

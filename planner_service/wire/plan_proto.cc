@@ -131,6 +131,10 @@ PlanOptions FromProto(const v1::PlanOptions& proto) {
   options.seed = proto.seed() == 0 ? 1 : proto.seed();
   options.effort = proto.effort() == 0 ? 1 : proto.effort();
   options.batch_statistics = FromProto(proto.batch_statistics());
+  options.bucket_bytes = Bytes(proto.bucket_bytes());
+  options.optimizer_sharding = FromProto(proto.optimizer_sharding());
+  if (proto.optimizer_sharding() == v1::OPTIMIZER_SHARDING_AUTO)
+    options.optimizer_sharding = std::nullopt;
   options.try_splits = proto.split_policy() != v1::SPLIT_POLICY_OFF;
   for (const v1::OperatorSplit& split : proto.splits()) options.splits.push_back(FromProto(split));
   options.manual = proto.manual();

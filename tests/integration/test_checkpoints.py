@@ -51,6 +51,27 @@ def test_a_job_goes_on_with_other_devices(system):
     assert_same(again["checkpoint"], whole["checkpoint"])
 
 
+def test_shared_optimizer_state_goes_on_as_whole_and_back(system):
+    """Two replicas with a share each, and one device."""
+    replicas = dict(devices=2, planner="data-parallel", shard_optimizer="states", bucket_bytes=1000)
+    whole = system.train(MODEL, **settings(system, "one", devices=1, checkpoint_every=10))
+    assert whole["state"] == "succeeded", whole["message"]
+    shared = system.train(MODEL, **settings(system, "shared", **replicas, checkpoint_every=10))
+    assert shared["state"] == "succeeded", shared["message"]
+    assert_same(shared["checkpoint"], whole["checkpoint"])
+    step = "checkpoints/step-0000000010"
+    manifest = json.loads((system.path / "shared" / step / "manifest.json").read_text())
+    assert any("exp_avg@" in name for name in manifest["optimizer_map"])
+    states = [stagewright.read_checkpoint(system.path / out / step).optimizer_state for out in ("one", "shared")]
+    assert set(states[0]) == set(states[1])
+    for name, state in states[0].items():
+        assert {key: value.shape for key, value in state.items()} == {k: v.shape for k, v in states[1][name].items()}
+    for out, of, flags in (("to-one", "shared", {"devices": 1}), ("to-shared", "one", replicas)):
+        resumed = system.train(MODEL, **settings(system, out, **flags, resume=system.path / of / step))
+        assert resumed["state"] == "succeeded", resumed["message"]
+        assert_same(resumed["checkpoint"], whole["checkpoint"])
+
+
 def whole_checkpoints(root):
     return sorted(path.parent for path in root.glob("*/manifest.json"))
 

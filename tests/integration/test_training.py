@@ -131,20 +131,26 @@ def test_the_trace_follows_the_program_and_its_replay_gives_the_step_time(system
     assert 0.9 < ratio < 1.1, checked.stdout
 
 
-def test_two_workers_sum_gradients_in_buckets(system):
+@pytest.mark.parametrize("sharding", ["none", "states"])
+def test_two_workers_sum_gradients_in_buckets(system, sharding):
     """A bucket for each gradient, and weights as on one device."""
-    plan = system.path / "replicas.json"
-    plan.write_text(json.dumps({"micro_batch": 8, "bucket_bytes": 1, "stages": [{"nodes": ["*"], "devices": [0, 1]}]}))
-    job = system.train("four_branches_f64", devices=2, plan_file=plan, out=system.path / "buckets")
+    plan = system.path / f"replicas-{sharding}.json"
+    stage = {"nodes": ["*"], "devices": [0, 1]}
+    plan.write_text(
+        json.dumps({"micro_batch": 8, "bucket_bytes": 1, "optimizer_sharding": sharding, "stages": [stage]})
+    )
+    job = system.train("four_branches_f64", devices=2, plan_file=plan, out=system.path / f"buckets-{sharding}")
     assert job["state"] == "succeeded", job["message"]
     assert_equal_to_reference(job["checkpoint"], "four_branches_f64", "sgd")
 
 
-def test_two_workers_sum_gradients_while_the_backward_pass_goes_on(system):
+@pytest.mark.parametrize(("sharding", "kind"), [("none", "AR"), ("states", "RS")])
+def test_two_workers_sum_gradients_while_the_backward_pass_goes_on(system, sharding, kind):
     """A pass of many milliseconds, so that a busy machine has time to start a sum before it ends."""
-    plan, path = system.path / "wide.json", system.path / "buckets.json"
+    plan, path = system.path / f"wide-{sharding}.json", system.path / f"buckets-{sharding}.json"
     stage = {"nodes": ["*"], "devices": [0, 1]}
-    plan.write_text(json.dumps({"micro_batch": 64, "bucket_bytes": 1 << 20, "stages": [stage]}))
+    spec = {"micro_batch": 64, "bucket_bytes": 1 << 20, "optimizer_sharding": sharding, "stages": [stage]}
+    plan.write_text(json.dumps(spec))
     job = system.train("wide", **exported_wide(system, 1024), steps=6, devices=2, plan_file=plan)
     assert job["state"] == "succeeded", job["message"]
     assert system.cli("trace", job["name"], "--file", path).returncode == 0
@@ -152,7 +158,7 @@ def test_two_workers_sum_gradients_while_the_backward_pass_goes_on(system):
     measured = {e["pid"] for e in events if e["ph"] == "M" and e["args"]["name"].startswith("measured")}
     spans = [e for e in events if e["ph"] == "X" and e["pid"] in measured]
     passes = [e for e in spans if e["name"].startswith("B")]
-    sums = [e for e in spans if e["name"].startswith("AR")]
+    sums = [e for e in spans if e["name"].startswith(kind)]
     within = [s for s in sums for b in passes if s["pid"] == b["pid"] and 0 <= s["ts"] - b["ts"] < b["dur"]]
     assert len({s["pid"] for s in within}) == 2
 

@@ -13,7 +13,7 @@ MAY_INCLUDE = {
     "common/topology": ["common/base"],
     "common/training": ["common/graph"],
     "common/cost": ["common/training", "common/topology"],
-    "common/strategy": ["common/graph", "common/topology"],
+    "common/strategy": ["common/graph", "common/topology", "common/training"],
     "common/program": ["common/graph"],
     "common/policies": ["common/strategy"],
     "common/memory": ["common/program", "common/cost"],

@@ -82,7 +82,7 @@ class Driver {
       Push(now_ + Nanos(time), event.row, event.action, true);
       return;
     }
-    const bool sum = action.kind == ActionKind::kAllReduce;
+    const bool sum = IsCollective(action.kind);
     const bool gradient =
         action.kind == ActionKind::kSendGradient || action.kind == ActionKind::kReceiveGradient;
     auto& waiting = meetings_[{action.channel, sum ? 2 : gradient}];

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <optional>
 #include <set>
 #include <system_error>
 #include <tuple>
@@ -14,6 +15,7 @@
 #include "absl/strings/strip.h"
 #include "common/data/safetensors_writer.h"
 #include "worker_daemon/checkpoint/slices.h"
+#include "worker_daemon/checkpoint/state_shares.h"
 
 namespace stagewright {
 namespace {
@@ -179,11 +181,36 @@ absl::StatusOr<Checkpoint> Checkpoint::Open(const std::string& directory) {
                      SafetensorsFile::Open((fs::path(directory) / file.name).string()));
     checkpoint.files_.emplace(file.name, std::move(opened));
   }
+  RETURN_IF_ERROR(Annotate(checkpoint.JoinStateShares(), directory));
   for (const auto& [name, sliced] : checkpoint.manifest_.slices) {
     auto joined = checkpoint.JoinSliced(name, sliced);
     if (!joined.ok()) return absl::DataLossError(absl::StrCat(directory, ": ", joined.message()));
   }
   return checkpoint;
+}
+
+// A state has the shape of its parameter.
+absl::Status Checkpoint::JoinStateShares() {
+  std::map<std::string, std::vector<StoredShare>> states;
+  for (const auto& [name, file] : manifest_.optimizer_map) {
+    const TensorView* tensor = FindIn(manifest_.optimizer_map, name);
+    std::optional<StateShare> share = ParseShareName(name);
+    if (!share.has_value() || tensor == nullptr) continue;
+    std::string state = share->state;
+    states[state].push_back({*std::move(share), *tensor});
+  }
+  for (auto& [state, shares] : states) {
+    const std::string parameter = state.substr(0, std::min(state.rfind('.'), state.size()));
+    const TensorView* weight = FindIn(manifest_.weight_map, parameter);
+    if (weight == nullptr) {
+      return absl::DataLossError(
+          absl::StrCat("there is \"", state, "\" and no \"", parameter, "\""));
+    }
+    ASSIGN_OR_RETURN(OwnedTensor joined, JoinShares(state, weight->shape, std::move(shares)));
+    joined_state_views_[state] =
+        joined_states_.emplace(state, std::move(joined)).first->second.view();
+  }
+  return absl::OkStatus();
 }
 
 absl::Status Checkpoint::JoinSliced(const std::string& name, const SlicedEntry& sliced) {
@@ -272,7 +299,7 @@ std::map<std::string, TensorView> Checkpoint::OptimizerState(const std::string& 
     absl::string_view name = it->first;
     if (!absl::ConsumePrefix(&name, prefix)) break;
     // "a.b.exp_avg" is of parameter "a.b", not of "a".
-    if (name.find('.') != absl::string_view::npos) continue;
+    if (name.find('.') != absl::string_view::npos || ParseShareName(it->first)) continue;
     if (const TensorView* tensor = FindIn(manifest_.optimizer_map, it->first))
       state[std::string(name)] = *tensor;
   }

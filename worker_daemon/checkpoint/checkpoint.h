@@ -68,6 +68,7 @@ class Checkpoint {
   std::map<std::string, TensorView> OptimizerState(const std::string& parameter) const;
 
  private:
+  absl::Status JoinStateShares();
   absl::Status JoinSliced(const std::string& name, const SlicedEntry& sliced);
   const TensorView* FindIn(const std::map<std::string, std::string>& map,
                            const std::string& name) const;
@@ -75,7 +76,7 @@ class Checkpoint {
   std::string directory_;
   Manifest manifest_;
   std::map<std::string, SafetensorsFile> files_;
-  // What was in slices: weights by their names, states as "<parameter>.<state>".
+  // What was in slices or shares: weights by their names, states as "<parameter>.<state>".
   std::map<std::string, OwnedTensor> joined_weights_, joined_states_;
   std::map<std::string, TensorView> joined_views_, joined_state_views_;
 };

@@ -45,7 +45,7 @@ struct Manifest {
   EvaluationHistory evaluations;
   std::vector<CheckpointFile> files;
   // Which file has the parameter or buffer, and which the state "<parameter>.<name in
-  // torch.optim>".
+  // torch.optim>", whole or a share of it (state_shares.h).
   std::map<std::string, std::string> weight_map, optimizer_map;
   std::map<std::string, std::string> aliases;  // Other names of tied parameters, and theirs.
   // Parameters that are in the maps slice by slice, with their states.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
+#include <optional>
 #include <system_error>
 #include <utility>
 
@@ -11,6 +12,7 @@
 #include "absl/strings/str_format.h"
 #include "common/data/safetensors_writer.h"
 #include "common/graph/graph_data.h"
+#include "worker_daemon/checkpoint/state_shares.h"
 
 namespace stagewright {
 namespace {
@@ -73,7 +75,29 @@ absl::StatusOr<StepRecord> StepRecord::Open(const std::string& output_path, int6
   std::sort(record.shares_.begin(), record.shares_.end(),
             [](const Share& a, const Share& b) { return a.device < b.device; });
   for (const Share& share : record.shares_) record.loss_ += share.loss;
+  RETURN_IF_ERROR(Annotate(record.JoinStateShares(), directory.string()));
   return record;
+}
+
+absl::Status StepRecord::JoinStateShares() {
+  std::map<std::string, std::vector<StoredShare>> found;
+  for (const Share& share : shares_) {
+    for (const TensorView& tensor : share.file.tensors()) {
+      std::optional<StateShare> part = ParseShareName(tensor.name);
+      if (!part.has_value()) continue;
+      const std::string name = part->state;
+      joined_.try_emplace(name, Joined{share.device, {}, {}});
+      found[name].push_back({*std::move(part), tensor});
+    }
+  }
+  for (auto& [name, parts] : found) {
+    int64_t elements = 0;
+    for (const StoredShare& part : parts) elements = std::max(elements, part.share.end);
+    Joined& joined = joined_.at(name);
+    ASSIGN_OR_RETURN(joined.tensor, JoinShares(name, {elements}, std::move(parts)));
+    joined.view = joined.tensor.view();
+  }
+  return absl::OkStatus();
 }
 
 std::vector<StepRecord::Copy> StepRecord::Find(const std::string& name) const {
@@ -81,6 +105,8 @@ std::vector<StepRecord::Copy> StepRecord::Find(const std::string& name) const {
   for (const Share& share : shares_) {
     if (const TensorView* tensor = share.file.Find(name)) copies.push_back({share.device, tensor});
   }
+  const auto joined = joined_.find(name);
+  if (joined != joined_.end()) copies.push_back({joined->second.device, &joined->second.view});
   return copies;
 }
 

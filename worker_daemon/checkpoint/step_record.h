@@ -5,12 +5,14 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
 #include "common/base/ids.h"
 #include "common/base/status.h"
 #include "common/data/safetensors.h"
+#include "common/data/sliced_tensors.h"
 
 namespace stagewright {
 
@@ -37,7 +39,8 @@ class StepRecord {
     DeviceId device;
     const TensorView* tensor = nullptr;
   };
-  // By device; empty if none has it. Views live as long as the record.
+  // By device; empty if none has it. What devices have shares of is there once, all elements in a
+  // row, as the first one's. Views live as long as the record.
   std::vector<Copy> Find(const std::string& name) const;
   // The slices of a tensor that the job had in parallel parts, in order, each as Find gives it;
   // empty if it had none. `name_of` makes a name in the record of a parameter's.
@@ -51,7 +54,15 @@ class StepRecord {
     double loss = 0;
     SafetensorsFile file;
   };
+  absl::Status JoinStateShares();
+
   std::vector<Share> shares_;  // By device.
+  struct Joined {
+    DeviceId device;
+    OwnedTensor tensor;
+    TensorView view;
+  };
+  std::map<std::string, Joined> joined_;  // What was in shares.
   double loss_ = 0;
 };
 

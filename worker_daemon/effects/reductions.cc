@@ -1,5 +1,6 @@
 #include "worker_daemon/effects/reductions.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
@@ -9,6 +10,26 @@
 #include "worker_daemon/update/gradient_reduction.h"
 
 namespace stagewright {
+
+namespace {
+
+// Over all devices each element of each parameter once.
+std::vector<ParameterRange> CountedHere(const Graph& graph, const Program& program,
+                                        DeviceId device) {
+  std::vector<bool> shared(graph.parameters().size(), false);
+  for (const Reduction& reduction : program.reductions) {
+    for (ParameterId id : reduction.parameters) shared[id.index()] = reduction.sharded;
+  }
+  std::vector<ParameterRange> counted = SharesOn(graph, program, device);
+  for (ParameterId id : ParametersToWrite(graph, program, device)) {
+    if (!shared[id.index()]) counted.push_back({id, 0, graph.parameter(id).Elements()});
+  }
+  std::sort(counted.begin(), counted.end(),
+            [](const ParameterRange& a, const ParameterRange& b) { return a.id < b.id; });
+  return counted;
+}
+
+}  // namespace
 
 Reductions::Reductions(const Graph& graph, const Program& program, DeviceId device,
                        ParameterStore& parameters, StepFigures& figures, Transport* transport,
@@ -20,7 +41,7 @@ Reductions::Reductions(const Graph& graph, const Program& program, DeviceId devi
       transport_(transport),
       streams_(streams),
       options_(options),
-      owned_(ParametersToWrite(graph, program, device)),
+      owned_(CountedHere(graph, program, device)),
       tags_(options.first_channel, program.reductions.size()) {}
 
 absl::Status Reductions::Run(const StepAction& action) {
@@ -28,9 +49,11 @@ absl::Status Reductions::Run(const StepAction& action) {
   const Reduction& reduction = program_.reductions[index];
   const Tag tag = tags_.Next(index, Traffic::kReduction);
   if (reduction.gradient_norm) return ReduceNorm(action, reduction, tag);
+  const auto run = action.action().kind == ActionKind::kReduceScatter ? ScatterGradients
+                   : action.action().kind == ActionKind::kAllGather   ? GatherParameters
+                                                                      : ReduceGradients;
   // Without a deadline of its own: when the step's passes, the transport is aborted.
-  return ReduceGradients(graph_, reduction, parameters_, *transport_, tag, absl::InfiniteFuture(),
-                         streams_);
+  return run(graph_, reduction, parameters_, *transport_, tag, absl::InfiniteFuture(), streams_);
 }
 
 absl::Status Reductions::ReduceNorm(const StepAction& action, const Reduction& reduction, Tag tag) {

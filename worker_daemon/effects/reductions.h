@@ -1,11 +1,12 @@
-// The all-reduces of a program: sums of gradients over replicas, and of their squared norm over all
-// devices.
+// The collectives of a program: sums of gradients over replicas, of all or of shares, and of their
+// squared norm over all devices, and exchanges of shares that were updated.
 #pragma once
 
 #include <vector>
 
 #include "common/base/status.h"
 #include "common/graph/graph.h"
+#include "common/memory/parameter_shares.h"
 #include "common/program/program.h"
 #include "common/training/non_finite.h"
 #include "worker_daemon/device/device_streams.h"
@@ -31,12 +32,12 @@ struct ReductionOptions {
 class Reductions {
  public:
   // All arguments must outlive it but `options`; `transport` may be null for programs without
-  // all-reduces over several devices, `streams` where the device has none.
+  // collectives over several devices, `streams` where the device has none.
   Reductions(const Graph& graph, const Program& program, DeviceId device,
              ParameterStore& parameters, StepFigures& figures, Transport* transport,
              DeviceStreams* streams, const ReductionOptions& options);
 
-  // Runs an all-reduce, until its end or the transport's. Throws what LibTorch throws.
+  // Runs a collective, until its end or the transport's. Throws what LibTorch throws.
   absl::Status Run(const StepAction& action);
 
  private:
@@ -49,7 +50,7 @@ class Reductions {
   Transport* const transport_;
   DeviceStreams* const streams_;
   const ReductionOptions options_;
-  const std::vector<ParameterId> owned_;  // Parameters that count here in the gradients' norm.
+  const std::vector<ParameterRange> owned_;  // What counts here in the gradients' norm.
   TagCounter tags_;
 };
 

@@ -11,6 +11,7 @@
 #include "absl/time/clock.h"
 #include "common/data/sliced_tensors.h"
 #include "worker_daemon/checkpoint/ownership.h"
+#include "worker_daemon/checkpoint/state_shares.h"
 #include "worker_daemon/torch/tensor_types.h"
 #include "worker_daemon/torch/torch_guard.h"
 
@@ -173,15 +174,25 @@ void DeviceCheckpoint::Collect() {
       model_.push_back(
           {parameter.name, parameter.dtype, here ? Copied(tensor) : tensor.clone(), here});
     }
-    for (const auto& [name, state] : optimizer_->StateOf(id)) {
-      const bool step = state.dim() == 0 && name == "step";  // A float32 of its own.
-      state_.push_back({absl::StrCat(parameter.name, ".", name),
-                        step ? DType::kFloat32 : parameter.dtype, state, step});
-    }
+    if (!optimizer_->shares().contains(id)) CollectState(id);
   }
+  for (const auto& [id, share] : optimizer_->shares()) CollectState(id);
   if (streams_ == nullptr || !streams_->compute().has_value()) return;
   if (copies_ == nullptr) copies_ = MakeDeviceStreams(streams_->compute()->device());
   ready_ = streams_->Record();
+}
+
+// What is shared out is written by everybody who has a share.
+void DeviceCheckpoint::CollectState(ParameterId id) {
+  const Parameter& parameter = spec_->graph->parameter(id);
+  const auto share = optimizer_->shares().find(id);
+  for (const auto& [name, state] : optimizer_->StateOf(id)) {
+    const bool step = state.dim() == 0 && name == "step";  // A float32 of its own.
+    std::string full = absl::StrCat(parameter.name, ".", name);
+    if (share != optimizer_->shares().end() && !step)
+      full = ShareName({std::move(full), share->second.begin, share->second.end});
+    state_.push_back({std::move(full), step ? DType::kFloat32 : parameter.dtype, state, step});
+  }
 }
 
 void DeviceCheckpoint::Begin(int64_t steps, const EvaluationHistory& evaluations) {

@@ -86,6 +86,7 @@ class DeviceCheckpoint {
     EvaluationHistory evaluations;
   };
   void Collect();
+  void CollectState(ParameterId id);
   void Loop();
   void Write(const Order& order);
 

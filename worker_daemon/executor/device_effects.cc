@@ -124,7 +124,7 @@ void DeviceEffects::EndTransfer(const StepAction& transfer, const absl::Status& 
   machine_->End(transfer, WithMemory(transfer, status));
 }
 
-absl::Status DeviceEffects::AllReduce(const StepAction& action) {
+absl::Status DeviceEffects::RunCollective(const StepAction& action) {
   const MemoryMeter::Scope counted(options_.memory);
   const DeviceStreams::Scope on_compute(options_.streams);
   absl::Status status;

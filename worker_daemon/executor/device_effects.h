@@ -56,7 +56,7 @@ class DeviceEffects final : public StepEffects {
 
   absl::Status Compute(const StepAction& action) override;
   void StartTransfer(const StepAction& action) override;
-  absl::Status AllReduce(const StepAction& action) override;
+  absl::Status RunCollective(const StepAction& action) override;
   void AbortTransfers(const absl::Status& status) override;
   std::string Details(const StepAction& action) const override;
 

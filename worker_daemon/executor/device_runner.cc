@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/data/dataset.h"
 #include "common/data/sample_lengths.h"
+#include "common/memory/parameter_shares.h"
 #include "common/validation/validate.h"
 #include "worker_daemon/checkpoint/ownership.h"
 #include "worker_daemon/checkpoint/shards.h"
@@ -89,6 +90,7 @@ class DeviceRunner::Impl {
     OptimizerSpec optimizer = job_.training.optimizer;
     optimizer.schedule = ForJob(optimizer.schedule, job_.steps);
     optimizer_.emplace(optimizer, *parameters_, GroupsOf(optimizer.groups, *job_.graph));
+    optimizer_->SetShares(SharesOn(*job_.graph, *job_.program, job_.device));
     RETURN_IF_ERROR(RestoreOptimizer(job_, parameters_->ids(), *optimizer_));
     if (job_.training.precision == Precision::kFloat16) {
       ASSIGN_OR_RETURN(LossScale scale, RestoreLossScale(job_));

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "worker_daemon/checkpoint/state_shares.h"
 #include "worker_daemon/checkpoint/step_record.h"
 #include "worker_daemon/executor/step_comparison.h"
 #include "worker_daemon/torch/tensor_types.h"
@@ -28,7 +29,7 @@ class StepRecorder : public StepWatch {
 
   void OnGradient(ParameterId id, at::Tensor& gradient) override {
     const Parameter& parameter = spec_.graph->parameter(id);
-    Add(GradientName(parameter.name), parameter.dtype, gradient);
+    Add(OfShare(id, GradientName(parameter.name)), parameter.dtype, gradient);
   }
 
   absl::Status EndStep(int64_t step, double loss) override {
@@ -60,6 +61,13 @@ class StepRecorder : public StepWatch {
     items_.push_back({std::move(name), dtype, copy.contiguous()});
   }
 
+  // The name of what is here of a tensor that is, or is not, shared out.
+  std::string OfShare(ParameterId id, std::string name) const {
+    const auto share = optimizer_.shares().find(id);
+    if (share == optimizer_.shares().end()) return name;
+    return ShareName({std::move(name), share->second.begin, share->second.end});
+  }
+
   // Everything that is here, whoever else has it: copies on several devices must be equal.
   void AddState() {
     for (ParameterId id : parameters_.ids()) {
@@ -67,8 +75,9 @@ class StepRecorder : public StepWatch {
       if (parameter.data.has_value()) continue;  // A constant.
       Add(ParameterName(parameter.name), parameter.dtype, parameters_[id]);
       for (const auto& [name, state] : optimizer_.StateOf(id)) {
-        Add(StateName(absl::StrCat(parameter.name, ".", name)),
-            name == "step" ? DType::kFloat32 : parameter.dtype, state);
+        const std::string whole = StateName(absl::StrCat(parameter.name, ".", name));
+        const bool step = name == "step";
+        Add(step ? whole : OfShare(id, whole), step ? DType::kFloat32 : parameter.dtype, state);
       }
     }
   }

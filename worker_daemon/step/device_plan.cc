@@ -168,6 +168,8 @@ class Planning {
           plan.producer = Find(section, ActionKind::kBackwardInput, action.stage, action.samples);
         break;
       case ActionKind::kAllReduce:
+      case ActionKind::kReduceScatter:
+      case ActionKind::kAllGather:
         plan_.reduces = true;
         plan_.communicates |= program_.reductions[action.channel].devices.size() > 1;
         PlanMarks(section, index);

@@ -18,7 +18,7 @@ struct LocalPiece {
   SampleRange samples;
 };
 
-// A mark of a backward pass (PassMark) that all-reduces of the device wait for.
+// A mark of a backward pass (PassMark) that sums of the device wait for.
 struct MarkPlan {
   int32_t node = 0;
   std::vector<ParameterId> parameters;  // Those that they sum.
@@ -68,7 +68,7 @@ struct DevicePlan {
   // Inputs that the stages and these totals use, with ClassTarget() where the prediction is made.
   std::vector<InputId> inputs;
   bool communicates = false;  // With other devices.
-  bool reduces = false;       // Takes part in all-reduces.
+  bool reduces = false;       // Takes part in collectives.
 
   bool Has(StageId stage) const;
   // REQUIRES: Has(stage).

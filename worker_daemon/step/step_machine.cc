@@ -149,7 +149,7 @@ std::vector<StepAction> StepMachine::Launch(const std::vector<RunAction>& ready)
       continue;
     }
     running_.emplace(place, action);
-    if (kind == ActionKind::kAllReduce) {
+    if (IsCollective(kind)) {
       reductions_.push_back(action);
     } else {
       transfers.push_back(action);
@@ -180,7 +180,7 @@ void StepMachine::End(const StepAction& action, const absl::Status& status) {
 void StepMachine::Reach(const StepAction& pass, int32_t node) {
   absl::MutexLock lock(&mutex_);
   if (!failure_.ok()) return;
-  // Only all-reduces wait for marks (check_ids.h), so that there is no transfer to start.
+  // Only sums wait for marks (check_ids.h), so that there is no transfer to start.
   Launch(run_->cursor.Reach(pass.place, node));
 }
 
@@ -194,7 +194,7 @@ void StepMachine::SetFailure(absl::Status status) {
   if (!failure_.ok()) return;
   failure_ = std::move(status);
   compute_is_due_.store(true, std::memory_order_relaxed);
-  // All-reduces that have not begun never will.
+  // Collectives that have not begun never will.
   for (const StepAction& action : reductions_) running_.erase(action.place);
   reductions_.clear();
   effects_.AbortTransfers(failure_);
@@ -253,7 +253,7 @@ void StepMachine::RunReductions() {
       action = reductions_.front();
       reductions_.pop_front();
     }
-    End(action, effects_.AllReduce(action));
+    End(action, effects_.RunCollective(action));
   }
 }
 

@@ -43,10 +43,10 @@ class StepEffects {
   // Starts a send or receive, on any thread, and ends it with StepMachine::End.
   virtual void StartTransfer(const StepAction& action) = 0;
 
-  // Runs an all-reduce, on a thread of the machine.
-  virtual absl::Status AllReduce(const StepAction& action) = 0;
+  // Runs a collective, on a thread of the machine.
+  virtual absl::Status RunCollective(const StepAction& action) = 0;
 
-  // Makes transfers and all-reduces under way end soon. Called once, by the first failure; it must
+  // Makes transfers and collectives under way end soon. Called once, by the first failure; it must
   // not call the machine.
   virtual void AbortTransfers(const absl::Status& status) = 0;
 

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/check.h"
 #include "common/base/status.h"
 #include "worker_daemon/transport/completion.h"
 
@@ -63,16 +64,20 @@ struct Range {
   size_t end = 0;
 };
 
-// One all-reduce of one device, which has place `rank` of `size` in the ring. Step s sends chunk
-// rank - s and receives chunk rank - s - 1 (mod size): what it received in a step it sends in the
-// next. In the first size - 1 steps what arrives is added, in the others it replaces.
+// One collective of one device, which has place `rank` of `size` in the ring. Step s sends chunk
+// first - s and receives chunk first - s - 1 (mod size): what it received in a step it sends in the
+// next. In the first steps, as many as add, what arrives is added, in the others it replaces. A
+// reduce-scatter begins one chunk earlier than an all-reduce, so that it ends with that of the
+// device.
 class Ring {
  public:
-  Ring(Transport& transport, const std::vector<int>& devices, int rank, Tag tag, char* data,
-       size_t count, Element element, absl::Time deadline)
+  Ring(Transport& transport, const std::vector<int>& devices, int rank, Collective collective,
+       Tag tag, char* data, size_t count, Element element, absl::Time deadline)
       : transport_(transport),
         size_(static_cast<int>(devices.size())),
-        rank_(rank),
+        steps_((collective == Collective::kAllReduce ? 2 : 1) * (size_ - 1)),
+        adding_steps_(collective == Collective::kAllGather ? 0 : size_ - 1),
+        first_(collective == Collective::kReduceScatter ? rank - 1 : rank),
         next_(devices[(rank + 1) % size_]),
         previous_(devices[(rank + size_ - 1) % size_]),
         tag_(tag),
@@ -80,7 +85,7 @@ class Ring {
         count_(count),
         element_(element),
         deadline_(deadline),
-        scratch_bytes_((count / size_ + 1) * ElementSize(element)),
+        scratch_bytes_(adding_steps_ == 0 ? 0 : (count / size_ + 1) * ElementSize(element)),
         scratch_(2 * scratch_bytes_) {}
 
   absl::Status Run() {
@@ -95,12 +100,12 @@ class Ring {
   }
 
  private:
-  int steps() const { return 2 * (size_ - 1); }
-  bool reduces(int step) const { return step < size_ - 1; }
+  int steps() const { return steps_; }
+  bool reduces(int step) const { return step < adding_steps_; }
 
   // The segments of the chunk that is received in `step`; that of step -1 is the first one sent.
   std::vector<Range> Segments(int step) const {
-    const size_t chunk = static_cast<size_t>((rank_ - step - 1 + 2 * size_) % size_);
+    const size_t chunk = static_cast<size_t>((first_ - step - 1 + 3 * size_) % size_);
     const size_t width = ElementSize(element_);
     const size_t begin = (count_ / size_ * chunk + std::min(chunk, count_ % size_)) * width;
     const size_t elements = count_ / size_ + (chunk < count_ % size_ ? 1 : 0);
@@ -155,7 +160,9 @@ class Ring {
 
   Transport& transport_;
   const int size_;
-  const int rank_;
+  const int steps_;
+  const int adding_steps_;
+  const int first_;  // The chunk that is sent first.
   const int next_;
   const int previous_;
   const Tag tag_;
@@ -169,29 +176,58 @@ class Ring {
   std::vector<Completion> sends_;
 };
 
-}  // namespace
+const char* NameOf(Collective collective) {
+  switch (collective) {
+    case Collective::kAllReduce:
+      return "all-reduce";
+    case Collective::kReduceScatter:
+      return "reduce-scatter";
+    case Collective::kAllGather:
+      return "all-gather";
+  }
+  return "";
+}
 
-absl::Status AllReduceSum(Transport& transport, const std::vector<int>& devices, Tag tag,
-                          void* data, size_t count, Element element, absl::Time deadline) {
+absl::Status Run(Collective collective, Transport& transport, const std::vector<int>& devices,
+                 Tag tag, void* data, size_t count, Element element, absl::Time deadline) {
   const auto self = std::find(devices.begin(), devices.end(), transport.device());
   if (self == devices.end()) {
     return absl::InvalidArgumentError(
-        absl::StrCat("all-reduce: device ", transport.device(), " is not in the list"));
+        absl::StrCat(NameOf(collective), ": device ", transport.device(), " is not in the list"));
   }
   if (std::set<int>(devices.begin(), devices.end()).size() != devices.size()) {
-    return absl::InvalidArgumentError("all-reduce: a device is twice in the list");
+    return absl::InvalidArgumentError(
+        absl::StrCat(NameOf(collective), ": a device is twice in the list"));
   }
+  CHECK(collective == Collective::kAllReduce || count % devices.size() == 0);
   if (devices.size() == 1 || count == 0) return absl::OkStatus();
   if (transport.reduces()) {
     Completion completion;
-    transport.AllReduce(devices, tag, data, count, element, completion.Callback());
+    transport.RunCollective(collective, devices, tag, data, count, element, completion.Callback());
     const absl::Status status = completion.Wait(transport, deadline);
     if (!status.ok()) transport.Abort(status);
     return status;
   }
-  return Ring(transport, devices, static_cast<int>(self - devices.begin()), tag,
+  return Ring(transport, devices, static_cast<int>(self - devices.begin()), collective, tag,
               static_cast<char*>(data), count, element, deadline)
       .Run();
+}
+
+}  // namespace
+
+absl::Status AllReduceSum(Transport& transport, const std::vector<int>& devices, Tag tag,
+                          void* data, size_t count, Element element, absl::Time deadline) {
+  return Run(Collective::kAllReduce, transport, devices, tag, data, count, element, deadline);
+}
+
+absl::Status ReduceScatterSum(Transport& transport, const std::vector<int>& devices, Tag tag,
+                              void* data, size_t count, Element element, absl::Time deadline) {
+  return Run(Collective::kReduceScatter, transport, devices, tag, data, count, element, deadline);
+}
+
+absl::Status AllGather(Transport& transport, const std::vector<int>& devices, Tag tag, void* data,
+                       size_t count, Element element, absl::Time deadline) {
+  return Run(Collective::kAllGather, transport, devices, tag, data, count, element, deadline);
 }
 
 }  // namespace stagewright

@@ -1,4 +1,4 @@
-// Sum over devices, in place.
+// Sums over devices, in place, and the two halves of them: reduce-scatter and all-gather.
 #pragma once
 
 #include <cstddef>
@@ -35,5 +35,17 @@ namespace stagewright {
 // DEADLINE_EXCEEDED; UNAVAILABLE naming a lost peer; what Abort was called with.
 absl::Status AllReduceSum(Transport& transport, const std::vector<int>& devices, Tag tag,
                           void* data, size_t count, Element element, absl::Time deadline);
+
+// Half of it: of the `count` elements, as many equal chunks as there are devices, that one is
+// summed on each device which has its place in the list; the others are undefined afterwards. In
+// size - 1 steps of the ring. REQUIRES: count is a multiple of the number of devices. All else as
+// for AllReduceSum.
+absl::Status ReduceScatterSum(Transport& transport, const std::vector<int>& devices, Tag tag,
+                              void* data, size_t count, Element element, absl::Time deadline);
+
+// The other half: every device gives the chunk that has its place in the list, and gets those of
+// the others.
+absl::Status AllGather(Transport& transport, const std::vector<int>& devices, Tag tag, void* data,
+                       size_t count, Element element, absl::Time deadline);
 
 }  // namespace stagewright

@@ -13,26 +13,14 @@ std::string ToString(const Tag& tag) {
                       tag.sequence);
 }
 
-size_t ElementSize(Element element) {
-  switch (element) {
-    case Element::kFloat64:
-      return 8;
-    case Element::kFloat32:
-      return 4;
-    case Element::kFloat16:
-    case Element::kBFloat16:
-      return 2;
-  }
-  return 0;
-}
-
 absl::Status SizeMismatch(int sender, int receiver, const Tag& tag, size_t sent, size_t expected) {
   return absl::InvalidArgumentError(absl::StrCat(ToString(tag), ": device ", sender, " sent ", sent,
                                                  " bytes, device ", receiver, " expected ",
                                                  expected));
 }
 
-void Transport::AllReduce(const std::vector<int>&, Tag, void*, size_t, Element, Done) {
+void Transport::RunCollective(Collective, const std::vector<int>&, Tag, void*, size_t, Element,
+                              Done) {
   CHECK(reduces());
 }
 

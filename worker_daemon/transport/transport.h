@@ -40,6 +40,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "worker_daemon/transport/collective.h"
 
 namespace stagewright {
 
@@ -66,11 +67,6 @@ struct Tag {
 
 // "channel 3 gradient 7", for messages.
 std::string ToString(const Tag& tag);
-
-// What reductions add.
-enum class Element : uint8_t { kFloat64, kFloat32, kFloat16, kBFloat16 };
-
-size_t ElementSize(Element element);
 
 // The error of a message whose ends disagree on its size.
 absl::Status SizeMismatch(int sender, int receiver, const Tag& tag, size_t sent, size_t expected);
@@ -121,13 +117,13 @@ class Transport {
   // transport. After Connect.
   virtual ReferenceTransport* ByReference(int peer) { return nullptr; }
 
-  // Whether AllReduce works; AllReduceSum (all_reduce.h) uses it then.
+  // Whether RunCollective works; AllReduceSum and its halves (all_reduce.h) use it then.
   virtual bool reduces() const { return false; }
 
-  // Replaces the elements at `data` by their sums over `devices`; all of them call it with equal
-  // arguments. CHECK-fails unless reduces().
-  virtual void AllReduce(const std::vector<int>& devices, Tag tag, void* data, size_t count,
-                         Element element, Done done);
+  // Replaces the elements at `data` by what `collective` gives over `devices`, as all_reduce.h
+  // says; all of them call it with equal arguments. CHECK-fails unless reduces().
+  virtual void RunCollective(Collective collective, const std::vector<int>& devices, Tag tag,
+                             void* data, size_t count, Element element, Done done);
 };
 
 // Messages between devices of one process that carry an object of the sender itself instead of a

@@ -19,18 +19,21 @@ double Square(double x) { return x * x; }
 }  // namespace
 
 absl::StatusOr<double> ClipGradientNorm(const Reduction& reduction,
-                                        const std::vector<ParameterId>& owned, double max_norm,
+                                        const std::vector<ParameterRange>& owned, double max_norm,
                                         const ParameterStore& parameters, Transport* transport,
                                         Tag tag, absl::Time deadline, NonFinite policy, bool finite,
                                         double loss_scale) {
   const at::NoGradGuard no_grad;
   std::vector<at::Tensor> norms;
   double squares = finite ? 0 : std::numeric_limits<double>::quiet_NaN();
-  for (ParameterId id : owned) {
-    const at::Tensor& parameter = parameters[id];
-    if (!parameter.defined() || !parameter.grad().defined()) continue;
+  for (const ParameterRange& own : owned) {
+    const at::Tensor& parameter = parameters[own.id];
+    if (!parameter.defined() || !parameter.grad().defined() || own.size() == 0) continue;
+    at::Tensor gradient = parameter.grad();
+    if (own.size() < gradient.numel())
+      gradient = gradient.reshape({-1}).narrow(0, own.begin, own.size());
     const at::Tensor norm =
-        at::linalg_vector_norm(parameter.grad(), 2, at::OptionalIntArrayRef(), false, at::kDouble);
+        at::linalg_vector_norm(gradient, 2, at::OptionalIntArrayRef(), false, at::kDouble);
     if (norm.is_cpu()) {
       squares += Square(norm.item<double>());
     } else {

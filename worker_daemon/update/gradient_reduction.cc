@@ -9,6 +9,7 @@
 
 #include "absl/synchronization/notification.h"
 #include "common/memory/gradient_parts.h"
+#include "common/memory/parameter_shares.h"
 #include "worker_daemon/torch/tensor_types.h"
 #include "worker_daemon/transport/all_reduce.h"
 
@@ -95,8 +96,11 @@ struct Way {
   Transport* transport = nullptr;
   DeviceStreams* streams = nullptr;  // Null: the transport takes the memory that gradients are in.
   std::vector<int> devices;
+  int64_t place = 0;  // This device's in `devices`.
   Tag tag;
   absl::Time deadline;
+
+  int64_t size() const { return std::ssize(devices); }
 };
 
 absl::Status ReducePart(const std::vector<at::Tensor>& parameters, at::Device where,
@@ -117,30 +121,153 @@ absl::Status ReducePart(const std::vector<at::Tensor>& parameters, at::Device wh
   return absl::OkStatus();
 }
 
-}  // namespace
+// Copies elements in a row to their shares, a row each, of which the last may stay partly as they
+// were.
+void ToShares(const at::Tensor& elements, const at::Tensor& rows) {
+  const int64_t size = rows.size(1);
+  const int64_t whole = size == 0 ? 0 : elements.numel() / size;
+  const int64_t rest = elements.numel() - whole * size;
+  rows.narrow(0, 0, whole).copy_(elements.narrow(0, 0, whole * size).view({whole, size}));
+  if (rest > 0) rows[whole].narrow(0, 0, rest).copy_(elements.narrow(0, whole * size, rest));
+}
 
-absl::Status ReduceGradients(const Graph& graph, const Reduction& reduction,
-                             const ParameterStore& parameters, Transport& transport, Tag tag,
-                             absl::Time deadline, DeviceStreams* streams) {
+// The inverse.
+void FromShares(const at::Tensor& rows, const at::Tensor& elements) {
+  const int64_t size = rows.size(1);
+  const int64_t whole = size == 0 ? 0 : elements.numel() / size;
+  const int64_t rest = elements.numel() - whole * size;
+  elements.narrow(0, 0, whole * size).view({whole, size}).copy_(rows.narrow(0, 0, whole));
+  if (rest > 0) elements.narrow(0, whole * size, rest).copy_(rows[whole].narrow(0, 0, rest));
+}
+
+// What this device has of elements in a row.
+at::Tensor OwnShare(const at::Tensor& elements, const Way& way) {
+  const int64_t size = ShareSize(elements.numel(), way.size());
+  const int64_t begin = std::min(way.place * size, elements.numel());
+  return elements.narrow(0, begin, std::min(size, elements.numel() - begin));
+}
+
+// Elements of a part's shares, one after the other.
+int64_t WidthOf(const std::vector<at::Tensor>& parameters, const Way& way) {
+  int64_t width = 0;
+  for (const at::Tensor& parameter : parameters) width += ShareSize(parameter.numel(), way.size());
+  return width;
+}
+
+// A row for every device, with its share of each parameter's gradient one after the other.
+absl::Status ScatterPart(const std::vector<at::Tensor>& parameters, at::Device where,
+                         Element element, const Way& way) {
+  const int64_t width = WidthOf(parameters, way);
+  at::Tensor rows = at::zeros({way.size(), width}, parameters[0].options().device(where));
+  int64_t offset = 0;
+  for (const at::Tensor& parameter : parameters) {
+    const int64_t size = ShareSize(parameter.numel(), way.size());
+    if (parameter.grad().defined())
+      ToShares(parameter.grad().reshape({-1}), rows.narrow(1, offset, size));
+    offset += size;
+  }
+  if (way.streams != nullptr) {
+    ASSIGN_OR_RETURN(rows, Fetch(*way.streams, std::exchange(rows, at::Tensor())));
+  }
+  RETURN_IF_ERROR(ReduceScatterSum(*way.transport, way.devices, way.tag, rows.data_ptr(),
+                                   static_cast<size_t>(rows.numel()), element, way.deadline));
+  at::Tensor own = rows[way.place];
+  if (way.streams != nullptr) {
+    DeviceStreams::Arrived arrived = way.streams->CopyIn(own);
+    way.streams->Await(arrived.ready);
+    own = std::move(arrived.tensors[0]);
+  }
+  offset = 0;
+  for (const at::Tensor& parameter : parameters) {
+    if (parameter.grad().defined()) {
+      at::Tensor& gradient = parameter.mutable_grad();
+      if (!gradient.is_contiguous()) gradient = gradient.contiguous();
+      const at::Tensor share = OwnShare(gradient.view({-1}), way);
+      share.copy_(own.narrow(0, offset, share.numel()));
+    }
+    offset += ShareSize(parameter.numel(), way.size());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status GatherPart(const std::vector<at::Tensor>& parameters, at::Device where,
+                        Element element, const Way& way) {
+  const int64_t width = WidthOf(parameters, way);
+  at::Tensor rows = at::zeros({way.size(), width}, parameters[0].options().device(where));
+  int64_t offset = 0;
+  for (const at::Tensor& parameter : parameters) {
+    const at::Tensor share = OwnShare(parameter.detach().view({-1}), way);
+    rows[way.place].narrow(0, offset, share.numel()).copy_(share);
+    offset += ShareSize(parameter.numel(), way.size());
+  }
+  if (way.streams != nullptr) {
+    ASSIGN_OR_RETURN(rows, Fetch(*way.streams, std::exchange(rows, at::Tensor())));
+  }
+  RETURN_IF_ERROR(AllGather(*way.transport, way.devices, way.tag, rows.data_ptr(),
+                            static_cast<size_t>(rows.numel()), element, way.deadline));
+  if (way.streams != nullptr) {
+    DeviceStreams::Arrived arrived = way.streams->CopyIn(rows);
+    way.streams->Await(arrived.ready);
+    rows = std::move(arrived.tensors[0]);
+  }
+  offset = 0;
+  for (const at::Tensor& parameter : parameters) {
+    const int64_t size = ShareSize(parameter.numel(), way.size());
+    FromShares(rows.narrow(1, offset, size), parameter.detach().view({-1}));
+    offset += size;
+  }
+  return absl::OkStatus();
+}
+
+using PartFunction = absl::Status (*)(const std::vector<at::Tensor>& parameters, at::Device where,
+                                      Element element, const Way& way);
+
+// Calls the function for the parts of the reduction's parameters, one after the other, so that
+// equal tags are matched in order.
+absl::Status ForParts(PartFunction function, const Graph& graph, const Reduction& reduction,
+                      const ParameterStore& parameters, Transport& transport, Tag tag,
+                      absl::Time deadline, DeviceStreams* streams) {
   const at::NoGradGuard no_grad;
   Way way{.tag = tag, .deadline = deadline};
-  for (DeviceId device : reduction.devices) way.devices.push_back(device.value());
+  for (DeviceId device : reduction.devices) {
+    if (device.value() == transport.device()) way.place = std::ssize(way.devices);
+    way.devices.push_back(device.value());
+  }
   way.transport = transport.ForDeviceMemory(way.devices);
   const bool in_place = way.transport != nullptr;
   if (!in_place) {
     way.transport = &transport;
     way.streams = streams;
   }
-  // One after the other, so that equal tags are matched in order.
   for (const std::vector<ParameterId>& ids : GradientParts(graph, reduction.parameters)) {
     ASSIGN_OR_RETURN(const Element element, ElementOf(graph.parameter(ids[0]).dtype));
     std::vector<at::Tensor> part;
     for (ParameterId id : ids) part.push_back(parameters[id]);
     const bool on_device = in_place || streams != nullptr;
     const at::Device where = on_device ? part[0].device() : at::Device(at::kCPU);
-    RETURN_IF_ERROR(ReducePart(part, where, element, way));
+    RETURN_IF_ERROR(function(part, where, element, way));
   }
   return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status ReduceGradients(const Graph& graph, const Reduction& reduction,
+                             const ParameterStore& parameters, Transport& transport, Tag tag,
+                             absl::Time deadline, DeviceStreams* streams) {
+  return ForParts(ReducePart, graph, reduction, parameters, transport, tag, deadline, streams);
+}
+
+absl::Status ScatterGradients(const Graph& graph, const Reduction& reduction,
+                              const ParameterStore& parameters, Transport& transport, Tag tag,
+                              absl::Time deadline, DeviceStreams* streams) {
+  return ForParts(ScatterPart, graph, reduction, parameters, transport, tag, deadline, streams);
+}
+
+absl::Status GatherParameters(const Graph& graph, const Reduction& reduction,
+                              const ParameterStore& parameters, Transport& transport, Tag tag,
+                              absl::Time deadline, DeviceStreams* streams) {
+  return ForParts(GatherPart, graph, reduction, parameters, transport, tag, deadline, streams);
 }
 
 }  // namespace stagewright

@@ -1,4 +1,5 @@
-// Summing the gradients of parameters over the devices that hold them.
+// Summing the gradients of parameters over the devices that hold them, and exchanging what these
+// have updated, where they share out the parameters.
 #pragma once
 
 #include "absl/time/time.h"
@@ -19,5 +20,19 @@ namespace stagewright {
 absl::Status ReduceGradients(const Graph& graph, const Reduction& reduction,
                              const ParameterStore& parameters, Transport& transport, Tag tag,
                              absl::Time deadline, DeviceStreams* streams = nullptr);
+
+// For a sharded reduction (parameter_shares.h): replaces this device's share of the gradient of
+// each parameter by its sum over the devices, and leaves undefined what the rest of the gradient
+// is. Devices have gradients of the same parameters: they are replicas of one stage. All else as
+// for ReduceGradients.
+absl::Status ScatterGradients(const Graph& graph, const Reduction& reduction,
+                              const ParameterStore& parameters, Transport& transport, Tag tag,
+                              absl::Time deadline, DeviceStreams* streams = nullptr);
+
+// Replaces what is not this device's share of each parameter of a sharded reduction by what the
+// devices have whose share it is. All else as for ReduceGradients.
+absl::Status GatherParameters(const Graph& graph, const Reduction& reduction,
+                              const ParameterStore& parameters, Transport& transport, Tag tag,
+                              absl::Time deadline, DeviceStreams* streams = nullptr);
 
 }  // namespace stagewright

@@ -20,13 +20,26 @@ ParameterOptimizer::Constants ParameterOptimizer::ConstantsOf(ParameterId id, in
   return constants;
 }
 
+void ParameterOptimizer::SetShares(const std::vector<ParameterRange>& shares) {
+  for (const ParameterRange& share : shares) shares_[share.id] = share;
+}
+
+at::Tensor ParameterOptimizer::OwnPart(ParameterId id, const at::Tensor& tensor) const {
+  const auto share = shares_.find(id);
+  if (share == shares_.end()) return tensor;
+  return tensor.reshape({-1}).narrow(0, share->second.begin, share->second.size());
+}
+
 void ParameterOptimizer::Step(const std::vector<ParameterId>& ids, int64_t step) {
   if (before_step_) before_step_();
   const at::NoGradGuard no_grad;
   for (ParameterId id : ids) {
-    at::Tensor parameter = (*parameters_)[id];
-    at::Tensor gradient = parameter.grad();
-    if (!gradient.defined()) continue;
+    const at::Tensor& whole = (*parameters_)[id];
+    if (!whole.grad().defined()) continue;
+    at::Tensor parameter = shares_.contains(id) ? OwnPart(id, whole.view({-1})) : whole;
+    at::Tensor gradient = OwnPart(id, whole.grad());
+    whole.mutable_grad() = at::Tensor();
+    if (shares_.contains(id) && parameter.numel() == 0) continue;
     if (on_gradient_) on_gradient_(id, gradient);
     const auto [rate, decay] = ConstantsOf(id, step);
     State& state = states_[id];
@@ -41,7 +54,6 @@ void ParameterOptimizer::Step(const std::vector<ParameterId>& ids, int64_t step)
     } else {
       StepSgd(parameter, std::move(gradient), rate, state);
     }
-    parameter.mutable_grad() = at::Tensor();
   }
 }
 
@@ -82,9 +94,11 @@ std::map<std::string, at::Tensor> ParameterOptimizer::StateOf(ParameterId id) co
   if (found == states_.end() || !found->second.momentum.defined()) return result;
   const State& state = found->second;
   if (spec_.kind != Optimizer::kAdam) return {{"momentum_buffer", state.momentum}};
-  return {{"step", at::scalar_tensor(static_cast<double>(state.steps), at::kFloat)},
-          {"exp_avg", state.momentum},
-          {"exp_avg_sq", state.second_moment}};
+  result = {{"exp_avg", state.momentum}, {"exp_avg_sq", state.second_moment}};
+  const auto share = shares_.find(id);
+  if (share == shares_.end() || share->second.begin == 0)
+    result["step"] = at::scalar_tensor(static_cast<double>(state.steps), at::kFloat);
+  return result;
 }
 
 absl::Status ParameterOptimizer::Restore(ParameterId id,
@@ -104,7 +118,8 @@ absl::Status ParameterOptimizer::Restore(ParameterId id,
           absl::StrCat("its optimizer state ", name, " has another type or shape"));
       return {};
     }
-    return at::empty_like(parameter.detach()).copy_(found->second);
+    const at::Tensor own = OwnPart(id, parameter.detach());
+    return at::empty_like(own).copy_(OwnPart(id, found->second));
   };
   State restored;
   if (spec_.kind == Optimizer::kSgdMomentum) {

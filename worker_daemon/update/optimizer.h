@@ -13,6 +13,7 @@
 
 #include "common/base/ids.h"
 #include "common/base/status.h"
+#include "common/memory/parameter_shares.h"
 #include "common/training/optimizer_spec.h"
 #include "worker_daemon/stage/parameter_store.h"
 
@@ -26,6 +27,12 @@ class ParameterOptimizer {
                      std::vector<int> groups = {})
       : spec_(spec), groups_(std::move(groups)), parameters_(&parameters) {}
 
+  // What replicas share out: of these parameters only the ranges are updated here and have a state.
+  // The others are all this device's. Before anything else is done.
+  void SetShares(const std::vector<ParameterRange>& shares);
+  // By parameter; of those alone that are shared out.
+  const std::map<ParameterId, ParameterRange>& shares() const { return shares_; }
+
   // Updates those of `ids` that have a gradient, and clears it. Parameters without a gradient keep
   // their value and state, as in PyTorch. `step` of the job, from 0, decides the learning rate.
   void Step(const std::vector<ParameterId>& ids, int64_t step);
@@ -34,16 +41,18 @@ class ParameterOptimizer {
   void SetBeforeStep(std::function<void()> function) { before_step_ = std::move(function); }
 
   // Called in Step with every gradient that is taken, summed and clipped, before it is used. May
-  // put another one of the same type and shape in its place.
+  // put another one of the same type and shape in its place. Of a share: its elements in a row.
   using GradientFunction = std::function<void(ParameterId id, at::Tensor& gradient)>;
   void SetOnGradient(GradientFunction function) { on_gradient_ = std::move(function); }
 
   // The state of a parameter under the names of torch.optim: "momentum_buffer", or "step" (float32,
-  // as there), "exp_avg" and "exp_avg_sq". Empty before its first step. The tensors are the
-  // optimizer's own: copy them before the next step.
+  // as there), "exp_avg" and "exp_avg_sq". Empty before its first step. Of a share: its elements in
+  // a row, and "step" with the first of all shares alone. The tensors are the optimizer's own: copy
+  // them before the next step.
   std::map<std::string, at::Tensor> StateOf(ParameterId id) const;
-  // Goes on from such a state, which it copies to the parameter's device. INVALID_ARGUMENT names
-  // what is missing or has another type or shape than the parameter.
+  // Goes on from such a state of the whole parameter, of which it copies its share to the
+  // parameter's device. INVALID_ARGUMENT names what is missing or has another type or shape than
+  // the parameter.
   absl::Status Restore(ParameterId id, const std::map<std::string, at::Tensor>& state);
 
  private:
@@ -59,6 +68,8 @@ class ParameterOptimizer {
     double weight_decay = 0;
   };
   Constants ConstantsOf(ParameterId id, int64_t step) const;
+  // All of it, or the share of this device.
+  at::Tensor OwnPart(ParameterId id, const at::Tensor& tensor) const;
   void StepSgd(at::Tensor& parameter, at::Tensor gradient, double rate, State& state) const;
   void StepAdam(at::Tensor& parameter, at::Tensor gradient, double rate, State& state) const;
 
@@ -67,6 +78,7 @@ class ParameterOptimizer {
   const ParameterStore* parameters_;
   std::function<void()> before_step_;
   GradientFunction on_gradient_;
+  std::map<ParameterId, ParameterRange> shares_;
   std::map<ParameterId, State> states_;
 };
 

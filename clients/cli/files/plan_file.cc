@@ -24,6 +24,7 @@ constexpr Field kPlanFields[] = {{"kind", "kind"},
                                  {"vertical_sync", "vertical_sync"},
                                  {"batch_statistics", "batch_statistics"},
                                  {"bucket_bytes", "bucket_bytes"},
+                                 {"optimizer_sharding", "optimizer_sharding"},
                                  {"orders", "orders"}};
 constexpr Field kStageFields[] = {
     {"nodes", "nodes"}, {"devices", "devices"},     {"micro_batch_size", "micro_batch"},

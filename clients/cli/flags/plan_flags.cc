@@ -104,6 +104,24 @@ void AddSearchFlags(CLI::App& command, std::shared_ptr<v1::PlanOptions> options)
           "micro (what a device has of a micro-batch), synchronised (the mini-batch, where one "
           "device has it)")
       ->check(CLI::IsMember({"whole", "micro", "synchronised"}));
+  const std::map<std::string, v1::OptimizerSharding> shardings = {
+      {"none", v1::OPTIMIZER_SHARDING_NONE},
+      {"states", v1::OPTIMIZER_SHARDING_STATES},
+      {"auto", v1::OPTIMIZER_SHARDING_AUTO}};
+  command
+      .add_option_function<std::string>(
+          "--shard-optimizer",
+          [options, shardings](const std::string& name) {
+            options->set_optimizer_sharding(shardings.at(name));
+          },
+          "how the replicas of a stage keep the optimizer's state: none (each all of it, default), "
+          "states (each that of its share of the parameters: ZeRO-1), auto (whichever is faster, "
+          "or fits)")
+      ->check(CLI::IsMember({"none", "states", "auto"}));
+  number(
+      "--bucket-bytes", [options](int64_t n) { options->set_bucket_bytes(n); },
+      "about so many bytes of a stage's gradients are summed over its replicas at a time (default: "
+      "what suits the links)");
   count(
       "--max-loops", [options](int32_t n) { options->set_max_loops(n); },
       "at most this many stages a device; 1 forbids loops");

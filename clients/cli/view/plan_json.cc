@@ -87,6 +87,9 @@ nlohmann::json OnePlanJson(const v1::Plan& plan, const PlanContext& context) {
       {"stages", std::move(stages)},
       {"devices", std::move(devices)}};
   if (plan.strategy().bucket_bytes() > 0) json["bucket_bytes"] = plan.strategy().bucket_bytes();
+  const OptimizerSharding sharding = FromProto(plan.strategy().optimizer_sharding());
+  if (sharding != OptimizerSharding::kNone)
+    json["optimizer_sharding"] = OptimizerShardingName(sharding);
   for (const v1::LengthPlan& length : plan.lengths()) {
     json["lengths"].push_back(
         {{"samples", length.samples()},

@@ -42,6 +42,8 @@ std::string ScheduleText(const v1::Strategy& strategy, int32_t stage_index) {
     parts.push_back(absl::StrCat(k, "F", k, "B"));
   }
   if (stage.recompute()) parts.push_back("recompute");
+  if (strategy.optimizer_sharding() == v1::OPTIMIZER_SHARDING_STATES && stage.devices_size() > 1)
+    parts.push_back("shared optimizer state");
   return absl::StrJoin(parts, ", ");
 }
 

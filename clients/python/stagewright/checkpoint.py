@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import pickle
+import re
 import zlib
 
 import torch
@@ -17,6 +18,7 @@ from .tensor_file import write_tensors
 from .tracing.wrappers import without_prefixes
 
 MANIFEST = "manifest.json"
+_SHARE = re.compile(r"(.+)@(\d+)-(\d+)")  # Of a state of the optimizer: elements in a row.
 
 
 def tied_names(model: nn.Module) -> list[list[str]]:
@@ -99,6 +101,8 @@ def read_checkpoint(directory: str | os.PathLike) -> TrainingCheckpoint:
             if not parameter:
                 continue  # Of the job, not of a parameter: the scale of its loss.
             state.setdefault(parameter, {})[key] = files[file][name]
+        for parameter, values in state.items():
+            _join_shares(parameter, values, weights)
         for name, sliced in manifest.get("slices", {}).items():
             _join(name, sliced["slices"], sliced["dim"], weights, state)
         for alias, name in manifest["aliases"].items():
@@ -157,6 +161,22 @@ def import_state_dict(source: str | os.PathLike, path: str | os.PathLike) -> lis
     stored = dict(zip(without_prefixes(list(stored)), stored.values()))
     write_tensors(path, stored)
     return sorted(stored)
+
+
+def _join_shares(parameter: str, values: dict[str, torch.Tensor], weights: dict) -> None:
+    """Puts a state that replicas shared out, "exp_avg@0-64" and so on, in the place of the shares."""
+    shares: dict[str, list[tuple[int, int, torch.Tensor]]] = {}
+    for key in list(values):
+        if match := _SHARE.fullmatch(key):
+            name, begin, end = match.groups()
+            shares.setdefault(name, []).append((int(begin), int(end), values.pop(key)))
+    for name, parts in shares.items():
+        parts.sort(key=lambda part: part[0])
+        whole = weights[parameter]
+        ends = [0, *(end for _, end, _ in parts)]
+        if [begin for begin, _, _ in parts] != ends[:-1] or ends[-1] != whole.numel():
+            raise ValueError(f'not all of "{parameter}.{name}" is there once')
+        values[name] = torch.cat([part for _, _, part in parts]).reshape(whole.shape)
 
 
 def _join(name: str, slices: list[str], dim: int, weights: dict, state: dict) -> None:

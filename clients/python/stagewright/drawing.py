@@ -19,6 +19,8 @@ _COLOURS = {
     "backward_weight": "#f2bd8c",
     "optimizer_step": "#5aa469",
     "all_reduce": "#8d6cc0",
+    "reduce_scatter": "#8d6cc0",
+    "all_gather": "#b39ddb",
 }
 _LEGEND = {
     "forward": "forward",
@@ -27,6 +29,8 @@ _LEGEND = {
     "backward_input": "backward (of inputs)",
     "backward_weight": "backward (of weights)",
     "all_reduce": "sum over replicas",
+    "reduce_scatter": "sum of shares over replicas",
+    "all_gather": "exchange of updated shares",
     "optimizer_step": "update",
 }
 

@@ -207,7 +207,7 @@ def load_plan(path: str | os.PathLike) -> Plan:
 
 
 # What `stagewright plan -o json` prints, and what a plan by hand calls it.
-_PLAN_FIELDS = ("kind", "asynchronous", "vertical_sync", "bucket_bytes", "orders")
+_PLAN_FIELDS = ("kind", "asynchronous", "vertical_sync", "bucket_bytes", "optimizer_sharding", "orders")
 _STAGE_FIELDS = {
     "nodes": "nodes",
     "devices": "devices",

@@ -90,9 +90,10 @@ class Costing {
   HeldBytes BytesOf(NodeId node) const {
     const Graph& graph = problem_.graph;
     HeldBytes bytes;
-    if (const auto& cost = graph.node(node).cost) bytes = LeastBytesHeld(*cost, problem_.optimizer);
+    if (const auto& cost = graph.node(node).cost)
+      bytes = LeastBytesHeld(*cost, problem_.optimizer, problem_.sharding);
     for (ParameterId id : graph.Parameters(node))
-      bytes += LeastBytesHeld(graph.parameter(id), problem_.optimizer);
+      bytes += LeastBytesHeld(graph.parameter(id), problem_.optimizer, problem_.sharding);
     if (!graph.needs_backward(node)) bytes.trained = bytes.gradients = 0;
     return bytes;
   }
@@ -142,8 +143,9 @@ class Costing {
 
 BoundProblem MakeBoundProblem(const Graph& graph, const OperatorGraph& operators,
                               const Cluster& cluster, const CostModel& costs, int64_t mini_batch,
-                              Optimizer optimizer) {
-  BoundProblem problem{graph, operators, cluster, mini_batch, optimizer, {}, {}, {}, {}, {}};
+                              Optimizer optimizer, OptimizerSharding sharding) {
+  BoundProblem problem{graph, operators, cluster, mini_batch, optimizer, sharding,
+                       {},    {},        {},      {},         {}};
   problem.fastest = FastestOf(cluster, AllDevices(cluster));
   problem.devices.resize(cluster.kinds().size());
   for (const Device& device : cluster.devices()) ++problem.devices[device.kind];
@@ -164,11 +166,11 @@ std::vector<HeldBytes> FirstUses(const BoundProblem& problem) {
     const NodeId node(v);
     if (!problem.owned(v) || !graph.needs_backward(node)) continue;
     if (const auto& cost = graph.node(node).cost)
-      first[v] += LeastBytesHeld(*cost, problem.optimizer);
+      first[v] += LeastBytesHeld(*cost, problem.optimizer, problem.sharding);
     for (ParameterId id : graph.Parameters(node)) {
       const Parameter& parameter = graph.parameter(id);
       if (parameter.trainable && !seen[id.index()])
-        first[v] += LeastBytesHeld(parameter, problem.optimizer);
+        first[v] += LeastBytesHeld(parameter, problem.optimizer, problem.sharding);
       seen[id.index()] = true;
     }
   }

@@ -42,6 +42,7 @@ struct BoundProblem {
   const Cluster& cluster;
   int64_t mini_batch = 1;
   Optimizer optimizer = Optimizer::kSgd;
+  OptimizerSharding sharding = OptimizerSharding::kNone;
   FastestExchange fastest;       // Between any two devices.
   std::vector<int32_t> devices;  // By kind: how many.
   // By node.
@@ -59,7 +60,8 @@ struct BoundProblem {
 // O(nodes * |S| * (kinds + log |S|) + edges + devices^2), S being that of lower_bound.h.
 BoundProblem MakeBoundProblem(const Graph& graph, const OperatorGraph& operators,
                               const Cluster& cluster, const CostModel& costs, int64_t mini_batch,
-                              Optimizer optimizer);
+                              Optimizer optimizer,
+                              OptimizerSharding sharding = OptimizerSharding::kNone);
 
 // Trained bytes of the parameters that a node is the first to use, by node.
 std::vector<HeldBytes> FirstUses(const BoundProblem& problem);

@@ -132,7 +132,8 @@ absl::StatusOr<Outcome> SolveSynchronous(const Problem& whole, const PlanOptions
   };
   if (!context.Expired()) {
     bound = LowerBound(*problem.graph, *whole.operators, *problem.cluster, *problem.costs,
-                       problem.mini_batch, {problem.optimizer, /*asynchronous=*/false});
+                       problem.mini_batch,
+                       {problem.optimizer, /*asynchronous=*/false, problem.optimizer_sharding});
   }
   const bool whole_stages = HasWholeStages(problem);
   const bool possible =

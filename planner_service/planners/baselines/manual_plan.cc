@@ -28,7 +28,7 @@ class ManualReader {
       : problem_(problem),
         root_(root, "", error_,
               {"kind", "micro_batch", "asynchronous", "vertical_sync", "batch_statistics",
-               "bucket_bytes", "stages", "orders"}),
+               "bucket_bytes", "optimizer_sharding", "stages", "orders"}),
         owner_(problem.graph->size(), -1) {
     for (int32_t v = 0; v < problem.graph->size(); ++v) {
       nodes_.emplace(problem.graph->node(NodeId(v)).name, v);
@@ -56,6 +56,7 @@ class ManualReader {
     const int64_t asked = problem_.bucket_bytes.count();
     strategy_.bucket_bytes = Bytes(root_.Integer("bucket_bytes", &asked));
     if (strategy_.bucket_bytes < 0) root_.Fail("bucket_bytes", "is negative");
+    ReadOptimizerSharding();
     const Json& stages = root_.Array("stages");
     if (stages.empty()) root_.Fail("stages", "is empty");
     for (size_t s = 0; s < stages.size() && error_.ok(); ++s) ReadStage(stages[s], s);
@@ -68,6 +69,18 @@ class ManualReader {
   }
 
  private:
+  void ReadOptimizerSharding() {
+    const std::string asked = OptimizerShardingName(problem_.optimizer_sharding);
+    const auto sharding = ParseOptimizerSharding(root_.Text("optimizer_sharding", &asked));
+    if (!sharding.has_value()) {
+      root_.Fail("optimizer_sharding", R"(is neither "none" nor "states")");
+    } else if (*sharding != OptimizerSharding::kNone && strategy_.asynchronous) {
+      root_.Fail("optimizer_sharding", "is of synchronous plans only");
+    } else {
+      strategy_.optimizer_sharding = *sharding;
+    }
+  }
+
   void ReadBatchStatistics() {
     const std::string asked = BatchStatisticsName(problem_.batch_statistics);
     const std::string name = root_.Text("batch_statistics", &asked);

@@ -103,8 +103,9 @@ class ExactPlanner : public Planner {
 
   static absl::StatusOr<Outcome> Search(const Problem& problem, const PlanOptions& options,
                                         SearchContext& context, Outcome seed) {
-    const Nanos bound = LowerBound(*problem.graph, *problem.operators, *problem.cluster,
-                                   *problem.costs, problem.mini_batch, {problem.optimizer});
+    const Nanos bound = LowerBound(
+        *problem.graph, *problem.operators, *problem.cluster, *problem.costs, problem.mini_batch,
+        {problem.optimizer, /*asynchronous=*/false, problem.optimizer_sharding});
     ExactSearch search(problem, options, context, bound);
     const bool seeded = seed.strategy && options.recompute != RecomputePolicy::kAlways;
     if (seeded) RETURN_IF_ERROR(search.Seed(*seed.strategy));

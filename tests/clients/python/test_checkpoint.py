@@ -35,7 +35,16 @@ def parts(name, tensor, cut):
     return {f"{name}[{i + 1}/2]": half.clone() for i, half in enumerate(tensor.chunk(2, 1))}
 
 
-def write(directory, model, optimizer, cut=""):
+def shares(name, tensor, count):
+    """A state, or the shares in which `count` replicas have it."""
+    if count < 2 or tensor.dim() == 0:
+        return {name: tensor.clone()}
+    ends = [min(i * -(-tensor.numel() // count), tensor.numel()) for i in range(count + 1)]
+    row = tensor.flatten()
+    return {f"{name}@{a}-{b}": row[a:b].clone() for a, b in zip(ends[:-1], ends[1:], strict=True) if a < b}
+
+
+def write(directory, model, optimizer, cut="", replicas=1):
     """A checkpoint as two devices write it: tied parameters once, state under the names of torch.optim."""
     directory.mkdir()
     names = dict(model.named_parameters())
@@ -46,7 +55,8 @@ def write(directory, model, optimizer, cut=""):
         for key, value in optimizer.state[parameter].items():
             states = parts(name, value, cut)
             for half in halves:
-                files["optimizer-00000.safetensors"][f"{half}.{key}"] = states.get(half, value).clone()
+                state = shares(f"{half}.{key}", states.get(half, value), replicas)
+                files["optimizer-00000.safetensors"].update(state)
     # Of no parameter: the scale of a loss in float16.
     files["optimizer-00000.safetensors"]["loss_scale"] = torch.tensor([65536, 3], dtype=torch.float64)
     entries = []
@@ -68,14 +78,27 @@ def write(directory, model, optimizer, cut=""):
     (directory / "manifest.json").write_text(json.dumps(manifest))
 
 
-@pytest.fixture(params=["", "embedding.weight"])
+@pytest.fixture(params=[("", 1), ("embedding.weight", 1), ("", 3), ("embedding.weight", 4)])
 def trained(tmp_path, request):
     model = Tied()
     optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
     for seed in range(3):
         step(model, optimizer, seed)
-    write(tmp_path / "step", model, optimizer, request.param)
+    write(tmp_path / "step", model, optimizer, *request.param)
     return model, optimizer, tmp_path / "step"
+
+
+def test_a_missing_share_is_told(tmp_path):
+    model = Tied()
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
+    step(model, optimizer, 0)
+    write(tmp_path / "step", model, optimizer, replicas=3)
+    manifest = json.loads((tmp_path / "step" / "manifest.json").read_text())
+    share = next(name for name in manifest["optimizer_map"] if "exp_avg@" in name)
+    del manifest["optimizer_map"][share]
+    (tmp_path / "step" / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(stagewright.CheckpointError, match="exp_avg.* is there once"):
+        stagewright.read_checkpoint(tmp_path / "step")
 
 
 def test_pytorch_goes_on_from_a_checkpoint(trained):

@@ -127,6 +127,21 @@ TEST(HierarchicalAllReduceTest, HasFewerLatencies) {
   EXPECT_EQ(AllReduceTime(cluster, all, 0), 2 * 7 * latency);
 }
 
+TEST(ShareExchangeTime, TwoMakeAnAllReduce) {
+  for (const Cluster& cluster : {FlatCluster(6, 1'000, 1e9), Nodes(3, 500)}) {
+    std::vector<DeviceId> devices;
+    for (int32_t d = 0; d < cluster.size(); ++d) devices.push_back(DeviceId(d));
+    const AllReduceLines lines = HalfOf(FitAllReduceLines(cluster, devices));
+    for (const int64_t bytes : {0, 1'000, 123'456'789}) {
+      const Nanos half = ShareExchangeTime(cluster, devices, Bytes(bytes));
+      const Nanos whole = AllReduceTime(cluster, devices, Bytes(bytes));
+      EXPECT_GE(2 * half, whole);
+      EXPECT_LE(2 * half, whole + 1);
+      EXPECT_NEAR(lines.Time(Bytes(bytes)), static_cast<double>(half), 2);
+    }
+  }
+}
+
 TEST(FitAllReduce, IsLatencyAndBytesApart) {
   const Cluster cluster = FlatCluster(4, 10, 1e9);
   const AllReduceLine line = FitAllReduce(cluster, Devices({0, 1, 2, 3}));

@@ -24,6 +24,23 @@ TEST(Parameters, ResidentBytesByOptimizer) {
   EXPECT_EQ(ResidentBytes(parameter, Optimizer::kAdam), 400);
 }
 
+TEST(Parameters, OptimizerStateIsWhatReplicasShareOut) {
+  Parameter parameter;
+  parameter.shape = {10, 10};
+  EXPECT_EQ(OptimizerStateBytes(parameter, Optimizer::kSgd), 0);
+  EXPECT_EQ(OptimizerStateBytes(parameter, Optimizer::kAdam), 800);
+  const HeldBytes held = BytesHeld(parameter, Optimizer::kAdam);
+  EXPECT_EQ(held.ResidentOn(3, OptimizerSharding::kNone), 1600);
+  EXPECT_EQ(held.ResidentOn(1, OptimizerSharding::kStates), 1600);
+  EXPECT_EQ(held.ResidentOn(3, OptimizerSharding::kStates), 800 + 267);
+  const HeldBytes least = LeastBytesHeld(parameter, Optimizer::kAdam, OptimizerSharding::kStates);
+  EXPECT_EQ(least.resident, 400);
+  EXPECT_EQ(least.trained, 0);
+  EXPECT_EQ(least.gradients, 400);
+  parameter.trainable = false;
+  EXPECT_EQ(OptimizerStateBytes(parameter, Optimizer::kAdam), 0);
+}
+
 TEST(Parameters, SharedOnesCountOnce) {
   GraphBuilder builder("tied");
   const Argument x = builder.Feature("x", {8});

@@ -50,6 +50,7 @@ TEST(LowerProperty, EveryProgramIsValidAndRunsUnderRandomDelays) {
     RandomCase random = MakeRandomCase(rng);
     SCOPED_TRACE(i);
     random.strategy.bucket_bytes = Bytes(i % 3);  // 1: a bucket for each gradient.
+    if (i % 4 == 3) random.strategy.optimizer_sharding = OptimizerSharding::kStates;
     ASSERT_EQ(CheckStrategy(random.graph, random.cluster, random.strategy), absl::OkStatus());
     auto program = LowerCase(random, Uniform(rng, 0, 7) > 0);
     ASSERT_EQ(program.status(), absl::OkStatus());
@@ -173,6 +174,63 @@ TEST(LowerProperty, BucketsSumTheSameGradientsFromTheirMarksOn) {
     EXPECT_EQ(ToText(*read), ToText(*cut));
   }
   EXPECT_GT(marks, kCases / 10);
+}
+
+Bytes StateOf(const Graph& graph, const std::vector<ParameterId>& ids) {
+  Bytes bytes = 0;
+  for (ParameterId id : ids) bytes += OptimizerStateBytes(graph.parameter(id), Optimizer::kAdam);
+  return bytes;
+}
+
+// Sharing out the optimizer's state leaves the passes, their messages and what is summed as they
+// are: what the replicas of one stage sum comes in shares, is gathered after the step that updates
+// it, and of its state the replicas together hold what one of them held.
+TEST(LowerProperty, SharedStatesAreThereOnceAndGatheredAfterTheirStep) {
+  Rng rng(23);
+  int shared = 0;
+  for (int i = 0; i < kCases / 2; ++i) {
+    RandomCase random = MakeRandomCase(rng);
+    SCOPED_TRACE(i);
+    random.strategy.bucket_bytes = Bytes(i % 3);
+    const auto whole = LowerCase(random);
+    random.strategy.optimizer_sharding = OptimizerSharding::kStates;
+    const auto program = LowerCase(random);
+    ASSERT_EQ(program.status(), absl::OkStatus());
+    ASSERT_EQ(Validate(*program, {}), absl::OkStatus()) << ToText(*program);
+    ASSERT_EQ(program->reductions.size(), whole->reductions.size());
+    Bytes saved = 0;
+    for (size_t r = 0; r < program->reductions.size(); ++r) {
+      const Reduction& reduction = program->reductions[r];
+      EXPECT_EQ(reduction.parameters, whole->reductions[r].parameters);
+      EXPECT_EQ(reduction.sharded, reduction.stages.size() == 1 &&
+                                       program->stages[reduction.stages[0].index()].has_backward);
+      if (!reduction.sharded) continue;
+      ++shared;
+      saved += (std::ssize(reduction.devices) - 1) * StateOf(random.graph, reduction.parameters);
+    }
+    for (size_t d = 0; d < program->devices.size(); ++d) {
+      const auto& body = program->devices[d].body;
+      saved -= whole->devices[d].resident - program->devices[d].resident;
+      std::vector<std::string> others, before;  // Other actions than sums and gathers.
+      for (const ProgramAction& item : body) {
+        if (!IsCollective(item.action.kind)) others.push_back(ToString(item.action));
+        if (item.action.kind != ActionKind::kAllGather) continue;
+        ASSERT_EQ(item.after.size(), 1u);
+        const Action& step = body[item.after[0]].action;
+        EXPECT_EQ(step.kind, ActionKind::kOptimizerStep);
+        EXPECT_TRUE(step.channel < 0 || step.channel >= item.action.channel);
+      }
+      for (const ProgramAction& item : whole->devices[d].body) {
+        if (!IsCollective(item.action.kind)) before.push_back(ToString(item.action));
+      }
+      EXPECT_EQ(others, before);
+    }
+    EXPECT_EQ(saved, 0);
+    const auto read = ParseProgram(ToText(*program));
+    ASSERT_TRUE(read.ok()) << read.status();
+    EXPECT_EQ(ToText(*read), ToText(*program));
+  }
+  EXPECT_GT(shared, kCases / 10);
 }
 
 // With a norm of all gradients: the sum of one number over all devices, once each, after all other

@@ -134,7 +134,7 @@ TEST_F(CheckIdsTest, Marks) {
               HasSubstr("it waits for mark 1 of action 0, whose stage has no such node"));
   EXPECT_THAT(message({{0, -1}}, sum, ActionKind::kBackwardWeight), HasSubstr("mark -1"));
   EXPECT_THAT(message({{0, 0}}, ActionKind::kOptimizerStep, ActionKind::kBackward),
-              HasSubstr("OS0: only all-reduces wait for marks"));
+              HasSubstr("OS0: only sums wait for marks"));
 }
 
 TEST_F(CheckIdsTest, AnOptimizerStepNamesAReductionOfItsStageAlone) {

@@ -110,6 +110,44 @@ TEST_F(ValidateBucketsTest, AStepOfAPartWaitsForItsSums) {
   EXPECT_FALSE(Validate(program_, {}).ok()) << "before the last backward pass";
 }
 
+// The same with the optimizer's state shared out.
+class ValidateSharesTest : public ValidateBucketsTest {
+ protected:
+  void SetUp() override {
+    ValidateBucketsTest::SetUp();
+    strategy_.optimizer_sharding = OptimizerSharding::kStates;
+    program_ = *Lower(graph_of_three_, strategy_, testing::FixedCosts(100, 7, graph_of_three_), {});
+    ASSERT_EQ(Validate(program_, {}), absl::OkStatus());
+  }
+};
+
+TEST_F(ValidateSharesTest, WhatIsSharedOutIsScatteredAndGathered) {
+  const Program good = program_;
+  EXPECT_EQ(At(1, "AG1@0").after, (std::vector<int32_t>{Find(1, "OS1@0")}));
+  EXPECT_EQ(At(1, "AG1@1").after, (std::vector<int32_t>{Find(1, "OS1")}));
+  At(1, "RS1@0").action.kind = ActionKind::kAllReduce;
+  ExpectBroken("device 1, AR1@0: the reduction's parameters are shared out by its devices");
+  program_ = good;
+  program_.reductions[0].sharded = false;
+  ExpectBroken("device 1, RS1@0: the reduction's parameters are not shared out by its devices");
+  program_ = good;
+  At(1, "AG1@1").after = {Find(1, "OS1@0")};
+  ExpectBroken("device 1, AG1@1: it does not wait for the step that updates them");
+  program_ = good;
+  At(1, "AG1@1").action.channel = 0;
+  ExpectBroken("device 1, AG1@0: the device gathers these parameters twice");
+  program_ = good;
+  Erase(1, "AG1@1");
+  ExpectBroken("device 1: the all-gather of reduction 1 is missing");
+  program_ = good;
+  Erase(1, "AG1@1");
+  Erase(2, "AG1@1");
+  ExpectBroken("device 1: the all-gather of reduction 1 is missing");
+  program_ = good;
+  program_.reductions[1].stages = {StageId(0), StageId(1)};
+  ExpectBroken("reductions[1].sharded: what is shared out is of one stage's replicas");
+}
+
 // What a sum holds is held within the pass.
 TEST_F(ValidateBucketsTest, ThePeakCountsSumsWithinThePass) {
   const Bytes peak = PeakMemory(program_.devices[1]);

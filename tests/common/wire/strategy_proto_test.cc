@@ -24,6 +24,7 @@ TEST(StrategyProtoTest, RandomStrategiesAndProgramsRoundTrip) {
     random.strategy.vertical_sync = i % 10 == 0;
     random.strategy.bucket_bytes = Bytes(i % 3);
     random.strategy.batch_statistics = static_cast<BatchStatistics>(i % 3);
+    random.strategy.optimizer_sharding = static_cast<OptimizerSharding>(i % 2);
     if (i % 3 == 0) testing::DrawOrders(rng, random.graph, random.strategy);
     const Strategy strategy = FromProto(ToProto(random.strategy));
     EXPECT_EQ(ToProto(strategy).SerializeAsString(), ToProto(random.strategy).SerializeAsString());
@@ -33,6 +34,7 @@ TEST(StrategyProtoTest, RandomStrategiesAndProgramsRoundTrip) {
     EXPECT_EQ(strategy.vertical_sync, random.strategy.vertical_sync);
     EXPECT_EQ(strategy.bucket_bytes, random.strategy.bucket_bytes);
     EXPECT_EQ(strategy.batch_statistics, random.strategy.batch_statistics);
+    EXPECT_EQ(strategy.optimizer_sharding, random.strategy.optimizer_sharding);
     if (strategy.asynchronous) continue;
     const testing::FixedCosts costs(100, 10, random.graph);
     // Lowering sees every field of a strategy, and the text form every field of a program.

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "common/cost/analytic.h"
 #include "tests/support/clusters.h"
 #include "tests/support/profiled_graphs.h"
@@ -177,7 +179,10 @@ TEST(ExplainTest, RandomStrategies) {
     EXPECT_EQ(explanation->compute + explanation->links + explanation->memory + explanation->bubble,
               explanation->step_time);
     EXPECT_GE(explanation->bubble, 0);
-    EXPECT_EQ(explanation->levers.size(), 6u);
+    const bool replicated =
+        std::any_of(strategy.stages.begin(), strategy.stages.end(),
+                    [](const Stage& stage) { return stage.devices.size() > 1; });
+    EXPECT_EQ(explanation->levers.size(), replicated ? 7u : 6u);
     for (const CutReport& cut : explanation->cuts) {
       EXPECT_TRUE(cut.smaller.step_time || !cut.smaller.reason.empty());
       EXPECT_TRUE(cut.larger.step_time || !cut.larger.reason.empty());

@@ -148,6 +148,12 @@ TEST(CheckRequestTest, OptionsTextTellsAllOptionsApart) {
   PlanRequest other = Good();
   other.options.per_stage_micro_batch = true;
   EXPECT_NE(OptionsText(other), text);
+  other = Good();
+  other.options.optimizer_sharding = OptimizerSharding::kStates;
+  EXPECT_EQ(OptionsText(other), text + " optimizer_sharding=states");
+  other.options.optimizer_sharding = std::nullopt;
+  other.options.bucket_bytes = Bytes(1000);
+  EXPECT_EQ(OptionsText(other), text + " optimizer_sharding=auto bucket_bytes=1000");
 }
 
 }  // namespace

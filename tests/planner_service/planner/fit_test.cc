@@ -16,10 +16,13 @@ using ::testing::HasSubstr;
 using testing::ProfiledChain;
 using testing::ProfiledGraph;
 
-std::optional<std::string> Why(const Graph& graph, const Cluster& cluster, Optimizer optimizer) {
+std::optional<std::string> Why(const Graph& graph, const Cluster& cluster, Optimizer optimizer,
+                               OptimizerSharding sharding = OptimizerSharding::kNone) {
   const OperatorGraph operators = OneOperatorPerNode(graph).value();
   const auto costs = MakeAnalyticCostModel(graph);
-  return WhyNothingFits({&graph, &operators, &cluster, costs.get(), 8, optimizer});
+  Problem problem{&graph, &operators, &cluster, costs.get(), 8, optimizer};
+  problem.optimizer_sharding = sharding;
+  return WhyNothingFits(problem);
 }
 
 TEST(FitTest, AnOperatorLargerThanEveryDevice) {
@@ -32,6 +35,18 @@ TEST(FitTest, AnOperatorLargerThanEveryDevice) {
                              HasSubstr("plain SGD, with which it needs 28 MiB")));
   EXPECT_FALSE(Why(graph, FlatCluster(4, 32 * kMiB), Optimizer::kSgd));
   EXPECT_FALSE(Why(graph, FlatCluster(4, 48 * kMiB), Optimizer::kAdam));
+}
+
+// 20 MiB of optimizer state on 8 devices, beside 20 MiB of parameters and gradients and 8 MiB.
+TEST(FitTest, AnOperatorWhoseStateReplicasMayShareOut) {
+  const Graph graph = ProfiledGraph({{1, 1, 8 * kMiB, 10 * kMiB, {}}});
+  const auto reason = Why(graph, FlatCluster(8, 32 * kMiB), Optimizer::kAdam);
+  ASSERT_TRUE(reason);
+  EXPECT_THAT(*reason, HasSubstr("--shard-optimizer states"));
+  EXPECT_FALSE(Why(graph, FlatCluster(8, 32 * kMiB), Optimizer::kAdam, OptimizerSharding::kStates));
+  const auto few = Why(graph, FlatCluster(4, 32 * kMiB), Optimizer::kAdam);
+  ASSERT_TRUE(few);
+  EXPECT_THAT(*few, ::testing::Not(HasSubstr("--shard-optimizer")));
 }
 
 TEST(FitTest, AModelLargerThanTheCluster) {

@@ -31,6 +31,22 @@ TEST(SearchContextTest, DeadlineAndCancellationReachParts) {
   EXPECT_TRUE(late.Stopped());
 }
 
+TEST(SearchContextTest, APartMayHaveHalfOfTheTime) {
+  using Clock = SearchContext::Clock;
+  SearchContext endless;
+  EXPECT_EQ(endless.HalfTime(), Clock::time_point::max());
+  const SearchContext hour(Clock::now() + std::chrono::hours(1));
+  EXPECT_GT(hour.HalfTime(), Clock::now() + std::chrono::minutes(20));
+  EXPECT_LT(hour.HalfTime(), Clock::now() + std::chrono::minutes(40));
+  const SearchContext over(hour, Clock::now());
+  EXPECT_TRUE(over.Expired());
+  EXPECT_FALSE(hour.Expired());
+  const SearchContext part(endless, endless.HalfTime());
+  EXPECT_FALSE(part.Expired());
+  endless.Cancel();
+  EXPECT_TRUE(part.Expired());
+}
+
 TEST(SearchContextTest, JudgingCostsAsMuchAsTheProgramIsLong) {
   Strategy strategy;
   strategy.mini_batch = 8;

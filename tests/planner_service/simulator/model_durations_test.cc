@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "common/cost/analytic.h"
+#include "common/cost/collectives.h"
 #include "common/cost/update.h"
 #include "common/lowering/lower.h"
 #include "tests/support/clusters.h"
@@ -66,6 +67,27 @@ TEST(ModelDurationsTest, FixedCostsAreAddedToPasses) {
   const Program program = Lower(graph, two, *costs, {}).value();
   const auto durations = MakeModelDurations(graph, program, slower, *costs, Optimizer::kSgd);
   EXPECT_EQ(durations->Of(DeviceId(0), ParseAction("F0[0,4)").value()), 1050 + 400 + 4 * 3);
+}
+
+// Each replica updates its share of what they share out, in two exchanges of half an all-reduce.
+TEST(ModelDurationsTest, SharesAreUpdatedAndExchanged) {
+  const Graph graph = ProfiledGraph({{3, 5, 100, 600, {}}, {4, 6, 100, 300, {0}}});
+  const Cluster cluster = FlatCluster(3, kGiB, 11, 1e9);
+  const auto costs = MakeAnalyticCostModel(graph);
+  Strategy strategy = MakeStrategy(graph, {{0, 1}}, {{0, 1, 2}}, 6, 6);
+  strategy.optimizer_sharding = OptimizerSharding::kStates;
+  strategy.bucket_bytes = 1;
+  const Program program = Lower(graph, strategy, *costs, {}).value();
+  const auto durations = MakeModelDurations(graph, program, cluster, *costs, Optimizer::kAdam);
+  const auto of = [&](const char* action) {
+    return durations->Of(DeviceId(1), ParseAction(action).value());
+  };
+  const std::vector<DeviceId> devices = {DeviceId(0), DeviceId(1), DeviceId(2)};
+  EXPECT_EQ(of("RS0@0"), ShareExchangeTime(cluster, devices, 300));
+  EXPECT_EQ(of("AG0@1"), ShareExchangeTime(cluster, devices, 600));
+  // A third of parameters, gradients and two moments.
+  EXPECT_EQ(of("OS0@0"), OptimizerStepTime(cluster.kinds()[0], 300 * 4 / 3, 0));
+  EXPECT_EQ(of("OS0"), OptimizerStepTime(cluster.kinds()[0], 600 * 4 / 3, 0));
 }
 
 // Three nodes with gradients of 100, 100 and 200 bytes, a bucket each.

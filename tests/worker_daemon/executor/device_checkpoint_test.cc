@@ -84,10 +84,13 @@ class DeviceCheckpointTest : public ::testing::TestWithParam<OptimizerSpec> {
     UsePlan({.stages = 3, .micro_batches = 4}, 1);
   }
 
-  void UsePlan(StrategyShape shape, uint64_t seed) {
+  void UsePlan(StrategyShape shape, uint64_t seed,
+               OptimizerSharding sharding = OptimizerSharding::kNone) {
     shape.mini_batch = kMiniBatch;
     std::mt19937_64 random(seed);
-    const auto programs = LowerBoth(*spec_.graph, ForceStrategy(*spec_.graph, shape, random));
+    Strategy strategy = ForceStrategy(*spec_.graph, shape, random);
+    strategy.optimizer_sharding = sharding;
+    const auto programs = LowerBoth(*spec_.graph, strategy);
     ASSERT_TRUE(programs.ok()) << programs.status();
     spec_.program = programs->training;
   }
@@ -183,6 +186,61 @@ TEST_P(DeviceCheckpointTest, AnyPlanGoesOnFromAnyOther) {
     for (size_t to = 0; to < plans.size(); ++to) {
       SCOPED_TRACE(absl::StrCat("from plan ", from, " to plan ", to));
       UsePlan(plans[to], 10 + to);
+      const auto rest = TrainLocally(spec_);
+      ASSERT_TRUE(rest.ok()) << rest.status();
+      ASSERT_EQ(rest->losses.size(), static_cast<size_t>(kSteps - kTaken));
+      for (size_t i = 0; i < rest->losses.size(); ++i)
+        EXPECT_NEAR(rest->losses[i], whole->losses[i + kTaken], 1e-12);
+      for (const auto& [name, tensor] : whole->parameters)
+        EXPECT_LT(RelativeError(rest->parameters.at(name), tensor), 1e-12) << name;
+    }
+  }
+}
+
+// Replicas that share out the optimizer's state, as many as before or others, go on from whole
+// states and the other way about.
+TEST_P(DeviceCheckpointTest, SharedStatesGoOnFromWholeOnesAndBack) {
+  spec_.training.optimizer = GetParam();
+  struct Plan {
+    int replicas;
+    OptimizerSharding sharding;
+  };
+  const std::vector<Plan> plans = {{1, OptimizerSharding::kNone},
+                                   {2, OptimizerSharding::kNone},
+                                   {2, OptimizerSharding::kStates},
+                                   {3, OptimizerSharding::kStates}};
+  const auto use = [&](const Plan& plan) {
+    Stage stage;
+    for (int32_t node : spec_.graph->dag().order()) stage.nodes.push_back(NodeId(node));
+    stage.micro_batch = kMiniBatch / 2;
+    stage.schedule = {stage.micro_batch, 1};
+    for (int r = 0; r < plan.replicas; ++r) stage.devices.push_back(DeviceId(r));
+    Strategy strategy;
+    strategy.mini_batch = kMiniBatch;
+    strategy.stages = {std::move(stage)};
+    strategy.optimizer_sharding = plan.sharding;
+    strategy.bucket_bytes = Bytes(100);
+    const auto programs = LowerBoth(*spec_.graph, strategy);
+    ASSERT_TRUE(programs.ok()) << programs.status();
+    spec_.program = programs->training;
+  };
+  use(plans[0]);
+  const auto whole = TrainLocally(spec_);
+  ASSERT_TRUE(whole.ok()) << whole.status();
+  for (size_t from = 0; from < plans.size(); ++from) {
+    spec_.resume = nullptr;
+    use(plans[from]);
+    saved_.files.clear();
+    std::filesystem::remove_all(root_);
+    ASSERT_TRUE(Train().ok());
+    ASSERT_TRUE(saved_.errors.empty()) << saved_.errors[0];
+    spec_.resume = Open();
+    // Whoever reads it sees no shares.
+    for (const auto& [name, view] : spec_.resume->OptimizerState("left.weight"))
+      EXPECT_THAT(name, ::testing::Not(HasSubstr("@")));
+    for (size_t to = 0; to < plans.size(); ++to) {
+      SCOPED_TRACE(absl::StrCat("from plan ", from, " to plan ", to));
+      use(plans[to]);
       const auto rest = TrainLocally(spec_);
       ASSERT_TRUE(rest.ok()) << rest.status();
       ASSERT_EQ(rest->losses.size(), static_cast<size_t>(kSteps - kTaken));

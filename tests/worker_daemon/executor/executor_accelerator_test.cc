@@ -109,7 +109,7 @@ TEST_P(TrainOver, TheSameAsProcessors) {
              .most_replicas = 1 + static_cast<int>(seed % 2),
              .share_devices = seed == 4,
              .recompute = seed == 5},
-            seed);
+            seed, seed == 3 ? OptimizerSharding::kStates : OptimizerSharding::kNone);
     const auto expected = TrainLocally(spec);
     ASSERT_TRUE(expected.ok()) << expected.status();
     SpyLog log;

@@ -50,7 +50,7 @@ TEST(DeviceMemory, TrainsTheSameAsHostMemory) {
     UsePlan(
         spec,
         {.stages = 2 + static_cast<int>(seed % 3), .most_replicas = 1 + static_cast<int>(seed % 2)},
-        seed);
+        seed, seed == 3 ? OptimizerSharding::kStates : OptimizerSharding::kNone);
     const auto expected = TrainLocally(spec);
     ASSERT_TRUE(expected.ok()) << expected.status();
 

@@ -146,6 +146,7 @@ struct Case {
   bool recompute = false;
   bool within = false;  // Stages end within layers, so that messages have several tensors.
   Precision precision = Precision::kGraph;
+  OptimizerSharding sharding = OptimizerSharding::kNone;
 
   std::string Name() const {
     const std::string kind = optimizer == Optimizer::kAdam          ? "Adam"
@@ -153,7 +154,8 @@ struct Case {
                                                                     : "Sgd";
     return absl::StrCat(model, "_", schedule, "_", kind, "_Stages", stages, "_Replicas", replicas,
                         recompute ? "_Recompute" : "", within ? "_Within" : "",
-                        precision == Precision::kGraph ? "" : "_Mixed");
+                        precision == Precision::kGraph ? "" : "_Mixed",
+                        sharding == OptimizerSharding::kNone ? "" : "_Shared");
   }
 };
 std::ostream& operator<<(std::ostream& out, const Case& c) { return out << c.Name(); }
@@ -223,6 +225,7 @@ std::vector<int32_t> EndsOf(const Case& c, int32_t nodes) {
 Strategy StrategyOf(const Case& c, const Graph& graph) {
   Strategy strategy;
   strategy.mini_batch = kMiniBatch;
+  strategy.optimizer_sharding = c.sharding;
   int32_t begin = 0;
   for (int32_t end : EndsOf(c, graph.size())) {
     Stage& stage = strategy.stages.emplace_back();
@@ -431,6 +434,14 @@ std::vector<Case> Cases() {
     cases.push_back({"Transformer", schedule, Optimizer::kSgd, 4, 1, false, true});
   for (const std::string schedule : {"GPipe", "OneFOneB"})
     cases.push_back({"Transformer", schedule, Optimizer::kSgd, 4, 1, true, true});
+  for (const std::string model : {"Chain", "Transformer"}) {
+    for (Case c : std::vector<Case>{{model, "GPipe", Optimizer::kAdam, 1, 2},
+                                    {model, "OneFOneB", Optimizer::kAdam, 2, 3},
+                                    {model, "OneFOneB", Optimizer::kSgdMomentum, 2, 2}}) {
+      c.sharding = OptimizerSharding::kStates;
+      cases.push_back(c);
+    }
+  }
   for (const std::string model : {"Chain", "Branches", "Transformer"}) {
     for (Case c : std::vector<Case>{{model, "GPipe", Optimizer::kSgd, 1},
                                     {model, "GPipe", Optimizer::kSgd},

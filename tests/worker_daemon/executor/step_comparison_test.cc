@@ -158,6 +158,23 @@ TEST_F(StepComparisonTest, EveryPlanComputesWhatASingleDeviceDoes) {
   }
 }
 
+// Replicas record their shares of gradients and states.
+TEST_F(StepComparisonTest, SharedStatesAreThoseOfASingleDevice) {
+  Use(Chain());
+  for (const uint64_t seed : {1, 2, 3}) {
+    SCOPED_TRACE(seed);
+    std::filesystem::remove_all(spec_.records.output_path);
+    std::mt19937_64 random(seed);
+    StrategyShape shape{
+        .stages = 2, .mini_batch = kMiniBatch, .most_replicas = 3, .micro_batches = 2};
+    Strategy strategy = ForceStrategy(*spec_.graph, shape, random);
+    strategy.optimizer_sharding = OptimizerSharding::kStates;
+    UseStrategy(strategy);
+    const absl::Status status = Compare();
+    EXPECT_TRUE(status.ok()) << status;
+  }
+}
+
 TEST_F(StepComparisonTest, RowsThatAreNotWhereTheGraphSaysAreFound) {
   Use(TimeMajorSaidToBeSampleMajor(), {kTime, 6});
   // One device, then two replicas: the rows are dealt out as if they were sample-major.

@@ -82,7 +82,7 @@ class FakeEffects : public StepEffects {
       machine->End(action, absl::OkStatus());
     }
   }
-  absl::Status AllReduce(const StepAction& action) override {
+  absl::Status RunCollective(const StepAction& action) override {
     Note(action);
     return absl::OkStatus();
   }

@@ -79,10 +79,11 @@ DeviceJob ClassifierJob(const std::string& stem, bool dropout, int64_t steps) {
   return spec;
 }
 
-void UsePlan(DeviceJob& spec, StrategyShape shape, uint64_t seed) {
+void UsePlan(DeviceJob& spec, StrategyShape shape, uint64_t seed, OptimizerSharding sharding) {
   shape.mini_batch = kMiniBatch;
   std::mt19937_64 random(seed);
-  const Strategy strategy = ForceStrategy(*spec.graph, shape, random);
+  Strategy strategy = ForceStrategy(*spec.graph, shape, random);
+  strategy.optimizer_sharding = sharding;
   const auto costs = MakeAnalyticCostModel(*spec.graph);
   auto program = Lower(*spec.graph, strategy, *costs,
                        {.training = true, .gradient_norm = NeedsGradientNorm(spec.training)});

@@ -19,7 +19,8 @@ Graph ResidualClassifier(bool dropout);
 DeviceJob ClassifierJob(const std::string& stem, bool dropout, int64_t steps);
 
 // Replaces the job's program by that of a random strategy of such a shape.
-void UsePlan(DeviceJob& spec, StrategyShape shape, uint64_t seed);
+void UsePlan(DeviceJob& spec, StrategyShape shape, uint64_t seed,
+             OptimizerSharding sharding = OptimizerSharding::kNone);
 
 // All on one device, in so many micro-batches.
 void UseOneDevice(DeviceJob& spec, int64_t micro_batches = 1);

@@ -73,6 +73,53 @@ TEST_P(AllReduceTest, SumsForAnyNumberOfDevicesAndElements) {
   }
 }
 
+// A reduce-scatter gives each device its chunk of the sum, and an all-gather gives all what each
+// has.
+TEST_P(AllReduceTest, HalvesMakeAWhole) {
+  World world = ConnectedWorld(GetParam(), 5);
+  std::mt19937 random(12);
+  uint32_t sequence = 0;
+  for (int size = 1; size <= 5; ++size) {
+    std::vector<int> devices = {0, 1, 2, 3, 4};
+    std::shuffle(devices.begin(), devices.end(), random);
+    devices.resize(size);
+    for (const size_t chunk : {0u, 1u, 3u, 1000u, 200001u}) {
+      const size_t count = chunk * size;
+      std::vector<std::vector<float>> terms(size, std::vector<float>(count));
+      std::vector<float> sum(count);
+      for (std::vector<float>& term : terms) {
+        for (size_t i = 0; i < count; ++i) {
+          term[i] = static_cast<float>(static_cast<int>(random() % 2001) - 1000);
+          sum[i] += term[i];
+        }
+      }
+      const auto run = [&](auto function) {
+        const std::vector<absl::Status> results = OnEach(devices, [&](int device) {
+          const auto place = std::find(devices.begin(), devices.end(), device) - devices.begin();
+          return function(*world[device], devices, Tag{3, Traffic::kReduction, sequence},
+                          terms[place].data(), count, Element::kFloat32, Soon());
+        });
+        for (const absl::Status& result : results) ASSERT_EQ(result, absl::OkStatus());
+        ++sequence;
+      };
+      run(ReduceScatterSum);
+      for (int place = 0; place < size; ++place) {
+        for (size_t i = 0; i < count; ++i) {
+          float& term = terms[place][i];
+          if (i / chunk != static_cast<size_t>(place)) {
+            term = -1;  // Undefined.
+            continue;
+          }
+          ASSERT_EQ(term, sum[i]) << size << " devices, place " << place << ", element " << i;
+        }
+      }
+      run(AllGather);
+      for (const std::vector<float>& term : terms)
+        ASSERT_EQ(term, sum) << size << " devices, chunks of " << chunk;
+    }
+  }
+}
+
 TEST_P(AllReduceTest, IsTheSameToTheBitEverywhereAndEveryTime) {
   constexpr size_t kCount = 100003;
   const std::vector<int> devices = {0, 1, 2};

@@ -47,10 +47,17 @@ std::shared_ptr<Board> BoardOf(const std::string& note) {
 
 template <typename T>
 void Sum(const std::vector<Handle>& members) {
-  for (size_t i = 0; i < members[0]->part.bytes / sizeof(T); ++i) {
+  const MoverPart& part = members[0]->part;
+  const size_t count = part.bytes / sizeof(T);
+  const size_t chunk = count / part.devices.size();
+  for (size_t i = 0; i < count; ++i) {
     T sum = 0;
     for (const Handle& member : members) sum += static_cast<T*>(member->part.data)[i];
-    for (const Handle& member : members) static_cast<T*>(member->part.data)[i] = sum;
+    for (const Handle& member : members) {
+      const bool gets =
+          part.collective == Collective::kAllReduce || part.devices[i / chunk] == member->device;
+      static_cast<T*>(member->part.data)[i] = gets ? sum : T(-1);
+    }
   }
 }
 
@@ -173,13 +180,29 @@ class CopyMover : public DeviceMover {
     std::sort(members.begin(), members.end(),
               [](const Handle& a, const Handle& b) { return a->device < b->device; });
     board_->reductions.erase(part.note);
-    if (part.element == Element::kFloat64) {
+    if (part.collective == Collective::kAllGather) {
+      Gather(part, members);
+    } else if (part.element == Element::kFloat64) {
       Sum<double>(members);
     } else {
       CHECK(part.element == Element::kFloat32);
       Sum<float>(members);
     }
     for (const Handle& member : members) member->ended = true;
+  }
+
+  // From each its chunk, to all others.
+  static void Gather(const MoverPart& part, const std::vector<Handle>& members) {
+    const size_t chunk = part.bytes / part.devices.size();
+    for (const Handle& from : members) {
+      const auto place = std::find(part.devices.begin(), part.devices.end(), from->device);
+      const size_t at = static_cast<size_t>(place - part.devices.begin()) * chunk;
+      for (const Handle& to : members) {
+        if (to == from) continue;
+        std::memcpy(static_cast<char*>(to->part.data) + at,
+                    static_cast<char*>(from->part.data) + at, chunk);
+      }
+    }
   }
 
   // The receiver copies, piece by piece, so that either end can stop in the middle.

@@ -35,9 +35,9 @@ class DeviceFace : public Transport {
     (face_ == nullptr ? whole_.get() : face_)->Abort(std::move(status));
   }
   bool reduces() const override { return face_ != nullptr && face_->reduces(); }
-  void AllReduce(const std::vector<int>& devices, Tag tag, void* data, size_t count,
-                 Element element, Done done) override {
-    face_->AllReduce(devices, tag, data, count, element, std::move(done));
+  void RunCollective(Collective collective, const std::vector<int>& devices, Tag tag, void* data,
+                     size_t count, Element element, Done done) override {
+    face_->RunCollective(collective, devices, tag, data, count, element, std::move(done));
   }
 
  protected:

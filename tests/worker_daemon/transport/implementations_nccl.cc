@@ -76,13 +76,13 @@ class StagedFace : public DeviceFace {
           done(std::move(status));
         });
   }
-  void AllReduce(const std::vector<int>& devices, Tag tag, void* data, size_t count,
-                 Element element, Done done) override {
+  void RunCollective(Collective collective, const std::vector<int>& devices, Tag tag, void* data,
+                     size_t count, Element element, Done done) override {
     const size_t bytes = count * ElementSize(element);
     void* memory = staging_->Allocate(bytes);
     staging_->Copy(memory, data, bytes);
-    DeviceFace::AllReduce(
-        devices, tag, memory, count, element,
+    DeviceFace::RunCollective(
+        collective, devices, tag, memory, count, element,
         [staging = staging_, memory, data, bytes, done = std::move(done)](absl::Status status) {
           if (status.ok()) staging->Copy(data, memory, bytes);
           staging->Free(memory);

@@ -58,6 +58,13 @@ ParameterStore WithGradients(const Graph& graph, double scale) {
   return *std::move(store);
 }
 
+std::vector<ParameterRange> Whole(const Graph& graph) {
+  std::vector<ParameterRange> all;
+  for (size_t p = 0; p < graph.parameters().size(); ++p)
+    all.push_back({ParameterId(static_cast<int64_t>(p)), 0, graph.parameters()[p].Elements()});
+  return all;
+}
+
 // clip_grad_norm_ as PyTorch writes it: the norm of the norms, and a factor of at most 1.
 double Clip(std::vector<at::Tensor>& gradients, double max_norm) {
   std::vector<at::Tensor> norms;
@@ -77,7 +84,7 @@ TEST(ClipGradientNorm, IsPyTorchsOnOneDevice) {
     for (ParameterId id : store.ids()) expected.push_back(store[id].grad().clone());
     const double norm = Clip(expected, max_norm);
     const auto found =
-        ClipGradientNorm(alone, store.ids(), max_norm, store, nullptr, {}, absl::InfiniteFuture());
+        ClipGradientNorm(alone, Whole(graph), max_norm, store, nullptr, {}, absl::InfiniteFuture());
     ASSERT_TRUE(found.ok()) << found.status();
     EXPECT_NEAR(*found, norm, 1e-12 * norm);
     for (size_t i = 0; i < expected.size(); ++i)
@@ -85,12 +92,32 @@ TEST(ClipGradientNorm, IsPyTorchsOnOneDevice) {
   }
 }
 
+// Only what counts here of a gradient is looked at; all of it is scaled.
+TEST(ClipGradientNorm, CountsRanges) {
+  const Graph graph = Tied();
+  const Reduction alone{{}, {DeviceId(0)}, 8, {StageId(0)}, true};
+  const ParameterStore store = WithGradients(graph, 1);
+  std::vector<ParameterRange> owned = Whole(graph);
+  double squares = 0;
+  for (ParameterRange& range : owned) {
+    range.begin = range.end / 3;
+    const at::Tensor& gradient = store[range.id].grad();
+    if (gradient.defined()) {
+      squares +=
+          gradient.reshape({-1}).narrow(0, range.begin, range.size()).square().sum().item<double>();
+    }
+  }
+  const auto found = ClipGradientNorm(alone, owned, 0, store, nullptr, {}, absl::InfiniteFuture());
+  ASSERT_TRUE(found.ok()) << found.status();
+  EXPECT_NEAR(*found, std::sqrt(squares), 1e-12 * *found);
+}
+
 TEST(ClipGradientNorm, RefusesANormThatIsNotFinite) {
   const Graph graph = Tied();
   const ParameterStore store = WithGradients(graph, std::numeric_limits<double>::infinity());
   const Reduction alone{{}, {DeviceId(0)}, 8, {StageId(0)}, true};
   const auto found =
-      ClipGradientNorm(alone, store.ids(), 1, store, nullptr, {}, absl::InfiniteFuture());
+      ClipGradientNorm(alone, Whole(graph), 1, store, nullptr, {}, absl::InfiniteFuture());
   EXPECT_TRUE(absl::IsFailedPrecondition(found.status()));
   EXPECT_THAT(std::string(found.status().message()), HasSubstr("the norm of the gradients is"));
 }
@@ -102,14 +129,14 @@ TEST(ClipGradientNorm, ANormThatIsNotFiniteMayDropTheGradients) {
     SCOPED_TRACE(finite);
     const ParameterStore store =
         WithGradients(graph, finite ? std::numeric_limits<double>::infinity() : 1);
-    const auto found = ClipGradientNorm(alone, store.ids(), 0, store, nullptr, {},
+    const auto found = ClipGradientNorm(alone, Whole(graph), 0, store, nullptr, {},
                                         absl::InfiniteFuture(), NonFinite::kSkip, finite);
     ASSERT_TRUE(found.ok()) << found.status();
     EXPECT_FALSE(std::isfinite(*found));
     for (ParameterId id : store.ids()) EXPECT_FALSE(store[id].grad().defined());
   }
   const ParameterStore store = WithGradients(graph, 1);
-  ASSERT_TRUE(ClipGradientNorm(alone, store.ids(), 0, store, nullptr, {}, absl::InfiniteFuture(),
+  ASSERT_TRUE(ClipGradientNorm(alone, Whole(graph), 0, store, nullptr, {}, absl::InfiniteFuture(),
                                NonFinite::kSkip)
                   .ok());
   for (ParameterId id : store.ids()) EXPECT_TRUE(store[id].grad().defined());

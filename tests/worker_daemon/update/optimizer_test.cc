@@ -91,6 +91,41 @@ std::vector<std::string> Names() {
 INSTANTIATE_TEST_SUITE_P(All, AgainstPyTorch, ::testing::ValuesIn(Names()),
                          [](const auto& param_info) { return param_info.param; });
 
+// Devices that each have a share do together what one does that has all, and write its state.
+TEST_P(AgainstPyTorch, SharesMakeTheWhole) {
+  const json reference = Reference();
+  const json& test_case = reference["cases"][GetParam()];
+  const at::ScalarType dtype = test_case["dtype"] == "float64" ? at::kDouble : at::kFloat;
+  const at::Tensor start = ToTensor(test_case["start"], dtype);
+  const at::Tensor expected = ToTensor(test_case["end"], dtype);
+  const int64_t cut = start.numel() / 3;
+  for (const auto& [begin, end] : {std::pair<int64_t, int64_t>{0, cut},
+                                   {cut, start.numel()},
+                                   {start.numel(), start.numel()}}) {
+    const ParameterStore store = OneParameter(start);
+    ParameterOptimizer optimizer(ConfigOf(test_case), store);
+    optimizer.SetShares({{ParameterId(0), begin, end}});
+    at::Tensor parameter = store[ParameterId(0)];
+    for (size_t step = 0; step < test_case["gradients"].size(); ++step) {
+      if (step != reference["skipped"])
+        parameter.mutable_grad() = ToTensor(test_case["gradients"][step], dtype);
+      optimizer.Step({ParameterId(0)}, static_cast<int64_t>(step));
+      EXPECT_FALSE(parameter.grad().defined());
+    }
+    const at::Tensor found = parameter.detach();
+    at::Tensor mixed = start.clone();
+    mixed.narrow(0, begin, end - begin).copy_(expected.narrow(0, begin, end - begin));
+    EXPECT_LE(RelativeError(found, mixed), dtype == at::kDouble ? 1e-15 : 1e-7);
+    for (const auto& [name, state] : optimizer.StateOf(ParameterId(0))) {
+      if (name == "step") {
+        EXPECT_EQ(begin, 0);
+      } else {
+        EXPECT_EQ(state.numel(), end - begin) << name;
+      }
+    }
+  }
+}
+
 // One parameter after one step with gradient 1, from 1.
 double AfterOneStep(const OptimizerSpec& config, std::vector<int> groups, int64_t step) {
   const ParameterStore store = OneParameter(at::ones({1}, at::kDouble));

@@ -149,11 +149,13 @@ void ArrangedTransport::Receive(int peer, Tag tag, void* data, size_t bytes, Don
   Post({std::move(part), tag, std::move(done)});
 }
 
-void ArrangedTransport::AllReduce(const std::vector<int>& devices, Tag tag, void* data,
-                                  size_t count, Element element, Done done) {
+void ArrangedTransport::RunCollective(Collective collective, const std::vector<int>& devices,
+                                      Tag tag, void* data, size_t count, Element element,
+                                      Done done) {
   MoverPart part{.kind = MoverPart::Kind::kReduce, .data = data};
   part.bytes = count * ElementSize(element);
   part.devices = devices;
+  part.collective = collective;
   part.element = element;
   Post({std::move(part), tag, std::move(done)});
 }

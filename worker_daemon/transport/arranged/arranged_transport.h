@@ -61,8 +61,8 @@ class ArrangedTransport : public Transport {
   void Abort(absl::Status status) override;  // The control transport as well.
 
   bool reduces() const override { return true; }
-  void AllReduce(const std::vector<int>& devices, Tag tag, void* data, size_t count,
-                 Element element, Done done) override;
+  void RunCollective(Collective collective, const std::vector<int>& devices, Tag tag, void* data,
+                     size_t count, Element element, Done done) override;
 
   bool connected_to(int device) const;
 

@@ -23,8 +23,9 @@ struct MoverPart {
   void* data = nullptr;  // Not written to by sends.
   size_t bytes = 0;
   std::shared_ptr<void> after;  // From Mark(): not before this.
-  // Who takes part in a reduction, which is in place.
+  // Who takes part in a reduction, which is in place, and what it is.
   std::vector<int> devices;
+  Collective collective = Collective::kAllReduce;
   Element element = Element::kFloat32;
   std::string note;  // From MakeNote() of the first of `devices`, equal for equal lists.
 };

@@ -257,9 +257,32 @@ class NcclMover : public DeviceMover {
                              group.stream),
                     group.comm);
       case MoverPart::Kind::kReduce:
-        return Nccl("ncclAllReduce",
-                    ncclAllReduce(part.data, part.data, part.bytes / ElementSize(part.element),
-                                  TypeOf(part.element), ncclSum, group.comm, group.stream),
+        return IssueCollective(part, group);
+    }
+    return absl::OkStatus();
+  }
+
+  // In place: a device's chunk is where the whole has it.
+  absl::Status IssueCollective(const MoverPart& part, const Group& group) const {
+    const size_t count = part.bytes / ElementSize(part.element);
+    const size_t chunk = count / group.devices.size();
+    const ncclDataType_t type = TypeOf(part.element);
+    void* const own =
+        static_cast<char*>(part.data) + RankOf(group, self_) * chunk * ElementSize(part.element);
+    switch (part.collective) {
+      case Collective::kAllReduce:
+        return Nccl(
+            "ncclAllReduce",
+            ncclAllReduce(part.data, part.data, count, type, ncclSum, group.comm, group.stream),
+            group.comm);
+      case Collective::kReduceScatter:
+        return Nccl(
+            "ncclReduceScatter",
+            ncclReduceScatter(part.data, own, chunk, type, ncclSum, group.comm, group.stream),
+            group.comm);
+      case Collective::kAllGather:
+        return Nccl("ncclAllGather",
+                    ncclAllGather(own, part.data, chunk, type, group.comm, group.stream),
                     group.comm);
     }
     return absl::OkStatus();

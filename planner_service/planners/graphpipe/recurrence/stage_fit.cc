@@ -63,7 +63,7 @@ Bytes StageFit::Memory(const StageOption& option, const StageRanges::Range& rang
                        int64_t micro_batches_in_flight) const {
   const StageOracle::Flow flow{option.share, micro_batches_in_flight,
                                mini_batch_ / relaxed_->configs()[option.config].micro_batch,
-                               option.recompute};
+                               option.recompute, option.replicas};
   return StageOracle::Memory(range.extent, option.costs->Saved(range.begin, end),
                              option.costs->Workspace(range.begin, end), flow);
 }

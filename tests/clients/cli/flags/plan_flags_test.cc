@@ -66,6 +66,10 @@ TEST(AddSearchFlags, FillTheOptions) {
                   "never",
                   "--batch-statistics",
                   "micro",
+                  "--bucket-bytes",
+                  "1000000",
+                  "--shard-optimizer",
+                  "auto",
                   "--no-split-backward",
                   "--sequential",
                   "--asynchronous",
@@ -79,6 +83,8 @@ TEST(AddSearchFlags, FillTheOptions) {
   EXPECT_TRUE(options->forbid_replicas() && options->per_stage_micro_batch());
   EXPECT_EQ(options->recompute(), v1::RECOMPUTE_POLICY_NEVER);
   EXPECT_EQ(options->batch_statistics(), v1::BATCH_STATISTICS_MICRO);
+  EXPECT_EQ(options->bucket_bytes(), 1'000'000);
+  EXPECT_EQ(options->optimizer_sharding(), v1::OPTIMIZER_SHARDING_AUTO);
   EXPECT_TRUE(options->forbid_split_backward() && options->sequential());
   EXPECT_TRUE(options->asynchronous() && options->vertical_sync());
 }

@@ -19,6 +19,11 @@ TEST(ScheduleText, NamesWhatPeopleCallIt) {
   strategy.mutable_stages(0)->set_recompute(false);
   strategy.mutable_stages(2)->set_devices(0, 2);
   EXPECT_EQ(text(), "looped x2, GPipe");
+  strategy.set_optimizer_sharding(v1::OPTIMIZER_SHARDING_STATES);
+  EXPECT_EQ(text(), "looped x2, GPipe, shared optimizer state");
+  strategy.mutable_stages(0)->mutable_devices()->Truncate(1);
+  EXPECT_EQ(text(), "looped x2, GPipe") << "one device";
+  strategy.clear_optimizer_sharding();
   v1::ComputeStep* step = strategy.add_orders()->add_steps();
   EXPECT_EQ(text(), "looped x2");
   step->set_pass(v1::PASS_BACKWARD_INPUT);

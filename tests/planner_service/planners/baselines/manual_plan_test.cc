@@ -112,6 +112,13 @@ TEST_F(ManualPlanTest, SaysHowGradientsAreCut) {
   EXPECT_EQ(Parse(R"({"bucket_bytes": 25e6, )" + rest)->bucket_bytes, 25'000'000);
 }
 
+TEST_F(ManualPlanTest, SaysWhetherOptimizerStateIsSharedOut) {
+  const std::string rest = R"("micro_batch": 2, "stages": [{"nodes": ["*"], "devices": [0]}]})";
+  EXPECT_EQ(Parse("{" + rest)->optimizer_sharding, OptimizerSharding::kNone);
+  EXPECT_EQ(Parse(R"({"optimizer_sharding": "states", )" + rest)->optimizer_sharding,
+            OptimizerSharding::kStates);
+}
+
 TEST_F(ManualPlanTest, WhatIsWrongIsNamed) {
   const auto stages = [](const std::string& list) {
     return R"({"micro_batch": 2, "stages": [)" + list + "]}";
@@ -128,6 +135,11 @@ TEST_F(ManualPlanTest, WhatIsWrongIsNamed) {
        "vertical_sync is of asynchronous plans only"},
       {R"({"bucket_bytes": -1, "micro_batch": 2, "stages": [{)" + all + "}]}",
        "bucket_bytes is negative"},
+      {R"({"optimizer_sharding": "all", "micro_batch": 2, "stages": [{)" + all + "}]}",
+       "optimizer_sharding is neither"},
+      {R"({"optimizer_sharding": "states", "asynchronous": true, "micro_batch": 2, "stages": [{)" +
+           all + "}]}",
+       "optimizer_sharding is of synchronous plans only"},
       {R"({"stages": [{)" + all + "}]}", "stages[0].micro_batch is missing"},
       {stages("{" + all + R"(, "micro_batch": 3})"), "stages[0].micro_batch is 3, which does not"},
       {stages("{" + all + R"(, "micro_batch": 0})"), "stages[0].micro_batch is 0, which does not"},

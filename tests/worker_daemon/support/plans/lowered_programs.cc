@@ -10,9 +10,11 @@
 
 namespace stagewright::testing {
 
-absl::StatusOr<Programs> LowerBoth(const Graph& graph, const Strategy& strategy) {
+absl::StatusOr<Programs> LowerBoth(const Graph& graph, const Strategy& strategy,
+                                   bool gradient_norm) {
   const std::unique_ptr<CostModel> costs = MakeAnalyticCostModel(graph);
-  ASSIGN_OR_RETURN(Program training, Lower(graph, strategy, *costs, {.training = true}));
+  ASSIGN_OR_RETURN(Program training, Lower(graph, strategy, *costs,
+                                           {.training = true, .gradient_norm = gradient_norm}));
   RETURN_IF_ERROR(Annotate(Validate(training, {}), "training"));
   ASSIGN_OR_RETURN(Program evaluation, Lower(graph, strategy, *costs, {.training = false}));
   RETURN_IF_ERROR(Annotate(Validate(evaluation, {}), "evaluation"));

@@ -15,6 +15,7 @@ struct Programs {
   std::shared_ptr<const Program> training;
   std::shared_ptr<const Program> evaluation;
 };
-absl::StatusOr<Programs> LowerBoth(const Graph& graph, const Strategy& strategy);
+absl::StatusOr<Programs> LowerBoth(const Graph& graph, const Strategy& strategy,
+                                   bool gradient_norm = false);
 
 }  // namespace stagewright::testing

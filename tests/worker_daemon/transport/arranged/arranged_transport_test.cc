@@ -170,8 +170,9 @@ TEST(ArrangedTransportTest, ReductionsAndMessagesInAnyOrder) {
         for (size_t k = 0; k < lists.size(); ++k) {
           const size_t i = self % 2 == 0 ? k : lists.size() - 1 - k;
           if (std::count(lists[i].begin(), lists[i].end(), self) == 0) continue;
-          device.AllReduce(lists[i], {static_cast<uint32_t>(i), Traffic::kReduction, round},
-                           &terms[i], 1, Element::kFloat32, completions.emplace_back().Callback());
+          device.RunCollective(Collective::kAllReduce, lists[i],
+                               {static_cast<uint32_t>(i), Traffic::kReduction, round}, &terms[i], 1,
+                               Element::kFloat32, completions.emplace_back().Callback());
         }
         device.Send(next, {9, Traffic::kActivation, round}, &out, sizeof(out),
                     completions.emplace_back().Callback());
@@ -201,8 +202,9 @@ TEST(ArrangedTransportTest, ReductionsOfDifferentSizesFail) {
   std::vector<float> data[2] = {std::vector<float>(3), std::vector<float>(4)};
   Completion completions[2];
   for (int i = 0; i < 2; ++i) {
-    world[i]->ForDeviceMemory({i})->AllReduce({0, 1}, kTag, data[i].data(), data[i].size(),
-                                              Element::kFloat32, completions[i].Callback());
+    world[i]->ForDeviceMemory({i})->RunCollective(Collective::kAllReduce, {0, 1}, kTag,
+                                                  data[i].data(), data[i].size(), Element::kFloat32,
+                                                  completions[i].Callback());
   }
   for (int i = 0; i < 2; ++i) {
     const absl::Status status = completions[i].Wait(*world[i], Soon());

@@ -1,0 +1,16 @@
+#include "common/training/optimizer_sharding.h"
+
+#include <gtest/gtest.h>
+
+namespace stagewright {
+namespace {
+
+TEST(OptimizerSharding, NamesAreReadBack) {
+  for (OptimizerSharding sharding : {OptimizerSharding::kNone, OptimizerSharding::kStates})
+    EXPECT_EQ(ParseOptimizerSharding(OptimizerShardingName(sharding)), sharding);
+  EXPECT_EQ(ParseOptimizerSharding("auto"), std::nullopt);
+  EXPECT_EQ(ParseOptimizerSharding(""), std::nullopt);
+}
+
+}  // namespace
+}  // namespace stagewright

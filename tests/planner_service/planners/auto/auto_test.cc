@@ -202,7 +202,7 @@ TEST(AutoTest, MoreEffortSearchesMore) {
   const Cluster cluster = *UniformPreset("uniform:4,bandwidth=12e9");
   PlanRequest request = RequestFor(graph, cluster, 16);
   const PlanResponse once = Solve(request);
-  request.options.effort = 3;
+  request.options.effort = 4;
   const PlanResponse more = Solve(request);
   ASSERT_TRUE(once.best && more.best);
   EXPECT_GT(more.states, once.states + once.states / 2);

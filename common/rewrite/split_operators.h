@@ -3,11 +3,11 @@
 // A linear layer is cut by the features that come out, an embedding by the entries of a row, or by
 // the words if a linear layer reads the same table, a profiled node evenly. Whatever reads a matrix
 // that is cut is cut like it. A layer that is several in one (joint_layers.h) is first cut into
-// these. Parts go on through operators that work on each of them alone
-// (carried.h): biases, activations, the heads of attention. A linear layer that is to be cut in as
-// many parts and reads its features in these parts is cut by the features that go in, and its parts
-// are added up; a cross-entropy of logits in parts is computed without joining them
-// (vocabulary_loss.h). Before everything else parts are concatenated.
+// these. Parts go on through operators that work on each of them alone (carried.h): biases,
+// activations, the heads of attention. A linear layer that is to be cut in as many parts and reads
+// its features in these parts is cut by the features that go in, and its parts are added up; a
+// cross-entropy of logits in parts is computed without joining them (vocabulary_loss.h). Before
+// everything else parts are concatenated.
 //
 // Nodes, values and inputs keep their ids: what is new comes behind, and the id of a node that was
 // cut is that of what joins its parts, or of its first part where nothing reads them joined. So the

@@ -17,7 +17,7 @@ struct WordRange {
   int64_t size = 0;
 };
 
-// Of each word.
+// What a part knows of each word.
 struct LocalWords {
   NodeId index;    // Its number in the part, some number of the part for words outside of it.
   NodeId outside;  // It is in another part. A word that is in none is outside of none.

@@ -53,7 +53,7 @@ struct ClusterData {
 class Cluster {
  public:
   static constexpr int32_t kMostDevices = 1024;
-  static constexpr Bytes kMostMemory = Bytes(int64_t{1} << 52);  // Of a device: 4 PiB.
+  static constexpr Bytes kMostMemory = Bytes(int64_t{1} << 52);  // 4 PiB, on a device.
 
   // Numbers nodes from 0 on without gaps, in the order of the numbers given. INVALID_ARGUMENT,
   // naming the field and device: no device or more than kMostDevices, memory or rates not positive

@@ -66,7 +66,7 @@ struct PlanOptions {
   bool asynchronous = false;   // Only asynchronous strategies: 1F1B with weight stashing.
   bool vertical_sync = false;  // With asynchronous: Strategy::vertical_sync.
   uint64_t seed = 1;           // For planners that draw random numbers.
-  int32_t effort = 1;          // So many times the budgets of members and local search.
+  int32_t effort = 1;          // So many times the budgets of what "auto" does.
   BatchStatistics batch_statistics = BatchStatistics::kWhole;  // Problem::batch_statistics.
   Bytes bucket_bytes = 0;                                      // Problem::bucket_bytes.
   // Problem::optimizer_sharding; nothing: the front door tries each.

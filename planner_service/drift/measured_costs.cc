@@ -241,7 +241,14 @@ class Correction {
   std::map<DeviceId, double> factors_;
 };
 
-// The operators of one kind of device that is slower than `kind` by `factor`.
+// A kind that takes its times as they are: neighbours that slow it are in them.
+DeviceKind WithoutSlowdown(DeviceKind kind) {
+  kind.product_slowdown = kind.memory_slowdown = 1;
+  return kind;
+}
+
+// The operators of one kind of device that is slower than `kind` by `factor`, neighbours of `kind`
+// that slow it included.
 MeasuredOperators OperatorsOf(const RunningPlan& plan, const Correction& correction, int32_t kind,
                               double factor, const std::string& day) {
   const DeviceKind& of = plan.cluster.kinds()[kind];
@@ -262,8 +269,9 @@ MeasuredOperators OperatorsOf(const RunningPlan& plan, const Correction& correct
   for (int32_t v = 0; v < plan.graph.size(); ++v) {
     const std::string signature = correction.SignatureOfNode(NodeId(v));
     const Passes ratio = correction.RatioOf(signature, kind);
-    if (signature.empty() || ratio.forward.predicted <= 0) continue;
-    if (!done.insert(signature).second) continue;
+    const bool told =
+        ratio.forward.predicted > 0 || of.product_slowdown != 1 || of.memory_slowdown != 1;
+    if (signature.empty() || !told || !done.insert(signature).second) continue;
     MeasuredOperator& measured = operators[signature];
     const std::vector<OperatorMeasurement> before = std::move(measured.samples);
     measured.samples.clear();
@@ -350,6 +358,7 @@ MeasuredCosts CostsAsMeasured(const RunningPlan& plan, const std::vector<ActionT
   for (int32_t k = 0; k < kinds; ++k) {
     DeviceKind& kind = data.kinds[k];
     add(kind.name, k, 1);
+    kind = WithoutSlowdown(std::move(kind));
     for (Nanos* cost : {&kind.pass_overhead, &kind.message_overhead})
       *cost = Nanos(static_cast<double>(*cost) * correction.OverheadOf(k));
   }
@@ -357,7 +366,7 @@ MeasuredCosts CostsAsMeasured(const RunningPlan& plan, const std::vector<ActionT
     const double factor = correction.FactorOf(DeviceId(d));
     if (factor == 1) continue;
     const int32_t kind = data.devices[d].kind;
-    DeviceKind own = WithShareOfRates(data.kinds[kind], 1 / factor);
+    DeviceKind own = WithoutSlowdown(WithSlowdown(data.kinds[kind], factor, factor));
     absl::StrAppend(&own.name, "@", data.devices[d].name);
     add(own.name, kind, factor);
     data.devices[d].kind = static_cast<int32_t>(data.kinds.size());

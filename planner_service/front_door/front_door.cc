@@ -279,7 +279,7 @@ absl::StatusOr<PlanResponse> SolvePlanWith(const Planner& planner, const PlanReq
                            {[&](const PlanRequest& whole, const ImprovementCallback& better) {
                               return SolveWhole(planner, whole, own, better);
                             },
-                            BoundOf});
+                            BoundOf, TooLargeIn});
   };
   if (request.options.optimizer_sharding.has_value())
     return solve(request, context, on_improvement);

@@ -96,7 +96,7 @@ TEST(ProfiledModel, NeighboursSlowMeasuredOperatorsByWhatTheyDo) {
   profile.devices[kDevice][SignatureOf(model.graph, model.tanh)] = {
       "2026-11-22", {{1 << 20, 3'000'000, 600'000, 600'000, 0, 0, 0}}};
   const auto time = [&](const DeviceKind& kind) {
-    return MakeProfiledCostModel(model.graph, std::span(&kind, 1), profile, Precision::kGraph,
+    return MakeProfiledCostModel(model.graph, std::span(&kind, 1), profile,
                                  MakeAnalyticCostModel(model.graph))
         ->Time(model.tanh, kind, 1 << 20);
   };

@@ -209,8 +209,8 @@ TEST(OperatorProfiler, MixedPrecisionKeepsWhatTheGraphTells) {
   OperatorProfile profile;
   profile.devices[{"cpu", ProfiledSoftware(1)}] = profiled->operators;
   const DeviceKind kinds[] = {{"cpu", 1e11, 1e10, 1000, 0}};
-  const auto costs = MakeProfiledCostModel(graph, kinds, profile, kPrecision,
-                                           MakeAnalyticCostModel(graph, kPrecision));
+  const auto costs =
+      MakeProfiledCostModel(graph, kinds, profile, MakeAnalyticCostModel(graph, kPrecision));
   const auto analytic = MakeAnalyticCostModel(graph, kPrecision);
   for (const Argument& node : {first, tanh, second}) {
     EXPECT_EQ(costs->SavedBytes(NodeOf(node), 8), analytic->SavedBytes(NodeOf(node), 8))

@@ -73,9 +73,10 @@ std::vector<bool> SetAside(const Graph& graph, const std::vector<double>& weight
                      [&](ParameterId p) { return graph.parameter(p).trainable; });
     constant[v] = free_of_training && graph.Inputs(id).empty() &&
                   std::all_of(before.begin(), before.end(), [&](int32_t u) { return constant[u]; });
+    const AtenKind kind = KindOfTarget(node.target);
+    const bool cheap = kind == AtenKind::kView || (weight[v] <= light && !IsMatmulLike(kind));
     aside[v] = constant[v] ||
-               (free_of_training && graph.Parameters(id).empty() && weight[v] <= light &&
-                !IsMatmulLike(KindOfTarget(node.target)) &&
+               (free_of_training && graph.Parameters(id).empty() && cheap &&
                 std::all_of(before.begin(), before.end(), [&](int32_t u) { return aside[u]; }));
     any_left = any_left || !aside[v];
   }

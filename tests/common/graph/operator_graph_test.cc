@@ -134,6 +134,20 @@ TEST(Coarsen, AttentionAcrossBranchesKeepsThemApart) {
   EXPECT_NE(operators.owner(NodeOf(q)), operators.owner(NodeOf(k)));
 }
 
+// What a call of it takes was measured, in a model so small that it counts.
+TEST(Coarsen, AViewOfTheInputIsReplicatedWhateverItsWeight) {
+  GraphBuilder builder("view");
+  const Argument x = builder.Feature("x", {8});
+  const Argument view = builder.Add("aten.alias.default", {x}, {8});
+  const Argument a = builder.Linear(view, 8, 8);
+  const Argument b = builder.Linear(view, 8, 8);
+  builder.Loss(builder.Add("aten.add.Tensor", {a, b}, {8}), {8});
+  const Graph graph = builder.Build();
+  const auto operators = Coarsen(graph, std::vector<double>(graph.size(), 1.0));
+  ASSERT_TRUE(operators.ok()) << operators.status();
+  EXPECT_THAT(operators->replicated(), ElementsAre(NodeOf(view)));
+}
+
 TEST(Coarsen, SharedConstantsAreReplicatedAndOwnOnesJoin) {
   GraphBuilder builder("constants");
   const Argument x = builder.Feature("x", {8});

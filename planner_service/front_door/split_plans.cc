@@ -111,8 +111,8 @@ class SplitSearch {
   }
 
   absl::StatusOr<PlanResponse> Try() {
-    ASSIGN_OR_RETURN(std::vector<OperatorSplit> splits, SplitsThatFit());
-    ASSIGN_OR_RETURN(PlanResponse best, Solve(splits));
+    std::vector<OperatorSplit> splits;
+    ASSIGN_OR_RETURN(PlanResponse best, WithWhatFits(splits));
     kept_ = TimeOf(best);
     while (best.best.has_value() && splits.size() < kMostOperators && !context_.Expired()) {
       ASSIGN_OR_RETURN(const std::optional<NodeId> binds, BindingNode(splits, best));
@@ -141,8 +141,25 @@ class SplitSearch {
   }
 
  private:
-  // What must be cut so that each operator fits some device; nothing if cutting does not help.
-  absl::StatusOr<std::vector<OperatorSplit>> SplitsThatFit() {
+  // The answer with operators that fit no device cut, in as few parts as there is a plan for. That
+  // an operator fits promises no plan: other things lie beside it.
+  absl::StatusOr<PlanResponse> WithWhatFits(std::vector<OperatorSplit>& splits) {
+    PlanResponse best;
+    for (int32_t parts : kParts) {
+      ASSIGN_OR_RETURN(std::vector<OperatorSplit> more, SplitsThatFit(parts));
+      if (parts != kParts[0] && (more.empty() || more == splits)) break;
+      ASSIGN_OR_RETURN(best, Solve(more));
+      splits = std::move(more);
+      if (best.best.has_value() || splits.empty()) return best;
+      if (context_.Expired()) break;
+    }
+    splits.clear();  // Why the graph as it is does not fit is told.
+    return Solve({});
+  }
+
+  // What must be cut so that each operator fits some device, in `least` parts or more; nothing if
+  // cutting does not help.
+  absl::StatusOr<std::vector<OperatorSplit>> SplitsThatFit(int32_t least) {
     std::vector<OperatorSplit> splits;
     ASSIGN_OR_RETURN(std::optional<std::string> large, TooLargeWith(splits));
     while (large.has_value() && splits.size() < kMostOperators) {
@@ -150,6 +167,7 @@ class SplitSearch {
       if (!node.ok() || !CutOf(*request_.graph, *node).ok()) break;
       std::optional<std::string> next = large;
       for (int32_t parts : PartsOf(request_, *node)) {
+        if (parts < least) continue;
         const std::vector<OperatorSplit> more = With(splits, *request_.graph, *node, parts);
         if (!SplitGraphsOf(request_, more).ok()) continue;
         ASSIGN_OR_RETURN(next, TooLargeWith(more));
@@ -160,7 +178,8 @@ class SplitSearch {
       if (next == large) break;
       large = std::move(next);
     }
-    return large.has_value() ? std::vector<OperatorSplit>() : splits;
+    if (large.has_value()) splits.clear();
+    return splits;
   }
 
   // The name of the node that is too large once these are cut.

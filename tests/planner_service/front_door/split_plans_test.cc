@@ -207,7 +207,7 @@ TEST(SplitPlansHeadTest, AHeadThatFitsNoDeviceIsCut) {
   ASSERT_TRUE(found.ok()) << found.status();
   ASSERT_TRUE(found->best) << found->reason;
   ASSERT_FALSE(found->best->plan.strategy.splits.empty());
-  EXPECT_EQ(found->best->plan.strategy.splits[0], (OperatorSplit{"head", 2}));
+  EXPECT_EQ(found->best->plan.strategy.splits[0].node, "head");
   // What does not fit in any number of parts stays as it is, and the reason with it.
   cluster = *ClusterPreset("uniform:2,memory=100MiB");
   const auto none = SolvePlan(request, context);

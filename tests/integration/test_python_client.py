@@ -192,7 +192,11 @@ def test_a_plan_of_one_job_is_run_by_another(system, client):
     first = client.wait(long_job(client, system, "planned", steps=4, options=options).name)
     assert first.succeeded, first.message
     again = client.wait(long_job(client, system, "replanned", steps=4, plan=first.plan, options=options).name)
-    assert again.plan.stages == first.plan.stages
+
+    def layout(plan):  # The first job measured what its operators take: the same plan is predicted anew.
+        return [(stage.nodes, stage.devices, stage.successors, stage.micro_batch, stage.in_flight) for stage in plan.stages]
+
+    assert layout(again.plan) == layout(first.plan)
     assert client.history(again.name).losses == pytest.approx(client.history(first.name).losses, rel=1e-6)
 
 

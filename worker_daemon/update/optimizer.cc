@@ -133,6 +133,9 @@ absl::Status ParameterOptimizer::Restore(ParameterId id,
     restored.steps = std::llround(step->second.to(at::kDouble).reshape({}).item<double>());
   }
   if (!wrong.ok()) return wrong;
+  // As after a step: an empty share has no state, and so none to be saved.
+  if (const auto share = shares_.find(id); share != shares_.end() && share->second.size() == 0)
+    return absl::OkStatus();
   states_[id] = std::move(restored);
   return absl::OkStatus();
 }

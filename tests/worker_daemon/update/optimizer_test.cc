@@ -126,6 +126,23 @@ TEST_P(AgainstPyTorch, SharesMakeTheWhole) {
   }
 }
 
+// Several devices may have an empty share: were it saved after it was restored, all of them would
+// save the same.
+TEST(ParameterOptimizer, AnEmptyShareHasNoStateOnceItIsRestored) {
+  OptimizerSpec config;
+  config.kind = Optimizer::kAdam;
+  const ParameterStore store = OneParameter(at::ones({1}, at::kDouble));
+  const std::map<std::string, at::Tensor> state = {{"step", at::scalar_tensor(3.0, at::kFloat)},
+                                                   {"exp_avg", at::ones({1}, at::kDouble)},
+                                                   {"exp_avg_sq", at::ones({1}, at::kDouble)}};
+  for (const int64_t begin : {0, 1}) {
+    ParameterOptimizer optimizer(config, store);
+    optimizer.SetShares({{ParameterId(0), begin, 1}});
+    ASSERT_TRUE(optimizer.Restore(ParameterId(0), state).ok());
+    EXPECT_EQ(optimizer.StateOf(ParameterId(0)).empty(), begin == 1);
+  }
+}
+
 // One parameter after one step with gradient 1, from 1.
 double AfterOneStep(const OptimizerSpec& config, std::vector<int> groups, int64_t step) {
   const ParameterStore store = OneParameter(at::ones({1}, at::kDouble));

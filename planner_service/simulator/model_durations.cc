@@ -51,13 +51,6 @@ double LargestShare(const Reduction& reduction) {
   return reduction.sharded ? bytes / static_cast<double>(reduction.devices.size()) : bytes;
 }
 
-// Parameters of which a replica updates something.
-int64_t UpdatedOf(const Reduction& reduction) {
-  const auto all = std::ssize(reduction.parameters);
-  const auto replicas = std::ssize(reduction.devices);
-  return reduction.sharded ? (all + replicas - 1) / replicas : all;
-}
-
 class ModelDurations : public Durations {
  public:
   ModelDurations(const Graph& graph, const Program& program, const Cluster& cluster,
@@ -152,7 +145,6 @@ void ModelDurations::FindTrained(const Graph& graph, StageId stage, Optimizer op
   times.gradients = all;
   for (const Reduction& reduction : program_.reductions) {
     if (!reduction.sharded || reduction.stages.front() != stage) continue;
-    times.parameters -= std::ssize(reduction.parameters) - UpdatedOf(reduction);
     times.gradients -= static_cast<double>(reduction.bytes) - LargestShare(reduction);
   }
   if (times.gradients < all) {
@@ -195,7 +187,7 @@ void ModelDurations::AddPart(const Action& step) {
     const Reduction& reduction = program_.reductions[r];
     if (reduction.stages != std::vector<StageId>{step.stage}) continue;
     updated += LargestShare(reduction);
-    parameters += UpdatedOf(reduction);
+    parameters += std::ssize(reduction.parameters);  // A replica's share has a part of each.
   }
   const double share = updated / times.gradients;
   times.parts.push_back({step.channel,

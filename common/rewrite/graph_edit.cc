@@ -65,11 +65,9 @@ void GraphEdit::FollowRedirections() {
       for (Argument& item : *list) follow_leaves(item);
     }
   };
-  for (std::vector<Node>* nodes : {&data_.nodes, &data_.totals.nodes}) {
-    for (Node& node : *nodes) {
-      for (Argument& argument : node.args) follow_leaves(argument);
-      for (NamedArgument& argument : node.kwargs) follow_leaves(argument.value);
-    }
+  for (Node& node : data_.nodes) {  // Nodes of totals have values of their own.
+    for (Argument& argument : node.args) follow_leaves(argument);
+    for (NamedArgument& argument : node.kwargs) follow_leaves(argument.value);
   }
   for (StateUpdate& update : data_.state_updates) follow(update.value);
   if (data_.loss.has_value()) follow(*data_.loss);

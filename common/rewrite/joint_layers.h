@@ -11,7 +11,8 @@ namespace stagewright {
 
 // How many layers of equal size the node is, each of which can be cut in `parts`; 1 if it is one.
 // It is so many if all its readers take them apart (taken.h), directly or through operators that
-// parts go through. REQUIRES: CutOf accepts the node. O(size of the graph).
+// parts go through, and no other node has the same matrix. REQUIRES: CutOf accepts the node. O(size
+// of the graph).
 int32_t JointLayers(const Graph& graph, NodeId node, int32_t parts);
 
 }  // namespace stagewright

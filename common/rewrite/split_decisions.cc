@@ -55,7 +55,11 @@ Split SplitDecisions::DecideAsked(NodeId id, int32_t parts) const {
   if (matrix.embedding && by_words_[matrix.weight.index()])
     return {SplitForm::kWords, {last, parts}};
   const auto read = PartsOfArgument(node.args[matrix.input]);
-  if (!matrix.embedding && !shared_[matrix.weight.index()] && read == InParts{last, parts})
+  // A layer that was parted from a joint one is a slice already, which goes on along its dimension.
+  const auto& slice = graph_.parameter(matrix.weight).slice;
+  const bool by_rows = !slice.has_value() || slice->dim == 1 - matrix.out_dim;
+  if (!matrix.embedding && by_rows && !shared_[matrix.weight.index()] &&
+      read == InParts{last, parts})
     return {SplitForm::kRows, *read};
   return {SplitForm::kColumns, {last, parts}};
 }

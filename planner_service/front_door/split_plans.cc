@@ -222,7 +222,9 @@ class SplitSearch {
     std::optional<PlanResponse> best;
     for (int32_t parts : PartsOf(request_, node)) {
       if (context_.Expired()) break;
-      ASSIGN_OR_RETURN(PlanResponse response, Solve(With(splits, *request_.graph, node, parts)));
+      const std::vector<OperatorSplit> more = With(splits, *request_.graph, node, parts);
+      if (!SplitGraphsOf(request_, more).ok()) continue;  // Nobody asked for it.
+      ASSIGN_OR_RETURN(PlanResponse response, Solve(more));
       if (!response.best.has_value() || !IsFasterBy(TimeOf(response), before, kLeastGain)) continue;
       if (!best.has_value() || TimeOf(response) < TimeOf(*best)) best = std::move(response);
     }

@@ -14,6 +14,7 @@ using testing::Batched;
 using ::testing::ElementsAre;
 using testing::GraphBuilder;
 using ::testing::HasSubstr;
+using testing::Number;
 
 // n0 = linear 6 -> 8, n1 = relu, n2 = linear 8 -> 4, then the loss.
 Graph Mlp() {
@@ -172,6 +173,32 @@ TEST(SplitOperatorsTest, AJointLayerIsCutLayerByLayer) {
     }
   }
   EXPECT_THAT(begins, ::testing::UnorderedElementsAre(0, 2, 4, 6, 8, 10, 12, 14));
+}
+
+TEST(SplitOperatorsTest, AJointLayerBehindPartsIsCutByWhatComesOut) {
+  GraphBuilder build("behind");
+  const Argument x = build.Linear(build.Feature("x", {6}), 6, 8);
+  const Argument wide = build.Linear(build.Add("aten.relu.default", {x}, {8}), 8, 16);
+  const Argument first = build.AddWith("aten.chunk.default", {wide, Number(2), Number(-1)},
+                                       {Batched({8}), Batched({8})});
+  const Argument second = {ValueRef{testing::NodeOf(first), 1}};
+  build.Loss(build.Add("aten.mul.Tensor", {first, second}, {8}), {8});
+  const auto graph = SplitOperators(build.Build(), {{"n0", 2}, {"n2", 2}});
+  ASSERT_TRUE(graph.ok()) << graph.status();
+  EXPECT_EQ(graph->parameters().size(), 12u);  // Two slices of each of A, four of each of B.
+}
+
+TEST(SplitOperatorsTest, ATiedJointLayerIsOneLayer) {
+  GraphBuilder build("tied and joint");
+  const Argument weight = build.Weight("w", {16, 8});
+  const Argument a = build.Add("aten.linear.default", {build.Feature("a", {8}), weight}, {16});
+  const Argument b = build.Add("aten.linear.default", {build.Feature("b", {8}), weight}, {16});
+  const Argument first =
+      build.AddWith("aten.chunk.default", {a, Number(2), Number(-1)}, {Batched({8}), Batched({8})});
+  const Argument second = {ValueRef{testing::NodeOf(first), 1}};
+  const Argument gated = build.Add("aten.mul.Tensor", {first, second}, {8});
+  build.Loss(build.Add("aten.cat.default", {{Argument::List{gated, b}}, Number(1)}, {24}), {24});
+  EXPECT_TRUE(SplitOperators(build.Build(), {{"n0", 2}}).ok());
 }
 
 TEST(SplitOperatorsTest, AJointLayerThatIsReadWholeIsOneLayer) {

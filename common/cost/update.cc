@@ -9,7 +9,7 @@ Nanos OptimizerStepTime(const DeviceKind& kind, Bytes resident, int64_t paramete
   if (resident == 0) return 0;
   const double seconds = 2.0 * static_cast<double>(resident) / kind.memory_bytes_per_second;
   return kind.kernel_overhead + kind.step_overhead + parameters * kind.parameter_overhead +
-         Nanos(std::llround(seconds * 1e9));
+         Nanos(std::round(seconds * 1e9));
 }
 
 double LeastOptimizerStepTime(const DeviceKind& kind, Bytes resident) {

@@ -15,6 +15,23 @@ std::string Years(double time) {
   return absl::StrCat(time / static_cast<double>(kLongestStep), " years");
 }
 
+// What updates of all parameters take, and passes and messages of every node for every sample.
+double FixedCosts(const Graph& graph, const DeviceKind& kind, int64_t mini_batch) {
+  constexpr double kResident = 4;  // A parameter, its gradient and two moments.
+  double bytes = 0;
+  for (const Parameter& parameter : graph.parameters())
+    bytes += static_cast<double>(parameter.SizeBytes());
+  for (const Node& node : graph.nodes()) {
+    if (node.cost.has_value()) bytes += static_cast<double>(node.cost->parameter_bytes);
+  }
+  const auto passes = static_cast<double>(graph.size()) * static_cast<double>(mini_batch);
+  return 2e9 * kResident * bytes / kind.memory_bytes_per_second +
+         static_cast<double>(graph.parameters().size()) *
+             static_cast<double>(kind.parameter_overhead) +
+         passes * static_cast<double>(kind.pass_overhead + 2 * kind.message_overhead +
+                                      kind.step_overhead);
+}
+
 absl::Status CheckKindTimes(const Graph& graph, const DeviceKind& kind, const CostModel& costs,
                             int64_t mini_batch) {
   std::vector<double> at_once = NodeWeights(graph, costs, kind, mini_batch);
@@ -26,11 +43,14 @@ absl::Status CheckKindTimes(const Graph& graph, const DeviceKind& kind, const Co
     sum += at_once[v];
     if (at_once[v] > at_once[slowest]) slowest = v;
   }
+  const double fixed = FixedCosts(graph, kind, mini_batch);
+  sum += fixed;
   if (sum <= static_cast<double>(kLongestStep)) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      "cluster: on a device of kind \"", kind.name, "\" a step takes ", Years(sum),
-      ", more than one: node \"", graph.node(NodeId(slowest)).name, "\" alone ",
-      Years(at_once[slowest]), "; are its rates, latencies or measured times what was meant?"));
+  return absl::InvalidArgumentError(
+      absl::StrCat("cluster: on a device of kind \"", kind.name, "\" a step takes ", Years(sum),
+                   ", more than one: node \"", graph.node(NodeId(slowest)).name, "\" alone ",
+                   Years(at_once[slowest]), ", updates and fixed costs ", Years(fixed),
+                   "; are its rates, latencies or measured times what was meant?"));
 }
 
 // All that may ever be sent in a step, in bytes.

@@ -17,8 +17,9 @@ namespace stagewright {
 inline constexpr Nanos kLongestStep = 366 * 86'400 * kSecond;
 
 // INVALID_ARGUMENT names the kind of device on which the mini-batch, at once or sample by sample,
-// takes longer than kLongestStep, with the slowest operator, or the link on which the results of
-// all operators, the parameters and their latencies do. O(kinds x nodes + links).
+// takes longer than kLongestStep, with the slowest operator and what updates and fixed costs add,
+// or the link on which the results of all operators, the parameters and their latencies do. O(kinds
+// x nodes + links).
 absl::Status CheckTimes(const Graph& graph, const Cluster& cluster, const CostModel& costs,
                         int64_t mini_batch);
 

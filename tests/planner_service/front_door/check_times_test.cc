@@ -65,6 +65,15 @@ TEST(CheckTimesTest, NamesKindsAndLinksThatAreTooSlow) {
   }
 }
 
+TEST(CheckTimesTest, FixedCostsCount) {
+  const Graph graph = Layers();
+  const auto costs = MakeAnalyticCostModel(graph);
+  const Cluster cluster = With([](ClusterData& c) { c.kinds[0].pass_overhead = 3600 * kSecond; });
+  EXPECT_EQ(CheckTimes(graph, cluster, *costs, 32), absl::OkStatus());
+  EXPECT_THAT(std::string(CheckTimes(graph, cluster, *costs, int64_t{1} << 20).message()),
+              HasSubstr("updates and fixed costs"));
+}
+
 TEST(CheckTimesTest, MeasuredTimesAreBoundedToo) {
   const Nanos most = Nanos(int64_t{1} << 50);
   const Graph graph = testing::ProfiledChain(3, {most, most, 0, 0, {}});

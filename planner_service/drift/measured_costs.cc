@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/base/check.h"
 #include "common/cost/measured/operator_signature.h"
 #include "planner_service/simulator/model_durations.h"
 
@@ -18,6 +17,9 @@ namespace {
 
 // A factor this near to 1 is none.
 constexpr double kSame = 0.1;
+// Fixed costs are corrected by no more than this: they are what is left of passes. What a message
+// takes is measured.
+constexpr double kMostFactor = 16;
 
 // Measured and predicted time of the same work.
 struct Sums {
@@ -100,7 +102,7 @@ class Correction {
   double OverheadOf(int32_t kind) const {
     const auto found = overheads_.find(kind);
     if (found == overheads_.end() || found->second.predicted <= 0) return 1;
-    return found->second.measured / found->second.predicted;
+    return std::clamp(found->second.ratio(), 1 / kMostFactor, kMostFactor);
   }
 
   std::string SignatureOfNode(NodeId node) const {
@@ -143,24 +145,26 @@ class Correction {
       (group.kind == ActionKind::kForward ? passes.forward : passes.backward)
           .Add(operators * count, static_cast<double>(work) * count);
       samples_[{group.device, group.stage}] = group.samples;
+      // What a backward pass takes beside its operators adds gradients up, too.
+      if (group.kind != ActionKind::kForward) continue;
       overheads_[plan_.cluster.device(group.device).kind].Add(
           (static_cast<double>(times.measured) - operators) * count,
           static_cast<double>(fixed) * count);
     }
   }
 
-  // The part of a pass that its operators took: as they were timed; else in proportion to the
-  // prediction; all of it on devices without fixed costs.
+  // The part of a pass that its operators took: of a forward pass as they were timed; else in
+  // proportion to the prediction, as operators of a backward pass are timed without the sums of
+  // gradients; all of it on devices without fixed costs.
   double OperatorsIn(const ActionTimes& times, double work, Nanos fixed) const {
     const auto measured = static_cast<double>(times.measured);
     if (fixed <= 0) return measured;
     const bool forward = times.group.kind == ActionKind::kForward;
     const auto* timed = TimedIn(times.group.device, times.group.stage, times.group.samples);
-    if (timed == nullptr || (!forward && times.group.kind != ActionKind::kBackward))
-      return measured * work / (work + static_cast<double>(fixed));
+    if (timed == nullptr || !forward) return measured * work / (work + static_cast<double>(fixed));
     Nanos sum = 0;
     for (NodeId node : plan_.program.stages[times.group.stage.index()].nodes)
-      sum += forward ? timed->at(node).forward : timed->at(node).backward;
+      sum += timed->at(node).forward;
     return std::min(measured, static_cast<double>(sum));
   }
 
@@ -374,7 +378,8 @@ MeasuredCosts CostsAsMeasured(const RunningPlan& plan, const std::vector<ActionT
   }
   CorrectLinks(plan, actions, data);
   auto cluster = Cluster::Create(std::move(data));
-  CHECK(cluster.ok());  // Was valid, and the changes keep it so.
+  // A cost that is near the most that a cluster may have can come to lie beyond.
+  if (!cluster.ok()) return {plan.cluster, std::move(profile)};
   return {*std::move(cluster), std::move(profile)};
 }
 

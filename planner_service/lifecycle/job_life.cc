@@ -547,6 +547,9 @@ void JobLife::OnCheckpoint(JobRecord& record, const std::string& worker,
 
 void JobLife::ChangeOver(JobRecord& record, const std::string& checkpoint) {
   Job& job = record.job;
+  // Devices that were free when the plan was made may be others' now.
+  if (absl::Status held = registry_->Allocate(job.name(), record.changeover->devices); !held.ok())
+    return FailHold(records_, record, /*again=*/false, std::string(held.message()));
   Changeover next = *std::move(record.changeover);
   record.changeover.reset();
   const v1::ConnectResponse abort =

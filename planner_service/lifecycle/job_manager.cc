@@ -12,6 +12,7 @@
 namespace stagewright {
 namespace {
 
+constexpr absl::Duration kLongestReplan = absl::Hours(1);
 constexpr int kDefaultPageSize = 50;
 constexpr int kLargestPageSize = 1000;
 
@@ -125,8 +126,8 @@ absl::StatusOr<v1::Job> JobManager::Cancel(const std::string& name) {
 }
 
 absl::StatusOr<ReplanProblem> JobManager::BeginReplan(const v1::ReplanJobRequest& request) {
-  if (request.time_limit_ns() < 0)
-    return absl::InvalidArgumentError("time_limit_ns must not be negative");
+  if (request.time_limit_ns() < 0 || absl::Nanoseconds(request.time_limit_ns()) > kLongestReplan)
+    return absl::InvalidArgumentError("time_limit_ns: must be from 0 to an hour");
   absl::MutexLock lock(&mutex_);
   ASSIGN_OR_RETURN(const JobRecord* record, RecordOf(life_, request.name()));
   const int64_t number = record->job.number;

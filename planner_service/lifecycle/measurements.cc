@@ -169,13 +169,22 @@ void KeepProfile(JobRecords& records, const JobRecord& record,
                  const std::vector<TimedOperator>& operators) {
   const Job& job = record.job;
   if (operators.empty() || !FromProto(job.plan->strategy()).splits.empty()) return;
+  if (job.replans > 0) return;  // Its cluster no longer tells what neighbours do.
   const auto cluster = FromProto(record.cluster);
   if (!cluster.ok()) return;  // A planner before this one had it.
-  std::vector<RegisteredDevice> all;
-  for (const auto& [id, device] : devices) all.push_back(device);
+  std::set<std::string> hosts;
+  for (const auto& [id, device] : devices) hosts.insert(device.host_address);
+  std::vector<RegisteredDevice> all;  // Others' jobs slow these, too.
+  for (RegisteredDevice& device : records.registry().Devices(/*free_only=*/false)) {
+    if (hosts.contains(device.host_address)) all.push_back(std::move(device));
+  }
   const std::set<std::string> unlike = UnlikeKinds(all);
   std::map<DeviceId, ProfiledDevice> measured;
   for (const auto& [id, device] : devices) {
+    if (id.index() >= static_cast<size_t>(cluster->size())) continue;
+    const DeviceKind& kind = cluster->kind_of(id);
+    // Profiles are of devices without busy neighbours.
+    if (kind.product_slowdown != 1 || kind.memory_slowdown != 1) continue;
     if (!unlike.contains(device.kind.name()) && !device.software.empty())
       measured[id] = {device.kind.name(), device.software};
   }

@@ -2,12 +2,14 @@
 
 #include <unistd.h>
 
+#include <iostream>
 #include <utility>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "common/topology/device_kind.h"
 #include "common/wire/topology_proto.h"
 #include "worker_daemon/device/accelerators.h"
 #include "worker_daemon/device/cpu_name.h"
@@ -46,9 +48,14 @@ absl::StatusOr<Offer> OfferCpus(const std::string& spec, const std::string& coun
         static_cast<Bytes>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGE_SIZE) / 2 / n;
   }
   Offer offer;
-  ASSIGN_OR_RETURN(const DeviceKind kind,
-                   MeasureEngine(MeasureDeviceRates("cpu", ThisCpuName()), "cpu"));
-  offer.kinds.push_back(ToProto(kind));
+  const DeviceKind rates = MeasureDeviceRates("cpu", ThisCpuName());
+  absl::StatusOr<DeviceKind> kind = MeasureEngine(rates, "cpu");
+  if (!kind.ok()) {  // Such as no folder for a temporary file: plans are worse, jobs run.
+    std::cerr << "stagewright-worker: costs of passes were not measured: "
+              << kind.status().message() << std::endl;
+    kind = WithFixedCosts(rates);
+  }
+  offer.kinds.push_back(ToProto(*kind));
   for (int i = 0; i < n; ++i) {
     offer.devices.push_back({absl::StrCat("cpu", i), "cpu", memory_per_device});
     offer.kind_of.push_back(0);

@@ -42,7 +42,10 @@ absl::Status ConnectAll(const DeviceJob& spec, std::vector<std::unique_ptr<Membe
           if (other->device.value() == peer) peers.push_back({peer, other->transport->Address()});
         }
       }
-      connected[i] = members[i]->transport->Connect(peers, absl::Now() + absl::Seconds(30));
+      const absl::Time deadline = absl::Now() + absl::Seconds(30);
+      connected[i] = members[i]->transport->Connect(peers, deadline);
+      if (connected[i].ok())
+        connected[i] = members[i]->transport->OpenCollectives(CollectivesOf(own), deadline);
     });
   }
   for (std::thread& thread : threads) thread.join();

@@ -129,6 +129,13 @@ void AddUp(const std::vector<std::unique_ptr<Member>>& members, TrainingResult& 
 
 }  // namespace
 
+absl::Status RunLocally(const DeviceJob& spec, const std::function<void(DeviceJob&)>& adjust,
+                        const TransportFactory& transports) {
+  std::vector<std::unique_ptr<Member>> members;
+  RETURN_IF_ERROR(Prepare(spec, adjust, transports, members));
+  return RunAll(members);
+}
+
 absl::StatusOr<TrainingResult> TrainLocally(const DeviceJob& spec,
                                             const std::function<void(DeviceJob&)>& adjust,
                                             const TransportFactory& transports) {

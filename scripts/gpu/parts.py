@@ -15,7 +15,7 @@ from suites import hung_test, run_suite
 from training import Setting, Shape, Trained, Training, as_fast, same_losses
 
 PROGRAMS = ("stagewright-planner", "stagewright-worker", "stagewright", "job_bench", "engine_bench")
-DEVICE_SUITES = ("device_cuda_clock_test", "executor_accelerator_test_gpu")
+DEVICE_SUITES = ("cuda_runtime_test", "device_cuda_clock_test", "executor_accelerator_test_gpu")
 NCCL_SUITES = ("transport_conformance_test_gpu", "all_reduce_test_gpu")
 PROCESS_SUITES = ("transport_process_test_gpu",)
 SUITES = (*DEVICE_SUITES, *NCCL_SUITES, *PROCESS_SUITES)
@@ -57,7 +57,7 @@ def facts(machine: Machine, seconds: float) -> tuple[list[Finding], dict]:
     for name in (*PROGRAMS, *SUITES):
         linked = run(["ldd", machine.program(name)], 20, machine.environment())
         missing = [line.split()[0] for line in linked.output.splitlines() if "not found" in line]
-        torch = name not in ("stagewright-planner", "stagewright", *NCCL_SUITES, *PROCESS_SUITES, DEVICE_SUITES[0])
+        torch = name not in ("stagewright-planner", "stagewright", *NCCL_SUITES, *PROCESS_SUITES, *DEVICE_SUITES[:2])
         cuda = not torch or "libtorch_cuda.so" in linked.output
         why = f"missing: {', '.join(missing)}" if missing else "" if cuda else "does not load libtorch_cuda.so"
         if not linked.ok or why:

@@ -28,7 +28,9 @@ OF_THE_MACHINE = re.compile(
 )
 # Transports of UCX within a machine; it finds them in a folder beside itself.
 UCX_MODULES = ("libuct_cma.so.0",)
-DEV_PACKAGES = ("libabsl-dev", "libgtest-dev", "libgmock-dev", "nlohmann-json3-dev", "libcli11-dev", "zlib1g-dev")
+DEV_PACKAGES = (
+    "libabsl-dev", "libabsl20220623", "libgtest-dev", "libgmock-dev", "nlohmann-json3-dev", "libcli11-dev", "zlib1g-dev",
+)  # fmt: skip
 
 
 def libraries_of(listed: str) -> dict[str, pathlib.Path]:
@@ -71,17 +73,17 @@ def pack_ucx_modules(folder: pathlib.Path) -> None:
 
 
 def pack_dev_packages(folder: pathlib.Path) -> None:
-    """Headers, static libraries and CMake files, at their places below dev/. A shared library's link would dangle there."""
-    for package in DEV_PACKAGES:
-        listed = subprocess.run(["dpkg", "-L", package], capture_output=True, text=True, check=True).stdout
-        for line in listed.splitlines():
-            path = pathlib.Path(line)
-            wanted = line.startswith(("/usr/include/", "/usr/lib/", "/usr/share/cmake", "/usr/share/pkgconfig"))
-            if not wanted or path.is_dir() or (path.is_symlink() and path.suffix == ".so"):
-                continue
-            target = folder / "dev" / line.removeprefix("/")
-            target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(path, target)
+    """Headers, libraries and CMake files, at their places below dev/. Links to other packages' files would dangle there."""
+    listed = subprocess.run(["dpkg", "-L", *DEV_PACKAGES], capture_output=True, text=True, check=True).stdout
+    paths = {pathlib.Path(line) for line in listed.splitlines() if line.startswith("/")}
+    for path in sorted(paths):
+        if path.parts[2:3] not in (("include",), ("lib",), ("share",)) or path.parts[3:4] == ("doc",):
+            continue
+        if path.is_dir() or (path.is_symlink() and path.parent / path.readlink() not in paths):
+            continue
+        target = folder / "dev" / path.relative_to("/")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(path, target, follow_symlinks=False)
 
 
 def pack_nccl(folder: pathlib.Path) -> int:

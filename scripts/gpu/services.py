@@ -125,6 +125,9 @@ def job_findings(
 
     def registered() -> list[dict]:
         """All workers, or none yet."""
+        for name, process in services.processes.items():
+            if process.poll() is not None:
+                raise RuntimeError(f"{name} ended with {process.returncode}")
         found = services.json("workers")["workers"]
         return found if len(found) == len(workers) else []
 

@@ -62,7 +62,7 @@ def say(words: str) -> None:
 
 def prove(machine: Machine, manifest: dict, out: pathlib.Path, deadline: float, only: list[str]) -> list[Result]:
     parts = [part for part in PARTS if not only or part.name in only]
-    if not fallback.programs_start(machine):
+    if not machine.dry and not fallback.programs_start(machine):
         say("the packed programs do not start here")
         parts.insert(0, Part("build", 200, True, lambda machine, seconds: (fallback.build(machine, seconds), {})))
     results = []

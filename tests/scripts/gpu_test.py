@@ -211,7 +211,7 @@ class OutputTest(unittest.TestCase):
          mock.patch.object(there, "PARTS", (proved,)), \
          mock.patch.object(fallback, "programs_start", return_value=False), \
          mock.patch.object(fallback, "build", return_value=[report.failed("the sources build here", "no compiler")]):
-      results = there.prove(on(folder), {}, pathlib.Path(folder) / "out", time.monotonic() + 60, [])
+      results = there.prove(on(folder, dry=False), {}, pathlib.Path(folder) / "out", time.monotonic() + 60, [])
       self.assertEqual([result.part for result in results], ["build", "only"])
       self.assertFalse(report.whole(results, dry=False))
       kept = json.loads((pathlib.Path(folder) / "out" / "gpu.json").read_text())

@@ -9,6 +9,7 @@
 #include <exception>
 #include <map>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/wire/job_state.h"
@@ -27,9 +28,14 @@ auto& Make(Builder builder, prometheus::Registry& registry, const char* name, co
   return builder.Name(name).Help(help).Register(registry);
 }
 
+// A slow reader holds up neither other readers nor, beyond the time-out, its thread.
+std::vector<std::string> MetricsServer(const std::string& listen) {
+  return {"listening_ports", listen, "num_threads", "4", "request_timeout_ms", "5000"};
+}
+
 class ServedMetrics : public PlannerMetrics {
  public:
-  explicit ServedMetrics(const std::string& listen) : exposer_(listen, 1) {
+  explicit ServedMetrics(const std::string& listen) : exposer_(MetricsServer(listen)) {
     exposer_.RegisterCollectable(registry_);
     const std::string host = listen.substr(0, listen.rfind(':'));
     address_ = absl::StrCat(host, ":", exposer_.GetListeningPorts().at(0));

@@ -137,6 +137,11 @@ void RunCheckpoints::Report(DeviceId device, const CheckpointReport& report, boo
 
 void RunCheckpoints::Complete(const v1::WriteManifest& message,
                               std::shared_ptr<const Graph> graph) {
+  if (graph == nullptr) {
+    return ReportCompleted(
+        message,
+        absl::FailedPreconditionError("write_manifest: the run has no graph: it is not prepared"));
+  }
   absl::MutexLock lock(&mutex_);
   orders_.push_back({message, std::move(graph)});
   if (!thread_.joinable()) thread_ = std::thread([this] { Loop(); });
@@ -186,6 +191,10 @@ void RunCheckpoints::DoComplete(const v1::WriteManifest& message, const Graph& g
       std::cerr << "stagewright-worker: " << prepare_.job() << ": not removed: " << left
                 << std::endl;
   }
+  ReportCompleted(message, status);
+}
+
+void RunCheckpoints::ReportCompleted(const v1::WriteManifest& message, const absl::Status& status) {
   v1::ConnectRequest answer;
   v1::CheckpointWritten* written = answer.mutable_checkpoint_written();
   written->set_job(prepare_.job());

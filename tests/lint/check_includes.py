@@ -31,6 +31,7 @@ MAY_INCLUDE = {
     "planner_service/importers": ["common/plan"],
     "planner_service/wire": ["common/wire", "planner_service/front_door"],
     "planner_service/store": ["common/base"],
+    "planner_service/store/etcd": ["planner_service/store"],
     "planner_service/registry": ["common/wire", "planner_service/store"],
     "planner_service/links": ["planner_service/registry"],
     "planner_service/profiles": ["planner_service/registry"],
@@ -79,8 +80,8 @@ MAY_INCLUDE = {
 RESTRICTED = {
     "gRPC": (
         r"grpc(pp)?/|.*\.grpc\.pb\.h$",
-        ["planner_service/service", "planner_service/main.cc", "worker_daemon/daemon", "worker_daemon/main.cc",
-         "clients/"],
+        ["planner_service/service", "planner_service/store/etcd", "planner_service/main.cc", "worker_daemon/daemon",
+         "worker_daemon/main.cc", "clients/"],
     ),
     "protobuf": (
         r".*\.pb\.h$|google/(protobuf|rpc)/",

@@ -75,7 +75,13 @@ class Machine:
 
     @property
     def sizes(self) -> str:
+        """Of the model that is trained beside eager PyTorch (tests/bench/run/gpt.py)."""
         return "tiny" if self.dry else "medium"
+
+    @property
+    def small_sizes(self) -> str:
+        """Of one whose checkpoints are written soon."""
+        return "tiny" if self.dry else "small"
 
     def program(self, name: str) -> pathlib.Path:
         return self.bundle / "bin" / name
@@ -87,13 +93,17 @@ class Machine:
         return [self.bundle / "lib", self.torch / "lib", *wheels, toolkit]
 
     def environment(self, first: list[pathlib.Path] | None = None, **changes: str) -> dict[str, str]:
-        """This process's, with the libraries; `first`: folders before all others."""
-        folders = [*(first or []), *self.library_folders()]
-        return {**os.environ, "LD_LIBRARY_PATH": ":".join(map(str, folders)), **changes}
+        """For our programs: this process's, with the libraries; `first`: folders before all others. What this process has
+        of its own goes last: the driver's, say."""
+        folders = list(map(str, [*(first or []), *self.library_folders()]))
+        if own := os.environ.get("LD_LIBRARY_PATH"):
+            folders.append(own)
+        return {**os.environ, "LD_LIBRARY_PATH": ":".join(folders), **changes}
 
     def of_nccl(self) -> dict[str, str]:
         """The environment of suites whose ranks share the GPU, with the NCCL that was packed."""
         return self.environment([self.bundle / "nccl"], **RANKS_ON_ONE_GPU)
 
     def python(self, script: str, *arguments) -> list:
+        """To be run in this process's own environment: packed libraries are not those that Python was built with."""
         return [sys.executable, self.root / script, *arguments]

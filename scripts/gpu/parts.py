@@ -2,6 +2,7 @@
 
 import ctypes
 import dataclasses
+import os
 import pathlib
 import platform
 import shutil
@@ -10,7 +11,7 @@ from collections.abc import Callable
 
 from machine import Machine, run
 from report import Finding, Result, failed, judge, not_proved, proved
-from services import prove_service
+from services import Job, prove_service
 from suites import hung_test, run_suite
 from training import Setting, Shape, Trained, Training, as_fast, same_losses
 
@@ -66,7 +67,7 @@ def facts(machine: Machine, seconds: float) -> tuple[list[Finding], dict]:
         findings.append(proved("all programs find their libraries, LibTorch's CUDA among them"))
     figures["NCCL packed"] = nccl_version(machine.bundle / "nccl" / "libnccl.so.2")
     code = "import torch; print(torch.__version__, torch.cuda.is_available() and torch.cuda.get_device_name())"
-    seen = run([*machine.python("")[:1], "-W", "ignore", "-c", code], deadline - time.monotonic(), machine.environment())
+    seen = run([*machine.python("")[:1], "-W", "ignore", "-c", code], deadline - time.monotonic(), dict(os.environ))
     figures["torch"] = seen.output.strip()
     there = seen.ok and not seen.output.strip().endswith("False")
     findings.append(judge("PyTorch sees the GPU", there, seen.output.strip() or seen.tail()) if not machine.dry
@@ -74,7 +75,7 @@ def facts(machine: Machine, seconds: float) -> tuple[list[Finding], dict]:
     if shutil.which("nvidia-smi"):
         figures["nvidia-smi"] = run(
             ["nvidia-smi", "--query-gpu=name,driver_version,memory.total", "--format=csv,noheader"], 20,
-            machine.environment(),
+            dict(os.environ),
         ).output.strip()  # fmt: skip
     return findings, figures
 
@@ -106,7 +107,7 @@ def training_part(
     def prove(machine: Machine, seconds: float) -> tuple[list[Finding], dict]:
         deadline = time.monotonic() + seconds
         own = dataclasses.replace(setting, steps=6, micro_batch=2) if machine.dry else setting
-        training = Training(machine)
+        training = Training(machine, machine.sizes)
         made = training.make_model(own.samples, deadline - time.monotonic())
         if not made.ok:
             return [failed("the model is made", made.tail())], {}
@@ -138,7 +139,7 @@ def on_this_device(machine: Machine, findings: list[Finding]) -> list[Finding]:
     """What holds on a CPU is still open on a GPU; what fails, fails."""
     if not machine.dry:
         return findings
-    return [*findings, not_proved("the same on a GPU, with GPT-2 medium", "a dry run trains a small model on a CPU")]
+    return [*findings, not_proved("the same on a GPU, with a larger model", "a dry run trains a small one on a CPU")]
 
 
 def services_part(workers: int) -> Callable[[Machine, float], tuple[list[Finding], dict]]:
@@ -147,14 +148,16 @@ def services_part(workers: int) -> Callable[[Machine, float], tuple[list[Finding
     def prove(machine: Machine, seconds: float) -> tuple[list[Finding], dict]:
         deadline = time.monotonic() + seconds
         setting = Setting("fp32", 2, 4, 4)
-        training = Training(machine)
+        training = Training(machine, machine.small_sizes)
         made = training.make_model(setting.samples, seconds)
         if not made.ok:
             return [failed("the model is made", made.tail())], {}
-        plan = training.write_plan(Shape(workers, workers), setting)
+        job = Job(
+            graph=training.graph, stem=training.stem, plan=training.write_plan(Shape(workers, workers), setting),
+            samples=setting.samples, steps=setting.steps,
+        )  # fmt: skip
         devices = ["cpu:1" if machine.dry else machine.device] * workers
-        findings = prove_service(machine, training.stem, setting.samples, setting.steps, ["--plan-file", plan], devices,
-                                 deadline - time.monotonic())  # fmt: skip
+        findings = prove_service(machine, job, devices, deadline - time.monotonic())
         return on_this_device(machine, findings), {}
 
     return prove

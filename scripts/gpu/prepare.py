@@ -20,7 +20,7 @@ from thin import thin_file
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 LARGEST = 55_000_000
-SIZES = ("tiny", "medium")
+SIZES = ("tiny", "small", "medium")
 CHIP = 90  # Hopper.
 # What every machine has, newer than or as new as ours: the C library, the compiler's, and what is LibTorch's.
 OF_THE_MACHINE = re.compile(

@@ -1,11 +1,12 @@
 """A planner, a worker and the command line as processes: a job from its submission to its merged checkpoint."""
 
+import dataclasses
 import json
 import pathlib
 import re
-import shutil
 import signal
 import subprocess
+import tempfile
 import time
 
 from machine import Ended, Machine, run
@@ -82,42 +83,40 @@ def await_that(condition, seconds: float):
     return found
 
 
-def submit_flags(machine: Machine, stem: pathlib.Path, out: pathlib.Path, samples: int, steps: int) -> list:
-    return [
-        "submit", machine.bundle / f"graphs/{machine.sizes}.swg", "--weights", f"{stem}.safetensors",
-        "--data", f"{stem}.data.safetensors", "--out", out, "--mini-batch", samples, "--steps", steps,
-        "--optimizer", "adam", "--lr", "1e-4", "--no-shuffle", "--checkpoint-every", max(1, steps // 2),
-    ]  # fmt: skip
+@dataclasses.dataclass(frozen=True)
+class Job:
+    """Files of a model, how it is trained, and the plan by hand."""
+
+    graph: pathlib.Path
+    stem: pathlib.Path
+    plan: pathlib.Path
+    samples: int
+    steps: int
+
+    def submission(self, out: pathlib.Path) -> list:
+        """Of the command line."""
+        return [
+            "submit", self.graph, "--weights", f"{self.stem}.safetensors", "--data", f"{self.stem}.data.safetensors",
+            "--out", out, "--plan-file", self.plan, "--mini-batch", self.samples, "--steps", self.steps,
+            "--optimizer", "adam", "--lr", "1e-4", "--no-shuffle", "--checkpoint-every", max(1, self.steps // 2),
+        ]  # fmt: skip
 
 
-def prove_service(
-    machine: Machine, stem: pathlib.Path, samples: int, steps: int, flags: list, workers: list[str], seconds: float
-) -> list[Finding]:
-    """One job on so many workers; `workers` are their --devices."""
-    folder = machine.work / f"services-{len(workers)}"
-    folder.mkdir(parents=True)
-    try:
-        return prove_in(machine, folder, stem, samples, steps, flags, workers, seconds)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)  # Checkpoints are large.
-
-
-def prove_in(
-    machine: Machine, folder: pathlib.Path, stem: pathlib.Path, samples: int, steps: int, flags: list,
-    workers: list[str], seconds: float,
-) -> list[Finding]:  # fmt: skip
+def prove_service(machine: Machine, job: Job, workers: list[str], seconds: float) -> list[Finding]:
+    """The job on so many workers; `workers` are their --devices."""
     deadline = time.monotonic() + seconds
-    with Services(machine, folder) as services:
+    with (
+        tempfile.TemporaryDirectory(prefix="services-", dir=machine.work) as folder,
+        Services(machine, pathlib.Path(folder)) as services,
+    ):
         try:
-            return job_findings(services, stem, samples, steps, flags, workers, deadline)
+            return job_findings(services, job, workers, deadline)
         except (RuntimeError, KeyError, json.JSONDecodeError) as error:
             logs = "\n".join(f"{name}: {services.log(name)[-400:]}" for name in services.processes)
             return [failed("planner and workers run a job", f"{error}\n{logs}")]
 
 
-def job_findings(
-    services: Services, stem: pathlib.Path, samples: int, steps: int, flags: list, workers: list[str], deadline: float
-) -> list[Finding]:
+def job_findings(services: Services, job: Job, workers: list[str], deadline: float) -> list[Finding]:
     out = services.folder / "out"
     services.start_planner(20)
     for i, devices in enumerate(workers):
@@ -137,10 +136,10 @@ def job_findings(
         raise RuntimeError("the workers did not register")
     words = [f"{device['name']}: {device['kind']}, {int(device['memory_bytes']) / 1e9:.0f} GB" for device in offered]
     findings = [proved("workers measure and register their devices", "; ".join(words))]
-    submit = submit_flags(services.machine, stem, out, samples, steps)
-    ended = services.cli(*submit, *flags, "--watch", "-o", "json", seconds=deadline - time.monotonic())
+    watch = [*job.submission(out), "--watch", "-o", "json"]
+    ended = services.cli(*watch, seconds=deadline - time.monotonic())
     state = json.loads(ended.output)["state"] if ended.ok else ended.tail()
-    findings.append(judge(f"a job of {steps} steps succeeds", state == "succeeded", state))
+    findings.append(judge(f"a job of {job.steps} steps succeeds", state == "succeeded", state))
     saved = sorted(path.name for path in out.rglob("*") if path.is_file()) if out.exists() else []
     names = f"{len(saved)} files: {', '.join(saved[:6])}"
     findings.append(judge("its checkpoint is merged", MERGED in saved, names))

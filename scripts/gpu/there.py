@@ -84,9 +84,11 @@ def main() -> None:
     options = parser.parse_args()
     deadline = time.monotonic() + options.seconds
     out = options.out or ROOT / "build" / "gpu"
-    with tempfile.TemporaryDirectory(prefix="stagewright-gpu-", dir=roomy_folder()) as folder:
-        work = pathlib.Path(folder)
-        bundle = work / "bundle"
+    with (
+        tempfile.TemporaryDirectory(prefix="stagewright-gpu-") as programs,  # Memory may not be executed.
+        tempfile.TemporaryDirectory(prefix="stagewright-gpu-", dir=roomy_folder()) as folder,
+    ):
+        bundle, work = pathlib.Path(programs), pathlib.Path(folder)
         manifest = unpack(options.packed, bundle)
         machine = Machine(ROOT, bundle, work, torch_folder(), options.dry)
         say(f"packed: {manifest['commit']}, torch {manifest['torch']}, NCCL {manifest['nccl']}")

@@ -76,26 +76,28 @@ def largest_difference(ours: list[float], theirs: list[float]) -> float:
 class Training:
     """Files of a model, made from a seed, and runs with them."""
 
-    def __init__(self, machine: Machine):
+    def __init__(self, machine: Machine, sizes: str):
         self.machine = machine
-        self.stem = machine.work / "model"
+        self.sizes = sizes
+        self.graph = machine.bundle / "graphs" / f"{sizes}.swg"
+        self.stem = machine.work / f"model-{sizes}"
 
     def make_model(self, samples: int, seconds: float) -> Ended:
         """So many samples, and the weights unless they are there from before."""
         write = ["data"] if pathlib.Path(f"{self.stem}.safetensors").exists() else ["weights", "data"]
-        flags = ["--sizes", self.machine.sizes, "--samples", samples, "--write", *write]
+        flags = ["--sizes", self.sizes, "--samples", samples, "--write", *write]
         command = self.machine.python(MODEL, self.stem, *flags)
-        return run(command, seconds, self.machine.environment())
+        return run(command, seconds, dict(os.environ))
 
     def eager(self, setting: Setting, fused: bool, seconds: float) -> tuple[Trained | None, Ended]:
         out = self.machine.work / "eager.jsonl"
         out.unlink(missing_ok=True)
         command = self.machine.python(
-            EAGER, "eager", "--sizes", self.machine.sizes, "--micro-batch", setting.micro_batch,
+            EAGER, "eager", "--sizes", self.sizes, "--micro-batch", setting.micro_batch,
             "--micro-batches", setting.micro_batches, "--steps", setting.steps, "--precision", setting.precision,
             "--device", self.machine.device, "--out", out, "--parent", os.getpid(), *(["--fused"] if fused else []),
         )  # fmt: skip
-        ended = run(command, seconds, self.machine.environment())
+        ended = run(command, seconds, dict(os.environ))
         if not ended.ok:
             return None, ended
         lines = [json.loads(line) for line in out.read_text().splitlines()]
@@ -110,8 +112,8 @@ class Training:
         )
         folder = (self.machine.root / MODEL).parent
         command = self.machine.python("tests/bench/run/gpt.py")[:1]
-        arguments = [self.machine.sizes, shape.devices, shape.stages // shape.devices, setting.micro_batch]
-        environment = self.machine.environment(PYTHONPATH=str(folder), PYTHONWARNINGS="ignore")
+        arguments = [self.sizes, shape.devices, shape.stages // shape.devices, setting.micro_batch]
+        environment = {**os.environ, "PYTHONPATH": str(folder)}
         ended = run([*command, "-W", "ignore", "-c", code, *arguments], 60, environment)
         path.write_text(ended.output.strip().splitlines()[-1] if ended.ok else "")
         return path
@@ -121,7 +123,7 @@ class Training:
         out.unlink(missing_ok=True)
         precision = "graph" if setting.precision == "fp32" else setting.precision
         command = [
-            self.machine.program("job_bench"), "--graph", self.machine.bundle / f"graphs/{self.machine.sizes}.swg",
+            self.machine.program("job_bench"), "--graph", self.graph,
             "--weights", f"{self.stem}.safetensors", "--data", f"{self.stem}.data.safetensors",
             "--plan", self.write_plan(shape, setting), "--devices", shape.devices, "--mini-batch", setting.samples,
             "--torch-device", self.machine.device, "--precision", precision, "--steps", setting.steps, "--json", out,

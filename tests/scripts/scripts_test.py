@@ -23,7 +23,7 @@ class ArgumentsTest(unittest.TestCase):
     return result.stderr
 
   def test_unknown_arguments_are_named(self):
-    for script in ("setup.sh", "test.sh", "lint.sh"):
+    for script in ("setup.sh", "test.sh", "lint.sh", "gpu.sh"):
       with self.subTest(script=script):
         self.assertIn("unknown argument '--fast'", self.refuses(script, "--fast"))
 
@@ -42,7 +42,7 @@ class ArgumentsTest(unittest.TestCase):
       self.assertEqual(bash(f"need_preset {preset}").returncode, 0)
 
   def test_help_is_not_an_error(self):
-    for script in ("setup.sh", "build.sh", "test.sh", "lint.sh", "bench.sh", "golden.sh"):
+    for script in ("setup.sh", "build.sh", "test.sh", "lint.sh", "bench.sh", "golden.sh", "gpu.sh"):
       with self.subTest(script=script):
         result = subprocess.run([ROOT / "scripts" / script, "--help"], capture_output=True, text=True, check=False,
                                 timeout=30)

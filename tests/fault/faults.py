@@ -149,10 +149,10 @@ def main() -> None:
     wrong = []
     for workers in (2, 3, 4):
         with start(workers) as system:
-            whole = undisturbed(system, 400)
+            whole = undisturbed(system, 3000)
             for i in range(count // 3):
                 kind = KINDS[i % len(KINDS)]
-                outcome, job = run_with_fault(system, kind, 400, chance, max_restarts=5)
+                outcome, job = run_with_fault(system, kind, 3000, chance, max_restarts=5)
                 outcomes[workers, kind].append(outcome)
                 try:
                     assert_as_if_nothing_had_been(system, outcome, job, whole)

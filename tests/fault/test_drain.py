@@ -44,9 +44,9 @@ def test_a_cordoned_worker_keeps_its_job_and_gets_no_other(system):
 
 
 def test_drain_takes_a_job_off_a_worker_without_losing_a_step(system):
-    whole = faults.undisturbed(system, 600)
+    whole = faults.undisturbed(system, 3000)
     # No checkpoints of its own: those of the drain are enough.
-    flags = faults.settings(system, "drained", devices=3, steps=600) | {"checkpoint_every": None}
+    flags = faults.settings(system, "drained", devices=3, steps=3000) | {"checkpoint_every": None}
     job = system.submit(faults.MODEL, **flags)
     system.await_step(job, 20)
     assert system.cli("workers", "drain", "w0").returncode == 0

@@ -7,7 +7,7 @@ import signal
 import faults
 import pytest
 
-STEPS = 300
+STEPS = 3000
 
 
 @pytest.fixture(scope="module", params=[2, 3, 4])

@@ -2,11 +2,14 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <chrono>
 #include <iostream>
 #include <map>
 #include <string>
+#include <thread>
 
 #include "worker_daemon/daemon/daemon.h"
 #include "worker_daemon/device/host_memory.h"
@@ -24,11 +27,34 @@ void OpenAsManyFilesAsAllowed() {
 // NCCL's communicators share a GPU: their kernels start in the order in which they are queued.
 void SetNcclDefaults() { setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", /*overwrite=*/0); }
 
+// Runs that hang, in a file system for one, end with the process so long after it is to leave.
+constexpr std::chrono::seconds kEndWithin(10);
+
+// Jobs leave in the time that is given, unless another signal comes.
+void Drain(stagewright::Daemon& daemon, const sigset_t& signals, int seconds) {
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(seconds);
+  if (seconds == 0) return;
+  daemon.BeginToLeave("its process is to end");
+  std::cerr << "stagewright-worker: draining" << std::endl;
+  const timespec moment = {0, 50'000'000};
+  while (!daemon.MayLeave() && std::chrono::steady_clock::now() < deadline) {
+    if (sigtimedwait(&signals, nullptr, &moment) > 0) return;
+  }
+}
+
+// The process ends, whatever a run waits for.
+[[noreturn]] void EndWithout(const std::string& what) {
+  std::cerr << "stagewright-worker: ends without " << what
+            << ", which does not end: a file system may not answer" << std::endl;
+  _exit(1);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   stagewright::DaemonOptions options;
   int64_t memory_mib = 0, memory_limit_mib = 0;
+  int drain_seconds = 30;
   CLI::App app("stagewright-worker: trains stages that a planner assigns");
   app.set_version_flag("--version", std::string("stagewright-worker ") + STAGEWRIGHT_VERSION);
   app.option_defaults()->always_capture_default();
@@ -58,6 +84,9 @@ int main(int argc, char** argv) {
                  "(default: the host's name)");
   app.add_option("--metrics-listen", options.metrics_listen,
                  "address of /metrics, HOST:PORT (default: no metrics)");
+  app.add_option("--drain-timeout", drain_seconds,
+                 "on SIGTERM, seconds in which jobs are to save their state and leave; 0: none")
+      ->check(CLI::Range(0, 86400));
   app.add_option("--work-dir", options.work_dir,
                  "directory to run in; relative paths of jobs start here");
   CLI11_PARSE(app, argc, argv);
@@ -87,6 +116,17 @@ int main(int argc, char** argv) {
   }
   int signal = 0;
   sigwait(&signals, &signal);
+  if (signal == SIGTERM) Drain(**daemon, signals, drain_seconds);
   std::cerr << "stagewright-worker: leaving" << std::endl;
+  std::thread([] {
+    std::this_thread::sleep_for(2 * kEndWithin);
+    EndWithout("a measurement");
+  }).detach();
+  (*daemon)->Stop();
+  const auto deadline = std::chrono::steady_clock::now() + kEndWithin;
+  while (!(*daemon)->Ending().empty()) {
+    if (std::chrono::steady_clock::now() >= deadline) EndWithout((*daemon)->Ending());
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
   return 0;
 }

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "common/wire/graph_proto.h"
 #include "common/wire/split_graph.h"
 #include "common/wire/strategy_proto.h"
@@ -43,6 +44,21 @@ JobState FromProto(v1::JobState state) {
       return JobState::kCancelled;
     default:
       return JobState::kPending;
+  }
+}
+
+absl::StatusOr<LossPolicy> FromProto(v1::LossPolicy policy) {
+  switch (policy) {
+    case v1::LOSS_POLICY_UNSPECIFIED:
+    case v1::LOSS_POLICY_SHRINK:
+      return LossPolicy::kShrink;
+    case v1::LOSS_POLICY_WAIT:
+      return LossPolicy::kWait;
+    case v1::LOSS_POLICY_FAIL:
+      return LossPolicy::kFail;
+    default:
+      return absl::InvalidArgumentError(
+          absl::StrCat("spec.on_loss: unknown policy ", static_cast<int>(policy)));
   }
 }
 
@@ -157,6 +173,7 @@ absl::StatusOr<JobRequest> FromProto(const v1::JobSpec& spec) {
   request.num_devices = spec.num_devices();
   request.step_timeout = absl::Nanoseconds(spec.step_timeout_ns());
   request.max_restarts = spec.max_restarts();
+  ASSIGN_OR_RETURN(request.on_loss, FromProto(spec.on_loss()));
   request.records = {spec.records().steps(), spec.records().compare_with()};
   return request;
 }

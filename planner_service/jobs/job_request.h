@@ -22,6 +22,13 @@ struct RecordsRequest {
   std::string compare_with;  // Output path of a job that has recorded them.
 };
 
+// What becomes of a job that loses a worker and has restarts left.
+enum class LossPolicy {
+  kShrink,  // It goes on with what is left; waits for devices only if they cannot hold it.
+  kWait,    // It waits for as many devices as it had.
+  kFail,
+};
+
 struct JobRequest {
   std::shared_ptr<const Graph> graph;
   // The graph for samples of other shapes (common/graph/lengths.h); never null.
@@ -38,6 +45,7 @@ struct JobRequest {
   int32_t num_devices = 0;           // 0: all that are free.
   absl::Duration step_timeout;       // 0: the default.
   int32_t max_restarts = 0;
+  LossPolicy on_loss = LossPolicy::kShrink;
   RecordsRequest records;
 
   bool asynchronous() const {

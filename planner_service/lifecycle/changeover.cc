@@ -1,12 +1,15 @@
 #include "planner_service/lifecycle/changeover.h"
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
 #include "planner_service/runs/worker_messages.h"
 
 namespace stagewright {
 namespace {
 
 constexpr int kMostTries = 5;
+constexpr absl::Duration kTryToLeaveAgain = absl::Seconds(10);
 
 }  // namespace
 
@@ -21,6 +24,24 @@ bool Hold(JobRecords& records, JobRecord& record) {
   return true;
 }
 
+void LeaveDraining(JobRecords& records, JobRecord& record, absl::Time now) {
+  Job& job = record.job;
+  const bool can_stop = job.state == JobState::kRunning && !job.request->asynchronous() &&
+                        !record.changeover.has_value() &&
+                        record.run->newest_step() > record.run->first_step();
+  if (!can_stop || now < record.leave_after) return;
+  std::vector<std::string> leaves;
+  for (const auto& [worker, devices] : record.run->workers()) {
+    if (records.registry().Draining(worker)) leaves.push_back(worker);
+  }
+  if (leaves.empty()) return;
+  record.changeover.emplace().leaves = absl::StrJoin(leaves, ", ");
+  if (!Hold(records, record)) return record.changeover.reset();
+  job.message = absl::StrCat("saves its state after step ", record.run->checkpoints().hold(),
+                             ", to leave ", record.changeover->leaves);
+  records.AnnounceChange(job);
+}
+
 bool ChangesAfter(JobRecord& record, int64_t step) {
   return record.changeover.has_value() && step == record.run->checkpoints().hold();
 }
@@ -29,8 +50,12 @@ void FailHold(JobRecords& records, JobRecord& record, bool again, const std::str
   record.run->checkpoints().EndHold();
   records.SendToAll(record, GoOnMessage(record.job));
   if (again && record.changeover->tries++ < kMostTries && Hold(records, record)) return;
+  const bool leaves = !record.changeover->leaves.empty();
+  record.leave_after = absl::Now() + kTryToLeaveAgain;
+  record.job.Warn(leaves ? absl::StrCat("it could not leave ", record.changeover->leaves, ": ", why)
+                         : absl::StrCat("it keeps its plan: ", why));
+  if (leaves) record.job.message.clear();
   record.changeover.reset();
-  record.job.Warn(absl::StrCat("it keeps its plan: ", why));
   records.AnnounceChange(record.job);
 }
 

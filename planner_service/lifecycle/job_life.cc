@@ -14,6 +14,7 @@
 #include "planner_service/jobs/job_proto.h"
 #include "planner_service/lifecycle/changeover.h"
 #include "planner_service/lifecycle/measurements.h"
+#include "planner_service/lifecycle/restart_rules.h"
 #include "planner_service/lifecycle/run_reports.h"
 #include "planner_service/profiles/profile_choice.h"
 #include "planner_service/runs/worker_messages.h"
@@ -22,13 +23,7 @@ namespace stagewright {
 namespace {
 
 constexpr int64_t kVersionsPerRestart = int64_t{1} << 32;
-// How long a lost worker is waited for when others already gave up its job.
-constexpr absl::Duration kLossIsKnownWithin = absl::Seconds(2);
 constexpr char kRestarted[] = "the planner was restarted";
-
-v1::ConnectResponse AbortOf(const Job& job) {
-  return AbortMessage(job.name(), job.generation, job.message);
-}
 
 bool IsOfRun(JobState state, const v1::ConnectRequest& message) {
   switch (message.message_case()) {
@@ -82,11 +77,16 @@ absl::Status JobLife::RecoverJob(v1::Job stored) {
   }
   job.request = std::make_shared<const JobRequest>(*std::move(request));
   if (!Runs(job.state)) {
+    // What is left for a job to go on with is not known before its workers had time to come back.
+    if (GoesOn(job)) record.start_after = Now() + options_.recovery_timeout;
+    record.devices_before = job.devices.size();
     records_.Transition(record, JobState::kPending, kRestarted);
     return absl::OkStatus();
   }
   // Workers run on without us; those that are back in time carry on under the same generation.
   record.run.emplace(job, absl::Now());
+  record.run->recovered = true;
+  record.devices_before = job.devices.size();
   for (const auto& [worker, devices] : record.run->workers()) record.run->Lose(worker);
   if (auto trace = records_.store().ReadTrace(job); trace.ok()) record.trace = *std::move(trace);
   record.trace.clear_measured();
@@ -115,6 +115,13 @@ absl::StatusOr<const Job*> JobLife::Submit(const v1::JobSpec& spec, JobRequest r
   records_.Announce(record.job);
   Advance();
   return &record.job;
+}
+
+absl::StatusOr<v1::Worker> JobLife::SetAvailability(const std::string& worker,
+                                                    v1::WorkerAvailability availability) {
+  RETURN_IF_ERROR(registry_->SetAvailability(worker, availability));
+  Advance();
+  return registry_->Get(worker);
 }
 
 absl::Status JobLife::Cancel(int64_t number) {
@@ -166,35 +173,35 @@ absl::StatusOr<v1::ReplanJobResponse> JobLife::EndReplan(const ReplanProblem& pr
   return response;
 }
 
+absl::Time JobLife::Now() const { return std::max(absl::Now(), ticked_); }
+
 void JobLife::Advance() {
   if (suspended_) return;
   for (auto& [number, record] : records_.all()) {
     if (record.job.state == JobState::kPending) Plan(record);
     if (record.job.state == JobState::kWaitingForDevices) TryStart(record);
+    LeaveDraining(records_, record, Now());
   }
+  v1::ConnectResponse may_leave;
+  may_leave.mutable_may_leave();
+  for (const std::string& worker : registry_->TakeIdleLeavers()) registry_->Send(worker, may_leave);
 }
 
 void JobLife::Plan(JobRecord& record) {
   Job& job = record.job;
-  std::vector<RegisteredDevice> devices = registry_->Devices(/*free_only=*/true);
-  auto wanted = static_cast<size_t>(job.request->num_devices);
-  // After a loss the job goes on with what is left.
-  if (job.restarts > 0) wanted = std::min(wanted, devices.size());
-  if (devices.empty() || devices.size() < wanted) {
-    const std::string message = wanted == 0
-                                    ? "waiting for a free device"
-                                    : absl::StrCat("waiting for ", wanted, " free devices, ",
-                                                   devices.size(), " are connected");
+  const auto wait = [&](const std::string& message) {
     if (job.message != message) records_.Transition(record, JobState::kPending, message);
-    return;
-  }
+  };
+  const std::string waits = WaitsToStart(record, registry_->Ending(job.name()), Now());
+  if (!waits.empty()) return wait(waits);
+  std::vector<RegisteredDevice> devices = registry_->Devices(/*free_only=*/true);
+  const DeviceShare share = ShareOf(record, devices.size());
+  if (share.devices == 0) return wait(share.waits_for);
   if (absl::Now() < job.create_time + options_.measuring_timeout && options_.measuring != nullptr &&
       options_.measuring()) {
-    constexpr char kMeasuring[] = "waiting for links that are being measured";
-    if (job.message != kMeasuring) records_.Transition(record, JobState::kPending, kMeasuring);
-    return;
+    return wait("waiting for links that are being measured");
   }
-  if (wanted > 0) devices.resize(wanted);
+  devices.resize(share.devices);
   auto cluster = JobCluster(devices, registry_->Links());
   if (!cluster.ok()) return End(record, JobState::kFailed, std::string(cluster.status().message()));
 
@@ -226,6 +233,11 @@ void JobLife::OnPlanned(int64_t number, int64_t generation, absl::StatusOr<Plann
       record->job.state != JobState::kPlanning)
     return;
   record->planning.reset();
+  if (!plan.ok() && MayWaitForMore(*record, plan.status())) {
+    record->least_devices = record->job.devices.size() + 1;
+    records_.Transition(*record, JobState::kPending, std::string(plan.status().message()));
+    return Advance();
+  }
   if (!plan.ok()) return End(*record, JobState::kFailed, std::string(plan.status().message()));
 
   Adopt(*record, *std::move(plan));
@@ -255,11 +267,20 @@ void JobLife::Adopt(JobRecord& record, PlannedJob plan) {
 
 void JobLife::TryStart(JobRecord& record) {
   Job& job = record.job;
-  std::set<std::string> connected;
-  for (const RegisteredDevice& device : registry_->Devices(/*free_only=*/false))
-    connected.insert(device.QualifiedName());
+  std::set<std::string> there;
+  for (const RegisteredDevice& device : registry_->Devices(/*free_only=*/false)) {
+    if (device.available || device.job == job.name()) there.insert(device.QualifiedName());
+  }
+  if (Now() >= record.settled_by) {  // Those that do not end a run before are not waited for.
+    const std::vector<std::string> stuck = registry_->Ending(job.name());
+    std::erase_if(there, [&stuck](const std::string& device) {
+      const std::string worker = device.substr(0, device.find('/'));
+      return std::find(stuck.begin(), stuck.end(), worker) != stuck.end();
+    });
+  }
   for (const std::string& device : job.devices) {
-    if (connected.contains(device)) continue;
+    if (there.contains(device)) continue;
+    registry_->Release(job.name());
     records_.Transition(record, JobState::kPending,
                         absl::StrCat("device ", device, " is gone; planning again"));
     if (!IsTerminal(job.state)) Plan(record);
@@ -277,7 +298,8 @@ void JobLife::TryStart(JobRecord& record) {
     record.run.reset();
     return registry_->Release(job.name());
   }
-  record.run->deadline = absl::Now() + options_.starting_timeout;
+  record.devices_before = std::max(record.devices_before, job.devices.size());
+  record.run->deadline = Now() + options_.starting_timeout;
   v1::ConnectResponse message = PrepareMessage(job, record.cluster, record.evaluations);
   for (const auto& [worker, devices] : record.run->workers()) {
     SetDevices(job, devices, *message.mutable_prepare());
@@ -287,7 +309,6 @@ void JobLife::TryStart(JobRecord& record) {
 
 void JobLife::End(JobRecord& record, JobState state, const std::string& message) {
   Job& job = record.job;
-  const bool on_workers = OnWorkers(job.state);
   if (record.planning != nullptr) record.planning->Cancel();
   if (record.replanning != nullptr) record.replanning->Cancel();
   record.changeover.reset();
@@ -298,31 +319,18 @@ void JobLife::End(JobRecord& record, JobState state, const std::string& message)
   }
   records_.Transition(record, state, message);
   if (record.write_steps == absl::InfiniteFuture()) record.history = StepHistory();
-  if (on_workers)
-    records_.SendToAll(record, state == JobState::kSucceeded ? ReleaseMessage(job) : AbortOf(job));
-  record.run.reset();
+  EndRun(record, state == JobState::kSucceeded ? ReleaseMessage(job) : AbortMessage(job));
   job.request.reset();
-  registry_->Release(job.name());
   Advance();
 }
 
-bool JobLife::MayRestart(const Job& job) const {
-  return !suspended_ && job.restarts < job.request->max_restarts;
-}
-
-void JobLife::FailOrRestart(JobRecord& record, const std::string& message) {
+void JobLife::EndRun(JobRecord& record, const v1::ConnectResponse& message,
+                     const std::vector<std::string>& keep) {
   Job& job = record.job;
-  if (!MayRestart(job)) return End(record, JobState::kFailed, message);
-  const v1::ConnectResponse abort = AbortOf(job);
-  ++job.restarts;
-  job.resume_from.clear();
-  record.changeover.reset();
-  records_.Transition(record, JobState::kPending,
-                      absl::StrCat(message, "; starting again from the last checkpoint"));
-  if (!IsTerminal(job.state)) records_.SendToAll(record, abort);
+  if (!record.run.has_value()) return registry_->Release(job.name());
+  records_.SendToAll(record, message);
+  registry_->EndRun(job.name(), job.generation, record.run->devices(), keep);
   record.run.reset();
-  registry_->Release(job.name());
-  Advance();
 }
 
 absl::StatusOr<int64_t> JobLife::Register(const v1::Register& message,
@@ -335,87 +343,41 @@ absl::StatusOr<int64_t> JobLife::Register(const v1::Register& message,
   sink(welcome);
   std::set<std::string> resumed;
   for (const v1::RunningJob& running : message.running()) {
+    if (running.ending()) {
+      registry_->NoteEnding(worker, running);
+      continue;
+    }
     JobRecord* record = records_.FindRun(worker, running.job(), running.generation());
     if (record != nullptr && Resume(*record, worker)) {
       resumed.insert(running.job());
     } else {
+      registry_->NoteEnding(worker, running);
       sink(AbortMessage(running.job(), running.generation(), "this generation of the job is over"));
     }
   }
   for (auto& [number, record] : records_.all()) {
-    if (record.job.state == JobState::kRecovering && record.run->lost().contains(worker) &&
-        !resumed.contains(record.job.name())) {
-      End(record, JobState::kFailed,
-          absl::StrCat(record.job.message, "; worker ", worker, " came back without the job"));
+    const bool awaited = record.job.state == JobState::kRecovering &&
+                         record.run->HasWorker(worker) && !record.run->gone().contains(worker);
+    if (!awaited) continue;
+    if (!resumed.contains(record.job.name())) {
+      record.run->NoteGone(worker);
+      record.job.message += absl::StrCat("; worker ", worker, " came back without the job");
     }
+    AfterReturn(record);
   }
   Advance();
   return session;
 }
 
-bool JobLife::Resume(JobRecord& record, const std::string& worker) {
-  Run& run = *record.run;
-  if (!run.lost().contains(worker)) return false;
-  std::vector<std::string> devices;
-  for (const int32_t index : run.workers().at(worker))
-    devices.push_back(record.job.devices[static_cast<size_t>(index)]);
-  if (!registry_->Allocate(record.job.name(), devices).ok()) return false;
-  run.Regain(worker);
-  // It may wait for a change of plans that a planner before this one began.
-  if (!record.changeover.has_value()) registry_->Send(worker, GoOnMessage(record.job));
-  if (run.lost().empty()) records_.Transition(record, JobState::kRunning, "");
-  // What it said of its share may be lost, and all would wait for it.
-  if (record.changeover.has_value())
-    FailHold(records_, record, /*again=*/true, absl::StrCat("worker ", worker, " was lost"));
-  return true;
-}
-
-void JobLife::OnLost(const std::string& worker, const std::string& why) {
-  if (suspended_) return;
-  for (auto& [number, record] : records_.all()) {
-    Job& job = record.job;
-    if (!OnWorkers(job.state) || !record.run->HasWorker(worker) ||
-        record.run->lost().contains(worker))
-      continue;
-    if (job.state == JobState::kStarting) {
-      FailOrRestart(record, absl::StrCat("worker ", worker, " was lost while starting: ", why));
-      continue;
-    }
-    const std::string message =
-        absl::StrCat("worker ", worker, " was lost after step ", job.metrics.step, ": ", why);
-    if (record.run->given_up) {
-      FailOrRestart(record, message);
-      continue;
-    }
-    // It may run on and come back. If it died, the devices it exchanged messages with say so before
-    // long.
-    record.run->Lose(worker);
-    records_.Transition(record, JobState::kRecovering, message);
-    record.run->deadline = absl::Now() + options_.worker_timeout;
-  }
-}
-
 void JobLife::Tick(absl::Time now) {
+  ticked_ = std::max(ticked_, now);
+  registry_->Tick(now);
   for (auto& [number, record] : records_.all()) {
     if (now >= record.write_steps) records_.WriteSteps(record);
     const bool waits = !IsTerminal(record.job.state) && record.run.has_value();
     if (waits && now >= record.run->deadline) OnLate(record);
   }
   Advance();
-}
-
-void JobLife::OnLate(JobRecord& record) {
-  Job& job = record.job;
-  if (job.state == JobState::kStarting) {
-    End(record, JobState::kFailed,
-        absl::StrCat("not started in time: no answer from ",
-                     absl::StrJoin(record.run->Unanswered(), ", ")));
-  } else if (record.run->given_up) {
-    End(record, JobState::kFailed, std::string(job.message));  // No worker was lost after all.
-  } else {
-    FailOrRestart(record, absl::StrCat(job.message, "; did not come back: ",
-                                       absl::StrJoin(record.run->lost(), ", ")));
-  }
 }
 
 void JobLife::OnMessage(const std::string& worker, const v1::ConnectRequest& message) {
@@ -451,6 +413,12 @@ void JobLife::OnMessage(const std::string& worker, const v1::ConnectRequest& mes
     case v1::ConnectRequest::kStepsSoFar:
       return take(message.steps_so_far(),
                   [&](auto& record, auto& report) { NoteSteps(records_, record, report); });
+    case v1::ConnectRequest::kRunEnded:
+      registry_->Ended(worker, message.run_ended().job(), message.run_ended().generation());
+      return Advance();
+    case v1::ConnectRequest::kLeave:
+      registry_->NoteLeaving(worker);
+      return Advance();
     case v1::ConnectRequest::kRegister:
     case v1::ConnectRequest::kHeartbeat:
     case v1::ConnectRequest::kOperatorsProfiled:
@@ -464,8 +432,11 @@ void JobLife::OnMessage(const std::string& worker, const v1::ConnectRequest& mes
 void JobLife::OnPrepared(JobRecord& record, const std::string& worker,
                          const v1::Prepared& message) {
   const Preparation preparation = FromProto(message);
-  if (absl::Status status = record.run->Prepare(worker, preparation); !status.ok())
-    return End(record, JobState::kFailed, std::string(status.message()));
+  if (absl::Status status = record.run->Prepare(worker, preparation); !status.ok()) {
+    const std::string why(status.message());
+    if (!MayBeLoss(status.code())) return End(record, JobState::kFailed, why);
+    return FailOrRestart(record, "workers disagree on where to resume", why);
+  }
   for (const std::string& warning : preparation.warnings) record.job.Warn(warning);
   if (record.run->IsPrepared()) records_.SendToAll(record, ConnectMessage(record.job, *record.run));
 }
@@ -482,9 +453,7 @@ void JobLife::OnConnected(JobRecord& record, const std::string& worker) {
   records_.Transition(record, JobState::kRunning, "");
   BeginMeasuring(record, absl::Now());
   if (!IsTerminal(job.state)) return records_.SendToAll(record, StartMessage(job));
-  records_.SendToAll(record, AbortMessage(job.name(), job.generation, job.message));
-  record.run.reset();
-  registry_->Release(job.name());
+  EndRun(record, AbortMessage(job));
   Advance();
 }
 
@@ -495,28 +464,6 @@ void JobLife::OnMerged(JobRecord& record, const v1::Merged& message) {
       stopped_after == 0 ? std::string()
                          : absl::StrCat("stopped early after step ", stopped_after,
                                         ": the evaluation loss got no better"));
-}
-
-void JobLife::OnFailed(JobRecord& record, const std::string& worker, const v1::Failed& message) {
-  Job& job = record.job;
-  Run& run = *record.run;
-  // What the others say of a lost worker is an echo of its loss.
-  const bool echo = job.state == JobState::kRecovering;
-  const std::string text = absl::StrCat(echo ? absl::StrCat(job.message, "; ") : "", "worker ",
-                                        worker, ": ", message.message());
-  if (echo && run.given_up) return;  // Another echo, while the loss is waited for.
-  // Another device's end is often told by those that it exchanged messages with first: the loss is
-  // waited for.
-  if (job.state == JobState::kRunning && MayRestart(job) &&
-      message.code() == static_cast<int32_t>(absl::StatusCode::kUnavailable)) {
-    records_.Transition(record, JobState::kRecovering, text);
-    run.given_up = true;
-    run.deadline = absl::Now() + kLossIsKnownWithin;
-    return;
-  }
-  if (echo && !run.lost().empty()) return FailOrRestart(record, text);
-  job.failure_code = message.code();
-  End(record, JobState::kFailed, text);
 }
 
 void JobLife::OnShard(JobRecord& record, const v1::ShardWritten& message) {
@@ -547,6 +494,13 @@ void JobLife::OnCheckpoint(JobRecord& record, const std::string& worker,
 
 void JobLife::ChangeOver(JobRecord& record, const std::string& checkpoint) {
   Job& job = record.job;
+  if (!record.changeover->leaves.empty()) {
+    const std::string left =
+        absl::StrCat("left ", record.changeover->leaves, " after step ", job.checkpoint_step);
+    job.resume_from = checkpoint;
+    record.least_devices = 0;
+    return PutBack(record, AbortMessage(job.name(), job.generation, left), left);
+  }
   // Devices that were free when the plan was made may be others' now.
   if (absl::Status held = registry_->Allocate(job.name(), record.changeover->devices); !held.ok())
     return FailHold(records_, record, /*again=*/false, std::string(held.message()));
@@ -561,10 +515,8 @@ void JobLife::ChangeOver(JobRecord& record, const std::string& checkpoint) {
   Adopt(record, std::move(next.plan));
   records_.Transition(record, JobState::kWaitingForDevices,
                       absl::StrCat("changing its plan after step ", job.checkpoint_step));
-  records_.SendToAll(record, abort);
-  record.run.reset();
-  registry_->Release(job.name());
-  if (!suspended_ && !IsTerminal(job.state)) TryStart(record);
+  record.settled_by = Now() + kRunsEndWithin;
+  EndRun(record, abort, /*keep=*/job.devices);
   Advance();
 }
 

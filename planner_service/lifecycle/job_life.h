@@ -63,6 +63,8 @@ class JobLife {
   absl::StatusOr<const Job*> Submit(const v1::JobSpec& spec, JobRequest request,
                                     const std::string& request_id);
   absl::Status Cancel(int64_t job);
+  absl::StatusOr<v1::Worker> SetAvailability(const std::string& worker,
+                                             v1::WorkerAvailability availability);
   // What a better plan for a running job is to be sought by, at most for `limit`; REQUIRES: the job
   // is known. Errors of ProblemOf.
   absl::StatusOr<ReplanProblem> BeginReplan(int64_t job, absl::Duration limit);
@@ -92,11 +94,22 @@ class JobLife {
   void ChangeOver(JobRecord& record, const std::string& checkpoint);
   // Ends a job: tells its workers, frees its devices, lets others go on.
   void End(JobRecord& record, JobState state, const std::string& message);
-  bool MayRestart(const Job& job) const;
-  // Ends a run that lost a worker: the job starts again, or fails with the message.
-  void FailOrRestart(JobRecord& record, const std::string& message);
+  // Ends the run, if there is one: tells its workers, whose devices are free when they have ended
+  // it, but for those that the job keeps.
+  void EndRun(JobRecord& record, const v1::ConnectResponse& message,
+              const std::vector<std::string>& keep = {});
+  // Ends a run that may have lost a worker: the job starts again, or fails with the message if it
+  // may not, or does so again and again for the same cause.
+  void FailOrRestart(JobRecord& record, const std::string& cause, const std::string& message);
+  // Ends the run; the job is planned anew.
+  void PutBack(JobRecord& record, const v1::ConnectResponse& abort, const std::string& message);
   // A lost worker is back with its part of the job. False if that is not possible.
   bool Resume(JobRecord& record, const std::string& worker);
+  // A lost worker is back, with its part of the job or without: the run goes on or is over once all
+  // are.
+  void AfterReturn(JobRecord& record);
+  // The clock, as far as Tick has moved it at least.
+  absl::Time Now() const;
   // The deadline of the present state has passed.
   void OnLate(JobRecord& record);
   void OnPrepared(JobRecord& record, const std::string& worker, const v1::Prepared& message);
@@ -113,6 +126,7 @@ class JobLife {
   const StartPlanner start_planner_;
   std::map<std::string, std::string> requests_;  // request_id -> job name.
   int64_t next_ = 1;
+  absl::Time ticked_ = absl::InfinitePast();
   bool suspended_ = false;
 };
 

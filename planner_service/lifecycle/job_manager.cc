@@ -157,6 +157,20 @@ void JobManager::Replan(const v1::ReplanJobRequest& request,
   if (!queued.ok()) end(queued);
 }
 
+absl::StatusOr<v1::Worker> JobManager::SetAvailability(
+    const v1::SetWorkerAvailabilityRequest& request) {
+  switch (request.availability()) {
+    case v1::WORKER_AVAILABILITY_OPEN:
+    case v1::WORKER_AVAILABILITY_CORDONED:
+    case v1::WORKER_AVAILABILITY_DRAINING:
+      break;
+    default:
+      return absl::InvalidArgumentError("availability: must be OPEN, CORDONED or DRAINING");
+  }
+  absl::MutexLock lock(&mutex_);
+  return life_.SetAvailability(request.name(), request.availability());
+}
+
 absl::StatusOr<v1::GetJobTraceResponse> JobManager::Trace(const std::string& name) const {
   absl::MutexLock lock(&mutex_);
   ASSIGN_OR_RETURN(const JobRecord* record, RecordOf(life_, name));

@@ -35,6 +35,9 @@ class JobManager {
   // Newest first, without plans. INVALID_ARGUMENT for a page token that is not ours.
   absl::StatusOr<v1::ListJobsResponse> List(int page_size, const std::string& page_token) const;
   absl::StatusOr<v1::Job> Cancel(const std::string& name);
+  // Cordons, drains or opens a worker; NOT_FOUND if it is not connected, INVALID_ARGUMENT without
+  // an availability.
+  absl::StatusOr<v1::Worker> SetAvailability(const v1::SetWorkerAvailabilityRequest& request);
   // Plans a running job anew and then calls `done` once, without locks held, on another thread or
   // at once: NOT_FOUND, the errors of BeginReplan and EndReplan, INVALID_ARGUMENT for a negative
   // limit, RESOURCE_EXHAUSTED if too many wait.

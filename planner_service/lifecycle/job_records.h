@@ -20,6 +20,7 @@
 #include "planner_service/profiles/profile_store.h"
 #include "planner_service/registry/worker_registry.h"
 #include "planner_service/runs/run.h"
+#include "planner_service/runs/setbacks.h"
 #include "stagewright/v1/worker_service.pb.h"
 
 namespace stagewright {
@@ -32,12 +33,14 @@ struct Measured {
   std::vector<TimedOperator> operators;  // None: not timed yet.
 };
 
-// Another plan for a running job, which is carried out when its state is saved.
+// Another plan for a running job, which is carried out when its state is saved; or workers that it
+// leaves then, to be planned anew for what is left.
 struct Changeover {
   PlannedJob plan;
   v1::Cluster cluster;
   std::vector<std::string> devices;
-  int tries = 1;  // To have all devices stop after one step.
+  std::string leaves;  // Names of the workers; empty: it gets the plan.
+  int tries = 1;       // To have all devices stop after one step.
 };
 
 // A job, and what is only in memory about it.
@@ -52,8 +55,15 @@ struct JobRecord {
   v1::GetJobTraceResponse trace;
   std::optional<Measured> measured;
   bool asked_operators = false;  // Workers were asked to time them, in the present run.
-  std::shared_ptr<SearchContext> replanning;  // Set while a plan for the running job is sought.
-  std::optional<Changeover> changeover;       // From the search until the job has the plan.
+  std::shared_ptr<SearchContext> replanning;      // Set while a plan for the running job is sought.
+  std::optional<Changeover> changeover;           // From the search until the job has the plan.
+  absl::Time leave_after = absl::InfinitePast();  // No try to leave workers that drain before.
+  Setbacks setbacks;
+  std::string put_back;  // Why its last run ended, while it waits to go on.
+  absl::Time start_after = absl::InfinitePast();  // A job that starts again waits until then.
+  absl::Time settled_by = absl::InfinitePast();  // It waits for its runs to end at most until then.
+  // As many devices as it had, and as it needs at least as far as is known; 0: not known.
+  size_t devices_before = 0, least_devices = 0;
 };
 
 // Not thread-safe.

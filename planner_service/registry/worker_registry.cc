@@ -1,5 +1,6 @@
 #include "planner_service/registry/worker_registry.h"
 
+#include <algorithm>
 #include <set>
 
 #include "absl/strings/str_cat.h"
@@ -60,7 +61,9 @@ absl::StatusOr<int64_t> WorkerRegistry::Register(const v1::Register& message, Si
   }
   Worker& worker = workers_[message.worker()];
   worker.registration = message;
-  worker.holder.resize(message.devices_size());
+  worker.held.resize(static_cast<size_t>(message.devices_size()));
+  if (message.availability() != v1::WORKER_AVAILABILITY_UNSPECIFIED)
+    worker.availability = message.availability();
   worker.sink = std::move(sink);
   worker.session = next_session_++;
   worker.last_heard = now;
@@ -97,51 +100,188 @@ std::vector<RegisteredDevice> WorkerRegistry::Devices(bool free_only) const {
   std::vector<RegisteredDevice> devices;
   for (const auto& [name, worker] : workers_) {
     for (int i = 0; i < worker.registration.devices_size(); ++i) {
-      if (free_only && !worker.holder[i].empty()) continue;
       const v1::Device& device = worker.registration.devices(i);
+      const Held& held = worker.held[static_cast<size_t>(i)];
+      const std::string& job = held.job.empty() ? held.ending : held.job;
+      const bool available = Available(worker, name + "/" + device.name());
+      if (free_only && !(job.empty() && available)) continue;
       devices.push_back({name, i, device, worker.registration.kinds(device.kind()),
                          worker.registration.host_address(), worker.registration.host_cores(),
                          worker.registration.threads_per_device(),
-                         worker.registration.probes_links(), worker.registration.software(),
-                         worker.holder[i]});
+                         worker.registration.probes_links(), worker.registration.software(), job,
+                         available});
     }
   }
   return devices;
 }
 
+bool WorkerRegistry::Available(const Worker& worker, const std::string& device) const {
+  return worker.availability == v1::WORKER_AVAILABILITY_OPEN && quarantine_.Find(device) == nullptr;
+}
+
+std::optional<WorkerRegistry::Found> WorkerRegistry::Find(const std::string& device) {
+  const size_t slash = device.find('/');
+  const auto it = workers_.find(device.substr(0, slash));
+  if (it == workers_.end() || slash == std::string::npos) return std::nullopt;
+  Worker& worker = it->second;
+  for (int i = 0; i < worker.registration.devices_size(); ++i) {
+    if (worker.registration.devices(i).name() == device.substr(slash + 1))
+      return Found{&worker, &worker.held[static_cast<size_t>(i)]};
+  }
+  return std::nullopt;
+}
+
+absl::Status WorkerRegistry::Give(const std::string& job, const std::vector<std::string>& devices,
+                                  bool must_be_available) {
+  absl::MutexLock lock(&mutex_);
+  std::vector<Held*> all;
+  for (const std::string& device : devices) {
+    const std::optional<Found> found = Find(device);
+    const auto refuse = [&](const auto&... why) {
+      return absl::FailedPreconditionError(absl::StrCat("device ", device, " is ", why...));
+    };
+    if (!found.has_value()) return refuse("not connected");
+    const Held& held = *found->held;
+    if (!held.job.empty() && held.job != job) return refuse("held by ", held.job);
+    if (!held.ending.empty()) return refuse("not free before ", held.ending, " has ended there");
+    if (must_be_available && held.job.empty() && !Available(*found->worker, device)) {
+      return quarantine_.Find(device) != nullptr ? refuse("in quarantine")
+                                                 : refuse("of a worker that takes no new jobs");
+    }
+    all.push_back(found->held);
+  }
+  for (Held* held : all) held->job = job;
+  return absl::OkStatus();
+}
+
 absl::Status WorkerRegistry::Allocate(const std::string& job,
                                       const std::vector<std::string>& devices) {
-  absl::MutexLock lock(&mutex_);
-  std::vector<std::string*> holders;
-  for (const std::string& qualified : devices) {
-    const size_t slash = qualified.find('/');
-    auto it = workers_.find(qualified.substr(0, slash));
-    std::string* holder = nullptr;
-    if (it != workers_.end() && slash != std::string::npos) {
-      for (int i = 0; i < it->second.registration.devices_size(); ++i) {
-        if (it->second.registration.devices(i).name() == qualified.substr(slash + 1))
-          holder = &it->second.holder[i];
-      }
-    }
-    if (holder == nullptr)
-      return absl::FailedPreconditionError(absl::StrCat("device ", qualified, " is not connected"));
-    if (!holder->empty() && *holder != job) {
-      return absl::FailedPreconditionError(
-          absl::StrCat("device ", qualified, " is held by ", *holder));
-    }
-    holders.push_back(holder);
-  }
-  for (std::string* holder : holders) *holder = job;
-  return absl::OkStatus();
+  return Give(job, devices, /*must_be_available=*/true);
+}
+
+absl::Status WorkerRegistry::Regain(const std::string& job,
+                                    const std::vector<std::string>& devices) {
+  return Give(job, devices, /*must_be_available=*/false);
 }
 
 void WorkerRegistry::Release(const std::string& job) {
   absl::MutexLock lock(&mutex_);
   for (auto& [name, worker] : workers_) {
-    for (std::string& holder : worker.holder) {
-      if (holder == job) holder.clear();
+    for (Held& held : worker.held) {
+      if (held.job == job) held.job.clear();
     }
   }
+}
+
+void WorkerRegistry::EndRun(const std::string& job, int64_t generation,
+                            const std::vector<std::string>& used,
+                            const std::vector<std::string>& keep) {
+  absl::MutexLock lock(&mutex_);
+  for (const std::string& device : used) {
+    const std::optional<Found> found = Find(device);
+    if (!found.has_value() || found->held->job != job) continue;
+    found->held->ending = job;
+    found->held->generation = generation;
+  }
+  for (auto& [name, worker] : workers_) {
+    for (size_t i = 0; i < worker.held.size(); ++i) {
+      const std::string device =
+          name + "/" + worker.registration.devices(static_cast<int>(i)).name();
+      const bool kept = std::find(keep.begin(), keep.end(), device) != keep.end();
+      if (worker.held[i].job == job && !kept) worker.held[i].job.clear();
+    }
+  }
+}
+
+void WorkerRegistry::NoteEnding(const std::string& worker, const v1::RunningJob& run) {
+  absl::MutexLock lock(&mutex_);
+  for (const std::string& device : run.device_names()) {
+    const std::optional<Found> found = Find(worker + "/" + device);
+    if (!found.has_value()) continue;
+    found->held->ending = run.job();
+    found->held->generation = run.generation();
+  }
+}
+
+void WorkerRegistry::Ended(const std::string& worker, const std::string& job, int64_t generation) {
+  absl::MutexLock lock(&mutex_);
+  const auto it = workers_.find(worker);
+  if (it == workers_.end()) return;
+  for (Held& held : it->second.held) {
+    if (held.ending == job && held.generation <= generation) held.ending.clear();
+  }
+}
+
+std::vector<std::string> WorkerRegistry::Ending(const std::string& job) const {
+  absl::MutexLock lock(&mutex_);
+  std::vector<std::string> names;
+  for (const auto& [name, worker] : workers_) {
+    if (std::any_of(worker.held.begin(), worker.held.end(),
+                    [&job](const Held& held) { return held.ending == job; }))
+      names.push_back(name);
+  }
+  return names;
+}
+
+absl::Status WorkerRegistry::SetAvailability(const std::string& name,
+                                             v1::WorkerAvailability availability) {
+  Sink sink;
+  {
+    absl::MutexLock lock(&mutex_);
+    const auto it = workers_.find(name);
+    if (it == workers_.end())
+      return absl::NotFoundError(absl::StrCat("no worker \"", name, "\" is connected"));
+    Worker& worker = it->second;
+    worker.availability = availability;
+    if (availability == v1::WORKER_AVAILABILITY_OPEN) {
+      for (const v1::Device& device : worker.registration.devices())
+        quarantine_.Forgive(name + "/" + device.name());
+    }
+    sink = worker.sink;
+  }
+  v1::ConnectResponse message;
+  message.mutable_set_availability()->set_availability(availability);
+  sink(message);
+  return absl::OkStatus();
+}
+
+void WorkerRegistry::NoteLeaving(const std::string& name) {
+  absl::MutexLock lock(&mutex_);
+  const auto it = workers_.find(name);
+  if (it == workers_.end()) return;
+  it->second.availability = v1::WORKER_AVAILABILITY_DRAINING;
+  it->second.leaving = true;
+}
+
+bool WorkerRegistry::Draining(const std::string& name) const {
+  absl::MutexLock lock(&mutex_);
+  const auto it = workers_.find(name);
+  return it != workers_.end() && it->second.availability == v1::WORKER_AVAILABILITY_DRAINING;
+}
+
+std::vector<std::string> WorkerRegistry::TakeIdleLeavers() {
+  absl::MutexLock lock(&mutex_);
+  std::vector<std::string> idle;
+  for (auto& [name, worker] : workers_) {
+    const bool busy = std::any_of(worker.held.begin(), worker.held.end(), [](const Held& held) {
+      return !held.job.empty() || !held.ending.empty();
+    });
+    if (!worker.leaving || busy) continue;
+    worker.leaving = false;
+    idle.push_back(name);
+  }
+  return idle;
+}
+
+void WorkerRegistry::NoteFailure(const std::string& device, const std::string& why,
+                                 absl::Time now) {
+  absl::MutexLock lock(&mutex_);
+  quarantine_.NoteFailure(device, why, now);
+}
+
+void WorkerRegistry::Tick(absl::Time now) {
+  absl::MutexLock lock(&mutex_);
+  quarantine_.Expire(now);
 }
 
 bool WorkerRegistry::Send(const std::string& worker, const v1::ConnectResponse& message) const {
@@ -173,23 +313,39 @@ bool WorkerRegistry::Connected(const std::string& worker) const {
 std::vector<v1::Worker> WorkerRegistry::List() const {
   absl::MutexLock lock(&mutex_);
   std::vector<v1::Worker> list;
-  for (const auto& [name, worker] : workers_) {
-    v1::Worker& out = list.emplace_back();
-    out.set_name(name);
-    out.set_version(worker.registration.version());
-    out.set_address(worker.registration.host_address());
-    const absl::Duration since_epoch = worker.last_heard - absl::UnixEpoch();
-    out.mutable_last_heartbeat_time()->set_seconds(absl::ToInt64Seconds(since_epoch));
-    for (int i = 0; i < worker.registration.devices_size(); ++i) {
-      const v1::Device& device = worker.registration.devices(i);
-      v1::WorkerDevice* entry = out.add_devices();
-      entry->set_name(device.name());
-      entry->set_kind(worker.registration.kinds(device.kind()).name());
-      entry->set_memory_bytes(device.memory_bytes());
-      entry->set_job(worker.holder[i]);
-    }
-  }
+  for (const auto& [name, worker] : workers_) list.push_back(Describe(worker));
   return list;
+}
+
+absl::StatusOr<v1::Worker> WorkerRegistry::Get(const std::string& worker) const {
+  absl::MutexLock lock(&mutex_);
+  const auto it = workers_.find(worker);
+  if (it != workers_.end()) return Describe(it->second);
+  return absl::NotFoundError(absl::StrCat("no worker \"", worker, "\" is connected"));
+}
+
+v1::Worker WorkerRegistry::Describe(const Worker& worker) const {
+  v1::Worker out;
+  const v1::Register& registration = worker.registration;
+  out.set_name(registration.worker());
+  out.set_version(registration.version());
+  out.set_address(registration.host_address());
+  out.set_availability(worker.availability);
+  out.mutable_last_heartbeat_time()->set_seconds(absl::ToUnixSeconds(worker.last_heard));
+  for (int i = 0; i < registration.devices_size(); ++i) {
+    const v1::Device& device = registration.devices(i);
+    v1::WorkerDevice* entry = out.add_devices();
+    entry->set_name(device.name());
+    entry->set_kind(registration.kinds(device.kind()).name());
+    entry->set_memory_bytes(device.memory_bytes());
+    entry->set_job(worker.held[static_cast<size_t>(i)].job);
+    entry->set_ending(worker.held[static_cast<size_t>(i)].ending);
+    const auto* kept = quarantine_.Find(absl::StrCat(registration.worker(), "/", device.name()));
+    if (kept == nullptr) continue;
+    entry->mutable_quarantined_until()->set_seconds(absl::ToUnixSeconds(kept->until));
+    entry->set_quarantine_reason(kept->why);
+  }
+  return out;
 }
 
 }  // namespace stagewright

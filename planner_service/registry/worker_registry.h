@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include "absl/time/time.h"
 #include "common/base/status.h"
 #include "planner_service/registry/link_table.h"
+#include "planner_service/registry/quarantine.h"
 #include "stagewright/v1/worker_service.pb.h"
 
 namespace stagewright {
@@ -26,7 +28,9 @@ struct RegisteredDevice {
   int32_t threads = 0;     // Threads that it computes with; 0 for GPUs.
   bool probes_links = false;
   std::string software;  // Register.software.
-  std::string job;       // The job that holds it; empty if free.
+  std::string job;       // The job that holds it, or has not left it yet; empty if none.
+  // New jobs may have it once none holds it: its worker is open, and it is not in quarantine.
+  bool available = true;
 
   std::string QualifiedName() const { return worker + "/" + device.name(); }
 };
@@ -52,29 +56,80 @@ class WorkerRegistry {
   // Free devices or all, by (worker, index).
   std::vector<RegisteredDevice> Devices(bool free_only) const;
   // Gives all of `devices` (qualified names) to `job`, or none: FAILED_PRECONDITION names the first
-  // that is gone or held by another job.
+  // that is gone, held by another job, not yet left by a run before, or, unless the job holds it
+  // already, not available.
   absl::Status Allocate(const std::string& job, const std::vector<std::string>& devices);
+  // The same for a run that goes on on them: they need not be available.
+  absl::Status Regain(const std::string& job, const std::vector<std::string>& devices);
+  // Devices that no run has used are free at once.
   void Release(const std::string& job);
+
+  // The job's run of this generation is told to end: the devices that it `used` are free when their
+  // workers say that it has. What else the job held is free at once, but for those to `keep`.
+  void EndRun(const std::string& job, int64_t generation, const std::vector<std::string>& used,
+              const std::vector<std::string>& keep = {});
+  // A worker that comes back says that it has not ended this run yet.
+  void NoteEnding(const std::string& worker, const v1::RunningJob& run);
+  // The worker has ended the run.
+  void Ended(const std::string& worker, const std::string& job, int64_t generation);
+  // Workers that have not ended their runs of the job.
+  std::vector<std::string> Ending(const std::string& job) const;
+
+  // Whether new jobs get the worker's devices; OPEN also ends their quarantine. The worker is told.
+  // NOT_FOUND if it is not connected.
+  absl::Status SetAvailability(const std::string& worker, v1::WorkerAvailability availability);
+  // The worker drains, to end when it has nothing to do any more.
+  void NoteLeaving(const std::string& worker);
+  bool Draining(const std::string& worker) const;
+  // Those that leave and have nothing to do any more, once each.
+  std::vector<std::string> TakeIdleLeavers();
+
+  // A device failed a job: after a few times it is kept from jobs for a while (quarantine.h).
+  void NoteFailure(const std::string& device, const std::string& why, absl::Time now);
+  // Ends what quarantine is over.
+  void Tick(absl::Time now);
 
   // False if the worker is not connected.
   bool Send(const std::string& worker, const v1::ConnectResponse& message) const;
   bool Connected(const std::string& worker) const;
   std::vector<v1::Worker> List() const;
+  // One of them; NOT_FOUND if it is not connected.
+  absl::StatusOr<v1::Worker> Get(const std::string& worker) const;
 
   // What was measured of the links between workers, connected or not.
   LinkTable Links() const;
   void SetLinks(LinkTable links);
 
  private:
+  struct Held {
+    std::string job;         // Empty if free.
+    std::string ending;      // Job whose run has not ended there; empty if none.
+    int64_t generation = 0;  // The number of that run.
+  };
   struct Worker {
     v1::Register registration;
-    std::vector<std::string> holder;  // Job per device; empty if free.
+    std::vector<Held> held;  // By device.
+    v1::WorkerAvailability availability = v1::WORKER_AVAILABILITY_OPEN;
+    bool leaving = false;
     Sink sink;
     int64_t session = 0;
     absl::Time last_heard;
   };
+  // A device of a connected worker, and what holds it.
+  struct Found {
+    const Worker* worker;
+    Held* held;
+  };
+
+  std::optional<Found> Find(const std::string& device) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool Available(const Worker& worker, const std::string& device) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status Give(const std::string& job, const std::vector<std::string>& devices,
+                    bool must_be_available);
+  v1::Worker Describe(const Worker& worker) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   mutable absl::Mutex mutex_;
+  Quarantine quarantine_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, Worker> workers_ ABSL_GUARDED_BY(mutex_);
   LinkTable links_ ABSL_GUARDED_BY(mutex_);
   int64_t next_session_ ABSL_GUARDED_BY(mutex_) = 1;

@@ -19,7 +19,8 @@ CheckpointProgress ProgressOf(const Job& job, absl::Time now) {
 }  // namespace
 
 Run::Run(const Job& job, absl::Time now)
-    : steps_(static_cast<size_t>(job.working_devices), kOpenSteps),
+    : devices_(job.devices),
+      steps_(static_cast<size_t>(job.working_devices), kOpenSteps),
       traces_(static_cast<size_t>(job.working_devices)),
       checkpoints_(ProgressOf(job, now)) {
   for (size_t i = 0; i < job.devices.size(); ++i) {
@@ -35,10 +36,10 @@ absl::Status Run::Prepare(const std::string& worker, const Preparation& preparat
                                                       " steps, others ", total_steps_));
   }
   if (!prepared_.empty() && preparation.first_step != first_step_) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("workers disagree on where to resume: worker ", worker, " after step ",
-                     preparation.first_step, " (", preparation.resumed_from, "), worker ",
-                     *prepared_.begin(), " after step ", first_step_));
+    return absl::UnavailableError(absl::StrCat("workers disagree on where to resume: worker ",
+                                               worker, " after step ", preparation.first_step, " (",
+                                               preparation.resumed_from, "), worker ",
+                                               *prepared_.begin(), " after step ", first_step_));
   }
   first_step_ = newest_ = preparation.first_step;
   total_steps_ = preparation.total_steps;

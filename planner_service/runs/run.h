@@ -44,11 +44,13 @@ class Run {
 
   // The indices of the devices of each worker that takes part.
   const std::map<std::string, std::vector<int32_t>>& workers() const { return workers_; }
+  const std::vector<std::string>& devices() const { return devices_; }
   bool HasWorker(const std::string& name) const { return workers_.contains(name); }
   // Does what one has to do for all: manifests and the final checkpoint.
   const std::string& first_worker() const { return workers_.begin()->first; }
 
-  // FAILED_PRECONDITION if workers disagree on what they are to do.
+  // FAILED_PRECONDITION if workers disagree on the data, UNAVAILABLE if on where to resume: one may
+  // have seen a checkpoint that another could not see yet.
   absl::Status Prepare(const std::string& worker, const Preparation& preparation);
   bool IsPrepared() const { return prepared_.size() == workers_.size(); }
   const std::map<int32_t, std::string>& addresses() const { return addresses_; }
@@ -79,13 +81,21 @@ class Run {
   void Lose(const std::string& worker) { lost_.insert(worker); }
   bool Regain(const std::string& worker) { return lost_.erase(worker) > 0; }
   const std::set<std::string>& lost() const { return lost_; }
+  // A lost worker is back without its part of the run, and that part will not come.
+  void NoteGone(const std::string& worker) { gone_.insert(worker); }
+  const std::set<std::string>& gone() const { return gone_; }
+  // All workers that were lost are either back or gone, and some are gone: the run is over.
+  bool IsOver() const { return !gone_.empty() && gone_ == lost_; }
 
-  bool given_up = false;  // A worker has given it up, which may be the echo of a loss.
+  // Why a worker has given it up, which may be the echo of a loss; empty: none has.
+  std::string given_up;
+  bool recovered = false;                        // It was begun by a planner before this one.
   absl::Time deadline = absl::InfiniteFuture();  // When the job's present state must have ended.
 
  private:
+  std::vector<std::string> devices_;  // "worker/device", in the plan's order.
   std::map<std::string, std::vector<int32_t>> workers_;
-  std::set<std::string> prepared_, connected_, completed_, lost_;
+  std::set<std::string> prepared_, connected_, completed_, lost_, gone_;
   std::map<int32_t, std::string> addresses_;
   int64_t first_step_ = 0;
   int64_t total_steps_ = 0;

@@ -128,6 +128,10 @@ v1::ConnectResponse AbortMessage(const std::string& job, int64_t generation,
   return message;
 }
 
+v1::ConnectResponse AbortMessage(const Job& job) {
+  return AbortMessage(job.name(), job.generation, job.message);
+}
+
 Preparation FromProto(const v1::Prepared& message) {
   Preparation preparation;
   preparation.first_step = message.first_step();

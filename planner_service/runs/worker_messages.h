@@ -32,6 +32,9 @@ v1::ConnectResponse ReleaseMessage(const Job& job);
 v1::ConnectResponse AbortMessage(const std::string& job, int64_t generation,
                                  const std::string& reason);
 
+// The job's present run, for the reason that its message tells.
+v1::ConnectResponse AbortMessage(const Job& job);
+
 Preparation FromProto(const v1::Prepared& message);
 // What one device reports of a step; `step` is the message's.
 StepShare ShareOf(const v1::DeviceProgress& device, int64_t step);

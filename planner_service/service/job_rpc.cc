@@ -231,6 +231,14 @@ grpc::ServerUnaryReactor* JobRpc::ListWorkers(grpc::CallbackServerContext* conte
   return Done(context, "ListWorkers", absl::OkStatus());
 }
 
+grpc::ServerUnaryReactor* JobRpc::SetWorkerAvailability(
+    grpc::CallbackServerContext* context, const v1::SetWorkerAvailabilityRequest* request,
+    v1::SetWorkerAvailabilityResponse* response) {
+  auto worker = jobs_->SetAvailability(*request);
+  if (worker.ok()) *response->mutable_worker() = *std::move(worker);
+  return Done(context, "SetWorkerAvailability", worker.status());
+}
+
 grpc::ServerBidiReactor<v1::ConnectRequest, v1::ConnectResponse>* WorkerRpc::Connect(
     grpc::CallbackServerContext* /*context*/) {
   return new WorkerStream(jobs_, profiling_, registry_, links_, streams_);

@@ -42,6 +42,9 @@ class JobRpc : public v1::JobService::CallbackService {
   grpc::ServerUnaryReactor* ListWorkers(grpc::CallbackServerContext* context,
                                         const v1::ListWorkersRequest* request,
                                         v1::ListWorkersResponse* response) override;
+  grpc::ServerUnaryReactor* SetWorkerAvailability(
+      grpc::CallbackServerContext* context, const v1::SetWorkerAvailabilityRequest* request,
+      v1::SetWorkerAvailabilityResponse* response) override;
 
  private:
   grpc::ServerUnaryReactor* Done(grpc::CallbackServerContext* context, const char* method,

@@ -163,15 +163,33 @@ def test_a_worker_without_a_planner_keeps_trying(system):
     system.await_workers(3)
 
 
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
-def test_signals_end_the_daemons_at_once(system, how):
+def test_an_interrupt_ends_the_daemons_at_once(system):
     job = system.submit("chain_f32", devices=3, stages=3, steps=LONG)
     system.await_step(job, 5)
     # Long before the job would have ended.
-    assert system.stop(system.workers["w0"], how) == 0
+    assert system.stop(system.workers["w0"], signal.SIGINT) == 0
     assert "w0" in system.await_end(job)["message"]
-    assert system.stop(system.planner, how) == 0
+    assert system.stop(system.planner, signal.SIGINT) == 0
     system.start_planner()
+
+
+def test_sigterm_ends_a_worker_when_its_job_has_left_it_or_at_a_second_signal(system):
+    job = system.submit("chain_f32", devices=3, stages=3, steps=LONG)
+    system.await_step(job, 5)
+    assert system.stop(system.workers["w0"], signal.SIGTERM) == 0
+    assert "left w0" in system.job(job)["message"], system.job(job)
+    assert system.cli("cancel", job).returncode == 0
+    # Without a planner, nobody can take a job over.
+    system.start_worker("w0")
+    system.await_workers(3)
+    job = system.submit("chain_f32", devices=3, stages=3, steps=LONG)
+    system.await_step(job, 5)
+    assert system.stop(system.planner, signal.SIGTERM) == 0
+    system.workers["w0"].send_signal(signal.SIGTERM)
+    wait_for(lambda: "draining" in system.log("w0"), "the worker to drain")
+    assert system.stop(system.workers["w0"], signal.SIGTERM) == 0
+    system.start_planner()
+    assert "w0" in system.await_end(job)["message"]
 
 
 def test_a_second_worker_of_a_name_is_told(system):

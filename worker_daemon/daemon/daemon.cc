@@ -11,12 +11,14 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/synchronization/mutex.h"
 #include "worker_daemon/daemon/devices.h"
-#include "worker_daemon/daemon/link_probe_run.h"
+#include "worker_daemon/daemon/ending_runs.h"
+#include "worker_daemon/daemon/measuring/link_probe_run.h"
+#include "worker_daemon/daemon/measuring/profile_run.h"
 #include "worker_daemon/daemon/metrics.h"
 #include "worker_daemon/daemon/planner_link.h"
-#include "worker_daemon/daemon/profile_run.h"
 #include "worker_daemon/daemon/worker_run.h"
 #include "worker_daemon/executor/device_runner.h"
 #include "worker_daemon/profiler/operator_profiler.h"
@@ -37,11 +39,36 @@ class RunningDaemon : public Daemon {
   }
 
   ~RunningDaemon() override {
+    Stop();
+    absl::MutexLock lock(&mutex_);
+    profiles_.clear();
+  }
+
+  void Stop() override {
     link_.reset();  // No message comes after this.
     EndProbe();
     absl::MutexLock lock(&mutex_);
+    for (auto& [job, run] : runs_) EndLater(std::move(run));
     runs_.clear();
-    profiles_.clear();
+    StopProfiles();
+  }
+
+  void BeginToLeave(const std::string& reason) override {
+    absl::MutexLock lock(&mutex_);
+    availability_ = v1::WORKER_AVAILABILITY_DRAINING;
+    leave_.mutable_leave()->set_reason(reason);
+    if (connected_) outbox_.Push(leave_);
+  }
+
+  bool MayLeave() const override {
+    absl::MutexLock lock(&mutex_);
+    return may_leave_ || (!connected_ && runs_.empty());
+  }
+
+  std::string Ending() const override {
+    return absl::StrJoin(ending_.List(), ", ", [](std::string* out, const v1::RunningJob& run) {
+      absl::StrAppend(out, run.job());
+    });
   }
 
   absl::Status Init() {
@@ -89,11 +116,14 @@ class RunningDaemon : public Daemon {
       device->set_memory_bytes(offer_.devices[i].memory.count());
     }
     absl::MutexLock lock(&mutex_);
+    message.set_availability(availability_);
     for (const auto& [job, run] : runs_) {
       v1::RunningJob* running = message.add_running();
       running->set_job(job);
       running->set_generation(run->generation());
+      for (const std::string& device : run->device_names()) running->add_device_names(device);
     }
+    for (v1::RunningJob& run : ending_.List()) *message.add_running() = std::move(run);
     return message;
   }
 
@@ -101,11 +131,13 @@ class RunningDaemon : public Daemon {
     if (metrics_ != nullptr) metrics_->SetConnected(connected);
     if (!connected) EndProbe();
     absl::MutexLock lock(&mutex_);
+    connected_ = connected;
     if (!connected) {  // The planner takes what was being measured for lost.
       StopProfiles();
       return;
     }
     for (const auto& [job, run] : runs_) run->RepeatLastReport();
+    if (leave_.has_leave()) outbox_.Push(leave_);
   }
 
   std::optional<OfferedDevice> FindDevice(const std::string& name) const {
@@ -136,13 +168,8 @@ class RunningDaemon : public Daemon {
       if (probe_ != nullptr && probe_->probe() == message.end_probe().probe()) EndProbe();
       return;
     }
-    // Destroyed after the lock is gone: that waits for the run's threads.
-    std::unique_ptr<WorkerRun> over;
-    {
-      absl::MutexLock lock(&mutex_);
-      over = Command(message);
-    }
-    End(std::move(over));
+    absl::MutexLock lock(&mutex_);
+    Command(message);
   }
 
   // A probe would disturb a job, and be disturbed.
@@ -152,7 +179,7 @@ class RunningDaemon : public Daemon {
     std::string error;
     {
       absl::MutexLock lock(&mutex_);
-      if (!runs_.empty()) error = "the worker has a job";
+      if (!runs_.empty() || !ending_.empty()) error = "the worker has a job";
     }
     const bool interrupted = !error.empty();
     for (const v1::ProbedDevice& device : message.devices()) {
@@ -174,19 +201,14 @@ class RunningDaemon : public Daemon {
 
   void EndProbe() { probe_.reset(); }
 
-  // Ends the run that is older before the new one loads: both would not fit into memory. A Prepare
-  // that is not newer than the run comes late and is ignored.
+  // The planner sends it when the job's older run has ended on the devices: both would not fit into
+  // memory. A Prepare that is not newer than the run comes late and is ignored.
   void Prepare(const v1::Prepare& message) {
     if (probe_ != nullptr) probe_->Interrupt("the worker got a job");
-    std::unique_ptr<WorkerRun> older;
-    {
-      absl::MutexLock lock(&mutex_);
-      auto it = runs_.find(message.job());
-      if (it != runs_.end() && it->second->generation() >= message.generation()) return;
-      older = Remove(message.job(), message.generation());
-    }
-    End(std::move(older));
     absl::MutexLock lock(&mutex_);
+    auto it = runs_.find(message.job());
+    if (it != runs_.end() && it->second->generation() >= message.generation()) return;
+    EndLater(Remove(message.job(), message.generation()));
     runs_[message.job()] = std::make_unique<WorkerRun>(
         message, [this](const std::string& name) { return FindDevice(name); },
         [this](v1::ConnectRequest report) { outbox_.Push(std::move(report)); }, metrics_.get());
@@ -231,18 +253,31 @@ class RunningDaemon : public Daemon {
     }
   }
 
-  void End(std::unique_ptr<WorkerRun> run) ABSL_LOCKS_EXCLUDED(mutex_) {
+  // Nothing waits for the run to end.
+  void EndLater(std::unique_ptr<WorkerRun> run) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     if (run == nullptr) return;
-    const std::string job = run->job();
-    const int64_t generation = run->generation();
-    run.reset();
-    outbox_.Forget(job, generation);
+    run->Abort("the job is over on this worker");
+    ending_.Add(std::move(run));
   }
 
-  // Carries out a message to the run it is for, and returns the run if that ends it.
-  std::unique_ptr<WorkerRun> Command(const v1::ConnectResponse& message)
+  void OnEnded(const std::string& job, int64_t generation) {
+    outbox_.Forget(job, generation);
+    v1::ConnectRequest message;
+    message.mutable_run_ended()->set_job(job);
+    message.mutable_run_ended()->set_generation(generation);
+    outbox_.Push(std::move(message));
+  }
+
+  // Takes out the run that the message ends; says at once if there is none.
+  std::unique_ptr<WorkerRun> TakeOver(const std::string& job, int64_t generation)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    std::unique_ptr<WorkerRun> over;
+    std::unique_ptr<WorkerRun> over = Remove(job, generation);
+    if (over == nullptr && !ending_.Has(job, generation)) OnEnded(job, generation);
+    return over;
+  }
+
+  // Carries out a message to the run it is for.
+  void Command(const v1::ConnectResponse& message) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     switch (message.message_case()) {
       case v1::ConnectResponse::kConnectPeers:
         if (WorkerRun* run =
@@ -278,15 +313,22 @@ class RunningDaemon : public Daemon {
         }
         break;
       case v1::ConnectResponse::kAbort:
-        over = Remove(message.abort().job(), message.abort().generation());
-        if (over != nullptr) {
+        if (auto over = TakeOver(message.abort().job(), message.abort().generation())) {
           std::cerr << "stagewright-worker: " << over->job()
                     << " ends: " << message.abort().reason() << std::endl;
           over->Abort(message.abort().reason());
+          EndLater(std::move(over));
         }
         break;
       case v1::ConnectResponse::kRelease:
-        over = Remove(message.release().job(), message.release().generation());
+        EndLater(TakeOver(message.release().job(), message.release().generation()));
+        break;
+      case v1::ConnectResponse::kSetAvailability:
+        // Once it is to end, nothing keeps it.
+        if (!leave_.has_leave()) availability_ = message.set_availability().availability();
+        break;
+      case v1::ConnectResponse::kMayLeave:
+        may_leave_ = leave_.has_leave();
         break;
       case v1::ConnectResponse::kPrepare:
       case v1::ConnectResponse::kProbeLinks:
@@ -298,7 +340,6 @@ class RunningDaemon : public Daemon {
       case v1::ConnectResponse::MESSAGE_NOT_SET:
         break;
     }
-    return over;
   }
 
   // Takes out the job's run if it is of this generation or older.
@@ -315,7 +356,13 @@ class RunningDaemon : public Daemon {
   Offer offer_;
   std::unique_ptr<WorkerMetrics> metrics_;
   Outbox outbox_;
-  absl::Mutex mutex_;
+  EndingRuns ending_{
+      [this](const std::string& job, int64_t generation) { OnEnded(job, generation); }};
+  mutable absl::Mutex mutex_;
+  bool connected_ ABSL_GUARDED_BY(mutex_) = false;
+  v1::WorkerAvailability availability_ ABSL_GUARDED_BY(mutex_) = v1::WORKER_AVAILABILITY_OPEN;
+  v1::ConnectRequest leave_ ABSL_GUARDED_BY(mutex_);  // Set once the worker is to end.
+  bool may_leave_ ABSL_GUARDED_BY(mutex_) = false;
   std::map<std::string, std::unique_ptr<WorkerRun>> runs_ ABSL_GUARDED_BY(mutex_);
   // By device: the last measurement, which may have ended.
   std::map<std::string, std::unique_ptr<ProfileRun>> profiles_ ABSL_GUARDED_BY(mutex_);

@@ -33,8 +33,17 @@ class Daemon {
   // INVALID_ARGUMENT for devices that do not exist (names them), UNAVAILABLE for a metrics port
   // that is taken. A planner that does not answer is tried again until it does.
   static absl::StatusOr<std::unique_ptr<Daemon>> Start(const DaemonOptions& options);
-  // Aborts its jobs and leaves.
+  // Aborts its jobs and leaves. Waits for runs to end, which may wait for a file system.
   virtual ~Daemon() = default;
+
+  // Has the planner take the worker's jobs elsewhere, without losing a step.
+  virtual void BeginToLeave(const std::string& reason) = 0;
+  // The planner has said that nothing is left, or there is neither a planner nor a job.
+  virtual bool MayLeave() const = 0;
+  // Ends the stream to the planner and aborts all runs, without waiting for them.
+  virtual void Stop() = 0;
+  // Runs that were told to end and have not, a line; empty if there are none.
+  virtual std::string Ending() const = 0;
 
   virtual std::string metrics_address() const = 0;  // Empty without metrics.
 };

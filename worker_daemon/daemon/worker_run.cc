@@ -59,6 +59,15 @@ void WorkerRun::Merge(v1::Merge message) {
   Enqueue([this, message = std::move(message)] { return DoMerge(message); });
 }
 
+void WorkerRun::WriteManifest(const v1::WriteManifest& message) {
+  std::shared_ptr<const Graph> graph;
+  {
+    absl::MutexLock lock(&mutex_);
+    graph = prepared_graph_;
+  }
+  checkpoints_.Complete(message, std::move(graph));
+}
+
 void WorkerRun::Abort(const std::string& reason) {
   absl::MutexLock lock(&mutex_);
   if (!aborted_.ok()) return;
@@ -134,6 +143,10 @@ absl::Status WorkerRun::DoPrepare() {
   message.mutable_prepared()->set_job(job());
   message.mutable_prepared()->set_generation(generation());
   message.mutable_prepared()->set_total_steps(total_steps_);
+  {
+    absl::MutexLock lock(&mutex_);
+    prepared_graph_ = graph_;
+  }
   Report(std::move(message), /*remember=*/true);
   return absl::OkStatus();
 }

@@ -46,6 +46,10 @@ class WorkerRun {
 
   const std::string& job() const { return prepare_.job(); }
   int64_t generation() const { return prepare_.generation(); }
+  // Its devices on this worker.
+  std::vector<std::string> device_names() const {
+    return {prepare_.device_names().begin(), prepare_.device_names().end()};
+  }
 
   void Connect(v1::ConnectPeers message);
   void Start();
@@ -56,7 +60,8 @@ class WorkerRun {
   }
   void GoOn() { checkpoints_.GoOn(); }
   void TraceSteps(const v1::TraceSteps& message) { traces_.Ask(message); }
-  void WriteManifest(const v1::WriteManifest& message) { checkpoints_.Complete(message, graph_); }
+  // Refused while the run is not prepared.
+  void WriteManifest(const v1::WriteManifest& message);
   void Abort(const std::string& reason);
 
   // The planner may have missed what was told while the stream was down: tells it the steps so far
@@ -111,6 +116,7 @@ class WorkerRun {
   std::deque<std::function<absl::Status()>> commands_ ABSL_GUARDED_BY(mutex_);
   // Grows while preparing only.
   std::vector<std::unique_ptr<Device>> devices_ ABSL_GUARDED_BY(mutex_);
+  std::shared_ptr<const Graph> prepared_graph_ ABSL_GUARDED_BY(mutex_);  // Null before Prepared.
   absl::Status aborted_ ABSL_GUARDED_BY(mutex_);
   bool failed_ ABSL_GUARDED_BY(mutex_) = false;
   bool closing_ ABSL_GUARDED_BY(mutex_) = false;

@@ -4,6 +4,7 @@
 #include <iostream>
 #include <limits>
 #include <memory>
+#include <tuple>
 
 #include "clients/cli/connection.h"
 #include "clients/cli/exit_code.h"
@@ -93,6 +94,27 @@ int RunWorkers(const Globals& globals) {
   return kSuccess;
 }
 
+int RunAvailability(const std::string& worker, v1::WorkerAvailability availability,
+                    const Globals& globals) {
+  Connection connection(globals.planner_address);
+  v1::SetWorkerAvailabilityRequest request;
+  request.set_name(worker);
+  request.set_availability(availability);
+  v1::SetWorkerAvailabilityResponse response;
+  absl::Status status = connection.Call(kCallDeadline, [&](grpc::ClientContext* context) {
+    return connection.jobs().SetWorkerAvailability(context, request, &response);
+  });
+  if (!status.ok()) return Report(status);
+  v1::ListWorkersResponse shown;
+  *shown.add_workers() = response.worker();
+  if (globals.json()) {
+    std::cout << WorkersJson(shown).dump(2) << std::endl;
+  } else {
+    std::cout << WorkersText(shown);
+  }
+  return kSuccess;
+}
+
 template <typename Events>
 absl::StatusOr<std::vector<TraceEvent>> Convert(const Events& protos) {
   std::vector<TraceEvent> events;
@@ -176,7 +198,23 @@ void AddJobCommands(CLI::App& app, Globals& globals) {
 
   CLI::App* workers = app.add_subcommand("workers", "list workers and their devices");
   AddOutputOption(*workers, globals);
-  workers->callback([&globals] { globals.exit_code = RunWorkers(globals); });
+  workers->callback([workers, &globals] {
+    if (workers->get_subcommands().empty()) globals.exit_code = RunWorkers(globals);
+  });
+  const std::tuple<const char*, v1::WorkerAvailability, const char*> availabilities[] = {
+      {"cordon", v1::WORKER_AVAILABILITY_CORDONED, "give a worker no new jobs"},
+      {"drain", v1::WORKER_AVAILABILITY_DRAINING,
+       "nor that: its jobs save their state and go on without it"},
+      {"uncordon", v1::WORKER_AVAILABILITY_OPEN,
+       "give a worker jobs again, also if its devices are in quarantine"}};
+  for (const auto& [command, availability, help] : availabilities) {
+    CLI::App* set = workers->add_subcommand(command, help);
+    set->add_option("worker", *name, "as `workers` lists it")->required();
+    AddOutputOption(*set, globals);
+    set->callback([name, availability = availability, &globals] {
+      globals.exit_code = RunAvailability(*name, availability, globals);
+    });
+  }
 
   auto path = std::make_shared<std::string>("trace.json");
   CLI::App* trace = app.add_subcommand(

@@ -10,6 +10,7 @@
 #include "clients/cli/connection.h"
 #include "clients/cli/exit_code.h"
 #include "clients/cli/files/plan_file.h"
+#include "clients/cli/flags/named_option.h"
 #include "clients/cli/flags/number_checks.h"
 #include "clients/cli/flags/plan_flags.h"
 #include "clients/cli/flags/training_flags.h"
@@ -25,6 +26,9 @@ namespace stagewright::cli {
 namespace {
 
 constexpr absl::Duration kCallDeadline = absl::Seconds(30);
+constexpr Named<v1::LossPolicy> kLossPolicyNames[] = {{v1::LOSS_POLICY_SHRINK, "shrink"},
+                                                      {v1::LOSS_POLICY_WAIT, "wait"},
+                                                      {v1::LOSS_POLICY_FAIL, "fail"}};
 
 struct SubmitFlags {
   std::string graph, weights, data, evaluation_data, output, resume;
@@ -32,6 +36,7 @@ struct SubmitFlags {
   TrainingFlags training;
   int64_t mini_batch = 0, steps = 0, epochs = 0, seed = 0;
   int32_t devices = 0, max_restarts = 0;
+  v1::LossPolicy on_loss = v1::LOSS_POLICY_UNSPECIFIED;
   bool no_shuffle = false;
   double step_timeout_seconds = 60;
   v1::PlanOptions plan_options;
@@ -76,6 +81,7 @@ absl::StatusOr<v1::JobSpec> MakeSpec(const SubmitFlags& flags) {
   spec.set_no_shuffle(flags.no_shuffle);
   spec.set_num_devices(flags.devices);
   spec.set_max_restarts(flags.max_restarts);
+  spec.set_on_loss(flags.on_loss);
   spec.set_step_timeout_ns(static_cast<int64_t>(flags.step_timeout_seconds * 1e9));
   spec.set_planner(flags.planner);
   *spec.mutable_plan_options() = flags.plan_options;
@@ -144,6 +150,10 @@ void AddResumeFlags(CLI::App& submit, SubmitFlags& flags) {
       .add_option("--max-restarts", flags.max_restarts,
                   "times to start again from the last checkpoint when a worker is lost")
       ->check(CLI::NonNegativeNumber);
+  AddNamedOption(
+      submit, "--on-loss", flags.on_loss, kLossPolicyNames,
+      "then: shrink (go on with the devices that are left), wait (for as many as it had), "
+      "or fail");
 }
 
 // By which plan, and on which devices.

@@ -55,8 +55,9 @@ absl::StatusOr<std::unique_ptr<LocalCluster>> LocalCluster::Start(
 
 LocalCluster::~LocalCluster() {
   if (processes_.empty()) return;
-  // All workers at once: each may take a while to leave what it computes.
-  for (size_t i = 1; i < processes_.size(); ++i) processes_[i].Signal(SIGTERM);
+  // All workers at once, none of which another one is left to take jobs from: SIGTERM would have
+  // them save first.
+  for (size_t i = 1; i < processes_.size(); ++i) processes_[i].Signal(SIGINT);
   const absl::Time deadline = absl::Now() + kEndPatience;
   for (size_t i = 1; i < processes_.size(); ++i) processes_[i].AwaitEnd(deadline - absl::Now());
   processes_[0].Signal(SIGTERM);

@@ -135,13 +135,37 @@ nlohmann::json JobJson(const v1::Job& job) {
   return json;
 }
 
+namespace {
+
+std::string AvailabilityName(v1::WorkerAvailability availability) {
+  switch (availability) {
+    case v1::WORKER_AVAILABILITY_CORDONED:
+      return "cordoned";
+    case v1::WORKER_AVAILABILITY_DRAINING:
+      return "draining";
+    default:
+      return "open";
+  }
+}
+
+// Whether a device takes jobs, and if not, why.
+std::string Availability(const v1::Worker& worker, const v1::WorkerDevice& device) {
+  if (!device.ending().empty()) return absl::StrCat("ending ", device.ending());
+  if (device.has_quarantined_until())
+    return absl::StrCat("quarantined until ", TimeText(device.quarantined_until()));
+  return AvailabilityName(worker.availability());
+}
+
+}  // namespace
+
 std::string WorkersText(const v1::ListWorkersResponse& workers) {
-  Table table({"worker", "device", "kind", ">memory", "job", "version", "address"});
+  Table table({"worker", "device", "kind", ">memory", "job", "takes jobs", "version", "address"});
   for (const v1::Worker& worker : workers.workers()) {
     for (const v1::WorkerDevice& device : worker.devices()) {
       table.Add({worker.name(), device.name(), device.kind(),
                  FormatBytes(Bytes(device.memory_bytes())),
-                 device.job().empty() ? "-" : device.job(), worker.version(), worker.address()});
+                 device.job().empty() ? "-" : device.job(), Availability(worker, device),
+                 worker.version(), worker.address()});
     }
   }
   return table.ToString();
@@ -152,15 +176,22 @@ nlohmann::json WorkersJson(const v1::ListWorkersResponse& workers) {
   for (const v1::Worker& worker : workers.workers()) {
     nlohmann::json devices = nlohmann::json::array();
     for (const v1::WorkerDevice& device : worker.devices()) {
-      devices.push_back({{"name", device.name()},
-                         {"kind", device.kind()},
-                         {"memory_bytes", device.memory_bytes()},
-                         {"job", device.job()}});
+      nlohmann::json& shown = devices.emplace_back(nlohmann::json{
+          {"name", device.name()},
+          {"kind", device.kind()},
+          {"memory_bytes", device.memory_bytes()},
+          {"job", device.job()},
+          {"ending", device.ending()},
+      });
+      if (!device.has_quarantined_until()) continue;
+      shown["quarantined_until"] = TimeText(device.quarantined_until());
+      shown["quarantine_reason"] = device.quarantine_reason();
     }
     list.push_back({{"name", worker.name()},
                     {"version", worker.version()},
                     {"address", worker.address()},
                     {"last_heartbeat", TimeText(worker.last_heartbeat_time())},
+                    {"availability", AvailabilityName(worker.availability())},
                     {"devices", std::move(devices)}});
   }
   return {{"workers", std::move(list)}};

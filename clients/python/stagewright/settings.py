@@ -98,6 +98,7 @@ class JobSettings:
     checkpoint_or_fail: bool = False
     resume: str | os.PathLike | None = None
     max_restarts: int = 0
+    on_loss: str = "shrink"  # "wait", "fail"
     on_nan: str = "stop"  # "skip", "continue"
     precision: str = "graph"  # "bf16", "fp16"
     seed: int = 0  # Of the order of samples and of dropout.
@@ -118,6 +119,7 @@ class JobSettings:
             spec.checkpoints.fail_job = self.checkpoint_or_fail
         spec.resume_path = absolute(self.resume)
         spec.max_restarts = self.max_restarts
+        spec.on_loss = choice("on_loss", self.on_loss, jobs_pb.LossPolicy, "LOSS_POLICY_")
         spec.on_nan = choice("on_nan", self.on_nan, jobs_pb.NanPolicy, "NAN_POLICY_")
         spec.precision = choice("precision", self.precision, planner_pb.Precision, "PRECISION_")
         spec.seed, spec.no_shuffle = self.seed, not self.shuffle

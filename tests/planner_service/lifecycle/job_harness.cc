@@ -41,6 +41,7 @@ void JobHarness::Connect(const std::string& name,
   for (const auto& [job, generation] : running) {
     message.add_running()->set_job(job);
     message.mutable_running()->rbegin()->set_generation(generation);
+    message.mutable_running()->rbegin()->add_device_names("cpu0");
   }
   std::unique_ptr<FakeWorker>& worker = workers_[name];
   if (worker == nullptr) worker = std::make_unique<FakeWorker>();
@@ -109,6 +110,12 @@ void JobHarness::Answer(FakeWorker& worker, const v1::ConnectResponse& message) 
     answer.mutable_merged()->set_job(message.merge().job());
     answer.mutable_merged()->set_generation(message.merge().generation());
     answer.mutable_merged()->set_checkpoint_path(message.merge().checkpoint_path());
+  } else if (message.has_abort()) {
+    answer.mutable_run_ended()->set_job(message.abort().job());
+    answer.mutable_run_ended()->set_generation(message.abort().generation());
+  } else if (message.has_release()) {
+    answer.mutable_run_ended()->set_job(message.release().job());
+    answer.mutable_run_ended()->set_generation(message.release().generation());
   } else {
     return;
   }

@@ -1,4 +1,4 @@
-#include "worker_daemon/daemon/profile_run.h"
+#include "worker_daemon/daemon/measuring/profile_run.h"
 
 #include <utility>
 

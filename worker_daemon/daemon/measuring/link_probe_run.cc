@@ -1,4 +1,4 @@
-#include "worker_daemon/daemon/link_probe_run.h"
+#include "worker_daemon/daemon/measuring/link_probe_run.h"
 
 #include <utility>
 

@@ -1,0 +1,150 @@
+#include "planner_service/lifecycle/job_losses.h"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "planner_service/lifecycle/changeover.h"
+#include "planner_service/lifecycle/job_life.h"
+#include "planner_service/lifecycle/restart_rules.h"
+#include "planner_service/runs/worker_messages.h"
+
+namespace stagewright {
+std::string CauseOf(const Run& run) {
+  if (run.lost().empty()) return run.given_up;
+  return absl::StrCat("loss of worker ", absl::StrJoin(run.lost(), ", "));
+}
+
+void JobLife::FailOrRestart(JobRecord& record, const std::string& cause,
+                            const std::string& message) {
+  Job& job = record.job;
+  for (const std::string& worker : record.run->lost()) {
+    for (const int32_t device : record.run->workers().at(worker))
+      registry_->NoteFailure(job.devices[static_cast<size_t>(device)], message, Now());
+  }
+  record.setbacks.Note(cause, record.run->newest_step());
+  if (!MayRestart(job)) return End(record, JobState::kFailed, message);
+  if (record.setbacks.Loops()) {
+    return End(record, JobState::kFailed,
+               absl::StrCat(message, "; not started again: ", cause, " ", kMostAlike,
+                            " times in a row without a step of progress"));
+  }
+  const v1::ConnectResponse abort = AbortMessage(job);
+  ++job.restarts;
+  job.resume_from.clear();
+  record.least_devices = 0;
+  const absl::Duration wait = record.setbacks.BackOff();
+  record.start_after = Now() + wait;
+  PutBack(
+      record, abort,
+      absl::StrCat(
+          message, "; starting again from the last checkpoint",
+          wait == absl::ZeroDuration() ? "" : absl::StrCat(" in ", absl::FormatDuration(wait))));
+}
+
+void JobLife::PutBack(JobRecord& record, const v1::ConnectResponse& abort,
+                      const std::string& message) {
+  record.changeover.reset();
+  record.put_back = message;
+  record.settled_by = Now() + kRunsEndWithin;
+  records_.Transition(record, JobState::kPending, message);
+  EndRun(record, abort);
+  Advance();
+}
+
+bool JobLife::Resume(JobRecord& record, const std::string& worker) {
+  Run& run = *record.run;
+  if (!run.lost().contains(worker)) return false;
+  std::vector<std::string> devices;
+  for (const int32_t index : run.workers().at(worker))
+    devices.push_back(record.job.devices[static_cast<size_t>(index)]);
+  if (!registry_->Regain(record.job.name(), devices).ok()) return false;
+  run.Regain(worker);
+  // It may wait for a change of plans that a planner before this one began.
+  if (!record.changeover.has_value()) registry_->Send(worker, GoOnMessage(record.job));
+  // What it said of its share may be lost, and all would wait for it.
+  if (record.changeover.has_value())
+    FailHold(records_, record, /*again=*/true, absl::StrCat("worker ", worker, " was lost"));
+  return true;
+}
+
+void JobLife::AfterReturn(JobRecord& record) {
+  const Run& run = *record.run;
+  if (run.lost() != run.gone()) {
+    if (!run.gone().empty() && !MayRestart(record.job))
+      End(record, JobState::kFailed, std::string(record.job.message));
+    return;  // Others are still waited for.
+  }
+  if (run.lost().empty() && run.given_up.empty())
+    return records_.Transition(record, JobState::kRunning, "");
+  FailOrRestart(record, CauseOf(run), std::string(record.job.message));
+}
+
+void JobLife::OnLost(const std::string& worker, const std::string& why) {
+  if (suspended_) return;
+  for (auto& [number, record] : records_.all()) {
+    Job& job = record.job;
+    if (!OnWorkers(job.state) || !record.run->HasWorker(worker) ||
+        record.run->lost().contains(worker))
+      continue;
+    const bool starting = job.state == JobState::kStarting;
+    const std::string message =
+        starting
+            ? absl::StrCat("worker ", worker, " was lost while starting: ", why)
+            : absl::StrCat("worker ", worker, " was lost after step ", job.metrics.step, ": ", why);
+    record.run->Lose(worker);
+    if (starting || (!record.run->given_up.empty() && !record.run->recovered)) {
+      FailOrRestart(record, CauseOf(*record.run), message);
+      continue;
+    }
+    // It may run on and come back. If it died, the devices it exchanged messages with say so before
+    // long.
+    records_.Transition(record, JobState::kRecovering, message);
+    record.run->deadline = Now() + options_.worker_timeout;
+  }
+}
+
+void JobLife::OnLate(JobRecord& record) {
+  const Run& run = *record.run;
+  const std::string message = record.job.message;
+  if (!run.given_up.empty() && run.lost().empty())
+    return FailOrRestart(record, CauseOf(run), run.given_up);  // No worker was lost after all.
+  if (record.job.state == JobState::kStarting) {
+    const std::string silent =
+        absl::StrCat("no answer from ", absl::StrJoin(run.Unanswered(), ", "));
+    return FailOrRestart(record, silent, absl::StrCat("not started in time: ", silent));
+  }
+  FailOrRestart(record, CauseOf(run),
+                absl::StrCat(message, "; did not come back: ", absl::StrJoin(run.lost(), ", ")));
+}
+
+void JobLife::OnFailed(JobRecord& record, const std::string& worker, const v1::Failed& message) {
+  if (suspended_) return;  // The next planner is told again.
+  Job& job = record.job;
+  Run& run = *record.run;
+  const bool recovering = job.state == JobState::kRecovering;
+  const bool may_restart = MayRestart(job);
+  const std::string text = absl::StrCat(recovering ? absl::StrCat(job.message, "; ") : "",
+                                        "worker ", worker, ": ", message.message());
+  if (!run.given_up.empty()) return;  // The first one tells the cause, those after it echo it.
+  // What the others say of a lost worker is an echo of its loss. After a restart of the planner,
+  // all are lost that have not come back yet: they are waited for.
+  if (recovering && !run.lost().empty() && !(run.recovered && may_restart))
+    return FailOrRestart(record, CauseOf(run), text);
+  const auto code = static_cast<absl::StatusCode>(message.code());
+  if (!may_restart || !(recovering || MayBeLoss(code))) {
+    job.failure_code = message.code();
+    return End(record, JobState::kFailed, text);
+  }
+  // Another device's end is often told by those that it exchanged messages with first: the loss is
+  // waited for.
+  const absl::Time deadline = recovering ? run.deadline : Now() + kLossIsKnownWithin;
+  records_.Transition(record, job.state == JobState::kStarting ? job.state : JobState::kRecovering,
+                      text);
+  run.given_up = text;
+  run.deadline = deadline;
+}
+
+}  // namespace stagewright

@@ -1,0 +1,39 @@
+// Devices that fail again and again are kept from jobs for a while.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+
+namespace stagewright {
+
+// A device that failed so often within so long is kept from jobs for so long.
+inline constexpr int kFailuresToQuarantine = 3;
+inline constexpr absl::Duration kFailuresWithin = absl::Minutes(10);
+inline constexpr absl::Duration kQuarantineLasts = absl::Minutes(5);
+
+// By names that stay when a worker comes back. Not thread-safe.
+class Quarantine {
+ public:
+  struct Entry {
+    std::vector<absl::Time> failures;  // Ascending; those that count.
+    std::string why;                   // The last one.
+    absl::Time until = absl::InfinitePast();
+  };
+
+  // The device failed a job.
+  void NoteFailure(const std::string& device, const std::string& why, absl::Time now);
+  // Forgets its failures.
+  void Forgive(const std::string& device) { entries_.erase(device); }
+  // Forgets what no longer counts.
+  void Expire(absl::Time now);
+  // The device's entry while no job may have it; else null.
+  const Entry* Find(const std::string& device) const;
+
+ private:
+  std::map<std::string, Entry> entries_;
+};
+
+}  // namespace stagewright

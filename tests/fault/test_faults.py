@@ -1,0 +1,46 @@
+"""The short form of scripts/fault.sh: each kind of fault once, on 2, 3 and 4 workers in turn."""
+
+import random
+import re
+import signal
+
+import faults
+import pytest
+
+STEPS = 3000
+
+
+@pytest.fixture(scope="module", params=[2, 3, 4])
+def system(request):
+    with faults.start(request.param) as running:
+        running.whole = faults.undisturbed(running, STEPS)
+        yield running
+
+
+# Two kinds for each number of workers; the long form has all.
+TRIED = {2: ("kill", "stop"), 3: ("kill for good", "kill planner and worker"), 4: ("kill", "terminate")}
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_a_job_goes_on_as_if_nothing_had_been(system, which):
+    workers = len(system.workers)
+    kind = TRIED[workers][which]
+    chance = random.Random(10 * workers + which)
+    outcome, job = faults.run_with_fault(system, kind, STEPS, chance, max_restarts=5)
+    faults.assert_as_if_nothing_had_been(system, outcome, job, system.whole)
+
+
+def test_without_restarts_there_is_one_cause(system):
+    workers = len(system.workers)
+    job = system.submit(
+        faults.MODEL, **faults.settings(system, f"none-{workers}", devices=workers, steps=100_000, max_restarts=0)
+    )
+    system.await_step(job, 60)
+    system.stop(system.workers["w1"], signal.SIGKILL)
+    ended = system.await_end(job)
+    faults.replace(system, "w1")
+    assert ended["state"] == "failed"
+    assert re.match(r"worker w1 was lost after step \d+: ", ended["message"]) or re.match(
+        r"worker w\d: .*has gone", ended["message"]
+    ), ended["message"]
+    assert len(ended["message"].splitlines()) == 1

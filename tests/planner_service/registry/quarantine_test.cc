@@ -1,0 +1,51 @@
+#include "planner_service/registry/quarantine.h"
+
+#include <gtest/gtest.h>
+
+namespace stagewright {
+namespace {
+
+class QuarantineTest : public ::testing::Test {
+ protected:
+  void Fail(int times) {
+    for (int i = 0; i < times; ++i) quarantine_.NoteFailure("w/cpu0", "it was lost", now_);
+  }
+  bool Held() { return quarantine_.Find("w/cpu0") != nullptr; }
+  void Pass(absl::Duration time) { quarantine_.Expire(now_ += time); }
+
+  Quarantine quarantine_;
+  absl::Time now_ = absl::FromUnixSeconds(1'000'000);
+};
+
+TEST_F(QuarantineTest, AFewFailuresInAShortTimeKeepADeviceForAWhile) {
+  Fail(kFailuresToQuarantine - 1);
+  EXPECT_FALSE(Held());
+  Fail(1);
+  ASSERT_TRUE(Held());
+  EXPECT_EQ(quarantine_.Find("w/cpu0")->why, "it was lost");
+  EXPECT_EQ(quarantine_.Find("w/cpu0")->until, now_ + kQuarantineLasts);
+  EXPECT_EQ(quarantine_.Find("w/cpu1"), nullptr);
+  Pass(kQuarantineLasts - absl::Seconds(1));
+  EXPECT_TRUE(Held());
+  Pass(absl::Seconds(1));
+  EXPECT_FALSE(Held());
+  Fail(kFailuresToQuarantine - 1);  // It has paid for the others.
+  EXPECT_FALSE(Held());
+}
+
+TEST_F(QuarantineTest, FailuresThatLieFarApartDoNot) {
+  for (int i = 0; i < 10; ++i) {
+    Fail(1);
+    Pass(kFailuresWithin / (kFailuresToQuarantine - 1) + absl::Seconds(1));
+    EXPECT_FALSE(Held());
+  }
+}
+
+TEST_F(QuarantineTest, AnOperatorMayForgive) {
+  Fail(kFailuresToQuarantine);
+  quarantine_.Forgive("w/cpu0");
+  EXPECT_FALSE(Held());
+}
+
+}  // namespace
+}  // namespace stagewright

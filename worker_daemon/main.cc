@@ -3,9 +3,11 @@
 #include <sys/resource.h>
 
 #include <CLI/CLI.hpp>
-#include <iostream>
 #include <string>
 
+#include "absl/strings/str_cat.h"
+#include "common/log/log.h"
+#include "common/log/log_flags.h"
 #include "worker_daemon/daemon/daemon.h"
 #include "worker_daemon/device/host_memory.h"
 
@@ -22,7 +24,10 @@ void OpenAsManyFilesAsAllowed() {
 }  // namespace
 
 int main(int argc, char** argv) {
+  using stagewright::Log;
+  using stagewright::LogLevel;
   stagewright::DaemonOptions options;
+  stagewright::LogOptions log = {"stagewright-worker"};
   int64_t memory_mib = 0, memory_limit_mib = 0;
   CLI::App app("stagewright-worker: trains stages that a planner assigns");
   app.set_version_flag("--version", std::string("stagewright-worker ") + STAGEWRIGHT_VERSION);
@@ -46,7 +51,9 @@ int main(int argc, char** argv) {
                  "address of /metrics, HOST:PORT (default: no metrics)");
   app.add_option("--work-dir", options.work_dir,
                  "directory to run in; relative paths of jobs start here");
+  stagewright::AddLogFlags(app, log);
   CLI11_PARSE(app, argc, argv);
+  stagewright::SetUpLog(log);
   options.memory_per_device = memory_mib * stagewright::kMiB;
   options.memory_limit = memory_limit_mib * stagewright::kMiB;
 
@@ -64,14 +71,13 @@ int main(int argc, char** argv) {
 
   auto daemon = stagewright::Daemon::Start(options);
   if (!daemon.ok()) {
-    std::cerr << "stagewright-worker: " << daemon.status().message() << std::endl;
+    Log(LogLevel::kError, daemon.status().message());
     return 1;
   }
-  if (!(*daemon)->metrics_address().empty()) {
-    std::cerr << "stagewright-worker: metrics on " << (*daemon)->metrics_address() << std::endl;
-  }
+  if (!(*daemon)->metrics_address().empty())
+    Log(LogLevel::kInfo, absl::StrCat("metrics on ", (*daemon)->metrics_address()));
   int signal = 0;
   sigwait(&signals, &signal);
-  std::cerr << "stagewright-worker: leaving" << std::endl;
+  Log(LogLevel::kInfo, "leaving");
   return 0;
 }

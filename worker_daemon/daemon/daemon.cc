@@ -4,7 +4,6 @@
 
 #include <cerrno>
 #include <cstring>
-#include <iostream>
 #include <map>
 #include <optional>
 #include <thread>
@@ -12,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
+#include "common/log/log.h"
 #include "worker_daemon/daemon/devices.h"
 #include "worker_daemon/daemon/link_probe_run.h"
 #include "worker_daemon/daemon/metrics.h"
@@ -184,6 +184,10 @@ class RunningDaemon : public Daemon {
     }
     End(std::move(older));
     absl::MutexLock lock(&mutex_);
+    Log(LogLevel::kInfo, "job is prepared",
+        {{"job", message.job()},
+         {"generation", message.generation()},
+         {"devices", message.devices_size()}});
     runs_[message.job()] = std::make_unique<WorkerRun>(
         message, [this](const std::string& name) { return FindDevice(name); },
         [this](v1::ConnectRequest report) { outbox_.Push(std::move(report)); }, metrics_.get());
@@ -277,13 +281,18 @@ class RunningDaemon : public Daemon {
       case v1::ConnectResponse::kAbort:
         over = Remove(message.abort().job(), message.abort().generation());
         if (over != nullptr) {
-          std::cerr << "stagewright-worker: " << over->job()
-                    << " ends: " << message.abort().reason() << std::endl;
+          Log(LogLevel::kWarning, "job ends here",
+              {{"job", over->job()},
+               {"generation", message.abort().generation()},
+               {"why", message.abort().reason()}});
           over->Abort(message.abort().reason());
         }
         break;
       case v1::ConnectResponse::kRelease:
         over = Remove(message.release().job(), message.release().generation());
+        if (over != nullptr)
+          Log(LogLevel::kInfo, "job is done here",
+              {{"job", over->job()}, {"generation", message.release().generation()}});
         break;
       case v1::ConnectResponse::kPrepare:
       case v1::ConnectResponse::kProbeLinks:

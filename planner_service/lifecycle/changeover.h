@@ -23,4 +23,7 @@ bool ChangesAfter(JobRecord& record, int64_t step);
 // are asked for a later step, a few times, else the job keeps its plan and says why.
 void FailHold(JobRecords& records, JobRecord& record, bool again, const std::string& why);
 
+// The job gets the plan, on the devices that it has.
+void Adopt(JobRecords& records, JobRecord& record, PlannedJob plan);
+
 }  // namespace stagewright

@@ -36,7 +36,7 @@ struct SubmitFlags {
   double step_timeout_seconds = 60;
   v1::PlanOptions plan_options;
   VerifyFlags verify;
-  bool watch = false, validate_only = false, overwrite = false;
+  bool watch = false, validate_only = false;
 };
 
 // Workers may run in other directories, so paths travel absolute.

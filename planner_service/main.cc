@@ -2,9 +2,11 @@
 #include <signal.h>
 
 #include <CLI/CLI.hpp>
-#include <iostream>
 #include <string>
 
+#include "absl/strings/str_cat.h"
+#include "common/log/log.h"
+#include "common/log/log_flags.h"
 #include "planner_service/service/server.h"
 
 #ifndef STAGEWRIGHT_VERSION
@@ -12,7 +14,10 @@
 #endif
 
 int main(int argc, char** argv) {
+  using stagewright::Log;
+  using stagewright::LogLevel;
   stagewright::ServerOptions options;
+  stagewright::LogOptions log = {"stagewright-planner"};
   double worker_timeout_seconds = absl::ToDoubleSeconds(options.worker_timeout);
   CLI::App app("stagewright-planner: plans pipeline-parallel training and runs it on workers");
   app.set_version_flag("--version", std::string("stagewright-planner ") + STAGEWRIGHT_VERSION);
@@ -32,7 +37,13 @@ int main(int argc, char** argv) {
       ->check(CLI::Range(0.1, 86400.0));
   app.add_option("--max-message-mib", options.max_message_mib, "largest request accepted, in MiB")
       ->check(CLI::Range(1, 2047));
+  app.add_option("--keep-jobs", options.keep_jobs, "ended jobs that are kept, the newest; 0: all")
+      ->check(CLI::Range(int64_t{0}, int64_t{1} << 40));
+  app.add_option("--keep-days", options.keep_days, "days that ended jobs are kept; 0: for ever")
+      ->check(CLI::Range(0.0, 36500.0));
+  stagewright::AddLogFlags(app, log);
   CLI11_PARSE(app, argc, argv);
+  stagewright::SetUpLog(log);
   options.worker_timeout = absl::Seconds(worker_timeout_seconds);
 
   // Blocked before any thread starts, so that only sigwait below receives them.
@@ -44,17 +55,16 @@ int main(int argc, char** argv) {
 
   auto server = stagewright::PlannerServer::Start(options);
   if (!server.ok()) {
-    std::cerr << "stagewright-planner: " << server.status().message() << std::endl;
+    Log(LogLevel::kError, server.status().message());
     return 1;
   }
-  std::cerr << "stagewright-planner: listening on " << (*server)->address();
-  if (!(*server)->metrics_address().empty())
-    std::cerr << ", metrics on " << (*server)->metrics_address();
-  std::cerr << std::endl;
+  const std::string metrics = (*server)->metrics_address();
+  Log(LogLevel::kInfo, absl::StrCat("listening on ", (*server)->address(),
+                                    metrics.empty() ? "" : ", metrics on ", metrics));
 
   int signal = 0;
   sigwait(&signals, &signal);
-  std::cerr << "stagewright-planner: shutting down" << std::endl;
+  Log(LogLevel::kInfo, "shutting down");
   (*server)->Shutdown(absl::Seconds(5));
   return 0;
 }

@@ -6,11 +6,13 @@
 
 #include <CLI/CLI.hpp>
 #include <chrono>
-#include <iostream>
 #include <map>
 #include <string>
 #include <thread>
 
+#include "absl/strings/str_cat.h"
+#include "common/log/log.h"
+#include "common/log/log_flags.h"
 #include "worker_daemon/daemon/daemon.h"
 #include "worker_daemon/device/host_memory.h"
 
@@ -35,7 +37,7 @@ void Drain(stagewright::Daemon& daemon, const sigset_t& signals, int seconds) {
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(seconds);
   if (seconds == 0) return;
   daemon.BeginToLeave("its process is to end");
-  std::cerr << "stagewright-worker: draining" << std::endl;
+  stagewright::Log(stagewright::LogLevel::kInfo, "draining");
   const timespec moment = {0, 50'000'000};
   while (!daemon.MayLeave() && std::chrono::steady_clock::now() < deadline) {
     if (sigtimedwait(&signals, nullptr, &moment) > 0) return;
@@ -44,15 +46,19 @@ void Drain(stagewright::Daemon& daemon, const sigset_t& signals, int seconds) {
 
 // The process ends, whatever a run waits for.
 [[noreturn]] void EndWithout(const std::string& what) {
-  std::cerr << "stagewright-worker: ends without " << what
-            << ", which does not end: a file system may not answer" << std::endl;
+  stagewright::Log(
+      stagewright::LogLevel::kError,
+      absl::StrCat("ends without ", what, ", which does not end: a file system may not answer"));
   _exit(1);
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
+  using stagewright::Log;
+  using stagewright::LogLevel;
   stagewright::DaemonOptions options;
+  stagewright::LogOptions log = {"stagewright-worker"};
   int64_t memory_mib = 0, memory_limit_mib = 0;
   int drain_seconds = 30;
   CLI::App app("stagewright-worker: trains stages that a planner assigns");
@@ -89,7 +95,9 @@ int main(int argc, char** argv) {
       ->check(CLI::Range(0, 86400));
   app.add_option("--work-dir", options.work_dir,
                  "directory to run in; relative paths of jobs start here");
+  stagewright::AddLogFlags(app, log);
   CLI11_PARSE(app, argc, argv);
+  stagewright::SetUpLog(log);
   options.memory_per_device = memory_mib * stagewright::kMiB;
   options.memory_limit = memory_limit_mib * stagewright::kMiB;
 
@@ -108,16 +116,15 @@ int main(int argc, char** argv) {
 
   auto daemon = stagewright::Daemon::Start(options);
   if (!daemon.ok()) {
-    std::cerr << "stagewright-worker: " << daemon.status().message() << std::endl;
+    Log(LogLevel::kError, daemon.status().message());
     return 1;
   }
-  if (!(*daemon)->metrics_address().empty()) {
-    std::cerr << "stagewright-worker: metrics on " << (*daemon)->metrics_address() << std::endl;
-  }
+  if (!(*daemon)->metrics_address().empty())
+    Log(LogLevel::kInfo, absl::StrCat("metrics on ", (*daemon)->metrics_address()));
   int signal = 0;
   sigwait(&signals, &signal);
   if (signal == SIGTERM) Drain(**daemon, signals, drain_seconds);
-  std::cerr << "stagewright-worker: leaving" << std::endl;
+  Log(LogLevel::kInfo, "leaving");
   std::thread([] {
     std::this_thread::sleep_for(2 * kEndWithin);
     EndWithout("a measurement");

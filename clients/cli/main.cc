@@ -2,23 +2,46 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <string>
+#include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "clients/cli/exit_code.h"
 #include "clients/cli/globals.h"
 #include "clients/cli/jobs/job_commands.h"
 #include "clients/cli/jobs/submit_command.h"
 #include "clients/cli/jobs/topology_command.h"
 #include "clients/cli/local/up_command.h"
+#include "clients/cli/nearest.h"
 #include "clients/cli/plan/explain_command.h"
 #include "clients/cli/plan/graph_commands.h"
 #include "clients/cli/plan/plan_commands.h"
 #include "clients/cli/profiles/profile_commands.h"
+#include "clients/cli/service/completion_command.h"
+#include "clients/cli/service/doctor_command.h"
+#include "clients/cli/service/version_command.h"
 
 namespace stagewright::cli {
 namespace {
 
+// "unknown command \"jbos\"; did you mean \"jobs\"?" where a word stands that is none of the
+// command's; else empty.
+std::string UnknownCommand(const CLI::App* app, const CLI::App* command) {
+  std::vector<std::string> known;
+  for (const CLI::App* next : command->get_subcommands([](const CLI::App*) { return true; }))
+    known.push_back(next->get_name());
+  if (known.empty()) return "";
+  for (const std::string& word : app->remaining(/*recurse=*/true)) {
+    if (word.empty() || word[0] == '-') continue;
+    const std::string nearest = Nearest(word, known);
+    return absl::StrCat("unknown command \"", word, "\"",
+                        nearest.empty() ? "" : absl::StrCat("; did you mean \"", nearest, "\"?"));
+  }
+  return "";
+}
+
 // One line that says what is wrong and where help is.
 std::string UsageError(const CLI::App* app, const CLI::Error& error) {
+  const CLI::App* const all = app;
   std::string message = error.what();
   std::replace(message.begin(), message.end(), '\n', ' ');
   std::string command = "stagewright";
@@ -26,6 +49,7 @@ std::string UsageError(const CLI::App* app, const CLI::Error& error) {
     app = app->get_subcommands().front();
     command += " " + app->get_name();
   }
+  if (const std::string unknown = UnknownCommand(all, app); !unknown.empty()) message = unknown;
   return "stagewright: " + message + " (" + command + " --help)\n";
 }
 
@@ -55,6 +79,9 @@ int main(int argc, char** argv) {
   AddProfileCommands(app, globals);
   AddTopologyCommand(app, globals);
   AddUpCommand(app, globals);
+  AddDoctorCommand(app, globals);
+  AddVersionCommand(app, globals);
+  AddCompletionCommand(app, globals);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -23,10 +23,13 @@
 
 namespace stagewright {
 
-// `status` with `context` and ": " in front of its message.
+// `status` with `context` and ": " in front of its message, and its details (error_details.h).
 inline absl::Status Annotate(const absl::Status& status, absl::string_view context) {
   if (status.ok()) return status;
-  return absl::Status(status.code(), absl::StrCat(context, ": ", status.message()));
+  absl::Status annotated(status.code(), absl::StrCat(context, ": ", status.message()));
+  status.ForEachPayload(
+      [&](absl::string_view key, const absl::Cord& value) { annotated.SetPayload(key, value); });
+  return annotated;
 }
 
 }  // namespace stagewright

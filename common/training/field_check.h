@@ -2,8 +2,10 @@
 #pragma once
 
 #include <cmath>
+#include <string>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/error_details.h"
 #include "common/base/status.h"
 
 namespace stagewright {
@@ -11,7 +13,8 @@ namespace stagewright {
 // INVALID_ARGUMENT: `of` (such as "spec."; may be empty), the field, a blank and what is wrong.
 template <typename... What>
 absl::Status WrongField(absl::string_view of, absl::string_view field, const What&... what) {
-  return absl::InvalidArgumentError(absl::StrCat(of, field, " ", what...));
+  const std::string name = absl::StrCat(of, field);
+  return WithField(absl::InvalidArgumentError(absl::StrCat(name, " ", what...)), name);
 }
 
 // Each refuses NaN, too.

@@ -11,6 +11,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "common/base/units.h"
+#include "planner_service/jobs/job_event.h"
 #include "planner_service/jobs/job_request.h"
 
 namespace stagewright {
@@ -33,6 +34,9 @@ enum class JobState {
   kFailed,
   kCancelled,
 };
+
+// "waiting_for_devices": in messages, logs and metric labels.
+absl::string_view JobStateName(JobState state);
 
 // Nothing changes any more.
 bool IsTerminal(JobState state);
@@ -95,12 +99,14 @@ struct Job {
   int32_t replans = 0;          // Given another plan while it ran.
   std::string resume_from;      // The checkpoint that it goes on from since; empty otherwise.
   int64_t checkpoint_step = 0;  // Steps that its last complete checkpoint has done; 0: none.
-  std::string checkpoint_path;  // Where the final checkpoint is.
-  int32_t failure_code = 0;     // What a worker failed it with; 0: none did.
+  absl::Time checkpoint_time = absl::InfinitePast();  // When it was complete.
+  std::string checkpoint_path;                        // Where the final checkpoint is.
+  int32_t failure_code = 0;                           // What a worker failed it with; 0: none did.
   absl::Time end_time = absl::InfiniteFuture();
   std::vector<std::string> devices;   // "worker/device", in the plan's order.
   int32_t working_devices = 0;        // Those of them that the plan gives work.
   std::vector<std::string> warnings;  // A sentence each.
+  std::vector<Event> events;          // The first and the newest, oldest first.
   JobMetrics metrics;
   std::optional<JobDrift> drift;
   // The last one of the present plan, as it is shown; null before.
@@ -109,6 +115,8 @@ struct Job {
   std::shared_ptr<const v1::Plan> plan, sequential_plan;
 
   std::string name() const;
+  // One of now, which the job is not given yet.
+  Event EventOf(EventKind kind, std::string why, std::string worker = "") const;
   // Unless it is known already.
   void Warn(const std::string& warning);
 };

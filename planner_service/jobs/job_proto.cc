@@ -62,6 +62,26 @@ absl::StatusOr<LossPolicy> FromProto(v1::LossPolicy policy) {
   }
 }
 
+// The wire has its kinds in the order of EventKind, after `unspecified`.
+EventKind FromProto(v1::EventKind kind) {
+  return kind < v1::EVENT_KIND_SUBMITTED || kind > v1::EventKind_MAX
+             ? EventKind::kState
+             : static_cast<EventKind>(kind - v1::EVENT_KIND_SUBMITTED);
+}
+
+Event FromProto(const v1::Event& proto) {
+  return {FromProto(proto.time()),
+          FromProto(proto.last_time()),
+          proto.count(),
+          FromProto(proto.kind()),
+          FromProto(proto.state()),
+          proto.message(),
+          proto.job(),
+          proto.worker(),
+          proto.generation(),
+          proto.step()};
+}
+
 v1::JobMetrics ToProto(const JobMetrics& metrics) {
   v1::JobMetrics proto;
   proto.set_step(metrics.step);
@@ -140,6 +160,22 @@ v1::JobState ToProto(JobState state) {
   return v1::JOB_STATE_UNSPECIFIED;
 }
 
+v1::Event ToProto(const Event& event) {
+  v1::Event proto;
+  *proto.mutable_time() = ToProto(event.first);
+  *proto.mutable_last_time() = ToProto(event.last);
+  proto.set_count(event.count);
+  proto.set_kind(
+      static_cast<v1::EventKind>(static_cast<int>(event.kind) + v1::EVENT_KIND_SUBMITTED));
+  if (!event.job.empty()) proto.set_state(ToProto(event.state));
+  proto.set_message(event.message);
+  proto.set_job(event.job);
+  proto.set_worker(event.worker);
+  proto.set_generation(event.generation);
+  proto.set_step(event.step);
+  return proto;
+}
+
 absl::StatusOr<JobRequest> FromProto(const v1::JobSpec& spec) {
   JobRequest request;
   if (spec.has_graph()) {
@@ -214,8 +250,11 @@ v1::Job ToProto(const Job& job, GraphDetail detail) {
     proto.mutable_drift()->set_since_step(job.drift->since_step);
     for (const std::string& cause : job.drift->causes) proto.mutable_drift()->add_causes(cause);
   }
-  if (job.measurement != nullptr && detail != GraphDetail::kNone)
-    *proto.mutable_measurement() = *job.measurement;
+  if (job.checkpoint_time != absl::InfinitePast())
+    *proto.mutable_checkpoint_time() = ToProto(job.checkpoint_time);
+  if (detail == GraphDetail::kNone) return proto;
+  if (job.measurement != nullptr) *proto.mutable_measurement() = *job.measurement;
+  for (const Event& event : job.events) *proto.add_events() = ToProto(event);
   return proto;
 }
 
@@ -244,6 +283,8 @@ absl::StatusOr<Job> FromProto(v1::Job proto) {
                  {proto.drift().causes().begin(), proto.drift().causes().end()},
                  proto.drift().since_step()};
   }
+  if (proto.has_checkpoint_time()) job.checkpoint_time = FromProto(proto.checkpoint_time());
+  for (const v1::Event& event : proto.events()) job.events.push_back(FromProto(event));
   if (proto.has_measurement())
     job.measurement = std::make_shared<const v1::StepMeasurement>(proto.measurement());
   SetSpec(std::move(*proto.mutable_spec()), job);

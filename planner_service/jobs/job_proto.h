@@ -10,6 +10,8 @@ namespace stagewright {
 
 v1::JobState ToProto(JobState state);
 
+v1::Event ToProto(const Event& event);
+
 // INVALID_ARGUMENT names the field of something that cannot be read, with "spec." before it; the
 // rest is for Check(JobRequest).
 absl::StatusOr<JobRequest> FromProto(const v1::JobSpec& spec);
@@ -20,8 +22,8 @@ void SetSpec(v1::JobSpec spec, Job& job);
 // What of the spec's graph comes along.
 enum class GraphDetail { kNone, kNames, kAll };
 
-// With its plans and, but for `kNone`, what was measured of it. `kNames`: names and modules of
-// nodes, for views of the plan.
+// With its plans and, but for `kNone`, its events and what was measured of it. `kNames`: names and
+// modules of nodes, for views of the plan.
 v1::Job ToProto(const Job& job, GraphDetail detail);
 
 // One that was stored with all of its graph, without `request`. INVALID_ARGUMENT if it has no name

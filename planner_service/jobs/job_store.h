@@ -8,6 +8,7 @@
 #include "common/base/status.h"
 #include "common/wire/step_history.h"
 #include "planner_service/jobs/job.h"
+#include "planner_service/jobs/request_book.h"
 #include "planner_service/store/store.h"
 #include "stagewright/v1/job_service.pb.h"
 
@@ -18,8 +19,18 @@ class JobStore {
  public:
   explicit JobStore(Store* store) : store_(store) {}
 
-  // All at once: the job, its steps unless null, and that `request_id` made it unless empty.
-  absl::Status Write(const Job& job, const StepHistory* steps, const std::string& request_id = "");
+  // All at once: the job, its steps unless null, and that `request_id` made it unless empty, with
+  // the request's digest.
+  absl::Status Write(const Job& job, const StepHistory* steps, const std::string& request_id = "",
+                     const std::string& digest = "");
+  // That the id was one of a request for a job.
+  absl::Status WriteRequest(const std::string& id, const KnownRequest& request);
+  // All that there is of the job, with those requests; its number is not given again: the next job
+  // has `next_number`.
+  absl::Status Remove(const Job& job, const std::vector<std::string>& request_ids,
+                      int64_t next_number);
+  // At least the number that the next job has by Remove; 1 if none was removed.
+  absl::StatusOr<int64_t> ReadNextNumber() const;
   absl::Status WriteSteps(const Job& job, const StepHistory& steps);
   absl::Status WriteTrace(const Job& job, const v1::GetJobTraceResponse& trace);
 
@@ -29,7 +40,7 @@ class JobStore {
   absl::StatusOr<StepHistory> ReadSteps(const Job& job) const;
   // NOT_FOUND if none was written.
   absl::StatusOr<v1::GetJobTraceResponse> ReadTrace(const Job& job) const;
-  // Names of jobs by the request that made them.
+  // By id, as RequestBook reads them.
   absl::StatusOr<std::map<std::string, std::string>> ReadRequests() const;
 
  private:

@@ -5,32 +5,69 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
+#include <thread>
 
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
 #include "planner_service/jobs/job.h"
 #include "stagewright/v1/job_service.pb.h"
 
 namespace stagewright {
 
-// Not thread-safe.
+// Thread-safe. A thread of its own asks for a job that has changed, makes one message of it and
+// gives that to all of the job's watchers: what a change costs its author does not grow with them.
 class JobWatches {
  public:
-  // Must not block.
-  using Watcher = std::function<void(std::shared_ptr<const v1::Job>)>;
+  using Snapshot = std::shared_ptr<const v1::Job>;
+  // Must not block, nor call back.
+  using Watcher = std::function<void(Snapshot)>;
+  // The job as it is; nothing if there is none any more. May block and may call Changed.
+  using Fetch = std::function<std::optional<Job>(int64_t job)>;
 
-  // Tells `watcher` of the job as it is, and of each change until Remove.
-  int64_t Add(const Job& job, Watcher watcher);
-  void Remove(int64_t id) { watches_.erase(id); }
-  void Tell(const Job& job) const;
+  // A job is told at most every `interval`.
+  explicit JobWatches(Fetch fetch, absl::Duration interval = absl::Milliseconds(100));
+  ~JobWatches();
+
+  // Tells `watcher` of the job soon, and of later versions until Remove: always newer ones, not
+  // each of them.
+  int64_t Add(int64_t job, Watcher watcher);
+  // When it has returned, the watcher is not called any more.
+  void Remove(int64_t id);
+  // The job has another version. O(log jobs).
+  void Changed(int64_t job);
+
+  int64_t watchers() const;
 
  private:
   struct Watch {
-    int64_t job = 0;
     Watcher watcher;
+    int64_t told = -1;  // The version.
+  };
+  struct Watched {
+    std::map<int64_t, Watch> watches;
+    absl::Time due = absl::InfiniteFuture();  // Infinite: nothing to tell.
+    absl::Time told = absl::InfinitePast();
+    Snapshot last;
   };
 
-  std::map<int64_t, Watch> watches_;
-  int64_t next_ = 1;
+  void Run();
+  // Waits for a job that is due. False at the end.
+  bool AwaitDue(int64_t& job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Tell(int64_t job) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  const Fetch fetch_;
+  const absl::Duration interval_;
+  // Held while watchers are called, so that Remove waits for them. Taken before `mutex_`.
+  absl::Mutex telling_;
+  mutable absl::Mutex mutex_;
+  std::map<int64_t, Watched> jobs_ ABSL_GUARDED_BY(mutex_);
+  std::map<int64_t, int64_t> job_of_ ABSL_GUARDED_BY(mutex_);  // By watch.
+  int64_t next_ ABSL_GUARDED_BY(mutex_) = 1;
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  bool woken_ ABSL_GUARDED_BY(mutex_) = false;
+  std::thread thread_;
 };
 
 }  // namespace stagewright

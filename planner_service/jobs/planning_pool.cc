@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "common/base/error_details.h"
+
 namespace stagewright {
 
 PlanningPool::PlanningPool(int threads, int queue_limit) : queue_limit_(queue_limit) {
@@ -21,9 +23,14 @@ absl::Status PlanningPool::Submit(std::function<void()> work) {
   // Idle threads take from the queue at once, so they count as room.
   if (static_cast<int>(queue_.size()) >= queue_limit_ + idle_) {
     ++rejected_;
-    return absl::ResourceExhaustedError(absl::StrCat("the planning queue is full (", queue_.size(),
-                                                     " waiting, limit ", queue_limit_,
-                                                     "); try again later"));
+    // One place is likely to be free by then; who comes often must not come all at once.
+    return WithReason(
+        WithRetryAfter(absl::ResourceExhaustedError(
+                           absl::StrCat("the planning queue is full (", queue_.size(),
+                                        " waiting, limit ", queue_limit_, "); try again later")),
+                       absl::Seconds(1) * (1 + static_cast<double>(queue_.size()) /
+                                                   static_cast<double>(threads_.size()))),
+        "PLANNING_QUEUE_FULL");
   }
   queue_.push_back(std::move(work));
   return absl::OkStatus();

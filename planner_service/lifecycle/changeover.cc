@@ -1,8 +1,11 @@
 #include "planner_service/lifecycle/changeover.h"
 
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
+#include "planner_service/lifecycle/measurements.h"
 #include "planner_service/runs/worker_messages.h"
 
 namespace stagewright {
@@ -57,6 +60,26 @@ void FailHold(JobRecords& records, JobRecord& record, bool again, const std::str
   if (leaves) record.job.message.clear();
   record.changeover.reset();
   records.AnnounceChange(record.job);
+}
+
+void Adopt(JobRecords& records, JobRecord& record, PlannedJob plan) {
+  Job& job = record.job;
+  ForgetMeasurement(record);
+  record.trace.Clear();
+  record.trace.mutable_predicted()->Swap(&plan.timeline);
+  for (const TimedOperator& expected : plan.operators)
+    *record.trace.add_predicted_operators() = ToProto(expected);
+  for (const std::string& device : job.devices) record.trace.add_devices(device);
+  // For a planner after this one. A job that cannot be measured then runs all the same.
+  records.store().WriteTrace(job, record.trace).IgnoreError();
+  record.evaluations = std::move(plan.evaluations);
+  job.plan = std::move(plan.best);
+  job.planned_graph = plan.graph != nullptr ? std::move(plan.graph) : job.graph;
+  if (plan.sequential != nullptr) job.sequential_plan = std::move(plan.sequential);
+  job.working_devices = plan.working_devices;
+  for (const std::string& warning : plan.warnings) job.Warn(warning);
+  job.metrics.predicted_step_time = plan.step_time;
+  job.metrics.memory = std::move(plan.memory);
 }
 
 }  // namespace stagewright

@@ -14,7 +14,9 @@
 #include "planner_service/jobs/job_proto.h"
 #include "planner_service/lifecycle/changeover.h"
 #include "planner_service/lifecycle/measurements.h"
+#include "planner_service/lifecycle/output_paths.h"
 #include "planner_service/lifecycle/restart_rules.h"
+#include "planner_service/lifecycle/retention.h"
 #include "planner_service/lifecycle/run_reports.h"
 #include "planner_service/profiles/profile_choice.h"
 #include "planner_service/runs/worker_messages.h"
@@ -41,7 +43,7 @@ bool IsOfRun(JobState state, const v1::ConnectRequest& message) {
 
 JobLife::JobLife(Store* store, WorkerRegistry* registry, const JobManagerOptions& options,
                  StartPlanner start_planner)
-    : records_(store, registry, options.on_change),
+    : records_(store, registry, options.on_change, options.on_event),
       registry_(registry),
       options_(options),
       start_planner_(std::move(start_planner)) {}
@@ -53,8 +55,10 @@ void JobLife::Suspend() {
 
 absl::Status JobLife::Recover() {
   ASSIGN_OR_RETURN(std::vector<v1::Job> stored, records_.store().ReadJobs());
+  ASSIGN_OR_RETURN(next_, records_.store().ReadNextNumber());
   for (v1::Job& job : stored) RETURN_IF_ERROR(RecoverJob(std::move(job)));
-  ASSIGN_OR_RETURN(requests_, records_.store().ReadRequests());
+  ASSIGN_OR_RETURN(const auto requests, records_.store().ReadRequests());
+  requests_.Load(requests);
   return absl::OkStatus();
 }
 
@@ -99,19 +103,24 @@ absl::Status JobLife::RecoverJob(v1::Job stored) {
 
 absl::StatusOr<const Job*> JobLife::Submit(const v1::JobSpec& spec, JobRequest request,
                                            const std::string& request_id) {
-  if (const auto it = requests_.find(request_id); !request_id.empty() && it != requests_.end()) {
-    if (JobRecord* record = records_.Find(JobNumber(it->second))) return &record->job;
+  const std::string digest = request_id.empty() ? "" : DigestOf(spec);
+  ASSIGN_OR_RETURN(const KnownRequest* known, requests_.Find(request_id, digest));
+  if (known != nullptr) {
+    if (JobRecord* record = records_.Find(JobNumber(known->job))) return &record->job;
   }
+  RETURN_IF_ERROR(CheckOutput(records_.all(), spec.output_path()));
   Job job;
   job.number = next_;
   SetSpec(spec, job);
   job.request = std::make_shared<const JobRequest>(std::move(request));
   job.create_time = absl::Now();
-  RETURN_IF_ERROR(records_.store().Write(job, /*steps=*/nullptr, request_id));
+  job.events = {job.EventOf(EventKind::kSubmitted, spec.display_name())};
+  RETURN_IF_ERROR(records_.store().Write(job, /*steps=*/nullptr, request_id, digest));
   ++next_;
-  if (!request_id.empty()) requests_[request_id] = job.name();
+  requests_.Add(request_id, {job.name(), digest});
   JobRecord& record = records_.all()[job.number];
   record.job = std::move(job);
+  records_.Report(record.job.events[0]);
   records_.Announce(record.job);
   Advance();
   return &record.job;
@@ -124,12 +133,41 @@ absl::StatusOr<v1::Worker> JobLife::SetAvailability(const std::string& worker,
   return registry_->Get(worker);
 }
 
-absl::Status JobLife::Cancel(int64_t number) {
+absl::Status JobLife::MaySubmit(const v1::JobSpec& spec, const std::string& request_id) const {
+  ASSIGN_OR_RETURN(const KnownRequest* known,
+                   requests_.Find(request_id, request_id.empty() ? "" : DigestOf(spec)));
+  return known == nullptr ? CheckOutput(records_.all(), spec.output_path()) : absl::OkStatus();
+}
+
+absl::Status JobLife::Delete(int64_t number) {
+  RETURN_IF_ERROR(Forget(records_, requests_, number, next_));
+  if (options_.on_forgotten) options_.on_forgotten(number);
+  return absl::OkStatus();
+}
+
+void JobLife::ForgetOld(absl::Time now) {
+  if (suspended_ || now < forget_again_) return;
+  forget_again_ = now + absl::Seconds(10);
+  for (const int64_t number : Expired(records_.all(), options_.keep, now)) {
+    // A store that fails is tried again; the others would fail, too.
+    if (!Delete(number).ok()) return;
+  }
+}
+
+absl::Status JobLife::Cancel(int64_t number, const std::string& request_id) {
   JobRecord& record = *records_.Find(number);
+  const std::string digest = DigestOfCancel(record.job.name());
+  ASSIGN_OR_RETURN(const KnownRequest* known, requests_.Find(request_id, digest));
+  if (IsTerminal(record.job.state) && known != nullptr) return absl::OkStatus();
   if (record.job.state == JobState::kCancelled) return absl::OkStatus();
   if (IsTerminal(record.job.state)) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        record.job.name(), " has ended already: ", v1::JobState_Name(ToProto(record.job.state))));
+    return absl::FailedPreconditionError(
+        absl::StrCat(record.job.name(), " has ended already: ", JobStateName(record.job.state)));
+  }
+  if (!request_id.empty()) {
+    const KnownRequest request = {record.job.name(), digest};
+    RETURN_IF_ERROR(records_.store().WriteRequest(request_id, request));
+    requests_.Add(request_id, request);
   }
   End(record, JobState::kCancelled, "cancelled by request");
   return absl::OkStatus();
@@ -201,7 +239,9 @@ void JobLife::Plan(JobRecord& record) {
       options_.measuring()) {
     return wait("waiting for links that are being measured");
   }
-  devices.resize(share.devices);
+  // More than a plan may have are left to others.
+  constexpr auto kMost = static_cast<size_t>(Cluster::kMostDevices);
+  devices.resize(std::min(share.devices, kMost));
   auto cluster = JobCluster(devices, registry_->Links());
   if (!cluster.ok()) return End(record, JobState::kFailed, std::string(cluster.status().message()));
 
@@ -223,6 +263,7 @@ void JobLife::Plan(JobRecord& record) {
                      record.planning);
   if (queued.ok()) return;
   record.planning.reset();
+  records_.Note(job, EventKind::kRefused, std::string(queued.message()));
   records_.Transition(record, JobState::kPending, std::string(queued.message()));
 }
 
@@ -240,29 +281,9 @@ void JobLife::OnPlanned(int64_t number, int64_t generation, absl::StatusOr<Plann
   }
   if (!plan.ok()) return End(*record, JobState::kFailed, std::string(plan.status().message()));
 
-  Adopt(*record, *std::move(plan));
+  Adopt(records_, *record, *std::move(plan));
   records_.Transition(*record, JobState::kWaitingForDevices, "");
   Advance();
-}
-
-void JobLife::Adopt(JobRecord& record, PlannedJob plan) {
-  Job& job = record.job;
-  ForgetMeasurement(record);
-  record.trace.Clear();
-  record.trace.mutable_predicted()->Swap(&plan.timeline);
-  for (const TimedOperator& expected : plan.operators)
-    *record.trace.add_predicted_operators() = ToProto(expected);
-  for (const std::string& device : job.devices) record.trace.add_devices(device);
-  // For a planner after this one. A job that cannot be measured then runs all the same.
-  records_.store().WriteTrace(job, record.trace).IgnoreError();
-  record.evaluations = std::move(plan.evaluations);
-  job.plan = std::move(plan.best);
-  job.planned_graph = plan.graph != nullptr ? std::move(plan.graph) : job.graph;
-  if (plan.sequential != nullptr) job.sequential_plan = std::move(plan.sequential);
-  job.working_devices = plan.working_devices;
-  for (const std::string& warning : plan.warnings) job.Warn(warning);
-  job.metrics.predicted_step_time = plan.step_time;
-  job.metrics.memory = std::move(plan.memory);
 }
 
 void JobLife::TryStart(JobRecord& record) {
@@ -377,6 +398,7 @@ void JobLife::Tick(absl::Time now) {
     const bool waits = !IsTerminal(record.job.state) && record.run.has_value();
     if (waits && now >= record.run->deadline) OnLate(record);
   }
+  ForgetOld(now);
   Advance();
 }
 
@@ -509,10 +531,12 @@ void JobLife::ChangeOver(JobRecord& record, const std::string& checkpoint) {
   const v1::ConnectResponse abort =
       AbortMessage(job.name(), job.generation, "the job goes on under another plan");
   ++job.replans;
+  records_.Note(job, EventKind::kPlanChanged,
+                absl::StrCat("after step ", job.checkpoint_step, ", plan ", job.replans + 1));
   job.resume_from = checkpoint;
   job.devices = std::move(next.devices);
   record.cluster = std::move(next.cluster);
-  Adopt(record, std::move(next.plan));
+  Adopt(records_, record, std::move(next.plan));
   records_.Transition(record, JobState::kWaitingForDevices,
                       absl::StrCat("changing its plan after step ", job.checkpoint_step));
   record.settled_by = Now() + kRunsEndWithin;

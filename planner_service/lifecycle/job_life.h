@@ -17,8 +17,10 @@
 #include "planner_service/front_door/planner_table.h"
 #include "planner_service/jobs/job.h"
 #include "planner_service/jobs/planned_job.h"
+#include "planner_service/jobs/request_book.h"
 #include "planner_service/lifecycle/job_records.h"
 #include "planner_service/lifecycle/replanning.h"
+#include "planner_service/lifecycle/retention.h"
 #include "planner_service/planner/planner.h"
 #include "planner_service/registry/worker_registry.h"
 #include "stagewright/v1/worker_service.pb.h"
@@ -36,9 +38,16 @@ struct JobManagerOptions {
   std::function<bool()> measuring;
   absl::Duration measuring_timeout = absl::Seconds(3);
   std::string default_planner = kDefaultPlanner;
+  Retention keep;  // Ended jobs beyond it are forgotten.
+  std::function<void(int64_t job)> on_forgotten;
   // Called after every change of a job, in order, without locks held by the caller that matter;
   // must not call back.
   std::function<void(const Job&)> on_change;
+  // The same of everything that happens to jobs and workers.
+  std::function<void(const Event&)> on_event;
+  // A job's search ended: its planner, "found" or the code of an error, and its time.
+  std::function<void(const std::string& planner, const std::string& result, double seconds)>
+      on_planned;
 };
 
 // Not thread-safe: JobManager's, under its lock.
@@ -55,14 +64,17 @@ class JobLife {
 
   const std::map<int64_t, JobRecord>& records() const { return records_.all(); }
   const JobStore& store() const { return records_.store(); }
-  JobWatches& watches() { return records_.watches(); }
 
   // JobManager says what these do.
   absl::Status Recover();
   // REQUIRES: Check(request), which is what the spec says.
   absl::StatusOr<const Job*> Submit(const v1::JobSpec& spec, JobRequest request,
                                     const std::string& request_id);
-  absl::Status Cancel(int64_t job);
+  // What Submit would refuse it for now.
+  absl::Status MaySubmit(const v1::JobSpec& spec, const std::string& request_id) const;
+  absl::Status Cancel(int64_t job, const std::string& request_id);
+  // Forgets a job that has ended.
+  absl::Status Delete(int64_t job);
   absl::StatusOr<v1::Worker> SetAvailability(const std::string& worker,
                                              v1::WorkerAvailability availability);
   // What a better plan for a running job is to be sought by, at most for `limit`; REQUIRES: the job
@@ -84,12 +96,12 @@ class JobLife {
 
  private:
   absl::Status RecoverJob(v1::Job stored);
+  // Forgets ended jobs beyond those that are to be kept.
+  void ForgetOld(absl::Time now);
   // Moves jobs on, in the order they came.
   void Advance();
   void Plan(JobRecord& record);
   void TryStart(JobRecord& record);
-  // The job gets the plan, on the devices that it has.
-  void Adopt(JobRecord& record, PlannedJob plan);
   // All devices have stopped, and their state is in this checkpoint.
   void ChangeOver(JobRecord& record, const std::string& checkpoint);
   // Ends a job: tells its workers, frees its devices, lets others go on.
@@ -124,10 +136,11 @@ class JobLife {
   WorkerRegistry* const registry_;
   const JobManagerOptions& options_;
   const StartPlanner start_planner_;
-  std::map<std::string, std::string> requests_;  // request_id -> job name.
+  RequestBook requests_;
   int64_t next_ = 1;
   absl::Time ticked_ = absl::InfinitePast();
   bool suspended_ = false;
+  absl::Time forget_again_ = absl::InfinitePast();
 };
 
 }  // namespace stagewright

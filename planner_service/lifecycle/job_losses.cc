@@ -33,6 +33,9 @@ void JobLife::FailOrRestart(JobRecord& record, const std::string& cause,
   }
   const v1::ConnectResponse abort = AbortMessage(job);
   ++job.restarts;
+  records_.Note(
+      job, EventKind::kRestarted,
+      absl::StrCat("restart ", job.restarts, " of ", job.request->max_restarts, ": ", message));
   job.resume_from.clear();
   record.least_devices = 0;
   const absl::Duration wait = record.setbacks.BackOff();
@@ -62,6 +65,7 @@ bool JobLife::Resume(JobRecord& record, const std::string& worker) {
     devices.push_back(record.job.devices[static_cast<size_t>(index)]);
   if (!registry_->Regain(record.job.name(), devices).ok()) return false;
   run.Regain(worker);
+  records_.Note(record.job, EventKind::kWorkerBack, "it carries on with its part", worker);
   // It may wait for a change of plans that a planner before this one began.
   if (!record.changeover.has_value()) registry_->Send(worker, GoOnMessage(record.job));
   // What it said of its share may be lost, and all would wait for it.
@@ -89,6 +93,7 @@ void JobLife::OnLost(const std::string& worker, const std::string& why) {
     if (!OnWorkers(job.state) || !record.run->HasWorker(worker) ||
         record.run->lost().contains(worker))
       continue;
+    records_.Note(job, EventKind::kWorkerLost, why, worker);
     const bool starting = job.state == JobState::kStarting;
     const std::string message =
         starting

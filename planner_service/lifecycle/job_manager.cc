@@ -2,26 +2,40 @@
 
 #include <algorithm>
 #include <limits>
+#include <optional>
 #include <tuple>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "common/base/error_details.h"
+#include "common/training/field_check.h"
 #include "planner_service/jobs/job_proto.h"
 
 namespace stagewright {
 namespace {
 
 constexpr absl::Duration kLongestReplan = absl::Hours(1);
-constexpr int kDefaultPageSize = 50;
+constexpr size_t kDefaultPageSize = 50;
 constexpr int kLargestPageSize = 1000;
+constexpr size_t kMostWorkerEvents = 256;
 
 // What clients see: everything but the graph, which they sent.
 v1::Job Shown(const Job& job) { return ToProto(job, GraphDetail::kNone); }
 
+bool IsAskedFor(const Job& job, const v1::ListJobsRequest& request) {
+  const auto& states = request.states();
+  return (states.empty() ||
+          std::find(states.begin(), states.end(), ToProto(job.state)) != states.end()) &&
+         absl::StrContains(job.spec->display_name(), request.display_name_contains());
+}
+
 absl::StatusOr<const JobRecord*> RecordOf(const JobLife& life, const std::string& name) {
   const auto it = life.records().find(JobNumber(name));
-  if (it == life.records().end()) return absl::NotFoundError(absl::StrCat("no job \"", name, "\""));
+  if (it == life.records().end())
+    return WithResource(absl::NotFoundError(absl::StrCat("no job \"", name, "\"")), name);
   return &it->second;
 }
 
@@ -31,7 +45,7 @@ JobManager::JobManager(Store* store, WorkerRegistry* registry, PlanningPool* poo
                        JobManagerOptions options)
     : registry_(registry),
       pool_(pool),
-      options_(std::move(options)),
+      options_(Watched(std::move(options))),
       life_(store, registry, options_,
             [this](const Job& job, std::shared_ptr<const Cluster> cluster,
                    std::shared_ptr<const OperatorProfile> profile,
@@ -39,7 +53,36 @@ JobManager::JobManager(Store* store, WorkerRegistry* registry, PlanningPool* poo
                 ABSL_NO_THREAD_SAFETY_ANALYSIS {  // Called by life_, under the lock.
                   return StartPlanner(job, std::move(cluster), std::move(profile),
                                       std::move(context));
-                }) {}
+                }),
+      watches_([this](int64_t job) {
+        auto copy = CopyOf(absl::StrCat("jobs/", job));
+        return copy.ok() ? std::optional<Job>(*std::move(copy)) : std::nullopt;
+      }) {}
+
+JobManagerOptions JobManager::Watched(JobManagerOptions options) {
+  options.on_change = [this, told = std::move(options.on_change)](const Job& job) {
+    if (told) told(job);
+    watches_.Changed(job.number);
+  };
+  return options;
+}
+
+absl::StatusOr<Job> JobManager::CopyOf(const std::string& name) const {
+  absl::MutexLock lock(&mutex_);
+  ASSIGN_OR_RETURN(const JobRecord* record, RecordOf(life_, name));
+  return record->job;
+}
+
+void JobManager::NoteWorker(EventKind kind, const std::string& worker, const std::string& message) {
+  Event event;
+  event.first = event.last = absl::Now();
+  event.kind = kind;
+  event.worker = worker;
+  event.message = message;
+  LogEvent(event);
+  if (options_.on_event) options_.on_event(event);
+  Append(std::move(event), kMostWorkerEvents, /*keep=*/0, worker_events_);
+}
 
 JobManager::~JobManager() {
   absl::MutexLock lock(&mutex_);
@@ -59,7 +102,13 @@ absl::Status JobManager::StartPlanner(const Job& job, std::shared_ptr<const Clus
                                  request = job.request, cluster = std::move(cluster),
                                  profile = std::move(profile), context = std::move(context)] {
     absl::StatusOr<PlannedJob> planned = absl::UnknownError("not planned");
+    const absl::Time start = absl::Now();
     auto plan = PlanJob(*request, *cluster, *profile, options_.default_planner, *context);
+    if (options_.on_planned) {
+      options_.on_planned(request->planner.empty() ? options_.default_planner : request->planner,
+                          plan.ok() ? "found" : absl::StatusCodeToString(plan.status().code()),
+                          absl::ToDoubleSeconds(absl::Now() - start));
+    }
     if (plan.ok()) {
       planned = ToProto(*plan, *cluster);
     } else {
@@ -81,48 +130,73 @@ absl::Status JobManager::Recover() {
 absl::StatusOr<v1::Job> JobManager::Submit(const v1::JobSpec& spec, const std::string& request_id) {
   ASSIGN_OR_RETURN(JobRequest request, FromProto(spec));
   RETURN_IF_ERROR(Check(request));
-  absl::MutexLock lock(&mutex_);
-  ASSIGN_OR_RETURN(const Job* job, life_.Submit(spec, std::move(request), request_id));
-  return Shown(*job);
+  Job submitted;
+  {
+    absl::MutexLock lock(&mutex_);
+    ASSIGN_OR_RETURN(const Job* job, life_.Submit(spec, std::move(request), request_id));
+    submitted = *job;
+  }
+  return Shown(submitted);
 }
 
 absl::StatusOr<v1::Job> JobManager::Get(const std::string& name) const {
-  absl::MutexLock lock(&mutex_);
-  ASSIGN_OR_RETURN(const JobRecord* record, RecordOf(life_, name));
-  return ToProto(record->job, GraphDetail::kNames);
+  ASSIGN_OR_RETURN(const Job job, CopyOf(name));
+  return ToProto(job, GraphDetail::kNames);
 }
 
-absl::StatusOr<v1::ListJobsResponse> JobManager::List(int page_size,
-                                                      const std::string& page_token) const {
-  if (page_size < 0) return absl::InvalidArgumentError("page_size must not be negative");
-  const int limit = page_size == 0 ? kDefaultPageSize : std::min(page_size, kLargestPageSize);
+absl::StatusOr<v1::ListJobsResponse> JobManager::List(const v1::ListJobsRequest& request) const {
+  const int page_size = request.page_size();
+  if (page_size < 0) return WrongField("", "page_size", "must not be negative");
+  const size_t limit = page_size == 0 ? kDefaultPageSize
+                                      : static_cast<size_t>(std::min(page_size, kLargestPageSize));
   int64_t before = std::numeric_limits<int64_t>::max();
-  if (!page_token.empty() && !absl::SimpleAtoi(page_token, &before)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("page_token \"", page_token, "\" was not made by ListJobs"));
-  }
-  absl::MutexLock lock(&mutex_);
+  if (!request.page_token().empty() && !absl::SimpleAtoi(request.page_token(), &before))
+    return WrongField("", "page_token", "\"", request.page_token(), "\" was not made by ListJobs");
+  std::vector<Job> page;
   v1::ListJobsResponse response;
-  const std::map<int64_t, JobRecord>& records = life_.records();
-  for (auto it = records.lower_bound(before); it != records.begin();) {
-    --it;
-    if (response.jobs_size() == limit) {
-      response.set_next_page_token(absl::StrCat(it->first + 1));
-      break;
+  {
+    absl::MutexLock lock(&mutex_);
+    const std::map<int64_t, JobRecord>& records = life_.records();
+    for (auto it = records.lower_bound(before); it != records.begin();) {
+      --it;
+      const Job& job = it->second.job;
+      if (!IsAskedFor(job, request)) continue;
+      if (page.size() == limit) {
+        // A job's number, not a place in the list: what comes or goes meanwhile shifts nothing.
+        response.set_next_page_token(absl::StrCat(it->first + 1));
+        break;
+      }
+      page.push_back(job);
+      page.back().plan.reset();
+      page.back().sequential_plan.reset();
     }
-    v1::Job* job = response.add_jobs();
-    *job = Shown(it->second.job);
-    job->clear_plan();
-    job->clear_sequential_plan();
   }
+  for (const Job& job : page) *response.add_jobs() = Shown(job);
   return response;
 }
 
-absl::StatusOr<v1::Job> JobManager::Cancel(const std::string& name) {
+absl::StatusOr<v1::Job> JobManager::Cancel(const std::string& name, const std::string& request_id) {
+  Job cancelled;
+  {
+    absl::MutexLock lock(&mutex_);
+    ASSIGN_OR_RETURN(const JobRecord* record, RecordOf(life_, name));
+    RETURN_IF_ERROR(life_.Cancel(record->job.number, request_id));
+    cancelled = record->job;
+  }
+  return Shown(cancelled);
+}
+
+absl::Status JobManager::Delete(const std::string& name) {
   absl::MutexLock lock(&mutex_);
   ASSIGN_OR_RETURN(const JobRecord* record, RecordOf(life_, name));
-  RETURN_IF_ERROR(life_.Cancel(record->job.number));
-  return Shown(record->job);
+  return life_.Delete(record->job.number);
+}
+
+absl::Status JobManager::Validate(const v1::JobSpec& spec, const std::string& request_id) const {
+  ASSIGN_OR_RETURN(const JobRequest request, FromProto(spec));
+  RETURN_IF_ERROR(Check(request));
+  absl::MutexLock lock(&mutex_);
+  return life_.MaySubmit(spec, request_id);
 }
 
 absl::StatusOr<ReplanProblem> JobManager::BeginReplan(const v1::ReplanJobRequest& request) {
@@ -200,14 +274,20 @@ absl::StatusOr<v1::ListJobStepsResponse> JobManager::Steps(const std::string& na
 }
 
 absl::StatusOr<int64_t> JobManager::Watch(const std::string& name, JobWatches::Watcher watcher) {
-  absl::MutexLock lock(&mutex_);
-  ASSIGN_OR_RETURN(const JobRecord* record, RecordOf(life_, name));
-  return life_.watches().Add(record->job, std::move(watcher));
+  int64_t number = 0;
+  {
+    absl::MutexLock lock(&mutex_);
+    ASSIGN_OR_RETURN(const JobRecord* record, RecordOf(life_, name));
+    number = record->job.number;
+  }
+  return watches_.Add(number, std::move(watcher));
 }
 
-void JobManager::Unwatch(int64_t id) {
+void JobManager::Unwatch(int64_t id) { watches_.Remove(id); }
+
+std::vector<Event> JobManager::WorkerEvents() const {
   absl::MutexLock lock(&mutex_);
-  life_.watches().Remove(id);
+  return worker_events_;
 }
 
 void JobManager::Suspend() {
@@ -219,11 +299,16 @@ absl::StatusOr<int64_t> JobManager::Register(const v1::Register& message,
                                              const WorkerRegistry::Sink& sink) {
   // Under the lock, so that devices of a job that runs on cannot be given to another one first.
   absl::MutexLock lock(&mutex_);
-  return life_.Register(message, sink);
+  auto session = life_.Register(message, sink);
+  if (session.ok())
+    NoteWorker(EventKind::kWorkerConnected, message.worker(),
+               absl::StrCat(message.devices_size(), " devices, version ", message.version()));
+  return session;
 }
 
 void JobManager::OnLost(const std::string& worker, const std::string& why) {
   absl::MutexLock lock(&mutex_);
+  NoteWorker(EventKind::kWorkerLost, worker, why);
   life_.OnLost(worker, why);
 }
 

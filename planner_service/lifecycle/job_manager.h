@@ -6,10 +6,12 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "common/base/status.h"
+#include "planner_service/jobs/job_watches.h"
 #include "planner_service/jobs/planning_pool.h"
 #include "planner_service/lifecycle/job_life.h"
 #include "planner_service/registry/worker_registry.h"
@@ -29,12 +31,17 @@ class JobManager {
   // back.
   absl::Status Recover();
 
-  // INVALID_ARGUMENT names the field. An equal request_id returns the job it made before.
+  // INVALID_ARGUMENT names the field. An equal request_id returns the job it made before,
+  // ALREADY_EXISTS if that was of another spec; FAILED_PRECONDITION if an unfinished job has the
+  // output path.
   absl::StatusOr<v1::Job> Submit(const v1::JobSpec& spec, const std::string& request_id);
+  // What Submit would refuse it for now; records nothing.
+  absl::Status Validate(const v1::JobSpec& spec, const std::string& request_id) const;
   absl::StatusOr<v1::Job> Get(const std::string& name) const;
   // Newest first, without plans. INVALID_ARGUMENT for a page token that is not ours.
-  absl::StatusOr<v1::ListJobsResponse> List(int page_size, const std::string& page_token) const;
-  absl::StatusOr<v1::Job> Cancel(const std::string& name);
+  absl::StatusOr<v1::ListJobsResponse> List(const v1::ListJobsRequest& request) const;
+  absl::StatusOr<v1::Job> Cancel(const std::string& name, const std::string& request_id = "");
+  absl::Status Delete(const std::string& name);
   // Cordons, drains or opens a worker; NOT_FOUND if it is not connected, INVALID_ARGUMENT without
   // an availability.
   absl::StatusOr<v1::Worker> SetAvailability(const v1::SetWorkerAvailabilityRequest& request);
@@ -47,10 +54,15 @@ class JobManager {
   // Ascending; StepHistory says which steps are kept.
   absl::StatusOr<v1::ListJobStepsResponse> Steps(const std::string& name, int64_t after_step) const;
 
-  // Calls `watcher` with the present job at once and after each change, until Unwatch. The watcher
-  // must not block or call back. After Unwatch has returned it is not called any more.
+  // Calls `watcher` with the present job soon and with newer versions, until Unwatch
+  // (job_watches.h). The watcher must not block or call back. After Unwatch has returned it is not
+  // called any more.
   absl::StatusOr<int64_t> Watch(const std::string& name, JobWatches::Watcher watcher);
   void Unwatch(int64_t id);
+  int64_t watchers() const { return watches_.watchers(); }
+
+  // What happened to workers since the planner started, oldest first, at most 256.
+  std::vector<Event> WorkerEvents() const;
 
   // The planner is going away: from now on a lost worker does not fail its job, which runs on and
   // is found running after a restart.
@@ -67,6 +79,12 @@ class JobManager {
 
  private:
   absl::StatusOr<ReplanProblem> BeginReplan(const v1::ReplanJobRequest& request);
+  // The same options with watchers among those who hear of changes.
+  JobManagerOptions Watched(JobManagerOptions options);
+  // A job as it is now. NOT_FOUND. What it is shown as is made of the copy, without the lock.
+  absl::StatusOr<Job> CopyOf(const std::string& name) const;
+  void NoteWorker(EventKind kind, const std::string& worker, const std::string& message)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Hands the job to the pool.
   absl::Status StartPlanner(const Job& job, std::shared_ptr<const Cluster> cluster,
                             std::shared_ptr<const OperatorProfile> profile,
@@ -79,7 +97,9 @@ class JobManager {
 
   mutable absl::Mutex mutex_;
   JobLife life_ ABSL_GUARDED_BY(mutex_);
+  std::vector<Event> worker_events_ ABSL_GUARDED_BY(mutex_);
   int planning_ ABSL_GUARDED_BY(mutex_) = 0;  // Tasks of the pool that will call back.
+  JobWatches watches_;                        // Asks for jobs under the lock, tells without it.
 };
 
 }  // namespace stagewright

@@ -13,8 +13,12 @@ constexpr absl::Duration kWriteEvery = absl::Seconds(5);
 
 }  // namespace
 
-JobRecords::JobRecords(Store* store, WorkerRegistry* registry, OnChange on_change)
-    : store_(store), profiles_(store), registry_(registry), on_change_(std::move(on_change)) {}
+JobRecords::JobRecords(Store* store, WorkerRegistry* registry, OnChange on_change, OnEvent on_event)
+    : store_(store),
+      profiles_(store),
+      registry_(registry),
+      on_change_(std::move(on_change)),
+      on_event_(std::move(on_event)) {}
 
 JobRecord* JobRecords::Find(int64_t job) {
   const auto it = all_.find(job);
@@ -37,6 +41,7 @@ void JobRecords::Transition(JobRecord& record, JobState state, const std::string
   ++job.version;
   if (record.run.has_value()) record.run->deadline = absl::InfiniteFuture();
   if (IsTerminal(state)) job.end_time = absl::Now();
+  Note(job, EventKind::kState, message);
   const bool steps = record.write_steps != absl::InfiniteFuture();
   const absl::Status status = store_.Write(job, steps ? &record.history : nullptr);
   if (!status.ok()) {
@@ -44,6 +49,7 @@ void JobRecords::Transition(JobRecord& record, JobState state, const std::string
     // stored state after a restart.
     job.state = JobState::kFailed;
     job.message = absl::StrCat("its state cannot be stored: ", status.message());
+    Note(job, EventKind::kStoreFailed, job.message);
   } else if (steps) {
     record.write_steps = absl::InfiniteFuture();
   }
@@ -52,7 +58,18 @@ void JobRecords::Transition(JobRecord& record, JobState state, const std::string
 
 void JobRecords::Announce(const Job& job) {
   if (on_change_) on_change_(job);
-  watches_.Tell(job);
+}
+
+void JobRecords::Report(const Event& event) const {
+  LogEvent(event);
+  if (on_event_) on_event_(event);
+}
+
+void JobRecords::Note(Job& job, EventKind kind, const std::string& message,
+                      const std::string& worker) {
+  Event event = job.EventOf(kind, message, worker);
+  Report(event);
+  Append(std::move(event), kMostJobEvents, kFirstJobEvents, job.events);
 }
 
 void JobRecords::AnnounceChange(Job& job) {

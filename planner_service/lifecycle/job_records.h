@@ -14,7 +14,6 @@
 #include "common/wire/step_history.h"
 #include "planner_service/jobs/job.h"
 #include "planner_service/jobs/job_store.h"
-#include "planner_service/jobs/job_watches.h"
 #include "planner_service/jobs/planned_job.h"
 #include "planner_service/planner/planner.h"
 #include "planner_service/profiles/profile_store.h"
@@ -70,16 +69,16 @@ struct JobRecord {
 class JobRecords {
  public:
   using OnChange = std::function<void(const Job&)>;
+  using OnEvent = std::function<void(const Event&)>;
 
-  // Store and registry outlive it. `on_change`, unless empty, hears of changes before watchers do.
-  JobRecords(Store* store, WorkerRegistry* registry, OnChange on_change);
+  // Store and registry outlive it. The functions may be empty.
+  JobRecords(Store* store, WorkerRegistry* registry, OnChange on_change, OnEvent on_event);
 
   // By number.
   std::map<int64_t, JobRecord>& all() { return all_; }
   const std::map<int64_t, JobRecord>& all() const { return all_; }
   JobStore& store() { return store_; }
   const JobStore& store() const { return store_; }
-  JobWatches& watches() { return watches_; }
   ProfileStore& profiles() { return profiles_; }
   const WorkerRegistry& registry() const { return *registry_; }
 
@@ -92,6 +91,10 @@ class JobRecords {
   // in memory.
   void Transition(JobRecord& record, JobState state, const std::string& message);
   void Announce(const Job& job);
+  // Something happened, which is logged and counted.
+  void Report(const Event& event) const;
+  // Something happened to the job: it is reported, and stored with its next transition.
+  void Note(Job& job, EventKind kind, const std::string& message, const std::string& worker = "");
   // A change that is no transition is seen by watchers and not worth a write to disk.
   void AnnounceChange(Job& job);
 
@@ -110,8 +113,8 @@ class JobRecords {
   ProfileStore profiles_;
   WorkerRegistry* const registry_;
   const OnChange on_change_;
+  const OnEvent on_event_;
   std::map<int64_t, JobRecord> all_;
-  JobWatches watches_;
 };
 
 }  // namespace stagewright

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <iostream>
 #include <map>
 #include <memory>
 #include <set>
@@ -117,7 +116,7 @@ v1::StepMeasurement ToProto(const Job& job, const Program& program, const Measur
 }
 
 // Says once what a drift comes from, and keeps saying it to those who ask.
-void NameCauses(JobRecord& record, const Program& program) {
+void NameCauses(JobRecords& records, JobRecord& record, const Program& program) {
   Job& job = record.job;
   const bool first = job.drift->causes.empty();
   const auto& nodes = job.planned_graph->nodes();
@@ -131,11 +130,11 @@ void NameCauses(JobRecord& record, const Program& program) {
                record.measured->actions, Operators(record.trace.predicted_operators()),
                record.measured->operators, names);
   if (!first) return;
-  std::cerr << "stagewright-planner: " << job.name() << ": a step takes "
-            << FormatDuration(job.metrics.recent_step_time) << ", predicted "
-            << FormatDuration(job.metrics.predicted_step_time) << " ("
-            << PercentText(job.drift->ratio) << "): " << absl::StrJoin(job.drift->causes, "; ")
-            << std::endl;
+  records.Note(
+      job, EventKind::kDrift,
+      absl::StrCat("a step takes ", FormatDuration(job.metrics.recent_step_time), ", predicted ",
+                   FormatDuration(job.metrics.predicted_step_time), " (",
+                   PercentText(job.drift->ratio), "): ", absl::StrJoin(job.drift->causes, "; ")));
 }
 
 void Ask(JobRecords& records, JobRecord& record, absl::Time now) {
@@ -229,7 +228,7 @@ void Compare(JobRecords& records, JobRecord& record) {
     measured.operators = std::move(record.measured->operators);
   job.measurement = std::make_shared<const v1::StepMeasurement>(ToProto(job, *program, measured));
   record.measured = std::move(measured);
-  if (job.drift.has_value()) NameCauses(record, *program);
+  if (job.drift.has_value()) NameCauses(records, record, *program);
   records.AnnounceChange(job);
 }
 
@@ -275,8 +274,7 @@ void WatchDrift(JobRecords& records, JobRecord& record, absl::Time now) {
     const bool drifts = std::abs(ratio) > (job.drift.has_value() ? kOver : kDrift);
     begins = drifts && !job.drift.has_value();
     if (!drifts && job.drift.has_value())
-      std::cerr << "stagewright-planner: " << job.name() << ": steps are as predicted again"
-                << std::endl;
+      records.Note(job, EventKind::kDrift, "steps are as predicted again");
     if (!drifts) job.drift.reset();
     if (begins) job.drift = JobDrift{ratio, {}, metrics.step};
     if (drifts) job.drift->ratio = ratio;

@@ -77,6 +77,7 @@ void ReportStep(JobRecords& records, JobRecord& record, const StepShare& step) {
 // The latest one only: a full disk would fill the job's record otherwise.
 void WarnOfCheckpoint(JobRecords& records, Job& job, int64_t step, const std::string& error) {
   const std::string text = absl::StrCat(kCheckpoint, step, " was skipped: ", error);
+  records.Note(job, EventKind::kCheckpointFailed, text);
   const auto old = std::find_if(
       job.warnings.begin(), job.warnings.end(),
       [](const std::string& warning) { return absl::StartsWith(warning, kCheckpoint); });
@@ -143,6 +144,8 @@ std::optional<std::string> NoteCheckpoint(JobRecords& records, JobRecord& record
   Job& job = record.job;
   if (message.error().empty()) {
     job.checkpoint_step = message.step();
+    job.checkpoint_time = absl::Now();
+    records.Note(job, EventKind::kCheckpoint, absl::StrCat("after step ", message.step()), worker);
     records.AnnounceChange(job);
     return std::nullopt;
   }

@@ -2,54 +2,12 @@
 
 #include <utility>
 
-#include "common/wire/job_state.h"
+#include "common/log/log.h"
+#include "planner_service/jobs/job_proto.h"
 #include "planner_service/service/message_queue.h"
 
 namespace stagewright {
 namespace {
-
-class WatchCall : public grpc::ServerWriteReactor<v1::WatchJobResponse> {
- public:
-  WatchCall(JobManager* jobs, OpenStreams* streams, const v1::WatchJobRequest& request)
-      : jobs_(jobs), streams_(streams), after_version_(request.after_version()), queue_(this) {
-    stream_ = streams_->Add([this] {
-      queue_.Abort(grpc::Status(grpc::StatusCode::UNAVAILABLE, "the planner is shutting down"));
-    });
-    auto watch =
-        jobs_->Watch(request.name(), [this](std::shared_ptr<const v1::Job> job) { Show(*job); });
-    if (watch.ok()) {
-      watch_ = *watch;
-    } else {
-      queue_.Close(ToGrpc(watch.status()));
-    }
-  }
-
-  void OnWriteDone(bool ok) override { queue_.OnWriteDone(ok); }
-  void OnCancel() override { queue_.Abort(grpc::Status::CANCELLED); }
-  void OnDone() override {
-    streams_->Remove(stream_);
-    jobs_->Unwatch(watch_);
-    delete this;
-  }
-
- private:
-  void Show(const v1::Job& job) {
-    if (job.version() > after_version_) {
-      v1::WatchJobResponse message;
-      *message.mutable_job() = job;
-      // A slow reader sees the latest state, not every step.
-      queue_.Push(std::move(message), /*replace_waiting=*/true);
-    }
-    if (IsTerminal(job.state())) queue_.Close(grpc::Status::OK);
-  }
-
-  JobManager* const jobs_;
-  OpenStreams* const streams_;
-  const int64_t after_version_;
-  int64_t stream_ = 0;
-  int64_t watch_ = 0;
-  MessageQueue<WatchCall, v1::WatchJobResponse> queue_;
-};
 
 // One worker's stream. The first message registers; the end of the stream, however it comes, means
 // the worker is lost.
@@ -150,9 +108,8 @@ class WorkerStream : public grpc::ServerBidiReactor<v1::ConnectRequest, v1::Conn
 
 }  // namespace
 
-grpc::ServerUnaryReactor* JobRpc::Done(grpc::CallbackServerContext* context, const char* method,
+grpc::ServerUnaryReactor* JobRpc::Done(grpc::CallbackServerContext* context,
                                        const absl::Status& status) {
-  if (metrics_ != nullptr) metrics_->CountRequest(method, absl::StatusCodeToString(status.code()));
   auto* reactor = context->DefaultReactor();
   reactor->Finish(ToGrpc(status));
   return reactor;
@@ -161,9 +118,20 @@ grpc::ServerUnaryReactor* JobRpc::Done(grpc::CallbackServerContext* context, con
 grpc::ServerUnaryReactor* JobRpc::SubmitJob(grpc::CallbackServerContext* context,
                                             const v1::SubmitJobRequest* request,
                                             v1::SubmitJobResponse* response) {
+  if (request->validate_only())
+    return Done(context, jobs_->Validate(request->spec(), request->request_id()));
   auto job = jobs_->Submit(request->spec(), request->request_id());
-  if (job.ok()) *response->mutable_job() = *std::move(job);
-  return Done(context, "SubmitJob", job.status());
+  if (job.ok()) {
+    *response->mutable_job() = *std::move(job);
+  } else {
+    Log(LogLevel::kWarning, "submit refused",
+        {{"name", request->spec().display_name()},
+         {"request", request->request_id()},
+         {"client", context->peer()},
+         {"code", absl::StatusCodeToString(job.status().code())},
+         {"why", job.status().message()}});
+  }
+  return Done(context, job.status());
 }
 
 grpc::ServerUnaryReactor* JobRpc::GetJob(grpc::CallbackServerContext* context,
@@ -171,38 +139,42 @@ grpc::ServerUnaryReactor* JobRpc::GetJob(grpc::CallbackServerContext* context,
                                          v1::GetJobResponse* response) {
   auto job = jobs_->Get(request->name());
   if (job.ok()) *response->mutable_job() = *std::move(job);
-  return Done(context, "GetJob", job.status());
+  return Done(context, job.status());
 }
 
 grpc::ServerUnaryReactor* JobRpc::ListJobs(grpc::CallbackServerContext* context,
                                            const v1::ListJobsRequest* request,
                                            v1::ListJobsResponse* response) {
-  auto list = jobs_->List(request->page_size(), request->page_token());
+  auto list = jobs_->List(*request);
   if (list.ok()) *response = *std::move(list);
-  return Done(context, "ListJobs", list.status());
+  return Done(context, list.status());
 }
 
-grpc::ServerWriteReactor<v1::WatchJobResponse>* JobRpc::WatchJob(
-    grpc::CallbackServerContext* /*context*/, const v1::WatchJobRequest* request) {
-  return new WatchCall(jobs_, streams_, *request);
+grpc::ServerWriteReactor<grpc::ByteBuffer>* JobRpc::WatchJob(
+    grpc::CallbackServerContext* /*context*/, const grpc::ByteBuffer* request) {
+  return StartWatch(jobs_, streams_, &responses_, *request);
 }
 
 grpc::ServerUnaryReactor* JobRpc::CancelJob(grpc::CallbackServerContext* context,
                                             const v1::CancelJobRequest* request,
                                             v1::CancelJobResponse* response) {
-  auto job = jobs_->Cancel(request->name());
+  auto job = jobs_->Cancel(request->name(), request->request_id());
   if (job.ok()) *response->mutable_job() = *std::move(job);
-  return Done(context, "CancelJob", job.status());
+  return Done(context, job.status());
+}
+
+grpc::ServerUnaryReactor* JobRpc::DeleteJob(grpc::CallbackServerContext* context,
+                                            const v1::DeleteJobRequest* request,
+                                            v1::DeleteJobResponse* /*response*/) {
+  return Done(context, jobs_->Delete(request->name()));
 }
 
 grpc::ServerUnaryReactor* JobRpc::ReplanJob(grpc::CallbackServerContext* context,
                                             const v1::ReplanJobRequest* request,
                                             v1::ReplanJobResponse* response) {
   auto* reactor = context->DefaultReactor();
-  jobs_->Replan(*request, [this, reactor, response](absl::StatusOr<v1::ReplanJobResponse> result) {
+  jobs_->Replan(*request, [reactor, response](absl::StatusOr<v1::ReplanJobResponse> result) {
     if (result.ok()) *response = *std::move(result);
-    if (metrics_ != nullptr)
-      metrics_->CountRequest("ReplanJob", absl::StatusCodeToString(result.status().code()));
     reactor->Finish(ToGrpc(result.status()));
   });
   return reactor;
@@ -213,7 +185,7 @@ grpc::ServerUnaryReactor* JobRpc::GetJobTrace(grpc::CallbackServerContext* conte
                                               v1::GetJobTraceResponse* response) {
   auto trace = jobs_->Trace(request->name());
   if (trace.ok()) *response = *std::move(trace);
-  return Done(context, "GetJobTrace", trace.status());
+  return Done(context, trace.status());
 }
 
 grpc::ServerUnaryReactor* JobRpc::ListJobSteps(grpc::CallbackServerContext* context,
@@ -221,14 +193,17 @@ grpc::ServerUnaryReactor* JobRpc::ListJobSteps(grpc::CallbackServerContext* cont
                                                v1::ListJobStepsResponse* response) {
   auto steps = jobs_->Steps(request->name(), request->after_step());
   if (steps.ok()) *response = *std::move(steps);
-  return Done(context, "ListJobSteps", steps.status());
+  return Done(context, steps.status());
 }
 
 grpc::ServerUnaryReactor* JobRpc::ListWorkers(grpc::CallbackServerContext* context,
-                                              const v1::ListWorkersRequest* /*request*/,
+                                              const v1::ListWorkersRequest* request,
                                               v1::ListWorkersResponse* response) {
   for (v1::Worker& worker : registry_->List()) *response->add_workers() = std::move(worker);
-  return Done(context, "ListWorkers", absl::OkStatus());
+  if (request->events()) {
+    for (const Event& event : jobs_->WorkerEvents()) *response->add_events() = ToProto(event);
+  }
+  return Done(context, absl::OkStatus());
 }
 
 grpc::ServerUnaryReactor* JobRpc::SetWorkerAvailability(

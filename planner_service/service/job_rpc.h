@@ -4,17 +4,19 @@
 #include "planner_service/lifecycle/job_manager.h"
 #include "planner_service/links/link_prober.h"
 #include "planner_service/profiles/profiling.h"
-#include "planner_service/service/metrics.h"
 #include "planner_service/service/rpc.h"
+#include "planner_service/service/watch_call.h"
 #include "stagewright/v1/job_service.grpc.pb.h"
 #include "stagewright/v1/worker_service.grpc.pb.h"
 
 namespace stagewright {
 
-class JobRpc : public v1::JobService::CallbackService {
+// WatchJob is raw: one encoded message goes to all watchers of a job.
+class JobRpc
+    : public v1::JobService::WithRawCallbackMethod_WatchJob<v1::JobService::CallbackService> {
  public:
-  JobRpc(JobManager* jobs, WorkerRegistry* registry, OpenStreams* streams, PlannerMetrics* metrics)
-      : jobs_(jobs), registry_(registry), streams_(streams), metrics_(metrics) {}
+  JobRpc(JobManager* jobs, WorkerRegistry* registry, OpenStreams* streams)
+      : jobs_(jobs), registry_(registry), streams_(streams) {}
 
   grpc::ServerUnaryReactor* SubmitJob(grpc::CallbackServerContext* context,
                                       const v1::SubmitJobRequest* request,
@@ -25,11 +27,14 @@ class JobRpc : public v1::JobService::CallbackService {
   grpc::ServerUnaryReactor* ListJobs(grpc::CallbackServerContext* context,
                                      const v1::ListJobsRequest* request,
                                      v1::ListJobsResponse* response) override;
-  grpc::ServerWriteReactor<v1::WatchJobResponse>* WatchJob(
-      grpc::CallbackServerContext* context, const v1::WatchJobRequest* request) override;
+  grpc::ServerWriteReactor<grpc::ByteBuffer>* WatchJob(grpc::CallbackServerContext* context,
+                                                       const grpc::ByteBuffer* request) override;
   grpc::ServerUnaryReactor* CancelJob(grpc::CallbackServerContext* context,
                                       const v1::CancelJobRequest* request,
                                       v1::CancelJobResponse* response) override;
+  grpc::ServerUnaryReactor* DeleteJob(grpc::CallbackServerContext* context,
+                                      const v1::DeleteJobRequest* request,
+                                      v1::DeleteJobResponse* response) override;
   grpc::ServerUnaryReactor* ReplanJob(grpc::CallbackServerContext* context,
                                       const v1::ReplanJobRequest* request,
                                       v1::ReplanJobResponse* response) override;
@@ -47,13 +52,12 @@ class JobRpc : public v1::JobService::CallbackService {
       v1::SetWorkerAvailabilityResponse* response) override;
 
  private:
-  grpc::ServerUnaryReactor* Done(grpc::CallbackServerContext* context, const char* method,
-                                 const absl::Status& status);
+  grpc::ServerUnaryReactor* Done(grpc::CallbackServerContext* context, const absl::Status& status);
 
   JobManager* const jobs_;
   WorkerRegistry* const registry_;
   OpenStreams* const streams_;
-  PlannerMetrics* const metrics_;
+  WatchResponses responses_;
 };
 
 class WorkerRpc : public v1::WorkerService::CallbackService {

@@ -8,20 +8,32 @@
 
 #include <exception>
 #include <map>
+#include <set>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "common/wire/job_state.h"
-#include "planner_service/jobs/job_proto.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/clock.h"
+#include "common/base/process_stats.h"
+#include "planner_service/service/job_metrics.h"
+
+#ifndef STAGEWRIGHT_VERSION
+#error "STAGEWRIGHT_VERSION comes from the build"
+#endif
 
 namespace stagewright {
 namespace {
 
+using prometheus::BuildCounter;
+using prometheus::BuildGauge;
+using prometheus::BuildHistogram;
 using prometheus::Counter;
 using prometheus::Family;
 using prometheus::Gauge;
 using prometheus::Histogram;
+
+constexpr int kThreads = 4;  // So that a slow reader does not keep others waiting.
 
 template <typename Builder>
 auto& Make(Builder builder, prometheus::Registry& registry, const char* name, const char* help) {
@@ -33,127 +45,167 @@ std::vector<std::string> MetricsServer(const std::string& listen) {
   return {"listening_ports", listen, "num_threads", "4", "request_timeout_ms", "5000"};
 }
 
+// Has the counter, which an owner counts by itself, show its figure.
+void CatchUp(Counter& counter, double value) {
+  if (value > counter.Value()) counter.Increment(value - counter.Value());
+}
+
 class ServedMetrics : public PlannerMetrics {
  public:
-  explicit ServedMetrics(const std::string& listen) : exposer_(MetricsServer(listen)) {
+  explicit ServedMetrics(const std::string& listen)
+      : jobs_(*registry_), exposer_(MetricsServer(listen)) {
     exposer_.RegisterCollectable(registry_);
     const std::string host = listen.substr(0, listen.rfind(':'));
     address_ = absl::StrCat(host, ":", exposer_.GetListeningPorts().at(0));
+    Make(BuildGauge(), *registry_, "stagewright_planner_build_info", "1, with the version.")
+        .Add({{"version", STAGEWRIGHT_VERSION}})
+        .Set(1);
   }
 
-  void CountPlan(const std::string& planner, const std::string& result, double seconds) override {
-    plans_.Add({{"planner", planner}, {"result", result}}).Increment();
-    plan_seconds_.Observe(seconds);
+  void CountPlan(const std::string& planner, const std::string& result, const std::string& source,
+                 double seconds) override {
+    plans_.Add({{"planner", planner}, {"result", result}, {"source", source}}).Increment();
+    plan_seconds_.Add({{"source", source}}, kPlanBuckets).Observe(seconds);
   }
 
-  void CountRequest(const std::string& method, const std::string& code) override {
+  void CountCacheUse(const std::string& result) override {
+    cache_.Add({{"result", result}}).Increment();
+  }
+
+  void CountCall(const std::string& method, const std::string& code, double seconds) override {
     requests_.Add({{"method", method}, {"code", code}}).Increment();
+    request_seconds_.Add({{"method", method}}, kCallBuckets).Observe(seconds);
+  }
+
+  void CountOpen(const std::string& method, int more) override {
+    open_.Add({{"method", method}}).Increment(more);
+  }
+
+  void CountEvent(const Event& event) override {
+    absl::MutexLock lock(&mutex_);
+    jobs_.Count(event);
   }
 
   void ObserveJob(const Job& job) override {
     absl::MutexLock lock(&mutex_);
-    auto [it, added] = states_.try_emplace(job.name(), job.state);
-    if (!added) jobs_.Add({{"state", JobStateName(ToProto(it->second))}}).Decrement();
-    it->second = job.state;
-    jobs_.Add({{"state", JobStateName(ToProto(job.state))}}).Increment();
-
-    const prometheus::Labels labels = {{"job", job.name()}};
-    ShowMemory(job);
-    if (IsTerminal(job.state)) {
-      step_seconds_.Remove(&step_seconds_.Add(labels));
-      recent_seconds_.Remove(&recent_seconds_.Add(labels));
-      predicted_seconds_.Remove(&predicted_seconds_.Add(labels));
-      drift_.Remove(&drift_.Add(labels));
-      loss_.Remove(&loss_.Add(labels));
-    } else if (job.metrics.step > 0) {
-      step_seconds_.Add(labels).Set(ToSeconds(job.metrics.step_time));
-      recent_seconds_.Add(labels).Set(ToSeconds(job.metrics.recent_step_time));
-      predicted_seconds_.Add(labels).Set(ToSeconds(job.metrics.predicted_step_time));
-      drift_.Add(labels).Set(job.drift.has_value() ? job.drift->ratio : 0);
-      loss_.Add(labels).Set(job.metrics.loss);
-    }
+    jobs_.Observe(job);
   }
 
-  void Sample(const PlanningPool& pool, const WorkerRegistry& registry) override {
+  void ForgetJob(int64_t job) override {
     absl::MutexLock lock(&mutex_);
-    queue_.Set(pool.queued());
-    rejected_.Increment(static_cast<double>(pool.rejected()) - rejected_.Value());
-    const auto devices = registry.Devices(/*free_only=*/false);
-    int free = 0;
-    for (const RegisteredDevice& device : devices) free += device.job.empty() ? 1 : 0;
-    devices_.Add({{"state", "free"}}).Set(free);
-    devices_.Add({{"state", "held"}}).Set(static_cast<double>(devices.size()) - free);
-    workers_.Set(static_cast<double>(registry.List().size()));
+    jobs_.Forget(job);
+  }
+
+  void Sample(const PlannerSample& sample) override {
+    absl::MutexLock lock(&mutex_);
+    queue_.Set(sample.queued_plans);
+    CatchUp(rejected_, static_cast<double>(sample.rejected_plans));
+    devices_.Add({{"state", "free"}}).Set(static_cast<double>(sample.free_devices));
+    devices_.Add({{"state", "held"}}).Set(static_cast<double>(sample.held_devices));
+    workers_.Set(static_cast<double>(sample.workers.size()));
+    cache_bytes_.Set(static_cast<double>(sample.cached_plan_bytes));
+    state_bytes_.Set(static_cast<double>(sample.state_bytes));
+    state_free_.Set(static_cast<double>(sample.state_free_bytes));
+    ShowHeartbeats(sample.workers);
+    ShowProcess();
   }
 
   std::string address() const override { return address_; }
 
  private:
-  void ShowMemory(const Job& job) {
-    for (const DeviceMemory& memory : job.metrics.memory) {
-      const prometheus::Labels labels = {{"job", job.name()}, {"device", memory.name}};
-      if (IsTerminal(job.state)) {
-        memory_.Remove(&memory_.Add(labels));
-        predicted_memory_.Remove(&predicted_memory_.Add(labels));
-      } else if (memory.measured_peak > 0) {
-        memory_.Add(labels).Set(static_cast<double>(memory.measured_peak));
-        predicted_memory_.Add(labels).Set(static_cast<double>(memory.predicted_peak));
-      }
+  void ShowHeartbeats(const std::vector<v1::Worker>& workers)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    std::set<std::string> present;
+    for (const v1::Worker& worker : workers) {
+      const absl::Time heard = absl::FromUnixSeconds(worker.last_heartbeat_time().seconds()) +
+                               absl::Nanoseconds(worker.last_heartbeat_time().nanos());
+      heartbeat_age_.Add({{"worker", worker.name()}})
+          .Set(absl::ToDoubleSeconds(absl::Now() - heard));
+      present.insert(worker.name());
     }
+    for (const std::string& worker : shown_workers_) {
+      if (!present.contains(worker))
+        heartbeat_age_.Remove(&heartbeat_age_.Add({{"worker", worker}}));
+    }
+    shown_workers_ = std::move(present);
   }
 
+  // By the names that Prometheus' own clients have.
+  void ShowProcess() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    const ProcessStats stats = ReadProcessStats();
+    CatchUp(cpu_seconds_, stats.cpu_seconds);
+    resident_bytes_.Set(static_cast<double>(stats.resident_bytes));
+    virtual_bytes_.Set(static_cast<double>(stats.virtual_bytes));
+    start_time_.Set(stats.start_time_seconds);
+    open_files_.Set(static_cast<double>(stats.open_files));
+    most_files_.Set(static_cast<double>(stats.most_files));
+    threads_.Set(static_cast<double>(stats.threads));
+  }
+
+  const Histogram::BucketBoundaries kPlanBuckets = {0.001, 0.003, 0.01, 0.03, 0.1, 0.3,
+                                                    1,     3,     10,   30,   100};
+  const Histogram::BucketBoundaries kCallBuckets = {0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3,
+                                                    1,      3,     10,    30,   100,  1000};
+
   const std::shared_ptr<prometheus::Registry> registry_ = std::make_shared<prometheus::Registry>();
-  Family<Counter>& plans_ =
-      Make(prometheus::BuildCounter(), *registry_, "stagewright_planner_plans_total",
-           "Planning requests, by planner and result.");
-  Histogram& plan_seconds_ = Make(prometheus::BuildHistogram(), *registry_,
-                                  "stagewright_planner_plan_seconds", "Time to plan.")
-                                 .Add({}, Histogram::BucketBoundaries{0.001, 0.003, 0.01, 0.03, 0.1,
-                                                                      0.3, 1, 3, 10, 30, 100});
-  Gauge& queue_ =
-      Make(prometheus::BuildGauge(), *registry_, "stagewright_planner_pool_queue_length",
-           "Planning requests that wait for a thread.")
-          .Add({});
-  Counter& rejected_ =
-      Make(prometheus::BuildCounter(), *registry_, "stagewright_planner_pool_rejected_total",
-           "Planning requests refused because the queue was full.")
-          .Add({});
-  Family<Gauge>& jobs_ =
-      Make(prometheus::BuildGauge(), *registry_, "stagewright_planner_jobs", "Jobs, by state.");
-  Gauge& workers_ = Make(prometheus::BuildGauge(), *registry_, "stagewright_planner_workers",
-                         "Connected workers.")
-                        .Add({});
-  Family<Gauge>& devices_ =
-      Make(prometheus::BuildGauge(), *registry_, "stagewright_planner_devices",
-           "Devices of connected workers, free or held by a job.");
-  Family<Gauge>& step_seconds_ =
-      Make(prometheus::BuildGauge(), *registry_, "stagewright_planner_job_step_seconds",
-           "Latest step of a running job.");
-  Family<Gauge>& predicted_seconds_ =
-      Make(prometheus::BuildGauge(), *registry_, "stagewright_planner_job_predicted_step_seconds",
-           "Step time that the plan of a running job predicts.");
-  Family<Gauge>& recent_seconds_ =
-      Make(prometheus::BuildGauge(), *registry_, "stagewright_planner_job_recent_step_seconds",
-           "Median of the last steps of a running job, at most 64.");
-  Family<Gauge>& drift_ =
-      Make(prometheus::BuildGauge(), *registry_, "stagewright_planner_job_drift_ratio",
-           "By how much steps of a running job lastingly take longer than predicted, over the "
-           "prediction; 0 within a tenth.");
-  Family<Gauge>& memory_ =
-      Make(prometheus::BuildGauge(), *registry_, "stagewright_planner_job_memory_peak_bytes",
-           "Most memory that the tensors of a running job took so far, by device.");
-  Family<Gauge>& predicted_memory_ = Make(
-      prometheus::BuildGauge(), *registry_, "stagewright_planner_job_predicted_memory_peak_bytes",
-      "Peak memory that the plan of a running job predicts, by device.");
-  Family<Gauge>& loss_ = Make(prometheus::BuildGauge(), *registry_, "stagewright_planner_job_loss",
-                              "Latest loss of a running job.");
+  Family<Counter>& plans_ = Make(BuildCounter(), *registry_, "stagewright_planner_plans_total",
+                                 "Searches, by planner, result and source: a call or a job.");
+  Family<Histogram>& plan_seconds_ =
+      Make(BuildHistogram(), *registry_, "stagewright_planner_plan_seconds",
+           "Time of a search, by source: a call or a job.");
+  Family<Counter>& cache_ = Make(BuildCounter(), *registry_, "stagewright_planner_plan_cache_total",
+                                 "Plan calls that an earlier answer served (hit), that shared a "
+                                 "search (shared) and that began one (miss).");
+  Gauge& cache_bytes_ = Make(BuildGauge(), *registry_, "stagewright_planner_plan_cache_bytes",
+                             "Questions and answers that the plan cache keeps.")
+                            .Add({});
+  Gauge& queue_ = Make(BuildGauge(), *registry_, "stagewright_planner_pool_queue_length",
+                       "Planning requests that wait for a thread.")
+                      .Add({});
+  Counter& rejected_ = Make(BuildCounter(), *registry_, "stagewright_planner_pool_rejected_total",
+                            "Planning requests refused because the queue was full.")
+                           .Add({});
+  Gauge& workers_ =
+      Make(BuildGauge(), *registry_, "stagewright_planner_workers", "Connected workers.").Add({});
+  Family<Gauge>& devices_ = Make(BuildGauge(), *registry_, "stagewright_planner_devices",
+                                 "Devices of connected workers, free or held by a job.");
+  Family<Gauge>& heartbeat_age_ =
+      Make(BuildGauge(), *registry_, "stagewright_planner_worker_heartbeat_age_seconds",
+           "Since a connected worker was last heard of.");
+  Gauge& state_bytes_ = Make(BuildGauge(), *registry_, "stagewright_planner_state_bytes",
+                             "What the planner's state takes on its disk.")
+                            .Add({});
+  Gauge& state_free_ = Make(BuildGauge(), *registry_, "stagewright_planner_state_free_bytes",
+                            "What is free on the disk of the planner's state.")
+                           .Add({});
   Family<Counter>& requests_ =
-      Make(prometheus::BuildCounter(), *registry_, "stagewright_planner_rpc_requests_total",
+      Make(BuildCounter(), *registry_, "stagewright_planner_rpc_requests_total",
            "Finished calls, by method and status code.");
+  Family<Histogram>& request_seconds_ =
+      Make(BuildHistogram(), *registry_, "stagewright_planner_rpc_seconds",
+           "Time of finished calls, by method; of streams, how long they were open.");
+  Family<Gauge>& open_ = Make(BuildGauge(), *registry_, "stagewright_planner_rpc_open",
+                              "Calls and streams that are open, by method.");
+  Counter& cpu_seconds_ =
+      Make(BuildCounter(), *registry_, "process_cpu_seconds_total", "User and system CPU time.")
+          .Add({});
+  Gauge& resident_bytes_ =
+      Make(BuildGauge(), *registry_, "process_resident_memory_bytes", "Resident memory.").Add({});
+  Gauge& virtual_bytes_ =
+      Make(BuildGauge(), *registry_, "process_virtual_memory_bytes", "Virtual memory.").Add({});
+  Gauge& start_time_ = Make(BuildGauge(), *registry_, "process_start_time_seconds",
+                            "When the process started, since the epoch.")
+                           .Add({});
+  Gauge& open_files_ =
+      Make(BuildGauge(), *registry_, "process_open_fds", "Open file descriptors.").Add({});
+  Gauge& most_files_ =
+      Make(BuildGauge(), *registry_, "process_max_fds", "Most open file descriptors.").Add({});
+  Gauge& threads_ = Make(BuildGauge(), *registry_, "process_threads", "Threads.").Add({});
+  absl::Mutex mutex_;
+  JobSeries jobs_ ABSL_GUARDED_BY(mutex_);
+  std::set<std::string> shown_workers_ ABSL_GUARDED_BY(mutex_);
   prometheus::Exposer exposer_;
   std::string address_;
-  absl::Mutex mutex_;
-  std::map<std::string, JobState> states_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace

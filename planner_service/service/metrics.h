@@ -2,16 +2,26 @@
 // `_seconds`.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
-#include "absl/synchronization/mutex.h"
 #include "common/base/status.h"
 #include "planner_service/jobs/job.h"
-#include "planner_service/jobs/planning_pool.h"
-#include "planner_service/registry/worker_registry.h"
+#include "stagewright/v1/job_service.pb.h"
 
 namespace stagewright {
+
+// What is read from its owners now and then.
+struct PlannerSample {
+  int queued_plans = 0;
+  int64_t rejected_plans = 0;  // Since the start.
+  int64_t free_devices = 0, held_devices = 0;
+  std::vector<v1::Worker> workers;
+  int64_t cached_plan_bytes = 0;
+  int64_t state_bytes = 0, state_free_bytes = 0;  // 0: not known.
+};
 
 // Thread-safe.
 class PlannerMetrics {
@@ -20,12 +30,19 @@ class PlannerMetrics {
   static absl::StatusOr<std::unique_ptr<PlannerMetrics>> Serve(const std::string& listen);
   virtual ~PlannerMetrics() = default;
 
-  virtual void CountPlan(const std::string& planner, const std::string& result, double seconds) = 0;
-  virtual void CountRequest(const std::string& method, const std::string& code) = 0;
+  // A search that ended; `source`: "call" or "job".
+  virtual void CountPlan(const std::string& planner, const std::string& result,
+                         const std::string& source, double seconds) = 0;
+  // What a question to the plan cache was: "hit", "shared" with another in flight, or "miss".
+  virtual void CountCacheUse(const std::string& result) = 0;
+  virtual void CountCall(const std::string& method, const std::string& code, double seconds) = 0;
+  // So many more calls of the method are open.
+  virtual void CountOpen(const std::string& method, int more) = 0;
+  virtual void CountEvent(const Event& event) = 0;
   // Series of ended jobs are removed.
   virtual void ObserveJob(const Job& job) = 0;
-  // Gauges read from their owners.
-  virtual void Sample(const PlanningPool& pool, const WorkerRegistry& registry) = 0;
+  virtual void ForgetJob(int64_t job) = 0;
+  virtual void Sample(const PlannerSample& sample) = 0;
   virtual std::string address() const = 0;  // Where it listens.
 };
 

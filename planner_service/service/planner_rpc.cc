@@ -27,10 +27,9 @@ class PooledCall : public grpc::ServerUnaryReactor {
  public:
   using Work = std::function<absl::Status(SearchContext&)>;
 
-  static grpc::ServerUnaryReactor* Start(PlanningPool* pool, PlannerMetrics* metrics,
-                                         const char* method,
+  static grpc::ServerUnaryReactor* Start(PlanningPool* pool,
                                          SearchContext::Clock::time_point deadline, Work work) {
-    auto* call = new PooledCall(metrics, method, deadline);
+    auto* call = new PooledCall(deadline);
     const absl::Status queued =
         pool->Submit([call, work = std::move(work)] { call->Complete(work(*call->search_)); });
     if (!queued.ok()) call->Complete(queued);
@@ -41,17 +40,11 @@ class PooledCall : public grpc::ServerUnaryReactor {
   void OnDone() override { delete this; }
 
  private:
-  PooledCall(PlannerMetrics* metrics, const char* method, SearchContext::Clock::time_point deadline)
-      : metrics_(metrics), method_(method), search_(std::make_unique<SearchContext>(deadline)) {}
+  explicit PooledCall(SearchContext::Clock::time_point deadline)
+      : search_(std::make_unique<SearchContext>(deadline)) {}
 
-  void Complete(const absl::Status& status) {
-    if (metrics_ != nullptr)
-      metrics_->CountRequest(method_, absl::StatusCodeToString(status.code()));
-    Finish(ToGrpc(status));
-  }
+  void Complete(const absl::Status& status) { Finish(ToGrpc(status)); }
 
-  PlannerMetrics* const metrics_;
-  const char* const method_;
   const std::unique_ptr<SearchContext> search_;
 };
 
@@ -69,13 +62,37 @@ absl::Status SolveInto(const v1::PlanRequest& proto, SearchContext& context,
                                              : absl::StatusCodeToString(response.status().code());
     // A name that does not exist must not make a series of its own.
     const bool known = response.status().code() != absl::StatusCode::kNotFound;
-    metrics->CountPlan(known ? owned.request.planner : "unknown", result,
+    metrics->CountPlan(known ? owned.request.planner : "unknown", result, "call",
                        response.ok() ? response->search_seconds : 0);
   }
   RETURN_IF_ERROR(response.status());
   *out = ToProto(*response, *owned.cluster);
   return absl::OkStatus();
 }
+
+// A question to the cache, which the client may take back.
+class PlanCall : public grpc::ServerUnaryReactor {
+ public:
+  PlanCall(PlanCache* cache, v1::PlanResponse* response) : cache_(cache), response_(response) {}
+
+  void Start(PlanningPool& pool, const v1::PlanRequest& request, PlanCache::Deadline deadline) {
+    // The call may have ended when Ask returns, but lives on until its reactor is handed out.
+    ticket_ = cache_->Ask(pool, request, deadline, [this](const PlanCache::Answer& answer) {
+      if (answer.ok()) *response_ = **answer;
+      Finish(ToGrpc(answer.status()));
+    });
+  }
+
+  void OnCancel() override {
+    if (cache_->Cancel(ticket_)) Finish(grpc::Status::CANCELLED);
+  }
+  void OnDone() override { delete this; }
+
+ private:
+  PlanCache* const cache_;
+  v1::PlanResponse* const response_;
+  int64_t ticket_ = 0;
+};
 
 // Streams improvements; the client's going away cancels the search.
 class PlanStreamCall : public grpc::ServerWriteReactor<v1::PlanStreamResponse> {
@@ -99,12 +116,10 @@ class PlanStreamCall : public grpc::ServerWriteReactor<v1::PlanStreamResponse> {
         },
         last.mutable_final());
     if (status.ok()) queue_.Push(std::move(last));
-    Close(status, metrics);
+    Close(status);
   }
 
-  void Close(const absl::Status& status, PlannerMetrics* metrics) {
-    if (metrics != nullptr)
-      metrics->CountRequest("PlanStream", absl::StatusCodeToString(status.code()));
+  void Close(const absl::Status& status) {
     queue_.Close(ToGrpc(status));
     Unref();
   }
@@ -134,10 +149,9 @@ class PlanStreamCall : public grpc::ServerWriteReactor<v1::PlanStreamResponse> {
 grpc::ServerUnaryReactor* PlannerRpc::Plan(grpc::CallbackServerContext* context,
                                            const v1::PlanRequest* request,
                                            v1::PlanResponse* response) {
-  return PooledCall::Start(pool_, metrics_, "Plan", DeadlineOf(*context),
-                           [=, this](SearchContext& search) {
-                             return SolveInto(*request, search, metrics_, {}, response);
-                           });
+  auto* call = new PlanCall(cache_, response);
+  call->Start(*pool_, *request, DeadlineOf(*context));
+  return call;
 }
 
 grpc::ServerWriteReactor<v1::PlanStreamResponse>* PlannerRpc::PlanStream(
@@ -146,50 +160,47 @@ grpc::ServerWriteReactor<v1::PlanStreamResponse>* PlannerRpc::PlanStream(
   // The request lives only as long as the stream, the search possibly longer.
   const absl::Status queued = pool_->Submit(
       [call, plan = request->plan(), metrics = metrics_] { call->Solve(plan, metrics); });
-  if (!queued.ok()) call->Close(queued, metrics_);
+  if (!queued.ok()) call->Close(queued);
   return call;
 }
 
 grpc::ServerUnaryReactor* PlannerRpc::Validate(grpc::CallbackServerContext* context,
                                                const v1::ValidateRequest* request,
                                                v1::ValidateResponse* response) {
-  return PooledCall::Start(
-      pool_, metrics_, "Validate", DeadlineOf(*context), [=](SearchContext&) -> absl::Status {
-        ASSIGN_OR_RETURN(OwnedPlanRequest owned, FromProto(request->problem()));
-        const auto judged = JudgeStrategy(owned.request, FromProto(request->strategy()), "given");
-        // What the strategy breaks is the answer; what the question breaks is an error.
-        if (judged.status().code() == absl::StatusCode::kInvalidArgument) return judged.status();
-        response->set_valid(judged.ok());
-        response->set_violation(std::string(judged.status().message()));
-        return absl::OkStatus();
-      });
+  return PooledCall::Start(pool_, DeadlineOf(*context), [=](SearchContext&) -> absl::Status {
+    ASSIGN_OR_RETURN(OwnedPlanRequest owned, FromProto(request->problem()));
+    const auto judged = JudgeStrategy(owned.request, FromProto(request->strategy()), "given");
+    // What the strategy breaks is the answer; what the question breaks is an error.
+    if (judged.status().code() == absl::StatusCode::kInvalidArgument) return judged.status();
+    response->set_valid(judged.ok());
+    response->set_violation(std::string(judged.status().message()));
+    return absl::OkStatus();
+  });
 }
 
 grpc::ServerUnaryReactor* PlannerRpc::Simulate(grpc::CallbackServerContext* context,
                                                const v1::SimulateRequest* request,
                                                v1::SimulateResponse* response) {
-  return PooledCall::Start(
-      pool_, metrics_, "Simulate", DeadlineOf(*context), [=](SearchContext&) -> absl::Status {
-        ASSIGN_OR_RETURN(OwnedPlanRequest owned, FromProto(request->problem()));
-        owned.request.timeline = request->timeline();
-        ASSIGN_OR_RETURN(JudgedPlan judged,
-                         JudgeStrategy(owned.request, FromProto(request->strategy()), "given"));
-        *response->mutable_plan() = ToProto(judged, *owned.cluster);
-        return absl::OkStatus();
-      });
+  return PooledCall::Start(pool_, DeadlineOf(*context), [=](SearchContext&) -> absl::Status {
+    ASSIGN_OR_RETURN(OwnedPlanRequest owned, FromProto(request->problem()));
+    owned.request.timeline = request->timeline();
+    ASSIGN_OR_RETURN(JudgedPlan judged,
+                     JudgeStrategy(owned.request, FromProto(request->strategy()), "given"));
+    *response->mutable_plan() = ToProto(judged, *owned.cluster);
+    return absl::OkStatus();
+  });
 }
 
 grpc::ServerUnaryReactor* PlannerRpc::Explain(grpc::CallbackServerContext* context,
                                               const v1::ExplainRequest* request,
                                               v1::ExplainResponse* response) {
-  return PooledCall::Start(
-      pool_, metrics_, "Explain", DeadlineOf(*context), [=](SearchContext& search) -> absl::Status {
-        ASSIGN_OR_RETURN(OwnedPlanRequest owned, FromProto(request->problem()));
-        ASSIGN_OR_RETURN(const Explanation explanation,
-                         ExplainStrategy(owned.request, FromProto(request->strategy()), search));
-        *response->mutable_explanation() = ToProto(explanation);
-        return absl::OkStatus();
-      });
+  return PooledCall::Start(pool_, DeadlineOf(*context), [=](SearchContext& search) -> absl::Status {
+    ASSIGN_OR_RETURN(OwnedPlanRequest owned, FromProto(request->problem()));
+    ASSIGN_OR_RETURN(const Explanation explanation,
+                     ExplainStrategy(owned.request, FromProto(request->strategy()), search));
+    *response->mutable_explanation() = ToProto(explanation);
+    return absl::OkStatus();
+  });
 }
 
 grpc::ServerUnaryReactor* PlannerRpc::ListPlanners(grpc::CallbackServerContext* context,
@@ -202,9 +213,24 @@ grpc::ServerUnaryReactor* PlannerRpc::ListPlanners(grpc::CallbackServerContext* 
     out->set_is_default(info.name == PlanRequest().planner);
   }
   auto* reactor = context->DefaultReactor();
-  if (metrics_ != nullptr) metrics_->CountRequest("ListPlanners", "OK");
   reactor->Finish(grpc::Status::OK);
   return reactor;
+}
+
+grpc::ServerUnaryReactor* PlannerRpc::GetServer(grpc::CallbackServerContext* context,
+                                                const v1::GetServerRequest* /*request*/,
+                                                v1::GetServerResponse* response) {
+  figures_(*response);
+  auto* reactor = context->DefaultReactor();
+  reactor->Finish(grpc::Status::OK);
+  return reactor;
+}
+
+absl::StatusOr<v1::PlanResponse> SearchPlan(const v1::PlanRequest& request, SearchContext& context,
+                                            PlannerMetrics* metrics) {
+  v1::PlanResponse response;
+  RETURN_IF_ERROR(SolveInto(request, context, metrics, {}, &response));
+  return response;
 }
 
 }  // namespace stagewright

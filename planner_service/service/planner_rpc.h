@@ -2,18 +2,30 @@
 // solve.
 #pragma once
 
+#include <functional>
+#include <utility>
+
 #include "planner_service/jobs/planning_pool.h"
 #include "planner_service/service/metrics.h"
+#include "planner_service/service/plan_cache.h"
 #include "planner_service/service/rpc.h"
 #include "stagewright/v1/planner_service.grpc.pb.h"
 
 namespace stagewright {
 
+// What GetServer says; `version` and start time apart.
+using ServerFigures = std::function<void(v1::GetServerResponse&)>;
+
 class PlannerRpc : public v1::PlannerService::CallbackService {
  public:
   // All outlive the service; `metrics` may be null.
-  PlannerRpc(PlanningPool* pool, OpenStreams* streams, PlannerMetrics* metrics)
-      : pool_(pool), streams_(streams), metrics_(metrics) {}
+  PlannerRpc(PlanningPool* pool, PlanCache* cache, OpenStreams* streams, PlannerMetrics* metrics,
+             ServerFigures figures)
+      : pool_(pool),
+        cache_(cache),
+        streams_(streams),
+        metrics_(metrics),
+        figures_(std::move(figures)) {}
 
   grpc::ServerUnaryReactor* Plan(grpc::CallbackServerContext* context,
                                  const v1::PlanRequest* request,
@@ -32,11 +44,20 @@ class PlannerRpc : public v1::PlannerService::CallbackService {
   grpc::ServerUnaryReactor* ListPlanners(grpc::CallbackServerContext* context,
                                          const v1::ListPlannersRequest* request,
                                          v1::ListPlannersResponse* response) override;
+  grpc::ServerUnaryReactor* GetServer(grpc::CallbackServerContext* context,
+                                      const v1::GetServerRequest* request,
+                                      v1::GetServerResponse* response) override;
 
  private:
   PlanningPool* const pool_;
+  PlanCache* const cache_;
   OpenStreams* const streams_;
   PlannerMetrics* const metrics_;
+  const ServerFigures figures_;
 };
+
+// One search for a Plan call, counted unless `metrics` is null.
+absl::StatusOr<v1::PlanResponse> SearchPlan(const v1::PlanRequest& request, SearchContext& context,
+                                            PlannerMetrics* metrics);
 
 }  // namespace stagewright

@@ -8,16 +8,12 @@
 namespace stagewright {
 namespace {
 
-void Count(PlannerMetrics* metrics, const char* method, const absl::Status& status) {
-  if (metrics != nullptr) metrics->CountRequest(method, absl::StatusCodeToString(status.code()));
-}
-
 // A measurement takes minutes; it ends early when the client goes or the server does.
 class ProfileCall : public grpc::ServerUnaryReactor {
  public:
-  ProfileCall(Profiling* profiling, OpenStreams* streams, PlannerMetrics* metrics,
-              const v1::ProfileGraphRequest& request, v1::ProfileGraphResponse* response)
-      : profiling_(profiling), streams_(streams), metrics_(metrics), response_(response) {
+  ProfileCall(Profiling* profiling, OpenStreams* streams, const v1::ProfileGraphRequest& request,
+              v1::ProfileGraphResponse* response)
+      : profiling_(profiling), streams_(streams), response_(response) {
     const auto number = profiling_->Start(
         request, [this](absl::StatusOr<v1::ProfileGraphResponse> result) { End(result); });
     if (!number.ok()) {
@@ -37,13 +33,11 @@ class ProfileCall : public grpc::ServerUnaryReactor {
  private:
   void End(absl::StatusOr<v1::ProfileGraphResponse> result) {
     if (result.ok()) *response_ = *std::move(result);
-    Count(metrics_, "ProfileGraph", result.status());
     Finish(ToGrpc(result.status()));
   }
 
   Profiling* const profiling_;
   OpenStreams* const streams_;
-  PlannerMetrics* const metrics_;
   v1::ProfileGraphResponse* const response_;
   int64_t number_ = 0;
   int64_t stream_ = 0;
@@ -51,9 +45,8 @@ class ProfileCall : public grpc::ServerUnaryReactor {
 
 }  // namespace
 
-grpc::ServerUnaryReactor* ProfileRpc::Done(grpc::CallbackServerContext* context, const char* method,
+grpc::ServerUnaryReactor* ProfileRpc::Done(grpc::CallbackServerContext* context,
                                            const absl::Status& status) {
-  Count(metrics_, method, status);
   auto* reactor = context->DefaultReactor();
   reactor->Finish(ToGrpc(status));
   return reactor;
@@ -62,14 +55,14 @@ grpc::ServerUnaryReactor* ProfileRpc::Done(grpc::CallbackServerContext* context,
 grpc::ServerUnaryReactor* ProfileRpc::ProfileGraph(grpc::CallbackServerContext* /*context*/,
                                                    const v1::ProfileGraphRequest* request,
                                                    v1::ProfileGraphResponse* response) {
-  return new ProfileCall(profiling_, streams_, metrics_, *request, response);
+  return new ProfileCall(profiling_, streams_, *request, response);
 }
 
 grpc::ServerUnaryReactor* ProfileRpc::ListProfiles(grpc::CallbackServerContext* context,
                                                    const v1::ListProfilesRequest* /*request*/,
                                                    v1::ListProfilesResponse* response) {
   const auto known = profiling_->store().Read();
-  if (!known.ok()) return Done(context, "ListProfiles", known.status());
+  if (!known.ok()) return Done(context, known.status());
   for (const auto& [device, operators] : known->devices) {
     v1::ProfileSummary* summary = response->add_profiles();
     summary->set_device_kind(device.kind);
@@ -83,17 +76,17 @@ grpc::ServerUnaryReactor* ProfileRpc::ListProfiles(grpc::CallbackServerContext* 
     summary->set_first_measured_on(first);
     summary->set_last_measured_on(last);
   }
-  return Done(context, "ListProfiles", absl::OkStatus());
+  return Done(context, absl::OkStatus());
 }
 
 grpc::ServerUnaryReactor* ProfileRpc::ExportProfiles(grpc::CallbackServerContext* context,
                                                      const v1::ExportProfilesRequest* /*request*/,
                                                      v1::ExportProfilesResponse* response) {
   const auto known = profiling_->store().Read();
-  if (!known.ok()) return Done(context, "ExportProfiles", known.status());
+  if (!known.ok()) return Done(context, known.status());
   for (const auto& [device, operators] : known->devices)
     *response->add_profiles() = ToProto(device, operators);
-  return Done(context, "ExportProfiles", absl::OkStatus());
+  return Done(context, absl::OkStatus());
 }
 
 grpc::ServerUnaryReactor* ProfileRpc::ImportProfiles(grpc::CallbackServerContext* context,
@@ -103,14 +96,14 @@ grpc::ServerUnaryReactor* ProfileRpc::ImportProfiles(grpc::CallbackServerContext
   absl::Status status;
   for (const v1::DeviceProfile& device : request->profiles()) {
     status = Merge(device, profile);
-    if (!status.ok()) return Done(context, "ImportProfiles", status);
+    if (!status.ok()) return Done(context, status);
   }
   int64_t count = 0;
   for (const auto& [device, operators] : profile.devices)
     count += static_cast<int64_t>(operators.size());
   status = profiling_->store().Write(profile);
   if (status.ok()) response->set_operators(count);
-  return Done(context, "ImportProfiles", status);
+  return Done(context, status);
 }
 
 }  // namespace stagewright

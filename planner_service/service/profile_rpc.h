@@ -2,7 +2,6 @@
 #pragma once
 
 #include "planner_service/profiles/profiling.h"
-#include "planner_service/service/metrics.h"
 #include "planner_service/service/rpc.h"
 #include "stagewright/v1/profile.grpc.pb.h"
 
@@ -10,9 +9,9 @@ namespace stagewright {
 
 class ProfileRpc : public v1::ProfileService::CallbackService {
  public:
-  // All outlive the service; `metrics` may be null.
-  ProfileRpc(Profiling* profiling, OpenStreams* streams, PlannerMetrics* metrics)
-      : profiling_(profiling), streams_(streams), metrics_(metrics) {}
+  // Both outlive the service.
+  ProfileRpc(Profiling* profiling, OpenStreams* streams)
+      : profiling_(profiling), streams_(streams) {}
 
   grpc::ServerUnaryReactor* ProfileGraph(grpc::CallbackServerContext* context,
                                          const v1::ProfileGraphRequest* request,
@@ -28,12 +27,10 @@ class ProfileRpc : public v1::ProfileService::CallbackService {
                                            v1::ImportProfilesResponse* response) override;
 
  private:
-  grpc::ServerUnaryReactor* Done(grpc::CallbackServerContext* context, const char* method,
-                                 const absl::Status& status);
+  grpc::ServerUnaryReactor* Done(grpc::CallbackServerContext* context, const absl::Status& status);
 
   Profiling* const profiling_;
   OpenStreams* const streams_;
-  PlannerMetrics* const metrics_;
 };
 
 }  // namespace stagewright

@@ -1,8 +1,63 @@
 #include "planner_service/service/rpc.h"
 
+#include <string>
 #include <utility>
 
+#include "common/base/error_details.h"
+#include "stagewright/v1/error_details.pb.h"
+
 namespace stagewright {
+namespace {
+
+void Add(absl::string_view type, const google::protobuf::Message& detail, v1::ErrorStatus& out) {
+  google::protobuf::Any* any = out.add_details();
+  any->set_type_url(absl::StrCat("type.googleapis.com/google.rpc.", type));
+  detail.SerializeToString(any->mutable_value());
+}
+
+v1::ErrorStatus WithDetails(const absl::Status& status, const ErrorDetails& details) {
+  v1::ErrorStatus out;
+  out.set_code(static_cast<int32_t>(status.code()));
+  out.set_message(std::string(status.message()));
+  if (!details.reason.empty()) {
+    v1::ErrorInfo info;
+    info.set_reason(details.reason);
+    info.set_domain("stagewright");
+    Add("ErrorInfo", info, out);
+  }
+  if (!details.field.empty()) {
+    v1::BadRequest request;
+    v1::FieldViolation* violation = request.add_field_violations();
+    violation->set_field(details.field);
+    violation->set_description(std::string(status.message()));
+    Add("BadRequest", request, out);
+  }
+  if (!details.resource.empty()) {
+    v1::ResourceInfo resource;
+    resource.set_resource_type(details.resource.substr(0, details.resource.find('/')));
+    resource.set_resource_name(details.resource);
+    resource.set_description(std::string(status.message()));
+    Add("ResourceInfo", resource, out);
+  }
+  if (details.retry_after.has_value()) {
+    const int64_t nanos = absl::ToInt64Nanoseconds(*details.retry_after);
+    v1::RetryInfo retry;
+    retry.mutable_retry_delay()->set_seconds(nanos / 1'000'000'000);
+    retry.mutable_retry_delay()->set_nanos(static_cast<int32_t>(nanos % 1'000'000'000));
+    Add("RetryInfo", retry, out);
+  }
+  return out;
+}
+
+}  // namespace
+
+grpc::Status ToGrpc(const absl::Status& status) {
+  const auto code = static_cast<grpc::StatusCode>(status.code());
+  if (status.ok()) return grpc::Status(code, std::string(status.message()));
+  const v1::ErrorStatus detailed = WithDetails(status, DetailsOf(status));
+  if (detailed.details().empty()) return grpc::Status(code, detailed.message());
+  return grpc::Status(code, detailed.message(), detailed.SerializeAsString());
+}
 
 int64_t OpenStreams::Add(std::function<void()> close) {
   {

@@ -11,10 +11,9 @@
 
 namespace stagewright {
 
-// The codes of absl and gRPC agree.
-inline grpc::Status ToGrpc(const absl::Status& status) {
-  return grpc::Status(static_cast<grpc::StatusCode>(status.code()), std::string(status.message()));
-}
+// The codes of absl and gRPC agree; details (common/base/error_details.h) go along as those of
+// google.rpc: ErrorInfo, BadRequest, ResourceInfo, RetryInfo.
+grpc::Status ToGrpc(const absl::Status& status);
 
 // Streams that would outlive Server::Shutdown(), which waits for every reactor. Thread-safe.
 class OpenStreams {

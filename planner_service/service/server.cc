@@ -9,18 +9,27 @@
 #include <mutex>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/numbers.h"
 #include "planner_service/lifecycle/job_manager.h"
 #include "planner_service/links/link_prober.h"
+#include "planner_service/service/call_metrics.h"
+#include "planner_service/service/disk_use.h"
 #include "planner_service/service/job_rpc.h"
 #include "planner_service/service/planner_rpc.h"
 #include "planner_service/service/profile_rpc.h"
 #include "planner_service/service/topology_rpc.h"
 #include "planner_service/store/sqlite_store.h"
 
+#ifndef STAGEWRIGHT_VERSION
+#error "STAGEWRIGHT_VERSION comes from the build"
+#endif
+
 namespace stagewright {
 namespace {
+
+constexpr int64_t kCachedPlanBytes = int64_t{64} << 20;
 
 // gRPC would take a port modulo 2^16.
 absl::Status CheckAddress(const std::string& flag, const std::string& address) {
@@ -50,23 +59,39 @@ class RunningServer : public PlannerServer {
     if (!options_.metrics_listen.empty()) {
       ASSIGN_OR_RETURN(metrics_, PlannerMetrics::Serve(options_.metrics_listen));
     }
+    cache_ = std::make_unique<PlanCache>(
+        [this](const v1::PlanRequest& request, SearchContext& context) {
+          return SearchPlan(request, context, metrics_.get());
+        },
+        kCachedPlanBytes, [this](PlanCache::Use use) { CountUse(use); });
     pool_ = std::make_unique<PlanningPool>(options_.planning_threads, options_.planning_queue);
     links_ = std::make_unique<LinkProber>(store_.get(), &registry_);
     RETURN_IF_ERROR(links_->Recover());
     JobManagerOptions job_options;
     job_options.measuring = [this] { return links_->busy(); };
     job_options.worker_timeout = options_.worker_timeout;
-    if (metrics_ != nullptr)
+    if (options_.keep_jobs > 0) job_options.keep.count = static_cast<size_t>(options_.keep_jobs);
+    if (options_.keep_days > 0) job_options.keep.age = absl::Hours(24) * options_.keep_days;
+    if (metrics_ != nullptr) {
+      job_options.on_forgotten = [this](int64_t job) { metrics_->ForgetJob(job); };
       job_options.on_change = [this](const Job& job) { metrics_->ObserveJob(job); };
+      job_options.on_event = [this](const Event& event) { metrics_->CountEvent(event); };
+      job_options.on_planned = [this](const std::string& planner, const std::string& result,
+                                      double seconds) {
+        metrics_->CountPlan(planner, result, "job", seconds);
+      };
+    }
     jobs_ = std::make_unique<JobManager>(store_.get(), &registry_, pool_.get(), job_options);
     RETURN_IF_ERROR(jobs_->Recover());
     profiling_ = std::make_unique<Profiling>(store_.get(), &registry_);
-    planner_rpc_ = std::make_unique<PlannerRpc>(pool_.get(), &streams_, metrics_.get());
-    job_rpc_ = std::make_unique<JobRpc>(jobs_.get(), &registry_, &streams_, metrics_.get());
-    profile_rpc_ = std::make_unique<ProfileRpc>(profiling_.get(), &streams_, metrics_.get());
+    planner_rpc_ = std::make_unique<PlannerRpc>(
+        pool_.get(), cache_.get(), &streams_, metrics_.get(),
+        [this](v1::GetServerResponse& response) { Describe(response); });
+    job_rpc_ = std::make_unique<JobRpc>(jobs_.get(), &registry_, &streams_);
+    profile_rpc_ = std::make_unique<ProfileRpc>(profiling_.get(), &streams_);
     worker_rpc_ = std::make_unique<WorkerRpc>(jobs_.get(), profiling_.get(), &registry_,
                                               links_.get(), &streams_);
-    topology_rpc_ = std::make_unique<TopologyRpc>(&registry_, links_.get(), metrics_.get());
+    topology_rpc_ = std::make_unique<TopologyRpc>(&registry_, links_.get());
     RETURN_IF_ERROR(Listen());
     ticker_ = std::thread([this] { Tick(); });
     return absl::OkStatus();
@@ -117,13 +142,25 @@ class RunningServer : public PlannerServer {
     builder.RegisterService(profile_rpc_.get());
     builder.RegisterService(worker_rpc_.get());
     builder.RegisterService(topology_rpc_.get());
+    if (metrics_ != nullptr) {
+      std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> counters;
+      counters.push_back(CountCalls(metrics_.get()));
+      builder.experimental().SetInterceptorCreators(std::move(counters));
+    }
     server_ = builder.BuildAndStart();
     if (server_ == nullptr || port == 0) {
       server_.reset();
       return absl::UnavailableError(
           absl::StrCat("cannot listen on ", options_.listen, ": is the port in use?"));
     }
-    server_->GetHealthCheckService()->SetServingStatus(true);
+    // By the service's name, too: a client may ask for the one that it needs.
+    grpc::HealthCheckServiceInterface* health = server_->GetHealthCheckService();
+    health->SetServingStatus(true);
+    for (const char* service :
+         {v1::PlannerService::service_full_name(), v1::JobService::service_full_name(),
+          v1::ProfileService::service_full_name(), v1::WorkerService::service_full_name(),
+          v1::TopologyService::service_full_name()})
+      health->SetServingStatus(service, true);
     address_ = absl::StrCat(options_.listen.substr(0, options_.listen.rfind(':')), ":", port);
     return absl::OkStatus();
   }
@@ -134,15 +171,47 @@ class RunningServer : public PlannerServer {
       jobs_->Tick(absl::Now());
       profiling_->Tick();
       links_->Tick(absl::Now());
-      if (metrics_ != nullptr) metrics_->Sample(*pool_, registry_);
+      if (metrics_ != nullptr) metrics_->Sample(Sample());
     }
   }
 
+  void CountUse(PlanCache::Use use) {
+    if (metrics_ == nullptr) return;
+    const char* const names[] = {"hit", "shared", "miss"};
+    metrics_->CountCacheUse(names[static_cast<int>(use)]);
+  }
+
+  PlannerSample Sample() const {
+    PlannerSample sample;
+    sample.queued_plans = pool_->queued();
+    sample.rejected_plans = pool_->rejected();
+    for (const RegisteredDevice& device : registry_.Devices(/*free_only=*/false))
+      ++(device.job.empty() ? sample.free_devices : sample.held_devices);
+    sample.workers = registry_.List();
+    sample.cached_plan_bytes = cache_->bytes();
+    const DiskUse disk = DiskUseOf(options_.state);
+    sample.state_bytes = disk.used_bytes;
+    sample.state_free_bytes = disk.free_bytes;
+    return sample;
+  }
+
+  void Describe(v1::GetServerResponse& response) const {
+    response.set_version(STAGEWRIGHT_VERSION);
+    response.mutable_start_time()->set_seconds(absl::ToUnixSeconds(start_time_));
+    response.set_state_path(options_.state);
+    const DiskUse disk = DiskUseOf(options_.state);
+    response.set_state_bytes(disk.used_bytes);
+    response.set_state_free_bytes(disk.free_bytes);
+    response.set_plans_waiting(pool_->queued());
+  }
+
   const ServerOptions options_;
+  const absl::Time start_time_ = absl::Now();
   std::unique_ptr<Store> store_;
   std::unique_ptr<PlannerMetrics> metrics_;
   WorkerRegistry registry_;
   OpenStreams streams_;
+  std::unique_ptr<PlanCache> cache_;  // Outlives the pool, whose threads answer to it.
   std::unique_ptr<PlanningPool> pool_;
   std::unique_ptr<LinkProber> links_;
   std::unique_ptr<JobManager> jobs_;

@@ -2,6 +2,7 @@
 // it.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -18,6 +19,8 @@ struct ServerOptions {
   int planning_queue = 16;
   absl::Duration worker_timeout = absl::Seconds(10);
   int max_message_mib = 256;  // Largest graph accepted.
+  int64_t keep_jobs = 0;      // Ended jobs that are kept, the newest; 0: all.
+  double keep_days = 0;       // For how long ended jobs are kept; 0: for ever.
 };
 
 class PlannerServer {

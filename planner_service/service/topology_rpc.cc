@@ -30,8 +30,6 @@ grpc::ServerUnaryReactor* TopologyRpc::MeasureTopology(grpc::CallbackServerConte
   const absl::Status status =
       Describe(registry_->Devices(/*free_only=*/false), registry_->Links(), *response);
   response->set_pending(links_->pending());
-  if (metrics_ != nullptr)
-    metrics_->CountRequest("MeasureTopology", absl::StatusCodeToString(status.code()));
   auto* reactor = context->DefaultReactor();
   reactor->Finish(ToGrpc(status));
   return reactor;

@@ -3,16 +3,14 @@
 
 #include "planner_service/links/link_prober.h"
 #include "planner_service/registry/worker_registry.h"
-#include "planner_service/service/metrics.h"
 #include "stagewright/v1/links.grpc.pb.h"
 
 namespace stagewright {
 
 class TopologyRpc : public v1::TopologyService::CallbackService {
  public:
-  // All outlive the service; `metrics` may be null.
-  TopologyRpc(WorkerRegistry* registry, LinkProber* links, PlannerMetrics* metrics)
-      : registry_(registry), links_(links), metrics_(metrics) {}
+  // Both outlive the service.
+  TopologyRpc(WorkerRegistry* registry, LinkProber* links) : registry_(registry), links_(links) {}
 
   grpc::ServerUnaryReactor* MeasureTopology(grpc::CallbackServerContext* context,
                                             const v1::MeasureTopologyRequest* request,
@@ -21,7 +19,6 @@ class TopologyRpc : public v1::TopologyService::CallbackService {
  private:
   WorkerRegistry* const registry_;
   LinkProber* const links_;
-  PlannerMetrics* const metrics_;
 };
 
 }  // namespace stagewright

@@ -19,10 +19,10 @@ PROMETHEUS_LABELS = {"le", "instance"}
 
 
 def sources():
-  """The text of each program's metrics.h and metrics.cc, None where there is none yet."""
+  """The text of each program's files named like metrics.cc, None where there is none yet."""
   text = {}
   for folder in SOURCES:
-    files = sorted((deployment.ROOT / folder).glob("metrics.*"))
+    files = sorted((deployment.ROOT / folder).glob("*metrics.*"))
     text[folder] = "".join(p.read_text() for p in files) if files else None
   return text
 

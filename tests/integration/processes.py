@@ -4,7 +4,6 @@ import json
 import os
 import pathlib
 import re
-import select
 import signal
 import subprocess
 import tempfile
@@ -41,11 +40,18 @@ class Processes:
         """On the address of the planner before it, if there was one."""
         command = [BIN / "stagewright-planner", "--listen", self.address, "--metrics-listen", ""]
         command += ["--state", self.path / "state.db", *self.planner_flags]
-        self.planner = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-        line = read_line(self.planner, 20)
-        found = re.search(r"listening on (\S+?),? ?$", line.strip())
-        assert found, line
-        self.address = found.group(1)
+        # A file: a pipe that nobody reads would fill up with the planner's log and hold it up.
+        path = self.path / "planner.log"
+        begin = path.stat().st_size if path.exists() else 0
+        with open(path, "a") as log:
+            self.planner = subprocess.Popen(command, stderr=log)
+
+        def announced():
+            return re.search(r"listening on (\S+?),? ?$", path.read_text()[begin:], re.MULTILINE)
+
+        wait_for(lambda: announced() or self.planner.poll() is not None, "the planner to listen", patience=20)
+        assert announced(), path.read_text()[begin:]
+        self.address = announced().group(1)
 
     def start_worker(self, name: str, *flags: str, prefix: tuple | list = ()) -> subprocess.Popen:
         """`prefix`: a program that becomes the worker."""
@@ -161,9 +167,3 @@ def wait_for(condition, what: str, patience: float = PATIENCE) -> None:
     while not condition():
         assert time.monotonic() < deadline, f"waited {patience} s for {what}"
         time.sleep(0.1)
-
-
-def read_line(process: subprocess.Popen, patience: float) -> str:
-    ready, _, _ = select.select([process.stderr], [], [], patience)
-    assert ready, "the process says nothing"
-    return process.stderr.readline()

@@ -4,7 +4,6 @@
 
 #include <cerrno>
 #include <cstring>
-#include <iostream>
 #include <map>
 #include <optional>
 #include <thread>
@@ -13,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/synchronization/mutex.h"
+#include "common/log/log.h"
 #include "worker_daemon/daemon/devices.h"
 #include "worker_daemon/daemon/ending_runs.h"
 #include "worker_daemon/daemon/measuring/link_probe_run.h"
@@ -209,6 +209,10 @@ class RunningDaemon : public Daemon {
     auto it = runs_.find(message.job());
     if (it != runs_.end() && it->second->generation() >= message.generation()) return;
     EndLater(Remove(message.job(), message.generation()));
+    Log(LogLevel::kInfo, "job is prepared",
+        {{"job", message.job()},
+         {"generation", message.generation()},
+         {"devices", message.devices_size()}});
     runs_[message.job()] = std::make_unique<WorkerRun>(
         message, [this](const std::string& name) { return FindDevice(name); },
         [this](v1::ConnectRequest report) { outbox_.Push(std::move(report)); }, metrics_.get());
@@ -314,14 +318,20 @@ class RunningDaemon : public Daemon {
         break;
       case v1::ConnectResponse::kAbort:
         if (auto over = TakeOver(message.abort().job(), message.abort().generation())) {
-          std::cerr << "stagewright-worker: " << over->job()
-                    << " ends: " << message.abort().reason() << std::endl;
+          Log(LogLevel::kWarning, "job ends here",
+              {{"job", over->job()},
+               {"generation", message.abort().generation()},
+               {"why", message.abort().reason()}});
           over->Abort(message.abort().reason());
           EndLater(std::move(over));
         }
         break;
       case v1::ConnectResponse::kRelease:
-        EndLater(TakeOver(message.release().job(), message.release().generation()));
+        if (auto over = TakeOver(message.release().job(), message.release().generation())) {
+          Log(LogLevel::kInfo, "job is done here",
+              {{"job", over->job()}, {"generation", message.release().generation()}});
+          EndLater(std::move(over));
+        }
         break;
       case v1::ConnectResponse::kSetAvailability:
         // Once it is to end, nothing keeps it.

@@ -3,13 +3,13 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <iostream>
 #include <utility>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "common/log/log.h"
 #include "common/topology/device_kind.h"
 #include "common/wire/topology_proto.h"
 #include "worker_daemon/device/accelerators.h"
@@ -53,8 +53,8 @@ absl::StatusOr<Offer> OfferCpus(const std::string& spec, const std::string& coun
   const DeviceKind rates = MeasureDeviceRates("cpu", ThisCpuName());
   absl::StatusOr<DeviceKind> kind = MeasureEngine(rates, "cpu");
   if (!kind.ok()) {  // Such as no folder for a temporary file: plans are worse, jobs run.
-    std::cerr << "stagewright-worker: costs of passes were not measured: "
-              << kind.status().message() << std::endl;
+    Log(LogLevel::kWarning, "costs of passes were not measured",
+        {{"why", kind.status().message()}});
     kind = WithFixedCosts(rates);
   }
   offer.kinds.push_back(ToProto(*kind));

@@ -4,7 +4,6 @@
 #include <grpcpp/security/credentials.h>
 
 #include <algorithm>
-#include <iostream>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -56,7 +55,8 @@ void PlannerLink::Run() {
     if (absl::Now() - start > kLongestRetry) retry = kFirstRetry;  // It had worked for a while.
     absl::MutexLock lock(&mutex_);
     if (stopping_) return;
-    Log(absl::StrCat("planner at ", address_, ": ", status.error_message(), "; trying again"));
+    Log(LogLevel::kWarning,
+        absl::StrCat("planner at ", address_, ": ", status.error_message(), "; trying again"));
     mutex_.AwaitWithTimeout(absl::Condition(&stopping_), retry);
     if (stopping_) return;
     retry = std::min(retry * 2, kLongestRetry);
@@ -80,7 +80,7 @@ grpc::Status PlannerLink::RunStream() {
     while (stream->Read(&message)) {
       if (message.has_registered() && !writer.joinable()) {
         heartbeat_interval_ns_ = message.registered().heartbeat_interval_ns();
-        Log(absl::StrCat("registered with the planner at ", address_));
+        Log(LogLevel::kInfo, absl::StrCat("registered with the planner at ", address_));
         callbacks_.on_connected(true);
         writer = std::thread([this, &stream, &ended] { WriteLoop(stream.get(), &ended); });
       }
@@ -115,10 +115,10 @@ void PlannerLink::WriteLoop(Stream* stream, std::atomic<bool>* ended) {
   }
 }
 
-void PlannerLink::Log(const std::string& line) {
+void PlannerLink::Log(LogLevel level, const std::string& line) {
   if (line == last_logged_) return;  // A planner that stays away is one line, not one per retry.
   last_logged_ = line;
-  std::cerr << "stagewright-worker: " << line << std::endl;
+  stagewright::Log(level, line);
 }
 
 }  // namespace stagewright

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "absl/time/time.h"
+#include "common/log/log.h"
 #include "stagewright/v1/worker_service.grpc.pb.h"
 #include "worker_daemon/daemon/outbox.h"
 
@@ -36,7 +37,7 @@ class PlannerLink {
   // One stream from beginning to end; returns why it ended.
   grpc::Status RunStream();
   void WriteLoop(Stream* stream, std::atomic<bool>* ended);
-  void Log(const std::string& line);
+  void Log(LogLevel level, const std::string& line);
 
   const std::string address_;
   Outbox* const outbox_;

@@ -1,11 +1,11 @@
 #include "worker_daemon/daemon/run_checkpoints.h"
 
-#include <iostream>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "common/log/log.h"
 #include "common/plan/plan.h"
 #include "common/wire/training_proto.h"
 
@@ -52,7 +52,8 @@ absl::Status RunCheckpoints::Resume(v1::Prepared* prepared) {
                      "another output directory"));
   }
   for (const std::string& reason : skipped) {
-    std::cerr << "stagewright-worker: " << prepare_.job() << ": " << reason << std::endl;
+    Log(LogLevel::kWarning, "a checkpoint is passed over",
+        {{"job", prepare_.job()}, {"why", reason}});
     prepared->add_warnings(reason);
   }
   if (resume_ == nullptr) return absl::OkStatus();
@@ -188,8 +189,12 @@ void RunCheckpoints::DoComplete(const v1::WriteManifest& message, const Graph& g
   // What lies beside the checkpoint of a job without a policy may be another job's.
   if (status.ok() && spec.has_checkpoints()) {
     for (const std::string& left : PruneCheckpoints(root_, message.step(), policy_.keep))
-      std::cerr << "stagewright-worker: " << prepare_.job() << ": not removed: " << left
-                << std::endl;
+      Log(LogLevel::kWarning, "an old checkpoint is not removed",
+          {{"job", prepare_.job()}, {"path", left}});
+  }
+  if (!status.ok()) {
+    Log(LogLevel::kError, "checkpoint failed",
+        {{"job", prepare_.job()}, {"step", message.step()}, {"why", status.message()}});
   }
   ReportCompleted(message, status);
 }

@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <iostream>
 #include <set>
 #include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/log/log.h"
 #include "worker_daemon/checkpoint/shards.h"
 #include "worker_daemon/daemon/device_transport.h"
 #include "worker_daemon/daemon/prepared_job.h"
@@ -186,7 +186,7 @@ absl::Status WorkerRun::AddDevice(const DeviceJob& base, int32_t index, const st
   if (!runner.ok()) return Annotate(runner.status(), absl::StrCat("device ", name));
   device->runner = *std::move(runner);
   for (const std::string& warning : device->runner->warnings()) {
-    std::cerr << "stagewright-worker: " << job() << ": " << warning << std::endl;
+    Log(LogLevel::kWarning, warning, {{"job", job()}, {"device", name}});
   }
   if (metrics_ != nullptr) metrics_->SetPeakMemory(job(), name, peak);
   absl::MutexLock lock(&mutex_);
@@ -224,8 +224,8 @@ absl::Status WorkerRun::DoConnect(const v1::ConnectPeers& message) {
     ASSIGN_OR_RETURN(const std::string way,
                      MemoryWayTaken(*devices[i]->transport, devices[i]->offered));
     if (way.empty()) continue;
-    std::cerr << "stagewright-worker: " << job() << ": device " << devices[i]->name
-              << ": memory travels " << way << std::endl;
+    Log(LogLevel::kInfo, "a GPU's memory travels " + way,
+        {{"job", job()}, {"generation", generation()}, {"device", devices[i]->name}});
   }
   // The planner starts a job when all are connected: no accelerator computes while another still
   // opens a communicator, which may wait for everything that runs on its machine.
@@ -400,7 +400,8 @@ void WorkerRun::Fail(const absl::Status& status) {
   message.mutable_failed()->set_generation(generation());
   message.mutable_failed()->set_code(static_cast<int32_t>(status.code()));
   message.mutable_failed()->set_message(std::string(status.message()));
-  std::cerr << "stagewright-worker: " << job() << " failed: " << status.message() << std::endl;
+  Log(LogLevel::kError, "job failed",
+      {{"job", job()}, {"generation", generation()}, {"why", status.message()}});
   Report(std::move(message), /*remember=*/true);
   Abort(std::string(status.message()));
 }

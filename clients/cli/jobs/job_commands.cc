@@ -4,14 +4,20 @@
 #include <iostream>
 #include <limits>
 #include <memory>
+#include <string>
 #include <tuple>
+#include <vector>
 
 #include "clients/cli/connection.h"
 #include "clients/cli/exit_code.h"
 #include "clients/cli/files/write_file.h"
+#include "clients/cli/jobs/describe_command.h"
+#include "clients/cli/jobs/job_name.h"
+#include "clients/cli/jobs/list_command.h"
 #include "clients/cli/jobs/losses_command.h"
 #include "clients/cli/jobs/replan_command.h"
 #include "clients/cli/jobs/watch.h"
+#include "clients/cli/view/event_view.h"
 #include "clients/cli/view/job_view.h"
 #include "common/program/trace.h"
 #include "common/wire/job_state.h"
@@ -22,74 +28,60 @@ namespace {
 
 constexpr absl::Duration kCallDeadline = absl::Seconds(30);
 
-int RunJobs(const Globals& globals) {
+// Calls for each of the jobs; the first error decides the exit code, the others go on.
+template <typename F>
+int ForEach(const std::vector<std::string>& names, const Globals& globals, F&& call) {
   Connection connection(globals.planner_address);
-  v1::ListJobsResponse all;
-  std::string token;
-  do {
-    v1::ListJobsRequest request;
-    request.set_page_size(200);
-    request.set_page_token(token);
-    v1::ListJobsResponse page;
-    absl::Status status = connection.Call(kCallDeadline, [&](grpc::ClientContext* context) {
-      return connection.jobs().ListJobs(context, request, &page);
-    });
-    if (!status.ok()) return Report(status);
-    token = page.next_page_token();
-    all.mutable_jobs()->MergeFrom(page.jobs());
-  } while (!token.empty());
-  if (globals.json()) {
-    nlohmann::json list = nlohmann::json::array();
-    for (const v1::Job& job : all.jobs()) list.push_back(JobJson(job));
-    std::cout << nlohmann::json({{"jobs", std::move(list)}}).dump(2) << std::endl;
-  } else {
-    std::cout << JobsText(all);
+  int code = kSuccess;
+  for (const std::string& name : names) {
+    const absl::Status status = call(connection, name);
+    if (status.ok()) continue;
+    const int failed = Report(status);
+    if (code == kSuccess) code = failed;
+    if (failed == kUnreachable) return code;
   }
-  return kSuccess;
+  return code;
 }
 
-int RunShow(const std::string& name, const Globals& globals) {
-  Connection connection(globals.planner_address);
-  v1::GetJobRequest request;
-  request.set_name(name);
-  v1::GetJobResponse response;
-  const absl::Status status = connection.Call(kCallDeadline, [&](grpc::ClientContext* context) {
-    return connection.jobs().GetJob(context, request, &response);
-  });
-  if (!status.ok()) return Report(status);
-  if (globals.json()) {
-    std::cout << JobJson(response.job()).dump(2) << std::endl;
-    return kSuccess;
-  }
-  const std::string measured = MeasurementText(response.job());
-  std::cout << JobSummary(response.job()) << (measured.empty() ? "" : "\n") << measured;
-  return kSuccess;
-}
-
-int RunCancel(const std::string& name, const Globals& globals) {
-  Connection connection(globals.planner_address);
+absl::Status Cancel(Connection& connection, const std::string& name) {
   v1::CancelJobRequest request;
   request.set_name(name);
+  request.set_request_id(FreshId());
   v1::CancelJobResponse response;
-  absl::Status status = connection.Call(kCallDeadline, [&](grpc::ClientContext* context) {
+  RETURN_IF_ERROR(connection.Call(kCallDeadline, [&](grpc::ClientContext* context) {
     return connection.jobs().CancelJob(context, request, &response);
-  });
-  if (!status.ok()) return Report(status);
+  }));
   std::cout << response.job().name() << " " << JobStateName(response.job().state()) << std::endl;
-  return kSuccess;
+  return absl::OkStatus();
 }
 
-int RunWorkers(const Globals& globals) {
+absl::Status Remove(Connection& connection, const std::string& name) {
+  v1::DeleteJobRequest request;
+  request.set_name(name);
+  v1::DeleteJobResponse response;
+  RETURN_IF_ERROR(connection.Call(kCallDeadline, [&](grpc::ClientContext* context) {
+    return connection.jobs().DeleteJob(context, request, &response);
+  }));
+  std::cout << name << " removed" << std::endl;
+  return absl::OkStatus();
+}
+
+int RunWorkers(bool events, const Globals& globals) {
   Connection connection(globals.planner_address);
+  v1::ListWorkersRequest request;
+  request.set_events(events);
   v1::ListWorkersResponse response;
   absl::Status status = connection.Call(kCallDeadline, [&](grpc::ClientContext* context) {
-    return connection.jobs().ListWorkers(context, v1::ListWorkersRequest(), &response);
+    return connection.jobs().ListWorkers(context, request, &response);
   });
   if (!status.ok()) return Report(status);
   if (globals.json()) {
-    std::cout << WorkersJson(response).dump(2) << std::endl;
+    nlohmann::json json = WorkersJson(response);
+    if (events) json["events"] = EventsJson(response.events());
+    std::cout << json.dump(2) << std::endl;
   } else {
     std::cout << WorkersText(response);
+    if (events) std::cout << "\n" << EventsText(response.events());
   }
   return kSuccess;
 }
@@ -168,38 +160,36 @@ int RunTrace(const std::string& name, const std::string& path, const Globals& gl
 
 void AddJobCommands(CLI::App& app, Globals& globals) {
   CLI::App* jobs = app.add_subcommand("jobs", "list jobs, newest first");
-  AddOutputOption(*jobs, globals);
+  AddListCommand(*jobs, globals);
+  AddDescribeCommands(*jobs, globals);
   AddLossesCommand(*jobs, globals);
   AddReplanCommand(*jobs, globals);
-  CLI::App* list = jobs->add_subcommand("list", "the same");
-  AddOutputOption(*list, globals);
-  list->callback([&globals] { globals.exit_code = RunJobs(globals); });
-  auto shown = std::make_shared<std::string>();
-  CLI::App* show = jobs->add_subcommand("show", "one job, its steps as measured and as predicted");
-  show->add_option("job", *shown, "jobs/7")->required();
-  AddOutputOption(*show, globals);
-  show->callback([shown, &globals] { globals.exit_code = RunShow(*shown, globals); });
-  jobs->callback([jobs, &globals] {
-    if (jobs->get_subcommands().empty()) globals.exit_code = RunJobs(globals);
-  });
+  auto removed = std::make_shared<std::vector<std::string>>();
+  CLI::App* remove = jobs->add_subcommand("rm", "forget jobs that have ended; their files stay");
+  AddJobsOption(*remove, *removed);
+  remove->callback([removed, &globals] { globals.exit_code = ForEach(*removed, globals, Remove); });
 
   auto name = std::make_shared<std::string>();
   CLI::App* watch = app.add_subcommand("watch", "follow a job to its end");
-  watch->add_option("job", *name, "jobs/7")->required();
+  AddJobOption(*watch, *name);
   AddOutputOption(*watch, globals);
   watch->callback([name, &globals] {
     Connection connection(globals.planner_address);
     globals.exit_code = Watch(connection, *name, globals);
   });
 
-  CLI::App* cancel = app.add_subcommand("cancel", "end a job");
-  cancel->add_option("job", *name, "jobs/7")->required();
-  cancel->callback([name, &globals] { globals.exit_code = RunCancel(*name, globals); });
+  auto cancelled = std::make_shared<std::vector<std::string>>();
+  CLI::App* cancel = app.add_subcommand("cancel", "end jobs");
+  AddJobsOption(*cancel, *cancelled);
+  cancel->callback(
+      [cancelled, &globals] { globals.exit_code = ForEach(*cancelled, globals, Cancel); });
 
   CLI::App* workers = app.add_subcommand("workers", "list workers and their devices");
+  auto events = std::make_shared<bool>(false);
+  workers->add_flag("--events", *events, "and what happened to workers since the planner started");
   AddOutputOption(*workers, globals);
-  workers->callback([workers, &globals] {
-    if (workers->get_subcommands().empty()) globals.exit_code = RunWorkers(globals);
+  workers->callback([workers, events, &globals] {
+    if (workers->get_subcommands().empty()) globals.exit_code = RunWorkers(*events, globals);
   });
   const std::tuple<const char*, v1::WorkerAvailability, const char*> availabilities[] = {
       {"cordon", v1::WORKER_AVAILABILITY_CORDONED, "give a worker no new jobs"},
@@ -219,7 +209,7 @@ void AddJobCommands(CLI::App& app, Globals& globals) {
   auto path = std::make_shared<std::string>("trace.json");
   CLI::App* trace = app.add_subcommand(
       "trace", "write a job's predicted and measured timelines as one Chrome trace");
-  trace->add_option("job", *name, "jobs/7")->required();
+  AddJobOption(*trace, *name);
   trace->add_option("--file", *path, "where to write it")->capture_default_str();
   trace->callback([name, path, &globals] { globals.exit_code = RunTrace(*name, *path, globals); });
 }

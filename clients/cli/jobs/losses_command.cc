@@ -8,6 +8,7 @@
 #include "absl/strings/str_format.h"
 #include "clients/cli/connection.h"
 #include "clients/cli/exit_code.h"
+#include "clients/cli/jobs/job_name.h"
 #include "clients/cli/view/table.h"
 #include "common/base/units.h"
 
@@ -73,7 +74,7 @@ void AddLossesCommand(CLI::App& jobs, Globals& globals) {
   auto output = std::make_shared<std::string>("table");
   CLI::App* losses = jobs.add_subcommand(
       "losses", "loss, learning rate and time of a job's steps; of long jobs, evenly fewer");
-  losses->add_option("job", *name, "jobs/7")->required();
+  AddJobOption(*losses, *name);
   losses->add_option("-o,--output", *output, "table for people, json and csv for programs")
       ->check(CLI::IsMember({"table", "json", "csv"}))
       ->capture_default_str();

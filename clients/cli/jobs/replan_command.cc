@@ -13,6 +13,7 @@
 #include "clients/cli/connection.h"
 #include "clients/cli/exit_code.h"
 #include "clients/cli/flags/number_checks.h"
+#include "clients/cli/jobs/job_name.h"
 #include "clients/cli/view/plan_figures.h"
 #include "clients/cli/view/table.h"
 #include "common/base/units.h"
@@ -128,7 +129,7 @@ void AddReplanCommand(CLI::App& jobs, Globals& globals) {
   auto options = std::make_shared<Options>();
   CLI::App* replan = jobs.add_subcommand(
       "replan", "look for a better plan of a running job, by what its steps take");
-  replan->add_option("job", options->job, "jobs/7")->required();
+  AddJobOption(*replan, options->job);
   replan->add_flag(
       "--apply", options->apply,
       "save the job's state and go on from there with the better plan, if there is one");

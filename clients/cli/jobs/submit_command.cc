@@ -41,7 +41,7 @@ struct SubmitFlags {
   double step_timeout_seconds = 60;
   v1::PlanOptions plan_options;
   VerifyFlags verify;
-  bool watch = false;
+  bool watch = false, validate_only = false;
 };
 
 // Workers may run in other directories, so paths travel absolute.
@@ -93,10 +93,11 @@ absl::StatusOr<v1::JobSpec> MakeSpec(const SubmitFlags& flags) {
 }
 
 absl::StatusOr<v1::Job> Send(Connection& connection, const v1::JobSpec& spec,
-                             const std::string& request_id) {
+                             const SubmitFlags& flags) {
   v1::SubmitJobRequest request;
   *request.mutable_spec() = spec;
-  request.set_request_id(request_id.empty() ? FreshId() : request_id);
+  request.set_request_id(flags.request_id.empty() ? FreshId() : flags.request_id);
+  request.set_validate_only(flags.validate_only);
   v1::SubmitJobResponse response;
   RETURN_IF_ERROR(connection.Call(kCallDeadline, [&](grpc::ClientContext* context) {
     return connection.jobs().SubmitJob(context, request, &response);
@@ -116,9 +117,13 @@ int RunSubmit(const SubmitFlags& flags, const Globals& globals) {
     const int code = Verify(connection, flags.verify, globals.json(), *spec);
     if (code != kSuccess || flags.verify.only) return code;
   }
-  const auto job = Send(connection, *spec, flags.request_id);
+  const auto job = Send(connection, *spec, flags);
   if (!job.ok()) return Report(job.status());
-  if (flags.watch) return Watch(connection, job->name(), globals);
+  if (flags.validate_only) {
+    std::cout << (globals.json() ? "{\n  \"valid\": true\n}" : "valid") << std::endl;
+    return kSuccess;
+  }
+  if (flags.watch) return Watch(connection, job->name(), globals, {.known = true});
   if (globals.json()) {
     std::cout << JobJson(*job).dump(2) << std::endl;
   } else {
@@ -181,6 +186,8 @@ void AddSubmitCommand(CLI::App& app, Globals& globals) {
       ->check(Seconds())
       ->capture_default_str();
   submit->add_option("--request-id", flags->request_id, "makes repeating the command harmless");
+  submit->add_flag("--validate-only", flags->validate_only,
+                   "check the job, here and by the planner, and submit nothing");
   AddVerifyFlags(*submit, flags->verify);
   submit->add_flag("--watch", flags->watch, "stay and show progress");
   AddOutputOption(*submit, globals);

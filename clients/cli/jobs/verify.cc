@@ -103,7 +103,7 @@ absl::StatusOr<v1::Job> RunToTheEnd(Connection& connection, const v1::JobSpec& s
   RETURN_IF_ERROR(connection.Call(kCallDeadline, [&](grpc::ClientContext* context) {
     return connection.jobs().SubmitJob(context, request, &submitted);
   }));
-  RETURN_IF_ERROR(Follow(connection, submitted.job().name()).status());
+  RETURN_IF_ERROR(Follow(connection, submitted.job().name(), {.known = true}).status());
   v1::GetJobRequest get;
   get.set_name(submitted.job().name());
   v1::GetJobResponse job;

@@ -3,13 +3,13 @@
 #include <iostream>
 
 #include "clients/cli/exit_code.h"
-#include "clients/cli/jobs/follow.h"
 #include "clients/cli/view/job_view.h"
 
 namespace stagewright::cli {
 
-int Watch(Connection& connection, const std::string& name, const Globals& globals) {
-  const absl::StatusOr<v1::Job> job = Follow(connection, name);
+int Watch(Connection& connection, const std::string& name, const Globals& globals,
+          const FollowOptions& options) {
+  const absl::StatusOr<v1::Job> job = Follow(connection, name, options);
   if (!job.ok()) return Report(job.status());
   if (globals.json()) {
     std::cout << JobJson(*job).dump(2) << std::endl;

@@ -7,6 +7,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/time.h"
+#include "clients/cli/view/event_view.h"
 #include "clients/cli/view/table.h"
 #include "common/base/units.h"
 #include "common/program/action.h"
@@ -16,12 +17,6 @@ namespace stagewright::cli {
 namespace {
 
 constexpr int kBarWidth = 30;
-
-std::string TimeText(const google::protobuf::Timestamp& time) {
-  if (time.seconds() == 0) return "-";
-  return absl::FormatTime("%Y-%m-%d %H:%M:%S", absl::FromUnixSeconds(time.seconds()),
-                          absl::UTCTimeZone());
-}
 
 // The typical step of late; of jobs that an older planner ran, of all steps.
 int64_t MeasuredStep(const v1::JobMetrics& metrics) {
@@ -63,14 +58,16 @@ std::string StepText(const v1::JobMetrics& metrics) {
 }  // namespace
 
 std::string JobsText(const v1::ListJobsResponse& jobs) {
-  Table table({"job", "name", "state", ">step", ">loss", ">step time", ">predicted",
-               "created (UTC)", "message"});
+  Table table({"job", "name", "state", ">step", ">loss", ">step time", ">predicted", ">restarts",
+               ">checkpoint", "created (UTC)", "message"});
   for (const v1::Job& job : jobs.jobs()) {
-    table.Add(
-        {job.name(), job.spec().display_name(), JobStateName(job.state()), StepText(job.metrics()),
-         job.metrics().step() > 0 ? absl::StrFormat("%.4f", job.metrics().loss()) : "-",
-         DurationText(MeasuredStep(job.metrics())), DurationText(job.metrics().predicted_step_ns()),
-         TimeText(job.create_time()), job.message()});
+    table.Add({job.name(), job.spec().display_name(), JobStateName(job.state()),
+               StepText(job.metrics()),
+               job.metrics().step() > 0 ? absl::StrFormat("%.4f", job.metrics().loss()) : "-",
+               DurationText(MeasuredStep(job.metrics())),
+               DurationText(job.metrics().predicted_step_ns()), absl::StrCat(job.restarts()),
+               job.checkpoint_step() > 0 ? absl::StrCat(job.checkpoint_step()) : "-",
+               TimeText(job.create_time()), job.message()});
   }
   return table.ToString();
 }
@@ -96,8 +93,9 @@ nlohmann::json JobJson(const v1::Job& job) {
       {"recent_step_seconds", ToSeconds(Nanos(metrics.recent_step_ns()))},
       {"predicted_step_seconds", ToSeconds(Nanos(metrics.predicted_step_ns()))},
       {"devices", std::vector<std::string>(job.devices().begin(), job.devices().end())},
-      {"create_time", TimeText(job.create_time())},
-      {"end_time", TimeText(job.end_time())}};
+      {"create_time", TimeJson(job.create_time())},
+      {"checkpoint_time", TimeJson(job.checkpoint_time())},
+      {"end_time", TimeJson(job.end_time())}};
   if (job.warnings_size() > 0) {
     json["warnings"] = std::vector<std::string>(job.warnings().begin(), job.warnings().end());
   }
@@ -190,7 +188,7 @@ nlohmann::json WorkersJson(const v1::ListWorkersResponse& workers) {
     list.push_back({{"name", worker.name()},
                     {"version", worker.version()},
                     {"address", worker.address()},
-                    {"last_heartbeat", TimeText(worker.last_heartbeat_time())},
+                    {"last_heartbeat", TimeJson(worker.last_heartbeat_time())},
                     {"availability", AvailabilityName(worker.availability())},
                     {"devices", std::move(devices)}});
   }
@@ -253,6 +251,41 @@ std::string JobSummary(const v1::Job& job) {
   if (!job.checkpoint_path().empty())
     absl::StrAppend(&out, "  checkpoint       ", job.checkpoint_path(), "\n");
   return out;
+}
+
+std::string SpecText(const v1::Job& job) {
+  const v1::JobSpec& spec = job.spec();
+  const std::string length = spec.steps() > 0 ? absl::StrCat(spec.steps(), " steps")
+                                              : absl::StrCat(spec.epochs(), " epochs");
+  std::string out = absl::StrCat(
+      "  name             ", spec.display_name(), "\n  created (UTC)    ",
+      TimeText(job.create_time()), "\n  ended (UTC)      ", TimeText(job.end_time()),
+      "\n  data             ", spec.data_path(), "\n  weights          ", spec.weights_path(),
+      "\n  output           ", spec.output_path(), "\n  length           ", length, " of ",
+      spec.mini_batch(), " samples\n  runs             ", job.generation(), ", restarts ",
+      job.restarts(), " of ", spec.max_restarts(), "\n");
+  if (!spec.resume_path().empty())
+    absl::StrAppend(&out, "  resumes          ", spec.resume_path(), "\n");
+  if (job.checkpoint_step() > 0) {
+    absl::StrAppend(&out, "  last checkpoint  step ", job.checkpoint_step(), ", ",
+                    TimeText(job.checkpoint_time()), " UTC\n");
+  }
+  absl::StrAppend(&out, "  devices          ", absl::StrJoin(job.devices(), ", "), "\n");
+  return out;
+}
+
+nlohmann::json SpecJson(const v1::JobSpec& spec) {
+  return {{"weights_path", spec.weights_path()},
+          {"data_path", spec.data_path()},
+          {"evaluation_data_path", spec.evaluation_data_path()},
+          {"output_path", spec.output_path()},
+          {"resume_path", spec.resume_path()},
+          {"mini_batch", spec.mini_batch()},
+          {"steps", spec.steps()},
+          {"epochs", spec.epochs()},
+          {"planner", spec.planner()},
+          {"devices", spec.num_devices()},
+          {"max_restarts", spec.max_restarts()}};
 }
 
 std::string MeasurementText(const v1::Job& job) {

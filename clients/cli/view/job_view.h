@@ -17,6 +17,9 @@ nlohmann::json WorkersJson(const v1::ListWorkersResponse& workers);
 std::string ProgressLine(const v1::Job& job);
 // What a finished job came to, over several lines.
 std::string JobSummary(const v1::Job& job);
+// What was asked for and where it ran, under a summary.
+std::string SpecText(const v1::Job& job);
+nlohmann::json SpecJson(const v1::JobSpec& spec);
 // What the actions of its steps take beside what its plan predicts, those that differ most first;
 // empty before they were measured.
 std::string MeasurementText(const v1::Job& job);

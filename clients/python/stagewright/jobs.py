@@ -5,7 +5,7 @@ import datetime
 import pathlib
 
 from .plans import Plan, plan_from_proto
-from .proto import jobs_pb
+from .proto import event_pb, jobs_pb
 
 ENDED = ("succeeded", "failed", "cancelled")
 
@@ -89,7 +89,7 @@ def job_from_proto(job: "jobs_pb.Job") -> Job:
     return Job(
         name=job.name,
         display_name=job.spec.display_name,
-        state=jobs_pb.JobState.Name(job.state).removeprefix("JOB_STATE_").lower(),
+        state=event_pb.JobState.Name(job.state).removeprefix("JOB_STATE_").lower(),
         message=job.message,
         step=metrics.step,
         total_steps=metrics.total_steps,

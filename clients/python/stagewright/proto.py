@@ -1,6 +1,7 @@
 """The generated message classes, with a clear word when they have not been generated."""
 
 try:
+    from ._proto import event_pb2 as event_pb
     from ._proto import graph_pb2 as pb
     from ._proto import job_service_pb2 as jobs_pb
     from ._proto import planner_service_pb2 as planner_pb
@@ -12,4 +13,4 @@ except ImportError as error:
         f"({error}); run clients/python/generate_protos.py (scripts/setup.sh does)"
     ) from error
 
-__all__ = ["jobs_pb", "pb", "planner_pb", "program_pb", "strategy_pb"]
+__all__ = ["event_pb", "jobs_pb", "pb", "planner_pb", "program_pb", "strategy_pb"]

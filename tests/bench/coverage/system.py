@@ -6,7 +6,6 @@ import pathlib
 import shutil
 import subprocess
 import sys
-import threading
 
 from reference import LEARNING_RATE, STEPS
 from zoo import MINI_BATCH
@@ -21,11 +20,6 @@ PATIENCE = 240.0
 
 class System(processes.Processes):
     """A planner and workers, for as many jobs as the suite has."""
-
-    def start_planner(self) -> None:
-        super().start_planner()
-        # What the planner says is read, so that it never waits for a reader.
-        threading.Thread(target=self.planner.stderr.read, daemon=True).start()
 
     def replace_lost(self) -> None:
         """Starts workers anew that a model has brought down, so that the next one is judged by itself."""

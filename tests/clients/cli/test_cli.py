@@ -1,50 +1,20 @@
 """`stagewright` as users run it: output, files, exit codes, messages."""
 
 import json
-import os
-import pathlib
 import re
-import subprocess
 
 import pytest
-
-CLI = os.environ["STAGEWRIGHT_CLI"]
-GRAPHS = pathlib.Path(__file__).parents[3] / "examples" / "graphs"
-CASE_STUDY = GRAPHS / "case-study.swg"
-NOBODY = "127.0.0.1:1"  # No planner listens there.
-
-
-def run(*arguments, planner=NOBODY) -> subprocess.CompletedProcess:
-    environment = {**os.environ, "STAGEWRIGHT_PLANNER": planner}
-    return subprocess.run(
-        [CLI, *map(str, arguments)], capture_output=True, text=True, timeout=60, env=environment
-    )  # fmt: skip
+from command_line import CASE_STUDY, GRAPHS, NOBODY, Planner, fails, run
 
 
 def local(graph, cluster="summit:2", mini_batch=64, *more) -> tuple:
     return ("plan", "--local", graph, "--cluster", cluster, "--mini-batch", mini_batch, *more)
 
 
-def fails(code: int, *arguments, **options) -> str:
-    """The one message of a command that must exit with `code`."""
-    result = run(*arguments, **options)
-    assert result.returncode == code, result.stderr + result.stdout
-    assert result.stderr.startswith("stagewright: ")
-    assert result.stderr.count("\n") == 1
-    return result.stderr
-
-
 @pytest.fixture(scope="module")
 def service(tmp_path_factory):
-    command = [os.environ["STAGEWRIGHT_PLANNER_PROGRAM"], "--listen", "127.0.0.1:0", "--metrics-listen", ""]
-    command += ["--state", tmp_path_factory.mktemp("planner") / "state.db"]
-    planner = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-    try:
-        yield re.search(r"listening on (\S+)", planner.stderr.readline()).group(1)
-    finally:
-        planner.terminate()
-        assert planner.wait(10) == 0
-        planner.stderr.close()
+    with Planner(tmp_path_factory.mktemp("planner")) as planner:
+        yield planner.address
 
 
 @pytest.mark.parametrize("graph", ["mmt", "dlrm", "candle-uno", "case-study"])

@@ -4,6 +4,9 @@
 #include <google/protobuf/util/message_differencer.h>
 #include <gtest/gtest.h>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "common/wire/job_state.h"
 #include "tests/planner_service/jobs/small_spec.h"
 
 namespace stagewright {
@@ -54,6 +57,18 @@ v1::Job Everything() {
   job.set_restarts(19);
   job.set_checkpoint_step(20);
   job.set_failure_code(10);
+  job.mutable_checkpoint_time()->set_seconds(21);
+  v1::Event* event = job.add_events();
+  event->mutable_time()->set_seconds(22);
+  event->mutable_last_time()->set_seconds(23);
+  event->set_count(24);
+  event->set_kind(v1::EVENT_KIND_WORKER_LOST);
+  event->set_state(v1::JOB_STATE_RUNNING);
+  event->set_message("no heartbeat");
+  event->set_job("jobs/7");
+  event->set_worker("w0");
+  event->set_generation(25);
+  event->set_step(26);
   return job;
 }
 
@@ -70,6 +85,27 @@ TEST(JobProto, ComesBack) {
     v1::Job proto = Everything();
     proto.set_state(static_cast<v1::JobState>(state));
     EXPECT_EQ(ToProto(FromProto(proto)->state), state);
+  }
+}
+
+TEST(JobProto, EveryKindOfEventComesBackUnderItsOwnName) {
+  for (int kind = v1::EVENT_KIND_SUBMITTED; kind <= v1::EventKind_MAX; ++kind) {
+    v1::Job proto = Everything();
+    proto.mutable_events(0)->set_kind(static_cast<v1::EventKind>(kind));
+    const auto job = FromProto(proto);
+    ASSERT_TRUE(job.ok()) << job.status();
+    EXPECT_EQ(ToProto(job->events[0]).kind(), kind);
+    std::string name = v1::EventKind_Name(static_cast<v1::EventKind>(kind));
+    absl::AsciiStrToLower(&name);
+    EXPECT_EQ(absl::StrCat("event_kind_", EventKindName(job->events[0].kind)), name);
+  }
+}
+
+TEST(JobProto, StatesHaveTheNamesOfTheWire) {
+  for (int state = v1::JOB_STATE_PENDING; state <= v1::JobState_MAX; ++state) {
+    v1::Job proto = Everything();
+    proto.set_state(static_cast<v1::JobState>(state));
+    EXPECT_EQ(JobStateName(FromProto(proto)->state), JobStateName(proto.state()));
   }
 }
 

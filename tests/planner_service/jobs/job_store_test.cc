@@ -41,6 +41,25 @@ TEST_F(JobStoreTest, GivesBackWhatWasWrittenAtOnce) {
             steps_.ToProto().SerializeAsString());
 }
 
+TEST_F(JobStoreTest, RemovesAllThatThereIsOfAJob) {
+  Job other = job_;
+  other.number = 13;
+  ASSERT_EQ(store_.Write(other, &steps_, "other", "digest"), absl::OkStatus());
+  const std::map<std::string, std::string> before = entries_.Entries();
+  ASSERT_EQ(store_.Write(job_, &steps_, "once", "digest"), absl::OkStatus());
+  ASSERT_EQ(store_.WriteTrace(job_, {}), absl::OkStatus());
+  ASSERT_EQ(store_.WriteRequest("cancel", {"jobs/12", "digest"}), absl::OkStatus());
+  EXPECT_THAT(store_.ReadRequests().value(),
+              ElementsAre(Pair("cancel", "jobs/12 digest"), Pair("once", "jobs/12 digest"),
+                          Pair("other", "jobs/13 digest")));
+  EXPECT_EQ(store_.ReadNextNumber().value(), 1);
+  ASSERT_EQ(store_.Remove(job_, {"once", "cancel"}, 14), absl::OkStatus());
+  EXPECT_EQ(store_.ReadNextNumber().value(), 14);
+  std::map<std::string, std::string> after = entries_.Entries();
+  after.erase("next_job");
+  EXPECT_EQ(after, before);
+}
+
 TEST_F(JobStoreTest, KnowsNothingThatWasNotWritten) {
   ASSERT_EQ(store_.Write(job_, /*steps=*/nullptr), absl::OkStatus());
   EXPECT_TRUE(store_.ReadRequests()->empty());
@@ -63,12 +82,16 @@ TEST_F(JobStoreTest, ReadsJobsInTheOrderOfTheirNumbers) {
 TEST_F(JobStoreTest, DamageIsDataLoss) {
   ASSERT_EQ(store_.Write(job_, &steps_), absl::OkStatus());
   ASSERT_EQ(store_.WriteTrace(job_, {}), absl::OkStatus());
+  Job other = job_;
+  other.number = 13;
+  ASSERT_EQ(store_.Remove(other, {}, 14), absl::OkStatus());
   std::map<std::string, std::string> damaged = entries_.Entries();
   for (auto& [key, value] : damaged) value = "\x0f";
   entries_.Replace(std::move(damaged));
   EXPECT_EQ(store_.ReadJobs().status().code(), absl::StatusCode::kDataLoss);
   EXPECT_EQ(store_.ReadSteps(job_).status().code(), absl::StatusCode::kDataLoss);
   EXPECT_EQ(store_.ReadTrace(job_).status().code(), absl::StatusCode::kDataLoss);
+  EXPECT_EQ(store_.ReadNextNumber().status().code(), absl::StatusCode::kDataLoss);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "tests/planner_service/lifecycle/job_harness.h"
 
 #include <algorithm>
+#include <atomic>
 
 #include "absl/strings/match.h"
 #include "absl/time/clock.h"
@@ -164,8 +165,22 @@ v1::Job JobHarness::Await(const std::string& job, v1::JobState state) {
   }
 }
 
+std::vector<v1::Job> JobHarness::List(int page_size, std::string* token) const {
+  v1::ListJobsRequest request;
+  request.set_page_size(page_size);
+  if (token != nullptr) request.set_page_token(*token);
+  const auto page = jobs->List(request);
+  CHECK(page.ok());
+  if (token != nullptr) *token = page->next_page_token();
+  return {page->jobs().begin(), page->jobs().end()};
+}
+
 std::string JobHarness::Submit(const v1::JobSpec& spec, const std::string& request_id) {
-  auto job = jobs->Submit(spec, request_id);
+  v1::JobSpec own = spec;
+  // No two jobs may write to one place at the same time.
+  static std::atomic<int> submitted{0};
+  if (request_id.empty()) own.set_output_path(absl::StrCat(spec.output_path(), "-", ++submitted));
+  auto job = jobs->Submit(own, request_id);
   CHECK(job.ok());
   return job->name();
 }

@@ -149,7 +149,7 @@ TEST_F(JobReplanTest, ComparesActionsWithThePlans) {
     if (action.kind() == v1::ACTION_KIND_FORWARD) forwards += action.count();
   }
   EXPECT_EQ(forwards, 16);  // Eight samples, one at a time, in two stages.
-  EXPECT_TRUE(harness_->jobs->List(10, "")->jobs(0).measurement().actions().empty());
+  EXPECT_TRUE(harness_->List()[0].measurement().actions().empty());
 }
 
 TEST_F(JobReplanTest, OneSlowStepIsNoDrift) {

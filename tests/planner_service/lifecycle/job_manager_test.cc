@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <thread>
 
 #include "absl/synchronization/notification.h"
@@ -156,7 +157,7 @@ TEST_F(JobManagerTest, ABadSpecMakesNoJob) {
   v1::JobSpec spec = SmallSpec();
   spec.set_mini_batch(0);
   EXPECT_EQ(harness_->jobs->Submit(spec, "x").status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(harness_->jobs->List(0, "")->jobs_size(), 0);
+  EXPECT_TRUE(harness_->List().empty());
 }
 
 TEST_F(JobManagerTest, CancelEndsAJobInEveryState) {
@@ -535,21 +536,23 @@ TEST_F(JobManagerTest, ListsNewestFirstInPages) {
   std::vector<std::string> names;
   std::string token;
   do {
-    const auto page = harness_->jobs->List(2, token);
-    ASSERT_TRUE(page.ok());
-    ASSERT_LE(page->jobs_size(), 2);
-    for (const v1::Job& job : page->jobs()) {
+    const std::vector<v1::Job> page = harness_->List(2, &token);
+    ASSERT_LE(page.size(), 2u);
+    for (const v1::Job& job : page) {
       names.push_back(job.name());
       EXPECT_FALSE(job.spec().has_graph());
     }
-    token = page->next_page_token();
   } while (!token.empty());
   EXPECT_THAT(names, ElementsAre("jobs/5", "jobs/4", "jobs/3", "jobs/2", "jobs/1"));
-  EXPECT_EQ(harness_->jobs->List(-1, "").status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(harness_->jobs->List(2, "x").status().code(), absl::StatusCode::kInvalidArgument);
+  v1::ListJobsRequest wrong;
+  wrong.set_page_size(-1);
+  EXPECT_EQ(harness_->jobs->List(wrong).status().code(), absl::StatusCode::kInvalidArgument);
+  wrong.set_page_size(2);
+  wrong.set_page_token("x");
+  EXPECT_EQ(harness_->jobs->List(wrong).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
-TEST_F(JobManagerTest, WatchersSeeEveryStateInOrderUntilTheyLeave) {
+TEST_F(JobManagerTest, WatchersSeeNewerVersionsInOrderUntilTheyLeave) {
   ConnectBoth();
   const std::string job = harness_->Submit(SmallSpec());
   absl::Mutex mutex;
@@ -562,12 +565,20 @@ TEST_F(JobManagerTest, WatchersSeeEveryStateInOrderUntilTheyLeave) {
     EXPECT_FALSE(seen->spec().has_graph());
   });
   ASSERT_TRUE(watch.ok());
-  int calls_of_other = 0;
+  std::atomic<int> calls_of_other{0};
   auto other = harness_->jobs->Watch(job, [&](const auto&) { ++calls_of_other; });
   harness_->jobs->Unwatch(*other);
   const int calls_at_leaving = calls_of_other;
   harness_->Await(job, v1::JOB_STATE_SUCCEEDED);
+  {
+    absl::MutexLock lock(&mutex);
+    mutex.AwaitWithTimeout(
+        absl::Condition(
+            +[](v1::JobState* state) { return *state == v1::JOB_STATE_SUCCEEDED; }, &last),
+        absl::Seconds(20));
+  }
   harness_->jobs->Unwatch(*watch);
+  EXPECT_EQ(harness_->jobs->watchers(), 0);
   EXPECT_EQ(last, v1::JOB_STATE_SUCCEEDED);
   EXPECT_TRUE(std::is_sorted(versions.begin(), versions.end()));
   EXPECT_EQ(std::adjacent_find(versions.begin(), versions.end()), versions.end());

@@ -1,14 +1,9 @@
 // The planning service over real gRPC on loopback.
 #include "planner_service/service/server.h"
 
-#include <arpa/inet.h>
 #include <gmock/gmock.h>
-#include <grpcpp/create_channel.h>
 #include <grpcpp/generic/generic_stub.h>
-#include <grpcpp/security/credentials.h>
 #include <gtest/gtest.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include <fstream>
 #include <future>
@@ -16,16 +11,15 @@
 #include <sstream>
 #include <thread>
 
-#include "absl/strings/numbers.h"
-#include "absl/strings/str_split.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "common/wire/graph_file.h"
+#include "stagewright/v1/error_details.pb.h"
 #include "stagewright/v1/job_service.grpc.pb.h"
 #include "stagewright/v1/planner_service.grpc.pb.h"
 #include "stagewright/v1/worker_service.grpc.pb.h"
 #include "tests/planner_service/jobs/small_spec.h"
-#include "tests/planner_service/lifecycle/job_harness.h"
+#include "tests/planner_service/service/server_fixture.h"
 
 namespace stagewright {
 namespace {
@@ -35,138 +29,42 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 
-ServerOptions TestOptions() {
-  ServerOptions options;
-  options.listen = "127.0.0.1:0";
-  options.metrics_listen = "";  // Its HTTP server takes two seconds to stop.
-  options.state = ":memory:";
-  return options;
+// One request to a service that this program has no stub of.
+std::string Raw(const std::shared_ptr<grpc::Channel>& channel, const std::string& method,
+                const std::string& request) {
+  grpc::GenericStub stub(channel);
+  grpc::ClientContext context;
+  context.set_deadline(absl::ToChronoTime(absl::Now() + absl::Seconds(10)));
+  grpc::Slice slice(request);
+  grpc::ByteBuffer in(&slice, 1), out;
+  absl::Notification done;
+  grpc::Status status;
+  stub.UnaryCall(&context, method, grpc::StubOptions(), &in, &out, [&](grpc::Status s) {
+    status = std::move(s);
+    done.Notify();
+  });
+  done.WaitForNotification();
+  EXPECT_TRUE(status.ok()) << status.error_message();
+  std::vector<grpc::Slice> slices;
+  EXPECT_TRUE(out.Dump(&slices).ok());
+  std::string bytes;
+  for (const grpc::Slice& s : slices)
+    bytes.append(reinterpret_cast<const char*>(s.begin()), s.size());
+  return bytes;
 }
-
-ServerOptions WithMetrics() {
-  ServerOptions options = TestOptions();
-  options.metrics_listen = "127.0.0.1:0";
-  return options;
-}
-
-v1::PlanRequest SmallRequest() {
-  v1::PlanRequest request;
-  *request.mutable_problem()->mutable_graph() = testing::SmallSpec().graph();
-  request.mutable_problem()->set_cluster_preset("cpu:2");
-  request.mutable_problem()->set_mini_batch(8);
-  request.mutable_problem()->set_optimizer(v1::OPTIMIZER_SGD);
-  return request;
-}
-
-// Minutes of search, unless it is stopped.
-v1::PlanRequest EndlessRequest() {
-  v1::PlanRequest request;
-  *request.mutable_problem()->mutable_graph() =
-      *ReadGraphProto(STAGEWRIGHT_SOURCE_DIR "/examples/graphs/mmt.swg");
-  request.mutable_problem()->set_cluster_preset("summit:256");
-  request.mutable_problem()->set_mini_batch(16384);
-  request.mutable_problem()->set_optimizer(v1::OPTIMIZER_ADAM);
-  return request;
-}
-
-class ServerTest : public ::testing::Test {
- protected:
-  void Start(const ServerOptions& options = TestOptions()) {
-    auto server = PlannerServer::Start(options);
-    ASSERT_TRUE(server.ok()) << server.status();
-    server_ = *std::move(server);
-    grpc::ChannelArguments arguments;
-    arguments.SetMaxReceiveMessageSize(-1);
-    arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-    channel_ = grpc::CreateCustomChannel(server_->address(), grpc::InsecureChannelCredentials(),
-                                         arguments);
-    planner_ = v1::PlannerService::NewStub(channel_);
-    jobs_ = v1::JobService::NewStub(channel_);
-    workers_ = v1::WorkerService::NewStub(channel_);
-  }
-
-  grpc::Status Plan(const v1::PlanRequest& request, v1::PlanResponse* response = nullptr,
-                    absl::Duration deadline = absl::Seconds(60)) {
-    grpc::ClientContext context;
-    context.set_deadline(absl::ToChronoTime(absl::Now() + deadline));
-    v1::PlanResponse ignored;
-    return planner_->Plan(&context, request, response == nullptr ? &ignored : response);
-  }
-
-  void ExpectRefused(const v1::PlanRequest& request, grpc::StatusCode code,
-                     const std::string& message) {
-    const grpc::Status status = Plan(request);
-    EXPECT_EQ(status.error_code(), code) << status.error_message();
-    EXPECT_THAT(status.error_message(), HasSubstr(message));
-  }
-
-  // One request to a service that this program has no stub of.
-  std::string Raw(const std::string& method, const std::string& request) {
-    grpc::GenericStub stub(channel_);
-    grpc::ClientContext context;
-    context.set_deadline(absl::ToChronoTime(absl::Now() + absl::Seconds(10)));
-    grpc::Slice slice(request);
-    grpc::ByteBuffer in(&slice, 1), out;
-    absl::Notification done;
-    grpc::Status status;
-    stub.UnaryCall(&context, method, grpc::StubOptions(), &in, &out, [&](grpc::Status s) {
-      status = std::move(s);
-      done.Notify();
-    });
-    done.WaitForNotification();
-    EXPECT_TRUE(status.ok()) << status.error_message();
-    std::vector<grpc::Slice> slices;
-    EXPECT_TRUE(out.Dump(&slices).ok());
-    std::string bytes;
-    for (const grpc::Slice& s : slices)
-      bytes.append(reinterpret_cast<const char*>(s.begin()), s.size());
-    return bytes;
-  }
-
-  std::string Metrics() {
-    const std::pair<std::string, std::string> address =
-        absl::StrSplit(server_->metrics_address(), ':');
-    int port = 0;
-    EXPECT_TRUE(absl::SimpleAtoi(address.second, &port));
-    const int fd = socket(AF_INET, SOCK_STREAM, 0);
-    sockaddr_in to = {};
-    to.sin_family = AF_INET;
-    to.sin_port = htons(static_cast<uint16_t>(port));
-    inet_pton(AF_INET, "127.0.0.1", &to.sin_addr);
-    EXPECT_EQ(connect(fd, reinterpret_cast<sockaddr*>(&to), sizeof(to)), 0);
-    const std::string request = "GET /metrics HTTP/1.0\r\n\r\n";
-    EXPECT_EQ(write(fd, request.data(), request.size()), static_cast<ssize_t>(request.size()));
-    std::string text;
-    char buffer[4096];
-    for (ssize_t n; (n = read(fd, buffer, sizeof(buffer))) > 0;)
-      text.append(buffer, static_cast<size_t>(n));
-    close(fd);
-    return text;
-  }
-
-  // The value of a series as the text format writes it; -1 if it is not there.
-  double Metric(const std::string& series) {
-    for (absl::string_view line : absl::StrSplit(Metrics(), '\n')) {
-      const std::pair<absl::string_view, absl::string_view> parts =
-          absl::StrSplit(line, absl::MaxSplits(absl::ByChar(' '), 1));
-      double value = 0;
-      if (parts.first == series && absl::SimpleAtod(parts.second, &value)) return value;
-    }
-    return -1;
-  }
-
-  std::unique_ptr<PlannerServer> server_;
-  std::shared_ptr<grpc::Channel> channel_;
-  std::unique_ptr<v1::PlannerService::Stub> planner_;
-  std::unique_ptr<v1::JobService::Stub> jobs_;
-  std::unique_ptr<v1::WorkerService::Stub> workers_;
-};
 
 TEST_F(ServerTest, SaysThatItIsHealthyAndWhatItServes) {
   Start();
-  EXPECT_EQ(Raw("/grpc.health.v1.Health/Check", ""), "\x08\x01");  // status: SERVING
-  const std::string services =                                     // list_services: ""
-      Raw("/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
+  EXPECT_EQ(Raw(channel_, "/grpc.health.v1.Health/Check", ""), "\x08\x01");  // status: SERVING
+  for (const std::string service : {"stagewright.v1.PlannerService", "stagewright.v1.JobService",
+                                    "stagewright.v1.ProfileService", "stagewright.v1.WorkerService",
+                                    "stagewright.v1.TopologyService"}) {
+    const std::string request =
+        "\x0a" + std::string(1, static_cast<char>(service.size())) + service;
+    EXPECT_EQ(Raw(channel_, "/grpc.health.v1.Health/Check", request), "\x08\x01") << service;
+  }
+  const std::string services =  // list_services: ""
+      Raw(channel_, "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
           std::string("\x3a\0", 2));
   for (const char* service : {"stagewright.v1.PlannerService", "stagewright.v1.JobService",
                               "stagewright.v1.WorkerService", "grpc.health.v1.Health"}) {
@@ -312,9 +210,11 @@ TEST_F(ServerTest, AFullPoolRefusesAndCancelledSearchesMakeRoom) {
   grpc::ClientContext contexts[2];
   std::vector<std::future<grpc::Status>> calls;
   for (grpc::ClientContext& context : contexts) {
-    calls.push_back(std::async(std::launch::async, [&] {
+    calls.push_back(std::async(std::launch::async, [&, seed = calls.size()] {
+      v1::PlanRequest request = EndlessRequest();
+      request.mutable_options()->set_seed(seed);  // Equal ones would share a search.
       v1::PlanResponse response;
-      return planner_->Plan(&context, EndlessRequest(), &response);
+      return planner_->Plan(&context, request, &response);
     }));
     absl::SleepFor(absl::Seconds(2));  // The first is being solved, the second waits.
   }
@@ -325,6 +225,13 @@ TEST_F(ServerTest, AFullPoolRefusesAndCancelledSearchesMakeRoom) {
   }
   EXPECT_EQ(refused.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
   EXPECT_THAT(refused.error_message(), HasSubstr("limit 1"));
+  v1::ErrorStatus details;
+  ASSERT_TRUE(details.ParseFromString(refused.error_details()));
+  std::map<std::string, std::string> by_type;
+  for (const auto& detail : details.details()) by_type[detail.type_url()] = detail.value();
+  v1::RetryInfo retry;
+  ASSERT_TRUE(retry.ParseFromString(by_type["type.googleapis.com/google.rpc.RetryInfo"]));
+  EXPECT_GE(retry.retry_delay().seconds(), 1);
   for (grpc::ClientContext& context : contexts) context.TryCancel();
   for (auto& call : calls) EXPECT_EQ(call.get().error_code(), grpc::StatusCode::CANCELLED);
   // The only thread is free again long before the searches would have ended.
@@ -379,71 +286,28 @@ TEST_F(ServerTest, AnAddressThatIsNoneIsRefused) {
   }
 }
 
-TEST_F(ServerTest, ShutdownEndsOpenStreamsAndSearches) {
-  Start();
-  v1::SubmitJobRequest submit;
-  *submit.mutable_spec() = testing::SmallSpec();
-  v1::SubmitJobResponse job;
-  grpc::ClientContext submitting;
-  ASSERT_TRUE(jobs_->SubmitJob(&submitting, submit, &job).ok());
-  grpc::ClientContext watching, connecting, planning;
-  v1::WatchJobRequest watch;
-  watch.set_name(job.job().name());
-  auto watched = jobs_->WatchJob(&watching, watch);
-  v1::WatchJobResponse seen;
-  ASSERT_TRUE(watched->Read(&seen));
-  auto worker = workers_->Connect(&connecting);
-  v1::PlanStreamRequest endless;
-  *endless.mutable_plan() = EndlessRequest();
-  auto plans = planner_->PlanStream(&planning, endless);
-
-  const absl::Time begin = absl::Now();
-  server_->Shutdown(absl::Seconds(1));
-  server_.reset();
-  EXPECT_LT(absl::Now() - begin, absl::Seconds(10));
-  while (watched->Read(&seen)) {
-  }
-  EXPECT_EQ(watched->Finish().error_code(), grpc::StatusCode::UNAVAILABLE);
-  EXPECT_FALSE(worker->Finish().ok());
-  for (v1::PlanStreamResponse message; plans->Read(&message);) {
-  }
-  EXPECT_FALSE(plans->Finish().ok());
+TEST_F(ServerTest, AnEqualQuestionIsAnsweredByTheFirstSearch) {
+  Start(WithMetrics());
+  v1::PlanResponse first, again;
+  ASSERT_TRUE(Plan(SmallRequest(), &first).ok());
+  ASSERT_TRUE(Plan(SmallRequest(), &again).ok());
+  EXPECT_FALSE(first.cached());
+  EXPECT_TRUE(again.cached());
+  again.clear_cached();
+  EXPECT_EQ(again.SerializeAsString(), first.SerializeAsString());
+  EXPECT_EQ(Metric("stagewright_planner_plan_cache_total{result=\"hit\"}"), 1);
+  EXPECT_EQ(Metric("stagewright_planner_plan_seconds_count{source=\"call\"}"), 1);
 }
 
-TEST_F(ServerTest, WatchShowsThePresentStateAndEveryLaterOne) {
+TEST_F(ServerTest, SaysWhatItIs) {
   Start();
-  v1::SubmitJobRequest submit;
-  *submit.mutable_spec() = testing::SmallSpec();
-  submit.set_request_id("one");
-  v1::SubmitJobResponse job;
-  grpc::ClientContext submitting, watching, cancelling;
-  ASSERT_TRUE(jobs_->SubmitJob(&submitting, submit, &job).ok());
-  v1::WatchJobRequest watch;
-  watch.set_name(job.job().name());
-  auto stream = jobs_->WatchJob(&watching, watch);
-  v1::WatchJobResponse seen;
-  ASSERT_TRUE(stream->Read(&seen));
-  EXPECT_EQ(seen.job().state(), v1::JOB_STATE_PENDING);
-  v1::CancelJobRequest cancel;
-  cancel.set_name(job.job().name());
-  v1::CancelJobResponse cancelled;
-  ASSERT_TRUE(jobs_->CancelJob(&cancelling, cancel, &cancelled).ok());
-  while (stream->Read(&seen)) {
-  }
-  EXPECT_EQ(seen.job().state(), v1::JOB_STATE_CANCELLED);
-  EXPECT_TRUE(stream->Finish().ok());
-
-  grpc::ClientContext resuming;  // Nothing is new after the last version.
-  watch.set_after_version(seen.job().version());
-  auto resumed = jobs_->WatchJob(&resuming, watch);
-  EXPECT_FALSE(resumed->Read(&seen));
-  EXPECT_TRUE(resumed->Finish().ok());
-
-  grpc::ClientContext nothing;
-  watch.set_name("jobs/404");
-  auto none = jobs_->WatchJob(&nothing, watch);
-  EXPECT_FALSE(none->Read(&seen));
-  EXPECT_EQ(none->Finish().error_code(), grpc::StatusCode::NOT_FOUND);
+  v1::GetServerResponse server;
+  grpc::ClientContext context;
+  ASSERT_TRUE(planner_->GetServer(&context, v1::GetServerRequest(), &server).ok());
+  EXPECT_THAT(server.version(), HasSubstr("."));
+  EXPECT_EQ(server.state_path(), ":memory:");
+  EXPECT_EQ(server.plans_waiting(), 0);
+  EXPECT_GT(server.start_time().seconds(), 0);
 }
 
 TEST_F(ServerTest, WorkersMustRegisterFirstAndOnce) {
@@ -546,7 +410,16 @@ TEST_F(ServerTest, MetricsCountWhatHappened) {
   EXPECT_EQ(Metric("stagewright_planner_rpc_requests_total{code=\"OK\",method=\"SubmitJob\"}"), 1);
   EXPECT_EQ(
       Metric("stagewright_planner_rpc_requests_total{code=\"NOT_FOUND\",method=\"ReplanJob\"}"), 1);
-  EXPECT_EQ(Metric("stagewright_planner_plans_total{planner=\"unknown\",result=\"NOT_FOUND\"}"), 1);
+  EXPECT_EQ(
+      Metric("stagewright_planner_plans_total{planner=\"unknown\",result=\"NOT_FOUND\",source="
+             "\"call\"}"),
+      1);
+  EXPECT_EQ(Metric("stagewright_planner_rpc_seconds_count{method=\"Plan\"}"), 2);
+  EXPECT_EQ(Metric("stagewright_planner_rpc_open{method=\"Plan\"}"), 0);
+  EXPECT_EQ(Metric("stagewright_planner_plan_cache_total{result=\"miss\"}"), 2);
+  EXPECT_EQ(Metric("stagewright_planner_job_events_total{kind=\"submitted\"}"), 1);
+  EXPECT_GT(Metric("process_resident_memory_bytes"), 1e6);
+  EXPECT_THAT(text, HasSubstr("stagewright_planner_build_info{version="));
   EXPECT_EQ(Metric("stagewright_planner_jobs{state=\"pending\"}"), 1);
   EXPECT_EQ(Metric("stagewright_planner_workers"), 0);
   EXPECT_EQ(Metric("stagewright_planner_pool_queue_length"), 0);

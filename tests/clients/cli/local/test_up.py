@@ -113,7 +113,7 @@ def test_a_signal_ends_workers_first_and_leaves_state_and_logs(tmp_path, how):
     assert (tmp_path / "state" / "state.db").exists()
     for worker in ("worker0", "worker1"):
         log = (tmp_path / "state" / f"{worker}.log").read_text()
-        assert log.endswith("stagewright-worker: leaving\n")
+        assert log.endswith("stagewright-worker: leaving\n"), log
         assert "trying again" not in log, "the planner ended before its workers"
     assert (tmp_path / "state" / "planner.log").read_text().endswith("shutting down\n")
 
@@ -165,7 +165,7 @@ def test_a_worker_that_dies_ends_all_and_is_named(tmp_path):
         _, error = running.process.communicate(timeout=PATIENCE)
         assert running.process.returncode == 1
         assert "stagewright: worker1 was killed by signal 9 (Killed); the end of its log:\n" in error
-        assert f"  stagewright-worker: registered with the planner at {running.address}\n" in error
+        assert f"Z info stagewright-worker: registered with the planner at {running.address}\n" in error
         assert gone(running.children)
 
 
@@ -196,7 +196,7 @@ def test_the_planner_s_reason_is_told():
         result = up("--workers", 1, "--listen", address)
     assert result.returncode == 1
     assert "stagewright: the planner ended with exit status 1; the end of its log:\n" in result.stderr
-    assert f"  stagewright-planner: cannot listen on {address}: is the port in use?\n" in result.stderr
+    assert f"Z error stagewright-planner: cannot listen on {address}: is the port in use?\n" in result.stderr
 
 
 def test_temporary_state_is_removed(tmp_path):

@@ -34,6 +34,8 @@ TEST(JobsText, HasALineForEachJob) {
   EXPECT_THAT(text, HasSubstr("30/120"));
   EXPECT_THAT(text, HasSubstr("0.5000"));
   EXPECT_THAT(text, HasSubstr("1970-01-02 00:00:00"));
+  EXPECT_THAT(text, HasSubstr("restarts"));
+  EXPECT_THAT(text, HasSubstr("checkpoint"));
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 3);
 }
 
@@ -43,6 +45,8 @@ TEST(JobJson, LeavesOutWhatIsNotKnown) {
   EXPECT_EQ(json["name"], "jobs/7");
   EXPECT_EQ(json["step"], 30);
   EXPECT_DOUBLE_EQ(json["step_seconds"], 0.002);
+  EXPECT_EQ(json["create_time"], "1970-01-02T00:00:00Z");
+  EXPECT_EQ(json["end_time"], nullptr);
   for (const char* key : {"accuracy", "evaluation_loss", "checkpoint", "warnings"})
     EXPECT_FALSE(json.contains(key)) << key;
   job.mutable_metrics()->set_accuracy(0.75);
@@ -69,7 +73,7 @@ TEST(Workers, AreShownByDevice) {
   EXPECT_THAT(text, HasSubstr("jobs/7"));
   const nlohmann::json json = WorkersJson(workers);
   EXPECT_EQ(json["workers"][0]["devices"][1]["job"], "jobs/7");
-  EXPECT_EQ(json["workers"][0]["last_heartbeat"], "-");
+  EXPECT_EQ(json["workers"][0]["last_heartbeat"], nullptr);
 }
 
 TEST(ProgressLine, HasStepAndLoss) {
@@ -83,6 +87,21 @@ TEST(JobSummary, SaysHowItEnded) {
   EXPECT_THAT(JobSummary(job), HasSubstr("no memory"));
   job.set_message("");
   EXPECT_THAT(JobSummary(job), Not(HasSubstr("no memory")));
+}
+
+TEST(SpecText, SaysWhatWasAskedForAndWhatCameOfIt) {
+  v1::Job job = RunningJob();
+  job.mutable_spec()->set_output_path("/data/run");
+  job.mutable_spec()->set_epochs(3);
+  job.mutable_spec()->set_max_restarts(5);
+  job.set_restarts(2);
+  job.set_checkpoint_step(75);
+  job.mutable_checkpoint_time()->set_seconds(86460);
+  const std::string text = SpecText(job);
+  for (const char* part :
+       {"/data/run", "3 epochs", "restarts 2 of 5", "step 75, 1970-01-02 00:01:00"})
+    EXPECT_THAT(text, HasSubstr(part));
+  EXPECT_EQ(SpecJson(job.spec())["output_path"], "/data/run");
 }
 
 }  // namespace

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import grpc
 
-from stagewright.proto import jobs_pb, planner_pb
+from stagewright.proto import event_pb, jobs_pb, planner_pb
 
 
 class PlannerDouble:
@@ -53,7 +53,7 @@ class PlannerDouble:
 
 
 def job(name: str = "jobs/1", state: str = "RUNNING", step: int = 0, version: int = 1) -> "jobs_pb.Job":
-    made = jobs_pb.Job(name=name, state=getattr(jobs_pb, f"JOB_STATE_{state}"), version=version)
+    made = jobs_pb.Job(name=name, state=getattr(event_pb, f"JOB_STATE_{state}"), version=version)
     made.metrics.step, made.metrics.total_steps, made.metrics.accuracy = step, 10, -1
     made.metrics.loss = 0.5
     return made

@@ -1,0 +1,128 @@
+#include "clients/cli/service/diagnosis.h"
+
+#include <algorithm>
+#include <set>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/base/units.h"
+
+namespace stagewright::cli {
+namespace {
+
+constexpr int64_t kLittleRoom = int64_t{1} << 30;
+constexpr absl::Duration kLate = absl::Seconds(8);
+
+absl::Time TimeOf(const google::protobuf::Timestamp& time) {
+  return absl::FromUnixSeconds(time.seconds()) + absl::Nanoseconds(time.nanos());
+}
+
+}  // namespace
+
+const char* VerdictName(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::kGood:
+      return "good";
+    case Verdict::kWarning:
+      return "warning";
+    case Verdict::kBad:
+      return "bad";
+  }
+  return "unknown";
+}
+
+Finding CheckVersions(const std::string& own, const v1::GetServerResponse& server,
+                      const v1::ListWorkersResponse& workers) {
+  std::set<std::string> others;
+  for (const v1::Worker& worker : workers.workers()) {
+    if (worker.version() != server.version())
+      others.insert(absl::StrCat(worker.name(), " ", worker.version()));
+  }
+  const std::string seen = absl::StrCat("client ", own, ", planner ", server.version());
+  if (!others.empty()) {
+    return {Verdict::kBad, "versions",
+            absl::StrCat(seen, ", workers ", absl::StrJoin(others, ", ")),
+            "install one version everywhere: planner and workers must agree"};
+  }
+  if (own != server.version()) {
+    return {Verdict::kWarning, "versions", seen,
+            "install the planner's version here: commands and fields may be missing"};
+  }
+  return {Verdict::kGood, "versions", seen, ""};
+}
+
+Finding CheckWorkers(const v1::ListWorkersResponse& workers, absl::Time now) {
+  if (workers.workers().empty()) {
+    return {Verdict::kBad, "workers", "none is connected",
+            "start stagewright-worker --planner HOST:PORT on a machine, or look into its log"};
+  }
+  int devices = 0, held = 0;
+  std::vector<std::string> late;
+  for (const v1::Worker& worker : workers.workers()) {
+    devices += worker.devices_size();
+    for (const v1::WorkerDevice& device : worker.devices()) held += device.job().empty() ? 0 : 1;
+    if (now - TimeOf(worker.last_heartbeat_time()) > kLate) late.push_back(worker.name());
+  }
+  const std::string seen = absl::StrCat(workers.workers_size(), " connected, ", held, " of ",
+                                        devices, " devices held by jobs");
+  if (late.empty()) return {Verdict::kGood, "workers", seen, ""};
+  return {Verdict::kWarning, "workers",
+          absl::StrCat(seen, "; not heard of lately: ", absl::StrJoin(late, ", ")),
+          "look at the load of these machines and of the network; compare the clocks"};
+}
+
+Finding CheckDisk(const v1::GetServerResponse& server) {
+  if (server.state_free_bytes() == 0 && server.state_bytes() == 0) {
+    return {Verdict::kWarning, "state", absl::StrCat(server.state_path(), " keeps nothing"),
+            "start the planner with --state FILE: jobs are lost when it ends"};
+  }
+  const std::string seen =
+      absl::StrCat(server.state_path(), " has ", FormatBytes(Bytes(server.state_bytes())), ", ",
+                   FormatBytes(Bytes(server.state_free_bytes())), " are free");
+  if (server.state_free_bytes() >= kLittleRoom) return {Verdict::kGood, "state", seen, ""};
+  return {Verdict::kBad, "state", seen,
+          "make room, or forget jobs: --keep-days of the planner, stagewright jobs rm"};
+}
+
+Finding CheckQueue(const v1::GetServerResponse& server) {
+  const std::string seen = absl::StrCat(server.plans_waiting(), " plans wait for a thread");
+  if (server.plans_waiting() == 0) return {Verdict::kGood, "planning", seen, ""};
+  return {Verdict::kWarning, "planning", seen,
+          "if that lasts, raise --planning-threads or bound searches with --time-limit"};
+}
+
+Finding CheckLinks(const v1::MeasureTopologyResponse& topology) {
+  if (absl::StrContains(topology.summary(), "assumed")) {
+    return {Verdict::kWarning, "links", topology.summary(),
+            "stagewright topology measure says why; plans are as good as the figures they go by"};
+  }
+  if (topology.pending() > 0) {
+    return {Verdict::kGood, "links",
+            absl::StrCat(topology.summary(), "; ", topology.pending(), " are being measured"), ""};
+  }
+  return {Verdict::kGood, "links", topology.summary(), ""};
+}
+
+Finding CheckJobs(const v1::ListJobsResponse& jobs, absl::Time now) {
+  int running = 0, waiting = 0;
+  std::vector<std::string> recovering, failed;
+  for (const v1::Job& job : jobs.jobs()) {
+    running += job.state() == v1::JOB_STATE_RUNNING ? 1 : 0;
+    waiting +=
+        job.state() == v1::JOB_STATE_PENDING || job.state() == v1::JOB_STATE_WAITING_FOR_DEVICES
+            ? 1
+            : 0;
+    if (job.state() == v1::JOB_STATE_RECOVERING) recovering.push_back(job.name());
+    if (job.state() == v1::JOB_STATE_FAILED && now - TimeOf(job.end_time()) < absl::Hours(24))
+      failed.push_back(job.name());
+  }
+  std::string seen = absl::StrCat(running, " running, ", waiting, " waiting");
+  if (!recovering.empty())
+    absl::StrAppend(&seen, "; recovering: ", absl::StrJoin(recovering, ", "));
+  if (!failed.empty()) absl::StrAppend(&seen, "; failed today: ", absl::StrJoin(failed, ", "));
+  if (recovering.empty() && failed.empty()) return {Verdict::kGood, "jobs", seen, ""};
+  return {Verdict::kWarning, "jobs", seen, "stagewright jobs describe says what happened to each"};
+}
+
+}  // namespace stagewright::cli

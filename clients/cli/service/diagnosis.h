@@ -1,0 +1,40 @@
+// What is wrong with a service, found in what it says of itself.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "stagewright/v1/job_service.pb.h"
+#include "stagewright/v1/links.pb.h"
+#include "stagewright/v1/planner_service.pb.h"
+
+namespace stagewright::cli {
+
+enum class Verdict { kGood, kWarning, kBad };
+
+// "good", "warning", "bad".
+const char* VerdictName(Verdict verdict);
+
+struct Finding {
+  Verdict verdict = Verdict::kGood;
+  std::string what;    // "workers": what was looked at.
+  std::string detail;  // What was seen.
+  std::string advice;  // What to do; empty if nothing is.
+};
+
+// Whether these versions work together; `own` is that of the client.
+Finding CheckVersions(const std::string& own, const v1::GetServerResponse& server,
+                      const v1::ListWorkersResponse& workers);
+// Whether workers are there and are heard of.
+Finding CheckWorkers(const v1::ListWorkersResponse& workers, absl::Time now);
+// Whether the planner's state has room.
+Finding CheckDisk(const v1::GetServerResponse& server);
+// Whether plans are made at once.
+Finding CheckQueue(const v1::GetServerResponse& server);
+// Whether plans reckon with measured links.
+Finding CheckLinks(const v1::MeasureTopologyResponse& topology);
+// Jobs that wait, come back, or have failed of late (within a day).
+Finding CheckJobs(const v1::ListJobsResponse& jobs, absl::Time now);
+
+}  // namespace stagewright::cli

@@ -1,0 +1,95 @@
+#include "clients/cli/service/doctor_command.h"
+
+#include <algorithm>
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "clients/cli/connection.h"
+#include "clients/cli/exit_code.h"
+#include "clients/cli/service/diagnosis.h"
+#include "clients/cli/view/table.h"
+
+#ifndef STAGEWRIGHT_VERSION
+#error "STAGEWRIGHT_VERSION comes from the build"
+#endif
+
+namespace stagewright::cli {
+namespace {
+
+constexpr absl::Duration kCallDeadline = absl::Seconds(30);
+constexpr int kJobsLookedAt = 200;
+
+// Everything that can be found with a planner that answers.
+absl::StatusOr<std::vector<Finding>> Examine(Connection& connection) {
+  v1::GetServerResponse server;
+  RETURN_IF_ERROR(connection.Call(kCallDeadline, [&](grpc::ClientContext* context) {
+    return connection.planner().GetServer(context, v1::GetServerRequest(), &server);
+  }));
+  v1::ListWorkersResponse workers;
+  RETURN_IF_ERROR(connection.Call(kCallDeadline, [&](grpc::ClientContext* context) {
+    return connection.jobs().ListWorkers(context, v1::ListWorkersRequest(), &workers);
+  }));
+  v1::ListJobsRequest newest;
+  newest.set_page_size(kJobsLookedAt);
+  v1::ListJobsResponse jobs;
+  RETURN_IF_ERROR(connection.Call(kCallDeadline, [&](grpc::ClientContext* context) {
+    return connection.jobs().ListJobs(context, newest, &jobs);
+  }));
+  std::vector<Finding> findings = {CheckVersions(STAGEWRIGHT_VERSION, server, workers),
+                                   CheckWorkers(workers, absl::Now()), CheckDisk(server),
+                                   CheckQueue(server), CheckJobs(jobs, absl::Now())};
+  v1::MeasureTopologyResponse topology;
+  const absl::Status measured = connection.Call(kCallDeadline, [&](grpc::ClientContext* context) {
+    return connection.topology().MeasureTopology(context, v1::MeasureTopologyRequest(), &topology);
+  });
+  // Without workers there are no links.
+  if (measured.ok()) findings.push_back(CheckLinks(topology));
+  return findings;
+}
+
+std::string Text(const std::vector<Finding>& findings) {
+  Table table({"what", "verdict", "seen"});
+  for (const Finding& finding : findings)
+    table.Add({finding.what, VerdictName(finding.verdict), finding.detail});
+  std::string out = table.ToString();
+  for (const Finding& finding : findings) {
+    if (!finding.advice.empty()) absl::StrAppend(&out, "\n", finding.what, ": ", finding.advice);
+  }
+  return out + "\n";
+}
+
+nlohmann::json Json(const std::vector<Finding>& findings) {
+  nlohmann::json list = nlohmann::json::array();
+  for (const Finding& finding : findings) {
+    list.push_back({{"what", finding.what},
+                    {"verdict", VerdictName(finding.verdict)},
+                    {"seen", finding.detail},
+                    {"advice", finding.advice}});
+  }
+  return {{"findings", std::move(list)}};
+}
+
+int Run(const Globals& globals) {
+  Connection connection(globals.planner_address);
+  const auto findings = Examine(connection);
+  if (!findings.ok()) return Report(findings.status());
+  std::cout << (globals.json() ? Json(*findings).dump(2) + "\n" : Text(*findings));
+  const bool bad = std::any_of(findings->begin(), findings->end(), [](const Finding& finding) {
+    return finding.verdict == Verdict::kBad;
+  });
+  return bad ? kError : kSuccess;
+}
+
+}  // namespace
+
+void AddDoctorCommand(CLI::App& app, Globals& globals) {
+  CLI::App* doctor = app.add_subcommand(
+      "doctor", "look at planner, workers, versions, state, links and jobs, and say what to do");
+  AddOutputOption(*doctor, globals);
+  doctor->callback([&globals] { globals.exit_code = Run(globals); });
+}
+
+}  // namespace stagewright::cli

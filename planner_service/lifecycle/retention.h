@@ -1,0 +1,31 @@
+// For how long jobs that have ended are kept.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "common/base/status.h"
+#include "planner_service/jobs/request_book.h"
+#include "planner_service/lifecycle/job_records.h"
+
+namespace stagewright {
+
+// All of them, unless it says less.
+struct Retention {
+  absl::Duration age = absl::InfiniteDuration();      // Since they ended.
+  size_t count = std::numeric_limits<size_t>::max();  // The newest.
+};
+
+// Ended jobs beyond `keep`, newest first. O(jobs log jobs), O(1) if all are kept.
+std::vector<int64_t> Expired(const std::map<int64_t, JobRecord>& records, const Retention& keep,
+                             absl::Time now);
+
+// Forgets a job with its steps, its trace and its requests, in the store, too; the next job there
+// has at least `next_number`. FAILED_PRECONDITION if it has not ended. REQUIRES: the job is known.
+absl::Status Forget(JobRecords& records, RequestBook& requests, int64_t job, int64_t next_number);
+
+}  // namespace stagewright

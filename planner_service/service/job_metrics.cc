@@ -1,0 +1,174 @@
+#include "planner_service/service/job_metrics.h"
+
+#include <algorithm>
+
+#include "absl/strings/ascii.h"
+#include "absl/time/clock.h"
+
+namespace stagewright {
+namespace {
+
+using prometheus::BuildCounter;
+using prometheus::BuildGauge;
+using prometheus::Counter;
+using prometheus::Family;
+using prometheus::Gauge;
+using prometheus::Histogram;
+using prometheus::Registry;
+
+Family<Gauge>& GaugeOf(Registry& registry, const char* name, const char* help) {
+  return BuildGauge().Name(name).Help(help).Register(registry);
+}
+
+Family<Counter>& CounterOf(Registry& registry, const char* name, const char* help) {
+  return BuildCounter().Name(name).Help(help).Register(registry);
+}
+
+double UnixSeconds(absl::Time time) { return absl::ToDoubleSeconds(time - absl::UnixEpoch()); }
+
+std::string Label(absl::string_view text) { return std::string(text); }
+
+}  // namespace
+
+std::string FailureCause(const Job& job, JobState before) {
+  if (job.failure_code != 0) {
+    return absl::AsciiStrToLower(
+        absl::StatusCodeToString(static_cast<absl::StatusCode>(job.failure_code)));
+  }
+  if (before == JobState::kRecovering) return "worker_lost";
+  if (before == JobState::kPlanning || before == JobState::kStarting)
+    return Label(JobStateName(before));
+  return "other";
+}
+
+JobSeries::JobSeries(Registry& registry)
+    : states_(GaugeOf(registry, "stagewright_planner_jobs", "Jobs, by state.")),
+      step_(GaugeOf(registry, "stagewright_planner_job_step_seconds",
+                    "Latest step of a running job.")),
+      recent_(GaugeOf(registry, "stagewright_planner_job_recent_step_seconds",
+                      "Median of the last steps of a running job, at most 64.")),
+      predicted_(GaugeOf(registry, "stagewright_planner_job_predicted_step_seconds",
+                         "Step time that the plan of a running job predicts.")),
+      drift_(GaugeOf(registry, "stagewright_planner_job_drift_ratio",
+                     "By how much steps of a running job lastingly take longer than predicted, "
+                     "over the prediction; 0 within a tenth.")),
+      loss_(GaugeOf(registry, "stagewright_planner_job_loss", "Latest loss of a running job.")),
+      memory_(GaugeOf(registry, "stagewright_planner_job_memory_peak_bytes",
+                      "Most memory that the tensors of a running job took so far, by device.")),
+      predicted_memory_(GaugeOf(registry, "stagewright_planner_job_predicted_memory_peak_bytes",
+                                "Peak memory that the plan of a running job predicts, by "
+                                "device.")),
+      restarts_(GaugeOf(registry, "stagewright_planner_job_restarts",
+                        "How often a job that has not ended was started again.")),
+      progress_time_(GaugeOf(registry, "stagewright_planner_job_progress_timestamp_seconds",
+                             "When a running job began to run or last finished a step.")),
+      checkpoint_time_(GaugeOf(registry, "stagewright_planner_job_checkpoint_timestamp_seconds",
+                               "When the last complete checkpoint of a running job that saves its "
+                               "state was written; before the first, when it began to run.")),
+      ended_(CounterOf(registry, "stagewright_planner_jobs_ended_total",
+                       "Jobs that ended since the planner started, by outcome; of failed ones the "
+                       "cause.")),
+      job_events_(CounterOf(registry, "stagewright_planner_job_events_total",
+                            "What happened to jobs: restarts, losses, checkpoints, ...")),
+      worker_events_(CounterOf(registry, "stagewright_planner_worker_events_total",
+                               "Workers that came and that were lost.")),
+      wait_seconds_(prometheus::BuildHistogram()
+                        .Name("stagewright_planner_job_wait_seconds")
+                        .Help("From a job's submission until workers first prepared it.")
+                        .Register(registry)
+                        .Add({}, Histogram::BucketBoundaries{0.1, 0.3, 1, 3, 10, 30, 100, 300, 1000,
+                                                             3000, 10000, 30000})) {
+  for (const JobState state : {JobState::kSucceeded, JobState::kCancelled})
+    ended_.Add({{"outcome", Label(JobStateName(state))}, {"cause", ""}});
+}
+
+void JobSeries::Count(const Event& event) {
+  Family<Counter>& family = event.job.empty() ? worker_events_ : job_events_;
+  family.Add({{"kind", Label(EventKindName(event.kind))}}).Increment();
+}
+
+void JobSeries::Observe(const Job& job) {
+  auto [it, added] = seen_.try_emplace(job.number, Seen{job.state});
+  Seen& seen = it->second;
+  const JobState before = seen.state;
+  if (added) {
+    seen.started = job.generation > 0;
+  } else {
+    states_.Add({{"state", Label(JobStateName(before))}}).Decrement();
+  }
+  states_.Add({{"state", Label(JobStateName(job.state))}}).Increment();
+  seen.state = job.state;
+  if (job.state == JobState::kStarting && !seen.started) {
+    seen.started = true;
+    wait_seconds_.Observe(absl::ToDoubleSeconds(absl::Now() - job.create_time));
+  }
+  if (!IsTerminal(job.state)) return Show(job, seen);
+  if (!added && !IsTerminal(before)) CountEnd(job, before);
+  Hide(job);
+}
+
+void JobSeries::Forget(int64_t job) {
+  const auto it = seen_.find(job);
+  if (it == seen_.end()) return;
+  states_.Add({{"state", Label(JobStateName(it->second.state))}}).Decrement();
+  seen_.erase(it);
+}
+
+void JobSeries::CountEnd(const Job& job, JobState before) {
+  const bool failed = job.state == JobState::kFailed;
+  ended_
+      .Add({{"outcome", Label(JobStateName(job.state))},
+            {"cause", failed ? FailureCause(job, before) : ""}})
+      .Increment();
+}
+
+void JobSeries::Show(const Job& job, Seen& seen) {
+  const prometheus::Labels labels = {{"job", job.name()}};
+  if (job.restarts > 0) restarts_.Add(labels).Set(job.restarts);
+  if (!Runs(job.state)) {  // Nobody expects steps or checkpoints of it.
+    progress_time_.Remove(&progress_time_.Add(labels));
+    checkpoint_time_.Remove(&checkpoint_time_.Add(labels));
+    return;
+  }
+  Gauge& progress = progress_time_.Add(labels);
+  if (job.metrics.step != seen.step || progress.Value() == 0)
+    progress.Set(UnixSeconds(absl::Now()));
+  seen.step = job.metrics.step;
+  if (job.request != nullptr && job.request->training.checkpoints.has_value()) {
+    Gauge& checkpoint = checkpoint_time_.Add(labels);
+    const double written =
+        job.checkpoint_time == absl::InfinitePast() ? 0 : UnixSeconds(job.checkpoint_time);
+    if (checkpoint.Value() == 0) checkpoint.Set(UnixSeconds(absl::Now()));
+    checkpoint.Set(std::max(checkpoint.Value(), written));
+  }
+  ShowMemory(job);
+  if (job.metrics.step == 0) return;
+  step_.Add(labels).Set(ToSeconds(job.metrics.step_time));
+  recent_.Add(labels).Set(ToSeconds(job.metrics.recent_step_time));
+  predicted_.Add(labels).Set(ToSeconds(job.metrics.predicted_step_time));
+  drift_.Add(labels).Set(job.drift.has_value() ? job.drift->ratio : 0);
+  loss_.Add(labels).Set(job.metrics.loss);
+}
+
+void JobSeries::ShowMemory(const Job& job) {
+  for (const DeviceMemory& memory : job.metrics.memory) {
+    if (memory.measured_peak <= 0) continue;
+    const prometheus::Labels labels = {{"job", job.name()}, {"device", memory.name}};
+    memory_.Add(labels).Set(static_cast<double>(memory.measured_peak));
+    predicted_memory_.Add(labels).Set(static_cast<double>(memory.predicted_peak));
+  }
+}
+
+void JobSeries::Hide(const Job& job) {
+  const prometheus::Labels labels = {{"job", job.name()}};
+  for (Family<Gauge>* family : {&step_, &recent_, &predicted_, &drift_, &loss_, &restarts_,
+                                &progress_time_, &checkpoint_time_})
+    family->Remove(&family->Add(labels));
+  for (const DeviceMemory& memory : job.metrics.memory) {
+    const prometheus::Labels own = {{"job", job.name()}, {"device", memory.name}};
+    memory_.Remove(&memory_.Add(own));
+    predicted_memory_.Remove(&predicted_memory_.Add(own));
+  }
+}
+
+}  // namespace stagewright

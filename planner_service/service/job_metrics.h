@@ -1,0 +1,50 @@
+// What operators see of jobs. Series of a job go when it ends; counters stay.
+#pragma once
+
+#include <prometheus/counter.h>
+#include <prometheus/gauge.h>
+#include <prometheus/histogram.h>
+#include <prometheus/registry.h>
+
+#include <map>
+#include <string>
+
+#include "planner_service/jobs/job.h"
+
+namespace stagewright {
+
+// What a failed job failed of, as a label: "worker_lost", "planning", "starting", a code that a
+// worker gave such as "resource_exhausted", or "other".
+std::string FailureCause(const Job& job, JobState before);
+
+// Not thread-safe. The registry outlives it.
+class JobSeries {
+ public:
+  explicit JobSeries(prometheus::Registry& registry);
+
+  // After every change. A job that is seen for the first time is not counted as one that ended.
+  void Observe(const Job& job);
+  void Count(const Event& event);
+  // The job is forgotten.
+  void Forget(int64_t job);
+
+ private:
+  struct Seen {
+    JobState state;
+    int64_t step = 0;
+    bool started = false;
+  };
+
+  void CountEnd(const Job& job, JobState before);
+  void Show(const Job& job, Seen& seen);
+  void ShowMemory(const Job& job);
+  void Hide(const Job& job);
+
+  prometheus::Family<prometheus::Gauge>&states_, &step_, &recent_, &predicted_, &drift_, &loss_,
+      &memory_, &predicted_memory_, &restarts_, &progress_time_, &checkpoint_time_;
+  prometheus::Family<prometheus::Counter>&ended_, &job_events_, &worker_events_;
+  prometheus::Histogram& wait_seconds_;
+  std::map<int64_t, Seen> seen_;
+};
+
+}  // namespace stagewright

@@ -1,0 +1,84 @@
+#include "planner_service/service/watch_call.h"
+
+#include <grpcpp/impl/codegen/proto_utils.h>
+
+#include <string>
+#include <utility>
+
+#include "common/wire/job_state.h"
+#include "planner_service/service/message_queue.h"
+
+namespace stagewright {
+namespace {
+
+class WatchCall : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
+ public:
+  WatchCall(JobManager* jobs, OpenStreams* streams, WatchResponses* responses)
+      : jobs_(jobs), streams_(streams), responses_(responses), queue_(this) {
+    stream_ = streams_->Add([this] {
+      queue_.Abort(grpc::Status(grpc::StatusCode::UNAVAILABLE, "the planner is shutting down"));
+    });
+  }
+
+  void Start(grpc::ByteBuffer encoded) {
+    v1::WatchJobRequest request;
+    const grpc::Status read =
+        grpc::SerializationTraits<v1::WatchJobRequest>::Deserialize(&encoded, &request);
+    if (!read.ok()) return queue_.Close(read);
+    after_version_ = request.after_version();
+    auto watch =
+        jobs_->Watch(request.name(), [this](JobWatches::Snapshot job) { Show(std::move(job)); });
+    if (watch.ok()) {
+      watch_ = *watch;
+    } else {
+      queue_.Close(ToGrpc(watch.status()));
+    }
+  }
+
+  void OnWriteDone(bool ok) override { queue_.OnWriteDone(ok); }
+  void OnCancel() override { queue_.Abort(grpc::Status::CANCELLED); }
+  void OnDone() override {
+    streams_->Remove(stream_);
+    jobs_->Unwatch(watch_);
+    delete this;
+  }
+
+ private:
+  void Show(const JobWatches::Snapshot& job) {
+    // A slow reader sees the latest state, not every step.
+    if (job->version() > after_version_) queue_.Push(responses_->Of(job), /*replace_waiting=*/true);
+    if (IsTerminal(job->state())) queue_.Close(grpc::Status::OK);
+  }
+
+  JobManager* const jobs_;
+  OpenStreams* const streams_;
+  WatchResponses* const responses_;
+  int64_t after_version_ = 0;
+  int64_t stream_ = 0;
+  int64_t watch_ = 0;
+  MessageQueue<WatchCall, grpc::ByteBuffer> queue_;
+};
+
+}  // namespace
+
+grpc::ByteBuffer WatchResponses::Of(const JobWatches::Snapshot& job) {
+  absl::MutexLock lock(&mutex_);
+  if (last_ != job) {
+    v1::WatchJobResponse response;
+    *response.mutable_job() = *job;
+    const grpc::Slice slice(response.SerializeAsString());
+    bytes_ = grpc::ByteBuffer(&slice, 1);
+    last_ = job;
+  }
+  return bytes_;
+}
+
+grpc::ServerWriteReactor<grpc::ByteBuffer>* StartWatch(JobManager* jobs, OpenStreams* streams,
+                                                       WatchResponses* responses,
+                                                       const grpc::ByteBuffer& request) {
+  auto* call = new WatchCall(jobs, streams, responses);
+  call->Start(request);
+  return call;
+}
+
+}  // namespace stagewright

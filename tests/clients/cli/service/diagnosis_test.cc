@@ -1,0 +1,89 @@
+#include "clients/cli/service/diagnosis.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace stagewright::cli {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+const absl::Time kNow = absl::FromUnixSeconds(1'000'000);
+
+v1::ListWorkersResponse Workers(const std::vector<std::string>& versions) {
+  v1::ListWorkersResponse workers;
+  for (const std::string& version : versions) {
+    v1::Worker* worker = workers.add_workers();
+    worker->set_name("w" + std::to_string(workers.workers_size() - 1));
+    worker->set_version(version);
+    worker->mutable_last_heartbeat_time()->set_seconds(1'000'000);
+    worker->add_devices()->set_job(workers.workers_size() == 1 ? "jobs/1" : "");
+  }
+  return workers;
+}
+
+void ExpectSays(const Finding& finding, Verdict verdict, const std::string& detail) {
+  EXPECT_EQ(finding.verdict, verdict) << finding.detail;
+  EXPECT_THAT(finding.detail, HasSubstr(detail));
+  EXPECT_EQ(finding.advice.empty(), verdict == Verdict::kGood) << finding.advice;
+}
+
+TEST(Diagnosis, VersionsMustAgree) {
+  v1::GetServerResponse server;
+  server.set_version("1.0");
+  ExpectSays(CheckVersions("1.0", server, Workers({"1.0"})), Verdict::kGood, "planner 1.0");
+  ExpectSays(CheckVersions("0.9", server, Workers({"1.0"})), Verdict::kWarning, "client 0.9");
+  ExpectSays(CheckVersions("1.0", server, Workers({"1.0", "0.9"})), Verdict::kBad, "w1 0.9");
+}
+
+TEST(Diagnosis, WorkersMustBeThereAndHeardOf) {
+  ExpectSays(CheckWorkers({}, kNow), Verdict::kBad, "none");
+  ExpectSays(CheckWorkers(Workers({"1", "1"}), kNow), Verdict::kGood,
+             "2 connected, 1 of 2 devices held");
+  ExpectSays(CheckWorkers(Workers({"1"}), kNow + absl::Seconds(9)), Verdict::kWarning, "w0");
+}
+
+TEST(Diagnosis, TheStateNeedsRoom) {
+  v1::GetServerResponse server;
+  server.set_state_path(":memory:");
+  ExpectSays(CheckDisk(server), Verdict::kWarning, ":memory: keeps nothing");
+  server.set_state_path("/data/state.db");
+  server.set_state_bytes(1 << 20);
+  server.set_state_free_bytes(int64_t{5} << 30);
+  ExpectSays(CheckDisk(server), Verdict::kGood, "5 GiB");
+  server.set_state_free_bytes(1000);
+  ExpectSays(CheckDisk(server), Verdict::kBad, "/data/state.db");
+}
+
+TEST(Diagnosis, PlansShouldNotWait) {
+  v1::GetServerResponse server;
+  ExpectSays(CheckQueue(server), Verdict::kGood, "0 plans");
+  server.set_plans_waiting(7);
+  ExpectSays(CheckQueue(server), Verdict::kWarning, "7 plans");
+}
+
+TEST(Diagnosis, AssumedLinksAreNamed) {
+  v1::MeasureTopologyResponse topology;
+  topology.set_summary("links measured 12:03");
+  ExpectSays(CheckLinks(topology), Verdict::kGood, "12:03");
+  topology.set_summary("links measured 12:03, but assumed: a - b (no answer)");
+  ExpectSays(CheckLinks(topology), Verdict::kWarning, "a - b");
+}
+
+TEST(Diagnosis, JobsThatFailedOfLateAreNamed) {
+  v1::ListJobsResponse jobs;
+  v1::Job* running = jobs.add_jobs();
+  running->set_state(v1::JOB_STATE_RUNNING);
+  v1::Job* old = jobs.add_jobs();
+  old->set_name("jobs/3");
+  old->set_state(v1::JOB_STATE_FAILED);
+  old->mutable_end_time()->set_seconds(1'000'000 - 100'000);
+  ExpectSays(CheckJobs(jobs, kNow), Verdict::kGood, "1 running, 0 waiting");
+  EXPECT_THAT(CheckJobs(jobs, kNow).detail, Not(HasSubstr("jobs/3")));
+  old->mutable_end_time()->set_seconds(1'000'000 - 100);
+  ExpectSays(CheckJobs(jobs, kNow), Verdict::kWarning, "failed today: jobs/3");
+}
+
+}  // namespace
+}  // namespace stagewright::cli

@@ -1,0 +1,85 @@
+// What is remembered of what happened to jobs and workers.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "planner_service/lifecycle/job_manager.h"
+#include "tests/planner_service/jobs/small_spec.h"
+#include "tests/planner_service/lifecycle/job_harness.h"
+
+namespace stagewright {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsSupersetOf;
+using testing::JobHarness;
+using testing::RecordingStore;
+using testing::SmallSpec;
+
+class JobLifeEventsTest : public ::testing::Test {
+ protected:
+  void Restart() {
+    harness_->jobs->Suspend();
+    harness_ = std::make_unique<JobHarness>(&store_);
+  }
+
+  RecordingStore store_;
+  std::unique_ptr<JobHarness> harness_ = std::make_unique<JobHarness>(&store_);
+};
+
+std::vector<v1::EventKind> KindsOf(const v1::Job& job) {
+  std::vector<v1::EventKind> kinds;
+  for (const v1::Event& event : job.events()) kinds.push_back(event.kind());
+  return kinds;
+}
+
+TEST_F(JobLifeEventsTest, AJobRemembersWhatHappenedToItAlsoAfterARestart) {
+  harness_->Connect("a");
+  harness_->Connect("b");
+  harness_->Worker("b").silent_on = {v1::ConnectResponse::kStart};
+  v1::JobSpec spec = SmallSpec();
+  spec.set_num_devices(2);
+  const std::string job = harness_->Submit(spec);
+  harness_->Await(job, v1::JOB_STATE_RUNNING);
+  harness_->Disconnect("b");
+  harness_->Connect("b", {{job, 1}});
+  EXPECT_EQ(harness_->Get(job).state(), v1::JOB_STATE_RUNNING);
+  ASSERT_TRUE(harness_->jobs->Cancel(job).ok());
+  const auto expect_all = [&] {
+    const v1::Job seen = harness_->Get(job);
+    EXPECT_EQ(KindsOf(seen)[0], v1::EVENT_KIND_SUBMITTED);
+    EXPECT_THAT(KindsOf(seen), IsSupersetOf({v1::EVENT_KIND_STATE, v1::EVENT_KIND_WORKER_LOST,
+                                             v1::EVENT_KIND_WORKER_BACK}));
+    EXPECT_EQ(seen.events().rbegin()->state(), v1::JOB_STATE_CANCELLED);
+    EXPECT_EQ(seen.events().rbegin()->message(), "cancelled by request");
+    for (const v1::Event& event : seen.events()) {
+      EXPECT_EQ(event.job(), job);
+      EXPECT_GT(event.time().seconds(), 0);
+      if (event.kind() == v1::EVENT_KIND_WORKER_LOST) {
+        EXPECT_EQ(event.worker(), "b");
+        EXPECT_EQ(event.message(), "its connection ended");
+      }
+    }
+  };
+  expect_all();
+  std::vector<EventKind> of_workers;
+  for (const Event& event : harness_->jobs->WorkerEvents()) of_workers.push_back(event.kind);
+  EXPECT_THAT(of_workers, ElementsAre(EventKind::kWorkerConnected, EventKind::kWorkerConnected,
+                                      EventKind::kWorkerLost, EventKind::kWorkerConnected));
+  Restart();
+  expect_all();
+}
+
+TEST_F(JobLifeEventsTest, ARefusedJobIsNotSaidToBeSubmitted) {
+  store_.FailWhen([](const v1::Job&) { return true; });
+  ::testing::internal::CaptureStderr();
+  EXPECT_FALSE(harness_->jobs->Submit(SmallSpec(), "").ok());
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
+  store_.FailWhen([](const v1::Job&) { return false; });
+  ::testing::internal::CaptureStderr();
+  EXPECT_TRUE(harness_->jobs->Submit(SmallSpec(), "").ok());
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              ::testing::HasSubstr(" info submitted job=jobs/1 state=pending"));
+}
+
+}  // namespace
+}  // namespace stagewright

@@ -1,0 +1,202 @@
+// What clients ask for: ids of requests, output paths, lists, and jobs that are forgotten.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "absl/time/clock.h"
+#include "common/base/error_details.h"
+#include "planner_service/lifecycle/job_manager.h"
+#include "tests/planner_service/jobs/small_spec.h"
+#include "tests/planner_service/lifecycle/job_harness.h"
+
+namespace stagewright {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using testing::JobHarness;
+using ::testing::Pair;
+using testing::RecordingStore;
+using testing::SmallSpec;
+
+v1::JobSpec SpecAt(const std::string& output) {
+  v1::JobSpec spec = SmallSpec();
+  spec.set_output_path(output);
+  return spec;
+}
+
+class JobLifeRequestsTest : public ::testing::Test {
+ protected:
+  void Restart(JobManagerOptions options = {}) {
+    harness_->jobs->Suspend();
+    harness_ = std::make_unique<JobHarness>(&store_, std::move(options));
+  }
+  absl::Status Submit(const v1::JobSpec& spec, const std::string& id = "") {
+    return harness_->jobs->Submit(spec, id).status();
+  }
+  // Jobs that were submitted and cancelled.
+  std::vector<std::string> Ended(int count) {
+    std::vector<std::string> names;
+    for (int i = 0; i < count; ++i) {
+      names.push_back(harness_->Submit(SmallSpec()));
+      EXPECT_TRUE(harness_->jobs->Cancel(names.back()).ok());
+    }
+    return names;
+  }
+  std::vector<std::string> Names(const std::vector<v1::Job>& jobs) const {
+    std::vector<std::string> names;
+    for (const v1::Job& job : jobs) names.push_back(job.name());
+    return names;
+  }
+
+  RecordingStore store_;
+  std::unique_ptr<JobHarness> harness_ = std::make_unique<JobHarness>(&store_);
+};
+
+TEST_F(JobLifeRequestsTest, AnIdWithAnotherSpecIsRefusedAlsoAfterARestart) {
+  v1::JobSpec other = SmallSpec();
+  other.set_steps(SmallSpec().steps() + 1);
+  ASSERT_TRUE(Submit(SmallSpec(), "id").ok());
+  for (int planner = 0; planner < 2; ++planner) {
+    EXPECT_EQ(harness_->jobs->Submit(SmallSpec(), "id")->name(), "jobs/1");
+    const absl::Status reused = Submit(other, "id");
+    EXPECT_EQ(reused.code(), absl::StatusCode::kAlreadyExists);
+    EXPECT_EQ(DetailsOf(reused).reason, "REQUEST_ID_REUSED");
+    EXPECT_EQ(DetailsOf(reused).resource, "jobs/1");
+    Restart();
+  }
+  EXPECT_EQ(harness_->List().size(), 1u);
+}
+
+TEST_F(JobLifeRequestsTest, ACancelThatIsRepeatedIsAnsweredAsTheFirst) {
+  const std::string job = harness_->Submit(SmallSpec()), other = harness_->Submit(SmallSpec());
+  ASSERT_TRUE(harness_->jobs->Cancel(job, "id").ok());
+  Restart();
+  EXPECT_EQ(harness_->jobs->Cancel(job, "id")->state(), v1::JOB_STATE_CANCELLED);
+  EXPECT_EQ(harness_->jobs->Cancel(other, "id").status().code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_EQ(Submit(SmallSpec(), "id").code(), absl::StatusCode::kAlreadyExists);
+}
+
+TEST_F(JobLifeRequestsTest, TwoUnfinishedJobsMayNotShareAnOutputPath) {
+  ASSERT_TRUE(Submit(SpecAt("/data/run")).ok());
+  for (const char* same : {"/data/run", "/data/run/", "/data/./run", "/data/x/../run//"}) {
+    const absl::Status refused = Submit(SpecAt(same));
+    EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition) << same;
+    EXPECT_THAT(std::string(refused.message()), HasSubstr("jobs/1"));
+    EXPECT_EQ(DetailsOf(refused).reason, "OUTPUT_IN_USE");
+    EXPECT_EQ(DetailsOf(refused).field, "spec.output_path");
+  }
+  EXPECT_TRUE(Submit(SpecAt("/data/run2")).ok());
+  ASSERT_TRUE(harness_->jobs->Cancel("jobs/1").ok());
+  EXPECT_TRUE(Submit(SpecAt("/data/run")).ok());
+}
+
+TEST_F(JobLifeRequestsTest, WhatIsOnlyValidatedIsNotRecorded) {
+  EXPECT_TRUE(harness_->jobs->Validate(SpecAt("/a"), "id").ok());
+  v1::JobSpec wrong = SpecAt("/a");
+  wrong.set_mini_batch(0);
+  EXPECT_EQ(DetailsOf(harness_->jobs->Validate(wrong, "")).field, "spec.mini_batch");
+  EXPECT_TRUE(harness_->List().empty());
+  ASSERT_TRUE(Submit(SpecAt("/a"), "id").ok());
+  EXPECT_TRUE(harness_->jobs->Validate(SpecAt("/a"), "id").ok());
+  EXPECT_EQ(harness_->jobs->Validate(SpecAt("/a"), "").code(),
+            absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(harness_->jobs->Validate(SpecAt("/b"), "id").code(), absl::StatusCode::kAlreadyExists);
+}
+
+TEST_F(JobLifeRequestsTest, ListsByStateAndName) {
+  Ended(2);
+  v1::JobSpec named = SmallSpec();
+  named.set_display_name("nightly run");
+  harness_->Submit(named);
+  harness_->Submit(SmallSpec());
+  const auto names = [&](const v1::ListJobsRequest& request) {
+    const auto listed = harness_->jobs->List(request);
+    return Names({listed->jobs().begin(), listed->jobs().end()});
+  };
+  v1::ListJobsRequest ended, pending, nightly;
+  ended.add_states(v1::JOB_STATE_CANCELLED);
+  ended.add_states(v1::JOB_STATE_FAILED);
+  EXPECT_THAT(names(ended), ElementsAre("jobs/2", "jobs/1"));
+  pending.add_states(v1::JOB_STATE_PENDING);
+  EXPECT_THAT(names(pending), ElementsAre("jobs/4", "jobs/3"));
+  nightly.set_display_name_contains("night");
+  EXPECT_THAT(names(nightly), ElementsAre("jobs/3"));
+}
+
+TEST_F(JobLifeRequestsTest, PagesDoNotShiftWhenJobsComeAndGo) {
+  const std::vector<std::string> jobs = Ended(6);
+  std::string token;
+  EXPECT_THAT(Names(harness_->List(2, &token)), ElementsAre("jobs/6", "jobs/5"));
+  harness_->Submit(SmallSpec());
+  ASSERT_TRUE(harness_->jobs->Delete("jobs/5").ok());
+  ASSERT_TRUE(harness_->jobs->Delete("jobs/4").ok());
+  EXPECT_THAT(Names(harness_->List(2, &token)), ElementsAre("jobs/3", "jobs/2"));
+  EXPECT_THAT(Names(harness_->List(2, &token)), ElementsAre("jobs/1"));
+  EXPECT_EQ(token, "");
+}
+
+TEST_F(JobLifeRequestsTest, AForgottenJobLeavesNothingBehind) {
+  ASSERT_TRUE(Submit(SpecAt("/a"), "submit").ok());
+  const absl::Status early = harness_->jobs->Delete("jobs/1");
+  EXPECT_EQ(early.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(early.message()), HasSubstr("jobs/1 is pending"));
+  ASSERT_TRUE(harness_->jobs->Cancel("jobs/1", "cancel").ok());
+  ASSERT_TRUE(harness_->jobs->Delete("jobs/1").ok());
+  EXPECT_THAT(store_.Entries(), ElementsAre(Pair("next_job", "2")));
+  EXPECT_EQ(harness_->jobs->Get("jobs/1").status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(harness_->jobs->Delete("jobs/1").code(), absl::StatusCode::kNotFound);
+  // Its request ids may be used again, its number not.
+  Restart();
+  EXPECT_EQ(harness_->jobs->Submit(SpecAt("/a"), "submit")->name(), "jobs/2");
+}
+
+TEST_F(JobLifeRequestsTest, KeepsTheNewestEndedJobs) {
+  JobManagerOptions options;
+  options.keep.count = 2;
+  std::vector<int64_t> forgotten;
+  options.on_forgotten = [&](int64_t job) { forgotten.push_back(job); };
+  Restart(options);
+  Ended(4);
+  harness_->Submit(SmallSpec());
+  harness_->jobs->Tick(absl::Now());
+  EXPECT_THAT(Names(harness_->List()), ElementsAre("jobs/5", "jobs/4", "jobs/3"));
+  EXPECT_THAT(forgotten, ElementsAre(2, 1));
+}
+
+TEST_F(JobLifeRequestsTest, KeepsEndedJobsForAWhile) {
+  JobManagerOptions options;
+  options.keep.age = absl::Hours(24);
+  Restart(options);
+  Ended(2);
+  harness_->Submit(SmallSpec());
+  harness_->jobs->Tick(absl::Now() + absl::Hours(23));
+  EXPECT_EQ(harness_->List().size(), 3u);
+  harness_->jobs->Tick(absl::Now() + absl::Hours(25));
+  EXPECT_THAT(Names(harness_->List()), ElementsAre("jobs/3"));
+}
+
+TEST_F(JobLifeRequestsTest, OfMoreDevicesThanAPlanMayHaveSomeAreTaken) {
+  v1::Register message;
+  message.set_host_address("127.0.0.1");
+  v1::DeviceKind* kind = message.add_kinds();
+  kind->set_name("cpu");
+  kind->set_flops_per_second(1e9);
+  kind->set_memory_bytes_per_second(1e10);
+  for (int i = 0; i < 100; ++i) {
+    v1::Device* device = message.add_devices();
+    device->set_name(absl::StrCat("cpu", i));
+    device->set_memory_bytes(int64_t{1} << 30);
+  }
+  for (int worker = 0; worker < 12; ++worker) {
+    message.set_worker(absl::StrCat("w", worker));
+    ASSERT_TRUE(harness_->jobs->Register(message, [](const auto&) { return true; }).ok());
+  }
+  const std::string job = harness_->Submit(SmallSpec());
+  const v1::Job planning = harness_->Get(job);
+  EXPECT_EQ(planning.devices_size(), 1024) << planning.message();
+  EXPECT_NE(planning.state(), v1::JOB_STATE_FAILED) << planning.message();
+  EXPECT_TRUE(harness_->jobs->Cancel(job).ok());
+}
+
+}  // namespace
+}  // namespace stagewright

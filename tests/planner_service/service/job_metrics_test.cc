@@ -1,0 +1,128 @@
+#include "planner_service/service/job_metrics.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <prometheus/text_serializer.h>
+
+#include <limits>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_split.h"
+#include "absl/time/clock.h"
+
+namespace stagewright {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class JobSeriesTest : public ::testing::Test {
+ protected:
+  // The lines of the page that begin with `name`.
+  std::string Lines(const std::string& name) {
+    std::string lines;
+    for (absl::string_view line :
+         absl::StrSplit(prometheus::TextSerializer().Serialize(registry_.Collect()), '\n')) {
+      if (absl::StartsWith(line, name)) absl::StrAppend(&lines, line, "\n");
+    }
+    return lines;
+  }
+
+  Job Moved(Job job, JobState state) {
+    job.state = state;
+    series_.Observe(job);
+    return job;
+  }
+
+  Job NewJob(int64_t number) {
+    Job job;
+    job.number = number;
+    job.create_time = absl::Now();
+    series_.Observe(job);
+    return job;
+  }
+
+  prometheus::Registry registry_;
+  JobSeries series_{registry_};
+};
+
+TEST_F(JobSeriesTest, CountsOutcomesByCause) {
+  Moved(Moved(NewJob(1), JobState::kRunning), JobState::kSucceeded);
+  Moved(Moved(NewJob(2), JobState::kRecovering), JobState::kFailed);
+  Moved(Moved(NewJob(3), JobState::kPlanning), JobState::kFailed);
+  Job refused = Moved(NewJob(4), JobState::kRunning);
+  refused.failure_code = static_cast<int32_t>(absl::StatusCode::kResourceExhausted);
+  Moved(refused, JobState::kFailed);
+  Moved(NewJob(5), JobState::kCancelled);
+  const std::string lines = Lines("stagewright_planner_jobs_ended_total");
+  for (const char* series :
+       {R"({cause="",outcome="succeeded"} 1)", R"({cause="",outcome="cancelled"} 1)",
+        R"({cause="worker_lost",outcome="failed"} 1)", R"({cause="planning",outcome="failed"} 1)",
+        R"({cause="resource_exhausted",outcome="failed"} 1)"})
+    EXPECT_THAT(lines, HasSubstr(series));
+  EXPECT_THAT(Lines("stagewright_planner_jobs{"), HasSubstr("{state=\"failed\"} 3"));
+}
+
+TEST_F(JobSeriesTest, JobsFoundEndedAreNotCountedAgain) {
+  Job job;
+  job.number = 1;
+  job.state = JobState::kSucceeded;
+  series_.Observe(job);
+  EXPECT_THAT(Lines("stagewright_planner_jobs_ended_total"),
+              HasSubstr(R"({cause="",outcome="succeeded"} 0)"));
+  EXPECT_THAT(Lines("stagewright_planner_jobs{"), HasSubstr("{state=\"succeeded\"} 1"));
+  series_.Forget(1);
+  EXPECT_THAT(Lines("stagewright_planner_jobs{"), HasSubstr("{state=\"succeeded\"} 0"));
+}
+
+TEST_F(JobSeriesTest, AgesOfProgressAndCheckpointCountFromTheBeginning) {
+  Job job = NewJob(1);
+  auto request = std::make_shared<JobRequest>();
+  request->training.checkpoints.emplace();
+  job.request = request;
+  const double before = absl::ToDoubleSeconds(absl::Now() - absl::UnixEpoch());
+  job = Moved(job, JobState::kRunning);
+  const auto value = [&](const std::string& name) {
+    const std::string line = Lines(name + "{job=\"jobs/1\"}");
+    double number = 0;
+    EXPECT_TRUE(absl::SimpleAtod(
+        line.substr(line.rfind(' ') + 1, line.size() - line.rfind(' ') - 2), &number))
+        << line;
+    return number;
+  };
+  EXPECT_GE(value("stagewright_planner_job_progress_timestamp_seconds"), before - 0.01);
+  EXPECT_GE(value("stagewright_planner_job_checkpoint_timestamp_seconds"), before - 0.01);
+  job.checkpoint_time = absl::Now() + absl::Seconds(5);
+  job.metrics.step = 1;
+  job.metrics.loss = std::numeric_limits<double>::quiet_NaN();
+  job = Moved(job, JobState::kRunning);
+  EXPECT_GE(value("stagewright_planner_job_checkpoint_timestamp_seconds"), before + 4);
+  EXPECT_THAT(Lines("stagewright_planner_job_loss"), HasSubstr("Nan"));
+  Moved(job, JobState::kCancelled);
+  EXPECT_EQ(Lines("stagewright_planner_job_"), Lines("stagewright_planner_job_wait_seconds"));
+}
+
+TEST_F(JobSeriesTest, TheWaitForDevicesIsCountedOnce) {
+  Job job = NewJob(1);
+  job = Moved(job, JobState::kStarting);
+  job = Moved(job, JobState::kPending);  // A worker was lost.
+  Moved(job, JobState::kStarting);
+  EXPECT_THAT(Lines("stagewright_planner_job_wait_seconds_count"), HasSubstr(" 1\n"));
+}
+
+TEST_F(JobSeriesTest, EventsOfJobsAndWorkersAreToldApart) {
+  Job job;
+  job.number = 7;
+  series_.Count(job.EventOf(EventKind::kRestarted, "a worker was lost"));
+  Event event;
+  event.kind = EventKind::kWorkerLost;
+  event.worker = "w0";
+  series_.Count(event);
+  EXPECT_THAT(Lines("stagewright_planner_job_events_total"), HasSubstr("{kind=\"restarted\"} 1"));
+  EXPECT_THAT(Lines("stagewright_planner_worker_events_total"),
+              HasSubstr("{kind=\"worker_lost\"} 1"));
+  EXPECT_THAT(Lines("stagewright_planner_job_events_total"), Not(HasSubstr("worker_lost")));
+}
+
+}  // namespace
+}  // namespace stagewright

@@ -1,0 +1,175 @@
+#include "planner_service/service/plan_cache.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+
+#include "absl/synchronization/blocking_counter.h"
+#include "absl/synchronization/notification.h"
+#include "absl/time/clock.h"
+
+namespace stagewright {
+namespace {
+
+using ::testing::ElementsAre;
+using Use = PlanCache::Use;
+
+v1::PlanRequest RequestOf(const std::string& planner) {
+  v1::PlanRequest request;
+  request.set_planner(planner);
+  return request;
+}
+
+PlanCache::Deadline In(absl::Duration time) {
+  return SearchContext::Clock::now() + absl::ToChronoNanoseconds(time);
+}
+
+// A search that counts, and waits for `go` if it is told to.
+class PlanCacheTest : public ::testing::Test {
+ protected:
+  absl::StatusOr<v1::PlanResponse> Search(const v1::PlanRequest& request, SearchContext& context) {
+    ++searches_;
+    while (waits_ && !go_.HasBeenNotified() && !context.Expired())
+      absl::SleepFor(absl::Milliseconds(1));
+    if (request.planner() == "wrong") return absl::InvalidArgumentError("wrong");
+    v1::PlanResponse response;
+    response.set_reason(request.planner());
+    return response;
+  }
+
+  // Waits for the answer.
+  PlanCache::Answer Ask(const std::string& planner,
+                        PlanCache::Deadline deadline = PlanCache::Deadline::max()) {
+    absl::Notification done;
+    PlanCache::Answer answer = absl::UnknownError("");
+    cache_.Ask(pool_, RequestOf(planner), deadline, [&](const PlanCache::Answer& given) {
+      answer = given;
+      done.Notify();
+    });
+    done.WaitForNotification();
+    return answer;
+  }
+
+  std::atomic<int> searches_{0};
+  std::atomic<bool> waits_{false};
+  absl::Notification go_;
+  absl::Mutex mutex_;
+  std::vector<Use> uses_;
+  PlanCache cache_{[this](const auto& request, auto& context) { return Search(request, context); },
+                   1 << 20,
+                   [this](Use use) {
+                     absl::MutexLock lock(&mutex_);
+                     uses_.push_back(use);
+                   }};
+  PlanningPool pool_{2, 16};  // Ends before the cache.
+};
+
+TEST_F(PlanCacheTest, AnEqualQuestionIsAnsweredWithoutASearch) {
+  const auto first = Ask("a"), again = Ask("a"), other = Ask("b");
+  ASSERT_TRUE(first.ok() && again.ok() && other.ok());
+  EXPECT_EQ(searches_, 2);
+  EXPECT_FALSE((*first)->cached());
+  EXPECT_TRUE((*again)->cached());
+  EXPECT_EQ((*again)->reason(), "a");
+  EXPECT_EQ((*other)->reason(), "b");
+  EXPECT_THAT(uses_, ElementsAre(Use::kMiss, Use::kHit, Use::kMiss));
+}
+
+TEST_F(PlanCacheTest, EqualQuestionsAtTheSameTimeShareOneSearch) {
+  waits_ = true;
+  constexpr int kCallers = 20;
+  absl::BlockingCounter done(kCallers);
+  const PlanCache::Deadline deadline = In(absl::Hours(1));
+  std::atomic<int> good{0};
+  for (int i = 0; i < kCallers; ++i) {
+    cache_.Ask(pool_, RequestOf("a"), deadline, [&](const PlanCache::Answer& answer) {
+      good += answer.ok() ? 1 : 0;
+      done.DecrementCount();
+    });
+  }
+  go_.Notify();
+  done.Wait();
+  EXPECT_EQ(searches_, 1);
+  EXPECT_EQ(good, kCallers);
+}
+
+TEST_F(PlanCacheTest, ASearchThatTheClockCutShortIsNotKept) {
+  waits_ = true;
+  EXPECT_TRUE(Ask("a", In(absl::Milliseconds(20))).ok());
+  EXPECT_TRUE(Ask("a", In(absl::Milliseconds(20))).ok());
+  EXPECT_EQ(searches_, 2);
+  EXPECT_EQ(cache_.bytes(), 0);
+}
+
+TEST_F(PlanCacheTest, AQuestionWithMuchMoreOrLessTimeIsSearchedByItself) {
+  waits_ = true;
+  absl::BlockingCounter done(3);
+  for (const absl::Duration time : {absl::Hours(1), absl::Hours(9), absl::Minutes(1)}) {
+    cache_.Ask(pool_, RequestOf("a"), In(time), [&](const auto&) { done.DecrementCount(); });
+  }
+  go_.Notify();
+  done.Wait();
+  EXPECT_THAT(uses_, ElementsAre(Use::kMiss, Use::kMiss, Use::kMiss));
+}
+
+TEST_F(PlanCacheTest, ASearchEndsWhenTheLastOfItsCallersGoes) {
+  waits_ = true;
+  absl::Notification answered;
+  const PlanCache::Deadline deadline = In(absl::Hours(1));
+  const int64_t first = cache_.Ask(pool_, RequestOf("a"), deadline, [](const auto&) { FAIL(); });
+  const int64_t second = cache_.Ask(pool_, RequestOf("a"), deadline, [](const auto&) { FAIL(); });
+  EXPECT_TRUE(cache_.Cancel(first));
+  EXPECT_FALSE(cache_.Cancel(first));
+  EXPECT_TRUE(cache_.Cancel(second));
+  // The next one does not join the search that ends.
+  cache_.Ask(pool_, RequestOf("a"), deadline, [&](const PlanCache::Answer& answer) {
+    EXPECT_TRUE(answer.ok());
+    answered.Notify();
+  });
+  go_.Notify();
+  answered.WaitForNotification();
+  EXPECT_EQ(uses_.back(), Use::kMiss);
+}
+
+TEST_F(PlanCacheTest, ErrorsAreAnswersAndNotKept) {
+  EXPECT_EQ(Ask("wrong").status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(Ask("wrong").status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(searches_, 2);
+}
+
+TEST_F(PlanCacheTest, AFullPoolIsAnAnswer) {
+  waits_ = true;
+  PlanningPool small(1, 0);
+  std::atomic<int> refused{0};
+  const auto count = [&](const PlanCache::Answer& answer) {
+    refused += answer.status().code() == absl::StatusCode::kResourceExhausted ? 1 : 0;
+  };
+  // Until the only thread is busy, questions may be refused because it is not there yet.
+  while (searches_ == 0) {
+    cache_.Ask(small, RequestOf("first"), In(absl::Hours(1)), count);
+    absl::SleepFor(absl::Milliseconds(1));
+  }
+  const int before = refused;
+  cache_.Ask(small, RequestOf("second"), In(absl::Hours(1)), count);
+  EXPECT_EQ(refused, before + 1);
+  go_.Notify();
+}
+
+TEST_F(PlanCacheTest, KeepsWhatWasAskedForLastWithinItsBytes) {
+  const std::string large(100'000, 'x');
+  for (int i = 0; i < 40; ++i) {
+    ASSERT_TRUE(Ask(absl::StrCat(i, large)).ok());
+    ASSERT_TRUE(Ask("often").ok());
+  }
+  EXPECT_LE(cache_.bytes(), 1 << 20);
+  const int before = searches_;
+  ASSERT_TRUE(Ask("often").ok());
+  ASSERT_TRUE(Ask(absl::StrCat(39, large)).ok());
+  EXPECT_EQ(searches_, before);
+  ASSERT_TRUE(Ask(absl::StrCat(0, large)).ok());
+  EXPECT_EQ(searches_, before + 1);
+}
+
+}  // namespace
+}  // namespace stagewright

@@ -1,0 +1,56 @@
+#include "planner_service/service/rpc.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "common/base/error_details.h"
+#include "stagewright/v1/error_details.pb.h"
+
+namespace stagewright {
+namespace {
+
+v1::ErrorStatus DetailsIn(const grpc::Status& status) {
+  v1::ErrorStatus details;
+  EXPECT_TRUE(details.ParseFromString(status.error_details()));
+  return details;
+}
+
+TEST(ToGrpc, KeepsCodeAndMessage) {
+  const grpc::Status status = ToGrpc(absl::NotFoundError("no job"));
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::NOT_FOUND);
+  EXPECT_EQ(status.error_message(), "no job");
+  EXPECT_EQ(status.error_details(), "");
+  EXPECT_TRUE(ToGrpc(absl::OkStatus()).ok());
+}
+
+TEST(ToGrpc, DetailsAreThoseOfGoogleRpc) {
+  absl::Status status = absl::ResourceExhaustedError("full");
+  status = WithReason(WithRetryAfter(status, absl::Milliseconds(2500)), "PLANNING_QUEUE_FULL");
+  status = WithResource(WithField(status, "spec.steps"), "jobs/7");
+  const v1::ErrorStatus details = DetailsIn(ToGrpc(status));
+  EXPECT_EQ(details.code(), static_cast<int>(grpc::StatusCode::RESOURCE_EXHAUSTED));
+  EXPECT_EQ(details.message(), "full");
+  ASSERT_EQ(details.details_size(), 4);
+  v1::ErrorInfo info;
+  v1::BadRequest request;
+  v1::ResourceInfo resource;
+  v1::RetryInfo retry;
+  EXPECT_EQ(details.details(0).type_url(), "type.googleapis.com/google.rpc.ErrorInfo");
+  ASSERT_TRUE(info.ParseFromString(details.details(0).value()));
+  EXPECT_EQ(info.reason(), "PLANNING_QUEUE_FULL");
+  EXPECT_EQ(info.domain(), "stagewright");
+  EXPECT_EQ(details.details(1).type_url(), "type.googleapis.com/google.rpc.BadRequest");
+  ASSERT_TRUE(request.ParseFromString(details.details(1).value()));
+  EXPECT_EQ(request.field_violations(0).field(), "spec.steps");
+  EXPECT_EQ(details.details(2).type_url(), "type.googleapis.com/google.rpc.ResourceInfo");
+  ASSERT_TRUE(resource.ParseFromString(details.details(2).value()));
+  EXPECT_EQ(resource.resource_type(), "jobs");
+  EXPECT_EQ(resource.resource_name(), "jobs/7");
+  EXPECT_EQ(details.details(3).type_url(), "type.googleapis.com/google.rpc.RetryInfo");
+  ASSERT_TRUE(retry.ParseFromString(details.details(3).value()));
+  EXPECT_EQ(retry.retry_delay().seconds(), 2);
+  EXPECT_EQ(retry.retry_delay().nanos(), 500'000'000);
+}
+
+}  // namespace
+}  // namespace stagewright

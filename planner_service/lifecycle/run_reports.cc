@@ -143,6 +143,8 @@ std::optional<std::string> NoteCheckpoint(JobRecords& records, JobRecord& record
   Job& job = record.job;
   if (message.error().empty()) {
     job.checkpoint_step = message.step();
+    record.write_job = true;
+    records.WriteStepsSoon(record);
     records.AnnounceChange(job);
     return std::nullopt;
   }

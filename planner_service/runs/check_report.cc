@@ -63,7 +63,7 @@ class Checker {
  private:
   const std::vector<int32_t>& own_;
   const int64_t last_step_;
-  const int64_t events_;  // Of a step, at most.
+  const int64_t events_;  // A step has at most so many.
 };
 
 absl::Status Check(const Checker& checker, const v1::Prepared& report) {

@@ -13,7 +13,7 @@ namespace stagewright {
 
 // Bounds on what one report may hold.
 inline constexpr int64_t kMostSteps = int64_t{1} << 48;
-inline constexpr int kMostFiles = 64;          // Of one device in one checkpoint.
+inline constexpr int kMostFiles = 64;          // One device has in one checkpoint.
 inline constexpr size_t kMostText = 64 << 10;  // Bytes of a message, a path or an address.
 inline constexpr int kMostTexts = 1024;        // Warnings or shards.
 

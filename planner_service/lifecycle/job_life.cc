@@ -19,6 +19,7 @@
 #include "planner_service/lifecycle/retention.h"
 #include "planner_service/lifecycle/run_reports.h"
 #include "planner_service/profiles/profile_choice.h"
+#include "planner_service/runs/check_report.h"
 #include "planner_service/runs/worker_messages.h"
 
 namespace stagewright {
@@ -26,6 +27,17 @@ namespace {
 
 constexpr int64_t kVersionsPerRestart = int64_t{1} << 32;
 constexpr char kRestarted[] = "the planner was restarted";
+
+// What the job was last known to have done, until its workers say more.
+void ShowNewestStep(JobRecord& record) {
+  if (record.history.empty()) return;
+  const v1::ListJobStepsResponse known = record.history.ToProto(record.job.metrics.step);
+  if (known.steps().empty()) return;
+  const v1::JobStep& newest = *known.steps().rbegin();
+  record.job.metrics.step = newest.step();
+  record.job.metrics.loss = newest.loss();
+  record.job.metrics.step_time = Nanos(newest.step_ns());
+}
 
 bool IsOfRun(JobState state, const v1::ConnectRequest& message) {
   switch (message.message_case()) {
@@ -73,6 +85,7 @@ absl::Status JobLife::RecoverJob(v1::Job stored) {
   if (options_.on_change) options_.on_change(job);
   if (IsTerminal(job.state)) return absl::OkStatus();
   ASSIGN_OR_RETURN(record.history, records_.store().ReadSteps(job));
+  ShowNewestStep(record);
   // Progress is not stored, so the version may have been further on.
   job.version += kVersionsPerRestart;
   if (!request.ok()) {
@@ -406,7 +419,11 @@ void JobLife::OnMessage(const std::string& worker, const v1::ConnectRequest& mes
   // Hands a report to `note` with the record that it is about, if it is about the present run.
   const auto take = [&](const auto& report, auto&& note) {
     JobRecord* record = records_.FindRun(worker, report.job(), report.generation());
-    if (record != nullptr && IsOfRun(record->job.state, message)) note(*record, report);
+    if (record == nullptr || !IsOfRun(record->job.state, message)) return;
+    const absl::Status can_be = CheckReport(record->job, *record->run, worker, message);
+    if (can_be.ok()) return note(*record, report);
+    End(*record, JobState::kFailed,
+        absl::StrCat("worker ", worker, " reports what cannot be: ", can_be.message()));
   };
   switch (message.message_case()) {
     case v1::ConnectRequest::kPrepared:

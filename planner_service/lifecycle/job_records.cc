@@ -52,6 +52,7 @@ void JobRecords::Transition(JobRecord& record, JobState state, const std::string
     Note(job, EventKind::kStoreFailed, job.message);
   } else if (steps) {
     record.write_steps = absl::InfiniteFuture();
+    record.write_job = false;
   }
   Announce(job);
 }
@@ -83,7 +84,10 @@ void JobRecords::WriteStepsSoon(JobRecord& record) {
 
 void JobRecords::WriteSteps(JobRecord& record) {
   if (record.write_steps == absl::InfiniteFuture()) return;
-  const bool written = store_.WriteSteps(record.job, record.history).ok();
+  const absl::Status status = record.write_job ? store_.Write(record.job, &record.history)
+                                               : store_.WriteSteps(record.job, record.history);
+  const bool written = status.ok();
+  record.write_job = record.write_job && !written;
   record.write_steps = written ? absl::InfiniteFuture() : absl::Now() + kWriteEvery;
 }
 

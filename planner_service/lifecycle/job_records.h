@@ -51,6 +51,7 @@ struct JobRecord {
   std::optional<Run> run;                   // While workers have devices for the job.
   StepHistory history;  // The whole job's; once it has ended, in the store only.
   absl::Time write_steps = absl::InfiniteFuture();  // When the store is to have it.
+  bool write_job = false;  // The job is written with it: more than its steps has changed.
   v1::GetJobTraceResponse trace;
   std::optional<Measured> measured;
   bool asked_operators = false;  // Workers were asked to time them, in the present run.

@@ -18,6 +18,7 @@
 #include "planner_service/drift/drift_causes.h"
 #include "planner_service/drift/step_profile.h"
 #include "planner_service/profiles/profile_choice.h"
+#include "planner_service/runs/check_report.h"
 #include "planner_service/runs/worker_messages.h"
 
 namespace stagewright {
@@ -246,7 +247,10 @@ void NoteActions(JobRecords& records, JobRecord& record, const v1::Progress& mes
                                 [&](const auto& event) { return FitsProgram(program, event); });
   if (message.trace().empty() || !fits) return;
   const bool asked = message.step() > record.run->first_step() + kTracedSteps;
-  if (!asked) record.trace.mutable_measured()->MergeFrom(message.trace());
+  // Each device tells each of these steps once.
+  const int64_t most = kTracedSteps * MostEvents(*record.job.plan);
+  if (!asked && record.trace.measured_size() + message.trace_size() <= most)
+    record.trace.mutable_measured()->MergeFrom(message.trace());
   if (!IsComparable(record.job)) return;
   auto events = Events(message.trace());
   if (!events.ok()) return;

@@ -146,6 +146,8 @@ std::optional<std::string> NoteCheckpoint(JobRecords& records, JobRecord& record
     job.checkpoint_step = message.step();
     job.checkpoint_time = absl::Now();
     records.Note(job, EventKind::kCheckpoint, absl::StrCat("after step ", message.step()), worker);
+    record.write_job = true;
+    records.WriteStepsSoon(record);
     records.AnnounceChange(job);
     return std::nullopt;
   }

@@ -24,6 +24,7 @@ class JobCheckpointsTest : public ::testing::Test {
     for (const char* worker : {"a", "b"}) {
       harness_.Connect(worker);
       harness_.Worker(worker).silent_on = {Message::kStart};
+      harness_.Worker(worker).total_steps = 100;
     }
     job_ = harness_.Submit(spec_);
     ASSERT_EQ(harness_.Await(job_, v1::JOB_STATE_RUNNING).state(), v1::JOB_STATE_RUNNING);
@@ -127,6 +128,7 @@ TEST_F(JobCheckpointsTest, AJobThatLosesAWorkerStartsAgainOnWhatIsLeft) {
   harness_.jobs->OnMessage("a", failed);
   harness_.jobs->OnMessage("a", failed);  // It comes when the run is over.
   harness_.Worker("c").silent_on = {Message::kStart};
+  harness_.Worker("c").total_steps = 100;
   const v1::Job again = harness_.Await(job_, v1::JOB_STATE_RUNNING);
   EXPECT_EQ(again.state(), v1::JOB_STATE_RUNNING) << again.message();
   EXPECT_EQ(again.generation(), 2);

@@ -193,6 +193,23 @@ TEST_F(JobStepsTest, AreWrittenFromTimeToTime) {
   EXPECT_THAT(Steps(), ElementsAre(1));
 }
 
+TEST_F(JobStepsTest, TheNextPlannerShowsTheLastStepAndCheckpointThatWereKept) {
+  Run();
+  for (int64_t step : {1, 2})
+    for (const char* worker : {"a", "b"}) Progress(worker, step, /*loss=*/0.25);
+  v1::ConnectRequest message;
+  message.mutable_checkpoint_written()->set_job(job_);
+  message.mutable_checkpoint_written()->set_generation(Generation());
+  message.mutable_checkpoint_written()->set_step(2);
+  harness_->jobs->OnMessage("a", message);
+  harness_->jobs->Tick(absl::Now() + absl::Seconds(6));
+  Restart(/*killed=*/true);
+  const v1::Job job = harness_->Get(job_);
+  EXPECT_EQ(job.metrics().step(), 2);
+  EXPECT_DOUBLE_EQ(job.metrics().loss(), 0.5);
+  EXPECT_EQ(job.checkpoint_step(), 2);
+}
+
 TEST_F(JobStepsTest, AJobThatStartsAgainRepeatsThoseAfterItsCheckpoint) {
   Run(/*max_restarts=*/1);
   for (int64_t step = 1; step <= 4; ++step)

@@ -42,15 +42,15 @@ v1::ConnectRequest Finished(const std::string& job, int64_t generation) {
   return message;
 }
 
-v1::ConnectRequest Progress(const std::string& job, int64_t generation, int64_t step, int devices) {
+// A device has done a step.
+v1::ConnectRequest Progress(const std::string& job, int64_t generation, int64_t step,
+                            int32_t device) {
   v1::ConnectRequest message;
   message.mutable_progress()->set_job(job);
   message.mutable_progress()->set_generation(generation);
   message.mutable_progress()->set_step(step);
-  for (int i = 0; i < devices; ++i) {
-    message.mutable_progress()->add_devices()->set_device(i);
-    message.mutable_progress()->mutable_devices()->rbegin()->set_step_ns(1'000'000);
-  }
+  message.mutable_progress()->add_devices()->set_device(device);
+  message.mutable_progress()->mutable_devices(0)->set_step_ns(1'000'000);
   return message;
 }
 
@@ -93,8 +93,11 @@ class JobLossesTest : public ::testing::Test {
   // All devices do a step.
   void Step(int64_t step) {
     const v1::Job job = Job();
-    const v1::ConnectRequest message = Progress(job_, job.generation(), step, job.devices_size());
-    harness_->jobs->OnMessage(job.devices(0).substr(0, 1), message);
+    for (const auto& program : job.plan().program().devices()) {
+      const std::string& device = job.devices(program.device());
+      harness_->jobs->OnMessage(device.substr(0, 1),
+                                Progress(job_, job.generation(), step, program.device()));
+    }
   }
   void ExpectRunsOn(std::vector<std::string> devices, int restarts) {
     const v1::Job job = Await(v1::JOB_STATE_RUNNING);
@@ -140,7 +143,7 @@ TEST_F(JobLossesTest, LateReportsInEveryOrderEndNoJobThatMayRestart) {
         if (event.starts_with("failed"))
           harness_->jobs->OnMessage(worker, Failed(job_, 1, kUnavailable));
         if (event.starts_with("progress"))
-          harness_->jobs->OnMessage(worker, Progress(job_, 1, 11, workers));
+          harness_->jobs->OnMessage(worker, Progress(job_, 1, 11, 1));
         if (event.starts_with("finished")) harness_->jobs->OnMessage(worker, Finished(job_, 1));
         if (tried % 2 == 1) harness_->Pump();  // The next run may have begun already.
       }
@@ -152,6 +155,19 @@ TEST_F(JobLossesTest, LateReportsInEveryOrderEndNoJobThatMayRestart) {
       harness_.reset();
     } while (std::next_permutation(order.begin(), order.end()));
   }
+}
+
+TEST_F(JobLossesTest, AWorkerThatReportsWhatCannotBeEndsItsJobOnly) {
+  Run(2);
+  v1::ConnectRequest message;
+  message.mutable_shard_written()->set_job(job_);
+  message.mutable_shard_written()->set_generation(1);
+  message.mutable_shard_written()->set_step(10);
+  message.mutable_shard_written()->set_device(77);
+  harness_->jobs->OnMessage("a", message);
+  EXPECT_EQ(Job().state(), v1::JOB_STATE_FAILED);
+  EXPECT_EQ(Job().message(),
+            "worker a reports what cannot be: shard_written.device: 77 is none of its devices");
 }
 
 TEST_F(JobLossesTest, WithoutRestartsTheFirstCauseIsTheJobs) {

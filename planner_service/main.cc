@@ -6,6 +6,7 @@
 #include <string>
 
 #include "planner_service/service/server.h"
+#include "planner_service/state/state_command.h"
 
 #ifndef STAGEWRIGHT_VERSION
 #error "STAGEWRIGHT_VERSION comes from the build"
@@ -32,8 +33,12 @@ int main(int argc, char** argv) {
       ->check(CLI::Range(0.1, 86400.0));
   app.add_option("--max-message-mib", options.max_message_mib, "largest request accepted, in MiB")
       ->check(CLI::Range(1, 2047));
+  const stagewright::StateCommand state = stagewright::AddStateCommand(app);
   CLI11_PARSE(app, argc, argv);
+  if (state.chosen()) return state.run();
   options.worker_timeout = absl::Seconds(worker_timeout_seconds);
+
+  signal(SIGXFSZ, SIG_IGN);  // A file that may not grow is an error like a full disk.
 
   // Blocked before any thread starts, so that only sigwait below receives them.
   sigset_t signals;
@@ -51,9 +56,11 @@ int main(int argc, char** argv) {
   if (!(*server)->metrics_address().empty())
     std::cerr << ", metrics on " << (*server)->metrics_address();
   std::cerr << std::endl;
+  for (const std::string& note : (*server)->notes())
+    std::cerr << "stagewright-planner: " << note << std::endl;
 
-  int signal = 0;
-  sigwait(&signals, &signal);
+  int received = 0;
+  sigwait(&signals, &received);
   std::cerr << "stagewright-planner: shutting down" << std::endl;
   (*server)->Shutdown(absl::Seconds(5));
   return 0;

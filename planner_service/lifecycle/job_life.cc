@@ -53,27 +53,48 @@ JobLife::JobLife(Store* store, WorkerRegistry* registry, const JobManagerOptions
 
 void JobLife::Suspend() {
   Freeze();
+  records_.WriteWaiting(absl::InfiniteFuture());
   for (auto& [number, record] : records_.all()) records_.WriteSteps(record);
 }
 
 absl::Status JobLife::Recover() {
-  ASSIGN_OR_RETURN(std::vector<v1::Job> stored, records_.store().ReadJobs());
-  for (v1::Job& job : stored) RETURN_IF_ERROR(RecoverJob(std::move(job)));
+  ASSIGN_OR_RETURN(StoredJobs stored, records_.store().ReadJobs());
+  next_ = stored.last_number + 1;
+  for (const std::string& key : stored.damaged)
+    notes_.push_back(absl::StrCat(JobOfEntry(key), " is damaged in the store and was set aside"));
+  for (v1::Job& job : stored.jobs) {
+    const std::string name = job.name();
+    if (const absl::Status status = RecoverJob(std::move(job)); !status.ok()) {
+      notes_.push_back(
+          absl::StrCat(name, " is damaged in the store and was set aside: ", status.message()));
+      RETURN_IF_ERROR(records_.store().SetJobAside(name));
+    }
+  }
   ASSIGN_OR_RETURN(requests_, records_.store().ReadRequests());
   return absl::OkStatus();
 }
 
 absl::Status JobLife::RecoverJob(v1::Job stored) {
   absl::StatusOr<JobRequest> request = JobRequest();
-  if (!IsTerminal(stored.state())) request = FromProto(stored.spec());
+  if (!IsTerminal(stored.state())) {
+    RETURN_IF_ERROR(records_.store().Complete(stored));
+    request = FromProto(stored.spec());
+  }
   ASSIGN_OR_RETURN(Job read, FromProto(std::move(stored)));
-  next_ = std::max(next_, read.number + 1);
   JobRecord& record = records_.all()[read.number];
   record.job = std::move(read);
+  record.told = record.job;
   Job& job = record.job;
   if (options_.on_change) options_.on_change(job);
-  if (IsTerminal(job.state)) return absl::OkStatus();
-  ASSIGN_OR_RETURN(record.history, records_.store().ReadSteps(job));
+  if (IsTerminal(job.state)) {
+    ForgetParts(record);
+    return absl::OkStatus();
+  }
+  if (auto steps = records_.store().ReadSteps(job); steps.ok()) {
+    record.history = *std::move(steps);
+  } else {
+    notes_.push_back(absl::StrCat(job.name(), ": ", steps.status().message()));
+  }
   // Progress is not stored, so the version may have been further on.
   job.version += kVersionsPerRestart;
   if (!request.ok()) {
@@ -100,8 +121,9 @@ absl::Status JobLife::RecoverJob(v1::Job stored) {
 absl::StatusOr<const Job*> JobLife::Submit(const v1::JobSpec& spec, JobRequest request,
                                            const std::string& request_id) {
   if (const auto it = requests_.find(request_id); !request_id.empty() && it != requests_.end()) {
-    if (JobRecord* record = records_.Find(JobNumber(it->second))) return &record->job;
+    if (JobRecord* record = records_.Find(JobNumber(it->second))) return &ShownJob(*record);
   }
+  RETURN_IF_ERROR(CheckWritable());
   Job job;
   job.number = next_;
   SetSpec(spec, job);
@@ -114,18 +136,23 @@ absl::StatusOr<const Job*> JobLife::Submit(const v1::JobSpec& spec, JobRequest r
   record.job = std::move(job);
   records_.Announce(record.job);
   Advance();
-  return &record.job;
+  return &ShownJob(record);
+}
+
+absl::Status JobLife::CheckWritable() const {
+  return Annotate(records_.trouble(), "nothing new is taken until the state can be written again");
 }
 
 absl::Status JobLife::Cancel(int64_t number) {
   JobRecord& record = *records_.Find(number);
+  RETURN_IF_ERROR(CheckWritable());
   if (record.job.state == JobState::kCancelled) return absl::OkStatus();
   if (IsTerminal(record.job.state)) {
     return absl::FailedPreconditionError(absl::StrCat(
         record.job.name(), " has ended already: ", v1::JobState_Name(ToProto(record.job.state))));
   }
   End(record, JobState::kCancelled, "cancelled by request");
-  return absl::OkStatus();
+  return Annotate(records_.trouble(), "it is cancelled as soon as the state can be written again");
 }
 
 absl::StatusOr<ReplanProblem> JobLife::BeginReplan(int64_t number, absl::Duration limit) {
@@ -169,6 +196,7 @@ absl::StatusOr<v1::ReplanJobResponse> JobLife::EndReplan(const ReplanProblem& pr
 void JobLife::Advance() {
   if (suspended_) return;
   for (auto& [number, record] : records_.all()) {
+    if (!records_.trouble().ok()) return;
     if (record.job.state == JobState::kPending) Plan(record);
     if (record.job.state == JobState::kWaitingForDevices) TryStart(record);
   }
@@ -203,7 +231,6 @@ void JobLife::Plan(JobRecord& record) {
   for (const RegisteredDevice& device : devices) job.devices.push_back(device.QualifiedName());
   records_.Transition(record, JobState::kPlanning,
                       absl::StrCat("planning for ", devices.size(), " devices"));
-  if (IsTerminal(job.state)) return;
   record.planning = std::make_shared<SearchContext>(
       SearchContext::Clock::now() + absl::ToChronoNanoseconds(options_.planning_timeout));
   job.warnings.clear();
@@ -262,7 +289,7 @@ void JobLife::TryStart(JobRecord& record) {
     if (connected.contains(device)) continue;
     records_.Transition(record, JobState::kPending,
                         absl::StrCat("device ", device, " is gone; planning again"));
-    if (!IsTerminal(job.state)) Plan(record);
+    Plan(record);
     return;
   }
   if (absl::Status status = registry_->Allocate(job.name(), job.devices); !status.ok()) {
@@ -273,15 +300,11 @@ void JobLife::TryStart(JobRecord& record) {
   ++job.generation;
   record.run.emplace(job, absl::Now());
   records_.Transition(record, JobState::kStarting, "preparing workers");
-  if (IsTerminal(job.state)) {
-    record.run.reset();
-    return registry_->Release(job.name());
-  }
   record.run->deadline = absl::Now() + options_.starting_timeout;
   v1::ConnectResponse message = PrepareMessage(job, record.cluster, record.evaluations);
   for (const auto& [worker, devices] : record.run->workers()) {
     SetDevices(job, devices, *message.mutable_prepare());
-    registry_->Send(worker, message);
+    records_.Send(record, worker, message);
   }
 }
 
@@ -319,7 +342,7 @@ void JobLife::FailOrRestart(JobRecord& record, const std::string& message) {
   record.changeover.reset();
   records_.Transition(record, JobState::kPending,
                       absl::StrCat(message, "; starting again from the last checkpoint"));
-  if (!IsTerminal(job.state)) records_.SendToAll(record, abort);
+  records_.SendToAll(record, abort);
   record.run.reset();
   registry_->Release(job.name());
   Advance();
@@ -338,8 +361,14 @@ absl::StatusOr<int64_t> JobLife::Register(const v1::Register& message,
     JobRecord* record = records_.FindRun(worker, running.job(), running.generation());
     if (record != nullptr && Resume(*record, worker)) {
       resumed.insert(running.job());
+      continue;
+    }
+    const v1::ConnectResponse over =
+        AbortMessage(running.job(), running.generation(), "this generation of the job is over");
+    if (JobRecord* known = records_.Find(JobNumber(running.job()))) {
+      records_.Send(*known, worker, over);
     } else {
-      sink(AbortMessage(running.job(), running.generation(), "this generation of the job is over"));
+      sink(over);
     }
   }
   for (auto& [number, record] : records_.all()) {
@@ -396,9 +425,11 @@ void JobLife::OnLost(const std::string& worker, const std::string& why) {
 }
 
 void JobLife::Tick(absl::Time now) {
+  records_.WriteWaiting(now);
   for (auto& [number, record] : records_.all()) {
     if (now >= record.write_steps) records_.WriteSteps(record);
-    const bool waits = !IsTerminal(record.job.state) && record.run.has_value();
+    const bool waits =
+        !IsTerminal(record.job.state) && record.run.has_value() && !record.unstored.has_value();
     if (waits && now >= record.run->deadline) OnLate(record);
   }
   Advance();
@@ -481,11 +512,7 @@ void JobLife::OnConnected(JobRecord& record, const std::string& worker) {
   }
   records_.Transition(record, JobState::kRunning, "");
   BeginMeasuring(record, absl::Now());
-  if (!IsTerminal(job.state)) return records_.SendToAll(record, StartMessage(job));
-  records_.SendToAll(record, AbortMessage(job.name(), job.generation, job.message));
-  record.run.reset();
-  registry_->Release(job.name());
-  Advance();
+  records_.SendToAll(record, StartMessage(job));
 }
 
 void JobLife::OnMerged(JobRecord& record, const v1::Merged& message) {
@@ -564,7 +591,7 @@ void JobLife::ChangeOver(JobRecord& record, const std::string& checkpoint) {
   records_.SendToAll(record, abort);
   record.run.reset();
   registry_->Release(job.name());
-  if (!suspended_ && !IsTerminal(job.state)) TryStart(record);
+  if (!suspended_ && records_.trouble().ok()) TryStart(record);
   Advance();
 }
 

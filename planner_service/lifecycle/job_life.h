@@ -11,6 +11,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/time/time.h"
 #include "common/base/status.h"
@@ -55,7 +56,12 @@ class JobLife {
 
   const std::map<int64_t, JobRecord>& records() const { return records_.all(); }
   const JobStore& store() const { return records_.store(); }
+  // What Recover found damaged, a line each.
+  const std::vector<std::string>& notes() const { return notes_; }
   JobWatches& watches() { return records_.watches(); }
+
+  // OK, or why nothing new is taken: the store fails.
+  absl::Status CheckWritable() const;
 
   // JobManager says what these do.
   absl::Status Recover();
@@ -113,6 +119,7 @@ class JobLife {
   const StartPlanner start_planner_;
   std::map<std::string, std::string> requests_;  // request_id -> job name.
   int64_t next_ = 1;
+  std::vector<std::string> notes_;
   bool suspended_ = false;
 };
 

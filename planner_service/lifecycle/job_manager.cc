@@ -25,6 +25,13 @@ absl::StatusOr<const JobRecord*> RecordOf(const JobLife& life, const std::string
   return &it->second;
 }
 
+// As others may see it; one that has ended with what only the store has of it.
+absl::StatusOr<Job> WholeJob(const JobLife& life, const JobRecord& record) {
+  const Job& job = ShownJob(record);
+  if (job.graph != nullptr) return job;
+  return life.store().ReadWhole(job.number);
+}
+
 }  // namespace
 
 JobManager::JobManager(Store* store, WorkerRegistry* registry, PlanningPool* pool,
@@ -78,6 +85,11 @@ absl::Status JobManager::Recover() {
   return life_.Recover();
 }
 
+std::vector<std::string> JobManager::notes() const {
+  absl::MutexLock lock(&mutex_);
+  return life_.notes();
+}
+
 absl::StatusOr<v1::Job> JobManager::Submit(const v1::JobSpec& spec, const std::string& request_id) {
   ASSIGN_OR_RETURN(JobRequest request, FromProto(spec));
   RETURN_IF_ERROR(Check(request));
@@ -89,7 +101,8 @@ absl::StatusOr<v1::Job> JobManager::Submit(const v1::JobSpec& spec, const std::s
 absl::StatusOr<v1::Job> JobManager::Get(const std::string& name) const {
   absl::MutexLock lock(&mutex_);
   ASSIGN_OR_RETURN(const JobRecord* record, RecordOf(life_, name));
-  return ToProto(record->job, GraphDetail::kNames);
+  ASSIGN_OR_RETURN(const Job job, WholeJob(life_, *record));
+  return ToProto(job, GraphDetail::kNames);
 }
 
 absl::StatusOr<v1::ListJobsResponse> JobManager::List(int page_size,
@@ -111,7 +124,7 @@ absl::StatusOr<v1::ListJobsResponse> JobManager::List(int page_size,
       break;
     }
     v1::Job* job = response.add_jobs();
-    *job = Shown(it->second.job);
+    *job = Shown(ShownJob(it->second));
     job->clear_plan();
     job->clear_sequential_plan();
   }
@@ -122,7 +135,8 @@ absl::StatusOr<v1::Job> JobManager::Cancel(const std::string& name) {
   absl::MutexLock lock(&mutex_);
   ASSIGN_OR_RETURN(const JobRecord* record, RecordOf(life_, name));
   RETURN_IF_ERROR(life_.Cancel(record->job.number));
-  return Shown(record->job);
+  ASSIGN_OR_RETURN(const Job job, WholeJob(life_, *record));
+  return Shown(job);
 }
 
 absl::StatusOr<ReplanProblem> JobManager::BeginReplan(const v1::ReplanJobRequest& request) {
@@ -188,12 +202,18 @@ absl::StatusOr<v1::ListJobStepsResponse> JobManager::Steps(const std::string& na
 absl::StatusOr<int64_t> JobManager::Watch(const std::string& name, JobWatches::Watcher watcher) {
   absl::MutexLock lock(&mutex_);
   ASSIGN_OR_RETURN(const JobRecord* record, RecordOf(life_, name));
-  return life_.watches().Add(record->job, std::move(watcher));
+  ASSIGN_OR_RETURN(const Job job, WholeJob(life_, *record));
+  return life_.watches().Add(job, std::move(watcher));
 }
 
 void JobManager::Unwatch(int64_t id) {
   absl::MutexLock lock(&mutex_);
   life_.watches().Remove(id);
+}
+
+absl::Status JobManager::CheckWritable() const {
+  absl::MutexLock lock(&mutex_);
+  return life_.CheckWritable();
 }
 
 void JobManager::Suspend() {

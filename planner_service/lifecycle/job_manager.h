@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
@@ -28,8 +29,11 @@ class JobManager {
   // Loads jobs from the store. Unstarted ones continue; running ones wait for their workers to come
   // back.
   absl::Status Recover();
+  // What it found damaged, a line each.
+  std::vector<std::string> notes() const;
 
-  // INVALID_ARGUMENT names the field. An equal request_id returns the job it made before.
+  // INVALID_ARGUMENT names the field. An equal request_id returns the job it made before. Here and
+  // in Cancel errors of CheckWritable.
   absl::StatusOr<v1::Job> Submit(const v1::JobSpec& spec, const std::string& request_id);
   absl::StatusOr<v1::Job> Get(const std::string& name) const;
   // Newest first, without plans. INVALID_ARGUMENT for a page token that is not ours.
@@ -48,6 +52,10 @@ class JobManager {
   // must not block or call back. After Unwatch has returned it is not called any more.
   absl::StatusOr<int64_t> Watch(const std::string& name, JobWatches::Watcher watcher);
   void Unwatch(int64_t id);
+
+  // OK, or the store's error: what happens to jobs is not shown, and no job is taken or cancelled,
+  // until the state can be written again.
+  absl::Status CheckWritable() const;
 
   // The planner is going away: from now on a lost worker does not fail its job, which runs on and
   // is found running after a restart.

@@ -80,6 +80,8 @@ class ServedMetrics : public PlannerMetrics {
     workers_.Set(static_cast<double>(registry.List().size()));
   }
 
+  void ShowStore(bool writable) override { store_writable_.Set(writable ? 1 : 0); }
+
   std::string address() const override { return address_; }
 
  private:
@@ -141,6 +143,10 @@ class ServedMetrics : public PlannerMetrics {
       "Peak memory that the plan of a running job predicts, by device.");
   Family<Gauge>& loss_ = Make(prometheus::BuildGauge(), *registry_, "stagewright_planner_job_loss",
                               "Latest loss of a running job.");
+  Gauge& store_writable_ =
+      Make(prometheus::BuildGauge(), *registry_, "stagewright_planner_store_writable",
+           "1 if what happens to jobs can be stored; 0 while they wait for the store.")
+          .Add({});
   Family<Counter>& requests_ =
       Make(prometheus::BuildCounter(), *registry_, "stagewright_planner_rpc_requests_total",
            "Finished calls, by method and status code.");

@@ -26,6 +26,8 @@ class PlannerMetrics {
   virtual void ObserveJob(const Job& job) = 0;
   // Gauges read from their owners.
   virtual void Sample(const PlanningPool& pool, const WorkerRegistry& registry) = 0;
+  // Whether what happens to jobs can be stored.
+  virtual void ShowStore(bool writable) = 0;
   virtual std::string address() const = 0;  // Where it listens.
 };
 

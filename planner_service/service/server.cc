@@ -6,6 +6,7 @@
 #include <grpcpp/server_builder.h>
 
 #include <condition_variable>
+#include <iostream>
 #include <mutex>
 #include <thread>
 #include <utility>
@@ -21,6 +22,8 @@
 
 namespace stagewright {
 namespace {
+
+constexpr char kJobService[] = "stagewright.v1.JobService";
 
 // gRPC would take a port modulo 2^16.
 absl::Status CheckAddress(const std::string& flag, const std::string& address) {
@@ -45,14 +48,21 @@ class RunningServer : public PlannerServer {
     if (!options_.metrics_listen.empty()) {
       RETURN_IF_ERROR(CheckAddress("metrics-listen", options_.metrics_listen));
     }
-    ASSIGN_OR_RETURN(OpenedStore opened, OpenSqliteStore(options_.state));
+    ASSIGN_OR_RETURN(OpenedStore opened, options_.open_store != nullptr
+                                             ? options_.open_store()
+                                             : OpenSqliteStore(options_.state));
     store_ = std::move(opened.store);
+    notes_ = std::move(opened.notes);
     if (!options_.metrics_listen.empty()) {
       ASSIGN_OR_RETURN(metrics_, PlannerMetrics::Serve(options_.metrics_listen));
     }
     pool_ = std::make_unique<PlanningPool>(options_.planning_threads, options_.planning_queue);
     links_ = std::make_unique<LinkProber>(store_.get(), &registry_);
-    RETURN_IF_ERROR(links_->Recover());
+    if (const absl::Status links = links_->Recover(); absl::IsDataLoss(links)) {
+      notes_.push_back(absl::StrCat(links.message(), "; links are measured anew"));
+    } else {
+      RETURN_IF_ERROR(links);
+    }
     JobManagerOptions job_options;
     job_options.measuring = [this] { return links_->busy(); };
     job_options.worker_timeout = options_.worker_timeout;
@@ -60,6 +70,7 @@ class RunningServer : public PlannerServer {
       job_options.on_change = [this](const Job& job) { metrics_->ObserveJob(job); };
     jobs_ = std::make_unique<JobManager>(store_.get(), &registry_, pool_.get(), job_options);
     RETURN_IF_ERROR(jobs_->Recover());
+    for (const std::string& note : jobs_->notes()) notes_.push_back(note);
     profiling_ = std::make_unique<Profiling>(store_.get(), &registry_);
     planner_rpc_ = std::make_unique<PlannerRpc>(pool_.get(), &streams_, metrics_.get());
     job_rpc_ = std::make_unique<JobRpc>(jobs_.get(), &registry_, &streams_, metrics_.get());
@@ -73,27 +84,20 @@ class RunningServer : public PlannerServer {
   }
 
   void Shutdown(absl::Duration grace) override {
-    if (server_ != nullptr) {
-      jobs_->Suspend();  // Streams that we close are no lost workers.
-      streams_.CloseAll();
-      server_->Shutdown(absl::ToChronoTime(absl::Now() + grace));
-      server_->Wait();
-      server_.reset();
-    }
-    if (ticker_.joinable()) {
-      {
-        std::lock_guard<std::mutex> lock(mutex_);
-        stopping_ = true;
-      }
-      wake_.notify_all();
-      ticker_.join();
-    }
+    StopTicking();
+    if (server_ == nullptr) return;
+    jobs_->Suspend();  // Streams that we close are no lost workers.
+    streams_.CloseAll();
+    server_->Shutdown(absl::ToChronoTime(absl::Now() + grace));
+    server_->Wait();
+    server_.reset();
   }
 
   std::string address() const override { return address_; }
   std::string metrics_address() const override {
     return metrics_ == nullptr ? "" : metrics_->address();
   }
+  std::vector<std::string> notes() const override { return notes_; }
 
  private:
   absl::Status Listen() {
@@ -124,8 +128,19 @@ class RunningServer : public PlannerServer {
           absl::StrCat("cannot listen on ", options_.listen, ": is the port in use?"));
     }
     server_->GetHealthCheckService()->SetServingStatus(true);
+    server_->GetHealthCheckService()->SetServingStatus(kJobService, true);
     address_ = absl::StrCat(options_.listen.substr(0, options_.listen.rfind(':')), ":", port);
     return absl::OkStatus();
+  }
+
+  void StopTicking() {
+    if (!ticker_.joinable()) return;
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      stopping_ = true;
+    }
+    wake_.notify_all();
+    ticker_.join();
   }
 
   void Tick() {
@@ -134,8 +149,19 @@ class RunningServer : public PlannerServer {
       jobs_->Tick(absl::Now());
       profiling_->Tick();
       links_->Tick(absl::Now());
+      ShowStore(jobs_->CheckWritable());
       if (metrics_ != nullptr) metrics_->Sample(*pool_, registry_);
     }
+  }
+
+  // Planning goes on without a store; jobs wait.
+  void ShowStore(const absl::Status& writable) {
+    if (metrics_ != nullptr) metrics_->ShowStore(writable.ok());
+    if (writable.ok() == writable_) return;
+    writable_ = writable.ok();
+    server_->GetHealthCheckService()->SetServingStatus(kJobService, writable_);
+    std::cerr << "stagewright-planner: "
+              << (writable_ ? "the state can be written again" : writable.message()) << std::endl;
   }
 
   const ServerOptions options_;
@@ -154,10 +180,12 @@ class RunningServer : public PlannerServer {
   std::unique_ptr<TopologyRpc> topology_rpc_;
   std::unique_ptr<grpc::Server> server_;
   std::string address_;
+  std::vector<std::string> notes_;
 
   std::mutex mutex_;
   std::condition_variable wake_;
   bool stopping_ = false;
+  bool writable_ = true;  // The ticker's.
   std::thread ticker_;
 };
 

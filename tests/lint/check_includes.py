@@ -41,7 +41,8 @@ MAY_INCLUDE = {
     "planner_service/runs": ["planner_service/jobs"],
     "planner_service/lifecycle": ["planner_service/runs"],
     "planner_service/service": ["planner_service/lifecycle", "planner_service/links", "planner_service/importers"],
-    "planner_service/main.cc": ["planner_service/service"],
+    "planner_service/state": ["planner_service/jobs"],
+    "planner_service/main.cc": ["planner_service/service", "planner_service/state"],
     "worker_daemon/transport": ["common/base"],
     "worker_daemon/transport/local": ["worker_daemon/transport"],
     "worker_daemon/transport/ucx": ["worker_daemon/transport"],
@@ -86,7 +87,7 @@ RESTRICTED = {
         r".*\.pb\.h$|google/(protobuf|rpc)/",
         ["common/wire", "planner_service/wire", "planner_service/service", "planner_service/jobs",
          "planner_service/runs", "planner_service/lifecycle",
-         "planner_service/registry", "planner_service/links", "planner_service/profiles", "planner_service/store", "planner_service/main.cc", "worker_daemon/daemon", "worker_daemon/main.cc",
+         "planner_service/registry", "planner_service/links", "planner_service/profiles", "planner_service/store", "planner_service/state", "planner_service/main.cc", "worker_daemon/daemon", "worker_daemon/main.cc",
          "clients/"],
     ),
     "LibTorch": (

@@ -5,8 +5,10 @@
 #include <iostream>
 #include <string>
 
+#include "planner_service/election/elected_server.h"
 #include "planner_service/service/server.h"
 #include "planner_service/state/state_command.h"
+#include "planner_service/store/etcd/etcd_client.h"
 
 #ifndef STAGEWRIGHT_VERSION
 #error "STAGEWRIGHT_VERSION comes from the build"
@@ -23,6 +25,18 @@ int main(int argc, char** argv) {
   app.add_option("--metrics-listen", options.metrics_listen,
                  "address of /metrics, HOST:PORT; empty for none");
   app.add_option("--state", options.state, "SQLite file that keeps jobs; made if absent");
+  stagewright::ElectionOptions election;
+  double lease_seconds = absl::ToDoubleSeconds(election.lease);
+  app.add_option("--store", election.store,
+                 "what keeps jobs instead: etcd://HOST:PORT[,HOST:PORT...][/PREFIX], for several "
+                 "planners of which one leads, or sqlite:FILE")
+      ->excludes("--state");
+  app.add_option("--advertise", election.advertise,
+                 "HOST:PORT at which the other planners of an etcd reach this one (default: "
+                 "--listen)");
+  app.add_option("--leader-lease", lease_seconds,
+                 "seconds of silence after which another planner leads")
+      ->check(CLI::Range(2.0, 3600.0));
   app.add_option("--planning-threads", options.planning_threads, "plans solved at once")
       ->check(CLI::Range(1, 1024));
   app.add_option("--planning-queue", options.planning_queue,
@@ -37,6 +51,10 @@ int main(int argc, char** argv) {
   CLI11_PARSE(app, argc, argv);
   if (state.chosen()) return state.run();
   options.worker_timeout = absl::Seconds(worker_timeout_seconds);
+  election.lease = absl::Seconds(lease_seconds);
+  election.log = [](const std::string& line) {
+    std::cerr << "stagewright-planner: " << line << std::endl;
+  };
 
   signal(SIGXFSZ, SIG_IGN);  // A file that may not grow is an error like a full disk.
 
@@ -47,7 +65,16 @@ int main(int argc, char** argv) {
   sigaddset(&signals, SIGTERM);
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
 
-  auto server = stagewright::PlannerServer::Start(options);
+  const bool elected = stagewright::IsEtcdPlace(election.store);
+  if (absl::string_view(election.store).substr(0, 7) == "sqlite:") {
+    options.state = election.store.substr(7);
+  } else if (!election.store.empty() && !elected) {
+    std::cerr << "stagewright-planner: --store \"" << election.store
+              << "\": expected etcd://... or sqlite:FILE" << std::endl;
+    return 1;
+  }
+  auto server = elected ? stagewright::StartElected(options, election)
+                        : stagewright::PlannerServer::Start(options);
   if (!server.ok()) {
     std::cerr << "stagewright-planner: " << server.status().message() << std::endl;
     return 1;

@@ -37,7 +37,7 @@ absl::Status WriteJobs(const Flags& flags) {
   *spec.mutable_graph() = ToProto(testing::ChainGraph(flags.layers));
   spec.set_data_path("/data/digits.npz");
   spec.set_output_path("/models/digits");
-  std::cout << "graph: " << spec.graph().ByteSizeLong() << " bytes\n";
+  std::cout << "graph: " << spec.graph().ByteSizeLong() << " bytes" << std::endl;
   for (int number = 1; number <= flags.jobs; ++number) {
     if (!flags.alike) spec.mutable_graph()->set_name(absl::StrCat("graph-", number));
     Job job;

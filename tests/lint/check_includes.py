@@ -42,7 +42,8 @@ MAY_INCLUDE = {
     "planner_service/lifecycle": ["planner_service/runs"],
     "planner_service/service": ["planner_service/lifecycle", "planner_service/links", "planner_service/importers"],
     "planner_service/state": ["planner_service/jobs"],
-    "planner_service/main.cc": ["planner_service/service", "planner_service/state"],
+    "planner_service/election": ["planner_service/service", "planner_service/store/etcd"],
+    "planner_service/main.cc": ["planner_service/election", "planner_service/state"],
     "worker_daemon/transport": ["common/base"],
     "worker_daemon/transport/local": ["worker_daemon/transport"],
     "worker_daemon/transport/ucx": ["worker_daemon/transport"],
@@ -80,7 +81,7 @@ MAY_INCLUDE = {
 RESTRICTED = {
     "gRPC": (
         r"grpc(pp)?/|.*\.grpc\.pb\.h$",
-        ["planner_service/service", "planner_service/store/etcd", "planner_service/main.cc", "worker_daemon/daemon",
+        ["planner_service/service", "planner_service/store/etcd", "planner_service/election", "planner_service/main.cc", "worker_daemon/daemon",
          "worker_daemon/main.cc", "clients/"],
     ),
     "protobuf": (

@@ -7,7 +7,10 @@
 #include "absl/strings/str_cat.h"
 #include "common/log/log.h"
 #include "common/log/log_flags.h"
+#include "planner_service/election/elected_server.h"
 #include "planner_service/service/server.h"
+#include "planner_service/state/state_command.h"
+#include "planner_service/store/etcd/etcd_client.h"
 
 #ifndef STAGEWRIGHT_VERSION
 #error "STAGEWRIGHT_VERSION comes from the build"
@@ -27,6 +30,18 @@ int main(int argc, char** argv) {
   app.add_option("--metrics-listen", options.metrics_listen,
                  "address of /metrics, HOST:PORT; empty for none");
   app.add_option("--state", options.state, "SQLite file that keeps jobs; made if absent");
+  stagewright::ElectionOptions election;
+  double lease_seconds = absl::ToDoubleSeconds(election.lease);
+  app.add_option("--store", election.store,
+                 "what keeps jobs instead: etcd://HOST:PORT[,HOST:PORT...][/PREFIX], for several "
+                 "planners of which one leads, or sqlite:FILE")
+      ->excludes("--state");
+  app.add_option("--advertise", election.advertise,
+                 "HOST:PORT at which the other planners of an etcd reach this one (default: "
+                 "--listen)");
+  app.add_option("--leader-lease", lease_seconds,
+                 "seconds of silence after which another planner leads")
+      ->check(CLI::Range(2.0, 3600.0));
   app.add_option("--planning-threads", options.planning_threads, "plans solved at once")
       ->check(CLI::Range(1, 1024));
   app.add_option("--planning-queue", options.planning_queue,
@@ -42,9 +57,15 @@ int main(int argc, char** argv) {
   app.add_option("--keep-days", options.keep_days, "days that ended jobs are kept; 0: for ever")
       ->check(CLI::Range(0.0, 36500.0));
   stagewright::AddLogFlags(app, log);
+  const stagewright::StateCommand state = stagewright::AddStateCommand(app);
   CLI11_PARSE(app, argc, argv);
   stagewright::SetUpLog(log);
+  if (state.chosen()) return state.run();
   options.worker_timeout = absl::Seconds(worker_timeout_seconds);
+  election.lease = absl::Seconds(lease_seconds);
+  election.log = [](const std::string& line) { Log(LogLevel::kInfo, line); };
+
+  signal(SIGXFSZ, SIG_IGN);  // A file that may not grow is an error like a full disk.
 
   // Blocked before any thread starts, so that only sigwait below receives them.
   sigset_t signals;
@@ -53,7 +74,16 @@ int main(int argc, char** argv) {
   sigaddset(&signals, SIGTERM);
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
 
-  auto server = stagewright::PlannerServer::Start(options);
+  const bool elected = stagewright::IsEtcdPlace(election.store);
+  if (absl::string_view(election.store).substr(0, 7) == "sqlite:") {
+    options.state = election.store.substr(7);
+  } else if (!election.store.empty() && !elected) {
+    Log(LogLevel::kError,
+        absl::StrCat("--store \"", election.store, "\": expected etcd://... or sqlite:FILE"));
+    return 1;
+  }
+  auto server = elected ? stagewright::StartElected(options, election)
+                        : stagewright::PlannerServer::Start(options);
   if (!server.ok()) {
     Log(LogLevel::kError, server.status().message());
     return 1;
@@ -61,9 +91,10 @@ int main(int argc, char** argv) {
   const std::string metrics = (*server)->metrics_address();
   Log(LogLevel::kInfo, absl::StrCat("listening on ", (*server)->address(),
                                     metrics.empty() ? "" : ", metrics on ", metrics));
+  for (const std::string& note : (*server)->notes()) Log(LogLevel::kWarning, note);
 
-  int signal = 0;
-  sigwait(&signals, &signal);
+  int received = 0;
+  sigwait(&signals, &received);
   Log(LogLevel::kInfo, "shutting down");
   (*server)->Shutdown(absl::Seconds(5));
   return 0;

@@ -1,22 +1,29 @@
 #include "planner_service/jobs/job_store.h"
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/strip.h"
 #include "planner_service/jobs/job_proto.h"
+#include "planner_service/store/set_aside.h"
 
 namespace stagewright {
 namespace {
 
+constexpr absl::string_view kJobs = "jobs/";
+constexpr absl::string_view kSteps = "steps/";
+constexpr absl::string_view kTraces = "traces/";
 constexpr absl::string_view kRequests = "requests/";
 constexpr char kNextNumber[] = "next_job";
 
-std::string JobKey(const Job& job) { return absl::StrFormat("jobs/%012d", job.number); }
-std::string StepsKey(const Job& job) { return absl::StrCat("steps/", job.name()); }
-std::string TraceKey(const Job& job) { return absl::StrCat("traces/", job.number); }
+std::string JobKey(int64_t number) { return absl::StrFormat("%s%012d", kJobs, number); }
+std::string StepsKey(const Job& job) { return absl::StrCat(kSteps, job.name()); }
+std::string TraceKey(const Job& job) { return absl::StrCat(kTraces, job.number); }
 
 Mutation StepsMutation(const Job& job, const StepHistory& steps) {
   return {StepsKey(job), steps.ToProto().SerializeAsString()};
@@ -26,19 +33,45 @@ Mutation RequestMutation(const std::string& id, const KnownRequest& request) {
   return {absl::StrCat(kRequests, id), ToText(request)};
 }
 
+bool ReadJob(absl::string_view key, const std::string& value, v1::Job& job) {
+  return job.ParseFromString(value) && !job.name().empty() && job.name() == JobOfEntry(key);
+}
+
 absl::Status Damaged(absl::string_view key) {
   return absl::DataLossError(absl::StrCat("store: entry ", key, " is damaged"));
 }
 
 }  // namespace
 
+std::string JobOfEntry(absl::string_view key) {
+  if (absl::ConsumePrefix(&key, kSteps)) return std::string(key);
+  if (!absl::ConsumePrefix(&key, kTraces) && !absl::ConsumePrefix(&key, kJobs)) return "";
+  int64_t number = 0;
+  return absl::SimpleAtoi(key, &number) ? absl::StrCat("jobs/", number) : "";
+}
+
+bool IsReadableEntry(absl::string_view key, const std::string& value) {
+  if (absl::StartsWith(key, kJobs)) {
+    v1::Job job;
+    return ReadJob(key, value, job);
+  }
+  if (IsPartEntry(key)) return IsWholePart(key, value);
+  if (absl::StartsWith(key, kSteps)) return v1::ListJobStepsResponse().ParseFromString(value);
+  if (absl::StartsWith(key, kTraces)) return v1::GetJobTraceResponse().ParseFromString(value);
+  return true;
+}
+
 absl::Status JobStore::Write(const Job& job, const StepHistory* steps,
                              const std::string& request_id, const std::string& digest) {
-  std::vector<Mutation> batch = {
-      {JobKey(job), ToProto(job, GraphDetail::kAll).SerializeAsString()}};
+  v1::Job entry = ToProto(job, GraphDetail::kAll);
+  std::vector<Mutation> batch;
+  const JobParts::Change parts = parts_.Split(job.number, entry, batch);
+  batch.push_back({JobKey(job.number), entry.SerializeAsString()});
   if (steps != nullptr) batch.push_back(StepsMutation(job, *steps));
   if (!request_id.empty()) batch.push_back(RequestMutation(request_id, {job.name(), digest}));
-  return store_->Write(batch);
+  RETURN_IF_ERROR(store_->Write(batch));
+  parts_.Done(parts);
+  return absl::OkStatus();
 }
 
 absl::Status JobStore::WriteRequest(const std::string& id, const KnownRequest& request) {
@@ -47,12 +80,16 @@ absl::Status JobStore::WriteRequest(const std::string& id, const KnownRequest& r
 
 absl::Status JobStore::Remove(const Job& job, const std::vector<std::string>& request_ids,
                               int64_t next_number) {
-  std::vector<Mutation> batch = {
-      {JobKey(job), std::nullopt}, {StepsKey(job), std::nullopt}, {TraceKey(job), std::nullopt}};
+  std::vector<Mutation> batch = {{JobKey(job.number), std::nullopt},
+                                 {StepsKey(job), std::nullopt},
+                                 {TraceKey(job), std::nullopt}};
+  const JobParts::Change parts = parts_.Drop(job.number, batch);
   for (const std::string& id : request_ids)
     batch.push_back({absl::StrCat(kRequests, id), std::nullopt});
   batch.push_back({kNextNumber, absl::StrCat(next_number)});
-  return store_->Write(batch);
+  RETURN_IF_ERROR(store_->Write(batch));
+  parts_.Done(parts);
+  return absl::OkStatus();
 }
 
 absl::StatusOr<int64_t> JobStore::ReadNextNumber() const {
@@ -72,16 +109,44 @@ absl::Status JobStore::WriteTrace(const Job& job, const v1::GetJobTraceResponse&
   return store_->Write({{TraceKey(job), trace.SerializeAsString()}});
 }
 
-absl::StatusOr<std::vector<v1::Job>> JobStore::ReadJobs() const {
-  ASSIGN_OR_RETURN(const auto entries, store_->Scan("jobs/"));
-  std::vector<v1::Job> jobs;
-  for (const auto& [key, value] : entries) {
-    v1::Job& job = jobs.emplace_back();
-    if (!job.ParseFromString(value)) return Damaged(key);
-    if (JobNumber(job.name()) < 0)
-      return absl::DataLossError(absl::StrCat("store: entry ", key, " has no job name"));
+absl::StatusOr<StoredJobs> JobStore::ReadJobs() {
+  StoredJobs stored;
+  RETURN_IF_ERROR(parts_.Load(*store_));
+  {
+    ASSIGN_OR_RETURN(auto entries, store_->Scan(std::string(kJobs)));
+    for (auto& [key, value] : entries) {
+      v1::Job job;
+      if (ReadJob(key, value, job)) {
+        stored.jobs.push_back(std::move(job));
+      } else {
+        stored.damaged.push_back(key);
+      }
+      std::string().swap(value);  // Both forms of all jobs at once would take twice the memory.
+    }
   }
-  return jobs;
+  for (const std::string& key : stored.damaged) RETURN_IF_ERROR(SetAside(*store_, key));
+  if (!stored.jobs.empty()) stored.last_number = JobNumber(stored.jobs.back().name());
+  ASSIGN_OR_RETURN(const std::vector<std::string> aside, KeysSetAside(*store_));
+  for (const std::string& key : aside)
+    stored.last_number = std::max(stored.last_number, JobNumber(JobOfEntry(key)));
+  return stored;
+}
+
+absl::Status JobStore::SetJobAside(const std::string& name) {
+  return SetAside(*store_, JobKey(JobNumber(name)));
+}
+
+absl::Status JobStore::Complete(v1::Job& job) const {
+  return parts_.Join(*store_, JobNumber(job.name()), job);
+}
+
+absl::StatusOr<Job> JobStore::ReadWhole(int64_t number) const {
+  const std::string key = JobKey(number);
+  ASSIGN_OR_RETURN(const std::string stored, store_->Read(key));
+  v1::Job job;
+  if (!ReadJob(key, stored, job)) return Damaged(key);
+  RETURN_IF_ERROR(Complete(job));
+  return FromProto(std::move(job));
 }
 
 absl::StatusOr<StepHistory> JobStore::ReadSteps(const Job& job) const {

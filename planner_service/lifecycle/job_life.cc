@@ -62,13 +62,24 @@ JobLife::JobLife(Store* store, WorkerRegistry* registry, const JobManagerOptions
 
 void JobLife::Suspend() {
   Freeze();
+  records_.WriteWaiting(absl::InfiniteFuture());
   for (auto& [number, record] : records_.all()) records_.WriteSteps(record);
 }
 
 absl::Status JobLife::Recover() {
-  ASSIGN_OR_RETURN(std::vector<v1::Job> stored, records_.store().ReadJobs());
+  ASSIGN_OR_RETURN(StoredJobs stored, records_.store().ReadJobs());
   ASSIGN_OR_RETURN(next_, records_.store().ReadNextNumber());
-  for (v1::Job& job : stored) RETURN_IF_ERROR(RecoverJob(std::move(job)));
+  next_ = std::max(next_, stored.last_number + 1);
+  for (const std::string& key : stored.damaged)
+    notes_.push_back(absl::StrCat(JobOfEntry(key), " is damaged in the store and was set aside"));
+  for (v1::Job& job : stored.jobs) {
+    const std::string name = job.name();
+    if (const absl::Status status = RecoverJob(std::move(job)); !status.ok()) {
+      notes_.push_back(
+          absl::StrCat(name, " is damaged in the store and was set aside: ", status.message()));
+      RETURN_IF_ERROR(records_.store().SetJobAside(name));
+    }
+  }
   ASSIGN_OR_RETURN(const auto requests, records_.store().ReadRequests());
   requests_.Load(requests);
   return absl::OkStatus();
@@ -76,15 +87,25 @@ absl::Status JobLife::Recover() {
 
 absl::Status JobLife::RecoverJob(v1::Job stored) {
   absl::StatusOr<JobRequest> request = JobRequest();
-  if (!IsTerminal(stored.state())) request = FromProto(stored.spec());
+  if (!IsTerminal(stored.state())) {
+    RETURN_IF_ERROR(records_.store().Complete(stored));
+    request = FromProto(stored.spec());
+  }
   ASSIGN_OR_RETURN(Job read, FromProto(std::move(stored)));
-  next_ = std::max(next_, read.number + 1);
   JobRecord& record = records_.all()[read.number];
   record.job = std::move(read);
+  record.told = record.job;
   Job& job = record.job;
   if (options_.on_change) options_.on_change(job);
-  if (IsTerminal(job.state)) return absl::OkStatus();
-  ASSIGN_OR_RETURN(record.history, records_.store().ReadSteps(job));
+  if (IsTerminal(job.state)) {
+    ForgetParts(record);
+    return absl::OkStatus();
+  }
+  if (auto steps = records_.store().ReadSteps(job); steps.ok()) {
+    record.history = *std::move(steps);
+  } else {
+    notes_.push_back(absl::StrCat(job.name(), ": ", steps.status().message()));
+  }
   ShowNewestStep(record);
   // Progress is not stored, so the version may have been further on.
   job.version += kVersionsPerRestart;
@@ -119,9 +140,10 @@ absl::StatusOr<const Job*> JobLife::Submit(const v1::JobSpec& spec, JobRequest r
   const std::string digest = request_id.empty() ? "" : DigestOf(spec);
   ASSIGN_OR_RETURN(const KnownRequest* known, requests_.Find(request_id, digest));
   if (known != nullptr) {
-    if (JobRecord* record = records_.Find(JobNumber(known->job))) return &record->job;
+    if (JobRecord* record = records_.Find(JobNumber(known->job))) return &ShownJob(*record);
   }
   RETURN_IF_ERROR(CheckOutput(records_.all(), spec.output_path()));
+  RETURN_IF_ERROR(CheckWritable());
   Job job;
   job.number = next_;
   SetSpec(spec, job);
@@ -136,7 +158,11 @@ absl::StatusOr<const Job*> JobLife::Submit(const v1::JobSpec& spec, JobRequest r
   records_.Report(record.job.events[0]);
   records_.Announce(record.job);
   Advance();
-  return &record.job;
+  return &ShownJob(record);
+}
+
+absl::Status JobLife::CheckWritable() const {
+  return Annotate(records_.trouble(), "nothing new is taken until the state can be written again");
 }
 
 absl::StatusOr<v1::Worker> JobLife::SetAvailability(const std::string& worker,
@@ -172,6 +198,7 @@ absl::Status JobLife::Cancel(int64_t number, const std::string& request_id) {
   const std::string digest = DigestOfCancel(record.job.name());
   ASSIGN_OR_RETURN(const KnownRequest* known, requests_.Find(request_id, digest));
   if (IsTerminal(record.job.state) && known != nullptr) return absl::OkStatus();
+  RETURN_IF_ERROR(CheckWritable());
   if (record.job.state == JobState::kCancelled) return absl::OkStatus();
   if (IsTerminal(record.job.state)) {
     return absl::FailedPreconditionError(
@@ -183,7 +210,7 @@ absl::Status JobLife::Cancel(int64_t number, const std::string& request_id) {
     requests_.Add(request_id, request);
   }
   End(record, JobState::kCancelled, "cancelled by request");
-  return absl::OkStatus();
+  return Annotate(records_.trouble(), "it is cancelled as soon as the state can be written again");
 }
 
 absl::StatusOr<ReplanProblem> JobLife::BeginReplan(int64_t number, absl::Duration limit) {
@@ -229,6 +256,7 @@ absl::Time JobLife::Now() const { return std::max(absl::Now(), ticked_); }
 void JobLife::Advance() {
   if (suspended_) return;
   for (auto& [number, record] : records_.all()) {
+    if (!records_.trouble().ok()) return;
     if (record.job.state == JobState::kPending) Plan(record);
     if (record.job.state == JobState::kWaitingForDevices) TryStart(record);
     LeaveDraining(records_, record, Now());
@@ -263,7 +291,6 @@ void JobLife::Plan(JobRecord& record) {
   for (const RegisteredDevice& device : devices) job.devices.push_back(device.QualifiedName());
   records_.Transition(record, JobState::kPlanning,
                       absl::StrCat("planning for ", devices.size(), " devices"));
-  if (IsTerminal(job.state)) return;
   record.planning = std::make_shared<SearchContext>(
       SearchContext::Clock::now() + absl::ToChronoNanoseconds(options_.planning_timeout));
   job.warnings.clear();
@@ -317,7 +344,7 @@ void JobLife::TryStart(JobRecord& record) {
     registry_->Release(job.name());
     records_.Transition(record, JobState::kPending,
                         absl::StrCat("device ", device, " is gone; planning again"));
-    if (!IsTerminal(job.state)) Plan(record);
+    Plan(record);
     return;
   }
   if (absl::Status status = registry_->Allocate(job.name(), job.devices); !status.ok()) {
@@ -328,16 +355,12 @@ void JobLife::TryStart(JobRecord& record) {
   ++job.generation;
   record.run.emplace(job, absl::Now());
   records_.Transition(record, JobState::kStarting, "preparing workers");
-  if (IsTerminal(job.state)) {
-    record.run.reset();
-    return registry_->Release(job.name());
-  }
   record.devices_before = std::max(record.devices_before, job.devices.size());
   record.run->deadline = Now() + options_.starting_timeout;
   v1::ConnectResponse message = PrepareMessage(job, record.cluster, record.evaluations);
   for (const auto& [worker, devices] : record.run->workers()) {
     SetDevices(job, devices, *message.mutable_prepare());
-    registry_->Send(worker, message);
+    records_.Send(record, worker, message);
   }
 }
 
@@ -384,9 +407,15 @@ absl::StatusOr<int64_t> JobLife::Register(const v1::Register& message,
     JobRecord* record = records_.FindRun(worker, running.job(), running.generation());
     if (record != nullptr && Resume(*record, worker)) {
       resumed.insert(running.job());
+      continue;
+    }
+    const v1::ConnectResponse over =
+        AbortMessage(running.job(), running.generation(), "this generation of the job is over");
+    registry_->NoteEnding(worker, running);
+    if (JobRecord* known = records_.Find(JobNumber(running.job()))) {
+      records_.Send(*known, worker, over);
     } else {
-      registry_->NoteEnding(worker, running);
-      sink(AbortMessage(running.job(), running.generation(), "this generation of the job is over"));
+      sink(over);
     }
   }
   for (auto& [number, record] : records_.all()) {
@@ -406,9 +435,11 @@ absl::StatusOr<int64_t> JobLife::Register(const v1::Register& message,
 void JobLife::Tick(absl::Time now) {
   ticked_ = std::max(ticked_, now);
   registry_->Tick(now);
+  records_.WriteWaiting(now);
   for (auto& [number, record] : records_.all()) {
     if (now >= record.write_steps) records_.WriteSteps(record);
-    const bool waits = !IsTerminal(record.job.state) && record.run.has_value();
+    const bool waits =
+        !IsTerminal(record.job.state) && record.run.has_value() && !record.unstored.has_value();
     if (waits && now >= record.run->deadline) OnLate(record);
   }
   ForgetOld(now);
@@ -491,9 +522,7 @@ void JobLife::OnConnected(JobRecord& record, const std::string& worker) {
   }
   records_.Transition(record, JobState::kRunning, "");
   BeginMeasuring(record, absl::Now());
-  if (!IsTerminal(job.state)) return records_.SendToAll(record, StartMessage(job));
-  EndRun(record, AbortMessage(job));
-  Advance();
+  records_.SendToAll(record, StartMessage(job));
 }
 
 void JobLife::OnMerged(JobRecord& record, const v1::Merged& message) {

@@ -11,6 +11,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/time/time.h"
 #include "common/base/status.h"
@@ -64,9 +65,12 @@ class JobLife {
 
   const std::map<int64_t, JobRecord>& records() const { return records_.all(); }
   const JobStore& store() const { return records_.store(); }
+  // What Recover found damaged, a line each.
+  const std::vector<std::string>& notes() const { return notes_; }
 
   // JobManager says what these do.
   absl::Status Recover();
+  absl::Status CheckWritable() const;
   // REQUIRES: Check(request), which is what the spec says.
   absl::StatusOr<const Job*> Submit(const v1::JobSpec& spec, JobRequest request,
                                     const std::string& request_id);
@@ -96,7 +100,6 @@ class JobLife {
 
  private:
   absl::Status RecoverJob(v1::Job stored);
-  // Forgets ended jobs beyond those that are to be kept.
   void ForgetOld(absl::Time now);
   // Moves jobs on, in the order they came.
   void Advance();
@@ -117,8 +120,7 @@ class JobLife {
   void PutBack(JobRecord& record, const v1::ConnectResponse& abort, const std::string& message);
   // A lost worker is back with its part of the job. False if that is not possible.
   bool Resume(JobRecord& record, const std::string& worker);
-  // A lost worker is back, with its part of the job or without: the run goes on or is over once all
-  // are.
+  // A lost worker is back, perhaps without its part: once all are, the run goes on or is over.
   void AfterReturn(JobRecord& record);
   // The clock, as far as Tick has moved it at least.
   absl::Time Now() const;
@@ -139,6 +141,7 @@ class JobLife {
   RequestBook requests_;
   int64_t next_ = 1;
   absl::Time ticked_ = absl::InfinitePast();
+  std::vector<std::string> notes_;
   bool suspended_ = false;
   absl::Time forget_again_ = absl::InfinitePast();
 };

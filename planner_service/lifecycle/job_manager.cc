@@ -39,6 +39,13 @@ absl::StatusOr<const JobRecord*> RecordOf(const JobLife& life, const std::string
   return &it->second;
 }
 
+// As others may see it; one that has ended with what only the store has of it.
+absl::StatusOr<Job> WholeJob(const JobLife& life, const JobRecord& record) {
+  const Job& job = ShownJob(record);
+  if (job.graph != nullptr) return job;
+  return life.store().ReadWhole(job.number);
+}
+
 }  // namespace
 
 JobManager::JobManager(Store* store, WorkerRegistry* registry, PlanningPool* pool,
@@ -70,7 +77,7 @@ JobManagerOptions JobManager::Watched(JobManagerOptions options) {
 absl::StatusOr<Job> JobManager::CopyOf(const std::string& name) const {
   absl::MutexLock lock(&mutex_);
   ASSIGN_OR_RETURN(const JobRecord* record, RecordOf(life_, name));
-  return record->job;
+  return WholeJob(life_, *record);
 }
 
 void JobManager::NoteWorker(EventKind kind, const std::string& worker, const std::string& message) {
@@ -127,6 +134,11 @@ absl::Status JobManager::Recover() {
   return life_.Recover();
 }
 
+std::vector<std::string> JobManager::notes() const {
+  absl::MutexLock lock(&mutex_);
+  return life_.notes();
+}
+
 absl::StatusOr<v1::Job> JobManager::Submit(const v1::JobSpec& spec, const std::string& request_id) {
   ASSIGN_OR_RETURN(JobRequest request, FromProto(spec));
   RETURN_IF_ERROR(Check(request));
@@ -159,7 +171,7 @@ absl::StatusOr<v1::ListJobsResponse> JobManager::List(const v1::ListJobsRequest&
     const std::map<int64_t, JobRecord>& records = life_.records();
     for (auto it = records.lower_bound(before); it != records.begin();) {
       --it;
-      const Job& job = it->second.job;
+      const Job& job = ShownJob(it->second);
       if (!IsAskedFor(job, request)) continue;
       if (page.size() == limit) {
         // A job's number, not a place in the list: what comes or goes meanwhile shifts nothing.
@@ -181,7 +193,7 @@ absl::StatusOr<v1::Job> JobManager::Cancel(const std::string& name, const std::s
     absl::MutexLock lock(&mutex_);
     ASSIGN_OR_RETURN(const JobRecord* record, RecordOf(life_, name));
     RETURN_IF_ERROR(life_.Cancel(record->job.number, request_id));
-    cancelled = record->job;
+    ASSIGN_OR_RETURN(cancelled, WholeJob(life_, *record));
   }
   return Shown(cancelled);
 }
@@ -288,6 +300,11 @@ void JobManager::Unwatch(int64_t id) { watches_.Remove(id); }
 std::vector<Event> JobManager::WorkerEvents() const {
   absl::MutexLock lock(&mutex_);
   return worker_events_;
+}
+
+absl::Status JobManager::CheckWritable() const {
+  absl::MutexLock lock(&mutex_);
+  return life_.CheckWritable();
 }
 
 void JobManager::Suspend() {

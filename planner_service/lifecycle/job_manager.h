@@ -30,10 +30,12 @@ class JobManager {
   // Loads jobs from the store. Unstarted ones continue; running ones wait for their workers to come
   // back.
   absl::Status Recover();
+  // What it found damaged, a line each.
+  std::vector<std::string> notes() const;
 
   // INVALID_ARGUMENT names the field. An equal request_id returns the job it made before,
   // ALREADY_EXISTS if that was of another spec; FAILED_PRECONDITION if an unfinished job has the
-  // output path.
+  // output path. Here and in Cancel errors of CheckWritable.
   absl::StatusOr<v1::Job> Submit(const v1::JobSpec& spec, const std::string& request_id);
   // What Submit would refuse it for now; records nothing.
   absl::Status Validate(const v1::JobSpec& spec, const std::string& request_id) const;
@@ -63,6 +65,10 @@ class JobManager {
 
   // What happened to workers since the planner started, oldest first, at most 256.
   std::vector<Event> WorkerEvents() const;
+
+  // OK, or the store's error: what happens to jobs is not shown, and no job is taken or cancelled,
+  // until the state can be written again.
+  absl::Status CheckWritable() const;
 
   // The planner is going away: from now on a lost worker does not fail its job, which runs on and
   // is found running after a restart.

@@ -10,8 +10,29 @@ namespace stagewright {
 namespace {
 
 constexpr absl::Duration kWriteEvery = absl::Seconds(5);
+// Between tries to write what the store did not take.
+constexpr absl::Duration kFirstPause = absl::Milliseconds(250);
+constexpr absl::Duration kLongestPause = absl::Seconds(8);
 
 }  // namespace
+
+const Job& ShownJob(const JobRecord& record) {
+  return record.unstored.has_value() && record.told.has_value() ? *record.told : record.job;
+}
+
+void ForgetParts(JobRecord& record) {
+  Job& job = record.job;
+  job.graph.reset();
+  job.planned_graph.reset();
+  job.plan.reset();
+  job.sequential_plan.reset();
+  job.measurement.reset();
+  record.told.reset();
+  record.cluster.Clear();
+  record.evaluations.clear();
+  record.trace.Clear();
+  record.measured.reset();
+}
 
 JobRecords::JobRecords(Store* store, WorkerRegistry* registry, OnChange on_change, OnEvent on_event)
     : store_(store),
@@ -42,23 +63,65 @@ void JobRecords::Transition(JobRecord& record, JobState state, const std::string
   if (record.run.has_value()) record.run->deadline = absl::InfiniteFuture();
   if (IsTerminal(state)) job.end_time = absl::Now();
   Note(job, EventKind::kState, message);
-  const bool steps = record.write_steps != absl::InfiniteFuture();
-  const absl::Status status = store_.Write(job, steps ? &record.history : nullptr);
+  // In their order: a transition does not overtake another one that waits.
+  const absl::Status status = record.unstored.has_value() ? trouble_ : WriteJob(record);
   if (!status.ok()) {
-    // Nothing may be acted on that is not in the store: the job ends here, and is found in its last
-    // stored state after a restart.
-    job.state = JobState::kFailed;
-    job.message = absl::StrCat("its state cannot be stored: ", status.message());
-    Note(job, EventKind::kStoreFailed, job.message);
-  } else if (steps) {
-    record.write_steps = absl::InfiniteFuture();
-    record.write_job = false;
+    if (trouble_.ok()) Note(job, EventKind::kStoreFailed, std::string(status.message()));
+    return Hold(record, status);
   }
   Announce(job);
 }
 
+absl::Status JobRecords::WriteJob(JobRecord& record) {
+  const bool steps = record.write_steps != absl::InfiniteFuture();
+  RETURN_IF_ERROR(store_.Write(record.job, steps ? &record.history : nullptr));
+  if (steps) {
+    record.write_steps = absl::InfiniteFuture();
+    record.write_job = false;
+  }
+  return absl::OkStatus();
+}
+
+void JobRecords::Hold(JobRecord& record, const absl::Status& why) {
+  if (trouble_.ok()) {
+    pause_ = kFirstPause;
+    retry_ = absl::Now() + pause_;
+  }
+  trouble_ = why;
+  if (!record.unstored.has_value()) record.unstored = absl::Now();
+}
+
+void JobRecords::Release(JobRecord& record, absl::Time now) {
+  // Nobody could answer meanwhile.
+  if (record.run.has_value()) record.run->deadline += now - *record.unstored;
+  record.unstored.reset();
+  Announce(record.job);
+  for (const auto& [worker, message] : record.outbox) registry_->Send(worker, message);
+  record.outbox.clear();
+}
+
+bool JobRecords::WriteWaiting(absl::Time now) {
+  if (trouble_.ok() || now < retry_) return false;
+  for (auto& [number, record] : all_) {
+    if (!record.unstored.has_value()) continue;
+    if (const absl::Status status = WriteJob(record); !status.ok()) {
+      trouble_ = status;
+      pause_ = std::min(2 * pause_, kLongestPause);
+      retry_ = now + pause_;
+      return false;
+    }
+    Release(record, now);
+  }
+  trouble_ = absl::OkStatus();
+  return true;
+}
+
 void JobRecords::Announce(const Job& job) {
+  JobRecord& record = *Find(job.number);
+  if (record.unstored.has_value()) return;
+  if (!IsTerminal(job.state)) record.told = job;
   if (on_change_) on_change_(job);
+  if (IsTerminal(job.state)) ForgetParts(record);
 }
 
 void JobRecords::Report(const Event& event) const {
@@ -91,12 +154,21 @@ void JobRecords::WriteSteps(JobRecord& record) {
   record.write_steps = written ? absl::InfiniteFuture() : absl::Now() + kWriteEvery;
 }
 
-void JobRecords::SendToAll(const JobRecord& record, const v1::ConnectResponse& message) {
-  for (const auto& [worker, devices] : record.run->workers()) registry_->Send(worker, message);
+void JobRecords::Send(JobRecord& record, const std::string& worker,
+                      const v1::ConnectResponse& message) {
+  if (record.unstored.has_value()) {
+    record.outbox.emplace_back(worker, message);
+  } else {
+    registry_->Send(worker, message);
+  }
 }
 
-void JobRecords::SendToFirst(const JobRecord& record, const v1::ConnectResponse& message) {
-  registry_->Send(record.run->first_worker(), message);
+void JobRecords::SendToAll(JobRecord& record, const v1::ConnectResponse& message) {
+  for (const auto& [worker, devices] : record.run->workers()) Send(record, worker, message);
+}
+
+void JobRecords::SendToFirst(JobRecord& record, const v1::ConnectResponse& message) {
+  Send(record, record.run->first_worker(), message);
 }
 
 }  // namespace stagewright

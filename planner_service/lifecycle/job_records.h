@@ -1,5 +1,6 @@
 // The jobs that the planner knows, with what is only in memory about them: how a change is kept and
-// told. Every transition is in the store before it is seen.
+// told. Every transition is in the store before it is seen: while one cannot be written, others see
+// the job as it was, its workers are told nothing, and the write is tried again.
 #pragma once
 
 #include <cstdint>
@@ -8,9 +9,11 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/time/time.h"
+#include "common/base/status.h"
 #include "common/wire/step_history.h"
 #include "planner_service/jobs/job.h"
 #include "planner_service/jobs/job_store.h"
@@ -45,6 +48,12 @@ struct Changeover {
 // A job, and what is only in memory about it.
 struct JobRecord {
   Job job;
+  // The job as it was told last, unless it has ended.
+  std::optional<Job> told;
+  // Since when `job` is further on than the store; else absent.
+  std::optional<absl::Time> unstored;
+  // What workers are to be told once the store has the job.
+  std::vector<std::pair<std::string, v1::ConnectResponse>> outbox;
   std::shared_ptr<SearchContext> planning;  // Set while planning.
   v1::Cluster cluster;                      // For workers, from the last planning.
   std::vector<v1::Program> evaluations;     // PlannedJob::evaluations of the last planning.
@@ -65,6 +74,12 @@ struct JobRecord {
   // As many devices as it had, and as it needs at least as far as is known; 0: not known.
   size_t devices_before = 0, least_devices = 0;
 };
+
+// The job as others may see it.
+const Job& ShownJob(const JobRecord& record);
+
+// For a job that has ended and is stored: what is large of it stays in the store alone.
+void ForgetParts(JobRecord& record);
 
 // Not thread-safe.
 class JobRecords {
@@ -88,9 +103,13 @@ class JobRecords {
   // The job whose present run `worker` takes part in; null: what it says is of no concern.
   JobRecord* FindRun(const std::string& worker, const std::string& name, int64_t generation);
 
-  // Writes the job with its new state, then tells everybody. A store that fails makes the job fail
-  // in memory.
+  // Writes the job with its new state, then tells everybody; later if the store fails.
   void Transition(JobRecord& record, JobState state, const std::string& message);
+  // OK unless a transition waits to be written: then nothing new may begin, and this is why, with
+  // the code of the store's error.
+  const absl::Status& trouble() const { return trouble_; }
+  // Tries again to write what waits, if it is time to. Whether it succeeded, so that things go on.
+  bool WriteWaiting(absl::Time now);
   void Announce(const Job& job);
   // Something happened, which is logged and counted.
   void Report(const Event& event) const;
@@ -105,17 +124,26 @@ class JobRecords {
   // Writes it now if it is to be written at all; again later if that fails.
   void WriteSteps(JobRecord& record);
 
+  // Once the store has the job's state.
+  void Send(JobRecord& record, const std::string& worker, const v1::ConnectResponse& message);
   // REQUIRES: the job has a run.
-  void SendToAll(const JobRecord& record, const v1::ConnectResponse& message);
-  void SendToFirst(const JobRecord& record, const v1::ConnectResponse& message);
+  void SendToAll(JobRecord& record, const v1::ConnectResponse& message);
+  void SendToFirst(JobRecord& record, const v1::ConnectResponse& message);
 
  private:
+  absl::Status WriteJob(JobRecord& record);
+  void Hold(JobRecord& record, const absl::Status& why);
+  void Release(JobRecord& record, absl::Time now);
+
   JobStore store_;
   ProfileStore profiles_;
   WorkerRegistry* const registry_;
   const OnChange on_change_;
   const OnEvent on_event_;
   std::map<int64_t, JobRecord> all_;
+  absl::Status trouble_;
+  absl::Time retry_ = absl::InfinitePast();
+  absl::Duration pause_;  // Between tries; grows.
 };
 
 }  // namespace stagewright

@@ -110,6 +110,8 @@ class ServedMetrics : public PlannerMetrics {
     ShowProcess();
   }
 
+  void ShowStore(bool writable) override { store_writable_.Set(writable ? 1 : 0); }
+
   std::string address() const override { return address_; }
 
  private:
@@ -178,6 +180,10 @@ class ServedMetrics : public PlannerMetrics {
   Gauge& state_free_ = Make(BuildGauge(), *registry_, "stagewright_planner_state_free_bytes",
                             "What is free on the disk of the planner's state.")
                            .Add({});
+  Gauge& store_writable_ =
+      Make(BuildGauge(), *registry_, "stagewright_planner_store_writable",
+           "1 if what happens to jobs can be stored; 0 while they wait for the store.")
+          .Add({});
   Family<Counter>& requests_ =
       Make(BuildCounter(), *registry_, "stagewright_planner_rpc_requests_total",
            "Finished calls, by method and status code.");

@@ -43,6 +43,8 @@ class PlannerMetrics {
   virtual void ObserveJob(const Job& job) = 0;
   virtual void ForgetJob(int64_t job) = 0;
   virtual void Sample(const PlannerSample& sample) = 0;
+  // Whether what happens to jobs can be stored.
+  virtual void ShowStore(bool writable) = 0;
   virtual std::string address() const = 0;  // Where it listens.
 };
 

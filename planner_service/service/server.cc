@@ -6,6 +6,7 @@
 #include <grpcpp/server_builder.h>
 
 #include <condition_variable>
+#include <iostream>
 #include <mutex>
 #include <thread>
 #include <utility>
@@ -54,8 +55,11 @@ class RunningServer : public PlannerServer {
     if (!options_.metrics_listen.empty()) {
       RETURN_IF_ERROR(CheckAddress("metrics-listen", options_.metrics_listen));
     }
-    ASSIGN_OR_RETURN(OpenedStore opened, OpenSqliteStore(options_.state));
+    ASSIGN_OR_RETURN(OpenedStore opened, options_.open_store != nullptr
+                                             ? options_.open_store()
+                                             : OpenSqliteStore(options_.state));
     store_ = std::move(opened.store);
+    notes_ = std::move(opened.notes);
     if (!options_.metrics_listen.empty()) {
       ASSIGN_OR_RETURN(metrics_, PlannerMetrics::Serve(options_.metrics_listen));
     }
@@ -66,7 +70,11 @@ class RunningServer : public PlannerServer {
         kCachedPlanBytes, [this](PlanCache::Use use) { CountUse(use); });
     pool_ = std::make_unique<PlanningPool>(options_.planning_threads, options_.planning_queue);
     links_ = std::make_unique<LinkProber>(store_.get(), &registry_);
-    RETURN_IF_ERROR(links_->Recover());
+    if (const absl::Status links = links_->Recover(); absl::IsDataLoss(links)) {
+      notes_.push_back(absl::StrCat(links.message(), "; links are measured anew"));
+    } else {
+      RETURN_IF_ERROR(links);
+    }
     JobManagerOptions job_options;
     job_options.measuring = [this] { return links_->busy(); };
     job_options.worker_timeout = options_.worker_timeout;
@@ -83,6 +91,7 @@ class RunningServer : public PlannerServer {
     }
     jobs_ = std::make_unique<JobManager>(store_.get(), &registry_, pool_.get(), job_options);
     RETURN_IF_ERROR(jobs_->Recover());
+    for (const std::string& note : jobs_->notes()) notes_.push_back(note);
     profiling_ = std::make_unique<Profiling>(store_.get(), &registry_);
     planner_rpc_ = std::make_unique<PlannerRpc>(
         pool_.get(), cache_.get(), &streams_, metrics_.get(),
@@ -98,27 +107,20 @@ class RunningServer : public PlannerServer {
   }
 
   void Shutdown(absl::Duration grace) override {
-    if (server_ != nullptr) {
-      jobs_->Suspend();  // Streams that we close are no lost workers.
-      streams_.CloseAll();
-      server_->Shutdown(absl::ToChronoTime(absl::Now() + grace));
-      server_->Wait();
-      server_.reset();
-    }
-    if (ticker_.joinable()) {
-      {
-        std::lock_guard<std::mutex> lock(mutex_);
-        stopping_ = true;
-      }
-      wake_.notify_all();
-      ticker_.join();
-    }
+    StopTicking();
+    if (server_ == nullptr) return;
+    jobs_->Suspend();  // Streams that we close are no lost workers.
+    streams_.CloseAll();
+    server_->Shutdown(absl::ToChronoTime(absl::Now() + grace));
+    server_->Wait();
+    server_.reset();
   }
 
   std::string address() const override { return address_; }
   std::string metrics_address() const override {
     return metrics_ == nullptr ? "" : metrics_->address();
   }
+  std::vector<std::string> notes() const override { return notes_; }
 
  private:
   absl::Status Listen() {
@@ -165,13 +167,38 @@ class RunningServer : public PlannerServer {
     return absl::OkStatus();
   }
 
+  void StopTicking() {
+    if (!ticker_.joinable()) return;
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      stopping_ = true;
+    }
+    wake_.notify_all();
+    ticker_.join();
+  }
+
   void Tick() {
     std::unique_lock<std::mutex> lock(mutex_);
     while (!wake_.wait_for(lock, std::chrono::milliseconds(500), [this] { return stopping_; })) {
       jobs_->Tick(absl::Now());
       profiling_->Tick();
       links_->Tick(absl::Now());
+      ShowStore(jobs_->CheckWritable());
       if (metrics_ != nullptr) metrics_->Sample(Sample());
+    }
+  }
+
+  // Planning goes on without a store; jobs wait.
+  void ShowStore(const absl::Status& writable) {
+    if (metrics_ != nullptr) metrics_->ShowStore(writable.ok());
+    if (writable.ok() == writable_) return;
+    writable_ = writable.ok();
+    server_->GetHealthCheckService()->SetServingStatus(v1::JobService::service_full_name(),
+                                                       writable_);
+    if (writable_) {
+      Log(LogLevel::kInfo, "the state can be written again");
+    } else {
+      Log(LogLevel::kError, writable.message());
     }
   }
 
@@ -223,10 +250,12 @@ class RunningServer : public PlannerServer {
   std::unique_ptr<TopologyRpc> topology_rpc_;
   std::unique_ptr<grpc::Server> server_;
   std::string address_;
+  std::vector<std::string> notes_;
 
   std::mutex mutex_;
   std::condition_variable wake_;
   bool stopping_ = false;
+  bool writable_ = true;  // The ticker's.
   std::thread ticker_;
 };
 

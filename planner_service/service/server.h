@@ -3,11 +3,14 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/time/time.h"
 #include "common/base/status.h"
+#include "planner_service/store/sqlite_store.h"
 
 namespace stagewright {
 
@@ -15,6 +18,8 @@ struct ServerOptions {
   std::string listen = "127.0.0.1:7070";          // HOST:PORT; port 0 picks one.
   std::string metrics_listen = "127.0.0.1:9070";  // Empty: no metrics.
   std::string state = "stagewright.db";           // SQLite file; ":memory:" keeps nothing.
+  // Opens the state if it is somewhere else.
+  std::function<absl::StatusOr<OpenedStore>()> open_store;
   int planning_threads = 2;
   int planning_queue = 16;
   absl::Duration worker_timeout = absl::Seconds(10);
@@ -35,6 +40,8 @@ class PlannerServer {
 
   virtual std::string address() const = 0;          // HOST:PORT as bound.
   virtual std::string metrics_address() const = 0;  // Empty without metrics.
+  // How the state was found, a line each for the log: that it is new, what of it is damaged.
+  virtual std::vector<std::string> notes() const = 0;
 };
 
 }  // namespace stagewright

@@ -82,7 +82,11 @@ absl::StatusOr<std::vector<std::string>> SqliteDatabase::Texts(const char* sql) 
 
 absl::Status SqliteDatabase::Error() const {
   const std::string message = absl::StrCat("store ", path_, ": ", sqlite3_errmsg(db_.get()));
-  switch (sqlite3_errcode(db_.get()) & 0xff) {
+  // A quota or a limit on files that is reached: SQLite knows only a full disk as what it is.
+  const int extended = sqlite3_extended_errcode(db_.get());
+  if (extended == SQLITE_IOERR_WRITE || extended == SQLITE_IOERR_SHMSIZE)
+    return absl::ResourceExhaustedError(absl::StrCat(message, ": cannot be written"));
+  switch (extended & 0xff) {
     case SQLITE_BUSY:
     case SQLITE_LOCKED:
       return absl::FailedPreconditionError(

@@ -13,7 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "tests/bench/figure_case.h"
-#include "tests/bench/graphpipe_figures.h"
+#include "tests/bench/graphpipe/figures.h"
 
 namespace stagewright::bench {
 

@@ -42,7 +42,9 @@ MAY_INCLUDE = {
     "planner_service/runs": ["planner_service/jobs"],
     "planner_service/lifecycle": ["planner_service/runs"],
     "planner_service/service": ["planner_service/lifecycle", "planner_service/links", "planner_service/importers"],
-    "planner_service/main.cc": ["planner_service/service", "common/log"],
+    "planner_service/state": ["planner_service/jobs"],
+    "planner_service/election": ["planner_service/service", "planner_service/store/etcd"],
+    "planner_service/main.cc": ["planner_service/election", "planner_service/state", "common/log"],
     "worker_daemon/cuda": [],
     "worker_daemon/transport": ["common/base"],
     "worker_daemon/transport/local": ["worker_daemon/transport"],
@@ -82,14 +84,14 @@ MAY_INCLUDE = {
 RESTRICTED = {
     "gRPC": (
         r"grpc(pp)?/|.*\.grpc\.pb\.h$",
-        ["planner_service/service", "planner_service/store/etcd", "planner_service/main.cc", "worker_daemon/daemon",
+        ["planner_service/service", "planner_service/store/etcd", "planner_service/election", "planner_service/main.cc", "worker_daemon/daemon",
          "worker_daemon/main.cc", "clients/"],
     ),
     "protobuf": (
         r".*\.pb\.h$|google/(protobuf|rpc)/",
         ["common/wire", "planner_service/wire", "planner_service/service", "planner_service/jobs",
          "planner_service/runs", "planner_service/lifecycle",
-         "planner_service/registry", "planner_service/links", "planner_service/profiles", "planner_service/store", "planner_service/main.cc", "worker_daemon/daemon", "worker_daemon/main.cc",
+         "planner_service/registry", "planner_service/links", "planner_service/profiles", "planner_service/store", "planner_service/state", "planner_service/main.cc", "worker_daemon/daemon", "worker_daemon/main.cc",
          "clients/"],
     ),
     "LibTorch": (

@@ -17,7 +17,7 @@ namespace stagewright {
 // "etcd://host:port[,host:port]/prefix".
 struct EtcdPlace {
   std::vector<std::string> endpoints;
-  std::string prefix;  // Of all keys; "/" unless named.
+  std::string prefix;  // What all keys begin with; "/" unless named.
 };
 
 bool IsEtcdPlace(absl::string_view text);

@@ -18,10 +18,10 @@ namespace {
 
 using etcdserverpb::KeyValue;
 
-constexpr size_t kRequestBytes = size_t{1} << 20;  // Of values in one transaction.
+constexpr size_t kRequestBytes = size_t{1} << 20;  // The values of one transaction.
 constexpr size_t kInlineBytes = size_t{1} << 18;   // Larger values are kept in pieces.
 constexpr int64_t kPage = 32;                      // Entries read at once.
-constexpr int kMostTries = 50;                     // Of a write that others get in the way of.
+constexpr int kMostTries = 50;                     // To write what others change meanwhile.
 // A transaction may have 128 operations, less those of transactions around it: nested twice, some
 // ten thousand.
 constexpr int kOperations = 40;

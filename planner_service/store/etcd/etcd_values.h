@@ -13,7 +13,7 @@ namespace stagewright {
 
 // What an entry says of a value that is kept in pieces.
 struct EtcdPieces {
-  std::string id;  // Of the value as it was written once.
+  std::string id;  // A name that this value alone has.
   uint64_t bytes = 0;
   uint32_t checksum = 0;
 };

@@ -32,10 +32,16 @@ class JobStoreTest : public ::testing::Test {
 
 TEST_F(JobStoreTest, GivesBackWhatWasWrittenAtOnce) {
   ASSERT_EQ(store_.Write(job_, &steps_, "once"), absl::OkStatus());
-  const std::vector<v1::Job> jobs = store_.ReadJobs().value();
+  const std::vector<v1::Job> jobs = store_.ReadJobs().value().jobs;
   ASSERT_EQ(jobs.size(), 1u);
   EXPECT_EQ(jobs[0].name(), "jobs/12");
-  EXPECT_GT(jobs[0].spec().graph().nodes_size(), 0) << "with all of its graph";
+  EXPECT_FALSE(jobs[0].spec().has_graph());
+  v1::Job whole = jobs[0];
+  ASSERT_EQ(store_.Complete(whole), absl::OkStatus());
+  EXPECT_GT(whole.spec().graph().nodes_size(), 0) << "with all of its graph";
+  EXPECT_EQ(ToProto(store_.ReadWhole(12).value(), GraphDetail::kAll).SerializeAsString(),
+            ToProto(job_, GraphDetail::kAll).SerializeAsString());
+  EXPECT_EQ(store_.ReadWhole(13).status().code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(store_.ReadRequests().value(), ElementsAre(Pair("once", "jobs/12")));
   EXPECT_EQ(store_.ReadSteps(job_)->ToProto().SerializeAsString(),
             steps_.ToProto().SerializeAsString());
@@ -76,7 +82,26 @@ TEST_F(JobStoreTest, ReadsJobsInTheOrderOfTheirNumbers) {
     job_.number = number;
     ASSERT_EQ(store_.Write(job_, /*steps=*/nullptr), absl::OkStatus());
   }
-  EXPECT_EQ(store_.ReadJobs()->at(0).name(), "jobs/9");
+  EXPECT_EQ(store_.ReadJobs()->jobs.at(0).name(), "jobs/9");
+}
+
+TEST_F(JobStoreTest, KnowsWhichJobAnEntryIsAbout) {
+  EXPECT_EQ(JobOfEntry("jobs/000000000012"), "jobs/12");
+  EXPECT_EQ(JobOfEntry("steps/jobs/12"), "jobs/12");
+  EXPECT_EQ(JobOfEntry("traces/12"), "jobs/12");
+  EXPECT_EQ(JobOfEntry("requests/12"), "");
+  EXPECT_EQ(JobOfEntry("jobs/x"), "");
+}
+
+TEST_F(JobStoreTest, KnowsWhichEntriesCanBeRead) {
+  ASSERT_EQ(store_.Write(job_, &steps_, "once"), absl::OkStatus());
+  for (const auto& [key, value] : entries_.Entries())
+    EXPECT_TRUE(IsReadableEntry(key, value)) << key;
+  const std::string job = entries_.Entries()["jobs/000000000012"];
+  EXPECT_FALSE(IsReadableEntry("jobs/000000000013", job));
+  EXPECT_FALSE(IsReadableEntry("jobs/000000000012", "\xff"));
+  EXPECT_FALSE(IsReadableEntry("steps/jobs/12", "\xff"));
+  EXPECT_FALSE(IsReadableEntry("traces/12", "\xff"));
 }
 
 TEST_F(JobStoreTest, DamageIsDataLoss) {
@@ -88,7 +113,12 @@ TEST_F(JobStoreTest, DamageIsDataLoss) {
   std::map<std::string, std::string> damaged = entries_.Entries();
   for (auto& [key, value] : damaged) value = "\x0f";
   entries_.Replace(std::move(damaged));
-  EXPECT_EQ(store_.ReadJobs().status().code(), absl::StatusCode::kDataLoss);
+  const StoredJobs stored = store_.ReadJobs().value();
+  EXPECT_TRUE(stored.jobs.empty());
+  EXPECT_THAT(stored.damaged, ElementsAre("jobs/000000000012"));
+  EXPECT_EQ(stored.last_number, 12);
+  EXPECT_TRUE(store_.ReadJobs()->damaged.empty()) << "it was set aside";
+  EXPECT_EQ(store_.ReadJobs()->last_number, 12);
   EXPECT_EQ(store_.ReadSteps(job_).status().code(), absl::StatusCode::kDataLoss);
   EXPECT_EQ(store_.ReadTrace(job_).status().code(), absl::StatusCode::kDataLoss);
   EXPECT_EQ(store_.ReadNextNumber().status().code(), absl::StatusCode::kDataLoss);

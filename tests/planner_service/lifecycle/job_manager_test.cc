@@ -480,57 +480,6 @@ TEST_F(JobManagerTest, AModelThatFitsNowhereFailsWithTheReason) {
   ExpectNextJobSucceeds();
 }
 
-TEST_F(JobManagerTest, NothingIsDoneThatCannotBeStored) {
-  struct Case {
-    v1::JobState state;
-    Message::MessageCase never;
-  };
-  for (const Case& c : {Case{v1::JOB_STATE_PLANNING, Message::kPrepare},
-                        Case{v1::JOB_STATE_WAITING_FOR_DEVICES, Message::kPrepare},
-                        Case{v1::JOB_STATE_STARTING, Message::kPrepare},
-                        Case{v1::JOB_STATE_RUNNING, Message::kStart}}) {
-    SCOPED_TRACE(v1::JobState_Name(c.state));
-    harness_ = std::make_unique<JobHarness>(&store_);
-    ConnectBoth();
-    store_.FailWhen([&](const v1::Job& job) { return job.state() == c.state; });
-    const std::string job = harness_->Submit(SmallSpec());
-    const v1::Job failed = harness_->Await(job, v1::JOB_STATE_FAILED);
-    EXPECT_EQ(failed.state(), v1::JOB_STATE_FAILED);
-    EXPECT_THAT(failed.message(), HasSubstr("cannot be stored"));
-    EXPECT_THAT(failed.message(), HasSubstr("the disk is gone"));
-    harness_->Pump();
-    for (const char* worker : {"a", "b"}) {
-      EXPECT_EQ(harness_->Heard(worker, c.never), 0);
-      // Prepared workers are not left holding a run.
-      EXPECT_EQ(harness_->Heard(worker, Message::kAbort),
-                harness_->Heard(worker, Message::kPrepare));
-    }
-    store_.FailWhen(nullptr);
-    ExpectNextJobSucceeds();
-    ASSERT_TRUE(harness_->jobs->Cancel(job).status().code() ==
-                absl::StatusCode::kFailedPrecondition);
-    store_.Clear();
-  }
-}
-
-TEST_F(JobManagerTest, AJobThatCannotBeStoredIsNotTaken) {
-  store_.FailWhen([](const v1::Job&) { return true; });
-  EXPECT_EQ(harness_->jobs->Submit(SmallSpec(), "id").status().code(),
-            absl::StatusCode::kUnavailable);
-  store_.FailWhen(nullptr);
-  EXPECT_EQ(harness_->Submit(SmallSpec(), "id"), "jobs/1");
-}
-
-TEST_F(JobManagerTest, ADamagedStoreIsRefused) {
-  ASSERT_TRUE(store_.Write({{"jobs/000000000001", "\xff\xff damaged"}}).ok());
-  PlanningPool pool(1, 1);
-  WorkerRegistry registry;
-  JobManager jobs(&store_, &registry, &pool, {});
-  const absl::Status status = jobs.Recover();
-  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("jobs/000000000001"));
-}
-
 TEST_F(JobManagerTest, ListsNewestFirstInPages) {
   for (int i = 0; i < 5; ++i) harness_->Submit(SmallSpec());
   std::vector<std::string> names;

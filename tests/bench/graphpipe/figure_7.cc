@@ -8,7 +8,7 @@
 #include "absl/strings/str_format.h"
 #include "tests/bench/chart.h"
 #include "tests/bench/figure_case.h"
-#include "tests/bench/graphpipe_figures.h"
+#include "tests/bench/graphpipe/figures.h"
 
 namespace stagewright::bench {
 namespace {

@@ -1,0 +1,116 @@
+#include "planner_service/election/relay.h"
+
+#include <grpcpp/generic/generic_stub.h>
+#include <grpcpp/grpcpp.h>
+
+#include <string>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/string_view.h"
+#include "absl/synchronization/mutex.h"
+
+namespace stagewright {
+namespace {
+
+constexpr char kPassedOn[] = "stagewright-passed-on";
+
+absl::string_view View(grpc::string_ref text) { return {text.data(), text.size()}; }
+
+// What gRPC itself sets anew.
+bool IsTransports(absl::string_view key) {
+  return absl::StartsWith(key, ":") || absl::StartsWith(key, "grpc-") || key == "user-agent" ||
+         key == "content-type" || key == "te" || key == "host";
+}
+
+class Refusal : public grpc::ServerGenericBidiReactor {
+ public:
+  explicit Refusal(const char* why) { Finish({grpc::StatusCode::UNAVAILABLE, why}); }
+  void OnDone() override { delete this; }
+};
+
+// One call: what the client sends goes up, what the leader answers comes down. At most one message
+// is under way in each direction, so a slow reader slows down the writer.
+class RelayedCall : public grpc::ServerGenericBidiReactor {
+ public:
+  RelayedCall(grpc::GenericCallbackServerContext* context,
+              const std::shared_ptr<grpc::Channel>& channel)
+      : context_(context), stub_(channel), up_(this) {
+    for (const auto& [key, value] : context->client_metadata()) {
+      if (!IsTransports(View(key)))
+        onward_.AddMetadata(std::string(View(key)), std::string(View(value)));
+    }
+    onward_.AddMetadata(kPassedOn, "1");
+    onward_.set_deadline(context->deadline());
+    stub_.PrepareBidiStreamingCall(&onward_, context->method(), {}, &up_);
+    // Until nothing comes down any more: reactions that are not the leader's start messages, too.
+    up_.AddHold();
+    up_.StartCall();
+    up_.StartRead(&answer_);
+    StartRead(&question_);
+  }
+
+  void OnReadDone(bool ok) override {
+    absl::MutexLock lock(&mutex_);
+    if (!up_is_open_) return;
+    if (ok) {
+      up_.StartWrite(&question_);
+    } else {
+      up_.StartWritesDone();
+    }
+  }
+  void OnWriteDone(bool ok) override {
+    if (!ok) onward_.TryCancel();
+    up_.StartRead(&answer_);  // To the end, which is what gives the hold back.
+  }
+  void OnCancel() override { onward_.TryCancel(); }
+  void OnDone() override { delete this; }
+
+ private:
+  class Up : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
+   public:
+    explicit Up(RelayedCall* call) : call_(call) {}
+    void OnWriteDone(bool ok) override {
+      if (ok) call_->StartRead(&call_->question_);
+    }
+    void OnReadDone(bool ok) override {
+      if (ok) {
+        call_->StartWrite(&call_->answer_);
+        return;
+      }
+      absl::MutexLock lock(&call_->mutex_);
+      call_->up_is_open_ = false;
+      RemoveHold();
+    }
+    void OnDone(const grpc::Status& status) override {
+      for (const auto& [key, value] : call_->onward_.GetServerTrailingMetadata()) {
+        if (!IsTransports(View(key)))
+          call_->context_->AddTrailingMetadata(std::string(View(key)), std::string(View(value)));
+      }
+      call_->Finish(status);  // With it the call may go.
+    }
+
+   private:
+    RelayedCall* const call_;
+  };
+
+  grpc::GenericCallbackServerContext* const context_;
+  grpc::GenericStub stub_;
+  grpc::ClientContext onward_;
+  grpc::ByteBuffer question_, answer_;
+  absl::Mutex mutex_;
+  bool up_is_open_ ABSL_GUARDED_BY(mutex_) = true;
+  Up up_;
+};
+
+}  // namespace
+
+grpc::ServerGenericBidiReactor* Relay::CreateReactor(grpc::GenericCallbackServerContext* context) {
+  if (context->client_metadata().count(kPassedOn) > 0)
+    return new Refusal("the planner that led does not lead any more");
+  const std::shared_ptr<grpc::Channel> channel = target_();
+  if (channel == nullptr) return new Refusal("no planner leads at the moment");
+  return new RelayedCall(context, channel);
+}
+
+}  // namespace stagewright

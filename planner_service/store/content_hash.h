@@ -1,0 +1,13 @@
+// What bytes are known by, wherever they came from.
+#pragma once
+
+#include <string>
+
+#include "absl/strings/string_view.h"
+
+namespace stagewright {
+
+// SHA-256 in 64 hexadecimal digits.
+std::string ContentHash(absl::string_view bytes);
+
+}  // namespace stagewright

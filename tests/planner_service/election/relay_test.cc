@@ -1,0 +1,225 @@
+#include "planner_service/election/relay.h"
+
+#include <gmock/gmock.h>
+#include <grpcpp/grpcpp.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/notification.h"
+#include "absl/time/clock.h"
+#include "planner_service/election/follower.h"
+#include "stagewright/v1/job_service.grpc.pb.h"
+#include "stagewright/v1/worker_service.grpc.pb.h"
+
+namespace stagewright {
+namespace {
+
+using ::testing::HasSubstr;
+
+// Answers as the leader would, so that it shows what came through.
+class LeaderJobs : public v1::JobService::Service {
+ public:
+  grpc::Status GetJob(grpc::ServerContext* context, const v1::GetJobRequest* request,
+                      v1::GetJobResponse* response) override {
+    const auto who = context->client_metadata().find("who");
+    if (who == context->client_metadata().end())
+      return {grpc::StatusCode::NOT_FOUND, "no such job", std::string("details\0.", 9)};
+    context->AddTrailingMetadata("echo", std::string(who->second.data(), who->second.size()));
+    response->mutable_job()->set_name(request->name());
+    return grpc::Status::OK;
+  }
+  grpc::Status WatchJob(grpc::ServerContext* context, const v1::WatchJobRequest* request,
+                        grpc::ServerWriter<v1::WatchJobResponse>* writer) override {
+    v1::WatchJobResponse update;
+    for (int64_t version = 1; request->after_version() == 0 || version < request->after_version();
+         ++version) {
+      update.mutable_job()->set_version(version);
+      if (context->IsCancelled() || !writer->Write(update)) break;
+    }
+    if (context->IsCancelled()) cancelled_.Notify();
+    return grpc::Status::OK;
+  }
+  absl::Notification cancelled_;
+};
+
+class LeaderWorkers : public v1::WorkerService::Service {
+ public:
+  grpc::Status Connect(
+      grpc::ServerContext* /*context*/,
+      grpc::ServerReaderWriter<v1::ConnectResponse, v1::ConnectRequest>* stream) override {
+    v1::ConnectRequest request;
+    while (stream->Read(&request)) {
+      if (request.register_().worker() == "leave")
+        return {grpc::StatusCode::UNAVAILABLE, "register again"};
+      v1::ConnectResponse response;
+      response.mutable_abort()->set_reason(request.register_().worker());
+      stream->Write(response);
+    }
+    return grpc::Status::OK;
+  }
+};
+
+class RelayTest : public ::testing::Test {
+ protected:
+  RelayTest() {
+    grpc::ServerBuilder builder;
+    int port = 0;
+    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
+    builder.RegisterService(&leader_jobs_);
+    builder.RegisterService(&leader_workers_);
+    leader_ = builder.BuildAndStart();
+    leader_address_ = absl::StrCat("127.0.0.1:", port);
+    follower_->Follow(leader_address_);
+  }
+  ~RelayTest() override {
+    follower_.reset();
+    leader_->Shutdown(std::chrono::system_clock::now());
+  }
+
+  v1::JobService::Stub Jobs() const {
+    return v1::JobService::Stub(
+        grpc::CreateChannel(follower_->address(), grpc::InsecureChannelCredentials()));
+  }
+  v1::WorkerService::Stub Workers() const {
+    return v1::WorkerService::Stub(
+        grpc::CreateChannel(follower_->address(), grpc::InsecureChannelCredentials()));
+  }
+  grpc::Status Get(grpc::ClientContext& context, v1::GetJobResponse& response) const {
+    v1::GetJobRequest request;
+    request.set_name("jobs/7");
+    return Jobs().GetJob(&context, request, &response);
+  }
+
+  LeaderJobs leader_jobs_;
+  LeaderWorkers leader_workers_;
+  std::unique_ptr<grpc::Server> leader_;
+  std::string leader_address_;
+  std::unique_ptr<Follower> follower_ = Follower::Start("127.0.0.1:0", 64).value();
+};
+
+TEST_F(RelayTest, CallsComeBackWithTheirMetadata) {
+  grpc::ClientContext context;
+  context.AddMetadata("who", "somebody");
+  v1::GetJobResponse response;
+  ASSERT_TRUE(Get(context, response).ok());
+  EXPECT_EQ(response.job().name(), "jobs/7");
+  EXPECT_EQ(context.GetServerTrailingMetadata().find("echo")->second, "somebody");
+}
+
+TEST_F(RelayTest, StatusesComeBackWithTheirDetails) {
+  grpc::ClientContext context;
+  v1::GetJobResponse response;
+  const grpc::Status status = Get(context, response);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::NOT_FOUND);
+  EXPECT_EQ(status.error_message(), "no such job");
+  EXPECT_EQ(status.error_details(), std::string("details\0.", 9));
+}
+
+TEST_F(RelayTest, UnknownMethodsAreTheLeadersToRefuse) {
+  grpc::ClientContext context;
+  v1::SubmitJobResponse response;
+  EXPECT_EQ(Jobs().SubmitJob(&context, {}, &response).error_code(),
+            grpc::StatusCode::UNIMPLEMENTED);
+}
+
+TEST_F(RelayTest, StreamsComeDownWhole) {
+  grpc::ClientContext context;
+  v1::WatchJobRequest request;
+  request.set_after_version(2001);
+  const auto reader = Jobs().WatchJob(&context, request);
+  v1::WatchJobResponse update;
+  int64_t seen = 0;
+  while (reader->Read(&update)) EXPECT_EQ(update.job().version(), ++seen);
+  EXPECT_EQ(seen, 2000);
+  EXPECT_TRUE(reader->Finish().ok());
+}
+
+TEST_F(RelayTest, ACancelledCallIsCancelledThere) {
+  grpc::ClientContext context;
+  const auto reader = Jobs().WatchJob(&context, {});
+  v1::WatchJobResponse update;
+  ASSERT_TRUE(reader->Read(&update));
+  context.TryCancel();
+  while (reader->Read(&update)) {
+  }
+  EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::CANCELLED);
+  EXPECT_TRUE(leader_jobs_.cancelled_.WaitForNotificationWithTimeout(absl::Seconds(60)));
+}
+
+TEST_F(RelayTest, MessagesGoBothWaysUntilEitherEnds) {
+  for (const bool leader_ends : {false, true}) {
+    grpc::ClientContext context;
+    const auto stream = Workers().Connect(&context);
+    v1::ConnectRequest request;
+    v1::ConnectResponse response;
+    for (int i = 0; i < 100; ++i) {
+      request.mutable_register_()->set_worker(absl::StrCat("w", i));
+      ASSERT_TRUE(stream->Write(request));
+      ASSERT_TRUE(stream->Read(&response));
+      EXPECT_EQ(response.abort().reason(), absl::StrCat("w", i));
+    }
+    if (leader_ends) {
+      request.mutable_register_()->set_worker("leave");
+      ASSERT_TRUE(stream->Write(request));
+    } else {
+      stream->WritesDone();
+    }
+    EXPECT_FALSE(stream->Read(&response));
+    const grpc::Status status = stream->Finish();
+    EXPECT_EQ(status.error_code(),
+              leader_ends ? grpc::StatusCode::UNAVAILABLE : grpc::StatusCode::OK);
+  }
+}
+
+TEST_F(RelayTest, ManyCallsAtOnceAndALeaderThatDies) {
+  std::atomic<int> ok = 0, away = 0, other = 0;
+  std::vector<std::thread> callers;
+  for (int i = 0; i < 4; ++i) {
+    callers.emplace_back([&] {
+      while (away == 0) {
+        grpc::ClientContext context;
+        context.AddMetadata("who", "somebody");
+        v1::GetJobResponse response;
+        const grpc::Status status = Get(context, response);
+        ++(status.ok() ? ok : status.error_code() == grpc::StatusCode::UNAVAILABLE ? away : other);
+      }
+    });
+  }
+  while (ok < 200 && other == 0) absl::SleepFor(absl::Milliseconds(1));
+  leader_->Shutdown(std::chrono::system_clock::now());
+  for (std::thread& caller : callers) caller.join();
+  EXPECT_EQ(other, 0);
+  EXPECT_GT(away, 0);
+}
+
+TEST_F(RelayTest, WithoutALeaderCallsAreUnavailable) {
+  follower_->Follow("");
+  grpc::ClientContext context;
+  v1::GetJobResponse response;
+  const grpc::Status status = Get(context, response);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_THAT(status.error_message(), HasSubstr("no planner leads"));
+}
+
+TEST_F(RelayTest, CallsAreNotPassedOnTwice) {
+  const auto second = Follower::Start("127.0.0.1:0", 64).value();
+  second->Follow(leader_address_);
+  follower_->Follow(second->address());
+  grpc::ClientContext context;
+  v1::GetJobResponse response;
+  const grpc::Status status = Get(context, response);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_THAT(status.error_message(), HasSubstr("does not lead any more"));
+}
+
+TEST_F(RelayTest, ATakenPortIsNamed) {
+  const absl::Status status = Follower::Start(follower_->address(), 64).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(status.message()), HasSubstr(follower_->address()));
+}
+
+}  // namespace
+}  // namespace stagewright

@@ -116,7 +116,8 @@ def test_submit_fills_the_spec_and_repeats_with_one_request_id(connect, tmp_path
     with PlannerDouble(SubmitJob=answer) as planner:
         made = connect(planner.address).submit(
             graph_file(tmp_path), weights="w.safetensors", data="x=a.npy,target=b.npy", out="out", mini_batch=16,
-            steps=3, optimizer="adamw", lr=0.1, clip_norm=1.5, checkpoint_every=2, on_nan="skip", shuffle=False,
+            steps=3, optimizer="adamw", lr=0.1, clip_norm=1.5, checkpoint_every=2, on_nan="skip", on_loss="wait",
+            shuffle=False,
             schedule=stagewright.LearningRateSchedule(decay="cosine", warmup_steps=4), precision="bf16",
         )  # fmt: skip
     assert (made.name, made.state, made.ended) == ("jobs/1", "pending", False)
@@ -134,6 +135,7 @@ def test_submit_fills_the_spec_and_repeats_with_one_request_id(connect, tmp_path
         4,
     )
     assert (spec.checkpoints.every_steps, spec.on_nan) == (2, jobs_pb.NAN_POLICY_SKIP)
+    assert spec.on_loss == jobs_pb.LOSS_POLICY_WAIT
     assert (spec.precision, spec.step_timeout_ns) == (planner_pb.PRECISION_BF16, 60 * 10**9)
     assert not spec.HasField("strategy")
 

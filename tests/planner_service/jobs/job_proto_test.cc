@@ -131,6 +131,7 @@ TEST(JobRequestProto, HoldsWhatTheSpecSays) {
   v1::JobSpec spec = testing::SmallSpec();
   spec.set_num_devices(3);
   spec.set_max_restarts(2);
+  spec.set_on_loss(v1::LOSS_POLICY_WAIT);
   spec.set_step_timeout_ns(kSecond.count());
   spec.mutable_records()->set_steps(4);
   spec.mutable_strategy()->set_asynchronous(true);
@@ -141,10 +142,13 @@ TEST(JobRequestProto, HoldsWhatTheSpecSays) {
   EXPECT_EQ(request->mini_batch, spec.mini_batch());
   EXPECT_EQ(request->num_devices, 3);
   EXPECT_EQ(request->max_restarts, 2);
+  EXPECT_EQ(request->on_loss, LossPolicy::kWait);
   EXPECT_EQ(request->step_timeout, absl::Seconds(1));
   EXPECT_EQ(request->records.steps, 4);
   EXPECT_TRUE(request->asynchronous());
   EXPECT_EQ(request->strategy->batch_statistics, BatchStatistics::kMicro);
+  spec.set_on_loss(static_cast<v1::LossPolicy>(77));
+  EXPECT_EQ(FromProto(spec).status().message(), "spec.on_loss: unknown policy 77");
 }
 
 }  // namespace

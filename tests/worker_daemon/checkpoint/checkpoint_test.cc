@@ -153,6 +153,23 @@ TEST_F(CheckpointTest, PruningKeepsTheNewestAndWhatIsToCome) {
                                             "step-0000000060", "notes.txt"));
 }
 
+TEST_F(CheckpointTest, PruningLeavesOthersFilesAlone) {
+  const std::string users = root_ + "/step-0000000001";
+  std::filesystem::create_directories(users + "/model-00001.safetensors.d");
+  WriteBytes(users + "/thesis.tex", "of the user");
+  for (int64_t step : {10, 20}) Write(step);
+  WriteBytes(Directory(10) + "/notes.txt", "of the user");
+  WriteBytes(Directory(10) + "/model-00007.safetensors.123.tmp", "unfinished");
+  EXPECT_THAT(PruneCheckpoints(root_, 20, 1), IsEmpty());
+  EXPECT_TRUE(std::filesystem::exists(users + "/thesis.tex"));
+  EXPECT_TRUE(std::filesystem::exists(users + "/model-00001.safetensors.d"));
+  std::vector<std::string> left;
+  for (const auto& entry : std::filesystem::directory_iterator(Directory(10)))
+    left.push_back(entry.path().filename());
+  EXPECT_THAT(left, ::testing::ElementsAre("notes.txt"));
+  EXPECT_EQ(Newest(), 20);
+}
+
 TEST_F(CheckpointTest, AFullDiskLeavesTheLastOneGood) {
   Write(10);
   rlimit before{};

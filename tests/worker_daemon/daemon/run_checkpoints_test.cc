@@ -100,6 +100,14 @@ TEST_F(RunCheckpointsTest, OneThatCannotBeWrittenIsReportedAndHoldsUpNone) {
   EXPECT_THAT(errors_, ElementsAre(HasSubstr(Directory(1)), ""));
 }
 
+TEST_F(RunCheckpointsTest, ARunThatHasNoGraphYetRefusesToWriteOne) {
+  const auto checkpoints = Make();
+  checkpoints->Complete(Order(3), nullptr);
+  absl::MutexLock lock(&mutex_);
+  EXPECT_THAT(steps_, ElementsAre(3));
+  EXPECT_THAT(errors_, ElementsAre(HasSubstr("not prepared")));
+}
+
 // Devices 0 and 1 as the run has them, whose steps the test counts.
 class HoldTest : public RunCheckpointsTest {
  protected:

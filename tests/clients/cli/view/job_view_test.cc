@@ -76,6 +76,24 @@ TEST(Workers, AreShownByDevice) {
   EXPECT_EQ(json["workers"][0]["last_heartbeat"], nullptr);
 }
 
+TEST(Workers, SayWhetherTheyTakeJobs) {
+  v1::ListWorkersResponse workers;
+  v1::Worker* worker = workers.add_workers();
+  worker->set_availability(v1::WORKER_AVAILABILITY_CORDONED);
+  for (const char* name : {"cpu0", "cpu1", "cpu2"}) worker->add_devices()->set_name(name);
+  worker->mutable_devices(1)->set_ending("jobs/7");
+  worker->mutable_devices(2)->mutable_quarantined_until()->set_seconds(86'400);
+  worker->mutable_devices(2)->set_quarantine_reason("worker w0 was lost");
+  const std::string text = WorkersText(workers);
+  for (const char* said : {"cordoned", "ending jobs/7", "quarantined until 1970-01-02"})
+    EXPECT_THAT(text, HasSubstr(said));
+  const nlohmann::json json = WorkersJson(workers)["workers"][0];
+  EXPECT_EQ(json["availability"], "cordoned");
+  EXPECT_EQ(json["devices"][1]["ending"], "jobs/7");
+  EXPECT_EQ(json["devices"][2]["quarantine_reason"], "worker w0 was lost");
+  EXPECT_FALSE(json["devices"][1].contains("quarantined_until"));
+}
+
 TEST(ProgressLine, HasStepAndLoss) {
   EXPECT_THAT(ProgressLine(RunningJob()), HasSubstr("step 30/120  loss 0.5"));
 }

@@ -42,7 +42,10 @@ add_library(stagewright_cuda INTERFACE)
 add_library(stagewright_nccl INTERFACE)
 if(STAGEWRIGHT_CUDA)
   target_compile_definitions(stagewright_cuda INTERFACE STAGEWRIGHT_HAVE_CUDA=1)
-  target_link_libraries(stagewright_cuda INTERFACE stagewright_torch torch_cuda c10_cuda CUDA::cudart)
+  # Nothing names a symbol of torch_cuda: it registers itself when it is loaded. A linker that leaves out what it does not
+  # need would leave it out, and LibTorch would have no CUDA; one item, so that CMake does not part it.
+  target_link_libraries(stagewright_cuda INTERFACE stagewright_torch
+    -Wl,--push-state,--no-as-needed,-ltorch_cuda,--pop-state c10_cuda CUDA::cudart)
   set(cuda_reason "toolkit ${CUDAToolkit_VERSION}")
 else()
   target_compile_definitions(stagewright_cuda INTERFACE STAGEWRIGHT_HAVE_CUDA=0)

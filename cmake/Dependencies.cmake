@@ -26,13 +26,17 @@ if(STAGEWRIGHT_BUILD_TESTS)
   find_package(benchmark QUIET)  # plan_bench is built if it is there.
 endif()
 
-# LibTorch comes from the project's virtual environment (scripts/setup.sh); -DSTAGEWRIGHT_TORCH_DIR names another.
+# LibTorch comes from the project's virtual environment (scripts/setup.sh); -DSTAGEWRIGHT_TORCH_PYTHON names the Python of
+# another environment, as preset cuda does, and -DSTAGEWRIGHT_TORCH_DIR the folder itself.
 # Its include directories hold a second copy of the protobuf headers, so they go behind the system's (-idirafter).
 if(STAGEWRIGHT_WITH_WORKER)
   if(NOT STAGEWRIGHT_TORCH_DIR)
+    if(NOT STAGEWRIGHT_TORCH_PYTHON)
+      set(STAGEWRIGHT_TORCH_PYTHON ${STAGEWRIGHT_PYTHON})
+    endif()
     # find_spec finds the package without importing it, which would take seconds at every configure.
     execute_process(
-      COMMAND ${STAGEWRIGHT_PYTHON} -c
+      COMMAND ${STAGEWRIGHT_TORCH_PYTHON} -c
               "import importlib.util as u; print(u.find_spec('torch').submodule_search_locations[0])"
       OUTPUT_VARIABLE torch_dir OUTPUT_STRIP_TRAILING_WHITESPACE RESULT_VARIABLE result ERROR_QUIET)
     if(NOT result EQUAL 0)

@@ -25,17 +25,22 @@ if(STAGEWRIGHT_SANITIZE)
   set(STAGEWRIGHT_TEST_ENVIRONMENT "UCX_MEM_MMAP_HOOK_MODE=none;UCX_MEM_EVENTS=n;UCX_ERROR_SIGNALS=")
 endif()
 
-# stagewright_test(NAME n SOURCES ... [DEPS ...] [LABELS ...] [TIMEOUT seconds] [PUBLISHED SOME | ALL]): one CTest entry per
-# program. PUBLISHED: tests read profiles that stay outside the repository (tests/README.md). Those, all of them or the ones
-# with "Published" in their names, are an entry NAME_published, which CTest's summary has as skipped where a profile is absent.
+# stagewright_test(NAME n SOURCES ... [DEPS ...] [LABELS ...] [TIMEOUT seconds] [PUBLISHED SOME | ALL] [GPU]): one CTest entry
+# per program. GPU: the entry has the label gpu, and CTest's summary has it as skipped where there is no GPU; with
+# STAGEWRIGHT_REQUIRE_GPU=1 in the environment it fails there (tests/support/skips). PUBLISHED: tests read profiles that stay
+# outside the repository (tests/README.md). Those, all of them or the ones with "Published" in their names, are an entry
+# NAME_published, which CTest's summary has as skipped where a profile is absent.
 function(stagewright_test)
-  cmake_parse_arguments(ARG "" "NAME;TIMEOUT;PUBLISHED" "SOURCES;DEPS;LABELS" ${ARGN})
+  cmake_parse_arguments(ARG "GPU" "NAME;TIMEOUT;PUBLISHED" "SOURCES;DEPS;LABELS" ${ARGN})
   add_executable(${ARG_NAME} ${ARG_SOURCES})
   set_target_properties(${ARG_NAME} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
   target_include_directories(${ARG_NAME} PRIVATE ${PROJECT_SOURCE_DIR})
   set(main GTest::gtest_main)
   if(ARG_PUBLISHED)
     set(main stagewright_skipping_main stagewright_shared_graphs)
+  elseif(ARG_GPU)
+    set(main stagewright_gpu_main)
+    list(APPEND ARG_LABELS gpu)
   endif()
   target_link_libraries(${ARG_NAME} PRIVATE ${ARG_DEPS} ${main} GTest::gmock)
   stagewright_reuse(${ARG_NAME} testing)
@@ -55,7 +60,7 @@ function(stagewright_test)
     add_test(NAME ${entry} COMMAND ${ARG_NAME} ${filter_${entry}} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
     set_tests_properties(${entry} PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}"
       ENVIRONMENT "${STAGEWRIGHT_TEST_ENVIRONMENT}")
-    if(entry MATCHES "_published$")
+    if(ARG_GPU OR entry MATCHES "_published$")
       set_tests_properties(${entry} PROPERTIES SKIP_RETURN_CODE 77)
     endif()
   endforeach()

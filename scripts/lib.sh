@@ -26,14 +26,29 @@ hash_of() {
   done | sha256sum | cut -d' ' -f1
 }
 
+# install_requirements ENVIRONMENT FILE WORDS: what the file names, in a virtual environment of the tree; quick when it is
+# there. WORDS say what takes long.
+install_requirements() {
+  local environment=$STAGEWRIGHT_ROOT/$1 want
+  want=$(cd "$STAGEWRIGHT_ROOT" && hash_of "$2")
+  if [[ -x $environment/bin/python && $(cat "$environment/.requirements-stamp" 2>/dev/null) == "$want" ]]; then
+    say "Python environment $1: up to date"
+    return
+  fi
+  say "Python environment $1: installing $2 ($3)"
+  [[ -x $environment/bin/python ]] || python3 -m venv "$environment"
+  "$environment/bin/python" -m pip install --quiet --disable-pip-version-check -r "$STAGEWRIGHT_ROOT/$2"
+  echo "$want" >"$environment/.requirements-stamp"
+}
+
 # bin_dir PRESET: where that preset's programs land.
 bin_dir() { echo "$STAGEWRIGHT_ROOT/build/$1/bin"; }
 
 # need_preset NAME: dies unless CMakePresets.json has a visible configure preset of that name.
 need_preset() {
   case $1 in
-    dev | release | asan | tsan) ;;
-    *) die "unknown preset '$1' (there are dev, release, asan and tsan)" ;;
+    dev | release | cuda | asan | tsan) ;;
+    *) die "unknown preset '$1' (there are dev, release, cuda, asan and tsan)" ;;
   esac
 }
 

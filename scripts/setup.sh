@@ -62,19 +62,6 @@ install_packages() {
   fi
 }
 
-install_python_packages() {
-  local want
-  want=$(hash_of scripts/requirements.txt)
-  if [[ -x $VENV/bin/python && $(cat "$VENV/.requirements-stamp" 2>/dev/null) == "$want" ]]; then
-    say "Python environment .venv: up to date"
-    return
-  fi
-  say "Python environment .venv: installing scripts/requirements.txt (the torch wheel is large)"
-  [[ -x $VENV/bin/python ]] || python3 -m venv "$VENV"
-  "$VENV/bin/python" -m pip install --quiet --disable-pip-version-check -r scripts/requirements.txt
-  echo "$want" >"$VENV/.requirements-stamp"
-}
-
 # Where the CUDA toolkit is, NCCL for it: the transport between GPUs is compiled and linked with it, also on a machine
 # without a GPU (cmake/FindNCCL.cmake). A CUDA build of the torch wheel has brought it already.
 install_nccl() {
@@ -120,7 +107,7 @@ say_accelerator() {
 exec 9>"${TMPDIR:-/tmp}/stagewright-setup-$(id -u).lock"
 flock 9
 install_packages
-install_python_packages
+install_requirements .venv scripts/requirements.txt "the torch wheel is large"
 install_nccl
 install_python_client
 say_accelerator

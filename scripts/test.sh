@@ -9,7 +9,7 @@ usage() {
   cat <<'USAGE'
 usage: scripts/test.sh [PRESET] [--quick | --long] [-- CTEST_ARGUMENT...]
 
-  PRESET    dev (default), release, asan or tsan
+  PRESET    dev (default), release, cuda, asan or tsan
   --quick   leave out the suites labelled slow
   --long    run the suites labelled long (soak, large properties), too
   --        what follows goes to ctest: -R graph, -L lint, --rerun-failed, ...

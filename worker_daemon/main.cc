@@ -1,8 +1,10 @@
 // stagewright-worker: offers this machine's devices to a planner and trains on them.
 #include <signal.h>
+#include <stdlib.h>
 #include <sys/resource.h>
 
 #include <CLI/CLI.hpp>
+#include <map>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -20,6 +22,9 @@ void OpenAsManyFilesAsAllowed() {
   files.rlim_cur = files.rlim_max;
   setrlimit(RLIMIT_NOFILE, &files);
 }
+
+// NCCL's communicators share a GPU: their kernels start in the order in which they are queued.
+void SetNcclDefaults() { setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", /*overwrite=*/0); }
 
 }  // namespace
 
@@ -44,6 +49,15 @@ int main(int argc, char** argv) {
                  "most memory of a job's tensors on a CPU device, beyond which the job fails; "
                  "0: what the machine has")
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 30));
+  const std::map<std::string, stagewright::DeviceMemoryWay> ways = {
+      {"auto", stagewright::DeviceMemoryWay::kAuto},
+      {"nccl", stagewright::DeviceMemoryWay::kNccl},
+      {"host", stagewright::DeviceMemoryWay::kHost}};
+  app.add_option("--device-transport", options.device_memory_way,
+                 "how the memory of GPUs travels: auto (by NCCL where all devices of a job can), "
+                 "nccl (or the job fails), host (through the machine's memory)")
+      ->transform(CLI::CheckedTransformer(ways))
+      ->default_str("auto");
   app.add_option("--host-address", options.host_address,
                  "name or address of this machine; workers with equal ones are planned to share it "
                  "(default: the host's name)");
@@ -57,6 +71,7 @@ int main(int argc, char** argv) {
   options.memory_per_device = memory_mib * stagewright::kMiB;
   options.memory_limit = memory_limit_mib * stagewright::kMiB;
 
+  SetNcclDefaults();  // Before any thread starts.
   stagewright::KeepFreedHostMemory();
   // Blocked before any thread starts, so that only sigwait below receives them.
   sigset_t signals;

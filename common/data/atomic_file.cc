@@ -37,7 +37,7 @@ bool WriteAll(int file, std::span<const std::byte> data) {
 
 absl::Status WriteFile(const std::string& path,
                        const std::vector<std::span<const std::byte>>& pieces) {
-  const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NONBLOCK, 0644);
   if (file < 0) return SystemError(path, "open");
   bool written = true;
   for (std::span<const std::byte> piece : pieces) written = written && WriteAll(file, piece);

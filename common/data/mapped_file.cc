@@ -1,6 +1,5 @@
 #include "common/data/mapped_file.h"
 
-#include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -9,18 +8,9 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/regular_file.h"
 
 namespace stagewright {
-namespace {
-
-absl::Status OpenError(const std::string& path) {
-  const std::string message = absl::StrCat(path, ": ", std::strerror(errno));
-  if (errno == ENOENT) return absl::NotFoundError(message);
-  if (errno == EACCES) return absl::PermissionDeniedError(message);
-  return absl::UnavailableError(message);
-}
-
-}  // namespace
 
 MappedFile::~MappedFile() {
   if (data_ != nullptr) munmap(data_, size_);
@@ -28,17 +18,19 @@ MappedFile::~MappedFile() {
 }
 
 absl::StatusOr<std::shared_ptr<const MappedFile>> MappedFile::Open(const std::string& path) {
-  const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (file < 0) return OpenError(path);
+  ASSIGN_OR_RETURN(const int file, OpenRegularFile(path));
   struct stat status;
-  if (fstat(file, &status) != 0 || !S_ISREG(status.st_mode)) {
+  if (fstat(file, &status) != 0) {
+    const absl::Status failed =
+        absl::UnavailableError(absl::StrCat(path, ": ", std::strerror(errno)));
     close(file);
-    return absl::InvalidArgumentError(absl::StrCat(path, ": not a regular file"));
+    return failed;
   }
   const auto size = static_cast<size_t>(status.st_size);
   void* data = size == 0 ? nullptr : mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file, 0);
   if (data == MAP_FAILED) {
-    const absl::Status failed = OpenError(path);
+    const absl::Status failed =
+        absl::UnavailableError(absl::StrCat(path, ": ", std::strerror(errno)));
     close(file);
     return failed;
   }

@@ -7,6 +7,7 @@
 #include "common/base/check.h"
 #include "common/base/one_line.h"
 #include "common/graph/lengths.h"
+#include "common/graph/operators/check_operators.h"
 
 namespace stagewright {
 namespace {
@@ -357,7 +358,9 @@ absl::StatusOr<Graph> GraphOf(const v1::Graph& proto) {
   }
   if (proto.samples().least() != 0) data.samples.least = proto.samples().least();
   if (proto.samples().most() != 0) data.samples.most = proto.samples().most();
-  return Graph::Create(std::move(data));
+  ASSIGN_OR_RETURN(Graph graph, Graph::Create(std::move(data)));
+  RETURN_IF_ERROR(CheckOperators(graph.data()));
+  return graph;
 }
 
 }  // namespace

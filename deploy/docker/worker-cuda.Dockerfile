@@ -1,11 +1,12 @@
 # The worker daemon for NVIDIA GPUs: CUDA 13 and NCCL. Build from the root of the repository:
 #   docker build -f deploy/docker/worker-cuda.Dockerfile -t stagewright-worker-cuda .
-# Run it with the NVIDIA container runtime, which brings the driver's libraries.
+# Run it with the NVIDIA container runtime, which brings the driver's libraries. One worker for one GPU:
+#   docker run --gpus device=0 ... ; for a worker per GPU of a machine, --entrypoint stagewright-worker-per-gpu --gpus all.
 FROM nvidia/cuda:13.0.1-devel-ubuntu22.04 AS cuda
 
 FROM debian:bookworm AS build
 WORKDIR /src
-COPY scripts/apt-packages.txt scripts/requirements.txt scripts/
+COPY scripts/apt-packages.txt scripts/requirements-cuda-torch.txt scripts/
 RUN apt-get update \
     && grep -vE '^#|^clang-|^shellcheck|^git$' scripts/apt-packages.txt \
        | xargs apt-get install -y --no-install-recommends python3-pip \
@@ -14,8 +15,9 @@ RUN apt-get update \
 COPY --from=cuda /usr/local/cuda-13.0 /usr/local/cuda
 ENV PATH=/usr/local/cuda/bin:$PATH
 ARG PIP_INDEX_URL
-# The torch wheel and the CUDA libraries that it asks for (cuBLAS, cuDNN, NCCL), in their final place.
-RUN pip install --no-cache-dir --target /opt/libtorch "$(grep '^torch==' scripts/requirements.txt)"
+# The torch wheel and the CUDA libraries that it asks for (cuBLAS, cuDNN, NCCL), in their final place: the version that
+# scripts/gpu.sh proves.
+RUN pip install --no-cache-dir --target /opt/libtorch "$(grep '^torch==' scripts/requirements-cuda-torch.txt)"
 COPY CMakeLists.txt CMakePresets.json ./
 COPY cmake cmake
 COPY protos protos
@@ -39,11 +41,12 @@ RUN apt-get update \
 COPY --from=build /opt/libtorch/torch/lib /opt/libtorch/torch/lib
 COPY --from=build /opt/libtorch/nvidia /opt/libtorch/nvidia
 COPY --from=build /src/build/release/bin/stagewright-worker /usr/local/bin/
+COPY deploy/docker/worker-per-gpu.sh /usr/local/bin/stagewright-worker-per-gpu
 ENV NVIDIA_VISIBLE_DEVICES=all NVIDIA_DRIVER_CAPABILITIES=compute,utility
 USER 10001
 WORKDIR /var/lib/stagewright
 VOLUME /var/lib/stagewright
 EXPOSE 9071
 ENTRYPOINT ["stagewright-worker"]
-CMD ["--planner", "stagewright-planner:7070", "--devices", "cuda:all", "--metrics-listen", "0.0.0.0:9071", \
+CMD ["--planner", "stagewright-planner:7070", "--devices", "cuda:0", "--metrics-listen", "0.0.0.0:9071", \
      "--work-dir", "/var/lib/stagewright"]

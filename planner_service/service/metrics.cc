@@ -10,6 +10,7 @@
 #include <map>
 #include <set>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
@@ -32,8 +33,6 @@ using prometheus::Family;
 using prometheus::Gauge;
 using prometheus::Histogram;
 
-constexpr int kThreads = 4;  // So that a slow reader does not keep others waiting.
-
 template <typename Builder>
 auto& Make(Builder builder, prometheus::Registry& registry, const char* name, const char* help) {
   return builder.Name(name).Help(help).Register(registry);
@@ -44,10 +43,15 @@ void CatchUp(Counter& counter, double value) {
   if (value > counter.Value()) counter.Increment(value - counter.Value());
 }
 
+// A slow reader holds up neither other readers nor, beyond the time-out, its thread.
+std::vector<std::string> MetricsServer(const std::string& listen) {
+  return {"listening_ports", listen, "num_threads", "4", "request_timeout_ms", "5000"};
+}
+
 class ServedMetrics : public PlannerMetrics {
  public:
   explicit ServedMetrics(const std::string& listen)
-      : jobs_(*registry_), exposer_(listen, kThreads) {
+      : jobs_(*registry_), exposer_(MetricsServer(listen)) {
     exposer_.RegisterCollectable(registry_);
     const std::string host = listen.substr(0, listen.rfind(':'));
     address_ = absl::StrCat(host, ":", exposer_.GetListeningPorts().at(0));

@@ -54,7 +54,8 @@ class RunningServer : public PlannerServer {
     if (!options_.metrics_listen.empty()) {
       RETURN_IF_ERROR(CheckAddress("metrics-listen", options_.metrics_listen));
     }
-    ASSIGN_OR_RETURN(store_, OpenSqliteStore(options_.state));
+    ASSIGN_OR_RETURN(OpenedStore opened, OpenSqliteStore(options_.state));
+    store_ = std::move(opened.store);
     if (!options_.metrics_listen.empty()) {
       ASSIGN_OR_RETURN(metrics_, PlannerMetrics::Serve(options_.metrics_listen));
     }

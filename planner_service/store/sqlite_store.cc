@@ -2,168 +2,212 @@
 
 #include <sqlite3.h>
 
+#include <filesystem>
+#include <optional>
+#include <utility>
+
 #include "absl/base/thread_annotations.h"
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/synchronization/mutex.h"
-#include "planner_service/store/store.h"
+#include "planner_service/store/checksum.h"
+#include "planner_service/store/prefix.h"
+#include "planner_service/store/set_aside.h"
+#include "planner_service/store/sqlite_database.h"
+#include "planner_service/store/sqlite_file.h"
 
 namespace stagewright {
 namespace {
 
-constexpr int kSchemaVersion = 1;
-
-struct CloseDatabase {
-  void operator()(sqlite3* db) const { sqlite3_close(db); }
-};
-struct FinalizeStatement {
-  void operator()(sqlite3_stmt* statement) const { sqlite3_finalize(statement); }
-};
-using Database = std::unique_ptr<sqlite3, CloseDatabase>;
-using Statement = std::unique_ptr<sqlite3_stmt, FinalizeStatement>;
+constexpr char kInMemory[] = ":memory:";
 
 class SqliteStore : public Store {
  public:
-  SqliteStore(std::string path, Database db) : path_(std::move(path)), db_(std::move(db)) {}
+  SqliteStore(std::optional<StoreLock> lock, SqliteDatabase db)
+      : lock_(std::move(lock)), db_(std::move(db)) {}
 
-  absl::Status Prepare() {
+  absl::Status WriteIf(const std::vector<Condition>& conditions,
+                       const std::vector<Mutation>& batch) override {
     absl::MutexLock lock(&mutex_);
-    // An exclusive lock for as long as the process lives: two planners on one file would overwrite
-    // each other.
-    RETURN_IF_ERROR(Execute("PRAGMA locking_mode=EXCLUSIVE"));
-    RETURN_IF_ERROR(Execute("PRAGMA journal_mode=WAL"));
-    RETURN_IF_ERROR(Execute("PRAGMA synchronous=FULL"));
-    RETURN_IF_ERROR(
-        Execute("CREATE TABLE IF NOT EXISTS entries (key TEXT PRIMARY KEY, value BLOB NOT NULL) "
-                "WITHOUT ROWID"));
-    return CheckVersion();
-  }
-
-  absl::Status Write(const std::vector<Mutation>& batch) override {
-    absl::MutexLock lock(&mutex_);
-    RETURN_IF_ERROR(Execute("BEGIN IMMEDIATE"));
-    for (const Mutation& mutation : batch) {
-      if (absl::Status status = Apply(mutation); !status.ok()) {
-        Execute("ROLLBACK").IgnoreError();
-        return status;
-      }
-    }
-    absl::Status status = Execute("COMMIT");
-    if (!status.ok()) Execute("ROLLBACK").IgnoreError();
+    RETURN_IF_ERROR(db_.Execute("BEGIN IMMEDIATE"));
+    absl::Status status = Apply(conditions, batch);
+    if (status.ok()) status = db_.Execute("COMMIT");
+    if (!status.ok()) db_.Execute("ROLLBACK").IgnoreError();
     return status;
   }
 
   absl::StatusOr<std::string> Read(const std::string& key) const override {
     absl::MutexLock lock(&mutex_);
-    ASSIGN_OR_RETURN(Statement select, Compile("SELECT value FROM entries WHERE key = ?1"));
-    BindText(select.get(), 1, key);
-    const int result = sqlite3_step(select.get());
-    if (result == SQLITE_DONE)
-      return absl::NotFoundError(absl::StrCat(path_, ": no entry \"", key, "\""));
-    if (result != SQLITE_ROW) return Error();
-    return Column(select.get(), 0);
+    return Get(key);
   }
 
   absl::StatusOr<std::vector<std::pair<std::string, std::string>>> Scan(
       const std::string& prefix) const override {
     absl::MutexLock lock(&mutex_);
-    ASSIGN_OR_RETURN(
-        Statement select,
-        Compile("SELECT key, value FROM entries WHERE substr(key, 1, ?2) = ?1 ORDER BY key"));
-    BindText(select.get(), 1, prefix);
-    sqlite3_bind_int64(select.get(), 2, static_cast<sqlite3_int64>(prefix.size()));
     std::vector<std::pair<std::string, std::string>> entries;
-    int result = SQLITE_ROW;
-    while ((result = sqlite3_step(select.get())) == SQLITE_ROW) {
-      entries.emplace_back(Column(select.get(), 0), Column(select.get(), 1));
-    }
-    if (result != SQLITE_DONE) return Error();
+    RETURN_IF_ERROR(
+        ForEach("SELECT key, value, checksum FROM entries WHERE key >= ?1 AND "
+                "(?2 IS NULL OR key < ?2) ORDER BY key",
+                prefix, [&](sqlite3_stmt* row) -> absl::Status {
+                  entries.emplace_back(ColumnBytes(row, 0), ColumnBytes(row, 1));
+                  return CheckRow(row, entries.back().first, entries.back().second);
+                }));
     return entries;
   }
 
- private:
-  static void BindText(sqlite3_stmt* statement, int index, const std::string& text) {
-    sqlite3_bind_text64(statement, index, text.data(), text.size(), SQLITE_TRANSIENT, SQLITE_UTF8);
+  absl::StatusOr<std::vector<std::string>> Keys(const std::string& prefix) const override {
+    absl::MutexLock lock(&mutex_);
+    std::vector<std::string> keys;
+    RETURN_IF_ERROR(
+        ForEach("SELECT key FROM entries WHERE key >= ?1 AND (?2 IS NULL OR key < ?2) ORDER BY key",
+                prefix, [&](sqlite3_stmt* row) {
+                  keys.push_back(ColumnBytes(row, 0));
+                  return absl::OkStatus();
+                }));
+    return keys;
   }
 
-  static std::string Column(sqlite3_stmt* statement, int column) {
-    const void* bytes = sqlite3_column_blob(statement, column);
-    const int size = sqlite3_column_bytes(statement, column);
-    return bytes == nullptr ? std::string() : std::string(static_cast<const char*>(bytes), size);
-  }
-
-  absl::Status Error() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    const int code = sqlite3_errcode(db_.get()) & 0xff;
-    const std::string message = absl::StrCat("store ", path_, ": ", sqlite3_errmsg(db_.get()));
-    switch (code) {
-      case SQLITE_BUSY:
-      case SQLITE_LOCKED:
-        return absl::FailedPreconditionError(
-            absl::StrCat(message, " (is another planner using it?)"));
-      case SQLITE_NOTADB:
-      case SQLITE_CORRUPT:
-        return absl::FailedPreconditionError(
-            absl::StrCat(message, "; it is not a Stagewright store or is damaged"));
-      case SQLITE_FULL:
-        return absl::ResourceExhaustedError(message);
-      default:
-        return absl::UnavailableError(message);
+  // Moves entries that are not as they were written out of the way; their keys.
+  absl::StatusOr<std::vector<std::string>> SetDamagedAside() {
+    absl::MutexLock lock(&mutex_);
+    ASSIGN_OR_RETURN(const std::vector<std::string> keys, DamagedEntries(db_));
+    for (const std::string& key : keys) {
+      ASSIGN_OR_RETURN(const SqliteStatement select,
+                       db_.Compile("SELECT value FROM entries WHERE key = ?1"));
+      BindBlob(select.get(), 1, key);
+      if (sqlite3_step(select.get()) != SQLITE_ROW) {
+        return absl::FailedPreconditionError(absl::StrCat(
+            "store ", db_.path(), ": the entry ", absl::CHexEscape(key),
+            " is damaged and not where it belongs: `stagewright-planner state repair` saves the "
+            "others"));
+      }
+      const Mutation moved{SetAsideKey(key), ColumnBytes(select.get(), 0)};
+      RETURN_IF_ERROR(db_.Execute("BEGIN IMMEDIATE"));
+      absl::Status status = Apply({}, {moved, {key, std::nullopt}});
+      if (status.ok()) status = db_.Execute("COMMIT");
+      if (!status.ok()) {
+        db_.Execute("ROLLBACK").IgnoreError();
+        return status;
+      }
     }
+    return keys;
   }
 
-  absl::StatusOr<Statement> Compile(const char* sql) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    sqlite3_stmt* statement = nullptr;
-    if (sqlite3_prepare_v2(db_.get(), sql, -1, &statement, nullptr) != SQLITE_OK) return Error();
-    return Statement(statement);
+ private:
+  absl::Status CheckRow(sqlite3_stmt* row, const std::string& key, const std::string& value) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    if (sqlite3_column_int64(row, 2) == EntryChecksum(key, value)) return absl::OkStatus();
+    return absl::DataLossError(
+        absl::StrCat("store ", db_.path(), ": entry ", absl::CHexEscape(key), " is damaged"));
   }
 
-  absl::Status Execute(const char* sql) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    return sqlite3_exec(db_.get(), sql, nullptr, nullptr, nullptr) == SQLITE_OK ? absl::OkStatus()
-                                                                                : Error();
+  absl::StatusOr<std::string> Get(const std::string& key) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    ASSIGN_OR_RETURN(const SqliteStatement select,
+                     db_.Compile("SELECT key, value, checksum FROM entries WHERE key = ?1"));
+    BindBlob(select.get(), 1, key);
+    const int result = sqlite3_step(select.get());
+    if (result == SQLITE_DONE) {
+      return absl::NotFoundError(
+          absl::StrCat("store ", db_.path(), ": no entry \"", absl::CHexEscape(key), "\""));
+    }
+    if (result != SQLITE_ROW) return db_.Error();
+    std::string value = ColumnBytes(select.get(), 1);
+    RETURN_IF_ERROR(CheckRow(select.get(), key, value));
+    return value;
+  }
+
+  template <typename Visit>
+  absl::Status ForEach(const char* sql, const std::string& prefix, Visit visit) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    ASSIGN_OR_RETURN(const SqliteStatement select, db_.Compile(sql));
+    BindBlob(select.get(), 1, prefix);
+    const std::string behind = BehindPrefix(prefix);
+    if (!behind.empty()) BindBlob(select.get(), 2, behind);
+    int result = SQLITE_ROW;
+    while ((result = sqlite3_step(select.get())) == SQLITE_ROW)
+      RETURN_IF_ERROR(visit(select.get()));
+    return result == SQLITE_DONE ? absl::OkStatus() : db_.Error();
+  }
+
+  // In a transaction.
+  absl::Status Apply(const std::vector<Condition>& conditions, const std::vector<Mutation>& batch)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    for (const Condition& condition : conditions) {
+      const auto value = Get(condition.key);
+      if (!value.ok() && !absl::IsNotFound(value.status())) return value.status();
+      if (condition.value != (value.ok() ? std::optional(*value) : std::nullopt)) {
+        return absl::AbortedError(absl::StrCat("store ", db_.path(), ": entry ",
+                                               absl::CHexEscape(condition.key),
+                                               " is not as it was expected"));
+      }
+    }
+    for (const Mutation& mutation : batch) RETURN_IF_ERROR(Apply(mutation));
+    return absl::OkStatus();
   }
 
   absl::Status Apply(const Mutation& mutation) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    ASSIGN_OR_RETURN(Statement statement,
-                     Compile(mutation.value.has_value()
-                                 ? "INSERT INTO entries (key, value) VALUES (?1, ?2) ON CONFLICT "
-                                   "(key) DO UPDATE SET value = excluded.value"
-                                 : "DELETE FROM entries WHERE key = ?1"));
-    BindText(statement.get(), 1, mutation.key);
+    ASSIGN_OR_RETURN(
+        const SqliteStatement statement,
+        db_.Compile(mutation.value.has_value()
+                        ? "INSERT INTO entries (key, value, checksum) VALUES (?1, ?2, ?3) ON "
+                          "CONFLICT (key) DO UPDATE SET value = excluded.value, "
+                          "checksum = excluded.checksum"
+                        : "DELETE FROM entries WHERE key = ?1"));
+    BindBlob(statement.get(), 1, mutation.key);
     if (mutation.value.has_value()) {
-      sqlite3_bind_blob64(statement.get(), 2, mutation.value->data(), mutation.value->size(),
-                          SQLITE_TRANSIENT);
+      BindBlob(statement.get(), 2, *mutation.value);
+      sqlite3_bind_int64(statement.get(), 3, EntryChecksum(mutation.key, *mutation.value));
     }
-    return sqlite3_step(statement.get()) == SQLITE_DONE ? absl::OkStatus() : Error();
+    return sqlite3_step(statement.get()) == SQLITE_DONE ? absl::OkStatus() : db_.Error();
   }
 
-  absl::Status CheckVersion() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    ASSIGN_OR_RETURN(Statement pragma, Compile("PRAGMA user_version"));
-    if (sqlite3_step(pragma.get()) != SQLITE_ROW) return Error();
-    const int version = sqlite3_column_int(pragma.get(), 0);
-    pragma.reset();
-    if (version == kSchemaVersion) return absl::OkStatus();
-    if (version == 0) return Execute(absl::StrCat("PRAGMA user_version=", kSchemaVersion).c_str());
-    return absl::FailedPreconditionError(
-        absl::StrCat("store ", path_, ": written by a newer Stagewright (schema ", version, ")"));
-  }
-
-  const std::string path_;
+  const std::optional<StoreLock> lock_;
   mutable absl::Mutex mutex_;
-  const Database db_;
+  const SqliteDatabase db_;
 };
+
+// A store that is not there is a new one, unless its log is: then it was moved away alone.
+absl::Status MakeIfAbsent(const std::string& path, std::vector<std::string>& notes) {
+  std::error_code ignored;
+  if (std::filesystem::exists(path, ignored)) return absl::OkStatus();
+  if (std::filesystem::exists(path + "-wal", ignored)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("store ", path, ": it is not there, but its log ", path,
+                     "-wal is: restore a backup, or remove that file to begin without jobs"));
+  }
+  RETURN_IF_ERROR(MakeStoreFile(path));
+  notes.push_back(absl::StrCat("new state in ", path));
+  return absl::OkStatus();
+}
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Store>> OpenSqliteStore(const std::string& path) {
-  sqlite3* raw = nullptr;
-  const int result =
-      sqlite3_open_v2(path.c_str(), &raw, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, nullptr);
-  Database db(raw);
-  if (result != SQLITE_OK) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("store ", path, ": ", raw == nullptr ? "out of memory" : sqlite3_errmsg(raw)));
+absl::StatusOr<OpenedStore> OpenSqliteStore(const std::string& path) {
+  OpenedStore opened;
+  if (path == kInMemory) {
+    ASSIGN_OR_RETURN(SqliteDatabase db, CreateStoreInMemory());
+    opened.store = std::make_unique<SqliteStore>(std::nullopt, std::move(db));
+    return opened;
   }
-  auto store = std::make_unique<SqliteStore>(path, std::move(db));
-  RETURN_IF_ERROR(store->Prepare());
-  return std::unique_ptr<Store>(std::move(store));
+  ASSIGN_OR_RETURN(StoreLock lock, StoreLock::Take(path));
+  RETURN_IF_ERROR(MakeIfAbsent(path, opened.notes));
+  ASSIGN_OR_RETURN(SqliteDatabase db, OpenStoreFile(path, OpenFor::kPlanner));
+  ASSIGN_OR_RETURN(const std::vector<std::string> pages, DamagedPages(db));
+  if (!pages.empty()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("store ", path, ": it is damaged (", absl::StrJoin(pages, "; "),
+                     "): `stagewright-planner state repair` saves what can be read"));
+  }
+  auto store = std::make_unique<SqliteStore>(std::move(lock), std::move(db));
+  ASSIGN_OR_RETURN(const std::vector<std::string> damaged, store->SetDamagedAside());
+  for (const std::string& key : damaged) {
+    opened.notes.push_back(absl::StrCat("store ", path, ": entry ", absl::CHexEscape(key),
+                                        " is damaged and was set aside"));
+  }
+  opened.store = std::move(store);
+  return opened;
 }
 
 }  // namespace stagewright

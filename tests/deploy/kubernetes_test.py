@@ -48,9 +48,24 @@ class KustomizeTest(unittest.TestCase):
     self.assertEqual(base.keys(), cuda.keys())
     changed = [key for key in base if base[key] != cuda[key]]
     self.assertEqual(changed, [("DaemonSet", "stagewright-worker")])
-    container = cuda[changed[0]]["spec"]["template"]["spec"]["containers"][0]
-    self.assertIn({"name": "WORKER_DEVICES", "value": "cuda:all"}, container["env"])
+    pod = cuda[changed[0]]["spec"]["template"]["spec"]
+    container = pod["containers"][0]
     self.assertTrue(container["image"].startswith("stagewright-worker-cuda:"))
+    self.assertEqual(container["command"], ["stagewright-worker-per-gpu"])
+    self.assertEqual(pod["runtimeClassName"], "nvidia")
+    # A pod has all GPUs of its node.
+    self.assertEqual(container["resources"]["limits"]["nvidia.com/gpu"], pod["nodeSelector"]["nvidia.com/gpu.count"])
+    memory = next(v for v in pod["volumes"] if v["name"] == "shared-memory")
+    self.assertEqual(memory["emptyDir"]["medium"], "Memory")
+    self.assertIn({"name": "shared-memory", "mountPath": "/dev/shm"}, container["volumeMounts"])
+
+  def test_the_cuda_worker_has_the_base_workers_flags(self):
+    """All but the devices, and the threads of an operator, which say nothing of a GPU."""
+    base, cuda = ({f.partition("=")[0]: f for f in container["args"]} for container in (
+        next(c for program, _, c in deployment.workloads() if program == "stagewright-worker"),
+        next(d for _, d in deployment.documents("kubernetes/cuda") if d["kind"] == "DaemonSet")
+        ["spec"]["template"]["spec"]["containers"][0]))
+    self.assertEqual(cuda, {flag: text for flag, text in base.items() if flag not in ("--devices", "--threads-per-device")})
 
 
 class ReferencesTest(unittest.TestCase):

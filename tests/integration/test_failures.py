@@ -108,15 +108,18 @@ def test_too_few_samples_are_counted(system):
     assert "128" in message and "96" in message, message
 
 
-def test_an_unknown_operator_is_named(system):
+@pytest.mark.parametrize("target", ["aten.nonsense.default", "aten.from_file.default"])
+def test_an_operator_that_is_not_allowed_is_named(system, target):
     contents = (MODELS / "chain_f32.swg").read_bytes()
     graph = graph_pb2.Graph.FromString(contents[20:])
     node = next(node for node in graph.nodes if node.target == "aten.tanh.default")
-    node.target = "aten.nonsense.default"
+    node.target = target
     payload = graph.SerializeToString()
     path = system.path / "unknown.swg"
     path.write_bytes(b"SWGRAPH1" + struct.pack("<QI", len(payload), zlib.crc32(payload)) + payload)
-    assert "aten.nonsense.default" in failed(system, graph=path)
+    result = system.cli(*system.submit_flags("chain_f32", graph=path))
+    assert result.returncode == 1
+    assert f'"{node.name}" ({target})' in result.stderr, result.stderr
 
 
 def test_an_output_that_cannot_be_written_is_named(system):

@@ -37,7 +37,7 @@ class ArgumentsTest(unittest.TestCase):
 
   def test_presets_are_those_of_cmake(self):
     listed = subprocess.run(["cmake", "--list-presets"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    for preset in ("dev", "release", "asan", "tsan"):
+    for preset in ("dev", "release", "cuda", "asan", "tsan"):
       self.assertIn(f'"{preset}"', listed)
       self.assertEqual(bash(f"need_preset {preset}").returncode, 0)
 

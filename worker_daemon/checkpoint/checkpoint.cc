@@ -8,6 +8,7 @@
 #include <tuple>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -47,6 +48,41 @@ std::vector<std::pair<int64_t, std::string>> StepDirectories(const std::string& 
 bool HasManifest(const std::string& directory) {
   std::error_code error;
   return fs::exists(fs::path(directory) / kManifestName, error);
+}
+
+// Whether WriteDeviceFiles or WriteManifest gives a file this name, also while it is written.
+bool IsOurs(absl::string_view name) {
+  if (absl::StartsWith(name, kManifestName)) {
+    absl::ConsumePrefix(&name, kManifestName);
+  } else {
+    if (!absl::ConsumePrefix(&name, kModelPrefix) && !absl::ConsumePrefix(&name, kOptimizerPrefix))
+      return false;
+    const size_t digits = std::min(name.find_first_not_of("0123456789"), name.size());
+    if (digits == 0) return false;
+    name.remove_prefix(digits);
+    if (!absl::ConsumePrefix(&name, ".safetensors")) return false;
+  }
+  return name.empty() || (name.front() == '.' && absl::EndsWith(name, ".tmp"));
+}
+
+// Files of a checkpoint, and the directory if nothing else is in it. Others' files stay, which is
+// no error.
+std::error_code RemoveOurs(const fs::path& directory) {
+  std::error_code error;
+  // The manifest goes first, so that what a crash leaves is no checkpoint.
+  fs::remove(directory / kManifestName, error);
+  if (error) return error;
+  std::vector<fs::path> ours;
+  for (fs::directory_iterator it(directory, error), end; !error && it != end; it.increment(error)) {
+    std::error_code unknown;
+    if (IsOurs(it->path().filename().string()) && !it->is_directory(unknown))
+      ours.push_back(it->path());
+  }
+  for (const fs::path& file : ours) {
+    if (!error) fs::remove(file, error);
+  }
+  if (!error && fs::is_empty(directory, error) && !error) fs::remove(directory, error);
+  return error;
 }
 
 absl::Status CheckFile(const std::string& directory, const CheckpointFile& wanted) {
@@ -162,11 +198,8 @@ std::vector<std::string> PruneCheckpoints(const std::string& root, int64_t step,
   int kept = 0;
   for (const auto& [taken, directory] : directories) {
     if (taken > step || (HasManifest(directory) && kept++ < keep)) continue;
-    // The manifest goes first, so that what a crash leaves is no checkpoint.
-    std::error_code error;
-    fs::remove(fs::path(directory) / kManifestName, error);
-    if (!error) fs::remove_all(directory, error);
-    if (error) left.push_back(absl::StrCat(directory, ": ", error.message()));
+    if (const std::error_code error = RemoveOurs(directory); error)
+      left.push_back(absl::StrCat(directory, ": ", error.message()));
   }
   return left;
 }

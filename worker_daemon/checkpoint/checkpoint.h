@@ -37,7 +37,8 @@ absl::Status CompleteCheckpoint(const std::string& directory, const Graph& graph
                                 Manifest manifest);
 
 // Removes all but the newest `keep` checkpoints among those of at most `step` steps, and what is
-// unfinished of before `step`. Returns what could not be removed, a message each.
+// unfinished of before `step`. Only files that a checkpoint has are removed, and directories that
+// are then empty. Returns what could not be removed, a message each.
 std::vector<std::string> PruneCheckpoints(const std::string& root, int64_t step, int keep);
 
 // A checkpoint that can be read.

@@ -2,15 +2,12 @@
 
 #include <zlib.h>
 
-#include <cerrno>
-#include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "common/base/regular_file.h"
 #include "common/data/atomic_file.h"
 
 namespace stagewright {
@@ -18,7 +15,6 @@ namespace {
 
 constexpr char kFormat[] = "stagewright-checkpoint";
 constexpr int kVersion = 1;
-constexpr size_t kChunk = size_t{1} << 20;
 
 std::string PathIn(const std::string& directory) {
   return (std::filesystem::path(directory) / kManifestName).string();
@@ -117,10 +113,9 @@ absl::Status WriteManifest(const std::string& directory, const Manifest& manifes
 
 absl::StatusOr<Manifest> ReadManifest(const std::string& directory) {
   const std::string path = PathIn(directory);
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return absl::NotFoundError(absl::StrCat(path, ": ", std::strerror(errno)));
-  const std::string text{std::istreambuf_iterator<char>(file), {}};
-  if (file.bad()) return absl::DataLossError(absl::StrCat(path, ": it cannot be read"));
+  std::string text;
+  RETURN_IF_ERROR(ReadRegularFile(
+      path, [&text](std::span<const char> block) { text.append(block.data(), block.size()); }));
   try {
     return Parse(nlohmann::json::parse(text));
   } catch (const std::exception& error) {
@@ -129,19 +124,14 @@ absl::StatusOr<Manifest> ReadManifest(const std::string& directory) {
 }
 
 absl::StatusOr<CheckpointFile> SumFile(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return absl::NotFoundError(absl::StrCat(path, ": ", std::strerror(errno)));
   CheckpointFile sum;
   sum.name = std::filesystem::path(path).filename().string();
   uLong crc = ::crc32(0, nullptr, 0);
-  std::vector<char> chunk(kChunk);
-  while (file) {
-    file.read(chunk.data(), static_cast<std::streamsize>(chunk.size()));
-    crc = ::crc32(crc, reinterpret_cast<const Bytef*>(chunk.data()),
-                  static_cast<uInt>(file.gcount()));
-    sum.bytes += file.gcount();
-  }
-  if (file.bad()) return absl::UnavailableError(absl::StrCat(path, ": it cannot be read"));
+  RETURN_IF_ERROR(ReadRegularFile(path, [&](std::span<const char> block) {
+    crc =
+        ::crc32(crc, reinterpret_cast<const Bytef*>(block.data()), static_cast<uInt>(block.size()));
+    sum.bytes += static_cast<int64_t>(block.size());
+  }));
   sum.crc32 = static_cast<uint32_t>(crc);
   return sum;
 }

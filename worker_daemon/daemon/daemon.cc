@@ -51,7 +51,10 @@ class RunningDaemon : public Daemon {
     }
     SetIntraOpThreads(options_.threads_per_device);
     ASSIGN_OR_RETURN(offer_, OfferDevices(options_.devices, options_.memory_per_device));
-    for (OfferedDevice& device : offer_.devices) device.memory_limit = options_.memory_limit;
+    for (OfferedDevice& device : offer_.devices) {
+      device.memory_limit = options_.memory_limit;
+      device.memory_way = options_.device_memory_way;
+    }
     if (!options_.metrics_listen.empty()) {
       ASSIGN_OR_RETURN(metrics_, WorkerMetrics::Serve(options_.metrics_listen));
     }

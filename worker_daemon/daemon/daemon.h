@@ -7,6 +7,7 @@
 
 #include "common/base/status.h"
 #include "common/base/units.h"
+#include "worker_daemon/daemon/devices.h"
 
 namespace stagewright {
 
@@ -20,6 +21,7 @@ struct DaemonOptions {
   // Most bytes of a job's tensors on a CPU device: what goes beyond fails as if memory had run out.
   // 0: the machine is the limit.
   Bytes memory_limit = 0;
+  DeviceMemoryWay device_memory_way = DeviceMemoryWay::kAuto;
   // Names the machine: planning takes workers with equal ones to share it. Empty: the host's name.
   std::string host_address;
   std::string metrics_listen;  // HOST:PORT; empty: no metrics.

@@ -23,13 +23,32 @@ absl::StatusOr<std::unique_ptr<RoutingTransport>> MakeDeviceTransport(
         absl::StrCat("device ", device.name, ": no transport for \"", device.torch_device, "\""));
   }
   RoutingOptions options;
+  if (device.memory_way == DeviceMemoryWay::kHost) return RoutingTransport::Create(identity);
 #if STAGEWRIGHT_HAVE_NCCL
   const auto stream = [torch_device = device.torch_device] { return CurrentStream(torch_device); };
   auto with_nccl = WithNccl({.cuda_device = gpu, .stream = stream});
   if (!with_nccl.ok()) return Annotate(with_nccl.status(), absl::StrCat("device ", device.name));
   options = *std::move(with_nccl);
+#else
+  if (device.memory_way == DeviceMemoryWay::kNccl) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("device ", device.name, ": this worker was built without NCCL"));
+  }
 #endif
   return RoutingTransport::Create(identity, std::move(options));
+}
+
+absl::StatusOr<std::string> MemoryWayTaken(RoutingTransport& transport,
+                                           const OfferedDevice& device) {
+  if (device.torch_device == "cpu") return "";
+  if (transport.ForDeviceMemory({transport.device()}) != nullptr) return "by NCCL";
+  if (device.memory_way == DeviceMemoryWay::kNccl) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "device ", device.name,
+        ": its memory cannot travel by NCCL, which needs a GPU of its own for each of a job's ",
+        "devices; --device-transport auto goes through host memory instead"));
+  }
+  return "through host memory";
 }
 
 std::vector<Transport::Peer> PeersToConnect(const RoutingTransport& self,

@@ -12,7 +12,8 @@
 namespace stagewright {
 
 // A transport for `device`, whose memory is that of a GPU or of the host. INVALID_ARGUMENT for a
-// torch_device of another kind; errors of WithNccl and RoutingTransport::Create.
+// torch_device of another kind; FAILED_PRECONDITION if its way is NCCL in a build without it;
+// errors of WithNccl and RoutingTransport::Create.
 absl::StatusOr<std::unique_ptr<RoutingTransport>> MakeDeviceTransport(
     const TransportIdentity& identity, const OfferedDevice& device);
 
@@ -22,5 +23,10 @@ absl::StatusOr<std::unique_ptr<RoutingTransport>> MakeDeviceTransport(
 std::vector<Transport::Peer> PeersToConnect(const RoutingTransport& self,
                                             const std::vector<int>& peers,
                                             const std::vector<Transport::Peer>& addresses);
+
+// How the memory of `device` travels once `transport` is connected, for the log: "by NCCL". Nothing
+// for a CPU. FAILED_PRECONDITION if its way is NCCL and that cannot be.
+absl::StatusOr<std::string> MemoryWayTaken(RoutingTransport& transport,
+                                           const OfferedDevice& device);
 
 }  // namespace stagewright

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/numbers.h"
@@ -14,6 +15,7 @@
 #include "worker_daemon/device/accelerators.h"
 #include "worker_daemon/device/cpu_name.h"
 #include "worker_daemon/device/device_rates.h"
+#include "worker_daemon/device/host_memory.h"
 #include "worker_daemon/device/nvml.h"
 #include "worker_daemon/executor/engine_rates.h"
 
@@ -81,6 +83,10 @@ absl::StatusOr<Offer> OfferGpus(const std::string& spec, const std::string& list
                                                        index, "; ", present.size(),
                                                        " can be used; ", GpusOfTheDriver()));
       }
+      if (std::find(chosen.begin(), chosen.end(), index) != chosen.end()) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("devices \"", spec, "\": GPU ", index, " is named twice"));
+      }
       chosen.push_back(index);
     }
   }
@@ -92,8 +98,12 @@ absl::StatusOr<Offer> OfferGpus(const std::string& spec, const std::string& list
     while (kind < offer.kinds.size() && offer.kinds[kind].name() != gpu.name) ++kind;
     if (kind == offer.kinds.size())
       offer.kinds.push_back(ToProto(MeasureDeviceRates(torch_device, gpu.name)));
-    offer.devices.push_back({absl::StrCat("cuda", index), torch_device,
-                             memory_per_device > 0 ? memory_per_device : gpu.memory});
+    Bytes memory = memory_per_device;
+    if (memory == 0) {
+      ReleaseFreedMemory();  // What the measurements have left.
+      ASSIGN_OR_RETURN(memory, MemoryForJobs(index));
+    }
+    offer.devices.push_back({absl::StrCat("cuda", index), torch_device, memory});
     offer.kind_of.push_back(static_cast<int32_t>(kind));
   }
   return offer;

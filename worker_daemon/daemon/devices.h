@@ -10,11 +10,19 @@
 
 namespace stagewright {
 
+// How the memory of GPUs travels between devices of a job.
+enum class DeviceMemoryWay {
+  kAuto,  // By NCCL where all devices can, else through host memory.
+  kNccl,  // By NCCL, or the job fails.
+  kHost,  // Through host memory.
+};
+
 struct OfferedDevice {
   std::string name;          // "cpu0", "cuda1"
   std::string torch_device;  // "cpu", "cuda:1"
   Bytes memory = 0;
   Bytes memory_limit = 0;  // See DeviceJob.
+  DeviceMemoryWay memory_way = DeviceMemoryWay::kAuto;
 };
 
 struct Offer {

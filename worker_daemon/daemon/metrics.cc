@@ -10,6 +10,7 @@
 #include <map>
 #include <set>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
@@ -31,9 +32,14 @@ Bytes TransferBytes(const Program& program, const Action& action) {
          (activation ? channel.activation_bytes_per_sample : channel.gradient_bytes_per_sample);
 }
 
+// A slow reader holds up neither other readers nor, beyond the time-out, its thread.
+std::vector<std::string> MetricsServer(const std::string& listen) {
+  return {"listening_ports", listen, "num_threads", "4", "request_timeout_ms", "5000"};
+}
+
 class ServedMetrics : public WorkerMetrics {
  public:
-  explicit ServedMetrics(const std::string& listen) : exposer_(listen, 1) {
+  explicit ServedMetrics(const std::string& listen) : exposer_(MetricsServer(listen)) {
     exposer_.RegisterCollectable(registry_);
     auto nvml = Nvml::Open();
     if (nvml.ok()) {  // Otherwise there is no GPU of NVIDIA's to show.

@@ -138,6 +138,11 @@ void RunCheckpoints::Report(DeviceId device, const CheckpointReport& report, boo
 
 void RunCheckpoints::Complete(const v1::WriteManifest& message,
                               std::shared_ptr<const Graph> graph) {
+  if (graph == nullptr) {
+    return ReportCompleted(
+        message,
+        absl::FailedPreconditionError("write_manifest: the run has no graph: it is not prepared"));
+  }
   absl::MutexLock lock(&mutex_);
   orders_.push_back({message, std::move(graph)});
   if (!thread_.joinable()) thread_ = std::thread([this] { Loop(); });
@@ -191,6 +196,10 @@ void RunCheckpoints::DoComplete(const v1::WriteManifest& message, const Graph& g
     Log(LogLevel::kError, "checkpoint failed",
         {{"job", prepare_.job()}, {"step", message.step()}, {"why", status.message()}});
   }
+  ReportCompleted(message, status);
+}
+
+void RunCheckpoints::ReportCompleted(const v1::WriteManifest& message, const absl::Status& status) {
   v1::ConnectRequest answer;
   v1::CheckpointWritten* written = answer.mutable_checkpoint_written();
   written->set_job(prepare_.job());

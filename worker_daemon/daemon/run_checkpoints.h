@@ -43,7 +43,7 @@ class RunCheckpoints {
   void GoOn();
 
   // Writes the manifest, prunes older checkpoints and reports, on the one thread that does this, in
-  // the order of the calls.
+  // the order of the calls. Without a graph the report is an error.
   void Complete(const v1::WriteManifest& message, std::shared_ptr<const Graph> graph);
   // Returns when all of them are reported.
   void AwaitCompleted();
@@ -60,6 +60,7 @@ class RunCheckpoints {
   void Loop();
   void Report(DeviceId device, const CheckpointReport& report, bool too_late);
   void DoComplete(const v1::WriteManifest& message, const Graph& graph);
+  void ReportCompleted(const v1::WriteManifest& message, const absl::Status& status);
 
   const v1::Prepare& prepare_;
   const Reporter report_;

@@ -155,7 +155,9 @@ absl::Status WorkerRun::AddDevice(const DeviceJob& base, int32_t index, const st
     return absl::ResourceExhaustedError(absl::StrCat("device ", name, ": its program needs ", peak,
                                                      " bytes of memory, it has ", offered->memory));
   }
+  device->offered = *offered;
   device->peers = PeersOf(spec);
+  device->collectives = CollectivesOf(spec);
   if (!device->peers.empty()) {
     ASSIGN_OR_RETURN(
         device->transport,
@@ -196,14 +198,24 @@ absl::Status WorkerRun::DoConnect(const v1::ConnectPeers& message) {
     if (devices[i]->transport == nullptr) continue;
     std::vector<Transport::Peer> peers =
         PeersToConnect(*devices[i]->transport, devices[i]->peers, addresses);
-    threads.emplace_back([&results, i, transport = devices[i]->transport.get(),
-                          peers = std::move(peers),
-                          deadline] { results[i] = transport->Connect(peers, deadline); });
+    threads.emplace_back([&results, i, device = devices[i], peers = std::move(peers), deadline] {
+      results[i] = device->transport->Connect(peers, deadline);
+      if (results[i].ok())
+        results[i] = device->transport->OpenCollectives(device->collectives, deadline);
+    });
   }
   for (std::thread& thread : threads) thread.join();
   for (size_t i = 0; i < devices.size(); ++i) {
     if (!results[i].ok()) return Annotate(results[i], absl::StrCat("device ", devices[i]->name));
+    if (devices[i]->transport == nullptr) continue;
+    ASSIGN_OR_RETURN(const std::string way,
+                     MemoryWayTaken(*devices[i]->transport, devices[i]->offered));
+    if (way.empty()) continue;
+    Log(LogLevel::kInfo, absl::StrCat("memory travels ", way),
+        {{"job", job()}, {"generation", generation()}, {"device", devices[i]->name}});
   }
+  // The planner starts a job when all are connected: no accelerator computes while another still
+  // opens a communicator, which may wait for everything that runs on its machine.
   v1::ConnectRequest connected;
   connected.mutable_connected()->set_job(job());
   connected.mutable_connected()->set_generation(generation());

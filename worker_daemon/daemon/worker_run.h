@@ -68,7 +68,9 @@ class WorkerRun {
     DeviceId id;
     std::string name;
     std::unique_ptr<RoutingTransport> transport;  // Null if the device exchanges nothing.
+    OfferedDevice offered;
     std::vector<int> peers;
+    std::vector<std::vector<int>> collectives;  // Equal for all devices of the job.
     std::unique_ptr<DeviceRunner> runner;
   };
 

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "common/base/status.h"
 #include "common/base/units.h"
 
 namespace stagewright {
@@ -15,5 +16,10 @@ struct Accelerator {
 
 // By CUDA's index; empty in a build without CUDA or without a GPU.
 std::vector<Accelerator> Accelerators();
+
+// What a job may be given of a GPU's memory: what nobody uses now, without what comes to use it
+// beside a job's tensors. Takes the GPU into use. Errors: FAILED_PRECONDITION where CUDA cannot
+// say, RESOURCE_EXHAUSTED if nothing is left.
+absl::StatusOr<Bytes> MemoryForJobs(int gpu);
 
 }  // namespace stagewright

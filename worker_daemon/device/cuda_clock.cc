@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
+#include "worker_daemon/cuda/current_gpu.h"
 
 namespace stagewright {
 namespace {
@@ -15,30 +16,15 @@ absl::Status Cuda(const char* what, cudaError_t error) {
   return absl::InternalError(absl::StrCat(what, ": ", cudaGetErrorString(error)));
 }
 
-// Makes a GPU the one of this thread for a while.
-class Current {
- public:
-  explicit Current(int gpu) {
-    if (cudaGetDevice(&before_) != cudaSuccess) before_ = gpu;
-    cudaSetDevice(gpu);
-  }
-  ~Current() { cudaSetDevice(before_); }
-  Current(const Current&) = delete;
-  Current& operator=(const Current&) = delete;
-
- private:
-  int before_ = 0;
-};
-
 // A recorded event, or why it could not be.
 struct Event {
   Event(int on, cudaStream_t stream) : gpu(on) {
-    const Current current(gpu);
+    const CurrentGpu current(gpu);
     error = cudaEventCreate(&event);
     if (error == cudaSuccess) error = cudaEventRecord(event, stream);
   }
   ~Event() {
-    const Current current(gpu);
+    const CurrentGpu current(gpu);
     if (event != nullptr) cudaEventDestroy(event);
   }
   Event(const Event&) = delete;
@@ -77,7 +63,7 @@ class CudaClock : public DeviceClock {
   }
 
   absl::Status Align() override {
-    const Current current(gpu_);
+    const CurrentGpu current(gpu_);
     RETURN_IF_ERROR(Cuda("cudaStreamSynchronize", cudaStreamSynchronize(stream_)));
     // Nothing is queued, so the GPU comes to the event somewhere between these.
     const Nanos before = Now();

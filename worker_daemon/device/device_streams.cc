@@ -143,6 +143,20 @@ class TorchStreams : public DeviceStreams {
 
   void Await(const Mark& mark) override { Block(mark, streams_.compute); }
 
+  void QueueOut(const Mark& after, const std::function<void()>& work) override {
+    const c10::StreamGuard on_out(streams_.out);
+    Block(after, streams_.out);
+    work();
+  }
+
+  void QueueIn(Bytes bytes, const std::function<void(at::Tensor)>& work) override {
+    const c10::StreamGuard on_in(streams_.in);
+    at::Tensor memory =
+        at::empty({bytes.count()}, at::TensorOptions().device(device_).dtype(at::kByte));
+    KeepFor(memory, streams_.compute);
+    work(std::move(memory));
+  }
+
   void CopyOut(const Mark& after, std::function<at::Tensor()> make, at::Tensor host,
                Done done) override {
     const c10::StreamGuard on_out(streams_.out);

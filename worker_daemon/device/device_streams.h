@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "common/base/status.h"
+#include "common/base/units.h"
 
 namespace stagewright {
 
@@ -60,6 +61,14 @@ class DeviceStreams {
   // What is queued on the compute stream from now on runs when the mark has been passed. The mark
   // may be one of another device's streams.
   virtual void Await(const Mark& mark) = 0;
+
+  // Calls `work` at once; what it queues runs beside compute, on the stream of copies out, when
+  // `after` has been passed. Tensors that it reads must live until that has run.
+  virtual void QueueOut(const Mark& after, const std::function<void()>& work) = 0;
+
+  // Memory for what another device sends, from the stream of copies in, so that it need not wait
+  // for compute. Calls `work` with it at once; what that queues runs on that stream.
+  virtual void QueueIn(Bytes bytes, const std::function<void(at::Tensor)>& work) = 0;
 
   // Copies what `make` returns to `host`, of the same type and size, when `after` has been passed.
   // `make` is called at once, and what it queues runs on the stream of copies out; it and what it

@@ -4,6 +4,11 @@
 
 #include <limits>
 
+#if STAGEWRIGHT_HAVE_CUDA
+#include <ATen/Context.h>
+#include <c10/cuda/CUDACachingAllocator.h>
+#endif
+
 namespace stagewright {
 
 void KeepFreedHostMemory() {
@@ -13,6 +18,12 @@ void KeepFreedHostMemory() {
   mallopt(M_TOP_PAD, 64 << 20);
 }
 
-void ReleaseFreedHostMemory() { malloc_trim(0); }
+void ReleaseFreedMemory() {
+  malloc_trim(0);
+#if STAGEWRIGHT_HAVE_CUDA
+  if (at::globalContext().hasCUDA() && c10::cuda::CUDACachingAllocator::get()->initialized())
+    c10::cuda::CUDACachingAllocator::emptyCache();
+#endif
+}
 
 }  // namespace stagewright

@@ -1,4 +1,4 @@
-// How this process holds host memory.
+// How this process holds memory that nobody uses.
 #pragma once
 
 namespace stagewright {
@@ -9,7 +9,8 @@ namespace stagewright {
 // another can use. Call it once, before there are threads.
 void KeepFreedHostMemory();
 
-// Hands what is free back to the system, as at the end of a job.
-void ReleaseFreedHostMemory();
+// Hands what is free back to the system and to the GPUs, as at the end of a job: other processes
+// may want it.
+void ReleaseFreedMemory();
 
 }  // namespace stagewright

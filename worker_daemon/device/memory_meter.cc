@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 
 #if STAGEWRIGHT_HAVE_CUDA
+#include <ATen/Context.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #endif
 
@@ -136,8 +137,10 @@ MemoryMeter::MemoryMeter(const std::string& torch_device, Bytes limit) {
     account_ = new Account(limit);
     return;
   }
-  gpu_ = device.index();
+  gpu_ = device.has_index() ? device.index() : 0;
 #if STAGEWRIGHT_HAVE_CUDA
+  // The first tensor on a GPU does that as well, but a job counts from before.
+  at::globalContext().lazyInitDevice(c10::DeviceType::CUDA);
   c10::cuda::CUDACachingAllocator::resetPeakStats(static_cast<c10::DeviceIndex>(gpu_));
 #endif
 }

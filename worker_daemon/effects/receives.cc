@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "worker_daemon/torch/torch_guard.h"
+#include "worker_daemon/transport/reference_transport.h"
 
 namespace stagewright {
 
@@ -13,18 +14,26 @@ void Receives::Start(const StepAction& receive) {
   const Route& route = routes_.RouteOf(action);
   if (route.by_reference != nullptr) return ReceiveTensors(receive);
   const MessageLayout layout = routes_.LayoutOf(action);
-  at::Tensor buffer = route.device_memory ? at::empty({layout.bytes().count()},
-                                                      at::TensorOptions(at::kByte).device(device_))
-                                          : buffers_.Take(layout.bytes());
-  route.transport->Receive(route.peer, routes_.NextTag(action), buffer.data_ptr(),
-                           static_cast<size_t>(layout.bytes()),
-                           [this, receive, layout, buffer](absl::Status status) mutable {
-                             if (status.ok())
-                               status = Guarded([&] { Unpack(receive, layout, buffer); });
-                             // Whoever has the message holds it now, and may be done with it soon.
-                             buffer = at::Tensor();
-                             end_(receive, std::move(status));
-                           });
+  const auto start = [&](at::Tensor buffer) { StartInto(receive, layout, std::move(buffer)); };
+  if (route.device_memory && streams_ != nullptr) return streams_->QueueIn(layout.bytes(), start);
+  start(route.device_memory
+            ? at::empty({layout.bytes().count()}, at::TensorOptions(at::kByte).device(device_))
+            : buffers_.Take(layout.bytes()));
+}
+
+void Receives::StartInto(const StepAction& receive, const MessageLayout& layout,
+                         at::Tensor buffer) {
+  const Action& action = receive.action();
+  const Route& route = routes_.RouteOf(action);
+  void* const data = buffer.data_ptr();
+  route.transport->Receive(
+      route.peer, routes_.NextTag(action), data, static_cast<size_t>(layout.bytes()),
+      [this, receive, layout, buffer = std::move(buffer)](absl::Status status) mutable {
+        if (status.ok()) status = Guarded([&] { Unpack(receive, layout, buffer); });
+        // Whoever has the message holds it now, and may be done with it soon.
+        buffer = at::Tensor();
+        end_(receive, std::move(status));
+      });
 }
 
 void Receives::Unpack(const StepAction& receive, const MessageLayout& layout,

@@ -30,6 +30,7 @@ class Receives {
   void Start(const StepAction& receive);
 
  private:
+  void StartInto(const StepAction& receive, const MessageLayout& layout, at::Tensor buffer);
   void ReceiveTensors(const StepAction& receive);
   void Unpack(const StepAction& receive, const MessageLayout& layout, const at::Tensor& buffer);
   void Adopt(const StepAction& receive, const TensorMessage& message);

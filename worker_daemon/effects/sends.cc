@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "worker_daemon/torch/tensor_types.h"
+#include "worker_daemon/transport/reference_transport.h"
 
 namespace stagewright {
 
@@ -40,8 +41,10 @@ void Sends::Start(const StepAction& send) {
   const Route& route = routes_.RouteOf(action);
   if (route.by_reference != nullptr) return SendTensors(send, *std::move(pieces), std::move(made));
   const MessageLayout layout = routes_.LayoutOf(action);
-  if (streams_ != nullptr && !route.device_memory && layout.bytes() > 0)
-    return SendStaged(send, layout, *std::move(pieces), made);
+  if (streams_ != nullptr && layout.bytes() > 0) {
+    return route.device_memory ? SendFromDevice(send, layout, *std::move(pieces), made)
+                               : SendStaged(send, layout, *std::move(pieces), made);
+  }
   const at::Tensor buffer =
       route.device_memory ? layout.PackOn(device_, *pieces) : layout.Pack(*pieces, buffers_);
   SendBuffer(send, routes_.NextTag(action), buffer, layout.bytes());
@@ -55,6 +58,24 @@ void Sends::SendBuffer(const StepAction& send, Tag tag, const at::Tensor& buffer
                           kept = at::Tensor();
                           end_(send, std::move(status));
                         });
+}
+
+// Packs beside compute: the message waits for the pass that made it, not for those queued since.
+void Sends::SendFromDevice(const StepAction& send, const MessageLayout& layout,
+                           std::vector<at::Tensor> tensors, const DeviceStreams::Mark& made) {
+  const Route& route = routes_.RouteOf(send.action());
+  const Tag tag = routes_.NextTag(send.action());
+  streams_->QueueOut(made, [&] {
+    at::Tensor buffer = layout.PackOn(device_, tensors);
+    void* const data = buffer.data_ptr();
+    const auto end = [this, send, kept = std::move(tensors),
+                      packed = std::move(buffer)](absl::Status status) mutable {
+      kept.clear();
+      packed = at::Tensor();
+      end_(send, std::move(status));
+    };
+    route.transport->Send(route.peer, tag, data, static_cast<size_t>(layout.bytes()), end);
+  });
 }
 
 // Packs and copies beside compute; the message leaves from the thread that learns that its copy has

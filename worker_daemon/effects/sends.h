@@ -51,6 +51,8 @@ class Sends {
 
   // The result that `send` is a part of; the last send of it takes it.
   Kept ResultFor(const StepAction& send) ABSL_LOCKS_EXCLUDED(mutex_);
+  void SendFromDevice(const StepAction& send, const MessageLayout& layout,
+                      std::vector<at::Tensor> tensors, const DeviceStreams::Mark& made);
   void SendStaged(const StepAction& send, const MessageLayout& layout,
                   std::vector<at::Tensor> tensors, const DeviceStreams::Mark& made);
   void SendTensors(const StepAction& send, std::vector<at::Tensor> tensors,

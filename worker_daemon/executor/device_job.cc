@@ -74,6 +74,19 @@ std::vector<int> PeersOf(const DeviceJob& spec) {
   return {peers.begin(), peers.end()};
 }
 
+std::vector<std::vector<int>> CollectivesOf(const DeviceJob& spec) {
+  std::set<std::vector<int>> lists;
+  for (const Program* program : ProgramsOf(spec)) {
+    for (const Reduction& reduction : program->reductions) {
+      if (reduction.gradient_norm) continue;  // One number, by host memory.
+      std::vector<int> devices;
+      for (DeviceId device : reduction.devices) devices.push_back(device.value());
+      lists.insert(std::move(devices));
+    }
+  }
+  return {lists.begin(), lists.end()};
+}
+
 absl::Status CheckLengths(const DeviceJob& spec) {
   if (spec.lengths.empty()) return absl::OkStatus();
   if (spec.program->asynchronous) {

@@ -124,4 +124,8 @@ absl::Status CheckLengths(const DeviceJob& spec);
 // The devices that `device` exchanges messages with, ascending: the peers of its transport.
 std::vector<int> PeersOf(const DeviceJob& spec);
 
+// The lists of devices that sum gradients or gather parameters in any of the job's programs, equal
+// for all devices of the job: for Transport::OpenCollectives.
+std::vector<std::vector<int>> CollectivesOf(const DeviceJob& spec);
+
 }  // namespace stagewright

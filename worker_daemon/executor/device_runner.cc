@@ -320,7 +320,7 @@ class DeviceRunner::Impl {
 DeviceRunner::DeviceRunner(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 DeviceRunner::~DeviceRunner() {
   impl_.reset();
-  ReleaseFreedHostMemory();
+  ReleaseFreedMemory();
 }
 
 absl::StatusOr<std::unique_ptr<DeviceRunner>> DeviceRunner::Create(DeviceJob job,

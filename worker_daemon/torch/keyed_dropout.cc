@@ -14,11 +14,12 @@ namespace {
 
 // The finaliser of SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number
 // generators", 2014): a bijection that mixes all bits.
+constexpr uint64_t kFirstFactor = 0xbf58476d1ce4e5b9u, kSecondFactor = 0x94d049bb133111ebu;
 uint64_t Mix(uint64_t x) {
   x ^= x >> 30;
-  x *= 0xbf58476d1ce4e5b9u;
+  x *= kFirstFactor;
   x ^= x >> 27;
-  x *= 0x94d049bb133111ebu;
+  x *= kSecondFactor;
   x ^= x >> 31;
   return x;
 }
@@ -55,14 +56,44 @@ const Argument* Find(const Node& node, size_t position, const char* name) {
   return nullptr;
 }
 
-// Behind what is queued on the device, which the host does not wait for: LibTorch keeps pinned
-// memory until it has been read.
-at::Tensor MoveTo(at::Device device, const at::Tensor& mask) {
-  if (!device.is_cuda()) return mask.to(device, at::kBool);
-  return mask.to(at::kBool).contiguous().pin_memory().to(device, /*non_blocking=*/true);
+// Without the sign: LibTorch's shift copies it.
+at::Tensor ShiftedRight(const at::Tensor& x, int64_t bits) {
+  const int64_t kept = (int64_t{1} << (64 - bits)) - 1;
+  return x.bitwise_right_shift(at::Scalar(bits)).bitwise_and_(at::Scalar(kept));
+}
+
+at::Scalar Signed(uint64_t number) { return at::Scalar(static_cast<int64_t>(number)); }
+
+// Which numbers of the rows are at least `probability`, on the processor.
+at::Tensor KeptOnHost(const std::vector<uint64_t>& keys, int64_t row, double probability) {
+  at::Tensor uniforms = at::empty({std::ssize(keys), row}, at::kDouble);
+  for (size_t i = 0; i < keys.size(); ++i)
+    KeyedUniforms(keys[i], row, uniforms.data_ptr<double>() + static_cast<int64_t>(i) * row);
+  return uniforms.ge_(probability).to(at::kBool);
 }
 
 }  // namespace
+
+// The function of KeyedUniforms in LibTorch's operators: integers multiply modulo 2^64, signed or
+// not.
+at::Tensor KeptOnDevice(const std::vector<uint64_t>& keys, int64_t row, double probability,
+                        at::Device device) {
+  at::Tensor host = at::empty({std::ssize(keys), 1}, at::kLong);
+  for (size_t i = 0; i < keys.size(); ++i)
+    host.data_ptr<int64_t>()[i] = static_cast<int64_t>(keys[i]);
+  // Behind what is queued on the device, which the host does not wait for: LibTorch keeps pinned
+  // memory until it has been read.
+  const at::Tensor first =
+      device.is_cuda() ? host.pin_memory().to(device, /*non_blocking=*/true) : host.to(device);
+  const auto options = at::TensorOptions().device(device).dtype(at::kLong);
+  at::Tensor x = at::arange(1, row + 1, options).mul_(Signed(kGamma)).add(first);
+  x.bitwise_xor_(ShiftedRight(x, 30)).mul_(Signed(kFirstFactor));
+  x.bitwise_xor_(ShiftedRight(x, 27)).mul_(Signed(kSecondFactor));
+  x.bitwise_xor_(ShiftedRight(x, 31));
+  // A number of 53 bits as a share of 2^53; both sides of the comparison are exact.
+  const auto least = static_cast<int64_t>(std::ceil(std::ldexp(probability, 53)));
+  return ShiftedRight(x, 11).ge(at::Scalar(least));
+}
 
 void KeyedUniforms(uint64_t key, int64_t count, double* out) {
   for (int64_t i = 0; i < count; ++i) {
@@ -121,10 +152,8 @@ at::Tensor KeyedDropout::Mask(const at::Tensor& input, int64_t samples,
   const bool shared = per_feature_ && layout.has_value() && layout->dim >= 2;
   if (!layout.has_value() || shared) {
     const bool pass = meta.mixed || (meta.DependsOnBatch() && !shared);
-    at::Tensor uniforms = at::empty(shape, at::kDouble);
-    KeyedUniforms(Key(key, pass ? WholePass(key.first_sample) : kWholeStep, id_), uniforms.numel(),
-                  uniforms.data_ptr<double>());
-    return MoveTo(input.device(), uniforms.ge_(probability_));
+    const uint64_t whole = Key(key, pass ? WholePass(key.first_sample) : kWholeStep, id_);
+    return Kept({whole}, c10::multiply_integers(shape), input.device()).reshape(shape);
   }
   // One row of numbers per sample, laid out [samples, shape of one sample]; then the samples move
   // to where they lie in the input.
@@ -132,13 +161,19 @@ at::Tensor KeyedDropout::Mask(const at::Tensor& input, int64_t samples,
   std::vector<int64_t> rows = shape;
   rows[dim] = layout->outer;
   rows.insert(rows.begin() + dim + 1, shape[dim] / (layout->outer * samples));
+  const int64_t row = c10::multiply_integers(rows);
   rows.insert(rows.begin(), samples);
-  at::Tensor uniforms = at::empty(rows, at::kDouble);
-  const int64_t row = uniforms.numel() / std::max<int64_t>(samples, 1);
-  for (int64_t i = 0; i < samples; ++i) {
-    KeyedUniforms(Key(key, key.first_sample + i, id_), row, uniforms.data_ptr<double>() + i * row);
-  }
-  return MoveTo(input.device(), uniforms.ge_(probability_).movedim(0, dim + 1).reshape(shape));
+  std::vector<uint64_t> keys;
+  for (int64_t i = 0; i < samples; ++i) keys.push_back(Key(key, key.first_sample + i, id_));
+  return Kept(keys, row, input.device()).reshape(rows).movedim(0, dim + 1).reshape(shape);
+}
+
+// An accelerator draws by itself: the processor would take a second for what the passes of a
+// language model need in fifty milliseconds.
+at::Tensor KeyedDropout::Kept(const std::vector<uint64_t>& keys, int64_t row,
+                              at::Device device) const {
+  return device.is_cpu() ? KeptOnHost(keys, row, probability_)
+                         : KeptOnDevice(keys, row, probability_, device);
 }
 
 absl::Status KeyedDropout::Run(const at::Tensor& input, int64_t samples, const RandomKey& key,

@@ -44,6 +44,8 @@ class KeyedDropout {
  private:
   // 1 where an element is kept, 0 where it is dropped, in a shape that broadcasts to the input's.
   at::Tensor Mask(const at::Tensor& input, int64_t samples, const RandomKey& key) const;
+  // [keys, row]: which of each key's first numbers are kept.
+  at::Tensor Kept(const std::vector<uint64_t>& keys, int64_t row, at::Device device) const;
 
   const Node* node_ = nullptr;
   NodeId id_;
@@ -56,5 +58,10 @@ class KeyedDropout {
 
 // `count` numbers in [0, 1), a function of `key` alone; 53 random bits each.
 void KeyedUniforms(uint64_t key, int64_t count, double* out);
+
+// Which of the first `row` numbers of each key are at least `probability`: booleans [keys, row] on
+// the device, which draws them itself; the same to the bit on every kind of device.
+at::Tensor KeptOnDevice(const std::vector<uint64_t>& keys, int64_t row, double probability,
+                        at::Device device);
 
 }  // namespace stagewright

@@ -6,6 +6,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "common/data/safetensors.h"
+#include "common/graph/operators/allowed_operators.h"
+#include "common/graph/operators/check_operators.h"
 #include "worker_daemon/torch/tensor_types.h"
 
 namespace stagewright {
@@ -47,10 +49,11 @@ absl::StatusOr<OperatorCall> OperatorCall::Bind(const Node& node, at::Device dev
   if (!handle.has_value()) {
     return absl::NotFoundError(absl::StrCat(NameOf(node), ": no such operator in LibTorch"));
   }
-  if (handle->schema().is_mutable() && !absl::StrContains(node.target, "batch_norm")) {
+  if (handle->schema().is_mutable() && !IsAllowedOperator(node.target)) {
     return absl::InvalidArgumentError(
         absl::StrCat(NameOf(node), ": operators that change their arguments cannot be run"));
   }
+  RETURN_IF_ERROR(CheckOperator(node));
   OperatorCall call(node, *handle);
   RETURN_IF_ERROR(Annotate(call.BindArguments(device, parameters), NameOf(node)));
   if (!training) call.SwitchOffTraining();

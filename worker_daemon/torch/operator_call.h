@@ -17,11 +17,11 @@ namespace stagewright {
 
 class OperatorCall {
  public:
-  // NOT_FOUND if LibTorch has no such operator; INVALID_ARGUMENT if the arguments do not fit its
-  // schema, if it changes its arguments in place, or if it draws random numbers that depend on how
-  // the batch is cut. Each names node and target. Operators that take a device get `device`.
-  // In evaluation (`training` false) dropout and batch statistics are switched off.
-  // `parameters` gives the tensors of ParameterId arguments.
+  // NOT_FOUND if LibTorch has no such operator; INVALID_ARGUMENT if it is not allowed
+  // (common/graph/operators), if the arguments do not fit its schema, if it changes its arguments
+  // in place, or if it draws random numbers that depend on how the batch is cut. Each names node
+  // and target. Operators that take a device get `device`. In evaluation (`training` false) dropout
+  // and batch statistics are switched off. `parameters` gives the tensors of ParameterId arguments.
   static absl::StatusOr<OperatorCall> Bind(const Node& node, at::Device device, bool training,
                                            const TensorSource& parameters);
 

@@ -38,7 +38,6 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "worker_daemon/transport/collective.h"
 
@@ -117,30 +116,23 @@ class Transport {
   // transport. After Connect.
   virtual ReferenceTransport* ByReference(int peer) { return nullptr; }
 
+  // Makes RunCollective possible among each of `lists` (and leaves those of before). Every device
+  // that this one is connected to calls it as well, with equal lists in an equal order, also if it
+  // is in none of them, and no transfer is under way meanwhile. Connections are made here, so that
+  // none is made in the middle of a step. Host memory needs nothing: OK. Errors: those of Connect.
+  virtual absl::Status OpenCollectives(const std::vector<std::vector<int>>& lists,
+                                       absl::Time deadline) {
+    return absl::OkStatus();
+  }
+
   // Whether RunCollective works; AllReduceSum and its halves (all_reduce.h) use it then.
   virtual bool reduces() const { return false; }
 
   // Replaces the elements at `data` by what `collective` gives over `devices`, as all_reduce.h
-  // says; all of them call it with equal arguments. CHECK-fails unless reduces().
+  // says; all of them call it with equal arguments. FAILED_PRECONDITION unless `devices` was among
+  // the lists of OpenCollectives. CHECK-fails unless reduces().
   virtual void RunCollective(Collective collective, const std::vector<int>& devices, Tag tag,
                              void* data, size_t count, Element element, Done done);
-};
-
-// Messages between devices of one process that carry an object of the sender itself instead of a
-// copy of some bytes. Life, matching, completion and failure are those of the Transport that it
-// belongs to. The object may be used by both ends from then on: who hands over a tensor does not
-// write to it any more.
-class ReferenceTransport {
- public:
-  using Object = std::shared_ptr<const void>;
-  using Received = std::function<void(absl::StatusOr<Object>)>;
-
-  virtual ~ReferenceTransport() = default;
-
-  // The receiver casts the object to the type that its program says. `done` of a send may come from
-  // a thread of the peer's transport.
-  virtual void SendObject(int peer, Tag tag, Object object, Transport::Done done) = 0;
-  virtual void ReceiveObject(int peer, Tag tag, Received done) = 0;
 };
 
 }  // namespace stagewright

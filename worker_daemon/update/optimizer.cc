@@ -33,6 +33,7 @@ at::Tensor ParameterOptimizer::OwnPart(ParameterId id, const at::Tensor& tensor)
 void ParameterOptimizer::Step(const std::vector<ParameterId>& ids, int64_t step) {
   if (before_step_) before_step_();
   const at::NoGradGuard no_grad;
+  AdamBatch batch;
   for (ParameterId id : ids) {
     const at::Tensor& whole = (*parameters_)[id];
     if (!whole.grad().defined()) continue;
@@ -50,11 +51,12 @@ void ParameterOptimizer::Step(const std::vector<ParameterId>& ids, int64_t step)
       gradient = gradient.add(parameter, decay);
     }
     if (spec_.kind == Optimizer::kAdam) {
-      StepAdam(parameter, std::move(gradient), rate, state);
+      StepAdam(parameter, std::move(gradient), rate, state, batch);
     } else {
       StepSgd(parameter, std::move(gradient), rate, state);
     }
   }
+  StepBatch(batch);
 }
 
 void ParameterOptimizer::StepSgd(at::Tensor& parameter, at::Tensor gradient, double rate,
@@ -70,8 +72,8 @@ void ParameterOptimizer::StepSgd(at::Tensor& parameter, at::Tensor gradient, dou
   parameter.add_(gradient, -rate);
 }
 
-void ParameterOptimizer::StepAdam(at::Tensor& parameter, at::Tensor gradient, double rate,
-                                  State& state) const {
+void ParameterOptimizer::StepAdam(const at::Tensor& parameter, at::Tensor gradient, double rate,
+                                  State& state, AdamBatch& batch) const {
   if (!state.momentum.defined()) {
     state.momentum = at::zeros_like(parameter, at::MemoryFormat::Preserve);
     state.second_moment = at::zeros_like(parameter, at::MemoryFormat::Preserve);
@@ -81,11 +83,30 @@ void ParameterOptimizer::StepAdam(at::Tensor& parameter, at::Tensor gradient, do
       gradient.scalar_type() != parameter.scalar_type()) {
     gradient = at::empty_like(parameter, at::MemoryFormat::Preserve).copy_(gradient);
   }
-  const at::Tensor steps =
-      at::scalar_tensor(static_cast<double>(state.steps), parameter.options().dtype(at::kFloat));
-  at::_fused_adam_({parameter}, {gradient}, {state.momentum}, {state.second_moment}, {}, {steps},
-                   rate, spec_.beta1, spec_.beta2, /*weight_decay=*/0, spec_.epsilon,
+  const bool fits =
+      batch.parameters.empty() || (batch.rate == rate && batch.steps == state.steps &&
+                                   batch.parameters[0].scalar_type() == parameter.scalar_type());
+  if (!fits) StepBatch(batch);
+  batch.rate = rate;
+  batch.steps = state.steps;
+  batch.parameters.push_back(parameter);
+  batch.gradients.push_back(std::move(gradient));
+  batch.momenta.push_back(state.momentum);
+  batch.second_moments.push_back(state.second_moment);
+  // A call for each small parameter would leave most of an accelerator idle. On a processor there
+  // is nothing to gain, and each gradient's memory is free for the state of the next one.
+  if (parameter.is_cpu()) StepBatch(batch);
+}
+
+void ParameterOptimizer::StepBatch(AdamBatch& batch) const {
+  if (batch.parameters.empty()) return;
+  const at::Tensor step = at::scalar_tensor(static_cast<double>(batch.steps),
+                                            batch.parameters[0].options().dtype(at::kFloat));
+  const std::vector<at::Tensor> steps(batch.parameters.size(), step);
+  at::_fused_adam_(batch.parameters, batch.gradients, batch.momenta, batch.second_moments, {},
+                   steps, batch.rate, spec_.beta1, spec_.beta2, /*weight_decay=*/0, spec_.epsilon,
                    /*amsgrad=*/false, /*maximize=*/false);
+  batch = {};
 }
 
 std::map<std::string, at::Tensor> ParameterOptimizer::StateOf(ParameterId id) const {

@@ -71,7 +71,16 @@ class ParameterOptimizer {
   // All of it, or the share of this device.
   at::Tensor OwnPart(ParameterId id, const at::Tensor& tensor) const;
   void StepSgd(at::Tensor& parameter, at::Tensor gradient, double rate, State& state) const;
-  void StepAdam(at::Tensor& parameter, at::Tensor gradient, double rate, State& state) const;
+  // Parameters that one call of Adam's kernel may step: of one type, with equal constants.
+  struct AdamBatch {
+    double rate = 0;
+    int64_t steps = 0;
+    std::vector<at::Tensor> parameters, gradients, momenta, second_moments;
+  };
+  // Adds to the batch, after a step of what is in it if that is of another kind.
+  void StepAdam(const at::Tensor& parameter, at::Tensor gradient, double rate, State& state,
+                AdamBatch& batch) const;
+  void StepBatch(AdamBatch& batch) const;
 
   OptimizerSpec spec_;
   std::vector<int> groups_;  // By ParameterId: index in spec_.groups, or -1.

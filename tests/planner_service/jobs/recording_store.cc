@@ -4,8 +4,16 @@
 
 namespace stagewright::testing {
 
-absl::Status RecordingStore::Write(const std::vector<Mutation>& batch) {
+absl::Status RecordingStore::WriteIf(const std::vector<Condition>& conditions,
+                                     const std::vector<Mutation>& batch) {
   absl::MutexLock lock(&mutex_);
+  for (const Condition& condition : conditions) {
+    const auto it = entries_.find(condition.key);
+    const bool holds = condition.value.has_value()
+                           ? it != entries_.end() && it->second == *condition.value
+                           : it == entries_.end();
+    if (!holds) return absl::AbortedError(condition.key);
+  }
   for (const Mutation& mutation : batch) {
     v1::Job job;
     if (fail_when_ && absl::StartsWith(mutation.key, "jobs/") && mutation.value.has_value() &&
@@ -36,6 +44,15 @@ absl::StatusOr<std::vector<std::pair<std::string, std::string>>> RecordingStore:
   std::vector<std::pair<std::string, std::string>> found;
   for (const auto& entry : entries_) {
     if (absl::StartsWith(entry.first, prefix)) found.push_back(entry);
+  }
+  return found;
+}
+
+absl::StatusOr<std::vector<std::string>> RecordingStore::Keys(const std::string& prefix) const {
+  absl::MutexLock lock(&mutex_);
+  std::vector<std::string> found;
+  for (const auto& [key, value] : entries_) {
+    if (absl::StartsWith(key, prefix)) found.push_back(key);
   }
   return found;
 }

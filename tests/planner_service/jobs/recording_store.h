@@ -16,10 +16,12 @@ namespace stagewright::testing {
 // In memory. Writes fail while `fail_when` says so.
 class RecordingStore : public Store {
  public:
-  absl::Status Write(const std::vector<Mutation>& batch) override;
+  absl::Status WriteIf(const std::vector<Condition>& conditions,
+                       const std::vector<Mutation>& batch) override;
   absl::StatusOr<std::string> Read(const std::string& key) const override;
   absl::StatusOr<std::vector<std::pair<std::string, std::string>>> Scan(
       const std::string& prefix) const override;
+  absl::StatusOr<std::vector<std::string>> Keys(const std::string& prefix) const override;
 
   // The stored state of a job; UNSPECIFIED if there is none.
   v1::JobState State(const std::string& job) const;

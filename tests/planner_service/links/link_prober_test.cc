@@ -18,7 +18,7 @@ using ::testing::IsEmpty;
 
 class LinkProberTest : public ::testing::Test {
  protected:
-  LinkProberTest() : store_(OpenSqliteStore(":memory:").value()) {}
+  LinkProberTest() : store_(OpenSqliteStore(":memory:").value().store) {}
 
   // By default on a machine of its own.
   int64_t Connect(const std::string& worker, const std::string& host = "") {

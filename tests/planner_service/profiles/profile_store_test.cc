@@ -21,9 +21,8 @@ OperatorProfile Example() {
 }
 
 TEST(ProfileStore, KeepsEachOperatorOfEachDevice) {
-  const auto store = OpenSqliteStore(":memory:");
-  ASSERT_TRUE(store.ok()) << store.status();
-  ProfileStore profiles(store->get());
+  const std::unique_ptr<Store> store = OpenSqliteStore(":memory:").value().store;
+  ProfileStore profiles(store.get());
   EXPECT_TRUE(profiles.Read()->empty());
   ASSERT_TRUE(profiles.Write(Example()).ok());
   EXPECT_EQ(*profiles.Read(), Example());
@@ -38,9 +37,8 @@ TEST(ProfileStore, KeepsEachOperatorOfEachDevice) {
 }
 
 TEST(ProfileStore, WhatJobsMeasuredNeverReplacesWhatWasMeasuredByItself) {
-  const auto store = OpenSqliteStore(":memory:");
-  ASSERT_TRUE(store.ok()) << store.status();
-  ProfileStore profiles(store->get());
+  const std::unique_ptr<Store> store = OpenSqliteStore(":memory:").value().store;
+  ProfileStore profiles(store.get());
   const ProfiledDevice cpu = {"cpu", "torch"};
   OperatorProfile alone, job, later;
   alone.devices[cpu] = {{"mm", {"2026-11-01", {{4, 7, 0, 0, 0, 0, 0}}}}};
@@ -63,10 +61,9 @@ TEST(ProfileStore, WhatJobsMeasuredNeverReplacesWhatWasMeasuredByItself) {
 }
 
 TEST(ProfileStore, SaysWhichEntryIsDamaged) {
-  const auto store = OpenSqliteStore(":memory:");
-  ASSERT_TRUE(store.ok()) << store.status();
-  ASSERT_TRUE((*store)->Write({{"profiles/x", "\xff"}}).ok());
-  const absl::Status status = ProfileStore(store->get()).Read().status();
+  const std::unique_ptr<Store> store = OpenSqliteStore(":memory:").value().store;
+  ASSERT_TRUE(store->Write({{"profiles/x", "\xff"}}).ok());
+  const absl::Status status = ProfileStore(store.get()).Read().status();
   EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
   EXPECT_THAT(status.message(), HasSubstr("profiles/x"));
 }

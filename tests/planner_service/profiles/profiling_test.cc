@@ -12,7 +12,8 @@ using ::testing::HasSubstr;
 
 class ProfilingTest : public ::testing::Test {
  protected:
-  ProfilingTest() : store_(*OpenSqliteStore(":memory:")), profiling_(store_.get(), &registry_) {}
+  ProfilingTest()
+      : store_(OpenSqliteStore(":memory:").value().store), profiling_(store_.get(), &registry_) {}
 
   int64_t AddWorker(const std::string& name, const std::string& software = "torch, 1 thread") {
     v1::Register message;

@@ -3,7 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <thread>
+
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "tests/worker_daemon/transport/copy_mover.h"
 
 namespace stagewright {
@@ -40,6 +43,31 @@ TEST(PeersToConnect, AcceleratorsMeetAllOthers) {
   EXPECT_THAT(DevicesOf(PeersToConnect(*transports[2], {1}, addresses)), ElementsAre(1, 3, 4));
   EXPECT_THAT(DevicesOf(PeersToConnect(*transports[3], {2, 4}, addresses)), ElementsAre(2, 4));
   EXPECT_FALSE(RoutingTransport::HasAccelerator("no address"));
+}
+
+TEST(MemoryWayTaken, IsWhatTheJobGets) {
+  const OfferedDevice cpu{"cpu0", "cpu"};
+  OfferedDevice gpu{"cuda0", "cuda:0"};
+  for (const bool accelerated : {true, false}) {
+    std::vector<std::unique_ptr<RoutingTransport>> pair;
+    for (int device = 0; device < 2; ++device) pair.push_back(Make(device, accelerated));
+    std::vector<std::thread> threads;
+    for (int i = 0; i < 2; ++i) {
+      threads.emplace_back([self = pair[i].get(), peer = pair[1 - i].get()] {
+        EXPECT_EQ(
+            self->Connect({{peer->device(), peer->Address()}}, absl::Now() + absl::Minutes(1)),
+            absl::OkStatus());
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    EXPECT_EQ(MemoryWayTaken(*pair[0], cpu), "");
+    gpu.memory_way = DeviceMemoryWay::kAuto;
+    EXPECT_EQ(MemoryWayTaken(*pair[0], gpu), accelerated ? "by NCCL" : "through host memory");
+    gpu.memory_way = DeviceMemoryWay::kNccl;
+    const auto wanted = MemoryWayTaken(*pair[0], gpu);
+    EXPECT_EQ(wanted.ok(), accelerated);
+    if (!accelerated) EXPECT_TRUE(absl::IsFailedPrecondition(wanted.status())) << wanted.status();
+  }
 }
 
 TEST(MakeDeviceTransport, IsOfTheDevicesKind) {

@@ -44,7 +44,7 @@ TEST(HostMemoryTest, FreedMemoryIsUsedAgainByAllThreads) {
   // fit where one of their size was.
   EXPECT_LT(Faults() - before, 12 * kBytes / 4096);
   const int64_t held = Resident();
-  ReleaseFreedHostMemory();
+  ReleaseFreedMemory();
   EXPECT_LT(Resident(), held - kBytes / 2);
 }
 

@@ -45,6 +45,12 @@ class LateStreams : public DeviceStreams {
   std::optional<c10::Stream> compute() const override { return real_->compute(); }
   Mark Record() override { return real_->Record(); }
   void Await(const Mark& mark) override { real_->Await(mark); }
+  void QueueOut(const Mark& after, const std::function<void()>& work) override {
+    real_->QueueOut(after, work);
+  }
+  void QueueIn(Bytes bytes, const std::function<void(at::Tensor)>& work) override {
+    real_->QueueIn(bytes, work);
+  }
   void CopyOut(const Mark& after, std::function<at::Tensor()> make, at::Tensor host,
                Done done) override {
     const absl::Duration late = absl::Milliseconds(host.nbytes() <= 16 ? 50 : 0);  // Figures.

@@ -26,14 +26,19 @@ class CountingMover : public DeviceMover {
                        absl::Time deadline) override {
     return mover_->Connect(self, devices, note, deadline);
   }
+  absl::Status OpenCollectives(const std::vector<std::vector<int>>& lists,
+                               absl::Time deadline) override {
+    return mover_->OpenCollectives(lists, deadline);
+  }
   std::shared_ptr<void> Mark() override { return mover_->Mark(); }
+  bool Passed(const std::shared_ptr<void>& mark) override { return mover_->Passed(mark); }
   absl::StatusOr<uint64_t> Start(const std::vector<MoverPart>& parts) override {
     for (const MoverPart& part : parts)
       ++*(part.kind == MoverPart::Kind::kReduce ? reductions_ : messages_);
     return mover_->Start(parts);
   }
   absl::StatusOr<std::vector<uint64_t>> Ended() override { return mover_->Ended(); }
-  void Interrupt() override { mover_->Interrupt(); }
+  void InterruptAt(absl::Time when) override { mover_->InterruptAt(when); }
   void Stop() override { mover_->Stop(); }
 
  private:

@@ -42,7 +42,10 @@ absl::Status ConnectAll(const DeviceJob& spec, std::vector<std::unique_ptr<Membe
           if (other->device.value() == peer) peers.push_back({peer, other->transport->Address()});
         }
       }
-      connected[i] = members[i]->transport->Connect(peers, absl::Now() + absl::Seconds(30));
+      const absl::Time deadline = absl::Now() + absl::Seconds(30);
+      connected[i] = members[i]->transport->Connect(peers, deadline);
+      if (connected[i].ok())
+        connected[i] = members[i]->transport->OpenCollectives(CollectivesOf(own), deadline);
     });
   }
   for (std::thread& thread : threads) thread.join();
@@ -125,6 +128,13 @@ void AddUp(const std::vector<std::unique_ptr<Member>>& members, TrainingResult& 
 }
 
 }  // namespace
+
+absl::Status RunLocally(const DeviceJob& spec, const std::function<void(DeviceJob&)>& adjust,
+                        const TransportFactory& transports) {
+  std::vector<std::unique_ptr<Member>> members;
+  RETURN_IF_ERROR(Prepare(spec, adjust, transports, members));
+  return RunAll(members);
+}
 
 absl::StatusOr<TrainingResult> TrainLocally(const DeviceJob& spec,
                                             const std::function<void(DeviceJob&)>& adjust,

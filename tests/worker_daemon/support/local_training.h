@@ -17,4 +17,9 @@ absl::StatusOr<TrainingResult> TrainLocally(
     const DeviceJob& spec, const std::function<void(DeviceJob&)>& adjust = {},
     const TransportFactory& transports = MakeLocalTransport);
 
+// TrainLocally without what comes after training: what `adjust` has the devices report is all that
+// is left of it.
+absl::Status RunLocally(const DeviceJob& spec, const std::function<void(DeviceJob&)>& adjust,
+                        const TransportFactory& transports = MakeLocalTransport);
+
 }  // namespace stagewright::testing

@@ -5,6 +5,7 @@
 
 #include "common/base/status.h"
 #include "worker_daemon/transport/local/local_transport.h"
+#include "worker_daemon/transport/reference_transport.h"
 
 namespace stagewright::testing {
 namespace {

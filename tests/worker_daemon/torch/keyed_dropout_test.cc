@@ -45,6 +45,28 @@ TEST(KeyedDropout, KeepsTheRightShareAndScalesIt) {
   }
 }
 
+// What accelerators run, on the processor: to the bit the numbers of KeyedUniforms.
+TEST(KeyedDropout, DevicesDrawTheNumbersOfTheHost) {
+  const std::vector<uint64_t> keys = {0, 1, 0x8000000000000000u, 0xffffffffffffffffu,
+                                      0x9e3779b97f4a7c15u};
+  constexpr int64_t kRow = 4099;
+  std::vector<double> numbers(kRow);
+  KeyedUniforms(keys[3], kRow, numbers.data());
+  // Also at a number that was drawn, on both sides of it, and at both ends.
+  for (const double p : {0.0, 0.1, 0.5, numbers[17], std::nextafter(numbers[17], 1.0),
+                         std::nextafter(numbers[17], 0.0), 0.999999, 1.0}) {
+    const at::Tensor kept = KeptOnDevice(keys, kRow, p, at::kCPU);
+    ASSERT_EQ(kept.scalar_type(), at::kBool);
+    for (size_t i = 0; i < keys.size(); ++i) {
+      KeyedUniforms(keys[i], kRow, numbers.data());
+      for (int64_t j = 0; j < kRow; ++j)
+        ASSERT_EQ(kept[static_cast<int64_t>(i)].data_ptr<bool>()[j], numbers[j] >= p)
+            << p << " " << i << " " << j;
+    }
+    KeyedUniforms(keys[3], kRow, numbers.data());
+  }
+}
+
 TEST(KeyedDropout, DependsOnSeedStepSampleAndNodeOnly) {
   const Node node = DropoutNode("aten.dropout.default", Real(0.5), Meta({-1, 40}));
   const at::Tensor ones = at::ones({8, 40}, at::kDouble);

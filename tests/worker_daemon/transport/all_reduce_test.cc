@@ -55,6 +55,7 @@ TEST_P(AllReduceTest, SumsForAnyNumberOfDevicesAndElements) {
     std::vector<int> devices = {0, 1, 2, 3, 4};
     std::shuffle(devices.begin(), devices.end(), random);
     devices.resize(size);
+    ASSERT_EQ(OpenCollectives(world, {devices}), absl::OkStatus());
     for (const size_t count : {0u, 1u, 2u, 3u, 4u, 5u, 7u, 1000u, 600001u}) {
       // Integers: any order of addition gives the same sum.
       std::vector<std::vector<float>> terms(size, std::vector<float>(count));
@@ -83,6 +84,7 @@ TEST_P(AllReduceTest, HalvesMakeAWhole) {
     std::vector<int> devices = {0, 1, 2, 3, 4};
     std::shuffle(devices.begin(), devices.end(), random);
     devices.resize(size);
+    ASSERT_EQ(OpenCollectives(world, {devices}), absl::OkStatus());
     for (const size_t chunk : {0u, 1u, 3u, 1000u, 200001u}) {
       const size_t count = chunk * size;
       std::vector<std::vector<float>> terms(size, std::vector<float>(count));
@@ -124,6 +126,7 @@ TEST_P(AllReduceTest, IsTheSameToTheBitEverywhereAndEveryTime) {
   constexpr size_t kCount = 100003;
   const std::vector<int> devices = {0, 1, 2};
   World world = ConnectedWorld(GetParam(), 3);
+  ASSERT_EQ(OpenCollectives(world, {devices}), absl::OkStatus());
   std::mt19937_64 random(5);
   std::uniform_real_distribution<double> magnitude(-30, 30);
   std::vector<std::vector<double>> terms(3, std::vector<double>(kCount));
@@ -150,6 +153,7 @@ TEST_P(AllReduceTest, IsTheSameToTheBitEverywhereAndEveryTime) {
 TEST_P(AllReduceTest, ManyAtTheSameTime) {
   const std::vector<int> devices = {0, 1, 2};
   World world = ConnectedWorld(GetParam(), 3);
+  ASSERT_EQ(OpenCollectives(world, {devices}), absl::OkStatus());
   std::vector<std::thread> threads;
   for (uint32_t sequence = 0; sequence < 4; ++sequence) {
     threads.emplace_back([&, sequence] {
@@ -170,6 +174,7 @@ TEST_P(AllReduceTest, ManyAtTheSameTime) {
 TEST_P(AllReduceTest, ADeadDeviceFailsTheOthers) {
   World world = ConnectedWorld(GetParam(), 3);
   const std::vector<int> devices = {0, 1, 2};
+  ASSERT_EQ(OpenCollectives(world, {devices}), absl::OkStatus());
   const absl::Time start = absl::Now();
   const std::vector<absl::Status> results = OnEach(devices, [&](int device) -> absl::Status {
     if (device == 2) {
@@ -188,6 +193,7 @@ TEST_P(AllReduceTest, ADeadDeviceFailsTheOthers) {
 
 TEST_P(AllReduceTest, ADeadlineEndsIt) {
   World world = ConnectedWorld(GetParam(), 2);
+  ASSERT_EQ(OpenCollectives(world, {{0, 1}}), absl::OkStatus());
   std::vector<float> data(1000);
   const absl::Time start = absl::Now();
   const absl::Status status = AllReduceSum(*world[0], {0, 1}, kTag, data.data(), data.size(),
@@ -232,6 +238,7 @@ uint16_t NearestBFloat16(float value) {
 
 TEST_F(AllReduceElementsTest, SixteenBitsRoundToNearest) {
   World world = ConnectedWorld(transport_, 2);
+  ASSERT_EQ(OpenCollectives(world, {{0, 1}}), absl::OkStatus());
   constexpr size_t kCount = 20000;
   std::mt19937 random(3);
   std::vector<std::vector<uint16_t>> bfloats(2, std::vector<uint16_t>(kCount));
@@ -262,6 +269,7 @@ TEST_F(AllReduceElementsTest, SixteenBitsRoundToNearest) {
 
 TEST_F(AllReduceElementsTest, NotANumberStaysSo) {
   World world = ConnectedWorld(transport_, 2);
+  ASSERT_EQ(OpenCollectives(world, {{0, 1}}), absl::OkStatus());
   // All mantissa bits set: rounding would carry into the sign.
   std::vector<std::vector<uint16_t>> terms = {{0x7fff, 0x7f80}, {0x3f80, 0xff80}};
   Reduce(world, {0, 1}, Element::kBFloat16, 0, terms);

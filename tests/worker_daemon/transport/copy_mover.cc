@@ -4,7 +4,9 @@
 #include <atomic>
 #include <cstring>
 #include <deque>
+#include <limits>
 #include <map>
+#include <set>
 #include <thread>
 #include <utility>
 
@@ -33,7 +35,7 @@ struct Board {
   int met ABSL_GUARDED_BY(mutex) = 0;
   std::map<std::pair<int, int>, std::deque<Handle>> sends ABSL_GUARDED_BY(mutex);
   std::map<std::pair<int, int>, std::deque<Handle>> receives ABSL_GUARDED_BY(mutex);
-  std::map<std::string, std::vector<Handle>> reductions ABSL_GUARDED_BY(mutex);
+  std::map<std::vector<int>, std::vector<Handle>> reductions ABSL_GUARDED_BY(mutex);
 };
 
 std::shared_ptr<Board> BoardOf(const std::string& note) {
@@ -84,7 +86,8 @@ class CopyMover : public DeviceMover {
         absl::MutexLock lock(&board_->mutex);
         if (board_->met >= all) break;
       }
-      if (interrupted_) return absl::UnavailableError("interrupted");
+      if (absl::ToUnixNanos(absl::Now()) >= interrupted_at_)
+        return absl::UnavailableError("interrupted");
       if (absl::Now() > deadline) return absl::DeadlineExceededError("the others did not come");
       absl::SleepFor(absl::Milliseconds(1));
     }
@@ -92,13 +95,20 @@ class CopyMover : public DeviceMover {
     return absl::OkStatus();
   }
 
+  absl::Status OpenCollectives(const std::vector<std::vector<int>>& lists, absl::Time) override {
+    for (const std::vector<int>& list : lists) opened_.insert(list);
+    return absl::OkStatus();
+  }
+
   std::shared_ptr<void> Mark() override { return std::make_shared<int>(); }
+  bool Passed(const std::shared_ptr<void>&) override { return true; }
 
   absl::StatusOr<uint64_t> Start(const std::vector<MoverPart>& parts) override {
     int sends = 0;
     for (const MoverPart& part : parts) {
       CHECK(part.bytes > 0 && part.after != nullptr);
-      CHECK(part.kind != MoverPart::Kind::kReduce || parts.size() == 1);
+      CHECK(part.kind != MoverPart::Kind::kReduce ||
+            (parts.size() == 1 && opened_.contains(part.devices)));
       sends += part.kind == MoverPart::Kind::kSend;
     }
     CHECK(sends <= 1 && static_cast<int>(parts.size()) - sends <= 1);
@@ -112,7 +122,7 @@ class CopyMover : public DeviceMover {
     return std::exchange(ended_, {});
   }
 
-  void Interrupt() override { interrupted_ = true; }
+  void InterruptAt(absl::Time when) override { interrupted_at_ = absl::ToUnixNanos(when); }
 
   void Stop() override {
     stopped_ = true;
@@ -168,7 +178,7 @@ class CopyMover : public DeviceMover {
     } else if (part.kind == MoverPart::Kind::kReceive) {
       board_->receives[{part.peer, self_}].push_back(handle);
     } else {
-      std::vector<Handle>& members = board_->reductions[part.note];
+      std::vector<Handle>& members = board_->reductions[part.devices];
       members.push_back(handle);
       if (members.size() == part.devices.size()) Reduce(part);
     }
@@ -176,10 +186,10 @@ class CopyMover : public DeviceMover {
   }
 
   void Reduce(const MoverPart& part) ABSL_EXCLUSIVE_LOCKS_REQUIRED(board_->mutex) {
-    std::vector<Handle> members = std::move(board_->reductions[part.note]);
+    std::vector<Handle> members = std::move(board_->reductions[part.devices]);
     std::sort(members.begin(), members.end(),
               [](const Handle& a, const Handle& b) { return a->device < b->device; });
-    board_->reductions.erase(part.note);
+    board_->reductions.erase(part.devices);
     if (part.collective == Collective::kAllGather) {
       Gather(part, members);
     } else if (part.element == Element::kFloat64) {
@@ -235,12 +245,13 @@ class CopyMover : public DeviceMover {
     for (auto* sides : {&board_->sends, &board_->receives}) {
       for (auto& [edge, handles] : *sides) std::erase(handles, handle);
     }
-    for (auto& [note, members] : board_->reductions) std::erase(members, handle);
+    for (auto& [devices, members] : board_->reductions) std::erase(members, handle);
   }
 
   int self_ = 0;
   std::shared_ptr<Board> board_;
-  std::atomic<bool> interrupted_ = false;
+  std::set<std::vector<int>> opened_;
+  std::atomic<int64_t> interrupted_at_ = std::numeric_limits<int64_t>::max();
   std::atomic<bool> stopped_ = false;
   absl::Mutex mutex_;
   uint64_t last_ ABSL_GUARDED_BY(mutex_) = 0;

@@ -34,6 +34,10 @@ class DeviceFace : public Transport {
   void Abort(absl::Status status) override {
     (face_ == nullptr ? whole_.get() : face_)->Abort(std::move(status));
   }
+  absl::Status OpenCollectives(const std::vector<std::vector<int>>& lists,
+                               absl::Time deadline) override {
+    return whole_->OpenCollectives(lists, deadline);
+  }
   bool reduces() const override { return face_ != nullptr && face_->reduces(); }
   void RunCollective(Collective collective, const std::vector<int>& devices, Tag tag, void* data,
                      size_t count, Element element, Done done) override {

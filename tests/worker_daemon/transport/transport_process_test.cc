@@ -8,6 +8,7 @@
 #include "absl/time/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/support/skips/run_tests.h"
 #include "tests/worker_daemon/transport/peer_process.h"
 #include "tests/worker_daemon/transport/worlds.h"
 #include "worker_daemon/transport/all_reduce.h"
@@ -63,8 +64,11 @@ class ProcessConformanceTest : public ImplementationTest {
   std::vector<std::unique_ptr<PeerProcess>> peers_;
 };
 
-TEST_P(ProcessConformanceTest, ExchangesMessages) {
-  if (!GetParam().isolates_losses) GTEST_SKIP() << "needs peers that do not know each other";
+// With peers that do not know each other.
+class StrangersConformanceTest : public ProcessConformanceTest {};
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(StrangersConformanceTest);
+
+TEST_P(StrangersConformanceTest, ExchangesMessages) {
   Start({PeerRole::kEcho, PeerRole::kEcho});
   uint32_t sequence = 0;
   for (const uint64_t bytes : {0u, 1u, 1000u, 8192u, 100000u, 4u << 20, 64u << 20}) {
@@ -76,8 +80,7 @@ TEST_P(ProcessConformanceTest, ExchangesMessages) {
   EXPECT_EQ(peers_[1]->Wait(), 0);
 }
 
-TEST_P(ProcessConformanceTest, AKilledPeerFailsWhatIsPendingWithItOnly) {
-  if (!GetParam().isolates_losses) GTEST_SKIP() << "needs peers that do not know each other";
+TEST_P(StrangersConformanceTest, AKilledPeerFailsWhatIsPendingWithItOnly) {
   Start({PeerRole::kIdle, PeerRole::kEcho});
   std::vector<char> in(100);
   const std::vector<char> out(5000000);
@@ -196,6 +199,14 @@ std::vector<Implementation> BetweenProcesses() {
   return implementations;
 }
 
+std::vector<Implementation> BetweenStrangers() {
+  std::vector<Implementation> implementations = BetweenProcesses();
+  std::erase_if(implementations, [](const Implementation& i) { return !i.isolates_losses; });
+  return implementations;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, StrangersConformanceTest, ::testing::ValuesIn(BetweenStrangers()),
+                         [](const auto& test) { return test.param.name; });
 INSTANTIATE_TEST_SUITE_P(All, ProcessConformanceTest, ::testing::ValuesIn(BetweenProcesses()),
                          [](const auto& test) { return test.param.name; });
 
@@ -209,5 +220,5 @@ int main(int argc, char** argv) {
         static_cast<stagewright::testing::PeerRole>(std::atoi(argv[4])));
   }
   ::testing::InitGoogleTest(&argc, argv);
-  return RUN_ALL_TESTS();
+  return stagewright::testing::RunGpuTests();
 }

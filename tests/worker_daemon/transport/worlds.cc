@@ -26,21 +26,34 @@ World CreateWorld(const Implementation& implementation, int size, uint64_t gener
   return world;
 }
 
-absl::Status ConnectWorld(World& world) {
+namespace {
+
+// Calls `function` for each transport on a thread of its own; the first error.
+absl::Status OnAll(World& world, const std::function<absl::Status(Transport&)>& function) {
   std::vector<absl::Status> results(world.size());
   std::vector<std::thread> threads;
-  for (size_t self = 0; self < world.size(); ++self) {
-    std::vector<Transport::Peer> peers;
-    for (const std::unique_ptr<Transport>& other : world) {
-      if (other == world[self]) continue;
-      peers.push_back({other->device(), other->Address()});
-    }
-    threads.emplace_back([&, self, peers] { results[self] = world[self]->Connect(peers, Soon()); });
-  }
+  for (size_t self = 0; self < world.size(); ++self)
+    threads.emplace_back([&, self] { results[self] = function(*world[self]); });
   for (std::thread& thread : threads) thread.join();
   absl::Status status;
   for (const absl::Status& result : results) status.Update(result);
   return status;
+}
+
+}  // namespace
+
+absl::Status ConnectWorld(World& world) {
+  return OnAll(world, [&](Transport& self) {
+    std::vector<Transport::Peer> peers;
+    for (const std::unique_ptr<Transport>& other : world) {
+      if (other.get() != &self) peers.push_back({other->device(), other->Address()});
+    }
+    return self.Connect(peers, Soon());
+  });
+}
+
+absl::Status OpenCollectives(World& world, const std::vector<std::vector<int>>& lists) {
+  return OnAll(world, [&](Transport& self) { return self.OpenCollectives(lists, Soon()); });
 }
 
 World ConnectedWorld(const Implementation& implementation, int size, uint64_t generation) {

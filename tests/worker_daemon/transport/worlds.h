@@ -50,7 +50,10 @@ World CreateWorld(const Implementation& implementation, int size, uint64_t gener
 // Connects each device to all others.
 absl::Status ConnectWorld(World& world);
 
-// Both; a failure of either ends the test program.
+// Makes collectives possible among each of `lists`.
+absl::Status OpenCollectives(World& world, const std::vector<std::vector<int>>& lists);
+
+// Creates and connects; a failure of either ends the test program.
 World ConnectedWorld(const Implementation& implementation, int size, uint64_t generation = 1);
 
 // Bytes that depend on the seed and on the place.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <set>
+#include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -160,41 +161,74 @@ void ArrangedTransport::RunCollective(Collective collective, const std::vector<i
   Post({std::move(part), tag, std::move(done)});
 }
 
-// The first of `devices` makes one note for them and says it with every offer, since the others may
-// hear of its offers in another order than they were made.
-absl::StatusOr<std::string> ArrangedTransport::NoteFor(const std::vector<int>& devices) {
-  if (devices.front() != identity_.device) return std::string();
-  std::string& note = group_.notes[devices];
-  if (note.empty()) {
-    ASSIGN_OR_RETURN(note, mover_->MakeNote());
+absl::Status ArrangedTransport::OpenCollectives(const std::vector<std::vector<int>>& lists,
+                                                absl::Time deadline) {
+  {
+    absl::MutexLock lock(&mutex_);
+    if (!life_.failure().ok()) return life_.failure();
+    if (!life_.past_joining()) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("device ", identity_.device, " is not connected"));
+    }
   }
-  return note;
+  absl::Status status;
+  {
+    absl::MutexLock connecting(&connecting_);
+    status = mover_->OpenCollectives(lists, deadline);
+  }
+  absl::MutexLock lock(&mutex_);
+  if (!life_.failure().ok()) return life_.failure();
+  if (status.ok()) group_.lists.insert(lists.begin(), lists.end());
+  return status;
 }
 
 void ArrangedTransport::Post(ArrangedOperation operation) {
   const bool reduces = operation.part.kind == MoverPart::Kind::kReduce;
-  if (operation.part.bytes > 0) operation.part.after = mover_->Mark();
-  TransferOffer offer;
-  int arranger = identity_.device;
-  {
-    absl::MutexLock lock(&mutex_);
-    absl::Status status = life_.failure();
-    if (status.ok()) status = CheckOperation(operation, identity_.device, group_.devices);
-    std::string note;
-    if (status.ok() && reduces) {
-      absl::StatusOr<std::string> made = NoteFor(operation.part.devices);
-      if (made.ok()) note = *std::move(made);
-      status = made.status();
-    }
-    if (!status.ok() || (reduces && operation.part.bytes == 0)) {
-      return operations_.Refuse(std::move(operation.done), std::move(status));
-    }
-    const uint64_t id = operations_.Add(std::move(operation));
-    offer = OfferOf(*operations_.Find(id), identity_.device, id, std::move(note));
-    arranger = group_.devices.front();
-    if (arranger == identity_.device) arranger_.Add(offer);
+  const bool gives = operation.part.kind != MoverPart::Kind::kReceive && operation.part.bytes > 0;
+  const std::shared_ptr<void> after = operation.part.bytes > 0 ? mover_->Mark() : nullptr;
+  operation.part.after = after;
+  const bool passed = !gives || mover_->Passed(after);
+  absl::MutexLock lock(&mutex_);
+  absl::Status status = life_.failure();
+  if (status.ok())
+    status = CheckOperation(operation, identity_.device, group_.devices, group_.lists);
+  if (!status.ok() || (reduces && operation.part.bytes == 0)) {
+    return operations_.Refuse(std::move(operation.done), std::move(status));
   }
-  if (arranger != identity_.device) link_->Offer(arranger, offer);
+  const uint64_t id = operations_.Add(std::move(operation));
+  TransferOffer offer = OfferOf(*operations_.Find(id), identity_.device, id);
+  // Behind what is held already: among equal tags the order of posting counts.
+  if (gives && (!passed || !held_.empty())) {
+    held_.push_back(std::move(offer));
+  } else {
+    Tell(offer);
+  }
+}
+
+void ArrangedTransport::Tell(const TransferOffer& offer) {
+  const int arranger = group_.devices.front();
+  if (arranger == identity_.device) {
+    arranger_.Add(offer);
+  } else {
+    link_->Offer(arranger, offer);
+  }
+}
+
+bool ArrangedTransport::TellReady() {
+  const size_t before = held_.size();
+  std::set<std::tuple<int, uint64_t, Tag>> waiting;  // Peer or list, and tag.
+  std::erase_if(held_, [&](const TransferOffer& offer) {
+    const ArrangedOperation* operation = operations_.Find(offer.id);
+    if (operation == nullptr) return true;
+    const auto key = std::make_tuple(offer.peer, offer.group, offer.tag);
+    if (waiting.contains(key) || !mover_->Passed(operation->part.after)) {
+      waiting.insert(key);
+      return false;
+    }
+    Tell(offer);
+    return true;
+  });
+  return held_.size() < before;
 }
 
 void ArrangedTransport::Abort(absl::Status status) {
@@ -203,14 +237,15 @@ void ArrangedTransport::Abort(absl::Status status) {
     absl::MutexLock lock(&mutex_);
     if (!life_.Abort(status)) return;
   }
-  mover_->Interrupt();
+  mover_->InterruptAt(absl::InfinitePast());
   control_->Abort(std::move(status));
 }
 
 void ArrangedTransport::Drain(const absl::Status& status) {
   absl::MutexLock lock(&mutex_);
-  life_.Lose(status, absl::Now() + kDrain);
-  mover_->Interrupt();
+  const absl::Time drained_at = absl::Now() + kDrain;
+  life_.Lose(status, drained_at);
+  mover_->InterruptAt(drained_at);
 }
 
 bool ArrangedTransport::HasWork() const {
@@ -225,10 +260,13 @@ void ArrangedTransport::Loop() {
       absl::MutexLock lock(&mutex_);
       const auto never = [](ArrangedTransport*) { return false; };
       const absl::Condition has_work(this, &ArrangedTransport::HasWork);
+      const auto woken = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+        return HasWork() || !held_.empty();
+      };
       if (life_.Drains(absl::Now())) {
         mutex_.AwaitWithTimeout(absl::Condition(+never, this), kLook);
-      } else if (rounds_.idle()) {
-        mutex_.Await(has_work);
+      } else if (rounds_.idle() && held_.empty()) {
+        mutex_.Await(absl::Condition(&woken));
       } else if (absl::Now() > spin_until) {
         mutex_.AwaitWithTimeout(has_work, kLook);
       }
@@ -256,6 +294,7 @@ bool ArrangedTransport::Work() {
     if (failed || fails) {
       arranger_.Clear();
     } else {
+      any |= TellReady();
       for_others = arranger_.Arrange();
     }
   }
@@ -291,9 +330,7 @@ void ArrangedTransport::Follow(const TransferOrder& order) {
     if (order.mismatch) {
       refusal = MismatchOf(*operation, identity_.device, order);
     } else {
-      MoverPart part = operation->part;
-      part.note = order.note;
-      rounds_.Add(order.id, std::move(part));
+      rounds_.Add(order.id, operation->part);
     }
   }
   if (order.mismatch) return Finish(order.id, std::move(refusal));
@@ -326,6 +363,7 @@ void ArrangedTransport::FailAll() {
   {
     absl::MutexLock lock(&mutex_);
     dones = operations_.RemoveAll();
+    held_.clear();
     life_.SetFailed();
     failure = life_.failure();
   }

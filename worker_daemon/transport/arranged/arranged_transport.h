@@ -12,8 +12,10 @@
 //   group. FAILED_PRECONDITION if two of them have different ideas of it.
 // - Send and Receive begin after what the caller had queued on the accelerator when it called
 //   (DeviceMover::Mark), so that the caller need not wait for its kernels. What is queued there
-//   must not itself wait for an operation of this transport. When `done` says OK the data is there,
-//   also for what is queued from then on.
+//   must not itself wait for an operation of this transport. What gives data away is offered to the
+//   arranger only when that has been passed: a round that waits for a kernel would keep both of its
+//   ends from all later ones. When `done` says OK the data is there, also for what is queued from
+//   then on.
 // - A send is done when the data has left; it does not start before its receive is posted.
 // - The group ends with its first member: when a device is lost or leaves, all operations fail
 //   with UNAVAILABLE naming it, also those between others. So keep it until all have finished.
@@ -24,6 +26,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -60,6 +63,8 @@ class ArrangedTransport : public Transport {
   void Receive(int peer, Tag tag, void* data, size_t bytes, Done done) override;
   void Abort(absl::Status status) override;  // The control transport as well.
 
+  absl::Status OpenCollectives(const std::vector<std::vector<int>>& lists,
+                               absl::Time deadline) override;
   bool reduces() const override { return true; }
   void RunCollective(Collective collective, const std::vector<int>& devices, Tag tag, void* data,
                      size_t count, Element element, Done done) override;
@@ -71,15 +76,16 @@ class ArrangedTransport : public Transport {
   struct Group {
     std::vector<int> devices;         // Ascending; empty before Connect, and after one that failed.
     std::optional<GroupHello> hello;  // From the first of them.
-    // Notes for reductions of lists that begin with this device.
-    std::map<std::vector<int>, std::string> notes;
+    std::set<std::vector<int>> lists;  // Among which collectives were opened.
   };
 
   absl::Status JoinGroup(const std::vector<int>& devices, absl::Time deadline);
   absl::StatusOr<std::string> AwaitHello(const std::vector<int>& devices, absl::Time deadline);
   void Post(ArrangedOperation operation);
-  absl::StatusOr<std::string> NoteFor(const std::vector<int>& devices)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Under the lock, so that offers of equal tags reach the arranger in the order of posting.
+  void Tell(const TransferOffer& offer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Tells of what is held and may be offered now; whether there was any.
+  bool TellReady() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   // A peer was lost.
   void Drain(const absl::Status& status);
@@ -106,6 +112,7 @@ class ArrangedTransport : public Transport {
   ArrangedLife life_ ABSL_GUARDED_BY(mutex_);
   Group group_ ABSL_GUARDED_BY(mutex_);
   PostedOperations operations_ ABSL_GUARDED_BY(mutex_);
+  std::deque<TransferOffer> held_ ABSL_GUARDED_BY(mutex_);    // Their data is not there yet.
   HostedArranger arranger_ ABSL_GUARDED_BY(mutex_);           // Idle unless the arranger is here.
   std::deque<TransferOrder> orders_ ABSL_GUARDED_BY(mutex_);  // From the arranger elsewhere.
 

@@ -83,18 +83,13 @@ std::vector<TransferOrder> Arranger::Take() {
       while (round < rounds.size() && !Fits(rounds[round], match.parts[0], match.parts[1])) ++round;
     }
     if (round == rounds.size()) rounds.emplace_back();
-    std::string note;
     uint64_t most = 0;
-    for (const TransferOffer& part : match.parts) {
-      if (!part.note.empty()) note = part.note;
-      most = std::max(most, part.bytes);
-    }
+    for (const TransferOffer& part : match.parts) most = std::max(most, part.bytes);
     for (const TransferOffer& part : match.parts) {
       TransferOrder order = OrderFor(part, first + round);
       order.mismatch = match.mismatch;
       order.offered = match.parts.front().bytes;
       order.expected = reduction ? most : match.parts.back().bytes;
-      order.note = note;
       orders.push_back(std::move(order));
       // A reduction or a failure closes its round to all of its devices.
       if (reduction || match.mismatch || part.kind == TransferOffer::Kind::kSend) {

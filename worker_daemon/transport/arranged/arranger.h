@@ -17,7 +17,6 @@
 #include <deque>
 #include <map>
 #include <set>
-#include <string>
 #include <tuple>
 #include <vector>
 
@@ -39,8 +38,6 @@ struct TransferOffer {
   uint64_t group = 0;
   uint32_t members = 0;
   uint32_t element = 0;
-  // What the first device of a reduction has to say to the others; "" from those.
-  std::string note;
 };
 
 // That a device is to start one of its operations, or to fail it.
@@ -54,7 +51,6 @@ struct TransferOrder {
   bool mismatch = false;
   uint64_t offered = 0;
   uint64_t expected = 0;
-  std::string note;
 };
 
 // Not thread-safe. A message takes O(log of what waits).

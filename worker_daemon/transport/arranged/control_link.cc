@@ -69,7 +69,6 @@ struct ControlLink::Message {
     message.group = offer.group;
     message.members = offer.members;
     message.element = offer.element;
-    message.SetNote(offer.note);
     return message;
   }
   static Message Of(const TransferOrder& order) {
@@ -79,16 +78,15 @@ struct ControlLink::Message {
     message.mismatch = order.mismatch;
     message.bytes = order.offered;
     message.expected = order.expected;
-    message.SetNote(order.note);
     return message;
   }
   GroupHello ToHello() const { return {group, members, Note()}; }
   TransferOffer ToOffer(int device) const {
-    return {kind,  device, id,      peer,    {channel, static_cast<Traffic>(traffic), sequence},
-            bytes, group,  members, element, Note()};
+    return {kind,  device, id,      peer,   {channel, static_cast<Traffic>(traffic), sequence},
+            bytes, group,  members, element};
   }
   TransferOrder ToOrder(int device) const {
-    return {device, id, round, last_of_round != 0, mismatch != 0, bytes, expected, Note()};
+    return {device, id, round, last_of_round != 0, mismatch != 0, bytes, expected};
   }
 };
 

@@ -27,10 +27,10 @@ struct MoverPart {
   std::vector<int> devices;
   Collective collective = Collective::kAllReduce;
   Element element = Element::kFloat32;
-  std::string note;  // From MakeNote() of the first of `devices`, equal for equal lists.
 };
 
-// One thread calls Connect, Start, Ended and Stop; any thread the others.
+// One thread at a time calls Connect, OpenCollectives, Start, Ended and Stop; any thread the
+// others.
 class DeviceMover {
  public:
   virtual ~DeviceMover() = default;
@@ -45,9 +45,17 @@ class DeviceMover {
   virtual absl::Status Connect(int self, const std::vector<int>& devices, const std::string& note,
                                absl::Time deadline) = 0;
 
+  // Makes collectives possible among each of `lists`. All devices of the group call it, with equal
+  // lists, also those that are in none, while nothing is under way. Returns once data has gone
+  // among every list that this device is in.
+  virtual absl::Status OpenCollectives(const std::vector<std::vector<int>>& lists,
+                                       absl::Time deadline) = 0;
+
   // Stands for what the caller has queued on the accelerator so far: a part with this mark waits
   // for that.
   virtual std::shared_ptr<void> Mark() = 0;
+  // Whether the accelerator has done what the mark stands for.
+  virtual bool Passed(const std::shared_ptr<void>& mark) = 0;
 
   // Starts the parts of a round, all at the same time, after those of all earlier rounds, and
   // returns a number for it. At most one send and one receive, or one reduction; none is empty.
@@ -56,8 +64,9 @@ class DeviceMover {
   // The rounds that have ended since the last call. An error means that nothing will end any more.
   virtual absl::StatusOr<std::vector<uint64_t>> Ended() = 0;
 
-  // Makes a Connect or Start that is under way return soon, with an error.
-  virtual void Interrupt() = 0;
+  // From `when` on makes a Connect, OpenCollectives or Start that is under way return soon, with an
+  // error. The earliest call counts.
+  virtual void InterruptAt(absl::Time when) = 0;
 
   // Gives up on all that has not ended: on return nothing touches the memory of any part.
   virtual void Stop() = 0;

@@ -20,7 +20,8 @@ absl::Status NotConnected(int self, int device) {
 }
 
 absl::Status CheckReduction(const std::vector<int>& devices, int self,
-                            const std::vector<int>& group) {
+                            const std::vector<int>& group,
+                            const std::set<std::vector<int>>& lists) {
   const std::set<int> distinct(devices.begin(), devices.end());
   if (distinct.size() != devices.size() || !distinct.contains(self)) {
     return absl::InvalidArgumentError(
@@ -29,24 +30,30 @@ absl::Status CheckReduction(const std::vector<int>& devices, int self,
   for (const int device : devices) {
     if (!std::binary_search(group.begin(), group.end(), device)) return NotConnected(self, device);
   }
+  if (!lists.contains(devices)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("device ", self, ": collectives among devices ", absl::StrJoin(devices, ", "),
+                     " were not opened"));
+  }
   return absl::OkStatus();
 }
 
 }  // namespace
 
 absl::Status CheckOperation(const ArrangedOperation& operation, int self,
-                            const std::vector<int>& group) {
+                            const std::vector<int>& group,
+                            const std::set<std::vector<int>>& lists) {
   if (operation.tag.channel > Tag::kMaxChannel) {
     return absl::InvalidArgumentError(
         absl::StrCat("channel ", operation.tag.channel, " is above ", Tag::kMaxChannel));
   }
-  if (Reduces(operation)) return CheckReduction(operation.part.devices, self, group);
+  if (Reduces(operation)) return CheckReduction(operation.part.devices, self, group, lists);
   const int peer = operation.part.peer;
   const bool known = peer != self && std::binary_search(group.begin(), group.end(), peer);
   return known ? absl::OkStatus() : NotConnected(self, peer);
 }
 
-TransferOffer OfferOf(const ArrangedOperation& operation, int self, uint64_t id, std::string note) {
+TransferOffer OfferOf(const ArrangedOperation& operation, int self, uint64_t id) {
   const MoverPart& part = operation.part;
   TransferOffer offer;
   offer.kind = static_cast<TransferOffer::Kind>(part.kind);
@@ -55,7 +62,6 @@ TransferOffer OfferOf(const ArrangedOperation& operation, int self, uint64_t id,
   offer.peer = part.peer;
   offer.tag = operation.tag;
   offer.bytes = part.bytes;
-  offer.note = std::move(note);
   if (Reduces(operation)) {
     offer.group = Fingerprint(part.devices);
     offer.members = static_cast<uint32_t>(part.devices.size());

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 #include <map>
-#include <string>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -21,12 +21,13 @@ struct ArrangedOperation {
 };
 
 // INVALID_ARGUMENT unless device `self` may start it: its tag is possible, and it is with others of
-// the `group`, which is ascending.
+// the `group`, which is ascending; a collective of several devices, that its list is one of
+// `lists`.
 absl::Status CheckOperation(const ArrangedOperation& operation, int self,
-                            const std::vector<int>& group);
+                            const std::vector<int>& group, const std::set<std::vector<int>>& lists);
 
-// What the arranger is told of it. `note` is for the other devices of a reduction.
-TransferOffer OfferOf(const ArrangedOperation& operation, int self, uint64_t id, std::string note);
+// What the arranger is told of it.
+TransferOffer OfferOf(const ArrangedOperation& operation, int self, uint64_t id);
 
 // INVALID_ARGUMENT with what its ends disagree on. REQUIRES: order.mismatch.
 absl::Status MismatchOf(const ArrangedOperation& operation, int self, const TransferOrder& order);

@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 #include "worker_daemon/transport/progress_thread.h"
+#include "worker_daemon/transport/reference_transport.h"
 #include "worker_daemon/transport/transport.h"
 
 namespace stagewright {

@@ -11,6 +11,7 @@
 #include "absl/synchronization/mutex.h"
 #include "worker_daemon/transport/identity.h"
 #include "worker_daemon/transport/local/local_hub.h"
+#include "worker_daemon/transport/reference_transport.h"
 #include "worker_daemon/transport/transport.h"
 
 namespace stagewright {

@@ -7,22 +7,43 @@
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
+#include <limits>
 #include <list>
 #include <map>
 #include <random>
+#include <set>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/base/status.h"
+#include "worker_daemon/cuda/current_gpu.h"
+#include "worker_daemon/cuda/event_query.h"
 
 namespace stagewright {
 namespace {
 
 static_assert(sizeof(ncclUniqueId) <= DeviceMover::kMaxNote);
 
-constexpr absl::Duration kPoll = absl::Microseconds(100);
+// How a thread waits for what mostly takes less than a sleep does.
+class Waiting {
+ public:
+  void Pause() {
+    if (absl::Now() < spin_until_) {
+      std::this_thread::yield();
+    } else {
+      absl::SleepFor(absl::Microseconds(20));
+    }
+  }
+
+ private:
+  const absl::Time spin_until_ = absl::Now() + absl::Microseconds(100);
+};
+
+// Blocks that NCCL takes of a GPU for messages: they need few, and passes compute beside them.
+constexpr int kMostMessageBlocks = 8;
 
 absl::Status Cuda(absl::string_view what, cudaError_t error) {
   if (error == cudaSuccess) return absl::OkStatus();
@@ -39,33 +60,14 @@ absl::Status Nccl(absl::string_view what, ncclResult_t result, ncclComm_t comm) 
   return remote ? absl::UnavailableError(text) : absl::InternalError(text);
 }
 
-// Makes a device current on this thread for a while.
-class DeviceGuard {
- public:
-  explicit DeviceGuard(int device) {
-    if (cudaGetDevice(&before_) != cudaSuccess) before_ = device;
-    if (before_ != device) cudaSetDevice(device);
-    changed_ = before_ != device;
-  }
-  ~DeviceGuard() {
-    if (changed_) cudaSetDevice(before_);
-  }
-  DeviceGuard(const DeviceGuard&) = delete;
-  DeviceGuard& operator=(const DeviceGuard&) = delete;
-
- private:
-  int before_ = 0;
-  bool changed_ = false;
-};
-
 class Event {
  public:
   explicit Event(int device) : device_(device) {
-    const DeviceGuard guard(device_);
+    const CurrentGpu current(device_);
     error_ = cudaEventCreateWithFlags(&event_, cudaEventDisableTiming);
   }
   ~Event() {
-    const DeviceGuard guard(device_);
+    const CurrentGpu current(device_);
     if (event_ != nullptr) cudaEventDestroy(event_);
   }
   Event(const Event&) = delete;
@@ -118,27 +120,44 @@ class NcclMover : public DeviceMover {
 
   absl::Status Connect(int self, const std::vector<int>& devices, const std::string& note,
                        absl::Time deadline) override {
-    const DeviceGuard guard(device_);
+    const CurrentGpu current(device_);
     self_ = self;
-    RETURN_IF_ERROR(Open(devices, note, deadline, all_));
+    RETURN_IF_ERROR(Open(devices, note, deadline));
     return Warm(deadline);
   }
 
+  absl::Status OpenCollectives(const std::vector<std::vector<int>>& lists,
+                               absl::Time deadline) override {
+    const CurrentGpu current(device_);
+    std::vector<Group*> opened;
+    for (const std::vector<int>& list : lists) {
+      if (known_.insert(list).second) RETURN_IF_ERROR(Split(list, deadline, opened));
+    }
+    for (Group* group : opened) RETURN_IF_ERROR(WarmCollectives(*group, deadline));
+    return absl::OkStatus();
+  }
+
   std::shared_ptr<void> Mark() override {
-    const DeviceGuard guard(device_);
+    const CurrentGpu current(device_);
     auto event = std::make_shared<Event>(device_);
     event->Record(stream_ ? static_cast<cudaStream_t>(stream_()) : nullptr);
     return event;
   }
 
+  bool Passed(const std::shared_ptr<void>& mark) override {
+    const auto& event = *static_cast<const Event*>(mark.get());
+    // An error shows where the operation is started.
+    return event.error() != cudaSuccess || QueryEvent(event.get()) != cudaErrorNotReady;
+  }
+
   absl::StatusOr<uint64_t> Start(const std::vector<MoverPart>& parts) override {
-    const DeviceGuard guard(device_);
+    const CurrentGpu current(device_);
     Group* group = &all_;
     if (parts[0].kind == MoverPart::Kind::kReduce) {
-      group = &reducing_[parts[0].note];
-      if (group->comm == nullptr) {
-        RETURN_IF_ERROR(Open(parts[0].devices, parts[0].note, absl::InfiniteFuture(), *group));
-      }
+      const auto found = reducing_.find(parts[0].devices);
+      if (found == reducing_.end())
+        return absl::FailedPreconditionError("no communicator for a collective");
+      group = &found->second;
     }
     for (const MoverPart& part : parts) {
       const auto& after = *static_cast<const Event*>(part.after.get());
@@ -161,10 +180,10 @@ class NcclMover : public DeviceMover {
   }
 
   absl::StatusOr<std::vector<uint64_t>> Ended() override {
-    const DeviceGuard guard(device_);
+    const CurrentGpu current(device_);
     std::vector<uint64_t> ended;
     for (auto round = under_way_.begin(); round != under_way_.end();) {
-      const cudaError_t state = cudaEventQuery(round->end->get());
+      const cudaError_t state = QueryEvent(round->end->get());
       if (state == cudaErrorNotReady) {
         RETURN_IF_ERROR(CheckAsync(*round->group));
         ++round;
@@ -177,13 +196,18 @@ class NcclMover : public DeviceMover {
     return ended;
   }
 
-  void Interrupt() override { interrupted_ = true; }
+  void InterruptAt(absl::Time when) override {
+    const int64_t nanos = absl::ToUnixNanos(when);
+    int64_t before = interrupted_at_;
+    while (nanos < before && !interrupted_at_.compare_exchange_weak(before, nanos)) {
+    }
+  }
 
   void Stop() override {
-    interrupted_ = true;
-    const DeviceGuard guard(device_);
+    InterruptAt(absl::InfinitePast());
+    const CurrentGpu current(device_);
     Close(all_);
-    for (auto& [note, group] : reducing_) Close(group);
+    for (auto& [devices, group] : reducing_) Close(group);
     reducing_.clear();
     under_way_.clear();
   }
@@ -200,20 +224,50 @@ class NcclMover : public DeviceMover {
                             group.devices.begin());
   }
 
-  absl::Status Open(const std::vector<int>& devices, const std::string& note, absl::Time deadline,
-                    Group& group) {
-    group.devices = devices;
-    RETURN_IF_ERROR(
-        Cuda("cudaStreamCreate", cudaStreamCreateWithFlags(&group.stream, cudaStreamNonBlocking)));
+  absl::Status Open(const std::vector<int>& devices, const std::string& note, absl::Time deadline) {
+    all_.devices = devices;
+    RETURN_IF_ERROR(MakeStream(all_));
     ncclUniqueId id;
     if (note.size() != sizeof(id)) return absl::InternalError("no id for a communicator");
     std::memcpy(&id, note.data(), sizeof(id));
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;
+    config.maxCTAs = kMostMessageBlocks;
     RETURN_IF_ERROR(Nccl("ncclCommInitRankConfig",
-                         ncclCommInitRankConfig(&group.comm, static_cast<int>(devices.size()), id,
-                                                RankOf(group, self_), &config),
-                         group.comm));
+                         ncclCommInitRankConfig(&all_.comm, static_cast<int>(devices.size()), id,
+                                                RankOf(all_, self_), &config),
+                         all_.comm));
+    return AwaitReady(all_, deadline);
+  }
+
+  // What NCCL does is short and others wait for it: before the passes.
+  static absl::Status MakeStream(Group& group) {
+    int least = 0, greatest = 0;
+    RETURN_IF_ERROR(Cuda("cudaDeviceGetStreamPriorityRange",
+                         cudaDeviceGetStreamPriorityRange(&least, &greatest)));
+    return Cuda("cudaStreamCreate",
+                cudaStreamCreateWithPriority(&group.stream, cudaStreamNonBlocking, greatest));
+  }
+
+  // A communicator for the list out of that of all, who take part in this. Adds it to `opened` if
+  // this device is in the list.
+  absl::Status Split(const std::vector<int>& list, absl::Time deadline,
+                     std::vector<Group*>& opened) {
+    Group other;
+    const bool member = std::find(list.begin(), list.end(), self_) != list.end();
+    Group& group = member ? reducing_[list] : other;
+    group.devices = list;
+    if (member) RETURN_IF_ERROR(MakeStream(group));
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.blocking = 0;
+    RETURN_IF_ERROR(Nccl("ncclCommSplit",
+                         ncclCommSplit(all_.comm, member ? 0 : NCCL_SPLIT_NOCOLOR,
+                                       member ? RankOf(group, self_) : 0, &group.comm, &config),
+                         all_.comm));
+    // Until then `group.comm` is not written.
+    RETURN_IF_ERROR(AwaitReady(all_, deadline));
+    if (!member) return absl::OkStatus();
+    opened.push_back(&group);
     return AwaitReady(group, deadline);
   }
 
@@ -225,19 +279,20 @@ class NcclMover : public DeviceMover {
   }
 
   absl::Status AwaitReady(const Group& group, absl::Time deadline) const {
-    while (true) {
+    for (Waiting waiting;; waiting.Pause()) {
       ncclResult_t state = ncclSuccess;
       RETURN_IF_ERROR(
           Nccl("ncclCommGetAsyncError", ncclCommGetAsyncError(group.comm, &state), group.comm));
       if (state != ncclInProgress) return Nccl("NCCL", state, group.comm);
       RETURN_IF_ERROR(MayWait(deadline));
-      absl::SleepFor(kPoll);
     }
   }
 
   absl::Status MayWait(absl::Time deadline) const {
-    if (interrupted_) return absl::CancelledError("NCCL was interrupted");
-    if (absl::Now() > deadline) {
+    const absl::Time now = absl::Now();
+    if (absl::ToUnixNanos(now) >= interrupted_at_)
+      return absl::CancelledError("NCCL was interrupted");
+    if (now > deadline) {
       return absl::DeadlineExceededError(
           absl::StrCat("device ", self_, ": NCCL's communicator was not ready in time"));
     }
@@ -312,15 +367,32 @@ class NcclMover : public DeviceMover {
       RETURN_IF_ERROR(AwaitReady(all_, deadline));
     }
     RETURN_IF_ERROR(Cuda("cudaFreeAsync", cudaFreeAsync(bytes, all_.stream)));
+    return AwaitEnd(all_, deadline);
+  }
+
+  // The same for sums: NCCL connects a ring, and allocates, when it is first used.
+  absl::Status WarmCollectives(const Group& group, absl::Time deadline) const {
+    void* number = nullptr;
+    RETURN_IF_ERROR(Cuda("cudaMallocAsync", cudaMallocAsync(&number, sizeof(float), group.stream)));
+    RETURN_IF_ERROR(
+        Nccl("ncclAllReduce",
+             ncclAllReduce(number, number, 1, ncclFloat32, ncclSum, group.comm, group.stream),
+             group.comm));
+    RETURN_IF_ERROR(AwaitReady(group, deadline));
+    RETURN_IF_ERROR(Cuda("cudaFreeAsync", cudaFreeAsync(number, group.stream)));
+    return AwaitEnd(group, deadline);
+  }
+
+  // Until what is queued on the group's stream has ended.
+  absl::Status AwaitEnd(const Group& group, absl::Time deadline) const {
     Event end(device_);
-    end.Record(all_.stream);
+    end.Record(group.stream);
     RETURN_IF_ERROR(Cuda("cudaEventRecord", end.error()));
-    while (true) {
-      const cudaError_t state = cudaEventQuery(end.get());
+    for (Waiting waiting;; waiting.Pause()) {
+      const cudaError_t state = QueryEvent(end.get());
       if (state != cudaErrorNotReady) return Cuda("the first transfer between GPUs", state);
-      RETURN_IF_ERROR(CheckAsync(all_));
+      RETURN_IF_ERROR(CheckAsync(group));
       RETURN_IF_ERROR(MayWait(deadline));
-      absl::SleepFor(kPoll);
     }
   }
 
@@ -338,10 +410,11 @@ class NcclMover : public DeviceMover {
   const std::function<void*()> stream_;
   int self_ = 0;
   Group all_;
-  std::map<std::string, Group> reducing_;  // By note.
+  std::set<std::vector<int>> known_;  // Lists that were opened, also those without this device.
+  std::map<std::vector<int>, Group> reducing_;  // By list.
   std::list<UnderWay> under_way_;
   uint64_t last_ = 0;
-  std::atomic<bool> interrupted_ = false;
+  std::atomic<int64_t> interrupted_at_ = std::numeric_limits<int64_t>::max();  // Unix ns.
 };
 
 }  // namespace
@@ -355,6 +428,13 @@ absl::Status NcclUsable() {
   }
   if (count == 0) return absl::FailedPreconditionError("no GPU that CUDA can use");
   return absl::OkStatus();
+}
+
+bool GpusMayBeShared() {
+  const char* wanted = std::getenv("NCCL_MULTI_RANK_GPU_ENABLE");
+  if (wanted == nullptr || std::strcmp(wanted, "1") != 0) return false;
+  int version = 0;
+  return ncclGetVersion(&version) == ncclSuccess && version >= NCCL_VERSION(2, 30, 0);
 }
 
 absl::StatusOr<std::unique_ptr<DeviceMover>> MakeNcclMover(const NcclOptions& options) {
@@ -374,8 +454,7 @@ absl::StatusOr<std::string> AcceleratorName(int cuda_device) {
       Cuda("cudaGetDeviceProperties", cudaGetDeviceProperties(&properties, cuda_device)));
   std::string name = absl::StrCat(
       "GPU-", absl::BytesToHexString({properties.uuid.bytes, sizeof(properties.uuid.bytes)}));
-  const char* shared = std::getenv("NCCL_MULTI_RANK_GPU_ENABLE");
-  if (shared != nullptr && std::strcmp(shared, "1") == 0) {
+  if (GpusMayBeShared()) {
     std::random_device random;
     absl::StrAppend(&name, "/", absl::Hex(random(), absl::kZeroPad8),
                     absl::Hex(random(), absl::kZeroPad8));

@@ -7,6 +7,7 @@
 #include "common/base/status.h"
 #include "worker_daemon/transport/arranged/arranged_transport.h"
 #if STAGEWRIGHT_HAVE_UCX
+#include "worker_daemon/transport/reference_transport.h"
 #include "worker_daemon/transport/ucx/ucx_transport.h"
 #endif
 
@@ -105,6 +106,17 @@ absl::Status RoutingTransport::Connect(const std::vector<Peer>& peers, absl::Tim
   const bool distinct = accelerators.size() == accelerated.size() + 1;
   if (device_ == nullptr || accelerated.empty() || !distinct) return absl::OkStatus();
   return device_->Connect(accelerated, deadline);
+}
+
+absl::Status RoutingTransport::OpenCollectives(const std::vector<std::vector<int>>& lists,
+                                               absl::Time deadline) {
+  if (device_ == nullptr || !device_->connected_to(identity_.device)) return absl::OkStatus();
+  std::vector<std::vector<int>> inside;
+  for (const std::vector<int>& list : lists) {
+    if (std::all_of(list.begin(), list.end(), [&](int d) { return device_->connected_to(d); }))
+      inside.push_back(list);
+  }
+  return device_->OpenCollectives(inside, deadline);
 }
 
 // A device without a route gets the error of a transport that does not know it either.

@@ -49,6 +49,9 @@ class RoutingTransport : public Transport {
   void Send(int peer, Tag tag, const void* data, size_t bytes, Done done) override;
   void Receive(int peer, Tag tag, void* data, size_t bytes, Done done) override;
   void Abort(absl::Status status) override;
+  // The accelerators' group opens them; OK where there is none.
+  absl::Status OpenCollectives(const std::vector<std::vector<int>>& lists,
+                               absl::Time deadline) override;
   Transport* ForDeviceMemory(const std::vector<int>& devices) override;
   ReferenceTransport* ByReference(int peer) override;
 

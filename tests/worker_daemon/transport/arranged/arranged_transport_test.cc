@@ -29,7 +29,12 @@ class BreakableMover : public DeviceMover {
                        absl::Time deadline) override {
     return mover_->Connect(self, devices, note, deadline);
   }
+  absl::Status OpenCollectives(const std::vector<std::vector<int>>& lists,
+                               absl::Time deadline) override {
+    return mover_->OpenCollectives(lists, deadline);
+  }
   std::shared_ptr<void> Mark() override { return mover_->Mark(); }
+  bool Passed(const std::shared_ptr<void>& mark) override { return mover_->Passed(mark); }
   absl::StatusOr<uint64_t> Start(const std::vector<MoverPart>& parts) override {
     return mover_->Start(parts);
   }
@@ -37,7 +42,7 @@ class BreakableMover : public DeviceMover {
     if (*broken_) return absl::InternalError("the cable broke");
     return mover_->Ended();
   }
-  void Interrupt() override { mover_->Interrupt(); }
+  void InterruptAt(absl::Time when) override { mover_->InterruptAt(when); }
   void Stop() override { mover_->Stop(); }
 
  private:
@@ -69,6 +74,18 @@ std::vector<absl::Status> Connect(std::vector<std::unique_ptr<RoutingTransport>>
   }
   for (std::thread& thread : threads) thread.join();
   return results;
+}
+
+// All open the lists.
+void OpenLists(std::vector<std::unique_ptr<RoutingTransport>>& world,
+               const std::vector<std::vector<int>>& lists) {
+  std::vector<std::thread> threads;
+  for (const auto& self : world) {
+    threads.emplace_back([&lists, transport = self.get()] {
+      EXPECT_EQ(transport->OpenCollectives(lists, absl::Now() + kSoon), absl::OkStatus());
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
 }
 
 TEST(ArrangedTransportTest, AllMustBeConnectedToAll) {
@@ -155,6 +172,7 @@ TEST(ArrangedTransportTest, ReductionsAndMessagesInAnyOrder) {
     ASSERT_EQ(result, absl::OkStatus());
   }
   const std::vector<std::vector<int>> lists = {{0, 1, 2}, {2, 0}, {1, 2}, {2, 1, 0}};
+  OpenLists(world, lists);
   std::vector<std::thread> threads;
   std::atomic<int> wrong = 0;
   for (int self = 0; self < kDevices; ++self) {
@@ -195,10 +213,81 @@ TEST(ArrangedTransportTest, ReductionsAndMessagesInAnyOrder) {
   EXPECT_EQ(wrong, 0);
 }
 
+TEST(ArrangedTransportTest, RefusesCollectivesThatWereNotOpened) {
+  std::vector<std::unique_ptr<RoutingTransport>> world;
+  for (int i = 0; i < 2; ++i) world.push_back(Create(i, absl::StrCat("a", i), MakeCopyMover()));
+  for (const auto& result : Connect(world, {{1}, {0}}, kSoon)) ASSERT_EQ(result, absl::OkStatus());
+  float value = 1;
+  Completion completion;
+  world[1]->ForDeviceMemory({0})->RunCollective(Collective::kAllReduce, {0, 1}, kTag, &value, 1,
+                                                Element::kFloat32, completion.Callback());
+  EXPECT_EQ(
+      completion.Wait(*world[1], Soon()),
+      absl::FailedPreconditionError("device 1: collectives among devices 0, 1 were not opened"));
+}
+
+// Copies, and has passed as many of its marks as it is told.
+class SlowMover : public BreakableMover {
+ public:
+  SlowMover(std::atomic<bool>* broken, std::atomic<int>* passed)
+      : BreakableMover(broken), passed_(passed) {}
+  std::shared_ptr<void> Mark() override { return std::make_shared<int>(++marks_); }
+  bool Passed(const std::shared_ptr<void>& mark) override {
+    return *static_cast<const int*>(mark.get()) <= *passed_;
+  }
+
+ private:
+  std::atomic<int>* const passed_;
+  std::atomic<int> marks_ = 0;
+};
+
+// What another kernel still makes is not offered, so that it keeps nobody from what is there; among
+// equal tags the order of posting holds all the same.
+TEST(ArrangedTransportTest, ASendWaitsForItsDataAndNobodyForTheSend) {
+  for (const int sender : {0, 1}) {  // The arranger's own, and another's.
+    std::atomic<bool> broken = false;
+    std::atomic<int> passed = 0, everything = 1000;
+    std::vector<std::unique_ptr<RoutingTransport>> world;
+    for (int i = 0; i < 2; ++i) {
+      world.push_back(
+          Create(i, absl::StrCat("a", i),
+                 std::make_unique<SlowMover>(&broken, i == sender ? &passed : &everything)));
+    }
+    for (const auto& result : Connect(world, {{1}, {0}}, kSoon))
+      ASSERT_EQ(result, absl::OkStatus());
+    const int receiver = 1 - sender;
+    Transport& from = *world[sender]->ForDeviceMemory({receiver});
+    Transport& to = *world[receiver]->ForDeviceMemory({sender});
+    const int out[3] = {1, 2, 3};
+    int in[3] = {};
+    Completion sent[3], received[3], back_sent, back_received;
+    for (int i = 0; i < 3; ++i)
+      to.Receive(sender, kTag, &in[i], sizeof(int), received[i].Callback());
+    for (int i = 0; i < 3; ++i) from.Send(receiver, kTag, &out[i], sizeof(int), sent[i].Callback());
+    const int back = 9;
+    int back_in = 0;
+    from.Receive(receiver, kTag, &back_in, sizeof(int), back_received.Callback());
+    to.Send(sender, kTag, &back, sizeof(int), back_sent.Callback());
+    EXPECT_EQ(back_received.Wait(from, Soon()), absl::OkStatus());
+    EXPECT_EQ(back_in, 9);
+    EXPECT_EQ(in[0], 0);
+    passed = 1;
+    EXPECT_EQ(received[0].Wait(to, Soon()), absl::OkStatus());
+    EXPECT_EQ(in[0], 1);
+    EXPECT_EQ(in[1], 0);
+    passed = 3;
+    for (const Completion& completion : received)
+      EXPECT_EQ(completion.Wait(to, Soon()), absl::OkStatus());
+    EXPECT_EQ(in[1], 2);
+    EXPECT_EQ(in[2], 3);
+  }
+}
+
 TEST(ArrangedTransportTest, ReductionsOfDifferentSizesFail) {
   std::vector<std::unique_ptr<RoutingTransport>> world;
   for (int i = 0; i < 2; ++i) world.push_back(Create(i, absl::StrCat("a", i), MakeCopyMover()));
   for (const auto& result : Connect(world, {{1}, {0}}, kSoon)) ASSERT_EQ(result, absl::OkStatus());
+  OpenLists(world, {{0, 1}});
   std::vector<float> data[2] = {std::vector<float>(3), std::vector<float>(4)};
   Completion completions[2];
   for (int i = 0; i < 2; ++i) {

@@ -24,17 +24,8 @@ TransferOffer ReceiveOffer(int device, int peer, uint32_t channel, uint64_t id,
 }
 
 TransferOffer ReduceOffer(int device, uint64_t group, uint32_t members, uint32_t channel,
-                          uint64_t id, std::string note = "") {
-  return {TransferOffer::Kind::kReduce,
-          device,
-          id,
-          0,
-          {channel},
-          8,
-          group,
-          members,
-          0,
-          std::move(note)};
+                          uint64_t id) {
+  return {TransferOffer::Kind::kReduce, device, id, 0, {channel}, 8, group, members, 0};
 }
 
 TEST(ArrangerTest, OrdersBothEndsOnceBothHaveOffered) {
@@ -80,17 +71,16 @@ TEST(ArrangerTest, DifferentSizesFailBothEnds) {
   }
 }
 
-TEST(ArrangerTest, AReductionWaitsForAllMembersAndHandsOnTheNote) {
+TEST(ArrangerTest, AReductionWaitsForAllMembers) {
   Arranger arranger;
   arranger.Add(ReduceOffer(2, 77, 3, 0, 1));
-  arranger.Add(ReduceOffer(0, 77, 3, 0, 1, "note"));
-  arranger.Add(ReduceOffer(0, 77, 3, 0, 2, "note"));  // The next of the same tag.
-  arranger.Add(ReduceOffer(1, 78, 3, 0, 1));          // Another group.
+  arranger.Add(ReduceOffer(0, 77, 3, 0, 1));
+  arranger.Add(ReduceOffer(0, 77, 3, 0, 2));  // The next of the same tag.
+  arranger.Add(ReduceOffer(1, 78, 3, 0, 1));  // Another group.
   EXPECT_THAT(arranger.Take(), IsEmpty());
   arranger.Add(ReduceOffer(1, 77, 3, 0, 5));
   const std::vector<TransferOrder> orders = arranger.Take();
   ASSERT_THAT(orders, SizeIs(3));
-  for (const TransferOrder& order : orders) EXPECT_EQ(order.note, "note");
   EXPECT_EQ(orders[0].id, 1u);
 }
 

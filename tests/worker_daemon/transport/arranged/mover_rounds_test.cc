@@ -12,7 +12,11 @@ class FakeMover : public DeviceMover {
   absl::Status Connect(int, const std::vector<int>&, const std::string&, absl::Time) override {
     return absl::OkStatus();
   }
+  absl::Status OpenCollectives(const std::vector<std::vector<int>>&, absl::Time) override {
+    return absl::OkStatus();
+  }
   std::shared_ptr<void> Mark() override { return nullptr; }
+  bool Passed(const std::shared_ptr<void>&) override { return true; }
   absl::StatusOr<uint64_t> Start(const std::vector<MoverPart>& parts) override {
     if (!broken.ok()) return broken;
     started.push_back({});
@@ -24,7 +28,7 @@ class FakeMover : public DeviceMover {
     if (!broken.ok()) return broken;
     return std::exchange(ended, {});
   }
-  void Interrupt() override {}
+  void InterruptAt(absl::Time) override {}
   void Stop() override {}
 
   absl::Status broken;

@@ -7,6 +7,7 @@ namespace stagewright {
 namespace {
 
 const std::vector<int> kGroup = {1, 2, 5};
+const std::set<std::vector<int>> kLists = {{5, 2}, {1, 2, 5}};
 
 ArrangedOperation Send(int peer, uint32_t channel = 3) {
   return {{.kind = MoverPart::Kind::kSend, .peer = peer, .bytes = 8}, Tag{channel}, {}};
@@ -19,24 +20,28 @@ ArrangedOperation Reduction(std::vector<int> devices) {
 }
 
 TEST(PostedOperationsTest, ChecksPeersAndChannels) {
-  EXPECT_EQ(CheckOperation(Send(5), 2, kGroup), absl::OkStatus());
-  EXPECT_EQ(CheckOperation(Send(4), 2, kGroup),
+  EXPECT_EQ(CheckOperation(Send(5), 2, kGroup, kLists), absl::OkStatus());
+  EXPECT_EQ(CheckOperation(Send(4), 2, kGroup, kLists),
             absl::InvalidArgumentError("device 2 is not connected to device 4"));
-  EXPECT_FALSE(CheckOperation(Send(2), 2, kGroup).ok());
-  EXPECT_FALSE(CheckOperation(Send(5, Tag::kMaxChannel + 1), 2, kGroup).ok());
-  EXPECT_EQ(CheckOperation(Send(5, Tag::kMaxChannel), 2, kGroup), absl::OkStatus());
+  EXPECT_FALSE(CheckOperation(Send(2), 2, kGroup, kLists).ok());
+  EXPECT_FALSE(CheckOperation(Send(5, Tag::kMaxChannel + 1), 2, kGroup, kLists).ok());
+  EXPECT_EQ(CheckOperation(Send(5, Tag::kMaxChannel), 2, kGroup, kLists), absl::OkStatus());
 }
 
 TEST(PostedOperationsTest, ChecksTheDevicesOfReductions) {
-  EXPECT_EQ(CheckOperation(Reduction({5, 2}), 2, kGroup), absl::OkStatus());
-  EXPECT_FALSE(CheckOperation(Reduction({5, 1}), 2, kGroup).ok());
-  EXPECT_FALSE(CheckOperation(Reduction({2, 5, 2}), 2, kGroup).ok());
-  EXPECT_EQ(CheckOperation(Reduction({2, 3}), 2, kGroup),
+  EXPECT_EQ(CheckOperation(Reduction({5, 2}), 2, kGroup, kLists), absl::OkStatus());
+  EXPECT_FALSE(CheckOperation(Reduction({5, 1}), 2, kGroup, kLists).ok());
+  EXPECT_FALSE(CheckOperation(Reduction({2, 5, 2}), 2, kGroup, kLists).ok());
+  EXPECT_EQ(CheckOperation(Reduction({2, 3}), 2, kGroup, kLists),
             absl::InvalidArgumentError("device 2 is not connected to device 3"));
+  // The order of a list is part of it.
+  EXPECT_EQ(
+      CheckOperation(Reduction({2, 5}), 2, kGroup, kLists),
+      absl::FailedPreconditionError("device 2: collectives among devices 2, 5 were not opened"));
 }
 
 TEST(PostedOperationsTest, OffersSayWhatTheArrangerNeeds) {
-  const TransferOffer send = OfferOf(Send(5), 2, 77, "");
+  const TransferOffer send = OfferOf(Send(5), 2, 77);
   EXPECT_EQ(send.kind, TransferOffer::Kind::kSend);
   EXPECT_EQ(send.device, 2);
   EXPECT_EQ(send.id, 77);
@@ -47,12 +52,11 @@ TEST(PostedOperationsTest, OffersSayWhatTheArrangerNeeds) {
 
   ArrangedOperation reduction = Reduction({5, 2});
   reduction.part.element = Element::kBFloat16;
-  const TransferOffer offer = OfferOf(reduction, 2, 78, "note");
+  const TransferOffer offer = OfferOf(reduction, 2, 78);
   EXPECT_EQ(offer.kind, TransferOffer::Kind::kReduce);
   EXPECT_EQ(offer.group, Fingerprint({5, 2}));
   EXPECT_EQ(offer.members, 2);
   EXPECT_EQ(offer.element, static_cast<uint32_t>(Element::kBFloat16));
-  EXPECT_EQ(offer.note, "note");
 }
 
 TEST(PostedOperationsTest, AMismatchNamesSenderAndReceiver) {

@@ -1,0 +1,143 @@
+#include "planner_service/store/etcd/etcd_client.h"
+
+#include <grpcpp/grpcpp.h>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "absl/time/clock.h"
+
+namespace stagewright {
+namespace {
+
+constexpr absl::string_view kScheme = "etcd://";
+
+absl::Status FromGrpc(const grpc::Status& status, const std::string& endpoint, const char* what) {
+  if (status.ok()) return absl::OkStatus();
+  return absl::Status(static_cast<absl::StatusCode>(status.error_code()),
+                      absl::StrCat("etcd at ", endpoint, ": ", what, ": ", status.error_message()));
+}
+
+}  // namespace
+
+bool IsEtcdPlace(absl::string_view text) { return absl::StartsWith(text, kScheme); }
+
+absl::StatusOr<EtcdPlace> ParseEtcdPlace(absl::string_view text) {
+  const auto wrong = [&](absl::string_view why) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "\"", text, "\": ", why, "; expected etcd://HOST:PORT[,HOST:PORT...][/PREFIX]"));
+  };
+  absl::string_view rest = text;
+  if (!absl::ConsumePrefix(&rest, kScheme)) return wrong("is no etcd address");
+  EtcdPlace place;
+  const size_t slash = rest.find('/');
+  place.prefix = slash == absl::string_view::npos ? "/" : std::string(rest.substr(slash));
+  for (absl::string_view endpoint : absl::StrSplit(rest.substr(0, slash), ',')) {
+    const size_t colon = endpoint.rfind(':');
+    int port = 0;
+    if (colon == absl::string_view::npos || colon == 0 ||
+        !absl::SimpleAtoi(endpoint.substr(colon + 1), &port) || port < 1 || port > 65535)
+      return wrong(absl::StrCat("\"", endpoint, "\" is not HOST:PORT"));
+    place.endpoints.emplace_back(endpoint);
+  }
+  return place;
+}
+
+EtcdClient::EtcdClient(const EtcdPlace& place, absl::Duration patience) : patience_(patience) {
+  for (const std::string& endpoint : place.endpoints) {
+    grpc::ChannelArguments arguments;
+    arguments.SetMaxReceiveMessageSize(-1);
+    arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);
+    const auto channel =
+        grpc::CreateCustomChannel(endpoint, grpc::InsecureChannelCredentials(), arguments);
+    members_.push_back(
+        {endpoint, etcdserverpb::KV::NewStub(channel), etcdserverpb::Lease::NewStub(channel)});
+  }
+}
+
+template <typename Call>
+absl::Status EtcdClient::Try(const char* what, Call call) {
+  absl::Status status;
+  const absl::Time deadline = absl::Now() + patience_;
+  for (size_t tries = 0; tries < members_.size(); ++tries) {
+    const size_t index = present_;
+    const Member& member = members_[index];
+    grpc::ClientContext context;
+    context.set_deadline(absl::ToChronoTime(deadline));
+    status = FromGrpc(call(member, context), member.endpoint, what);
+    if (!absl::IsUnavailable(status)) return status;
+    size_t expected = index;
+    present_.compare_exchange_strong(expected, (index + 1) % members_.size());
+  }
+  return status;
+}
+
+absl::StatusOr<etcdserverpb::RangeResponse> EtcdClient::Range(
+    const etcdserverpb::RangeRequest& request) {
+  etcdserverpb::RangeResponse response;
+  RETURN_IF_ERROR(Try("Range", [&](const Member& member, grpc::ClientContext& context) {
+    return member.kv->Range(&context, request, &response);
+  }));
+  return response;
+}
+
+absl::Status EtcdClient::Put(const etcdserverpb::PutRequest& request) {
+  etcdserverpb::PutResponse response;
+  return Try("Put", [&](const Member& member, grpc::ClientContext& context) {
+    return member.kv->Put(&context, request, &response);
+  });
+}
+
+absl::Status EtcdClient::DeleteRange(const etcdserverpb::DeleteRangeRequest& request) {
+  etcdserverpb::DeleteRangeResponse response;
+  return Try("DeleteRange", [&](const Member& member, grpc::ClientContext& context) {
+    return member.kv->DeleteRange(&context, request, &response);
+  });
+}
+
+absl::StatusOr<etcdserverpb::TxnResponse> EtcdClient::Txn(const etcdserverpb::TxnRequest& request) {
+  etcdserverpb::TxnResponse response;
+  RETURN_IF_ERROR(Try("Txn", [&](const Member& member, grpc::ClientContext& context) {
+    return member.kv->Txn(&context, request, &response);
+  }));
+  return response;
+}
+
+absl::StatusOr<int64_t> EtcdClient::GrantLease(absl::Duration ttl) {
+  etcdserverpb::LeaseGrantRequest request;
+  request.set_ttl(absl::ToInt64Seconds(ttl));
+  etcdserverpb::LeaseGrantResponse response;
+  RETURN_IF_ERROR(Try("LeaseGrant", [&](const Member& member, grpc::ClientContext& context) {
+    return member.lease->LeaseGrant(&context, request, &response);
+  }));
+  return response.id();
+}
+
+absl::Status EtcdClient::KeepLease(int64_t lease) {
+  etcdserverpb::LeaseKeepAliveRequest request;
+  request.set_id(lease);
+  etcdserverpb::LeaseKeepAliveResponse response;
+  RETURN_IF_ERROR(Try("LeaseKeepAlive", [&](const Member& member, grpc::ClientContext& context) {
+    const auto stream = member.lease->LeaseKeepAlive(&context);
+    const bool answered = stream->Write(request) && stream->WritesDone() && stream->Read(&response);
+    const grpc::Status status = stream->Finish();
+    return answered
+               ? grpc::Status::OK
+               : (status.ok() ? grpc::Status(grpc::StatusCode::UNAVAILABLE, "no answer") : status);
+  }));
+  if (response.ttl() > 0) return absl::OkStatus();
+  return absl::NotFoundError(absl::StrCat("etcd: the lease ", lease, " is over"));
+}
+
+absl::Status EtcdClient::RevokeLease(int64_t lease) {
+  etcdserverpb::LeaseRevokeRequest request;
+  request.set_id(lease);
+  etcdserverpb::LeaseRevokeResponse response;
+  return Try("LeaseRevoke", [&](const Member& member, grpc::ClientContext& context) {
+    return member.lease->LeaseRevoke(&context, request, &response);
+  });
+}
+
+}  // namespace stagewright

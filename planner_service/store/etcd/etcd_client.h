@@ -1,0 +1,60 @@
+// Calls of an etcd cluster, at whichever of its members answers.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "common/base/status.h"
+#include "planner_service/store/etcd/etcd.grpc.pb.h"
+
+namespace stagewright {
+
+// "etcd://host:port[,host:port]/prefix".
+struct EtcdPlace {
+  std::vector<std::string> endpoints;
+  std::string prefix;  // Of all keys; "/" unless named.
+};
+
+bool IsEtcdPlace(absl::string_view text);
+// INVALID_ARGUMENT quotes what is wrong.
+absl::StatusOr<EtcdPlace> ParseEtcdPlace(absl::string_view text);
+
+// Thread-safe. A call that a member does not answer goes to the next one. UNAVAILABLE if none does,
+// DEADLINE_EXCEEDED after `patience`, RESOURCE_EXHAUSTED if the cluster's space is used up. In the
+// first two cases it may have been done all the same, as may a transaction that is answered with
+// unmet conditions: they may be what it did itself, at a member that did not say so.
+class EtcdClient {
+ public:
+  explicit EtcdClient(const EtcdPlace& place, absl::Duration patience = absl::Seconds(5));
+
+  absl::StatusOr<etcdserverpb::RangeResponse> Range(const etcdserverpb::RangeRequest& request);
+  absl::Status Put(const etcdserverpb::PutRequest& request);
+  absl::Status DeleteRange(const etcdserverpb::DeleteRangeRequest& request);
+  absl::StatusOr<etcdserverpb::TxnResponse> Txn(const etcdserverpb::TxnRequest& request);
+
+  // The id of a lease that lasts so long unless it is kept.
+  absl::StatusOr<int64_t> GrantLease(absl::Duration ttl);
+  // NOT_FOUND if it is over.
+  absl::Status KeepLease(int64_t lease);
+  absl::Status RevokeLease(int64_t lease);
+
+ private:
+  struct Member {
+    std::string endpoint;
+    std::unique_ptr<etcdserverpb::KV::Stub> kv;
+    std::unique_ptr<etcdserverpb::Lease::Stub> lease;
+  };
+  template <typename Call>
+  absl::Status Try(const char* what, Call call);
+
+  std::vector<Member> members_;
+  const absl::Duration patience_;
+  std::atomic<size_t> present_ = 0;  // The member that answered last.
+};
+
+}  // namespace stagewright

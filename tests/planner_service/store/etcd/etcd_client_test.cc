@@ -1,0 +1,62 @@
+#include "planner_service/store/etcd/etcd_client.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "absl/time/clock.h"
+#include "tests/planner_service/store/etcd/etcd_server.h"
+
+namespace stagewright {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+TEST(EtcdPlace, IsRead) {
+  EXPECT_TRUE(IsEtcdPlace("etcd://a:1"));
+  EXPECT_FALSE(IsEtcdPlace("state.db"));
+  const EtcdPlace place = ParseEtcdPlace("etcd://a:2379,10.0.0.1:2380/team/one").value();
+  EXPECT_THAT(place.endpoints, ElementsAre("a:2379", "10.0.0.1:2380"));
+  EXPECT_EQ(place.prefix, "/team/one");
+  EXPECT_EQ(ParseEtcdPlace("etcd://a:1")->prefix, "/");
+}
+
+TEST(EtcdPlace, WhatIsWrongIsQuoted) {
+  for (const char* text : {"state.db", "etcd://", "etcd://a", "etcd://a:0", "etcd://a:x",
+                           "etcd://a:1,", "etcd://:1", "etcd://a:70000/x"}) {
+    const absl::Status status = ParseEtcdPlace(text).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << text;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(text));
+  }
+}
+
+TEST(EtcdClient, AsksTheMembersInTurn) {
+  testing::EtcdServer server;
+  EtcdClient client({{"127.0.0.1:1", server.endpoint()}, "/"}, absl::Seconds(60));
+  etcdserverpb::PutRequest put;
+  put.set_key("k");
+  put.set_value("v");
+  EXPECT_EQ(client.Put(put), absl::OkStatus());
+  etcdserverpb::RangeRequest get;
+  get.set_key("k");
+  EXPECT_EQ(client.Range(get)->kvs(0).value(), "v");
+}
+
+TEST(EtcdClient, SaysWhichMemberDoesNotAnswer) {
+  EtcdClient client({{"127.0.0.1:1"}, "/"});
+  const absl::Status status = client.Range({}).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("127.0.0.1:1"));
+}
+
+TEST(EtcdClient, KeepsLeases) {
+  testing::EtcdServer server;
+  EtcdClient client({{server.endpoint()}, "/"}, absl::Seconds(60));
+  const int64_t lease = client.GrantLease(absl::Seconds(600)).value();
+  EXPECT_EQ(client.KeepLease(lease), absl::OkStatus());
+  EXPECT_EQ(client.RevokeLease(lease), absl::OkStatus());
+  EXPECT_EQ(client.KeepLease(lease).code(), absl::StatusCode::kNotFound);
+}
+
+}  // namespace
+}  // namespace stagewright

@@ -22,7 +22,7 @@ namespace {
 constexpr absl::Duration kCallDeadline = absl::Seconds(30);
 
 int RunJobs(const Globals& globals) {
-  Connection connection(globals.planner_address);
+  Connection connection(globals);
   v1::ListJobsResponse all;
   std::string token;
   do {
@@ -48,7 +48,7 @@ int RunJobs(const Globals& globals) {
 }
 
 int RunShow(const std::string& name, const Globals& globals) {
-  Connection connection(globals.planner_address);
+  Connection connection(globals);
   v1::GetJobRequest request;
   request.set_name(name);
   v1::GetJobResponse response;
@@ -66,7 +66,7 @@ int RunShow(const std::string& name, const Globals& globals) {
 }
 
 int RunCancel(const std::string& name, const Globals& globals) {
-  Connection connection(globals.planner_address);
+  Connection connection(globals);
   v1::CancelJobRequest request;
   request.set_name(name);
   v1::CancelJobResponse response;
@@ -79,7 +79,7 @@ int RunCancel(const std::string& name, const Globals& globals) {
 }
 
 int RunWorkers(const Globals& globals) {
-  Connection connection(globals.planner_address);
+  Connection connection(globals);
   v1::ListWorkersResponse response;
   absl::Status status = connection.Call(kCallDeadline, [&](grpc::ClientContext* context) {
     return connection.jobs().ListWorkers(context, v1::ListWorkersRequest(), &response);
@@ -122,7 +122,7 @@ std::vector<TraceEvent> LastStep(const std::vector<TraceEvent>& events) {
 }
 
 int RunTrace(const std::string& name, const std::string& path, const Globals& globals) {
-  Connection connection(globals.planner_address);
+  Connection connection(globals);
   v1::GetJobTraceRequest request;
   request.set_name(name);
   v1::GetJobTraceResponse response;
@@ -166,7 +166,7 @@ void AddJobCommands(CLI::App& app, Globals& globals) {
   watch->add_option("job", *name, "jobs/7")->required();
   AddOutputOption(*watch, globals);
   watch->callback([name, &globals] {
-    Connection connection(globals.planner_address);
+    Connection connection(globals);
     globals.exit_code = Watch(connection, *name, globals);
   });
 

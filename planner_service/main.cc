@@ -32,6 +32,21 @@ int main(int argc, char** argv) {
       ->check(CLI::Range(0.1, 86400.0));
   app.add_option("--max-message-mib", options.max_message_mib, "largest request accepted, in MiB")
       ->check(CLI::Range(1, 2047));
+  stagewright::DoorOptions& door = options.door;
+  app.add_option("--tls-cert", door.tls.certificate,
+                 "certificate of the planner, a PEM file; it and the next two are looked at again "
+                 "every 5 s");
+  app.add_option("--tls-key", door.tls.key, "its key, a PEM file without a password");
+  app.add_option("--tls-ca", door.tls.authorities,
+                 "authorities, a PEM file: clients and workers must show certificates of theirs");
+  app.add_option("--token-file", door.token_file,
+                 "lines TOKEN ROLE USER [TENANT]; read again when it changes");
+  app.add_flag("--insecure", door.insecure,
+               "listen in the clear where other machines reach it: whoever does may do everything");
+  app.add_option(
+      "--audit-log", door.audit_log,
+      "file that gets a line for every change that callers make (default: standard error, where "
+      "callers must say who they are)");
   CLI11_PARSE(app, argc, argv);
   options.worker_timeout = absl::Seconds(worker_timeout_seconds);
 
@@ -50,7 +65,7 @@ int main(int argc, char** argv) {
   std::cerr << "stagewright-planner: listening on " << (*server)->address();
   if (!(*server)->metrics_address().empty())
     std::cerr << ", metrics on " << (*server)->metrics_address();
-  std::cerr << std::endl;
+  std::cerr << std::endl << "stagewright-planner: " << (*server)->security() << std::endl;
 
   int signal = 0;
   sigwait(&signals, &signal);

@@ -3,10 +3,14 @@
 #include <utility>
 
 #include "common/wire/job_state.h"
+#include "common/wire/limits.h"
 #include "planner_service/service/message_queue.h"
 
 namespace stagewright {
 namespace {
+
+// Workers' and those of watchers. Every change of a job is written to each that watches it.
+constexpr size_t kMostOpenStreams = 4096;
 
 class WatchCall : public grpc::ServerWriteReactor<v1::WatchJobResponse> {
  public:
@@ -15,6 +19,15 @@ class WatchCall : public grpc::ServerWriteReactor<v1::WatchJobResponse> {
     stream_ = streams_->Add([this] {
       queue_.Abort(grpc::Status(grpc::StatusCode::UNAVAILABLE, "the planner is shutting down"));
     });
+    absl::Status status = CheckLimits(request);
+    if (status.ok() && streams_->size() > kMostOpenStreams) {
+      status = absl::ResourceExhaustedError(absl::StrCat(
+          "more than ", kMostOpenStreams, " streams are open: watch fewer jobs, or try again"));
+    }
+    if (!status.ok()) {
+      queue_.Close(ToGrpc(status));
+      return;
+    }
     auto watch =
         jobs_->Watch(request.name(), [this](std::shared_ptr<const v1::Job> job) { Show(*job); });
     if (watch.ok()) {
@@ -55,9 +68,11 @@ class WatchCall : public grpc::ServerWriteReactor<v1::WatchJobResponse> {
 // the worker is lost.
 class WorkerStream : public grpc::ServerBidiReactor<v1::ConnectRequest, v1::ConnectResponse> {
  public:
-  WorkerStream(JobManager* jobs, Profiling* profiling, WorkerRegistry* registry, LinkProber* links,
-               OpenStreams* streams)
-      : jobs_(jobs),
+  WorkerStream(grpc::CallbackServerContext* context, JobManager* jobs, Profiling* profiling,
+               WorkerRegistry* registry, LinkProber* links, OpenStreams* streams, Door* door)
+      : context_(context),
+        door_(door),
+        jobs_(jobs),
         profiling_(profiling),
         registry_(registry),
         links_(links),
@@ -95,7 +110,12 @@ class WorkerStream : public grpc::ServerBidiReactor<v1::ConnectRequest, v1::Conn
   using Queue = MessageQueue<WorkerStream, v1::ConnectResponse>;
 
   absl::Status Take() {
-    if (incoming_.has_register_()) return Enter(incoming_.register_());
+    RETURN_IF_ERROR(CheckLimits(incoming_));
+    if (incoming_.has_register_()) {
+      const absl::Status status = Enter(incoming_.register_());
+      door_->Audit(*context_, "Connect", incoming_.register_().worker(), status);
+      return status;
+    }
     if (worker_.empty())
       return absl::FailedPreconditionError("the first message of a worker must be `register`");
     if (!registry_->Heartbeat(worker_, session_, absl::Now())) {
@@ -117,6 +137,8 @@ class WorkerStream : public grpc::ServerBidiReactor<v1::ConnectRequest, v1::Conn
   absl::Status Enter(const v1::Register& message) {
     if (!worker_.empty())
       return absl::FailedPreconditionError("this stream has registered a worker already");
+    ASSIGN_OR_RETURN(const Caller caller, door_->CallerOf(*context_));
+    RETURN_IF_ERROR(MayRegister(caller, message.worker()));
     // The queue refuses messages once the stream is closed, so the registry may keep it longer than
     // the stream lives.
     auto session = jobs_->Register(message, [queue = queue_](const v1::ConnectResponse& response) {
@@ -136,6 +158,8 @@ class WorkerStream : public grpc::ServerBidiReactor<v1::ConnectRequest, v1::Conn
     links_->OnLost(worker_, absl::Now());
   }
 
+  grpc::CallbackServerContext* const context_;
+  Door* const door_;
   JobManager* const jobs_;
   Profiling* const profiling_;
   WorkerRegistry* const registry_;
@@ -158,10 +182,31 @@ grpc::ServerUnaryReactor* JobRpc::Done(grpc::CallbackServerContext* context, con
   return reactor;
 }
 
+absl::Status JobRpc::CheckOwner(const grpc::CallbackServerContext& context,
+                                const std::string& job) const {
+  ASSIGN_OR_RETURN(const Caller caller, door_->CallerOf(context));
+  if (caller.role == Role::kOperator) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const v1::Job found, jobs_->Get(job));
+  return MayChangeJob(caller, job, found.spec().owner(), found.spec().tenant());
+}
+
 grpc::ServerUnaryReactor* JobRpc::SubmitJob(grpc::CallbackServerContext* context,
                                             const v1::SubmitJobRequest* request,
                                             v1::SubmitJobResponse* response) {
-  auto job = jobs_->Submit(request->spec(), request->request_id());
+  if (const absl::Status limits = CheckLimits(*request); !limits.ok())
+    return Done(context, "SubmitJob", limits);
+  absl::StatusOr<v1::Job> job = absl::UnknownError("not submitted");
+  const auto caller = door_->CallerOf(*context);
+  if (caller.ok()) {
+    v1::JobSpec spec = request->spec();
+    spec.set_owner(caller->user);
+    spec.set_tenant(caller->tenant);
+    job = jobs_->Submit(spec, request->request_id());
+  } else {
+    job = caller.status();
+  }
+  door_->Audit(*context, "SubmitJob", job.ok() ? job->name() : request->spec().display_name(),
+               job.status());
   if (job.ok()) *response->mutable_job() = *std::move(job);
   return Done(context, "SubmitJob", job.status());
 }
@@ -169,6 +214,8 @@ grpc::ServerUnaryReactor* JobRpc::SubmitJob(grpc::CallbackServerContext* context
 grpc::ServerUnaryReactor* JobRpc::GetJob(grpc::CallbackServerContext* context,
                                          const v1::GetJobRequest* request,
                                          v1::GetJobResponse* response) {
+  if (const absl::Status limits = CheckLimits(*request); !limits.ok())
+    return Done(context, "GetJob", limits);
   auto job = jobs_->Get(request->name());
   if (job.ok()) *response->mutable_job() = *std::move(job);
   return Done(context, "GetJob", job.status());
@@ -177,6 +224,8 @@ grpc::ServerUnaryReactor* JobRpc::GetJob(grpc::CallbackServerContext* context,
 grpc::ServerUnaryReactor* JobRpc::ListJobs(grpc::CallbackServerContext* context,
                                            const v1::ListJobsRequest* request,
                                            v1::ListJobsResponse* response) {
+  if (const absl::Status limits = CheckLimits(*request); !limits.ok())
+    return Done(context, "ListJobs", limits);
   auto list = jobs_->List(request->page_size(), request->page_token());
   if (list.ok()) *response = *std::move(list);
   return Done(context, "ListJobs", list.status());
@@ -190,7 +239,11 @@ grpc::ServerWriteReactor<v1::WatchJobResponse>* JobRpc::WatchJob(
 grpc::ServerUnaryReactor* JobRpc::CancelJob(grpc::CallbackServerContext* context,
                                             const v1::CancelJobRequest* request,
                                             v1::CancelJobResponse* response) {
-  auto job = jobs_->Cancel(request->name());
+  if (const absl::Status limits = CheckLimits(*request); !limits.ok())
+    return Done(context, "CancelJob", limits);
+  const absl::Status owner = CheckOwner(*context, request->name());
+  absl::StatusOr<v1::Job> job = owner.ok() ? jobs_->Cancel(request->name()) : owner;
+  door_->Audit(*context, "CancelJob", request->name(), job.status());
   if (job.ok()) *response->mutable_job() = *std::move(job);
   return Done(context, "CancelJob", job.status());
 }
@@ -198,8 +251,16 @@ grpc::ServerUnaryReactor* JobRpc::CancelJob(grpc::CallbackServerContext* context
 grpc::ServerUnaryReactor* JobRpc::ReplanJob(grpc::CallbackServerContext* context,
                                             const v1::ReplanJobRequest* request,
                                             v1::ReplanJobResponse* response) {
+  if (const absl::Status limits = CheckLimits(*request); !limits.ok())
+    return Done(context, "ReplanJob", limits);
+  if (const absl::Status owner = CheckOwner(*context, request->name()); !owner.ok()) {
+    door_->Audit(*context, "ReplanJob", request->name(), owner);
+    return Done(context, "ReplanJob", owner);
+  }
   auto* reactor = context->DefaultReactor();
-  jobs_->Replan(*request, [this, reactor, response](absl::StatusOr<v1::ReplanJobResponse> result) {
+  jobs_->Replan(*request, [this, context, request, reactor,
+                           response](absl::StatusOr<v1::ReplanJobResponse> result) {
+    door_->Audit(*context, "ReplanJob", request->name(), result.status());
     if (result.ok()) *response = *std::move(result);
     if (metrics_ != nullptr)
       metrics_->CountRequest("ReplanJob", absl::StatusCodeToString(result.status().code()));
@@ -211,6 +272,8 @@ grpc::ServerUnaryReactor* JobRpc::ReplanJob(grpc::CallbackServerContext* context
 grpc::ServerUnaryReactor* JobRpc::GetJobTrace(grpc::CallbackServerContext* context,
                                               const v1::GetJobTraceRequest* request,
                                               v1::GetJobTraceResponse* response) {
+  if (const absl::Status limits = CheckLimits(*request); !limits.ok())
+    return Done(context, "GetJobTrace", limits);
   auto trace = jobs_->Trace(request->name());
   if (trace.ok()) *response = *std::move(trace);
   return Done(context, "GetJobTrace", trace.status());
@@ -219,6 +282,8 @@ grpc::ServerUnaryReactor* JobRpc::GetJobTrace(grpc::CallbackServerContext* conte
 grpc::ServerUnaryReactor* JobRpc::ListJobSteps(grpc::CallbackServerContext* context,
                                                const v1::ListJobStepsRequest* request,
                                                v1::ListJobStepsResponse* response) {
+  if (const absl::Status limits = CheckLimits(*request); !limits.ok())
+    return Done(context, "ListJobSteps", limits);
   auto steps = jobs_->Steps(request->name(), request->after_step());
   if (steps.ok()) *response = *std::move(steps);
   return Done(context, "ListJobSteps", steps.status());
@@ -232,8 +297,8 @@ grpc::ServerUnaryReactor* JobRpc::ListWorkers(grpc::CallbackServerContext* conte
 }
 
 grpc::ServerBidiReactor<v1::ConnectRequest, v1::ConnectResponse>* WorkerRpc::Connect(
-    grpc::CallbackServerContext* /*context*/) {
-  return new WorkerStream(jobs_, profiling_, registry_, links_, streams_);
+    grpc::CallbackServerContext* context) {
+  return new WorkerStream(context, jobs_, profiling_, registry_, links_, streams_, door_);
 }
 
 }  // namespace stagewright

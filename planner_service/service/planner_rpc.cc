@@ -4,6 +4,7 @@
 #include <memory>
 #include <utility>
 
+#include "common/wire/limits.h"
 #include "common/wire/strategy_proto.h"
 #include "planner_service/front_door/front_door.h"
 #include "planner_service/service/message_queue.h"
@@ -29,10 +30,14 @@ class PooledCall : public grpc::ServerUnaryReactor {
 
   static grpc::ServerUnaryReactor* Start(PlanningPool* pool, PlannerMetrics* metrics,
                                          const char* method,
-                                         SearchContext::Clock::time_point deadline, Work work) {
-    auto* call = new PooledCall(metrics, method, deadline);
-    const absl::Status queued =
-        pool->Submit([call, work = std::move(work)] { call->Complete(work(*call->search_)); });
+                                         const grpc::CallbackServerContext& context,
+                                         const google::protobuf::Message& request, Work work) {
+    auto* call = new PooledCall(metrics, method, DeadlineOf(context));
+    absl::Status queued = CheckLimits(request);
+    if (queued.ok()) {
+      queued =
+          pool->Submit([call, work = std::move(work)] { call->Complete(work(*call->search_)); });
+    }
     if (!queued.ok()) call->Complete(queued);
     return call;
   }
@@ -134,7 +139,7 @@ class PlanStreamCall : public grpc::ServerWriteReactor<v1::PlanStreamResponse> {
 grpc::ServerUnaryReactor* PlannerRpc::Plan(grpc::CallbackServerContext* context,
                                            const v1::PlanRequest* request,
                                            v1::PlanResponse* response) {
-  return PooledCall::Start(pool_, metrics_, "Plan", DeadlineOf(*context),
+  return PooledCall::Start(pool_, metrics_, "Plan", *context, *request,
                            [=, this](SearchContext& search) {
                              return SolveInto(*request, search, metrics_, {}, response);
                            });
@@ -143,6 +148,10 @@ grpc::ServerUnaryReactor* PlannerRpc::Plan(grpc::CallbackServerContext* context,
 grpc::ServerWriteReactor<v1::PlanStreamResponse>* PlannerRpc::PlanStream(
     grpc::CallbackServerContext* context, const v1::PlanStreamRequest* request) {
   auto* call = new PlanStreamCall(streams_, DeadlineOf(*context));
+  if (const absl::Status limits = CheckLimits(*request); !limits.ok()) {
+    call->Close(limits, metrics_);
+    return call;
+  }
   // The request lives only as long as the stream, the search possibly longer.
   const absl::Status queued = pool_->Submit(
       [call, plan = request->plan(), metrics = metrics_] { call->Solve(plan, metrics); });
@@ -154,7 +163,7 @@ grpc::ServerUnaryReactor* PlannerRpc::Validate(grpc::CallbackServerContext* cont
                                                const v1::ValidateRequest* request,
                                                v1::ValidateResponse* response) {
   return PooledCall::Start(
-      pool_, metrics_, "Validate", DeadlineOf(*context), [=](SearchContext&) -> absl::Status {
+      pool_, metrics_, "Validate", *context, *request, [=](SearchContext&) -> absl::Status {
         ASSIGN_OR_RETURN(OwnedPlanRequest owned, FromProto(request->problem()));
         const auto judged = JudgeStrategy(owned.request, FromProto(request->strategy()), "given");
         // What the strategy breaks is the answer; what the question breaks is an error.
@@ -169,7 +178,7 @@ grpc::ServerUnaryReactor* PlannerRpc::Simulate(grpc::CallbackServerContext* cont
                                                const v1::SimulateRequest* request,
                                                v1::SimulateResponse* response) {
   return PooledCall::Start(
-      pool_, metrics_, "Simulate", DeadlineOf(*context), [=](SearchContext&) -> absl::Status {
+      pool_, metrics_, "Simulate", *context, *request, [=](SearchContext&) -> absl::Status {
         ASSIGN_OR_RETURN(OwnedPlanRequest owned, FromProto(request->problem()));
         owned.request.timeline = request->timeline();
         ASSIGN_OR_RETURN(JudgedPlan judged,
@@ -183,7 +192,7 @@ grpc::ServerUnaryReactor* PlannerRpc::Explain(grpc::CallbackServerContext* conte
                                               const v1::ExplainRequest* request,
                                               v1::ExplainResponse* response) {
   return PooledCall::Start(
-      pool_, metrics_, "Explain", DeadlineOf(*context), [=](SearchContext& search) -> absl::Status {
+      pool_, metrics_, "Explain", *context, *request, [=](SearchContext& search) -> absl::Status {
         ASSIGN_OR_RETURN(OwnedPlanRequest owned, FromProto(request->problem()));
         ASSIGN_OR_RETURN(const Explanation explanation,
                          ExplainStrategy(owned.request, FromProto(request->strategy()), search));

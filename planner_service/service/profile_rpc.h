@@ -2,6 +2,7 @@
 #pragma once
 
 #include "planner_service/profiles/profiling.h"
+#include "planner_service/service/door.h"
 #include "planner_service/service/metrics.h"
 #include "planner_service/service/rpc.h"
 #include "stagewright/v1/profile.grpc.pb.h"
@@ -11,8 +12,8 @@ namespace stagewright {
 class ProfileRpc : public v1::ProfileService::CallbackService {
  public:
   // All outlive the service; `metrics` may be null.
-  ProfileRpc(Profiling* profiling, OpenStreams* streams, PlannerMetrics* metrics)
-      : profiling_(profiling), streams_(streams), metrics_(metrics) {}
+  ProfileRpc(Profiling* profiling, OpenStreams* streams, PlannerMetrics* metrics, Door* door)
+      : profiling_(profiling), streams_(streams), metrics_(metrics), door_(door) {}
 
   grpc::ServerUnaryReactor* ProfileGraph(grpc::CallbackServerContext* context,
                                          const v1::ProfileGraphRequest* request,
@@ -34,6 +35,7 @@ class ProfileRpc : public v1::ProfileService::CallbackService {
   Profiling* const profiling_;
   OpenStreams* const streams_;
   PlannerMetrics* const metrics_;
+  Door* const door_;
 };
 
 }  // namespace stagewright

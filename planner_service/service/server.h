@@ -7,6 +7,7 @@
 
 #include "absl/time/time.h"
 #include "common/base/status.h"
+#include "planner_service/service/door.h"
 
 namespace stagewright {
 
@@ -17,13 +18,14 @@ struct ServerOptions {
   int planning_threads = 2;
   int planning_queue = 16;
   absl::Duration worker_timeout = absl::Seconds(10);
-  int max_message_mib = 256;  // Largest graph accepted.
+  int max_message_mib = 64;  // Largest graph accepted.
+  DoorOptions door;          // Who comes in; by default everybody, from this machine only.
 };
 
 class PlannerServer {
  public:
-  // INVALID_ARGUMENT for an address that is none, UNAVAILABLE if it cannot be listened on,
-  // FAILED_PRECONDITION if the state cannot be used.
+  // Errors of Door::Open; INVALID_ARGUMENT for an address that is none, UNAVAILABLE if it cannot be
+  // listened on, FAILED_PRECONDITION if the state cannot be used.
   static absl::StatusOr<std::unique_ptr<PlannerServer>> Start(const ServerOptions& options);
   // Ends open streams, lets running calls finish for at most `grace`, then stops. Jobs on workers
   // go on.
@@ -32,6 +34,7 @@ class PlannerServer {
 
   virtual std::string address() const = 0;          // HOST:PORT as bound.
   virtual std::string metrics_address() const = 0;  // Empty without metrics.
+  virtual std::string security() const = 0;         // For people: what protects the address.
 };
 
 }  // namespace stagewright

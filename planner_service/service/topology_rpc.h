@@ -3,6 +3,7 @@
 
 #include "planner_service/links/link_prober.h"
 #include "planner_service/registry/worker_registry.h"
+#include "planner_service/service/door.h"
 #include "planner_service/service/metrics.h"
 #include "stagewright/v1/links.grpc.pb.h"
 
@@ -11,8 +12,8 @@ namespace stagewright {
 class TopologyRpc : public v1::TopologyService::CallbackService {
  public:
   // All outlive the service; `metrics` may be null.
-  TopologyRpc(WorkerRegistry* registry, LinkProber* links, PlannerMetrics* metrics)
-      : registry_(registry), links_(links), metrics_(metrics) {}
+  TopologyRpc(WorkerRegistry* registry, LinkProber* links, PlannerMetrics* metrics, Door* door)
+      : registry_(registry), links_(links), metrics_(metrics), door_(door) {}
 
   grpc::ServerUnaryReactor* MeasureTopology(grpc::CallbackServerContext* context,
                                             const v1::MeasureTopologyRequest* request,
@@ -22,6 +23,7 @@ class TopologyRpc : public v1::TopologyService::CallbackService {
   WorkerRegistry* const registry_;
   LinkProber* const links_;
   PlannerMetrics* const metrics_;
+  Door* const door_;
 };
 
 }  // namespace stagewright

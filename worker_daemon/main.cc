@@ -1,5 +1,7 @@
 // stagewright-worker: offers this machine's devices to a planner and trains on them.
+#include <net/if.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <sys/resource.h>
 
 #include <CLI/CLI.hpp>
@@ -10,6 +12,14 @@
 #include "worker_daemon/device/host_memory.h"
 
 namespace {
+
+// Where tensors of other workers come and go, in the words of the libraries that move them.
+bool BindTransports(const std::string& interface) {
+  if (if_nametoindex(interface.c_str()) == 0) return false;
+  setenv("UCX_NET_DEVICES", interface.c_str(), /*overwrite=*/1);
+  setenv("NCCL_SOCKET_IFNAME", ("=" + interface).c_str(), /*overwrite=*/1);
+  return true;
+}
 
 // Every file of a data set stays open, and the soft limit is often 1024.
 void OpenAsManyFilesAsAllowed() {
@@ -23,6 +33,7 @@ void OpenAsManyFilesAsAllowed() {
 
 int main(int argc, char** argv) {
   stagewright::DaemonOptions options;
+  std::string interface;
   int64_t memory_mib = 0, memory_limit_mib = 0;
   CLI::App app("stagewright-worker: trains stages that a planner assigns");
   app.set_version_flag("--version", std::string("stagewright-worker ") + STAGEWRIGHT_VERSION);
@@ -46,10 +57,34 @@ int main(int argc, char** argv) {
                  "address of /metrics, HOST:PORT (default: no metrics)");
   app.add_option("--work-dir", options.work_dir,
                  "directory to run in; relative paths of jobs start here");
+  app.add_option("--transport-interface", interface,
+                 "network interface that tensors travel over, which is not encrypted (default: all "
+                 "that lead to other workers)");
+  app.add_option("--data-root", options.roots.data,
+                 "directory outside of which jobs read nothing, but for --output-root (default: "
+                 "they read what this worker can)");
+  app.add_option("--output-root", options.roots.output,
+                 "directory outside of which jobs write nothing (default: they write where this "
+                 "worker can)");
+  stagewright::ChannelSecurity& security = options.security;
+  app.add_option("--tls-cert", security.tls.certificate,
+                 "certificate of this worker, a PEM file; it and the next two are looked at again "
+                 "every 5 s");
+  app.add_option("--tls-key", security.tls.key, "its key, a PEM file without a password");
+  app.add_option("--tls-ca", security.tls.authorities,
+                 "authorities, a PEM file: the planner must show a certificate of theirs");
+  app.add_option("--token-file", security.token_file, "file with this worker's token");
+  app.add_flag("--insecure", security.insecure,
+               "speak to a planner on another machine in the clear");
   CLI11_PARSE(app, argc, argv);
   options.memory_per_device = memory_mib * stagewright::kMiB;
   options.memory_limit = memory_limit_mib * stagewright::kMiB;
 
+  if (!interface.empty() && !BindTransports(interface)) {
+    std::cerr << "stagewright-worker: --transport-interface "
+              << interface << ": there is no network interface of that name" << std::endl;
+    return 1;
+  }
   stagewright::KeepFreedHostMemory();
   // Blocked before any thread starts, so that only sigwait below receives them.
   sigset_t signals;

@@ -56,6 +56,21 @@ int main(int argc, char** argv) {
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 40));
   app.add_option("--keep-days", options.keep_days, "days that ended jobs are kept; 0: for ever")
       ->check(CLI::Range(0.0, 36500.0));
+  stagewright::DoorOptions& door = options.door;
+  app.add_option("--tls-cert", door.tls.certificate,
+                 "certificate of the planner, a PEM file; it and the next two are looked at again "
+                 "every 5 s");
+  app.add_option("--tls-key", door.tls.key, "its key, a PEM file without a password");
+  app.add_option("--tls-ca", door.tls.authorities,
+                 "authorities, a PEM file: clients and workers must show certificates of theirs");
+  app.add_option("--token-file", door.token_file,
+                 "lines TOKEN ROLE USER [TENANT]; read again when it changes");
+  app.add_flag("--insecure", door.insecure,
+               "listen in the clear where other machines reach it: whoever does may do everything");
+  app.add_option(
+      "--audit-log", door.audit_log,
+      "file that gets a line for every change that callers make (default: standard error, where "
+      "callers must say who they are)");
   stagewright::AddLogFlags(app, log);
   const stagewright::StateCommand state = stagewright::AddStateCommand(app);
   CLI11_PARSE(app, argc, argv);
@@ -91,6 +106,7 @@ int main(int argc, char** argv) {
   const std::string metrics = (*server)->metrics_address();
   Log(LogLevel::kInfo, absl::StrCat("listening on ", (*server)->address(),
                                     metrics.empty() ? "" : ", metrics on ", metrics));
+  Log(LogLevel::kInfo, (*server)->security());
   for (const std::string& note : (*server)->notes()) Log(LogLevel::kWarning, note);
 
   int received = 0;

@@ -1,4 +1,5 @@
 // stagewright-worker: offers this machine's devices to a planner and trains on them.
+#include <net/if.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/resource.h>
@@ -17,6 +18,14 @@
 #include "worker_daemon/device/host_memory.h"
 
 namespace {
+
+// Where tensors of other workers come and go, in the words of the libraries that move them.
+bool BindTransports(const std::string& interface) {
+  if (if_nametoindex(interface.c_str()) == 0) return false;
+  setenv("UCX_NET_DEVICES", interface.c_str(), /*overwrite=*/1);
+  setenv("NCCL_SOCKET_IFNAME", ("=" + interface).c_str(), /*overwrite=*/1);
+  return true;
+}
 
 // Every file of a data set stays open, and the soft limit is often 1024.
 void OpenAsManyFilesAsAllowed() {
@@ -58,6 +67,7 @@ int main(int argc, char** argv) {
   using stagewright::Log;
   using stagewright::LogLevel;
   stagewright::DaemonOptions options;
+  std::string interface;
   stagewright::LogOptions log = {"stagewright-worker"};
   int64_t memory_mib = 0, memory_limit_mib = 0;
   int drain_seconds = 30;
@@ -95,12 +105,36 @@ int main(int argc, char** argv) {
       ->check(CLI::Range(0, 86400));
   app.add_option("--work-dir", options.work_dir,
                  "directory to run in; relative paths of jobs start here");
+  app.add_option("--transport-interface", interface,
+                 "network interface that tensors travel over, which is not encrypted (default: all "
+                 "that lead to other workers)");
+  app.add_option("--data-root", options.roots.data,
+                 "directory outside of which jobs read nothing, but for --output-root (default: "
+                 "they read what this worker can)");
+  app.add_option("--output-root", options.roots.output,
+                 "directory outside of which jobs write nothing (default: they write where this "
+                 "worker can)");
+  stagewright::ChannelSecurity& security = options.security;
+  app.add_option("--tls-cert", security.tls.certificate,
+                 "certificate of this worker, a PEM file; it and the next two are looked at again "
+                 "every 5 s");
+  app.add_option("--tls-key", security.tls.key, "its key, a PEM file without a password");
+  app.add_option("--tls-ca", security.tls.authorities,
+                 "authorities, a PEM file: the planner must show a certificate of theirs");
+  app.add_option("--token-file", security.token_file, "file with this worker's token");
+  app.add_flag("--insecure", security.insecure,
+               "speak to a planner on another machine in the clear");
   stagewright::AddLogFlags(app, log);
   CLI11_PARSE(app, argc, argv);
   stagewright::SetUpLog(log);
   options.memory_per_device = memory_mib * stagewright::kMiB;
   options.memory_limit = memory_limit_mib * stagewright::kMiB;
 
+  if (!interface.empty() && !BindTransports(interface)) {
+    Log(LogLevel::kError, absl::StrCat("--transport-interface ", interface,
+                                       ": there is no network interface of that name"));
+    return 1;
+  }
   SetNcclDefaults();  // Before any thread starts.
   stagewright::KeepFreedHostMemory();
   // Blocked before any thread starts, so that only sigwait below receives them.

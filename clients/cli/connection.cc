@@ -9,11 +9,15 @@
 
 namespace stagewright::cli {
 
-Connection::Connection(const std::string& address) : address_(address) {
+Connection::Connection(const std::string& address, const ChannelSecurity& security)
+    : address_(address) {
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(-1);
   arguments.SetMaxSendMessageSize(-1);
-  auto channel = grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
+  auto opened = OpenChannel(address, security, arguments);
+  channel_status_ = opened.status();
+  // Without credentials it is a channel whose calls all fail.
+  const auto channel = opened.ok() ? *opened : grpc::CreateChannel(address, nullptr);
   planner_ = v1::PlannerService::NewStub(channel);
   jobs_ = v1::JobService::NewStub(channel);
   profiles_ = v1::ProfileService::NewStub(channel);
@@ -26,6 +30,7 @@ std::string FreshId() {
 }
 
 absl::Status Connection::Translate(const grpc::Status& status) const {
+  RETURN_IF_ERROR(channel_status_);
   if (status.ok()) return absl::OkStatus();
   if (status.error_code() == grpc::StatusCode::UNAVAILABLE) {
     return absl::UnavailableError(

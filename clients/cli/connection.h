@@ -9,7 +9,9 @@
 #include <string>
 
 #include "absl/time/time.h"
+#include "clients/cli/globals.h"
 #include "common/base/status.h"
+#include "common/channel/channel.h"
 #include "stagewright/v1/job_service.grpc.pb.h"
 #include "stagewright/v1/links.grpc.pb.h"
 #include "stagewright/v1/planner_service.grpc.pb.h"
@@ -19,8 +21,10 @@ namespace stagewright::cli {
 
 class Connection {
  public:
-  // HOST:PORT. Does not connect yet.
-  explicit Connection(const std::string& address);
+  // HOST:PORT. Does not connect yet: errors of OpenChannel are those of the first call.
+  Connection(const std::string& address, const ChannelSecurity& security);
+  explicit Connection(const Globals& globals)
+      : Connection(globals.planner_address, globals.security) {}
 
   v1::PlannerService::Stub& planner() { return *planner_; }
   v1::JobService::Stub& jobs() { return *jobs_; }
@@ -31,6 +35,7 @@ class Connection {
   // &response); }). An unreachable planner is UNAVAILABLE and names the address.
   template <typename F>
   absl::Status Call(absl::Duration deadline, F&& call) const {
+    RETURN_IF_ERROR(channel_status_);
     grpc::ClientContext context;
     context.set_deadline(absl::ToChronoTime(absl::Now() + deadline));
     return Translate(call(&context));
@@ -39,6 +44,7 @@ class Connection {
 
  private:
   const std::string address_;
+  absl::Status channel_status_;
   std::unique_ptr<v1::PlannerService::Stub> planner_;
   std::unique_ptr<v1::JobService::Stub> jobs_;
   std::unique_ptr<v1::ProfileService::Stub> profiles_;

@@ -1,6 +1,7 @@
 // stagewright: plan, submit and watch pipeline-parallel training.
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <iostream>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,7 @@
 #include "clients/cli/jobs/topology_command.h"
 #include "clients/cli/local/up_command.h"
 #include "clients/cli/nearest.h"
+#include "clients/cli/plain_output.h"
 #include "clients/cli/plan/explain_command.h"
 #include "clients/cli/plan/graph_commands.h"
 #include "clients/cli/plan/plan_commands.h"
@@ -58,12 +60,14 @@ std::string UsageError(const CLI::App* app, const CLI::Error& error) {
 
 int main(int argc, char** argv) {
   using namespace stagewright::cli;
+  const PlainOutput plain_output(std::cout), plain_errors(std::cerr);
   Globals globals;
   CLI::App app("stagewright: plans pipeline-parallel training and runs it on workers");
   app.set_version_flag("--version", std::string("stagewright ") + STAGEWRIGHT_VERSION);
   app.add_option("--planner-address", globals.planner_address, "HOST:PORT of the planning service")
       ->envname("STAGEWRIGHT_PLANNER")
       ->capture_default_str();
+  AddSecurityOptions(app, globals.security);
   app.failure_message(UsageError);
   app.require_subcommand(1);
   app.fallthrough();

@@ -104,7 +104,7 @@ absl::StatusOr<NpyFile> NpyFile::Open(const std::string& path) {
   for (size_t i = prefix; i-- > kMagicBytes + 2;)
     header_bytes = header_bytes << 8 | static_cast<size_t>(start[i]);
   if (bytes.size() < prefix || header_bytes > bytes.size() - prefix) {
-    return bad("truncated: a header of ", header_bytes, " bytes in a file of ", bytes.size());
+    return bad("truncated: its header is longer than the file, which has ", bytes.size(), " bytes");
   }
   std::string header(header_bytes, '\0');
   RETURN_IF_ERROR(file.mapping->Read(prefix, std::as_writable_bytes(std::span(header))));

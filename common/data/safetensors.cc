@@ -153,8 +153,9 @@ absl::StatusOr<SafetensorsFile> SafetensorsFile::Open(const std::string& path) {
   RETURN_IF_ERROR(file.mapping_->Read(0, prefix));
   const uint64_t header_bytes = ReadLittleEndian(prefix);
   if (header_bytes > kLongestHeader || header_bytes > bytes.size() - kPrefix) {
-    return bad("not a safetensors file, or truncated: a header of ", header_bytes,
-               " bytes in a file of ", bytes.size());
+    // What stands for the length may be the beginning of any file: it is not told.
+    return bad("not a safetensors file, or truncated: its header would not fit into its ",
+               bytes.size(), " bytes");
   }
   const std::span<const std::byte> data = bytes.subspan(kPrefix + header_bytes);
   std::string text(header_bytes, '\0');

@@ -1,5 +1,6 @@
 # The planning service. Build from the root of the repository:
 #   docker build -f deploy/docker/planner.Dockerfile -t stagewright-planner .
+# It wants its certificate, key and authority in /etc/stagewright/tls (docs/security.md).
 FROM debian:bookworm AS build
 WORKDIR /src
 COPY scripts/apt-packages.txt scripts/
@@ -31,4 +32,6 @@ WORKDIR /var/lib/stagewright
 VOLUME /var/lib/stagewright
 EXPOSE 7070 9070
 ENTRYPOINT ["stagewright-planner"]
-CMD ["--listen", "0.0.0.0:7070", "--metrics-listen", "0.0.0.0:9070", "--state", "/var/lib/stagewright/stagewright.db"]
+CMD ["--listen", "0.0.0.0:7070", "--metrics-listen", "0.0.0.0:9070", "--state", "/var/lib/stagewright/stagewright.db", \
+     "--tls-cert", "/etc/stagewright/tls/tls.crt", "--tls-key", "/etc/stagewright/tls/tls.key", \
+     "--tls-ca", "/etc/stagewright/tls/ca.crt"]

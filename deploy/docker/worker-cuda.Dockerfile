@@ -35,7 +35,7 @@ FROM debian:bookworm-slim
 RUN apt-get update \
     && apt-get install -y --no-install-recommends \
        libabsl20220623 libcivetweb1 libgrpc++1.51 libgrpc29 libprometheus-cpp-core1.0 \
-       libprometheus-cpp-pull1.0 libprotobuf32 libucx0 zlib1g \
+       libprometheus-cpp-pull1.0 libprotobuf32 libssl3 libucx0 zlib1g \
     && rm -rf /var/lib/apt/lists/* \
     && useradd --system --uid 10001 --home-dir /var/lib/stagewright --create-home stagewright
 COPY --from=build /opt/libtorch/torch/lib /opt/libtorch/torch/lib
@@ -49,4 +49,6 @@ VOLUME /var/lib/stagewright
 EXPOSE 9071
 ENTRYPOINT ["stagewright-worker"]
 CMD ["--planner", "stagewright-planner:7070", "--devices", "cuda:0", "--metrics-listen", "0.0.0.0:9071", \
-     "--work-dir", "/var/lib/stagewright"]
+     "--work-dir", "/var/lib/stagewright", \
+     "--tls-cert", "/etc/stagewright/tls/tls.crt", "--tls-key", "/etc/stagewright/tls/tls.key", \
+     "--tls-ca", "/etc/stagewright/tls/ca.crt"]

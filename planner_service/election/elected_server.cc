@@ -7,6 +7,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/synchronization/notification.h"
 #include "planner_service/election/follower.h"
+#include "planner_service/service/door.h"
 #include "planner_service/store/etcd/etcd_client.h"
 #include "planner_service/store/etcd/etcd_election.h"
 #include "planner_service/store/etcd/etcd_store.h"
@@ -55,6 +56,9 @@ class ElectedServer : public PlannerServer {
   std::vector<std::string> notes() const override {
     absl::MutexLock lock(&mutex_);
     return {said_};
+  }
+  std::string security() const override {
+    return "several planners: in the clear between each other and to etcd";
   }
 
  private:
@@ -130,6 +134,11 @@ class ElectedServer : public PlannerServer {
 
 absl::StatusOr<std::unique_ptr<PlannerServer>> StartElected(const ServerOptions& options,
                                                             const ElectionOptions& election) {
+  if (!options.door.tls.empty()) {
+    return absl::InvalidArgumentError(
+        "--tls-cert with --store etcd://...: planners speak to each other in the clear");
+  }
+  RETURN_IF_ERROR(Door::Open(options.listen, options.door).status());
   auto server = std::make_unique<ElectedServer>(options, election);
   RETURN_IF_ERROR(server->Init());
   return std::unique_ptr<PlannerServer>(std::move(server));

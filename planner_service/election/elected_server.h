@@ -21,7 +21,7 @@ struct ElectionOptions {
 
 // Follows until it is elected, leads until it loses its lease, and then follows again, all on one
 // address. `options` say how it leads; its state is not used. Errors of EtcdPlace, of etcd, and of
-// PlannerServer::Start.
+// PlannerServer::Start; INVALID_ARGUMENT with TLS, which planners do not speak to each other.
 absl::StatusOr<std::unique_ptr<PlannerServer>> StartElected(const ServerOptions& options,
                                                             const ElectionOptions& election);
 

@@ -64,8 +64,11 @@ void Job::Warn(const std::string& warning) {
 }
 
 int64_t JobNumber(absl::string_view name) {
+  absl::string_view digits = name;
   int64_t number = -1;
-  return absl::ConsumePrefix(&name, "jobs/") && absl::SimpleAtoi(name, &number) ? number : -1;
+  if (!absl::ConsumePrefix(&digits, "jobs/") || !absl::SimpleAtoi(digits, &number)) return -1;
+  // Not "jobs/03", which reads as a number, too.
+  return digits == absl::StrCat(number) ? number : -1;
 }
 
 }  // namespace stagewright

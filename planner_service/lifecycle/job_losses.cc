@@ -67,7 +67,7 @@ bool JobLife::Resume(JobRecord& record, const std::string& worker) {
   run.Regain(worker);
   records_.Note(record.job, EventKind::kWorkerBack, "it carries on with its part", worker);
   // It may wait for a change of plans that a planner before this one began.
-  if (!record.changeover.has_value()) registry_->Send(worker, GoOnMessage(record.job));
+  if (!record.changeover.has_value()) records_.Send(record, worker, GoOnMessage(record.job));
   // What it said of its share may be lost, and all would wait for it.
   if (record.changeover.has_value())
     FailHold(records_, record, /*again=*/true, absl::StrCat("worker ", worker, " was lost"));

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "common/log/log.h"
+#include "common/wire/limits.h"
 #include "planner_service/jobs/job_proto.h"
 #include "planner_service/service/message_queue.h"
 
@@ -13,9 +14,11 @@ namespace {
 // the worker is lost.
 class WorkerStream : public grpc::ServerBidiReactor<v1::ConnectRequest, v1::ConnectResponse> {
  public:
-  WorkerStream(JobManager* jobs, Profiling* profiling, WorkerRegistry* registry, LinkProber* links,
-               OpenStreams* streams)
-      : jobs_(jobs),
+  WorkerStream(grpc::CallbackServerContext* context, JobManager* jobs, Profiling* profiling,
+               WorkerRegistry* registry, LinkProber* links, OpenStreams* streams, Door* door)
+      : context_(context),
+        door_(door),
+        jobs_(jobs),
         profiling_(profiling),
         registry_(registry),
         links_(links),
@@ -53,7 +56,12 @@ class WorkerStream : public grpc::ServerBidiReactor<v1::ConnectRequest, v1::Conn
   using Queue = MessageQueue<WorkerStream, v1::ConnectResponse>;
 
   absl::Status Take() {
-    if (incoming_.has_register_()) return Enter(incoming_.register_());
+    RETURN_IF_ERROR(CheckLimits(incoming_));
+    if (incoming_.has_register_()) {
+      const absl::Status status = Enter(incoming_.register_());
+      door_->Audit(*context_, "Connect", incoming_.register_().worker(), status);
+      return status;
+    }
     if (worker_.empty())
       return absl::FailedPreconditionError("the first message of a worker must be `register`");
     if (!registry_->Heartbeat(worker_, session_, absl::Now())) {
@@ -75,6 +83,8 @@ class WorkerStream : public grpc::ServerBidiReactor<v1::ConnectRequest, v1::Conn
   absl::Status Enter(const v1::Register& message) {
     if (!worker_.empty())
       return absl::FailedPreconditionError("this stream has registered a worker already");
+    ASSIGN_OR_RETURN(const Caller caller, door_->CallerOf(*context_));
+    RETURN_IF_ERROR(MayRegister(caller, message.worker()));
     // The queue refuses messages once the stream is closed, so the registry may keep it longer than
     // the stream lives.
     auto session = jobs_->Register(message, [queue = queue_](const v1::ConnectResponse& response) {
@@ -94,6 +104,8 @@ class WorkerStream : public grpc::ServerBidiReactor<v1::ConnectRequest, v1::Conn
     links_->OnLost(worker_, absl::Now());
   }
 
+  grpc::CallbackServerContext* const context_;
+  Door* const door_;
   JobManager* const jobs_;
   Profiling* const profiling_;
   WorkerRegistry* const registry_;
@@ -115,12 +127,26 @@ grpc::ServerUnaryReactor* JobRpc::Done(grpc::CallbackServerContext* context,
   return reactor;
 }
 
+absl::Status JobRpc::CheckOwner(const grpc::CallbackServerContext& context,
+                                const std::string& job) const {
+  ASSIGN_OR_RETURN(const Caller caller, door_->CallerOf(context));
+  if (caller.role == Role::kOperator) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const v1::Job found, jobs_->Get(job));
+  return MayChangeJob(caller, job, found.spec().owner(), found.spec().tenant());
+}
+
 grpc::ServerUnaryReactor* JobRpc::SubmitJob(grpc::CallbackServerContext* context,
                                             const v1::SubmitJobRequest* request,
                                             v1::SubmitJobResponse* response) {
-  if (request->validate_only())
-    return Done(context, jobs_->Validate(request->spec(), request->request_id()));
-  auto job = jobs_->Submit(request->spec(), request->request_id());
+  if (const absl::Status limits = CheckLimits(*request); !limits.ok()) return Done(context, limits);
+  const auto caller = door_->CallerOf(*context);
+  if (!caller.ok()) return Done(context, caller.status());
+  v1::JobSpec spec = request->spec();
+  spec.set_owner(caller->user);
+  spec.set_tenant(caller->tenant);
+  if (request->validate_only()) return Done(context, jobs_->Validate(spec, request->request_id()));
+  auto job = jobs_->Submit(spec, request->request_id());
+  door_->Audit(*context, "SubmitJob", job.ok() ? job->name() : spec.display_name(), job.status());
   if (job.ok()) {
     *response->mutable_job() = *std::move(job);
   } else {
@@ -137,6 +163,7 @@ grpc::ServerUnaryReactor* JobRpc::SubmitJob(grpc::CallbackServerContext* context
 grpc::ServerUnaryReactor* JobRpc::GetJob(grpc::CallbackServerContext* context,
                                          const v1::GetJobRequest* request,
                                          v1::GetJobResponse* response) {
+  if (const absl::Status limits = CheckLimits(*request); !limits.ok()) return Done(context, limits);
   auto job = jobs_->Get(request->name());
   if (job.ok()) *response->mutable_job() = *std::move(job);
   return Done(context, job.status());
@@ -145,6 +172,7 @@ grpc::ServerUnaryReactor* JobRpc::GetJob(grpc::CallbackServerContext* context,
 grpc::ServerUnaryReactor* JobRpc::ListJobs(grpc::CallbackServerContext* context,
                                            const v1::ListJobsRequest* request,
                                            v1::ListJobsResponse* response) {
+  if (const absl::Status limits = CheckLimits(*request); !limits.ok()) return Done(context, limits);
   auto list = jobs_->List(*request);
   if (list.ok()) *response = *std::move(list);
   return Done(context, list.status());
@@ -158,7 +186,11 @@ grpc::ServerWriteReactor<grpc::ByteBuffer>* JobRpc::WatchJob(
 grpc::ServerUnaryReactor* JobRpc::CancelJob(grpc::CallbackServerContext* context,
                                             const v1::CancelJobRequest* request,
                                             v1::CancelJobResponse* response) {
-  auto job = jobs_->Cancel(request->name(), request->request_id());
+  if (const absl::Status limits = CheckLimits(*request); !limits.ok()) return Done(context, limits);
+  const absl::Status owner = CheckOwner(*context, request->name());
+  absl::StatusOr<v1::Job> job =
+      owner.ok() ? jobs_->Cancel(request->name(), request->request_id()) : owner;
+  door_->Audit(*context, "CancelJob", request->name(), job.status());
   if (job.ok()) *response->mutable_job() = *std::move(job);
   return Done(context, job.status());
 }
@@ -166,14 +198,25 @@ grpc::ServerUnaryReactor* JobRpc::CancelJob(grpc::CallbackServerContext* context
 grpc::ServerUnaryReactor* JobRpc::DeleteJob(grpc::CallbackServerContext* context,
                                             const v1::DeleteJobRequest* request,
                                             v1::DeleteJobResponse* /*response*/) {
-  return Done(context, jobs_->Delete(request->name()));
+  if (const absl::Status limits = CheckLimits(*request); !limits.ok()) return Done(context, limits);
+  absl::Status status = CheckOwner(*context, request->name());
+  if (status.ok()) status = jobs_->Delete(request->name());
+  door_->Audit(*context, "DeleteJob", request->name(), status);
+  return Done(context, status);
 }
 
 grpc::ServerUnaryReactor* JobRpc::ReplanJob(grpc::CallbackServerContext* context,
                                             const v1::ReplanJobRequest* request,
                                             v1::ReplanJobResponse* response) {
+  if (const absl::Status limits = CheckLimits(*request); !limits.ok()) return Done(context, limits);
+  if (const absl::Status owner = CheckOwner(*context, request->name()); !owner.ok()) {
+    door_->Audit(*context, "ReplanJob", request->name(), owner);
+    return Done(context, owner);
+  }
   auto* reactor = context->DefaultReactor();
-  jobs_->Replan(*request, [reactor, response](absl::StatusOr<v1::ReplanJobResponse> result) {
+  jobs_->Replan(*request, [this, context, request, reactor,
+                           response](absl::StatusOr<v1::ReplanJobResponse> result) {
+    door_->Audit(*context, "ReplanJob", request->name(), result.status());
     if (result.ok()) *response = *std::move(result);
     reactor->Finish(ToGrpc(result.status()));
   });
@@ -183,6 +226,7 @@ grpc::ServerUnaryReactor* JobRpc::ReplanJob(grpc::CallbackServerContext* context
 grpc::ServerUnaryReactor* JobRpc::GetJobTrace(grpc::CallbackServerContext* context,
                                               const v1::GetJobTraceRequest* request,
                                               v1::GetJobTraceResponse* response) {
+  if (const absl::Status limits = CheckLimits(*request); !limits.ok()) return Done(context, limits);
   auto trace = jobs_->Trace(request->name());
   if (trace.ok()) *response = *std::move(trace);
   return Done(context, trace.status());
@@ -191,6 +235,7 @@ grpc::ServerUnaryReactor* JobRpc::GetJobTrace(grpc::CallbackServerContext* conte
 grpc::ServerUnaryReactor* JobRpc::ListJobSteps(grpc::CallbackServerContext* context,
                                                const v1::ListJobStepsRequest* request,
                                                v1::ListJobStepsResponse* response) {
+  if (const absl::Status limits = CheckLimits(*request); !limits.ok()) return Done(context, limits);
   auto steps = jobs_->Steps(request->name(), request->after_step());
   if (steps.ok()) *response = *std::move(steps);
   return Done(context, steps.status());
@@ -209,14 +254,16 @@ grpc::ServerUnaryReactor* JobRpc::ListWorkers(grpc::CallbackServerContext* conte
 grpc::ServerUnaryReactor* JobRpc::SetWorkerAvailability(
     grpc::CallbackServerContext* context, const v1::SetWorkerAvailabilityRequest* request,
     v1::SetWorkerAvailabilityResponse* response) {
+  if (const absl::Status limits = CheckLimits(*request); !limits.ok()) return Done(context, limits);
   auto worker = jobs_->SetAvailability(*request);
+  door_->Audit(*context, "SetWorkerAvailability", request->name(), worker.status());
   if (worker.ok()) *response->mutable_worker() = *std::move(worker);
-  return Done(context, "SetWorkerAvailability", worker.status());
+  return Done(context, worker.status());
 }
 
 grpc::ServerBidiReactor<v1::ConnectRequest, v1::ConnectResponse>* WorkerRpc::Connect(
-    grpc::CallbackServerContext* /*context*/) {
-  return new WorkerStream(jobs_, profiling_, registry_, links_, streams_);
+    grpc::CallbackServerContext* context) {
+  return new WorkerStream(context, jobs_, profiling_, registry_, links_, streams_, door_);
 }
 
 }  // namespace stagewright

@@ -4,6 +4,7 @@
 #include "planner_service/lifecycle/job_manager.h"
 #include "planner_service/links/link_prober.h"
 #include "planner_service/profiles/profiling.h"
+#include "planner_service/service/door.h"
 #include "planner_service/service/rpc.h"
 #include "planner_service/service/watch_call.h"
 #include "stagewright/v1/job_service.grpc.pb.h"
@@ -15,8 +16,9 @@ namespace stagewright {
 class JobRpc
     : public v1::JobService::WithRawCallbackMethod_WatchJob<v1::JobService::CallbackService> {
  public:
-  JobRpc(JobManager* jobs, WorkerRegistry* registry, OpenStreams* streams)
-      : jobs_(jobs), registry_(registry), streams_(streams) {}
+  // All outlive the service.
+  JobRpc(JobManager* jobs, WorkerRegistry* registry, OpenStreams* streams, Door* door)
+      : jobs_(jobs), registry_(registry), streams_(streams), door_(door) {}
 
   grpc::ServerUnaryReactor* SubmitJob(grpc::CallbackServerContext* context,
                                       const v1::SubmitJobRequest* request,
@@ -53,18 +55,26 @@ class JobRpc
 
  private:
   grpc::ServerUnaryReactor* Done(grpc::CallbackServerContext* context, const absl::Status& status);
+  // Whether the job is the caller's to change.
+  absl::Status CheckOwner(const grpc::CallbackServerContext& context, const std::string& job) const;
 
   JobManager* const jobs_;
   WorkerRegistry* const registry_;
   OpenStreams* const streams_;
   WatchResponses responses_;
+  Door* const door_;
 };
 
 class WorkerRpc : public v1::WorkerService::CallbackService {
  public:
   WorkerRpc(JobManager* jobs, Profiling* profiling, WorkerRegistry* registry, LinkProber* links,
-            OpenStreams* streams)
-      : jobs_(jobs), profiling_(profiling), registry_(registry), links_(links), streams_(streams) {}
+            OpenStreams* streams, Door* door)
+      : jobs_(jobs),
+        profiling_(profiling),
+        registry_(registry),
+        links_(links),
+        streams_(streams),
+        door_(door) {}
 
   grpc::ServerBidiReactor<v1::ConnectRequest, v1::ConnectResponse>* Connect(
       grpc::CallbackServerContext* context) override;
@@ -75,6 +85,7 @@ class WorkerRpc : public v1::WorkerService::CallbackService {
   WorkerRegistry* const registry_;
   LinkProber* const links_;
   OpenStreams* const streams_;
+  Door* const door_;
 };
 
 }  // namespace stagewright

@@ -4,6 +4,7 @@
 #include <memory>
 #include <utility>
 
+#include "common/wire/limits.h"
 #include "common/wire/strategy_proto.h"
 #include "planner_service/front_door/front_door.h"
 #include "planner_service/service/message_queue.h"
@@ -28,10 +29,14 @@ class PooledCall : public grpc::ServerUnaryReactor {
   using Work = std::function<absl::Status(SearchContext&)>;
 
   static grpc::ServerUnaryReactor* Start(PlanningPool* pool,
-                                         SearchContext::Clock::time_point deadline, Work work) {
-    auto* call = new PooledCall(deadline);
-    const absl::Status queued =
-        pool->Submit([call, work = std::move(work)] { call->Complete(work(*call->search_)); });
+                                         const grpc::CallbackServerContext& context,
+                                         const google::protobuf::Message& request, Work work) {
+    auto* call = new PooledCall(DeadlineOf(context));
+    absl::Status queued = CheckLimits(request);
+    if (queued.ok()) {
+      queued =
+          pool->Submit([call, work = std::move(work)] { call->Complete(work(*call->search_)); });
+    }
     if (!queued.ok()) call->Complete(queued);
     return call;
   }
@@ -150,6 +155,10 @@ grpc::ServerUnaryReactor* PlannerRpc::Plan(grpc::CallbackServerContext* context,
                                            const v1::PlanRequest* request,
                                            v1::PlanResponse* response) {
   auto* call = new PlanCall(cache_, response);
+  if (const absl::Status limits = CheckLimits(*request); !limits.ok()) {
+    call->Finish(ToGrpc(limits));
+    return call;
+  }
   call->Start(*pool_, *request, DeadlineOf(*context));
   return call;
 }
@@ -157,6 +166,10 @@ grpc::ServerUnaryReactor* PlannerRpc::Plan(grpc::CallbackServerContext* context,
 grpc::ServerWriteReactor<v1::PlanStreamResponse>* PlannerRpc::PlanStream(
     grpc::CallbackServerContext* context, const v1::PlanStreamRequest* request) {
   auto* call = new PlanStreamCall(streams_, DeadlineOf(*context));
+  if (const absl::Status limits = CheckLimits(*request); !limits.ok()) {
+    call->Close(limits);
+    return call;
+  }
   // The request lives only as long as the stream, the search possibly longer.
   const absl::Status queued = pool_->Submit(
       [call, plan = request->plan(), metrics = metrics_] { call->Solve(plan, metrics); });
@@ -167,7 +180,7 @@ grpc::ServerWriteReactor<v1::PlanStreamResponse>* PlannerRpc::PlanStream(
 grpc::ServerUnaryReactor* PlannerRpc::Validate(grpc::CallbackServerContext* context,
                                                const v1::ValidateRequest* request,
                                                v1::ValidateResponse* response) {
-  return PooledCall::Start(pool_, DeadlineOf(*context), [=](SearchContext&) -> absl::Status {
+  return PooledCall::Start(pool_, *context, *request, [=](SearchContext&) -> absl::Status {
     ASSIGN_OR_RETURN(OwnedPlanRequest owned, FromProto(request->problem()));
     const auto judged = JudgeStrategy(owned.request, FromProto(request->strategy()), "given");
     // What the strategy breaks is the answer; what the question breaks is an error.
@@ -181,7 +194,7 @@ grpc::ServerUnaryReactor* PlannerRpc::Validate(grpc::CallbackServerContext* cont
 grpc::ServerUnaryReactor* PlannerRpc::Simulate(grpc::CallbackServerContext* context,
                                                const v1::SimulateRequest* request,
                                                v1::SimulateResponse* response) {
-  return PooledCall::Start(pool_, DeadlineOf(*context), [=](SearchContext&) -> absl::Status {
+  return PooledCall::Start(pool_, *context, *request, [=](SearchContext&) -> absl::Status {
     ASSIGN_OR_RETURN(OwnedPlanRequest owned, FromProto(request->problem()));
     owned.request.timeline = request->timeline();
     ASSIGN_OR_RETURN(JudgedPlan judged,
@@ -194,7 +207,7 @@ grpc::ServerUnaryReactor* PlannerRpc::Simulate(grpc::CallbackServerContext* cont
 grpc::ServerUnaryReactor* PlannerRpc::Explain(grpc::CallbackServerContext* context,
                                               const v1::ExplainRequest* request,
                                               v1::ExplainResponse* response) {
-  return PooledCall::Start(pool_, DeadlineOf(*context), [=](SearchContext& search) -> absl::Status {
+  return PooledCall::Start(pool_, *context, *request, [=](SearchContext& search) -> absl::Status {
     ASSIGN_OR_RETURN(OwnedPlanRequest owned, FromProto(request->problem()));
     ASSIGN_OR_RETURN(const Explanation explanation,
                      ExplainStrategy(owned.request, FromProto(request->strategy()), search));

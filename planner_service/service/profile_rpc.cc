@@ -3,10 +3,23 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/wire/limits.h"
 #include "common/wire/profile_proto.h"
 
 namespace stagewright {
 namespace {
+
+// The number of operators.
+absl::StatusOr<int64_t> Import(const v1::ImportProfilesRequest& request, ProfileStore& store) {
+  OperatorProfile profile;
+  for (const v1::DeviceProfile& device : request.profiles())
+    RETURN_IF_ERROR(Merge(device, profile));
+  int64_t count = 0;
+  for (const auto& [device, operators] : profile.devices)
+    count += static_cast<int64_t>(operators.size());
+  RETURN_IF_ERROR(store.Write(profile));
+  return count;
+}
 
 // A measurement takes minutes; it ends early when the client goes or the server does.
 class ProfileCall : public grpc::ServerUnaryReactor {
@@ -52,9 +65,11 @@ grpc::ServerUnaryReactor* ProfileRpc::Done(grpc::CallbackServerContext* context,
   return reactor;
 }
 
-grpc::ServerUnaryReactor* ProfileRpc::ProfileGraph(grpc::CallbackServerContext* /*context*/,
+grpc::ServerUnaryReactor* ProfileRpc::ProfileGraph(grpc::CallbackServerContext* context,
                                                    const v1::ProfileGraphRequest* request,
                                                    v1::ProfileGraphResponse* response) {
+  if (const absl::Status limits = CheckLimits(*request); !limits.ok()) return Done(context, limits);
+  door_->Audit(*context, "ProfileGraph", request->graph().name(), absl::OkStatus());
   return new ProfileCall(profiling_, streams_, *request, response);
 }
 
@@ -92,18 +107,11 @@ grpc::ServerUnaryReactor* ProfileRpc::ExportProfiles(grpc::CallbackServerContext
 grpc::ServerUnaryReactor* ProfileRpc::ImportProfiles(grpc::CallbackServerContext* context,
                                                      const v1::ImportProfilesRequest* request,
                                                      v1::ImportProfilesResponse* response) {
-  OperatorProfile profile;
-  absl::Status status;
-  for (const v1::DeviceProfile& device : request->profiles()) {
-    status = Merge(device, profile);
-    if (!status.ok()) return Done(context, status);
-  }
-  int64_t count = 0;
-  for (const auto& [device, operators] : profile.devices)
-    count += static_cast<int64_t>(operators.size());
-  status = profiling_->store().Write(profile);
-  if (status.ok()) response->set_operators(count);
-  return Done(context, status);
+  const absl::Status limits = CheckLimits(*request);
+  const auto operators = limits.ok() ? Import(*request, profiling_->store()) : limits;
+  door_->Audit(*context, "ImportProfiles", "profiles", operators.status());
+  if (operators.ok()) response->set_operators(*operators);
+  return Done(context, operators.status());
 }
 
 }  // namespace stagewright

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "planner_service/profiles/profiling.h"
+#include "planner_service/service/door.h"
 #include "planner_service/service/rpc.h"
 #include "stagewright/v1/profile.grpc.pb.h"
 
@@ -9,9 +10,9 @@ namespace stagewright {
 
 class ProfileRpc : public v1::ProfileService::CallbackService {
  public:
-  // Both outlive the service.
-  ProfileRpc(Profiling* profiling, OpenStreams* streams)
-      : profiling_(profiling), streams_(streams) {}
+  // All outlive the service.
+  ProfileRpc(Profiling* profiling, OpenStreams* streams, Door* door)
+      : profiling_(profiling), streams_(streams), door_(door) {}
 
   grpc::ServerUnaryReactor* ProfileGraph(grpc::CallbackServerContext* context,
                                          const v1::ProfileGraphRequest* request,
@@ -31,6 +32,7 @@ class ProfileRpc : public v1::ProfileService::CallbackService {
 
   Profiling* const profiling_;
   OpenStreams* const streams_;
+  Door* const door_;
 };
 
 }  // namespace stagewright

@@ -76,6 +76,11 @@ void OpenStreams::Remove(int64_t id) {
   streams_.erase(id);
 }
 
+size_t OpenStreams::size() {
+  absl::MutexLock lock(&mutex_);
+  return streams_.size();
+}
+
 void OpenStreams::CloseAll() {
   // Under the lock, so that no stream can be destroyed between being found and being closed.
   absl::MutexLock lock(&mutex_);

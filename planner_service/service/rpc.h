@@ -22,6 +22,7 @@ class OpenStreams {
   // once if the server is shutting down.
   int64_t Add(std::function<void()> close);
   void Remove(int64_t id);
+  size_t size();
   // Closes all streams, and those that come later.
   void CloseAll();
 

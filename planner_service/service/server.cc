@@ -2,6 +2,7 @@
 
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/health_check_service_interface.h>
+#include <grpcpp/resource_quota.h>
 #include <grpcpp/server.h>
 #include <grpcpp/server_builder.h>
 
@@ -12,15 +13,16 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "common/channel/address.h"
 #include "planner_service/lifecycle/job_manager.h"
 #include "planner_service/links/link_prober.h"
 #include "planner_service/service/call_metrics.h"
-#include "planner_service/service/disk_use.h"
 #include "planner_service/service/job_rpc.h"
 #include "planner_service/service/planner_rpc.h"
 #include "planner_service/service/profile_rpc.h"
 #include "planner_service/service/topology_rpc.h"
+#include "planner_service/store/disk_use.h"
 #include "planner_service/store/sqlite_store.h"
 
 #ifndef STAGEWRIGHT_VERSION
@@ -31,18 +33,11 @@ namespace stagewright {
 namespace {
 
 constexpr int64_t kCachedPlanBytes = int64_t{64} << 20;
-
-// gRPC would take a port modulo 2^16.
-absl::Status CheckAddress(const std::string& flag, const std::string& address) {
-  const size_t colon = address.rfind(':');
-  int port = -1;
-  if (colon == std::string::npos || !absl::SimpleAtoi(address.substr(colon + 1), &port) ||
-      port < 0 || port > 65535) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(flag, " \"", address, "\": expected HOST:PORT with a port from 0 to 65535"));
-  }
-  return absl::OkStatus();
-}
+// Calls of one connection at the same time; more wait at the client.
+constexpr int kMostStreams = 1024;
+// What the messages of all connections may hold at once, in messages of the largest size: beyond
+// it, connections are read more slowly and then closed.
+constexpr size_t kMostMessages = 16;
 
 class RunningServer : public PlannerServer {
  public:
@@ -52,6 +47,7 @@ class RunningServer : public PlannerServer {
 
   absl::Status Init() {
     RETURN_IF_ERROR(CheckAddress("listen", options_.listen));
+    ASSIGN_OR_RETURN(door_, Door::Open(options_.listen, options_.door));
     if (!options_.metrics_listen.empty()) {
       RETURN_IF_ERROR(CheckAddress("metrics-listen", options_.metrics_listen));
     }
@@ -96,11 +92,11 @@ class RunningServer : public PlannerServer {
     planner_rpc_ = std::make_unique<PlannerRpc>(
         pool_.get(), cache_.get(), &streams_, metrics_.get(),
         [this](v1::GetServerResponse& response) { Describe(response); });
-    job_rpc_ = std::make_unique<JobRpc>(jobs_.get(), &registry_, &streams_);
-    profile_rpc_ = std::make_unique<ProfileRpc>(profiling_.get(), &streams_);
+    job_rpc_ = std::make_unique<JobRpc>(jobs_.get(), &registry_, &streams_, door_.get());
+    profile_rpc_ = std::make_unique<ProfileRpc>(profiling_.get(), &streams_, door_.get());
     worker_rpc_ = std::make_unique<WorkerRpc>(jobs_.get(), profiling_.get(), &registry_,
-                                              links_.get(), &streams_);
-    topology_rpc_ = std::make_unique<TopologyRpc>(&registry_, links_.get());
+                                              links_.get(), &streams_, door_.get());
+    topology_rpc_ = std::make_unique<TopologyRpc>(&registry_, links_.get(), door_.get());
     RETURN_IF_ERROR(Listen());
     ticker_ = std::thread([this] { Tick(); });
     return absl::OkStatus();
@@ -117,6 +113,7 @@ class RunningServer : public PlannerServer {
   }
 
   std::string address() const override { return address_; }
+  std::string security() const override { return door_->description(); }
   std::string metrics_address() const override {
     return metrics_ == nullptr ? "" : metrics_->address();
   }
@@ -136,7 +133,11 @@ class RunningServer : public PlannerServer {
     // Workers ping every 5 s to notice a planner that is gone; gRPC's own limit is 5 minutes.
     builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
     builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 2000);
-    builder.AddListeningPort(options_.listen, grpc::InsecureServerCredentials(), &port);
+    builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kMostStreams);
+    grpc::ResourceQuota quota("stagewright-planner");
+    quota.Resize((static_cast<size_t>(options_.max_message_mib) << 20) * kMostMessages);
+    builder.SetResourceQuota(quota);
+    builder.AddListeningPort(options_.listen, door_->credentials(), &port);
     builder.SetMaxReceiveMessageSize(options_.max_message_mib << 20);
     builder.SetMaxSendMessageSize(-1);
     builder.RegisterService(planner_rpc_.get());
@@ -234,6 +235,7 @@ class RunningServer : public PlannerServer {
 
   const ServerOptions options_;
   const absl::Time start_time_ = absl::Now();
+  std::unique_ptr<Door> door_;
   std::unique_ptr<Store> store_;
   std::unique_ptr<PlannerMetrics> metrics_;
   WorkerRegistry registry_;

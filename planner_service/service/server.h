@@ -10,6 +10,7 @@
 
 #include "absl/time/time.h"
 #include "common/base/status.h"
+#include "planner_service/service/door.h"
 #include "planner_service/store/sqlite_store.h"
 
 namespace stagewright {
@@ -23,15 +24,16 @@ struct ServerOptions {
   int planning_threads = 2;
   int planning_queue = 16;
   absl::Duration worker_timeout = absl::Seconds(10);
-  int max_message_mib = 256;  // Largest graph accepted.
-  int64_t keep_jobs = 0;      // Ended jobs that are kept, the newest; 0: all.
-  double keep_days = 0;       // For how long ended jobs are kept; 0: for ever.
+  int64_t keep_jobs = 0;     // Ended jobs that are kept, the newest; 0: all.
+  double keep_days = 0;      // For how long ended jobs are kept; 0: for ever.
+  int max_message_mib = 64;  // Largest graph accepted.
+  DoorOptions door;          // Who comes in; by default everybody, from this machine only.
 };
 
 class PlannerServer {
  public:
-  // INVALID_ARGUMENT for an address that is none, UNAVAILABLE if it cannot be listened on,
-  // FAILED_PRECONDITION if the state cannot be used.
+  // Errors of Door::Open; INVALID_ARGUMENT for an address that is none, UNAVAILABLE if it cannot be
+  // listened on, FAILED_PRECONDITION if the state cannot be used.
   static absl::StatusOr<std::unique_ptr<PlannerServer>> Start(const ServerOptions& options);
   // Ends open streams, lets running calls finish for at most `grace`, then stops. Jobs on workers
   // go on.
@@ -42,6 +44,7 @@ class PlannerServer {
   virtual std::string metrics_address() const = 0;  // Empty without metrics.
   // How the state was found, a line each for the log: that it is new, what of it is damaged.
   virtual std::vector<std::string> notes() const = 0;
+  virtual std::string security() const = 0;  // For people: what protects the address.
 };
 
 }  // namespace stagewright

@@ -26,7 +26,10 @@ absl::Status Describe(const std::vector<RegisteredDevice>& devices, const LinkTa
 grpc::ServerUnaryReactor* TopologyRpc::MeasureTopology(grpc::CallbackServerContext* context,
                                                        const v1::MeasureTopologyRequest* request,
                                                        v1::MeasureTopologyResponse* response) {
-  if (request->again()) links_->MeasureAgain(absl::Now());
+  if (request->again()) {
+    links_->MeasureAgain(absl::Now());
+    door_->Audit(*context, "MeasureTopology", "links", absl::OkStatus());
+  }
   const absl::Status status =
       Describe(registry_->Devices(/*free_only=*/false), registry_->Links(), *response);
   response->set_pending(links_->pending());

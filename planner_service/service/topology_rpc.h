@@ -3,14 +3,16 @@
 
 #include "planner_service/links/link_prober.h"
 #include "planner_service/registry/worker_registry.h"
+#include "planner_service/service/door.h"
 #include "stagewright/v1/links.grpc.pb.h"
 
 namespace stagewright {
 
 class TopologyRpc : public v1::TopologyService::CallbackService {
  public:
-  // Both outlive the service.
-  TopologyRpc(WorkerRegistry* registry, LinkProber* links) : registry_(registry), links_(links) {}
+  // All outlive the service.
+  TopologyRpc(WorkerRegistry* registry, LinkProber* links, Door* door)
+      : registry_(registry), links_(links), door_(door) {}
 
   grpc::ServerUnaryReactor* MeasureTopology(grpc::CallbackServerContext* context,
                                             const v1::MeasureTopologyRequest* request,
@@ -19,6 +21,7 @@ class TopologyRpc : public v1::TopologyService::CallbackService {
  private:
   WorkerRegistry* const registry_;
   LinkProber* const links_;
+  Door* const door_;
 };
 
 }  // namespace stagewright

@@ -5,11 +5,16 @@
 #include <string>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "common/wire/job_state.h"
+#include "common/wire/limits.h"
 #include "planner_service/service/message_queue.h"
 
 namespace stagewright {
 namespace {
+
+// Workers' and those of watchers.
+constexpr size_t kMostOpenStreams = 4096;
 
 class WatchCall : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
  public:
@@ -26,6 +31,12 @@ class WatchCall : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
         grpc::SerializationTraits<v1::WatchJobRequest>::Deserialize(&encoded, &request);
     if (!read.ok()) return queue_.Close(read);
     after_version_ = request.after_version();
+    absl::Status status = CheckLimits(request);
+    if (status.ok() && streams_->size() > kMostOpenStreams) {
+      status = absl::ResourceExhaustedError(absl::StrCat(
+          "more than ", kMostOpenStreams, " streams are open: watch fewer jobs, or try again"));
+    }
+    if (!status.ok()) return queue_.Close(ToGrpc(status));
     auto watch =
         jobs_->Watch(request.name(), [this](JobWatches::Snapshot job) { Show(std::move(job)); });
     if (watch.ok()) {

@@ -35,8 +35,8 @@ class KustomizeTest(unittest.TestCase):
   def test_base_builds(self):
     objects = kustomize(BASE)
     kinds = sorted(o["kind"] for o in objects)
-    self.assertEqual(kinds, ["ConfigMap", "DaemonSet", "Deployment", "Namespace", "PersistentVolumeClaim",
-                             "PersistentVolumeClaim", "Service", "Service", "ServiceAccount"])
+    self.assertEqual(kinds, ["ConfigMap", "DaemonSet", "Deployment", "Namespace", "NetworkPolicy", "NetworkPolicy",
+                             "PersistentVolumeClaim", "PersistentVolumeClaim", "Service", "Service", "ServiceAccount"])
     for o in objects:
       if o["kind"] != "Namespace":
         self.assertEqual(o["metadata"]["namespace"], "stagewright")
@@ -125,13 +125,53 @@ class ReferencesTest(unittest.TestCase):
       self.assertEqual({p["containerPort"] for p in container["ports"]}, listening, program)
       names = {p["name"] for p in container["ports"]} | listening
       for probe in ("startupProbe", "livenessProbe"):
-        asked = container[probe].get("grpc") or container[probe]["httpGet"]
+        asked = container[probe].get("tcpSocket") or container[probe]["httpGet"]
         self.assertIn(asked["port"], names)
 
-  def test_planner_is_probed_over_grpc(self):
+  def test_planner_is_probed_by_one_without_a_certificate(self):
     container = next(c for program, _, c in deployment.workloads() if program == "stagewright-planner")
-    for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
-      self.assertEqual(container[probe]["grpc"], {"port": 7070})
+    for probe in ("startupProbe", "readinessProbe"):
+      self.assertEqual(container[probe]["tcpSocket"], {"port": "grpc"})
+    self.assertEqual(container["livenessProbe"]["httpGet"]["port"], "metrics")
+
+  def test_planner_and_workers_speak_tls_with_files_of_a_secret(self):
+    for program, document, container in deployment.workloads():
+      flags = deployment.parse_flags(container["args"])
+      self.assertNotIn("--insecure", flags, program)
+      volumes = {v["name"]: v for v in document["spec"]["template"]["spec"]["volumes"]}
+      mounts = {m["mountPath"]: m for m in container["volumeMounts"]}
+      for flag, file in [("--tls-cert", "tls.crt"), ("--tls-key", "tls.key"), ("--tls-ca", "ca.crt")]:
+        folder, _, name = flags[flag].rpartition("/")
+        self.assertEqual(name, file, program)
+        self.assertTrue(mounts[folder]["readOnly"])
+        self.assertEqual(volumes[mounts[folder]["name"]]["secret"]["secretName"], f"{program}-tls")
+
+  def test_workers_keep_jobs_within_the_shared_volume(self):
+    container = next(c for program, _, c in deployment.workloads() if program == "stagewright-worker")
+    flags = deployment.parse_flags(container["args"])
+    self.assertEqual((flags["--data-root"], flags["--output-root"]), ("/data", "/data"))
+
+  def test_network_policies_fence_planner_and_workers(self):
+    policies = self.named("NetworkPolicy")
+    labels = {d["metadata"]["name"]: d["spec"]["template"]["metadata"]["labels"] for _, d, _ in deployment.workloads()}
+    self.assertEqual(set(policies), set(labels))
+    ports = {c["name"]: {p["name"] for p in c["ports"]} for _, _, c in deployment.workloads()}
+    for name, policy in policies.items():
+      selector = policy["spec"]["podSelector"]["matchLabels"]
+      self.assertTrue(selector)
+      self.assertLessEqual(selector.items(), labels[name].items())
+      for rule in policy["spec"]["ingress"]:
+        self.assertTrue(rule["from"], "open to everybody")
+        for peer in rule["from"]:
+          self.assertTrue(peer["podSelector"]["matchLabels"], "open to every pod")
+        for port in rule.get("ports", []):
+          self.assertIn(port["port"], ports[name.removeprefix("stagewright-")])
+    worker = policies["stagewright-worker"]["spec"]
+    self.assertIn("Egress", worker["policyTypes"])
+    from_workers = worker["ingress"][0]
+    self.assertEqual(from_workers["from"][0]["podSelector"]["matchLabels"],
+                     {"app.kubernetes.io/name": "stagewright-worker"})
+    self.assertNotIn("ports", from_workers, "transports choose their ports")
 
   def test_nothing_runs_as_root(self):
     for _, document, container in deployment.workloads():

@@ -89,7 +89,8 @@ class RunningDaemon : public Daemon {
     callbacks.registration = [this] { return Registration(); };
     callbacks.on_message = [this](const v1::ConnectResponse& message) { OnMessage(message); };
     callbacks.on_connected = [this](bool connected) { OnConnected(connected); };
-    link_ = std::make_unique<PlannerLink>(options_.planner, &outbox_, std::move(callbacks));
+    ASSIGN_OR_RETURN(link_, PlannerLink::Open(options_.planner, options_.security, &outbox_,
+                                              std::move(callbacks)));
     return absl::OkStatus();
   }
 
@@ -215,7 +216,8 @@ class RunningDaemon : public Daemon {
          {"devices", message.devices_size()}});
     runs_[message.job()] = std::make_unique<WorkerRun>(
         message, [this](const std::string& name) { return FindDevice(name); },
-        [this](v1::ConnectRequest report) { outbox_.Push(std::move(report)); }, metrics_.get());
+        [this](v1::ConnectRequest report) { outbox_.Push(std::move(report)); }, metrics_.get(),
+        options_.roots);
   }
 
   // On a device that no job has.

@@ -7,12 +7,15 @@
 
 #include "common/base/status.h"
 #include "common/base/units.h"
+#include "common/channel/channel.h"
 #include "worker_daemon/daemon/devices.h"
+#include "worker_daemon/data/path_roots.h"
 
 namespace stagewright {
 
 struct DaemonOptions {
   std::string planner = "127.0.0.1:7070";  // HOST:PORT
+  ChannelSecurity security;                // How it speaks to the planner.
   std::string name;                        // Empty: the host's name.
   std::string devices = "cpu:1";           // "cpu:N", "cuda:all", "cuda:0,2"
   int threads_per_device = 1;              // Threads of one operator on a CPU device.
@@ -25,13 +28,15 @@ struct DaemonOptions {
   // Names the machine: planning takes workers with equal ones to share it. Empty: the host's name.
   std::string host_address;
   std::string metrics_listen;  // HOST:PORT; empty: no metrics.
+  PathRoots roots;             // What jobs may read and write; empty: anything.
   std::string work_dir;        // Becomes the current directory; empty: stays.
 };
 
 class Daemon {
  public:
   // INVALID_ARGUMENT for devices that do not exist (names them), UNAVAILABLE for a metrics port
-  // that is taken. A planner that does not answer is tried again until it does.
+  // that is taken; errors of OpenChannel. A planner that does not answer is tried again until it
+  // does.
   static absl::StatusOr<std::unique_ptr<Daemon>> Start(const DaemonOptions& options);
   // Aborts its jobs and leaves. Waits for runs to end, which may wait for a file system.
   virtual ~Daemon() = default;

@@ -1,8 +1,5 @@
 #include "worker_daemon/daemon/planner_link.h"
 
-#include <grpcpp/create_channel.h>
-#include <grpcpp/security/credentials.h>
-
 #include <algorithm>
 #include <utility>
 
@@ -19,11 +16,10 @@ constexpr int kKeepaliveMs = 5000;
 
 }  // namespace
 
-PlannerLink::PlannerLink(std::string address, Outbox* outbox, Callbacks callbacks)
-    : address_(std::move(address)),
-      outbox_(outbox),
-      callbacks_(std::move(callbacks)),
-      heartbeat_interval_ns_(absl::ToInt64Nanoseconds(kDefaultHeartbeat)) {
+absl::StatusOr<std::unique_ptr<PlannerLink>> PlannerLink::Open(const std::string& address,
+                                                               const ChannelSecurity& security,
+                                                               Outbox* outbox,
+                                                               Callbacks callbacks) {
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(-1);
   arguments.SetMaxSendMessageSize(-1);
@@ -33,8 +29,18 @@ PlannerLink::PlannerLink(std::string address, Outbox* outbox, Callbacks callback
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveMs);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
   arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
-  stub_ = v1::WorkerService::NewStub(
-      grpc::CreateCustomChannel(address_, grpc::InsecureChannelCredentials(), arguments));
+  ASSIGN_OR_RETURN(const auto channel, OpenChannel(address, security, arguments));
+  return std::unique_ptr<PlannerLink>(
+      new PlannerLink(address, channel, outbox, std::move(callbacks)));
+}
+
+PlannerLink::PlannerLink(std::string address, const std::shared_ptr<grpc::Channel>& channel,
+                         Outbox* outbox, Callbacks callbacks)
+    : address_(std::move(address)),
+      outbox_(outbox),
+      callbacks_(std::move(callbacks)),
+      stub_(v1::WorkerService::NewStub(channel)),
+      heartbeat_interval_ns_(absl::ToInt64Nanoseconds(kDefaultHeartbeat)) {
   thread_ = std::thread([this] { Run(); });
 }
 

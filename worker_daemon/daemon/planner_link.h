@@ -9,6 +9,8 @@
 #include <thread>
 
 #include "absl/time/time.h"
+#include "common/base/status.h"
+#include "common/channel/channel.h"
 #include "common/log/log.h"
 #include "stagewright/v1/worker_service.grpc.pb.h"
 #include "worker_daemon/daemon/outbox.h"
@@ -26,13 +28,18 @@ class PlannerLink {
     std::function<void(bool)> on_connected;
   };
 
-  PlannerLink(std::string address, Outbox* outbox, Callbacks callbacks);
+  // Errors of OpenChannel. Connects on a thread of its own.
+  static absl::StatusOr<std::unique_ptr<PlannerLink>> Open(const std::string& address,
+                                                           const ChannelSecurity& security,
+                                                           Outbox* outbox, Callbacks callbacks);
   // Ends the stream.
   ~PlannerLink();
 
  private:
   using Stream = grpc::ClientReaderWriter<v1::ConnectRequest, v1::ConnectResponse>;
 
+  PlannerLink(std::string address, const std::shared_ptr<grpc::Channel>& channel, Outbox* outbox,
+              Callbacks callbacks);
   void Run();
   // One stream from beginning to end; returns why it ended.
   grpc::Status RunStream();

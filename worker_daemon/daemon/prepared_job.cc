@@ -105,4 +105,22 @@ absl::StatusOr<DeviceJob> JobFromPrepare(const v1::Prepare& prepare) {
   return job;
 }
 
+absl::Status CheckPaths(const PathRoots& roots, const v1::JobSpec& spec) {
+  std::vector<std::string> inputs;
+  for (const v1::Input& input : spec.graph().inputs()) inputs.push_back(input.name());
+  RETURN_IF_ERROR(CheckReads(roots, "spec.weights_path", spec.weights_path()));
+  RETURN_IF_ERROR(CheckReadsData(roots, "spec.data_path", spec.data_path(), inputs));
+  RETURN_IF_ERROR(
+      CheckReadsData(roots, "spec.evaluation_data_path", spec.evaluation_data_path(), inputs));
+  RETURN_IF_ERROR(CheckReads(roots, "spec.resume_path", spec.resume_path()));
+  RETURN_IF_ERROR(CheckReads(roots, "spec.records.compare_with", spec.records().compare_with()));
+  return CheckWrites(roots, "spec.output_path", spec.output_path());
+}
+
+absl::Status CheckPaths(const PathRoots& roots, const v1::Merge& merge) {
+  for (const std::string& shard : merge.shards())
+    RETURN_IF_ERROR(CheckWrites(roots, "merge.shards", shard));
+  return CheckWrites(roots, "merge.checkpoint_path", merge.checkpoint_path());
+}
+
 }  // namespace stagewright

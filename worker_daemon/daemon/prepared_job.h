@@ -3,6 +3,7 @@
 
 #include "common/base/status.h"
 #include "stagewright/v1/worker_service.pb.h"
+#include "worker_daemon/data/path_roots.h"
 #include "worker_daemon/executor/device_job.h"
 
 namespace stagewright {
@@ -12,5 +13,9 @@ namespace stagewright {
 // INVALID_ARGUMENT, naming the field: programs come from the wire, so they are checked before
 // anything that they could break may see them. Errors of SampleLengths::Read.
 absl::StatusOr<DeviceJob> JobFromPrepare(const v1::Prepare& prepare);
+
+// Errors of path_roots.h, naming the field, if the job would leave the roots.
+absl::Status CheckPaths(const PathRoots& roots, const v1::JobSpec& spec);
+absl::Status CheckPaths(const PathRoots& roots, const v1::Merge& merge);
 
 }  // namespace stagewright

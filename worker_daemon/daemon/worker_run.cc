@@ -20,8 +20,9 @@ constexpr absl::Duration kConnectDeadline = absl::Seconds(60);
 }  // namespace
 
 WorkerRun::WorkerRun(v1::Prepare prepare, DeviceFinder find_device, Reporter report,
-                     WorkerMetrics* metrics)
+                     WorkerMetrics* metrics, PathRoots roots)
     : prepare_(std::move(prepare)),
+      roots_(std::move(roots)),
       find_device_(std::move(find_device)),
       report_(std::move(report)),
       metrics_(metrics),
@@ -109,6 +110,7 @@ void WorkerRun::Loop() {
 }
 
 absl::Status WorkerRun::DoPrepare() {
+  RETURN_IF_ERROR(CheckPaths(roots_, prepare_.spec()));
   ASSIGN_OR_RETURN(const DeviceJob base, JobFromPrepare(prepare_));
   graph_ = base.graph;
   program_ = base.program;
@@ -291,6 +293,7 @@ absl::Status WorkerRun::DoRun() {
 }
 
 absl::Status WorkerRun::DoMerge(const v1::Merge& message) {
+  RETURN_IF_ERROR(CheckPaths(roots_, message));
   checkpoints_.AwaitCompleted();  // Done with this run, nothing of it may be left undone.
   const std::vector<std::string> shards(message.shards().begin(), message.shards().end());
   RETURN_IF_ERROR(

@@ -25,6 +25,7 @@
 #include "worker_daemon/daemon/metrics.h"
 #include "worker_daemon/daemon/run_checkpoints.h"
 #include "worker_daemon/daemon/run_traces.h"
+#include "worker_daemon/data/path_roots.h"
 #include "worker_daemon/executor/device_job.h"
 #include "worker_daemon/executor/device_runner.h"
 #include "worker_daemon/transport/routing/routing_transport.h"
@@ -38,8 +39,9 @@ class WorkerRun {
   // A device of this worker by name; nothing if it has none of that name.
   using DeviceFinder = std::function<std::optional<OfferedDevice>(const std::string&)>;
 
-  // Begins to prepare. `metrics` may be null.
-  WorkerRun(v1::Prepare prepare, DeviceFinder find_device, Reporter report, WorkerMetrics* metrics);
+  // Begins to prepare. `metrics` may be null. A job that would leave the `roots` fails.
+  WorkerRun(v1::Prepare prepare, DeviceFinder find_device, Reporter report, WorkerMetrics* metrics,
+            PathRoots roots = {});
   // Aborts if the run has not ended, waits for its threads, and removes the shards of its devices
   // unless they are all trained: those that were not merged are the only copy of the result.
   ~WorkerRun();
@@ -101,6 +103,7 @@ class WorkerRun {
   v1::ConnectRequest StepsSoFar() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const v1::Prepare prepare_;
+  const PathRoots roots_;
   const DeviceFinder find_device_;
   const Reporter report_;
   WorkerMetrics* const metrics_;

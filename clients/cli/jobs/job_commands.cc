@@ -31,7 +31,7 @@ constexpr absl::Duration kCallDeadline = absl::Seconds(30);
 // Calls for each of the jobs; the first error decides the exit code, the others go on.
 template <typename F>
 int ForEach(const std::vector<std::string>& names, const Globals& globals, F&& call) {
-  Connection connection(globals.planner_address);
+  Connection connection(globals);
   int code = kSuccess;
   for (const std::string& name : names) {
     const absl::Status status = call(connection, name);
@@ -67,7 +67,7 @@ absl::Status Remove(Connection& connection, const std::string& name) {
 }
 
 int RunWorkers(bool events, const Globals& globals) {
-  Connection connection(globals.planner_address);
+  Connection connection(globals);
   v1::ListWorkersRequest request;
   request.set_events(events);
   v1::ListWorkersResponse response;
@@ -136,7 +136,7 @@ std::vector<TraceEvent> LastStep(const std::vector<TraceEvent>& events) {
 }
 
 int RunTrace(const std::string& name, const std::string& path, const Globals& globals) {
-  Connection connection(globals.planner_address);
+  Connection connection(globals);
   v1::GetJobTraceRequest request;
   request.set_name(name);
   v1::GetJobTraceResponse response;
@@ -174,7 +174,7 @@ void AddJobCommands(CLI::App& app, Globals& globals) {
   AddJobOption(*watch, *name);
   AddOutputOption(*watch, globals);
   watch->callback([name, &globals] {
-    Connection connection(globals.planner_address);
+    Connection connection(globals);
     globals.exit_code = Watch(connection, *name, globals);
   });
 

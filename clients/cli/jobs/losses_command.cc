@@ -53,7 +53,7 @@ std::string Text(const v1::ListJobStepsResponse& response) {
 }
 
 int RunLosses(const std::string& name, const std::string& output, const Globals& globals) {
-  Connection connection(globals.planner_address);
+  Connection connection(globals);
   v1::ListJobStepsRequest request;
   request.set_name(name);
   v1::ListJobStepsResponse response;

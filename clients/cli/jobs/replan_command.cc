@@ -108,7 +108,7 @@ nlohmann::json Json(const v1::ReplanJobResponse& response, const Options& option
 }
 
 int Run(const Options& options, const Globals& globals) {
-  Connection connection(globals.planner_address);
+  Connection connection(globals);
   v1::ReplanJobRequest request;
   request.set_name(options.job);
   request.set_apply(options.apply);

@@ -112,7 +112,7 @@ int RunSubmit(const SubmitFlags& flags, const Globals& globals) {
   if (!checked.ok()) return Report(Annotate(checked.status(), flags.graph));
   if (absl::Status status = CheckFiles(*checked, *spec); !status.ok()) return Report(status);
 
-  Connection connection(globals.planner_address);
+  Connection connection(globals);
   if (flags.verify.steps > 0) {
     const int code = Verify(connection, flags.verify, globals.json(), *spec);
     if (code != kSuccess || flags.verify.only) return code;

@@ -30,7 +30,7 @@ struct Options {
 // Asks until nothing is left to measure, or the time is over.
 absl::StatusOr<v1::MeasureTopologyResponse> Measure(const Options& options,
                                                     const Globals& globals) {
-  Connection connection(globals.planner_address);
+  Connection connection(globals);
   const absl::Time deadline = absl::Now() + absl::Seconds(options.time_limit_seconds);
   v1::MeasureTopologyRequest request;
   request.set_again(true);

@@ -107,7 +107,7 @@ absl::Status LocalCluster::StartWorker(const std::string& program, int index) {
 }
 
 absl::Status LocalCluster::AwaitWorkers(Pause pause) {
-  Connection connection(address_);
+  Connection connection(address_, {});
   const absl::Time deadline = absl::Now() + kStartPatience;
   while (true) {
     RETURN_IF_ERROR(Check());

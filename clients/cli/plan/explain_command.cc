@@ -35,8 +35,8 @@ absl::StatusOr<v1::Explanation> ExplainHere(const v1::ExplainRequest& request, d
 }
 
 absl::StatusOr<v1::Explanation> ExplainThere(const v1::ExplainRequest& request, double seconds,
-                                             const std::string& address) {
-  Connection connection(address);
+                                             const Globals& globals) {
+  Connection connection(globals);
   v1::ExplainResponse response;
   RETURN_IF_ERROR(connection.Call(absl::Seconds(seconds), [&](grpc::ClientContext* context) {
     return connection.planner().Explain(context, request, &response);
@@ -65,7 +65,7 @@ absl::StatusOr<v1::Explanation> ExplanationOf(ExplainFlags flags, const Globals&
   for (const std::string& warning : warnings) std::cerr << "warning: " << warning << "\n";
   *request.mutable_strategy() = strategy;
   return flags.local ? ExplainHere(request, flags.time_limit_seconds)
-                     : ExplainThere(request, flags.time_limit_seconds, globals.planner_address);
+                     : ExplainThere(request, flags.time_limit_seconds, globals);
 }
 
 int RunExplain(const ExplainFlags& flags, const Globals& globals) {

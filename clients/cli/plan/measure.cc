@@ -55,9 +55,9 @@ void AddMeasureFlags(CLI::App& command, MeasureFlags& flags) {
 }
 
 StepMeasurer::StepMeasurer(const v1::PlanningProblem& problem, int32_t devices,
-                           const MeasureFlags& flags, const std::string& address,
-                           absl::Time deadline, SearchContext& context)
-    : connection_(address), deadline_(deadline), context_(context), devices_(devices) {
+                           const MeasureFlags& flags, const Globals& globals, absl::Time deadline,
+                           SearchContext& context)
+    : connection_(globals), deadline_(deadline), context_(context), devices_(devices) {
   const std::filesystem::path output =
       std::filesystem::temp_directory_path() / absl::StrCat("stagewright-measure-", FreshId());
   *request_.mutable_spec() = SpecOf(problem, flags, output.string());

@@ -39,7 +39,7 @@ class StepMeasurer {
   // can run at all, `context` is cancelled. What jobs write is removed with the measurer, as far as
   // it is seen from here.
   StepMeasurer(const v1::PlanningProblem& problem, int32_t devices, const MeasureFlags& flags,
-               const std::string& address, absl::Time deadline, SearchContext& context);
+               const Globals& globals, absl::Time deadline, SearchContext& context);
   ~StepMeasurer();
   StepMeasurer(const StepMeasurer&) = delete;
   StepMeasurer& operator=(const StepMeasurer&) = delete;

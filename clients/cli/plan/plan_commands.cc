@@ -92,15 +92,14 @@ absl::StatusOr<v1::PlanResponse> SolveHere(const v1::PlanRequest& request,
   return ToProto(response, *owned->cluster);
 }
 
-// Here, too, but each strategy is tried on the workers of the service at `address`.
+// Here, too, but each strategy is tried on the workers of the service.
 absl::StatusOr<v1::PlanResponse> SolveByMeasuring(const v1::PlanRequest& request,
-                                                  const PlanFlags& flags,
-                                                  const std::string& address,
+                                                  const PlanFlags& flags, const Globals& globals,
                                                   std::optional<Measurement>& measured) {
   auto owned = FromProto(request);
   RETURN_IF_ERROR(owned.status());
   SearchContext context(After(flags.time_limit_seconds));
-  StepMeasurer measurer(request.problem(), owned->cluster->size(), flags.measure, address,
+  StepMeasurer measurer(request.problem(), owned->cluster->size(), flags.measure, globals,
                         absl::Now() + absl::Seconds(flags.time_limit_seconds), context);
   RETURN_IF_ERROR(measurer.CheckDevices());
   context.measure = [&measurer](const Problem& problem) { return measurer.RewardOf(problem); };
@@ -115,8 +114,8 @@ absl::StatusOr<v1::PlanResponse> SolveByMeasuring(const v1::PlanRequest& request
 }
 
 absl::StatusOr<v1::PlanResponse> SolveThere(const v1::PlanRequest& request,
-                                            double time_limit_seconds, const std::string& address) {
-  Connection connection(address);
+                                            double time_limit_seconds, const Globals& globals) {
+  Connection connection(globals);
   v1::PlanResponse response;
   RETURN_IF_ERROR(
       connection.Call(absl::Seconds(time_limit_seconds), [&](grpc::ClientContext* context) {
@@ -173,10 +172,9 @@ int RunPlan(const PlanFlags& flags, const Globals& globals) {
   auto request = MakeRequest(flags, warnings);
   if (!request.ok()) return Report(request.status());
   std::optional<Measurement> measured;
-  auto response =
-      flags.measure.steps > 0 ? SolveByMeasuring(*request, flags, globals.planner_address, measured)
-      : flags.local           ? SolveHere(*request, flags.profile, flags.time_limit_seconds)
-                    : SolveThere(*request, flags.time_limit_seconds, globals.planner_address);
+  auto response = flags.measure.steps > 0 ? SolveByMeasuring(*request, flags, globals, measured)
+                  : flags.local ? SolveHere(*request, flags.profile, flags.time_limit_seconds)
+                                : SolveThere(*request, flags.time_limit_seconds, globals);
   if (!response.ok()) return Report(response.status());
   for (const std::string& warning : warnings) response->add_warnings(warning);
 
@@ -201,7 +199,7 @@ int RunPlan(const PlanFlags& flags, const Globals& globals) {
 int RunPlanShow(const std::string& what, const std::string& trace, const Globals& globals) {
   Answer answer;
   if (absl::StartsWith(what, "jobs/")) {
-    Connection connection(globals.planner_address);
+    Connection connection(globals);
     v1::GetJobRequest request;
     request.set_name(what);
     v1::GetJobResponse response;

@@ -73,7 +73,7 @@ int RunProfile(const ProfileFlags& flags, const Globals& globals) {
   request.set_device(flags.device);
   request.set_precision(ToProto(flags.precision));
   request.set_most_samples(flags.samples);
-  Connection connection(globals.planner_address);
+  Connection connection(globals);
   v1::ProfileGraphResponse response;
   absl::Status status =
       connection.Call(absl::Seconds(flags.time_limit_seconds), [&](grpc::ClientContext* context) {
@@ -91,7 +91,7 @@ int RunProfile(const ProfileFlags& flags, const Globals& globals) {
 }
 
 int RunList(const Globals& globals) {
-  Connection connection(globals.planner_address);
+  Connection connection(globals);
   v1::ListProfilesResponse response;
   absl::Status status = connection.Call(kCallDeadline, [&](grpc::ClientContext* context) {
     return connection.profiles().ListProfiles(context, {}, &response);
@@ -117,7 +117,7 @@ int RunList(const Globals& globals) {
 }
 
 int RunExport(const std::string& path, const Globals& globals) {
-  Connection connection(globals.planner_address);
+  Connection connection(globals);
   v1::ExportProfilesResponse response;
   absl::Status status = connection.Call(kCallDeadline, [&](grpc::ClientContext* context) {
     return connection.profiles().ExportProfiles(context, {}, &response);
@@ -140,7 +140,7 @@ int RunImport(const std::string& path, const Globals& globals) {
   v1::ImportProfilesRequest request;
   for (const auto& [device, operators] : profile->devices)
     *request.add_profiles() = ToProto(device, operators);
-  Connection connection(globals.planner_address);
+  Connection connection(globals);
   v1::ImportProfilesResponse response;
   absl::Status status = connection.Call(kCallDeadline, [&](grpc::ClientContext* context) {
     return connection.profiles().ImportProfiles(context, request, &response);

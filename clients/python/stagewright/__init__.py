@@ -26,6 +26,7 @@ from .errors import (
     NotFoundError,
     OptimizerError,
     PlanFileError,
+    RefusedError,
     ServiceError,
     StagewrightError,
     UnreachableError,
@@ -36,6 +37,7 @@ from .graph_file import load_graph, save_graph
 from .history import History, Step
 from .jobs import Checkpoint, Job, Worker
 from .plans import Plan, Stage, load_plan
+from .security import Security
 from .settings import JobSettings, LearningRateSchedule, PlanOptions
 from .training import Trained, train
 from .verify import verify
@@ -64,6 +66,8 @@ __all__ = [
     "Plan",
     "PlanFileError",
     "PlanOptions",
+    "RefusedError",
+    "Security",
     "ServiceError",
     "Stage",
     "StagewrightError",

@@ -15,6 +15,7 @@ from .jobs import Job, job_from_proto
 from .operations import Call
 from .proto import jobs_pb
 from .rpc import OPTIONS, Stubs, as_error, resolve_address
+from .security import Security
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -69,10 +70,19 @@ class _Retry:
             raise error
 
 
+def _open(library: Any, address: str, security: Security) -> Any:
+    """A channel of grpc or grpc.aio."""
+    credentials = security.credentials(address)
+    if credentials is None:
+        return library.insecure_channel(address, options=OPTIONS)
+    return library.secure_channel(address, credentials, options=OPTIONS)
+
+
 class Client:
     """Calls that block. Errors are StagewrightErrors with the planner's own message.
 
     address: HOST:PORT; else $STAGEWRIGHT_PLANNER, else 127.0.0.1:7070. Nothing is connected before the first call.
+    security: how the planner is spoken to; else as the environment says. A planner on another machine needs TLS.
     """
 
     plan = _blocking(operations.plan)
@@ -84,10 +94,11 @@ class Client:
     checkpoints = _blocking(operations.checkpoints)
     history = _blocking(operations.history)
 
-    def __init__(self, address: str | None = None):
+    def __init__(self, address: str | None = None, *, security: Security | None = None):
         self.address = resolve_address(address)
-        self._channel = grpc.insecure_channel(self.address, options=OPTIONS)
-        self._stubs = Stubs(self._channel)
+        security = (security or Security()).resolved()
+        self._channel = _open(grpc, self.address, security)
+        self._stubs = Stubs(self._channel, security)
 
     def watch(self, name: str) -> Iterator[Job]:
         """The job now and after every change, until it has ended. A planner that is started again meanwhile is waited
@@ -149,10 +160,11 @@ class AsyncClient:
     checkpoints = _awaiting(operations.checkpoints)
     history = _awaiting(operations.history)
 
-    def __init__(self, address: str | None = None):
+    def __init__(self, address: str | None = None, *, security: Security | None = None):
         self.address = resolve_address(address)
-        self._channel = grpc.aio.insecure_channel(self.address, options=OPTIONS)
-        self._stubs = Stubs(self._channel)
+        security = (security or Security()).resolved()
+        self._channel = _open(grpc.aio, self.address, security)
+        self._stubs = Stubs(self._channel, security)
 
     async def watch(self, name: str) -> AsyncIterator[Job]:
         """As Client.watch."""

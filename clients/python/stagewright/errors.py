@@ -57,6 +57,13 @@ class InvalidError(ServiceError):
     """A field of the request is wrong; the message names it."""
 
 
+class RefusedError(ServiceError):
+    """The caller may not do that, or does not say who it is, or the call would leave this machine in the clear."""
+
+    def __init__(self, message: str, code: str = "UNAUTHENTICATED"):
+        super().__init__(message, code)
+
+
 class NoPlanError(StagewrightError):
     """Planning ended without a plan. `termination` is "infeasible" or "limit"."""
 

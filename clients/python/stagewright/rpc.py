@@ -3,9 +3,12 @@
 import json
 import os
 
+from collections.abc import Callable
+
 import grpc
 
 from . import errors
+from .security import Security
 from .proto import jobs_pb, planner_pb
 
 DEFAULT_ADDRESS = "127.0.0.1:7070"
@@ -40,7 +43,7 @@ def resolve_address(address: str | None) -> str:
 class Stubs:
     """`stubs.GetJob(request, timeout=...)`, for every method of the services, on a channel of grpc or grpc.aio."""
 
-    def __init__(self, channel: object):
+    def __init__(self, channel: object, security: Security):
         for module in _MODULES:
             for service in module.DESCRIPTOR.services_by_name.values():
                 for method in service.methods:
@@ -50,13 +53,24 @@ class Stubs:
                         request_serializer=getattr(module, method.input_type.name).SerializeToString,
                         response_deserializer=getattr(module, method.output_type.name).FromString,
                     )
-                    setattr(self, method.name, call)
+                    setattr(self, method.name, _with_token(call, security))
+
+
+def _with_token(call: Callable, security: Security) -> Callable:
+    """Read anew for each call: tokens change while clients live."""
+
+    def started(request: object, **options: object) -> object:
+        return call(request, metadata=security.metadata(), **options)
+
+    return call if security.token_file is None else started
 
 
 _CLASSES = {
     grpc.StatusCode.DEADLINE_EXCEEDED: errors.DeadlineError,
     grpc.StatusCode.NOT_FOUND: errors.NotFoundError,
     grpc.StatusCode.INVALID_ARGUMENT: errors.InvalidError,
+    grpc.StatusCode.UNAUTHENTICATED: errors.RefusedError,
+    grpc.StatusCode.PERMISSION_DENIED: errors.RefusedError,
 }
 
 

@@ -54,7 +54,7 @@ TEST_F(NpyTest, SaysWhatIsWrong) {
   EXPECT_THAT(Error(""), HasSubstr("not an .npy file"));
   EXPECT_THAT(Error(NpyBytes(NpyHeader("<f4", "(1,)"), "1234", 9)), HasSubstr("version 9"));
   const std::string whole = NpyBytes(NpyHeader("<f4", "(2,)"), "12345678");
-  EXPECT_THAT(Error(whole.substr(0, 40)), HasSubstr("truncated: a header of"));
+  EXPECT_THAT(Error(whole.substr(0, 40)), HasSubstr("truncated: its header is longer"));
   EXPECT_THAT(Error(whole.substr(0, whole.size() - 1)),
               AllOf(HasSubstr("float32[2] needs 8 bytes, the file has 7"), HasSubstr("truncated")));
   EXPECT_THAT(Error(whole + "9"), HasSubstr("needs 8 bytes, the file has 9"));

@@ -11,7 +11,9 @@ TEST(JobNumber, IsOfOurNamesOnly) {
   job.number = 7;
   EXPECT_EQ(job.name(), "jobs/7");
   EXPECT_EQ(JobNumber(job.name()), 7);
-  for (const char* name : {"", "7", "jobs/", "jobs/x", "job/7"}) EXPECT_EQ(JobNumber(name), -1);
+  for (const char* name : {"", "7", "jobs/", "jobs/x", "job/7", "jobs/07", "jobs/+7", "jobs/-7",
+                           "jobs/7 ", "jobs/7\n", " jobs/7"})
+    EXPECT_EQ(JobNumber(name), -1);
 }
 
 TEST(JobState, WhatRunsIsOnWorkersAndHasNotEnded) {

@@ -1,4 +1,4 @@
-#include "planner_service/service/disk_use.h"
+#include "planner_service/store/disk_use.h"
 
 #include <filesystem>
 #include <system_error>

@@ -1,0 +1,18 @@
+// HOST:PORT.
+#pragma once
+
+#include <string>
+
+#include "common/base/status.h"
+
+namespace stagewright {
+
+// INVALID_ARGUMENT, naming `flag`, unless the port is one from 0 to 65535: gRPC would take it
+// modulo 2^16.
+absl::Status CheckAddress(absl::string_view flag, absl::string_view address);
+
+// Whether what is sent there stays on this machine: localhost, 127.0.0.0/8, [::1], a socket of the
+// file system. Names are not looked up: any other name may be anywhere.
+bool IsLoopback(absl::string_view address);
+
+}  // namespace stagewright

@@ -1,0 +1,106 @@
+#include "common/channel/channel.h"
+
+#include <grpcpp/create_channel.h>
+#include <grpcpp/security/credentials.h>
+#include <grpcpp/security/tls_certificate_provider.h>
+#include <grpcpp/security/tls_credentials_options.h>
+#include <grpcpp/support/client_interceptor.h>
+
+#include <utility>
+#include <vector>
+
+#include "absl/strings/ascii.h"
+#include "common/base/text_file.h"
+#include "common/channel/address.h"
+
+namespace stagewright {
+namespace {
+
+absl::StatusOr<std::string> ReadToken(const std::string& path) {
+  auto text = ReadTextFile(path);
+  if (!text.ok())
+    return absl::FailedPreconditionError(absl::StrCat("--token-file ", text.status().message()));
+  const std::string token(absl::StripAsciiWhitespace(text->substr(0, text->find('\n'))));
+  if (token.empty())
+    return absl::FailedPreconditionError(absl::StrCat("--token-file ", path, ": it is empty"));
+  return token;
+}
+
+// Adds the token to each call.
+class TokenInterceptor : public grpc::experimental::Interceptor {
+ public:
+  explicit TokenInterceptor(const std::string& path) : path_(path) {}
+
+  void Intercept(grpc::experimental::InterceptorBatchMethods* methods) override {
+    using Points = grpc::experimental::InterceptionHookPoints;
+    if (methods->QueryInterceptionHookPoint(Points::PRE_SEND_INITIAL_METADATA)) {
+      // A file that cannot be read any more leaves the call without: the planner then says so.
+      const auto token = ReadToken(path_);
+      if (token.ok())
+        methods->GetSendInitialMetadata()->emplace("authorization", "Bearer " + *token);
+    }
+    methods->Proceed();
+  }
+
+ private:
+  const std::string& path_;
+};
+
+class TokenInterceptors : public grpc::experimental::ClientInterceptorFactoryInterface {
+ public:
+  explicit TokenInterceptors(std::string path) : path_(std::move(path)) {}
+
+  grpc::experimental::Interceptor* CreateClientInterceptor(
+      grpc::experimental::ClientRpcInfo* /*info*/) override {
+    return new TokenInterceptor(path_);
+  }
+
+ private:
+  const std::string path_;
+};
+
+std::shared_ptr<grpc::ChannelCredentials> Credentials(const TlsFiles& tls) {
+  if (tls.empty()) return grpc::InsecureChannelCredentials();
+  grpc::experimental::TlsChannelCredentialsOptions options;
+  options.set_certificate_provider(
+      std::make_shared<grpc::experimental::FileWatcherCertificateProvider>(
+          tls.key, tls.certificate, tls.authorities,
+          static_cast<unsigned int>(absl::ToInt64Seconds(kTlsRefresh))));
+  if (!tls.authorities.empty()) options.watch_root_certs();
+  if (!tls.certificate.empty()) options.watch_identity_key_cert_pairs();
+  return grpc::experimental::TlsCredentials(options);
+}
+
+absl::Status Check(const std::string& address, const ChannelSecurity& security) {
+  if (!security.tls.empty()) return CheckTlsFiles(security.tls, /*need_certificate=*/false);
+  if (IsLoopback(address)) return absl::OkStatus();
+  if (!security.insecure) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the planner at ", address,
+                     " is on another machine: give --tls-ca (and --tls-cert, --tls-key), or "
+                     "--insecure to speak to it in the clear"));
+  }
+  if (!security.token_file.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--token-file with --insecure: everybody on the way to ", address,
+                     " could read the token; give --tls-ca instead of --insecure"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<grpc::Channel>> OpenChannel(
+    const std::string& address, const ChannelSecurity& security,
+    const grpc::ChannelArguments& arguments) {
+  RETURN_IF_ERROR(Check(address, security));
+  std::vector<std::unique_ptr<grpc::experimental::ClientInterceptorFactoryInterface>> interceptors;
+  if (!security.token_file.empty()) {
+    RETURN_IF_ERROR(ReadToken(security.token_file).status());
+    interceptors.push_back(std::make_unique<TokenInterceptors>(security.token_file));
+  }
+  return grpc::experimental::CreateCustomChannelWithInterceptors(
+      address, Credentials(security.tls), arguments, std::move(interceptors));
+}
+
+}  // namespace stagewright

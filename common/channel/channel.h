@@ -1,0 +1,29 @@
+// How clients and workers reach the planner: encrypted, or on this machine, or in the clear where
+// that was asked for; with the token that says who they are.
+#pragma once
+
+#include <grpcpp/channel.h>
+#include <grpcpp/support/channel_arguments.h>
+
+#include <memory>
+#include <string>
+
+#include "common/base/status.h"
+#include "common/channel/tls_files.h"
+
+namespace stagewright {
+
+struct ChannelSecurity {
+  TlsFiles tls;            // Anything given: TLS. Without authorities, those of the machine.
+  std::string token_file;  // Its first line is sent with every call; read anew for each.
+  bool insecure = false;   // Speak in the clear, beyond this machine, too.
+};
+
+// Connects with the first call. INVALID_ARGUMENT: no TLS for an address beyond this machine without
+// `insecure`, or a token that would go there in the clear; the message says what to do. Errors of
+// CheckTlsFiles; FAILED_PRECONDITION names a token file that cannot be read or is empty.
+absl::StatusOr<std::shared_ptr<grpc::Channel>> OpenChannel(const std::string& address,
+                                                           const ChannelSecurity& security,
+                                                           const grpc::ChannelArguments& arguments);
+
+}  // namespace stagewright

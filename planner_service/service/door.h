@@ -1,0 +1,48 @@
+// Who comes in: the credentials of the listening port, the check of every call before its request
+// is read, and the audit log of what callers changed.
+#pragma once
+
+#include <grpcpp/security/server_credentials.h>
+#include <grpcpp/server_context.h>
+
+#include <memory>
+#include <string>
+
+#include "common/base/status.h"
+#include "common/channel/tls_files.h"
+#include "planner_service/access/access.h"
+
+namespace stagewright {
+
+struct DoorOptions {
+  TlsFiles tls;  // With authorities, clients must show certificates that they have signed.
+  std::string token_file;  // planner_service/access/token_table.h; empty: no tokens.
+  bool insecure = false;   // Listen in the clear where other machines reach it.
+  // File that gets the audit log; empty: standard error where callers must say who they are, and
+  // nowhere else.
+  std::string audit_log;
+};
+
+// Thread-safe.
+class Door {
+ public:
+  // INVALID_ARGUMENT: an address that other machines reach, without TLS and without `insecure`, or
+  // tokens that would travel there in the clear; says what to do. Errors of CheckTlsFiles and of
+  // Access::Open; FAILED_PRECONDITION names an audit log that cannot be written.
+  static absl::StatusOr<std::unique_ptr<Door>> Open(const std::string& listen,
+                                                    const DoorOptions& options);
+  virtual ~Door() = default;
+
+  // For the listening port, with the check of all calls (roles.h) in them. The door outlives it.
+  virtual std::shared_ptr<grpc::ServerCredentials> credentials() = 0;
+  // For people: what protects the port.
+  virtual std::string description() const = 0;
+
+  // Who makes a call that was let in. UNAUTHENTICATED if that has changed since.
+  virtual absl::StatusOr<Caller> CallerOf(const grpc::ServerContextBase& context) const = 0;
+  // One line: who called what, on what, and what became of it.
+  virtual void Audit(const grpc::ServerContextBase& context, absl::string_view call,
+                     absl::string_view what, const absl::Status& outcome) = 0;
+};
+
+}  // namespace stagewright

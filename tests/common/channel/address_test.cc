@@ -1,0 +1,30 @@
+#include "common/channel/address.h"
+
+#include <gtest/gtest.h>
+
+namespace stagewright {
+namespace {
+
+TEST(Address, KnowsWhatStaysOnThisMachine) {
+  for (const char* here : {"127.0.0.1:7070", "127.8.8.8:0", "localhost:7070", "LOCALHOST:1",
+                           "localhost.:1", "[::1]:7070", "unix:/run/planner"})
+    EXPECT_TRUE(IsLoopback(here)) << here;
+  for (const char* away :
+       {"0.0.0.0:7070", "[::]:7070", "10.0.0.1:7070", "planner:7070", "127.0.0.1.example.org:7070",
+        "localhost.example.org:7070", "128.0.0.1:7070", "[2001:db8::1]:7070", ":7070", "",
+        "127.1:7070", "[::ffff:10.0.0.1]:1"})
+    EXPECT_FALSE(IsLoopback(away)) << away;
+}
+
+TEST(Address, HasAPort) {
+  EXPECT_TRUE(CheckAddress("listen", "127.0.0.1:0").ok());
+  EXPECT_TRUE(CheckAddress("listen", "[::]:65535").ok());
+  for (const char* wrong : {"127.0.0.1", "host:", "host:65536", "host:-1", "host:http", ""}) {
+    const absl::Status status = CheckAddress("listen", wrong);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << wrong;
+    EXPECT_NE(status.message().find("listen"), absl::string_view::npos);
+  }
+}
+
+}  // namespace
+}  // namespace stagewright

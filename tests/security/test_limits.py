@@ -1,0 +1,132 @@
+"""What is too long, too much or not text: refused at the door, named, and nothing is lost."""
+
+import pathlib
+import signal
+import time
+
+import grpc
+import pytest
+from google.protobuf import message_factory
+from rapid_reset import answer_seconds, flood
+from service import Planner, code_of, tiny_job
+
+from stagewright._proto import links_pb2, profile_pb2
+from stagewright._proto import worker_service_pb2 as worker_pb
+from stagewright.proto import jobs_pb, planner_pb
+
+MODULES = (jobs_pb, planner_pb, profile_pb2, links_pb2)
+
+
+@pytest.fixture(scope="module")
+def planner(tmp_path_factory):
+    with Planner(tmp_path_factory.mktemp("planner")) as running:
+        yield running
+        assert running.process.poll() is None
+
+
+def text_fields(message, depth=0):
+    """A copy of `message` and a setter for each text in it, those of messages within it too."""
+    for field in message.DESCRIPTOR.fields:
+        if field.message_type is None:
+            if field.type == field.TYPE_STRING and field.label != field.LABEL_REPEATED:
+                yield lambda m, text, field=field: setattr(m, field.name, text)
+        elif field.label != field.LABEL_REPEATED and depth < 2 and not field.message_type.GetOptions().map_entry:
+            for inner in text_fields(message_factory.GetMessageClass(field.message_type)(), depth + 1):
+                yield lambda m, text, inner=inner, field=field: inner(getattr(m, field.name), text)
+
+
+def calls():
+    for module in MODULES:
+        for service in module.DESCRIPTOR.services_by_name.values():
+            for method in service.methods:
+                yield service.full_name, method
+
+
+@pytest.mark.parametrize("text", ["x" * (17 << 20), "\x1b[2J", "line\x00end"], ids=["long", "escape", "nul"])
+def test_every_text_of_every_call_is_looked_at(planner, text):
+    looked_at = 0
+    with grpc.insecure_channel(planner.address, options=[("grpc.max_send_message_length", -1)]) as channel:
+        for service, method in calls():
+            request_class = message_factory.GetMessageClass(method.input_type)
+            kind = channel.unary_stream if method.server_streaming else channel.unary_unary
+            call = kind(f"/{service}/{method.name}", request_serializer=request_class.SerializeToString)
+            for set_text in text_fields(request_class()):
+                request = request_class()
+                set_text(request, text)
+                code, message = code_of(call, request)
+                assert code == "INVALID_ARGUMENT", (method.full_name, request.ListFields()[0][0].name)
+                assert "bytes, at most" in message or "control characters" in message, message
+                looked_at += 1
+    assert looked_at > 20
+
+
+def test_the_limits_are_where_the_documents_say(planner):
+    submit = planner.stubs().SubmitJob
+    cases = [({"display_name": "n" * 256}, "OK"), ({"display_name": "n" * 257}, "INVALID_ARGUMENT"),
+             ({"output_path": "/" + "p" * 4095}, "OK"), ({"output_path": "/" + "p" * 4096}, "INVALID_ARGUMENT")]  # fmt: skip
+    for fields, code in cases:
+        assert code_of(submit, jobs_pb.SubmitJobRequest(spec=tiny_job(**fields)))[0] == code
+    assert code_of(submit, jobs_pb.SubmitJobRequest(spec=tiny_job(), request_id="i" * 129))[0] == "INVALID_ARGUMENT"
+
+
+def test_job_names_are_written_in_one_way_only(planner):
+    stubs = planner.stubs()
+    name = stubs.SubmitJob(jobs_pb.SubmitJobRequest(spec=tiny_job()), timeout=10).job.name
+    number = name.removeprefix("jobs/")
+    assert code_of(stubs.GetJob, jobs_pb.GetJobRequest(name=name))[0] == "OK"
+    for other in [f"jobs/0{number}", f"jobs/+{number}", f"jobs/ {number}", f"jobs/{number} ", f" {name}", number]:
+        assert code_of(stubs.GetJob, jobs_pb.GetJobRequest(name=other))[0] == "NOT_FOUND", other
+
+
+def test_a_worker_without_a_name_of_its_own_is_refused(planner):
+    def register(name):
+        request = worker_pb.ConnectRequest(register={"worker": name})
+        with grpc.insecure_channel(planner.address) as channel:
+            connect = channel.stream_stream(
+                "/stagewright.v1.WorkerService/Connect", request_serializer=worker_pb.ConnectRequest.SerializeToString
+            )
+            with pytest.raises(grpc.RpcError) as failure:
+                next(connect(iter([request]), timeout=10))
+            return failure.value.code().name, failure.value.details()
+
+    assert register("\x1b[31mred") == ("INVALID_ARGUMENT", "register.worker: it has control characters")
+    assert register("w" * 200)[0] == "INVALID_ARGUMENT"
+
+
+def test_messages_have_a_largest_size(planner):
+    code, message = code_of(planner.stubs().SubmitJob, jobs_pb.SubmitJobRequest(request_id="x" * (65 << 20)))
+    assert code == "RESOURCE_EXHAUSTED"
+    assert str(64 << 20) in message
+
+
+def test_the_command_line_steers_no_terminal(planner):
+    planner.stubs().SubmitJob(jobs_pb.SubmitJobRequest(spec=tiny_job(display_name="kept")), timeout=10)
+    result = planner.cli("jobs")
+    assert "kept" in result.stdout
+    # An argument of one's own comes back in the error.
+    result = planner.cli("jobs", "show", "jobs/\x1b[2J")
+    assert result.returncode == 1
+    assert "\x1b" not in result.stderr + result.stdout
+
+
+def memory_mib(pid):
+    status = pathlib.Path(f"/proc/{pid}/status").read_text()
+    return int(status.partition("VmHWM:")[2].split()[0]) / 1024
+
+
+def test_streams_that_are_reset_at_once_end_no_planner(tmp_path):
+    """A short form: 2,000 on each of two connections. Others are answered, and memory comes to an end."""
+    with Planner(tmp_path) as planner:
+        flood(planner.address, connections=2, streams=2000)
+        assert answer_seconds(planner.address) < 20
+        assert memory_mib(planner.process.pid) < 600
+        assert planner.process.poll() is None
+
+
+def test_a_planner_that_is_flooded_still_ends_when_it_is_told_to(tmp_path):
+    with Planner(tmp_path) as planner:
+        flood(planner.address, connections=1, streams=500)
+        planner.process.send_signal(signal.SIGTERM)
+        start = time.monotonic()
+        assert planner.process.wait(30) == 0
+        assert time.monotonic() - start < 30

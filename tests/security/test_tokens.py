@@ -1,0 +1,168 @@
+"""Who may do what: tokens, roles, owners of jobs, names of workers, and the line that says what they did."""
+
+import json
+
+import grpc
+import pytest
+from service import Planner, code_of, tiny_job, wait_for
+
+import stagewright
+from stagewright._proto import worker_service_pb2 as worker_pb
+from stagewright.proto import jobs_pb, planner_pb
+
+TOKENS = {
+    "vera": "viewer", "sam": "submitter", "sally": "submitter", "olga": "operator", "w0": "worker", "*": "worker"
+}  # fmt: skip
+
+
+def token_of(user):
+    return f"token-of-{user}-0123456789"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("tokens")
+    lines = [f"{token_of(user)} {role} {user}\n" for user, role in TOKENS.items()]
+    (folder / "tokens").write_text("".join(lines))
+    for user in TOKENS:
+        (folder / f"{user}.token").write_text(token_of(user) + "\n")
+    (folder / "stranger.token").write_text("token-of-a-stranger\n")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def planner(tmp_path_factory, folder):
+    with Planner(tmp_path_factory.mktemp("planner"), "--token-file", folder / "tokens") as running:
+        yield running
+
+
+@pytest.fixture
+def stubs(planner, folder):
+    return lambda user: planner.stubs(stagewright.Security(token_file=folder / f"{user}.token"))
+
+
+def audit(planner):
+    marker = "audit "
+    return [json.loads(line.partition(marker)[2]) for line in planner.log().splitlines() if marker in line]
+
+
+def services():
+    for module in (jobs_pb, planner_pb, worker_pb):
+        yield from module.DESCRIPTOR.services_by_name.values()
+
+
+def test_every_call_needs_a_token(planner, stubs):
+    with grpc.insecure_channel(planner.address) as channel:
+        for service in services():
+            for method in service.methods:
+                call = channel.unary_unary(f"/{service.full_name}/{method.name}")
+                for metadata in [(), (("authorization", "Bearer nonsense"),), (("authorization", token_of("olga")),)]:
+                    with pytest.raises(grpc.RpcError) as failure:
+                        call(b"", timeout=10, metadata=metadata)
+                    assert failure.value.code() is grpc.StatusCode.UNAUTHENTICATED, (method.full_name, failure.value)
+        health = channel.unary_unary("/grpc.health.v1.Health/Check")
+        assert health(b"", timeout=10)
+
+
+def test_the_command_line_says_what_is_missing(planner, folder):
+    result = planner.cli("jobs")
+    assert result.returncode == 1
+    assert "a token is needed" in result.stderr
+    assert "not known" in planner.cli("--token-file", folder / "stranger.token", "jobs").stderr
+    assert planner.cli("--token-file", folder / "vera.token", "jobs").returncode == 0
+    assert planner.cli("jobs", STAGEWRIGHT_TOKEN_FILE=str(folder / "vera.token")).returncode == 0
+    result = planner.cli("--token-file", folder / "nowhere", "jobs")
+    assert result.returncode == 1
+    assert "--token-file" in result.stderr
+    assert token_of("olga") not in planner.log()
+
+
+def test_roles_end_where_they_end(stubs):
+    listing, ending = jobs_pb.ListJobsRequest(), jobs_pb.CancelJobRequest(name="jobs/1000")
+    assert code_of(stubs("vera").ListJobs, listing)[0] == "OK"
+    assert code_of(stubs("vera").CancelJob, ending)[0] == "PERMISSION_DENIED"
+    assert code_of(stubs("vera").Plan, planner_pb.PlanRequest())[0] == "PERMISSION_DENIED"
+    assert code_of(stubs("sam").Plan, planner_pb.PlanRequest())[0] == "INVALID_ARGUMENT"
+    assert code_of(stubs("sam").CancelJob, ending)[0] == "NOT_FOUND"
+    assert code_of(stubs("w0").ListJobs, listing)[0] == "PERMISSION_DENIED"
+    code, message = code_of(stubs("vera").SubmitJob, jobs_pb.SubmitJobRequest())
+    assert code == "PERMISSION_DENIED"
+    assert '"vera" is a viewer' in message and "needs a submitter" in message
+
+
+def test_jobs_have_owners(planner, stubs):
+    spec = tiny_job(display_name="sams", owner="olga", tenant="elsewhere")
+    job = stubs("sam").SubmitJob(jobs_pb.SubmitJobRequest(spec=spec), timeout=10).job
+    assert (job.spec.owner, job.spec.tenant) == ("sam", "")
+    for call, request in [("CancelJob", jobs_pb.CancelJobRequest), ("ReplanJob", jobs_pb.ReplanJobRequest)]:
+        code, message = code_of(getattr(stubs("sally"), call), request(name=job.name))
+        assert code == "PERMISSION_DENIED"
+        assert f'{job.name} is that of "sam"' in message
+    assert code_of(stubs("sam").CancelJob, jobs_pb.CancelJobRequest(name=job.name))[0] == "OK"
+    job = stubs("sam").SubmitJob(jobs_pb.SubmitJobRequest(spec=spec), timeout=10).job
+    assert code_of(stubs("olga").CancelJob, jobs_pb.CancelJobRequest(name=job.name))[0] == "OK"
+
+    lines = [(line["who"], line["call"], line["what"], line["outcome"]) for line in audit(planner)]
+    assert ("sam", "SubmitJob", job.name, "OK") in lines
+    assert ("sally", "CancelJob", lines[lines.index(("sam", "SubmitJob", job.name, "OK"))][2], "OK") not in lines
+    assert any(who == "sally" and call == "CancelJob" and outcome == "PERMISSION_DENIED" for who, call, _, outcome in lines)
+    assert ("olga", "CancelJob", job.name, "OK") in lines
+
+
+def register(planner, name, user, seconds=10):
+    """The end of a stream that registers as `name`: gRPC's code, or OK if it was welcome."""
+    with grpc.insecure_channel(planner.address) as channel:
+        connect = channel.stream_stream(
+            "/stagewright.v1.WorkerService/Connect",
+            request_serializer=worker_pb.ConnectRequest.SerializeToString,
+            response_deserializer=worker_pb.ConnectResponse.FromString,
+        )
+        request = worker_pb.ConnectRequest(register={"worker": name, "version": stagewright.__version__})
+        request.register.devices.add(name="cpu0", kind=0, memory_bytes=1 << 30)
+        request.register.kinds.add(name="cpu", flops_per_second=1e9, memory_bytes_per_second=1e9)
+        stream = connect(iter([request]), timeout=seconds, metadata=(("authorization", f"Bearer {token_of(user)}"),))
+        try:
+            return "OK" if next(stream).HasField("registered") else "?"
+        except grpc.RpcError as error:
+            return error.code().name
+
+
+def test_a_worker_takes_no_other_name(planner):
+    assert register(planner, "w1", "w0") == "PERMISSION_DENIED"
+    assert register(planner, "w0", "sam") == "PERMISSION_DENIED"
+    assert register(planner, "w0", "olga") == "PERMISSION_DENIED"
+    assert register(planner, "w0", "w0") not in ("PERMISSION_DENIED", "UNAUTHENTICATED")
+    refused = [line for line in audit(planner) if line["call"] == "Connect" and line["outcome"] == "PERMISSION_DENIED"]
+    assert ("w0", "w1") in [(line["who"], line["what"]) for line in refused]
+
+
+def test_a_real_worker_comes_in_with_its_token(planner, folder, stubs):
+    planner.worker("w0", "--token-file", folder / "w0.token")
+    planner.worker("w5", "--token-file", folder / "*.token")
+    names = lambda: {w.name for w in stubs("vera").ListWorkers(jobs_pb.ListWorkersRequest(), timeout=10).workers}  # noqa: E731
+    wait_for(lambda: names() >= {"w0", "w5"}, "both workers")
+    log = planner.worker("w6", "--token-file", folder / "w0.token")
+    wait_for(lambda: 'may not register as "w6"' in log.read_text(), "the refusal")
+
+
+def test_a_token_that_is_struck_out_ends_with_the_next_call(planner, folder, stubs):
+    text = (folder / "tokens").read_text()
+    (folder / "guest.token").write_text(token_of("guest"))
+    (folder / "tokens").write_text(text + f"{token_of('guest')} viewer guest\n")
+    assert code_of(stubs("guest").ListJobs, jobs_pb.ListJobsRequest())[0] == "OK"
+    (folder / "tokens").write_text(text)
+    assert code_of(stubs("guest").ListJobs, jobs_pb.ListJobsRequest())[0] == "UNAUTHENTICATED"
+    (folder / "tokens").write_text(text + "nonsense\n")
+    assert code_of(stubs("vera").ListJobs, jobs_pb.ListJobsRequest())[0] == "OK"
+    (folder / "tokens").write_text(text)
+
+
+def test_the_audit_log_is_a_file_where_one_is_named(tmp_path, folder):
+    log = tmp_path / "audit.jsonl"
+    with Planner(tmp_path, "--token-file", folder / "tokens", "--audit-log", log) as planner:
+        sam = planner.stubs(stagewright.Security(token_file=folder / "sam.token"))
+        name = sam.SubmitJob(jobs_pb.SubmitJobRequest(spec=tiny_job()), timeout=10).job.name
+        (line,) = map(json.loads, log.read_text().splitlines())
+        assert (line["who"], line["call"], line["what"], line["outcome"]) == ("sam", "SubmitJob", name, "OK")
+        assert line["peer"].startswith("ipv4:127.0.0.1:")
+        assert "audit" not in planner.log()

@@ -1,0 +1,103 @@
+#include "worker_daemon/data/path_roots.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "absl/strings/str_cat.h"
+
+namespace stagewright {
+namespace {
+
+namespace fs = std::filesystem;
+
+class PathRootsTest : public ::testing::Test {
+ protected:
+  PathRootsTest() {
+    std::string pattern = ::testing::TempDir() + "/roots-XXXXXX";
+    base_ = mkdtemp(pattern.data());
+    for (const char* folder : {"data/set", "out", "data-of-others", "secret"})
+      fs::create_directories(base_ / folder);
+    for (const char* file :
+         {"data/set/a.npy", "data/w.safetensors", "secret/key", "data-of-others/x.npy"})
+      std::ofstream(base_ / file) << "x";
+    fs::create_symlink(base_ / "secret", base_ / "data" / "link");
+    fs::create_symlink(base_ / "secret/key", base_ / "data" / "set" / "b.npy");
+    roots_ = {base_ / "data", base_ / "out"};
+  }
+  ~PathRootsTest() override { fs::remove_all(base_); }
+
+  std::string At(const std::string& path) const { return base_ / path; }
+  absl::StatusCode Read(const std::string& path) const {
+    return CheckReads(roots_, "spec.weights_path", path).code();
+  }
+  absl::StatusCode ReadData(const std::string& path) const {
+    return CheckReadsData(roots_, "spec.data_path", path, {"x", "a"}).code();
+  }
+  absl::StatusCode Write(const std::string& path) const {
+    return CheckWrites(roots_, "spec.output_path", path).code();
+  }
+
+  fs::path base_;
+  PathRoots roots_;
+};
+
+constexpr absl::StatusCode kOk = absl::StatusCode::kOk;
+constexpr absl::StatusCode kNo = absl::StatusCode::kPermissionDenied;
+
+TEST_F(PathRootsTest, LetsJobsReadAndWriteWithinThem) {
+  EXPECT_EQ(Read(At("data/w.safetensors")), kOk);
+  EXPECT_EQ(Read(At("data/not-there-yet")), kOk);
+  EXPECT_EQ(Read(At("out/model.safetensors")), kOk);
+  EXPECT_EQ(Read(""), kOk);
+  EXPECT_EQ(Write(At("out/run-1/checkpoints")), kOk);
+  EXPECT_EQ(Write(At("out")), kOk);
+}
+
+TEST_F(PathRootsTest, RefusesWhatLiesElsewhere) {
+  for (const std::string& path :
+       {At("secret/key"), At("data-of-others/x.npy"), At("data/../secret/key"), At("data/link/key"),
+        std::string("/etc/passwd"), std::string("etc/passwd"), At("data/../data/w.safetensors"),
+        At("secret/not-there")}) {
+    EXPECT_EQ(Read(path), kNo) << path;
+    EXPECT_EQ(Write(path), kNo) << path;
+  }
+  EXPECT_EQ(Write(At("data/w.safetensors")), kNo);
+  EXPECT_EQ(Write(At("out/../secret")), kNo);
+}
+
+TEST_F(PathRootsTest, SaysTheSameWhetherThereIsSuchAFile) {
+  EXPECT_EQ(CheckReads(roots_, "f", At("secret/key")).message(),
+            CheckReads(roots_, "f", At("secret/no-key")).message());
+  EXPECT_THAT(std::string(CheckReads(roots_, "spec.weights_path", "/etc/passwd").message()),
+              ::testing::HasSubstr("spec.weights_path: outside of the directories"));
+}
+
+TEST_F(PathRootsTest, LooksAtEveryFileOfADataSet) {
+  EXPECT_EQ(ReadData(At("data/set/a.npy")), kOk);
+  EXPECT_EQ(ReadData(At("data/set/a*.npy")), kOk);
+  EXPECT_EQ(ReadData(absl::StrCat("x=", At("data/set/a.npy"), ",a=", At("data/set/a.npy"))), kOk);
+  EXPECT_EQ(ReadData(At("data/no-set")), kOk);
+  for (const std::string& path :
+       {At("data/set/*.npy"), At("data/set"), At("data/*/key"), At("*/key"), At("data*/x.npy"),
+        At("data/*/../../secret/key"), std::string("*"), std::string("/etc/pass*"),
+        absl::StrCat("x=", At("data/set/a.npy"), ",a=", At("secret/key"))}) {
+    EXPECT_EQ(ReadData(path), kNo) << path;
+  }
+}
+
+TEST_F(PathRootsTest, HoldsNobodyWithoutThem) {
+  roots_ = {};
+  EXPECT_EQ(Read("/etc/passwd"), kOk);
+  EXPECT_EQ(ReadData("/etc/pass*"), kOk);
+  EXPECT_EQ(Write("/etc/passwd"), kOk);
+  roots_.output = base_ / "out";
+  EXPECT_EQ(Read("/etc/passwd"), kOk);
+  EXPECT_EQ(Write("/etc/passwd"), kNo);
+}
+
+}  // namespace
+}  // namespace stagewright

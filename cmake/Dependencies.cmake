@@ -52,7 +52,9 @@ if(STAGEWRIGHT_WITH_WORKER)
     "SHELL:-idirafter ${STAGEWRIGHT_TORCH_DIR}/include/torch/csrc/api/include")
   target_link_directories(stagewright_torch INTERFACE ${STAGEWRIGHT_TORCH_DIR}/lib)
   target_link_options(stagewright_torch INTERFACE -Wl,-rpath,${STAGEWRIGHT_TORCH_DIR}/lib)
-  target_link_libraries(stagewright_torch INTERFACE torch torch_cpu c10)
+  # Without libtorch.so, an empty shell around these whose own copies of functions of libstdc++ may call nothing; libstdc++
+  # goes first, so that no other's are taken.
+  target_link_libraries(stagewright_torch INTERFACE stdc++ torch_cpu c10)
 endif()
 
 # UCX carries messages between processes; without it, devices of one process still reach each other. After this,

@@ -67,8 +67,8 @@ int64_t JobNumber(absl::string_view name) {
   absl::string_view digits = name;
   int64_t number = -1;
   if (!absl::ConsumePrefix(&digits, "jobs/") || !absl::SimpleAtoi(digits, &number)) return -1;
-  // Not "jobs/03", which reads as a number, too.
-  return digits == absl::StrCat(number) ? number : -1;
+  // Not "jobs/03" and "jobs/-3", which read as numbers, too.
+  return number >= 0 && digits == absl::StrCat(number) ? number : -1;
 }
 
 }  // namespace stagewright

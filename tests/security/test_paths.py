@@ -1,0 +1,43 @@
+"""Paths of jobs that leave the directories of a worker."""
+
+from service import Planner, tiny_job, wait_for
+
+from stagewright.proto import jobs_pb
+
+
+def failure(planner, **paths):
+    """Why the job failed."""
+    stubs = planner.stubs()
+    job = stubs.SubmitJob(jobs_pb.SubmitJobRequest(spec=tiny_job(**paths)), timeout=10).job.name
+
+    def ended():
+        found = stubs.GetJob(jobs_pb.GetJobRequest(name=job), timeout=10).job
+        return found if found.state == jobs_pb.JOB_STATE_FAILED else None
+
+    return wait_for(ended, f"the end of {job}").message
+
+
+def test_jobs_stay_within_the_roots_of_a_worker(tmp_path):
+    data, out, secret = (tmp_path / name for name in ("data", "out", "secret"))
+    for folder in (data, out, secret):
+        folder.mkdir()
+    (secret / "key").write_text("a secret of this machine")
+    (data / "link").symlink_to(secret / "key")
+    inside = {"weights_path": f"{data}/w", "data_path": f"{data}/d", "output_path": f"{out}/job"}
+    with Planner(tmp_path) as planner:
+        planner.worker("w0", "--data-root", data, "--output-root", out)
+        for field in inside:
+            for path in [f"{secret}/key", f"{data}/../secret/key", f"{data}/link", "/etc/passwd", f"{secret}/nothing"]:
+                message = failure(planner, **{**inside, field: path})
+                assert f"spec.{field}: outside of the directories that jobs may" in message, message
+        assert "outside" not in failure(planner, **inside)
+        assert list(out.iterdir()) == [] or (out / "job").is_dir()
+        assert {path.name for path in secret.iterdir()} == {"key"}
+
+
+def test_a_transport_interface_is_one_of_the_machine(tmp_path):
+    with Planner(tmp_path) as planner:
+        log = planner.worker("w0", "--transport-interface", "no-such-interface0")
+        wait_for(lambda: "there is no network interface of that name" in log.read_text(), "the refusal")
+        log = planner.worker("w1", "--transport-interface", "lo")
+        wait_for(lambda: "registered with the planner" in log.read_text(), "w1")

@@ -179,7 +179,8 @@ std::string JobHarness::Submit(const v1::JobSpec& spec, const std::string& reque
   v1::JobSpec own = spec;
   // No two jobs may write to one place at the same time.
   static std::atomic<int> submitted{0};
-  if (request_id.empty()) own.set_output_path(absl::StrCat(spec.output_path(), "-", ++submitted));
+  own.set_output_path(absl::StrCat(spec.output_path(), "-",
+                                   request_id.empty() ? absl::StrCat(++submitted) : request_id));
   auto job = jobs->Submit(own, request_id);
   CHECK(job.ok());
   return job->name();

@@ -43,7 +43,7 @@ class JobHarness {
   // Pumps until the job has the state (or has ended); the job as Get shows it.
   v1::Job Await(const std::string& job, v1::JobState state);
   v1::Job Get(const std::string& job) const { return *jobs->Get(job); }
-  // Without a request id the job gets an output path of its own.
+  // Each job, and each request id, has an output path of its own.
   std::string Submit(const v1::JobSpec& spec, const std::string& request_id = "");
   // A page of jobs; with `token` the one that it names, and then the next one's.
   std::vector<v1::Job> List(int page_size = 0, std::string* token = nullptr) const;

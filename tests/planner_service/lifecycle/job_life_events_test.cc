@@ -63,8 +63,8 @@ TEST_F(JobLifeEventsTest, AJobRemembersWhatHappenedToItAlsoAfterARestart) {
   expect_all();
   std::vector<EventKind> of_workers;
   for (const Event& event : harness_->jobs->WorkerEvents()) of_workers.push_back(event.kind);
-  EXPECT_THAT(of_workers, ElementsAre(EventKind::kWorkerConnected, EventKind::kWorkerConnected,
-                                      EventKind::kWorkerLost, EventKind::kWorkerConnected));
+  EXPECT_THAT(of_workers, ElementsAre(EventKind::kWorkerConnected, EventKind::kWorkerLost,
+                                      EventKind::kWorkerConnected));
   Restart();
   expect_all();
 }

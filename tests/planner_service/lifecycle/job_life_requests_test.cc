@@ -191,7 +191,9 @@ TEST_F(JobLifeRequestsTest, OfMoreDevicesThanAPlanMayHaveSomeAreTaken) {
     message.set_worker(absl::StrCat("w", worker));
     ASSERT_TRUE(harness_->jobs->Register(message, [](const auto&) { return true; }).ok());
   }
-  const std::string job = harness_->Submit(SmallSpec());
+  v1::JobSpec spec = SmallSpec();
+  spec.set_num_devices(0);
+  const std::string job = harness_->Submit(spec);
   const v1::Job planning = harness_->Get(job);
   EXPECT_EQ(planning.devices_size(), 1024) << planning.message();
   EXPECT_NE(planning.state(), v1::JOB_STATE_FAILED) << planning.message();

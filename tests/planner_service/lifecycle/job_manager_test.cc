@@ -89,7 +89,7 @@ TEST_F(JobManagerTest, AJobGoesThroughAllStatesEachStoredBeforeItIsSeen) {
   EXPECT_EQ(ended.metrics().median_step_ns(), 2'000'000);
   EXPECT_DOUBLE_EQ(ended.metrics().loss(), 1.0);  // Two devices saw half of it each.
   EXPECT_DOUBLE_EQ(ended.metrics().accuracy(), 0.9);
-  EXPECT_EQ(ended.checkpoint_path(), "out/model.safetensors");
+  EXPECT_EQ(ended.checkpoint_path(), ended.spec().output_path() + "/model.safetensors");
   EXPECT_EQ(ended.generation(), 1);
   EXPECT_TRUE(ended.has_end_time());
   EXPECT_THAT(ended.devices(), ElementsAre("a/cpu0", "b/cpu0"));

@@ -131,7 +131,7 @@ TEST_F(WatchCallTest, StreamsThatNobodyReadsHoldNobodyUp) {
 TEST(WatchResponses, AreEncodedOncePerSnapshot) {
   WatchResponses responses;
   v1::Job job;
-  job.set_name("jobs/7");
+  job.set_message(std::string(1000, 'x'));  // Small ones are copied.
   const auto first = std::make_shared<const v1::Job>(job);
   job.set_version(2);
   const auto second = std::make_shared<const v1::Job>(job);

@@ -15,6 +15,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/channel/address.h"
+#include "common/log/log.h"
 #include "planner_service/lifecycle/job_manager.h"
 #include "planner_service/links/link_prober.h"
 #include "planner_service/service/call_metrics.h"

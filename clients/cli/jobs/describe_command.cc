@@ -20,7 +20,7 @@ using Text = std::function<std::string(const v1::Job&)>;
 using Json = std::function<nlohmann::json(const v1::Job&)>;
 
 int Run(const std::string& name, const Globals& globals, const Text& text, const Json& json) {
-  Connection connection(globals.planner_address);
+  Connection connection(globals);
   v1::GetJobRequest request;
   request.set_name(name);
   v1::GetJobResponse response;

@@ -88,7 +88,7 @@ int RunWorkers(bool events, const Globals& globals) {
 
 int RunAvailability(const std::string& worker, v1::WorkerAvailability availability,
                     const Globals& globals) {
-  Connection connection(globals.planner_address);
+  Connection connection(globals);
   v1::SetWorkerAvailabilityRequest request;
   request.set_name(worker);
   request.set_availability(availability);

@@ -57,7 +57,7 @@ absl::StatusOr<v1::ListJobsResponse> ReadPages(Connection& connection, const Lis
 }
 
 int RunList(const ListFlags& flags, const Globals& globals) {
-  Connection connection(globals.planner_address);
+  Connection connection(globals);
   const auto listed = ReadPages(connection, flags);
   if (!listed.ok()) return Report(listed.status());
   const bool more = !listed->next_page_token().empty();

@@ -73,7 +73,7 @@ nlohmann::json Json(const std::vector<Finding>& findings) {
 }
 
 int Run(const Globals& globals) {
-  Connection connection(globals.planner_address);
+  Connection connection(globals);
   const auto findings = Examine(connection);
   if (!findings.ok()) return Report(findings.status());
   std::cout << (globals.json() ? Json(*findings).dump(2) + "\n" : Text(*findings));

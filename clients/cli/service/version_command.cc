@@ -15,7 +15,7 @@ namespace stagewright::cli {
 namespace {
 
 int Run(const Globals& globals) {
-  Connection connection(globals.planner_address);
+  Connection connection(globals);
   v1::GetServerResponse server;
   const absl::Status status = connection.Call(absl::Seconds(10), [&](grpc::ClientContext* context) {
     return connection.planner().GetServer(context, v1::GetServerRequest(), &server);

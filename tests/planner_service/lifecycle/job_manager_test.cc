@@ -214,7 +214,7 @@ TEST_F(JobManagerTest, CancelRefusesWhatIsNotThereOrOver) {
   harness_->Await(job, v1::JOB_STATE_SUCCEEDED);
   const absl::Status over = harness_->jobs->Cancel(job).status();
   EXPECT_EQ(over.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(std::string(over.message()), HasSubstr("SUCCEEDED"));
+  EXPECT_THAT(std::string(over.message()), HasSubstr("succeeded"));
 }
 
 TEST_F(JobManagerTest, ALostWorkerFailsItsJobAndNoOther) {

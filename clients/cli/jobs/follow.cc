@@ -99,7 +99,8 @@ absl::StatusOr<v1::Job> Follow(Connection& connection, const std::string& name,
       retry = kFirstRetry;
     }
     const bool waits = options.known || job.version() > 0;
-    const bool again = status.ok() || absl::IsUnavailable(status);
+    // A server that goes away cancels the calls that it has not answered.
+    const bool again = status.ok() || absl::IsUnavailable(status) || absl::IsCancelled(status);
     if (!again || !waits || absl::Now() > answered + options.patience) {
       printer.End();
       return status;

@@ -1,6 +1,7 @@
 """A planner as a real process, with the flags that a test gives it, and what calls it."""
 
 import contextlib
+import itertools
 import os
 import pathlib
 import re
@@ -125,9 +126,13 @@ def tiny_graph(target: str = "aten.mul.Tensor", **more: object) -> pb.Graph:
     return graph
 
 
+# Two unfinished jobs may not write to one path.
+NUMBERS = itertools.count()
+
+
 def tiny_job(**fields: object) -> jobs_pb.JobSpec:
     """Waits for devices for as long as no worker comes."""
-    paths = {"weights_path": "/nowhere/w", "data_path": "/nowhere/d", "output_path": "/nowhere/o"}
+    paths = {"weights_path": "/nowhere/w", "data_path": "/nowhere/d", "output_path": f"/nowhere/o{next(NUMBERS)}"}
     optimizer = {"kind": planner_pb.OPTIMIZER_SGD, "learning_rate": 0.1}
     return jobs_pb.JobSpec(
         **{"graph": tiny_graph(), "mini_batch": 4, "steps": 1, "optimizer": optimizer, **paths, **fields}

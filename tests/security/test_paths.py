@@ -2,7 +2,7 @@
 
 from service import Planner, tiny_job, wait_for
 
-from stagewright.proto import jobs_pb
+from stagewright.proto import event_pb, jobs_pb
 
 
 def failure(planner, **paths):
@@ -12,7 +12,7 @@ def failure(planner, **paths):
 
     def ended():
         found = stubs.GetJob(jobs_pb.GetJobRequest(name=job), timeout=10).job
-        return found if found.state == jobs_pb.JOB_STATE_FAILED else None
+        return found if found.state == event_pb.JOB_STATE_FAILED else None
 
     return wait_for(ended, f"the end of {job}").message
 

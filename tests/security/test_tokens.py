@@ -165,4 +165,4 @@ def test_the_audit_log_is_a_file_where_one_is_named(tmp_path, folder):
         (line,) = map(json.loads, log.read_text().splitlines())
         assert (line["who"], line["call"], line["what"], line["outcome"]) == ("sam", "SubmitJob", name, "OK")
         assert line["peer"].startswith("ipv4:127.0.0.1:")
-        assert "audit" not in planner.log()
+        assert '"call"' not in planner.log()

@@ -2,8 +2,12 @@
 
 #include <arpa/inet.h>
 
+#include <algorithm>
+#include <vector>
+
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
+#include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 
 namespace stagewright {
@@ -30,6 +34,10 @@ absl::Status CheckAddress(absl::string_view flag, absl::string_view address) {
 
 bool IsLoopback(absl::string_view address) {
   if (absl::StartsWith(address, "unix:")) return true;
+  if (absl::ConsumePrefix(&address, "ipv4:") || absl::ConsumePrefix(&address, "ipv6:")) {
+    const std::vector<absl::string_view> all = absl::StrSplit(address, ',');
+    return std::all_of(all.begin(), all.end(), IsLoopback);
+  }
   const std::string host(HostOf(address));
   if (absl::EqualsIgnoreCase(absl::StripSuffix(host, "."), "localhost")) return true;
   in_addr four = {};

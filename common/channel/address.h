@@ -12,7 +12,8 @@ namespace stagewright {
 absl::Status CheckAddress(absl::string_view flag, absl::string_view address);
 
 // Whether what is sent there stays on this machine: localhost, 127.0.0.0/8, [::1], a socket of the
-// file system. Names are not looked up: any other name may be anywhere.
+// file system; of gRPC's lists "ipv4:HOST:PORT,HOST:PORT", all that they name. Names are not looked
+// up: any other name may be anywhere.
 bool IsLoopback(absl::string_view address);
 
 }  // namespace stagewright

@@ -204,12 +204,12 @@ absl::Status JobLife::Cancel(int64_t number, const std::string& request_id) {
     return absl::FailedPreconditionError(
         absl::StrCat(record.job.name(), " has ended already: ", JobStateName(record.job.state)));
   }
-  if (!request_id.empty()) {
-    const KnownRequest request = {record.job.name(), digest};
-    RETURN_IF_ERROR(records_.store().WriteRequest(request_id, request));
-    requests_.Add(request_id, request);
-  }
   End(record, JobState::kCancelled, "cancelled by request");
+  // Without it a call that is repeated finds the job cancelled all the same.
+  const KnownRequest request = {record.job.name(), digest};
+  if (!request_id.empty() && records_.trouble().ok() &&
+      records_.store().WriteRequest(request_id, request).ok())
+    requests_.Add(request_id, request);
   return Annotate(records_.trouble(), "it is cancelled as soon as the state can be written again");
 }
 

@@ -63,9 +63,11 @@ class Security:
 
 
 def is_loopback(address: str) -> bool:
-    """Whether what is sent to HOST:PORT stays on this machine. Names are not looked up."""
+    """Whether what is sent to HOST:PORT, or to all of a list, stays on this machine. Names are not looked up."""
     if address.startswith("unix:"):
         return True
+    if address.startswith(("ipv4:", "ipv6:")):  # gRPC's list of addresses.
+        return all(map(is_loopback, address[5:].split(",")))
     host = address.rpartition(":")[0].strip("[]").rstrip(".")
     if host.lower() == "localhost":
         return True

@@ -6,13 +6,14 @@ namespace stagewright {
 namespace {
 
 TEST(Address, KnowsWhatStaysOnThisMachine) {
-  for (const char* here : {"127.0.0.1:7070", "127.8.8.8:0", "localhost:7070", "LOCALHOST:1",
-                           "localhost.:1", "[::1]:7070", "unix:/run/planner"})
+  for (const char* here :
+       {"127.0.0.1:7070", "127.8.8.8:0", "localhost:7070", "LOCALHOST:1", "localhost.:1",
+        "[::1]:7070", "unix:/run/planner", "ipv4:127.0.0.1:1,127.0.0.2:2", "ipv6:[::1]:1"})
     EXPECT_TRUE(IsLoopback(here)) << here;
   for (const char* away :
        {"0.0.0.0:7070", "[::]:7070", "10.0.0.1:7070", "planner:7070", "127.0.0.1.example.org:7070",
         "localhost.example.org:7070", "128.0.0.1:7070", "[2001:db8::1]:7070", ":7070", "",
-        "127.1:7070", "[::ffff:10.0.0.1]:1"})
+        "127.1:7070", "[::ffff:10.0.0.1]:1", "ipv4:127.0.0.1:1,10.0.0.1:2", "ipv4:"})
     EXPECT_FALSE(IsLoopback(away)) << away;
 }
 

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/synchronization/notification.h"
+#include "common/channel/address.h"
 #include "planner_service/election/follower.h"
 #include "planner_service/service/door.h"
 #include "planner_service/store/etcd/etcd_client.h"
@@ -65,6 +66,10 @@ class ElectedServer : public PlannerServer {
   // Does what is next for the role that it has. Errors are of the moment.
   absl::Status Run() {
     if (leading_ != nullptr) return leadership_->holds() ? absl::OkStatus() : StepDown();
+    // The port was taken when it was to follow again.
+    if (follower_ == nullptr) {
+      ASSIGN_OR_RETURN(follower_, Follower::Start(options_.listen, options_.max_message_mib));
+    }
     auto state = Campaign(client_, place_.prefix, election_.advertise, election_.lease);
     if (!state.ok()) {
       follower_->Follow("");
@@ -139,6 +144,11 @@ absl::StatusOr<std::unique_ptr<PlannerServer>> StartElected(const ServerOptions&
         "--tls-cert with --store etcd://...: planners speak to each other in the clear");
   }
   RETURN_IF_ERROR(Door::Open(options.listen, options.door).status());
+  if (!options.door.token_file.empty() && !election.advertise.empty() &&
+      !IsLoopback(election.advertise)) {
+    return absl::InvalidArgumentError(
+        "--token-file with --advertise of another machine: tokens would travel in the clear");
+  }
   auto server = std::make_unique<ElectedServer>(options, election);
   RETURN_IF_ERROR(server->Init());
   return std::unique_ptr<PlannerServer>(std::move(server));

@@ -56,6 +56,9 @@ class RelayingFollower : public Follower {
     if (leader.empty()) return;
     grpc::ChannelArguments arguments;
     arguments.SetMaxReceiveMessageSize(-1);
+    // A leader whose machine is gone ends no connection.
+    arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 5000);
+    arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 5000);
     channel_ = grpc::CreateCustomChannel(leader, grpc::InsecureChannelCredentials(), arguments);
   }
 

@@ -72,7 +72,7 @@ JobParts::Change JobParts::Split(int64_t number, v1::Job& job, std::vector<Mutat
   const auto take = [&](Part part, const google::protobuf::MessageLite& message) {
     std::string bytes = Bytes(message);
     std::string& hash = change.parts[part] = ContentHash(bytes);
-    if (!jobs_.contains(hash) && added.insert(hash).second)
+    if ((!jobs_.contains(hash) || doubtful_.contains(hash)) && added.insert(hash).second)
       batch.push_back({BlobKey(hash), std::move(bytes)});
   };
   if (job.spec().has_graph()) take(kGraph, job.spec().graph());
@@ -107,7 +107,13 @@ void JobParts::AddDifference(const Change& change, std::vector<Mutation>& batch)
   }
 }
 
+void JobParts::Doubt(const Change& change) {
+  if (const auto it = parts_.find(change.job); it != parts_.end())
+    doubtful_.insert(it->second.begin(), it->second.end());
+}
+
 void JobParts::Done(const Change& change) {
+  for (const std::string& hash : change.parts) doubtful_.erase(hash);
   for (const std::string& hash : change.parts) {
     if (!hash.empty()) ++jobs_[hash];
   }

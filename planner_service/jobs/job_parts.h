@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -32,6 +33,9 @@ class JobParts {
   Change Drop(int64_t number, std::vector<Mutation>& batch) const;
   // The batch was written.
   void Done(const Change& change);
+  // It was not, or perhaps it was: what it may have deleted is written again by whoever has it
+  // next.
+  void Doubt(const Change& change);
 
   // Puts the parts back. A job that was stored whole stays as it is. DATA_LOSS names the part that
   // is not there or is not what it was.
@@ -42,6 +46,7 @@ class JobParts {
 
   std::map<int64_t, std::vector<std::string>> parts_;  // By job.
   std::map<std::string, int> jobs_;                    // How many have the part.
+  std::set<std::string> doubtful_;                     // May be missing.
 };
 
 // The entry of a part, and whether its value is what the key says.

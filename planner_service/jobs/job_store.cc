@@ -69,13 +69,22 @@ absl::Status JobStore::Write(const Job& job, const StepHistory* steps,
   batch.push_back({JobKey(job.number), entry.SerializeAsString()});
   if (steps != nullptr) batch.push_back(StepsMutation(job, *steps));
   if (!request_id.empty()) batch.push_back(RequestMutation(request_id, {job.name(), digest}));
-  RETURN_IF_ERROR(store_->Write(batch));
-  parts_.Done(parts);
-  return absl::OkStatus();
+  return WriteWithParts(batch, parts);
 }
 
 absl::Status JobStore::WriteRequest(const std::string& id, const KnownRequest& request) {
   return store_->Write({RequestMutation(id, request)});
+}
+
+absl::Status JobStore::WriteWithParts(const std::vector<Mutation>& batch,
+                                      const JobParts::Change& parts) {
+  absl::Status written = store_->Write(batch);
+  if (written.ok()) {
+    parts_.Done(parts);
+  } else {
+    parts_.Doubt(parts);
+  }
+  return written;
 }
 
 absl::Status JobStore::Remove(const Job& job, const std::vector<std::string>& request_ids,
@@ -87,9 +96,7 @@ absl::Status JobStore::Remove(const Job& job, const std::vector<std::string>& re
   for (const std::string& id : request_ids)
     batch.push_back({absl::StrCat(kRequests, id), std::nullopt});
   batch.push_back({kNextNumber, absl::StrCat(next_number)});
-  RETURN_IF_ERROR(store_->Write(batch));
-  parts_.Done(parts);
-  return absl::OkStatus();
+  return WriteWithParts(batch, parts);
 }
 
 absl::StatusOr<int64_t> JobStore::ReadNextNumber() const {

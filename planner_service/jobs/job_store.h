@@ -67,6 +67,8 @@ class JobStore {
   absl::StatusOr<std::map<std::string, std::string>> ReadRequests() const;
 
  private:
+  absl::Status WriteWithParts(const std::vector<Mutation>& batch, const JobParts::Change& parts);
+
   Store* const store_;
   JobParts parts_;
 };

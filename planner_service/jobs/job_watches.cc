@@ -8,6 +8,12 @@
 #include "planner_service/jobs/job_proto.h"
 
 namespace stagewright {
+namespace {
+
+// A job that could not be fetched is asked for again after so long.
+constexpr absl::Duration kAgain = absl::Seconds(1);
+
+}  // namespace
 
 JobWatches::JobWatches(Fetch fetch, absl::Duration interval)
     : fetch_(std::move(fetch)), interval_(interval), thread_([this] { Run(); }) {}
@@ -90,7 +96,12 @@ void JobWatches::Run() {
 
 void JobWatches::Tell(int64_t number) {
   const std::optional<Job> job = fetch_(number);
-  if (!job.has_value()) return;
+  if (!job.has_value()) {  // The store may not answer now.
+    absl::MutexLock lock(&mutex_);
+    if (const auto it = jobs_.find(number); it != jobs_.end())
+      it->second.due = std::min(it->second.due, absl::Now() + kAgain);
+    return;
+  }
   Snapshot snapshot;
   {
     absl::MutexLock lock(&mutex_);

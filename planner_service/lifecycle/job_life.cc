@@ -75,6 +75,8 @@ absl::Status JobLife::Recover() {
   for (v1::Job& job : stored.jobs) {
     const std::string name = job.name();
     if (const absl::Status status = RecoverJob(std::move(job)); !status.ok()) {
+      // A store that does not answer now is no damage.
+      if (!absl::IsDataLoss(status) && !absl::IsInvalidArgument(status)) return status;
       notes_.push_back(
           absl::StrCat(name, " is damaged in the store and was set aside: ", status.message()));
       RETURN_IF_ERROR(records_.store().SetJobAside(name));
@@ -197,7 +199,8 @@ absl::Status JobLife::Cancel(int64_t number, const std::string& request_id) {
   JobRecord& record = *records_.Find(number);
   const std::string digest = DigestOfCancel(record.job.name());
   ASSIGN_OR_RETURN(const KnownRequest* known, requests_.Find(request_id, digest));
-  if (IsTerminal(record.job.state) && known != nullptr) return absl::OkStatus();
+  if (IsTerminal(record.job.state) && known != nullptr && !record.unstored.has_value())
+    return absl::OkStatus();
   RETURN_IF_ERROR(CheckWritable());
   if (record.job.state == JobState::kCancelled) return absl::OkStatus();
   if (IsTerminal(record.job.state)) {
@@ -228,7 +231,9 @@ absl::StatusOr<ReplanProblem> JobLife::BeginReplan(int64_t number, absl::Duratio
 absl::StatusOr<v1::ReplanJobResponse> JobLife::EndReplan(const ReplanProblem& problem,
                                                          absl::StatusOr<ReplanResult> result,
                                                          bool apply) {
-  JobRecord& record = *records_.Find(problem.number);
+  JobRecord* const found = records_.Find(problem.number);
+  if (found == nullptr) return absl::AbortedError("the job was deleted while it was planned anew");
+  JobRecord& record = *found;
   record.replanning.reset();
   RETURN_IF_ERROR(result.status());
   Job& job = record.job;

@@ -94,6 +94,8 @@ void JobRecords::Hold(JobRecord& record, const absl::Status& why) {
 void JobRecords::Release(JobRecord& record, absl::Time now) {
   // Nobody could answer meanwhile.
   if (record.run.has_value()) record.run->deadline += now - *record.unstored;
+  // Runs hear of their end only now.
+  if (!record.outbox.empty()) record.settled_by += now - *record.unstored;
   record.unstored.reset();
   Announce(record.job);
   for (const auto& [worker, message] : record.outbox) registry_->Send(worker, message);

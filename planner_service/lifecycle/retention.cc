@@ -17,7 +17,8 @@ std::vector<int64_t> Expired(const std::map<int64_t, JobRecord>& records, const 
   if (all) return {};
   std::vector<std::pair<absl::Time, int64_t>> ended;
   for (const auto& [number, record] : records) {
-    if (IsTerminal(record.job.state)) ended.emplace_back(record.job.end_time, number);
+    const bool over = IsTerminal(record.job.state) && !record.unstored.has_value();
+    if (over) ended.emplace_back(record.job.end_time, number);
   }
   std::sort(ended.rbegin(), ended.rend());
   std::vector<int64_t> expired;
@@ -29,7 +30,9 @@ std::vector<int64_t> Expired(const std::map<int64_t, JobRecord>& records, const 
 
 absl::Status Forget(JobRecords& records, RequestBook& requests, int64_t number,
                     int64_t next_number) {
-  const Job& job = records.Find(number)->job;
+  const JobRecord& record = *records.Find(number);
+  if (record.unstored.has_value()) return records.trouble();  // Its workers do not know of its end.
+  const Job& job = record.job;
   if (!IsTerminal(job.state)) {
     return WithResource(absl::FailedPreconditionError(absl::StrCat(
                             job.name(), " is ", JobStateName(job.state), "; cancel it first")),

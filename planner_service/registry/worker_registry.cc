@@ -232,6 +232,10 @@ absl::Status WorkerRegistry::SetAvailability(const std::string& name,
     if (it == workers_.end())
       return absl::NotFoundError(absl::StrCat("no worker \"", name, "\" is connected"));
     Worker& worker = it->second;
+    if ((worker.leaving || worker.left) && availability != v1::WORKER_AVAILABILITY_DRAINING) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("worker \"", name, "\" is leaving: its process is told to end"));
+    }
     worker.availability = availability;
     if (availability == v1::WORKER_AVAILABILITY_OPEN) {
       for (const v1::Device& device : worker.registration.devices())
@@ -268,6 +272,7 @@ std::vector<std::string> WorkerRegistry::TakeIdleLeavers() {
     });
     if (!worker.leaving || busy) continue;
     worker.leaving = false;
+    worker.left = true;
     idle.push_back(name);
   }
   return idle;

@@ -111,6 +111,7 @@ class WorkerRegistry {
     std::vector<Held> held;  // By device.
     v1::WorkerAvailability availability = v1::WORKER_AVAILABILITY_OPEN;
     bool leaving = false;
+    bool left = false;  // It was told that it may go.
     Sink sink;
     int64_t session = 0;
     absl::Time last_heard;

@@ -24,8 +24,15 @@ fs::path Resolved(const fs::path& path) {
   std::error_code error;
   const fs::path whole = fs::absolute(path, error);
   if (error) return {};
-  fs::path resolved = fs::weakly_canonical(whole, error);
-  return error ? fs::path() : resolved;
+  const fs::path resolved = fs::weakly_canonical(whole, error);
+  if (error) return {};
+  // A link to what is not there yet is left as it is.
+  fs::path part;
+  for (const fs::path& name : resolved) {
+    part /= name;
+    if (fs::is_symlink(fs::symlink_status(part, error))) return {};
+  }
+  return resolved;
 }
 
 bool IsWithin(const fs::path& path, const std::string& root) {

@@ -73,8 +73,9 @@ class EtcdStore : public Store {
       writes[mutation.key] = NewEntry{mutation.value.has_value() ? &*mutation.value : nullptr};
     }
     RETURN_IF_ERROR(Prepare(writes));
-    const absl::Status status = Commit(conditions, writes);
-    if (!status.ok() && !IsUnknown(status)) {
+    bool unknown = false;
+    const absl::Status status = Commit(conditions, writes, unknown);
+    if (!status.ok() && !unknown) {  // Otherwise the next leader sweeps them.
       for (const auto& [key, write] : writes) DropPieces(write.pieces).IgnoreError();
     }
     return status;
@@ -132,7 +133,8 @@ class EtcdStore : public Store {
 
  private:
   static bool IsUnknown(const absl::Status& status) {
-    return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status);
+    return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status) ||
+           absl::IsUnknown(status) || absl::IsInternal(status) || absl::IsCancelled(status);
   }
 
   // All entries that start with `prefix`, as they are at one moment.
@@ -251,8 +253,9 @@ class EtcdStore : public Store {
     return Present{response.kvs(0).mod_revision(), response.kvs(0).value()};
   }
 
-  absl::Status Commit(const std::vector<Condition>& conditions, const NewEntries& writes) {
-    bool unknown = false;  // Whether a try before this one may have been done.
+  // `unknown`: whether it may have been done though the result is an error.
+  absl::Status Commit(const std::vector<Condition>& conditions, const NewEntries& writes,
+                      bool& unknown) {
     absl::Status status;
     for (int tries = 0; tries < kMostTries; ++tries) {
       if (unknown) {
@@ -262,8 +265,8 @@ class EtcdStore : public Store {
       const auto committed = TryCommit(conditions, writes);
       if (committed.ok() && *committed) return absl::OkStatus();
       status = committed.status();
-      if (!status.ok() && (!IsUnknown(status) || unknown)) return status;
-      unknown = unknown || !status.ok();
+      if (!status.ok() && !IsUnknown(status)) return status;
+      if (!status.ok() && std::exchange(unknown, true)) return status;
       ASSIGN_OR_RETURN(const bool leads, Leads());
       if (!leads) return Fenced();
       absl::SleepFor(absl::Milliseconds(tries));

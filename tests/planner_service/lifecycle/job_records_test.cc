@@ -77,7 +77,7 @@ TEST_F(JobRecordsTest, WhatCannotBeStoredIsNeitherSeenNorActedOn) {
     harness_->Pump();
     EXPECT_NE(harness_->Get(job).state(), c.state);
     EXPECT_EQ(harness_->Get(job).state(), store_.State(job));
-    EXPECT_EQ(harness_->jobs->List(10, "")->jobs(0).state(), store_.State(job));
+    EXPECT_EQ(harness_->jobs->List(v1::ListJobsRequest())->jobs(0).state(), store_.State(job));
     for (const char* worker : {"a", "b"}) EXPECT_EQ(harness_->Heard(worker, c.never), 0);
     ExpectRefused(harness_->jobs->Submit(SmallSpec(), "").status());
     ExpectRefused(harness_->jobs->Cancel(job).status());
@@ -166,7 +166,7 @@ TEST_F(JobRecordsTest, EndedJobsAreShownWholeFromTheStore) {
   ReplaceBlobs(std::nullopt);
   EXPECT_EQ(harness_->jobs->Get(job).status().code(), absl::StatusCode::kDataLoss)
       << "nothing of it is in memory";
-  EXPECT_EQ(harness_->jobs->List(10, "")->jobs(0).name(), job);
+  EXPECT_EQ(harness_->jobs->List(v1::ListJobsRequest())->jobs(0).name(), job);
 }
 
 TEST_F(JobRecordsTest, JobsWithOneGraphShareIt) {

@@ -174,6 +174,10 @@ absl::Status ArrangedTransport::OpenCollectives(const std::vector<std::vector<in
   absl::Status status;
   {
     absl::MutexLock connecting(&connecting_);
+    {
+      absl::MutexLock lock(&mutex_);
+      if (!life_.failure().ok()) return life_.failure();
+    }
     status = mover_->OpenCollectives(lists, deadline);
   }
   absl::MutexLock lock(&mutex_);
@@ -198,7 +202,8 @@ void ArrangedTransport::Post(ArrangedOperation operation) {
   const uint64_t id = operations_.Add(std::move(operation));
   TransferOffer offer = OfferOf(*operations_.Find(id), identity_.device, id);
   // Behind what is held already: among equal tags the order of posting counts.
-  if (gives && (!passed || !held_.empty())) {
+  const bool receives = operations_.Find(id)->part.kind == MoverPart::Kind::kReceive;
+  if (!passed || (!receives && !held_.empty())) {
     held_.push_back(std::move(offer));
   } else {
     Tell(offer);
@@ -221,7 +226,8 @@ bool ArrangedTransport::TellReady() {
     const ArrangedOperation* operation = operations_.Find(offer.id);
     if (operation == nullptr) return true;
     const auto key = std::make_tuple(offer.peer, offer.group, offer.tag);
-    if (waiting.contains(key) || !mover_->Passed(operation->part.after)) {
+    const std::shared_ptr<void>& after = operation->part.after;
+    if (waiting.contains(key) || (after != nullptr && !mover_->Passed(after))) {
       waiting.insert(key);
       return false;
     }

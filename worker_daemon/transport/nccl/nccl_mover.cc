@@ -206,6 +206,12 @@ class NcclMover : public DeviceMover {
   void Stop() override {
     InterruptAt(absl::InfinitePast());
     const CurrentGpu current(device_);
+    // All at once: what ends one communicator may wait for the whole GPU, where a kernel of another
+    // one waits for a peer until that is aborted, too.
+    std::vector<std::thread> threads;
+    for (auto& [devices, group] : reducing_) threads.emplace_back([&] { Abort(group); });
+    Abort(all_);
+    for (std::thread& thread : threads) thread.join();
     Close(all_);
     for (auto& [devices, group] : reducing_) Close(group);
     reducing_.clear();
@@ -253,9 +259,8 @@ class NcclMover : public DeviceMover {
   // this device is in the list.
   absl::Status Split(const std::vector<int>& list, absl::Time deadline,
                      std::vector<Group*>& opened) {
-    Group other;
     const bool member = std::find(list.begin(), list.end(), self_) != list.end();
-    Group& group = member ? reducing_[list] : other;
+    Group& group = member ? reducing_[list] : outside_;
     group.devices = list;
     if (member) RETURN_IF_ERROR(MakeStream(group));
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
@@ -396,9 +401,15 @@ class NcclMover : public DeviceMover {
     }
   }
 
-  // The abort stops NCCL's kernels; once the stream is empty nothing touches anybody's memory.
-  void Close(Group& group) {
+  // Stops NCCL's kernels.
+  void Abort(Group& group) const {
+    const CurrentGpu current(device_);
     if (group.comm != nullptr) ncclCommAbort(group.comm);
+    group.comm = nullptr;
+  }
+
+  // After Abort: once the stream is empty nothing touches anybody's memory.
+  void Close(Group& group) {
     if (group.stream != nullptr) {
       cudaStreamSynchronize(group.stream);
       cudaStreamDestroy(group.stream);
@@ -410,6 +421,7 @@ class NcclMover : public DeviceMover {
   const std::function<void*()> stream_;
   int self_ = 0;
   Group all_;
+  Group outside_;  // NCCL writes there for lists without this device, also after an interruption.
   std::set<std::vector<int>> known_;  // Lists that were opened, also those without this device.
   std::map<std::vector<int>, Group> reducing_;  // By list.
   std::list<UnderWay> under_way_;

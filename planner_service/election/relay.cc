@@ -3,6 +3,7 @@
 #include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/grpcpp.h>
 
+#include <atomic>
 #include <string>
 #include <utility>
 
@@ -63,7 +64,10 @@ class RelayedCall : public grpc::ServerGenericBidiReactor {
     if (!ok) onward_.TryCancel();
     up_.StartRead(&answer_);  // To the end, which is what gives the hold back.
   }
-  void OnCancel() override { onward_.TryCancel(); }
+  void OnCancel() override {
+    cancelled_ = true;
+    onward_.TryCancel();
+  }
   void OnDone() override { delete this; }
 
  private:
@@ -87,7 +91,11 @@ class RelayedCall : public grpc::ServerGenericBidiReactor {
         if (!IsTransports(View(key)))
           call_->context_->AddTrailingMetadata(std::string(View(key)), std::string(View(value)));
       }
-      call_->Finish(status);  // With it the call may go.
+      // A server that goes away cancels what it has not answered: that is no wish of the client.
+      const bool left = status.error_code() == grpc::StatusCode::CANCELLED && !call_->cancelled_;
+      call_->Finish(left ? grpc::Status(grpc::StatusCode::UNAVAILABLE,
+                                        "the planner that leads ended the call")
+                         : status);  // With it the call may go.
     }
 
    private:
@@ -98,6 +106,7 @@ class RelayedCall : public grpc::ServerGenericBidiReactor {
   grpc::GenericStub stub_;
   grpc::ClientContext onward_;
   grpc::ByteBuffer question_, answer_;
+  std::atomic<bool> cancelled_ = false;
   absl::Mutex mutex_;
   bool up_is_open_ ABSL_GUARDED_BY(mutex_) = true;
   Up up_;

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "planner_service/store/set_aside.h"
 #include "tests/planner_service/jobs/recording_store.h"
@@ -157,11 +158,16 @@ TEST_F(JobRecordsTest, EndedJobsAreShownWholeFromTheStore) {
     const v1::Job ended = harness_->Get(job);
     EXPECT_EQ(ended.plan().SerializeAsString(), running.plan().SerializeAsString());
     EXPECT_EQ(ended.spec().SerializeAsString(), running.spec().SerializeAsString());
-    int64_t told = 0;
-    ASSERT_TRUE(
-        harness_->jobs->Watch(job, [&](const auto& shown) { told = shown->plan().fingerprint(); })
-            .ok());
-    EXPECT_EQ(static_cast<uint64_t>(told), running.plan().fingerprint());
+    uint64_t told = 0;
+    absl::Notification shown;
+    const auto watch = harness_->jobs->Watch(job, [&](const auto& seen) {
+      told = seen->plan().fingerprint();
+      shown.Notify();
+    });
+    ASSERT_TRUE(watch.ok());
+    ASSERT_TRUE(shown.WaitForNotificationWithTimeout(absl::Seconds(30)));
+    harness_->jobs->Unwatch(*watch);
+    EXPECT_EQ(told, running.plan().fingerprint());
   }
   ReplaceBlobs(std::nullopt);
   EXPECT_EQ(harness_->jobs->Get(job).status().code(), absl::StatusCode::kDataLoss)

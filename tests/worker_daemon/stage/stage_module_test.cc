@@ -203,7 +203,7 @@ TEST(StageModule, ArgumentsThatDoNotFitTheSchemaAreNamed) {
         make.AddNode(std::move(target), std::move(args), {Meta({})}, std::move(kwargs));
     return std::string(BuildError(make.Finish(loss)).message());
   };
-  EXPECT_THAT(message("aten.softmax.int", {In(0), {std::string("one")}}, {}),
+  EXPECT_THAT(message("aten.softmax.int", {In(0), {std::string("none")}}, {}),
               HasSubstr("argument \"dim\" is not a value of type int"));
   EXPECT_THAT(message("aten.softmax.int", {In(0)}, {}), HasSubstr("\"dim\" is missing"));
   EXPECT_THAT(message("aten.tanh.default", {In(0), In(0)}, {}), HasSubstr("2 given, 1 taken"));

@@ -5,7 +5,7 @@ import datetime
 import pathlib
 
 from .plans import Plan, plan_from_proto
-from .proto import event_pb, jobs_pb
+from .proto import event_pb, jobs_pb, workers_pb
 
 ENDED = ("succeeded", "failed", "cancelled")
 
@@ -118,7 +118,7 @@ def job_from_proto(job: "jobs_pb.Job") -> Job:
     )
 
 
-def worker_from_proto(worker: "jobs_pb.Worker") -> Worker:
+def worker_from_proto(worker: "workers_pb.Worker") -> Worker:
     devices = tuple(WorkerDevice(d.name, d.kind, d.memory_bytes, d.job or None) for d in worker.devices)
     return Worker(worker.name, worker.version, worker.address, devices, _time(worker.last_heartbeat_time))
 

@@ -7,10 +7,11 @@ try:
     from ._proto import planner_service_pb2 as planner_pb
     from ._proto import program_pb2 as program_pb
     from ._proto import strategy_pb2 as strategy_pb
+    from ._proto import worker_pb2 as workers_pb
 except ImportError as error:
     raise ImportError(
         "stagewright: the generated protobuf code is missing or does not fit the installed protobuf "
         f"({error}); run clients/python/generate_protos.py (scripts/setup.sh does)"
     ) from error
 
-__all__ = ["event_pb", "jobs_pb", "pb", "planner_pb", "program_pb", "strategy_pb"]
+__all__ = ["event_pb", "jobs_pb", "pb", "planner_pb", "program_pb", "strategy_pb", "workers_pb"]

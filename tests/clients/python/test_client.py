@@ -13,7 +13,7 @@ from planner_double import PlannerDouble, job
 import stagewright
 from stagewright import client as clients
 from stagewright import errors
-from stagewright.proto import jobs_pb, planner_pb
+from stagewright.proto import jobs_pb, planner_pb, workers_pb
 
 
 class Blocking:
@@ -191,7 +191,7 @@ def test_jobs_are_listed_over_all_pages(connect):
 
 
 def test_workers_and_history_are_values(connect):
-    worker = jobs_pb.Worker(name="w", version="1", address="host")
+    worker = workers_pb.Worker(name="w", version="1", address="host")
     worker.devices.add(name="w/cpu0", kind="cpu", memory_bytes=5, job="jobs/1")
     worker.last_heartbeat_time.FromSeconds(60)
     steps = [jobs_pb.JobStep(step=s, loss=1 / s, learning_rate=0.1, step_ns=10**9, skipped=s == 2) for s in (1, 2, 4)]
@@ -296,9 +296,9 @@ def test_both_clients_have_the_same_calls_and_their_parameters_are_shown():
 def test_the_address_comes_from_the_environment(monkeypatch):
     monkeypatch.delenv("STAGEWRIGHT_PLANNER", raising=False)
     assert stagewright.Client().address == "127.0.0.1:7070"
-    monkeypatch.setenv("STAGEWRIGHT_PLANNER", "host:1")
-    assert stagewright.Client().address == "host:1"
-    assert stagewright.Client("other:2").address == "other:2"
+    monkeypatch.setenv("STAGEWRIGHT_PLANNER", "127.0.0.1:1")
+    assert stagewright.Client().address == "127.0.0.1:1"
+    assert stagewright.Client("localhost:2").address == "localhost:2"
 
 
 @pytest.mark.parametrize(

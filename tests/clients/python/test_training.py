@@ -13,7 +13,7 @@ import stagewright
 from stagewright import errors
 from stagewright.jobs import checkpoints_of, job_from_proto
 from stagewright.progress import ProgressLine
-from stagewright.proto import jobs_pb
+from stagewright.proto import jobs_pb, workers_pb
 
 X, Y = torch.randn(20, 3), torch.randint(2, (20,))
 DATA = {"x": X, "target": Y}
@@ -29,7 +29,7 @@ class Model(nn.Module):
 
 
 def worker():
-    return jobs_pb.ListWorkersResponse(workers=[jobs_pb.Worker(name="w")])
+    return jobs_pb.ListWorkersResponse(workers=[workers_pb.Worker(name="w")])
 
 
 class Scripted(PlannerDouble):

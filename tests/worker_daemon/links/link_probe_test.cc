@@ -44,7 +44,7 @@ TEST_P(LinkProbeTest, BothDirectionsHaveATimeForEverySize) {
 
 TEST_P(LinkProbeTest, ACrowdTimesItsWorkAndItsRounds) {
   World world = Connected(3);
-  ASSERT_EQ(OpenCollectives(world, {{0, 1, 2}}), absl::OkStatus());
+  ASSERT_EQ(testing::OpenCollectives(world, {{0, 1, 2}}), absl::OkStatus());
   std::vector<absl::StatusOr<CrowdTimes>> times(3);
   std::vector<std::thread> threads;
   for (int i = 0; i < 3; ++i) {

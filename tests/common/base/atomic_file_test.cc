@@ -1,10 +1,11 @@
-#include "common/data/atomic_file.h"
+#include "common/base/atomic_file.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
 #include <csignal>
+#include <thread>
 
 #include "tests/common/data/safetensors_files.h"
 
@@ -45,6 +46,24 @@ TEST(AtomicFile, ADiskThatTakesNoMoreLeavesTheOldFileWhole) {
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(std::string(status.message()), HasSubstr(path));
   EXPECT_EQ(ReadBytes(path), "old");
+  EXPECT_THAT(directory.Names(), ElementsAre("a"));
+}
+
+TEST(AtomicFile, ManyWriteTheSamePathAndEachSucceeds) {
+  const TempDirectory directory;
+  const std::string path = directory.File("a");
+  std::vector<std::thread> writers;
+  for (char name = 'a'; name < 'i'; ++name) {
+    writers.emplace_back([&path, name] {
+      for (int i = 0; i < 20; ++i) {
+        const absl::Status written = WriteAtomically(path, Pieces(std::string(1000, name), ""));
+        EXPECT_TRUE(written.ok()) << written;
+      }
+    });
+  }
+  for (std::thread& writer : writers) writer.join();
+  const std::string text = ReadBytes(path);
+  EXPECT_EQ(text, std::string(1000, text.front()));
   EXPECT_THAT(directory.Names(), ElementsAre("a"));
 }
 

@@ -1,4 +1,4 @@
-#include "common/data/atomic_file.h"
+#include "common/base/atomic_file.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -7,18 +7,21 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <random>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/failpoint.h"
 
 namespace stagewright {
 namespace {
 
 absl::Status SystemError(const std::string& path, const char* what) {
   if (errno == EFAULT) {  // The end of a mapping's file.
-    return absl::DataLossError(absl::StrCat(path, ": ", what, ": a file that is copied into it ",
+    return absl::DataLossError(absl::StrCat(path, ": cannot ", what,
+                                            ": a file that is copied into it ",
                                             "has become shorter since it was opened"));
   }
-  const std::string message = absl::StrCat(path, ": ", what, ": ", std::strerror(errno));
+  const std::string message = absl::StrCat(path, ": cannot ", what, ": ", std::strerror(errno));
   return errno == ENOENT ? absl::NotFoundError(message) : absl::UnavailableError(message);
 }
 
@@ -35,27 +38,36 @@ bool WriteAll(int file, std::span<const std::byte> data) {
   return true;
 }
 
-absl::Status WriteFile(const std::string& path,
+// Messages name `path`, which is what the caller knows.
+absl::Status WriteFile(const std::string& temporary, const std::string& path,
                        const std::vector<std::span<const std::byte>>& pieces) {
-  const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NONBLOCK, 0644);
-  if (file < 0) return SystemError(path, "open");
+  const int file = open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+  if (file < 0) return SystemError(path, "write");
   bool written = true;
   for (std::span<const std::byte> piece : pieces) written = written && WriteAll(file, piece);
   absl::Status status;
   if (!written) {
     status = SystemError(path, "write");
   } else if (fsync(file) != 0) {
-    status = SystemError(path, "fsync");
+    status = SystemError(path, "sync");
   }
-  if (close(file) != 0 && status.ok()) status = SystemError(path, "close");
+  if (close(file) != 0 && status.ok()) status = SystemError(path, "write");
   return status;
+}
+
+// Nobody else's: workers of a job write the same files, and in containers all of them are
+// process 1.
+std::string TemporaryName(const std::string& path) {
+  std::random_device random;
+  return absl::StrCat(path, ".", absl::Hex(random(), absl::kZeroPad8),
+                      absl::Hex(random(), absl::kZeroPad8), ".tmp");
 }
 
 // The rename itself is durable once the directory is.
 absl::Status SyncDirectory(const std::string& directory) {
   const int file = open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (file < 0) return SystemError(directory, "open");
-  const absl::Status status = fsync(file) == 0 ? absl::OkStatus() : SystemError(directory, "fsync");
+  if (file < 0) return SystemError(directory, "write");
+  absl::Status status = fsync(file) == 0 ? absl::OkStatus() : SystemError(directory, "sync");
   close(file);
   return status;
 }
@@ -64,15 +76,17 @@ absl::Status SyncDirectory(const std::string& directory) {
 
 absl::Status WriteAtomically(const std::string& path,
                              const std::vector<std::span<const std::byte>>& pieces) {
-  const std::string temporary = absl::StrCat(path, ".", getpid(), ".tmp");
-  absl::Status status = WriteFile(temporary, pieces);
+  const std::string temporary = TemporaryName(path);
+  absl::Status status = WriteFile(temporary, path, pieces);
+  STAGEWRIGHT_FAILPOINT("file.rename.before");
   if (status.ok() && rename(temporary.c_str(), path.c_str()) != 0) {
-    status = SystemError(path, "rename");
+    status = SystemError(path, "write");
   }
   if (!status.ok()) {
     unlink(temporary.c_str());
     return status;
   }
+  STAGEWRIGHT_FAILPOINT("file.rename.after");
   const std::string directory = std::filesystem::path(path).parent_path().string();
   return SyncDirectory(directory.empty() ? "." : directory);
 }

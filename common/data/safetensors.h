@@ -1,5 +1,4 @@
-// Reading `.safetensors` files: an 8-byte little-endian header length, a JSON header that maps
-// names to type, shape and byte range, and the bytes (https://huggingface.co/docs/safetensors).
+// Reading `.safetensors` files: a header (safetensors_header.h) and the tensors' bytes.
 //
 // The file is mapped, so opening it costs nothing per tensor and tensors that are never looked at
 // are never read. A file that becomes shorter under its mapping ends the process that looks at what
@@ -15,6 +14,7 @@
 
 #include "common/base/status.h"
 #include "common/data/mapped_file.h"
+#include "common/data/safetensors_header.h"
 #include "common/graph/tensor.h"
 
 namespace stagewright {
@@ -35,15 +35,14 @@ absl::Status ReadTensor(const TensorView& tensor, std::span<std::byte> out);
 
 class SafetensorsFile {
  public:
-  // NOT_FOUND or PERMISSION_DENIED if the file cannot be opened; INVALID_ARGUMENT, naming file and
-  // tensor, unless: the header fits in the file and is valid JSON; every tensor has a known type, a
-  // shape that does not overflow and exactly the bytes that it needs; and the tensors fill the file
-  // without overlap or gap. O(header).
+  // NOT_FOUND or PERMISSION_DENIED if the file cannot be opened; errors of ReadSafetensorsHeader.
+  // O(header).
   static absl::StatusOr<SafetensorsFile> Open(const std::string& path);
 
-  const std::string& path() const { return path_; }
+  const std::string& path() const { return header_.path; }
+  const SafetensorsHeader& header() const { return header_; }
   const std::vector<TensorView>& tensors() const { return tensors_; }  // By name.
-  const std::map<std::string, std::string>& metadata() const { return metadata_; }
+  const std::map<std::string, std::string>& metadata() const { return header_.metadata; }
 
   // What the tensors lie in: who holds it may use them without the file.
   const std::shared_ptr<const MappedFile>& mapping() const { return mapping_; }
@@ -52,17 +51,9 @@ class SafetensorsFile {
   const TensorView* Find(const std::string& name) const;
 
  private:
-  std::string path_;
+  SafetensorsHeader header_;
   std::shared_ptr<const MappedFile> mapping_;
-  std::vector<TensorView> tensors_;
-  std::map<std::string, std::string> metadata_;
+  std::vector<TensorView> tensors_;  // Parallel to the header's.
 };
-
-// "float32[8, 16]", for messages.
-std::string Describe(DType dtype, const std::vector<int64_t>& shape);
-
-// The name of a type in the header ("F32"), and back.
-std::string SafetensorsName(DType dtype);
-absl::StatusOr<DType> ParseSafetensorsName(const std::string& name);
 
 }  // namespace stagewright

@@ -1,15 +1,12 @@
 #include "common/data/safetensors_writer.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
-#include "common/data/atomic_file.h"
+#include "common/base/atomic_file.h"
 
 namespace stagewright {
 namespace {
-
-constexpr size_t kAlignment = 8;
 
 absl::Status CheckTensors(const std::string& path, const std::vector<TensorView>& tensors) {
   for (size_t i = 0; i < tensors.size(); ++i) {
@@ -30,26 +27,6 @@ absl::Status CheckTensors(const std::string& path, const std::vector<TensorView>
   return absl::OkStatus();
 }
 
-// Length and JSON, padded so that the data starts aligned.
-std::string Header(const std::vector<TensorView>& tensors,
-                   const std::map<std::string, std::string>& metadata) {
-  nlohmann::ordered_json json = nlohmann::ordered_json::object();
-  if (!metadata.empty()) json["__metadata__"] = metadata;
-  uint64_t offset = 0;
-  for (const TensorView& tensor : tensors) {
-    nlohmann::ordered_json& entry = json[tensor.name];
-    entry["dtype"] = SafetensorsName(tensor.dtype);
-    entry["shape"] = tensor.shape;
-    entry["data_offsets"] = {offset, offset + tensor.data.size()};
-    offset += tensor.data.size();
-  }
-  std::string text = json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-  text.append((kAlignment - text.size() % kAlignment) % kAlignment, ' ');
-  std::string header;
-  for (int shift = 0; shift < 64; shift += 8) header += static_cast<char>(text.size() >> shift);
-  return header + text;
-}
-
 }  // namespace
 
 absl::Status WriteSafetensors(const std::string& path, std::vector<TensorView> tensors,
@@ -57,7 +34,14 @@ absl::Status WriteSafetensors(const std::string& path, std::vector<TensorView> t
   std::sort(tensors.begin(), tensors.end(),
             [](const TensorView& a, const TensorView& b) { return a.name < b.name; });
   RETURN_IF_ERROR(CheckTensors(path, tensors));
-  const std::string header = Header(tensors, metadata);
+  std::vector<SafetensorsEntry> entries;
+  uint64_t offset = 0;
+  for (const TensorView& tensor : tensors) {
+    entries.push_back(
+        {tensor.name, tensor.dtype, tensor.shape, offset, offset + tensor.data.size()});
+    offset += tensor.data.size();
+  }
+  const std::string header = SafetensorsHeaderText(entries, metadata);
   std::vector<std::span<const std::byte>> pieces = {std::as_bytes(std::span(header))};
   for (const TensorView& tensor : tensors) pieces.push_back(tensor.data);
   return WriteAtomically(path, pieces);

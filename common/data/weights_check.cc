@@ -20,7 +20,7 @@ constexpr Wrapper kWrappers[] = {
 };
 
 // The tensor is there but for a prefix.
-std::string Hint(const std::string& name, const SafetensorsFile& file) {
+std::string Hint(const std::string& name, const SafetensorsHeader& file) {
   for (const Wrapper& wrapper : kWrappers) {
     if (file.Find(absl::StrCat(wrapper.prefix, name)) == nullptr) continue;
     return absl::StrCat(", but \"", wrapper.prefix, name, "\": \"", wrapper.prefix, "\" is what ",
@@ -31,24 +31,24 @@ std::string Hint(const std::string& name, const SafetensorsFile& file) {
 
 }  // namespace
 
-absl::Status CheckParameter(const Parameter& own, const SafetensorsFile& file) {
+absl::Status CheckParameter(const Parameter& own, const SafetensorsHeader& file) {
   const Parameter parameter = StoredTensor(own);
   if (parameter.data.has_value()) return absl::OkStatus();
-  const TensorView* stored = file.Find(parameter.name);
+  const SafetensorsEntry* stored = file.Find(parameter.name);
   for (const std::string& alias : parameter.aliases) {
     if (stored == nullptr) stored = file.Find(alias);
   }
   if (stored == nullptr) {
-    return absl::NotFoundError(absl::StrCat(file.path(), ": there is no tensor \"", parameter.name,
+    return absl::NotFoundError(absl::StrCat(file.path, ": there is no tensor \"", parameter.name,
                                             "\"", Hint(parameter.name, file)));
   }
   if (stored->dtype == parameter.dtype && stored->shape == parameter.shape) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
-      file.path(), ": tensor \"", stored->name, "\" is ", Describe(stored->dtype, stored->shape),
+      file.path, ": tensor \"", stored->name, "\" is ", Describe(stored->dtype, stored->shape),
       ", the graph says ", Describe(parameter.dtype, parameter.shape)));
 }
 
-absl::Status CheckWeights(const Graph& graph, const SafetensorsFile& file) {
+absl::Status CheckWeights(const Graph& graph, const SafetensorsHeader& file) {
   for (const Parameter& parameter : graph.parameters())
     RETURN_IF_ERROR(CheckParameter(parameter, file));
   return absl::OkStatus();

@@ -28,7 +28,8 @@ absl::StatusOr<ParameterStore> ParameterStore::Load(const Graph& graph,
                                                     const std::vector<ParameterId>& parameters,
                                                     const std::string& path, at::Device device) {
   ASSIGN_OR_RETURN(const SafetensorsFile file, SafetensorsFile::Open(path));
-  for (ParameterId id : parameters) RETURN_IF_ERROR(CheckParameter(graph.parameter(id), file));
+  for (ParameterId id : parameters)
+    RETURN_IF_ERROR(CheckParameter(graph.parameter(id), file.header()));
   return Load(
       graph, parameters, [&](const std::string& name) { return file.Find(name); }, path, device);
 }

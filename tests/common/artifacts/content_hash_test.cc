@@ -1,4 +1,4 @@
-#include "planner_service/store/content_hash.h"
+#include "common/artifacts/content_hash.h"
 
 #include <gtest/gtest.h>
 

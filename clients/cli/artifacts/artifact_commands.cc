@@ -1,0 +1,81 @@
+#include "clients/cli/artifacts/artifact_commands.h"
+
+#include <functional>
+#include <iostream>
+#include <memory>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "clients/cli/exit_code.h"
+#include "common/artifacts/artifacts.h"
+#include "common/artifacts/transfer.h"
+#include "common/base/units.h"
+
+namespace stagewright::cli {
+namespace {
+
+absl::StatusOr<Artifacts> StoreOf(const Globals& globals) {
+  if (globals.artifacts.empty()) {
+    return absl::FailedPreconditionError(
+        "there is no store of artifacts: --artifacts, or STAGEWRIGHT_ARTIFACTS, names it");
+  }
+  return Artifacts::Open({globals.artifacts, "", /*cache_mib=*/0});
+}
+
+absl::Status Put(const Globals& globals, const std::string& file) {
+  ASSIGN_OR_RETURN(const Artifacts artifacts, StoreOf(globals));
+  ASSIGN_OR_RETURN(const std::string name, PutArtifact(artifacts.store(), file));
+  std::cout << name << std::endl;
+  return absl::OkStatus();
+}
+
+using UseArtifact = std::function<absl::Status(ArtifactStore& store, const Artifact& artifact)>;
+
+absl::Status Use(const Globals& globals, const std::string& name, const UseArtifact& use) {
+  ASSIGN_OR_RETURN(const Artifacts artifacts, StoreOf(globals));
+  ASSIGN_OR_RETURN(const Artifact artifact, artifacts.Find(name));
+  return use(artifacts.store(), artifact);
+}
+
+absl::Status Check(const ArtifactStore&, const Artifact& artifact) {
+  RETURN_IF_ERROR(CheckArtifact(artifact));
+  std::cout << "whole: " << FormatBytes(Bytes(static_cast<int64_t>(artifact.size()))) << " in "
+            << artifact.manifest().chunks.size() << " chunks" << std::endl;
+  return absl::OkStatus();
+}
+
+int CodeOf(const absl::Status& status) { return status.ok() ? kSuccess : Report(status); }
+
+}  // namespace
+
+void AddArtifactCommands(CLI::App& app, Globals& globals) {
+  CLI::App* artifacts =
+      app.add_subcommand("artifacts", "files that jobs name by what is in them, in --artifacts");
+  artifacts->require_subcommand(1);
+  struct Arguments {
+    std::string name, file;
+  };
+  const auto given = std::make_shared<Arguments>();
+
+  CLI::App* put = artifacts->add_subcommand("put", "put a file there, if it is not; says its name");
+  put->add_option("file", given->file)->required();
+  put->callback([given, &globals] { globals.exit_code = CodeOf(Put(globals, given->file)); });
+
+  const auto add = [&](const char* command, const char* help, const UseArtifact& use) {
+    CLI::App* added = artifacts->add_subcommand(command, help);
+    added->add_option("name", given->name, "sha256:...")->required();
+    added->callback(
+        [given, use, &globals] { globals.exit_code = CodeOf(Use(globals, given->name, use)); });
+    return added;
+  };
+  add("get", "write one to a file",
+      [given](const ArtifactStore&, const Artifact& artifact) {
+        return GetArtifact(artifact, given->file);
+      })
+      ->add_option("file", given->file)
+      ->required();
+  add("check", "read all of one and hold it to its name", Check);
+  add("rm", "remove one, which running jobs may still want to read", RemoveArtifact);
+}
+
+}  // namespace stagewright::cli

@@ -12,13 +12,14 @@ namespace stagewright::cli {
 struct Globals {
   std::string planner_address = "127.0.0.1:7070";
   ChannelSecurity security;      // How the planner is spoken to.
+  std::string artifacts;         // Where artifacts are; empty: nowhere.
   std::string output = "table";  // "table" or "json".
   int exit_code = 0;
 
   bool json() const { return output == "json"; }
 };
 
-// --tls-cert and the like, each also from the environment.
+// --tls-cert and the like.
 void AddSecurityOptions(CLI::App& app, ChannelSecurity& security);
 
 // -o table|json for a command whose result has both forms.

@@ -6,21 +6,24 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "clients/cli/artifacts/artifact_commands.h"
 #include "clients/cli/exit_code.h"
 #include "clients/cli/globals.h"
 #include "clients/cli/jobs/job_commands.h"
 #include "clients/cli/jobs/submit_command.h"
 #include "clients/cli/jobs/topology_command.h"
 #include "clients/cli/local/up_command.h"
-#include "clients/cli/nearest.h"
 #include "clients/cli/plain_output.h"
 #include "clients/cli/plan/explain_command.h"
 #include "clients/cli/plan/graph_commands.h"
 #include "clients/cli/plan/plan_commands.h"
 #include "clients/cli/profiles/profile_commands.h"
 #include "clients/cli/service/completion_command.h"
+#include "clients/cli/service/config_commands.h"
 #include "clients/cli/service/doctor_command.h"
 #include "clients/cli/service/version_command.h"
+#include "common/artifacts/artifact_flags.h"
+#include "common/base/nearest.h"
 
 namespace stagewright::cli {
 namespace {
@@ -68,6 +71,8 @@ int main(int argc, char** argv) {
       ->envname("STAGEWRIGHT_PLANNER")
       ->capture_default_str();
   AddSecurityOptions(app, globals.security);
+  stagewright::AddArtifactStoreFlag(app, globals.artifacts);
+  stagewright::Settings settings(app, {"STAGEWRIGHT_", UserConfigFile(), /*contexts=*/true});
   app.failure_message(UsageError);
   app.require_subcommand(1);
   app.fallthrough();
@@ -80,12 +85,15 @@ int main(int argc, char** argv) {
   AddGraphCommands(app, globals);
   AddSubmitCommand(app, globals);
   AddJobCommands(app, globals);
+  AddArtifactCommands(app, globals);
   AddProfileCommands(app, globals);
   AddTopologyCommand(app, globals);
   AddUpCommand(app, globals);
   AddDoctorCommand(app, globals);
   AddVersionCommand(app, globals);
   AddCompletionCommand(app, globals);
+  AddConfigCommands(app, globals, settings);
+  settings.Load(argc, argv);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -1,9 +1,9 @@
-#include "clients/cli/nearest.h"
+#include "common/base/nearest.h"
 
 #include <algorithm>
 #include <numeric>
 
-namespace stagewright::cli {
+namespace stagewright {
 namespace {
 
 // Letters that are put in, left out, replaced, or exchanged with their neighbour.
@@ -38,4 +38,4 @@ std::string Nearest(std::string_view word, const std::vector<std::string>& known
   return best;
 }
 
-}  // namespace stagewright::cli
+}  // namespace stagewright

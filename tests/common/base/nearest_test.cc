@@ -1,8 +1,8 @@
-#include "clients/cli/nearest.h"
+#include "common/base/nearest.h"
 
 #include <gtest/gtest.h>
 
-namespace stagewright::cli {
+namespace stagewright {
 namespace {
 
 TEST(Nearest, FindsWhatWasMeant) {
@@ -24,4 +24,4 @@ TEST(Nearest, SaysNothingAboutOtherWords) {
 }
 
 }  // namespace
-}  // namespace stagewright::cli
+}  // namespace stagewright

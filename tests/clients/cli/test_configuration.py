@@ -1,0 +1,96 @@
+"""What programs are told: flags over environment over file, contexts, and the tables of all settings."""
+
+import os
+import pathlib
+import subprocess
+
+import pytest
+from command_line import CLI, Planner
+
+ROOT = pathlib.Path(__file__).parents[3]
+BIN = pathlib.Path(CLI).parent
+PROGRAMS = ("stagewright-planner", "stagewright-worker", "stagewright")
+
+
+def run(program: str, *arguments: object, **environment: object) -> subprocess.CompletedProcess:
+    """Without any setting of whoever runs the tests."""
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("STAGEWRIGHT_")}
+    command = [BIN / program, *map(str, arguments)]
+    told = {name: str(value) for name, value in environment.items()}
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, env={**clean, **told})
+
+
+def shown(result: subprocess.CompletedProcess) -> dict[str, tuple[str, str]]:
+    """Setting -> (value, origin)."""
+    assert result.returncode == 0, result.stderr
+    lines = [line.rsplit("  # ", 1) for line in result.stdout.splitlines()]
+    return {line.split(": ", 1)[0]: (line.split(": ", 1)[1].strip(), origin) for line, origin in lines}
+
+
+def built(program: str) -> str:
+    if not (BIN / program).exists():
+        pytest.skip(f"{program} is not built in this preset")
+    return program
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_the_documented_table_is_what_the_program_says(program):
+    table = run(built(program), "config", "reference")
+    assert table.returncode == 0, table.stderr
+    assert len(table.stdout.splitlines()) > 5
+    documented = (ROOT / "docs" / "configuration.md").read_text()
+    assert f"## {program}\n\n{table.stdout}" in documented, f"docs/configuration.md: not `{program} config reference`"
+
+
+def test_flags_go_over_environment_over_file_over_defaults(tmp_path):
+    file = tmp_path / "planner.yaml"
+    file.write_text("# Ours.\nplanning-threads: 3\nplanning-queue: 4\nworker-timeout: 5\n")
+    found = shown(
+        run("stagewright-planner", "--config", file, "--worker-timeout", 7, "config", "show",
+            STAGEWRIGHT_PLANNER_PLANNING_QUEUE=6, STAGEWRIGHT_PLANNER_WORKER_TIMEOUT=6)
+    )  # fmt: skip
+    assert found["planning-threads"] == ("3", f"{file}:2")
+    assert found["planning-queue"] == ("6", "environment STAGEWRIGHT_PLANNER_PLANNING_QUEUE")
+    assert found["worker-timeout"] == ("7", "flag --worker-timeout")
+    assert found["listen"] == ("127.0.0.1:7070", "default")
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_an_unknown_key_keeps_a_program_from_starting(program, tmp_path):
+    file = tmp_path / "wrong.yaml"
+    file.write_text("\nlog-fromat: json\n")
+    for words in ("config", "validate"), ("jobs",) if program == "stagewright" else ():
+        result = run(built(program), "--config", file, *words)
+        assert result.returncode != 0
+        assert f'{file}:2: "log-fromat" is no setting' in result.stderr
+        assert result.stderr.count("\n") == 1, result.stderr
+
+
+def test_a_planner_runs_as_its_file_says(tmp_path):
+    file = tmp_path / "planner.yaml"
+    file.write_text("log-format: json\n")
+    with Planner(tmp_path, "127.0.0.1:0", "--config", file) as planner:
+        assert planner.log.read_text().startswith("{")
+
+
+def test_a_context_says_where_the_planner_is(tmp_path):
+    folder = tmp_path / "stagewright"
+    folder.mkdir()
+    file = folder / "config.yaml"
+    with Planner(tmp_path) as planner:
+        file.write_text(
+            "# Where we work.\ncontext: lab\ncontexts:\n  lab: {planner-address: '127.0.0.1:1'}\n"
+            f"  here: {{planner-address: '{planner.address}'}}\n"
+        )
+        told = {"XDG_CONFIG_HOME": tmp_path}
+        assert run("stagewright", "config", "contexts", **told).stdout.split() == ["*", "lab", "here"]
+        assert run("stagewright", "jobs", **told).returncode != 0, "nobody listens in the lab"
+        assert run("stagewright", "--context", "here", "jobs", **told).returncode == 0
+        assert run("stagewright", "jobs", STAGEWRIGHT_CONTEXT="here", **told).returncode == 0
+        missing = run("stagewright", "config", "use-context", "hre", **told)
+        assert missing.returncode != 0 and 'did you mean "here"?' in missing.stderr
+        assert run("stagewright", "config", "use-context", "here", **told).returncode == 0
+        assert run("stagewright", "jobs", **told).returncode == 0
+        assert file.read_text().startswith('# Where we work.\ncontext: "here"\ncontexts:\n')
+        flag = run("stagewright", "--planner-address", "127.0.0.1:1", "jobs", **told)
+        assert flag.returncode != 0, "flags go over the context"

@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
 # Makes an authority and certificates of it, for trying TLS out: scripts/dev-certs.sh DIR [NAME...]. In DIR there are then
 # ca.pem, and NAME.pem with NAME-key.pem for planner, client and every NAME. A NAME is a worker's; ROLE:NAME (viewer,
-# submitter, operator, worker) gives another role. Without any: worker:*, which may take any name. What is there already is
-# kept, so that more can be added later. Certificates hold for 30 days: they are for development.
+# submitter, operator, worker) gives another role, host:NAME none: it is for what else listens, as etcd and proxies. Without any:
+# worker:*, which may take any name. What is there already is kept, so that more can be added later. Certificates hold for 30
+# days: they are for development.
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-case ${1:-} in "" | -h | --help) sed -n '2,5s/^# //p' "$0" && exit 0 ;; esac
+case ${1:-} in "" | -h | --help) sed -n '2,6s/^# //p' "$0" && exit 0 ;; esac
 directory=$1
 shift
 days=30
@@ -33,13 +34,14 @@ if [[ ! -f ca.pem ]]; then
     -subj "/O=Stagewright development/CN=authority" 2>/dev/null
   say "$directory/ca.pem: the authority"
 fi
-make planner "DNS:localhost,DNS:stagewright-planner,DNS:$(hostname),IP:127.0.0.1,IP:::1"
+here="DNS:localhost,DNS:$(hostname),IP:127.0.0.1,IP:::1"
+make planner "$here,DNS:stagewright-planner,URI:stagewright://planner/planner"
 make client "URI:stagewright://operator/$(id -un)"
 if (($# == 0)); then make worker 'URI:stagewright://worker/*'; fi
 for word in "$@"; do
   role=${word%%:*} name=${word#*:}
   if [[ $role == "$word" ]]; then role=worker; fi
-  case $role in viewer | submitter | operator | worker) ;; *) die "$word: there is no role $role" ;; esac
+  case $role in host | viewer | submitter | operator | worker) ;; *) die "$word: there is no role $role" ;; esac
   if [[ ! $name =~ ^[A-Za-z0-9._-]+$ ]]; then die "$word: a name has letters, digits, dots, dashes and underscores"; fi
-  make "$name" "URI:stagewright://$role/$name"
+  if [[ $role == host ]]; then make "$name" "$here,DNS:$name"; else make "$name" "URI:stagewright://$role/$name"; fi
 done

@@ -1,9 +1,6 @@
 #include "common/channel/channel.h"
 
 #include <grpcpp/create_channel.h>
-#include <grpcpp/security/credentials.h>
-#include <grpcpp/security/tls_certificate_provider.h>
-#include <grpcpp/security/tls_credentials_options.h>
 #include <grpcpp/support/client_interceptor.h>
 
 #include <utility>
@@ -12,6 +9,7 @@
 #include "absl/strings/ascii.h"
 #include "common/base/text_file.h"
 #include "common/channel/address.h"
+#include "common/channel/credentials.h"
 
 namespace stagewright {
 namespace {
@@ -59,18 +57,6 @@ class TokenInterceptors : public grpc::experimental::ClientInterceptorFactoryInt
   const std::string path_;
 };
 
-std::shared_ptr<grpc::ChannelCredentials> Credentials(const TlsFiles& tls) {
-  if (tls.empty()) return grpc::InsecureChannelCredentials();
-  grpc::experimental::TlsChannelCredentialsOptions options;
-  options.set_certificate_provider(
-      std::make_shared<grpc::experimental::FileWatcherCertificateProvider>(
-          tls.key, tls.certificate, tls.authorities,
-          static_cast<unsigned int>(absl::ToInt64Seconds(kTlsRefresh))));
-  if (!tls.authorities.empty()) options.watch_root_certs();
-  if (!tls.certificate.empty()) options.watch_identity_key_cert_pairs();
-  return grpc::experimental::TlsCredentials(options);
-}
-
 absl::Status Check(const std::string& address, const ChannelSecurity& security) {
   if (!security.tls.empty()) return CheckTlsFiles(security.tls, /*need_certificate=*/false);
   if (IsLoopback(address)) return absl::OkStatus();
@@ -100,7 +86,7 @@ absl::StatusOr<std::shared_ptr<grpc::Channel>> OpenChannel(
     interceptors.push_back(std::make_unique<TokenInterceptors>(security.token_file));
   }
   return grpc::experimental::CreateCustomChannelWithInterceptors(
-      address, Credentials(security.tls), arguments, std::move(interceptors));
+      address, ClientCredentials(security.tls), arguments, std::move(interceptors));
 }
 
 }  // namespace stagewright

@@ -2,6 +2,7 @@
 
 #include <openssl/pem.h>
 #include <openssl/x509.h>
+#include <openssl/x509v3.h>
 
 #include <cerrno>
 #include <cstring>
@@ -44,28 +45,51 @@ int NoPassword(char* /*buffer*/, int /*size*/, int /*writing*/, void* /*unused*/
 
 }  // namespace
 
-absl::Status CheckTlsFiles(const TlsFiles& files, bool need_certificate) {
+absl::Status CheckTlsFiles(const TlsFiles& files, bool need_certificate, absl::string_view flags) {
+  const std::string certificate_flag = absl::StrCat(flags, "-cert"),
+                    key_flag = absl::StrCat(flags, "-key"), ca_flag = absl::StrCat(flags, "-ca");
   if (files.certificate.empty() != files.key.empty()) {
-    return absl::InvalidArgumentError(files.key.empty() ? "--tls-cert needs --tls-key"
-                                                        : "--tls-key needs --tls-cert");
+    return absl::InvalidArgumentError(files.key.empty()
+                                          ? absl::StrCat(certificate_flag, " needs ", key_flag)
+                                          : absl::StrCat(key_flag, " needs ", certificate_flag));
   }
-  if (need_certificate && files.certificate.empty())
-    return absl::InvalidArgumentError("--tls-ca needs --tls-cert and --tls-key");
+  if (need_certificate && files.certificate.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(ca_flag, " needs ", certificate_flag, " and ", key_flag));
+  }
   if (!files.authorities.empty())
-    RETURN_IF_ERROR(ReadCertificate("--tls-ca", files.authorities).status());
+    RETURN_IF_ERROR(ReadCertificate(ca_flag, files.authorities).status());
   if (files.certificate.empty()) return absl::OkStatus();
-  ASSIGN_OR_RETURN(const Certificate certificate, ReadCertificate("--tls-cert", files.certificate));
-  ASSIGN_OR_RETURN(const File file, Open("--tls-key", files.key));
+  ASSIGN_OR_RETURN(const Certificate certificate,
+                   ReadCertificate(certificate_flag, files.certificate));
+  ASSIGN_OR_RETURN(const File file, Open(key_flag, files.key));
   const Key key(PEM_read_bio_PrivateKey(file.get(), nullptr, NoPassword, nullptr));
   if (key == nullptr) {
     return absl::FailedPreconditionError(
-        absl::StrCat("--tls-key ", files.key, ": no key in PEM without a password"));
+        absl::StrCat(key_flag, " ", files.key, ": no key in PEM without a password"));
   }
   if (X509_check_private_key(certificate.get(), key.get()) != 1) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "--tls-key ", files.key, ": it is not the key of --tls-cert ", files.certificate));
+    return absl::FailedPreconditionError(absl::StrCat(key_flag, " ", files.key,
+                                                      ": it is not the key of ", certificate_flag,
+                                                      " ", files.certificate));
   }
   return absl::OkStatus();
+}
+
+std::vector<std::string> UrisOfCertificate(const std::string& path) {
+  std::vector<std::string> uris;
+  const auto certificate = ReadCertificate("", path);
+  if (!certificate.ok()) return uris;
+  const std::unique_ptr<GENERAL_NAMES, Freed<GENERAL_NAMES_free>> names(static_cast<GENERAL_NAMES*>(
+      X509_get_ext_d2i(certificate->get(), NID_subject_alt_name, nullptr, nullptr)));
+  for (int i = 0; names != nullptr && i < sk_GENERAL_NAME_num(names.get()); ++i) {
+    const GENERAL_NAME* name = sk_GENERAL_NAME_value(names.get(), i);
+    if (name->type != GEN_URI) continue;
+    const ASN1_IA5STRING* uri = name->d.uniformResourceIdentifier;
+    uris.emplace_back(reinterpret_cast<const char*>(ASN1_STRING_get0_data(uri)),
+                      ASN1_STRING_length(uri));
+  }
+  return uris;
 }
 
 }  // namespace stagewright

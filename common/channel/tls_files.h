@@ -2,7 +2,9 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "common/base/status.h"
 
@@ -22,7 +24,12 @@ constexpr absl::Duration kTlsRefresh = absl::Seconds(5);
 
 // INVALID_ARGUMENT names the flag, unless certificate and key are given both or neither, and, with
 // `need_certificate`, both; FAILED_PRECONDITION names the file that cannot be read, holds no
-// certificate or key, has expired, or is not the certificate's key.
-absl::Status CheckTlsFiles(const TlsFiles& files, bool need_certificate);
+// certificate or key, has expired, or is not the certificate's key. `flags` is what the flags begin
+// with.
+absl::Status CheckTlsFiles(const TlsFiles& files, bool need_certificate,
+                           absl::string_view flags = "--tls");
+
+// The URIs that a certificate carries; none if the file has no certificate.
+std::vector<std::string> UrisOfCertificate(const std::string& path);
 
 }  // namespace stagewright

@@ -1,29 +1,20 @@
 #include "planner_service/access/access.h"
 
-#include <sys/stat.h>
-
-#include <iostream>
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
-#include "common/base/text_file.h"
+#include "absl/time/clock.h"
 
 namespace stagewright {
 namespace {
 
 constexpr absl::string_view kScheme = "stagewright://";
+constexpr absl::string_view kPlannerScheme = "stagewright://planner/";
 constexpr absl::string_view kAnyName = "*";
-
-// Changes with every change of the file.
-std::string VersionOf(const std::string& path) {
-  struct stat file = {};
-  if (stat(path.c_str(), &file) != 0) return "";
-  return absl::StrCat(file.st_ino, " ", file.st_size, " ", file.st_mtim.tv_sec, " ",
-                      file.st_mtim.tv_nsec);
-}
 
 std::optional<Caller> CallerOfUri(absl::string_view uri) {
   if (!absl::ConsumePrefix(&uri, kScheme)) return std::nullopt;
@@ -40,59 +31,56 @@ std::string Describe(const Caller& caller) {
 
 }  // namespace
 
+bool IsPlanner(const std::vector<std::string>& uris) {
+  return std::any_of(uris.begin(), uris.end(), [](absl::string_view uri) {
+    return absl::ConsumePrefix(&uri, kPlannerScheme) && !uri.empty() &&
+           !absl::StrContains(uri, '/');
+  });
+}
+
 Caller Everybody() { return {Role::kOperator, "", ""}; }
 
 absl::StatusOr<std::unique_ptr<Access>> Access::Open(const Options& options) {
-  std::unique_ptr<Access> access(new Access(options));
+  std::unique_ptr<Access> access(new Access(options.certificates));
   if (!options.token_file.empty()) {
-    absl::MutexLock lock(&access->mutex_);
-    RETURN_IF_ERROR(access->Read());
+    ASSIGN_OR_RETURN(access->tokens_, WatchedFile<TokenTable>::Open(
+                                          "--token-file", options.token_file, &TokenTable::Parse));
+  }
+  const JwtOptions& jwt = options.jwt;
+  if (!jwt.keys_file.empty()) {
+    ASSIGN_OR_RETURN(access->jwt_, JwtReader::Open(jwt));
+  } else if (!jwt.issuer.empty() || !jwt.audience.empty() || !jwt.role_values.empty()) {
+    return absl::InvalidArgumentError(
+        "--jwt-issuer, --jwt-audience and --jwt-role need --jwt-keys");
   }
   return access;
 }
 
-absl::Status Access::Read() const {
-  read_version_ = VersionOf(options_.token_file);
-  auto text = ReadTextFile(options_.token_file);
-  if (!text.ok())
-    return absl::FailedPreconditionError(absl::StrCat("--token-file ", text.status().message()));
-  auto tokens = TokenTable::Parse(*text);
-  if (!tokens.ok())
-    return Annotate(tokens.status(), absl::StrCat("--token-file ", options_.token_file));
-  tokens_ = *std::move(tokens);
-  return absl::OkStatus();
-}
-
-void Access::ReadIfChanged() const {
-  if (VersionOf(options_.token_file) == read_version_) return;
-  const absl::Status status = Read();
-  if (!status.ok()) {
-    std::cerr << "stagewright-planner: " << status.message()
-              << "; the tokens known before stay valid" << std::endl;
+absl::StatusOr<Caller> Access::HolderOf(absl::string_view token) const {
+  if (tokens_ != nullptr) {
+    if (std::optional<Caller> caller = tokens_->Get()->Find(token)) return *std::move(caller);
   }
+  if (jwt_ != nullptr) return jwt_->CallerOf(token, absl::Now());
+  return absl::UnauthenticatedError("the token is not known");
 }
 
 absl::StatusOr<Caller> Access::Identify(const Credentials& credentials) const {
   if (!required()) return Everybody();
-  if (credentials.authorization.has_value() && !options_.token_file.empty()) {
+  if (credentials.authorization.has_value() && has_tokens()) {
     absl::string_view token = *credentials.authorization;
     if (!absl::ConsumePrefix(&token, "Bearer ")) {
       return absl::UnauthenticatedError("authorization: expected \"Bearer TOKEN\"");
     }
-    absl::MutexLock lock(&mutex_);
-    ReadIfChanged();
-    std::optional<Caller> caller = tokens_.Find(absl::StripAsciiWhitespace(token));
-    if (caller.has_value()) return *std::move(caller);
-    return absl::UnauthenticatedError("the token is not known");
+    return HolderOf(absl::StripAsciiWhitespace(token));
   }
   for (const std::string& uri : credentials.uris)
     if (std::optional<Caller> caller = CallerOfUri(uri)) return *std::move(caller);
-  if (options_.token_file.empty()) {
+  if (!has_tokens()) {
     return absl::UnauthenticatedError(
         "the certificate does not say who you are: it needs the URI stagewright://ROLE/USER");
   }
   return absl::UnauthenticatedError(
-      options_.certificates
+      certificates_
           ? "a token (--token-file) or a certificate with the URI stagewright://ROLE/USER is needed"
           : "a token is needed (--token-file)");
 }

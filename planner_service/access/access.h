@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "absl/synchronization/mutex.h"
-#include "absl/time/time.h"
 #include "common/base/status.h"
+#include "planner_service/access/jwt.h"
 #include "planner_service/access/token_table.h"
+#include "planner_service/access/watched_file.h"
 
 namespace stagewright {
 
@@ -27,16 +27,17 @@ class Access {
   struct Options {
     std::string token_file;     // Empty: no tokens are known.
     bool certificates = false;  // Clients show certificates.
+    JwtOptions jwt;             // Tokens that an identity provider has signed.
   };
-  // FAILED_PRECONDITION: the file cannot be read; INVALID_ARGUMENT names file and line.
+  // FAILED_PRECONDITION: a file cannot be read; INVALID_ARGUMENT names file and line, or the flag.
   static absl::StatusOr<std::unique_ptr<Access>> Open(const Options& options);
 
   // Whether callers must say who they are; otherwise everybody may do everything.
-  bool required() const { return !options_.token_file.empty() || options_.certificates; }
+  bool required() const { return has_tokens() || certificates_; }
 
   // Who calls: by token if there is one, else by certificate. UNAUTHENTICATED says what is missing.
-  // A file of tokens that has changed is read again; a wrong one is said once, and the tokens that
-  // were known stay.
+  // A file of tokens or keys that has changed is read again; a wrong one is said once, and what it
+  // said before stays valid.
   absl::StatusOr<Caller> Identify(const Credentials& credentials) const;
 
   // Identify, and PERMISSION_DENIED, naming user, role and the role that is needed, unless they may
@@ -44,14 +45,13 @@ class Access {
   absl::StatusOr<Caller> Check(absl::string_view method, const Credentials& credentials) const;
 
  private:
-  explicit Access(Options options) : options_(std::move(options)) {}
-  absl::Status Read() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void ReadIfChanged() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  explicit Access(bool certificates) : certificates_(certificates) {}
+  bool has_tokens() const { return tokens_ != nullptr || jwt_ != nullptr; }
+  absl::StatusOr<Caller> HolderOf(absl::string_view token) const;
 
-  const Options options_;
-  mutable absl::Mutex mutex_;
-  mutable TokenTable tokens_ ABSL_GUARDED_BY(mutex_);
-  mutable std::string read_version_ ABSL_GUARDED_BY(mutex_);  // What stat says of the file.
+  const bool certificates_;
+  std::unique_ptr<WatchedFile<TokenTable>> tokens_;  // Null: none are known.
+  std::unique_ptr<JwtReader> jwt_;                   // The same.
 };
 
 // PERMISSION_DENIED unless the job is the caller's own or the caller an operator.
@@ -59,6 +59,10 @@ absl::Status MayChangeJob(const Caller& caller, absl::string_view job, absl::str
                           absl::string_view tenant);
 // PERMISSION_DENIED unless the caller is the worker of that name.
 absl::Status MayRegister(const Caller& caller, absl::string_view worker);
+
+// Whether a certificate with these URIs is a planner's, stagewright://planner/NAME: planners pass
+// on what others call, and are believed who that is.
+bool IsPlanner(const std::vector<std::string>& uris);
 
 // One who may do everything: where nobody has to say who they are.
 Caller Everybody();

@@ -4,6 +4,9 @@
 #include <array>
 #include <utility>
 
+#include "absl/strings/match.h"
+#include "absl/strings/strip.h"
+
 namespace stagewright {
 namespace {
 
@@ -83,6 +86,14 @@ Role LeastRole(absl::string_view method) {
 }
 
 bool IsDecided(absl::string_view method) { return RuleOf(method) != nullptr; }
+
+bool IsForWorkers(absl::string_view service) {
+  return std::any_of(kRules.begin(), kRules.end(), [&](const Rule& rule) {
+    absl::string_view method = rule.method;
+    return rule.least == Role::kWorker && absl::ConsumePrefix(&method, "/") &&
+           absl::ConsumePrefix(&method, service) && absl::StartsWith(method, "/");
+  });
+}
 
 bool Changes(absl::string_view method) {
   const Rule* rule = RuleOf(method);

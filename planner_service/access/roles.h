@@ -28,6 +28,10 @@ bool Covers(Role has, Role least);
 Role LeastRole(absl::string_view method);
 bool IsDecided(absl::string_view method);
 
+// Whether a service, "stagewright.v1.WorkerService", is for workers only: those come in where
+// workers do, all others where clients do.
+bool IsForWorkers(absl::string_view service);
+
 // Whether the RPC changes something that outlasts the call: those are written to the audit log.
 bool Changes(absl::string_view method);
 

@@ -2,11 +2,14 @@
 
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/synchronization/notification.h"
 #include "common/channel/address.h"
+#include "common/channel/credentials.h"
 #include "planner_service/election/follower.h"
 #include "planner_service/service/door.h"
 #include "planner_service/store/etcd/etcd_client.h"
@@ -18,18 +21,41 @@ namespace {
 
 constexpr absl::Duration kLook = absl::Milliseconds(250);  // Between looks at who leads.
 
+// What a leader says of itself: "HOST:PORT", and behind a space where workers come in, if that is
+// another address.
+struct Addresses {
+  std::string clients, workers;
+};
+
+std::string About(const Addresses& addresses) {
+  return addresses.workers.empty() ? addresses.clients
+                                   : absl::StrCat(addresses.clients, " ", addresses.workers);
+}
+
+Addresses AddressesOf(absl::string_view about) {
+  const std::pair<std::string, std::string> both = absl::StrSplit(about, absl::MaxSplits(' ', 1));
+  return {both.first, both.second.empty() ? both.first : both.second};
+}
+
 class ElectedServer : public PlannerServer {
  public:
-  ElectedServer(ServerOptions options, ElectionOptions election)
-      : options_(std::move(options)), election_(std::move(election)) {}
+  ElectedServer(ServerOptions options, ElectionOptions election, std::string security)
+      : options_(std::move(options)),
+        election_(std::move(election)),
+        security_(std::move(security)) {}
   ~ElectedServer() override { Shutdown(absl::Seconds(1)); }
 
   absl::Status Init() {
     ASSIGN_OR_RETURN(place_, ParseEtcdPlace(election_.store));
-    client_ = std::make_shared<EtcdClient>(place_);
-    ASSIGN_OR_RETURN(follower_, Follower::Start(options_.listen, options_.max_message_mib));
-    options_.listen = follower_->address();  // A port that was picked stays.
+    client_ =
+        std::make_shared<EtcdClient>(place_, absl::Seconds(5), ClientCredentials(election_.etcd));
+    RETURN_IF_ERROR(StartFollowing());
+    options_.listen = followers_.front()->address();  // A port that was picked stays.
     if (election_.advertise.empty()) election_.advertise = options_.listen;
+    if (!options_.worker_listen.empty()) {
+      options_.worker_listen = followers_.back()->address();
+      if (election_.advertise_workers.empty()) election_.advertise_workers = options_.worker_listen;
+    }
     RETURN_IF_ERROR(Run());
     thread_ = std::thread([this] {
       while (!stop_.WaitForNotificationWithTimeout(kLook)) {
@@ -44,12 +70,13 @@ class ElectedServer : public PlannerServer {
     stop_.Notify();
     thread_.join();
     if (leading_ != nullptr) leading_->Shutdown(grace);
-    if (follower_ != nullptr) follower_->Shutdown(grace);
+    for (const auto& follower : followers_) follower->Shutdown(grace);
     leading_.reset();
     leadership_.reset();  // The next one need not wait for the lease.
   }
 
   std::string address() const override { return options_.listen; }
+  std::string worker_address() const override { return options_.worker_listen; }
   std::string metrics_address() const override {
     absl::MutexLock lock(&mutex_);
     return metrics_address_;
@@ -58,27 +85,54 @@ class ElectedServer : public PlannerServer {
     absl::MutexLock lock(&mutex_);
     return {said_};
   }
-  std::string security() const override {
-    return "several planners: in the clear between each other and to etcd";
-  }
+  std::string security() const override { return security_; }
 
  private:
   // Does what is next for the role that it has. Errors are of the moment.
   absl::Status Run() {
     if (leading_ != nullptr) return leadership_->holds() ? absl::OkStatus() : StepDown();
     // The port was taken when it was to follow again.
-    if (follower_ == nullptr) {
-      ASSIGN_OR_RETURN(follower_, Follower::Start(options_.listen, options_.max_message_mib));
-    }
-    auto state = Campaign(client_, place_.prefix, election_.advertise, election_.lease);
-    if (!state.ok()) {
-      follower_->Follow("");
-      return state.status();
-    }
-    if (state->won != nullptr) return Lead(std::move(state->won));
-    follower_->Follow(state->leader);
-    Say(absl::StrCat("following the planner at ", state->leader));
+    if (followers_.empty()) RETURN_IF_ERROR(StartFollowing());
+    absl::StatusOr<std::string> leader = LeaderOf(*client_, place_.prefix);
+    if (leader.ok() && leader->empty()) leader = TryToLead();
+    if (leading_ != nullptr) return absl::OkStatus();
+    const Addresses addresses = AddressesOf(leader.value_or(""));
+    if (!followers_.empty()) Follow(addresses);
+    RETURN_IF_ERROR(leader.status());
+    Say(absl::StrCat("following the planner at ", addresses.clients));
     return absl::OkStatus();
+  }
+
+  // Leads, or says who does. One whose files have gone bad since it was started must not win: it
+  // could not lead, and would keep others from it.
+  absl::StatusOr<std::string> TryToLead() {
+    RETURN_IF_ERROR(
+        Annotate(Door::Open(options_.listen, options_.worker_listen, options_.door).status(),
+                 "cannot lead"));
+    const std::string about = About({election_.advertise, election_.advertise_workers});
+    ASSIGN_OR_RETURN(ElectionState state, Campaign(client_, place_.prefix, about, election_.lease));
+    if (state.won != nullptr) RETURN_IF_ERROR(Lead(std::move(state.won)));
+    return state.leader;
+  }
+
+  // At each address that it listens on.
+  absl::Status StartFollowing() {
+    TlsFiles leader = options_.door.tls;
+    if (!election_.peer_authorities.empty()) leader.authorities = election_.peer_authorities;
+    std::vector<std::unique_ptr<Follower>> started;
+    for (const std::string& listen : {options_.listen, options_.worker_listen}) {
+      if (listen.empty()) continue;
+      ASSIGN_OR_RETURN(auto follower, Follower::Start({listen, options_.max_message_mib,
+                                                       options_.door.tls, leader}));
+      started.push_back(std::move(follower));
+    }
+    followers_ = std::move(started);
+    return absl::OkStatus();
+  }
+
+  void Follow(const Addresses& leader) {
+    followers_.front()->Follow(leader.clients);
+    if (followers_.size() > 1) followers_.back()->Follow(leader.workers);
   }
 
   absl::Status Lead(std::unique_ptr<Leadership> leadership) {
@@ -88,10 +142,10 @@ class ElectedServer : public PlannerServer {
       ASSIGN_OR_RETURN(opened.store, OpenEtcdStore(client_, place_.prefix, token));
       return opened;
     };
-    follower_.reset();  // The address is the leader's now.
+    followers_.clear();  // The addresses are the leader's now.
     auto leading = PlannerServer::Start(options);
     if (!leading.ok()) {
-      ASSIGN_OR_RETURN(follower_, Follower::Start(options_.listen, options_.max_message_mib));
+      RETURN_IF_ERROR(StartFollowing());
       return leading.status();
     }
     leading_ = *std::move(leading);
@@ -110,8 +164,7 @@ class ElectedServer : public PlannerServer {
     leading_->Shutdown(absl::ZeroDuration());
     leading_.reset();
     leadership_.reset();
-    ASSIGN_OR_RETURN(follower_, Follower::Start(options_.listen, options_.max_message_mib));
-    return absl::OkStatus();
+    return StartFollowing();
   }
 
   void Say(absl::string_view what) {
@@ -123,11 +176,12 @@ class ElectedServer : public PlannerServer {
 
   ServerOptions options_;
   ElectionOptions election_;
+  const std::string security_;
   EtcdPlace place_;
   std::shared_ptr<EtcdClient> client_;
   std::unique_ptr<Leadership> leadership_;
   std::unique_ptr<PlannerServer> leading_;
-  std::unique_ptr<Follower> follower_;
+  std::vector<std::unique_ptr<Follower>> followers_;  // For clients; for workers, if apart.
   mutable absl::Mutex mutex_;
   std::string metrics_address_ ABSL_GUARDED_BY(mutex_);
   std::string said_ ABSL_GUARDED_BY(mutex_);
@@ -135,21 +189,67 @@ class ElectedServer : public PlannerServer {
   std::thread thread_;
 };
 
+// Whether planners can believe each other.
+absl::Status CheckPeers(const DoorOptions& door, const ElectionOptions& election) {
+  const bool tokens = !door.token_file.empty() || !door.jwt.keys_file.empty();
+  if (door.tls.empty()) {
+    if (!election.peer_authorities.empty())
+      return absl::InvalidArgumentError("--peer-ca needs --tls-cert and --tls-key");
+    for (const std::string& address : {election.advertise, election.advertise_workers}) {
+      if (!tokens || address.empty() || IsLoopback(address)) continue;
+      return absl::InvalidArgumentError(
+          absl::StrCat("tokens with --advertise ", address,
+                       ": they would travel in the clear; give --tls-cert and --tls-key"));
+    }
+    return absl::OkStatus();
+  }
+  if (!election.peer_authorities.empty() && !door.tls.authorities.empty()) {
+    return absl::InvalidArgumentError(
+        "--peer-ca with --tls-ca: where callers show certificates, planners are held to --tls-ca, "
+        "as all who call; give one of the two");
+  }
+  if (!election.peer_authorities.empty()) {
+    RETURN_IF_ERROR(CheckTlsFiles({"", "", election.peer_authorities}, false, "--peer"));
+  } else if (door.tls.authorities.empty()) {
+    return absl::InvalidArgumentError(
+        "--tls-cert with --store etcd://...: planners need --tls-ca, or --peer-ca where callers "
+        "show "
+        "no certificates, to know each other");
+  }
+  if (door.tls.authorities.empty() || IsPlanner(UrisOfCertificate(door.tls.certificate)))
+    return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("--tls-cert ", door.tls.certificate,
+                                                 ": with --store etcd://... and --tls-ca it needs "
+                                                 "the URI stagewright://planner/NAME, by which "
+                                                 "planners know who may say for whom it calls"));
+}
+
+absl::Status CheckEtcd(const ElectionOptions& election, bool insecure) {
+  if (!election.etcd.empty())
+    return CheckTlsFiles(election.etcd, /*need_certificate=*/false, "--etcd");
+  ASSIGN_OR_RETURN(const EtcdPlace place, ParseEtcdPlace(election.store));
+  for (const std::string& endpoint : place.endpoints) {
+    if (insecure || IsLoopback(endpoint)) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("--store etcd://", endpoint,
+                     ": it is on another machine: give --etcd-ca (and --etcd-cert, --etcd-key), or "
+                     "--insecure to speak to it in the clear"));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<PlannerServer>> StartElected(const ServerOptions& options,
                                                             const ElectionOptions& election) {
-  if (!options.door.tls.empty()) {
-    return absl::InvalidArgumentError(
-        "--tls-cert with --store etcd://...: planners speak to each other in the clear");
-  }
-  RETURN_IF_ERROR(Door::Open(options.listen, options.door).status());
-  if (!options.door.token_file.empty() && !election.advertise.empty() &&
-      !IsLoopback(election.advertise)) {
-    return absl::InvalidArgumentError(
-        "--token-file with --advertise of another machine: tokens would travel in the clear");
-  }
-  auto server = std::make_unique<ElectedServer>(options, election);
+  ASSIGN_OR_RETURN(const std::unique_ptr<Door> door,
+                   Door::Open(options.listen, options.worker_listen, options.door));
+  RETURN_IF_ERROR(CheckPeers(options.door, election));
+  RETURN_IF_ERROR(CheckEtcd(election, options.door.insecure));
+  const std::string security = absl::StrCat(
+      door->description(), "; ", options.door.tls.empty() ? "in the clear" : "TLS",
+      " to other planners, ", election.etcd.empty() ? "in the clear" : "TLS", " to etcd");
+  auto server = std::make_unique<ElectedServer>(options, election, security);
   RETURN_IF_ERROR(server->Init());
   return std::unique_ptr<PlannerServer>(std::move(server));
 }

@@ -12,16 +12,23 @@
 namespace stagewright {
 
 struct ElectionOptions {
-  std::string store;      // "etcd://...".
-  std::string advertise;  // Where the others reach this planner; empty: where it listens.
+  std::string store;              // "etcd://...".
+  std::string advertise;          // Where the others reach this planner; empty: where it listens.
+  std::string advertise_workers;  // The same of where workers come in, if that is another address.
+  // With TLS for callers: whose the other planners' certificates are; empty: those of callers'.
+  std::string peer_authorities;
+  TlsFiles etcd;  // Empty: in the clear.
   // A leader that is silent for longer is followed by another.
   absl::Duration lease = absl::Seconds(5);
   std::function<void(const std::string&)> log;  // Called when the role changes.
 };
 
-// Follows until it is elected, leads until it loses its lease, and then follows again, all on one
-// address. `options` say how it leads; its state is not used. Errors of EtcdPlace, of etcd, and of
-// PlannerServer::Start; INVALID_ARGUMENT with TLS, which planners do not speak to each other.
+// Follows until it is elected, leads until it loses its lease, and then follows again, all on the
+// same addresses. `options` say how it leads; its state is not used. With TLS for callers, planners
+// speak it with each other: each shows its certificate, and where callers show theirs, that of a
+// planner (planner_service/access/access.h) is believed who called it. Errors of EtcdPlace, of
+// etcd, of CheckTlsFiles, and of PlannerServer::Start; INVALID_ARGUMENT names the flag where
+// planners could not believe each other, or something secret would travel in the clear.
 absl::StatusOr<std::unique_ptr<PlannerServer>> StartElected(const ServerOptions& options,
                                                             const ElectionOptions& election);
 

@@ -2,31 +2,43 @@
 
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/health_check_service_interface.h>
+#include <grpcpp/resource_quota.h>
 
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
+#include "common/channel/credentials.h"
+#include "planner_service/election/channel_pool.h"
 #include "planner_service/election/relay.h"
+#include "planner_service/service/server.h"
 
 namespace stagewright {
 namespace {
 
 class RelayingFollower : public Follower {
  public:
+  explicit RelayingFollower(const FollowerOptions& options)
+      : options_(options), leader_credentials_(ClientCredentials(options.leader)) {}
   ~RelayingFollower() override { Shutdown(absl::ZeroDuration()); }
 
-  absl::Status Listen(const std::string& listen, int max_message_mib) {
+  absl::Status Listen() {
+    const std::string& listen = options_.listen;
     grpc::EnableDefaultHealthCheckService(true);
     grpc::ServerBuilder builder;
     int port = 0;
-    // As the leader's: not shared, and pinged by workers every 5 s.
+    // As the leader's: not shared, pinged by workers every 5 s, and bounded.
     builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
     builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
     builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 2000);
-    builder.AddListeningPort(listen, grpc::InsecureServerCredentials(), &port);
-    builder.SetMaxReceiveMessageSize(max_message_mib << 20);
+    builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kMostStreams);
+    builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, kMostMetadataBytes);
+    grpc::ResourceQuota quota("stagewright-follower");
+    quota.Resize((static_cast<size_t>(options_.max_message_mib) << 20) * kMostMessages);
+    builder.SetResourceQuota(quota);
+    builder.AddListeningPort(listen, ListeningCredentials(options_.tls), &port);
+    builder.SetMaxReceiveMessageSize(options_.max_message_mib << 20);
     builder.SetMaxSendMessageSize(-1);
     builder.RegisterCallbackGenericService(&relay_);
     server_ = builder.BuildAndStart();
@@ -52,25 +64,34 @@ class RelayingFollower : public Follower {
     absl::MutexLock lock(&mutex_);
     if (leader == leader_) return;
     leader_ = leader;
-    channel_.reset();
-    if (leader.empty()) return;
-    grpc::ChannelArguments arguments;
-    arguments.SetMaxReceiveMessageSize(-1);
-    // A leader whose machine is gone ends no connection.
-    arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 5000);
-    arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 5000);
-    channel_ = grpc::CreateCustomChannel(leader, grpc::InsecureChannelCredentials(), arguments);
+    // Calls of the one before hold its channels until they end.
+    channels_ = leader.empty()
+                    ? nullptr
+                    : std::make_unique<ChannelPool>([this, leader] { return Connect(leader); });
   }
 
  private:
-  std::shared_ptr<grpc::Channel> Leader() {
-    absl::MutexLock lock(&mutex_);
-    return channel_;
+  std::shared_ptr<grpc::Channel> Connect(const std::string& leader) const {
+    grpc::ChannelArguments arguments;
+    arguments.SetMaxReceiveMessageSize(-1);
+    // Channels of equal arguments would share one connection.
+    arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+    // A leader whose machine is gone ends no connection.
+    arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 5000);
+    arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 5000);
+    return grpc::CreateCustomChannel(leader, leader_credentials_, arguments);
   }
 
+  std::shared_ptr<grpc::Channel> Leader() {
+    absl::MutexLock lock(&mutex_);
+    return channels_ == nullptr ? nullptr : channels_->Take();
+  }
+
+  const FollowerOptions options_;
+  const std::shared_ptr<grpc::ChannelCredentials> leader_credentials_;
   absl::Mutex mutex_;
   std::string leader_ ABSL_GUARDED_BY(mutex_);
-  std::shared_ptr<grpc::Channel> channel_ ABSL_GUARDED_BY(mutex_);
+  std::unique_ptr<ChannelPool> channels_ ABSL_GUARDED_BY(mutex_);
   Relay relay_{[this] { return Leader(); }};
   std::unique_ptr<grpc::Server> server_;
   std::string address_;
@@ -78,10 +99,9 @@ class RelayingFollower : public Follower {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Follower>> Follower::Start(const std::string& listen,
-                                                          int max_message_mib) {
-  auto follower = std::make_unique<RelayingFollower>();
-  RETURN_IF_ERROR(follower->Listen(listen, max_message_mib));
+absl::StatusOr<std::unique_ptr<Follower>> Follower::Start(const FollowerOptions& options) {
+  auto follower = std::make_unique<RelayingFollower>(options);
+  RETURN_IF_ERROR(follower->Listen());
   return std::unique_ptr<Follower>(std::move(follower));
 }
 

@@ -6,15 +6,22 @@
 
 #include "absl/time/time.h"
 #include "common/base/status.h"
+#include "common/channel/tls_files.h"
 
 namespace stagewright {
+
+struct FollowerOptions {
+  std::string listen;  // HOST:PORT; port 0 picks one.
+  int max_message_mib = 64;
+  TlsFiles tls;     // Its callers', as DoorOptions has them; empty: in the clear.
+  TlsFiles leader;  // Its own certificate and whose the leader must be; empty: in the clear.
+};
 
 // Thread-safe. While no leader is known, calls are UNAVAILABLE.
 class Follower {
  public:
-  // Listens on `listen` (HOST:PORT; port 0 picks one). UNAVAILABLE if that is taken.
-  static absl::StatusOr<std::unique_ptr<Follower>> Start(const std::string& listen,
-                                                         int max_message_mib);
+  // UNAVAILABLE if the address is taken.
+  static absl::StatusOr<std::unique_ptr<Follower>> Start(const FollowerOptions& options);
   // Ends calls after `grace`.
   virtual ~Follower() = default;
   virtual void Shutdown(absl::Duration grace) = 0;

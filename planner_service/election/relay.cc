@@ -1,7 +1,9 @@
 #include "planner_service/election/relay.h"
 
+#include <grpc/grpc_security_constants.h>
 #include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/grpcpp.h>
+#include <grpcpp/security/auth_context.h>
 
 #include <atomic>
 #include <string>
@@ -10,18 +12,34 @@
 #include "absl/strings/match.h"
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
+#include "planner_service/access/relayed_caller.h"
 
 namespace stagewright {
 namespace {
 
 constexpr char kPassedOn[] = "stagewright-passed-on";
 
-absl::string_view View(grpc::string_ref text) { return {text.data(), text.size()}; }
+absl::string_view View(const grpc::string_ref& text) { return {text.data(), text.size()}; }
 
 // What gRPC itself sets anew.
 bool IsTransports(absl::string_view key) {
   return absl::StartsWith(key, ":") || absl::StartsWith(key, "grpc-") || key == "user-agent" ||
          key == "content-type" || key == "te" || key == "host";
+}
+
+// The caller's own metadata, and who it is by its certificate and address. What the leader believes
+// of planners only is no caller's to say.
+void DescribeCaller(const grpc::GenericCallbackServerContext& call, grpc::ClientContext& onward) {
+  for (const auto& [key, value] : call.client_metadata()) {
+    if (!IsTransports(View(key)) && !absl::StartsWith(View(key), kPlannersMetadata))
+      onward.AddMetadata(std::string(View(key)), std::string(View(value)));
+  }
+  onward.AddMetadata(kPassedOn, "1");
+  onward.AddMetadata(kCallerPeer, call.peer());
+  const auto context = call.auth_context();
+  if (context == nullptr || !context->IsPeerAuthenticated()) return;
+  for (const grpc::string_ref& uri : context->FindPropertyValues(GRPC_PEER_URI_PROPERTY_NAME))
+    onward.AddMetadata(kCallerUri, std::string(uri.data(), uri.size()));
 }
 
 class Refusal : public grpc::ServerGenericBidiReactor {
@@ -37,11 +55,7 @@ class RelayedCall : public grpc::ServerGenericBidiReactor {
   RelayedCall(grpc::GenericCallbackServerContext* context,
               const std::shared_ptr<grpc::Channel>& channel)
       : context_(context), stub_(channel), up_(this) {
-    for (const auto& [key, value] : context->client_metadata()) {
-      if (!IsTransports(View(key)))
-        onward_.AddMetadata(std::string(View(key)), std::string(View(value)));
-    }
-    onward_.AddMetadata(kPassedOn, "1");
+    DescribeCaller(*context, onward_);
     onward_.set_deadline(context->deadline());
     stub_.PrepareBidiStreamingCall(&onward_, context->method(), {}, &up_);
     // Until nothing comes down any more: reactions that are not the leader's start messages, too.

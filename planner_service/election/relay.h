@@ -11,7 +11,8 @@
 namespace stagewright {
 
 // Calls that were passed on already are refused: two planners would hand them to and fro. Metadata,
-// deadlines, cancellation, and statuses with their details come along. Thread-safe.
+// deadlines, cancellation, and statuses with their details come along, and who calls, by
+// certificate and address (planner_service/access/relayed_caller.h). Thread-safe.
 class Relay : public grpc::CallbackGenericService {
  public:
   // Where calls go; null: nowhere at the moment, they are UNAVAILABLE.

@@ -68,6 +68,42 @@ class KustomizeTest(unittest.TestCase):
     self.assertEqual(cuda, {flag: text for flag, text in base.items() if flag not in ("--devices", "--threads-per-device")})
 
 
+class FrontTest(unittest.TestCase):
+  """The overlay with a proxy before the planner."""
+
+  @unittest.skipUnless(kubectl_version() >= (1, 21), "kubectl is older than the overlay's form")
+  def test_the_proxy_stands_before_the_planner(self):
+    base = {(o["kind"], o["metadata"]["name"]): o for o in kustomize(BASE)}
+    front = {(o["kind"], re.sub(r"-[a-z0-9]{10}$", "", o["metadata"]["name"])): o
+             for o in kustomize(deployment.DEPLOY / "kubernetes" / "front")}
+    base = {(kind, re.sub(r"-[a-z0-9]{10}$", "", name)): o for (kind, name), o in base.items()}
+    name = "stagewright-front"
+    self.assertEqual(set(front) - set(base), {(kind, name) for kind in ("ConfigMap", "Deployment", "NetworkPolicy", "Service")})
+    changed = {key for key in base if base[key] != front[key]}
+    self.assertEqual(changed, {("Deployment", "stagewright-planner"), ("NetworkPolicy", "stagewright-planner")})
+    # Clients reach the proxy only.
+    planner = front["NetworkPolicy", "stagewright-planner"]["spec"]["ingress"][0]
+    self.assertEqual([rule["podSelector"]["matchLabels"]["app.kubernetes.io/name"] for rule in planner["from"]],
+                     ["stagewright-worker", name])
+    self.assertEqual(planner["ports"], [{"port": "grpc"}])
+    self.assertIn("--token-file=/etc/stagewright/tokens/tokens",
+                  front["Deployment", "stagewright-planner"]["spec"]["template"]["spec"]["containers"][0]["args"])
+
+  def test_the_configuration_has_what_it_asks_the_environment_for(self):
+    folder = deployment.DEPLOY / "kubernetes" / "front"
+    asked = set(re.findall(r'"\$(\w+)"', (folder / "haproxy.cfg").read_text()))
+    pod = next(d for _, d in deployment.documents("kubernetes/front") if d["kind"] == "Deployment")
+    container = pod["spec"]["template"]["spec"]["containers"][0]
+    environment = {variable["name"]: variable["value"] for variable in container["env"]}
+    self.assertEqual(asked, set(environment))
+    ports = {port["name"]: port["containerPort"] for port in container["ports"]}
+    self.assertEqual(environment["FRONT_LISTEN"], f"0.0.0.0:{ports['grpc']}")
+    self.assertEqual(environment["FRONT_HEALTH"], f"0.0.0.0:{ports['health']}")
+    self.assertEqual(environment["PLANNER_ADDRESS"], "stagewright-planner:7070")
+    volumes = {volume["name"] for volume in pod["spec"]["template"]["spec"]["volumes"]}
+    self.assertEqual({mount["name"] for mount in container["volumeMounts"]}, volumes)
+
+
 class ReferencesTest(unittest.TestCase):
 
   def setUp(self):

@@ -5,6 +5,7 @@ import itertools
 import os
 import pathlib
 import re
+import socket
 import subprocess
 import time
 
@@ -21,14 +22,15 @@ PATIENCE = 30.0
 class Planner:
     """On a free port of loopback unless told otherwise; its log is a file, which nobody has to read."""
 
-    def __init__(self, folder: pathlib.Path, *flags: object, listen: str = "127.0.0.1:0"):
+    def __init__(self, folder: pathlib.Path, *flags: object, listen: str = "127.0.0.1:0", store: str = "", metrics: str = ""):
         self.log_file = folder / "planner.log"
         self.processes: list[subprocess.Popen] = []
         self.clients: list[stagewright.Client] = []
         self.folder = folder
-        state = ["--metrics-listen", "", "--state", folder / "state.db"]
+        kept = ["--store", store] if store else ["--state", folder / "state.db"]
+        state = ["--metrics-listen", metrics, *kept]
         self.process = self._start(self.log_file, "stagewright-planner", "--listen", listen, *state, *flags)
-        found = wait_for(lambda: re.search(r"listening on (\S+?),?\s", self.log()) or self.process.poll(), "the planner")
+        found = wait_for(lambda: re.search(r"listening on ([\w.:\[\]-]+)", self.log()) or self.process.poll(), "the planner")
         assert not isinstance(found, int), self.log()
         self.address = found.group(1)
 
@@ -58,8 +60,8 @@ class Planner:
         self._start(log, "stagewright-worker", "--planner", planner or self.address, "--name", name, *flags)
         return log
 
-    def stubs(self, security: stagewright.Security | None = None) -> stagewright.rpc.Stubs:
-        self.clients.append(stagewright.Client(self.address, security=security))
+    def stubs(self, security: stagewright.Security | None = None, address: str = "") -> stagewright.rpc.Stubs:
+        self.clients.append(stagewright.Client(address or self.address, security=security))
         return self.clients[-1]._stubs
 
     def _start(self, log: pathlib.Path, program: str, *flags: object) -> subprocess.Popen:
@@ -71,7 +73,8 @@ class Planner:
 
 def refused(*flags: object) -> str:
     """The line with which a planner ends that does not start."""
-    command = [BIN / "stagewright-planner", "--metrics-listen", "", "--state", ":memory:", *map(str, flags)]
+    kept = [] if "--store" in flags else ["--state", ":memory:"]
+    command = [BIN / "stagewright-planner", "--metrics-listen", "", *kept, *map(str, flags)]
     result = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert result.returncode == 1, result.stderr
     assert result.stderr.count("\n") == 1, result.stderr
@@ -108,6 +111,18 @@ def code_of(call, request: object) -> tuple[str, str]:
     except StopIteration:
         pass
     return "OK", ""
+
+
+def memory_mib(pid: int) -> float:
+    """The most that a process has held so far."""
+    status = pathlib.Path(f"/proc/{pid}/status").read_text()
+    return int(status.partition("VmHWM:")[2].split()[0]) / 1024
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
 
 
 def tiny_graph(target: str = "aten.mul.Tensor", **more: object) -> pb.Graph:

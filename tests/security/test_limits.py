@@ -1,6 +1,5 @@
 """What is too long, too much or not text: refused at the door, named, and nothing is lost."""
 
-import pathlib
 import signal
 import time
 
@@ -8,7 +7,7 @@ import grpc
 import pytest
 from google.protobuf import message_factory
 from rapid_reset import answer_seconds, flood
-from service import Planner, code_of, tiny_job
+from service import Planner, code_of, memory_mib, tiny_job
 
 from stagewright._proto import links_pb2, profile_pb2
 from stagewright._proto import worker_service_pb2 as worker_pb
@@ -107,11 +106,6 @@ def test_the_command_line_steers_no_terminal(planner):
     result = planner.cli("jobs", "show", "jobs/\x1b[2J")
     assert result.returncode == 1
     assert "\x1b" not in result.stderr + result.stdout
-
-
-def memory_mib(pid):
-    status = pathlib.Path(f"/proc/{pid}/status").read_text()
-    return int(status.partition("VmHWM:")[2].split()[0]) / 1024
 
 
 def test_streams_that_are_reset_at_once_end_no_planner(tmp_path):

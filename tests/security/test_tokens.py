@@ -1,12 +1,15 @@
 """Who may do what: tokens, roles, owners of jobs, names of workers, and the line that says what they did."""
 
 import json
+import threading
+import time
 
 import grpc
 import pytest
-from service import Planner, code_of, tiny_job, wait_for
+from service import Planner, code_of, tiny_graph, tiny_job, wait_for
 
 import stagewright
+from stagewright._proto import profile_pb2
 from stagewright._proto import worker_service_pb2 as worker_pb
 from stagewright.proto import jobs_pb, planner_pb
 
@@ -32,7 +35,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def planner(tmp_path_factory, folder):
-    with Planner(tmp_path_factory.mktemp("planner"), "--token-file", folder / "tokens") as running:
+    with Planner(tmp_path_factory.mktemp("planner"), "--token-file", folder / "tokens", "--log-format", "json") as running:
         yield running
 
 
@@ -42,8 +45,8 @@ def stubs(planner, folder):
 
 
 def audit(planner):
-    marker = "audit "
-    return [json.loads(line.partition(marker)[2]) for line in planner.log().splitlines() if marker in line]
+    lines = [json.loads(line) for line in planner.log().splitlines()]
+    return [{"who": "", "what": "", **line} for line in lines if line["message"] == "audit"]
 
 
 def services():
@@ -90,10 +93,15 @@ def test_roles_end_where_they_end(stubs):
     assert '"vera" is a viewer' in message and "needs a submitter" in message
 
 
-def test_jobs_have_owners(planner, stubs):
+def test_jobs_have_owners(planner, stubs, folder):
     spec = tiny_job(display_name="sams", owner="olga", tenant="elsewhere")
     job = stubs("sam").SubmitJob(jobs_pb.SubmitJobRequest(spec=spec), timeout=10).job
     assert (job.spec.owner, job.spec.tenant) == ("sam", "")
+    listed = {}
+    for owner in ("sam", "olga"):
+        shown = planner.cli("--token-file", folder / "vera.token", "jobs", "-o", "json", "--owner", owner)
+        listed[owner] = [(found["name"], found["owner"]) for found in json.loads(shown.stdout)["jobs"]]
+    assert (job.name, "sam") in listed["sam"] and not listed["olga"]
     for call, request in [("CancelJob", jobs_pb.CancelJobRequest), ("ReplanJob", jobs_pb.ReplanJobRequest)]:
         code, message = code_of(getattr(stubs("sally"), call), request(name=job.name))
         assert code == "PERMISSION_DENIED"
@@ -109,22 +117,101 @@ def test_jobs_have_owners(planner, stubs):
     assert ("olga", "CancelJob", job.name, "OK") in lines
 
 
-def register(planner, name, user, seconds=10):
-    """The end of a stream that registers as `name`: gRPC's code, or OK if it was welcome."""
+def profile(planner, user, **fields):
+    """gRPC's code of a measurement that `user` asks for."""
+    with grpc.insecure_channel(planner.address) as channel:
+        call = channel.unary_unary("/stagewright.v1.ProfileService/ProfileGraph")
+        request = profile_pb2.ProfileGraphRequest(**fields).SerializeToString()
+        try:
+            call(request, timeout=10, metadata=(("authorization", f"Bearer {token_of(user)}"),))
+        except grpc.RpcError as error:
+            return error.code().name
+        return "OK"
+
+
+def test_calls_that_are_too_long_are_in_the_audit_log_too(planner, stubs):
+    long = "n" * 5000
+    sam = stubs("sam")
+    for call, request in [
+        ("SubmitJob", jobs_pb.SubmitJobRequest(spec=tiny_job(display_name=long))),
+        ("CancelJob", jobs_pb.CancelJobRequest(name=long)),
+        ("DeleteJob", jobs_pb.DeleteJobRequest(name=long)),
+        ("ReplanJob", jobs_pb.ReplanJobRequest(name=long)),
+        ("ProfileGraph", None),
+    ]:
+        code = code_of(getattr(sam, call), request)[0] if request else profile(planner, "sam", device=long)
+        assert code == "INVALID_ARGUMENT", call
+        (line,) = [line for line in audit(planner) if line["call"] == call and line["outcome"] == "INVALID_ARGUMENT"]
+        assert line["who"] == "sam"
+        assert len(line["what"]) <= 256
+        assert "at most" in line["why"]
+    assert register(planner, "w" * 5000, "*") == "INVALID_ARGUMENT"
+    assert any(line["call"] == "Connect" and line["outcome"] == "INVALID_ARGUMENT" for line in audit(planner))
+
+
+def test_a_measurement_is_in_the_audit_log_with_its_outcome(planner):
+    code = profile(planner, "sam", graph=tiny_graph(), device="nowhere/cpu0")
+    assert code not in ("OK", "INVALID_ARGUMENT")
+    assert ("ProfileGraph", "tiny", code) in [(line["call"], line["what"], line["outcome"]) for line in audit(planner)]
+
+
+def test_every_refused_submit_is_in_the_audit_log(planner, stubs):
+    """Also the one whose plan is none any more; but to ask whether one would be refused changes nothing."""
+    basis = planner_pb.PlanBasis(mini_batch=4, devices=[{"name": "gone/cpu0", "kind": "cpu", "memory_bytes": 1}])
+    for only, lines in [(True, 0), (False, 1)]:
+        request = jobs_pb.SubmitJobRequest(spec=tiny_job(display_name="stale"), plan_basis=basis, validate_only=only)
+        code, message = code_of(stubs("sam").SubmitJob, request)
+        assert code == "ABORTED", message
+        found = [line for line in audit(planner) if (line["call"], line["what"]) == ("SubmitJob", "stale")]
+        assert [(line["who"], line["outcome"]) for line in found] == [("sam", "ABORTED")] * lines
+
+
+def register(planner, name, user, seconds=10, meanwhile=None):
+    """The end of a stream that registers as `name`: gRPC's code, or OK if it was welcome, and `meanwhile` was called."""
     with grpc.insecure_channel(planner.address) as channel:
         connect = channel.stream_stream(
             "/stagewright.v1.WorkerService/Connect",
             request_serializer=worker_pb.ConnectRequest.SerializeToString,
             response_deserializer=worker_pb.ConnectResponse.FromString,
         )
-        request = worker_pb.ConnectRequest(register={"worker": name, "version": stagewright.__version__})
+        request = worker_pb.ConnectRequest(register={"worker": name, "version": stagewright.__version__, "software": "cpu 1"})
         request.register.devices.add(name="cpu0", kind=0, memory_bytes=1 << 30)
         request.register.kinds.add(name="cpu", flops_per_second=1e9, memory_bytes_per_second=1e9)
-        stream = connect(iter([request]), timeout=seconds, metadata=(("authorization", f"Bearer {token_of(user)}"),))
+        left = threading.Event()
+
+        def requests():
+            yield request
+            left.wait(seconds)
+
+        stream = connect(requests(), timeout=seconds, metadata=(("authorization", f"Bearer {token_of(user)}"),))
         try:
-            return "OK" if next(stream).HasField("registered") else "?"
+            welcome = next(stream).HasField("registered")
+            if meanwhile:
+                meanwhile()
+            return "OK" if welcome else "?"
         except grpc.RpcError as error:
             return error.code().name
+        finally:
+            left.set()
+
+
+def test_a_change_is_that_of_whoever_began_it(planner, folder):
+    """The token is struck out while the call lasts."""
+    text = (folder / "tokens").read_text()
+    asked = threading.Thread(target=profile, args=(planner, "guest"), kwargs={"graph": tiny_graph(), "device": "w0/cpu0"})
+
+    def measure():
+        (folder / "tokens").write_text(text + f"{token_of('guest')} submitter guest\n")
+        asked.start()
+        time.sleep(1)
+        (folder / "tokens").write_text(text)
+        assert asked.is_alive()
+
+    before = len(audit(planner))
+    assert register(planner, "w0", "w0", meanwhile=measure) == "OK"
+    asked.join()
+    (line,) = [line for line in audit(planner)[before:] if line["call"] == "ProfileGraph"]
+    assert (line["who"], line["outcome"]) == ("guest", "UNAVAILABLE"), line
 
 
 def test_a_worker_takes_no_other_name(planner):

@@ -5,6 +5,9 @@
 
 #include <fstream>
 
+#include "absl/time/clock.h"
+#include "tests/planner_service/access/signing_key.h"
+
 namespace stagewright {
 namespace {
 
@@ -17,7 +20,7 @@ constexpr char kConnect[] = "/stagewright.v1.WorkerService/Connect";
 constexpr char kHealth[] = "/grpc.health.v1.Health/Check";
 
 std::string TokenFile(const std::string& text) {
-  const std::string path = ::testing::TempDir() + "/tokens";
+  std::string path = ::testing::TempDir() + "/tokens";
   std::ofstream(path, std::ios::trunc) << text;
   return path;
 }
@@ -83,6 +86,18 @@ TEST(Access, TakesTheNameThatACertificateCarries) {
   EXPECT_EQ(CodeOf(**access, kSubmit, Token("submit-token-0123456")), kWho);
 }
 
+TEST(Access, KnowsAPlannersCertificate) {
+  EXPECT_TRUE(IsPlanner({"spiffe://x", "stagewright://planner/p0"}));
+  for (const char* uri :
+       {"stagewright://planner/", "stagewright://planner", "stagewright://planner/a/b",
+        "stagewright://operator/planner", "xstagewright://planner/p0"})
+    EXPECT_FALSE(IsPlanner({uri})) << uri;
+  EXPECT_FALSE(IsPlanner({}));
+  // By itself it may nothing.
+  const auto access = Access::Open({"", true, {}});
+  EXPECT_EQ(CodeOf(**access, kGetJob, Certificate("stagewright://planner/p0")), kWho);
+}
+
 TEST(Access, ReadsAChangedFileAndKeepsWhatItKnowsIfThatIsWrong) {
   const std::string path = TokenFile("first-token-01234567 viewer vera\n");
   const auto access = Access::Open({path, false});
@@ -92,6 +107,38 @@ TEST(Access, ReadsAChangedFileAndKeepsWhatItKnowsIfThatIsWrong) {
   EXPECT_EQ(CodeOf(**access, kGetJob, Token("second-token-0123456")), kOk);
   TokenFile("nonsense\n");
   EXPECT_EQ(CodeOf(**access, kGetJob, Token("second-token-0123456")), kOk);
+}
+
+TEST(Access, TakesSignedTokensBesideThoseOfTheFile) {
+  const testing::SigningKey key("EdDSA");
+  const std::string keys = ::testing::TempDir() + "/access_jwks";
+  std::ofstream(keys, std::ios::trunc) << testing::KeySet(key.Jwk());
+  const JwtOptions jwt = {keys, "issuer", "planner", "roles", {}};
+  const auto signed_token = [&](absl::Time expires, const char* role) {
+    return key.Sign(R"({"alg": "EdDSA"})",
+                    absl::StrCat(R"({"iss": "issuer", "aud": "planner", "sub": "sam", "exp": )",
+                                 absl::ToUnixSeconds(expires), R"(, "roles": [")", role, "\"]}"));
+  };
+  const absl::Time later = absl::Now() + absl::Hours(1), earlier = absl::Now() - absl::Hours(1);
+  const auto access = Access::Open({TokenFile("viewer-token-0123456 viewer vera\n"), false, jwt});
+  ASSERT_TRUE(access.ok()) << access.status();
+  EXPECT_EQ(CodeOf(**access, kGetJob, Token("viewer-token-0123456")), kOk);
+  EXPECT_EQ(CodeOf(**access, kSubmit, Token(signed_token(later, "submitter"))), kOk);
+  EXPECT_EQ(CodeOf(**access, kImport, Token(signed_token(later, "submitter"))), kNo);
+  EXPECT_EQ(CodeOf(**access, kSubmit, Token(signed_token(later, "none"))), kNo);
+  EXPECT_EQ(CodeOf(**access, kSubmit, Token(signed_token(earlier, "submitter"))), kWho);
+  EXPECT_EQ(CodeOf(**access, kHealth, {}), kOk);
+  // Alone, without a file of tokens.
+  const auto alone = Access::Open({"", false, jwt});
+  ASSERT_TRUE(alone.ok()) << alone.status();
+  EXPECT_TRUE((*alone)->required());
+  EXPECT_EQ(CodeOf(**alone, kGetJob, {}), kWho);
+  EXPECT_EQ(CodeOf(**alone, kGetJob, Token("viewer-token-0123456")), kWho);
+  EXPECT_EQ((*alone)->Identify(Token(signed_token(later, "operator")))->user, "sam");
+  // What belongs together.
+  EXPECT_THAT(
+      std::string(Access::Open({"", false, {"", "issuer", "", "roles", {}}}).status().message()),
+      HasSubstr("need --jwt-keys"));
 }
 
 TEST(Access, RefusesAFileThatIsNone) {

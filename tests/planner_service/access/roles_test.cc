@@ -54,6 +54,25 @@ TEST(Roles, AreDecidedForEveryMethodOfEveryService) {
   EXPECT_TRUE(Changes("/stagewright.v1.JobService/NoSuch"));
 }
 
+TEST(Roles, SayWhereServicesAreOffered) {
+  EXPECT_TRUE(IsForWorkers("stagewright.v1.WorkerService"));
+  EXPECT_FALSE(IsForWorkers("stagewright.v1.JobService"));
+  EXPECT_FALSE(IsForWorkers("stagewright.v1.Worker"));
+  EXPECT_FALSE(IsForWorkers("grpc.health.v1.Health"));
+  // No service has methods for both.
+  for (const google::protobuf::FileDescriptor* file :
+       {v1::SubmitJobRequest::descriptor()->file(), v1::ConnectRequest::descriptor()->file()}) {
+    for (int s = 0; s < file->service_count(); ++s) {
+      const auto* service = file->service(s);
+      for (int m = 0; m < service->method_count(); ++m) {
+        const std::string path =
+            absl::StrCat("/", service->full_name(), "/", service->method(m)->name());
+        EXPECT_EQ(LeastRole(path) == Role::kWorker, IsForWorkers(service->full_name())) << path;
+      }
+    }
+  }
+}
+
 TEST(Roles, KnowWhatChangesSomething) {
   EXPECT_TRUE(Changes("/stagewright.v1.JobService/CancelJob"));
   EXPECT_TRUE(Changes("/stagewright.v1.WorkerService/Connect"));

@@ -1,15 +1,24 @@
 #include "planner_service/election/relay.h"
 
+#include <arpa/inet.h>
 #include <gmock/gmock.h>
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <atomic>
+#include <map>
+#include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
+#include "planner_service/access/relayed_caller.h"
 #include "planner_service/election/follower.h"
 #include "stagewright/v1/job_service.grpc.pb.h"
 #include "stagewright/v1/worker_service.grpc.pb.h"
@@ -17,15 +26,20 @@
 namespace stagewright {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+
+constexpr char kQuiet[] = "jobs/1";  // Changes once, and never ends.
 
 // Answers as the leader would, so that it shows what came through.
 class LeaderJobs : public v1::JobService::Service {
  public:
   grpc::Status GetJob(grpc::ServerContext* context, const v1::GetJobRequest* request,
                       v1::GetJobResponse* response) override {
-    const auto who = context->client_metadata().find("who");
-    if (who == context->client_metadata().end())
+    const auto& metadata = context->client_metadata();
+    const auto who = metadata.find("who");
+    Hear(metadata);
+    if (who == metadata.end())
       return {grpc::StatusCode::NOT_FOUND, "no such job", std::string("details\0.", 9)};
     context->AddTrailingMetadata("echo", std::string(who->second.data(), who->second.size()));
     response->mutable_job()->set_name(request->name());
@@ -34,6 +48,11 @@ class LeaderJobs : public v1::JobService::Service {
   grpc::Status WatchJob(grpc::ServerContext* context, const v1::WatchJobRequest* request,
                         grpc::ServerWriter<v1::WatchJobResponse>* writer) override {
     v1::WatchJobResponse update;
+    if (request->name() == kQuiet) {
+      writer->Write(update);
+      while (!context->IsCancelled()) absl::SleepFor(absl::Milliseconds(20));
+      return grpc::Status::OK;
+    }
     for (int64_t version = 1; request->after_version() == 0 || version < request->after_version();
          ++version) {
       update.mutable_job()->set_version(version);
@@ -43,6 +62,30 @@ class LeaderJobs : public v1::JobService::Service {
     return grpc::Status::OK;
   }
   absl::Notification cancelled_;
+  // What planners said of the last caller.
+  struct Heard {
+    size_t uris = 0;
+    std::vector<std::string> peers;
+  };
+  Heard heard() {
+    absl::MutexLock lock(&mutex_);
+    return heard_;
+  }
+
+ private:
+  // Calls come side by side.
+  void Hear(const std::multimap<grpc::string_ref, grpc::string_ref>& metadata) {
+    Heard heard;
+    heard.uris = metadata.count(kCallerUri);
+    const auto [first, last] = metadata.equal_range(kCallerPeer);
+    for (auto it = first; it != last; ++it)
+      heard.peers.emplace_back(it->second.data(), it->second.size());
+    absl::MutexLock lock(&mutex_);
+    heard_ = std::move(heard);
+  }
+
+  absl::Mutex mutex_;
+  Heard heard_ ABSL_GUARDED_BY(mutex_);
 };
 
 class LeaderWorkers : public v1::WorkerService::Service {
@@ -68,6 +111,8 @@ class RelayTest : public ::testing::Test {
     grpc::ServerBuilder builder;
     int port = 0;
     builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
+    // What proxies and other servers commonly allow on one connection.
+    builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, 100);
     builder.RegisterService(&leader_jobs_);
     builder.RegisterService(&leader_workers_);
     leader_ = builder.BuildAndStart();
@@ -97,7 +142,7 @@ class RelayTest : public ::testing::Test {
   LeaderWorkers leader_workers_;
   std::unique_ptr<grpc::Server> leader_;
   std::string leader_address_;
-  std::unique_ptr<Follower> follower_ = Follower::Start("127.0.0.1:0", 64).value();
+  std::unique_ptr<Follower> follower_ = Follower::Start({"127.0.0.1:0"}).value();
 };
 
 TEST_F(RelayTest, CallsComeBackWithTheirMetadata) {
@@ -147,6 +192,65 @@ TEST_F(RelayTest, ACancelledCallIsCancelledThere) {
   }
   EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::CANCELLED);
   EXPECT_TRUE(leader_jobs_.cancelled_.WaitForNotificationWithTimeout(absl::Seconds(60)));
+}
+
+TEST_F(RelayTest, OpenWatchesKeepNoCallWaiting) {
+  struct Watch {
+    grpc::ClientContext context;
+    std::unique_ptr<grpc::ClientReader<v1::WatchJobResponse>> reader;
+  };
+  // One for all: a watch that waits for room must not get that of one whose time is over.
+  const auto deadline = std::chrono::system_clock::now() + std::chrono::seconds(30);
+  std::vector<std::unique_ptr<Watch>> watches;
+  auto jobs = Jobs();
+  v1::WatchJobRequest request;
+  request.set_name(kQuiet);
+  for (int i = 0; i < 300; ++i) {
+    watches.push_back(std::make_unique<Watch>());
+    watches.back()->context.set_deadline(deadline);
+    watches.back()->reader = jobs.WatchJob(&watches.back()->context, request);
+    v1::WatchJobResponse update;
+    ASSERT_TRUE(watches.back()->reader->Read(&update)) << i;
+  }
+  grpc::ClientContext context;
+  context.AddMetadata("who", "somebody");
+  context.set_deadline(deadline);
+  v1::GetJobResponse response;
+  const grpc::Status status = Get(context, response);
+  EXPECT_TRUE(status.ok()) << status.error_message();
+  for (auto& watch : watches) watch->context.TryCancel();
+  for (auto& watch : watches) watch->reader->Finish();
+}
+
+// What HTTP/2 says before anything else: a frame of settings, six bytes each.
+TEST_F(RelayTest, AConnectionMayHaveAsManyCallsAsOneOfTheLeaders) {
+  const std::string address = follower_->address();
+  const int client = socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in at = {};
+  at.sin_family = AF_INET;
+  at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  at.sin_port = htons(static_cast<uint16_t>(std::stoi(address.substr(address.rfind(':') + 1))));
+  ASSERT_EQ(connect(client, reinterpret_cast<const sockaddr*>(&at), sizeof at), 0);
+  const std::string hello("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0", 33);
+  ASSERT_EQ(send(client, hello.data(), hello.size(), 0), 33);
+  std::string received(9, '\0');
+  ASSERT_EQ(recv(client, received.data(), 9, MSG_WAITALL), 9);
+  std::string settings(static_cast<uint8_t>(received[2]), '\0');
+  recv(client, settings.data(), settings.size(), MSG_WAITALL);
+  close(client);
+  const std::string streams("\0\3\0\0\4\0", 6);  // MAX_CONCURRENT_STREAMS = 1024.
+  EXPECT_THAT(settings, HasSubstr(streams));
+}
+
+TEST_F(RelayTest, WhatPlannersSayOfCallersIsNoCallersToSay) {
+  grpc::ClientContext context;
+  context.AddMetadata("who", "somebody");
+  context.AddMetadata(kCallerUri, "stagewright://operator/mallory");
+  context.AddMetadata(kCallerPeer, "ipv4:10.0.0.1:1");
+  v1::GetJobResponse response;
+  ASSERT_TRUE(Get(context, response).ok());
+  EXPECT_EQ(leader_jobs_.heard().uris, 0u);
+  EXPECT_THAT(leader_jobs_.heard().peers, ElementsAre(HasSubstr("127.0.0.1")));
 }
 
 TEST_F(RelayTest, MessagesGoBothWaysUntilEitherEnds) {
@@ -205,7 +309,7 @@ TEST_F(RelayTest, WithoutALeaderCallsAreUnavailable) {
 }
 
 TEST_F(RelayTest, CallsAreNotPassedOnTwice) {
-  const auto second = Follower::Start("127.0.0.1:0", 64).value();
+  const auto second = Follower::Start({"127.0.0.1:0"}).value();
   second->Follow(leader_address_);
   follower_->Follow(second->address());
   grpc::ClientContext context;
@@ -216,7 +320,7 @@ TEST_F(RelayTest, CallsAreNotPassedOnTwice) {
 }
 
 TEST_F(RelayTest, ATakenPortIsNamed) {
-  const absl::Status status = Follower::Start(follower_->address(), 64).status();
+  const absl::Status status = Follower::Start({follower_->address()}).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(std::string(status.message()), HasSubstr(follower_->address()));
 }

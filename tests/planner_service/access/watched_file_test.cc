@@ -1,0 +1,50 @@
+#include "planner_service/access/watched_file.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+namespace stagewright {
+namespace {
+
+using ::testing::HasSubstr;
+
+absl::StatusOr<std::string> Parse(absl::string_view text) {
+  if (text == "wrong") return absl::InvalidArgumentError("is wrong");
+  return absl::StrCat("<", text, ">");
+}
+
+TEST(WatchedFile, SaysWhatTheFileSaysNow) {
+  const std::string path = ::testing::TempDir() + "/watched";
+  const auto write = [&](const char* text) { std::ofstream(path, std::ios::trunc) << text; };
+  write("a");
+  const auto file = WatchedFile<std::string>::Open("--flag", path, &Parse);
+  ASSERT_TRUE(file.ok()) << file.status();
+  const auto before = (*file)->Get();
+  EXPECT_EQ(*before, "<a>");
+  EXPECT_EQ((*file)->Get(), before);  // Not read again.
+  write("longer");
+  EXPECT_EQ(*(*file)->Get(), "<longer>");
+  EXPECT_EQ(*before, "<a>");
+  write("wrong");
+  EXPECT_EQ(*(*file)->Get(), "<longer>");
+  std::filesystem::remove(path);
+  EXPECT_EQ(*(*file)->Get(), "<longer>");
+  write("back");
+  EXPECT_EQ(*(*file)->Get(), "<back>");
+}
+
+TEST(WatchedFile, NamesFlagAndFile) {
+  const std::string path = ::testing::TempDir() + "/wrong";
+  std::ofstream(path) << "wrong";
+  const auto refusal = [](const std::string& file) {
+    return std::string(WatchedFile<std::string>::Open("--flag", file, &Parse).status().message());
+  };
+  EXPECT_EQ(refusal(path), "--flag " + path + ": is wrong");
+  EXPECT_THAT(refusal("/nowhere/file"), HasSubstr("--flag /nowhere/file"));
+}
+
+}  // namespace
+}  // namespace stagewright

@@ -63,6 +63,10 @@ void Job::Warn(const std::string& warning) {
     warnings.push_back(warning);
 }
 
+std::string RunName(const Job& job) {
+  return absl::StrCat("jobs-", job.number, "-", absl::Hex(absl::ToUnixNanos(job.create_time)));
+}
+
 int64_t JobNumber(absl::string_view name) {
   absl::string_view digits = name;
   int64_t number = -1;

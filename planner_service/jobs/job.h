@@ -93,10 +93,14 @@ struct Job {
 
   JobState state = JobState::kPending;
   std::string message;          // Why it failed, or what it waits for.
+  int32_t queue_position = 0;   // Among jobs that wait for devices, from 1; 0: it does not wait.
+  std::string waits_for;        // WaitReasonName while it has a position.
   int64_t version = 1;          // Grows with every change.
   int64_t generation = 0;       // The number of the present or last run.
   int32_t restarts = 0;         // After a worker was lost.
   int32_t replans = 0;          // Given another plan while it ran.
+  int32_t preemptions = 0;      // Stopped for a job of higher priority.
+  bool preempted = false;       // Such a one, which waits to go on.
   std::string resume_from;      // The checkpoint that it goes on from since; empty otherwise.
   int64_t checkpoint_step = 0;  // Steps that its last complete checkpoint has done; 0: none.
   absl::Time checkpoint_time = absl::InfinitePast();  // When it was complete.
@@ -105,6 +109,8 @@ struct Job {
   absl::Time end_time = absl::InfiniteFuture();
   std::vector<std::string> devices;   // "worker/device", in the plan's order.
   int32_t working_devices = 0;        // Those of them that the plan gives work.
+  int32_t most_devices = 0;           // The most that a run of it had.
+  std::string growth;                 // Why it runs on fewer than it may grow to; empty otherwise.
   std::vector<std::string> warnings;  // A sentence each.
   std::vector<Event> events;          // The first and the newest, oldest first.
   JobMetrics metrics;
@@ -120,6 +126,10 @@ struct Job {
   // Unless it is known already.
   void Warn(const std::string& warning);
 };
+
+// The job for its files: "jobs-7-" and the time when it was submitted, in nanoseconds. A planner
+// with a new state gives names anew, but not these.
+std::string RunName(const Job& job);
 
 // The 7 of "jobs/7"; -1 of other names.
 int64_t JobNumber(absl::string_view name);

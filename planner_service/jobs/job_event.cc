@@ -63,6 +63,10 @@ absl::string_view EventKindName(EventKind kind) {
       return "store_failed";
     case EventKind::kWorkerConnected:
       return "worker_connected";
+    case EventKind::kPreempted:
+      return "preempted";
+    case EventKind::kGrowth:
+      return "growth";
   }
   return "unknown";
 }

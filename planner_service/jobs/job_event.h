@@ -26,6 +26,8 @@ enum class EventKind {
   kRefused,  // The planning queue was full.
   kStoreFailed,
   kWorkerConnected,
+  kPreempted,
+  kGrowth,
 };
 
 // "worker_lost": in logs, tables, JSON and metric labels.

@@ -12,7 +12,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "planner_service/store/content_hash.h"
+#include "common/artifacts/content_hash.h"
 
 namespace stagewright {
 namespace {

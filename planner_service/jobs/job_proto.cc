@@ -1,5 +1,7 @@
 #include "planner_service/jobs/job_proto.h"
 
+#include <algorithm>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -59,6 +61,21 @@ absl::StatusOr<LossPolicy> FromProto(v1::LossPolicy policy) {
     default:
       return absl::InvalidArgumentError(
           absl::StrCat("spec.on_loss: unknown policy ", static_cast<int>(policy)));
+  }
+}
+
+absl::StatusOr<GrowthPolicy> FromProto(v1::GrowthPolicy policy) {
+  switch (policy) {
+    case v1::GROWTH_POLICY_UNSPECIFIED:
+    case v1::GROWTH_POLICY_BACK:
+      return GrowthPolicy::kBack;
+    case v1::GROWTH_POLICY_FREE:
+      return GrowthPolicy::kFree;
+    case v1::GROWTH_POLICY_NONE:
+      return GrowthPolicy::kNone;
+    default:
+      return absl::InvalidArgumentError(
+          absl::StrCat("spec.grow: unknown policy ", static_cast<int>(policy)));
   }
 }
 
@@ -134,6 +151,24 @@ JobMetrics FromProto(const v1::JobMetrics& proto, const v1::Plan& plan) {
   return metrics;
 }
 
+constexpr char kByHand[] = "manual";  // The planner that takes plans by hand.
+
+// As many devices as a plan by hand has numbers for; 0 if it names devices or cannot be read, which
+// its planner says better.
+int32_t DevicesNumbered(const std::string& plan) {
+  const auto json = nlohmann::json::parse(plan, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object() || !json.contains("stages") || !json["stages"].is_array()) return 0;
+  int64_t devices = 0;
+  for (const nlohmann::json& stage : json["stages"]) {
+    if (!stage.is_object() || !stage.contains("devices") || !stage["devices"].is_array()) return 0;
+    for (const nlohmann::json& device : stage["devices"]) {
+      if (!device.is_number_integer()) return 0;
+      devices = std::max(devices, device.get<int64_t>() + 1);
+    }
+  }
+  return devices <= Cluster::kMostDevices ? static_cast<int32_t>(devices) : 0;
+}
+
 }  // namespace
 
 v1::JobState ToProto(JobState state) {
@@ -207,9 +242,15 @@ absl::StatusOr<JobRequest> FromProto(const v1::JobSpec& spec) {
       request.strategy->bucket_bytes = request.options.bucket_bytes;
   }
   request.num_devices = spec.num_devices();
+  // It waits for as many, and leaves the others to others.
+  if (request.num_devices == 0 && request.planner == kByHand)
+    request.num_devices = DevicesNumbered(request.options.manual);
   request.step_timeout = absl::Nanoseconds(spec.step_timeout_ns());
   request.max_restarts = spec.max_restarts();
   ASSIGN_OR_RETURN(request.on_loss, FromProto(spec.on_loss()));
+  ASSIGN_OR_RETURN(request.grow, FromProto(spec.grow()));
+  request.priority = spec.priority();
+  request.preemptible = spec.preemptible();
   request.records = {spec.records().steps(), spec.records().compare_with()};
   return request;
 }
@@ -245,6 +286,11 @@ v1::Job ToProto(const Job& job, GraphDetail detail) {
   proto.set_failure_code(job.failure_code);
   proto.set_replans(job.replans);
   proto.set_resume_from(job.resume_from);
+  proto.set_queue_position(job.queue_position);
+  proto.set_preemptions(job.preemptions);
+  proto.set_preempted(job.preempted);
+  proto.set_most_devices(job.most_devices);
+  proto.set_growth(job.growth);
   if (job.drift.has_value()) {
     proto.mutable_drift()->set_ratio(job.drift->ratio);
     proto.mutable_drift()->set_since_step(job.drift->since_step);
@@ -278,6 +324,10 @@ absl::StatusOr<Job> FromProto(v1::Job proto) {
   job.failure_code = proto.failure_code();
   job.replans = proto.replans();
   job.resume_from = proto.resume_from();
+  job.preemptions = proto.preemptions();
+  job.preempted = proto.preempted();
+  job.most_devices = proto.most_devices();
+  job.growth = proto.growth();
   if (proto.has_drift()) {
     job.drift = {proto.drift().ratio(),
                  {proto.drift().causes().begin(), proto.drift().causes().end()},

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "common/artifacts/artifact_name.h"
 #include "common/training/field_check.h"
 #include "planner_service/front_door/front_door.h"
 
@@ -28,6 +29,10 @@ absl::Status CheckData(const JobRequest& request) {
         "run beside each other");
   }
   if (request.weights_path.empty()) return Invalid("weights_path", "is not set");
+  if (IsArtifactName(request.weights_path)) {
+    const absl::Status name = CheckArtifactName(request.weights_path);
+    if (!name.ok()) return Invalid("weights_path", "is not right: ", name.message());
+  }
   if (request.data_path.empty()) return Invalid("data_path", "is not set");
   if (request.output_path.empty()) return Invalid("output_path", "is not set");
   if (request.mini_batch <= 0) return Invalid("mini_batch", "must be positive");
@@ -69,6 +74,8 @@ absl::Status Check(const JobRequest& request) {
       request.training,
       {*request.graph, request.asynchronous(), !request.evaluation_data_path.empty()}, kSpec));
   RETURN_IF_ERROR(CheckNotNegative(kSpec, "max_restarts", int64_t{request.max_restarts}));
+  if (request.priority < -kMostPriority || request.priority > kMostPriority)
+    return Invalid("priority", "must be from -", kMostPriority, " to ", kMostPriority);
   if (request.options.vertical_sync && !request.options.asynchronous)
     return Invalid("plan_options.vertical_sync", "needs spec.plan_options.asynchronous");
   RETURN_IF_ERROR(CheckRecords(request));

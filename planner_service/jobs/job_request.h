@@ -29,6 +29,16 @@ enum class LossPolicy {
   kFail,
 };
 
+// Whether a running job gets more devices when some become free.
+enum class GrowthPolicy {
+  kBack,  // As many as it asked for, or had at most.
+  kFree,  // Any, up to as many as it asked for.
+  kNone,
+};
+
+// Priorities are at most so high, and as low.
+inline constexpr int32_t kMostPriority = 1000;
+
 struct JobRequest {
   std::shared_ptr<const Graph> graph;
   // The graph for samples of other shapes (common/graph/lengths.h); never null.
@@ -46,6 +56,9 @@ struct JobRequest {
   absl::Duration step_timeout;       // 0: the default.
   int32_t max_restarts = 0;
   LossPolicy on_loss = LossPolicy::kShrink;
+  GrowthPolicy grow = GrowthPolicy::kBack;
+  int32_t priority = 0;
+  bool preemptible = false;  // For jobs of higher priority.
   RecordsRequest records;
 
   bool asynchronous() const {

@@ -8,6 +8,17 @@
 
 namespace stagewright {
 
+namespace {
+
+// The plan may have been made for a cluster that is like this one.
+v1::Plan PlanFor(const JudgedPlan& plan, const Cluster& cluster) {
+  v1::Plan proto = ToProto(plan, cluster);
+  proto.mutable_provenance()->set_cluster(cluster.name());
+  return proto;
+}
+
+}  // namespace
+
 PlannedJob ToProto(const JobPlan& plan, const Cluster& cluster) {
   PlannedJob planned;
   if (plan.best.split_graphs != nullptr) {
@@ -16,7 +27,7 @@ PlannedJob ToProto(const JobPlan& plan, const Cluster& cluster) {
       *graph.add_lengths() = ToProto(length);
     planned.graph = std::make_shared<const v1::Graph>(std::move(graph));
   }
-  v1::Plan best = ToProto(plan.best, cluster);
+  v1::Plan best = PlanFor(plan.best, cluster);
   planned.timeline.Swap(best.mutable_evaluation()->mutable_timeline());
   planned.step_time = Nanos(best.evaluation().iteration_ns());
   for (const v1::DeviceReport& device : best.evaluation().devices())
@@ -24,7 +35,7 @@ PlannedJob ToProto(const JobPlan& plan, const Cluster& cluster) {
   planned.working_devices = best.program().devices_size();
   planned.best = std::make_shared<const v1::Plan>(std::move(best));
   if (plan.sequential.has_value()) {
-    v1::Plan sequential = ToProto(*plan.sequential, cluster);
+    v1::Plan sequential = PlanFor(*plan.sequential, cluster);
     sequential.mutable_evaluation()->clear_timeline();
     planned.sequential = std::make_shared<const v1::Plan>(std::move(sequential));
   }

@@ -32,6 +32,7 @@ struct PlannedJob {
   int32_t working_devices = 0;
 };
 
+// For the cluster that it was made for, or one that is like it but for names.
 PlannedJob ToProto(const JobPlan& plan, const Cluster& cluster);
 
 }  // namespace stagewright

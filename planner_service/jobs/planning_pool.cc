@@ -1,12 +1,26 @@
 #include "planner_service/jobs/planning_pool.h"
 
+#include <sys/resource.h>
+#include <unistd.h>
+
 #include <utility>
 
 #include "common/base/error_details.h"
 
 namespace stagewright {
+namespace {
 
-PlanningPool::PlanningPool(int threads, int queue_limit) : queue_limit_(queue_limit) {
+// On Linux this is of the thread alone, and of those that it starts. Who may not even be nicer
+// plans all the same.
+void BeNicer(int by) {
+  const auto self = static_cast<id_t>(gettid());
+  setpriority(PRIO_PROCESS, self, getpriority(PRIO_PROCESS, self) + by);
+}
+
+}  // namespace
+
+PlanningPool::PlanningPool(int threads, int queue_limit, int nicer)
+    : queue_limit_(queue_limit), nicer_(nicer) {
   for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { Run(); });
 }
 
@@ -47,6 +61,7 @@ int64_t PlanningPool::rejected() const {
 }
 
 void PlanningPool::Run() {
+  BeNicer(nicer_);
   while (true) {
     std::function<void()> work;
     {

@@ -1,5 +1,6 @@
 // A fixed number of threads for planning and a bounded queue in front of them: a full queue refuses
-// instead of growing.
+// instead of growing. The threads have a lower priority than others of the process: a search takes
+// a whole core for seconds, and calls, heartbeats and jobs need theirs for a moment at once.
 #pragma once
 
 #include <deque>
@@ -15,7 +16,11 @@ namespace stagewright {
 // Thread-safe.
 class PlanningPool {
  public:
-  PlanningPool(int threads, int queue_limit);
+  // How much nicer (setpriority) the threads are than who made the pool; those of plans that nobody
+  // waits for are nicer still.
+  static constexpr int kNicer = 10, kNicest = 15;
+
+  PlanningPool(int threads, int queue_limit, int nicer = kNicer);
   // Runs what is queued, then joins.
   ~PlanningPool();
 
@@ -28,6 +33,7 @@ class PlanningPool {
   void Run();
 
   const int queue_limit_;
+  const int nicer_;
   mutable absl::Mutex mutex_;
   std::deque<std::function<void()>> queue_ ABSL_GUARDED_BY(mutex_);
   int64_t rejected_ ABSL_GUARDED_BY(mutex_) = 0;

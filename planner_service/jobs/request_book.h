@@ -36,6 +36,8 @@ class RequestBook {
   void Load(const std::map<std::string, std::string>& stored);
   // Null if the id is empty or new. ALREADY_EXISTS if it was that of another request.
   absl::StatusOr<const KnownRequest*> Find(const std::string& id, const std::string& digest) const;
+  // Whatever it was for. Not if it is empty.
+  bool Knows(const std::string& id) const { return requests_.contains(id); }
   void Add(const std::string& id, KnownRequest request);
   // The ids of a job's requests. O(requests).
   std::vector<std::string> IdsOf(const std::string& job) const;

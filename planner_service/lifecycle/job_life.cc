@@ -9,16 +9,16 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "common/wire/job_state.h"
-#include "common/wire/topology_proto.h"
-#include "planner_service/jobs/job_cluster.h"
 #include "planner_service/jobs/job_proto.h"
 #include "planner_service/lifecycle/changeover.h"
+#include "planner_service/lifecycle/job_growth.h"
 #include "planner_service/lifecycle/measurements.h"
-#include "planner_service/lifecycle/output_paths.h"
+#include "planner_service/lifecycle/planning_ahead.h"
 #include "planner_service/lifecycle/restart_rules.h"
-#include "planner_service/lifecycle/retention.h"
 #include "planner_service/lifecycle/run_reports.h"
-#include "planner_service/profiles/profile_choice.h"
+#include "planner_service/records/output_paths.h"
+#include "planner_service/records/retention.h"
+#include "planner_service/records/told_of.h"
 #include "planner_service/runs/check_report.h"
 #include "planner_service/runs/worker_messages.h"
 
@@ -41,6 +41,7 @@ void ShowNewestStep(JobRecord& record) {
 
 bool IsOfRun(JobState state, const v1::ConnectRequest& message) {
   switch (message.message_case()) {
+    case v1::ConnectRequest::kFetching:
     case v1::ConnectRequest::kPrepared:
     case v1::ConnectRequest::kConnected:
       return state == JobState::kStarting;
@@ -53,12 +54,12 @@ bool IsOfRun(JobState state, const v1::ConnectRequest& message) {
 
 }  // namespace
 
-JobLife::JobLife(Store* store, WorkerRegistry* registry, const JobManagerOptions& options,
-                 StartPlanner start_planner)
-    : records_(store, registry, options.on_change, options.on_event),
+JobLife::JobLife(Store* store, ProfileStore* profiles, WorkerRegistry* registry,
+                 const JobManagerOptions& options, JobPlanners planners)
+    : records_(store, profiles, registry, options.on_change, options.on_event),
       registry_(registry),
       options_(options),
-      start_planner_(std::move(start_planner)) {}
+      planners_(std::move(planners)) {}
 
 void JobLife::Suspend() {
   Freeze();
@@ -74,7 +75,7 @@ absl::Status JobLife::Recover() {
     notes_.push_back(absl::StrCat(JobOfEntry(key), " is damaged in the store and was set aside"));
   for (v1::Job& job : stored.jobs) {
     const std::string name = job.name();
-    if (const absl::Status status = RecoverJob(std::move(job)); !status.ok()) {
+    if (absl::Status status = RecoverJob(std::move(job)); !status.ok()) {
       // A store that does not answer now is no damage.
       if (!absl::IsDataLoss(status) && !absl::IsInvalidArgument(status)) return status;
       notes_.push_back(
@@ -116,17 +117,22 @@ absl::Status JobLife::RecoverJob(v1::Job stored) {
     return absl::OkStatus();
   }
   job.request = std::make_shared<const JobRequest>(*std::move(request));
+  // One that an older planner has stored does not say it.
+  if (GoesOn(job) || Runs(job.state))
+    job.most_devices = std::max(job.most_devices, static_cast<int32_t>(job.devices.size()));
+  record.workers_back_by = Now() + options_.recovery_timeout;
   if (!Runs(job.state)) {
     // What is left for a job to go on with is not known before its workers had time to come back.
-    if (GoesOn(job)) record.start_after = Now() + options_.recovery_timeout;
-    record.devices_before = job.devices.size();
+    if (GoesOn(job)) {
+      record.put_back = kRestarted;
+      record.start_after = Now() + options_.recovery_timeout;
+    }
     records_.Transition(record, JobState::kPending, kRestarted);
     return absl::OkStatus();
   }
   // Workers run on without us; those that are back in time carry on under the same generation.
   record.run.emplace(job, absl::Now());
   record.run->recovered = true;
-  record.devices_before = job.devices.size();
   for (const auto& [worker, devices] : record.run->workers()) record.run->Lose(worker);
   if (auto trace = records_.store().ReadTrace(job); trace.ok()) record.trace = *std::move(trace);
   record.trace.clear_measured();
@@ -146,13 +152,20 @@ absl::StatusOr<const Job*> JobLife::Submit(const v1::JobSpec& spec, JobRequest r
   }
   RETURN_IF_ERROR(CheckOutput(records_.all(), spec.output_path()));
   RETURN_IF_ERROR(CheckWritable());
+  RETURN_IF_ERROR(ForgetDoubtful());
   Job job;
   job.number = next_;
   SetSpec(spec, job);
   job.request = std::make_shared<const JobRequest>(std::move(request));
   job.create_time = absl::Now();
   job.events = {job.EventOf(EventKind::kSubmitted, spec.display_name())};
-  RETURN_IF_ERROR(records_.store().Write(job, /*steps=*/nullptr, request_id, digest));
+  const absl::Status written = records_.store().Write(job, /*steps=*/nullptr, request_id, digest);
+  // It may be there, under a number and an id that no other job may have then.
+  if (absl::IsDeadlineExceeded(written)) {
+    doubtful_ = {job, request_id};
+    ++next_;
+  }
+  RETURN_IF_ERROR(ToldOf(written));
   ++next_;
   requests_.Add(request_id, {job.name(), digest});
   JobRecord& record = records_.all()[job.number];
@@ -163,15 +176,23 @@ absl::StatusOr<const Job*> JobLife::Submit(const v1::JobSpec& spec, JobRequest r
   return &ShownJob(record);
 }
 
+absl::Status JobLife::ForgetDoubtful() {
+  if (!doubtful_.has_value()) return absl::OkStatus();
+  RETURN_IF_ERROR(ToldOf(records_.store().Remove(doubtful_->job, {doubtful_->request_id}, next_)));
+  doubtful_.reset();
+  return absl::OkStatus();
+}
+
 absl::Status JobLife::CheckWritable() const {
-  return Annotate(records_.trouble(), "nothing new is taken until the state can be written again");
+  return Annotate(ToldOf(records_.trouble()),
+                  "nothing new is taken until the state can be written again");
 }
 
 absl::StatusOr<v1::Worker> JobLife::SetAvailability(const std::string& worker,
                                                     v1::WorkerAvailability availability) {
-  RETURN_IF_ERROR(registry_->SetAvailability(worker, availability));
+  ASSIGN_OR_RETURN(v1::Worker told, registry_->SetAvailability(worker, availability));
   Advance();
-  return registry_->Get(worker);
+  return told;
 }
 
 absl::Status JobLife::MaySubmit(const v1::JobSpec& spec, const std::string& request_id) const {
@@ -213,13 +234,18 @@ absl::Status JobLife::Cancel(int64_t number, const std::string& request_id) {
   if (!request_id.empty() && records_.trouble().ok() &&
       records_.store().WriteRequest(request_id, request).ok())
     requests_.Add(request_id, request);
-  return Annotate(records_.trouble(), "it is cancelled as soon as the state can be written again");
+  return Annotate(ToldOf(records_.trouble()),
+                  "it is cancelled as soon as the state can be written again");
 }
 
 absl::StatusOr<ReplanProblem> JobLife::BeginReplan(int64_t number, absl::Duration limit) {
   JobRecord& record = *records_.Find(number);
+  if (record.seeks_growth) StopSeeking(record);  // Who asks comes first.
   ASSIGN_OR_RETURN(const OperatorProfile known, records_.profiles().Read());
-  ASSIGN_OR_RETURN(ReplanProblem problem, ProblemOf(record, registry_->Devices(/*free_only=*/false),
+  const std::vector<RegisteredDevice> devices = DevicesToReplanFor(
+      record, Queue().state, options_.quotas, registry_->Devices(/*free_only=*/false));
+  const int32_t most = record.job.request == nullptr ? 0 : record.job.request->num_devices;
+  ASSIGN_OR_RETURN(ReplanProblem problem, ProblemOf(record, devices, static_cast<size_t>(most),
                                                     registry_->Links(), known));
   if (limit <= absl::ZeroDuration()) limit = options_.planning_timeout;
   problem.context = std::make_shared<SearchContext>(SearchContext::Clock::now() +
@@ -238,7 +264,8 @@ absl::StatusOr<v1::ReplanJobResponse> JobLife::EndReplan(const ReplanProblem& pr
   RETURN_IF_ERROR(result.status());
   Job& job = record.job;
   if (suspended_) return absl::UnavailableError("the planner is shutting down");
-  if (job.state != JobState::kRunning || job.generation != problem.generation)
+  if (job.state != JobState::kRunning || job.generation != problem.generation ||
+      record.changeover.has_value())
     return absl::AbortedError(absl::StrCat(job.name(), " changed while it was planned anew"));
   v1::ReplanJobResponse response = ToProto(problem, *result, job.metrics);
   if (apply && result->better.has_value()) {
@@ -258,122 +285,15 @@ absl::StatusOr<v1::ReplanJobResponse> JobLife::EndReplan(const ReplanProblem& pr
 
 absl::Time JobLife::Now() const { return std::max(absl::Now(), ticked_); }
 
-void JobLife::Advance() {
-  if (suspended_) return;
-  for (auto& [number, record] : records_.all()) {
-    if (!records_.trouble().ok()) return;
-    if (record.job.state == JobState::kPending) Plan(record);
-    if (record.job.state == JobState::kWaitingForDevices) TryStart(record);
-    LeaveDraining(records_, record, Now());
-  }
-  v1::ConnectResponse may_leave;
-  may_leave.mutable_may_leave();
-  for (const std::string& worker : registry_->TakeIdleLeavers()) registry_->Send(worker, may_leave);
-}
-
-void JobLife::Plan(JobRecord& record) {
-  Job& job = record.job;
-  const auto wait = [&](const std::string& message) {
-    if (job.message != message) records_.Transition(record, JobState::kPending, message);
-  };
-  const std::string waits = WaitsToStart(record, registry_->Ending(job.name()), Now());
-  if (!waits.empty()) return wait(waits);
-  std::vector<RegisteredDevice> devices = registry_->Devices(/*free_only=*/true);
-  const DeviceShare share = ShareOf(record, devices.size());
-  if (share.devices == 0) return wait(share.waits_for);
-  if (absl::Now() < job.create_time + options_.measuring_timeout && options_.measuring != nullptr &&
-      options_.measuring()) {
-    return wait("waiting for links that are being measured");
-  }
-  // More than a plan may have are left to others.
-  constexpr auto kMost = static_cast<size_t>(Cluster::kMostDevices);
-  devices.resize(std::min(share.devices, kMost));
-  auto cluster = JobCluster(devices, registry_->Links());
-  if (!cluster.ok()) return End(record, JobState::kFailed, std::string(cluster.status().message()));
-
-  record.cluster = ToProto(*cluster);
-  job.devices.clear();
-  for (const RegisteredDevice& device : devices) job.devices.push_back(device.QualifiedName());
-  records_.Transition(record, JobState::kPlanning,
-                      absl::StrCat("planning for ", devices.size(), " devices"));
-  record.planning = std::make_shared<SearchContext>(
-      SearchContext::Clock::now() + absl::ToChronoNanoseconds(options_.planning_timeout));
-  job.warnings.clear();
-  auto known = records_.profiles().Read();
-  if (!known.ok()) job.Warn(absl::StrCat("planned without profiles: ", known.status().message()));
-  const absl::Status queued =
-      start_planner_(job, std::make_shared<const Cluster>(*std::move(cluster)),
-                     std::make_shared<const OperatorProfile>(known.ok() ? ProfileOf(devices, *known)
-                                                                        : OperatorProfile()),
-                     record.planning);
-  if (queued.ok()) return;
-  record.planning.reset();
-  records_.Note(job, EventKind::kRefused, std::string(queued.message()));
-  records_.Transition(record, JobState::kPending, std::string(queued.message()));
-}
-
-void JobLife::OnPlanned(int64_t number, int64_t generation, absl::StatusOr<PlannedJob> plan) {
-  if (suspended_) return;  // The service is ending, not the job: the next one plans it.
-  JobRecord* record = records_.Find(number);
-  if (record == nullptr || record->job.generation != generation ||
-      record->job.state != JobState::kPlanning)
-    return;
-  record->planning.reset();
-  if (!plan.ok() && MayWaitForMore(*record, plan.status())) {
-    record->least_devices = record->job.devices.size() + 1;
-    records_.Transition(*record, JobState::kPending, std::string(plan.status().message()));
-    return Advance();
-  }
-  if (!plan.ok()) return End(*record, JobState::kFailed, std::string(plan.status().message()));
-
-  Adopt(records_, *record, *std::move(plan));
-  records_.Transition(*record, JobState::kWaitingForDevices, "");
-  Advance();
-}
-
-void JobLife::TryStart(JobRecord& record) {
-  Job& job = record.job;
-  std::set<std::string> there;
-  for (const RegisteredDevice& device : registry_->Devices(/*free_only=*/false)) {
-    if (device.available || device.job == job.name()) there.insert(device.QualifiedName());
-  }
-  if (Now() >= record.settled_by) {  // Those that do not end a run before are not waited for.
-    const std::vector<std::string> stuck = registry_->Ending(job.name());
-    std::erase_if(there, [&stuck](const std::string& device) {
-      const std::string worker = device.substr(0, device.find('/'));
-      return std::find(stuck.begin(), stuck.end(), worker) != stuck.end();
-    });
-  }
-  for (const std::string& device : job.devices) {
-    if (there.contains(device)) continue;
-    registry_->Release(job.name());
-    records_.Transition(record, JobState::kPending,
-                        absl::StrCat("device ", device, " is gone; planning again"));
-    Plan(record);
-    return;
-  }
-  if (absl::Status status = registry_->Allocate(job.name(), job.devices); !status.ok()) {
-    if (job.message != status.message())
-      records_.Transition(record, JobState::kWaitingForDevices, std::string(status.message()));
-    return;
-  }
-  ++job.generation;
-  record.run.emplace(job, absl::Now());
-  records_.Transition(record, JobState::kStarting, "preparing workers");
-  record.devices_before = std::max(record.devices_before, job.devices.size());
-  record.run->deadline = Now() + options_.starting_timeout;
-  v1::ConnectResponse message = PrepareMessage(job, record.cluster, record.evaluations);
-  for (const auto& [worker, devices] : record.run->workers()) {
-    SetDevices(job, devices, *message.mutable_prepare());
-    records_.Send(record, worker, message);
-  }
-}
-
 void JobLife::End(JobRecord& record, JobState state, const std::string& message) {
   Job& job = record.job;
   if (record.planning != nullptr) record.planning->Cancel();
   if (record.replanning != nullptr) record.replanning->Cancel();
   record.changeover.reset();
+  job.queue_position = 0;
+  job.waits_for.clear();
+  job.growth.clear();
+  job.preempted = false;
   if (record.trace.measured_size() > 0) {
     records_.store()
         .WriteTrace(job, record.trace)
@@ -383,12 +303,14 @@ void JobLife::End(JobRecord& record, JobState state, const std::string& message)
   if (record.write_steps == absl::InfiniteFuture()) record.history = StepHistory();
   EndRun(record, state == JobState::kSucceeded ? ReleaseMessage(job) : AbortMessage(job));
   job.request.reset();
+  record.ahead = PlansAhead();
   Advance();
 }
 
 void JobLife::EndRun(JobRecord& record, const v1::ConnectResponse& message,
                      const std::vector<std::string>& keep) {
   Job& job = record.job;
+  EndLooking(record);
   if (!record.run.has_value()) return registry_->Release(job.name());
   records_.SendToAll(record, message);
   registry_->EndRun(job.name(), job.generation, record.run->devices(), keep);
@@ -410,6 +332,9 @@ absl::StatusOr<int64_t> JobLife::Register(const v1::Register& message,
       continue;
     }
     JobRecord* record = records_.FindRun(worker, running.job(), running.generation());
+    if (record != nullptr && record->run->recovered) {
+      record->run->settled_flush = std::max(record->run->settled_flush, running.flush_after());
+    }
     if (record != nullptr && Resume(*record, worker)) {
       resumed.insert(running.job());
       continue;
@@ -446,9 +371,11 @@ void JobLife::Tick(absl::Time now) {
     const bool waits =
         !IsTerminal(record.job.state) && record.run.has_value() && !record.unstored.has_value();
     if (waits && now >= record.run->deadline) OnLate(record);
+    if (waits && record.run.has_value()) EndLateOffer(records_, record, now);
   }
   ForgetOld(now);
   Advance();
+  PlanAhead();
 }
 
 void JobLife::OnMessage(const std::string& worker, const v1::ConnectRequest& message) {
@@ -462,6 +389,11 @@ void JobLife::OnMessage(const std::string& worker, const v1::ConnectRequest& mes
         absl::StrCat("worker ", worker, " reports what cannot be: ", can_be.message()));
   };
   switch (message.message_case()) {
+    case v1::ConnectRequest::kFetching:
+      return take(message.fetching(), [&](auto& record, auto& report) {
+        if (NoteFetching(records_, record, worker, report))
+          record.run->deadline = Now() + options_.starting_timeout;  // There is much to fetch.
+      });
     case v1::ConnectRequest::kPrepared:
       return take(message.prepared(),
                   [&](auto& record, auto& report) { OnPrepared(record, worker, report); });
@@ -482,6 +414,10 @@ void JobLife::OnMessage(const std::string& worker, const v1::ConnectRequest& mes
     case v1::ConnectRequest::kShardWritten:
       return take(message.shard_written(),
                   [&](auto& record, auto& report) { OnShard(record, report); });
+    case v1::ConnectRequest::kCheckpointAgreed:
+      return take(message.checkpoint_agreed(), [&](auto& record, auto& report) {
+        NoteAgreement(records_, record, worker, report);
+      });
     case v1::ConnectRequest::kCheckpointWritten:
       return take(message.checkpoint_written(),
                   [&](auto& record, auto& report) { OnCheckpoint(record, worker, report); });
@@ -494,6 +430,8 @@ void JobLife::OnMessage(const std::string& worker, const v1::ConnectRequest& mes
     case v1::ConnectRequest::kLeave:
       registry_->NoteLeaving(worker);
       return Advance();
+    case v1::ConnectRequest::kPathsChecked:
+      return OnPathsChecked(worker, message.paths_checked());
     case v1::ConnectRequest::kRegister:
     case v1::ConnectRequest::kHeartbeat:
     case v1::ConnectRequest::kOperatorsProfiled:
@@ -521,12 +459,19 @@ void JobLife::OnConnected(JobRecord& record, const std::string& worker) {
   Run& run = *record.run;
   if (!run.Connect(worker, absl::Now())) return;
   job.metrics.total_steps = run.total_steps();
+  record.start_took = absl::Now() - run.begun();
+  record.growth_pauses.NoteRun(options_.growth_pause, Now());
   if (!record.history.empty()) {
     record.history.DropAfter(run.first_step());
     record.write_steps = absl::Now();  // With the transition: the store must not know them either.
   }
-  records_.Transition(record, JobState::kRunning, "");
+  const int64_t again = std::max<int64_t>(job.metrics.step - run.first_step(), 0);
+  records_.Transition(record, JobState::kRunning,
+                      GoesOn(job) ? absl::StrCat("goes on after step ", run.first_step(), "; ",
+                                                 again, " steps are done again")
+                                  : "");
   BeginMeasuring(record, absl::Now());
+  BeginLooking(record, Now());
   records_.SendToAll(record, StartMessage(job));
 }
 
@@ -574,11 +519,25 @@ void JobLife::ChangeOver(JobRecord& record, const std::string& checkpoint) {
     record.least_devices = 0;
     return PutBack(record, AbortMessage(job.name(), job.generation, left), left);
   }
+  if (record.changeover->room_for.has_value()) {
+    const std::string why = absl::StrCat("preempted after step ", job.checkpoint_step, " for ",
+                                         record.changeover->room_text);
+    job.resume_from = checkpoint;
+    ++job.preemptions;
+    job.preempted = true;
+    record.least_devices = 0;
+    records_.Note(job, EventKind::kPreempted, why);
+    return PutBack(record, AbortMessage(job.name(), job.generation, why), why);
+  }
+  const std::string why =
+      MayNotChangeTo(job, record.changeover->devices, Queue().state, options_.quotas);
+  if (!why.empty()) return FailHold(records_, record, /*again=*/false, why);
   // Devices that were free when the plan was made may be others' now.
   if (absl::Status held = registry_->Allocate(job.name(), record.changeover->devices); !held.ok())
     return FailHold(records_, record, /*again=*/false, std::string(held.message()));
   Changeover next = *std::move(record.changeover);
   record.changeover.reset();
+  if (!next.grows.empty()) NoteGrown(records_, record, next, Now());
   const v1::ConnectResponse abort =
       AbortMessage(job.name(), job.generation, "the job goes on under another plan");
   ++job.replans;

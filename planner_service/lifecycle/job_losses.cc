@@ -9,6 +9,7 @@
 #include "planner_service/lifecycle/changeover.h"
 #include "planner_service/lifecycle/job_life.h"
 #include "planner_service/lifecycle/restart_rules.h"
+#include "planner_service/lifecycle/run_reports.h"
 #include "planner_service/runs/worker_messages.h"
 
 namespace stagewright {
@@ -31,6 +32,7 @@ void JobLife::FailOrRestart(JobRecord& record, const std::string& cause,
                absl::StrCat(message, "; not started again: ", cause, " ", kMostAlike,
                             " times in a row without a step of progress"));
   }
+  SaveManifest(records_, record);
   const v1::ConnectResponse abort = AbortMessage(job);
   ++job.restarts;
   records_.Note(
@@ -66,8 +68,12 @@ bool JobLife::Resume(JobRecord& record, const std::string& worker) {
   if (!registry_->Regain(record.job.name(), devices).ok()) return false;
   run.Regain(worker);
   records_.Note(record.job, EventKind::kWorkerBack, "it carries on with its part", worker);
-  // It may wait for a change of plans that a planner before this one began.
-  if (!record.changeover.has_value()) records_.Send(record, worker, GoOnMessage(record.job));
+  TellAgain(records_, record, worker);
+  // It may wait for a change of plans that a planner before this one began. Whether an asynchronous
+  // plan agreed to a step for that is known when all are back.
+  const bool all_together = IsAsynchronous(record.job) && run.recovered;
+  if (!record.changeover.has_value() && !all_together)
+    records_.Send(record, worker, GoOnMessage(record.job));
   // What it said of its share may be lost, and all would wait for it.
   if (record.changeover.has_value())
     FailHold(records_, record, /*again=*/true, absl::StrCat("worker ", worker, " was lost"));
@@ -81,12 +87,17 @@ void JobLife::AfterReturn(JobRecord& record) {
       End(record, JobState::kFailed, std::string(record.job.message));
     return;  // Others are still waited for.
   }
-  if (run.lost().empty() && run.given_up.empty())
-    return records_.Transition(record, JobState::kRunning, "");
+  if (run.lost().empty() && run.given_up.empty()) {
+    records_.Transition(record, JobState::kRunning, "");
+    if (!IsAsynchronous(record.job) || !run.recovered) return;
+    if (run.settled_flush > 0)
+      records_.SendToAll(record, CheckpointMessage(record.job, run.settled_flush));
+    return records_.SendToAll(record, GoOnMessage(record.job));
+  }
   FailOrRestart(record, CauseOf(run), std::string(record.job.message));
 }
 
-void JobLife::OnLost(const std::string& worker, const std::string& why) {
+void JobLife::OnLost(const std::string& worker, const std::string& why, bool silent) {
   if (suspended_) return;
   for (auto& [number, record] : records_.all()) {
     Job& job = record.job;
@@ -107,7 +118,10 @@ void JobLife::OnLost(const std::string& worker, const std::string& why) {
     // It may run on and come back. If it died, the devices it exchanged messages with say so before
     // long.
     records_.Transition(record, JobState::kRecovering, message);
-    record.run->deadline = Now() + options_.worker_timeout;
+    const bool nobody_tells = !silent && record.run->workers().size() == 1 && MayRestart(job);
+    record.run->deadline =
+        Now() + (nobody_tells ? std::min(kConnectsAgainWithin, options_.worker_timeout)
+                              : options_.worker_timeout);
   }
 }
 

@@ -14,6 +14,10 @@ namespace stagewright {
 // worker is waited for so long.
 inline constexpr absl::Duration kLossIsKnownWithin = absl::Seconds(2);
 
+// A worker that lives and whose stream has ended connects again at once, if it can. Where no other
+// worker of the run could tell that it died, it is waited for no longer than this.
+inline constexpr absl::Duration kConnectsAgainWithin = absl::Seconds(3);
+
 // Why the run is over, in words that are equal for losses that are alike.
 std::string CauseOf(const Run& run);
 

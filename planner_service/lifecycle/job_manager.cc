@@ -13,6 +13,9 @@
 #include "common/base/error_details.h"
 #include "common/training/field_check.h"
 #include "planner_service/jobs/job_proto.h"
+#include "planner_service/lifecycle/path_checks.h"
+#include "planner_service/runs/worker_messages.h"
+#include "planner_service/wire/plan_basis.h"
 
 namespace stagewright {
 namespace {
@@ -27,7 +30,11 @@ v1::Job Shown(const Job& job) { return ToProto(job, GraphDetail::kNone); }
 
 bool IsAskedFor(const Job& job, const v1::ListJobsRequest& request) {
   const auto& states = request.states();
-  return (states.empty() ||
+  const auto is = [](const std::string& asked, const std::string& actual) {
+    return asked.empty() || asked == actual;
+  };
+  return is(request.owner(), job.spec->owner()) && is(request.tenant(), job.spec->tenant()) &&
+         (states.empty() ||
           std::find(states.begin(), states.end(), ToProto(job.state)) != states.end()) &&
          absl::StrContains(job.spec->display_name(), request.display_name_contains());
 }
@@ -48,19 +55,24 @@ absl::StatusOr<Job> WholeJob(const JobLife& life, const JobRecord& record) {
 
 }  // namespace
 
-JobManager::JobManager(Store* store, WorkerRegistry* registry, PlanningPool* pool,
-                       JobManagerOptions options)
-    : registry_(registry),
+JobManager::JobManager(Store* store, ProfileStore* profiles, WorkerRegistry* registry,
+                       PlanningPool* pool, JobManagerOptions options)
+    : profiles_(profiles),
+      registry_(registry),
       pool_(pool),
       options_(Watched(std::move(options))),
-      life_(store, registry, options_,
-            [this](const Job& job, std::shared_ptr<const Cluster> cluster,
-                   std::shared_ptr<const OperatorProfile> profile,
-                   std::shared_ptr<SearchContext> context)
-                ABSL_NO_THREAD_SAFETY_ANALYSIS {  // Called by life_, under the lock.
-                  return StartPlanner(job, std::move(cluster), std::move(profile),
-                                      std::move(context));
-                }),
+      life_(store, profiles, registry, options_,
+            {[this](const Job& job, auto cluster, auto profile, auto context)
+                 ABSL_NO_THREAD_SAFETY_ANALYSIS {  // Called by life_, under the lock.
+                   return StartPlanner(job, std::move(cluster), std::move(profile),
+                                       std::move(context));
+                 },
+             [this](const Job& job, auto cluster, auto profile,
+                    auto context) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+               return StartAhead(job, std::move(cluster), std::move(profile), std::move(context));
+             },
+             [this](ReplanProblem problem)
+                 ABSL_NO_THREAD_SAFETY_ANALYSIS { return StartReplanner(std::move(problem)); }}),
       watches_([this](int64_t job) {
         auto copy = CopyOf(absl::StrCat("jobs/", job));
         return copy.ok() ? std::optional<Job>(*std::move(copy)) : std::nullopt;
@@ -97,9 +109,18 @@ JobManager::~JobManager() {
   for (const auto& [number, record] : life_.records()) {
     if (record.planning != nullptr) record.planning->Cancel();
     if (record.replanning != nullptr) record.replanning->Cancel();
+    if (record.ahead.search != nullptr) record.ahead.search->Cancel();
   }
   mutex_.Await(absl::Condition(
       +[](int* planning) { return *planning == 0; }, &planning_));
+}
+
+void JobManager::CountSearch(const JobRequest& request, const absl::Status& status,
+                             absl::Duration took) const {
+  if (!options_.on_planned) return;
+  options_.on_planned(request.planner.empty() ? options_.default_planner : request.planner,
+                      status.ok() ? "found" : absl::StatusCodeToString(status.code()),
+                      absl::ToDoubleSeconds(took));
 }
 
 absl::Status JobManager::StartPlanner(const Job& job, std::shared_ptr<const Cluster> cluster,
@@ -109,22 +130,58 @@ absl::Status JobManager::StartPlanner(const Job& job, std::shared_ptr<const Clus
                                  request = job.request, cluster = std::move(cluster),
                                  profile = std::move(profile), context = std::move(context)] {
     absl::StatusOr<PlannedJob> planned = absl::UnknownError("not planned");
+    std::shared_ptr<const JobPlan> kept;
     const absl::Time start = absl::Now();
     auto plan = PlanJob(*request, *cluster, *profile, options_.default_planner, *context);
-    if (options_.on_planned) {
-      options_.on_planned(request->planner.empty() ? options_.default_planner : request->planner,
-                          plan.ok() ? "found" : absl::StatusCodeToString(plan.status().code()),
-                          absl::ToDoubleSeconds(absl::Now() - start));
-    }
+    CountSearch(*request, plan.status(), absl::Now() - start);
     if (plan.ok()) {
       planned = ToProto(*plan, *cluster);
+      kept = std::make_shared<const JobPlan>(*std::move(plan));
     } else {
       planned = plan.status();
     }
+    PlanSource source(*cluster, *profile);
     absl::MutexLock lock(&mutex_);
     --planning_;
+    if (kept != nullptr) life_.KeepPlan(number, std::move(source), std::move(kept));
     life_.OnPlanned(number, generation, std::move(planned));
   }));
+  for (const std::string& worker : WorkersToAsk(job)) registry_->Send(worker, PathsMessage(job));
+  ++planning_;
+  return absl::OkStatus();
+}
+
+absl::Status JobManager::StartAhead(const Job& job, std::shared_ptr<const Cluster> cluster,
+                                    std::shared_ptr<const OperatorProfile> profile,
+                                    std::shared_ptr<SearchContext> context) {
+  RETURN_IF_ERROR(ahead_pool_.Submit([this, number = job.number, request = job.request,
+                                      cluster = std::move(cluster), profile = std::move(profile),
+                                      context = std::move(context)] {
+    const absl::Time start = absl::Now();
+    auto plan = PlanJob(*request, *cluster, *profile, options_.default_planner, *context);
+    const absl::Duration took = absl::Now() - start;
+    const absl::Status status = plan.status();
+    auto kept = plan.ok() ? std::make_shared<const JobPlan>(*std::move(plan)) : nullptr;
+    PlanSource source(*cluster, *profile);
+    {
+      absl::MutexLock lock(&mutex_);
+      --planning_;
+      life_.OnPlannedAhead(number, context, std::move(source), std::move(kept));
+    }
+    CountSearch(*request, status, took);
+  }));
+  ++planning_;
+  return absl::OkStatus();
+}
+
+absl::Status JobManager::StartReplanner(ReplanProblem problem) {
+  RETURN_IF_ERROR(
+      pool_->Submit([this, problem = std::make_shared<const ReplanProblem>(std::move(problem))] {
+        auto result = PlanAnew(*problem, options_.default_planner);
+        absl::MutexLock lock(&mutex_);
+        --planning_;
+        life_.EndGrowth(*problem, std::move(result));
+      }));
   ++planning_;
   return absl::OkStatus();
 }
@@ -209,6 +266,31 @@ absl::Status JobManager::Validate(const v1::JobSpec& spec, const std::string& re
   RETURN_IF_ERROR(Check(request));
   absl::MutexLock lock(&mutex_);
   return life_.MaySubmit(spec, request_id);
+}
+
+absl::Status JobManager::CheckBasis(const v1::JobSpec& spec, const v1::PlanBasis& basis,
+                                    const std::string& request_id) const {
+  {
+    absl::MutexLock lock(&mutex_);
+    // Its answer is the job that there is, or that the id was for something else.
+    if (life_.Knows(request_id)) return absl::OkStatus();
+  }
+  v1::PlanningProblem problem;
+  *problem.mutable_graph() = spec.graph();
+  problem.set_mini_batch(spec.mini_batch());
+  problem.set_optimizer(spec.optimizer().kind());
+  problem.set_precision(spec.precision());
+  std::vector<v1::BasisDevice> devices;
+  for (const RegisteredDevice& registered : registry_->Devices(/*free_only=*/false)) {
+    v1::BasisDevice& device = devices.emplace_back();
+    device.set_name(registered.QualifiedName());
+    device.set_kind(registered.kind.name());
+    device.set_memory_bytes(registered.device.memory_bytes());
+  }
+  v1::PlanBasis now = BasisOf(problem, std::move(devices));
+  ASSIGN_OR_RETURN(const OperatorProfile known, profiles_->Read());
+  SetProfiles(known, now);
+  return stagewright::CheckBasis(basis, now);
 }
 
 absl::StatusOr<ReplanProblem> JobManager::BeginReplan(const v1::ReplanJobRequest& request) {
@@ -326,7 +408,7 @@ absl::StatusOr<int64_t> JobManager::Register(const v1::Register& message,
 void JobManager::OnLost(const std::string& worker, const std::string& why) {
   absl::MutexLock lock(&mutex_);
   NoteWorker(EventKind::kWorkerLost, worker, why);
-  life_.OnLost(worker, why);
+  life_.OnLost(worker, why, /*silent=*/false);
 }
 
 void JobManager::OnMessage(const std::string& worker, const v1::ConnectRequest& message) {
@@ -337,8 +419,11 @@ void JobManager::OnMessage(const std::string& worker, const v1::ConnectRequest& 
 void JobManager::Tick(absl::Time now) {
   for (const auto& [worker, session] : registry_->Silent(now - options_.worker_timeout)) {
     if (registry_->Unregister(worker, session)) {
-      OnLost(worker,
-             absl::StrCat("no heartbeat for ", absl::FormatDuration(options_.worker_timeout)));
+      const std::string why =
+          absl::StrCat("no heartbeat for ", absl::FormatDuration(options_.worker_timeout));
+      absl::MutexLock lock(&mutex_);
+      NoteWorker(EventKind::kWorkerLost, worker, why);
+      life_.OnLost(worker, why, /*silent=*/true);
     }
   }
   absl::MutexLock lock(&mutex_);

@@ -14,6 +14,7 @@
 #include "planner_service/jobs/job_watches.h"
 #include "planner_service/jobs/planning_pool.h"
 #include "planner_service/lifecycle/job_life.h"
+#include "planner_service/profiles/profile_store.h"
 #include "planner_service/registry/worker_registry.h"
 #include "planner_service/store/store.h"
 #include "stagewright/v1/job_service.pb.h"
@@ -21,10 +22,11 @@
 
 namespace stagewright {
 
-// Thread-safe. The store, registry and pool outlive it.
+// Thread-safe. What is pointed to outlives it.
 class JobManager {
  public:
-  JobManager(Store* store, WorkerRegistry* registry, PlanningPool* pool, JobManagerOptions options);
+  JobManager(Store* store, ProfileStore* profiles, WorkerRegistry* registry, PlanningPool* pool,
+             JobManagerOptions options);
   ~JobManager();
 
   // Loads jobs from the store. Unstarted ones continue; running ones wait for their workers to come
@@ -39,6 +41,11 @@ class JobManager {
   absl::StatusOr<v1::Job> Submit(const v1::JobSpec& spec, const std::string& request_id);
   // What Submit would refuse it for now; records nothing.
   absl::Status Validate(const v1::JobSpec& spec, const std::string& request_id) const;
+  // ABORTED as CheckBasis (plan_basis.h) if a plan for the job that was made from that is none any
+  // more for the connected workers and what was measured. OK if the request_id is known: Submit
+  // then returns a job that was taken, whatever is connected now.
+  absl::Status CheckBasis(const v1::JobSpec& spec, const v1::PlanBasis& basis,
+                          const std::string& request_id) const;
   absl::StatusOr<v1::Job> Get(const std::string& name) const;
   // Newest first, without plans. INVALID_ARGUMENT for a page token that is not ours.
   absl::StatusOr<v1::ListJobsResponse> List(const v1::ListJobsRequest& request) const;
@@ -77,6 +84,7 @@ class JobManager {
   // Adds a worker to the registry, welcomes it, lets it carry on with jobs it still runs and tells
   // it to stop what is over. Errors and result of WorkerRegistry::Register.
   absl::StatusOr<int64_t> Register(const v1::Register& message, const WorkerRegistry::Sink& sink);
+  // The worker's stream has ended.
   void OnLost(const std::string& worker, const std::string& why);
   void OnMessage(const std::string& worker, const v1::ConnectRequest& message);
 
@@ -91,12 +99,22 @@ class JobManager {
   absl::StatusOr<Job> CopyOf(const std::string& name) const;
   void NoteWorker(EventKind kind, const std::string& worker, const std::string& message)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Tells those who count.
+  void CountSearch(const JobRequest& request, const absl::Status& status,
+                   absl::Duration took) const;
   // Hands the job to the pool.
   absl::Status StartPlanner(const Job& job, std::shared_ptr<const Cluster> cluster,
                             std::shared_ptr<const OperatorProfile> profile,
                             std::shared_ptr<SearchContext> context)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The same to a thread of low priority.
+  absl::Status StartAhead(const Job& job, std::shared_ptr<const Cluster> cluster,
+                          std::shared_ptr<const OperatorProfile> profile,
+                          std::shared_ptr<SearchContext> context)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status StartReplanner(ReplanProblem problem) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
+  const ProfileStore* const profiles_;
   WorkerRegistry* const registry_;
   PlanningPool* const pool_;
   const JobManagerOptions options_;
@@ -106,6 +124,7 @@ class JobManager {
   std::vector<Event> worker_events_ ABSL_GUARDED_BY(mutex_);
   int planning_ ABSL_GUARDED_BY(mutex_) = 0;  // Tasks of the pool that will call back.
   JobWatches watches_;                        // Asks for jobs under the lock, tells without it.
+  PlanningPool ahead_pool_{/*threads=*/1, /*queue_limit=*/1, PlanningPool::kNicest};
 };
 
 }  // namespace stagewright

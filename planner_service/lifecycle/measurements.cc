@@ -17,6 +17,7 @@
 #include "common/wire/topology_proto.h"
 #include "planner_service/drift/drift_causes.h"
 #include "planner_service/drift/step_profile.h"
+#include "planner_service/lifecycle/changeover.h"
 #include "planner_service/profiles/profile_choice.h"
 #include "planner_service/runs/check_report.h"
 #include "planner_service/runs/worker_messages.h"
@@ -33,10 +34,6 @@ constexpr int64_t kGiveUp = 64;
 constexpr int32_t kSteps = 5;
 constexpr int64_t kMostEvents = 1 << 16;
 constexpr size_t kMostActions = 256;
-
-bool IsComparable(const Job& job) {
-  return job.plan != nullptr && job.plan->lengths_size() == 0 && !job.request->asynchronous();
-}
 
 template <typename Protos>
 absl::StatusOr<std::vector<TraceEvent>> Events(const Protos& protos) {
@@ -235,8 +232,12 @@ void Compare(JobRecords& records, JobRecord& record) {
 
 }  // namespace
 
+bool IsMeasured(const Job& job) {
+  return job.plan != nullptr && job.plan->lengths_size() == 0 && !IsAsynchronous(job);
+}
+
 void BeginMeasuring(JobRecord& record, absl::Time now) {
-  if (!IsComparable(record.job)) return;
+  if (!IsMeasured(record.job)) return;
   const int64_t half = kTracedSteps / 2;
   record.run->traces().Ask(record.run->first_step() + half, static_cast<int32_t>(half), now);
 }
@@ -251,7 +252,7 @@ void NoteActions(JobRecords& records, JobRecord& record, const v1::Progress& mes
   const int64_t most = kTracedSteps * MostEvents(*record.job.plan);
   if (!asked && record.trace.measured_size() + message.trace_size() <= most)
     record.trace.mutable_measured()->MergeFrom(message.trace());
-  if (!IsComparable(record.job)) return;
+  if (!IsMeasured(record.job)) return;
   auto events = Events(message.trace());
   if (!events.ok()) return;
   bool complete = false;
@@ -269,7 +270,7 @@ void WatchDrift(JobRecords& records, JobRecord& record, absl::Time now) {
   Job& job = record.job;
   Run& run = *record.run;
   const JobMetrics& metrics = job.metrics;
-  if (metrics.predicted_step_time <= 0 || !IsComparable(job)) return;
+  if (metrics.predicted_step_time <= 0 || !IsMeasured(job)) return;
   bool begins = false;
   if (run.recent_steps().size() >= kLeastSteps) {
     const double ratio = static_cast<double>(metrics.recent_step_time) /

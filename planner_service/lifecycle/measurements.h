@@ -9,10 +9,13 @@
 #pragma once
 
 #include "absl/time/time.h"
-#include "planner_service/lifecycle/job_records.h"
+#include "planner_service/records/job_records.h"
 #include "stagewright/v1/worker_service.pb.h"
 
 namespace stagewright {
+
+// Whether the actions of the job's steps are compared with its plan's.
+bool IsMeasured(const Job& job);
 
 // The first steps are over: training begins.
 void BeginMeasuring(JobRecord& record, absl::Time now);

@@ -16,15 +16,17 @@
 #include "planner_service/jobs/job_cluster.h"
 #include "planner_service/jobs/job_plan.h"
 #include "planner_service/jobs/job_proto.h"
+#include "planner_service/lifecycle/changeover.h"
 #include "planner_service/profiles/profile_choice.h"
 #include "planner_service/wire/plan_proto.h"
 
 namespace stagewright {
 namespace {
 
-// The job's own devices in their order, then free ones, as many as the job may have.
+// The job's own devices in their order, then free ones that are open to jobs, as many as it may
+// have.
 absl::StatusOr<std::vector<RegisteredDevice>> Candidates(
-    const Job& job, const std::vector<RegisteredDevice>& connected) {
+    const Job& job, const std::vector<RegisteredDevice>& connected, size_t most) {
   std::vector<RegisteredDevice> candidates;
   for (const std::string& name : job.devices) {
     const auto own = std::find_if(
@@ -34,9 +36,9 @@ absl::StatusOr<std::vector<RegisteredDevice>> Candidates(
       return absl::FailedPreconditionError(absl::StrCat("device ", name, " is not connected"));
     candidates.push_back(*own);
   }
-  const auto most = static_cast<size_t>(job.request->num_devices);
   for (const RegisteredDevice& device : connected) {
-    if (device.job.empty() && (most == 0 || candidates.size() < most)) candidates.push_back(device);
+    const bool open = device.job.empty() && device.available;
+    if (open && (most == 0 || candidates.size() < most)) candidates.push_back(device);
   }
   return candidates;
 }
@@ -44,7 +46,7 @@ absl::StatusOr<std::vector<RegisteredDevice>> Candidates(
 }  // namespace
 
 absl::StatusOr<ReplanProblem> ProblemOf(const JobRecord& record,
-                                        const std::vector<RegisteredDevice>& connected,
+                                        const std::vector<RegisteredDevice>& connected, size_t most,
                                         const LinkTable& links, const OperatorProfile& known) {
   const Job& job = record.job;
   const auto refuse = [&](const auto&... why) {
@@ -52,15 +54,15 @@ absl::StatusOr<ReplanProblem> ProblemOf(const JobRecord& record,
   };
   if (job.state != JobState::kRunning)
     return refuse("is not running: it is ", JobStateName(ToProto(job.state)));
-  if (job.request->asynchronous())
-    return refuse("is asynchronous: it has no moment between steps to change its plan in");
+  if (IsAsynchronous(job))
+    return refuse("is asynchronous: its steps overlap, so that they are not measured apart");
   if (!job.request->lengths->empty())
     return refuse("has samples of several lengths, whose steps are not measured apart");
   if (record.replanning != nullptr) return refuse("is being planned anew already");
   if (record.changeover.has_value()) return refuse("is about to change its plan already");
   if (!record.measured.has_value())
     return refuse("has no measured steps yet: try again when it has done a few more");
-  ASSIGN_OR_RETURN(const std::vector<RegisteredDevice> devices, Candidates(job, connected));
+  ASSIGN_OR_RETURN(const std::vector<RegisteredDevice> devices, Candidates(job, connected, most));
   ASSIGN_OR_RETURN(Cluster cluster, JobCluster(devices, links));
   ReplanProblem problem;
   problem.number = job.number;

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "common/base/status.h"
-#include "planner_service/lifecycle/job_records.h"
 #include "planner_service/planner/planner.h"
+#include "planner_service/records/job_records.h"
 #include "planner_service/registry/worker_registry.h"
 #include "stagewright/v1/job_service.pb.h"
 
@@ -41,11 +41,11 @@ struct ReplanResult {
   std::string message;  // Why there is no better one.
 };
 
-// The problem of a job with these devices connected: its own and, where it may have more, free
-// ones. FAILED_PRECONDITION if the job is not running, nothing was measured, it is being planned
-// anew already or cannot be stopped between steps.
+// The problem of a job with these devices connected: its own and, up to `most` (0: all), free ones.
+// FAILED_PRECONDITION if the job is not running, nothing was measured, it is being planned anew
+// already or cannot be stopped between steps.
 absl::StatusOr<ReplanProblem> ProblemOf(const JobRecord& record,
-                                        const std::vector<RegisteredDevice>& connected,
+                                        const std::vector<RegisteredDevice>& connected, size_t most,
                                         const LinkTable& links, const OperatorProfile& known);
 
 // The answer to who asked.

@@ -4,13 +4,24 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/topology/cluster.h"
 
 namespace stagewright {
 namespace {
 
+constexpr auto kMost = static_cast<size_t>(Cluster::kMostDevices);
+
 // As many as its runs before had, as far as that is known.
 size_t DevicesBefore(const JobRecord& record) {
-  return std::max(record.devices_before, static_cast<size_t>(record.job.request->num_devices));
+  return static_cast<size_t>(std::max(record.job.most_devices, record.job.request->num_devices));
+}
+
+// `least` is what it needs, as far as is known.
+DeviceShare AfterLoss(const JobRecord& record, size_t least) {
+  const size_t before = DevicesBefore(record);
+  const bool shrinks = record.job.request->on_loss == LossPolicy::kShrink;
+  least = std::max<size_t>(shrinks ? least : before, 1);
+  return {least, std::max(least, before == 0 ? kMost : before)};
 }
 
 }  // namespace
@@ -27,29 +38,26 @@ bool GoesOn(const Job& job) {
   return job.restarts > 0 || job.replans > 0 || !job.resume_from.empty();
 }
 
-DeviceShare ShareOf(const JobRecord& record, size_t free) {
+DeviceShare ShareOf(const JobRecord& record) {
   const JobRequest& request = *record.job.request;
   const auto asked = static_cast<size_t>(request.num_devices);
-  if (!GoesOn(record.job)) {
-    if (free > 0 && free >= asked) return {asked == 0 ? free : asked, ""};
-    return {0, asked == 0 ? "waiting for a free device"
-                          : absl::StrCat("waiting for ", asked, " free devices, ", free,
-                                         " are connected")};
-  }
+  if (!GoesOn(record.job)) return asked == 0 ? DeviceShare{1, kMost} : DeviceShare{asked, asked};
   const size_t before = DevicesBefore(record);
-  const bool shrinks = request.on_loss == LossPolicy::kShrink;
-  const size_t least = std::max<size_t>(shrinks ? record.least_devices : before, 1);
-  if (free >= least) return {before == 0 ? free : std::min(before, free), ""};
-  return {0,
-          absl::StrCat(record.put_back, record.put_back.empty() ? "" : "; ", "waiting: it ",
-                       shrinks ? absl::StrCat("needs ", least, least == 1 ? " device" : " devices")
-                               : absl::StrCat("had ", least, " devices"),
-                       ", ", free, " are free")};
+  const size_t most = before == 0 ? kMost : before;
+  // It lost nothing: it gets back what it had, unless it would have taken less in the first place.
+  if (record.job.preempted) {
+    const size_t had = asked == 0 ? 1 : std::clamp(record.job.devices.size(), size_t{1}, asked);
+    const size_t needs = std::max(had, record.least_devices);
+    return {needs, std::max(needs, asked == 0 ? most : asked)};
+  }
+  return AfterLoss(record, record.least_devices);
 }
+
+DeviceShare ShareAfterLoss(const JobRecord& record) { return AfterLoss(record, /*least=*/0); }
 
 std::string WaitsToStart(const JobRecord& record, const std::vector<std::string>& ending,
                          absl::Time now) {
-  if (now < record.start_after) return record.job.message;  // It says for how long.
+  if (now < record.start_after) return record.put_back;
   if (!ending.empty() && now < record.settled_by)
     return absl::StrCat(record.put_back, "; waiting for the run to end on ",
                         absl::StrJoin(ending, ", "));

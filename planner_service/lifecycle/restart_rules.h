@@ -6,13 +6,9 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
-#include "planner_service/lifecycle/job_records.h"
+#include "planner_service/records/job_records.h"
 
 namespace stagewright {
-
-// A job that is to start again waits at most so long for its workers to end the run before: those
-// that have not are then planned without.
-inline constexpr absl::Duration kRunsEndWithin = absl::Seconds(10);
 
 // A worker that gives up a run with this code may do so because another one is gone or hangs; other
 // codes are the job's own, and come again.
@@ -24,15 +20,17 @@ bool MayRestart(const Job& job);
 // It goes on with what an earlier run has done, after a loss or because it left a worker.
 bool GoesOn(const Job& job);
 
-// What a job is planned for: so many of the free devices, or none yet, with what it waits for.
+// How many of the free devices a job is planned for: at least so many, and as many as there are up
+// to `most`.
 struct DeviceShare {
-  size_t devices = 0;
-  std::string waits_for;
+  size_t least = 1, most = 1;
 };
-DeviceShare ShareOf(const JobRecord& record, size_t free);
+DeviceShare ShareOf(const JobRecord& record);
+// The same of a running job, if it lost some of its devices.
+DeviceShare ShareAfterLoss(const JobRecord& record);
 
 // Why a job that is to start again does not yet; empty: it may. `ending` are the workers that have
-// not ended its run before.
+// not ended its run before: it waits kRunsEndWithin for them, and is then planned without.
 std::string WaitsToStart(const JobRecord& record, const std::vector<std::string>& ending,
                          absl::Time now);
 

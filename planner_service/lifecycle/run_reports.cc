@@ -5,6 +5,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "common/base/units.h"
 #include "planner_service/lifecycle/measurements.h"
 #include "planner_service/runs/worker_messages.h"
 
@@ -36,6 +37,7 @@ std::optional<StepShare> AddStep(JobRecords& records, JobRecord& record, int32_t
                                  const StepShare& share) {
   if (record.history.Has(share.figures.step)) return std::nullopt;
   std::optional<StepShare> whole = record.run->steps().Add(device, share);
+  record.history.Coarsen(record.run->steps().stride());
   if (!whole.has_value()) return std::nullopt;
   record.history.Add(ToProto(whole->figures));
   records.WriteStepsSoon(record);
@@ -91,6 +93,17 @@ void WarnOfCheckpoint(JobRecords& records, Job& job, int64_t step, const std::st
 
 }  // namespace
 
+bool NoteFetching(JobRecords& records, JobRecord& record, const std::string& worker,
+                  const v1::Fetching& message) {
+  const Fetched fetched = {Bytes(message.fetched_bytes()), Bytes(message.total_bytes())};
+  if (!record.run->NoteFetched(worker, fetched)) return false;
+  const Fetched all = record.run->fetched();
+  record.job.message = absl::StrCat("preparing workers: ", FormatBytes(all.done), " of ",
+                                    FormatBytes(all.total), " of weights fetched");
+  records.AnnounceChange(record.job);
+  return true;
+}
+
 void NoteProgress(JobRecords& records, JobRecord& record, const v1::Progress& message) {
   NoteActions(records, record, message);
   std::optional<StepShare> whole;
@@ -142,6 +155,7 @@ std::optional<std::string> NoteCheckpoint(JobRecords& records, JobRecord& record
                                           const std::string& worker,
                                           const v1::CheckpointWritten& message) {
   Job& job = record.job;
+  record.run->checkpoints().EndManifest(message.step());
   if (message.error().empty()) {
     job.checkpoint_step = message.step();
     job.checkpoint_time = absl::Now();
@@ -167,6 +181,30 @@ void NoteFinished(JobRecords& records, JobRecord& record, const std::string& wor
   if (all.evaluated > 0) metrics.evaluation_loss = all.evaluation.loss;
   metrics.accuracy = all.evaluation.accuracy().value_or(metrics.accuracy);
   records.SendToFirst(record, MergeMessage(record.job, run));
+}
+
+void SaveManifest(JobRecords& records, JobRecord& record) {
+  const Run& run = *record.run;
+  const auto& written = run.checkpoints().without_manifest();
+  if (!written.has_value() || !run.lost().contains(run.first_worker())) return;
+  for (const auto& [worker, devices] : run.workers()) {
+    if (run.lost().contains(worker)) continue;
+    return records.Send(record, worker, ManifestMessage(record.job, *written));
+  }
+}
+
+void TellAgain(JobRecords& records, JobRecord& record, const std::string& worker) {
+  const Job& job = record.job;
+  const Run& run = *record.run;
+  records.Send(record, worker, StartMessage(job));
+  if (const int64_t step = run.checkpoints().announced(); step > 0)
+    records.Send(record, worker, CheckpointMessage(job, step));
+  if (run.settled_flush > 0)
+    records.Send(record, worker, CheckpointMessage(job, run.settled_flush));
+  if (worker != run.first_worker()) return;
+  if (const auto& written = run.checkpoints().without_manifest(); written.has_value())
+    records.Send(record, worker, ManifestMessage(job, *written));
+  if (run.IsComplete()) records.Send(record, worker, MergeMessage(job, run));
 }
 
 }  // namespace stagewright

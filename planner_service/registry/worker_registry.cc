@@ -35,9 +35,23 @@ absl::Status CheckRegistration(const v1::Register& message) {
       return absl::InvalidArgumentError(absl::StrCat(which, ".memory_bytes must be positive"));
     }
   }
+  for (const v1::Gpu& gpu : message.gpu_machine().gpus()) {
+    for (const int32_t other : gpu.no_peer_access()) {
+      if (other < 0 || other >= message.gpu_machine().gpus_size()) {
+        return absl::InvalidArgumentError(absl::StrCat(
+            where, " GPU \"", gpu.name(), "\".no_peer_access: ", other, " does not exist"));
+      }
+    }
+  }
   for (const v1::DeviceKind& kind : message.kinds())
     RETURN_IF_ERROR(CheckKind(FromProto(kind), absl::StrCat(where, " kind \"", kind.name(), "\"")));
   return absl::OkStatus();
+}
+
+v1::ConnectResponse AvailabilityMessage(v1::WorkerAvailability availability) {
+  v1::ConnectResponse message;
+  message.mutable_set_availability()->set_availability(availability);
+  return message;
 }
 
 }  // namespace
@@ -64,10 +78,24 @@ absl::StatusOr<int64_t> WorkerRegistry::Register(const v1::Register& message, Si
   worker.held.resize(static_cast<size_t>(message.devices_size()));
   if (message.availability() != v1::WORKER_AVAILABILITY_UNSPECIFIED)
     worker.availability = message.availability();
+  worker.leaving = message.leaving();
   worker.sink = std::move(sink);
+  TellAgain(worker);
   worker.session = next_session_++;
   worker.last_heard = now;
   return worker.session;
+}
+
+void WorkerRegistry::TellAgain(Worker& worker) {
+  const v1::Register& message = worker.registration;
+  const auto told = told_.find(message.worker());
+  if (told == told_.end()) return;
+  if (told->second.process != message.process() || message.process() == 0) {
+    told_.erase(told);
+  } else if (!worker.leaving && worker.availability != told->second.availability) {
+    worker.availability = told->second.availability;
+    worker.sink(AvailabilityMessage(worker.availability));
+  }
 }
 
 bool WorkerRegistry::Unregister(const std::string& worker, int64_t session) {
@@ -102,14 +130,15 @@ std::vector<RegisteredDevice> WorkerRegistry::Devices(bool free_only) const {
     for (int i = 0; i < worker.registration.devices_size(); ++i) {
       const v1::Device& device = worker.registration.devices(i);
       const Held& held = worker.held[static_cast<size_t>(i)];
-      const std::string& job = held.job.empty() ? held.ending : held.job;
+      const bool ending = held.job.empty() && !held.ending.empty();
+      const std::string& job = ending ? held.ending : held.job;
       const bool available = Available(worker, name + "/" + device.name());
       if (free_only && !(job.empty() && available)) continue;
       devices.push_back({name, i, device, worker.registration.kinds(device.kind()),
                          worker.registration.host_address(), worker.registration.host_cores(),
                          worker.registration.threads_per_device(),
                          worker.registration.probes_links(), worker.registration.software(), job,
-                         available});
+                         ending, ending && held.stuck, available, worker.availability});
     }
   }
   return devices;
@@ -180,8 +209,7 @@ void WorkerRegistry::EndRun(const std::string& job, int64_t generation,
   for (const std::string& device : used) {
     const std::optional<Found> found = Find(device);
     if (!found.has_value() || found->held->job != job) continue;
-    found->held->ending = job;
-    found->held->generation = generation;
+    *found->held = {job, job, generation};
   }
   for (auto& [name, worker] : workers_) {
     for (size_t i = 0; i < worker.held.size(); ++i) {
@@ -196,10 +224,9 @@ void WorkerRegistry::EndRun(const std::string& job, int64_t generation,
 void WorkerRegistry::NoteEnding(const std::string& worker, const v1::RunningJob& run) {
   absl::MutexLock lock(&mutex_);
   for (const std::string& device : run.device_names()) {
-    const std::optional<Found> found = Find(worker + "/" + device);
+    const std::optional<Found> found = Find(absl::StrCat(worker, "/", device));
     if (!found.has_value()) continue;
-    found->held->ending = run.job();
-    found->held->generation = run.generation();
+    *found->held = {found->held->job, run.job(), run.generation()};
   }
 }
 
@@ -213,19 +240,28 @@ void WorkerRegistry::Ended(const std::string& worker, const std::string& job, in
 }
 
 std::vector<std::string> WorkerRegistry::Ending(const std::string& job) const {
-  absl::MutexLock lock(&mutex_);
-  std::vector<std::string> names;
-  for (const auto& [name, worker] : workers_) {
-    if (std::any_of(worker.held.begin(), worker.held.end(),
-                    [&job](const Held& held) { return held.ending == job; }))
-      names.push_back(name);
-  }
-  return names;
+  const std::map<std::string, std::vector<std::string>> all = Ending();
+  const auto found = all.find(job);
+  return found == all.end() ? std::vector<std::string>() : found->second;
 }
 
-absl::Status WorkerRegistry::SetAvailability(const std::string& name,
-                                             v1::WorkerAvailability availability) {
+std::map<std::string, std::vector<std::string>> WorkerRegistry::Ending() const {
+  absl::MutexLock lock(&mutex_);
+  std::map<std::string, std::vector<std::string>> workers;
+  for (const auto& [name, worker] : workers_) {
+    for (const Held& held : worker.held) {
+      if (held.ending.empty()) continue;
+      std::vector<std::string>& names = workers[held.ending];
+      if (names.empty() || names.back() != name) names.push_back(name);
+    }
+  }
+  return workers;
+}
+
+absl::StatusOr<v1::Worker> WorkerRegistry::SetAvailability(const std::string& name,
+                                                           v1::WorkerAvailability availability) {
   Sink sink;
+  v1::Worker told;
   {
     absl::MutexLock lock(&mutex_);
     const auto it = workers_.find(name);
@@ -237,16 +273,16 @@ absl::Status WorkerRegistry::SetAvailability(const std::string& name,
           absl::StrCat("worker \"", name, "\" is leaving: its process is told to end"));
     }
     worker.availability = availability;
+    told_[name] = {worker.registration.process(), availability};
     if (availability == v1::WORKER_AVAILABILITY_OPEN) {
       for (const v1::Device& device : worker.registration.devices())
         quarantine_.Forgive(name + "/" + device.name());
     }
     sink = worker.sink;
+    told = Describe(worker);
   }
-  v1::ConnectResponse message;
-  message.mutable_set_availability()->set_availability(availability);
-  sink(message);
-  return absl::OkStatus();
+  sink(AvailabilityMessage(availability));
+  return told;
 }
 
 void WorkerRegistry::NoteLeaving(const std::string& name) {
@@ -287,6 +323,13 @@ void WorkerRegistry::NoteFailure(const std::string& device, const std::string& w
 void WorkerRegistry::Tick(absl::Time now) {
   absl::MutexLock lock(&mutex_);
   quarantine_.Expire(now);
+  for (auto& [name, worker] : workers_) {
+    for (Held& held : worker.held) {
+      if (held.ending.empty()) continue;
+      if (held.ends_by == absl::InfiniteFuture()) held.ends_by = now + kRunsEndWithin;
+      held.stuck = now >= held.ends_by;
+    }
+  }
 }
 
 bool WorkerRegistry::Send(const std::string& worker, const v1::ConnectResponse& message) const {
@@ -336,6 +379,7 @@ v1::Worker WorkerRegistry::Describe(const Worker& worker) const {
   out.set_version(registration.version());
   out.set_address(registration.host_address());
   out.set_availability(worker.availability);
+  if (registration.has_gpu_machine()) *out.mutable_gpu_machine() = registration.gpu_machine();
   out.mutable_last_heartbeat_time()->set_seconds(absl::ToUnixSeconds(worker.last_heard));
   for (int i = 0; i < registration.devices_size(); ++i) {
     const v1::Device& device = registration.devices(i);

@@ -13,27 +13,10 @@
 #include "common/base/status.h"
 #include "planner_service/registry/link_table.h"
 #include "planner_service/registry/quarantine.h"
+#include "planner_service/registry/registered_device.h"
 #include "stagewright/v1/worker_service.pb.h"
 
 namespace stagewright {
-
-// A device of a connected worker.
-struct RegisteredDevice {
-  std::string worker;
-  int32_t index = 0;  // In the worker's Register.devices.
-  v1::Device device;
-  v1::DeviceKind kind;
-  std::string host_address;
-  int32_t host_cores = 0;  // 0: not known.
-  int32_t threads = 0;     // Threads that it computes with; 0 for GPUs.
-  bool probes_links = false;
-  std::string software;  // Register.software.
-  std::string job;       // The job that holds it, or has not left it yet; empty if none.
-  // New jobs may have it once none holds it: its worker is open, and it is not in quarantine.
-  bool available = true;
-
-  std::string QualifiedName() const { return worker + "/" + device.name(); }
-};
 
 // Thread-safe.
 class WorkerRegistry {
@@ -43,7 +26,8 @@ class WorkerRegistry {
   using Sink = std::function<bool(const v1::ConnectResponse&)>;
 
   // Adds a worker. INVALID_ARGUMENT: no name, no device, bad device fields. ALREADY_EXISTS: a live
-  // worker has the name. Returns the session: later calls of an older session have no effect.
+  // worker has the name. Returns the session: later calls of an older session have no effect. An
+  // availability that an operator set holds on for the same process, which is told again.
   absl::StatusOr<int64_t> Register(const v1::Register& message, Sink sink, absl::Time now);
   // Forgets the worker if `session` is its present one. Devices held by jobs are gone with it.
   bool Unregister(const std::string& worker, int64_t session);
@@ -74,10 +58,13 @@ class WorkerRegistry {
   void Ended(const std::string& worker, const std::string& job, int64_t generation);
   // Workers that have not ended their runs of the job.
   std::vector<std::string> Ending(const std::string& job) const;
+  // The same of all jobs that have any.
+  std::map<std::string, std::vector<std::string>> Ending() const;
 
   // Whether new jobs get the worker's devices; OPEN also ends their quarantine. The worker is told.
-  // NOT_FOUND if it is not connected.
-  absl::Status SetAvailability(const std::string& worker, v1::WorkerAvailability availability);
+  // The answer is the worker as it was then, which may end next. NOT_FOUND: it is not connected.
+  absl::StatusOr<v1::Worker> SetAvailability(const std::string& worker,
+                                             v1::WorkerAvailability availability);
   // The worker drains, to end when it has nothing to do any more.
   void NoteLeaving(const std::string& worker);
   bool Draining(const std::string& worker) const;
@@ -86,7 +73,7 @@ class WorkerRegistry {
 
   // A device failed a job: after a few times it is kept from jobs for a while (quarantine.h).
   void NoteFailure(const std::string& device, const std::string& why, absl::Time now);
-  // Ends what quarantine is over.
+  // Ends what quarantine is over, and finds devices that runs do not leave (kRunsEndWithin).
   void Tick(absl::Time now);
 
   // False if the worker is not connected.
@@ -105,6 +92,8 @@ class WorkerRegistry {
     std::string job;         // Empty if free.
     std::string ending;      // Job whose run has not ended there; empty if none.
     int64_t generation = 0;  // The number of that run.
+    absl::Time ends_by = absl::InfiniteFuture();  // Set by the next Tick.
+    bool stuck = false;                           // It has not by then.
   };
   struct Worker {
     v1::Register registration;
@@ -116,12 +105,19 @@ class WorkerRegistry {
     int64_t session = 0;
     absl::Time last_heard;
   };
+  // What an operator told a worker's process, which may have missed it.
+  struct Told {
+    int64_t process = 0;
+    v1::WorkerAvailability availability = v1::WORKER_AVAILABILITY_OPEN;
+  };
   // A device of a connected worker, and what holds it.
   struct Found {
     const Worker* worker;
     Held* held;
   };
 
+  // What the worker was told before its stream broke, if it says otherwise.
+  void TellAgain(Worker& worker) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::optional<Found> Find(const std::string& device) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool Available(const Worker& worker, const std::string& device) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -132,6 +128,7 @@ class WorkerRegistry {
   mutable absl::Mutex mutex_;
   Quarantine quarantine_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, Worker> workers_ ABSL_GUARDED_BY(mutex_);
+  std::map<std::string, Told> told_ ABSL_GUARDED_BY(mutex_);  // By worker.
   LinkTable links_ ABSL_GUARDED_BY(mutex_);
   int64_t next_session_ ABSL_GUARDED_BY(mutex_) = 1;
 };

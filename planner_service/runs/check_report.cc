@@ -15,6 +15,8 @@ absl::Status Wrong(const What&... what) {
 
 // An action may be told in parts, as a message in pieces is.
 constexpr int64_t kMostParts = 4;
+// Bytes: 1 PiB; sums over all workers do not overflow.
+constexpr int64_t kMostFetched = int64_t{1} << 50;
 
 int64_t ActionsOf(const v1::Program& program) {
   int64_t actions = 0;
@@ -65,6 +67,13 @@ class Checker {
   const int64_t last_step_;
   const int64_t events_;  // A step has at most so many.
 };
+
+absl::Status Check(const Checker& checker, const v1::Fetching& report) {
+  RETURN_IF_ERROR(checker.Count("fetching.fetched_bytes", report.fetched_bytes()));
+  if (report.total_bytes() < report.fetched_bytes() || report.total_bytes() > kMostFetched)
+    return Wrong("fetching.total_bytes: cannot be ", report.total_bytes());
+  return absl::OkStatus();
+}
 
 absl::Status Check(const Checker& checker, const v1::Prepared& report) {
   RETURN_IF_ERROR(checker.Count("prepared.total_steps", report.total_steps()));
@@ -143,6 +152,8 @@ absl::Status CheckReport(const Job& job, const Run& run, const std::string& work
   switch (report.message_case()) {
     case v1::ConnectRequest::kPrepared:
       return Check(checker, report.prepared());
+    case v1::ConnectRequest::kFetching:
+      return Check(checker, report.fetching());
     case v1::ConnectRequest::kProgress:
       return Check(checker, report.progress());
     case v1::ConnectRequest::kStepsSoFar:
@@ -151,6 +162,8 @@ absl::Status CheckReport(const Job& job, const Run& run, const std::string& work
       return Check(checker, report.shard_written());
     case v1::ConnectRequest::kCheckpointWritten:
       return Check(checker, report.checkpoint_written());
+    case v1::ConnectRequest::kCheckpointAgreed:
+      return checker.Step("checkpoint_agreed.step", report.checkpoint_agreed().step());
     case v1::ConnectRequest::kFinished:
       return Check(checker, report.finished());
     case v1::ConnectRequest::kMerged:

@@ -40,23 +40,39 @@ std::optional<int64_t> CheckpointProgress::AnnounceHold(int64_t step, Nanos step
   return due;
 }
 
+void CheckpointProgress::NoteLate() { doublings_ = std::min(doublings_ + 1, kMostDoublings); }
+
 std::optional<WrittenCheckpoint> CheckpointProgress::Add(const WrittenShare& share,
                                                          absl::Time now) {
+  if (share.step <= newest_ || failed_.contains(share.step)) return std::nullopt;
   Shares& shares = shares_[share.step];
-  shares.devices.insert(share.device);
+  if (!shares.devices.insert(share.device).second) return std::nullopt;
   WrittenCheckpoint& written = shares.written;
   written.step = share.step;
   written.files.insert(written.files.end(), share.files.begin(), share.files.end());
   if (written.error.empty()) written.error = share.error;
   written.skipped |= share.skipped;
   const bool announced = announced_ == share.step || hold_ == share.step;
-  if (announced && share.skipped) doublings_ = std::min(doublings_ + 1, kMostDoublings);
+  if (announced && share.skipped) NoteLate();
   if (shares.devices.size() < devices_) return std::nullopt;
   if (announced_ == share.step) announced_ = 0;
   WrittenCheckpoint done = std::move(written);
-  shares_.erase(shares_.begin(), shares_.upper_bound(share.step));
-  if (done.error.empty()) last_ = now;
+  shares_.erase(done.step);
+  // Devices skip a checkpoint while the one before is written, which may be whole after that.
+  if (!done.error.empty()) {
+    failed_.insert(done.step);
+    return done;
+  }
+  shares_.erase(shares_.begin(), shares_.upper_bound(done.step));
+  failed_.erase(failed_.begin(), failed_.upper_bound(done.step));
+  newest_ = done.step;
+  last_ = now;
+  without_manifest_ = done;
   return done;
+}
+
+void CheckpointProgress::EndManifest(int64_t step) {
+  if (without_manifest_.has_value() && without_manifest_->step == step) without_manifest_.reset();
 }
 
 }  // namespace stagewright

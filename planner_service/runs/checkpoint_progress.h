@@ -59,12 +59,20 @@ class CheckpointProgress {
   // Nothing if the job ends first.
   std::optional<int64_t> AnnounceHold(int64_t step, Nanos step_time, int64_t total_steps,
                                       const CheckpointPolicy* policy);
+  // The step that was named to workers and is not written yet; 0: none.
+  int64_t announced() const { return announced_; }
   // The step after which devices wait; 0: none.
   int64_t hold() const { return hold_; }
   void EndHold() { hold_ = 0; }
+  // The next one lies further ahead: some device was told of this one too late.
+  void NoteLate();
 
-  // The checkpoint if this was its last share.
+  // The checkpoint if this was its last share. A share that is told again, or is of an older
+  // checkpoint than the last whole one, changes nothing.
   std::optional<WrittenCheckpoint> Add(const WrittenShare& share, absl::Time now);
+  // The newest checkpoint whose shares are all there, until its manifest is written, or cannot be.
+  const std::optional<WrittenCheckpoint>& without_manifest() const { return without_manifest_; }
+  void EndManifest(int64_t step);
 
  private:
   struct Shares {
@@ -76,8 +84,11 @@ class CheckpointProgress {
   absl::Duration every_;
   absl::Time last_;                   // When the last one was written or the run began.
   std::map<int64_t, Shares> shares_;  // By step.
-  int64_t announced_ = 0;             // Step; 0: none.
-  int64_t hold_ = 0;                  // The same.
+  int64_t newest_ = 0;                // Step of the last whole checkpoint; 0: none.
+  std::set<int64_t> failed_;          // Steps after it whose checkpoints failed.
+  std::optional<WrittenCheckpoint> without_manifest_;
+  int64_t announced_ = 0;  // Step; 0: none.
+  int64_t hold_ = 0;       // The same.
   // How often the distance of announcements was doubled, because some came too late.
   int doublings_ = 0;
 };

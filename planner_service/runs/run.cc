@@ -7,7 +7,7 @@
 namespace stagewright {
 namespace {
 
-// A step that some device has not reported yet waits at most until so many later ones do, too.
+// More steps that some device has not reported yet are thinned.
 constexpr size_t kOpenSteps = 8192;
 
 CheckpointProgress ProgressOf(const Job& job, absl::Time now) {
@@ -20,6 +20,7 @@ CheckpointProgress ProgressOf(const Job& job, absl::Time now) {
 
 Run::Run(const Job& job, absl::Time now)
     : devices_(job.devices),
+      begun_(now),
       steps_(static_cast<size_t>(job.working_devices), kOpenSteps),
       traces_(static_cast<size_t>(job.working_devices)),
       checkpoints_(ProgressOf(job, now)) {
@@ -46,6 +47,22 @@ absl::Status Run::Prepare(const std::string& worker, const Preparation& preparat
   prepared_.insert(worker);
   for (const auto& [device, address] : preparation.addresses) addresses_[device] = address;
   return absl::OkStatus();
+}
+
+bool Run::NoteFetched(const std::string& worker, const Fetched& fetched) {
+  Fetched& known = fetched_[worker];
+  if (fetched.done <= known.done) return false;
+  known = fetched;
+  return true;
+}
+
+Fetched Run::fetched() const {
+  Fetched all;
+  for (const auto& [worker, fetched] : fetched_) {
+    all.done += fetched.done;
+    all.total += fetched.total;
+  }
+  return all;
 }
 
 bool Run::Connect(const std::string& worker, absl::Time now) {
@@ -81,7 +98,7 @@ bool Run::Complete(const std::string& worker, const Completion& completion) {
   completion_.evaluation.loss += completion.evaluation.loss;
   completion_.evaluation.predicted += completion.evaluation.predicted;
   completion_.evaluation.correct += completion.evaluation.correct;
-  if (completed_.size() < workers_.size()) return false;
+  if (!IsComplete()) return false;
   std::sort(shards.begin(), shards.end());
   return true;
 }

@@ -11,6 +11,7 @@
 
 #include "absl/time/time.h"
 #include "common/base/status.h"
+#include "common/base/units.h"
 #include "planner_service/jobs/job.h"
 #include "planner_service/runs/checkpoint_progress.h"
 #include "planner_service/runs/recent_steps.h"
@@ -37,6 +38,12 @@ struct Completion {
   int64_t stopped_after = 0;  // Steps; 0: it did not stop early.
 };
 
+// How much of its part of the job's artifacts a worker has.
+struct Fetched {
+  Bytes done = 0;
+  Bytes total = 0;
+};
+
 class Run {
  public:
   // The run of the job's present generation, on its devices.
@@ -52,6 +59,10 @@ class Run {
   // FAILED_PRECONDITION if workers disagree on the data, UNAVAILABLE if on where to resume: one may
   // have seen a checkpoint that another could not see yet.
   absl::Status Prepare(const std::string& worker, const Preparation& preparation);
+  // Bytes of artifacts that a worker has of those that it needs. Whether it has more than before.
+  bool NoteFetched(const std::string& worker, const Fetched& fetched);
+  // All workers that fetch some, together.
+  Fetched fetched() const;
   bool IsPrepared() const { return prepared_.size() == workers_.size(); }
   const std::map<int32_t, std::string>& addresses() const { return addresses_; }
   // Whether all are connected now; steps begin then.
@@ -59,11 +70,13 @@ class Run {
   // Workers that have not said what is waited for while the run starts.
   std::vector<std::string> Unanswered() const;
 
+  absl::Time begun() const { return begun_; }
   int64_t first_step() const { return first_step_; }
   int64_t total_steps() const { return total_steps_; }  // 0: unknown, the planner was restarted.
 
   StepCollector& steps() { return steps_; }
   CheckpointProgress& checkpoints() { return checkpoints_; }
+  const CheckpointProgress& checkpoints() const { return checkpoints_; }
   // Whether the step is newer than what is known; then its time is counted.
   bool IsNews(const StepFigures& step);
   Nanos median_step_time() const { return Nanos(step_times_.value()); }
@@ -74,6 +87,7 @@ class Run {
 
   // Whether all are done now, by this worker.
   bool Complete(const std::string& worker, const Completion& completion);
+  bool IsComplete() const { return completed_.size() == workers_.size(); }
   // What all workers completed together, shards in order.
   const Completion& completion() const { return completion_; }
 
@@ -89,6 +103,9 @@ class Run {
 
   // Why a worker has given it up, which may be the echo of a loss; empty: none has.
   std::string given_up;
+  // Under an asynchronous plan: the newest step that all have agreed to empty the pipeline after;
+  // 0: none.
+  int64_t settled_flush = 0;
   bool recovered = false;                        // It was begun by a planner before this one.
   absl::Time deadline = absl::InfiniteFuture();  // When the job's present state must have ended.
 
@@ -96,7 +113,9 @@ class Run {
   std::vector<std::string> devices_;  // "worker/device", in the plan's order.
   std::map<std::string, std::vector<int32_t>> workers_;
   std::set<std::string> prepared_, connected_, completed_, lost_, gone_;
+  std::map<std::string, Fetched> fetched_;
   std::map<int32_t, std::string> addresses_;
+  absl::Time begun_;
   int64_t first_step_ = 0;
   int64_t total_steps_ = 0;
   int64_t newest_ = 0;  // Step that is known.

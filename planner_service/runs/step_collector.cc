@@ -24,7 +24,10 @@ std::optional<StepShare> StepCollector::Add(int32_t device, const StepShare& sha
   open.sum.loss_scale = std::max(open.sum.loss_scale, share.loss_scale);
   if (share.evaluation.has_value()) open.sum.evaluation = share.evaluation;
   if (open.devices.size() < devices_) {
-    while (open_.size() > most_open_) open_.erase(open_.begin());
+    while (open_.size() > most_open_) {
+      stride_ *= 2;
+      std::erase_if(open_, [&](const auto& entry) { return (entry.first - 1) % stride_ != 0; });
+    }
     return std::nullopt;
   }
   StepShare whole = std::move(open.sum);

@@ -36,13 +36,16 @@ struct StepShare {
 
 class StepCollector {
  public:
-  // For so many devices. A step that some have not reported yet waits at most until `most_open`
-  // later ones do, too.
+  // For so many devices. When more than `most_open` steps wait for devices that have not reported
+  // them yet, every second is given up.
   StepCollector(size_t devices, size_t most_open) : devices_(devices), most_open_(most_open) {}
 
   // The step of all devices together if this was the last of them; what a device says again is of
   // no concern.
   std::optional<StepShare> Add(int32_t device, const StepShare& share);
+
+  // Every so many steps, from the first on, one is whole for certain once all devices reported it.
+  int64_t stride() const { return stride_; }
 
  private:
   struct Open {
@@ -52,6 +55,7 @@ class StepCollector {
 
   size_t devices_;
   size_t most_open_;
+  int64_t stride_ = 1;
   std::map<int64_t, Open> open_;
 };
 

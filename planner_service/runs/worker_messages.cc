@@ -20,6 +20,7 @@ v1::ConnectResponse PrepareMessage(const Job& job, const v1::Cluster& cluster,
   v1::ConnectResponse message;
   v1::Prepare* prepare = message.mutable_prepare();
   Address(job, prepare);
+  prepare->set_run(RunName(job));
   *prepare->mutable_spec() = *job.spec;
   *prepare->mutable_spec()->mutable_graph() = *job.planned_graph;
   *prepare->mutable_cluster() = cluster;
@@ -35,6 +36,19 @@ v1::ConnectResponse PrepareMessage(const Job& job, const v1::Cluster& cluster,
   if (!job.resume_from.empty()) prepare->mutable_spec()->set_resume_path(job.resume_from);
   prepare->set_restart(job.resume_from.empty() && (job.restarts > 0 || job.replans > 0));
   for (int64_t step = 0; step < kTracedSteps; ++step) prepare->add_traced_steps(step);
+  return message;
+}
+
+v1::ConnectResponse PathsMessage(const Job& job) {
+  v1::ConnectResponse message;
+  v1::CheckPaths* check = message.mutable_check_paths();
+  Address(job, check);
+  check->set_run(RunName(job));
+  *check->mutable_spec() = *job.spec;
+  check->mutable_spec()->clear_plan_options();
+  check->mutable_spec()->clear_strategy();
+  for (const v1::Input& input : job.graph->inputs())
+    check->mutable_spec()->mutable_graph()->add_inputs()->set_name(input.name());
   return message;
 }
 
@@ -87,6 +101,12 @@ v1::ConnectResponse CheckpointMessage(const Job& job, int64_t step, bool hold) {
   Address(job, message.mutable_checkpoint_after());
   message.mutable_checkpoint_after()->set_step(step);
   message.mutable_checkpoint_after()->set_hold(hold);
+  return message;
+}
+
+v1::ConnectResponse OfferMessage(const Job& job, int64_t step) {
+  v1::ConnectResponse message = CheckpointMessage(job, step, /*hold=*/true);
+  message.mutable_checkpoint_after()->set_offer(true);
   return message;
 }
 

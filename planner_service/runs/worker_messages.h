@@ -18,11 +18,15 @@ inline constexpr int64_t kTracedSteps = 10;
 // To all workers of a run, but for their devices.
 v1::ConnectResponse PrepareMessage(const Job& job, const v1::Cluster& cluster,
                                    const std::vector<v1::Program>& evaluations);
+// Whether a job could begin on the worker, as far as its paths go.
+v1::ConnectResponse PathsMessage(const Job& job);
 // The devices of one worker, by their indices in the job.
 void SetDevices(const Job& job, const std::vector<int32_t>& devices, v1::Prepare& prepare);
 v1::ConnectResponse ConnectMessage(const Job& job, const Run& run);
 v1::ConnectResponse StartMessage(const Job& job);
 v1::ConnectResponse CheckpointMessage(const Job& job, int64_t step, bool hold = false);
+// Whether all could empty their pipelines after that step, to save their state.
+v1::ConnectResponse OfferMessage(const Job& job, int64_t step);
 v1::ConnectResponse GoOnMessage(const Job& job);
 v1::ConnectResponse TraceMessage(const Job& job, int64_t first_step, int32_t steps);
 v1::ConnectResponse ManifestMessage(const Job& job, const WrittenCheckpoint& checkpoint);

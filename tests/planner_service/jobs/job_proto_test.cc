@@ -58,6 +58,10 @@ v1::Job Everything() {
   job.set_checkpoint_step(20);
   job.set_failure_code(10);
   job.mutable_checkpoint_time()->set_seconds(21);
+  job.set_preemptions(27);
+  job.set_preempted(true);
+  job.set_most_devices(28);
+  job.set_growth("runs on 2 of 3 devices");
   v1::Event* event = job.add_events();
   event->mutable_time()->set_seconds(22);
   event->mutable_last_time()->set_seconds(23);
@@ -125,6 +129,29 @@ TEST(JobProto, AJobHasAName) {
   v1::Job job = Everything();
   job.set_name("seven");
   EXPECT_TRUE(absl::IsInvalidArgument(FromProto(job).status()));
+}
+
+TEST(JobRequestProto, APlanByHandWantsTheDevicesThatItNumbers) {
+  v1::JobSpec spec = testing::SmallSpec();
+  spec.set_planner("manual");
+  spec.clear_num_devices();
+  const auto wanted = [&](const std::string& plan) {
+    spec.mutable_plan_options()->set_manual(plan);
+    const auto request = FromProto(spec);
+    EXPECT_TRUE(request.ok()) << request.status();
+    return request.ok() ? request->num_devices : -1;
+  };
+  EXPECT_EQ(wanted(R"({"stages": [{"devices": [0]}, {"devices": [3, 1]}]})"), 4);
+  EXPECT_EQ(wanted(R"({"stages": [{"devices": [0]}, {"devices": ["w1/cpu0"]}]})"), 0);
+  for (const char* unreadable :
+       {"", "{", "[]", R"({"stages": 3})", R"({"stages": [{"devices": 2}]})",
+        R"({"stages": [{"devices": [100000]}]})"})
+    EXPECT_EQ(wanted(unreadable), 0) << unreadable;
+  spec.set_num_devices(3);
+  EXPECT_EQ(wanted(R"({"stages": [{"devices": [0]}]})"), 3);
+  spec.clear_num_devices();
+  spec.set_planner("auto");
+  EXPECT_EQ(wanted(R"({"stages": [{"devices": [0]}]})"), 0);
 }
 
 TEST(JobRequestProto, HoldsWhatTheSpecSays) {

@@ -28,6 +28,24 @@ TEST(JobRequestTest, AcceptsAWholeSpec) {
   EXPECT_TRUE(CheckSpec(spec).ok()) << CheckSpec(spec);
 }
 
+TEST(JobRequestTest, BoundsPrioritiesAndWhatCanBePreempted) {
+  v1::JobSpec spec = testing::SmallSpec();
+  for (const int32_t priority : {-1001, 1001}) {
+    spec.set_priority(priority);
+    EXPECT_EQ(CheckSpec(spec).code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(CheckSpec(spec).message()),
+                HasSubstr("spec.priority must be from -1000 to 1000"));
+  }
+  for (const int32_t priority : {-1000, 1000}) {
+    spec.set_priority(priority);
+    EXPECT_TRUE(CheckSpec(spec).ok()) << CheckSpec(spec);
+  }
+  spec.set_preemptible(true);
+  EXPECT_TRUE(CheckSpec(spec).ok()) << CheckSpec(spec);
+  spec.mutable_plan_options()->set_asynchronous(true);
+  EXPECT_TRUE(CheckSpec(spec).ok()) << CheckSpec(spec);
+}
+
 TEST(JobRequestTest, AcceptsEveryPrecision) {
   v1::JobSpec spec = testing::SmallSpec();
   for (const v1::Precision precision :
@@ -76,6 +94,7 @@ TEST(JobRequestTest, EveryBadFieldIsNamed) {
        }},
       {"spec.graph cannot be trained", [](auto& s) { s.mutable_graph()->clear_loss(); }},
       {"spec.weights_path", [](auto& s) { s.clear_weights_path(); }},
+      {"spec.weights_path", [](auto& s) { s.set_weights_path("sha256:../../etc/passwd"); }},
       {"spec.data_path", [](auto& s) { s.clear_data_path(); }},
       {"spec.output_path", [](auto& s) { s.clear_output_path(); }},
       {"spec.mini_batch", [](auto& s) { s.set_mini_batch(0); }},

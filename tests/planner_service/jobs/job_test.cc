@@ -16,6 +16,16 @@ TEST(JobNumber, IsOfOurNamesOnly) {
     EXPECT_EQ(JobNumber(name), -1);
 }
 
+TEST(RunName, IsOfOneJobThoughNamesAreGivenAgain) {
+  Job job;
+  job.number = 7;
+  job.create_time = absl::FromUnixNanos(0x18a3f);
+  EXPECT_EQ(RunName(job), "jobs-7-18a3f");
+  Job other = job;
+  other.create_time += absl::Nanoseconds(1);
+  EXPECT_NE(RunName(job), RunName(other));
+}
+
 TEST(JobState, WhatRunsIsOnWorkersAndHasNotEnded) {
   for (const JobState state :
        {JobState::kPending, JobState::kPlanning, JobState::kWaitingForDevices, JobState::kStarting,

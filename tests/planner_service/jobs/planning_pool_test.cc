@@ -2,7 +2,9 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
+#include <algorithm>
 #include <atomic>
 #include <memory>
 
@@ -13,6 +15,22 @@ namespace stagewright {
 namespace {
 
 using ::testing::HasSubstr;
+
+TEST(PlanningPoolTest, ItsThreadsLeaveTheCoresToOthers) {
+  const auto niceness = [] { return getpriority(PRIO_PROCESS, 0); };  // The thread's.
+  const int own = niceness();
+  int searching = own;
+  absl::Notification done;
+  PlanningPool pool(1, 1);
+  ASSERT_TRUE(pool.Submit([&] {
+                    searching = niceness();
+                    done.Notify();
+                  })
+                  .ok());
+  done.WaitForNotification();
+  EXPECT_EQ(searching, std::min(own + PlanningPool::kNicer, 19));
+  EXPECT_EQ(niceness(), own);
+}
 
 TEST(PlanningPoolTest, RefusesWhatDoesNotFitAndNamesTheLimit) {
   absl::Notification started, go;

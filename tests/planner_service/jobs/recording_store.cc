@@ -18,7 +18,7 @@ absl::Status RecordingStore::WriteIf(const std::vector<Condition>& conditions,
     v1::Job job;
     if (fail_when_ && absl::StartsWith(mutation.key, "jobs/") && mutation.value.has_value() &&
         job.ParseFromString(*mutation.value) && fail_when_(job)) {
-      return absl::UnavailableError("the disk is gone");
+      return absl::Status(fail_code_, "the disk is gone");
     }
   }
   for (const Mutation& mutation : batch) {
@@ -67,9 +67,11 @@ v1::JobState RecordingStore::State(const std::string& job) const {
   return v1::JOB_STATE_UNSPECIFIED;
 }
 
-void RecordingStore::FailWhen(std::function<bool(const v1::Job&)> fail_when) {
+void RecordingStore::FailWhen(std::function<bool(const v1::Job&)> fail_when,
+                              absl::StatusCode code) {
   absl::MutexLock lock(&mutex_);
   fail_when_ = std::move(fail_when);
+  fail_code_ = code;
 }
 
 void RecordingStore::Clear() {

@@ -25,7 +25,9 @@ class RecordingStore : public Store {
 
   // The stored state of a job; UNSPECIFIED if there is none.
   v1::JobState State(const std::string& job) const;
-  void FailWhen(std::function<bool(const v1::Job&)> fail_when);
+  // By default as a store that does not answer.
+  void FailWhen(std::function<bool(const v1::Job&)> fail_when,
+                absl::StatusCode code = absl::StatusCode::kUnavailable);
   void Clear();
   // Its contents, and those of another time.
   std::map<std::string, std::string> Entries() const;
@@ -35,6 +37,7 @@ class RecordingStore : public Store {
   mutable absl::Mutex mutex_;
   std::map<std::string, std::string> entries_ ABSL_GUARDED_BY(mutex_);
   std::function<bool(const v1::Job&)> fail_when_ ABSL_GUARDED_BY(mutex_);
+  absl::StatusCode fail_code_ ABSL_GUARDED_BY(mutex_) = absl::StatusCode::kUnavailable;
 };
 
 }  // namespace stagewright::testing

@@ -12,7 +12,7 @@
 namespace stagewright::testing {
 
 JobHarness::JobHarness(RecordingStore* recording, JobManagerOptions options)
-    : store(recording), pool(1, 4) {
+    : store(recording), profiles(store), pool(1, 4) {
   options.on_change = [this](const Job& job) {
     const v1::JobState state = ToProto(job.state);
     if (store->State(job.name()) != state) announced_before_stored = true;
@@ -21,14 +21,15 @@ JobHarness::JobHarness(RecordingStore* recording, JobManagerOptions options)
                                    [&](const auto& c) { return c.first == job.name(); });
     if (last == announced.rend() || last->second != state) announced.push_back(change);
   };
-  jobs = std::make_unique<JobManager>(store, &registry, &pool, options);
+  jobs = std::make_unique<JobManager>(store, &profiles, &registry, &pool, options);
   CHECK(jobs->Recover().ok());
 }
 
 JobHarness::~JobHarness() { jobs.reset(); }
 
 void JobHarness::Connect(const std::string& name,
-                         const std::vector<std::pair<std::string, int64_t>>& running) {
+                         const std::vector<std::pair<std::string, int64_t>>& running,
+                         int64_t flush_after) {
   v1::Register message;
   message.set_worker(name);
   message.set_host_address("127.0.0.1");
@@ -43,6 +44,7 @@ void JobHarness::Connect(const std::string& name,
     message.add_running()->set_job(job);
     message.mutable_running()->rbegin()->set_generation(generation);
     message.mutable_running()->rbegin()->add_device_names("cpu0");
+    message.mutable_running()->rbegin()->set_flush_after(flush_after);
   }
   std::unique_ptr<FakeWorker>& worker = workers_[name];
   if (worker == nullptr) worker = std::make_unique<FakeWorker>();
@@ -78,14 +80,43 @@ void JobHarness::Pump() {
         worker->inbox.pop_front();
       }
       again = true;
+      if (worker->loses_told.erase(message.message_case()) > 0) {
+        BreakStream(*worker);
+        continue;
+      }
       if (!worker->silent_on.contains(message.message_case())) Answer(*worker, message);
     }
   }
 }
 
+void JobHarness::BreakStream(FakeWorker& worker) {
+  Disconnect(worker.name);
+  {
+    absl::MutexLock lock(&mutex_);
+    worker.inbox.clear();
+  }
+  if (worker.job.empty()) return Connect(worker.name);
+  Connect(worker.name, {{worker.job, worker.generation}});
+  if (worker.last_report.has_value()) jobs->OnMessage(worker.name, *worker.last_report);
+}
+
+void JobHarness::Say(FakeWorker& worker, const v1::ConnectRequest& message) {
+  if (!message.has_progress() && !message.has_run_ended()) worker.last_report = message;
+  if (worker.loses_said.erase(message.message_case()) > 0) return BreakStream(worker);
+  jobs->OnMessage(worker.name, message);
+}
+
 void JobHarness::Answer(FakeWorker& worker, const v1::ConnectResponse& message) {
   v1::ConnectRequest answer;
+  const bool repeated = (message.has_start() || message.has_merge()) &&
+                        !worker.begun.insert(message.message_case()).second;
+  if (repeated) return;
+  if (message.has_abort() || message.has_release()) worker.job.clear();
   if (message.has_prepare()) {
+    worker.job = message.prepare().job();
+    worker.generation = message.prepare().generation();
+    worker.begun.clear();
+    worker.last_report.reset();
     devices_[worker.name].clear();
     for (const auto& device : message.prepare().program().devices()) {
       const auto& mine = message.prepare().devices();
@@ -120,7 +151,7 @@ void JobHarness::Answer(FakeWorker& worker, const v1::ConnectResponse& message) 
   } else {
     return;
   }
-  jobs->OnMessage(worker.name, answer);
+  Say(worker, answer);
 }
 
 void JobHarness::Train(FakeWorker& worker, const std::string& job, int64_t generation) {
@@ -142,7 +173,7 @@ void JobHarness::Train(FakeWorker& worker, const std::string& job, int64_t gener
       event->set_start_ns(step * 1000 + device);
       event->set_end_ns(step * 1000 + 500);
     }
-    jobs->OnMessage(worker.name, message);
+    Say(worker, message);
   }
   v1::ConnectRequest message;
   message.mutable_finished()->set_job(job);
@@ -150,7 +181,7 @@ void JobHarness::Train(FakeWorker& worker, const std::string& job, int64_t gener
   message.mutable_finished()->add_shards("shard-" + worker.name);
   message.mutable_finished()->set_predicted_samples(10);
   message.mutable_finished()->set_correct_samples(9);
-  jobs->OnMessage(worker.name, message);
+  Say(worker, message);
 }
 
 v1::Job JobHarness::Await(const std::string& job, v1::JobState state) {

@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -26,6 +27,15 @@ struct FakeWorker {
   std::string refusal;      // Answers Prepare with Failed.
   int64_t total_steps = 3;  // What it counts.
   bool connected = false;
+  // With the next message of these kinds its stream breaks: that message is lost, and all that wait
+  // behind it. Then it connects again with its run and repeats its last report.
+  std::set<v1::ConnectResponse::MessageCase> loses_told;
+  std::set<v1::ConnectRequest::MessageCase> loses_said;
+  // Its run: the job, the generation, and what it has begun of it.
+  std::string job;
+  int64_t generation = 0;
+  std::set<v1::ConnectResponse::MessageCase> begun;
+  std::optional<v1::ConnectRequest> last_report;
 };
 
 class JobHarness {
@@ -34,9 +44,10 @@ class JobHarness {
   ~JobHarness();
 
   FakeWorker& Worker(const std::string& name) { return *workers_[name]; }
-  // Registers the worker, with what it still runs.
+  // Registers the worker, with what it still runs, and after which step it empties its pipelines.
   void Connect(const std::string& name,
-               const std::vector<std::pair<std::string, int64_t>>& running = {});
+               const std::vector<std::pair<std::string, int64_t>>& running = {},
+               int64_t flush_after = 0);
   void Disconnect(const std::string& name);
   // Answers for all workers until none has an unread message.
   void Pump();
@@ -51,6 +62,7 @@ class JobHarness {
   int Heard(const std::string& worker, v1::ConnectResponse::MessageCase kind);
 
   RecordingStore* const store;
+  ProfileStore profiles;
   WorkerRegistry registry;
   PlanningPool pool;
   std::unique_ptr<JobManager> jobs;
@@ -59,6 +71,8 @@ class JobHarness {
 
  private:
   void Answer(FakeWorker& worker, const v1::ConnectResponse& message);
+  void Say(FakeWorker& worker, const v1::ConnectRequest& message);
+  void BreakStream(FakeWorker& worker);
   void Train(FakeWorker& worker, const std::string& job, int64_t generation);
 
   absl::Mutex mutex_;  // Inboxes.

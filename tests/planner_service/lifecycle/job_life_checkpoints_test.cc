@@ -61,6 +61,16 @@ class JobCheckpointsTest : public ::testing::Test {
     message.mutable_checkpoint_written()->set_error(error);
     harness_.jobs->OnMessage("a", message);
   }
+  // A worker that the other one gives the run up for.
+  void Lose(const std::string& worker, const std::string& other) {
+    harness_.Disconnect(worker);
+    v1::ConnectRequest failed;
+    failed.mutable_failed()->set_job(job_);
+    failed.mutable_failed()->set_generation(Job().generation());
+    failed.mutable_failed()->set_code(static_cast<int>(absl::StatusCode::kUnavailable));
+    failed.mutable_failed()->set_message("its peer has gone");
+    harness_.jobs->OnMessage(other, failed);
+  }
   int Manifests() {
     return harness_.Heard("a", Message::kWriteManifest) +
            harness_.Heard("b", Message::kWriteManifest);
@@ -112,6 +122,30 @@ TEST_F(JobCheckpointsTest, AManifestThatCannotBeWrittenIsTold) {
   Complete("no space left");
   EXPECT_EQ(Job().checkpoint_step(), 0);
   EXPECT_THAT(Job().warnings(), ElementsAre(HasSubstr("worker a: no space left")));
+}
+
+TEST_F(JobCheckpointsTest, AnotherWorkerWritesTheManifestOfOneThatIsLost) {
+  spec_.set_max_restarts(1);
+  Run();
+  harness_.Worker("a").silent_on.insert(Message::kWriteManifest);
+  WriteShares(10);
+  ASSERT_EQ(harness_.Heard("a", Message::kWriteManifest), 1);
+  Lose("a", "b");
+  std::vector<Message::MessageCase> told;
+  for (const Message& message : harness_.Worker("b").heard) {
+    if (message.has_write_manifest() || message.has_abort()) told.push_back(message.message_case());
+  }
+  // Before the run ends there, which waits for it.
+  EXPECT_THAT(told, ElementsAre(Message::kWriteManifest, Message::kAbort));
+}
+
+TEST_F(JobCheckpointsTest, AManifestThatIsBeingWrittenIsNotWrittenTwice) {
+  spec_.set_max_restarts(1);
+  Run();
+  harness_.Worker("a").silent_on.insert(Message::kWriteManifest);
+  WriteShares(10);
+  Lose("b", "a");
+  EXPECT_EQ(Manifests(), 1);
 }
 
 TEST_F(JobCheckpointsTest, AJobThatLosesAWorkerStartsAgainOnWhatIsLeft) {

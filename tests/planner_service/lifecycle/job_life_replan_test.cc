@@ -3,36 +3,27 @@
 #include <gtest/gtest.h>
 
 #include <memory>
-#include <optional>
-#include <vector>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/synchronization/notification.h"
-#include "absl/time/clock.h"
 #include "tests/planner_service/jobs/small_spec.h"
-#include "tests/planner_service/lifecycle/job_harness.h"
+#include "tests/planner_service/lifecycle/measured_job.h"
 
 namespace stagewright {
 namespace {
 
 using ::testing::HasSubstr;
 using testing::JobHarness;
-using testing::RecordingStore;
 using testing::SmallSpec;
-using Message = v1::ConnectResponse;
 
 constexpr int64_t kPass = 1'000'000;
 constexpr int64_t kTransfer = 20'000'000;
 
-bool IsTransferOf(const v1::Action& action) {
-  return action.kind() >= v1::ACTION_KIND_SEND_ACTIVATION &&
-         action.kind() <= v1::ACTION_KIND_RECEIVE_GRADIENT;
-}
-
-class JobReplanTest : public ::testing::Test {
+class JobReplanTest : public testing::MeasuredJobTest {
  protected:
-  // A running job of two stages with one sample at a time, where the planner may choose anything.
-  void Run() {
+  // A running job of two stages with one sample at a time, where the planner may choose anything;
+  // on two devices, or on all there are, which are two.
+  void Run(int32_t num_devices = 2) {
     for (const char* name : {"a", "b"}) {
       harness_->Connect(name);
       harness_->Worker(name).silent_on = {Message::kStart};
@@ -45,94 +36,14 @@ class JobReplanTest : public ::testing::Test {
     ASSERT_EQ(harness_->Await(first, v1::JOB_STATE_RUNNING).state(), v1::JOB_STATE_RUNNING);
     *spec.mutable_strategy() = harness_->Get(first).plan().strategy();
     ASSERT_TRUE(harness_->jobs->Cancel(first).ok());
+    harness_->Pump();  // Its devices are free.
     spec.clear_plan_options();
+    spec.set_num_devices(num_devices);
     job_ = harness_->Submit(spec);
     ASSERT_EQ(harness_->Await(job_, v1::JOB_STATE_RUNNING).state(), v1::JOB_STATE_RUNNING);
     harness_->Pump();
     ASSERT_EQ(Job().plan().program().devices_size(), 2);
   }
-
-  v1::Job Job() const { return harness_->Get(job_); }
-  static std::string WorkerOf(const v1::Job& job, int32_t device) {
-    return job.devices(device).substr(0, job.devices(device).find('/'));
-  }
-
-  // Both devices tell of a step, with all their actions.
-  void Step(int64_t step, int64_t step_ns, bool trace = true) {
-    const v1::Job job = Job();
-    for (const v1::DeviceProgram& device : job.plan().program().devices()) {
-      v1::ConnectRequest message;
-      v1::Progress* progress = message.mutable_progress();
-      progress->set_job(job_);
-      progress->set_generation(job.generation());
-      progress->set_step(step);
-      v1::DeviceProgress* own = progress->add_devices();
-      own->set_device(device.device());
-      own->set_step_ns(step_ns);
-      for (const v1::ProgramAction& item : device.body()) {
-        if (!trace) break;
-        v1::TraceEvent* event = progress->add_trace();
-        event->set_device(device.device());
-        *event->mutable_action() = item.action();
-        event->set_step(static_cast<int32_t>(step - 1));
-        event->set_end_ns(IsTransferOf(item.action()) ? kTransfer : kPass);
-      }
-      harness_->jobs->OnMessage(WorkerOf(job, device.device()), message);
-    }
-  }
-  void Steps(int64_t first, int64_t last, int64_t step_ns) {
-    for (int64_t step = first; step <= last; ++step) Step(step, step_ns);
-  }
-
-  absl::StatusOr<v1::ReplanJobResponse> Replan(bool apply, const std::string& name = "") {
-    v1::ReplanJobRequest request;
-    request.set_name(name.empty() ? job_ : name);
-    request.set_apply(apply);
-    absl::Notification ended;
-    absl::StatusOr<v1::ReplanJobResponse> answer = absl::UnknownError("none");
-    harness_->jobs->Replan(request, [&](absl::StatusOr<v1::ReplanJobResponse> response) {
-      answer = std::move(response);
-      ended.Notify();
-    });
-    ended.WaitForNotification();
-    return answer;
-  }
-
-  // The newest message of a kind that `worker` heard.
-  std::optional<Message> Newest(const std::string& worker, Message::MessageCase kind) {
-    std::optional<Message> newest;
-    for (const Message& message : harness_->Worker(worker).heard) {
-      if (message.message_case() == kind) newest = message;
-    }
-    return newest;
-  }
-
-  void WriteShares(int64_t step, const std::string& error = "", bool skipped = false) {
-    const v1::Job job = Job();
-    for (const v1::DeviceProgram& device : job.plan().program().devices()) {
-      v1::ConnectRequest message;
-      v1::ShardWritten* written = message.mutable_shard_written();
-      written->set_job(job_);
-      written->set_generation(job.generation());
-      written->set_step(step);
-      written->set_device(device.device());
-      if (device.device() == 0) written->set_error(error);
-      if (device.device() == 0) written->set_skipped(skipped);
-      harness_->jobs->OnMessage(WorkerOf(job, device.device()), message);
-    }
-  }
-  void WriteManifest(int64_t step) {
-    v1::ConnectRequest message;
-    message.mutable_checkpoint_written()->set_job(job_);
-    message.mutable_checkpoint_written()->set_generation(Job().generation());
-    message.mutable_checkpoint_written()->set_step(step);
-    message.mutable_checkpoint_written()->set_path(absl::StrCat("out/checkpoints/step-", step));
-    harness_->jobs->OnMessage("a", message);
-  }
-
-  RecordingStore store_;
-  std::unique_ptr<JobHarness> harness_ = std::make_unique<JobHarness>(&store_);
-  std::string job_;
 };
 
 TEST_F(JobReplanTest, ComparesActionsWithThePlans) {
@@ -212,6 +123,68 @@ TEST_F(JobReplanTest, OnlyLookingChangesNothing) {
   // The messages of eight micro-batches follow each other.
   EXPECT_GE(looked->present().evaluation().iteration_ns(), 8 * kTransfer * 9 / 10);
   EXPECT_EQ(harness_->Heard("a", Message::kCheckpointAfter), 0);
+}
+
+TEST_F(JobReplanTest, LeavesOutFreeDevicesThatAreClosedToJobs) {
+  Run(/*num_devices=*/0);
+  Steps(1, 10, 200 * kPass);
+  harness_->Connect("c");
+  for (const auto& [said, devices] : {std::pair(v1::WORKER_AVAILABILITY_CORDONED, 2),
+                                      std::pair(v1::WORKER_AVAILABILITY_OPEN, 3)}) {
+    ASSERT_TRUE(harness_->registry.SetAvailability("c", said).ok());
+    const auto looked = Replan(false);
+    ASSERT_TRUE(looked.ok()) << looked.status();
+    EXPECT_EQ(looked->devices_size(), devices);
+  }
+}
+
+TEST_F(JobReplanTest, LeavesFreeDevicesToJobsThatWaitForThemAndToQuotas) {
+  JobManagerOptions options;
+  options.quotas.other_owners = 3;
+  harness_ = std::make_unique<JobHarness>(&store_, options);
+  Run(/*num_devices=*/0);
+  Steps(1, 10, 200 * kPass);
+  for (const char* worker : {"c", "d"}) harness_->Connect(worker);
+  EXPECT_EQ(Replan(false)->devices_size(), 3);
+  v1::JobSpec spec = SmallSpec();
+  spec.set_num_devices(4);
+  spec.set_owner("bob");  // More than its quota: it waits.
+  const std::string waits = harness_->Submit(spec);
+  EXPECT_EQ(Replan(false)->devices_size(), 2);
+  ASSERT_TRUE(harness_->jobs->Cancel(waits).ok());
+  const auto changed = Replan(true);
+  ASSERT_TRUE(changed.ok() && changed->applied()) << changed.status();
+  ASSERT_EQ(changed->devices_size(), 3);
+  // Another job of the owner is faster.
+  spec = SmallSpec();
+  spec.set_num_devices(1);
+  spec.mutable_plan_options()->set_num_stages(1);
+  harness_->Submit(spec);
+  harness_->Pump();
+  WriteShares(changed->after_step());
+  WriteManifest(changed->after_step());
+  EXPECT_EQ(Job().replans(), 0);
+  EXPECT_THAT(Job().warnings(), ::testing::Contains(HasSubstr("it keeps its plan: quota of jobs "
+                                                              "without an owner: 3 devices")));
+}
+
+TEST_F(JobReplanTest, TakesNoDeviceThatSomebodyHasComeToWaitFor) {
+  Run(/*num_devices=*/0);
+  Steps(1, 10, 200 * kPass);
+  harness_->Connect("c");
+  const auto changed = Replan(true);
+  ASSERT_TRUE(changed.ok() && changed->applied()) << changed.status();
+  ASSERT_EQ(changed->devices_size(), 3);
+  v1::JobSpec spec = SmallSpec();
+  spec.set_num_devices(2);
+  const std::string waits = harness_->Submit(spec);
+  EXPECT_THAT(harness_->Get(waits).message(), HasSubstr("1 is free"));
+  WriteShares(changed->after_step());
+  WriteManifest(changed->after_step());
+  EXPECT_EQ(Job().replans(), 0);
+  EXPECT_EQ(harness_->Heard("a", Message::kGoOn), 1);
+  EXPECT_THAT(Job().warnings(),
+              ::testing::Contains("it keeps its plan: other jobs wait for devices"));
 }
 
 TEST_F(JobReplanTest, ChangesOverAtACheckpointThatAllStopAfter) {

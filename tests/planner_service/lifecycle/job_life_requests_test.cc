@@ -76,6 +76,53 @@ TEST_F(JobLifeRequestsTest, ACancelThatIsRepeatedIsAnsweredAsTheFirst) {
   EXPECT_EQ(Submit(SmallSpec(), "id").code(), absl::StatusCode::kAlreadyExists);
 }
 
+// Writes, and does not say so while `silent`.
+class SilentStore : public RecordingStore {
+ public:
+  absl::Status WriteIf(const std::vector<Condition>& conditions,
+                       const std::vector<Mutation>& batch) override {
+    RETURN_IF_ERROR(RecordingStore::WriteIf(conditions, batch));
+    return silent ? absl::DeadlineExceededError("no answer") : absl::OkStatus();
+  }
+  bool silent = false;
+};
+
+TEST(JobLifeDoubtTest, ASubmitThatMayHaveBeenWrittenIsNoOtherOnesJob) {
+  SilentStore store;
+  auto harness = std::make_unique<JobHarness>(&store);
+  v1::JobSpec first = SpecAt("/data/first"), second = SpecAt("/data/second");
+  store.silent = true;
+  EXPECT_EQ(harness->jobs->Submit(first, "first").status().code(),
+            absl::StatusCode::kDeadlineExceeded);
+  store.silent = false;
+  const std::string name = harness->jobs->Submit(second, "second")->name();
+  harness->jobs->Suspend();
+  harness = std::make_unique<JobHarness>(&store);
+  EXPECT_EQ(harness->jobs->Submit(second, "second")->name(), name);
+  EXPECT_EQ(harness->jobs->Submit(first, "first")->spec().output_path(), "/data/first");
+  EXPECT_EQ(harness->List().size(), 2u);
+}
+
+TEST(JobLifeDoubtTest, ASubmitThatMayHaveBeenWrittenIsFoundByTheNextPlanner) {
+  SilentStore store;
+  auto harness = std::make_unique<JobHarness>(&store);
+  store.silent = true;
+  EXPECT_FALSE(harness->jobs->Submit(SpecAt("/data/first"), "first").ok());
+  store.silent = false;
+  harness->jobs->Suspend();
+  harness = std::make_unique<JobHarness>(&store);
+  EXPECT_EQ(harness->jobs->Submit(SpecAt("/data/first"), "first")->name(), "jobs/1");
+  EXPECT_EQ(harness->List().size(), 1u);
+}
+
+TEST_F(JobLifeRequestsTest, AStoreThatIsAnotherPlannersIsNoFaultOfTheRequest) {
+  const std::string job = harness_->Submit(SmallSpec());
+  store_.FailWhen([](const v1::Job&) { return true; }, absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(Submit(SpecAt("/data/other")).code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(harness_->jobs->Cancel(job, "").status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(harness_->jobs->Delete(job).code(), absl::StatusCode::kUnavailable);
+}
+
 TEST_F(JobLifeRequestsTest, TwoUnfinishedJobsMayNotShareAnOutputPath) {
   ASSERT_TRUE(Submit(SpecAt("/data/run")).ok());
   for (const char* same : {"/data/run", "/data/run/", "/data/./run", "/data/x/../run//"}) {
@@ -121,6 +168,28 @@ TEST_F(JobLifeRequestsTest, ListsByStateAndName) {
   EXPECT_THAT(names(pending), ElementsAre("jobs/4", "jobs/3"));
   nightly.set_display_name_contains("night");
   EXPECT_THAT(names(nightly), ElementsAre("jobs/3"));
+}
+
+TEST_F(JobLifeRequestsTest, ListsByOwnerAndTenant) {
+  for (const auto& [owner, tenant] :
+       {std::pair("alice", ""), std::pair("alice", "vision"), std::pair("bob", "vision")}) {
+    v1::JobSpec spec = SmallSpec();
+    spec.set_owner(owner);
+    spec.set_tenant(tenant);
+    harness_->Submit(spec);
+  }
+  const auto names = [&](const char* owner, const char* tenant) {
+    v1::ListJobsRequest request;
+    request.set_owner(owner);
+    request.set_tenant(tenant);
+    const auto listed = harness_->jobs->List(request);
+    return Names({listed->jobs().begin(), listed->jobs().end()});
+  };
+  EXPECT_THAT(names("alice", ""), ElementsAre("jobs/2", "jobs/1"));
+  EXPECT_THAT(names("", "vision"), ElementsAre("jobs/3", "jobs/2"));
+  EXPECT_THAT(names("alice", "vision"), ElementsAre("jobs/2"));
+  EXPECT_THAT(names("eve", ""), ElementsAre());
+  EXPECT_THAT(names("", ""), ElementsAre("jobs/3", "jobs/2", "jobs/1"));
 }
 
 TEST_F(JobLifeRequestsTest, PagesDoNotShiftWhenJobsComeAndGo) {

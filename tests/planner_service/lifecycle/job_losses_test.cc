@@ -1,5 +1,7 @@
 // Workers that are lost, come back, hang or say late what is over, in every order: a job that has
 // restarts left goes on.
+#include "planner_service/lifecycle/job_losses.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -99,7 +101,7 @@ class JobLossesTest : public ::testing::Test {
                                 Progress(job_, job.generation(), step, program.device()));
     }
   }
-  void ExpectRunsOn(std::vector<std::string> devices, int restarts) {
+  void ExpectRunsOn(const std::vector<std::string>& devices, int restarts) {
     const v1::Job job = Await(v1::JOB_STATE_RUNNING);
     EXPECT_EQ(job.state(), v1::JOB_STATE_RUNNING) << job.message();
     EXPECT_THAT(job.devices(), ::testing::ElementsAreArray(devices));
@@ -179,6 +181,27 @@ TEST_F(JobLossesTest, WithoutRestartsTheFirstCauseIsTheJobs) {
   EXPECT_EQ(Job().state(), v1::JOB_STATE_FAILED);
   EXPECT_THAT(Job().message(), HasSubstr("worker b was lost"));
   EXPECT_THAT(Job().message(), Not(HasSubstr("worker c")));
+}
+
+TEST_F(JobLossesTest, AnOnlyWorkerIsWaitedForForAMomentSinceNobodyTellsThatItDied) {
+  Run(1);
+  Connect("b");
+  Step(10);
+  harness_->Disconnect("a");
+  Pass(kConnectsAgainWithin - absl::Seconds(1));
+  EXPECT_EQ(Job().state(), v1::JOB_STATE_RECOVERING);
+  Pass(absl::Seconds(1.5));
+  ExpectRunsOn({"b/cpu0"}, 1);
+}
+
+TEST_F(JobLossesTest, AnOnlyWorkerIsWaitedForLongerIfItsLossFailsTheJob) {
+  spec_.set_max_restarts(0);
+  Run(1);
+  harness_->Disconnect("a");
+  Pass(absl::Seconds(9));
+  EXPECT_EQ(Job().state(), v1::JOB_STATE_RECOVERING);
+  Connect("a", {{job_, 1}});
+  EXPECT_EQ(Job().state(), v1::JOB_STATE_RUNNING);
 }
 
 TEST_F(JobLossesTest, AStartThatIsNotAnsweredIsTriedWithoutWhoHangs) {
@@ -282,7 +305,7 @@ TEST_F(JobLossesTest, WaitPutsOffTheJobUntilAReplacementIsThere) {
   harness_->Pump();
   EXPECT_EQ(Job().state(), v1::JOB_STATE_PENDING);
   EXPECT_THAT(Job().message(), HasSubstr("worker b was lost"));
-  EXPECT_THAT(Job().message(), HasSubstr("waiting: it had 3 devices, 2 are free"));
+  EXPECT_THAT(Job().message(), HasSubstr("waits for 3 devices: 2 are connected"));
   Connect("d");
   ExpectRunsOn({"a/cpu0", "c/cpu0", "d/cpu0"}, 1);
 }

@@ -14,9 +14,7 @@
 namespace stagewright {
 namespace {
 
-using ::testing::_;
 using ::testing::ElementsAre;
-using testing::FakeWorker;
 using ::testing::HasSubstr;
 using testing::JobHarness;
 using ::testing::Not;
@@ -42,7 +40,7 @@ class JobManagerTest : public ::testing::Test {
     if (state != v1::JOB_STATE_PENDING) harness_->Connect("b");
     if (state == v1::JOB_STATE_STARTING) harness_->Worker("b").silent_on = {Message::kConnectPeers};
     if (state == v1::JOB_STATE_RUNNING) harness_->Worker("b").silent_on = {Message::kStart};
-    const std::string job = harness_->Submit(SmallSpec());
+    std::string job = harness_->Submit(SmallSpec());
     EXPECT_EQ(harness_->Await(job, state).state(), state);
     harness_->Pump();
     EXPECT_EQ(harness_->Get(job).state(), state);
@@ -322,6 +320,43 @@ TEST_F(JobManagerTest, AStartThatTakesTooLongFailsAndNamesWhoDidNotAnswer) {
   EXPECT_EQ(harness_->Heard("b", Message::kAbort), 1);
 }
 
+TEST_F(JobManagerTest, AStartWaitsForWorkersThatFetch) {
+  const std::string job = JobIn(v1::JOB_STATE_STARTING);
+  const absl::Time begin = absl::Now();
+  const auto tick = [&](int seconds) {
+    const absl::Time now = begin + absl::Seconds(seconds);
+    for (const char* name : {"a", "b"})
+      harness_->registry.Heartbeat(name, harness_->Worker(name).session, now);
+    harness_->jobs->Tick(now);
+    return harness_->Get(job);
+  };
+  const auto fetched = [&](int64_t bytes) {
+    v1::ConnectRequest message;
+    message.mutable_fetching()->set_job(job);
+    message.mutable_fetching()->set_generation(1);
+    message.mutable_fetching()->set_fetched_bytes(bytes);
+    message.mutable_fetching()->set_total_bytes(int64_t{2} << 30);
+    harness_->jobs->OnMessage("b", message);
+  };
+  tick(100);
+  fetched(int64_t{1} << 30);
+  EXPECT_EQ(tick(200).state(), v1::JOB_STATE_STARTING);
+  EXPECT_EQ(tick(201).message(), "preparing workers: 1 GiB of 2 GiB of weights fetched");
+  fetched(int64_t{1} << 30);  // No more than before.
+  EXPECT_EQ(tick(225).state(), v1::JOB_STATE_FAILED);
+}
+
+TEST_F(JobManagerTest, WhatAWorkerFetchedMustBePossible) {
+  const std::string job = JobIn(v1::JOB_STATE_STARTING);
+  v1::ConnectRequest message;
+  message.mutable_fetching()->set_job(job);
+  message.mutable_fetching()->set_generation(1);
+  message.mutable_fetching()->set_fetched_bytes(2);
+  message.mutable_fetching()->set_total_bytes(1);
+  harness_->jobs->OnMessage("b", message);
+  EXPECT_THAT(harness_->Get(job).message(), HasSubstr("fetching.total_bytes"));
+}
+
 TEST_F(JobManagerTest, ASilentWorkerIsLost) {
   const std::string job = JobIn(v1::JOB_STATE_RUNNING);
   harness_->registry.Heartbeat("a", harness_->Worker("a").session, absl::Now() + absl::Seconds(11));
@@ -460,7 +495,7 @@ TEST_F(JobManagerTest, WaitsForAsManyDevicesAsItWants) {
   harness_->Connect("a");
   const std::string job = harness_->Submit(SmallSpec());
   EXPECT_EQ(harness_->Get(job).state(), v1::JOB_STATE_PENDING);
-  EXPECT_THAT(harness_->Get(job).message(), HasSubstr("waiting for 2 free devices"));
+  EXPECT_THAT(harness_->Get(job).message(), HasSubstr("waits for 2 devices: 1 is connected"));
   const int64_t version = harness_->Get(job).version();
   harness_->jobs->Tick(absl::Now());
   EXPECT_EQ(harness_->Get(job).version(), version);  // Waiting is not a change.

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <limits>
 #include <thread>
 
@@ -84,6 +85,15 @@ TEST_F(WorkerRegistryTest, DevicesComeByWorkerAndIndexWithWhatWasRegistered) {
   EXPECT_EQ(registry_.List()[0].name(), "a");
   EXPECT_EQ(registry_.List()[0].devices_size(), 2);
   EXPECT_EQ(registry_.List()[0].last_heartbeat_time().seconds(), 1'000'000);
+}
+
+TEST_F(WorkerRegistryTest, ShowsWhatAWorkerToldOfItsGpus) {
+  v1::Register with_gpu = Registration("a", 1);
+  with_gpu.mutable_gpu_machine()->set_driver_version("580.82.07");
+  ASSERT_TRUE(registry_.Register(with_gpu, Ignore, now_).ok());
+  Add("b");
+  EXPECT_EQ(registry_.List()[0].gpu_machine().driver_version(), "580.82.07");
+  EXPECT_FALSE(registry_.List()[1].has_gpu_machine());
 }
 
 TEST_F(WorkerRegistryTest, SecondWorkerOfANameIsRefusedWhileTheFirstLives) {
@@ -171,6 +181,45 @@ struct BadField {
   void (*spoil)(v1::Register&);
 };
 
+TEST_F(WorkerRegistryTest, NamesTheWorkersThatHaveNotEndedRunsOfEachJob) {
+  Add("a", 2);
+  Add("b", 2);
+  ASSERT_TRUE(registry_.Allocate("jobs/1", {"a/cpu0", "a/cpu1", "b/cpu0"}).ok());
+  ASSERT_TRUE(registry_.Allocate("jobs/2", {"b/cpu1"}).ok());
+  EXPECT_THAT(registry_.Ending(), IsEmpty());
+  registry_.EndRun("jobs/1", 1, {"a/cpu0", "a/cpu1", "b/cpu0"});
+  registry_.EndRun("jobs/2", 1, {"b/cpu1"});
+  EXPECT_THAT(registry_.Ending(),
+              ElementsAre(Pair("jobs/1", ElementsAre("a", "b")), Pair("jobs/2", ElementsAre("b"))));
+  EXPECT_THAT(registry_.Ending("jobs/2"), ElementsAre("b"));
+  EXPECT_THAT(registry_.Ending("jobs/3"), IsEmpty());
+}
+
+TEST_F(WorkerRegistryTest, ADeviceIsStuckThatARunDoesNotLeaveInTime) {
+  Add("a");
+  const auto device = [&] { return registry_.Devices(/*free_only=*/false)[0]; };
+  ASSERT_TRUE(registry_.Allocate("jobs/1", {"a/cpu0"}).ok());
+  registry_.EndRun("jobs/1", 1, {"a/cpu0"});
+  registry_.Tick(now_);
+  registry_.Tick(now_ + kRunsEndWithin - absl::Seconds(1));
+  EXPECT_TRUE(device().ending);
+  EXPECT_FALSE(device().stuck);
+  registry_.Tick(now_ + kRunsEndWithin);
+  EXPECT_TRUE(device().stuck);
+  EXPECT_THAT(Names(/*free_only=*/true), IsEmpty());
+  registry_.Ended("a", "jobs/1", 1);
+  EXPECT_FALSE(device().stuck);
+  // The next run has as long.
+  v1::RunningJob run;
+  run.set_job("jobs/2");
+  run.set_generation(1);
+  run.add_device_names("cpu0");
+  registry_.NoteEnding("a", run);
+  registry_.Tick(now_ + absl::Hours(1));
+  EXPECT_TRUE(device().ending);
+  EXPECT_FALSE(device().stuck);
+}
+
 TEST_F(WorkerRegistryTest, BadFieldsAreNamed) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   static double bad_rate;
@@ -202,6 +251,12 @@ TEST_F(WorkerRegistryTest, BadFieldsAreNamed) {
        }},
       {"host_cores", [](v1::Register& m) { m.set_host_cores(-1); }},
       {"threads_per_device", [](v1::Register& m) { m.set_threads_per_device(-1); }},
+      {"GPU \"H200\".no_peer_access: 1",
+       [](v1::Register& m) {
+         v1::Gpu* gpu = m.mutable_gpu_machine()->add_gpus();
+         gpu->set_name("H200");
+         gpu->add_no_peer_access(1);
+       }},
   };
   for (const BadField& bad : cases) {
     v1::Register message = Registration("w", 2);
@@ -236,6 +291,81 @@ TEST_F(WorkerRegistryTest, IsThreadSafe) {
   for (std::thread& thread : threads) thread.join();
   EXPECT_FALSE(twice);
   EXPECT_EQ(registry_.List().size(), 1u);
+}
+
+// What a worker has been told of its availability since it registered.
+class WorkerAvailabilityTest : public WorkerRegistryTest {
+ protected:
+  void Connect(int64_t process, v1::WorkerAvailability says, bool leaving = false) {
+    v1::Register message = Registration("a", 1);
+    message.set_process(process);
+    message.set_availability(says);
+    message.set_leaving(leaving);
+    told_.clear();
+    const auto session = registry_.Register(
+        message,
+        [this](const v1::ConnectResponse& told) {
+          told_.push_back(told.set_availability().availability());
+          if (on_told_) on_told_();
+          return true;
+        },
+        now_);
+    ASSERT_TRUE(session.ok()) << session.status();
+    session_ = *session;
+  }
+  void Disconnect() { ASSERT_TRUE(registry_.Unregister("a", session_)); }
+  v1::WorkerAvailability Now() const { return registry_.Get("a")->availability(); }
+
+  std::vector<v1::WorkerAvailability> told_;
+  std::function<void()> on_told_;
+  int64_t session_ = 0;
+};
+
+TEST_F(WorkerAvailabilityTest, WhatItMissedHoldsForTheSameProcessAndIsToldAgain) {
+  Connect(1, v1::WORKER_AVAILABILITY_OPEN);
+  EXPECT_THAT(told_, IsEmpty());
+  ASSERT_TRUE(registry_.SetAvailability("a", v1::WORKER_AVAILABILITY_CORDONED).ok());
+  Disconnect();
+  Connect(1, v1::WORKER_AVAILABILITY_OPEN);
+  EXPECT_EQ(Now(), v1::WORKER_AVAILABILITY_CORDONED);
+  EXPECT_THAT(told_, ElementsAre(v1::WORKER_AVAILABILITY_CORDONED));
+  Disconnect();
+  Connect(1, v1::WORKER_AVAILABILITY_CORDONED);
+  EXPECT_THAT(told_, IsEmpty()) << "it knows";
+  Disconnect();
+  Connect(2, v1::WORKER_AVAILABILITY_OPEN);
+  EXPECT_EQ(Now(), v1::WORKER_AVAILABILITY_OPEN) << "another process of the name";
+  EXPECT_THAT(told_, IsEmpty());
+}
+
+TEST_F(WorkerAvailabilityTest, AnAcceptedWordIsAnsweredAlsoWhereTheStreamEndsWithIt) {
+  Connect(1, v1::WORKER_AVAILABILITY_OPEN);
+  on_told_ = [this] { Disconnect(); };
+  const auto told = registry_.SetAvailability("a", v1::WORKER_AVAILABILITY_DRAINING);
+  ASSERT_TRUE(told.ok()) << told.status();
+  EXPECT_EQ(told->name(), "a");
+  EXPECT_EQ(told->availability(), v1::WORKER_AVAILABILITY_DRAINING);
+  EXPECT_FALSE(registry_.Get("a").ok());
+}
+
+TEST_F(WorkerAvailabilityTest, AWorkerThatIsLeavingIsOpenedNeitherAgainNorByAnOperator) {
+  Connect(1, v1::WORKER_AVAILABILITY_OPEN);
+  ASSERT_TRUE(registry_.SetAvailability("a", v1::WORKER_AVAILABILITY_OPEN).ok());
+  Disconnect();
+  Connect(1, v1::WORKER_AVAILABILITY_DRAINING, /*leaving=*/true);
+  EXPECT_EQ(Now(), v1::WORKER_AVAILABILITY_DRAINING);
+  EXPECT_THAT(told_, IsEmpty());
+  for (const bool left : {false, true}) {
+    if (left) {
+      EXPECT_THAT(registry_.TakeIdleLeavers(), ElementsAre("a"));
+    }
+    for (const auto wanted : {v1::WORKER_AVAILABILITY_OPEN, v1::WORKER_AVAILABILITY_CORDONED}) {
+      const absl::Status refused = registry_.SetAvailability("a", wanted).status();
+      EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
+      EXPECT_THAT(std::string(refused.message()), HasSubstr("worker \"a\" is leaving"));
+    }
+    EXPECT_EQ(Now(), v1::WORKER_AVAILABILITY_DRAINING);
+  }
 }
 
 }  // namespace

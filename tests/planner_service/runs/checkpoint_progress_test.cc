@@ -58,6 +58,41 @@ TEST_F(CheckpointProgressTest, HoldsTheFilesOfAllDevicesAndForgetsOlderOnes) {
   EXPECT_FALSE(Add(1, 4).has_value());
 }
 
+TEST_F(CheckpointProgressTest, OneThatIsSkippedLeavesTheOneThatIsBeingWritten) {
+  EXPECT_FALSE(Add(0, 3).has_value());
+  EXPECT_FALSE(Add(0, 6, "still being written", /*skipped=*/true).has_value());
+  EXPECT_EQ(Add(1, 6, "still being written", /*skipped=*/true)->step, 6);
+  for (const int32_t device : {0, 1})
+    EXPECT_FALSE(Add(device, 6, "still being written", /*skipped=*/true).has_value());
+  const auto written = Add(1, 3);
+  ASSERT_TRUE(written.has_value());
+  EXPECT_EQ(written->error, "");
+  EXPECT_EQ(written->files.size(), 2u);
+}
+
+TEST_F(CheckpointProgressTest, WhatIsToldAgainChangesNothing) {
+  EXPECT_FALSE(Add(0, 4).has_value());
+  EXPECT_FALSE(Add(0, 4).has_value());
+  const auto written = Add(1, 4);
+  ASSERT_TRUE(written.has_value());
+  EXPECT_EQ(written->files.size(), 2u);
+  for (const int32_t device : {0, 1}) EXPECT_FALSE(Add(device, 4).has_value());
+}
+
+TEST_F(CheckpointProgressTest, AWholeCheckpointWaitsForItsManifest) {
+  Add(0, 4);
+  EXPECT_FALSE(progress_.without_manifest().has_value());
+  Add(1, 4);
+  ASSERT_TRUE(progress_.without_manifest().has_value());
+  progress_.EndManifest(3);  // An older one's.
+  EXPECT_EQ(progress_.without_manifest()->step, 4);
+  progress_.EndManifest(4);
+  EXPECT_FALSE(progress_.without_manifest().has_value());
+  Add(0, 6, "no space left");
+  EXPECT_TRUE(Add(1, 6).has_value());
+  EXPECT_FALSE(progress_.without_manifest().has_value());
+}
+
 TEST(CheckpointProgress, NoneIsDueByNoClock) {
   CheckpointProgress progress(1, absl::ZeroDuration(), absl::UnixEpoch());
   EXPECT_FALSE(progress.Announce(10, kStep, 0, absl::Now()).has_value());

@@ -34,10 +34,11 @@ TEST(StepCollector, AStepIsWholeWhenAllDevicesHaveReportedIt) {
 
 TEST(StepCollector, WaitsForABoundedNumberOfSteps) {
   StepCollector steps(2, 3);
+  EXPECT_EQ(steps.stride(), 1);
   for (int64_t step = 1; step <= 5; ++step) EXPECT_FALSE(steps.Add(0, Share(step, 1)).has_value());
-  EXPECT_FALSE(steps.Add(1, Share(1, 1)).has_value());  // Given up; and the oldest is, again.
-  EXPECT_TRUE(steps.Add(1, Share(4, 1)).has_value());
-  EXPECT_TRUE(steps.Add(1, Share(5, 1)).has_value());
+  EXPECT_EQ(steps.stride(), 2);
+  for (int64_t step = 1; step <= 5; ++step)
+    EXPECT_EQ(steps.Add(1, Share(step, 1)).has_value(), step % 2 == 1) << step;
 }
 
 TEST(EvaluationFigures, NothingPredictedIsNoAccuracy) {

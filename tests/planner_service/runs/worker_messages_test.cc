@@ -46,6 +46,27 @@ TEST(WorkerMessages, NameTheJobAndItsGeneration) {
   EXPECT_EQ(abort.abort().reason(), "over");
 }
 
+TEST(PathsMessage, HasThePathsAndTheInputsAndNoPlan) {
+  Job job = RunningJob();
+  v1::JobSpec spec;
+  spec.set_data_path("/data");
+  spec.mutable_plan_options()->set_manual("{}");
+  spec.mutable_strategy()->add_stages();
+  job.spec = std::make_shared<const v1::JobSpec>(spec);
+  v1::Graph graph = *job.graph;
+  graph.add_inputs()->set_name("x");
+  graph.add_nodes()->set_name("relu");
+  job.graph = std::make_shared<const v1::Graph>(graph);
+  const v1::CheckPaths check = PathsMessage(job).check_paths();
+  EXPECT_EQ(check.job(), "jobs/7");
+  EXPECT_EQ(check.run(), RunName(job));
+  EXPECT_EQ(check.spec().data_path(), "/data");
+  ASSERT_EQ(check.spec().graph().inputs_size(), 1);
+  EXPECT_EQ(check.spec().graph().inputs(0).name(), "x");
+  EXPECT_EQ(check.spec().graph().nodes_size(), 0);
+  EXPECT_FALSE(check.spec().has_strategy() || check.spec().has_plan_options());
+}
+
 TEST(PrepareMessage, HasAnEvaluationForTheGraphAndForEachLength) {
   std::vector<v1::Program> evaluations(2);
   evaluations[0].set_mini_batch(4);
@@ -53,6 +74,7 @@ TEST(PrepareMessage, HasAnEvaluationForTheGraphAndForEachLength) {
   const v1::ConnectResponse message = PrepareMessage(RunningJob(), {}, evaluations);
   const v1::Prepare& prepare = message.prepare();
   EXPECT_EQ(prepare.spec().graph().name(), "net");
+  EXPECT_EQ(prepare.run(), RunName(RunningJob()));
   EXPECT_TRUE(prepare.restart());
   EXPECT_EQ(prepare.evaluation_program().mini_batch(), 4);
   ASSERT_EQ(prepare.lengths_size(), 1);

@@ -1,4 +1,4 @@
-#include "planner_service/lifecycle/retention.h"
+#include "planner_service/records/retention.h"
 
 #include <algorithm>
 #include <string>
@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/error_details.h"
 #include "common/log/log.h"
+#include "planner_service/records/told_of.h"
 
 namespace stagewright {
 
@@ -31,7 +32,8 @@ std::vector<int64_t> Expired(const std::map<int64_t, JobRecord>& records, const 
 absl::Status Forget(JobRecords& records, RequestBook& requests, int64_t number,
                     int64_t next_number) {
   const JobRecord& record = *records.Find(number);
-  if (record.unstored.has_value()) return records.trouble();  // Its workers do not know of its end.
+  // Its workers do not know of its end.
+  if (record.unstored.has_value()) return ToldOf(records.trouble());
   const Job& job = record.job;
   if (!IsTerminal(job.state)) {
     return WithResource(absl::FailedPreconditionError(absl::StrCat(
@@ -39,7 +41,7 @@ absl::Status Forget(JobRecords& records, RequestBook& requests, int64_t number,
                         job.name());
   }
   const std::vector<std::string> ids = requests.IdsOf(job.name());
-  RETURN_IF_ERROR(records.store().Remove(job, ids, next_number));
+  RETURN_IF_ERROR(ToldOf(records.store().Remove(job, ids, next_number)));
   Log(LogLevel::kInfo, "job forgotten", {{"job", job.name()}});
   requests.Forget(ids);
   records.all().erase(number);

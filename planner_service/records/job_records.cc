@@ -1,4 +1,4 @@
-#include "planner_service/lifecycle/job_records.h"
+#include "planner_service/records/job_records.h"
 
 #include <algorithm>
 #include <utility>
@@ -34,9 +34,10 @@ void ForgetParts(JobRecord& record) {
   record.measured.reset();
 }
 
-JobRecords::JobRecords(Store* store, WorkerRegistry* registry, OnChange on_change, OnEvent on_event)
+JobRecords::JobRecords(Store* store, ProfileStore* profiles, WorkerRegistry* registry,
+                       OnChange on_change, OnEvent on_event)
     : store_(store),
-      profiles_(store),
+      profiles_(profiles),
       registry_(registry),
       on_change_(std::move(on_change)),
       on_event_(std::move(on_event)) {}
@@ -102,20 +103,24 @@ void JobRecords::Release(JobRecord& record, absl::Time now) {
   record.outbox.clear();
 }
 
-bool JobRecords::WriteWaiting(absl::Time now) {
-  if (trouble_.ok() || now < retry_) return false;
+void JobRecords::WriteWaiting(absl::Time now) {
+  if (trouble_.ok() || now < retry_) return;
+  absl::Status trouble;
   for (auto& [number, record] : all_) {
     if (!record.unstored.has_value()) continue;
-    if (const absl::Status status = WriteJob(record); !status.ok()) {
-      trouble_ = status;
-      pause_ = std::min(2 * pause_, kLongestPause);
-      retry_ = now + pause_;
-      return false;
+    const absl::Status status = WriteJob(record);
+    if (status.ok()) {
+      Release(record, now);
+      continue;
     }
-    Release(record, now);
+    trouble = status;
+    // Another job may be small enough for what room there is; of a store that does not answer, each
+    // question takes time.
+    if (!absl::IsResourceExhausted(status) && !absl::IsInvalidArgument(status)) break;
   }
-  trouble_ = absl::OkStatus();
-  return true;
+  trouble_ = trouble;
+  pause_ = std::min(2 * pause_, kLongestPause);
+  retry_ = now + pause_;
 }
 
 void JobRecords::Announce(const Job& job) {

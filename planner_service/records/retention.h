@@ -10,7 +10,7 @@
 #include "absl/time/time.h"
 #include "common/base/status.h"
 #include "planner_service/jobs/request_book.h"
-#include "planner_service/lifecycle/job_records.h"
+#include "planner_service/records/job_records.h"
 
 namespace stagewright {
 

@@ -1,5 +1,5 @@
 // Jobs and a store that fails: what is seen is what is stored.
-#include "planner_service/lifecycle/job_records.h"
+#include "planner_service/records/job_records.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -135,6 +135,34 @@ TEST_F(JobRecordsTest, ACancellationThatCannotBeStoredSaysSoAndComesLater) {
   harness_->jobs->Tick(absl::Now() + absl::Minutes(1));
   EXPECT_EQ(harness_->Get(job).state(), v1::JOB_STATE_CANCELLED);
   EXPECT_EQ(store_.State(job), v1::JOB_STATE_CANCELLED);
+}
+
+TEST_F(JobRecordsTest, AJobThatThereIsNoRoomForKeepsNoOtherWaiting) {
+  for (const char* name : {"a", "b", "c", "d"}) {
+    harness_->Connect(name);
+    harness_->Worker(name).silent_on = {Message::kStart};
+  }
+  const auto running = [&] {
+    std::string job = harness_->Submit(SmallSpec());
+    EXPECT_EQ(harness_->Await(job, v1::JOB_STATE_RUNNING).state(), v1::JOB_STATE_RUNNING);
+    return job;
+  };
+  const std::string first = running(), second = running();
+  harness_.reset();
+  store_.FailWhen([](const v1::Job&) { return true; }, absl::StatusCode::kResourceExhausted);
+  Start();  // Both recover, unstored.
+  for (const std::string& job : {first, second})
+    EXPECT_EQ(store_.State(job), v1::JOB_STATE_RUNNING);
+  store_.FailWhen([&](const v1::Job& job) { return job.name() == first; },
+                  absl::StatusCode::kResourceExhausted);
+  harness_->jobs->Tick(absl::Now() + absl::Seconds(1));
+  EXPECT_EQ(store_.State(first), v1::JOB_STATE_RUNNING);
+  EXPECT_EQ(harness_->Get(second).state(), v1::JOB_STATE_RECOVERING);
+  EXPECT_FALSE(harness_->jobs->CheckWritable().ok());
+  store_.FailWhen(nullptr);
+  harness_->jobs->Tick(absl::Now() + absl::Seconds(5));
+  EXPECT_EQ(harness_->Get(first).state(), v1::JOB_STATE_RECOVERING);
+  EXPECT_EQ(harness_->jobs->CheckWritable(), absl::OkStatus());
 }
 
 TEST_F(JobRecordsTest, AJobThatCannotBeStoredIsNotTaken) {

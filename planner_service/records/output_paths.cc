@@ -1,4 +1,4 @@
-#include "planner_service/lifecycle/output_paths.h"
+#include "planner_service/records/output_paths.h"
 
 #include <filesystem>
 

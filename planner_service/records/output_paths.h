@@ -6,7 +6,7 @@
 #include <string>
 
 #include "common/base/status.h"
-#include "planner_service/lifecycle/job_records.h"
+#include "planner_service/records/job_records.h"
 
 namespace stagewright {
 

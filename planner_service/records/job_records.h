@@ -15,11 +15,13 @@
 #include "absl/time/time.h"
 #include "common/base/status.h"
 #include "common/wire/step_history.h"
+#include "planner_service/growth/growth_pauses.h"
 #include "planner_service/jobs/job.h"
 #include "planner_service/jobs/job_store.h"
-#include "planner_service/jobs/planned_job.h"
 #include "planner_service/planner/planner.h"
 #include "planner_service/profiles/profile_store.h"
+#include "planner_service/records/changeover_state.h"
+#include "planner_service/records/plans_ahead.h"
 #include "planner_service/registry/worker_registry.h"
 #include "planner_service/runs/run.h"
 #include "planner_service/runs/setbacks.h"
@@ -35,30 +37,19 @@ struct Measured {
   std::vector<TimedOperator> operators;  // None: not timed yet.
 };
 
-// Another plan for a running job, which is carried out when its state is saved; or workers that it
-// leaves then, to be planned anew for what is left.
-struct Changeover {
-  PlannedJob plan;
-  v1::Cluster cluster;
-  std::vector<std::string> devices;
-  std::string leaves;  // Names of the workers; empty: it gets the plan.
-  int tries = 1;       // To have all devices stop after one step.
-};
-
 // A job, and what is only in memory about it.
 struct JobRecord {
   Job job;
-  // The job as it was told last, unless it has ended.
-  std::optional<Job> told;
-  // Since when `job` is further on than the store; else absent.
-  std::optional<absl::Time> unstored;
+  std::optional<Job> told;             // As it was told last, unless it has ended.
+  std::optional<absl::Time> unstored;  // Since when `job` is further on than the store.
   // What workers are to be told once the store has the job.
   std::vector<std::pair<std::string, v1::ConnectResponse>> outbox;
   std::shared_ptr<SearchContext> planning;  // Set while planning.
-  v1::Cluster cluster;                      // For workers, from the last planning.
-  std::vector<v1::Program> evaluations;     // PlannedJob::evaluations of the last planning.
-  std::optional<Run> run;                   // While workers have devices for the job.
-  StepHistory history;  // The whole job's; once it has ended, in the store only.
+  PlansAhead ahead;
+  v1::Cluster cluster;                   // For workers, from the last planning.
+  std::vector<v1::Program> evaluations;  // PlannedJob::evaluations of the last planning.
+  std::optional<Run> run;                // While workers have devices for the job.
+  StepHistory history;                   // The whole job's; once it has ended, in the store only.
   absl::Time write_steps = absl::InfiniteFuture();  // When the store is to have it.
   bool write_job = false;  // The job is written with it: more than its steps has changed.
   v1::GetJobTraceResponse trace;
@@ -66,13 +57,18 @@ struct JobRecord {
   bool asked_operators = false;  // Workers were asked to time them, in the present run.
   std::shared_ptr<SearchContext> replanning;      // Set while a plan for the running job is sought.
   std::optional<Changeover> changeover;           // From the search until the job has the plan.
-  absl::Time leave_after = absl::InfinitePast();  // No try to leave workers that drain before.
+  absl::Time leave_after = absl::InfinitePast();  // It is not asked to leave devices before.
+  bool room_made = false;                         // Jobs were or are stopped so that it can start.
   Setbacks setbacks;
-  std::string put_back;  // Why its last run ended, while it waits to go on.
-  absl::Time start_after = absl::InfinitePast();  // A job that starts again waits until then.
+  GrowthPauses growth_pauses;
+  bool lacks_room = false;    // Job::growth says that there are no devices to grow onto.
+  bool seeks_growth = false;  // `replanning` is for more devices, not for somebody who asked.
+  std::optional<absl::Duration> start_took;  // From its preparation to steps, of the present run.
+  std::string put_back;                      // Why its last run ended, while it waits to go on.
+  absl::Time start_after = absl::InfinitePast();      // A job that starts again waits until then.
+  absl::Time workers_back_by = absl::InfinitePast();  // If the planner was started again.
   absl::Time settled_by = absl::InfinitePast();  // It waits for its runs to end at most until then.
-  // As many devices as it had, and as it needs at least as far as is known; 0: not known.
-  size_t devices_before = 0, least_devices = 0;
+  size_t least_devices = 0;                      // It needs, as far as is known; 0: not known.
 };
 
 // The job as others may see it.
@@ -87,19 +83,19 @@ class JobRecords {
   using OnChange = std::function<void(const Job&)>;
   using OnEvent = std::function<void(const Event&)>;
 
-  // Store and registry outlive it. The functions may be empty.
-  JobRecords(Store* store, WorkerRegistry* registry, OnChange on_change, OnEvent on_event);
+  // What is pointed to outlives it. The functions may be empty.
+  JobRecords(Store* store, ProfileStore* profiles, WorkerRegistry* registry, OnChange on_change,
+             OnEvent on_event);
 
   // By number.
   std::map<int64_t, JobRecord>& all() { return all_; }
   const std::map<int64_t, JobRecord>& all() const { return all_; }
   JobStore& store() { return store_; }
   const JobStore& store() const { return store_; }
-  ProfileStore& profiles() { return profiles_; }
+  ProfileStore& profiles() { return *profiles_; }
   const WorkerRegistry& registry() const { return *registry_; }
 
-  // Null if there is no such job.
-  JobRecord* Find(int64_t job);
+  JobRecord* Find(int64_t job);  // Null if there is no such job.
   // The job whose present run `worker` takes part in; null: what it says is of no concern.
   JobRecord* FindRun(const std::string& worker, const std::string& name, int64_t generation);
 
@@ -108,8 +104,8 @@ class JobRecords {
   // OK unless a transition waits to be written: then nothing new may begin, and this is why, with
   // the code of the store's error.
   const absl::Status& trouble() const { return trouble_; }
-  // Tries again to write what waits, if it is time to. Whether it succeeded, so that things go on.
-  bool WriteWaiting(absl::Time now);
+  // Tries again to write what waits, if it is time to, each by itself if the store answers.
+  void WriteWaiting(absl::Time now);
   void Announce(const Job& job);
   // Something happened, which is logged and counted.
   void Report(const Event& event) const;
@@ -136,7 +132,7 @@ class JobRecords {
   void Release(JobRecord& record, absl::Time now);
 
   JobStore store_;
-  ProfileStore profiles_;
+  ProfileStore* const profiles_;
   WorkerRegistry* const registry_;
   const OnChange on_change_;
   const OnEvent on_event_;

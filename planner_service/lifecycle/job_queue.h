@@ -1,0 +1,44 @@
+// How jobs come to devices: those that wait are served by the rules of planner_service/queue, and
+// hold their devices from the moment on that they are planned for them. The transitions are the
+// part of JobLife (job_life.h) that job_queue.cc has.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "planner_service/queue/queue_state.h"
+#include "planner_service/records/job_records.h"
+#include "planner_service/registry/worker_registry.h"
+
+namespace stagewright {
+
+// Jobs and devices as the queue sees them.
+struct JobQueue {
+  QueueState state;
+  std::map<int64_t, std::string> held_back;  // Why those of its waiting jobs are that are.
+};
+
+// All jobs that have not ended; those that pause between two tries to run are held back. `devices`
+// are all that are connected. Jobs that were submitted after `measuring_since` wait for links to be
+// measured.
+JobQueue QueueOf(const JobRecords& records, const std::vector<RegisteredDevice>& devices,
+                 absl::Time now, absl::Time measuring_since);
+
+// What a running job may be planned anew for: its own devices and, while nobody waits for any, free
+// ones within its account's quota.
+std::vector<RegisteredDevice> DevicesToReplanFor(const JobRecord& record, const QueueState& queue,
+                                                 const QueueRules& rules,
+                                                 std::vector<RegisteredDevice> devices);
+
+// What the quota of the job's owner leaves besides what its jobs hold; none: any number.
+std::optional<int64_t> QuotaLeft(const Job& job, const QueueState& queue, const QueueRules& rules);
+
+// Why the job may not hold these devices instead of those that it does; empty: it may.
+std::string MayNotChangeTo(const Job& job, const std::vector<std::string>& devices,
+                           const QueueState& queue, const QueueRules& rules);
+
+}  // namespace stagewright

@@ -1,0 +1,22 @@
+// What workers say of a job's paths while its plan is sought, so that nobody waits for a plan of a
+// job that cannot begin. JobLife::OnPathsChecked (job_life.h) is in path_checks.cc.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "planner_service/jobs/job.h"
+#include "stagewright/v1/worker_service.pb.h"
+
+namespace stagewright {
+
+// The workers of the job's devices, by name, if they are to be asked: before its first run. Later
+// ones may find what earlier ones have made.
+std::vector<std::string> WorkersToAsk(const Job& job);
+
+// Why the job cannot begin; nothing if it can, or if the answer comes too late to matter.
+std::optional<std::string> PathsRefusal(const Job& job, const std::string& worker,
+                                        const v1::PathsChecked& message);
+
+}  // namespace stagewright

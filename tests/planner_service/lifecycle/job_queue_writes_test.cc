@@ -1,0 +1,54 @@
+// How often the store hears of jobs that only wait.
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "planner_service/lifecycle/job_queue.h"
+#include "tests/planner_service/jobs/small_spec.h"
+#include "tests/planner_service/lifecycle/job_harness.h"
+
+namespace stagewright {
+namespace {
+
+using testing::JobHarness;
+using testing::RecordingStore;
+using testing::SmallSpec;
+
+TEST(JobQueueWritesTest, AReasonToWaitThatChangesIsNotWritten) {
+  RecordingStore store;
+  JobHarness harness(&store);
+  for (const char* worker : {"a", "b", "c"}) {
+    harness.Connect(worker);
+    harness.Worker(worker).silent_on = {v1::ConnectResponse::kStart};
+  }
+  v1::JobSpec spec = SmallSpec();
+  spec.set_num_devices(1);
+  spec.mutable_plan_options()->set_num_stages(1);
+  const std::string running = harness.Submit(spec);
+  ASSERT_EQ(harness.Await(running, v1::JOB_STATE_RUNNING).state(), v1::JOB_STATE_RUNNING);
+  spec.set_num_devices(3);
+  const std::string job = harness.Submit(spec);
+  int writes = 0;
+  store.FailWhen([&writes](const v1::Job&) {
+    ++writes;
+    return false;
+  });
+  std::string reason;
+  int reasons = 0;
+  for (int i = 0; i < 5; ++i) {
+    for (const auto said : {v1::WORKER_AVAILABILITY_CORDONED, v1::WORKER_AVAILABILITY_OPEN}) {
+      v1::SetWorkerAvailabilityRequest request;
+      request.set_name("b");
+      request.set_availability(said);
+      ASSERT_TRUE(harness.jobs->SetAvailability(request).ok());
+      const std::string message = harness.Get(job).message();
+      reasons += message == reason ? 0 : 1;
+      reason = message;
+    }
+  }
+  EXPECT_EQ(reasons, 10);
+  EXPECT_EQ(writes, 0);
+}
+
+}  // namespace
+}  // namespace stagewright

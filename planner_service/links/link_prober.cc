@@ -14,11 +14,11 @@ namespace {
 constexpr char kKey[] = "links";
 // A worker that gave up its probe for a job is likely to have more of them.
 constexpr absl::Duration kPause = absl::Seconds(2);
-// Below this part of what the cores allow, other programs disturbed a crowd: it is worth another
-// try when they may have ended, but not forever.
+// Below this part of what the cores allow, other programs disturbed a crowd. What they disturb is
+// worth another try when they may have ended; a machine that is never quiet is measured as it is.
 constexpr double kLeastShare = 0.9;
 constexpr absl::Duration kUntilQuiet = absl::Seconds(1);
-constexpr int kMostTries = 6;
+constexpr int kMostRetries = 5;
 // No figure of a probe that ends within its deadline is longer.
 constexpr Nanos kLongestProbe = 60 * kSecond;
 
@@ -129,6 +129,7 @@ void LinkProber::OnRegistered(const v1::Register& worker, absl::Time now) {
   }
   Bound(workers, hosts, table);
   registry_->SetLinks(std::move(table));
+  retries_.erase(worker.host_address());
   Advance(now);
 }
 
@@ -196,6 +197,7 @@ void LinkProber::MeasureAgain(absl::Time now) {
   absl::MutexLock lock(&mutex_);
   for (const Probe& probe : ProbesToDo(registry_->Devices(/*free_only=*/false), {}, {}))
     again_.insert(probe.Name());
+  retries_.clear();
   Advance(now);
 }
 
@@ -266,7 +268,10 @@ void LinkProber::NotePair(const absl::Status& status, absl::Time now, LinkTable&
     LinkFigure figure = FigureOf(status, running_->results[from], now);
     LinkFigure& known = table.links[{sender, receiver}];
     const bool measured_before = known.ok() && known.bytes_per_second > 0;
-    if (figure.ok() || !measured_before) known = std::move(figure);
+    if (!figure.ok() && measured_before) continue;
+    // Both answered: other programs had the cores, so that a large message took no longer.
+    if (!figure.ok() && status.ok()) TryAgain(HostOf(sender), now);
+    known = std::move(figure);
   }
 }
 
@@ -279,16 +284,29 @@ void LinkProber::NoteCrowd(const absl::Status& status, absl::Time now, LinkTable
   if (figure.ok()) {
     const bool disturbed = Disturbed(running_->results, share);
     if (!disturbed || known.product == 0) known = *figure;
-    const std::string name = running_->probe.Name();
-    if (disturbed && ++tries_[name] < kMostTries) {
-      again_.insert(name);
-      not_before_ = now + kUntilQuiet;
+    if (disturbed) {
+      TryAgain(running_->probe.crowd.host_address, now);
     } else {
-      tries_.erase(name);
+      retries_.erase(running_->probe.crowd.host_address);
     }
   } else if (known.product == 0) {
     known.failure = std::string(figure.status().message());
   }
+}
+
+void LinkProber::TryAgain(const std::string& host, absl::Time now) {
+  int& retries = retries_[host];
+  if (retries == kMostRetries) return;
+  ++retries;
+  again_.insert(running_->probe.Name());
+  not_before_ = now + kUntilQuiet;
+}
+
+std::string LinkProber::HostOf(const std::string& worker) const {
+  for (const RegisteredDevice& device : registry_->Devices(/*free_only=*/false)) {
+    if (device.worker == worker) return device.host_address;
+  }
+  return "";
 }
 
 void LinkProber::Keep(LinkTable table) {

@@ -3,8 +3,8 @@
 //
 // A probe that nobody answers, or whose figures cannot be, is noted as a failure of that link,
 // unless it was measured before: then that stands. The others go on. A worker that gets a job ends
-// its probe, which is tried again later; so is, some times, one of devices that work at once while
-// other programs have the cores.
+// its probe, which is tried again later; so is, some times, one that other programs disturb: its
+// figures cannot be, or devices that work at once have not their part of the cores.
 #pragma once
 
 #include <cstdint>
@@ -70,14 +70,18 @@ class LinkProber {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void NoteCrowd(const absl::Status& status, absl::Time now, LinkTable& table)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The probe under way once more, in a while: programs of this machine disturbed it. Not for ever.
+  void TryAgain(const std::string& host, absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::string HostOf(const std::string& worker) const;
   void Keep(LinkTable table) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   Store* const store_;
   WorkerRegistry* const registry_;
   mutable absl::Mutex mutex_;
   std::optional<Running> running_ ABSL_GUARDED_BY(mutex_);
-  std::set<std::string> again_ ABSL_GUARDED_BY(mutex_);       // Names of probes.
-  std::map<std::string, int> tries_ ABSL_GUARDED_BY(mutex_);  // By probes that were disturbed.
+  std::set<std::string> again_ ABSL_GUARDED_BY(mutex_);  // Names of probes.
+  // By machines that have not been quiet since.
+  std::map<std::string, int> retries_ ABSL_GUARDED_BY(mutex_);
   // By the clock: answers to a planner before this one are none to it.
   int64_t next_ ABSL_GUARDED_BY(mutex_) = absl::ToUnixMicros(absl::Now());
   absl::Time not_before_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();

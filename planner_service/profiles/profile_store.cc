@@ -34,9 +34,11 @@ void AddOlder(const MeasuredOperator& older, MeasuredOperator& newer) {
 
 absl::Status ProfileStore::Write(const OperatorProfile& profile) {
   std::vector<Mutation> batch;
+  bool by_itself = false;
   for (const auto& [device, operators] : profile.devices) {
     for (const auto& [signature, measured] : operators) {
       const bool of_job = !measured.job.empty();
+      by_itself |= !of_job;
       const std::string key = KeyOf(device, signature, of_job);
       MeasuredOperator kept = measured;
       v1::DeviceProfile stored;
@@ -47,7 +49,11 @@ absl::Status ProfileStore::Write(const OperatorProfile& profile) {
       batch.push_back({key, ToProto(device, {{signature, kept}}).SerializeAsString()});
     }
   }
-  return batch.empty() ? absl::OkStatus() : store_->Write(batch);
+  if (batch.empty()) return absl::OkStatus();
+  absl::Status written = store_->Write(batch);
+  // Even if it failed: a store on another machine may not have said that it has it.
+  if (by_itself) ++version_;
+  return written;
 }
 
 absl::StatusOr<OperatorProfile> ProfileStore::Read() const {

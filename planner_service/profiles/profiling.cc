@@ -1,9 +1,12 @@
 #include "planner_service/profiles/profiling.h"
 
+#include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/base/one_line.h"
 #include "common/wire/profile_proto.h"
 
@@ -11,21 +14,44 @@ namespace stagewright {
 namespace {
 
 constexpr int64_t kDefaultSamples = 16;
+constexpr size_t kMostReasons = 8;  // In a message.
 
 // Whom the registry names as the holder of the device.
 std::string HolderName(int64_t number) { return absl::StrCat("profiles/", number); }
 
+// A free device of those wanted, else one that a run is about to leave.
 absl::StatusOr<RegisteredDevice> Choose(const WorkerRegistry& registry, const std::string& wanted) {
-  const std::vector<RegisteredDevice> devices = registry.Devices(/*free_only=*/false);
-  bool known = false;
-  for (const RegisteredDevice& device : devices) {
-    if (!wanted.empty() && device.worker != wanted && device.QualifiedName() != wanted) continue;
-    known = true;
-    if (device.job.empty()) return device;
+  std::optional<RegisteredDevice> left;
+  std::vector<std::string> reasons;
+  for (const RegisteredDevice& device : registry.Devices(/*free_only=*/false)) {
+    const std::string name = device.QualifiedName();
+    if (!wanted.empty() && device.worker != wanted && name != wanted) continue;
+    if (device.job.empty() && device.available) return device;
+    if (device.ending && !device.stuck && device.available && !left.has_value()) left = device;
+    reasons.push_back(device.available ? absl::StrCat(name, " is held by ", device.job)
+                                       : absl::StrCat(name, " is closed to new work"));
   }
+  if (left.has_value()) return *std::move(left);
   const std::string which = wanted.empty() ? "a device" : absl::StrCat("device \"", wanted, "\"");
-  if (known) return absl::FailedPreconditionError(absl::StrCat(which, " is not free"));
-  return absl::NotFoundError(absl::StrCat(which, " is not connected"));
+  if (reasons.empty()) return absl::NotFoundError(absl::StrCat(which, " is not connected"));
+  if (reasons.size() > kMostReasons) {
+    reasons.resize(kMostReasons);
+    reasons.push_back("...");
+  }
+  return absl::FailedPreconditionError(
+      absl::StrCat(which, " is not free: ", absl::StrJoin(reasons, ", ")));
+}
+
+v1::ConnectResponse Order(int64_t number, const std::string& device,
+                          v1::ProfileGraphRequest request) {
+  v1::ConnectResponse message;
+  v1::ProfileOperators& asked = *message.mutable_profile_operators();
+  asked.set_request(number);
+  *asked.mutable_graph() = std::move(*request.mutable_graph());
+  asked.set_device_name(device);
+  asked.set_precision(request.precision());
+  asked.set_most_samples(request.most_samples() == 0 ? kDefaultSamples : request.most_samples());
+  return message;
 }
 
 }  // namespace
@@ -36,27 +62,40 @@ absl::StatusOr<int64_t> Profiling::Start(const v1::ProfileGraphRequest& request,
                                                    kMostProfiledSamples, ", is ",
                                                    request.most_samples()));
   }
-  ASSIGN_OR_RETURN(const RegisteredDevice device, Choose(*registry_, request.device()));
-  if (device.software.empty()) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("the program of worker ", device.worker, " does not measure operators"));
-  }
   int64_t number = 0;
   {
     absl::MutexLock lock(&mutex_);
     number = next_++;
-    RETURN_IF_ERROR(registry_->Allocate(HolderName(number), {device.QualifiedName()}));
-    running_[number] = {device, std::move(done)};
+    running_[number] = {{}, std::move(done), request};
   }
-  v1::ConnectResponse message;
-  v1::ProfileOperators& asked = *message.mutable_profile_operators();
-  asked.set_request(number);
-  *asked.mutable_graph() = request.graph();
-  asked.set_device_name(device.device.name());
-  asked.set_precision(request.precision());
-  asked.set_most_samples(request.most_samples() == 0 ? kDefaultSamples : request.most_samples());
-  if (!registry_->Send(device.worker, message)) OnLost(device.worker);
-  return number;
+  const absl::Status begun = TryBegin(number);
+  if (begun.ok()) return number;
+  absl::MutexLock lock(&mutex_);
+  // Unless a tick was quicker, and told it.
+  return running_.erase(number) == 0 ? absl::StatusOr<int64_t>(number) : begun;
+}
+
+absl::Status Profiling::TryBegin(int64_t number) {
+  v1::ConnectResponse order;
+  std::string worker;
+  {
+    absl::MutexLock lock(&mutex_);
+    const auto found = running_.find(number);
+    if (found == running_.end() || !found->second.waiting.has_value()) return absl::OkStatus();
+    Running& running = found->second;
+    ASSIGN_OR_RETURN(running.device, Choose(*registry_, running.waiting->device()));
+    if (running.device.software.empty()) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          "the program of worker ", running.device.worker, " does not measure operators"));
+    }
+    if (running.device.ending) return absl::OkStatus();
+    RETURN_IF_ERROR(registry_->Allocate(HolderName(number), {running.device.QualifiedName()}));
+    order = Order(number, running.device.device.name(), *std::move(running.waiting));
+    running.waiting.reset();
+    worker = running.device.worker;
+  }
+  if (!registry_->Send(worker, order)) OnLost(worker);
+  return absl::OkStatus();
 }
 
 void Profiling::End(int64_t number, absl::StatusOr<v1::ProfileGraphResponse> result) {
@@ -77,15 +116,18 @@ void Profiling::Cancel(int64_t number) {
   message.mutable_stop_profiling()->set_request(number);
   std::string worker;
   Done done;
+  bool begun = false;
   {
     absl::MutexLock lock(&mutex_);
     const auto found = running_.find(number);
     if (found == running_.end() || found->second.done == nullptr) return;
     worker = found->second.device.worker;
     done = std::exchange(found->second.done, nullptr);  // The device is free when the worker stops.
+    begun = !found->second.waiting.has_value();
+    if (!begun) running_.erase(found);
   }
   done(absl::CancelledError("the measurement was cancelled"));
-  if (!registry_->Send(worker, message)) OnLost(worker);
+  if (begun && !registry_->Send(worker, message)) OnLost(worker);
 }
 
 absl::StatusOr<v1::ProfileGraphResponse> Profiling::Keep(const RegisteredDevice& device,
@@ -103,7 +145,7 @@ absl::StatusOr<v1::ProfileGraphResponse> Profiling::Keep(const RegisteredDevice&
   *response.mutable_unmeasured() = message.unmeasured();
   OperatorProfile profile;
   RETURN_IF_ERROR(OneLine(Annotate(Merge(response.profile(), profile), who)));
-  RETURN_IF_ERROR(store_.Write(profile));
+  RETURN_IF_ERROR(store_->Write(profile));
   return response;
 }
 
@@ -123,7 +165,8 @@ void Profiling::OnLost(const std::string& worker) {
   {
     absl::MutexLock lock(&mutex_);
     for (const auto& [number, running] : running_) {
-      if (running.device.worker == worker) numbers.push_back(number);
+      if (running.device.worker == worker && !running.waiting.has_value())
+        numbers.push_back(number);
     }
   }
   for (const int64_t number : numbers)
@@ -132,13 +175,21 @@ void Profiling::OnLost(const std::string& worker) {
 
 void Profiling::Tick() {
   std::vector<std::string> lost;
+  std::vector<int64_t> waiting;
   {
     absl::MutexLock lock(&mutex_);
     for (const auto& [number, running] : running_) {
-      if (!registry_->Connected(running.device.worker)) lost.push_back(running.device.worker);
+      if (running.waiting.has_value()) {
+        waiting.push_back(number);
+      } else if (!registry_->Connected(running.device.worker)) {
+        lost.push_back(running.device.worker);
+      }
     }
   }
   for (const std::string& worker : lost) OnLost(worker);
+  for (const int64_t number : waiting) {
+    if (absl::Status refused = TryBegin(number); !refused.ok()) End(number, std::move(refused));
+  }
 }
 
 }  // namespace stagewright

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 
 #include "absl/synchronization/mutex.h"
@@ -23,34 +24,38 @@ class Profiling {
   using Done = std::function<void(absl::StatusOr<v1::ProfileGraphResponse>)>;
 
   // Both outlive it.
-  Profiling(Store* store, WorkerRegistry* registry) : store_(store), registry_(registry) {}
+  Profiling(ProfileStore* store, WorkerRegistry* registry) : store_(store), registry_(registry) {}
 
-  // Takes the device and has its worker measure; what comes is kept, then told. Returns the number
-  // to cancel by. NOT_FOUND if there is no such device, FAILED_PRECONDITION if none is free or the
-  // worker's program cannot measure, INVALID_ARGUMENT for a negative number of samples; then `done`
-  // is not called.
+  // Takes the device and has its worker measure; what comes is kept, then told. Waits for a device
+  // that a run is about to leave, as after a job that has just ended. Returns the number to cancel
+  // by. NOT_FOUND if there is no such device, FAILED_PRECONDITION if none is free or the worker's
+  // program cannot measure, INVALID_ARGUMENT for a negative number of samples; then `done` is not
+  // called.
   absl::StatusOr<int64_t> Start(const v1::ProfileGraphRequest& request, Done done);
   void Cancel(int64_t number);
 
   void OnProfiled(const std::string& worker, const v1::OperatorsProfiled& message);
   void OnLost(const std::string& worker);
-  // Time passes: workers that are gone are noticed.
+  // Time passes: workers that are gone are noticed, and devices that are free now.
   void Tick();
 
-  const ProfileStore& store() const { return store_; }
-  ProfileStore& store() { return store_; }
+  ProfileStore& store() const { return *store_; }
 
  private:
   struct Running {
     RegisteredDevice device;
     Done done;
+    // What to ask the worker when the device is free, until then.
+    std::optional<v1::ProfileGraphRequest> waiting;
   };
+  // Takes a device for what waits and asks its worker; nothing if it must wait on.
+  absl::Status TryBegin(int64_t number);
   // Ends one, unless it has ended: frees the device.
   void End(int64_t number, absl::StatusOr<v1::ProfileGraphResponse> result);
   absl::StatusOr<v1::ProfileGraphResponse> Keep(const RegisteredDevice& device,
                                                 const v1::OperatorsProfiled& message);
 
-  ProfileStore store_;
+  ProfileStore* const store_;
   WorkerRegistry* const registry_;
   absl::Mutex mutex_;
   std::map<int64_t, Running> running_ ABSL_GUARDED_BY(mutex_);

@@ -2,20 +2,21 @@
 
 #include <grpc/grpc_security_constants.h>
 #include <grpcpp/security/auth_metadata_processor.h>
-#include <grpcpp/security/tls_certificate_provider.h>
-#include <grpcpp/security/tls_credentials_options.h>
 
 #include <cerrno>
 #include <cstring>
 #include <fstream>
-#include <iostream>
 #include <nlohmann/json.hpp>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "absl/time/clock.h"
 #include "common/channel/address.h"
+#include "common/channel/credentials.h"
+#include "common/log/log.h"
+#include "planner_service/access/relayed_caller.h"
 #include "planner_service/service/rpc.h"
 
 namespace stagewright {
@@ -29,20 +30,54 @@ std::optional<std::string> ValueOf(const Metadata& metadata, const char* name) {
   return std::string(found->second.data(), found->second.size());
 }
 
-Credentials CredentialsOf(const Metadata& metadata, const grpc::AuthContext* context) {
-  Credentials credentials{ValueOf(metadata, "authorization"), {}};
-  if (context == nullptr || !context->IsPeerAuthenticated()) return credentials;
+std::vector<std::string> UrisOf(const grpc::AuthContext* context) {
+  std::vector<std::string> uris;
+  if (context == nullptr || !context->IsPeerAuthenticated()) return uris;
   for (const grpc::string_ref& uri : context->FindPropertyValues(GRPC_PEER_URI_PROPERTY_NAME))
-    credentials.uris.emplace_back(uri.data(), uri.size());
-  return credentials;
+    uris.emplace_back(uri.data(), uri.size());
+  return uris;
 }
 
-// The lines of the audit log. Thread-safe.
+// Who called, which is not who passed the call on. `peer` is the address that the call came from,
+// empty where that is not known.
+struct Origin {
+  Credentials credentials;
+  std::string peer;
+  std::string certificate;  // The common name of the caller's, empty where it has none.
+};
+
+Origin OriginOf(const Metadata& metadata, const grpc::AuthContext* context, std::string peer) {
+  Origin origin{{ValueOf(metadata, "authorization"), UrisOf(context)}, std::move(peer), ""};
+  if (!IsPlanner(origin.credentials.uris)) {
+    if (context != nullptr && context->IsPeerAuthenticated()) {
+      for (const grpc::string_ref& name : context->FindPropertyValues(GRPC_X509_CN_PROPERTY_NAME))
+        origin.certificate.assign(name.data(), name.size());
+    }
+    return origin;
+  }
+  origin.credentials.uris.clear();
+  const auto [first, last] = metadata.equal_range(kCallerUri);
+  for (auto it = first; it != last; ++it)
+    origin.credentials.uris.emplace_back(it->second.data(), it->second.size());
+  origin.peer = ValueOf(metadata, kCallerPeer).value_or("");
+  return origin;
+}
+
+constexpr size_t kLongestAudited = 256;  // What callers say, which may be megabytes.
+
+struct AuditEntry {
+  absl::StatusOr<Caller> caller;
+  Origin origin;
+  absl::string_view call, what;
+  absl::Status outcome;
+};
+
+// Where the audit log goes. Thread-safe.
 class AuditLog {
  public:
-  // To standard error without a path, and nowhere without `wanted`, too.
+  // To the program's log without a path, and nowhere without `wanted`, too.
   absl::Status Open(const std::string& path, bool wanted) {
-    to_stderr_ = wanted;
+    to_log_ = wanted;
     if (path.empty()) return absl::OkStatus();
     file_.open(path, std::ios::app);
     if (file_) return absl::OkStatus();
@@ -50,37 +85,46 @@ class AuditLog {
         absl::StrCat("--audit-log ", path, ": ", std::strerror(errno)));
   }
 
-  void Write(const nlohmann::ordered_json& line) {
-    const std::string text =
-        line.dump(-1, ' ', /*ensure_ascii=*/true, nlohmann::ordered_json::error_handler_t::replace);
-    absl::MutexLock lock(&mutex_);
+  void Write(const AuditEntry& entry) {
+    const bool ok = entry.outcome.ok(), known = entry.caller.ok();
+    const std::string who = known ? entry.caller->user : "",
+                      tenant = known ? entry.caller->tenant : "",
+                      what(entry.what.substr(0, kLongestAudited)),
+                      outcome = absl::StatusCodeToString(entry.outcome.code()),
+                      why(entry.outcome.message().substr(0, kLongestAudited));
     if (file_.is_open()) {
+      nlohmann::ordered_json line;
+      line["time"] = absl::FormatTime(absl::RFC3339_sec, absl::Now(), absl::UTCTimeZone());
+      line["who"] = who;
+      line["tenant"] = tenant;
+      line["peer"] = entry.origin.peer;
+      if (!entry.origin.certificate.empty()) line["certificate"] = entry.origin.certificate;
+      line["call"] = std::string(entry.call);
+      line["what"] = what;
+      line["outcome"] = outcome;
+      if (!ok) line["why"] = why;
+      const std::string text = line.dump(-1, ' ', /*ensure_ascii=*/true,
+                                         nlohmann::ordered_json::error_handler_t::replace);
+      absl::MutexLock lock(&mutex_);
       file_ << text << std::endl;
-    } else if (to_stderr_) {
-      std::cerr << "stagewright-planner: audit " << text << std::endl;
+    } else if (to_log_) {
+      Log(ok ? LogLevel::kInfo : LogLevel::kWarning, "audit",
+          {{"who", who},
+           {"tenant", tenant},
+           {"peer", entry.origin.peer},
+           {"certificate", entry.origin.certificate},
+           {"call", std::string(entry.call)},
+           {"what", what},
+           {"outcome", outcome},
+           {"why", why}});
     }
   }
 
  private:
   absl::Mutex mutex_;
   std::ofstream file_;
-  bool to_stderr_ = false;
+  bool to_log_ = false;
 };
-
-nlohmann::ordered_json AuditLine(const absl::StatusOr<Caller>& caller, const std::string& peer,
-                                 absl::string_view call, absl::string_view what,
-                                 const absl::Status& outcome) {
-  nlohmann::ordered_json line;
-  line["time"] = absl::FormatTime(absl::RFC3339_sec, absl::Now(), absl::UTCTimeZone());
-  line["who"] = caller.ok() ? caller->user : "";
-  line["tenant"] = caller.ok() ? caller->tenant : "";
-  line["peer"] = peer;
-  line["call"] = std::string(call);
-  line["what"] = std::string(what);
-  line["outcome"] = absl::StatusCodeToString(outcome.code());
-  if (!outcome.ok()) line["why"] = std::string(outcome.message());
-  return line;
-}
 
 // Asks before a call's request is read, on the thread that reads: it blocks for a look at a file at
 // most.
@@ -93,10 +137,11 @@ class Processor : public grpc::AuthMetadataProcessor {
   grpc::Status Process(const InputMetadata& metadata, grpc::AuthContext* context,
                        OutputMetadata* /*consumed*/, OutputMetadata* /*response*/) override {
     const std::string method = ValueOf(metadata, ":path").value_or("");
-    const Credentials credentials = CredentialsOf(metadata, context);
-    const absl::Status status = access_->Check(method, credentials).status();
+    // gRPC does not say here where a call comes from.
+    const Origin origin = OriginOf(metadata, context, "");
+    const absl::Status status = access_->Check(method, origin.credentials).status();
     if (!status.ok() && Changes(method)) {
-      audit_->Write(AuditLine(access_->Identify(credentials), "", method, "", status));
+      audit_->Write({access_->Identify(origin.credentials), origin, method, "", status});
     }
     return ToGrpc(status);
   }
@@ -110,18 +155,18 @@ class OpenDoor : public Door {
  public:
   explicit OpenDoor(const DoorOptions& options) : options_(options) {}
 
-  absl::Status Init(const std::string& listen) {
-    loopback_ = IsLoopback(listen);
-    RETURN_IF_ERROR(CheckOptions(listen));
-    ASSIGN_OR_RETURN(access_,
-                     Access::Open({options_.token_file, !options_.tls.authorities.empty()}));
+  absl::Status Init(const std::string& listen, const std::string& worker_listen) {
+    RETURN_IF_ERROR(CheckOptions("--listen", listen));
+    if (!worker_listen.empty()) RETURN_IF_ERROR(CheckOptions("--worker-listen", worker_listen));
+    ASSIGN_OR_RETURN(access_, Access::Open({options_.token_file, !options_.tls.authorities.empty(),
+                                            options_.jwt}));
     return audit_.Open(options_.audit_log, access_->required());
   }
 
   std::shared_ptr<grpc::ServerCredentials> credentials() override {
     std::shared_ptr<grpc::ServerCredentials> made;
     if (!options_.tls.empty()) {
-      made = grpc::experimental::TlsServerCredentials(TlsOptions());
+      made = ListeningCredentials(options_.tls);
     } else if (access_->required()) {
       // What arrives from elsewhere is refused by these, whatever the port is bound to.
       made = grpc::experimental::LocalServerCredentials(LOCAL_TCP);
@@ -138,54 +183,47 @@ class OpenDoor : public Door {
       text = options_.tls.authorities.empty() ? "TLS" : "TLS, clients show certificates";
     else if (!loopback_)
       text = "in the clear (--insecure)";
-    if (!options_.token_file.empty()) return text + ", tokens";
+    if (!options_.token_file.empty()) text += ", tokens";
+    if (!options_.jwt.keys_file.empty()) text += ", signed tokens";
     if (access_->required()) return text;
     return text + "; whoever reaches it may do everything";
   }
 
   absl::StatusOr<Caller> CallerOf(const grpc::ServerContextBase& context) const override {
-    return access_->Identify(
-        CredentialsOf(context.client_metadata(), context.auth_context().get()));
+    return access_->Identify(OriginOf(context).credentials);
   }
 
-  void Audit(const grpc::ServerContextBase& context, absl::string_view call, absl::string_view what,
-             const absl::Status& outcome) override {
-    audit_.Write(AuditLine(CallerOf(context), context.peer(), call, what, outcome));
+  void Audit(const grpc::ServerContextBase& context, const absl::StatusOr<Caller>& caller,
+             absl::string_view call, absl::string_view what, const absl::Status& outcome) override {
+    audit_.Write({caller, OriginOf(context), call, what, outcome});
   }
 
  private:
-  absl::Status CheckOptions(const std::string& listen) const {
+  static Origin OriginOf(const grpc::ServerContextBase& context) {
+    return stagewright::OriginOf(context.client_metadata(), context.auth_context().get(),
+                                 context.peer());
+  }
+
+  absl::Status CheckOptions(absl::string_view flag, const std::string& listen) {
     if (!options_.tls.empty()) return CheckTlsFiles(options_.tls, /*need_certificate=*/true);
-    if (loopback_) return absl::OkStatus();
+    if (IsLoopback(listen)) return absl::OkStatus();
+    loopback_ = false;
     if (!options_.insecure) {
       return absl::InvalidArgumentError(
-          absl::StrCat("--listen ", listen,
+          absl::StrCat(flag, " ", listen,
                        ": other machines reach it: give --tls-cert, --tls-key and --tls-ca "
                        "(scripts/dev-certs.sh makes some), or --insecure to let whoever reaches it "
                        "do everything"));
     }
-    if (options_.token_file.empty()) return absl::OkStatus();
+    if (options_.token_file.empty() && options_.jwt.keys_file.empty()) return absl::OkStatus();
     return absl::InvalidArgumentError(
-        "--token-file with --insecure: tokens would travel in the clear; give --tls-cert and "
-        "--tls-key instead of --insecure");
-  }
-
-  grpc::experimental::TlsServerCredentialsOptions TlsOptions() const {
-    const TlsFiles& tls = options_.tls;
-    grpc::experimental::TlsServerCredentialsOptions made(
-        std::make_shared<grpc::experimental::FileWatcherCertificateProvider>(
-            tls.key, tls.certificate, tls.authorities,
-            static_cast<unsigned int>(absl::ToInt64Seconds(kTlsRefresh))));
-    made.watch_identity_key_cert_pairs();
-    if (!tls.authorities.empty()) {
-      made.watch_root_certs();
-      made.set_cert_request_type(GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
-    }
-    return made;
+        absl::StrCat(options_.token_file.empty() ? "--jwt-keys" : "--token-file",
+                     " with --insecure: tokens would travel in the clear; give --tls-cert and "
+                     "--tls-key instead of --insecure"));
   }
 
   const DoorOptions options_;
-  bool loopback_ = false;
+  bool loopback_ = true;  // All addresses.
   std::unique_ptr<Access> access_;
   AuditLog audit_;
 };
@@ -193,9 +231,10 @@ class OpenDoor : public Door {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Door>> Door::Open(const std::string& listen,
+                                                 const std::string& worker_listen,
                                                  const DoorOptions& options) {
   auto door = std::make_unique<OpenDoor>(options);
-  RETURN_IF_ERROR(door->Init(listen));
+  RETURN_IF_ERROR(door->Init(listen, worker_listen));
   return std::unique_ptr<Door>(std::move(door));
 }
 

@@ -17,6 +17,7 @@ namespace stagewright {
 struct DoorOptions {
   TlsFiles tls;  // With authorities, clients must show certificates that they have signed.
   std::string token_file;  // planner_service/access/token_table.h; empty: no tokens.
+  JwtOptions jwt;          // planner_service/access/jwt.h; without a file of keys: no such tokens.
   bool insecure = false;   // Listen in the clear where other machines reach it.
   // File that gets the audit log; empty: standard error where callers must say who they are, and
   // nowhere else.
@@ -29,11 +30,13 @@ class Door {
   // INVALID_ARGUMENT: an address that other machines reach, without TLS and without `insecure`, or
   // tokens that would travel there in the clear; says what to do. Errors of CheckTlsFiles and of
   // Access::Open; FAILED_PRECONDITION names an audit log that cannot be written.
+  // `worker_listen` is the address of workers, empty where they come in at `listen`.
   static absl::StatusOr<std::unique_ptr<Door>> Open(const std::string& listen,
+                                                    const std::string& worker_listen,
                                                     const DoorOptions& options);
   virtual ~Door() = default;
 
-  // For the listening port, with the check of all calls (roles.h) in them. The door outlives it.
+  // For the listening ports, with the check of all calls (roles.h) in them. The door outlives it.
   virtual std::shared_ptr<grpc::ServerCredentials> credentials() = 0;
   // For people: what protects the port.
   virtual std::string description() const = 0;
@@ -41,8 +44,14 @@ class Door {
   // Who makes a call that was let in. UNAUTHENTICATED if that has changed since.
   virtual absl::StatusOr<Caller> CallerOf(const grpc::ServerContextBase& context) const = 0;
   // One line: who called what, on what, and what became of it.
-  virtual void Audit(const grpc::ServerContextBase& context, absl::string_view call,
-                     absl::string_view what, const absl::Status& outcome) = 0;
+  virtual void Audit(const grpc::ServerContextBase& context, const absl::StatusOr<Caller>& caller,
+                     absl::string_view call, absl::string_view what,
+                     const absl::Status& outcome) = 0;
+  // The same for a call that ends as it begins: the credentials of a longer one may expire.
+  void Audit(const grpc::ServerContextBase& context, absl::string_view call, absl::string_view what,
+             const absl::Status& outcome) {
+    Audit(context, CallerOf(context), call, what, outcome);
+  }
 };
 
 }  // namespace stagewright

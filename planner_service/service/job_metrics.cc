@@ -65,9 +65,14 @@ JobSeries::JobSeries(Registry& registry)
       checkpoint_time_(GaugeOf(registry, "stagewright_planner_job_checkpoint_timestamp_seconds",
                                "When the last complete checkpoint of a running job that saves its "
                                "state was written; before the first, when it began to run.")),
+      queued_(GaugeOf(registry, "stagewright_planner_queued_jobs",
+                      "Jobs that wait for devices, by reason.")),
       ended_(CounterOf(registry, "stagewright_planner_jobs_ended_total",
                        "Jobs that ended since the planner started, by outcome; of failed ones the "
                        "cause.")),
+      queue_seconds_(CounterOf(registry, "stagewright_planner_queue_seconds_total",
+                               "Time that jobs have waited for devices, by reason, counted when a "
+                               "job waits no more or for another one.")),
       job_events_(CounterOf(registry, "stagewright_planner_job_events_total",
                             "What happened to jobs: restarts, losses, checkpoints, ...")),
       worker_events_(CounterOf(registry, "stagewright_planner_worker_events_total",
@@ -102,6 +107,7 @@ void JobSeries::Observe(const Job& job) {
     seen.started = true;
     wait_seconds_.Observe(absl::ToDoubleSeconds(absl::Now() - job.create_time));
   }
+  ShowWait(job, seen);
   if (!IsTerminal(job.state)) return Show(job, seen);
   if (!added && !IsTerminal(before)) CountEnd(job, before);
   Hide(job);
@@ -120,6 +126,19 @@ void JobSeries::CountEnd(const Job& job, JobState before) {
       .Add({{"outcome", Label(JobStateName(job.state))},
             {"cause", failed ? FailureCause(job, before) : ""}})
       .Increment();
+}
+
+void JobSeries::ShowWait(const Job& job, Seen& seen) {
+  if (job.waits_for == seen.waits_for) return;
+  const absl::Time now = absl::Now();
+  if (!seen.waits_for.empty()) {
+    const prometheus::Labels before = {{"reason", seen.waits_for}};
+    queued_.Add(before).Decrement();
+    queue_seconds_.Add(before).Increment(absl::ToDoubleSeconds(now - seen.since));
+  }
+  if (!job.waits_for.empty()) queued_.Add({{"reason", job.waits_for}}).Increment();
+  seen.waits_for = job.waits_for;
+  seen.since = now;
 }
 
 void JobSeries::Show(const Job& job, Seen& seen) {

@@ -9,6 +9,7 @@
 #include <map>
 #include <string>
 
+#include "absl/time/time.h"
 #include "planner_service/jobs/job.h"
 
 namespace stagewright {
@@ -33,16 +34,19 @@ class JobSeries {
     JobState state;
     int64_t step = 0;
     bool started = false;
+    std::string waits_for;  // Job::waits_for, since when.
+    absl::Time since;
   };
 
   void CountEnd(const Job& job, JobState before);
+  void ShowWait(const Job& job, Seen& seen);
   void Show(const Job& job, Seen& seen);
   void ShowMemory(const Job& job);
   void Hide(const Job& job);
 
   prometheus::Family<prometheus::Gauge>&states_, &step_, &recent_, &predicted_, &drift_, &loss_,
-      &memory_, &predicted_memory_, &restarts_, &progress_time_, &checkpoint_time_;
-  prometheus::Family<prometheus::Counter>&ended_, &job_events_, &worker_events_;
+      &memory_, &predicted_memory_, &restarts_, &progress_time_, &checkpoint_time_, &queued_;
+  prometheus::Family<prometheus::Counter>&ended_, &queue_seconds_, &job_events_, &worker_events_;
   prometheus::Histogram& wait_seconds_;
   std::map<int64_t, Seen> seen_;
 };

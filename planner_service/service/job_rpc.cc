@@ -56,12 +56,13 @@ class WorkerStream : public grpc::ServerBidiReactor<v1::ConnectRequest, v1::Conn
   using Queue = MessageQueue<WorkerStream, v1::ConnectResponse>;
 
   absl::Status Take() {
-    RETURN_IF_ERROR(CheckLimits(incoming_));
+    absl::Status status = CheckLimits(incoming_);
     if (incoming_.has_register_()) {
-      const absl::Status status = Enter(incoming_.register_());
+      if (status.ok()) status = Enter(incoming_.register_());
       door_->Audit(*context_, "Connect", incoming_.register_().worker(), status);
       return status;
     }
+    RETURN_IF_ERROR(status);
     if (worker_.empty())
       return absl::FailedPreconditionError("the first message of a worker must be `register`");
     if (!registry_->Heartbeat(worker_, session_, absl::Now())) {
@@ -127,23 +128,37 @@ grpc::ServerUnaryReactor* JobRpc::Done(grpc::CallbackServerContext* context,
   return reactor;
 }
 
-absl::Status JobRpc::CheckOwner(const grpc::CallbackServerContext& context,
+grpc::ServerUnaryReactor* JobRpc::Refuse(grpc::CallbackServerContext* context, const char* call,
+                                         absl::string_view what, const absl::Status& why) {
+  door_->Audit(*context, call, what, why);
+  return Done(context, why);
+}
+
+absl::Status JobRpc::CheckOwner(const absl::StatusOr<Caller>& caller,
                                 const std::string& job) const {
-  ASSIGN_OR_RETURN(const Caller caller, door_->CallerOf(context));
-  if (caller.role == Role::kOperator) return absl::OkStatus();
+  RETURN_IF_ERROR(caller.status());
+  if (caller->role == Role::kOperator) return absl::OkStatus();
   ASSIGN_OR_RETURN(const v1::Job found, jobs_->Get(job));
-  return MayChangeJob(caller, job, found.spec().owner(), found.spec().tenant());
+  return MayChangeJob(*caller, job, found.spec().owner(), found.spec().tenant());
 }
 
 grpc::ServerUnaryReactor* JobRpc::SubmitJob(grpc::CallbackServerContext* context,
                                             const v1::SubmitJobRequest* request,
                                             v1::SubmitJobResponse* response) {
-  if (const absl::Status limits = CheckLimits(*request); !limits.ok()) return Done(context, limits);
+  const auto refuse = [&](const absl::Status& why) {
+    if (request->validate_only()) return Done(context, why);
+    return Refuse(context, "SubmitJob", request->spec().display_name(), why);
+  };
+  if (const absl::Status limits = CheckLimits(*request); !limits.ok()) return refuse(limits);
   const auto caller = door_->CallerOf(*context);
-  if (!caller.ok()) return Done(context, caller.status());
+  if (!caller.ok()) return refuse(caller.status());
   v1::JobSpec spec = request->spec();
   spec.set_owner(caller->user);
   spec.set_tenant(caller->tenant);
+  if (request->has_plan_basis()) {
+    const absl::Status same = jobs_->CheckBasis(spec, request->plan_basis(), request->request_id());
+    if (!same.ok()) return refuse(same);
+  }
   if (request->validate_only()) return Done(context, jobs_->Validate(spec, request->request_id()));
   auto job = jobs_->Submit(spec, request->request_id());
   door_->Audit(*context, "SubmitJob", job.ok() ? job->name() : spec.display_name(), job.status());
@@ -165,8 +180,7 @@ grpc::ServerUnaryReactor* JobRpc::GetJob(grpc::CallbackServerContext* context,
                                          v1::GetJobResponse* response) {
   if (const absl::Status limits = CheckLimits(*request); !limits.ok()) return Done(context, limits);
   auto job = jobs_->Get(request->name());
-  if (job.ok()) *response->mutable_job() = *std::move(job);
-  return Done(context, job.status());
+  return Done(context, MoveTo(std::move(job), response->mutable_job()));
 }
 
 grpc::ServerUnaryReactor* JobRpc::ListJobs(grpc::CallbackServerContext* context,
@@ -174,8 +188,7 @@ grpc::ServerUnaryReactor* JobRpc::ListJobs(grpc::CallbackServerContext* context,
                                            v1::ListJobsResponse* response) {
   if (const absl::Status limits = CheckLimits(*request); !limits.ok()) return Done(context, limits);
   auto list = jobs_->List(*request);
-  if (list.ok()) *response = *std::move(list);
-  return Done(context, list.status());
+  return Done(context, MoveTo(std::move(list), response));
 }
 
 grpc::ServerWriteReactor<grpc::ByteBuffer>* JobRpc::WatchJob(
@@ -186,20 +199,21 @@ grpc::ServerWriteReactor<grpc::ByteBuffer>* JobRpc::WatchJob(
 grpc::ServerUnaryReactor* JobRpc::CancelJob(grpc::CallbackServerContext* context,
                                             const v1::CancelJobRequest* request,
                                             v1::CancelJobResponse* response) {
-  if (const absl::Status limits = CheckLimits(*request); !limits.ok()) return Done(context, limits);
-  const absl::Status owner = CheckOwner(*context, request->name());
+  if (const absl::Status limits = CheckLimits(*request); !limits.ok())
+    return Refuse(context, "CancelJob", request->name(), limits);
+  const absl::Status owner = CheckOwner(door_->CallerOf(*context), request->name());
   absl::StatusOr<v1::Job> job =
       owner.ok() ? jobs_->Cancel(request->name(), request->request_id()) : owner;
   door_->Audit(*context, "CancelJob", request->name(), job.status());
-  if (job.ok()) *response->mutable_job() = *std::move(job);
-  return Done(context, job.status());
+  return Done(context, MoveTo(std::move(job), response->mutable_job()));
 }
 
 grpc::ServerUnaryReactor* JobRpc::DeleteJob(grpc::CallbackServerContext* context,
                                             const v1::DeleteJobRequest* request,
                                             v1::DeleteJobResponse* /*response*/) {
-  if (const absl::Status limits = CheckLimits(*request); !limits.ok()) return Done(context, limits);
-  absl::Status status = CheckOwner(*context, request->name());
+  if (const absl::Status limits = CheckLimits(*request); !limits.ok())
+    return Refuse(context, "DeleteJob", request->name(), limits);
+  absl::Status status = CheckOwner(door_->CallerOf(*context), request->name());
   if (status.ok()) status = jobs_->Delete(request->name());
   door_->Audit(*context, "DeleteJob", request->name(), status);
   return Done(context, status);
@@ -208,17 +222,18 @@ grpc::ServerUnaryReactor* JobRpc::DeleteJob(grpc::CallbackServerContext* context
 grpc::ServerUnaryReactor* JobRpc::ReplanJob(grpc::CallbackServerContext* context,
                                             const v1::ReplanJobRequest* request,
                                             v1::ReplanJobResponse* response) {
-  if (const absl::Status limits = CheckLimits(*request); !limits.ok()) return Done(context, limits);
-  if (const absl::Status owner = CheckOwner(*context, request->name()); !owner.ok()) {
-    door_->Audit(*context, "ReplanJob", request->name(), owner);
+  if (const absl::Status limits = CheckLimits(*request); !limits.ok())
+    return Refuse(context, "ReplanJob", request->name(), limits);
+  const auto caller = door_->CallerOf(*context);
+  if (const absl::Status owner = CheckOwner(caller, request->name()); !owner.ok()) {
+    door_->Audit(*context, caller, "ReplanJob", request->name(), owner);
     return Done(context, owner);
   }
   auto* reactor = context->DefaultReactor();
-  jobs_->Replan(*request, [this, context, request, reactor,
-                           response](absl::StatusOr<v1::ReplanJobResponse> result) {
-    door_->Audit(*context, "ReplanJob", request->name(), result.status());
-    if (result.ok()) *response = *std::move(result);
-    reactor->Finish(ToGrpc(result.status()));
+  jobs_->Replan(*request, [this, context, request, reactor, response,
+                           caller](absl::StatusOr<v1::ReplanJobResponse> result) {
+    door_->Audit(*context, caller, "ReplanJob", request->name(), result.status());
+    reactor->Finish(ToGrpc(MoveTo(std::move(result), response)));
   });
   return reactor;
 }
@@ -228,8 +243,7 @@ grpc::ServerUnaryReactor* JobRpc::GetJobTrace(grpc::CallbackServerContext* conte
                                               v1::GetJobTraceResponse* response) {
   if (const absl::Status limits = CheckLimits(*request); !limits.ok()) return Done(context, limits);
   auto trace = jobs_->Trace(request->name());
-  if (trace.ok()) *response = *std::move(trace);
-  return Done(context, trace.status());
+  return Done(context, MoveTo(std::move(trace), response));
 }
 
 grpc::ServerUnaryReactor* JobRpc::ListJobSteps(grpc::CallbackServerContext* context,
@@ -237,8 +251,7 @@ grpc::ServerUnaryReactor* JobRpc::ListJobSteps(grpc::CallbackServerContext* cont
                                                v1::ListJobStepsResponse* response) {
   if (const absl::Status limits = CheckLimits(*request); !limits.ok()) return Done(context, limits);
   auto steps = jobs_->Steps(request->name(), request->after_step());
-  if (steps.ok()) *response = *std::move(steps);
-  return Done(context, steps.status());
+  return Done(context, MoveTo(std::move(steps), response));
 }
 
 grpc::ServerUnaryReactor* JobRpc::ListWorkers(grpc::CallbackServerContext* context,
@@ -254,11 +267,11 @@ grpc::ServerUnaryReactor* JobRpc::ListWorkers(grpc::CallbackServerContext* conte
 grpc::ServerUnaryReactor* JobRpc::SetWorkerAvailability(
     grpc::CallbackServerContext* context, const v1::SetWorkerAvailabilityRequest* request,
     v1::SetWorkerAvailabilityResponse* response) {
-  if (const absl::Status limits = CheckLimits(*request); !limits.ok()) return Done(context, limits);
+  if (const absl::Status limits = CheckLimits(*request); !limits.ok())
+    return Refuse(context, "SetWorkerAvailability", request->name(), limits);
   auto worker = jobs_->SetAvailability(*request);
   door_->Audit(*context, "SetWorkerAvailability", request->name(), worker.status());
-  if (worker.ok()) *response->mutable_worker() = *std::move(worker);
-  return Done(context, worker.status());
+  return Done(context, MoveTo(std::move(worker), response->mutable_worker()));
 }
 
 grpc::ServerBidiReactor<v1::ConnectRequest, v1::ConnectResponse>* WorkerRpc::Connect(

@@ -55,8 +55,11 @@ class JobRpc
 
  private:
   grpc::ServerUnaryReactor* Done(grpc::CallbackServerContext* context, const absl::Status& status);
+  // A call that would have changed something: it is in the audit log all the same.
+  grpc::ServerUnaryReactor* Refuse(grpc::CallbackServerContext* context, const char* call,
+                                   absl::string_view what, const absl::Status& why);
   // Whether the job is the caller's to change.
-  absl::Status CheckOwner(const grpc::CallbackServerContext& context, const std::string& job) const;
+  absl::Status CheckOwner(const absl::StatusOr<Caller>& caller, const std::string& job) const;
 
   JobManager* const jobs_;
   WorkerRegistry* const registry_;

@@ -16,6 +16,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "common/base/process_stats.h"
+#include "common/channel/metrics_server.h"
 #include "planner_service/service/job_metrics.h"
 
 #ifndef STAGEWRIGHT_VERSION
@@ -33,16 +34,9 @@ using prometheus::Family;
 using prometheus::Gauge;
 using prometheus::Histogram;
 
-constexpr int kThreads = 4;  // So that a slow reader does not keep others waiting.
-
 template <typename Builder>
 auto& Make(Builder builder, prometheus::Registry& registry, const char* name, const char* help) {
   return builder.Name(name).Help(help).Register(registry);
-}
-
-// A slow reader holds up neither other readers nor, beyond the time-out, its thread.
-std::vector<std::string> MetricsServer(const std::string& listen) {
-  return {"listening_ports", listen, "num_threads", "4", "request_timeout_ms", "5000"};
 }
 
 // Has the counter, which an owner counts by itself, show its figure.
@@ -53,10 +47,9 @@ void CatchUp(Counter& counter, double value) {
 class ServedMetrics : public PlannerMetrics {
  public:
   explicit ServedMetrics(const std::string& listen)
-      : jobs_(*registry_), exposer_(MetricsServer(listen)) {
+      : jobs_(*registry_), exposer_(MetricsServerOptions(listen)) {
     exposer_.RegisterCollectable(registry_);
-    const std::string host = listen.substr(0, listen.rfind(':'));
-    address_ = absl::StrCat(host, ":", exposer_.GetListeningPorts().at(0));
+    address_ = MetricsAddress(listen, exposer_.GetListeningPorts().at(0));
     Make(BuildGauge(), *registry_, "stagewright_planner_build_info", "1, with the version.")
         .Add({{"version", STAGEWRIGHT_VERSION}})
         .Set(1);
@@ -73,12 +66,17 @@ class ServedMetrics : public PlannerMetrics {
   }
 
   void CountCall(const std::string& method, const std::string& code, double seconds) override {
-    requests_.Add({{"method", method}, {"code", code}}).Increment();
-    request_seconds_.Add({{"method", method}}, kCallBuckets).Observe(seconds);
+    absl::MutexLock lock(&calls_mutex_);
+    CallSeries& series = SeriesOf(method);
+    Counter*& finished = series.finished[code];
+    if (finished == nullptr) finished = &requests_.Add({{"method", method}, {"code", code}});
+    finished->Increment();
+    series.seconds->Observe(seconds);
   }
 
   void CountOpen(const std::string& method, int more) override {
-    open_.Add({{"method", method}}).Increment(more);
+    absl::MutexLock lock(&calls_mutex_);
+    SeriesOf(method).open->Increment(more);
   }
 
   void CountEvent(const Event& event) override {
@@ -110,11 +108,40 @@ class ServedMetrics : public PlannerMetrics {
     ShowProcess();
   }
 
+  void CountStoreCall(const StoreCall& call) override {
+    store_seconds_.Add({{"call", call.name}}, kCallBuckets)
+        .Observe(absl::ToDoubleSeconds(call.took));
+    // That a key is absent, or a condition does not hold, is an answer.
+    const bool answered = call.code == absl::StatusCode::kOk ||
+                          call.code == absl::StatusCode::kNotFound ||
+                          call.code == absl::StatusCode::kAborted;
+    if (answered) return;
+    store_failures_.Add({{"call", call.name}, {"code", absl::StatusCodeToString(call.code)}})
+        .Increment();
+  }
+
   void ShowStore(bool writable) override { store_writable_.Set(writable ? 1 : 0); }
 
   std::string address() const override { return address_; }
 
  private:
+  // Those of a method. They are kept because Family::Add makes a metric, a histogram with all its
+  // buckets, only to find that it has it.
+  struct CallSeries {
+    Gauge* open = nullptr;
+    Histogram* seconds = nullptr;
+    std::map<std::string, Counter*> finished;  // By status code.
+  };
+
+  CallSeries& SeriesOf(const std::string& method) ABSL_EXCLUSIVE_LOCKS_REQUIRED(calls_mutex_) {
+    CallSeries& series = calls_[method];
+    if (series.open == nullptr) {
+      series.open = &open_.Add({{"method", method}});
+      series.seconds = &request_seconds_.Add({{"method", method}}, kCallBuckets);
+    }
+    return series;
+  }
+
   void ShowHeartbeats(const std::vector<v1::Worker>& workers)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     std::set<std::string> present;
@@ -184,6 +211,12 @@ class ServedMetrics : public PlannerMetrics {
       Make(BuildGauge(), *registry_, "stagewright_planner_store_writable",
            "1 if what happens to jobs can be stored; 0 while they wait for the store.")
           .Add({});
+  Family<Histogram>& store_seconds_ =
+      Make(BuildHistogram(), *registry_, "stagewright_planner_store_seconds",
+           "Time of calls of the store, by kind of call.");
+  Family<Counter>& store_failures_ =
+      Make(BuildCounter(), *registry_, "stagewright_planner_store_failures_total",
+           "Calls of the store that failed, by kind of call and status code.");
   Family<Counter>& requests_ =
       Make(BuildCounter(), *registry_, "stagewright_planner_rpc_requests_total",
            "Finished calls, by method and status code.");
@@ -207,6 +240,8 @@ class ServedMetrics : public PlannerMetrics {
   Gauge& most_files_ =
       Make(BuildGauge(), *registry_, "process_max_fds", "Most open file descriptors.").Add({});
   Gauge& threads_ = Make(BuildGauge(), *registry_, "process_threads", "Threads.").Add({});
+  absl::Mutex calls_mutex_;
+  std::map<std::string, CallSeries> calls_ ABSL_GUARDED_BY(calls_mutex_);
   absl::Mutex mutex_;
   JobSeries jobs_ ABSL_GUARDED_BY(mutex_);
   std::set<std::string> shown_workers_ ABSL_GUARDED_BY(mutex_);

@@ -9,6 +9,7 @@
 
 #include "common/base/status.h"
 #include "planner_service/jobs/job.h"
+#include "planner_service/store/timed_store.h"
 #include "stagewright/v1/job_service.pb.h"
 
 namespace stagewright {
@@ -45,6 +46,7 @@ class PlannerMetrics {
   virtual void Sample(const PlannerSample& sample) = 0;
   // Whether what happens to jobs can be stored.
   virtual void ShowStore(bool writable) = 0;
+  virtual void CountStoreCall(const StoreCall& call) = 0;
   virtual std::string address() const = 0;  // Where it listens.
 };
 

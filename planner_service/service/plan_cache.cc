@@ -1,24 +1,11 @@
 #include "planner_service/service/plan_cache.h"
 
-#include <google/protobuf/io/coded_stream.h>
-#include <google/protobuf/io/zero_copy_stream_impl_lite.h>
-
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 namespace stagewright {
 namespace {
-
-// Equal messages have equal bytes in one process.
-std::string BytesOf(const v1::PlanRequest& request) {
-  std::string bytes;
-  google::protobuf::io::StringOutputStream out(&bytes);
-  google::protobuf::io::CodedOutputStream coded(&out);
-  coded.SetSerializationDeterministic(true);
-  request.SerializeToCodedStream(&coded);
-  coded.Trim();
-  return bytes;
-}
 
 bool Suffices(PlanCache::Deadline flight, PlanCache::Deadline asked) {
   constexpr auto kNever = PlanCache::Deadline::max();
@@ -27,12 +14,41 @@ bool Suffices(PlanCache::Deadline flight, PlanCache::Deadline asked) {
   return flight <= asked && flight - now >= (asked - now) / 2;
 }
 
+grpc::ByteBuffer Encoded(const v1::PlanResponse& response) {
+  const grpc::Slice slice(response.SerializeAsString());
+  return grpc::ByteBuffer(&slice, 1);
+}
+
 }  // namespace
 
-PlanCache::PlanCache(Search search, int64_t most_bytes, OnUse on_use)
-    : search_(std::move(search)), most_bytes_(most_bytes), on_use_(std::move(on_use)) {}
+PlanCache::PlanCache(Search search, Version version, int64_t most_bytes, OnUse on_use)
+    : search_(std::move(search)),
+      version_(std::move(version)),
+      most_bytes_(most_bytes),
+      on_use_(std::move(on_use)) {}
 
-std::shared_ptr<PlanCache::Flight> PlanCache::FindFlight(const std::string& question,
+// With what the list and the map take for it.
+int64_t PlanCache::Kept::bytes() const {
+  return static_cast<int64_t>(question.size() + answer.Length() + sizeof(Kept) + 64);
+}
+
+void PlanCache::Count(Use use) const {
+  if (on_use_) on_use_(use);
+}
+
+std::optional<grpc::ByteBuffer> PlanCache::FindKept(absl::string_view question) {
+  const auto it = by_question_.find(question);
+  if (it == by_question_.end()) return std::nullopt;
+  const Ages::iterator kept = it->second;
+  if (kept->version != version_()) {
+    Drop(kept);
+    return std::nullopt;
+  }
+  kept_.splice(kept_.begin(), kept_, kept);
+  return kept->answer;
+}
+
+std::shared_ptr<PlanCache::Flight> PlanCache::FindFlight(absl::string_view question,
                                                          Deadline deadline) const {
   const auto it = std::find_if(flights_.begin(), flights_.end(), [&](const auto& flight) {
     return !flight->waiting.empty() && Suffices(flight->deadline, deadline) &&
@@ -41,44 +57,57 @@ std::shared_ptr<PlanCache::Flight> PlanCache::FindFlight(const std::string& ques
   return it == flights_.end() ? nullptr : *it;
 }
 
-int64_t PlanCache::Ask(PlanningPool& pool, const v1::PlanRequest& request, Deadline deadline,
-                       Done done) {
-  std::string question = BytesOf(request);
-  std::shared_ptr<const v1::PlanResponse> known;
+std::optional<grpc::ByteBuffer> PlanCache::Find(absl::string_view question) {
+  std::optional<grpc::ByteBuffer> known;
+  {
+    absl::MutexLock lock(&mutex_);
+    known = FindKept(question);
+  }
+  if (known.has_value()) Count(Use::kHit);
+  return known;
+}
+
+int64_t PlanCache::Ask(PlanningPool& pool, absl::string_view question, v1::PlanRequest request,
+                       Deadline deadline, const Done& done) {
+  std::optional<grpc::ByteBuffer> known;
   std::shared_ptr<Flight> begun;
   int64_t ticket = 0;
   Use use = Use::kMiss;
   {
     absl::MutexLock lock(&mutex_);
     ticket = next_++;
-    if (const auto it = kept_.find(question); it != kept_.end()) {
-      ages_.splice(ages_.begin(), ages_, it->second.age);
-      known = it->second.answer;
+    known = FindKept(question);
+    if (known.has_value()) {
       use = Use::kHit;
     } else if (const auto flight = FindFlight(question, deadline)) {
-      flight->waiting[ticket] = std::move(done);
+      flight->waiting[ticket] = done;
       use = Use::kShared;
     } else {
-      begun = std::make_shared<Flight>(std::move(question), deadline);
-      begun->waiting[ticket] = std::move(done);
+      begun = std::make_shared<Flight>(question, std::move(request), deadline);
+      begun->waiting[ticket] = done;
       flights_.push_back(begun);
     }
   }
-  if (on_use_) on_use_(use);
-  if (known != nullptr) {
-    done(Answer(std::move(known)));
-  } else if (begun != nullptr) {
-    const auto copy = std::make_shared<const v1::PlanRequest>(request);
-    const absl::Status queued = pool.Submit([this, begun, copy] { Run(begun, *copy); });
+  Count(use);
+  if (use == Use::kHit) done(*std::move(known));
+  if (use == Use::kMiss) {
+    const absl::Status queued = pool.Submit([this, begun] { Run(begun); });
     if (!queued.ok()) Land(begun, queued);
   }
   return ticket;
 }
 
-void PlanCache::Run(const std::shared_ptr<Flight>& flight, const v1::PlanRequest& request) {
-  absl::StatusOr<v1::PlanResponse> found = search_(request, flight->context);
+void PlanCache::Run(const std::shared_ptr<Flight>& flight) {
+  absl::StatusOr<Found> found = search_(flight->request, flight->context);
   if (!found.ok()) return Land(flight, found.status());
-  Land(flight, std::make_shared<const v1::PlanResponse>(*std::move(found)));
+  const Answer answer = Encoded(found->response);
+  if (found->version.has_value() && !flight->context.Stopped()) {
+    found->response.set_cached(true);
+    Kept again = {flight->question, Encoded(found->response), *found->version};
+    absl::MutexLock lock(&mutex_);
+    Keep(std::move(again));
+  }
+  Land(flight, answer);
 }
 
 void PlanCache::Land(const std::shared_ptr<Flight>& flight, const Answer& answer) {
@@ -87,27 +116,24 @@ void PlanCache::Land(const std::shared_ptr<Flight>& flight, const Answer& answer
     absl::MutexLock lock(&mutex_);
     flights_.erase(std::find(flights_.begin(), flights_.end(), flight));
     waiting.swap(flight->waiting);
-    if (answer.ok() && !flight->context.Stopped()) {
-      v1::PlanResponse again = **answer;
-      again.set_cached(true);
-      Keep(flight->question, std::make_shared<const v1::PlanResponse>(std::move(again)));
-    }
   }
   for (const auto& [ticket, done] : waiting) done(answer);
 }
 
-void PlanCache::Keep(const std::string& question, std::shared_ptr<const v1::PlanResponse> answer) {
-  const auto size = static_cast<int64_t>(question.size() * 2 + answer->SpaceUsedLong());
-  if (size > most_bytes_ || kept_.contains(question)) return;
-  ages_.push_front(question);
-  kept_[question] = {std::move(answer), size, ages_.begin()};
-  bytes_ += size;
-  while (bytes_ > most_bytes_) {
-    const auto oldest = kept_.find(ages_.back());
-    bytes_ -= oldest->second.bytes;
-    kept_.erase(oldest);
-    ages_.pop_back();
-  }
+void PlanCache::Keep(Kept kept) {
+  if (kept.bytes() > most_bytes_) return;
+  // Another search of it, with more or less time, may have ended before.
+  if (const auto it = by_question_.find(kept.question); it != by_question_.end()) Drop(it->second);
+  bytes_ += kept.bytes();
+  kept_.push_front(std::move(kept));
+  by_question_[kept_.front().question] = kept_.begin();
+  while (bytes_ > most_bytes_) Drop(std::prev(kept_.end()));
+}
+
+void PlanCache::Drop(Ages::iterator kept) {
+  bytes_ -= kept->bytes();
+  by_question_.erase(kept->question);
+  kept_.erase(kept);
 }
 
 bool PlanCache::Cancel(int64_t ticket) {

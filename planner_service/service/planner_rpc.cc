@@ -1,5 +1,7 @@
 #include "planner_service/service/planner_rpc.h"
 
+#include <grpcpp/impl/codegen/proto_utils.h>
+
 #include <chrono>
 #include <memory>
 #include <utility>
@@ -8,6 +10,7 @@
 #include "common/wire/strategy_proto.h"
 #include "planner_service/front_door/front_door.h"
 #include "planner_service/service/message_queue.h"
+#include "planner_service/wire/plan_basis.h"
 #include "planner_service/wire/plan_proto.h"
 
 namespace stagewright {
@@ -53,6 +56,16 @@ class PooledCall : public grpc::ServerUnaryReactor {
   const std::unique_ptr<SearchContext> search_;
 };
 
+// Has the answer's plan say what is known of its devices, and returns the version of that. Without
+// measurements that can be read it says nothing of them: they are a help only.
+std::optional<int64_t> NameProfiles(const ProfileStore& profiles, v1::PlanResponse& response) {
+  const int64_t version = profiles.version();  // Before it is read, which may be of a later one.
+  if (!response.has_basis()) return version;
+  const auto known = profiles.Read();
+  SetProfiles(known.ok() ? *known : OperatorProfile(), *response.mutable_basis());
+  return known.ok() ? std::optional(version) : std::nullopt;
+}
+
 absl::Status SolveInto(const v1::PlanRequest& proto, SearchContext& context,
                        PlannerMetrics* metrics,
                        const std::function<void(const JudgedPlan&, const Cluster&)>& on_improvement,
@@ -72,20 +85,23 @@ absl::Status SolveInto(const v1::PlanRequest& proto, SearchContext& context,
   }
   RETURN_IF_ERROR(response.status());
   *out = ToProto(*response, *owned.cluster);
+  if (out->has_best()) *out->mutable_basis() = BasisOf(proto.problem(), DevicesOf(*owned.cluster));
   return absl::OkStatus();
 }
 
 // A question to the cache, which the client may take back.
 class PlanCall : public grpc::ServerUnaryReactor {
  public:
-  PlanCall(PlanCache* cache, v1::PlanResponse* response) : cache_(cache), response_(response) {}
+  PlanCall(PlanCache* cache, grpc::ByteBuffer* response) : cache_(cache), response_(response) {}
 
-  void Start(PlanningPool& pool, const v1::PlanRequest& request, PlanCache::Deadline deadline) {
+  void Start(PlanningPool& pool, absl::string_view question, v1::PlanRequest request,
+             PlanCache::Deadline deadline) {
     // The call may have ended when Ask returns, but lives on until its reactor is handed out.
-    ticket_ = cache_->Ask(pool, request, deadline, [this](const PlanCache::Answer& answer) {
-      if (answer.ok()) *response_ = **answer;
-      Finish(ToGrpc(answer.status()));
-    });
+    ticket_ = cache_->Ask(pool, question, std::move(request), deadline,
+                          [this](const PlanCache::Answer& answer) {
+                            if (answer.ok()) *response_ = *answer;
+                            Finish(ToGrpc(answer.status()));
+                          });
   }
 
   void OnCancel() override {
@@ -95,7 +111,7 @@ class PlanCall : public grpc::ServerUnaryReactor {
 
  private:
   PlanCache* const cache_;
-  v1::PlanResponse* const response_;
+  grpc::ByteBuffer* const response_;
   int64_t ticket_ = 0;
 };
 
@@ -110,7 +126,8 @@ class PlanStreamCall : public grpc::ServerWriteReactor<v1::PlanStreamResponse> {
     });
   }
 
-  void Solve(const v1::PlanRequest& request, PlannerMetrics* metrics) {
+  void Solve(const v1::PlanRequest& request, PlannerMetrics* metrics,
+             const ProfileStore& profiles) {
     v1::PlanStreamResponse last;
     const absl::Status status = SolveInto(
         request, search_, metrics,
@@ -120,6 +137,7 @@ class PlanStreamCall : public grpc::ServerWriteReactor<v1::PlanStreamResponse> {
           queue_.Push(std::move(message));
         },
         last.mutable_final());
+    NameProfiles(profiles, *last.mutable_final());
     if (status.ok()) queue_.Push(std::move(last));
     Close(status);
   }
@@ -152,14 +170,28 @@ class PlanStreamCall : public grpc::ServerWriteReactor<v1::PlanStreamResponse> {
 }  // namespace
 
 grpc::ServerUnaryReactor* PlannerRpc::Plan(grpc::CallbackServerContext* context,
-                                           const v1::PlanRequest* request,
-                                           v1::PlanResponse* response) {
-  auto* call = new PlanCall(cache_, response);
-  if (const absl::Status limits = CheckLimits(*request); !limits.ok()) {
-    call->Finish(ToGrpc(limits));
-    return call;
+                                           const grpc::ByteBuffer* request,
+                                           grpc::ByteBuffer* response) {
+  const auto end = [context](const grpc::Status& status) {
+    grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+    reactor->Finish(status);
+    return reactor;
+  };
+  grpc::Slice bytes;
+  grpc::Status read = request->DumpToSingleSlice(&bytes);
+  if (!read.ok()) return end(read);
+  const absl::string_view question(reinterpret_cast<const char*>(bytes.begin()), bytes.size());
+  if (std::optional<grpc::ByteBuffer> known = cache_->Find(question)) {
+    *response = *std::move(known);
+    return end(grpc::Status::OK);
   }
-  call->Start(*pool_, *request, DeadlineOf(*context));
+  v1::PlanRequest asked;
+  grpc::ByteBuffer encoded(&bytes, 1);
+  read = grpc::SerializationTraits<v1::PlanRequest>::Deserialize(&encoded, &asked);
+  if (read.ok()) read = ToGrpc(CheckLimits(asked));
+  if (!read.ok()) return end(read);
+  auto* call = new PlanCall(cache_, response);
+  call->Start(*pool_, question, std::move(asked), DeadlineOf(*context));
   return call;
 }
 
@@ -171,8 +203,10 @@ grpc::ServerWriteReactor<v1::PlanStreamResponse>* PlannerRpc::PlanStream(
     return call;
   }
   // The request lives only as long as the stream, the search possibly longer.
-  const absl::Status queued = pool_->Submit(
-      [call, plan = request->plan(), metrics = metrics_] { call->Solve(plan, metrics); });
+  const absl::Status queued =
+      pool_->Submit([call, plan = request->plan(), metrics = metrics_, profiles = profiles_] {
+        call->Solve(plan, metrics, *profiles);
+      });
   if (!queued.ok()) call->Close(queued);
   return call;
 }
@@ -239,11 +273,12 @@ grpc::ServerUnaryReactor* PlannerRpc::GetServer(grpc::CallbackServerContext* con
   return reactor;
 }
 
-absl::StatusOr<v1::PlanResponse> SearchPlan(const v1::PlanRequest& request, SearchContext& context,
-                                            PlannerMetrics* metrics) {
-  v1::PlanResponse response;
-  RETURN_IF_ERROR(SolveInto(request, context, metrics, {}, &response));
-  return response;
+absl::StatusOr<PlanCache::Found> SearchPlan(const v1::PlanRequest& request, SearchContext& context,
+                                            const ProfileStore& profiles, PlannerMetrics* metrics) {
+  PlanCache::Found found;
+  RETURN_IF_ERROR(SolveInto(request, context, metrics, {}, &found.response));
+  found.version = NameProfiles(profiles, found.response);
+  return found;
 }
 
 }  // namespace stagewright

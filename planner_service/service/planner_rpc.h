@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "planner_service/jobs/planning_pool.h"
+#include "planner_service/profiles/profile_store.h"
 #include "planner_service/service/metrics.h"
 #include "planner_service/service/plan_cache.h"
 #include "planner_service/service/rpc.h"
@@ -16,20 +17,24 @@ namespace stagewright {
 // What GetServer says; `version` and start time apart.
 using ServerFigures = std::function<void(v1::GetServerResponse&)>;
 
-class PlannerRpc : public v1::PlannerService::CallbackService {
+// Plan is raw: an answer that is kept is looked up and sent as bytes. Who calls was checked before
+// (door.h), as for every call.
+class PlannerRpc
+    : public v1::PlannerService::WithRawCallbackMethod_Plan<v1::PlannerService::CallbackService> {
  public:
   // All outlive the service; `metrics` may be null.
   PlannerRpc(PlanningPool* pool, PlanCache* cache, OpenStreams* streams, PlannerMetrics* metrics,
-             ServerFigures figures)
+             ServerFigures figures, const ProfileStore* profiles)
       : pool_(pool),
         cache_(cache),
         streams_(streams),
         metrics_(metrics),
-        figures_(std::move(figures)) {}
+        figures_(std::move(figures)),
+        profiles_(profiles) {}
 
   grpc::ServerUnaryReactor* Plan(grpc::CallbackServerContext* context,
-                                 const v1::PlanRequest* request,
-                                 v1::PlanResponse* response) override;
+                                 const grpc::ByteBuffer* request,
+                                 grpc::ByteBuffer* response) override;
   grpc::ServerWriteReactor<v1::PlanStreamResponse>* PlanStream(
       grpc::CallbackServerContext* context, const v1::PlanStreamRequest* request) override;
   grpc::ServerUnaryReactor* Validate(grpc::CallbackServerContext* context,
@@ -54,10 +59,11 @@ class PlannerRpc : public v1::PlannerService::CallbackService {
   OpenStreams* const streams_;
   PlannerMetrics* const metrics_;
   const ServerFigures figures_;
+  const ProfileStore* const profiles_;
 };
 
 // One search for a Plan call, counted unless `metrics` is null.
-absl::StatusOr<v1::PlanResponse> SearchPlan(const v1::PlanRequest& request, SearchContext& context,
-                                            PlannerMetrics* metrics);
+absl::StatusOr<PlanCache::Found> SearchPlan(const v1::PlanRequest& request, SearchContext& context,
+                                            const ProfileStore& profiles, PlannerMetrics* metrics);
 
 }  // namespace stagewright

@@ -1,6 +1,7 @@
 #include "planner_service/service/profile_rpc.h"
 
 #include <algorithm>
+#include <functional>
 #include <utility>
 
 #include "common/wire/limits.h"
@@ -24,11 +25,15 @@ absl::StatusOr<int64_t> Import(const v1::ImportProfilesRequest& request, Profile
 // A measurement takes minutes; it ends early when the client goes or the server does.
 class ProfileCall : public grpc::ServerUnaryReactor {
  public:
+  using Ended = std::function<void(const absl::Status&)>;
+
+  // `ended` hears what became of it, before the client does.
   ProfileCall(Profiling* profiling, OpenStreams* streams, const v1::ProfileGraphRequest& request,
-              v1::ProfileGraphResponse* response)
-      : profiling_(profiling), streams_(streams), response_(response) {
+              v1::ProfileGraphResponse* response, Ended ended)
+      : profiling_(profiling), streams_(streams), response_(response), ended_(std::move(ended)) {
     const auto number = profiling_->Start(
-        request, [this](absl::StatusOr<v1::ProfileGraphResponse> result) { End(result); });
+        request,
+        [this](absl::StatusOr<v1::ProfileGraphResponse> result) { End(std::move(result)); });
     if (!number.ok()) {
       End(number.status());
       return;
@@ -45,13 +50,15 @@ class ProfileCall : public grpc::ServerUnaryReactor {
 
  private:
   void End(absl::StatusOr<v1::ProfileGraphResponse> result) {
-    if (result.ok()) *response_ = *std::move(result);
-    Finish(ToGrpc(result.status()));
+    const absl::Status status = MoveTo(std::move(result), response_);
+    ended_(status);
+    Finish(ToGrpc(status));
   }
 
   Profiling* const profiling_;
   OpenStreams* const streams_;
   v1::ProfileGraphResponse* const response_;
+  const Ended ended_;
   int64_t number_ = 0;
   int64_t stream_ = 0;
 };
@@ -68,9 +75,15 @@ grpc::ServerUnaryReactor* ProfileRpc::Done(grpc::CallbackServerContext* context,
 grpc::ServerUnaryReactor* ProfileRpc::ProfileGraph(grpc::CallbackServerContext* context,
                                                    const v1::ProfileGraphRequest* request,
                                                    v1::ProfileGraphResponse* response) {
-  if (const absl::Status limits = CheckLimits(*request); !limits.ok()) return Done(context, limits);
-  door_->Audit(*context, "ProfileGraph", request->graph().name(), absl::OkStatus());
-  return new ProfileCall(profiling_, streams_, *request, response);
+  const auto ended = [this, context, request,
+                      caller = door_->CallerOf(*context)](const absl::Status& status) {
+    door_->Audit(*context, caller, "ProfileGraph", request->graph().name(), status);
+  };
+  if (const absl::Status limits = CheckLimits(*request); !limits.ok()) {
+    ended(limits);
+    return Done(context, limits);
+  }
+  return new ProfileCall(profiling_, streams_, *request, response, ended);
 }
 
 grpc::ServerUnaryReactor* ProfileRpc::ListProfiles(grpc::CallbackServerContext* context,

@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <map>
+#include <utility>
 
 #include "absl/synchronization/mutex.h"
 #include "common/base/status.h"
@@ -14,6 +15,14 @@ namespace stagewright {
 // The codes of absl and gRPC agree; details (common/base/error_details.h) go along as those of
 // google.rpc: ErrorInfo, BadRequest, ResourceInfo, RetryInfo.
 grpc::Status ToGrpc(const absl::Status& status);
+
+// Moves what `from` has into `*to`; where it has nothing, says why.
+template <typename T>
+absl::Status MoveTo(absl::StatusOr<T> from, T* to) {
+  if (!from.ok()) return std::move(from).status();
+  *to = *std::move(from);
+  return absl::OkStatus();
+}
 
 // Streams that would outlive Server::Shutdown(), which waits for every reactor. Thread-safe.
 class OpenStreams {

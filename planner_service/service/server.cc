@@ -1,23 +1,26 @@
 #include "planner_service/service/server.h"
 
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
+#include <grpcpp/generic/async_generic_service.h>
 #include <grpcpp/health_check_service_interface.h>
 #include <grpcpp/resource_quota.h>
 #include <grpcpp/server.h>
 #include <grpcpp/server_builder.h>
 
 #include <condition_variable>
-#include <iostream>
 #include <mutex>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "common/channel/address.h"
 #include "common/log/log.h"
+#include "planner_service/access/roles.h"
 #include "planner_service/lifecycle/job_manager.h"
 #include "planner_service/links/link_prober.h"
+#include "planner_service/profiles/profile_store.h"
 #include "planner_service/service/call_metrics.h"
 #include "planner_service/service/job_rpc.h"
 #include "planner_service/service/planner_rpc.h"
@@ -34,11 +37,29 @@ namespace stagewright {
 namespace {
 
 constexpr int64_t kCachedPlanBytes = int64_t{64} << 20;
-// Calls of one connection at the same time; more wait at the client.
-constexpr int kMostStreams = 1024;
-// What the messages of all connections may hold at once, in messages of the largest size: beyond
-// it, connections are read more slowly and then closed.
-constexpr size_t kMostMessages = 16;
+
+// Answers what is offered at another port, in words that help to find it.
+class OfferedElsewhere : public grpc::CallbackGenericService {
+ public:
+  grpc::ServerGenericBidiReactor* CreateReactor(
+      grpc::GenericCallbackServerContext* context) override {
+    class Refusal : public grpc::ServerGenericBidiReactor {
+     public:
+      explicit Refusal(grpc::Status status) { Finish(std::move(status)); }
+      void OnDone() override { delete this; }
+    };
+    absl::string_view service = context->method();
+    absl::ConsumePrefix(&service, "/");
+    service = service.substr(0, service.find('/'));
+    return new Refusal(
+        grpc::Status(grpc::StatusCode::UNIMPLEMENTED,
+                     absl::StrCat(context->method(),
+                                  " is not offered at this port: workers come in at that of "
+                                  "--worker-listen, ",
+                                  IsForWorkers(service) ? "and this is that of --listen"
+                                                        : "clients at that of --listen")));
+  }
+};
 
 class RunningServer : public PlannerServer {
  public:
@@ -48,7 +69,9 @@ class RunningServer : public PlannerServer {
 
   absl::Status Init() {
     RETURN_IF_ERROR(CheckAddress("listen", options_.listen));
-    ASSIGN_OR_RETURN(door_, Door::Open(options_.listen, options_.door));
+    if (!options_.worker_listen.empty())
+      RETURN_IF_ERROR(CheckAddress("worker-listen", options_.worker_listen));
+    ASSIGN_OR_RETURN(door_, Door::Open(options_.listen, options_.worker_listen, options_.door));
     if (!options_.metrics_listen.empty()) {
       RETURN_IF_ERROR(CheckAddress("metrics-listen", options_.metrics_listen));
     }
@@ -57,14 +80,18 @@ class RunningServer : public PlannerServer {
                                              : OpenSqliteStore(options_.state));
     store_ = std::move(opened.store);
     notes_ = std::move(opened.notes);
+    profiles_ = std::make_unique<ProfileStore>(store_.get());
     if (!options_.metrics_listen.empty()) {
       ASSIGN_OR_RETURN(metrics_, PlannerMetrics::Serve(options_.metrics_listen));
+      store_ = std::make_unique<TimedStore>(
+          std::move(store_), [this](const StoreCall& call) { metrics_->CountStoreCall(call); });
     }
     cache_ = std::make_unique<PlanCache>(
         [this](const v1::PlanRequest& request, SearchContext& context) {
-          return SearchPlan(request, context, metrics_.get());
+          return SearchPlan(request, context, *profiles_, metrics_.get());
         },
-        kCachedPlanBytes, [this](PlanCache::Use use) { CountUse(use); });
+        [this] { return profiles_->version(); }, kCachedPlanBytes,
+        [this](PlanCache::Use use) { CountUse(use); });
     pool_ = std::make_unique<PlanningPool>(options_.planning_threads, options_.planning_queue);
     links_ = std::make_unique<LinkProber>(store_.get(), &registry_);
     if (const absl::Status links = links_->Recover(); absl::IsDataLoss(links)) {
@@ -75,6 +102,7 @@ class RunningServer : public PlannerServer {
     JobManagerOptions job_options;
     job_options.measuring = [this] { return links_->busy(); };
     job_options.worker_timeout = options_.worker_timeout;
+    job_options.quotas = options_.quotas;
     if (options_.keep_jobs > 0) job_options.keep.count = static_cast<size_t>(options_.keep_jobs);
     if (options_.keep_days > 0) job_options.keep.age = absl::Hours(24) * options_.keep_days;
     if (metrics_ != nullptr) {
@@ -86,34 +114,37 @@ class RunningServer : public PlannerServer {
         metrics_->CountPlan(planner, result, "job", seconds);
       };
     }
-    jobs_ = std::make_unique<JobManager>(store_.get(), &registry_, pool_.get(), job_options);
+    jobs_ = std::make_unique<JobManager>(store_.get(), profiles_.get(), &registry_, pool_.get(),
+                                         job_options);
     RETURN_IF_ERROR(jobs_->Recover());
     for (const std::string& note : jobs_->notes()) notes_.push_back(note);
-    profiling_ = std::make_unique<Profiling>(store_.get(), &registry_);
+    profiling_ = std::make_unique<Profiling>(profiles_.get(), &registry_);
     planner_rpc_ = std::make_unique<PlannerRpc>(
         pool_.get(), cache_.get(), &streams_, metrics_.get(),
-        [this](v1::GetServerResponse& response) { Describe(response); });
+        [this](v1::GetServerResponse& response) { Describe(response); }, profiles_.get());
     job_rpc_ = std::make_unique<JobRpc>(jobs_.get(), &registry_, &streams_, door_.get());
     profile_rpc_ = std::make_unique<ProfileRpc>(profiling_.get(), &streams_, door_.get());
     worker_rpc_ = std::make_unique<WorkerRpc>(jobs_.get(), profiling_.get(), &registry_,
                                               links_.get(), &streams_, door_.get());
     topology_rpc_ = std::make_unique<TopologyRpc>(&registry_, links_.get(), door_.get());
-    RETURN_IF_ERROR(Listen());
+    RETURN_IF_ERROR(ListenToAll());
     ticker_ = std::thread([this] { Tick(); });
     return absl::OkStatus();
   }
 
   void Shutdown(absl::Duration grace) override {
     StopTicking();
-    if (server_ == nullptr) return;
+    if (ports_.empty()) return;
     jobs_->Suspend();  // Streams that we close are no lost workers.
     streams_.CloseAll();
-    server_->Shutdown(absl::ToChronoTime(absl::Now() + grace));
-    server_->Wait();
-    server_.reset();
+    const auto deadline = absl::ToChronoTime(absl::Now() + grace);
+    for (Port& port : ports_) port.server->Shutdown(deadline);
+    for (Port& port : ports_) port.server->Wait();
+    ports_.clear();
   }
 
   std::string address() const override { return address_; }
+  std::string worker_address() const override { return worker_address_; }
   std::string security() const override { return door_->description(); }
   std::string metrics_address() const override {
     return metrics_ == nullptr ? "" : metrics_->address();
@@ -121,12 +152,41 @@ class RunningServer : public PlannerServer {
   std::vector<std::string> notes() const override { return notes_; }
 
  private:
-  absl::Status Listen() {
+  // A port with its own bounds on memory: what floods one leaves the other alone.
+  struct Port {
+    std::unique_ptr<OfferedElsewhere> elsewhere;  // Outlives the server.
+    std::unique_ptr<grpc::Server> server;
+    std::string address;  // As bound.
+  };
+
+  absl::Status ListenToAll() {
     static std::once_flag plugins;
     std::call_once(plugins, [] {
       grpc::EnableDefaultHealthCheckService(true);
       grpc::reflection::InitProtoReflectionServerBuilderPlugin();
     });
+    const std::vector<std::pair<std::string, grpc::Service*>> services = {
+        {v1::PlannerService::service_full_name(), planner_rpc_.get()},
+        {v1::JobService::service_full_name(), job_rpc_.get()},
+        {v1::ProfileService::service_full_name(), profile_rpc_.get()},
+        {v1::WorkerService::service_full_name(), worker_rpc_.get()},
+        {v1::TopologyService::service_full_name(), topology_rpc_.get()}};
+    if (options_.worker_listen.empty()) {
+      RETURN_IF_ERROR(Listen(options_.listen, services));
+    } else {
+      std::vector<std::pair<std::string, grpc::Service*>> of_clients, of_workers;
+      for (const auto& service : services)
+        (IsForWorkers(service.first) ? of_workers : of_clients).push_back(service);
+      RETURN_IF_ERROR(Listen(options_.listen, of_clients));
+      RETURN_IF_ERROR(Listen(options_.worker_listen, of_workers));
+      worker_address_ = ports_.back().address;
+    }
+    address_ = ports_.front().address;
+    return absl::OkStatus();
+  }
+
+  absl::Status Listen(const std::string& listen,
+                      const std::vector<std::pair<std::string, grpc::Service*>>& services) {
     grpc::ServerBuilder builder;
     int port = 0;
     // Without this, a second planner would silently share the port.
@@ -135,37 +195,32 @@ class RunningServer : public PlannerServer {
     builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
     builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 2000);
     builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kMostStreams);
+    builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, kMostMetadataBytes);
     grpc::ResourceQuota quota("stagewright-planner");
     quota.Resize((static_cast<size_t>(options_.max_message_mib) << 20) * kMostMessages);
     builder.SetResourceQuota(quota);
-    builder.AddListeningPort(options_.listen, door_->credentials(), &port);
+    builder.AddListeningPort(listen, door_->credentials(), &port);
     builder.SetMaxReceiveMessageSize(options_.max_message_mib << 20);
     builder.SetMaxSendMessageSize(-1);
-    builder.RegisterService(planner_rpc_.get());
-    builder.RegisterService(job_rpc_.get());
-    builder.RegisterService(profile_rpc_.get());
-    builder.RegisterService(worker_rpc_.get());
-    builder.RegisterService(topology_rpc_.get());
+    for (const auto& service : services) builder.RegisterService(service.second);
+    auto elsewhere = std::make_unique<OfferedElsewhere>();
+    if (!options_.worker_listen.empty()) builder.RegisterCallbackGenericService(elsewhere.get());
     if (metrics_ != nullptr) {
       std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> counters;
       counters.push_back(CountCalls(metrics_.get()));
       builder.experimental().SetInterceptorCreators(std::move(counters));
     }
-    server_ = builder.BuildAndStart();
-    if (server_ == nullptr || port == 0) {
-      server_.reset();
+    std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
+    if (server == nullptr || port == 0) {
       return absl::UnavailableError(
-          absl::StrCat("cannot listen on ", options_.listen, ": is the port in use?"));
+          absl::StrCat("cannot listen on ", listen, ": is the port in use?"));
     }
     // By the service's name, too: a client may ask for the one that it needs.
-    grpc::HealthCheckServiceInterface* health = server_->GetHealthCheckService();
+    grpc::HealthCheckServiceInterface* health = server->GetHealthCheckService();
     health->SetServingStatus(true);
-    for (const char* service :
-         {v1::PlannerService::service_full_name(), v1::JobService::service_full_name(),
-          v1::ProfileService::service_full_name(), v1::WorkerService::service_full_name(),
-          v1::TopologyService::service_full_name()})
-      health->SetServingStatus(service, true);
-    address_ = absl::StrCat(options_.listen.substr(0, options_.listen.rfind(':')), ":", port);
+    for (const auto& service : services) health->SetServingStatus(service.first, true);
+    ports_.push_back({std::move(elsewhere), std::move(server),
+                      absl::StrCat(listen.substr(0, listen.rfind(':')), ":", port)});
     return absl::OkStatus();
   }
 
@@ -195,8 +250,8 @@ class RunningServer : public PlannerServer {
     if (metrics_ != nullptr) metrics_->ShowStore(writable.ok());
     if (writable.ok() == writable_) return;
     writable_ = writable.ok();
-    server_->GetHealthCheckService()->SetServingStatus(v1::JobService::service_full_name(),
-                                                       writable_);
+    ports_.front().server->GetHealthCheckService()->SetServingStatus(
+        v1::JobService::service_full_name(), writable_);
     if (writable_) {
       Log(LogLevel::kInfo, "the state can be written again");
     } else {
@@ -238,6 +293,7 @@ class RunningServer : public PlannerServer {
   const absl::Time start_time_ = absl::Now();
   std::unique_ptr<Door> door_;
   std::unique_ptr<Store> store_;
+  std::unique_ptr<ProfileStore> profiles_;
   std::unique_ptr<PlannerMetrics> metrics_;
   WorkerRegistry registry_;
   OpenStreams streams_;
@@ -251,8 +307,8 @@ class RunningServer : public PlannerServer {
   std::unique_ptr<ProfileRpc> profile_rpc_;
   std::unique_ptr<WorkerRpc> worker_rpc_;
   std::unique_ptr<TopologyRpc> topology_rpc_;
-  std::unique_ptr<grpc::Server> server_;
-  std::string address_;
+  std::vector<Port> ports_;  // The first is that of clients.
+  std::string address_, worker_address_;
   std::vector<std::string> notes_;
 
   std::mutex mutex_;

@@ -10,13 +10,23 @@
 
 #include "absl/time/time.h"
 #include "common/base/status.h"
+#include "planner_service/queue/queue_state.h"
 #include "planner_service/service/door.h"
 #include "planner_service/store/sqlite_store.h"
 
 namespace stagewright {
 
+// Calls of one connection at the same time; more wait at the client.
+inline constexpr int kMostStreams = 1024;
+// Headers of a call: a signed token of 8 KiB (access/jwt.h), and what planners and proxies add.
+inline constexpr int kMostMetadataBytes = 16 << 10;
+// What the messages of all connections of a port may hold at once, in messages of the largest size:
+// beyond it, connections are read more slowly and then closed.
+inline constexpr size_t kMostMessages = 16;
+
 struct ServerOptions {
   std::string listen = "127.0.0.1:7070";          // HOST:PORT; port 0 picks one.
+  std::string worker_listen;                      // The same for workers; empty: they share it.
   std::string metrics_listen = "127.0.0.1:9070";  // Empty: no metrics.
   std::string state = "stagewright.db";           // SQLite file; ":memory:" keeps nothing.
   // Opens the state if it is somewhere else.
@@ -26,6 +36,7 @@ struct ServerOptions {
   absl::Duration worker_timeout = absl::Seconds(10);
   int64_t keep_jobs = 0;     // Ended jobs that are kept, the newest; 0: all.
   double keep_days = 0;      // For how long ended jobs are kept; 0: for ever.
+  QueueRules quotas;         // Devices that owners' jobs may hold at once.
   int max_message_mib = 64;  // Largest graph accepted.
   DoorOptions door;          // Who comes in; by default everybody, from this machine only.
 };
@@ -41,6 +52,7 @@ class PlannerServer {
   virtual ~PlannerServer() = default;
 
   virtual std::string address() const = 0;          // HOST:PORT as bound.
+  virtual std::string worker_address() const = 0;   // The same for workers; empty: they share it.
   virtual std::string metrics_address() const = 0;  // Empty without metrics.
   // How the state was found, a line each for the log: that it is new, what of it is damaged.
   virtual std::vector<std::string> notes() const = 0;

@@ -15,6 +15,7 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "common/base/failpoint.h"
 
 namespace stagewright {
 namespace {
@@ -47,7 +48,9 @@ absl::Status Publish(const std::string& made, const std::string& path) {
   const bool synced = fsync(file) == 0;
   close(file);
   if (!synced) return SystemError("cannot be written", made);
+  STAGEWRIGHT_FAILPOINT("store.make.before");
   if (link(made.c_str(), path.c_str()) != 0) return SystemError("cannot be made", path);
+  STAGEWRIGHT_FAILPOINT("store.make.after");
   const std::string folder = std::filesystem::absolute(path).parent_path().string();
   const int parent = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (parent >= 0) {

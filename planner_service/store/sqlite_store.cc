@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/synchronization/mutex.h"
+#include "common/base/failpoint.h"
 #include "planner_service/store/checksum.h"
 #include "planner_service/store/prefix.h"
 #include "planner_service/store/set_aside.h"
@@ -32,7 +33,9 @@ class SqliteStore : public Store {
     absl::MutexLock lock(&mutex_);
     RETURN_IF_ERROR(db_.Execute("BEGIN IMMEDIATE"));
     absl::Status status = Apply(conditions, batch);
+    STAGEWRIGHT_FAILPOINT("store.commit.before");
     if (status.ok()) status = db_.Execute("COMMIT");
+    STAGEWRIGHT_FAILPOINT("store.commit.after");
     if (!status.ok()) db_.Execute("ROLLBACK").IgnoreError();
     return status;
   }

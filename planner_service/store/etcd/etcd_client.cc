@@ -45,13 +45,15 @@ absl::StatusOr<EtcdPlace> ParseEtcdPlace(absl::string_view text) {
   return place;
 }
 
-EtcdClient::EtcdClient(const EtcdPlace& place, absl::Duration patience) : patience_(patience) {
+EtcdClient::EtcdClient(const EtcdPlace& place, absl::Duration patience,
+                       std::shared_ptr<grpc::ChannelCredentials> credentials)
+    : patience_(patience) {
+  if (credentials == nullptr) credentials = grpc::InsecureChannelCredentials();
   for (const std::string& endpoint : place.endpoints) {
     grpc::ChannelArguments arguments;
     arguments.SetMaxReceiveMessageSize(-1);
     arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);
-    const auto channel =
-        grpc::CreateCustomChannel(endpoint, grpc::InsecureChannelCredentials(), arguments);
+    const auto channel = grpc::CreateCustomChannel(endpoint, credentials, arguments);
     members_.push_back(
         {endpoint, etcdserverpb::KV::NewStub(channel), etcdserverpb::Lease::NewStub(channel)});
   }

@@ -1,6 +1,8 @@
 // Calls of an etcd cluster, at whichever of its members answers.
 #pragma once
 
+#include <grpcpp/security/credentials.h>
+
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -30,7 +32,9 @@ absl::StatusOr<EtcdPlace> ParseEtcdPlace(absl::string_view text);
 // unmet conditions: they may be what it did itself, at a member that did not say so.
 class EtcdClient {
  public:
-  explicit EtcdClient(const EtcdPlace& place, absl::Duration patience = absl::Seconds(5));
+  // Without credentials in the clear.
+  explicit EtcdClient(const EtcdPlace& place, absl::Duration patience = absl::Seconds(5),
+                      std::shared_ptr<grpc::ChannelCredentials> credentials = nullptr);
 
   absl::StatusOr<etcdserverpb::RangeResponse> Range(const etcdserverpb::RangeRequest& request);
   absl::Status Put(const etcdserverpb::PutRequest& request);

@@ -9,6 +9,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "common/base/failpoint.h"
 #include "planner_service/store/checksum.h"
 #include "planner_service/store/etcd/etcd_values.h"
 #include "planner_service/store/prefix.h"
@@ -75,9 +76,10 @@ class EtcdStore : public Store {
     RETURN_IF_ERROR(Prepare(writes));
     bool unknown = false;
     const absl::Status status = Commit(conditions, writes, unknown);
-    if (!status.ok() && !unknown) {  // Otherwise the next leader sweeps them.
-      for (const auto& [key, write] : writes) DropPieces(write.pieces).IgnoreError();
-    }
+    if (status.ok()) return status;
+    if (unknown) return absl::DeadlineExceededError(status.message());
+    // Those of a write that may have been done are swept by the next leader.
+    for (const auto& [key, write] : writes) DropPieces(write.pieces).IgnoreError();
     return status;
   }
 
@@ -318,7 +320,9 @@ class EtcdStore : public Store {
       }
     }
     Nest(std::move(operations), request);
+    STAGEWRIGHT_FAILPOINT("etcd.commit.before");
     ASSIGN_OR_RETURN(const etcdserverpb::TxnResponse response, client_->Txn(request));
+    STAGEWRIGHT_FAILPOINT("etcd.commit.after");
     return response.succeeded();
   }
 

@@ -60,6 +60,22 @@ TEST(ProfileStore, WhatJobsMeasuredNeverReplacesWhatWasMeasuredByItself) {
   EXPECT_EQ(profiles.Read()->devices.at(cpu).at("relu").samples.size(), 3u);
 }
 
+TEST(ProfileStore, IsOfAnotherVersionOnceSomethingWasMeasuredByItself) {
+  const std::unique_ptr<Store> store = OpenSqliteStore(":memory:").value().store;
+  ProfileStore profiles(store.get());
+  const int64_t first = profiles.version();
+  OperatorProfile job;
+  job.devices[{"cpu", "torch"}] = {{"mm", {"2026-11-22", {{4, 90, 0, 0, 0, 0, 0}}, "jobs/7"}}};
+  ASSERT_TRUE(profiles.Write(job).ok());
+  ASSERT_TRUE(profiles.Write(OperatorProfile()).ok());
+  EXPECT_EQ(profiles.version(), first);  // No plan's basis tells of it.
+  ASSERT_TRUE(profiles.Write(Example()).ok());
+  const int64_t second = profiles.version();
+  EXPECT_NE(second, first);
+  ASSERT_TRUE(profiles.Write(Example()).ok());
+  EXPECT_NE(profiles.version(), second);
+}
+
 TEST(ProfileStore, SaysWhichEntryIsDamaged) {
   const std::unique_ptr<Store> store = OpenSqliteStore(":memory:").value().store;
   ASSERT_TRUE(store->Write({{"profiles/x", "\xff"}}).ok());

@@ -13,7 +13,9 @@ using ::testing::HasSubstr;
 class ProfilingTest : public ::testing::Test {
  protected:
   ProfilingTest()
-      : store_(OpenSqliteStore(":memory:").value().store), profiling_(store_.get(), &registry_) {}
+      : store_(OpenSqliteStore(":memory:").value().store),
+        kept_(store_.get()),
+        profiling_(&kept_, &registry_) {}
 
   int64_t AddWorker(const std::string& name, const std::string& software = "torch, 1 thread") {
     v1::Register message;
@@ -59,6 +61,7 @@ class ProfilingTest : public ::testing::Test {
   std::string Holder() const { return registry_.Devices(false).front().job; }
 
   std::unique_ptr<Store> store_;
+  ProfileStore kept_;
   WorkerRegistry registry_;
   Profiling profiling_;
   std::vector<v1::ConnectResponse> sent_;
@@ -97,10 +100,78 @@ TEST_F(ProfilingTest, RefusesDevicesThatAreNotThereOrNotFree) {
   for (const int64_t samples : {int64_t{-1}, (int64_t{1} << 20) + 1, int64_t{1} << 62})
     EXPECT_EQ(Start("w", samples).status().code(), absl::StatusCode::kInvalidArgument);
   ASSERT_TRUE(registry_.Allocate("jobs/1", {"w/cpu0"}).ok());
-  EXPECT_EQ(Start("w/cpu0").status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(
+      Start("w/cpu0").status(),
+      absl::FailedPreconditionError("device \"w/cpu0\" is not free: w/cpu0 is held by jobs/1"));
   registry_.Release("jobs/1");
   EXPECT_TRUE(Start("w").ok());
   EXPECT_TRUE(results_.empty());
+}
+
+TEST_F(ProfilingTest, WaitsForADeviceThatARunIsAboutToLeave) {
+  AddWorker("w");
+  const auto end = [this] { registry_.Ended("w", "jobs/1", 1); };
+  for (const bool cancelled : {false, true}) {
+    sent_.clear();
+    results_.clear();
+    ASSERT_TRUE(registry_.Allocate("jobs/1", {"w/cpu0"}).ok());
+    registry_.EndRun("jobs/1", 1, {"w/cpu0"});
+    const auto number = Start("");
+    ASSERT_TRUE(number.ok()) << number.status();
+    profiling_.Tick();
+    EXPECT_TRUE(sent_.empty());
+    if (cancelled) {
+      profiling_.Cancel(*number);
+      ASSERT_EQ(results_.size(), 1u);
+      EXPECT_EQ(results_[0].status().code(), absl::StatusCode::kCancelled);
+    }
+    end();
+    profiling_.Tick();
+    EXPECT_EQ(Holder(), cancelled ? "" : absl::StrCat("profiles/", *number));
+    if (cancelled) continue;
+    ASSERT_EQ(sent_.size(), 1u);
+    EXPECT_EQ(sent_[0].profile_operators().graph().name(), "model");
+    profiling_.OnProfiled("w", Answer(*number, 5));
+    ASSERT_EQ(results_.size(), 1u);
+    EXPECT_TRUE(results_[0].ok()) << results_[0].status();
+  }
+  EXPECT_TRUE(sent_.empty()) << "what was cancelled before it began is told to nobody";
+}
+
+TEST_F(ProfilingTest, ADeviceThatARunDoesNotLeaveIsNotWaitedForLong) {
+  AddWorker("w");
+  ASSERT_TRUE(registry_.Allocate("jobs/1", {"w/cpu0"}).ok());
+  registry_.EndRun("jobs/1", 1, {"w/cpu0"});
+  ASSERT_TRUE(Start("").ok());
+  const absl::Time now = absl::Now();
+  registry_.Tick(now);
+  profiling_.Tick();
+  EXPECT_TRUE(results_.empty());
+  registry_.Tick(now + kRunsEndWithin);
+  profiling_.Tick();
+  ASSERT_EQ(results_.size(), 1u);
+  EXPECT_EQ(results_[0].status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(results_[0].status().message()), HasSubstr("jobs/1"));
+}
+
+TEST_F(ProfilingTest, WhatWaitsIsRefusedWhenTheDeviceIsTakenOrGone) {
+  const int64_t session = AddWorker("w");
+  for (const bool gone : {false, true}) {
+    ASSERT_TRUE(registry_.Allocate("jobs/1", {"w/cpu0"}).ok());
+    registry_.EndRun("jobs/1", 1, {"w/cpu0"});
+    ASSERT_TRUE(Start("w").ok());
+    registry_.Ended("w", "jobs/1", 1);
+    if (gone) {
+      ASSERT_TRUE(registry_.Unregister("w", session));
+    } else {
+      ASSERT_TRUE(registry_.Allocate("jobs/2", {"w/cpu0"}).ok());
+    }
+    profiling_.Tick();
+    ASSERT_EQ(results_.size(), gone ? 2u : 1u);
+    EXPECT_EQ(results_.back().status().code(),
+              gone ? absl::StatusCode::kNotFound : absl::StatusCode::kFailedPrecondition);
+    registry_.Release("jobs/2");
+  }
 }
 
 TEST_F(ProfilingTest, AnOldWorkerIsNotAsked) {
@@ -152,7 +223,7 @@ TEST_F(ProfilingTest, AnswersToAnEarlierPlannerAreNoneToThisOne) {
   const auto first = Start("");
   ASSERT_TRUE(first.ok());
   absl::SleepFor(absl::Milliseconds(1));
-  Profiling later(store_.get(), &registry_);
+  Profiling later(&kept_, &registry_);
   profiling_.OnLost("w");
   v1::ProfileGraphRequest request;
   const auto second = later.Start(request, [](auto) {});

@@ -63,6 +63,26 @@ TEST_F(JobSeriesTest, CountsOutcomesByCause) {
   EXPECT_THAT(Lines("stagewright_planner_jobs{"), HasSubstr("{state=\"failed\"} 3"));
 }
 
+TEST_F(JobSeriesTest, CountsWhatJobsWaitFor) {
+  Job first = NewJob(1), second = NewJob(2);
+  const auto wait = [&](Job& job, const char* reason) {
+    job.waits_for = reason;
+    series_.Observe(job);
+  };
+  wait(first, "devices");
+  wait(second, "devices");
+  wait(second, "quota");
+  EXPECT_THAT(Lines("stagewright_planner_queued_jobs{"), HasSubstr("{reason=\"devices\"} 1"));
+  EXPECT_THAT(Lines("stagewright_planner_queued_jobs{"), HasSubstr("{reason=\"quota\"} 1"));
+  wait(first, "");
+  wait(second, "");
+  EXPECT_THAT(Lines("stagewright_planner_queued_jobs{"), HasSubstr("{reason=\"quota\"} 0"));
+  for (const char* reason : {"devices", "quota"}) {
+    EXPECT_THAT(Lines("stagewright_planner_queue_seconds_total{"),
+                HasSubstr(absl::StrCat("{reason=\"", reason, "\"} ")));
+  }
+}
+
 TEST_F(JobSeriesTest, JobsFoundEndedAreNotCountedAgain) {
   Job job;
   job.number = 1;

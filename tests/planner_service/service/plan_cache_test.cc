@@ -1,6 +1,7 @@
 #include "planner_service/service/plan_cache.h"
 
 #include <gmock/gmock.h>
+#include <grpcpp/impl/codegen/proto_utils.h>
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -15,6 +16,14 @@ namespace {
 using ::testing::ElementsAre;
 using Use = PlanCache::Use;
 
+// What is told of an answer, which is kept encoded.
+v1::PlanResponse Read(const PlanCache::Answer& answer) {
+  v1::PlanResponse response;
+  grpc::ByteBuffer encoded = *answer;
+  EXPECT_TRUE(grpc::SerializationTraits<v1::PlanResponse>::Deserialize(&encoded, &response).ok());
+  return response;
+}
+
 v1::PlanRequest RequestOf(const std::string& planner) {
   v1::PlanRequest request;
   request.set_planner(planner);
@@ -28,14 +37,21 @@ PlanCache::Deadline In(absl::Duration time) {
 // A search that counts, and waits for `go` if it is told to.
 class PlanCacheTest : public ::testing::Test {
  protected:
-  absl::StatusOr<v1::PlanResponse> Search(const v1::PlanRequest& request, SearchContext& context) {
+  absl::StatusOr<PlanCache::Found> Search(const v1::PlanRequest& request, SearchContext& context) {
+    PlanCache::Found found;
+    if (readable_) found.version = version_;
     ++searches_;
     while (waits_ && !go_.HasBeenNotified() && !context.Expired())
       absl::SleepFor(absl::Milliseconds(1));
     if (request.planner() == "wrong") return absl::InvalidArgumentError("wrong");
-    v1::PlanResponse response;
-    response.set_reason(request.planner());
-    return response;
+    found.response.set_reason(request.planner());
+    return found;
+  }
+
+  int64_t Ask(PlanningPool& pool, const std::string& planner, PlanCache::Deadline deadline,
+              PlanCache::Done done) {
+    const v1::PlanRequest request = RequestOf(planner);
+    return cache_.Ask(pool, request.SerializeAsString(), request, deadline, std::move(done));
   }
 
   // Waits for the answer.
@@ -43,7 +59,7 @@ class PlanCacheTest : public ::testing::Test {
                         PlanCache::Deadline deadline = PlanCache::Deadline::max()) {
     absl::Notification done;
     PlanCache::Answer answer = absl::UnknownError("");
-    cache_.Ask(pool_, RequestOf(planner), deadline, [&](const PlanCache::Answer& given) {
+    Ask(pool_, planner, deadline, [&](const PlanCache::Answer& given) {
       answer = given;
       done.Notify();
     });
@@ -52,12 +68,14 @@ class PlanCacheTest : public ::testing::Test {
   }
 
   std::atomic<int> searches_{0};
+  std::atomic<int64_t> version_{1};
+  std::atomic<bool> readable_{true};
   std::atomic<bool> waits_{false};
   absl::Notification go_;
   absl::Mutex mutex_;
   std::vector<Use> uses_;
   PlanCache cache_{[this](const auto& request, auto& context) { return Search(request, context); },
-                   1 << 20,
+                   [this] { return version_.load(); }, 1 << 20,
                    [this](Use use) {
                      absl::MutexLock lock(&mutex_);
                      uses_.push_back(use);
@@ -69,11 +87,54 @@ TEST_F(PlanCacheTest, AnEqualQuestionIsAnsweredWithoutASearch) {
   const auto first = Ask("a"), again = Ask("a"), other = Ask("b");
   ASSERT_TRUE(first.ok() && again.ok() && other.ok());
   EXPECT_EQ(searches_, 2);
-  EXPECT_FALSE((*first)->cached());
-  EXPECT_TRUE((*again)->cached());
-  EXPECT_EQ((*again)->reason(), "a");
-  EXPECT_EQ((*other)->reason(), "b");
+  EXPECT_FALSE(Read(first).cached());
+  EXPECT_TRUE(Read(again).cached());
+  EXPECT_EQ(Read(again).reason(), "a");
+  EXPECT_EQ(Read(other).reason(), "b");
   EXPECT_THAT(uses_, ElementsAre(Use::kMiss, Use::kHit, Use::kMiss));
+}
+
+TEST_F(PlanCacheTest, WhatIsKeptIsFoundByItsBytesAlone) {
+  const std::string question = RequestOf("a").SerializeAsString();
+  EXPECT_FALSE(cache_.Find(question).has_value());
+  EXPECT_THAT(uses_, ElementsAre());  // The question is yet to be asked.
+  ASSERT_TRUE(Ask("a").ok());
+  const auto found = cache_.Find(question);
+  ASSERT_TRUE(found.has_value());
+  EXPECT_EQ(Read(*found).reason(), "a");
+  EXPECT_FALSE(cache_.Find(RequestOf("b").SerializeAsString()).has_value());
+  EXPECT_THAT(uses_, ElementsAre(Use::kMiss, Use::kHit));
+}
+
+TEST_F(PlanCacheTest, AnAnswerOfOtherMeasurementsIsNoneAnyMore) {
+  ASSERT_TRUE(Ask("a").ok());
+  ++version_;
+  EXPECT_FALSE(cache_.Find(RequestOf("a").SerializeAsString()).has_value());
+  EXPECT_EQ(cache_.bytes(), 0);
+  EXPECT_FALSE(Read(Ask("a")).cached());
+  EXPECT_TRUE(Read(Ask("a")).cached());
+  EXPECT_EQ(searches_, 2);
+}
+
+TEST_F(PlanCacheTest, MeasurementsThatComeWhileItIsSearchedAreNotMissed) {
+  waits_ = true;
+  absl::Notification done;
+  Ask(pool_, "a", In(absl::Hours(1)), [&](const auto&) { done.Notify(); });
+  while (searches_ == 0) absl::SleepFor(absl::Milliseconds(1));
+
+  ++version_;
+  go_.Notify();
+  done.WaitForNotification();
+  EXPECT_FALSE(Read(Ask("a")).cached());
+}
+
+TEST_F(PlanCacheTest, AnAnswerWithoutTheMeasurementsThatItNamesIsNotKept) {
+  readable_ = false;
+  ASSERT_TRUE(Ask("a").ok());
+  EXPECT_EQ(cache_.bytes(), 0);
+  readable_ = true;
+  EXPECT_FALSE(Read(Ask("a")).cached());
+  EXPECT_TRUE(Read(Ask("a")).cached());
 }
 
 TEST_F(PlanCacheTest, EqualQuestionsAtTheSameTimeShareOneSearch) {
@@ -83,7 +144,7 @@ TEST_F(PlanCacheTest, EqualQuestionsAtTheSameTimeShareOneSearch) {
   const PlanCache::Deadline deadline = In(absl::Hours(1));
   std::atomic<int> good{0};
   for (int i = 0; i < kCallers; ++i) {
-    cache_.Ask(pool_, RequestOf("a"), deadline, [&](const PlanCache::Answer& answer) {
+    Ask(pool_, "a", deadline, [&](const PlanCache::Answer& answer) {
       good += answer.ok() ? 1 : 0;
       done.DecrementCount();
     });
@@ -106,7 +167,7 @@ TEST_F(PlanCacheTest, AQuestionWithMuchMoreOrLessTimeIsSearchedByItself) {
   waits_ = true;
   absl::BlockingCounter done(3);
   for (const absl::Duration time : {absl::Hours(1), absl::Hours(9), absl::Minutes(1)}) {
-    cache_.Ask(pool_, RequestOf("a"), In(time), [&](const auto&) { done.DecrementCount(); });
+    Ask(pool_, "a", In(time), [&](const auto&) { done.DecrementCount(); });
   }
   go_.Notify();
   done.Wait();
@@ -117,13 +178,13 @@ TEST_F(PlanCacheTest, ASearchEndsWhenTheLastOfItsCallersGoes) {
   waits_ = true;
   absl::Notification answered;
   const PlanCache::Deadline deadline = In(absl::Hours(1));
-  const int64_t first = cache_.Ask(pool_, RequestOf("a"), deadline, [](const auto&) { FAIL(); });
-  const int64_t second = cache_.Ask(pool_, RequestOf("a"), deadline, [](const auto&) { FAIL(); });
+  const int64_t first = Ask(pool_, "a", deadline, [](const auto&) { FAIL(); });
+  const int64_t second = Ask(pool_, "a", deadline, [](const auto&) { FAIL(); });
   EXPECT_TRUE(cache_.Cancel(first));
   EXPECT_FALSE(cache_.Cancel(first));
   EXPECT_TRUE(cache_.Cancel(second));
   // The next one does not join the search that ends.
-  cache_.Ask(pool_, RequestOf("a"), deadline, [&](const PlanCache::Answer& answer) {
+  Ask(pool_, "a", deadline, [&](const PlanCache::Answer& answer) {
     EXPECT_TRUE(answer.ok());
     answered.Notify();
   });
@@ -147,11 +208,11 @@ TEST_F(PlanCacheTest, AFullPoolIsAnAnswer) {
   };
   // Until the only thread is busy, questions may be refused because it is not there yet.
   while (searches_ == 0) {
-    cache_.Ask(small, RequestOf("first"), In(absl::Hours(1)), count);
+    Ask(small, "first", In(absl::Hours(1)), count);
     absl::SleepFor(absl::Milliseconds(1));
   }
   const int before = refused;
-  cache_.Ask(small, RequestOf("second"), In(absl::Hours(1)), count);
+  Ask(small, "second", In(absl::Hours(1)), count);
   EXPECT_EQ(refused, before + 1);
   go_.Notify();
 }

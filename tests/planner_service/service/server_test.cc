@@ -113,6 +113,53 @@ TEST_F(ServerTest, PlansAndJudgesItsOwnPlanAsValid) {
   EXPECT_GT(simulated.plan().evaluation().timeline_size(), 0);
 }
 
+TEST_F(ServerTest, APlanSaysWhatItWasMadeFromAndIsNotAppliedWithoutIt) {
+  Start();
+  v1::PlanResponse response;
+  ASSERT_TRUE(Plan(SmallRequest(), &response).ok());
+  const v1::PlanBasis& basis = response.basis();
+  EXPECT_EQ(basis.mini_batch(), 8);
+  EXPECT_EQ(basis.operators_size(), SmallRequest().problem().graph().nodes_size() + 1);
+  ASSERT_EQ(basis.devices_size(), 2);
+  ASSERT_EQ(basis.profiles_size(), 1);
+  EXPECT_EQ(basis.profiles(0).device_kind(), basis.devices(0).kind());
+
+  v1::SubmitJobRequest submit;
+  *submit.mutable_spec() = testing::SmallSpec();
+  *submit.mutable_plan_basis() = basis;
+  for (const bool only : {true, false}) {
+    submit.set_validate_only(only);
+    grpc::ClientContext context;
+    v1::SubmitJobResponse submitted;
+    const grpc::Status refused = jobs_->SubmitJob(&context, submit, &submitted);
+    EXPECT_EQ(refused.error_code(), grpc::StatusCode::ABORTED);
+    EXPECT_THAT(refused.error_message(),
+                HasSubstr("device " + basis.devices(0).name() + " is gone"));
+    EXPECT_THAT(refused.error_message(), Not(HasSubstr("operator")));
+  }
+}
+
+TEST_F(ServerTest, ARepeatedSubmitFindsItsJobWhateverBecameOfThePlansBasis) {
+  Start();
+  v1::PlanResponse response;
+  ASSERT_TRUE(Plan(SmallRequest(), &response).ok());
+  v1::SubmitJobRequest submit;
+  *submit.mutable_spec() = testing::SmallSpec();
+  submit.set_request_id("once");
+  v1::SubmitJobResponse first, again;
+  grpc::ClientContext context, repeated;
+  ASSERT_TRUE(jobs_->SubmitJob(&context, submit, &first).ok());
+  *submit.mutable_plan_basis() = response.basis();
+  const grpc::Status status = jobs_->SubmitJob(&repeated, submit, &again);
+  EXPECT_TRUE(status.ok()) << status.error_message();
+  EXPECT_EQ(again.job().name(), first.job().name());
+
+  grpc::ClientContext other;
+  submit.mutable_spec()->set_steps(submit.spec().steps() + 1);
+  EXPECT_EQ(jobs_->SubmitJob(&other, submit, &again).error_code(),
+            grpc::StatusCode::ALREADY_EXISTS);
+}
+
 TEST_F(ServerTest, AStreamEndsWithTheSameAnswer) {
   Start();
   v1::PlanResponse once;

@@ -1,0 +1,27 @@
+// What a plan was made from, so that whoever applies it later learns what is different by then.
+#pragma once
+
+#include <vector>
+
+#include "common/base/status.h"
+#include "common/cost/measured/operator_profile.h"
+#include "common/topology/cluster.h"
+#include "stagewright/v1/planner_service.pb.h"
+
+namespace stagewright {
+
+// The cluster's, in their order.
+std::vector<v1::BasisDevice> DevicesOf(const Cluster& cluster);
+
+// All of the question but its cluster, which `devices` stand for, and without profiles. O(graph).
+v1::PlanBasis BasisOf(const v1::PlanningProblem& problem, std::vector<v1::BasisDevice> devices);
+
+// What is known of the kinds of the basis's devices. What was measured in jobs does not count: each
+// job leaves some behind.
+void SetProfiles(const OperatorProfile& known, v1::PlanBasis& basis);
+
+// ABORTED, with the reason PLAN_OUTDATED, says in what `now` is not as `then`: operators, devices
+// and kinds by name. Devices that have come are no difference.
+absl::Status CheckBasis(const v1::PlanBasis& then, const v1::PlanBasis& now);
+
+}  // namespace stagewright

@@ -16,6 +16,9 @@ usage: scripts/bench.sh NAME [ARGUMENT...]
        scripts/bench.sh all
 
   plan      search times of every planner, as one Markdown table
+  shapes    search times and work of the default planner on problems of many shapes, as one Markdown table; minutes
+  soon      when the default planner is within 1 % of what twelve times the effort finds, on the same problems; an hour, or
+            --benchmark_filter=Soon/NAME
   growth    how search time grows with the model: fitted exponents, and docs/results/search-growth.svg
   figures   the counterparts of the papers' figures and tables, under docs/results, in less than ten minutes; with --long
             DRL-PP learns for longer, in half an hour
@@ -54,6 +57,18 @@ measure_plan() {
 report_plan() {
   scripts/build.sh release plan_bench >&2
   measure_plan '^Plan/' "$@"
+  python3 tests/bench/plan_report.py table "$MEASURED"
+}
+
+report_shapes() {
+  scripts/build.sh release plan_bench >&2
+  measure_plan '^Shape/' "$@"
+  python3 tests/bench/plan_report.py table "$MEASURED"
+}
+
+report_soon() {
+  scripts/build.sh release plan_bench >&2
+  measure_plan '^Soon/' "$@"
   python3 tests/bench/plan_report.py table "$MEASURED"
 }
 
@@ -144,7 +159,7 @@ machine() {
   say "benchmark $name, $(grep -m1 'model name' /proc/cpuinfo | cut -d: -f2 | xargs), $(nproc) cores"
 }
 case $name in
-  plan | growth | figures | run | accuracy | coverage | large) machine && "report_$name" "$@" ;;
+  plan | shapes | soon | growth | figures | run | accuracy | coverage | large) machine && "report_$name" "$@" ;;
   all)
     machine
     for each in $(programs); do report_program "$each" "$@"; done

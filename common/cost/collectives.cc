@@ -4,7 +4,7 @@
 #include <bit>
 #include <cmath>
 #include <limits>
-#include <map>
+#include <utility>
 
 namespace stagewright {
 namespace {
@@ -20,21 +20,25 @@ struct Step {
 
 // Every device of a ring sends to the next one; hops over a common link share it.
 Step StepOf(const Cluster& cluster, const Rings& rings) {
-  std::map<int32_t, int32_t> users;  // Number of hops over each link.
   const auto for_each_hop = [&](auto&& visit) {
     for (const std::vector<DeviceId>& ring : rings) {
       for (size_t i = 0; ring.size() > 1 && i < ring.size(); ++i)
         visit(cluster.route(ring[i], ring[(i + 1) % ring.size()]));
     }
   };
-  for_each_hop([&](const Route& route) {
-    for (int32_t link : route.links) ++users[link];
-  });
+  std::vector<int32_t> hops;  // The link of each hop, ascending.
+  for_each_hop(
+      [&](const Route& route) { hops.insert(hops.end(), route.links.begin(), route.links.end()); });
+  std::sort(hops.begin(), hops.end());
+  const auto users = [&](int32_t link) {
+    const auto [first, last] = std::equal_range(hops.begin(), hops.end(), link);
+    return static_cast<int32_t>(last - first);
+  };
   Step step;
   for_each_hop([&](const Route& route) {
     step.latency = std::max(step.latency, route.latency);
     for (int32_t link : route.links)
-      step.rate = std::min(step.rate, cluster.links()[link].bytes_per_second / users[link]);
+      step.rate = std::min(step.rate, cluster.links()[link].bytes_per_second / users(link));
   });
   // Every device sends a message and receives one, once it has a core.
   Nanos messages = 0;
@@ -58,44 +62,87 @@ Nanos RingTime(const Step& step, size_t devices, int32_t rounds, double bytes) {
   return steps * step.latency + Nanos(std::llround(seconds * 1e9));
 }
 
-// The devices of each node, by id.
-Rings ByNode(const Cluster& cluster, const std::vector<DeviceId>& devices) {
-  std::map<int32_t, std::vector<DeviceId>> nodes;
-  for (DeviceId device : devices) nodes[cluster.device(device).node].push_back(device);
+// The devices of each node, by id; nodes in order.
+Rings ByNode(const Cluster& cluster, std::vector<DeviceId> devices) {
+  const auto key = [&](DeviceId device) {
+    return std::make_pair(cluster.device(device).node, device);
+  };
+  std::sort(devices.begin(), devices.end(),
+            [&](DeviceId a, DeviceId b) { return key(a) < key(b); });
   Rings rings;
-  for (auto& [node, members] : nodes) {
-    std::sort(members.begin(), members.end());
-    rings.push_back(std::move(members));
+  for (size_t i = 0; i < devices.size(); ++i) {
+    const bool next =
+        i == 0 || cluster.device(devices[i]).node != cluster.device(devices[i - 1]).node;
+    if (next) rings.emplace_back();
+    rings.back().push_back(devices[i]);
   }
   return rings;
+}
+
+// One ring through all nodes.
+class OneRing {
+ public:
+  OneRing(const Cluster& cluster, const Rings& nodes) {
+    std::vector<DeviceId> ring;
+    for (const std::vector<DeviceId>& node : nodes)
+      ring.insert(ring.end(), node.begin(), node.end());
+    devices_ = ring.size();
+    step_ = StepOf(cluster, {std::move(ring)});
+  }
+  Nanos Time(Bytes bytes) const { return RingTime(step_, devices_, 2, static_cast<double>(bytes)); }
+
+ private:
+  size_t devices_ = 0;
+  Step step_;
+};
+
+// Rings inside several nodes and across them.
+class NestedRings {
+ public:
+  NestedRings(const Cluster& cluster, const Rings& nodes) : nodes_(nodes.size()) {
+    const auto by_size = [](const auto& a, const auto& b) { return a.size() < b.size(); };
+    largest_ = std::max_element(nodes.begin(), nodes.end(), by_size)->size();
+    smallest_ = std::min_element(nodes.begin(), nodes.end(), by_size)->size();
+    Rings across(smallest_);
+    for (size_t i = 0; i < smallest_; ++i) {
+      for (const std::vector<DeviceId>& node : nodes) across[i].push_back(node[i]);
+    }
+    inside_ = StepOf(cluster, nodes);
+    across_ = StepOf(cluster, across);
+  }
+  Nanos Time(Bytes bytes) const {
+    const auto all = static_cast<double>(bytes);
+    const Nanos inside = RingTime(inside_, largest_, 1, all);
+    const Nanos across = RingTime(across_, nodes_, 1, all / static_cast<double>(smallest_));
+    return 2 * inside + 2 * across;
+  }
+
+ private:
+  size_t nodes_, largest_ = 0, smallest_ = 0;
+  Step inside_, across_;
+};
+
+// The straight line through two times.
+template <typename F>
+AllReduceLine Fit(F&& time) {
+  constexpr Bytes kMany = Bytes{int64_t{1} << 40};
+  const auto latency = static_cast<double>(time(Bytes(0)));
+  const auto many = static_cast<double>(time(kMany));
+  return {latency, (many - latency) / static_cast<double>(kMany)};
 }
 
 }  // namespace
 
 Nanos RingAllReduceTime(const Cluster& cluster, const std::vector<DeviceId>& devices, Bytes bytes) {
   if (devices.size() < 2) return 0;
-  std::vector<DeviceId> ring;
-  for (const std::vector<DeviceId>& node : ByNode(cluster, devices))
-    ring.insert(ring.end(), node.begin(), node.end());
-  return RingTime(StepOf(cluster, {ring}), devices.size(), 2, static_cast<double>(bytes));
+  return OneRing(cluster, ByNode(cluster, devices)).Time(bytes);
 }
 
 Nanos HierarchicalAllReduceTime(const Cluster& cluster, const std::vector<DeviceId>& devices,
                                 Bytes bytes) {
   const Rings nodes = ByNode(cluster, devices);
   if (nodes.size() < 2) return RingAllReduceTime(cluster, devices, bytes);
-  const auto by_size = [](const auto& a, const auto& b) { return a.size() < b.size(); };
-  const size_t largest = std::max_element(nodes.begin(), nodes.end(), by_size)->size();
-  const size_t smallest = std::min_element(nodes.begin(), nodes.end(), by_size)->size();
-  const auto all = static_cast<double>(bytes);
-  Rings across(smallest);
-  for (size_t i = 0; i < smallest; ++i) {
-    for (const std::vector<DeviceId>& node : nodes) across[i].push_back(node[i]);
-  }
-  const Nanos inside = RingTime(StepOf(cluster, nodes), largest, 1, all);
-  const Nanos between =
-      RingTime(StepOf(cluster, across), nodes.size(), 1, all / static_cast<double>(smallest));
-  return 2 * inside + 2 * between;
+  return NestedRings(cluster, nodes).Time(bytes);
 }
 
 Nanos AllReduceTime(const Cluster& cluster, const std::vector<DeviceId>& devices, Bytes bytes) {
@@ -109,15 +156,20 @@ Nanos ShareExchangeTime(const Cluster& cluster, const std::vector<DeviceId>& dev
 
 AllReduceLine FitAllReduce(const Cluster& cluster, const std::vector<DeviceId>& devices,
                            AllReduceTimer time) {
-  constexpr Bytes kMany = Bytes{int64_t{1} << 40};
-  const auto latency = static_cast<double>(time(cluster, devices, 0));
-  const auto many = static_cast<double>(time(cluster, devices, kMany));
-  return {latency, (many - latency) / static_cast<double>(kMany)};
+  return Fit([&](Bytes bytes) { return time(cluster, devices, bytes); });
 }
 
 AllReduceLines FitAllReduceLines(const Cluster& cluster, const std::vector<DeviceId>& devices) {
-  return {FitAllReduce(cluster, devices, RingAllReduceTime),
-          FitAllReduce(cluster, devices, HierarchicalAllReduceTime)};
+  if (devices.size() < 2) return {};
+  const Rings nodes = ByNode(cluster, devices);
+  const OneRing ring(cluster, nodes);
+  AllReduceLines lines;
+  lines.ring = Fit([&](Bytes bytes) { return ring.Time(bytes); });
+  lines.hierarchy = lines.ring;
+  if (nodes.size() < 2) return lines;
+  const NestedRings nested(cluster, nodes);
+  lines.hierarchy = Fit([&](Bytes bytes) { return nested.Time(bytes); });
+  return lines;
 }
 
 AllReduceLines HalfOf(const AllReduceLines& lines) {

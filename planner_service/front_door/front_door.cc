@@ -233,18 +233,23 @@ absl::StatusOr<CutRequest> CutFor(const PlanRequest& request, const Strategy& st
   return CutRequest{std::move(cut), std::move(graphs)};
 }
 
-// The answer for the graphs as they are.
+// The answer for the graphs as they are. `bound` is the lower bound, where it is known.
 absl::StatusOr<PlanResponse> SolveWhole(const Planner& planner, const PlanRequest& request,
                                         SearchContext& context,
-                                        const ImprovementCallback& on_improvement);
+                                        const ImprovementCallback& on_improvement,
+                                        std::optional<Nanos> bound);
 
-absl::StatusOr<Nanos> BoundOf(const PlanRequest& request) {
-  Prepared prepared;
-  RETURN_IF_ERROR(Prepare(request, prepared));
+Nanos BoundOf(const PlanRequest& request, const Prepared& prepared) {
   return LowerBound(
       *request.graph, prepared.operators, *request.cluster, *prepared.problem.costs,
       request.mini_batch,
       {request.optimizer, request.options.asynchronous, prepared.problem.optimizer_sharding});
+}
+
+absl::StatusOr<Nanos> LowerBoundOf(const PlanRequest& request) {
+  Prepared prepared;
+  RETURN_IF_ERROR(Prepare(request, prepared));
+  return BoundOf(request, prepared);
 }
 
 absl::StatusOr<std::optional<NodeId>> TooLargeIn(const PlanRequest& request) {
@@ -276,10 +281,14 @@ absl::StatusOr<PlanResponse> SolvePlanWith(const Planner& planner, const PlanReq
   const auto solve = [&](const PlanRequest& one, SearchContext& own,
                          const ImprovementCallback& improved) {
     return SolveWithSplits(one, planner.abilities().tries_splits, own, improved,
-                           {[&](const PlanRequest& whole, const ImprovementCallback& better) {
-                              return SolveWhole(planner, whole, own, better);
+                           {[&](const PlanRequest& whole, const ImprovementCallback& better,
+                                Nanos most_work, std::optional<Nanos> bound) {
+                              if (most_work == SearchContext::kAnyWork)
+                                return SolveWhole(planner, whole, own, better, bound);
+                              SearchContext part(own, most_work);
+                              return SolveWhole(planner, whole, part, better, bound);
                             },
-                            BoundOf, TooLargeIn});
+                            LowerBoundOf, TooLargeIn});
   };
   if (request.options.optimizer_sharding.has_value())
     return solve(request, context, on_improvement);
@@ -290,7 +299,8 @@ namespace {
 
 absl::StatusOr<PlanResponse> SolveWhole(const Planner& planner, const PlanRequest& request,
                                         SearchContext& context,
-                                        const ImprovementCallback& on_improvement) {
+                                        const ImprovementCallback& on_improvement,
+                                        std::optional<Nanos> bound) {
   Prepared prepared;
   RETURN_IF_ERROR(Prepare(request, prepared));
   const Problem& problem = prepared.problem;
@@ -299,9 +309,7 @@ absl::StatusOr<PlanResponse> SolveWhole(const Planner& planner, const PlanReques
   response.operators = prepared.operators.size();
   // On large clusters it takes longer than the first plan, which does not wait for it.
   const auto set_bound = [&] {
-    response.lower_bound = LowerBound(
-        *request.graph, prepared.operators, *request.cluster, *problem.costs, request.mini_batch,
-        {request.optimizer, request.options.asynchronous, problem.optimizer_sharding});
+    response.lower_bound = bound.has_value() ? *bound : BoundOf(request, prepared);
   };
   response.reason = WhyNoMicroBatch(problem, request.options);
   if (std::string reason = TooManyStages(request.options, prepared); !reason.empty()) {
@@ -312,7 +320,10 @@ absl::StatusOr<PlanResponse> SolveWhole(const Planner& planner, const PlanReques
     set_bound();
     return response;
   }
+  context.lower_bound = bound;
   ASSIGN_OR_RETURN(SearchedPlan found, Search(request, problem, planner, context, on_improvement));
+  context.lower_bound.reset();
+  if (!bound.has_value()) bound = found.outcome.lower_bound;
   set_bound();
   response.termination = found.outcome.termination;
   response.reason = std::move(found.outcome.reason);

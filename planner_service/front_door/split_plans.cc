@@ -21,6 +21,12 @@ constexpr size_t kMostCandidates = 3;  // Operators whose bound is looked at in 
 // A plan with one more operator cut is faster by this share, or it is not worth it; so is the bound
 // if the operator binds.
 constexpr double kLeastGain = 0.01;
+// The work of all searches of a request, and the part of it that the graph as it is gets, times
+// what of its bound is left where cutting promises something: one that binds by far is cut anyway.
+// With less than a twentieth left no further operator is tried.
+constexpr Nanos kMostWork = 8'000 * kMillisecond;
+constexpr double kUncut = 0.5;
+constexpr int64_t kTooLittle = 20;
 
 bool IsFasterBy(Nanos time, Nanos than, double share) {
   return static_cast<double>(time) < (1 - share) * static_cast<double>(than);
@@ -76,12 +82,18 @@ class SplitSearch {
  public:
   SplitSearch(const PlanRequest& request, const SearchContext& context,
               const ImprovementCallback& on_improvement, const WholeSolver& solver)
-      : request_(request), context_(context), on_improvement_(on_improvement), solver_(solver) {
+      : request_(request),
+        context_(context),
+        on_improvement_(on_improvement),
+        solver_(solver),
+        before_(context.work()) {
     request_.explain = false;  // Only the last answer is explained.
+    most_work_ = request.options.effort * kMostWork;
   }
 
-  // The answer with the operators cut.
-  absl::StatusOr<PlanResponse> Solve(const std::vector<OperatorSplit>& splits) {
+  // The answer with the operators cut, within so much work.
+  absl::StatusOr<PlanResponse> Solve(const std::vector<OperatorSplit>& splits,
+                                     Nanos work = SearchContext::kAnyWork) {
     std::shared_ptr<const SplitGraphs> graphs;
     if (!splits.empty()) {
       ASSIGN_OR_RETURN(graphs, SplitGraphsOf(request_, splits));
@@ -98,9 +110,9 @@ class SplitSearch {
         on_improvement_(plan);
       };
     }
-    ASSIGN_OR_RETURN(
-        PlanResponse response,
-        solver_.solve(graphs == nullptr ? request_ : RequestFor(request_, *graphs), improved));
+    ASSIGN_OR_RETURN(PlanResponse response,
+                     solver_.solve(graphs == nullptr ? request_ : RequestFor(request_, *graphs),
+                                   improved, work, KnownBound(splits)));
     for (auto* judged : {&response.best, &response.sequential}) {
       if (judged->has_value() && graphs != nullptr) TellSplits(splits, graphs, **judged);
     }
@@ -112,12 +124,19 @@ class SplitSearch {
 
   absl::StatusOr<PlanResponse> Try() {
     std::vector<OperatorSplit> splits;
-    ASSIGN_OR_RETURN(PlanResponse best, WithWhatFits(splits));
+    ASSIGN_OR_RETURN(const Nanos whole, BoundOf(splits));
+    ASSIGN_OR_RETURN(const auto promise, BindingNode(splits, whole, whole));
+    const double uncut = promise.has_value() ? kUncut * static_cast<double>(promise->bound) /
+                                                   static_cast<double>(whole)
+                                             : 1;
+    ASSIGN_OR_RETURN(PlanResponse best, WithWhatFits(splits, uncut));
     kept_ = TimeOf(best);
-    while (best.best.has_value() && splits.size() < kMostOperators && !context_.Expired()) {
-      ASSIGN_OR_RETURN(const std::optional<NodeId> binds, BindingNode(splits, best));
+    while (best.best.has_value() && splits.size() < kMostOperators && !context_.Expired() &&
+           kTooLittle * WorkLeft() > most_work_) {
+      ASSIGN_OR_RETURN(const auto binds, BindingNode(splits, best.lower_bound, TimeOf(best)));
       if (!binds.has_value()) break;
-      ASSIGN_OR_RETURN(std::optional<PlanResponse> better, BestOf(splits, *binds, TimeOf(best)));
+      ASSIGN_OR_RETURN(std::optional<PlanResponse> better,
+                       BestOf(splits, binds->node, TimeOf(best)));
       if (!better.has_value()) break;
       best = *std::move(better);
       kept_ = TimeOf(best);
@@ -141,20 +160,25 @@ class SplitSearch {
   }
 
  private:
+  Nanos WorkLeft() const { return std::max<Nanos>(most_work_ - (context_.work() - before_), 0); }
+  Nanos PartOfWork(double part) const {
+    return static_cast<Nanos>(part * static_cast<double>(WorkLeft()));
+  }
+
   // The answer with operators that fit no device cut, in as few parts as there is a plan for. That
-  // an operator fits promises no plan: other things lie beside it.
-  absl::StatusOr<PlanResponse> WithWhatFits(std::vector<OperatorSplit>& splits) {
+  // an operator fits promises no plan: other things lie beside it. With this part of the work.
+  absl::StatusOr<PlanResponse> WithWhatFits(std::vector<OperatorSplit>& splits, double part) {
     PlanResponse best;
     for (int32_t parts : kParts) {
       ASSIGN_OR_RETURN(std::vector<OperatorSplit> more, SplitsThatFit(parts));
       if (parts != kParts[0] && (more.empty() || more == splits)) break;
-      ASSIGN_OR_RETURN(best, Solve(more));
+      ASSIGN_OR_RETURN(best, Solve(more, PartOfWork(part)));
       splits = std::move(more);
       if (best.best.has_value() || splits.empty()) return best;
       if (context_.Expired()) break;
     }
     splits.clear();  // Why the graph as it is does not fit is told.
-    return Solve({});
+    return Solve({}, PartOfWork(part));
   }
 
   // What must be cut so that each operator fits some device, in `least` parts or more; nothing if
@@ -196,35 +220,58 @@ class SplitSearch {
     return request.graph->node(*node).name;
   }
 
+  struct Binding {
+    NodeId node;
+    Nanos bound = 0;  // With it cut.
+  };
   // The node whose cutting lowers the bound most, if it lowers it, and below what was found.
-  absl::StatusOr<std::optional<NodeId>> BindingNode(const std::vector<OperatorSplit>& splits,
-                                                    const PlanResponse& best) {
-    std::optional<NodeId> binds;
-    Nanos least = best.lower_bound;
+  absl::StatusOr<std::optional<Binding>> BindingNode(const std::vector<OperatorSplit>& splits,
+                                                     Nanos lower_bound, Nanos found) {
+    std::optional<Binding> binds;
     for (NodeId node : HeavyNodes(request_, splits)) {
       const std::vector<int32_t> parts = PartsOf(request_, node);
       if (parts.empty()) continue;
-      const auto graphs =
-          SplitGraphsOf(request_, With(splits, *request_.graph, node, parts.back()));
-      if (!graphs.ok()) continue;  // Its parameters are read by others, too.
-      ASSIGN_OR_RETURN(const Nanos bound, solver_.lower_bound(RequestFor(request_, **graphs)));
-      if (!IsFasterBy(bound, best.lower_bound, kLeastGain) || bound >= least ||
-          !IsFasterBy(bound, TimeOf(best), kLeastGain))
+      ASSIGN_OR_RETURN(const Nanos bound,
+                       BoundOf(With(splits, *request_.graph, node, parts.back())));
+      if (!IsFasterBy(bound, lower_bound, kLeastGain) || !IsFasterBy(bound, found, kLeastGain) ||
+          (binds.has_value() && bound >= binds->bound))
         continue;
-      least = bound;
-      binds = node;
+      binds = {node, bound};
     }
     return binds;
+  }
+
+  // The bound with the operators cut, the largest of all where that cannot be.
+  absl::StatusOr<Nanos> BoundOf(const std::vector<OperatorSplit>& splits) {
+    if (const auto known = KnownBound(splits)) return *known;
+    Nanos bound = std::numeric_limits<Nanos>::max();  // Its parameters are read by others, too.
+    if (splits.empty()) {
+      ASSIGN_OR_RETURN(bound, solver_.lower_bound(request_));
+    } else if (const auto graphs = SplitGraphsOf(request_, splits); graphs.ok()) {
+      ASSIGN_OR_RETURN(bound, solver_.lower_bound(RequestFor(request_, **graphs)));
+    }
+    bounds_.emplace_back(splits, bound);
+    return bound;
+  }
+
+  std::optional<Nanos> KnownBound(const std::vector<OperatorSplit>& splits) const {
+    for (const auto& [known, bound] : bounds_) {
+      if (known == splits) return bound;
+    }
+    return std::nullopt;
   }
 
   absl::StatusOr<std::optional<PlanResponse>> BestOf(const std::vector<OperatorSplit>& splits,
                                                      NodeId node, Nanos before) {
     std::optional<PlanResponse> best;
-    for (int32_t parts : PartsOf(request_, node)) {
+    const std::vector<int32_t> tried = PartsOf(request_, node);
+    // Half of a try's part is left for what comes behind.
+    double tries = static_cast<double>(tried.size()) + 0.5;
+    for (int32_t parts : tried) {
       if (context_.Expired()) break;
       const std::vector<OperatorSplit> more = With(splits, *request_.graph, node, parts);
       if (!SplitGraphsOf(request_, more).ok()) continue;  // Nobody asked for it.
-      ASSIGN_OR_RETURN(PlanResponse response, Solve(more));
+      ASSIGN_OR_RETURN(PlanResponse response, Solve(more, PartOfWork(1 / tries--)));
       if (!response.best.has_value() || !IsFasterBy(TimeOf(response), before, kLeastGain)) continue;
       if (!best.has_value() || TimeOf(response) < TimeOf(*best)) best = std::move(response);
     }
@@ -249,6 +296,9 @@ class SplitSearch {
   const WholeSolver& solver_;
   Nanos fastest_ = std::numeric_limits<Nanos>::max();  // The last improvement told.
   std::optional<Nanos> kept_;                          // The time of the best plan so far.
+  const Nanos before_;                                 // The context's work when the search began.
+  Nanos most_work_ = 0;
+  std::vector<std::pair<std::vector<OperatorSplit>, Nanos>> bounds_;
   double seconds_ = 0;
   int64_t states_ = 0, candidates_ = 0;
 };
@@ -291,7 +341,8 @@ absl::StatusOr<PlanResponse> SolveWithSplits(const PlanRequest& request, bool tr
                                              const WholeSolver& solver) {
   const bool named = !request.options.splits.empty();
   tries = tries && request.options.try_splits && request.costs == nullptr;
-  if (!named && !tries) return solver.solve(request, on_improvement);
+  if (!named && !tries)
+    return solver.solve(request, on_improvement, SearchContext::kAnyWork, std::nullopt);
   SplitSearch search(request, context, on_improvement, solver);
   ASSIGN_OR_RETURN(PlanResponse response,
                    named ? search.Solve(request.options.splits) : search.Try());

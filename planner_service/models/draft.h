@@ -2,6 +2,7 @@
 // nothing that follows from them.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -15,14 +16,14 @@ struct DraftStage {
   std::vector<int32_t> operators;  // Planner operators, ascending; never empty.
   std::vector<int32_t> devices;    // Replica r runs on devices[r].
   bool recompute = false;
-  friend bool operator==(const DraftStage&, const DraftStage&) = default;
+  friend auto operator<=>(const DraftStage&, const DraftStage&) = default;
 };
 
 struct Draft {
   StrategyKind kind = StrategyKind::kGraph;
   int64_t micro_batch = 1;  // Samples, over all replicas.
   std::vector<DraftStage> stages;
-  friend bool operator==(const Draft&, const Draft&) = default;
+  friend auto operator<=>(const Draft&, const Draft&) = default;  // For sets of drafts.
 };
 
 // Equal texts are equal drafts: "g b4 | 0-5@0 | 6@1,2r".

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <optional>
 #include <utility>
 
 #include "planner_service/models/device_orders.h"
@@ -66,21 +67,17 @@ void ListScheduler::Prepare(Direction direction) {
   passes_.clear();
 }
 
-bool ListScheduler::MayStart(int32_t unit) const {
-  if (direction_.reversed) return true;
-  const TaskGraph::Unit& u = graph_->units[unit];
-  if (u.kept == 0) return true;
-  const std::vector<int32_t>& units = graph_->device_units[u.device];
-  int32_t oldest = graph_->micro_batches;
+ListScheduler::Reserve ListScheduler::ReserveOn(int32_t device) const {
+  const std::vector<int32_t>& units = graph_->device_units[device];
+  Reserve reserve{graph_->micro_batches, devices_[device].used};
   for (int32_t v : units) {
-    if (graph_->units[v].has_backward) oldest = std::min(oldest, units_[v].released);
+    if (graph_->units[v].has_backward)
+      reserve.oldest = std::min(reserve.oldest, units_[v].released);
   }
-  if (units_[unit].forward == oldest) return true;
-  Bytes needed = devices_[u.device].used + u.kept;
   for (int32_t v : units) {
-    if (units_[v].forward <= oldest) needed += graph_->units[v].kept;
+    if (units_[v].forward <= reserve.oldest) reserve.needed += graph_->units[v].kept;
   }
-  return needed <= graph_->memory[u.device];
+  return reserve;
 }
 
 // When the receives of a pass that would come next are posted.
@@ -104,6 +101,13 @@ Nanos ListScheduler::Posted(int32_t unit, PassKind kind, int32_t micro_batch) co
 // Calls consider(choice) for each pass that the device could run next and whose inputs are known.
 template <typename Consider>
 void ListScheduler::ForCandidates(int32_t device, Nanos now, const Consider& consider) const {
+  std::optional<Reserve> reserve;
+  const auto may_start = [&](int32_t u) {
+    const Bytes kept = graph_->units[u].kept;
+    if (direction_.reversed || kept == 0) return true;
+    if (!reserve) reserve = ReserveOn(device);
+    return units_[u].forward == reserve->oldest || reserve->needed + kept <= graph_->memory[device];
+  };
   for (int32_t u : graph_->device_units[device]) {
     const TaskGraph::Unit& unit = graph_->units[u];
     int32_t m = units_[u].backward;
@@ -117,7 +121,7 @@ void ListScheduler::ForCandidates(int32_t device, Nanos now, const Consider& con
       consider(Choice{u, PassKind::kBackward, m, due_.backward(u, m), ready});
     }
     m = units_[u].forward;
-    if (m < graph_->micro_batches && activations_.missing(u, m) == 0 && MayStart(u)) {
+    if (m < graph_->micro_batches && activations_.missing(u, m) == 0 && may_start(u)) {
       Nanos ready = activations_.ready(u, m);
       if (unit.longest_in > 0)
         ready = std::max(ready, Posted(u, PassKind::kForward, m) + unit.longest_in);

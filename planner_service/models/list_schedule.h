@@ -86,6 +86,12 @@ class ListScheduler {
     bool split = false;
   };
   struct Choice;
+  // What a device keeps room for: its oldest unfinished micro-batch, and the memory in use once
+  // that has passed through all units.
+  struct Reserve {
+    int32_t oldest = 0;
+    Bytes needed = 0;
+  };
 
   void Prepare(Direction direction);
   // 0, or a lower bound above `limit` on the step time of a schedule that was given up.
@@ -97,7 +103,7 @@ class ListScheduler {
   void Deliver(int32_t unit, PassKind kind, int32_t micro_batch, Nanos end);
   void Send(const TaskGraph::Link& link, PassKind kind, int32_t micro_batch, Nanos end);
   void Wake(int32_t device, Nanos time);
-  bool MayStart(int32_t unit) const;
+  Reserve ReserveOn(int32_t device) const;
   Nanos Posted(int32_t unit, PassKind kind, int32_t micro_batch) const;
   void Improve(const ListRule& rule, ListResult& result);
 

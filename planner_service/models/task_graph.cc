@@ -13,6 +13,15 @@
 namespace stagewright {
 namespace {
 
+// What a replica does and holds with so many samples of a micro-batch.
+struct ReplicaSums {
+  int64_t samples = 0;
+  int32_t kind = 0;
+  OperatorTime time;
+  Bytes saved = 0;
+  Bytes workspace = 0;  // The largest.
+};
+
 struct StageSums {
   bool has_backward = false;
   HeldBytes parameters;
@@ -20,6 +29,7 @@ struct StageSums {
   Bytes back_per_sample = 0;
   Bytes held_per_sample = 0;
   std::vector<int32_t> units;
+  std::vector<ReplicaSums> replicas;  // Each kind and number of samples once.
 };
 
 class Builder {
@@ -77,10 +87,25 @@ class Builder {
     for (size_t r = 0; r < stage.devices.size(); ++r) AddUnit(s, static_cast<int32_t>(r));
   }
 
+  // Most replicas of a stage are alike: its operators are gone through for the first of them.
+  const ReplicaSums& SumsOf(int32_t s, int64_t samples, int32_t kind) {
+    std::vector<ReplicaSums>& known = sums_[s].replicas;
+    for (const ReplicaSums& sums : known) {
+      if (sums.samples == samples && sums.kind == kind) return sums;
+    }
+    const ShareTable& share = costs_.Share(samples);
+    ReplicaSums& sums = known.emplace_back(ReplicaSums{samples, kind});
+    for (int32_t op : draft_.stages[s].operators) {
+      sums.time += share.time[kind][op];
+      sums.saved += share.saved[op];
+      sums.workspace = std::max(sums.workspace, share.workspace[op]);
+    }
+    return sums;
+  }
+
   void AddUnit(int32_t s, int32_t replica) {
     const DraftStage& stage = draft_.stages[s];
     const int64_t samples = ShareOf(s, replica).size();
-    const ShareTable& share = costs_.Share(samples);
     TaskGraph::Unit unit;
     unit.stage = s;
     unit.replica = replica;
@@ -88,12 +113,8 @@ class Builder {
     unit.has_backward = sums_[s].has_backward;
     unit.recompute = stage.recompute && unit.has_backward;
     const int32_t kind = costs_.problem().cluster->device(DeviceId(unit.device)).kind;
-    OperatorTime time;
-    Bytes saved = 0;
-    for (int32_t op : stage.operators) {
-      time += share.time[kind][op];
-      saved += share.saved[op];
-    }
+    const ReplicaSums& sums = SumsOf(s, samples, kind);
+    OperatorTime time = sums.time;
     const Nanos fixed = costs_.problem().cluster->kinds()[kind].pass_overhead;
     time.forward += fixed;
     time.backward += fixed;
@@ -103,7 +124,7 @@ class Builder {
       const Nanos again = unit.recompute ? time.forward : 0;
       unit.backward = again + time.backward;
       unit.input = again + time.backward_input;
-      unit.kept = (unit.recompute ? 0 : saved) +
+      unit.kept = (unit.recompute ? 0 : sums.saved) +
                   (sums_[s].in_per_sample + sums_[s].held_per_sample) * samples;
     }
     const auto index = static_cast<int32_t>(graph_.units.size());
@@ -248,8 +269,7 @@ class Builder {
       gradients.push_back(costs_.held(op).planned.gradients);
       backward.push_back(static_cast<double>(share.time[kind][op].backward));
     }
-    const std::vector<DeviceId> devices(stage.devices.begin(), stage.devices.end());
-    const AllReduceLines lines = FitAllReduceLines(cluster, devices);
+    const AllReduceLines& lines = costs_.SumsOver(stage.devices);
     const std::vector<double> left = TimeLeftAt(backward);
     const std::vector<GradientBucket> buckets =
         BestBuckets(gradients, left, lines, costs_.problem().bucket_bytes);
@@ -278,18 +298,14 @@ class Builder {
       for (int32_t u : graph_.device_units[d]) {
         const TaskGraph::Unit& unit = graph_.units[u];
         const int64_t samples = ShareOf(unit.stage, unit.replica).size();
-        const ShareTable& share = costs_.Share(samples);
-        Bytes workspace = 0;
-        Bytes saved = 0;
-        for (int32_t op : draft_.stages[unit.stage].operators) {
-          workspace = std::max(workspace, share.workspace[op]);
-          if (unit.recompute || !unit.has_backward) saved += share.saved[op];
-        }
+        const int32_t kind = costs_.problem().cluster->device(DeviceId(d)).kind;
+        const ReplicaSums& own = SumsOf(unit.stage, samples, kind);
+        const Bytes saved = unit.recompute || !unit.has_backward ? own.saved : Bytes(0);
         const StageSums& sums = sums_[unit.stage];
         resident += sums.parameters.ResidentOn(std::ssize(draft_.stages[unit.stage].devices),
                                                costs_.problem().optimizer_sharding);
-        passing = std::max(
-            passing, workspace + saved + (sums.in_per_sample + 2 * sums.back_per_sample) * samples);
+        passing = std::max(passing, own.workspace + saved +
+                                        (sums.in_per_sample + 2 * sums.back_per_sample) * samples);
       }
       graph_.memory[d] = static_cast<Bytes>(budget) - resident - passing;
     }

@@ -105,6 +105,8 @@ const char* TerminationName(Termination termination);
 struct Outcome {
   Termination termination = Termination::kInfeasible;
   std::optional<Strategy> strategy;
+  // No strategy of the problem is faster, where the planner asked (SearchContext::lower_bound).
+  std::optional<Nanos> lower_bound;
   // Iteration time of `strategy`, where the planner had it evaluated.
   std::optional<Nanos> iteration_time;
   // The best sequential strategy, from planners that look for one beside their answer.

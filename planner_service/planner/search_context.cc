@@ -4,6 +4,24 @@
 
 namespace stagewright {
 
+bool SearchContext::IsOver() const {
+  Charge(1);
+  if (effort() > most_effort_ || work() > most_work_) return true;
+  const bool stopped = cancelled_.load(std::memory_order_relaxed) || Clock::now() >= deadline_;
+  if (!stopped && (outer_ == nullptr || !outer_->IsOver())) return false;
+  if (stopped || outer_->Stopped()) stopped_.store(true, std::memory_order_relaxed);
+  return true;
+}
+
+Nanos SearchContext::WorkLeft() const {
+  Nanos left = kAnyWork;
+  for (const SearchContext* context = this; context != nullptr; context = context->outer_) {
+    if (context->most_work_ != kAnyWork)
+      left = std::min(left, std::max<Nanos>(context->most_work_ - context->work(), 0));
+  }
+  return left;
+}
+
 int64_t EffortOfJudging(const Strategy& strategy) {
   constexpr int64_t kEffortPerShare = 8;  // A replica's micro-batch: passes, transfers, memory.
   int64_t shares = 0;
@@ -12,6 +30,15 @@ int64_t EffortOfJudging(const Strategy& strategy) {
               (strategy.mini_batch / std::max<int64_t>(1, stage.micro_batch));
   }
   return kEffortPerShare * shares;
+}
+
+Nanos WorkOfJudging(const Strategy& strategy) {
+  constexpr Nanos kWorkPerEffort = 500;
+  constexpr Nanos kWorkPerHeldNode = 20;  // What each device of a stage holds of a node.
+  int64_t held = 0;
+  for (const Stage& stage : strategy.stages)
+    held += std::ssize(stage.devices) * std::ssize(stage.nodes);
+  return kWorkPerEffort * EffortOfJudging(strategy) + kWorkPerHeldNode * held;
 }
 
 }  // namespace stagewright

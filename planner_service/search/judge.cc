@@ -65,6 +65,7 @@ absl::Status Judge::Evaluate(Proposal& proposal) {
   if (whole_ != nullptr) ++whole_->count_;
   if (view_ != nullptr) proposal.strategy = OnDevicesOf(*view_, std::move(proposal.strategy));
   context_.Charge(EffortOfJudging(proposal.strategy));
+  context_.Spend(WorkOfJudging(proposal.strategy));
   const absl::StatusOr<Verdict> verdict = VerdictOnce(proposal.strategy);
   if (!verdict.ok()) {
     return Annotate(verdict.status(), absl::StrCat("candidate ", proposal.text));

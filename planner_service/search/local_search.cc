@@ -11,6 +11,9 @@ namespace {
 
 // Neighbours without an improvement of the best draft until the search goes back to it.
 constexpr int32_t kPatience = 400;
+// The work of making a unit of a task graph, or of adding an operator to one; and of a link.
+constexpr Nanos kWorkOfUnit = 50;
+constexpr Nanos kWorkOfLink = 250;
 
 }  // namespace
 
@@ -40,10 +43,15 @@ std::vector<ListRule> ListRules(bool split_backward) {
   return rules;
 }
 
+int64_t PassesOf(const Problem& problem, const Draft& draft) {
+  int64_t units = 0;
+  for (const DraftStage& stage : draft.stages) units += std::ssize(stage.devices);
+  return 3 * units * (problem.mini_batch / draft.micro_batch);
+}
+
 LocalSearch::LocalSearch(const OperatorCosts& costs, const PlanOptions& options,
                          const SearchContext& context)
     : costs_(costs),
-      options_(options),
       context_(context),
       moves_(costs, options),
       rules_(ListRules(options.split_backward)),
@@ -52,19 +60,29 @@ LocalSearch::LocalSearch(const OperatorCosts& costs, const PlanOptions& options,
 ListResult LocalSearch::Schedule(const TaskGraph& graph, const ListRule& rule, bool orders,
                                  Nanos limit) {
   ++states_;
+  const int64_t before = passes_;
   ListResult result = scheduler_.Run(graph, rule, orders, limit);
   // Making the graph and the draft takes about as long as a pass for two operators, a unit or a
   // link.
   passes_ += result.work + costs_.size() / 2 +
              static_cast<int64_t>(graph.units.size() + graph.links.size());
+  Spend(passes_ - before, graph);
   return result;
+}
+
+// Making the graph is work for every operator, unit and link.
+void LocalSearch::Spend(int64_t passes, const TaskGraph& graph) const {
+  context_.Spend(kWorkOfPass * passes + kWorkOfUnit * (std::ssize(graph.units) + costs_.size()) +
+                 kWorkOfLink * std::ssize(graph.links));
 }
 
 std::optional<double> LocalSearch::Promise(Draft& draft) const {
   if (!SortStages(costs_.problem().operators->dag(), draft) || !moves_.Allowed(draft)) {
     return std::nullopt;
   }
-  return stagewright::Promise(MakeTaskGraph(costs_, draft, memory_share_));
+  const TaskGraph graph = MakeTaskGraph(costs_, draft, memory_share_);
+  Spend(0, graph);
+  return stagewright::Promise(graph);
 }
 
 std::optional<RatedDraft> LocalSearch::Rate(Draft draft, bool quick) {
@@ -108,7 +126,7 @@ RatedDraft LocalSearch::Improve(RatedDraft start, int64_t budget, double thresho
     Draft neighbour = current.draft;
     bool changed = moves_.Change(last, random, neighbour);
     if (changed && random.OneIn(4)) changed = moves_.Change(last, random, neighbour);
-    if (!changed) {
+    if (!changed || PassesOf(costs_.problem(), neighbour) > most_passes_) {
       ++wasted;
       continue;
     }
@@ -137,14 +155,14 @@ RatedDraft LocalSearch::Improve(RatedDraft start, int64_t budget, double thresho
     }
     if (idle < kPatience) continue;
     idle = 0;
-    if (retry) best = AllRules(std::move(best));
+    if (retry) best = AllRules(best);
     current = best;
     last = Schedule(MakeTaskGraph(costs_, current.draft, memory_share_), current.rule);
   }
-  return retry ? AllRules(std::move(best)) : best;
+  return retry ? AllRules(best) : best;
 }
 
-RatedDraft LocalSearch::AllRules(RatedDraft rated) {
+RatedDraft LocalSearch::AllRules(const RatedDraft& rated) {
   std::optional<RatedDraft> again = Rate(rated.draft, /*quick=*/false);
   return again.has_value() && again->estimate < rated.estimate ? *std::move(again) : rated;
 }

@@ -30,6 +30,12 @@ struct RatedDraft {
 std::vector<ListRule> ListRules(bool split_backward);
 std::vector<ListRule> FewListRules(bool split_backward);
 
+// What a pass or message of a schedule is in work (SearchContext).
+inline constexpr Nanos kWorkOfPass = 45;
+
+// The passes of a draft, a backward pass for two.
+int64_t PassesOf(const Problem& problem, const Draft& draft);
+
 class LocalSearch {
  public:
   // Arguments outlive the local_search.
@@ -50,23 +56,26 @@ class LocalSearch {
   // The strategy of a draft with the orders of its schedule, which is made again.
   Strategy ToStrategy(const RatedDraft& rated);
 
+  // Neighbours of more passes are not looked at.
+  void set_most_passes(int64_t passes) { most_passes_ = passes; }
   // As in MakeTaskGraph.
   void set_memory_share(double share) { memory_share_ = share; }
   int64_t states() const { return states_; }  // Schedules made.
   int64_t passes() const { return passes_; }  // Work so far, as `budget`.
 
  private:
-  RatedDraft AllRules(RatedDraft rated);  // With another rule if one is faster.
+  void Spend(int64_t passes, const TaskGraph& graph) const;
+  RatedDraft AllRules(const RatedDraft& rated);  // With another rule if one is faster.
   ListResult Schedule(const TaskGraph& graph, const ListRule& rule, bool orders = false,
                       Nanos limit = std::numeric_limits<Nanos>::max());
 
   const OperatorCosts& costs_;
-  const PlanOptions& options_;
   const SearchContext& context_;
   Moves moves_;
   std::vector<ListRule> rules_, few_;
   ListScheduler scheduler_;
   double memory_share_ = 1;
+  int64_t most_passes_ = std::numeric_limits<int64_t>::max();
   int64_t states_ = 0;
   int64_t passes_ = 0;
 };

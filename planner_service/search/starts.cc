@@ -6,7 +6,6 @@
 #include <map>
 #include <numeric>
 #include <set>
-#include <string>
 #include <utility>
 
 #include "common/graph/series_parallel.h"
@@ -25,6 +24,8 @@ constexpr int32_t kMostLoops = 32;
 constexpr int32_t kMostSlices = 64;
 // Groups, at most: nobody fills longer pipelines.
 constexpr int32_t kMostGroups = 64;
+// The work of laying out an operator.
+constexpr Nanos kWorkOfLayout = 200;
 
 enum class Placement { kInterleaved, kVShaped };
 
@@ -390,10 +391,11 @@ std::vector<Draft> StartDrafts(const OperatorCosts& costs, const PlanOptions& op
     return v.kind == SpTree::Kind::kParallel;
   });
   std::vector<Draft> drafts;
-  std::set<std::string> known;
+  std::set<Draft> known;
   for (const Shape& shape :
        Shapes(problem, options, branches && options.num_stages == 0, most_micro_batches)) {
     if (context.Expired()) break;
+    context.Spend(kWorkOfLayout * costs.size());
     for (bool one_run : {false, true}) {
       if (!one_run && (options.num_stages > 0 || !branches)) continue;
       if (one_run && shape.shared != Shared::kInGroups) continue;
@@ -401,7 +403,7 @@ std::vector<Draft> StartDrafts(const OperatorCosts& costs, const PlanOptions& op
       if (options.recompute == RecomputePolicy::kAlways) {
         for (DraftStage& stage : draft.stages) stage.recompute = true;
       }
-      if (!draft.stages.empty() && known.insert(ToString(draft)).second) {
+      if (!draft.stages.empty() && known.insert(draft).second) {
         drafts.push_back(std::move(draft));
       }
     }

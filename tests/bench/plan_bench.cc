@@ -1,5 +1,7 @@
-// How long searches take: every row of the table in docs/benchmarks.md ("Plan/..."), and how search
-// time grows with the model ("Growth/PLANNER/layers/N", "Growth/PLANNER/branches/N").
+// How long searches take: every row of the table in docs/benchmarks.md ("Plan/..."), the default
+// planner on problems of many shapes ("Shape/..."), how soon it is near what a minute finds
+// ("Soon/...", over a minute each), and how search time grows with the model
+// ("Growth/PLANNER/layers/N", "Growth/PLANNER/branches/N").
 //
 //   plan_bench [--graphs FOLDER] [flags of Google Benchmark, as --benchmark_filter=Plan/pfeife]
 //
@@ -18,6 +20,7 @@
 #include <fstream>
 #include <limits>
 #include <string>
+#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -60,7 +63,7 @@ void Run(::benchmark::State& state, const std::function<absl::StatusOr<Search>()
   for (auto _ : state) {
     double best = std::numeric_limits<double>::infinity();
     double spent = 0;
-    for (int i = 0; i < kSearches && spent < budget; ++i) {
+    for (int i = 0; i < kSearches && (i == 0 || spent < budget); ++i) {
       const absl::StatusOr<Finding> finding = (*search)();
       if (!finding.ok()) {
         state.SkipWithError(finding.status().ToString().c_str());
@@ -80,17 +83,20 @@ void Register(const std::string& graphs) {
   const auto once = [](::benchmark::internal::Benchmark* benchmark) {
     benchmark->Iterations(1)->UseManualTime()->Unit(::benchmark::kMillisecond);
   };
-  for (const auto& rows : {PlannerRows(graphs), PublishedRows()}) {
+  const auto add = [&](const std::string& table, const std::vector<Row>& rows) {
     for (const Row& row : rows) {
       once(::benchmark::RegisterBenchmark(
-          absl::StrCat("Plan/", row.name).c_str(), [row](::benchmark::State& state) {
+          absl::StrCat(table, "/", row.name).c_str(), [row](::benchmark::State& state) {
             state.counters["must"] = row.must;
             state.counters["aim"] = row.aim;
-            Run(state, row.prepare, absl::StrCat(row.problem, "|", row.original, "|"),
-                std::numeric_limits<double>::infinity());
+            Run(state, row.prepare, absl::StrCat(row.problem, "|", row.original, "|"), row.enough);
           }));
     }
-  }
+  };
+  add("Plan", PlannerRows(graphs));
+  add("Plan", PublishedRows());
+  add("Shape", ShapeRows(graphs));
+  add("Soon", SoonRows(graphs));
   for (const Growth& growth : Growths()) {
     once(::benchmark::RegisterBenchmark(
         absl::StrCat("Growth/", growth.planner, "/", growth.what, "/", growth.size).c_str(),

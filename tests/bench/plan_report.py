@@ -1,6 +1,6 @@
 """Tables and plots of what plan_bench measured (its JSON output).
 
-  plan_report.py table FILE            one Markdown table of the searches ("Plan/...")
+  plan_report.py table FILE            one Markdown table of the searches ("Plan/...", "Shape/...", "Soon/...")
   plan_report.py growth FILE [SVG]     fitted exponents of search time ("Growth/..."), and a log-log plot
 """
 
@@ -31,7 +31,7 @@ def show(value):
 
 def table(report):
   lines = ["| problem | must | aim | ours | original | finds | peak memory |", "|---|---|---|---|---|---|---|"]
-  for name, run in runs_of(report, "Plan/").items():
+  for name, run in (runs_of(report, "Plan/") | runs_of(report, "Shape/") | runs_of(report, "Soon/")).items():
     if run.get("error_occurred"):
       lines.append(f"| {name} | | | not run: {run['error_message']} | | | |")
       continue

@@ -64,7 +64,8 @@ absl::Status ReadJobs(const Flags& flags) {
   const absl::Time open = absl::Now();
   WorkerRegistry registry;
   PlanningPool pool(1, 1);
-  JobManager jobs(opened.store.get(), &registry, &pool, {});
+  ProfileStore profiles(opened.store.get());
+  JobManager jobs(opened.store.get(), &profiles, &registry, &pool, {});
   RETURN_IF_ERROR(jobs.Recover());
   rusage usage = {};
   getrusage(RUSAGE_SELF, &usage);

@@ -1,12 +1,15 @@
 // Measures the transports between two devices: bandwidth of large messages and the round trip of
-// small ones. The UCX rows run in two processes, the local row in one.
+// small ones. The UCX rows run in two processes, the local row in one. With --computing a thread at
+// each end computes all the time, as a device's passes do while messages of other micro-batches
+// move.
 //
-//   transport_bench [--megabytes 4] [--messages 1000] [--round-trips 20000]
+//   transport_bench [--megabytes 4] [--messages 1000] [--round-trips 20000] [--computing]
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <atomic>
 #include <cstdint>
 #include <cstdio>
 #include <functional>
@@ -31,11 +34,13 @@ struct Workload {
   size_t message_bytes = size_t{4} << 20;
   uint32_t messages = 1000;
   uint32_t round_trips = 20000;
+  bool computing = false;
 };
 
 struct Figures {
   double bytes_per_second = 0;
   double chained_microseconds = 0;   // The next message is sent from `done`.
+  double large_microseconds = 0;     // The same with large messages.
   double blocking_microseconds = 0;  // A thread waits for each message.
 };
 
@@ -83,11 +88,36 @@ double MeasureBlocking(Transport& transport, bool first, const Workload& workloa
   return absl::ToDoubleMicroseconds(absl::Now() - start) / workload.round_trips;
 }
 
+// Keeps a core busy for as long as it lives, if it is to.
+class Computing {
+ public:
+  explicit Computing(bool wanted) {
+    if (!wanted) return;
+    thread_ = std::thread([this] {
+      volatile double value = 1;
+      while (!stopping_.load(std::memory_order_relaxed)) value = value * 1.0000001;
+    });
+  }
+  ~Computing() {
+    stopping_ = true;
+    if (thread_.joinable()) thread_.join();
+  }
+
+ private:
+  std::atomic<bool> stopping_ = false;
+  std::thread thread_;
+};
+
 // Plays ping-pong from the callbacks, without a thread of its own.
 class PingPong {
  public:
-  PingPong(Transport& transport, bool first, uint32_t rounds)
-      : transport_(transport), first_(first), rounds_(rounds), out_(1024), in_(1024) {}
+  PingPong(Transport& transport, bool first, uint32_t channel, size_t bytes, uint32_t rounds)
+      : transport_(transport),
+        first_(first),
+        channel_(channel),
+        rounds_(rounds),
+        out_(bytes),
+        in_(bytes) {}
 
   double Run() {
     const absl::Time start = absl::Now();
@@ -99,7 +129,7 @@ class PingPong {
  private:
   void Round() {
     if (round_ == rounds_) return end_.Notify();
-    const Tag tag{2, Traffic::kActivation, round_++};
+    const Tag tag{channel_, Traffic::kActivation, round_++};
     transport_.Receive(first_ ? 1 : 0, tag, in_.data(), in_.size(), [this](absl::Status status) {
       Check(status);
       if (first_) {
@@ -112,8 +142,8 @@ class PingPong {
   }
 
   void Answer(uint32_t round) {
-    transport_.Send(first_ ? 1 : 0, {2, Traffic::kActivation, round}, out_.data(), out_.size(),
-                    [this](absl::Status status) {
+    transport_.Send(first_ ? 1 : 0, {channel_, Traffic::kActivation, round}, out_.data(),
+                    out_.size(), [this](absl::Status status) {
                       Check(status);
                       if (!first_) Round();
                     });
@@ -121,6 +151,7 @@ class PingPong {
 
   Transport& transport_;
   const bool first_;
+  const uint32_t channel_;
   const uint32_t rounds_;
   uint32_t round_ = 0;
   std::vector<char> out_;
@@ -130,8 +161,11 @@ class PingPong {
 
 Figures Measure(Transport& transport, bool first, const Workload& workload) {
   Figures figures;
+  const Computing computing(workload.computing);
   figures.bytes_per_second = MeasureBandwidth(transport, first, workload);
-  figures.chained_microseconds = PingPong(transport, first, workload.round_trips).Run();
+  figures.chained_microseconds = PingPong(transport, first, 2, 1024, workload.round_trips).Run();
+  figures.large_microseconds =
+      PingPong(transport, first, 3, workload.message_bytes, workload.messages).Run();
   figures.blocking_microseconds = MeasureBlocking(transport, first, workload);
   return figures;
 }
@@ -201,8 +235,9 @@ Figures RunLocal(const Workload& workload) {
 }
 
 void PrintRow(const char* name, const Figures& figures) {
-  std::printf("%-24s %14.2f %22.1f %22.1f\n", name, figures.bytes_per_second / 1e9,
-              figures.chained_microseconds, figures.blocking_microseconds);
+  std::printf("%-24s %14.2f %22.1f %22.1f %22.1f\n", name, figures.bytes_per_second / 1e9,
+              figures.chained_microseconds, figures.blocking_microseconds,
+              figures.large_microseconds);
   std::fflush(stdout);
 }
 
@@ -217,11 +252,12 @@ int main(int argc, char** argv) {
   app.add_option("--megabytes", megabytes, "size of a large message (MiB)");
   app.add_option("--messages", workload.messages, "number of large messages");
   app.add_option("--round-trips", workload.round_trips, "number of 1 KiB round trips");
+  app.add_flag("--computing", workload.computing, "a thread at each end computes meanwhile");
   CLI11_PARSE(app, argc, argv);
   workload.message_bytes = megabytes << 20;
 
-  std::printf("%-24s %14s %22s %22s\n", "transport", "GB/s", "1 KiB round trip (us)",
-              "with blocking calls");
+  std::printf("%-24s %14s %22s %22s %22s\n", "transport", "GB/s", "1 KiB round trip (us)",
+              "with blocking calls", "large round trip (us)");
   PrintRow("ucx, shared memory", RunUcx("posix,self", workload));
   PrintRow("ucx, our defaults", RunUcx("", workload));
   PrintRow("ucx, tcp", RunUcx("tcp,self", workload));

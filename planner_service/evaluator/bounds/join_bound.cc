@@ -35,14 +35,18 @@ double Dot(const Values& a, const Values& b) {
   return std::inner_product(a.begin(), a.end(), b.begin(), 0.0);
 }
 
-// What the root's replicas in some number of groups have to keep to.
-struct Terms {
+// Some number of groups.
+struct Groups {
   double devices = 0;  // In these groups, together.
   double in = 0;       // Bytes per ns into all of them, and out.
   double out = 0;
+  double share = 1;  // The largest part of the samples in one group.
+};
+
+// What the root's replicas in some number of groups have to keep to.
+struct Terms : Groups {
   double before_in = 0;  // ns of a step in which no byte can come in, and go out.
   double before_out = 0;
-  double share = 1;         // The largest part of the samples in one group.
   double sum_per_byte = 0;  // ns that each further group's replicas sum a byte for.
 };
 
@@ -160,6 +164,14 @@ class Joins {
       divisors_.push_back(d);
       divisors_.push_back(problem.mini_batch / d);
     }
+    Groups groups;
+    for (int64_t m = 1; m <= most_; ++m) {
+      groups.devices += cut.devices[m - 1];
+      groups.in += cut.in[m - 1];
+      groups.out += cut.out[m - 1];
+      groups.share = LargestShare(m);
+      groups_.push_back(groups);
+    }
   }
 
   // The bound of a root, or 0 if it is not more than `known`.
@@ -208,12 +220,7 @@ class Joins {
 
   Terms TermsOf(const ProducerTree& tree, int64_t m) const {
     Terms terms;
-    for (int64_t i = 0; i < m; ++i) {
-      terms.devices += cut_.devices[i];
-      terms.in += cut_.in[i];
-      terms.out += cut_.out[i];
-    }
-    terms.share = LargestShare(m);
+    static_cast<Groups&>(terms) = groups_[m - 1];
     terms.sum_per_byte = 2 * PerByte();
     const int32_t root = tree[0].node;
     const NodeCost& cost = problem_.costs[root];
@@ -244,6 +251,7 @@ class Joins {
   const bool by_node_;
   int64_t most_ = 1;
   std::vector<int64_t> divisors_;
+  std::vector<Groups> groups_;  // By number, from 1 on.
 };
 
 // Only what the root itself reads: enough for AtMost().

@@ -36,9 +36,12 @@ std::vector<DeviceId> AllDevices(const Cluster& cluster) {
 
 // Leaves the lower convex hull: what minimises a weighted sum of both for some weights >= 0.
 void KeepHull(std::vector<ShareCost>& shares) {
-  std::sort(shares.begin(), shares.end(), [](const ShareCost& a, const ShareCost& b) {
+  const auto before = [](const ShareCost& a, const ShareCost& b) {
     return a.passes != b.passes ? a.passes < b.passes : a.per_sample < b.per_sample;
-  });
+  };
+  // More samples mostly take longer, so that there is nothing to sort.
+  if (!std::is_sorted(shares.begin(), shares.end(), before))
+    std::sort(shares.begin(), shares.end(), before);
   std::vector<ShareCost> hull;
   for (const ShareCost& next : shares) {
     if (!hull.empty() && next.per_sample >= hull.back().per_sample) continue;
@@ -108,6 +111,7 @@ class Costing {
     double per_sample = kInfinity;
     double to_predecessors = kInfinity;
     std::vector<ShareCost> shares;
+    shares.reserve(sizes_.size());
     for (int64_t samples : sizes_) {
       if (problem_.devices[k] == 0) break;
       if (memory != kNoLimit && !Fits(node, least.bytes, samples, memory)) continue;

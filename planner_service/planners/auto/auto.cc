@@ -30,6 +30,7 @@
 #include "planner_service/planners/auto/auto.h"
 
 #include "planner_service/planners/auto/asynchronous.h"
+#include "planner_service/planners/auto/effort.h"
 #include "planner_service/planners/auto/portfolio.h"
 
 namespace stagewright {
@@ -46,8 +47,11 @@ class AutoPlanner : public Planner {
   }
   absl::StatusOr<Outcome> Solve(const Problem& problem, const PlanOptions& options,
                                 SearchContext& context) const override {
-    return options.asynchronous ? SolveAsynchronous(problem, options, context)
-                                : SolveSynchronous(problem, options, context, nullptr);
+    SearchContext own(context, static_cast<Nanos>(WithEffort(options, kMostWork.count())));
+    own.on_improvement = context.on_improvement;
+    own.lower_bound = context.lower_bound;
+    return options.asynchronous ? SolveAsynchronous(problem, options, own)
+                                : SolveSynchronous(problem, options, own, nullptr);
   }
 };
 

@@ -5,7 +5,6 @@
 #include <iterator>
 #include <map>
 #include <set>
-#include <string>
 #include <utility>
 
 #include "common/graph/series_parallel.h"
@@ -34,6 +33,12 @@ constexpr int64_t kLaidOut = 1'000'000;
 // effort for each pass or message of a schedule.
 constexpr int64_t kJudgingEffort = 600'000;
 constexpr int64_t kEffortOfPass = 3;
+constexpr Nanos kWorkOfBudgetedJudging = 400 * kMillisecond;
+// The parts of the work that is left which rating the starts of a search may take, of sequential
+// pipelines and of graphs, and of that laying them out.
+constexpr double kRatingChains = 0.35;
+constexpr double kRatingGraphs = 0.7;
+constexpr double kLayingOut = 0.7;
 // Promises of starts that differ by less count as equal.
 constexpr double kAsGood = 0.005;
 // Starts that the evaluator judges, and of these that are improved.
@@ -49,6 +54,11 @@ constexpr int64_t kBurst = 600;
 // The bursts' first thresholds over the current estimate, in turn: low ones refine, high ones leave
 // the neighbourhood.
 constexpr double kThresholds[] = {0.012, 0.05, 0.1, 0.2};
+
+// The work of searching with these budgets, where all of them are used up.
+Nanos WorkOf(int64_t budget) {
+  return kWorkOfPass * (kStartsBudget + kRatingBudget + budget) + kWorkOfBudgetedJudging;
+}
 
 // Whether a graph of stages can be nothing but a sequence.
 bool IsChain(const Dag& operators) {
@@ -69,15 +79,34 @@ DraftSearch::DraftSearch(const Problem& problem, const PlanOptions& options,
       incumbents_(incumbents),
       costs_(problem),
       local_search_(costs_, options_, context_),
-      random_(options.seed) {}
+      random_(options.seed) {
+  local_search_.set_most_passes(kMostPasses);
+}
 
 absl::Status DraftSearch::Run(Nanos bound) {
   const bool chain = IsChain(problem_.operators->dag());
-  ASSIGN_OR_RETURN(const std::vector<Candidate> sequential,
-                   Improved(StrategyKind::kSequential, {}, (chain ? kBudget : kBudget / 6)));
+  const bool both = !options_.sequential && !chain;
+  const int64_t first = chain ? kBudget : kBudget / 6;
+  std::vector<Candidate> sequential;
+  // Where there is hardly work for graphs, what the members know of chains has to do.
+  if (!both || Size() <= kLarge) {
+    ShareOut(WorkOf(first) + (both ? WorkOf(kBudget) : Nanos(0)));
+    ASSIGN_OR_RETURN(sequential, Improved(StrategyKind::kSequential, {}, first));
+  }
   const bool optimal = incumbents_.best().has_value() && incumbents_.best_time() <= bound;
-  if (options_.sequential || chain || optimal || context_.Expired()) return absl::OkStatus();
+  if (!both || optimal || context_.Expired()) return absl::OkStatus();
+  ShareOut(WorkOf(kBudget));
   return Improved(StrategyKind::kGraph, sequential, kBudget).status();
+}
+
+// What is left of the work, over what the budgets come to.
+void DraftSearch::ShareOut(Nanos all) {
+  const double wanted = static_cast<double>(all) * options_.effort;
+  share_ = std::min(1.0, static_cast<double>(context_.WorkLeft()) / wanted);
+}
+
+int64_t DraftSearch::Budget(int64_t work) const {
+  return static_cast<int64_t>(share_ * static_cast<double>(WithEffort(options_, work)));
 }
 
 void DraftSearch::Sort(std::vector<Candidate>& candidates) {
@@ -109,13 +138,12 @@ absl::StatusOr<std::vector<DraftSearch::Candidate>> DraftSearch::Improved(
   drafts = Varied(std::move(drafts));
   int64_t most = 1;
   for (const Candidate& candidate : drafts) most = std::max(most, Passes(candidate.rated.draft));
-  budget = WithEffort(options_, std::min(budget, kMostSchedules * most));
-  const int64_t size = int64_t{problem_.operators->size()} * problem_.cluster->size();
-  if (size > kLarge) budget = budget / size * kLarge;
+  budget = Budget(std::min(budget, kMostSchedules * most));
+  if (Size() > kLarge) budget = budget / Size() * kLarge;
   // Half of the drafts go on to the next round, which has as much effort for all of them.
   int32_t rounds = 1;
   while ((size_t{1} << (rounds - 1)) < drafts.size()) ++rounds;
-  const SearchContext judging(context_, WithEffort(options_, kJudgingEffort));
+  const SearchContext judging(context_, Budget(kJudgingEffort));
   for (size_t going = drafts.size(); going > 0; going /= 2) {
     for (size_t i = 0; i < going && !context_.Expired(); ++i) {
       RETURN_IF_ERROR(Improve(budget / rounds / static_cast<int64_t>(going), judging, drafts[i]));
@@ -129,7 +157,7 @@ absl::StatusOr<std::vector<DraftSearch::Candidate>> DraftSearch::Improved(
 // Local search in bursts that go on from the best draft as the evaluator sees it.
 absl::Status DraftSearch::Improve(int64_t budget, const SearchContext& judging,
                                   Candidate& candidate) {
-  const int64_t burst = kBurst * Shares(candidate.rated.draft);
+  const int64_t burst = kBurst * Passes(candidate.rated.draft) / 3;
   const int64_t bursts = std::clamp(budget / burst, int64_t{1}, WithEffort(options_, kBursts));
   for (int64_t i = 0; i < bursts && !context_.Expired(); ++i) {
     RatedDraft next = local_search_.Improve(candidate.rated, budget / bursts,
@@ -144,7 +172,7 @@ absl::Status DraftSearch::Improve(int64_t budget, const SearchContext& judging,
 // The most promising starts as the evaluator sees them, best first.
 absl::StatusOr<std::vector<DraftSearch::Candidate>> DraftSearch::JudgedStarts(
     std::vector<RatedDraft> starts) {
-  const SearchContext judging(context_, WithEffort(options_, kJudgingEffort));
+  const SearchContext judging(context_, Budget(kJudgingEffort));
   std::vector<Candidate> candidates;
   for (RatedDraft& start : starts) {
     const Nanos estimate = start.estimate;
@@ -171,13 +199,15 @@ void DraftSearch::RateQuickly(Draft draft, std::vector<RatedDraft>& rated) {
 }
 
 // Starts of all shapes, the most promising first.
-std::vector<Draft> DraftSearch::PromisingStarts(StrategyKind kind) {
+std::vector<Draft> DraftSearch::PromisingStarts(StrategyKind kind, const SearchContext& rating) {
+  const SearchContext part(rating, PartOfWork(rating, kLayingOut));
   const SearchContext layouts(
-      context_, WithEffort(options_, kLaidOut) / std::max(1, problem_.operators->size()));
+      part, WithEffort(options_, kLaidOut) / std::max(1, problem_.operators->size()));
   std::vector<std::pair<double, Draft>> promising;
   for (Draft& draft :
        StartDrafts(costs_, options_, kind, layouts, kMostPasses / (3 * problem_.cluster->size()))) {
-    if (context_.Expired()) break;
+    if (part.Expired()) break;
+    if (Passes(draft) > kMostPasses) continue;
     const std::optional<double> promise = local_search_.Promise(draft);
     if (promise.has_value()) promising.emplace_back(*promise, std::move(draft));
   }
@@ -209,18 +239,20 @@ std::vector<RatedDraft> DraftSearch::RatedStarts(StrategyKind kind,
   for (const Candidate& candidate : more) drafts.push_back(candidate.rated.draft);
   std::vector<RatedDraft> rated;
   int64_t first = local_search_.passes();
-  std::set<std::string> known;
+  std::set<Draft> known;
   for (Draft& draft : drafts) {
     draft.kind = kind;
-    if (known.insert(ToString(draft)).second) RateQuickly(std::move(draft), rated);
+    if (known.insert(draft).second) RateQuickly(std::move(draft), rated);
   }
   // Half of the effort goes to promising ones, which may have many passes, half to cheap ones.
-  std::vector<Draft> starts = PromisingStarts(kind);
-  const int64_t effort = WithEffort(options_, kStartsBudget);
+  const double share = kind == StrategyKind::kGraph ? kRatingGraphs : kRatingChains;
+  const SearchContext rating(context_, PartOfWork(context_, share));
+  std::vector<Draft> starts = PromisingStarts(kind, rating);
+  const int64_t effort = Budget(kStartsBudget);
   for (const int64_t most : {effort / 2, effort}) {
     for (const Draft& draft : starts) {
-      if (local_search_.passes() - first > most) break;
-      if (known.insert(ToString(draft)).second) RateQuickly(draft, rated);
+      if (local_search_.passes() - first > most || rating.Expired()) break;
+      if (known.insert(draft).second) RateQuickly(draft, rated);
     }
     std::stable_sort(starts.begin(), starts.end(),
                      [&](const Draft& a, const Draft& b) { return Passes(a) < Passes(b); });
@@ -229,8 +261,7 @@ std::vector<RatedDraft> DraftSearch::RatedStarts(StrategyKind kind,
   if (rated.size() > 4 * kKeptStarts) rated.resize(4 * kKeptStarts);
   first = local_search_.passes();
   for (RatedDraft& draft : rated) {
-    if (local_search_.passes() - first > WithEffort(options_, kRatingBudget) || context_.Expired())
-      break;
+    if (local_search_.passes() - first > Budget(kRatingBudget) || rating.Expired()) break;
     if (auto full = local_search_.Rate(draft.draft, /*quick=*/false)) draft = *std::move(full);
   }
   sort(rated);
@@ -259,14 +290,6 @@ absl::StatusOr<std::optional<Nanos>> DraftSearch::Judge(const RatedDraft& draft,
   local_search_.set_memory_share(1);
   RETURN_IF_ERROR(status);
   return time;
-}
-
-int64_t DraftSearch::Shares(const Draft& draft) const {
-  int64_t units = 0;
-  for (const DraftStage& stage : draft.stages) {
-    units += static_cast<int64_t>(stage.devices.size());
-  }
-  return units * (problem_.mini_batch / draft.micro_batch);
 }
 
 }  // namespace stagewright

@@ -33,19 +33,22 @@ class DraftSearch {
     Nanos time = 0;  // The evaluator's; the estimate if there was no effort left to ask.
   };
 
+  void ShareOut(Nanos all);
+  int64_t Budget(int64_t work) const;
+  // Operators times devices.
+  int64_t Size() const { return int64_t{costs_.size()} * problem_.cluster->size(); }
   absl::StatusOr<std::vector<Candidate>> Improved(StrategyKind kind,
                                                   const std::vector<Candidate>& more,
                                                   int64_t budget);
   std::vector<RatedDraft> RatedStarts(StrategyKind kind, const std::vector<Candidate>& more);
-  std::vector<Draft> PromisingStarts(StrategyKind kind);
+  std::vector<Draft> PromisingStarts(StrategyKind kind, const SearchContext& rating);
   void RateQuickly(Draft draft, std::vector<RatedDraft>& rated);
   absl::StatusOr<std::vector<Candidate>> JudgedStarts(std::vector<RatedDraft> starts);
   absl::Status Improve(int64_t budget, const SearchContext& judging, Candidate& candidate);
   absl::StatusOr<std::optional<Nanos>> Judge(const RatedDraft& draft, const SearchContext& judging);
   static void Sort(std::vector<Candidate>& candidates);
   static std::vector<Candidate> Varied(std::vector<Candidate> candidates);
-  int64_t Shares(const Draft& draft) const;
-  int64_t Passes(const Draft& draft) const { return 3 * Shares(draft); }
+  int64_t Passes(const Draft& draft) const { return PassesOf(problem_, draft); }
 
   const Problem& problem_;
   const PlanOptions& options_;
@@ -55,6 +58,7 @@ class DraftSearch {
   const OperatorCosts costs_;
   LocalSearch local_search_;
   RandomSource random_;
+  double share_ = 1;  // The share of all budgets that there is work left for.
 };
 
 }  // namespace stagewright

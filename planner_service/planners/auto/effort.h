@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "common/base/units.h"
 #include "planner_service/planner/planner.h"
 
 namespace stagewright {
@@ -12,6 +13,15 @@ namespace stagewright {
 // which are given up as hopeless, stays as it is.
 inline int64_t WithEffort(const PlanOptions& options, int64_t work) {
   return options.effort * work;
+}
+
+// The work of one answer where the options ask for no more: what keeps every problem within some
+// seconds. Problems whose budgets come to less have these.
+inline constexpr Nanos kMostWork = 4'600 * kMillisecond;
+
+// The part of what a context may still spend.
+inline Nanos PartOfWork(const SearchContext& context, double part) {
+  return static_cast<Nanos>(part * static_cast<double>(context.WorkLeft()));
 }
 
 }  // namespace stagewright

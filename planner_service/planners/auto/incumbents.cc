@@ -52,6 +52,7 @@ Incumbents::Incumbents(const Problem& problem, const PlanOptions& options, Searc
 
 absl::StatusOr<Verdict> Incumbents::Judge(const Strategy& strategy) {
   ++judged_;
+  context_.Spend(WorkOfJudging(strategy));
   // Without an answer, the first one is worth a late end.
   std::function<bool()> stop;
   if (best_.has_value()) stop = [this] { return context_.Expired(); };

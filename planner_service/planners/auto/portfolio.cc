@@ -10,6 +10,7 @@
 #include "planner_service/evaluator/lower_bound.h"
 #include "planner_service/planner/whole_batch.h"
 #include "planner_service/planners/auto/draft_search.h"
+#include "planner_service/planners/auto/effort.h"
 #include "planner_service/planners/auto/members.h"
 #include "planner_service/planners/auto/whole_stages.h"
 #include "planner_service/search/merged_operators.h"
@@ -20,6 +21,14 @@ namespace {
 
 // Memories that a member runs with again, over what its first answer needs.
 constexpr double kMemories[] = {1.6, 1.25, 0.95, 0.75, 0.55, 0.4};
+// Parts of the work that is left which may go to all members, to one of them, and to one that runs
+// again; and to the search without nodes that need the whole mini-batch.
+constexpr double kMembers = 0.45;
+constexpr double kOneMember = 0.5;
+constexpr double kAgain = 0.4;
+constexpr double kWithWholeStages = 0.5;
+// The work of a member that looks at all pairs of devices, for each.
+constexpr Nanos kWorkOfPair = 200;
 
 // Where one device is as fast as several.
 void WarnOfIdleDevices(const Incumbents& incumbents, Outcome& outcome) {
@@ -45,8 +54,9 @@ Cluster WithMemory(const Cluster& cluster, Bytes memory) {
 
 // A member's answers on devices of other memories than its first one needed, `peak`.
 absl::Status RunOnLess(const AutoMember& member, const Problem& problem, const PlanOptions& options,
-                       const SearchContext& context, Bytes peak, Incumbents& incumbents,
+                       const SearchContext& whole, Bytes peak, Incumbents& incumbents,
                        std::vector<Strategy>& found) {
+  const SearchContext context(whole, PartOfWork(whole, kAgain));
   Bytes most = 0;
   for (const Device& device : problem.cluster->devices()) most = std::max(most, device.memory);
   for (const double share : kMemories) {
@@ -73,9 +83,12 @@ absl::StatusOr<std::vector<Strategy>> RunMembers(const Problem& problem, const P
                                                  Outcome& outcome) {
   std::vector<Strategy> found;
   bool first = true;
+  const SearchContext members(context, PartOfWork(context, kMembers));
   for (const AutoMember& member : AutoMembers(problem, options)) {
-    if (context.Expired()) break;
-    SearchContext own(context, member.most_effort);
+    if (members.Expired()) break;
+    const SearchContext part(members, PartOfWork(members, kOneMember));
+    part.Spend(kWorkOfPair * int64_t{problem.cluster->size()} * problem.cluster->size());
+    SearchContext own(part, member.most_effort);
     // The very first plan is passed on at once: a member may look at many before it answers.
     own.on_improvement = [&](const Strategy& strategy) {
       if (first && context.on_improvement) context.on_improvement(strategy);
@@ -131,9 +144,13 @@ absl::StatusOr<Outcome> SolveSynchronous(const Problem& whole, const PlanOptions
     return incumbents.best().has_value() && incumbents.best_time() <= bound;
   };
   if (!context.Expired()) {
-    bound = LowerBound(*problem.graph, *whole.operators, *problem.cluster, *problem.costs,
-                       problem.mini_batch,
-                       {problem.optimizer, /*asynchronous=*/false, problem.optimizer_sharding});
+    outcome.lower_bound = context.lower_bound;
+    if (!outcome.lower_bound.has_value()) {
+      outcome.lower_bound = LowerBound(
+          *problem.graph, *whole.operators, *problem.cluster, *problem.costs, problem.mini_batch,
+          {problem.optimizer, /*asynchronous=*/false, problem.optimizer_sharding});
+    }
+    bound = *outcome.lower_bound;
   }
   const bool whole_stages = HasWholeStages(problem);
   const bool possible =
@@ -145,7 +162,8 @@ absl::StatusOr<Outcome> SolveSynchronous(const Problem& whole, const PlanOptions
     for (const Strategy& strategy : members) {
       if (auto draft = ToDraft(problem, strategy)) drafts.push_back(*std::move(draft));
     }
-    DraftSearch search(problem, drawn, context, drafts, incumbents);
+    const SearchContext part(context, PartOfWork(context, whole_stages ? kWithWholeStages : 1));
+    DraftSearch search(problem, drawn, part, drafts, incumbents);
     RETURN_IF_ERROR(search.Run(bound));
     outcome.states += search.states();
   }

@@ -34,6 +34,7 @@ Outcome Infeasible(std::string reason) {
 absl::StatusOr<bool> Consider(const Problem& problem, Strategy strategy, SearchContext& context,
                               Nanos& best, Outcome& outcome, absl::Status& rejection) {
   context.Charge(EffortOfJudging(strategy));
+  context.Spend(WorkOfJudging(strategy));
   ASSIGN_OR_RETURN(const Verdict verdict, VerdictOn(problem, strategy));
   ++outcome.states;
   ++outcome.candidates;

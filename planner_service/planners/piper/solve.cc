@@ -64,6 +64,11 @@ struct State {
   PiperStageCosts::Shape shape;
 };
 
+// Open states between two polls, and the work that one is, and that of the price of a stage.
+constexpr int64_t kPollEvery = 4096;
+constexpr Nanos kWorkOfLook = 60;
+constexpr Nanos kWorkOfPrice = 500;
+
 class FamilySearch {
  public:
   FamilySearch(const PiperProblem& problem, const VertexSets& sets, const PiperLimits& limits,
@@ -73,7 +78,8 @@ class FamilySearch {
         limits_(limits),
         context_(context),
         costs_(problem, sets),
-        priced_(priced) {
+        priced_(priced),
+        told_priced_(priced) {
     const int32_t most = limits.most_replicas > 0 ? std::min(limits.most_replicas, problem.devices)
                                                   : problem.devices;
     for (int32_t t = 0; t < static_cast<int32_t>(costs_.degrees().size()); ++t) {
@@ -138,6 +144,16 @@ class FamilySearch {
     return shape.replicas * costs_.degrees()[shape.degree];
   }
 
+  // Tells the context what was done since it was asked last.
+  bool Expired() {
+    context_.Spend(kWorkOfLook * (looked_ - told_looked_) +
+                   kWorkOfPrice * (priced_ - told_priced_));
+    told_looked_ = looked_;
+    told_priced_ = priced_;
+    expired_ = expired_ || context_.Expired();
+    return expired_;
+  }
+
   // Devices without which a stage of this much device time cannot keep the limit.
   static int32_t DevicesFor(double time, double limit) {
     if (!(time > 0)) return 0;
@@ -151,16 +167,14 @@ class FamilySearch {
     open_[0].push_back({full_, 0});
     for (int32_t set : order_) {
       if (set == full_) continue;
-      if (context_.Expired()) {
-        expired_ = true;
-        return std::nullopt;
-      }
+      if (Expired()) return std::nullopt;
       // What is behind the cut and before it cannot share a device.
       const double time = costs_.DeviceTime(set);
       const int32_t before = set == empty_ ? 0 : std::max(1, DevicesFor(time, limit));
       const int32_t behind = DevicesFor(costs_.DeviceTime(full_) - time, limit);
       if (before + behind > problem_.devices) continue;
       Extend(set, limit);
+      if (expired_) return std::nullopt;
       if (set == empty_) continue;
       for (size_t i = 0; i < states_[set].size(); ++i) {
         const int32_t devices = states_[set][i].devices;
@@ -190,6 +204,7 @@ class FamilySearch {
         return costs_.DeviceTime(o.set) > reach;
       });
       for (auto it = first; it != open.end(); ++it) {
+        if (++looked_ % kPollEvery == 0 && Expired()) return;
         if (!nested_ && !sets_.Contains(it->set, set)) continue;
         ++priced_;
         const int32_t fewest = Price(set, *it, limit, most - behind);
@@ -260,6 +275,7 @@ class FamilySearch {
   const SearchContext& context_;
   const PiperStageCosts costs_;
   int64_t& priced_;
+  int64_t told_priced_;  // As told_looked_.
   // By devices; micro_batches_in_flight is filled in later.
   std::vector<PiperStageCosts::Shape> shapes_;
   int32_t empty_ = 0;
@@ -267,6 +283,8 @@ class FamilySearch {
   bool nested_ = true;  // Each set holds all before it: the prefixes of an order.
   bool one_front_ = true;
   bool expired_ = false;
+  int64_t looked_ = 0;       // Open states looked at.
+  int64_t told_looked_ = 0;  // The context knows of so many.
   std::vector<int32_t> order_;
   std::vector<std::vector<State>> states_;  // By set.
   std::vector<std::vector<Open>> open_;     // By devices behind; device time falls along each.

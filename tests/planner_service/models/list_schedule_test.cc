@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <set>
 
 #include "common/strategy/orders.h"
 #include "common/topology/uniform.h"
@@ -12,6 +13,7 @@
 #include "tests/support/random.h"
 #include "tests/support/random_graphs.h"
 #include "tests/support/search_case.h"
+#include "tests/support/small_problems.h"
 #include "tests/support/strategies.h"
 
 namespace stagewright {
@@ -72,6 +74,41 @@ TEST(ListScheduleTest, SplitBackwardPassesFillTheBubble) {
   const auto evaluation = Simulated(c.problem, draft, split.orders);
   ASSERT_TRUE(evaluation.ok()) << evaluation.status();
   EXPECT_EQ(evaluation->iteration_time, split.step_time);
+}
+
+// Three replicas share four samples, one of them on a slower device.
+TEST(ListScheduleTest, ReplicasOfOtherSharesAndKindsHaveTheirOwnTimes) {
+  ClusterData data = Uniform("3").data();
+  data.kinds[0].flops_per_second = 1e12;
+  data.kinds.push_back(data.kinds[0]);
+  data.kinds[1].name = "slow";
+  data.kinds[1].flops_per_second = 0.25e12;
+  data.devices[1].kind = 1;
+  SearchCase c(ProfiledChain(3, {1000, 2000, kKiB, kKiB, {}}), *Cluster::Create(data), 8);
+  const testing::RatedProfileCosts rated(c.graph);
+  c.problem.costs = &rated;
+  const OperatorCosts costs(c.problem);
+  Draft draft;
+  draft.micro_batch = 4;
+  draft.stages = {{{0, 1, 2}, {0, 1, 2}, false}};
+  const TaskGraph graph = MakeTaskGraph(costs, draft, 1);
+  ASSERT_EQ(graph.units.size(), 3u);
+  std::set<Nanos> times;
+  for (const TaskGraph::Unit& unit : graph.units) {
+    const int32_t kind = data.devices[unit.device].kind;
+    const ShareTable& share = costs.Share(ReplicaShare({0, 4}, unit.replica, 3).size());
+    OperatorTime time;
+    Bytes saved = 0;
+    for (int32_t op = 0; op < 3; ++op) {
+      time += share.time[kind][op];
+      saved += share.saved[op];
+    }
+    EXPECT_EQ(unit.forward, time.forward + data.kinds[kind].pass_overhead);
+    EXPECT_EQ(unit.backward, time.backward + data.kinds[kind].pass_overhead);
+    EXPECT_EQ(unit.kept, saved);
+    times.insert(unit.forward);
+  }
+  EXPECT_EQ(times.size(), 3u);
 }
 
 TEST(ListScheduleTest, FollowsTheRuleOfPosting) {

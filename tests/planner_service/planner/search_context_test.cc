@@ -17,6 +17,47 @@ TEST(SearchContextTest, EffortEndsAPartAndNotTheWhole) {
   EXPECT_TRUE(charged.Expired());
 }
 
+TEST(SearchContextTest, WorkOfPartsCountsForTheWhole) {
+  const SearchContext whole;
+  EXPECT_EQ(whole.WorkLeft(), SearchContext::kAnyWork);
+  const SearchContext part(whole, kMillisecond);
+  const SearchContext inner(part, SearchContext::kAnyEffort);
+  EXPECT_FALSE(inner.Expired());
+  const Nanos left = inner.WorkLeft();
+  EXPECT_LT(left, kMillisecond);  // A poll is work, too.
+  EXPECT_GT(left, 0);
+  inner.Spend(left);
+  EXPECT_EQ(part.WorkLeft(), 0);
+  EXPECT_EQ(whole.work(), part.work());
+  EXPECT_TRUE(inner.Expired());
+  EXPECT_TRUE(part.Expired());
+  EXPECT_FALSE(inner.Stopped());  // No clock had a say in it.
+  EXPECT_FALSE(part.Stopped());
+  EXPECT_FALSE(whole.Expired());
+}
+
+TEST(SearchContextTest, AnOutersEffortIsNoClock) {
+  const SearchContext whole;
+  const SearchContext part(whole, 2);
+  const SearchContext inner(part, SearchContext::kAnyEffort);
+  while (!inner.Expired()) {
+  }
+  EXPECT_FALSE(inner.Stopped());
+}
+
+TEST(SearchContextTest, JudgingIsMoreWorkOnMoreDevices) {
+  Strategy strategy;
+  strategy.mini_batch = 8;
+  strategy.stages.resize(1);
+  strategy.stages[0].micro_batch = 4;
+  strategy.stages[0].nodes.resize(100);
+  strategy.stages[0].devices = {DeviceId(0)};
+  const Nanos work = WorkOfJudging(strategy);
+  EXPECT_GT(work, 0);
+  strategy.stages[0].devices = {DeviceId(0), DeviceId(1)};
+  EXPECT_EQ(WorkOfJudging(strategy), 2 * work);
+}
+
 TEST(SearchContextTest, DeadlineAndCancellationReachParts) {
   SearchContext whole;
   const SearchContext part(whole, SearchContext::kAnyEffort);

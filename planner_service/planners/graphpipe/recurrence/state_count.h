@@ -17,16 +17,20 @@ class StateCount {
   bool Next() {
     if (++states_ <= next_poll_) return true;
     next_poll_ = states_ + kPollEvery;
+    context_->Spend(kWorkOfState * (states_ - told_));
+    told_ = states_;
     return !context_->Expired();
   }
   int64_t states() const { return states_; }
 
  private:
   static constexpr int64_t kPollEvery = 4096;
+  static constexpr Nanos kWorkOfState = 40;
 
   const SearchContext* context_;
   int64_t states_ = 0;
   int64_t next_poll_ = 0;
+  int64_t told_ = 0;  // The context knows of so many.
 };
 
 }  // namespace stagewright

@@ -16,11 +16,13 @@
 #include "common/topology/uniform.h"
 #include "planner_service/front_door/front_door.h"
 #include "planner_service/front_door/planner_table.h"
+#include "planner_service/planners/auto/effort.h"
 #include "tests/support/clusters.h"
 #include "tests/support/model_graphs.h"
 #include "tests/support/profiled_graphs.h"
 #include "tests/support/random.h"
 #include "tests/support/random_graphs.h"
+#include "tests/support/search_case.h"
 #include "tests/support/small_problems.h"
 
 namespace stagewright {
@@ -49,6 +51,45 @@ PlanResponse Solve(const PlanRequest& request) {
   auto response = SolvePlan(request, context);
   EXPECT_TRUE(response.ok()) << response.status();
   return response.ok() ? *std::move(response) : PlanResponse();
+}
+
+// Problems of which one budget or another alone would take minutes.
+TEST(AutoTest, WorkIsBoundedWhateverTheProblem) {
+  struct Case {
+    Graph graph;
+    int32_t devices;
+    int64_t mini_batch;
+  };
+  std::vector<Case> cases;
+  cases.push_back({testing::UnevenChain(1200), 64, 512});
+  cases.push_back({testing::MmtGraph(4, 4), 8, 1'000'000});
+  cases.push_back({testing::DlrmGraph(200, 200), 32, 512});
+  for (const Case& one : cases) {
+    const Cluster cluster = *UniformPreset("uniform:" + std::to_string(one.devices));
+    PlanRequest request = RequestFor(one.graph, cluster, one.mini_batch);
+    request.options.try_splits = false;
+    SearchContext context;
+    const auto response = SolvePlan(request, context);
+    ASSERT_TRUE(response.ok() && response->best) << response.status();
+    EXPECT_NE(response->termination, Termination::kLimit);
+    EXPECT_LE(4 * context.work(), 5 * kMostWork) << one.graph.size();
+  }
+}
+
+// On large graphs the bound takes seconds.
+TEST(AutoTest, ABoundThatIsKnownIsNotWorkedOutAgain) {
+  const testing::SearchCase c(testing::MmtGraph(2, 2), *UniformPreset("uniform:4"), 16);
+  const auto planner = MakeAutoPlanner();
+  SearchContext alone;
+  const auto asked = planner->Solve(c.problem, {}, alone);
+  ASSERT_TRUE(asked.ok() && asked->strategy && asked->lower_bound) << asked.status();
+  EXPECT_EQ(asked->termination, Termination::kFeasible);
+  SearchContext told;
+  told.lower_bound = 2 * *asked->lower_bound + kSecond;
+  const auto knows = planner->Solve(c.problem, {}, told);
+  ASSERT_TRUE(knows.ok() && knows->strategy) << knows.status();
+  EXPECT_EQ(knows->lower_bound, told.lower_bound);
+  EXPECT_EQ(knows->termination, Termination::kOptimal);
 }
 
 TEST(AutoTest, IsTheDefault) {

@@ -30,6 +30,14 @@ std::vector<Accelerator> Accelerators() {
   return accelerators;
 }
 
+int CudaRuntimeVersion() {
+  int version = 0;
+#if STAGEWRIGHT_HAVE_CUDA
+  if (cudaRuntimeGetVersion(&version) != cudaSuccess) version = 0;
+#endif
+  return version;
+}
+
 absl::StatusOr<Bytes> MemoryForJobs(int gpu) {
 #if STAGEWRIGHT_HAVE_CUDA
   const CurrentGpu current(gpu);

@@ -97,7 +97,9 @@ class Watcher {
 
   void Run(at::Device device) {
     // What lets go of an event makes the thread's device current, one that nobody uses perhaps.
-    c10::impl::VirtualGuardImpl(device.type()).setDevice(device);
+    // A device that fails says so where it is used.
+    static_cast<void>(
+        Guarded([&] { c10::impl::VirtualGuardImpl(device.type()).setDevice(device); }));
     const auto woken = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
       return stopping_ || !entries_.empty();
     };

@@ -37,10 +37,10 @@ absl::Status CheckJob(const DeviceJob& job) {
   }
   RETURN_IF_ERROR(
       Check(job.training, {*job.graph, job.program->asynchronous, job.evaluation != nullptr}));
-  if (job.checkpoint_due && job.program->asynchronous) {
+  if (job.checkpoint_due && job.program->asynchronous && !job.flush_after) {
     return absl::InvalidArgumentError(
-        "checkpoints need a synchronous schedule: an asynchronous one has no state between "
-        "steps");
+        "checkpoints of an asynchronous program need flush_after: it has no state between steps "
+        "that are not flushed");
   }
   if (job.records.steps > 0 && job.program->asynchronous) {
     return absl::InvalidArgumentError(

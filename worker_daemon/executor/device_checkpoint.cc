@@ -12,6 +12,7 @@
 #include "common/data/sliced_tensors.h"
 #include "worker_daemon/checkpoint/ownership.h"
 #include "worker_daemon/checkpoint/state_shares.h"
+#include "worker_daemon/executor/piecewise_copy.h"
 #include "worker_daemon/torch/tensor_types.h"
 #include "worker_daemon/torch/torch_guard.h"
 
@@ -31,17 +32,6 @@ absl::StatusOr<at::Tensor> StateTensor(const TensorView& view, const Parameter& 
 // The scale of the loss, and how many good steps it has seen: float64[2]. The same on all devices,
 // so one saves it.
 constexpr char kLossScaleName[] = "loss_scale";
-
-// A copy in host memory.
-at::Tensor Copied(const at::Tensor& tensor) {
-  if (tensor.is_cuda()) {
-    const auto options = tensor.options().device(at::kCPU).pinned_memory(true);
-    return at::empty(tensor.sizes(), options).copy_(tensor.detach());
-  }
-  return tensor.detach()
-      .to(at::kCPU, tensor.scalar_type(), /*non_blocking=*/false, /*copy=*/true)
-      .contiguous();
-}
 
 }  // namespace
 
@@ -150,7 +140,7 @@ void DeviceCheckpoint::Loop() {
     }
     Write(order);
     absl::MutexLock lock(&mutex_);
-    --unreported_;
+    writing_ = hangs_ = false;
   }
 }
 
@@ -171,8 +161,8 @@ void DeviceCheckpoint::Collect() {
       model_.push_back({parameter.name, parameter.dtype, tensor, false});
     } else {  // Forward passes may change it.
       const bool here = tensor.is_cpu();
-      model_.push_back(
-          {parameter.name, parameter.dtype, here ? Copied(tensor) : tensor.clone(), here});
+      model_.push_back({parameter.name, parameter.dtype,
+                        here ? PiecewiseCopy().ToHost(tensor) : tensor.clone(), here});
     }
     if (!optimizer_->shares().contains(id)) CollectState(id);
   }
@@ -195,20 +185,24 @@ void DeviceCheckpoint::CollectState(ParameterId id) {
   }
 }
 
+bool DeviceCheckpoint::AwaitRoom() {
+  absl::MutexLock lock(&mutex_);
+  const absl::Duration patience = hangs_ ? absl::ZeroDuration() : spec_->step_timeout / 2;
+  hangs_ = !mutex_.AwaitWithTimeout(absl::Condition(
+                                        +[](bool* writing) { return !*writing; }, &writing_),
+                                    patience);
+  if (!hangs_) writing_ = copying_ = true;
+  return !hangs_;
+}
+
 void DeviceCheckpoint::Begin(int64_t steps, const EvaluationHistory& evaluations) {
   const absl::Time begin = absl::Now();
-  {
-    absl::MutexLock lock(&mutex_);
-    if (writing_) {
-      CheckpointReport report;
-      report.step = steps;
-      report.skipped = true;
-      report.status = absl::UnavailableError("the one before is still being written; skipped");
-      spec_->on_checkpoint(std::move(report));
-      return;
-    }
-    writing_ = copying_ = true;
-    ++unreported_;
+  if (!AwaitRoom()) {
+    CheckpointReport report;
+    report.step = steps;
+    report.skipped = true;
+    report.status = absl::UnavailableError("the one before is still being written");
+    return spec_->on_checkpoint(std::move(report));
   }
   Collect();
   {
@@ -225,9 +219,10 @@ void DeviceCheckpoint::Write(const Order& order) {
   report.status = Guarded([&] {
     const DeviceStreams::Scope on_own(copies_.get());
     if (copies_ != nullptr) copies_->Await(ready_);
+    PiecewiseCopy copy;
     for (std::vector<Item>* items : {&model_, &state_}) {
       for (Item& item : *items) {
-        if (!item.copied) item.tensor = Copied(item.tensor);
+        if (!item.copied) item.tensor = copy.ToHost(item.tensor);
       }
     }
   });
@@ -235,6 +230,7 @@ void DeviceCheckpoint::Write(const Order& order) {
     absl::MutexLock lock(&mutex_);
     copying_ = false;
   }
+  if (report.status.ok() && spec_->may_write) report.status = spec_->may_write();
   if (report.status.ok()) {
     std::vector<TensorView> views[2];
     for (size_t i = 0; i < 2; ++i) {
@@ -248,9 +244,8 @@ void DeviceCheckpoint::Write(const Order& order) {
     }
     if (unread_ != nullptr)
       views[0].insert(views[0].end(), unread_->tensors().begin(), unread_->tensors().end());
-    auto files =
-        WriteDeviceFiles(CheckpointDirectory(spec_->checkpoint_root, order.steps), spec_->device,
-                         std::move(views[0]), std::move(views[1]), order.evaluations);
+    auto files = WriteDeviceFiles(CheckpointDirectory(spec_->checkpoint_root, order.steps),
+                                  spec_->device, views[0], views[1], order.evaluations);
     report.status = files.status();
     if (files.ok()) report.files = *std::move(files);
   }
@@ -259,7 +254,6 @@ void DeviceCheckpoint::Write(const Order& order) {
   {
     absl::MutexLock lock(&mutex_);
     report.stall = stall_;
-    writing_ = false;
   }
   spec_->on_checkpoint(std::move(report));
 }
@@ -276,7 +270,7 @@ void DeviceCheckpoint::AwaitCopied() {
 void DeviceCheckpoint::AwaitWritten() {
   absl::MutexLock lock(&mutex_);
   mutex_.Await(absl::Condition(
-      +[](int* unreported) { return *unreported == 0; }, &unreported_));
+      +[](bool* writing) { return !*writing; }, &writing_));
 }
 
 }  // namespace stagewright

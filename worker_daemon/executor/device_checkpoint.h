@@ -64,8 +64,11 @@ class DeviceCheckpoint {
         streams_(streams) {}
   ~DeviceCheckpoint();
 
-  // Begins to save the state after `steps` steps, unless the last one is still being written: then
-  // this one is skipped. Both are reported through the spec's on_checkpoint.
+  // Begins to save the state after `steps` steps, which is reported through the spec's
+  // on_checkpoint. While the last one is still being written it waits for that first, so that what
+  // is in no checkpoint never is more than two intervals; a storage that takes longer than half of
+  // a step may is not waited for, since others wait for this device meanwhile: then this one is
+  // skipped, and so are those after it until the last one is written.
   void Begin(int64_t steps, const EvaluationHistory& evaluations = {});
   // Returns when nothing reads parameters and state any more: before an optimizer step.
   void AwaitCopied();
@@ -85,6 +88,8 @@ class DeviceCheckpoint {
     int64_t steps = 0;
     EvaluationHistory evaluations;
   };
+  // Whether the last one is written, or is soon.
+  bool AwaitRoom();
   void Collect();
   void CollectState(ParameterId id);
   void Loop();
@@ -105,9 +110,9 @@ class DeviceCheckpoint {
   absl::Mutex mutex_;
   std::optional<Order> order_ ABSL_GUARDED_BY(mutex_);
   bool closing_ ABSL_GUARDED_BY(mutex_) = false;
-  int unreported_ ABSL_GUARDED_BY(mutex_) = 0;
   bool copying_ ABSL_GUARDED_BY(mutex_) = false;
-  bool writing_ ABSL_GUARDED_BY(mutex_) = false;
+  bool writing_ ABSL_GUARDED_BY(mutex_) = false;  // Until it is reported.
+  bool hangs_ ABSL_GUARDED_BY(mutex_) = false;    // What is being written was waited for in vain.
   absl::Duration stall_ ABSL_GUARDED_BY(mutex_);
 };
 

@@ -54,13 +54,22 @@ Bytes PredictedPeak(const DeviceJob& spec) {
   return peak;
 }
 
-std::vector<int> PeersOf(const DeviceJob& spec) {
-  std::set<int> peers;
+std::vector<int> NeighboursOf(const DeviceJob& spec) {
+  std::set<int> neighbours;
   for (const Program* program : ProgramsOf(spec)) {
     for (const Channel& channel : program->channels) {
-      if (channel.source == spec.device) peers.insert(channel.target.value());
-      if (channel.target == spec.device) peers.insert(channel.source.value());
+      if (channel.source == spec.device) neighbours.insert(channel.target.value());
+      if (channel.target == spec.device) neighbours.insert(channel.source.value());
     }
+  }
+  neighbours.erase(spec.device.value());
+  return {neighbours.begin(), neighbours.end()};
+}
+
+std::vector<int> PeersOf(const DeviceJob& spec) {
+  const std::vector<int> neighbours = NeighboursOf(spec);
+  std::set<int> peers(neighbours.begin(), neighbours.end());
+  for (const Program* program : ProgramsOf(spec)) {
     for (const Reduction& reduction : program->reductions) {
       const auto& devices = reduction.devices;
       if (std::find(devices.begin(), devices.end(), spec.device) == devices.end()) continue;

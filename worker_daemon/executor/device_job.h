@@ -80,8 +80,9 @@ struct DeviceJob {
 
   // The job goes on from here instead of from `weights_path` and step 0. May be null.
   std::shared_ptr<const Checkpoint> resume;
-  // Where checkpoints are written.
+  // Where checkpoints are written, and whether they still may be; may be empty.
   std::string checkpoint_root;
+  std::function<absl::Status()> may_write;
   // Whether this device saves its share now that so many steps are done; the same on all devices of
   // the job. Called after each step but the last, on the thread that runs the job. May be empty.
   std::function<bool(int64_t steps)> checkpoint_due;
@@ -92,6 +93,11 @@ struct DeviceJob {
   // what it then calls before the next step, which returns when that may begin. May be empty.
   std::function<bool()> holds;
   std::function<void()> await_go_on;
+  // Asynchronous programs: the smallest number of steps done, above `step`, after which the
+  // pipeline runs empty to be saved; no more than `step` + 2 are final by then. The same on all
+  // devices of the job. Called before step `step`, from 0, begins; waits where that is not settled.
+  // May be empty: none.
+  std::function<int64_t(int64_t step)> flush_after;
   // Whether operators are timed in a step; called on the thread that runs the job. May be empty.
   std::function<bool(int64_t step)> time_operators;
 
@@ -123,6 +129,10 @@ absl::Status CheckLengths(const DeviceJob& spec);
 
 // The devices that `device` exchanges messages with, ascending: the peers of its transport.
 std::vector<int> PeersOf(const DeviceJob& spec);
+
+// Those of them that stages of `device` give tensors to or get them from, ascending: the others
+// only sum with it. Who is a neighbour of one has that one for a neighbour.
+std::vector<int> NeighboursOf(const DeviceJob& spec);
 
 // The lists of devices that sum gradients or gather parameters in any of the job's programs, equal
 // for all devices of the job: for Transport::OpenCollectives.

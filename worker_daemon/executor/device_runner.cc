@@ -111,7 +111,7 @@ class DeviceRunner::Impl {
   }
 
   absl::Status Run() {
-    const absl::Status status = RunSteps();
+    absl::Status status = RunSteps();
     if (checkpoint_.has_value()) checkpoint_->AwaitWritten();
     return status;
   }
@@ -217,12 +217,15 @@ class DeviceRunner::Impl {
     return EvaluatesInBetween(job_) && (step + 1) % job_.training.evaluation.every == 0;
   }
 
-  // The end of the steps from `step` on that follow each other without an evaluation, which is of
-  // one version of the parameters.
+  // The end of the steps from `step` on that follow each other without an evaluation or checkpoint,
+  // which are of one version of the parameters.
   int64_t EndOfRun(int64_t step) const {
-    if (!EvaluatesInBetween(job_)) return EndOfJob();
-    return std::min(EndOfJob(),
-                    (step / job_.training.evaluation.every + 1) * job_.training.evaluation.every);
+    int64_t end = EndOfJob();
+    if (EvaluatesInBetween(job_)) {
+      end = std::min(end,
+                     (step / job_.training.evaluation.every + 1) * job_.training.evaluation.every);
+    }
+    return job_.flush_after ? std::min(end, job_.flush_after(step)) : end;
   }
 
   absl::Status BuildExecutors(at::Device device, Transport* transport) {

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/time/clock.h"
+#include "worker_daemon/transport/short_turns.h"
 
 namespace stagewright {
 namespace {
@@ -35,6 +36,7 @@ void ProgressThread::Poll() const {
 }
 
 void ProgressThread::Loop() {
+  AskForShortTurns();
   while (true) {
     std::deque<std::function<void()>> tasks;
     {

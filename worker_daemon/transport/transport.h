@@ -80,6 +80,9 @@ class Transport {
   struct Peer {
     int device = 0;
     std::string address;  // The peer's Address().
+    // Whether messages go to it or come from it, which the peer knows, too: others are connected
+    // only for what all do together, and a message between them takes long the first time.
+    bool talks = true;
   };
 
   virtual ~Transport() = default;

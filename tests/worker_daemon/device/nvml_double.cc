@@ -2,7 +2,10 @@
 // goes wrong is said by the environment variable NVML_DOUBLE, read at each call:
 //   no_driver   initialisation fails
 //   lost        the second GPU no longer answers for its memory
-//   slice       the second GPU does not tell its utilisation
+//   slice       the second GPU does not tell its utilisation, clocks, nor what it reaches
+//   hot         the second GPU is slowed down for its heat, by its hardware
+//   apart       the GPUs do not read each other's memory
+//   old         the driver runs no CUDA newer than 11.4
 // NVML_DOUBLE_OPEN counts initialisations that have no shutdown yet.
 #include <cstdio>
 #include <cstdlib>
@@ -69,6 +72,39 @@ int nvmlDeviceGetMemoryInfo(void* handle, Memory* memory) {
   memory->total = 150ull << 30;
   memory->free = (100ull << 30) + static_cast<unsigned>(IndexOf(handle));
   memory->used = memory->total - memory->free;
+  return 0;
+}
+int nvmlSystemGetDriverVersion(char* version, unsigned length) {
+  std::snprintf(version, length, "%s", Goes("old") ? "470.57.02" : "580.82.07");
+  return 0;
+}
+int nvmlSystemGetCudaDriverVersion_v2(int* version) {
+  *version = Goes("old") ? 11040 : 13000;
+  return 0;
+}
+int nvmlDeviceGetClockInfo(void* handle, int type, unsigned* clock) {
+  if (type != 1) return 2;
+  if (IndexOf(handle) == 1 && Goes("slice")) return 3;
+  *clock = IndexOf(handle) == 1 && Goes("hot") ? 600 : 1900;
+  return 0;
+}
+int nvmlDeviceGetMaxClockInfo(void* handle, int type, unsigned* clock) {
+  if (type != 1) return 2;
+  if (IndexOf(handle) == 1 && Goes("slice")) return 3;
+  *clock = 1980;
+  return 0;
+}
+int nvmlDeviceGetCurrentClocksThrottleReasons(void* handle, unsigned long long* reasons) {
+  constexpr unsigned long long kIdle = 0x1, kHardware = 0x8, kHardwareHeat = 0x40;
+  if (IndexOf(handle) == 1 && Goes("slice")) return 3;
+  *reasons = IndexOf(handle) == 1 && Goes("hot") ? kHardware | kHardwareHeat : kIdle;
+  return 0;
+}
+int nvmlDeviceGetP2PStatus(void* from, void* to, int access, int* status) {
+  constexpr int kChipsetNotSupported = 1;
+  if (access != 0 || from == to) return 2;
+  if (Goes("slice")) return 3;
+  *status = Goes("apart") ? kChipsetNotSupported : 0;
   return 0;
 }
 int nvmlDeviceGetUtilizationRates(void* handle, Utilization* utilization) {

@@ -9,6 +9,7 @@
 namespace stagewright {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 class NvmlTest : public ::testing::Test {
@@ -32,7 +33,41 @@ TEST_F(NvmlTest, ReadsEveryGpu) {
     EXPECT_EQ(gpu.memory, 150 * kGiB);
     EXPECT_EQ(gpu.free_memory, 100 * kGiB + Bytes(i));
     EXPECT_EQ(gpu.utilisation_percent, 40 + i);
+    EXPECT_EQ(gpu.clock_mhz, 1900);
+    EXPECT_EQ(gpu.highest_clock_mhz, 1980);
+    EXPECT_TRUE(gpu.slowdowns.empty());  // To have nothing to do is none.
   }
+}
+
+TEST_F(NvmlTest, ReadsTheDriver) {
+  auto nvml = Nvml::Open(NVML_DOUBLE_LIBRARY);
+  ASSERT_TRUE(nvml.ok()) << nvml.status();
+  const auto driver = (*nvml)->Driver();
+  ASSERT_TRUE(driver.ok()) << driver.status();
+  EXPECT_EQ(driver->version, "580.82.07");
+  EXPECT_EQ(driver->cuda, 13000);
+}
+
+TEST_F(NvmlTest, TellsWhatSlowsAGpuDown) {
+  auto nvml = Nvml::Open(NVML_DOUBLE_LIBRARY);
+  ASSERT_TRUE(nvml.ok()) << nvml.status();
+  setenv("NVML_DOUBLE", "hot", 1);
+  const auto gpus = (*nvml)->Gpus();
+  ASSERT_TRUE(gpus.ok()) << gpus.status();
+  EXPECT_TRUE((*gpus)[0].slowdowns.empty());
+  EXPECT_THAT((*gpus)[1].slowdowns, ElementsAre(GpuSlowdown::kHeat));
+  EXPECT_EQ((*gpus)[1].clock_mhz, 600);
+}
+
+TEST_F(NvmlTest, TellsWhichGpusReachEachOther) {
+  auto nvml = Nvml::Open(NVML_DOUBLE_LIBRARY);
+  ASSERT_TRUE(nvml.ok()) << nvml.status();
+  EXPECT_EQ((*nvml)->HasPeerAccess(0, 1), true);
+  setenv("NVML_DOUBLE", "apart", 1);
+  EXPECT_EQ((*nvml)->HasPeerAccess(0, 1), false);
+  setenv("NVML_DOUBLE", "slice", 1);
+  EXPECT_EQ((*nvml)->HasPeerAccess(0, 1), std::nullopt);
+  EXPECT_EQ((*nvml)->HasPeerAccess(0, 7), std::nullopt);
 }
 
 TEST_F(NvmlTest, AMachineWithoutTheLibraryGetsAnError) {
@@ -69,6 +104,8 @@ TEST_F(NvmlTest, UtilisationThatIsNotToldIsNoError) {
   ASSERT_TRUE(gpus.ok()) << gpus.status();
   EXPECT_EQ((*gpus)[0].utilisation_percent, 40);
   EXPECT_EQ((*gpus)[1].utilisation_percent, -1);
+  EXPECT_EQ((*gpus)[1].clock_mhz, 0);
+  EXPECT_EQ((*gpus)[1].highest_clock_mhz, 0);
 }
 
 TEST_F(NvmlTest, EndsWhatItBegan) {

@@ -9,8 +9,11 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <span>
+#include <thread>
 
+#include "absl/synchronization/notification.h"
 #include "tests/worker_daemon/support/local_training.h"
 #include "tests/worker_daemon/support/plans/forced_strategies.h"
 #include "tests/worker_daemon/support/plans/lowered_programs.h"
@@ -21,7 +24,9 @@
 namespace stagewright::testing {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 constexpr int64_t kMiniBatch = 8;
 constexpr int64_t kSamples = 27;
@@ -254,6 +259,69 @@ TEST_P(DeviceCheckpointTest, SharedStatesGoOnFromWholeOnesAndBack) {
 
 using DeviceCheckpointTestOnce = DeviceCheckpointTest;
 INSTANTIATE_TEST_SUITE_P(Once, DeviceCheckpointTestOnce, ::testing::Values(Adam()));
+
+// A device's checkpoints while the storage waits for a notification.
+class SlowStorageTest : public DeviceCheckpointTest {
+ protected:
+  void SetUp() override {
+    std::vector<ParameterId> ids;
+    for (size_t i = 0; i < spec_.graph->parameters().size(); ++i)
+      ids.push_back(ParameterId(static_cast<int64_t>(i)));
+    auto loaded = ParameterStore::Load(*spec_.graph, ids, spec_.weights_path, at::kCPU);
+    ASSERT_TRUE(loaded.ok()) << loaded.status();
+    parameters_.emplace(*std::move(loaded));
+    optimizer_.emplace(spec_.training.optimizer, *parameters_, GroupsOf({}, *spec_.graph));
+    spec_.device = spec_.program->devices.front().device;
+    spec_.checkpoint_root = root_;
+    spec_.may_write = [this] {
+      storage_.WaitForNotification();
+      return absl::OkStatus();
+    };
+    spec_.on_checkpoint = [this](const CheckpointReport& report) {
+      absl::MutexLock lock(&saved_.mutex);
+      (report.skipped ? skipped_ : written_).push_back(report.step);
+      EXPECT_EQ(report.status.ok(), !report.skipped) << report.status;
+    };
+    checkpoint_.emplace(spec_, *parameters_, *optimizer_, nullptr);
+  }
+
+  absl::Notification storage_;
+  std::optional<ParameterStore> parameters_;
+  std::optional<ParameterOptimizer> optimizer_;
+  std::optional<DeviceCheckpoint> checkpoint_;
+  std::vector<int64_t> written_, skipped_;  // Steps.
+};
+
+INSTANTIATE_TEST_SUITE_P(Once, SlowStorageTest, ::testing::Values(Adam()));
+
+TEST_P(SlowStorageTest, TheNextOneIsTakenWhenTheLastIsWritten) {
+  checkpoint_->Begin(1);
+  absl::Notification begun;
+  std::thread device([&] {
+    checkpoint_->Begin(2);
+    begun.Notify();
+  });
+  EXPECT_FALSE(begun.WaitForNotificationWithTimeout(absl::Milliseconds(100)));
+  storage_.Notify();
+  device.join();
+  checkpoint_->AwaitWritten();
+  EXPECT_THAT(written_, ElementsAre(1, 2));
+  EXPECT_THAT(skipped_, IsEmpty());
+}
+
+TEST_P(SlowStorageTest, StorageThatHangsIsWaitedForOnce) {
+  spec_.step_timeout = absl::Milliseconds(20);
+  checkpoint_->Begin(1);
+  checkpoint_->Begin(2);
+  spec_.step_timeout = absl::InfiniteDuration();
+  checkpoint_->Begin(3);  // Returns.
+  EXPECT_THAT(skipped_, ElementsAre(2, 3));
+  storage_.Notify();
+  checkpoint_->AwaitWritten();
+  checkpoint_->Begin(4);
+  checkpoint_->AwaitWritten();
+  EXPECT_THAT(written_, ElementsAre(1, 4));
+}
 
 TEST_P(DeviceCheckpointTestOnce, WhatDoesNotContinueTheRunIsRefused) {
   ASSERT_TRUE(Train().ok());

@@ -7,6 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <set>
 #include <tuple>
 
@@ -100,6 +101,7 @@ class Reference {
     for (int64_t step = 0; step < spec_.steps; ++step) {
       if (spec_.training.evaluation.every > 0 && step % spec_.training.evaluation.every == 0)
         flushed_ = Newest();
+      if (flushes.contains(step)) flushed_ = Newest();
       const std::vector<int64_t> batch = sampler->MiniBatch(step);
       losses.push_back(0);
       for (int64_t begin = 0; begin < strategy_.mini_batch; begin += size) {
@@ -145,6 +147,7 @@ class Reference {
     return largest;
   }
 
+  std::set<int64_t> flushes;   // Steps done before each.
   std::vector<double> losses;  // Per step.
 
  private:
@@ -260,6 +263,44 @@ TEST_P(Asynchronous, WeightsAreThoseOfPipeDreamsEquations) {
   }
   EXPECT_GT(stale, 10);
   EXPECT_GE(synced, vertical_sync && name != "tied" ? 5 : 0);
+}
+
+// The pipeline runs empty after steps that devices hear of as late as they may.
+TEST_P(Asynchronous, FlushesAfterStepsThatAreToldOnTheWay) {
+  const auto& [name, vertical_sync] = GetParam();
+  const Model model = LoadModel(name + "_f64");
+  const std::set<int64_t> flushes = {2, 5};
+  std::mt19937_64 random(13);
+  int different = 0;
+  for (const StrategyShape& shape : {StrategyShape{.stages = 3, .micro_batches = 4},
+                                     StrategyShape{.stages = 2, .micro_batches = 2},
+                                     StrategyShape{.stages = 1, .micro_batches = 1}}) {
+    Strategy strategy = ForceStrategy(*model.graph, shape, random);
+    strategy.asynchronous = true;
+    strategy.vertical_sync = vertical_sync;
+    const auto programs = LowerBoth(*model.graph, strategy);
+    ASSERT_TRUE(programs.ok()) << programs.status();
+    DeviceJob spec = ShuffledJob(model, *programs, Optimizer::kAdam, /*steps=*/8);
+    spec.flush_after = [&flushes](int64_t step) {
+      const auto next = flushes.upper_bound(step);
+      return next != flushes.end() && *next <= step + 2 ? *next
+                                                        : std::numeric_limits<int64_t>::max();
+    };
+    SCOPED_TRACE(Grid(*programs->training));
+    const auto result = TrainLocally(spec);
+    ASSERT_TRUE(result.ok()) << result.status();
+    Reference reference(model, strategy, spec);
+    reference.flushes = flushes;
+    reference.Run();
+    EXPECT_LT(reference.Error(result->parameters), 1e-9);
+    ASSERT_EQ(result->losses.size(), reference.losses.size());
+    for (size_t i = 0; i < reference.losses.size(); ++i)
+      EXPECT_NEAR(result->losses[i], reference.losses[i], 1e-9 * std::abs(reference.losses[i]));
+    Reference never(model, strategy, spec);
+    never.Run();
+    if (never.Error(result->parameters) > 1e-9) ++different;
+  }
+  EXPECT_GT(different, name == "tied" || name == "frozen" ? -1 : 0);
 }
 
 std::string NameOfCase(const ::testing::TestParamInfo<std::tuple<std::string, bool>>& info) {

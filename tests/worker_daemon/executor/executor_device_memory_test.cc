@@ -2,7 +2,10 @@
 // The accelerators here are the processor, so what moves the memory is a copy.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
+#include <set>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "tests/worker_daemon/support/local_training.h"
@@ -15,16 +18,23 @@
 namespace stagewright::testing {
 namespace {
 
+// What went between devices.
+struct Moved {
+  std::atomic<int> messages = 0, reductions = 0;
+  std::atomic<size_t> message_bytes = 0;
+  std::atomic<int> edges = 0;  // Connected for messages; each way counts.
+};
+
 // Counts what it moves.
 class CountingMover : public DeviceMover {
  public:
-  CountingMover(std::atomic<int>* messages, std::atomic<int>* reductions)
-      : messages_(messages), reductions_(reductions) {}
+  explicit CountingMover(Moved* moved) : moved_(moved) {}
 
   absl::StatusOr<std::string> MakeNote() override { return mover_->MakeNote(); }
-  absl::Status Connect(int self, const std::vector<int>& devices, const std::string& note,
+  absl::Status Connect(const MoverGroup& group, const std::string& note,
                        absl::Time deadline) override {
-    return mover_->Connect(self, devices, note, deadline);
+    moved_->edges += static_cast<int>(group.partners.size());
+    return mover_->Connect(group, note, deadline);
   }
   absl::Status OpenCollectives(const std::vector<std::vector<int>>& lists,
                                absl::Time deadline) override {
@@ -33,8 +43,10 @@ class CountingMover : public DeviceMover {
   std::shared_ptr<void> Mark() override { return mover_->Mark(); }
   bool Passed(const std::shared_ptr<void>& mark) override { return mover_->Passed(mark); }
   absl::StatusOr<uint64_t> Start(const std::vector<MoverPart>& parts) override {
-    for (const MoverPart& part : parts)
-      ++*(part.kind == MoverPart::Kind::kReduce ? reductions_ : messages_);
+    for (const MoverPart& part : parts) {
+      ++(part.kind == MoverPart::Kind::kReduce ? moved_->reductions : moved_->messages);
+      if (part.kind == MoverPart::Kind::kSend) moved_->message_bytes += part.bytes;
+    }
     return mover_->Start(parts);
   }
   absl::StatusOr<std::vector<uint64_t>> Ended() override { return mover_->Ended(); }
@@ -43,9 +55,17 @@ class CountingMover : public DeviceMover {
 
  private:
   const std::unique_ptr<DeviceMover> mover_ = MakeCopyMover();
-  std::atomic<int>* const messages_;
-  std::atomic<int>* const reductions_;
+  Moved* const moved_;
 };
+
+TransportFactory Counting(Moved& moved) {
+  return [&moved](const TransportIdentity& identity) -> absl::StatusOr<std::unique_ptr<Transport>> {
+    RoutingOptions options;
+    options.mover = std::make_unique<CountingMover>(&moved);
+    options.accelerator = absl::StrCat("copied ", identity.device);
+    return RoutingTransport::Create(identity, std::move(options));
+  };
+}
 
 TEST(DeviceMemory, TrainsTheSameAsHostMemory) {
   for (uint64_t seed = 1; seed <= 6; ++seed) {
@@ -59,24 +79,52 @@ TEST(DeviceMemory, TrainsTheSameAsHostMemory) {
     const auto expected = TrainLocally(spec);
     ASSERT_TRUE(expected.ok()) << expected.status();
 
-    std::atomic<int> messages = 0, reductions = 0;
-    const auto accelerated =
-        [&](const TransportIdentity& identity) -> absl::StatusOr<std::unique_ptr<Transport>> {
-      RoutingOptions options;
-      options.mover = std::make_unique<CountingMover>(&messages, &reductions);
-      options.accelerator = absl::StrCat("copied ", identity.device);
-      return RoutingTransport::Create(identity, std::move(options));
-    };
-    const auto result = TrainLocally(spec, {}, accelerated);
+    Moved moved;
+    const auto result = TrainLocally(spec, {}, Counting(moved));
     ASSERT_TRUE(result.ok()) << result.status();
-    EXPECT_GT(messages, 0);
+    EXPECT_GT(moved.messages, 0);
+    // Only what messages go over is connected beforehand; anything else the mover refuses.
+    std::set<std::pair<DeviceId, DeviceId>> used;
+    for (const Channel& channel : spec.program->channels) {
+      if (channel.local()) continue;
+      used.insert({channel.source, channel.target});
+      used.insert({channel.target, channel.source});
+    }
+    EXPECT_EQ(moved.edges, static_cast<int>(used.size()));
     const bool replicated =
         std::any_of(spec.program->reductions.begin(), spec.program->reductions.end(),
                     [](const Reduction& reduction) { return !reduction.gradient_norm; });
-    EXPECT_EQ(reductions > 0, replicated);
+    EXPECT_EQ(moved.reductions > 0, replicated);
     EXPECT_EQ(result->losses.size(), expected->losses.size());
     for (const auto& [name, value] : expected->parameters)
       EXPECT_LT(RelativeError(result->parameters.at(name), value), 1e-5) << name;
+  }
+}
+
+// What plans and simulations count is what travels, whatever stages compute in.
+TEST(DeviceMemory, MessagesAreAsLongAsThePlanSays) {
+  for (const Precision precision : {Precision::kGraph, Precision::kBFloat16, Precision::kFloat16}) {
+    SCOPED_TRACE(static_cast<int>(precision));
+    DeviceJob spec = ClassifierJob("message_lengths", /*dropout=*/false, 3);
+    spec.training.precision = precision;
+    UsePlan(spec, {.stages = 3, .most_replicas = 2}, 5);
+    Bytes planned = 0;
+    for (const DeviceProgram& device : spec.program->devices) {
+      for (const ProgramAction& entry : device.body) {
+        if (!IsSend(entry.action.kind)) continue;
+        const Channel& channel = spec.program->channels[entry.action.channel];
+        if (channel.local()) continue;
+        planned +=
+            (entry.action.kind == ActionKind::kSendActivation ? channel.activation_bytes_per_sample
+                                                              : channel.gradient_bytes_per_sample) *
+            entry.action.samples.size();
+      }
+    }
+    Moved moved;
+    const auto result = TrainLocally(spec, {}, Counting(moved));
+    ASSERT_TRUE(result.ok()) << result.status();
+    EXPECT_GT(planned, Bytes(0));
+    EXPECT_EQ(Bytes(static_cast<int64_t>(moved.message_bytes)), planned * spec.steps);
   }
 }
 

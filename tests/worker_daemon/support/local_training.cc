@@ -1,5 +1,6 @@
 #include "tests/worker_daemon/support/local_training.h"
 
+#include <algorithm>
 #include <atomic>
 #include <filesystem>
 #include <memory>
@@ -37,9 +38,13 @@ absl::Status ConnectAll(const DeviceJob& spec, std::vector<std::unique_ptr<Membe
       DeviceJob own = spec;
       own.device = members[i]->device;
       std::vector<Transport::Peer> peers;
+      const std::vector<int> neighbours = NeighboursOf(own);
       for (int peer : PeersOf(own)) {
+        const bool talks =
+            std::find(neighbours.begin(), neighbours.end(), peer) != neighbours.end();
         for (const auto& other : members) {
-          if (other->device.value() == peer) peers.push_back({peer, other->transport->Address()});
+          if (other->device.value() == peer)
+            peers.push_back({peer, other->transport->Address(), talks});
         }
       }
       const absl::Time deadline = absl::Now() + absl::Seconds(30);

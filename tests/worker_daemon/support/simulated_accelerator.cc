@@ -11,9 +11,11 @@
 #include <c10/core/Allocator.h>
 #include <c10/core/DeviceGuard.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
+#include <c10/util/Exception.h>
 #include <torch/library.h>
 
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
@@ -120,6 +122,15 @@ class Queues {
       ABSL_GUARDED_BY(mutex_);
   c10::StreamId last_ ABSL_GUARDED_BY(mutex_) = 0;
 };
+
+std::array<std::atomic<int32_t>, kDevices> broken = {};
+
+void CheckWorks(c10::DeviceIndex device) {
+  const int32_t error = broken.at(static_cast<size_t>(device));
+  if (error == 0) return;
+  throw c10::AcceleratorError({__func__, __FILE__, static_cast<uint32_t>(__LINE__)}, error,
+                              absl::StrCat("simulated error ", error, "\nadvice for people"));
+}
 
 thread_local c10::DeviceIndex current_device = 0;
 thread_local std::array<c10::StreamId, kDevices> current_streams = {};
@@ -249,10 +260,12 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
 
   void record(void** event, const c10::Stream& stream, const c10::DeviceIndex,
               const c10::EventFlag) const override {
+    CheckWorks(stream.device_index());
     if (*event == nullptr) *event = new Event(std::make_shared<Places>());
     RecordOn(*static_cast<Event*>(*event), stream);
   }
   void block(void* event, const c10::Stream& stream) const override {
+    CheckWorks(stream.device_index());
     if (event == nullptr) return;
     const Event& recorded = *static_cast<Event*>(event);
     BlockOn(recorded, recorded->last(), stream);
@@ -272,9 +285,11 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
     places.Await(places.last());
   }
   bool queryStream(const c10::Stream& stream) const override {
+    CheckWorks(stream.device_index());
     return Queues::Get().Of(stream).Idle();
   }
   void synchronizeStream(const c10::Stream& stream) const override {
+    CheckWorks(stream.device_index());
     Queues::Get().Of(stream).Synchronize();
   }
   void synchronizeDevice(const c10::DeviceIndex device) const override {
@@ -316,6 +331,7 @@ at::Tensor CopyFrom(const at::Tensor& from, const at::Tensor& to, bool non_block
   if (to.numel() == 0) return to;
   const bool out = from.device().type() == kType;
   const c10::Stream stream = CurrentOf(out ? from.device() : to.device());
+  CheckWorks(stream.device_index());
   const bool across = out && to.device().type() == kType && to.device() != from.device();
   const auto event = std::make_shared<Places>();
   if (across) BlockOn(event, RecordOn(event, CurrentOf(to.device())), stream);
@@ -396,6 +412,10 @@ void QueueOn(const c10::Stream& stream, std::function<void()> function) {
 
 absl::StatusOr<std::string> TestedAccelerator(int n) {
   return absl::StrCat("simulated:", n % kDevices);
+}
+
+void Break(c10::DeviceIndex device, int32_t error) {
+  broken.at(static_cast<size_t>(device)) = error;
 }
 
 struct Hold::State {

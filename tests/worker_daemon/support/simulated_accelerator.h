@@ -15,6 +15,7 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/Stream.h>
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 
@@ -22,6 +23,10 @@ namespace stagewright::testing {
 
 // Queues a function on a stream of a simulated accelerator.
 void QueueOn(const c10::Stream& stream, std::function<void()> function);
+
+// From now on calls to the device fail, as to a GPU after an error of this number that stays; 0
+// mends it.
+void Break(c10::DeviceIndex device, int32_t error);
 
 // Until it ends, nothing that is queued on the stream later runs.
 class Hold {

@@ -72,15 +72,16 @@ class CopyMover : public DeviceMover {
     return absl::StrCat("board ", next++);
   }
 
-  absl::Status Connect(int self, const std::vector<int>& devices, const std::string& note,
+  absl::Status Connect(const MoverGroup& group, const std::string& note,
                        absl::Time deadline) override {
-    self_ = self;
+    self_ = group.self;
+    partners_ = {group.partners.begin(), group.partners.end()};
     board_ = BoardOf(note);
     {
       absl::MutexLock lock(&board_->mutex);
       ++board_->met;
     }
-    const int all = static_cast<int>(devices.size());
+    const int all = static_cast<int>(group.devices.size());
     while (true) {
       {
         absl::MutexLock lock(&board_->mutex);
@@ -109,6 +110,7 @@ class CopyMover : public DeviceMover {
       CHECK(part.bytes > 0 && part.after != nullptr);
       CHECK(part.kind != MoverPart::Kind::kReduce ||
             (parts.size() == 1 && opened_.contains(part.devices)));
+      CHECK(part.kind == MoverPart::Kind::kReduce || partners_.contains(part.peer));
       sends += part.kind == MoverPart::Kind::kSend;
     }
     CHECK(sends <= 1 && static_cast<int>(parts.size()) - sends <= 1);
@@ -251,6 +253,7 @@ class CopyMover : public DeviceMover {
   int self_ = 0;
   std::shared_ptr<Board> board_;
   std::set<std::vector<int>> opened_;
+  std::set<int> partners_;  // Other edges are not warm.
   std::atomic<int64_t> interrupted_at_ = std::numeric_limits<int64_t>::max();
   std::atomic<bool> stopped_ = false;
   absl::Mutex mutex_;

@@ -9,6 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "common/base/status.h"
+#include "worker_daemon/transport/short_turns.h"
 
 namespace stagewright {
 namespace {
@@ -37,14 +38,14 @@ ArrangedTransport::ArrangedTransport(TransportIdentity identity, Transport* cont
                                 group_.hello = hello;
                               },
                           .on_offer =
-                              [this](TransferOffer offer) {
+                              [this](const TransferOffer& offer) {
                                 absl::MutexLock lock(&mutex_);
-                                arranger_.Add(std::move(offer));
+                                arranger_.Add(offer);
                               },
                           .on_order =
-                              [this](TransferOrder order) {
+                              [this](const TransferOrder& order) {
                                 absl::MutexLock lock(&mutex_);
-                                orders_.push_back(std::move(order));
+                                orders_.push_back(order);
                               },
                           .on_lost = [this](const absl::Status& status) { Drain(status); }});
   thread_ = std::thread([this] { Loop(); });
@@ -63,9 +64,12 @@ ArrangedTransport::~ArrangedTransport() {
 }
 
 absl::Status ArrangedTransport::Connect(const std::vector<Peer>& peers, absl::Time deadline) {
-  std::set<int> others;
-  for (const Peer& peer : peers) others.insert(peer.device);
-  others.erase(identity_.device);
+  std::set<int> others, partners;
+  for (const Peer& peer : peers) {
+    if (peer.device == identity_.device) continue;
+    others.insert(peer.device);
+    if (peer.talks) partners.insert(peer.device);
+  }
   std::vector<int> devices(others.begin(), others.end());
   devices.insert(std::lower_bound(devices.begin(), devices.end(), identity_.device),
                  identity_.device);
@@ -80,7 +84,8 @@ absl::Status ArrangedTransport::Connect(const std::vector<Peer>& peers, absl::Ti
     group_.devices = devices;
   }
   link_->Listen({others.begin(), others.end()});
-  absl::Status status = JoinGroup(devices, deadline);
+  absl::Status status =
+      JoinGroup({identity_.device, devices, {partners.begin(), partners.end()}}, deadline);
   absl::MutexLock lock(&mutex_);
   if (!life_.failure().ok()) status = life_.failure();
   if (status.ok()) {
@@ -94,7 +99,8 @@ absl::Status ArrangedTransport::Connect(const std::vector<Peer>& peers, absl::Ti
 // The device with the lowest number makes the note by which the mover's devices find each other,
 // and hands it out over the edges that the planner's addresses have just made. (A note in every
 // address would leave a socket and a thread of NCCL waiting for each note that is not used.)
-absl::Status ArrangedTransport::JoinGroup(const std::vector<int>& devices, absl::Time deadline) {
+absl::Status ArrangedTransport::JoinGroup(const MoverGroup& group, absl::Time deadline) {
+  const std::vector<int>& devices = group.devices;
   std::string note;
   if (devices.front() == identity_.device) {
     ASSIGN_OR_RETURN(note, mover_->MakeNote());
@@ -110,7 +116,7 @@ absl::Status ArrangedTransport::JoinGroup(const std::vector<int>& devices, absl:
     absl::MutexLock lock(&mutex_);
     if (!life_.failure().ok()) return life_.failure();
   }
-  return mover_->Connect(identity_.device, devices, note, deadline);
+  return mover_->Connect(group, note, deadline);
 }
 
 absl::StatusOr<std::string> ArrangedTransport::AwaitHello(const std::vector<int>& devices,
@@ -204,7 +210,7 @@ void ArrangedTransport::Post(ArrangedOperation operation) {
   // Behind what is held already: among equal tags the order of posting counts.
   const bool receives = operations_.Find(id)->part.kind == MoverPart::Kind::kReceive;
   if (!passed || (!receives && !held_.empty())) {
-    held_.push_back(std::move(offer));
+    held_.push_back(offer);
   } else {
     Tell(offer);
   }
@@ -260,6 +266,7 @@ bool ArrangedTransport::HasWork() const {
 }
 
 void ArrangedTransport::Loop() {
+  AskForShortTurns();
   absl::Time spin_until = absl::InfinitePast();
   while (true) {
     {
@@ -310,7 +317,7 @@ bool ArrangedTransport::Work() {
   TellOthers(for_others);
   {
     absl::MutexLock lock(&mutex_);
-    for (TransferOrder& order : arranger_.TakeOwn()) orders.push_back(std::move(order));
+    for (const TransferOrder& order : arranger_.TakeOwn()) orders.push_back(order);
   }
   for (const TransferOrder& order : orders) Follow(order);
   const absl::StatusOr<bool> ended = CollectEnded();

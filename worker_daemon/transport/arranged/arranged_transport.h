@@ -79,7 +79,7 @@ class ArrangedTransport : public Transport {
     std::set<std::vector<int>> lists;  // Among which collectives were opened.
   };
 
-  absl::Status JoinGroup(const std::vector<int>& devices, absl::Time deadline);
+  absl::Status JoinGroup(const MoverGroup& group, absl::Time deadline);
   absl::StatusOr<std::string> AwaitHello(const std::vector<int>& devices, absl::Time deadline);
   void Post(ArrangedOperation operation);
   // Under the lock, so that offers of equal tags reach the arranger in the order of posting.

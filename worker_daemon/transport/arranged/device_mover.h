@@ -29,6 +29,14 @@ struct MoverPart {
   Element element = Element::kFloat32;
 };
 
+// The devices that meet, the same for all of them but for who asks.
+struct MoverGroup {
+  int self = 0;              // One of the devices.
+  std::vector<int> devices;  // Ascending.
+  // Those that `self` sends to or receives from, and they to or from it.
+  std::vector<int> partners;
+};
+
 // One thread at a time calls Connect, OpenCollectives, Start, Ended and Stop; any thread the
 // others.
 class DeviceMover {
@@ -40,9 +48,9 @@ class DeviceMover {
   static constexpr size_t kMaxNote = 128;
   virtual absl::StatusOr<std::string> MakeNote() = 0;
 
-  // Meets the other devices: all of them call it, with equal arguments. `self` is one of `devices`.
-  // Returns once data has gone over every edge.
-  virtual absl::Status Connect(int self, const std::vector<int>& devices, const std::string& note,
+  // Meets the other devices: all of them call it. Returns once data has gone both ways between this
+  // device and each of its partners.
+  virtual absl::Status Connect(const MoverGroup& group, const std::string& note,
                                absl::Time deadline) = 0;
 
   // Makes collectives possible among each of `lists`. All devices of the group call it, with equal

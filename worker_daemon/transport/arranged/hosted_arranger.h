@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <deque>
 #include <map>
-#include <utility>
 #include <vector>
 
 #include "worker_daemon/transport/arranged/arranger.h"
@@ -19,7 +18,7 @@ class HostedArranger {
  public:
   explicit HostedArranger(int device) : device_(device) {}
 
-  void Add(TransferOffer offer) { offers_.push_back(std::move(offer)); }
+  void Add(const TransferOffer& offer) { offers_.push_back(offer); }
   bool any_offers() const { return !offers_.empty(); }
 
   // Puts what was offered into rounds. The result is to be told to other devices, in its order,

@@ -21,6 +21,7 @@
 #include "common/base/status.h"
 #include "worker_daemon/cuda/current_gpu.h"
 #include "worker_daemon/cuda/event_query.h"
+#include "worker_daemon/transport/arranged/first_messages.h"
 
 namespace stagewright {
 namespace {
@@ -118,12 +119,12 @@ class NcclMover : public DeviceMover {
     return std::string(reinterpret_cast<const char*>(&id), sizeof(id));
   }
 
-  absl::Status Connect(int self, const std::vector<int>& devices, const std::string& note,
+  absl::Status Connect(const MoverGroup& group, const std::string& note,
                        absl::Time deadline) override {
     const CurrentGpu current(device_);
-    self_ = self;
-    RETURN_IF_ERROR(Open(devices, note, deadline));
-    return Warm(deadline);
+    self_ = group.self;
+    RETURN_IF_ERROR(Open(group.devices, note, deadline));
+    return Warm(OrderOfFirstMessages(self_, group.devices, group.partners), deadline);
   }
 
   absl::Status OpenCollectives(const std::vector<std::vector<int>>& lists,
@@ -209,7 +210,7 @@ class NcclMover : public DeviceMover {
     // All at once: what ends one communicator may wait for the whole GPU, where a kernel of another
     // one waits for a peer until that is aborted, too.
     std::vector<std::thread> threads;
-    for (auto& [devices, group] : reducing_) threads.emplace_back([&] { Abort(group); });
+    for (auto& reducing : reducing_) threads.emplace_back([&] { Abort(reducing.second); });
     Abort(all_);
     for (std::thread& thread : threads) thread.join();
     Close(all_);
@@ -349,24 +350,25 @@ class NcclMover : public DeviceMover {
   }
 
   // NCCL connects two ranks when they first exchange something, which takes long. One byte goes
-  // each way over every edge, to all devices at the same distance at a time.
-  absl::Status Warm(absl::Time deadline) {
-    const int size = static_cast<int>(all_.devices.size());
-    const int rank = RankOf(all_, self_);
+  // each way over every edge that is used.
+  absl::Status Warm(const std::vector<FirstMessages>& order, absl::Time deadline) {
     void* bytes = nullptr;
     RETURN_IF_ERROR(Cuda("cudaMallocAsync", cudaMallocAsync(&bytes, 2, all_.stream)));
-    for (int distance = 1; distance < size; ++distance) {
-      MoverPart send{.kind = MoverPart::Kind::kSend,
-                     .peer = all_.devices[(rank + distance) % size],
-                     .data = bytes,
-                     .bytes = 1};
-      MoverPart receive{.kind = MoverPart::Kind::kReceive,
-                        .peer = all_.devices[(rank + size - distance) % size],
-                        .data = static_cast<char*>(bytes) + 1,
-                        .bytes = 1};
+    for (const FirstMessages& messages : order) {
       RETURN_IF_ERROR(Nccl("ncclGroupStart", ncclGroupStart(), all_.comm));
-      absl::Status status = Issue(send, all_);
-      status.Update(Issue(receive, all_));
+      absl::Status status;
+      if (messages.to.has_value()) {
+        status.Update(
+            Issue({.kind = MoverPart::Kind::kSend, .peer = *messages.to, .data = bytes, .bytes = 1},
+                  all_));
+      }
+      if (messages.from.has_value()) {
+        status.Update(Issue({.kind = MoverPart::Kind::kReceive,
+                             .peer = *messages.from,
+                             .data = static_cast<char*>(bytes) + 1,
+                             .bytes = 1},
+                            all_));
+      }
       status.Update(Nccl("ncclGroupEnd", ncclGroupEnd(), all_.comm));
       RETURN_IF_ERROR(status);
       RETURN_IF_ERROR(AwaitReady(all_, deadline));
@@ -445,8 +447,12 @@ absl::Status NcclUsable() {
 bool GpusMayBeShared() {
   const char* wanted = std::getenv("NCCL_MULTI_RANK_GPU_ENABLE");
   if (wanted == nullptr || std::strcmp(wanted, "1") != 0) return false;
+  return NcclVersion() >= NCCL_VERSION(2, 30, 0);
+}
+
+int NcclVersion() {
   int version = 0;
-  return ncclGetVersion(&version) == ncclSuccess && version >= NCCL_VERSION(2, 30, 0);
+  return ncclGetVersion(&version) == ncclSuccess ? version : 0;
 }
 
 absl::StatusOr<std::unique_ptr<DeviceMover>> MakeNcclMover(const NcclOptions& options) {

@@ -37,6 +37,9 @@ struct NcclOptions {
 // OK if this machine has a GPU that CUDA can use; otherwise FAILED_PRECONDITION with the reason.
 absl::Status NcclUsable();
 
+// The version of the library that is loaded: 22809 is 2.28.9; 0 if it does not tell.
+int NcclVersion();
+
 absl::StatusOr<std::unique_ptr<DeviceMover>> MakeNcclMover(const NcclOptions& options);
 
 // Whether several devices of a job may use one GPU: NCCL_MULTI_RANK_GPU_ENABLE=1 is in the

@@ -93,7 +93,7 @@ absl::Status RoutingTransport::Connect(const std::vector<Peer>& peers, absl::Tim
       routes[peer.device] = ucx_.get();
     }
     if (!accelerator.empty()) {
-      accelerated.push_back({peer.device, ""});
+      accelerated.push_back({peer.device, "", peer.talks});
       accelerators.insert(std::move(accelerator));
     }
   }

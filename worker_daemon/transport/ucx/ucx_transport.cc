@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/base/status.h"
+#include "worker_daemon/transport/short_turns.h"
 
 namespace stagewright {
 namespace {
@@ -145,6 +146,7 @@ bool UcxTransport::RunCommands() {
 }
 
 void UcxTransport::Loop() {
+  AskForShortTurns();
   absl::Time busy = absl::Now();
   while (true) {
     const bool commanded = RunCommands();

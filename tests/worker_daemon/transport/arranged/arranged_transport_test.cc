@@ -25,9 +25,9 @@ class BreakableMover : public DeviceMover {
   explicit BreakableMover(std::atomic<bool>* broken) : broken_(broken) {}
 
   absl::StatusOr<std::string> MakeNote() override { return mover_->MakeNote(); }
-  absl::Status Connect(int self, const std::vector<int>& devices, const std::string& note,
+  absl::Status Connect(const MoverGroup& group, const std::string& note,
                        absl::Time deadline) override {
-    return mover_->Connect(self, devices, note, deadline);
+    return mover_->Connect(group, note, deadline);
   }
   absl::Status OpenCollectives(const std::vector<std::vector<int>>& lists,
                                absl::Time deadline) override {

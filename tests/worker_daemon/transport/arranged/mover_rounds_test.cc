@@ -9,7 +9,7 @@ namespace {
 class FakeMover : public DeviceMover {
  public:
   absl::StatusOr<std::string> MakeNote() override { return std::string("note"); }
-  absl::Status Connect(int, const std::vector<int>&, const std::string&, absl::Time) override {
+  absl::Status Connect(const MoverGroup&, const std::string&, absl::Time) override {
     return absl::OkStatus();
   }
   absl::Status OpenCollectives(const std::vector<std::vector<int>>&, absl::Time) override {

@@ -6,12 +6,15 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <chrono>
 #include <map>
 #include <string>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "common/artifacts/artifact_flags.h"
+#include "common/config/config_command.h"
 #include "common/log/log.h"
 #include "common/log/log_flags.h"
 #include "worker_daemon/daemon/daemon.h"
@@ -40,6 +43,9 @@ void SetNcclDefaults() { setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", /*overwrite=*
 
 // Runs that hang, in a file system for one, end with the process so long after it is to leave.
 constexpr std::chrono::seconds kEndWithin(10);
+
+// The planner is to know within so long why a worker ends that cannot go on.
+constexpr int kTellWithinSeconds = 10;
 
 // Jobs leave in the time that is given, unless another signal comes.
 void Drain(stagewright::Daemon& daemon, const sigset_t& signals, int seconds) {
@@ -90,10 +96,12 @@ int main(int argc, char** argv) {
       {"auto", stagewright::DeviceMemoryWay::kAuto},
       {"nccl", stagewright::DeviceMemoryWay::kNccl},
       {"host", stagewright::DeviceMemoryWay::kHost}};
-  app.add_option("--device-transport", options.device_memory_way,
-                 "how the memory of GPUs travels: auto (by NCCL where all devices of a job can), "
-                 "nccl (or the job fails), host (through the machine's memory)")
-      ->transform(CLI::CheckedTransformer(ways))
+  app.add_option_function<std::string>(
+         "--device-transport",
+         [&](const std::string& way) { options.device_memory_way = ways.at(way); },
+         "how the memory of GPUs travels: auto (by NCCL where all devices of a job can), "
+         "nccl (or the job fails), host (through the machine's memory)")
+      ->check(CLI::IsMember({"auto", "nccl", "host"}))
       ->default_str("auto");
   app.add_option("--host-address", options.host_address,
                  "name or address of this machine; workers with equal ones are planned to share it "
@@ -114,6 +122,8 @@ int main(int argc, char** argv) {
   app.add_option("--output-root", options.roots.output,
                  "directory outside of which jobs write nothing (default: they write where this "
                  "worker can)");
+  stagewright::AddArtifactStoreFlag(app, options.artifacts.store);
+  stagewright::AddArtifactCacheFlags(app, options.artifacts);
   stagewright::ChannelSecurity& security = options.security;
   app.add_option("--tls-cert", security.tls.certificate,
                  "certificate of this worker, a PEM file; it and the next two are looked at again "
@@ -125,8 +135,16 @@ int main(int argc, char** argv) {
   app.add_flag("--insecure", security.insecure,
                "speak to a planner on another machine in the clear");
   stagewright::AddLogFlags(app, log);
+  stagewright::Settings settings(app, {"STAGEWRIGHT_WORKER_"});
+  const auto config = stagewright::AddConfigCommand(app, settings, "stagewright-worker");
+  settings.Load(argc, argv);
   CLI11_PARSE(app, argc, argv);
   stagewright::SetUpLog(log);
+  if (config.chosen()) return config.run();
+  if (const absl::Status wrong = settings.Check(); !wrong.ok()) {
+    Log(LogLevel::kError, wrong.message());
+    return 1;
+  }
   options.memory_per_device = memory_mib * stagewright::kMiB;
   options.memory_limit = memory_limit_mib * stagewright::kMiB;
 
@@ -142,12 +160,16 @@ int main(int argc, char** argv) {
   sigemptyset(&signals);
   sigaddset(&signals, SIGINT);
   sigaddset(&signals, SIGTERM);
-  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  // Tells this thread that a device is of no use any more; does not end a drain, as others do.
+  sigset_t awaited = signals;
+  sigaddset(&awaited, SIGUSR1);
+  pthread_sigmask(SIG_BLOCK, &awaited, nullptr);
 
   // A file that may not grow is an error of the write, like a full disk, and no end of the process.
   signal(SIGXFSZ, SIG_IGN);
   OpenAsManyFilesAsAllowed();
 
+  options.on_fault = [] { kill(getpid(), SIGUSR1); };
   auto daemon = stagewright::Daemon::Start(options);
   if (!daemon.ok()) {
     Log(LogLevel::kError, daemon.status().message());
@@ -156,8 +178,10 @@ int main(int argc, char** argv) {
   if (!(*daemon)->metrics_address().empty())
     Log(LogLevel::kInfo, absl::StrCat("metrics on ", (*daemon)->metrics_address()));
   int signal = 0;
-  sigwait(&signals, &signal);
-  if (signal == SIGTERM) Drain(**daemon, signals, drain_seconds);
+  sigwait(&awaited, &signal);
+  if (signal == SIGUSR1) drain_seconds = std::max(drain_seconds, kTellWithinSeconds);
+  if (signal != SIGINT) Drain(**daemon, signals, drain_seconds);
+  const bool faulty = !(*daemon)->Fault().ok();
   Log(LogLevel::kInfo, "leaving");
   std::thread([] {
     std::this_thread::sleep_for(2 * kEndWithin);
@@ -169,5 +193,6 @@ int main(int argc, char** argv) {
     if (std::chrono::steady_clock::now() >= deadline) EndWithout((*daemon)->Ending());
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
+  if (faulty) _exit(1);  // Whatever is freed on that device would fail, too.
   return 0;
 }

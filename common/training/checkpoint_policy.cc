@@ -11,9 +11,10 @@ absl::Status Check(const CheckpointPolicy& policy, bool asynchronous, absl::stri
     return WrongField(of, "checkpoints.keep", "must be positive, is ", policy.keep);
   if (policy.every_steps == 0 && policy.every == 0)
     return WrongField(of, "checkpoints", "needs every_steps or every_ns");
-  if (asynchronous) {
-    return WrongField(of, "checkpoints",
-                      "cannot be taken of an asynchronous plan, which has no state between steps");
+  if (asynchronous && policy.every > 0) {
+    return WrongField(of, "checkpoints.every_ns",
+                      "is not possible with an asynchronous plan, which is flushed for a "
+                      "checkpoint: use every_steps, so that losses do not depend on the clock");
   }
   return absl::OkStatus();
 }

@@ -23,7 +23,7 @@ struct CheckpointPolicy {
 };
 
 // INVALID_ARGUMENT names the field: none negative, at least one kept, one of every_steps and
-// every_ns set, and no checkpoints of an asynchronous plan. `of` goes before the field.
+// every_ns set, and of an asynchronous plan only every_steps. `of` goes before the field.
 absl::Status Check(const CheckpointPolicy& policy, bool asynchronous, absl::string_view of = "");
 
 }  // namespace stagewright

@@ -14,6 +14,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
+#include "common/base/failpoint.h"
 #include "common/data/safetensors_writer.h"
 #include "worker_daemon/checkpoint/slices.h"
 #include "worker_daemon/checkpoint/state_shares.h"
@@ -50,6 +51,13 @@ bool HasManifest(const std::string& directory) {
   return fs::exists(fs::path(directory) / kManifestName, error);
 }
 
+// Whether the checkpoint is of one of the runs; a damaged manifest says nothing against it.
+bool IsOf(const std::string& directory, const std::set<std::string>& runs) {
+  if (runs.empty()) return true;
+  const auto manifest = ReadManifest(directory);
+  return !manifest.ok() || runs.contains(manifest->run);
+}
+
 // Whether WriteDeviceFiles or WriteManifest gives a file this name, also while it is written.
 bool IsOurs(absl::string_view name) {
   if (absl::StartsWith(name, kManifestName)) {
@@ -65,13 +73,22 @@ bool IsOurs(absl::string_view name) {
   return name.empty() || (name.front() == '.' && absl::EndsWith(name, ".tmp"));
 }
 
+// Without links, "." and a "/" at its end, as far as it is there.
+fs::path WholePath(const std::string& path) {
+  std::error_code error;
+  fs::path whole = fs::weakly_canonical(fs::absolute(path), error);
+  if (error) whole = fs::absolute(path).lexically_normal();
+  return whole.has_filename() ? whole : whole.parent_path();
+}
+
 // Files of a checkpoint, and the directory if nothing else is in it. Others' files stay, which is
 // no error.
 std::error_code RemoveOurs(const fs::path& directory) {
   std::error_code error;
   // The manifest goes first, so that what a crash leaves is no checkpoint.
   fs::remove(directory / kManifestName, error);
-  if (error) return error;
+  if (error && error != std::errc::no_such_file_or_directory) return error;
+  STAGEWRIGHT_FAILPOINT("checkpoint.remove.begun");
   std::vector<fs::path> ours;
   for (fs::directory_iterator it(directory, error), end; !error && it != end; it.increment(error)) {
     std::error_code unknown;
@@ -82,7 +99,8 @@ std::error_code RemoveOurs(const fs::path& directory) {
     if (!error) fs::remove(file, error);
   }
   if (!error && fs::is_empty(directory, error) && !error) fs::remove(directory, error);
-  return error;
+  // Another worker may remove the same.
+  return error == std::errc::no_such_file_or_directory ? std::error_code() : error;
 }
 
 absl::Status CheckFile(const std::string& directory, const CheckpointFile& wanted) {
@@ -191,17 +209,39 @@ absl::Status CompleteCheckpoint(const std::string& directory, const Graph& graph
   return WriteManifest(directory, manifest);
 }
 
-std::vector<std::string> PruneCheckpoints(const std::string& root, int64_t step, int keep) {
+std::vector<std::string> PruneCheckpoints(const std::string& root, int64_t step, int keep,
+                                          const std::set<std::string>& runs) {
   std::vector<std::string> left;
   auto directories = StepDirectories(root);
   std::reverse(directories.begin(), directories.end());
   int kept = 0;
   for (const auto& [taken, directory] : directories) {
-    if (taken > step || (HasManifest(directory) && kept++ < keep)) continue;
+    if (taken > step) continue;
+    if (HasManifest(directory) && (!IsOf(directory, runs) || kept++ < keep)) continue;
     if (const std::error_code error = RemoveOurs(directory); error)
       left.push_back(absl::StrCat(directory, ": ", error.message()));
   }
   return left;
+}
+
+std::vector<std::string> ClearCheckpoints(const std::string& root, const std::string& run,
+                                          const std::function<bool()>& stop) {
+  std::vector<std::string> left;
+  for (const auto& [step, directory] : StepDirectories(root)) {
+    if (stop()) break;
+    if (const auto manifest = ReadManifest(directory); manifest.ok() && manifest->run == run)
+      continue;
+    if (const std::error_code error = RemoveOurs(directory); error)
+      left.push_back(absl::StrCat(directory, ": ", error.message()));
+  }
+  return left;
+}
+
+bool ResumesOwn(const std::string& resume_path, const std::string& output_path) {
+  if (resume_path.empty()) return false;
+  const fs::path from = WholePath(resume_path), root = WholePath(CheckpointRoot(output_path));
+  return from == WholePath(output_path) ||
+         std::mismatch(root.begin(), root.end(), from.begin(), from.end()).first == root.end();
 }
 
 absl::StatusOr<Checkpoint> Checkpoint::Open(const std::string& directory) {
@@ -287,13 +327,15 @@ std::vector<std::string> Checkpoint::WeightNames() const {
 }
 
 absl::StatusOr<Checkpoint> Checkpoint::Find(const std::string& path,
-                                            std::vector<std::string>* skipped) {
+                                            std::vector<std::string>* skipped,
+                                            const std::set<std::string>& runs) {
   if (HasManifest(path)) return Open(path);
   auto directories = StepDirectories(CheckpointRoot(path));
   if (directories.empty()) directories = StepDirectories(path);
   std::reverse(directories.begin(), directories.end());
   std::vector<std::string> reasons;
   for (const auto& [step, directory] : directories) {
+    if (!IsOf(directory, runs)) continue;
     auto checkpoint = Open(directory);
     if (checkpoint.ok()) {
       skipped->insert(skipped->end(), reasons.begin(), reasons.end());

@@ -5,7 +5,9 @@
 // functions of the job's seed and the step. No LibTorch here.
 #pragma once
 
+#include <functional>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -37,9 +39,20 @@ absl::Status CompleteCheckpoint(const std::string& directory, const Graph& graph
                                 Manifest manifest);
 
 // Removes all but the newest `keep` checkpoints among those of at most `step` steps, and what is
-// unfinished of before `step`. Only files that a checkpoint has are removed, and directories that
-// are then empty. Returns what could not be removed, a message each.
-std::vector<std::string> PruneCheckpoints(const std::string& root, int64_t step, int keep);
+// unfinished of before `step`. Only checkpoints of these runs count and go; none stands for all.
+// Only files that a checkpoint has are removed, and directories that are then empty. Returns what
+// could not be removed, a message each.
+std::vector<std::string> PruneCheckpoints(const std::string& root, int64_t step, int keep,
+                                          const std::set<std::string>& runs = {});
+
+// Removes all but those of `run`, one after the other, until `stop` says that somebody else has
+// done so, and may have written new ones since. Returns as PruneCheckpoints.
+std::vector<std::string> ClearCheckpoints(const std::string& root, const std::string& run,
+                                          const std::function<bool()>& stop);
+
+// Whether who resumes from `resume_path` goes on from what is in `output_path` itself: from the
+// directory, its checkpoints, or one of them, by whatever spelling or link.
+bool ResumesOwn(const std::string& resume_path, const std::string& output_path);
 
 // A checkpoint that can be read.
 class Checkpoint {
@@ -49,10 +62,11 @@ class Checkpoint {
   static absl::StatusOr<Checkpoint> Open(const std::string& directory);
 
   // `path` is a checkpoint, or a job's output directory, of which it finds the newest checkpoint
-  // that is whole; damaged ones are skipped, and `skipped` says why, a message each. NOT_FOUND,
-  // naming the path, if there is none.
-  static absl::StatusOr<Checkpoint> Find(const std::string& path,
-                                         std::vector<std::string>* skipped);
+  // that is whole; damaged ones are skipped, and `skipped` says why, a message each. Those of other
+  // runs than these are passed over in silence; no runs stand for all. NOT_FOUND, naming the path,
+  // if there is none.
+  static absl::StatusOr<Checkpoint> Find(const std::string& path, std::vector<std::string>* skipped,
+                                         const std::set<std::string>& runs = {});
 
   const std::string& directory() const { return directory_; }
   const Manifest& manifest() const { return manifest_; }

@@ -7,14 +7,15 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "common/base/atomic_file.h"
 #include "common/base/regular_file.h"
-#include "common/data/atomic_file.h"
 
 namespace stagewright {
 namespace {
 
 constexpr char kFormat[] = "stagewright-checkpoint";
 constexpr int kVersion = 1;
+constexpr size_t kLargest = size_t{256} << 20;  // A model of a million tensors has less.
 
 std::string PathIn(const std::string& directory) {
   return (std::filesystem::path(directory) / kManifestName).string();
@@ -50,6 +51,7 @@ Manifest Parse(const nlohmann::json& json) {
   manifest.optimizer = json.at("optimizer");
   manifest.graph = json.at("graph");
   manifest.graph_fingerprint = FromHex(json.at("graph_fingerprint"));
+  if (json.contains("run")) manifest.run = json["run"];
   if (json.contains("evaluations")) {  // Not where nothing was evaluated.
     const nlohmann::json& evaluations = json["evaluations"];
     if (!evaluations.at("best_loss").is_null())
@@ -91,6 +93,7 @@ absl::Status WriteManifest(const std::string& directory, const Manifest& manifes
   json["optimizer"] = manifest.optimizer;
   json["graph"] = manifest.graph;
   json["graph_fingerprint"] = Hex(manifest.graph_fingerprint);
+  if (!manifest.run.empty()) json["run"] = manifest.run;
   if (manifest.evaluations != EvaluationHistory()) {
     // JSON knows no infinity: nlohmann's dump writes null.
     json["evaluations"] = {{"best_loss", manifest.evaluations.best_loss},
@@ -113,9 +116,7 @@ absl::Status WriteManifest(const std::string& directory, const Manifest& manifes
 
 absl::StatusOr<Manifest> ReadManifest(const std::string& directory) {
   const std::string path = PathIn(directory);
-  std::string text;
-  RETURN_IF_ERROR(ReadRegularFile(
-      path, [&text](std::span<const char> block) { text.append(block.data(), block.size()); }));
+  ASSIGN_OR_RETURN(const std::string text, ReadSmallFile(path, kLargest));
   try {
     return Parse(nlohmann::json::parse(text));
   } catch (const std::exception& error) {

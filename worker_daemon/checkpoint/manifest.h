@@ -41,6 +41,7 @@ struct Manifest {
   bool shuffled = true;
   std::string optimizer;  // "sgd", "adam".
   std::string graph;      // Its name.
+  std::string run;        // The job's (output_owner.h); empty: of an older version.
   uint64_t graph_fingerprint = 0;
   EvaluationHistory evaluations;
   std::vector<CheckpointFile> files;

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <map>
 #include <optional>
+#include <random>
 #include <thread>
 #include <utility>
 
@@ -15,11 +16,14 @@
 #include "common/log/log.h"
 #include "worker_daemon/daemon/devices.h"
 #include "worker_daemon/daemon/ending_runs.h"
+#include "worker_daemon/daemon/gpu_machine.h"
 #include "worker_daemon/daemon/measuring/link_probe_run.h"
 #include "worker_daemon/daemon/measuring/profile_run.h"
 #include "worker_daemon/daemon/metrics.h"
+#include "worker_daemon/daemon/places/path_checks.h"
 #include "worker_daemon/daemon/planner_link.h"
 #include "worker_daemon/daemon/worker_run.h"
+#include "worker_daemon/device/device_fault.h"
 #include "worker_daemon/executor/device_runner.h"
 #include "worker_daemon/profiler/operator_profiler.h"
 
@@ -31,17 +35,26 @@ std::string HostName() {
   return gethostname(name, sizeof(name) - 1) == 0 ? name : "worker";
 }
 
+// Another one than any process of the name had before, as good as surely; positive.
+int64_t FreshProcess() {
+  std::random_device random;
+  return std::uniform_int_distribution<int64_t>(1)(random);
+}
+
 class RunningDaemon : public Daemon {
  public:
-  explicit RunningDaemon(DaemonOptions options) : options_(std::move(options)) {
+  RunningDaemon(DaemonOptions options, Artifacts artifacts, std::optional<Offer> offer)
+      : options_(std::move(options)), artifacts_(std::move(artifacts)) {
+    if (offer.has_value()) offer_ = *std::move(offer);
     if (options_.name.empty()) options_.name = HostName();
     if (options_.host_address.empty()) options_.host_address = HostName();
   }
 
   ~RunningDaemon() override {
     Stop();
+    std::map<std::string, std::unique_ptr<ProfileRun>> last;
     absl::MutexLock lock(&mutex_);
-    profiles_.clear();
+    last.swap(profiles_);  // They may report before they end, which takes the lock.
   }
 
   void Stop() override {
@@ -58,6 +71,11 @@ class RunningDaemon : public Daemon {
     availability_ = v1::WORKER_AVAILABILITY_DRAINING;
     leave_.mutable_leave()->set_reason(reason);
     if (connected_) outbox_.Push(leave_);
+  }
+
+  absl::Status Fault() const override {
+    absl::MutexLock lock(&mutex_);
+    return fault_;
   }
 
   bool MayLeave() const override {
@@ -77,7 +95,11 @@ class RunningDaemon : public Daemon {
           absl::StrCat("work-dir ", options_.work_dir, ": ", std::strerror(errno)));
     }
     SetIntraOpThreads(options_.threads_per_device);
-    ASSIGN_OR_RETURN(offer_, OfferDevices(options_.devices, options_.memory_per_device));
+    if (offer_.devices.empty()) {
+      ASSIGN_OR_RETURN(offer_, OfferDevices(options_.devices, options_.memory_per_device));
+    }
+    // After the devices were measured, which shows the clocks that they come to.
+    gpu_machine_ = DescribeGpuMachine(/*needed=*/!OffersCpus());
     for (OfferedDevice& device : offer_.devices) {
       device.memory_limit = options_.memory_limit;
       device.memory_way = options_.device_memory_way;
@@ -99,16 +121,20 @@ class RunningDaemon : public Daemon {
   }
 
  private:
+  bool OffersCpus() const { return offer_.devices.front().torch_device == "cpu"; }
+
   v1::Register Registration() {
     v1::Register message;
     message.set_worker(options_.name);
     message.set_version(STAGEWRIGHT_VERSION);
     message.set_host_address(options_.host_address);
     message.set_host_cores(static_cast<int32_t>(std::thread::hardware_concurrency()));
-    const bool on_cpu = offer_.devices.front().torch_device == "cpu";
+    const bool on_cpu = OffersCpus();
     message.set_threads_per_device(on_cpu ? options_.threads_per_device : 0);
     message.set_software(ProfiledSoftware(message.threads_per_device()));
     message.set_probes_links(on_cpu);
+    message.set_process(process_);
+    if (gpu_machine_.has_value()) *message.mutable_gpu_machine() = *gpu_machine_;
     for (const v1::DeviceKind& kind : offer_.kinds) *message.add_kinds() = kind;
     for (size_t i = 0; i < offer_.devices.size(); ++i) {
       v1::Device* device = message.add_devices();
@@ -118,10 +144,12 @@ class RunningDaemon : public Daemon {
     }
     absl::MutexLock lock(&mutex_);
     message.set_availability(availability_);
+    message.set_leaving(leave_.has_leave());
     for (const auto& [job, run] : runs_) {
       v1::RunningJob* running = message.add_running();
       running->set_job(job);
       running->set_generation(run->generation());
+      running->set_flush_after(run->flush_after());
       for (const std::string& device : run->device_names()) running->add_device_names(device);
     }
     for (v1::RunningJob& run : ending_.List()) *message.add_running() = std::move(run);
@@ -190,7 +218,8 @@ class RunningDaemon : public Daemon {
     }
     const auto report = [this](v1::ConnectRequest answer) { outbox_.Push(std::move(answer)); };
     if (error.empty()) {
-      probe_ = std::make_unique<LinkProbeRun>(message, std::move(devices), report);
+      probe_ =
+          std::make_unique<LinkProbeRun>(message, std::move(devices), report, std::move(probe_));
       return;
     }
     v1::ConnectRequest refusal;
@@ -200,7 +229,10 @@ class RunningDaemon : public Daemon {
     report(std::move(refusal));
   }
 
-  void EndProbe() { probe_.reset(); }
+  // Without waiting: the thread that reads the stream is no place for that.
+  void EndProbe() {
+    if (probe_ != nullptr) probe_->End();
+  }
 
   // The planner sends it when the job's older run has ended on the devices: both would not fit into
   // memory. A Prepare that is not newer than the run comes late and is ignored.
@@ -217,13 +249,33 @@ class RunningDaemon : public Daemon {
     runs_[message.job()] = std::make_unique<WorkerRun>(
         message, [this](const std::string& name) { return FindDevice(name); },
         [this](v1::ConnectRequest report) { outbox_.Push(std::move(report)); }, metrics_.get(),
-        options_.roots);
+        Places{options_.roots, artifacts_}, [this](const absl::Status& fault) { OnFault(fault); });
+  }
+
+  // The planner is told after what failed, so that what failed is known once it lets the worker go.
+  void OnFault(const absl::Status& fault) {
+    {
+      absl::MutexLock lock(&mutex_);
+      if (!fault_.ok()) return;
+      fault_ = fault;
+    }
+    Log(LogLevel::kError, absl::StrCat("the process can use a device no more and ends, to be "
+                                       "started anew: ",
+                                       fault.message()));
+    BeginToLeave(std::string(fault.message()));
+    if (options_.on_fault != nullptr) options_.on_fault();
   }
 
   // On a device that no job has.
   void Profile(const v1::ProfileOperators& message) {
-    const auto report = [this](v1::ConnectRequest answer) { outbox_.Push(std::move(answer)); };
     const std::optional<OfferedDevice> device = FindDevice(message.device_name());
+    const auto report = [this, device](v1::ConnectRequest answer) {
+      const v1::OperatorsProfiled& profiled = answer.operators_profiled();
+      const bool failed = profiled.code() != 0 || profiled.unmeasured_size() > 0;
+      outbox_.Push(std::move(answer));
+      if (!failed || !device.has_value()) return;
+      if (const absl::Status fault = FaultOf(device->torch_device); !fault.ok()) OnFault(fault);
+    };
     if (!device.has_value()) {
       v1::ConnectRequest answer;
       answer.mutable_operators_profiled()->set_request(message.request());
@@ -239,9 +291,9 @@ class RunningDaemon : public Daemon {
       absl::MutexLock lock(&mutex_);
       older = std::move(profiles_[message.device_name()]);
     }
-    older.reset();  // It has ended or was stopped, since the planner takes the device for free.
+    // It has ended or was stopped, since the planner takes the device for free.
     const int threads = device->torch_device == "cpu" ? options_.threads_per_device : 0;
-    auto run = std::make_unique<ProfileRun>(message, *device, threads, report);
+    auto run = std::make_unique<ProfileRun>(message, *device, threads, report, std::move(older));
     absl::MutexLock lock(&mutex_);
     profiles_[message.device_name()] = std::move(run);
   }
@@ -342,6 +394,9 @@ class RunningDaemon : public Daemon {
       case v1::ConnectResponse::kMayLeave:
         may_leave_ = leave_.has_leave();
         break;
+      case v1::ConnectResponse::kCheckPaths:
+        path_checks_.Add(message.check_paths());
+        break;
       case v1::ConnectResponse::kPrepare:
       case v1::ConnectResponse::kProbeLinks:
       case v1::ConnectResponse::kProbePeers:
@@ -365,29 +420,46 @@ class RunningDaemon : public Daemon {
   }
 
   DaemonOptions options_;
+  const Artifacts artifacts_;
+  const int64_t process_ = FreshProcess();
   Offer offer_;
+  std::optional<v1::GpuMachine> gpu_machine_;
   std::unique_ptr<WorkerMetrics> metrics_;
   Outbox outbox_;
-  EndingRuns ending_{
-      [this](const std::string& job, int64_t generation) { OnEnded(job, generation); }};
   mutable absl::Mutex mutex_;
   bool connected_ ABSL_GUARDED_BY(mutex_) = false;
   v1::WorkerAvailability availability_ ABSL_GUARDED_BY(mutex_) = v1::WORKER_AVAILABILITY_OPEN;
   v1::ConnectRequest leave_ ABSL_GUARDED_BY(mutex_);  // Set once the worker is to end.
   bool may_leave_ ABSL_GUARDED_BY(mutex_) = false;
+  absl::Status fault_ ABSL_GUARDED_BY(mutex_);
+  EndingRuns ending_{
+      // Goes before what runs that end report to.
+      [this](const std::string& job, int64_t generation) { OnEnded(job, generation); }};
   std::map<std::string, std::unique_ptr<WorkerRun>> runs_ ABSL_GUARDED_BY(mutex_);
   // By device: the last measurement, which may have ended.
   std::map<std::string, std::unique_ptr<ProfileRun>> profiles_ ABSL_GUARDED_BY(mutex_);
+  PathChecks path_checks_{{options_.roots, artifacts_},
+                          [this](v1::ConnectRequest answer) { outbox_.Push(std::move(answer)); }};
   std::unique_ptr<LinkProbeRun> probe_;  // Only the link's thread uses it.
   std::unique_ptr<PlannerLink> link_;
 };
 
+absl::StatusOr<std::unique_ptr<Daemon>> StartDaemon(const DaemonOptions& options,
+                                                    std::optional<Offer> offer) {
+  ASSIGN_OR_RETURN(Artifacts artifacts, Artifacts::Open(options.artifacts));
+  auto daemon = std::make_unique<RunningDaemon>(options, std::move(artifacts), std::move(offer));
+  RETURN_IF_ERROR(daemon->Init());
+  return std::unique_ptr<Daemon>(std::move(daemon));
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Start(const DaemonOptions& options) {
-  auto daemon = std::make_unique<RunningDaemon>(options);
-  RETURN_IF_ERROR(daemon->Init());
-  return std::unique_ptr<Daemon>(std::move(daemon));
+  return StartDaemon(options, std::nullopt);
+}
+
+absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Start(const DaemonOptions& options, Offer offer) {
+  return StartDaemon(options, std::move(offer));
 }
 
 }  // namespace stagewright

@@ -2,6 +2,7 @@
 // tests run it.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -9,7 +10,7 @@
 #include "common/base/units.h"
 #include "common/channel/channel.h"
 #include "worker_daemon/daemon/devices.h"
-#include "worker_daemon/data/path_roots.h"
+#include "worker_daemon/daemon/places/places.h"
 
 namespace stagewright {
 
@@ -29,15 +30,20 @@ struct DaemonOptions {
   std::string host_address;
   std::string metrics_listen;  // HOST:PORT; empty: no metrics.
   PathRoots roots;             // What jobs may read and write; empty: anything.
+  ArtifactOptions artifacts;   // Where weights are that jobs name by what is in them.
   std::string work_dir;        // Becomes the current directory; empty: stays.
+  // Called once Fault() says something, on a thread of the daemon; null: nothing is.
+  std::function<void()> on_fault;
 };
 
 class Daemon {
  public:
   // INVALID_ARGUMENT for devices that do not exist (names them), UNAVAILABLE for a metrics port
-  // that is taken; errors of OpenChannel. A planner that does not answer is tried again until it
-  // does.
+  // that is taken; errors of OpenChannel and Artifacts::Open. A planner that does not answer is
+  // tried again until it does.
   static absl::StatusOr<std::unique_ptr<Daemon>> Start(const DaemonOptions& options);
+  // With these devices instead of those that options.devices names.
+  static absl::StatusOr<std::unique_ptr<Daemon>> Start(const DaemonOptions& options, Offer offer);
   // Aborts its jobs and leaves. Waits for runs to end, which may wait for a file system.
   virtual ~Daemon() = default;
 
@@ -45,6 +51,10 @@ class Daemon {
   virtual void BeginToLeave(const std::string& reason) = 0;
   // The planner has said that nothing is left, or there is neither a planner nor a job.
   virtual bool MayLeave() const = 0;
+  // A device of which this process can make no use any more (device_fault.h), and with it the whole
+  // process: it begins to leave by itself, after the failures of jobs were reported. OK if there is
+  // none.
+  virtual absl::Status Fault() const = 0;
   // Ends the stream to the planner and aborts all runs, without waiting for them.
   virtual void Stop() = 0;
   // Runs that were told to end and have not, a line; empty if there are none.

@@ -53,13 +53,18 @@ absl::StatusOr<std::string> MemoryWayTaken(RoutingTransport& transport,
 
 std::vector<Transport::Peer> PeersToConnect(const RoutingTransport& self,
                                             const std::vector<int>& peers,
+                                            const std::vector<int>& neighbours,
                                             const std::vector<Transport::Peer>& addresses) {
+  const auto contains = [](const std::vector<int>& devices, int device) {
+    return std::find(devices.begin(), devices.end(), device) != devices.end();
+  };
   std::vector<Transport::Peer> found;
   for (const Transport::Peer& peer : addresses) {
     if (peer.device == self.device()) continue;
-    const bool needed = std::find(peers.begin(), peers.end(), peer.device) != peers.end();
-    if (needed || (self.has_accelerator() && RoutingTransport::HasAccelerator(peer.address)))
-      found.push_back(peer);
+    if (!contains(peers, peer.device) &&
+        !(self.has_accelerator() && RoutingTransport::HasAccelerator(peer.address)))
+      continue;
+    found.push_back({peer.device, peer.address, contains(neighbours, peer.device)});
   }
   return found;
 }

@@ -19,9 +19,11 @@ absl::StatusOr<std::unique_ptr<RoutingTransport>> MakeDeviceTransport(
 
 // Which of the job's devices `self` connects to: those that its part of the job talks to, `peers`,
 // and if it has an accelerator all others that have one, because these are one group whether they
-// talk to each other or not. `addresses` are those of all devices, its own included.
+// talk to each other or not. Those that it exchanges the tensors of stages with, `neighbours`, are
+// told as such. `addresses` are those of all devices, its own included.
 std::vector<Transport::Peer> PeersToConnect(const RoutingTransport& self,
                                             const std::vector<int>& peers,
+                                            const std::vector<int>& neighbours,
                                             const std::vector<Transport::Peer>& addresses);
 
 // How the memory of `device` travels once `transport` is connected, for the log: "by NCCL". Nothing

@@ -14,6 +14,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
+#include "common/channel/metrics_server.h"
 #include "worker_daemon/daemon/gpu_metrics.h"
 
 namespace stagewright {
@@ -32,22 +33,16 @@ Bytes TransferBytes(const Program& program, const Action& action) {
          (activation ? channel.activation_bytes_per_sample : channel.gradient_bytes_per_sample);
 }
 
-// A slow reader holds up neither other readers nor, beyond the time-out, its thread.
-std::vector<std::string> MetricsServer(const std::string& listen) {
-  return {"listening_ports", listen, "num_threads", "4", "request_timeout_ms", "5000"};
-}
-
 class ServedMetrics : public WorkerMetrics {
  public:
-  explicit ServedMetrics(const std::string& listen) : exposer_(MetricsServer(listen)) {
+  explicit ServedMetrics(const std::string& listen) : exposer_(MetricsServerOptions(listen)) {
     exposer_.RegisterCollectable(registry_);
     auto nvml = Nvml::Open();
     if (nvml.ok()) {  // Otherwise there is no GPU of NVIDIA's to show.
       gpus_ = std::make_shared<GpuMetrics>(*std::move(nvml));
       exposer_.RegisterCollectable(gpus_);
     }
-    address_ =
-        absl::StrCat(listen.substr(0, listen.rfind(':')), ":", exposer_.GetListeningPorts().at(0));
+    address_ = MetricsAddress(listen, exposer_.GetListeningPorts().at(0));
   }
 
   void SetConnected(bool connected) override { connected_.Set(connected ? 1 : 0); }

@@ -31,6 +31,8 @@ void Outbox::Push(v1::ConnectRequest message) {
       return old.has_steps_so_far() && old.steps_so_far().job() == message.steps_so_far().job();
     };
     messages_.erase(std::remove_if(messages_.begin(), messages_.end(), older), messages_.end());
+    messages_.push_front(std::move(message));
+    return;
   }
   messages_.push_back(std::move(message));
 }

@@ -1,6 +1,6 @@
 // Messages to the planner. They wait here while the planner is away, as many as it still needs: of
 // the progress that piles up, each device's latest and what was traced; of the steps so far, the
-// latest.
+// latest, which go before all else: a history without them would have a hole until they came.
 #pragma once
 
 #include <deque>

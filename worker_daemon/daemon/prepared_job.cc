@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "common/artifacts/artifact_name.h"
 #include "common/data/sample_lengths.h"
 #include "common/program/check_ids.h"
 #include "common/validation/validate.h"
@@ -108,7 +109,8 @@ absl::StatusOr<DeviceJob> JobFromPrepare(const v1::Prepare& prepare) {
 absl::Status CheckPaths(const PathRoots& roots, const v1::JobSpec& spec) {
   std::vector<std::string> inputs;
   for (const v1::Input& input : spec.graph().inputs()) inputs.push_back(input.name());
-  RETURN_IF_ERROR(CheckReads(roots, "spec.weights_path", spec.weights_path()));
+  if (!IsArtifactName(spec.weights_path()))
+    RETURN_IF_ERROR(CheckReads(roots, "spec.weights_path", spec.weights_path()));
   RETURN_IF_ERROR(CheckReadsData(roots, "spec.data_path", spec.data_path(), inputs));
   RETURN_IF_ERROR(
       CheckReadsData(roots, "spec.evaluation_data_path", spec.evaluation_data_path(), inputs));

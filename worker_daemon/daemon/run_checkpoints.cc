@@ -1,21 +1,33 @@
 #include "worker_daemon/daemon/run_checkpoints.h"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/log/log.h"
 #include "common/plan/plan.h"
 #include "common/wire/training_proto.h"
+#include "worker_daemon/checkpoint/output_owner.h"
 
 namespace stagewright {
+namespace {
+
+constexpr char kNoRun[] = "";  // In the manifests of older versions.
+
+}  // namespace
+
+std::string RunOf(const v1::Prepare& prepare) {
+  return PathPart(prepare.run().empty() ? prepare.job() : prepare.run());
+}
 
 RunCheckpoints::RunCheckpoints(const v1::Prepare& prepare, Reporter report)
     : prepare_(prepare),
       report_(std::move(report)),
       policy_(FromProto(prepare.spec().checkpoints())),
-      root_(CheckpointRoot(prepare.spec().output_path())) {}
+      root_(CheckpointRoot(prepare.spec().output_path())),
+      run_(RunOf(prepare)),
+      flushes_(policy_.every_steps) {}
 
 RunCheckpoints::~RunCheckpoints() {
   std::thread thread;
@@ -33,24 +45,21 @@ absl::Status RunCheckpoints::Resume(v1::Prepared* prepared) {
   if (prepare_.restart()) paths.push_back(spec.output_path());
   if (!spec.resume_path().empty()) paths.push_back(spec.resume_path());
   std::vector<std::string> skipped;
-  for (const std::string& path : paths) {
-    auto found = Checkpoint::Find(path, &skipped);
+  const std::set<std::string> own = {run_, kNoRun}, any;
+  for (size_t i = 0; i < paths.size(); ++i) {
+    // The job may have been told to resume from where it writes, when that was an earlier job's.
+    const bool again = prepare_.restart() && i == 0;
+    auto found = Checkpoint::Find(paths[i], &skipped, again ? own : any);
     if (!found.ok()) {
       // A job that starts again may not have come to its first checkpoint.
-      if (prepare_.restart() && path == paths.front() && absl::IsNotFound(found.status())) continue;
+      if (again && absl::IsNotFound(found.status())) continue;
       return Annotate(found.status(), "resume");
     }
     resume_ = std::make_shared<const Checkpoint>(*std::move(found));
     break;
   }
-  const bool own =
-      prepare_.restart() || (resume_ != nullptr && absl::StartsWith(resume_->directory(), root_));
-  if (spec.has_checkpoints() && !own && HasCheckpoints(spec.output_path())) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(root_,
-                     " has checkpoints of an earlier run: resume from there, or choose "
-                     "another output directory"));
-  }
+  goes_on_ = resume_ != nullptr && ResumesOwn(resume_->directory(), spec.output_path());
+  if (!goes_on_ && !spec.overwrite()) RETURN_IF_ERROR(MayTakeOutput(spec.output_path(), run_));
   for (const std::string& reason : skipped) {
     Log(LogLevel::kWarning, "a checkpoint is passed over",
         {{"job", prepare_.job()}, {"why", reason}});
@@ -62,12 +71,21 @@ absl::Status RunCheckpoints::Resume(v1::Prepared* prepared) {
   return absl::OkStatus();
 }
 
+absl::Status RunCheckpoints::TakeOutput() {
+  const v1::JobSpec& spec = prepare_.spec();
+  return stagewright::TakeOutput(spec.output_path(), {run_, prepare_.job(), spec.display_name()},
+                                 /*clear=*/spec.overwrite() && !goes_on_);
+}
+
+absl::Status RunCheckpoints::CheckOwned() const {
+  return stagewright::CheckOwned(prepare_.spec().output_path(), run_);
+}
+
 void RunCheckpoints::AddTo(DeviceJob& spec) {
   spec.resume = resume_;
-  // The planner may ask for one whatever the job's policy; an asynchronous run has no moment for
-  // it.
-  if (spec.program->asynchronous) return;
+  // The planner may ask for one whatever the job's policy.
   spec.checkpoint_root = root_;
+  spec.may_write = [this] { return CheckOwned(); };
   const DeviceId device = spec.device;
   spec.checkpoint_due = [this, device](int64_t steps) { return IsDue(device, steps); };
   spec.on_checkpoint = [this, device](const CheckpointReport& report) {
@@ -78,6 +96,8 @@ void RunCheckpoints::AddTo(DeviceJob& spec) {
     return holding_.contains(device);
   };
   spec.await_go_on = [this, device] { AwaitGoOn(device); };
+  if (spec.program->asynchronous)
+    spec.flush_after = [this, device](int64_t step) { return flushes_.Next(device, step); };
 }
 
 bool RunCheckpoints::IsDue(DeviceId device, int64_t steps) {
@@ -96,21 +116,34 @@ void RunCheckpoints::AwaitGoOn(DeviceId device) {
 }
 
 void RunCheckpoints::GoOn() {
+  flushes_.Withdraw();
   absl::MutexLock lock(&mutex_);
   hold_after_ = 0;
   holding_.clear();
 }
 
-void RunCheckpoints::Announce(int64_t step, bool hold) {
+void RunCheckpoints::Announce(const v1::CheckpointAfter& message) {
+  const int64_t step = message.step();
+  if (message.offer()) {
+    v1::ConnectRequest answer;
+    v1::CheckpointAgreed* agreed = answer.mutable_checkpoint_agreed();
+    agreed->set_job(prepare_.job());
+    agreed->set_generation(prepare_.generation());
+    agreed->set_step(step);
+    agreed->set_late(!flushes_.Offer(step));
+    return report_(std::move(answer));
+  }
   std::vector<DeviceId> late;
   {
     absl::MutexLock lock(&mutex_);
-    if (hold) hold_after_ = step;
+    if (message.hold()) hold_after_ = step;
     if (policy_.IsDue(step) || !announced_.insert(step).second) return;
     for (const auto& [device, reached] : reached_) {
       if (reached >= step) late.push_back(device);
     }
   }
+  // A device that waits for this must find the step among those that are due.
+  if (prepare_.program().asynchronous()) return flushes_.Settle(step);
   CheckpointReport report;
   report.step = step;
   report.status = absl::UnavailableError("it was announced too late");
@@ -133,7 +166,21 @@ void RunCheckpoints::Report(DeviceId device, const CheckpointReport& report, boo
     out->set_bytes(file.bytes);
     out->set_crc32(file.crc32);
   }
+  {
+    absl::MutexLock lock(&mutex_);
+    v1::ConnectRequest& newest = shares_[{device, written->skipped()}];
+    if (newest.shard_written().step() <= report.step) newest = message;
+  }
   report_(std::move(message));
+}
+
+void RunCheckpoints::RepeatShares() {
+  std::map<std::pair<DeviceId, bool>, v1::ConnectRequest> shares;
+  {
+    absl::MutexLock lock(&mutex_);
+    shares = shares_;
+  }
+  for (auto& [device, message] : shares) report_(std::move(message));
 }
 
 void RunCheckpoints::Complete(const v1::WriteManifest& message,
@@ -143,9 +190,17 @@ void RunCheckpoints::Complete(const v1::WriteManifest& message,
         message,
         absl::FailedPreconditionError("write_manifest: the run has no graph: it is not prepared"));
   }
-  absl::MutexLock lock(&mutex_);
-  orders_.push_back({message, std::move(graph)});
-  if (!thread_.joinable()) thread_ = std::thread([this] { Loop(); });
+  {
+    absl::MutexLock lock(&mutex_);
+    const auto same = [&](const Order& order) { return order.message.step() == message.step(); };
+    if (std::any_of(orders_.begin(), orders_.end(), same)) return;
+    if (message.step() != written_) {
+      orders_.push_back({message, std::move(graph)});
+      if (!thread_.joinable()) thread_ = std::thread([this] { Loop(); });
+      return;
+    }
+  }
+  ReportCompleted(message, absl::OkStatus());
 }
 
 void RunCheckpoints::AwaitCompleted() {
@@ -182,19 +237,32 @@ void RunCheckpoints::DoComplete(const v1::WriteManifest& message, const Graph& g
   manifest.optimizer = StateName(FromProto(spec.optimizer().kind()));
   manifest.graph = graph.name();
   manifest.graph_fingerprint = Fingerprint(graph);
+  manifest.run = run_;
   for (const v1::CheckpointFile& file : message.files())
     manifest.files.push_back({file.name(), file.bytes(), file.crc32()});
-  const absl::Status status =
-      CompleteCheckpoint(CheckpointDirectory(root_, message.step()), graph, std::move(manifest));
-  // What lies beside the checkpoint of a job without a policy may be another job's.
-  if (status.ok() && spec.has_checkpoints()) {
-    for (const std::string& left : PruneCheckpoints(root_, message.step(), policy_.keep))
+  absl::Status status = CheckOwned();
+  if (status.ok()) {
+    status =
+        CompleteCheckpoint(CheckpointDirectory(root_, message.step()), graph, std::move(manifest));
+  }
+  if (status.ok()) {
+    std::set<std::string> runs = {run_};
+    const bool keeps_some = spec.has_checkpoints();
+    // With those of the job that this one goes on from.
+    if (goes_on_ && keeps_some) runs.insert(resume_->manifest().run);
+    // Without a policy there are those that the planner asks for, and starts again from the newest.
+    const int keep = keeps_some ? policy_.keep : 1;
+    for (const std::string& left : PruneCheckpoints(root_, message.step(), keep, runs))
       Log(LogLevel::kWarning, "an old checkpoint is not removed",
           {{"job", prepare_.job()}, {"path", left}});
   }
   if (!status.ok()) {
     Log(LogLevel::kError, "checkpoint failed",
         {{"job", prepare_.job()}, {"step", message.step()}, {"why", status.message()}});
+  }
+  if (status.ok()) {
+    absl::MutexLock lock(&mutex_);
+    written_ = message.step();
   }
   ReportCompleted(message, status);
 }

@@ -9,6 +9,7 @@
 #include <set>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "absl/synchronization/mutex.h"
 #include "common/base/status.h"
@@ -16,8 +17,12 @@
 #include "stagewright/v1/worker_service.pb.h"
 #include "worker_daemon/checkpoint/checkpoint.h"
 #include "worker_daemon/executor/device_job.h"
+#include "worker_daemon/step/flush_steps.h"
 
 namespace stagewright {
+
+// The job's name for its files, which no other job has.
+std::string RunOf(const v1::Prepare& prepare);
 
 class RunCheckpoints {
  public:
@@ -29,21 +34,31 @@ class RunCheckpoints {
   ~RunCheckpoints();
 
   // Finds the checkpoint that the run resumes from, if it does, and tells it in `prepared`. Errors
-  // of Checkpoint::Find; FAILED_PRECONDITION if the run begins anew where another has left
-  // checkpoints.
+  // of Checkpoint::Find; FAILED_PRECONDITION if the run begins anew where another job has left
+  // something, unless it is to overwrite that.
   absl::Status Resume(v1::Prepared* prepared);
+  // After Resume: from now on the output directory is the job's. Errors of TakeOutput.
+  absl::Status TakeOutput();
+  // FAILED_PRECONDITION if it is not any more.
+  absl::Status CheckOwned() const;
 
   // Completes the spec of a device: what to resume from, and when to save.
   void AddTo(DeviceJob& spec);
 
-  // Saves after `step` steps, too. Devices that are further on already report that they skip it.
-  // With `hold` the others then wait for GoOn.
-  void Announce(int64_t step, bool hold);
-  // No device waits any more.
+  // Saves after so many steps, too, as the message says. Devices that are further on already report
+  // that they skip it; those of an asynchronous program answer an offer (flush_steps.h).
+  void Announce(const v1::CheckpointAfter& message);
+  // No device waits any more, and no offer is open.
   void GoOn();
+  // The newest step that an asynchronous program is flushed after by agreement; 0: none.
+  int64_t flush_after() const { return flushes_.settled(); }
+
+  // Tells the newest share of each device once more, and the newest that it skipped.
+  void RepeatShares();
 
   // Writes the manifest, prunes older checkpoints and reports, on the one thread that does this, in
-  // the order of the calls. Without a graph the report is an error.
+  // the order of the calls. Without a graph the report is an error. One that is written already is
+  // reported only.
   void Complete(const v1::WriteManifest& message, std::shared_ptr<const Graph> graph);
   // Returns when all of them are reported.
   void AwaitCompleted();
@@ -66,13 +81,20 @@ class RunCheckpoints {
   const Reporter report_;
   const CheckpointPolicy policy_;
   const std::string root_;
+  const std::string run_;
   std::shared_ptr<const Checkpoint> resume_;
+  bool goes_on_ = false;  // From a checkpoint in its own output directory.
+  FlushSteps flushes_;    // Used by asynchronous programs.
   absl::Mutex mutex_;
   std::set<int64_t> announced_ ABSL_GUARDED_BY(mutex_);
   std::map<DeviceId, int64_t> reached_ ABSL_GUARDED_BY(mutex_);  // Steps each device has done.
   int64_t hold_after_ ABSL_GUARDED_BY(mutex_) = 0;               // Steps; 0: none.
   std::set<DeviceId> holding_ ABSL_GUARDED_BY(mutex_);
+  // The newest reports of each device. One that is skipped may be told before that which it is
+  // skipped for, and does not stand for it.
+  std::map<std::pair<DeviceId, bool>, v1::ConnectRequest> shares_ ABSL_GUARDED_BY(mutex_);
   std::deque<Order> orders_ ABSL_GUARDED_BY(mutex_);  // The first is being written.
+  int64_t written_ ABSL_GUARDED_BY(mutex_) = 0;       // Step of the newest manifest; 0: none.
   bool closing_ ABSL_GUARDED_BY(mutex_) = false;
   std::thread thread_ ABSL_GUARDED_BY(mutex_);  // From the first order to the end of life.
 };

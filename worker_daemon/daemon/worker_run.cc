@@ -1,7 +1,9 @@
 #include "worker_daemon/daemon/worker_run.h"
 
 #include <algorithm>
+#include <atomic>
 #include <filesystem>
+#include <memory>
 #include <set>
 #include <system_error>
 #include <utility>
@@ -10,22 +12,27 @@
 #include "common/log/log.h"
 #include "worker_daemon/checkpoint/shards.h"
 #include "worker_daemon/daemon/device_transport.h"
+#include "worker_daemon/daemon/places/path_checks.h"
+#include "worker_daemon/daemon/places/run_weights.h"
 #include "worker_daemon/daemon/prepared_job.h"
+#include "worker_daemon/device/device_fault.h"
 
 namespace stagewright {
 namespace {
 
 constexpr absl::Duration kConnectDeadline = absl::Seconds(60);
+constexpr absl::Duration kBetweenTellsOfFetching = absl::Seconds(2);
 
 }  // namespace
 
 WorkerRun::WorkerRun(v1::Prepare prepare, DeviceFinder find_device, Reporter report,
-                     WorkerMetrics* metrics, PathRoots roots)
+                     WorkerMetrics* metrics, Places places, FaultReporter on_fault)
     : prepare_(std::move(prepare)),
-      roots_(std::move(roots)),
+      places_(std::move(places)),
       find_device_(std::move(find_device)),
       report_(std::move(report)),
       metrics_(metrics),
+      on_fault_(std::move(on_fault)),
       checkpoints_(prepare_,
                    [this](v1::ConnectRequest message) {
                      if (metrics_ != nullptr && message.has_shard_written()) {
@@ -35,7 +42,10 @@ WorkerRun::WorkerRun(v1::Prepare prepare, DeviceFinder find_device, Reporter rep
                      Report(std::move(message), /*remember=*/false);
                    }),
       traces_(prepare_) {
-  Enqueue([this] { return DoPrepare(); });
+  Enqueue([this] {
+    const absl::Status prepared = DoPrepare();
+    return prepared.ok() ? prepared : InFields(prepared);
+  });
   thread_ = std::thread([this] { Loop(); });
 }
 
@@ -54,9 +64,17 @@ void WorkerRun::Connect(v1::ConnectPeers message) {
   Enqueue([this, message = std::move(message)] { return DoConnect(message); });
 }
 void WorkerRun::Start() {
+  {
+    absl::MutexLock lock(&mutex_);
+    if (std::exchange(started_, true)) return;
+  }
   Enqueue([this] { return DoRun(); });
 }
 void WorkerRun::Merge(v1::Merge message) {
+  {
+    absl::MutexLock lock(&mutex_);
+    if (std::exchange(merges_, true)) return;
+  }
   Enqueue([this, message = std::move(message)] { return DoMerge(message); });
 }
 
@@ -81,9 +99,18 @@ void WorkerRun::Abort(const std::string& reason) {
   checkpoints_.GoOn();  // Into the end.
 }
 
-void WorkerRun::RepeatLastReport() {
+bool WorkerRun::IsAborted() {
   absl::MutexLock lock(&mutex_);
-  if (!steps_.empty()) report_(StepsSoFar());
+  return !aborted_.ok();
+}
+
+void WorkerRun::RepeatLastReport() {
+  {
+    absl::MutexLock lock(&mutex_);
+    if (!steps_.empty()) report_(StepsSoFar());
+  }
+  checkpoints_.RepeatShares();
+  absl::MutexLock lock(&mutex_);
   if (last_report_.has_value()) report_(*last_report_);
 }
 
@@ -105,13 +132,26 @@ void WorkerRun::Loop() {
       command = std::move(commands_.front());
       commands_.pop_front();
     }
-    if (absl::Status status = command(); !status.ok()) Fail(status);
+    const absl::Status status = command();
+    if (status.ok()) continue;
+    Fail(status);
+    if (const absl::Status fault = Fault(); !fault.ok() && on_fault_ != nullptr) on_fault_(fault);
   }
 }
 
+absl::Status WorkerRun::InFields(const absl::Status& failed) const {
+  // A job that starts again may do without what it read first.
+  if (prepare_.restart()) return failed;
+  v1::CheckPaths asked;
+  *asked.mutable_spec() = prepare_.spec();
+  asked.set_run(prepare_.run());
+  const absl::Status places = CheckPlaces(places_, asked);
+  return places.ok() ? failed : places;
+}
+
 absl::Status WorkerRun::DoPrepare() {
-  RETURN_IF_ERROR(CheckPaths(roots_, prepare_.spec()));
-  ASSIGN_OR_RETURN(const DeviceJob base, JobFromPrepare(prepare_));
+  RETURN_IF_ERROR(CheckPaths(places_.roots, prepare_.spec()));
+  ASSIGN_OR_RETURN(DeviceJob base, JobFromPrepare(prepare_));
   graph_ = base.graph;
   program_ = base.program;
   training_ = base.training;
@@ -126,22 +166,9 @@ absl::Status WorkerRun::DoPrepare() {
     return absl::FailedPreconditionError(
         absl::StrCat("cannot make ", ShardDirectory(), ": ", error.message()));
   }
-  if (prepare_.devices_size() != prepare_.device_names_size()) {
-    return absl::InvalidArgumentError("prepare.device_names: one per device is needed");
-  }
-  std::set<int32_t> with_work;
-  for (const DeviceProgram& device : program_->devices) with_work.insert(device.device.value());
-  for (int i = 0; i < prepare_.devices_size(); ++i) {
-    // A device that the plan leaves idle has no program.
-    if (!with_work.contains(prepare_.devices(i))) continue;
-    RETURN_IF_ERROR(AddDevice(base, prepare_.devices(i), prepare_.device_names(i)));
-    absl::MutexLock lock(&mutex_);
-    if (!aborted_.ok()) return aborted_;
-    if (devices_.back()->transport == nullptr) continue;
-    v1::DeviceAddress* address = message.mutable_prepared()->add_addresses();
-    address->set_device(prepare_.devices(i));
-    address->set_address(devices_.back()->transport->Address());
-  }
+  RETURN_IF_ERROR(AddDevices(std::move(base), *message.mutable_prepared()));
+  // Last, since it may remove what another job has left.
+  RETURN_IF_ERROR(checkpoints_.TakeOutput());
   message.mutable_prepared()->set_job(job());
   message.mutable_prepared()->set_generation(generation());
   message.mutable_prepared()->set_total_steps(total_steps_);
@@ -151,6 +178,60 @@ absl::Status WorkerRun::DoPrepare() {
   }
   Report(std::move(message), /*remember=*/true);
   return absl::OkStatus();
+}
+
+absl::Status WorkerRun::AddDevices(DeviceJob base, v1::Prepared& prepared) {
+  if (prepare_.devices_size() != prepare_.device_names_size()) {
+    return absl::InvalidArgumentError("prepare.device_names: one per device is needed");
+  }
+  // A device that the plan leaves idle has no program.
+  std::set<DeviceId> with_work;
+  for (const DeviceProgram& device : program_->devices) with_work.insert(device.device);
+  std::vector<int> own;
+  std::vector<DeviceId> ids;
+  for (int i = 0; i < prepare_.devices_size(); ++i) {
+    if (!with_work.contains(DeviceId(prepare_.devices(i)))) continue;
+    own.push_back(i);
+    ids.emplace_back(prepare_.devices(i));
+  }
+  DeviceJob common = base;
+  checkpoints_.AddTo(common);  // It may go on from one.
+  ASSIGN_OR_RETURN(const RunWeights weights, RunWeights::OfDevices(
+                                                 places_.artifacts, common, ids,
+                                                 [this] { return IsAborted(); }, TellFetched()));
+  if (weights.fetched_bytes() > 0) {
+    Log(LogLevel::kInfo, "fetched its part of the weights",
+        {{"job", job()}, {"artifact", base.weights_path}, {"bytes", weights.fetched_bytes()}});
+  }
+  base.weights_path = weights.path();
+  for (int i : own) {
+    RETURN_IF_ERROR(weights.Named(AddDevice(base, prepare_.devices(i), prepare_.device_names(i))));
+    absl::MutexLock lock(&mutex_);
+    if (!aborted_.ok()) return aborted_;
+    if (devices_.back()->transport == nullptr) continue;
+    v1::DeviceAddress* address = prepared.add_addresses();
+    address->set_device(prepare_.devices(i));
+    address->set_address(devices_.back()->transport->Address());
+  }
+  return absl::OkStatus();
+}
+
+FetchProgress WorkerRun::TellFetched() const {
+  const auto next = std::make_shared<std::atomic<int64_t>>(
+      absl::ToUnixNanos(absl::Now() + kBetweenTellsOfFetching));
+  return [this, next](uint64_t fetched, uint64_t total) {
+    const absl::Time now = absl::Now();
+    int64_t due = next->load();
+    const int64_t then = absl::ToUnixNanos(now + kBetweenTellsOfFetching);
+    if (absl::ToUnixNanos(now) < due || !next->compare_exchange_strong(due, then)) return;
+    v1::ConnectRequest message;
+    v1::Fetching* fetching = message.mutable_fetching();
+    fetching->set_job(job());
+    fetching->set_generation(generation());
+    fetching->set_fetched_bytes(static_cast<int64_t>(fetched));
+    fetching->set_total_bytes(static_cast<int64_t>(total));
+    report_(std::move(message));
+  };
 }
 
 absl::Status WorkerRun::AddDevice(const DeviceJob& base, int32_t index, const std::string& name) {
@@ -172,6 +253,7 @@ absl::Status WorkerRun::AddDevice(const DeviceJob& base, int32_t index, const st
   }
   device->offered = *offered;
   device->peers = PeersOf(spec);
+  device->neighbours = NeighboursOf(spec);
   device->collectives = CollectivesOf(spec);
   if (!device->peers.empty()) {
     ASSIGN_OR_RETURN(
@@ -211,8 +293,8 @@ absl::Status WorkerRun::DoConnect(const v1::ConnectPeers& message) {
   std::vector<std::thread> threads;
   for (size_t i = 0; i < devices.size(); ++i) {
     if (devices[i]->transport == nullptr) continue;
-    std::vector<Transport::Peer> peers =
-        PeersToConnect(*devices[i]->transport, devices[i]->peers, addresses);
+    std::vector<Transport::Peer> peers = PeersToConnect(*devices[i]->transport, devices[i]->peers,
+                                                        devices[i]->neighbours, addresses);
     threads.emplace_back([&results, i, device = devices[i], peers = std::move(peers), deadline] {
       results[i] = device->transport->Connect(peers, deadline);
       if (results[i].ok())
@@ -293,13 +375,19 @@ absl::Status WorkerRun::DoRun() {
 }
 
 absl::Status WorkerRun::DoMerge(const v1::Merge& message) {
-  RETURN_IF_ERROR(CheckPaths(roots_, message));
+  RETURN_IF_ERROR(CheckPaths(places_.roots, message));
   checkpoints_.AwaitCompleted();  // Done with this run, nothing of it may be left undone.
+  RETURN_IF_ERROR(checkpoints_.CheckOwned());
   const std::vector<std::string> shards(message.shards().begin(), message.shards().end());
+  ASSIGN_OR_RETURN(
+      const RunWeights original,
+      RunWeights::BesideShards(places_.artifacts, prepare_.spec().weights_path(), *graph_,
+                               *program_, shards, [this] { return IsAborted(); }));
   RETURN_IF_ERROR(
-      MergeShards(*graph_, shards, prepare_.spec().weights_path(), message.checkpoint_path()));
+      original.Named(MergeShards(*graph_, shards, original.path(), message.checkpoint_path())));
   std::error_code ignored;  // The checkpoint is whole; what is left over does no harm.
-  std::filesystem::remove_all(ShardDirectory(), ignored);
+  for (const std::string& shard : shards) std::filesystem::remove(shard, ignored);
+  std::filesystem::remove(ShardDirectory(), ignored);  // Unless it holds files of others.
   v1::ConnectRequest merged;
   merged.mutable_merged()->set_job(job());
   merged.mutable_merged()->set_generation(generation());
@@ -309,7 +397,8 @@ absl::Status WorkerRun::DoMerge(const v1::Merge& message) {
 }
 
 std::string WorkerRun::ShardDirectory() const {
-  return absl::StrCat(prepare_.spec().output_path(), "/shards-", generation());
+  return absl::StrCat(prepare_.spec().output_path(), "/shards-", RunOf(prepare_), "-",
+                      generation());
 }
 
 void WorkerRun::RemoveShards() {
@@ -391,13 +480,27 @@ void WorkerRun::OnEvaluation(const EvaluationReport& report) {
   evaluation_.predicted += report.predicted;
 }
 
-void WorkerRun::Fail(const absl::Status& status) {
+absl::Status WorkerRun::Fault() const {
+  for (const std::string& name : prepare_.device_names()) {
+    const std::optional<OfferedDevice> device = find_device_(name);
+    if (device.has_value()) RETURN_IF_ERROR(Annotate(FaultOf(device->torch_device), name));
+  }
+  return absl::OkStatus();
+}
+
+void WorkerRun::Fail(const absl::Status& cause) {
   {
     absl::MutexLock lock(&mutex_);
     // The first failure is the cause; those after it are its echo.
     if (failed_ || !aborted_.ok()) return;
     failed_ = true;
   }
+  // The job may go on elsewhere, as after the loss of a worker, which this is.
+  const absl::Status fault = Fault();
+  const absl::Status status =
+      fault.ok() ? cause
+                 : absl::UnavailableError(absl::StrCat(cause.message(), " (", fault.message(),
+                                                       ", which stays: the worker ends)"));
   v1::ConnectRequest message;
   message.mutable_failed()->set_job(job());
   message.mutable_failed()->set_generation(generation());

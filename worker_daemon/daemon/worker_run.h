@@ -17,15 +17,16 @@
 #include <vector>
 
 #include "absl/synchronization/mutex.h"
+#include "common/artifacts/tensor_part.h"
 #include "common/base/status.h"
 #include "common/training/training_spec.h"
 #include "common/wire/step_history.h"
 #include "stagewright/v1/worker_service.pb.h"
 #include "worker_daemon/daemon/devices.h"
 #include "worker_daemon/daemon/metrics.h"
+#include "worker_daemon/daemon/places/places.h"
 #include "worker_daemon/daemon/run_checkpoints.h"
 #include "worker_daemon/daemon/run_traces.h"
-#include "worker_daemon/data/path_roots.h"
 #include "worker_daemon/executor/device_job.h"
 #include "worker_daemon/executor/device_runner.h"
 #include "worker_daemon/transport/routing/routing_transport.h"
@@ -39,9 +40,13 @@ class WorkerRun {
   // A device of this worker by name; nothing if it has none of that name.
   using DeviceFinder = std::function<std::optional<OfferedDevice>(const std::string&)>;
 
-  // Begins to prepare. `metrics` may be null. A job that would leave the `roots` fails.
+  // One of its devices is of no use to this process any more (device_fault.h).
+  using FaultReporter = std::function<void(const absl::Status&)>;
+
+  // Begins to prepare. `metrics` may be null. A job that would leave the `places` fails. `on_fault`
+  // may be null; it is called on the run's thread, after the failure was reported.
   WorkerRun(v1::Prepare prepare, DeviceFinder find_device, Reporter report, WorkerMetrics* metrics,
-            PathRoots roots = {});
+            Places places = {}, FaultReporter on_fault = nullptr);
   // Aborts if the run has not ended, waits for its threads, and removes the shards of its devices
   // unless they are all trained: those that were not merged are the only copy of the result.
   ~WorkerRun();
@@ -54,20 +59,20 @@ class WorkerRun {
   }
 
   void Connect(v1::ConnectPeers message);
+  // The first call of each counts: the planner repeats them where a stream broke.
   void Start();
   void Merge(v1::Merge message);
   // At once, from any thread, after Start.
-  void CheckpointAfter(const v1::CheckpointAfter& message) {
-    checkpoints_.Announce(message.step(), message.hold());
-  }
+  void CheckpointAfter(const v1::CheckpointAfter& message) { checkpoints_.Announce(message); }
   void GoOn() { checkpoints_.GoOn(); }
+  int64_t flush_after() const { return checkpoints_.flush_after(); }
   void TraceSteps(const v1::TraceSteps& message) { traces_.Ask(message); }
   // Refused while the run is not prepared.
   void WriteManifest(const v1::WriteManifest& message);
   void Abort(const std::string& reason);
 
-  // The planner may have missed what was told while the stream was down: tells it the steps so far
-  // and its last report again.
+  // The planner may have missed what was told while the stream was down: tells it the steps so far,
+  // the newest shares of checkpoints and its last report again.
   void RepeatLastReport();
 
  private:
@@ -76,14 +81,22 @@ class WorkerRun {
     std::string name;
     std::unique_ptr<RoutingTransport> transport;  // Null if the device exchanges nothing.
     OfferedDevice offered;
-    std::vector<int> peers;
+    std::vector<int> peers, neighbours;         // See device_job.h.
     std::vector<std::vector<int>> collectives;  // Equal for all devices of the job.
     std::unique_ptr<DeviceRunner> runner;
   };
 
   void Enqueue(std::function<absl::Status()> command);
   void Loop();
+  // What the job failed to be prepared for; if a path is wrong, by its field.
+  absl::Status InFields(const absl::Status& failed) const;
   absl::Status DoPrepare();
+  // Whether what the run waits for is not wanted any more.
+  bool IsAborted();
+  // Those that have work, with the weights that they read.
+  absl::Status AddDevices(DeviceJob base, v1::Prepared& prepared);
+  // Tells the planner now and then how much of the weights is here.
+  FetchProgress TellFetched() const;
   absl::Status AddDevice(const DeviceJob& base, int32_t index, const std::string& name);
   absl::Status DoConnect(const v1::ConnectPeers& message);
   absl::Status DoRun();
@@ -97,16 +110,19 @@ class WorkerRun {
   // Adds a step to those that StepsSoFar tells.
   void Note(const v1::Progress& progress);
   void OnEvaluation(const EvaluationReport& report);
-  void Fail(const absl::Status& status);
+  // FAILED_PRECONDITION if one of its devices is of no use any more.
+  absl::Status Fault() const;
+  void Fail(const absl::Status& cause);
   // Sends a message and, if `remember`, keeps it for RepeatLastReport.
   void Report(v1::ConnectRequest message, bool remember);
   v1::ConnectRequest StepsSoFar() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const v1::Prepare prepare_;
-  const PathRoots roots_;
+  const Places places_;
   const DeviceFinder find_device_;
   const Reporter report_;
   WorkerMetrics* const metrics_;
+  const FaultReporter on_fault_;
   std::shared_ptr<const Graph> graph_;
   std::shared_ptr<const Program> program_;
   TrainingSpec training_;
@@ -121,6 +137,7 @@ class WorkerRun {
   std::vector<std::unique_ptr<Device>> devices_ ABSL_GUARDED_BY(mutex_);
   std::shared_ptr<const Graph> prepared_graph_ ABSL_GUARDED_BY(mutex_);  // Null before Prepared.
   absl::Status aborted_ ABSL_GUARDED_BY(mutex_);
+  bool started_ ABSL_GUARDED_BY(mutex_) = false, merges_ ABSL_GUARDED_BY(mutex_) = false;
   bool failed_ ABSL_GUARDED_BY(mutex_) = false;
   bool closing_ ABSL_GUARDED_BY(mutex_) = false;
   size_t trained_ ABSL_GUARDED_BY(mutex_) = 0;  // Devices whose shard is written.

@@ -19,20 +19,36 @@ bool HasParent(const fs::path& path) {
   return std::find(path.begin(), path.end(), fs::path("..")) != path.end();
 }
 
-// What is there of it resolved; nothing where that cannot be said.
+constexpr int kMostLinks = 40;  // As many as Linux follows.
+
+// The path with its first link followed; itself if it has none.
+fs::path FollowFirstLink(const fs::path& path, std::error_code& error) {
+  fs::path followed;
+  bool found = false;
+  for (const fs::path& name : path) {
+    std::error_code missing;
+    if (found || !fs::is_symlink(fs::symlink_status(followed / name, missing))) {
+      followed /= name;
+      continue;
+    }
+    followed /= fs::read_symlink(followed / name, error);  // An absolute one begins anew.
+    found = true;
+  }
+  return followed;
+}
+
+// Where it leads, also through links to what is not there (yet); nothing where that cannot be said.
 fs::path Resolved(const fs::path& path) {
   std::error_code error;
-  const fs::path whole = fs::absolute(path, error);
-  if (error) return {};
-  const fs::path resolved = fs::weakly_canonical(whole, error);
-  if (error) return {};
-  // A link to what is not there yet is left as it is.
-  fs::path part;
-  for (const fs::path& name : resolved) {
-    part /= name;
-    if (fs::is_symlink(fs::symlink_status(part, error))) return {};
+  fs::path resolved = fs::absolute(path, error);
+  for (int links = 0; links <= kMostLinks && !error; ++links) {
+    resolved = fs::weakly_canonical(resolved, error);
+    // What is there has no links any more.
+    const fs::path next = error ? resolved : FollowFirstLink(resolved, error);
+    if (!error && next == resolved) return resolved;
+    resolved = next;
   }
-  return resolved;
+  return {};
 }
 
 bool IsWithin(const fs::path& path, const std::string& root) {

@@ -38,8 +38,10 @@ StepMachine::~StepMachine() {
 
 bool StepMachine::MayRun(const StepOfJob& step) const {
   absl::MutexLock lock(&mutex_);
-  return !run_.has_value() ||
-         (step.number == run_->step.number + 1 && step.steps_left + 1 == run_->step.steps_left);
+  if (!run_.has_value()) return true;
+  const int64_t left = run_->step.steps_left;
+  return step.number == run_->step.number + 1 && step.steps_left < left &&
+         step.steps_left >= std::min<int64_t>(left - 1, 1);
 }
 
 void StepMachine::Run(const StepOfJob& step) {

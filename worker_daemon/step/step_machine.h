@@ -71,7 +71,7 @@ class StepMachine {
   // middle. REQUIRES: no call is under way.
   ~StepMachine();
 
-  // Whether no run is under way, or `step` is the next one of it.
+  // Whether no run is under way, or `step` is the next one of it; it may turn out shorter.
   bool MayRun(const StepOfJob& step) const ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Runs the compute actions of a step, or up to the first failure. REQUIRES: MayRun(step).

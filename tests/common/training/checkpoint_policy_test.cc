@@ -25,8 +25,10 @@ TEST(CheckpointPolicy, NamesTheField) {
   EXPECT_EQ(Message({.every_steps = 5, .keep = 0}), "checkpoints.keep must be positive, is 0");
   EXPECT_EQ(Message({}), "checkpoints needs every_steps or every_ns");
   EXPECT_EQ(
-      Message({.every_steps = 5}, /*asynchronous=*/true),
-      "checkpoints cannot be taken of an asynchronous plan, which has no state between steps");
+      Message({.every_steps = 5, .every = kSecond}, /*asynchronous=*/true),
+      "checkpoints.every_ns is not possible with an asynchronous plan, which is flushed for a "
+      "checkpoint: use every_steps, so that losses do not depend on the clock");
+  EXPECT_EQ(Message({.every_steps = 5}, /*asynchronous=*/true), "");
 }
 
 }  // namespace

@@ -46,6 +46,7 @@ class CheckpointTest : public ::testing::Test {
     Manifest manifest;
     manifest.step = step;
     manifest.files = *files;
+    manifest.run = run_;
     const absl::Status status = CompleteCheckpoint(Directory(step), graph_, manifest);
     ASSERT_TRUE(status.ok()) << status;
   }
@@ -61,6 +62,7 @@ class CheckpointTest : public ::testing::Test {
   const std::string root_ = CheckpointRoot(output_);
   std::vector<std::string> skipped_;
   EvaluationHistory evaluations_;
+  std::string run_;
 };
 
 TEST_F(CheckpointTest, TensorsAreFoundByName) {
@@ -139,6 +141,26 @@ TEST_F(CheckpointTest, WithoutAManifestItIsNoCheckpoint) {
   EXPECT_EQ(Newest(), 10);
 }
 
+TEST(ResumesOwn, WhateverTheSpelling) {
+  const testing::TempDirectory directory;
+  const std::string output = directory.File("out");
+  std::filesystem::create_directories(output + "/checkpoints/step-0000000005");
+  std::filesystem::create_directory_symlink(output, directory.File("link"));
+  for (const std::string& from :
+       {output, output + "/", output + "/./checkpoints/", output + "/checkpoints/step-0000000005/",
+        output + "/other/../checkpoints", directory.File("link"),
+        directory.File("link/checkpoints/step-0000000005")}) {
+    EXPECT_TRUE(ResumesOwn(from, output)) << from;
+    EXPECT_TRUE(ResumesOwn(from, output + "/")) << from;
+    EXPECT_TRUE(ResumesOwn(from, directory.File("link"))) << from;
+  }
+  for (const std::string& from :
+       {std::string(), directory.File(""), output + "/checkpoints-old/step-0000000005",
+        directory.File("outer"), output + "/checkpoints/../.."}) {
+    EXPECT_FALSE(ResumesOwn(from, output)) << from;
+  }
+}
+
 TEST_F(CheckpointTest, PruningKeepsTheNewestAndWhatIsToCome) {
   for (int64_t step : {10, 20, 30, 40, 60}) Write(step);
   ASSERT_TRUE(WriteShares(35).ok());
@@ -168,6 +190,35 @@ TEST_F(CheckpointTest, PruningLeavesOthersFilesAlone) {
     left.push_back(entry.path().filename());
   EXPECT_THAT(left, ::testing::ElementsAre("notes.txt"));
   EXPECT_EQ(Newest(), 20);
+}
+
+TEST_F(CheckpointTest, RunsAreToldApart) {
+  for (int64_t step : {10, 20, 30}) Write(step);
+  run_ = "jobs-7-b2";
+  for (int64_t step : {5, 15, 25}) Write(step);
+  const auto newest = [&](const std::set<std::string>& runs) {
+    const auto found = Checkpoint::Find(output_, &skipped_, runs);
+    return found.ok() ? found->manifest().step : -1;
+  };
+  EXPECT_EQ(newest({}), 30);
+  EXPECT_EQ(newest({run_}), 25);
+  EXPECT_EQ(newest({"jobs-7-a1"}), -1);
+  EXPECT_EQ(newest({"jobs-7-a1", ""}), 30);
+  EXPECT_THAT(skipped_, IsEmpty());
+  EXPECT_THAT(PruneCheckpoints(root_, 25, 1, {run_}), IsEmpty());
+  for (int64_t step : {10, 20, 25, 30}) EXPECT_TRUE(std::filesystem::exists(Directory(step)));
+  for (int64_t step : {5, 15}) EXPECT_FALSE(std::filesystem::exists(Directory(step)));
+}
+
+TEST_F(CheckpointTest, WorkersMayRemoveTheSameAtOnce) {
+  for (int64_t step = 1; step <= 100; ++step) std::filesystem::create_directories(Directory(step));
+  std::vector<std::vector<std::string>> left(4);
+  std::vector<std::thread> workers;
+  for (std::vector<std::string>& own : left)
+    workers.emplace_back([&] { own = PruneCheckpoints(root_, 1000, 0); });
+  for (std::thread& worker : workers) worker.join();
+  EXPECT_THAT(left, ::testing::Each(IsEmpty()));
+  EXPECT_TRUE(std::filesystem::is_empty(root_));
 }
 
 TEST_F(CheckpointTest, AFullDiskLeavesTheLastOneGood) {

@@ -19,6 +19,7 @@ Manifest Example() {
   manifest.optimizer = "adam";
   manifest.graph = "tied";
   manifest.graph_fingerprint = 0x8000'0000'0000'0001;
+  manifest.run = "jobs-7-18a3f";
   manifest.evaluations = {0.1 + 0.2, 3};
   manifest.files = {{"model-00000.safetensors", 12, 0xdeadbeef}};
   manifest.weight_map = {{"a.weight", "model-00000.safetensors"}};
@@ -50,6 +51,7 @@ TEST_F(ManifestTest, ComesBackAsItWas) {
   EXPECT_EQ(found->optimizer, wanted.optimizer);
   EXPECT_EQ(found->graph, wanted.graph);
   EXPECT_EQ(found->graph_fingerprint, wanted.graph_fingerprint);
+  EXPECT_EQ(found->run, wanted.run);
   EXPECT_EQ(found->evaluations, wanted.evaluations);
   ASSERT_EQ(found->files.size(), 1u);
   EXPECT_EQ(found->files[0].name, wanted.files[0].name);
@@ -59,6 +61,16 @@ TEST_F(ManifestTest, ComesBackAsItWas) {
   EXPECT_EQ(found->optimizer_map, wanted.optimizer_map);
   EXPECT_EQ(found->aliases, wanted.aliases);
   EXPECT_TRUE(found->slices.empty());
+}
+
+TEST_F(ManifestTest, ThoseOfOlderVersionsNameNoRun) {
+  Manifest old = Example();
+  old.run.clear();
+  ASSERT_TRUE(WriteManifest(directory_.File(""), old).ok());
+  EXPECT_EQ(ReadBytes(path_).find("\"run\""), std::string::npos);
+  const auto found = ReadManifest(directory_.File(""));
+  ASSERT_TRUE(found.ok()) << found.status();
+  EXPECT_EQ(found->run, "");
 }
 
 TEST_F(ManifestTest, SlicesComeBack) {

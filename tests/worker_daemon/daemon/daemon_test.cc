@@ -3,98 +3,19 @@
 #include "worker_daemon/daemon/daemon.h"
 
 #include <gmock/gmock.h>
-#include <grpcpp/server_builder.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <chrono>
 #include <memory>
-#include <vector>
 
-#include "absl/strings/str_cat.h"
-#include "absl/synchronization/mutex.h"
 #include "common/wire/graph_proto.h"
-#include "stagewright/v1/worker_service.grpc.pb.h"
 #include "tests/support/graph_builder.h"
+#include "tests/worker_daemon/daemon/fake_planner.h"
 
 namespace stagewright {
 namespace {
 
 using ::testing::HasSubstr;
 using Report = v1::ConnectRequest;
-
-// The planner's end of the stream.
-class FakePlanner : public v1::WorkerService::Service {
- public:
-  FakePlanner() {
-    grpc::ServerBuilder builder;
-    int port = 0;
-    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
-    builder.RegisterService(this);
-    server_ = builder.BuildAndStart();
-    address_ = absl::StrCat("127.0.0.1:", port);
-  }
-  ~FakePlanner() override { server_->Shutdown(std::chrono::system_clock::now()); }
-
-  const std::string& address() const { return address_; }
-
-  grpc::Status Connect(
-      grpc::ServerContext* /*context*/,
-      grpc::ServerReaderWriter<v1::ConnectResponse, v1::ConnectRequest>* stream) override {
-    {
-      absl::MutexLock lock(&mutex_);
-      stream_ = stream;
-      v1::ConnectResponse welcome;
-      welcome.mutable_registered()->set_heartbeat_interval_ns(1'000'000'000);
-      stream->Write(welcome);
-    }
-    Report report;
-    while (stream->Read(&report)) {
-      absl::MutexLock lock(&mutex_);
-      if (report.has_register_()) registered_ = true;
-      if (!report.has_heartbeat()) reports_.push_back(report);
-    }
-    absl::MutexLock lock(&mutex_);
-    stream_ = nullptr;
-    return grpc::Status::OK;
-  }
-
-  void Send(const v1::ConnectResponse& message) {
-    absl::MutexLock lock(&mutex_);
-    const auto there = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-      return registered_ && stream_ != nullptr;
-    };
-    ASSERT_TRUE(mutex_.AwaitWithTimeout(absl::Condition(&there), absl::Seconds(60)));
-    stream_->Write(message);
-  }
-
-  // The first report that the test wants, once it is there; it is then taken.
-  template <typename F>
-  Report Await(F&& wanted) {
-    absl::MutexLock lock(&mutex_);
-    auto found = reports_.end();
-    const auto there = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-      found = std::find_if(reports_.begin(), reports_.end(), wanted);
-      return found != reports_.end();
-    };
-    if (!mutex_.AwaitWithTimeout(absl::Condition(&there), absl::Seconds(120))) {
-      ADD_FAILURE() << "the report does not come";
-      return Report();
-    }
-    Report report = *found;
-    reports_.erase(found);
-    return report;
-  }
-
- private:
-  std::unique_ptr<grpc::Server> server_;
-  std::string address_;
-  absl::Mutex mutex_;
-  grpc::ServerReaderWriter<v1::ConnectResponse, v1::ConnectRequest>* stream_
-      ABSL_GUARDED_BY(mutex_) = nullptr;
-  bool registered_ ABSL_GUARDED_BY(mutex_) = false;
-  std::vector<Report> reports_ ABSL_GUARDED_BY(mutex_);
-};
 
 class DaemonTest : public ::testing::Test {
  protected:
@@ -147,7 +68,7 @@ class DaemonTest : public ::testing::Test {
         .operators_profiled();
   }
 
-  FakePlanner planner_;
+  testing::FakePlanner planner_;
   std::unique_ptr<Daemon> daemon_;  // Goes first.
 };
 

@@ -32,6 +32,14 @@ std::vector<int> DevicesOf(const std::vector<Transport::Peer>& peers) {
   return devices;
 }
 
+std::vector<int> TalksWith(const std::vector<Transport::Peer>& peers) {
+  std::vector<int> devices;
+  for (const Transport::Peer& peer : peers) {
+    if (peer.talks) devices.push_back(peer.device);
+  }
+  return devices;
+}
+
 TEST(PeersToConnect, AcceleratorsMeetAllOthers) {
   std::vector<std::unique_ptr<RoutingTransport>> transports;
   std::vector<Transport::Peer> addresses;
@@ -39,9 +47,10 @@ TEST(PeersToConnect, AcceleratorsMeetAllOthers) {
     transports.push_back(Make(device, /*accelerated=*/device >= 2));
     addresses.push_back({device, transports.back()->Address()});
   }
-  EXPECT_THAT(DevicesOf(PeersToConnect(*transports[0], {1, 3}, addresses)), ElementsAre(1, 3));
-  EXPECT_THAT(DevicesOf(PeersToConnect(*transports[2], {1}, addresses)), ElementsAre(1, 3, 4));
-  EXPECT_THAT(DevicesOf(PeersToConnect(*transports[3], {2, 4}, addresses)), ElementsAre(2, 4));
+  EXPECT_THAT(DevicesOf(PeersToConnect(*transports[0], {1, 3}, {}, addresses)), ElementsAre(1, 3));
+  EXPECT_THAT(DevicesOf(PeersToConnect(*transports[2], {1}, {}, addresses)), ElementsAre(1, 3, 4));
+  EXPECT_THAT(DevicesOf(PeersToConnect(*transports[3], {2, 4}, {}, addresses)), ElementsAre(2, 4));
+  EXPECT_THAT(TalksWith(PeersToConnect(*transports[2], {1, 3}, {3}, addresses)), ElementsAre(3));
   EXPECT_FALSE(RoutingTransport::HasAccelerator("no address"));
 }
 

@@ -55,9 +55,19 @@ TEST(Outbox, KeepsTheLatestOfTheStepsSoFar) {
   push("jobs/1", 1);
   push("jobs/2", 2);
   push("jobs/1", 3);
-  EXPECT_EQ(outbox.Pop(absl::ZeroDuration())->steps_so_far().devices_size(), 2);
   EXPECT_EQ(outbox.Pop(absl::ZeroDuration())->steps_so_far().devices_size(), 3);
+  EXPECT_EQ(outbox.Pop(absl::ZeroDuration())->steps_so_far().devices_size(), 2);
   EXPECT_EQ(outbox.size(), 0u);
+}
+
+TEST(Outbox, TheStepsSoFarGoBeforeThoseThatCameLater) {
+  Outbox outbox;
+  outbox.Push(ProgressOf("jobs/1", 1, 0, 13705));
+  v1::ConnectRequest steps;
+  steps.mutable_steps_so_far()->set_job("jobs/1");
+  outbox.Push(steps);
+  EXPECT_TRUE(outbox.Pop(absl::ZeroDuration())->has_steps_so_far());
+  EXPECT_TRUE(outbox.Pop(absl::ZeroDuration())->has_progress());
 }
 
 TEST(Outbox, ForgetsRunsThatEnded) {

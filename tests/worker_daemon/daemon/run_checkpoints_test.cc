@@ -23,7 +23,10 @@ class RunCheckpointsTest : public ::testing::Test {
     prepare_.set_job("jobs/1");
     prepare_.set_generation(1);
     const auto* test = ::testing::UnitTest::GetInstance()->current_test_info();
-    prepare_.mutable_spec()->set_output_path(TempPath(test->name()));
+    const std::string output = TempPath(test->name());
+    std::filesystem::remove_all(output);  // What the test left when it last ran.
+    prepare_.mutable_spec()->set_output_path(output);
+    prepare_.set_run("jobs-1-a1");
     prepare_.mutable_spec()->mutable_checkpoints()->set_every_steps(1);
     GraphMaker make;  // Without parameters, so that a checkpoint is whole without files.
     const Argument x = In(make.AddInput("x", {-1, 2}));
@@ -36,12 +39,39 @@ class RunCheckpointsTest : public ::testing::Test {
   }
 
   std::unique_ptr<RunCheckpoints> Make() {
-    return std::make_unique<RunCheckpoints>(prepare_, [this](v1::ConnectRequest message) {
+    return std::make_unique<RunCheckpoints>(prepare_, [this](const v1::ConnectRequest& message) {
       absl::MutexLock lock(&mutex_);
       steps_.push_back(message.checkpoint_written().step());
       errors_.push_back(message.checkpoint_written().error());
       threads_.insert(std::this_thread::get_id());
     });
+  }
+
+  // The output directory is its job's.
+  std::unique_ptr<RunCheckpoints> Taken() {
+    auto checkpoints = Make();
+    v1::Prepared prepared;
+    EXPECT_EQ(checkpoints->Resume(&prepared), absl::OkStatus());
+    EXPECT_EQ(checkpoints->TakeOutput(), absl::OkStatus());
+    first_step_ = prepared.first_step();
+    return checkpoints;
+  }
+  // As another job in the same directory, until the end of the test.
+  void BecomeAnotherJob() {
+    prepare_.set_job("jobs/2");
+    prepare_.set_run("jobs-2-b2");
+  }
+  // A job that saves after these steps and then ends.
+  void RunWithCheckpoints(const std::vector<int64_t>& steps) {
+    const auto checkpoints = Taken();
+    for (const int64_t step : steps) {
+      std::filesystem::create_directories(Directory(step));
+      checkpoints->Complete(Order(step), graph_);
+    }
+  }
+  absl::Status Refusal() {
+    v1::Prepared prepared;
+    return Make()->Resume(&prepared);
   }
 
   static v1::WriteManifest Order(int64_t step) {
@@ -53,6 +83,7 @@ class RunCheckpointsTest : public ::testing::Test {
   }
 
   v1::Prepare prepare_;
+  int64_t first_step_ = 0;  // Where the last one that took the directory begins.
   std::shared_ptr<const Graph> graph_;
   absl::Mutex mutex_;
   std::vector<int64_t> steps_ ABSL_GUARDED_BY(mutex_);
@@ -61,7 +92,7 @@ class RunCheckpointsTest : public ::testing::Test {
 };
 
 TEST_F(RunCheckpointsTest, OneThreadWritesAllManifestsInTheirOrder) {
-  const auto checkpoints = Make();
+  const auto checkpoints = Taken();
   for (int64_t step = 1; step <= 8; ++step) {
     std::filesystem::create_directories(Directory(step));
     checkpoints->Complete(Order(step), graph_);
@@ -79,7 +110,7 @@ TEST_F(RunCheckpointsTest, OneThreadWritesAllManifestsInTheirOrder) {
 }
 
 TEST_F(RunCheckpointsTest, TheEndOfAJobWaitsForItsManifests) {
-  auto checkpoints = Make();
+  auto checkpoints = Taken();
   for (int64_t step = 1; step <= 5; ++step) {
     std::filesystem::create_directories(Directory(step));
     checkpoints->Complete(Order(step), graph_);
@@ -90,7 +121,7 @@ TEST_F(RunCheckpointsTest, TheEndOfAJobWaitsForItsManifests) {
 }
 
 TEST_F(RunCheckpointsTest, OneThatCannotBeWrittenIsReportedAndHoldsUpNone) {
-  const auto checkpoints = Make();
+  const auto checkpoints = Taken();
   std::filesystem::create_directories(Directory(2));
   checkpoints->Complete(Order(1), graph_);  // Its directory is not there.
   checkpoints->Complete(Order(2), graph_);
@@ -98,6 +129,121 @@ TEST_F(RunCheckpointsTest, OneThatCannotBeWrittenIsReportedAndHoldsUpNone) {
   absl::MutexLock lock(&mutex_);
   EXPECT_THAT(steps_, ElementsAre(1, 2));
   EXPECT_THAT(errors_, ElementsAre(HasSubstr(Directory(1)), ""));
+}
+
+TEST_F(RunCheckpointsTest, AManifestThatIsOrderedAgainIsWrittenOnceAndReportedAgain) {
+  const auto checkpoints = Taken();
+  std::filesystem::create_directories(Directory(1));
+  checkpoints->Complete(Order(1), graph_);
+  checkpoints->AwaitCompleted();
+  std::filesystem::remove(Directory(1) + "/manifest.json");
+  checkpoints->Complete(Order(1), graph_);
+  checkpoints->AwaitCompleted();
+  EXPECT_FALSE(std::filesystem::exists(Directory(1) + "/manifest.json"));
+  absl::MutexLock lock(&mutex_);
+  EXPECT_THAT(steps_, ElementsAre(1, 1));
+  EXPECT_THAT(errors_, ElementsAre("", ""));
+}
+
+TEST_F(RunCheckpointsTest, AnotherJobsCheckpointsAreRefusedWithOrWithoutAPolicy) {
+  RunWithCheckpoints({1});
+  BecomeAnotherJob();
+  for (const bool saves : {true, false}) {
+    if (!saves) prepare_.mutable_spec()->clear_checkpoints();
+    const absl::Status status = Refusal();
+    EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_THAT(std::string(status.message()), HasSubstr("jobs/1, run jobs-1-a1"));
+  }
+}
+
+TEST_F(RunCheckpointsTest, OverwritingBeginsAnew) {
+  RunWithCheckpoints({1, 2});
+  BecomeAnotherJob();
+  prepare_.mutable_spec()->set_overwrite(true);
+  RunWithCheckpoints({});
+  EXPECT_EQ(first_step_, 0);
+  EXPECT_FALSE(HasCheckpoints(prepare_.spec().output_path()));
+}
+
+TEST_F(RunCheckpointsTest, AJobThatGoesOnFromThereTakesOverAndPrunesWhatItGoesOnFrom) {
+  RunWithCheckpoints({1, 2});
+  BecomeAnotherJob();
+  prepare_.mutable_spec()->set_resume_path(prepare_.spec().output_path());
+  prepare_.mutable_spec()->set_overwrite(true);  // Has nothing to say here.
+  RunWithCheckpoints({3, 4});
+  EXPECT_EQ(first_step_, 2);
+  for (const int64_t step : {1, 2}) EXPECT_FALSE(std::filesystem::exists(Directory(step)));
+  for (const int64_t step : {3, 4}) EXPECT_TRUE(std::filesystem::exists(Directory(step)));
+}
+
+TEST_F(RunCheckpointsTest, AJobThatStartsAgainPassesOverNewerCheckpointsOfAnother) {
+  RunWithCheckpoints({1, 2});
+  BecomeAnotherJob();
+  prepare_.mutable_spec()->set_resume_path(Directory(1));
+  RunWithCheckpoints({});
+  prepare_.set_generation(2);
+  prepare_.set_restart(true);
+  RunWithCheckpoints({});
+  EXPECT_EQ(first_step_, 1);
+}
+
+class ResumeInPlaceTest : public RunCheckpointsTest,
+                          public ::testing::WithParamInterface<std::tuple<bool, bool>> {};
+
+TEST_P(ResumeInPlaceTest, AJobThatStartsAgainGoesOnFromWhereItWasToldTo) {
+  const auto [overwrite, taken] = GetParam();
+  RunWithCheckpoints({1, 2});
+  BecomeAnotherJob();
+  prepare_.mutable_spec()->set_overwrite(overwrite);
+  const std::string output = prepare_.spec().output_path();
+  for (const std::string& from : {output, output + "/./", output + "/checkpoints/../checkpoints"}) {
+    prepare_.mutable_spec()->set_resume_path(from);
+    if (taken) RunWithCheckpoints({});
+    prepare_.set_generation(2);
+    prepare_.set_restart(true);
+    RunWithCheckpoints({});
+    EXPECT_EQ(first_step_, 2) << from;
+    EXPECT_TRUE(std::filesystem::exists(Directory(2))) << from;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(OverwriteTaken, ResumeInPlaceTest,
+                         ::testing::Combine(::testing::Bool(), ::testing::Bool()));
+
+TEST_F(RunCheckpointsTest, WithoutAPolicyTheNewestThatThePlannerAskedForIsKept) {
+  prepare_.mutable_spec()->clear_checkpoints();
+  RunWithCheckpoints({1, 2});
+  EXPECT_FALSE(std::filesystem::exists(Directory(1)));
+  EXPECT_TRUE(std::filesystem::exists(Directory(2)));
+}
+
+TEST_F(RunCheckpointsTest, AJobOfAnOlderVersionGoesOnAfterTheUpdate) {
+  RunWithCheckpoints({});
+  std::filesystem::create_directories(Directory(4));
+  Manifest manifest;
+  manifest.step = 4;
+  ASSERT_EQ(WriteManifest(Directory(4), manifest), absl::OkStatus());
+  std::filesystem::remove(prepare_.spec().output_path() + "/stagewright-job.json");
+  prepare_.set_restart(true);
+  RunWithCheckpoints({});
+  EXPECT_EQ(first_step_, 4);
+}
+
+TEST_F(RunCheckpointsTest, WhoLostTheDirectoryWritesNothingThere) {
+  const auto first = Taken();
+  DeviceJob job;
+  job.program = std::make_shared<const Program>();
+  first->AddTo(job);
+  EXPECT_EQ(job.may_write(), absl::OkStatus());
+  BecomeAnotherJob();
+  RunWithCheckpoints({});
+  EXPECT_EQ(job.may_write().code(), absl::StatusCode::kFailedPrecondition);
+  std::filesystem::create_directories(Directory(1));
+  first->Complete(Order(1), graph_);
+  first->AwaitCompleted();
+  EXPECT_FALSE(HasCheckpoints(prepare_.spec().output_path()));
+  absl::MutexLock lock(&mutex_);
+  EXPECT_THAT(errors_, ElementsAre(HasSubstr("has taken it")));
 }
 
 TEST_F(RunCheckpointsTest, ARunThatHasNoGraphYetRefusesToWriteOne) {
@@ -113,9 +259,11 @@ class HoldTest : public RunCheckpointsTest {
  protected:
   HoldTest() {
     prepare_.mutable_spec()->clear_checkpoints();
-    checkpoints_ = std::make_unique<RunCheckpoints>(prepare_, [this](v1::ConnectRequest message) {
-      if (message.has_shard_written()) shards_.push_back(message.shard_written());
-    });
+    checkpoints_ =
+        std::make_unique<RunCheckpoints>(prepare_, [this](const v1::ConnectRequest& message) {
+          if (message.has_shard_written()) shards_.push_back(message.shard_written());
+          if (message.has_checkpoint_agreed()) answers_.push_back(message.checkpoint_agreed());
+        });
     for (int32_t device : {0, 1}) {
       jobs_[device].device = DeviceId(device);
       jobs_[device].program = std::make_shared<const Program>();
@@ -123,14 +271,23 @@ class HoldTest : public RunCheckpointsTest {
     }
   }
 
+  static v1::CheckpointAfter After(int64_t step, bool hold = false, bool offer = false) {
+    v1::CheckpointAfter message;
+    message.set_step(step);
+    message.set_hold(hold);
+    message.set_offer(offer);
+    return message;
+  }
+
   std::vector<v1::ShardWritten> shards_;
+  std::vector<v1::CheckpointAgreed> answers_;
   std::unique_ptr<RunCheckpoints> checkpoints_;
   DeviceJob jobs_[2];
 };
 
 TEST_F(HoldTest, DevicesWaitAfterTheStepUntilTheyMayGoOn) {
   EXPECT_FALSE(jobs_[0].checkpoint_due(4));
-  checkpoints_->Announce(5, /*hold=*/true);
+  checkpoints_->Announce(After(5, /*hold=*/true));
   EXPECT_TRUE(jobs_[0].checkpoint_due(5));
   EXPECT_TRUE(jobs_[0].holds());
   EXPECT_FALSE(jobs_[1].holds());
@@ -151,7 +308,7 @@ TEST_F(HoldTest, DevicesWaitAfterTheStepUntilTheyMayGoOn) {
 
 TEST_F(HoldTest, WhoIsFurtherOnSaysSoAndDoesNotWait) {
   EXPECT_FALSE(jobs_[0].checkpoint_due(5));
-  checkpoints_->Announce(5, /*hold=*/true);
+  checkpoints_->Announce(After(5, /*hold=*/true));
   ASSERT_EQ(shards_.size(), 1u);
   EXPECT_EQ(shards_[0].device(), 0);
   EXPECT_TRUE(shards_[0].skipped());
@@ -160,19 +317,75 @@ TEST_F(HoldTest, WhoIsFurtherOnSaysSoAndDoesNotWait) {
   EXPECT_TRUE(jobs_[1].holds());
 }
 
+TEST_F(HoldTest, TellsTheNewestShareOfEachDeviceAgain) {
+  for (const int64_t step : {4, 6}) {
+    CheckpointReport report;
+    report.step = step;
+    jobs_[0].on_checkpoint(report);
+  }
+  shards_.clear();
+  checkpoints_->RepeatShares();
+  ASSERT_EQ(shards_.size(), 1u);
+  EXPECT_EQ(shards_[0].device(), 0);
+  EXPECT_EQ(shards_[0].step(), 6);
+}
+
+TEST_F(HoldTest, TellsAShareAgainThatCameAfterASkippedCheckpoint) {
+  CheckpointReport skipped;
+  skipped.step = 6;
+  skipped.skipped = true;
+  skipped.status = absl::UnavailableError("the one before is still being written");
+  jobs_[0].on_checkpoint(skipped);
+  CheckpointReport written;
+  written.step = 4;
+  jobs_[0].on_checkpoint(written);
+  shards_.clear();
+  checkpoints_->RepeatShares();
+  ASSERT_EQ(shards_.size(), 2u);
+  EXPECT_EQ(shards_[0].step(), 4);
+  EXPECT_EQ(shards_[0].error(), "");
+  EXPECT_EQ(shards_[1].step(), 6);
+  EXPECT_TRUE(shards_[1].skipped());
+}
+
 TEST_F(HoldTest, ACheckpointThatIsNotHeldStopsNobody) {
-  checkpoints_->Announce(5, /*hold=*/false);
+  checkpoints_->Announce(After(5));
   EXPECT_TRUE(jobs_[0].checkpoint_due(5));
   EXPECT_FALSE(jobs_[0].holds());
 }
 
-TEST_F(HoldTest, AsynchronousRunsHaveNoMomentForIt) {
+TEST_F(HoldTest, AsynchronousRunsEmptyThePipelineAfterStepsThatAllAgreedTo) {
+  prepare_.mutable_program()->set_asynchronous(true);
   Program program;
   program.asynchronous = true;
   DeviceJob job;
+  job.device = DeviceId(0);
   job.program = std::make_shared<const Program>(program);
   checkpoints_->AddTo(job);
-  EXPECT_FALSE(job.checkpoint_due);
+  constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
+  EXPECT_EQ(job.flush_after(2), kNever);
+  checkpoints_->Announce(After(4, /*hold=*/true, /*offer=*/true));
+  checkpoints_->Announce(After(6, /*hold=*/true, /*offer=*/true));
+  ASSERT_EQ(answers_.size(), 2u);
+  EXPECT_TRUE(answers_[0].late());
+  EXPECT_EQ(answers_[1].step(), 6);
+  EXPECT_FALSE(answers_[1].late());
+  EXPECT_EQ(job.flush_after(3), kNever);
+  EXPECT_FALSE(job.checkpoint_due(4));
+  checkpoints_->Announce(After(6, /*hold=*/true));
+  EXPECT_EQ(checkpoints_->flush_after(), 6);
+  EXPECT_EQ(job.flush_after(4), 6);
+  EXPECT_TRUE(job.checkpoint_due(6));
+  EXPECT_TRUE(job.holds());
+  checkpoints_->GoOn();
+  job.await_go_on();
+  // Nothing comes of an offer that is taken back.
+  checkpoints_->Announce(After(9, /*hold=*/true, /*offer=*/true));
+  checkpoints_->GoOn();
+  EXPECT_EQ(job.flush_after(7), kNever);
+  EXPECT_FALSE(job.checkpoint_due(9));
+  EXPECT_FALSE(job.holds());
+  EXPECT_TRUE(shards_.empty());
 }
 
 }  // namespace

@@ -7,12 +7,10 @@
 
 #include <cmath>
 #include <filesystem>
-#include <random>
+#include <fstream>
+#include <optional>
 
-#include "common/wire/graph_proto.h"
-#include "common/wire/strategy_proto.h"
-#include "tests/worker_daemon/support/plans/forced_strategies.h"
-#include "tests/worker_daemon/support/plans/lowered_programs.h"
+#include "tests/worker_daemon/daemon/small_job.h"
 #include "tests/worker_daemon/support/runnable_graphs.h"
 
 namespace stagewright::testing {
@@ -24,38 +22,16 @@ using ::testing::HasSubstr;
 class WorkerRunTest : public ::testing::Test {
  protected:
   WorkerRunTest() {
-    GraphMaker make;
-    const int x = make.AddInput("x", {-1, 3});
-    const int linear = make.AddLinear("linear", In(x), 3, 2);
-    const int loss = make.AddNode("aten.mean.default", {Value(linear)}, {Meta({})});
-    const Graph graph = make.Finish(loss);
-    std::mt19937_64 random(1);
-    const auto programs =
-        LowerBoth(graph, ForceStrategy(graph, {.mini_batch = 4, .micro_batches = 2}, random));
-    EXPECT_TRUE(programs.ok()) << programs.status();
     const std::string stem = ::testing::UnitTest::GetInstance()->current_test_info()->name();
     data_ = Random({8, 3}, 2);
     data_path_ = TempPath(stem + "_data.safetensors");
     evaluation_path_ = TempPath(stem + "_evaluation.safetensors");
-    prepare_.set_job("jobs/1");
-    prepare_.set_generation(3);
-    v1::JobSpec* spec = prepare_.mutable_spec();
-    *spec->mutable_graph() = ToProto(graph);
-    spec->set_weights_path(WriteWeights(graph, stem + "_weights.safetensors"));
-    spec->set_data_path(data_path_);
-    spec->set_evaluation_data_path(evaluation_path_);
-    spec->set_output_path(TempPath(stem + "_out"));
-    spec->set_mini_batch(4);
-    spec->set_steps(2);
-    spec->mutable_optimizer()->set_kind(v1::OPTIMIZER_SGD);
-    spec->mutable_optimizer()->set_learning_rate(0.1);
-    *prepare_.mutable_program() = ToProto(*programs->training);
-    *prepare_.mutable_evaluation_program() = ToProto(*programs->evaluation);
-    prepare_.add_devices(0);
-    prepare_.add_device_names("cpu0");
+    prepare_ = SmallJob(stem, "cpu0");
+    prepare_.mutable_spec()->set_data_path(data_path_);
+    prepare_.mutable_spec()->set_evaluation_data_path(evaluation_path_);
   }
 
-  // Runs until it has finished or failed, and then ends the run.
+  // Runs until it has finished or failed, merges where a test wants that, and then ends the run.
   v1::ConnectRequest RunToTheEnd() {
     WriteTensors(data_path_, {{"x", data_}});
     at::Tensor evaluation = Random({8, 3}, 4);
@@ -72,21 +48,31 @@ class WorkerRunTest : public ::testing::Test {
         },
         [&](v1::ConnectRequest report) {
           absl::MutexLock lock(&mutex);
-          ended = report.has_finished() || report.has_failed();
+          ended = report.has_finished() || report.has_failed() || report.has_merged();
           if (report.has_progress()) progress_.push_back(report.progress());
           if (report.has_steps_so_far()) steps_so_far_ = report.steps_so_far();
           last = std::move(report);
         },
         nullptr);
+    const auto await_end = [&] {
+      absl::MutexLock lock(&mutex);
+      EXPECT_TRUE(mutex.AwaitWithTimeout(absl::Condition(&ended), absl::Seconds(30)));
+      ended = false;
+      return last;
+    };
     run.Connect({});
     run.Start();
-    absl::MutexLock lock(&mutex);
-    EXPECT_TRUE(mutex.AwaitWithTimeout(absl::Condition(&ended), absl::Seconds(30)));
-    return last;
+    v1::ConnectRequest trained = await_end();
+    if (!merge_.has_value()) return trained;
+    *merge_->mutable_shards() = trained.finished().shards();
+    run.Merge(*merge_);
+    return await_end();
   }
 
   std::string Failure() { return RunToTheEnd().failed().message(); }
-  std::filesystem::path Shards() const { return prepare_.spec().output_path() + "/shards-3"; }
+  std::filesystem::path Shards() const {
+    return prepare_.spec().output_path() + "/shards-jobs-1-a1-3";
+  }
 
   v1::Prepare prepare_;
   at::Tensor data_;
@@ -94,6 +80,7 @@ class WorkerRunTest : public ::testing::Test {
   std::vector<v1::Progress> progress_;
   v1::StepsSoFar steps_so_far_;
   bool bad_evaluation_ = false;
+  std::optional<v1::Merge> merge_;  // Told once it has finished, with its shards.
   Bytes memory_ = kGiB;
 };
 
@@ -103,6 +90,36 @@ TEST_F(WorkerRunTest, ARunThatEndsWellLeavesItsShardsToTheMerge) {
   ASSERT_EQ(last.finished().shards_size(), 1);
   EXPECT_TRUE(std::filesystem::exists(last.finished().shards(0)));
   EXPECT_EQ(last.finished().evaluated_samples(), 8);
+}
+
+TEST_F(WorkerRunTest, AMergeRemovesTheShardsAndNothingElse) {
+  merge_.emplace().set_job("jobs/1");
+  merge_->set_generation(3);
+  merge_->set_checkpoint_path(prepare_.spec().output_path() + "/model.safetensors");
+  ASSERT_TRUE(RunToTheEnd().has_merged());
+  EXPECT_TRUE(std::filesystem::exists(merge_->checkpoint_path()));
+  EXPECT_FALSE(std::filesystem::exists(Shards()));
+
+  std::filesystem::create_directories(Shards());
+  std::ofstream(Shards() / "notes.txt") << "ours";
+  ASSERT_TRUE(RunToTheEnd().has_merged());
+  EXPECT_TRUE(std::filesystem::exists(Shards() / "notes.txt"));
+  EXPECT_FALSE(std::filesystem::exists(Shards() / "shard-00000.safetensors"));
+}
+
+TEST_F(WorkerRunTest, AModelOfAnotherJobIsNotOverwritten) {
+  merge_.emplace().set_job("jobs/1");
+  merge_->set_generation(3);
+  merge_->set_checkpoint_path(prepare_.spec().output_path() + "/model.safetensors");
+  std::filesystem::remove_all(prepare_.spec().output_path());
+  ASSERT_TRUE(RunToTheEnd().has_merged());
+  prepare_.set_run("jobs-1-b2");
+  const std::optional<v1::Merge> merge = std::exchange(merge_, std::nullopt);
+  EXPECT_THAT(Failure(),
+              AllOf(HasSubstr(prepare_.spec().output_path()), HasSubstr("jobs/1, run jobs-1-a1")));
+  prepare_.mutable_spec()->set_overwrite(true);
+  merge_ = merge;
+  EXPECT_TRUE(RunToTheEnd().has_merged());
 }
 
 TEST_F(WorkerRunTest, TellsAllStepsOnceMoreBeforeItHasFinished) {
@@ -130,7 +147,7 @@ TEST_F(WorkerRunTest, TellsAllStepsOnceMoreBeforeItHasFinished) {
 TEST_F(WorkerRunTest, AnEvaluationThatFailsLosesNothing) {
   bad_evaluation_ = true;
   EXPECT_THAT(Failure(), AllOf(HasSubstr("device cpu0"), HasSubstr("evaluation"),
-                               HasSubstr("the loss is nan"), HasSubstr("shards-3")));
+                               HasSubstr("the loss is nan"), HasSubstr("shards-jobs-1-a1-3")));
   EXPECT_TRUE(std::filesystem::exists(Shards() / "shard-00000.safetensors"));
 }
 

@@ -69,6 +69,28 @@ TEST_F(PathRootsTest, RefusesWhatLiesElsewhere) {
   EXPECT_EQ(Write(At("out/../secret")), kNo);
 }
 
+TEST_F(PathRootsTest, LinksToWhatIsNotThereLeadWhereTheyLead) {
+  fs::create_symlink("later", base_ / "data" / "inside");
+  fs::create_symlink(base_ / "data/inside", base_ / "data" / "twice");
+  fs::create_symlink("../secret/later", base_ / "data" / "outside");
+  fs::create_symlink(base_ / "data/outside", base_ / "data" / "outside-twice");
+  fs::create_symlink("around", base_ / "data" / "around");
+  fs::create_symlink(base_ / "out/later", base_ / "out" / "run");
+  for (const char* path : {"data/inside", "data/inside/w.safetensors", "data/twice"})
+    EXPECT_EQ(Read(At(path)), kOk) << path;
+  for (const char* path : {"data/outside", "data/outside/key", "data/outside-twice", "data/around"})
+    EXPECT_EQ(Read(At(path)), kNo) << path;
+  EXPECT_EQ(Write(At("out/run/checkpoints")), kOk);
+}
+
+TEST_F(PathRootsTest, ARootThatIsNotThereYetIsWhereItsLinkLeads) {
+  fs::create_symlink(base_ / "mounted-later", base_ / "root");
+  roots_ = {base_ / "root", base_ / "root"};
+  EXPECT_EQ(Read(At("root/w.safetensors")), kOk);
+  EXPECT_EQ(Read(At("mounted-later/w.safetensors")), kOk);
+  EXPECT_EQ(Read(At("secret/key")), kNo);
+}
+
 TEST_F(PathRootsTest, SaysTheSameWhetherThereIsSuchAFile) {
   EXPECT_EQ(CheckReads(roots_, "f", At("secret/key")).message(),
             CheckReads(roots_, "f", At("secret/no-key")).message());

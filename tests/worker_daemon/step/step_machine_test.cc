@@ -271,6 +271,17 @@ TEST_F(AsynchronousMachineTest, OnlyTheNextStepMayFollow) {
   EXPECT_TRUE(machine_->MayRun({.number = 9}));
 }
 
+TEST_F(AsynchronousMachineTest, ARunMayTurnOutShorter) {
+  ASSERT_TRUE(RunStep({.number = 3, .steps_left = 7}).ok());
+  EXPECT_FALSE(machine_->MayRun({.number = 4, .steps_left = 7}));
+  // Its successor's first transfers have begun as those of a step that another one follows.
+  EXPECT_FALSE(machine_->MayRun({.number = 4, .steps_left = 0}));
+  ASSERT_TRUE(machine_->MayRun({.number = 4, .steps_left = 1}));
+  ASSERT_TRUE(RunStep({.number = 4, .steps_left = 1}).ok());
+  ASSERT_TRUE(RunStep({.number = 5, .steps_left = 0}).ok());
+  EXPECT_FALSE(machine_->in_run());
+}
+
 TEST_F(AsynchronousMachineTest, ARunLeftInItsMiddleIsAborted) {
   ASSERT_TRUE(RunStep({.number = 0, .steps_left = 1}).ok());
   EXPECT_THAT(effects_.aborts, IsEmpty());

@@ -21,18 +21,25 @@ constexpr char kJob[] = "links";
 }  // namespace
 
 LinkProbeRun::LinkProbeRun(v1::ProbeLinks message, std::vector<OfferedDevice> devices,
-                           Reporter report)
-    : message_(std::move(message)), devices_(std::move(devices)), report_(std::move(report)) {
+                           Reporter report, std::unique_ptr<LinkProbeRun> before)
+    : message_(std::move(message)),
+      devices_(std::move(devices)),
+      report_(std::move(report)),
+      before_(std::move(before)) {
   thread_ = std::thread([this] { Loop(); });
 }
 
 LinkProbeRun::~LinkProbeRun() {
+  End();
+  thread_.join();
+}
+
+void LinkProbeRun::End() {
   {
     absl::MutexLock lock(&mutex_);
     closing_ = true;
   }
   Interrupt("the probe is over");
-  thread_.join();
 }
 
 void LinkProbeRun::Connect(v1::ProbePeers peers) {
@@ -53,6 +60,7 @@ void LinkProbeRun::Report(v1::ConnectRequest message) {
 }
 
 void LinkProbeRun::Loop() {
+  before_.reset();
   const absl::Status prepared = Prepare();
   const absl::StatusOr<v1::LinksProbed> result = prepared.ok() ? Measure() : prepared;
   v1::ConnectRequest message;
@@ -65,6 +73,11 @@ void LinkProbeRun::Loop() {
     probed.set_error(std::string((interrupted_.ok() ? result.status() : interrupted_).message()));
   }
   Report(std::move(message));
+  // The object may live until the next probe. A transport takes its time to end, and who interrupts
+  // a probe must not wait for that.
+  decltype(transports_) ended;
+  absl::MutexLock lock(&mutex_);
+  ended.swap(transports_);
 }
 
 absl::Status LinkProbeRun::Prepare() {

@@ -1,5 +1,5 @@
 // A worker's part in one probe of links: its devices' transports and threads. Made when the planner
-// asks, gone when the next one comes, the planner says so, or the worker gets a job.
+// asks; it ends when the next one comes, the planner says so, or the worker gets a job.
 #pragma once
 
 #include <functional>
@@ -21,10 +21,14 @@ class LinkProbeRun {
   using Reporter = std::function<void(v1::ConnectRequest)>;
 
   // Begins at once; `devices` are those of the message, in its order. Reports ProbeReady, and
-  // LinksProbed in the end, whatever happened; nothing after its destruction has begun.
-  LinkProbeRun(v1::ProbeLinks message, std::vector<OfferedDevice> devices, Reporter report);
-  // Ends it within moments.
+  // LinksProbed in the end, whatever happened; nothing after End. Waits, on its own thread, for the
+  // one `before`, which is ended.
+  LinkProbeRun(v1::ProbeLinks message, std::vector<OfferedDevice> devices, Reporter report,
+               std::unique_ptr<LinkProbeRun> before = nullptr);
+  // Ends it and waits for its threads, moments.
   ~LinkProbeRun();
+  // Does not wait.
+  void End();
 
   int64_t probe() const { return message_.probe(); }
   // The planner's answer to ProbeReady.
@@ -46,6 +50,7 @@ class LinkProbeRun {
   const v1::ProbeLinks message_;
   const std::vector<OfferedDevice> devices_;
   const Reporter report_;
+  std::unique_ptr<LinkProbeRun> before_;  // The thread's.
   absl::Mutex mutex_;
   v1::ProbePeers peers_ ABSL_GUARDED_BY(mutex_);
   absl::Status interrupted_ ABSL_GUARDED_BY(mutex_);

@@ -12,11 +12,12 @@
 namespace stagewright {
 
 ProfileRun::ProfileRun(v1::ProfileOperators request, OfferedDevice device, int threads,
-                       Report report)
+                       Report report, std::unique_ptr<ProfileRun> before)
     : request_(std::move(request)),
       device_(std::move(device)),
       threads_(threads),
       report_(std::move(report)),
+      before_(std::move(before)),
       thread_([this] { Run(); }) {}
 
 ProfileRun::~ProfileRun() {
@@ -25,6 +26,7 @@ ProfileRun::~ProfileRun() {
 }
 
 void ProfileRun::Run() {
+  before_.reset();
   v1::ConnectRequest message;
   v1::OperatorsProfiled& answer = *message.mutable_operators_profiled();
   answer.set_request(request_.request());

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <thread>
 
 #include "stagewright/v1/worker_service.pb.h"
@@ -15,8 +16,10 @@ class ProfileRun {
  public:
   using Report = std::function<void(v1::ConnectRequest)>;
 
-  // Measures on a thread of its own, and then reports once, from there.
-  ProfileRun(v1::ProfileOperators request, OfferedDevice device, int threads, Report report);
+  // Measures on a thread of its own, and then reports once, from there. Begins when the one
+  // `before` on the device has ended, which is stopped.
+  ProfileRun(v1::ProfileOperators request, OfferedDevice device, int threads, Report report,
+             std::unique_ptr<ProfileRun> before = nullptr);
   // Stops measuring and waits for the thread, which reports that it was stopped.
   ~ProfileRun();
 
@@ -32,6 +35,7 @@ class ProfileRun {
   const OfferedDevice device_;
   const int threads_;
   const Report report_;
+  std::unique_ptr<ProfileRun> before_;  // The thread's.
   std::atomic<bool> stopped_ = false;
   std::thread thread_;
 };

@@ -1,0 +1,163 @@
+#include "worker_daemon/checkpoint/output_owner.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <thread>
+#include <vector>
+
+#include "tests/common/data/safetensors_files.h"
+#include "worker_daemon/checkpoint/checkpoint.h"
+
+namespace stagewright::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+class OutputOwnerTest : public ::testing::Test {
+ protected:
+  // A checkpoint, as far as anybody looks at it here.
+  void WriteCheckpoint(int64_t step, const std::string& run) const {
+    Manifest manifest;
+    manifest.step = step;
+    manifest.run = run;
+    std::filesystem::create_directories(Directory(step));
+    ASSERT_EQ(WriteManifest(Directory(step), manifest), absl::OkStatus());
+  }
+  std::string Directory(int64_t step) const {
+    return CheckpointDirectory(CheckpointRoot(output_), step);
+  }
+  std::string Refusal(const std::string& run) const {
+    const absl::Status status = MayTakeOutput(output_, run);
+    EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
+    return std::string(status.message());
+  }
+
+  const TempDirectory directory_;
+  const std::string output_ = directory_.File("out");
+  const OutputOwner first_ = {"jobs-7-a1", "jobs/7", "digits"};
+  const OutputOwner second_ = {"jobs-7-b2", "jobs/7", "digits"};
+};
+
+TEST_F(OutputOwnerTest, IsReadAsItWasWritten) {
+  ASSERT_TRUE(ReadOwner(output_).ok());
+  EXPECT_FALSE(ReadOwner(output_)->has_value());
+  ASSERT_EQ(TakeOutput(output_, first_, /*clear=*/false), absl::OkStatus());
+  const auto owner = ReadOwner(output_);
+  ASSERT_TRUE(owner.ok() && owner->has_value()) << owner.status();
+  EXPECT_EQ((*owner)->run, "jobs-7-a1");
+  EXPECT_EQ((*owner)->job, "jobs/7");
+  EXPECT_EQ((*owner)->name, "digits");
+}
+
+TEST_F(OutputOwnerTest, WhatHoldsNoResultsMayBeTaken) {
+  EXPECT_EQ(MayTakeOutput(output_, first_.run), absl::OkStatus());
+  ASSERT_EQ(TakeOutput(output_, first_, false), absl::OkStatus());
+  std::filesystem::create_directories(output_ + "/shards-jobs-7-a1-1");
+  WriteBytes(output_ + "/notes.txt", "of the user");
+  EXPECT_EQ(MayTakeOutput(output_, second_.run), absl::OkStatus());
+}
+
+TEST_F(OutputOwnerTest, AnotherJobsResultsAreRefusedThoughItsNameIsTheSame) {
+  ASSERT_EQ(TakeOutput(output_, first_, false), absl::OkStatus());
+  WriteCheckpoint(10, first_.run);
+  EXPECT_EQ(MayTakeOutput(output_, first_.run), absl::OkStatus());
+  EXPECT_THAT(Refusal(second_.run),
+              AllOf(HasSubstr(output_), HasSubstr("job \"digits\" (jobs/7, run jobs-7-a1)"),
+                    HasSubstr("--overwrite")));
+}
+
+TEST_F(OutputOwnerTest, ModelsAndShardsAreResultsToo) {
+  std::filesystem::create_directories(output_ + "/shards-3");
+  EXPECT_EQ(MayTakeOutput(output_, first_.run), absl::OkStatus());
+  WriteBytes(output_ + "/shards-3/shard-00000.safetensors", "trained");
+  EXPECT_THAT(Refusal(first_.run), HasSubstr("an earlier job"));
+  std::filesystem::remove_all(output_ + "/shards-3");
+  WriteBytes(output_ + "/model.safetensors", "trained");
+  EXPECT_THAT(Refusal(first_.run), HasSubstr("an earlier job"));
+}
+
+TEST_F(OutputOwnerTest, ADamagedFileDoesNotOpenTheDoor) {
+  WriteCheckpoint(10, first_.run);
+  WriteBytes(output_ + "/" + kOwnerName, "{");
+  EXPECT_FALSE(ReadOwner(output_).ok());
+  EXPECT_THAT(Refusal(first_.run), HasSubstr("an earlier job"));
+  ASSERT_EQ(TakeOutput(output_, first_, /*clear=*/true), absl::OkStatus());
+  EXPECT_EQ(CheckOwned(output_, first_.run), absl::OkStatus());
+}
+
+TEST_F(OutputOwnerTest, AFileThatIsTooLongIsNotReadWhole) {
+  WriteCheckpoint(10, first_.run);
+  WriteBytes(output_ + "/" + kOwnerName, "{");
+  std::filesystem::resize_file(output_ + "/" + kOwnerName, uintmax_t{1} << 40);
+  EXPECT_EQ(ReadOwner(output_).status().code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(Refusal(first_.run), HasSubstr("an earlier job"));
+}
+
+TEST_F(OutputOwnerTest, AllWorkersOfAJobMayTakeItAtOnce) {
+  std::vector<std::thread> workers;
+  for (int i = 0; i < 8; ++i) {
+    workers.emplace_back(
+        [this] { EXPECT_EQ(TakeOutput(output_, first_, /*clear=*/true), absl::OkStatus()); });
+  }
+  for (std::thread& worker : workers) worker.join();
+  EXPECT_EQ(CheckOwned(output_, first_.run), absl::OkStatus());
+}
+
+TEST_F(OutputOwnerTest, WhoClearsSlowlyLeavesWhatTheJobHasWrittenSince) {
+  for (const int64_t step : {5, 10, 15}) WriteCheckpoint(step, first_.run);
+  int asked = 0;
+  const auto others = [&] {
+    if (++asked == 2) WriteCheckpoint(10, second_.run);
+    return asked == 3;
+  };
+  EXPECT_THAT(ClearCheckpoints(CheckpointRoot(output_), second_.run, others), ::testing::IsEmpty());
+  int found = 0;
+  for (const int64_t step : {5, 10, 15}) found += std::filesystem::exists(Directory(step)) ? 1 : 0;
+  EXPECT_EQ(found, 2) << "one was cleared, one is the job's, one was not come to";
+  EXPECT_TRUE(std::filesystem::exists(Directory(10)));
+}
+
+TEST_F(OutputOwnerTest, OverwritingRemovesCheckpointsAndLeavesTheModelAndOthersFiles) {
+  ASSERT_EQ(TakeOutput(output_, first_, false), absl::OkStatus());
+  WriteCheckpoint(10, first_.run);
+  WriteBytes(Directory(10) + "/notes.txt", "of the user");
+  WriteBytes(output_ + "/model.safetensors", "trained");
+  ASSERT_EQ(TakeOutput(output_, second_, /*clear=*/true), absl::OkStatus());
+  EXPECT_FALSE(HasCheckpoints(output_));
+  EXPECT_TRUE(std::filesystem::exists(Directory(10) + "/notes.txt"));
+  EXPECT_TRUE(std::filesystem::exists(output_ + "/model.safetensors"));
+  // The other workers of the job come later, perhaps after its first checkpoint.
+  WriteCheckpoint(5, second_.run);
+  ASSERT_EQ(TakeOutput(output_, second_, /*clear=*/true), absl::OkStatus());
+  EXPECT_TRUE(HasCheckpoints(output_));
+}
+
+TEST_F(OutputOwnerTest, WhoLostItIsToldToWhom) {
+  EXPECT_THAT(std::string(CheckOwned(output_, first_.run).message()), HasSubstr("has gone"));
+  ASSERT_EQ(TakeOutput(output_, first_, false), absl::OkStatus());
+  EXPECT_EQ(CheckOwned(output_, first_.run), absl::OkStatus());
+  ASSERT_EQ(TakeOutput(output_, second_, true), absl::OkStatus());
+  const absl::Status lost = CheckOwned(output_, first_.run);
+  EXPECT_EQ(lost.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(lost.message()),
+              AllOf(HasSubstr(output_), HasSubstr("run jobs-7-b2) has taken it")));
+}
+
+TEST_F(OutputOwnerTest, APlaceThatCannotBeMadeIsNamed) {
+  WriteBytes(directory_.File("file"), "x");
+  const absl::Status status = TakeOutput(directory_.File("file/out"), first_, false);
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(status.message()), HasSubstr(directory_.File("file/out")));
+}
+
+TEST(PathPart, LeadsNowhereElse) {
+  EXPECT_EQ(PathPart("jobs-7-18a3f"), "jobs-7-18a3f");
+  EXPECT_EQ(PathPart("jobs/7"), "jobs-7");
+  EXPECT_EQ(PathPart("../a b"), "---a-b");
+}
+
+}  // namespace
+}  // namespace stagewright::testing

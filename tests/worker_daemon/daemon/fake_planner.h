@@ -1,0 +1,93 @@
+// A planner that says what the test says, to one worker.
+#pragma once
+
+#include <grpcpp/server_builder.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "stagewright/v1/worker_service.grpc.pb.h"
+
+namespace stagewright::testing {
+
+// The planner's end of the stream.
+class FakePlanner : public v1::WorkerService::Service {
+ public:
+  FakePlanner() {
+    grpc::ServerBuilder builder;
+    int port = 0;
+    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
+    builder.RegisterService(this);
+    server_ = builder.BuildAndStart();
+    address_ = absl::StrCat("127.0.0.1:", port);
+  }
+  ~FakePlanner() override { server_->Shutdown(std::chrono::system_clock::now()); }
+
+  const std::string& address() const { return address_; }
+
+  grpc::Status Connect(
+      grpc::ServerContext* /*context*/,
+      grpc::ServerReaderWriter<v1::ConnectResponse, v1::ConnectRequest>* stream) override {
+    {
+      absl::MutexLock lock(&mutex_);
+      stream_ = stream;
+      v1::ConnectResponse welcome;
+      welcome.mutable_registered()->set_heartbeat_interval_ns(1'000'000'000);
+      stream->Write(welcome);
+    }
+    v1::ConnectRequest report;
+    while (stream->Read(&report)) {
+      absl::MutexLock lock(&mutex_);
+      if (report.has_register_()) registered_ = true;
+      if (!report.has_heartbeat()) reports_.push_back(report);
+    }
+    absl::MutexLock lock(&mutex_);
+    stream_ = nullptr;
+    return grpc::Status::OK;
+  }
+
+  void Send(const v1::ConnectResponse& message) {
+    absl::MutexLock lock(&mutex_);
+    const auto there = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+      return registered_ && stream_ != nullptr;
+    };
+    ASSERT_TRUE(mutex_.AwaitWithTimeout(absl::Condition(&there), absl::Seconds(60)));
+    stream_->Write(message);
+  }
+
+  // The first report that the test wants, once it is there; it is then taken.
+  template <typename F>
+  v1::ConnectRequest Await(F&& wanted) {
+    absl::MutexLock lock(&mutex_);
+    auto found = reports_.end();
+    const auto there = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+      found = std::find_if(reports_.begin(), reports_.end(), wanted);
+      return found != reports_.end();
+    };
+    if (!mutex_.AwaitWithTimeout(absl::Condition(&there), absl::Seconds(120))) {
+      ADD_FAILURE() << "the report does not come";
+      return v1::ConnectRequest();
+    }
+    v1::ConnectRequest report = *found;
+    reports_.erase(found);
+    return report;
+  }
+
+ private:
+  std::unique_ptr<grpc::Server> server_;
+  std::string address_;
+  absl::Mutex mutex_;
+  grpc::ServerReaderWriter<v1::ConnectResponse, v1::ConnectRequest>* stream_
+      ABSL_GUARDED_BY(mutex_) = nullptr;
+  bool registered_ ABSL_GUARDED_BY(mutex_) = false;
+  std::vector<v1::ConnectRequest> reports_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace stagewright::testing

@@ -1,0 +1,125 @@
+#include "worker_daemon/checkpoint/output_owner.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <system_error>
+#include <vector>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/base/atomic_file.h"
+#include "common/base/regular_file.h"
+#include "worker_daemon/checkpoint/checkpoint.h"
+
+namespace stagewright {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr char kFormat[] = "stagewright-output";
+constexpr char kModel[] = "model.safetensors";
+constexpr char kShards[] = "shards-";
+constexpr size_t kLargest = size_t{64} << 10;
+
+std::string OwnerPath(const std::string& output_path) {
+  return (fs::path(output_path) / kOwnerName).string();
+}
+
+std::string Named(const OutputOwner& owner) {
+  return absl::StrCat("job \"", owner.name, "\" (", owner.job, ", run ", owner.run, ")");
+}
+
+bool HasShards(const std::string& output_path) {
+  std::error_code error;
+  for (fs::directory_iterator it(output_path, error), end; !error && it != end;
+       it.increment(error)) {
+    std::error_code unknown;
+    if (absl::StartsWith(it->path().filename().string(), kShards) && it->is_directory(unknown) &&
+        !fs::is_empty(it->path(), unknown) && !unknown)
+      return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+std::string PathPart(const std::string& text) {
+  std::string part = text;
+  std::replace_if(
+      part.begin(), part.end(),
+      [](char c) { return !absl::ascii_isalnum(static_cast<unsigned char>(c)) && c != '_'; }, '-');
+  return part;
+}
+
+absl::StatusOr<std::optional<OutputOwner>> ReadOwner(const std::string& output_path) {
+  const std::string path = OwnerPath(output_path);
+  const absl::StatusOr<std::string> text = ReadSmallFile(path, kLargest);
+  if (absl::IsNotFound(text.status())) return std::nullopt;
+  RETURN_IF_ERROR(text.status());
+  try {
+    const nlohmann::json json = nlohmann::json::parse(*text);
+    if (json.at("format") != kFormat) throw std::invalid_argument("it is of another format");
+    return OutputOwner{json.at("run"), json.at("job"), json.at("name")};
+  } catch (const std::exception& error) {
+    return absl::DataLossError(absl::StrCat(path, ": ", error.what()));
+  }
+}
+
+bool HoldsResults(const std::string& output_path) {
+  std::error_code error;
+  return HasCheckpoints(output_path) || fs::exists(fs::path(output_path) / kModel, error) ||
+         HasShards(output_path);
+}
+
+absl::Status MayTakeOutput(const std::string& output_path, const std::string& run) {
+  const auto owner = ReadOwner(output_path);
+  if (owner.ok() && owner->has_value() && (*owner)->run == run) return absl::OkStatus();
+  if (!HoldsResults(output_path)) return absl::OkStatus();
+  const std::string whose = owner.ok() && owner->has_value() ? Named(**owner) : "an earlier job";
+  return absl::FailedPreconditionError(
+      absl::StrCat("spec.output_path: ", output_path, " holds a checkpoint or model of ", whose,
+                   ": resume from there, choose another directory, or overwrite it (--overwrite)"));
+}
+
+absl::Status TakeOutput(const std::string& output_path, const OutputOwner& owner, bool clear) {
+  const auto before = ReadOwner(output_path);
+  if (before.ok() && before->has_value() && (*before)->run == owner.run) return absl::OkStatus();
+  std::error_code error;
+  fs::create_directories(output_path, error);
+  if (error) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("spec.output_path: cannot make ", output_path, ": ", error.message()));
+  }
+  if (clear) {
+    // Before the file: whoever finds that written may rely on it.
+    const auto taken = [&] {
+      const auto now = ReadOwner(output_path);
+      return now.ok() && now->has_value() && (*now)->run == owner.run;
+    };
+    const std::vector<std::string> left =
+        ClearCheckpoints(CheckpointRoot(output_path), owner.run, taken);
+    if (!left.empty()) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("spec.overwrite: cannot remove ", absl::StrJoin(left, "; ")));
+    }
+  }
+  const nlohmann::ordered_json json = {
+      {"format", kFormat}, {"run", owner.run}, {"job", owner.job}, {"name", owner.name}};
+  const std::string text =
+      json.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+  return WriteAtomically(OwnerPath(output_path), {std::as_bytes(std::span(text))});
+}
+
+absl::Status CheckOwned(const std::string& output_path, const std::string& run) {
+  ASSIGN_OR_RETURN(const std::optional<OutputOwner> owner, ReadOwner(output_path));
+  if (owner.has_value() && owner->run == run) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat(output_path, " is not this job's any more: ",
+                   owner.has_value() ? absl::StrCat(Named(*owner), " has taken it")
+                                     : absl::StrCat(kOwnerName, " has gone")));
+}
+
+}  // namespace stagewright

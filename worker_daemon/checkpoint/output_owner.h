@@ -1,0 +1,42 @@
+// Which job an output directory belongs to: OUTPUT/stagewright-job.json says it, so that two jobs
+// never mix their files there, whoever still remembers them.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "common/base/status.h"
+
+namespace stagewright {
+
+// A job, for machines and for people.
+struct OutputOwner {
+  std::string run;   // No other job ever has it; equal in all generations of a job.
+  std::string job;   // "jobs/7", which a planner with a new state gives again.
+  std::string name;  // The job's display name.
+};
+
+inline constexpr char kOwnerName[] = "stagewright-job.json";
+
+// `text` as a part of a path: what could lead elsewhere becomes "-".
+std::string PathPart(const std::string& text);
+
+// Nothing if there is no such file. DATA_LOSS names one that is damaged.
+absl::StatusOr<std::optional<OutputOwner>> ReadOwner(const std::string& output_path);
+
+// Whether a job has left a checkpoint, a trained model or shards of one there.
+bool HoldsResults(const std::string& output_path);
+
+// FAILED_PRECONDITION, naming the path and the other job, if what is there is another job's than
+// `run`. Of a path that holds no results nobody is asked. Reads only.
+absl::Status MayTakeOutput(const std::string& output_path, const std::string& run);
+
+// From now on the directory, which is made if absent, is the owner's. Checkpoints of others are
+// removed if `clear`. Errors of WriteAtomically; FAILED_PRECONDITION names a directory that cannot
+// be made, or a checkpoint that cannot be removed.
+absl::Status TakeOutput(const std::string& output_path, const OutputOwner& owner, bool clear);
+
+// FAILED_PRECONDITION, naming the other job, if the directory is not that run's any more.
+absl::Status CheckOwned(const std::string& output_path, const std::string& run);
+
+}  // namespace stagewright

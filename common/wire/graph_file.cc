@@ -4,7 +4,6 @@
 #include <zlib.h>
 
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
 #include <fstream>
 #include <sstream>
@@ -74,22 +73,12 @@ absl::StatusOr<Graph> ReadGraphFile(const std::string& path) {
   return graph;
 }
 
-absl::Status WriteGraphFile(const Graph& graph, const std::string& path) {
+std::string GraphFileBytes(const Graph& graph) {
   const std::string payload = ToProto(graph).SerializeAsString();
-  std::string header(kMagic, kMagicSize);
-  AppendLittleEndian(payload.size(), 8, header);
-  AppendLittleEndian(Crc32(payload.data(), payload.size()), 4, header);
-  const std::string temporary = path + ".tmp";
-  std::ofstream out(temporary, std::ios::binary | std::ios::trunc);
-  out << header << payload;
-  out.close();
-  if (!out || std::rename(temporary.c_str(), path.c_str()) != 0) {
-    const absl::Status status =
-        absl::UnavailableError(absl::StrCat(path, ": cannot write: ", std::strerror(errno)));
-    std::remove(temporary.c_str());
-    return status;
-  }
-  return absl::OkStatus();
+  std::string bytes(kMagic, kMagicSize);
+  AppendLittleEndian(payload.size(), 8, bytes);
+  AppendLittleEndian(Crc32(payload.data(), payload.size()), 4, bytes);
+  return bytes + payload;
 }
 
 }  // namespace stagewright

@@ -18,7 +18,7 @@ absl::StatusOr<v1::Graph> ReadGraphProto(const std::string& path);
 // ReadGraphProto from the bytes of a file; `path` is for messages.
 absl::StatusOr<v1::Graph> ParseGraphFile(const std::string& bytes, const std::string& path);
 
-// Written under a temporary name and renamed.
-absl::Status WriteGraphFile(const Graph& graph, const std::string& path);
+// What such a file holds.
+std::string GraphFileBytes(const Graph& graph);
 
 }  // namespace stagewright

@@ -43,6 +43,8 @@ const absl::flat_hash_map<absl::string_view, Limit>& Table() {
       {"stagewright.v1.ListJobStepsRequest.name", {kIdBytes}},
       {"stagewright.v1.ListJobsRequest.page_token", {kIdBytes}},
       {"stagewright.v1.ListJobsRequest.display_name_contains", {kNameBytes}},
+      {"stagewright.v1.ListJobsRequest.owner", {kIdBytes}},
+      {"stagewright.v1.ListJobsRequest.tenant", {kIdBytes}},
       {"stagewright.v1.ReplanJobRequest.name", {kIdBytes}},
       {"stagewright.v1.SetWorkerAvailabilityRequest.name", {kIdBytes}},
       {"stagewright.v1.WatchJobRequest.name", {kIdBytes}},
@@ -59,12 +61,18 @@ const absl::flat_hash_map<absl::string_view, Limit>& Table() {
       {"stagewright.v1.Register.version", {kIdBytes}},
       {"stagewright.v1.Register.host_address", {kNameBytes}},
       {"stagewright.v1.Register.software", {kNameBytes}},
+      {"stagewright.v1.GpuMachine.driver_version", {kIdBytes}},
+      {"stagewright.v1.Gpu.name", {kNameBytes}},
+      {"stagewright.v1.Gpu.uuid", {kIdBytes}},
       {"stagewright.v1.Device.name", {kNameBytes}},
       {"stagewright.v1.DeviceKind.name", {kNameBytes}},
       // Lists.
       {"stagewright.v1.Register.devices", {kUnbounded, 1024}},
       {"stagewright.v1.Register.kinds", {kUnbounded, 1024}},
       {"stagewright.v1.Register.running", {kUnbounded, 4096}},
+      {"stagewright.v1.GpuMachine.gpus", {kUnbounded, 1024}},
+      {"stagewright.v1.Gpu.slowdowns", {kUnbounded, 64}},
+      {"stagewright.v1.Gpu.no_peer_access", {kUnbounded, 1024}},
       {"stagewright.v1.TensorMeta.shape", {kUnbounded, 64}},
       {"stagewright.v1.Parameter.shape", {kUnbounded, 64}},
       {"stagewright.v1.Parameter.aliases", {kPathBytes, 1024}},
@@ -82,6 +90,8 @@ const absl::flat_hash_map<absl::string_view, Limit>& Table() {
       {"stagewright.v1.MeasuredOperator.signature", {kToldBytes, 1, true}},
       // What workers tell people.
       {"stagewright.v1.Failed.message", {kToldBytes, 1, true}},
+      {"stagewright.v1.GpuMachine.trouble", {kToldBytes, 1, true}},
+      {"stagewright.v1.PathsChecked.message", {kToldBytes, 1, true}},
       {"stagewright.v1.ShardWritten.error", {kToldBytes, 1, true}},
       {"stagewright.v1.CheckpointWritten.error", {kToldBytes, 1, true}},
       {"stagewright.v1.OperatorsProfiled.message", {kToldBytes, 1, true}},
@@ -175,7 +185,7 @@ absl::Status CheckFields(const Message& message) {
 }  // namespace
 
 absl::Status CheckLimits(const Message& message) {
-  const absl::Status status = CheckFields(message);
+  absl::Status status = CheckFields(message);
   if (status.ok()) return status;
   return absl::Status(status.code(), status.message().substr(1));  // Without the first dot.
 }

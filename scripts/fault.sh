@@ -1,21 +1,48 @@
 #!/usr/bin/env bash
-# The long form of tests/fault, in the release preset: kills, stops and ends planner and workers in the middle of jobs, a
-# seeded number of times. Prints a Markdown table; fails if a job does not end as if nothing had been.
+# The long forms of tests/fault, in the release preset: planners and workers that are killed, stopped, cut off and ended while
+# clients write and jobs train, at random points of a seed. Prints a Markdown table; fails if anything was lost.
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 cd "$STAGEWRIGHT_ROOT"
 
-case ${1:-} in
+usage() {
+  cat <<USAGE
+usage: scripts/fault.sh workers [FAULTS [SEED]]    default: 60 1; on workers of jobs that train
+       scripts/fault.sh times [DEATHS]             default: 20; from the death of a worker to the job's next step
+       scripts/fault.sh planner [KILLS [SEED]]     default: 200 1; of a planner, under clients that keep a history
+       scripts/fault.sh leader [FAULTS [SEED]]     default: 30 1; of the leader of three planners over etcd, likewise
+       scripts/fault.sh points                     at every durable step of planner and worker (preset dev: there are none
+                                                   in release)
+USAGE
+}
+
+what=${1:-}
+[[ $# -gt 0 ]] && shift
+case $what in
+  workers) program=faults ;;
+  times) program=recovery_time ;;
+  planner) program=planner_kills ;;
+  leader) program=leader_faults ;;
+  points) program=failpoints ;;
   -h | --help)
-    echo "usage: scripts/fault.sh [FAULTS [SEED]]    default: 60 1"
+    usage
     exit 0
     ;;
-  *[!0-9]*) die "scripts/fault.sh: '$1' is no number of faults" ;;
+  *)
+    usage >&2
+    exit 2
+    ;;
 esac
+for number in "$@"; do
+  [[ $number =~ ^[0-9]+$ ]] || die "scripts/fault.sh: '$number' is no number"
+done
 
 preset=${STAGEWRIGHT_PRESET:-release}
+[[ $what == points ]] && preset=dev
 scripts/build.sh "$preset" stagewright stagewright-planner stagewright-worker >&2
-STAGEWRIGHT_BIN=$(bin_dir "$preset") STAGEWRIGHT_TEST_MODELS=$STAGEWRIGHT_ROOT/build/$preset/test_models \
-  PYTHONPATH=$STAGEWRIGHT_ROOT/clients/python:$STAGEWRIGHT_ROOT/tests/integration OMP_NUM_THREADS=1 \
-  "$VENV/bin/python" tests/fault/faults.py "$@"
+export PYTHONPATH=$STAGEWRIGHT_ROOT/clients/python:$STAGEWRIGHT_ROOT/tests/integration OMP_NUM_THREADS=1
+export STAGEWRIGHT_BIN STAGEWRIGHT_TEST_MODELS=$STAGEWRIGHT_ROOT/build/$preset/test_models
+STAGEWRIGHT_BIN=$(bin_dir "$preset")
+make_test_models "$STAGEWRIGHT_TEST_MODELS"
+"$VENV/bin/python" "tests/fault/$program.py" "$@"

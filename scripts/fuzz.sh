@@ -10,7 +10,8 @@ usage() {
 usage: scripts/fuzz.sh [SECONDS] [TARGET...]
 
   SECONDS  how long each target runs (default 20)
-  TARGET   cluster, graph_file, import_dapple, import_pipedream, import_piper, manual, plan, strategy (default: all)
+  TARGET   cluster, graph_file, import_dapple, import_pipedream, import_piper, jwt, manual, plan, strategy (default: all
+           of these), or rpc alone: messages of every RPC for a planner of preset dev
 
 Needs Clang with its sanitizer runtimes (Debian: clang-14, libclang-rt-14-dev); CLANG names another clang++. What a
 target finds is left in build/fuzz/findings, what it learned in build/fuzz/corpus. With STAGEWRIGHT_FUZZ_PLANNERS=NAME,...
@@ -22,7 +23,12 @@ seconds=20
 if [[ ${1:-} == -h || ${1:-} == --help ]]; then usage && exit 0; fi
 if [[ ${1:-} =~ ^[0-9]+$ ]]; then seconds=$1 && shift; fi
 targets=("$@")
-((${#targets[@]})) || targets=(import_pipedream import_dapple import_piper cluster graph_file manual strategy plan)
+((${#targets[@]})) || targets=(import_pipedream import_dapple import_piper cluster graph_file jwt manual strategy plan)
+
+if [[ ${targets[*]} == rpc ]]; then
+  scripts/build.sh dev stagewright-planner >&2
+  STAGEWRIGHT_BIN=$(bin_dir dev) PYTHONPATH=clients/python:tests/security exec "$VENV/bin/python" tests/fuzz/rpc_fuzz.py "$seconds"
+fi
 
 # Paths relative to the tree let checkouts share one ccache.
 export CCACHE_BASEDIR=$STAGEWRIGHT_ROOT

@@ -44,6 +44,11 @@ install_requirements() {
 # bin_dir PRESET: where that preset's programs land.
 bin_dir() { echo "$STAGEWRIGHT_ROOT/build/$1/bin"; }
 
+# make_test_models FOLDER: the models that tests train, unless they are there.
+make_test_models() {
+  [[ -d $1 ]] || PYTHONPATH=$STAGEWRIGHT_ROOT/clients/python "$VENV/bin/python" "$STAGEWRIGHT_ROOT/tests/data/export_models.py" "$1" >&2
+}
+
 # need_preset NAME: dies unless CMakePresets.json has a visible configure preset of that name.
 need_preset() {
   case $1 in

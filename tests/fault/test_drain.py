@@ -1,5 +1,7 @@
 """Workers that are cordoned and drained, and that are renewed one after the other, fail no job and cost no step."""
 
+import json
+import re
 import signal
 
 import faults
@@ -60,6 +62,40 @@ def test_drain_takes_a_job_off_a_worker_without_losing_a_step(system):
     faults.assert_same_losses(faults.losses(system, job), faults.losses(system, whole))
 
 
+def test_an_asynchronous_job_leaves_with_the_losses_of_a_schedule_that_is_flushed_there(system):
+    plan = system.plan_by_hand(faults.MODEL, stages=2)
+    plan.write_text(json.dumps(json.loads(plan.read_text()) | {"asynchronous": True}))
+
+    def flags(out, **changes):
+        common = dict(devices=2, plan_file=plan, on_loss="wait", micro_batch=None, checkpoint_every=None, lr=0.001)
+        return faults.settings(system, f"asynchronous-{out}", steps=LONG) | common | changes
+
+    job = system.submit(faults.MODEL, **flags("drained"))
+    system.await_step(job, 20)
+    leaver = system.job(job)["devices"][0].split("/")[0]
+    assert system.cli("workers", "drain", leaver).returncode == 0
+    wait_for(lambda: jobs_of(system, leaver) == [""], f"{leaver} to be free")
+    assert system.cli("workers", "uncordon", leaver).returncode == 0
+    events = system.json("jobs", "events", job)["events"]
+    (left,) = [found for e in events if (found := re.search(r"left \w+ after step (\d+)", e["message"]))]
+    step = int(left.group(1))
+    system.await_step(job, 2 * step)
+    assert system.job(job)["restarts"] == 0
+    assert all(not device.startswith(f"{leaver}/") for device in system.job(job)["devices"])
+    system.cli("cancel", job)
+
+    flushed = system.train(faults.MODEL, **flags("flushed", steps=2 * step, checkpoint_every=step))
+    never = system.train(faults.MODEL, **flags("never", steps=2 * step))
+    assert (flushed["state"], never["state"]) == ("succeeded", "succeeded"), flushed["message"]
+    found, expected = faults.losses(system, job), faults.losses(system, flushed["name"])
+    common = found.keys() & expected.keys()
+    assert min(common) == 1 and max(common) > step
+    assert {s: found[s] for s in common} == pytest.approx({s: expected[s] for s in common}, rel=1e-9)
+    # It is not the same without the flush.
+    unflushed = faults.losses(system, never["name"])
+    assert any(abs(unflushed[s] - expected[s]) > 1e-9 * abs(expected[s]) for s in common & unflushed.keys())
+
+
 @pytest.mark.parametrize("policy", ["shrink", "wait"])
 def test_renewing_all_workers_one_after_the_other_fails_no_job(system, policy):
     flags = faults.settings(system, f"rolled-{policy}", devices=3, steps=LONG, on_loss=policy, max_restarts=0)
@@ -70,7 +106,7 @@ def test_renewing_all_workers_one_after_the_other_fails_no_job(system, policy):
         before = system.job(job)
         assert before["state"] not in ("failed", "succeeded"), before["message"]
         if policy == "wait":
-            wait_for(lambda: "2 are free" in system.job(job)["message"], "the job to say what it waits for")
+            wait_for(lambda: "2 are connected" in system.job(job)["message"], "the job to say what it waits for")
         faults.replace(system, name)
     now = system.job(job)
     faults.await_progress(system, job, now["step"])

@@ -1,4 +1,4 @@
-"""The short form of scripts/fault.sh: each kind of fault once, on 2, 3 and 4 workers in turn."""
+"""The short form of scripts/fault.sh workers: kinds of faults on 2, 3 and 4 workers."""
 
 import random
 import re
@@ -17,11 +17,15 @@ def system(request):
         yield running
 
 
-# Two kinds for each number of workers; the long form has all.
-TRIED = {2: ("kill", "stop"), 3: ("kill for good", "kill planner and worker"), 4: ("kill", "terminate")}
+# Three kinds for each number of workers; the long form has all.
+TRIED = {
+    2: ("kill", "stop", "full disk"),
+    3: ("kill for good", "kill planner and worker", "hung path"),
+    4: ("kill", "terminate", "cut network"),
+}
 
 
-@pytest.mark.parametrize("which", [0, 1])
+@pytest.mark.parametrize("which", [0, 1, 2])
 def test_a_job_goes_on_as_if_nothing_had_been(system, which):
     workers = len(system.workers)
     kind = TRIED[workers][which]

@@ -24,6 +24,7 @@ class Processes:
         self.planner_flags = planner_flags
         self.planner = None
         self.address = "127.0.0.1:0"
+        self.worker_address = None  # Where workers find the planner, if not there.
         self.workers: dict[str, subprocess.Popen] = {}
         self.start_planner()
         for i in range(workers):
@@ -36,15 +37,19 @@ class Processes:
     def __exit__(self, *unused):
         self.close()
 
-    def start_planner(self) -> None:
-        """On the address of the planner before it, if there was one."""
-        command = [BIN / "stagewright-planner", "--listen", self.address, "--metrics-listen", ""]
+    def begin_planner(self, prefix: tuple | list = ()) -> int:
+        """Starts one without waiting for it; where its log begins. `prefix`: a program that becomes the planner."""
+        command = [*prefix, BIN / "stagewright-planner", "--listen", self.address, "--metrics-listen", ""]
         command += ["--state", self.path / "state.db", *self.planner_flags]
         # A file: a pipe that nobody reads would fill up with the planner's log and hold it up.
-        path = self.path / "planner.log"
-        begin = path.stat().st_size if path.exists() else 0
-        with open(path, "a") as log:
+        with open(self.path / "planner.log", "a") as log:
             self.planner = subprocess.Popen(command, stderr=log)
+            return log.tell()
+
+    def start_planner(self) -> None:
+        """On the address of the planner before it, if there was one."""
+        path = self.path / "planner.log"
+        begin = self.begin_planner()
 
         def announced():
             return re.search(r"listening on (\S+?),? ?$", path.read_text()[begin:], re.MULTILINE)
@@ -56,7 +61,8 @@ class Processes:
     def start_worker(self, name: str, *flags: str, prefix: tuple | list = ()) -> subprocess.Popen:
         """`prefix`: a program that becomes the worker."""
         log = open(self.path / f"{name}.log", "a")  # noqa: SIM115
-        command = [*prefix, BIN / "stagewright-worker", "--planner", self.address, "--name", name, *flags]
+        planner = self.worker_address or self.address
+        command = [*prefix, BIN / "stagewright-worker", "--planner", planner, "--name", name, *flags]
         self.workers[name] = subprocess.Popen(command, stderr=log)
         log.close()
         return self.workers[name]
@@ -80,11 +86,11 @@ class Processes:
         return json.loads(result.stdout)
 
     def submit_flags(self, model: str, **changes) -> list:
-        """A job as the references were made: `steps=5` sets --steps 5, None leaves a flag out."""
+        """A job as the references were made: `steps=5` sets --steps 5, None leaves a flag out. Directories are used again."""
         stem = MODELS / model
         flags = dict(
             weights=f"{stem}.safetensors", data=f"{stem}.data.safetensors", out=self.path / f"out-{model}",
-            mini_batch=16, steps=5, optimizer="sgd", lr=0.1, no_shuffle=True,
+            mini_batch=16, steps=5, optimizer="sgd", lr=0.1, no_shuffle=True, overwrite=True,
         )  # fmt: skip
         flags.update(changes)
         graph = flags.pop("graph", f"{stem}.swg")

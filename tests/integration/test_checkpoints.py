@@ -72,6 +72,30 @@ def test_shared_optimizer_state_goes_on_as_whole_and_back(system):
         assert_same(resumed["checkpoint"], whole["checkpoint"])
 
 
+def test_what_another_job_left_is_not_overwritten(system):
+    flags = settings(system, "taken", devices=1, checkpoint_every=10)
+    first = system.train(MODEL, **flags)
+    assert first["state"] == "succeeded", first["message"]
+    out, model = flags["out"], load_file(first["checkpoint"])
+    # What the planner forgets is still there.
+    assert system.cli("jobs", "rm", first["name"]).returncode == 0
+    other = flags | {"seed": 4, "overwrite": None}
+    for changes in ({}, {"checkpoint_every": None}):
+        refused = system.train(MODEL, **(other | changes))
+        assert refused["state"] == "failed"
+        assert f"{out} holds a checkpoint or model of job" in refused["message"], refused["message"]
+        assert first["name"] in refused["message"]
+    kept = load_file(out / "model.safetensors")
+    assert all(torch.equal(tensor, kept[name]) for name, tensor in model.items())
+    assert stagewright.read_checkpoint(out / "checkpoints/step-0000000010").step == 10
+    taken = system.train(MODEL, **(other | {"checkpoint_every": 15, "overwrite": True}))
+    assert taken["state"] == "succeeded", taken["message"]
+    assert [path.name for path in whole_checkpoints(out / "checkpoints")] == ["step-0000000015"]
+    changed = load_file(taken["checkpoint"])
+    assert any(not torch.equal(tensor, changed[name]) for name, tensor in model.items())
+    assert not list(out.glob("shards-*"))
+
+
 def whole_checkpoints(root):
     return sorted(path.parent for path in root.glob("*/manifest.json"))
 

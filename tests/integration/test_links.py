@@ -17,7 +17,8 @@ def system():
 
 
 def measured(system, *flags):
-    result = system.cli("topology", "measure", "-o", "json", *flags, timeout=120)
+    # Longer than usual: beside other programs some probes are made more than once.
+    result = system.cli("topology", "measure", "-o", "json", "--time-limit", 200, *flags, timeout=220)
     assert result.returncode == 0, result.stderr
     return json.loads(result.stdout)
 

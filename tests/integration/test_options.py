@@ -4,7 +4,7 @@ import json
 
 import pytest
 import torch
-from processes import MODELS, Processes
+from processes import MODELS, Processes, wait_for
 from safetensors.torch import load_file, save_file
 from torch import nn
 
@@ -94,6 +94,18 @@ def test_a_plan_by_hand_is_what_runs(system):
     missing = system.cli(*system.submit_flags("chain_f64", plan_file=system.path / "no.json"))
     assert missing.returncode == 1
     assert "no.json" in missing.stderr
+
+
+def test_a_plan_by_hand_waits_for_as_many_devices_as_it_has(system):
+    job = system.submit("chain_f64", plan_file=system.plan_by_hand("chain_f64", 4), out=system.path / "waits")
+    reason = "waits for 4 devices: 3 are connected and open to jobs"
+    wait_for(lambda: reason in system.job(job)["message"], "the job to wait")
+    system.start_worker("w3")
+    ended = system.await_end(job)
+    assert ended["state"] == "succeeded", ended["message"]
+    assert len(ended["devices"]) == 4
+    assert system.stop(system.workers.pop("w3")) == 0
+    system.await_workers(3)
 
 
 @pytest.mark.parametrize("policy", ["stop", "skip", "continue"])

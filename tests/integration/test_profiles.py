@@ -77,6 +77,44 @@ def test_plans_without_a_service_take_a_profile_from_a_file(system):
     assert system.cli(*plan, "--profile", system.path / "none.json").returncode == 1
 
 
+def test_a_plan_is_applied_only_while_what_it_was_made_from_holds(system):
+    path, cluster, plan = system.path / "applied.json", system.path / "workers.json", system.path / "plan.json"
+    assert system.cli("topology", "measure", "--out", cluster).returncode == 0
+    question = (MODELS / f"{MODEL}.swg", "--cluster", cluster, "--mini-batch", 16, "--optimizer", "sgd")
+    made = system.cli("plan", *question, "--save", plan)
+    assert made.returncode == 0, made.stderr
+    flags = dict(plan=plan, check_version=True)
+    job = system.train(MODEL, **flags)
+    assert job["state"] == "succeeded", job["message"]
+
+    def refusal(model=MODEL, **changes) -> str:
+        refused = system.cli(*system.submit_flags(model, **(flags | changes)))
+        assert refused.returncode == 1 and "the plan was made for something else: " in refused.stderr, refused.stderr
+        return refused.stderr
+
+    assert "the mini-batch is 32, it was 16" in refusal(mini_batch=32)
+    assert "operator " in refusal("four_branches_f64")
+    assert system.cli("profiles", "export", path).returncode == 0
+    profile = json.loads(path.read_text())
+    sample = profile["devices"][0]["operators"][0]["samples"][0]
+    sample["forward_ns"] += 1000
+    path.write_text(json.dumps(profile))
+    assert system.cli("profiles", "import", path).returncode == 0
+    assert f'the profile of "{profile["devices"][0]["device_kind"]}" is another' in refusal()
+    sample["forward_ns"] -= 1000
+    path.write_text(json.dumps(profile))
+    assert system.cli("profiles", "import", path).returncode == 0
+    assert system.cli(*system.submit_flags(MODEL, **flags), "--validate-only").returncode == 0
+
+    system.stop(system.workers.pop("w1"))
+    system.await_workers(1)
+    assert "device w1/cpu0 is gone" in refusal()
+    system.start_worker("w1")
+    system.await_workers(2)
+    by_hand = system.cli(*system.submit_flags(MODEL, plan=system.plan_by_hand(MODEL, 2), check_version=True))
+    assert by_hand.returncode == 1 and "not a saved plan" in by_hand.stderr, by_hand.stderr
+
+
 def test_a_device_that_is_not_there_is_told(system):
     refused = system.cli("profile", MODELS / f"{MODEL}.swg", "--device", "w7/cpu0")
     assert refused.returncode == 1

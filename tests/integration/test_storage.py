@@ -44,8 +44,8 @@ def plan(system):
 
 
 def settings(system, out, **changes):
-    flags = dict(out=out, steps=LONG, optimizer="adam", lr=0.01, seed=3, no_shuffle=None, plan_file=plan(system))
-    return flags | changes
+    flags = dict(out=out, steps=LONG, optimizer="adam", lr=0.01, seed=3, no_shuffle=None)
+    return flags | dict(plan_file=plan(system), devices=2) | changes
 
 
 class SmallDisk:
@@ -304,6 +304,8 @@ def test_a_worker_killed_while_it_saves_leaves_the_last_checkpoint(system):
         ended = system.await_end(job)
         system.start_worker("w1", prefix=BOUND_BY_PERMISSIONS if shutil.which("setpriv") else [])
         system.await_workers(2)
+        # Who fails three times is kept from jobs for a while.
+        assert system.cli("workers", "uncordon", "w1").returncode == 0
         assert ended["state"] == "failed"
         newest = newest_checkpoint(out)
         assert stagewright.read_checkpoint(newest).step >= ended["checkpoint_step"]

@@ -1,12 +1,20 @@
 """Workers of different versions: the planner takes those of one, the others wait and say why."""
 
 import contextlib
+import gzip
 import os
+import pathlib
+import queue
 import subprocess
+import threading
 import time
 
+import grpc
 import pytest
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from processes import Processes, wait_for
+
+RELEASED = pathlib.Path(__file__).parents[1] / "lint" / "released_wire.binpb.gz"
 
 
 @contextlib.contextmanager
@@ -22,6 +30,60 @@ def other_version(system, version, name="other"):
         process.wait(10)
         process.stdout.close()
         process.stderr.close()
+
+
+def released_message(name):
+    """The class of a message as programs of the last release have it: they know no newer field."""
+    files = descriptor_pb2.FileDescriptorSet.FromString(gzip.decompress(RELEASED.read_bytes()))
+    pool = descriptor_pool.DescriptorPool()
+    for file in files.file:
+        pool.AddSerializedFile(file.SerializeToString())
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName(f"stagewright.v1.{name}"))
+
+
+class ReleasedWorker:
+    """A worker of the last release with one device, as far as its messages go."""
+
+    def __init__(self, address, version):
+        self.message = released_message("ConnectRequest")
+        self.answers, self.sent = [], queue.SimpleQueue()
+        self.channel = grpc.insecure_channel(address)
+        connect = self.channel.stream_stream(
+            "/stagewright.v1.WorkerService/Connect",
+            request_serializer=self.message.SerializeToString,
+            response_deserializer=released_message("ConnectResponse").FromString,
+        )
+        register = self.message()
+        register.register.worker, register.register.version = "released", version
+        register.register.kinds.add(name="cpu", flops_per_second=1e9, memory_bytes_per_second=1e9)
+        register.register.devices.add(name="cpu0", memory_bytes=1 << 30)
+        self.send(register)
+        self.stream = connect(iter(self.sent.get, None))
+        self.reader = threading.Thread(target=self.read)
+        self.reader.start()
+
+    def send(self, message):
+        self.sent.put(message)
+
+    def read(self):
+        with contextlib.suppress(grpc.RpcError):
+            for answer in self.stream:
+                self.answers.append(answer)
+
+    def await_told(self, kind):
+        """The first message of that kind."""
+
+        def told():
+            return [answer for answer in self.answers if answer.WhichOneof("message") == kind]
+
+        wait_for(told, kind)
+        return getattr(told()[0], kind)
+
+    def close(self):
+        self.sent.put(None)
+        self.stream.cancel()
+        self.reader.join(10)
+        self.channel.close()
 
 
 def cpu_seconds(process) -> float:
@@ -68,3 +130,24 @@ def test_a_refused_worker_says_why_once_waits_and_joins_when_it_may(system):
     wait_for(lambda: [entry["name"] for entry in system.json("workers")["workers"]] == ["w0"], "the worker", 20)
     assert system.train("chain_f32", devices=1, steps=2)["state"] == "succeeded"
     assert system.stop(worker) == 0
+
+
+def test_a_worker_of_the_last_release_is_told_what_to_do_and_is_understood(system):
+    worker = ReleasedWorker(system.address, "0.1.0")
+    try:
+        system.await_workers(1)
+        assert worker.await_told("registered").heartbeat_interval_ns > 0
+        out = system.path / "told"
+        job = system.submit("chain_f32", devices=1, steps=3, out=out)
+        prepare = worker.await_told("prepare")
+        assert (prepare.job, list(prepare.device_names), prepare.spec.steps) == (job, ["cpu0"], 3)
+        assert prepare.spec.output_path == str(out) and prepare.spec.graph.nodes and prepare.program.devices
+        refusal = worker.message()
+        refusal.failed.job, refusal.failed.generation = prepare.job, prepare.generation
+        refusal.failed.code, refusal.failed.message = grpc.StatusCode.INVALID_ARGUMENT.value[0], "too new for me"
+        worker.send(refusal)
+        ended = system.await_end(job)
+        assert (ended["state"], "too new for me" in ended["message"]) == ("failed", True), ended["message"]
+        worker.await_told("abort")
+    finally:
+        worker.close()

@@ -1,0 +1,144 @@
+"""Planner and worker die at every durable step, one after the other; a client that asks again gets one job that ends well.
+
+python tests/fault/failpoints.py (with the environment of scripts/fault.sh points) prints a table. Points are found in the
+sources; how often each is reached is found by dying there for the first time, the second, and so on.
+"""
+
+import json
+import pathlib
+import re
+import signal
+
+import faults
+from processes import Processes, wait_for
+
+ROOT = pathlib.Path(__file__).parents[2]
+POINT = re.compile(r'STAGEWRIGHT_FAILPOINT\("([\w.]+)"\)')
+STEPS = 300
+
+
+def points(*folders: str) -> list[str]:
+    """Of the sources below the folders."""
+    sources = [source for folder in folders for source in sorted((ROOT / folder).rglob("*.cc"))]
+    return sorted({name for source in sources for name in POINT.findall(source.read_text())})
+
+
+PLANNERS = [name for name in points("planner_service") if not name.startswith("etcd.")]
+LEADERS = [name for name in points("planner_service") if name.startswith("etcd.")]
+WORKERS = points("common", "worker_daemon")
+
+
+def armed(name: str, count: int) -> list[str]:
+    return ["env", f"STAGEWRIGHT_FAILPOINTS={name}:crash@{count}"]
+
+
+def flags_of(system: Processes, name: str) -> dict:
+    """A job with several checkpoints, of which the last stays."""
+    return faults.settings(system, name, devices=1, steps=STEPS, max_restarts=5, name=name) | dict(
+        model=faults.MODEL, checkpoint_every=STEPS // 3, keep=1, request_id=name
+    )
+
+
+def is_one_good_job(system: Processes, name: str, job: str, whole: str) -> None:
+    ended = system.await_end(job)
+    assert ended["state"] == "succeeded", ended["message"]
+    faults.assert_same(ended["checkpoint"], system.job(whole)["checkpoint"])
+    same = [j["name"] for j in system.json("jobs")["jobs"] if j["display_name"] == name]
+    assert same == [job], same
+
+
+def renew_worker(system: Processes, prefix: list | tuple = ()):
+    system.stop(system.workers.pop("w0"), signal.SIGKILL)
+    wait_for(lambda: not system.json("workers")["workers"], "w0 to be gone")
+    return system.start_worker("w0", prefix=prefix)
+
+
+def die_in_worker(system: Processes, point: str, count: int, whole: str) -> bool:
+    """Whether the worker came so far that it died."""
+    name = f"{point}-{count}"
+    worker = renew_worker(system, armed(point, count))
+    wait_for(lambda: worker.poll() is not None or system.json("workers")["workers"], "w0 to come or to die")
+    job = system.submit(**flags_of(system, name))
+    wait_for(lambda: worker.poll() is not None or system.job(job)["state"] in faults.ENDED, f"{point} {count}")
+    died = worker.poll() == -signal.SIGKILL
+    if died:
+        assert f"failpoint {point}: crash" in system.log("w0")
+        system.start_worker("w0")
+        system.await_workers(1)
+        assert system.cli("workers", "uncordon", "w0").returncode == 0
+    is_one_good_job(system, name, job, whole)
+    return died
+
+
+def die_in_planner(system: Processes, point: str, count: int, whole: str) -> bool:
+    """The same of the planner, with a state of its own where that is made."""
+    name = f"{point}-{count}"
+    system.stop(system.planner, signal.SIGKILL)
+    if point.startswith("store.make"):
+        for file in system.path.glob("state.db*"):
+            file.unlink()
+    begin = system.begin_planner(armed(point, count))
+    begun = system.planner
+
+    def restarted():
+        """It is started again when it dies, as systemd would."""
+        if system.planner.poll() is None:
+            return False
+        assert f"failpoint {point}: crash" in system.log("planner")[begin:]
+        system.start_planner()
+        return True
+
+    job = None
+    while job is None:  # It may die before it listens, while it is asked, and when it has answered.
+        restarted()
+        result = system.cli(*system.submit_flags(**flags_of(system, name)), "-o", "json")
+        if result.returncode == 0:
+            job = json.loads(result.stdout)["name"]
+    wait_for(lambda: restarted() or is_over(system, job), f"{point} {count}")
+    if begun.poll() is None:
+        is_one_good_job(system, name, job, whole)
+        return False
+    is_one_good_job(system, name, job, whole)
+    return True
+
+
+def is_over(system: Processes, job: str) -> bool:
+    result = system.cli("jobs", "-o", "json")
+    return result.returncode == 0 and any(
+        j["name"] == job and j["state"] in faults.ENDED for j in json.loads(result.stdout)["jobs"]
+    )
+
+
+def times(die, stride: int) -> int:
+    """How often a point is reached, where every `stride`th time is tried."""
+    count = 1
+    while die(count):
+        count += stride
+    return count - stride
+
+
+def walk(stride: int) -> dict[str, int]:
+    """By point, the last time that it was died at."""
+    reached = {}
+    with Processes(workers=1, planner_flags=("--worker-timeout", str(faults.HEARTBEAT_LIMIT))) as system:
+        whole = faults.undisturbed(system, STEPS)
+        for point in WORKERS:
+            reached[point] = times(lambda count, p=point: die_in_worker(system, p, count, whole), stride)
+        renew_worker(system)
+        for point in PLANNERS:
+            reached[point] = times(lambda count, p=point: die_in_planner(system, p, count, whole), stride)
+    return reached
+
+
+def main() -> None:
+    reached = walk(stride=1)
+    print("| point | died there | all jobs |\n|---|---|---|")
+    for point, count in reached.items():
+        print(f"| {point} | {count} times | ended well, once |")
+    unreached = [point for point, count in reached.items() if count < 1]
+    if unreached:
+        raise SystemExit(f"never reached: {unreached}")
+
+
+if __name__ == "__main__":
+    main()

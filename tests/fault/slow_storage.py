@@ -1,0 +1,54 @@
+"""A file system that does not answer for a while, as one does whose server is away: a library is loaded before the worker
+that waits in open(2) of what the worker writes for its jobs."""
+
+import os
+import pathlib
+import subprocess
+
+SOURCE = """
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+static void wait_for(const char *path) {
+  const char *mark = getenv("HANGS_WHILE");
+  while (path != 0 && strstr(path, "/checkpoints/") != 0 && access(mark, F_OK) == 0) usleep(10000);
+}
+#define OPENS(name)                                                                   \\
+  int name(const char *path, int flags, ...) {                                        \\
+    va_list list;                                                                     \\
+    va_start(list, flags);                                                            \\
+    mode_t mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(list, mode_t) : 0;           \\
+    va_end(list);                                                                     \\
+    wait_for(path);                                                                   \\
+    return ((int (*)(const char *, int, ...))dlsym(RTLD_NEXT, #name))(path, flags, mode); \\
+  }
+OPENS(open)
+OPENS(open64)
+"""
+
+
+class SlowStorage:
+    def __init__(self, folder: pathlib.Path):
+        self.folder = folder
+        self.library = folder / "slow_storage.so"
+        source = folder / "slow_storage.c"
+        source.write_text(SOURCE)
+        subprocess.run(["cc", "-shared", "-fPIC", "-o", self.library, source, "-ldl"], check=True)
+
+    def mark(self, worker: str) -> pathlib.Path:
+        return self.folder / f"{worker}.hangs"
+
+    def prefix(self, worker: str) -> list[str]:
+        """What a worker is started with."""
+        preload = ":".join(filter(None, [str(self.library), os.environ.get("LD_PRELOAD", "")]))
+        return ["env", f"LD_PRELOAD={preload}", f"HANGS_WHILE={self.mark(worker)}"]
+
+    def hang(self, worker: str) -> None:
+        self.mark(worker).touch()
+
+    def go_on(self, worker: str) -> None:
+        self.mark(worker).unlink()

@@ -1,0 +1,78 @@
+"""Who gets devices when: a job that is stopped for one of higher priority goes on as if nothing had been."""
+
+import os
+import pathlib
+import subprocess
+
+import pytest
+from processes import Processes
+
+MODEL = "four_branches_f64"
+STEPS = 4000
+
+
+@pytest.fixture(scope="module")
+def system():
+    with Processes(workers=2, planner_flags=("--quota", "nobody=1")) as running:
+        yield running
+
+
+def settings(system, out, **changes):
+    return dict(
+        out=system.path / out, optimizer="adam", lr=0.001, seed=3, no_shuffle=None, micro_batch=4, **changes
+    )  # fmt: skip
+
+
+def losses(system, name):
+    return {step["step"]: step["loss"] for step in system.json("jobs", "losses", name)["steps"]}
+
+
+def test_a_preempted_job_loses_no_step(system):
+    whole = system.train(MODEL, **settings(system, "whole", devices=2, steps=STEPS))
+    assert whole["state"] == "succeeded", whole["message"]
+
+    low = system.submit(MODEL, **settings(system, "low", devices=2, steps=STEPS, preemptible=True))
+    system.await_step(low, 20)
+    high = system.submit(MODEL, **settings(system, "high", devices=2, steps=200, priority=5))
+    urgent = system.await_end(high)
+    assert urgent["state"] == "succeeded", urgent["message"]
+    # It was first, though it came last.
+    assert system.job(low)["state"] != "succeeded", system.cli("jobs", "events", low).stdout
+    ended = system.await_end(low)
+    assert ended["state"] == "succeeded", ended["message"]
+    assert (ended["step"], ended["preemptions"], ended["preempted"], ended["restarts"]) == (STEPS, 1, False, 0)
+
+    events = system.json("jobs", "events", low)["events"]
+    (preempted,) = [event for event in events if event["kind"] == "preempted"]
+    assert f"for {high} (priority 5)" in preempted["message"]
+    expected, actual = losses(system, whole["name"]), losses(system, low)
+    assert list(actual) == list(expected) and max(actual) == STEPS
+    assert actual == pytest.approx(expected, rel=1e-9)
+
+
+def test_a_job_that_waits_says_its_place_and_why(system):
+    busy = system.submit(MODEL, **settings(system, "busy", devices=2, steps=1_000_000))
+    system.await_step(busy, 1)
+    waits = system.submit(MODEL, **settings(system, "waits", devices=2, steps=5, priority=-7))
+    job = system.job(waits)
+    assert (job["state"], job["queue_position"], job["priority"]) == ("pending", 1, -7)
+    assert job["message"] == "waits for 2 free devices: 0 are free"
+    shown = system.cli("jobs", "describe", waits).stdout
+    assert "priority         -7" in shown and "place 1: waits for 2 free devices" in shown
+    listed = system.cli("jobs").stdout.splitlines()
+    assert "priority" in listed[0] and "queue" in listed[0]
+    system.cli("cancel", busy)
+    assert system.await_end(waits)["state"] == "succeeded"
+
+
+def test_quotas_that_are_none_are_named():
+    planner = pathlib.Path(os.environ["STAGEWRIGHT_BIN"]) / "stagewright-planner"
+    for flag, quotas, said in (
+        ("--quota", ["alice"], '"alice" is no quota: expected OWNER=DEVICES'),
+        ("--quota", ["alice=1", "alice=2"], "owner alice has two quotas"),
+        ("--tenant-quota", ["vision"], '"vision" is no quota: expected TENANT=DEVICES'),
+        ("--tenant-quota", ["vision=1", "vision=2"], "tenant vision has two quotas"),
+    ):
+        flags = [word for quota in quotas for word in (flag, quota)]
+        result = subprocess.run([planner, "--state", ":memory:", *flags], capture_output=True, text=True, timeout=20)
+        assert result.returncode != 0 and flag in result.stderr and said in result.stderr, result.stderr

@@ -3,11 +3,14 @@
 
 #include <CLI/CLI.hpp>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/config/config_command.h"
 #include "common/log/log.h"
 #include "common/log/log_flags.h"
 #include "planner_service/election/elected_server.h"
+#include "planner_service/queue/parse_quotas.h"
 #include "planner_service/service/server.h"
 #include "planner_service/state/state_command.h"
 #include "planner_service/store/etcd/etcd_client.h"
@@ -27,6 +30,9 @@ int main(int argc, char** argv) {
   app.option_defaults()->always_capture_default();
   app.add_option("--listen", options.listen,
                  "address of the gRPC service, HOST:PORT; port 0 picks one");
+  app.add_option("--worker-listen", options.worker_listen,
+                 "address of workers' streams, HOST:PORT, which then come in nowhere else "
+                 "(default: that of --listen)");
   app.add_option("--metrics-listen", options.metrics_listen,
                  "address of /metrics, HOST:PORT; empty for none");
   app.add_option("--state", options.state, "SQLite file that keeps jobs; made if absent");
@@ -39,6 +45,17 @@ int main(int argc, char** argv) {
   app.add_option("--advertise", election.advertise,
                  "HOST:PORT at which the other planners of an etcd reach this one (default: "
                  "--listen)");
+  app.add_option("--advertise-workers", election.advertise_workers,
+                 "HOST:PORT at which they reach its --worker-listen (default: that address)");
+  app.add_option(
+      "--peer-ca", election.peer_authorities,
+      "authorities, a PEM file: the leader of an etcd's planners must show a certificate "
+      "of theirs; for planners without --tls-ca, which otherwise holds for these, too");
+  app.add_option("--etcd-ca", election.etcd.authorities,
+                 "authorities, a PEM file: etcd must show a certificate of theirs");
+  app.add_option("--etcd-cert", election.etcd.certificate,
+                 "certificate for etcd, a PEM file, if it asks for one");
+  app.add_option("--etcd-key", election.etcd.key, "its key, a PEM file without a password");
   app.add_option("--leader-lease", lease_seconds,
                  "seconds of silence after which another planner leads")
       ->check(CLI::Range(2.0, 3600.0));
@@ -56,6 +73,20 @@ int main(int argc, char** argv) {
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 40));
   app.add_option("--keep-days", options.keep_days, "days that ended jobs are kept; 0: for ever")
       ->check(CLI::Range(0.0, 36500.0));
+  std::vector<std::string> owner_quotas, tenant_quotas;
+  app.add_option(
+         "--quota", owner_quotas,
+         "OWNER=DEVICES: as many as the jobs of an owner without a tenant may hold at once; "
+         "*=DEVICES for every other one; may be repeated")
+      ->check([](const std::string& quota) {
+        return std::string(stagewright::ParseQuotas({quota}, {}).status().message());
+      });
+  app.add_option("--tenant-quota", tenant_quotas,
+                 "TENANT=DEVICES: as many as the jobs of a tenant may hold at once; *=DEVICES for "
+                 "every other tenant; may be repeated")
+      ->check([](const std::string& quota) {
+        return std::string(stagewright::ParseQuotas({}, {quota}).status().message());
+      });
   stagewright::DoorOptions& door = options.door;
   app.add_option("--tls-cert", door.tls.certificate,
                  "certificate of the planner, a PEM file; it and the next two are looked at again "
@@ -65,6 +96,21 @@ int main(int argc, char** argv) {
                  "authorities, a PEM file: clients and workers must show certificates of theirs");
   app.add_option("--token-file", door.token_file,
                  "lines TOKEN ROLE USER [TENANT]; read again when it changes");
+  app.add_option(
+      "--jwt-keys", door.jwt.keys_file,
+      "public keys of an identity provider, a JSON Web Key Set: tokens that they sign are "
+      "taken; read again when it changes");
+  app.add_option("--jwt-issuer", door.jwt.issuer, "issuer (iss) that such a token must name");
+  app.add_option("--jwt-audience", door.jwt.audience, "audience (aud) that such a token must name");
+  app.add_option("--jwt-roles-claim", door.jwt.roles_claim,
+                 "claim of such a token that lists roles: a name, or a path with dots");
+  app.add_option("--jwt-role", door.jwt.role_values,
+                 "VALUE=ROLE, what a value of that claim stands for (default: the roles' names)")
+      ->allow_extra_args(false)
+      ->default_str("");
+  app.add_option("--jwt-tenant-claim", door.jwt.tenant_claim,
+                 "claim of such a token that names the user's tenant: a name, or a path with dots; "
+                 "empty: its users have none");
   app.add_flag("--insecure", door.insecure,
                "listen in the clear where other machines reach it: whoever does may do everything");
   app.add_option(
@@ -72,10 +118,24 @@ int main(int argc, char** argv) {
       "file that gets a line for every change that callers make (default: standard error, where "
       "callers must say who they are)");
   stagewright::AddLogFlags(app, log);
+  stagewright::Settings settings(app, {"STAGEWRIGHT_PLANNER_"});
+  const auto config = stagewright::AddConfigCommand(app, settings, "stagewright-planner");
   const stagewright::StateCommand state = stagewright::AddStateCommand(app);
+  settings.Load(argc, argv);
   CLI11_PARSE(app, argc, argv);
   stagewright::SetUpLog(log);
   if (state.chosen()) return state.run();
+  if (config.chosen()) return config.run();
+  if (const absl::Status wrong = settings.Check(); !wrong.ok()) {
+    Log(LogLevel::kError, wrong.message());
+    return 1;
+  }
+  const auto rules = stagewright::ParseQuotas(owner_quotas, tenant_quotas);
+  if (!rules.ok()) {
+    Log(LogLevel::kError, absl::StrCat("--quota, --tenant-quota: ", rules.status().message()));
+    return 1;
+  }
+  options.quotas = *rules;
   options.worker_timeout = absl::Seconds(worker_timeout_seconds);
   election.lease = absl::Seconds(lease_seconds);
   election.log = [](const std::string& line) { Log(LogLevel::kInfo, line); };
@@ -103,9 +163,10 @@ int main(int argc, char** argv) {
     Log(LogLevel::kError, server.status().message());
     return 1;
   }
-  const std::string metrics = (*server)->metrics_address();
-  Log(LogLevel::kInfo, absl::StrCat("listening on ", (*server)->address(),
-                                    metrics.empty() ? "" : ", metrics on ", metrics));
+  const std::string metrics = (*server)->metrics_address(), workers = (*server)->worker_address();
+  Log(LogLevel::kInfo,
+      absl::StrCat("listening on ", (*server)->address(), workers.empty() ? "" : ", workers on ",
+                   workers, metrics.empty() ? "" : ", metrics on ", metrics));
   Log(LogLevel::kInfo, (*server)->security());
   for (const std::string& note : (*server)->notes()) Log(LogLevel::kWarning, note);
 

@@ -5,7 +5,10 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdint>
 #include <cstring>
+#include <filesystem>
+#include <system_error>
 #include <vector>
 
 namespace stagewright {
@@ -57,6 +60,17 @@ absl::Status ReadRegularFile(const std::string& path,
   }
   close(file);
   return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> ReadSmallFile(const std::string& path, size_t most) {
+  std::error_code unknown;
+  const uintmax_t bytes = std::filesystem::file_size(path, unknown);
+  if (!unknown && bytes > most)
+    return absl::DataLossError(absl::StrCat(path, ": it has ", bytes, " bytes, more than ", most));
+  std::string text;
+  RETURN_IF_ERROR(ReadRegularFile(
+      path, [&text](std::span<const char> block) { text.append(block.data(), block.size()); }));
+  return text;
 }
 
 }  // namespace stagewright

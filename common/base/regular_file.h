@@ -1,6 +1,7 @@
 // Files that are named by others: opened without waiting, and only if they are files.
 #pragma once
 
+#include <cstddef>
 #include <functional>
 #include <span>
 #include <string>
@@ -17,5 +18,8 @@ absl::StatusOr<int> OpenRegularFile(const std::string& path);
 // Hands the contents to `take`, a block after the other. Errors of OpenRegularFile, or UNAVAILABLE.
 absl::Status ReadRegularFile(const std::string& path,
                              const std::function<void(std::span<const char>)>& take);
+
+// The contents. Errors of ReadRegularFile, or DATA_LOSS if there are more than `most` bytes.
+absl::StatusOr<std::string> ReadSmallFile(const std::string& path, size_t most);
 
 }  // namespace stagewright

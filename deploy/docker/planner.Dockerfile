@@ -22,8 +22,8 @@ RUN cmake --preset release -DSTAGEWRIGHT_WITH_WORKER=OFF -DSTAGEWRIGHT_BUILD_TES
 FROM debian:bookworm-slim
 RUN apt-get update \
     && apt-get install -y --no-install-recommends \
-       libabsl20220623 libcivetweb1 libgrpc++1.51 libgrpc29 libprometheus-cpp-core1.0 \
-       libprometheus-cpp-pull1.0 libprotobuf32 libsqlite3-0 libssl3 zlib1g \
+       ca-certificates libabsl20220623 libcivetweb1 libcurl4 libgrpc++1.51 libgrpc29 libprometheus-cpp-core1.0 \
+       libprometheus-cpp-pull1.0 libprotobuf32 libsqlite3-0 libssl3 libyaml-cpp0.7 zlib1g \
     && rm -rf /var/lib/apt/lists/* \
     && useradd --system --uid 10001 --home-dir /var/lib/stagewright --create-home stagewright
 COPY --from=build /src/build/release/bin/stagewright-planner /src/build/release/bin/stagewright /usr/local/bin/

@@ -1,7 +1,7 @@
 # The worker daemon for NVIDIA GPUs: CUDA 13 and NCCL. Build from the root of the repository:
 #   docker build -f deploy/docker/worker-cuda.Dockerfile -t stagewright-worker-cuda .
 # Run it with the NVIDIA container runtime, which brings the driver's libraries. One worker for one GPU:
-#   docker run --gpus device=0 ... ; for a worker per GPU of a machine, --entrypoint stagewright-worker-per-gpu --gpus all.
+#   docker run --restart on-failure --gpus device=0 ... ; for a worker per GPU of a machine, --entrypoint stagewright-worker-per-gpu --gpus all.
 FROM nvidia/cuda:13.0.1-devel-ubuntu22.04 AS cuda
 
 FROM debian:bookworm AS build
@@ -34,8 +34,8 @@ RUN cmake --preset release -DSTAGEWRIGHT_TORCH_DIR=/opt/libtorch/torch -DSTAGEWR
 FROM debian:bookworm-slim
 RUN apt-get update \
     && apt-get install -y --no-install-recommends \
-       libabsl20220623 libcivetweb1 libgrpc++1.51 libgrpc29 libprometheus-cpp-core1.0 \
-       libprometheus-cpp-pull1.0 libprotobuf32 libssl3 libucx0 zlib1g \
+       ca-certificates libabsl20220623 libcivetweb1 libcurl4 libgrpc++1.51 libgrpc29 libprometheus-cpp-core1.0 \
+       libprometheus-cpp-pull1.0 libprotobuf32 libssl3 libucx0 libyaml-cpp0.7 zlib1g \
     && rm -rf /var/lib/apt/lists/* \
     && useradd --system --uid 10001 --home-dir /var/lib/stagewright --create-home stagewright
 COPY --from=build /opt/libtorch/torch/lib /opt/libtorch/torch/lib

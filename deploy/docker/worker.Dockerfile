@@ -27,8 +27,8 @@ RUN cmake --preset release -DSTAGEWRIGHT_TORCH_DIR=/opt/libtorch/torch -DSTAGEWR
 FROM debian:bookworm-slim
 RUN apt-get update \
     && apt-get install -y --no-install-recommends \
-       libabsl20220623 libcivetweb1 libgrpc++1.51 libgrpc29 libprometheus-cpp-core1.0 \
-       libprometheus-cpp-pull1.0 libprotobuf32 libssl3 libucx0 zlib1g \
+       ca-certificates libabsl20220623 libcivetweb1 libcurl4 libgrpc++1.51 libgrpc29 libprometheus-cpp-core1.0 \
+       libprometheus-cpp-pull1.0 libprotobuf32 libssl3 libucx0 libyaml-cpp0.7 zlib1g \
     && rm -rf /var/lib/apt/lists/* \
     && useradd --system --uid 10001 --home-dir /var/lib/stagewright --create-home stagewright
 COPY --from=build /opt/libtorch/torch/lib /opt/libtorch/torch/lib

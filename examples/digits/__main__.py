@@ -39,7 +39,7 @@ def train(directory: pathlib.Path) -> float:
     submitted = stagewright(
         "submit", directory / "digits.swg", "--weights", directory / "digits.safetensors",
         "--data", directory / "train.safetensors", "--eval-data", directory / "test.safetensors",
-        "--out", directory, *TRAINING, "-o", "json",
+        "--out", directory, "--overwrite", *TRAINING, "-o", "json",
     )  # fmt: skip
     name = json.loads(submitted)["name"]
     summary = stagewright("watch", name)

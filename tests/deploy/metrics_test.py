@@ -86,7 +86,7 @@ class MetricsTest(unittest.TestCase):
   def test_scrapes_reach_services(self):
     config = yaml.safe_load((deployment.DEPLOY / "prometheus" / "prometheus.yml").read_text())
     services = {d["metadata"]["name"]: {p["name"]: p["port"] for p in d["spec"]["ports"]}
-                for _, d in deployment.documents() if d["kind"] == "Service"}
+                for _, d in deployment.documents("kubernetes/base") if d["kind"] == "Service"}
     reached = set()
     for job in config["scrape_configs"]:
       self.assertTrue(job["honor_labels"], "our label `job` would become exported_job")

@@ -1,6 +1,8 @@
 """Each lint finds the violation it is for, and is silent without it."""
 
 import pathlib
+import subprocess
+import sys
 import tempfile
 import unittest
 
@@ -12,6 +14,7 @@ import check_includes
 import check_layout
 import check_protos
 import check_shell
+import check_wire
 import tree
 
 
@@ -327,6 +330,29 @@ class ToolsTest(LintTest):
                        (head + "// How.\nenum How {\n  HOW_GOOD = 0;\n}\n", "UNSPECIFIED")]:
       with self.subTest(words=words):
         self.assertIn(words, "\n".join(self.findings(check_protos.check, {path: bad})))
+
+  def test_wire(self):
+    path, released = "protos/stagewright/v1/a.proto", check_wire.RELEASED
+    good = ('syntax = "proto3";\npackage stagewright.v1;\nenum How {\n  HOW_UNSPECIFIED = 0;\n  HOW_GOOD = 1;\n}\n'
+            'message Thing {\n  int64 size_bytes = 1;\n  How how = 2;\n}\n'
+            'service Things {\n  rpc Get(Thing) returns (Thing);\n}\n')
+    self.assert_one(self.findings(check_wire.check, {path: good}), "missing")
+    (self.root / released).parent.mkdir(parents=True)
+    buf = pathlib.Path(sys.executable).parent / "buf"
+    subprocess.run([buf, "build", "protos", "-o", released], cwd=self.root, check=True)
+    self.assertEqual(self.findings(check_wire.check, {path: good}), [])
+    grown = good.replace("How how = 2;", "How how = 2;\n  bool new = 3;").replace("HOW_GOOD = 1;", "HOW_GOOD = 1;\n  HOW_BAD = 2;")
+    self.assertEqual(self.findings(check_wire.check, {path: grown}), [])
+    gone = good.replace("int64 size_bytes = 1;", 'reserved 1;\n  reserved "size_bytes";')
+    self.assertEqual(self.findings(check_wire.check, {path: gone}), [])
+    for old, new, words in [("int64 size_bytes = 1;", "int64 size_bytes = 3;", "reserving"),
+                            ("int64 size_bytes", "string size_bytes", "type"),
+                            ("size_bytes", "bytes_of_it", "name"),
+                            ("HOW_GOOD = 1;", "", "HOW_GOOD"),
+                            ("  rpc Get(Thing) returns (Thing);\n", "", "Get"),
+                            ("int64 size", "repeated int64 size", "cardinality")]:
+      with self.subTest(words=words):
+        self.assertIn(words, "\n".join(self.findings(check_wire.check, {path: good.replace(old, new)})))
 
   def test_shell(self):
     self.assertEqual(self.findings(check_shell.check, {"a.sh": '#!/bin/bash\necho "$1"\n'}), [])

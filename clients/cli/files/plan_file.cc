@@ -94,6 +94,13 @@ absl::StatusOr<PlanFile> ReadPlanFile(const std::string& path) {
   return file;
 }
 
+absl::StatusOr<v1::PlanBasis> ReadPlanBasis(const std::string& path) {
+  ASSIGN_OR_RETURN(const SavedPlan saved, LoadPlan(path));
+  if (saved.response.has_basis()) return saved.response.basis();
+  return absl::InvalidArgumentError(
+      absl::StrCat(path, ": does not say what the plan was made from; plan --save writes it"));
+}
+
 absl::Status SetManualPlan(const std::string& path, v1::PlanOptions& options) {
   ASSIGN_OR_RETURN(PlanFile file, ReadPlanFile(path));
   options.set_manual(std::move(file.plan));

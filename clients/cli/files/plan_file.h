@@ -20,6 +20,10 @@ struct PlanFile {
 // INVALID_ARGUMENT, naming the file, if there is no plan in it.
 absl::StatusOr<PlanFile> ReadPlanFile(const std::string& path);
 
+// What the plan that `plan --save` wrote was made from. INVALID_ARGUMENT, naming the file, if it
+// does not say so.
+absl::StatusOr<v1::PlanBasis> ReadPlanBasis(const std::string& path);
+
 // Asks for that plan. Operators that are named to be cut already are cut instead of the file's.
 absl::Status SetManualPlan(const std::string& path, v1::PlanOptions& options);
 

@@ -7,7 +7,7 @@
 
 namespace stagewright::cli {
 
-// Written under a temporary name and renamed. FAILED_PRECONDITION names the path and the reason.
+// FAILED_PRECONDITION names the path and the reason: UNAVAILABLE is said of planners only.
 absl::Status WriteFile(const std::string& path, const std::string& contents);
 
 }  // namespace stagewright::cli

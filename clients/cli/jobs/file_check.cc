@@ -13,6 +13,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/artifacts/artifact_name.h"
+#include "common/artifacts/tensor_part.h"
 #include "common/data/data_files.h"
 #include "common/data/dataset.h"
 #include "common/data/index_check.h"
@@ -106,10 +108,18 @@ absl::Status CheckSamples(const Input& input, InputId id, const Dataset& data, i
   return absl::OkStatus();
 }
 
-absl::Status CheckWeightsFile(const Graph& graph, const std::string& path) {
+absl::Status CheckWeightsFile(const Graph& graph, const std::string& path,
+                              const Artifacts& artifacts) {
+  if (IsArtifactName(path)) {
+    RETURN_IF_ERROR(CheckArtifactName(path));
+    if (!artifacts.has_store()) return absl::OkStatus();
+    ASSIGN_OR_RETURN(const Artifact artifact, artifacts.Find(path));
+    ASSIGN_OR_RETURN(const SafetensorsHeader header, ReadHeader(artifact));
+    return CheckWeights(graph, header);
+  }
   if (!Exists(path)) return absl::OkStatus();
   ASSIGN_OR_RETURN(const SafetensorsFile weights, SafetensorsFile::Open(path));
-  return CheckWeights(graph, weights);
+  return CheckWeights(graph, weights.header());
 }
 
 // The samples of one length, that of the graph.
@@ -166,14 +176,14 @@ int64_t MostSamples(const v1::JobSpec& spec) {
 
 }  // namespace
 
-absl::Status CheckFiles(const Graph& graph, const v1::JobSpec& spec) {
+absl::Status CheckFiles(const Graph& graph, const v1::JobSpec& spec, const Artifacts& artifacts) {
   const bool stops =
       spec.on_nan() == v1::NAN_POLICY_UNSPECIFIED || spec.on_nan() == v1::NAN_POLICY_STOP;
   ASSIGN_OR_RETURN(const std::vector<Graph> lengths, LengthsFromProto(spec.graph(), graph));
   std::vector<const Graph*> graphs = {&graph};
   for (const Graph& length : lengths) graphs.push_back(&length);
   const absl::Status results[] = {
-      CheckWeightsFile(graph, spec.weights_path()),
+      CheckWeightsFile(graph, spec.weights_path(), artifacts),
       CheckData(graphs, spec.data_path(), spec.mini_batch(), MostSamples(spec),
                 stops && !ExpectsNans(graph)),
       CheckData(graphs, spec.evaluation_data_path(), /*mini_batch=*/1,

@@ -21,7 +21,7 @@ constexpr int kPageSize = 200;
 struct ListFlags {
   int limit = 100;
   std::vector<std::string> states;
-  std::string name;
+  std::string name, owner, tenant;
 };
 
 std::vector<std::string> StateNames() {
@@ -41,6 +41,8 @@ absl::StatusOr<v1::ListJobsResponse> ReadPages(Connection& connection, const Lis
   v1::ListJobsRequest request;
   for (const std::string& state : flags.states) request.add_states(StateOf(state));
   request.set_display_name_contains(flags.name);
+  request.set_owner(flags.owner);
+  request.set_tenant(flags.tenant);
   const int limit = flags.limit == 0 ? std::numeric_limits<int>::max() : flags.limit;
   v1::ListJobsResponse all;
   do {
@@ -84,6 +86,8 @@ void AddListFlags(CLI::App& command, ListFlags& flags, Globals& globals) {
       ->expected(1)
       ->take_all();
   command.add_option("--name", flags.name, "only jobs whose name has this in it");
+  command.add_option("--owner", flags.owner, "only jobs of this user");
+  command.add_option("--tenant", flags.tenant, "only jobs of this tenant's users");
   AddOutputOption(command, globals);
 }
 

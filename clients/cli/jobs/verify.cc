@@ -50,6 +50,7 @@ v1::JobSpec Trial(const v1::JobSpec& spec, int64_t steps, const char* what,
   trial.clear_patience();
   trial.clear_checkpoints();
   trial.clear_max_restarts();
+  trial.clear_preemptible();
   trial.mutable_records()->set_steps(steps);
   return trial;
 }

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "clients/cli/exit_code.h"
+#include "clients/cli/files/write_file.h"
 #include "clients/cli/flags/graph_source.h"
 #include "clients/cli/view/graph_view.h"
 #include "common/cost/analytic.h"
@@ -49,7 +50,8 @@ int RunGraphImport(const GraphSource& source, const std::string& out) {
   std::vector<std::string> warnings;
   auto graph = LoadGraph(source, warnings);
   if (!graph.ok()) return Report(graph.status());
-  if (absl::Status status = WriteGraphFile(*graph, out); !status.ok()) return Report(status);
+  if (absl::Status status = WriteFile(out, GraphFileBytes(*graph)); !status.ok())
+    return Report(status);
   for (const std::string& warning : warnings) std::cerr << "warning: " << warning << "\n";
   return kSuccess;
 }

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "clients/cli/flags/number_checks.h"
+#include "clients/cli/flags/weights_place.h"
 #include "common/base/units.h"
 #include "common/wire/job_state.h"
 #include "common/wire/strategy_proto.h"
@@ -26,9 +27,10 @@ v1::JobSpec SpecOf(const v1::PlanningProblem& problem, const MeasureFlags& flags
   spec.set_display_name(absl::StrCat("measure ", problem.graph().name()));
   *spec.mutable_graph() = problem.graph();
   // Workers may run in other directories, so paths travel absolute.
-  spec.set_weights_path(std::filesystem::absolute(flags.weights).string());
+  spec.set_weights_path(WeightsPlace(flags.weights));
   spec.set_data_path(std::filesystem::absolute(flags.data).string());
   spec.set_output_path(output);
+  spec.set_overwrite(true);  // One strategy after the other.
   spec.set_mini_batch(problem.mini_batch());
   spec.set_steps(flags.steps);
   TrainingSpec training;

@@ -28,6 +28,7 @@
 #include "common/wire/split_graph.h"
 #include "common/wire/strategy_proto.h"
 #include "planner_service/front_door/front_door.h"
+#include "planner_service/wire/plan_basis.h"
 #include "planner_service/wire/plan_proto.h"
 
 namespace stagewright::cli {
@@ -89,7 +90,11 @@ absl::StatusOr<v1::PlanResponse> SolveHere(const v1::PlanRequest& request,
   }
   SearchContext context(After(time_limit_seconds));
   ASSIGN_OR_RETURN(PlanResponse response, SolvePlan(owned->request, context));
-  return ToProto(response, *owned->cluster);
+  v1::PlanResponse answer = ToProto(response, *owned->cluster);
+  if (!answer.has_best()) return answer;
+  *answer.mutable_basis() = BasisOf(request.problem(), DevicesOf(*owned->cluster));
+  SetProfiles(profile, *answer.mutable_basis());
+  return answer;
 }
 
 // Here, too, but each strategy is tried on the workers of the service.

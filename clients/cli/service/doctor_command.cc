@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iostream>
 #include <nlohmann/json.hpp>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -10,6 +11,7 @@
 #include "clients/cli/connection.h"
 #include "clients/cli/exit_code.h"
 #include "clients/cli/service/diagnosis.h"
+#include "clients/cli/service/gpu_diagnosis.h"
 #include "clients/cli/view/table.h"
 
 #ifndef STAGEWRIGHT_VERSION
@@ -41,6 +43,7 @@ absl::StatusOr<std::vector<Finding>> Examine(Connection& connection) {
   std::vector<Finding> findings = {CheckVersions(STAGEWRIGHT_VERSION, server, workers),
                                    CheckWorkers(workers, absl::Now()), CheckDisk(server),
                                    CheckQueue(server), CheckJobs(jobs, absl::Now())};
+  for (Finding& finding : CheckGpus(workers)) findings.push_back(std::move(finding));
   v1::MeasureTopologyResponse topology;
   const absl::Status measured = connection.Call(kCallDeadline, [&](grpc::ClientContext* context) {
     return connection.topology().MeasureTopology(context, v1::MeasureTopologyRequest(), &topology);
@@ -87,7 +90,8 @@ int Run(const Globals& globals) {
 
 void AddDoctorCommand(CLI::App& app, Globals& globals) {
   CLI::App* doctor = app.add_subcommand(
-      "doctor", "look at planner, workers, versions, state, links and jobs, and say what to do");
+      "doctor",
+      "look at planner, workers, versions, state, links, jobs and GPUs, and say what to do");
   AddOutputOption(*doctor, globals);
   doctor->callback([&globals] { globals.exit_code = Run(globals); });
 }

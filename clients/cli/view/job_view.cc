@@ -8,6 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/time.h"
 #include "clients/cli/view/event_view.h"
+#include "clients/cli/view/gpu_view.h"
 #include "clients/cli/view/table.h"
 #include "common/base/units.h"
 #include "common/program/action.h"
@@ -58,10 +59,12 @@ std::string StepText(const v1::JobMetrics& metrics) {
 }  // namespace
 
 std::string JobsText(const v1::ListJobsResponse& jobs) {
-  Table table({"job", "name", "state", ">step", ">loss", ">step time", ">predicted", ">restarts",
-               ">checkpoint", "created (UTC)", "message"});
+  Table table({"job", "name", "state", ">priority", ">queue", ">step", ">loss", ">step time",
+               ">predicted", ">restarts", ">checkpoint", "created (UTC)", "message"});
   for (const v1::Job& job : jobs.jobs()) {
     table.Add({job.name(), job.spec().display_name(), JobStateName(job.state()),
+               absl::StrCat(job.spec().priority()),
+               job.queue_position() > 0 ? absl::StrCat(job.queue_position()) : "-",
                StepText(job.metrics()),
                job.metrics().step() > 0 ? absl::StrFormat("%.4f", job.metrics().loss()) : "-",
                DurationText(MeasuredStep(job.metrics())),
@@ -79,6 +82,13 @@ nlohmann::json JobJson(const v1::Job& job) {
       {"display_name", job.spec().display_name()},
       {"state", JobStateName(job.state())},
       {"message", job.message()},
+      {"owner", job.spec().owner()},
+      {"tenant", job.spec().tenant()},
+      {"priority", job.spec().priority()},
+      {"preemptible", job.spec().preemptible()},
+      {"queue_position", job.queue_position()},
+      {"preemptions", job.preemptions()},
+      {"preempted", job.preempted()},
       {"version", job.version()},
       {"step", metrics.step()},
       {"total_steps", metrics.total_steps()},
@@ -93,6 +103,8 @@ nlohmann::json JobJson(const v1::Job& job) {
       {"recent_step_seconds", ToSeconds(Nanos(metrics.recent_step_ns()))},
       {"predicted_step_seconds", ToSeconds(Nanos(metrics.predicted_step_ns()))},
       {"devices", std::vector<std::string>(job.devices().begin(), job.devices().end())},
+      {"most_devices", job.most_devices()},
+      {"growth", job.growth()},
       {"create_time", TimeJson(job.create_time())},
       {"checkpoint_time", TimeJson(job.checkpoint_time())},
       {"end_time", TimeJson(job.end_time())}};
@@ -185,12 +197,14 @@ nlohmann::json WorkersJson(const v1::ListWorkersResponse& workers) {
       shown["quarantined_until"] = TimeText(device.quarantined_until());
       shown["quarantine_reason"] = device.quarantine_reason();
     }
-    list.push_back({{"name", worker.name()},
-                    {"version", worker.version()},
-                    {"address", worker.address()},
-                    {"last_heartbeat", TimeJson(worker.last_heartbeat_time())},
-                    {"availability", AvailabilityName(worker.availability())},
-                    {"devices", std::move(devices)}});
+    nlohmann::json& told =
+        list.emplace_back(nlohmann::json{{"name", worker.name()},
+                                         {"version", worker.version()},
+                                         {"address", worker.address()},
+                                         {"last_heartbeat", TimeJson(worker.last_heartbeat_time())},
+                                         {"availability", AvailabilityName(worker.availability())},
+                                         {"devices", std::move(devices)}});
+    if (worker.has_gpu_machine()) told["gpu_machine"] = GpuMachineJson(worker.gpu_machine());
   }
   return {{"workers", std::move(list)}};
 }
@@ -237,6 +251,7 @@ std::string JobSummary(const v1::Job& job) {
     for (const std::string& cause : job.drift().causes())
       absl::StrAppend(&out, "                   ", cause, "\n");
   }
+  if (!job.growth().empty()) absl::StrAppend(&out, "  growth           ", job.growth(), "\n");
   if (job.replans() > 0) absl::StrAppend(&out, "  plans changed    ", job.replans(), "\n");
   for (const v1::DeviceMemory& memory : metrics.memory()) {
     if (memory.measured_peak_bytes() == 0) continue;
@@ -264,6 +279,20 @@ std::string SpecText(const v1::Job& job) {
       "\n  output           ", spec.output_path(), "\n  length           ", length, " of ",
       spec.mini_batch(), " samples\n  runs             ", job.generation(), ", restarts ",
       job.restarts(), " of ", spec.max_restarts(), "\n");
+  if (!spec.owner().empty()) {
+    absl::StrAppend(&out, "  owner            ", spec.owner(),
+                    spec.tenant().empty() ? "" : " of tenant ", spec.tenant(), "\n");
+  }
+  absl::StrAppend(&out, "  priority         ", spec.priority(),
+                  spec.preemptible() ? ", preemptible" : "");
+  if (job.preemptions() > 0)
+    absl::StrAppend(&out, ", preempted ", job.preemptions(),
+                    job.preemptions() == 1 ? " time" : " times");
+  absl::StrAppend(&out, "\n");
+  if (job.queue_position() > 0) {
+    absl::StrAppend(&out, "  queue            place ", job.queue_position(), ": ", job.message(),
+                    "\n");
+  }
   if (!spec.resume_path().empty())
     absl::StrAppend(&out, "  resumes          ", spec.resume_path(), "\n");
   if (job.checkpoint_step() > 0) {
@@ -280,6 +309,7 @@ nlohmann::json SpecJson(const v1::JobSpec& spec) {
           {"evaluation_data_path", spec.evaluation_data_path()},
           {"output_path", spec.output_path()},
           {"resume_path", spec.resume_path()},
+          {"overwrite", spec.overwrite()},
           {"mini_batch", spec.mini_batch()},
           {"steps", spec.steps()},
           {"epochs", spec.epochs()},

@@ -33,9 +33,15 @@ class Job:
     evaluation_loss: float | None
     skipped_steps: int
     devices: tuple[str, ...]
+    growth: str  # While it runs on fewer devices than it may grow to: why, or after which step it gets them.
     warnings: tuple[str, ...]
+    owner: str  # Who submitted it; empty where nobody has to say who they are.
+    tenant: str
+    priority: int
+    queue_position: int  # Among jobs that wait for devices, from 1; 0: it does not wait. `message` says why.
     restarts: int
     replans: int
+    preemptions: int  # How often it was stopped for a job of higher priority.
     checkpoint_step: int  # Of its last whole checkpoint on the way; 0 without.
     checkpoint_path: pathlib.Path | None  # Of the final one.
     output_path: pathlib.Path
@@ -83,6 +89,14 @@ class Checkpoint:
     final: bool
 
 
+def state_to_proto(state: str) -> int:
+    """ValueError, naming those that there are."""
+    known = {name.removeprefix("JOB_STATE_").lower(): value for name, value in event_pb.JobState.items() if value}
+    if state not in known:
+        raise ValueError(f"no state {state!r}: expected one of {', '.join(known)}")
+    return known[state]
+
+
 def job_from_proto(job: "jobs_pb.Job") -> Job:
     metrics = job.metrics
     trained = metrics.step > 0
@@ -104,9 +118,15 @@ def job_from_proto(job: "jobs_pb.Job") -> Job:
         evaluation_loss=metrics.evaluation_loss if metrics.evaluation_loss != 0 else None,
         skipped_steps=metrics.skipped_steps,
         devices=tuple(job.devices),
+        growth=job.growth,
         warnings=tuple(job.warnings),
+        owner=job.spec.owner,
+        tenant=job.spec.tenant,
+        priority=job.spec.priority,
+        queue_position=job.queue_position,
         restarts=job.restarts,
         replans=job.replans,
+        preemptions=job.preemptions,
         checkpoint_step=job.checkpoint_step,
         checkpoint_path=pathlib.Path(job.checkpoint_path) if job.checkpoint_path else None,
         output_path=pathlib.Path(job.spec.output_path),

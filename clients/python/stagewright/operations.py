@@ -7,18 +7,18 @@ the blocking and the asynchronous client run the same code.
 import dataclasses
 import os
 import uuid
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from typing import Any
 
 from .errors import ServiceError
 from .exporting import Exported
 from .graph_file import load_graph
 from .history import History
-from .jobs import Checkpoint, Job, Worker, checkpoints_of, job_from_proto, worker_from_proto
+from .jobs import Checkpoint, Job, Worker, checkpoints_of, job_from_proto, state_to_proto, worker_from_proto
 from .optimizers import named_optimizer
 from .plans import Plan, plan_from_response
 from .proto import jobs_pb, pb, planner_pb
-from .settings import JobSettings, LearningRateSchedule, PlanOptions, absolute, absolute_data, choice
+from .settings import JobSettings, LearningRateSchedule, PlanOptions, absolute, absolute_data, choice, weights_place
 
 Graph = Exported | pb.Graph | str | os.PathLike
 _PAGE = 200
@@ -104,8 +104,8 @@ def submit(
 ) -> Generator[Call, Any, Job]:
     """Records a job and returns; planning and training follow.
 
-    Paths are as the workers see them; relative ones are resolved here. `weights` may be left out where `graph` is what
-    `export` returned. `settings` are the fields of JobSettings: `checkpoint_every=100`, `plan=...`, `seed=1` and so on.
+    Paths are as the workers see them; relative ones are resolved here. `weights` may be an artifact, "sha256:...", and
+    may be left out where `graph` is what `export` returned. `settings` are the fields of JobSettings: `checkpoint_every=100`, `plan=...`, `seed=1` and so on.
     Submissions with an equal `request_id` make one job; without one, every call makes its own.
     """
     if (steps is None) == (epochs is None):
@@ -118,7 +118,7 @@ def submit(
     spec = jobs_pb.JobSpec(
         display_name=name or proto.name,
         graph=proto,
-        weights_path=absolute(weights),
+        weights_path=weights_place(weights),
         data_path=absolute_data(data),
         output_path=absolute(out),
         optimizer=optimizer,
@@ -135,14 +135,20 @@ def submit(
     return job_from_proto(response.job)
 
 
-def jobs(*, timeout: float = _TIMEOUT) -> Generator[Call, Any, list[Job]]:
-    """All jobs, newest first, without plans."""
-    found, token = [], ""
+def jobs(
+    *, states: Sequence[str] = (), name: str = "", owner: str = "", tenant: str = "", timeout: float = _TIMEOUT
+) -> Generator[Call, Any, list[Job]]:
+    """All jobs, newest first, without plans; or those only in one of the states, with `name` in their display names, of the
+    owner, of the tenant."""
+    request = jobs_pb.ListJobsRequest(
+        page_size=_PAGE, states=map(state_to_proto, states), display_name_contains=name, owner=owner, tenant=tenant
+    )
+    found = []
     while True:
-        page = yield Call("ListJobs", jobs_pb.ListJobsRequest(page_size=_PAGE, page_token=token), timeout)
+        page = yield Call("ListJobs", request, timeout)
         found += map(job_from_proto, page.jobs)
-        token = page.next_page_token
-        if not token:
+        request.page_token = page.next_page_token
+        if not request.page_token:
             return found
 
 

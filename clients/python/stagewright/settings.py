@@ -97,8 +97,12 @@ class JobSettings:
     keep: int = 0
     checkpoint_or_fail: bool = False
     resume: str | os.PathLike | None = None
+    overwrite: bool = False  # What another job has left in the output directory.
     max_restarts: int = 0
     on_loss: str = "shrink"  # "wait", "fail"
+    grow: str = "back"  # To as many devices as it asked for or had, when some become free; "free": on any; "none".
+    priority: int = 0  # Jobs of higher priority get devices first; -1000 to 1000.
+    preemptible: bool = False  # It may be stopped at a checkpoint for those, to go on later.
     on_nan: str = "stop"  # "skip", "continue"
     precision: str = "graph"  # "bf16", "fp16"
     seed: int = 0  # Of the order of samples and of dropout.
@@ -118,8 +122,11 @@ class JobSettings:
             spec.checkpoints.keep = self.keep
             spec.checkpoints.fail_job = self.checkpoint_or_fail
         spec.resume_path = absolute(self.resume)
+        spec.overwrite = self.overwrite
         spec.max_restarts = self.max_restarts
         spec.on_loss = choice("on_loss", self.on_loss, jobs_pb.LossPolicy, "LOSS_POLICY_")
+        spec.grow = choice("grow", self.grow, jobs_pb.GrowthPolicy, "GROWTH_POLICY_")
+        spec.priority, spec.preemptible = self.priority, self.preemptible
         spec.on_nan = choice("on_nan", self.on_nan, jobs_pb.NanPolicy, "NAN_POLICY_")
         spec.precision = choice("precision", self.precision, planner_pb.Precision, "PRECISION_")
         spec.seed, spec.no_shuffle = self.seed, not self.shuffle
@@ -153,6 +160,11 @@ def _devices_of(strategy: "strategy_pb.Strategy") -> int:
 def absolute(path: str | os.PathLike | None) -> str:
     """Workers may run in other directories, so paths travel absolute."""
     return os.path.abspath(path) if path else ""
+
+
+def weights_place(weights: str | os.PathLike | None) -> str:
+    """An artifact's name as it is, a path absolute."""
+    return weights if isinstance(weights, str) and weights.startswith("sha256:") else absolute(weights)
 
 
 def absolute_data(path: str | os.PathLike | None) -> str:

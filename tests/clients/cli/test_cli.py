@@ -264,6 +264,8 @@ def test_profiles_are_planned_shown_and_imported(profile, tmp_path):
     assert run("graph", "import", "--from", "pipedream", profile, "--out", out).returncode == 0
     again = run("plan", "--local", out, *flags, "-o", "json")
     assert json.loads(again.stdout)["fingerprint"] == direct["fingerprint"]
+    nowhere = tmp_path / "none" / "small.swg"
+    assert f"{nowhere}: cannot write" in fails(1, "graph", "import", "--from", "pipedream", profile, "--out", nowhere)
 
 
 def test_a_piper_profile_brings_cluster_and_mini_batch(tmp_path):

@@ -13,7 +13,7 @@ from planner_double import PlannerDouble, job
 import stagewright
 from stagewright import client as clients
 from stagewright import errors
-from stagewright.proto import jobs_pb, planner_pb, workers_pb
+from stagewright.proto import event_pb, jobs_pb, planner_pb, workers_pb
 
 
 class Blocking:
@@ -117,7 +117,8 @@ def test_submit_fills_the_spec_and_repeats_with_one_request_id(connect, tmp_path
         made = connect(planner.address).submit(
             graph_file(tmp_path), weights="w.safetensors", data="x=a.npy,target=b.npy", out="out", mini_batch=16,
             steps=3, optimizer="adamw", lr=0.1, clip_norm=1.5, checkpoint_every=2, on_nan="skip", on_loss="wait",
-            shuffle=False,
+            grow="free",
+            shuffle=False, priority=7, preemptible=True, overwrite=True,
             schedule=stagewright.LearningRateSchedule(decay="cosine", warmup_steps=4), precision="bf16",
         )  # fmt: skip
     assert (made.name, made.state, made.ended) == ("jobs/1", "pending", False)
@@ -135,7 +136,9 @@ def test_submit_fills_the_spec_and_repeats_with_one_request_id(connect, tmp_path
         4,
     )
     assert (spec.checkpoints.every_steps, spec.on_nan) == (2, jobs_pb.NAN_POLICY_SKIP)
-    assert spec.on_loss == jobs_pb.LOSS_POLICY_WAIT
+    assert (spec.on_loss, spec.overwrite) == (jobs_pb.LOSS_POLICY_WAIT, True)
+    assert spec.grow == jobs_pb.GROWTH_POLICY_FREE
+    assert (spec.priority, spec.preemptible) == (7, True)
     assert (spec.precision, spec.step_timeout_ns) == (planner_pb.PRECISION_BF16, 60 * 10**9)
     assert not spec.HasField("strategy")
 
@@ -188,6 +191,26 @@ def test_jobs_are_listed_over_all_pages(connect):
 
     with PlannerDouble(ListJobs=answer) as planner:
         assert [found.name for found in connect(planner.address).jobs()] == ["jobs/9", "jobs/8", "jobs/7"]
+
+
+def test_some_jobs_are_listed(connect):
+    asked = []
+
+    def answer(request, context):
+        asked.append(request)
+        found = job("jobs/1")
+        found.spec.owner, found.spec.tenant = "alice", "vision"
+        return jobs_pb.ListJobsResponse(jobs=[found])
+
+    with PlannerDouble(ListJobs=answer) as planner:
+        client = connect(planner.address)
+        (found,) = client.jobs(states=["running", "failed"], name="net", owner="alice", tenant="vision")
+        with pytest.raises(ValueError, match="no state 'ended': expected one of pending, "):
+            client.jobs(states=["ended"])
+    assert (found.owner, found.tenant) == ("alice", "vision")
+    (request,) = asked
+    assert list(request.states) == [event_pb.JOB_STATE_RUNNING, event_pb.JOB_STATE_FAILED]
+    assert (request.display_name_contains, request.owner, request.tenant) == ("net", "alice", "vision")
 
 
 def test_workers_and_history_are_values(connect):

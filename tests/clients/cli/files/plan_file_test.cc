@@ -59,6 +59,19 @@ TEST_F(PlanFileTest, APlanByHandStaysAsItIs) {
   EXPECT_EQ(Read().status().code(), absl::StatusCode::kNotFound);
 }
 
+TEST_F(PlanFileTest, OnlyASavedPlanSaysWhatItWasMadeFrom) {
+  ASSERT_TRUE(SavePlan(response_, graph_, path_).ok());
+  const absl::Status none = ReadPlanBasis(path_).status();
+  EXPECT_TRUE(absl::IsInvalidArgument(none)) << none;
+  EXPECT_THAT(std::string(none.message()), ::testing::HasSubstr(path_));
+  response_.mutable_basis()->set_mini_batch(8);
+  ASSERT_TRUE(SavePlan(response_, graph_, path_).ok());
+  ASSERT_TRUE(ReadPlanBasis(path_).ok());
+  EXPECT_EQ(ReadPlanBasis(path_)->mini_batch(), 8);
+  Write("{\"stages\": []}");
+  EXPECT_TRUE(absl::IsInvalidArgument(ReadPlanBasis(path_).status()));
+}
+
 TEST_F(PlanFileTest, OperatorsToCutAreOptionsOfTheProblem) {
   Write("{\"split_operators\": {\"n0\": 4}, \"stages\": []}");
   v1::PlanOptions options;

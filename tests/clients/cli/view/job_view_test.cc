@@ -39,6 +39,21 @@ TEST(JobsText, HasALineForEachJob) {
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 3);
 }
 
+TEST(JobsText, SaysPriorityAndPlaceInTheQueue) {
+  v1::ListJobsResponse jobs;
+  *jobs.add_jobs() = RunningJob();
+  v1::Job* waits = jobs.add_jobs();
+  waits->set_name("jobs/8");
+  waits->mutable_spec()->set_priority(-12);
+  waits->set_queue_position(34);
+  waits->set_message("waits for 2 free devices: 1 is free");
+  const std::string text = JobsText(jobs);
+  for (const char* part : {"priority", "queue", "-12", "34", "waits for 2 free devices"})
+    EXPECT_THAT(text, HasSubstr(part));
+  EXPECT_EQ(JobJson(*waits)["queue_position"], 34);
+  EXPECT_EQ(JobJson(*waits)["priority"], -12);
+}
+
 TEST(JobJson, LeavesOutWhatIsNotKnown) {
   v1::Job job = RunningJob();
   nlohmann::json json = JobJson(job);
@@ -120,6 +135,14 @@ TEST(SpecText, SaysWhatWasAskedForAndWhatCameOfIt) {
        {"/data/run", "3 epochs", "restarts 2 of 5", "step 75, 1970-01-02 00:01:00"})
     EXPECT_THAT(text, HasSubstr(part));
   EXPECT_EQ(SpecJson(job.spec())["output_path"], "/data/run");
+  EXPECT_THAT(text, Not(HasSubstr("place")));
+  job.mutable_spec()->set_priority(5);
+  job.mutable_spec()->set_preemptible(true);
+  job.set_preemptions(2);
+  job.set_queue_position(3);
+  job.set_message("3rd in the queue");
+  EXPECT_THAT(SpecText(job), HasSubstr("5, preemptible, preempted 2 times\n"));
+  EXPECT_THAT(SpecText(job), HasSubstr("place 3: 3rd in the queue\n"));
 }
 
 }  // namespace

@@ -147,11 +147,14 @@ TEST_F(JobReplanTest, LeavesFreeDevicesToJobsThatWaitForThemAndToQuotas) {
   for (const char* worker : {"c", "d"}) harness_->Connect(worker);
   EXPECT_EQ(Replan(false)->devices_size(), 3);
   v1::JobSpec spec = SmallSpec();
-  spec.set_num_devices(4);
-  spec.set_owner("bob");  // More than its quota: it waits.
-  const std::string waits = harness_->Submit(spec);
-  EXPECT_EQ(Replan(false)->devices_size(), 2);
-  ASSERT_TRUE(harness_->jobs->Cancel(waits).ok());
+  spec.set_owner("bob");
+  // One that its quota lets start never is left nothing, one that devices would do for is.
+  for (const auto& [wanted, left] : {std::pair(4, 3), std::pair(3, 2)}) {
+    spec.set_num_devices(wanted);
+    const std::string waits = harness_->Submit(spec);
+    EXPECT_EQ(Replan(false)->devices_size(), left);
+    ASSERT_TRUE(harness_->jobs->Cancel(waits).ok());
+  }
   const auto changed = Replan(true);
   ASSERT_TRUE(changed.ok() && changed->applied()) << changed.status();
   ASSERT_EQ(changed->devices_size(), 3);

@@ -199,7 +199,8 @@ def start(workers: int) -> FaultySystem:
 
 
 def undisturbed(system: Processes, steps: int) -> str:
-    job = system.train(MODEL, **settings(system, f"whole-{steps}", devices=len(system.workers), steps=steps))
+    job = system.submit(MODEL, **settings(system, f"whole-{steps}", devices=len(system.workers), steps=steps))
+    job = system.await_end(job)
     assert job["state"] == "succeeded", job["message"]
     return job["name"]
 

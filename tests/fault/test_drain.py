@@ -6,14 +6,15 @@ import signal
 
 import faults
 import pytest
-from processes import wait_for
+from processes import Processes, wait_for
 
 LONG = 1_000_000
 
 
 @pytest.fixture(scope="module")
 def system():
-    with faults.start(3) as running:
+    # A machine that is busy has time to save what it has.
+    with Processes(3, worker_flags=("--drain-timeout", "120")) as running:
         yield running
 
 
@@ -45,21 +46,30 @@ def test_a_cordoned_worker_keeps_its_job_and_gets_no_other(system):
     assert system.await_end(waits)["state"] == "succeeded"
 
 
+def left_after(system, job) -> int:
+    """The step after which the job left a worker."""
+    events = system.json("jobs", "events", job)["events"]
+    (left,) = [found for e in events if (found := re.search(r"left \w+ after step (\d+)", e["message"]))]
+    return int(left.group(1))
+
+
 def test_drain_takes_a_job_off_a_worker_without_losing_a_step(system):
-    whole = faults.undisturbed(system, 3000)
     # No checkpoints of its own: those of the drain are enough.
-    flags = faults.settings(system, "drained", devices=3, steps=3000) | {"checkpoint_every": None}
+    flags = faults.settings(system, "drained", devices=3, steps=LONG) | {"checkpoint_every": None}
     job = system.submit(faults.MODEL, **flags)
     system.await_step(job, 20)
     assert system.cli("workers", "drain", "w0").returncode == 0
-    wait_for(lambda: jobs_of(system, "w0") == [""], "w0 to be free")
+    wait_for(lambda: jobs_of(system, "w0") == [""], "w0 to be free", faults.PATIENCE)
     assert worker(system, "w0")["availability"] == "draining"
-    ended = system.await_end(job)
+    last = left_after(system, job) + 50
+    system.await_step(job, last)
+    now = system.job(job)
+    assert now["restarts"] == 0, now
+    assert all(not device.startswith("w0/") for device in now["devices"])
+    system.cli("cancel", job)
     assert system.cli("workers", "uncordon", "w0").returncode == 0
-    assert (ended["state"], ended["restarts"]) == ("succeeded", 0), ended["message"]
-    assert all(not device.startswith("w0/") for device in ended["devices"])
-    faults.assert_same(ended["checkpoint"], system.job(whole)["checkpoint"])
-    faults.assert_same_losses(faults.losses(system, job), faults.losses(system, whole))
+    found, expected = faults.losses(system, job), faults.losses(system, faults.undisturbed(system, last))
+    faults.assert_same_losses({step: loss for step, loss in found.items() if step <= last}, expected)
 
 
 def test_an_asynchronous_job_leaves_with_the_losses_of_a_schedule_that_is_flushed_there(system):
@@ -74,18 +84,16 @@ def test_an_asynchronous_job_leaves_with_the_losses_of_a_schedule_that_is_flushe
     system.await_step(job, 20)
     leaver = system.job(job)["devices"][0].split("/")[0]
     assert system.cli("workers", "drain", leaver).returncode == 0
-    wait_for(lambda: jobs_of(system, leaver) == [""], f"{leaver} to be free")
+    wait_for(lambda: jobs_of(system, leaver) == [""], f"{leaver} to be free", faults.PATIENCE)
     assert system.cli("workers", "uncordon", leaver).returncode == 0
-    events = system.json("jobs", "events", job)["events"]
-    (left,) = [found for e in events if (found := re.search(r"left \w+ after step (\d+)", e["message"]))]
-    step = int(left.group(1))
+    step = left_after(system, job)
     system.await_step(job, 2 * step)
     assert system.job(job)["restarts"] == 0
     assert all(not device.startswith(f"{leaver}/") for device in system.job(job)["devices"])
     system.cli("cancel", job)
 
-    flushed = system.train(faults.MODEL, **flags("flushed", steps=2 * step, checkpoint_every=step))
-    never = system.train(faults.MODEL, **flags("never", steps=2 * step))
+    flushed = system.await_end(system.submit(faults.MODEL, **flags("flushed", steps=2 * step, checkpoint_every=step)))
+    never = system.await_end(system.submit(faults.MODEL, **flags("never", steps=2 * step)))
     assert (flushed["state"], never["state"]) == ("succeeded", "succeeded"), flushed["message"]
     found, expected = faults.losses(system, job), faults.losses(system, flushed["name"])
     common = found.keys() & expected.keys()
@@ -102,7 +110,7 @@ def test_renewing_all_workers_one_after_the_other_fails_no_job(system, policy):
     job = system.submit(faults.MODEL, **flags)
     for name in ("w0", "w1", "w2"):
         faults.await_progress(system, job, system.job(job)["step"] + 5)
-        assert system.stop(system.workers[name], signal.SIGTERM, patience=60) == 0
+        assert system.stop(system.workers[name], signal.SIGTERM, patience=faults.PATIENCE + 30) == 0
         before = system.job(job)
         assert before["state"] not in ("failed", "succeeded"), before["message"]
         if policy == "wait":

@@ -66,7 +66,6 @@ LOST = [
     ["finished"],
     ["finished", "finished"],
     ["merged"],
-    ["register", "registered", "heartbeat"],
 ]
 RESTARTS = {"prepare", "connect_peers", "prepared", "connected"}
 
@@ -74,17 +73,28 @@ RESTARTS = {"prepare", "connect_peers", "prepared", "connected"}
 @pytest.mark.parametrize("kinds", LOST, ids=lambda kinds: "-".join(kinds))
 def test_a_job_ends_as_if_nothing_had_been_lost(system, kinds):
     ready(system)
-    if kinds[0] != "register":
-        system.proxy.cut(*kinds)
+    system.proxy.cut(*kinds)
     job = submit(system, "-".join(kinds))
-    if kinds[0] == "register":  # Which they do when a stream breaks.
-        system.proxy.cut("progress", *kinds)
     ended = system.await_end(job)
     assert ended["state"] == "succeeded", ended["message"]
     assert not system.proxy.left()
     assert ended["restarts"] == (1 if kinds[0] in RESTARTS else 0)
     faults.assert_same(ended["checkpoint"], system.job(system.whole)["checkpoint"])
     faults.assert_same_losses(faults.losses(system, job), faults.losses(system, system.whole))
+
+
+def test_a_worker_says_who_it_is_until_it_is_heard(system):
+    ready(system)
+    job = submit(system, "register", steps=1_000_000)
+    system.await_step(job, 5)
+    system.proxy.cut("progress", "register", "registered")  # The first breaks the stream of a worker that trains.
+    await_cuts(system)
+    system.await_step(job, system.job(job)["step"] + 100)
+    assert system.job(job)["restarts"] == 0
+    system.cli("cancel", job)
+    system.proxy.cut("heartbeat")  # Which they send when they have nothing else to say.
+    await_cuts(system)
+    assert system.await_end(submit(system, "after-heartbeat", steps=5))["state"] == "succeeded"
 
 
 def test_a_trace_that_nobody_heard_of_keeps_no_job(system):

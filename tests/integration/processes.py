@@ -18,10 +18,11 @@ ENDED = ("failed", "cancelled", "succeeded")
 class Processes:
     """Starts what a test asks for; `close` ends all of it."""
 
-    def __init__(self, workers: int = 0, planner_flags: tuple = ()):
+    def __init__(self, workers: int = 0, planner_flags: tuple = (), worker_flags: tuple = ()):
         self.directory = tempfile.TemporaryDirectory(prefix="stagewright_")
         self.path = pathlib.Path(self.directory.name)
         self.planner_flags = planner_flags
+        self.worker_flags = worker_flags
         self.planner = None
         self.address = "127.0.0.1:0"
         self.worker_address = None  # Where workers find the planner, if not there.
@@ -62,7 +63,8 @@ class Processes:
         """`prefix`: a program that becomes the worker."""
         log = open(self.path / f"{name}.log", "a")  # noqa: SIM115
         planner = self.worker_address or self.address
-        command = [*prefix, BIN / "stagewright-worker", "--planner", planner, "--name", name, *flags]
+        command = [*prefix, BIN / "stagewright-worker", "--planner", planner, "--name", name]
+        command += [*self.worker_flags, *flags]
         self.workers[name] = subprocess.Popen(command, stderr=log)
         log.close()
         return self.workers[name]
@@ -124,12 +126,15 @@ class Processes:
         return next(job for job in self.json("jobs")["jobs"] if job["name"] == name)
 
     def await_step(self, name: str, step: int) -> None:
-        def reached():
+        """However long it takes, if only the job goes on."""
+
+        def done():
             job = self.job(name)
             assert job["state"] not in ENDED, job
-            return job["step"] >= step
+            return job["step"]
 
-        wait_for(reached, f"step {step} of {name}")
+        while (now := done()) < step:
+            wait_for(lambda now=now: done() > now, f"a step of {name} after {now}, to reach {step}")
 
     def await_end(self, name: str) -> dict:
         """However long it takes, if only it goes on."""

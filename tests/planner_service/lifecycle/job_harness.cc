@@ -11,6 +11,18 @@
 
 namespace stagewright::testing {
 
+v1::ConnectRequest Progress(const std::string& job, int64_t generation, int64_t step,
+                            int32_t device) {
+  v1::ConnectRequest message;
+  v1::Progress* progress = message.mutable_progress();
+  progress->set_job(job);
+  progress->set_generation(generation);
+  progress->set_step(step);
+  progress->add_devices()->set_device(device);
+  progress->mutable_devices(0)->set_step_ns(1'000'000);
+  return message;
+}
+
 JobHarness::JobHarness(RecordingStore* recording, JobManagerOptions options)
     : store(recording), profiles(store), pool(1, 4) {
   options.on_change = [this](const Job& job) {
@@ -182,6 +194,15 @@ void JobHarness::Train(FakeWorker& worker, const std::string& job, int64_t gener
   message.mutable_finished()->set_predicted_samples(10);
   message.mutable_finished()->set_correct_samples(9);
   Say(worker, message);
+}
+
+void JobHarness::Step(const std::string& job, int64_t step) {
+  const v1::Job present = Get(job);
+  for (const auto& program : present.plan().program().devices()) {
+    const std::string& device = present.devices(program.device());
+    jobs->OnMessage(device.substr(0, device.find('/')),
+                    Progress(job, present.generation(), step, program.device()));
+  }
 }
 
 v1::Job JobHarness::Await(const std::string& job, v1::JobState state) {

@@ -38,6 +38,10 @@ struct FakeWorker {
   std::optional<v1::ConnectRequest> last_report;
 };
 
+// A device has done a step.
+v1::ConnectRequest Progress(const std::string& job, int64_t generation, int64_t step,
+                            int32_t device);
+
 class JobHarness {
  public:
   explicit JobHarness(RecordingStore* store, JobManagerOptions options = {});
@@ -54,6 +58,8 @@ class JobHarness {
   // Pumps until the job has the state (or has ended); the job as Get shows it.
   v1::Job Await(const std::string& job, v1::JobState state);
   v1::Job Get(const std::string& job) const { return *jobs->Get(job); }
+  // All devices of the job report that they have done this step.
+  void Step(const std::string& job, int64_t step);
   // Each job, and each request id, has an output path of its own.
   std::string Submit(const v1::JobSpec& spec, const std::string& request_id = "");
   // A page of jobs; with `token` the one that it names, and then the next one's.

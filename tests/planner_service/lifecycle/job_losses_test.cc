@@ -44,18 +44,6 @@ v1::ConnectRequest Finished(const std::string& job, int64_t generation) {
   return message;
 }
 
-// A device has done a step.
-v1::ConnectRequest Progress(const std::string& job, int64_t generation, int64_t step,
-                            int32_t device) {
-  v1::ConnectRequest message;
-  message.mutable_progress()->set_job(job);
-  message.mutable_progress()->set_generation(generation);
-  message.mutable_progress()->set_step(step);
-  message.mutable_progress()->add_devices()->set_device(device);
-  message.mutable_progress()->mutable_devices(0)->set_step_ns(1'000'000);
-  return message;
-}
-
 class JobLossesTest : public ::testing::Test {
  protected:
   JobLossesTest() {
@@ -92,15 +80,7 @@ class JobLossesTest : public ::testing::Test {
     }
     harness_->jobs->Tick(absl::Now() + later_);
   }
-  // All devices do a step.
-  void Step(int64_t step) {
-    const v1::Job job = Job();
-    for (const auto& program : job.plan().program().devices()) {
-      const std::string& device = job.devices(program.device());
-      harness_->jobs->OnMessage(device.substr(0, 1),
-                                Progress(job_, job.generation(), step, program.device()));
-    }
-  }
+  void Step(int64_t step) { harness_->Step(job_, step); }  // Of all devices.
   void ExpectRunsOn(const std::vector<std::string>& devices, int restarts) {
     const v1::Job job = Await(v1::JOB_STATE_RUNNING);
     EXPECT_EQ(job.state(), v1::JOB_STATE_RUNNING) << job.message();

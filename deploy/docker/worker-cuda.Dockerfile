@@ -42,6 +42,9 @@ COPY --from=build /opt/libtorch/torch/lib /opt/libtorch/torch/lib
 COPY --from=build /opt/libtorch/nvidia /opt/libtorch/nvidia
 COPY --from=build /src/build/release/bin/stagewright-worker /usr/local/bin/
 COPY deploy/docker/worker-per-gpu.sh /usr/local/bin/stagewright-worker-per-gpu
+# The worker names libcudart itself. It was linked with the toolkit's, whose folder is not in this image; the wheel's copy, like
+# those of the other libraries of CUDA, has a folder that the worker's run path does not know.
+RUN printf '%s\n' /opt/libtorch/nvidia/*/lib > /etc/ld.so.conf.d/libtorch.conf && ldconfig
 ENV NVIDIA_VISIBLE_DEVICES=all NVIDIA_DRIVER_CAPABILITIES=compute,utility
 USER 10001
 WORKDIR /var/lib/stagewright

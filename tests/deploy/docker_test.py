@@ -81,7 +81,8 @@ class DockerTest(unittest.TestCase):
   def test_runtime_packages_hold_what_the_programs_load(self):
     checked = 0
     for dockerfile in self.each():
-      self.assertIn(dockerfile.command()[0], dockerfile.programs())
+      self.assertIn(dockerfile.command()[0], dockerfile.executables())
+      self.assertIn(dockerfile.start()[0], dockerfile.programs())
       for name in dockerfile.programs():
         program = deployment.program_path(name)
         if program is None:

@@ -126,6 +126,15 @@ class PerGpuTest(unittest.TestCase):
           f"--work-dir={self.path}/gpu{i}", "SIGTERM", "ended"])
       self.assertTrue((self.path / f"gpu{i}").is_dir())
 
+  def test_the_image_starts_a_worker_for_each_gpu(self):
+    image = next(d for p, d in deployment.dockerfiles().items() if p.name == "worker-cuda.Dockerfile")
+    entry, *flags = image.command()
+    self.assertIn(f"COPY deploy/docker/{SCRIPT.name} /usr/local/bin/{entry}", [" ".join(line) for line in image.final()])
+    process = self.start(TWO, *flags, f"--work-dir={self.path}")
+    self.await_starts(aaa=1, bbb=1)
+    self.leave(process)
+    self.assertIn("--planner=stagewright-planner:7070", self.lines_of("GPU-bbb")[0].split())
+
   def test_each_signal_is_passed_on_once(self):
     """A worker takes a second SIGTERM for the end of its patience: it gets one when it is sent."""
     process = self.start(TWO)

@@ -1,7 +1,8 @@
 # The worker daemon for NVIDIA GPUs: CUDA 13 and NCCL. Build from the root of the repository:
 #   docker build -f deploy/docker/worker-cuda.Dockerfile -t stagewright-worker-cuda .
-# Run it with the NVIDIA container runtime, which brings the driver's libraries. One worker for one GPU:
-#   docker run --restart on-failure --gpus device=0 ... ; for a worker per GPU of a machine, --entrypoint stagewright-worker-per-gpu --gpus all.
+# Run it with the NVIDIA container runtime, which brings the driver's libraries: a worker for each GPU that it sees, with
+#   docker run --restart on-failure --gpus all --shm-size 32g stagewright-worker-cuda [--FLAG=VALUE ...]
+# With --gpus device=0 --entrypoint stagewright-worker it is one worker by itself. Flags replace all of CMD's.
 FROM nvidia/cuda:13.0.1-devel-ubuntu22.04 AS cuda
 
 FROM debian:bookworm AS build
@@ -42,13 +43,15 @@ COPY --from=build /opt/libtorch/torch/lib /opt/libtorch/torch/lib
 COPY --from=build /opt/libtorch/nvidia /opt/libtorch/nvidia
 COPY --from=build /src/build/release/bin/stagewright-worker /usr/local/bin/
 COPY deploy/docker/worker-per-gpu.sh /usr/local/bin/stagewright-worker-per-gpu
+# The worker names libcudart itself. It was linked with the toolkit's, whose folder is not in this image; the wheel's copy, like
+# those of the other libraries of CUDA, has a folder that the worker's run path does not know.
+RUN printf '%s\n' /opt/libtorch/nvidia/*/lib > /etc/ld.so.conf.d/libtorch.conf && ldconfig
 ENV NVIDIA_VISIBLE_DEVICES=all NVIDIA_DRIVER_CAPABILITIES=compute,utility
 USER 10001
 WORKDIR /var/lib/stagewright
 VOLUME /var/lib/stagewright
 EXPOSE 9071
-ENTRYPOINT ["stagewright-worker"]
-CMD ["--planner", "stagewright-planner:7070", "--devices", "cuda:0", "--metrics-listen", "0.0.0.0:9071", \
-     "--work-dir", "/var/lib/stagewright", \
-     "--tls-cert", "/etc/stagewright/tls/tls.crt", "--tls-key", "/etc/stagewright/tls/tls.key", \
-     "--tls-ca", "/etc/stagewright/tls/ca.crt"]
+ENTRYPOINT ["stagewright-worker-per-gpu"]
+CMD ["--planner=stagewright-planner:7070", "--metrics-listen=0.0.0.0:9071", "--work-dir=/var/lib/stagewright", \
+     "--tls-cert=/etc/stagewright/tls/tls.crt", "--tls-key=/etc/stagewright/tls/tls.key", \
+     "--tls-ca=/etc/stagewright/tls/ca.crt"]

@@ -17,6 +17,8 @@ PROGRAMS = {
     "stagewright-planner": "planner_service/main.cc",
     "stagewright-worker": "worker_daemon/main.cc",
 }
+# Scripts that hand their flags on, each with the program that it starts.
+STARTERS = {"stagewright-worker-per-gpu": "stagewright-worker"}
 
 
 def documents(folder="kubernetes"):
@@ -78,6 +80,21 @@ class Dockerfile:
       words += json.loads([rest for word, rest in self.final() if word == keyword][-1])
     return words
 
+  def start(self):
+    """The program of ours that command() comes to run, and its flags as {name: value}."""
+    first, *arguments = self.command()
+    return STARTERS.get(first, first), parse_flags(arguments)
+
+  def executables(self):
+    """Names of what the final image has of ours in its PATH."""
+    names = []
+    for keyword, rest in self.final():
+      *sources, to = rest.split()
+      if keyword == "COPY" and to.startswith("/usr/local/bin/"):
+        paths = [source for source in sources if not source.startswith("--")] if to.endswith("/") else [to]
+        names += [path.rsplit("/", 1)[1] for path in paths]
+    return names
+
   def programs(self):
     """The programs of ours that the final image holds."""
     words = [w for keyword, rest in self.final() if keyword == "COPY" for w in rest.split()]
@@ -101,8 +118,7 @@ def command_lines():
   for program, document, container in workloads():
     lines.append((f"{document['kind']} {document['metadata']['name']}", program, parse_flags(container["args"])))
   for path, dockerfile in dockerfiles().items():
-    program, *arguments = dockerfile.command()
-    lines.append((path.name, program, parse_flags(arguments)))
+    lines.append((path.name, *dockerfile.start()))
   return lines
 
 

@@ -1,10 +1,12 @@
 """The Dockerfiles are well formed, run without root, copy what exists and install what the programs load."""
 
 import fnmatch
+import os
 import pathlib
 import re
 import shlex
 import subprocess
+import tempfile
 import unittest
 
 import deployment
@@ -63,10 +65,24 @@ class DockerTest(unittest.TestCase):
       for name in re.findall(r"-D(\w+)=", " ".join(dockerfile.all("RUN"))):
         self.assertIn(name, text)
 
+  def test_wheels_libraries_are_on_the_loaders_path(self):
+    """A wheel's libraries lie in a folder of its own, to which no run path of the program leads but to LibTorch's."""
+    for dockerfile in self.each():
+      final = dockerfile.final()
+      copied = [rest.split()[-1] for keyword, rest in final if keyword == "COPY" and " /opt/libtorch/" in rest]
+      run_path = {f"{folder}/lib" for folder in re.findall(r"-DSTAGEWRIGHT_TORCH_DIR=(\S+)", " ".join(dockerfile.all("RUN")))}
+      wheels = {f"{folder}/{wheel}/lib" for folder in set(copied) - run_path for wheel in ("cu13", "nccl")}
+      commands = [rest for keyword, rest in final if keyword == "RUN" and "ldconfig" in rest]
+      self.assertLessEqual(wheels, _loaders_path(wheels, commands))
+      keywords = [keyword for keyword, rest in final if keyword in ("COPY", "USER") or rest in commands]
+      if commands:
+        self.assertEqual(keywords[-2:], ["RUN", "USER"], "as root, with all files there")
+
   def test_runtime_packages_hold_what_the_programs_load(self):
     checked = 0
     for dockerfile in self.each():
-      self.assertIn(dockerfile.command()[0], dockerfile.programs())
+      self.assertIn(dockerfile.command()[0], dockerfile.executables())
+      self.assertIn(dockerfile.start()[0], dockerfile.programs())
       for name in dockerfile.programs():
         program = deployment.program_path(name)
         if program is None:
@@ -93,6 +109,23 @@ class _DockerIgnore:
       if name == "*" or fnmatch.fnmatch(path, name) or path.startswith(name + "/"):
         inside = pattern.startswith("!")
     return inside
+
+
+def _loaders_path(folders, commands):
+  """What ldconfig looks through when commands are run in an image that has these folders."""
+  with tempfile.TemporaryDirectory() as root:
+    configuration = pathlib.Path(root, "etc/ld.so.conf.d")
+    configuration.mkdir(parents=True)
+    for folder in folders:
+      pathlib.Path(root + folder).mkdir(parents=True)
+    ldconfig = pathlib.Path(root, "ldconfig")
+    ldconfig.write_text(f"#!/bin/sh\ncat {configuration}/*.conf > {root}/seen\n")
+    ldconfig.chmod(0o755)
+    for command in commands:
+      command = re.sub(r"(/opt/libtorch|/etc/ld\.so\.conf\.d)/", rf"{root}\1/", command)
+      subprocess.run(["sh", "-e", "-c", command], check=True, env={**os.environ, "PATH": f"{root}:{os.environ['PATH']}"})
+    seen = pathlib.Path(root, "seen")
+    return {line.removeprefix(root) for line in seen.read_text().split()} if seen.exists() else set()
 
 
 def _needed_packages(program):

@@ -50,8 +50,7 @@ class FlagsTest(unittest.TestCase):
   def test_docker_exposes_what_it_listens_on(self):
     for path, dockerfile in deployment.dockerfiles().items():
       with self.subTest(path=path.name):
-        program, *arguments = dockerfile.command()
-        flags = deployment.parse_flags(arguments)
+        program, flags = dockerfile.start()
         listening = {flags[flag].rsplit(":", 1)[1] for flag in PORTS[program]}
         self.assertEqual(set(" ".join(dockerfile.all("EXPOSE")).split()), listening)
 

@@ -55,6 +55,8 @@ class KustomizeTest(unittest.TestCase):
     self.assertEqual(pod["runtimeClassName"], "nvidia")
     # A pod has all GPUs of its node.
     self.assertEqual(container["resources"]["limits"]["nvidia.com/gpu"], pod["nodeSelector"]["nvidia.com/gpu.count"])
+    # A port is that of one GPU's worker, whose failure is no reason to end those of the others.
+    self.assertFalse([field for field in container if field.endswith("Probe")])
     memory = next(v for v in pod["volumes"] if v["name"] == "shared-memory")
     self.assertEqual(memory["emptyDir"]["medium"], "Memory")
     self.assertIn({"name": "shared-memory", "mountPath": "/dev/shm"}, container["volumeMounts"])

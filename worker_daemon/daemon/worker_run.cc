@@ -139,13 +139,14 @@ void WorkerRun::Loop() {
   }
 }
 
-absl::Status WorkerRun::InFields(const absl::Status& failed) const {
-  // A job that starts again may do without what it read first.
-  if (prepare_.restart()) return failed;
+absl::Status WorkerRun::InFields(const absl::Status& failed) {
+  // A job that starts again may do without what it read first, and nobody hears of one that was
+  // aborted.
+  if (prepare_.restart() || IsAborted()) return failed;
   v1::CheckPaths asked;
   *asked.mutable_spec() = prepare_.spec();
   asked.set_run(prepare_.run());
-  const absl::Status places = CheckPlaces(places_, asked);
+  const absl::Status places = CheckPlaces(places_, asked, [this] { return IsAborted(); });
   return places.ok() ? failed : places;
 }
 

@@ -89,7 +89,7 @@ class WorkerRun {
   void Enqueue(std::function<absl::Status()> command);
   void Loop();
   // What the job failed to be prepared for; if a path is wrong, by its field.
-  absl::Status InFields(const absl::Status& failed) const;
+  absl::Status InFields(const absl::Status& failed);
   absl::Status DoPrepare();
   // Whether what the run waits for is not wanted any more.
   bool IsAborted();

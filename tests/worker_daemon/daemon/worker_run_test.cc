@@ -5,11 +5,16 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <memory>
 #include <optional>
 
+#include "absl/time/clock.h"
+#include "common/artifacts/artifacts.h"
+#include "common/artifacts/content_hash.h"
 #include "tests/worker_daemon/daemon/small_job.h"
 #include "tests/worker_daemon/support/runnable_graphs.h"
 
@@ -18,6 +23,32 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+
+// A store that cannot be reached some times, and then does not answer.
+class SilentStore : public ArtifactStore {
+ public:
+  explicit SilentStore(int failures) : failures_(failures) {}
+  const std::string& where() const override { return where_; }
+  absl::StatusOr<std::string> Read(const std::string&, size_t,
+                                   const GivenUp& given_up) const override {
+    if (reads_++ < failures_) return absl::UnavailableError("it cannot be reached");
+    const absl::Time patience = absl::Now() + absl::Seconds(20);
+    while (absl::Now() < patience) {
+      if (given_up && given_up()) return absl::CancelledError("given up");
+      absl::SleepFor(absl::Milliseconds(1));
+    }
+    return absl::UnavailableError("it does not answer");
+  }
+  absl::StatusOr<bool> Has(const std::string&) const override { return false; }
+  absl::Status Write(const std::string&, absl::string_view) override { return absl::OkStatus(); }
+  absl::Status Remove(const std::string&) override { return absl::OkStatus(); }
+  int reads() const { return reads_; }
+
+ private:
+  const int failures_;
+  const std::string where_ = "silence";
+  mutable std::atomic<int> reads_ = 0;
+};
 
 class WorkerRunTest : public ::testing::Test {
  protected:
@@ -178,6 +209,31 @@ TEST_F(WorkerRunTest, ADeviceThatIsTooSmallOrUnknownIsNamed) {
   memory_ = kGiB;
   prepare_.set_device_names(0, "abacus");
   EXPECT_THAT(Failure(), HasSubstr("this worker has no device abacus"));
+}
+
+// In the first place that asks it, and where the failure of that is looked into.
+TEST_F(WorkerRunTest, ARunThatIsAbortedWaitsForNoStore) {
+  WriteTensors(data_path_, {{"x", data_}});
+  prepare_.mutable_spec()->set_weights_path("sha256:" + ContentHash(""));
+  prepare_.mutable_spec()->set_evaluation_data_path(data_path_);
+  for (const int failures : {0, 1}) {
+    const auto store = std::make_shared<SilentStore>(failures);
+    const absl::Time deadline = absl::Now() + absl::Seconds(15);
+    {
+      WorkerRun run(
+          prepare_,
+          [](const std::string& name) {
+            return OfferedDevice{name, "cpu", kGiB};
+          },
+          [](const v1::ConnectRequest& report) { EXPECT_FALSE(report.has_failed()); }, nullptr,
+          {{}, Artifacts(store, TempPath("parts"))});
+      while (store->reads() <= failures && absl::Now() < deadline)
+        absl::SleepFor(absl::Milliseconds(1));
+      run.Abort("nobody wants it any more");
+    }
+    EXPECT_LT(absl::Now(), deadline) << failures;
+    EXPECT_EQ(store->reads(), failures + 1);
+  }
 }
 
 TEST_F(WorkerRunTest, MomentumCountsOnlyWhereTheOptimizerHasIt) {

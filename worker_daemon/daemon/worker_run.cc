@@ -33,14 +33,9 @@ WorkerRun::WorkerRun(v1::Prepare prepare, DeviceFinder find_device, Reporter rep
       report_(std::move(report)),
       metrics_(metrics),
       on_fault_(std::move(on_fault)),
-      checkpoints_(prepare_,
-                   [this](v1::ConnectRequest message) {
-                     if (metrics_ != nullptr && message.has_shard_written()) {
-                       metrics_->ObserveCheckpoint(
-                           job(), absl::Nanoseconds(message.shard_written().stall_ns()));
-                     }
-                     Report(std::move(message), /*remember=*/false);
-                   }),
+      checkpoints_(
+          prepare_,
+          [this](v1::ConnectRequest message) { Report(std::move(message), /*remember=*/false); }),
       traces_(prepare_) {
   Enqueue([this] {
     const absl::Status prepared = DoPrepare();
@@ -265,6 +260,11 @@ absl::Status WorkerRun::AddDevice(const DeviceJob& base, int32_t index, const st
   Device* raw = device.get();
   spec.on_step = [this, raw](StepReport report) { OnStep(*raw, std::move(report)); };
   checkpoints_.AddTo(spec);
+  // Here, since what the planner is told may be told again.
+  spec.on_checkpoint = [this, tell = std::move(spec.on_checkpoint)](CheckpointReport report) {
+    if (metrics_ != nullptr) metrics_->ObserveCheckpoint(job(), report.stall);
+    tell(std::move(report));
+  };
   spec.time_operators = [this](int64_t step) { return traces_.TimesOperators(step); };
   spec.on_evaluation = [this](const EvaluationReport& report) { OnEvaluation(report); };
   auto runner = DeviceRunner::Create(std::move(spec), device->transport.get());

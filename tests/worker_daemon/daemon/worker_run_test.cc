@@ -15,6 +15,7 @@
 #include "absl/time/clock.h"
 #include "common/artifacts/artifacts.h"
 #include "common/artifacts/content_hash.h"
+#include "tests/worker_daemon/daemon/no_metrics.h"
 #include "tests/worker_daemon/daemon/small_job.h"
 #include "tests/worker_daemon/support/runnable_graphs.h"
 
@@ -50,6 +51,12 @@ class SilentStore : public ArtifactStore {
   mutable std::atomic<int> reads_ = 0;
 };
 
+class CountedCheckpoints : public NoMetrics {
+ public:
+  void ObserveCheckpoint(const std::string&, absl::Duration) override { ++count; }
+  std::atomic<int> count = 0;
+};
+
 class WorkerRunTest : public ::testing::Test {
  protected:
   WorkerRunTest() {
@@ -82,9 +89,10 @@ class WorkerRunTest : public ::testing::Test {
           ended = report.has_finished() || report.has_failed() || report.has_merged();
           if (report.has_progress()) progress_.push_back(report.progress());
           if (report.has_steps_so_far()) steps_so_far_ = report.steps_so_far();
+          if (report.has_shard_written()) ++shares_told_;
           last = std::move(report);
         },
-        nullptr);
+        &metrics_);
     const auto await_end = [&] {
       absl::MutexLock lock(&mutex);
       EXPECT_TRUE(mutex.AwaitWithTimeout(absl::Condition(&ended), absl::Seconds(30)));
@@ -94,6 +102,7 @@ class WorkerRunTest : public ::testing::Test {
     run.Connect({});
     run.Start();
     v1::ConnectRequest trained = await_end();
+    if (connects_again_) run.RepeatLastReport();
     if (!merge_.has_value()) return trained;
     *merge_->mutable_shards() = trained.finished().shards();
     run.Merge(*merge_);
@@ -111,6 +120,9 @@ class WorkerRunTest : public ::testing::Test {
   std::vector<v1::Progress> progress_;
   v1::StepsSoFar steps_so_far_;
   bool bad_evaluation_ = false;
+  bool connects_again_ = false;  // Once it has finished.
+  int shares_told_ = 0;          // Shares of checkpoints.
+  CountedCheckpoints metrics_;
   std::optional<v1::Merge> merge_;  // Told once it has finished, with its shards.
   Bytes memory_ = kGiB;
 };
@@ -173,6 +185,15 @@ TEST_F(WorkerRunTest, TellsAllStepsOnceMoreBeforeItHasFinished) {
     EXPECT_EQ(step.learning_rate(), told.learning_rate());
     EXPECT_DOUBLE_EQ(step.learning_rate(), 0.1 * (1 - i / 4.0));
   }
+}
+
+TEST_F(WorkerRunTest, ACheckpointThatIsToldAgainIsObservedOnce) {
+  prepare_.mutable_spec()->mutable_checkpoints()->set_every_steps(1);
+  prepare_.mutable_spec()->set_steps(4);
+  connects_again_ = true;
+  ASSERT_TRUE(RunToTheEnd().has_finished());
+  EXPECT_EQ(shares_told_, 3 + 1);
+  EXPECT_EQ(metrics_.count, 3);
 }
 
 TEST_F(WorkerRunTest, AnEvaluationThatFailsLosesNothing) {

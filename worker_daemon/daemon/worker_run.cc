@@ -130,6 +130,7 @@ void WorkerRun::Loop() {
     const absl::Status status = command();
     if (status.ok()) continue;
     Fail(status);
+    // It may have shown since the failure was told.
     if (const absl::Status fault = Fault(); !fault.ok() && on_fault_ != nullptr) on_fault_(fault);
   }
 }
@@ -511,6 +512,8 @@ void WorkerRun::Fail(const absl::Status& cause) {
       {{"job", job()}, {"generation", generation()}, {"why", status.message()}});
   Report(std::move(message), /*remember=*/true);
   Abort(std::string(status.message()));
+  // Now: the thread of another device may never come back from its call.
+  if (!fault.ok() && on_fault_ != nullptr) on_fault_(fault);
 }
 
 void WorkerRun::Report(v1::ConnectRequest message, bool remember) {

@@ -64,7 +64,7 @@ class WorkerRunTest : public ::testing::Test {
     data_ = Random({8, 3}, 2);
     data_path_ = TempPath(stem + "_data.safetensors");
     evaluation_path_ = TempPath(stem + "_evaluation.safetensors");
-    prepare_ = SmallJob(stem, "cpu0");
+    prepare_ = SmallJob(stem, {"cpu0"});
     prepare_.mutable_spec()->set_data_path(data_path_);
     prepare_.mutable_spec()->set_evaluation_data_path(evaluation_path_);
   }

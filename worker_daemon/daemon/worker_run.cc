@@ -15,6 +15,7 @@
 #include "worker_daemon/daemon/places/path_checks.h"
 #include "worker_daemon/daemon/places/run_weights.h"
 #include "worker_daemon/daemon/prepared_job.h"
+#include "worker_daemon/data/path_roots.h"
 #include "worker_daemon/device/device_fault.h"
 
 namespace stagewright {
@@ -148,6 +149,7 @@ absl::Status WorkerRun::InFields(const absl::Status& failed) {
 
 absl::Status WorkerRun::DoPrepare() {
   RETURN_IF_ERROR(CheckPaths(places_.roots, prepare_.spec()));
+  RETURN_IF_ERROR(CheckWrites(places_.roots, "spec.output_path", ShardDirectory()));
   ASSIGN_OR_RETURN(DeviceJob base, JobFromPrepare(prepare_));
   graph_ = base.graph;
   program_ = base.program;

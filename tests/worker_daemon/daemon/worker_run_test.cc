@@ -92,7 +92,7 @@ class WorkerRunTest : public ::testing::Test {
           if (report.has_shard_written()) ++shares_told_;
           last = std::move(report);
         },
-        &metrics_);
+        &metrics_, places_);
     const auto await_end = [&] {
       absl::MutexLock lock(&mutex);
       EXPECT_TRUE(mutex.AwaitWithTimeout(absl::Condition(&ended), absl::Seconds(30)));
@@ -123,6 +123,7 @@ class WorkerRunTest : public ::testing::Test {
   bool connects_again_ = false;  // Once it has finished.
   int shares_told_ = 0;          // Shares of checkpoints.
   CountedCheckpoints metrics_;
+  Places places_;
   std::optional<v1::Merge> merge_;  // Told once it has finished, with its shards.
   Bytes memory_ = kGiB;
 };
@@ -230,6 +231,18 @@ TEST_F(WorkerRunTest, ADeviceThatIsTooSmallOrUnknownIsNamed) {
   memory_ = kGiB;
   prepare_.set_device_names(0, "abacus");
   EXPECT_THAT(Failure(), HasSubstr("this worker has no device abacus"));
+}
+
+TEST_F(WorkerRunTest, ShardsThatAreLinkedElsewhereAreNotWritten) {
+  const std::filesystem::path output = prepare_.spec().output_path(), elsewhere = TempPath("else");
+  std::filesystem::remove_all(output);
+  std::filesystem::remove_all(elsewhere);
+  for (const auto& directory : {output, elsewhere}) std::filesystem::create_directories(directory);
+  std::filesystem::create_directory_symlink(elsewhere, Shards());
+  places_.roots.output = output;
+  const v1::ConnectRequest last = RunToTheEnd();
+  EXPECT_EQ(last.failed().code(), static_cast<int32_t>(absl::StatusCode::kPermissionDenied));
+  EXPECT_TRUE(std::filesystem::is_empty(elsewhere));
 }
 
 // In the first place that asks it, and where the failure of that is looked into.

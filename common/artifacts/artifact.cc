@@ -46,20 +46,24 @@ absl::StatusOr<Artifact> Artifact::Open(std::shared_ptr<const ArtifactStore> sto
 
 absl::StatusOr<std::string> Artifact::Chunk(size_t chunk) const {
   const std::string& hash = manifest_.chunks[chunk];
+  const uint64_t size = manifest_.BytesOf(chunk);
   if (cache_ != nullptr) {
-    if (auto cached = cache_->Find(hash); cached.has_value()) return *std::move(cached);
+    auto cached = cache_->Find(hash);
+    if (cached.has_value() && cached->size() == size) return *std::move(cached);
   }
   const auto damaged = [&](absl::string_view how) {
     return absl::DataLossError(absl::StrCat(name_, ": chunk ", chunk, " of ",
                                             manifest_.chunks.size(), " in ", store_->where(), " ",
                                             how));
   };
-  auto bytes = store_->Read(ChunkKey(name_, chunk), manifest_.BytesOf(chunk), given_up_);
+  auto bytes = store_->Read(ChunkKey(name_, chunk), size, given_up_);
   if (absl::IsNotFound(bytes.status())) return damaged("is missing");
   if (absl::IsDataLoss(bytes.status())) return damaged("is damaged: it is longer than it was");
   if (!bytes.ok()) return Annotate(bytes.status(), name_);
   *fetched_ += bytes->size();
   if (ContentHash(*bytes) != hash) return damaged("is damaged: it has another hash");
+  // The manifest is whoever put it's: what has the right hash may still be shorter than it says.
+  if (bytes->size() != size) return damaged("is damaged: it is shorter than the manifest says");
   if (cache_ != nullptr) cache_->Add(hash, *bytes);
   return *std::move(bytes);
 }

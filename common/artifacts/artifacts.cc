@@ -19,12 +19,12 @@ std::string DefaultArtifactCache() {
 }
 
 absl::StatusOr<Artifacts> Artifacts::Open(const ArtifactOptions& options) {
-  Artifacts artifacts;
-  if (options.store.empty()) return artifacts;
-  ASSIGN_OR_RETURN(artifacts.store_, OpenArtifactStore(options.store));
-  artifacts.folder_ =
+  if (options.store.empty()) return Artifacts();
+  ASSIGN_OR_RETURN(std::shared_ptr<ArtifactStore> store, OpenArtifactStore(options.store));
+  Artifacts artifacts(
+      std::move(store),
       std::filesystem::absolute(options.cache.empty() ? DefaultArtifactCache() : options.cache)
-          .string();
+          .string());
   if (options.cache_mib > 0) {
     artifacts.cache_ = std::make_shared<ChunkCache>(artifacts.folder_,
                                                     static_cast<uint64_t>(options.cache_mib) << 20);

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "common/artifacts/artifact.h"
 #include "common/base/status.h"
@@ -28,6 +29,9 @@ class Artifacts {
   // INVALID_ARGUMENT if the store is none; errors of OpenArtifactStore. Whether it answers is known
   // once it is asked.
   static absl::StatusOr<Artifacts> Open(const ArtifactOptions& options);
+  // Those of a store of which nothing is kept. REQUIRES: `folder` is absolute.
+  Artifacts(std::shared_ptr<ArtifactStore> store, std::string folder)
+      : store_(std::move(store)), folder_(std::move(folder)) {}
 
   bool has_store() const { return store_ != nullptr; }
   // REQUIRES: has_store().

@@ -14,6 +14,7 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "common/artifacts/artifact_keys.h"
+#include "common/artifacts/artifact_name.h"
 #include "common/artifacts/content_hash.h"
 #include "common/artifacts/positioned_file.h"
 #include "common/base/regular_file.h"
@@ -61,6 +62,14 @@ absl::Status ReadWhole(const Artifact& artifact, const Artifact::TakeChunk& take
   return artifact.ForEachChunk(chunks, take);
 }
 
+// Those from the first to one that is not there.
+absl::StatusOr<size_t> ChunksThere(const ArtifactStore& store, const std::string& name) {
+  for (size_t chunk = 0;; ++chunk) {
+    ASSIGN_OR_RETURN(const bool has, store.Has(ChunkKey(name, chunk)));
+    if (!has) return chunk;
+  }
+}
+
 }  // namespace
 
 absl::StatusOr<std::string> PutArtifact(ArtifactStore& store, const std::string& path,
@@ -96,10 +105,26 @@ absl::Status CheckArtifact(const Artifact& artifact) {
   return ReadWhole(artifact, [](size_t, absl::string_view) { return absl::OkStatus(); });
 }
 
-absl::Status RemoveArtifact(ArtifactStore& store, const Artifact& artifact) {
-  RETURN_IF_ERROR(store.Remove(ManifestKey(artifact.name())));
-  for (size_t chunk = 0; chunk < artifact.manifest().chunks.size(); ++chunk)
-    RETURN_IF_ERROR(store.Remove(ChunkKey(artifact.name(), chunk)));
+absl::Status RemoveArtifact(ArtifactStore& store, const std::string& name) {
+  RETURN_IF_ERROR(CheckArtifactName(name));
+  const auto text = store.Read(ManifestKey(name), kMostManifestBytes, nullptr);
+  const bool none = absl::IsNotFound(text.status());
+  if (!text.ok() && !none && !absl::IsDataLoss(text.status())) return text.status();
+  const bool whole = text.ok() && ArtifactNameOf(*text) == name;
+  const auto manifest = ParseManifest(whole ? *text : "");
+  size_t chunks = 0;
+  if (manifest.ok()) {
+    chunks = manifest->chunks.size();
+  } else {
+    ASSIGN_OR_RETURN(chunks, ChunksThere(store, name));
+  }
+  if (none && chunks == 0) {
+    return absl::NotFoundError(
+        absl::StrCat(name, ": there is no such artifact in ", store.where()));
+  }
+  RETURN_IF_ERROR(store.Remove(ManifestKey(name)));
+  // From the last on, so that whoever finishes what was cut off finds all of them.
+  while (chunks > 0) RETURN_IF_ERROR(store.Remove(ChunkKey(name, --chunks)));
   return absl::OkStatus();
 }
 

@@ -22,7 +22,10 @@ absl::Status GetArtifact(const Artifact& artifact, const std::string& path);
 // Reads all of it; errors of Artifact::Read.
 absl::Status CheckArtifact(const Artifact& artifact);
 
-// The artifact is there no more; the manifest first, so that it is never there in part.
-absl::Status RemoveArtifact(ArtifactStore& store, const Artifact& artifact);
+// The artifact is there no more; the manifest first, so that it is never there in part. Without a
+// manifest, or with a damaged one, the chunks go from the first to one that is not there: what a
+// put or remove that was cut off has left. INVALID_ARGUMENT if `name` is none; NOT_FOUND if there
+// is neither manifest nor chunk; errors of ArtifactStore.
+absl::Status RemoveArtifact(ArtifactStore& store, const std::string& name);
 
 }  // namespace stagewright

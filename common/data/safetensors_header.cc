@@ -138,7 +138,7 @@ absl::StatusOr<SafetensorsHeader> ReadSafetensorsHeader(const std::string& path,
     return absl::InvalidArgumentError(absl::StrCat(path, ": ", parts...));
   };
   if (size < kPrefix) return bad("not a safetensors file: ", size, " bytes are no header");
-  std::byte prefix[kPrefix];
+  std::byte prefix[kPrefix] = {};
   RETURN_IF_ERROR(read(0, prefix));
   const uint64_t header_bytes = ReadLittleEndian(prefix);
   if (header_bytes > kLongestHeader || header_bytes > size - kPrefix) {

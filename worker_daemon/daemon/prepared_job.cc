@@ -1,9 +1,12 @@
 #include "worker_daemon/daemon/prepared_job.h"
 
+#include <filesystem>
 #include <memory>
+#include <system_error>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "common/artifacts/artifact_name.h"
@@ -13,9 +16,12 @@
 #include "common/wire/graph_proto.h"
 #include "common/wire/strategy_proto.h"
 #include "common/wire/training_proto.h"
+#include "worker_daemon/checkpoint/checkpoint.h"
 
 namespace stagewright {
 namespace {
+
+namespace fs = std::filesystem;
 
 // Steps of the job: given, or as many mini-batches as its epochs hold.
 absl::StatusOr<int64_t> TotalSteps(const std::vector<const Graph*>& graphs,
@@ -74,6 +80,25 @@ absl::Status AddLengths(const v1::Prepare& prepare, DeviceJob& job) {
   return absl::OkStatus();
 }
 
+using PathCheck = absl::Status(const PathRoots&, absl::string_view, const std::string&);
+
+// A directory of a job and what is below it of checkpoints, any of which may be a link.
+absl::Status CheckWithCheckpoints(PathCheck& check, const PathRoots& roots, absl::string_view field,
+                                  const std::string& path) {
+  RETURN_IF_ERROR(check(roots, field, path));
+  if (path.empty()) return absl::OkStatus();
+  const std::string root = CheckpointRoot(path);
+  RETURN_IF_ERROR(check(roots, field, root));
+  for (const std::string& folder : {path, root}) {
+    std::error_code error;
+    for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
+      if (absl::StartsWith(it->path().filename().string(), "step-"))
+        RETURN_IF_ERROR(check(roots, field, it->path().string()));
+    }
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<DeviceJob> JobFromPrepare(const v1::Prepare& prepare) {
@@ -114,9 +139,9 @@ absl::Status CheckPaths(const PathRoots& roots, const v1::JobSpec& spec) {
   RETURN_IF_ERROR(CheckReadsData(roots, "spec.data_path", spec.data_path(), inputs));
   RETURN_IF_ERROR(
       CheckReadsData(roots, "spec.evaluation_data_path", spec.evaluation_data_path(), inputs));
-  RETURN_IF_ERROR(CheckReads(roots, "spec.resume_path", spec.resume_path()));
+  RETURN_IF_ERROR(CheckWithCheckpoints(CheckReads, roots, "spec.resume_path", spec.resume_path()));
   RETURN_IF_ERROR(CheckReads(roots, "spec.records.compare_with", spec.records().compare_with()));
-  return CheckWrites(roots, "spec.output_path", spec.output_path());
+  return CheckWithCheckpoints(CheckWrites, roots, "spec.output_path", spec.output_path());
 }
 
 absl::Status CheckPaths(const PathRoots& roots, const v1::Merge& merge) {

@@ -14,7 +14,8 @@ namespace stagewright {
 // anything that they could break may see them. Errors of SampleLengths::Read.
 absl::StatusOr<DeviceJob> JobFromPrepare(const v1::Prepare& prepare);
 
-// Errors of path_roots.h, naming the field, if the job would leave the roots.
+// Errors of path_roots.h, naming the field, if the job would leave the roots, through links to its
+// checkpoints, too.
 absl::Status CheckPaths(const PathRoots& roots, const v1::JobSpec& spec);
 absl::Status CheckPaths(const PathRoots& roots, const v1::Merge& merge);
 

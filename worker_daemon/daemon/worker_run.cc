@@ -15,6 +15,7 @@
 #include "worker_daemon/daemon/places/path_checks.h"
 #include "worker_daemon/daemon/places/run_weights.h"
 #include "worker_daemon/daemon/prepared_job.h"
+#include "worker_daemon/data/path_roots.h"
 #include "worker_daemon/device/device_fault.h"
 
 namespace stagewright {
@@ -33,14 +34,9 @@ WorkerRun::WorkerRun(v1::Prepare prepare, DeviceFinder find_device, Reporter rep
       report_(std::move(report)),
       metrics_(metrics),
       on_fault_(std::move(on_fault)),
-      checkpoints_(prepare_,
-                   [this](v1::ConnectRequest message) {
-                     if (metrics_ != nullptr && message.has_shard_written()) {
-                       metrics_->ObserveCheckpoint(
-                           job(), absl::Nanoseconds(message.shard_written().stall_ns()));
-                     }
-                     Report(std::move(message), /*remember=*/false);
-                   }),
+      checkpoints_(
+          prepare_,
+          [this](v1::ConnectRequest message) { Report(std::move(message), /*remember=*/false); }),
       traces_(prepare_) {
   Enqueue([this] {
     const absl::Status prepared = DoPrepare();
@@ -135,22 +131,25 @@ void WorkerRun::Loop() {
     const absl::Status status = command();
     if (status.ok()) continue;
     Fail(status);
+    // It may have shown since the failure was told.
     if (const absl::Status fault = Fault(); !fault.ok() && on_fault_ != nullptr) on_fault_(fault);
   }
 }
 
-absl::Status WorkerRun::InFields(const absl::Status& failed) const {
-  // A job that starts again may do without what it read first.
-  if (prepare_.restart()) return failed;
+absl::Status WorkerRun::InFields(const absl::Status& failed) {
+  // A job that starts again may do without what it read first, and nobody hears of one that was
+  // aborted.
+  if (prepare_.restart() || IsAborted()) return failed;
   v1::CheckPaths asked;
   *asked.mutable_spec() = prepare_.spec();
   asked.set_run(prepare_.run());
-  const absl::Status places = CheckPlaces(places_, asked);
+  const absl::Status places = CheckPlaces(places_, asked, [this] { return IsAborted(); });
   return places.ok() ? failed : places;
 }
 
 absl::Status WorkerRun::DoPrepare() {
   RETURN_IF_ERROR(CheckPaths(places_.roots, prepare_.spec()));
+  RETURN_IF_ERROR(CheckWrites(places_.roots, "spec.output_path", ShardDirectory()));
   ASSIGN_OR_RETURN(DeviceJob base, JobFromPrepare(prepare_));
   graph_ = base.graph;
   program_ = base.program;
@@ -264,6 +263,11 @@ absl::Status WorkerRun::AddDevice(const DeviceJob& base, int32_t index, const st
   Device* raw = device.get();
   spec.on_step = [this, raw](StepReport report) { OnStep(*raw, std::move(report)); };
   checkpoints_.AddTo(spec);
+  // Here, since what the planner is told may be told again.
+  spec.on_checkpoint = [this, tell = std::move(spec.on_checkpoint)](CheckpointReport report) {
+    if (metrics_ != nullptr) metrics_->ObserveCheckpoint(job(), report.stall);
+    tell(std::move(report));
+  };
   spec.time_operators = [this](int64_t step) { return traces_.TimesOperators(step); };
   spec.on_evaluation = [this](const EvaluationReport& report) { OnEvaluation(report); };
   auto runner = DeviceRunner::Create(std::move(spec), device->transport.get());
@@ -510,6 +514,8 @@ void WorkerRun::Fail(const absl::Status& cause) {
       {{"job", job()}, {"generation", generation()}, {"why", status.message()}});
   Report(std::move(message), /*remember=*/true);
   Abort(std::string(status.message()));
+  // Now: the thread of another device may never come back from its call.
+  if (!fault.ok() && on_fault_ != nullptr) on_fault_(fault);
 }
 
 void WorkerRun::Report(v1::ConnectRequest message, bool remember) {

@@ -44,7 +44,7 @@ class WorkerRun {
   using FaultReporter = std::function<void(const absl::Status&)>;
 
   // Begins to prepare. `metrics` may be null. A job that would leave the `places` fails. `on_fault`
-  // may be null; it is called on the run's thread, after the failure was reported.
+  // may be null; it is called after the failure was reported, by threads of the run, maybe again.
   WorkerRun(v1::Prepare prepare, DeviceFinder find_device, Reporter report, WorkerMetrics* metrics,
             Places places = {}, FaultReporter on_fault = nullptr);
   // Aborts if the run has not ended, waits for its threads, and removes the shards of its devices
@@ -89,7 +89,7 @@ class WorkerRun {
   void Enqueue(std::function<absl::Status()> command);
   void Loop();
   // What the job failed to be prepared for; if a path is wrong, by its field.
-  absl::Status InFields(const absl::Status& failed) const;
+  absl::Status InFields(const absl::Status& failed);
   absl::Status DoPrepare();
   // Whether what the run waits for is not wanted any more.
   bool IsAborted();

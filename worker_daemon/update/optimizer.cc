@@ -4,10 +4,17 @@
 #include <ATen/core/grad_mode.h>
 
 #include <cmath>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 
 namespace stagewright {
+namespace {
+
+// Fills any accelerator; more would only take memory for what is in between.
+constexpr size_t kMostBytesTogether = size_t{64} << 20;
+
+}  // namespace
 
 ParameterOptimizer::Constants ParameterOptimizer::ConstantsOf(ParameterId id, int64_t step) const {
   Constants constants{spec_.learning_rate, spec_.weight_decay};
@@ -33,7 +40,7 @@ at::Tensor ParameterOptimizer::OwnPart(ParameterId id, const at::Tensor& tensor)
 void ParameterOptimizer::Step(const std::vector<ParameterId>& ids, int64_t step) {
   if (before_step_) before_step_();
   const at::NoGradGuard no_grad;
-  AdamBatch batch;
+  std::map<Kind, Batch> batches;
   for (ParameterId id : ids) {
     const at::Tensor& whole = (*parameters_)[id];
     if (!whole.grad().defined()) continue;
@@ -45,68 +52,74 @@ void ParameterOptimizer::Step(const std::vector<ParameterId>& ids, int64_t step)
     const auto [rate, decay] = ConstantsOf(id, step);
     State& state = states_[id];
     ++state.steps;
-    if (spec_.kind == Optimizer::kAdam && spec_.decoupled_weight_decay) {
-      if (decay != 0) parameter.mul_(1 - rate * decay);
-    } else if (decay != 0) {
-      gradient = gradient.add(parameter, decay);
-    }
-    if (spec_.kind == Optimizer::kAdam) {
-      StepAdam(parameter, std::move(gradient), rate, state, batch);
-    } else {
-      StepSgd(parameter, std::move(gradient), rate, state);
-    }
+    const bool on_cpu = parameter.is_cpu();
+    const Kind kind = {rate, decay, state.steps, !state.momentum.defined(),
+                       parameter.scalar_type()};
+    Batch& batch = batches[kind];
+    batch.bytes += gradient.nbytes();
+    batch.parameters.push_back(std::move(parameter));
+    batch.gradients.push_back(std::move(gradient));
+    batch.states.push_back(&state);
+    // Calls for each small parameter would leave most of an accelerator idle. On a processor there
+    // is nothing to gain, and each gradient's memory is free for the state of the next one.
+    if (on_cpu || batch.bytes >= kMostBytesTogether) StepBatch(kind, std::exchange(batch, {}));
   }
-  StepBatch(batch);
+  for (auto& [kind, batch] : batches) StepBatch(kind, std::move(batch));
 }
 
-void ParameterOptimizer::StepSgd(at::Tensor& parameter, at::Tensor gradient, double rate,
-                                 State& state) const {
-  if (spec_.kind == Optimizer::kSgdMomentum) {
-    if (!state.momentum.defined()) {
-      state.momentum = gradient.clone();
-    } else {
-      state.momentum.mul_(spec_.momentum).add_(gradient);
-    }
-    gradient = spec_.nesterov ? gradient.add(state.momentum, spec_.momentum) : state.momentum;
-  }
-  parameter.add_(gradient, -rate);
-}
-
-void ParameterOptimizer::StepAdam(const at::Tensor& parameter, at::Tensor gradient, double rate,
-                                  State& state, AdamBatch& batch) const {
-  if (!state.momentum.defined()) {
-    state.momentum = at::zeros_like(parameter, at::MemoryFormat::Preserve);
-    state.second_moment = at::zeros_like(parameter, at::MemoryFormat::Preserve);
-  }
-  // One pass over the memory, element by element in its order; so the layouts must be equal.
-  if (gradient.strides() != parameter.strides() ||
-      gradient.scalar_type() != parameter.scalar_type()) {
-    gradient = at::empty_like(parameter, at::MemoryFormat::Preserve).copy_(gradient);
-  }
-  const bool fits =
-      batch.parameters.empty() || (batch.rate == rate && batch.steps == state.steps &&
-                                   batch.parameters[0].scalar_type() == parameter.scalar_type());
-  if (!fits) StepBatch(batch);
-  batch.rate = rate;
-  batch.steps = state.steps;
-  batch.parameters.push_back(parameter);
-  batch.gradients.push_back(std::move(gradient));
-  batch.momenta.push_back(state.momentum);
-  batch.second_moments.push_back(state.second_moment);
-  // A call for each small parameter would leave most of an accelerator idle. On a processor there
-  // is nothing to gain, and each gradient's memory is free for the state of the next one.
-  if (parameter.is_cpu()) StepBatch(batch);
-}
-
-void ParameterOptimizer::StepBatch(AdamBatch& batch) const {
+void ParameterOptimizer::StepBatch(const Kind& kind, Batch batch) const {
   if (batch.parameters.empty()) return;
-  const at::Tensor step = at::scalar_tensor(static_cast<double>(batch.steps),
+  const bool adam = spec_.kind == Optimizer::kAdam;
+  if (kind.decay != 0 && adam && spec_.decoupled_weight_decay) {
+    at::_foreach_mul_(batch.parameters, 1 - kind.rate * kind.decay);
+  } else if (kind.decay != 0) {
+    // Not in place: a gradient may be several parameters'.
+    batch.gradients = at::_foreach_add(batch.gradients, batch.parameters, kind.decay);
+  }
+  adam ? StepAdam(kind, batch) : StepSgd(kind, batch);
+}
+
+void ParameterOptimizer::StepSgd(const Kind& kind, Batch& batch) const {
+  if (spec_.kind == Optimizer::kSgdMomentum) {
+    std::vector<at::Tensor> momenta;
+    for (size_t i = 0; i < batch.states.size(); ++i) {
+      if (kind.first) batch.states[i]->momentum = batch.gradients[i].clone();
+      momenta.push_back(batch.states[i]->momentum);
+    }
+    if (!kind.first) {
+      at::_foreach_mul_(momenta, spec_.momentum);
+      at::_foreach_add_(momenta, batch.gradients);
+    }
+    batch.gradients = spec_.nesterov ? at::_foreach_add(batch.gradients, momenta, spec_.momentum)
+                                     : std::move(momenta);
+  }
+  at::_foreach_add_(batch.parameters, batch.gradients, -kind.rate);
+}
+
+void ParameterOptimizer::StepAdam(const Kind& kind, Batch& batch) const {
+  std::vector<at::Tensor> momenta, second_moments;
+  for (size_t i = 0; i < batch.states.size(); ++i) {
+    const at::Tensor& parameter = batch.parameters[i];
+    at::Tensor& gradient = batch.gradients[i];
+    State& state = *batch.states[i];
+    if (kind.first) {
+      state.momentum = at::zeros_like(parameter, at::MemoryFormat::Preserve);
+      state.second_moment = at::zeros_like(parameter, at::MemoryFormat::Preserve);
+    }
+    momenta.push_back(state.momentum);
+    second_moments.push_back(state.second_moment);
+    // One pass over the memory, element by element in its order; so the layouts must be equal.
+    if (gradient.strides() != parameter.strides() ||
+        gradient.scalar_type() != parameter.scalar_type()) {
+      gradient = at::empty_like(parameter, at::MemoryFormat::Preserve).copy_(gradient);
+    }
+  }
+  const at::Tensor step = at::scalar_tensor(static_cast<double>(kind.steps),
                                             batch.parameters[0].options().dtype(at::kFloat));
   const std::vector<at::Tensor> steps(batch.parameters.size(), step);
-  at::_fused_adam_(batch.parameters, batch.gradients, batch.momenta, batch.second_moments, {},
-                   steps, batch.rate, spec_.beta1, spec_.beta2, /*weight_decay=*/0, spec_.epsilon,
+  at::_fused_adam_(batch.parameters, batch.gradients, momenta, second_moments, {}, steps, kind.rate,
+                   spec_.beta1, spec_.beta2, /*weight_decay=*/0, spec_.epsilon,
                    /*amsgrad=*/false, /*maximize=*/false);
-  batch = {};
 }
 
 std::map<std::string, at::Tensor> ParameterOptimizer::StateOf(ParameterId id) const {

@@ -6,6 +6,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <compare>
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <string>
@@ -70,17 +72,22 @@ class ParameterOptimizer {
   Constants ConstantsOf(ParameterId id, int64_t step) const;
   // All of it, or the share of this device.
   at::Tensor OwnPart(ParameterId id, const at::Tensor& tensor) const;
-  void StepSgd(at::Tensor& parameter, at::Tensor gradient, double rate, State& state) const;
-  // Parameters that one call of Adam's kernel may step: of one type, with equal constants.
-  struct AdamBatch {
-    double rate = 0;
+  // What the parameters have in common that are stepped together.
+  struct Kind {
+    double rate = 0, decay = 0;
     int64_t steps = 0;
-    std::vector<at::Tensor> parameters, gradients, momenta, second_moments;
+    bool first = false;  // They have no state yet.
+    at::ScalarType type = at::kFloat;
+    auto operator<=>(const Kind&) const = default;
   };
-  // Adds to the batch, after a step of what is in it if that is of another kind.
-  void StepAdam(const at::Tensor& parameter, at::Tensor gradient, double rate, State& state,
-                AdamBatch& batch) const;
-  void StepBatch(AdamBatch& batch) const;
+  struct Batch {
+    std::vector<at::Tensor> parameters, gradients;
+    std::vector<State*> states;
+    size_t bytes = 0;  // Those of the gradients.
+  };
+  void StepBatch(const Kind& kind, Batch batch) const;
+  void StepSgd(const Kind& kind, Batch& batch) const;
+  void StepAdam(const Kind& kind, Batch& batch) const;
 
   OptimizerSpec spec_;
   std::vector<int> groups_;  // By ParameterId: index in spec_.groups, or -1.

@@ -29,15 +29,20 @@ absl::Status Put(const Globals& globals, const std::string& file) {
   return absl::OkStatus();
 }
 
-using UseArtifact = std::function<absl::Status(ArtifactStore& store, const Artifact& artifact)>;
+absl::Status Remove(const Globals& globals, const std::string& name) {
+  ASSIGN_OR_RETURN(const Artifacts artifacts, StoreOf(globals));
+  return RemoveArtifact(artifacts.store(), name);
+}
+
+using UseArtifact = std::function<absl::Status(const Artifact& artifact)>;
 
 absl::Status Use(const Globals& globals, const std::string& name, const UseArtifact& use) {
   ASSIGN_OR_RETURN(const Artifacts artifacts, StoreOf(globals));
   ASSIGN_OR_RETURN(const Artifact artifact, artifacts.Find(name));
-  return use(artifacts.store(), artifact);
+  return use(artifact);
 }
 
-absl::Status Check(const ArtifactStore&, const Artifact& artifact) {
+absl::Status Check(const Artifact& artifact) {
   RETURN_IF_ERROR(CheckArtifact(artifact));
   std::cout << "whole: " << FormatBytes(Bytes(static_cast<int64_t>(artifact.size()))) << " in "
             << artifact.manifest().chunks.size() << " chunks" << std::endl;
@@ -61,21 +66,24 @@ void AddArtifactCommands(CLI::App& app, Globals& globals) {
   put->add_option("file", given->file)->required();
   put->callback([given, &globals] { globals.exit_code = CodeOf(Put(globals, given->file)); });
 
-  const auto add = [&](const char* command, const char* help, const UseArtifact& use) {
+  using Command = std::function<absl::Status(const std::string& name)>;
+  const auto add = [&](const char* command, const char* help, const Command& run) {
     CLI::App* added = artifacts->add_subcommand(command, help);
     added->add_option("name", given->name, "sha256:...")->required();
-    added->callback(
-        [given, use, &globals] { globals.exit_code = CodeOf(Use(globals, given->name, use)); });
+    added->callback([given, run, &globals] { globals.exit_code = CodeOf(run(given->name)); });
     return added;
   };
   add("get", "write one to a file",
-      [given](const ArtifactStore&, const Artifact& artifact) {
-        return GetArtifact(artifact, given->file);
+      [given, &globals](const std::string& name) {
+        return Use(globals, name,
+                   [&](const Artifact& artifact) { return GetArtifact(artifact, given->file); });
       })
       ->add_option("file", given->file)
       ->required();
-  add("check", "read all of one and hold it to its name", Check);
-  add("rm", "remove one, which running jobs may still want to read", RemoveArtifact);
+  add("check", "read all of one and hold it to its name",
+      [&globals](const std::string& name) { return Use(globals, name, Check); });
+  add("rm", "remove one, which running jobs may still want to read",
+      [&globals](const std::string& name) { return Remove(globals, name); });
 }
 
 }  // namespace stagewright::cli

@@ -123,7 +123,8 @@ absl::StatusOr<S3Store::Response> S3Store::SendOnce(const Request& request, CURL
     add(absl::StrCat("x-amz-security-token: ", settings_.session_token));
   if (!request.body.empty()) add("Content-Type: application/octet-stream");
   char error[CURL_ERROR_SIZE] = "";
-  curl_easy_reset(curl);
+  // The handle keeps its connection and outlives what it is told of here.
+  const absl::Cleanup forgotten = [curl] { curl_easy_reset(curl); };
   SetMethod(curl, request.method, request.body);
   SetLimits(curl);
   SetCredentials(curl, settings_);

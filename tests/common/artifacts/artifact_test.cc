@@ -5,7 +5,10 @@
 
 #include <mutex>
 #include <set>
+#include <utility>
 
+#include "common/artifacts/artifact_keys.h"
+#include "common/artifacts/artifact_name.h"
 #include "common/artifacts/content_hash.h"
 #include "tests/common/artifacts/stored_files.h"
 
@@ -104,6 +107,35 @@ TEST(Artifact, DamageIsFoundWhereItIsRead) {
   const absl::Status status = Artifact::Open(files.store, nullptr, name).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
   EXPECT_THAT(std::string(status.message()), HasSubstr(name + ": its manifest"));
+}
+
+TEST(Artifact, ChunksHaveTheLengthThatTheManifestSays) {
+  StoredFiles files;
+  const std::vector<std::string> chunks = {"abcdefg", "x"};
+  const std::string manifest = ToText({16, 8, {ContentHash(chunks[0]), ContentHash(chunks[1])}});
+  const std::string name = ArtifactNameOf(manifest);
+  ASSERT_TRUE(files.store->Write(ManifestKey(name), manifest).ok());
+  const auto cache = std::make_shared<ChunkCache>(files.directory.File("cache"), 1000);
+  for (size_t i = 0; i < chunks.size(); ++i) {
+    ASSERT_TRUE(files.store->Write(ChunkKey(name, i), chunks[i]).ok());
+    cache->Add(ContentHash(chunks[i]), chunks[i]);
+  }
+  for (const std::shared_ptr<ChunkCache>& used : {std::shared_ptr<ChunkCache>(), cache}) {
+    const auto artifact = Artifact::Open(files.store, used, name);
+    ASSERT_TRUE(artifact.ok()) << artifact.status();
+    for (const auto& [offset, size] : {std::pair(0, 16), {0, 8}, {7, 1}, {10, 6}, {15, 1}}) {
+      EXPECT_EQ(ReadStatus(*artifact, offset, size).code(), absl::StatusCode::kDataLoss)
+          << offset << " " << size;
+    }
+    for (const size_t chunk : {0, 1}) {
+      const absl::Status status = artifact->ForEachChunk({chunk}, [](size_t, absl::string_view) {
+        ADD_FAILURE();
+        return absl::OkStatus();
+      });
+      EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+    }
+    EXPECT_EQ(CheckArtifact(*artifact).code(), absl::StatusCode::kDataLoss);
+  }
 }
 
 TEST(Artifact, WhatIsCachedIsNotFetchedAgain) {

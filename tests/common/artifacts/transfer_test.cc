@@ -75,11 +75,47 @@ TEST(Transfer, OnlyFilesArePut) {
 TEST(Transfer, RemovesOneArtifact) {
   StoredFiles files;
   const std::string name = files.Put(SomeText(300)), other = files.Put(SomeText(500));
-  ASSERT_TRUE(RemoveArtifact(*files.store, Find(files, name)).ok());
+  ASSERT_TRUE(RemoveArtifact(*files.store, name).ok());
   EXPECT_EQ(Artifact::Open(files.store, nullptr, name).status().code(),
             absl::StatusCode::kNotFound);
   EXPECT_FALSE(std::filesystem::exists(files.directory.File("store/" + DigitsOf(name))));
   EXPECT_TRUE(CheckArtifact(Find(files, other)).ok());
+  EXPECT_EQ(RemoveArtifact(*files.store, name).code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(RemoveArtifact(*files.store, "sha256:../..").code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
+TEST(Transfer, RemovingAndPuttingMendsWhatIsDamaged) {
+  StoredFiles files;
+  const std::string name = files.Put(SomeText(300));
+  for (const std::string& manifest :
+       {ReadText(files.ObjectOf(name, "manifest.json")), std::string("{}")}) {
+    WriteText(files.ObjectOf(name, "manifest.json"), manifest);
+    WriteText(files.ObjectOf(name, "chunk-000002"), "other bytes");
+    ASSERT_TRUE(RemoveArtifact(*files.store, name).ok());
+    EXPECT_FALSE(std::filesystem::exists(files.directory.File("store/" + DigitsOf(name))));
+    EXPECT_EQ(files.Put(SomeText(300)), name);
+    EXPECT_TRUE(CheckArtifact(Find(files, name)).ok());
+  }
+}
+
+// What a removal leaves that was cut off.
+TEST(Transfer, RemovesChunksWithoutAManifest) {
+  StoredFiles files;
+  const std::string name = files.Put(SomeText(300));
+  // A store that takes one removal after the manifest's.
+  class CutOff : public FolderStore {
+   public:
+    using FolderStore::FolderStore;
+    absl::Status Remove(const std::string& key) override {
+      return left-- > 0 ? FolderStore::Remove(key) : absl::UnavailableError("cut off");
+    }
+    int left = 2;
+  } store(files.directory.File("store"));
+  EXPECT_EQ(RemoveArtifact(store, name).code(), absl::StatusCode::kUnavailable);
+  EXPECT_TRUE(std::filesystem::exists(files.directory.File("store/" + DigitsOf(name))));
+  ASSERT_TRUE(RemoveArtifact(*files.store, name).ok());
+  EXPECT_FALSE(std::filesystem::exists(files.directory.File("store/" + DigitsOf(name))));
 }
 
 }  // namespace

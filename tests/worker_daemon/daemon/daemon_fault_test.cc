@@ -2,16 +2,21 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <memory>
+#include <optional>
 
+#include "absl/synchronization/mutex.h"
 #include "absl/synchronization/notification.h"
 #include "common/wire/graph_proto.h"
 #include "tests/support/graph_builder.h"
 #include "tests/worker_daemon/daemon/fake_planner.h"
+#include "tests/worker_daemon/daemon/no_metrics.h"
 #include "tests/worker_daemon/daemon/small_job.h"
 #include "tests/worker_daemon/support/runnable_graphs.h"
 #include "tests/worker_daemon/support/simulated_accelerator.h"
 #include "worker_daemon/daemon/daemon.h"
+#include "worker_daemon/daemon/worker_run.h"
 
 namespace stagewright::testing {
 namespace {
@@ -44,7 +49,7 @@ class DaemonFaultTest : public ::testing::Test {
   v1::ConnectRequest Train(F&& done) {
     const std::string stem = ::testing::UnitTest::GetInstance()->current_test_info()->name();
     v1::ConnectResponse message;
-    *message.mutable_prepare() = SmallJob(stem, "cuda0");
+    *message.mutable_prepare() = SmallJob(stem, {"cuda0"});
     message.mutable_prepare()->mutable_spec()->set_data_path(TempPath(stem + "_data.safetensors"));
     message.mutable_prepare()->clear_evaluation_program();
     WriteTensors(message.prepare().spec().data_path(), {{"x", Random({8, 3}, 2)}});
@@ -127,6 +132,59 @@ TEST_F(DaemonFaultTest, AMeasurementFindsItToo) {
       planner_.Await([](const v1::ConnectRequest& r) { return r.has_operators_profiled(); });
   EXPECT_NE(profiled.operators_profiled().code(), 0);
   planner_.Await([](const v1::ConnectRequest& r) { return r.has_leave(); });
+}
+
+// Keeps the thread of cpu0 after its first step.
+class HangingMetrics : public NoMetrics {
+ public:
+  void SetMeasuredMemory(const std::string&, const std::string& device,
+                         const MemoryFigures&) override {
+    if (device == "cpu0") released.WaitForNotification();
+  }
+  absl::Notification released;
+};
+
+TEST(WorkerRunFaultTest, IsToldWhileTheThreadOfAnotherDeviceHangs) {
+  v1::Prepare prepare = SmallJob("HangsBesideAFault", {"cpu0", "cpu1"});
+  prepare.mutable_spec()->set_data_path(TempPath("HangsBesideAFault_data.safetensors"));
+  prepare.mutable_spec()->set_step_timeout_ns(absl::ToInt64Nanoseconds(absl::Seconds(2)));
+  prepare.clear_evaluation_program();
+  WriteTensors(prepare.spec().data_path(), {{"x", Random({8, 3}, 2)}});
+  // Trains on the processor: an accelerator has no transport here.
+  std::atomic<bool> prepared = false;
+  const auto find = [&](const std::string& name) -> std::optional<OfferedDevice> {
+    return OfferedDevice{name, prepared && name == "cpu1" ? "simulated:0" : "cpu", kGiB};
+  };
+  absl::Mutex mutex;
+  v1::ConnectRequest last, before_fault;
+  HangingMetrics metrics;
+  WorkerRun run(
+      prepare, find,
+      [&](v1::ConnectRequest report) {
+        absl::MutexLock lock(&mutex);
+        if (!report.has_progress()) last = std::move(report);
+      },
+      &metrics, {},
+      [&](const absl::Status&) {
+        absl::MutexLock lock(&mutex);
+        before_fault = last;
+      });
+  const auto await = [&](const auto& done) {
+    absl::MutexLock lock(&mutex);
+    return mutex.AwaitWithTimeout(absl::Condition(&done), absl::Seconds(30));
+  };
+  ASSERT_TRUE(await([&] { return last.has_prepared(); })) << last.ShortDebugString();
+  prepared = true;
+  Break(0, kIllegalAddress);
+  v1::ConnectPeers peers;
+  *peers.mutable_addresses() = last.prepared().addresses();
+  run.Connect(peers);
+  EXPECT_TRUE(await([&] { return last.has_connected(); })) << last.ShortDebugString();
+  run.Start();
+  EXPECT_TRUE(await([&] { return before_fault.has_failed(); }));
+  EXPECT_THAT(before_fault.failed().message(), HasSubstr("cpu1: simulated:0"));
+  metrics.released.Notify();
+  Break(0, 0);
 }
 
 }  // namespace

@@ -12,15 +12,16 @@
 
 namespace stagewright::testing {
 
-v1::Prepare SmallJob(const std::string& stem, const std::string& device) {
+v1::Prepare SmallJob(const std::string& stem, const std::vector<std::string>& devices) {
   GraphMaker make;
   const int x = make.AddInput("x", {-1, 3});
   const int linear = make.AddLinear("linear", In(x), 3, 2);
   const int loss = make.AddNode("aten.mean.default", {Value(linear)}, {Meta({})});
   const Graph graph = make.Finish(loss);
   std::mt19937_64 random(1);
-  const auto programs =
-      LowerBoth(graph, ForceStrategy(graph, {.mini_batch = 4, .micro_batches = 2}, random));
+  const StrategyShape shape = {
+      .stages = static_cast<int>(devices.size()), .mini_batch = 4, .micro_batches = 2};
+  const auto programs = LowerBoth(graph, ForceStrategy(graph, shape, random));
   EXPECT_TRUE(programs.ok()) << programs.status();
   v1::Prepare prepare;
   prepare.set_job("jobs/1");
@@ -36,8 +37,10 @@ v1::Prepare SmallJob(const std::string& stem, const std::string& device) {
   spec->mutable_optimizer()->set_learning_rate(0.1);
   *prepare.mutable_program() = ToProto(*programs->training);
   *prepare.mutable_evaluation_program() = ToProto(*programs->evaluation);
-  prepare.add_devices(0);
-  prepare.add_device_names(device);
+  for (const std::string& device : devices) {
+    prepare.add_devices(prepare.devices_size());
+    prepare.add_device_names(device);
+  }
   return prepare;
 }
 

@@ -5,11 +5,17 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <memory>
 #include <optional>
 
+#include "absl/time/clock.h"
+#include "common/artifacts/artifacts.h"
+#include "common/artifacts/content_hash.h"
+#include "tests/worker_daemon/daemon/no_metrics.h"
 #include "tests/worker_daemon/daemon/small_job.h"
 #include "tests/worker_daemon/support/runnable_graphs.h"
 
@@ -19,6 +25,38 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
+// A store that cannot be reached some times, and then does not answer.
+class SilentStore : public ArtifactStore {
+ public:
+  explicit SilentStore(int failures) : failures_(failures) {}
+  const std::string& where() const override { return where_; }
+  absl::StatusOr<std::string> Read(const std::string&, size_t,
+                                   const GivenUp& given_up) const override {
+    if (reads_++ < failures_) return absl::UnavailableError("it cannot be reached");
+    const absl::Time patience = absl::Now() + absl::Seconds(20);
+    while (absl::Now() < patience) {
+      if (given_up && given_up()) return absl::CancelledError("given up");
+      absl::SleepFor(absl::Milliseconds(1));
+    }
+    return absl::UnavailableError("it does not answer");
+  }
+  absl::StatusOr<bool> Has(const std::string&) const override { return false; }
+  absl::Status Write(const std::string&, absl::string_view) override { return absl::OkStatus(); }
+  absl::Status Remove(const std::string&) override { return absl::OkStatus(); }
+  int reads() const { return reads_; }
+
+ private:
+  const int failures_;
+  const std::string where_ = "silence";
+  mutable std::atomic<int> reads_ = 0;
+};
+
+class CountedCheckpoints : public NoMetrics {
+ public:
+  void ObserveCheckpoint(const std::string&, absl::Duration) override { ++count; }
+  std::atomic<int> count = 0;
+};
+
 class WorkerRunTest : public ::testing::Test {
  protected:
   WorkerRunTest() {
@@ -26,7 +64,7 @@ class WorkerRunTest : public ::testing::Test {
     data_ = Random({8, 3}, 2);
     data_path_ = TempPath(stem + "_data.safetensors");
     evaluation_path_ = TempPath(stem + "_evaluation.safetensors");
-    prepare_ = SmallJob(stem, "cpu0");
+    prepare_ = SmallJob(stem, {"cpu0"});
     prepare_.mutable_spec()->set_data_path(data_path_);
     prepare_.mutable_spec()->set_evaluation_data_path(evaluation_path_);
   }
@@ -51,9 +89,10 @@ class WorkerRunTest : public ::testing::Test {
           ended = report.has_finished() || report.has_failed() || report.has_merged();
           if (report.has_progress()) progress_.push_back(report.progress());
           if (report.has_steps_so_far()) steps_so_far_ = report.steps_so_far();
+          if (report.has_shard_written()) ++shares_told_;
           last = std::move(report);
         },
-        nullptr);
+        &metrics_, places_);
     const auto await_end = [&] {
       absl::MutexLock lock(&mutex);
       EXPECT_TRUE(mutex.AwaitWithTimeout(absl::Condition(&ended), absl::Seconds(30)));
@@ -63,6 +102,7 @@ class WorkerRunTest : public ::testing::Test {
     run.Connect({});
     run.Start();
     v1::ConnectRequest trained = await_end();
+    if (connects_again_) run.RepeatLastReport();
     if (!merge_.has_value()) return trained;
     *merge_->mutable_shards() = trained.finished().shards();
     run.Merge(*merge_);
@@ -80,6 +120,10 @@ class WorkerRunTest : public ::testing::Test {
   std::vector<v1::Progress> progress_;
   v1::StepsSoFar steps_so_far_;
   bool bad_evaluation_ = false;
+  bool connects_again_ = false;  // Once it has finished.
+  int shares_told_ = 0;          // Shares of checkpoints.
+  CountedCheckpoints metrics_;
+  Places places_;
   std::optional<v1::Merge> merge_;  // Told once it has finished, with its shards.
   Bytes memory_ = kGiB;
 };
@@ -144,6 +188,15 @@ TEST_F(WorkerRunTest, TellsAllStepsOnceMoreBeforeItHasFinished) {
   }
 }
 
+TEST_F(WorkerRunTest, ACheckpointThatIsToldAgainIsObservedOnce) {
+  prepare_.mutable_spec()->mutable_checkpoints()->set_every_steps(1);
+  prepare_.mutable_spec()->set_steps(4);
+  connects_again_ = true;
+  ASSERT_TRUE(RunToTheEnd().has_finished());
+  EXPECT_EQ(shares_told_, 3 + 1);
+  EXPECT_EQ(metrics_.count, 3);
+}
+
 TEST_F(WorkerRunTest, AnEvaluationThatFailsLosesNothing) {
   bad_evaluation_ = true;
   EXPECT_THAT(Failure(), AllOf(HasSubstr("device cpu0"), HasSubstr("evaluation"),
@@ -178,6 +231,43 @@ TEST_F(WorkerRunTest, ADeviceThatIsTooSmallOrUnknownIsNamed) {
   memory_ = kGiB;
   prepare_.set_device_names(0, "abacus");
   EXPECT_THAT(Failure(), HasSubstr("this worker has no device abacus"));
+}
+
+TEST_F(WorkerRunTest, ShardsThatAreLinkedElsewhereAreNotWritten) {
+  const std::filesystem::path output = prepare_.spec().output_path(), elsewhere = TempPath("else");
+  std::filesystem::remove_all(output);
+  std::filesystem::remove_all(elsewhere);
+  for (const auto& directory : {output, elsewhere}) std::filesystem::create_directories(directory);
+  std::filesystem::create_directory_symlink(elsewhere, Shards());
+  places_.roots.output = output;
+  const v1::ConnectRequest last = RunToTheEnd();
+  EXPECT_EQ(last.failed().code(), static_cast<int32_t>(absl::StatusCode::kPermissionDenied));
+  EXPECT_TRUE(std::filesystem::is_empty(elsewhere));
+}
+
+// In the first place that asks it, and where the failure of that is looked into.
+TEST_F(WorkerRunTest, ARunThatIsAbortedWaitsForNoStore) {
+  WriteTensors(data_path_, {{"x", data_}});
+  prepare_.mutable_spec()->set_weights_path("sha256:" + ContentHash(""));
+  prepare_.mutable_spec()->set_evaluation_data_path(data_path_);
+  for (const int failures : {0, 1}) {
+    const auto store = std::make_shared<SilentStore>(failures);
+    const absl::Time deadline = absl::Now() + absl::Seconds(15);
+    {
+      WorkerRun run(
+          prepare_,
+          [](const std::string& name) {
+            return OfferedDevice{name, "cpu", kGiB};
+          },
+          [](const v1::ConnectRequest& report) { EXPECT_FALSE(report.has_failed()); }, nullptr,
+          {{}, Artifacts(store, TempPath("parts"))});
+      while (store->reads() <= failures && absl::Now() < deadline)
+        absl::SleepFor(absl::Milliseconds(1));
+      run.Abort("nobody wants it any more");
+    }
+    EXPECT_LT(absl::Now(), deadline) << failures;
+    EXPECT_EQ(store->reads(), failures + 1);
+  }
 }
 
 TEST_F(WorkerRunTest, MomentumCountsOnlyWhereTheOptimizerHasIt) {

@@ -134,6 +134,27 @@ INSTANTIATE_TEST_SUITE_P(Ways, TrainOver,
                              Way{"Bytes", [](SpyLog& log) { return SpyOn(log, false); }}),
                          [](const auto& instance) { return std::string(instance.param.name); });
 
+// Where parameters are stepped together, also those of two groups, which lie among each other.
+TEST_F(OnAccelerators, EveryOptimizerStepsTheSame) {
+  for (const char* name : {"sgd", "momentum", "nesterov", "adam", "adamw"}) {
+    SCOPED_TRACE(name);
+    DeviceJob spec = ClassifierJob("accelerated_optimizer", /*dropout=*/false, 4);
+    const bool nesterov = name == std::string("nesterov");
+    OptimizerSpec& optimizer = spec.training.optimizer;
+    const double rate = optimizer.learning_rate;
+    optimizer = *OptimizerByName(nesterov ? "momentum" : name);
+    optimizer.nesterov = nesterov;
+    optimizer.learning_rate = rate;
+    optimizer.weight_decay = 0.3;
+    optimizer.groups = {{.pattern = "*bias", .weight_decay = 0, .learning_rate_scale = 0.5}};
+    UseOneDevice(spec, 2);
+    const auto expected = TrainLocally(spec);
+    const auto found = TrainLocally(spec, &Accelerate);
+    ASSERT_TRUE(expected.ok() && found.ok()) << expected.status() << found.status();
+    ExpectSameCounts(*found, *expected);
+  }
+}
+
 TEST_F(OnAccelerators, EvaluationsCountTheSame) {
   DeviceJob spec = ClassifierJob("accelerated_evaluation", /*dropout=*/false, 2);
   std::mt19937_64 random(2);

@@ -34,10 +34,11 @@ absl::Status CheckFile(absl::string_view field, const std::string& path) {
   return Annotate(file.status(), field);
 }
 
-absl::Status CheckWeights(const Artifacts& artifacts, const std::string& weights) {
+absl::Status CheckWeights(const Artifacts& artifacts, const std::string& weights,
+                          GivenUp given_up) {
   constexpr absl::string_view kField = "spec.weights_path";
   if (!IsArtifactName(weights)) return CheckFile(kField, weights);
-  return Annotate(artifacts.Find(weights).status(), kField);
+  return Annotate(artifacts.Find(weights, std::move(given_up)).status(), kField);
 }
 
 absl::Status CheckData(absl::string_view field, const v1::JobSpec& spec, const std::string& path) {
@@ -85,10 +86,10 @@ absl::Status CheckResume(const std::string& path) {
 
 }  // namespace
 
-absl::Status CheckPlaces(const Places& places, const v1::CheckPaths& message) {
+absl::Status CheckPlaces(const Places& places, const v1::CheckPaths& message, GivenUp given_up) {
   const v1::JobSpec& spec = message.spec();
   RETURN_IF_ERROR(CheckPaths(places.roots, spec));
-  RETURN_IF_ERROR(CheckWeights(places.artifacts, spec.weights_path()));
+  RETURN_IF_ERROR(CheckWeights(places.artifacts, spec.weights_path(), std::move(given_up)));
   RETURN_IF_ERROR(CheckData("spec.data_path", spec, spec.data_path()));
   RETURN_IF_ERROR(CheckData("spec.evaluation_data_path", spec, spec.evaluation_data_path()));
   RETURN_IF_ERROR(CheckResume(spec.resume_path()));

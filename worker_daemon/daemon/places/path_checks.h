@@ -15,8 +15,9 @@ namespace stagewright {
 // What the job would fail with here, as far as names, rights and the owner of its output say it: no
 // contents but an artifact's manifest are read, nothing is made. Names field, path and reason.
 // PERMISSION_DENIED as CheckReads; NOT_FOUND, INVALID_ARGUMENT or FAILED_PRECONDITION; errors of
-// Artifacts::Find.
-absl::Status CheckPlaces(const Places& places, const v1::CheckPaths& message);
+// Artifacts::Find, CANCELLED once it is given up among them.
+absl::Status CheckPlaces(const Places& places, const v1::CheckPaths& message,
+                         GivenUp given_up = nullptr);
 
 // Answers one message after the other, on a thread of its own. A file system or store that does not
 // answer keeps those behind it waiting, and nobody else.

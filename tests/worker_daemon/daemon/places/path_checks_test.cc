@@ -102,6 +102,43 @@ TEST_F(PathChecksTest, WhatLeavesTheRootsIsRefused) {
   EXPECT_EQ(CheckPlaces({roots_, {}}, message_).code(), absl::StatusCode::kPermissionDenied);
 }
 
+TEST_F(PathChecksTest, CheckpointsThatAreLinksDoNotLeaveTheRoots) {
+  for (const char* folder : {"data", "out/run", "out/old/step-1", "secret/step-1"})
+    fs::create_directories(At(folder));
+  roots_ = {base_.string(), At("out")};
+  spec().set_output_path(At("out/run"));
+  const auto code = [this] { return CheckPlaces({roots_, {}}, message_).code(); };
+  const auto link = [this](const std::string& to, const std::string& from) {
+    fs::remove_all(At(from));
+    fs::create_directories(fs::path(At(from)).parent_path());
+    fs::create_directory_symlink(At(to), At(from));
+  };
+  EXPECT_EQ(code(), absl::StatusCode::kOk);
+  link("out/old", "out/run/checkpoints");
+  EXPECT_EQ(code(), absl::StatusCode::kOk);
+  for (const char* to : {"secret", "secret/not-there"}) {
+    link(to, "out/run/checkpoints");
+    EXPECT_EQ(code(), absl::StatusCode::kPermissionDenied) << to;
+    fs::remove(At("out/run/checkpoints"));
+    link(to, "out/run/checkpoints/step-0000000002");
+    EXPECT_EQ(code(), absl::StatusCode::kPermissionDenied) << to;
+    fs::remove_all(At("out/run/checkpoints"));
+  }
+  EXPECT_EQ(code(), absl::StatusCode::kOk);
+  roots_.data = At("data");
+  spec().clear_weights_path();
+  spec().clear_data_path();
+  spec().set_resume_path(At("data/before"));
+  for (const char* from :
+       {"data/before/checkpoints", "data/before/checkpoints/step-1", "data/before/step-1"}) {
+    link("secret", from);
+    const absl::Status status = CheckPlaces({roots_, {}}, message_);
+    EXPECT_EQ(status.code(), absl::StatusCode::kPermissionDenied) << from;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("spec.resume_path: ")) << from;
+    fs::remove_all(At("data/before"));
+  }
+}
+
 TEST_F(PathChecksTest, AnswersInOrderOnAnotherThread) {
   absl::Mutex mutex;
   std::vector<v1::PathsChecked> answers;

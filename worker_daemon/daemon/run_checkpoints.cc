@@ -137,9 +137,12 @@ void RunCheckpoints::Announce(const v1::CheckpointAfter& message) {
   {
     absl::MutexLock lock(&mutex_);
     if (message.hold()) hold_after_ = step;
-    if (policy_.IsDue(step) || !announced_.insert(step).second) return;
-    for (const auto& [device, reached] : reached_) {
-      if (reached >= step) late.push_back(device);
+    const bool news = announced_.insert(step).second;
+    // For a step that is due anyway nobody can be late, but to wait there.
+    if (news && (message.hold() || !policy_.IsDue(step))) {
+      for (const auto& [device, reached] : reached_) {
+        if (reached >= step) late.push_back(device);
+      }
     }
   }
   // A device that waits for this must find the step among those that are due.

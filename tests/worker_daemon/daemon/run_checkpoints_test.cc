@@ -259,14 +259,21 @@ class HoldTest : public RunCheckpointsTest {
  protected:
   HoldTest() {
     prepare_.mutable_spec()->clear_checkpoints();
+    Begin(/*asynchronous=*/false);
+  }
+
+  void Begin(bool asynchronous) {
+    prepare_.mutable_program()->set_asynchronous(asynchronous);
     checkpoints_ =
         std::make_unique<RunCheckpoints>(prepare_, [this](const v1::ConnectRequest& message) {
           if (message.has_shard_written()) shards_.push_back(message.shard_written());
           if (message.has_checkpoint_agreed()) answers_.push_back(message.checkpoint_agreed());
         });
+    Program program;
+    program.asynchronous = asynchronous;
     for (int32_t device : {0, 1}) {
       jobs_[device].device = DeviceId(device);
-      jobs_[device].program = std::make_shared<const Program>();
+      jobs_[device].program = std::make_shared<const Program>(program);
       checkpoints_->AddTo(jobs_[device]);
     }
   }
@@ -355,13 +362,8 @@ TEST_F(HoldTest, ACheckpointThatIsNotHeldStopsNobody) {
 }
 
 TEST_F(HoldTest, AsynchronousRunsEmptyThePipelineAfterStepsThatAllAgreedTo) {
-  prepare_.mutable_program()->set_asynchronous(true);
-  Program program;
-  program.asynchronous = true;
-  DeviceJob job;
-  job.device = DeviceId(0);
-  job.program = std::make_shared<const Program>(program);
-  checkpoints_->AddTo(job);
+  Begin(/*asynchronous=*/true);
+  const DeviceJob& job = jobs_[0];
   constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
   EXPECT_EQ(job.flush_after(2), kNever);
   checkpoints_->Announce(After(4, /*hold=*/true, /*offer=*/true));
@@ -386,6 +388,34 @@ TEST_F(HoldTest, AsynchronousRunsEmptyThePipelineAfterStepsThatAllAgreedTo) {
   EXPECT_FALSE(job.checkpoint_due(9));
   EXPECT_FALSE(job.holds());
   EXPECT_TRUE(shards_.empty());
+}
+
+TEST_F(HoldTest, AStepThatIsDueAnywayIsSettledAsAnyOther) {
+  prepare_.mutable_spec()->mutable_checkpoints()->set_every_steps(1);
+  Begin(/*asynchronous=*/true);
+  checkpoints_->Announce(After(6, /*hold=*/true, /*offer=*/true));
+  ASSERT_EQ(answers_.size(), 1u);
+  EXPECT_FALSE(answers_[0].late());
+  checkpoints_->Announce(After(6, /*hold=*/true));
+  EXPECT_EQ(checkpoints_->flush_after(), 6);
+  std::thread device([&] { EXPECT_EQ(jobs_[0].flush_after(4), 5); });  // Returns.
+  device.join();
+  EXPECT_TRUE(jobs_[0].checkpoint_due(6));
+  EXPECT_TRUE(jobs_[0].holds());
+}
+
+TEST_F(HoldTest, WhoHasSavedAfterAStepThatIsDueAnywaySaysThatItDoesNotWait) {
+  prepare_.mutable_spec()->mutable_checkpoints()->set_every_steps(1);
+  Begin(/*asynchronous=*/false);
+  EXPECT_TRUE(jobs_[0].checkpoint_due(5));
+  checkpoints_->Announce(After(5));
+  EXPECT_TRUE(shards_.empty());
+  EXPECT_TRUE(jobs_[0].checkpoint_due(6));
+  checkpoints_->Announce(After(6, /*hold=*/true));
+  ASSERT_EQ(shards_.size(), 1u);
+  EXPECT_EQ(shards_[0].device(), 0);
+  EXPECT_TRUE(shards_[0].skipped());
+  EXPECT_FALSE(jobs_[0].holds());
 }
 
 }  // namespace

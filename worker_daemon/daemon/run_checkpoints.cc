@@ -110,7 +110,7 @@ bool RunCheckpoints::IsDue(DeviceId device, int64_t steps) {
 void RunCheckpoints::AwaitGoOn(DeviceId device) {
   absl::MutexLock lock(&mutex_);
   const auto released = [this, device]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    return !holding_.contains(device);
+    return aborted_ || !holding_.contains(device);
   };
   mutex_.Await(absl::Condition(&released));
 }
@@ -120,6 +120,12 @@ void RunCheckpoints::GoOn() {
   absl::MutexLock lock(&mutex_);
   hold_after_ = 0;
   holding_.clear();
+}
+
+void RunCheckpoints::Abort() {
+  flushes_.Close();
+  absl::MutexLock lock(&mutex_);
+  aborted_ = true;
 }
 
 void RunCheckpoints::Announce(const v1::CheckpointAfter& message) {

@@ -50,6 +50,8 @@ class RunCheckpoints {
   void Announce(const v1::CheckpointAfter& message);
   // No device waits any more, and no offer is open.
   void GoOn();
+  // The run is over: none waits from now on either, whatever is announced.
+  void Abort();
   // The newest step that an asynchronous program is flushed after by agreement; 0: none.
   int64_t flush_after() const { return flushes_.settled(); }
 
@@ -95,6 +97,7 @@ class RunCheckpoints {
   std::map<std::pair<DeviceId, bool>, v1::ConnectRequest> shares_ ABSL_GUARDED_BY(mutex_);
   std::deque<Order> orders_ ABSL_GUARDED_BY(mutex_);  // The first is being written.
   int64_t written_ ABSL_GUARDED_BY(mutex_) = 0;       // Step of the newest manifest; 0: none.
+  bool aborted_ ABSL_GUARDED_BY(mutex_) = false;
   bool closing_ ABSL_GUARDED_BY(mutex_) = false;
   std::thread thread_ ABSL_GUARDED_BY(mutex_);  // From the first order to the end of life.
 };

@@ -404,6 +404,23 @@ TEST_F(HoldTest, AStepThatIsDueAnywayIsSettledAsAnyOther) {
   EXPECT_TRUE(jobs_[0].holds());
 }
 
+TEST_F(HoldTest, NobodyWaitsInARunThatIsOver) {
+  Begin(/*asynchronous=*/true);
+  checkpoints_->Announce(After(5, /*hold=*/true));
+  EXPECT_TRUE(jobs_[0].checkpoint_due(5));
+  std::thread device([&] { jobs_[0].await_go_on(); });
+  checkpoints_->Abort();
+  device.join();
+  // What the planner asked for before it heard of the end.
+  checkpoints_->Announce(After(6, /*hold=*/true));
+  EXPECT_TRUE(jobs_[1].checkpoint_due(6));
+  jobs_[1].await_go_on();
+  checkpoints_->Announce(After(9, /*hold=*/true, /*offer=*/true));
+  ASSERT_EQ(answers_.size(), 1u);
+  EXPECT_TRUE(answers_[0].late());
+  jobs_[0].flush_after(7);
+}
+
 TEST_F(HoldTest, WhoHasSavedAfterAStepThatIsDueAnywaySaysThatItDoesNotWait) {
   prepare_.mutable_spec()->mutable_checkpoints()->set_every_steps(1);
   Begin(/*asynchronous=*/false);

@@ -72,20 +72,34 @@ absl::Status RunCheckpoints::Resume(v1::Prepared* prepared) {
 }
 
 absl::Status RunCheckpoints::TakeOutput() {
+  // A later generation may have the directory by now.
+  RETURN_IF_ERROR(CheckNotAborted());
   const v1::JobSpec& spec = prepare_.spec();
-  return stagewright::TakeOutput(spec.output_path(), {run_, prepare_.job(), spec.display_name()},
+  return stagewright::TakeOutput(spec.output_path(),
+                                 {run_, prepare_.job(), spec.display_name(), prepare_.generation()},
                                  /*clear=*/spec.overwrite() && !goes_on_);
 }
 
 absl::Status RunCheckpoints::CheckOwned() const {
-  return stagewright::CheckOwned(prepare_.spec().output_path(), run_);
+  return stagewright::CheckOwned(prepare_.spec().output_path(), run_, prepare_.generation());
+}
+
+absl::Status RunCheckpoints::CheckNotAborted() {
+  absl::MutexLock lock(&mutex_);
+  return aborted_ ? absl::CancelledError("the run is over") : absl::OkStatus();
+}
+
+absl::Status RunCheckpoints::MayWrite() {
+  RETURN_IF_ERROR(CheckNotAborted());
+  return CheckOwned();
 }
 
 void RunCheckpoints::AddTo(DeviceJob& spec) {
   spec.resume = resume_;
   // The planner may ask for one whatever the job's policy.
   spec.checkpoint_root = root_;
-  spec.may_write = [this] { return CheckOwned(); };
+  spec.may_write = [this] { return MayWrite(); };
+  spec.writer = {run_, prepare_.generation()};
   const DeviceId device = spec.device;
   spec.checkpoint_due = [this, device](int64_t steps) { return IsDue(device, steps); };
   spec.on_checkpoint = [this, device](const CheckpointReport& report) {
@@ -247,6 +261,7 @@ void RunCheckpoints::DoComplete(const v1::WriteManifest& message, const Graph& g
   manifest.graph = graph.name();
   manifest.graph_fingerprint = Fingerprint(graph);
   manifest.run = run_;
+  manifest.generation = prepare_.generation();
   for (const v1::CheckpointFile& file : message.files())
     manifest.files.push_back({file.name(), file.bytes(), file.crc32()});
   absl::Status status = CheckOwned();
@@ -254,7 +269,8 @@ void RunCheckpoints::DoComplete(const v1::WriteManifest& message, const Graph& g
     status =
         CompleteCheckpoint(CheckpointDirectory(root_, message.step()), graph, std::move(manifest));
   }
-  if (status.ok()) {
+  // Writing may have taken so long that a later generation goes on from an older checkpoint.
+  if (status.ok() && CheckOwned().ok()) {
     std::set<std::string> runs = {run_};
     const bool keeps_some = spec.has_checkpoints();
     // With those of the job that this one goes on from.

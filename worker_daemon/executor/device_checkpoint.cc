@@ -244,8 +244,9 @@ void DeviceCheckpoint::Write(const Order& order) {
     }
     if (unread_ != nullptr)
       views[0].insert(views[0].end(), unread_->tensors().begin(), unread_->tensors().end());
-    auto files = WriteDeviceFiles(CheckpointDirectory(spec_->checkpoint_root, order.steps),
-                                  spec_->device, views[0], views[1], order.evaluations);
+    auto files =
+        WriteDeviceFiles(CheckpointDirectory(spec_->checkpoint_root, order.steps), spec_->device,
+                         views[0], views[1], order.evaluations, spec_->writer);
     report.status = files.status();
     if (files.ok()) report.files = *std::move(files);
   }

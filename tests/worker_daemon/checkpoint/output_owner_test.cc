@@ -7,6 +7,7 @@
 #include <thread>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "tests/common/data/safetensors_files.h"
 #include "worker_daemon/checkpoint/checkpoint.h"
 
@@ -37,8 +38,8 @@ class OutputOwnerTest : public ::testing::Test {
 
   const TempDirectory directory_;
   const std::string output_ = directory_.File("out");
-  const OutputOwner first_ = {"jobs-7-a1", "jobs/7", "digits"};
-  const OutputOwner second_ = {"jobs-7-b2", "jobs/7", "digits"};
+  const OutputOwner first_ = {"jobs-7-a1", "jobs/7", "digits", 1};
+  const OutputOwner second_ = {"jobs-7-b2", "jobs/7", "digits", 1};
 };
 
 TEST_F(OutputOwnerTest, IsReadAsItWasWritten) {
@@ -50,6 +51,7 @@ TEST_F(OutputOwnerTest, IsReadAsItWasWritten) {
   EXPECT_EQ((*owner)->run, "jobs-7-a1");
   EXPECT_EQ((*owner)->job, "jobs/7");
   EXPECT_EQ((*owner)->name, "digits");
+  EXPECT_EQ((*owner)->generation, 1);
 }
 
 TEST_F(OutputOwnerTest, WhatHoldsNoResultsMayBeTaken) {
@@ -85,7 +87,7 @@ TEST_F(OutputOwnerTest, ADamagedFileDoesNotOpenTheDoor) {
   EXPECT_FALSE(ReadOwner(output_).ok());
   EXPECT_THAT(Refusal(first_.run), HasSubstr("an earlier job"));
   ASSERT_EQ(TakeOutput(output_, first_, /*clear=*/true), absl::OkStatus());
-  EXPECT_EQ(CheckOwned(output_, first_.run), absl::OkStatus());
+  EXPECT_EQ(CheckOwned(output_, first_.run, 1), absl::OkStatus());
 }
 
 TEST_F(OutputOwnerTest, AFileThatIsTooLongIsNotReadWhole) {
@@ -103,7 +105,7 @@ TEST_F(OutputOwnerTest, AllWorkersOfAJobMayTakeItAtOnce) {
         [this] { EXPECT_EQ(TakeOutput(output_, first_, /*clear=*/true), absl::OkStatus()); });
   }
   for (std::thread& worker : workers) worker.join();
-  EXPECT_EQ(CheckOwned(output_, first_.run), absl::OkStatus());
+  EXPECT_EQ(CheckOwned(output_, first_.run, 1), absl::OkStatus());
 }
 
 TEST_F(OutputOwnerTest, WhoClearsSlowlyLeavesWhatTheJobHasWrittenSince) {
@@ -136,14 +138,31 @@ TEST_F(OutputOwnerTest, OverwritingRemovesCheckpointsAndLeavesTheModelAndOthersF
 }
 
 TEST_F(OutputOwnerTest, WhoLostItIsToldToWhom) {
-  EXPECT_THAT(std::string(CheckOwned(output_, first_.run).message()), HasSubstr("has gone"));
+  EXPECT_THAT(std::string(CheckOwned(output_, first_.run, 1).message()), HasSubstr("has gone"));
   ASSERT_EQ(TakeOutput(output_, first_, false), absl::OkStatus());
-  EXPECT_EQ(CheckOwned(output_, first_.run), absl::OkStatus());
+  EXPECT_EQ(CheckOwned(output_, first_.run, 1), absl::OkStatus());
   ASSERT_EQ(TakeOutput(output_, second_, true), absl::OkStatus());
-  const absl::Status lost = CheckOwned(output_, first_.run);
+  const absl::Status lost = CheckOwned(output_, first_.run, 1);
   EXPECT_EQ(lost.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(lost.message()),
               AllOf(HasSubstr(output_), HasSubstr("run jobs-7-b2) has taken it")));
+}
+
+TEST_F(OutputOwnerTest, BelongsToTheGenerationThatWasPreparedLast) {
+  // As an older version writes it.
+  std::filesystem::create_directories(output_);
+  WriteBytes(
+      output_ + "/" + kOwnerName,
+      R"({"format": "stagewright-output", "run": "jobs-7-a1", "job": "jobs/7", "name": ""})");
+  EXPECT_EQ(CheckOwned(output_, first_.run, 1), absl::OkStatus());
+  OutputOwner owner = first_;
+  for (const int64_t generation : {2, 4, 3}) {
+    owner.generation = generation;
+    ASSERT_EQ(TakeOutput(output_, owner, /*clear=*/true), absl::OkStatus());
+    EXPECT_EQ(CheckOwned(output_, owner.run, generation), absl::OkStatus());
+    EXPECT_THAT(std::string(CheckOwned(output_, owner.run, generation - 1).message()),
+                HasSubstr(absl::StrCat("is generation ", generation, "'s of this job")));
+  }
 }
 
 TEST_F(OutputOwnerTest, APlaceThatCannotBeMadeIsNamed) {

@@ -38,18 +38,20 @@ class RunCheckpointsTest : public ::testing::Test {
     return CheckpointDirectory(CheckpointRoot(prepare_.spec().output_path()), step);
   }
 
-  std::unique_ptr<RunCheckpoints> Make() {
-    return std::make_unique<RunCheckpoints>(prepare_, [this](const v1::ConnectRequest& message) {
+  std::unique_ptr<RunCheckpoints> Make(const v1::Prepare& prepare) {
+    return std::make_unique<RunCheckpoints>(prepare, [this](const v1::ConnectRequest& message) {
       absl::MutexLock lock(&mutex_);
       steps_.push_back(message.checkpoint_written().step());
       errors_.push_back(message.checkpoint_written().error());
       threads_.insert(std::this_thread::get_id());
     });
   }
+  std::unique_ptr<RunCheckpoints> Make() { return Make(prepare_); }
 
   // The output directory is its job's.
-  std::unique_ptr<RunCheckpoints> Taken() {
-    auto checkpoints = Make();
+  std::unique_ptr<RunCheckpoints> Taken() { return Taken(prepare_); }
+  std::unique_ptr<RunCheckpoints> Taken(const v1::Prepare& prepare) {
+    auto checkpoints = Make(prepare);
     v1::Prepared prepared;
     EXPECT_EQ(checkpoints->Resume(&prepared), absl::OkStatus());
     EXPECT_EQ(checkpoints->TakeOutput(), absl::OkStatus());
@@ -244,6 +246,37 @@ TEST_F(RunCheckpointsTest, WhoLostTheDirectoryWritesNothingThere) {
   EXPECT_FALSE(HasCheckpoints(prepare_.spec().output_path()));
   absl::MutexLock lock(&mutex_);
   EXPECT_THAT(errors_, ElementsAre(HasSubstr("has taken it")));
+}
+
+TEST_F(RunCheckpointsTest, WhatAnEarlierGenerationStillWritesChangesNothing) {
+  const v1::Prepare earlier = prepare_;
+  const auto first = Taken(earlier);
+  DeviceJob job;
+  job.program = std::make_shared<const Program>();
+  first->AddTo(job);
+  EXPECT_EQ(job.may_write(), absl::OkStatus());
+  prepare_.set_generation(2);
+  RunWithCheckpoints({100});
+  EXPECT_EQ(job.may_write().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(WriteDeviceFiles(Directory(100), DeviceId(0), {}, {}, {}, job.writer).status().code(),
+            absl::StatusCode::kFailedPrecondition);
+  first->Complete(Order(100), graph_);
+  first->AwaitCompleted();
+  const auto manifest = ReadManifest(Directory(100));
+  ASSERT_TRUE(manifest.ok()) << manifest.status();
+  EXPECT_EQ(manifest->generation, 2);
+  absl::MutexLock lock(&mutex_);
+  EXPECT_THAT(errors_, ElementsAre("", HasSubstr("generation 2's of this job")));
+}
+
+TEST_F(RunCheckpointsTest, ARunThatIsOverBeginsToWriteNothing) {
+  const auto checkpoints = Taken();
+  DeviceJob job;
+  job.program = std::make_shared<const Program>();
+  checkpoints->AddTo(job);
+  checkpoints->Abort();
+  EXPECT_TRUE(absl::IsCancelled(job.may_write()));
+  EXPECT_TRUE(absl::IsCancelled(checkpoints->TakeOutput()));
 }
 
 TEST_F(RunCheckpointsTest, ARunThatHasNoGraphYetRefusesToWriteOne) {

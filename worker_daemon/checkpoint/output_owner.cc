@@ -85,7 +85,8 @@ absl::Status MayTakeOutput(const std::string& output_path, const std::string& ru
                    ": resume from there, choose another directory, or overwrite it (--overwrite)"));
 }
 
-absl::Status TakeOutput(const std::string& output_path, const OutputOwner& owner, bool clear) {
+absl::Status TakeOutput(const std::string& output_path, const OutputOwner& owner,
+                        OthersResults others) {
   const auto before = ReadOwner(output_path);
   const bool own = before.ok() && before->has_value() && (*before)->run == owner.run;
   // Whichever was prepared last counts: a planner whose state is an older one counts from there.
@@ -96,7 +97,7 @@ absl::Status TakeOutput(const std::string& output_path, const OutputOwner& owner
     return absl::FailedPreconditionError(
         absl::StrCat("spec.output_path: cannot make ", output_path, ": ", error.message()));
   }
-  if (clear && !own) {
+  if (others == OthersResults::kCleared && !own) {
     // Before the file: whoever finds that written may rely on it.
     const auto taken = [&] {
       const auto now = ReadOwner(output_path);
@@ -109,6 +110,8 @@ absl::Status TakeOutput(const std::string& output_path, const OutputOwner& owner
           absl::StrCat("spec.overwrite: cannot remove ", absl::StrJoin(left, "; ")));
     }
   }
+  // Preparing may have taken minutes since somebody asked first.
+  if (others == OthersResults::kRefused) RETURN_IF_ERROR(MayTakeOutput(output_path, owner.run));
   const nlohmann::ordered_json json = {{"format", kFormat},
                                        {"run", owner.run},
                                        {"job", owner.job},
@@ -116,7 +119,8 @@ absl::Status TakeOutput(const std::string& output_path, const OutputOwner& owner
                                        {"generation", owner.generation}};
   const std::string text =
       json.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
-  return WriteAtomically(OwnerPath(output_path), {std::as_bytes(std::span(text))});
+  RETURN_IF_ERROR(WriteAtomically(OwnerPath(output_path), {std::as_bytes(std::span(text))}));
+  return CheckOwned(output_path, owner.run, owner.generation);
 }
 
 absl::Status CheckOwned(const std::string& output_path, const std::string& run,

@@ -33,11 +33,15 @@ bool HoldsResults(const std::string& output_path);
 // `run`. Of a path that holds no results nobody is asked. Reads only.
 absl::Status MayTakeOutput(const std::string& output_path, const std::string& run);
 
+// What becomes of other jobs' checkpoints where a job takes a directory.
+enum class OthersResults { kRefused, kKept, kCleared };
+
 // From now on the directory, which is made if absent, is the owner's, and what generations of it
-// before this one still write is refused. Checkpoints of others are removed if `clear`. Errors of
-// WriteAtomically; FAILED_PRECONDITION names a directory that cannot be made, or a checkpoint that
-// cannot be removed.
-absl::Status TakeOutput(const std::string& output_path, const OutputOwner& owner, bool clear);
+// before this one still write is refused. Errors of WriteAtomically; FAILED_PRECONDITION names a
+// directory that cannot be made, a checkpoint that cannot be removed, or another job that has taken
+// the directory at the same time; as MayTakeOutput where others' results are refused.
+absl::Status TakeOutput(const std::string& output_path, const OutputOwner& owner,
+                        OthersResults others);
 
 // FAILED_PRECONDITION, naming the other job, if the directory is not that run's any more, or if a
 // later generation of it writes there.

@@ -75,9 +75,12 @@ absl::Status RunCheckpoints::TakeOutput() {
   // A later generation may have the directory by now.
   RETURN_IF_ERROR(CheckNotAborted());
   const v1::JobSpec& spec = prepare_.spec();
+  const OthersResults others = goes_on_           ? OthersResults::kKept
+                               : spec.overwrite() ? OthersResults::kCleared
+                                                  : OthersResults::kRefused;
   return stagewright::TakeOutput(spec.output_path(),
                                  {run_, prepare_.job(), spec.display_name(), prepare_.generation()},
-                                 /*clear=*/spec.overwrite() && !goes_on_);
+                                 others);
 }
 
 absl::Status RunCheckpoints::CheckOwned() const {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tests/worker_daemon/support/runnable_graphs.h"
+#include "worker_daemon/checkpoint/output_owner.h"
 
 namespace stagewright::testing {
 namespace {
@@ -246,6 +247,18 @@ TEST_F(RunCheckpointsTest, WhoLostTheDirectoryWritesNothingThere) {
   EXPECT_FALSE(HasCheckpoints(prepare_.spec().output_path()));
   absl::MutexLock lock(&mutex_);
   EXPECT_THAT(errors_, ElementsAre(HasSubstr("has taken it")));
+}
+
+TEST_F(RunCheckpointsTest, ADirectoryThatAnotherJobTookMeanwhileIsLeftToIt) {
+  const v1::Prepare slow = prepare_;
+  const auto checkpoints = Make(slow);
+  v1::Prepared prepared;
+  ASSERT_EQ(checkpoints->Resume(&prepared), absl::OkStatus());
+  BecomeAnotherJob();
+  RunWithCheckpoints({1});
+  EXPECT_EQ(checkpoints->TakeOutput().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_TRUE(std::filesystem::exists(Directory(1) + "/manifest.json"));
+  EXPECT_EQ(CheckOwned(slow.spec().output_path(), prepare_.run(), 1), absl::OkStatus());
 }
 
 TEST_F(RunCheckpointsTest, WhatAnEarlierGenerationStillWritesChangesNothing) {

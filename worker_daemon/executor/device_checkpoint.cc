@@ -197,14 +197,23 @@ bool DeviceCheckpoint::AwaitRoom() {
 
 void DeviceCheckpoint::Begin(int64_t steps, const EvaluationHistory& evaluations) {
   const absl::Time begin = absl::Now();
+  CheckpointReport report;
+  report.step = steps;
   if (!AwaitRoom()) {
-    CheckpointReport report;
-    report.step = steps;
     report.skipped = true;
     report.status = absl::UnavailableError("the one before is still being written");
     return spec_->on_checkpoint(std::move(report));
   }
-  Collect();
+  report.status = Guarded([this] { Collect(); });
+  if (!report.status.ok()) {
+    model_.clear();
+    state_.clear();
+    {
+      absl::MutexLock lock(&mutex_);
+      writing_ = copying_ = false;
+    }
+    return spec_->on_checkpoint(std::move(report));
+  }
   {
     absl::MutexLock lock(&mutex_);
     stall_ = absl::Now() - begin;

@@ -13,6 +13,7 @@
 #include "worker_daemon/checkpoint/ownership.h"
 #include "worker_daemon/checkpoint/state_shares.h"
 #include "worker_daemon/executor/piecewise_copy.h"
+#include "worker_daemon/torch/operator_call.h"
 #include "worker_daemon/torch/tensor_types.h"
 #include "worker_daemon/torch/torch_guard.h"
 
@@ -27,6 +28,17 @@ absl::StatusOr<at::Tensor> StateTensor(const TensorView& view, const Parameter& 
   const std::span out(static_cast<std::byte*>(tensor.data_ptr()), tensor.nbytes());
   RETURN_IF_ERROR(sliced ? ReadParameter(view, parameter, out) : ReadTensor(view, out));
   return tensor;
+}
+
+// By ParameterId: what forward passes change. All others change in optimizer steps, or never.
+std::vector<bool> ChangedByPasses(const Graph& graph) {
+  std::vector<bool> changed(graph.parameters().size());
+  for (const StateUpdate& update : graph.state_updates()) changed[update.parameter.index()] = true;
+  for (size_t i = 0; i < graph.nodes().size(); ++i) {
+    if (!ChangesBuffers(graph.nodes()[i])) continue;
+    for (ParameterId id : graph.Parameters(NodeId(i))) changed[id.index()] = true;
+  }
+  return changed;
 }
 
 // The scale of the loss, and how many good steps it has seen: float64[2]. The same on all devices,
@@ -154,12 +166,13 @@ void DeviceCheckpoint::Collect() {
                     at::kDouble),
          true});
   }
+  const std::vector<bool> changed = ChangedByPasses(*spec_->graph);
   for (ParameterId id : ParametersToWrite(*spec_->graph, *spec_->program, spec_->device)) {
     const Parameter& parameter = spec_->graph->parameter(id);
     const at::Tensor tensor = (*parameters_)[id].detach();
-    if (parameter.trainable) {
+    if (parameter.trainable || !changed[id.index()]) {
       model_.push_back({parameter.name, parameter.dtype, tensor, false});
-    } else {  // Forward passes may change it.
+    } else {
       const bool here = tensor.is_cpu();
       model_.push_back({parameter.name, parameter.dtype,
                         here ? PiecewiseCopy().ToHost(tensor) : tensor.clone(), here});

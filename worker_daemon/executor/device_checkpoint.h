@@ -48,7 +48,8 @@ EvaluationHistory HistoryOf(const DeviceJob& spec);
 
 // Saves the share of a device. Parameters and optimizer state change in optimizer steps only, so
 // they are copied on another thread while the next passes run, from an accelerator on a stream of
-// its own; buffers are copied at once, and stay on the accelerator until then.
+// its own, and so is what is frozen; buffers that passes change are copied at once, and stay on the
+// accelerator until then.
 class DeviceCheckpoint {
  public:
   // All outlive it. `loss_scale` may be null, `unread` is but on the device that writes them, and

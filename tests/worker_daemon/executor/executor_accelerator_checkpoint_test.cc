@@ -64,9 +64,11 @@ class AcceleratorCheckpoint : public ::testing::Test {
     Load();
   }
 
-  // Queues what an optimizer step does: every parameter becomes `value`.
-  void QueueUpdate(float value) {
+  // Queues what an optimizer step does, or another pass to those that it changes: every parameter
+  // becomes `value`.
+  void QueueUpdate(float value, bool (*changes)(const Parameter&) = nullptr) {
     for (ParameterId id : ids_) {
+      if (changes != nullptr && !changes(spec_.graph->parameter(id))) continue;
       const at::Tensor& parameter = (*parameters_)[id];
       QueueOn(*streams_->compute(),
               [data = static_cast<float*>(parameter.data_ptr()), n = parameter.numel(), value] {
@@ -114,6 +116,27 @@ TEST_F(AcceleratorCheckpoint, SavesTheStepBeforeAndHoldsUpTheOneAfter) {
     }
   }
   EXPECT_EQ(compared, ids_.size());
+}
+
+TEST_F(AcceleratorCheckpoint, TakesMemoryOnTheDeviceForWhatPassesChangeAlone) {
+  LoadFrozen();
+  const ParameterOptimizer optimizer(spec_.training.optimizer, *parameters_, {});
+  DeviceCheckpoint checkpoint(spec_, *parameters_, optimizer, nullptr, nullptr, streams_.get());
+  const DeviceStreams::Scope on(streams_.get());
+  std::optional<Hold> pass(*streams_->compute());
+  QueueUpdate(3);
+  LimitAllocations(kLarge);
+  checkpoint.Begin(1);
+  // The next pass begins before anything is copied to the host.
+  QueueUpdate(4, [](const Parameter& parameter) { return parameter.shape.size() == 1; });
+  pass.reset();
+  checkpoint.AwaitWritten();
+  ASSERT_TRUE(report_.status.ok()) << report_.status;
+  const auto tensors = ReadTensors(
+      absl::StrCat(CheckpointDirectory(spec_.checkpoint_root, 1), "/", report_.files.at(0).name));
+  ASSERT_TRUE(tensors.ok()) << tensors.status();
+  for (const char* name : {"table", "mean", "variance"})
+    EXPECT_TRUE(tensors->at(name).eq(3).all().item<bool>()) << name;
 }
 
 TEST_F(AcceleratorCheckpoint, WithoutMemoryForItTheCheckpointFailsAndNothingElse) {

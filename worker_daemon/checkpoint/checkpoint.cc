@@ -14,6 +14,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
+#include "common/base/atomic_file.h"
 #include "common/base/failpoint.h"
 #include "common/data/safetensors_writer.h"
 #include "worker_daemon/checkpoint/slices.h"
@@ -219,6 +220,11 @@ absl::Status CompleteCheckpoint(const std::string& directory, const Graph& graph
     for (const std::string& alias : parameter.aliases) manifest.aliases[alias] = parameter.name;
   }
   RETURN_IF_ERROR(CheckNotLater(directory, {manifest.run, manifest.generation}));
+  // Whoever finds a checkpoint may remove older ones: a crash must not take the directories of this
+  // one, which some device has made.
+  const fs::path root = fs::path(directory).parent_path();
+  RETURN_IF_ERROR(SyncDirectory(root.string()));
+  RETURN_IF_ERROR(SyncDirectory(root.parent_path().string()));
   return WriteManifest(directory, manifest);
 }
 

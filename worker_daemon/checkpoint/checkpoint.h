@@ -41,9 +41,10 @@ absl::StatusOr<std::vector<CheckpointFile>> WriteDeviceFiles(
     const RunGeneration& writer = {});
 
 // Makes a checkpoint of the files that all devices have written: fills in the maps and the
-// evaluations of `manifest` from its files and the graph, and writes it. INVALID_ARGUMENT names a
-// parameter that is in two files, or in none; FAILED_PRECONDITION as WriteDeviceFiles; errors of
-// SafetensorsFile::Open and WriteManifest.
+// evaluations of `manifest` from its files and the graph, and writes it. Then it is durable, and so
+// are the directory's entry in its parent and that one's. INVALID_ARGUMENT names a parameter that
+// is in two files, or in none; FAILED_PRECONDITION as WriteDeviceFiles; errors of
+// SafetensorsFile::Open, SyncDirectory and WriteManifest.
 absl::Status CompleteCheckpoint(const std::string& directory, const Graph& graph,
                                 Manifest manifest);
 

@@ -191,11 +191,9 @@ class DeviceRunner::Impl {
   const std::vector<std::string>& warnings() const { return warnings_; }
 
  private:
-  // A checkpoint after which the device waits is not skipped because of the one before.
   void SaveIfDue(int64_t steps) {
     if (!job_.checkpoint_due(steps)) return;
     const bool holds = job_.holds && job_.holds();
-    if (holds) checkpoint_->AwaitWritten();
     checkpoint_->Begin(steps, early_stop_.history());
     if (holds) job_.await_go_on();
   }

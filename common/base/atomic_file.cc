@@ -63,16 +63,16 @@ std::string TemporaryName(const std::string& path) {
                       absl::Hex(random(), absl::kZeroPad8), ".tmp");
 }
 
-// The rename itself is durable once the directory is.
+}  // namespace
+
 absl::Status SyncDirectory(const std::string& directory) {
-  const int file = open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  const int file =
+      open(directory.empty() ? "." : directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (file < 0) return SystemError(directory, "write");
   absl::Status status = fsync(file) == 0 ? absl::OkStatus() : SystemError(directory, "sync");
   close(file);
   return status;
 }
-
-}  // namespace
 
 absl::Status WriteAtomically(const std::string& path,
                              const std::vector<std::span<const std::byte>>& pieces) {
@@ -87,8 +87,8 @@ absl::Status WriteAtomically(const std::string& path,
     return status;
   }
   STAGEWRIGHT_FAILPOINT("file.rename.after");
-  const std::string directory = std::filesystem::path(path).parent_path().string();
-  return SyncDirectory(directory.empty() ? "." : directory);
+  // The rename itself is durable once the directory is.
+  return SyncDirectory(std::filesystem::path(path).parent_path().string());
 }
 
 }  // namespace stagewright

@@ -17,4 +17,8 @@ namespace stagewright {
 absl::Status WriteAtomically(const std::string& path,
                              const std::vector<std::span<const std::byte>>& pieces);
 
+// Makes durable what was made in the directory, "" being the present one, or removed from it.
+// UNAVAILABLE or NOT_FOUND with its name and system's message.
+absl::Status SyncDirectory(const std::string& directory);
+
 }  // namespace stagewright

@@ -14,6 +14,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
+#include "common/base/atomic_file.h"
 #include "common/base/failpoint.h"
 #include "common/data/safetensors_writer.h"
 #include "worker_daemon/checkpoint/slices.h"
@@ -135,6 +136,16 @@ absl::Status ReadEvaluations(const SafetensorsFile& file, EvaluationHistory& eva
                                           best->second, "\", \"", since->second, "\""));
 }
 
+// One that is damaged is of nobody.
+absl::Status CheckNotLater(const std::string& directory, const RunGeneration& writer) {
+  const auto manifest = ReadManifest(directory);
+  if (!manifest.ok() || manifest->run != writer.run || manifest->generation <= writer.generation)
+    return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat(directory, " is a checkpoint of generation ", manifest->generation,
+                   " of this job, and this is generation ", writer.generation));
+}
+
 absl::StatusOr<CheckpointFile> WriteAndSum(const std::string& path, std::vector<TensorView> tensors,
                                            const EvaluationHistory& evaluations) {
   RETURN_IF_ERROR(WriteSafetensors(path, std::move(tensors), MetadataOf(evaluations)));
@@ -153,7 +164,9 @@ std::string CheckpointDirectory(const std::string& root, int64_t step) {
 
 absl::StatusOr<std::vector<CheckpointFile>> WriteDeviceFiles(
     const std::string& directory, DeviceId device, const std::vector<TensorView>& model,
-    const std::vector<TensorView>& optimizer, const EvaluationHistory& evaluations) {
+    const std::vector<TensorView>& optimizer, const EvaluationHistory& evaluations,
+    const RunGeneration& writer) {
+  RETURN_IF_ERROR(CheckNotLater(directory, writer));
   std::error_code error;
   fs::create_directories(directory, error);
   if (!error) fs::remove(fs::path(directory) / kManifestName, error);
@@ -206,6 +219,12 @@ absl::Status CompleteCheckpoint(const std::string& directory, const Graph& graph
     }
     for (const std::string& alias : parameter.aliases) manifest.aliases[alias] = parameter.name;
   }
+  RETURN_IF_ERROR(CheckNotLater(directory, {manifest.run, manifest.generation}));
+  // Whoever finds a checkpoint may remove older ones: a crash must not take the directories of this
+  // one, which some device has made.
+  const fs::path root = fs::path(directory).parent_path();
+  RETURN_IF_ERROR(SyncDirectory(root.string()));
+  RETURN_IF_ERROR(SyncDirectory(root.parent_path().string()));
   return WriteManifest(directory, manifest);
 }
 

@@ -24,17 +24,27 @@ namespace stagewright {
 std::string CheckpointRoot(const std::string& output_path);
 std::string CheckpointDirectory(const std::string& root, int64_t step);
 
+// Who writes: a generation of a job's run.
+struct RunGeneration {
+  std::string run;
+  int64_t generation = 0;
+};
+
 // Writes what `device` owns into `directory`, which is made if absent, and tells names, sizes and
 // checksums. `evaluations`, the same on all devices, goes along for CompleteCheckpoint. An older
-// manifest there is removed first: what it promised holds no more. Errors of WriteSafetensors, or
-// UNAVAILABLE naming the directory; then no file that it has written stays.
+// manifest there is removed first: what it promised holds no more. FAILED_PRECONDITION, with
+// nothing changed, if that is of a later generation of the writer's run. Errors of
+// WriteSafetensors, or UNAVAILABLE naming the directory; then no file that it has written stays.
 absl::StatusOr<std::vector<CheckpointFile>> WriteDeviceFiles(
     const std::string& directory, DeviceId device, const std::vector<TensorView>& model,
-    const std::vector<TensorView>& optimizer, const EvaluationHistory& evaluations);
+    const std::vector<TensorView>& optimizer, const EvaluationHistory& evaluations,
+    const RunGeneration& writer = {});
 
 // Makes a checkpoint of the files that all devices have written: fills in the maps and the
-// evaluations of `manifest` from its files and the graph, and writes it. INVALID_ARGUMENT names a
-// parameter that is in two files, or in none; errors of SafetensorsFile::Open and WriteManifest.
+// evaluations of `manifest` from its files and the graph, and writes it. Then it is durable, and so
+// are the directory's entry in its parent and that one's. INVALID_ARGUMENT names a parameter that
+// is in two files, or in none; FAILED_PRECONDITION as WriteDeviceFiles; errors of
+// SafetensorsFile::Open, SyncDirectory and WriteManifest.
 absl::Status CompleteCheckpoint(const std::string& directory, const Graph& graph,
                                 Manifest manifest);
 

@@ -52,6 +52,7 @@ Manifest Parse(const nlohmann::json& json) {
   manifest.graph = json.at("graph");
   manifest.graph_fingerprint = FromHex(json.at("graph_fingerprint"));
   if (json.contains("run")) manifest.run = json["run"];
+  if (json.contains("generation")) manifest.generation = json["generation"];
   if (json.contains("evaluations")) {  // Not where nothing was evaluated.
     const nlohmann::json& evaluations = json["evaluations"];
     if (!evaluations.at("best_loss").is_null())
@@ -94,6 +95,7 @@ absl::Status WriteManifest(const std::string& directory, const Manifest& manifes
   json["graph"] = manifest.graph;
   json["graph_fingerprint"] = Hex(manifest.graph_fingerprint);
   if (!manifest.run.empty()) json["run"] = manifest.run;
+  if (manifest.generation > 0) json["generation"] = manifest.generation;
   if (manifest.evaluations != EvaluationHistory()) {
     // JSON knows no infinity: nlohmann's dump writes null.
     json["evaluations"] = {{"best_loss", manifest.evaluations.best_loss},

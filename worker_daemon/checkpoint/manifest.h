@@ -39,9 +39,10 @@ struct Manifest {
   int64_t samples = 0;  // Samples consumed: steps times the mini-batch.
   uint64_t seed = 0;    // The seed of the job.
   bool shuffled = true;
-  std::string optimizer;  // "sgd", "adam".
-  std::string graph;      // Its name.
-  std::string run;        // The job's (output_owner.h); empty: of an older version.
+  std::string optimizer;   // "sgd", "adam".
+  std::string graph;       // Its name.
+  std::string run;         // The job's (output_owner.h); empty: of an older version.
+  int64_t generation = 0;  // The job's that wrote it; 0: of an older version.
   uint64_t graph_fingerprint = 0;
   EvaluationHistory evaluations;
   std::vector<CheckpointFile> files;

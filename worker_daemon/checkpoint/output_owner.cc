@@ -62,7 +62,8 @@ absl::StatusOr<std::optional<OutputOwner>> ReadOwner(const std::string& output_p
   try {
     const nlohmann::json json = nlohmann::json::parse(*text);
     if (json.at("format") != kFormat) throw std::invalid_argument("it is of another format");
-    return OutputOwner{json.at("run"), json.at("job"), json.at("name")};
+    const int64_t generation = json.contains("generation") ? json["generation"].get<int64_t>() : 0;
+    return OutputOwner{json.at("run"), json.at("job"), json.at("name"), generation};
   } catch (const std::exception& error) {
     return absl::DataLossError(absl::StrCat(path, ": ", error.what()));
   }
@@ -84,16 +85,19 @@ absl::Status MayTakeOutput(const std::string& output_path, const std::string& ru
                    ": resume from there, choose another directory, or overwrite it (--overwrite)"));
 }
 
-absl::Status TakeOutput(const std::string& output_path, const OutputOwner& owner, bool clear) {
+absl::Status TakeOutput(const std::string& output_path, const OutputOwner& owner,
+                        OthersResults others) {
   const auto before = ReadOwner(output_path);
-  if (before.ok() && before->has_value() && (*before)->run == owner.run) return absl::OkStatus();
+  const bool own = before.ok() && before->has_value() && (*before)->run == owner.run;
+  // Whichever was prepared last counts: a planner whose state is an older one counts from there.
+  if (own && (*before)->generation == owner.generation) return absl::OkStatus();
   std::error_code error;
   fs::create_directories(output_path, error);
   if (error) {
     return absl::FailedPreconditionError(
         absl::StrCat("spec.output_path: cannot make ", output_path, ": ", error.message()));
   }
-  if (clear) {
+  if (others == OthersResults::kCleared && !own) {
     // Before the file: whoever finds that written may rely on it.
     const auto taken = [&] {
       const auto now = ReadOwner(output_path);
@@ -106,16 +110,28 @@ absl::Status TakeOutput(const std::string& output_path, const OutputOwner& owner
           absl::StrCat("spec.overwrite: cannot remove ", absl::StrJoin(left, "; ")));
     }
   }
-  const nlohmann::ordered_json json = {
-      {"format", kFormat}, {"run", owner.run}, {"job", owner.job}, {"name", owner.name}};
+  // Preparing may have taken minutes since somebody asked first.
+  if (others == OthersResults::kRefused) RETURN_IF_ERROR(MayTakeOutput(output_path, owner.run));
+  const nlohmann::ordered_json json = {{"format", kFormat},
+                                       {"run", owner.run},
+                                       {"job", owner.job},
+                                       {"name", owner.name},
+                                       {"generation", owner.generation}};
   const std::string text =
       json.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
-  return WriteAtomically(OwnerPath(output_path), {std::as_bytes(std::span(text))});
+  RETURN_IF_ERROR(WriteAtomically(OwnerPath(output_path), {std::as_bytes(std::span(text))}));
+  return CheckOwned(output_path, owner.run, owner.generation);
 }
 
-absl::Status CheckOwned(const std::string& output_path, const std::string& run) {
+absl::Status CheckOwned(const std::string& output_path, const std::string& run,
+                        int64_t generation) {
   ASSIGN_OR_RETURN(const std::optional<OutputOwner> owner, ReadOwner(output_path));
-  if (owner.has_value() && owner->run == run) return absl::OkStatus();
+  if (owner.has_value() && owner->run == run) {
+    if (owner->generation <= generation) return absl::OkStatus();
+    return absl::FailedPreconditionError(
+        absl::StrCat(output_path, " is generation ", owner->generation,
+                     "'s of this job, and this is generation ", generation));
+  }
   return absl::FailedPreconditionError(
       absl::StrCat(output_path, " is not this job's any more: ",
                    owner.has_value() ? absl::StrCat(Named(*owner), " has taken it")

@@ -2,6 +2,7 @@
 // never mix their files there, whoever still remembers them.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 
@@ -11,9 +12,10 @@ namespace stagewright {
 
 // A job, for machines and for people.
 struct OutputOwner {
-  std::string run;   // No other job ever has it; equal in all generations of a job.
-  std::string job;   // "jobs/7", which a planner with a new state gives again.
-  std::string name;  // The job's display name.
+  std::string run;         // No other job ever has it; equal in all generations of a job.
+  std::string job;         // "jobs/7", which a planner with a new state gives again.
+  std::string name;        // The job's display name.
+  int64_t generation = 0;  // The last that was prepared; 0: of an older version.
 };
 
 inline constexpr char kOwnerName[] = "stagewright-job.json";
@@ -31,12 +33,18 @@ bool HoldsResults(const std::string& output_path);
 // `run`. Of a path that holds no results nobody is asked. Reads only.
 absl::Status MayTakeOutput(const std::string& output_path, const std::string& run);
 
-// From now on the directory, which is made if absent, is the owner's. Checkpoints of others are
-// removed if `clear`. Errors of WriteAtomically; FAILED_PRECONDITION names a directory that cannot
-// be made, or a checkpoint that cannot be removed.
-absl::Status TakeOutput(const std::string& output_path, const OutputOwner& owner, bool clear);
+// What becomes of other jobs' checkpoints where a job takes a directory.
+enum class OthersResults { kRefused, kKept, kCleared };
 
-// FAILED_PRECONDITION, naming the other job, if the directory is not that run's any more.
-absl::Status CheckOwned(const std::string& output_path, const std::string& run);
+// From now on the directory, which is made if absent, is the owner's, and what generations of it
+// before this one still write is refused. Errors of WriteAtomically; FAILED_PRECONDITION names a
+// directory that cannot be made, a checkpoint that cannot be removed, or another job that has taken
+// the directory at the same time; as MayTakeOutput where others' results are refused.
+absl::Status TakeOutput(const std::string& output_path, const OutputOwner& owner,
+                        OthersResults others);
+
+// FAILED_PRECONDITION, naming the other job, if the directory is not that run's any more, or if a
+// later generation of it writes there.
+absl::Status CheckOwned(const std::string& output_path, const std::string& run, int64_t generation);
 
 }  // namespace stagewright

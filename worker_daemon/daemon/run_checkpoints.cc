@@ -72,20 +72,37 @@ absl::Status RunCheckpoints::Resume(v1::Prepared* prepared) {
 }
 
 absl::Status RunCheckpoints::TakeOutput() {
+  // A later generation may have the directory by now.
+  RETURN_IF_ERROR(CheckNotAborted());
   const v1::JobSpec& spec = prepare_.spec();
-  return stagewright::TakeOutput(spec.output_path(), {run_, prepare_.job(), spec.display_name()},
-                                 /*clear=*/spec.overwrite() && !goes_on_);
+  const OthersResults others = goes_on_           ? OthersResults::kKept
+                               : spec.overwrite() ? OthersResults::kCleared
+                                                  : OthersResults::kRefused;
+  return stagewright::TakeOutput(spec.output_path(),
+                                 {run_, prepare_.job(), spec.display_name(), prepare_.generation()},
+                                 others);
 }
 
 absl::Status RunCheckpoints::CheckOwned() const {
-  return stagewright::CheckOwned(prepare_.spec().output_path(), run_);
+  return stagewright::CheckOwned(prepare_.spec().output_path(), run_, prepare_.generation());
+}
+
+absl::Status RunCheckpoints::CheckNotAborted() {
+  absl::MutexLock lock(&mutex_);
+  return aborted_ ? absl::CancelledError("the run is over") : absl::OkStatus();
+}
+
+absl::Status RunCheckpoints::MayWrite() {
+  RETURN_IF_ERROR(CheckNotAborted());
+  return CheckOwned();
 }
 
 void RunCheckpoints::AddTo(DeviceJob& spec) {
   spec.resume = resume_;
   // The planner may ask for one whatever the job's policy.
   spec.checkpoint_root = root_;
-  spec.may_write = [this] { return CheckOwned(); };
+  spec.may_write = [this] { return MayWrite(); };
+  spec.writer = {run_, prepare_.generation()};
   const DeviceId device = spec.device;
   spec.checkpoint_due = [this, device](int64_t steps) { return IsDue(device, steps); };
   spec.on_checkpoint = [this, device](const CheckpointReport& report) {
@@ -110,7 +127,7 @@ bool RunCheckpoints::IsDue(DeviceId device, int64_t steps) {
 void RunCheckpoints::AwaitGoOn(DeviceId device) {
   absl::MutexLock lock(&mutex_);
   const auto released = [this, device]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    return !holding_.contains(device);
+    return aborted_ || !holding_.contains(device);
   };
   mutex_.Await(absl::Condition(&released));
 }
@@ -120,6 +137,12 @@ void RunCheckpoints::GoOn() {
   absl::MutexLock lock(&mutex_);
   hold_after_ = 0;
   holding_.clear();
+}
+
+void RunCheckpoints::Abort() {
+  flushes_.Close();
+  absl::MutexLock lock(&mutex_);
+  aborted_ = true;
 }
 
 void RunCheckpoints::Announce(const v1::CheckpointAfter& message) {
@@ -137,9 +160,12 @@ void RunCheckpoints::Announce(const v1::CheckpointAfter& message) {
   {
     absl::MutexLock lock(&mutex_);
     if (message.hold()) hold_after_ = step;
-    if (policy_.IsDue(step) || !announced_.insert(step).second) return;
-    for (const auto& [device, reached] : reached_) {
-      if (reached >= step) late.push_back(device);
+    const bool news = announced_.insert(step).second;
+    // For a step that is due anyway nobody can be late, but to wait there.
+    if (news && (message.hold() || !policy_.IsDue(step))) {
+      for (const auto& [device, reached] : reached_) {
+        if (reached >= step) late.push_back(device);
+      }
     }
   }
   // A device that waits for this must find the step among those that are due.
@@ -238,6 +264,7 @@ void RunCheckpoints::DoComplete(const v1::WriteManifest& message, const Graph& g
   manifest.graph = graph.name();
   manifest.graph_fingerprint = Fingerprint(graph);
   manifest.run = run_;
+  manifest.generation = prepare_.generation();
   for (const v1::CheckpointFile& file : message.files())
     manifest.files.push_back({file.name(), file.bytes(), file.crc32()});
   absl::Status status = CheckOwned();
@@ -245,7 +272,8 @@ void RunCheckpoints::DoComplete(const v1::WriteManifest& message, const Graph& g
     status =
         CompleteCheckpoint(CheckpointDirectory(root_, message.step()), graph, std::move(manifest));
   }
-  if (status.ok()) {
+  // Writing may have taken so long that a later generation goes on from an older checkpoint.
+  if (status.ok() && CheckOwned().ok()) {
     std::set<std::string> runs = {run_};
     const bool keeps_some = spec.has_checkpoints();
     // With those of the job that this one goes on from.

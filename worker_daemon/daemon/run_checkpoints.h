@@ -37,7 +37,8 @@ class RunCheckpoints {
   // of Checkpoint::Find; FAILED_PRECONDITION if the run begins anew where another job has left
   // something, unless it is to overwrite that.
   absl::Status Resume(v1::Prepared* prepared);
-  // After Resume: from now on the output directory is the job's. Errors of TakeOutput.
+  // After Resume: from now on the output directory is this generation's of the job. Errors of
+  // TakeOutput; CANCELLED after Abort.
   absl::Status TakeOutput();
   // FAILED_PRECONDITION if it is not any more.
   absl::Status CheckOwned() const;
@@ -50,6 +51,9 @@ class RunCheckpoints {
   void Announce(const v1::CheckpointAfter& message);
   // No device waits any more, and no offer is open.
   void GoOn();
+  // The run is over: none waits from now on either, whatever is announced, and none begins to
+  // write a share.
+  void Abort();
   // The newest step that an asynchronous program is flushed after by agreement; 0: none.
   int64_t flush_after() const { return flushes_.settled(); }
 
@@ -70,6 +74,8 @@ class RunCheckpoints {
     std::shared_ptr<const Graph> graph;
   };
 
+  absl::Status CheckNotAborted();
+  absl::Status MayWrite();
   bool IsDue(DeviceId device, int64_t steps);
   void AwaitGoOn(DeviceId device);
   void Loop();
@@ -95,6 +101,7 @@ class RunCheckpoints {
   std::map<std::pair<DeviceId, bool>, v1::ConnectRequest> shares_ ABSL_GUARDED_BY(mutex_);
   std::deque<Order> orders_ ABSL_GUARDED_BY(mutex_);  // The first is being written.
   int64_t written_ ABSL_GUARDED_BY(mutex_) = 0;       // Step of the newest manifest; 0: none.
+  bool aborted_ ABSL_GUARDED_BY(mutex_) = false;
   bool closing_ ABSL_GUARDED_BY(mutex_) = false;
   std::thread thread_ ABSL_GUARDED_BY(mutex_);  // From the first order to the end of life.
 };

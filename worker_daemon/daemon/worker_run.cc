@@ -92,7 +92,7 @@ void WorkerRun::Abort(const std::string& reason) {
     if (device->runner != nullptr) device->runner->Abort(aborted_);
     if (device->transport != nullptr) device->transport->Abort(aborted_);
   }
-  checkpoints_.GoOn();  // Into the end.
+  checkpoints_.Abort();
 }
 
 bool WorkerRun::IsAborted() {

@@ -13,6 +13,7 @@
 #include "worker_daemon/checkpoint/ownership.h"
 #include "worker_daemon/checkpoint/state_shares.h"
 #include "worker_daemon/executor/piecewise_copy.h"
+#include "worker_daemon/torch/operator_call.h"
 #include "worker_daemon/torch/tensor_types.h"
 #include "worker_daemon/torch/torch_guard.h"
 
@@ -27,6 +28,17 @@ absl::StatusOr<at::Tensor> StateTensor(const TensorView& view, const Parameter& 
   const std::span out(static_cast<std::byte*>(tensor.data_ptr()), tensor.nbytes());
   RETURN_IF_ERROR(sliced ? ReadParameter(view, parameter, out) : ReadTensor(view, out));
   return tensor;
+}
+
+// By ParameterId: what forward passes change. All others change in optimizer steps, or never.
+std::vector<bool> ChangedByPasses(const Graph& graph) {
+  std::vector<bool> changed(graph.parameters().size());
+  for (const StateUpdate& update : graph.state_updates()) changed[update.parameter.index()] = true;
+  for (size_t i = 0; i < graph.nodes().size(); ++i) {
+    if (!ChangesBuffers(graph.nodes()[i])) continue;
+    for (ParameterId id : graph.Parameters(NodeId(i))) changed[id.index()] = true;
+  }
+  return changed;
 }
 
 // The scale of the loss, and how many good steps it has seen: float64[2]. The same on all devices,
@@ -154,12 +166,13 @@ void DeviceCheckpoint::Collect() {
                     at::kDouble),
          true});
   }
+  const std::vector<bool> changed = ChangedByPasses(*spec_->graph);
   for (ParameterId id : ParametersToWrite(*spec_->graph, *spec_->program, spec_->device)) {
     const Parameter& parameter = spec_->graph->parameter(id);
     const at::Tensor tensor = (*parameters_)[id].detach();
-    if (parameter.trainable) {
+    if (parameter.trainable || !changed[id.index()]) {
       model_.push_back({parameter.name, parameter.dtype, tensor, false});
-    } else {  // Forward passes may change it.
+    } else {
       const bool here = tensor.is_cpu();
       model_.push_back({parameter.name, parameter.dtype,
                         here ? PiecewiseCopy().ToHost(tensor) : tensor.clone(), here});
@@ -197,14 +210,23 @@ bool DeviceCheckpoint::AwaitRoom() {
 
 void DeviceCheckpoint::Begin(int64_t steps, const EvaluationHistory& evaluations) {
   const absl::Time begin = absl::Now();
+  CheckpointReport report;
+  report.step = steps;
   if (!AwaitRoom()) {
-    CheckpointReport report;
-    report.step = steps;
     report.skipped = true;
     report.status = absl::UnavailableError("the one before is still being written");
     return spec_->on_checkpoint(std::move(report));
   }
-  Collect();
+  report.status = Guarded([this] { Collect(); });
+  if (!report.status.ok()) {
+    model_.clear();
+    state_.clear();
+    {
+      absl::MutexLock lock(&mutex_);
+      writing_ = copying_ = false;
+    }
+    return spec_->on_checkpoint(std::move(report));
+  }
   {
     absl::MutexLock lock(&mutex_);
     stall_ = absl::Now() - begin;
@@ -244,8 +266,9 @@ void DeviceCheckpoint::Write(const Order& order) {
     }
     if (unread_ != nullptr)
       views[0].insert(views[0].end(), unread_->tensors().begin(), unread_->tensors().end());
-    auto files = WriteDeviceFiles(CheckpointDirectory(spec_->checkpoint_root, order.steps),
-                                  spec_->device, views[0], views[1], order.evaluations);
+    auto files =
+        WriteDeviceFiles(CheckpointDirectory(spec_->checkpoint_root, order.steps), spec_->device,
+                         views[0], views[1], order.evaluations, spec_->writer);
     report.status = files.status();
     if (files.ok()) report.files = *std::move(files);
   }

@@ -48,7 +48,8 @@ EvaluationHistory HistoryOf(const DeviceJob& spec);
 
 // Saves the share of a device. Parameters and optimizer state change in optimizer steps only, so
 // they are copied on another thread while the next passes run, from an accelerator on a stream of
-// its own; buffers are copied at once, and stay on the accelerator until then.
+// its own, and so is what is frozen; buffers that passes change are copied at once, and stay on the
+// accelerator until then.
 class DeviceCheckpoint {
  public:
   // All outlive it. `loss_scale` may be null, `unread` is but on the device that writes them, and
@@ -65,10 +66,11 @@ class DeviceCheckpoint {
   ~DeviceCheckpoint();
 
   // Begins to save the state after `steps` steps, which is reported through the spec's
-  // on_checkpoint. While the last one is still being written it waits for that first, so that what
-  // is in no checkpoint never is more than two intervals; a storage that takes longer than half of
-  // a step may is not waited for, since others wait for this device meanwhile: then this one is
-  // skipped, and so are those after it until the last one is written.
+  // on_checkpoint, as is what fails, such as memory for it. While the last one is still being
+  // written it waits for that first, so that what is in no checkpoint never is more than two
+  // intervals; a storage that takes longer than half of a step may is not waited for, since others
+  // wait for this device meanwhile: then this one is skipped, and so are those after it until the
+  // last one is written.
   void Begin(int64_t steps, const EvaluationHistory& evaluations = {});
   // Returns when nothing reads parameters and state any more: before an optimizer step.
   void AwaitCopied();

@@ -83,6 +83,7 @@ struct DeviceJob {
   // Where checkpoints are written, and whether they still may be; may be empty.
   std::string checkpoint_root;
   std::function<absl::Status()> may_write;
+  RunGeneration writer;
   // Whether this device saves its share now that so many steps are done; the same on all devices of
   // the job. Called after each step but the last, on the thread that runs the job. May be empty.
   std::function<bool(int64_t steps)> checkpoint_due;

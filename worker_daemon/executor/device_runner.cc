@@ -170,14 +170,16 @@ class DeviceRunner::Impl {
   }
 
   absl::StatusOr<std::string> WriteShard(const std::string& directory) const {
-    const DeviceStreams::Scope on_compute(streams_.get());
     std::vector<at::Tensor> kept;
     std::vector<ParameterBytes> bytes;
-    for (ParameterId id : ParametersToWrite(*job_.graph, *job_.program, job_.device)) {
-      kept.push_back((*parameters_)[id].detach().to(at::kCPU).contiguous());
-      const at::Tensor& tensor = kept.back();
-      bytes.push_back({id, {static_cast<const std::byte*>(tensor.data_ptr()), tensor.nbytes()}});
-    }
+    RETURN_IF_ERROR(Guarded([&] {
+      const DeviceStreams::Scope on_compute(streams_.get());
+      for (ParameterId id : ParametersToWrite(*job_.graph, *job_.program, job_.device)) {
+        kept.push_back((*parameters_)[id].detach().to(at::kCPU).contiguous());
+        const at::Tensor& tensor = kept.back();
+        bytes.push_back({id, {static_cast<const std::byte*>(tensor.data_ptr()), tensor.nbytes()}});
+      }
+    }));
     std::vector<TensorView> others;
     if (unread_.has_value()) others = unread_->tensors();
     if (bytes.empty() && others.empty()) return std::string();
@@ -189,11 +191,9 @@ class DeviceRunner::Impl {
   const std::vector<std::string>& warnings() const { return warnings_; }
 
  private:
-  // A checkpoint after which the device waits is not skipped because of the one before.
   void SaveIfDue(int64_t steps) {
     if (!job_.checkpoint_due(steps)) return;
     const bool holds = job_.holds && job_.holds();
-    if (holds) checkpoint_->AwaitWritten();
     checkpoint_->Begin(steps, early_stop_.history());
     if (holds) job_.await_go_on();
   }

@@ -20,6 +20,7 @@ int64_t FlushSteps::Next(DeviceId device, int64_t step) {
 
 bool FlushSteps::Offer(int64_t steps) {
   absl::MutexLock lock(&mutex_);
+  if (closed_) return false;
   if (settled_.contains(steps)) return true;
   const bool late = std::any_of(final_.begin(), final_.end(),
                                 [&](const auto& entry) { return entry.second >= steps; });
@@ -35,6 +36,12 @@ void FlushSteps::Settle(int64_t steps) {
 
 void FlushSteps::Withdraw() {
   absl::MutexLock lock(&mutex_);
+  offered_ = 0;
+}
+
+void FlushSteps::Close() {
+  absl::MutexLock lock(&mutex_);
+  closed_ = true;
   offered_ = 0;
 }
 

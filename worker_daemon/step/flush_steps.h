@@ -28,12 +28,14 @@ class FlushSteps {
   // by another or not. Waits while such a number is offered.
   int64_t Next(DeviceId device, int64_t step) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // False: some device has come too far. Replaces an offer before it.
+  // False: some device has come too far, or nothing is waited for. Replaces an offer before it.
   bool Offer(int64_t steps) ABSL_LOCKS_EXCLUDED(mutex_);
   // Everybody agreed to it. REQUIRES: it was offered, or is told again.
   void Settle(int64_t steps) ABSL_LOCKS_EXCLUDED(mutex_);
   // Nothing comes of an open offer.
   void Withdraw() ABSL_LOCKS_EXCLUDED(mutex_);
+  // The run is over: from now on nobody waits, and no offer is taken.
+  void Close() ABSL_LOCKS_EXCLUDED(mutex_);
 
   // The newest that was settled; 0: none was.
   int64_t settled() const ABSL_LOCKS_EXCLUDED(mutex_);
@@ -42,6 +44,7 @@ class FlushSteps {
   const int64_t every_;
   mutable absl::Mutex mutex_;
   int64_t offered_ ABSL_GUARDED_BY(mutex_) = 0;  // 0: none is open.
+  bool closed_ ABSL_GUARDED_BY(mutex_) = false;
   std::set<int64_t> settled_ ABSL_GUARDED_BY(mutex_);
   std::map<DeviceId, int64_t> final_ ABSL_GUARDED_BY(mutex_);  // Up to which nothing changes.
 };

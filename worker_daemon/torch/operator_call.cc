@@ -122,9 +122,9 @@ void OperatorCall::SwitchOffTraining() {
   if (const auto slot = SlotOf("dropout_p")) slots_[*slot] = {c10::IValue(0.0), nullptr};
 }
 
-bool OperatorCall::changes_buffers() const {
-  return absl::StrContains(node_->target, "batch_norm") ||
-         absl::StrContains(node_->target, "instance_norm");
+bool ChangesBuffers(const Node& node) {
+  return absl::StrContains(node.target, "batch_norm") ||
+         absl::StrContains(node.target, "instance_norm");
 }
 
 absl::Status OperatorCall::CheckRandomness() const {

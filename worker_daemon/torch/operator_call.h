@@ -15,6 +15,13 @@
 
 namespace stagewright {
 
+// "node \"layer1\" (aten.linear.default)".
+std::string NameOf(const Node& node);
+
+// Whether runs in training change buffers that the node is given: statistics of normalisations. No
+// other operator that may be run changes what it is given.
+bool ChangesBuffers(const Node& node);
+
 class OperatorCall {
  public:
   // NOT_FOUND if LibTorch has no such operator; INVALID_ARGUMENT if it is not allowed
@@ -33,8 +40,8 @@ class OperatorCall {
 
   // Bound for evaluation, it behaves otherwise than in training.
   bool evaluates_otherwise() const { return evaluates_otherwise_; }
-  // Runs change buffers that it is given: statistics of normalisations.
-  bool changes_buffers() const;
+  // As ChangesBuffers of the node.
+  bool changes_buffers() const { return ChangesBuffers(*node_); }
 
  private:
   // One argument of the schema: a constant, or an argument converted at each call.
@@ -56,8 +63,5 @@ class OperatorCall {
   std::vector<Slot> slots_;
   bool evaluates_otherwise_ = false;
 };
-
-// "node \"layer1\" (aten.linear.default)".
-std::string NameOf(const Node& node);
 
 }  // namespace stagewright

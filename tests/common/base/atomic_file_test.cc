@@ -71,6 +71,9 @@ TEST(AtomicFile, ADirectoryThatIsMissingIsNamed) {
   const TempDirectory directory;
   const std::string path = directory.File("no/such/a");
   EXPECT_THAT(std::string(WriteAtomically(path, Pieces("x", "")).message()), HasSubstr(path));
+  EXPECT_THAT(std::string(SyncDirectory(path).message()), HasSubstr(path));
+  EXPECT_EQ(SyncDirectory(directory.File("")), absl::OkStatus());
+  EXPECT_EQ(SyncDirectory(""), absl::OkStatus());
 }
 
 }  // namespace

@@ -3,7 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <csignal>
 #include <filesystem>
@@ -11,6 +14,22 @@
 
 #include "tests/common/data/safetensors_files.h"
 #include "tests/worker_daemon/checkpoint/tied_graph.h"
+
+namespace {
+
+// What the thread has synced, by its path then.
+thread_local std::vector<std::string> synced;
+
+}  // namespace
+
+// In the place of the C library's, for the whole program.
+extern "C" int fsync(int file) {
+  std::array<char, 4096> path;
+  const std::string link = "/proc/self/fd/" + std::to_string(file);
+  const ssize_t size = readlink(link.c_str(), path.data(), path.size());
+  if (size > 0) synced.emplace_back(path.data(), static_cast<size_t>(size));
+  return static_cast<int>(syscall(SYS_fsync, file));
+}
 
 namespace stagewright::testing {
 namespace {
@@ -284,6 +303,20 @@ TEST_F(CheckpointTest, ADeviceThatFailsDoesNotTakeTheDirectoryFromAnother) {
   }
   over = true;
   failing.join();
+}
+
+TEST_F(CheckpointTest, ItsDirectoriesAreDurableBeforeItsManifestIs) {
+  const auto files = WriteShares(10);
+  ASSERT_TRUE(files.ok()) << files.status();
+  synced.clear();
+  Manifest manifest;
+  manifest.files = *files;
+  ASSERT_EQ(CompleteCheckpoint(Directory(10), graph_, manifest), absl::OkStatus());
+  const auto real = [](const std::string& path) {
+    return std::filesystem::canonical(path).string();
+  };
+  EXPECT_THAT(synced, ElementsAre(real(root_), real(output_), HasSubstr("/manifest.json."),
+                                  real(Directory(10))));
 }
 
 TEST_F(CheckpointTest, AParameterInNoFileIsRefused) {

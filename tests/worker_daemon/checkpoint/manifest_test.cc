@@ -20,6 +20,7 @@ Manifest Example() {
   manifest.graph = "tied";
   manifest.graph_fingerprint = 0x8000'0000'0000'0001;
   manifest.run = "jobs-7-18a3f";
+  manifest.generation = 3;
   manifest.evaluations = {0.1 + 0.2, 3};
   manifest.files = {{"model-00000.safetensors", 12, 0xdeadbeef}};
   manifest.weight_map = {{"a.weight", "model-00000.safetensors"}};
@@ -52,6 +53,7 @@ TEST_F(ManifestTest, ComesBackAsItWas) {
   EXPECT_EQ(found->graph, wanted.graph);
   EXPECT_EQ(found->graph_fingerprint, wanted.graph_fingerprint);
   EXPECT_EQ(found->run, wanted.run);
+  EXPECT_EQ(found->generation, wanted.generation);
   EXPECT_EQ(found->evaluations, wanted.evaluations);
   ASSERT_EQ(found->files.size(), 1u);
   EXPECT_EQ(found->files[0].name, wanted.files[0].name);

@@ -7,6 +7,7 @@
 #include <thread>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "tests/common/data/safetensors_files.h"
 #include "worker_daemon/checkpoint/checkpoint.h"
 
@@ -37,31 +38,32 @@ class OutputOwnerTest : public ::testing::Test {
 
   const TempDirectory directory_;
   const std::string output_ = directory_.File("out");
-  const OutputOwner first_ = {"jobs-7-a1", "jobs/7", "digits"};
-  const OutputOwner second_ = {"jobs-7-b2", "jobs/7", "digits"};
+  const OutputOwner first_ = {"jobs-7-a1", "jobs/7", "digits", 1};
+  const OutputOwner second_ = {"jobs-7-b2", "jobs/7", "digits", 1};
 };
 
 TEST_F(OutputOwnerTest, IsReadAsItWasWritten) {
   ASSERT_TRUE(ReadOwner(output_).ok());
   EXPECT_FALSE(ReadOwner(output_)->has_value());
-  ASSERT_EQ(TakeOutput(output_, first_, /*clear=*/false), absl::OkStatus());
+  ASSERT_EQ(TakeOutput(output_, first_, OthersResults::kRefused), absl::OkStatus());
   const auto owner = ReadOwner(output_);
   ASSERT_TRUE(owner.ok() && owner->has_value()) << owner.status();
   EXPECT_EQ((*owner)->run, "jobs-7-a1");
   EXPECT_EQ((*owner)->job, "jobs/7");
   EXPECT_EQ((*owner)->name, "digits");
+  EXPECT_EQ((*owner)->generation, 1);
 }
 
 TEST_F(OutputOwnerTest, WhatHoldsNoResultsMayBeTaken) {
   EXPECT_EQ(MayTakeOutput(output_, first_.run), absl::OkStatus());
-  ASSERT_EQ(TakeOutput(output_, first_, false), absl::OkStatus());
+  ASSERT_EQ(TakeOutput(output_, first_, OthersResults::kRefused), absl::OkStatus());
   std::filesystem::create_directories(output_ + "/shards-jobs-7-a1-1");
   WriteBytes(output_ + "/notes.txt", "of the user");
   EXPECT_EQ(MayTakeOutput(output_, second_.run), absl::OkStatus());
 }
 
 TEST_F(OutputOwnerTest, AnotherJobsResultsAreRefusedThoughItsNameIsTheSame) {
-  ASSERT_EQ(TakeOutput(output_, first_, false), absl::OkStatus());
+  ASSERT_EQ(TakeOutput(output_, first_, OthersResults::kRefused), absl::OkStatus());
   WriteCheckpoint(10, first_.run);
   EXPECT_EQ(MayTakeOutput(output_, first_.run), absl::OkStatus());
   EXPECT_THAT(Refusal(second_.run),
@@ -84,8 +86,8 @@ TEST_F(OutputOwnerTest, ADamagedFileDoesNotOpenTheDoor) {
   WriteBytes(output_ + "/" + kOwnerName, "{");
   EXPECT_FALSE(ReadOwner(output_).ok());
   EXPECT_THAT(Refusal(first_.run), HasSubstr("an earlier job"));
-  ASSERT_EQ(TakeOutput(output_, first_, /*clear=*/true), absl::OkStatus());
-  EXPECT_EQ(CheckOwned(output_, first_.run), absl::OkStatus());
+  ASSERT_EQ(TakeOutput(output_, first_, OthersResults::kCleared), absl::OkStatus());
+  EXPECT_EQ(CheckOwned(output_, first_.run, 1), absl::OkStatus());
 }
 
 TEST_F(OutputOwnerTest, AFileThatIsTooLongIsNotReadWhole) {
@@ -99,11 +101,12 @@ TEST_F(OutputOwnerTest, AFileThatIsTooLongIsNotReadWhole) {
 TEST_F(OutputOwnerTest, AllWorkersOfAJobMayTakeItAtOnce) {
   std::vector<std::thread> workers;
   for (int i = 0; i < 8; ++i) {
-    workers.emplace_back(
-        [this] { EXPECT_EQ(TakeOutput(output_, first_, /*clear=*/true), absl::OkStatus()); });
+    workers.emplace_back([this] {
+      EXPECT_EQ(TakeOutput(output_, first_, OthersResults::kCleared), absl::OkStatus());
+    });
   }
   for (std::thread& worker : workers) worker.join();
-  EXPECT_EQ(CheckOwned(output_, first_.run), absl::OkStatus());
+  EXPECT_EQ(CheckOwned(output_, first_.run, 1), absl::OkStatus());
 }
 
 TEST_F(OutputOwnerTest, WhoClearsSlowlyLeavesWhatTheJobHasWrittenSince) {
@@ -121,34 +124,63 @@ TEST_F(OutputOwnerTest, WhoClearsSlowlyLeavesWhatTheJobHasWrittenSince) {
 }
 
 TEST_F(OutputOwnerTest, OverwritingRemovesCheckpointsAndLeavesTheModelAndOthersFiles) {
-  ASSERT_EQ(TakeOutput(output_, first_, false), absl::OkStatus());
+  ASSERT_EQ(TakeOutput(output_, first_, OthersResults::kRefused), absl::OkStatus());
   WriteCheckpoint(10, first_.run);
   WriteBytes(Directory(10) + "/notes.txt", "of the user");
   WriteBytes(output_ + "/model.safetensors", "trained");
-  ASSERT_EQ(TakeOutput(output_, second_, /*clear=*/true), absl::OkStatus());
+  ASSERT_EQ(TakeOutput(output_, second_, OthersResults::kCleared), absl::OkStatus());
   EXPECT_FALSE(HasCheckpoints(output_));
   EXPECT_TRUE(std::filesystem::exists(Directory(10) + "/notes.txt"));
   EXPECT_TRUE(std::filesystem::exists(output_ + "/model.safetensors"));
   // The other workers of the job come later, perhaps after its first checkpoint.
   WriteCheckpoint(5, second_.run);
-  ASSERT_EQ(TakeOutput(output_, second_, /*clear=*/true), absl::OkStatus());
+  ASSERT_EQ(TakeOutput(output_, second_, OthersResults::kCleared), absl::OkStatus());
   EXPECT_TRUE(HasCheckpoints(output_));
 }
 
 TEST_F(OutputOwnerTest, WhoLostItIsToldToWhom) {
-  EXPECT_THAT(std::string(CheckOwned(output_, first_.run).message()), HasSubstr("has gone"));
-  ASSERT_EQ(TakeOutput(output_, first_, false), absl::OkStatus());
-  EXPECT_EQ(CheckOwned(output_, first_.run), absl::OkStatus());
-  ASSERT_EQ(TakeOutput(output_, second_, true), absl::OkStatus());
-  const absl::Status lost = CheckOwned(output_, first_.run);
+  EXPECT_THAT(std::string(CheckOwned(output_, first_.run, 1).message()), HasSubstr("has gone"));
+  ASSERT_EQ(TakeOutput(output_, first_, OthersResults::kRefused), absl::OkStatus());
+  EXPECT_EQ(CheckOwned(output_, first_.run, 1), absl::OkStatus());
+  ASSERT_EQ(TakeOutput(output_, second_, OthersResults::kCleared), absl::OkStatus());
+  const absl::Status lost = CheckOwned(output_, first_.run, 1);
   EXPECT_EQ(lost.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(lost.message()),
               AllOf(HasSubstr(output_), HasSubstr("run jobs-7-b2) has taken it")));
 }
 
+TEST_F(OutputOwnerTest, WhatAnotherJobHasLeftIsRefusedOrKept) {
+  ASSERT_EQ(TakeOutput(output_, first_, OthersResults::kRefused), absl::OkStatus());
+  WriteCheckpoint(10, first_.run);
+  const absl::Status refused = TakeOutput(output_, second_, OthersResults::kRefused);
+  EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(refused.message(), Refusal(second_.run));
+  EXPECT_EQ(CheckOwned(output_, first_.run, 1), absl::OkStatus());
+  ASSERT_EQ(TakeOutput(output_, second_, OthersResults::kKept), absl::OkStatus());
+  EXPECT_TRUE(HasCheckpoints(output_));
+}
+
+TEST_F(OutputOwnerTest, BelongsToTheGenerationThatWasPreparedLast) {
+  // As an older version writes it.
+  std::filesystem::create_directories(output_);
+  WriteBytes(
+      output_ + "/" + kOwnerName,
+      R"({"format": "stagewright-output", "run": "jobs-7-a1", "job": "jobs/7", "name": ""})");
+  EXPECT_EQ(CheckOwned(output_, first_.run, 1), absl::OkStatus());
+  OutputOwner owner = first_;
+  for (const int64_t generation : {2, 4, 3}) {
+    owner.generation = generation;
+    ASSERT_EQ(TakeOutput(output_, owner, OthersResults::kCleared), absl::OkStatus());
+    EXPECT_EQ(CheckOwned(output_, owner.run, generation), absl::OkStatus());
+    EXPECT_THAT(std::string(CheckOwned(output_, owner.run, generation - 1).message()),
+                HasSubstr(absl::StrCat("is generation ", generation, "'s of this job")));
+  }
+}
+
 TEST_F(OutputOwnerTest, APlaceThatCannotBeMadeIsNamed) {
   WriteBytes(directory_.File("file"), "x");
-  const absl::Status status = TakeOutput(directory_.File("file/out"), first_, false);
+  const absl::Status status =
+      TakeOutput(directory_.File("file/out"), first_, OthersResults::kRefused);
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(status.message()), HasSubstr(directory_.File("file/out")));
 }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tests/worker_daemon/support/runnable_graphs.h"
+#include "worker_daemon/checkpoint/output_owner.h"
 
 namespace stagewright::testing {
 namespace {
@@ -38,18 +39,20 @@ class RunCheckpointsTest : public ::testing::Test {
     return CheckpointDirectory(CheckpointRoot(prepare_.spec().output_path()), step);
   }
 
-  std::unique_ptr<RunCheckpoints> Make() {
-    return std::make_unique<RunCheckpoints>(prepare_, [this](const v1::ConnectRequest& message) {
+  std::unique_ptr<RunCheckpoints> Make(const v1::Prepare& prepare) {
+    return std::make_unique<RunCheckpoints>(prepare, [this](const v1::ConnectRequest& message) {
       absl::MutexLock lock(&mutex_);
       steps_.push_back(message.checkpoint_written().step());
       errors_.push_back(message.checkpoint_written().error());
       threads_.insert(std::this_thread::get_id());
     });
   }
+  std::unique_ptr<RunCheckpoints> Make() { return Make(prepare_); }
 
   // The output directory is its job's.
-  std::unique_ptr<RunCheckpoints> Taken() {
-    auto checkpoints = Make();
+  std::unique_ptr<RunCheckpoints> Taken() { return Taken(prepare_); }
+  std::unique_ptr<RunCheckpoints> Taken(const v1::Prepare& prepare) {
+    auto checkpoints = Make(prepare);
     v1::Prepared prepared;
     EXPECT_EQ(checkpoints->Resume(&prepared), absl::OkStatus());
     EXPECT_EQ(checkpoints->TakeOutput(), absl::OkStatus());
@@ -246,6 +249,49 @@ TEST_F(RunCheckpointsTest, WhoLostTheDirectoryWritesNothingThere) {
   EXPECT_THAT(errors_, ElementsAre(HasSubstr("has taken it")));
 }
 
+TEST_F(RunCheckpointsTest, ADirectoryThatAnotherJobTookMeanwhileIsLeftToIt) {
+  const v1::Prepare slow = prepare_;
+  const auto checkpoints = Make(slow);
+  v1::Prepared prepared;
+  ASSERT_EQ(checkpoints->Resume(&prepared), absl::OkStatus());
+  BecomeAnotherJob();
+  RunWithCheckpoints({1});
+  EXPECT_EQ(checkpoints->TakeOutput().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_TRUE(std::filesystem::exists(Directory(1) + "/manifest.json"));
+  EXPECT_EQ(CheckOwned(slow.spec().output_path(), prepare_.run(), 1), absl::OkStatus());
+}
+
+TEST_F(RunCheckpointsTest, WhatAnEarlierGenerationStillWritesChangesNothing) {
+  const v1::Prepare earlier = prepare_;
+  const auto first = Taken(earlier);
+  DeviceJob job;
+  job.program = std::make_shared<const Program>();
+  first->AddTo(job);
+  EXPECT_EQ(job.may_write(), absl::OkStatus());
+  prepare_.set_generation(2);
+  RunWithCheckpoints({100});
+  EXPECT_EQ(job.may_write().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(WriteDeviceFiles(Directory(100), DeviceId(0), {}, {}, {}, job.writer).status().code(),
+            absl::StatusCode::kFailedPrecondition);
+  first->Complete(Order(100), graph_);
+  first->AwaitCompleted();
+  const auto manifest = ReadManifest(Directory(100));
+  ASSERT_TRUE(manifest.ok()) << manifest.status();
+  EXPECT_EQ(manifest->generation, 2);
+  absl::MutexLock lock(&mutex_);
+  EXPECT_THAT(errors_, ElementsAre("", HasSubstr("generation 2's of this job")));
+}
+
+TEST_F(RunCheckpointsTest, ARunThatIsOverBeginsToWriteNothing) {
+  const auto checkpoints = Taken();
+  DeviceJob job;
+  job.program = std::make_shared<const Program>();
+  checkpoints->AddTo(job);
+  checkpoints->Abort();
+  EXPECT_TRUE(absl::IsCancelled(job.may_write()));
+  EXPECT_TRUE(absl::IsCancelled(checkpoints->TakeOutput()));
+}
+
 TEST_F(RunCheckpointsTest, ARunThatHasNoGraphYetRefusesToWriteOne) {
   const auto checkpoints = Make();
   checkpoints->Complete(Order(3), nullptr);
@@ -259,14 +305,21 @@ class HoldTest : public RunCheckpointsTest {
  protected:
   HoldTest() {
     prepare_.mutable_spec()->clear_checkpoints();
+    Begin(/*asynchronous=*/false);
+  }
+
+  void Begin(bool asynchronous) {
+    prepare_.mutable_program()->set_asynchronous(asynchronous);
     checkpoints_ =
         std::make_unique<RunCheckpoints>(prepare_, [this](const v1::ConnectRequest& message) {
           if (message.has_shard_written()) shards_.push_back(message.shard_written());
           if (message.has_checkpoint_agreed()) answers_.push_back(message.checkpoint_agreed());
         });
+    Program program;
+    program.asynchronous = asynchronous;
     for (int32_t device : {0, 1}) {
       jobs_[device].device = DeviceId(device);
-      jobs_[device].program = std::make_shared<const Program>();
+      jobs_[device].program = std::make_shared<const Program>(program);
       checkpoints_->AddTo(jobs_[device]);
     }
   }
@@ -355,13 +408,8 @@ TEST_F(HoldTest, ACheckpointThatIsNotHeldStopsNobody) {
 }
 
 TEST_F(HoldTest, AsynchronousRunsEmptyThePipelineAfterStepsThatAllAgreedTo) {
-  prepare_.mutable_program()->set_asynchronous(true);
-  Program program;
-  program.asynchronous = true;
-  DeviceJob job;
-  job.device = DeviceId(0);
-  job.program = std::make_shared<const Program>(program);
-  checkpoints_->AddTo(job);
+  Begin(/*asynchronous=*/true);
+  const DeviceJob& job = jobs_[0];
   constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
   EXPECT_EQ(job.flush_after(2), kNever);
   checkpoints_->Announce(After(4, /*hold=*/true, /*offer=*/true));
@@ -386,6 +434,51 @@ TEST_F(HoldTest, AsynchronousRunsEmptyThePipelineAfterStepsThatAllAgreedTo) {
   EXPECT_FALSE(job.checkpoint_due(9));
   EXPECT_FALSE(job.holds());
   EXPECT_TRUE(shards_.empty());
+}
+
+TEST_F(HoldTest, AStepThatIsDueAnywayIsSettledAsAnyOther) {
+  prepare_.mutable_spec()->mutable_checkpoints()->set_every_steps(1);
+  Begin(/*asynchronous=*/true);
+  checkpoints_->Announce(After(6, /*hold=*/true, /*offer=*/true));
+  ASSERT_EQ(answers_.size(), 1u);
+  EXPECT_FALSE(answers_[0].late());
+  checkpoints_->Announce(After(6, /*hold=*/true));
+  EXPECT_EQ(checkpoints_->flush_after(), 6);
+  std::thread device([&] { EXPECT_EQ(jobs_[0].flush_after(4), 5); });  // Returns.
+  device.join();
+  EXPECT_TRUE(jobs_[0].checkpoint_due(6));
+  EXPECT_TRUE(jobs_[0].holds());
+}
+
+TEST_F(HoldTest, NobodyWaitsInARunThatIsOver) {
+  Begin(/*asynchronous=*/true);
+  checkpoints_->Announce(After(5, /*hold=*/true));
+  EXPECT_TRUE(jobs_[0].checkpoint_due(5));
+  std::thread device([&] { jobs_[0].await_go_on(); });
+  checkpoints_->Abort();
+  device.join();
+  // What the planner asked for before it heard of the end.
+  checkpoints_->Announce(After(6, /*hold=*/true));
+  EXPECT_TRUE(jobs_[1].checkpoint_due(6));
+  jobs_[1].await_go_on();
+  checkpoints_->Announce(After(9, /*hold=*/true, /*offer=*/true));
+  ASSERT_EQ(answers_.size(), 1u);
+  EXPECT_TRUE(answers_[0].late());
+  jobs_[0].flush_after(7);
+}
+
+TEST_F(HoldTest, WhoHasSavedAfterAStepThatIsDueAnywaySaysThatItDoesNotWait) {
+  prepare_.mutable_spec()->mutable_checkpoints()->set_every_steps(1);
+  Begin(/*asynchronous=*/false);
+  EXPECT_TRUE(jobs_[0].checkpoint_due(5));
+  checkpoints_->Announce(After(5));
+  EXPECT_TRUE(shards_.empty());
+  EXPECT_TRUE(jobs_[0].checkpoint_due(6));
+  checkpoints_->Announce(After(6, /*hold=*/true));
+  ASSERT_EQ(shards_.size(), 1u);
+  EXPECT_EQ(shards_[0].device(), 0);
+  EXPECT_TRUE(shards_[0].skipped());
+  EXPECT_FALSE(jobs_[0].holds());
 }
 
 }  // namespace

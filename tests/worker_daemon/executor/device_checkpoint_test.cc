@@ -323,6 +323,35 @@ TEST_P(SlowStorageTest, StorageThatHangsIsWaitedForOnce) {
   EXPECT_THAT(written_, ElementsAre(1, 4));
 }
 
+TEST_P(DeviceCheckpointTestOnce, StorageThatHangsIsNotWaitedForWithoutEndBeforeAHoldEither) {
+  UsePlan({.stages = 1, .micro_batches = 1}, 1);
+  constexpr int64_t kHeld = kTaken + 1;
+  absl::Notification storage;
+  int64_t done = 0;
+  std::vector<int64_t> written, skipped;  // Steps.
+  absl::Mutex mutex;
+  spec_.step_timeout = absl::Seconds(2);
+  spec_.checkpoint_root = root_;
+  spec_.checkpoint_due = [&](int64_t steps) {
+    done = steps;
+    return steps == kTaken || steps == kHeld;
+  };
+  spec_.holds = [&] { return done == kHeld; };
+  spec_.await_go_on = [&] { storage.Notify(); };
+  spec_.may_write = [&] {
+    storage.WaitForNotification();
+    return absl::OkStatus();
+  };
+  spec_.on_checkpoint = [&](const CheckpointReport& report) {
+    absl::MutexLock lock(&mutex);
+    (report.skipped ? skipped : written).push_back(report.step);
+  };
+  const auto trained = TrainLocally(spec_);
+  ASSERT_TRUE(trained.ok()) << trained.status();
+  EXPECT_THAT(written, ElementsAre(kTaken));
+  EXPECT_THAT(skipped, ElementsAre(kHeld));
+}
+
 TEST_P(DeviceCheckpointTestOnce, WhatDoesNotContinueTheRunIsRefused) {
   ASSERT_TRUE(Train().ok());
   spec_.resume = Open();

@@ -59,6 +59,16 @@ TEST(FlushStepsTest, NobodyComesSoFarThatAnOpenOfferCouldNotBeKept) {
   }
 }
 
+TEST(FlushStepsTest, NobodyWaitsOnceItIsClosed) {
+  FlushSteps steps(0);
+  ASSERT_TRUE(steps.Offer(5));
+  std::thread device([&] { EXPECT_EQ(steps.Next(DeviceId(0), 3), kNever); });
+  steps.Close();
+  device.join();
+  EXPECT_FALSE(steps.Offer(9));
+  EXPECT_EQ(steps.Next(DeviceId(0), 7), kNever);
+}
+
 TEST(FlushStepsTest, WhatIsToldAgainChangesNothing) {
   FlushSteps steps(0);
   ASSERT_TRUE(steps.Offer(5));

@@ -124,6 +124,7 @@ class Queues {
 };
 
 std::array<std::atomic<int32_t>, kDevices> broken = {};
+std::atomic<size_t> largest = 0;
 
 void CheckWorks(c10::DeviceIndex device) {
   const int32_t error = broken.at(static_cast<size_t>(device));
@@ -216,6 +217,8 @@ class Allocator final : public c10::Allocator {
   c10::DataPtr allocate(size_t bytes) override {
     const c10::Device device(kType, current_device);
     if (bytes == 0) return {nullptr, nullptr, &Delete, device};
+    TORCH_CHECK_WITH(OutOfMemoryError, largest == 0 || bytes <= largest, "simulated: no ", bytes,
+                     " bytes");
     auto* const block = new Block(bytes);
     return {block->memory, block, &Delete, device};
   }
@@ -417,6 +420,8 @@ absl::StatusOr<std::string> TestedAccelerator(int n) {
 void Break(c10::DeviceIndex device, int32_t error) {
   broken.at(static_cast<size_t>(device)) = error;
 }
+
+void LimitAllocations(size_t bytes) { largest = bytes; }
 
 struct Hold::State {
   absl::Mutex mutex;

@@ -15,6 +15,7 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/Stream.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -27,6 +28,10 @@ void QueueOn(const c10::Stream& stream, std::function<void()> function);
 // From now on calls to the device fail, as to a GPU after an error of this number that stays; 0
 // mends it.
 void Break(c10::DeviceIndex device, int32_t error);
+
+// From now on memory of more than so many bytes at once is refused, as where it has run out; 0:
+// none is.
+void LimitAllocations(size_t bytes);
 
 // Until it ends, nothing that is queued on the stream later runs.
 class Hold {

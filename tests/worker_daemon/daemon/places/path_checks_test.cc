@@ -86,7 +86,9 @@ TEST_F(PathChecksTest, AnOutputThatCannotBeMadeIsNamed) {
 
 TEST_F(PathChecksTest, AnotherJobsOutputIsRefusedUnlessItIsTakenOver) {
   fs::create_directories(At("runs/first"));
-  ASSERT_TRUE(TakeOutput(At("runs/first"), {"jobs-7-b2", "jobs/7", "digits"}, false).ok());
+  ASSERT_TRUE(
+      TakeOutput(At("runs/first"), {"jobs-7-b2", "jobs/7", "digits"}, OthersResults::kRefused)
+          .ok());
   EXPECT_EQ(Error(), "");
   std::ofstream(At("runs/first/model.safetensors")) << "trained";
   EXPECT_THAT(Error(), HasSubstr("job \"digits\" (jobs/7, run jobs-7-b2)"));

@@ -362,8 +362,9 @@ absl::StatusOr<int64_t> JobLife::Register(const v1::Register& message,
   return session;
 }
 
-void JobLife::Tick(absl::Time now) {
+void JobLife::Tick(absl::Time now, absl::Duration stood_still) {
   ticked_ = std::max(ticked_, now);
+  if (stood_still > absl::ZeroDuration()) records_.Forgive(stood_still, now);
   registry_->Tick(now);
   records_.WriteWaiting(now);
   for (auto& [number, record] : records_.all()) {

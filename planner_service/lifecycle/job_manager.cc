@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/base/error_details.h"
+#include "common/log/log.h"
 #include "common/training/field_check.h"
 #include "planner_service/jobs/job_proto.h"
 #include "planner_service/lifecycle/path_checks.h"
@@ -24,6 +25,9 @@ constexpr absl::Duration kLongestReplan = absl::Hours(1);
 constexpr size_t kDefaultPageSize = 50;
 constexpr int kLargestPageSize = 1000;
 constexpr size_t kMostWorkerEvents = 256;
+// Between ticks, as they are to be, and the longest that counts in full.
+constexpr absl::Duration kTickEvery = absl::Milliseconds(500);
+constexpr absl::Duration kLongestPause = absl::Seconds(2);
 
 // What clients see: everything but the graph, which they sent.
 v1::Job Shown(const Job& job) { return ToProto(job, GraphDetail::kNone); }
@@ -417,6 +421,17 @@ void JobManager::OnMessage(const std::string& worker, const v1::ConnectRequest& 
 }
 
 void JobManager::Tick(absl::Time now) {
+  absl::Duration stood_still;
+  {
+    absl::MutexLock lock(&mutex_);
+    const absl::Duration pause = now - std::exchange(ticked_, now);
+    if (pause > kLongestPause) stood_still = pause - kTickEvery;
+  }
+  if (stood_still > absl::ZeroDuration()) {
+    Log(LogLevel::kWarning, "the planner stood still",
+        {{"seconds", absl::ToInt64Seconds(stood_still)}});
+    registry_->Forgive(stood_still, now);
+  }
   for (const auto& [worker, session] : registry_->Silent(now - options_.worker_timeout)) {
     if (registry_->Unregister(worker, session)) {
       const std::string why =
@@ -427,7 +442,7 @@ void JobManager::Tick(absl::Time now) {
     }
   }
   absl::MutexLock lock(&mutex_);
-  life_.Tick(now);
+  life_.Tick(now, stood_still);
 }
 
 }  // namespace stagewright

@@ -88,7 +88,8 @@ class JobManager {
   void OnLost(const std::string& worker, const std::string& why);
   void OnMessage(const std::string& worker, const v1::ConnectRequest& message);
 
-  // Time passes: starting jobs time out, lost workers are noticed. Called about once a second.
+  // Time passes: starting jobs time out, lost workers are noticed. Called twice a second. After a
+  // long pause the planner itself did not run or wait for its store: most of it does not count.
   void Tick(absl::Time now);
 
  private:
@@ -122,6 +123,7 @@ class JobManager {
   mutable absl::Mutex mutex_;
   JobLife life_ ABSL_GUARDED_BY(mutex_);
   std::vector<Event> worker_events_ ABSL_GUARDED_BY(mutex_);
+  absl::Time ticked_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteFuture();  // Infinite: not yet.
   int planning_ ABSL_GUARDED_BY(mutex_) = 0;  // Tasks of the pool that will call back.
   JobWatches watches_;                        // Asks for jobs under the lock, tells without it.
   PlanningPool ahead_pool_{/*threads=*/1, /*queue_limit=*/1, PlanningPool::kNicest};

@@ -371,12 +371,22 @@ absl::StatusOr<v1::ListJobStepsResponse> JobManager::Steps(const std::string& na
   return ended.ToProto(after_step);
 }
 
-absl::StatusOr<int64_t> JobManager::Watch(const std::string& name, JobWatches::Watcher watcher) {
+absl::StatusOr<int64_t> JobManager::Watch(const std::string& name, JobWatches::Watcher watcher,
+                                          int64_t after_version) {
   int64_t number = 0;
   {
     absl::MutexLock lock(&mutex_);
     ASSIGN_OR_RETURN(const JobRecord* record, RecordOf(life_, name));
     number = record->job.number;
+    const int64_t version = ShownJob(*record).version;
+    if (after_version > version) {
+      return WithResource(
+          WithReason(absl::OutOfRangeError(absl::StrCat(
+                         "after_version: ", name, " is at version ", version, ", not yet at ",
+                         after_version, ": the planner has an older state; watch from 0")),
+                     "WATCH_VERSION_UNKNOWN"),
+          name);
+    }
   }
   return watches_.Add(number, std::move(watcher));
 }

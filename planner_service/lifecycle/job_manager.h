@@ -65,8 +65,9 @@ class JobManager {
 
   // Calls `watcher` with the present job soon and with newer versions, until Unwatch
   // (job_watches.h). The watcher must not block or call back. After Unwatch has returned it is not
-  // called any more.
-  absl::StatusOr<int64_t> Watch(const std::string& name, JobWatches::Watcher watcher);
+  // called any more. OUT_OF_RANGE if the job has not come to `after_version`, which was seen of it.
+  absl::StatusOr<int64_t> Watch(const std::string& name, JobWatches::Watcher watcher,
+                                int64_t after_version = 0);
   void Unwatch(int64_t id);
   int64_t watchers() const { return watches_.watchers(); }
 

@@ -97,8 +97,11 @@ class JobManager {
   absl::StatusOr<ReplanProblem> BeginReplan(const v1::ReplanJobRequest& request);
   // The same options with watchers among those who hear of changes.
   JobManagerOptions Watched(JobManagerOptions options);
-  // A job as it is now. NOT_FOUND. What it is shown as is made of the copy, without the lock.
+  // A job as it is now; one that has ended with what only the store has of it, which is read
+  // without the lock. What it is shown as is made of the copy, without the lock, too. NOT_FOUND.
   absl::StatusOr<Job> CopyOf(const std::string& name) const;
+  // As Trace, in the order in which it was reported.
+  absl::StatusOr<v1::GetJobTraceResponse> RecordedTrace(const std::string& name) const;
   void NoteWorker(EventKind kind, const std::string& worker, const std::string& message)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Tells those who count.

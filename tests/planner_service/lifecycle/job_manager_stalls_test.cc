@@ -2,8 +2,12 @@
 // waiting for its store.
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <future>
 #include <string>
 
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "planner_service/lifecycle/job_manager.h"
 #include "tests/planner_service/jobs/small_spec.h"
@@ -76,6 +80,67 @@ TEST_F(JobManagerStallsTest, WhatIsWaitedForSinceThenIsNotWaitedForAsLong) {
   EXPECT_EQ(harness_.Get(job).state(), v1::JOB_STATE_RECOVERING);
   harness_.PassUntil(after + absl::Minutes(2));
   EXPECT_EQ(harness_.Get(job).state(), v1::JOB_STATE_FAILED);
+}
+
+// Does not answer while it is stuck, as one on another machine.
+class StuckStore : public RecordingStore {
+ public:
+  absl::StatusOr<std::string> Read(const std::string& key) const override {
+    {
+      absl::MutexLock lock(&mutex_);
+      asked_ += stuck_;
+      mutex_.Await(absl::Condition(
+          +[](bool* stuck) { return !*stuck; }, &stuck_));
+    }
+    return RecordingStore::Read(key);
+  }
+  void SetStuck(bool stuck) {
+    absl::MutexLock lock(&mutex_);
+    stuck_ = stuck;
+  }
+  // Whether so many are waiting for an answer before long.
+  bool AwaitAsked(int count) const {
+    absl::MutexLock lock(&mutex_);
+    const auto asked = [&] { return asked_ >= count; };
+    return mutex_.AwaitWithTimeout(absl::Condition(&asked), absl::Seconds(5));
+  }
+
+ private:
+  mutable absl::Mutex mutex_;
+  mutable bool stuck_ = false;
+  mutable int asked_ = 0;
+};
+
+TEST(JobManagerReads, WhoAsksForAJobThatHasEndedKeepsNobodyWaiting) {
+  StuckStore store;
+  JobHarness harness(&store);
+  for (const char* name : {"a", "b"}) harness.Connect(name);
+  const std::string job = harness.Submit(SmallSpec());
+  ASSERT_EQ(harness.Await(job, v1::JOB_STATE_SUCCEEDED).state(), v1::JOB_STATE_SUCCEEDED);
+  store.SetStuck(true);
+  auto whole = std::async(std::launch::async, [&] { return harness.jobs->Get(job); });
+  auto steps = std::async(std::launch::async, [&] { return harness.jobs->Steps(job, 0); });
+  auto trace = std::async(std::launch::async, [&] { return harness.jobs->Trace(job); });
+  EXPECT_TRUE(store.AwaitAsked(3));
+  auto next = std::async(std::launch::async, [&] { return harness.Submit(SmallSpec()); });
+  EXPECT_EQ(next.wait_for(std::chrono::seconds(5)), std::future_status::ready);
+  store.SetStuck(false);
+  EXPECT_TRUE(whole.get()->has_plan());
+  EXPECT_EQ(steps.get()->steps_size(), 3);
+  EXPECT_EQ(trace.get()->measured_size(), 6);
+}
+
+TEST(JobManagerReads, AJobThatIsDeletedWhileItIsReadIsNotFound) {
+  StuckStore store;
+  JobHarness harness(&store);
+  const std::string job = harness.Submit(SmallSpec());
+  ASSERT_TRUE(harness.jobs->Cancel(job).ok());
+  store.SetStuck(true);
+  auto whole = std::async(std::launch::async, [&] { return harness.jobs->Get(job).status(); });
+  EXPECT_TRUE(store.AwaitAsked(1));
+  EXPECT_TRUE(harness.jobs->Delete(job).ok());
+  store.SetStuck(false);
+  EXPECT_EQ(whole.get().message(), absl::StrCat("no job \"", job, "\""));
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/open_files.h"
 #include "common/config/config_command.h"
 #include "common/log/log.h"
 #include "common/log/log_flags.h"
@@ -141,6 +142,7 @@ int main(int argc, char** argv) {
   election.log = [](const std::string& line) { Log(LogLevel::kInfo, line); };
 
   signal(SIGXFSZ, SIG_IGN);  // A file that may not grow is an error like a full disk.
+  stagewright::OpenAsManyFilesAsAllowed();  // Clients and workers have a connection each.
 
   // Blocked before any thread starts, so that only sigwait below receives them.
   sigset_t signals;

@@ -2,7 +2,6 @@
 #include <net/if.h>
 #include <signal.h>
 #include <stdlib.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -14,6 +13,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/artifacts/artifact_flags.h"
+#include "common/base/open_files.h"
 #include "common/config/config_command.h"
 #include "common/log/log.h"
 #include "common/log/log_flags.h"
@@ -28,14 +28,6 @@ bool BindTransports(const std::string& interface) {
   setenv("UCX_NET_DEVICES", interface.c_str(), /*overwrite=*/1);
   setenv("NCCL_SOCKET_IFNAME", ("=" + interface).c_str(), /*overwrite=*/1);
   return true;
-}
-
-// Every file of a data set stays open, and the soft limit is often 1024.
-void OpenAsManyFilesAsAllowed() {
-  rlimit files = {};
-  if (getrlimit(RLIMIT_NOFILE, &files) != 0) return;
-  files.rlim_cur = files.rlim_max;
-  setrlimit(RLIMIT_NOFILE, &files);
 }
 
 // NCCL's communicators share a GPU: their kernels start in the order in which they are queued.
@@ -167,7 +159,7 @@ int main(int argc, char** argv) {
 
   // A file that may not grow is an error of the write, like a full disk, and no end of the process.
   signal(SIGXFSZ, SIG_IGN);
-  OpenAsManyFilesAsAllowed();
+  stagewright::OpenAsManyFilesAsAllowed();  // Every file of a data set stays open.
 
   options.on_fault = [] { kill(getpid(), SIGUSR1); };
   auto daemon = stagewright::Daemon::Start(options);

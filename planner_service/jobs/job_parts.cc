@@ -92,9 +92,7 @@ JobParts::Change JobParts::Drop(int64_t number, std::vector<Mutation>& batch) co
 }
 
 void JobParts::AddDifference(const Change& change, std::vector<Mutation>& batch) const {
-  const auto it = parts_.find(change.job);
-  const std::vector<std::string> before =
-      it == parts_.end() ? std::vector<std::string>() : it->second;
+  const std::vector<std::string> before = Of(change.job);
   if (before == change.parts) return;
   batch.push_back({PartsKey(change.job), change.parts.empty()
                                              ? std::nullopt
@@ -125,15 +123,19 @@ void JobParts::Done(const Change& change) {
   if (present.empty()) parts_.erase(change.job);
 }
 
-absl::Status JobParts::Join(const Store& store, int64_t number, v1::Job& job) const {
+std::vector<std::string> JobParts::Of(int64_t number) const {
   const auto it = parts_.find(number);
-  if (it == parts_.end()) {
+  return it == parts_.end() ? std::vector<std::string>() : it->second;
+}
+
+absl::Status JobParts::Join(const Store& store, const Change& change, v1::Job& job) {
+  const std::vector<std::string>& parts = change.parts;
+  if (parts.empty()) {
     return job.spec().has_graph()
                ? absl::OkStatus()
                : absl::DataLossError(
-                     absl::StrCat("store: entry ", PartsKey(number), " is missing or damaged"));
+                     absl::StrCat("store: entry ", PartsKey(change.job), " is missing or damaged"));
   }
-  const std::vector<std::string>& parts = it->second;
   if (!parts[kGraph].empty())
     RETURN_IF_ERROR(Read(store, parts[kGraph], *job.mutable_spec()->mutable_graph()));
   if (!parts[kPlan].empty()) RETURN_IF_ERROR(Read(store, parts[kPlan], *job.mutable_plan()));

@@ -37,9 +37,15 @@ class JobParts {
   // next.
   void Doubt(const Change& change);
 
-  // Puts the parts back. A job that was stored whole stays as it is. DATA_LOSS names the part that
-  // is not there or is not what it was.
-  absl::Status Join(const Store& store, int64_t number, v1::Job& job) const;
+  // A job's parts as they are stored, as in a Change; empty if it was stored whole.
+  std::vector<std::string> Of(int64_t number) const;
+  // Puts these parts back. A job that was stored whole stays as it is. DATA_LOSS names the part
+  // that is not there or is not what it was.
+  static absl::Status Join(const Store& store, const Change& change, v1::Job& job);
+  // The same with those of the job.
+  absl::Status Join(const Store& store, int64_t number, v1::Job& job) const {
+    return Join(store, Change{number, Of(number)}, job);
+  }
 
  private:
   void AddDifference(const Change& change, std::vector<Mutation>& batch) const;

@@ -147,13 +147,16 @@ absl::Status JobStore::Complete(v1::Job& job) const {
   return parts_.Join(*store_, JobNumber(job.name()), job);
 }
 
-absl::StatusOr<Job> JobStore::ReadWhole(int64_t number) const {
-  const std::string key = JobKey(number);
-  ASSIGN_OR_RETURN(const std::string stored, store_->Read(key));
-  v1::Job job;
-  if (!ReadJob(key, stored, job)) return Damaged(key);
-  RETURN_IF_ERROR(Complete(job));
-  return FromProto(std::move(job));
+std::function<absl::StatusOr<Job>()> JobStore::ReaderOf(int64_t number) const {
+  return [store = store_,
+          parts = JobParts::Change{number, parts_.Of(number)}]() -> absl::StatusOr<Job> {
+    const std::string key = JobKey(parts.job);
+    ASSIGN_OR_RETURN(const std::string stored, store->Read(key));
+    v1::Job job;
+    if (!ReadJob(key, stored, job)) return Damaged(key);
+    RETURN_IF_ERROR(JobParts::Join(*store, parts, job));
+    return FromProto(std::move(job));
+  };
 }
 
 absl::StatusOr<StepHistory> JobStore::ReadSteps(const Job& job) const {

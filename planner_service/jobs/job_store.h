@@ -1,6 +1,7 @@
 // Jobs, their steps and their traces in the store.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -31,7 +32,7 @@ struct StoredJobs {
   int64_t last_number = 0;  // No job, not even one that cannot be read, has a larger one.
 };
 
-// Not thread-safe. The store outlives it.
+// Not thread-safe, but for ReadSteps and ReadTrace. The store outlives it.
 class JobStore {
  public:
   explicit JobStore(Store* store) : store_(store) {}
@@ -54,8 +55,9 @@ class JobStore {
   absl::StatusOr<StoredJobs> ReadJobs();
   // Adds graph and plans to a job that ReadJobs gave. DATA_LOSS names what is missing.
   absl::Status Complete(v1::Job& job) const;
-  // One as it was written last, with graph and plans. NOT_FOUND; DATA_LOSS.
-  absl::StatusOr<Job> ReadWhole(int64_t number) const;
+  // Reads one as it was written last, with graph and plans, when it is called, by any thread: it
+  // needs the store alone. NOT_FOUND; DATA_LOSS, also if the job is removed meanwhile.
+  std::function<absl::StatusOr<Job>()> ReaderOf(int64_t number) const;
   // For one whose parts do not fit together.
   absl::Status SetJobAside(const std::string& name);
   // The history of a job as it was written last; empty if it never was. DATA_LOSS names the entry

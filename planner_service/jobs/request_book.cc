@@ -55,7 +55,8 @@ KnownRequest RequestFromText(absl::string_view text) {
 
 void RequestBook::Load(const std::map<std::string, std::string>& stored) {
   requests_.clear();
-  for (const auto& [id, text] : stored) requests_[id] = RequestFromText(text);
+  ids_of_.clear();
+  for (const auto& [id, text] : stored) Add(id, RequestFromText(text));
 }
 
 absl::StatusOr<const KnownRequest*> RequestBook::Find(const std::string& id,
@@ -74,19 +75,27 @@ absl::StatusOr<const KnownRequest*> RequestBook::Find(const std::string& id,
 }
 
 void RequestBook::Add(const std::string& id, KnownRequest request) {
-  if (!id.empty()) requests_[id] = std::move(request);
+  if (id.empty()) return;
+  Forget({id});  // It may have been another job's.
+  ids_of_[request.job].insert(id);
+  requests_[id] = std::move(request);
 }
 
 std::vector<std::string> RequestBook::IdsOf(const std::string& job) const {
-  std::vector<std::string> ids;
-  for (const auto& [id, request] : requests_) {
-    if (request.job == job) ids.push_back(id);
-  }
-  return ids;
+  const auto it = ids_of_.find(job);
+  if (it == ids_of_.end()) return {};
+  return {it->second.begin(), it->second.end()};
 }
 
 void RequestBook::Forget(const std::vector<std::string>& ids) {
-  for (const std::string& id : ids) requests_.erase(id);
+  for (const std::string& id : ids) {
+    const auto request = requests_.find(id);
+    if (request == requests_.end()) continue;
+    const auto job = ids_of_.find(request->second.job);
+    job->second.erase(id);
+    if (job->second.empty()) ids_of_.erase(job);
+    requests_.erase(request);
+  }
 }
 
 }  // namespace stagewright

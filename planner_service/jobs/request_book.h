@@ -3,6 +3,7 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -39,12 +40,13 @@ class RequestBook {
   // Whatever it was for. Not if it is empty.
   bool Knows(const std::string& id) const { return requests_.contains(id); }
   void Add(const std::string& id, KnownRequest request);
-  // The ids of a job's requests. O(requests).
+  // The ids of a job's requests. O(those), as Forget is but for logarithms.
   std::vector<std::string> IdsOf(const std::string& job) const;
   void Forget(const std::vector<std::string>& ids);
 
  private:
-  std::map<std::string, KnownRequest> requests_;
+  std::map<std::string, KnownRequest> requests_;         // By id.
+  std::map<std::string, std::set<std::string>> ids_of_;  // By job.
 };
 
 }  // namespace stagewright

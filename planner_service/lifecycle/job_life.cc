@@ -26,6 +26,8 @@ namespace stagewright {
 namespace {
 
 constexpr int64_t kVersionsPerRestart = int64_t{1} << 32;
+// In one tick, under the lock: each job that is forgotten is a durable write.
+constexpr absl::Duration kForgetFor = absl::Milliseconds(50);
 constexpr char kRestarted[] = "the planner was restarted";
 
 // What the job was last known to have done, until its workers say more.
@@ -209,11 +211,14 @@ absl::Status JobLife::Delete(int64_t number) {
 
 void JobLife::ForgetOld(absl::Time now) {
   if (suspended_ || now < forget_again_) return;
-  forget_again_ = now + absl::Seconds(10);
-  for (const int64_t number : Expired(records_.all(), options_.keep, now)) {
+  const std::vector<int64_t> expired = Expired(records_.all(), options_.keep, now);
+  const absl::Time begun = absl::Now();
+  for (const int64_t number : expired) {
+    if (absl::Now() - begun > kForgetFor) return;  // The others with the next tick.
     // A store that fails is tried again; the others would fail, too.
-    if (!Delete(number).ok()) return;
+    if (!Delete(number).ok()) break;
   }
+  forget_again_ = now + absl::Seconds(10);
 }
 
 absl::Status JobLife::Cancel(int64_t number, const std::string& request_id) {
@@ -362,8 +367,9 @@ absl::StatusOr<int64_t> JobLife::Register(const v1::Register& message,
   return session;
 }
 
-void JobLife::Tick(absl::Time now) {
+void JobLife::Tick(absl::Time now, absl::Duration stood_still) {
   ticked_ = std::max(ticked_, now);
+  if (stood_still > absl::ZeroDuration()) records_.Forgive(stood_still, now);
   registry_->Tick(now);
   records_.WriteWaiting(now);
   for (auto& [number, record] : records_.all()) {

@@ -71,7 +71,7 @@ class JobLife {
   // `silent`: its stream has not ended, it is not heard of.
   void OnLost(const std::string& worker, const std::string& why, bool silent);
   void OnMessage(const std::string& worker, const v1::ConnectRequest& message);
-  void Tick(absl::Time now);
+  void Tick(absl::Time now, absl::Duration stood_still);
   // The plan that is made from the source, if the job may need it again.
   void KeepPlan(int64_t job, PlanSource source, std::shared_ptr<const JobPlan> plan);
   // What came of a search ahead; null: there is no plan.

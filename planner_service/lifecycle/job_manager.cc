@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/base/error_details.h"
+#include "common/log/log.h"
 #include "common/training/field_check.h"
 #include "planner_service/jobs/job_proto.h"
 #include "planner_service/lifecycle/path_checks.h"
@@ -24,6 +25,9 @@ constexpr absl::Duration kLongestReplan = absl::Hours(1);
 constexpr size_t kDefaultPageSize = 50;
 constexpr int kLargestPageSize = 1000;
 constexpr size_t kMostWorkerEvents = 256;
+// Between ticks, as they are to be, and the longest that counts in full.
+constexpr absl::Duration kTickEvery = absl::Milliseconds(500);
+constexpr absl::Duration kLongestPause = absl::Seconds(2);
 
 // What clients see: everything but the graph, which they sent.
 v1::Job Shown(const Job& job) { return ToProto(job, GraphDetail::kNone); }
@@ -44,13 +48,6 @@ absl::StatusOr<const JobRecord*> RecordOf(const JobLife& life, const std::string
   if (it == life.records().end())
     return WithResource(absl::NotFoundError(absl::StrCat("no job \"", name, "\"")), name);
   return &it->second;
-}
-
-// As others may see it; one that has ended with what only the store has of it.
-absl::StatusOr<Job> WholeJob(const JobLife& life, const JobRecord& record) {
-  const Job& job = ShownJob(record);
-  if (job.graph != nullptr) return job;
-  return life.store().ReadWhole(job.number);
 }
 
 }  // namespace
@@ -87,9 +84,19 @@ JobManagerOptions JobManager::Watched(JobManagerOptions options) {
 }
 
 absl::StatusOr<Job> JobManager::CopyOf(const std::string& name) const {
+  std::function<absl::StatusOr<Job>()> read;
+  {
+    absl::MutexLock lock(&mutex_);
+    ASSIGN_OR_RETURN(const JobRecord* record, RecordOf(life_, name));
+    const Job& job = ShownJob(*record);
+    if (job.graph != nullptr) return job;
+    read = life_.store().ReaderOf(job.number);
+  }
+  absl::StatusOr<Job> whole = read();
+  if (whole.ok()) return whole;
   absl::MutexLock lock(&mutex_);
-  ASSIGN_OR_RETURN(const JobRecord* record, RecordOf(life_, name));
-  return WholeJob(life_, *record);
+  RETURN_IF_ERROR(RecordOf(life_, name).status());  // It may have been deleted meanwhile.
+  return whole;
 }
 
 void JobManager::NoteWorker(EventKind kind, const std::string& worker, const std::string& message) {
@@ -245,13 +252,12 @@ absl::StatusOr<v1::ListJobsResponse> JobManager::List(const v1::ListJobsRequest&
 }
 
 absl::StatusOr<v1::Job> JobManager::Cancel(const std::string& name, const std::string& request_id) {
-  Job cancelled;
   {
     absl::MutexLock lock(&mutex_);
     ASSIGN_OR_RETURN(const JobRecord* record, RecordOf(life_, name));
     RETURN_IF_ERROR(life_.Cancel(record->job.number, request_id));
-    ASSIGN_OR_RETURN(cancelled, WholeJob(life_, *record));
   }
+  ASSIGN_OR_RETURN(const Job cancelled, CopyOf(name));
   return Shown(cancelled);
 }
 
@@ -340,15 +346,7 @@ absl::StatusOr<v1::Worker> JobManager::SetAvailability(
 }
 
 absl::StatusOr<v1::GetJobTraceResponse> JobManager::Trace(const std::string& name) const {
-  absl::MutexLock lock(&mutex_);
-  ASSIGN_OR_RETURN(const JobRecord* record, RecordOf(life_, name));
-  v1::GetJobTraceResponse trace = record->trace;
-  if (trace.measured().empty()) {
-    auto stored = life_.store().ReadTrace(record->job);
-    if (!stored.ok() || stored->measured().empty())
-      return absl::FailedPreconditionError(absl::StrCat(name, " has no recorded steps yet"));
-    trace = *std::move(stored);
-  }
+  ASSIGN_OR_RETURN(v1::GetJobTraceResponse trace, RecordedTrace(name));
   std::stable_sort(trace.mutable_measured()->begin(), trace.mutable_measured()->end(),
                    [](const v1::TraceEvent& a, const v1::TraceEvent& b) {
                      return std::tuple(a.step(), a.start_ns(), a.device()) <
@@ -357,22 +355,53 @@ absl::StatusOr<v1::GetJobTraceResponse> JobManager::Trace(const std::string& nam
   return trace;
 }
 
+absl::StatusOr<v1::GetJobTraceResponse> JobManager::RecordedTrace(const std::string& name) const {
+  const JobStore* store = nullptr;
+  Job ended;
+  {
+    absl::MutexLock lock(&mutex_);
+    ASSIGN_OR_RETURN(const JobRecord* record, RecordOf(life_, name));
+    if (!record->trace.measured().empty()) return record->trace;
+    store = &life_.store();
+    ended = record->job;
+  }
+  auto stored = store->ReadTrace(ended);
+  if (stored.ok() && !stored->measured().empty()) return stored;
+  return absl::FailedPreconditionError(absl::StrCat(name, " has no recorded steps yet"));
+}
+
 absl::StatusOr<v1::ListJobStepsResponse> JobManager::Steps(const std::string& name,
                                                            int64_t after_step) const {
   if (after_step < 0) return absl::InvalidArgumentError("after_step must not be negative");
-  absl::MutexLock lock(&mutex_);
-  ASSIGN_OR_RETURN(const JobRecord* record, RecordOf(life_, name));
-  if (!record->history.empty()) return record->history.ToProto(after_step);
-  ASSIGN_OR_RETURN(const StepHistory ended, life_.store().ReadSteps(record->job));
-  return ended.ToProto(after_step);
+  const JobStore* store = nullptr;
+  Job ended;
+  {
+    absl::MutexLock lock(&mutex_);
+    ASSIGN_OR_RETURN(const JobRecord* record, RecordOf(life_, name));
+    if (!record->history.empty()) return record->history.ToProto(after_step);
+    store = &life_.store();
+    ended = record->job;
+  }
+  ASSIGN_OR_RETURN(const StepHistory steps, store->ReadSteps(ended));
+  return steps.ToProto(after_step);
 }
 
-absl::StatusOr<int64_t> JobManager::Watch(const std::string& name, JobWatches::Watcher watcher) {
+absl::StatusOr<int64_t> JobManager::Watch(const std::string& name, JobWatches::Watcher watcher,
+                                          int64_t after_version) {
   int64_t number = 0;
   {
     absl::MutexLock lock(&mutex_);
     ASSIGN_OR_RETURN(const JobRecord* record, RecordOf(life_, name));
     number = record->job.number;
+    const int64_t version = ShownJob(*record).version;
+    if (after_version > version) {
+      return WithResource(
+          WithReason(absl::OutOfRangeError(absl::StrCat(
+                         "after_version: ", name, " is at version ", version, ", not yet at ",
+                         after_version, ": the planner has an older state; watch from 0")),
+                     "WATCH_VERSION_UNKNOWN"),
+          name);
+    }
   }
   return watches_.Add(number, std::move(watcher));
 }
@@ -417,6 +446,17 @@ void JobManager::OnMessage(const std::string& worker, const v1::ConnectRequest& 
 }
 
 void JobManager::Tick(absl::Time now) {
+  absl::Duration stood_still;
+  {
+    absl::MutexLock lock(&mutex_);
+    const absl::Duration pause = now - std::exchange(ticked_, now);
+    if (pause > kLongestPause) stood_still = pause - kTickEvery;
+  }
+  if (stood_still > absl::ZeroDuration()) {
+    Log(LogLevel::kWarning, "the planner stood still",
+        {{"seconds", absl::ToInt64Seconds(stood_still)}});
+    registry_->Forgive(stood_still, now);
+  }
   for (const auto& [worker, session] : registry_->Silent(now - options_.worker_timeout)) {
     if (registry_->Unregister(worker, session)) {
       const std::string why =
@@ -427,7 +467,7 @@ void JobManager::Tick(absl::Time now) {
     }
   }
   absl::MutexLock lock(&mutex_);
-  life_.Tick(now);
+  life_.Tick(now, stood_still);
 }
 
 }  // namespace stagewright

@@ -65,8 +65,9 @@ class JobManager {
 
   // Calls `watcher` with the present job soon and with newer versions, until Unwatch
   // (job_watches.h). The watcher must not block or call back. After Unwatch has returned it is not
-  // called any more.
-  absl::StatusOr<int64_t> Watch(const std::string& name, JobWatches::Watcher watcher);
+  // called any more. OUT_OF_RANGE if the job has not come to `after_version`, which was seen of it.
+  absl::StatusOr<int64_t> Watch(const std::string& name, JobWatches::Watcher watcher,
+                                int64_t after_version = 0);
   void Unwatch(int64_t id);
   int64_t watchers() const { return watches_.watchers(); }
 
@@ -88,15 +89,19 @@ class JobManager {
   void OnLost(const std::string& worker, const std::string& why);
   void OnMessage(const std::string& worker, const v1::ConnectRequest& message);
 
-  // Time passes: starting jobs time out, lost workers are noticed. Called about once a second.
+  // Time passes: starting jobs time out, lost workers are noticed. Called twice a second. After a
+  // long pause the planner itself did not run or wait for its store: most of it does not count.
   void Tick(absl::Time now);
 
  private:
   absl::StatusOr<ReplanProblem> BeginReplan(const v1::ReplanJobRequest& request);
   // The same options with watchers among those who hear of changes.
   JobManagerOptions Watched(JobManagerOptions options);
-  // A job as it is now. NOT_FOUND. What it is shown as is made of the copy, without the lock.
+  // A job as it is now; one that has ended with what only the store has of it, which is read
+  // without the lock. What it is shown as is made of the copy, without the lock, too. NOT_FOUND.
   absl::StatusOr<Job> CopyOf(const std::string& name) const;
+  // As Trace, in the order in which it was reported.
+  absl::StatusOr<v1::GetJobTraceResponse> RecordedTrace(const std::string& name) const;
   void NoteWorker(EventKind kind, const std::string& worker, const std::string& message)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Tells those who count.
@@ -122,6 +127,7 @@ class JobManager {
   mutable absl::Mutex mutex_;
   JobLife life_ ABSL_GUARDED_BY(mutex_);
   std::vector<Event> worker_events_ ABSL_GUARDED_BY(mutex_);
+  absl::Time ticked_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteFuture();  // Infinite: not yet.
   int planning_ ABSL_GUARDED_BY(mutex_) = 0;  // Tasks of the pool that will call back.
   JobWatches watches_;                        // Asks for jobs under the lock, tells without it.
   PlanningPool ahead_pool_{/*threads=*/1, /*queue_limit=*/1, PlanningPool::kNicest};

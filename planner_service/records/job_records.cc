@@ -13,6 +13,8 @@ constexpr absl::Duration kWriteEvery = absl::Seconds(5);
 // Between tries to write what the store did not take.
 constexpr absl::Duration kFirstPause = absl::Milliseconds(250);
 constexpr absl::Duration kLongestPause = absl::Seconds(8);
+// Nobody is waited for longer (JobManagerOptions).
+constexpr absl::Duration kLongestWait = absl::Minutes(2);
 
 }  // namespace
 
@@ -121,6 +123,21 @@ void JobRecords::WriteWaiting(absl::Time now) {
   trouble_ = trouble;
   pause_ = std::min(2 * pause_, kLongestPause);
   retry_ = now + pause_;
+}
+
+void JobRecords::Forgive(absl::Duration stood_still, absl::Time now) {
+  // What was set only afterwards is not to be as far away as the planner stood still.
+  const auto move = [&](absl::Time& time) {
+    time = std::max(time, std::min(time + stood_still, now + kLongestWait));
+  };
+  for (auto& [number, record] : all_) {
+    move(record.start_after);
+    move(record.workers_back_by);
+    if (record.changeover.has_value()) move(record.changeover->agreed_by);
+    if (record.unstored.has_value()) continue;  // Release moves these.
+    move(record.settled_by);
+    if (record.run.has_value()) move(record.run->deadline);
+  }
 }
 
 void JobRecords::Announce(const Job& job) {

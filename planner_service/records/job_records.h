@@ -106,6 +106,8 @@ class JobRecords {
   const absl::Status& trouble() const { return trouble_; }
   // Tries again to write what waits, if it is time to, each by itself if the store answers.
   void WriteWaiting(absl::Time now);
+  // The planner itself stood still for so long before `now`: nobody who is waited for could answer.
+  void Forgive(absl::Duration stood_still, absl::Time now);
   void Announce(const Job& job);
   // Something happened, which is logged and counted.
   void Report(const Event& event) const;

@@ -23,7 +23,7 @@ std::vector<int64_t> Expired(const std::map<int64_t, JobRecord>& records, const 
   }
   std::sort(ended.rbegin(), ended.rend());
   std::vector<int64_t> expired;
-  for (size_t i = 0; i < ended.size(); ++i) {
+  for (size_t i = ended.size(); i-- > 0;) {
     if (i >= keep.count || now - ended[i].first >= keep.age) expired.push_back(ended[i].second);
   }
   return expired;

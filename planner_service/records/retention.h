@@ -20,7 +20,7 @@ struct Retention {
   size_t count = std::numeric_limits<size_t>::max();  // The newest.
 };
 
-// Ended jobs beyond `keep`, newest first. O(jobs log jobs), O(1) if all are kept.
+// Ended jobs beyond `keep`, oldest first. O(jobs log jobs), O(1) if all are kept.
 std::vector<int64_t> Expired(const std::map<int64_t, JobRecord>& records, const Retention& keep,
                              absl::Time now);
 

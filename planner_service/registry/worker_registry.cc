@@ -123,6 +123,14 @@ std::vector<std::pair<std::string, int64_t>> WorkerRegistry::Silent(absl::Time d
   return silent;
 }
 
+void WorkerRegistry::Forgive(absl::Duration stood_still, absl::Time now) {
+  absl::MutexLock lock(&mutex_);
+  for (auto& [name, worker] : workers_) {
+    if (worker.last_heard < now) worker.last_heard = std::min(worker.last_heard + stood_still, now);
+    for (Held& held : worker.held) held.ends_by += stood_still;
+  }
+}
+
 std::vector<RegisteredDevice> WorkerRegistry::Devices(bool free_only) const {
   absl::MutexLock lock(&mutex_);
   std::vector<RegisteredDevice> devices;

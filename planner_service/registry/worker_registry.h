@@ -37,6 +37,10 @@ class WorkerRegistry {
   // Workers not heard of since `deadline`.
   std::vector<std::pair<std::string, int64_t>> Silent(absl::Time deadline) const;
 
+  // The planner itself stood still for so long before `now`: nobody was silent meanwhile, and no
+  // run late to end.
+  void Forgive(absl::Duration stood_still, absl::Time now);
+
   // Free devices or all, by (worker, index).
   std::vector<RegisteredDevice> Devices(bool free_only) const;
   // Gives all of `devices` (qualified names) to `job`, or none: FAILED_PRECONDITION names the first

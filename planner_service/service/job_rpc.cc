@@ -69,6 +69,8 @@ class WorkerStream : public grpc::ServerBidiReactor<v1::ConnectRequest, v1::Conn
       return absl::UnavailableError(
           absl::StrCat("worker ", worker_, " was silent for too long; it must register again"));
     }
+    // That was all that it said, and what jobs need may take the manager a while.
+    if (incoming_.has_heartbeat()) return absl::OkStatus();
     if (incoming_.has_operators_profiled()) {
       profiling_->OnProfiled(worker_, incoming_.operators_profiled());
     } else if (incoming_.has_probe_ready()) {

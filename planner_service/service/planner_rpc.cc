@@ -134,7 +134,8 @@ class PlanStreamCall : public grpc::ServerWriteReactor<v1::PlanStreamResponse> {
         [this](const JudgedPlan& plan, const Cluster& cluster) {
           v1::PlanStreamResponse message;
           *message.mutable_improvement() = ToProto(plan, cluster);
-          queue_.Push(std::move(message));
+          // Only the newest waits for a slow reader, and then the final one behind it.
+          queue_.Push(std::move(message), /*replace_waiting=*/true);
         },
         last.mutable_final());
     NameProfiles(profiles, *last.mutable_final());

@@ -37,8 +37,8 @@ class WatchCall : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
           "more than ", kMostOpenStreams, " streams are open: watch fewer jobs, or try again"));
     }
     if (!status.ok()) return queue_.Close(ToGrpc(status));
-    auto watch =
-        jobs_->Watch(request.name(), [this](JobWatches::Snapshot job) { Show(std::move(job)); });
+    auto watch = jobs_->Watch(
+        request.name(), [this](JobWatches::Snapshot job) { Show(std::move(job)); }, after_version_);
     if (watch.ok()) {
       watch_ = *watch;
     } else {

@@ -87,6 +87,7 @@ absl::StatusOr<v1::Job> Follow(Connection& connection, const std::string& name,
                                const FollowOptions& options) {
   ProgressPrinter printer;
   v1::Job job;
+  bool known = options.known;
   absl::Time answered = absl::Now();
   absl::Duration retry = kFirstRetry;
   while (true) {
@@ -98,7 +99,12 @@ absl::StatusOr<v1::Job> Follow(Connection& connection, const std::string& name,
       answered = absl::Now();
       retry = kFirstRetry;
     }
-    const bool waits = options.known || job.version() > 0;
+    if (absl::IsOutOfRange(status) && version > 0) {  // The planner has an older state of the job.
+      known = true;
+      job.set_version(0);
+      continue;
+    }
+    const bool waits = known || job.version() > 0;
     // A server that goes away cancels the calls that it has not answered.
     const bool again = status.ok() || absl::IsUnavailable(status) || absl::IsCancelled(status);
     if (!again || !waits || absl::Now() > answered + options.patience) {

@@ -18,8 +18,8 @@ struct FollowOptions {
 };
 
 // The job as it ended: a line that is rewritten on a terminal, a line per state elsewhere. A
-// planner that is started again is asked again, at growing intervals. UNAVAILABLE when patience
-// ends.
+// planner that is started again is asked again, at growing intervals, and one with an older state
+// from the beginning. UNAVAILABLE when patience ends.
 absl::StatusOr<v1::Job> Follow(Connection& connection, const std::string& name,
                                const FollowOptions& options = {});
 

@@ -10,7 +10,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 import grpc
 
 from . import operations
-from .errors import UnreachableError
+from .errors import ServiceError, UnreachableError
 from .jobs import Job, job_from_proto
 from .operations import Call
 from .proto import jobs_pb
@@ -54,16 +54,21 @@ class _Retry:
 
     def __init__(self, name: str):
         self.request = jobs_pb.WatchJobRequest(name=name)
+        self._known = False
         self._deadline = 0.0
 
     def seen(self, job: Job) -> Job:
         self.request.after_version = job.version
+        self._known = True
         self._deadline = 0.0
         return job
 
-    def check(self, error: Exception) -> None:
+    def check(self, error: ServiceError) -> None:
         """Returns if another try is worth it, otherwise raises `error`. What never said anything is not tried again."""
-        if not isinstance(error, UnreachableError) or self.request.after_version == 0:
+        if error.code == "OUT_OF_RANGE" and self.request.after_version > 0:
+            self.request.after_version = 0  # The planner has an older state of the job, as that of a backup.
+            return
+        if not isinstance(error, UnreachableError) or not self._known:
             raise error
         self._deadline = self._deadline or time.monotonic() + PATIENCE
         if time.monotonic() > self._deadline:

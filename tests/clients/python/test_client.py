@@ -292,6 +292,25 @@ def test_watch_ends_with_the_job_and_goes_on_after_the_planner_was_away(connect,
     assert set(after[1:]) == {3}
 
 
+def test_watch_begins_again_at_a_planner_with_an_older_state(connect, monkeypatch):
+    monkeypatch.setattr(clients, "_PAUSE", 0.05)
+    after = []
+
+    def answer(request, context):
+        after.append(request.after_version)
+        if len(after) == 1:
+            yield jobs_pb.WatchJobResponse(job=job(step=9, version=8))
+            context.abort(grpc.StatusCode.UNAVAILABLE, "the planner is shutting down")
+        if request.after_version > 5:
+            context.abort(grpc.StatusCode.OUT_OF_RANGE, "jobs/1 is at version 5")
+        yield jobs_pb.WatchJobResponse(job=job(state="SUCCEEDED", step=10, version=5))
+
+    with PlannerDouble(WatchJob=answer) as planner:
+        seen = list(connect(planner.address).watch("jobs/1"))
+    assert [(found.step, found.state) for found in seen] == [(9, "running"), (10, "succeeded")]
+    assert after == [0, 8, 0]
+
+
 def test_watch_does_not_wait_for_ever(connect, monkeypatch):
     monkeypatch.setattr(clients, "_PAUSE", 0.05)
     monkeypatch.setattr(clients, "PATIENCE", 0.3)

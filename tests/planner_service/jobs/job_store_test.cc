@@ -39,9 +39,9 @@ TEST_F(JobStoreTest, GivesBackWhatWasWrittenAtOnce) {
   v1::Job whole = jobs[0];
   ASSERT_EQ(store_.Complete(whole), absl::OkStatus());
   EXPECT_GT(whole.spec().graph().nodes_size(), 0) << "with all of its graph";
-  EXPECT_EQ(ToProto(store_.ReadWhole(12).value(), GraphDetail::kAll).SerializeAsString(),
+  EXPECT_EQ(ToProto(store_.ReaderOf(12)().value(), GraphDetail::kAll).SerializeAsString(),
             ToProto(job_, GraphDetail::kAll).SerializeAsString());
-  EXPECT_EQ(store_.ReadWhole(13).status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(store_.ReaderOf(13)().status().code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(store_.ReadRequests().value(), ElementsAre(Pair("once", "jobs/12")));
   EXPECT_EQ(store_.ReadSteps(job_)->ToProto().SerializeAsString(),
             steps_.ToProto().SerializeAsString());

@@ -60,5 +60,16 @@ TEST(RequestBook, ForgetsTheRequestsOfAJob) {
   EXPECT_NE(*book.Find("other", "c"), nullptr);
 }
 
+TEST(RequestBook, AnIdThatIsGivenAnewIsNoLongerTheFirstJobs) {
+  RequestBook book;
+  book.Load({{"id", "jobs/7 a"}, {"other", "jobs/7 b"}});
+  book.Add("id", {"jobs/9", "c"});
+  EXPECT_THAT(book.IdsOf("jobs/7"), ElementsAre("other"));
+  EXPECT_THAT(book.IdsOf("jobs/9"), ElementsAre("id"));
+  book.Forget({"unknown", "other"});
+  EXPECT_THAT(book.IdsOf("jobs/7"), IsEmpty());
+  EXPECT_TRUE(book.Knows("id"));
+}
+
 }  // namespace
 }  // namespace stagewright

@@ -95,11 +95,7 @@ class JobGrowthTest : public testing::MeasuredJobTest {
 
   void Pass(absl::Duration time) {
     later_ += time;
-    for (const v1::Worker& worker : harness_->registry.List()) {
-      harness_->registry.Heartbeat(worker.name(), harness_->Worker(worker.name()).session,
-                                   absl::Now() + later_);
-    }
-    harness_->jobs->Tick(absl::Now() + later_);
+    harness_->PassUntil(absl::Now() + later_);
   }
 
   // Until what is said of the job's growth has the text; what is said then.

@@ -79,6 +79,20 @@ void JobHarness::Disconnect(const std::string& name) {
   if (registry.Unregister(name, worker.session)) jobs->OnLost(name, "its connection ended");
 }
 
+void JobHarness::Heartbeats(absl::Time now) {
+  for (const v1::Worker& worker : registry.List())
+    registry.Heartbeat(worker.name(), Worker(worker.name()).session, now);
+}
+
+void JobHarness::PassUntil(absl::Time time) {
+  passed_ = std::min(std::max(passed_, absl::Now()), time);
+  do {
+    passed_ = std::min(passed_ + absl::Milliseconds(500), time);
+    Heartbeats(passed_);
+    jobs->Tick(passed_);
+  } while (passed_ < time);
+}
+
 void JobHarness::Pump() {
   bool again = true;
   while (again) {

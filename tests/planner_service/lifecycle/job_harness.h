@@ -53,6 +53,10 @@ class JobHarness {
                const std::vector<std::pair<std::string, int64_t>>& running = {},
                int64_t flush_after = 0);
   void Disconnect(const std::string& name);
+  // Those that are connected are heard of then.
+  void Heartbeats(absl::Time now);
+  // Time passes until then: the planner ticks as it is to, and all connected workers are heard of.
+  void PassUntil(absl::Time time);
   // Answers for all workers until none has an unread message.
   void Pump();
   // Pumps until the job has the state (or has ended); the job as Get shows it.
@@ -81,6 +85,7 @@ class JobHarness {
   void BreakStream(FakeWorker& worker);
   void Train(FakeWorker& worker, const std::string& job, int64_t generation);
 
+  absl::Time passed_ = absl::InfinitePast();
   absl::Mutex mutex_;  // Inboxes.
   std::map<std::string, std::unique_ptr<FakeWorker>> workers_;
   // Devices of each worker in its present job, and the program's.

@@ -229,7 +229,7 @@ TEST_F(JobLifeRequestsTest, KeepsTheNewestEndedJobs) {
   harness_->Submit(SmallSpec());
   harness_->jobs->Tick(absl::Now());
   EXPECT_THAT(Names(harness_->List()), ElementsAre("jobs/5", "jobs/4", "jobs/3"));
-  EXPECT_THAT(forgotten, ElementsAre(2, 1));
+  EXPECT_THAT(forgotten, ElementsAre(1, 2));
 }
 
 TEST_F(JobLifeRequestsTest, KeepsEndedJobsForAWhile) {
@@ -242,6 +242,50 @@ TEST_F(JobLifeRequestsTest, KeepsEndedJobsForAWhile) {
   EXPECT_EQ(harness_->List().size(), 3u);
   harness_->jobs->Tick(absl::Now() + absl::Hours(25));
   EXPECT_THAT(Names(harness_->List()), ElementsAre("jobs/3"));
+}
+
+// Each write takes a while, as on a disk.
+class SlowStore : public RecordingStore {
+ public:
+  absl::Status WriteIf(const std::vector<Condition>& conditions,
+                       const std::vector<Mutation>& batch) override {
+    absl::SleepFor(pause);
+    return RecordingStore::WriteIf(conditions, batch);
+  }
+  absl::Duration pause;
+};
+
+TEST_F(JobLifeRequestsTest, ManyJobsAreForgottenOverSeveralTicksTheOldestFirst) {
+  constexpr int kJobs = 40, kMostInATick = 7;  // 50 ms of them, and one more.
+  SlowStore store;
+  JobManagerOptions options;
+  options.keep.age = absl::Hours(24);
+  harness_ = std::make_unique<JobHarness>(&store, options);
+  for (int i = 1; i <= kJobs; ++i) {
+    const std::string job = harness_->Submit(SmallSpec(), absl::StrCat("submit", i));
+    ASSERT_TRUE(harness_->jobs->Cancel(job, absl::StrCat("cancel", i)).ok());
+  }
+  store.pause = absl::Milliseconds(10);
+  absl::Time now = absl::Now() + absl::Hours(25);
+  size_t left = kJobs;
+  while (left > 0) {
+    harness_->jobs->Tick(now);
+    now += absl::Milliseconds(500);
+    const std::vector<v1::Job> jobs = harness_->List(kJobs);
+    ASSERT_LT(jobs.size(), left);
+    EXPECT_LE(left - jobs.size(), kMostInATick);
+    left = jobs.size();
+    // The newest, and all that there is of them.
+    for (size_t i = 0; i < left; ++i) {
+      EXPECT_EQ(jobs[i].name(), absl::StrCat("jobs/", kJobs - i));
+      EXPECT_TRUE(harness_->jobs->Get(jobs[i].name()).ok());
+    }
+    size_t requests = 0;
+    for (const auto& [key, value] : store.Entries()) requests += key.starts_with("requests/");
+    EXPECT_EQ(requests, 2 * left);
+  }
+  EXPECT_THAT(store.Entries(), ElementsAre(Pair("next_job", absl::StrCat(kJobs + 1))));
+  harness_.reset();
 }
 
 TEST_F(JobLifeRequestsTest, OfMoreDevicesThanAPlanMayHaveSomeAreTaken) {

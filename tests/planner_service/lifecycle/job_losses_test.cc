@@ -74,11 +74,7 @@ class JobLossesTest : public ::testing::Test {
   // So much later, when those that are connected have sent heartbeats.
   void Pass(absl::Duration time) {
     later_ += time;
-    for (const v1::Worker& worker : harness_->registry.List()) {
-      harness_->registry.Heartbeat(worker.name(), harness_->Worker(worker.name()).session,
-                                   absl::Now() + later_);
-    }
-    harness_->jobs->Tick(absl::Now() + later_);
+    harness_->PassUntil(absl::Now() + later_);
   }
   void Step(int64_t step) { harness_->Step(job_, step); }  // Of all devices.
   void ExpectRunsOn(const std::vector<std::string>& devices, int restarts) {

@@ -68,12 +68,7 @@ class JobQueueStuckTest : public ::testing::Test {
     harness_.Pump();
   }
   // So much later, when those that are connected have sent heartbeats.
-  void Pass(absl::Duration time) {
-    const absl::Time later = absl::Now() + time;
-    for (const v1::Worker& worker : harness_.registry.List())
-      harness_.registry.Heartbeat(worker.name(), harness_.Worker(worker.name()).session, later);
-    harness_.jobs->Tick(later);
-  }
+  void Pass(absl::Duration time) { harness_.PassUntil(absl::Now() + time); }
 
   RecordingStore store_;
   JobHarness harness_{&store_};

@@ -46,13 +46,7 @@ class JobQueueTest : public ::testing::Test {
     harness_->Worker(name).total_steps = busy ? kLong : 3;
   }
   // So much later, when those that are connected have sent heartbeats.
-  void Pass(absl::Duration time) {
-    const absl::Time later = absl::Now() + time;
-    for (const v1::Worker& worker : harness_->registry.List()) {
-      harness_->registry.Heartbeat(worker.name(), harness_->Worker(worker.name()).session, later);
-    }
-    harness_->jobs->Tick(later);
-  }
+  void Pass(absl::Duration time) { harness_->PassUntil(absl::Now() + time); }
   // It has a stage on each device.
   std::string Submit(int32_t priority, int32_t devices = 2, const std::string& owner = "",
                      bool preemptible = false) {

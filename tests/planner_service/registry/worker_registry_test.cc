@@ -195,6 +195,24 @@ TEST_F(WorkerRegistryTest, NamesTheWorkersThatHaveNotEndedRunsOfEachJob) {
   EXPECT_THAT(registry_.Ending("jobs/3"), IsEmpty());
 }
 
+TEST_F(WorkerRegistryTest, WhileThePlannerStoodStillNobodyWasSilentOrLate) {
+  const int64_t a = Add("a"), b = Add("b");
+  ASSERT_TRUE(registry_.Allocate("jobs/1", {"a/cpu0"}).ok());
+  registry_.EndRun("jobs/1", 1, {"a/cpu0"});
+  registry_.Tick(now_);
+  const absl::Time after = now_ + absl::Minutes(1);
+  EXPECT_TRUE(registry_.Heartbeat("b", b, after - absl::Seconds(1)));
+  registry_.Forgive(absl::Minutes(1) - absl::Seconds(2), after);
+  registry_.Tick(after);
+  EXPECT_FALSE(registry_.Devices(/*free_only=*/false)[0].stuck);
+  EXPECT_THAT(registry_.Silent(after - absl::Seconds(2)), IsEmpty());
+  EXPECT_THAT(registry_.Silent(after), ElementsAre(Pair("a", a)));
+  // Nobody was heard of in the future.
+  EXPECT_THAT(registry_.Silent(after + absl::Seconds(1)), ElementsAre(Pair("a", a), Pair("b", b)));
+  registry_.Tick(after + kRunsEndWithin);
+  EXPECT_TRUE(registry_.Devices(/*free_only=*/false)[0].stuck);
+}
+
 TEST_F(WorkerRegistryTest, ADeviceIsStuckThatARunDoesNotLeaveInTime) {
   Add("a");
   const auto device = [&] { return registry_.Devices(/*free_only=*/false)[0]; };

@@ -18,6 +18,7 @@
 #include "stagewright/v1/job_service.grpc.pb.h"
 #include "stagewright/v1/planner_service.grpc.pb.h"
 #include "stagewright/v1/worker_service.grpc.pb.h"
+#include "tests/planner_service/jobs/recording_store.h"
 #include "tests/planner_service/jobs/small_spec.h"
 #include "tests/planner_service/service/server_fixture.h"
 
@@ -51,6 +52,19 @@ std::string Raw(const std::shared_ptr<grpc::Channel>& channel, const std::string
   for (const grpc::Slice& s : slices)
     bytes.append(reinterpret_cast<const char*>(s.begin()), s.size());
   return bytes;
+}
+
+v1::ConnectRequest RegistrationOf(const std::string& name) {
+  v1::ConnectRequest registration;
+  v1::Register* worker = registration.mutable_register_();
+  worker->set_worker(name);
+  v1::DeviceKind* kind = worker->add_kinds();
+  kind->set_name("cpu");
+  kind->set_flops_per_second(1);
+  kind->set_memory_bytes_per_second(1);
+  worker->add_devices()->set_name("cpu0");
+  worker->mutable_devices(0)->set_memory_bytes(1);
+  return registration;
 }
 
 TEST_F(ServerTest, SaysThatItIsHealthyAndWhatItServes) {
@@ -379,23 +393,59 @@ TEST_F(ServerTest, WorkersMustRegisterFirstAndOnce) {
   EXPECT_EQ(stream->Finish().error_code(), grpc::StatusCode::INVALID_ARGUMENT);
 }
 
+TEST_F(ServerTest, HeartbeatsAreTakenWhileAJobIsWritten) {
+  auto opened = std::make_unique<testing::RecordingStore>();
+  testing::RecordingStore& store = *opened;
+  ServerOptions options = TestOptions();
+  options.open_store = [&] { return OpenedStore{std::move(opened), {}}; };
+  Start(options);
+  grpc::ClientContext connecting;
+  auto stream = workers_->Connect(&connecting);
+  v1::ConnectResponse answer;
+  ASSERT_TRUE(stream->Write(RegistrationOf("steady")));
+  ASSERT_TRUE(stream->Read(&answer));
+
+  absl::Notification writing, written;
+  store.FailWhen([&](const v1::Job&) {
+    if (!writing.HasBeenNotified()) writing.Notify();
+    written.WaitForNotification();
+    return false;
+  });
+  auto submitted = std::async(std::launch::async, [&] {
+    v1::SubmitJobRequest submit;
+    *submit.mutable_spec() = testing::SmallSpec();
+    grpc::ClientContext context;
+    v1::SubmitJobResponse job;
+    return jobs_->SubmitJob(&context, submit, &job).ok();
+  });
+  writing.WaitForNotification();
+  const absl::Time begin = absl::Now();
+  v1::ConnectRequest heartbeat;
+  heartbeat.mutable_heartbeat();
+  int64_t heard = 0;  // In seconds.
+  while (heard < absl::ToUnixSeconds(begin) + 2 && absl::Now() < begin + absl::Seconds(20)) {
+    EXPECT_TRUE(stream->Write(heartbeat));
+    absl::SleepFor(absl::Milliseconds(100));
+    grpc::ClientContext listing;
+    v1::ListWorkersResponse workers;
+    EXPECT_TRUE(jobs_->ListWorkers(&listing, {}, &workers).ok());
+    for (const v1::Worker& worker : workers.workers())
+      heard = worker.last_heartbeat_time().seconds();
+  }
+  EXPECT_GE(heard, absl::ToUnixSeconds(begin) + 2);
+  written.Notify();
+  EXPECT_TRUE(submitted.get());
+  store.FailWhen(nullptr);
+}
+
 TEST_F(ServerTest, ASilentWorkerLosesItsStream) {
   ServerOptions options = TestOptions();
   options.worker_timeout = absl::Milliseconds(600);
   Start(options);
-  v1::ConnectRequest registration;
-  v1::Register* worker = registration.mutable_register_();
-  worker->set_worker("sleepy");
-  v1::DeviceKind* kind = worker->add_kinds();
-  kind->set_name("cpu");
-  kind->set_flops_per_second(1);
-  kind->set_memory_bytes_per_second(1);
-  worker->add_devices()->set_name("cpu0");
-  worker->mutable_devices(0)->set_memory_bytes(1);
   grpc::ClientContext context;
   auto stream = workers_->Connect(&context);
   v1::ConnectResponse answer;
-  ASSERT_TRUE(stream->Write(registration));
+  ASSERT_TRUE(stream->Write(RegistrationOf("sleepy")));
   ASSERT_TRUE(stream->Read(&answer));
   EXPECT_EQ(answer.registered().heartbeat_interval_ns(), 150'000'000);
   v1::ListWorkersResponse workers;

@@ -80,6 +80,14 @@ TEST_F(WatchCallTest, WatchShowsThePresentStateAndEveryLaterOne) {
   EXPECT_FALSE(resumed->Read(&seen));
   EXPECT_TRUE(resumed->Finish().ok());
 
+  grpc::ClientContext ahead;  // The version was seen, but then an older state was restored.
+  watch.set_after_version(seen.job().version() + 1);
+  auto unknown = jobs_->WatchJob(&ahead, watch);
+  EXPECT_FALSE(unknown->Read(&seen));
+  const grpc::Status status = unknown->Finish();
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::OUT_OF_RANGE) << status.error_message();
+  EXPECT_THAT(status.error_details(), HasSubstr("WATCH_VERSION_UNKNOWN"));
+
   grpc::ClientContext nothing;
   watch.set_name("jobs/404");
   auto none = jobs_->WatchJob(&nothing, watch);

@@ -6,12 +6,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/topology/cluster.h"
-#include "planner_service/front_door/planner_table.h"
 #include "planner_service/growth/growth_gain.h"
 #include "planner_service/growth/growth_room.h"
 #include "planner_service/lifecycle/changeover.h"
 #include "planner_service/lifecycle/job_life.h"
 #include "planner_service/lifecycle/measurements.h"
+#include "planner_service/lifecycle/planning_ahead.h"
 #include "planner_service/queue/servable_jobs.h"
 
 namespace stagewright {
@@ -41,8 +41,8 @@ std::vector<std::string> Offered(const Job& job, const std::vector<std::string>&
 int64_t GrowsTo(const Job& job, int64_t free) {
   if (job.request == nullptr) return 0;
   const JobRequest& request = *job.request;
-  const bool given = request.strategy.has_value() || request.planner == kManualPlanner;
-  if (request.grow == GrowthPolicy::kNone || given || request.records.steps > 0) return 0;
+  if (request.grow == GrowthPolicy::kNone || !IsSought(request) || request.records.steps > 0)
+    return 0;
   if (request.grow == GrowthPolicy::kBack) return std::max(request.num_devices, job.most_devices);
   const int64_t most = request.num_devices == 0 ? Cluster::kMostDevices : request.num_devices;
   return std::min(most, SizeOf(job.devices) + free);

@@ -11,6 +11,7 @@
 #include "planner_service/jobs/job_cluster.h"
 #include "planner_service/lifecycle/changeover.h"
 #include "planner_service/lifecycle/job_life.h"
+#include "planner_service/lifecycle/planning_ahead.h"
 #include "planner_service/lifecycle/restart_rules.h"
 #include "planner_service/profiles/profile_choice.h"
 #include "planner_service/queue/place_jobs.h"
@@ -285,6 +286,8 @@ void JobLife::PlanAgain(JobRecord& record, const std::string& why) {
 void JobLife::KeepPlan(int64_t number, PlanSource source, std::shared_ptr<const JobPlan> plan) {
   JobRecord* record = records_.Find(number);
   if (record == nullptr || IsTerminal(record->job.state) || !MayRestart(record->job)) return;
+  // Another device than a given plan names is none for it, however alike they are.
+  if (!IsSought(*record->job.request)) return;
   record->ahead.Keep(std::move(source), std::move(plan));
 }
 

@@ -18,6 +18,7 @@ namespace {
 
 using namespace testing;  // NOLINT
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using Message = v1::ConnectResponse;
 
@@ -107,6 +108,25 @@ TEST_F(PlanningAheadTest, AJobThatLosesAWorkerHasItsPlanAtOnce) {
   Lose("a", "c");
   EXPECT_EQ(harness_.Get(job_).state(), v1::JOB_STATE_RUNNING);
   EXPECT_THAT(harness_.Get(job_).devices(), ElementsAre("c/cpu0"));
+}
+
+TEST_F(PlanningAheadTest, APlanByHandIsForTheDevicesThatItNames) {
+  ASSERT_TRUE(harness_.jobs->Cancel(job_).ok());
+  spec_.set_planner("manual");
+  spec_.set_num_devices(2);
+  spec_.mutable_plan_options()->set_manual(
+      R"({"micro_batch": 4, "stages": [{"nodes": ["n0", "n1"], "devices": ["a/cpu0"]},
+                                       {"nodes": ["*"], "devices": ["b/cpu0"]}]})");
+  job_ = harness_.Submit(spec_);
+  v1::Job job = harness_.Await(job_, v1::JOB_STATE_RUNNING);
+  ASSERT_EQ(job.state(), v1::JOB_STATE_RUNNING) << job.message();
+  harness_.Pump();
+  ASSERT_THAT(job.devices(), ElementsAre("a/cpu0", "b/cpu0"));
+  Lose("b", "a");  // What is left is like what it had.
+  job = harness_.Await(job_, v1::JOB_STATE_RUNNING);
+  EXPECT_EQ(job.state(), v1::JOB_STATE_FAILED);
+  EXPECT_THAT(job.message(), HasSubstr("b/cpu0"));
+  EXPECT_FALSE(WasPlannedAhead());
 }
 
 TEST_F(PlanningAheadTest, WhoHasComeMeanwhileIsPlannedForToo) {

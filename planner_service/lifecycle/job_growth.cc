@@ -105,7 +105,7 @@ bool JobLife::SeekGrowthOf(JobRecord& record, const JobQueue& queue) {
   growth.has = SizeOf(job.devices);
   growth.free = queue.state.devices.free;
   growth.wants = GrowsTo(job, growth.free);
-  growth.waiting = ServableJobs(queue.state, options_.quotas);
+  growth.waiting = ServableJobs(queue.state, options_.quotas, AccountOf(job));
   growth.quota_left = QuotaLeft(job, queue.state, options_.quotas);
   if (growth.wants <= growth.has) return false;
   const GrowthRoom room = RoomToGrow(growth);

@@ -42,8 +42,6 @@ DeviceCounts CountsOf(const std::vector<RegisteredDevice>& devices) {
   return counts;
 }
 
-Account AccountOf(const Job& job) { return Account::Of(job.spec->owner(), job.spec->tenant()); }
-
 // How long so many steps take, if a job is known to take so long for one.
 std::optional<absl::Duration> TimeOf(int64_t steps, Nanos step_time) {
   if (steps <= 0 || step_time <= 0) return std::nullopt;
@@ -102,6 +100,8 @@ std::string RoomText(const Job& job) {
 
 }  // namespace
 
+Account AccountOf(const Job& job) { return Account::Of(job.spec->owner(), job.spec->tenant()); }
+
 JobQueue QueueOf(const JobRecords& records, const std::vector<RegisteredDevice>& devices,
                  absl::Time now, absl::Time measuring_since) {
   JobQueue queue;
@@ -142,7 +142,7 @@ std::vector<RegisteredDevice> DevicesToReplanFor(const JobRecord& record, const 
                                                  const QueueRules& rules,
                                                  std::vector<RegisteredDevice> devices) {
   const Job& job = record.job;
-  int64_t more = ServableJobs(queue, rules) == 0 ? queue.devices.free : 0;
+  int64_t more = ServableJobs(queue, rules, AccountOf(job)) == 0 ? queue.devices.free : 0;
   if (const auto left = QuotaLeft(job, queue, rules)) more = std::min(more, *left);
   std::erase_if(devices, [&](const RegisteredDevice& device) {
     const bool free = device.job.empty() && device.available;
@@ -164,7 +164,7 @@ std::string MayNotChangeTo(const Job& job, const std::vector<std::string>& devic
   // What it holds already it keeps, whatever the quota has come to be.
   if (quota.has_value() && wanted > held && others + wanted > *quota)
     return QuotaUsed(account, *quota, others, wanted);
-  return takes_more && ServableJobs(queue, rules) > 0 ? "other jobs wait for devices" : "";
+  return takes_more && ServableJobs(queue, rules, account) > 0 ? "other jobs wait for devices" : "";
 }
 
 void JobLife::Advance() {

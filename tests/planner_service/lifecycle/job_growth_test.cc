@@ -213,6 +213,24 @@ TEST_F(JobGrowthTest, AJobThatWaitsForMoreThanThereIsKeepsNobodyFromGrowing) {
   EXPECT_EQ(harness_->Get(waits).state(), v1::JOB_STATE_PENDING);
 }
 
+TEST_F(JobGrowthTest, AJobThatWaitsForItsQuotaKeepsNoOtherAccountFromGrowing) {
+  options_.quotas.quotas[Account::Of("bob", "")] = 1;
+  Shrink();
+  v1::JobSpec other = SmallSpec();
+  other.set_owner("bob");
+  other.set_num_devices(1);
+  other.mutable_plan_options()->set_num_stages(1);
+  Connect("c");
+  const std::string runs = harness_->Submit(other);
+  ASSERT_EQ(harness_->Await(runs, v1::JOB_STATE_RUNNING).state(), v1::JOB_STATE_RUNNING);
+  const std::string waits = harness_->Submit(other);
+  Join({"d"});
+  EXPECT_THAT(AwaitGrowth("gets"), HasSubstr("gets 3 devices"));
+  EXPECT_EQ(harness_->Get(waits).message(),
+            "quota of owner bob: 1 device, 1 in use, the job needs 1");
+  EXPECT_EQ(Save().devices_size(), 3);
+}
+
 TEST_F(JobGrowthTest, GoesOnAsItIsIfSomebodyTakesTheDevicesMeanwhile) {
   Shrink();
   Join({"c", "d"});

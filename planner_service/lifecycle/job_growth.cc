@@ -123,6 +123,13 @@ bool JobLife::SeekGrowthOf(JobRecord& record, const JobQueue& queue) {
   if (soon || (!record.measured.has_value() && IsMeasured(job))) return false;
   const std::vector<RegisteredDevice> devices = DevicesToReplanFor(
       record, queue.state, options_.quotas, registry_->Devices(/*free_only=*/false));
+  std::vector<std::string> offered;
+  for (const RegisteredDevice& device : devices) {
+    if (device.job.empty() && SizeOf(offered) < room.more)
+      offered.push_back(device.QualifiedName());
+  }
+  // Profiles are read for those only that may be planned anew: this is asked at every change.
+  if (offered.empty() || !record.growth_pauses.MayLook(offered, Now())) return false;
   const auto known = records_.profiles().Read();
   if (!known.ok()) return false;
   auto problem = ProblemOf(record, devices, static_cast<size_t>(growth.has + room.more),
@@ -130,10 +137,9 @@ bool JobLife::SeekGrowthOf(JobRecord& record, const JobQueue& queue) {
   if (!problem.ok()) {
     Say(records_, record,
         StaysOn(growth.has, growth.wants, std::string(problem.status().message())));
+    record.growth_pauses.NoteVain({}, kAfterVain, Now());
     return false;
   }
-  std::vector<std::string> offered = Offered(job, problem->devices);
-  if (offered.empty() || !record.growth_pauses.MayLook(offered, Now())) return false;
   problem->context = std::make_shared<SearchContext>(
       SearchContext::Clock::now() +
       absl::ToChronoNanoseconds(std::min(kSearchLimit, options_.planning_timeout)));

@@ -27,6 +27,7 @@ namespace {
 
 constexpr int64_t kVersionsPerRestart = int64_t{1} << 32;
 constexpr char kRestarted[] = "the planner was restarted";
+constexpr char kShuttingDown[] = "the planner is shutting down";
 
 // What the job was last known to have done, until its workers say more.
 void ShowNewestStep(JobRecord& record) {
@@ -60,6 +61,14 @@ JobLife::JobLife(Store* store, ProfileStore* profiles, WorkerRegistry* registry,
       registry_(registry),
       options_(options),
       planners_(std::move(planners)) {}
+
+void JobLife::Freeze() {
+  suspended_ = true;
+  for (auto& [number, record] : records_.all()) {
+    for (const auto& search : {record.planning, record.replanning, record.ahead.search})
+      if (search != nullptr) search->Cancel();
+  }
+}
 
 void JobLife::Suspend() {
   Freeze();
@@ -239,6 +248,7 @@ absl::Status JobLife::Cancel(int64_t number, const std::string& request_id) {
 }
 
 absl::StatusOr<ReplanProblem> JobLife::BeginReplan(int64_t number, absl::Duration limit) {
+  if (suspended_) return absl::UnavailableError(kShuttingDown);
   JobRecord& record = *records_.Find(number);
   if (record.seeks_growth) StopSeeking(record);  // Who asks comes first.
   ASSIGN_OR_RETURN(const OperatorProfile known, records_.profiles().Read());
@@ -261,9 +271,9 @@ absl::StatusOr<v1::ReplanJobResponse> JobLife::EndReplan(const ReplanProblem& pr
   if (found == nullptr) return absl::AbortedError("the job was deleted while it was planned anew");
   JobRecord& record = *found;
   record.replanning.reset();
+  if (suspended_) return absl::UnavailableError(kShuttingDown);
   RETURN_IF_ERROR(result.status());
   Job& job = record.job;
-  if (suspended_) return absl::UnavailableError("the planner is shutting down");
   if (job.state != JobState::kRunning || job.generation != problem.generation ||
       record.changeover.has_value())
     return absl::AbortedError(absl::StrCat(job.name(), " changed while it was planned anew"));

@@ -106,11 +106,6 @@ void JobManager::NoteWorker(EventKind kind, const std::string& worker, const std
 JobManager::~JobManager() {
   absl::MutexLock lock(&mutex_);
   life_.Freeze();
-  for (const auto& [number, record] : life_.records()) {
-    if (record.planning != nullptr) record.planning->Cancel();
-    if (record.replanning != nullptr) record.replanning->Cancel();
-    if (record.ahead.search != nullptr) record.ahead.search->Cancel();
-  }
   mutex_.Await(absl::Condition(
       +[](int* planning) { return *planning == 0; }, &planning_));
 }

@@ -78,7 +78,7 @@ class JobManager {
   absl::Status CheckWritable() const;
 
   // The planner is going away: from now on a lost worker does not fail its job, which runs on and
-  // is found running after a restart.
+  // is found running after a restart. Searches end, so that no call waits for one.
   void Suspend();
 
   // Adds a worker to the registry, welcomes it, lets it carry on with jobs it still runs and tells

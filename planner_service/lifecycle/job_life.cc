@@ -131,10 +131,11 @@ absl::Status JobLife::RecoverJob(v1::Job stored) {
     job.most_devices = std::max(job.most_devices, static_cast<int32_t>(job.devices.size()));
   record.workers_back_by = Now() + options_.recovery_timeout;
   if (!Runs(job.state)) {
-    // What is left for a job to go on with is not known before its workers had time to come back.
-    if (GoesOn(job)) {
+    // What is left for a job to go on with is not known before its workers had time to come back,
+    // nor what all devices are.
+    if (GoesOn(job) || job.request->num_devices == 0) {
       record.put_back = kRestarted;
-      record.start_after = Now() + options_.recovery_timeout;
+      record.start_after = record.workers_back_by;
     }
     records_.Transition(record, JobState::kPending, kRestarted);
     return absl::OkStatus();

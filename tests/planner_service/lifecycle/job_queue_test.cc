@@ -350,6 +350,23 @@ TEST_F(JobQueueTest, WorkersThatDoNotComeBackAreKeptForNobody) {
   EXPECT_EQ(Get(low).state(), v1::JOB_STATE_PLANNING);
 }
 
+TEST_F(JobQueueTest, AJobThatTakesAllDevicesWaitsAfterARestartForThoseThatComeBack) {
+  const std::string job = Submit(0, /*devices=*/0);
+  Restart();
+  Connect({"a"});
+  EXPECT_EQ(Get(job).state(), v1::JOB_STATE_PENDING);
+  EXPECT_EQ(Get(job).message(), "the planner was restarted");
+  Connect({"b"});
+  Pass(absl::Seconds(31));
+  const v1::Job running = harness_->Await(job, v1::JOB_STATE_RUNNING);
+  EXPECT_EQ(running.state(), v1::JOB_STATE_RUNNING) << running.message();
+  EXPECT_EQ(running.devices_size(), 2);
+  // One that comes now takes what there is.
+  ASSERT_TRUE(harness_->jobs->Cancel(job).ok());
+  harness_->Pump();
+  EXPECT_EQ(Get(Submit(0, /*devices=*/0)).state(), v1::JOB_STATE_PLANNING);
+}
+
 TEST_F(JobQueueTest, AJobThatPausesBeforeItGoesOnKeepsItsPlace) {
   Connect({"a", "b"});
   const std::string high = Running(3, 2, "", /*preemptible=*/true);

@@ -96,8 +96,10 @@ void JobLife::OnPlannedAhead(int64_t number, const std::shared_ptr<SearchContext
   JobRecord* record = records_.Find(number);
   if (record == nullptr || record->ahead.search != context) return;
   record->ahead.search.reset();
-  // What the clock cut short is no better than no plan: the job would keep to it.
-  if (!context->Stopped()) record->ahead.Keep(std::move(source), std::move(plan));
+  // What the clock cut short is no better than no plan: the job would keep to it. It would be cut
+  // short again, too.
+  if (context->Stopped()) plan.reset();
+  record->ahead.Keep(std::move(source), std::move(plan));
 }
 
 }  // namespace stagewright

@@ -137,6 +137,26 @@ TEST_F(PlanningAheadTest, WhoHasComeMeanwhileIsPlannedForToo) {
   EXPECT_THAT(job.devices(), ElementsAre("a/cpu0", "c/cpu0", "d/cpu0"));
 }
 
+TEST_F(PlanningAheadTest, ASearchThatTheClockCutShortIsNotBegunAgain) {
+  harness_.jobs->Suspend();
+  std::atomic<int> searches = 0;
+  JobManagerOptions options = Counting(&searches);
+  options.planning_timeout = absl::Nanoseconds(1);
+  JobHarness next(&store_, options);
+  for (const char* worker : {"a", "b", "c"}) next.Connect(worker, {{job_, 1}});
+  ASSERT_EQ(next.Get(job_).state(), v1::JOB_STATE_RUNNING);
+  absl::Time now = absl::Now();
+  for (int second = 0; second < 100; ++second) {  // Three rounds.
+    now += absl::Seconds(1);
+    for (const char* worker : {"a", "b", "c"})
+      next.registry.Heartbeat(worker, next.Worker(worker).session, now);
+    next.jobs->Tick(now);
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  EXPECT_EQ(next.Get(job_).state(), v1::JOB_STATE_RUNNING);
+  EXPECT_EQ(searches, 1);
+}
+
 TEST_F(PlanningAheadTest, DevicesAfterALossAreThoseTheJobWouldBePlannedFor) {
   JobRecord record;
   record.job.number = 1;

@@ -196,9 +196,8 @@ void JobLife::ServeQueue() {
   for (const int64_t number : decision.spared) KeepRunning(records_, *records_.Find(number));
   for (const Preemption& preemption : decision.preemptions) {
     JobRecord& for_job = *records_.Find(preemption.room_for);
-    for_job.room_made = true;
-    MakeRoom(records_, *records_.Find(preemption.number), preemption.room_for,
-             RoomText(for_job.job), Now());
+    for_job.room_made |= MakeRoom(records_, *records_.Find(preemption.number), preemption.room_for,
+                                  RoomText(for_job.job), Now());
   }
   for (const QueuedJob& queued : decision.queued) {
     if (!records_.trouble().ok()) return;

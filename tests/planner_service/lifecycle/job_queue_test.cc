@@ -412,6 +412,20 @@ TEST_F(JobQueueTest, AJobGoesOnWhenNobodyNeedsItsRoomAnyMore) {
   EXPECT_EQ(Get(low).preemptions(), 0);
 }
 
+TEST_F(JobQueueTest, AJobThatEndsBeforeItCouldMakeRoomGivesNobodyAnotherPlace) {
+  Connect({"a", "b", "c"});
+  for (const char* worker : {"a", "b"}) harness_->Worker(worker).total_steps = 6;
+  const std::string low = Running(0, 2, "", /*preemptible=*/true);
+  Running(0, 1, "alice");
+  for (int64_t step = 1; step <= 5; ++step) Step(low, step);
+  const std::string first = Submit(3, 2, "alice");
+  EXPECT_EQ(StopsAfter("a"), 0);
+  // Whose jobs hold less goes before it, as if nobody had been asked.
+  const std::string second = Submit(3, 2, "bob");
+  EXPECT_EQ(Get(second).queue_position(), 1);
+  EXPECT_EQ(Get(first).queue_position(), 2);
+}
+
 TEST_F(JobQueueTest, ACheckpointThatCannotBeWrittenPreemptsNobody) {
   Connect({"a", "b"});
   const std::string low = Running(0, 2, "", /*preemptible=*/true);

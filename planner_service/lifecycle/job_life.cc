@@ -305,6 +305,7 @@ void JobLife::End(JobRecord& record, JobState state, const std::string& message)
   job.waits_for.clear();
   job.growth.clear();
   job.preempted = false;
+  job.preempted_devices = 0;
   if (record.trace.measured_size() > 0) {
     records_.store()
         .WriteTrace(job, record.trace)
@@ -536,6 +537,7 @@ void JobLife::ChangeOver(JobRecord& record, const std::string& checkpoint) {
     job.resume_from = checkpoint;
     ++job.preemptions;
     job.preempted = true;
+    job.preempted_devices = static_cast<int32_t>(job.devices.size());
     record.least_devices = 0;
     records_.Note(job, EventKind::kPreempted, why);
     return PutBack(record, AbortMessage(job.name(), job.generation, why), why);

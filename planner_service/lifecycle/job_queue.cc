@@ -335,6 +335,7 @@ void JobLife::TryStart(JobRecord& record) {
   ++job.generation;
   record.run.emplace(job, absl::Now());
   job.preempted = false;
+  job.preempted_devices = 0;
   job.most_devices = std::max(job.most_devices, static_cast<int32_t>(job.devices.size()));
   record.room_made = false;
   record.put_back.clear();

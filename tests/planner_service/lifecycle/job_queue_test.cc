@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "tests/planner_service/jobs/small_spec.h"
 #include "tests/planner_service/lifecycle/job_harness.h"
@@ -44,6 +45,14 @@ class JobQueueTest : public ::testing::Test {
     harness_->Worker(name).silent_on.clear();
     if (busy) harness_->Worker(name).silent_on = {Message::kStart};
     harness_->Worker(name).total_steps = busy ? kLong : 3;
+  }
+  void Set(const std::vector<std::string>& workers, v1::WorkerAvailability availability) {
+    v1::SetWorkerAvailabilityRequest request;
+    request.set_availability(availability);
+    for (const std::string& worker : workers) {
+      request.set_name(worker);
+      EXPECT_TRUE(harness_->jobs->SetAvailability(request).ok());
+    }
   }
   // So much later, when those that are connected have sent heartbeats.
   void Pass(absl::Duration time) {
@@ -313,6 +322,52 @@ TEST_F(JobQueueTest, APreemptedJobThatDoesNotFitOnWhatIsFreeWaitsForMore) {
   EXPECT_THAT(Get(low).message(), HasSubstr("waits for 2 free devices: 1 is free"));
   ASSERT_TRUE(harness_->jobs->Cancel(high).ok());
   EXPECT_EQ(harness_->Await(low, v1::JOB_STATE_RUNNING).state(), v1::JOB_STATE_RUNNING);
+}
+
+TEST_F(JobQueueTest, APreemptedJobKnowsHowManyDevicesItHadWhateverItWasPlannedForSince) {
+  Connect({"a", "b", "c", "d"});
+  v1::JobSpec spec = SmallSpec();
+  spec.set_num_devices(4);
+  spec.set_planner("graphpipe");
+  spec.mutable_plan_options()->clear_num_stages();
+  spec.set_preemptible(true);
+  const std::string low = harness_->Submit(spec);
+  const auto stop = [&](const auto& why) {
+    ASSERT_EQ(harness_->Await(low, v1::JOB_STATE_RUNNING).state(), v1::JOB_STATE_RUNNING);
+    harness_->Pump();
+    for (int64_t step = 1; step <= 4; ++step) Step(low, step);
+    why();
+    const int64_t step = StopsAfter("a");
+    WriteShares(low, step);
+    WriteManifest(low, "a", step);
+  };
+  // It goes on with two, and is then preempted.
+  stop([&] { Set({"c", "d"}, v1::WORKER_AVAILABILITY_DRAINING); });
+  std::string high;
+  stop([&] { high = Submit(3, 1); });
+  ASSERT_EQ(harness_->Await(high, v1::JOB_STATE_RUNNING).state(), v1::JOB_STATE_RUNNING);
+  ASSERT_TRUE(Get(low).preempted());
+  EXPECT_EQ(Get(low).preempted_devices(), 2);
+  // There are four again, but it cannot be planned for them.
+  absl::Notification free;
+  const auto wait = [&free] { free.WaitForNotification(); };
+  EXPECT_TRUE(harness_->pool.Submit(wait).ok());
+  while (harness_->pool.queued() > 0) absl::SleepFor(absl::Milliseconds(1));
+  while (harness_->pool.Submit(wait).ok()) {
+  }
+  EXPECT_TRUE(harness_->jobs->Cancel(high).ok());
+  harness_->Pump();
+  Set({"c", "d"}, v1::WORKER_AVAILABILITY_OPEN);
+  EXPECT_EQ(Get(low).state(), v1::JOB_STATE_PENDING);
+  EXPECT_EQ(Get(low).devices_size(), 4);
+  Set({"d"}, v1::WORKER_AVAILABILITY_CORDONED);
+  free.Notify();
+  while (harness_->pool.queued() > 0) absl::SleepFor(absl::Milliseconds(1));
+  harness_->jobs->Tick(absl::Now());
+  const v1::Job running = harness_->Await(low, v1::JOB_STATE_RUNNING);
+  EXPECT_EQ(running.state(), v1::JOB_STATE_RUNNING) << running.message();
+  EXPECT_EQ(running.devices_size(), 3);
+  EXPECT_EQ(running.preempted_devices(), 0);
 }
 
 TEST_F(JobQueueTest, ACancelledJobIsPreemptedNoMore) {

@@ -80,13 +80,14 @@ absl::StatusOr<PlanResponse> SolveEitherSharding(const PlanRequest& request, Sea
       on_improvement(plan);
     };
   }
-  PlanResponse whole;
-  {
-    SearchContext first(context, context.HalfTime());
-    ASSIGN_OR_RETURN(whole, solve(With(request, OptimizerSharding::kNone), first, improved));
-  }
-  ASSIGN_OR_RETURN(PlanResponse shared,
-                   solve(With(request, OptimizerSharding::kStates), context, improved));
+  SearchContext first(context, context.HalfTime());
+  ASSIGN_OR_RETURN(PlanResponse whole,
+                   solve(With(request, OptimizerSharding::kNone), first, improved));
+  absl::StatusOr<PlanResponse> second =
+      solve(With(request, OptimizerSharding::kStates), context, improved);
+  // Not before: the second search would say that it was cut short.
+  if (first.Stopped()) context.NoteStopped();
+  ASSIGN_OR_RETURN(PlanResponse shared, std::move(second));
   PlanResponse answer = Faster(std::move(whole), std::move(shared));
   RETURN_IF_ERROR(TryShared(request, context, answer));
   return answer;

@@ -14,9 +14,9 @@ using SolveFunction = std::function<absl::StatusOr<PlanResponse>(
 
 // Searches with whole states and then with shared ones, and gives the faster answer; of two equally
 // fast ones that with whole states. The best plan with whole states is judged with shared ones,
-// too. With a deadline, each search has half of the time. What may not share out anything
-// (asynchronous plans, plans by hand that do not say so, a single device) is searched once. Errors
-// of `solve`.
+// too. With a deadline, each search has half of the time; the context is Stopped() if either was.
+// What may not share out anything (asynchronous plans, plans by hand that do not say so, a single
+// device) is searched once. Errors of `solve`.
 absl::StatusOr<PlanResponse> SolveEitherSharding(const PlanRequest& request, SearchContext& context,
                                                  const ImprovementCallback& on_improvement,
                                                  const SolveFunction& solve);

@@ -92,17 +92,18 @@ struct Job {
   absl::Time create_time;
 
   JobState state = JobState::kPending;
-  std::string message;          // Why it failed, or what it waits for.
-  int32_t queue_position = 0;   // Among jobs that wait for devices, from 1; 0: it does not wait.
-  std::string waits_for;        // WaitReasonName while it has a position.
-  int64_t version = 1;          // Grows with every change.
-  int64_t generation = 0;       // The number of the present or last run.
-  int32_t restarts = 0;         // After a worker was lost.
-  int32_t replans = 0;          // Given another plan while it ran.
-  int32_t preemptions = 0;      // Stopped for a job of higher priority.
-  bool preempted = false;       // Such a one, which waits to go on.
-  std::string resume_from;      // The checkpoint that it goes on from since; empty otherwise.
-  int64_t checkpoint_step = 0;  // Steps that its last complete checkpoint has done; 0: none.
+  std::string message;            // Why it failed, or what it waits for.
+  int32_t queue_position = 0;     // Among jobs that wait for devices, from 1; 0: it does not wait.
+  std::string waits_for;          // WaitReasonName while it has a position.
+  int64_t version = 1;            // Grows with every change.
+  int64_t generation = 0;         // The number of the present or last run.
+  int32_t restarts = 0;           // After a worker was lost.
+  int32_t replans = 0;            // Given another plan while it ran.
+  int32_t preemptions = 0;        // Stopped for a job of higher priority.
+  bool preempted = false;         // Such a one, which waits to go on.
+  int32_t preempted_devices = 0;  // How many it had before that; 0 if it is not.
+  std::string resume_from;        // The checkpoint that it goes on from since; empty otherwise.
+  int64_t checkpoint_step = 0;    // Steps that its last complete checkpoint has done; 0: none.
   absl::Time checkpoint_time = absl::InfinitePast();  // When it was complete.
   std::string checkpoint_path;                        // Where the final checkpoint is.
   int32_t failure_code = 0;                           // What a worker failed it with; 0: none did.

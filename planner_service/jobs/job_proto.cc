@@ -289,6 +289,7 @@ v1::Job ToProto(const Job& job, GraphDetail detail) {
   proto.set_queue_position(job.queue_position);
   proto.set_preemptions(job.preemptions);
   proto.set_preempted(job.preempted);
+  proto.set_preempted_devices(job.preempted_devices);
   proto.set_most_devices(job.most_devices);
   proto.set_growth(job.growth);
   if (job.drift.has_value()) {
@@ -326,6 +327,7 @@ absl::StatusOr<Job> FromProto(v1::Job proto) {
   job.resume_from = proto.resume_from();
   job.preemptions = proto.preemptions();
   job.preempted = proto.preempted();
+  job.preempted_devices = proto.preempted_devices();
   job.most_devices = proto.most_devices();
   job.growth = proto.growth();
   if (proto.has_drift()) {

@@ -96,18 +96,20 @@ bool CanStop(const JobRecord& record, absl::Time now) {
          record.run->newest_step() > record.run->first_step() && now >= record.leave_after;
 }
 
-void MakeRoom(JobRecords& records, JobRecord& record, int64_t room_for,
+bool MakeRoom(JobRecords& records, JobRecord& record, int64_t room_for,
               const std::string& room_text, absl::Time now) {
   Changeover& changeover = record.changeover.emplace();
   changeover.room_for = room_for;
   changeover.room_text = room_text;
   if (!Hold(records, record)) {
     record.leave_after = now + kTryToLeaveAgain;
-    return record.changeover.reset();
+    record.changeover.reset();
+    return false;
   }
   record.job.message = absl::StrCat("saves its state after step ", record.run->checkpoints().hold(),
                                     ", to make room for ", room_text);
   records.AnnounceChange(record.job);
+  return true;
 }
 
 void KeepRunning(JobRecords& records, JobRecord& record) {

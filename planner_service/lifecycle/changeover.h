@@ -40,8 +40,8 @@ void LeaveDraining(JobRecords& records, JobRecord& record, absl::Time now);
 bool CanStop(const JobRecord& record, absl::Time now);
 
 // The job is to save its state and give its devices back, for another one that is told as
-// `room_text`; nothing comes of it if it ends before.
-void MakeRoom(JobRecords& records, JobRecord& record, int64_t room_for,
+// `room_text`. False if it ends before: nothing comes of it.
+bool MakeRoom(JobRecords& records, JobRecord& record, int64_t room_for,
               const std::string& room_text, absl::Time now);
 
 // Nobody needs the room any more: all go on. REQUIRES: the job makes room.

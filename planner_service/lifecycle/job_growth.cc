@@ -6,12 +6,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/topology/cluster.h"
-#include "planner_service/front_door/planner_table.h"
 #include "planner_service/growth/growth_gain.h"
 #include "planner_service/growth/growth_room.h"
 #include "planner_service/lifecycle/changeover.h"
 #include "planner_service/lifecycle/job_life.h"
 #include "planner_service/lifecycle/measurements.h"
+#include "planner_service/lifecycle/planning_ahead.h"
 #include "planner_service/queue/servable_jobs.h"
 
 namespace stagewright {
@@ -41,8 +41,8 @@ std::vector<std::string> Offered(const Job& job, const std::vector<std::string>&
 int64_t GrowsTo(const Job& job, int64_t free) {
   if (job.request == nullptr) return 0;
   const JobRequest& request = *job.request;
-  const bool given = request.strategy.has_value() || request.planner == kManualPlanner;
-  if (request.grow == GrowthPolicy::kNone || given || request.records.steps > 0) return 0;
+  if (request.grow == GrowthPolicy::kNone || !IsSought(request) || request.records.steps > 0)
+    return 0;
   if (request.grow == GrowthPolicy::kBack) return std::max(request.num_devices, job.most_devices);
   const int64_t most = request.num_devices == 0 ? Cluster::kMostDevices : request.num_devices;
   return std::min(most, SizeOf(job.devices) + free);
@@ -105,7 +105,7 @@ bool JobLife::SeekGrowthOf(JobRecord& record, const JobQueue& queue) {
   growth.has = SizeOf(job.devices);
   growth.free = queue.state.devices.free;
   growth.wants = GrowsTo(job, growth.free);
-  growth.waiting = ServableJobs(queue.state, options_.quotas);
+  growth.waiting = ServableJobs(queue.state, options_.quotas, AccountOf(job));
   growth.quota_left = QuotaLeft(job, queue.state, options_.quotas);
   if (growth.wants <= growth.has) return false;
   const GrowthRoom room = RoomToGrow(growth);
@@ -123,6 +123,13 @@ bool JobLife::SeekGrowthOf(JobRecord& record, const JobQueue& queue) {
   if (soon || (!record.measured.has_value() && IsMeasured(job))) return false;
   const std::vector<RegisteredDevice> devices = DevicesToReplanFor(
       record, queue.state, options_.quotas, registry_->Devices(/*free_only=*/false));
+  std::vector<std::string> offered;
+  for (const RegisteredDevice& device : devices) {
+    if (device.job.empty() && SizeOf(offered) < room.more)
+      offered.push_back(device.QualifiedName());
+  }
+  // Profiles are read for those only that may be planned anew: this is asked at every change.
+  if (offered.empty() || !record.growth_pauses.MayLook(offered, Now())) return false;
   const auto known = records_.profiles().Read();
   if (!known.ok()) return false;
   auto problem = ProblemOf(record, devices, static_cast<size_t>(growth.has + room.more),
@@ -130,10 +137,9 @@ bool JobLife::SeekGrowthOf(JobRecord& record, const JobQueue& queue) {
   if (!problem.ok()) {
     Say(records_, record,
         StaysOn(growth.has, growth.wants, std::string(problem.status().message())));
+    record.growth_pauses.NoteVain({}, kAfterVain, Now());
     return false;
   }
-  std::vector<std::string> offered = Offered(job, problem->devices);
-  if (offered.empty() || !record.growth_pauses.MayLook(offered, Now())) return false;
   problem->context = std::make_shared<SearchContext>(
       SearchContext::Clock::now() +
       absl::ToChronoNanoseconds(std::min(kSearchLimit, options_.planning_timeout)));

@@ -29,6 +29,7 @@ constexpr int64_t kVersionsPerRestart = int64_t{1} << 32;
 // In one tick, under the lock: each job that is forgotten is a durable write.
 constexpr absl::Duration kForgetFor = absl::Milliseconds(50);
 constexpr char kRestarted[] = "the planner was restarted";
+constexpr char kShuttingDown[] = "the planner is shutting down";
 
 // What the job was last known to have done, until its workers say more.
 void ShowNewestStep(JobRecord& record) {
@@ -62,6 +63,14 @@ JobLife::JobLife(Store* store, ProfileStore* profiles, WorkerRegistry* registry,
       registry_(registry),
       options_(options),
       planners_(std::move(planners)) {}
+
+void JobLife::Freeze() {
+  suspended_ = true;
+  for (auto& [number, record] : records_.all()) {
+    for (const auto& search : {record.planning, record.replanning, record.ahead.search})
+      if (search != nullptr) search->Cancel();
+  }
+}
 
 void JobLife::Suspend() {
   Freeze();
@@ -124,10 +133,11 @@ absl::Status JobLife::RecoverJob(v1::Job stored) {
     job.most_devices = std::max(job.most_devices, static_cast<int32_t>(job.devices.size()));
   record.workers_back_by = Now() + options_.recovery_timeout;
   if (!Runs(job.state)) {
-    // What is left for a job to go on with is not known before its workers had time to come back.
-    if (GoesOn(job)) {
+    // What is left for a job to go on with is not known before its workers had time to come back,
+    // nor what all devices are.
+    if (GoesOn(job) || job.request->num_devices == 0) {
       record.put_back = kRestarted;
-      record.start_after = Now() + options_.recovery_timeout;
+      record.start_after = record.workers_back_by;
     }
     records_.Transition(record, JobState::kPending, kRestarted);
     return absl::OkStatus();
@@ -244,6 +254,7 @@ absl::Status JobLife::Cancel(int64_t number, const std::string& request_id) {
 }
 
 absl::StatusOr<ReplanProblem> JobLife::BeginReplan(int64_t number, absl::Duration limit) {
+  if (suspended_) return absl::UnavailableError(kShuttingDown);
   JobRecord& record = *records_.Find(number);
   if (record.seeks_growth) StopSeeking(record);  // Who asks comes first.
   ASSIGN_OR_RETURN(const OperatorProfile known, records_.profiles().Read());
@@ -266,9 +277,9 @@ absl::StatusOr<v1::ReplanJobResponse> JobLife::EndReplan(const ReplanProblem& pr
   if (found == nullptr) return absl::AbortedError("the job was deleted while it was planned anew");
   JobRecord& record = *found;
   record.replanning.reset();
+  if (suspended_) return absl::UnavailableError(kShuttingDown);
   RETURN_IF_ERROR(result.status());
   Job& job = record.job;
-  if (suspended_) return absl::UnavailableError("the planner is shutting down");
   if (job.state != JobState::kRunning || job.generation != problem.generation ||
       record.changeover.has_value())
     return absl::AbortedError(absl::StrCat(job.name(), " changed while it was planned anew"));
@@ -299,6 +310,7 @@ void JobLife::End(JobRecord& record, JobState state, const std::string& message)
   job.waits_for.clear();
   job.growth.clear();
   job.preempted = false;
+  job.preempted_devices = 0;
   if (record.trace.measured_size() > 0) {
     records_.store()
         .WriteTrace(job, record.trace)
@@ -531,6 +543,7 @@ void JobLife::ChangeOver(JobRecord& record, const std::string& checkpoint) {
     job.resume_from = checkpoint;
     ++job.preemptions;
     job.preempted = true;
+    job.preempted_devices = static_cast<int32_t>(job.devices.size());
     record.least_devices = 0;
     records_.Note(job, EventKind::kPreempted, why);
     return PutBack(record, AbortMessage(job.name(), job.generation, why), why);

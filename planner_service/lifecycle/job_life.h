@@ -65,8 +65,8 @@ class JobLife {
   // What came of the search for a plan on more devices.
   void EndGrowth(const ReplanProblem& problem, absl::StatusOr<ReplanResult> result);
   void Suspend();
-  // From now on no job moves on by itself.
-  void Freeze() { suspended_ = true; }
+  // From now on no job moves on by itself, and nobody waits for a search.
+  void Freeze();
   absl::StatusOr<int64_t> Register(const v1::Register& message, const WorkerRegistry::Sink& sink);
   // `silent`: its stream has not ended, it is not heard of.
   void OnLost(const std::string& worker, const std::string& why, bool silent);

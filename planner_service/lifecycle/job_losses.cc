@@ -89,7 +89,8 @@ void JobLife::AfterReturn(JobRecord& record) {
   }
   if (run.lost().empty() && run.given_up.empty()) {
     records_.Transition(record, JobState::kRunning, "");
-    if (!IsAsynchronous(record.job) || !run.recovered) return;
+    // A step that is offered just now, to change the plan, must not be withdrawn.
+    if (!IsAsynchronous(record.job) || !run.recovered || record.changeover.has_value()) return;
     if (run.settled_flush > 0)
       records_.SendToAll(record, CheckpointMessage(record.job, run.settled_flush));
     return records_.SendToAll(record, GoOnMessage(record.job));

@@ -113,11 +113,6 @@ void JobManager::NoteWorker(EventKind kind, const std::string& worker, const std
 JobManager::~JobManager() {
   absl::MutexLock lock(&mutex_);
   life_.Freeze();
-  for (const auto& [number, record] : life_.records()) {
-    if (record.planning != nullptr) record.planning->Cancel();
-    if (record.replanning != nullptr) record.replanning->Cancel();
-    if (record.ahead.search != nullptr) record.ahead.search->Cancel();
-  }
   mutex_.Await(absl::Condition(
       +[](int* planning) { return *planning == 0; }, &planning_));
 }
@@ -434,10 +429,18 @@ absl::StatusOr<int64_t> JobManager::Register(const v1::Register& message,
   return session;
 }
 
-void JobManager::OnLost(const std::string& worker, const std::string& why) {
-  absl::MutexLock lock(&mutex_);
+bool JobManager::Lose(const std::string& worker, int64_t session, const std::string& why,
+                      bool silent) {
+  // Under the lock, so that the loss comes before whatever the worker's next session does.
+  if (!registry_->Unregister(worker, session)) return false;
   NoteWorker(EventKind::kWorkerLost, worker, why);
-  life_.OnLost(worker, why, /*silent=*/false);
+  life_.OnLost(worker, why, silent);
+  return true;
+}
+
+bool JobManager::OnLost(const std::string& worker, int64_t session, const std::string& why) {
+  absl::MutexLock lock(&mutex_);
+  return Lose(worker, session, why, /*silent=*/false);
 }
 
 void JobManager::OnMessage(const std::string& worker, const v1::ConnectRequest& message) {
@@ -458,13 +461,10 @@ void JobManager::Tick(absl::Time now) {
     registry_->Forgive(stood_still, now);
   }
   for (const auto& [worker, session] : registry_->Silent(now - options_.worker_timeout)) {
-    if (registry_->Unregister(worker, session)) {
-      const std::string why =
-          absl::StrCat("no heartbeat for ", absl::FormatDuration(options_.worker_timeout));
-      absl::MutexLock lock(&mutex_);
-      NoteWorker(EventKind::kWorkerLost, worker, why);
-      life_.OnLost(worker, why, /*silent=*/true);
-    }
+    absl::MutexLock lock(&mutex_);
+    Lose(worker, session,
+         absl::StrCat("no heartbeat for ", absl::FormatDuration(options_.worker_timeout)),
+         /*silent=*/true);
   }
   absl::MutexLock lock(&mutex_);
   life_.Tick(now, stood_still);

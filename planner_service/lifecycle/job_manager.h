@@ -79,14 +79,15 @@ class JobManager {
   absl::Status CheckWritable() const;
 
   // The planner is going away: from now on a lost worker does not fail its job, which runs on and
-  // is found running after a restart.
+  // is found running after a restart. Searches end, so that no call waits for one.
   void Suspend();
 
   // Adds a worker to the registry, welcomes it, lets it carry on with jobs it still runs and tells
   // it to stop what is over. Errors and result of WorkerRegistry::Register.
   absl::StatusOr<int64_t> Register(const v1::Register& message, const WorkerRegistry::Sink& sink);
-  // The worker's stream has ended.
-  void OnLost(const std::string& worker, const std::string& why);
+  // The stream of that session has ended: the worker leaves the registry. False, and nothing else,
+  // if another stream of it has registered since, or it was silent for too long.
+  bool OnLost(const std::string& worker, int64_t session, const std::string& why);
   void OnMessage(const std::string& worker, const v1::ConnectRequest& message);
 
   // Time passes: starting jobs time out, lost workers are noticed. Called twice a second. After a
@@ -102,6 +103,9 @@ class JobManager {
   absl::StatusOr<Job> CopyOf(const std::string& name) const;
   // As Trace, in the order in which it was reported.
   absl::StatusOr<v1::GetJobTraceResponse> RecordedTrace(const std::string& name) const;
+  // `silent`: as JobLife::OnLost. False as OnLost.
+  bool Lose(const std::string& worker, int64_t session, const std::string& why, bool silent)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void NoteWorker(EventKind kind, const std::string& worker, const std::string& message)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Tells those who count.

@@ -11,6 +11,7 @@
 #include "planner_service/jobs/job_cluster.h"
 #include "planner_service/lifecycle/changeover.h"
 #include "planner_service/lifecycle/job_life.h"
+#include "planner_service/lifecycle/planning_ahead.h"
 #include "planner_service/lifecycle/restart_rules.h"
 #include "planner_service/profiles/profile_choice.h"
 #include "planner_service/queue/place_jobs.h"
@@ -40,8 +41,6 @@ DeviceCounts CountsOf(const std::vector<RegisteredDevice>& devices) {
   }
   return counts;
 }
-
-Account AccountOf(const Job& job) { return Account::Of(job.spec->owner(), job.spec->tenant()); }
 
 // How long so many steps take, if a job is known to take so long for one.
 std::optional<absl::Duration> TimeOf(int64_t steps, Nanos step_time) {
@@ -101,6 +100,8 @@ std::string RoomText(const Job& job) {
 
 }  // namespace
 
+Account AccountOf(const Job& job) { return Account::Of(job.spec->owner(), job.spec->tenant()); }
+
 JobQueue QueueOf(const JobRecords& records, const std::vector<RegisteredDevice>& devices,
                  absl::Time now, absl::Time measuring_since) {
   JobQueue queue;
@@ -141,7 +142,7 @@ std::vector<RegisteredDevice> DevicesToReplanFor(const JobRecord& record, const 
                                                  const QueueRules& rules,
                                                  std::vector<RegisteredDevice> devices) {
   const Job& job = record.job;
-  int64_t more = ServableJobs(queue, rules) == 0 ? queue.devices.free : 0;
+  int64_t more = ServableJobs(queue, rules, AccountOf(job)) == 0 ? queue.devices.free : 0;
   if (const auto left = QuotaLeft(job, queue, rules)) more = std::min(more, *left);
   std::erase_if(devices, [&](const RegisteredDevice& device) {
     const bool free = device.job.empty() && device.available;
@@ -163,7 +164,7 @@ std::string MayNotChangeTo(const Job& job, const std::vector<std::string>& devic
   // What it holds already it keeps, whatever the quota has come to be.
   if (quota.has_value() && wanted > held && others + wanted > *quota)
     return QuotaUsed(account, *quota, others, wanted);
-  return takes_more && ServableJobs(queue, rules) > 0 ? "other jobs wait for devices" : "";
+  return takes_more && ServableJobs(queue, rules, account) > 0 ? "other jobs wait for devices" : "";
 }
 
 void JobLife::Advance() {
@@ -195,9 +196,8 @@ void JobLife::ServeQueue() {
   for (const int64_t number : decision.spared) KeepRunning(records_, *records_.Find(number));
   for (const Preemption& preemption : decision.preemptions) {
     JobRecord& for_job = *records_.Find(preemption.room_for);
-    for_job.room_made = true;
-    MakeRoom(records_, *records_.Find(preemption.number), preemption.room_for,
-             RoomText(for_job.job), Now());
+    for_job.room_made |= MakeRoom(records_, *records_.Find(preemption.number), preemption.room_for,
+                                  RoomText(for_job.job), Now());
   }
   for (const QueuedJob& queued : decision.queued) {
     if (!records_.trouble().ok()) return;
@@ -285,6 +285,8 @@ void JobLife::PlanAgain(JobRecord& record, const std::string& why) {
 void JobLife::KeepPlan(int64_t number, PlanSource source, std::shared_ptr<const JobPlan> plan) {
   JobRecord* record = records_.Find(number);
   if (record == nullptr || IsTerminal(record->job.state) || !MayRestart(record->job)) return;
+  // Another device than a given plan names is none for it, however alike they are.
+  if (!IsSought(*record->job.request)) return;
   record->ahead.Keep(std::move(source), std::move(plan));
 }
 
@@ -333,6 +335,7 @@ void JobLife::TryStart(JobRecord& record) {
   ++job.generation;
   record.run.emplace(job, absl::Now());
   job.preempted = false;
+  job.preempted_devices = 0;
   job.most_devices = std::max(job.most_devices, static_cast<int32_t>(job.devices.size()));
   record.room_made = false;
   record.put_back.clear();

@@ -10,11 +10,15 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "planner_service/queue/account.h"
 #include "planner_service/queue/queue_state.h"
 #include "planner_service/records/job_records.h"
 #include "planner_service/registry/worker_registry.h"
 
 namespace stagewright {
+
+// Whom the job is charged to.
+Account AccountOf(const Job& job);
 
 // Jobs and devices as the queue sees them.
 struct JobQueue {

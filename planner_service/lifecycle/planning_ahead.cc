@@ -16,11 +16,6 @@ constexpr absl::Duration kRound = absl::Seconds(30);
 // Nobody waits for a search, which gets little of the machine: it may take as many times longer.
 constexpr int kPatience = 10;
 
-// A plan that is given is judged in no time.
-bool IsSought(const JobRequest& request) {
-  return !request.strategy.has_value() && request.planner != kManualPlanner;
-}
-
 bool IsLookedAt(const JobRecord& record, absl::Time now) {
   const Job& job = record.job;
   return job.state == JobState::kRunning && !record.changeover.has_value() && MayRestart(job) &&
@@ -28,6 +23,10 @@ bool IsLookedAt(const JobRecord& record, absl::Time now) {
 }
 
 }  // namespace
+
+bool IsSought(const JobRequest& request) {
+  return !request.strategy.has_value() && request.planner != kManualPlanner;
+}
 
 std::vector<RegisteredDevice> DevicesAfterLoss(const JobRecord& record, const std::string& worker,
                                                std::vector<RegisteredDevice> connected) {
@@ -97,8 +96,10 @@ void JobLife::OnPlannedAhead(int64_t number, const std::shared_ptr<SearchContext
   JobRecord* record = records_.Find(number);
   if (record == nullptr || record->ahead.search != context) return;
   record->ahead.search.reset();
-  // What the clock cut short is no better than no plan: the job would keep to it.
-  if (!context->Stopped()) record->ahead.Keep(std::move(source), std::move(plan));
+  // What the clock cut short is no better than no plan: the job would keep to it. It would be cut
+  // short again, too.
+  if (context->Stopped()) plan.reset();
+  record->ahead.Keep(std::move(source), std::move(plan));
 }
 
 }  // namespace stagewright

@@ -13,6 +13,9 @@
 
 namespace stagewright {
 
+// The job's plan is sought. One that is given is judged in no time, and may name its devices.
+bool IsSought(const JobRequest& request);
+
 // The devices that the job would be planned for if it lost the worker now, from all that are
 // connected; empty: it would wait, or end.
 std::vector<RegisteredDevice> DevicesAfterLoss(const JobRecord& record, const std::string& worker,

@@ -46,7 +46,9 @@ DeviceShare ShareOf(const JobRecord& record) {
   const size_t most = before == 0 ? kMost : before;
   // It lost nothing: it gets back what it had, unless it would have taken less in the first place.
   if (record.job.preempted) {
-    const size_t had = asked == 0 ? 1 : std::clamp(record.job.devices.size(), size_t{1}, asked);
+    // Its devices may be those of a plan since then that came to nothing.
+    const auto before_that = static_cast<size_t>(record.job.preempted_devices);
+    const size_t had = asked == 0 ? 1 : std::clamp(before_that, size_t{1}, asked);
     const size_t needs = std::max(had, record.least_devices);
     return {needs, std::max(needs, asked == 0 ? most : asked)};
   }

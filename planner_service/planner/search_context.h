@@ -62,6 +62,9 @@ class SearchContext {
   // Whether a poll has said so because of a deadline or a cancellation, this context's own or that
   // of the search that it is a part of: what was found until then depends on the clock.
   bool Stopped() const { return stopped_.load(std::memory_order_relaxed); }
+  // A part of this search was Stopped() by its own deadline, so that the answer depends on the
+  // clock.
+  void NoteStopped() { stopped_.store(true, std::memory_order_relaxed); }
 
   // Adds effort between two polls: `effort` is the number of polls of a tight loop that would take
   // about as long.

@@ -101,8 +101,7 @@ class WorkerStream : public grpc::ServerBidiReactor<v1::ConnectRequest, v1::Conn
   }
 
   void Leave(const std::string& why) {
-    if (worker_.empty() || !registry_->Unregister(worker_, session_)) return;
-    jobs_->OnLost(worker_, why);
+    if (worker_.empty() || !jobs_->OnLost(worker_, session_, why)) return;
     profiling_->OnLost(worker_);
     links_->OnLost(worker_, absl::Now());
   }

@@ -56,9 +56,9 @@ PlannerLink::~PlannerLink() {
 void PlannerLink::Run() {
   absl::Duration retry = kFirstRetry;
   while (true) {
-    const absl::Time start = absl::Now();
-    const grpc::Status status = RunStream();
-    if (absl::Now() - start > kLongestRetry) retry = kFirstRetry;  // It had worked for a while.
+    bool registered = false;
+    const grpc::Status status = RunStream(&registered);
+    if (registered) retry = kFirstRetry;
     absl::MutexLock lock(&mutex_);
     if (stopping_) return;
     Log(LogLevel::kWarning,
@@ -69,7 +69,7 @@ void PlannerLink::Run() {
   }
 }
 
-grpc::Status PlannerLink::RunStream() {
+grpc::Status PlannerLink::RunStream(bool* registered) {
   grpc::ClientContext context;
   {
     absl::MutexLock lock(&mutex_);
@@ -85,6 +85,7 @@ grpc::Status PlannerLink::RunStream() {
     v1::ConnectResponse message;
     while (stream->Read(&message)) {
       if (message.has_registered() && !writer.joinable()) {
+        *registered = true;
         heartbeat_interval_ns_ = message.registered().heartbeat_interval_ns();
         Log(LogLevel::kInfo, absl::StrCat("registered with the planner at ", address_));
         callbacks_.on_connected(true);

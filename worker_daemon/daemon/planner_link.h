@@ -1,5 +1,5 @@
 // The worker's stream to the planner: connects, registers, and connects again whenever the stream
-// ends.
+// ends, after pauses that grow while no planner takes the worker.
 #pragma once
 
 #include <atomic>
@@ -41,8 +41,9 @@ class PlannerLink {
   PlannerLink(std::string address, const std::shared_ptr<grpc::Channel>& channel, Outbox* outbox,
               Callbacks callbacks);
   void Run();
-  // One stream from beginning to end; returns why it ended.
-  grpc::Status RunStream();
+  // One stream from beginning to end; returns why it ended. `registered`: the planner took the
+  // worker.
+  grpc::Status RunStream(bool* registered);
   void WriteLoop(Stream* stream, std::atomic<bool>* ended);
   void Log(LogLevel level, const std::string& line);
 

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
+
 #include "absl/strings/str_cat.h"
 #include "common/topology/uniform.h"
 #include "tests/support/profiled_graphs.h"
@@ -81,6 +83,30 @@ TEST_F(ShardedPlansTest, EitherIsNeverSlowerThanOne) {
       if (!either->best.has_value()) continue;
       EXPECT_GE(either->best->evaluation.iteration_time, either->lower_bound);
     }
+  }
+}
+
+TEST_F(ShardedPlansTest, AnAnswerOfWhichTheClockCutAPartShortDependsOnTheClock) {
+  const Cluster cluster = Devices(4, Bytes(4'000'000'000));
+  PlanRequest request;
+  request.graph = &graph_;
+  request.cluster = &cluster;
+  const auto until = SearchContext::Clock::now() + std::chrono::seconds(1);
+  for (const bool whole_is_slow : {false, true}) {
+    SearchContext context(whole_is_slow ? until : SearchContext::Clock::time_point::max());
+    bool stopped_before_second = true;
+    const auto answer = SolveEitherSharding(
+        request, context, {},
+        [&](const PlanRequest& one, SearchContext& search, const ImprovementCallback&) {
+          const bool whole = one.options.optimizer_sharding == OptimizerSharding::kNone;
+          while (whole && whole_is_slow && !search.Expired()) {
+          }
+          if (!whole) stopped_before_second = search.Stopped();
+          return absl::StatusOr<PlanResponse>(PlanResponse());
+        });
+    EXPECT_TRUE(answer.ok()) << answer.status();
+    EXPECT_FALSE(stopped_before_second);
+    EXPECT_EQ(context.Stopped(), whole_is_slow);
   }
 }
 

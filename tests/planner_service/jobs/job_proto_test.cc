@@ -60,6 +60,7 @@ v1::Job Everything() {
   job.mutable_checkpoint_time()->set_seconds(21);
   job.set_preemptions(27);
   job.set_preempted(true);
+  job.set_preempted_devices(2);
   job.set_most_devices(28);
   job.set_growth("runs on 2 of 3 devices");
   v1::Event* event = job.add_events();

@@ -41,6 +41,7 @@ absl::StatusOr<std::string> RecordingStore::Read(const std::string& key) const {
 absl::StatusOr<std::vector<std::pair<std::string, std::string>>> RecordingStore::Scan(
     const std::string& prefix) const {
   absl::MutexLock lock(&mutex_);
+  ++scans_;
   std::vector<std::pair<std::string, std::string>> found;
   for (const auto& entry : entries_) {
     if (absl::StartsWith(entry.first, prefix)) found.push_back(entry);
@@ -55,6 +56,11 @@ absl::StatusOr<std::vector<std::string>> RecordingStore::Keys(const std::string&
     if (absl::StartsWith(key, prefix)) found.push_back(key);
   }
   return found;
+}
+
+int RecordingStore::scans() const {
+  absl::MutexLock lock(&mutex_);
+  return scans_;
 }
 
 v1::JobState RecordingStore::State(const std::string& job) const {

@@ -23,6 +23,8 @@ class RecordingStore : public Store {
       const std::string& prefix) const override;
   absl::StatusOr<std::vector<std::string>> Keys(const std::string& prefix) const override;
 
+  // How often somebody has read a whole folder so far.
+  int scans() const;
   // The stored state of a job; UNSPECIFIED if there is none.
   v1::JobState State(const std::string& job) const;
   // By default as a store that does not answer.
@@ -35,6 +37,7 @@ class RecordingStore : public Store {
 
  private:
   mutable absl::Mutex mutex_;
+  mutable int scans_ ABSL_GUARDED_BY(mutex_) = 0;
   std::map<std::string, std::string> entries_ ABSL_GUARDED_BY(mutex_);
   std::function<bool(const v1::Job&)> fail_when_ ABSL_GUARDED_BY(mutex_);
   absl::StatusCode fail_code_ ABSL_GUARDED_BY(mutex_) = absl::StatusCode::kUnavailable;

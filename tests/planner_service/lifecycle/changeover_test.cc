@@ -153,5 +153,25 @@ TEST_F(AsynchronousChangeoverTest, ALaterPlannerTellsAllWhatWasSettled) {
   }
 }
 
+TEST_F(AsynchronousChangeoverTest, AStreamThatBreaksUnderALaterPlannerWithdrawsNoOffer) {
+  harness_->jobs->Suspend();
+  harness_ = std::make_unique<JobHarness>(&store_);
+  for (const char* worker : {"a", "b"}) harness_->Connect(worker, {{job_, 1}});
+  ASSERT_EQ(Job().state(), v1::JOB_STATE_RUNNING) << Job().message();
+  Steps(21, 30, 1'000'000);
+  Drain("b");
+  ASSERT_TRUE(Asked("a").offer());
+  harness_->Disconnect("b");
+  harness_->Connect("b", {{job_, 1}});
+  ASSERT_EQ(Job().state(), v1::JOB_STATE_RUNNING) << Job().message();
+  for (const char* worker : {"a", "b"}) {
+    Message last;
+    for (const Message& message : harness_->Worker(worker).heard) {
+      if (message.has_checkpoint_after() || message.has_go_on()) last = message;
+    }
+    EXPECT_TRUE(last.checkpoint_after().offer()) << worker << ": " << last.ShortDebugString();
+  }
+}
+
 }  // namespace
 }  // namespace stagewright

@@ -209,6 +209,24 @@ TEST_F(JobGrowthTest, AJobThatWaitsForMoreThanThereIsKeepsNobodyFromGrowing) {
   EXPECT_EQ(harness_->Get(waits).state(), v1::JOB_STATE_PENDING);
 }
 
+TEST_F(JobGrowthTest, AJobThatWaitsForItsQuotaKeepsNoOtherAccountFromGrowing) {
+  options_.quotas.quotas[Account::Of("bob", "")] = 1;
+  Shrink();
+  v1::JobSpec other = SmallSpec();
+  other.set_owner("bob");
+  other.set_num_devices(1);
+  other.mutable_plan_options()->set_num_stages(1);
+  Connect("c");
+  const std::string runs = harness_->Submit(other);
+  ASSERT_EQ(harness_->Await(runs, v1::JOB_STATE_RUNNING).state(), v1::JOB_STATE_RUNNING);
+  const std::string waits = harness_->Submit(other);
+  Join({"d"});
+  EXPECT_THAT(AwaitGrowth("gets"), HasSubstr("gets 3 devices"));
+  EXPECT_EQ(harness_->Get(waits).message(),
+            "quota of owner bob: 1 device, 1 in use, the job needs 1");
+  EXPECT_EQ(Save().devices_size(), 3);
+}
+
 TEST_F(JobGrowthTest, GoesOnAsItIsIfSomebodyTakesTheDevicesMeanwhile) {
   Shrink();
   Join({"c", "d"});
@@ -312,6 +330,22 @@ TEST_F(JobGrowthTest, ARunIsLeftAloneForAWhile) {
   EXPECT_THAT(Job().growth(), ::testing::Not(HasSubstr("gets")));
   Pass(absl::Seconds(16));
   EXPECT_THAT(AwaitGrowth("gets"), HasSubstr("gets 4 devices"));
+}
+
+TEST_F(JobGrowthTest, ProfilesAreReadForNoJobThatIsLeftAlone) {
+  spec_.set_num_devices(0);
+  spec_.set_max_restarts(0);  // Nor for what a loss would leave of it.
+  spec_.set_grow(v1::GROWTH_POLICY_FREE);
+  options_.growth_pause = absl::Minutes(5);
+  Start();
+  Steps(1, 10, kStep);
+  ASSERT_TRUE(Job().has_measurement());
+  for (const char* name : {"e", "f", "g", "h"}) Connect(name);
+  const int before = store_.scans();
+  for (int i = 0; i < 10; ++i) Pass(absl::Seconds(1));
+  EXPECT_EQ(store_.scans(), before);
+  Pass(absl::Minutes(5));
+  EXPECT_GT(store_.scans(), before);
 }
 
 TEST_F(JobGrowthTest, GrowsByItsPolicyOnly) {

@@ -76,7 +76,7 @@ void JobHarness::Connect(const std::string& name,
 void JobHarness::Disconnect(const std::string& name) {
   FakeWorker& worker = Worker(name);
   worker.connected = false;
-  if (registry.Unregister(name, worker.session)) jobs->OnLost(name, "its connection ended");
+  jobs->OnLost(name, worker.session, "its connection ended");
 }
 
 void JobHarness::Heartbeats(absl::Time now) {

@@ -3,11 +3,16 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "common/wire/graph_proto.h"
+#include "planner_service/planner/planner.h"
 #include "tests/planner_service/jobs/small_spec.h"
 #include "tests/planner_service/lifecycle/measured_job.h"
+#include "tests/support/graph_builder.h"
 
 namespace stagewright {
 namespace {
@@ -22,14 +27,14 @@ constexpr int64_t kTransfer = 20'000'000;
 class JobReplanTest : public testing::MeasuredJobTest {
  protected:
   // A running job of two stages with one sample at a time, where the planner may choose anything;
-  // on two devices, or on all there are, which are two.
-  void Run(int32_t num_devices = 2) {
+  // on two devices, or on all there are, which are two. The job's own planner makes no more than
+  // the first plan.
+  void Run(int32_t num_devices = 2, v1::JobSpec spec = SmallSpec(), int32_t effort = 1) {
     for (const char* name : {"a", "b"}) {
       harness_->Connect(name);
       harness_->Worker(name).silent_on = {Message::kStart};
       harness_->Worker(name).total_steps = 100'000;
     }
-    v1::JobSpec spec = SmallSpec();
     spec.set_steps(100'000);
     spec.mutable_plan_options()->set_micro_batch(1);
     const std::string first = harness_->Submit(spec);
@@ -37,7 +42,9 @@ class JobReplanTest : public testing::MeasuredJobTest {
     *spec.mutable_strategy() = harness_->Get(first).plan().strategy();
     ASSERT_TRUE(harness_->jobs->Cancel(first).ok());
     harness_->Pump();  // Its devices are free.
+    spec.clear_planner();
     spec.clear_plan_options();
+    spec.mutable_plan_options()->set_effort(effort);
     spec.set_num_devices(num_devices);
     job_ = harness_->Submit(spec);
     ASSERT_EQ(harness_->Await(job_, v1::JOB_STATE_RUNNING).state(), v1::JOB_STATE_RUNNING);
@@ -188,6 +195,27 @@ TEST_F(JobReplanTest, TakesNoDeviceThatSomebodyHasComeToWaitFor) {
   EXPECT_EQ(harness_->Heard("a", Message::kGoOn), 1);
   EXPECT_THAT(Job().warnings(),
               ::testing::Contains("it keeps its plan: other jobs wait for devices"));
+}
+
+TEST_F(JobReplanTest, APlannerThatEndsWaitsForNoSearch) {
+  testing::GraphBuilder builder("long");
+  Argument x = builder.Feature("x", {16});
+  for (int i = 0; i < 100; ++i) x = builder.Linear(x, 16, 16);
+  builder.Loss(x, {16});
+  v1::JobSpec spec = SmallSpec();
+  *spec.mutable_graph() = ToProto(builder.Build());
+  spec.set_planner("graphpipe");
+  Run(/*num_devices=*/2, spec, kMostSearchEffort);  // Hours.
+  Steps(1, 10, 200 * kPass);
+  absl::StatusOr<v1::ReplanJobResponse> answer = absl::UnknownError("none");
+  std::thread asks([&] { answer = Replan(true); });
+  absl::SleepFor(absl::Milliseconds(500));
+  const absl::Time begin = absl::Now();
+  harness_->jobs->Suspend();
+  asks.join();
+  EXPECT_LT(absl::Now() - begin, absl::Seconds(10));
+  EXPECT_TRUE(absl::IsUnavailable(answer.status())) << answer.status();
+  EXPECT_TRUE(absl::IsUnavailable(Replan(true).status()));
 }
 
 TEST_F(JobReplanTest, ChangesOverAtACheckpointThatAllStopAfter) {

@@ -245,6 +245,19 @@ TEST_F(JobLossesTest, AWorkerThatComesBackWithoutTheJobCostsARestart) {
   ExpectRunsOn({"a/cpu0", "b/cpu0", "c/cpu0"}, 1);
 }
 
+TEST_F(JobLossesTest, TheEndOfAnOlderStreamIsNoLoss) {
+  Run(2);
+  const int64_t older = harness_->Worker("a").session;
+  EXPECT_TRUE(harness_->jobs->OnLost("a", older, "its connection ended"));
+  EXPECT_FALSE(harness_->registry.Connected("a"));
+  Connect("a", {{job_, 1}});
+  ASSERT_EQ(Job().state(), v1::JOB_STATE_RUNNING);
+  EXPECT_FALSE(harness_->jobs->OnLost("a", older, "its connection ended"));
+  EXPECT_TRUE(harness_->registry.Connected("a"));
+  EXPECT_EQ(Job().state(), v1::JOB_STATE_RUNNING);
+  EXPECT_EQ(Job().restarts(), 0);
+}
+
 TEST_F(JobLossesTest, PlannerAndWorkerMayGoTogether) {
   Run(3);
   Step(10);

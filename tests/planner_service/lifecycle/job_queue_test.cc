@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "tests/planner_service/jobs/small_spec.h"
 #include "tests/planner_service/lifecycle/job_harness.h"
@@ -44,6 +45,14 @@ class JobQueueTest : public ::testing::Test {
     harness_->Worker(name).silent_on.clear();
     if (busy) harness_->Worker(name).silent_on = {Message::kStart};
     harness_->Worker(name).total_steps = busy ? kLong : 3;
+  }
+  void Set(const std::vector<std::string>& workers, v1::WorkerAvailability availability) {
+    v1::SetWorkerAvailabilityRequest request;
+    request.set_availability(availability);
+    for (const std::string& worker : workers) {
+      request.set_name(worker);
+      EXPECT_TRUE(harness_->jobs->SetAvailability(request).ok());
+    }
   }
   // So much later, when those that are connected have sent heartbeats.
   void Pass(absl::Duration time) { harness_->PassUntil(absl::Now() + time); }
@@ -309,6 +318,52 @@ TEST_F(JobQueueTest, APreemptedJobThatDoesNotFitOnWhatIsFreeWaitsForMore) {
   EXPECT_EQ(harness_->Await(low, v1::JOB_STATE_RUNNING).state(), v1::JOB_STATE_RUNNING);
 }
 
+TEST_F(JobQueueTest, APreemptedJobKnowsHowManyDevicesItHadWhateverItWasPlannedForSince) {
+  Connect({"a", "b", "c", "d"});
+  v1::JobSpec spec = SmallSpec();
+  spec.set_num_devices(4);
+  spec.set_planner("graphpipe");
+  spec.mutable_plan_options()->clear_num_stages();
+  spec.set_preemptible(true);
+  const std::string low = harness_->Submit(spec);
+  const auto stop = [&](const auto& why) {
+    ASSERT_EQ(harness_->Await(low, v1::JOB_STATE_RUNNING).state(), v1::JOB_STATE_RUNNING);
+    harness_->Pump();
+    for (int64_t step = 1; step <= 4; ++step) Step(low, step);
+    why();
+    const int64_t step = StopsAfter("a");
+    WriteShares(low, step);
+    WriteManifest(low, "a", step);
+  };
+  // It goes on with two, and is then preempted.
+  stop([&] { Set({"c", "d"}, v1::WORKER_AVAILABILITY_DRAINING); });
+  std::string high;
+  stop([&] { high = Submit(3, 1); });
+  ASSERT_EQ(harness_->Await(high, v1::JOB_STATE_RUNNING).state(), v1::JOB_STATE_RUNNING);
+  ASSERT_TRUE(Get(low).preempted());
+  EXPECT_EQ(Get(low).preempted_devices(), 2);
+  // There are four again, but it cannot be planned for them.
+  absl::Notification free;
+  const auto wait = [&free] { free.WaitForNotification(); };
+  EXPECT_TRUE(harness_->pool.Submit(wait).ok());
+  while (harness_->pool.queued() > 0) absl::SleepFor(absl::Milliseconds(1));
+  while (harness_->pool.Submit(wait).ok()) {
+  }
+  EXPECT_TRUE(harness_->jobs->Cancel(high).ok());
+  harness_->Pump();
+  Set({"c", "d"}, v1::WORKER_AVAILABILITY_OPEN);
+  EXPECT_EQ(Get(low).state(), v1::JOB_STATE_PENDING);
+  EXPECT_EQ(Get(low).devices_size(), 4);
+  Set({"d"}, v1::WORKER_AVAILABILITY_CORDONED);
+  free.Notify();
+  while (harness_->pool.queued() > 0) absl::SleepFor(absl::Milliseconds(1));
+  harness_->jobs->Tick(absl::Now());
+  const v1::Job running = harness_->Await(low, v1::JOB_STATE_RUNNING);
+  EXPECT_EQ(running.state(), v1::JOB_STATE_RUNNING) << running.message();
+  EXPECT_EQ(running.devices_size(), 3);
+  EXPECT_EQ(running.preempted_devices(), 0);
+}
+
 TEST_F(JobQueueTest, ACancelledJobIsPreemptedNoMore) {
   Connect({"a", "b"});
   const std::string low = Running(0, 2, "", /*preemptible=*/true);
@@ -342,6 +397,23 @@ TEST_F(JobQueueTest, WorkersThatDoNotComeBackAreKeptForNobody) {
   EXPECT_EQ(Get(low).state(), v1::JOB_STATE_PENDING);
   Pass(absl::Seconds(31));
   EXPECT_EQ(Get(low).state(), v1::JOB_STATE_PLANNING);
+}
+
+TEST_F(JobQueueTest, AJobThatTakesAllDevicesWaitsAfterARestartForThoseThatComeBack) {
+  const std::string job = Submit(0, /*devices=*/0);
+  Restart();
+  Connect({"a"});
+  EXPECT_EQ(Get(job).state(), v1::JOB_STATE_PENDING);
+  EXPECT_EQ(Get(job).message(), "the planner was restarted");
+  Connect({"b"});
+  Pass(absl::Seconds(31));
+  const v1::Job running = harness_->Await(job, v1::JOB_STATE_RUNNING);
+  EXPECT_EQ(running.state(), v1::JOB_STATE_RUNNING) << running.message();
+  EXPECT_EQ(running.devices_size(), 2);
+  // One that comes now takes what there is.
+  ASSERT_TRUE(harness_->jobs->Cancel(job).ok());
+  harness_->Pump();
+  EXPECT_EQ(Get(Submit(0, /*devices=*/0)).state(), v1::JOB_STATE_PLANNING);
 }
 
 TEST_F(JobQueueTest, AJobThatPausesBeforeItGoesOnKeepsItsPlace) {
@@ -387,6 +459,20 @@ TEST_F(JobQueueTest, AJobGoesOnWhenNobodyNeedsItsRoomAnyMore) {
   EXPECT_EQ(Get(low).state(), v1::JOB_STATE_RUNNING);
   EXPECT_EQ(Get(low).message(), "");
   EXPECT_EQ(Get(low).preemptions(), 0);
+}
+
+TEST_F(JobQueueTest, AJobThatEndsBeforeItCouldMakeRoomGivesNobodyAnotherPlace) {
+  Connect({"a", "b", "c"});
+  for (const char* worker : {"a", "b"}) harness_->Worker(worker).total_steps = 6;
+  const std::string low = Running(0, 2, "", /*preemptible=*/true);
+  Running(0, 1, "alice");
+  for (int64_t step = 1; step <= 5; ++step) Step(low, step);
+  const std::string first = Submit(3, 2, "alice");
+  EXPECT_EQ(StopsAfter("a"), 0);
+  // Whose jobs hold less goes before it, as if nobody had been asked.
+  const std::string second = Submit(3, 2, "bob");
+  EXPECT_EQ(Get(second).queue_position(), 1);
+  EXPECT_EQ(Get(first).queue_position(), 2);
 }
 
 TEST_F(JobQueueTest, ACheckpointThatCannotBeWrittenPreemptsNobody) {

@@ -18,6 +18,7 @@ namespace {
 
 using namespace testing;  // NOLINT
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using Message = v1::ConnectResponse;
 
@@ -109,12 +110,51 @@ TEST_F(PlanningAheadTest, AJobThatLosesAWorkerHasItsPlanAtOnce) {
   EXPECT_THAT(harness_.Get(job_).devices(), ElementsAre("c/cpu0"));
 }
 
+TEST_F(PlanningAheadTest, APlanByHandIsForTheDevicesThatItNames) {
+  ASSERT_TRUE(harness_.jobs->Cancel(job_).ok());
+  spec_.set_planner("manual");
+  spec_.set_num_devices(2);
+  spec_.mutable_plan_options()->set_manual(
+      R"({"micro_batch": 4, "stages": [{"nodes": ["n0", "n1"], "devices": ["a/cpu0"]},
+                                       {"nodes": ["*"], "devices": ["b/cpu0"]}]})");
+  job_ = harness_.Submit(spec_);
+  v1::Job job = harness_.Await(job_, v1::JOB_STATE_RUNNING);
+  ASSERT_EQ(job.state(), v1::JOB_STATE_RUNNING) << job.message();
+  harness_.Pump();
+  ASSERT_THAT(job.devices(), ElementsAre("a/cpu0", "b/cpu0"));
+  Lose("b", "a");  // What is left is like what it had.
+  job = harness_.Await(job_, v1::JOB_STATE_RUNNING);
+  EXPECT_EQ(job.state(), v1::JOB_STATE_FAILED);
+  EXPECT_THAT(job.message(), HasSubstr("b/cpu0"));
+  EXPECT_FALSE(WasPlannedAhead());
+}
+
 TEST_F(PlanningAheadTest, WhoHasComeMeanwhileIsPlannedForToo) {
   AwaitSearches(2);
   Connect("d");
   Lose("b", "a");
   const v1::Job job = harness_.Await(job_, v1::JOB_STATE_RUNNING);
   EXPECT_THAT(job.devices(), ElementsAre("a/cpu0", "c/cpu0", "d/cpu0"));
+}
+
+TEST_F(PlanningAheadTest, ASearchThatTheClockCutShortIsNotBegunAgain) {
+  harness_.jobs->Suspend();
+  std::atomic<int> searches = 0;
+  JobManagerOptions options = Counting(&searches);
+  options.planning_timeout = absl::Nanoseconds(1);
+  JobHarness next(&store_, options);
+  for (const char* worker : {"a", "b", "c"}) next.Connect(worker, {{job_, 1}});
+  ASSERT_EQ(next.Get(job_).state(), v1::JOB_STATE_RUNNING);
+  absl::Time now = absl::Now();
+  for (int second = 0; second < 100; ++second) {  // Three rounds.
+    now += absl::Seconds(1);
+    for (const char* worker : {"a", "b", "c"})
+      next.registry.Heartbeat(worker, next.Worker(worker).session, now);
+    next.jobs->Tick(now);
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  EXPECT_EQ(next.Get(job_).state(), v1::JOB_STATE_RUNNING);
+  EXPECT_EQ(searches, 1);
 }
 
 TEST_F(PlanningAheadTest, DevicesAfterALossAreThoseTheJobWouldBePlannedFor) {

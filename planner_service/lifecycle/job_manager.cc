@@ -295,7 +295,7 @@ absl::Status JobManager::CheckBasis(const v1::JobSpec& spec, const v1::PlanBasis
 
 absl::StatusOr<ReplanProblem> JobManager::BeginReplan(const v1::ReplanJobRequest& request) {
   if (request.time_limit_ns() < 0 || absl::Nanoseconds(request.time_limit_ns()) > kLongestReplan)
-    return absl::InvalidArgumentError("time_limit_ns: must be from 0 to an hour");
+    return WrongField("", "time_limit_ns", "must be from 0 to an hour");
   absl::MutexLock lock(&mutex_);
   ASSIGN_OR_RETURN(const JobRecord* record, RecordOf(life_, request.name()));
   const int64_t number = record->job.number;
@@ -333,7 +333,7 @@ absl::StatusOr<v1::Worker> JobManager::SetAvailability(
     case v1::WORKER_AVAILABILITY_DRAINING:
       break;
     default:
-      return absl::InvalidArgumentError("availability: must be OPEN, CORDONED or DRAINING");
+      return WrongField("", "availability", "must be OPEN, CORDONED or DRAINING");
   }
   absl::MutexLock lock(&mutex_);
   return life_.SetAvailability(request.name(), request.availability());
@@ -359,7 +359,7 @@ absl::StatusOr<v1::GetJobTraceResponse> JobManager::Trace(const std::string& nam
 
 absl::StatusOr<v1::ListJobStepsResponse> JobManager::Steps(const std::string& name,
                                                            int64_t after_step) const {
-  if (after_step < 0) return absl::InvalidArgumentError("after_step must not be negative");
+  if (after_step < 0) return WrongField("", "after_step", "must not be negative");
   absl::MutexLock lock(&mutex_);
   ASSIGN_OR_RETURN(const JobRecord* record, RecordOf(life_, name));
   if (!record->history.empty()) return record->history.ToProto(after_step);

@@ -1,19 +1,18 @@
 #include "planner_service/lifecycle/job_manager.h"
 
 #include <algorithm>
-#include <limits>
 #include <optional>
 #include <tuple>
 #include <utility>
 
 #include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/base/error_details.h"
 #include "common/training/field_check.h"
 #include "planner_service/jobs/job_proto.h"
 #include "planner_service/lifecycle/path_checks.h"
+#include "planner_service/records/page_token.h"
 #include "planner_service/runs/worker_messages.h"
 #include "planner_service/wire/plan_basis.h"
 
@@ -218,9 +217,7 @@ absl::StatusOr<v1::ListJobsResponse> JobManager::List(const v1::ListJobsRequest&
   if (page_size < 0) return WrongField("", "page_size", "must not be negative");
   const size_t limit = page_size == 0 ? kDefaultPageSize
                                       : static_cast<size_t>(std::min(page_size, kLargestPageSize));
-  int64_t before = std::numeric_limits<int64_t>::max();
-  if (!request.page_token().empty() && !absl::SimpleAtoi(request.page_token(), &before))
-    return WrongField("", "page_token", "\"", request.page_token(), "\" was not made by ListJobs");
+  ASSIGN_OR_RETURN(const int64_t before, NumberOfPage(request));
   std::vector<Job> page;
   v1::ListJobsResponse response;
   {
@@ -232,7 +229,7 @@ absl::StatusOr<v1::ListJobsResponse> JobManager::List(const v1::ListJobsRequest&
       if (!IsAskedFor(job, request)) continue;
       if (page.size() == limit) {
         // A job's number, not a place in the list: what comes or goes meanwhile shifts nothing.
-        response.set_next_page_token(absl::StrCat(it->first + 1));
+        response.set_next_page_token(PageToken(it->first + 1, request));
         break;
       }
       page.push_back(job);

@@ -47,7 +47,8 @@ class JobManager {
   absl::Status CheckBasis(const v1::JobSpec& spec, const v1::PlanBasis& basis,
                           const std::string& request_id) const;
   absl::StatusOr<v1::Job> Get(const std::string& name) const;
-  // Newest first, without plans. INVALID_ARGUMENT for a page token that is not ours.
+  // Newest first, without plans. INVALID_ARGUMENT for a page token that was not made for these
+  // filters.
   absl::StatusOr<v1::ListJobsResponse> List(const v1::ListJobsRequest& request) const;
   absl::StatusOr<v1::Job> Cancel(const std::string& name, const std::string& request_id = "");
   absl::Status Delete(const std::string& name);

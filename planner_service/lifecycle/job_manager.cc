@@ -13,6 +13,7 @@
 #include "planner_service/jobs/job_proto.h"
 #include "planner_service/lifecycle/path_checks.h"
 #include "planner_service/records/page_token.h"
+#include "planner_service/records/told_of.h"
 #include "planner_service/runs/worker_messages.h"
 #include "planner_service/wire/plan_basis.h"
 
@@ -49,7 +50,9 @@ absl::StatusOr<const JobRecord*> RecordOf(const JobLife& life, const std::string
 absl::StatusOr<Job> WholeJob(const JobLife& life, const JobRecord& record) {
   const Job& job = ShownJob(record);
   if (job.graph != nullptr) return job;
-  return life.store().ReadWhole(job.number);
+  absl::StatusOr<Job> stored = life.store().ReadWhole(job.number);
+  if (!stored.ok()) return ToldOf(stored.status());
+  return stored;
 }
 
 }  // namespace
@@ -360,8 +363,9 @@ absl::StatusOr<v1::ListJobStepsResponse> JobManager::Steps(const std::string& na
   absl::MutexLock lock(&mutex_);
   ASSIGN_OR_RETURN(const JobRecord* record, RecordOf(life_, name));
   if (!record->history.empty()) return record->history.ToProto(after_step);
-  ASSIGN_OR_RETURN(const StepHistory ended, life_.store().ReadSteps(record->job));
-  return ended.ToProto(after_step);
+  const absl::StatusOr<StepHistory> ended = life_.store().ReadSteps(record->job);
+  if (!ended.ok()) return ToldOf(ended.status());
+  return ended->ToProto(after_step);
 }
 
 absl::StatusOr<int64_t> JobManager::Watch(const std::string& name, JobWatches::Watcher watcher) {

@@ -198,13 +198,14 @@ std::vector<std::string> JobManager::notes() const {
   return life_.notes();
 }
 
-absl::StatusOr<v1::Job> JobManager::Submit(const v1::JobSpec& spec, const std::string& request_id) {
+absl::StatusOr<v1::Job> JobManager::Submit(const v1::JobSpec& spec, const std::string& request_id,
+                                           const std::string& client) {
   ASSIGN_OR_RETURN(JobRequest request, FromProto(spec));
   RETURN_IF_ERROR(Check(request));
   Job submitted;
   {
     absl::MutexLock lock(&mutex_);
-    ASSIGN_OR_RETURN(const Job* job, life_.Submit(spec, std::move(request), request_id));
+    ASSIGN_OR_RETURN(const Job* job, life_.Submit(spec, std::move(request), request_id, client));
     submitted = *job;
   }
   return Shown(submitted);

@@ -77,8 +77,9 @@ int main(int argc, char** argv) {
   app.require_subcommand(1);
   app.fallthrough();
   app.footer(
-      "Exit codes: 0 success, 1 the request failed, 2 wrong usage, 3 no plan exists or was found,\n"
-      "4 no planner answers, 5 the watched job failed or was cancelled, 6 --verify found a "
+      "Exit codes: 0 success, 1 the request failed or doctor found something bad, 2 wrong usage,\n"
+      "3 no plan exists or was found, 4 no planner, or no store of artifacts, answers,\n"
+      "5 the watched job, or one of --verify, failed or was cancelled, 6 --verify found a "
       "difference.");
   AddPlanCommands(app, globals);
   AddExplainCommand(app, globals);

@@ -21,8 +21,10 @@ absl::Status CheckArtifactName(absl::string_view text) {
 
 std::string DigitsOf(absl::string_view name) { return std::string(name.substr(kPrefix.size())); }
 
+std::string NameOfDigits(absl::string_view digits) { return absl::StrCat(kPrefix, digits); }
+
 std::string ArtifactNameOf(absl::string_view manifest) {
-  return absl::StrCat(kPrefix, ContentHash(manifest));
+  return NameOfDigits(ContentHash(manifest));
 }
 
 }  // namespace stagewright

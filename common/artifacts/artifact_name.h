@@ -18,6 +18,9 @@ absl::Status CheckArtifactName(absl::string_view text);
 // REQUIRES: `name` is one.
 std::string DigitsOf(absl::string_view name);
 
+// The other way round. REQUIRES: IsContentHash(digits).
+std::string NameOfDigits(absl::string_view digits);
+
 // The name of what has this manifest.
 std::string ArtifactNameOf(absl::string_view manifest);
 

@@ -5,9 +5,16 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "common/artifacts/artifact_name.h"
+#include "common/artifacts/content_hash.h"
 
 namespace stagewright {
+namespace {
+
+constexpr absl::string_view kNoStore = "there is no store of artifacts here: --artifacts names it";
+
+}  // namespace
 
 std::string DefaultArtifactCache() {
   const char* folder = std::getenv("XDG_CACHE_HOME");
@@ -35,8 +42,22 @@ absl::StatusOr<Artifacts> Artifacts::Open(const ArtifactOptions& options) {
 absl::StatusOr<Artifact> Artifacts::Find(const std::string& name, GivenUp given_up) const {
   RETURN_IF_ERROR(CheckArtifactName(name));
   if (has_store()) return Artifact::Open(store_, cache_, name, std::move(given_up));
-  return absl::FailedPreconditionError(
-      absl::StrCat(name, ": there is no store of artifacts here: --artifacts names it"));
+  return absl::FailedPreconditionError(absl::StrCat(name, ": ", kNoStore));
+}
+
+absl::StatusOr<std::vector<StoredArtifact>> Artifacts::List() const {
+  if (!has_store()) return absl::FailedPreconditionError(kNoStore);
+  ASSIGN_OR_RETURN(const std::vector<std::string> names, store_->List(""));
+  std::vector<StoredArtifact> found;
+  for (absl::string_view digits : names) {
+    if (!absl::ConsumeSuffix(&digits, "/") || !IsContentHash(digits)) continue;
+    const std::string name = NameOfDigits(digits);
+    const absl::StatusOr<Artifact> artifact = Find(name);
+    if (absl::IsNotFound(artifact.status())) continue;
+    if (!artifact.ok() && !absl::IsDataLoss(artifact.status())) return artifact.status();
+    found.push_back({name, artifact.ok() ? std::optional(artifact->size()) : std::nullopt});
+  }
+  return found;
 }
 
 }  // namespace stagewright

@@ -3,8 +3,10 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "common/artifacts/artifact.h"
 #include "common/base/status.h"
@@ -20,6 +22,11 @@ struct ArtifactOptions {
 // "stagewright/artifacts" in $XDG_CACHE_HOME or ~/.cache, or in the directory for temporary files
 // where there is neither.
 std::string DefaultArtifactCache();
+
+struct StoredArtifact {
+  std::string name;
+  std::optional<uint64_t> size;  // Nothing: its manifest is damaged.
+};
 
 // Copies are the same.
 class Artifacts {
@@ -38,6 +45,9 @@ class Artifacts {
   ArtifactStore& store() const { return *store_; }
   // FAILED_PRECONDITION without a store; errors of Artifact::Open.
   absl::StatusOr<Artifact> Find(const std::string& name, GivenUp given_up = nullptr) const;
+  // All that are whole in the store, by name; what was put in part is left out. Reads the manifest
+  // of each, one after the other. Errors of Find and ArtifactStore::List.
+  absl::StatusOr<std::vector<StoredArtifact>> List() const;
   // Where parts of artifacts are for as long as they are used.
   const std::string& folder() const { return folder_; }
 

@@ -9,6 +9,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/string_view.h"
+#include "common/base/error_details.h"
 
 namespace stagewright {
 namespace {
@@ -185,9 +186,10 @@ absl::Status CheckFields(const Message& message) {
 }  // namespace
 
 absl::Status CheckLimits(const Message& message) {
-  absl::Status status = CheckFields(message);
+  const absl::Status status = CheckFields(message);
   if (status.ok()) return status;
-  return absl::Status(status.code(), status.message().substr(1));  // Without the first dot.
+  const absl::string_view told = status.message().substr(1);  // Without the first dot.
+  return WithField(absl::Status(status.code(), told), told.substr(0, told.find(':')));
 }
 
 }  // namespace stagewright

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <set>
@@ -86,9 +87,10 @@ absl::Status Prepare(const PlanRequest& request, Prepared& prepared) {
 }
 
 absl::StatusOr<JudgedPlan> MakeJudgedPlan(const PlanRequest& request, const CostModel& costs,
-                                          const Strategy& strategy,
-                                          const std::string& planner_name) {
+                                          const Strategy& strategy, const std::string& planner_name,
+                                          const std::function<bool()>& stop = {}) {
   EvaluateOptions options;
+  options.stop = stop;
   options.optimizer = request.optimizer;
   options.timeline = request.timeline;
   options.gradient_norm = request.gradient_norm;
@@ -376,7 +378,8 @@ absl::StatusOr<PlanResponse> SolveWhole(const Planner& planner, const PlanReques
 }  // namespace
 
 absl::StatusOr<JudgedPlan> JudgeStrategy(const PlanRequest& request, const Strategy& strategy,
-                                         const std::string& planner_name) {
+                                         const std::string& planner_name,
+                                         const SearchContext* context) {
   RETURN_IF_ERROR(CheckProblem(request));
   if (strategy.mini_batch != request.mini_batch) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -386,8 +389,11 @@ absl::StatusOr<JudgedPlan> JudgeStrategy(const PlanRequest& request, const Strat
   std::unique_ptr<CostModel> own_costs;
   const CostModel& costs = *CostsOf(cut.request, own_costs);
   RETURN_IF_ERROR(CheckTimes(*cut.request.graph, *request.cluster, costs, request.mini_batch));
-  ASSIGN_OR_RETURN(JudgedPlan judged, MakeJudgedPlan(cut.request, costs, strategy, planner_name));
-  RETURN_IF_ERROR(JudgeLengths(cut.request, judged));
+  std::function<bool()> stop;
+  if (context != nullptr) stop = [context] { return context->Expired(); };
+  ASSIGN_OR_RETURN(JudgedPlan judged,
+                   MakeJudgedPlan(cut.request, costs, strategy, planner_name, stop));
+  RETURN_IF_ERROR(JudgeLengths(cut.request, judged, stop));
   if (cut.graphs != nullptr) TellSplits(strategy.splits, cut.graphs, judged);
   return judged;
 }

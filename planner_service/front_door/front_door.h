@@ -97,9 +97,11 @@ absl::StatusOr<PlanResponse> SolvePlanWith(const Planner& planner, const PlanReq
                                            const ImprovementCallback& on_improvement = {});
 
 // Judges a strategy made elsewhere (a file, a test, a hand). The options of the request do not
-// matter. Errors as SolvePlan's for the request and Evaluate's for the strategy.
+// matter. Errors as SolvePlan's for the request and Evaluate's for the strategy; CANCELLED if
+// `context`, which may be null, expires before.
 absl::StatusOr<JudgedPlan> JudgeStrategy(const PlanRequest& request, const Strategy& strategy,
-                                         const std::string& planner_name);
+                                         const std::string& planner_name,
+                                         const SearchContext* context = nullptr);
 
 // Why a strategy takes as long as it does. Ends early, with less judged, when the context expires.
 // Errors as JudgeStrategy's.

@@ -17,12 +17,14 @@ namespace stagewright {
 namespace {
 
 absl::StatusOr<Evaluation> EvaluateFor(const PlanRequest& request, const Graph& graph,
-                                       const Strategy& strategy) {
+                                       const Strategy& strategy,
+                                       const std::function<bool()>& stop) {
   const std::unique_ptr<CostModel> costs = MakeCosts(request, graph);
   RETURN_IF_ERROR(CheckTimes(graph, *request.cluster, *costs, request.mini_batch));
   EvaluateOptions options;
   options.optimizer = request.optimizer;
   options.gradient_norm = request.gradient_norm;
+  options.stop = stop;
   return Evaluate(graph, *request.cluster, *costs, strategy, options);
 }
 
@@ -58,7 +60,8 @@ void HoldBuffersOfAll(const std::vector<const Graph*>& graphs,
   }
 }
 
-absl::Status JudgeLengths(const PlanRequest& request, JudgedPlan& judged) {
+absl::Status JudgeLengths(const PlanRequest& request, JudgedPlan& judged,
+                          const std::function<bool()>& stop) {
   if (request.lengths == nullptr || request.lengths->empty()) return absl::OkStatus();
   const Strategy& strategy = judged.plan.strategy;
   if (strategy.asynchronous) {
@@ -71,7 +74,7 @@ absl::Status JudgeLengths(const PlanRequest& request, JudgedPlan& judged) {
     graphs.push_back(&graph);
     LengthPlan length;
     length.samples = SampleText(graph);
-    auto evaluation = EvaluateFor(request, graph, strategy);
+    auto evaluation = EvaluateFor(request, graph, strategy, stop);
     if (!evaluation.ok())
       return Annotate(evaluation.status(), absl::StrCat("samples ", length.samples));
     length.evaluation = *std::move(evaluation);

@@ -92,6 +92,8 @@ void LogEvent(const Event& event) {
        {"worker", event.worker},
        {"generation", event.generation > 0 ? absl::StrCat(event.generation) : ""},
        {"step", event.step > 0 ? absl::StrCat(event.step) : ""},
+       {"request", event.request},
+       {"client", event.client},
        {"why", event.message}});
 }
 

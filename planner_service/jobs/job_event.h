@@ -44,6 +44,8 @@ struct Event {
   std::string worker;   // Empty where none is concerned.
   int64_t generation = 0;
   int64_t step = 0;  // Steps that the job had done.
+  // For the log alone, neither kept nor shown: the id of the request and the client's address.
+  std::string request, client;
 };
 
 // How many events of a job are kept, the first of them always.

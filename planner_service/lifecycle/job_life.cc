@@ -156,7 +156,8 @@ absl::Status JobLife::RecoverJob(v1::Job stored) {
 }
 
 absl::StatusOr<const Job*> JobLife::Submit(const v1::JobSpec& spec, JobRequest request,
-                                           const std::string& request_id) {
+                                           const std::string& request_id,
+                                           const std::string& client) {
   const std::string digest = request_id.empty() ? "" : DigestOf(spec);
   ASSIGN_OR_RETURN(const KnownRequest* known, requests_.Find(request_id, digest));
   if (known != nullptr) {
@@ -182,7 +183,10 @@ absl::StatusOr<const Job*> JobLife::Submit(const v1::JobSpec& spec, JobRequest r
   requests_.Add(request_id, {job.name(), digest});
   JobRecord& record = records_.all()[job.number];
   record.job = std::move(job);
-  records_.Report(record.job.events[0]);
+  Event told = record.job.events[0];
+  told.request = request_id;
+  told.client = client;
+  records_.Report(told);
   records_.Announce(record.job);
   Advance();
   return &ShownJob(record);

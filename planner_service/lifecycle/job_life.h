@@ -45,7 +45,7 @@ class JobLife {
   absl::Status CheckWritable() const;
   // REQUIRES: Check(request), which is what the spec says.
   absl::StatusOr<const Job*> Submit(const v1::JobSpec& spec, JobRequest request,
-                                    const std::string& request_id);
+                                    const std::string& request_id, const std::string& client);
   // Whether an earlier request had this id.
   bool Knows(const std::string& request_id) const { return requests_.Knows(request_id); }
   // What Submit would refuse it for now.

@@ -1,13 +1,11 @@
 #include "planner_service/lifecycle/job_manager.h"
 
 #include <algorithm>
-#include <limits>
 #include <optional>
 #include <tuple>
 #include <utility>
 
 #include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/base/error_details.h"
@@ -15,6 +13,8 @@
 #include "common/training/field_check.h"
 #include "planner_service/jobs/job_proto.h"
 #include "planner_service/lifecycle/path_checks.h"
+#include "planner_service/records/page_token.h"
+#include "planner_service/records/told_of.h"
 #include "planner_service/runs/worker_messages.h"
 #include "planner_service/wire/plan_basis.h"
 
@@ -96,7 +96,7 @@ absl::StatusOr<Job> JobManager::CopyOf(const std::string& name) const {
   if (whole.ok()) return whole;
   absl::MutexLock lock(&mutex_);
   RETURN_IF_ERROR(RecordOf(life_, name).status());  // It may have been deleted meanwhile.
-  return whole;
+  return ToldOf(whole.status());
 }
 
 void JobManager::NoteWorker(EventKind kind, const std::string& worker, const std::string& message) {
@@ -198,13 +198,14 @@ std::vector<std::string> JobManager::notes() const {
   return life_.notes();
 }
 
-absl::StatusOr<v1::Job> JobManager::Submit(const v1::JobSpec& spec, const std::string& request_id) {
+absl::StatusOr<v1::Job> JobManager::Submit(const v1::JobSpec& spec, const std::string& request_id,
+                                           const std::string& client) {
   ASSIGN_OR_RETURN(JobRequest request, FromProto(spec));
   RETURN_IF_ERROR(Check(request));
   Job submitted;
   {
     absl::MutexLock lock(&mutex_);
-    ASSIGN_OR_RETURN(const Job* job, life_.Submit(spec, std::move(request), request_id));
+    ASSIGN_OR_RETURN(const Job* job, life_.Submit(spec, std::move(request), request_id, client));
     submitted = *job;
   }
   return Shown(submitted);
@@ -220,9 +221,7 @@ absl::StatusOr<v1::ListJobsResponse> JobManager::List(const v1::ListJobsRequest&
   if (page_size < 0) return WrongField("", "page_size", "must not be negative");
   const size_t limit = page_size == 0 ? kDefaultPageSize
                                       : static_cast<size_t>(std::min(page_size, kLargestPageSize));
-  int64_t before = std::numeric_limits<int64_t>::max();
-  if (!request.page_token().empty() && !absl::SimpleAtoi(request.page_token(), &before))
-    return WrongField("", "page_token", "\"", request.page_token(), "\" was not made by ListJobs");
+  ASSIGN_OR_RETURN(const int64_t before, NumberOfPage(request));
   std::vector<Job> page;
   v1::ListJobsResponse response;
   {
@@ -234,7 +233,7 @@ absl::StatusOr<v1::ListJobsResponse> JobManager::List(const v1::ListJobsRequest&
       if (!IsAskedFor(job, request)) continue;
       if (page.size() == limit) {
         // A job's number, not a place in the list: what comes or goes meanwhile shifts nothing.
-        response.set_next_page_token(absl::StrCat(it->first + 1));
+        response.set_next_page_token(PageToken(it->first + 1, request));
         break;
       }
       page.push_back(job);
@@ -296,7 +295,7 @@ absl::Status JobManager::CheckBasis(const v1::JobSpec& spec, const v1::PlanBasis
 
 absl::StatusOr<ReplanProblem> JobManager::BeginReplan(const v1::ReplanJobRequest& request) {
   if (request.time_limit_ns() < 0 || absl::Nanoseconds(request.time_limit_ns()) > kLongestReplan)
-    return absl::InvalidArgumentError("time_limit_ns: must be from 0 to an hour");
+    return WrongField("", "time_limit_ns", "must be from 0 to an hour");
   absl::MutexLock lock(&mutex_);
   ASSIGN_OR_RETURN(const JobRecord* record, RecordOf(life_, request.name()));
   const int64_t number = record->job.number;
@@ -334,7 +333,7 @@ absl::StatusOr<v1::Worker> JobManager::SetAvailability(
     case v1::WORKER_AVAILABILITY_DRAINING:
       break;
     default:
-      return absl::InvalidArgumentError("availability: must be OPEN, CORDONED or DRAINING");
+      return WrongField("", "availability", "must be OPEN, CORDONED or DRAINING");
   }
   absl::MutexLock lock(&mutex_);
   return life_.SetAvailability(request.name(), request.availability());
@@ -367,7 +366,7 @@ absl::StatusOr<v1::GetJobTraceResponse> JobManager::RecordedTrace(const std::str
 
 absl::StatusOr<v1::ListJobStepsResponse> JobManager::Steps(const std::string& name,
                                                            int64_t after_step) const {
-  if (after_step < 0) return absl::InvalidArgumentError("after_step must not be negative");
+  if (after_step < 0) return WrongField("", "after_step", "must not be negative");
   const JobStore* store = nullptr;
   Job ended;
   {
@@ -377,8 +376,9 @@ absl::StatusOr<v1::ListJobStepsResponse> JobManager::Steps(const std::string& na
     store = &life_.store();
     ended = record->job;
   }
-  ASSIGN_OR_RETURN(const StepHistory steps, store->ReadSteps(ended));
-  return steps.ToProto(after_step);
+  const absl::StatusOr<StepHistory> steps = store->ReadSteps(ended);
+  if (!steps.ok()) return ToldOf(steps.status());
+  return steps->ToProto(after_step);
 }
 
 absl::StatusOr<int64_t> JobManager::Watch(const std::string& name, JobWatches::Watcher watcher,

@@ -37,8 +37,9 @@ class JobManager {
 
   // INVALID_ARGUMENT names the field. An equal request_id returns the job it made before,
   // ALREADY_EXISTS if that was of another spec; FAILED_PRECONDITION if an unfinished job has the
-  // output path. Here and in Cancel errors of CheckWritable.
-  absl::StatusOr<v1::Job> Submit(const v1::JobSpec& spec, const std::string& request_id);
+  // output path. Here and in Cancel errors of CheckWritable. `client` is its address, for the log.
+  absl::StatusOr<v1::Job> Submit(const v1::JobSpec& spec, const std::string& request_id,
+                                 const std::string& client = "");
   // What Submit would refuse it for now; records nothing.
   absl::Status Validate(const v1::JobSpec& spec, const std::string& request_id) const;
   // ABORTED as CheckBasis (plan_basis.h) if a plan for the job that was made from that is none any
@@ -47,7 +48,8 @@ class JobManager {
   absl::Status CheckBasis(const v1::JobSpec& spec, const v1::PlanBasis& basis,
                           const std::string& request_id) const;
   absl::StatusOr<v1::Job> Get(const std::string& name) const;
-  // Newest first, without plans. INVALID_ARGUMENT for a page token that is not ours.
+  // Newest first, without plans. INVALID_ARGUMENT for a page token that was not made for these
+  // filters.
   absl::StatusOr<v1::ListJobsResponse> List(const v1::ListJobsRequest& request) const;
   absl::StatusOr<v1::Job> Cancel(const std::string& name, const std::string& request_id = "");
   absl::Status Delete(const std::string& name);

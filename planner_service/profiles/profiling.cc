@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/base/one_line.h"
+#include "common/training/field_check.h"
 #include "common/wire/profile_proto.h"
 
 namespace stagewright {
@@ -58,9 +59,8 @@ v1::ConnectResponse Order(int64_t number, const std::string& device,
 
 absl::StatusOr<int64_t> Profiling::Start(const v1::ProfileGraphRequest& request, Done done) {
   if (request.most_samples() < 0 || request.most_samples() > kMostProfiledSamples) {
-    return absl::InvalidArgumentError(absl::StrCat("most_samples must be between 0 and ",
-                                                   kMostProfiledSamples, ", is ",
-                                                   request.most_samples()));
+    return WrongField("", "most_samples", "must be between 0 and ", kMostProfiledSamples, ", is ",
+                      request.most_samples());
   }
   int64_t number = 0;
   {

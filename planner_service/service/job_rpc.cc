@@ -120,6 +120,18 @@ class WorkerStream : public grpc::ServerBidiReactor<v1::ConnectRequest, v1::Conn
   const std::shared_ptr<Queue> queue_;
 };
 
+// What the log says of a worker that somebody opens or closes.
+absl::string_view Told(v1::WorkerAvailability availability) {
+  switch (availability) {
+    case v1::WORKER_AVAILABILITY_CORDONED:
+      return "worker cordoned";
+    case v1::WORKER_AVAILABILITY_DRAINING:
+      return "worker drained";
+    default:
+      return "worker uncordoned";
+  }
+}
+
 }  // namespace
 
 grpc::ServerUnaryReactor* JobRpc::Done(grpc::CallbackServerContext* context,
@@ -161,7 +173,7 @@ grpc::ServerUnaryReactor* JobRpc::SubmitJob(grpc::CallbackServerContext* context
     if (!same.ok()) return refuse(same);
   }
   if (request->validate_only()) return Done(context, jobs_->Validate(spec, request->request_id()));
-  auto job = jobs_->Submit(spec, request->request_id());
+  auto job = jobs_->Submit(spec, request->request_id(), context->peer());
   door_->Audit(*context, "SubmitJob", job.ok() ? job->name() : spec.display_name(), job.status());
   if (job.ok()) {
     *response->mutable_job() = *std::move(job);
@@ -270,8 +282,15 @@ grpc::ServerUnaryReactor* JobRpc::SetWorkerAvailability(
     v1::SetWorkerAvailabilityResponse* response) {
   if (const absl::Status limits = CheckLimits(*request); !limits.ok())
     return Refuse(context, "SetWorkerAvailability", request->name(), limits);
+  const auto caller = door_->CallerOf(*context);
   auto worker = jobs_->SetAvailability(*request);
-  door_->Audit(*context, "SetWorkerAvailability", request->name(), worker.status());
+  door_->Audit(*context, caller, "SetWorkerAvailability", request->name(), worker.status());
+  if (worker.ok()) {
+    Log(LogLevel::kInfo, Told(request->availability()),
+        {{"worker", request->name()},
+         {"who", caller.ok() ? caller->user : ""},
+         {"client", context->peer()}});
+  }
   return Done(context, MoveTo(std::move(worker), response->mutable_worker()));
 }
 

@@ -89,6 +89,16 @@ absl::Status SolveInto(const v1::PlanRequest& proto, SearchContext& context,
   return absl::OkStatus();
 }
 
+// A strategy that a client has made. DEADLINE_EXCEEDED if it is not judged in time: that says
+// nothing of it. Who has gone away does not hear it.
+absl::StatusOr<JudgedPlan> JudgeGiven(const PlanRequest& request, const v1::Strategy& strategy,
+                                      const SearchContext& search) {
+  auto judged = JudgeStrategy(request, FromProto(strategy), "given", &search);
+  if (absl::IsCancelled(judged.status()))
+    return absl::DeadlineExceededError("there was no time to judge the strategy");
+  return judged;
+}
+
 // A question to the cache, which the client may take back.
 class PlanCall : public grpc::ServerUnaryReactor {
  public:
@@ -215,11 +225,12 @@ grpc::ServerWriteReactor<v1::PlanStreamResponse>* PlannerRpc::PlanStream(
 grpc::ServerUnaryReactor* PlannerRpc::Validate(grpc::CallbackServerContext* context,
                                                const v1::ValidateRequest* request,
                                                v1::ValidateResponse* response) {
-  return PooledCall::Start(pool_, *context, *request, [=](SearchContext&) -> absl::Status {
+  return PooledCall::Start(pool_, *context, *request, [=](SearchContext& search) -> absl::Status {
     ASSIGN_OR_RETURN(OwnedPlanRequest owned, FromProto(request->problem()));
-    const auto judged = JudgeStrategy(owned.request, FromProto(request->strategy()), "given");
+    const auto judged = JudgeGiven(owned.request, request->strategy(), search);
     // What the strategy breaks is the answer; what the question breaks is an error.
-    if (judged.status().code() == absl::StatusCode::kInvalidArgument) return judged.status();
+    if (absl::IsInvalidArgument(judged.status()) || absl::IsDeadlineExceeded(judged.status()))
+      return judged.status();
     response->set_valid(judged.ok());
     response->set_violation(std::string(judged.status().message()));
     return absl::OkStatus();
@@ -229,11 +240,10 @@ grpc::ServerUnaryReactor* PlannerRpc::Validate(grpc::CallbackServerContext* cont
 grpc::ServerUnaryReactor* PlannerRpc::Simulate(grpc::CallbackServerContext* context,
                                                const v1::SimulateRequest* request,
                                                v1::SimulateResponse* response) {
-  return PooledCall::Start(pool_, *context, *request, [=](SearchContext&) -> absl::Status {
+  return PooledCall::Start(pool_, *context, *request, [=](SearchContext& search) -> absl::Status {
     ASSIGN_OR_RETURN(OwnedPlanRequest owned, FromProto(request->problem()));
     owned.request.timeline = request->timeline();
-    ASSIGN_OR_RETURN(JudgedPlan judged,
-                     JudgeStrategy(owned.request, FromProto(request->strategy()), "given"));
+    ASSIGN_OR_RETURN(JudgedPlan judged, JudgeGiven(owned.request, request->strategy(), search));
     *response->mutable_plan() = ToProto(judged, *owned.cluster);
     return absl::OkStatus();
   });

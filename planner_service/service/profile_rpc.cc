@@ -6,6 +6,7 @@
 
 #include "common/wire/limits.h"
 #include "common/wire/profile_proto.h"
+#include "planner_service/records/told_of.h"
 
 namespace stagewright {
 namespace {
@@ -18,7 +19,7 @@ absl::StatusOr<int64_t> Import(const v1::ImportProfilesRequest& request, Profile
   int64_t count = 0;
   for (const auto& [device, operators] : profile.devices)
     count += static_cast<int64_t>(operators.size());
-  RETURN_IF_ERROR(store.Write(profile));
+  RETURN_IF_ERROR(ToldOf(store.Write(profile)));
   return count;
 }
 
@@ -90,7 +91,7 @@ grpc::ServerUnaryReactor* ProfileRpc::ListProfiles(grpc::CallbackServerContext* 
                                                    const v1::ListProfilesRequest* /*request*/,
                                                    v1::ListProfilesResponse* response) {
   const auto known = profiling_->store().Read();
-  if (!known.ok()) return Done(context, known.status());
+  if (!known.ok()) return Done(context, ToldOf(known.status()));
   for (const auto& [device, operators] : known->devices) {
     v1::ProfileSummary* summary = response->add_profiles();
     summary->set_device_kind(device.kind);
@@ -111,7 +112,7 @@ grpc::ServerUnaryReactor* ProfileRpc::ExportProfiles(grpc::CallbackServerContext
                                                      const v1::ExportProfilesRequest* /*request*/,
                                                      v1::ExportProfilesResponse* response) {
   const auto known = profiling_->store().Read();
-  if (!known.ok()) return Done(context, known.status());
+  if (!known.ok()) return Done(context, ToldOf(known.status()));
   for (const auto& [device, operators] : known->devices)
     *response->add_profiles() = ToProto(device, operators);
   return Done(context, absl::OkStatus());

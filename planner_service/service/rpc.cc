@@ -9,6 +9,9 @@
 namespace stagewright {
 namespace {
 
+// Streams last: who comes sooner only finds them open still.
+constexpr absl::Duration kRetryStream = absl::Seconds(10);
+
 void Add(absl::string_view type, const google::protobuf::Message& detail, v1::ErrorStatus& out) {
   google::protobuf::Any* any = out.add_details();
   any->set_type_url(absl::StrCat("type.googleapis.com/google.rpc.", type));
@@ -76,9 +79,13 @@ void OpenStreams::Remove(int64_t id) {
   streams_.erase(id);
 }
 
-size_t OpenStreams::size() {
+absl::Status OpenStreams::CheckRoom(size_t most) {
   absl::MutexLock lock(&mutex_);
-  return streams_.size();
+  if (streams_.size() <= most) return absl::OkStatus();
+  return WithRetryAfter(
+      absl::ResourceExhaustedError(absl::StrCat(
+          "more than ", most, " streams are open: watch fewer jobs, or try again later")),
+      kRetryStream);
 }
 
 void OpenStreams::CloseAll() {

@@ -31,7 +31,8 @@ class OpenStreams {
   // once if the server is shutting down.
   int64_t Add(std::function<void()> close);
   void Remove(int64_t id);
-  size_t size();
+  // RESOURCE_EXHAUSTED, with when to try again, if there are more than `most`.
+  absl::Status CheckRoom(size_t most);
   // Closes all streams, and those that come later.
   void CloseAll();
 

@@ -5,7 +5,6 @@
 #include <string>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "common/wire/job_state.h"
 #include "common/wire/limits.h"
 #include "planner_service/service/message_queue.h"
@@ -32,10 +31,7 @@ class WatchCall : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
     if (!read.ok()) return queue_.Close(read);
     after_version_ = request.after_version();
     absl::Status status = CheckLimits(request);
-    if (status.ok() && streams_->size() > kMostOpenStreams) {
-      status = absl::ResourceExhaustedError(absl::StrCat(
-          "more than ", kMostOpenStreams, " streams are open: watch fewer jobs, or try again"));
-    }
+    if (status.ok()) status = streams_->CheckRoom(kMostOpenStreams);
     if (!status.ok()) return queue_.Close(ToGrpc(status));
     auto watch = jobs_->Watch(
         request.name(), [this](JobWatches::Snapshot job) { Show(std::move(job)); }, after_version_);

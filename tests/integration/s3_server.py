@@ -6,6 +6,8 @@ import hashlib
 import http.server
 import re
 import threading
+import urllib.parse
+from xml.sax.saxutils import escape
 
 from botocore.auth import S3SigV4Auth
 from botocore.awsrequest import AWSRequest
@@ -27,6 +29,8 @@ class S3Server:
     token: str = ""
     objects: dict[str, bytes] = dataclasses.field(default_factory=dict)
     read: dict[str, int] = dataclasses.field(default_factory=dict)
+    page: int = 1000  # So many objects and prefixes are listed at once.
+    lists: int = 0  # So many lists were asked for.
     failures: int = 0  # So many requests are answered 503 first.
     silent_on: str = ""  # Who reads objects with this in their keys hears nothing.
     waiting: int = 0  # So many have asked for one.
@@ -98,9 +102,13 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         who, error = self._signer(body)
         if error:
             return self._error(403, error)
-        _, bucket, key = self.path.split("/", 2)
+        url = urllib.parse.urlsplit(self.path)
+        _, bucket, *keys = url.path.split("/", 2)
         if bucket != BUCKET:
             return self._error(404, "NoSuchBucket")
+        if self.command == "GET" and not keys:
+            return self._list(dict(urllib.parse.parse_qsl(url.query, keep_blank_values=True, strict_parsing=True)))
+        key = keys[0]
         if self.command == "PUT":
             self.store.objects[key] = body
         elif self.command == "DELETE":
@@ -112,6 +120,31 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             self.store.read[who] = self.store.read.get(who, 0) + len(self.store.objects[key])
             return 200, self.store.objects[key]
         return 200, b""
+
+    def _list(self, asked: dict[str, str]) -> tuple[int, bytes]:
+        """ListObjectsV2. A token is the last that was listed, in a form that a URL must not have as it is."""
+        if asked.pop("list-type", "") != "2" or not asked.keys() <= {"prefix", "delimiter", "continuation-token"}:
+            return self._error(400, "InvalidArgument")
+        self.store.lists += 1
+        prefix, delimiter = asked.get("prefix", ""), asked.get("delimiter", "")
+        found = set()
+        for key in self.store.objects:
+            if key.startswith(prefix):
+                rest = key.removeprefix(prefix)
+                found.add(prefix + "".join(rest.partition(delimiter)[:2]) if delimiter else key)
+        after = asked.get("continuation-token", "after & ").removeprefix("after & ")
+        left = sorted(key for key in found if key > after)
+        page = left[: self.store.page]
+        text = f"<Name>{BUCKET}</Name><Prefix>{escape(prefix)}</Prefix>"
+        for key in page:
+            if delimiter and key.endswith(delimiter):
+                text += f"<CommonPrefixes><Prefix>{escape(key)}</Prefix></CommonPrefixes>"
+            else:
+                text += f"<Contents><Key>{escape(key)}</Key><Size>{len(self.store.objects[key])}</Size></Contents>"
+        if len(left) > len(page):
+            text += f"<NextContinuationToken>{escape('after & ' + page[-1])}</NextContinuationToken>"
+        namespace = "http://s3.amazonaws.com/doc/2006-03-01/"
+        return 200, f'<?xml version="1.0"?>\n<ListBucketResult xmlns="{namespace}">{text}</ListBucketResult>'.encode()
 
     def _error(self, status: int, code: str) -> tuple[int, bytes]:
         return status, f"<Error><Code>{code}</Code><Message>no luck\x1b[31m</Message></Error>".encode()

@@ -53,6 +53,13 @@ class Store:
             (self.path / key).write_bytes(change((self.path / key).read_bytes()))
 
 
+    def remove(self, key: str) -> None:
+        if self.s3:
+            del self.s3.objects[f"some/prefix/{key}"]
+        else:
+            (self.path / key).unlink()
+
+
 @pytest.fixture(params=["folder", "s3"])
 def store(request, tmp_path):
     with contextlib.ExitStack() as stack:
@@ -274,6 +281,43 @@ def test_the_command_line_puts_gets_checks_and_removes(store, tmp_path):
     assert result.returncode == 1 and "there is no such artifact" in result.stderr
     result = store.cli("check", "sha256:1")
     assert result.returncode == 1 and "no artifact's name" in result.stderr
+
+
+def test_the_command_line_lists_what_is_whole(store, tmp_path):
+    (tmp_path / "store").mkdir()
+    assert json.loads(store.cli("list", "-o", "json").stdout) == {"artifacts": []}
+    sizes = {}
+    for i in range(5):
+        (tmp_path / "file").write_bytes(bytes([i]) * (1000 + i))
+        sizes[store.put(tmp_path / "file")] = 1000 + i
+    if store.s3:
+        store.s3.page = 2  # So that it has to be asked for several.
+        store.s3.objects["some/other/prefix"] = store.s3.objects["some/prefix/a & b <c>/x"] = b"of somebody else"
+    else:
+        (store.path / "a & b <c>").mkdir()
+        (store.path / "file").write_text("of somebody else")
+    result = store.cli("list", "-o", "json")
+    assert result.returncode == 0, result.stderr
+    assert {item["name"]: item["size_bytes"] for item in json.loads(result.stdout)["artifacts"]} == sizes
+    if store.s3:
+        assert store.s3.lists == 1 + 3
+    first, second, *whole = sorted(sizes)
+    store.remove(f"{first[7:]}/manifest.json")  # As long as it is being put.
+    store.change(f"{second[7:]}/manifest.json", lambda manifest: manifest + b" ")
+    _, *lines = store.cli("list").stdout.splitlines()
+    assert [line.split()[0] for line in lines] == [second, *whole]
+    assert [line.split(maxsplit=1)[1] for line in lines] == ["damaged", *(f"{sizes[name]} B" for name in whole)]
+
+
+def test_a_store_that_cannot_be_listed_is_told(tmp_path):
+    missing = Store(tmp_path, None).cli("list")
+    assert missing.returncode == 4 and str(tmp_path / "store") in missing.stderr
+    with S3Server() as server:
+        store = Store(tmp_path, server)
+        server.failures = 2
+        assert store.cli("list").returncode == 0
+        denied = store.cli("list", who="stranger")
+        assert denied.returncode == 1 and "InvalidAccessKeyId" in denied.stderr and denied.stderr.count("\n") == 1
 
 
 def test_credentials_that_do_not_last_travel_with_the_request(tmp_path):

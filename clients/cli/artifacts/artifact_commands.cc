@@ -4,12 +4,16 @@
 #include <iostream>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "clients/cli/exit_code.h"
+#include "clients/cli/view/table.h"
 #include "common/artifacts/artifacts.h"
 #include "common/artifacts/transfer.h"
 #include "common/base/units.h"
+#include "nlohmann/json.hpp"
 
 namespace stagewright::cli {
 namespace {
@@ -32,6 +36,29 @@ absl::Status Put(const Globals& globals, const std::string& file) {
 absl::Status Remove(const Globals& globals, const std::string& name) {
   ASSIGN_OR_RETURN(const Artifacts artifacts, StoreOf(globals));
   return RemoveArtifact(artifacts.store(), name);
+}
+
+absl::Status List(const Globals& globals) {
+  ASSIGN_OR_RETURN(const Artifacts artifacts, StoreOf(globals));
+  ASSIGN_OR_RETURN(const std::vector<StoredArtifact> found, artifacts.List());
+  nlohmann::json list = nlohmann::json::array();
+  Table table({"artifact", ">size"});
+  for (const StoredArtifact& artifact : found) {
+    nlohmann::json& json = list.emplace_back(nlohmann::json{{"name", artifact.name}});
+    if (artifact.size.has_value()) {
+      json["size_bytes"] = *artifact.size;
+      table.Add({artifact.name, FormatBytes(Bytes(static_cast<int64_t>(*artifact.size)))});
+    } else {
+      json["damaged"] = true;
+      table.Add({artifact.name, "damaged"});
+    }
+  }
+  if (globals.json()) {
+    std::cout << nlohmann::json({{"artifacts", std::move(list)}}).dump(2) << std::endl;
+  } else {
+    std::cout << table.ToString();
+  }
+  return absl::OkStatus();
 }
 
 using UseArtifact = std::function<absl::Status(const Artifact& artifact)>;
@@ -65,6 +92,10 @@ void AddArtifactCommands(CLI::App& app, Globals& globals) {
   CLI::App* put = artifacts->add_subcommand("put", "put a file there, if it is not; says its name");
   put->add_option("file", given->file)->required();
   put->callback([given, &globals] { globals.exit_code = CodeOf(Put(globals, given->file)); });
+
+  CLI::App* list = artifacts->add_subcommand("list", "list all that are whole, and their sizes");
+  AddOutputOption(*list, globals);
+  list->callback([&globals] { globals.exit_code = CodeOf(List(globals)); });
 
   using Command = std::function<absl::Status(const std::string& name)>;
   const auto add = [&](const char* command, const char* help, const Command& run) {

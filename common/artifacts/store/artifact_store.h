@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/strings/string_view.h"
 #include "common/base/status.h"
@@ -29,6 +30,10 @@ class ArtifactStore {
   virtual absl::StatusOr<std::string> Read(const std::string& key, size_t most,
                                            const GivenUp& given_up) const = 0;
   virtual absl::StatusOr<bool> Has(const std::string& key) const = 0;
+  // What follows `prefix`, which is empty or ends with a slash, in the keys of objects: up to the
+  // next slash, and with it where there is one. In the order of bytes, each once; those of others
+  // that lie beside artifacts, too. O(objects).
+  virtual absl::StatusOr<std::vector<std::string>> List(const std::string& prefix) const = 0;
   // In the place of what was there.
   virtual absl::Status Write(const std::string& key, absl::string_view bytes) = 0;
   // It may be gone already.

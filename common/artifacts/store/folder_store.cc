@@ -1,5 +1,6 @@
 #include "common/artifacts/store/folder_store.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <span>
 #include <system_error>
@@ -29,15 +30,18 @@ std::string FolderStore::PathOf(const std::string& key) const {
   return absl::StrCat(folder_, "/", key);
 }
 
+// A folder that is not mounted is another matter than an object that is not in it.
+absl::Status FolderStore::CheckMounted() const {
+  std::error_code error;
+  if (fs::is_directory(folder_, error)) return absl::OkStatus();
+  return absl::UnavailableError(
+      absl::StrCat(folder_, ": ", error ? error.message() : "no directory"));
+}
+
 absl::StatusOr<std::string> FolderStore::Read(const std::string& key, size_t most,
                                               const GivenUp& given_up) const {
   if (given_up && given_up()) return absl::CancelledError("given up");
-  std::error_code error;
-  // A folder that is not mounted is another matter than an object that is not in it.
-  if (!fs::is_directory(folder_, error)) {
-    return absl::UnavailableError(
-        absl::StrCat(folder_, ": ", error ? error.message() : "no directory"));
-  }
+  RETURN_IF_ERROR(CheckMounted());
   return ReadSmallFile(PathOf(key), most);
 }
 
@@ -46,6 +50,27 @@ absl::StatusOr<bool> FolderStore::Has(const std::string& key) const {
   const bool found = fs::is_regular_file(PathOf(key), error);
   if (!error || error == std::errc::no_such_file_or_directory) return found;
   return Refused(PathOf(key), error);
+}
+
+absl::StatusOr<std::vector<std::string>> FolderStore::List(const std::string& prefix) const {
+  RETURN_IF_ERROR(CheckMounted());
+  const std::string path = PathOf(prefix);
+  std::vector<std::string> names;
+  std::error_code error;
+  // What goes meanwhile is no error.
+  for (fs::directory_iterator it(path, error), end; !error && it != end; it.increment(error)) {
+    std::error_code gone;
+    const std::string name = it->path().filename().string();
+    if (it->is_directory(gone)) {
+      names.push_back(absl::StrCat(name, "/"));
+    } else if (it->is_regular_file(gone)) {
+      names.push_back(name);
+    }
+  }
+  if (error && error != std::errc::no_such_file_or_directory && error != std::errc::not_a_directory)
+    return Refused(path, error);
+  std::sort(names.begin(), names.end());
+  return names;
 }
 
 absl::Status FolderStore::Write(const std::string& key, absl::string_view bytes) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "common/artifacts/store/artifact_store.h"
 
@@ -17,11 +18,14 @@ class FolderStore : public ArtifactStore {
   absl::StatusOr<std::string> Read(const std::string& key, size_t most,
                                    const GivenUp& given_up) const override;
   absl::StatusOr<bool> Has(const std::string& key) const override;
+  absl::StatusOr<std::vector<std::string>> List(const std::string& prefix) const override;
   absl::Status Write(const std::string& key, absl::string_view bytes) override;
   absl::Status Remove(const std::string& key) override;
 
  private:
   std::string PathOf(const std::string& key) const;
+  // UNAVAILABLE if the folder is not there.
+  absl::Status CheckMounted() const;
 
   const std::string folder_;
 };

@@ -1,13 +1,16 @@
 #include "common/artifacts/store/s3_store.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "common/artifacts/content_hash.h"
+#include "common/artifacts/store/s3_page.h"
 #include "common/base/check.h"
 
 namespace stagewright {
@@ -19,6 +22,9 @@ constexpr long kConnectSeconds = 10;
 // A connection that brings less than this many bytes a second for so long is given up.
 constexpr long kLeastBytes = 1, kSilentSeconds = 15;
 constexpr size_t kMostTold = 200;
+// A thousand objects, which S3 lists at once, with keys of a kibibyte each and all that is said of
+// them.
+constexpr size_t kLongestPage = size_t{16} << 20;
 
 // What a transfer has received, and why it ends early.
 struct Transfer {
@@ -108,8 +114,10 @@ S3Store::~S3Store() {
 }
 
 absl::StatusOr<S3Store::Response> S3Store::SendOnce(const Request& request, CURL* curl) const {
-  const std::string url =
-      absl::StrCat(settings_.endpoint, "/", settings_.bucket, "/", settings_.prefix, request.key);
+  const std::string object = request.query.empty()
+                                 ? absl::StrCat("/", settings_.prefix, request.key)
+                                 : absl::StrCat("?", request.query);
+  const std::string url = absl::StrCat(settings_.endpoint, "/", settings_.bucket, object);
   Transfer transfer;
   transfer.most = request.most;
   transfer.given_up = &request.given_up;
@@ -176,9 +184,9 @@ absl::StatusOr<S3Store::Response> S3Store::Send(const Request& request) const {
 absl::Status S3Store::Refusal(const Request& request, const Response& response) const {
   const std::string code = Element(response.body, "Code");
   const std::string told = Element(response.body, "Message");
-  const std::string message =
-      absl::StrCat(where_, ": ", request.method, " ", request.key, ": HTTP ", response.status,
-                   code.empty() ? "" : " ", code, told.empty() ? "" : ": ", told);
+  const std::string message = absl::StrCat(
+      where_, ": ", request.method, " ", request.query.empty() ? request.key : "of its list",
+      ": HTTP ", response.status, code.empty() ? "" : " ", code, told.empty() ? "" : ": ", told);
   if (code == "NoSuchBucket")
     return absl::FailedPreconditionError(absl::StrCat(where_, ": there is no such bucket"));
   if (response.status == 404) return absl::NotFoundError(message);
@@ -212,6 +220,28 @@ absl::StatusOr<bool> S3Store::Has(const std::string& key) const {
   if (response.status == 200) return true;
   if (response.status == 404) return false;
   return Refusal(request, response);
+}
+
+absl::StatusOr<std::vector<std::string>> S3Store::List(const std::string& prefix) const {
+  const std::string begin = absl::StrCat(settings_.prefix, prefix);
+  std::set<std::string> names;
+  for (std::string next;;) {
+    Request request;
+    request.most = kLongestPage;
+    if (!next.empty()) request.query = absl::StrCat("continuation-token=", QueryValue(next), "&");
+    // Sorted, as signatures have them.
+    absl::StrAppend(&request.query, "delimiter=%2F&list-type=2&prefix=", QueryValue(begin));
+    ASSIGN_OR_RETURN(const Response response, Send(request));
+    if (response.status != 200) return Refusal(request, response);
+    absl::StatusOr<S3Page> page = ParseS3Page(response.body);
+    if (!page.ok()) return Annotate(page.status(), where_);
+    for (absl::string_view key : page->keys)
+      if (absl::ConsumePrefix(&key, begin) && !key.empty()) names.emplace(key);
+    if (page->next.empty()) return std::vector<std::string>(names.begin(), names.end());
+    if (page->next == next)
+      return absl::FailedPreconditionError(absl::StrCat(where_, ": its list does not end"));
+    next = std::move(page->next);
+  }
 }
 
 absl::Status S3Store::Write(const std::string& key, absl::string_view bytes) {

@@ -24,6 +24,7 @@ class S3Store : public ArtifactStore {
   absl::StatusOr<std::string> Read(const std::string& key, size_t most,
                                    const GivenUp& given_up) const override;
   absl::StatusOr<bool> Has(const std::string& key) const override;
+  absl::StatusOr<std::vector<std::string>> List(const std::string& prefix) const override;
   absl::Status Write(const std::string& key, absl::string_view bytes) override;
   absl::Status Remove(const std::string& key) override;
 
@@ -34,6 +35,7 @@ class S3Store : public ArtifactStore {
     absl::string_view body;  // PUT
     size_t most = size_t{64} << 10;
     GivenUp given_up;
+    std::string query;  // What the bucket itself is asked, without a key.
   };
   struct Response {
     long status = 0;  // HTTP's.

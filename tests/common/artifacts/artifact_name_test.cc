@@ -11,7 +11,7 @@ TEST(ArtifactName, IsTheHashOfAManifest) {
   const std::string name = ArtifactNameOf("abc");
   EXPECT_EQ(name, "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
   EXPECT_TRUE(CheckArtifactName(name).ok());
-  EXPECT_EQ("sha256:" + DigitsOf(name), name);
+  EXPECT_EQ(NameOfDigits(DigitsOf(name)), name);
 }
 
 TEST(ArtifactName, WhatIsMeantAsANameIsNoPath) {

@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <map>
+
 #include "tests/common/artifacts/stored_files.h"
 
 namespace stagewright {
@@ -36,6 +39,29 @@ TEST(Artifacts, KeepsWhatItReadUnlessItMayNot) {
     ASSERT_TRUE(CheckArtifact(*artifact).ok());
     EXPECT_EQ(std::filesystem::exists(cache), mib > 0);
   }
+}
+
+TEST(Artifacts, ListsWhatIsWholeByName) {
+  StoredFiles files;
+  std::map<std::string, uint64_t> sizes;
+  for (const size_t size : {1, 150, 1000}) sizes[files.Put(SomeText(size))] = size;
+  const std::string part = files.Put("part"), damaged = files.Put("damaged");
+  std::filesystem::remove(files.ObjectOf(part, "manifest.json"));
+  WriteText(files.ObjectOf(damaged, "manifest.json"), "{}");
+  ASSERT_TRUE(files.store->Write("somebody/else", "x").ok());
+  ASSERT_TRUE(files.store->Write(std::string(64, 'a'), "x").ok());
+  const auto artifacts = Artifacts::Open({files.directory.File("store"), "", 0});
+  const auto listed = artifacts->List();
+  ASSERT_TRUE(listed.ok()) << listed.status();
+  EXPECT_TRUE(std::is_sorted(listed->begin(), listed->end(),
+                             [](const auto& a, const auto& b) { return a.name < b.name; }));
+  ASSERT_EQ(listed->size(), sizes.size() + 1);
+  for (const StoredArtifact& artifact : *listed) {
+    const auto size = sizes.find(artifact.name);
+    EXPECT_EQ(artifact.size, size == sizes.end() ? std::nullopt : std::optional(size->second));
+    EXPECT_TRUE(size != sizes.end() || artifact.name == damaged);
+  }
+  EXPECT_EQ(Artifacts().List().status().code(), absl::StatusCode::kFailedPrecondition);
 }
 
 TEST(Artifacts, CachesWhereTheUserHasCaches) {

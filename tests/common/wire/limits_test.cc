@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "common/base/error_details.h"
 #include "stagewright/v1/job_service.pb.h"
 #include "stagewright/v1/worker_service.pb.h"
 
@@ -14,6 +15,8 @@ using ::testing::HasSubstr;
 std::string MessageOf(const google::protobuf::Message& message) {
   const absl::Status status = CheckLimits(message);
   EXPECT_TRUE(status.ok() || absl::IsInvalidArgument(status)) << status;
+  const std::string field = DetailsOf(status).field;  // What the message says of it.
+  EXPECT_EQ(field, status.message().substr(0, status.message().find(':')));
   return std::string(status.message());
 }
 
@@ -42,6 +45,13 @@ TEST(Limits, HoldInsideListsAndNameTheItem) {
   list->add_items()->set_text("same\x1b[2J");
   EXPECT_EQ(MessageOf(request),
             "spec.graph.nodes[2].args[0].list.items[0].text: it has control characters");
+}
+
+TEST(Limits, TellProgramsTheField) {
+  v1::SubmitJobRequest request;
+  EXPECT_EQ(DetailsOf(CheckLimits(request)).field, "");
+  request.mutable_spec()->mutable_graph()->add_nodes()->set_target("a: b\x1b");
+  EXPECT_EQ(DetailsOf(CheckLimits(request)).field, "spec.graph.nodes[0].target");
 }
 
 TEST(Limits, HoldForListsOfNumbersToo) {

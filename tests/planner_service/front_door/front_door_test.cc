@@ -199,6 +199,15 @@ TEST_F(FrontDoorTest, JudgesStrategiesMadeElsewhere) {
             absl::StatusCode::kInvalidArgument);
 }
 
+TEST_F(FrontDoorTest, JudgesNoLongerThanItsContext) {
+  const Strategy strategy = MakeStrategy(graph_, {{0, 1}, {2, 3, 4}}, {{0}, {1}}, 16, 4);
+  SearchContext context;
+  EXPECT_TRUE(JudgeStrategy(request_, strategy, "hand", &context).ok());
+  context.Cancel();
+  const absl::Status late = JudgeStrategy(request_, strategy, "hand", &context).status();
+  EXPECT_TRUE(absl::IsCancelled(late)) << late;
+}
+
 TEST_F(FrontDoorTest, ListsPlannersWithDescriptions) {
   const std::vector<PlannerInfo> infos = ListPlanners();
   ASSERT_GE(infos.size(), 4u);

@@ -82,6 +82,16 @@ TEST_F(JudgeLengthsTest, TheStrategyIsJudgedForEveryLength) {
   }
 }
 
+TEST_F(JudgeLengthsTest, EndsWhenItIsStopped) {
+  const Strategy strategy = testing::MakeStrategy(graph_, {{0, 1}, {2, 3}}, {{0}, {1}}, 8, 2);
+  PlanRequest alone = request_;
+  alone.lengths = nullptr;
+  auto judged = JudgeStrategy(alone, strategy, "test");
+  ASSERT_TRUE(judged.ok()) << judged.status();
+  const absl::Status late = JudgeLengths(request_, *judged, [] { return true; });
+  EXPECT_TRUE(absl::IsCancelled(late)) << late;
+}
+
 TEST_F(JudgeLengthsTest, ADeviceHoldsTheMessageBuffersOfAll) {
   const Strategy strategy =
       testing::MakeStrategy(graph_, {{0, 1}, {2, 3}}, {{0}, {1}}, /*mini_batch=*/8,

@@ -76,9 +76,10 @@ TEST_F(JobLifeEventsTest, ARefusedJobIsNotSaidToBeSubmitted) {
   EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
   store_.FailWhen([](const v1::Job&) { return false; });
   ::testing::internal::CaptureStderr();
-  EXPECT_TRUE(harness_->jobs->Submit(SmallSpec(), "").ok());
+  EXPECT_TRUE(harness_->jobs->Submit(SmallSpec(), "once", "ipv4:10.0.0.7:4242").ok());
   EXPECT_THAT(::testing::internal::GetCapturedStderr(),
-              ::testing::HasSubstr(" info submitted job=jobs/1 state=pending"));
+              ::testing::HasSubstr(" info submitted job=jobs/1 state=pending request=once "
+                                   "client=ipv4:10.0.0.7:4242"));
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
+#include "common/base/error_details.h"
 #include "tests/planner_service/jobs/small_spec.h"
 #include "tests/planner_service/lifecycle/job_harness.h"
 
@@ -524,8 +525,21 @@ TEST_F(JobManagerTest, ListsNewestFirstInPages) {
   wrong.set_page_size(-1);
   EXPECT_EQ(harness_->jobs->List(wrong).status().code(), absl::StatusCode::kInvalidArgument);
   wrong.set_page_size(2);
-  wrong.set_page_token("x");
-  EXPECT_EQ(harness_->jobs->List(wrong).status().code(), absl::StatusCode::kInvalidArgument);
+  const std::string second = harness_->jobs->List(wrong)->next_page_token();
+  wrong.set_page_token(second);
+  EXPECT_EQ(harness_->jobs->List(wrong)->jobs(0).name(), "jobs/3");
+  wrong.set_owner("ada");
+  EXPECT_EQ(DetailsOf(harness_->jobs->List(wrong).status()).field, "page_token");
+}
+
+TEST_F(JobManagerTest, TellsProgramsWhichFieldIsWrong) {
+  v1::ReplanJobRequest replan;
+  replan.set_time_limit_ns(-1);
+  harness_->jobs->Replan(replan, [](const auto& result) {
+    EXPECT_EQ(DetailsOf(result.status()).field, "time_limit_ns");
+  });
+  EXPECT_EQ(DetailsOf(harness_->jobs->SetAvailability({}).status()).field, "availability");
+  EXPECT_EQ(DetailsOf(harness_->jobs->Steps("jobs/1", -1).status()).field, "after_step");
 }
 
 TEST_F(JobManagerTest, WatchersSeeNewerVersionsInOrderUntilTheyLeave) {

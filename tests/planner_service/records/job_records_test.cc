@@ -6,6 +6,7 @@
 
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
+#include "common/base/error_details.h"
 #include "planner_service/store/set_aside.h"
 #include "tests/planner_service/jobs/recording_store.h"
 #include "tests/planner_service/jobs/small_spec.h"
@@ -48,6 +49,7 @@ class JobRecordsTest : public ::testing::Test {
     EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
     EXPECT_THAT(std::string(status.message()), HasSubstr("until the state can be written again"));
     EXPECT_THAT(std::string(status.message()), HasSubstr("the disk is gone"));
+    EXPECT_TRUE(DetailsOf(status).retry_after.has_value());
   }
 
   void ReplaceBlobs(const std::optional<std::string>& with) {

@@ -52,5 +52,19 @@ TEST(ToGrpc, DetailsAreThoseOfGoogleRpc) {
   EXPECT_EQ(retry.retry_delay().nanos(), 500'000'000);
 }
 
+TEST(OpenStreams, BeyondTheMostSayWhenToTryAgain) {
+  OpenStreams streams;
+  const int64_t first = streams.Add([] {});
+  streams.Add([] {});
+  EXPECT_EQ(streams.CheckRoom(2), absl::OkStatus());
+  streams.Add([] {});
+  const absl::Status full = streams.CheckRoom(2);
+  EXPECT_TRUE(absl::IsResourceExhausted(full)) << full;
+  ASSERT_TRUE(DetailsOf(full).retry_after.has_value());
+  EXPECT_GE(*DetailsOf(full).retry_after, absl::Seconds(1));
+  streams.Remove(first);
+  EXPECT_EQ(streams.CheckRoom(2), absl::OkStatus());
+}
+
 }  // namespace
 }  // namespace stagewright

@@ -38,12 +38,25 @@ TEST(FolderStore, RemovesTheFolderWithItsLastObject) {
   EXPECT_FALSE(std::filesystem::exists(directory.File("store/a")));
 }
 
+TEST(FolderStore, ListsObjectsAndFoldersInOrder) {
+  const TempDirectory directory;
+  FolderStore store(directory.File("store"));
+  for (const std::string key : {"b/two", "b/one", "a/x/y", "a-b", "a/z"})
+    ASSERT_TRUE(store.Write(key, "1").ok());
+  EXPECT_THAT(*store.List(""), ::testing::ElementsAre("a-b", "a/", "b/"));
+  EXPECT_THAT(*store.List("a/"), ::testing::ElementsAre("x/", "z"));
+  EXPECT_THAT(*store.List("b/"), ::testing::ElementsAre("one", "two"));
+  EXPECT_THAT(*store.List("c/"), ::testing::IsEmpty());
+  EXPECT_THAT(*store.List("a-b/"), ::testing::IsEmpty());  // An object.
+}
+
 TEST(FolderStore, OneThatIsNotMountedIsUnavailable) {
   const TempDirectory directory;
   const FolderStore store(directory.File("store"));
   const auto bytes = store.Read("a/one", 100, nullptr);
   EXPECT_EQ(bytes.status().code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(std::string(bytes.status().message()), ::testing::HasSubstr(store.where()));
+  EXPECT_EQ(store.List("").status().code(), absl::StatusCode::kUnavailable);
 }
 
 TEST(FolderStore, NothingIsReadForWhoHasGivenUp) {

@@ -1,0 +1,113 @@
+// What the log says of calls that change something.
+#include "planner_service/service/job_rpc.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "absl/strings/str_cat.h"
+#include "tests/planner_service/jobs/small_spec.h"
+#include "tests/planner_service/service/server_fixture.h"
+
+namespace stagewright {
+namespace {
+
+using ::testing::ContainsRegex;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr char kOperator[] = "operators-token-001";
+
+class JobRpcTest : public ServerTest {
+ protected:
+  static ServerOptions WithTokens() {
+    const std::string file = ::testing::TempDir() + "/job_rpc_tokens";
+    std::ofstream(file) << kOperator << " operator olga\nworkers-token-00001 worker w\n";
+    ServerOptions options = TestOptions();
+    options.door.token_file = file;
+    options.door.audit_log = ::testing::TempDir() + "/job_rpc_audit";
+    return options;
+  }
+
+  static void Show(grpc::ClientContext& context, const std::string& token) {
+    if (!token.empty()) context.AddMetadata("authorization", "Bearer " + token);
+  }
+
+  // A worker "w" for as long as the test takes.
+  void ConnectWorker(const std::string& token = "") {
+    Show(worker_, token);
+    stream_ = workers_->Connect(&worker_);
+    v1::ConnectRequest connect;
+    v1::Register* message = connect.mutable_register_();
+    message->set_worker("w");
+    v1::DeviceKind* kind = message->add_kinds();
+    kind->set_name("cpu");
+    kind->set_flops_per_second(1e9);
+    kind->set_memory_bytes_per_second(1e10);
+    v1::Device* device = message->add_devices();
+    device->set_name("cpu0");
+    device->set_memory_bytes(int64_t{1} << 30);
+    v1::ConnectResponse welcome;
+    ASSERT_TRUE(stream_->Write(connect) && stream_->Read(&welcome));
+  }
+
+  void TearDown() override {
+    if (stream_ == nullptr) return;
+    worker_.TryCancel();
+    stream_->Finish();
+  }
+
+  // The log of a call that changes the worker.
+  std::string LogOf(v1::WorkerAvailability availability, const std::string& token = "",
+                    const std::string& worker = "w") {
+    v1::SetWorkerAvailabilityRequest request;
+    request.set_name(worker);
+    request.set_availability(availability);
+    grpc::ClientContext context;
+    Show(context, token);
+    v1::SetWorkerAvailabilityResponse response;
+    ::testing::internal::CaptureStderr();
+    const grpc::Status status = jobs_->SetWorkerAvailability(&context, request, &response);
+    const std::string log = ::testing::internal::GetCapturedStderr();
+    EXPECT_EQ(status.ok(), worker == "w") << status.error_message();
+    return log;
+  }
+
+  grpc::ClientContext worker_;
+  std::unique_ptr<grpc::ClientReaderWriter<v1::ConnectRequest, v1::ConnectResponse>> stream_;
+};
+
+TEST_F(JobRpcTest, LogsWhichWorkerIsOpenedOrClosedAndFromWhere) {
+  Start();
+  ConnectWorker();
+  const std::string from = " worker=w client=ipv4:127\\.0\\.0\\.1:";
+  EXPECT_THAT(LogOf(v1::WORKER_AVAILABILITY_CORDONED), ContainsRegex("worker cordoned" + from));
+  EXPECT_THAT(LogOf(v1::WORKER_AVAILABILITY_OPEN), ContainsRegex("worker uncordoned" + from));
+  EXPECT_THAT(LogOf(v1::WORKER_AVAILABILITY_DRAINING), ContainsRegex("worker drained" + from));
+  EXPECT_THAT(LogOf(v1::WORKER_AVAILABILITY_CORDONED, "", "nobody"), Not(HasSubstr("cordoned")));
+}
+
+TEST_F(JobRpcTest, LogsWhoOpensOrClosesAWorker) {
+  Start(WithTokens());
+  ConnectWorker("workers-token-00001");
+  EXPECT_THAT(LogOf(v1::WORKER_AVAILABILITY_CORDONED, kOperator),
+              HasSubstr("worker cordoned worker=w who=olga client="));
+}
+
+TEST_F(JobRpcTest, LogsTheRequestAndTheClientOfASubmit) {
+  Start();
+  v1::SubmitJobRequest request;
+  *request.mutable_spec() = testing::SmallSpec();
+  request.set_request_id("once");
+  v1::SubmitJobResponse response;
+  grpc::ClientContext context;
+  ::testing::internal::CaptureStderr();
+  const grpc::Status status = jobs_->SubmitJob(&context, request, &response);
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              ContainsRegex("submitted job=jobs/1 state=pending request=once client=ipv4:127\\."));
+  EXPECT_TRUE(status.ok()) << status.error_message();
+}
+
+}  // namespace
+}  // namespace stagewright

@@ -1,5 +1,6 @@
 #include "planner_service/election/relay.h"
 
+#include <grpc/grpc.h>
 #include <grpc/grpc_security_constants.h>
 #include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/grpcpp.h>
@@ -17,6 +18,7 @@
 namespace stagewright {
 namespace {
 
+constexpr char kCredentials[] = "authorization";
 constexpr char kPassedOn[] = "stagewright-passed-on";
 
 absl::string_view View(const grpc::string_ref& text) { return {text.data(), text.size()}; }
@@ -27,12 +29,22 @@ bool IsTransports(absl::string_view key) {
          key == "content-type" || key == "te" || key == "host";
 }
 
-// The caller's own metadata, and who it is by its certificate and address. What the leader believes
-// of planners only is no caller's to say.
+// Whether gRPC sends it: it takes in more than that, and ends the process that passes it on.
+bool MayBeSent(const grpc::string_ref& key, const grpc::string_ref& value) {
+  const grpc_slice name = grpc_slice_from_static_buffer(key.data(), key.size());
+  return grpc_header_key_is_legal(name) != 0 &&
+         (grpc_is_binary_header(name) != 0 ||
+          grpc_header_nonbin_value_is_legal(
+              grpc_slice_from_static_buffer(value.data(), value.size())) != 0);
+}
+
+// The caller's credentials, and who it is by its certificate and address. Nothing else that it says
+// is needed, nor its to say where the leader believes planners only.
 void DescribeCaller(const grpc::GenericCallbackServerContext& call, grpc::ClientContext& onward) {
-  for (const auto& [key, value] : call.client_metadata()) {
-    if (!IsTransports(View(key)) && !absl::StartsWith(View(key), kPlannersMetadata))
-      onward.AddMetadata(std::string(View(key)), std::string(View(value)));
+  const auto [first, last] = call.client_metadata().equal_range(kCredentials);
+  for (auto it = first; it != last; ++it) {
+    if (MayBeSent(it->first, it->second))
+      onward.AddMetadata(kCredentials, {it->second.data(), it->second.size()});
   }
   onward.AddMetadata(kPassedOn, "1");
   onward.AddMetadata(kCallerPeer, call.peer());
@@ -102,7 +114,7 @@ class RelayedCall : public grpc::ServerGenericBidiReactor {
     }
     void OnDone(const grpc::Status& status) override {
       for (const auto& [key, value] : call_->onward_.GetServerTrailingMetadata()) {
-        if (!IsTransports(View(key)))
+        if (!IsTransports(View(key)) && MayBeSent(key, value))
           call_->context_->AddTrailingMetadata(std::string(View(key)), std::string(View(value)));
       }
       // A server that goes away cancels what it has not answered: that is no wish of the client.

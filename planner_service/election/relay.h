@@ -10,9 +10,10 @@
 
 namespace stagewright {
 
-// Calls that were passed on already are refused: two planners would hand them to and fro. Metadata,
-// deadlines, cancellation, and statuses with their details come along, and who calls, by
-// certificate and address (planner_service/access/relayed_caller.h). Thread-safe.
+// Calls that were passed on already are refused: two planners would hand them to and fro. Deadlines,
+// cancellation, and statuses with their details and metadata come along, and who calls, by
+// `authorization`, certificate and address (planner_service/access/relayed_caller.h); no other
+// metadata of callers does. Thread-safe.
 class Relay : public grpc::CallbackGenericService {
  public:
   // Where calls go; null: nowhere at the moment, they are UNAVAILABLE.

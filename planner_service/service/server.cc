@@ -276,6 +276,7 @@ class RunningServer : public PlannerServer {
     const DiskUse disk = DiskUseOf(options_.state);
     sample.state_bytes = disk.used_bytes;
     sample.state_free_bytes = disk.free_bytes;
+    sample.audit_failures = door_->audit_failures();
     return sample;
   }
 

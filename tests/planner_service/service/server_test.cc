@@ -445,7 +445,8 @@ TEST_F(ServerTest, MetricsCountWhatHappened) {
         "stagewright_planner_jobs", "stagewright_planner_workers", "stagewright_planner_devices",
         "stagewright_planner_job_step_seconds", "stagewright_planner_job_predicted_step_seconds",
         "stagewright_planner_job_recent_step_seconds", "stagewright_planner_job_drift_ratio",
-        "stagewright_planner_job_loss", "stagewright_planner_rpc_requests_total"}) {
+        "stagewright_planner_job_loss", "stagewright_planner_rpc_requests_total",
+        "stagewright_planner_audit_failures_total"}) {
     const bool per_job = std::string(name).find("_job_") != std::string::npos;
     // No job has run: families without series are not written.
     EXPECT_THAT(text,

@@ -53,6 +53,7 @@ class LeaderJobs : public v1::JobService::Service {
     if (request->name() == kQuiet) {
       writer->Write(update);
       while (!context->IsCancelled()) absl::SleepFor(absl::Milliseconds(20));
+      quiet_ended_ = true;
       return grpc::Status::OK;
     }
     for (int64_t version = 1; request->after_version() == 0 || version < request->after_version();
@@ -64,6 +65,7 @@ class LeaderJobs : public v1::JobService::Service {
     return grpc::Status::OK;
   }
   absl::Notification cancelled_;
+  std::atomic<bool> quiet_ended_ = false;
   // What planners said of the last caller.
   struct Heard {
     int calls = 0;
@@ -129,6 +131,8 @@ class RelayTest : public ::testing::Test {
     builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
     // What proxies and other servers commonly allow on one connection.
     builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, 100);
+    // As a planner's: followers ping every 5 s.
+    builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 2000);
     builder.RegisterService(&leader_jobs_);
     builder.RegisterService(&leader_workers_);
     leader_ = builder.BuildAndStart();
@@ -353,6 +357,30 @@ TEST_F(RelayTest, ManyCallsAtOnceAndALeaderThatDies) {
   for (std::thread& caller : callers) caller.join();
   EXPECT_EQ(other, 0);
   EXPECT_GT(away, 0);
+}
+
+TEST_F(RelayTest, CallsOfAFormerLeaderEndWhenAnotherLeads) {
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(60));
+  v1::WatchJobRequest request;
+  request.set_name(kQuiet);
+  const auto reader = Jobs().WatchJob(&context, request);
+  v1::WatchJobResponse update;
+  ASSERT_TRUE(reader->Read(&update));
+  // It may still lead.
+  follower_->Follow("");
+  follower_->Follow(leader_address_);
+  grpc::ClientContext asking;
+  asking.AddMetadata("authorization", "somebody");
+  v1::GetJobResponse response;
+  ASSERT_TRUE(Get(asking, response).ok());
+  absl::SleepFor(absl::Milliseconds(100));
+  EXPECT_FALSE(leader_jobs_.quiet_ended_);
+
+  const auto second = Follower::Start({"127.0.0.1:0"}).value();
+  follower_->Follow(second->address());
+  EXPECT_FALSE(reader->Read(&update));
+  EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::UNAVAILABLE);
 }
 
 TEST_F(RelayTest, WithoutALeaderCallsAreUnavailable) {

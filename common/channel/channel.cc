@@ -80,13 +80,17 @@ absl::StatusOr<std::shared_ptr<grpc::Channel>> OpenChannel(
     const std::string& address, const ChannelSecurity& security,
     const grpc::ChannelArguments& arguments) {
   RETURN_IF_ERROR(Check(address, security));
+  grpc::ChannelArguments own = arguments;
+  // A proxy of the environment (http_proxy) would read what is not encrypted, tokens to a planner
+  // of this machine among it.
+  if (security.tls.empty() || IsLoopback(address)) own.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   std::vector<std::unique_ptr<grpc::experimental::ClientInterceptorFactoryInterface>> interceptors;
   if (!security.token_file.empty()) {
     RETURN_IF_ERROR(ReadToken(security.token_file).status());
     interceptors.push_back(std::make_unique<TokenInterceptors>(security.token_file));
   }
   return grpc::experimental::CreateCustomChannelWithInterceptors(
-      address, ClientCredentials(security.tls), arguments, std::move(interceptors));
+      address, ClientCredentials(security.tls), own, std::move(interceptors));
 }
 
 }  // namespace stagewright

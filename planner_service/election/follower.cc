@@ -81,6 +81,8 @@ class RelayingFollower : public Follower {
     arguments.SetMaxReceiveMessageSize(-1);
     // Channels of equal arguments would share one connection.
     arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+    // Planners reach each other by themselves, whatever proxy the environment names.
+    arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
     // A leader whose machine is gone ends no connection: pings find out, however quiet calls are.
     arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 5000);
     arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 5000);

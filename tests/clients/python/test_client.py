@@ -193,6 +193,12 @@ def test_jobs_are_listed_over_all_pages(connect):
         assert [found.name for found in connect(planner.address).jobs()] == ["jobs/9", "jobs/8", "jobs/7"]
 
 
+def test_a_proxy_of_the_environment_is_not_asked_on_this_machine(connect, monkeypatch):
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
+    with PlannerDouble(ListJobs=lambda *_: jobs_pb.ListJobsResponse(jobs=[job("jobs/1")])) as planner:
+        assert [found.name for found in connect(planner.address).jobs()] == ["jobs/1"]
+
+
 def test_some_jobs_are_listed(connect):
     asked = []
 

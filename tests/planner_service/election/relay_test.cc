@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cstdlib>
 #include <map>
 #include <string>
 #include <thread>
@@ -381,6 +382,19 @@ TEST_F(RelayTest, CallsOfAFormerLeaderEndWhenAnotherLeads) {
   follower_->Follow(second->address());
   EXPECT_FALSE(reader->Read(&update));
   EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::UNAVAILABLE);
+}
+
+TEST_F(RelayTest, LeadersAreReachedWithoutAProxy) {
+  grpc::ChannelArguments arguments;
+  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  v1::JobService::Stub jobs(grpc::CreateCustomChannel(
+      follower_->address(), grpc::InsecureChannelCredentials(), arguments));
+  setenv("http_proxy", "http://127.0.0.1:1", 1);
+  grpc::ClientContext context;
+  context.AddMetadata("authorization", "somebody");
+  v1::GetJobResponse response;
+  EXPECT_TRUE(jobs.GetJob(&context, {}, &response).ok());
+  unsetenv("http_proxy");
 }
 
 TEST_F(RelayTest, WithoutALeaderCallsAreUnavailable) {

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+
 #include "absl/time/clock.h"
 #include "tests/planner_service/store/etcd/etcd_server.h"
 
@@ -47,6 +49,16 @@ TEST(EtcdClient, SaysWhichMemberDoesNotAnswer) {
   const absl::Status status = client.Range({}).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(std::string(status.message()), HasSubstr("127.0.0.1:1"));
+}
+
+TEST(EtcdClient, AsksNoProxy) {
+  testing::EtcdServer server;
+  setenv("http_proxy", "http://127.0.0.1:1", 1);
+  EtcdClient client({{server.endpoint()}, "/"}, absl::Seconds(60));
+  etcdserverpb::RangeRequest get;
+  get.set_key("k");
+  EXPECT_EQ(client.Range(get).status(), absl::OkStatus());
+  unsetenv("http_proxy");
 }
 
 TEST(EtcdClient, KeepsLeases) {

@@ -3,6 +3,7 @@
 #include <grpcpp/create_channel.h>
 #include <grpcpp/support/client_interceptor.h>
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -21,6 +22,11 @@ absl::StatusOr<std::string> ReadToken(const std::string& path) {
   const std::string token(absl::StripAsciiWhitespace(text->substr(0, text->find('\n'))));
   if (token.empty())
     return absl::FailedPreconditionError(absl::StrCat("--token-file ", path, ": it is empty"));
+  // gRPC ends the process that sends others in a header.
+  if (!std::all_of(token.begin(), token.end(), absl::ascii_isprint)) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "--token-file ", path, ": its first line has bytes that are not printable ASCII"));
+  }
   return token;
 }
 
@@ -32,7 +38,7 @@ class TokenInterceptor : public grpc::experimental::Interceptor {
   void Intercept(grpc::experimental::InterceptorBatchMethods* methods) override {
     using Points = grpc::experimental::InterceptionHookPoints;
     if (methods->QueryInterceptionHookPoint(Points::PRE_SEND_INITIAL_METADATA)) {
-      // A file that cannot be read any more leaves the call without: the planner then says so.
+      // A file that has gone bad since leaves the call without: the planner then says so.
       const auto token = ReadToken(path_);
       if (token.ok())
         methods->GetSendInitialMetadata()->emplace("authorization", "Bearer " + *token);

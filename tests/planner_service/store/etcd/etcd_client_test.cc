@@ -64,10 +64,18 @@ TEST(EtcdClient, AsksNoProxy) {
 TEST(EtcdClient, KeepsLeases) {
   testing::EtcdServer server;
   EtcdClient client({{server.endpoint()}, "/"}, absl::Seconds(60));
-  const int64_t lease = client.GrantLease(absl::Seconds(600)).value();
+  const int64_t lease = client.GrantLease(absl::Seconds(600))->id;
   EXPECT_EQ(client.KeepLease(lease), absl::OkStatus());
   EXPECT_EQ(client.RevokeLease(lease), absl::OkStatus());
   EXPECT_EQ(client.KeepLease(lease).code(), absl::StatusCode::kNotFound);
+}
+
+// Whoever counts on parts of a second must not be the last to know that the lease is over.
+TEST(EtcdClient, LeasesLastAtLeastAsLongAsAsked) {
+  testing::EtcdServer server;
+  EtcdClient client({{server.endpoint()}, "/"}, absl::Seconds(60));
+  EXPECT_EQ(client.GrantLease(absl::Milliseconds(8900))->ttl, absl::Seconds(9));
+  EXPECT_EQ(client.GrantLease(absl::Seconds(8))->ttl, absl::Seconds(8));
 }
 
 }  // namespace

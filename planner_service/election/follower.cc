@@ -12,6 +12,7 @@
 #include "common/channel/credentials.h"
 #include "planner_service/election/channel_pool.h"
 #include "planner_service/election/relay.h"
+#include "planner_service/service/rpc.h"
 #include "planner_service/service/server.h"
 
 namespace stagewright {
@@ -41,6 +42,7 @@ class RelayingFollower : public Follower {
     builder.SetMaxReceiveMessageSize(options_.max_message_mib << 20);
     builder.SetMaxSendMessageSize(-1);
     builder.RegisterCallbackGenericService(&relay_);
+    builder.SetOption(WithoutReflection());  // The leader answers, to whom it may.
     server_ = builder.BuildAndStart();
     if (server_ == nullptr || port == 0) {
       server_.reset();

@@ -1,7 +1,10 @@
 #include "planner_service/service/rpc.h"
 
+#include <grpcpp/ext/proto_server_reflection_plugin.h>
+
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "common/base/error_details.h"
 #include "stagewright/v1/error_details.pb.h"
@@ -57,6 +60,19 @@ grpc::Status ToGrpc(const absl::Status& status) {
   const v1::ErrorStatus detailed = WithDetails(status, DetailsOf(status));
   if (detailed.details().empty()) return grpc::Status(code, detailed.message());
   return grpc::Status(code, detailed.message(), detailed.SerializeAsString());
+}
+
+std::unique_ptr<grpc::ServerBuilderOption> WithoutReflection() {
+  class Option : public grpc::ServerBuilderOption {
+    void UpdateArguments(grpc::ChannelArguments* /*arguments*/) override {}
+    void UpdatePlugins(std::vector<std::unique_ptr<grpc::ServerBuilderPlugin>>* plugins) override {
+      using Reflection = grpc::reflection::ProtoServerReflectionPlugin;
+      std::erase_if(*plugins, [](const auto& plugin) {
+        return dynamic_cast<const Reflection*>(plugin.get()) != nullptr;
+      });
+    }
+  };
+  return std::make_unique<Option>();
 }
 
 int64_t OpenStreams::Add(std::function<void()> close) {

@@ -1,10 +1,13 @@
-// Small things every service here needs: statuses, and streams that end with the server.
+// Small things every service here needs: statuses, streams that end with the server, and servers
+// that do not say what they offer.
 #pragma once
 
+#include <grpcpp/impl/server_builder_option.h>
 #include <grpcpp/support/status.h>
 
 #include <functional>
 #include <map>
+#include <memory>
 #include <utility>
 
 #include "absl/synchronization/mutex.h"
@@ -23,6 +26,10 @@ absl::Status MoveTo(absl::StatusOr<T> from, T* to) {
   *to = *std::move(from);
   return absl::OkStatus();
 }
+
+// For ServerBuilder::SetOption. A program that has gRPC's reflection has it in all of its servers,
+// also where callers need no role, and where others than theirs answer.
+std::unique_ptr<grpc::ServerBuilderOption> WithoutReflection();
 
 // Streams that would outlive Server::Shutdown(), which waits for every reactor. Thread-safe.
 class OpenStreams {

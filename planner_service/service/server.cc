@@ -7,6 +7,7 @@
 #include <grpcpp/server.h>
 #include <grpcpp/server_builder.h>
 
+#include <algorithm>
 #include <condition_variable>
 #include <mutex>
 #include <thread>
@@ -25,6 +26,7 @@
 #include "planner_service/service/job_rpc.h"
 #include "planner_service/service/planner_rpc.h"
 #include "planner_service/service/profile_rpc.h"
+#include "planner_service/service/rpc.h"
 #include "planner_service/service/topology_rpc.h"
 #include "planner_service/store/disk_use.h"
 #include "planner_service/store/sqlite_store.h"
@@ -203,6 +205,9 @@ class RunningServer : public PlannerServer {
     builder.SetMaxReceiveMessageSize(options_.max_message_mib << 20);
     builder.SetMaxSendMessageSize(-1);
     for (const auto& service : services) builder.RegisterService(service.second);
+    if (std::all_of(services.begin(), services.end(),
+                    [](const auto& service) { return IsForWorkers(service.first); }))
+      builder.SetOption(WithoutReflection());
     auto elsewhere = std::make_unique<OfferedElsewhere>();
     if (!options_.worker_listen.empty()) builder.RegisterCallbackGenericService(elsewhere.get());
     if (metrics_ != nullptr) {

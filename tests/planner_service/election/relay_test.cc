@@ -2,6 +2,7 @@
 
 #include <arpa/inet.h>
 #include <gmock/gmock.h>
+#include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
@@ -404,6 +405,24 @@ TEST_F(RelayTest, WithoutALeaderCallsAreUnavailable) {
   const grpc::Status status = Get(context, response);
   EXPECT_EQ(status.error_code(), grpc::StatusCode::UNAVAILABLE);
   EXPECT_THAT(status.error_message(), HasSubstr("no planner leads"));
+}
+
+TEST_F(RelayTest, FollowersSayNothingOfServicesByThemselves) {
+  follower_->Follow("");
+  grpc::ClientContext context;
+  grpc::CompletionQueue queue;
+  grpc::ByteBuffer answer;
+  grpc::Status status;
+  const auto channel =
+      grpc::CreateChannel(follower_->address(), grpc::InsecureChannelCredentials());
+  const auto call = grpc::GenericStub(channel).PrepareUnaryCall(
+      &context, "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", answer, &queue);
+  call->StartCall();
+  call->Finish(&answer, &status, nullptr);
+  void* tag = nullptr;
+  bool ok = false;
+  queue.Next(&tag, &ok);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::UNAVAILABLE);
 }
 
 TEST_F(RelayTest, CallsAreNotPassedOnTwice) {

@@ -2,6 +2,7 @@
 
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
 
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
@@ -75,11 +76,11 @@ std::unique_ptr<grpc::ServerBuilderOption> WithoutReflection() {
   return std::make_unique<Option>();
 }
 
-int64_t OpenStreams::Add(std::function<void()> close) {
+int64_t OpenStreams::Add(std::function<void()> close, const std::string& owner) {
   {
     absl::MutexLock lock(&mutex_);
     if (!closing_) {
-      streams_[next_] = std::move(close);
+      streams_[next_] = {std::move(close), owner};
       return next_++;
     }
   }
@@ -97,11 +98,17 @@ size_t OpenStreams::size() {
   return streams_.size();
 }
 
+size_t OpenStreams::SizeOf(const std::string& owner) {
+  absl::MutexLock lock(&mutex_);
+  return std::count_if(streams_.begin(), streams_.end(),
+                       [&](const auto& entry) { return entry.second.owner == owner; });
+}
+
 void OpenStreams::CloseAll() {
   // Under the lock, so that no stream can be destroyed between being found and being closed.
   absl::MutexLock lock(&mutex_);
   closing_ = true;
-  for (auto& [id, close] : streams_) close();
+  for (auto& [id, stream] : streams_) stream.close();
   streams_.clear();
 }
 

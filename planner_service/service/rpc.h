@@ -8,6 +8,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "absl/synchronization/mutex.h"
@@ -35,16 +36,22 @@ std::unique_ptr<grpc::ServerBuilderOption> WithoutReflection();
 class OpenStreams {
  public:
   // `close` finishes the stream with a status; it may be called once, from any thread. Called at
-  // once if the server is shutting down.
-  int64_t Add(std::function<void()> close);
+  // once if the server is shutting down. Streams of an owner are counted together.
+  int64_t Add(std::function<void()> close, const std::string& owner = "");
   void Remove(int64_t id);
   size_t size();
+  size_t SizeOf(const std::string& owner);
   // Closes all streams, and those that come later.
   void CloseAll();
 
  private:
+  struct Stream {
+    std::function<void()> close;
+    std::string owner;
+  };
+
   absl::Mutex mutex_;
-  std::map<int64_t, std::function<void()>> streams_ ABSL_GUARDED_BY(mutex_);
+  std::map<int64_t, Stream> streams_ ABSL_GUARDED_BY(mutex_);
   int64_t next_ ABSL_GUARDED_BY(mutex_) = 1;
   bool closing_ ABSL_GUARDED_BY(mutex_) = false;
 };

@@ -46,4 +46,13 @@ bool IsLoopback(absl::string_view address) {
   return inet_pton(AF_INET6, host.c_str(), &six) == 1 && IN6_IS_ADDR_LOOPBACK(&six) != 0;
 }
 
+bool IsWildcard(absl::string_view address) {
+  const std::string host(HostOf(address));
+  if (host.empty()) return true;
+  in_addr four = {};
+  if (inet_pton(AF_INET, host.c_str(), &four) == 1) return four.s_addr == htonl(INADDR_ANY);
+  in6_addr six = {};
+  return inet_pton(AF_INET6, host.c_str(), &six) == 1 && IN6_IS_ADDR_UNSPECIFIED(&six) != 0;
+}
+
 }  // namespace stagewright

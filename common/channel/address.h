@@ -16,4 +16,8 @@ absl::Status CheckAddress(absl::string_view flag, absl::string_view address);
 // up: any other name may be anywhere.
 bool IsLoopback(absl::string_view address);
 
+// Whether it stands for all addresses of a machine, to listen on, as 0.0.0.0 and [::] do: nobody on
+// another machine can call it.
+bool IsWildcard(absl::string_view address);
+
 }  // namespace stagewright

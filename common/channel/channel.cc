@@ -3,6 +3,7 @@
 #include <grpcpp/create_channel.h>
 #include <grpcpp/support/client_interceptor.h>
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -21,6 +22,11 @@ absl::StatusOr<std::string> ReadToken(const std::string& path) {
   const std::string token(absl::StripAsciiWhitespace(text->substr(0, text->find('\n'))));
   if (token.empty())
     return absl::FailedPreconditionError(absl::StrCat("--token-file ", path, ": it is empty"));
+  // gRPC ends the process that sends others in a header.
+  if (!std::all_of(token.begin(), token.end(), absl::ascii_isprint)) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "--token-file ", path, ": its first line has bytes that are not printable ASCII"));
+  }
   return token;
 }
 
@@ -32,7 +38,7 @@ class TokenInterceptor : public grpc::experimental::Interceptor {
   void Intercept(grpc::experimental::InterceptorBatchMethods* methods) override {
     using Points = grpc::experimental::InterceptionHookPoints;
     if (methods->QueryInterceptionHookPoint(Points::PRE_SEND_INITIAL_METADATA)) {
-      // A file that cannot be read any more leaves the call without: the planner then says so.
+      // A file that has gone bad since leaves the call without: the planner then says so.
       const auto token = ReadToken(path_);
       if (token.ok())
         methods->GetSendInitialMetadata()->emplace("authorization", "Bearer " + *token);
@@ -80,13 +86,17 @@ absl::StatusOr<std::shared_ptr<grpc::Channel>> OpenChannel(
     const std::string& address, const ChannelSecurity& security,
     const grpc::ChannelArguments& arguments) {
   RETURN_IF_ERROR(Check(address, security));
+  grpc::ChannelArguments own = arguments;
+  // A proxy of the environment (http_proxy) would read what is not encrypted, tokens to a planner
+  // of this machine among it.
+  if (security.tls.empty() || IsLoopback(address)) own.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   std::vector<std::unique_ptr<grpc::experimental::ClientInterceptorFactoryInterface>> interceptors;
   if (!security.token_file.empty()) {
     RETURN_IF_ERROR(ReadToken(security.token_file).status());
     interceptors.push_back(std::make_unique<TokenInterceptors>(security.token_file));
   }
   return grpc::experimental::CreateCustomChannelWithInterceptors(
-      address, ClientCredentials(security.tls), arguments, std::move(interceptors));
+      address, ClientCredentials(security.tls), own, std::move(interceptors));
 }
 
 }  // namespace stagewright

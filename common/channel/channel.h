@@ -19,9 +19,11 @@ struct ChannelSecurity {
   bool insecure = false;   // Speak in the clear, beyond this machine, too.
 };
 
-// Connects with the first call. INVALID_ARGUMENT: no TLS for an address beyond this machine without
-// `insecure`, or a token that would go there in the clear; the message says what to do. Errors of
-// CheckTlsFiles; FAILED_PRECONDITION names a token file that cannot be read or is empty.
+// Connects with the first call; through a proxy of the environment (`https_proxy` and its like)
+// only with TLS and to another machine. INVALID_ARGUMENT: no TLS for an address beyond this machine
+// without `insecure`, or a token that would go there in the clear; the message says what to do.
+// Errors of CheckTlsFiles; FAILED_PRECONDITION names a token file that cannot be read, is empty, or
+// has bytes that are not printable ASCII.
 absl::StatusOr<std::shared_ptr<grpc::Channel>> OpenChannel(const std::string& address,
                                                            const ChannelSecurity& security,
                                                            const grpc::ChannelArguments& arguments);

@@ -4,8 +4,7 @@
 
 namespace stagewright {
 
-// Metadata that callers give is theirs but for keys that begin so: those are taken out.
-inline constexpr char kPlannersMetadata[] = "stagewright-";
+// What callers themselves say under these keys is not passed on.
 inline constexpr char kCallerUri[] = "stagewright-caller-uri-bin";  // One for each that it has.
 inline constexpr char kCallerPeer[] = "stagewright-caller-peer-bin";
 

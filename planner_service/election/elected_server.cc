@@ -224,6 +224,16 @@ absl::Status CheckPeers(const DoorOptions& door, const ElectionOptions& election
                                                  "planners know who may say for whom it calls"));
 }
 
+// Whether the others can reach this planner where it says that it is.
+absl::Status CheckAdvertised(absl::string_view flag, const std::string& advertised,
+                             absl::string_view listen_flag, const std::string& listen) {
+  const std::string& address = advertised.empty() ? listen : advertised;
+  if (address.empty() || !IsWildcard(address)) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      advertised.empty() ? listen_flag : flag, " ", address,
+      ": it is no address at which other planners reach this one; give ", flag, " HOST:PORT"));
+}
+
 absl::Status CheckEtcd(const ElectionOptions& election, bool insecure) {
   if (!election.etcd.empty())
     return CheckTlsFiles(election.etcd, /*need_certificate=*/false, "--etcd");
@@ -245,6 +255,9 @@ absl::StatusOr<std::unique_ptr<PlannerServer>> StartElected(const ServerOptions&
   ASSIGN_OR_RETURN(const std::unique_ptr<Door> door,
                    Door::Open(options.listen, options.worker_listen, options.door));
   RETURN_IF_ERROR(CheckPeers(options.door, election));
+  RETURN_IF_ERROR(CheckAdvertised("--advertise", election.advertise, "--listen", options.listen));
+  RETURN_IF_ERROR(CheckAdvertised("--advertise-workers", election.advertise_workers,
+                                  "--worker-listen", options.worker_listen));
   RETURN_IF_ERROR(CheckEtcd(election, options.door.insecure));
   const std::string security = absl::StrCat(
       door->description(), "; ", options.door.tls.empty() ? "in the clear" : "TLS",

@@ -28,7 +28,7 @@ struct ElectionOptions {
 // speak it with each other: each shows its certificate, and where callers show theirs, that of a
 // planner (planner_service/access/access.h) is believed who called it. Errors of EtcdPlace, of
 // etcd, of CheckTlsFiles, and of PlannerServer::Start; INVALID_ARGUMENT names the flag where
-// planners could not believe each other, or something secret would travel in the clear.
+// planners could not reach or believe each other, or something secret would travel in the clear.
 absl::StatusOr<std::unique_ptr<PlannerServer>> StartElected(const ServerOptions& options,
                                                             const ElectionOptions& election);
 

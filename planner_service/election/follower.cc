@@ -12,6 +12,7 @@
 #include "common/channel/credentials.h"
 #include "planner_service/election/channel_pool.h"
 #include "planner_service/election/relay.h"
+#include "planner_service/service/rpc.h"
 #include "planner_service/service/server.h"
 
 namespace stagewright {
@@ -41,6 +42,7 @@ class RelayingFollower : public Follower {
     builder.SetMaxReceiveMessageSize(options_.max_message_mib << 20);
     builder.SetMaxSendMessageSize(-1);
     builder.RegisterCallbackGenericService(&relay_);
+    builder.SetOption(WithoutReflection());  // The leader answers, to whom it may.
     server_ = builder.BuildAndStart();
     if (server_ == nullptr || port == 0) {
       server_.reset();
@@ -61,13 +63,18 @@ class RelayingFollower : public Follower {
   std::string address() const override { return address_; }
 
   void Follow(const std::string& leader) override {
-    absl::MutexLock lock(&mutex_);
-    if (leader == leader_) return;
-    leader_ = leader;
-    // Calls of the one before hold its channels until they end.
-    channels_ = leader.empty()
-                    ? nullptr
-                    : std::make_unique<ChannelPool>([this, leader] { return Connect(leader); });
+    {
+      absl::MutexLock lock(&mutex_);
+      if (leader == leader_) return;
+      leader_ = leader;
+      // Calls of the one before hold its channels until they end.
+      channels_ = leader.empty()
+                      ? nullptr
+                      : std::make_unique<ChannelPool>([this, leader] { return Connect(leader); });
+      if (leader.empty() || leader == last_leader_) return;
+      last_leader_ = leader;
+    }
+    relay_.EndCalls();
   }
 
  private:
@@ -76,9 +83,12 @@ class RelayingFollower : public Follower {
     arguments.SetMaxReceiveMessageSize(-1);
     // Channels of equal arguments would share one connection.
     arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-    // A leader whose machine is gone ends no connection.
+    // Planners reach each other by themselves, whatever proxy the environment names.
+    arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+    // A leader whose machine is gone ends no connection: pings find out, however quiet calls are.
     arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 5000);
     arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 5000);
+    arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
     return grpc::CreateCustomChannel(leader, leader_credentials_, arguments);
   }
 
@@ -91,6 +101,7 @@ class RelayingFollower : public Follower {
   const std::shared_ptr<grpc::ChannelCredentials> leader_credentials_;
   absl::Mutex mutex_;
   std::string leader_ ABSL_GUARDED_BY(mutex_);
+  std::string last_leader_ ABSL_GUARDED_BY(mutex_);  // The last that was known.
   std::unique_ptr<ChannelPool> channels_ ABSL_GUARDED_BY(mutex_);
   Relay relay_{[this] { return Leader(); }};
   std::unique_ptr<grpc::Server> server_;

@@ -27,7 +27,8 @@ class Follower {
   virtual void Shutdown(absl::Duration grace) = 0;
 
   virtual std::string address() const = 0;
-  // Where calls go from now on; empty: nowhere.
+  // Where calls go from now on; empty: nowhere. Calls that went to another leader end with
+  // UNAVAILABLE. Where none is known, they go on: it may lead all the same.
   virtual void Follow(const std::string& leader) = 0;
 };
 

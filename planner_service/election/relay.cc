@@ -1,11 +1,14 @@
 #include "planner_service/election/relay.h"
 
+#include <grpc/grpc.h>
 #include <grpc/grpc_security_constants.h>
 #include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/security/auth_context.h>
 
 #include <atomic>
+#include <functional>
+#include <memory>
 #include <string>
 #include <utility>
 
@@ -17,6 +20,7 @@
 namespace stagewright {
 namespace {
 
+constexpr char kCredentials[] = "authorization";
 constexpr char kPassedOn[] = "stagewright-passed-on";
 
 absl::string_view View(const grpc::string_ref& text) { return {text.data(), text.size()}; }
@@ -27,12 +31,22 @@ bool IsTransports(absl::string_view key) {
          key == "content-type" || key == "te" || key == "host";
 }
 
-// The caller's own metadata, and who it is by its certificate and address. What the leader believes
-// of planners only is no caller's to say.
+// Whether gRPC sends it: it takes in more than that, and ends the process that passes it on.
+bool MayBeSent(const grpc::string_ref& key, const grpc::string_ref& value) {
+  const grpc_slice name = grpc_slice_from_static_buffer(key.data(), key.size());
+  return grpc_header_key_is_legal(name) != 0 &&
+         (grpc_is_binary_header(name) != 0 ||
+          grpc_header_nonbin_value_is_legal(
+              grpc_slice_from_static_buffer(value.data(), value.size())) != 0);
+}
+
+// The caller's credentials, and who it is by its certificate and address. Nothing else that it says
+// is needed, nor its to say where the leader believes planners only.
 void DescribeCaller(const grpc::GenericCallbackServerContext& call, grpc::ClientContext& onward) {
-  for (const auto& [key, value] : call.client_metadata()) {
-    if (!IsTransports(View(key)) && !absl::StartsWith(View(key), kPlannersMetadata))
-      onward.AddMetadata(std::string(View(key)), std::string(View(value)));
+  const auto [first, last] = call.client_metadata().equal_range(kCredentials);
+  for (auto it = first; it != last; ++it) {
+    if (MayBeSent(it->first, it->second))
+      onward.AddMetadata(kCredentials, {it->second.data(), it->second.size()});
   }
   onward.AddMetadata(kPassedOn, "1");
   onward.AddMetadata(kCallerPeer, call.peer());
@@ -53,11 +67,16 @@ class Refusal : public grpc::ServerGenericBidiReactor {
 class RelayedCall : public grpc::ServerGenericBidiReactor {
  public:
   RelayedCall(grpc::GenericCallbackServerContext* context,
-              const std::shared_ptr<grpc::Channel>& channel)
-      : context_(context), stub_(channel), up_(this) {
-    DescribeCaller(*context, onward_);
-    onward_.set_deadline(context->deadline());
-    stub_.PrepareBidiStreamingCall(&onward_, context->method(), {}, &up_);
+              const std::shared_ptr<grpc::Channel>& channel,
+              std::shared_ptr<grpc::ClientContext> onward, std::function<void()> over)
+      : context_(context),
+        stub_(channel),
+        onward_(std::move(onward)),
+        over_(std::move(over)),
+        up_(this) {
+    DescribeCaller(*context, *onward_);
+    onward_->set_deadline(context->deadline());
+    stub_.PrepareBidiStreamingCall(onward_.get(), context->method(), {}, &up_);
     // Until nothing comes down any more: reactions that are not the leader's start messages, too.
     up_.AddHold();
     up_.StartCall();
@@ -75,14 +94,17 @@ class RelayedCall : public grpc::ServerGenericBidiReactor {
     }
   }
   void OnWriteDone(bool ok) override {
-    if (!ok) onward_.TryCancel();
+    if (!ok) onward_->TryCancel();
     up_.StartRead(&answer_);  // To the end, which is what gives the hold back.
   }
   void OnCancel() override {
     cancelled_ = true;
-    onward_.TryCancel();
+    onward_->TryCancel();
   }
-  void OnDone() override { delete this; }
+  void OnDone() override {
+    over_();
+    delete this;
+  }
 
  private:
   class Up : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
@@ -101,8 +123,8 @@ class RelayedCall : public grpc::ServerGenericBidiReactor {
       RemoveHold();
     }
     void OnDone(const grpc::Status& status) override {
-      for (const auto& [key, value] : call_->onward_.GetServerTrailingMetadata()) {
-        if (!IsTransports(View(key)))
+      for (const auto& [key, value] : call_->onward_->GetServerTrailingMetadata()) {
+        if (!IsTransports(View(key)) && MayBeSent(key, value))
           call_->context_->AddTrailingMetadata(std::string(View(key)), std::string(View(value)));
       }
       // A server that goes away cancels what it has not answered: that is no wish of the client.
@@ -118,7 +140,8 @@ class RelayedCall : public grpc::ServerGenericBidiReactor {
 
   grpc::GenericCallbackServerContext* const context_;
   grpc::GenericStub stub_;
-  grpc::ClientContext onward_;
+  const std::shared_ptr<grpc::ClientContext> onward_;
+  const std::function<void()> over_;
   grpc::ByteBuffer question_, answer_;
   std::atomic<bool> cancelled_ = false;
   absl::Mutex mutex_;
@@ -131,9 +154,32 @@ class RelayedCall : public grpc::ServerGenericBidiReactor {
 grpc::ServerGenericBidiReactor* Relay::CreateReactor(grpc::GenericCallbackServerContext* context) {
   if (context->client_metadata().count(kPassedOn) > 0)
     return new Refusal("the planner that led does not lead any more");
+  const auto onward = std::make_shared<grpc::ClientContext>();
+  {
+    absl::MutexLock lock(&mutex_);
+    calls_.insert(onward);  // Before it is known where to: EndCalls misses none.
+  }
   const std::shared_ptr<grpc::Channel> channel = target_();
-  if (channel == nullptr) return new Refusal("no planner leads at the moment");
-  return new RelayedCall(context, channel);
+  if (channel == nullptr) {
+    Remove(onward);
+    return new Refusal("no planner leads at the moment");
+  }
+  return new RelayedCall(context, channel, onward, [this, onward] { Remove(onward); });
+}
+
+void Relay::Remove(const Onward& onward) {
+  absl::MutexLock lock(&mutex_);
+  calls_.erase(onward);
+}
+
+void Relay::EndCalls() {
+  std::set<Onward> calls;
+  {
+    absl::MutexLock lock(&mutex_);
+    calls = calls_;
+  }
+  // Without the lock: a call that ends here comes back for it.
+  for (const Onward& onward : calls) onward->TryCancel();
 }
 
 }  // namespace stagewright

@@ -5,6 +5,7 @@
 
 #include "absl/strings/string_view.h"
 #include "absl/time/clock.h"
+#include "planner_service/access/roles.h"
 
 namespace stagewright {
 namespace {
@@ -13,8 +14,10 @@ using grpc::experimental::InterceptionHookPoints;
 using grpc::experimental::Interceptor;
 using grpc::experimental::InterceptorBatchMethods;
 
-// "WatchJob" of "/stagewright.v1.JobService/WatchJob".
+// "WatchJob" of "/stagewright.v1.JobService/WatchJob". What callers make up is one method: each
+// would have series of its own, for as long as the planner runs.
 std::string MethodName(absl::string_view path) {
+  if (!IsDecided(path)) return "unknown";
   return std::string(path.substr(path.rfind('/') + 1));
 }
 

@@ -1,4 +1,5 @@
-// Counts and times every call of every service in one place, streams included.
+// Counts and times every call of every service in one place, streams included; methods that are not
+// in the table of roles (planner_service/access/roles.h) are "unknown".
 #pragma once
 
 #include <grpcpp/support/server_interceptor.h>

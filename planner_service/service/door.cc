@@ -3,6 +3,7 @@
 #include <grpc/grpc_security_constants.h>
 #include <grpcpp/security/auth_metadata_processor.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
@@ -12,11 +13,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "common/channel/address.h"
 #include "common/channel/credentials.h"
 #include "common/log/log.h"
 #include "planner_service/access/relayed_caller.h"
+#include "planner_service/access/roles.h"
 #include "planner_service/service/rpc.h"
 
 namespace stagewright {
@@ -63,7 +66,8 @@ Origin OriginOf(const Metadata& metadata, const grpc::AuthContext* context, std:
   return origin;
 }
 
-constexpr size_t kLongestAudited = 256;  // What callers say, which may be megabytes.
+constexpr size_t kLongestAudited = 256;  // What callers say may be megabytes.
+constexpr char kUnknownMethod[] = "unknown method";
 
 struct AuditEntry {
   absl::StatusOr<Caller> caller;
@@ -77,53 +81,86 @@ class AuditLog {
  public:
   // To the program's log without a path, and nowhere without `wanted`, too.
   absl::Status Open(const std::string& path, bool wanted) {
-    to_log_ = wanted;
+    path_ = path;
+    to_log_ = wanted || !path.empty();
     if (path.empty()) return absl::OkStatus();
+    absl::MutexLock lock(&mutex_);
     file_.open(path, std::ios::app);
     if (file_) return absl::OkStatus();
     return absl::FailedPreconditionError(
         absl::StrCat("--audit-log ", path, ": ", std::strerror(errno)));
   }
 
+  // What the file does not take goes to the program's log.
   void Write(const AuditEntry& entry) {
+    const auto cut = [](absl::string_view text) {
+      return std::string(text.substr(0, kLongestAudited));
+    };
     const bool ok = entry.outcome.ok(), known = entry.caller.ok();
-    const std::string who = known ? entry.caller->user : "",
-                      tenant = known ? entry.caller->tenant : "",
-                      what(entry.what.substr(0, kLongestAudited)),
+    const std::string who = cut(known ? entry.caller->user : ""),
+                      tenant = cut(known ? entry.caller->tenant : ""),
+                      peer = cut(entry.origin.peer), certificate = cut(entry.origin.certificate),
+                      call = cut(entry.call), what = cut(entry.what),
                       outcome = absl::StatusCodeToString(entry.outcome.code()),
-                      why(entry.outcome.message().substr(0, kLongestAudited));
-    if (file_.is_open()) {
+                      why = cut(entry.outcome.message());
+    if (!path_.empty()) {
       nlohmann::ordered_json line;
       line["time"] = absl::FormatTime(absl::RFC3339_sec, absl::Now(), absl::UTCTimeZone());
       line["who"] = who;
       line["tenant"] = tenant;
-      line["peer"] = entry.origin.peer;
-      if (!entry.origin.certificate.empty()) line["certificate"] = entry.origin.certificate;
-      line["call"] = std::string(entry.call);
+      line["peer"] = peer;
+      if (!certificate.empty()) line["certificate"] = certificate;
+      line["call"] = call;
       line["what"] = what;
       line["outcome"] = outcome;
       if (!ok) line["why"] = why;
-      const std::string text = line.dump(-1, ' ', /*ensure_ascii=*/true,
-                                         nlohmann::ordered_json::error_handler_t::replace);
-      absl::MutexLock lock(&mutex_);
-      file_ << text << std::endl;
-    } else if (to_log_) {
-      Log(ok ? LogLevel::kInfo : LogLevel::kWarning, "audit",
-          {{"who", who},
-           {"tenant", tenant},
-           {"peer", entry.origin.peer},
-           {"certificate", entry.origin.certificate},
-           {"call", std::string(entry.call)},
-           {"what", what},
-           {"outcome", outcome},
-           {"why", why}});
+      if (Append(line.dump(-1, ' ', /*ensure_ascii=*/true,
+                           nlohmann::ordered_json::error_handler_t::replace)))
+        return;
     }
+    if (!to_log_) return;
+    Log(ok ? LogLevel::kInfo : LogLevel::kWarning, "audit",
+        {{"who", who},
+         {"tenant", tenant},
+         {"peer", peer},
+         {"certificate", certificate},
+         {"call", call},
+         {"what", what},
+         {"outcome", outcome},
+         {"why", why}});
   }
 
+  int64_t failures() const { return failures_; }
+
  private:
-  absl::Mutex mutex_;
-  std::ofstream file_;
+  // Whether the file took it. One that did not is opened anew for the next line.
+  bool Append(const std::string& line) {
+    absl::MutexLock lock(&mutex_);
+    if (!file_.is_open()) file_.open(path_, std::ios::app);
+    if (failing_) file_ << '\n';  // What was written of the line that failed is none.
+    file_ << line << std::endl;
+    const bool failed = !file_;
+    if (failed) {
+      ++failures_;
+      if (!failing_) {
+        Log(LogLevel::kError, absl::StrCat("--audit-log ", path_, ": ", std::strerror(errno),
+                                           "; what it does not take is in this log"));
+      }
+      file_.close();
+      file_.clear();
+    } else if (failing_) {
+      Log(LogLevel::kInfo, absl::StrCat("--audit-log ", path_, " can be written again"));
+    }
+    failing_ = failed;
+    return !failed;
+  }
+
+  std::string path_;  // Empty: no file.
   bool to_log_ = false;
+  std::atomic<int64_t> failures_ = 0;
+  absl::Mutex mutex_;
+  std::ofstream file_ ABSL_GUARDED_BY(mutex_);
+  bool failing_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
 // Asks before a call's request is read, on the thread that reads: it blocks for a look at a file at
@@ -136,7 +173,8 @@ class Processor : public grpc::AuthMetadataProcessor {
 
   grpc::Status Process(const InputMetadata& metadata, grpc::AuthContext* context,
                        OutputMetadata* /*consumed*/, OutputMetadata* /*response*/) override {
-    const std::string method = ValueOf(metadata, ":path").value_or("");
+    std::string method = ValueOf(metadata, ":path").value_or("");
+    if (!IsDecided(method)) method = kUnknownMethod;  // Callers' own words, of any length.
     // gRPC does not say here where a call comes from.
     const Origin origin = OriginOf(metadata, context, "");
     const absl::Status status = access_->Check(method, origin.credentials).status();
@@ -197,6 +235,8 @@ class OpenDoor : public Door {
              absl::string_view call, absl::string_view what, const absl::Status& outcome) override {
     audit_.Write({caller, OriginOf(context), call, what, outcome});
   }
+
+  int64_t audit_failures() const override { return audit_.failures(); }
 
  private:
   static Origin OriginOf(const grpc::ServerContextBase& context) {

@@ -52,6 +52,8 @@ class Door {
              const absl::Status& outcome) {
     Audit(context, CallerOf(context), call, what, outcome);
   }
+  // Lines that the file of the audit log did not take; they are in the program's log.
+  virtual int64_t audit_failures() const = 0;
 };
 
 }  // namespace stagewright

@@ -204,9 +204,14 @@ grpc::ServerUnaryReactor* JobRpc::ListJobs(grpc::CallbackServerContext* context,
   return Done(context, MoveTo(std::move(list), response));
 }
 
-grpc::ServerWriteReactor<grpc::ByteBuffer>* JobRpc::WatchJob(
-    grpc::CallbackServerContext* /*context*/, const grpc::ByteBuffer* request) {
-  return StartWatch(jobs_, streams_, &responses_, *request);
+grpc::ServerWriteReactor<grpc::ByteBuffer>* JobRpc::WatchJob(grpc::CallbackServerContext* context,
+                                                             const grpc::ByteBuffer* request) {
+  const auto caller = door_->CallerOf(*context);
+  // Where nobody says who they are, a connection is one.
+  const std::string owner = caller.ok() && !caller->user.empty()
+                                ? absl::StrCat(caller->tenant, "\n", caller->user)
+                                : context->peer();
+  return StartWatch(jobs_, streams_, &responses_, owner, *request);
 }
 
 grpc::ServerUnaryReactor* JobRpc::CancelJob(grpc::CallbackServerContext* context,

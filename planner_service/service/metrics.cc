@@ -104,6 +104,7 @@ class ServedMetrics : public PlannerMetrics {
     cache_bytes_.Set(static_cast<double>(sample.cached_plan_bytes));
     state_bytes_.Set(static_cast<double>(sample.state_bytes));
     state_free_.Set(static_cast<double>(sample.state_free_bytes));
+    CatchUp(audit_failures_, static_cast<double>(sample.audit_failures));
     ShowHeartbeats(sample.workers);
     ShowProcess();
   }
@@ -210,6 +211,10 @@ class ServedMetrics : public PlannerMetrics {
   Gauge& store_writable_ =
       Make(BuildGauge(), *registry_, "stagewright_planner_store_writable",
            "1 if what happens to jobs can be stored; 0 while they wait for the store.")
+          .Add({});
+  Counter& audit_failures_ =
+      Make(BuildCounter(), *registry_, "stagewright_planner_audit_failures_total",
+           "Lines that the file of --audit-log did not take; the planner's log has them.")
           .Add({});
   Family<Histogram>& store_seconds_ =
       Make(BuildHistogram(), *registry_, "stagewright_planner_store_seconds",

@@ -22,6 +22,7 @@ struct PlannerSample {
   std::vector<v1::Worker> workers;
   int64_t cached_plan_bytes = 0;
   int64_t state_bytes = 0, state_free_bytes = 0;  // 0: not known.
+  int64_t audit_failures = 0;                     // Since the start.
 };
 
 // Thread-safe.

@@ -1,7 +1,11 @@
 #include "planner_service/service/rpc.h"
 
+#include <grpcpp/ext/proto_server_reflection_plugin.h>
+
+#include <algorithm>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "common/base/error_details.h"
 #include "stagewright/v1/error_details.pb.h"
@@ -62,11 +66,24 @@ grpc::Status ToGrpc(const absl::Status& status) {
   return grpc::Status(code, detailed.message(), detailed.SerializeAsString());
 }
 
-int64_t OpenStreams::Add(std::function<void()> close) {
+std::unique_ptr<grpc::ServerBuilderOption> WithoutReflection() {
+  class Option : public grpc::ServerBuilderOption {
+    void UpdateArguments(grpc::ChannelArguments* /*arguments*/) override {}
+    void UpdatePlugins(std::vector<std::unique_ptr<grpc::ServerBuilderPlugin>>* plugins) override {
+      using Reflection = grpc::reflection::ProtoServerReflectionPlugin;
+      std::erase_if(*plugins, [](const auto& plugin) {
+        return dynamic_cast<const Reflection*>(plugin.get()) != nullptr;
+      });
+    }
+  };
+  return std::make_unique<Option>();
+}
+
+int64_t OpenStreams::Add(std::function<void()> close, const std::string& owner) {
   {
     absl::MutexLock lock(&mutex_);
     if (!closing_) {
-      streams_[next_] = std::move(close);
+      streams_[next_] = {std::move(close), owner};
       return next_++;
     }
   }
@@ -88,11 +105,17 @@ absl::Status OpenStreams::CheckRoom(size_t most) {
       kRetryStream);
 }
 
+size_t OpenStreams::SizeOf(const std::string& owner) {
+  absl::MutexLock lock(&mutex_);
+  return std::count_if(streams_.begin(), streams_.end(),
+                       [&](const auto& entry) { return entry.second.owner == owner; });
+}
+
 void OpenStreams::CloseAll() {
   // Under the lock, so that no stream can be destroyed between being found and being closed.
   absl::MutexLock lock(&mutex_);
   closing_ = true;
-  for (auto& [id, close] : streams_) close();
+  for (auto& [id, stream] : streams_) stream.close();
   streams_.clear();
 }
 

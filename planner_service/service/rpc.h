@@ -1,10 +1,14 @@
-// Small things every service here needs: statuses, and streams that end with the server.
+// Small things every service here needs: statuses, streams that end with the server, and servers
+// that do not say what they offer.
 #pragma once
 
+#include <grpcpp/impl/server_builder_option.h>
 #include <grpcpp/support/status.h>
 
 #include <functional>
 #include <map>
+#include <memory>
+#include <string>
 #include <utility>
 
 #include "absl/synchronization/mutex.h"
@@ -24,21 +28,31 @@ absl::Status MoveTo(absl::StatusOr<T> from, T* to) {
   return absl::OkStatus();
 }
 
+// For ServerBuilder::SetOption. A program that has gRPC's reflection has it in all of its servers,
+// also where callers need no role, and where others than theirs answer.
+std::unique_ptr<grpc::ServerBuilderOption> WithoutReflection();
+
 // Streams that would outlive Server::Shutdown(), which waits for every reactor. Thread-safe.
 class OpenStreams {
  public:
   // `close` finishes the stream with a status; it may be called once, from any thread. Called at
-  // once if the server is shutting down.
-  int64_t Add(std::function<void()> close);
+  // once if the server is shutting down. Streams of an owner are counted together.
+  int64_t Add(std::function<void()> close, const std::string& owner = "");
   void Remove(int64_t id);
   // RESOURCE_EXHAUSTED, with when to try again, if there are more than `most`.
   absl::Status CheckRoom(size_t most);
+  size_t SizeOf(const std::string& owner);
   // Closes all streams, and those that come later.
   void CloseAll();
 
  private:
+  struct Stream {
+    std::function<void()> close;
+    std::string owner;
+  };
+
   absl::Mutex mutex_;
-  std::map<int64_t, std::function<void()>> streams_ ABSL_GUARDED_BY(mutex_);
+  std::map<int64_t, Stream> streams_ ABSL_GUARDED_BY(mutex_);
   int64_t next_ ABSL_GUARDED_BY(mutex_) = 1;
   bool closing_ ABSL_GUARDED_BY(mutex_) = false;
 };

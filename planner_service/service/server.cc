@@ -7,6 +7,7 @@
 #include <grpcpp/server.h>
 #include <grpcpp/server_builder.h>
 
+#include <algorithm>
 #include <condition_variable>
 #include <mutex>
 #include <thread>
@@ -25,6 +26,7 @@
 #include "planner_service/service/job_rpc.h"
 #include "planner_service/service/planner_rpc.h"
 #include "planner_service/service/profile_rpc.h"
+#include "planner_service/service/rpc.h"
 #include "planner_service/service/topology_rpc.h"
 #include "planner_service/store/disk_use.h"
 #include "planner_service/store/sqlite_store.h"
@@ -203,6 +205,9 @@ class RunningServer : public PlannerServer {
     builder.SetMaxReceiveMessageSize(options_.max_message_mib << 20);
     builder.SetMaxSendMessageSize(-1);
     for (const auto& service : services) builder.RegisterService(service.second);
+    if (std::all_of(services.begin(), services.end(),
+                    [](const auto& service) { return IsForWorkers(service.first); }))
+      builder.SetOption(WithoutReflection());
     auto elsewhere = std::make_unique<OfferedElsewhere>();
     if (!options_.worker_listen.empty()) builder.RegisterCallbackGenericService(elsewhere.get());
     if (metrics_ != nullptr) {
@@ -276,6 +281,7 @@ class RunningServer : public PlannerServer {
     const DiskUse disk = DiskUseOf(options_.state);
     sample.state_bytes = disk.used_bytes;
     sample.state_free_bytes = disk.free_bytes;
+    sample.audit_failures = door_->audit_failures();
     return sample;
   }
 

@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "common/wire/job_state.h"
 #include "common/wire/limits.h"
 #include "planner_service/service/message_queue.h"
@@ -14,15 +15,22 @@ namespace {
 
 // Workers' and those of watchers.
 constexpr size_t kMostOpenStreams = 4096;
+// So that nobody takes them all, and a user with thousands of watchers is served.
+constexpr size_t kMostOfOwner = kMostOpenStreams / 4 * 3;
 
 class WatchCall : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
  public:
-  WatchCall(JobManager* jobs, OpenStreams* streams, WatchResponses* responses)
+  WatchCall(JobManager* jobs, OpenStreams* streams, WatchResponses* responses,
+            const std::string& owner)
       : jobs_(jobs), streams_(streams), responses_(responses), queue_(this) {
-    stream_ = streams_->Add([this] {
-      queue_.Abort(grpc::Status(grpc::StatusCode::UNAVAILABLE, "the planner is shutting down"));
-    });
+    stream_ = streams_->Add(
+        [this] {
+          queue_.Abort(grpc::Status(grpc::StatusCode::UNAVAILABLE, "the planner is shutting down"));
+        },
+        owner);
   }
+
+  void Refuse(const absl::Status& why) { queue_.Close(ToGrpc(why)); }
 
   void Start(grpc::ByteBuffer encoded) {
     v1::WatchJobRequest request;
@@ -82,9 +90,15 @@ grpc::ByteBuffer WatchResponses::Of(const JobWatches::Snapshot& job) {
 
 grpc::ServerWriteReactor<grpc::ByteBuffer>* StartWatch(JobManager* jobs, OpenStreams* streams,
                                                        WatchResponses* responses,
+                                                       const std::string& owner,
                                                        const grpc::ByteBuffer& request) {
-  auto* call = new WatchCall(jobs, streams, responses);
-  call->Start(request);
+  auto* call = new WatchCall(jobs, streams, responses, owner);
+  if (streams->SizeOf(owner) > kMostOfOwner) {
+    call->Refuse(absl::ResourceExhaustedError(absl::StrCat(
+        "you have more than ", kMostOfOwner, " streams open: watch fewer jobs, or try again")));
+  } else {
+    call->Start(request);
+  }
   return call;
 }
 

@@ -5,6 +5,8 @@
 #include <grpcpp/support/byte_buffer.h>
 #include <grpcpp/support/server_callback.h>
 
+#include <string>
+
 #include "absl/synchronization/mutex.h"
 #include "planner_service/lifecycle/job_manager.h"
 #include "planner_service/service/rpc.h"
@@ -25,9 +27,11 @@ class WatchResponses {
 };
 
 // Watches what `request`, an encoded WatchJobRequest, asks for, until the job has ended, the client
-// goes away or `streams` closes. All outlive the stream, which deletes itself.
+// goes away or `streams` closes. An `owner`'s watches are bounded together. All outlive the stream,
+// which deletes itself.
 grpc::ServerWriteReactor<grpc::ByteBuffer>* StartWatch(JobManager* jobs, OpenStreams* streams,
                                                        WatchResponses* responses,
+                                                       const std::string& owner,
                                                        const grpc::ByteBuffer& request);
 
 }  // namespace stagewright

@@ -15,7 +15,7 @@ from .jobs import Job, job_from_proto
 from .operations import Call
 from .proto import jobs_pb
 from .rpc import OPTIONS, Stubs, as_error, resolve_address
-from .security import Security
+from .security import Security, is_loopback
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -78,9 +78,13 @@ class _Retry:
 def _open(library: Any, address: str, security: Security) -> Any:
     """A channel of grpc or grpc.aio."""
     credentials = security.credentials(address)
+    options = OPTIONS
+    if credentials is None or is_loopback(address):
+        # A proxy of the environment would read what is not encrypted, and is on another machine.
+        options += (("grpc.enable_http_proxy", 0),)
     if credentials is None:
-        return library.insecure_channel(address, options=OPTIONS)
-    return library.secure_channel(address, credentials, options=OPTIONS)
+        return library.insecure_channel(address, options=options)
+    return library.secure_channel(address, credentials, options=options)
 
 
 class Client:

@@ -56,10 +56,13 @@ class Security:
         """What calls carry."""
         if self.token_file is None:
             return ()
-        lines = (_read("token_file", self.token_file) or b"").decode().split()
-        if not lines:
+        words = (_read("token_file", self.token_file) or b"").split()
+        if not words:
             raise RefusedError(f"token_file {self.token_file}: it is empty")
-        return (("authorization", f"Bearer {lines[0]}"),)
+        token = words[0].decode("latin-1")
+        if not (token.isascii() and token.isprintable()):
+            raise RefusedError(f"token_file {self.token_file}: it has bytes that are not printable ASCII")
+        return (("authorization", f"Bearer {token}"),)
 
 
 def is_loopback(address: str) -> bool:

@@ -53,6 +53,7 @@ EtcdClient::EtcdClient(const EtcdPlace& place, absl::Duration patience,
     grpc::ChannelArguments arguments;
     arguments.SetMaxReceiveMessageSize(-1);
     arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);
+    arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);  // Whatever the environment names.
     const auto channel = grpc::CreateCustomChannel(endpoint, credentials, arguments);
     members_.push_back(
         {endpoint, etcdserverpb::KV::NewStub(channel), etcdserverpb::Lease::NewStub(channel)});
@@ -107,14 +108,14 @@ absl::StatusOr<etcdserverpb::TxnResponse> EtcdClient::Txn(const etcdserverpb::Tx
   return response;
 }
 
-absl::StatusOr<int64_t> EtcdClient::GrantLease(absl::Duration ttl) {
+absl::StatusOr<EtcdLease> EtcdClient::GrantLease(absl::Duration ttl) {
   etcdserverpb::LeaseGrantRequest request;
-  request.set_ttl(absl::ToInt64Seconds(ttl));
+  request.set_ttl(absl::ToInt64Seconds(absl::Ceil(ttl, absl::Seconds(1))));
   etcdserverpb::LeaseGrantResponse response;
   RETURN_IF_ERROR(Try("LeaseGrant", [&](const Member& member, grpc::ClientContext& context) {
     return member.lease->LeaseGrant(&context, request, &response);
   }));
-  return response.id();
+  return EtcdLease{response.id(), absl::Seconds(response.ttl())};
 }
 
 absl::Status EtcdClient::KeepLease(int64_t lease) {

@@ -26,6 +26,11 @@ bool IsEtcdPlace(absl::string_view text);
 // INVALID_ARGUMENT quotes what is wrong.
 absl::StatusOr<EtcdPlace> ParseEtcdPlace(absl::string_view text);
 
+struct EtcdLease {
+  int64_t id = 0;
+  absl::Duration ttl;  // What the cluster grants, whatever was asked.
+};
+
 // Thread-safe. A call that a member does not answer goes to the next one. UNAVAILABLE if none does,
 // DEADLINE_EXCEEDED after `patience`, RESOURCE_EXHAUSTED if the cluster's space is used up. In the
 // first two cases it may have been done all the same, as may a transaction that is answered with
@@ -41,8 +46,8 @@ class EtcdClient {
   absl::Status DeleteRange(const etcdserverpb::DeleteRangeRequest& request);
   absl::StatusOr<etcdserverpb::TxnResponse> Txn(const etcdserverpb::TxnRequest& request);
 
-  // The id of a lease that lasts so long unless it is kept.
-  absl::StatusOr<int64_t> GrantLease(absl::Duration ttl);
+  // A lease that lasts so long, in whole seconds from `ttl` on, unless it is kept.
+  absl::StatusOr<EtcdLease> GrantLease(absl::Duration ttl);
   // NOT_FOUND if it is over.
   absl::Status KeepLease(int64_t lease);
   absl::Status RevokeLease(int64_t lease);

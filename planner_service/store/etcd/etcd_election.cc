@@ -1,5 +1,6 @@
 #include "planner_service/store/etcd/etcd_election.h"
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <thread>
@@ -68,7 +69,7 @@ absl::StatusOr<ElectionState> Campaign(std::shared_ptr<EtcdClient> client,
   ASSIGN_OR_RETURN(state.leader, LeaderOf(*client, prefix));
   if (!state.leader.empty()) return state;
   const Clock::time_point asked = Clock::now();
-  ASSIGN_OR_RETURN(const int64_t lease, client->GrantLease(ttl));
+  ASSIGN_OR_RETURN(const EtcdLease lease, client->GrantLease(ttl));
   const std::string key = LeaderKey(prefix);
   etcdserverpb::TxnRequest request;
   etcdserverpb::Compare* absent = request.add_compare();
@@ -78,19 +79,21 @@ absl::StatusOr<ElectionState> Campaign(std::shared_ptr<EtcdClient> client,
   etcdserverpb::PutRequest* put = request.add_success()->mutable_request_put();
   put->set_key(key);
   put->set_value(about);
-  put->set_lease(lease);
+  put->set_lease(lease.id);
   request.add_failure()->mutable_request_range()->set_key(key);
   const auto answer = client->Txn(request);
   if (!answer.ok() || !answer->succeeded()) {
-    client->RevokeLease(lease).IgnoreError();
+    client->RevokeLease(lease.id).IgnoreError();
     RETURN_IF_ERROR(answer.status());
     const auto& found = answer->responses(0).response_range().kvs();
     if (!found.empty()) state.leader = found[0].value();
     return state;
   }
   state.leader = about;
-  state.won = std::make_unique<KeptLeadership>(
-      std::move(client), FencingToken{key, answer->header().revision()}, lease, ttl, asked);
+  // Nobody may believe that it leads for longer than the cluster does.
+  state.won = std::make_unique<KeptLeadership>(std::move(client),
+                                               FencingToken{key, answer->header().revision()},
+                                               lease.id, std::min(ttl, lease.ttl), asked);
   return state;
 }
 

@@ -193,6 +193,22 @@ def test_jobs_are_listed_over_all_pages(connect):
         assert [found.name for found in connect(planner.address).jobs()] == ["jobs/9", "jobs/8", "jobs/7"]
 
 
+def test_a_proxy_of_the_environment_is_not_asked_on_this_machine(connect, monkeypatch):
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
+    with PlannerDouble(ListJobs=lambda *_: jobs_pb.ListJobsResponse(jobs=[job("jobs/1")])) as planner:
+        assert [found.name for found in connect(planner.address).jobs()] == ["jobs/1"]
+
+
+def test_a_token_that_no_header_takes_is_refused(tmp_path):
+    token = tmp_path / "token"
+    token.write_bytes(b"token\n")
+    assert stagewright.Security(token_file=token).metadata() == (("authorization", "Bearer token"),)
+    for wrong in ("t\u00f6ken".encode(), b"to\x01ken", b"\xff"):
+        token.write_bytes(wrong)
+        with pytest.raises(errors.RefusedError, match="token_file .*token: .*printable ASCII"):
+            stagewright.Security(token_file=token).metadata()
+
+
 def test_some_jobs_are_listed(connect):
     asked = []
 

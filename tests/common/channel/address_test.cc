@@ -17,6 +17,13 @@ TEST(Address, KnowsWhatStaysOnThisMachine) {
     EXPECT_FALSE(IsLoopback(away)) << away;
 }
 
+TEST(Address, KnowsWhatIsNoPlaceToCall) {
+  for (const char* all : {"0.0.0.0:7070", "[::]:7070", "[0:0::0]:1", ":7070"})
+    EXPECT_TRUE(IsWildcard(all)) << all;
+  for (const char* one : {"127.0.0.1:7070", "10.0.0.0:1", "[::1]:7070", "planner:7070"})
+    EXPECT_FALSE(IsWildcard(one)) << one;
+}
+
 TEST(Address, HasAPort) {
   EXPECT_TRUE(CheckAddress("listen", "127.0.0.1:0").ok());
   EXPECT_TRUE(CheckAddress("listen", "[::]:65535").ok());

@@ -2,12 +2,14 @@
 
 #include <arpa/inet.h>
 #include <gmock/gmock.h>
+#include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <cstdlib>
 #include <map>
 #include <string>
 #include <thread>
@@ -37,8 +39,10 @@ class LeaderJobs : public v1::JobService::Service {
   grpc::Status GetJob(grpc::ServerContext* context, const v1::GetJobRequest* request,
                       v1::GetJobResponse* response) override {
     const auto& metadata = context->client_metadata();
-    const auto who = metadata.find("who");
+    const auto who = metadata.find("authorization");
     Hear(metadata);
+    // What a binary key has may be any bytes.
+    context->AddTrailingMetadata("echo-bin", std::string("\0\xff\n", 3));
     if (who == metadata.end())
       return {grpc::StatusCode::NOT_FOUND, "no such job", std::string("details\0.", 9)};
     context->AddTrailingMetadata("echo", std::string(who->second.data(), who->second.size()));
@@ -51,6 +55,7 @@ class LeaderJobs : public v1::JobService::Service {
     if (request->name() == kQuiet) {
       writer->Write(update);
       while (!context->IsCancelled()) absl::SleepFor(absl::Milliseconds(20));
+      quiet_ended_ = true;
       return grpc::Status::OK;
     }
     for (int64_t version = 1; request->after_version() == 0 || version < request->after_version();
@@ -62,9 +67,11 @@ class LeaderJobs : public v1::JobService::Service {
     return grpc::Status::OK;
   }
   absl::Notification cancelled_;
+  std::atomic<bool> quiet_ended_ = false;
   // What planners said of the last caller.
   struct Heard {
-    size_t uris = 0;
+    int calls = 0;
+    size_t uris = 0, odd = 0, credentials = 0;
     std::vector<std::string> peers;
   };
   Heard heard() {
@@ -77,10 +84,13 @@ class LeaderJobs : public v1::JobService::Service {
   void Hear(const std::multimap<grpc::string_ref, grpc::string_ref>& metadata) {
     Heard heard;
     heard.uris = metadata.count(kCallerUri);
+    heard.odd = metadata.count("odd") + metadata.count("odd-bin");
+    heard.credentials = metadata.count("authorization");
     const auto [first, last] = metadata.equal_range(kCallerPeer);
     for (auto it = first; it != last; ++it)
       heard.peers.emplace_back(it->second.data(), it->second.size());
     absl::MutexLock lock(&mutex_);
+    heard.calls = heard_.calls + 1;
     heard_ = std::move(heard);
   }
 
@@ -105,6 +115,16 @@ class LeaderWorkers : public v1::WorkerService::Service {
   }
 };
 
+int Connect(const std::string& address) {
+  const int client = socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in at = {};
+  at.sin_family = AF_INET;
+  at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  at.sin_port = htons(static_cast<uint16_t>(std::stoi(address.substr(address.rfind(':') + 1))));
+  EXPECT_EQ(connect(client, reinterpret_cast<const sockaddr*>(&at), sizeof at), 0);
+  return client;
+}
+
 class RelayTest : public ::testing::Test {
  protected:
   RelayTest() {
@@ -113,6 +133,8 @@ class RelayTest : public ::testing::Test {
     builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
     // What proxies and other servers commonly allow on one connection.
     builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, 100);
+    // As a planner's: followers ping every 5 s.
+    builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 2000);
     builder.RegisterService(&leader_jobs_);
     builder.RegisterService(&leader_workers_);
     leader_ = builder.BuildAndStart();
@@ -147,11 +169,13 @@ class RelayTest : public ::testing::Test {
 
 TEST_F(RelayTest, CallsComeBackWithTheirMetadata) {
   grpc::ClientContext context;
-  context.AddMetadata("who", "somebody");
+  context.AddMetadata("authorization", "somebody");
   v1::GetJobResponse response;
   ASSERT_TRUE(Get(context, response).ok());
   EXPECT_EQ(response.job().name(), "jobs/7");
   EXPECT_EQ(context.GetServerTrailingMetadata().find("echo")->second, "somebody");
+  EXPECT_EQ(context.GetServerTrailingMetadata().find("echo-bin")->second,
+            grpc::string_ref("\0\xff\n", 3));
 }
 
 TEST_F(RelayTest, StatusesComeBackWithTheirDetails) {
@@ -213,7 +237,7 @@ TEST_F(RelayTest, OpenWatchesKeepNoCallWaiting) {
     ASSERT_TRUE(watches.back()->reader->Read(&update)) << i;
   }
   grpc::ClientContext context;
-  context.AddMetadata("who", "somebody");
+  context.AddMetadata("authorization", "somebody");
   context.set_deadline(deadline);
   v1::GetJobResponse response;
   const grpc::Status status = Get(context, response);
@@ -224,13 +248,7 @@ TEST_F(RelayTest, OpenWatchesKeepNoCallWaiting) {
 
 // What HTTP/2 says before anything else: a frame of settings, six bytes each.
 TEST_F(RelayTest, AConnectionMayHaveAsManyCallsAsOneOfTheLeaders) {
-  const std::string address = follower_->address();
-  const int client = socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in at = {};
-  at.sin_family = AF_INET;
-  at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  at.sin_port = htons(static_cast<uint16_t>(std::stoi(address.substr(address.rfind(':') + 1))));
-  ASSERT_EQ(connect(client, reinterpret_cast<const sockaddr*>(&at), sizeof at), 0);
+  const int client = Connect(follower_->address());
   const std::string hello("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0", 33);
   ASSERT_EQ(send(client, hello.data(), hello.size(), 0), 33);
   std::string received(9, '\0');
@@ -242,9 +260,53 @@ TEST_F(RelayTest, AConnectionMayHaveAsManyCallsAsOneOfTheLeaders) {
   EXPECT_THAT(settings, HasSubstr(streams));
 }
 
+// gRPC takes in values that it ends the process for when it is to send them.
+TEST_F(RelayTest, HeadersThatMayNotBeSentAreLeftOut) {
+  for (const char* const key : {"odd", "authorization"}) {
+    const int before = leader_jobs_.heard().calls;
+    const int client = Connect(follower_->address());
+    const auto literal = [](absl::string_view text) {
+      return absl::StrCat(std::string(1, static_cast<char>(text.size())), text);
+    };
+    const auto header = [&](absl::string_view name, absl::string_view value) {
+      return absl::StrCat(std::string(1, '\0'), literal(name), literal(value));
+    };
+    const std::string headers =
+        absl::StrCat(header(":method", "POST"), header(":scheme", "http"),
+                     header(":path", "/stagewright.v1.JobService/GetJob"),
+                     header(":authority", "planner"), header("te", "trailers"),
+                     header("content-type", "application/grpc"), header(key, "a\x01\xff"));
+    // Frames: length, type, flags and stream. HEADERS, and an empty message that ends the call.
+    const std::string call = absl::StrCat(
+        "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", std::string("\0\0\0\4\0\0\0\0\0\0\0", 11),
+        std::string(1, static_cast<char>(headers.size())), std::string("\1\4\0\0\0\1", 6), headers,
+        std::string("\0\0\5\0\1\0\0\0\1\0\0\0\0\0", 14));
+    ASSERT_EQ(send(client, call.data(), call.size(), 0), static_cast<ssize_t>(call.size()));
+    const absl::Time deadline = absl::Now() + absl::Seconds(60);
+    while (leader_jobs_.heard().calls == before && absl::Now() < deadline)
+      absl::SleepFor(absl::Milliseconds(5));
+    close(client);
+    const auto heard = leader_jobs_.heard();
+    EXPECT_EQ(heard.calls, before + 1) << key;
+    EXPECT_EQ(heard.odd, 0u);
+    EXPECT_EQ(heard.credentials, 0u);
+  }
+}
+
+TEST_F(RelayTest, OnlyCredentialsOfAllThatCallersSayArePassedOn) {
+  grpc::ClientContext context;
+  context.AddMetadata("authorization", "somebody");
+  context.AddMetadata("odd", "fine");
+  context.AddMetadata("odd-bin", "fine");
+  v1::GetJobResponse response;
+  ASSERT_TRUE(Get(context, response).ok());
+  EXPECT_EQ(leader_jobs_.heard().odd, 0u);
+  EXPECT_EQ(leader_jobs_.heard().credentials, 1u);
+}
+
 TEST_F(RelayTest, WhatPlannersSayOfCallersIsNoCallersToSay) {
   grpc::ClientContext context;
-  context.AddMetadata("who", "somebody");
+  context.AddMetadata("authorization", "somebody");
   context.AddMetadata(kCallerUri, "stagewright://operator/mallory");
   context.AddMetadata(kCallerPeer, "ipv4:10.0.0.1:1");
   v1::GetJobResponse response;
@@ -285,7 +347,7 @@ TEST_F(RelayTest, ManyCallsAtOnceAndALeaderThatDies) {
     callers.emplace_back([&] {
       while (away == 0) {
         grpc::ClientContext context;
-        context.AddMetadata("who", "somebody");
+        context.AddMetadata("authorization", "somebody");
         v1::GetJobResponse response;
         const grpc::Status status = Get(context, response);
         ++(status.ok() ? ok : status.error_code() == grpc::StatusCode::UNAVAILABLE ? away : other);
@@ -299,6 +361,43 @@ TEST_F(RelayTest, ManyCallsAtOnceAndALeaderThatDies) {
   EXPECT_GT(away, 0);
 }
 
+TEST_F(RelayTest, CallsOfAFormerLeaderEndWhenAnotherLeads) {
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(60));
+  v1::WatchJobRequest request;
+  request.set_name(kQuiet);
+  const auto reader = Jobs().WatchJob(&context, request);
+  v1::WatchJobResponse update;
+  ASSERT_TRUE(reader->Read(&update));
+  // It may still lead.
+  follower_->Follow("");
+  follower_->Follow(leader_address_);
+  grpc::ClientContext asking;
+  asking.AddMetadata("authorization", "somebody");
+  v1::GetJobResponse response;
+  ASSERT_TRUE(Get(asking, response).ok());
+  absl::SleepFor(absl::Milliseconds(100));
+  EXPECT_FALSE(leader_jobs_.quiet_ended_);
+
+  const auto second = Follower::Start({"127.0.0.1:0"}).value();
+  follower_->Follow(second->address());
+  EXPECT_FALSE(reader->Read(&update));
+  EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::UNAVAILABLE);
+}
+
+TEST_F(RelayTest, LeadersAreReachedWithoutAProxy) {
+  grpc::ChannelArguments arguments;
+  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  v1::JobService::Stub jobs(grpc::CreateCustomChannel(
+      follower_->address(), grpc::InsecureChannelCredentials(), arguments));
+  setenv("http_proxy", "http://127.0.0.1:1", 1);
+  grpc::ClientContext context;
+  context.AddMetadata("authorization", "somebody");
+  v1::GetJobResponse response;
+  EXPECT_TRUE(jobs.GetJob(&context, {}, &response).ok());
+  unsetenv("http_proxy");
+}
+
 TEST_F(RelayTest, WithoutALeaderCallsAreUnavailable) {
   follower_->Follow("");
   grpc::ClientContext context;
@@ -306,6 +405,24 @@ TEST_F(RelayTest, WithoutALeaderCallsAreUnavailable) {
   const grpc::Status status = Get(context, response);
   EXPECT_EQ(status.error_code(), grpc::StatusCode::UNAVAILABLE);
   EXPECT_THAT(status.error_message(), HasSubstr("no planner leads"));
+}
+
+TEST_F(RelayTest, FollowersSayNothingOfServicesByThemselves) {
+  follower_->Follow("");
+  grpc::ClientContext context;
+  grpc::CompletionQueue queue;
+  grpc::ByteBuffer answer;
+  grpc::Status status;
+  const auto channel =
+      grpc::CreateChannel(follower_->address(), grpc::InsecureChannelCredentials());
+  const auto call = grpc::GenericStub(channel).PrepareUnaryCall(
+      &context, "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", answer, &queue);
+  call->StartCall();
+  call->Finish(&answer, &status, nullptr);
+  void* tag = nullptr;
+  bool ok = false;
+  queue.Next(&tag, &ok);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::UNAVAILABLE);
 }
 
 TEST_F(RelayTest, CallsAreNotPassedOnTwice) {

@@ -76,7 +76,7 @@ class JobLossesTest : public ::testing::Test {
     later_ += time;
     harness_->PassUntil(absl::Now() + later_);
   }
-  void Step(int64_t step) { harness_->Step(job_, step); }  // Of all devices.
+  void Step(int64_t step) { harness_->Step(job_, step); }  // All devices do it.
   void ExpectRunsOn(const std::vector<std::string>& devices, int restarts) {
     const v1::Job job = Await(v1::JOB_STATE_RUNNING);
     EXPECT_EQ(job.state(), v1::JOB_STATE_RUNNING) << job.message();

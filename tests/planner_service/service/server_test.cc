@@ -30,9 +30,11 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 
+constexpr char kReflection[] = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo";
+
 // One request to a service that this program has no stub of.
-std::string Raw(const std::shared_ptr<grpc::Channel>& channel, const std::string& method,
-                const std::string& request) {
+grpc::Status Ask(const std::shared_ptr<grpc::Channel>& channel, const std::string& method,
+                 const std::string& request, std::string& bytes) {
   grpc::GenericStub stub(channel);
   grpc::ClientContext context;
   context.set_deadline(absl::ToChronoTime(absl::Now() + absl::Seconds(10)));
@@ -45,12 +47,20 @@ std::string Raw(const std::shared_ptr<grpc::Channel>& channel, const std::string
     done.Notify();
   });
   done.WaitForNotification();
-  EXPECT_TRUE(status.ok()) << status.error_message();
   std::vector<grpc::Slice> slices;
-  EXPECT_TRUE(out.Dump(&slices).ok());
-  std::string bytes;
+  if (status.ok()) {
+    EXPECT_TRUE(out.Dump(&slices).ok());
+  }
   for (const grpc::Slice& s : slices)
     bytes.append(reinterpret_cast<const char*>(s.begin()), s.size());
+  return status;
+}
+
+std::string Raw(const std::shared_ptr<grpc::Channel>& channel, const std::string& method,
+                const std::string& request) {
+  std::string bytes;
+  const grpc::Status status = Ask(channel, method, request, bytes);
+  EXPECT_TRUE(status.ok()) << status.error_message();
   return bytes;
 }
 
@@ -78,12 +88,23 @@ TEST_F(ServerTest, SaysThatItIsHealthyAndWhatItServes) {
     EXPECT_EQ(Raw(channel_, "/grpc.health.v1.Health/Check", request), "\x08\x01") << service;
   }
   const std::string services =  // list_services: ""
-      Raw(channel_, "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
-          std::string("\x3a\0", 2));
+      Raw(channel_, kReflection, std::string("\x3a\0", 2));
   for (const char* service : {"stagewright.v1.PlannerService", "stagewright.v1.JobService",
                               "stagewright.v1.WorkerService", "grpc.health.v1.Health"}) {
     EXPECT_THAT(services, HasSubstr(service));
   }
+}
+
+TEST_F(ServerTest, SaysNothingOfItsServicesWhereWorkersComeIn) {
+  ServerOptions options = TestOptions();
+  options.worker_listen = "127.0.0.1:0";
+  Start(options);
+  std::string said;
+  const std::string list("\x3a\0", 2);
+  EXPECT_TRUE(Ask(channel_, kReflection, list, said).ok());
+  const auto workers =
+      grpc::CreateChannel(server_->worker_address(), grpc::InsecureChannelCredentials());
+  EXPECT_EQ(Ask(workers, kReflection, list, said).error_code(), grpc::StatusCode::UNIMPLEMENTED);
 }
 
 TEST_F(ServerTest, PlansAndJudgesItsOwnPlanAsValid) {
@@ -495,7 +516,8 @@ TEST_F(ServerTest, MetricsCountWhatHappened) {
         "stagewright_planner_jobs", "stagewright_planner_workers", "stagewright_planner_devices",
         "stagewright_planner_job_step_seconds", "stagewright_planner_job_predicted_step_seconds",
         "stagewright_planner_job_recent_step_seconds", "stagewright_planner_job_drift_ratio",
-        "stagewright_planner_job_loss", "stagewright_planner_rpc_requests_total"}) {
+        "stagewright_planner_job_loss", "stagewright_planner_rpc_requests_total",
+        "stagewright_planner_audit_failures_total"}) {
     const bool per_job = std::string(name).find("_job_") != std::string::npos;
     // No job has run: families without series are not written.
     EXPECT_THAT(text,

@@ -2,15 +2,19 @@
 #include "planner_service/service/watch_call.h"
 
 #include <gmock/gmock.h>
+#include <grpc/grpc_security_constants.h>
 #include <gtest/gtest.h>
 
+#include <fstream>
 #include <future>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "absl/time/clock.h"
 #include "tests/planner_service/jobs/small_spec.h"
 #include "tests/planner_service/service/server_fixture.h"
+#include "tests/planner_service/store/temporary_folder.h"
 
 namespace stagewright {
 namespace {
@@ -155,6 +159,50 @@ TEST(WatchResponses, AreEncodedOncePerSnapshot) {
   v1::WatchJobResponse response;
   ASSERT_TRUE(response.ParseFromArray(other.begin(), static_cast<int>(other.size())));
   EXPECT_EQ(response.job().version(), 2);
+}
+
+TEST_F(WatchCallTest, NobodyTakesAllStreams) {
+  const testing::TemporaryFolder folder;
+  ServerOptions options = TestOptions();
+  options.door.token_file = folder.path() / "tokens";
+  std::ofstream(options.door.token_file) << "sam-sam-sam-sam-sam submitter sam\n"
+                                         << "vera-vera-vera-vera viewer vera\n";
+  Start(options);
+  std::vector<std::unique_ptr<v1::JobService::Stub>> stubs;
+  for (int i = 0; i < 4; ++i) {  // A connection has no more than 1024.
+    grpc::ChannelArguments arguments;
+    arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+    stubs.push_back(v1::JobService::NewStub(grpc::CreateCustomChannel(
+        server_->address(), grpc::experimental::LocalCredentials(LOCAL_TCP), arguments)));
+  }
+  const std::string sam = "Bearer sam-sam-sam-sam-sam", vera = "Bearer vera-vera-vera-vera";
+  v1::SubmitJobRequest submit;
+  *submit.mutable_spec() = testing::SmallSpec();
+  v1::SubmitJobResponse job;
+  grpc::ClientContext submitting;
+  submitting.AddMetadata("authorization", sam);
+  ASSERT_TRUE(stubs[0]->SubmitJob(&submitting, submit, &job).ok());
+  v1::WatchJobRequest watch;
+  watch.set_name(job.job().name());
+  struct Watch {
+    grpc::ClientContext context;
+    std::unique_ptr<grpc::ClientReader<v1::WatchJobResponse>> reader;
+  };
+  std::vector<std::unique_ptr<Watch>> watches;
+  v1::WatchJobResponse update;
+  const auto open = [&](const std::string& who) {
+    watches.push_back(std::make_unique<Watch>());
+    watches.back()->context.AddMetadata("authorization", who);
+    watches.back()->reader = stubs[watches.size() % 4]->WatchJob(&watches.back()->context, watch);
+    return watches.back()->reader->Read(&update);
+  };
+  for (int i = 0; i < 3072; ++i) ASSERT_TRUE(open(sam)) << i;
+  EXPECT_FALSE(open(sam));
+  EXPECT_EQ(watches.back()->reader->Finish().error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_TRUE(open(vera));
+  for (auto& one : watches) one->context.TryCancel();
+  watches.erase(watches.end() - 2);  // It is finished.
+  for (auto& one : watches) one->reader->Finish();
 }
 
 }  // namespace

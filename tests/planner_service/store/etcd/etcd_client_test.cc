@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+
 #include "absl/time/clock.h"
 #include "tests/planner_service/store/etcd/etcd_server.h"
 
@@ -49,13 +51,31 @@ TEST(EtcdClient, SaysWhichMemberDoesNotAnswer) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("127.0.0.1:1"));
 }
 
+TEST(EtcdClient, AsksNoProxy) {
+  testing::EtcdServer server;
+  setenv("http_proxy", "http://127.0.0.1:1", 1);
+  EtcdClient client({{server.endpoint()}, "/"}, absl::Seconds(60));
+  etcdserverpb::RangeRequest get;
+  get.set_key("k");
+  EXPECT_EQ(client.Range(get).status(), absl::OkStatus());
+  unsetenv("http_proxy");
+}
+
 TEST(EtcdClient, KeepsLeases) {
   testing::EtcdServer server;
   EtcdClient client({{server.endpoint()}, "/"}, absl::Seconds(60));
-  const int64_t lease = client.GrantLease(absl::Seconds(600)).value();
+  const int64_t lease = client.GrantLease(absl::Seconds(600))->id;
   EXPECT_EQ(client.KeepLease(lease), absl::OkStatus());
   EXPECT_EQ(client.RevokeLease(lease), absl::OkStatus());
   EXPECT_EQ(client.KeepLease(lease).code(), absl::StatusCode::kNotFound);
+}
+
+// Whoever counts on parts of a second must not be the last to know that the lease is over.
+TEST(EtcdClient, LeasesLastAtLeastAsLongAsAsked) {
+  testing::EtcdServer server;
+  EtcdClient client({{server.endpoint()}, "/"}, absl::Seconds(60));
+  EXPECT_EQ(client.GrantLease(absl::Milliseconds(8900))->ttl, absl::Seconds(9));
+  EXPECT_EQ(client.GrantLease(absl::Seconds(8))->ttl, absl::Seconds(8));
 }
 
 }  // namespace

@@ -139,8 +139,11 @@ void Settings::ApplyContext(const std::string& named) {
   if (name.empty()) return;
   std::vector<std::string> known;
   for (const ConfigContext& context : file_.contexts) {
-    if (context.name == name) return ApplyEntries(context.entries);
     known.push_back(context.name);
+    if (context.name != name) continue;
+    ApplyEntries(context.entries);
+    if (!named.empty()) PutOverEnvironment(context.entries);
+    return;
   }
   const std::string where = path_.empty() ? "there is no configuration file"
                             : known.empty()
@@ -160,6 +163,15 @@ void Settings::ApplyEntries(const std::vector<ConfigEntry>& entries) {
     const std::string where = absl::StrCat(path_, ":", entry.line);
     const std::string wrong = Apply(**option, {entry.values, where}, entry.list);
     if (!wrong.empty()) problems_.push_back(absl::StrCat(where, ": ", wrong));
+  }
+}
+
+void Settings::PutOverEnvironment(const std::vector<ConfigEntry>& entries) {
+  for (CLI::Option* option : Options()) {
+    const bool given = std::any_of(entries.begin(), entries.end(), [&](const ConfigEntry& entry) {
+      return entry.key == KeyOf(*option);
+    });
+    if (given) option->envname("");  // Parsing reads variables, too.
   }
 }
 

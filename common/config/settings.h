@@ -4,7 +4,7 @@
 // stagewright-planner is the variable STAGEWRIGHT_PLANNER_PLANNING_THREADS and the key
 // planning-threads; the file is that of --config, or of the variable made of it. Where a program
 // has contexts, the file may hold several sets of settings by name, and --context chooses one,
-// which comes over the rest of the file.
+// which comes over the rest of the file; given as a flag, also over the environment.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -70,6 +70,8 @@ class Settings {
   void CheckKeys(const std::vector<ConfigEntry>& entries);
   void ApplyContext(const std::string& named);
   void ApplyEntries(const std::vector<ConfigEntry>& entries);
+  // The variables of these settings do not count any more.
+  void PutOverEnvironment(const std::vector<ConfigEntry>& entries);
   void ApplyEnvironment();
   // Gives the flag a value that the command line may replace; says what is wrong with it.
   std::string Apply(CLI::Option& option, const Source& source, bool list);

@@ -142,6 +142,27 @@ TEST_F(SettingsTest, AContextGoesOverTheRestOfTheFile) {
               ElementsAre(HasSubstr("has home, lab; did you mean \"home\"?")));
 }
 
+TEST_F(SettingsTest, AContextGoesOverTheEnvironmentOnlyAsAFlag) {
+  const std::string path =
+      Write("threads: 3\ncontexts:\n  lab: {listen: lab, insecure: false, store: there}\n");
+  setenv("TEST_LISTEN", "environment", 1);
+  setenv("TEST_INSECURE", "true", 1);
+  setenv("TEST_THREADS", "4", 1);
+  Program flag(/*contexts=*/true, path);
+  EXPECT_THAT(flag.Run({"--context", "lab", "--store", "flag"}), ElementsAre());
+  EXPECT_EQ(flag.listen, "lab");
+  EXPECT_FALSE(flag.insecure);
+  EXPECT_EQ(flag.store, "flag");
+  EXPECT_EQ(flag.threads, 4) << "the context does not speak of it";
+  EXPECT_EQ(flag.OriginOf("listen"), path + ":3");
+  setenv("TEST_CONTEXT", "lab", 1);
+  Program variable(/*contexts=*/true, path);
+  EXPECT_THAT(variable.Run({}), ElementsAre());
+  EXPECT_EQ(variable.listen, "environment");
+  EXPECT_EQ(variable.OriginOf("listen"), "environment");
+  EXPECT_EQ(variable.store, "there");
+}
+
 TEST_F(SettingsTest, KeysOfContextsThatDoNotHoldAreLookedAtToo) {
   const std::string path = Write("contexts:\n  lab: {lisen: lab}\n");
   Program program(/*contexts=*/true, path);

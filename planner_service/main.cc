@@ -124,12 +124,20 @@ int main(int argc, char** argv) {
   settings.Load(argc, argv);
   CLI11_PARSE(app, argc, argv);
   stagewright::SetUpLog(log);
-  if (state.chosen()) return state.run();
   if (config.chosen()) return config.run();
   if (const absl::Status wrong = settings.Check(); !wrong.ok()) {
     Log(LogLevel::kError, wrong.message());
     return 1;
   }
+  const bool elected = stagewright::IsEtcdPlace(election.store);
+  if (absl::string_view(election.store).substr(0, 7) == "sqlite:") {
+    options.state = election.store.substr(7);
+  } else if (!election.store.empty() && !elected) {
+    Log(LogLevel::kError,
+        absl::StrCat("--store \"", election.store, "\": expected etcd://... or sqlite:FILE"));
+    return 1;
+  }
+  if (state.chosen()) return state.run(elected ? "" : options.state);
   const auto rules = stagewright::ParseQuotas(owner_quotas, tenant_quotas);
   if (!rules.ok()) {
     Log(LogLevel::kError, absl::StrCat("--quota, --tenant-quota: ", rules.status().message()));
@@ -149,14 +157,6 @@ int main(int argc, char** argv) {
   sigaddset(&signals, SIGTERM);
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
 
-  const bool elected = stagewright::IsEtcdPlace(election.store);
-  if (absl::string_view(election.store).substr(0, 7) == "sqlite:") {
-    options.state = election.store.substr(7);
-  } else if (!election.store.empty() && !elected) {
-    Log(LogLevel::kError,
-        absl::StrCat("--store \"", election.store, "\": expected etcd://... or sqlite:FILE"));
-    return 1;
-  }
   auto server = elected ? stagewright::StartElected(options, election)
                         : stagewright::PlannerServer::Start(options);
   if (!server.ok()) {

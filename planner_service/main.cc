@@ -129,6 +129,7 @@ int main(int argc, char** argv) {
     Log(LogLevel::kError, wrong.message());
     return 1;
   }
+  for (const std::string& warning : settings.Warnings()) Log(LogLevel::kWarning, warning);
   const bool elected = stagewright::IsEtcdPlace(election.store);
   if (absl::string_view(election.store).substr(0, 7) == "sqlite:") {
     options.state = election.store.substr(7);

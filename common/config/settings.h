@@ -50,6 +50,10 @@ class Settings {
   // INVALID_ARGUMENT with the first of them.
   absl::Status Check() const;
 
+  // Variables of the program's prefix that are no setting's and may be misspelt, a line each; those
+  // that Kubernetes sets for Services are none.
+  std::vector<std::string> Warnings() const;
+
   // All settings as they are after parsing, in the order of the flags.
   std::vector<Setting> List() const;
   // The file that was read, or that would be; empty: none.

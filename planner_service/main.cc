@@ -112,7 +112,8 @@ int main(int argc, char** argv) {
                  "claim of such a token that names the user's tenant: a name, or a path with dots; "
                  "empty: its users have none");
   app.add_flag("--insecure", door.insecure,
-               "listen in the clear where other machines reach it: whoever does may do everything");
+               "listen where other machines reach it in the clear, or with TLS without asking who "
+               "calls: whoever does may do everything");
   app.add_option(
       "--audit-log", door.audit_log,
       "file that gets a line for every change that callers make (default: standard error, where "

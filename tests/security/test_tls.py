@@ -102,6 +102,21 @@ def test_insecure_is_asked_for_by_name(tmp_path):
         assert planner.cli("workers").returncode == 0
 
 
+def test_tls_without_asking_who_calls_is_asked_for_by_name(folder, tmp_path):
+    server_only = tls(folder, "planner")[2:]
+    for flags in (["--listen", "0.0.0.0:0"], ["--listen", "127.0.0.1:0", "--worker-listen", "0.0.0.0:0"]):
+        message = refused(*flags, *server_only)
+        assert f"{flags[-2]} 0.0.0.0:0: other machines reach it, and nobody is asked who they are" in message
+        assert "--insecure" in message
+    (folder / "tokens").write_text("sixteen-characters-or-more operator olga\n")
+    for flags, told in ((["--insecure"], "whoever reaches it may do everything"),
+                        (["--token-file", folder / "tokens"], "TLS, tokens")):  # fmt: skip
+        with Planner(tmp_path, *server_only, *flags, listen="0.0.0.0:0") as planner:
+            wait_for(lambda planner=planner, told=told: told in planner.log(), told)
+    with Planner(tmp_path, *server_only) as planner:  # This machine's users, as in the clear.
+        wait_for(lambda: "TLS; whoever reaches it may do everything" in planner.log(), "its word on security")
+
+
 def test_files_that_are_none_are_named(folder, tmp_path):
     broken = tmp_path / "broken.pem"
     broken.write_text("-----BEGIN CERTIFICATE-----\nnonsense\n-----END CERTIFICATE-----\n")

@@ -5,8 +5,8 @@
 #include <optional>
 #include <utility>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_split.h"
+#include "common/base/control_character.h"
 #include "planner_service/access/jwt_text.h"
 
 namespace stagewright {
@@ -68,8 +68,7 @@ const Json* ClaimOf(const Json& claims, const std::string& name) {
 
 // What a user or a tenant may be called.
 bool IsName(const std::string& name) {
-  return !name.empty() && name.size() <= kLongestName && name != "*" &&
-         std::none_of(name.begin(), name.end(), absl::ascii_iscntrl);
+  return !name.empty() && name.size() <= kLongestName && name != "*" && !HasControlCharacter(name);
 }
 
 }  // namespace

@@ -110,7 +110,7 @@ int main(int argc, char** argv) {
       ->default_str("");
   app.add_option("--jwt-tenant-claim", door.jwt.tenant_claim,
                  "claim of such a token that names the user's tenant: a name, or a path with dots; "
-                 "empty: its users have none");
+                 "tokens without it are refused, but workers'; empty: users have no tenant");
   app.add_flag("--insecure", door.insecure,
                "listen where other machines reach it in the clear, or with TLS without asking who "
                "calls: whoever does may do everything");

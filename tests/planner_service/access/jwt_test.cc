@@ -82,7 +82,8 @@ TEST_F(JwtTest, SaysWhoseTenantTheSubjectIs) {
   options_.tenant_claim = "org.team";
   reader_.reset();
   EXPECT_EQ(CallerWith(with("\"vision\""))->tenant, "vision");
-  EXPECT_EQ(CallerWith(kClaims)->tenant, "");
+  ExpectWrong(kClaims, "the token does not name its user's tenant (org.team)");
+  EXPECT_EQ(CallerWith(With("[\"submitter\"]", "[\"worker\"]"))->tenant, "") << "holds no devices";
   for (const char* wrong :
        {"\"\"", "\"*\"", "7", "[\"vision\"]", "null", "\"a\\nb\"", "\"a\\u009bb\""})
     ExpectWrong(with(wrong), "has a tenant that is no name");

@@ -126,7 +126,11 @@ class ReferencesTest(unittest.TestCase):
       for volume in volumes.values():
         if "persistentVolumeClaim" in volume:
           self.assertIn(volume["persistentVolumeClaim"]["claimName"], claims)
-      self.assertIn("/data", [m["mountPath"] for m in container["volumeMounts"]])
+
+  def test_workers_alone_see_the_files_of_jobs(self):
+    mounts = {program: [m["mountPath"] for m in container["volumeMounts"]] for program, _, container in deployment.workloads()}
+    self.assertIn("/data", mounts["stagewright-worker"])
+    self.assertNotIn("/data", mounts["stagewright-planner"])
 
   def test_selectors_and_target_ports(self):
     pods = [(d["spec"]["template"], c) for _, d, c in deployment.workloads()]

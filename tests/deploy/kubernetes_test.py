@@ -46,9 +46,9 @@ class KustomizeTest(unittest.TestCase):
     base = {(o["kind"], o["metadata"]["name"]): o for o in kustomize(BASE)}
     cuda = {(o["kind"], o["metadata"]["name"]): o for o in kustomize(deployment.DEPLOY / "kubernetes" / "cuda")}
     self.assertEqual(base.keys(), cuda.keys())
-    changed = [key for key in base if base[key] != cuda[key]]
-    self.assertEqual(changed, [("DaemonSet", "stagewright-worker")])
-    pod = cuda[changed[0]]["spec"]["template"]["spec"]
+    changed = {key for key in base if base[key] != cuda[key]}
+    self.assertEqual(changed, {("DaemonSet", "stagewright-worker"), ("NetworkPolicy", "stagewright-worker")})
+    pod = cuda["DaemonSet", "stagewright-worker"]["spec"]["template"]["spec"]
     container = pod["containers"][0]
     self.assertTrue(container["image"].startswith("stagewright-worker-cuda:"))
     self.assertEqual(container["command"], ["stagewright-worker-per-gpu"])
@@ -58,6 +58,12 @@ class KustomizeTest(unittest.TestCase):
     memory = next(v for v in pod["volumes"] if v["name"] == "shared-memory")
     self.assertEqual(memory["emptyDir"]["medium"], "Memory")
     self.assertIn({"name": "shared-memory", "mountPath": "/dev/shm"}, container["volumeMounts"])
+    # Prometheus reaches the metrics of every GPU's process.
+    first = int(deployment.parse_flags(container["args"])["--metrics-listen"].rpartition(":")[2])
+    last = first + int(container["resources"]["limits"]["nvidia.com/gpu"]) - 1
+    scraped = cuda["NetworkPolicy", "stagewright-worker"]["spec"]["ingress"][1]
+    self.assertEqual(scraped["ports"], [{"port": first, "endPort": last, "protocol": "TCP"}])
+    self.assertEqual(scraped["from"], base["NetworkPolicy", "stagewright-worker"]["spec"]["ingress"][1]["from"])
 
   def test_the_cuda_worker_has_the_base_workers_flags(self):
     """All but the devices, and the threads of an operator, which say nothing of a GPU."""

@@ -84,7 +84,12 @@ class FrontTest(unittest.TestCase):
              for o in kustomize(deployment.DEPLOY / "kubernetes" / "front")}
     base = {(kind, re.sub(r"-[a-z0-9]{10}$", "", name)): o for (kind, name), o in base.items()}
     name = "stagewright-front"
-    self.assertEqual(set(front) - set(base), {(kind, name) for kind in ("ConfigMap", "Deployment", "NetworkPolicy", "Service")})
+    self.assertEqual(set(front) - set(base), {(kind, name) for kind in (
+        "ConfigMap", "Deployment", "NetworkPolicy", "PodDisruptionBudget", "Service")})
+    # Nodes that are emptied leave one of the two.
+    proxy, budget = front["Deployment", name]["spec"], front["PodDisruptionBudget", name]["spec"]
+    self.assertEqual(budget["selector"], proxy["selector"])
+    self.assertLess(budget["maxUnavailable"], proxy["replicas"])
     changed = {key for key in base if base[key] != front[key]}
     self.assertEqual(changed, {("Deployment", "stagewright-planner"), ("NetworkPolicy", "stagewright-planner")})
     # Clients reach the proxy only.

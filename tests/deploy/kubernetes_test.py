@@ -29,6 +29,11 @@ def kubectl_version():
   return tuple(int(part) for part in match.groups()) if match else (0, 0)
 
 
+def mebibytes(quantity):
+  """Of a quantity in Mi, Gi or Ti."""
+  return int(quantity[:-2]) * {"Mi": 1, "Gi": 1024, "Ti": 1024 * 1024}[quantity[-2:]]
+
+
 class KustomizeTest(unittest.TestCase):
 
   @unittest.skipUnless(kubectl_version() > (0, 0), "no kubectl")
@@ -58,6 +63,8 @@ class KustomizeTest(unittest.TestCase):
     memory = next(v for v in pod["volumes"] if v["name"] == "shared-memory")
     self.assertEqual(memory["emptyDir"]["medium"], "Memory")
     self.assertIn({"name": "shared-memory", "mountPath": "/dev/shm"}, container["volumeMounts"])
+    needed = mebibytes(container["resources"]["requests"]["memory"]) + mebibytes(memory["emptyDir"]["sizeLimit"])
+    self.assertGreaterEqual(mebibytes(container["resources"]["limits"]["memory"]), needed)
     # Prometheus reaches the metrics of every GPU's process.
     first = int(deployment.parse_flags(container["args"])["--metrics-listen"].rpartition(":")[2])
     last = first + int(container["resources"]["limits"]["nvidia.com/gpu"]) - 1
@@ -66,12 +73,13 @@ class KustomizeTest(unittest.TestCase):
     self.assertEqual(scraped["from"], base["NetworkPolicy", "stagewright-worker"]["spec"]["ingress"][1]["from"])
 
   def test_the_cuda_worker_has_the_base_workers_flags(self):
-    """All but the devices, and the threads of an operator, which say nothing of a GPU."""
+    """All but the devices, and threads and memory, which are those of processors."""
     base, cuda = ({f.partition("=")[0]: f for f in container["args"]} for container in (
         next(c for program, _, c in deployment.workloads() if program == "stagewright-worker"),
         next(d for _, d in deployment.documents("kubernetes/cuda") if d["kind"] == "DaemonSet")
         ["spec"]["template"]["spec"]["containers"][0]))
-    self.assertEqual(cuda, {flag: text for flag, text in base.items() if flag not in ("--devices", "--threads-per-device")})
+    of_processors = ("--devices", "--threads-per-device", "--memory-mib", "--memory-limit-mib")
+    self.assertEqual(cuda, {flag: text for flag, text in base.items() if flag not in of_processors})
 
 
 class FrontTest(unittest.TestCase):
@@ -225,6 +233,19 @@ class ReferencesTest(unittest.TestCase):
     self.assertEqual(from_workers["from"][0]["podSelector"]["matchLabels"],
                      {"app.kubernetes.io/name": "stagewright-worker"})
     self.assertNotIn("ports", from_workers, "transports choose their ports")
+
+  def test_memory_has_a_limit_that_jobs_stay_below(self):
+    """A worker offers what the machine has unless it is told otherwise, and its container ends at the limit."""
+    settings = dict(literal.split("=") for g in self.kustomization["configMapGenerator"] for literal in g["literals"])
+    for program, document, container in deployment.workloads():
+      limit = mebibytes(container["resources"]["limits"]["memory"])
+      self.assertGreaterEqual(limit, mebibytes(container["resources"]["requests"]["memory"]))
+      if program == "stagewright-worker":
+        devices = int(settings["WORKER_DEVICES"].removeprefix("cpu:"))
+        offered, most = (devices * int(settings[name]) for name in ("DEVICE_MEMORY_MIB", "DEVICE_MEMORY_LIMIT_MIB"))
+        shared = next(v for v in document["spec"]["template"]["spec"]["volumes"] if v["name"] == "shared-memory")
+        self.assertLess(offered, most)
+        self.assertLess(most + mebibytes(shared["emptyDir"]["sizeLimit"]), limit)
 
   def test_nothing_runs_as_root(self):
     for _, document, container in deployment.workloads():

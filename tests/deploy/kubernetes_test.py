@@ -1,8 +1,11 @@
 """The kustomizations build, and what their objects name exists."""
 
+import os
+import pathlib
 import re
 import shutil
 import subprocess
+import tempfile
 import unittest
 
 import yaml
@@ -121,6 +124,54 @@ class FrontTest(unittest.TestCase):
     self.assertEqual(environment["PLANNER_ADDRESS"], "stagewright-planner:7070")
     volumes = {volume["name"] for volume in pod["spec"]["template"]["spec"]["volumes"]}
     self.assertEqual({mount["name"] for mount in container["volumeMounts"]}, volumes)
+
+
+class ArtifactsTest(unittest.TestCase):
+  """The component with which workers read weights from a bucket."""
+
+  def objects(self, overlay):
+    """Those of an overlay, by kind and name: as it is, and as the component's comment has it."""
+    folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
+    found = []
+    component = deployment.DEPLOY.resolve() / "kubernetes" / "artifacts"
+    told = re.search(r"^#   resources: .*\n(?:#   .*\n)*", (component / "kustomization.yaml").read_text(), re.MULTILINE).group()
+    own = yaml.safe_load(told.replace("#   ", ""))
+    for kustomization in ({"resources": own["resources"]}, own):
+      kustomization = dict(kustomization, resources=[f"../{overlay}"])
+      for names in (key for key in ("resources", "components") if key in kustomization):
+        kustomization[names] = [os.path.relpath(component / name, folder.resolve()) for name in kustomization[names]]
+      (folder / "kustomization.yaml").write_text(yaml.safe_dump(kustomization))
+      found.append({(o["kind"], re.sub(r"-[a-z0-9]{10}$", "", o["metadata"]["name"])): o for o in kustomize(folder)})
+    return found
+
+  @unittest.skipUnless(kubectl_version() >= (1, 21), "kubectl is older than the component's form")
+  def test_workers_reach_a_bucket_and_keep_what_they_read(self):
+    for overlay in ("base", "cuda", "front"):
+      with self.subTest(overlay=overlay):
+        before, after = self.objects(overlay)
+        self.assertEqual(set(after), set(before))
+        worker, policy = ("DaemonSet", "stagewright-worker"), ("NetworkPolicy", "stagewright-worker")
+        planner, settings = ("Deployment", "stagewright-planner"), ("ConfigMap", "stagewright")
+        # The planner has another name of the settings only.
+        self.assertEqual({key for key in before if before[key] != after[key]}, {worker, policy, planner, settings})
+        pod = after[worker]["spec"]["template"]["spec"]
+        container, old = pod["containers"][0], before[worker]["spec"]["template"]["spec"]["containers"][0]
+        folder = "/var/cache/stagewright"
+        self.assertEqual(container["args"], [*old["args"], f"--artifact-cache={folder}"])
+        self.assertIn("--artifact-cache ", deployment.help_text("stagewright-worker") or "--artifact-cache ")
+        # Who asks is of a Secret, all else of the settings.
+        data = after[settings]["data"]
+        self.assertEqual(data, before[settings]["data"] | {
+            "STAGEWRIGHT_WORKER_ARTIFACTS": "s3://my-bucket/stagewright", "AWS_REGION": "eu-west-1"})
+        self.assertEqual(container["envFrom"], [
+            {"configMapRef": {"name": after[settings]["metadata"]["name"]}}, {"secretRef": {"name": "stagewright-artifacts"}}])
+        # The container's own files are read-only.
+        mount = next(m for m in container["volumeMounts"] if m["mountPath"] == folder)
+        self.assertNotIn("readOnly", mount)
+        self.assertIn({"name": mount["name"], "emptyDir": {}}, pod["volumes"])
+        egress = after[policy]["spec"]["egress"]
+        self.assertEqual(egress[:-1], before[policy]["spec"]["egress"])
+        self.assertEqual(egress[-1]["ports"], [{"port": 443, "protocol": "TCP"}])
 
 
 class ReferencesTest(unittest.TestCase):

@@ -111,9 +111,10 @@ int main(int argc, char** argv) {
       ->default_str("");
   app.add_option("--jwt-tenant-claim", door.jwt.tenant_claim,
                  "claim of such a token that names the user's tenant: a name, or a path with dots; "
-                 "empty: its users have none");
+                 "tokens without it are refused, but workers'; empty: users have no tenant");
   app.add_flag("--insecure", door.insecure,
-               "listen in the clear where other machines reach it: whoever does may do everything");
+               "listen where other machines reach it in the clear, or with TLS without asking who "
+               "calls: whoever does may do everything");
   app.add_option(
       "--audit-log", door.audit_log,
       "file that gets a line for every change that callers make (default: standard error, where "
@@ -125,12 +126,21 @@ int main(int argc, char** argv) {
   settings.Load(argc, argv);
   CLI11_PARSE(app, argc, argv);
   stagewright::SetUpLog(log);
-  if (state.chosen()) return state.run();
   if (config.chosen()) return config.run();
   if (const absl::Status wrong = settings.Check(); !wrong.ok()) {
     Log(LogLevel::kError, wrong.message());
     return 1;
   }
+  for (const std::string& warning : settings.Warnings()) Log(LogLevel::kWarning, warning);
+  const bool elected = stagewright::IsEtcdPlace(election.store);
+  if (absl::string_view(election.store).substr(0, 7) == "sqlite:") {
+    options.state = election.store.substr(7);
+  } else if (!election.store.empty() && !elected) {
+    Log(LogLevel::kError,
+        absl::StrCat("--store \"", election.store, "\": expected etcd://... or sqlite:FILE"));
+    return 1;
+  }
+  if (state.chosen()) return state.run(elected ? "" : options.state);
   const auto rules = stagewright::ParseQuotas(owner_quotas, tenant_quotas);
   if (!rules.ok()) {
     Log(LogLevel::kError, absl::StrCat("--quota, --tenant-quota: ", rules.status().message()));
@@ -151,14 +161,6 @@ int main(int argc, char** argv) {
   sigaddset(&signals, SIGTERM);
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
 
-  const bool elected = stagewright::IsEtcdPlace(election.store);
-  if (absl::string_view(election.store).substr(0, 7) == "sqlite:") {
-    options.state = election.store.substr(7);
-  } else if (!election.store.empty() && !elected) {
-    Log(LogLevel::kError,
-        absl::StrCat("--store \"", election.store, "\": expected etcd://... or sqlite:FILE"));
-    return 1;
-  }
   auto server = elected ? stagewright::StartElected(options, election)
                         : stagewright::PlannerServer::Start(options);
   if (!server.ok()) {

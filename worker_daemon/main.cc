@@ -137,6 +137,7 @@ int main(int argc, char** argv) {
     Log(LogLevel::kError, wrong.message());
     return 1;
   }
+  for (const std::string& warning : settings.Warnings()) Log(LogLevel::kWarning, warning);
   options.memory_per_device = memory_mib * stagewright::kMiB;
   options.memory_limit = memory_limit_mib * stagewright::kMiB;
 

@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "common/base/control_character.h"
 #include "common/base/status.h"
 
 namespace stagewright {
@@ -19,8 +20,9 @@ inline absl::Status OneLine(const absl::Status& status) {
     message.resize(end);
     message += "...";
   }
-  for (char& c : message) {
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
+  for (size_t i = 0; i < message.size(); ++i) {
+    if (const size_t control = ControlCharacterAt(message, i); control > 0)
+      message.replace(i, control, "?");
   }
   return absl::Status(status.code(), message);
 }

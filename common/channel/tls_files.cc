@@ -30,14 +30,34 @@ absl::StatusOr<File> Open(absl::string_view flag, const std::string& path) {
   return file;
 }
 
+Certificate NextCertificate(const File& file) {
+  return Certificate(PEM_read_bio_X509(file.get(), nullptr, nullptr, nullptr));
+}
+
+bool HasExpired(const Certificate& certificate) {
+  return X509_cmp_current_time(X509_get0_notAfter(certificate.get())) < 0;
+}
+
+absl::Status Wrong(absl::string_view flag, const std::string& path, absl::string_view what) {
+  return absl::FailedPreconditionError(absl::StrCat(flag, " ", path, ": ", what));
+}
+
 absl::StatusOr<Certificate> ReadCertificate(absl::string_view flag, const std::string& path) {
   ASSIGN_OR_RETURN(const File file, Open(flag, path));
-  Certificate certificate(PEM_read_bio_X509(file.get(), nullptr, nullptr, nullptr));
-  if (certificate == nullptr)
-    return absl::FailedPreconditionError(absl::StrCat(flag, " ", path, ": no certificate in PEM"));
-  if (X509_cmp_current_time(X509_get0_notAfter(certificate.get())) < 0)
-    return absl::FailedPreconditionError(absl::StrCat(flag, " ", path, ": it has expired"));
+  Certificate certificate = NextCertificate(file);
+  if (certificate == nullptr) return Wrong(flag, path, "no certificate in PEM");
+  if (HasExpired(certificate)) return Wrong(flag, path, "it has expired");
   return certificate;
+}
+
+// One that holds suffices: a bundle has an old one beside the new one for a while.
+absl::Status CheckAuthorities(absl::string_view flag, const std::string& path) {
+  ASSIGN_OR_RETURN(const File file, Open(flag, path));
+  Certificate certificate = NextCertificate(file);
+  if (certificate == nullptr) return Wrong(flag, path, "no certificate in PEM");
+  for (; certificate != nullptr; certificate = NextCertificate(file))
+    if (!HasExpired(certificate)) return absl::OkStatus();
+  return Wrong(flag, path, "all certificates in it have expired");
 }
 
 // Nobody is asked for a password.
@@ -57,8 +77,7 @@ absl::Status CheckTlsFiles(const TlsFiles& files, bool need_certificate, absl::s
     return absl::InvalidArgumentError(
         absl::StrCat(ca_flag, " needs ", certificate_flag, " and ", key_flag));
   }
-  if (!files.authorities.empty())
-    RETURN_IF_ERROR(ReadCertificate(ca_flag, files.authorities).status());
+  if (!files.authorities.empty()) RETURN_IF_ERROR(CheckAuthorities(ca_flag, files.authorities));
   if (files.certificate.empty()) return absl::OkStatus();
   ASSIGN_OR_RETURN(const Certificate certificate,
                    ReadCertificate(certificate_flag, files.certificate));

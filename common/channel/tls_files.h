@@ -24,8 +24,8 @@ constexpr absl::Duration kTlsRefresh = absl::Seconds(5);
 
 // INVALID_ARGUMENT names the flag, unless certificate and key are given both or neither, and, with
 // `need_certificate`, both; FAILED_PRECONDITION names the file that cannot be read, holds no
-// certificate or key, has expired, or is not the certificate's key. `flags` is what the flags begin
-// with.
+// certificate or key, has expired (of several authorities, all of them), or is not the
+// certificate's key. `flags` is what the flags begin with.
 absl::Status CheckTlsFiles(const TlsFiles& files, bool need_certificate,
                            absl::string_view flags = "--tls");
 

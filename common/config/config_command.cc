@@ -30,6 +30,8 @@ std::string Line(const Setting& setting) {
 
 int Complain(const Settings& settings, const std::string& program) {
   const std::vector<std::string> problems = settings.Problems();
+  for (const std::string& warning : settings.Warnings())
+    std::cerr << program << ": warning: " << warning << std::endl;
   for (const std::string& problem : problems) std::cerr << program << ": " << problem << std::endl;
   return problems.empty() ? 0 : 1;
 }

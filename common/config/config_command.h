@@ -17,8 +17,8 @@ struct ConfigCommand {
 };
 
 // `config show` prints all settings as a file that could be read, with the origin of each;
-// `config validate` says what is wrong; `config reference` prints a table for documents. `settings`
-// and `app` outlive the result. `program` begins lines on standard error.
+// `config validate` says what is wrong, and warns of what may be; `config reference` prints a table
+// for documents. `settings` and `app` outlive the result. `program` begins lines on standard error.
 ConfigCommand AddConfigCommand(CLI::App& app, const Settings& settings, const std::string& program);
 
 }  // namespace stagewright

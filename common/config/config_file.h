@@ -4,7 +4,7 @@
 //   planning-threads: 4
 //   quota: [vision=8, speech=4]
 //   contexts:                       # Where contexts are wanted.
-//     lab: {planner-address: "lab:7070", tls-ca: lab.pem}
+//     lab: {planner-address: "lab:7070", tls-ca: /etc/lab.pem}
 #pragma once
 
 #include <string>

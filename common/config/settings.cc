@@ -1,15 +1,20 @@
 #include "common/config/settings.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <utility>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "common/base/nearest.h"
 #include "common/base/one_line.h"
 
@@ -29,6 +34,12 @@ std::string VariableOf(const std::string& prefix, const std::string& key) {
 std::string Environment(const std::string& variable) {
   const char* value = std::getenv(variable.c_str());
   return value == nullptr ? "" : value;
+}
+
+// As every container has them for every Service: STAGEWRIGHT_PLANNER_PORT_7070_TCP_ADDR.
+bool IsOfKubernetes(absl::string_view variable) {
+  const std::string words = absl::StrCat(variable, "_");
+  return absl::StrContains(words, "_PORT_") || absl::StrContains(words, "_SERVICE_HOST_");
 }
 
 bool IsFlag(const CLI::Option& option) { return option.get_items_expected_max() == 0; }
@@ -139,8 +150,11 @@ void Settings::ApplyContext(const std::string& named) {
   if (name.empty()) return;
   std::vector<std::string> known;
   for (const ConfigContext& context : file_.contexts) {
-    if (context.name == name) return ApplyEntries(context.entries);
     known.push_back(context.name);
+    if (context.name != name) continue;
+    ApplyEntries(context.entries);
+    if (!named.empty()) PutOverEnvironment(context.entries);
+    return;
   }
   const std::string where = path_.empty() ? "there is no configuration file"
                             : known.empty()
@@ -160,6 +174,15 @@ void Settings::ApplyEntries(const std::vector<ConfigEntry>& entries) {
     const std::string where = absl::StrCat(path_, ":", entry.line);
     const std::string wrong = Apply(**option, {entry.values, where}, entry.list);
     if (!wrong.empty()) problems_.push_back(absl::StrCat(where, ": ", wrong));
+  }
+}
+
+void Settings::PutOverEnvironment(const std::vector<ConfigEntry>& entries) {
+  for (CLI::Option* option : Options()) {
+    const bool given = std::any_of(entries.begin(), entries.end(), [&](const ConfigEntry& entry) {
+      return entry.key == KeyOf(*option);
+    });
+    if (given) option->envname("");  // Parsing reads variables, too.
   }
 }
 
@@ -221,6 +244,25 @@ std::vector<std::string> Settings::Problems() const {
 absl::Status Settings::Check() const {
   const std::vector<std::string> problems = Problems();
   return problems.empty() ? absl::OkStatus() : absl::InvalidArgumentError(problems.front());
+}
+
+std::vector<std::string> Settings::Warnings() const {
+  std::vector<std::string> known = {VariableOf("", kConfig)};  // All without the prefix.
+  for (const auto& [option, variable] : variables_)
+    known.emplace_back(absl::StripPrefix(variable, options_.prefix));
+  std::vector<std::string> warnings;
+  for (char** variable = environ; *variable != nullptr; ++variable) {
+    const std::pair<absl::string_view, absl::string_view> set =
+        absl::StrSplit(*variable, absl::MaxSplits('=', 1));
+    absl::string_view word = set.first;
+    if (!absl::ConsumePrefix(&word, options_.prefix) || set.second.empty()) continue;
+    if (IsOfKubernetes(set.first) || std::count(known.begin(), known.end(), word) > 0) continue;
+    const std::string nearest = Nearest(std::string(word), known);
+    if (nearest.empty()) continue;
+    warnings.push_back(absl::StrCat("the variable ", set.first, " is no setting; did you mean ",
+                                    options_.prefix, nearest, "?"));
+  }
+  return warnings;
 }
 
 std::vector<Setting> Settings::List() const {

@@ -4,7 +4,7 @@
 // stagewright-planner is the variable STAGEWRIGHT_PLANNER_PLANNING_THREADS and the key
 // planning-threads; the file is that of --config, or of the variable made of it. Where a program
 // has contexts, the file may hold several sets of settings by name, and --context chooses one,
-// which comes over the rest of the file.
+// which comes over the rest of the file; given as a flag, also over the environment.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -50,6 +50,10 @@ class Settings {
   // INVALID_ARGUMENT with the first of them.
   absl::Status Check() const;
 
+  // Variables of the program's prefix that are no setting's and may be misspelt, a line each; those
+  // that Kubernetes sets for Services are none.
+  std::vector<std::string> Warnings() const;
+
   // All settings as they are after parsing, in the order of the flags.
   std::vector<Setting> List() const;
   // The file that was read, or that would be; empty: none.
@@ -70,6 +74,8 @@ class Settings {
   void CheckKeys(const std::vector<ConfigEntry>& entries);
   void ApplyContext(const std::string& named);
   void ApplyEntries(const std::vector<ConfigEntry>& entries);
+  // The variables of these settings do not count any more.
+  void PutOverEnvironment(const std::vector<ConfigEntry>& entries);
   void ApplyEnvironment();
   // Gives the flag a value that the command line may replace; says what is wrong with it.
   std::string Apply(CLI::Option& option, const Source& source, bool list);

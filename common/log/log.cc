@@ -8,6 +8,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
+#include "common/base/control_character.h"
 #include "nlohmann/json.hpp"
 
 namespace stagewright {
@@ -33,19 +34,18 @@ absl::string_view Cut(absl::string_view text) {
   return text.substr(0, end);
 }
 
-bool IsControl(char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }
-
 void AppendEscaped(absl::string_view text, bool quoted, std::string& out) {
-  for (const char c : Cut(text)) {
-    if (c == '\n') {
+  const absl::string_view shown = Cut(text);
+  for (size_t i = 0; i < shown.size(); ++i) {
+    if (shown[i] == '\n') {
       out += "\\n";
-    } else if (IsControl(c)) {
-      absl::StrAppend(&out, absl::StrFormat("\\x%02x", static_cast<unsigned char>(c)));
-    } else if (quoted && (c == '"' || c == '\\')) {
-      out += '\\';
-      out += c;
+    } else if (const size_t control = ControlCharacterAt(shown, i); control > 0) {
+      for (const char c : shown.substr(i, control))
+        absl::StrAppend(&out, absl::StrFormat("\\x%02x", static_cast<unsigned char>(c)));
+      i += control - 1;
     } else {
-      out += c;
+      if (quoted && (shown[i] == '"' || shown[i] == '\\')) out += '\\';
+      out += shown[i];
     }
   }
   if (text.size() > kLongest) out += "...";
@@ -97,7 +97,8 @@ std::string JsonLine(const LogLine& line) {
       json[field.key] = CutForJson(field.value);
     }
   }
-  return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+  // In ASCII: what a terminal would obey is written out, too.
+  return json.dump(-1, ' ', true, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
 
 // A log that cannot be written must not end a program.

@@ -9,6 +9,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/string_view.h"
+#include "common/base/control_character.h"
 #include "common/base/error_details.h"
 
 namespace stagewright {
@@ -113,14 +114,10 @@ Limit LimitOf(const FieldDescriptor& field) {
   return found == Table().end() ? Limit() : found->second;
 }
 
-// Also those of Latin-1, which some terminals obey: U+0080 to U+009F.
 bool HasControlCharacter(absl::string_view text, bool told) {
   for (size_t i = 0; i < text.size(); ++i) {
-    const auto c = static_cast<unsigned char>(text[i]);
-    if (told && (c == '\n' || c == '\t' || c == '\r')) continue;
-    if (c < 0x20 || c == 0x7f) return true;
-    if (c == 0xc2 && i + 1 < text.size() && static_cast<unsigned char>(text[i + 1]) < 0xa0)
-      return true;
+    if (told && (text[i] == '\n' || text[i] == '\t' || text[i] == '\r')) continue;
+    if (ControlCharacterAt(text, i) > 0) return true;
   }
   return false;
 }

@@ -5,8 +5,8 @@
 #include <optional>
 #include <utility>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_split.h"
+#include "common/base/control_character.h"
 #include "planner_service/access/jwt_text.h"
 
 namespace stagewright {
@@ -68,8 +68,7 @@ const Json* ClaimOf(const Json& claims, const std::string& name) {
 
 // What a user or a tenant may be called.
 bool IsName(const std::string& name) {
-  return !name.empty() && name.size() <= kLongestName && name != "*" &&
-         std::none_of(name.begin(), name.end(), absl::ascii_iscntrl);
+  return !name.empty() && name.size() <= kLongestName && name != "*" && !HasControlCharacter(name);
 }
 
 }  // namespace
@@ -126,9 +125,12 @@ absl::StatusOr<Caller> JwtClaims::CallerOf(absl::string_view text, absl::Time no
     return absl::PermissionDeniedError(
         absl::StrCat("\"", user, "\" has no role here: the token's roles claim gives none"));
   }
-  const Json* tenant =
-      options_.tenant_claim.empty() ? nullptr : ClaimOf(*claims, options_.tenant_claim);
-  if (tenant == nullptr) return Caller{role, user, ""};
+  const std::string& naming = options_.tenant_claim;
+  const Json* tenant = naming.empty() ? nullptr : ClaimOf(*claims, naming);
+  if (tenant == nullptr) {
+    if (naming.empty() || role == Role::kWorker) return Caller{role, user, ""};
+    return Wrong(absl::StrCat("does not name its user's tenant (", naming, ")"));
+  }
   if (!tenant->is_string() || !IsName(tenant->get_ref<const std::string&>()))
     return Wrong("has a tenant that is no name");
   return Caller{role, user, tenant->get<std::string>()};

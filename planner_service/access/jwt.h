@@ -30,8 +30,9 @@ struct JwtOptions {
 constexpr absl::Duration kJwtLeeway = absl::Seconds(60);
 
 // What callers are by the claims of a token that is known to be genuine: "sub" is the user, the
-// highest role that the roles claim has is the role; worker only where it has no other. A token
-// without the tenant claim is of a user without a tenant.
+// highest role that the roles claim has is the role; worker only where it has no other. Where a
+// claim names tenants, all but workers' tokens must have it: who has no tenant is in no tenant's
+// quota.
 class JwtClaims {
  public:
   // INVALID_ARGUMENT names the flag: no issuer or audience, a value of --jwt-role that is none.

@@ -245,7 +245,10 @@ class OpenDoor : public Door {
   }
 
   absl::Status CheckOptions(absl::string_view flag, const std::string& listen) {
-    if (!options_.tls.empty()) return CheckTlsFiles(options_.tls, /*need_certificate=*/true);
+    if (!options_.tls.empty()) {
+      RETURN_IF_ERROR(CheckTlsFiles(options_.tls, /*need_certificate=*/true));
+      return CheckOpen(flag, listen);
+    }
     if (IsLoopback(listen)) return absl::OkStatus();
     loopback_ = false;
     if (!options_.insecure) {
@@ -260,6 +263,17 @@ class OpenDoor : public Door {
         absl::StrCat(options_.token_file.empty() ? "--jwt-keys" : "--token-file",
                      " with --insecure: tokens would travel in the clear; give --tls-cert and "
                      "--tls-key instead of --insecure"));
+  }
+
+  // TLS alone keeps nobody out.
+  absl::Status CheckOpen(absl::string_view flag, const std::string& listen) const {
+    const bool asks = !options_.tls.authorities.empty() || !options_.token_file.empty() ||
+                      !options_.jwt.keys_file.empty();
+    if (asks || options_.insecure || IsLoopback(listen)) return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrCat(
+        flag, " ", listen,
+        ": other machines reach it, and nobody is asked who they are: give --tls-ca, --token-file "
+        "or --jwt-keys, or --insecure to let whoever reaches it do everything"));
   }
 
   const DoorOptions options_;

@@ -18,7 +18,8 @@ struct DoorOptions {
   TlsFiles tls;  // With authorities, clients must show certificates that they have signed.
   std::string token_file;  // planner_service/access/token_table.h; empty: no tokens.
   JwtOptions jwt;          // planner_service/access/jwt.h; without a file of keys: no such tokens.
-  bool insecure = false;   // Listen in the clear where other machines reach it.
+  // Listen where other machines reach it in the clear, or with TLS to callers that say nothing.
+  bool insecure = false;
   // File that gets the audit log; empty: standard error where callers must say who they are, and
   // nowhere else.
   std::string audit_log;
@@ -27,9 +28,10 @@ struct DoorOptions {
 // Thread-safe.
 class Door {
  public:
-  // INVALID_ARGUMENT: an address that other machines reach, without TLS and without `insecure`, or
-  // tokens that would travel there in the clear; says what to do. Errors of CheckTlsFiles and of
-  // Access::Open; FAILED_PRECONDITION names an audit log that cannot be written.
+  // INVALID_ARGUMENT: an address that other machines reach, without `insecure` and either without
+  // TLS or where nobody must say who they are, or tokens that would travel there in the clear; says
+  // what to do. Errors of CheckTlsFiles and of Access::Open; FAILED_PRECONDITION names an audit log
+  // that cannot be written.
   // `worker_listen` is the address of workers, empty where they come in at `listen`.
   static absl::StatusOr<std::unique_ptr<Door>> Open(const std::string& listen,
                                                     const std::string& worker_listen,

@@ -12,7 +12,7 @@ namespace stagewright {
 namespace {
 
 struct StateFlags {
-  std::string state = "stagewright.db";
+  std::string state;
   std::string file;
   bool overwrite = false;
   bool drop = false;
@@ -54,10 +54,21 @@ absl::StatusOr<int> Repair(const StateFlags& flags) {
   return Print(done);
 }
 
+int Run(StateFlags& flags, const std::string& planners) {
+  if (flags.state.empty()) flags.state = planners;
+  const absl::StatusOr<int> result =
+      flags.state.empty() ? absl::InvalidArgumentError("--store is no file: --state names one")
+                          : flags.action();
+  if (result.ok()) return *result;
+  std::cerr << "stagewright-planner: " << result.status().message() << std::endl;
+  return 1;
+}
+
 CLI::App* AddAction(CLI::App& command, const std::shared_ptr<StateFlags>& flags, const char* name,
                     const char* help, absl::StatusOr<int> (*action)(const StateFlags&)) {
   CLI::App* added = command.add_subcommand(name, help);
-  added->add_option("--state", flags->state, "SQLite file that keeps jobs")->capture_default_str();
+  added->add_option("--state", flags->state,
+                    "SQLite file that keeps jobs (default: that of the planner's settings)");
   added->callback([flags = flags.get(), action] {
     flags->action = [flags, action] { return action(*flags); };
   });
@@ -82,12 +93,7 @@ StateCommand AddStateCommand(CLI::App& app) {
   AddAction(*command, flags, "repair", "sets aside what a planner cannot read", Repair)
       ->add_flag("--drop", flags->drop, "deletes it, and what was set aside before");
   return {[command] { return command->parsed(); },
-          [flags] {
-            const absl::StatusOr<int> result = flags->action();
-            if (result.ok()) return *result;
-            std::cerr << "stagewright-planner: " << result.status().message() << std::endl;
-            return 1;
-          }};
+          [flags](const std::string& planners) { return Run(*flags, planners); }};
 }
 
 }  // namespace stagewright

@@ -1,8 +1,11 @@
 """The kustomizations build, and what their objects name exists."""
 
+import os
+import pathlib
 import re
 import shutil
 import subprocess
+import tempfile
 import unittest
 
 import yaml
@@ -29,6 +32,11 @@ def kubectl_version():
   return tuple(int(part) for part in match.groups()) if match else (0, 0)
 
 
+def mebibytes(quantity):
+  """Of a quantity in Mi, Gi or Ti."""
+  return int(quantity[:-2]) * {"Mi": 1, "Gi": 1024, "Ti": 1024 * 1024}[quantity[-2:]]
+
+
 class KustomizeTest(unittest.TestCase):
 
   @unittest.skipUnless(kubectl_version() > (0, 0), "no kubectl")
@@ -46,9 +54,9 @@ class KustomizeTest(unittest.TestCase):
     base = {(o["kind"], o["metadata"]["name"]): o for o in kustomize(BASE)}
     cuda = {(o["kind"], o["metadata"]["name"]): o for o in kustomize(deployment.DEPLOY / "kubernetes" / "cuda")}
     self.assertEqual(base.keys(), cuda.keys())
-    changed = [key for key in base if base[key] != cuda[key]]
-    self.assertEqual(changed, [("DaemonSet", "stagewright-worker")])
-    pod = cuda[changed[0]]["spec"]["template"]["spec"]
+    changed = {key for key in base if base[key] != cuda[key]}
+    self.assertEqual(changed, {("DaemonSet", "stagewright-worker"), ("NetworkPolicy", "stagewright-worker")})
+    pod = cuda["DaemonSet", "stagewright-worker"]["spec"]["template"]["spec"]
     container = pod["containers"][0]
     self.assertTrue(container["image"].startswith("stagewright-worker-cuda:"))
     self.assertEqual(container["command"], ["stagewright-worker-per-gpu"])
@@ -60,14 +68,23 @@ class KustomizeTest(unittest.TestCase):
     memory = next(v for v in pod["volumes"] if v["name"] == "shared-memory")
     self.assertEqual(memory["emptyDir"]["medium"], "Memory")
     self.assertIn({"name": "shared-memory", "mountPath": "/dev/shm"}, container["volumeMounts"])
+    needed = mebibytes(container["resources"]["requests"]["memory"]) + mebibytes(memory["emptyDir"]["sizeLimit"])
+    self.assertGreaterEqual(mebibytes(container["resources"]["limits"]["memory"]), needed)
+    # Prometheus reaches the metrics of every GPU's process.
+    first = int(deployment.parse_flags(container["args"])["--metrics-listen"].rpartition(":")[2])
+    last = first + int(container["resources"]["limits"]["nvidia.com/gpu"]) - 1
+    scraped = cuda["NetworkPolicy", "stagewright-worker"]["spec"]["ingress"][1]
+    self.assertEqual(scraped["ports"], [{"port": first, "endPort": last, "protocol": "TCP"}])
+    self.assertEqual(scraped["from"], base["NetworkPolicy", "stagewright-worker"]["spec"]["ingress"][1]["from"])
 
   def test_the_cuda_worker_has_the_base_workers_flags(self):
-    """All but the devices, and the threads of an operator, which say nothing of a GPU."""
+    """All but the devices, and threads and memory, which are those of processors."""
     base, cuda = ({f.partition("=")[0]: f for f in container["args"]} for container in (
         next(c for program, _, c in deployment.workloads() if program == "stagewright-worker"),
         next(d for _, d in deployment.documents("kubernetes/cuda") if d["kind"] == "DaemonSet")
         ["spec"]["template"]["spec"]["containers"][0]))
-    self.assertEqual(cuda, {flag: text for flag, text in base.items() if flag not in ("--devices", "--threads-per-device")})
+    of_processors = ("--devices", "--threads-per-device", "--memory-mib", "--memory-limit-mib")
+    self.assertEqual(cuda, {flag: text for flag, text in base.items() if flag not in of_processors})
 
 
 class FrontTest(unittest.TestCase):
@@ -80,7 +97,12 @@ class FrontTest(unittest.TestCase):
              for o in kustomize(deployment.DEPLOY / "kubernetes" / "front")}
     base = {(kind, re.sub(r"-[a-z0-9]{10}$", "", name)): o for (kind, name), o in base.items()}
     name = "stagewright-front"
-    self.assertEqual(set(front) - set(base), {(kind, name) for kind in ("ConfigMap", "Deployment", "NetworkPolicy", "Service")})
+    self.assertEqual(set(front) - set(base), {(kind, name) for kind in (
+        "ConfigMap", "Deployment", "NetworkPolicy", "PodDisruptionBudget", "Service")})
+    # Nodes that are emptied leave one of the two.
+    proxy, budget = front["Deployment", name]["spec"], front["PodDisruptionBudget", name]["spec"]
+    self.assertEqual(budget["selector"], proxy["selector"])
+    self.assertLess(budget["maxUnavailable"], proxy["replicas"])
     changed = {key for key in base if base[key] != front[key]}
     self.assertEqual(changed, {("Deployment", "stagewright-planner"), ("NetworkPolicy", "stagewright-planner")})
     # Clients reach the proxy only.
@@ -106,6 +128,54 @@ class FrontTest(unittest.TestCase):
     self.assertEqual({mount["name"] for mount in container["volumeMounts"]}, volumes)
 
 
+class ArtifactsTest(unittest.TestCase):
+  """The component with which workers read weights from a bucket."""
+
+  def objects(self, overlay):
+    """Those of an overlay, by kind and name: as it is, and as the component's comment has it."""
+    folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
+    found = []
+    component = deployment.DEPLOY.resolve() / "kubernetes" / "artifacts"
+    told = re.search(r"^#   resources: .*\n(?:#   .*\n)*", (component / "kustomization.yaml").read_text(), re.MULTILINE).group()
+    own = yaml.safe_load(told.replace("#   ", ""))
+    for kustomization in ({"resources": own["resources"]}, own):
+      kustomization = dict(kustomization, resources=[f"../{overlay}"])
+      for names in (key for key in ("resources", "components") if key in kustomization):
+        kustomization[names] = [os.path.relpath(component / name, folder.resolve()) for name in kustomization[names]]
+      (folder / "kustomization.yaml").write_text(yaml.safe_dump(kustomization))
+      found.append({(o["kind"], re.sub(r"-[a-z0-9]{10}$", "", o["metadata"]["name"])): o for o in kustomize(folder)})
+    return found
+
+  @unittest.skipUnless(kubectl_version() >= (1, 21), "kubectl is older than the component's form")
+  def test_workers_reach_a_bucket_and_keep_what_they_read(self):
+    for overlay in ("base", "cuda", "front"):
+      with self.subTest(overlay=overlay):
+        before, after = self.objects(overlay)
+        self.assertEqual(set(after), set(before))
+        worker, policy = ("DaemonSet", "stagewright-worker"), ("NetworkPolicy", "stagewright-worker")
+        planner, settings = ("Deployment", "stagewright-planner"), ("ConfigMap", "stagewright")
+        # The planner has another name of the settings only.
+        self.assertEqual({key for key in before if before[key] != after[key]}, {worker, policy, planner, settings})
+        pod = after[worker]["spec"]["template"]["spec"]
+        container, old = pod["containers"][0], before[worker]["spec"]["template"]["spec"]["containers"][0]
+        folder = "/var/cache/stagewright"
+        self.assertEqual(container["args"], [*old["args"], f"--artifact-cache={folder}"])
+        self.assertIn("--artifact-cache ", deployment.help_text("stagewright-worker") or "--artifact-cache ")
+        # Who asks is of a Secret, all else of the settings.
+        data = after[settings]["data"]
+        self.assertEqual(data, before[settings]["data"] | {
+            "STAGEWRIGHT_WORKER_ARTIFACTS": "s3://my-bucket/stagewright", "AWS_REGION": "eu-west-1"})
+        self.assertEqual(container["envFrom"], [
+            {"configMapRef": {"name": after[settings]["metadata"]["name"]}}, {"secretRef": {"name": "stagewright-artifacts"}}])
+        # The container's own files are read-only.
+        mount = next(m for m in container["volumeMounts"] if m["mountPath"] == folder)
+        self.assertNotIn("readOnly", mount)
+        self.assertIn({"name": mount["name"], "emptyDir": {}}, pod["volumes"])
+        egress = after[policy]["spec"]["egress"]
+        self.assertEqual(egress[:-1], before[policy]["spec"]["egress"])
+        self.assertEqual(egress[-1]["ports"], [{"port": 443, "protocol": "TCP"}])
+
+
 class ReferencesTest(unittest.TestCase):
 
   def setUp(self):
@@ -128,7 +198,11 @@ class ReferencesTest(unittest.TestCase):
       for volume in volumes.values():
         if "persistentVolumeClaim" in volume:
           self.assertIn(volume["persistentVolumeClaim"]["claimName"], claims)
-      self.assertIn("/data", [m["mountPath"] for m in container["volumeMounts"]])
+
+  def test_workers_alone_see_the_files_of_jobs(self):
+    mounts = {program: [m["mountPath"] for m in container["volumeMounts"]] for program, _, container in deployment.workloads()}
+    self.assertIn("/data", mounts["stagewright-worker"])
+    self.assertNotIn("/data", mounts["stagewright-planner"])
 
   def test_selectors_and_target_ports(self):
     pods = [(d["spec"]["template"], c) for _, d, c in deployment.workloads()]
@@ -163,14 +237,16 @@ class ReferencesTest(unittest.TestCase):
       self.assertEqual({p["containerPort"] for p in container["ports"]}, listening, program)
       names = {p["name"] for p in container["ports"]} | listening
       for probe in ("startupProbe", "livenessProbe"):
-        asked = container[probe].get("tcpSocket") or container[probe]["httpGet"]
-        self.assertIn(asked["port"], names)
+        self.assertIn(container[probe]["tcpSocket"]["port"], names)
 
-  def test_planner_is_probed_by_one_without_a_certificate(self):
-    container = next(c for program, _, c in deployment.workloads() if program == "stagewright-planner")
-    for probe in ("startupProbe", "readinessProbe"):
-      self.assertEqual(container[probe]["tcpSocket"], {"port": "grpc"})
-    self.assertEqual(container["livenessProbe"]["httpGet"]["port"], "metrics")
+  def test_probes_ask_for_no_answer_that_others_can_hold_up(self):
+    """A few slow readers of /metrics keep it from answering, and the kubelet has no certificate for gRPC."""
+    for program, port in (("stagewright-planner", "grpc"), ("stagewright-worker", "metrics")):
+      container = next(c for p, _, c in deployment.workloads() if p == program)
+      probes = {name: probe for name, probe in container.items() if name.endswith("Probe")}
+      self.assertLessEqual({"startupProbe", "livenessProbe"}, set(probes), program)
+      for name, probe in probes.items():
+        self.assertEqual(probe["tcpSocket"], {"port": port}, f"{program} {name}")
 
   def test_planner_and_workers_speak_tls_with_files_of_a_secret(self):
     for program, document, container in deployment.workloads():
@@ -210,6 +286,19 @@ class ReferencesTest(unittest.TestCase):
     self.assertEqual(from_workers["from"][0]["podSelector"]["matchLabels"],
                      {"app.kubernetes.io/name": "stagewright-worker"})
     self.assertNotIn("ports", from_workers, "transports choose their ports")
+
+  def test_memory_has_a_limit_that_jobs_stay_below(self):
+    """A worker offers what the machine has unless it is told otherwise, and its container ends at the limit."""
+    settings = dict(literal.split("=") for g in self.kustomization["configMapGenerator"] for literal in g["literals"])
+    for program, document, container in deployment.workloads():
+      limit = mebibytes(container["resources"]["limits"]["memory"])
+      self.assertGreaterEqual(limit, mebibytes(container["resources"]["requests"]["memory"]))
+      if program == "stagewright-worker":
+        devices = int(settings["WORKER_DEVICES"].removeprefix("cpu:"))
+        offered, most = (devices * int(settings[name]) for name in ("DEVICE_MEMORY_MIB", "DEVICE_MEMORY_LIMIT_MIB"))
+        shared = next(v for v in document["spec"]["template"]["spec"]["volumes"] if v["name"] == "shared-memory")
+        self.assertLess(offered, most)
+        self.assertLess(most + mebibytes(shared["emptyDir"]["sizeLimit"]), limit)
 
   def test_nothing_runs_as_root(self):
     for _, document, container in deployment.workloads():

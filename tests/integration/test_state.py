@@ -98,6 +98,26 @@ def test_a_state_is_checked_backed_up_and_restored(system):
     assert [job["name"] for job in system.json("jobs")["jobs"]] == [first]
 
 
+def test_the_state_is_that_of_the_planners_settings(tmp_path):
+    def check(*arguments, **variables):
+        names = {f"STAGEWRIGHT_PLANNER_{name.upper()}": str(value) for name, value in variables.items()}
+        command = [BIN / "stagewright-planner", *arguments[:-1], "state", "check", *arguments[-1]]
+        result = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=tmp_path, env=os.environ | names)
+        assert result.returncode == 1
+        return result.stderr
+
+    file, other = tmp_path / "mine.db", tmp_path / "other.db"
+    (tmp_path / "planner.yaml").write_text(f"state: {file}\n")
+    assert str(file) in check((), state=file)
+    assert str(file) in check((), store=f"sqlite:{file}")
+    assert str(file) in check((), config=tmp_path / "planner.yaml")
+    assert str(file) in check("--state", file, (), state=other)
+    assert str(file) in check(("--state", file), state=other)
+    assert "stagewright.db" in check(())
+    assert "--store is no file" in check((), store="etcd://127.0.0.1:1/a")
+    assert "planning-threads" in check((), planning_threads="many"), "settings are checked first"
+
+
 def test_one_damaged_job_is_set_aside(system):
     names = [system.submit("chain_f32", steps=5, name=f"job-{i}-of-mine", out=system.path / f"out-{i}")
              for i in range(3)]  # fmt: skip

@@ -24,7 +24,7 @@ def provider(folder):
 def planner(tmp_path_factory, folder, provider):
     keys = folder / "keys.json"
     keys.write_text(key_set(provider))
-    with Planner(tmp_path_factory.mktemp("planner"), *jwt_flags(keys), "--jwt-tenant-claim", "org.team") as running:
+    with Planner(tmp_path_factory.mktemp("planner"), *jwt_flags(keys)) as running:
         yield running
 
 
@@ -42,8 +42,6 @@ def test_the_subject_is_the_caller_and_the_claim_its_role(planner, stubs, provid
     spec = tiny_job(owner="olga")
     job = stubs(provider.token("sam", "submitter")).SubmitJob(jobs_pb.SubmitJobRequest(spec=spec), timeout=10).job
     assert (job.spec.owner, job.spec.tenant) == ("sam", "")
-    member = stubs(provider.token("sam", "submitter", org={"team": "vision"}))
-    assert member.SubmitJob(jobs_pb.SubmitJobRequest(spec=tiny_job()), timeout=10).job.spec.tenant == "vision"
     ending = jobs_pb.CancelJobRequest(name=job.name)
     code, message = code_of(stubs(provider.token("vera", "viewer")).CancelJob, ending)
     assert code == "PERMISSION_DENIED"
@@ -52,6 +50,24 @@ def test_the_subject_is_the_caller_and_the_claim_its_role(planner, stubs, provid
     assert code_of(stubs(provider.token("olga", "viewer", "operator")).CancelJob, ending)[0] == "OK"
     assert code_of(stubs(provider.token("nobody")).ListJobs, jobs_pb.ListJobsRequest())[0] == "PERMISSION_DENIED"
     assert "audit who=sam" in planner.log()
+
+
+def test_a_claim_names_the_tenant_of_all_but_workers(tmp_path, provider):
+    (tmp_path / "keys.json").write_text(key_set(provider))
+    with Planner(tmp_path, *jwt_flags(tmp_path / "keys.json"), "--jwt-tenant-claim", "org.team") as planner:
+
+        def called(*token, **claims):
+            (tmp_path / token[0]).write_text(provider.token(*token, **claims))
+            return planner.stubs(stagewright.Security(token_file=tmp_path / token[0]))
+
+        member = called("sam", "submitter", org={"team": "vision"})
+        assert member.SubmitJob(jobs_pb.SubmitJobRequest(spec=tiny_job()), timeout=10).job.spec.tenant == "vision"
+        without = called("olga", "operator")
+        code, message = code_of(without.SubmitJob, jobs_pb.SubmitJobRequest(spec=tiny_job()))
+        assert (code, message) == ("UNAUTHENTICATED", "the token does not name its user's tenant (org.team)")
+        called("w0", "worker")
+        planner.worker("w0", "--token-file", tmp_path / "w0")
+        wait_for(lambda: member.ListWorkers(jobs_pb.ListWorkersRequest(), timeout=10).workers, "the worker")
 
 
 def test_other_tokens_are_refused_in_one_way(planner, stubs, folder, provider):

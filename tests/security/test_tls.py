@@ -102,6 +102,21 @@ def test_insecure_is_asked_for_by_name(tmp_path):
         assert planner.cli("workers").returncode == 0
 
 
+def test_tls_without_asking_who_calls_is_asked_for_by_name(folder, tmp_path):
+    server_only = tls(folder, "planner")[2:]
+    for flags in (["--listen", "0.0.0.0:0"], ["--listen", "127.0.0.1:0", "--worker-listen", "0.0.0.0:0"]):
+        message = refused(*flags, *server_only)
+        assert f"{flags[-2]} 0.0.0.0:0: other machines reach it, and nobody is asked who they are" in message
+        assert "--insecure" in message
+    (folder / "tokens").write_text("sixteen-characters-or-more operator olga\n")
+    for flags, told in ((["--insecure"], "whoever reaches it may do everything"),
+                        (["--token-file", folder / "tokens"], "TLS, tokens")):  # fmt: skip
+        with Planner(tmp_path, *server_only, *flags, listen="0.0.0.0:0") as planner:
+            wait_for(lambda planner=planner, told=told: told in planner.log(), told)
+    with Planner(tmp_path, *server_only) as planner:  # This machine's users, as in the clear.
+        wait_for(lambda: "TLS; whoever reaches it may do everything" in planner.log(), "its word on security")
+
+
 def test_files_that_are_none_are_named(folder, tmp_path):
     broken = tmp_path / "broken.pem"
     broken.write_text("-----BEGIN CERTIFICATE-----\nnonsense\n-----END CERTIFICATE-----\n")
@@ -119,13 +134,29 @@ def test_files_that_are_none_are_named(folder, tmp_path):
         assert message in refused("--listen", "127.0.0.1:0", *flags), flags
 
 
+def expire(folder, name, out):
+    """A certificate like that of `name`, signed by itself, whose time is over."""
+    subprocess.run(
+        ["openssl", "x509", "-in", folder / f"{name}.pem", "-signkey", folder / f"{name}-key.pem", "-days", "-1",
+         "-out", out], check=True, capture_output=True,
+    )  # fmt: skip
+
+
 def test_an_expired_certificate_is_refused_at_the_start(tmp_path):
     folder = certificates(tmp_path)
-    subprocess.run(
-        ["openssl", "x509", "-in", folder / "planner.pem", "-signkey", folder / "planner-key.pem", "-days", "-1",
-         "-out", folder / "planner.pem"], check=True, capture_output=True,
-    )  # fmt: skip
+    expire(folder, "planner", folder / "planner.pem")
     assert "planner.pem: it has expired" in refused("--listen", "127.0.0.1:0", *tls(folder, "planner"))
+
+
+def test_of_several_authorities_one_has_to_hold(folder, tmp_path):
+    expired, both = tmp_path / "expired.pem", tmp_path / "both.pem"
+    expire(folder, "planner", expired)
+    both.write_text(expired.read_text() + (folder / "ca.pem").read_text())
+    own = tls(folder, "planner")[2:]
+    with Planner(tmp_path, *own, "--tls-ca", both) as planner:
+        assert planner.cli(*tls(folder, "client")[2:], "--tls-ca", both, "workers").returncode == 0
+    both.write_text(2 * expired.read_text())
+    assert "both.pem: all certificates in it have expired" in refused("--listen", "127.0.0.1:0", *own, "--tls-ca", both)
 
 
 def test_clients_do_not_speak_to_other_machines_in_the_clear(planner, tmp_path):

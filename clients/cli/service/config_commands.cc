@@ -81,6 +81,8 @@ void AddConfigCommands(CLI::App& app, Globals& globals, const Settings& settings
     if (config.command->parsed()) return;
     const absl::Status wrong = settings.Check();
     if (!wrong.ok()) throw CLI::ConfigError(std::string(wrong.message()));
+    for (const std::string& warning : settings.Warnings())
+      std::cerr << "stagewright: warning: " << warning << std::endl;
   });
 }
 

@@ -13,8 +13,8 @@ namespace stagewright::cli {
 std::string UserConfigFile();
 
 // Adds `config` with `contexts` and `use-context` to what every program has. Other commands do not
-// begin while something is wrong with the settings: parsing throws CLI::ConfigError. `settings`
-// outlives the app's parsing.
+// begin while something is wrong with the settings: parsing throws CLI::ConfigError. Warnings
+// go to standard error. `settings` outlives the app's parsing.
 void AddConfigCommands(CLI::App& app, Globals& globals, const Settings& settings);
 
 }  // namespace stagewright::cli

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <stdlib.h>
 
 #include <fstream>
 
@@ -57,6 +58,16 @@ TEST(ConfigCommand, ValidatesWithoutDoingAnything) {
   EXPECT_EQ(wrong.exit_code, 1);
   EXPECT_THAT(wrong.err, HasSubstr("program: " + path + ":1: \"lissen\""));
   EXPECT_THAT(wrong.err, HasSubstr("program: " + path + ":2: \"stores\""));
+}
+
+TEST(ConfigCommand, WarnsOfWhatMayBeWrong) {
+  setenv("TEST_LISTNE", "0.0.0.0:7070", 1);
+  const Result warned = Ask({"config", "validate"});
+  unsetenv("TEST_LISTNE");
+  EXPECT_EQ(warned.exit_code, 0);
+  EXPECT_EQ(
+      warned.err,
+      "program: warning: the variable TEST_LISTNE is no setting; did you mean TEST_LISTEN?\n");
 }
 
 TEST(ConfigCommand, PrintsATable) {

@@ -11,6 +11,7 @@ namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::UnorderedElementsAre;
 
 // A program with one flag of each kind.
 struct Program {
@@ -52,8 +53,9 @@ struct Program {
 class SettingsTest : public testing::Test {
  protected:
   ~SettingsTest() override {
-    for (const char* name : {"TEST_LISTEN", "TEST_THREADS", "TEST_INSECURE", "TEST_CONFIG",
-                             "TEST_CONTEXT", "TEST_STORE"})
+    for (const char* name :
+         {"TEST_LISTEN", "TEST_THREADS", "TEST_INSECURE", "TEST_CONFIG", "TEST_CONTEXT",
+          "TEST_STORE", "TEST_THREDS", "TEST_CONFIGG", "TEST_LISTN", "TEST_BUILD_FOLDER"})
       unsetenv(name);
   }
 
@@ -142,10 +144,65 @@ TEST_F(SettingsTest, AContextGoesOverTheRestOfTheFile) {
               ElementsAre(HasSubstr("has home, lab; did you mean \"home\"?")));
 }
 
+TEST_F(SettingsTest, AContextGoesOverTheEnvironmentOnlyAsAFlag) {
+  const std::string path =
+      Write("threads: 3\ncontexts:\n  lab: {listen: lab, insecure: false, store: there}\n");
+  setenv("TEST_LISTEN", "environment", 1);
+  setenv("TEST_INSECURE", "true", 1);
+  setenv("TEST_THREADS", "4", 1);
+  Program flag(/*contexts=*/true, path);
+  EXPECT_THAT(flag.Run({"--context", "lab", "--store", "flag"}), ElementsAre());
+  EXPECT_EQ(flag.listen, "lab");
+  EXPECT_FALSE(flag.insecure);
+  EXPECT_EQ(flag.store, "flag");
+  EXPECT_EQ(flag.threads, 4) << "the context does not speak of it";
+  EXPECT_EQ(flag.OriginOf("listen"), path + ":3");
+  setenv("TEST_CONTEXT", "lab", 1);
+  Program variable(/*contexts=*/true, path);
+  EXPECT_THAT(variable.Run({}), ElementsAre());
+  EXPECT_EQ(variable.listen, "environment");
+  EXPECT_EQ(variable.OriginOf("listen"), "environment");
+  EXPECT_EQ(variable.store, "there");
+}
+
 TEST_F(SettingsTest, KeysOfContextsThatDoNotHoldAreLookedAtToo) {
   const std::string path = Write("contexts:\n  lab: {lisen: lab}\n");
   Program program(/*contexts=*/true, path);
   EXPECT_THAT(program.Run({}), ElementsAre(HasSubstr(path + ":2: \"lisen\"")));
+}
+
+TEST_F(SettingsTest, WarnsOfVariablesThatMayBeMisspelt) {
+  setenv("TEST_THREDS", "4", 1);
+  setenv("TEST_CONFIGG", "a=b", 1);
+  setenv("TEST_LISTN", "", 1);  // Empty: as if it were not there.
+  setenv("TEST_BUILD_FOLDER", "build", 1);
+  setenv("TEST_THREADS", "4", 1);
+  Program program;
+  EXPECT_THAT(program.Run({}), ElementsAre());
+  EXPECT_THAT(
+      program.settings.Warnings(),
+      UnorderedElementsAre("the variable TEST_THREDS is no setting; did you mean TEST_THREADS?",
+                           "the variable TEST_CONFIGG is no setting; did you mean TEST_CONFIG?"));
+}
+
+TEST_F(SettingsTest, DoesNotWarnOfVariablesOfKubernetes) {
+  // What a Service called test brings about, and one called test-store. PORT is near STORE.
+  const std::vector<const char*> names = {
+      "TEST_PORT",
+      "TEST_SERVICE_HOST",
+      "TEST_SERVICE_PORT",
+      "TEST_SERVICE_PORT_GRPC",
+      "TEST_PORT_7070_TCP",
+      "TEST_PORT_7070_TCP_PROTO",
+      "TEST_PORT_7070_TCP_PORT",
+      "TEST_PORT_7070_TCP_ADDR",
+      "TEST_STORE_PORT",
+  };
+  for (const char* name : names) setenv(name, "tcp://10.0.0.1:7070", 1);
+  Program program;
+  EXPECT_THAT(program.Run({}), ElementsAre());
+  EXPECT_THAT(program.settings.Warnings(), ElementsAre());
+  for (const char* name : names) unsetenv(name);
 }
 
 TEST(ShownValue, HidesPasswordsOfUrls) {

@@ -38,6 +38,17 @@ TEST(Log, TextQuotesAndEscapesWhatStrangersWrote) {
   EXPECT_EQ(line.find('\n'), line.size() - 1);
 }
 
+TEST(Log, WritesOutWhatTerminalsObey) {
+  const LogLine line = LineOf("k\xc3\xb6ln \x7f", {{"name",
+                                                    "\xc2\x9b"
+                                                    "31m"}});
+  EXPECT_THAT(FormatLine(line, LogFormat::kText),
+              HasSubstr("k\xc3\xb6ln \\x7f name=\\xc2\\x9b31m\n"));
+  const std::string json = FormatLine(line, LogFormat::kJson);
+  EXPECT_THAT(json, HasSubstr("\\u009b31m"));
+  EXPECT_EQ(nlohmann::json::parse(json)["message"], "k\xc3\xb6ln \x7f");
+}
+
 TEST(Log, JsonHasNumbersAsNumbersAndTextsAsTexts) {
   const std::string line =
       FormatLine(LineOf("worker \"lost\"\n", {{"job", "jobs/7"},

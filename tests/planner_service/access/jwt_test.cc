@@ -82,8 +82,10 @@ TEST_F(JwtTest, SaysWhoseTenantTheSubjectIs) {
   options_.tenant_claim = "org.team";
   reader_.reset();
   EXPECT_EQ(CallerWith(with("\"vision\""))->tenant, "vision");
-  EXPECT_EQ(CallerWith(kClaims)->tenant, "");
-  for (const char* wrong : {"\"\"", "\"*\"", "7", "[\"vision\"]", "null", "\"a\\nb\""})
+  ExpectWrong(kClaims, "the token does not name its user's tenant (org.team)");
+  EXPECT_EQ(CallerWith(With("[\"submitter\"]", "[\"worker\"]"))->tenant, "") << "holds no devices";
+  for (const char* wrong :
+       {"\"\"", "\"*\"", "7", "[\"vision\"]", "null", "\"a\\nb\"", "\"a\\u009bb\""})
     ExpectWrong(with(wrong), "has a tenant that is no name");
 }
 
@@ -151,7 +153,8 @@ TEST_F(JwtTest, HoldsTheClaimsToIssuerAudienceAndSubject) {
   ExpectWrong(With("\"stagewright\"", "[\"other\", 7, [\"stagewright\"]]"), "another audience");
   ExpectWrong(With("\"aud\": \"stagewright\",", ""), "another audience");
   EXPECT_TRUE(CallerWith(With("\"stagewright\"", "[\"other\", \"stagewright\"]")).ok());
-  for (const char* subject : {"\"\"", "7", "\"*\"", "\"a\\u0000b\"", "\"a\\nb\"", "null"})
+  for (const char* subject :
+       {"\"\"", "7", "\"*\"", "\"a\\u0000b\"", "\"a\\nb\"", "\"a\\u009bb\"", "null"})
     ExpectWrong(With("\"sam\"", subject), "whose it is");
   ExpectWrong(With("\"sam\"", "\"" + std::string(129, 's') + "\""), "whose it is");
   ExpectWrong(With("\"sam\",", "\"sam\", \"sub\": \"olga\","), "twice");

@@ -275,6 +275,10 @@ def test_the_command_line_puts_gets_checks_and_removes(store, tmp_path):
         assert result.returncode == 1
         assert f"{name}: chunk 1 of 2 in {store.place}" in result.stderr
     assert not list(tmp_path.glob("damaged*"))
+    store.change(f"{name[7:]}/manifest.json", lambda manifest: manifest[1:])
+    assert store.cli("rm", name).returncode == 0
+    assert store.put(file) == name
+    assert store.cli("check", name).returncode == 0
     assert store.cli("rm", name).returncode == 0
     assert store.objects() == {}
     result = store.cli("get", name, got)

@@ -15,6 +15,7 @@
 #include "absl/time/clock.h"
 #include "common/artifacts/artifacts.h"
 #include "common/artifacts/content_hash.h"
+#include "common/artifacts/store/folder_store.h"
 #include "tests/worker_daemon/daemon/no_metrics.h"
 #include "tests/worker_daemon/daemon/small_job.h"
 #include "tests/worker_daemon/support/runnable_graphs.h"
@@ -26,10 +27,9 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 // A store that cannot be reached some times, and then does not answer.
-class SilentStore : public ArtifactStore {
+class SilentStore : public FolderStore {
  public:
-  explicit SilentStore(int failures) : failures_(failures) {}
-  const std::string& where() const override { return where_; }
+  explicit SilentStore(int failures) : FolderStore("silence"), failures_(failures) {}
   absl::StatusOr<std::string> Read(const std::string&, size_t,
                                    const GivenUp& given_up) const override {
     if (reads_++ < failures_) return absl::UnavailableError("it cannot be reached");
@@ -40,14 +40,10 @@ class SilentStore : public ArtifactStore {
     }
     return absl::UnavailableError("it does not answer");
   }
-  absl::StatusOr<bool> Has(const std::string&) const override { return false; }
-  absl::Status Write(const std::string&, absl::string_view) override { return absl::OkStatus(); }
-  absl::Status Remove(const std::string&) override { return absl::OkStatus(); }
   int reads() const { return reads_; }
 
  private:
   const int failures_;
-  const std::string where_ = "silence";
   mutable std::atomic<int> reads_ = 0;
 };
 

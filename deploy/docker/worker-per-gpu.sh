@@ -56,7 +56,8 @@ for i in "${!gpus[@]}"; do
   mkdir -p "$work/gpu$i"
 done
 
-# A worker that ran for so many seconds had a good start. So many bad ones in a row, of every worker, and there is no hope.
+# A worker that ran for so many seconds had a good start. So many bad ones in a row, of every worker, and there is no hope
+# when none of them runs.
 steady=60
 too_many=4
 
@@ -81,10 +82,10 @@ is_steady() { # GPU
   ((SECONDS - began[$1] >= steady))
 }
 
-hopeless() {
+hopeless() { # Of all but the one that has just ended.
   local i
   for i in "${gpu_of[@]}"; do
-    if ((bad_starts[i] < too_many)) || is_steady "$i"; then return 1; fi
+    if ((bad_starts[i] < too_many || began[i] <= SECONDS)); then return 1; fi
   done
 }
 
@@ -100,22 +101,21 @@ while ((${#gpu_of[@]})); do
     break
   fi
   i=${gpu_of[$ended]}
+  unset "gpu_of[$ended]"
   what="the worker of GPU $i (${gpus[$i]}) ended with status $status"
   if ((status == 0)); then
     say "$what, as it was told to: it is not started again"
-    unset "gpu_of[$ended]"
     continue
   fi
   if is_steady "$i"; then bad_starts[i]=0; fi
   bad_starts[i]=$((bad_starts[i] + 1))
-  if hopeless; then
+  if ((bad_starts[i] >= too_many)) && hopeless; then
     say "$what: no worker can be kept"
     pass TERM
     break
   fi
   pause=$((bad_starts[i] < 7 ? 1 << (bad_starts[i] - 1) : 60))
   say "$what: it is started again in $pause s"
-  unset "gpu_of[$ended]"
   start "$i" "$pause"
 done
 # A signal interrupts the wait.

@@ -31,7 +31,7 @@ std::optional<int64_t> CheckpointProgress::AnnounceHold(int64_t step, Nanos step
                                                         int64_t total_steps,
                                                         const CheckpointPolicy* policy) {
   int64_t due = step + (StepsAhead(step_time) << doublings_);
-  while (due == announced_ ||
+  while (due == announced_ || failed_.contains(due) ||
          (policy != nullptr && policy->every_steps > 1 && policy->IsDue(due))) {
     ++due;
   }
@@ -53,7 +53,7 @@ std::optional<WrittenCheckpoint> CheckpointProgress::Add(const WrittenShare& sha
   if (written.error.empty()) written.error = share.error;
   written.skipped |= share.skipped;
   const bool announced = announced_ == share.step || hold_ == share.step;
-  if (announced && share.skipped) NoteLate();
+  if (announced && share.late) NoteLate();
   if (shares.devices.size() < devices_) return std::nullopt;
   if (announced_ == share.step) announced_ = 0;
   WrittenCheckpoint done = std::move(written);

@@ -28,6 +28,7 @@ struct WrittenShare {
   std::vector<WrittenFile> files;
   std::string error;     // Why it is not there; empty if it is.
   bool skipped = false;  // The error is of no concern.
+  bool late = false;     // It was announced too late.
 };
 
 // A checkpoint of which every device has said what became of its share.

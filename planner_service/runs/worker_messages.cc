@@ -195,6 +195,7 @@ WrittenShare FromProto(const v1::ShardWritten& message) {
   share.step = message.step();
   share.error = message.error();
   share.skipped = message.skipped();
+  share.late = message.late();
   for (const v1::CheckpointFile& file : message.files())
     share.files.push_back({file.name(), Bytes(file.bytes()), file.crc32()});
   return share;

@@ -17,6 +17,7 @@
 #include "common/base/atomic_file.h"
 #include "common/base/failpoint.h"
 #include "common/data/safetensors_writer.h"
+#include "worker_daemon/checkpoint/output_owner.h"
 #include "worker_daemon/checkpoint/slices.h"
 #include "worker_daemon/checkpoint/state_shares.h"
 
@@ -136,8 +137,13 @@ absl::Status ReadEvaluations(const SafetensorsFile& file, EvaluationHistory& eva
                                           best->second, "\", \"", since->second, "\""));
 }
 
-// One that is damaged is of nobody.
+// One that is damaged is of nobody. The generation that the output directory was taken for last may
+// write whatever is there: a planner whose state is an older one counts on from a lower number.
 absl::Status CheckNotLater(const std::string& directory, const RunGeneration& writer) {
+  const auto owner = ReadOwner(fs::path(directory).parent_path().parent_path().string());
+  if (owner.ok() && owner->has_value() && (*owner)->run == writer.run &&
+      (*owner)->generation == writer.generation)
+    return absl::OkStatus();
   const auto manifest = ReadManifest(directory);
   if (!manifest.ok() || manifest->run != writer.run || manifest->generation <= writer.generation)
     return absl::OkStatus();

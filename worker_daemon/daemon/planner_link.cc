@@ -55,10 +55,15 @@ PlannerLink::~PlannerLink() {
 
 void PlannerLink::Run() {
   absl::Duration retry = kFirstRetry;
+  absl::Time begun_anew = absl::InfinitePast();
   while (true) {
     bool registered = false;
     const grpc::Status status = RunStream(&registered);
-    if (registered) retry = kFirstRetry;
+    // Not each time: a stream may break whenever the worker has registered.
+    if (registered && absl::Now() - begun_anew > kLongestRetry) {
+      retry = kFirstRetry;
+      begun_anew = absl::Now();
+    }
     absl::MutexLock lock(&mutex_);
     if (stopping_) return;
     Log(LogLevel::kWarning,

@@ -86,13 +86,15 @@ using PathCheck = absl::Status(const PathRoots&, absl::string_view, const std::s
 absl::Status CheckWithCheckpoints(PathCheck& check, const PathRoots& roots, absl::string_view field,
                                   const std::string& path) {
   RETURN_IF_ERROR(check(roots, field, path));
-  if (path.empty()) return absl::OkStatus();
+  if (path.empty() || (roots.data.empty() && roots.output.empty())) return absl::OkStatus();
   const std::string root = CheckpointRoot(path);
   RETURN_IF_ERROR(check(roots, field, root));
   for (const std::string& folder : {path, root}) {
     std::error_code error;
     for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
-      if (absl::StartsWith(it->path().filename().string(), "step-"))
+      // Only a link leads out of a directory that lies below a root.
+      std::error_code none;
+      if (absl::StartsWith(it->path().filename().string(), "step-") && it->is_symlink(none))
         RETURN_IF_ERROR(check(roots, field, it->path().string()));
     }
   }

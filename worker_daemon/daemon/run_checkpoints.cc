@@ -186,6 +186,7 @@ void RunCheckpoints::Report(DeviceId device, const CheckpointReport& report, boo
   written->set_stall_ns(absl::ToInt64Nanoseconds(report.stall));
   written->set_error(std::string(report.status.message()));
   written->set_skipped(too_late || report.skipped);
+  written->set_late(too_late);
   for (const CheckpointFile& file : report.files) {
     v1::CheckpointFile* out = written->add_files();
     out->set_name(file.name);

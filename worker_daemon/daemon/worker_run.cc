@@ -493,14 +493,20 @@ absl::Status WorkerRun::Fault() const {
 }
 
 void WorkerRun::Fail(const absl::Status& cause) {
+  const absl::Status fault = Fault();
+  bool echo = false;
   {
     absl::MutexLock lock(&mutex_);
-    // The first failure is the cause; those after it are its echo.
-    if (failed_ || !aborted_.ok()) return;
+    echo = failed_ || !aborted_.ok();
     failed_ = true;
   }
+  // The first failure is the cause; those after it are its echo, but may be the first to show a
+  // device's fault.
+  if (echo) {
+    if (!fault.ok() && on_fault_ != nullptr) on_fault_(fault);
+    return;
+  }
   // The job may go on elsewhere, as after the loss of a worker, which this is.
-  const absl::Status fault = Fault();
   const absl::Status status =
       fault.ok() ? cause
                  : absl::UnavailableError(absl::StrCat(cause.message(), " (", fault.message(),

@@ -16,8 +16,8 @@ class CheckpointProgressTest : public ::testing::Test {
     return progress_.Announce(step, kStep, total, begun_ + absl::Minutes(minutes));
   }
   std::optional<WrittenCheckpoint> Add(int32_t device, int64_t step, const char* error = "",
-                                       bool skipped = false) {
-    return progress_.Add({device, step, {{"file", 8, 1}}, error, skipped}, begun_);
+                                       bool skipped = false, bool late = false) {
+    return progress_.Add({device, step, {{"file", 8, 1}}, error, skipped, late}, begun_);
   }
 
   const absl::Time begun_ = absl::UnixEpoch();
@@ -40,11 +40,21 @@ TEST_F(CheckpointProgressTest, TheEndOfTheJobComesFirst) {
 
 TEST_F(CheckpointProgressTest, WhatCameTooLateIsAnnouncedEarlier) {
   EXPECT_EQ(Announce(10, 5), 22);
-  EXPECT_FALSE(Add(0, 22, "too late", /*skipped=*/true).has_value());
+  EXPECT_FALSE(Add(0, 22, "too late", /*skipped=*/true, /*late=*/true).has_value());
   const auto written = Add(1, 22);
   ASSERT_TRUE(written.has_value());
   EXPECT_EQ(written->error, "too late");
   EXPECT_EQ(Announce(30, 5), 30 + 24);  // At once: none was written.
+}
+
+TEST_F(CheckpointProgressTest, WhatStorageWasTooSlowForIsAnnouncedNoEarlier) {
+  EXPECT_EQ(progress_.AnnounceHold(10, kStep, 0, nullptr), 22);
+  EXPECT_FALSE(Add(0, 22, "still being written", /*skipped=*/true).has_value());
+  EXPECT_TRUE(Add(1, 22).has_value());
+  progress_.EndHold();
+  EXPECT_EQ(progress_.AnnounceHold(10, kStep, 0, nullptr), 23);  // Not the one that failed.
+  progress_.EndHold();
+  EXPECT_EQ(progress_.AnnounceHold(30, kStep, 0, nullptr), 42);
 }
 
 TEST_F(CheckpointProgressTest, HoldsTheFilesOfAllDevicesAndForgetsOlderOnes) {

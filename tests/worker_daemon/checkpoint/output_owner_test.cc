@@ -20,10 +20,11 @@ using ::testing::HasSubstr;
 class OutputOwnerTest : public ::testing::Test {
  protected:
   // A checkpoint, as far as anybody looks at it here.
-  void WriteCheckpoint(int64_t step, const std::string& run) const {
+  void WriteCheckpoint(int64_t step, const std::string& run, int64_t generation = 0) const {
     Manifest manifest;
     manifest.step = step;
     manifest.run = run;
+    manifest.generation = generation;
     std::filesystem::create_directories(Directory(step));
     ASSERT_EQ(WriteManifest(Directory(step), manifest), absl::OkStatus());
   }
@@ -175,6 +176,22 @@ TEST_F(OutputOwnerTest, BelongsToTheGenerationThatWasPreparedLast) {
     EXPECT_THAT(std::string(CheckOwned(output_, owner.run, generation - 1).message()),
                 HasSubstr(absl::StrCat("is generation ", generation, "'s of this job")));
   }
+}
+
+TEST_F(OutputOwnerTest, WhoPreparedLastWritesOverCheckpointsOfHigherGenerations) {
+  const auto write = [&](int64_t generation) {
+    return WriteDeviceFiles(Directory(10), DeviceId(0), {}, {}, {}, {first_.run, generation})
+        .status();
+  };
+  OutputOwner owner = first_;
+  owner.generation = 4;
+  ASSERT_EQ(TakeOutput(output_, owner, OthersResults::kCleared), absl::OkStatus());
+  WriteCheckpoint(10, owner.run, owner.generation);
+  EXPECT_THAT(std::string(write(3).message()), HasSubstr("a checkpoint of generation 4"));
+  // A planner whose state was restored from a backup counts from there.
+  owner.generation = 3;
+  ASSERT_EQ(TakeOutput(output_, owner, OthersResults::kCleared), absl::OkStatus());
+  EXPECT_EQ(write(3), absl::OkStatus());
 }
 
 TEST_F(OutputOwnerTest, APlaceThatCannotBeMadeIsNamed) {

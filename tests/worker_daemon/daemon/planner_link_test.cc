@@ -61,7 +61,7 @@ class FitfulPlanner : public v1::WorkerService::Service {
 };
 
 TEST(PlannerLinkTest, APlannerThatTookTheWorkerIsTriedAgainSoon) {
-  constexpr size_t kRefusals = 4;
+  constexpr size_t kRefusals = 5;
   FitfulPlanner planner(kRefusals);
   Outbox outbox;
   auto link = PlannerLink::Open(
@@ -70,9 +70,9 @@ TEST(PlannerLinkTest, APlannerThatTookTheWorkerIsTriedAgainSoon) {
   ASSERT_TRUE(link.ok()) << link.status();
   const std::vector<absl::Time> came = planner.Await(kRefusals + 2);
   ASSERT_GE(came.size(), kRefusals + 2);
-  // The pauses grow with each refusal, to more than a second, and begin anew.
-  EXPECT_GT(came[kRefusals] - came[kRefusals - 1], absl::Seconds(1));
-  EXPECT_LT(came[kRefusals + 1] - came[kRefusals], absl::Seconds(1));
+  // The pauses grow with each refusal, to more than three seconds, and begin anew.
+  EXPECT_GT(came[kRefusals] - came[kRefusals - 1], absl::Seconds(3));
+  EXPECT_LT(came[kRefusals + 1] - came[kRefusals], absl::Seconds(3));
 }
 
 }  // namespace

@@ -54,7 +54,9 @@ absl::StatusOr<std::vector<StoredArtifact>> Artifacts::List() const {
     const std::string name = NameOfDigits(digits);
     const absl::StatusOr<Artifact> artifact = Find(name);
     if (absl::IsNotFound(artifact.status())) continue;
-    if (!artifact.ok() && !absl::IsDataLoss(artifact.status())) return artifact.status();
+    const bool damaged =
+        absl::IsDataLoss(artifact.status()) || absl::IsInvalidArgument(artifact.status());
+    if (!artifact.ok() && !damaged) return artifact.status();
     found.push_back({name, artifact.ok() ? std::optional(artifact->size()) : std::nullopt});
   }
   return found;

@@ -25,7 +25,7 @@ std::string DefaultArtifactCache();
 
 struct StoredArtifact {
   std::string name;
-  std::optional<uint64_t> size;  // Nothing: its manifest is damaged.
+  std::optional<uint64_t> size;  // Nothing: its manifest is damaged, or is none.
 };
 
 // Copies are the same.
@@ -45,8 +45,8 @@ class Artifacts {
   ArtifactStore& store() const { return *store_; }
   // FAILED_PRECONDITION without a store; errors of Artifact::Open.
   absl::StatusOr<Artifact> Find(const std::string& name, GivenUp given_up = nullptr) const;
-  // All that are whole in the store, by name; what was put in part is left out. Reads the manifest
-  // of each, one after the other. Errors of Find and ArtifactStore::List.
+  // All that have a manifest in the store, damaged ones too, by name; what was put in part is left
+  // out. Reads the manifest of each, one after the other. Errors of Find and ArtifactStore::List.
   absl::StatusOr<std::vector<StoredArtifact>> List() const;
   // Where parts of artifacts are for as long as they are used.
   const std::string& folder() const { return folder_; }

@@ -8,7 +8,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
-#include "common/base/control_character.h"
+#include "common/base/one_line.h"
 #include "nlohmann/json.hpp"
 
 namespace stagewright {

@@ -9,8 +9,8 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/string_view.h"
-#include "common/base/control_character.h"
 #include "common/base/error_details.h"
+#include "common/base/one_line.h"
 
 namespace stagewright {
 namespace {

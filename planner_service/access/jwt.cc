@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_split.h"
-#include "common/base/control_character.h"
+#include "common/base/one_line.h"
 #include "planner_service/access/jwt_text.h"
 
 namespace stagewright {

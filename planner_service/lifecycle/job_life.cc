@@ -383,9 +383,13 @@ absl::StatusOr<int64_t> JobLife::Register(const v1::Register& message,
   return session;
 }
 
-void JobLife::Tick(absl::Time now, absl::Duration stood_still) {
+void JobLife::Forgive(absl::Duration stood_still, absl::Time now) {
   ticked_ = std::max(ticked_, now);
-  if (stood_still > absl::ZeroDuration()) records_.Forgive(stood_still, now);
+  records_.Forgive(stood_still, now);
+}
+
+void JobLife::Tick(absl::Time now) {
+  ticked_ = std::max(ticked_, now);
   registry_->Tick(now);
   records_.WriteWaiting(now);
   for (auto& [number, record] : records_.all()) {

@@ -46,7 +46,6 @@ class JobLife {
   // REQUIRES: Check(request), which is what the spec says.
   absl::StatusOr<const Job*> Submit(const v1::JobSpec& spec, JobRequest request,
                                     const std::string& request_id, const std::string& client);
-  // Whether an earlier request had this id.
   bool Knows(const std::string& request_id) const { return requests_.Knows(request_id); }
   // What Submit would refuse it for now.
   absl::Status MaySubmit(const v1::JobSpec& spec, const std::string& request_id) const;
@@ -71,7 +70,8 @@ class JobLife {
   // `silent`: its stream has not ended, it is not heard of.
   void OnLost(const std::string& worker, const std::string& why, bool silent);
   void OnMessage(const std::string& worker, const v1::ConnectRequest& message);
-  void Tick(absl::Time now, absl::Duration stood_still);
+  void Tick(absl::Time now);
+  void Forgive(absl::Duration stood_still, absl::Time now);
   // The plan that is made from the source, if the job may need it again.
   void KeepPlan(int64_t job, PlanSource source, std::shared_ptr<const JobPlan> plan);
   // What came of a search ahead; null: there is no plan.

@@ -28,6 +28,8 @@ constexpr size_t kMostWorkerEvents = 256;
 // Between ticks, as they are to be, and the longest that counts in full.
 constexpr absl::Duration kTickEvery = absl::Milliseconds(500);
 constexpr absl::Duration kLongestPause = absl::Seconds(2);
+// A planner that stands still again before so long was told of already.
+constexpr absl::Duration kToldOfPause = absl::Seconds(10);
 
 // What clients see: everything but the graph, which they sent.
 v1::Job Shown(const Job& job) { return ToProto(job, GraphDetail::kNone); }
@@ -96,7 +98,7 @@ absl::StatusOr<Job> JobManager::CopyOf(const std::string& name) const {
   if (whole.ok()) return whole;
   absl::MutexLock lock(&mutex_);
   RETURN_IF_ERROR(RecordOf(life_, name).status());  // It may have been deleted meanwhile.
-  return ToldOf(whole.status());
+  return ToldOfRead(whole.status());
 }
 
 void JobManager::NoteWorker(EventKind kind, const std::string& worker, const std::string& message) {
@@ -246,13 +248,16 @@ absl::StatusOr<v1::ListJobsResponse> JobManager::List(const v1::ListJobsRequest&
 }
 
 absl::StatusOr<v1::Job> JobManager::Cancel(const std::string& name, const std::string& request_id) {
+  Job cancelled;
   {
     absl::MutexLock lock(&mutex_);
     ASSIGN_OR_RETURN(const JobRecord* record, RecordOf(life_, name));
     RETURN_IF_ERROR(life_.Cancel(record->job.number, request_id));
+    cancelled = ShownJob(*record);
   }
-  ASSIGN_OR_RETURN(const Job cancelled, CopyOf(name));
-  return Shown(cancelled);
+  // It is cancelled also if it was deleted meanwhile, or what only the store has cannot be read.
+  absl::StatusOr<Job> whole = CopyOf(name);
+  return Shown(whole.ok() ? *whole : cancelled);
 }
 
 absl::Status JobManager::Delete(const std::string& name) {
@@ -377,7 +382,7 @@ absl::StatusOr<v1::ListJobStepsResponse> JobManager::Steps(const std::string& na
     ended = record->job;
   }
   const absl::StatusOr<StepHistory> steps = store->ReadSteps(ended);
-  if (!steps.ok()) return ToldOf(steps.status());
+  if (!steps.ok()) return ToldOfRead(steps.status());
   return steps->ToProto(after_step);
 }
 
@@ -422,6 +427,7 @@ absl::StatusOr<int64_t> JobManager::Register(const v1::Register& message,
                                              const WorkerRegistry::Sink& sink) {
   // Under the lock, so that devices of a job that runs on cannot be given to another one first.
   absl::MutexLock lock(&mutex_);
+  CatchUp(absl::Now());
   auto session = life_.Register(message, sink);
   if (session.ok())
     NoteWorker(EventKind::kWorkerConnected, message.worker(),
@@ -440,25 +446,34 @@ bool JobManager::Lose(const std::string& worker, int64_t session, const std::str
 
 bool JobManager::OnLost(const std::string& worker, int64_t session, const std::string& why) {
   absl::MutexLock lock(&mutex_);
+  CatchUp(absl::Now());
   return Lose(worker, session, why, /*silent=*/false);
 }
 
 void JobManager::OnMessage(const std::string& worker, const v1::ConnectRequest& message) {
   absl::MutexLock lock(&mutex_);
+  CatchUp(absl::Now());
   life_.OnMessage(worker, message);
 }
 
+void JobManager::CatchUp(absl::Time now) {
+  if (ticked_ == absl::InfinitePast() || now - ticked_ <= kLongestPause) return;
+  const absl::Time since = std::exchange(ticked_, now);
+  const absl::Duration stood_still = now - since - kTickEvery;
+  if (since - std::exchange(stood_still_, now) > kToldOfPause) {
+    Log(LogLevel::kWarning, "the planner stood still: it did not run, or waited for its store",
+        {{"seconds", absl::ToInt64Seconds(stood_still)}});
+  }
+  registry_->Forgive(stood_still, now);
+  life_.Forgive(stood_still, now);
+}
+
 void JobManager::Tick(absl::Time now) {
-  absl::Duration stood_still;
   {
     absl::MutexLock lock(&mutex_);
-    const absl::Duration pause = now - std::exchange(ticked_, now);
-    if (pause > kLongestPause) stood_still = pause - kTickEvery;
-  }
-  if (stood_still > absl::ZeroDuration()) {
-    Log(LogLevel::kWarning, "the planner stood still",
-        {{"seconds", absl::ToInt64Seconds(stood_still)}});
-    registry_->Forgive(stood_still, now);
+    CatchUp(now);
+    // Another thread may have caught up since, while this one waited for the lock.
+    ticked_ = std::max(ticked_, now);
   }
   for (const auto& [worker, session] : registry_->Silent(now - options_.worker_timeout)) {
     absl::MutexLock lock(&mutex_);
@@ -467,7 +482,7 @@ void JobManager::Tick(absl::Time now) {
          /*silent=*/true);
   }
   absl::MutexLock lock(&mutex_);
-  life_.Tick(now, stood_still);
+  life_.Tick(now);
 }
 
 }  // namespace stagewright

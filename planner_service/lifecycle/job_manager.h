@@ -105,6 +105,9 @@ class JobManager {
   absl::StatusOr<Job> CopyOf(const std::string& name) const;
   // As Trace, in the order in which it was reported.
   absl::StatusOr<v1::GetJobTraceResponse> RecordedTrace(const std::string& name) const;
+  // If the planner stood still since the last tick, which was to come twice a second, most of that
+  // does not count, for nobody: called before a time is compared with the clock or set by it.
+  void CatchUp(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // `silent`: as JobLife::OnLost. False as OnLost.
   bool Lose(const std::string& worker, int64_t session, const std::string& why, bool silent)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -133,7 +136,9 @@ class JobManager {
   mutable absl::Mutex mutex_;
   JobLife life_ ABSL_GUARDED_BY(mutex_);
   std::vector<Event> worker_events_ ABSL_GUARDED_BY(mutex_);
-  absl::Time ticked_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteFuture();  // Infinite: not yet.
+  // Infinite: not yet.
+  absl::Time ticked_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
+  absl::Time stood_still_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();  // Last, until then.
   int planning_ ABSL_GUARDED_BY(mutex_) = 0;  // Tasks of the pool that will call back.
   JobWatches watches_;                        // Asks for jobs under the lock, tells without it.
   PlanningPool ahead_pool_{/*threads=*/1, /*queue_limit=*/1, PlanningPool::kNicest};

@@ -7,15 +7,20 @@
 
 namespace stagewright {
 
-// That a store is another planner's now is no fault of the request, which that planner will answer.
-// What may pass says when a call may succeed (error_details.h).
-inline absl::Status ToldOf(const absl::Status& trouble) {
-  const absl::Status told =
-      absl::IsFailedPrecondition(trouble) ? absl::UnavailableError(trouble.message()) : trouble;
-  const bool may_pass = absl::IsUnavailable(told) || absl::IsResourceExhausted(told) ||
-                        absl::IsDeadlineExceeded(told);
+// What is said of a read: what may pass says when a call may succeed (error_details.h), and
+// FAILED_PRECONDITION stays what it is, damage.
+inline absl::Status ToldOfRead(const absl::Status& trouble) {
+  const bool may_pass = absl::IsUnavailable(trouble) || absl::IsResourceExhausted(trouble) ||
+                        absl::IsDeadlineExceeded(trouble);
   // About what the store itself is given before it is tried again.
-  return may_pass ? WithRetryAfter(told, absl::Seconds(5)) : told;
+  return may_pass ? WithRetryAfter(trouble, absl::Seconds(5)) : trouble;
+}
+
+// What is said of a write: that a store is another planner's now is no fault of the request,
+// which that planner will answer.
+inline absl::Status ToldOf(const absl::Status& trouble) {
+  return ToldOfRead(absl::IsFailedPrecondition(trouble) ? absl::UnavailableError(trouble.message())
+                                                        : trouble);
 }
 
 }  // namespace stagewright

@@ -1,12 +1,13 @@
 #include "planner_service/service/door.h"
 
+#include <fcntl.h>
 #include <grpc/grpc_security_constants.h>
 #include <grpcpp/security/auth_metadata_processor.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cerrno>
 #include <cstring>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <utility>
 #include <vector>
@@ -79,14 +80,17 @@ struct AuditEntry {
 // Where the audit log goes. Thread-safe.
 class AuditLog {
  public:
+  ~AuditLog() {
+    if (file_ >= 0) close(file_);
+  }
+
   // To the program's log without a path, and nowhere without `wanted`, too.
   absl::Status Open(const std::string& path, bool wanted) {
     path_ = path;
     to_log_ = wanted || !path.empty();
     if (path.empty()) return absl::OkStatus();
     absl::MutexLock lock(&mutex_);
-    file_.open(path, std::ios::app);
-    if (file_) return absl::OkStatus();
+    if (OpenFile()) return absl::OkStatus();
     return absl::FailedPreconditionError(
         absl::StrCat("--audit-log ", path, ": ", std::strerror(errno)));
   }
@@ -119,7 +123,12 @@ class AuditLog {
         return;
     }
     if (!to_log_) return;
-    Log(ok ? LogLevel::kInfo : LogLevel::kWarning, "audit",
+    // Whatever the level of the program's log: this is the only place that has it.
+    const bool lost = !path_.empty();
+    Log(lost ? LogLevel::kError
+        : ok ? LogLevel::kInfo
+             : LogLevel::kWarning,
+        "audit",
         {{"who", who},
          {"tenant", tenant},
          {"peer", peer},
@@ -136,18 +145,14 @@ class AuditLog {
   // Whether the file took it. One that did not is opened anew for the next line.
   bool Append(const std::string& line) {
     absl::MutexLock lock(&mutex_);
-    if (!file_.is_open()) file_.open(path_, std::ios::app);
-    if (failing_) file_ << '\n';  // What was written of the line that failed is none.
-    file_ << line << std::endl;
-    const bool failed = !file_;
+    const bool failed = !OpenFile() || !WriteAll(absl::StrCat(torn_ ? "\n" : "", line, "\n"));
     if (failed) {
       ++failures_;
       if (!failing_) {
         Log(LogLevel::kError, absl::StrCat("--audit-log ", path_, ": ", std::strerror(errno),
                                            "; what it does not take is in this log"));
       }
-      file_.close();
-      file_.clear();
+      if (file_ >= 0) close(std::exchange(file_, -1));
     } else if (failing_) {
       Log(LogLevel::kInfo, absl::StrCat("--audit-log ", path_, " can be written again"));
     }
@@ -155,12 +160,29 @@ class AuditLog {
     return !failed;
   }
 
+  // These say by errno why not.
+  bool OpenFile() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    if (file_ < 0) file_ = open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    return file_ >= 0;
+  }
+  bool WriteAll(absl::string_view text) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    while (!text.empty()) {
+      const ssize_t written = write(file_, text.data(), text.size());
+      if (written < 0 && errno == EINTR) continue;
+      if (written <= 0) return false;
+      torn_ = text[static_cast<size_t>(written) - 1] != '\n';
+      text.remove_prefix(static_cast<size_t>(written));
+    }
+    return true;
+  }
+
   std::string path_;  // Empty: no file.
   bool to_log_ = false;
   std::atomic<int64_t> failures_ = 0;
   absl::Mutex mutex_;
-  std::ofstream file_ ABSL_GUARDED_BY(mutex_);
+  int file_ ABSL_GUARDED_BY(mutex_) = -1;  // Its descriptor; -1: it is not open.
   bool failing_ ABSL_GUARDED_BY(mutex_) = false;
+  bool torn_ ABSL_GUARDED_BY(mutex_) = false;  // A part of a line was written last.
 };
 
 // Asks before a call's request is read, on the thread that reads: it blocks for a look at a file at
@@ -229,6 +251,10 @@ class OpenDoor : public Door {
 
   absl::StatusOr<Caller> CallerOf(const grpc::ServerContextBase& context) const override {
     return access_->Identify(OriginOf(context).credentials);
+  }
+
+  std::string PeerOf(const grpc::ServerContextBase& context) const override {
+    return OriginOf(context).peer;
   }
 
   void Audit(const grpc::ServerContextBase& context, const absl::StatusOr<Caller>& caller,

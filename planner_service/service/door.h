@@ -45,6 +45,9 @@ class Door {
 
   // Who makes a call that was let in. UNAUTHENTICATED if that has changed since.
   virtual absl::StatusOr<Caller> CallerOf(const grpc::ServerContextBase& context) const = 0;
+  // The address of who called, which is not that of a planner who passed the call on; empty if that
+  // one did not say it.
+  virtual std::string PeerOf(const grpc::ServerContextBase& context) const = 0;
   // One line: who called what, on what, and what became of it.
   virtual void Audit(const grpc::ServerContextBase& context, const absl::StatusOr<Caller>& caller,
                      absl::string_view call, absl::string_view what,

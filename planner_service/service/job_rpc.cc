@@ -173,7 +173,8 @@ grpc::ServerUnaryReactor* JobRpc::SubmitJob(grpc::CallbackServerContext* context
     if (!same.ok()) return refuse(same);
   }
   if (request->validate_only()) return Done(context, jobs_->Validate(spec, request->request_id()));
-  auto job = jobs_->Submit(spec, request->request_id(), context->peer());
+  const std::string client = door_->PeerOf(*context);
+  auto job = jobs_->Submit(spec, request->request_id(), client);
   door_->Audit(*context, "SubmitJob", job.ok() ? job->name() : spec.display_name(), job.status());
   if (job.ok()) {
     *response->mutable_job() = *std::move(job);
@@ -181,7 +182,7 @@ grpc::ServerUnaryReactor* JobRpc::SubmitJob(grpc::CallbackServerContext* context
     Log(LogLevel::kWarning, "submit refused",
         {{"name", request->spec().display_name()},
          {"request", request->request_id()},
-         {"client", context->peer()},
+         {"client", client},
          {"code", absl::StatusCodeToString(job.status().code())},
          {"why", job.status().message()}});
   }
@@ -294,7 +295,7 @@ grpc::ServerUnaryReactor* JobRpc::SetWorkerAvailability(
     Log(LogLevel::kInfo, Told(request->availability()),
         {{"worker", request->name()},
          {"who", caller.ok() ? caller->user : ""},
-         {"client", context->peer()}});
+         {"client", door_->PeerOf(*context)}});
   }
   return Done(context, MoveTo(std::move(worker), response->mutable_worker()));
 }

@@ -91,7 +91,7 @@ grpc::ServerUnaryReactor* ProfileRpc::ListProfiles(grpc::CallbackServerContext* 
                                                    const v1::ListProfilesRequest* /*request*/,
                                                    v1::ListProfilesResponse* response) {
   const auto known = profiling_->store().Read();
-  if (!known.ok()) return Done(context, ToldOf(known.status()));
+  if (!known.ok()) return Done(context, ToldOfRead(known.status()));
   for (const auto& [device, operators] : known->devices) {
     v1::ProfileSummary* summary = response->add_profiles();
     summary->set_device_kind(device.kind);
@@ -112,7 +112,7 @@ grpc::ServerUnaryReactor* ProfileRpc::ExportProfiles(grpc::CallbackServerContext
                                                      const v1::ExportProfilesRequest* /*request*/,
                                                      v1::ExportProfilesResponse* response) {
   const auto known = profiling_->store().Read();
-  if (!known.ok()) return Done(context, ToldOf(known.status()));
+  if (!known.ok()) return Done(context, ToldOfRead(known.status()));
   for (const auto& [device, operators] : known->devices)
     *response->add_profiles() = ToProto(device, operators);
   return Done(context, absl::OkStatus());

@@ -96,19 +96,20 @@ void OpenStreams::Remove(int64_t id) {
   streams_.erase(id);
 }
 
-absl::Status OpenStreams::CheckRoom(size_t most) {
+absl::Status OpenStreams::CheckRoom(const std::string& owner) {
   absl::MutexLock lock(&mutex_);
-  if (streams_.size() <= most) return absl::OkStatus();
-  return WithRetryAfter(
-      absl::ResourceExhaustedError(absl::StrCat(
-          "more than ", most, " streams are open: watch fewer jobs, or try again later")),
-      kRetryStream);
-}
-
-size_t OpenStreams::SizeOf(const std::string& owner) {
-  absl::MutexLock lock(&mutex_);
-  return std::count_if(streams_.begin(), streams_.end(),
-                       [&](const auto& entry) { return entry.second.owner == owner; });
+  const auto refuse = [](const auto&... why) {
+    return WithRetryAfter(absl::ResourceExhaustedError(
+                              absl::StrCat(why..., ": watch fewer jobs, or try again later")),
+                          kRetryStream);
+  };
+  const auto own =
+      static_cast<size_t>(std::count_if(streams_.begin(), streams_.end(), [&](const auto& entry) {
+        return entry.second.owner == owner;
+      }));
+  if (own > most_of_owner_) return refuse("you have more than ", most_of_owner_, " streams open");
+  if (streams_.size() > most_) return refuse("more than ", most_, " streams are open");
+  return absl::OkStatus();
 }
 
 void OpenStreams::CloseAll() {

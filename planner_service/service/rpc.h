@@ -35,13 +35,20 @@ std::unique_ptr<grpc::ServerBuilderOption> WithoutReflection();
 // Streams that would outlive Server::Shutdown(), which waits for every reactor. Thread-safe.
 class OpenStreams {
  public:
+  // Workers' streams and those of watchers; an owner's are fewer, so that nobody takes them all,
+  // and a user with thousands of watchers is served.
+  static constexpr size_t kMost = 4096, kMostOfOwner = kMost / 4 * 3;
+
+  explicit OpenStreams(size_t most_of_owner = kMostOfOwner, size_t most = kMost)
+      : most_of_owner_(most_of_owner), most_(most) {}
+
   // `close` finishes the stream with a status; it may be called once, from any thread. Called at
   // once if the server is shutting down. Streams of an owner are counted together.
   int64_t Add(std::function<void()> close, const std::string& owner = "");
   void Remove(int64_t id);
-  // RESOURCE_EXHAUSTED, with when to try again, if there are more than `most`.
-  absl::Status CheckRoom(size_t most);
-  size_t SizeOf(const std::string& owner);
+  // RESOURCE_EXHAUSTED, with when to try again, if there are more than the most, of all or of
+  // `owner`.
+  absl::Status CheckRoom(const std::string& owner);
   // Closes all streams, and those that come later.
   void CloseAll();
 
@@ -51,6 +58,7 @@ class OpenStreams {
     std::string owner;
   };
 
+  const size_t most_of_owner_, most_;
   absl::Mutex mutex_;
   std::map<int64_t, Stream> streams_ ABSL_GUARDED_BY(mutex_);
   int64_t next_ ABSL_GUARDED_BY(mutex_) = 1;

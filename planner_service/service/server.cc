@@ -302,7 +302,7 @@ class RunningServer : public PlannerServer {
   std::unique_ptr<ProfileStore> profiles_;
   std::unique_ptr<PlannerMetrics> metrics_;
   WorkerRegistry registry_;
-  OpenStreams streams_;
+  OpenStreams streams_{options_.owner_streams};
   std::unique_ptr<PlanCache> cache_;  // Outlives the pool, whose threads answer to it.
   std::unique_ptr<PlanningPool> pool_;
   std::unique_ptr<LinkProber> links_;

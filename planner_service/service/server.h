@@ -12,6 +12,7 @@
 #include "common/base/status.h"
 #include "planner_service/queue/queue_state.h"
 #include "planner_service/service/door.h"
+#include "planner_service/service/rpc.h"
 #include "planner_service/store/sqlite_store.h"
 
 namespace stagewright {
@@ -38,7 +39,8 @@ struct ServerOptions {
   double keep_days = 0;      // For how long ended jobs are kept; 0: for ever.
   QueueRules quotas;         // Devices that owners' jobs may hold at once.
   int max_message_mib = 64;  // Largest graph accepted.
-  DoorOptions door;          // Who comes in; by default everybody, from this machine only.
+  size_t owner_streams = OpenStreams::kMostOfOwner;  // Jobs that one owner may watch at once.
+  DoorOptions door;  // Who comes in; by default everybody, from this machine only.
 };
 
 class PlannerServer {

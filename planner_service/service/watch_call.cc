@@ -5,18 +5,12 @@
 #include <string>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "common/wire/job_state.h"
 #include "common/wire/limits.h"
 #include "planner_service/service/message_queue.h"
 
 namespace stagewright {
 namespace {
-
-// Workers' and those of watchers.
-constexpr size_t kMostOpenStreams = 4096;
-// So that nobody takes them all, and a user with thousands of watchers is served.
-constexpr size_t kMostOfOwner = kMostOpenStreams / 4 * 3;
 
 class WatchCall : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
  public:
@@ -38,9 +32,7 @@ class WatchCall : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
         grpc::SerializationTraits<v1::WatchJobRequest>::Deserialize(&encoded, &request);
     if (!read.ok()) return queue_.Close(read);
     after_version_ = request.after_version();
-    absl::Status status = CheckLimits(request);
-    if (status.ok()) status = streams_->CheckRoom(kMostOpenStreams);
-    if (!status.ok()) return queue_.Close(ToGrpc(status));
+    if (const absl::Status limits = CheckLimits(request); !limits.ok()) return Refuse(limits);
     auto watch = jobs_->Watch(
         request.name(), [this](JobWatches::Snapshot job) { Show(std::move(job)); }, after_version_);
     if (watch.ok()) {
@@ -93,11 +85,10 @@ grpc::ServerWriteReactor<grpc::ByteBuffer>* StartWatch(JobManager* jobs, OpenStr
                                                        const std::string& owner,
                                                        const grpc::ByteBuffer& request) {
   auto* call = new WatchCall(jobs, streams, responses, owner);
-  if (streams->SizeOf(owner) > kMostOfOwner) {
-    call->Refuse(absl::ResourceExhaustedError(absl::StrCat(
-        "you have more than ", kMostOfOwner, " streams open: watch fewer jobs, or try again")));
-  } else {
+  if (const absl::Status room = streams->CheckRoom(owner); room.ok()) {
     call->Start(request);
+  } else {
+    call->Refuse(room);
   }
   return call;
 }

@@ -93,7 +93,8 @@ void AddArtifactCommands(CLI::App& app, Globals& globals) {
   put->add_option("file", given->file)->required();
   put->callback([given, &globals] { globals.exit_code = CodeOf(Put(globals, given->file)); });
 
-  CLI::App* list = artifacts->add_subcommand("list", "list all that are whole, and their sizes");
+  CLI::App* list =
+      artifacts->add_subcommand("list", "list all with their sizes, and which are damaged");
   AddOutputOption(*list, globals);
   list->callback([&globals] { globals.exit_code = CodeOf(List(globals)); });
 

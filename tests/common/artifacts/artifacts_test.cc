@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <map>
 
+#include "common/artifacts/artifact_name.h"
 #include "tests/common/artifacts/stored_files.h"
 
 namespace stagewright {
@@ -41,13 +42,15 @@ TEST(Artifacts, KeepsWhatItReadUnlessItMayNot) {
   }
 }
 
-TEST(Artifacts, ListsWhatIsWholeByName) {
+TEST(Artifacts, ListsWhatIsThereByName) {
   StoredFiles files;
   std::map<std::string, uint64_t> sizes;
   for (const size_t size : {1, 150, 1000}) sizes[files.Put(SomeText(size))] = size;
   const std::string part = files.Put("part"), damaged = files.Put("damaged");
   std::filesystem::remove(files.ObjectOf(part, "manifest.json"));
   WriteText(files.ObjectOf(damaged, "manifest.json"), "{}");
+  const std::string none = ArtifactNameOf("{}");  // Has its hash, but is no manifest.
+  ASSERT_TRUE(files.store->Write(DigitsOf(none) + "/manifest.json", "{}").ok());
   ASSERT_TRUE(files.store->Write("somebody/else", "x").ok());
   ASSERT_TRUE(files.store->Write(std::string(64, 'a'), "x").ok());
   const auto artifacts = Artifacts::Open({files.directory.File("store"), "", 0});
@@ -55,11 +58,11 @@ TEST(Artifacts, ListsWhatIsWholeByName) {
   ASSERT_TRUE(listed.ok()) << listed.status();
   EXPECT_TRUE(std::is_sorted(listed->begin(), listed->end(),
                              [](const auto& a, const auto& b) { return a.name < b.name; }));
-  ASSERT_EQ(listed->size(), sizes.size() + 1);
+  ASSERT_EQ(listed->size(), sizes.size() + 2);
   for (const StoredArtifact& artifact : *listed) {
     const auto size = sizes.find(artifact.name);
     EXPECT_EQ(artifact.size, size == sizes.end() ? std::nullopt : std::optional(size->second));
-    EXPECT_TRUE(size != sizes.end() || artifact.name == damaged);
+    EXPECT_TRUE(size != sizes.end() || artifact.name == damaged || artifact.name == none);
   }
   EXPECT_EQ(Artifacts().List().status().code(), absl::StatusCode::kFailedPrecondition);
 }

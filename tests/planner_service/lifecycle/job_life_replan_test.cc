@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "common/wire/graph_proto.h"
 #include "planner_service/planner/planner.h"
@@ -208,8 +209,20 @@ TEST_F(JobReplanTest, APlannerThatEndsWaitsForNoSearch) {
   Run(/*num_devices=*/2, spec, kMostSearchEffort);  // Hours.
   Steps(1, 10, 200 * kPass);
   absl::StatusOr<v1::ReplanJobResponse> answer = absl::UnknownError("none");
+  // So many wait for the pool's only thread before long.
+  const auto await_queued = [&](int count) {
+    const absl::Time deadline = absl::Now() + absl::Seconds(60);
+    while (harness_->pool.queued() != count && absl::Now() < deadline)
+      absl::SleepFor(absl::Milliseconds(1));
+    return harness_->pool.queued() == count;
+  };
+  absl::Notification free;
+  ASSERT_TRUE(harness_->pool.Submit([&] { free.WaitForNotification(); }).ok());
+  EXPECT_TRUE(await_queued(0));
   std::thread asks([&] { answer = Replan(true); });
-  absl::SleepFor(absl::Milliseconds(500));
+  EXPECT_TRUE(await_queued(1));
+  free.Notify();
+  EXPECT_TRUE(await_queued(0));  // The search has begun.
   const absl::Time begin = absl::Now();
   harness_->jobs->Suspend();
   asks.join();

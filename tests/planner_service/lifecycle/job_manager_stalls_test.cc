@@ -82,6 +82,36 @@ TEST_F(JobManagerStallsTest, WhatIsWaitedForSinceThenIsNotWaitedForAsLong) {
   EXPECT_EQ(harness_.Get(job).state(), v1::JOB_STATE_FAILED);
 }
 
+TEST_F(JobManagerStallsTest, WhoeverWakesFirstCatchesUp) {
+  const std::string job = JobIn(v1::JOB_STATE_RUNNING);
+  harness_.jobs->Tick(absl::Now() - absl::Minutes(10));
+  harness_.Disconnect("b");
+  EXPECT_EQ(harness_.Get(job).state(), v1::JOB_STATE_RECOVERING);
+  // What is waited for since then is waited for as long as ever.
+  harness_.PassUntil(absl::Now() + absl::Seconds(20));
+  EXPECT_EQ(harness_.Get(job).state(), v1::JOB_STATE_FAILED);
+}
+
+TEST_F(JobManagerStallsTest, IsToldOfOnceForAsLongAsTicksAreSlow) {
+  const auto told = [&] {
+    const std::string logged = ::testing::internal::GetCapturedStderr();
+    int count = 0;
+    for (size_t at = 0; (at = logged.find("stood still", at)) != std::string::npos; ++at) ++count;
+    ::testing::internal::CaptureStderr();
+    return count;
+  };
+  absl::Time now = absl::Now();
+  harness_.jobs->Tick(now);
+  ::testing::internal::CaptureStderr();
+  for (int i = 0; i < 5; ++i) harness_.jobs->Tick(now += absl::Seconds(3));
+  EXPECT_EQ(told(), 1);
+  for (int i = 0; i < 30; ++i) harness_.jobs->Tick(now += absl::Milliseconds(500));
+  EXPECT_EQ(told(), 0);
+  harness_.jobs->Tick(now + absl::Seconds(3));
+  EXPECT_EQ(told(), 1);
+  ::testing::internal::GetCapturedStderr();
+}
+
 // Does not answer while it is stuck, as one on another machine.
 class StuckStore : public RecordingStore {
  public:
@@ -102,7 +132,7 @@ class StuckStore : public RecordingStore {
   bool AwaitAsked(int count) const {
     absl::MutexLock lock(&mutex_);
     const auto asked = [&] { return asked_ >= count; };
-    return mutex_.AwaitWithTimeout(absl::Condition(&asked), absl::Seconds(5));
+    return mutex_.AwaitWithTimeout(absl::Condition(&asked), absl::Seconds(60));
   }
 
  private:
@@ -123,7 +153,7 @@ TEST(JobManagerReads, WhoAsksForAJobThatHasEndedKeepsNobodyWaiting) {
   auto trace = std::async(std::launch::async, [&] { return harness.jobs->Trace(job); });
   EXPECT_TRUE(store.AwaitAsked(3));
   auto next = std::async(std::launch::async, [&] { return harness.Submit(SmallSpec()); });
-  EXPECT_EQ(next.wait_for(std::chrono::seconds(5)), std::future_status::ready);
+  EXPECT_EQ(next.wait_for(std::chrono::seconds(60)), std::future_status::ready);
   store.SetStuck(false);
   EXPECT_TRUE(whole.get()->has_plan());
   EXPECT_EQ(steps.get()->steps_size(), 3);
@@ -141,6 +171,20 @@ TEST(JobManagerReads, AJobThatIsDeletedWhileItIsReadIsNotFound) {
   EXPECT_TRUE(harness.jobs->Delete(job).ok());
   store.SetStuck(false);
   EXPECT_EQ(whole.get().message(), absl::StrCat("no job \"", job, "\""));
+}
+
+TEST(JobManagerReads, AJobThatIsDeletedWhileItIsCancelledIsCancelled) {
+  StuckStore store;
+  JobHarness harness(&store);
+  const std::string job = harness.Submit(SmallSpec());
+  store.SetStuck(true);
+  auto cancelled = std::async(std::launch::async, [&] { return harness.jobs->Cancel(job); });
+  EXPECT_TRUE(store.AwaitAsked(1));
+  EXPECT_TRUE(harness.jobs->Delete(job).ok());
+  store.SetStuck(false);
+  const auto answer = cancelled.get();
+  ASSERT_TRUE(answer.ok()) << answer.status();
+  EXPECT_EQ(answer->state(), v1::JOB_STATE_CANCELLED);
 }
 
 }  // namespace

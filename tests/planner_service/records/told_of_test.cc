@@ -12,6 +12,7 @@ TEST(ToldOf, WhatMayPassSaysWhenToTryAgain) {
     EXPECT_EQ(ToldOf(trouble).code(), trouble.code());
     EXPECT_EQ(ToldOf(trouble).message(), trouble.message());
     EXPECT_TRUE(DetailsOf(ToldOf(trouble)).retry_after.has_value()) << trouble;
+    EXPECT_EQ(ToldOfRead(trouble), ToldOf(trouble));
   }
 }
 
@@ -19,6 +20,11 @@ TEST(ToldOf, AnotherPlannersStoreIsNoFaultOfTheRequest) {
   const absl::Status told = ToldOf(absl::FailedPreconditionError("led by another"));
   EXPECT_TRUE(absl::IsUnavailable(told));
   EXPECT_TRUE(DetailsOf(told).retry_after.has_value());
+}
+
+TEST(ToldOf, AFileThatCannotBeReadIsNoPlannerThatDoesNotAnswer) {
+  const absl::Status damaged = absl::FailedPreconditionError("file is not a database");
+  EXPECT_EQ(ToldOfRead(damaged), damaged);
 }
 
 TEST(ToldOf, WhatDoesNotPassSaysNothing) {

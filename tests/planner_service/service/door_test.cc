@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/log/log.h"
 #include "planner_service/service/server.h"
 #include "tests/planner_service/store/temporary_folder.h"
 
@@ -65,8 +66,7 @@ class DoorTest : public ::testing::Test {
   std::vector<std::string> Lines() const {
     std::ifstream file(log_);
     std::vector<std::string> lines;
-    for (std::string line; std::getline(file, line);)
-      if (!line.empty()) lines.push_back(line);
+    for (std::string line; std::getline(file, line);) lines.push_back(line);
     return lines;
   }
 
@@ -96,10 +96,13 @@ TEST_F(DoorTest, WhatCallersMakeUpIsNotInTheAuditLog) {
 TEST_F(DoorTest, AnAuditLogThatCouldNotBeWrittenIsWrittenAgain) {
   std::filesystem::create_symlink("/dev/full", log_);
   Open();
+  // What the file lacks is there whatever little else is.
+  SetUpLog({"", LogFormat::kText, LogLevel::kError});
   ::testing::internal::CaptureStderr();
   EXPECT_EQ(Call(kSubmit).error_code(), grpc::StatusCode::UNAUTHENTICATED);
   EXPECT_EQ(Call(kSubmit).error_code(), grpc::StatusCode::UNAUTHENTICATED);
   const std::string logged = ::testing::internal::GetCapturedStderr();
+  SetUpLog({});
   EXPECT_EQ(door_->audit_failures(), 2);
   // The outage once, and each line that the file lacks.
   const size_t outage = logged.find("No space left");

@@ -53,17 +53,25 @@ TEST(ToGrpc, DetailsAreThoseOfGoogleRpc) {
 }
 
 TEST(OpenStreams, BeyondTheMostSayWhenToTryAgain) {
-  OpenStreams streams;
-  const int64_t first = streams.Add([] {});
-  streams.Add([] {});
-  EXPECT_EQ(streams.CheckRoom(2), absl::OkStatus());
-  streams.Add([] {});
-  const absl::Status full = streams.CheckRoom(2);
-  EXPECT_TRUE(absl::IsResourceExhausted(full)) << full;
-  ASSERT_TRUE(DetailsOf(full).retry_after.has_value());
-  EXPECT_GE(*DetailsOf(full).retry_after, absl::Seconds(1));
+  OpenStreams streams(/*most_of_owner=*/2, /*most=*/3);
+  const auto expect_full = [&](const std::string& owner) {
+    const absl::Status full = streams.CheckRoom(owner);
+    EXPECT_TRUE(absl::IsResourceExhausted(full)) << full;
+    ASSERT_TRUE(DetailsOf(full).retry_after.has_value());
+    EXPECT_GE(*DetailsOf(full).retry_after, absl::Seconds(1));
+  };
+  const int64_t first = streams.Add([] {}, "ann");
+  streams.Add([] {}, "ann");
+  EXPECT_EQ(streams.CheckRoom("ann"), absl::OkStatus());
+  const int64_t third = streams.Add([] {}, "ann");
+  expect_full("ann");
+  EXPECT_EQ(streams.CheckRoom("bob"), absl::OkStatus());
+  streams.Add([] {}, "bob");
+  expect_full("bob");  // All of all.
   streams.Remove(first);
-  EXPECT_EQ(streams.CheckRoom(2), absl::OkStatus());
+  streams.Remove(third);
+  EXPECT_EQ(streams.CheckRoom("ann"), absl::OkStatus());
+  EXPECT_EQ(streams.CheckRoom("bob"), absl::OkStatus());
 }
 
 }  // namespace

@@ -164,24 +164,20 @@ TEST(WatchResponses, AreEncodedOncePerSnapshot) {
 TEST_F(WatchCallTest, NobodyTakesAllStreams) {
   const testing::TemporaryFolder folder;
   ServerOptions options = TestOptions();
+  options.owner_streams = 30;
   options.door.token_file = folder.path() / "tokens";
   std::ofstream(options.door.token_file) << "sam-sam-sam-sam-sam submitter sam\n"
                                          << "vera-vera-vera-vera viewer vera\n";
   Start(options);
-  std::vector<std::unique_ptr<v1::JobService::Stub>> stubs;
-  for (int i = 0; i < 4; ++i) {  // A connection has no more than 1024.
-    grpc::ChannelArguments arguments;
-    arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-    stubs.push_back(v1::JobService::NewStub(grpc::CreateCustomChannel(
-        server_->address(), grpc::experimental::LocalCredentials(LOCAL_TCP), arguments)));
-  }
+  const auto jobs = v1::JobService::NewStub(
+      grpc::CreateChannel(server_->address(), grpc::experimental::LocalCredentials(LOCAL_TCP)));
   const std::string sam = "Bearer sam-sam-sam-sam-sam", vera = "Bearer vera-vera-vera-vera";
   v1::SubmitJobRequest submit;
   *submit.mutable_spec() = testing::SmallSpec();
   v1::SubmitJobResponse job;
   grpc::ClientContext submitting;
   submitting.AddMetadata("authorization", sam);
-  ASSERT_TRUE(stubs[0]->SubmitJob(&submitting, submit, &job).ok());
+  ASSERT_TRUE(jobs->SubmitJob(&submitting, submit, &job).ok());
   v1::WatchJobRequest watch;
   watch.set_name(job.job().name());
   struct Watch {
@@ -193,12 +189,14 @@ TEST_F(WatchCallTest, NobodyTakesAllStreams) {
   const auto open = [&](const std::string& who) {
     watches.push_back(std::make_unique<Watch>());
     watches.back()->context.AddMetadata("authorization", who);
-    watches.back()->reader = stubs[watches.size() % 4]->WatchJob(&watches.back()->context, watch);
+    watches.back()->reader = jobs->WatchJob(&watches.back()->context, watch);
     return watches.back()->reader->Read(&update);
   };
-  for (int i = 0; i < 3072; ++i) ASSERT_TRUE(open(sam)) << i;
+  for (int i = 0; i < 30; ++i) ASSERT_TRUE(open(sam)) << i;
   EXPECT_FALSE(open(sam));
-  EXPECT_EQ(watches.back()->reader->Finish().error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  const grpc::Status full = watches.back()->reader->Finish();
+  EXPECT_EQ(full.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_THAT(full.error_details(), HasSubstr("RetryInfo"));
   EXPECT_TRUE(open(vera));
   for (auto& one : watches) one->context.TryCancel();
   watches.erase(watches.end() - 2);  // It is finished.

@@ -31,7 +31,8 @@ std::optional<int64_t> CheckpointProgress::AnnounceHold(int64_t step, Nanos step
                                                         int64_t total_steps,
                                                         const CheckpointPolicy* policy) {
   int64_t due = step + (StepsAhead(step_time) << doublings_);
-  while (due == announced_ || failed_.contains(due) ||
+  // What devices have said of a step already is not said of it again.
+  while (due == announced_ || failed_.contains(due) || shares_.contains(due) ||
          (policy != nullptr && policy->every_steps > 1 && policy->IsDue(due))) {
     ++due;
   }

@@ -86,18 +86,19 @@ grpc::Status PlannerLink::RunStream(bool* registered) {
   *registration.mutable_register_() = callbacks_.registration();
   std::atomic<bool> ended{false};
   std::thread writer;
-  if (stream->Write(registration)) {
-    v1::ConnectResponse message;
-    while (stream->Read(&message)) {
-      if (message.has_registered() && !writer.joinable()) {
-        *registered = true;
-        heartbeat_interval_ns_ = message.registered().heartbeat_interval_ns();
-        Log(LogLevel::kInfo, absl::StrCat("registered with the planner at ", address_));
-        callbacks_.on_connected(true);
-        writer = std::thread([this, &stream, &ended] { WriteLoop(stream.get(), &ended); });
-      }
-      callbacks_.on_message(message);
+  // Whether it could be written, reading says, too: a planner may have answered and ended the stream
+  // before the worker wrote, and Finish waits for ever while an answer is unread.
+  stream->Write(registration);
+  v1::ConnectResponse message;
+  while (stream->Read(&message)) {
+    if (message.has_registered() && !writer.joinable()) {
+      *registered = true;
+      heartbeat_interval_ns_ = message.registered().heartbeat_interval_ns();
+      Log(LogLevel::kInfo, absl::StrCat("registered with the planner at ", address_));
+      callbacks_.on_connected(true);
+      writer = std::thread([this, &stream, &ended] { WriteLoop(stream.get(), &ended); });
     }
+    callbacks_.on_message(message);
   }
   ended = true;
   outbox_->Wake();

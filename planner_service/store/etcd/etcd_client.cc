@@ -124,7 +124,9 @@ absl::Status EtcdClient::KeepLease(int64_t lease) {
   etcdserverpb::LeaseKeepAliveResponse response;
   RETURN_IF_ERROR(Try("LeaseKeepAlive", [&](const Member& member, grpc::ClientContext& context) {
     const auto stream = member.lease->LeaseKeepAlive(&context);
-    const bool answered = stream->Write(request) && stream->WritesDone() && stream->Read(&response);
+    stream->Write(request);  // What became of it, reading says.
+    stream->WritesDone();
+    const bool answered = stream->Read(&response);
     const grpc::Status status = stream->Finish();
     return answered
                ? grpc::Status::OK

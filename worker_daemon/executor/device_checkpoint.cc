@@ -214,11 +214,13 @@ void DeviceCheckpoint::Begin(int64_t steps, const EvaluationHistory& evaluations
   report.step = steps;
   if (!AwaitRoom()) {
     report.skipped = true;
+    report.stall = absl::Now() - begin;
     report.status = absl::UnavailableError("the one before is still being written");
     return spec_->on_checkpoint(std::move(report));
   }
   report.status = Guarded([this] { Collect(); });
   if (!report.status.ok()) {
+    report.stall = absl::Now() - begin;
     model_.clear();
     state_.clear();
     {

@@ -280,6 +280,7 @@ class SlowStorageTest : public DeviceCheckpointTest {
     spec_.on_checkpoint = [this](const CheckpointReport& report) {
       absl::MutexLock lock(&saved_.mutex);
       (report.skipped ? skipped_ : written_).push_back(report.step);
+      if (report.skipped) waited_ += report.stall;
       EXPECT_EQ(report.status.ok(), !report.skipped) << report.status;
     };
     checkpoint_.emplace(spec_, *parameters_, *optimizer_, nullptr);
@@ -290,6 +291,7 @@ class SlowStorageTest : public DeviceCheckpointTest {
   std::optional<ParameterOptimizer> optimizer_;
   std::optional<DeviceCheckpoint> checkpoint_;
   std::vector<int64_t> written_, skipped_;  // Steps.
+  absl::Duration waited_;                   // For those that were skipped.
 };
 
 INSTANTIATE_TEST_SUITE_P(Once, SlowStorageTest, ::testing::Values(Adam()));
@@ -316,6 +318,7 @@ TEST_P(SlowStorageTest, StorageThatHangsIsWaitedForOnce) {
   spec_.step_timeout = absl::InfiniteDuration();
   checkpoint_->Begin(3);  // Returns.
   EXPECT_THAT(skipped_, ElementsAre(2, 3));
+  EXPECT_GE(waited_, absl::Milliseconds(10));  // Half of the longest step.
   storage_.Notify();
   checkpoint_->AwaitWritten();
   checkpoint_->Begin(4);

@@ -86,8 +86,8 @@ grpc::Status PlannerLink::RunStream(bool* registered) {
   *registration.mutable_register_() = callbacks_.registration();
   std::atomic<bool> ended{false};
   std::thread writer;
-  // Whether it could be written, reading says, too: a planner may have answered and ended the stream
-  // before the worker wrote, and Finish waits for ever while an answer is unread.
+  // Whether it could be written, reading says, too: a planner may have answered and ended the
+  // stream before the worker wrote, and Finish waits for ever while an answer is unread.
   stream->Write(registration);
   v1::ConnectResponse message;
   while (stream->Read(&message)) {

@@ -113,9 +113,11 @@ std::optional<fs::path> PathBelow(const std::string& root, const fs::path& path)
 }
 
 bool ConfineFiles(FileRoots roots) {
-  const int probe = OpenBeneath(AT_FDCWD, ".", O_PATH | O_CLOEXEC);
-  if (probe < 0) return false;
-  close(probe);
+  if (!roots.read.empty() || !roots.write.empty()) {
+    const int probe = OpenBeneath(AT_FDCWD, ".", O_PATH | O_CLOEXEC);
+    if (probe < 0) return false;
+    close(probe);
+  }
   Confined() = std::move(roots);
   return true;
 }

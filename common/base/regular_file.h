@@ -26,8 +26,9 @@ std::optional<std::filesystem::path> PathBelow(const std::string& root,
 
 // From now on, in the whole process: a path that is below one of these directories (PathBelow) is
 // opened only if it still leads below one of them, whatever links were swapped in since somebody
-// looked (openat2 of Linux 5.6, RESOLVE_BENEATH). Other paths are opened as ever. False if the
-// system has no such call: links are followed then. Call it while there is one thread.
+// looked (openat2 of Linux 5.6, RESOLVE_BENEATH). Other paths are opened as ever. False if there
+// are directories and the system has no such call: links are followed then. Call it while there is
+// one thread.
 bool ConfineFiles(FileRoots roots);
 
 // A descriptor of a directory that a file is written to, for openat and its like, the caller's to

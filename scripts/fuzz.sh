@@ -10,8 +10,9 @@ usage() {
 usage: scripts/fuzz.sh [SECONDS] [TARGET...]
 
   SECONDS  how long each target runs (default 20)
-  TARGET   cluster, graph_file, import_dapple, import_pipedream, import_piper, jwt, manual, plan, strategy (default: all
-           of these), or rpc alone: messages of every RPC for a planner of preset dev
+  TARGET   artifact_manifest, cluster, config, graph_file, import_dapple, import_pipedream, import_piper, jwt, manual, npy,
+           plan, safetensors, strategy, token_table (default: all of these), or rpc alone: messages of every RPC for a
+           planner of preset dev
 
 Needs Clang with its sanitizer runtimes (Debian: clang-14, libclang-rt-14-dev); CLANG names another clang++. What a
 target finds is left in build/fuzz/findings, what it learned in build/fuzz/corpus. With STAGEWRIGHT_FUZZ_PLANNERS=NAME,...
@@ -23,7 +24,8 @@ seconds=20
 if [[ ${1:-} == -h || ${1:-} == --help ]]; then usage && exit 0; fi
 if [[ ${1:-} =~ ^[0-9]+$ ]]; then seconds=$1 && shift; fi
 targets=("$@")
-((${#targets[@]})) || targets=(import_pipedream import_dapple import_piper cluster graph_file jwt manual strategy plan)
+((${#targets[@]})) || targets=(import_pipedream import_dapple import_piper cluster graph_file jwt manual strategy plan
+  token_table config safetensors npy artifact_manifest)
 
 if [[ ${targets[*]} == rpc ]]; then
   scripts/build.sh dev stagewright-planner >&2

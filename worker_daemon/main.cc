@@ -146,7 +146,13 @@ int main(int argc, char** argv) {
                                        ": there is no network interface of that name"));
     return 1;
   }
-  SetNcclDefaults();  // Before any thread starts.
+  // Before any thread starts.
+  if (!ConfineTo(options.roots)) {
+    Log(LogLevel::kWarning,
+        "this system has no openat2 (Linux 5.6): whoever can swap links below --data-root and "
+        "--output-root while jobs start can lead them out");
+  }
+  SetNcclDefaults();
   stagewright::KeepFreedHostMemory();
   // Blocked before any thread starts, so that only sigwait below receives them.
   sigset_t signals;

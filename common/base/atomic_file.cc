@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/failpoint.h"
+#include "common/base/regular_file.h"
 
 namespace stagewright {
 namespace {
@@ -20,6 +21,10 @@ absl::Status SystemError(const std::string& path, const char* what) {
     return absl::DataLossError(absl::StrCat(path, ": cannot ", what,
                                             ": a file that is copied into it ",
                                             "has become shorter since it was opened"));
+  }
+  if (errno == EXDEV) {
+    return absl::PermissionDeniedError(
+        absl::StrCat(path, ": leads out of the directories that jobs may use"));
   }
   const std::string message = absl::StrCat(path, ": cannot ", what, ": ", std::strerror(errno));
   return errno == ENOENT ? absl::NotFoundError(message) : absl::UnavailableError(message);
@@ -39,9 +44,9 @@ bool WriteAll(int file, std::span<const std::byte> data) {
 }
 
 // Messages name `path`, which is what the caller knows.
-absl::Status WriteFile(const std::string& temporary, const std::string& path,
+absl::Status WriteFile(int folder, const std::string& temporary, const std::string& path,
                        const std::vector<std::span<const std::byte>>& pieces) {
-  const int file = open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+  const int file = openat(folder, temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
   if (file < 0) return SystemError(path, "write");
   bool written = true;
   for (std::span<const std::byte> piece : pieces) written = written && WriteAll(file, piece);
@@ -66,29 +71,34 @@ std::string TemporaryName(const std::string& path) {
 }  // namespace
 
 absl::Status SyncDirectory(const std::string& directory) {
-  const int file =
-      open(directory.empty() ? "." : directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (file < 0) return SystemError(directory, "write");
-  absl::Status status = fsync(file) == 0 ? absl::OkStatus() : SystemError(directory, "sync");
-  close(file);
+  const int folder = OpenFolderToWrite(directory);
+  if (folder < 0) return SystemError(directory, "write");
+  absl::Status status = fsync(folder) == 0 ? absl::OkStatus() : SystemError(directory, "sync");
+  close(folder);
   return status;
 }
 
+// In one folder from beginning to end, wherever its name leads meanwhile.
 absl::Status WriteAtomically(const std::string& path,
                              const std::vector<std::span<const std::byte>>& pieces) {
-  const std::string temporary = TemporaryName(path);
-  absl::Status status = WriteFile(temporary, path, pieces);
+  const std::filesystem::path target(path);
+  const std::string directory = target.parent_path().string(), name = target.filename().string();
+  const int folder = OpenFolderToWrite(directory);
+  if (folder < 0) return SystemError(path, "write");
+  const std::string temporary = TemporaryName(name);
+  absl::Status status = WriteFile(folder, temporary, path, pieces);
   STAGEWRIGHT_FAILPOINT("file.rename.before");
-  if (status.ok() && rename(temporary.c_str(), path.c_str()) != 0) {
+  if (status.ok() && renameat(folder, temporary.c_str(), folder, name.c_str()) != 0) {
     status = SystemError(path, "write");
   }
-  if (!status.ok()) {
-    unlink(temporary.c_str());
-    return status;
+  if (!status.ok()) unlinkat(folder, temporary.c_str(), 0);
+  if (status.ok()) {
+    STAGEWRIGHT_FAILPOINT("file.rename.after");
+    // The rename itself is durable once the directory is.
+    if (fsync(folder) != 0) status = SystemError(directory, "sync");
   }
-  STAGEWRIGHT_FAILPOINT("file.rename.after");
-  // The rename itself is durable once the directory is.
-  return SyncDirectory(std::filesystem::path(path).parent_path().string());
+  close(folder);
+  return status;
 }
 
 }  // namespace stagewright

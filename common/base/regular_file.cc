@@ -1,24 +1,35 @@
 #include "common/base/regular_file.h"
 
 #include <fcntl.h>
+#include <linux/openat2.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
+#include <optional>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 namespace stagewright {
 namespace {
+
+namespace fs = std::filesystem;
 
 constexpr size_t kBlock = size_t{1} << 20;
 
 absl::Status OpenError(const std::string& path) {
   const std::string message = absl::StrCat(path, ": ", std::strerror(errno));
   if (errno == ENOENT) return absl::NotFoundError(message);
+  if (errno == EXDEV) {
+    return absl::PermissionDeniedError(
+        absl::StrCat(path, ": leads out of the directories that jobs may use"));
+  }
   if (errno == EACCES) return absl::PermissionDeniedError(message);
   return absl::UnavailableError(message);
 }
@@ -30,10 +41,95 @@ const char* KindOf(mode_t mode) {
   return "something else";
 }
 
+FileRoots& Confined() {
+  static FileRoots roots;
+  return roots;
+}
+
+// Absolute, without "." and "..", and without a separator at its end.
+fs::path Normal(const fs::path& path) {
+  std::error_code error;
+  const fs::path normal = fs::absolute(path, error).lexically_normal();
+  return normal.has_filename() || !normal.has_relative_path() ? normal : normal.parent_path();
+}
+
+// A descriptor, or -errno.
+int OpenBeneath(int directory, const fs::path& path, int flags) {
+  constexpr int kTries = 16;  // A ".." may meet a directory that is just moved.
+  open_how how = {};
+  how.flags = static_cast<uint64_t>(flags);
+  how.resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS;
+  for (int i = 1;; ++i) {
+    const int64_t file = syscall(SYS_openat2, directory, path.c_str(), &how, sizeof(how));
+    if (file >= 0) return static_cast<int>(file);
+    if (errno != EAGAIN || i == kTries) return -errno;
+  }
+}
+
+// What `path` names below one of the roots, if it names anything there: a descriptor, or -errno,
+// EXDEV if it leads out.
+std::optional<int> OpenBelow(const std::vector<std::string>& roots, const fs::path& path,
+                             int flags) {
+  std::optional<int> opened;
+  for (const std::string& root : roots) {
+    const std::optional<fs::path> below = PathBelow(root, path);
+    if (!below.has_value()) continue;
+    const int directory = open(root.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (directory < 0) return -errno;
+    opened = OpenBeneath(directory, *below, flags);
+    close(directory);
+    if (opened != -EXDEV) break;
+  }
+  return opened;
+}
+
+// A link may lead from below one root to below another, or back by its full name: where it leads
+// is opened in the same way then. A descriptor, or negative with errno.
+int OpenConfined(const std::vector<std::string>& roots, const std::string& path, int flags) {
+  std::optional<int> opened = OpenBelow(roots, path, flags);
+  if (!opened.has_value()) return open(path.c_str(), flags);
+  if (opened == -EXDEV) {
+    std::error_code error;
+    opened = OpenBelow(roots, fs::weakly_canonical(path, error), flags).value_or(-EXDEV);
+  }
+  if (*opened >= 0) return *opened;
+  errno = -*opened;
+  return -1;
+}
+
 }  // namespace
 
+std::optional<fs::path> PathBelow(const std::string& root, const fs::path& path) {
+  const fs::path place = Normal(path);
+  std::error_code error;
+  for (const fs::path& name : {Normal(root), Normal(fs::weakly_canonical(root, error))}) {
+    const auto [end, rest] = std::mismatch(name.begin(), name.end(), place.begin(), place.end());
+    if (end != name.end()) continue;
+    fs::path below = ".";
+    for (auto part = rest; part != place.end(); ++part) below /= *part;
+    return below;
+  }
+  return std::nullopt;
+}
+
+bool ConfineFiles(FileRoots roots) {
+  if (!roots.read.empty() || !roots.write.empty()) {
+    const int probe = OpenBeneath(AT_FDCWD, ".", O_PATH | O_CLOEXEC);
+    if (probe < 0) return false;
+    close(probe);
+  }
+  Confined() = std::move(roots);
+  return true;
+}
+
+int OpenFolderToWrite(const std::string& path) {
+  return OpenConfined(Confined().write, path.empty() ? "." : path,
+                      O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+}
+
 absl::StatusOr<int> OpenRegularFile(const std::string& path) {
-  const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+  const int file =
+      OpenConfined(Confined().read, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
   if (file < 0) return OpenError(path);
   struct stat status;
   if (fstat(file, &status) == 0 && S_ISREG(status.st_mode)) return file;

@@ -1,9 +1,11 @@
 #include "common/config/config_file.h"
 
+#include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/yaml.h>
 
 #include <algorithm>
 #include <map>
+#include <sstream>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_join.h"
@@ -101,6 +103,36 @@ absl::Status ReadRoot(const YAML::Node& root, bool with_contexts, ConfigFile& fi
   return absl::OkStatus();
 }
 
+// Where the documents of a text begin.
+class DocumentStarts : public YAML::EventHandler {
+ public:
+  std::vector<YAML::Mark> marks;
+
+  void OnDocumentStart(const YAML::Mark& mark) override { marks.push_back(mark); }
+  void OnDocumentEnd() override {}
+  void OnNull(const YAML::Mark&, YAML::anchor_t) override {}
+  void OnAlias(const YAML::Mark&, YAML::anchor_t) override {}
+  void OnScalar(const YAML::Mark&, const std::string&, YAML::anchor_t,
+                const std::string&) override {}
+  void OnSequenceStart(const YAML::Mark&, const std::string&, YAML::anchor_t,
+                       YAML::EmitterStyle::value) override {}
+  void OnSequenceEnd() override {}
+  void OnMapStart(const YAML::Mark&, const std::string&, YAML::anchor_t,
+                  YAML::EmitterStyle::value) override {}
+  void OnMapEnd() override {}
+};
+
+// The first two of them at most: yaml-cpp 0.7 finds documents without end in some texts
+// ("!!binary a:% !!float b"), which YAML::LoadAll would keep.
+std::vector<YAML::Mark> FirstDocuments(const std::string& text) {
+  std::istringstream stream(text);
+  YAML::Parser parser(stream);
+  DocumentStarts starts;
+  while (starts.marks.size() < 2 && parser.HandleNextDocument(starts)) {
+  }
+  return starts.marks;
+}
+
 }  // namespace
 
 absl::StatusOr<ConfigFile> ParseConfig(const std::string& path, const std::string& text,
@@ -108,10 +140,10 @@ absl::StatusOr<ConfigFile> ParseConfig(const std::string& path, const std::strin
   ConfigFile file;
   file.path = path;
   try {
-    const std::vector<YAML::Node> documents = YAML::LoadAll(text);
+    const std::vector<YAML::Mark> documents = FirstDocuments(text);
     if (documents.size() > 1)
-      return Wrong(file, LineOf(documents[1].Mark()), "a second document begins: one is read");
-    if (!documents.empty()) RETURN_IF_ERROR(ReadRoot(documents[0], with_contexts, file));
+      return Wrong(file, LineOf(documents[1]), "a second document begins: one is read");
+    if (!documents.empty()) RETURN_IF_ERROR(ReadRoot(YAML::Load(text), with_contexts, file));
   } catch (const YAML::Exception& error) {
     return Wrong(file, error.mark.is_null() ? 1 : LineOf(error.mark), error.msg);
   }

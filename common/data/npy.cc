@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "common/base/one_line.h"
 
 namespace stagewright {
 namespace {
@@ -89,7 +90,7 @@ absl::StatusOr<NpyFile> NpyFile::Open(const std::string& path) {
   ASSIGN_OR_RETURN(file.mapping, MappedFile::Open(path));
   const std::span<const std::byte> bytes = file.mapping->bytes();  // Not looked at here.
   const auto bad = [&](const auto&... parts) {
-    return absl::InvalidArgumentError(absl::StrCat(path, ": ", parts...));
+    return OneLine(absl::InvalidArgumentError(absl::StrCat(path, ": ", parts...)));
   };
   std::array<std::byte, kMagicBytes + 6> start = {};
   const size_t known = std::min(start.size(), bytes.size());

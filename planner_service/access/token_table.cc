@@ -45,8 +45,11 @@ absl::StatusOr<Caller> ReadCaller(const std::vector<absl::string_view>& words) {
     return absl::InvalidArgumentError("expected TOKEN ROLE USER [TENANT]");
   const std::optional<Role> role = RoleOf(words[1]);
   if (!role.has_value()) {
+    // What is as long as a token may be one, in the wrong place.
+    const bool shown = words[1].size() < kShortestToken;
     return absl::InvalidArgumentError(
-        absl::StrCat("the role \"", words[1], "\" is none of viewer, submitter, operator, worker"));
+        absl::StrCat("the role ", shown ? absl::StrCat("\"", words[1], "\" ") : "",
+                     "is none of viewer, submitter, operator, worker"));
   }
   return Caller{*role, std::string(words[2]), words.size() == 4 ? std::string(words[3]) : ""};
 }

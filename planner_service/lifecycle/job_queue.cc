@@ -16,6 +16,7 @@
 #include "planner_service/profiles/profile_choice.h"
 #include "planner_service/queue/place_jobs.h"
 #include "planner_service/queue/servable_jobs.h"
+#include "planner_service/registry/transport_key.h"
 #include "planner_service/runs/worker_messages.h"
 
 namespace stagewright {
@@ -312,7 +313,8 @@ void JobLife::OnPlanned(int64_t number, int64_t generation, absl::StatusOr<Plann
 void JobLife::TryStart(JobRecord& record) {
   Job& job = record.job;
   std::set<std::string> there;
-  for (const RegisteredDevice& device : registry_->Devices(/*free_only=*/false)) {
+  const std::vector<RegisteredDevice> registered = registry_->Devices(/*free_only=*/false);
+  for (const RegisteredDevice& device : registered) {
     const bool may_have = device.available && (device.job.empty() || device.ending);
     if (may_have || device.job == job.name()) there.insert(device.QualifiedName());
   }
@@ -342,6 +344,7 @@ void JobLife::TryStart(JobRecord& record) {
   records_.Transition(record, JobState::kStarting, "preparing workers");
   record.run->deadline = Now() + options_.starting_timeout;
   v1::ConnectResponse message = PrepareMessage(job, record.cluster, record.evaluations);
+  message.mutable_prepare()->set_transport_key(NewTransportKey(registered, job.devices));
   for (const auto& [worker, devices] : record.run->workers()) {
     SetDevices(job, devices, *message.mutable_prepare());
     records_.Send(record, worker, message);

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "planner_service/links/link_fit.h"
+#include "planner_service/registry/transport_key.h"
 
 namespace stagewright {
 namespace {
@@ -227,11 +228,16 @@ void LinkProber::Advance(absl::Time now) {
 void LinkProber::Begin(const Probe& probe, absl::Time now) {
   running_ = Running{probe, next_++, now + kPatience, WorkersOf(probe), {}, {}};
   running_->peers.set_probe(running_->number);
+  std::vector<std::string> names;
+  for (const Probe::Participant& participant : probe.participants)
+    names.push_back(participant.worker + "/" + participant.device);
+  const std::string key = NewTransportKey(registry_->Devices(/*free_only=*/false), names);
   std::map<std::string, v1::ConnectResponse> messages;
   for (size_t i = 0; i < probe.participants.size(); ++i) {
     v1::ProbeLinks* message = messages[probe.participants[i].worker].mutable_probe_links();
     message->set_probe(running_->number);
     message->set_together(probe.together());
+    message->set_transport_key(key);
     v1::ProbedDevice* device = message->add_devices();
     device->set_device(static_cast<int32_t>(i));
     device->set_name(probe.participants[i].device);

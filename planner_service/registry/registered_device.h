@@ -23,10 +23,11 @@ struct RegisteredDevice {
   int32_t host_cores = 0;  // 0: not known.
   int32_t threads = 0;     // Threads that it computes with; 0 for GPUs.
   bool probes_links = false;
-  std::string software;   // Register.software.
-  std::string job;        // The job that holds it, or has not left it yet; empty if none.
-  bool ending = false;    // It holds it no more, but has not left it yet.
-  bool stuck = false;     // Nor for longer than kRunsEndWithin: it may never.
+  bool proves_key = false;  // Register.proves_key.
+  std::string software;     // Register.software.
+  std::string job;          // The job that holds it, or has not left it yet; empty if none.
+  bool ending = false;      // It holds it no more, but has not left it yet.
+  bool stuck = false;       // Nor for longer than kRunsEndWithin: it may never.
   bool available = true;  // Once no job holds it: its worker is open, and it is not in quarantine.
   v1::WorkerAvailability availability = v1::WORKER_AVAILABILITY_OPEN;  // Its worker's.
 

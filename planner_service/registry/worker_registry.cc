@@ -145,8 +145,9 @@ std::vector<RegisteredDevice> WorkerRegistry::Devices(bool free_only) const {
       devices.push_back({name, i, device, worker.registration.kinds(device.kind()),
                          worker.registration.host_address(), worker.registration.host_cores(),
                          worker.registration.threads_per_device(),
-                         worker.registration.probes_links(), worker.registration.software(), job,
-                         ending, ending && held.stuck, available, worker.availability});
+                         worker.registration.probes_links(), worker.registration.proves_key(),
+                         worker.registration.software(), job, ending, ending && held.stuck,
+                         available, worker.availability});
     }
   }
   return devices;

@@ -56,7 +56,8 @@ MAY_INCLUDE = {
     "worker_daemon/cuda": [],
     "worker_daemon/transport": ["common/base"],
     "worker_daemon/transport/local": ["worker_daemon/transport"],
-    "worker_daemon/transport/ucx": ["worker_daemon/transport"],
+    "worker_daemon/transport/proof": ["worker_daemon/transport"],
+    "worker_daemon/transport/ucx": ["worker_daemon/transport/proof", "common/log"],
     "worker_daemon/transport/arranged": ["worker_daemon/transport"],
     "worker_daemon/transport/routing": ["worker_daemon/transport/local", "worker_daemon/transport/ucx",
                                         "worker_daemon/transport/arranged"],
@@ -97,7 +98,7 @@ RESTRICTED = {
         ["common/channel", "planner_service/service", "planner_service/store/etcd", "planner_service/election", "planner_service/main.cc", "worker_daemon/daemon",
          "worker_daemon/main.cc", "clients/"],
     ),
-    "OpenSSL": (r"openssl/", ["common/artifacts", "common/channel", "planner_service/access"]),
+    "OpenSSL": (r"openssl/", ["common/artifacts", "common/channel", "planner_service/access", "worker_daemon/transport/proof"]),
     "protobuf": (
         r".*\.pb\.h$|google/(protobuf|rpc)/",
         ["common/wire", "planner_service/wire", "planner_service/service", "planner_service/jobs",

@@ -133,6 +133,7 @@ class RunningDaemon : public Daemon {
     message.set_threads_per_device(on_cpu ? options_.threads_per_device : 0);
     message.set_software(ProfiledSoftware(message.threads_per_device()));
     message.set_probes_links(on_cpu);
+    message.set_proves_key(true);
     message.set_process(process_);
     if (gpu_machine_.has_value()) *message.mutable_gpu_machine() = *gpu_machine_;
     for (const v1::DeviceKind& kind : offer_.kinds) *message.add_kinds() = kind;

@@ -14,19 +14,21 @@
 namespace stagewright {
 
 absl::StatusOr<std::unique_ptr<RoutingTransport>> MakeDeviceTransport(
-    const TransportIdentity& identity, const OfferedDevice& device) {
+    const TransportIdentity& identity, const OfferedDevice& device, const std::string& key) {
+  RoutingOptions options;
+  options.ucx.key = key;
   absl::string_view name = device.torch_device;
-  if (name == "cpu") return RoutingTransport::Create(identity);
+  if (name == "cpu") return RoutingTransport::Create(identity, std::move(options));
   int gpu = -1;
   if (!absl::ConsumePrefix(&name, "cuda:") || !absl::SimpleAtoi(name, &gpu)) {
     return absl::InvalidArgumentError(
         absl::StrCat("device ", device.name, ": no transport for \"", device.torch_device, "\""));
   }
-  RoutingOptions options;
-  if (device.memory_way == DeviceMemoryWay::kHost) return RoutingTransport::Create(identity);
+  if (device.memory_way == DeviceMemoryWay::kHost)
+    return RoutingTransport::Create(identity, std::move(options));
 #if STAGEWRIGHT_HAVE_NCCL
   const auto stream = [torch_device = device.torch_device] { return CurrentStream(torch_device); };
-  auto with_nccl = WithNccl({.cuda_device = gpu, .stream = stream});
+  auto with_nccl = WithNccl({.cuda_device = gpu, .stream = stream}, std::move(options));
   if (!with_nccl.ok()) return Annotate(with_nccl.status(), absl::StrCat("device ", device.name));
   options = *std::move(with_nccl);
 #else

@@ -11,11 +11,11 @@
 
 namespace stagewright {
 
-// A transport for `device`, whose memory is that of a GPU or of the host. INVALID_ARGUMENT for a
-// torch_device of another kind; FAILED_PRECONDITION if its way is NCCL in a build without it;
-// errors of WithNccl and RoutingTransport::Create.
+// A transport for `device`, whose memory is that of a GPU or of the host; `key` is that of
+// UcxOptions. INVALID_ARGUMENT for a torch_device of another kind; FAILED_PRECONDITION if its way
+// is NCCL in a build without it; errors of WithNccl and RoutingTransport::Create.
 absl::StatusOr<std::unique_ptr<RoutingTransport>> MakeDeviceTransport(
-    const TransportIdentity& identity, const OfferedDevice& device);
+    const TransportIdentity& identity, const OfferedDevice& device, const std::string& key);
 
 // Which of the job's devices `self` connects to: those that its part of the job talks to, `peers`,
 // and if it has an accelerator all others that have one, because these are one group whether they

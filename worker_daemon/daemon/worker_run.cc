@@ -258,7 +258,7 @@ absl::Status WorkerRun::AddDevice(const DeviceJob& base, int32_t index, const st
     ASSIGN_OR_RETURN(
         device->transport,
         MakeDeviceTransport({job(), static_cast<uint64_t>(generation()), device->id.value()},
-                            *offered));
+                            *offered, prepare_.transport_key()));
   }
   Device* raw = device.get();
   spec.on_step = [this, raw](StepReport report) { OnStep(*raw, std::move(report)); };

@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <filesystem>
 #include <system_error>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "common/base/regular_file.h"
 #include "common/data/data_files.h"
 
 namespace stagewright {
@@ -51,6 +53,11 @@ fs::path Resolved(const fs::path& path) {
   return {};
 }
 
+// Only what is is opened below the root, too (common/base/regular_file.h).
+bool IsNamedWithin(const fs::path& path, const std::string& root) {
+  return PathBelow(root, path).has_value() || PathBelow(Resolved(root), path).has_value();
+}
+
 bool IsWithin(const fs::path& path, const std::string& root) {
   const fs::path resolved = Resolved(path), base = Resolved(root);
   if (resolved.empty() || base.empty()) return false;
@@ -66,9 +73,12 @@ absl::Status Outside(absl::string_view field, absl::string_view what) {
 absl::Status Check(const std::vector<std::string>& roots, absl::string_view field,
                    absl::string_view what, const std::string& path) {
   if (path.empty() || roots.empty()) return absl::OkStatus();
-  const bool inside = std::any_of(roots.begin(), roots.end(),
-                                  [&](const std::string& root) { return IsWithin(path, root); });
-  return inside && !HasParent(path) ? absl::OkStatus() : Outside(field, what);
+  const auto any = [&](bool (*is)(const fs::path&, const std::string&)) {
+    return std::any_of(roots.begin(), roots.end(),
+                       [&](const std::string& root) { return is(path, root); });
+  };
+  return any(IsNamedWithin) && any(IsWithin) && !HasParent(path) ? absl::OkStatus()
+                                                                 : Outside(field, what);
 }
 
 // The places of a list "input=place,input=place", without what begins with a wildcard.
@@ -98,6 +108,13 @@ std::vector<std::string> ReadRoots(const PathRoots& roots) {
 }
 
 }  // namespace
+
+bool ConfineTo(const PathRoots& roots) {
+  FileRoots files;
+  files.read = ReadRoots(roots);
+  if (!roots.output.empty()) files.write = {roots.output};
+  return ConfineFiles(std::move(files));
+}
 
 absl::Status CheckReads(const PathRoots& roots, absl::string_view field, const std::string& path) {
   return Check(ReadRoots(roots), field, kReads, path);

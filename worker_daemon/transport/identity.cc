@@ -1,6 +1,7 @@
 #include "worker_daemon/transport/identity.h"
 
 #include "absl/strings/str_cat.h"
+#include "common/base/one_line.h"
 #include "worker_daemon/transport/transport.h"
 
 namespace stagewright {
@@ -93,8 +94,8 @@ absl::StatusOr<TransportAddress> DecodeAddress(absl::string_view scheme, absl::s
   }
   address.owner.device = static_cast<int>(device);
   if (address.scheme != scheme) {
-    return absl::InvalidArgumentError(absl::StrCat("an address for the ", address.scheme,
-                                                   " transport, not for the ", scheme, " one"));
+    return OneLine(absl::InvalidArgumentError(absl::StrCat(
+        "an address for the ", address.scheme, " transport, not for the ", scheme, " one")));
   }
   return address;
 }
@@ -112,8 +113,8 @@ absl::StatusOr<TransportAddress> DecodePeerAddress(absl::string_view scheme,
   }
   const TransportIdentity expected{self.job, self.generation, device};
   if (!(address->owner == expected)) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "address of ", ToString(expected), " is in truth that of ", ToString(address->owner)));
+    return OneLine(absl::InvalidArgumentError(absl::StrCat(
+        "address of ", ToString(expected), " is in truth that of ", ToString(address->owner))));
   }
   return address;
 }

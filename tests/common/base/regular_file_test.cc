@@ -36,6 +36,16 @@ TEST_F(RegularFileTest, ReadsAllOfIt) {
   std::filesystem::remove(path);
 }
 
+TEST_F(RegularFileTest, NamesTheWayFromARoot) {
+  EXPECT_EQ(PathBelow("/a/b", "/a/b/c/d"), "./c/d");
+  EXPECT_EQ(PathBelow("/a/b/", "/a/b/./c/"), "./c");
+  EXPECT_EQ(PathBelow("/a/b", "/a/b"), ".");
+  EXPECT_EQ(PathBelow("/", "/a"), "./a");
+  EXPECT_EQ(PathBelow(".", "a"), "./a");
+  for (const char* path : {"/a", "/a/bc", "/a/b/../c", "b", "/"})
+    EXPECT_EQ(PathBelow("/a/b", path), std::nullopt) << path;
+}
+
 TEST_F(RegularFileTest, AFifoIsRefusedAndNotWaitedFor) {
   const std::string path = Path("fifo");
   ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);

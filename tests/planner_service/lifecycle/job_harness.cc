@@ -44,6 +44,7 @@ void JobHarness::Connect(const std::string& name,
                          int64_t flush_after) {
   v1::Register message;
   message.set_worker(name);
+  message.set_proves_key(!without_keys.contains(name));
   message.set_host_address("127.0.0.1");
   v1::DeviceKind* kind = message.add_kinds();
   kind->set_name("cpu");

@@ -72,6 +72,7 @@ class JobHarness {
   int Heard(const std::string& worker, v1::ConnectResponse::MessageCase kind);
 
   RecordingStore* const store;
+  std::set<std::string> without_keys;  // Workers that do not know of them.
   ProfileStore profiles;
   WorkerRegistry registry;
   PlanningPool pool;

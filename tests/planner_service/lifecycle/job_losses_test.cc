@@ -95,6 +95,42 @@ class JobLossesTest : public ::testing::Test {
   absl::Duration later_;
 };
 
+TEST_F(JobLossesTest, EachGenerationHasAKeyThatItsWorkersAloneAreTold) {
+  const auto key = [this](const std::string& worker) {
+    std::string last;
+    for (const Message& message : harness_->Worker(worker).heard) {
+      if (message.has_prepare()) last = message.prepare().transport_key();
+    }
+    return last;
+  };
+  Run(3);
+  const std::string first = key("a");
+  EXPECT_EQ(first.size(), 32);
+  EXPECT_EQ(key("b"), first);
+  EXPECT_EQ(key("c"), first);
+  harness_->Disconnect("a");
+  Pass(absl::Minutes(1));
+  Await(v1::JOB_STATE_RUNNING);
+  const std::string second = key("b");
+  EXPECT_EQ(second.size(), 32);
+  EXPECT_NE(second, first);
+  for (const auto& [name, entry] : store_.Entries()) {
+    for (const std::string& secret : {first, second})
+      EXPECT_FALSE(absl::StrContains(entry, secret)) << name;
+  }
+  for (const std::string& secret : {first, second})
+    EXPECT_FALSE(absl::StrContains(Job().SerializeAsString(), secret));
+}
+
+TEST_F(JobLossesTest, WhereAWorkerDoesNotKnowOfKeysThereIsNone) {
+  harness_->without_keys = {"c"};
+  Run(3);
+  for (const char* worker : {"a", "b", "c"}) {
+    for (const Message& message : harness_->Worker(worker).heard)
+      EXPECT_EQ(message.prepare().transport_key(), "") << worker;
+  }
+}
+
 // What survivors say of a loss, and of the run that is over, comes in any order, the loss itself
 // among it.
 TEST_F(JobLossesTest, LateReportsInEveryOrderEndNoJobThatMayRestart) {

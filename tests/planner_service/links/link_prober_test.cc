@@ -31,6 +31,7 @@ class LinkProberTest : public ::testing::Test {
     message.set_host_cores(1);
     message.set_threads_per_device(1);
     message.set_probes_links(true);
+    message.set_proves_key(true);
     v1::DeviceKind* kind = message.add_kinds();
     kind->set_name("cpu");
     kind->set_flops_per_second(1e9);
@@ -108,6 +109,19 @@ TEST_F(LinkProberTest, ANewWorkerIsMeasuredWithThoseThatAreThere) {
   EXPECT_NEAR(Link("a", "b").bytes_per_second, 1e9, 1e6);
   EXPECT_EQ(Link("a", "b").measured, now_);
   EXPECT_TRUE(sent_["a"].back().has_end_probe());
+}
+
+TEST_F(LinkProberTest, EachProbeHasAKeyOfItsOwn) {
+  Connect("a");
+  Connect("b");
+  const std::string first = sent_["a"].back().probe_links().transport_key();
+  EXPECT_EQ(first.size(), 32);
+  EXPECT_EQ(sent_["b"].back().probe_links().transport_key(), first);
+  Measure("a", "b", 20000, 30000);
+  prober_.MeasureAgain(now_);
+  const std::string second = sent_["a"].back().probe_links().transport_key();
+  EXPECT_EQ(second.size(), 32);
+  EXPECT_NE(second, first);
 }
 
 TEST_F(LinkProberTest, FiguresOutliveThePlanner) {

@@ -80,11 +80,11 @@ TEST(MemoryWayTaken, IsWhatTheJobGets) {
 }
 
 TEST(MakeDeviceTransport, IsOfTheDevicesKind) {
-  auto cpu = MakeDeviceTransport({"job", 1, 7}, {"cpu0", "cpu", 1});
+  auto cpu = MakeDeviceTransport({"job", 1, 7}, {"cpu0", "cpu", 1}, "");
   ASSERT_TRUE(cpu.ok()) << cpu.status();
   EXPECT_FALSE((*cpu)->has_accelerator());
   for (const char* name : {"cuda:x", "tpu", "cuda"}) {
-    const auto refused = MakeDeviceTransport({"job", 1, 7}, {"odd", name, 1});
+    const auto refused = MakeDeviceTransport({"job", 1, 7}, {"odd", name, 1}, "");
     EXPECT_TRUE(absl::IsInvalidArgument(refused.status())) << name;
     EXPECT_THAT(std::string(refused.status().message()), HasSubstr(name));
   }
@@ -93,7 +93,7 @@ TEST(MakeDeviceTransport, IsOfTheDevicesKind) {
 #if STAGEWRIGHT_HAVE_NCCL
 // With a GPU it has one, without it says so: never a silent fall-back.
 TEST(MakeDeviceTransport, AGpuHasItsWay) {
-  const auto gpu = MakeDeviceTransport({"job", 1, 7}, {"cuda0", "cuda:0", 1});
+  const auto gpu = MakeDeviceTransport({"job", 1, 7}, {"cuda0", "cuda:0", 1}, "");
   if (gpu.ok()) {
     EXPECT_TRUE((*gpu)->has_accelerator());
   } else {

@@ -6,8 +6,11 @@
 
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/atomic_file.h"
+#include "common/base/regular_file.h"
 
 namespace stagewright {
 namespace {
@@ -81,6 +84,60 @@ TEST_F(PathRootsTest, LinksToWhatIsNotThereLeadWhereTheyLead) {
   for (const char* path : {"data/outside", "data/outside/key", "data/outside-twice", "data/around"})
     EXPECT_EQ(Read(At(path)), kNo) << path;
   EXPECT_EQ(Write(At("out/run/checkpoints")), kOk);
+}
+
+TEST_F(PathRootsTest, ALinkElsewhereThatLeadsIntoThemIsOutside) {
+  fs::create_directory_symlink(base_ / "out", base_ / "secret" / "into");
+  EXPECT_EQ(Read(At("secret/into/model.safetensors")), kNo);
+  EXPECT_EQ(Write(At("secret/into/run")), kNo);
+}
+
+TEST_F(PathRootsTest, TheSeparatorAtTheEndOfARootIsNone) {
+  roots_ = {At("data/"), At("out/")};
+  EXPECT_EQ(Read(At("data/w.safetensors")), kOk);
+  EXPECT_EQ(Write(At("out/run")), kOk);
+}
+
+// Each path is looked at while it is right, and opened when it is not any more.
+TEST_F(PathRootsTest, ALinkThatIsSwappedInAfterTheCheckLeadsNowhere) {
+  ASSERT_TRUE(ConfineTo(roots_));
+  std::ofstream(base_ / "out" / "key") << "x";
+  fs::create_directory(base_ / "data" / "other");
+  std::ofstream(base_ / "data" / "other" / "key") << "x";
+  const std::vector<std::string> paths = {At("data/w.safetensors"), At("data/other/key")};
+  for (const std::string& path : paths) {
+    EXPECT_EQ(Read(path), kOk);
+    EXPECT_EQ(ReadSmallFile(path, 10).value_or(""), "x");
+  }
+  EXPECT_EQ(Write(At("out/run/shard")), kOk);
+  fs::remove(base_ / "data/w.safetensors");
+  fs::create_symlink("../secret/key", base_ / "data/w.safetensors");
+  fs::remove_all(base_ / "data/other");
+  fs::create_directory_symlink(base_ / "secret", base_ / "data/other");
+  fs::create_directory_symlink(base_ / "secret", base_ / "out/run");
+  for (const std::string& path : paths) EXPECT_EQ(OpenRegularFile(path).status().code(), kNo);
+  EXPECT_EQ(WriteAtomically(At("out/run/shard"), {}).code(), kNo);
+  EXPECT_EQ(WriteAtomically(At("out/run/key"), {}).code(), kNo);
+  EXPECT_EQ(std::distance(fs::directory_iterator(base_ / "secret"), {}), 1);
+  EXPECT_EQ(ReadSmallFile(At("secret/key"), 10).value_or(""), "x");  // What is the worker's own.
+  ConfineTo({});
+  EXPECT_EQ(ReadSmallFile(paths[0], 10).value_or(""), "x");
+}
+
+TEST_F(PathRootsTest, LinksWithinThemAreFollowedWhenFilesAreOpened) {
+  ASSERT_TRUE(ConfineTo(roots_));
+  fs::create_symlink("w.safetensors", base_ / "data" / "relative");
+  fs::create_symlink(base_ / "data/w.safetensors", base_ / "data" / "absolute");
+  fs::create_symlink(base_ / "data/absolute", base_ / "out" / "across");
+  fs::create_directory_symlink(base_ / "out", base_ / "out" / "run");
+  for (const char* path : {"data/relative", "data/absolute", "out/across", "out/run/across"}) {
+    EXPECT_EQ(Read(At(path)), kOk) << path;
+    EXPECT_EQ(ReadSmallFile(At(path), 10).value_or(""), "x") << path;
+  }
+  EXPECT_EQ(WriteAtomically(At("out/run/shard"), {}), absl::OkStatus());
+  EXPECT_TRUE(fs::exists(base_ / "out/shard"));
+  EXPECT_EQ(OpenRegularFile(At("data/gone")).status().code(), absl::StatusCode::kNotFound);
+  ConfineTo({});
 }
 
 TEST_F(PathRootsTest, ARootThatIsNotThereYetIsWhereItsLinkLeads) {

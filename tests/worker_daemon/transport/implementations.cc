@@ -52,7 +52,8 @@ std::vector<Implementation> AllImplementations() {
 #if STAGEWRIGHT_HAVE_UCX
   all.push_back(MakeAcross<UcxTransport>("UcxDefault", UcxOptions{}));
   all.push_back(MakeAcross<UcxTransport>("UcxSharedMemory", UcxOptions{.tls = "posix,self"}));
-  all.push_back(MakeAcross<UcxTransport>("UcxTcp", UcxOptions{.tls = "tcp,self"}));
+  all.push_back(MakeAcross<UcxTransport>(
+      "UcxTcp", UcxOptions{.tls = "tcp,self", .key = std::string(GenerationKey::kBytes, 'k')}));
 #endif
   all.push_back(MakeAcross<RoutingTransport>("Routing"));
   all.back().crosses_processes = STAGEWRIGHT_HAVE_UCX;

@@ -86,8 +86,8 @@ absl::Status LinkProbeRun::Prepare() {
   for (int i = 0; i < message_.devices_size(); ++i) {
     const TransportIdentity identity{kJob, static_cast<uint64_t>(probe()),
                                      message_.devices(i).device()};
-    ASSIGN_OR_RETURN(auto transport,
-                     MakeDeviceTransport(identity, devices_[static_cast<size_t>(i)]));
+    ASSIGN_OR_RETURN(auto transport, MakeDeviceTransport(identity, devices_[static_cast<size_t>(i)],
+                                                         message_.transport_key()));
     v1::ProbedDevice* device = message.mutable_probe_ready()->add_devices();
     device->set_device(identity.device);
     device->set_address(transport->Address());

@@ -3,6 +3,7 @@
 #include <iterator>
 #include <utility>
 
+#include "common/log/log.h"
 #include "worker_daemon/transport/ucx/ucx_tag.h"
 
 namespace stagewright {
@@ -29,11 +30,12 @@ struct UcxControlLine::Receive {
   UcxControlLine* line = nullptr;
   bool posted = false;      // It is with UCX.
   void* request = nullptr;  // By which UCX knows it then.
-  char bytes[kMaxText];
+  char bytes[kMaxText + GenerationKey::kBytes];
 };
 
-UcxControlLine::UcxControlLine(const TransportIdentity& identity, UcxWorker* worker)
-    : generation_(identity.generation), device_(identity.device), worker_(worker) {
+UcxControlLine::UcxControlLine(const TransportIdentity& identity, const GenerationKey* key,
+                               UcxWorker* worker)
+    : identity_(identity), key_(key), worker_(worker) {
   for (int i = 0; i < kReceives; ++i) {
     receives_.push_back(std::make_unique<Receive>());
     receives_.back()->line = this;
@@ -43,19 +45,19 @@ UcxControlLine::UcxControlLine(const TransportIdentity& identity, UcxWorker* wor
 
 UcxControlLine::~UcxControlLine() = default;
 
-void UcxControlLine::Send(ucp_ep_h endpoint, UcxControl type, absl::string_view text,
+void UcxControlLine::Send(ucp_ep_h endpoint, int to, UcxControl type, absl::string_view text,
                           std::function<void()> sent) {
   Outgoing& outgoing = outgoing_.emplace_back();
   outgoing.line = this;
-  outgoing.text = std::string(text.substr(0, kMaxText));
+  outgoing.text = key_->Seal(to, static_cast<uint32_t>(type), text.substr(0, kMaxText));
   outgoing.sent = std::move(sent);
   outgoing.position = std::prev(outgoing_.end());
   ucp_request_param_t param = {};
   param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
   param.cb.send = &OnSent;
   param.user_data = &outgoing;
-  const uint64_t tag = PackUcxTag({.generation = generation_,
-                                   .sender = device_,
+  const uint64_t tag = PackUcxTag({.generation = identity_.generation,
+                                   .sender = identity_.device,
                                    .traffic = kUcxControlTraffic,
                                    .channel = static_cast<uint32_t>(type)});
   ucs_status_ptr_t request =
@@ -69,6 +71,16 @@ void UcxControlLine::OnSent(void* request, ucs_status_t, void* user_data) {
 }
 
 std::vector<UcxControlMessage> UcxControlLine::Take() { return std::exchange(arrived_, {}); }
+
+void UcxControlLine::Refuse(int claimed) {
+  if (std::exchange(refused_, true)) return;
+  Log(LogLevel::kWarning,
+      "passed over a message of somebody who does not prove the job's key; more are not told",
+      {{"job", identity_.job},
+       {"generation", identity_.generation},
+       {"device", identity_.device},
+       {"claimed_device", claimed}});
+}
 
 bool UcxControlLine::Listen() {
   const bool any = !to_post_.empty();
@@ -88,10 +100,11 @@ void UcxControlLine::Post(Receive& receive) {
       UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
   param.cb.recv = &OnReceived;
   param.user_data = &receive;
-  const uint64_t tag = PackUcxTag({.generation = generation_, .traffic = kUcxControlTraffic});
+  const uint64_t tag =
+      PackUcxTag({.generation = identity_.generation, .traffic = kUcxControlTraffic});
   receive.posted = true;
-  ucs_status_ptr_t request =
-      ucp_tag_recv_nbx(worker_->get(), receive.bytes, kMaxText, tag, UcxControlMask(), &param);
+  ucs_status_ptr_t request = ucp_tag_recv_nbx(worker_->get(), receive.bytes, sizeof(receive.bytes),
+                                              tag, UcxControlMask(), &param);
   if (!UCS_PTR_IS_PTR(request)) receive.posted = false;
   receive.request = receive.posted ? request : nullptr;
 }
@@ -107,8 +120,13 @@ void UcxControlLine::OnReceived(void* request, ucs_status_t status, const ucp_ta
   UcxControlLine& line = *receive.line;
   if (status == UCS_OK) {
     const UcxTag tag = UnpackUcxTag(received.sender_tag);
-    line.arrived_.push_back({tag.sender, static_cast<UcxControl>(tag.channel),
-                             std::string(receive.bytes, received.length)});
+    std::optional<std::string> text =
+        line.key_->Open(tag.sender, tag.channel, {receive.bytes, received.length});
+    if (text.has_value()) {
+      line.arrived_.push_back({tag.sender, static_cast<UcxControl>(tag.channel), *std::move(text)});
+    } else {
+      line.Refuse(tag.sender);
+    }
   }
   line.to_post_.push_back(&receive);
 }

@@ -4,6 +4,7 @@
 #include <ucp/api/ucp.h>
 
 #include <optional>
+#include <string>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
@@ -23,6 +24,8 @@ struct UcxEdge {
   int device = 0;
   UcxEndpoint endpoint;
   PeerWatch watch;
+  std::string challenge;  // What our hello asks, and their answer repeats.
+  std::string question;   // What theirs asks.
   bool greeted = false;   // Their hello is in.
   bool answered = false;  // Our hello has reached them.
   bool reported = false;  // The owner knows that the edge is ready or has failed.

@@ -18,8 +18,9 @@ absl::Status Gone(int device, absl::string_view why) {
 
 }  // namespace
 
-UcxEdges::UcxEdges(UcxWorker* worker, UcxControlLine* control, UcxTransfers* transfers)
-    : worker_(worker), control_(control), transfers_(transfers) {}
+UcxEdges::UcxEdges(UcxWorker* worker, const GenerationKey* key, UcxControlLine* control,
+                   UcxTransfers* transfers)
+    : worker_(worker), key_(key), control_(control), transfers_(transfers) {}
 
 void UcxEdges::Connect(const std::map<int, UcxPeerAddress>& peers, Report report) {
   report_ = std::move(report);
@@ -31,7 +32,9 @@ void UcxEdges::Connect(const std::map<int, UcxPeerAddress>& peers, Report report
     } else if (const auto bye = early_.byes.find(device); bye != early_.byes.end()) {
       Fail(edge, Gone(device, bye->second));
     } else {
-      edge.greeted = early_.hellos.contains(device);
+      const auto hello = early_.hellos.find(device);
+      edge.greeted = hello != early_.hellos.end();
+      if (edge.greeted) edge.question = hello->second;
       Open(edge, address);
     }
   }
@@ -49,12 +52,13 @@ void UcxEdges::Open(UcxEdge& edge, const UcxPeerAddress& address) {
                     "device ", edge.device, " cannot be reached: ", ucs_status_string(status))));
   }
   edge.watch = PeerWatch(address.process, address.life);
-  Say(edge, UcxControl::kHello);
-  if (edge.greeted) Say(edge, UcxControl::kHelloAnswer);
+  edge.challenge = key_->Challenge();
+  Say(edge, UcxControl::kHello, edge.challenge);
+  if (edge.greeted) Say(edge, UcxControl::kHelloAnswer, edge.question);
 }
 
 void UcxEdges::Say(UcxEdge& edge, UcxControl type, absl::string_view text) {
-  control_->Send(edge.endpoint.get(), type, text, [this, &edge, type] {
+  control_->Send(edge.endpoint.get(), edge.device, type, text, [this, &edge, type] {
     if (type == UcxControl::kByeAnswer) PartAt(edge, absl::InfinitePast());
   });
 }
@@ -75,18 +79,20 @@ void UcxEdges::TellIfReady(UcxEdge& edge) {
 void UcxEdges::Handle(const UcxControlMessage& message) {
   const auto found = edges_.find(message.from);
   if (found == edges_.end()) {
-    if (message.type == UcxControl::kHello) early_.hellos.insert(message.from);
+    if (message.type == UcxControl::kHello) early_.hellos[message.from] = message.text;
     if (message.type == UcxControl::kBye) early_.byes[message.from] = message.text;
     return;
   }
   UcxEdge& edge = found->second;
   switch (message.type) {
     case UcxControl::kHello:
-      if (edge.greeted || !edge.failure.ok()) return;
+      if (!edge.failure.ok() || (edge.greeted && edge.question == message.text)) return;
       edge.greeted = true;
-      Say(edge, UcxControl::kHelloAnswer);
+      edge.question = message.text;
+      Say(edge, UcxControl::kHelloAnswer, edge.question);
       return TellIfReady(edge);
     case UcxControl::kHelloAnswer:
+      if (message.text != edge.challenge) return control_->Refuse(message.from);
       edge.answered = true;
       return TellIfReady(edge);
     case UcxControl::kBye:

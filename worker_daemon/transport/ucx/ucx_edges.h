@@ -1,5 +1,10 @@
 // Connecting to peers, losing them and leaving them.
 //
+// Connecting. Each end says hello with a challenge, and the edge is ready for who has heard the
+// other's hello and the answer to its own, which repeats the challenge. All are proved by the key
+// (generation_key.h); what is not, or answers another challenge, changes nothing, whoever it says
+// it comes from, and the true peer may still come.
+//
 // Leaving. UCX over shared memory does not tell a peer that an endpoint closed, and what lies
 // unread in a ring is lost with its sender. So who leaves says "bye" to each peer, and once all
 // have answered (or died, or a second has passed) ends its whole UCX worker. Who hears "bye" gives
@@ -19,13 +24,13 @@
 #include <functional>
 #include <map>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "worker_daemon/transport/proof/generation_key.h"
 #include "worker_daemon/transport/ucx/ucx_control_line.h"
 #include "worker_daemon/transport/ucx/ucx_edge.h"
 #include "worker_daemon/transport/ucx/ucx_transfers.h"
@@ -53,7 +58,8 @@ class UcxEdges {
   using Report = std::function<void(int device, absl::Status)>;
 
   // All must outlive the calls; `worker` ends before this does.
-  UcxEdges(UcxWorker* worker, UcxControlLine* control, UcxTransfers* transfers);
+  UcxEdges(UcxWorker* worker, const GenerationKey* key, UcxControlLine* control,
+           UcxTransfers* transfers);
 
   void Connect(const std::map<int, UcxPeerAddress>& peers, Report report);
   void Handle(const UcxControlMessage& message);
@@ -90,7 +96,7 @@ class UcxEdges {
   };
   // What was heard from devices we are not connected to yet.
   struct Early {
-    std::set<int> hellos;
+    std::map<int, std::string> hellos;  // What they ask.
     std::map<int, std::string> byes;
   };
 
@@ -107,6 +113,7 @@ class UcxEdges {
   bool SettleOne(UcxEdge& edge, absl::Time now);
 
   UcxWorker* const worker_;
+  const GenerationKey* const key_;
   UcxControlLine* const control_;
   UcxTransfers* const transfers_;
   Report report_;

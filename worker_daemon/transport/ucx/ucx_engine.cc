@@ -11,13 +11,15 @@ constexpr int kProgressBurst = 64;  // Then look at the rest.
 
 }  // namespace
 
-UcxEngine::UcxEngine(TransportIdentity identity, std::unique_ptr<UcxWorker> worker,
+UcxEngine::UcxEngine(TransportIdentity identity, std::string key, std::unique_ptr<UcxWorker> worker,
                      std::unique_ptr<LifeLine> life)
     : identity_(std::move(identity)),
+      key_(identity_, std::move(key)),
       life_(std::move(life)),
-      control_(identity_, worker.get()),
-      transfers_(identity_, worker.get(), [this](int peer) { return edges_.FailureOf(peer); }),
-      edges_(worker.get(), &control_, &transfers_),
+      control_(identity_, &key_, worker.get()),
+      transfers_(identity_, &key_, worker.get(),
+                 [this](int peer) { return edges_.FailureOf(peer); }),
+      edges_(worker.get(), &key_, &control_, &transfers_),
       worker_(std::move(worker)) {}
 
 void UcxEngine::Connect(const std::map<int, UcxPeerAddress>& peers, UcxEdges::Report report) {

@@ -4,11 +4,13 @@
 
 #include <map>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "worker_daemon/transport/identity.h"
+#include "worker_daemon/transport/proof/generation_key.h"
 #include "worker_daemon/transport/ucx/life_line.h"
 #include "worker_daemon/transport/ucx/ucx_control_line.h"
 #include "worker_daemon/transport/ucx/ucx_edges.h"
@@ -20,8 +22,8 @@ namespace stagewright {
 // Invariant: no worker is left once the engine has ended, and nothing is pending then.
 class UcxEngine {
  public:
-  // `life`, which may be null, ends with the worker.
-  UcxEngine(TransportIdentity identity, std::unique_ptr<UcxWorker> worker,
+  // `life`, which may be null, ends with the worker. REQUIRES: GenerationKey::Check(key).
+  UcxEngine(TransportIdentity identity, std::string key, std::unique_ptr<UcxWorker> worker,
             std::unique_ptr<LifeLine> life);
 
   void Connect(const std::map<int, UcxPeerAddress>& peers, UcxEdges::Report report);
@@ -49,6 +51,7 @@ class UcxEngine {
   void End();
 
   const TransportIdentity identity_;
+  const GenerationKey key_;
   std::unique_ptr<LifeLine> life_;
   UcxControlLine control_;
   UcxTransfers transfers_;

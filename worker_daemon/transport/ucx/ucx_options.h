@@ -14,6 +14,8 @@ struct UcxOptions {
   // How long a progress thread with nothing to do polls before it sleeps. Waking it costs tens of
   // microseconds; polling takes a core.
   absl::Duration spin = absl::Microseconds(50);
+  // What the transports of the generation prove to each other, 32 bytes; empty: nothing.
+  std::string key = "";
 };
 
 }  // namespace stagewright

@@ -34,6 +34,9 @@ UcxTag UnpackUcxTag(uint64_t bits) {
           static_cast<uint32_t>(FieldOf(bits, kSequenceBits, 0))};
 }
 
+// No Traffic has the highest bit.
+uint64_t WithoutControlTraffic(uint64_t bits) { return bits & ~Field(8, kTrafficBits, kTrafficAt); }
+
 uint64_t UcxControlMask() {
   return Field(~uint64_t{0}, kGenerationBits, kGenerationAt) |
          Field(~uint64_t{0}, kTrafficBits, kTrafficAt);

@@ -24,6 +24,9 @@ struct UcxTag {
 uint64_t PackUcxTag(const UcxTag& tag);
 UcxTag UnpackUcxTag(uint64_t bits);
 
+// The bits as those of no control message: the others are left as they are.
+uint64_t WithoutControlTraffic(uint64_t bits);
+
 // The bits in which all control messages of a generation are equal.
 uint64_t UcxControlMask();
 

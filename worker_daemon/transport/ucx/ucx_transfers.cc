@@ -10,14 +10,6 @@
 namespace stagewright {
 namespace {
 
-uint64_t TagOf(uint64_t generation, int sender, const Tag& tag) {
-  return PackUcxTag({.generation = generation,
-                     .sender = sender,
-                     .traffic = static_cast<uint32_t>(tag.traffic),
-                     .channel = tag.channel,
-                     .sequence = tag.sequence});
-}
-
 // UCX 1.13 does not tell the size of a message that is received at once other than in the callback,
 // hence NO_IMM_CMPL: the callback comes always, perhaps before the call returns.
 ucp_request_param_t ParamFor(void* user_data) {
@@ -39,13 +31,24 @@ struct UcxTransfers::Pending {
   Place::iterator position;
 };
 
-UcxTransfers::UcxTransfers(const TransportIdentity& identity, UcxWorker* worker, Failure failure)
+UcxTransfers::UcxTransfers(const TransportIdentity& identity, const GenerationKey* key,
+                           UcxWorker* worker, Failure failure)
     : generation_(identity.generation),
       device_(identity.device),
+      key_(key),
       worker_(worker),
       failure_(std::move(failure)) {}
 
 UcxTransfers::~UcxTransfers() = default;
+
+uint64_t UcxTransfers::TagOf(int sender, const Tag& tag) const {
+  const uint64_t bits = PackUcxTag({.generation = generation_,
+                                    .sender = sender,
+                                    .traffic = static_cast<uint32_t>(tag.traffic),
+                                    .channel = tag.channel,
+                                    .sequence = tag.sequence});
+  return WithoutControlTraffic(key_->Conceal(bits));
+}
 
 UcxTransfers::Pending& UcxTransfers::Add(UcxOperation operation) {
   Place& place = pending_[operation.peer];
@@ -80,16 +83,16 @@ void UcxTransfers::StartSend(ucp_ep_h endpoint, Pending& pending) {
   ucp_request_param_t param = ParamFor(&pending);
   param.cb.send = &OnSent;
   NoteRequest(pending, ucp_tag_send_nbx(endpoint, operation.data, operation.bytes,
-                                        TagOf(generation_, device_, operation.tag), &param));
+                                        TagOf(device_, operation.tag), &param));
 }
 
 void UcxTransfers::StartReceive(Pending& pending) {
   const UcxOperation& operation = pending.operation;
   ucp_request_param_t param = ParamFor(&pending);
   param.cb.recv = &OnReceived;
-  NoteRequest(pending, ucp_tag_recv_nbx(worker_->get(), operation.data, operation.bytes,
-                                        TagOf(generation_, operation.peer, operation.tag),
-                                        ~uint64_t{0}, &param));
+  NoteRequest(pending,
+              ucp_tag_recv_nbx(worker_->get(), operation.data, operation.bytes,
+                               TagOf(operation.peer, operation.tag), ~uint64_t{0}, &param));
 }
 
 void UcxTransfers::NoteRequest(Pending& pending, ucs_status_ptr_t request) {

@@ -16,6 +16,7 @@
 
 #include "absl/status/status.h"
 #include "worker_daemon/transport/identity.h"
+#include "worker_daemon/transport/proof/generation_key.h"
 #include "worker_daemon/transport/transport.h"
 #include "worker_daemon/transport/ucx/ucx_worker.h"
 
@@ -35,8 +36,10 @@ class UcxTransfers {
   // Why no operation with a peer can end well any more; OK while it can.
   using Failure = std::function<absl::Status(int peer)>;
 
-  // `worker` ends before this does, since it refers to operations here until then.
-  UcxTransfers(const TransportIdentity& identity, UcxWorker* worker, Failure failure);
+  // Both outlive the calls. `worker` ends before this does, since it refers to operations here
+  // until then.
+  UcxTransfers(const TransportIdentity& identity, const GenerationKey* key, UcxWorker* worker,
+               Failure failure);
   ~UcxTransfers();
   UcxTransfers(const UcxTransfers&) = delete;
   UcxTransfers& operator=(const UcxTransfers&) = delete;
@@ -65,6 +68,7 @@ class UcxTransfers {
   struct Pending;
   using Place = std::list<Pending>;
 
+  uint64_t TagOf(int sender, const Tag& tag) const;
   Pending& Add(UcxOperation operation);
   void StartSend(ucp_ep_h endpoint, Pending& pending);
   void StartReceive(Pending& pending);
@@ -78,6 +82,7 @@ class UcxTransfers {
 
   const uint64_t generation_;
   const int device_;
+  const GenerationKey* const key_;
   UcxWorker* const worker_;
   const Failure failure_;
   std::map<int, Place> pending_;  // By peer.

@@ -26,22 +26,23 @@ constexpr absl::Duration kLongestSleep = absl::Milliseconds(500);
 absl::StatusOr<std::unique_ptr<UcxTransport>> UcxTransport::Create(TransportIdentity identity,
                                                                    const UcxOptions& options) {
   RETURN_IF_ERROR(CheckIdentity(identity));
+  RETURN_IF_ERROR(GenerationKey::Check(options.key));
   ASSIGN_OR_RETURN(std::unique_ptr<UcxWorker> worker, UcxWorker::Create(options));
   const int wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
   if (wake_fd < 0) return absl::InternalError(absl::StrCat("eventfd: ", std::strerror(errno)));
   return std::unique_ptr<UcxTransport>(new UcxTransport(
-      std::move(identity), options.spin, std::move(worker), LifeLine::Create(), wake_fd));
+      std::move(identity), options, std::move(worker), LifeLine::Create(), wake_fd));
 }
 
-UcxTransport::UcxTransport(TransportIdentity identity, absl::Duration spin,
+UcxTransport::UcxTransport(TransportIdentity identity, const UcxOptions& options,
                            std::unique_ptr<UcxWorker> worker, std::unique_ptr<LifeLine> life,
                            int wake_fd)
     : identity_(std::move(identity)),
-      spin_(spin),
+      spin_(options.spin),
       worker_address_(worker->address()),
       life_name_(life == nullptr ? "" : life->name()),
       wake_fd_(wake_fd),
-      engine_(identity_, std::move(worker), std::move(life)),
+      engine_(identity_, options.key, std::move(worker), std::move(life)),
       thread_([this] { Loop(); }) {}
 
 UcxTransport::~UcxTransport() {

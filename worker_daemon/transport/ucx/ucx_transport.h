@@ -23,6 +23,7 @@ namespace stagewright {
 
 class UcxTransport : public Transport {
  public:
+  // Errors: those of CheckIdentity, GenerationKey::Check and UcxWorker::Create.
   static absl::StatusOr<std::unique_ptr<UcxTransport>> Create(TransportIdentity identity,
                                                               const UcxOptions& options = {});
   // Pending operations fail with CANCELLED. Takes up to a second if a peer does not answer.
@@ -36,8 +37,8 @@ class UcxTransport : public Transport {
   void Abort(absl::Status status) override;
 
  private:
-  UcxTransport(TransportIdentity identity, absl::Duration spin, std::unique_ptr<UcxWorker> worker,
-               std::unique_ptr<LifeLine> life, int wake_fd);
+  UcxTransport(TransportIdentity identity, const UcxOptions& options,
+               std::unique_ptr<UcxWorker> worker, std::unique_ptr<LifeLine> life, int wake_fd);
   bool EdgesSettled() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return connecting_.empty() || !connect_failure_.ok();
   }

@@ -1,7 +1,16 @@
 #include "worker_daemon/transport/ucx/ucx_edges.h"
 
-#include <optional>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
+#include <filesystem>
+#include <fstream>
+#include <optional>
+#include <set>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/worker_daemon/transport/ucx/ucx_workers.h"
@@ -11,13 +20,56 @@ namespace {
 
 using ::testing::HasSubstr;
 
+const std::string kKey(GenerationKey::kBytes, 'k');
+
+// Where this process listens for TCP, IPv4.
+std::vector<sockaddr_in> OpenPorts() {
+  std::set<std::string> sockets;  // "socket:[123]"
+  for (const auto& fd : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code closed;
+    sockets.insert(std::filesystem::read_symlink(fd, closed).string());
+  }
+  std::vector<sockaddr_in> ports;
+  std::ifstream table("/proc/self/net/tcp");
+  for (std::string line; std::getline(table, line);) {
+    const std::vector<std::string> fields =
+        absl::StrSplit(line, absl::ByAnyChar(" :"), absl::SkipEmpty());
+    const bool listens = fields.size() > 13 && fields[5] == "0A";
+    if (!listens || !sockets.contains(absl::StrCat("socket:[", fields[13], "]"))) continue;
+    sockaddr_in& port = ports.emplace_back();
+    port.sin_family = AF_INET;
+    port.sin_addr.s_addr = static_cast<uint32_t>(std::stoul(fields[1], nullptr, 16));
+    port.sin_port = htons(static_cast<uint16_t>(std::stoul(fields[2], nullptr, 16)));
+  }
+  return ports;
+}
+
+// A connection to a port that sends `text`, if it can, and nothing more.
+class SilentStranger {
+ public:
+  SilentStranger(const sockaddr_in& port, absl::string_view text)
+      : fd_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    connected_ = connect(fd_, reinterpret_cast<const sockaddr*>(&port), sizeof(port)) == 0 &&
+                 send(fd_, text.data(), text.size(), MSG_NOSIGNAL) >= 0;
+  }
+  ~SilentStranger() { close(fd_); }
+  bool connected() const { return connected_; }
+
+ private:
+  const int fd_;
+  bool connected_ = false;
+};
+
 // A device and what its owner heard of its edges.
 struct Device {
-  explicit Device(int number, const std::string& tls = "posix,self")
+  explicit Device(int number, const std::string& tls = "posix,self",
+                  const std::string& secret = kKey)
       : owned(MakeUcxWorker(tls)),
-        control({"job", 1, number}, owned.get()),
-        transfers({"job", 1, number}, owned.get(), [this](int p) { return edges.FailureOf(p); }),
-        edges(owned.get(), &control, &transfers),
+        key({"job", 1, number}, secret),
+        control({"job", 1, number}, &key, owned.get()),
+        transfers({"job", 1, number}, &key, owned.get(),
+                  [this](int p) { return edges.FailureOf(p); }),
+        edges(owned.get(), &key, &control, &transfers),
         worker(std::move(owned)) {}
   ~Device() {
     edges.CloseAll();
@@ -41,6 +93,7 @@ struct Device {
   }
 
   std::unique_ptr<UcxWorker> owned;
+  const GenerationKey key;
   UcxControlLine control;
   UcxTransfers transfers;
   UcxEdges edges;
@@ -132,6 +185,63 @@ TEST_P(UcxEdgesTest, AWatchNoticesWhoGoesWithoutAWord) {
   ASSERT_TRUE(Both([&] { return !one_.edges.FailureOf(2).ok(); }));
   EXPECT_THAT(std::string(one_.edges.FailureOf(2).message()), HasSubstr("its transport ended"));
   EXPECT_TRUE(one_.edges.wake_fds().empty());
+}
+
+// A stranger that calls itself device 2 is no device 2, whether it comes first or says good-bye.
+TEST_P(UcxEdgesTest, WhoDoesNotHaveTheKeyIsNotHeard) {
+  Device none{2, GetParam(), ""}, wrong{2, GetParam(), std::string(kKey.size(), 'w')};
+  one_.Connect(2, {two_.worker->address(), "", ""});
+  const auto all = [&] {
+    for (Device* device : {&one_, &two_, &none, &wrong}) device->Step();
+  };
+  for (Device* stranger : {&none, &wrong}) stranger->Connect(1, {one_.worker->address(), "", ""});
+  EXPECT_FALSE(StepUntil(
+      all, [&] { return !one_.reports.empty(); }, absl::Milliseconds(100)));
+  two_.Connect(1, {one_.worker->address(), "", ""});
+  ASSERT_TRUE(Both([&] { return !one_.reports.empty() && !two_.reports.empty(); }));
+  EXPECT_EQ(one_.reports.at(0), std::make_pair(2, absl::OkStatus()));
+  EXPECT_EQ(two_.reports.at(0), std::make_pair(1, absl::OkStatus()));
+  for (Device* stranger : {&none, &wrong}) stranger->edges.Leave(absl::AbortedError("enough"));
+  EXPECT_FALSE(StepUntil(
+      all, [&] { return !one_.edges.FailureOf(2).ok(); }, absl::Milliseconds(100)));
+  EXPECT_EQ(wrong.reports.at(0), std::make_pair(1, absl::AbortedError("enough")));
+}
+
+// Who has recorded what device 2 once said, proofs and all, cannot answer what is asked now, nor
+// keep device 2 from it.
+TEST_P(UcxEdgesTest, ARecordedAnswerIsNone) {
+  Device recorded{2, GetParam()};
+  UcxEndpoint endpoint;
+  ASSERT_EQ(endpoint.Open(*recorded.worker, one_.worker->address(), [](ucs_status_t) {}), UCS_OK);
+  one_.Connect(2, {two_.worker->address(), "", ""});
+  recorded.control.Send(endpoint.get(), 1, UcxControl::kHello, std::string(32, 'h'), [] {});
+  recorded.control.Send(endpoint.get(), 1, UcxControl::kHelloAnswer, std::string(32, 'a'), [] {});
+  const auto all = [&] {
+    for (Device* device : {&one_, &two_, &recorded}) device->Step();
+  };
+  EXPECT_FALSE(StepUntil(
+      all, [&] { return !one_.reports.empty(); }, absl::Milliseconds(100)));
+  EXPECT_TRUE(one_.edges.Find(2)->greeted);
+  two_.Connect(1, {one_.worker->address(), "", ""});
+  ASSERT_TRUE(Both([&] { return !one_.reports.empty() && !two_.reports.empty(); }));
+  EXPECT_EQ(one_.reports.at(0), std::make_pair(2, absl::OkStatus()));
+  EXPECT_EQ(two_.reports.at(0), std::make_pair(1, absl::OkStatus()));
+  endpoint.Close();
+}
+
+TEST_P(UcxEdgesTest, WhoConnectsAndSaysNothingOrNonsenseHoldsNobodyUp) {
+  std::vector<std::unique_ptr<SilentStranger>> strangers;
+  for (const sockaddr_in& port : OpenPorts()) {
+    for (const std::string& text :
+         {std::string(), std::string("GET / HTTP/1.1\r\n\r\n"), std::string(100, '\xff')}) {
+      for (int i = 0; i < 20; ++i) {
+        strangers.push_back(std::make_unique<SilentStranger>(port, text));
+        ASSERT_TRUE(strangers.back()->connected());
+      }
+    }
+  }
+  EXPECT_EQ(strangers.empty(), GetParam() != "tcp,self");
+  ConnectBoth();
 }
 
 INSTANTIATE_TEST_SUITE_P(All, UcxEdgesTest, ::testing::Values("posix,self", "tcp,self"),

@@ -15,8 +15,8 @@ class UcxEngineTest : public ::testing::Test {
     for (int i = 0; i < 2; ++i) {
       auto worker = MakeUcxWorker();
       addresses_[i] = {worker->address(), "", ""};
-      engines_.push_back(
-          std::make_unique<UcxEngine>(TransportIdentity{"job", 1, i}, std::move(worker), nullptr));
+      engines_.push_back(std::make_unique<UcxEngine>(TransportIdentity{"job", 1, i}, "",
+                                                     std::move(worker), nullptr));
     }
     int ready = 0;
     for (int i = 0; i < 2; ++i) {

@@ -30,6 +30,12 @@ TEST(UcxTagTest, TakesTheLowBitsOfGenerationAndSequence) {
             PackUcxTag({.generation = 3, .sequence = 5}));
 }
 
+TEST(UcxTagTest, NoBitsAreTakenForThoseOfControlMessagesWithoutTheirTraffic) {
+  EXPECT_NE(UnpackUcxTag(WithoutControlTraffic(~uint64_t{0})).traffic, kUcxControlTraffic);
+  const uint64_t data = PackUcxTag({1, 2, static_cast<uint32_t>(Traffic::kArrangement), 3, 4});
+  EXPECT_EQ(WithoutControlTraffic(data), data);
+}
+
 TEST(UcxTagTest, TheMaskFindsControlMessagesOfAGeneration) {
   const auto masked = [](const UcxTag& tag) { return PackUcxTag(tag) & UcxControlMask(); };
   const UcxTag any = {.generation = 7, .traffic = kUcxControlTraffic};

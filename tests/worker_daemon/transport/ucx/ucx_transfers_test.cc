@@ -42,8 +42,11 @@ class UcxTransfersTest : public ::testing::Test {
 
   absl::Status failure_;  // What either end is told about the other.
   std::unique_ptr<UcxWorker> owned_ = MakeUcxWorker(), peer_owned_ = MakeUcxWorker();
-  UcxTransfers sends_{{"job", 1, 0}, owned_.get(), [this](int) { return failure_; }};
-  UcxTransfers receives_{{"job", 1, 1}, peer_owned_.get(), [this](int) { return failure_; }};
+  const GenerationKey sends_key_{{"job", 1, 0}, std::string(GenerationKey::kBytes, 'k')};
+  const GenerationKey receives_key_{{"job", 1, 1}, std::string(GenerationKey::kBytes, 'k')};
+  UcxTransfers sends_{{"job", 1, 0}, &sends_key_, owned_.get(), [this](int) { return failure_; }};
+  UcxTransfers receives_{
+      {"job", 1, 1}, &receives_key_, peer_owned_.get(), [this](int) { return failure_; }};
   UcxEndpoint endpoint_;
   // Last, so that the workers end first.
   std::unique_ptr<UcxWorker> worker_ = std::move(owned_), peer_ = std::move(peer_owned_);
@@ -65,6 +68,29 @@ TEST_F(UcxTransfersTest, MovesDataAndTellsBothEndsOnce) {
     EXPECT_TRUE(sends_.told() && receives_.told());
     EXPECT_FALSE(receives_.RunDones());
   }
+}
+
+// Who does not have the key has no tags that meet those of who has.
+TEST_F(UcxTransfersTest, TakesNothingOfWhoHasAnotherKeyOrNone) {
+  const GenerationKey none({"job", 1, 0}, "");
+  const GenerationKey wrong({"job", 1, 0}, std::string(GenerationKey::kBytes, 'w'));
+  const GenerationKey older({"job", 0, 0}, std::string(GenerationKey::kBytes, 'k'));
+  std::vector<int> forged(1, 6), out(1, 7), in(1);
+  absl::Status ignored, sent, received;
+  std::vector<std::unique_ptr<UcxTransfers>> strangers;
+  for (const GenerationKey* key : {&none, &wrong, &older}) {
+    strangers.push_back(std::make_unique<UcxTransfers>(
+        TransportIdentity{"job", 1, 0}, key, worker_.get(), [](int) { return absl::OkStatus(); }));
+    strangers.back()->Start(endpoint_.get(),
+                            {true, 1, kTag, forged.data(), sizeof(int), Store(ignored)});
+  }
+  receives_.Start(nullptr, Receive(in, received));
+  Send(out, sent);
+  ASSERT_TRUE(Await(received));
+  EXPECT_EQ(received, absl::OkStatus());
+  EXPECT_EQ(in, out);
+  endpoint_.Close();
+  worker_.reset();  // Before the strangers, to whom it refers.
 }
 
 TEST_F(UcxTransfersTest, AReceiverThatExpectsAnotherSizeNamesBoth) {

@@ -39,6 +39,7 @@ Addresses AddressesOf(absl::string_view about) {
 
 class ElectedServer : public PlannerServer {
  public:
+  // The door stays open whoever leads: its files may have gone bad when this planner's turn comes.
   ElectedServer(ServerOptions options, ElectionOptions election, std::string security)
       : options_(std::move(options)),
         election_(std::move(election)),
@@ -47,8 +48,8 @@ class ElectedServer : public PlannerServer {
 
   absl::Status Init() {
     ASSIGN_OR_RETURN(place_, ParseEtcdPlace(election_.store));
-    client_ =
-        std::make_shared<EtcdClient>(place_, absl::Seconds(5), ClientCredentials(election_.etcd));
+    client_ = std::make_shared<EtcdClient>(place_, absl::Seconds(5),
+                                           ClientCredentials(election_.etcd, "--etcd"));
     RETURN_IF_ERROR(StartFollowing());
     options_.listen = followers_.front()->address();  // A port that was picked stays.
     if (election_.advertise.empty()) election_.advertise = options_.listen;
@@ -90,6 +91,7 @@ class ElectedServer : public PlannerServer {
  private:
   // Does what is next for the role that it has. Errors are of the moment.
   absl::Status Run() {
+    options_.opened_door->Refresh();
     if (leading_ != nullptr) return leadership_->holds() ? absl::OkStatus() : StepDown();
     // The port was taken when it was to follow again.
     if (followers_.empty()) RETURN_IF_ERROR(StartFollowing());
@@ -103,12 +105,8 @@ class ElectedServer : public PlannerServer {
     return absl::OkStatus();
   }
 
-  // Leads, or says who does. One whose files have gone bad since it was started must not win: it
-  // could not lead, and would keep others from it.
+  // Leads, or says who does.
   absl::StatusOr<std::string> TryToLead() {
-    RETURN_IF_ERROR(
-        Annotate(Door::Open(options_.listen, options_.worker_listen, options_.door).status(),
-                 "cannot lead"));
     const std::string about = About({election_.advertise, election_.advertise_workers});
     ASSIGN_OR_RETURN(ElectionState state, Campaign(client_, place_.prefix, about, election_.lease));
     if (state.won != nullptr) RETURN_IF_ERROR(Lead(std::move(state.won)));
@@ -252,7 +250,8 @@ absl::Status CheckEtcd(const ElectionOptions& election, bool insecure) {
 
 absl::StatusOr<std::unique_ptr<PlannerServer>> StartElected(const ServerOptions& options,
                                                             const ElectionOptions& election) {
-  ASSIGN_OR_RETURN(const std::unique_ptr<Door> door,
+  ServerOptions opened = options;
+  ASSIGN_OR_RETURN(opened.opened_door,
                    Door::Open(options.listen, options.worker_listen, options.door));
   RETURN_IF_ERROR(CheckPeers(options.door, election));
   RETURN_IF_ERROR(CheckAdvertised("--advertise", election.advertise, "--listen", options.listen));
@@ -260,9 +259,9 @@ absl::StatusOr<std::unique_ptr<PlannerServer>> StartElected(const ServerOptions&
                                   "--worker-listen", options.worker_listen));
   RETURN_IF_ERROR(CheckEtcd(election, options.door.insecure));
   const std::string security = absl::StrCat(
-      door->description(), "; ", options.door.tls.empty() ? "in the clear" : "TLS",
+      opened.opened_door->description(), "; ", options.door.tls.empty() ? "in the clear" : "TLS",
       " to other planners, ", election.etcd.empty() ? "in the clear" : "TLS", " to etcd");
-  auto server = std::make_unique<ElectedServer>(options, election, security);
+  auto server = std::make_unique<ElectedServer>(std::move(opened), election, security);
   RETURN_IF_ERROR(server->Init());
   return std::unique_ptr<PlannerServer>(std::move(server));
 }

@@ -262,6 +262,8 @@ class OpenDoor : public Door {
     audit_.Write({caller, OriginOf(context), call, what, outcome});
   }
 
+  void Refresh() override { access_->Refresh(); }
+
   int64_t audit_failures() const override { return audit_.failures(); }
 
  private:

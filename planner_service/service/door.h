@@ -57,6 +57,8 @@ class Door {
              const absl::Status& outcome) {
     Audit(context, CallerOf(context), call, what, outcome);
   }
+  // Reads files that have changed now, though nobody calls: later they may have gone bad.
+  virtual void Refresh() = 0;
   // Lines that the file of the audit log did not take; they are in the program's log.
   virtual int64_t audit_failures() const = 0;
 };

@@ -232,16 +232,16 @@ absl::Status CheckAdvertised(absl::string_view flag, const std::string& advertis
       ": it is no address at which other planners reach this one; give ", flag, " HOST:PORT"));
 }
 
-absl::Status CheckEtcd(const ElectionOptions& election, bool insecure) {
+absl::Status CheckEtcd(const ElectionOptions& election) {
   if (!election.etcd.empty())
     return CheckTlsFiles(election.etcd, /*need_certificate=*/false, "--etcd");
   ASSIGN_OR_RETURN(const EtcdPlace place, ParseEtcdPlace(election.store));
   for (const std::string& endpoint : place.endpoints) {
-    if (insecure || IsLoopback(endpoint)) continue;
+    if (election.etcd_insecure || IsLoopback(endpoint)) continue;
     return absl::InvalidArgumentError(
         absl::StrCat("--store etcd://", endpoint,
                      ": it is on another machine: give --etcd-ca (and --etcd-cert, --etcd-key), or "
-                     "--insecure to speak to it in the clear"));
+                     "--etcd-insecure to speak to it in the clear"));
   }
   return absl::OkStatus();
 }
@@ -257,7 +257,7 @@ absl::StatusOr<std::unique_ptr<PlannerServer>> StartElected(const ServerOptions&
   RETURN_IF_ERROR(CheckAdvertised("--advertise", election.advertise, "--listen", options.listen));
   RETURN_IF_ERROR(CheckAdvertised("--advertise-workers", election.advertise_workers,
                                   "--worker-listen", options.worker_listen));
-  RETURN_IF_ERROR(CheckEtcd(election, options.door.insecure));
+  RETURN_IF_ERROR(CheckEtcd(election));
   const std::string security = absl::StrCat(
       opened.opened_door->description(), "; ", options.door.tls.empty() ? "in the clear" : "TLS",
       " to other planners, ", election.etcd.empty() ? "in the clear" : "TLS", " to etcd");

@@ -1,5 +1,6 @@
 #include "planner_service/election/elected_server.h"
 
+#include <optional>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -15,11 +16,13 @@
 #include "planner_service/store/etcd/etcd_client.h"
 #include "planner_service/store/etcd/etcd_election.h"
 #include "planner_service/store/etcd/etcd_store.h"
+#include "planner_service/store/etcd/leader_watch.h"
 
 namespace stagewright {
 namespace {
 
-constexpr absl::Duration kLook = absl::Milliseconds(250);  // Between looks at who leads.
+// Between looks at whether this planner still leads; at who does, too, while etcd does not say it.
+constexpr absl::Duration kLook = absl::Milliseconds(250);
 
 // What a leader says of itself: "HOST:PORT", and behind a space where workers come in, if that is
 // another address.
@@ -57,9 +60,12 @@ class ElectedServer : public PlannerServer {
       options_.worker_listen = followers_.back()->address();
       if (election_.advertise_workers.empty()) election_.advertise_workers = options_.worker_listen;
     }
+    watch_ = std::make_unique<LeaderWatch>(client_, place_.prefix);
     RETURN_IF_ERROR(Run());
     thread_ = std::thread([this] {
-      while (!stop_.WaitForNotificationWithTimeout(kLook)) {
+      while (!stop_.HasBeenNotified()) {
+        watch_->AwaitChange(kLook);
+        if (stop_.HasBeenNotified()) return;
         if (const absl::Status status = Run(); !status.ok()) Say(status.message());
       }
     });
@@ -69,6 +75,7 @@ class ElectedServer : public PlannerServer {
   void Shutdown(absl::Duration grace) override {
     if (!thread_.joinable()) return;
     stop_.Notify();
+    watch_->Wake();
     thread_.join();
     if (leading_ != nullptr) leading_->Shutdown(grace);
     for (const auto& follower : followers_) follower->Shutdown(grace);
@@ -95,7 +102,7 @@ class ElectedServer : public PlannerServer {
     if (leading_ != nullptr) return leadership_->holds() ? absl::OkStatus() : StepDown();
     // The port was taken when it was to follow again.
     if (followers_.empty()) RETURN_IF_ERROR(StartFollowing());
-    absl::StatusOr<std::string> leader = LeaderOf(*client_, place_.prefix);
+    absl::StatusOr<std::string> leader = Leader();
     if (leader.ok() && leader->empty()) leader = TryToLead();
     if (leading_ != nullptr) return absl::OkStatus();
     const Addresses addresses = AddressesOf(leader.value_or(""));
@@ -103,6 +110,11 @@ class ElectedServer : public PlannerServer {
     RETURN_IF_ERROR(leader.status());
     Say(absl::StrCat("following the planner at ", addresses.clients));
     return absl::OkStatus();
+  }
+
+  absl::StatusOr<std::string> Leader() {
+    if (std::optional<std::string> heard = watch_->leader()) return *std::move(heard);
+    return LeaderOf(*client_, place_.prefix);
   }
 
   // Leads, or says who does.
@@ -177,6 +189,7 @@ class ElectedServer : public PlannerServer {
   const std::string security_;
   EtcdPlace place_;
   std::shared_ptr<EtcdClient> client_;
+  std::unique_ptr<LeaderWatch> watch_;
   std::unique_ptr<Leadership> leadership_;
   std::unique_ptr<PlannerServer> leading_;
   std::vector<std::unique_ptr<Follower>> followers_;  // For clients; for workers, if apart.

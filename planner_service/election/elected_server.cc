@@ -132,8 +132,13 @@ class ElectedServer : public PlannerServer {
     std::vector<std::unique_ptr<Follower>> started;
     for (const std::string& listen : {options_.listen, options_.worker_listen}) {
       if (listen.empty()) continue;
-      ASSIGN_OR_RETURN(auto follower, Follower::Start({listen, options_.max_message_mib,
-                                                       options_.door.tls, leader}));
+      FollowerOptions follows{listen, options_.max_message_mib, options_.door.tls, leader, nullptr};
+      if (started.empty()) {  // Where clients come in.
+        ASSIGN_OR_RETURN(auto store, OpenEtcdStore(client_, place_.prefix, std::nullopt));
+        follows.planner = FollowerPlanner::Make(options_.planning_threads, options_.planning_queue,
+                                                options_.opened_door, std::move(store));
+      }
+      ASSIGN_OR_RETURN(auto follower, Follower::Start(follows));
       started.push_back(std::move(follower));
     }
     followers_ = std::move(started);

@@ -41,6 +41,7 @@ class RelayingFollower : public Follower {
     builder.AddListeningPort(listen, ListeningCredentials(options_.tls), &port);
     builder.SetMaxReceiveMessageSize(options_.max_message_mib << 20);
     builder.SetMaxSendMessageSize(-1);
+    if (options_.planner != nullptr) builder.RegisterService(options_.planner->service());
     builder.RegisterCallbackGenericService(&relay_);
     builder.SetOption(WithoutReflection());  // The leader answers, to whom it may.
     server_ = builder.BuildAndStart();
@@ -55,6 +56,7 @@ class RelayingFollower : public Follower {
 
   void Shutdown(absl::Duration grace) override {
     if (server_ == nullptr) return;
+    if (options_.planner != nullptr) options_.planner->CloseStreams();
     server_->Shutdown(absl::ToChronoTime(absl::Now() + grace));
     server_->Wait();
     server_.reset();

@@ -253,6 +253,11 @@ class OpenDoor : public Door {
     return access_->Identify(OriginOf(context).credentials);
   }
 
+  absl::Status MayCall(const grpc::ServerContextBase& context,
+                       absl::string_view method) const override {
+    return access_->Check(method, OriginOf(context).credentials).status();
+  }
+
   std::string PeerOf(const grpc::ServerContextBase& context) const override {
     return OriginOf(context).peer;
   }

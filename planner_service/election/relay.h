@@ -42,7 +42,7 @@ class Relay : public grpc::CallbackGenericService {
 
   const Target target_;
   absl::Mutex mutex_;
-  int64_t epoch_ ABSL_GUARDED_BY(mutex_) = 0;  // Of the first leader whose calls go on.
+  int64_t epoch_ ABSL_GUARDED_BY(mutex_) = 0;                // The first whose calls go on.
   std::map<Onward, int64_t> calls_ ABSL_GUARDED_BY(mutex_);  // With the epoch of their leader.
 };
 

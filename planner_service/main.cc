@@ -57,6 +57,8 @@ int main(int argc, char** argv) {
   app.add_option("--etcd-cert", election.etcd.certificate,
                  "certificate for etcd, a PEM file, if it asks for one");
   app.add_option("--etcd-key", election.etcd.key, "its key, a PEM file without a password");
+  app.add_flag("--etcd-insecure", election.etcd_insecure,
+               "speak to an etcd on another machine in the clear");
   app.add_option("--leader-lease", lease_seconds,
                  "seconds of silence after which another planner leads")
       ->check(CLI::Range(2.0, 3600.0));

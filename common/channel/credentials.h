@@ -10,8 +10,10 @@
 
 namespace stagewright {
 
-// Files are looked at again every kTlsRefresh. In the clear without any.
-std::shared_ptr<grpc::ChannelCredentials> ClientCredentials(const TlsFiles& tls);
+// Files are looked at again every kTlsRefresh, and those that have gone bad leave what they said
+// before (kept_tls_files.h). In the clear without any. `flags` as in CheckTlsFiles.
+std::shared_ptr<grpc::ChannelCredentials> ClientCredentials(const TlsFiles& tls,
+                                                            absl::string_view flags = "--tls");
 // The same for who listens; with authorities, callers must show certificates that they have signed.
 std::shared_ptr<grpc::ServerCredentials> ListeningCredentials(const TlsFiles& tls);
 

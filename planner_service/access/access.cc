@@ -64,6 +64,11 @@ absl::StatusOr<Caller> Access::HolderOf(absl::string_view token) const {
   return absl::UnauthenticatedError("the token is not known");
 }
 
+void Access::Refresh() const {
+  if (tokens_ != nullptr) tokens_->Get();
+  if (jwt_ != nullptr) jwt_->Refresh();
+}
+
 absl::StatusOr<Caller> Access::Identify(const Credentials& credentials) const {
   if (!required()) return Everybody();
   if (credentials.authorization.has_value() && has_tokens()) {

@@ -40,6 +40,9 @@ class Access {
   // said before stays valid.
   absl::StatusOr<Caller> Identify(const Credentials& credentials) const;
 
+  // Reads files that have changed, as Identify does.
+  void Refresh() const;
+
   // Identify, and PERMISSION_DENIED, naming user, role and the role that is needed, unless they may
   // call the RPC.
   absl::StatusOr<Caller> Check(absl::string_view method, const Credentials& credentials) const;

@@ -59,6 +59,8 @@ class JwtReader {
   // UNAUTHENTICATED with one message for every token that is damaged or not signed by one of the
   // keys, and as JwtClaims says. A file of keys that has changed is read again.
   absl::StatusOr<Caller> CallerOf(absl::string_view token, absl::Time now) const;
+  // Reads such a file now.
+  void Refresh() const { keys_->Get(); }
 
  private:
   JwtReader(JwtClaims claims, std::unique_ptr<WatchedFile<JwkSet>> keys)

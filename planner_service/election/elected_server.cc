@@ -1,5 +1,6 @@
 #include "planner_service/election/elected_server.h"
 
+#include <optional>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -15,11 +16,13 @@
 #include "planner_service/store/etcd/etcd_client.h"
 #include "planner_service/store/etcd/etcd_election.h"
 #include "planner_service/store/etcd/etcd_store.h"
+#include "planner_service/store/etcd/leader_watch.h"
 
 namespace stagewright {
 namespace {
 
-constexpr absl::Duration kLook = absl::Milliseconds(250);  // Between looks at who leads.
+// Between looks at whether this planner still leads; at who does, too, while etcd does not say it.
+constexpr absl::Duration kLook = absl::Milliseconds(250);
 
 // What a leader says of itself: "HOST:PORT", and behind a space where workers come in, if that is
 // another address.
@@ -39,6 +42,7 @@ Addresses AddressesOf(absl::string_view about) {
 
 class ElectedServer : public PlannerServer {
  public:
+  // The door stays open whoever leads: its files may have gone bad when this planner's turn comes.
   ElectedServer(ServerOptions options, ElectionOptions election, std::string security)
       : options_(std::move(options)),
         election_(std::move(election)),
@@ -47,8 +51,8 @@ class ElectedServer : public PlannerServer {
 
   absl::Status Init() {
     ASSIGN_OR_RETURN(place_, ParseEtcdPlace(election_.store));
-    client_ =
-        std::make_shared<EtcdClient>(place_, absl::Seconds(5), ClientCredentials(election_.etcd));
+    client_ = std::make_shared<EtcdClient>(place_, absl::Seconds(5),
+                                           ClientCredentials(election_.etcd, "--etcd"));
     RETURN_IF_ERROR(StartFollowing());
     options_.listen = followers_.front()->address();  // A port that was picked stays.
     if (election_.advertise.empty()) election_.advertise = options_.listen;
@@ -56,9 +60,12 @@ class ElectedServer : public PlannerServer {
       options_.worker_listen = followers_.back()->address();
       if (election_.advertise_workers.empty()) election_.advertise_workers = options_.worker_listen;
     }
+    watch_ = std::make_unique<LeaderWatch>(client_, place_.prefix);
     RETURN_IF_ERROR(Run());
     thread_ = std::thread([this] {
-      while (!stop_.WaitForNotificationWithTimeout(kLook)) {
+      while (!stop_.HasBeenNotified()) {
+        watch_->AwaitChange(kLook);
+        if (stop_.HasBeenNotified()) return;
         if (const absl::Status status = Run(); !status.ok()) Say(status.message());
       }
     });
@@ -68,6 +75,7 @@ class ElectedServer : public PlannerServer {
   void Shutdown(absl::Duration grace) override {
     if (!thread_.joinable()) return;
     stop_.Notify();
+    watch_->Wake();
     thread_.join();
     if (leading_ != nullptr) leading_->Shutdown(grace);
     for (const auto& follower : followers_) follower->Shutdown(grace);
@@ -90,10 +98,11 @@ class ElectedServer : public PlannerServer {
  private:
   // Does what is next for the role that it has. Errors are of the moment.
   absl::Status Run() {
+    options_.opened_door->Refresh();
     if (leading_ != nullptr) return leadership_->holds() ? absl::OkStatus() : StepDown();
     // The port was taken when it was to follow again.
     if (followers_.empty()) RETURN_IF_ERROR(StartFollowing());
-    absl::StatusOr<std::string> leader = LeaderOf(*client_, place_.prefix);
+    absl::StatusOr<std::string> leader = Leader();
     if (leader.ok() && leader->empty()) leader = TryToLead();
     if (leading_ != nullptr) return absl::OkStatus();
     const Addresses addresses = AddressesOf(leader.value_or(""));
@@ -103,12 +112,13 @@ class ElectedServer : public PlannerServer {
     return absl::OkStatus();
   }
 
-  // Leads, or says who does. One whose files have gone bad since it was started must not win: it
-  // could not lead, and would keep others from it.
+  absl::StatusOr<std::string> Leader() {
+    if (std::optional<std::string> heard = watch_->leader()) return *std::move(heard);
+    return LeaderOf(*client_, place_.prefix);
+  }
+
+  // Leads, or says who does.
   absl::StatusOr<std::string> TryToLead() {
-    RETURN_IF_ERROR(
-        Annotate(Door::Open(options_.listen, options_.worker_listen, options_.door).status(),
-                 "cannot lead"));
     const std::string about = About({election_.advertise, election_.advertise_workers});
     ASSIGN_OR_RETURN(ElectionState state, Campaign(client_, place_.prefix, about, election_.lease));
     if (state.won != nullptr) RETURN_IF_ERROR(Lead(std::move(state.won)));
@@ -122,8 +132,13 @@ class ElectedServer : public PlannerServer {
     std::vector<std::unique_ptr<Follower>> started;
     for (const std::string& listen : {options_.listen, options_.worker_listen}) {
       if (listen.empty()) continue;
-      ASSIGN_OR_RETURN(auto follower, Follower::Start({listen, options_.max_message_mib,
-                                                       options_.door.tls, leader}));
+      FollowerOptions follows{listen, options_.max_message_mib, options_.door.tls, leader, nullptr};
+      if (started.empty()) {  // Where clients come in.
+        ASSIGN_OR_RETURN(auto store, OpenEtcdStore(client_, place_.prefix, std::nullopt));
+        follows.planner = FollowerPlanner::Make(options_.planning_threads, options_.planning_queue,
+                                                options_.opened_door, std::move(store));
+      }
+      ASSIGN_OR_RETURN(auto follower, Follower::Start(follows));
       started.push_back(std::move(follower));
     }
     followers_ = std::move(started);
@@ -179,6 +194,7 @@ class ElectedServer : public PlannerServer {
   const std::string security_;
   EtcdPlace place_;
   std::shared_ptr<EtcdClient> client_;
+  std::unique_ptr<LeaderWatch> watch_;
   std::unique_ptr<Leadership> leadership_;
   std::unique_ptr<PlannerServer> leading_;
   std::vector<std::unique_ptr<Follower>> followers_;  // For clients; for workers, if apart.
@@ -234,16 +250,16 @@ absl::Status CheckAdvertised(absl::string_view flag, const std::string& advertis
       ": it is no address at which other planners reach this one; give ", flag, " HOST:PORT"));
 }
 
-absl::Status CheckEtcd(const ElectionOptions& election, bool insecure) {
+absl::Status CheckEtcd(const ElectionOptions& election) {
   if (!election.etcd.empty())
     return CheckTlsFiles(election.etcd, /*need_certificate=*/false, "--etcd");
   ASSIGN_OR_RETURN(const EtcdPlace place, ParseEtcdPlace(election.store));
   for (const std::string& endpoint : place.endpoints) {
-    if (insecure || IsLoopback(endpoint)) continue;
+    if (election.etcd_insecure || IsLoopback(endpoint)) continue;
     return absl::InvalidArgumentError(
         absl::StrCat("--store etcd://", endpoint,
                      ": it is on another machine: give --etcd-ca (and --etcd-cert, --etcd-key), or "
-                     "--insecure to speak to it in the clear"));
+                     "--etcd-insecure to speak to it in the clear"));
   }
   return absl::OkStatus();
 }
@@ -252,17 +268,18 @@ absl::Status CheckEtcd(const ElectionOptions& election, bool insecure) {
 
 absl::StatusOr<std::unique_ptr<PlannerServer>> StartElected(const ServerOptions& options,
                                                             const ElectionOptions& election) {
-  ASSIGN_OR_RETURN(const std::unique_ptr<Door> door,
+  ServerOptions opened = options;
+  ASSIGN_OR_RETURN(opened.opened_door,
                    Door::Open(options.listen, options.worker_listen, options.door));
   RETURN_IF_ERROR(CheckPeers(options.door, election));
   RETURN_IF_ERROR(CheckAdvertised("--advertise", election.advertise, "--listen", options.listen));
   RETURN_IF_ERROR(CheckAdvertised("--advertise-workers", election.advertise_workers,
                                   "--worker-listen", options.worker_listen));
-  RETURN_IF_ERROR(CheckEtcd(election, options.door.insecure));
+  RETURN_IF_ERROR(CheckEtcd(election));
   const std::string security = absl::StrCat(
-      door->description(), "; ", options.door.tls.empty() ? "in the clear" : "TLS",
+      opened.opened_door->description(), "; ", options.door.tls.empty() ? "in the clear" : "TLS",
       " to other planners, ", election.etcd.empty() ? "in the clear" : "TLS", " to etcd");
-  auto server = std::make_unique<ElectedServer>(options, election, security);
+  auto server = std::make_unique<ElectedServer>(std::move(opened), election, security);
   RETURN_IF_ERROR(server->Init());
   return std::unique_ptr<PlannerServer>(std::move(server));
 }

@@ -17,7 +17,8 @@ struct ElectionOptions {
   std::string advertise_workers;  // The same of where workers come in, if that is another address.
   // With TLS for callers: whose the other planners' certificates are; empty: those of callers'.
   std::string peer_authorities;
-  TlsFiles etcd;  // Empty: in the clear.
+  TlsFiles etcd;               // Empty: in the clear.
+  bool etcd_insecure = false;  // Also where it is on another machine.
   // A leader that is silent for longer is followed by another.
   absl::Duration lease = absl::Seconds(5);
   std::function<void(const std::string&)> log;  // Called when the role changes.

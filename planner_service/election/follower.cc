@@ -41,6 +41,7 @@ class RelayingFollower : public Follower {
     builder.AddListeningPort(listen, ListeningCredentials(options_.tls), &port);
     builder.SetMaxReceiveMessageSize(options_.max_message_mib << 20);
     builder.SetMaxSendMessageSize(-1);
+    if (options_.planner != nullptr) builder.RegisterService(options_.planner->service());
     builder.RegisterCallbackGenericService(&relay_);
     builder.SetOption(WithoutReflection());  // The leader answers, to whom it may.
     server_ = builder.BuildAndStart();
@@ -55,6 +56,7 @@ class RelayingFollower : public Follower {
 
   void Shutdown(absl::Duration grace) override {
     if (server_ == nullptr) return;
+    if (options_.planner != nullptr) options_.planner->CloseStreams();
     server_->Shutdown(absl::ToChronoTime(absl::Now() + grace));
     server_->Wait();
     server_.reset();
@@ -63,6 +65,7 @@ class RelayingFollower : public Follower {
   std::string address() const override { return address_; }
 
   void Follow(const std::string& leader) override {
+    int64_t epoch = 0;
     {
       absl::MutexLock lock(&mutex_);
       if (leader == leader_) return;
@@ -73,8 +76,9 @@ class RelayingFollower : public Follower {
                       : std::make_unique<ChannelPool>([this, leader] { return Connect(leader); });
       if (leader.empty() || leader == last_leader_) return;
       last_leader_ = leader;
+      epoch = ++epoch_;
     }
-    relay_.EndCalls();
+    relay_.EndCallsBefore(epoch);
   }
 
  private:
@@ -92,9 +96,10 @@ class RelayingFollower : public Follower {
     return grpc::CreateCustomChannel(leader, leader_credentials_, arguments);
   }
 
-  std::shared_ptr<grpc::Channel> Leader() {
+  Relay::Leader Leader() {
     absl::MutexLock lock(&mutex_);
-    return channels_ == nullptr ? nullptr : channels_->Take();
+    if (channels_ == nullptr) return {};
+    return {channels_->Take(), epoch_};
   }
 
   const FollowerOptions options_;
@@ -102,6 +107,7 @@ class RelayingFollower : public Follower {
   absl::Mutex mutex_;
   std::string leader_ ABSL_GUARDED_BY(mutex_);
   std::string last_leader_ ABSL_GUARDED_BY(mutex_);  // The last that was known.
+  int64_t epoch_ ABSL_GUARDED_BY(mutex_) = 0;        // How many it was.
   std::unique_ptr<ChannelPool> channels_ ABSL_GUARDED_BY(mutex_);
   Relay relay_{[this] { return Leader(); }};
   std::unique_ptr<grpc::Server> server_;

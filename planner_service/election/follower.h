@@ -1,4 +1,4 @@
-// A planner that follows: what it is asked, the leader answers.
+// A planner that follows: what it is asked and cannot know, the leader answers.
 #pragma once
 
 #include <memory>
@@ -7,6 +7,7 @@
 #include "absl/time/time.h"
 #include "common/base/status.h"
 #include "common/channel/tls_files.h"
+#include "planner_service/election/follower_planner.h"
 
 namespace stagewright {
 
@@ -15,6 +16,7 @@ struct FollowerOptions {
   int max_message_mib = 64;
   TlsFiles tls;     // Its callers', as DoorOptions has them; empty: in the clear.
   TlsFiles leader;  // Its own certificate and whose the leader must be; empty: in the clear.
+  std::shared_ptr<FollowerPlanner> planner;  // Answers what need not be passed on; null: nothing.
 };
 
 // Thread-safe. While no leader is known, calls are UNAVAILABLE.

@@ -11,6 +11,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/string_view.h"
@@ -155,31 +156,29 @@ grpc::ServerGenericBidiReactor* Relay::CreateReactor(grpc::GenericCallbackServer
   if (context->client_metadata().count(kPassedOn) > 0)
     return new Refusal("the planner that led does not lead any more");
   const auto onward = std::make_shared<grpc::ClientContext>();
-  {
+  Leader leader = target_();
+  const auto may_go = [&] {
     absl::MutexLock lock(&mutex_);
-    calls_.insert(onward);  // Before it is known where to: EndCalls misses none.
-  }
-  const std::shared_ptr<grpc::Channel> channel = target_();
-  if (channel == nullptr) {
-    Remove(onward);
-    return new Refusal("no planner leads at the moment");
-  }
-  return new RelayedCall(context, channel, onward, [this, onward] { Remove(onward); });
+    return leader.epoch >= epoch_ && calls_.emplace(onward, leader.epoch).second;
+  };
+  while (leader.channel != nullptr && !may_go()) leader = target_();  // It changed just now.
+  if (leader.channel == nullptr) return new Refusal("no planner leads at the moment");
+  return new RelayedCall(context, leader.channel, onward, [this, onward] {
+    absl::MutexLock lock(&mutex_);
+    calls_.erase(onward);
+  });
 }
 
-void Relay::Remove(const Onward& onward) {
-  absl::MutexLock lock(&mutex_);
-  calls_.erase(onward);
-}
-
-void Relay::EndCalls() {
-  std::set<Onward> calls;
+void Relay::EndCallsBefore(int64_t epoch) {
+  std::vector<Onward> ended;
   {
     absl::MutexLock lock(&mutex_);
-    calls = calls_;
+    epoch_ = epoch;
+    for (const auto& [onward, of] : calls_)
+      if (of < epoch) ended.push_back(onward);
   }
   // Without the lock: a call that ends here comes back for it.
-  for (const Onward& onward : calls) onward->TryCancel();
+  for (const Onward& onward : ended) onward->TryCancel();
 }
 
 }  // namespace stagewright

@@ -5,9 +5,10 @@
 #include <grpcpp/client_context.h>
 #include <grpcpp/generic/async_generic_service.h>
 
+#include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
-#include <set>
 #include <utility>
 
 #include "absl/synchronization/mutex.h"
@@ -20,25 +21,29 @@ namespace stagewright {
 // metadata of callers does. Thread-safe.
 class Relay : public grpc::CallbackGenericService {
  public:
-  // Where calls go; null: nowhere at the moment, they are UNAVAILABLE.
-  using Target = std::function<std::shared_ptr<grpc::Channel>()>;
+  // Where calls go now, by which leadership: a later one has a greater number.
+  struct Leader {
+    std::shared_ptr<grpc::Channel> channel;  // Null: nowhere, calls are UNAVAILABLE.
+    int64_t epoch = 0;
+  };
+  using Target = std::function<Leader()>;
 
   explicit Relay(Target target) : target_(std::move(target)) {}
   grpc::ServerGenericBidiReactor* CreateReactor(
       grpc::GenericCallbackServerContext* context) override;
 
-  // Ends calls under way with UNAVAILABLE, whether or not who was to answer them is heard of any
-  // more: all to which `target` has said where to before. Others may be among them.
-  void EndCalls();
+  // Ends calls under way that went to leaders before `epoch` with UNAVAILABLE, whether or not who
+  // was to answer them is heard of any more. From then on `target` names none of those.
+  void EndCallsBefore(int64_t epoch);
 
  private:
   // Who still has a call may cancel it, when it is over, too.
   using Onward = std::shared_ptr<grpc::ClientContext>;
-  void Remove(const Onward& onward);
 
   const Target target_;
   absl::Mutex mutex_;
-  std::set<Onward> calls_ ABSL_GUARDED_BY(mutex_);
+  int64_t epoch_ ABSL_GUARDED_BY(mutex_) = 0;                // The first whose calls go on.
+  std::map<Onward, int64_t> calls_ ABSL_GUARDED_BY(mutex_);  // With the epoch of their leader.
 };
 
 }  // namespace stagewright

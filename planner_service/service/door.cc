@@ -253,6 +253,11 @@ class OpenDoor : public Door {
     return access_->Identify(OriginOf(context).credentials);
   }
 
+  absl::Status MayCall(const grpc::ServerContextBase& context,
+                       absl::string_view method) const override {
+    return access_->Check(method, OriginOf(context).credentials).status();
+  }
+
   std::string PeerOf(const grpc::ServerContextBase& context) const override {
     return OriginOf(context).peer;
   }
@@ -261,6 +266,8 @@ class OpenDoor : public Door {
              absl::string_view call, absl::string_view what, const absl::Status& outcome) override {
     audit_.Write({caller, OriginOf(context), call, what, outcome});
   }
+
+  void Refresh() override { access_->Refresh(); }
 
   int64_t audit_failures() const override { return audit_.failures(); }
 

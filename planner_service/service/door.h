@@ -57,6 +57,11 @@ class Door {
              const absl::Status& outcome) {
     Audit(context, CallerOf(context), call, what, outcome);
   }
+  // Whether who makes a call at a port without these credentials may: errors of Access::Check.
+  virtual absl::Status MayCall(const grpc::ServerContextBase& context,
+                               absl::string_view method) const = 0;
+  // Reads files that have changed now, though nobody calls: later they may have gone bad.
+  virtual void Refresh() = 0;
   // Lines that the file of the audit log did not take; they are in the program's log.
   virtual int64_t audit_failures() const = 0;
 };

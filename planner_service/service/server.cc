@@ -73,7 +73,10 @@ class RunningServer : public PlannerServer {
     RETURN_IF_ERROR(CheckAddress("listen", options_.listen));
     if (!options_.worker_listen.empty())
       RETURN_IF_ERROR(CheckAddress("worker-listen", options_.worker_listen));
-    ASSIGN_OR_RETURN(door_, Door::Open(options_.listen, options_.worker_listen, options_.door));
+    door_ = options_.opened_door;
+    if (door_ == nullptr) {
+      ASSIGN_OR_RETURN(door_, Door::Open(options_.listen, options_.worker_listen, options_.door));
+    }
     if (!options_.metrics_listen.empty()) {
       RETURN_IF_ERROR(CheckAddress("metrics-listen", options_.metrics_listen));
     }
@@ -297,7 +300,7 @@ class RunningServer : public PlannerServer {
 
   const ServerOptions options_;
   const absl::Time start_time_ = absl::Now();
-  std::unique_ptr<Door> door_;
+  std::shared_ptr<Door> door_;
   std::unique_ptr<Store> store_;
   std::unique_ptr<ProfileStore> profiles_;
   std::unique_ptr<PlannerMetrics> metrics_;

@@ -40,7 +40,8 @@ struct ServerOptions {
   QueueRules quotas;         // Devices that owners' jobs may hold at once.
   int max_message_mib = 64;  // Largest graph accepted.
   size_t owner_streams = OpenStreams::kMostOfOwner;  // Jobs that one owner may watch at once.
-  DoorOptions door;  // Who comes in; by default everybody, from this machine only.
+  std::shared_ptr<Door> opened_door;  // Instead of one that is opened as `door` says.
+  DoorOptions door;                   // Who comes in; by default everybody, from this machine only.
 };
 
 class PlannerServer {

@@ -1,16 +1,26 @@
 """Planner and worker die at every durable step, one after the other; a client that asks again gets one job that ends well.
+Planners over etcd die so as leaders, and a client that asks again, whoever leads, has submitted each job once.
 
 python tests/fault/failpoints.py (with the environment of scripts/fault.sh points) prints a table. Points are found in the
 sources; how often each is reached is found by dying there for the first time, the second, and so on.
 """
 
+import itertools
 import json
 import pathlib
+import random
 import re
 import signal
 
 import faults
+import grpc
+from planner_group import PlannerGroup
+from planner_kills import Specs, all_jobs
 from processes import Processes, wait_for
+
+from stagewright import rpc
+from stagewright.proto import jobs_pb
+from stagewright.security import Security
 
 ROOT = pathlib.Path(__file__).parents[2]
 POINT = re.compile(r'STAGEWRIGHT_FAILPOINT\("([\w.]+)"\)')
@@ -130,8 +140,79 @@ def walk(stride: int) -> dict[str, int]:
     return reached
 
 
+class Submitting:
+    """A client that submits one job after the other, each under one request id until it is acknowledged."""
+
+    def __init__(self, group: PlannerGroup):
+        self.specs = Specs(group, devices=0)
+        self.chance = random.Random(1)
+        self.submitted: list[str] = []
+        self.begin()
+
+    def begin(self) -> None:
+        self.name = f"job {len(self.submitted)}"
+        spec = self.specs(self.chance, self.name)[0]
+        self.request = jobs_pb.SubmitJobRequest(spec=spec, request_id=self.name)
+
+    def ask(self, address: str) -> bool:
+        with grpc.insecure_channel(address) as channel:
+            try:
+                rpc.Stubs(channel, Security()).SubmitJob(self.request, timeout=10)
+            except grpc.RpcError as error:
+                assert error.code() is grpc.StatusCode.UNAVAILABLE, error
+                return False
+        self.submitted.append(self.name)
+        self.begin()
+        return True
+
+
+def led_by(group: PlannerGroup) -> str:
+    wait_for(lambda: group.leader() is not None, "a leader")
+    return group.leader()
+
+
+def died_under(client: Submitting, group: PlannerGroup) -> str:
+    """Who has died, if anybody has; else the client submits a job."""
+    dead = next((address for address, process in group.planners.items() if process.poll() is not None), "")
+    if not dead and (leader := group.leader()) is not None:
+        client.ask(leader)
+    return dead
+
+
+def walk_leaders(times: int) -> dict[str, int]:
+    """Each leader dies at a step of its own. By point, how often."""
+    steps = [(point, count) for count in range(1, times + 1) for point in LEADERS]
+    arms = itertools.chain((armed(*step) for step in steps), itertools.repeat(()))
+    died = dict.fromkeys(LEADERS, 0)
+    with PlannerGroup(count=2) as group:
+        first = led_by(group)
+        second = next(address for address in group.planners if address != first)
+        for address in (second, first):  # The leader that is not armed goes last.
+            group.planners[address].terminate()
+            group.planners[address].wait()
+            group.start(address, next(arms))
+            wait_for(lambda address=address: group.role(address).startswith(("leading", "following")), "its role")
+        client = Submitting(group)
+        for _ in steps:
+            wait_for(lambda: died_under(client, group), "a leader to die")
+            dead = died_under(client, group)
+            died[re.search(r"failpoint (\S+): crash", group.log(dead).read_text()[group.begun[dead] :]).group(1)] += 1
+            other = next(address for address in group.planners if address != dead)
+            # It is armed: it must not be beaten to it, and may die before it says so.
+            wait_for(
+                lambda other=other: group.role(other) == "leading" or group.planners[other].poll() is not None,
+                "the other one to lead",
+            )
+            group.start(dead, next(arms))
+        wait_for(lambda: client.ask(led_by(group)), "the last job")
+        with grpc.insecure_channel(led_by(group)) as channel:
+            names = [job.spec.display_name for job in all_jobs(rpc.Stubs(channel, Security()))]
+    assert sorted(names) == sorted(client.submitted)
+    return died
+
+
 def main() -> None:
-    reached = walk(stride=1)
+    reached = walk(stride=1) | walk_leaders(times=10)
     print("| point | died there | all jobs |\n|---|---|---|")
     for point, count in reached.items():
         print(f"| {point} | {count} times | ended well, once |")

@@ -68,11 +68,11 @@ class PlannerGroup:
         wait_for(answers, "etcd")
         return process
 
-    def start(self, address: str) -> None:
+    def start(self, address: str, prefix: list | tuple = ()) -> None:
         with open(self.log(address), "a") as log:
             self.begun[address] = log.tell()
             self.planners[address] = subprocess.Popen(
-                [BIN / "stagewright-planner", "--listen", address, "--metrics-listen", "", "--leader-lease", str(LEASE),
+                [*prefix, BIN / "stagewright-planner", "--listen", address, "--metrics-listen", "", "--leader-lease", str(LEASE),
                  "--worker-timeout", "5", "--store", f"etcd://127.0.0.1:{self.ways[address].port}/group"], stderr=log,
             )  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""The short form of scripts/fault.sh points: every tenth time that planner and worker come to a durable step."""
+"""The short form of scripts/fault.sh points: every tenth time that planner and worker come to a durable step; leaders, the first."""
 
 import failpoints
 
@@ -7,3 +7,7 @@ def test_who_dies_at_a_durable_step_has_lost_nothing():
     reached = failpoints.walk(stride=10)
     assert set(reached) == {*failpoints.PLANNERS, *failpoints.WORKERS}
     assert all(count > 0 for count in reached.values()), reached
+
+
+def test_who_leads_and_dies_at_a_durable_step_has_lost_nothing():
+    assert failpoints.walk_leaders(times=1) == dict.fromkeys(failpoints.LEADERS, 1)

@@ -22,7 +22,7 @@ MAY_INCLUDE = {
     "common/lowering": ["common/memory", "common/strategy"],
     "common/validation": ["common/program"],
     "common/plan": ["common/strategy", "common/validation", "common/training"],
-    "common/channel": ["common/base"],
+    "common/channel": ["common/log"],
     "common/artifacts": ["common/data"],
     "common/wire": ["common/plan", "common/training", "common/rewrite", "common/cost"],
     "planner_service/simulator": ["common/memory", "common/plan"],

@@ -193,20 +193,30 @@ def test_what_planners_could_not_believe_is_refused(folder, tmp_path, etcd):
     assert "etcd://e.example.org:2379: it is on another machine: give --etcd-ca" in elsewhere
 
 
-def test_one_whose_files_have_gone_bad_keeps_nobody_from_leading(tmp_path, folder, etcd):
-    planners, tokens = {}, {}
-    for name in ("leader", "bad", "good"):
+def test_planners_whose_files_have_gone_bad_lead_with_what_they_read_last(tmp_path, folder, etcd):
+    """A deployment damages the files that all planners share, and another one mends them."""
+    shared = shutil.copytree(folder, tmp_path / "shared")
+    flags = [*tls(shared, "planner"), *etcd_flags(shared), "--token-file", shared / "tokens", "--leader-lease", "2"]
+    planners = []
+    for name in ("leader", "follower"):
         (tmp_path / name).mkdir()
-        tokens[name] = shutil.copy(folder / "tokens", tmp_path / name / "tokens")
-        flags = [*tls(folder, "planner"), *etcd_flags(folder), "--token-file", tokens[name], "--leader-lease", "2"]
-        planners[name] = Planner(tmp_path / name, *flags, store=f"etcd://{etcd}/bad-files")
-        wait_for(lambda: "leading" in planners["leader"].log(), "the leader")
+        planners.append(Planner(tmp_path / name, *flags, store=f"etcd://{etcd}/bad-files"))
+        wait_for(lambda: "leading" in planners[0].log(), "the leader")
+    leader, follower = planners
+    olga = security(folder, "client", folder / "olga.token")
+    code = lambda: code_of(follower.stubs(olga).ListJobs, jobs_pb.ListJobsRequest())[0]  # noqa: E731
     try:
-        (tmp_path / "bad" / "tokens").write_text("no token at all\n")
-        planners["leader"].__exit__()
-        wait_for(lambda: "leading" in planners["good"].log(), "the one that can lead")
-        following = f"following the planner at {planners['good'].address}"
-        wait_for(lambda: following in planners["bad"].log(), "the other one to follow")
+        for file in ("ca.pem", "planner.pem", "planner-key.pem", "tokens"):
+            (shared / file).write_text("nonsense\n")
+        for file in ("shared/ca.pem", "shared/tokens"):
+            wait_for(lambda file=file: re.search(rf"{file}.* stays valid", follower.log()), f"a word on {file}")
+        leader.__exit__()
+        wait_for(lambda: re.search(r"leading\n", follower.log()), "the follower to lead")
+        wait_for(lambda: code() == "OK", "an answer")
+        for file in ("ca.pem", "planner.pem", "planner-key.pem"):
+            shutil.copy(folder / file, shared)
+        (shared / "tokens").write_text("another-token-0123456789 operator otto\n")
+        wait_for(lambda: code() == "UNAUTHENTICATED", "the new tokens")
     finally:
-        for name in ("bad", "good"):
-            planners[name].__exit__()
+        for planner in planners:
+            planner.__exit__()

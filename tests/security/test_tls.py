@@ -1,5 +1,6 @@
 """Who hears and who is heard: TLS, certificates on both sides, new ones while everybody runs."""
 
+import re
 import shutil
 import subprocess
 
@@ -75,13 +76,17 @@ def test_a_worker_registers_under_the_name_of_its_certificate_only(planner, fold
     wait_for(lambda: "needs a worker" in log.read_text(), "the refusal")
 
 
-def test_new_certificates_hold_without_a_restart(tmp_path):
+def test_new_certificates_hold_without_a_restart_and_bad_ones_do_not(tmp_path):
     old, new = certificates(tmp_path / "old"), certificates(tmp_path / "new")
     live = tmp_path / "live"
     shutil.copytree(old, live)
     with Planner(tmp_path, *tls(live, "planner")) as planner:
         assert planner.cli(*tls(old, "client"), "workers").returncode == 0
         assert planner.cli(*tls(new, "client"), "workers").returncode == 4
+        # Bad ones leave what they said before.
+        (live / "planner-key.pem").write_text("nonsense\n")
+        wait_for(lambda: re.search("planner-key.pem: .* stays valid", planner.log()), "a warning")
+        assert planner.cli(*tls(old, "client"), "workers").returncode == 0
         for file in new.iterdir():
             shutil.copy(file, live)
         wait_for(lambda: planner.cli(*tls(new, "client"), "workers").returncode == 0, "the new certificates")

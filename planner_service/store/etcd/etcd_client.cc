@@ -55,8 +55,9 @@ EtcdClient::EtcdClient(const EtcdPlace& place, absl::Duration patience,
     arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);
     arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);  // Whatever the environment names.
     const auto channel = grpc::CreateCustomChannel(endpoint, credentials, arguments);
-    members_.push_back(
-        {endpoint, etcdserverpb::KV::NewStub(channel), etcdserverpb::Lease::NewStub(channel)});
+    members_.push_back({endpoint, etcdserverpb::KV::NewStub(channel),
+                        etcdserverpb::Lease::NewStub(channel),
+                        etcdserverpb::Watch::NewStub(channel)});
   }
 }
 

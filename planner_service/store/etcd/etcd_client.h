@@ -52,11 +52,15 @@ class EtcdClient {
   absl::Status KeepLease(int64_t lease);
   absl::Status RevokeLease(int64_t lease);
 
+  // Watches at the member that answered last.
+  etcdserverpb::Watch::Stub& watches() { return *members_[present_].watch; }
+
  private:
   struct Member {
     std::string endpoint;
     std::unique_ptr<etcdserverpb::KV::Stub> kv;
     std::unique_ptr<etcdserverpb::Lease::Stub> lease;
+    std::unique_ptr<etcdserverpb::Watch::Stub> watch;
   };
   template <typename Call>
   absl::Status Try(const char* what, Call call);

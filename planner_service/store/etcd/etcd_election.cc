@@ -14,8 +14,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;  // Runs on while a process is stopped.
 
-std::string LeaderKey(const std::string& prefix) { return absl::StrCat(prefix, "/leader"); }
-
 // Keeps the lease on a thread of its own.
 class KeptLeadership : public Leadership {
  public:
@@ -96,6 +94,8 @@ absl::StatusOr<ElectionState> Campaign(std::shared_ptr<EtcdClient> client,
                                                lease.id, std::min(ttl, lease.ttl), asked);
   return state;
 }
+
+std::string LeaderKey(const std::string& prefix) { return absl::StrCat(prefix, "/leader"); }
 
 absl::StatusOr<std::string> LeaderOf(EtcdClient& client, const std::string& prefix) {
   etcdserverpb::RangeRequest request;

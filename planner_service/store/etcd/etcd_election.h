@@ -39,6 +39,9 @@ absl::StatusOr<ElectionState> Campaign(std::shared_ptr<EtcdClient> client,
                                        const std::string& prefix, const std::string& about,
                                        absl::Duration ttl);
 
+// The entry whose value is what the leader says of itself.
+std::string LeaderKey(const std::string& prefix);
+
 // What the leader said of itself; empty: there is none.
 absl::StatusOr<std::string> LeaderOf(EtcdClient& client, const std::string& prefix);
 

@@ -31,5 +31,19 @@ TEST(ElectedServer, SaysWhereTheOthersReachIt) {
   EXPECT_THAT(refusal(), HasSubstr("give --advertise-workers HOST:PORT"));
 }
 
+TEST(ElectedServer, SpeaksToEtcdInTheClearWhereThatIsAskedForByName) {
+  ServerOptions options;
+  options.listen = "127.0.0.1:0";
+  options.metrics_listen.clear();
+  options.door.insecure = true;  // What listens is another matter.
+  ElectionOptions election;
+  election.store = "etcd://0.0.0.0:1";  // No loopback by its name; nobody.
+  const absl::Status refused = StartElected(options, election).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument) << refused;
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("--etcd-insecure"));
+  election.etcd_insecure = true;
+  EXPECT_EQ(StartElected(options, election).status().code(), absl::StatusCode::kUnavailable);
+}
+
 }  // namespace
 }  // namespace stagewright

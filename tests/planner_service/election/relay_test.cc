@@ -385,6 +385,66 @@ TEST_F(RelayTest, CallsOfAFormerLeaderEndWhenAnotherLeads) {
   EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::UNAVAILABLE);
 }
 
+// A relay alone, before the leader's server.
+class RelayOfEpochs : public RelayTest {
+ protected:
+  ~RelayOfEpochs() override {
+    server_->Shutdown(std::chrono::system_clock::now());
+    server_->Wait();
+  }
+
+  void Serve(Relay::Target target) {
+    relay_ = std::make_unique<Relay>(std::move(target));
+    grpc::ServerBuilder builder;
+    int port = 0;
+    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
+    builder.RegisterCallbackGenericService(relay_.get());
+    server_ = builder.BuildAndStart();
+    client_ =
+        grpc::CreateChannel(absl::StrCat("127.0.0.1:", port), grpc::InsecureChannelCredentials());
+  }
+
+  const std::shared_ptr<grpc::Channel> to_leader_ =
+      grpc::CreateChannel(leader_address_, grpc::InsecureChannelCredentials());
+  std::unique_ptr<Relay> relay_;  // Outlives the server.
+  std::unique_ptr<grpc::Server> server_;
+  std::shared_ptr<grpc::Channel> client_;
+};
+
+TEST_F(RelayOfEpochs, CallsThatWentToTheNewLeaderGoOn) {
+  std::atomic<int64_t> epoch = 1;
+  Serve([&] { return Relay::Leader{to_leader_, epoch}; });
+  v1::WorkerService::Stub workers(client_);
+  grpc::ClientContext old_context, new_context;
+  v1::ConnectRequest request;
+  v1::ConnectResponse response;
+  const auto old_call = workers.Connect(&old_context);
+  ASSERT_TRUE(old_call->Write(request) && old_call->Read(&response));
+  epoch = 2;
+  const auto new_call = workers.Connect(&new_context);
+  ASSERT_TRUE(new_call->Write(request) && new_call->Read(&response));
+  relay_->EndCallsBefore(2);
+  EXPECT_FALSE(old_call->Read(&response));
+  EXPECT_EQ(old_call->Finish().error_code(), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_TRUE(new_call->Write(request) && new_call->Read(&response));
+  new_call->WritesDone();
+  EXPECT_TRUE(new_call->Finish().ok());
+}
+
+TEST_F(RelayOfEpochs, NoCallGoesToTheLeaderBefore) {
+  int asked = 0;
+  Serve([&] {
+    if (++asked > 1) return Relay::Leader{to_leader_, 2};
+    relay_->EndCallsBefore(2);  // Between the answer and the call.
+    return Relay::Leader{grpc::CreateChannel("127.0.0.1:1", grpc::InsecureChannelCredentials()), 1};
+  });
+  grpc::ClientContext context;
+  context.AddMetadata("authorization", "somebody");
+  v1::GetJobResponse response;
+  EXPECT_TRUE(v1::JobService::Stub(client_).GetJob(&context, {}, &response).ok());
+  EXPECT_EQ(asked, 2);
+}
+
 TEST_F(RelayTest, LeadersAreReachedWithoutAProxy) {
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);

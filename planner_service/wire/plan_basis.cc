@@ -11,12 +11,15 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
 #include "common/base/error_details.h"
+#include "common/base/units.h"
 
 namespace stagewright {
 namespace {
 
 // More than these only fill the line.
 constexpr size_t kMostTold = 5;
+// Links this close together are as they were.
+constexpr double kSameLinkRatio = 1.25;
 
 // FNV-1a: the same in all programs, unlike absl's hashes.
 class Digest {
@@ -130,6 +133,55 @@ void CompareDevices(const v1::PlanBasis& then, const v1::PlanBasis& now,
   }
 }
 
+bool Alike(double a, double b) { return a <= kSameLinkRatio * b && b <= kSameLinkRatio * a; }
+
+std::string RateText(double bytes_per_second) {
+  // No number of bytes has as many, whatever a basis says.
+  if (!(bytes_per_second > 0 && bytes_per_second < 1e18))
+    return absl::StrCat(bytes_per_second, " B/s");
+  return absl::StrCat(FormatBytes(Bytes(static_cast<int64_t>(bytes_per_second))), "/s");
+}
+
+// What is not as it was; empty: nothing.
+std::string LinkChange(const v1::BasisLink& then, const v1::BasisLink& now) {
+  std::vector<std::string> changes;
+  if (!Alike(static_cast<double>(then.latency_ns()), static_cast<double>(now.latency_ns()))) {
+    changes.push_back(absl::StrCat("a latency of ", FormatDuration(Nanos(now.latency_ns())),
+                                   ", it had ", FormatDuration(Nanos(then.latency_ns()))));
+  }
+  if (!Alike(then.bytes_per_second(), now.bytes_per_second())) {
+    changes.push_back(absl::StrCat("a bandwidth of ", RateText(now.bytes_per_second()), ", it had ",
+                                   RateText(then.bytes_per_second())));
+  }
+  return absl::StrJoin(changes, ", and ");
+}
+
+using DevicePair = std::pair<std::string, std::string>;
+
+std::vector<std::pair<DevicePair, v1::BasisLink>> LinksOf(const v1::PlanBasis& basis) {
+  std::vector<std::pair<DevicePair, v1::BasisLink>> links;
+  const auto is_device = [&](int32_t index) { return index >= 0 && index < basis.devices_size(); };
+  for (const v1::BasisLink& link : basis.links()) {
+    if (is_device(link.from()) && is_device(link.to()))
+      links.push_back({{basis.devices(link.from()).name(), basis.devices(link.to()).name()}, link});
+  }
+  return links;
+}
+
+void CompareLinks(const v1::PlanBasis& then, const v1::PlanBasis& now,
+                  std::vector<std::string>& changes) {
+  std::map<DevicePair, v1::BasisLink> present;
+  for (auto& [pair, link] : LinksOf(now)) present[pair] = link;
+  for (const auto& [pair, link] : LinksOf(then)) {
+    const auto found = present.find(pair);
+    if (found == present.end()) continue;  // Without the device there is more to say.
+    const std::string change = LinkChange(link, found->second);
+    if (!change.empty())
+      changes.push_back(
+          absl::StrCat("the link from ", pair.first, " to ", pair.second, " has ", change));
+  }
+}
+
 void CompareProfiles(const v1::PlanBasis& then, const v1::PlanBasis& now,
                      std::vector<std::string>& changes) {
   std::map<std::string, v1::BasisProfile> present;
@@ -191,9 +243,41 @@ void SetProfiles(const OperatorProfile& known, v1::PlanBasis& basis) {
   }
 }
 
+std::vector<DeviceId> AllDevices(const Cluster& cluster) {
+  std::vector<DeviceId> all;
+  for (int32_t i = 0; i < cluster.size(); ++i) all.push_back(DeviceId(i));
+  return all;
+}
+
+std::vector<DeviceId> DevicesUsed(const v1::Strategy& strategy) {
+  std::vector<DeviceId> used;
+  for (const v1::Stage& stage : strategy.stages()) {
+    for (const int32_t device : stage.devices()) used.push_back(DeviceId(device));
+  }
+  return used;
+}
+
+void SetLinks(const Cluster& cluster, std::vector<DeviceId> used, v1::PlanBasis& basis) {
+  std::sort(used.begin(), used.end());
+  used.erase(std::unique(used.begin(), used.end()), used.end());
+  basis.clear_links();
+  for (const DeviceId from : used) {
+    for (const DeviceId to : used) {
+      if (from == to) continue;
+      const Route& route = cluster.route(from, to);
+      v1::BasisLink* link = basis.add_links();
+      link->set_from(from.value());
+      link->set_to(to.value());
+      link->set_latency_ns(route.latency.count());
+      link->set_bytes_per_second(route.bytes_per_second);
+    }
+  }
+}
+
 absl::Status CheckBasis(const v1::PlanBasis& then, const v1::PlanBasis& now) {
   std::vector<std::string> changes;
   CompareDevices(then, now, changes);
+  CompareLinks(then, now, changes);
   CompareProfiles(then, now, changes);
   CompareQuestions(then, now, changes);
   CompareOperators(then, now, changes);

@@ -209,6 +209,7 @@ absl::StatusOr<v1::Job> JobManager::Submit(const v1::JobSpec& spec, const std::s
   Job submitted;
   {
     absl::MutexLock lock(&mutex_);
+    RETURN_IF_ERROR(CheckDevices(request, request_id));
     ASSIGN_OR_RETURN(const Job* job, life_.Submit(spec, std::move(request), request_id, client));
     submitted = *job;
   }
@@ -272,7 +273,15 @@ absl::Status JobManager::Validate(const v1::JobSpec& spec, const std::string& re
   ASSIGN_OR_RETURN(const JobRequest request, FromProto(spec));
   RETURN_IF_ERROR(Check(request));
   absl::MutexLock lock(&mutex_);
+  RETURN_IF_ERROR(CheckDevices(request, request_id));
   return life_.MaySubmit(spec, request_id);
+}
+
+absl::Status JobManager::CheckDevices(const JobRequest& request,
+                                      const std::string& request_id) const {
+  // The answer to what is known is the job that there is.
+  if (request.named_devices.empty() || life_.Knows(request_id)) return absl::OkStatus();
+  return CheckNamedDevices(request, registry_->Devices(/*free_only=*/false));
 }
 
 absl::Status JobManager::CheckBasis(const v1::JobSpec& spec, const v1::PlanBasis& basis,

@@ -78,7 +78,7 @@ TEST(NamedDevicesTest, TheFirstThatNamesADeviceKeepsIt) {
   const QueueDecision decision = PlaceJobs(state, {});
   ASSERT_EQ(ToText(decision), "waits 1 named, 2 named");
   EXPECT_EQ(decision.queued[1].text, "waits for a, which jobs/1 waits for before it");
-  // Of a higher priority it is before.
+  // With a higher priority it is before.
   state.waiting[1].priority = 1;
   EXPECT_EQ(ToText(PlaceJobs(state, {})), "starts 2:1 | waits 1 named");
 }
@@ -95,8 +95,7 @@ TEST(NamedDevicesTest, ThoseThatAreOutAreToldAndNothingIsKeptMeanwhile) {
   state.named["c"] = {State::kOut, 0, "is cordoned"};
   QueueDecision decision = PlaceJobs(state, {});
   ASSERT_EQ(ToText(decision), "starts 2:1 | waits 1 named");
-  EXPECT_EQ(decision.queued[0].text,
-            "waits for b, which jobs/9 uses; c, which is cordoned");
+  EXPECT_EQ(decision.queued[0].text, "waits for b, which jobs/9 uses; c, which is cordoned");
   EXPECT_EQ(ServableJobs(state, {}, Account()), 1);
   // Unless its worker may be back at any moment.
   state.waiting[0].awaits_workers = true;

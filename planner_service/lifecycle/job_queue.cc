@@ -394,8 +394,15 @@ void JobLife::TryStart(JobRecord& record) {
   records_.Transition(record, JobState::kStarting, "preparing workers");
   record.run->deadline = Now() + options_.starting_timeout;
   v1::ConnectResponse message = PrepareMessage(job, record.cluster, record.evaluations);
+  const v1::ConnectResponse graph = GraphMessage(job);
   for (const auto& [worker, devices] : record.run->workers()) {
-    SetDevices(job, devices, *message.mutable_prepare());
+    v1::Prepare& prepare = *message.mutable_prepare();
+    SetDevices(job, devices, prepare);
+    if (registry_->KeepsGraphs(worker)) {
+      NameGraph(graph, prepare);
+    } else {
+      SetGraph(job, prepare);
+    }
     records_.Send(record, worker, message);
   }
 }

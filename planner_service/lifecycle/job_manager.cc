@@ -309,7 +309,7 @@ absl::Status JobManager::CheckBasis(const v1::JobSpec& spec, const v1::PlanBasis
   }
   v1::PlanBasis now =
       BasisOf(problem, cluster.has_value() ? DevicesOf(*cluster) : std::vector<v1::BasisDevice>());
-  if (cluster.has_value()) SetLinks(*cluster, AllDevices(*cluster), now);
+  if (cluster.has_value()) SetLinks(*cluster, now);
   ASSIGN_OR_RETURN(const OperatorProfile known, profiles_->Read());
   SetProfiles(known, now);
   return stagewright::CheckBasis(basis, now);

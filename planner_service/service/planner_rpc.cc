@@ -87,7 +87,7 @@ absl::Status SolveInto(const v1::PlanRequest& proto, SearchContext& context,
   *out = ToProto(*response, *owned.cluster);
   if (!out->has_best()) return absl::OkStatus();
   *out->mutable_basis() = BasisOf(proto.problem(), DevicesOf(*owned.cluster));
-  SetLinks(*owned.cluster, DevicesUsed(out->best().strategy()), *out->mutable_basis());
+  SetLinks(*owned.cluster, *out->mutable_basis());
   return absl::OkStatus();
 }
 

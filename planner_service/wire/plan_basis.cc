@@ -156,29 +156,38 @@ std::string LinkChange(const v1::BasisLink& then, const v1::BasisLink& now) {
   return absl::StrJoin(changes, ", and ");
 }
 
-using DevicePair = std::pair<std::string, std::string>;
-
-std::vector<std::pair<DevicePair, v1::BasisLink>> LinksOf(const v1::PlanBasis& basis) {
-  std::vector<std::pair<DevicePair, v1::BasisLink>> links;
-  const auto is_device = [&](int32_t index) { return index >= 0 && index < basis.devices_size(); };
+// By from * devices + to; null: nothing is said of that way.
+std::vector<const v1::BasisLink*> WaysOf(const v1::PlanBasis& basis) {
+  const auto devices = static_cast<size_t>(basis.devices_size());
+  std::vector<const v1::BasisLink*> ways(devices * devices);
   for (const v1::BasisLink& link : basis.links()) {
-    if (is_device(link.from()) && is_device(link.to()))
-      links.push_back({{basis.devices(link.from()).name(), basis.devices(link.to()).name()}, link});
+    for (int i = 0; i < link.from_size(); ++i)
+      ways[static_cast<size_t>(link.from(i)) * devices + static_cast<size_t>(link.to(i))] = &link;
   }
-  return links;
+  return ways;
 }
 
+// `then` comes from a file that anybody may have written; `now` does not.
 void CompareLinks(const v1::PlanBasis& then, const v1::PlanBasis& now,
                   std::vector<std::string>& changes) {
-  std::map<DevicePair, v1::BasisLink> present;
-  for (auto& [pair, link] : LinksOf(now)) present[pair] = link;
-  for (const auto& [pair, link] : LinksOf(then)) {
-    const auto found = present.find(pair);
-    if (found == present.end()) continue;  // Without the device there is more to say.
-    const std::string change = LinkChange(link, found->second);
-    if (!change.empty())
+  const std::vector<const v1::BasisLink*> ways = WaysOf(now);
+  std::map<std::string, size_t> present;
+  for (const v1::BasisDevice& device : now.devices())
+    present.emplace(device.name(), present.size());
+  const auto find = [&](int32_t index) {
+    return index < 0 || index >= then.devices_size() ? present.end()
+                                                     : present.find(then.devices(index).name());
+  };
+  for (const v1::BasisLink& link : then.links()) {
+    for (int i = 0; i < std::min(link.from_size(), link.to_size()); ++i) {
+      const auto from = find(link.from(i)), to = find(link.to(i));
+      if (from == present.end() || to == present.end()) continue;  // There is more to say.
+      const v1::BasisLink* way = ways[from->second * present.size() + to->second];
+      const std::string change = way == nullptr ? "" : LinkChange(link, *way);
+      if (change.empty()) continue;
       changes.push_back(
-          absl::StrCat("the link from ", pair.first, " to ", pair.second, " has ", change));
+          absl::StrCat("the link from ", from->first, " to ", to->first, " has ", change));
+    }
   }
 }
 
@@ -243,31 +252,17 @@ void SetProfiles(const OperatorProfile& known, v1::PlanBasis& basis) {
   }
 }
 
-std::vector<DeviceId> AllDevices(const Cluster& cluster) {
-  std::vector<DeviceId> all;
-  for (int32_t i = 0; i < cluster.size(); ++i) all.push_back(DeviceId(i));
-  return all;
-}
-
-std::vector<DeviceId> DevicesUsed(const v1::Strategy& strategy) {
-  std::vector<DeviceId> used;
-  for (const v1::Stage& stage : strategy.stages()) {
-    for (const int32_t device : stage.devices()) used.push_back(DeviceId(device));
-  }
-  return used;
-}
-
-void SetLinks(const Cluster& cluster, std::vector<DeviceId> used, v1::PlanBasis& basis) {
-  std::sort(used.begin(), used.end());
-  used.erase(std::unique(used.begin(), used.end()), used.end());
+void SetLinks(const Cluster& cluster, v1::PlanBasis& basis) {
   basis.clear_links();
-  for (const DeviceId from : used) {
-    for (const DeviceId to : used) {
+  std::map<std::pair<Nanos, double>, v1::BasisLink*> alike;
+  for (int32_t from = 0; from < cluster.size(); ++from) {
+    for (int32_t to = 0; to < cluster.size(); ++to) {
       if (from == to) continue;
-      const Route& route = cluster.route(from, to);
-      v1::BasisLink* link = basis.add_links();
-      link->set_from(from.value());
-      link->set_to(to.value());
+      const Route& route = cluster.route(DeviceId(from), DeviceId(to));
+      v1::BasisLink*& link = alike[{route.latency, route.bytes_per_second}];
+      if (link == nullptr) link = basis.add_links();
+      link->add_from(from);
+      link->add_to(to);
       link->set_latency_ns(route.latency.count());
       link->set_bytes_per_second(route.bytes_per_second);
     }

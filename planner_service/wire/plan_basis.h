@@ -20,12 +20,8 @@ v1::PlanBasis BasisOf(const v1::PlanningProblem& problem, std::vector<v1::BasisD
 // job leaves some behind.
 void SetProfiles(const OperatorProfile& known, v1::PlanBasis& basis);
 
-// The ways between each two of the cluster's devices that are `used`. REQUIRES: the basis has the
-// cluster's devices. O(used ^ 2).
-void SetLinks(const Cluster& cluster, std::vector<DeviceId> used, v1::PlanBasis& basis);
-std::vector<DeviceId> AllDevices(const Cluster& cluster);
-// Those of the strategy's stages.
-std::vector<DeviceId> DevicesUsed(const v1::Strategy& strategy);
+// The ways between its devices, which the basis has. O(devices ^ 2).
+void SetLinks(const Cluster& cluster, v1::PlanBasis& basis);
 
 // ABORTED, with the reason PLAN_OUTDATED, says in what `now` is not as `then`: operators, devices,
 // links and kinds by name. Devices that have come are no difference, nor are links whose latency

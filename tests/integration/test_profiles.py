@@ -98,7 +98,7 @@ def test_a_plan_is_applied_only_while_what_it_was_made_from_holds(system):
     for link in elsewhere["links"]:
         link["bytes_per_second"] /= 10
     slow.write_text(json.dumps(elsewhere))
-    other = ("--cluster", slow, "--mini-batch", 16, "--optimizer", "sgd", "--stages", 2, "--no-replicas")
+    other = ("--cluster", slow, "--mini-batch", 16, "--optimizer", "sgd")
     made = system.cli("plan", MODELS / f"{MODEL}.swg", *other, "--save", system.path / "slow-plan.json")
     assert made.returncode == 0, made.stderr
     assert "the link from w0/cpu0 to w1/cpu0 has a bandwidth of " in refusal(plan=system.path / "slow-plan.json")

@@ -83,9 +83,9 @@ class PlanBasisTest : public ::testing::Test {
   // As of a plan for the one cluster that is applied on the other.
   static std::string Change(const Cluster& then, const Cluster& now) {
     v1::PlanBasis made = BasisOf(Problem(), DevicesOf(then));
-    SetLinks(then, AllDevices(then), made);
+    SetLinks(then, made);
     v1::PlanBasis applied = BasisOf(Problem(), DevicesOf(now));
-    SetLinks(now, AllDevices(now), applied);
+    SetLinks(now, applied);
     return std::string(CheckBasis(made, applied).message());
   }
   std::string Change(const OperatorProfile& profile) const {
@@ -155,22 +155,17 @@ TEST_F(PlanBasisTest, LinksThatAreOthersAreNamedWithWhatTheyWere) {
               HasSubstr("has a latency of 0 ns, it had 1 ms, and a bandwidth of 1.86 GiB/s"));
 }
 
-TEST_F(PlanBasisTest, OnlyLinksOfThePlansDevicesCount) {
-  v1::Strategy strategy;
-  strategy.add_stages()->add_devices(1);
-  strategy.add_stages()->add_devices(1);
+TEST_F(PlanBasisTest, LinksThatMakeNoSenseAreNoneAndAnOlderPlanHasNone) {
   const Cluster cluster = Wired(kMillisecond, 1e9);
   v1::PlanBasis basis = BasisOf(Problem(), DevicesOf(cluster));
-  SetLinks(cluster, DevicesUsed(strategy), basis);
-  EXPECT_EQ(basis.links_size(), 0);
-  strategy.mutable_stages(0)->add_devices(0);
-  SetLinks(cluster, DevicesUsed(strategy), basis);
-  EXPECT_EQ(basis.links_size(), 2);
-  // One of before, or one that makes no sense, names none.
+  SetLinks(cluster, basis);
+  ASSERT_EQ(basis.links_size(), 2);  // The way back has no wire.
   v1::PlanBasis odd = basis;
-  odd.mutable_links(0)->set_to(7);
+  odd.mutable_links(0)->set_to(0, 7);
+  odd.mutable_links(0)->add_from(-1);
   odd.mutable_links(1)->set_bytes_per_second(1e300);
-  EXPECT_THAT(CheckBasis(odd, basis).message(), HasSubstr("it had 1e+300 B/s"));
+  EXPECT_THAT(CheckBasis(odd, basis).message(),
+              AllOf(HasSubstr("from w1/cpu0 to w0/cpu0"), HasSubstr("it had 1e+300 B/s")));
   odd.clear_links();
   EXPECT_TRUE(CheckBasis(odd, basis).ok());
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -153,20 +154,32 @@ JobMetrics FromProto(const v1::JobMetrics& proto, const v1::Plan& plan) {
 
 constexpr char kByHand[] = "manual";  // The planner that takes plans by hand.
 
-// As many devices as a plan by hand has numbers for; 0 if it names devices or cannot be read, which
-// its planner says better.
-int32_t DevicesNumbered(const std::string& plan) {
+// What a plan by hand says of its devices: numbers or names. Nothing of one that has both, or that
+// cannot be read, which its planner says better.
+struct PlannedDevices {
+  int32_t numbered = 0;  // The largest number, and 1.
+  std::set<std::string> named;
+};
+
+PlannedDevices DevicesOf(const std::string& plan) {
   const auto json = nlohmann::json::parse(plan, nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object() || !json.contains("stages") || !json["stages"].is_array()) return 0;
-  int64_t devices = 0;
+  if (!json.is_object() || !json.contains("stages") || !json["stages"].is_array()) return {};
+  int64_t numbered = 0;
+  std::set<std::string> named;
   for (const nlohmann::json& stage : json["stages"]) {
-    if (!stage.is_object() || !stage.contains("devices") || !stage["devices"].is_array()) return 0;
+    if (!stage.is_object() || !stage.contains("devices") || !stage["devices"].is_array()) return {};
     for (const nlohmann::json& device : stage["devices"]) {
-      if (!device.is_number_integer()) return 0;
-      devices = std::max(devices, device.get<int64_t>() + 1);
+      if (device.is_string()) {
+        named.insert(device.get<std::string>());
+      } else if (device.is_number_integer()) {
+        numbered = std::max(numbered, device.get<int64_t>() + 1);
+      } else {
+        return {};
+      }
     }
   }
-  return devices <= Cluster::kMostDevices ? static_cast<int32_t>(devices) : 0;
+  if (numbered > Cluster::kMostDevices || (numbered > 0 && !named.empty())) return {};
+  return {static_cast<int32_t>(numbered), std::move(named)};
 }
 
 }  // namespace
@@ -243,8 +256,12 @@ absl::StatusOr<JobRequest> FromProto(const v1::JobSpec& spec) {
   }
   request.num_devices = spec.num_devices();
   // It waits for as many, and leaves the others to others.
-  if (request.num_devices == 0 && request.planner == kByHand)
-    request.num_devices = DevicesNumbered(request.options.manual);
+  if (request.planner == kByHand) {
+    const PlannedDevices devices = DevicesOf(request.options.manual);
+    request.named_devices.assign(devices.named.begin(), devices.named.end());
+    if (request.num_devices == 0)
+      request.num_devices = std::max(devices.numbered, static_cast<int32_t>(devices.named.size()));
+  }
   request.step_timeout = absl::Nanoseconds(spec.step_timeout_ns());
   request.max_restarts = spec.max_restarts();
   ASSIGN_OR_RETURN(request.on_loss, FromProto(spec.on_loss()));

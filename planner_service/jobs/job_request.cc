@@ -68,6 +68,10 @@ absl::Status CheckPlanner(const std::string& planner) {
 absl::Status Check(const JobRequest& request) {
   RETURN_IF_ERROR(CheckData(request));
   RETURN_IF_ERROR(CheckNotNegative(kSpec, "num_devices", int64_t{request.num_devices}));
+  const size_t named = request.named_devices.size();
+  if (named > 0 && static_cast<size_t>(request.num_devices) != named)
+    return Invalid("num_devices", "is ", request.num_devices, ", but the plan names ", named,
+                   named == 1 ? " device" : " devices");
   if (request.step_timeout < absl::ZeroDuration())
     return Invalid("step_timeout_ns", "must not be negative");
   RETURN_IF_ERROR(Check(

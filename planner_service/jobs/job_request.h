@@ -53,7 +53,10 @@ struct JobRequest {
   PlanOptions options;
   std::optional<Strategy> strategy;  // Instead of planning.
   int32_t num_devices = 0;           // 0: all that are free.
-  absl::Duration step_timeout;       // 0: the default.
+  // "worker/device", sorted: those that a plan by hand names, if it names all of its devices. The
+  // job runs on these and no others.
+  std::vector<std::string> named_devices;
+  absl::Duration step_timeout;  // 0: the default.
   int32_t max_restarts = 0;
   LossPolicy on_loss = LossPolicy::kShrink;
   GrowthPolicy grow = GrowthPolicy::kBack;

@@ -44,6 +44,7 @@ void ShowNewestStep(JobRecord& record) {
 
 bool IsOfRun(JobState state, const v1::ConnectRequest& message) {
   switch (message.message_case()) {
+    case v1::ConnectRequest::kGraphNeeded:
     case v1::ConnectRequest::kFetching:
     case v1::ConnectRequest::kPrepared:
     case v1::ConnectRequest::kConnected:
@@ -419,6 +420,10 @@ void JobLife::OnMessage(const std::string& worker, const v1::ConnectRequest& mes
       return take(message.fetching(), [&](auto& record, auto& report) {
         if (NoteFetching(records_, record, worker, report))
           record.run->deadline = Now() + options_.starting_timeout;  // There is much to fetch.
+      });
+    case v1::ConnectRequest::kGraphNeeded:
+      return take(message.graph_needed(), [&](auto& record, auto&) {
+        records_.Send(record, worker, GraphMessage(record.job));
       });
     case v1::ConnectRequest::kPrepared:
       return take(message.prepared(),

@@ -92,7 +92,7 @@ class JobLife {
   void KeepWaiting(JobRecord& record, const QueuedJob& queued, const std::string& why);
   // Has the job planned for so many free devices, which it holds from now on; with a plan that was
   // made ahead it starts at once. False if it ended.
-  bool Plan(JobRecord& record, size_t wanted);
+  bool Plan(JobRecord& record, const StartingJob& start, const JobQueue& queue);
   void PlanAgain(JobRecord& record, const std::string& why);
   void TryStart(JobRecord& record);
   // Has plans sought for what losses would leave of jobs, one at a time (planning_ahead.cc).

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <set>
 #include <tuple>
 #include <utility>
 
@@ -11,6 +12,7 @@
 #include "common/base/error_details.h"
 #include "common/log/log.h"
 #include "common/training/field_check.h"
+#include "planner_service/jobs/job_cluster.h"
 #include "planner_service/jobs/job_proto.h"
 #include "planner_service/lifecycle/path_checks.h"
 #include "planner_service/records/page_token.h"
@@ -207,6 +209,7 @@ absl::StatusOr<v1::Job> JobManager::Submit(const v1::JobSpec& spec, const std::s
   Job submitted;
   {
     absl::MutexLock lock(&mutex_);
+    RETURN_IF_ERROR(CheckDevices(request, request_id));
     ASSIGN_OR_RETURN(const Job* job, life_.Submit(spec, std::move(request), request_id, client));
     submitted = *job;
   }
@@ -270,7 +273,15 @@ absl::Status JobManager::Validate(const v1::JobSpec& spec, const std::string& re
   ASSIGN_OR_RETURN(const JobRequest request, FromProto(spec));
   RETURN_IF_ERROR(Check(request));
   absl::MutexLock lock(&mutex_);
+  RETURN_IF_ERROR(CheckDevices(request, request_id));
   return life_.MaySubmit(spec, request_id);
+}
+
+absl::Status JobManager::CheckDevices(const JobRequest& request,
+                                      const std::string& request_id) const {
+  // The answer to what is known is the job that there is.
+  if (request.named_devices.empty() || life_.Knows(request_id)) return absl::OkStatus();
+  return CheckNamedDevices(request, registry_->Devices(/*free_only=*/false));
 }
 
 absl::Status JobManager::CheckBasis(const v1::JobSpec& spec, const v1::PlanBasis& basis,
@@ -285,14 +296,20 @@ absl::Status JobManager::CheckBasis(const v1::JobSpec& spec, const v1::PlanBasis
   problem.set_mini_batch(spec.mini_batch());
   problem.set_optimizer(spec.optimizer().kind());
   problem.set_precision(spec.precision());
-  std::vector<v1::BasisDevice> devices;
-  for (const RegisteredDevice& registered : registry_->Devices(/*free_only=*/false)) {
-    v1::BasisDevice& device = devices.emplace_back();
-    device.set_name(registered.QualifiedName());
-    device.set_kind(registered.kind.name());
-    device.set_memory_bytes(registered.device.memory_bytes());
+  // Those alone that the plan's cluster had: what links do depends on who shares them.
+  std::set<std::string> of_plan;
+  for (const v1::BasisDevice& device : basis.devices()) of_plan.insert(device.name());
+  std::vector<RegisteredDevice> devices = registry_->Devices(/*free_only=*/false);
+  std::erase_if(devices, [&](const RegisteredDevice& device) {
+    return !of_plan.contains(device.QualifiedName());
+  });
+  std::optional<Cluster> cluster;
+  if (!devices.empty()) {
+    ASSIGN_OR_RETURN(cluster, JobCluster(devices, registry_->Links()));
   }
-  v1::PlanBasis now = BasisOf(problem, std::move(devices));
+  v1::PlanBasis now =
+      BasisOf(problem, cluster.has_value() ? DevicesOf(*cluster) : std::vector<v1::BasisDevice>());
+  if (cluster.has_value()) SetLinks(*cluster, now);
   ASSIGN_OR_RETURN(const OperatorProfile known, profiles_->Read());
   SetProfiles(known, now);
   return stagewright::CheckBasis(basis, now);

@@ -97,6 +97,9 @@ class JobManager {
   void Tick(absl::Time now);
 
  private:
+  // CheckNamedDevices, unless there is an answer to the id already.
+  absl::Status CheckDevices(const JobRequest& request, const std::string& request_id) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<ReplanProblem> BeginReplan(const v1::ReplanJobRequest& request);
   // The same options with watchers among those who hear of changes.
   JobManagerOptions Watched(JobManagerOptions options);

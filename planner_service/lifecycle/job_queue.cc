@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "common/training/field_check.h"
 #include "common/wire/topology_proto.h"
 #include "planner_service/jobs/job_cluster.h"
 #include "planner_service/lifecycle/changeover.h"
@@ -49,6 +50,34 @@ std::optional<absl::Duration> TimeOf(int64_t steps, Nanos step_time) {
   return static_cast<double>(steps) * absl::Nanoseconds(step_time.count());
 }
 
+NamedDevice Describe(const RegisteredDevice& device) {
+  using State = NamedDevice::State;
+  if (device.availability == v1::WORKER_AVAILABILITY_CORDONED)
+    return {State::kOut, 0, "is cordoned"};
+  if (device.availability == v1::WORKER_AVAILABILITY_DRAINING)
+    return {State::kOut, 0, "is draining"};
+  if (!device.available) return {State::kOut, 0, "is in quarantine"};
+  if (device.stuck) return {State::kOut, 0, "the run before has not left yet"};
+  if (device.ending) return {State::kEnding, 0, ""};
+  if (device.job.empty()) return {State::kFree, 0, ""};
+  return {State::kHeld, JobNumber(device.job), absl::StrCat(device.job, " uses")};
+}
+
+// All that jobs of `waiting` name.
+std::map<std::string, NamedDevice> NamedBy(const std::vector<WaitingJob>& waiting,
+                                           const std::vector<RegisteredDevice>& devices) {
+  std::map<std::string, NamedDevice> named;
+  for (const WaitingJob& job : waiting) {
+    for (const std::string& name : job.named) named[name].why = "is not connected";
+  }
+  if (named.empty()) return named;
+  for (const RegisteredDevice& device : devices) {
+    const auto found = named.find(device.QualifiedName());
+    if (found != named.end()) found->second = Describe(device);
+  }
+  return named;
+}
+
 // `closed` are the devices that no job gets after it.
 HoldingJob Holding(const JobRecord& record, const std::set<std::string>& closed, absl::Time now) {
   const Job& job = record.job;
@@ -80,6 +109,7 @@ WaitingJob Waiting(const JobRecord& record) {
   waiting.least = static_cast<int64_t>(share.least);
   waiting.most = static_cast<int64_t>(share.most);
   waiting.room_made = record.room_made;
+  waiting.named = job.request->named_devices;
   if (job.preempted) {
     waiting.takes =
         TimeOf(job.metrics.total_steps - job.checkpoint_step, job.metrics.median_step_time);
@@ -129,7 +159,20 @@ JobQueue QueueOf(const JobRecords& records, const std::vector<RegisteredDevice>&
     queue.state.waiting.back().held_back = !why.empty();
     if (!why.empty()) queue.held_back[number] = std::move(why);
   }
+  queue.state.named = NamedBy(queue.state.waiting, devices);
   return queue;
+}
+
+absl::Status CheckNamedDevices(const JobRequest& request,
+                               const std::vector<RegisteredDevice>& devices) {
+  std::set<std::string> there;
+  for (const RegisteredDevice& device : devices) there.insert(device.QualifiedName());
+  for (const std::string& name : request.named_devices) {
+    if (!there.contains(name))
+      return WrongField("spec.", "plan_options.manual", "names the device \"", name,
+                        "\", which no connected worker has");
+  }
+  return absl::OkStatus();
 }
 
 std::optional<int64_t> QuotaLeft(const Job& job, const QueueState& queue, const QueueRules& rules) {
@@ -209,7 +252,7 @@ void JobLife::ServeQueue() {
   for (const StartingJob& start : decision.starts) {
     if (!records_.trouble().ok()) return;
     // A job that ends has others served at once.
-    if (!Plan(*records_.Find(start.number), static_cast<size_t>(start.devices))) return;
+    if (!Plan(*records_.Find(start.number), start, queue)) return;
   }
 }
 
@@ -227,14 +270,23 @@ void JobLife::KeepWaiting(JobRecord& record, const QueuedJob& queued, const std:
   records_.AnnounceChange(job);
 }
 
-bool JobLife::Plan(JobRecord& record, size_t wanted) {
+bool JobLife::Plan(JobRecord& record, const StartingJob& start, const JobQueue& queue) {
   Job& job = record.job;
   std::vector<RegisteredDevice> devices = registry_->Devices(/*free_only=*/true);
   // A worker that does not end the job's run before gets no part of the next one.
   const std::vector<std::string> stuck = registry_->Ending(job.name());
   std::erase_if(devices, [&](const RegisteredDevice& device) {
-    return std::find(stuck.begin(), stuck.end(), device.worker) != stuck.end();
+    if (std::find(stuck.begin(), stuck.end(), device.worker) != stuck.end()) return true;
+    const std::string name = device.QualifiedName();
+    return queue.state.named.contains(name) &&
+           std::find(start.named.begin(), start.named.end(), name) == start.named.end();
   });
+  // The others are counted only: as many as there are besides these.
+  auto others = start.devices - static_cast<int64_t>(start.named.size());
+  std::erase_if(devices, [&](const RegisteredDevice& device) {
+    return !queue.state.named.contains(device.QualifiedName()) && others-- <= 0;
+  });
+  const auto wanted = static_cast<size_t>(start.devices);
   // More than a plan may have are left to others.
   constexpr auto kMost = static_cast<size_t>(Cluster::kMostDevices);
   if (devices.size() < wanted) return true;  // A worker has just been lost.
@@ -345,8 +397,15 @@ void JobLife::TryStart(JobRecord& record) {
   record.run->deadline = Now() + options_.starting_timeout;
   v1::ConnectResponse message = PrepareMessage(job, record.cluster, record.evaluations);
   message.mutable_prepare()->set_transport_key(NewTransportKey(registered, job.devices));
+  const v1::ConnectResponse graph = GraphMessage(job);
   for (const auto& [worker, devices] : record.run->workers()) {
-    SetDevices(job, devices, *message.mutable_prepare());
+    v1::Prepare& prepare = *message.mutable_prepare();
+    SetDevices(job, devices, prepare);
+    if (registry_->KeepsGraphs(worker)) {
+      NameGraph(graph, prepare);
+    } else {
+      SetGraph(job, prepare);
+    }
     records_.Send(record, worker, message);
   }
 }

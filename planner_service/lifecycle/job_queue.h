@@ -32,6 +32,10 @@ struct JobQueue {
 JobQueue QueueOf(const JobRecords& records, const std::vector<RegisteredDevice>& devices,
                  absl::Time now, absl::Time measuring_since);
 
+// INVALID_ARGUMENT names a device that the job is to run on and no connected worker has.
+absl::Status CheckNamedDevices(const JobRequest& request,
+                               const std::vector<RegisteredDevice>& devices);
+
 // What a running job may be planned anew for: its own devices and, while nobody waits for any, free
 // ones within its account's quota.
 std::vector<RegisteredDevice> DevicesToReplanFor(const JobRecord& record, const QueueState& queue,

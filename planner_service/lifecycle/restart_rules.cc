@@ -40,6 +40,7 @@ bool GoesOn(const Job& job) {
 
 DeviceShare ShareOf(const JobRecord& record) {
   const JobRequest& request = *record.job.request;
+  if (const size_t named = request.named_devices.size(); named > 0) return {named, named};
   const auto asked = static_cast<size_t>(request.num_devices);
   if (!GoesOn(record.job)) return asked == 0 ? DeviceShare{1, kMost} : DeviceShare{asked, asked};
   const size_t before = DevicesBefore(record);

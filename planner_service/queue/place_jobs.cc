@@ -7,6 +7,7 @@
 #include <tuple>
 #include <utility>
 
+#include "planner_service/queue/named_devices.h"
 #include "planner_service/queue/reservation.h"
 #include "planner_service/queue/victims.h"
 
@@ -16,12 +17,17 @@ namespace {
 // One pass over the waiting jobs in their order, with what it has decided so far.
 struct Pass {
   Pass(const QueueState& queue, const QueueRules& quota_rules)
-      : state(queue), rules(quota_rules), holding(queue.holding), devices(queue.devices) {}
+      : state(queue),
+        rules(quota_rules),
+        holding(queue.holding),
+        devices(queue.devices),
+        named(queue.named) {}
 
   const QueueState& state;
   const QueueRules& rules;
   std::vector<HoldingJob> holding;  // By number; those that start are added.
   DeviceCounts devices;             // `free` is what is left of it.
+  NamedDevices named;               // They are counted in it, too.
   int64_t total = 0;                // Devices that jobs may have, whoever holds them now.
   Pool pool;                        // The devices.
   std::map<Account, Pool> quotas;
@@ -148,11 +154,51 @@ void Start(Pass& pass, const WaitingJob& job, int64_t devices) {
                         devices,    devices,     {},           {}};
   if (job.takes.has_value()) started.ends = pass.state.now + *job.takes;
   pass.holding.push_back(started);
+  std::vector<std::string> named = job.named;
+  if (named.empty()) {
+    const int64_t others = pass.devices.free - pass.named.free();
+    named = pass.named.TakeFree(job.number, std::max<int64_t>(devices - others, 0));
+  } else {
+    pass.named.TakeOwn(job);
+  }
   pass.devices.free -= devices;
   pass.in_use[job.account] += devices;
   pass.shares[job.account] += devices;
   FillPools(pass);
-  pass.decision.starts.push_back({job.number, devices});
+  pass.decision.starts.push_back({job.number, devices, std::move(named)});
+}
+
+void Stop(Pass& pass, int64_t victim, int64_t room_for) {
+  pass.decision.preemptions.push_back({victim, room_for});
+  for (HoldingJob& one : pass.holding) {
+    if (one.number == victim) one.room_for = room_for;
+  }
+}
+
+// It may be stopped for the job. One that waits for its quota, and is before this one, would get
+// the devices of a victim of that account.
+bool MayStop(const Pass& pass, const HoldingJob& victim, const WaitingJob& job) {
+  return victim.preemptible && !Leaves(victim) && victim.returns > 0 &&
+         victim.priority < job.priority && !pass.over_quota.contains(victim.account);
+}
+
+// The same as Preempt for a job that names devices: all that hold some are stopped, or none.
+bool PreemptHolders(Pass& pass, const WaitingJob& job, const Pool* quota) {
+  if (quota != nullptr && quota->available < job.least) return false;
+  for (const Reservation& reservation : pass.reservations) {
+    if (!reservation.soon && reservation.account.value_or(job.account) == job.account) return false;
+  }
+  const std::optional<std::set<int64_t>> holders = pass.named.HoldersOf(job);
+  if (!holders.has_value()) return false;
+  std::vector<int64_t> victims;
+  for (const HoldingJob& one : pass.holding) {
+    if (!holders->contains(one.number) || one.room_for == job.number) continue;
+    if (!MayStop(pass, one, job)) return false;
+    victims.push_back(one.number);
+  }
+  for (const int64_t victim : victims) Stop(pass, victim, job.number);
+  if (!victims.empty()) FillPools(pass);
+  return true;
 }
 
 // Stops jobs for this one if it can start then. It can while others wait before it only if they are
@@ -171,18 +217,11 @@ bool Preempt(Pass& pass, const WaitingJob& job, const Pool* quota) {
   if (missing <= 0) return true;
   std::vector<HoldingJob> candidates;
   for (const HoldingJob& one : pass.holding) {
-    const bool may = one.preemptible && !Leaves(one) && one.returns > 0 &&
-                     one.priority < job.priority && (over == 0 || one.account == job.account);
-    // A job that waits for the victim's quota, and is before this one, would get the devices.
-    if (may && !pass.over_quota.contains(one.account)) candidates.push_back(one);
+    if (MayStop(pass, one, job) && (over == 0 || one.account == job.account))
+      candidates.push_back(one);
   }
   const std::vector<int64_t> victims = FewestVictims(std::move(candidates), missing);
-  for (const int64_t victim : victims) {
-    pass.decision.preemptions.push_back({victim, job.number});
-    for (HoldingJob& one : pass.holding) {
-      if (one.number == victim) one.room_for = job.number;
-    }
-  }
+  for (const int64_t victim : victims) Stop(pass, victim, job.number);
   if (!victims.empty()) FillPools(pass);
   return !victims.empty();
 }
@@ -215,13 +254,33 @@ bool IsSettled(const Pass& pass) {
                      [](const Reservation& one) { return !one.account.has_value() && !one.soon; });
 }
 
+// The job counts as one that holds its devices from now on, and may end at any moment.
+void Keep(Pass& pass, const WaitingJob& job) {
+  const KeptDevices kept = pass.named.Keep(job);
+  pass.devices.free -= kept.free;
+  pass.devices.kept += kept.free;
+  pass.devices.ending -= kept.ending;
+  HoldingJob keeper = {job.number, job.account, job.priority, /*preemptible=*/false, 0, 0, {}, {}};
+  keeper.returns = kept.free + kept.ending;
+  for (HoldingJob& one : pass.holding) {
+    const auto held = kept.held.find(one.number);
+    if (held == kept.held.end()) continue;
+    const int64_t returns = std::min(one.returns, held->second);
+    one.returns -= returns;
+    keeper.returns += returns;
+  }
+  pass.holding.push_back(keeper);
+  FillPools(pass);
+}
+
 // In the quota, too, if there is one; in it alone while the account's other jobs use it up.
 void ReserveFor(Pass& pass, const WaitingJob& job, Pool* quota, bool quota_only) {
   pass.shares[job.account] += job.least;
+  if (!job.named.empty() && !quota_only) Keep(pass, job);
   if (IsSettled(pass)) return;
   if (quota_only) pass.over_quota.insert(job.account);
   if (quota != nullptr) Add(pass, Reserve(job, pass.state.now, *quota));
-  if (!quota_only) Add(pass, Reserve(job, pass.state.now, pass.pool));
+  if (!quota_only && job.named.empty()) Add(pass, Reserve(job, pass.state.now, pass.pool));
 }
 
 // Jobs that are being stopped for this one.
@@ -249,7 +308,9 @@ void Wait(Pass& pass, const WaitingJob& job, int64_t most, Pool* quota, const Re
   const int64_t in_use = pass.in_use[job.account];
   const bool over = quota != nullptr && *pass.rules.QuotaOf(job.account) - in_use < job.least;
   const bool too_few = pass.devices.free < job.least;
-  const bool room = !job.held_back && Preempt(pass, job, quota);
+  const bool room = !job.held_back && (job.named.empty() ? Preempt(pass, job, quota)
+                                                         : PreemptHolders(pass, job, quota));
+  const std::string missing = pass.named.WaitsFor(job);
   const std::vector<int64_t> leaving = LeavingFor(pass, job.number);
   const auto position = static_cast<int64_t>(pass.decision.queued.size()) + 1;
   if (job.held_back) {
@@ -259,6 +320,8 @@ void Wait(Pass& pass, const WaitingJob& job, int64_t most, Pool* quota, const Re
   } else if (over) {
     Queue(pass, job, WaitReason::kQuota,
           QuotaUsed(job.account, *pass.rules.QuotaOf(job.account), in_use, job.least));
+  } else if (!missing.empty()) {
+    Queue(pass, job, WaitReason::kNamed, missing);
   } else if (too_few) {
     Queue(pass, job, WaitReason::kDevices, TooFewFree(job.least, pass.devices));
   } else {
@@ -274,6 +337,10 @@ void Place(Pass& pass, const WaitingJob& job) {
   if (allowed.has_value() && job.least > *allowed) {
     return Queue(pass, job, WaitReason::kQuota,
                  QuotaUsed(job.account, *allowed, pass.in_use[job.account], job.least));
+  }
+  if (pass.named.AnyOut(job)) {
+    if (job.awaits_workers) Keep(pass, job);
+    return Queue(pass, job, WaitReason::kNamed, pass.named.WaitsFor(job));
   }
   if (job.least > pass.total) {
     const bool within = !allowed.has_value() || pass.in_use[job.account] + job.least <= *allowed;
@@ -293,7 +360,7 @@ void Place(Pass& pass, const WaitingJob& job) {
   }
   const Reservation* behind = nullptr;
   most = LeftForJob(pass, job, most, &behind);
-  if (most >= job.least && !job.held_back) return Start(pass, job, most);
+  if (most >= job.least && !job.held_back && pass.named.AreFree(job)) return Start(pass, job, most);
   Wait(pass, job, most, quota, behind);
 }
 

@@ -8,6 +8,11 @@
 // waits for its account's quota reserves of the quota only. Running jobs are preempted for one of
 // strictly higher priority that can then start. A running job of unknown end may end at any moment.
 //
+// A job that names devices waits for those. While jobs hold some of them, it keeps the others from
+// those behind it, and from then on counts for these as if it held them all: who ends makes room
+// for them only with what it does not name. While one of them is gone or closed it keeps nothing.
+// Jobs that name none take such devices last.
+//
 // Equal states give equal decisions, in whatever order they list jobs.
 #pragma once
 
@@ -23,6 +28,7 @@ namespace stagewright {
 struct StartingJob {
   int64_t number = 0;
   int64_t devices = 0;
+  std::vector<std::string> named;  // Those of them that are in QueueState::named.
 };
 
 // `number` is to be stopped at a checkpoint, because then `room_for` can start.

@@ -1,4 +1,5 @@
-// What the queue decides by. Devices are counted; all are as good as each other.
+// What the queue decides by. Devices are counted, and all are as good as each other, but for those
+// that waiting jobs name.
 #pragma once
 
 #include <cstdint>
@@ -36,6 +37,21 @@ struct WaitingJob {
   bool held_back = false;               // It may not start yet, but keeps its place.
   bool room_made = false;               // Jobs were or are stopped for it.
   bool awaits_workers = false;          // More devices may connect at any moment, for it to start.
+  // It starts on these and no others, sorted: `least` and `most` are their number. Empty: on any.
+  std::vector<std::string> named;
+};
+
+// One that a waiting job names.
+struct NamedDevice {
+  enum class State {
+    kFree,    // One of DeviceCounts::free.
+    kEnding,  // One of DeviceCounts::ending.
+    kHeld,    // A job's.
+    kOut,     // No job's, and none can have it.
+  };
+  State state = State::kOut;
+  int64_t holder = 0;  // kHeld: the job's number.
+  std::string why;     // kHeld and kOut, in words: "jobs/3 uses", "is cordoned".
 };
 
 // Devices that no job holds, and why no job can have some of them.
@@ -46,6 +62,7 @@ struct DeviceCounts {
   int64_t cordoned = 0;
   int64_t draining = 0;
   int64_t quarantined = 0;
+  int64_t kept = 0;  // Jobs before wait for more than these, which they name.
 };
 
 // In any order; numbers differ. A job that holds devices does not wait.
@@ -54,6 +71,7 @@ struct QueueState {
   std::vector<HoldingJob> holding;
   std::vector<WaitingJob> waiting;
   DeviceCounts devices;
+  std::map<std::string, NamedDevice> named;  // All that waiting jobs name.
 };
 
 // How many devices an account's jobs may hold at once.

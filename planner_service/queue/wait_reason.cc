@@ -24,6 +24,8 @@ std::string KeptBack(const DeviceCounts& devices) {
   if (devices.draining > 0) absl::StrAppend(&text, ", ", Are(devices.draining, "draining"));
   if (devices.quarantined > 0)
     absl::StrAppend(&text, ", ", Are(devices.quarantined, "in quarantine"));
+  if (devices.kept > 0)
+    absl::StrAppend(&text, ", ", Are(devices.kept, "kept for jobs before that name them"));
   return text;
 }
 
@@ -50,6 +52,8 @@ const char* WaitReasonName(WaitReason reason) {
       return "devices";
     case WaitReason::kTooFew:
       return "too_few";
+    case WaitReason::kNamed:
+      return "named";
     case WaitReason::kQuota:
       return "quota";
     case WaitReason::kBehind:

@@ -12,6 +12,7 @@ namespace stagewright {
 enum class WaitReason {
   kDevices,   // Too few are free.
   kTooFew,    // Nor are as many connected.
+  kNamed,     // One that it names is not free.
   kQuota,     // Its account may not hold as many.
   kBehind,    // It would delay a job that is before it.
   kRoom,      // Jobs are being stopped for it.

@@ -367,6 +367,12 @@ bool WorkerRegistry::Connected(const std::string& worker) const {
   return workers_.contains(worker);
 }
 
+bool WorkerRegistry::KeepsGraphs(const std::string& worker) const {
+  absl::MutexLock lock(&mutex_);
+  const auto it = workers_.find(worker);
+  return it != workers_.end() && it->second.registration.keeps_graphs();
+}
+
 std::vector<v1::Worker> WorkerRegistry::List() const {
   absl::MutexLock lock(&mutex_);
   std::vector<v1::Worker> list;

@@ -83,6 +83,8 @@ class WorkerRegistry {
   // False if the worker is not connected.
   bool Send(const std::string& worker, const v1::ConnectResponse& message) const;
   bool Connected(const std::string& worker) const;
+  // Register.keeps_graphs; false if it is not connected.
+  bool KeepsGraphs(const std::string& worker) const;
   std::vector<v1::Worker> List() const;
   // One of them; NOT_FOUND if it is not connected.
   absl::StatusOr<v1::Worker> Get(const std::string& worker) const;

@@ -1,5 +1,7 @@
 #include "planner_service/runs/worker_messages.h"
 
+#include "common/artifacts/content_hash.h"
+
 namespace stagewright {
 namespace {
 
@@ -22,7 +24,6 @@ v1::ConnectResponse PrepareMessage(const Job& job, const v1::Cluster& cluster,
   Address(job, prepare);
   prepare->set_run(RunName(job));
   *prepare->mutable_spec() = *job.spec;
-  *prepare->mutable_spec()->mutable_graph() = *job.planned_graph;
   *prepare->mutable_cluster() = cluster;
   *prepare->mutable_program() = job.plan->program();
   if (!evaluations.empty()) *prepare->mutable_evaluation_program() = evaluations.front();
@@ -36,6 +37,24 @@ v1::ConnectResponse PrepareMessage(const Job& job, const v1::Cluster& cluster,
   if (!job.resume_from.empty()) prepare->mutable_spec()->set_resume_path(job.resume_from);
   prepare->set_restart(job.resume_from.empty() && (job.restarts > 0 || job.replans > 0));
   for (int64_t step = 0; step < kTracedSteps; ++step) prepare->add_traced_steps(step);
+  return message;
+}
+
+void SetGraph(const Job& job, v1::Prepare& prepare) {
+  *prepare.mutable_spec()->mutable_graph() = *job.planned_graph;
+  prepare.clear_graph_sha256();
+}
+
+void NameGraph(const v1::ConnectResponse& graph, v1::Prepare& prepare) {
+  prepare.mutable_spec()->clear_graph();
+  prepare.set_graph_sha256(graph.needed_graph().graph_sha256());
+}
+
+v1::ConnectResponse GraphMessage(const Job& job) {
+  v1::ConnectResponse message;
+  v1::NeededGraph* graph = message.mutable_needed_graph();
+  job.planned_graph->SerializeToString(graph->mutable_graph());
+  graph->set_graph_sha256(ContentHash(graph->graph()));
   return message;
 }
 

@@ -85,7 +85,9 @@ absl::Status SolveInto(const v1::PlanRequest& proto, SearchContext& context,
   }
   RETURN_IF_ERROR(response.status());
   *out = ToProto(*response, *owned.cluster);
-  if (out->has_best()) *out->mutable_basis() = BasisOf(proto.problem(), DevicesOf(*owned.cluster));
+  if (!out->has_best()) return absl::OkStatus();
+  *out->mutable_basis() = BasisOf(proto.problem(), DevicesOf(*owned.cluster));
+  SetLinks(*owned.cluster, *out->mutable_basis());
   return absl::OkStatus();
 }
 

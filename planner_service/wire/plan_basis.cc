@@ -11,12 +11,15 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
 #include "common/base/error_details.h"
+#include "common/base/units.h"
 
 namespace stagewright {
 namespace {
 
 // More than these only fill the line.
 constexpr size_t kMostTold = 5;
+// Links this close together are as they were.
+constexpr double kSameLinkRatio = 1.25;
 
 // FNV-1a: the same in all programs, unlike absl's hashes.
 class Digest {
@@ -130,6 +133,64 @@ void CompareDevices(const v1::PlanBasis& then, const v1::PlanBasis& now,
   }
 }
 
+bool Alike(double a, double b) { return a <= kSameLinkRatio * b && b <= kSameLinkRatio * a; }
+
+std::string RateText(double bytes_per_second) {
+  // No number of bytes has as many, whatever a basis says.
+  if (!(bytes_per_second > 0 && bytes_per_second < 1e18))
+    return absl::StrCat(bytes_per_second, " B/s");
+  return absl::StrCat(FormatBytes(Bytes(static_cast<int64_t>(bytes_per_second))), "/s");
+}
+
+// What is not as it was; empty: nothing.
+std::string LinkChange(const v1::BasisLink& then, const v1::BasisLink& now) {
+  std::vector<std::string> changes;
+  if (!Alike(static_cast<double>(then.latency_ns()), static_cast<double>(now.latency_ns()))) {
+    changes.push_back(absl::StrCat("a latency of ", FormatDuration(Nanos(now.latency_ns())),
+                                   ", it had ", FormatDuration(Nanos(then.latency_ns()))));
+  }
+  if (!Alike(then.bytes_per_second(), now.bytes_per_second())) {
+    changes.push_back(absl::StrCat("a bandwidth of ", RateText(now.bytes_per_second()), ", it had ",
+                                   RateText(then.bytes_per_second())));
+  }
+  return absl::StrJoin(changes, ", and ");
+}
+
+// By from * devices + to; null: nothing is said of that way.
+std::vector<const v1::BasisLink*> WaysOf(const v1::PlanBasis& basis) {
+  const auto devices = static_cast<size_t>(basis.devices_size());
+  std::vector<const v1::BasisLink*> ways(devices * devices);
+  for (const v1::BasisLink& link : basis.links()) {
+    for (int i = 0; i < link.from_size(); ++i)
+      ways[static_cast<size_t>(link.from(i)) * devices + static_cast<size_t>(link.to(i))] = &link;
+  }
+  return ways;
+}
+
+// `then` comes from a file that anybody may have written; `now` does not.
+void CompareLinks(const v1::PlanBasis& then, const v1::PlanBasis& now,
+                  std::vector<std::string>& changes) {
+  const std::vector<const v1::BasisLink*> ways = WaysOf(now);
+  std::map<std::string, size_t> present;
+  for (const v1::BasisDevice& device : now.devices())
+    present.emplace(device.name(), present.size());
+  const auto find = [&](int32_t index) {
+    return index < 0 || index >= then.devices_size() ? present.end()
+                                                     : present.find(then.devices(index).name());
+  };
+  for (const v1::BasisLink& link : then.links()) {
+    for (int i = 0; i < std::min(link.from_size(), link.to_size()); ++i) {
+      const auto from = find(link.from(i)), to = find(link.to(i));
+      if (from == present.end() || to == present.end()) continue;  // There is more to say.
+      const v1::BasisLink* way = ways[from->second * present.size() + to->second];
+      const std::string change = way == nullptr ? "" : LinkChange(link, *way);
+      if (change.empty()) continue;
+      changes.push_back(
+          absl::StrCat("the link from ", from->first, " to ", to->first, " has ", change));
+    }
+  }
+}
+
 void CompareProfiles(const v1::PlanBasis& then, const v1::PlanBasis& now,
                      std::vector<std::string>& changes) {
   std::map<std::string, v1::BasisProfile> present;
@@ -191,9 +252,27 @@ void SetProfiles(const OperatorProfile& known, v1::PlanBasis& basis) {
   }
 }
 
+void SetLinks(const Cluster& cluster, v1::PlanBasis& basis) {
+  basis.clear_links();
+  std::map<std::pair<Nanos, double>, v1::BasisLink*> alike;
+  for (int32_t from = 0; from < cluster.size(); ++from) {
+    for (int32_t to = 0; to < cluster.size(); ++to) {
+      if (from == to) continue;
+      const Route& route = cluster.route(DeviceId(from), DeviceId(to));
+      v1::BasisLink*& link = alike[{route.latency, route.bytes_per_second}];
+      if (link == nullptr) link = basis.add_links();
+      link->add_from(from);
+      link->add_to(to);
+      link->set_latency_ns(route.latency.count());
+      link->set_bytes_per_second(route.bytes_per_second);
+    }
+  }
+}
+
 absl::Status CheckBasis(const v1::PlanBasis& then, const v1::PlanBasis& now) {
   std::vector<std::string> changes;
   CompareDevices(then, now, changes);
+  CompareLinks(then, now, changes);
   CompareProfiles(then, now, changes);
   CompareQuestions(then, now, changes);
   CompareOperators(then, now, changes);

@@ -20,8 +20,12 @@ v1::PlanBasis BasisOf(const v1::PlanningProblem& problem, std::vector<v1::BasisD
 // job leaves some behind.
 void SetProfiles(const OperatorProfile& known, v1::PlanBasis& basis);
 
-// ABORTED, with the reason PLAN_OUTDATED, says in what `now` is not as `then`: operators, devices
-// and kinds by name. Devices that have come are no difference.
+// The ways between its devices, which the basis has. O(devices ^ 2).
+void SetLinks(const Cluster& cluster, v1::PlanBasis& basis);
+
+// ABORTED, with the reason PLAN_OUTDATED, says in what `now` is not as `then`: operators, devices,
+// links and kinds by name. Devices that have come are no difference, nor are links whose latency
+// and bandwidth are within a quarter of what they were: measured again they scatter as much.
 absl::Status CheckBasis(const v1::PlanBasis& then, const v1::PlanBasis& now);
 
 }  // namespace stagewright

@@ -1,5 +1,6 @@
 """A proxy between workers and the planner that ends a worker's stream with a message of a kind, which is lost then."""
 
+import collections
 import threading
 from concurrent import futures
 
@@ -18,6 +19,7 @@ class CuttingProxy(grpc.GenericRpcHandler):
         self.address = f"127.0.0.1:{self.server.add_insecure_port('127.0.0.1:0')}"
         self.lock = threading.Lock()
         self.kinds: list[str] = []
+        self.seen = collections.Counter()  # Messages of each kind, either way.
         self.server.start()
 
     def close(self) -> None:
@@ -39,6 +41,7 @@ class CuttingProxy(grpc.GenericRpcHandler):
     def drops(self, message_class, message: bytes) -> bool:
         kind = message_class.FromString(message).WhichOneof("message")
         with self.lock:
+            self.seen[kind] += 1
             found = bool(self.kinds) and self.kinds[0] == kind
             if found:
                 self.kinds.pop(0)

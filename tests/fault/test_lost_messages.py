@@ -83,6 +83,36 @@ def test_a_job_ends_as_if_nothing_had_been_lost(system, kinds):
     faults.assert_same_losses(faults.losses(system, job), faults.losses(system, system.whole))
 
 
+def fresh_workers(system) -> None:
+    """They know no graph."""
+    for name in ("w0", "w1"):
+        assert system.stop(system.workers.pop(name)) == 0
+        system.start_worker(name)
+    ready(system)
+
+
+def test_a_graph_is_sent_to_each_worker_once(system):
+    fresh_workers(system)
+    system.proxy.seen.clear()
+    system.proxy.cut("prepared")
+    ended = system.await_end(submit(system, "graph"))
+    assert (ended["state"], ended["restarts"]) == ("succeeded", 1), ended["message"]
+    faults.assert_same(ended["checkpoint"], system.job(system.whole)["checkpoint"])
+    again = system.await_end(submit(system, "graph-again", steps=5))
+    assert again["state"] == "succeeded", again["message"]
+    assert system.proxy.seen["prepare"] >= 5  # The job that starts again may do so on one of them.
+    assert system.proxy.seen["needed_graph"] == 2
+
+
+@pytest.mark.parametrize("kind", ["graph_needed", "needed_graph"])
+def test_a_graph_that_is_lost_costs_a_restart(system, kind):
+    fresh_workers(system)
+    system.proxy.cut(kind)
+    ended = system.await_end(submit(system, kind))
+    assert (ended["state"], ended["restarts"]) == ("succeeded", 1), ended["message"]
+    assert not system.proxy.left()
+
+
 def test_a_worker_says_who_it_is_until_it_is_heard(system):
     ready(system)
     job = submit(system, "register", steps=1_000_000)

@@ -108,6 +108,23 @@ def test_a_plan_by_hand_waits_for_as_many_devices_as_it_has(system):
     system.await_workers(3)
 
 
+def test_a_plan_that_names_devices_runs_on_those(system):
+    plan, path = json.loads(system.plan_by_hand("chain_f64", 2).read_text()), system.path / "named.json"
+
+    def flags(*names):
+        for stage, name in zip(plan["stages"], names, strict=True):
+            stage["devices"] = [name]
+        path.write_text(json.dumps(plan))
+        return dict(plan=path, out=system.path / "named")
+
+    job = system.train("chain_f64", **flags("w2/cpu0", "w1/cpu0"))
+    assert job["state"] == "succeeded", job["message"]
+    assert job["devices"] == ["w1/cpu0", "w2/cpu0"]
+    unknown = system.cli(*system.submit_flags("chain_f64", **flags("w2/cpu0", "w9/cpu0")))
+    assert unknown.returncode == 1
+    assert 'names the device "w9/cpu0", which no connected worker has' in unknown.stderr
+
+
 @pytest.mark.parametrize("policy", ["stop", "skip", "continue"])
 def test_a_loss_that_is_not_a_number(system, branches, policy):
     """The second of three mini-batches has a sample that makes it one."""

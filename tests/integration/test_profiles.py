@@ -94,6 +94,14 @@ def test_a_plan_is_applied_only_while_what_it_was_made_from_holds(system):
 
     assert "the mini-batch is 32, it was 16" in refusal(mini_batch=32)
     assert "operator " in refusal("four_branches_f64")
+    elsewhere, slow = json.loads(cluster.read_text()), system.path / "slow.json"
+    for link in elsewhere["links"]:
+        link["bytes_per_second"] /= 10
+    slow.write_text(json.dumps(elsewhere))
+    other = ("--cluster", slow, "--mini-batch", 16, "--optimizer", "sgd")
+    made = system.cli("plan", MODELS / f"{MODEL}.swg", *other, "--save", system.path / "slow-plan.json")
+    assert made.returncode == 0, made.stderr
+    assert "the link from w0/cpu0 to w1/cpu0 has a bandwidth of " in refusal(plan=system.path / "slow-plan.json")
     assert system.cli("profiles", "export", path).returncode == 0
     profile = json.loads(path.read_text())
     sample = profile["devices"][0]["operators"][0]["samples"][0]

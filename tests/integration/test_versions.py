@@ -1,5 +1,6 @@
 """Workers of different versions: the planner takes those of one, the others wait and say why."""
 
+import concurrent.futures
 import contextlib
 import gzip
 import os
@@ -13,7 +14,9 @@ import grpc
 import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from processes import Processes, wait_for
+from safetensors.torch import load_file
 
+METHOD = "/stagewright.v1.WorkerService/Connect"
 RELEASED = pathlib.Path(__file__).parents[1] / "lint" / "released_wire.binpb.gz"
 
 
@@ -49,7 +52,7 @@ class ReleasedWorker:
         self.answers, self.sent = [], queue.SimpleQueue()
         self.channel = grpc.insecure_channel(address)
         connect = self.channel.stream_stream(
-            "/stagewright.v1.WorkerService/Connect",
+            METHOD,
             request_serializer=self.message.SerializeToString,
             response_deserializer=released_message("ConnectResponse").FromString,
         )
@@ -83,6 +86,48 @@ class ReleasedWorker:
         self.sent.put(None)
         self.stream.cancel()
         self.reader.join(10)
+        self.channel.close()
+
+
+class ReleasedPlanner:
+    """A planner of the last release, as far as its messages go: all that workers say and are told passes through here
+    without any field or message that it does not know."""
+
+    def __init__(self, address):
+        self.channel = grpc.insecure_channel(address)
+        self.said, self.told = released_message("ConnectRequest"), released_message("ConnectResponse")
+        options = dict(request_serializer=self.said.SerializeToString, response_deserializer=self.known(self.told))
+        self.connect = self.channel.stream_stream(METHOD, **options)
+        options = dict(request_deserializer=self.known(self.said), response_serializer=self.told.SerializeToString)
+        handler = grpc.stream_stream_rpc_method_handler(self.relay, **options)
+        service, method = METHOD.strip("/").split("/")
+        self.server = grpc.server(concurrent.futures.ThreadPoolExecutor(8))
+        self.server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler(service, {method: handler})])
+        self.address = f"127.0.0.1:{self.server.add_insecure_port('127.0.0.1:0')}"
+        self.kinds = set()
+        self.server.start()
+
+    @staticmethod
+    def known(message):
+        def parse(data):
+            parsed = message.FromString(data)
+            parsed.DiscardUnknownFields()
+            return parsed
+
+        return parse
+
+    def relay(self, requests, context):
+        answers = self.connect(requests)
+        context.add_callback(answers.cancel)
+        try:
+            for answer in answers:
+                self.kinds.add(answer.WhichOneof("message"))
+                yield answer
+        except grpc.RpcError as error:
+            context.abort(error.code(), error.details())
+
+    def close(self):
+        self.server.stop(1).wait(10)
         self.channel.close()
 
 
@@ -151,3 +196,26 @@ def test_a_worker_of_the_last_release_is_told_what_to_do_and_is_understood(syste
         worker.await_told("abort")
     finally:
         worker.close()
+
+
+def test_workers_train_for_a_planner_of_the_last_release(system):
+    """Newer workers do without all that it cannot tell them."""
+    planner = ReleasedPlanner(system.address)
+    trained = {}
+    try:
+        for name, address in (("direct", None), ("released", planner.address)):
+            system.worker_address = address
+            for worker in ("w0", "w1"):
+                system.start_worker(worker)
+            system.await_workers(2)
+            job = system.train("chain_f64", devices=2, stages=2, out=system.path / name)
+            assert job["state"] == "succeeded", job["message"]
+            trained[name] = load_file(job["checkpoint"])
+            for worker in ("w0", "w1"):
+                assert system.stop(system.workers.pop(worker)) == 0
+            system.await_workers(0)
+    finally:
+        planner.close()
+    assert {"registered", "prepare", "start", "merge"} <= planner.kinds - {None}
+    assert trained["released"].keys() == trained["direct"].keys()
+    assert all(tensor.equal(trained["direct"][name]) for name, tensor in trained["released"].items())

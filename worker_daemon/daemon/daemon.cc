@@ -17,6 +17,7 @@
 #include "worker_daemon/daemon/devices.h"
 #include "worker_daemon/daemon/ending_runs.h"
 #include "worker_daemon/daemon/gpu_machine.h"
+#include "worker_daemon/daemon/graphs/named_graphs.h"
 #include "worker_daemon/daemon/measuring/link_probe_run.h"
 #include "worker_daemon/daemon/measuring/profile_run.h"
 #include "worker_daemon/daemon/metrics.h"
@@ -134,6 +135,7 @@ class RunningDaemon : public Daemon {
     message.set_software(ProfiledSoftware(message.threads_per_device()));
     message.set_probes_links(on_cpu);
     message.set_proves_key(true);
+    message.set_keeps_graphs(true);
     message.set_process(process_);
     if (gpu_machine_.has_value()) *message.mutable_gpu_machine() = *gpu_machine_;
     for (const v1::DeviceKind& kind : offer_.kinds) *message.add_kinds() = kind;
@@ -162,7 +164,8 @@ class RunningDaemon : public Daemon {
     if (!connected) EndProbe();
     absl::MutexLock lock(&mutex_);
     connected_ = connected;
-    if (!connected) {  // The planner takes what was being measured for lost.
+    if (!connected) {  // The planner takes what was being measured, or not begun, for lost.
+      graphs_.DropAll();
       StopProfiles();
       return;
     }
@@ -237,18 +240,25 @@ class RunningDaemon : public Daemon {
 
   // The planner sends it when the job's older run has ended on the devices: both would not fit into
   // memory. A Prepare that is not newer than the run comes late and is ignored.
-  void Prepare(const v1::Prepare& message) {
+  void Prepare(v1::Prepare message) {
     if (probe_ != nullptr) probe_->Interrupt("the worker got a job");
     absl::MutexLock lock(&mutex_);
     auto it = runs_.find(message.job());
     if (it != runs_.end() && it->second->generation() >= message.generation()) return;
+    if (graphs_.Waiting(message.job()) >= message.generation()) return;
     EndLater(Remove(message.job(), message.generation()));
+    if (std::optional<v1::Prepare> whole = graphs_.Complete(std::move(message)))
+      Begin(*std::move(whole));
+  }
+
+  void Begin(v1::Prepare message) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     Log(LogLevel::kInfo, "job is prepared",
         {{"job", message.job()},
          {"generation", message.generation()},
          {"devices", message.devices_size()}});
-    runs_[message.job()] = std::make_unique<WorkerRun>(
-        message, [this](const std::string& name) { return FindDevice(name); },
+    const std::string job = message.job();
+    runs_[job] = std::make_unique<WorkerRun>(
+        std::move(message), [this](const std::string& name) { return FindDevice(name); },
         [this](v1::ConnectRequest report) { outbox_.Push(std::move(report)); }, metrics_.get(),
         Places{options_.roots, artifacts_}, [this](const absl::Status& fault) { OnFault(fault); });
   }
@@ -330,6 +340,7 @@ class RunningDaemon : public Daemon {
   // Takes out the run that the message ends; says at once if there is none.
   std::unique_ptr<WorkerRun> TakeOver(const std::string& job, int64_t generation)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    graphs_.Drop(job, generation);
     std::unique_ptr<WorkerRun> over = Remove(job, generation);
     if (over == nullptr && !ending_.Has(job, generation)) OnEnded(job, generation);
     return over;
@@ -395,6 +406,9 @@ class RunningDaemon : public Daemon {
       case v1::ConnectResponse::kMayLeave:
         may_leave_ = leave_.has_leave();
         break;
+      case v1::ConnectResponse::kNeededGraph:
+        for (v1::Prepare& whole : graphs_.Take(message.needed_graph())) Begin(std::move(whole));
+        break;
       case v1::ConnectResponse::kCheckPaths:
         path_checks_.Add(message.check_paths());
         break;
@@ -437,6 +451,8 @@ class RunningDaemon : public Daemon {
       // Goes before what runs that end report to.
       [this](const std::string& job, int64_t generation) { OnEnded(job, generation); }};
   std::map<std::string, std::unique_ptr<WorkerRun>> runs_ ABSL_GUARDED_BY(mutex_);
+  NamedGraphs graphs_ ABSL_GUARDED_BY(mutex_){
+      [this](v1::ConnectRequest message) { outbox_.Push(std::move(message)); }};
   // By device: the last measurement, which may have ended.
   std::map<std::string, std::unique_ptr<ProfileRun>> profiles_ ABSL_GUARDED_BY(mutex_);
   PathChecks path_checks_{{options_.roots, artifacts_},

@@ -214,8 +214,9 @@ void AddPlanningFlags(CLI::App& submit, const std::shared_ptr<SubmitFlags>& flag
       submit.add_option("--plan-file,--plan", flags->plan_file,
                         "a plan to run: by hand (docs/planners/manual.md), from -o json or --save");
   submit
-      .add_flag("--check-version", flags->check_version,
-                "refuse a plan of plan --save if graph, devices or profiles are others by now")
+      .add_flag(
+          "--check-version", flags->check_version,
+          "refuse a plan of plan --save if graph, devices, links or profiles are others by now")
       ->needs(plan);
   submit.add_option("--devices", flags->devices, "devices to use (default: all that are free)")
       ->check(Positive());

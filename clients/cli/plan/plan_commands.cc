@@ -93,6 +93,7 @@ absl::StatusOr<v1::PlanResponse> SolveHere(const v1::PlanRequest& request,
   v1::PlanResponse answer = ToProto(response, *owned->cluster);
   if (!answer.has_best()) return answer;
   *answer.mutable_basis() = BasisOf(request.problem(), DevicesOf(*owned->cluster));
+  SetLinks(*owned->cluster, *answer.mutable_basis());
   SetProfiles(profile, *answer.mutable_basis());
   return answer;
 }

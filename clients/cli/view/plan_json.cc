@@ -4,8 +4,9 @@
 #include <set>
 #include <utility>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_split.h"
 #include "clients/cli/view/explanation_json.h"
 #include "clients/cli/view/plan_figures.h"
 #include "clients/cli/view/schedule_text.h"
@@ -42,9 +43,17 @@ nlohmann::json StageJson(const v1::Plan& plan, int32_t s, const PlanContext& con
           {"time_per_sample", report.seconds_per_sample()}};
 }
 
-// As a plan by hand has them.
-std::vector<std::string> Orders(const v1::Strategy& strategy) {
-  return absl::StrSplit(OrdersToText(FromProto(strategy).orders), '\n', absl::SkipEmpty());
+// As a plan by hand has them, which is judged on a cluster that may number devices otherwise.
+std::vector<std::string> Orders(const v1::Strategy& strategy, const PlanContext& context) {
+  std::vector<std::string> lines;
+  for (const DeviceOrder& order : FromProto(strategy).orders) {
+    std::string line(absl::StripAsciiWhitespace(OrdersToText({order})));
+    const size_t device = order.device.index();
+    if (device < context.device_names.size() && !context.device_names[device].empty())
+      line = absl::StrCat("device ", context.device_names[device], line.substr(line.find(':')));
+    lines.push_back(std::move(line));
+  }
+  return lines;
 }
 
 // As --precision names it; that of the graph where an older planner did not say.
@@ -99,7 +108,7 @@ nlohmann::json OnePlanJson(const v1::Plan& plan, const PlanContext& context) {
   }
   for (const v1::OperatorSplit& split : plan.strategy().splits())
     json["split_operators"][split.node()] = split.parts();
-  if (plan.strategy().orders_size() > 0) json["orders"] = Orders(plan.strategy());
+  if (plan.strategy().orders_size() > 0) json["orders"] = Orders(plan.strategy(), context);
   return json;
 }
 

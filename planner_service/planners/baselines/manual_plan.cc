@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/base/json_object.h"
@@ -233,6 +234,16 @@ class ManualReader {
     }
   }
 
+  // The same line with the number of the device that it may name instead.
+  std::string WithNumber(const std::string& line) const {
+    const std::string device = "device ";
+    const size_t colon = line.find(": ");
+    if (!absl::StartsWith(line, device) || colon == std::string::npos) return line;
+    const auto known = devices_.find(line.substr(device.size(), colon - device.size()));
+    if (known == devices_.end()) return line;
+    return absl::StrCat(device, known->second, line.substr(colon));
+  }
+
   void ReadOrders() {
     if (!error_.ok() || !root_.Has("orders")) return;
     std::string text;
@@ -241,7 +252,7 @@ class ManualReader {
         root_.Fail("orders", "is not a list of lines");
         return;
       }
-      absl::StrAppend(&text, line.get<std::string>(), "\n");
+      absl::StrAppend(&text, WithNumber(line.get<std::string>()), "\n");
     }
     auto orders = ParseOrders(text);
     if (!orders.ok()) {

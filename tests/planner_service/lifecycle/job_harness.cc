@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/time/clock.h"
@@ -61,6 +62,7 @@ void JobHarness::Connect(const std::string& name,
   }
   std::unique_ptr<FakeWorker>& worker = workers_[name];
   if (worker == nullptr) worker = std::make_unique<FakeWorker>();
+  message.set_keeps_graphs(worker->keeps_graphs);
   worker->name = name;
   FakeWorker* raw = worker.get();
   auto session = jobs->Register(message, [this, raw](const v1::ConnectResponse& response) {
@@ -139,7 +141,20 @@ void JobHarness::Answer(FakeWorker& worker, const v1::ConnectResponse& message) 
                         !worker.begun.insert(message.message_case()).second;
   if (repeated) return;
   if (message.has_abort() || message.has_release()) worker.job.clear();
-  if (message.has_prepare()) {
+  if (message.has_needed_graph()) {
+    if (!worker.graphs.insert(message.needed_graph().graph_sha256()).second || !worker.waits)
+      return;
+    v1::ConnectResponse prepare;
+    *prepare.mutable_prepare() = *std::exchange(worker.waits, std::nullopt);
+    return Answer(worker, prepare);
+  }
+  const std::string& sha256 = message.prepare().graph_sha256();
+  if (!sha256.empty() && !worker.graphs.contains(sha256)) {
+    worker.waits = message.prepare();
+    answer.mutable_graph_needed()->set_job(message.prepare().job());
+    answer.mutable_graph_needed()->set_generation(message.prepare().generation());
+    answer.mutable_graph_needed()->set_graph_sha256(sha256);
+  } else if (message.has_prepare()) {
     worker.job = message.prepare().job();
     worker.generation = message.prepare().generation();
     worker.begun.clear();

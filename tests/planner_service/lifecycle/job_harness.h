@@ -27,6 +27,9 @@ struct FakeWorker {
   std::string refusal;      // Answers Prepare with Failed.
   int64_t total_steps = 3;  // What it counts.
   bool connected = false;
+  bool keeps_graphs = false;         // It registers so, and asks for graphs that it does not know.
+  std::set<std::string> graphs;      // Those that it knows, by SHA-256.
+  std::optional<v1::Prepare> waits;  // For its graph.
   // With the next message of these kinds its stream breaks: that message is lost, and all that wait
   // behind it. Then it connects again with its run and repeats its last report.
   std::set<v1::ConnectResponse::MessageCase> loses_told;

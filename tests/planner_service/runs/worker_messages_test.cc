@@ -5,6 +5,7 @@
 
 #include <memory>
 
+#include "common/artifacts/content_hash.h"
 #include "planner_service/jobs/job_request.h"
 
 namespace stagewright {
@@ -65,6 +66,21 @@ TEST(PathsMessage, HasThePathsAndTheInputsAndNoPlan) {
   EXPECT_EQ(check.spec().graph().inputs(0).name(), "x");
   EXPECT_EQ(check.spec().graph().nodes_size(), 0);
   EXPECT_FALSE(check.spec().has_strategy() || check.spec().has_plan_options());
+}
+
+TEST(PrepareMessage, HasTheGraphOrItsName) {
+  const Job job = RunningJob();
+  v1::ConnectResponse message = PrepareMessage(job, {}, {});
+  v1::Prepare& prepare = *message.mutable_prepare();
+  EXPECT_FALSE(prepare.spec().has_graph());
+  const v1::ConnectResponse graph = GraphMessage(job);
+  EXPECT_EQ(graph.needed_graph().graph(), job.planned_graph->SerializeAsString());
+  NameGraph(graph, prepare);
+  EXPECT_FALSE(prepare.spec().has_graph());
+  EXPECT_EQ(prepare.graph_sha256(), ContentHash(graph.needed_graph().graph()));
+  SetGraph(job, prepare);
+  EXPECT_EQ(prepare.spec().graph().name(), "net");
+  EXPECT_EQ(prepare.graph_sha256(), "");
 }
 
 TEST(PrepareMessage, HasAnEvaluationForTheGraphAndForEachLength) {

@@ -47,6 +47,19 @@ OperatorProfile Measured(const std::string& day, const std::string& job = "") {
   return profile;
 }
 
+// Two devices, and a wire with a port of either machine at its ends.
+Cluster Wired(Nanos latency, double bytes_per_second) {
+  ClusterData data;
+  data.name = "wired";
+  data.kinds.resize(1);
+  data.kinds[0].name = "Fast CPU";
+  data.kinds[0].flops_per_second = data.kinds[0].memory_bytes_per_second = 1e9;
+  data.devices = {{"w0/cpu0", 0, 0, kGiB}, {"w1/cpu0", 0, 1, kGiB}};
+  data.links = {{"wire", latency, bytes_per_second}, {"port", 0, 5e9}};
+  data.routes = {{}, {0, 1}, {1}, {}};
+  return *Cluster::Create(data);
+}
+
 class PlanBasisTest : public ::testing::Test {
  protected:
   PlanBasisTest() { SetProfiles(Measured("2026-11-20"), then_); }
@@ -66,6 +79,14 @@ class PlanBasisTest : public ::testing::Test {
   }
   std::string Change(std::vector<v1::BasisDevice> devices) const {
     return Change(Problem(), std::move(devices), Measured("2026-11-20"));
+  }
+  // As of a plan for the one cluster that is applied on the other.
+  static std::string Change(const Cluster& then, const Cluster& now) {
+    v1::PlanBasis made = BasisOf(Problem(), DevicesOf(then));
+    SetLinks(then, made);
+    v1::PlanBasis applied = BasisOf(Problem(), DevicesOf(now));
+    SetLinks(now, applied);
+    return std::string(CheckBasis(made, applied).message());
   }
   std::string Change(const OperatorProfile& profile) const {
     return Change(Problem(), Devices(), profile);
@@ -119,6 +140,34 @@ TEST_F(PlanBasisTest, DevicesThatAreGoneOrOthersAreNamedAndNewOnesAreNot) {
   devices[1].set_kind("Slow CPU");
   EXPECT_THAT(Change(devices),
               HasSubstr("device w1/cpu0 is of kind \"Slow CPU\", it was of \"Fast CPU\""));
+}
+
+TEST_F(PlanBasisTest, LinksThatAreOthersAreNamedWithWhatTheyWere) {
+  const Cluster then = Wired(kMillisecond, 1 << 30);
+  EXPECT_EQ(Change(then, then), "");
+  EXPECT_EQ(Change(then, Wired(1'200 * kMicrosecond, 0.9 * (1 << 30))), "");
+  EXPECT_EQ(Change(then, Wired(kMillisecond, 1 << 29)),
+            "the plan was made for something else: the link from w0/cpu0 to w1/cpu0 has a "
+            "bandwidth of 512 MiB/s, it had 1 GiB/s");
+  EXPECT_THAT(Change(then, Wired(3 * kMillisecond, 1 << 30)),
+              HasSubstr("the link from w0/cpu0 to w1/cpu0 has a latency of 3 ms, it had 1 ms"));
+  EXPECT_THAT(Change(then, Wired(0, 2e9)),
+              HasSubstr("has a latency of 0 ns, it had 1 ms, and a bandwidth of 1.86 GiB/s"));
+}
+
+TEST_F(PlanBasisTest, LinksThatMakeNoSenseAreNoneAndAnOlderPlanHasNone) {
+  const Cluster cluster = Wired(kMillisecond, 1e9);
+  v1::PlanBasis basis = BasisOf(Problem(), DevicesOf(cluster));
+  SetLinks(cluster, basis);
+  ASSERT_EQ(basis.links_size(), 2);  // The way back has no wire.
+  v1::PlanBasis odd = basis;
+  odd.mutable_links(0)->set_to(0, 7);
+  odd.mutable_links(0)->add_from(-1);
+  odd.mutable_links(1)->set_bytes_per_second(1e300);
+  EXPECT_THAT(CheckBasis(odd, basis).message(),
+              AllOf(HasSubstr("from w1/cpu0 to w0/cpu0"), HasSubstr("it had 1e+300 B/s")));
+  odd.clear_links();
+  EXPECT_TRUE(CheckBasis(odd, basis).ok());
 }
 
 TEST_F(PlanBasisTest, NewerMeasurementsCountUnlessAJobLeftThem) {

@@ -7,6 +7,7 @@
 
 #include <memory>
 
+#include "common/artifacts/content_hash.h"
 #include "common/wire/graph_proto.h"
 #include "tests/support/graph_builder.h"
 #include "tests/worker_daemon/daemon/fake_planner.h"
@@ -79,6 +80,47 @@ TEST_F(DaemonTest, AJobLeavesMeasurementsOfOtherDevicesAlone) {
   const v1::OperatorsProfiled profiled = Profiled(1);
   EXPECT_EQ(profiled.code(), 0) << profiled.message();
   EXPECT_EQ(profiled.profile().operators_size(), 5);
+}
+
+TEST_F(DaemonTest, AJobWaitsForAGraphThatTheWorkerLacks) {
+  const auto introduced =
+      planner_.Await([](const Report& report) { return report.has_register_(); });
+  EXPECT_TRUE(introduced.register_().keeps_graphs());
+  v1::Graph graph;
+  graph.set_name("net");
+  v1::ConnectResponse answer;
+  answer.mutable_needed_graph()->set_graph(graph.SerializeAsString());
+  const std::string sha256 = ContentHash(answer.needed_graph().graph());
+  answer.mutable_needed_graph()->set_graph_sha256(sha256);
+  v1::ConnectResponse message;
+  message.mutable_prepare()->set_job("jobs/1");
+  message.mutable_prepare()->add_devices(0);
+  message.mutable_prepare()->add_device_names("cpu0");
+  message.mutable_prepare()->set_graph_sha256(sha256);
+  const auto said = [](const Report& report) {
+    return report.has_graph_needed() || report.has_failed();
+  };
+  message.mutable_prepare()->set_generation(1);
+  planner_.Send(message);
+  const Report needed = planner_.Await(said);
+  EXPECT_EQ(needed.graph_needed().job(), "jobs/1");
+  EXPECT_EQ(needed.graph_needed().generation(), 1);
+  EXPECT_EQ(needed.graph_needed().graph_sha256(), sha256);
+  // What is over waits no more, and says so at once.
+  v1::ConnectResponse abort;
+  abort.mutable_abort()->set_job("jobs/1");
+  abort.mutable_abort()->set_generation(1);
+  planner_.Send(abort);
+  planner_.Await([](const Report& report) { return report.run_ended().generation() == 1; });
+
+  message.mutable_prepare()->set_generation(2);
+  planner_.Send(message);
+  EXPECT_EQ(planner_.Await(said).graph_needed().generation(), 2);
+  planner_.Send(answer);
+  EXPECT_EQ(planner_.Await(said).failed().generation(), 2);  // There is no program.
+  message.mutable_prepare()->set_generation(3);
+  planner_.Send(message);
+  EXPECT_EQ(planner_.Await(said).failed().generation(), 3);
 }
 
 TEST_F(DaemonTest, TwoDevicesAreMeasuredAtOnce) {

@@ -27,5 +27,15 @@ TEST(PlanJson, HasStagesWithNamesAndSuccessors) {
   EXPECT_EQ(stage["schedule"], "1F1B");
 }
 
+TEST(PlanJson, OrdersNameDevices) {
+  v1::PlanResponse response = BranchedPlan();
+  v1::DeviceOrder* order = response.mutable_best()->mutable_strategy()->add_orders();
+  order->set_device(3);
+  order->add_steps()->set_stage(1);
+  order->mutable_steps(0)->set_pass(v1::PASS_FORWARD);
+  EXPECT_EQ(PlanJson(response, BranchedNames())["orders"],
+            nlohmann::json::array({"device node0/gpu3: F1.0"}));
+}
+
 }  // namespace
 }  // namespace stagewright::cli

@@ -99,6 +99,18 @@ TEST_F(ManualPlanTest, ChainsAndOrders) {
   EXPECT_EQ(chain->stages[0].schedule.in_flight, 8);
 }
 
+TEST_F(ManualPlanTest, OrdersMayNameDevices) {
+  const std::string a = cluster_.device(DeviceId(3)).name, b = cluster_.device(DeviceId(1)).name;
+  const auto plan =
+      Parse(R"({"micro_batch": 4, "stages": [{"nodes": ["n0", "module:a"], "devices": [")" + a +
+            R"("]}, {"nodes": ["*"], "devices": [")" + b + R"("]}], "orders": ["device )" + a +
+            R"(: F0.0 F0.1 B0.0 B0.1", "device )" + b + R"(: F1.0 B1.0 F1.1 B1.1"]})");
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  ASSERT_EQ(plan->orders.size(), 2u);
+  EXPECT_EQ(plan->orders[0].device, DeviceId(3));
+  EXPECT_EQ(plan->orders[1].device, DeviceId(1));
+}
+
 TEST_F(ManualPlanTest, AsynchronousPlansMaySyncVersions) {
   const auto strategy = Parse(R"({"asynchronous": true, "vertical_sync": true, "micro_batch": 2,
       "stages": [{"nodes": ["n0", "module:a"], "devices": [0]}, {"nodes": ["*"], "devices": [1]}]})");

@@ -1,0 +1,126 @@
+// Jobs whose plans name the devices that they run on.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
+#include "tests/planner_service/jobs/small_spec.h"
+#include "tests/planner_service/lifecycle/job_harness.h"
+
+namespace stagewright {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using testing::JobHarness;
+using testing::RecordingStore;
+using testing::SmallSpec;
+using Message = v1::ConnectResponse;
+
+class NamedDevicesLifeTest : public ::testing::Test {
+ protected:
+  // Workers whose jobs run on until they are told otherwise.
+  void Connect(const std::vector<std::string>& names) {
+    for (const std::string& name : names) {
+      harness_.Connect(name);
+      harness_.Worker(name).silent_on = {Message::kStart};
+    }
+  }
+  // A plan of a stage on each of the devices.
+  static v1::JobSpec Plan(const std::vector<std::string>& devices) {
+    v1::JobSpec spec = SmallSpec();
+    spec.set_num_devices(0);
+    spec.clear_plan_options();
+    spec.set_planner("manual");
+    std::vector<std::string> stages;
+    for (size_t i = 0; i < devices.size(); ++i) {
+      const std::string nodes =
+          i + 1 == devices.size() ? "*" : spec.graph().nodes(static_cast<int>(i)).name();
+      stages.push_back(
+          absl::StrCat(R"({"nodes": [")", nodes, R"("], "devices": [")", devices[i], R"("]})"));
+    }
+    spec.mutable_plan_options()->set_manual(
+        absl::StrCat(R"({"micro_batch": 4, "stages": [)", absl::StrJoin(stages, ", "), "]}"));
+    return spec;
+  }
+  v1::Job Running(const v1::JobSpec& spec) {
+    v1::Job job = harness_.Await(harness_.Submit(spec), v1::JOB_STATE_RUNNING);
+    EXPECT_EQ(job.state(), v1::JOB_STATE_RUNNING) << job.message();
+    harness_.Pump();
+    return job;
+  }
+
+  RecordingStore store_;
+  JobHarness harness_{&store_};
+};
+
+TEST_F(NamedDevicesLifeTest, AJobRunsOnThoseThatItsPlanNames) {
+  Connect({"a", "b", "c", "d"});
+  EXPECT_THAT(Running(Plan({"d/cpu0", "b/cpu0"})).devices(), ElementsAre("b/cpu0", "d/cpu0"));
+  // Others leave them to jobs that name them as long as they can.
+  const std::string waits = harness_.Submit(Plan({"a/cpu0", "b/cpu0"}));
+  EXPECT_EQ(harness_.Get(waits).message(), "waits for b/cpu0, which jobs/1 uses");
+  v1::JobSpec any = SmallSpec();
+  any.set_num_devices(1);
+  any.mutable_plan_options()->set_num_stages(1);
+  EXPECT_THAT(Running(any).devices(), ElementsAre("c/cpu0"));
+}
+
+TEST_F(NamedDevicesLifeTest, AJobWaitsForThoseThatItsPlanNames) {
+  Connect({"a", "b"});
+  const v1::Job first = Running(Plan({"b/cpu0"}));
+  const std::string second = harness_.Submit(Plan({"b/cpu0"}));
+  EXPECT_EQ(harness_.Get(second).message(),
+            absl::StrCat("waits for b/cpu0, which ", first.name(), " uses"));
+  EXPECT_EQ(harness_.Get(second).state(), v1::JOB_STATE_PENDING);
+  ASSERT_TRUE(harness_.jobs->Cancel(first.name()).ok());
+  EXPECT_THAT(harness_.Await(second, v1::JOB_STATE_RUNNING).devices(), ElementsAre("b/cpu0"));
+}
+
+TEST_F(NamedDevicesLifeTest, AJobThatLostOneWaitsForIt) {
+  Connect({"a", "b"});
+  v1::JobSpec spec = Plan({"b/cpu0"});
+  spec.set_max_restarts(1);
+  const std::string job = Running(spec).name();
+  harness_.Disconnect("b");
+  harness_.PassUntil(absl::Now() + absl::Minutes(2));
+  EXPECT_THAT(harness_.Get(job).message(), HasSubstr("waits for b/cpu0, which is not connected"));
+  Connect({"b"});
+  harness_.PassUntil(absl::Now() + absl::Minutes(4));
+  EXPECT_THAT(harness_.Await(job, v1::JOB_STATE_RUNNING).devices(), ElementsAre("b/cpu0"));
+}
+
+TEST_F(NamedDevicesLifeTest, OneThatNoWorkerHasIsRefusedAtOnce) {
+  Connect({"a"});
+  const v1::JobSpec spec = Plan({"a/cpu0", "z/cpu0"});
+  for (const absl::Status& refused :
+       {harness_.jobs->Submit(spec, "").status(), harness_.jobs->Validate(spec, "")}) {
+    EXPECT_TRUE(absl::IsInvalidArgument(refused));
+    EXPECT_EQ(
+        refused.message(),
+        "spec.plan_options.manual names the device \"z/cpu0\", which no connected worker has");
+  }
+  v1::JobSpec one = Plan({"a/cpu0"});
+  one.set_num_devices(2);
+  EXPECT_EQ(harness_.jobs->Submit(one, "").status().message(),
+            "spec.num_devices is 2, but the plan names 1 device");
+}
+
+TEST_F(NamedDevicesLifeTest, AJobThatIsKnownIsTheAnswerWhateverIsConnected) {
+  Connect({"a"});
+  const v1::JobSpec spec = Plan({"a/cpu0"});
+  const std::string job = harness_.Submit(spec, "once");
+  v1::JobSpec again = harness_.Get(job).spec();
+  *again.mutable_graph() = spec.graph();
+  harness_.Disconnect("a");
+  const auto known = harness_.jobs->Submit(again, "once");
+  ASSERT_TRUE(known.ok()) << known.status();
+  EXPECT_EQ(known->name(), job);
+}
+
+}  // namespace
+}  // namespace stagewright

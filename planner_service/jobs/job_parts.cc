@@ -46,6 +46,12 @@ absl::Status Read(const Store& store, const std::string& hash,
   return absl::DataLossError(absl::StrCat("store: entry ", BlobKey(hash), " is damaged"));
 }
 
+// In a job's list of parts; none in a damaged one.
+JobParts::Parts PartsIn(const std::string& list) {
+  JobParts::Parts parts = absl::StrSplit(list, '\n');
+  return parts.size() == kNumParts ? parts : JobParts::Parts();
+}
+
 }  // namespace
 
 bool IsPartEntry(absl::string_view key) { return absl::StartsWith(key, kBlobs); }
@@ -54,25 +60,26 @@ bool IsWholePart(absl::string_view key, absl::string_view value) {
   return key.substr(kBlobs.size()) == ContentHash(value);
 }
 
-absl::Status JobParts::Load(const Store& store) {
+absl::Status JobParts::Load(const Store& store, const std::set<int64_t>& jobs) {
   ASSIGN_OR_RETURN(const auto entries, store.Scan(std::string(kParts)));
   for (const auto& [key, value] : entries) {
     int64_t job = 0;
-    std::vector<std::string> parts = absl::StrSplit(value, '\n');
     // A damaged one is as if it were missing, which Join says.
-    if (absl::SimpleAtoi(key.substr(kParts.size()), &job) && parts.size() == kNumParts)
-      Done({job, std::move(parts)});
+    if (!absl::SimpleAtoi(key.substr(kParts.size()), &job)) continue;
+    Done({job, PartsIn(value), {}});
+    if (!jobs.contains(job)) Rest(job);
   }
   return absl::OkStatus();
 }
 
 JobParts::Change JobParts::Split(int64_t number, v1::Job& job, std::vector<Mutation>& batch) const {
-  Change change{number, std::vector<std::string>(kNumParts)};
+  const auto known = parts_.find(number);
+  Change change{number, Parts(kNumParts), known == parts_.end() ? Parts() : known->second};
   std::set<std::string> added;
   const auto take = [&](Part part, const google::protobuf::MessageLite& message) {
     std::string bytes = Bytes(message);
     std::string& hash = change.parts[part] = ContentHash(bytes);
-    if ((!jobs_.contains(hash) || doubtful_.contains(hash)) && added.insert(hash).second)
+    if ((!jobs_.contains(IdOf(hash)) || doubtful_.contains(hash)) && added.insert(hash).second)
       batch.push_back({BlobKey(hash), std::move(bytes)});
   };
   if (job.spec().has_graph()) take(kGraph, job.spec().graph());
@@ -85,15 +92,21 @@ JobParts::Change JobParts::Split(int64_t number, v1::Job& job, std::vector<Mutat
   return change;
 }
 
-JobParts::Change JobParts::Drop(int64_t number, std::vector<Mutation>& batch) const {
-  Change change{number, {}};
+absl::StatusOr<JobParts::Change> JobParts::Drop(const Store& store, int64_t number,
+                                                std::vector<Mutation>& batch) const {
+  Change change{number, {}, {}};
+  if (const auto known = parts_.find(number); known != parts_.end()) {
+    change.before = known->second;
+  } else if (!unsure_.contains(number)) {  // One that is not known to be written was not counted.
+    ASSIGN_OR_RETURN(change.before, PartsOf(store, number));
+  }
   AddDifference(change, batch);
   return change;
 }
 
 void JobParts::AddDifference(const Change& change, std::vector<Mutation>& batch) const {
-  const std::vector<std::string> before = Of(change.job);
-  if (before == change.parts) return;
+  const Parts& before = change.before;
+  if (before == change.parts && !unsure_.contains(change.job)) return;
   batch.push_back({PartsKey(change.job), change.parts.empty()
                                              ? std::nullopt
                                              : std::optional(absl::StrJoin(change.parts, "\n"))});
@@ -101,40 +114,54 @@ void JobParts::AddDifference(const Change& change, std::vector<Mutation>& batch)
   for (const std::string& hash : before) ++gone[hash];
   for (const std::string& hash : change.parts) gone.erase(hash);
   for (const auto& [hash, uses] : gone) {
-    if (!hash.empty() && jobs_.at(hash) == uses) batch.push_back({BlobKey(hash), std::nullopt});
+    const auto jobs = jobs_.find(IdOf(hash));
+    if (!hash.empty() && jobs != jobs_.end() && jobs->second <= uses)
+      batch.push_back({BlobKey(hash), std::nullopt});
   }
 }
 
 void JobParts::Doubt(const Change& change) {
-  if (const auto it = parts_.find(change.job); it != parts_.end())
-    doubtful_.insert(it->second.begin(), it->second.end());
+  doubtful_.insert(change.before.begin(), change.before.end());
+  if (!change.parts.empty()) unsure_.insert(change.job);
 }
 
 void JobParts::Done(const Change& change) {
   for (const std::string& hash : change.parts) doubtful_.erase(hash);
   for (const std::string& hash : change.parts) {
-    if (!hash.empty()) ++jobs_[hash];
+    if (!hash.empty()) ++jobs_[IdOf(hash)];
   }
-  std::vector<std::string>& present = parts_[change.job];
-  for (const std::string& hash : present) {
-    if (!hash.empty() && --jobs_.at(hash) == 0) jobs_.erase(hash);
+  for (const std::string& hash : change.before) {
+    const auto jobs = jobs_.find(IdOf(hash));
+    if (jobs != jobs_.end() && --jobs->second <= 0) jobs_.erase(jobs);
   }
-  present = change.parts;
-  if (present.empty()) parts_.erase(change.job);
+  unsure_.erase(change.job);
+  if (change.parts.empty()) {
+    parts_.erase(change.job);
+  } else {
+    parts_[change.job] = change.parts;
+  }
 }
 
-std::vector<std::string> JobParts::Of(int64_t number) const {
-  const auto it = parts_.find(number);
-  return it == parts_.end() ? std::vector<std::string>() : it->second;
+JobParts::PartId JobParts::IdOf(const std::string& hash) {
+  PartId id = {};
+  hash.copy(id.data(), id.size());
+  return id;
 }
 
-absl::Status JobParts::Join(const Store& store, const Change& change, v1::Job& job) {
-  const std::vector<std::string>& parts = change.parts;
+absl::StatusOr<JobParts::Parts> JobParts::PartsOf(const Store& store, int64_t number) {
+  const auto stored = store.Read(PartsKey(number));
+  if (absl::IsNotFound(stored.status())) return Parts();
+  RETURN_IF_ERROR(stored.status());
+  return PartsIn(*stored);
+}
+
+absl::Status JobParts::Join(const Store& store, int64_t number, v1::Job& job) {
+  ASSIGN_OR_RETURN(const Parts parts, PartsOf(store, number));
   if (parts.empty()) {
     return job.spec().has_graph()
                ? absl::OkStatus()
                : absl::DataLossError(
-                     absl::StrCat("store: entry ", PartsKey(change.job), " is missing or damaged"));
+                     absl::StrCat("store: entry ", PartsKey(number), " is missing or damaged"));
   }
   if (!parts[kGraph].empty())
     RETURN_IF_ERROR(Read(store, parts[kGraph], *job.mutable_spec()->mutable_graph()));

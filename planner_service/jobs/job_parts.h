@@ -2,12 +2,14 @@
 // once, by what is in it, for as long as a job has it; the job's own entry is small.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/strings/string_view.h"
 #include "common/base/status.h"
 #include "planner_service/store/store.h"
@@ -18,41 +20,48 @@ namespace stagewright {
 // Not thread-safe. A change is prepared, written with the batch, and then done, or not at all.
 class JobParts {
  public:
-  // A job's parts as they will be: their hashes, empty for those that it does not have.
+  // Hashes of a job's parts, empty for those that it does not have; none if it was stored whole.
+  using Parts = std::vector<std::string>;
+  // A job's parts as they will be and as they were.
   struct Change {
     int64_t job = 0;
-    std::vector<std::string> parts;
+    Parts parts, before;
   };
 
-  // Finds out which jobs have which parts.
-  absl::Status Load(const Store& store);
+  // Finds out how many jobs have which parts, and which parts these jobs have.
+  absl::Status Load(const Store& store, const std::set<int64_t>& jobs);
 
-  // Takes the parts out of `job` and adds to the batch what keeps them.
+  // Takes the parts out of `job` and adds to the batch what keeps them. REQUIRES: the job is new,
+  // was given to Load, or was written since, and has not been put to rest.
   Change Split(int64_t number, v1::Job& job, std::vector<Mutation>& batch) const;
-  // Adds to the batch what forgets the parts of a job that is deleted.
-  Change Drop(int64_t number, std::vector<Mutation>& batch) const;
+  // Adds to the batch what forgets the parts of a job that is deleted. Errors of PartsOf.
+  absl::StatusOr<Change> Drop(const Store& store, int64_t number,
+                              std::vector<Mutation>& batch) const;
   // The batch was written.
   void Done(const Change& change);
   // It was not, or perhaps it was: what it may have deleted is written again by whoever has it
   // next.
   void Doubt(const Change& change);
+  // Nothing is written of the job any more, until it is deleted: the store knows its parts.
+  void Rest(int64_t number) { parts_.erase(number); }
 
-  // A job's parts as they are stored, as in a Change; empty if it was stored whole.
-  std::vector<std::string> Of(int64_t number) const;
-  // Puts these parts back. A job that was stored whole stays as it is. DATA_LOSS names the part
-  // that is not there or is not what it was.
-  static absl::Status Join(const Store& store, const Change& change, v1::Job& job);
-  // The same with those of the job.
-  absl::Status Join(const Store& store, int64_t number, v1::Job& job) const {
-    return Join(store, Change{number, Of(number)}, job);
-  }
+  // As the store has them, by any thread.
+  static absl::StatusOr<Parts> PartsOf(const Store& store, int64_t number);
+  // Puts the job's parts back, by any thread. A job that was stored whole stays as it is. DATA_LOSS
+  // names the part that is not there or is not what it was.
+  static absl::Status Join(const Store& store, int64_t number, v1::Job& job);
 
  private:
+  // Half of a part's hash: nothing else has the same.
+  using PartId = std::array<char, 32>;
+  static PartId IdOf(const std::string& hash);
+
   void AddDifference(const Change& change, std::vector<Mutation>& batch) const;
 
-  std::map<int64_t, std::vector<std::string>> parts_;  // By job.
-  std::map<std::string, int> jobs_;                    // How many have the part.
-  std::set<std::string> doubtful_;                     // May be missing.
+  std::map<int64_t, Parts> parts_;         // By job, of those that are not at rest.
+  absl::flat_hash_map<PartId, int> jobs_;  // How many have the part.
+  std::set<std::string> doubtful_;         // May be missing.
+  std::set<int64_t> unsure_;               // Jobs whose parts the store may know otherwise.
 };
 
 // The entry of a part, and whether its value is what the key says.

@@ -13,8 +13,6 @@
 #include "planner_service/wire/plan_proto.h"
 
 namespace stagewright {
-namespace {
-
 google::protobuf::Timestamp ToProto(absl::Time time) {
   const int64_t nanos = absl::ToUnixNanos(time);
   google::protobuf::Timestamp proto;
@@ -49,6 +47,8 @@ JobState FromProto(v1::JobState state) {
       return JobState::kPending;
   }
 }
+
+namespace {
 
 absl::StatusOr<LossPolicy> FromProto(v1::LossPolicy policy) {
   switch (policy) {
@@ -88,11 +88,11 @@ EventKind FromProto(v1::EventKind kind) {
 }
 
 Event FromProto(const v1::Event& proto) {
-  return {FromProto(proto.time()),
-          FromProto(proto.last_time()),
+  return {stagewright::FromProto(proto.time()),
+          stagewright::FromProto(proto.last_time()),
           proto.count(),
           FromProto(proto.kind()),
-          FromProto(proto.state()),
+          stagewright::FromProto(proto.state()),
           proto.message(),
           proto.job(),
           proto.worker(),

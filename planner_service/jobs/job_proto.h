@@ -1,6 +1,9 @@
 // Jobs on the wire and in the store, which has them in the same form.
 #pragma once
 
+#include <google/protobuf/timestamp.pb.h>
+
+#include "absl/time/time.h"
 #include "common/base/status.h"
 #include "planner_service/jobs/job.h"
 #include "planner_service/jobs/job_request.h"
@@ -9,6 +12,10 @@
 namespace stagewright {
 
 v1::JobState ToProto(JobState state);
+JobState FromProto(v1::JobState state);
+
+google::protobuf::Timestamp ToProto(absl::Time time);
+absl::Time FromProto(const google::protobuf::Timestamp& proto);
 
 v1::Event ToProto(const Event& event);
 

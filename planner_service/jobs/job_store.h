@@ -1,12 +1,14 @@
 // Jobs, their steps and their traces in the store.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <string>
 #include <vector>
 
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 #include "common/base/status.h"
 #include "common/wire/step_history.h"
 #include "planner_service/jobs/job.h"
@@ -23,53 +25,75 @@ std::string JobOfEntry(absl::string_view key);
 // are for others to read.
 bool IsReadableEntry(absl::string_view key, const std::string& value);
 
+// What is known of a job that has ended without reading it.
+struct EndedJob {
+  int64_t number = 0;
+  JobState state = JobState::kFailed;
+  absl::Time end_time;
+  int64_t version = 0;
+  std::string owner, tenant, display_name;
+};
+
+// REQUIRES: the job has ended.
+EndedJob SummaryOf(const Job& job);
+
 // What the store has of jobs.
 struct StoredJobs {
-  // In the order of their numbers, perhaps without graph and plans, which are kept apart.
+  // Those that have not ended, in the order of their numbers, perhaps without graph and plans,
+  // which are kept apart.
   std::vector<v1::Job> jobs;
+  std::vector<EndedJob> ended;  // The others; likewise.
   // Keys of entries that cannot be read. They are set aside.
   std::vector<std::string> damaged;
   int64_t last_number = 0;  // No job, not even one that cannot be read, has a larger one.
 };
 
-// Not thread-safe, but for ReadSteps and ReadTrace. The store outlives it.
+// Not thread-safe, but for ReadEnded, ReadSteps and ReadTrace. The store outlives it.
 class JobStore {
  public:
   explicit JobStore(Store* store) : store_(store) {}
 
-  // All at once: the job, its steps unless null, and that `request_id` made it unless empty, with
-  // the request's digest.
+  // All at once: the job, with its summary if it has ended, its steps unless null, and that
+  // `request_id` made it unless empty, with the request's digest.
   absl::Status Write(const Job& job, const StepHistory* steps, const std::string& request_id = "",
                      const std::string& digest = "");
+  // Nothing of a job that has ended is written any more until it is removed.
+  void Rest(int64_t job) { parts_.Rest(job); }
   // That the id was one of a request for a job.
   absl::Status WriteRequest(const std::string& id, const KnownRequest& request);
   // All that there is of the job, with those requests; its number is not given again: the next job
   // has `next_number`.
-  absl::Status Remove(const Job& job, const std::vector<std::string>& request_ids,
+  absl::Status Remove(int64_t job, const std::vector<std::string>& request_ids,
                       int64_t next_number);
   // At least the number that the next job has by Remove; 1 if none was removed.
   absl::StatusOr<int64_t> ReadNextNumber() const;
   absl::Status WriteSteps(const Job& job, const StepHistory& steps);
   absl::Status WriteTrace(const Job& job, const v1::GetJobTraceResponse& trace);
 
+  // O(jobs that have not ended), but for keys and summaries. What a program that wrote no summaries
+  // has left is read once, and gets them.
   absl::StatusOr<StoredJobs> ReadJobs();
   // Adds graph and plans to a job that ReadJobs gave. DATA_LOSS names what is missing.
   absl::Status Complete(v1::Job& job) const;
   // Reads one as it was written last, with graph and plans, when it is called, by any thread: it
   // needs the store alone. NOT_FOUND; DATA_LOSS, also if the job is removed meanwhile.
   std::function<absl::StatusOr<Job>()> ReaderOf(int64_t number) const;
+  // One that has ended, as lists show it: without graph and plans. NOT_FOUND; DATA_LOSS.
+  absl::StatusOr<Job> ReadEnded(int64_t number) const;
   // For one whose parts do not fit together.
   absl::Status SetJobAside(const std::string& name);
   // The history of a job as it was written last; empty if it never was. DATA_LOSS names the entry
   // if it is damaged; likewise below.
-  absl::StatusOr<StepHistory> ReadSteps(const Job& job) const;
+  absl::StatusOr<StepHistory> ReadSteps(int64_t job) const;
   // NOT_FOUND if none was written.
-  absl::StatusOr<v1::GetJobTraceResponse> ReadTrace(const Job& job) const;
+  absl::StatusOr<v1::GetJobTraceResponse> ReadTrace(int64_t job) const;
   // By id, as RequestBook reads them.
   absl::StatusOr<std::map<std::string, std::string>> ReadRequests() const;
 
  private:
   absl::Status WriteWithParts(const std::vector<Mutation>& batch, const JobParts::Change& parts);
+  // Those of jobs without a summary, which are added to `stored`.
+  absl::Status ReadUnsummed(const std::vector<std::string>& keys, StoredJobs& stored);
 
   Store* const store_;
   JobParts parts_;

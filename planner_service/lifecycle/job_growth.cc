@@ -75,7 +75,7 @@ void JobLife::SeekGrowth() {
   if (!planners_.replan || !records_.trouble().ok()) return;
   bool busy = false;
   std::vector<JobRecord*> may_grow;
-  for (auto& [number, record] : records_.all()) {
+  for (auto& [number, record] : records_.live()) {
     const Job& job = record.job;
     if (IsTerminal(job.state)) continue;
     busy |=

@@ -67,7 +67,7 @@ JobLife::JobLife(Store* store, ProfileStore* profiles, WorkerRegistry* registry,
 
 void JobLife::Freeze() {
   suspended_ = true;
-  for (auto& [number, record] : records_.all()) {
+  for (auto& [number, record] : records_.live()) {
     for (const auto& search : {record.planning, record.replanning, record.ahead.search})
       if (search != nullptr) search->Cancel();
   }
@@ -76,7 +76,7 @@ void JobLife::Freeze() {
 void JobLife::Suspend() {
   Freeze();
   records_.WriteWaiting(absl::InfiniteFuture());
-  for (auto& [number, record] : records_.all()) records_.WriteSteps(record);
+  for (auto& [number, record] : records_.live()) records_.WriteSteps(record);
 }
 
 absl::Status JobLife::Recover() {
@@ -85,6 +85,7 @@ absl::Status JobLife::Recover() {
   next_ = std::max(next_, stored.last_number + 1);
   for (const std::string& key : stored.damaged)
     notes_.push_back(absl::StrCat(JobOfEntry(key), " is damaged in the store and was set aside"));
+  RecoverEnded(std::move(stored.ended));
   for (v1::Job& job : stored.jobs) {
     const std::string name = job.name();
     if (absl::Status status = RecoverJob(std::move(job)); !status.ok()) {
@@ -100,23 +101,23 @@ absl::Status JobLife::Recover() {
   return absl::OkStatus();
 }
 
+void JobLife::RecoverEnded(std::vector<EndedJob> ended) {
+  for (EndedJob& job : ended) records_.ended().Add(std::move(job));
+  if (!options_.on_found_ended) return;
+  for (const auto& [state, jobs] : records_.ended().CountByState())
+    options_.on_found_ended(state, jobs);
+}
+
 absl::Status JobLife::RecoverJob(v1::Job stored) {
-  absl::StatusOr<JobRequest> request = JobRequest();
-  if (!IsTerminal(stored.state())) {
-    RETURN_IF_ERROR(records_.store().Complete(stored));
-    request = FromProto(stored.spec());
-  }
+  RETURN_IF_ERROR(records_.store().Complete(stored));
+  absl::StatusOr<JobRequest> request = FromProto(stored.spec());
   ASSIGN_OR_RETURN(Job read, FromProto(std::move(stored)));
-  JobRecord& record = records_.all()[read.number];
+  JobRecord& record = records_.live()[read.number];
   record.job = std::move(read);
   record.told = record.job;
   Job& job = record.job;
   if (options_.on_change) options_.on_change(job);
-  if (IsTerminal(job.state)) {
-    ForgetParts(record);
-    return absl::OkStatus();
-  }
-  if (auto steps = records_.store().ReadSteps(job); steps.ok()) {
+  if (auto steps = records_.store().ReadSteps(job.number); steps.ok()) {
     record.history = *std::move(steps);
   } else {
     notes_.push_back(absl::StrCat(job.name(), ": ", steps.status().message()));
@@ -147,7 +148,8 @@ absl::Status JobLife::RecoverJob(v1::Job stored) {
   record.run.emplace(job, absl::Now());
   record.run->recovered = true;
   for (const auto& [worker, devices] : record.run->workers()) record.run->Lose(worker);
-  if (auto trace = records_.store().ReadTrace(job); trace.ok()) record.trace = *std::move(trace);
+  if (auto trace = records_.store().ReadTrace(job.number); trace.ok())
+    record.trace = *std::move(trace);
   record.trace.clear_measured();
   record.trace.clear_devices();
   for (const std::string& device : job.devices) record.trace.add_devices(device);
@@ -156,15 +158,15 @@ absl::Status JobLife::RecoverJob(v1::Job stored) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<const Job*> JobLife::Submit(const v1::JobSpec& spec, JobRequest request,
-                                           const std::string& request_id,
-                                           const std::string& client) {
+absl::StatusOr<int64_t> JobLife::Submit(const v1::JobSpec& spec, JobRequest request,
+                                        const std::string& request_id, const std::string& client) {
   const std::string digest = request_id.empty() ? "" : DigestOf(spec);
   ASSIGN_OR_RETURN(const KnownRequest* known, requests_.Find(request_id, digest));
   if (known != nullptr) {
-    if (JobRecord* record = records_.Find(JobNumber(known->job))) return &ShownJob(*record);
+    const int64_t number = JobNumber(known->job);
+    if (records_.Knows(number)) return number;
   }
-  RETURN_IF_ERROR(CheckOutput(records_.all(), spec.output_path()));
+  RETURN_IF_ERROR(CheckOutput(records_.live(), spec.output_path()));
   RETURN_IF_ERROR(CheckWritable());
   RETURN_IF_ERROR(ForgetDoubtful());
   Job job;
@@ -182,7 +184,8 @@ absl::StatusOr<const Job*> JobLife::Submit(const v1::JobSpec& spec, JobRequest r
   RETURN_IF_ERROR(ToldOf(written));
   ++next_;
   requests_.Add(request_id, {job.name(), digest});
-  JobRecord& record = records_.all()[job.number];
+  const int64_t number = job.number;
+  JobRecord& record = records_.live()[number];
   record.job = std::move(job);
   Event told = record.job.events[0];
   told.request = request_id;
@@ -190,12 +193,13 @@ absl::StatusOr<const Job*> JobLife::Submit(const v1::JobSpec& spec, JobRequest r
   records_.Report(told);
   records_.Announce(record.job);
   Advance();
-  return &ShownJob(record);
+  return number;
 }
 
 absl::Status JobLife::ForgetDoubtful() {
   if (!doubtful_.has_value()) return absl::OkStatus();
-  RETURN_IF_ERROR(ToldOf(records_.store().Remove(doubtful_->job, {doubtful_->request_id}, next_)));
+  RETURN_IF_ERROR(
+      ToldOf(records_.store().Remove(doubtful_->job.number, {doubtful_->request_id}, next_)));
   doubtful_.reset();
   return absl::OkStatus();
 }
@@ -215,20 +219,22 @@ absl::StatusOr<v1::Worker> JobLife::SetAvailability(const std::string& worker,
 absl::Status JobLife::MaySubmit(const v1::JobSpec& spec, const std::string& request_id) const {
   ASSIGN_OR_RETURN(const KnownRequest* known,
                    requests_.Find(request_id, request_id.empty() ? "" : DigestOf(spec)));
-  return known == nullptr ? CheckOutput(records_.all(), spec.output_path()) : absl::OkStatus();
+  return known == nullptr ? CheckOutput(records_.live(), spec.output_path()) : absl::OkStatus();
 }
 
 absl::Status JobLife::Delete(int64_t number) {
+  const JobState state = records_.StateOf(number);
   RETURN_IF_ERROR(Forget(records_, requests_, number, next_));
-  if (options_.on_forgotten) options_.on_forgotten(number);
+  if (options_.on_forgotten) options_.on_forgotten(number, state);
   return absl::OkStatus();
 }
 
 void JobLife::ForgetOld(absl::Time now) {
   if (suspended_ || now < forget_again_) return;
-  const std::vector<int64_t> expired = Expired(records_.all(), options_.keep, now);
   const absl::Time begun = absl::Now();
-  for (const int64_t number : expired) {
+  while (true) {
+    const int64_t number = OldestExpired(records_.ended(), options_.keep, now);
+    if (number < 0) break;
     if (absl::Now() - begun > kForgetFor) return;  // The others with the next tick.
     // A store that fails is tried again; the others would fail, too.
     if (!Delete(number).ok()) break;
@@ -237,20 +243,22 @@ void JobLife::ForgetOld(absl::Time now) {
 }
 
 absl::Status JobLife::Cancel(int64_t number, const std::string& request_id) {
-  JobRecord& record = *records_.Find(number);
-  const std::string digest = DigestOfCancel(record.job.name());
+  const std::string name = absl::StrCat("jobs/", number);
+  const JobState state = records_.StateOf(number);
+  const std::string digest = DigestOfCancel(name);
   ASSIGN_OR_RETURN(const KnownRequest* known, requests_.Find(request_id, digest));
-  if (IsTerminal(record.job.state) && known != nullptr && !record.unstored.has_value())
-    return absl::OkStatus();
+  JobRecord* const record = records_.Find(number);
+  const bool unstored = record != nullptr && record->unstored.has_value();
+  if (IsTerminal(state) && known != nullptr && !unstored) return absl::OkStatus();
   RETURN_IF_ERROR(CheckWritable());
-  if (record.job.state == JobState::kCancelled) return absl::OkStatus();
-  if (IsTerminal(record.job.state)) {
+  if (state == JobState::kCancelled) return absl::OkStatus();
+  if (IsTerminal(state)) {
     return absl::FailedPreconditionError(
-        absl::StrCat(record.job.name(), " has ended already: ", JobStateName(record.job.state)));
+        absl::StrCat(name, " has ended already: ", JobStateName(state)));
   }
-  End(record, JobState::kCancelled, "cancelled by request");
+  End(*record, JobState::kCancelled, "cancelled by request");
   // Without it a call that is repeated finds the job cancelled all the same.
-  const KnownRequest request = {record.job.name(), digest};
+  const KnownRequest request = {name, digest};
   if (!request_id.empty() && records_.trouble().ok() &&
       records_.store().WriteRequest(request_id, request).ok())
     requests_.Add(request_id, request);
@@ -260,7 +268,9 @@ absl::Status JobLife::Cancel(int64_t number, const std::string& request_id) {
 
 absl::StatusOr<ReplanProblem> JobLife::BeginReplan(int64_t number, absl::Duration limit) {
   if (suspended_) return absl::UnavailableError(kShuttingDown);
-  JobRecord& record = *records_.Find(number);
+  JobRecord* const found = records_.Find(number);
+  if (found == nullptr) return NotRunning(number, records_.StateOf(number));
+  JobRecord& record = *found;
   if (record.seeks_growth) StopSeeking(record);  // Who asks comes first.
   ASSIGN_OR_RETURN(const OperatorProfile known, records_.profiles().Read());
   const std::vector<RegisteredDevice> devices = DevicesToReplanFor(
@@ -279,7 +289,11 @@ absl::StatusOr<v1::ReplanJobResponse> JobLife::EndReplan(const ReplanProblem& pr
                                                          absl::StatusOr<ReplanResult> result,
                                                          bool apply) {
   JobRecord* const found = records_.Find(problem.number);
-  if (found == nullptr) return absl::AbortedError("the job was deleted while it was planned anew");
+  if (found == nullptr) {
+    return absl::AbortedError(
+        absl::StrCat(problem.job, records_.Knows(problem.number) ? " ended" : " was deleted",
+                     " while it was planned anew"));
+  }
   JobRecord& record = *found;
   record.replanning.reset();
   if (suspended_) return absl::UnavailableError(kShuttingDown);
@@ -370,7 +384,7 @@ absl::StatusOr<int64_t> JobLife::Register(const v1::Register& message,
       sink(over);
     }
   }
-  for (auto& [number, record] : records_.all()) {
+  for (auto& [number, record] : records_.live()) {
     const bool awaited = record.job.state == JobState::kRecovering &&
                          record.run->HasWorker(worker) && !record.run->gone().contains(worker);
     if (!awaited) continue;
@@ -393,13 +407,14 @@ void JobLife::Tick(absl::Time now) {
   ticked_ = std::max(ticked_, now);
   registry_->Tick(now);
   records_.WriteWaiting(now);
-  for (auto& [number, record] : records_.all()) {
+  for (auto& [number, record] : records_.live()) {
     if (now >= record.write_steps) records_.WriteSteps(record);
     const bool waits =
         !IsTerminal(record.job.state) && record.run.has_value() && !record.unstored.has_value();
     if (waits && now >= record.run->deadline) OnLate(record);
     if (waits && record.run.has_value()) EndLateOffer(records_, record, now);
   }
+  records_.Retire();
   ForgetOld(now);
   Advance();
   PlanAhead();

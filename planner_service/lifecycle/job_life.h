@@ -35,7 +35,7 @@ class JobLife {
   JobLife(Store* store, ProfileStore* profiles, WorkerRegistry* registry,
           const JobManagerOptions& options, JobPlanners planners);
 
-  const std::map<int64_t, JobRecord>& records() const { return records_.all(); }
+  const JobRecords& records() const { return records_; }
   const JobStore& store() const { return records_.store(); }
   // What Recover found damaged, a line each.
   const std::vector<std::string>& notes() const { return notes_; }
@@ -43,14 +43,13 @@ class JobLife {
   // JobManager says what these do.
   absl::Status Recover();
   absl::Status CheckWritable() const;
-  // REQUIRES: Check(request), which is what the spec says.
-  absl::StatusOr<const Job*> Submit(const v1::JobSpec& spec, JobRequest request,
-                                    const std::string& request_id, const std::string& client);
+  // The job's number. REQUIRES: Check(request), which is what the spec says.
+  absl::StatusOr<int64_t> Submit(const v1::JobSpec& spec, JobRequest request,
+                                 const std::string& request_id, const std::string& client);
   bool Knows(const std::string& request_id) const { return requests_.Knows(request_id); }
   // What Submit would refuse it for now.
   absl::Status MaySubmit(const v1::JobSpec& spec, const std::string& request_id) const;
   absl::Status Cancel(int64_t job, const std::string& request_id);
-  // Forgets a job that has ended.
   absl::Status Delete(int64_t job);
   absl::StatusOr<v1::Worker> SetAvailability(const std::string& worker,
                                              v1::WorkerAvailability availability);
@@ -81,6 +80,7 @@ class JobLife {
   void OnPlanned(int64_t job, int64_t generation, absl::StatusOr<PlannedJob> plan);
 
  private:
+  void RecoverEnded(std::vector<EndedJob> ended);
   absl::Status RecoverJob(v1::Job stored);
   absl::Status ForgetDoubtful();
   void ForgetOld(absl::Time now);

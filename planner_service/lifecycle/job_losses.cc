@@ -100,7 +100,7 @@ void JobLife::AfterReturn(JobRecord& record) {
 
 void JobLife::OnLost(const std::string& worker, const std::string& why, bool silent) {
   if (suspended_) return;
-  for (auto& [number, record] : records_.all()) {
+  for (auto& [number, record] : records_.live()) {
     Job& job = record.job;
     if (!OnWorkers(job.state) || !record.run->HasWorker(worker) ||
         record.run->lost().contains(worker))

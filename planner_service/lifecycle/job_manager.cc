@@ -1,6 +1,7 @@
 #include "planner_service/lifecycle/job_manager.h"
 
 #include <algorithm>
+#include <iterator>
 #include <optional>
 #include <set>
 #include <tuple>
@@ -36,22 +37,82 @@ constexpr absl::Duration kToldOfPause = absl::Seconds(10);
 // What clients see: everything but the graph, which they sent.
 v1::Job Shown(const Job& job) { return ToProto(job, GraphDetail::kNone); }
 
-bool IsAskedFor(const Job& job, const v1::ListJobsRequest& request) {
+bool IsAskedFor(const EndedJobs::Group& group, const v1::ListJobsRequest& request) {
   const auto& states = request.states();
   const auto is = [](const std::string& asked, const std::string& actual) {
     return asked.empty() || asked == actual;
   };
-  return is(request.owner(), job.spec->owner()) && is(request.tenant(), job.spec->tenant()) &&
+  return is(request.owner(), group.owner) && is(request.tenant(), group.tenant) &&
          (states.empty() ||
-          std::find(states.begin(), states.end(), ToProto(job.state)) != states.end()) &&
-         absl::StrContains(job.spec->display_name(), request.display_name_contains());
+          std::find(states.begin(), states.end(), ToProto(group.state)) != states.end());
 }
 
-absl::StatusOr<const JobRecord*> RecordOf(const JobLife& life, const std::string& name) {
-  const auto it = life.records().find(JobNumber(name));
-  if (it == life.records().end())
-    return WithResource(absl::NotFoundError(absl::StrCat("no job \"", name, "\"")), name);
-  return &it->second;
+bool IsAskedFor(const std::string& display_name, const v1::ListJobsRequest& request) {
+  return absl::StrContains(display_name, request.display_name_contains());
+}
+
+bool IsAskedFor(const Job& job, const v1::ListJobsRequest& request) {
+  return IsAskedFor({job.spec->owner(), job.spec->tenant(), job.state}, request) &&
+         IsAskedFor(job.spec->display_name(), request);
+}
+
+// A line of a list, of which the rest is read without the lock if the job has ended.
+struct Row {
+  std::optional<Job> live;
+  EndedJob ended;
+};
+
+// Live and ended jobs below `before` that are asked for, newest first, until `take` is false.
+void VisitAskedFor(const JobRecords& records, int64_t before, const v1::ListJobsRequest& request,
+                   const std::function<bool(int64_t, Row)>& take) {
+  auto live = records.live().lower_bound(before);
+  const auto take_live = [&](int64_t down_to) {
+    while (live != records.live().begin() && std::prev(live)->first > down_to) {
+      const Job& job = ShownJob((--live)->second);
+      if (!IsAskedFor(job, request)) continue;
+      Row row{job, {}};
+      row.live->plan.reset();
+      row.live->sequential_plan.reset();
+      if (!take(job.number, std::move(row))) return false;
+    }
+    return true;
+  };
+  bool more = true;
+  records.ended().VisitNewest(
+      before, [&](const EndedJobs::Group& group) { return IsAskedFor(group, request); },
+      [&](const EndedJob& ended) {
+        more = take_live(ended.number) && (!IsAskedFor(ended.display_name, request) ||
+                                           take(ended.number, Row{std::nullopt, ended}));
+        return more;
+      });
+  if (more) take_live(-1);
+}
+
+// What is known of a job whose entry cannot be read now.
+v1::Job Unread(const EndedJob& ended, const absl::Status& why) {
+  v1::Job job;
+  job.set_name(absl::StrCat("jobs/", ended.number));
+  job.set_state(ToProto(ended.state));
+  job.set_message(absl::StrCat("cannot be read: ", why.message()));
+  job.set_version(ended.version);
+  if (ended.end_time != absl::InfiniteFuture()) *job.mutable_end_time() = ToProto(ended.end_time);
+  job.mutable_spec()->set_owner(ended.owner);
+  job.mutable_spec()->set_tenant(ended.tenant);
+  job.mutable_spec()->set_display_name(ended.display_name);
+  return job;
+}
+
+// The number of a job that is known.
+absl::StatusOr<int64_t> NumberOf(const JobLife& life, const std::string& name) {
+  const int64_t number = JobNumber(name);
+  if (life.records().Knows(number)) return number;
+  return WithResource(absl::NotFoundError(absl::StrCat("no job \"", name, "\"")), name);
+}
+
+// Null if it has ended.
+const JobRecord* LiveOf(const JobLife& life, int64_t number) {
+  const auto live = life.records().live().find(number);
+  return live == life.records().live().end() ? nullptr : &live->second;
 }
 
 }  // namespace
@@ -91,15 +152,15 @@ absl::StatusOr<Job> JobManager::CopyOf(const std::string& name) const {
   std::function<absl::StatusOr<Job>()> read;
   {
     absl::MutexLock lock(&mutex_);
-    ASSIGN_OR_RETURN(const JobRecord* record, RecordOf(life_, name));
-    const Job& job = ShownJob(*record);
-    if (job.graph != nullptr) return job;
-    read = life_.store().ReaderOf(job.number);
+    ASSIGN_OR_RETURN(const int64_t number, NumberOf(life_, name));
+    const JobRecord* live = LiveOf(life_, number);
+    if (live != nullptr && ShownJob(*live).graph != nullptr) return ShownJob(*live);
+    read = life_.store().ReaderOf(number);
   }
   absl::StatusOr<Job> whole = read();
   if (whole.ok()) return whole;
   absl::MutexLock lock(&mutex_);
-  RETURN_IF_ERROR(RecordOf(life_, name).status());  // It may have been deleted meanwhile.
+  RETURN_IF_ERROR(NumberOf(life_, name).status());  // It may have been deleted meanwhile.
   return ToldOfRead(whole.status());
 }
 
@@ -206,14 +267,17 @@ absl::StatusOr<v1::Job> JobManager::Submit(const v1::JobSpec& spec, const std::s
                                            const std::string& client) {
   ASSIGN_OR_RETURN(JobRequest request, FromProto(spec));
   RETURN_IF_ERROR(Check(request));
-  Job submitted;
+  std::string name;
   {
     absl::MutexLock lock(&mutex_);
     RETURN_IF_ERROR(CheckDevices(request, request_id));
-    ASSIGN_OR_RETURN(const Job* job, life_.Submit(spec, std::move(request), request_id, client));
-    submitted = *job;
+    ASSIGN_OR_RETURN(const int64_t number,
+                     life_.Submit(spec, std::move(request), request_id, client));
+    name = absl::StrCat("jobs/", number);
+    if (const JobRecord* live = LiveOf(life_, number)) return Shown(ShownJob(*live));
   }
-  return Shown(submitted);
+  ASSIGN_OR_RETURN(const Job ended, CopyOf(name));
+  return Shown(ended);
 }
 
 absl::StatusOr<v1::Job> JobManager::Get(const std::string& name) const {
@@ -227,46 +291,56 @@ absl::StatusOr<v1::ListJobsResponse> JobManager::List(const v1::ListJobsRequest&
   const size_t limit = page_size == 0 ? kDefaultPageSize
                                       : static_cast<size_t>(std::min(page_size, kLargestPageSize));
   ASSIGN_OR_RETURN(const int64_t before, NumberOfPage(request));
-  std::vector<Job> page;
+  std::vector<Row> page;
   v1::ListJobsResponse response;
+  const JobStore* store = nullptr;
   {
     absl::MutexLock lock(&mutex_);
-    const std::map<int64_t, JobRecord>& records = life_.records();
-    for (auto it = records.lower_bound(before); it != records.begin();) {
-      --it;
-      const Job& job = ShownJob(it->second);
-      if (!IsAskedFor(job, request)) continue;
+    store = &life_.store();
+    VisitAskedFor(life_.records(), before, request, [&](int64_t number, Row row) {
+      // A job's number, not a place in the list: what comes or goes meanwhile shifts nothing.
       if (page.size() == limit) {
-        // A job's number, not a place in the list: what comes or goes meanwhile shifts nothing.
-        response.set_next_page_token(PageToken(it->first + 1, request));
-        break;
+        response.set_next_page_token(PageToken(number + 1, request));
+        return false;
       }
-      page.push_back(job);
-      page.back().plan.reset();
-      page.back().sequential_plan.reset();
-    }
+      page.push_back(std::move(row));
+      return true;
+    });
   }
-  for (const Job& job : page) *response.add_jobs() = Shown(job);
+  absl::Status silent;  // Why the store is not asked any more: each question would take time.
+  for (const Row& row : page) {
+    if (row.live.has_value()) {
+      *response.add_jobs() = Shown(*row.live);
+      continue;
+    }
+    const absl::StatusOr<Job> ended =
+        silent.ok() ? store->ReadEnded(row.ended.number) : absl::StatusOr<Job>(silent);
+    if (absl::IsNotFound(ended.status())) continue;  // It was deleted meanwhile.
+    if (!ended.ok() && !absl::IsDataLoss(ended.status())) silent = ended.status();
+    *response.add_jobs() = ended.ok() ? Shown(*ended) : Unread(row.ended, ended.status());
+  }
   return response;
 }
 
 absl::StatusOr<v1::Job> JobManager::Cancel(const std::string& name, const std::string& request_id) {
-  Job cancelled;
+  std::optional<Job> cancelled;
   {
     absl::MutexLock lock(&mutex_);
-    ASSIGN_OR_RETURN(const JobRecord* record, RecordOf(life_, name));
-    RETURN_IF_ERROR(life_.Cancel(record->job.number, request_id));
-    cancelled = ShownJob(*record);
+    ASSIGN_OR_RETURN(const int64_t number, NumberOf(life_, name));
+    RETURN_IF_ERROR(life_.Cancel(number, request_id));
+    if (const JobRecord* live = LiveOf(life_, number)) cancelled = ShownJob(*live);
   }
   // It is cancelled also if it was deleted meanwhile, or what only the store has cannot be read.
   absl::StatusOr<Job> whole = CopyOf(name);
-  return Shown(whole.ok() ? *whole : cancelled);
+  if (!whole.ok() && cancelled.has_value()) return Shown(*cancelled);
+  RETURN_IF_ERROR(whole.status());
+  return Shown(*whole);
 }
 
 absl::Status JobManager::Delete(const std::string& name) {
   absl::MutexLock lock(&mutex_);
-  ASSIGN_OR_RETURN(const JobRecord* record, RecordOf(life_, name));
-  return life_.Delete(record->job.number);
+  ASSIGN_OR_RETURN(const int64_t number, NumberOf(life_, name));
+  return life_.Delete(number);
 }
 
 absl::Status JobManager::Validate(const v1::JobSpec& spec, const std::string& request_id) const {
@@ -319,8 +393,7 @@ absl::StatusOr<ReplanProblem> JobManager::BeginReplan(const v1::ReplanJobRequest
   if (request.time_limit_ns() < 0 || absl::Nanoseconds(request.time_limit_ns()) > kLongestReplan)
     return WrongField("", "time_limit_ns", "must be from 0 to an hour");
   absl::MutexLock lock(&mutex_);
-  ASSIGN_OR_RETURN(const JobRecord* record, RecordOf(life_, request.name()));
-  const int64_t number = record->job.number;
+  ASSIGN_OR_RETURN(const int64_t number, NumberOf(life_, request.name()));
   ASSIGN_OR_RETURN(ReplanProblem problem,
                    life_.BeginReplan(number, absl::Nanoseconds(request.time_limit_ns())));
   ++planning_;
@@ -373,15 +446,15 @@ absl::StatusOr<v1::GetJobTraceResponse> JobManager::Trace(const std::string& nam
 
 absl::StatusOr<v1::GetJobTraceResponse> JobManager::RecordedTrace(const std::string& name) const {
   const JobStore* store = nullptr;
-  Job ended;
+  int64_t number = 0;
   {
     absl::MutexLock lock(&mutex_);
-    ASSIGN_OR_RETURN(const JobRecord* record, RecordOf(life_, name));
-    if (!record->trace.measured().empty()) return record->trace;
+    ASSIGN_OR_RETURN(number, NumberOf(life_, name));
+    const JobRecord* live = LiveOf(life_, number);
+    if (live != nullptr && !live->trace.measured().empty()) return live->trace;
     store = &life_.store();
-    ended = record->job;
   }
-  auto stored = store->ReadTrace(ended);
+  auto stored = store->ReadTrace(number);
   if (stored.ok() && !stored->measured().empty()) return stored;
   return absl::FailedPreconditionError(absl::StrCat(name, " has no recorded steps yet"));
 }
@@ -390,15 +463,15 @@ absl::StatusOr<v1::ListJobStepsResponse> JobManager::Steps(const std::string& na
                                                            int64_t after_step) const {
   if (after_step < 0) return WrongField("", "after_step", "must not be negative");
   const JobStore* store = nullptr;
-  Job ended;
+  int64_t number = 0;
   {
     absl::MutexLock lock(&mutex_);
-    ASSIGN_OR_RETURN(const JobRecord* record, RecordOf(life_, name));
-    if (!record->history.empty()) return record->history.ToProto(after_step);
+    ASSIGN_OR_RETURN(number, NumberOf(life_, name));
+    const JobRecord* live = LiveOf(life_, number);
+    if (live != nullptr && !live->history.empty()) return live->history.ToProto(after_step);
     store = &life_.store();
-    ended = record->job;
   }
-  const absl::StatusOr<StepHistory> steps = store->ReadSteps(ended);
+  const absl::StatusOr<StepHistory> steps = store->ReadSteps(number);
   if (!steps.ok()) return ToldOfRead(steps.status());
   return steps->ToProto(after_step);
 }
@@ -408,9 +481,10 @@ absl::StatusOr<int64_t> JobManager::Watch(const std::string& name, JobWatches::W
   int64_t number = 0;
   {
     absl::MutexLock lock(&mutex_);
-    ASSIGN_OR_RETURN(const JobRecord* record, RecordOf(life_, name));
-    number = record->job.number;
-    const int64_t version = ShownJob(*record).version;
+    ASSIGN_OR_RETURN(number, NumberOf(life_, name));
+    const JobRecord* live = LiveOf(life_, number);
+    const int64_t version =
+        live == nullptr ? life_.records().ended().Find(number)->version : ShownJob(*live).version;
     if (after_version > version) {
       return WithResource(
           WithReason(absl::OutOfRangeError(absl::StrCat(

@@ -28,7 +28,9 @@ struct JobManagerOptions {
   absl::Duration growth_pause = absl::Seconds(10);
   QueueRules quotas;  // Devices that owners may hold at once.
   Retention keep;     // Ended jobs beyond it are forgotten.
-  std::function<void(int64_t job)> on_forgotten;
+  std::function<void(int64_t job, JobState state)> on_forgotten;
+  // So many jobs were found that had ended so: on_change tells nothing of them.
+  std::function<void(JobState state, int64_t jobs)> on_found_ended;
   // Called after every change of a job, in order, without locks held by the caller that matter;
   // must not call back.
   std::function<void(const Job&)> on_change;

@@ -143,7 +143,7 @@ JobQueue QueueOf(const JobRecords& records, const std::vector<RegisteredDevice>&
     if (!device.available) closed.insert(device.QualifiedName());
   }
   const std::map<std::string, std::vector<std::string>> all_ending = records.registry().Ending();
-  for (const auto& [number, record] : records.all()) {
+  for (const auto& [number, record] : records.live()) {
     const Job& job = record.job;
     if (IsTerminal(job.state)) continue;
     if (job.state != JobState::kPending) {
@@ -213,13 +213,13 @@ std::string MayNotChangeTo(const Job& job, const std::vector<std::string>& devic
 
 void JobLife::Advance() {
   if (suspended_) return;
-  for (auto& [number, record] : records_.all()) {
+  for (auto& [number, record] : records_.live()) {
     if (!records_.trouble().ok()) return;
     if (record.job.state == JobState::kWaitingForDevices) TryStart(record);
   }
   ServeQueue();
   if (!records_.trouble().ok()) return;
-  for (auto& [number, record] : records_.all()) LeaveDraining(records_, record, Now());
+  for (auto& [number, record] : records_.live()) LeaveDraining(records_, record, Now());
   SeekGrowth();
   v1::ConnectResponse may_leave;
   may_leave.mutable_may_leave();

@@ -55,7 +55,7 @@ void EndLooking(JobRecord& record) {
 void JobLife::PlanAhead() {
   if (suspended_ || !planners_.ahead || !records_.trouble().ok()) return;
   JobRecord* next = nullptr;
-  for (auto& [number, record] : records_.all()) {
+  for (auto& [number, record] : records_.live()) {
     if (record.ahead.search != nullptr) return;
     if (!IsTerminal(record.job.state) && IsLookedAt(record, Now()) &&
         (next == nullptr || record.ahead.look_again < next->ahead.look_again))

@@ -45,6 +45,11 @@ absl::StatusOr<std::vector<RegisteredDevice>> Candidates(
 
 }  // namespace
 
+absl::Status NotRunning(int64_t job, JobState state) {
+  return absl::FailedPreconditionError(
+      absl::StrCat("jobs/", job, " is not running: it is ", JobStateName(ToProto(state))));
+}
+
 absl::StatusOr<ReplanProblem> ProblemOf(const JobRecord& record,
                                         const std::vector<RegisteredDevice>& connected, size_t most,
                                         const LinkTable& links, const OperatorProfile& known) {
@@ -52,8 +57,7 @@ absl::StatusOr<ReplanProblem> ProblemOf(const JobRecord& record,
   const auto refuse = [&](const auto&... why) {
     return absl::FailedPreconditionError(absl::StrCat(job.name(), " ", why...));
   };
-  if (job.state != JobState::kRunning)
-    return refuse("is not running: it is ", JobStateName(ToProto(job.state)));
+  if (job.state != JobState::kRunning) return NotRunning(job.number, job.state);
   if (IsAsynchronous(job))
     return refuse("is asynchronous: its steps overlap, so that they are not measured apart");
   if (!job.request->lengths->empty())

@@ -48,6 +48,9 @@ absl::StatusOr<ReplanProblem> ProblemOf(const JobRecord& record,
                                         const std::vector<RegisteredDevice>& connected, size_t most,
                                         const LinkTable& links, const OperatorProfile& known);
 
+// FAILED_PRECONDITION that says so.
+absl::Status NotRunning(int64_t job, JobState state);
+
 // The answer to who asked.
 v1::ReplanJobResponse ToProto(const ReplanProblem& problem, const ReplanResult& result,
                               const JobMetrics& metrics);

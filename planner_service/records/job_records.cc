@@ -18,24 +18,6 @@ constexpr absl::Duration kLongestWait = absl::Minutes(2);
 
 }  // namespace
 
-const Job& ShownJob(const JobRecord& record) {
-  return record.unstored.has_value() && record.told.has_value() ? *record.told : record.job;
-}
-
-void ForgetParts(JobRecord& record) {
-  Job& job = record.job;
-  job.graph.reset();
-  job.planned_graph.reset();
-  job.plan.reset();
-  job.sequential_plan.reset();
-  job.measurement.reset();
-  record.told.reset();
-  record.cluster.Clear();
-  record.evaluations.clear();
-  record.trace.Clear();
-  record.measured.reset();
-}
-
 JobRecords::JobRecords(Store* store, ProfileStore* profiles, WorkerRegistry* registry,
                        OnChange on_change, OnEvent on_event)
     : store_(store),
@@ -44,9 +26,26 @@ JobRecords::JobRecords(Store* store, ProfileStore* profiles, WorkerRegistry* reg
       on_change_(std::move(on_change)),
       on_event_(std::move(on_event)) {}
 
+JobState JobRecords::StateOf(int64_t job) const {
+  const auto live = live_.find(job);
+  return live == live_.end() ? ended_.Find(job)->state : live->second.job.state;
+}
+
 JobRecord* JobRecords::Find(int64_t job) {
-  const auto it = all_.find(job);
-  return it == all_.end() ? nullptr : &it->second;
+  const auto it = live_.find(job);
+  return it == live_.end() ? nullptr : &it->second;
+}
+
+void JobRecords::Retire() {
+  for (auto it = live_.begin(); it != live_.end();) {
+    if (!IsAtRest(it->second)) {
+      ++it;
+      continue;
+    }
+    store_.Rest(it->first);
+    ended_.Add(SummaryOf(it->second.job));
+    it = live_.erase(it);
+  }
 }
 
 JobRecord* JobRecords::FindRun(const std::string& worker, const std::string& name,
@@ -108,7 +107,7 @@ void JobRecords::Release(JobRecord& record, absl::Time now) {
 void JobRecords::WriteWaiting(absl::Time now) {
   if (trouble_.ok() || now < retry_) return;
   absl::Status trouble;
-  for (auto& [number, record] : all_) {
+  for (auto& [number, record] : live_) {
     if (!record.unstored.has_value()) continue;
     const absl::Status status = WriteJob(record);
     if (status.ok()) {
@@ -130,7 +129,7 @@ void JobRecords::Forgive(absl::Duration stood_still, absl::Time now) {
   const auto move = [&](absl::Time& time) {
     time = std::max(time, std::min(time + stood_still, now + kLongestWait));
   };
-  for (auto& [number, record] : all_) {
+  for (auto& [number, record] : live_) {
     move(record.start_after);
     move(record.workers_back_by);
     if (record.changeover.has_value()) move(record.changeover->agreed_by);

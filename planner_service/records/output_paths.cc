@@ -15,9 +15,9 @@ std::filesystem::path Normal(const std::string& text) {
 
 }  // namespace
 
-absl::Status CheckOutput(const std::map<int64_t, JobRecord>& records, const std::string& path) {
+absl::Status CheckOutput(const std::map<int64_t, JobRecord>& live, const std::string& path) {
   const std::filesystem::path own = Normal(path);
-  for (const auto& [number, record] : records) {
+  for (const auto& [number, record] : live) {
     const Job& job = record.job;
     if (IsTerminal(job.state) || Normal(job.spec->output_path()) != own) continue;
     const absl::Status taken = absl::FailedPreconditionError(

@@ -6,12 +6,12 @@
 #include <string>
 
 #include "common/base/status.h"
-#include "planner_service/records/job_records.h"
+#include "planner_service/records/job_record.h"
 
 namespace stagewright {
 
 // FAILED_PRECONDITION, with the reason OUTPUT_IN_USE, names the unfinished job that has the path,
-// however it is written. O(jobs).
-absl::Status CheckOutput(const std::map<int64_t, JobRecord>& records, const std::string& path);
+// however it is written. `live`: JobRecords::live(). O(those).
+absl::Status CheckOutput(const std::map<int64_t, JobRecord>& live, const std::string& path);
 
 }  // namespace stagewright

@@ -4,8 +4,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
-#include <map>
-#include <vector>
 
 #include "absl/time/time.h"
 #include "common/base/status.h"
@@ -20,9 +18,8 @@ struct Retention {
   size_t count = std::numeric_limits<size_t>::max();  // The newest.
 };
 
-// Ended jobs beyond `keep`, oldest first. O(jobs log jobs), O(1) if all are kept.
-std::vector<int64_t> Expired(const std::map<int64_t, JobRecord>& records, const Retention& keep,
-                             absl::Time now);
+// The one of ended jobs beyond `keep` that ended first; -1 if there is none.
+int64_t OldestExpired(const EndedJobs& ended, const Retention& keep, absl::Time now);
 
 // Forgets a job with its steps, its trace and its requests, in the store, too; the next job there
 // has at least `next_number`. FAILED_PRECONDITION if it has not ended. REQUIRES: the job is known.

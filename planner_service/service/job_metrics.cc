@@ -93,6 +93,8 @@ void JobSeries::Count(const Event& event) {
 }
 
 void JobSeries::Observe(const Job& job) {
+  const bool ended = IsTerminal(job.state);
+  if (ended && !seen_.contains(job.number)) return;
   auto [it, added] = seen_.try_emplace(job.number, Seen{job.state});
   Seen& seen = it->second;
   const JobState before = seen.state;
@@ -108,16 +110,14 @@ void JobSeries::Observe(const Job& job) {
     wait_seconds_.Observe(absl::ToDoubleSeconds(absl::Now() - job.create_time));
   }
   ShowWait(job, seen);
-  if (!IsTerminal(job.state)) return Show(job, seen);
-  if (!added && !IsTerminal(before)) CountEnd(job, before);
+  if (!ended) return Show(job, seen);
+  CountEnd(job, before);
   Hide(job);
+  seen_.erase(it);
 }
 
-void JobSeries::Forget(int64_t job) {
-  const auto it = seen_.find(job);
-  if (it == seen_.end()) return;
-  states_.Add({{"state", Label(JobStateName(it->second.state))}}).Decrement();
-  seen_.erase(it);
+void JobSeries::AddEnded(JobState state, int64_t jobs) {
+  states_.Add({{"state", Label(JobStateName(state))}}).Increment(static_cast<double>(jobs));
 }
 
 void JobSeries::CountEnd(const Job& job, JobState before) {

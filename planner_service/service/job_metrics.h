@@ -23,11 +23,13 @@ class JobSeries {
  public:
   explicit JobSeries(prometheus::Registry& registry);
 
-  // After every change. A job that is seen for the first time is not counted as one that ended.
+  // After every change of a job until it has ended. What was never seen before its end counts
+  // among AddEnded's.
   void Observe(const Job& job);
   void Count(const Event& event);
-  // The job is forgotten.
-  void Forget(int64_t job);
+  // So many more jobs are known that ended so, of which nothing was observed; fewer if they were
+  // forgotten.
+  void AddEnded(JobState state, int64_t jobs);
 
  private:
   struct Seen {
@@ -48,7 +50,7 @@ class JobSeries {
       &memory_, &predicted_memory_, &restarts_, &progress_time_, &checkpoint_time_, &queued_;
   prometheus::Family<prometheus::Counter>&ended_, &queue_seconds_, &job_events_, &worker_events_;
   prometheus::Histogram& wait_seconds_;
-  std::map<int64_t, Seen> seen_;
+  std::map<int64_t, Seen> seen_;  // Jobs that have not ended.
 };
 
 }  // namespace stagewright

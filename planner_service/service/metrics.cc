@@ -89,9 +89,14 @@ class ServedMetrics : public PlannerMetrics {
     jobs_.Observe(job);
   }
 
-  void ForgetJob(int64_t job) override {
+  void ForgetJob(JobState state) override {
     absl::MutexLock lock(&mutex_);
-    jobs_.Forget(job);
+    jobs_.AddEnded(state, -1);
+  }
+
+  void CountEndedBefore(JobState state, int64_t jobs) override {
+    absl::MutexLock lock(&mutex_);
+    jobs_.AddEnded(state, jobs);
   }
 
   void Sample(const PlannerSample& sample) override {

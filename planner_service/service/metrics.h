@@ -43,7 +43,9 @@ class PlannerMetrics {
   virtual void CountEvent(const Event& event) = 0;
   // Series of ended jobs are removed.
   virtual void ObserveJob(const Job& job) = 0;
-  virtual void ForgetJob(int64_t job) = 0;
+  virtual void ForgetJob(JobState state) = 0;
+  // So many jobs had ended so when the planner started.
+  virtual void CountEndedBefore(JobState state, int64_t jobs) = 0;
   virtual void Sample(const PlannerSample& sample) = 0;
   // Whether what happens to jobs can be stored.
   virtual void ShowStore(bool writable) = 0;

@@ -111,7 +111,12 @@ class RunningServer : public PlannerServer {
     if (options_.keep_jobs > 0) job_options.keep.count = static_cast<size_t>(options_.keep_jobs);
     if (options_.keep_days > 0) job_options.keep.age = absl::Hours(24) * options_.keep_days;
     if (metrics_ != nullptr) {
-      job_options.on_forgotten = [this](int64_t job) { metrics_->ForgetJob(job); };
+      job_options.on_forgotten = [this](int64_t /*job*/, JobState state) {
+        metrics_->ForgetJob(state);
+      };
+      job_options.on_found_ended = [this](JobState state, int64_t jobs) {
+        metrics_->CountEndedBefore(state, jobs);
+      };
       job_options.on_change = [this](const Job& job) { metrics_->ObserveJob(job); };
       job_options.on_event = [this](const Event& event) { metrics_->CountEvent(event); };
       job_options.on_planned = [this](const std::string& planner, const std::string& result,

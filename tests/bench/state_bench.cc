@@ -12,10 +12,12 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "common/wire/graph_proto.h"
 #include "planner_service/jobs/job_proto.h"
 #include "planner_service/jobs/job_store.h"
+#include "planner_service/jobs/request_book.h"
 #include "planner_service/lifecycle/job_manager.h"
 #include "planner_service/store/sqlite_store.h"
 #include "tests/support/layer_graphs.h"
@@ -45,7 +47,9 @@ absl::Status WriteJobs(const Flags& flags) {
     SetSpec(spec, job);
     job.state = JobState::kSucceeded;
     job.create_time = job.end_time = absl::Now();
-    RETURN_IF_ERROR(jobs.Write(job, nullptr));
+    // As clients that repeat calls name them.
+    const std::string id = absl::StrFormat("8f14e45f-ceea-467f-a8c6-%012d", number);
+    RETURN_IF_ERROR(jobs.Write(job, nullptr, id, DigestOfCancel(id)));
   }
   return absl::OkStatus();
 }

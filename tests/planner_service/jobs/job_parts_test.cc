@@ -31,7 +31,7 @@ class JobPartsTest : public ::testing::Test {
   }
   void Delete(int64_t number) {
     std::vector<Mutation> batch;
-    const JobParts::Change change = parts_.Drop(number, batch);
+    const JobParts::Change change = parts_.Drop(store_, number, batch).value();
     EXPECT_EQ(store_.Write(batch), absl::OkStatus());
     parts_.Done(change);
   }
@@ -47,8 +47,8 @@ TEST_F(JobPartsTest, JobsComeBackWhole) {
   EXPECT_FALSE(small.spec().has_graph());
   EXPECT_FALSE(small.has_plan());
   JobParts later;
-  ASSERT_EQ(later.Load(store_), absl::OkStatus());
-  ASSERT_EQ(later.Join(store_, 7, small), absl::OkStatus());
+  ASSERT_EQ(later.Load(store_, {}), absl::OkStatus());
+  ASSERT_EQ(JobParts::Join(store_, 7, small), absl::OkStatus());
   EXPECT_EQ(small.SerializeAsString(), whole.SerializeAsString());
 }
 
@@ -63,10 +63,35 @@ TEST_F(JobPartsTest, WhatJobsShareIsKeptOnceAndAsLongAsOneHasIt) {
   Delete(1);
   EXPECT_THAT(Blobs(), SizeIs(2));
   JobParts later;
-  ASSERT_EQ(later.Load(store_), absl::OkStatus());
+  ASSERT_EQ(later.Load(store_, {}), absl::OkStatus());
   parts_ = later;
   Delete(2);
   EXPECT_THAT(store_.Entries(), IsEmpty());
+}
+
+TEST_F(JobPartsTest, OfJobsAtRestAreCountedAndGoWithTheLast) {
+  Write(1, WithPlan(1));
+  Write(2, WithPlan(1));
+  parts_.Rest(1);
+  parts_.Rest(2);
+  Delete(1);
+  EXPECT_THAT(Blobs(), SizeIs(2)) << "the other has them";
+  Write(3, WithPlan(1));
+  EXPECT_THAT(Blobs(), SizeIs(2));
+  Delete(2);
+  Delete(3);
+  EXPECT_THAT(store_.Entries(), IsEmpty());
+}
+
+TEST_F(JobPartsTest, AJobThatMayHaveBeenWrittenTakesNoPartsAlong) {
+  Write(1, WithPlan(1));
+  v1::Job job = WithPlan(1);
+  std::vector<Mutation> batch;
+  const JobParts::Change change = parts_.Split(2, job, batch);
+  ASSERT_EQ(store_.Write(batch), absl::OkStatus());
+  parts_.Doubt(change);  // The store did not say that it was.
+  Delete(2);
+  EXPECT_THAT(Blobs(), SizeIs(2)) << "the first job has them";
 }
 
 TEST_F(JobPartsTest, AFailedWriteChangesNothing) {
@@ -90,8 +115,8 @@ TEST_F(JobPartsTest, AJobWhoseListOfPartsIsDamagedIsDataLoss) {
   v1::Job small = Write(7, WithPlan(1));
   ASSERT_EQ(store_.Write({{"parts/000000000007", "\x0f"}}), absl::OkStatus());
   JobParts later;
-  ASSERT_EQ(later.Load(store_), absl::OkStatus());
-  const absl::Status status = later.Join(store_, 7, small);
+  ASSERT_EQ(later.Load(store_, {}), absl::OkStatus());
+  const absl::Status status = JobParts::Join(store_, 7, small);
   EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
   EXPECT_THAT(std::string(status.message()), HasSubstr("parts/000000000007"));
 }

@@ -204,6 +204,61 @@ TEST_F(JobLifeRequestsTest, PagesDoNotShiftWhenJobsComeAndGo) {
   EXPECT_EQ(token, "");
 }
 
+TEST_F(JobLifeRequestsTest, JobsThatEndedAreWhatTheyWereAlsoAtRestAndAfterARestart) {
+  v1::JobSpec nightly = SpecAt("/a");
+  nightly.set_display_name("nightly");
+  ASSERT_TRUE(Submit(nightly, "once").ok());
+  ASSERT_TRUE(harness_->jobs->Cancel("jobs/1", "cancel").ok());
+  Ended(2);
+  harness_->Submit(SpecAt("/b"));
+  const auto list = [&](auto&& filter) {
+    v1::ListJobsRequest request;
+    filter(request);
+    return harness_->jobs->List(request).value();
+  };
+  const std::string shown = harness_->Get("jobs/1").SerializeAsString();
+  for (int round = 0; round < 3; ++round) {
+    SCOPED_TRACE(round);
+    if (round == 1) harness_->jobs->Tick(absl::Now());
+    if (round == 2) Restart();
+    EXPECT_EQ(harness_->Get("jobs/1").SerializeAsString(), shown);
+    const v1::ListJobsResponse all = list([](v1::ListJobsRequest&) {});
+    ASSERT_EQ(all.jobs_size(), 4);
+    EXPECT_EQ(all.jobs(3).spec().output_path(), "/a");
+    const v1::ListJobsResponse page = list([](v1::ListJobsRequest& request) {
+      request.set_page_size(1);
+      request.add_states(v1::JOB_STATE_CANCELLED);
+      request.set_display_name_contains("night");
+    });
+    ASSERT_EQ(page.jobs_size(), 1);
+    EXPECT_EQ(page.jobs(0).name(), "jobs/1");
+    EXPECT_EQ(page.next_page_token(), "");
+    EXPECT_EQ(harness_->jobs->Submit(nightly, "once")->state(), v1::JOB_STATE_CANCELLED);
+    EXPECT_EQ(harness_->jobs->Cancel("jobs/1", "cancel")->name(), "jobs/1");
+    EXPECT_EQ(harness_->jobs->Cancel("jobs/1")->state(), v1::JOB_STATE_CANCELLED);
+    EXPECT_EQ(harness_->jobs
+                  ->Watch(
+                      "jobs/1", [](const auto&) {}, /*after_version=*/1000)
+                  .status()
+                  .code(),
+              absl::StatusCode::kOutOfRange);
+    EXPECT_TRUE(harness_->jobs->Steps("jobs/1", 0).ok());
+    v1::ReplanJobRequest replan;
+    replan.set_name("jobs/1");
+    harness_->jobs->Replan(replan, [](const auto& result) {
+      EXPECT_THAT(std::string(result.status().message()),
+                  HasSubstr("jobs/1 is not running: it is cancelled"));
+    });
+  }
+  std::map<std::string, std::string> entries = store_.Entries();
+  entries["jobs/000000000001"] = "\x0f";
+  store_.Replace(entries);
+  const v1::ListJobsResponse all = list([](v1::ListJobsRequest&) {});
+  ASSERT_EQ(all.jobs_size(), 4) << "one that cannot be read hides no others";
+  EXPECT_EQ(all.jobs(3).spec().display_name(), "nightly");
+  EXPECT_THAT(all.jobs(3).message(), HasSubstr("entry jobs/000000000001 is damaged"));
+}
+
 TEST_F(JobLifeRequestsTest, AForgottenJobLeavesNothingBehind) {
   ASSERT_TRUE(Submit(SpecAt("/a"), "submit").ok());
   const absl::Status early = harness_->jobs->Delete("jobs/1");
@@ -223,7 +278,7 @@ TEST_F(JobLifeRequestsTest, KeepsTheNewestEndedJobs) {
   JobManagerOptions options;
   options.keep.count = 2;
   std::vector<int64_t> forgotten;
-  options.on_forgotten = [&](int64_t job) { forgotten.push_back(job); };
+  options.on_forgotten = [&](int64_t job, JobState) { forgotten.push_back(job); };
   Restart(options);
   Ended(4);
   harness_->Submit(SmallSpec());

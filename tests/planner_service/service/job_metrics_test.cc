@@ -84,15 +84,14 @@ TEST_F(JobSeriesTest, CountsWhatJobsWaitFor) {
 }
 
 TEST_F(JobSeriesTest, JobsFoundEndedAreNotCountedAgain) {
-  Job job;
-  job.number = 1;
-  job.state = JobState::kSucceeded;
-  series_.Observe(job);
+  series_.AddEnded(JobState::kSucceeded, 3);
   EXPECT_THAT(Lines("stagewright_planner_jobs_ended_total"),
               HasSubstr(R"({cause="",outcome="succeeded"} 0)"));
-  EXPECT_THAT(Lines("stagewright_planner_jobs{"), HasSubstr("{state=\"succeeded\"} 1"));
-  series_.Forget(1);
-  EXPECT_THAT(Lines("stagewright_planner_jobs{"), HasSubstr("{state=\"succeeded\"} 0"));
+  EXPECT_THAT(Lines("stagewright_planner_jobs{"), HasSubstr("{state=\"succeeded\"} 3"));
+  Moved(Moved(NewJob(4), JobState::kRunning), JobState::kSucceeded);
+  EXPECT_THAT(Lines("stagewright_planner_jobs{"), HasSubstr("{state=\"succeeded\"} 4"));
+  series_.AddEnded(JobState::kSucceeded, -1);
+  EXPECT_THAT(Lines("stagewright_planner_jobs{"), HasSubstr("{state=\"succeeded\"} 3"));
 }
 
 TEST_F(JobSeriesTest, AgesOfProgressAndCheckpointCountFromTheBeginning) {

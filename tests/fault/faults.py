@@ -92,6 +92,11 @@ def assert_same(path: str, other: str) -> None:
         torch.testing.assert_close(tensor, second[name], rtol=1e-9, atol=1e-10, msg=lambda m, n=name: f"{n}: {m}")
 
 
+def busy_workers(job: dict) -> list[str]:
+    """Those that take part."""
+    return sorted({device.split("/")[0] for device in job["devices"]})
+
+
 def losses(system: Processes, job: str) -> dict[int, float]:
     return {step["step"]: step["loss"] for step in system.json("jobs", "losses", job)["steps"]}
 
@@ -183,7 +188,7 @@ def run_with_fault(system: FaultySystem, kind: str, steps: int, chance: random.R
     system.await_step(job, chance.randrange(60, 140))
     time.sleep(chance.random() * 0.2)  # Between steps, in a checkpoint, ...
     before = living(system, job)
-    worker = chance.choice(sorted(system.workers))
+    worker = chance.choice(busy_workers(before))
     put(system, kind, worker, chance)
     await_progress(system, job, before["step"])
     ended = system.await_end(job)

@@ -216,13 +216,20 @@ absl::StatusOr<Cluster> MakeHierarchical(const HierarchicalSpec& spec) {
 
 Cluster Subcluster(const Cluster& cluster, int32_t n) {
   CHECK(n >= 1 && n <= cluster.size());
+  std::vector<DeviceId> devices;
+  for (int32_t d = 0; d < n; ++d) devices.push_back(DeviceId(d));
+  return Subcluster(cluster, devices);
+}
+
+Cluster Subcluster(const Cluster& cluster, std::span<const DeviceId> devices) {
   ClusterData data = cluster.data();
-  data.devices.resize(n);
+  data.devices.clear();
   data.routes.clear();
   std::vector<int32_t> number(data.links.size(), -1);
-  for (int32_t a = 0; a < n; ++a) {
-    for (int32_t b = 0; b < n; ++b) {
-      data.routes.push_back(cluster.route(DeviceId(a), DeviceId(b)).links);
+  for (const DeviceId a : devices) {
+    data.devices.push_back(cluster.device(a));
+    for (const DeviceId b : devices) {
+      data.routes.push_back(cluster.route(a, b).links);
       for (int32_t link : data.routes.back()) number[link] = 0;
     }
   }

@@ -99,5 +99,7 @@ absl::StatusOr<Cluster> MakeHierarchical(const HierarchicalSpec& spec);
 
 // The first `n` devices, with their links. n in [1, size].
 Cluster Subcluster(const Cluster& cluster, int32_t n);
+// These devices in this order, with their links: each once, one at least.
+Cluster Subcluster(const Cluster& cluster, std::span<const DeviceId> devices);
 
 }  // namespace stagewright

@@ -186,9 +186,15 @@ v1::Precision ToProto(Precision precision) {
   return v1::PRECISION_UNSPECIFIED;
 }
 
-CheckpointPolicy FromProto(const v1::CheckpointPolicy& proto) {
-  return {proto.every_steps(), Nanos(proto.every_ns()),
-          proto.keep() == 0 ? CheckpointPolicy::kDefaultKeep : proto.keep(), proto.fail_job()};
+CheckpointPolicy CheckpointsFromProto(const v1::JobSpec& spec) {
+  const v1::CheckpointPolicy& proto = spec.checkpoints();
+  CheckpointPolicy policy;
+  policy.every_steps = proto.every_steps();
+  policy.every = Nanos(proto.every_ns());
+  if (proto.keep() != 0) policy.keep = proto.keep();
+  policy.fail_job = proto.fail_job();
+  policy.halfway = spec.max_restarts() > 0 && spec.on_loss() != v1::LOSS_POLICY_FAIL;
+  return policy;
 }
 
 absl::StatusOr<TrainingSpec> TrainingFromProto(const v1::JobSpec& spec) {
@@ -198,7 +204,7 @@ absl::StatusOr<TrainingSpec> TrainingFromProto(const v1::JobSpec& spec) {
   ASSIGN_OR_RETURN(training.on_non_finite, FromProto(spec.on_nan()));
   ASSIGN_OR_RETURN(training.precision, FromProto(spec.precision(), kSpec));
   training.evaluation = {spec.evaluate_every(), spec.patience(), spec.min_delta()};
-  if (spec.has_checkpoints()) training.checkpoints = FromProto(spec.checkpoints());
+  if (spec.has_checkpoints()) training.checkpoints = CheckpointsFromProto(spec);
   return training;
 }
 

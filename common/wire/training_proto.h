@@ -13,7 +13,9 @@ v1::Optimizer ToProto(Optimizer optimizer);
 // Unspecified is the graph's. INVALID_ARGUMENT with `of` before the field.
 absl::StatusOr<Precision> FromProto(v1::Precision precision, absl::string_view of);
 v1::Precision ToProto(Precision precision);
-CheckpointPolicy FromProto(const v1::CheckpointPolicy& proto);
+// The spec's `checkpoints`, halfway, too, if the job may start again after a loss. REQUIRES: it has
+// them, unless the answer does not matter.
+CheckpointPolicy CheckpointsFromProto(const v1::JobSpec& spec);
 
 // INVALID_ARGUMENT names the field, with "spec." before it, of an enum without a value that is
 // known: an optimizer has to be chosen, the others have defaults. Numbers are not checked.

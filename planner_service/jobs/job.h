@@ -109,7 +109,6 @@ struct Job {
   int32_t failure_code = 0;                           // What a worker failed it with; 0: none did.
   absl::Time end_time = absl::InfiniteFuture();
   std::vector<std::string> devices;   // "worker/device", in the plan's order.
-  int32_t working_devices = 0;        // Those of them that the plan gives work.
   int32_t most_devices = 0;           // The most that a run of it had.
   std::string growth;                 // Why it runs on fewer than it may grow to; empty otherwise.
   std::vector<std::string> warnings;  // A sentence each.

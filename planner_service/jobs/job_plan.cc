@@ -1,5 +1,6 @@
 #include "planner_service/jobs/job_plan.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "common/cost/parameters.h"
@@ -48,6 +49,27 @@ absl::StatusOr<std::vector<Program>> EvaluationPrograms(const std::vector<const 
   return programs;
 }
 
+// Those that the plan gives work.
+std::vector<DeviceId> WorkingDevices(const Program& program) {
+  std::vector<DeviceId> devices;
+  for (const DeviceProgram& device : program.devices) devices.push_back(device.device);
+  std::sort(devices.begin(), devices.end());
+  return devices;
+}
+
+// The strategy for a cluster whose device i is devices[i] of its own. REQUIRES: these are ascending
+// and all that it names.
+Strategy Renumbered(Strategy strategy, const std::vector<DeviceId>& devices) {
+  const auto renumber = [&](DeviceId& device) {
+    const auto place = std::lower_bound(devices.begin(), devices.end(), device);
+    device = DeviceId(place - devices.begin());
+  };
+  for (Stage& stage : strategy.stages)
+    std::for_each(stage.devices.begin(), stage.devices.end(), renumber);
+  for (DeviceOrder& order : strategy.orders) renumber(order.device);
+  return strategy;
+}
+
 }  // namespace
 
 absl::StatusOr<JobPlan> PlanJob(const JobRequest& job, const Cluster& cluster,
@@ -69,6 +91,7 @@ absl::StatusOr<JobPlan> PlanJob(const JobRequest& job, const Cluster& cluster,
   request.compare_sequential = true;
 
   JobPlan plan;
+  for (int32_t d = 0; d < cluster.size(); ++d) plan.devices.push_back(DeviceId(d));
   if (job.strategy.has_value()) {
     ASSIGN_OR_RETURN(plan.best, JudgeStrategy(request, *job.strategy, "given"));
     const SplitGraphs* split = plan.best.split_graphs.get();
@@ -95,6 +118,30 @@ absl::StatusOr<JobPlan> PlanJob(const JobRequest& job, const Cluster& cluster,
                                                           training.program, request));
   }
   return plan;
+}
+
+absl::StatusOr<JobPlan> WithoutIdleDevices(JobPlan plan, const JobRequest& job,
+                                           const Cluster& cluster, const OperatorProfile& profile) {
+  const Plan& best = plan.best.plan;
+  const std::vector<DeviceId> devices = WorkingDevices(best.program);
+  if (devices.size() == plan.devices.size()) return plan;
+  JobRequest given = job;
+  given.strategy = Renumbered(best.strategy, devices);
+  SearchContext no_search;
+  ASSIGN_OR_RETURN(JobPlan tight, PlanJob(given, Subcluster(cluster, devices), profile,
+                                          best.provenance.planner, no_search));
+  tight.devices = devices;
+  tight.best.plan.provenance.planner = best.provenance.planner;
+  tight.sequential = std::move(plan.sequential);
+  tight.warnings = std::move(plan.warnings);
+  return tight;
+}
+
+absl::StatusOr<JobPlan> PlanJobTightly(const JobRequest& job, const Cluster& cluster,
+                                       const OperatorProfile& profile,
+                                       const std::string& default_planner, SearchContext& context) {
+  ASSIGN_OR_RETURN(JobPlan plan, PlanJob(job, cluster, profile, default_planner, context));
+  return WithoutIdleDevices(std::move(plan), job, cluster, profile);
 }
 
 }  // namespace stagewright

@@ -15,6 +15,8 @@
 namespace stagewright {
 
 struct JobPlan {
+  // Which of the cluster's devices it is for, ascending: its device i is devices[i].
+  std::vector<DeviceId> devices;
   JudgedPlan best;  // With its timeline.
   std::optional<JudgedPlan> sequential;
   std::vector<std::string> warnings;  // What the user should know, a sentence each.
@@ -24,10 +26,21 @@ struct JobPlan {
   std::vector<TimedOperator> operators;  // ExpectedOperators of the best plan.
 };
 
-// By the costs of `profile` where it has any of the cluster's kinds. FAILED_PRECONDITION carries
-// the planner's reason where no plan exists.
+// For all devices of the cluster, of which it may leave some without work. By the costs of
+// `profile` where it has any of the cluster's kinds. FAILED_PRECONDITION carries the planner's
+// reason where no plan exists.
 absl::StatusOr<JobPlan> PlanJob(const JobRequest& job, const Cluster& cluster,
                                 const OperatorProfile& profile, const std::string& default_planner,
                                 SearchContext& context);
+
+// The same plan for those devices alone that it gives work: a job holds no others. The comparison
+// with a sequential plan still is of all devices. REQUIRES: `plan` is PlanJob's for the others.
+absl::StatusOr<JobPlan> WithoutIdleDevices(JobPlan plan, const JobRequest& job,
+                                           const Cluster& cluster, const OperatorProfile& profile);
+
+// Both.
+absl::StatusOr<JobPlan> PlanJobTightly(const JobRequest& job, const Cluster& cluster,
+                                       const OperatorProfile& profile,
+                                       const std::string& default_planner, SearchContext& context);
 
 }  // namespace stagewright

@@ -335,7 +335,6 @@ absl::StatusOr<Job> FromProto(v1::Job proto) {
   job.version = proto.version();
   job.checkpoint_path = proto.checkpoint_path();
   job.devices.assign(proto.devices().begin(), proto.devices().end());
-  job.working_devices = proto.plan().program().devices_size();
   job.warnings.assign(proto.warnings().begin(), proto.warnings().end());
   job.restarts = proto.restarts();
   job.checkpoint_step = proto.checkpoint_step();

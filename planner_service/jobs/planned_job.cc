@@ -4,6 +4,7 @@
 
 #include "common/wire/graph_proto.h"
 #include "common/wire/strategy_proto.h"
+#include "common/wire/topology_proto.h"
 #include "planner_service/wire/plan_proto.h"
 
 namespace stagewright {
@@ -20,19 +21,21 @@ v1::Plan PlanFor(const JudgedPlan& plan, const Cluster& cluster) {
 }  // namespace
 
 PlannedJob ToProto(const JobPlan& plan, const Cluster& cluster) {
+  const Cluster own = Subcluster(cluster, plan.devices);
   PlannedJob planned;
+  planned.devices = plan.devices;
+  planned.cluster = ToProto(own);
   if (plan.best.split_graphs != nullptr) {
     v1::Graph graph = ToProto(plan.best.split_graphs->graph);
     for (const Graph& length : plan.best.split_graphs->lengths)
       *graph.add_lengths() = ToProto(length);
     planned.graph = std::make_shared<const v1::Graph>(std::move(graph));
   }
-  v1::Plan best = PlanFor(plan.best, cluster);
+  v1::Plan best = PlanFor(plan.best, own);
   planned.timeline.Swap(best.mutable_evaluation()->mutable_timeline());
   planned.step_time = Nanos(best.evaluation().iteration_ns());
   for (const v1::DeviceReport& device : best.evaluation().devices())
     planned.memory.push_back({device.name(), device.device(), Bytes(device.peak_memory_bytes())});
-  planned.working_devices = best.program().devices_size();
   planned.best = std::make_shared<const v1::Plan>(std::move(best));
   if (plan.sequential.has_value()) {
     v1::Plan sequential = PlanFor(*plan.sequential, cluster);
@@ -43,6 +46,13 @@ PlannedJob ToProto(const JobPlan& plan, const Cluster& cluster) {
   planned.operators = plan.operators;
   planned.warnings = plan.warnings;
   return planned;
+}
+
+std::vector<std::string> NamesOf(const std::vector<DeviceId>& devices,
+                                 const std::vector<std::string>& names) {
+  std::vector<std::string> named;
+  for (const DeviceId device : devices) named.push_back(names[device.index()]);
+  return named;
 }
 
 }  // namespace stagewright

@@ -148,6 +148,7 @@ void FailHold(JobRecords& records, JobRecord& record, bool again, const std::str
 
 void Adopt(JobRecords& records, JobRecord& record, PlannedJob plan) {
   Job& job = record.job;
+  record.cluster = std::move(plan.cluster);
   ForgetMeasurement(record);
   record.trace.Clear();
   record.trace.mutable_predicted()->Swap(&plan.timeline);
@@ -160,7 +161,6 @@ void Adopt(JobRecords& records, JobRecord& record, PlannedJob plan) {
   job.plan = std::move(plan.best);
   job.planned_graph = plan.graph != nullptr ? std::move(plan.graph) : job.graph;
   if (plan.sequential != nullptr) job.sequential_plan = std::move(plan.sequential);
-  job.working_devices = plan.working_devices;
   for (const std::string& warning : plan.warnings) job.Warn(warning);
   job.metrics.predicted_step_time = plan.step_time;
   job.metrics.memory = std::move(plan.memory);

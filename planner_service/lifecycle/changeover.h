@@ -55,7 +55,7 @@ bool ChangesAfter(JobRecord& record, int64_t step);
 // leave workers that drain again after a while.
 void FailHold(JobRecords& records, JobRecord& record, bool again, const std::string& why);
 
-// The job gets the plan, on the devices that it has.
+// The job gets the plan. REQUIRES: it has the plan's devices, and no others.
 void Adopt(JobRecords& records, JobRecord& record, PlannedJob plan);
 
 }  // namespace stagewright

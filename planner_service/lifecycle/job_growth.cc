@@ -176,14 +176,13 @@ void JobLife::EndGrowth(const ReplanProblem& problem, absl::StatusOr<ReplanResul
   if (verdict.pays) {
     record.changeover.emplace();
     record.changeover->plan = *std::move(result->better);
-    record.changeover->cluster = std::move(result->cluster);
-    record.changeover->devices = problem.devices;
+    record.changeover->devices = NamesOf(record.changeover->plan.devices, problem.devices);
     record.changeover->grows = verdict.why;
     if (Hold(records_, record)) {
-      return Say(
-          records_, record,
-          absl::StrCat("gets ", problem.devices.size(), " devices instead of ", job.devices.size(),
-                       " after step ", record.run->checkpoints().hold(), ": ", verdict.why));
+      return Say(records_, record,
+                 absl::StrCat("gets ", record.changeover->devices.size(), " devices instead of ",
+                              job.devices.size(), " after step ", record.run->checkpoints().hold(),
+                              ": ", verdict.why));
     }
     record.changeover.reset();
     verdict.why = "it ends before";

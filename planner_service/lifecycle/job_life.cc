@@ -304,8 +304,9 @@ absl::StatusOr<v1::ReplanJobResponse> JobLife::EndReplan(const ReplanProblem& pr
     return absl::AbortedError(absl::StrCat(job.name(), " changed while it was planned anew"));
   v1::ReplanJobResponse response = ToProto(problem, *result, job.metrics);
   if (apply && result->better.has_value()) {
-    record.changeover =
-        Changeover{*std::move(result->better), std::move(result->cluster), problem.devices};
+    record.changeover.emplace();
+    record.changeover->plan = *std::move(result->better);
+    record.changeover->devices = NamesOf(record.changeover->plan.devices, problem.devices);
     if (!Hold(records_, record)) {
       record.changeover.reset();
       return absl::FailedPreconditionError(
@@ -592,7 +593,6 @@ void JobLife::ChangeOver(JobRecord& record, const std::string& checkpoint) {
                 absl::StrCat("after step ", job.checkpoint_step, ", plan ", job.replans + 1));
   job.resume_from = checkpoint;
   job.devices = std::move(next.devices);
-  record.cluster = std::move(next.cluster);
   Adopt(records_, record, std::move(next.plan));
   records_.Transition(record, JobState::kWaitingForDevices,
                       absl::StrCat("changing its plan after step ", job.checkpoint_step));

@@ -199,7 +199,7 @@ absl::Status JobManager::StartPlanner(const Job& job, std::shared_ptr<const Clus
     absl::StatusOr<PlannedJob> planned = absl::UnknownError("not planned");
     std::shared_ptr<const JobPlan> kept;
     const absl::Time start = absl::Now();
-    auto plan = PlanJob(*request, *cluster, *profile, options_.default_planner, *context);
+    auto plan = PlanJobTightly(*request, *cluster, *profile, options_.default_planner, *context);
     CountSearch(*request, plan.status(), absl::Now() - start);
     if (plan.ok()) {
       planned = ToProto(*plan, *cluster);
@@ -225,7 +225,7 @@ absl::Status JobManager::StartAhead(const Job& job, std::shared_ptr<const Cluste
                                       cluster = std::move(cluster), profile = std::move(profile),
                                       context = std::move(context)] {
     const absl::Time start = absl::Now();
-    auto plan = PlanJob(*request, *cluster, *profile, options_.default_planner, *context);
+    auto plan = PlanJobTightly(*request, *cluster, *profile, options_.default_planner, *context);
     const absl::Duration took = absl::Now() - start;
     const absl::Status status = plan.status();
     auto kept = plan.ok() ? std::make_shared<const JobPlan>(*std::move(plan)) : nullptr;

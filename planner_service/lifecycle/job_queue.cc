@@ -129,6 +129,15 @@ std::string RoomText(const Job& job) {
   return absl::StrCat(job.name(), " (priority ", job.request->priority, ")");
 }
 
+// The job gets the plan that was sought for its devices; those that it gives nothing to do are free
+// again.
+void TakePlan(JobRecords& records, WorkerRegistry& registry, JobRecord& record, PlannedJob plan) {
+  Job& job = record.job;
+  job.devices = NamesOf(plan.devices, job.devices);
+  registry.Release(job.name(), /*keep=*/job.devices);
+  Adopt(records, record, std::move(plan));
+}
+
 }  // namespace
 
 Account AccountOf(const Job& job) { return Account::Of(job.spec->owner(), job.spec->tenant()); }
@@ -300,7 +309,6 @@ bool JobLife::Plan(JobRecord& record, const StartingJob& start, const JobQueue& 
   for (const RegisteredDevice& device : devices) names.push_back(device.QualifiedName());
   if (!registry_->Allocate(job.name(), names).ok()) return true;
 
-  record.cluster = ToProto(*cluster);
   job.devices = std::move(names);
   job.queue_position = 0;
   job.waits_for.clear();
@@ -310,7 +318,7 @@ bool JobLife::Plan(JobRecord& record, const StartingJob& start, const JobQueue& 
   auto profile = std::make_shared<const OperatorProfile>(known.ok() ? ProfileOf(devices, *known)
                                                                     : OperatorProfile());
   if (const auto plan = record.ahead.Find(PlanSource(*cluster, *profile)); plan != nullptr) {
-    Adopt(records_, record, ToProto(*plan, *cluster));
+    TakePlan(records_, *registry_, record, ToProto(*plan, *cluster));
     records_.Transition(record, JobState::kWaitingForDevices,
                         absl::StrCat("planned ahead for ", devices.size(), " devices"));
     if (records_.trouble().ok()) TryStart(record);
@@ -357,7 +365,7 @@ void JobLife::OnPlanned(int64_t number, int64_t generation, absl::StatusOr<Plann
   }
   if (!plan.ok()) return End(*record, JobState::kFailed, std::string(plan.status().message()));
 
-  Adopt(records_, *record, *std::move(plan));
+  TakePlan(records_, *registry_, *record, *std::move(plan));
   records_.Transition(*record, JobState::kWaitingForDevices, "");
   Advance();
 }

@@ -86,7 +86,7 @@ v1::ReplanJobResponse ToProto(const ReplanProblem& problem, const ReplanResult& 
                               const JobMetrics& metrics) {
   v1::ReplanJobResponse response;
   *response.mutable_present() = result.present;
-  if (result.better.has_value()) *response.mutable_better() = *result.better->best;
+  if (result.found.has_value()) *response.mutable_better() = *result.found;
   for (const std::string& device : problem.devices) response.add_devices(device);
   response.set_measured_step_ns(metrics.recent_step_time.count());
   response.set_predicted_step_ns(metrics.predicted_step_time.count());
@@ -124,10 +124,8 @@ absl::StatusOr<ReplanResult> PlanAnew(const ReplanProblem& problem,
   JobRequest anew = request;
   anew.strategy.reset();
   if (anew.planner == kManualPlanner) anew.planner.clear();
-  const auto found =
-      PlanJob(anew, measured.cluster, measured.profile, default_planner, *problem.context);
+  auto found = PlanJob(anew, measured.cluster, measured.profile, default_planner, *problem.context);
   ReplanResult result;
-  result.cluster = ToProto(measured.cluster);
   result.present = ToProto(now.best, measured.cluster);
   result.present.mutable_evaluation()->clear_timeline();
   if (!found.ok()) {
@@ -144,7 +142,11 @@ absl::StatusOr<ReplanResult> PlanAnew(const ReplanProblem& problem,
         FormatDuration(before), ", of the best that was found ", FormatDuration(after));
     return result;
   }
-  result.better = ToProto(*found, measured.cluster);
+  result.found = ToProto(found->best, measured.cluster);
+  result.found->mutable_evaluation()->clear_timeline();
+  ASSIGN_OR_RETURN(const JobPlan tight,
+                   WithoutIdleDevices(*std::move(found), anew, measured.cluster, measured.profile));
+  result.better = ToProto(tight, measured.cluster);
   result.message = absl::StrFormat("by measured costs a step takes %s instead of %s (%.0f %% less)",
                                    FormatDuration(after), FormatDuration(before), gain * 100);
   return result;

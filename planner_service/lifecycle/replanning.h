@@ -35,10 +35,10 @@ struct ReplanProblem {
 };
 
 struct ReplanResult {
-  v1::Plan present;  // Judged by measured costs.
-  std::optional<PlannedJob> better;
-  v1::Cluster cluster;  // Both are for it.
-  std::string message;  // Why there is no better one.
+  v1::Plan present;                  // Judged by measured costs.
+  std::optional<v1::Plan> found;     // The better one, for the same devices.
+  std::optional<PlannedJob> better;  // The same for those alone that it gives work.
+  std::string message;               // Why there is no better one.
 };
 
 // The problem of a job with these devices connected: its own and, up to `most` (0: all), free ones.

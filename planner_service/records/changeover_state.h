@@ -9,7 +9,6 @@
 
 #include "absl/time/time.h"
 #include "planner_service/jobs/planned_job.h"
-#include "stagewright/v1/topology.pb.h"
 
 namespace stagewright {
 
@@ -17,7 +16,6 @@ namespace stagewright {
 // to be planned anew for what is left, or makes room for another job, to wait.
 struct Changeover {
   PlannedJob plan;
-  v1::Cluster cluster;
   std::vector<std::string> devices;
   std::string leaves;               // Names of the workers; empty: it leaves none.
   std::optional<int64_t> room_for;  // The job that gets its devices.

@@ -202,13 +202,8 @@ absl::Status WorkerRegistry::Regain(const std::string& job,
   return Give(job, devices, /*must_be_available=*/false);
 }
 
-void WorkerRegistry::Release(const std::string& job) {
-  absl::MutexLock lock(&mutex_);
-  for (auto& [name, worker] : workers_) {
-    for (Held& held : worker.held) {
-      if (held.job == job) held.job.clear();
-    }
-  }
+void WorkerRegistry::Release(const std::string& job, const std::vector<std::string>& keep) {
+  EndRun(job, /*generation=*/0, /*used=*/{}, keep);
 }
 
 void WorkerRegistry::EndRun(const std::string& job, int64_t generation,

@@ -49,8 +49,8 @@ class WorkerRegistry {
   absl::Status Allocate(const std::string& job, const std::vector<std::string>& devices);
   // The same for a run that goes on on them: they need not be available.
   absl::Status Regain(const std::string& job, const std::vector<std::string>& devices);
-  // Devices that no run has used are free at once.
-  void Release(const std::string& job);
+  // Devices of the job that no run has used are free at once, but for those to `keep`.
+  void Release(const std::string& job, const std::vector<std::string>& keep = {});
 
   // The job's run of this generation is told to end: the devices that it `used` are free when their
   // workers say that it has. What else the job held is free at once, but for those to `keep`.

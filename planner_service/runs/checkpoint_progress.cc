@@ -11,6 +11,11 @@ constexpr absl::Duration kAhead = absl::Seconds(1);
 constexpr int64_t kLeastAhead = 2;
 constexpr int kMostDoublings = 10;
 
+// Whether there are steps after which no checkpoint is due.
+bool LeavesSomeOut(const CheckpointPolicy& policy) {
+  return policy.every_steps > (policy.halfway ? 2 : 1);
+}
+
 }  // namespace
 
 int64_t StepsAhead(Nanos step_time) {
@@ -33,7 +38,7 @@ std::optional<int64_t> CheckpointProgress::AnnounceHold(int64_t step, Nanos step
   int64_t due = step + (StepsAhead(step_time) << doublings_);
   // What devices have said of a step already is not said of it again.
   while (due == announced_ || failed_.contains(due) || shares_.contains(due) ||
-         (policy != nullptr && policy->every_steps > 1 && policy->IsDue(due))) {
+         (policy != nullptr && LeavesSomeOut(*policy) && policy->IsDue(due))) {
     ++due;
   }
   if (due >= total_steps && total_steps > 0) return std::nullopt;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "stagewright/v1/planner_service.pb.h"
 
 namespace stagewright {
 namespace {
@@ -10,23 +11,36 @@ namespace {
 // More steps that some device has not reported yet are thinned.
 constexpr size_t kOpenSteps = 8192;
 
-CheckpointProgress ProgressOf(const Job& job, absl::Time now) {
+std::vector<int32_t> WorkingDevices(const Job& job) {
+  std::vector<int32_t> devices;
+  if (job.plan == nullptr) {
+    for (size_t i = 0; i < job.devices.size(); ++i) devices.push_back(static_cast<int32_t>(i));
+    return devices;
+  }
+  for (const v1::DeviceProgram& device : job.plan->program().devices())
+    devices.push_back(device.device());
+  std::sort(devices.begin(), devices.end());
+  return devices;
+}
+
+CheckpointProgress ProgressOf(const Job& job, size_t devices, absl::Time now) {
   const std::optional<CheckpointPolicy>& policy = job.request->training.checkpoints;
-  return {static_cast<size_t>(job.working_devices),
-          absl::Nanoseconds(policy.has_value() ? policy->every.count() : 0), now};
+  return {devices, absl::Nanoseconds(policy.has_value() ? policy->every.count() : 0), now};
 }
 
 }  // namespace
 
-Run::Run(const Job& job, absl::Time now)
-    : devices_(job.devices),
-      begun_(now),
-      steps_(static_cast<size_t>(job.working_devices), kOpenSteps),
-      traces_(static_cast<size_t>(job.working_devices)),
-      checkpoints_(ProgressOf(job, now)) {
-  for (size_t i = 0; i < job.devices.size(); ++i) {
-    const std::string& device = job.devices[i];
-    workers_[device.substr(0, device.find('/'))].push_back(static_cast<int32_t>(i));
+Run::Run(const Job& job, absl::Time now) : Run(job, WorkingDevices(job), now) {}
+
+Run::Run(const Job& job, const std::vector<int32_t>& devices, absl::Time now)
+    : begun_(now),
+      steps_(devices.size(), kOpenSteps),
+      traces_(devices.size()),
+      checkpoints_(ProgressOf(job, devices.size(), now)) {
+  for (const int32_t index : devices) {
+    const std::string& device = job.devices[static_cast<size_t>(index)];
+    devices_.push_back(device);
+    workers_[device.substr(0, device.find('/'))].push_back(index);
   }
 }
 

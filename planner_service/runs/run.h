@@ -46,7 +46,8 @@ struct Fetched {
 
 class Run {
  public:
-  // The run of the job's present generation, on its devices.
+  // The run of the job's present generation, on its devices. Those that the plan gives nothing to
+  // do, which a job may have that an older planner has stored, are no part of it.
   Run(const Job& job, absl::Time now);
 
   // The indices of the devices of each worker that takes part.
@@ -110,6 +111,8 @@ class Run {
   absl::Time deadline = absl::InfiniteFuture();  // When the job's present state must have ended.
 
  private:
+  Run(const Job& job, const std::vector<int32_t>& devices, absl::Time now);
+
   std::vector<std::string> devices_;  // "worker/device", in the plan's order.
   std::map<std::string, std::vector<int32_t>> workers_;
   std::set<std::string> prepared_, connected_, completed_, lost_, gone_;

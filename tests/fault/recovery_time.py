@@ -67,8 +67,7 @@ def die_once(system: Processes, trial: int) -> tuple[dict[str, float], bool]:
     job = system.submit(faults.MODEL, **flags)
     system.await_step(job, 60)
     time.sleep(RUNS)
-    # One that has something to do: while an idle one is waited for, the job trains on.
-    busy = sorted({device["device"].split("/")[0] for device in system.job(job)["memory"]})
+    busy = faults.busy_workers(system.job(job))
     worker = busy[trial % len(busy)]
     death = time.time()
     system.stop(system.workers[worker], signal.SIGKILL)

@@ -40,11 +40,12 @@ def test_without_restarts_there_is_one_cause(system):
         faults.MODEL, **faults.settings(system, f"none-{workers}", devices=workers, steps=100_000, max_restarts=0)
     )
     system.await_step(job, 60)
-    system.stop(system.workers["w1"], signal.SIGKILL)
+    worker = faults.busy_workers(system.job(job))[-1]
+    system.stop(system.workers[worker], signal.SIGKILL)
     ended = system.await_end(job)
-    faults.replace(system, "w1")
+    faults.replace(system, worker)
     assert ended["state"] == "failed"
-    assert re.match(r"worker w1 was lost after step \d+: ", ended["message"]) or re.match(
+    assert re.match(rf"worker {worker} was lost after step \d+: ", ended["message"]) or re.match(
         r"worker w\d: .*has gone", ended["message"]
     ), ended["message"]
     assert len(ended["message"].splitlines()) == 1

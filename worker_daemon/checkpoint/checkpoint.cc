@@ -235,14 +235,16 @@ absl::Status CompleteCheckpoint(const std::string& directory, const Graph& graph
 }
 
 std::vector<std::string> PruneCheckpoints(const std::string& root, int64_t step, int keep,
-                                          const std::set<std::string>& runs) {
+                                          const std::set<std::string>& runs,
+                                          const std::function<bool(int64_t)>& to_stay) {
   std::vector<std::string> left;
+  int kept = 0;
+  const auto stays = [&](int64_t taken) { return to_stay(taken) ? kept++ < keep : taken == step; };
   auto directories = StepDirectories(root);
   std::reverse(directories.begin(), directories.end());
-  int kept = 0;
   for (const auto& [taken, directory] : directories) {
     if (taken > step) continue;
-    if (HasManifest(directory) && (!IsOf(directory, runs) || kept++ < keep)) continue;
+    if (HasManifest(directory) && (!IsOf(directory, runs) || stays(taken))) continue;
     if (const std::error_code error = RemoveOurs(directory); error)
       left.push_back(absl::StrCat(directory, ": ", error.message()));
   }

@@ -50,10 +50,12 @@ absl::Status CompleteCheckpoint(const std::string& directory, const Graph& graph
 
 // Removes all but the newest `keep` checkpoints among those of at most `step` steps, and what is
 // unfinished of before `step`. Only checkpoints of these runs count and go; none stands for all.
+// One that is not `to_stay` by its step goes, and is not counted, unless it is the one of `step`.
 // Only files that a checkpoint has are removed, and directories that are then empty. Returns what
 // could not be removed, a message each.
-std::vector<std::string> PruneCheckpoints(const std::string& root, int64_t step, int keep,
-                                          const std::set<std::string>& runs = {});
+std::vector<std::string> PruneCheckpoints(
+    const std::string& root, int64_t step, int keep, const std::set<std::string>& runs = {},
+    const std::function<bool(int64_t)>& to_stay = [](int64_t) { return true; });
 
 // Removes all but those of `run`, one after the other, until `stop` says that somebody else has
 // done so, and may have written new ones since. Returns as PruneCheckpoints.

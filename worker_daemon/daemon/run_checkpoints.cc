@@ -15,6 +15,21 @@ namespace {
 
 constexpr char kNoRun[] = "";  // In the manifests of older versions.
 
+// An asynchronous program runs empty for a checkpoint, which its losses depend on: it does so after
+// the steps that were asked for only.
+CheckpointPolicy PolicyOf(const v1::Prepare& prepare) {
+  CheckpointPolicy policy = CheckpointsFromProto(prepare.spec());
+  policy.halfway &= !prepare.program().asynchronous();
+  return policy;
+}
+
+// Where there is no halfway, a loss costs no more than the interval all the same.
+bool AwaitsWritten(const v1::Prepare& prepare) {
+  const CheckpointPolicy policy = CheckpointsFromProto(prepare.spec());
+  return policy.halfway && policy.every_steps > 0 &&
+         (policy.every_steps == 1 || prepare.program().asynchronous());
+}
+
 }  // namespace
 
 std::string RunOf(const v1::Prepare& prepare) {
@@ -24,7 +39,8 @@ std::string RunOf(const v1::Prepare& prepare) {
 RunCheckpoints::RunCheckpoints(const v1::Prepare& prepare, Reporter report)
     : prepare_(prepare),
       report_(std::move(report)),
-      policy_(FromProto(prepare.spec().checkpoints())),
+      policy_(PolicyOf(prepare)),
+      await_written_(AwaitsWritten(prepare)),
       root_(CheckpointRoot(prepare.spec().output_path())),
       run_(RunOf(prepare)),
       flushes_(policy_.every_steps) {}
@@ -105,6 +121,7 @@ void RunCheckpoints::AddTo(DeviceJob& spec) {
   spec.writer = {run_, prepare_.generation()};
   const DeviceId device = spec.device;
   spec.checkpoint_due = [this, device](int64_t steps) { return IsDue(device, steps); };
+  spec.await_checkpoints = await_written_;
   spec.on_checkpoint = [this, device](const CheckpointReport& report) {
     Report(device, report, /*too_late=*/false);
   };
@@ -281,7 +298,8 @@ void RunCheckpoints::DoComplete(const v1::WriteManifest& message, const Graph& g
     if (goes_on_ && keeps_some) runs.insert(resume_->manifest().run);
     // Without a policy there are those that the planner asks for, and starts again from the newest.
     const int keep = keeps_some ? policy_.keep : 1;
-    for (const std::string& left : PruneCheckpoints(root_, message.step(), keep, runs))
+    const auto to_stay = [this](int64_t step) { return !policy_.IsHalfway(step); };
+    for (const std::string& left : PruneCheckpoints(root_, message.step(), keep, runs, to_stay))
       Log(LogLevel::kWarning, "an old checkpoint is not removed",
           {{"job", prepare_.job()}, {"path", left}});
   }

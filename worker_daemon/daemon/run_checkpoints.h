@@ -86,6 +86,7 @@ class RunCheckpoints {
   const v1::Prepare& prepare_;
   const Reporter report_;
   const CheckpointPolicy policy_;
+  const bool await_written_;  // Devices go on only when a checkpoint is written.
   const std::string root_;
   const std::string run_;
   std::shared_ptr<const Checkpoint> resume_;

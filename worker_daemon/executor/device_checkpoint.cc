@@ -198,13 +198,12 @@ void DeviceCheckpoint::CollectState(ParameterId id) {
   }
 }
 
-bool DeviceCheckpoint::AwaitRoom() {
+bool DeviceCheckpoint::AwaitLast() {
   absl::MutexLock lock(&mutex_);
   const absl::Duration patience = hangs_ ? absl::ZeroDuration() : spec_->step_timeout / 2;
   hangs_ = !mutex_.AwaitWithTimeout(absl::Condition(
                                         +[](bool* writing) { return !*writing; }, &writing_),
                                     patience);
-  if (!hangs_) writing_ = copying_ = true;
   return !hangs_;
 }
 
@@ -212,11 +211,15 @@ void DeviceCheckpoint::Begin(int64_t steps, const EvaluationHistory& evaluations
   const absl::Time begin = absl::Now();
   CheckpointReport report;
   report.step = steps;
-  if (!AwaitRoom()) {
+  if (!AwaitLast()) {
     report.skipped = true;
     report.stall = absl::Now() - begin;
     report.status = absl::UnavailableError("the one before is still being written");
     return spec_->on_checkpoint(std::move(report));
+  }
+  {
+    absl::MutexLock lock(&mutex_);
+    writing_ = copying_ = true;
   }
   report.status = Guarded([this] { Collect(); });
   if (!report.status.ok()) {
@@ -235,6 +238,7 @@ void DeviceCheckpoint::Begin(int64_t steps, const EvaluationHistory& evaluations
     order_ = {steps, evaluations};
   }
   if (!thread_.joinable()) thread_ = std::thread([this] { Loop(); });
+  if (spec_->await_checkpoints) AwaitLast();
 }
 
 void DeviceCheckpoint::Write(const Order& order) {

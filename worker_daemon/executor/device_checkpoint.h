@@ -67,10 +67,11 @@ class DeviceCheckpoint {
 
   // Begins to save the state after `steps` steps, which is reported through the spec's
   // on_checkpoint, as is what fails, such as memory for it. While the last one is still being
-  // written it waits for that first, so that what is in no checkpoint never is more than two
-  // intervals; a storage that takes longer than half of a step may is not waited for, since others
-  // wait for this device meanwhile: then this one is skipped, and so are those after it until the
-  // last one is written.
+  // written it waits for that first, so that when a step is due the last one is whole
+  // (checkpoint_policy.h); a storage that takes longer than half of a step may is not waited for,
+  // since others wait for this device meanwhile: then this one is skipped, and so are those after
+  // it until the last one is written. Under the spec's await_checkpoints it waits in the same way
+  // until this one is written.
   void Begin(int64_t steps, const EvaluationHistory& evaluations = {});
   // Returns when nothing reads parameters and state any more: before an optimizer step.
   void AwaitCopied();
@@ -91,7 +92,7 @@ class DeviceCheckpoint {
     EvaluationHistory evaluations;
   };
   // Whether the last one is written, or is soon.
-  bool AwaitRoom();
+  bool AwaitLast();
   void Collect();
   void CollectState(ParameterId id);
   void Loop();

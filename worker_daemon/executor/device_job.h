@@ -30,7 +30,7 @@ struct CheckpointReport {
   absl::Status status;   // If not OK, this checkpoint cannot be completed; training goes on.
   bool skipped = false;  // It was due while the one before was being written.
   std::vector<CheckpointFile> files;
-  absl::Duration stall;  // For which training waited.
+  absl::Duration stall;  // For which training waited until the share could be taken.
 };
 
 // For comparing a plan with a single device: what a job keeps of its first steps, or compares them
@@ -87,6 +87,8 @@ struct DeviceJob {
   // Whether this device saves its share now that so many steps are done; the same on all devices of
   // the job. Called after each step but the last, on the thread that runs the job. May be empty.
   std::function<bool(int64_t steps)> checkpoint_due;
+  // It goes on only when its share is written, or cannot be in half of `step_timeout`.
+  bool await_checkpoints = false;
   // What came of it, from any thread.
   std::function<void(CheckpointReport)> on_checkpoint;
 

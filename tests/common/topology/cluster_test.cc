@@ -194,6 +194,18 @@ TEST(Subcluster, KeepsRoutesAndDropsUnusedLinks) {
   EXPECT_THAT(Subcluster(*whole, 1).links(), IsEmpty());
 }
 
+TEST(Subcluster, TakesTheDevicesThatAreNamedInTheirOrder) {
+  const auto whole = MakeHierarchical(Spec());
+  ASSERT_TRUE(whole.ok());
+  const DeviceId last(whole->size() - 1), first(0);
+  const Cluster part = Subcluster(*whole, std::vector<DeviceId>{last, first});
+  ASSERT_EQ(part.size(), 2);
+  EXPECT_EQ(part.device(DeviceId(0)).name, whole->device(last).name);
+  EXPECT_EQ(part.device(DeviceId(1)).name, whole->device(first).name);
+  EXPECT_EQ(LinkNames(part, 0, 1), LinkNames(*whole, whole->size() - 1, 0));
+  EXPECT_EQ(LinkNames(part, 1, 0), LinkNames(*whole, 0, whole->size() - 1));
+}
+
 TEST(Cluster, HomogeneousLooksAtKindAndMemory) {
   ClusterData data = Small();
   EXPECT_TRUE(Cluster::Create(data)->Homogeneous());

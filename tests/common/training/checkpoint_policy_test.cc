@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <vector>
+
 namespace stagewright {
 namespace {
 
@@ -16,6 +18,21 @@ TEST(CheckpointPolicy, IsDueByItsSteps) {
   EXPECT_FALSE(policy.IsDue(4));
   EXPECT_TRUE(policy.IsDue(6));
   EXPECT_FALSE(CheckpointPolicy{.every = kSecond}.IsDue(3));
+}
+
+TEST(CheckpointPolicy, OfThreeThatFollowEachOtherTheLastIsAtMostAnIntervalAfterTheFirst) {
+  for (int64_t every = 2; every < 9; ++every) {
+    const CheckpointPolicy policy{.every_steps = every, .halfway = true};
+    std::vector<int64_t> due = {0};
+    for (int64_t steps = 1; steps < 50; ++steps) {
+      if (policy.IsDue(steps)) due.push_back(steps);
+      EXPECT_TRUE(policy.IsDue(steps) || steps % every != 0);
+      EXPECT_EQ(policy.IsHalfway(steps), policy.IsDue(steps) && steps % every != 0);
+    }
+    for (size_t i = 2; i < due.size(); ++i) EXPECT_EQ(due[i] - due[i - 2], every);
+  }
+  const CheckpointPolicy each{.every_steps = 1, .halfway = true};
+  EXPECT_TRUE(each.IsDue(1) && each.IsDue(2) && !each.IsHalfway(1) && !each.IsHalfway(2));
 }
 
 TEST(CheckpointPolicy, NamesTheField) {

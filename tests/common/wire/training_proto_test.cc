@@ -82,6 +82,18 @@ TEST(TrainingProto, WhatIsNotSaidHasADefault) {
   EXPECT_EQ(spec->checkpoints->keep, CheckpointPolicy::kDefaultKeep);
 }
 
+TEST(TrainingProto, AJobThatMayStartAgainSavesHalfway) {
+  v1::JobSpec proto;
+  proto.mutable_checkpoints()->set_every_steps(2);
+  EXPECT_FALSE(CheckpointsFromProto(proto).halfway);
+  proto.set_max_restarts(1);
+  EXPECT_TRUE(CheckpointsFromProto(proto).halfway);
+  proto.set_on_loss(v1::LOSS_POLICY_WAIT);
+  EXPECT_TRUE(CheckpointsFromProto(proto).halfway);
+  proto.set_on_loss(v1::LOSS_POLICY_FAIL);
+  EXPECT_FALSE(CheckpointsFromProto(proto).halfway);
+}
+
 TEST(TrainingProto, AnUnknownValueIsNamed) {
   const std::pair<const char*, std::function<void(v1::JobSpec&)>> cases[] = {
       {"spec.optimizer.kind is not set", [](auto& s) { s.clear_optimizer(); }},

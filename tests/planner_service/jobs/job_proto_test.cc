@@ -81,7 +81,6 @@ TEST(JobProto, ComesBack) {
   const auto job = FromProto(Everything());
   ASSERT_TRUE(job.ok()) << job.status();
   EXPECT_EQ(job->number, 7);
-  EXPECT_EQ(job->working_devices, 2);
   EXPECT_EQ(job->metrics.memory[0].device, 2);
   const v1::Job back = ToProto(*job, GraphDetail::kAll);
   EXPECT_TRUE(google::protobuf::util::MessageDifferencer::Equals(back, Everything()))

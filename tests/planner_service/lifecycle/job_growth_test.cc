@@ -64,14 +64,18 @@ class JobGrowthTest : public testing::MeasuredJobTest {
     Pass(kPause);
   }
 
-  // A job on a, b, c and d.
-  void Start() {
+  // A job that was planned for a, b, c and d.
+  void Begin() {
     harness_ = std::make_unique<JobHarness>(&store_, options_);
     for (const char* name : {"a", "b", "c", "d"}) Connect(name);
     job_ = harness_->Submit(spec_);
     ASSERT_EQ(harness_->Await(job_, v1::JOB_STATE_RUNNING).state(), v1::JOB_STATE_RUNNING)
         << Job().message();
     harness_->Pump();
+  }
+  // A job on all of them.
+  void Start() {
+    Begin();
     ASSERT_EQ(Job().devices_size(), 4);
   }
 
@@ -287,7 +291,7 @@ TEST_F(JobGrowthTest, StaysWithinItsOwnersQuota) {
 }
 
 TEST_F(JobGrowthTest, ADifferenceThatDoesNotPayChangesNothing) {
-  spec_.set_steps(20);
+  spec_.set_steps(14);
   Shrink();
   Join({"c", "d"});
   EXPECT_THAT(AwaitGrowth("not more than twice"), HasSubstr("runs on 2 of 4 devices: "));
@@ -305,8 +309,10 @@ TEST_F(JobGrowthTest, ADifferenceThatDoesNotPayChangesNothing) {
 TEST_F(JobGrowthTest, SlowerPlansForMoreDevicesAreNotTaken) {
   spec_.mutable_plan_options()->set_max_stages(2);
   spec_.mutable_plan_options()->set_forbid_replicas(true);
-  Shrink();
-  Join({"c", "d"});
+  Begin();
+  ASSERT_EQ(Job().devices_size(), 2);  // The others are free.
+  Steps(1, 10, kStep);
+  Pass(kPause);
   EXPECT_THAT(AwaitGrowth("no better plan"), HasSubstr("there is no better plan: "));
   EXPECT_EQ(Job().replans(), 0);
 }

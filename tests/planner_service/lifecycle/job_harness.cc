@@ -49,8 +49,9 @@ void JobHarness::Connect(const std::string& name,
   message.set_host_address("127.0.0.1");
   v1::DeviceKind* kind = message.add_kinds();
   kind->set_name("cpu");
-  kind->set_flops_per_second(1e9);
-  kind->set_memory_bytes_per_second(1e10);
+  // So slow that plans use all devices.
+  kind->set_flops_per_second(1e6);
+  kind->set_memory_bytes_per_second(1e7);
   v1::Device* device = message.add_devices();
   device->set_name("cpu0");
   device->set_memory_bytes(int64_t{1} << 30);

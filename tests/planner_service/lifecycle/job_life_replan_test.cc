@@ -52,6 +52,11 @@ class JobReplanTest : public testing::MeasuredJobTest {
     harness_->Pump();
     ASSERT_EQ(Job().plan().program().devices_size(), 2);
   }
+  // Steps take so long, and messages so little, that better plans take all devices.
+  void NeedDevices() {
+    pass_ns_ = 20 * kPass;
+    transfer_ns_ = 1'000;
+  }
 };
 
 TEST_F(JobReplanTest, ComparesActionsWithThePlans) {
@@ -150,6 +155,7 @@ TEST_F(JobReplanTest, LeavesFreeDevicesToJobsThatWaitForThemAndToQuotas) {
   JobManagerOptions options;
   options.quotas.other_owners = 3;
   harness_ = std::make_unique<JobHarness>(&store_, options);
+  NeedDevices();
   Run(/*num_devices=*/0);
   Steps(1, 10, 200 * kPass);
   for (const char* worker : {"c", "d"}) harness_->Connect(worker);
@@ -180,6 +186,7 @@ TEST_F(JobReplanTest, LeavesFreeDevicesToJobsThatWaitForThemAndToQuotas) {
 }
 
 TEST_F(JobReplanTest, TakesNoDeviceThatSomebodyHasComeToWaitFor) {
+  NeedDevices();
   Run(/*num_devices=*/0);
   Steps(1, 10, 200 * kPass);
   harness_->Connect("c");

@@ -171,6 +171,47 @@ TEST_F(JobLossesTest, LateReportsInEveryOrderEndNoJobThatMayRestart) {
   }
 }
 
+TEST_F(JobLossesTest, AWorkerThatThePlanGivesNothingToDoIsNoPartOfTheJob) {
+  spec_.set_planner("single");
+  spec_.set_max_restarts(0);
+  Run(2);
+  ASSERT_EQ(Job().devices_size(), 1);
+  const std::string idle = Job().devices(0) == "a/cpu0" ? "b" : "a";
+  EXPECT_EQ(harness_->registry.Get(idle)->devices(0).job(), "");  // Free for others.
+  EXPECT_EQ(harness_->Heard(idle, Message::kPrepare), 0);
+  Step(10);
+  harness_->Disconnect(idle);
+  Pass(absl::Minutes(1));
+  Step(11);
+  EXPECT_EQ(Job().state(), v1::JOB_STATE_RUNNING) << Job().message();
+  EXPECT_EQ(Job().generation(), 1);
+  EXPECT_EQ(Job().metrics().step(), 11);
+}
+
+TEST_F(JobLossesTest, APlanByHandHoldsOnlyTheDevicesThatItNames) {
+  spec_.set_planner("single");
+  Run(3);
+  v1::JobSpec by_hand = spec_;
+  *by_hand.mutable_strategy() = Job().plan().strategy();
+  by_hand.mutable_strategy()->mutable_stages(0)->set_devices(0, 1);
+  const std::string first = job_;
+  ASSERT_TRUE(harness_->jobs->Cancel(first).ok());
+  harness_->Pump();
+  job_ = harness_->Submit(by_hand);
+  ExpectRunsOn({"b/cpu0"}, 0);
+  harness_->Pump();
+  Step(3);
+  EXPECT_EQ(Job().metrics().step(), 3);
+  EXPECT_EQ(Job().plan().program().devices(0).device(), 0);
+  ASSERT_EQ(Job().plan().evaluation().devices_size(), 1);
+  EXPECT_EQ(Job().plan().evaluation().devices(0).name(), "b/cpu0");
+  // It is planned again for as many as it names, and for the one that it names of these.
+  harness_->Disconnect("b");
+  Connect("b");
+  harness_->Pump();
+  ExpectRunsOn({"b/cpu0"}, 1);
+}
+
 TEST_F(JobLossesTest, AWorkerThatReportsWhatCannotBeEndsItsJobOnly) {
   Run(2);
   v1::ConnectRequest message;

@@ -140,6 +140,8 @@ TEST_F(WorkerRegistryTest, AllocationIsAllOrNothing) {
   EXPECT_THAT(Names(true), ElementsAre("a/cpu0", "a/cpu1"));
   // The holder may ask again; releasing frees all that the job holds.
   EXPECT_TRUE(registry_.Allocate("jobs/1", {"b/cpu0", "a/cpu0"}).ok());
+  registry_.Release("jobs/1", /*keep=*/{"b/cpu0"});
+  EXPECT_THAT(Names(true), ElementsAre("a/cpu0", "a/cpu1"));
   registry_.Release("jobs/1");
   EXPECT_THAT(Names(true), ElementsAre("a/cpu0", "a/cpu1", "b/cpu0"));
 }

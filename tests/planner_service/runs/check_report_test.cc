@@ -17,11 +17,14 @@ class CheckReportTest : public ::testing::Test {
  protected:
   CheckReportTest() {
     job_.devices = {"a/cpu0", "b/cpu0", "a/cpu1"};
-    job_.working_devices = 3;
     JobRequest request;
     job_.request = std::make_shared<const JobRequest>(request);
     v1::Plan plan;
-    for (int i = 0; i < 3; ++i) plan.mutable_program()->add_devices()->add_body();
+    for (int i = 0; i < 3; ++i) {
+      v1::DeviceProgram* device = plan.mutable_program()->add_devices();
+      device->set_device(i);
+      device->add_body();
+    }
     job_.plan = std::make_shared<const v1::Plan>(plan);
     run_.emplace(job_, absl::UnixEpoch());
     Preparation preparation;

@@ -57,6 +57,20 @@ TEST_F(CheckpointProgressTest, WhatStorageWasTooSlowForIsAnnouncedNoEarlier) {
   EXPECT_EQ(progress_.AnnounceHold(30, kStep, 0, nullptr), 42);
 }
 
+TEST_F(CheckpointProgressTest, AStepToWaitAfterIsDueOnlyWhereAllAre) {
+  for (const bool halfway : {false, true}) {
+    for (int64_t every = 1; every < 6; ++every) {
+      const CheckpointPolicy policy{.every_steps = every, .halfway = halfway};
+      for (int64_t step = 10; step < 20; ++step) {
+        const auto hold = progress_.AnnounceHold(step, kStep, 0, &policy);
+        ASSERT_TRUE(hold.has_value());
+        EXPECT_LE(*hold, step + 12 + 2);
+        EXPECT_EQ(policy.IsDue(*hold), every <= (halfway ? 2 : 1)) << every << " " << *hold;
+      }
+    }
+  }
+}
+
 TEST_F(CheckpointProgressTest, HoldsTheFilesOfAllDevicesAndForgetsOlderOnes) {
   EXPECT_FALSE(Add(0, 4).has_value());
   EXPECT_FALSE(Add(0, 6).has_value());

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "absl/time/clock.h"
+#include "stagewright/v1/planner_service.pb.h"
 
 namespace stagewright {
 namespace {
@@ -16,7 +17,6 @@ using ::testing::UnorderedElementsAre;
 Job ThreeDevices() {
   Job job;
   job.devices = {"a/cpu0", "b/cpu0", "a/cpu1"};
-  job.working_devices = 3;
   job.request = std::make_shared<const JobRequest>();
   return job;
 }
@@ -31,6 +31,22 @@ TEST_F(RunTest, KnowsTheDevicesOfEachWorker) {
   EXPECT_TRUE(run_.HasWorker("b"));
   EXPECT_FALSE(run_.HasWorker("c"));
   EXPECT_EQ(run_.first_worker(), "a");
+}
+
+// As an older planner has stored it.
+TEST(RunOfIdleDevices, AreNoPartOfIt) {
+  Job job = ThreeDevices();
+  v1::Plan plan;
+  for (const int device : {2, 0}) plan.mutable_program()->add_devices()->set_device(device);
+  job.plan = std::make_shared<const v1::Plan>(plan);
+  stagewright::Run run(job, absl::Now());
+  EXPECT_THAT(run.workers(), ElementsAre(Pair("a", ElementsAre(0, 2))));
+  EXPECT_THAT(run.devices(), ElementsAre("a/cpu0", "a/cpu1"));
+  ASSERT_TRUE(run.Prepare("a", {.total_steps = 9}).ok());
+  EXPECT_TRUE(run.IsPrepared());
+  const StepShare share{.figures = {.step = 1}};
+  EXPECT_FALSE(run.steps().Add(0, share).has_value());
+  EXPECT_TRUE(run.steps().Add(2, share).has_value());
 }
 
 TEST_F(RunTest, StartsWhenAllWorkersHaveAnsweredTwice) {

@@ -20,13 +20,13 @@ Job RunningJob() {
   job.generation = 2;
   job.restarts = 1;
   job.devices = {"a/cpu0", "b/cpu0", "a/cpu1"};
-  job.working_devices = 3;
   job.spec = std::make_shared<const v1::JobSpec>();
   v1::Graph graph;
   graph.set_name("net");
   job.graph = job.planned_graph = std::make_shared<const v1::Graph>(graph);
   v1::Plan plan;
   plan.add_lengths();
+  for (int i = 0; i < 3; ++i) plan.mutable_program()->add_devices()->set_device(i);
   job.plan = std::make_shared<const v1::Plan>(plan);
   JobRequest request;
   request.output_path = "/out";

@@ -194,6 +194,18 @@ TEST_F(CheckpointTest, PruningKeepsTheNewestAndWhatIsToCome) {
                                             "step-0000000060", "notes.txt"));
 }
 
+TEST_F(CheckpointTest, OneThatIsNotToStayIsThereUntilTheNext) {
+  const auto to_stay = [](int64_t step) { return step % 10 == 0; };
+  for (int64_t step : {5, 10, 15, 20, 25}) Write(step);
+  EXPECT_THAT(PruneCheckpoints(root_, 25, 1, {}, to_stay), IsEmpty());
+  for (int64_t step : {20, 25}) EXPECT_TRUE(std::filesystem::exists(Directory(step))) << step;
+  for (int64_t step : {5, 10, 15}) EXPECT_FALSE(std::filesystem::exists(Directory(step))) << step;
+  Write(30);
+  EXPECT_THAT(PruneCheckpoints(root_, 30, 2, {}, to_stay), IsEmpty());
+  for (int64_t step : {20, 30}) EXPECT_TRUE(std::filesystem::exists(Directory(step))) << step;
+  EXPECT_FALSE(std::filesystem::exists(Directory(25)));
+}
+
 TEST_F(CheckpointTest, PruningLeavesOthersFilesAlone) {
   const std::string users = root_ + "/step-0000000001";
   std::filesystem::create_directories(users + "/model-00001.safetensors.d");

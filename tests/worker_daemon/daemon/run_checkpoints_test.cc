@@ -112,6 +112,43 @@ TEST_F(RunCheckpointsTest, OneThreadWritesAllManifestsInTheirOrder) {
   EXPECT_TRUE(std::filesystem::exists(Directory(8) + "/manifest.json"));
 }
 
+TEST_F(RunCheckpointsTest, AJobThatMayStartAgainSavesHalfwayOrWaits) {
+  const auto due = [&](int64_t every, bool asynchronous) {
+    prepare_.mutable_spec()->mutable_checkpoints()->set_every_steps(every);
+    const auto checkpoints = Make();
+    DeviceJob job;
+    auto program = std::make_shared<Program>();
+    program->asynchronous = asynchronous;
+    job.program = std::move(program);
+    checkpoints->AddTo(job);
+    std::vector<int64_t> steps;
+    for (int64_t step = 1; step <= 10; ++step) {
+      if (job.checkpoint_due(step)) steps.push_back(step);
+    }
+    return std::pair(steps, job.await_checkpoints);
+  };
+  EXPECT_EQ(due(5, false), std::pair(std::vector<int64_t>({5, 10}), false));
+  prepare_.mutable_spec()->set_max_restarts(1);
+  EXPECT_EQ(due(5, false), std::pair(std::vector<int64_t>({2, 5, 7, 10}), false));
+  EXPECT_EQ(due(1, false), std::pair(std::vector<int64_t>({1, 2, 3, 4, 5, 6, 7, 8, 9, 10}), true));
+  EXPECT_EQ(due(0, false), std::pair(std::vector<int64_t>(), false));
+  prepare_.mutable_program()->set_asynchronous(true);
+  EXPECT_EQ(due(5, true), std::pair(std::vector<int64_t>({5, 10}), true));
+}
+
+TEST_F(RunCheckpointsTest, AStopgapGoesWithTheNextAndIsNotCounted) {
+  prepare_.mutable_spec()->mutable_checkpoints()->set_every_steps(4);
+  prepare_.mutable_spec()->set_max_restarts(1);
+  const auto checkpoints = Taken();
+  for (int64_t step = 2; step <= 14; step += 2) {
+    std::filesystem::create_directories(Directory(step));
+    checkpoints->Complete(Order(step), graph_);
+  }
+  checkpoints->AwaitCompleted();
+  for (int64_t step : {8, 12, 14}) EXPECT_TRUE(std::filesystem::exists(Directory(step))) << step;
+  for (int64_t step : {2, 4, 6, 10}) EXPECT_FALSE(std::filesystem::exists(Directory(step))) << step;
+}
+
 TEST_F(RunCheckpointsTest, TheEndOfAJobWaitsForItsManifests) {
   auto checkpoints = Taken();
   for (int64_t step = 1; step <= 5; ++step) {

@@ -311,6 +311,32 @@ TEST_P(SlowStorageTest, TheNextOneIsTakenWhenTheLastIsWritten) {
   EXPECT_THAT(skipped_, IsEmpty());
 }
 
+TEST_P(SlowStorageTest, OneThatIsAwaitedIsWrittenBeforeTrainingGoesOn) {
+  spec_.await_checkpoints = true;
+  absl::Notification begun;
+  std::thread device([&] {
+    checkpoint_->Begin(1);
+    begun.Notify();
+  });
+  EXPECT_FALSE(begun.WaitForNotificationWithTimeout(absl::Milliseconds(100)));
+  storage_.Notify();
+  device.join();
+  absl::MutexLock lock(&saved_.mutex);
+  EXPECT_THAT(written_, ElementsAre(1));
+}
+
+TEST_P(SlowStorageTest, StorageThatHangsIsNotAwaitedWithoutEnd) {
+  spec_.await_checkpoints = true;
+  spec_.step_timeout = absl::Milliseconds(20);
+  checkpoint_->Begin(1);  // Returns.
+  spec_.step_timeout = absl::InfiniteDuration();
+  checkpoint_->Begin(2);  // Returns.
+  EXPECT_THAT(skipped_, ElementsAre(2));
+  storage_.Notify();
+  checkpoint_->AwaitWritten();
+  EXPECT_THAT(written_, ElementsAre(1));
+}
+
 TEST_P(SlowStorageTest, StorageThatHangsIsWaitedForOnce) {
   spec_.step_timeout = absl::Milliseconds(20);
   checkpoint_->Begin(1);

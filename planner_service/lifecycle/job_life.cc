@@ -42,20 +42,6 @@ void ShowNewestStep(JobRecord& record) {
   record.job.metrics.step_time = Nanos(newest.step_ns());
 }
 
-bool IsOfRun(JobState state, const v1::ConnectRequest& message) {
-  switch (message.message_case()) {
-    case v1::ConnectRequest::kGraphNeeded:
-    case v1::ConnectRequest::kFetching:
-    case v1::ConnectRequest::kPrepared:
-    case v1::ConnectRequest::kConnected:
-      return state == JobState::kStarting;
-    case v1::ConnectRequest::kFailed:
-      return true;
-    default:
-      return Runs(state);
-  }
-}
-
 }  // namespace
 
 JobLife::JobLife(Store* store, ProfileStore* profiles, WorkerRegistry* registry,

@@ -93,6 +93,20 @@ void WarnOfCheckpoint(JobRecords& records, Job& job, int64_t step, const std::st
 
 }  // namespace
 
+bool IsOfRun(JobState state, const v1::ConnectRequest& message) {
+  switch (message.message_case()) {
+    case v1::ConnectRequest::kGraphNeeded:
+    case v1::ConnectRequest::kFetching:
+    case v1::ConnectRequest::kPrepared:
+    case v1::ConnectRequest::kConnected:
+      return state == JobState::kStarting;
+    case v1::ConnectRequest::kFailed:
+      return true;
+    default:
+      return Runs(state);
+  }
+}
+
 bool NoteFetching(JobRecords& records, JobRecord& record, const std::string& worker,
                   const v1::Fetching& message) {
   const Fetched fetched = {Bytes(message.fetched_bytes()), Bytes(message.total_bytes())};

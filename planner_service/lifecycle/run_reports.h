@@ -10,6 +10,9 @@
 
 namespace stagewright {
 
+// Whether a job in that state has a run that the message can be about.
+bool IsOfRun(JobState state, const v1::ConnectRequest& message);
+
 // A worker fetches its part of the weights. Whether it has more of it than it last said.
 bool NoteFetching(JobRecords& records, JobRecord& record, const std::string& worker,
                   const v1::Fetching& message);

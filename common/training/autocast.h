@@ -82,7 +82,7 @@ class MessageTypes {
   DType operator[](ValueRef value) const {
     return types_.empty() ? graph_->meta(value).dtype : types_[value.node.index()][value.output];
   }
-  // Of so many samples. O(dimensions).
+  // The size of a message of so many samples with this value alone. O(dimensions).
   Bytes SizeBytes(ValueRef value, int64_t samples) const {
     return graph_->meta(value).Elements(samples) * SizeOf((*this)[value]);
   }

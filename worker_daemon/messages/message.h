@@ -17,8 +17,8 @@ namespace stagewright {
 // What stands for a message between devices of one process.
 struct TensorMessage {
   Bytes bytes = 0;  // The size of the message that it stands for; both ends must agree.
-  std::vector<at::Tensor>
-      tensors;  // Parallel to the values, of their types in messages. Empty for no samples.
+  // Parallel to the values, of their types in messages. Empty for no samples.
+  std::vector<at::Tensor> tensors;
   DeviceStreams::Mark made;  // On an accelerator: behind what made them.
 };
 

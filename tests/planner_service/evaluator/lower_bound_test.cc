@@ -298,7 +298,7 @@ TEST(LowerBoundTest, NoStrategyBeatsItInMixedPrecision) {
   Rng random(61);
   int judged = 0;
   int tight = 0;
-  int faster = 0;  // Than with messages in float32.
+  int faster = 0;  // Strategies that gain a third by it.
   for (int i = 0; i < 100; ++i) {
     SCOPED_TRACE(i);
     ClusterData data = testing::RandomCluster(random, 6).data();

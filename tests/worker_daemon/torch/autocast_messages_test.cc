@@ -245,5 +245,38 @@ TEST(MessageTypes, ACutJobComputesTheSameToTheBit) {
   }
 }
 
+// On CPUs a softmax of bfloat16 values is one, on GPUs float32: it is sent so, and taken as what it
+// would be in the reader's own stage.
+TEST(MessageTypes, WhereTheListsDifferAReaderTakesItsOwnType) {
+  GraphMaker make;
+  const int x = make.AddInput("x", {-1, 12});
+  const int target = make.AddInput("target", {-1}, DType::kInt64);
+  make.data.inputs[target].role = InputRole::kTarget;
+  int last = make.AddLinear("stem", In(x), 12, 16);
+  for (int block = 0; block < 3; ++block) {
+    const int gate = make.AddNode("aten.softmax.int", {Value(last), Int(1)}, {Meta({-1, 16})});
+    last = make.AddNode("aten.mul.Tensor", {Value(last), Value(gate)}, {Meta({-1, 16})});
+    last = make.AddNode("aten.add.Tensor", {Value(last), Value(gate)}, {Meta({-1, 16})});
+  }
+  const int head = make.AddLinear("head", Value(last), 16, 5);
+  const int loss =
+      make.AddNode("aten.cross_entropy_loss.default", {Value(head), In(target)}, {Meta({})});
+  ToFloat32(make);
+  DeviceJob spec = ClassifierJob("gated", /*dropout=*/false, 3);
+  spec.graph = std::make_shared<const Graph>(make.Finish(loss, head));
+  spec.weights_path = WriteWeights(*spec.graph, "gated_own_weights.safetensors");
+  spec.training.precision = Precision::kBFloat16;
+  UseOneDevice(spec, 2);
+  const auto whole = TrainLocally(spec);
+  ASSERT_TRUE(whole.ok()) << whole.status();
+  for (uint64_t seed = 1; seed <= 4; ++seed) {
+    SCOPED_TRACE(seed);
+    UsePlan(spec, {.stages = 4, .same_micro_batch = true, .micro_batches = 2}, seed);
+    const auto cut = TrainLocally(spec);
+    ASSERT_TRUE(cut.ok()) << cut.status();
+    EXPECT_EQ(cut->losses, whole->losses);
+  }
+}
+
 }  // namespace
 }  // namespace stagewright::testing
